@@ -25,7 +25,7 @@ static ALLOCATOR: LargeBlocks = LargeBlocks;
 fn main() -> ExitCode {
     // SAFETY: there is no other thread yet.
     unsafe { distributed::set_preferences() };
-    let cli = match Cli::try_parse() {
+    let cli = match Cli::try_parse_from(commands::home::expanded(std::env::args_os())) {
         Ok(cli) => cli,
         Err(message) => return print_usage(&message),
     };

@@ -16,6 +16,7 @@ pub mod evaluate;
 pub mod example;
 pub mod finetune;
 mod forecast;
+pub mod home;
 pub mod init;
 pub mod manual;
 mod model_folder;

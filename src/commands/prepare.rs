@@ -36,6 +36,7 @@ pub fn run(args: &PrepareArgs) -> Result<()> {
     if !world.is_first() {
         return Ok(());
     }
+    warn_of_unknown_text(&config, &progress)?;
     let folder = config.prepared_dir();
     if let Some(report) = prepare::read_report(&folder)? {
         report.to_table().iter().try_for_each(|line| terminal::stdout_line(line))?;
@@ -81,6 +82,19 @@ fn finish(stage: Option<(prepare::Stage, Stage, u64)>) {
     if let Some((_, bar, _)) = stage {
         bar.finish("done");
     }
+}
+
+/// Warns of sources of which the tokenizer does not know much, as the report of the prepared folder has them.
+pub(super) fn warn_of_unknown_text(config: &PretrainConfig, progress: &Progress) -> Result<()> {
+    let report = prepare::read_report(&config.prepared_dir())?;
+    for (source, share) in report.iter().flat_map(|report| &report.unknown_text) {
+        progress.warn(&format!(
+            "source `{source}`: {:.0} % of its text, by bytes, is unknown to the tokenizer: a model learns nothing of \
+             it (a tokenizer of the language knows it, or a larger `tokenizer.vocab_size`; byte-level ones know all)",
+            100.0 * share
+        ));
+    }
+    Ok(())
 }
 
 /// What lies in the prepared folder, and what was left out of it.

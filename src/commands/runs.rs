@@ -76,9 +76,11 @@ pub fn run(args: &RunsArgs) -> Result<()> {
 impl Row {
     fn read(path: PathBuf) -> Result<Self> {
         // A run of another version may have other keys, and a damaged file none: what can be told is told.
-        let whole = results::read(&path).unwrap_or_default();
+        let mut whole = results::read(&path).unwrap_or_default();
         let last = last_records(&path.join(METRICS));
         let latest = |key: &str| last.iter().rev().find_map(|record| record.get(key)?.as_f64());
+        let state = State::of(&path, &whole)?;
+        whole.retain(|_, value| value.is_finite());
         let score = SCORES.iter().find_map(|name| {
             let value = whole.get(*name).copied().or_else(|| latest(&name.replacen('_', "/", 1)))?;
             Some((name.trim_start_matches("eval_").to_string(), value))
@@ -87,7 +89,7 @@ impl Row {
         let age = age.ok().and_then(|time| SystemTime::now().duration_since(time).ok());
         Ok(Self {
             task: task_of(&path.join("config.yaml")).unwrap_or_else(|| "unknown".to_string()),
-            state: State::of(&path, &whole)?,
+            state,
             step: latest("step").map(|step| step as u64),
             loss: whole.get("eval_loss").copied().or_else(|| latest("eval/loss")),
             score,

@@ -19,8 +19,8 @@ pub struct EvaluateArgs {
     #[arg(long, value_name = "DIR")]
     pub model: PathBuf,
     /// Labelled examples (.csv, .tsv, .jsonl, .parquet) for a classifier, tagged words (CoNLL, .jsonl,
-    /// .parquet) for a token classifier, text for a masked language model, pairs of sentences (`good`, `bad`)
-    /// for minimal pairs
+    /// .parquet) for a token classifier, text for a masked language model, which is cleaned as its run's or else
+    /// `prepare`'s default `data.cleaning` says, and not filtered, pairs of sentences (`good`, `bad`) for minimal pairs
     #[arg(long, value_name = "FILE")]
     pub data: PathBuf,
     /// What to score a model on; else on what it was trained for
@@ -42,6 +42,10 @@ pub struct EvaluateArgs {
     /// items of a list, as JSONL has them
     #[arg(long, value_name = "TEXT")]
     pub label_separator: Option<String>,
+    /// Where the data has numbers in the place of tags or labels, or lists of 0 and 1: what they stand for, in the
+    /// order of the data, such as `O,B-PER,I-PER`. Without it numbers are refused
+    #[arg(long, value_name = "NAME,NAME", value_delimiter = ',')]
+    pub labels: Vec<String>,
     /// How tagged words are read.
     #[command(flatten)]
     pub tagging: TaggingArgs,

@@ -35,6 +35,10 @@ pub struct TokenizerConfig {
     pub pad_vocab_to_multiple_of: Option<usize>,
     /// Pairs (BPE, WordPiece) or pieces (unigram) seen fewer times than this get no entry.
     pub min_frequency: u64,
+    /// Most characters that a WordPiece knows; words with others are unknown. Absent means that the vocabulary
+    /// decides: as many as cover 99.95 % of the text, where there is room for them. Printable ASCII is always in.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit_alphabet: Option<usize>,
     /// Turn all letters into small ones.
     pub lowercase: bool,
     /// Take accents off: `ä` becomes `a`.
@@ -53,6 +57,7 @@ impl Default for TokenizerConfig {
             vocab_size: 30_000,
             pad_vocab_to_multiple_of: None,
             min_frequency: 2,
+            limit_alphabet: None,
             lowercase: false,
             strip_accents: false,
             train_bytes: 256 << 20,

@@ -21,6 +21,9 @@ use crate::secrets;
 /// Texts that came from variables, and how they were written.
 static WRITTEN: Mutex<BTreeMap<String, Filled>> = Mutex::new(BTreeMap::new());
 
+/// What a path in the home folder of the user begins with, as in a shell.
+const HOME: &str = "~/";
+
 /// Values of variables that are paths, with their names.
 static FOLDERS: Mutex<BTreeMap<String, String>> = Mutex::new(BTreeMap::new());
 
@@ -50,6 +53,12 @@ pub(super) fn fill(node: &mut Node, path: &str, lookup: Lookup<'_>, wrong: &mut 
                     let problem = Wrong { place: node.place.clone(), message, hint: Some(hint) };
                     wrong.push((path.to_string(), problem));
                 }
+            }
+        }
+        Value::Text(text) if text.starts_with(HOME) && is_path(key_of(path)) => {
+            if let Ok(Some(home)) = lookup("HOME") {
+                let (written, text) = (text.clone(), home + &text[1..]);
+                node.value = Value::Filled(remembered(Filled { text, written, is_secret: false }));
             }
         }
         Value::List(nodes) => {
@@ -255,6 +264,11 @@ pub fn moved(from: &str, to: &str) {
     }
 }
 
+/// The last key of a dotted path: of an item of a list that of the list.
+fn key_of(path: &str) -> &str {
+    path.rsplit('.').find(|key| key.parse::<usize>().is_err()).unwrap_or_default()
+}
+
 /// Whether a key names files or folders.
 fn is_path(key: &str) -> bool {
     const NAMES: [&str; 5] = ["model", "checkpoint", "probes", "minimal_pairs", "compare_with"];
@@ -263,15 +277,28 @@ fn is_path(key: &str) -> bool {
 }
 
 /// A configuration as a run saved it, with the variables that it kept filled in where they are set.
-pub fn with_variables(mut saved: Json) -> Json {
+pub fn with_variables(saved: Json) -> Json {
+    with_variables_of(saved, "")
+}
+
+/// As [`with_variables`], of the value of a key.
+fn with_variables_of(mut saved: Json, key: &str) -> Json {
     match &mut saved {
+        Json::String(text) if text.starts_with(HOME) && is_path(key) => {
+            if let Ok(Some(home)) = environment("HOME") {
+                let (written, filled) = (text.clone(), home + &text[1..]);
+                *text = remembered(Filled { text: filled, written, is_secret: false }).text;
+            }
+        }
         Json::String(text) if text.contains("${") => {
             if let Ok(Some(filled)) = filled(text, &environment) {
                 *text = remembered(filled).text;
             }
         }
-        Json::Array(items) => items.iter_mut().for_each(|item| *item = with_variables(item.take())),
-        Json::Object(table) => table.values_mut().for_each(|value| *value = with_variables(value.take())),
+        Json::Array(items) => items.iter_mut().for_each(|item| *item = with_variables_of(item.take(), key)),
+        Json::Object(table) => {
+            table.iter_mut().for_each(|(key, value)| *value = with_variables_of(value.take(), key));
+        }
         _ => {}
     }
     saved
@@ -369,5 +396,29 @@ mod tests {
             let filled = filled(&text, &lookup).unwrap().unwrap();
             prop_assert_eq!(filled.text, format!("{before}{value}{after}"));
         }
+    }
+
+    #[test]
+    fn a_path_in_the_home_folder_is_found_and_saved_as_it_is_written() {
+        let Some(home) = std::env::var("HOME").ok().filter(|home| !home.is_empty()) else { return };
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("a.yaml");
+        let text = "run: {output_dir: ~/runs/x, sample_text: ~/no path}\ndata: {sources: [{files: ['~/corpus/*.txt', ~/a]}]}\n\
+            model: {roberta: {}}\n";
+        std::fs::write(&file, text).unwrap();
+        let sets = ["tokenizer.path=~/tokenizer".to_string()];
+        let config = crate::config::load_pretrain(&file, &sets).unwrap().config;
+        let paths = [&config.data.sources[0].files[0], &config.data.sources[0].files[1]];
+        assert_eq!(paths, [&format!("{home}/corpus/*.txt"), &format!("{home}/a")]);
+        assert_eq!(config.run.output_dir, std::path::Path::new(&home).join("runs/x"));
+        assert_eq!(
+            config.tokenizer.path.as_deref(),
+            Some(std::path::Path::new(&home).join("tokenizer").as_path())
+        );
+        assert_eq!(config.run.sample_text.as_deref(), Some("~/no path"));
+        let saved = crate::config::saved(&config);
+        assert_eq!(saved["run"]["output_dir"], "~/runs/x");
+        let again = with_variables(saved);
+        assert_eq!(again["run"]["output_dir"], format!("{home}/runs/x"));
     }
 }

@@ -3,6 +3,7 @@
 //! Absent keys take the defaults of transformers' own classes (5.23), which are not those of our
 //! configuration files.
 
+mod labels;
 mod relative;
 mod rotary;
 
@@ -120,7 +121,7 @@ impl Reader<'_> {
         }
         let encoder = self.encoder(family);
         self.refuse_other_models(family);
-        let id2label = self.labels();
+        let id2label = self.labels(&mut notes);
         let problem_type = self.keys.shift_remove("problem_type").unwrap_or(Value::Null);
         let one_label = id2label.as_ref().is_some_and(|labels| labels.len() == 1);
         // Without a word transformers takes one output for a number.
@@ -144,15 +145,7 @@ impl Reader<'_> {
             ));
             head = Some(HeadKind::None);
         }
-        for key in [
-            "label2id",
-            "num_labels",
-            "dtype",
-            "torch_dtype",
-            "_name_or_path",
-            "transformers_version",
-            "tie_word_embeddings",
-        ] {
+        for key in ["dtype", "torch_dtype", "_name_or_path", "transformers_version", "tie_word_embeddings"] {
             self.keys.shift_remove(key);
         }
         let extra = std::mem::take(&mut self.keys);
@@ -331,23 +324,6 @@ impl Reader<'_> {
                 "the weights are quantized (`quantization_config`), which is not supported".to_string(),
             );
         }
-    }
-
-    fn labels(&mut self) -> Option<Vec<String>> {
-        let map = match self.keys.shift_remove("id2label")? {
-            Value::Null => return None,
-            Value::Object(map) => map,
-            other => {
-                self.refuse(format!("`id2label` must map ids to names, not {}", kind_of(&other)));
-                return None;
-            }
-        };
-        let name_of = |id: usize| map.get(&id.to_string()).and_then(Value::as_str).map(str::to_string);
-        let names: Option<Vec<String>> = (0..map.len()).map(name_of).collect();
-        if names.is_none() {
-            self.refuse("`id2label` must map each id from `0` on, without gaps, to a name".to_string());
-        }
-        names
     }
 
     fn take<'k>(&mut self, key: Option<&'k str>) -> Option<(&'k str, Value)> {

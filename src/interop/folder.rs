@@ -3,7 +3,6 @@
 //!
 //! Pickle files (`pytorch_model.bin`) are never opened.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -28,9 +27,6 @@ use crate::interop::config_json::HubConfig;
 use crate::interop::hub;
 use crate::interop::names;
 use crate::interop::names::Mapped;
-use crate::interop::refit::Refit;
-use crate::layers::Parameters;
-use crate::layers::Part;
 use crate::ops::tensor::with_slice;
 
 const INDEX_CAP_BYTES: u64 = 16 << 20;
@@ -81,7 +77,7 @@ pub struct PretrainedFolder {
     /// The name in the file, by canonical name.
     pub(super) sources: BTreeMap<String, String>,
     /// Whether models made from it keep their initial values.
-    is_untrained: bool,
+    pub(super) is_untrained: bool,
 }
 
 /// Opens a model folder in Hugging Face's layout, without reading its tensors; an error names file or key. Of
@@ -138,16 +134,6 @@ pub fn open_folder(folder: &Path) -> Result<PretrainedFolder> {
     })
 }
 
-/// What filling a model from a folder came to.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Filled {
-    /// Parameters of the head that the folder has not, or for another number of labels: they keep their
-    /// initial values.
-    pub new: Vec<String>,
-    /// What the folder has and the model does not, for the log.
-    pub notes: Vec<String>,
-}
-
 impl PretrainedFolder {
     /// The same model as if it had never been trained: architecture and tokenizer are those of the folder,
     /// weights keep the initial values that each run draws from its seed.
@@ -173,151 +159,6 @@ impl PretrainedFolder {
         }
         Ok(sum.finish())
     }
-
-    /// Puts the folder's values into the parameters of a model; a missing or misshapen tensor is an error
-    /// that names it, unless it is of the head and `head_may_be_new`.
-    pub fn fill(&self, parameters: &Parameters, head_may_be_new: bool) -> Result<Filled> {
-        self.fill_as(parameters, &parameters.layout().own_names(), head_may_be_new)
-    }
-
-    /// As [`PretrainedFolder::fill`] for the parameters of `names`: each with its canonical name.
-    pub fn fill_as(
-        &self,
-        parameters: &Parameters,
-        names: &[(String, String)],
-        head_may_be_new: bool,
-    ) -> Result<Filled> {
-        self.fill_with(parameters, names, head_may_be_new, None)
-    }
-
-    /// As [`PretrainedFolder::fill_as`] for a model with another vocabulary or more positions; its head may
-    /// be new.
-    pub fn fill_refitted(
-        &self,
-        parameters: &Parameters,
-        names: &[(String, String)],
-        refit: &Refit,
-    ) -> Result<Filled> {
-        self.fill_with(parameters, names, true, Some(refit))
-    }
-
-    fn fill_with(
-        &self,
-        parameters: &Parameters,
-        names: &[(String, String)],
-        head_may_be_new: bool,
-        refit: Option<&Refit>,
-    ) -> Result<Filled> {
-        let mut filled = Filled::default();
-        if self.is_untrained {
-            return Ok(filled);
-        }
-        let mut taken: BTreeSet<Cow<'_, str>> = BTreeSet::new();
-        let names: BTreeMap<&str, &str> =
-            names.iter().map(|(own, name)| (own.as_str(), name.as_str())).collect();
-        for spec in parameters.layout().specs() {
-            let Some(&name) = names.get(spec.name.as_str()) else { continue };
-            let may_be_new = head_may_be_new && spec.part == Part::Head;
-            let name = match (refit, spec.part) {
-                (Some(refit), Part::Layer(layer)) => {
-                    refit.of_layer(name, self.config.family.names.layers, layer)
-                }
-                _ => name.into(),
-            };
-            match self.tensor(&name, &spec.shape, refit) {
-                Ok(tensor) => {
-                    taken.insert(name);
-                    parameters.set(&spec.name, &tensor)?;
-                }
-                Err(Unfit::Missing | Unfit::Misshapen(_)) if may_be_new => filled.new.push(spec.name.clone()),
-                Err(Unfit::Missing) => return Err(self.missing(&name, spec.part).into()),
-                Err(Unfit::Misshapen(problem)) => return Err(problem.into()),
-                Err(Unfit::Unreadable(error)) => return Err(error),
-            }
-        }
-        if taken.contains(self.config.family.masked_lm.bias) {
-            self.check_tied_decoder()?;
-        }
-        let left = self.sources.iter().filter(|(name, _)| !taken.contains(name.as_str()));
-        let left: Vec<&str> = left.map(|(_, source)| source.as_str()).collect();
-        note_unused(&mut filled.notes, &self.weights, &left);
-        Ok(filled)
-    }
-
-    /// The tensor of a canonical name, in f32 on the CPU.
-    fn tensor(&self, name: &str, shape: &[usize], refit: Option<&Refit>) -> Result<Tensor, Unfit> {
-        let source = self.sources.get(name).ok_or(Unfit::Missing)?;
-        let mut tensor = self.weights.load(source).map_err(Unfit::Unreadable)?;
-        if let Some(refit) = refit {
-            tensor = self.refitted(name, tensor, shape, refit).map_err(|e| Unfit::Unreadable(e.into()))?;
-        }
-        if tensor.dims() == shape {
-            return Ok(tensor);
-        }
-        Err(Unfit::Misshapen(self.misshapen(source, tensor.dims(), shape)))
-    }
-
-    pub(super) fn misshapen(&self, source: &str, found: &[usize], wanted: &[usize]) -> Problem {
-        let message = format!("tensor `{source}` is {found:?}, the model of `config.json` wants {wanted:?}");
-        self.weights.problem(&message)
-    }
-
-    fn refitted(
-        &self,
-        name: &str,
-        tensor: Tensor,
-        shape: &[usize],
-        refit: &Refit,
-    ) -> candle_core::Result<Tensor> {
-        let family = self.config.family;
-        match name {
-            name if name == names::word_embedding(family) || name == family.masked_lm.bias => {
-                refit.of_words(&tensor)
-            }
-            name if names::position_embedding(family).is_some_and(|table| name == table) => {
-                refit.of_positions(&tensor, shape[0])
-            }
-            _ => Ok(tensor),
-        }
-    }
-
-    pub(super) fn missing(&self, name: &str, part: Part) -> Problem {
-        let problem = self.weights.problem(&format!("tensor `{name}` is missing"));
-        let head = self.config.family.masked_lm.dense;
-        let is_masked_lm = head.split('.').next() == name.split('.').next();
-        problem.hint(if part == Part::Head && is_masked_lm {
-            format!(
-                "a masked language model has `{head}.*`; this folder may hold an encoder or a classifier only"
-            )
-        } else {
-            "does `config.json` belong to these weights?".to_string()
-        })
-    }
-
-    /// The decoder may lie in the file as a copy of the word embedding, and as nothing else.
-    pub(super) fn check_tied_decoder(&self) -> Result<()> {
-        let family = self.config.family;
-        let Some(embedding) = self.sources.get(&names::word_embedding(family)) else { return Ok(()) };
-        let is_decoder = |name: &&String| names::canonical(family, name) == Mapped::TiedDecoder;
-        for name in self.weights.index.keys().filter(is_decoder) {
-            let (decoder, embedding) = (self.weights.load(name)?, self.weights.load(embedding)?);
-            let values = |t: &Tensor| t.flatten_all()?.to_vec1::<f32>();
-            if decoder.dims() != embedding.dims() || values(&decoder)? != values(&embedding)? {
-                let message = format!(
-                    "tensor `{name}` differs from the word embedding, and only tied decoders are supported"
-                );
-                return Err(self.weights.problem(&message).into());
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Why a tensor cannot be taken.
-enum Unfit {
-    Missing,
-    Misshapen(Problem),
-    Unreadable(anyhow::Error),
 }
 
 /// The safetensors files of a folder, one or several, as one set of names.
@@ -345,7 +186,7 @@ impl Weights {
             || fs::exists(&folder.join("pytorch_model.bin.index.json"))
         {
             let hint = "convert it once in Python: `AutoModel.from_pretrained(dir).save_pretrained(dir)`";
-            return Err(Problem::new(
+            return Err(Problem::usage(
                 "there is only a pickle file (`pytorch_model.bin`), which could run code and is not read",
             )
             .at(folder.display())
@@ -389,6 +230,11 @@ impl Weights {
             files.push(file);
         }
         Ok(Self { place, files, index })
+    }
+
+    /// The names of all tensors.
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.index.keys().map(String::as_str)
     }
 
     /// The names of all tensors, each with the file that it lies in.
@@ -487,7 +333,7 @@ fn tells_pairs(family: Family, sources: &BTreeMap<String, String>) -> bool {
     })
 }
 
-fn note_unused(notes: &mut Vec<String>, weights: &Weights, unused: &[&str]) {
+pub(super) fn note_unused(notes: &mut Vec<String>, weights: &Weights, unused: &[&str]) {
     if !unused.is_empty() {
         let shown = unused.iter().take(5).map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
         let more = if unused.len() > 5 { format!(" and {} more", unused.len() - 5) } else { String::new() };

@@ -3,8 +3,10 @@
 //! It knows names, shapes and keys, and computes nothing. Start at [`read_folder`] and [`HubConfig`].
 
 mod config_json;
+mod fill;
 mod folder;
 mod hub;
+mod label_rows;
 mod names;
 mod refit;
 #[cfg(test)]
@@ -12,9 +14,9 @@ mod tests;
 mod verify;
 
 pub use config_json::HubConfig;
+pub use fill::Filled;
 pub use folder::DISCRIMINATOR;
 pub use folder::DISCRIMINATOR_PLACE;
-pub use folder::Filled;
 pub use folder::GENERATOR;
 pub use folder::GENERATOR_PLACE;
 pub use folder::PretrainedFolder;

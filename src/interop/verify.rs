@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 
 use anyhow::Error;
+use anyhow::Result;
 
 use crate::families::HeadKind;
 use crate::families::ModelConfig;
@@ -47,6 +48,17 @@ impl PretrainedFolder {
             (HeadKind::SentencePairs, _) => Blueprint::sentence_pairs(&self.config).ok()?.layout,
             _ => Blueprint::masked_lm(&self.config).layout,
         })
+    }
+
+    /// The error with which a run with a head of this kind would refuse the weights, if there is one: its head may be
+    /// new.
+    pub fn check_encoder(&self, head: HeadKind) -> Result<()> {
+        let labels = self.id2label.as_ref().map_or(1, Vec::len);
+        let layout = match head {
+            HeadKind::TokenClassification => Blueprint::token_classifier(&self.config, labels)?.layout,
+            _ => Blueprint::classifier(&self.config, labels).layout,
+        };
+        self.check(&layout, &layout.own_names(), None)
     }
 
     /// Reads every tensor; `read` is told how many more bytes. All that is wrong, each with its file and

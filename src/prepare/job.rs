@@ -35,7 +35,9 @@ use crate::shards::MANIFEST_JSON;
 use crate::shards::Manifest;
 use crate::shards::ShardSet;
 use crate::tokenizer::Fertility;
+use crate::tokenizer::MUCH_UNKNOWN;
 use crate::tokenizer::Tokenizer;
+use crate::tokenizer::UnknownText;
 
 /// The window at hand, the one before, from which rows may still be made, and the one after.
 const WINDOWS_AT_ONCE: usize = 3;
@@ -247,9 +249,10 @@ impl<'a> Job<'a> {
             notes = trained.map(|trained| trained.notes).unwrap_or_default();
         }
         let tokenizer = Tokenizer::load(&self.tokenizer())?;
-        let (manifest, fertility) =
+        let (manifest, fertility, unknown_text) =
             self.write_shards(world, &curated, &scan, &tokenizer, sources, observer)?;
         report::whole(&curated, &scan, &tokenizer, compare_with.as_ref(), (&manifest, &fertility))?
+            .with_unknown_text(unknown_text)
             .write(report_folder)?;
         manifest.write(&self.shards())?;
         Ok(notes)
@@ -261,8 +264,8 @@ impl<'a> Job<'a> {
         if self.config.data.keep_documents { Ok(()) } else { fs::remove_folder(&self.documents()) }
     }
 
-    /// The manifest of the new shards, which is yet to be written, and how well the tokenizer fits each
-    /// source.
+    /// The manifest of the new shards, which is yet to be written, how well the tokenizer fits each source, and
+    /// those of which it does not know much, each with that share of its text.
     fn write_shards(
         &self,
         world: World,
@@ -271,7 +274,7 @@ impl<'a> Job<'a> {
         tokenizer: &Tokenizer,
         sources: &[String],
         observer: &mut dyn FnMut(Progress),
-    ) -> Result<(Manifest, Vec<Fertility>)> {
+    ) -> Result<(Manifest, Vec<Fertility>, Vec<(String, f64)>)> {
         let folder = self.shards();
         let settings_sha256 = settings::sha256(&self.stored_settings()?);
         let options = tokenize::Options {
@@ -283,6 +286,7 @@ impl<'a> Job<'a> {
         let mut meter = Meter::new(Stage::Tokenize, scan.train.bytes + scan.validation.bytes, observer);
         let [train, validation] =
             tokenize::run(world, &curated.kept, scan.split, tokenizer, &options, &mut meter)?;
+        let unknown_text = unknown_text(sources, &train.unknown_text);
         let mut fertility = train.fertility;
         fertility.iter_mut().zip(&validation.fertility).for_each(|(all, more)| all.merge(more));
         let manifest = Manifest {
@@ -299,8 +303,18 @@ impl<'a> Job<'a> {
         if manifest.train.tokens == 0 {
             return Err(Problem::new("no train document has a token").at("data.sources").into());
         }
-        Ok((manifest, fertility))
+        Ok((manifest, fertility, unknown_text))
     }
+}
+
+/// The sources of which much is unknown, with the share of their text; `found` has the bytes that are unknown, and
+/// those that were looked at.
+fn unknown_text(sources: &[String], found: &[(u64, u64)]) -> Vec<(String, f64)> {
+    let share = |&(unknown_bytes, looked_at_bytes): &(u64, u64)| {
+        UnknownText { unknown_bytes, looked_at_bytes }.share()
+    };
+    let shares = sources.iter().cloned().zip(found.iter().map(share));
+    shares.filter(|(_, share)| *share >= MUCH_UNKNOWN).collect()
 }
 
 /// Tells the steps of curating as stages.

@@ -36,6 +36,14 @@ impl Written {
     }
 }
 
+impl Written {
+    /// With the sources of which the tokenizer does not know much.
+    pub(super) fn with_unknown_text(mut self, sources: Vec<(String, f64)>) -> Self {
+        self.0.unknown_text = sources;
+        self
+    }
+}
+
 /// The report of a prepared folder; `None` where there is none.
 pub fn read_report(folder: &Path) -> Result<Option<Report>> {
     let path = folder.join(REPORT_JSON);

@@ -25,6 +25,7 @@ use crate::shards::ShardWriter;
 use crate::shards::SplitEntry;
 use crate::tokenizer::Fertility;
 use crate::tokenizer::Tokenizer;
+use crate::tokenizer::UnknownText;
 
 const JOURNAL_JSON: &str = "progress.json";
 
@@ -42,6 +43,9 @@ pub(super) struct SideProgress {
     pub(super) without_tokens: u64,
     /// How well the tokenizer fits each source.
     pub(super) fertility: Vec<Fertility>,
+    /// Of each source bytes of text that the tokenizer does not know, and those that were looked at.
+    #[serde(default)]
+    pub(super) unknown_text: Vec<(u64, u64)>,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -80,7 +84,7 @@ pub(super) fn run(
     encode::for_each(world, documents, task, tokenizer, |portion, encoded| {
         let mut wrote_shard = false;
         for (kept, ids) in portion.iter().zip(encoded) {
-            wrote_shard |= sides[kept.side as usize].add(kept, ids, tokenizer.special().unk)?;
+            wrote_shard |= sides[kept.side as usize].add(kept, ids, tokenizer)?;
         }
         if wrote_shard {
             let [train, validation] = sides.each_ref().map(|side| side.saved.clone());
@@ -107,6 +111,7 @@ impl Journal {
             written: SplitEntry::default(),
             without_tokens: 0,
             fertility: vec![Fertility::default(); options.sources],
+            unknown_text: Vec::new(),
         };
         let new = Self {
             settings_sha256: options.settings_sha256.to_string(),
@@ -169,6 +174,7 @@ struct SideWriter {
     /// Counts of all documents that were added.
     without_tokens: u64,
     fertility: Vec<Fertility>,
+    unknown_text: Vec<UnknownText>,
     /// What is in finished shards.
     saved: SideProgress,
 }
@@ -182,17 +188,23 @@ impl SideWriter {
             tokenizer.vocab_size(),
             options.shard_tokens,
         );
+        let unknown_text = |source: usize| {
+            let (unknown_bytes, looked_at_bytes) =
+                progress.unknown_text.get(source).copied().unwrap_or_default();
+            UnknownText { unknown_bytes, looked_at_bytes }
+        };
         Self {
             writer: writer.behind(progress.written.clone()),
             resumed_at: progress.next_document,
             without_tokens: progress.without_tokens,
             fertility: progress.fertility.clone(),
+            unknown_text: (0..options.sources).map(unknown_text).collect(),
             saved: progress.clone(),
         }
     }
 
     /// Adds a document; `true` when a shard was written, which is then accounted for.
-    fn add(&mut self, kept: &Kept, ids: &[u32], unk: Option<u32>) -> Result<bool> {
+    fn add(&mut self, kept: &Kept, ids: &[u32], tokenizer: &Tokenizer) -> Result<bool> {
         if ids.is_empty() {
             self.without_tokens += 1;
             return Ok(false);
@@ -204,13 +216,17 @@ impl SideWriter {
             self.save(kept.index);
         }
         self.writer.push(source, ids, text.len() as u64)?;
-        self.fertility[source].add(text, ids, unk);
+        self.fertility[source].add(text, ids, tokenizer.special().unk);
+        self.unknown_text[source].add(tokenizer, text)?;
         Ok(is_full)
     }
 
     fn save(&mut self, next_document: u64) {
         let (written, fertility) = (self.writer.written().clone(), self.fertility.clone());
-        self.saved = SideProgress { next_document, written, without_tokens: self.without_tokens, fertility };
+        let unknown_text =
+            self.unknown_text.iter().map(|of| (of.unknown_bytes, of.looked_at_bytes)).collect();
+        let without_tokens = self.without_tokens;
+        self.saved = SideProgress { next_document, written, without_tokens, fertility, unknown_text };
     }
 
     fn finish(mut self) -> Result<SideProgress> {

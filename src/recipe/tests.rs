@@ -194,3 +194,26 @@ fn blank_lines_make_paragraphs() {
     assert_eq!(unit_of("one\ntwo\nthree\n"), Some(DocumentUnit::Line));
     assert_eq!(unit_of("one\ntwo\n\nthree\n"), Some(DocumentUnit::Paragraph));
 }
+
+#[test]
+fn the_size_of_a_text_is_that_of_its_lines_and_not_of_what_waits_in_buffers() {
+    let folder = tempfile::tempdir().unwrap();
+    let line = "the owl sees the horse, and the wolf waits by the river\n";
+    for number in 0..40 {
+        std::fs::write(folder.path().join(format!("{number}.txt")), line.repeat(6000)).unwrap();
+    }
+    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    std::io::Write::write_all(&mut packed, line.repeat(40_000).as_bytes()).unwrap();
+    std::fs::write(folder.path().join("packed.gz"), packed.finish().unwrap()).unwrap();
+    let of = |pattern: &str| {
+        let files = folder.path().join(pattern).display().to_string();
+        let source = SourceConfig { document: DocumentUnit::Line, ..SourceConfig::of_files(vec![files]) };
+        let data = DataConfig { sources: vec![source], ..DataConfig::default() };
+        TextSample::read(&data).unwrap().text_bytes
+    };
+    // Without the end of each line, which is no text.
+    let plain = (40 * 6000 * (line.len() - 1)) as f64;
+    assert!((of("*.txt") / plain - 1.0).abs() < 0.02, "{} of {plain}", of("*.txt"));
+    let packed = (40_000 * (line.len() - 1)) as f64;
+    assert!((of("packed.gz") / packed - 1.0).abs() < 0.02, "{} of {packed}", of("packed.gz"));
+}

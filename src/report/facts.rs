@@ -18,6 +18,7 @@ use crate::report::units::duration;
 use crate::report::units::score_title;
 use crate::scores::Better;
 use crate::scores::mean;
+use crate::scores::measured;
 use crate::scores::sample_std;
 
 /// Scores that a task is judged by, of which a run has one; of others its loss is all there is.
@@ -89,7 +90,8 @@ pub(super) fn means(runs: &[Run]) -> Vec<(String, String)> {
     let row = |name: &&str| {
         let values: Vec<f64> = runs.iter().map(|run| run.score(name)).collect::<Option<_>>()?;
         let (unit, mean, std) = (Unit::of(name), mean(&values), sample_std(&values));
-        Some((score_title(name), format!("{} ± {}", unit.text(mean), unit.text(std))))
+        let spread = |mean: f64| format!("{} ± {}", unit.text(mean), unit.text(std));
+        Some((score_title(name), measured(mean, spread)))
     };
     MAIN_SCORES.iter().chain(&["loss"]).filter_map(row).collect()
 }

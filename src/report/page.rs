@@ -92,11 +92,12 @@ fn header(runs: &[Run], title: &str) -> String {
 fn figures(run: &Run) -> String {
     let mut figures = Vec::new();
     if let Some(MainScore { name, value, baseline }) = facts::main_score(run) {
-        let baseline = baseline.map_or(String::new(), |baseline| format!(", baseline {baseline:.4}"));
+        let text = |baseline: f64| format!(", baseline {}", Unit::Nats.text(baseline));
+        let baseline = baseline.map_or(String::new(), text);
         figures.push((Unit::of(name).text(value), format!("{}{baseline}", score_title(name))));
     }
     if let Some(perplexity) = run.score("perplexity") {
-        figures.push((format!("{perplexity:.1}"), "perplexity".to_string()));
+        figures.push((Unit::Perplexity.text(perplexity), "perplexity".to_string()));
     }
     figures.extend(facts::training_seconds(run).map(|seconds| (duration(seconds), "training".to_string())));
     figures.extend(facts::throughput(run).map(|speed| (compact_count(speed), "tokens a second".to_string())));

@@ -7,6 +7,7 @@ use crate::quantity::format_bytes;
 use crate::quantity::format_duration;
 use crate::quantity::format_grouped;
 use crate::scores::Metric;
+use crate::scores::NOT_MEASURED;
 
 /// How a value is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,6 +81,7 @@ impl Unit {
     /// A value with its unit.
     pub(super) fn text(self, value: f64) -> String {
         match self {
+            _ if value.is_nan() => NOT_MEASURED.to_string(),
             Self::Percent => format!("{:.2} %", 100.0 * value),
             Self::Nats => format!("{value:.4}"),
             Self::Bytes => format_bytes(value as u64),

@@ -21,14 +21,14 @@ pub struct Loss {
 }
 
 impl Loss {
-    /// Mean loss of a target; 0 without targets.
+    /// Mean loss of a target; NaN without targets.
     pub fn mean(&self) -> f64 {
-        if self.count == 0 { 0.0 } else { self.sum / self.count as f64 }
+        if self.count == 0 { f64::NAN } else { self.sum / self.count as f64 }
     }
 
-    /// Share of right targets; 0 without targets.
+    /// Share of right targets; NaN without targets.
     pub fn accuracy(&self) -> f64 {
-        if self.count == 0 { 0.0 } else { self.correct as f64 / self.count as f64 }
+        if self.count == 0 { f64::NAN } else { self.correct as f64 / self.count as f64 }
     }
 }
 

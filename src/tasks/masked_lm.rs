@@ -25,6 +25,7 @@ use crate::tasks::fill_mask::fill_mask;
 use crate::tasks::labelled::InputFile;
 use crate::tasks::labelled::InputText;
 use crate::tasks::pretraining::Pretrained;
+use crate::tasks::pretraining::corpus::PREDICTED_TOKENS;
 use crate::tasks::pretraining::origin::OfFolders;
 use crate::tasks::pretraining::scored;
 use crate::tasks::run::ModelFolder;
@@ -35,6 +36,7 @@ use crate::tasks::trained::Answers;
 use crate::tasks::trained::Evaluation;
 use crate::tasks::trained::Scored;
 use crate::tasks::trained::Trained;
+use crate::tasks::trained::percent;
 use crate::tokenizer::Tokenizer;
 
 /// The task and its model.
@@ -119,6 +121,10 @@ impl MaskFiller {
     /// What stands in the place of each mask.
     pub fn answer(&self, text: &InputText, answers: &mut dyn Answers) -> Result<()> {
         let Self { task, tokenizer } = self;
+        // An empty line has an answer, too.
+        if text.texts.0.trim().is_empty() {
+            return answers.answer(json!({"text": text.texts.0, "masks": []}), text);
+        }
         let masks = fill_mask(task, task.longest(), tokenizer, &text.texts.0, &text.place)?;
         let candidate = |c: &Candidate| json!({"token": c.token, "id": c.id, "score": c.probability});
         let masks: Vec<Vec<Value>> = masks.iter().map(|m| m.iter().map(candidate).collect()).collect();
@@ -130,10 +136,12 @@ impl Trained for MaskFiller {
     fn evaluate(&self, evaluation: &Evaluation<'_>) -> Result<Scored> {
         let mut scores = Scored::default();
         let (losses, entropy) = scored::losses(evaluation, &self.task, &self.tokenizer, &mut scores)?;
-        let (loss, accuracy) = (losses[0].mean(), losses[0].accuracy());
-        scores.add("loss", loss, "loss", format!("{loss:.4}"));
-        scores.add("perplexity", loss.exp(), "perplexity", format!("{:.2}", loss.exp()));
-        scores.add("accuracy", accuracy, "masked accuracy", format!("{:.2} %", 100.0 * accuracy));
+        let masked = losses.first().copied().unwrap_or_default();
+        let (loss, accuracy) = (masked.mean(), masked.accuracy());
+        scores.add(PREDICTED_TOKENS, masked.count, "tokens predicted", masked.count);
+        scores.add_measured("loss", loss, "loss", |loss| format!("{loss:.4}"));
+        scores.add_measured("perplexity", loss.exp(), "perplexity", |value| format!("{value:.2}"));
+        scores.add_measured("accuracy", accuracy, "masked accuracy", percent);
         // A baseline that has seen the file which it is scored on is better than any that has not.
         let text = format!("{entropy:.4} (entropy of this file's own token frequencies)");
         scores.add("own_unigram_entropy", entropy, "unigram entropy", text);

@@ -11,8 +11,10 @@ use serde_json::Value;
 
 use crate::batches::Batch;
 use crate::checkpoint::write_tensors;
+use crate::config::CleaningConfig;
 use crate::error::Problem;
 use crate::fs;
+use crate::scores::measured;
 use crate::tasks::Task;
 use crate::tasks::labelled::Columns;
 use crate::tasks::labelled::InputFile;
@@ -35,10 +37,14 @@ pub struct Evaluation<'a> {
     pub data: &'a Path,
     /// Which columns of it to read.
     pub columns: Columns<'a>,
+    /// The names that numbers in the place of tags or labels stand for, from 0; without any they are refused.
+    pub labels: &'a [String],
     /// How tagged words are read.
     pub tagging: Tagging<'a>,
     /// Where what the model says of every example is written.
     pub predictions: Option<&'a Path>,
+    /// How text for a language model is cleaned.
+    pub cleaning: &'a CleaningConfig,
     /// Texts in one batch.
     pub batch_size: usize,
     /// Where the first batch and its logits are written.
@@ -92,6 +98,16 @@ impl Scored {
         self.json.insert(format!("eval_{key}"), value.into());
         self.lines.push(format!("{name:20} {text}"));
     }
+
+    /// As [`Self::add`] for a score that may not have been measured: null, and said in words.
+    pub fn add_measured(&mut self, key: &str, value: f64, name: &str, show: impl FnOnce(f64) -> String) {
+        self.add(key, value, name, measured(value, show));
+    }
+}
+
+/// A share in percent.
+pub fn percent(share: f64) -> String {
+    format!("{:.2} %", 100.0 * share)
 }
 
 /// Takes what a model says of texts.

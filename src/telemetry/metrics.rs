@@ -142,7 +142,7 @@ mod tests {
             text,
             "{\"step\":1,\"epoch\":0.5,\"train/loss\":1.0,\"train/grad_norm\":1.0}\n\
              {\"step\":2,\"epoch\":0.5,\"train/loss\":2.0,\"train/grad_norm\":1.0}\n\
-             {\"step\":3,\"epoch\":0.5,\"train/loss\":\"NaN\",\"train/grad_norm\":1.0}\n\
+             {\"step\":3,\"epoch\":0.5,\"train/loss\":null,\"train/grad_norm\":1.0}\n\
              {\"step\":4,\"epoch\":0.5,\"train/loss\":\"-Infinity\",\"train/grad_norm\":1.0}\n"
         );
         MetricsLog::open(&path, None).unwrap();

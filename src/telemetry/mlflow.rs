@@ -142,7 +142,8 @@ impl Mlflow {
 impl Sink for Mlflow {
     fn write(&mut self, record: &Record) -> Result<()> {
         let time_ms = now_ms();
-        for (tag, value) in &record.values {
+        // What was not measured is no point of a curve.
+        for (tag, value) in record.values.iter().filter(|(_, value)| !value.is_nan()) {
             let log = match self.metrics.entry(tag.clone()) {
                 Entry::Occupied(entry) => entry.into_mut(),
                 Entry::Vacant(entry) => {

@@ -41,11 +41,11 @@ pub use sink::Sinks;
 pub use throughput::Throughput;
 pub use trainer_state::TrainerState;
 
-/// A number as JSON, which has no name for the non-finite ones: they become `"NaN"`, `"Infinity"` and
-/// `"-Infinity"`.
+/// A number as JSON, which has no name for the non-finite ones: what was not measured (NaN) is null, the others
+/// are `"Infinity"` and `"-Infinity"`.
 fn json_number(value: f64) -> serde_json::Value {
     match value {
-        _ if value.is_nan() => "NaN".into(),
+        _ if value.is_nan() => serde_json::Value::Null,
         _ if value.is_infinite() => if value > 0.0 { "Infinity" } else { "-Infinity" }.into(),
         _ => value.into(),
     }

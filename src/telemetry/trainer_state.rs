@@ -120,7 +120,7 @@ mod tests {
             json!([
                 { "loss": 2.5, "epoch": 0.5, "step": 10 },
                 { "eval_loss": 2.25, "epoch": 0.5, "step": 10 },
-                { "loss": "NaN", "epoch": 1.0, "step": 20 },
+                { "loss": null, "epoch": 1.0, "step": 20 },
             ])
         );
         assert_eq!(TrainerState::from_json(state.to_json()).unwrap(), state);

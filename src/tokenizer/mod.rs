@@ -25,6 +25,7 @@ mod hash;
 mod load;
 mod special;
 mod train;
+mod unknown;
 mod vocab_txt;
 mod words;
 
@@ -37,6 +38,8 @@ pub use train::PieceCounts;
 pub use train::Trained;
 pub use train::Trainer;
 pub use train::TrainerOptions;
+pub use unknown::MUCH_UNKNOWN;
+pub use unknown::UnknownText;
 pub use words::WordBoundaries;
 
 /// The largest file of a tokenizer that is read, in bytes.

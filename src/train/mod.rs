@@ -400,8 +400,23 @@ impl Trainer<'_> {
         let values = scores.iter().map(|(name, value)| (format!("eval/{name}"), *value));
         let values = values.chain(seconds).collect();
         self.folder.record(&Record { step: state.step, epoch: state.epoch, values });
+        self.tell_unmeasured(state, &scores);
         state.evaluated(&scores, self.best_metric);
         Ok(true)
+    }
+
+    /// Says once that the score which decides over checkpoints and over an early end was not measured.
+    fn tell_unmeasured(&self, state: &TrainState, scores: &[(String, f64)]) {
+        let is_nan = |(name, value): &(String, f64)| name == self.best_metric && value.is_nan();
+        let was_told =
+            state.last_eval.iter().any(|(name, value)| name == self.best_metric && value.is_none());
+        if scores.iter().any(is_nan) && !was_told {
+            self.folder.warn(&format!(
+                "`eval_{}` after step {} is not measured: the evaluation has no example or token that tells it, so \
+                 it neither ends the run nor makes a checkpoint the best",
+                self.best_metric, state.step
+            ));
+        }
     }
 
     /// Probes the weights, unless the records of this step have it; says whether it came to its end. A probe

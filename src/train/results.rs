@@ -48,7 +48,7 @@ pub fn save(output: &Path, results: &BTreeMap<String, f64>) -> Result<()> {
     write_results(output, "train", &part(false))
 }
 
-/// The results that an earlier sitting left; none when there is no file.
+/// The results that an earlier sitting left, NaN for those that were not measured; none when there is no file.
 pub fn read(output: &Path) -> Result<BTreeMap<String, f64>> {
     let path = output.join(ALL_RESULTS);
     if !fs::exists(&path) {
@@ -57,7 +57,12 @@ pub fn read(output: &Path) -> Result<BTreeMap<String, f64>> {
     let text = fs::read_text_capped(&path, CAP_BYTES)?;
     let values: BTreeMap<String, Value> = serde_json::from_str(&text)
         .map_err(|e| Problem::new(format!("is not a JSON object: {e}")).at(path.display()))?;
-    Ok(values.into_iter().filter_map(|(name, value)| Some((name, value.as_f64()?))).collect())
+    let number = |value: Value| match value {
+        Value::Null => Some(f64::NAN),
+        Value::String(text) => text.parse().ok().filter(|number: &f64| !number.is_finite()),
+        other => other.as_f64(),
+    };
+    Ok(values.into_iter().filter_map(|(name, value)| Some((name, number(value)?))).collect())
 }
 
 /// Whether these are the results of a complete run: a crash may come between its last checkpoint and its

@@ -37,8 +37,9 @@ pub struct TrainState {
     pub elapsed_seconds: f64,
     /// Best evaluation so far.
     pub best: BestScore,
-    /// The finite scores of the latest evaluation, so that a run that is complete can say them again.
-    pub last_eval: Vec<(String, f64)>,
+    /// The scores of the latest evaluation, so that a run that is complete can say them again; null for one that
+    /// is not finite.
+    pub last_eval: Vec<(String, Option<f64>)>,
     /// The step of the latest evaluation, so that none is done twice, and one that a signal cut off is done
     /// after all.
     #[serde(deserialize_with = "required")]
@@ -140,20 +141,20 @@ impl TrainState {
         Err(Problem::new(message).hint("lower `training.learning_rate`").into())
     }
 
-    /// Takes note of the scores of an evaluation. Those that are not finite are told where they come up and
-    /// not kept: a state that holds one could not be read again.
+    /// Takes note of the scores of an evaluation. Of those that are not finite the names are kept: JSON has no
+    /// such numbers.
     pub fn evaluated(&mut self, scores: &[(String, f64)], best_metric: &str) {
-        // One that is not defined, such as the correlation of predictions that are all the same, is left out.
         let score = scores.iter().find(|(name, _)| name == best_metric).map_or(f64::NAN, |(_, score)| *score);
         self.best.observe(self.step, score);
-        self.last_eval = scores.iter().filter(|(_, value)| value.is_finite()).cloned().collect();
+        let kept = |(name, value): &(String, f64)| (name.clone(), Some(*value).filter(|v| v.is_finite()));
+        self.last_eval = scores.iter().map(kept).collect();
         self.last_eval_step = Some(self.step);
     }
 
     /// The loss of an evaluation after the last step, if there was one.
     pub fn eval_loss(&self) -> Option<f64> {
         let (_, loss) = self.last_eval.iter().find(|(name, _)| name == "loss")?;
-        (self.last_eval_step == Some(self.step)).then_some(*loss)
+        loss.filter(|_| self.last_eval_step == Some(self.step))
     }
 
     /// Takes note of a finished step.
@@ -189,7 +190,7 @@ mod tests {
             let sum = stream.normal(index) * 10f64.powi(index as i32 % 40 - 20);
             state.window = vec![LossWindow { sum, count: 1 }];
             state.best.observe(index, stream.uniform(index));
-            state.last_eval = vec![("loss".to_string(), 9.0 * stream.uniform(index + 1_000_000))];
+            state.last_eval = vec![("loss".to_string(), Some(9.0 * stream.uniform(index + 1_000_000)))];
             let text = serde_json::to_vec_pretty(&state.to_json().unwrap()).unwrap();
             let value: Value = serde_json::from_slice(&text).unwrap();
             assert_eq!(serde_json::from_value::<TrainState>(value).unwrap(), state);
@@ -197,15 +198,17 @@ mod tests {
     }
 
     #[test]
-    fn a_score_that_is_not_finite_is_not_kept_and_nothing_unreadable_is_written() {
+    fn a_score_that_is_not_finite_is_null_and_nothing_unreadable_is_written() {
         let mut state = TrainState { step: 3, ..TrainState::new(Cursor::default(), Better::Lower) };
-        let scores =
-            [("loss", 710.0), ("perplexity", f64::INFINITY)].map(|(name, value)| (name.to_string(), value));
+        let scores = [("loss", 710.0), ("perplexity", f64::INFINITY), ("accuracy", f64::NAN)]
+            .map(|(name, value)| (name.to_string(), value));
         state.evaluated(&scores, "perplexity");
         assert_eq!((state.best.step(), state.last_eval_step), (None, Some(3)));
-        assert_eq!(state.last_eval, scores[..1]);
-        state.to_json().unwrap();
-        state.last_eval = scores.to_vec();
+        let kept: Vec<Option<f64>> = state.last_eval.iter().map(|(_, value)| *value).collect();
+        assert_eq!(kept, [Some(710.0), None, None]);
+        let json = state.to_json().unwrap();
+        assert_eq!(serde_json::from_value::<TrainState>(json).unwrap(), state);
+        state.last_eval[1].1 = Some(f64::INFINITY);
         let message = state.to_json().unwrap_err().to_string();
         assert!(message.starts_with("the state of step 3 holds a number that is not finite"), "{message}");
     }

@@ -39,12 +39,11 @@ pub struct StepOutcome {
 }
 
 impl StepOutcome {
-    /// The loss of the step: the weighted sum of the means of its terms; `None` without targets, and where a
-    /// term is not finite.
+    /// The loss of the step: the weighted sum of the means of its terms; `None` where a term has no targets or
+    /// is not finite.
     pub fn loss(&self, terms: &[Term]) -> Option<f64> {
-        let has_targets = self.losses.iter().any(|loss| loss.count > 0);
         let sum: f64 = terms.iter().zip(&self.losses).map(|(term, loss)| term.weight * loss.mean()).sum();
-        (has_targets && sum.is_finite()).then_some(sum)
+        (!terms.is_empty() && sum.is_finite()).then_some(sum)
     }
 }
 
@@ -162,7 +161,7 @@ impl Stepper {
     /// Whether the step was skipped, and why; the loss scale follows.
     fn judge(&mut self, losses: &[Loss], grad_norm: f64) -> Option<Skip> {
         if let Some(loss) = losses.iter().find(|loss| !loss.sum.is_finite()) {
-            return Some(Skip::NotFinite("loss", loss.mean()));
+            return Some(Skip::NotFinite("loss", loss.sum));
         }
         let loss_scale = self.loss_scale.as_mut();
         if grad_norm.is_finite() {

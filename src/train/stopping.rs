@@ -26,9 +26,13 @@ impl BestScore {
 
     /// Takes the score of an evaluation after `step` updates and says whether it is the best so far.
     ///
-    /// An equal score is no improvement, and one that is not finite never is: JSON could not hold it. The
-    /// same step again (after a resume) is not counted twice.
+    /// An equal score is no improvement, and one that is not finite never is: JSON could not hold it. One that
+    /// was not measured (NaN) tells nothing, and counts for nothing. The same step again (after a resume) is not
+    /// counted twice.
     pub fn observe(&mut self, step: u64, score: f64) -> bool {
+        if score.is_nan() {
+            return false;
+        }
         let improved = match self.best {
             _ if !score.is_finite() => false,
             None => true,
@@ -85,7 +89,9 @@ mod tests {
         assert!(best.observe(200, 2.5));
         assert!(!best.observe(300, 2.5));
         assert!(!best.out_of_patience(Some(2)));
-        assert!(!best.observe(400, f64::NAN));
+        assert!(!best.observe(350, f64::NAN));
+        assert!(!best.out_of_patience(Some(2)), "what was not measured is no reason to stop");
+        assert!(!best.observe(400, f64::INFINITY));
         assert!(best.out_of_patience(Some(2)));
         assert!(!best.observe(450, f64::NEG_INFINITY), "JSON has no such number");
         assert!(!best.out_of_patience(None));

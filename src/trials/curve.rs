@@ -48,8 +48,8 @@ impl Curve<'_> {
         table.header.extend(self.floor.map(|name| format!("{name}: {}", self.metric.0)));
         for (row, point) in table.rows.iter_mut().zip(&self.points) {
             row.insert(1, point.examples.to_string());
-            let floor = point.floor.unwrap_or(f64::NAN);
-            row.extend(self.floor.map(|_| mean_and_deviation(floor, None, self.metric.1)));
+            let text = |floor: f64| mean_and_deviation(floor, None, self.metric.1);
+            row.extend(self.floor.map(|_| point.floor.map_or("-".to_string(), text)));
         }
         table
     }
@@ -69,7 +69,8 @@ impl Curve<'_> {
             let (mean, std) = (mean(&point.scores) * factor, sample_std(&point.scores) * factor);
             (mean - std, mean + std)
         };
-        let floors = || self.points.iter().filter_map(|point| Some((point, point.floor?)));
+        let measured = |floor: Option<f64>| floor.filter(|floor| floor.is_finite());
+        let floors = || self.points.iter().filter_map(|point| Some((point, measured(point.floor)?)));
         let color = "var(--model)";
         let mut curves = vec![
             chart::Curve {

@@ -92,6 +92,7 @@ impl<'a> Probes<'a> {
         // What a fine-tuning run says of itself would drown what the run says.
         let with = Equipment { progress: &Progress::silent(), ..self.with };
         let scores = list::finetuned(task.config.goal(), Probing { task, folder, output, with })?;
+        // The mean over seeds of which one was not measured is not measured, either.
         Ok((!scores.is_empty()).then(|| mean(&scores)))
     }
 

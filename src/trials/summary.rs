@@ -80,6 +80,10 @@ impl Summary<'_> {
             cells.push(format!("{}{lost}", runs.len()));
             cells.extend(self.columns.iter().map(|(name, _, factor)| {
                 let values = self.values(setting, name);
+                // With all seeds diverged there was nothing to measure.
+                if diverged == runs.len() {
+                    return "-".to_string();
+                }
                 mean_and_deviation(mean(&values), (values.len() > 1).then(|| sample_std(&values)), *factor)
             }));
             cells

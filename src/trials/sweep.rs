@@ -17,6 +17,7 @@ use crate::interop::PretrainedFolder;
 use crate::interop::read_folder;
 use crate::scores::Better;
 use crate::scores::Metric;
+use crate::scores::NOT_MEASURED;
 use crate::tasks::finetuned::Finetuned;
 use crate::tasks::list::FinetunedVisitor;
 use crate::train::run_folder::FINAL;
@@ -158,6 +159,7 @@ fn models(sweep: &Sweep) -> Result<BTreeMap<PathBuf, PretrainedFolder>> {
 fn told(done: &Done, metric: &str) -> String {
     match done.record.scores.get(metric) {
         Some(score) => format!("{metric} {score:.4}"),
+        None if done.record.outcomes.is_some() => format!("{metric} {NOT_MEASURED}"),
         None => "training diverged".to_string(),
     }
 }
@@ -231,7 +233,9 @@ fn finish(summary: &Summary<'_>, points: Vec<(Point, Option<&'static str>)>, out
     match best {
         None => {
             fs::remove_file(&link)?;
-            notes.push("no setting was trained with all seeds without diverging".to_string());
+            notes.push(format!(
+                "no setting was trained with all seeds without diverging, and `{metric}` measured with each"
+            ));
         }
         Some(best) => {
             fs::relink(best.folder.strip_prefix(output).unwrap_or(&best.folder), &link)?;

@@ -1,6 +1,7 @@
 //! A table for a terminal and for Markdown: the same cells, one of its rows marked.
 
 use crate::pages::columns::aligned;
+use crate::scores::NOT_MEASURED;
 
 /// Rows of text below a header.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -57,12 +58,13 @@ fn escaped(cell: &str) -> String {
     text
 }
 
-/// A mean with its deviation, such as `81.20 ± 0.35`; the mean alone where there is one value, `-` for none.
+/// A mean with its deviation, such as `81.20 ± 0.35`; the mean alone where there is one value, words where it was
+/// not measured (NaN).
 pub fn mean_and_deviation(mean: f64, deviation: Option<f64>, factor: f64) -> String {
     let digits =
         |value: f64| if factor > 1.0 { format!("{:.2}", value * factor) } else { format!("{value:.4}") };
     match deviation {
-        _ if mean.is_nan() => "-".to_string(),
+        _ if mean.is_nan() => NOT_MEASURED.to_string(),
         Some(deviation) => format!("{} ± {}", digits(mean), digits(deviation)),
         None => digits(mean),
     }
@@ -98,6 +100,6 @@ mod tests {
     fn numbers_have_the_digits_that_their_reader_knows() {
         assert_eq!(mean_and_deviation(0.812, Some(0.0035), 100.0), "81.20 ± 0.35");
         assert_eq!(mean_and_deviation(0.812, None, 1.0), "0.8120");
-        assert_eq!(mean_and_deviation(f64::NAN, None, 1.0), "-");
+        assert_eq!(mean_and_deviation(f64::NAN, Some(f64::NAN), 1.0), NOT_MEASURED);
     }
 }

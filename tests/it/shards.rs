@@ -41,6 +41,29 @@ fn rows_are_shown_with_their_masks() {
     assert!(evaluated.contains("sources of the validation documents"), "{evaluated}");
 }
 
+#[test]
+fn rows_are_packed_as_training_packs_them() {
+    let workplace = prepared();
+    let shown = |packing: &str, more: &[&str]| {
+        let config = crate::material::CONFIG
+            .replace("  max_seq_length: 32\n", &format!("  max_seq_length: 32\n  packing: {{{packing}}}\n"));
+        fs::write(workplace.path("other.yaml"), config).unwrap();
+        let inspect = ["shards", "inspect", "run/data", "--rows", "40", "--config", "other.yaml"];
+        workplace.program(&[&inspect[..], more].concat(), "").ok().stdout
+    };
+    let segments = |text: &str| {
+        text.lines().filter(|line| line.starts_with("row ") && line.contains("segments")).count()
+    };
+    assert!(segments(&shown("mode: segments", &[])) > 5, "rows are filled with pieces of several documents");
+    for packing in ["mode: full_sentences", "mode: documents"] {
+        let text = shown(packing, &[]);
+        assert!(text.contains("row 39: ") && segments(&text) == 0, "{packing}: {text}");
+    }
+    // Evaluation is packed in one way, so that runs compare.
+    let evaluation = ["--split", "validation"];
+    assert_eq!(shown("mode: full_sentences", &evaluation), shown("mode: segments", &evaluation));
+}
+
 /// A line with each `[original→seen]` taken back.
 fn unmasked(line: &str) -> String {
     let mut parts = line.split('[');

@@ -2,6 +2,7 @@
 //!
 //! It limits what a hostile archive may ask for; it knows nothing of lines or characters.
 
+use std::io::BufRead;
 use std::io::BufReader;
 use std::io::Read;
 use std::path::Path;
@@ -123,9 +124,10 @@ pub fn standard_input() -> Result<TextFile> {
     Ok(TextFile { reader: Box::new(input), position })
 }
 
-fn counted<R: Read>(source: R) -> (BufReader<Counted<R>>, Arc<AtomicU64>) {
+fn counted<R: Read>(source: R) -> (Counted<R>, Arc<AtomicU64>) {
     let position = Arc::new(AtomicU64::new(0));
-    (BufReader::with_capacity(BUFFER_BYTES, Counted { source, position: Arc::clone(&position) }), position)
+    let source = BufReader::with_capacity(BUFFER_BYTES, source);
+    (Counted { source, position: Arc::clone(&position) }, position)
 }
 
 /// Says what to do about a file that needs more memory than it may have.
@@ -149,8 +151,9 @@ impl<R: Read> Read for Explained<R> {
     }
 }
 
+/// Counts the bytes that are taken out of its buffer, not those that wait in it.
 struct Counted<R> {
-    source: R,
+    source: BufReader<R>,
     position: Arc<AtomicU64>,
 }
 
@@ -159,6 +162,17 @@ impl<R: Read> Read for Counted<R> {
         let count = self.source.read(buffer)?;
         self.position.fetch_add(count as u64, Ordering::Relaxed);
         Ok(count)
+    }
+}
+
+impl<R: Read> BufRead for Counted<R> {
+    fn fill_buf(&mut self) -> std::io::Result<&[u8]> {
+        self.source.fill_buf()
+    }
+
+    fn consume(&mut self, count: usize) {
+        self.source.consume(count);
+        self.position.fetch_add(count as u64, Ordering::Relaxed);
     }
 }
 

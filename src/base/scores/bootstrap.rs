@@ -28,7 +28,7 @@ pub enum SeedsNeeded {
     Unknown,
 }
 
-/// The score of one model less that of another, means over seeds.
+/// The score of one model less that of another, means over seeds; NaN where a score is not measured.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Difference {
     /// As found.
@@ -87,8 +87,20 @@ impl Resampled {
     /// The score of model `left` less that of model `right`.
     pub fn difference(&self, left: usize, right: usize) -> Difference {
         let difference = mean(&self.scores[left]) - mean(&self.scores[right]);
+        if difference.is_nan() {
+            return Difference {
+                difference,
+                low: f64::NAN,
+                high: f64::NAN,
+                standard_error: f64::NAN,
+                p_value: f64::NAN,
+                seeds_needed: SeedsNeeded::Unknown,
+            };
+        }
+        // A sample may have no score, such as one of equal numbers no correlation: it tells nothing.
         let of = |part: fn(&(f64, f64)) -> f64| -> Vec<f64> {
-            self.replicates.iter().map(|models| part(&models[left]) - part(&models[right])).collect()
+            let differences = self.replicates.iter().map(|models| part(&models[left]) - part(&models[right]));
+            differences.filter(|difference| !difference.is_nan()).collect()
         };
         let (mut drawn, of_examples) = (of(|means| means.0), of(|means| means.1));
         drawn.sort_by(f64::total_cmp);
@@ -171,6 +183,21 @@ mod tests {
         let found = Resampled::new(&[model(), model()], Metric::Accuracy, 1000, 1).difference(0, 1);
         assert!(!found.is_clear() && found.p_value > 0.3, "{found:?}");
         assert_eq!(found.seeds_needed, SeedsNeeded::MoreExamples);
+    }
+
+    #[test]
+    fn a_score_that_is_not_measured_has_no_difference() {
+        let rows = |values: [f32; 4]| values.map(|value| vec![value]).to_vec();
+        let gold = [0.0, 1.0, 2.0, 3.0];
+        let of = |predicted| vec![Outcomes::Numbers { gold: rows(gold), predicted: rows(predicted) }];
+        let (model, constant) = (of([0.0, 2.0, 1.0, 3.0]), of([1.0; 4]));
+        let found = Resampled::new(&[model.clone(), constant, model], Metric::Pearson, 200, 1);
+        let undefined = found.difference(0, 1);
+        assert!(undefined.difference.is_nan() && undefined.p_value.is_nan() && !undefined.is_clear());
+        assert_eq!(serde_json::to_value(undefined).unwrap()["difference"], Value::Null);
+        // Samples of one example four times have no correlation, and do not count.
+        let same = found.difference(0, 2);
+        assert!(same.low.is_finite() && same.standard_error.abs() < 1e-12, "{same:?}");
     }
 
     /// `scripts/make_bootstrap_golden.py` wrote what `scipy.stats.bootstrap` says of paired examples.

@@ -1,8 +1,11 @@
 //! Scores of a classifier, all read off its confusion matrix.
 //!
-//! Definitions are scikit-learn's with `zero_division=0`: a score whose denominator is zero is 0.
+//! Definitions are scikit-learn's with `zero_division=0`: the precision of a class that is never predicted is 0.
+//! What no example tells is not measured, and NaN.
 
 use std::collections::BTreeMap;
+
+use crate::scores::measured::quotient;
 
 /// Precision, recall and F1 of one class.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -76,9 +79,9 @@ impl Confusion {
         self.truths.iter().sum()
     }
 
-    /// Share of right predictions.
+    /// Share of right predictions; NaN without examples.
     pub fn accuracy(&self) -> f64 {
-        ratio(self.right() as f64, self.total() as f64)
+        quotient(self.right() as f64, self.total() as f64)
     }
 
     /// Precision, recall and F1 of each class.
@@ -97,7 +100,7 @@ impl Confusion {
             .collect()
     }
 
-    /// The unweighted mean of F1 over the classes that occur as truth or prediction.
+    /// The unweighted mean of F1 over the classes that occur as truth or prediction; NaN without examples.
     pub fn macro_f1(&self) -> f64 {
         // scikit-learn takes the labels from the data: a class that neither occurs nor is predicted does
         // not count.
@@ -108,11 +111,16 @@ impl Confusion {
             .filter(|(score, predicted)| score.support + **predicted > 0)
             .map(|(score, _)| score.f1)
             .collect();
-        ratio(scores.iter().sum(), scores.len() as f64)
+        quotient(scores.iter().sum(), scores.len() as f64)
     }
 
-    /// The Matthews correlation coefficient for any number of classes (Gorodkin 2004); 0 when undefined.
+    /// The Matthews correlation coefficient for any number of classes (Gorodkin 2004). It is 0 where all
+    /// predictions are the same, as in scikit-learn, and NaN where all examples are of one class: there is
+    /// nothing that predictions could correlate with.
     pub fn matthews(&self) -> f64 {
+        if self.truths.iter().filter(|&&count| count > 0).count() < 2 {
+            return f64::NAN;
+        }
         let (total, right) = (self.total() as f64, self.right() as f64);
         let (mut product, mut truths_squared, mut predictions_squared) = (0.0, 0.0, 0.0);
         for (&truths, &predictions) in self.truths.iter().zip(&self.predictions) {
@@ -183,8 +191,14 @@ mod tests {
         let confusion = Confusion::of(3, &[0, 1], &[0, 0]);
         close(confusion.macro_f1(), 1.0 / 3.0);
         close(confusion.matthews(), 0.0);
-        close(Confusion::new(2).accuracy(), 0.0);
-        close(Confusion::new(0).macro_f1(), 0.0);
+    }
+
+    #[test]
+    fn what_no_example_tells_is_not_measured() {
+        assert!(Confusion::new(2).accuracy().is_nan() && Confusion::new(0).macro_f1().is_nan());
+        let one_class = Confusion::of(2, &[1, 1, 1], &[1, 0, 1]);
+        assert!(one_class.matthews().is_nan());
+        close(one_class.accuracy(), 2.0 / 3.0);
     }
 
     #[test]

@@ -1,11 +1,12 @@
 //! Scores of examples that each have any number of labels, and the threshold of a label.
 //!
 //! Definitions are scikit-learn's with `zero_division=0`: a score whose denominator is zero is 0, that of an
-//! example without labels for which none are predicted as well.
+//! example without labels for which none are predicted as well. Where there is no label at all, F1 is NaN.
 
 use std::cmp::Ordering;
 
 use crate::scores::ClassScore;
+use crate::scores::measured::quotient;
 
 /// Counts of labels over examples.
 #[derive(Debug, Clone, PartialEq)]
@@ -44,26 +45,40 @@ impl LabelTally {
         self.f1_sum += f1([right, gold.len() as u64, predicted.len() as u64]);
     }
 
-    /// F1 of all labels counted together.
+    /// F1 of all labels counted together; NaN where no example has a label and none is predicted.
     pub fn f1_micro(&self) -> f64 {
+        if self.tells_nothing() {
+            return f64::NAN;
+        }
         let add = |sum: [u64; 3], of: &[u64; 3]| [sum[0] + of[0], sum[1] + of[1], sum[2] + of[2]];
         f1(self.counts.iter().fold([0; 3], add))
     }
 
-    /// The unweighted mean of F1 over all labels, whether they occur or not.
+    /// The unweighted mean of F1 over all labels, whether they occur or not; NaN as [`Self::f1_micro`].
     pub fn f1_macro(&self) -> f64 {
+        if self.tells_nothing() {
+            return f64::NAN;
+        }
         let sum: f64 = self.counts.iter().copied().map(f1).sum();
         ratio(sum, self.counts.len() as f64)
     }
 
-    /// The mean of F1 over the examples.
+    /// The mean of F1 over the examples; NaN as [`Self::f1_micro`].
     pub fn f1_samples(&self) -> f64 {
+        if self.tells_nothing() {
+            return f64::NAN;
+        }
         ratio(self.f1_sum, self.examples as f64)
     }
 
     /// Share of examples whose labels are all right, and no more: scikit-learn's `accuracy_score`.
     pub fn exact_match(&self) -> f64 {
-        ratio(self.exact as f64, self.examples as f64)
+        quotient(self.exact as f64, self.examples as f64)
+    }
+
+    /// Whether there is no label, neither in the data nor predicted.
+    fn tells_nothing(&self) -> bool {
+        self.counts.iter().all(|[_, gold, predicted]| gold + predicted == 0)
     }
 
     /// Precision, recall and F1 of each label.
@@ -144,6 +159,8 @@ mod tests {
         };
         let near = |what: &str, found: f64, wanted: &Value| {
             let wanted = wanted.as_f64().unwrap();
+            // Where there is no label at all, scikit-learn warns and says 0.
+            let found = if found.is_nan() { 0.0 } else { found };
             assert!((found - wanted).abs() < 1e-12, "{what}: {found}, not {wanted}");
         };
         let cases = golden["cases"].as_array().unwrap();
@@ -162,6 +179,16 @@ mod tests {
             }
         }
         assert!(cases.len() >= 20);
+    }
+
+    #[test]
+    fn without_a_label_nothing_is_measured_but_the_match() {
+        let mut tally = LabelTally::new(2);
+        tally.add(&[], &[]);
+        assert!([tally.f1_micro(), tally.f1_macro(), tally.f1_samples()].iter().all(|score| score.is_nan()));
+        assert_eq!(tally.exact_match().to_bits(), 1.0_f64.to_bits());
+        tally.add(&[], &[1]);
+        assert_eq!(tally.f1_micro().to_bits(), 0.0_f64.to_bits());
     }
 
     #[test]
@@ -184,7 +211,8 @@ mod tests {
                 for (probability, is_gold) in &examples {
                     tally.add(if *is_gold { &[0] } else { &[] }, &above(&[*probability], &[threshold]));
                 }
-                tally.f1_micro()
+                // Without a label, and with none predicted, there is nothing to be better at.
+                Some(tally.f1_micro()).filter(|score| !score.is_nan()).unwrap_or_default()
             };
             let best = score(best_threshold(examples.iter().copied()));
             prop_assert!(score(other) <= best + 1e-12 && score(0.5) <= best + 1e-12);

@@ -8,6 +8,7 @@ mod correlation;
 mod entities;
 mod interval;
 mod label_sets;
+mod measured;
 mod outcomes;
 
 pub use bootstrap::Difference;
@@ -26,6 +27,8 @@ pub use label_sets::DEFAULT_THRESHOLD;
 pub use label_sets::LabelTally;
 pub use label_sets::above;
 pub use label_sets::best_threshold;
+pub use measured::NOT_MEASURED;
+pub use measured::measured;
 pub use outcomes::Metric;
 pub use outcomes::Outcomes;
 
@@ -58,9 +61,11 @@ impl Better {
         }
     }
 
-    /// The place of the best of scores, the first of equals; what has no score is passed over.
+    /// The place of the best of scores, the first of equals; what has no score, or one that was not measured, is
+    /// passed over.
     pub fn best_place(self, scores: impl IntoIterator<Item = Option<f64>>) -> Option<usize> {
-        let scored = scores.into_iter().enumerate().filter_map(|(at, score)| Some((at, score?)));
+        let measured = |score: Option<f64>| score.filter(|score| !score.is_nan());
+        let scored = scores.into_iter().enumerate().filter_map(|(at, score)| Some((at, measured(score)?)));
         let best = scored.reduce(|best, next| if self.is_better(next.1, best.1) { next } else { best });
         best.map(|(at, _)| at)
     }
@@ -86,7 +91,7 @@ pub fn sample_std(values: &[f64]) -> f64 {
     (squares / (values.len() - 1) as f64).sqrt()
 }
 
-/// Entropy in nats of the distribution that `counts` describe; 0 when all counts are 0.
+/// Entropy in nats of the distribution that `counts` describe; NaN when all counts are 0.
 ///
 /// This is the loss of the best model that ignores context: the baseline of a language model on the same
 /// tokens.
@@ -94,6 +99,9 @@ pub fn unigram_entropy(counts: &[u64]) -> f64 {
     // Summed in u128, because the counts of a corpus may together pass 2^64 only in theory, but cost nothing
     // to allow.
     let total: u128 = counts.iter().map(|&count| u128::from(count)).sum();
+    if total == 0 {
+        return f64::NAN;
+    }
     let sum: f64 = counts
         .iter()
         .filter(|&&count| count > 0)
@@ -103,7 +111,7 @@ pub fn unigram_entropy(counts: &[u64]) -> f64 {
         })
         .sum();
     // A single kind of token gives -0.0, which would be printed as such.
-    sum.max(0.0)
+    sum.abs()
 }
 
 /// Perplexity of a mean loss in nats; infinite when the loss is too large for the exponential.
@@ -140,10 +148,18 @@ mod tests {
     }
 
     #[test]
+    fn what_was_not_measured_is_never_the_best() {
+        for better in [Better::Lower, Better::Higher] {
+            assert_eq!(better.best_place([Some(f64::NAN), None, Some(0.5), Some(f64::NAN)]), Some(2));
+            assert_eq!(better.best_place([Some(f64::NAN), None]), None);
+        }
+    }
+
+    #[test]
     fn degenerate_inputs_have_defined_results() {
         assert!(mean(&[]).is_nan());
         assert_eq!(sample_std(&[3.0]).to_bits(), 0.0_f64.to_bits());
-        assert_eq!(unigram_entropy(&[]).to_bits(), 0.0_f64.to_bits());
+        assert!(unigram_entropy(&[]).is_nan() && unigram_entropy(&[0, 0]).is_nan());
         assert_eq!(unigram_entropy(&[0, 7]).to_bits(), 0.0_f64.to_bits());
         assert!((unigram_entropy(&[u64::MAX, u64::MAX]) - 2.0_f64.ln()).abs() < 1e-12);
         assert_eq!(perplexity(0.0).to_bits(), 1.0_f64.to_bits());

@@ -166,8 +166,7 @@ impl Outcomes {
         }
     }
 
-    /// A score of all examples. A correlation that is not defined, as of constant predictions, is 0: they
-    /// tell nothing.
+    /// A score of all examples; NaN where it is not defined, as the correlation of constant predictions.
     pub fn score(&self, metric: Metric) -> f64 {
         let all: Vec<u32> = (0..self.len() as u32).collect();
         self.score_of(metric, &all)
@@ -218,12 +217,11 @@ impl Outcomes {
 fn of_numbers(metric: Metric, gold: &[f64], predicted: &[f64]) -> f64 {
     let errors =
         |of: fn(f64) -> f64| mean(&gold.iter().zip(predicted).map(|(g, p)| of(p - g)).collect::<Vec<_>>());
-    let defined = |value: f64| if value.is_nan() { 0.0 } else { value };
     match metric {
         Metric::Mse => errors(|error| error * error),
         Metric::Mae => errors(f64::abs),
-        Metric::Spearmanr => defined(spearman(gold, predicted)),
-        _ => defined(pearson(gold, predicted)),
+        Metric::Spearmanr => spearman(gold, predicted),
+        _ => pearson(gold, predicted),
     }
 }
 
@@ -256,6 +254,6 @@ mod tests {
         let numbers = Outcomes::Numbers { gold: rows(&[1.0, 2.0, 4.0]), predicted: rows(&[1.0, 1.0, 6.0]) };
         assert!((numbers.score(Metric::Mse) - 5.0 / 3.0).abs() < 1e-12);
         assert!((numbers.score(Metric::Mae) - 1.0).abs() < 1e-12);
-        assert_eq!(numbers.score_of(Metric::Pearson, &[0, 1]).to_bits(), 0.0_f64.to_bits());
+        assert!(numbers.score_of(Metric::Pearson, &[0, 1]).is_nan(), "of constant predictions");
     }
 }

@@ -11,7 +11,9 @@ use crate::checkpoint::Checkpoint;
 use crate::checkpoint::Unverified;
 use crate::checkpoint::verify_sealed;
 use crate::commands::checkpoint::step_of_name;
+use crate::error::Class;
 use crate::error::Problem;
+use crate::error::class_of;
 use crate::fs;
 use crate::interop::DISCRIMINATOR;
 use crate::interop::GENERATOR;
@@ -123,6 +125,11 @@ impl Verdict {
         self.faults.is_empty()
     }
 
+    /// Whether something is wrong with its files, and not only beyond what this program supports.
+    pub(super) fn is_damaged(&self) -> bool {
+        self.faults.iter().any(|fault| !is_unsupported(fault))
+    }
+
     /// What is right with it, in a line.
     pub(super) fn summary(&self) -> String {
         let step = self.step.map(|step| format!("step {step}, ")).unwrap_or_default();
@@ -138,6 +145,7 @@ impl Verdict {
         json!({
             "path": self.path.display().to_string(),
             "valid": self.is_right(),
+            "damaged": self.is_damaged(),
             "step": self.step,
             "tensors": self.tensors,
             "hashed_files": self.hashed_files,
@@ -145,6 +153,11 @@ impl Verdict {
             "faults": self.faults.iter().map(|fault| format!("{fault:#}")).collect::<Vec<_>>(),
         })
     }
+}
+
+/// Whether a fault is one of no file: a run refuses the folder as it refuses a wrong configuration.
+pub(super) fn is_unsupported(fault: &Error) -> bool {
+    class_of(fault) == Class::Usage
 }
 
 /// Elements of the moments of a run of these models; `None` where that cannot be told.

@@ -8,6 +8,7 @@ use serde_json::json;
 use crate::commands::checkpoint::args::VerifyArgs;
 use crate::commands::checkpoint::inspect::Verdict;
 use crate::commands::checkpoint::inspect::bytes_to_read;
+use crate::commands::checkpoint::inspect::is_unsupported;
 use crate::commands::checkpoint::models_of;
 use crate::commands::terminal;
 use crate::commands::terminal::Output;
@@ -27,8 +28,8 @@ pub(super) fn run(args: &VerifyArgs) -> Result<()> {
         folders.iter().map(|folder| Verdict::of(folder, &|bytes| bar.advance(bytes))).collect();
     bar.finish("done");
     print(&verdicts, args.json)?;
-    let damaged: Vec<&Verdict> = verdicts.iter().filter(|verdict| !verdict.is_right()).collect();
-    let Some(first) = damaged.first() else { return Ok(()) };
+    let damaged: Vec<&Verdict> = verdicts.iter().filter(|verdict| verdict.is_damaged()).collect();
+    let Some(first) = damaged.first() else { return supported(&verdicts) };
     let message = format!("{} of {} folders are damaged", damaged.len(), verdicts.len());
     Err(Problem::new(message)
         .at(first.path.display())
@@ -36,10 +37,19 @@ pub(super) fn run(args: &VerifyArgs) -> Result<()> {
         .into())
 }
 
+/// An error where folders are whole and cannot be used all the same.
+fn supported(verdicts: &[Verdict]) -> Result<()> {
+    let others: Vec<&Verdict> = verdicts.iter().filter(|verdict| !verdict.is_right()).collect();
+    let Some(first) = others.first() else { return Ok(()) };
+    let message =
+        format!("{} of {} folders are not supported; none is damaged", others.len(), verdicts.len());
+    Err(Problem::usage(message).at(first.path.display()).into())
+}
+
 fn print(verdicts: &[Verdict], json: bool) -> Result<()> {
     let mut output = Output::stdout();
     if json {
-        let damaged = verdicts.iter().filter(|verdict| !verdict.is_right()).count();
+        let damaged = verdicts.iter().filter(|verdict| verdict.is_damaged()).count();
         let folders: Vec<_> = verdicts.iter().map(Verdict::to_json).collect();
         output.line(&json!({ "damaged": damaged, "folders": folders }).to_string())?;
         return output.finish();
@@ -51,7 +61,8 @@ fn print(verdicts: &[Verdict], json: bool) -> Result<()> {
         }
         for fault in &verdict.faults {
             // A message that goes over several lines is one line here.
-            let line = format!("BAD   {fault:#}").replace("\n  hint: ", "; ").replace("\nerror: ", "; ");
+            let what = if is_unsupported(fault) { "NOT SUPPORTED" } else { "BAD" };
+            let line = format!("{what:5} {fault:#}").replace("\n  hint: ", "; ").replace("\nerror: ", "; ");
             output.line(&terminal::printable(&line))?;
         }
     }

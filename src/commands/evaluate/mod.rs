@@ -3,6 +3,8 @@
 
 mod minimal_pairs;
 
+use std::path::Path;
+
 use anyhow::Result;
 use serde_json::Value;
 
@@ -12,6 +14,10 @@ use crate::commands::scoring_args::EvaluateArgs;
 use crate::commands::scoring_args::ScoringTask;
 use crate::commands::staging;
 use crate::commands::terminal;
+use crate::config;
+use crate::config::AnyLoaded;
+use crate::config::CleaningConfig;
+use crate::fs;
 use crate::machine;
 use crate::ops::memory;
 use crate::tasks::labelled::Columns;
@@ -27,22 +33,38 @@ pub fn run(args: &EvaluateArgs) -> Result<()> {
         return minimal_pairs::run(args, &device);
     }
     let data = staging::path(&args.data)?;
+    let model = model_folder::named(&args.model)?;
+    let cleaning = cleaning_of(&model);
     let evaluation = Evaluation {
         data: &data,
         columns: Columns {
             label: args.label_column.as_deref(),
             label_separator: args.label_separator.as_deref(),
+            label_names: &args.labels,
             ..args.columns.named()
         },
+        labels: &args.labels,
         tagging: args.tagging.tagging(),
         predictions: args.predictions.as_deref(),
+        cleaning: &cleaning,
         batch_size: args.compute.batch_size as usize,
         dump_logits: args.dump_logits.as_deref(),
     };
-    let scores = list::open(&model_folder::named(&args.model)?, &device)?.evaluate(&evaluation)?;
+    let scores = list::open(&model, &device)?.evaluate(&evaluation)?;
     if args.json {
         return terminal::stdout_line(&Value::from(scores.json).to_string());
     }
     // Labels come from outside.
     scores.lines.iter().try_for_each(|line| terminal::stdout_line(&terminal::printable(line)))
+}
+
+/// How the text was cleaned that a model was pretrained on, where its run's configuration lies above it; else as
+/// `prepare` cleans by default.
+fn cleaning_of(model: &Path) -> CleaningConfig {
+    let saved = fs::canonical(model).parent().map(|run| run.join("config.yaml"));
+    let of_run = saved.filter(|path| fs::exists(path)).and_then(|path| config::load_saved(&path).ok());
+    match of_run {
+        Some(AnyLoaded::Pretrain(loaded)) => loaded.config.data.cleaning,
+        _ => CleaningConfig::default(),
+    }
 }

@@ -25,6 +25,7 @@ use crate::interop::read_folder;
 use crate::machine;
 use crate::machine::Machine;
 use crate::scores::mean;
+use crate::scores::measured;
 use crate::scores::sample_std;
 use crate::tasks::finetuned::Finetuned;
 use crate::tasks::labelled::files_of;
@@ -248,5 +249,5 @@ fn cells(columns: &[Column], text: impl Fn(&Column) -> String) -> String {
 }
 
 fn digits(value: f64, factor: f64) -> String {
-    if factor > 1.0 { format!("{value:.2}") } else { format!("{value:.4}") }
+    measured(value, |value| if factor > 1.0 { format!("{value:.2}") } else { format!("{value:.4}") })
 }

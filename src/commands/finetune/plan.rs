@@ -1,7 +1,7 @@
 //! What `finetune` would do: examples, sizes, steps, memory and disk, from the configuration and what it
 //! names.
 //!
-//! It reads the examples, the tokenizer and the shapes of the model, and no weights.
+//! It reads the examples, the tokenizer and the weights, which it keeps not: what a run refuses, it refuses.
 
 use anyhow::Result;
 
@@ -66,6 +66,7 @@ impl FinetunedVisitor for Telling<'_> {
             row("", format!("no GPU: {reason}"));
         }
         let folder = read_folder(&config.model)?;
+        folder.check_encoder(T::HEAD)?;
         folder.notes.iter().for_each(|note| row("", format!("{}: {note}", config.model.display())));
         let examples = T::read(config)?;
         if examples.num_train() == 0 {

@@ -25,6 +25,7 @@ use crate::machine::Machine;
 use crate::prepare::Prepared;
 use crate::quantity::format_count;
 use crate::quantity::format_duration;
+use crate::scores::measured;
 use crate::tasks::fill_mask::Candidate;
 use crate::tasks::list;
 use crate::tasks::list::PretrainedVisitor;
@@ -32,6 +33,7 @@ use crate::tasks::pretraining::Pretrained;
 use crate::tasks::pretraining::Pretraining;
 use crate::tasks::pretraining::origin;
 use crate::tasks::pretraining::origin::Origin;
+use crate::tasks::pretraining::planned_model;
 use crate::tasks::pretraining::sample;
 use crate::tasks::run::Kind;
 use crate::telemetry::Progress;
@@ -49,6 +51,9 @@ use crate::train::signals::Signals;
 use crate::train::signals::stopped_by;
 use crate::trials::Equipment;
 use crate::trials::Probes;
+
+/// An evaluation that predicts fewer tokens says how many they were.
+const FEW_PREDICTED: f64 = 1000.0;
 
 /// Runs the subcommand.
 pub fn run(args: &PretrainArgs) -> Result<()> {
@@ -78,6 +83,9 @@ pub fn run(args: &PretrainArgs) -> Result<()> {
     config.precision.compute = machine.policy.compute_type().into();
     let (resolved, origin) = origin::resolve(&config)?;
     if args.dry_run {
+        if let Some(origin) = &origin {
+            origin.check(&planned_model(&resolved)?, resolved.task())?;
+        }
         return plan::pretrain(&resolved, &machine)?
             .into_iter()
             .try_for_each(|line| terminal::stdout_line(&line));
@@ -114,6 +122,9 @@ fn train(
     let prepared = prepare::ensure_prepared(machine.world, resolved, progress)?;
     for line in prepare::summary(resolved, &prepared) {
         progress.note(&line);
+    }
+    if machine.world.is_first() {
+        prepare::warn_of_unknown_text(resolved, progress)?;
     }
     let signals = Signals::listen()?;
     let with = Equipment { machine, progress, signals: &signals, world: World::ALONE };
@@ -203,30 +214,32 @@ fn report<T, D>(
     let value = |name: &str| outcome.results.get(name).copied();
     let mut row =
         |name: &str, text: Option<String>| lines.extend(text.map(|text| format!("  {name:20} {text}")));
-    row("validation loss", value("eval_loss").map(|v| format!("{v:.4}")));
-    let percent = |name: &str| value(name).map(|v| format!("{:.1} %", 100.0 * v));
+    let number = |name: &str| value(name).map(|v| measured(v, |v| format!("{v:.4}")));
+    let percent = |name: &str| value(name).map(|v| measured(v, |v| format!("{:.1} %", 100.0 * v)));
+    row("validation loss", number("eval_loss"));
+    let predicted = value("eval_predicted_tokens").filter(|&tokens| tokens < FEW_PREDICTED);
+    row("tokens predicted", predicted.map(|tokens| format!("{tokens}: too few to tell much")));
     for (task, told) in [("nsp", "next segment"), ("sop", "segment order")] {
         row(&format!("{told}: right"), percent(&format!("eval_{task}_accuracy")));
         let baseline = percent(&format!("eval_{task}_baseline_accuracy"));
         row("its baseline", baseline.map(|v| format!("{v} (knowing only which class is the more frequent)")));
     }
-    row("generator loss", value("eval_generator_loss").map(|v| format!("{v:.4}")));
+    row("generator loss", number("eval_generator_loss"));
     row("generator accuracy", percent("eval_generator_accuracy"));
-    row("discriminator loss", value("eval_discriminator_loss").map(|v| format!("{v:.4}")));
+    row("discriminator loss", number("eval_discriminator_loss"));
     row(
         "its baseline",
-        value("eval_discriminator_baseline_loss")
-            .map(|v| format!("{v:.4} (loss of knowing only how often a token is replaced)")),
+        number("eval_discriminator_baseline_loss")
+            .map(|v| format!("{v} (loss of knowing only how often a token is replaced)")),
     );
     row("replaced: precision", percent("eval_replaced_precision"));
     row("replaced: recall", percent("eval_replaced_recall"));
     row("drawn as it was", percent("eval_sampled_equal_share"));
-    row("perplexity", value("eval_perplexity").map(|v| format!("{v:.1}")));
+    row("perplexity", value("eval_perplexity").map(|v| measured(v, |v| format!("{v:.1}"))));
     row("masked accuracy", percent("eval_accuracy"));
     row(
         "unigram baseline",
-        value("eval_unigram_loss")
-            .map(|v| format!("{v:.4} (loss of knowing only how frequent each token is)")),
+        number("eval_unigram_loss").map(|v| format!("{v} (loss of knowing only how frequent each token is)")),
     );
     row("tokens/s", value("train_tokens_per_second").map(|v| format_count(v.round() as u64)));
     row(

@@ -44,7 +44,7 @@ pub struct InspectArgs {
     /// Print this document whole instead of rows; the first is 0
     #[arg(long, value_name = "I", conflicts_with = "rows")]
     pub document: Option<u64>,
-    /// Configuration of `pretrain` that gives order, packing and length of rows, masking and seed
+    /// Configuration of `pretrain` that gives the order and length of rows, packing, masking and seed
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Seed of order and masks; by default that of the configuration, or 42

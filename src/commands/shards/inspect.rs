@@ -5,8 +5,8 @@ use std::sync::Arc;
 use anyhow::Result;
 
 use crate::batches::Frame;
+use crate::batches::Masking;
 use crate::batches::Order;
-use crate::batches::Packing;
 use crate::commands::shards::Folders;
 use crate::commands::shards::args::InspectArgs;
 use crate::commands::shards::args::SplitName;
@@ -18,13 +18,20 @@ use crate::commands::terminal::Output;
 use crate::config;
 use crate::config::DataConfig;
 use crate::config::MlmConfig;
+use crate::config::PretrainConfig;
+use crate::config::PretrainTask;
 use crate::config::RunSection;
 use crate::corpus::Side;
 use crate::error::Problem;
 use crate::shards::Manifest;
 use crate::shards::ShardSet;
-use crate::tasks::pretraining;
+use crate::tasks::pretraining::origin;
+use crate::tasks::pretraining::shown::evaluation_rows;
+use crate::tasks::pretraining::shown::first_rows;
 use crate::tokenizer::Tokenizer;
+
+/// The masks of every evaluation, whatever the seed of the run.
+const EVALUATION_SEED: u64 = 0;
 
 pub(super) fn run(args: &InspectArgs) -> Result<()> {
     let folders = Folders::find(&args.folder)?;
@@ -47,7 +54,31 @@ pub(super) fn run(args: &InspectArgs) -> Result<()> {
         .try_for_each(|line| output.line(line))?;
     if args.rows > 0 && set.num_tokens() > 0 {
         let tokenizer = needed(tokenizer.as_ref(), args)?;
-        rows_of(args, set, side, tokenizer)?.print(args.rows, &mut output)?;
+        let config = settings(args)?;
+        let seed = args.seed.unwrap_or(config.as_ref().map_or(RunSection::default().seed, |c| c.run.seed));
+        let default_frame = || Frame::new(tokenizer, DataConfig::default().max_seq_length);
+        let in_chunks = || default_frame().map(Frame::with_chunks);
+        let (order, frame) = match (&config, side) {
+            (Some(config), Side::Train) => first_rows(config, tokenizer, &set, &manifest)?,
+            (Some(config), Side::Validation) => evaluation_rows(config, tokenizer)?,
+            (None, Side::Train) => (Order::Shuffled { seed }, in_chunks()?),
+            (None, Side::Validation) => (Order::Fixed, default_frame()?),
+        };
+        let masking = match side {
+            Side::Train => {
+                let mlm = config.as_ref().map_or_else(MlmConfig::default, |config| config.mlm.clone());
+                Masking::new(&mlm, tokenizer)?
+            }
+            Side::Validation => {
+                let task = config.as_ref().map_or(PretrainTask::MaskedLm, PretrainConfig::task);
+                Masking::for_evaluation(task, tokenizer)?
+            }
+        };
+        let seed = if side == Side::Train { seed } else { EVALUATION_SEED };
+        let set = Arc::new(set);
+        let in_color = terminal::shows_colors();
+        let mut rows = Rows { set, tokenizer, order, frame, masking, seed, in_color };
+        rows.print(args.rows, &mut output)?;
     }
     output.finish()
 }
@@ -62,28 +93,13 @@ fn needed<'a>(tokenizer: Option<&'a Tokenizer>, args: &InspectArgs) -> Result<&'
     Ok(tokenizer.ok_or_else(missing)?)
 }
 
-/// Rows as they train, or as they are evaluated, by the configuration or by the defaults.
-fn rows_of<'a>(args: &InspectArgs, set: ShardSet, side: Side, tokenizer: &'a Tokenizer) -> Result<Rows<'a>> {
-    let config = args.config.as_ref().map(|path| config::load_pretrain(path, &[])).transpose()?;
-    let mut rows = if let Some(mut config) = config.map(|loaded| loaded.config) {
-        config.run.seed = args.seed.unwrap_or(config.run.seed);
-        let (order, frame) = (pretraining::order(&config, &set), pretraining::frame(&config, tokenizer)?);
-        let (seed, mlm) = (config.run.seed, config.mlm);
-        Rows { set: Arc::new(set), tokenizer, side, seed, order, frame, mlm, in_color: false }
-    } else {
-        let seed = args.seed.unwrap_or(RunSection::default().seed);
-        let frame = Frame::new(tokenizer, DataConfig::default().max_seq_length)?.with_chunks();
-        let (order, mlm) = (Order::Shuffled { seed }, MlmConfig::default());
-        Rows { set: Arc::new(set), tokenizer, side, seed, order, frame, mlm, in_color: false }
-    };
-    rows.in_color = terminal::shows_colors();
-    if side == Side::Validation {
-        rows.order = Order::Fixed;
-        if !matches!(rows.frame.packing, Packing::Pairs(_)) {
-            rows.frame.packing = Packing::Segments;
-        }
-    }
-    Ok(rows)
+/// The configuration that decides over rows and masks, if one is named, with the task of the folder that it may begin
+/// with.
+fn settings(args: &InspectArgs) -> Result<Option<PretrainConfig>> {
+    let Some(path) = &args.config else { return Ok(None) };
+    let mut config = origin::resolve(&config::load_pretrain(path, &[])?.config)?.0;
+    config.run.seed = args.seed.unwrap_or(config.run.seed);
+    Ok(Some(config))
 }
 
 fn document_lines(set: &ShardSet, index: u64, tokenizer: &Tokenizer) -> Result<Vec<String>> {

@@ -13,16 +13,10 @@ use crate::batches::Packer;
 use crate::batches::Row;
 use crate::commands::terminal::Output;
 use crate::commands::terminal::printable;
-use crate::config::MlmConfig;
-use crate::config::PretrainTask;
-use crate::corpus::Side;
 use crate::rng::Purpose;
 use crate::rng::Stream;
 use crate::shards::ShardSet;
 use crate::tokenizer::Tokenizer;
-
-/// The masks of every evaluation, whatever the seed of the run.
-const EVALUATION_SEED: u64 = 0;
 
 const GREEN: &str = "\x1b[32m";
 const RED: &str = "\x1b[31m";
@@ -49,33 +43,31 @@ enum Fate {
 pub(super) struct Rows<'a> {
     pub(super) set: Arc<ShardSet>,
     pub(super) tokenizer: &'a Tokenizer,
-    pub(super) side: Side,
-    pub(super) seed: u64,
     pub(super) order: Order,
     pub(super) frame: Frame,
-    pub(super) mlm: MlmConfig,
+    pub(super) masking: Masking,
+    /// Of the masks.
+    pub(super) seed: u64,
     pub(super) in_color: bool,
 }
 
 impl Rows<'_> {
     /// Writes the first `count` rows of the first epoch, or all if there are fewer.
     pub(super) fn print<W: Write>(&mut self, count: usize, output: &mut Output<W>) -> Result<()> {
-        let (masking, seed) = match self.side {
-            Side::Train => (Masking::new(&self.mlm, self.tokenizer)?, self.seed),
-            Side::Validation => {
-                (Masking::for_evaluation(PretrainTask::MaskedLm, self.tokenizer)?, EVALUATION_SEED)
-            }
-        };
-        let (set, order) = (Arc::clone(&self.set), self.order.clone());
-        let mut packer = Packer::new(set, order, self.frame, Cursor::default())?;
+        let mut packer =
+            Packer::new(Arc::clone(&self.set), self.order.clone(), self.frame, Cursor::default())?;
         output.line("")?;
         output.line(&self.legend())?;
         for number in 0..count {
             let Some(mut row) = packer.next_row_of_epoch()? else { break };
             let (original, mut chosen) = (row.ids.clone(), vec![false; row.ids.len()]);
-            masking.apply(Stream::new(seed, Purpose::Mask, row.sample_id), &mut row.ids, |place, _| {
-                chosen[place as usize] = true;
-            });
+            self.masking.apply(
+                Stream::new(self.seed, Purpose::Mask, row.sample_id),
+                &mut row.ids,
+                |place, _| {
+                    chosen[place as usize] = true;
+                },
+            );
             for line in self.row_lines(number, &row, &original, &chosen)? {
                 output.line(&line)?;
             }
@@ -185,6 +177,7 @@ pub(super) fn decode(tokenizer: &Tokenizer, ids: &[u32]) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::MlmConfig;
     use crate::config::TokenizerConfig;
     use crate::families::Family;
     use crate::tokenizer::Trainer;
@@ -202,11 +195,10 @@ mod tests {
         Rows {
             set,
             tokenizer,
-            side: Side::Train,
-            seed: 1,
-            order: Order::Fixed,
+            order: Order::Shuffled { seed: 1 },
             frame: Frame::new(tokenizer, 16).unwrap(),
-            mlm: MlmConfig::default(),
+            masking: Masking::new(&MlmConfig::default(), tokenizer).unwrap(),
+            seed: 1,
             in_color,
         }
     }

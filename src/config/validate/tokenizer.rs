@@ -16,7 +16,8 @@ pub(super) fn tokenizer(tokenizer: &TokenizerConfig, findings: &mut Findings) {
     let (alphabet, what) = match tokenizer.algorithm {
         TokenizerAlgorithm::ByteLevelBpe => (256, "256 bytes"),
         TokenizerAlgorithm::WordPiece => {
-            (123, "the letters of a small alphabet, at the start of a word and inside,")
+            let letters_and_digits = if tokenizer.lowercase { 36 } else { 62 };
+            (32 + 2 * letters_and_digits, "printable ASCII characters, at the start of a word and inside,")
         }
         TokenizerAlgorithm::Unigram => (256 + 95, "256 bytes, the printable ASCII characters"),
     };
@@ -37,6 +38,12 @@ pub(super) fn tokenizer(tokenizer: &TokenizerConfig, findings: &mut Findings) {
         1 << 16,
     );
     findings.count("tokenizer.min_frequency", tokenizer.min_frequency, 1, u64::MAX);
+    if tokenizer.limit_alphabet.is_some() && tokenizer.algorithm != TokenizerAlgorithm::WordPiece {
+        let message =
+            "`tokenizer.limit_alphabet` is for `wordpiece` alone: others spell every character".to_string();
+        findings.add(&["tokenizer.limit_alphabet"], message, "remove it".to_string());
+    }
+    findings.count("tokenizer.limit_alphabet", tokenizer.limit_alphabet.unwrap_or(1) as u64, 1, 1 << 21);
     findings.count("tokenizer.train_bytes", tokenizer.train_bytes, 1, 1 << 40);
 }
 
@@ -56,7 +63,7 @@ mod tests {
     fn each_algorithm_has_its_smallest_vocabulary() {
         for (algorithm, least) in [
             (TokenizerAlgorithm::ByteLevelBpe, 261),
-            (TokenizerAlgorithm::WordPiece, 128),
+            (TokenizerAlgorithm::WordPiece, 161),
             (TokenizerAlgorithm::Unigram, 356),
         ] {
             let with = |size| {
@@ -79,6 +86,7 @@ mod tests {
             found(|c| c.pad_vocab_to_multiple_of = Some(0)),
             ["`tokenizer.pad_vocab_to_multiple_of` is 0, it must be at least 1"]
         );
+        assert_eq!(found(|c| c.limit_alphabet = Some(5)).len(), 1, "the default spells bytes");
         assert_eq!(found(|c| c.compare_with = Some("".into())), ["`tokenizer.compare_with` is empty"]);
         assert_eq!(found(|c| c.min_frequency = 0), ["`tokenizer.min_frequency` is 0, it must be at least 1"]);
         let padded = TokenizerConfig {

@@ -1,8 +1,8 @@
 //! The rules of C4 (Raffel et al. 2020, "Exploring the Limits of Transfer Learning with a Unified
 //! Text-to-Text Transformer", JMLR 21, section 2.2), with the thresholds of the code that made it.
 //!
-//! Not here: its list of bad words (`words`), its language (`language`), its deduplication. Added: marks and
-//! words of other languages than English.
+//! Not here: its list of bad words (`words`), its language (`language`), its deduplication. Added: the end marks
+//! of all scripts (`sentence_end`), and words of other languages than English.
 
 use crate::config::C4Filter;
 use crate::corpus::Rejection;
@@ -10,6 +10,7 @@ use crate::corpus::filter::Filter;
 use crate::corpus::filter::Page;
 use crate::corpus::filter::Reasons;
 use crate::corpus::filter::reject;
+use crate::corpus::filter::sentence_end::ends_sentence;
 
 pub(super) const REASONS: Reasons = &[
     ("c4_curly_bracket", "Holds a curly bracket, as code does (C4)."),
@@ -17,7 +18,6 @@ pub(super) const REASONS: Reasons = &[
     ("c4_few_sentences", "Fewer sentences than `c4.min_sentences` (C4)."),
 ];
 
-const TERMINAL: [char; 8] = ['.', '!', '?', '。', '！', '？', '।', '؟'];
 const CLOSING: [char; 9] = ['"', '”', '“', '»', '«', '’', '\'', '」', '』'];
 
 /// The paper's list, and what Finnish pages say instead; in lower case.
@@ -102,7 +102,7 @@ fn is_terminated(line: &str) -> bool {
     let bare = line.trim_end_matches(CLOSING);
     let is_quoted = bare.len() < line.len();
     let bare = bare.trim_end_matches(')');
-    !bare.ends_with("...") && !bare.ends_with('…') && (is_quoted || bare.ends_with(TERMINAL))
+    !bare.ends_with("...") && !bare.ends_with('…') && (is_quoted || bare.ends_with(ends_sentence))
 }
 
 /// Whether `text` holds `lorem ipsum`, in whatever case; a copy of a whole document in lower case would cost
@@ -148,7 +148,7 @@ impl Filter for C4 {
 fn count_sentences(text: &str, enough: u64) -> u64 {
     let (mut sentences, mut is_marked, mut is_wide) = (0, false, false);
     for c in text.chars() {
-        if TERMINAL.contains(&c) {
+        if ends_sentence(c) {
             is_marked = true;
             is_wide |= !c.is_ascii();
         } else if is_marked && !CLOSING.contains(&c) && c != ')' {

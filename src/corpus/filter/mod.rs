@@ -14,6 +14,7 @@ mod page;
 mod pattern;
 mod perplexity;
 mod repetition;
+mod sentence_end;
 mod words;
 
 #[cfg(test)]

@@ -416,3 +416,37 @@ fn fewer_candidates_take_every_text_for_one_of_them() {
     };
     assert_eq!(judged(swedish, two).language, Some("deu"));
 }
+
+#[test]
+fn c4_knows_the_end_of_a_sentence_in_other_scripts() {
+    let on = |f: &mut FiltersConfig| {
+        f.c4.enabled = true;
+        f.c4.min_words_per_line = None;
+        f.c4.min_sentences = Some(1);
+    };
+    // Urdu, Burmese, Amharic, Armenian, Khmer, Hindi, Tibetan-like Mongolian, Chinese, N'Ko.
+    for line in [
+        "وہ گھر گیا اور سو گیا۔",
+        "သူ အိမ်ပြန်သွားသည်။",
+        "እሱ ወደ ቤት ሄደ።",
+        "Նա գնաց տուն։",
+        "គាត់ទៅផ្ទះ។",
+        "वह घर गया।",
+        "ᠬᠦᠮᠦᠨ᠃",
+        "他回家了。",
+        "ߊ߬ ߕߊ߯ߣߍ߲߫ ߛߏ߫߹",
+    ] {
+        assert_eq!(left(line, on), format!("{line} []"));
+    }
+    for line in ["وہ گھر گیا اور", "სახლში წავიდა,", "Նա գնաց տուն՝"]
+    {
+        assert_eq!(found(line, on), "no_lines_left: ", "{line}");
+    }
+    // Sentences end wherever their mark stands.
+    let three = |f: &mut FiltersConfig| {
+        on(f);
+        f.c4.min_sentences = Some(3);
+    };
+    assert_eq!(found("သူသည်။ငါသည်။မင်းသည်။", three), "kept");
+    assert_eq!(found("እሱ ሄደ። እሷ ሄደች።", three), "c4_few_sentences: 2 sentences, at least 3 are wanted");
+}

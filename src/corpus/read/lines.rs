@@ -58,9 +58,13 @@ impl Lines {
         Self { reader, path, buffer: Vec::new(), number: 0, next_offset: 0, line_bytes_max }
     }
 
-    /// Bytes of the file, as it lies on the disk, that have been read so far.
+    /// Bytes of the file, as it lies on the disk, whose lines have been read so far, about: what waits in the buffer
+    /// is not among them.
     pub fn position_bytes(&self) -> u64 {
-        self.reader.get_ref().position_bytes()
+        let (position, waiting) = (self.reader.get_ref().position_bytes(), self.reader.buffer().len() as u64);
+        let given = self.next_offset + waiting;
+        // Compressed files are as dense in the buffer as before it.
+        (u128::from(position) * u128::from(self.next_offset) / u128::from(given.max(1))) as u64
     }
 
     /// The number of the line that was read last, from 1.

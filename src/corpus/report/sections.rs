@@ -35,6 +35,9 @@ pub struct Report {
     pub split: SplitSummary,
     /// How well the tokenizer fits; absent when that was not measured.
     pub tokenizer: Option<Fertility>,
+    /// Sources of which the tokenizer does not know much, with that share of their bytes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unknown_text: Vec<(String, f64)>,
     /// What lies on the disk; absent when no shards were made.
     pub shards: Option<ShardsSummary>,
     /// Examples of what was left out, by reason, at most 20 each, spread over the corpus.
@@ -98,6 +101,7 @@ impl Report {
             sources,
             split,
             tokenizer: None,
+            unknown_text: Vec::new(),
             shards: None,
             samples: tally.samples,
         }

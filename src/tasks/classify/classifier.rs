@@ -1,11 +1,14 @@
 //! A classifier ready for use: model, tokenizer and labels together, texts in, probabilities out.
 
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use anyhow::Result;
 use candle_core::D;
 use candle_core::DType;
 use candle_core::Device;
+use candle_core::Tensor;
 
 use crate::error::Problem;
 use crate::families::HeadKind;
@@ -22,6 +25,7 @@ use crate::tasks::classify::collate::Encoded;
 use crate::tasks::classify::collate::PairTemplate;
 use crate::tasks::classify::collate::Truncation;
 use crate::tasks::labelled::TextPair;
+use crate::tasks::labelled::twins;
 use crate::tasks::start;
 use crate::tokenizer::Tokenizer;
 
@@ -33,6 +37,8 @@ pub struct Classifier {
     pub tokenizer: Tokenizer,
     /// Names of the classes in the order of their ids.
     pub labels: Vec<String>,
+    /// Names that several classes have in the folder.
+    shared: BTreeSet<String>,
     /// Frames and cuts examples.
     pub collator: Collator,
 }
@@ -47,7 +53,9 @@ impl Classifier {
     /// Loads a model with a head of this kind, which is that of a classifier in all but its loss.
     pub(in crate::tasks) fn load_head(path: &Path, head: HeadKind, device: &Device) -> Result<Self> {
         let folder = read_folder(path)?;
-        let Some(labels) = folder.id2label.clone().filter(|_| folder.head == head) else {
+        let Some((labels, shared)) =
+            folder.id2label.as_deref().filter(|_| folder.head == head).map(told_apart)
+        else {
             let what = match head {
                 HeadKind::Regression => "regression model",
                 HeadKind::MultiLabelClassification => "classifier of several labels",
@@ -61,6 +69,7 @@ impl Classifier {
         let longest = folder.config.max_sequence_length();
         let (mut classifier, _) =
             Self::from_folder(&folder, &folder.config, labels, longest, true, None, device)?;
+        classifier.shared = shared;
         if let Some(length) = classifier.tokenizer.model_max_length() {
             classifier.collator = classifier.collator.cut_at(length);
         }
@@ -75,21 +84,25 @@ impl Classifier {
     }
 
     /// A classifier for `labels` on the encoder of `folder`, whose dropout `config` may change, and what filling
-    /// it came to. Where the folder has no head for these labels, `new_head` is the seed that one is drawn from;
-    /// without it that is an error.
+    /// it came to. `new_head` is the kind of a head to train and the seed that it is drawn from, where the folder has
+    /// none for these labels; without it that is an error.
     pub fn from_folder(
         folder: &PretrainedFolder,
         config: &ModelConfig,
         labels: Vec<String>,
         max_seq_length: usize,
         pairs: bool,
-        new_head: Option<u64>,
+        new_head: Option<(HeadKind, u64)>,
         device: &Device,
     ) -> Result<(Self, Filled)> {
         let (tokenizer, collator) = framing(folder, max_seq_length, pairs)?;
-        let model = Model::classifier(config, labels.len(), new_head.unwrap_or(0), device)?;
-        let filled = folder.fill(&model.parameters, new_head.is_some())?;
-        Ok((Self { task: Classify { model }, tokenizer, labels, collator }, filled))
+        let model = Model::classifier(config, labels.len(), new_head.map_or(0, |(_, seed)| seed), device)?;
+        let filled = match new_head {
+            Some((head, _)) => folder.fill_labelled(&model.parameters, head, &labels)?,
+            None => folder.fill(&model.parameters, false)?,
+        };
+        let shared = BTreeSet::new();
+        Ok((Self { task: Classify { model }, tokenizer, labels, shared, collator }, filled))
     }
 
     /// The same classifier computing in `dtype`.
@@ -105,16 +118,45 @@ impl Classifier {
 
     /// Probabilities of the labels for each example.
     pub fn probabilities(&self, examples: &[Encoded]) -> Result<Vec<Vec<f32>>> {
-        if examples.is_empty() {
-            return Ok(Vec::new());
-        }
-        let logits = self
-            .task
-            .logits(&self.collator.batch(examples, 0))?
-            .to_device(&Device::Cpu)?
-            .to_dtype(DType::F32)?;
-        Ok(candle_nn::ops::softmax(&logits, D::Minus1)?.to_vec2::<f32>()?)
+        if examples.is_empty() { Ok(Vec::new()) } else { softmax(&self.logits(examples)?) }
     }
+
+    /// Logits of the labels for each of some examples, f32 on the CPU, `[B, labels]`.
+    pub(super) fn logits(&self, examples: &[Encoded]) -> Result<Tensor> {
+        let logits = self.task.logits(&self.collator.batch(examples, 0))?;
+        Ok(logits.to_device(&Device::Cpu)?.to_dtype(DType::F32)?)
+    }
+
+    /// What a user should know of the names of the classes, a line each.
+    pub(in crate::tasks) fn label_notes(&self) -> Vec<String> {
+        let shared = (!self.shared.is_empty()).then(|| {
+            let names: Vec<String> = self.shared.iter().map(|name| format!("`{name}`")).collect();
+            format!(
+                "note: several classes are called {}: each is told with its id behind it",
+                names.join(", ")
+            )
+        });
+        let twins = twins::told("labels", self.labels.iter().map(String::as_str));
+        shared.into_iter().chain(twins.map(|twins| format!("note: {twins}"))).collect()
+    }
+}
+
+/// Labels that no two classes share: of a name that several have, each has the id behind it. So every class has a
+/// place in what is written by labels. And the names that were shared.
+fn told_apart(labels: &[String]) -> (Vec<String>, BTreeSet<String>) {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    labels.iter().for_each(|label| *counts.entry(label).or_default() += 1);
+    let name = |(id, label): (usize, &String)| match counts[label.as_str()] {
+        1 => label.clone(),
+        _ => format!("{label} ({id})"),
+    };
+    let shared = labels.iter().filter(|label| counts[label.as_str()] > 1).cloned().collect();
+    (labels.iter().enumerate().map(name).collect(), shared)
+}
+
+/// Probabilities of logits, a row each.
+pub(super) fn softmax(logits: &Tensor) -> Result<Vec<Vec<f32>>> {
+    Ok(candle_nn::ops::softmax(logits, D::Minus1)?.to_vec2::<f32>()?)
 }
 
 /// The outputs of a model for some examples, a row each.

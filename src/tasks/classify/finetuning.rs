@@ -33,6 +33,7 @@ use crate::tasks::floors::tf_idf;
 use crate::tasks::labelled::Columns;
 use crate::tasks::labelled::Example;
 use crate::tasks::labelled::read_examples;
+use crate::tasks::labelled::twins;
 use crate::tasks::planned;
 use crate::tasks::planned::Planned;
 use crate::tasks::run::Inputs;
@@ -84,7 +85,10 @@ impl Finetuned for Examples {
     fn summary(&self) -> String {
         let count = |examples: &[Example]| format_count(examples.len() as u64);
         let (train, eval) = (count(&self.train), count(&self.eval));
-        format!("{train} training and {eval} evaluation examples, {} labels", self.labels.len())
+        let summary =
+            format!("{train} training and {eval} evaluation examples, {} labels", self.labels.len());
+        let twins = twins::told("labels", self.labels.iter().map(String::as_str));
+        std::iter::once(summary).chain(twins).collect::<Vec<_>>().join("\n")
     }
 
     fn num_train(&self) -> usize {

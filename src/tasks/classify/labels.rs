@@ -10,6 +10,8 @@ use anyhow::Result;
 
 use crate::error::Problem;
 use crate::tasks::labelled::read::Example;
+use crate::tasks::labelled::twins;
+use crate::tasks::labelled::twins::are_twins;
 
 /// Most labels that an error lists.
 const LISTED: usize = 12;
@@ -127,9 +129,44 @@ impl LabelSet {
             Some(&id) => Ok(id),
             None => Err(Problem::new(format!("unknown label `{label}`; known are {}", self.listed()))
                 .at(format!("{}:{}", source.display(), of.line))
-                .hint("name all labels under `data.labels`, or correct the row")
+                .hint(self.hint(label))
                 .into()),
         }
+    }
+
+    /// What to do about a label that is none of them.
+    fn hint(&self, label: &str) -> String {
+        if self.names.iter().any(|name| are_twins(name, label)) {
+            return "one of them looks the same, in another Unicode form (NFC, NFD): write both in one"
+                .to_string();
+        }
+        let is_number = |text: &str| text.parse::<u64>().is_ok();
+        if is_number(label) && !self.names.iter().any(|name| is_number(name)) {
+            return "numbers are not read in the order of the model's labels: write their names, or give `evaluate` \
+                    `--labels` with the names in the order of this file"
+                .to_string();
+        }
+        "name all labels under `data.labels`, or correct the row".to_string()
+    }
+
+    /// A line about two labels that differ in their Unicode form alone, if there are some.
+    pub fn told_twins(&self) -> Option<String> {
+        twins::told("labels", self.names.iter().map(String::as_str))
+    }
+
+    /// Examples whose numbers are the names that they stand for, in the order of `names`; a number that is itself a
+    /// label stays one.
+    pub fn named(&self, mut examples: Vec<Example>, names: &[String]) -> Vec<Example> {
+        let name = |label: &str| {
+            let place =
+                label.parse::<usize>().ok().filter(|_| !self.names.iter().any(|name| name == label))?;
+            names.get(place).cloned()
+        };
+        for example in &mut examples {
+            let labels = example.label.iter_mut().chain(&mut example.labels);
+            labels.for_each(|label| *label = name(label).unwrap_or_else(|| std::mem::take(label)));
+        }
+        examples
     }
 
     /// The labels for a message, the first ones of many.
@@ -225,6 +262,25 @@ mod tests {
         assert_eq!(set.ids(source, &examples(&["pos", "neg", "pos"])).expect("known labels"), [1, 0, 1]);
         let error = set.ids(source, &examples(&["pos", "neutral"])).expect_err("not in the set").to_string();
         assert!(error.starts_with("dev.tsv:3: unknown label `neutral`; known are `neg`, `pos`"), "{error}");
+    }
+
+    #[test]
+    fn numbers_are_names_only_where_they_are_given() {
+        let set = LabelSet::given(&["neg".to_string(), "pos".to_string()]).expect("two labels");
+        let source = Path::new("dev.csv");
+        let error = set.ids(source, &examples(&["1"])).expect_err("a number").to_string();
+        assert!(error.contains("numbers are not read in the order of the model's labels"), "{error}");
+        let names = ["pos".to_string(), "neg".to_string()];
+        let named = set.named(examples(&["1", "0", "pos"]), &names);
+        assert_eq!(set.ids(source, &named).expect("all named"), [0, 1, 1]);
+        let beyond = set.named(examples(&["2"]), &names);
+        assert!(set.ids(source, &beyond).is_err());
+        let twin = LabelSet::given(&["caf\u{e9}".to_string(), "b".to_string()]).expect("two labels");
+        let error = twin.ids(source, &examples(&["cafe\u{301}"])).expect_err("another form").to_string();
+        assert!(error.contains("in another Unicode form"), "{error}");
+        assert_eq!(twin.told_twins(), None);
+        let twins = ["caf\u{e9}".to_string(), "cafe\u{301}".to_string()];
+        assert!(LabelSet::given(&twins).expect("two labels").told_twins().is_some());
     }
 
     #[test]

@@ -69,7 +69,7 @@ pub(in crate::tasks) fn ready(
 ) -> Result<Ready> {
     let Setting { training, machine, seed, progress, .. } = setting;
     let (pairs, length) = (config.data.text_pair_column.is_some(), config.data.max_seq_length);
-    let (model, new_head) = (start::model_of(config, &folder.config)?, Some(seed));
+    let (model, new_head) = (start::model_of(config, &folder.config)?, Some((head, seed)));
     let (classifier, filled) =
         Classifier::from_folder(folder, &model, names.to_vec(), length, pairs, new_head, &machine.device)?;
     start::tell(config, folder, &filled, seed, progress);

@@ -5,10 +5,14 @@ use serde_json::Value;
 use serde_json::json;
 
 use crate::fs::StagedFile;
+use crate::ops::cross_entropy;
 use crate::scores::Confusion;
+use crate::tasks::Loss;
+use crate::tasks::PendingLoss;
 use crate::tasks::classify::Classifier;
 use crate::tasks::classify::LabelSet;
 use crate::tasks::classify::PredictionRow;
+use crate::tasks::classify::classifier::softmax;
 use crate::tasks::classify::confusion_table;
 use crate::tasks::classify::report::best_class;
 use crate::tasks::labelled::Columns;
@@ -21,43 +25,49 @@ use crate::tasks::trained::Answers;
 use crate::tasks::trained::Evaluation;
 use crate::tasks::trained::Scored;
 use crate::tasks::trained::Trained;
+use crate::tasks::trained::percent;
 
 impl Trained for Classifier {
     fn evaluate(&self, evaluation: &Evaluation<'_>) -> Result<Scored> {
         let columns = Columns { labelled: true, ..evaluation.columns };
         let examples = read_examples(evaluation.data, &columns)?;
-        let ids = LabelSet::given(&self.labels)?.ids(evaluation.data, &examples)?;
+        let labels = LabelSet::given(&self.labels)?;
+        let examples = labels.named(examples, evaluation.labels);
+        let ids = labels.ids(evaluation.data, &examples)?;
         let texts: Vec<TextPair> = examples.iter().map(|e| (e.text.clone(), e.text_pair.clone())).collect();
         let mut file = evaluation.predictions.map(StagedFile::create).transpose()?;
         let mut rows = examples.into_iter();
         let (encoded, lost) = self.encode(&texts, &ids)?;
-        let (mut predicted, mut loss) = (Vec::with_capacity(ids.len()), 0.0);
+        let (mut predicted, mut loss) = (Vec::with_capacity(ids.len()), Loss::default());
         for (number, batch) in encoded.chunks(evaluation.batch_size).enumerate() {
             if number == 0 {
                 evaluation.dump_logits(&self.task, &self.collator.batch(batch, 0))?;
             }
-            for (example, probabilities) in batch.iter().zip(self.probabilities(batch)?) {
+            // By the logits: a probability that is 0 in f32 has a loss all the same.
+            let logits = self.logits(batch)?;
+            let gold: Vec<u32> = batch.iter().map(|example| example.label).collect();
+            loss += PendingLoss::of(cross_entropy::forward(&logits, &gold)?, gold.len()).read()?;
+            for probabilities in softmax(&logits)? {
                 if let (Some(file), Some(row)) = (&mut file, rows.next()) {
                     let Example { text, text_pair, label, .. } = row;
                     let row = PredictionRow::new(text, text_pair, label, &self.labels, &probabilities);
                     file.write(row.line()?.as_bytes())?;
                 }
                 predicted.push(best_class(&probabilities) as u32);
-                loss -= f64::from(probabilities[example.label as usize]).ln();
             }
         }
         if let Some(file) = file {
             file.publish(b"")?;
         }
         let confusion = Confusion::of(self.labels.len(), &ids, &predicted);
-        let (loss, accuracy, f1) = (loss / ids.len() as f64, confusion.accuracy(), confusion.macro_f1());
+        let (loss, accuracy, f1) = (loss.mean(), confusion.accuracy(), confusion.macro_f1());
         let mut scores = Scored::default();
         scores.add("examples", ids.len(), "examples", ids.len());
-        scores.add("loss", loss, "loss", format!("{loss:.4}"));
-        scores.add("accuracy", accuracy, "accuracy", format!("{:.2} %", 100.0 * accuracy));
-        scores.add("f1", f1, "macro F1", format!("{:.2} %", 100.0 * f1));
-        let matthews = confusion.matthews();
-        scores.add("matthews_correlation", matthews, "Matthews", format!("{matthews:.4}"));
+        let number = |value: f64| format!("{value:.4}");
+        scores.add_measured("loss", loss, "loss", number);
+        scores.add_measured("accuracy", accuracy, "accuracy", percent);
+        scores.add_measured("f1", f1, "macro F1", percent);
+        scores.add_measured("matthews_correlation", confusion.matthews(), "Matthews", number);
         if lost.examples > 0 {
             let text = format!("{} examples, {} tokens lost", lost.examples, lost.tokens);
             scores.add("examples_cut", lost.examples, "cut", text);
@@ -69,11 +79,13 @@ impl Trained for Classifier {
             (label.clone(), of)
         });
         scores.json.insert("eval_by_class".to_string(), Value::Object(by_class.collect()));
+        scores.lines.extend(self.label_notes());
         scores.lines.extend(confusion_table(&confusion, &self.labels).lines().map(str::to_string));
         Ok(scores)
     }
 
     fn predict(&self, input: &InputFile<'_>, batch_size: usize, answers: &mut dyn Answers) -> Result<()> {
+        self.label_notes().iter().for_each(|note| answers.note(note));
         let (mut examples, mut cut) = (0, 0);
         let mut texts = input.texts()?.peekable();
         while texts.peek().is_some() {

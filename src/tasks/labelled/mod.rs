@@ -13,6 +13,7 @@ mod several;
 pub mod tagged;
 pub mod tags;
 pub mod texts;
+pub mod twins;
 
 pub use files::files_of;
 pub use input::InputFile;

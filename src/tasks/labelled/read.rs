@@ -76,6 +76,8 @@ pub struct Columns<'a> {
     pub several: Option<&'a [String]>,
     /// What stands between the labels of a text that has any number of them; `,` when absent.
     pub label_separator: Option<&'a str>,
+    /// The names that numbers in the place of labels, and places in lists of 0 and 1, stand for.
+    pub label_names: &'a [String],
     /// Columns of the numbers that each row must have; an empty list stands for the column of the label, else
     /// `label`, `score` or `similarity`. Absent where no numbers are read.
     pub numbers: Option<&'a [String]>,
@@ -91,6 +93,7 @@ impl<'a> Columns<'a> {
             labelled: true,
             several: None,
             label_separator: data.label_separator.as_deref(),
+            label_names: &[],
             numbers: None,
         }
     }
@@ -127,6 +130,9 @@ pub fn read_examples(path: &Path, columns: &Columns<'_>) -> Result<Vec<Example>>
     }
     if examples.is_empty() {
         return Err(Problem::new("has no examples").at(path.display()).into());
+    }
+    if let Some(several) = chosen.as_ref().and_then(|chosen| chosen.several.as_ref()) {
+        several.require_labels(&name)?;
     }
     Ok(examples)
 }
@@ -166,6 +172,7 @@ impl Chosen {
                     None => several::one(
                         pick(columns.label, &several::LABEL_COLUMNS, "label_column")?,
                         columns.label_separator,
+                        columns.label_names,
                     ),
                 }),
             },
@@ -179,7 +186,7 @@ impl Chosen {
         })
     }
 
-    fn example(&self, source: &str, mut row: Row) -> Result<Example> {
+    fn example(&mut self, source: &str, mut row: Row) -> Result<Example> {
         let line = row.line;
         let mut take = |name: &String, what: &str| -> Result<String> {
             match take(source, &mut row, name)? {
@@ -197,7 +204,7 @@ impl Chosen {
             .as_ref()
             .map(|name| take(name, "label").map(|label| label.trim().to_string()))
             .transpose()?;
-        let labels = match &self.several {
+        let labels = match &mut self.several {
             Some(several) => several.labels(source, &mut row)?,
             None => Vec::new(),
         };

@@ -113,6 +113,11 @@ pub(in crate::tasks) fn rows_of(path: &Path, format: RowFormat) -> Result<Box<dy
 pub(in crate::tasks) trait Rows: Iterator<Item = Result<Row>> {
     /// Bytes of the file, as it lies on the disk, that have been read so far.
     fn position_bytes(&self) -> u64;
+
+    /// The names that the file itself gives to the numbers of a field; most formats have none.
+    fn class_names(&self, _field: &str) -> Option<Vec<String>> {
+        None
+    }
 }
 
 /// One row of a file.

@@ -19,7 +19,7 @@ const SEPARATOR: &str = ",";
 /// The columns of one file.
 pub(super) enum SeveralColumns {
     /// A column with a list, or with a text and its separator.
-    One { name: String, separator: String },
+    One { name: String, separator: String, marks: Marks },
     /// A column for each label.
     Each(Vec<String>),
 }
@@ -30,15 +30,16 @@ pub(super) fn each(names: &[String], asked: Option<&str>, row: &Row) -> Option<S
     are_columns.then(|| SeveralColumns::Each(names.to_vec()))
 }
 
-/// The column `name`, whose texts have this separator.
-pub(super) fn one(name: String, separator: Option<&str>) -> SeveralColumns {
-    SeveralColumns::One { name, separator: separator.unwrap_or(SEPARATOR).to_string() }
+/// The column `name`, whose texts have this separator; `names` are what the places of lists of marks stand for.
+pub(super) fn one(name: String, separator: Option<&str>, names: &[String]) -> SeveralColumns {
+    let separator = separator.unwrap_or(SEPARATOR).to_string();
+    SeveralColumns::One { name, separator, marks: Marks::new(names) }
 }
 
 impl SeveralColumns {
     /// The labels of a row, each once, without white space around them. A list or text that is empty is a row
     /// without labels; a value that is missing is an error.
-    pub(super) fn labels(&self, source: &str, row: &mut Row) -> Result<Vec<String>> {
+    pub(super) fn labels(&mut self, source: &str, row: &mut Row) -> Result<Vec<String>> {
         let place = format!("{source}:{}", row.line);
         let mut labels = match self {
             Self::Each(names) => {
@@ -50,11 +51,17 @@ impl SeveralColumns {
                 }
                 labels
             }
-            Self::One { name, separator } => {
+            Self::One { name, separator, marks } => {
                 if let Some(items) = row.take_list(name) {
-                    of_list(name, items).map_err(|problem| problem.at(place))?
+                    let is_marked = items.iter().map(mark).collect::<Option<Vec<Mark>>>();
+                    match marks.read(name, is_marked, row.line).map_err(|problem| problem.at(&place))? {
+                        Some(labels) => labels,
+                        None => of_list(name, items).map_err(|problem| problem.at(place))?,
+                    }
                 } else if let Some(text) = take(source, row, name)? {
-                    of_text(&text, separator)
+                    let labels = of_text(&text, separator);
+                    let is_marked = labels.iter().map(|label| mark_of_text(label)).collect();
+                    marks.read(name, is_marked, row.line).map_err(|p| p.at(place))?.unwrap_or(labels)
                 } else {
                     return Err(Problem::new(format!("the labels `{name}` are null"))
                         .at(place)
@@ -66,6 +73,104 @@ impl SeveralColumns {
         let mut seen = BTreeSet::new();
         labels.retain(|label| seen.insert(label.clone()));
         Ok(labels)
+    }
+
+    /// Refuses a file all of whose rows are lists of as many marks, which nothing names.
+    pub(super) fn require_labels(&self, source: &str) -> Result<()> {
+        let Self::One { name, marks, .. } = self else { return Ok(()) };
+        match marks.first_doubtful {
+            Some((line, count)) if !marks.has_others => {
+                Err(unnamed(name, count).at(format!("{source}:{line}")).into())
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Lists of a 0 or 1 for each label ("multi-hot") in a column of labels. They are told from lists of the numbers of
+/// labels by what those never have: a number twice, a fraction, a truth value.
+pub(super) struct Marks {
+    /// What the places of a list stand for; none where nothing says it.
+    names: Vec<String>,
+    /// The line and the length of the first list that may be one of marks or one of numbers.
+    first_doubtful: Option<(u64, usize)>,
+    /// Whether a row has anything else.
+    has_others: bool,
+}
+
+/// A 0 or a 1, and whether it is written as no number of a label is.
+#[derive(Clone, Copy, PartialEq)]
+struct Mark {
+    is_one: bool,
+    is_certain: bool,
+}
+
+impl Marks {
+    fn new(names: &[String]) -> Self {
+        // Labels that are called so are numbers, and no marks.
+        let are_numbers = names.iter().any(|name| name == "0" || name == "1");
+        let names = if are_numbers { Vec::new() } else { names.to_vec() };
+        Self { names, first_doubtful: None, has_others: are_numbers }
+    }
+
+    /// The labels that a cell marks, where it is a list of marks; `None` where it is not.
+    fn read(
+        &mut self,
+        name: &str,
+        marked: Option<Vec<Mark>>,
+        line: u64,
+    ) -> Result<Option<Vec<String>>, Problem> {
+        let Some(marked) = marked.filter(|marked| marked.len() > 1) else {
+            self.has_others = true;
+            return Ok(None);
+        };
+        let is_twice = |is_one: bool| marked.iter().filter(|mark| mark.is_one == is_one).count() > 1;
+        let is_certain = marked.iter().any(|mark| mark.is_certain) || is_twice(true) || is_twice(false);
+        if marked.len() == self.names.len() {
+            let named = self.names.iter().zip(&marked).filter(|(_, mark)| mark.is_one);
+            return Ok(Some(named.map(|(name, _)| name.clone()).collect()));
+        }
+        if is_certain && !self.names.is_empty() {
+            let message = format!(
+                "`{name}` is a list of {} marks of 0 and 1, and {} labels are named",
+                marked.len(),
+                self.names.len()
+            );
+            return Err(Problem::new(message).hint("name a label for each place of the list, in its order"));
+        }
+        if is_certain {
+            return Err(unnamed(name, marked.len()));
+        }
+        self.first_doubtful.get_or_insert((line, marked.len()));
+        Ok(None)
+    }
+}
+
+fn unnamed(name: &str, count: usize) -> Problem {
+    let message = format!(
+        "`{name}` is a list of 0 and 1 for each label (multi-hot), and nothing names the {count} labels"
+    );
+    Problem::new(message)
+        .hint("name them in the order of the list: `data.labels`, or `--labels` of `evaluate`")
+}
+
+fn mark(item: &Value) -> Option<Mark> {
+    match item {
+        Value::Bool(is_one) => Some(Mark { is_one: *is_one, is_certain: true }),
+        Value::Number(number) => {
+            let value = number.as_f64()?;
+            let is_one = value > 0.5;
+            (value == 0.0 || value == 1.0).then_some(Mark { is_one, is_certain: number.is_f64() })
+        }
+        _ => None,
+    }
+}
+
+fn mark_of_text(label: &str) -> Option<Mark> {
+    match label {
+        "0" => Some(Mark { is_one: false, is_certain: false }),
+        "1" => Some(Mark { is_one: true, is_certain: false }),
+        _ => None,
     }
 }
 

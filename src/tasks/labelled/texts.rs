@@ -174,7 +174,7 @@ mod tests {
     fn plain_text_is_one_text_a_line_and_has_no_columns() {
         let found = texts("a.txt", b"text,label\r\n\n\"b\n", &Columns::default()).expect("is readable");
         let found: Vec<_> = found.iter().map(|t| t.texts.0.as_str()).collect();
-        assert_eq!(found, ["text,label", "\"b"]);
+        assert_eq!(found, ["text,label", "", "\"b"]);
         let columns = Columns { text: Some("title"), ..Columns::default() };
         let error = texts("a.txt", b"a\n", &columns).expect_err("has no columns").to_string();
         assert!(error.contains("a column is named, but plain text has none"), "{error}");

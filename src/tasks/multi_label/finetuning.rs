@@ -12,6 +12,7 @@ use crate::machine::Machine;
 use crate::quantity::format_count;
 use crate::scores::Better;
 use crate::scores::Outcomes;
+use crate::scores::measured;
 use crate::tasks::Task;
 use crate::tasks::classify::Classify;
 use crate::tasks::classify::LabelSet;
@@ -24,6 +25,7 @@ use crate::tasks::floors::tf_idf;
 use crate::tasks::labelled::Columns;
 use crate::tasks::labelled::Example;
 use crate::tasks::labelled::read_examples;
+use crate::tasks::labelled::twins;
 use crate::tasks::multi_label::data::TrainingData;
 use crate::tasks::multi_label::labeller::Labeller;
 use crate::tasks::multi_label::report;
@@ -37,6 +39,7 @@ use crate::tasks::run::Shapes;
 use crate::tasks::run::total_steps;
 use crate::tasks::start;
 use crate::tasks::trained::Trained;
+use crate::tasks::trained::percent;
 
 /// The examples of a run, read and checked before anything is trained.
 pub struct LabelledExamples {
@@ -65,7 +68,12 @@ impl Finetuned for LabelledExamples {
 
     fn read(config: &FinetuneConfig) -> Result<Self> {
         let data = &config.data;
-        let columns = Columns { several: Some(&data.labels), labelled: false, ..Columns::of(data) };
+        let columns = Columns {
+            several: Some(&data.labels),
+            label_names: &data.labels,
+            labelled: false,
+            ..Columns::of(data)
+        };
         let sources = Sources::read(data, |path| read_examples(path, &columns))?;
         let labels = if data.labels.is_empty() {
             LabelSet::discover_some(&data.train_file, &sources.train.all)?
@@ -83,7 +91,10 @@ impl Finetuned for LabelledExamples {
         let count = |examples: &[Example]| format_count(examples.len() as u64);
         let (train, eval, labels) = (count(&self.train), count(&self.eval), self.labels.len());
         let each = self.train_ids.iter().map(Vec::len).sum::<usize>() as f64 / self.train.len() as f64;
-        format!("{train} training and {eval} evaluation examples, {labels} labels, {each:.2} a text")
+        let summary =
+            format!("{train} training and {eval} evaluation examples, {labels} labels, {each:.2} a text");
+        let twins = twins::told("labels", self.labels.iter().map(String::as_str));
+        std::iter::once(summary).chain(twins).collect::<Vec<_>>().join("\n")
     }
 
     fn num_train(&self) -> usize {
@@ -104,7 +115,7 @@ impl Finetuned for LabelledExamples {
         let of = report::scores(&found);
         let of: Vec<String> = of
             .iter()
-            .map(|(name, value)| format!("{} {:.2} %", name.replace('_', " "), 100.0 * value))
+            .map(|(name, value)| format!("{} {}", name.replace('_', " "), measured(*value, percent)))
             .collect();
         let table = report::label_table(&found, &self.labels, &data.thresholds);
         format!("at thresholds tuned on the evaluation file: {}\n{}", of.join(", "), table.trim_end())

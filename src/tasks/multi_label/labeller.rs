@@ -30,6 +30,7 @@ use crate::tasks::trained::Answers;
 use crate::tasks::trained::Evaluation;
 use crate::tasks::trained::Scored;
 use crate::tasks::trained::Trained;
+use crate::tasks::trained::percent;
 
 /// A model of several labels, which is a classifier in all but its loss and what is made of its outputs.
 pub struct Labeller {
@@ -54,7 +55,9 @@ impl Trained for Labeller {
         let labels = &classifier.labels;
         let columns = Columns { several: Some(labels), ..evaluation.columns };
         let examples = read_examples(evaluation.data, &columns)?;
-        let gold = LabelSet::given_some(labels)?.sets(evaluation.data, &examples)?;
+        let set = LabelSet::given_some(labels)?;
+        let examples = set.named(examples, evaluation.labels);
+        let gold = set.sets(evaluation.data, &examples)?;
         let texts: Vec<TextPair> = examples.iter().map(|e| (e.text.clone(), e.text_pair.clone())).collect();
         let (encoded, lost) = classifier.encode(&texts, &[])?;
         let first = &encoded[..encoded.len().min(evaluation.batch_size)];
@@ -77,11 +80,11 @@ impl Trained for Labeller {
         let of_half = tally(&gold, &probabilities, &Thresholds::default_of(labels.len()));
         let mut scored = Scored::default();
         scored.add("examples", gold.len(), "examples", gold.len());
-        scored.add("loss", loss.mean(), "loss", format!("{:.4}", loss.mean()));
+        scored.add_measured("loss", loss.mean(), "loss", |loss| format!("{loss:.4}"));
         let mut add = |end: &str, of| {
             for (name, value) in scores(of) {
                 let name = format!("{name}{end}");
-                scored.add(&name, value, &name.replace('_', " "), format!("{:.2} %", 100.0 * value));
+                scored.add_measured(&name, value, &name.replace('_', " "), percent);
             }
         };
         add("", &of_half);
@@ -99,6 +102,7 @@ impl Trained for Labeller {
             (label.clone(), of)
         });
         scored.json.insert("eval_by_label".to_string(), Value::Object(by_label.collect()));
+        scored.lines.extend(classifier.label_notes());
         scored.lines.push(thresholds.told());
         scored.lines.extend(label_table(&found, labels, thresholds).lines().map(str::to_string));
         Ok(scored)
@@ -106,6 +110,7 @@ impl Trained for Labeller {
 
     fn predict(&self, input: &InputFile<'_>, batch_size: usize, answers: &mut dyn Answers) -> Result<()> {
         let Self { classifier, thresholds } = self;
+        classifier.label_notes().iter().for_each(|note| answers.note(note));
         answers.note(&format!("note: {}", thresholds.told()));
         let (mut examples, mut cut) = (0, 0);
         let mut texts = input.texts()?.peekable();

@@ -26,6 +26,9 @@ use crate::tasks::run::Data;
 use crate::tasks::run::Scores;
 use crate::tokenizer::Tokenizer;
 
+/// The score that is no score: tokens that an evaluation predicted.
+pub const PREDICTED_TOKENS: &str = "predicted_tokens";
+
 /// Shards as batches.
 pub struct Corpus {
     /// The tokenizer of the shards.
@@ -85,8 +88,7 @@ impl Data for Corpus {
     fn evaluate(&mut self, task: &dyn Task, interrupted: &dyn Fn() -> bool) -> Result<Option<Scores>> {
         let Validation { shards, frame, masking, rows_per_batch, .. } = &self.validation;
         let batches = EvaluationBatches::new(shards, *frame, masking.clone(), *rows_per_batch)?;
-        Ok(evaluate_with(self.world, task, batches, interrupted)?
-            .map(|losses| (self.scores)(task.terms(), &losses)))
+        Ok(evaluate_with(self.world, task, batches, interrupted)?.map(|losses| self.scored(task, &losses)))
     }
 
     fn mix(&self, steps_done: u64) -> Vec<(String, f64)> {
@@ -99,6 +101,20 @@ impl Data for Corpus {
 
     fn finish(&mut self, _output: &Path, _interrupted: &dyn Fn() -> bool) -> Result<Option<Scores>> {
         Ok(Some(vec![("unigram_loss".to_string(), self.validation.unigram_loss)]))
+    }
+}
+
+impl Corpus {
+    /// The scores of summed losses, none of them measured where there was no batch; and how many tokens were
+    /// predicted.
+    fn scored(&self, task: &dyn Task, losses: &[Loss]) -> Scores {
+        let mut scores: Scores = match losses {
+            [] => self.score_names.iter().map(|name| ((*name).to_string(), f64::NAN)).collect(),
+            _ => (self.scores)(task.terms(), losses),
+        };
+        let predicted = losses.first().map_or(0, |masked| masked.count);
+        scores.push((PREDICTED_TOKENS.to_string(), predicted as f64));
+        scores
     }
 }
 

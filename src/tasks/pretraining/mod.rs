@@ -7,6 +7,7 @@ mod embeddings;
 pub mod mixes;
 pub mod origin;
 pub mod scored;
+pub mod shown;
 mod word_vectors;
 
 use std::marker::PhantomData;

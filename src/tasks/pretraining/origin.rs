@@ -24,6 +24,7 @@ use crate::interop::Refit;
 use crate::interop::holds_pair;
 use crate::interop::read_folder;
 use crate::layers::Parameters;
+use crate::models::Blueprint;
 use crate::tasks::run::Inputs;
 use crate::telemetry::Progress;
 use crate::tokenizer::Tokenizer;
@@ -148,6 +149,33 @@ impl Origin {
         let named = [("model.path", Some(&self.model)), ("model.generator_path", self.generator.as_ref())];
         let found = named.into_iter().filter_map(|(key, folder)| Some((key, folder?)));
         found.map(|(key, folder)| Ok((key.to_string(), folder.sha256()?))).collect()
+    }
+
+    /// The error with which a run of `task` would refuse the folders, if there is one; `model` is that of the run.
+    pub fn check(&self, model: &ModelConfig, task: PretrainTask) -> Result<()> {
+        // Any row does for any word of another tokenizer.
+        let words = self.other_tokenizer.as_ref().map(|_| vec![None; model.encoder.vocab_size]);
+        let refit = Refit {
+            words,
+            position_offsets: (self.model.config.position_offset(), model.position_offset()),
+            layers: Some(self.model.config.encoder.num_hidden_layers),
+        };
+        let layout = match (task, model.family.replaced_tokens) {
+            (PretrainTask::ReplacedTokenDetection, Some(names)) => {
+                Blueprint::replaced_tokens(model, names).layout
+            }
+            (PretrainTask::NextSentencePrediction | PretrainTask::SentenceOrderPrediction, _) => {
+                Blueprint::sentence_pairs(model)?.layout
+            }
+            _ => Blueprint::masked_lm(model).layout,
+        };
+        self.model.check(&layout, &layout.own_names(), Some(&refit))?;
+        let Some(generator) = &self.generator else { return Ok(()) };
+        let mut shape = generator.config.clone();
+        shape.encoder.vocab_size = model.encoder.vocab_size;
+        shape.encoder.max_position_embeddings = model.encoder.max_position_embeddings;
+        let layout = Blueprint::masked_lm(&shape).layout;
+        generator.check(&layout, &layout.own_names(), Some(&Refit { layers: None, ..refit }))
     }
 
     /// Puts the weights of the folders into `parameters`, and says what became of them.

@@ -1,6 +1,5 @@
-//! Scores of a pretrained model on a file of text.
+//! Scores of a pretrained model on a file of text, cleaned as `prepare` cleans it and not filtered.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Result;
@@ -12,6 +11,7 @@ use crate::config::DataConfig;
 use crate::config::SourceConfig;
 use crate::corpus::Corpus;
 use crate::corpus::Item;
+use crate::corpus::Judge;
 use crate::error::Problem;
 use crate::fs;
 use crate::scores::unigram_entropy;
@@ -21,7 +21,9 @@ use crate::tasks::pretraining::Pretrained;
 use crate::tasks::pretraining::corpus;
 use crate::tasks::trained::Evaluation;
 use crate::tasks::trained::Scored;
+use crate::tokenizer::MUCH_UNKNOWN;
 use crate::tokenizer::Tokenizer;
+use crate::tokenizer::UnknownText;
 
 /// Longest rows that text is scored in, unless the model takes less.
 const ROW_TOKENS: usize = 512;
@@ -35,7 +37,7 @@ pub fn losses<T: Pretrained>(
     scores: &mut Scored,
 ) -> Result<(Vec<Loss>, f64)> {
     evaluation.refuse_predictions()?;
-    let (documents, left_out) = documents(evaluation.data, evaluation.columns.text)?;
+    let (documents, left_out) = documents(evaluation)?;
     let ids = tokenizer.encode_corpus(&documents)?;
     let mut counts = vec![0u64; tokenizer.vocab_size()];
     ids.iter().flatten().for_each(|&id| counts[id as usize] += 1);
@@ -53,6 +55,11 @@ pub fn losses<T: Pretrained>(
     let losses = corpus::evaluate(task, batches, &|| false)?.unwrap_or_default();
     scores.add("examples", documents.len(), "documents", documents.len());
     scores.add("tokens", tokens, "tokens", tokens);
+    let unknown = UnknownText::of(tokenizer, &documents)?.share();
+    if unknown >= MUCH_UNKNOWN {
+        let text = format!("{:.1} % of the bytes: unknown tokens are not predicted", 100.0 * unknown);
+        scores.add("unknown_text", unknown, "unknown text", text);
+    }
     if left_out > 0 {
         let text = format!("{left_out}, over {} bytes long", DataConfig::default().max_line_bytes);
         scores.add("documents_left_out", left_out, "left out", text);
@@ -60,8 +67,9 @@ pub fn losses<T: Pretrained>(
     Ok((losses, unigram_entropy(&counts)))
 }
 
-/// The texts of a file, and how many were left out for their length; empty ones are not missed.
-fn documents(path: &Path, field: Option<&str>) -> Result<(Vec<String>, u64)> {
+/// The cleaned texts of a file, and how many were left out for their length; empty ones are not missed.
+fn documents(evaluation: &Evaluation<'_>) -> Result<(Vec<String>, u64)> {
+    let (path, field) = (evaluation.data, evaluation.columns.text);
     // A missing file is named as such, not as a pattern without a match. It is not opened: a pipe could not be
     // opened again.
     fs::len_bytes(path)?;
@@ -70,11 +78,16 @@ fn documents(path: &Path, field: Option<&str>) -> Result<(Vec<String>, u64)> {
     }
     let field = field.unwrap_or("text").to_string();
     let source = SourceConfig { field, ..SourceConfig::of_files(vec![path.display().to_string()]) };
-    let corpus = Corpus::open(&DataConfig { sources: vec![source], ..DataConfig::default() })?;
+    let cleaning = evaluation.cleaning.clone();
+    let data = DataConfig { sources: vec![source], cleaning, ..DataConfig::default() };
+    let (corpus, judge) = (Corpus::open(&data)?, Judge::new(&data)?);
     let (mut texts, mut left_out) = (Vec::new(), 0);
     for item in corpus.documents() {
         match item? {
-            Item::Document(document) => texts.push(document.text),
+            Item::Document(document) => {
+                let judged = judge.judge(&document.text);
+                texts.extend(judged.rejection.is_none().then_some(judged.text));
+            }
             Item::Rejected(rejected) => left_out += u64::from(rejected.rejection.reason != "empty"),
         }
     }

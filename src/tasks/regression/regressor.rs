@@ -90,7 +90,7 @@ impl Trained for Regressor {
         let mut scored = Scored::default();
         scored.add("examples", gold.len(), "examples", gold.len());
         for (name, value) in scores(names, &gold, &predicted) {
-            scored.add(&name, value, &name.replace('_', " "), format!("{value:.4}"));
+            scored.add_measured(&name, value, &name.replace('_', " "), |value| format!("{value:.4}"));
         }
         if lost.examples > 0 {
             let text = format!("{} examples, {} tokens lost", lost.examples, lost.tokens);

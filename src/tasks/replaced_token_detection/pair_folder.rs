@@ -12,6 +12,7 @@ use crate::tasks::Task;
 use crate::tasks::labelled::InputFile;
 use crate::tasks::masked_lm::MaskFiller;
 use crate::tasks::pretraining::Pretrained;
+use crate::tasks::pretraining::corpus::PREDICTED_TOKENS;
 use crate::tasks::pretraining::scored;
 use crate::tasks::replaced_token_detection::ReplacedTokenDetection;
 use crate::tasks::replaced_token_detection::told::Discriminator;
@@ -19,6 +20,7 @@ use crate::tasks::trained::Answers;
 use crate::tasks::trained::Evaluation;
 use crate::tasks::trained::Scored;
 use crate::tasks::trained::Trained;
+use crate::tasks::trained::percent;
 
 /// Both models of a run.
 pub struct PairFolder {
@@ -38,10 +40,12 @@ impl Trained for PairFolder {
         let (task, tokenizer) = ReplacedTokenDetection::load(&self.path, &self.device)?;
         let mut scores = Scored::default();
         let (losses, _) = scored::losses(evaluation, &task, &tokenizer, &mut scores)?;
+        let predicted = losses.first().map_or(0, |masked| masked.count);
+        scores.add(PREDICTED_TOKENS, predicted, "tokens predicted", predicted);
         for (name, value) in ReplacedTokenDetection::scores(task.terms(), &losses) {
             let is_share = !name.ends_with("loss");
-            let text = if is_share { format!("{:.2} %", 100.0 * value) } else { format!("{value:.4}") };
-            scores.add(&name, value, &name.replace('_', " "), text);
+            let show = |value: f64| if is_share { percent(value) } else { format!("{value:.4}") };
+            scores.add_measured(&name, value, &name.replace('_', " "), show);
         }
         Ok(scores)
     }

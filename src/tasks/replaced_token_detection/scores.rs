@@ -35,10 +35,13 @@ pub fn scores(terms: &[Term], losses: &[Loss]) -> Scores {
     NAMES.iter().zip(values).map(|(name, value)| ((*name).to_string(), value)).collect()
 }
 
-/// The loss of knowing only how often a token is replaced, in nats.
+/// The loss of knowing only how often a token is replaced, in nats; NaN without tokens.
 fn binary_entropy(ones: usize, all: usize) -> f64 {
+    if all == 0 {
+        return f64::NAN;
+    }
     let term = |count: usize| {
-        let share = count as f64 / all.max(1) as f64;
+        let share = count as f64 / all as f64;
         if count == 0 { 0.0 } else { -share * share.ln() }
     };
     term(ones) + term(all.saturating_sub(ones))
@@ -61,6 +64,6 @@ mod tests {
         assert!((value("sampled_equal_share") - 0.25).abs() < 1e-12);
         let baseline = -(0.3 * 0.3f64.ln() + 0.7 * 0.7f64.ln());
         assert!((value("discriminator_baseline_loss") - baseline).abs() < 1e-12);
-        assert!(binary_entropy(0, 10).abs() < 1e-12);
+        assert!(binary_entropy(0, 10).abs() < 1e-12 && binary_entropy(0, 0).is_nan());
     }
 }

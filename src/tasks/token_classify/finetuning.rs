@@ -25,6 +25,7 @@ use crate::tasks::labelled::Sentence;
 use crate::tasks::labelled::Tagging;
 use crate::tasks::labelled::read_tagged;
 use crate::tasks::labelled::tags::OUTSIDE;
+use crate::tasks::labelled::twins;
 use crate::tasks::planned;
 use crate::tasks::planned::Lengths;
 use crate::tasks::planned::Planned;
@@ -85,6 +86,7 @@ impl Finetuned for TaggedExamples {
         } else {
             TagSet::given(&data.labels)?
         };
+        notes.extend(twins::told("types", labels.kinds()));
         let ids = |path: &Path, sentences: &[Sentence]| -> Result<Vec<Vec<u32>>> {
             sentences.iter().map(|sentence| labels.ids(path, sentence)).collect()
         };

@@ -13,6 +13,7 @@ use crate::scores::Entity;
 use crate::scores::EntityCounts;
 use crate::scores::EntityTally;
 use crate::scores::entities;
+use crate::scores::measured;
 use crate::tasks::table::aligned;
 use crate::tasks::token_classify::TagSet;
 use crate::tasks::token_classify::tagger::Predicted;
@@ -123,7 +124,7 @@ pub fn score_names(labels: &TagSet) -> Vec<String> {
 
 /// Precision, recall, F1 and support of each type, then of all. Ends in a newline.
 pub fn score_table(tally: &EntityTally) -> String {
-    let percent = |share: f64| format!("{:.2}", 100.0 * share);
+    let percent = |share: f64| measured(share, |share| format!("{:.2}", 100.0 * share));
     let row = |(kind, of): (&str, EntityCounts)| {
         let kind = shortened(kind, TYPE_CHARS);
         vec![kind, percent(of.precision()), percent(of.recall()), percent(of.f1()), of.support.to_string()]

@@ -100,7 +100,12 @@ impl Tagger {
         let count = labels.names().len();
         let model = Model::token_classifier(config, count, new_head.unwrap_or(0), device)
             .map_err(|e| Problem::new(e.to_string()).at(folder.path.display()))?;
-        let filled = folder.fill(&model.parameters, new_head.is_some())?;
+        let filled = match new_head {
+            Some(_) => {
+                folder.fill_labelled(&model.parameters, HeadKind::TokenClassification, labels.names())?
+            }
+            None => folder.fill(&model.parameters, false)?,
+        };
         Ok((Self { task: TokenClassify { model }, tokenizer, labels, collator }, filled))
     }
 

@@ -4,6 +4,7 @@ use anyhow::Result;
 use serde_json::Value;
 use serde_json::json;
 
+use crate::scores::measured;
 use crate::tasks::labelled::InputFile;
 use crate::tasks::labelled::Tagging;
 use crate::tasks::labelled::input::Asked;
@@ -18,13 +19,14 @@ use crate::tasks::trained::Answers;
 use crate::tasks::trained::Evaluation;
 use crate::tasks::trained::Scored;
 use crate::tasks::trained::Trained;
+use crate::tasks::trained::percent;
 
 impl Trained for Tagger {
     fn evaluate(&self, evaluation: &Evaluation<'_>) -> Result<Scored> {
         let Evaluation { data, tagging, columns, .. } = *evaluation;
         let mut fields = tagging.columns;
         (fields.token_field, fields.tag_field) = (columns.text, columns.label);
-        fields.tag_names = self.labels.names();
+        fields.tag_names = evaluation.labels;
         let file = read_tagged(data, &Tagging { columns: fields, ..tagging })?;
         let sentences = &file.sentences;
         let gold: Vec<Vec<u32>> =
@@ -45,8 +47,8 @@ impl Trained for Tagger {
             scored.json.insert(format!("eval_{name}"), number);
         }
         let loss = predictions.loss.mean();
-        scored.lines.push(format!("{:20} {loss:.4}", "loss"));
-        scored.lines.push(format!("{:20} {:.2} %", "words right", 100.0 * tally.accuracy()));
+        scored.lines.push(format!("{:20} {}", "loss", measured(loss, |loss| format!("{loss:.4}"))));
+        scored.lines.push(format!("{:20} {}", "words right", measured(tally.accuracy(), percent)));
         if encoded.long_sentences > 0 {
             let long = encoded.long_sentences;
             scored.add("long_examples", long, "in windows", format!("{long} sentences"));

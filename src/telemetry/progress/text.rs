@@ -1,5 +1,6 @@
 //! Records and quantities as short text.
 
+use crate::scores::NOT_MEASURED;
 use crate::telemetry::record::Record;
 
 /// Tags that a line shows, in this order, and the names it gives them; the rest is in metrics.jsonl.
@@ -35,6 +36,7 @@ pub(super) fn values_text(record: &Record) -> String {
 
 fn value_text(name: &str, value: f64) -> String {
     match name {
+        _ if value.is_nan() => NOT_MEASURED.to_string(),
         "lr" => format!("{value:.2e}"),
         "grad norm" | "perplexity" => format!("{value:.2}"),
         "tokens/s" => count_text(value),

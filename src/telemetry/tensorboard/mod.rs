@@ -82,7 +82,9 @@ impl Sink for TensorBoard {
             simple_value: Some(*value as f32),
             ..SummaryValue::default()
         };
-        let values = record.values.iter().map(value).collect();
+        // What was not measured is no point of a curve.
+        let measured = record.values.iter().filter(|(_, value)| !value.is_nan());
+        let values = measured.map(value).collect();
         self.append(record.step, |event| event.summary = Some(Summary { values }))
     }
 

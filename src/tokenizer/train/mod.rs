@@ -47,6 +47,8 @@ pub struct TrainerOptions {
     pub pad_vocab_to_multiple_of: Option<usize>,
     /// Pairs or pieces seen fewer times than this get no entry.
     pub min_frequency: u64,
+    /// Most characters of the alphabet of a WordPiece; absent where the vocabulary decides.
+    pub limit_alphabet: Option<usize>,
     /// Turn all letters into small ones.
     pub lowercase: bool,
     /// Take accents off.
@@ -65,6 +67,7 @@ impl TrainerOptions {
             vocab_size: config.vocab_size,
             pad_vocab_to_multiple_of: config.pad_vocab_to_multiple_of,
             min_frequency: config.min_frequency,
+            limit_alphabet: config.limit_alphabet,
             lowercase: config.lowercase,
             strip_accents: config.strip_accents,
             model_max_length,
@@ -90,7 +93,8 @@ impl TrainerOptions {
         Names::of(self.family).order.len()
             + match self.algorithm {
                 TokenizerAlgorithm::ByteLevelBpe => 256,
-                TokenizerAlgorithm::WordPiece => 123,
+                // Printable ASCII: 32 signs, and letters and digits at the beginning of words and inside.
+                TokenizerAlgorithm::WordPiece => 32 + 2 * if self.lowercase { 36 } else { 62 },
                 // Bytes, printable ASCII.
                 TokenizerAlgorithm::Unigram => 256 + 95,
             }

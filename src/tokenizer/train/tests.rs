@@ -5,6 +5,7 @@ use crate::config::TokenizerAlgorithm;
 use crate::config::TokenizerConfig;
 use crate::families::Family;
 use crate::tokenizer::Tokenizer;
+use crate::tokenizer::UnknownText;
 use crate::tokenizer::train::Trained;
 use crate::tokenizer::train::Trainer;
 use crate::tokenizer::train::TrainerOptions;
@@ -93,4 +94,52 @@ fn word_pieces_go_on_with_their_prefix_and_strangers_are_unknown() {
         ids(tokenizer, "laulamahan").into_iter().filter_map(|id| tokenizer.token(id)).collect();
     assert!(spelled.len() < 10 && spelled[1..].iter().all(|piece| piece.starts_with("##")), "{spelled:?}");
     assert_eq!(ids(tokenizer, "☃"), [tokenizer.special().unk.unwrap()]);
+}
+
+/// Words of one of `characters` Chinese characters each, all equally frequent, as a text without blanks has them.
+fn chinese(characters: u32, times: usize) -> String {
+    let one_of_each: String = (0x4e00..0x4e00 + characters).filter_map(char::from_u32).collect();
+    vec![one_of_each; times].join("\n")
+}
+
+fn unknown_share(config: &TokenizerConfig, text: &str) -> f64 {
+    let mut trainer = Trainer::new(TrainerOptions::new(config, Family::BERT, 512)).unwrap();
+    trainer.add(&[text; 3]).unwrap();
+    let tokenizer = trainer.finish(|_| {}).unwrap().tokenizer;
+    UnknownText::of(&tokenizer, &[text]).unwrap().share()
+}
+
+#[test]
+fn the_alphabet_of_word_pieces_follows_the_vocabulary() {
+    let text = chinese(3000, 1);
+    let wanted = config(TokenizerAlgorithm::WordPiece, 8000);
+    assert!(unknown_share(&wanted, &text) < 0.001, "there is room for all of them");
+    // The usual limit leaves two thirds of such a text unknown.
+    let limited = TokenizerConfig { limit_alphabet: Some(1000), ..wanted };
+    assert!((unknown_share(&limited, &text) - 2.0 / 3.0).abs() < 0.01);
+    // A small vocabulary has as many as it has entries beside printable ASCII and the special tokens.
+    let small = config(TokenizerAlgorithm::WordPiece, 1161);
+    assert!((unknown_share(&small, &text) - 2.0 / 3.0).abs() < 0.01);
+    // Rare characters do not take the room of words: of 600 entries they have half of what is left at most.
+    let finnish = PAGE.repeat(500) + &chinese(900, 1);
+    let mut trainer =
+        Trainer::new(TrainerOptions::new(&config(TokenizerAlgorithm::WordPiece, 600), Family::BERT, 512))
+            .unwrap();
+    trainer.add(&[finnish]).unwrap();
+    let tokenizer = trainer.finish(|_| {}).unwrap().tokenizer;
+    let rare =
+        (0..600).filter_map(|id| tokenizer.token(id)).filter(|token| token.starts_with(|c| c >= '\u{4e00}'));
+    let (rare, words) = (rare.count(), tokenizer.id("laulamahan").is_some());
+    assert!((150..=220).contains(&rare) && words, "{rare} {words}");
+}
+
+#[test]
+fn printable_ascii_is_always_known_to_word_pieces() {
+    for lowercase in [false, true] {
+        let wanted = TokenizerConfig { lowercase, ..config(TokenizerAlgorithm::WordPiece, 300) };
+        let tokenizer = train(&wanted, Family::BERT, 1).tokenizer;
+        let unk = tokenizer.special().unk.unwrap();
+        let text: String = (' '..='~').collect::<String>() + " x9Z zzz QQQ 000";
+        assert!(!ids(&tokenizer, &text).contains(&unk), "lowercase {lowercase}");
+    }
 }

@@ -16,8 +16,11 @@ use crate::tokenizer::bpe;
 use crate::tokenizer::train::Learned;
 use crate::tokenizer::train::Task;
 
-/// Most characters of the alphabet (the usual limit for WordPiece); words with others are unknown.
-const ALPHABET_MAX: usize = 1000;
+/// So many characters are in the alphabet however rare they are, where half of the vocabulary has room for them.
+const ALPHABET_LEAST: usize = 1000;
+
+/// The share of all characters of the text that the alphabet is to have, as SentencePiece has it (`character_coverage`).
+const COVERAGE: f64 = 0.9995;
 
 /// Longer words are unknown (BERT's limit).
 const WORD_CHARACTERS_MAX: usize = 100;
@@ -31,11 +34,12 @@ type Words = Vec<(Box<str>, u64)>;
 pub(super) fn learn(task: Task, progress: impl FnMut(usize)) -> Learned {
     let Task { words, names, options, vocab_size } = task;
     let mut spellings: Vec<String> = names.order.iter().map(ToString::to_string).collect();
-    // Each character may need two entries.
-    let characters = alphabet(&words, ALPHABET_MAX.min(vocab_size.saturating_sub(spellings.len()) / 2));
+    let mut units = ascii(options.lowercase);
+    let room = vocab_size.saturating_sub(spellings.len() + units.len());
+    let characters = alphabet(&words, &units, room, options.limit_alphabet);
     let (known, unknown): (Words, Words) =
         words.into_iter().partition(|(word, _)| word.chars().all(|c| characters.contains(&c)));
-    let units: BTreeSet<String> = known.iter().flat_map(|(word, _)| units_of(word)).collect();
+    units.extend(known.iter().flat_map(|(word, _)| units_of(word)));
     spellings.extend(units);
     let ids: HashMap<&str, u32> = spellings.iter().map(String::as_str).zip(0..).collect();
     let words = known
@@ -62,7 +66,8 @@ pub(super) fn learn(task: Task, progress: impl FnMut(usize)) -> Learned {
         let seen: u64 = unknown.iter().map(|(_, count)| count).sum();
         let (words, kept) = (unknown.len(), characters.len());
         notes.push(format!(
-            "{words} words (seen {seen} times) have characters that are not among the {kept} most frequent; they are unknown"
+            "{words} words (seen {seen} times) have characters that are not among the {kept} of the alphabet; they are \
+             unknown (`tokenizer.vocab_size` and `limit_alphabet` say how many there may be)"
         ));
     }
     Learned {
@@ -76,15 +81,62 @@ pub(super) fn learn(task: Task, progress: impl FnMut(usize)) -> Learned {
     }
 }
 
-/// The `most` most frequent characters; of equals, the smaller ones.
-fn alphabet(words: &Words, most: usize) -> BTreeSet<char> {
-    let mut counts: BTreeMap<char, u64> = BTreeMap::new();
+/// The entries of printable ASCII, whether the text has it or not: signs are words of their own, letters and digits
+/// also stand inside of words.
+fn ascii(lowercase: bool) -> BTreeSet<String> {
+    let printable = ('!'..='~').filter(|c| !(lowercase && c.is_ascii_uppercase()));
+    let units = printable.flat_map(|c| {
+        let inside = c.is_ascii_alphanumeric().then(|| format!("{PREFIX}{c}"));
+        [Some(c.to_string()), inside].into_iter().flatten()
+    });
+    units.collect()
+}
+
+/// How often a character occurs, and the entries that it takes: at the beginning of words, and inside.
+#[derive(Default)]
+struct Character {
+    count: u64,
+    begins: bool,
+    goes_on: bool,
+}
+
+/// The most frequent characters of the words, of equals the smaller ones, and those of `units`: as many as have room
+/// for their entries, at most `limit` of them. Without a limit the text decides: what is rarer once [`COVERAGE`] is
+/// reached takes a tenth of the room at most, or half of it where it is among the first [`ALPHABET_LEAST`].
+fn alphabet(words: &Words, units: &BTreeSet<String>, room: usize, limit: Option<usize>) -> BTreeSet<char> {
+    let mut characters: BTreeMap<char, Character> = BTreeMap::new();
     for (word, count) in words {
-        word.chars().for_each(|c| *counts.entry(c).or_default() += count);
+        for (place, c) in word.chars().enumerate() {
+            let character = characters.entry(c).or_default();
+            character.count += count;
+            character.begins |= place == 0;
+            character.goes_on |= place > 0;
+        }
     }
-    let mut counts: Vec<(char, u64)> = counts.into_iter().collect();
-    counts.sort_by_key(|(_, count)| Reverse(*count));
-    counts.into_iter().take(most).map(|(c, _)| c).collect()
+    let all: u64 = characters.values().map(|character| character.count).sum();
+    let mut by_count: Vec<(char, Character)> = characters.into_iter().collect();
+    by_count.sort_by_key(|(_, character)| Reverse(character.count));
+    let mut kept: BTreeSet<char> = units.iter().filter_map(|unit| unit.chars().last()).collect();
+    let (mut taken, mut covered, mut known, mut rare) = (0, 0, 0, 0);
+    for (c, Character { count, begins, goes_on }) in by_count {
+        let spellings = [(begins, c.to_string()), (goes_on, format!("{PREFIX}{c}"))];
+        let more = spellings.iter().filter(|(is_used, unit)| *is_used && !units.contains(unit)).count();
+        let is_covered = covered as f64 >= COVERAGE * all as f64;
+        let fits = match limit {
+            Some(limit) => known < limit && taken + more <= room,
+            None if is_covered => {
+                let is_frequent = known < ALPHABET_LEAST && taken + more <= room / 2;
+                (is_frequent || rare + more <= room / 10) && taken + more <= room
+            }
+            None => taken + more <= room,
+        };
+        if fits || more == 0 {
+            kept.insert(c);
+            (taken, covered, known) = (taken + more, covered + count, known + 1);
+            rare += if is_covered { more } else { 0 };
+        }
+    }
+    kept
 }
 
 /// The characters of a word as entries: `t ##a ##l ##o`.

@@ -16,7 +16,6 @@ use crate::trials::comparison::result::RowKind;
 use crate::trials::comparison::result::Scored;
 use crate::trials::comparison::result::TaskResult;
 use crate::trials::table::Table;
-use crate::trials::table::mean_and_deviation;
 
 const STYLE: &str = include_str!("style.css");
 
@@ -49,8 +48,7 @@ fn overview(results: &[TaskResult]) -> Table {
     }
     let cell = |result: &TaskResult, name: &str| {
         let row = result.rows.iter().find(|row| row.name == name);
-        let mean = row.and_then(|row| row.mean).unwrap_or(f64::NAN);
-        mean_and_deviation(mean, row.and_then(|row| row.std), result.metric.factor())
+        row.map_or("-".to_string(), |row| row.mean_text(result.metric.factor()))
     };
     let row = |name: &&str| {
         let cells = results.iter().map(|result| cell(result, name));
@@ -97,7 +95,9 @@ fn plot(result: &TaskResult) -> String {
     let row = |row: &Scored| Row {
         name: shortened(&row.name, NAME_CHARS),
         color: format!("var(--{})", class_of(row.kind)),
-        values: row.scores.iter().map(|score| (score * factor, number(*score, factor))).collect(),
+        values: (row.scores.iter().filter(|score| score.is_finite()))
+            .map(|score| (score * factor, number(*score, factor)))
+            .collect(),
         mean: row.mean.map(|mean| mean * factor),
     };
     let rows = result.rows.iter().map(row).collect();

@@ -18,6 +18,7 @@ use crate::fs;
 use crate::fs::FolderLock;
 use crate::interop::PretrainedFolder;
 use crate::interop::read_folder;
+use crate::scores::measured;
 use crate::tasks::finetuned::Finetuned;
 use crate::tasks::finetuned::Floor;
 use crate::tasks::list;
@@ -209,7 +210,8 @@ impl FinetunedVisitor for OfTask<'_> {
         lanes::side_by_side(&jobs, lanes, comparison.with, run, |at, done: Done| {
             outcomes[at] = done.record.outcomes;
             let told = outcomes[at].as_ref().map_or("training diverged".to_string(), |outcomes| {
-                format!("{} {:.4}", task.metric.name(), outcomes.score(task.metric))
+                let score = measured(outcomes.score(task.metric), |score| format!("{score:.4}"));
+                format!("{} {score}", task.metric.name())
             });
             forecast.add(&jobs[at].name, &told, done.took);
             Ok(())

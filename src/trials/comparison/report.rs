@@ -10,12 +10,12 @@ use crate::fs;
 use crate::quantity::format_grouped;
 use crate::scores::Metric;
 use crate::scores::SeedsNeeded;
+use crate::scores::measured;
 use crate::trials::comparison::html;
 use crate::trials::comparison::result::Pair;
 use crate::trials::comparison::result::Scored;
 use crate::trials::comparison::result::TaskResult;
 use crate::trials::table::Table;
-use crate::trials::table::mean_and_deviation;
 
 /// What a reader has to know of the intervals.
 pub(super) const NOTE: &str = "mean ± standard deviation over seeds; intervals of 95 % by a bootstrap over \
@@ -64,7 +64,7 @@ pub(super) fn scores(result: &TaskResult) -> Table {
     let row = |row: &Scored| {
         let lost = if row.diverged > 0 { format!(" ({} diverged)", row.diverged) } else { String::new() };
         let all: Vec<String> = row.scores.iter().map(|score| number(*score, factor)).collect();
-        let mean = mean_and_deviation(row.mean.unwrap_or(f64::NAN), row.std, factor);
+        let mean = row.mean_text(factor);
         vec![row.name.clone(), mean, format!("{}{lost}", all.join(" "))]
     };
     Table {
@@ -88,9 +88,9 @@ pub(super) fn pairs(pairs: &[Pair], factor: f64) -> Table {
             pair.left.clone(),
             pair.right.clone(),
             signed(of.difference),
-            format!("{} to {}", signed(of.low), signed(of.high)),
+            measured(of.low, |low| format!("{} to {}", signed(low), signed(of.high))),
             clear.to_string(),
-            format!("{:.3}", of.p_value),
+            measured(of.p_value, |p_value| format!("{p_value:.3}")),
             seeds(of.seeds_needed),
         ]
     };
@@ -104,7 +104,10 @@ pub(super) fn pairs(pairs: &[Pair], factor: f64) -> Table {
 }
 
 pub(super) fn number(value: f64, factor: f64) -> String {
-    if factor > 1.0 { format!("{:.2}", value * factor) } else { format!("{value:.4}") }
+    measured(
+        value,
+        |value| if factor > 1.0 { format!("{:.2}", value * factor) } else { format!("{value:.4}") },
+    )
 }
 
 fn seeds(needed: SeedsNeeded) -> String {

@@ -9,6 +9,7 @@ use crate::scores::Outcomes;
 use crate::scores::Resampled;
 use crate::scores::mean;
 use crate::scores::sample_std;
+use crate::trials::table::mean_and_deviation;
 
 /// Replicates of the bootstrap: the ends of its intervals are known to about a twentieth of their length.
 const REPLICATES: u64 = 1000;
@@ -43,13 +44,24 @@ pub(super) struct Row {
 pub(super) struct Scored {
     pub(super) name: String,
     pub(super) kind: RowKind,
-    /// With each seed that did not diverge.
+    /// With each seed that did not diverge; NaN for one that is not measured, as a correlation that is not
+    /// defined.
     pub(super) scores: Vec<f64>,
-    /// Absent where all diverged.
+    /// Absent where all diverged, or one is not measured.
     pub(super) mean: Option<f64>,
     /// Absent for one seed.
     pub(super) std: Option<f64>,
     pub(super) diverged: usize,
+}
+
+impl Scored {
+    /// The mean with its deviation; `-` where training diverged with all seeds.
+    pub(super) fn mean_text(&self, factor: f64) -> String {
+        if self.scores.is_empty() {
+            return "-".to_string();
+        }
+        mean_and_deviation(self.mean.unwrap_or(f64::NAN), self.std, factor)
+    }
 }
 
 /// Two rows, of which one at least is a model.
@@ -86,8 +98,8 @@ impl TaskResult {
             Scored {
                 name: row.name.clone(),
                 kind: row.kind,
-                mean: (!scores.is_empty()).then(|| mean(&scores)),
-                std: (scores.len() > 1).then(|| sample_std(&scores)),
+                mean: Some(mean(&scores)).filter(|mean| mean.is_finite()),
+                std: (scores.len() > 1).then(|| sample_std(&scores)).filter(|std| std.is_finite()),
                 scores,
                 diverged: row.diverged,
             }

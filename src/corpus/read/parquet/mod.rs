@@ -31,6 +31,7 @@ use crate::fs::File;
 use crate::quietly::quietly;
 use pages::Pages;
 
+mod class_names;
 mod codecs;
 mod header;
 mod objects;

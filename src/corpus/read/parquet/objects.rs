@@ -31,6 +31,7 @@ use serde_json::Value;
 
 use crate::corpus::read::parquet::BATCH_VALUES;
 use crate::corpus::read::parquet::broken;
+use crate::corpus::read::parquet::class_names::class_names;
 use crate::corpus::read::parquet::open_file;
 use crate::corpus::read::parquet::pages::Pages;
 use crate::fs::File;
@@ -78,6 +79,11 @@ impl ParquetObjects {
             rows_left: 0,
             rows: 0,
         })
+    }
+
+    /// The names that the file gives to the numbers of a column, or to those in its lists.
+    pub fn class_names(&self, column: &str) -> Option<Vec<String>> {
+        class_names(self.metadata.file_metadata().key_value_metadata(), column)
     }
 
     /// Rows read so far.

@@ -16,6 +16,7 @@ const LABELLED: Columns<'static> = Columns {
     labelled: true,
     several: None,
     label_separator: None,
+    label_names: &[],
     numbers: None,
 };
 

@@ -23,7 +23,8 @@ use crate::tasks::labelled::rows::Source;
 /// The field that holds a line of plain text.
 const LINE_FIELD: &str = "text";
 
-/// The rows of JSONL, one object a line, or of plain text; blank lines are passed over.
+/// The rows of JSONL, one object a line, where blank lines are passed over; or of plain text, where a blank line is
+/// an empty text, so that there is an answer for each line.
 pub(super) struct LineRows {
     name: String,
     lines: Lines,
@@ -45,7 +46,7 @@ impl LineRows {
 
     fn next_row(&mut self) -> Result<Option<Row>> {
         while let Some(line) = self.lines.advance()? {
-            if line.bytes.trim_ascii().is_empty() && !line.is_too_long {
+            if self.is_json && line.bytes.trim_ascii().is_empty() && !line.is_too_long {
                 continue;
             }
             let number = line.number;

@@ -32,4 +32,8 @@ impl Rows for ParquetRows {
     fn position_bytes(&self) -> u64 {
         self.0.position_bytes()
     }
+
+    fn class_names(&self, field: &str) -> Option<Vec<String>> {
+        self.0.class_names(field)
+    }
 }

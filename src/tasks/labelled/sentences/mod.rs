@@ -24,6 +24,10 @@ use crate::tasks::labelled::sentences::conll::ColumnLines;
 const TOKEN_FIELD: &str = "tokens";
 const TAG_FIELDS: [&str; 2] = ["tags", "ner_tags"];
 
+/// What numbers in the place of tags need.
+const NAME_TAGS: &str = "name all tags in the order that the numbers of this file have: `data.labels`, or `--labels` \
+    of `evaluate`";
+
 /// Longest sentence in words: a file in which nothing ends a sentence is none.
 const WORDS_MAX: usize = 1 << 20;
 
@@ -62,7 +66,8 @@ pub struct SentenceColumns<'a> {
     pub token_field: Option<&'a str>,
     /// Field of the tags; `tags` or `ner_tags` when absent.
     pub tag_field: Option<&'a str>,
-    /// The tags that numbers in a list of tags stand for, from 0.
+    /// The tags that numbers in a list of tags stand for, from 0, unless the file names them itself. Without
+    /// either, numbers are refused: a model's own order is not that of the file.
     pub tag_names: &'a [String],
     /// Whether each word must have a tag. Without, tags are not read at all.
     pub tagged: bool,
@@ -98,11 +103,11 @@ impl Sentences {
                 .into());
         }
         let form = match RowFormat::of(path) {
-            Some(format @ (RowFormat::Jsonl | RowFormat::Parquet)) => Form::Lists {
-                name: path.display().to_string(),
-                rows: rows_of(path, format)?,
-                fields: ListFields::new(columns),
-            },
+            Some(format @ (RowFormat::Jsonl | RowFormat::Parquet)) => {
+                let rows = rows_of(path, format)?;
+                let fields = ListFields::new(columns).named_by(rows.as_ref());
+                Form::Lists { name: path.display().to_string(), rows, fields }
+            }
             _ => Form::Columns(ColumnLines::new(Source::file(path)?, columns)),
         };
         Ok(Self { form })
@@ -150,6 +155,15 @@ impl ListFields {
         let tokens = columns.token_field.unwrap_or(TOKEN_FIELD).to_string();
         let tags = columns.tag_field.map(str::to_string);
         Self { tokens, tags, tag_names: columns.tag_names.to_vec(), tagged: columns.tagged }
+    }
+
+    /// With the names of tags that the file gives itself, where it does.
+    fn named_by(mut self, rows: &dyn Rows) -> Self {
+        let fields = self.tags.as_deref().map_or(TAG_FIELDS.to_vec(), |field| vec![field]);
+        if let Some(names) = fields.into_iter().find_map(|field| rows.class_names(field)) {
+            self.tag_names = names;
+        }
+        self
     }
 
     /// The field of the words.
@@ -205,8 +219,7 @@ fn list(fields: &mut Map<String, Value>, name: &str, names: &[String]) -> Result
             .map(|(place, value)| match value {
                 Value::String(text) => Ok(text),
                 Value::Number(number) if names.is_empty() => {
-                    Err(wanted(&format!("a list with the number {number}"))
-                        .hint("name the tags in the order of their numbers with `data.labels`"))
+                    Err(wanted(&format!("a list with the number {number}")).hint(NAME_TAGS))
                 }
                 Value::Number(number) => {
                     let named = number.as_u64().and_then(|id| names.get(usize::try_from(id).ok()?));
@@ -214,7 +227,7 @@ fn list(fields: &mut Map<String, Value>, name: &str, names: &[String]) -> Result
                         let most = names.len() - 1;
                         let message = format!("item {} of `{name}` is {number}", place + 1);
                         Problem::new(format!("{message}, and the tags have the numbers 0 to {most}"))
-                            .hint("name all tags in the order of their numbers with `data.labels`")
+                            .hint(NAME_TAGS)
                     })
                 }
                 _ => Err(wanted(&format!("a list whose item {} is no text", place + 1))),

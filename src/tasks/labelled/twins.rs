@@ -1,0 +1,39 @@
+//! Names that look the same and are not: the same characters in two forms of Unicode, such as `é` as one character
+//! and as `e` with an accent after it.
+
+use std::collections::BTreeMap;
+
+use unicode_normalization::UnicodeNormalization;
+
+/// Whether two names are the same but for their form.
+pub fn are_twins(one: &str, other: &str) -> bool {
+    one != other && one.nfc().eq(other.nfc())
+}
+
+/// A line about the first two of some names that are the same but for their form; `what` the names are.
+pub fn told<'a>(what: &str, names: impl IntoIterator<Item = &'a str>) -> Option<String> {
+    let mut seen: BTreeMap<String, &str> = BTreeMap::new();
+    for name in names {
+        let other = seen.entry(name.nfc().collect()).or_insert(name);
+        if are_twins(name, other) {
+            return Some(format!(
+                "the {what} `{other}` and `{name}` look the same and are two: they differ in their Unicode form alone \
+                 (NFC, NFD)"
+            ));
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_in_two_forms_are_told() {
+        let line = told("labels", ["caf\u{e9}", "b", "cafe\u{301}"]).expect("two forms");
+        assert!(line.contains("the labels `café` and `cafe\u{301}` look the same"), "{line}");
+        assert_eq!(told("labels", ["caf\u{e9}", "cafe", "caf\u{e9}"]), None);
+        assert!(are_twins("\u{1e9b}\u{323}", "\u{17f}\u{323}\u{307}") && !are_twins("ﬁ", "fi"));
+    }
+}

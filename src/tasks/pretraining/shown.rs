@@ -1,0 +1,35 @@
+//! The rows that a run begins with, for those who want to look at them.
+
+use anyhow::Result;
+
+use crate::batches::Frame;
+use crate::batches::Order;
+use crate::batches::Packing;
+use crate::config::PretrainConfig;
+use crate::shards::Manifest;
+use crate::shards::ShardSet;
+use crate::tasks::pretraining::mixes::Mixes;
+use crate::tasks::pretraining::frame;
+use crate::tasks::pretraining::windowed;
+use crate::tokenizer::Tokenizer;
+
+/// The order of documents and the frame of the first rows of training, as `config` asks for.
+pub fn first_rows(
+    config: &PretrainConfig,
+    tokenizer: &Tokenizer,
+    train: &ShardSet,
+    manifest: &Manifest,
+) -> Result<(Order, Frame)> {
+    let phase = config.training.phase_at(0).map(|phase| phase.max_seq_length);
+    let max_seq_length = phase.unwrap_or(config.data.max_seq_length);
+    let (mixed, _) = Mixes::new(config, Some(manifest)).orders(config.run.seed);
+    let order = windowed(config, train).unwrap_or(mixed);
+    Ok((order, Frame { max_seq_length, ..frame(config, tokenizer)? }))
+}
+
+/// The order and the frame of evaluation: segments, whatever training packs, or pairs where it is about them.
+pub fn evaluation_rows(config: &PretrainConfig, tokenizer: &Tokenizer) -> Result<(Order, Frame)> {
+    let pairs = config.task().sentence_pairs();
+    let frame = Frame::new(tokenizer, config.data.max_seq_length)?;
+    Ok((Order::Fixed, frame.with_packing(pairs.map_or(Packing::Segments, Packing::Pairs))))
+}
