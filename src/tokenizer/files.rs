@@ -11,11 +11,13 @@ use crate::tokenizer::load::NamedFile;
 
 const TOKENIZER_CONFIG: &str = "tokenizer_config.json";
 
-/// `files`, and `tokenizer_config.json` and `special_tokens_map.json` where they are missing.
+/// `files`, and `tokenizer_config.json` and `special_tokens_map.json` where they are missing; `config` is what
+/// the former says besides.
 pub(super) fn complete(
     mut files: Vec<NamedFile>,
     special: &SpecialTokens,
     inner: &tokenizers::Tokenizer,
+    mut config: Map<String, Value>,
 ) -> Vec<NamedFile> {
     let name = |id: u32| inner.id_to_token(id).unwrap_or_default();
     let mut roles = Map::new();
@@ -37,22 +39,12 @@ pub(super) fn complete(
         files.push(("special_tokens_map.json".to_string(), pretty(&Value::Object(roles.clone()))));
     }
     if load::content(&files, TOKENIZER_CONFIG).is_none() {
-        let mut config = Map::new();
-        config.insert("tokenizer_class".into(), "PreTrainedTokenizerFast".into());
         for (role, token) in &roles {
             config.insert(role.clone(), token.get("content").unwrap_or(token).clone());
         }
         files.push((TOKENIZER_CONFIG.to_string(), pretty(&Value::Object(config))));
     }
     files
-}
-
-/// The longest sequence in tokens that `tokenizer_config.json` tells. Transformers writes 1e30 where there is
-/// no limit, which is none here.
-pub(super) fn model_max_length(files: &[NamedFile]) -> Option<usize> {
-    let config: Value = serde_json::from_slice(load::content(files, TOKENIZER_CONFIG)?).ok()?;
-    let length = usize::try_from(config.get("model_max_length")?.as_u64()?).ok()?;
-    (length > 0).then_some(length)
 }
 
 /// `files` with a `tokenizer_config.json` that tells this `value` of `key`.
@@ -64,6 +56,18 @@ pub(super) fn with_setting(mut files: Vec<NamedFile>, key: &str, value: impl Int
     config.insert(key.into(), value.into());
     files.retain(|(name, _)| name != TOKENIZER_CONFIG);
     files.push((TOKENIZER_CONFIG.to_string(), pretty(&Value::Object(config))));
+    files
+}
+
+/// `files` whose `tokenizer_config.json` says nothing of `key`.
+pub(super) fn without_setting(mut files: Vec<NamedFile>, key: &str) -> Vec<NamedFile> {
+    let config: Option<Map<String, Value>> =
+        load::content(&files, TOKENIZER_CONFIG).and_then(|bytes| serde_json::from_slice(bytes).ok());
+    if let Some(mut config) = config.filter(|config| config.contains_key(key)) {
+        config.shift_remove(key);
+        files.retain(|(name, _)| name != TOKENIZER_CONFIG);
+        files.push((TOKENIZER_CONFIG.to_string(), pretty(&Value::Object(config))));
+    }
     files
 }
 

@@ -23,8 +23,8 @@ use crate::models::Model;
 use crate::models::Targets;
 use crate::ops::segment_mean;
 use crate::tasks::classify::Collator;
+use crate::tasks::classify::classifier::collator;
 use crate::tasks::classify::classifier::encode;
-use crate::tasks::classify::classifier::template;
 use crate::tasks::classify::collate::Truncation;
 use crate::tasks::inputs::Inputs;
 use crate::tasks::labelled::TextPair;
@@ -54,7 +54,7 @@ impl Embedder {
         // Tensors of a head stay unread, which is told of no other folder.
         folder.fill(&model.parameters, false)?;
         let longest = folder.config.max_sequence_length();
-        let collator = Collator::new(template(&folder.config, &tokenizer), longest, true)?;
+        let collator = collator(&folder.config, &tokenizer, longest, true)?;
         let length = tokenizer.model_max_length();
         let collator = length.map_or(collator, |length| collator.cut_at(length));
         Ok(Self { model, tokenizer, collator, pooling, normalize })
