@@ -26,6 +26,7 @@ use crate::tokenizer::load::NamedFile;
 use crate::tokenizer::load::TOKENIZER_JSON;
 use crate::tokenizer::check;
 use class::Class;
+use class::Kind;
 use pipeline::is_same_switch;
 use settings::Settings;
 use settings::TOKENIZER_CONFIG;
@@ -169,10 +170,13 @@ fn apply(
     let made = pipeline::pipeline(class, settings, tokens, json, place)?;
     let mut changed = vocabulary::as_kind(class, &mut json["model"], place)?;
     for (key, new) in made.model {
-        if !is_same_switch(key, &json["model"][key], &new) {
+        let old = &json["model"][key];
+        let is_other = !is_same_switch(key, old, &new);
+        // The crate wants all switches of WordPiece to be there.
+        if is_other || (old.is_null() && class.kind() == Some(Kind::WordPiece)) {
             json["model"][key] = new;
-            changed = true;
         }
+        changed |= is_other;
     }
     let mut changed = Vec::from_iter(changed.then_some("model"));
     if !is_same::<NormalizerWrapper>(&json["normalizer"], &made.normalizer) {

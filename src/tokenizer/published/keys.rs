@@ -91,6 +91,12 @@ const IRRELEVANT: &[&str] = &[
     "token_type_ids_include_special_tokens", "token_type_ids_pattern", "trim_whitespace", "update_answer_coordinates",
     "use_source_tokenizer", "word_tokenizer_type", "image_seq_length", "image_size", "image_mean", "image_std", "patch_size",
     "num_image_tokens", "vision_feature_select_strategy", "text_pair", "text_pair_target", "text_target", "pair",
+    // Attributes that old releases saved, and of models and trainings.
+    "all_special_tokens", "attention_mask", "base_model", "deprecation_warnings", "id2label", "init_kwargs", "is_fast",
+    "label2id", "library_name", "license", "max_len_sentences_pair", "max_len_single_sentence", "max_model_input_sizes",
+    "num_labels", "padding_strategy", "pretrained_init_configuration", "pretrained_vocab_files_map", "slow_tokenizer_class",
+    "special_tokens_map", "tags", "task_specific_params", "tokenizer_version", "truncation_direction", "unsloth_version",
+    "vocab_files_names",
     "mecab_path", "unk_index", "subword_fallback", "num_mel_bins", "sampling_rate", "feature_size", "feature_extractor_type",
 ];
 
@@ -149,7 +155,6 @@ mod tests {
 
     use super::*;
 
-    /// Those of 57 published encoders and what tokenizers are trained with.
     #[test]
     fn three_hundred_keys_are_known_once_each() {
         let all: Vec<&str> = [&OBEYED[..], &REFUSED[..], IRRELEVANT].concat();
@@ -159,7 +164,7 @@ mod tests {
         for role in of_tokens {
             assert_eq!(treatment(&format!("{role}_token"), &json!("<x>")), Some(Treatment::Obeyed));
         }
-        assert!(all.len() + of_tokens.len() >= 290, "{}", all.len());
+        assert!(all.len() + of_tokens.len() >= 300, "{}", all.len());
     }
 
     #[test]
