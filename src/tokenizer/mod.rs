@@ -8,7 +8,10 @@ use std::path::Path;
 
 use anyhow::Result;
 use rayon::prelude::*;
+use serde::Deserialize;
+use serde_json::Map;
 use serde_json::Value;
+use tokenizers::PreTokenizerWrapper;
 
 use crate::error::Problem;
 use crate::fs;
@@ -23,6 +26,7 @@ mod files;
 mod gpt2;
 mod hash;
 mod load;
+mod prefix;
 mod special;
 mod train;
 mod vocab_txt;
@@ -60,13 +64,13 @@ pub struct Tokenizer {
     /// The same one, but special tokens that are spelled out in a text are text.
     plain: tokenizers::Tokenizer,
     fast: Fast,
-    /// Whether a word begins with the blank before it, as byte-level vocabularies have it.
-    words_hold_blank: bool,
     special: SpecialTokens,
     special_ids: Vec<u32>,
     vocab_size: usize,
     fingerprint: String,
     files: Vec<(String, Vec<u8>)>,
+    /// What `tokenizer_config.json` has to say to agree with tokenizer.json.
+    settings: Map<String, Value>,
 }
 
 impl Tokenizer {
@@ -79,7 +83,7 @@ impl Tokenizer {
     /// Builds a tokenizer from its named files, of which `tokenizer.json` must be one; `place` names it in
     /// errors.
     pub fn from_files(files: Vec<(String, Vec<u8>)>, place: &str) -> Result<Self> {
-        let json = load::parse(&files, place)?;
+        let mut json = load::parse(&files, place)?;
         let fingerprint = fingerprint(&json);
         let inner = load::build(&json, place)?;
         let special = special::find(&inner, &files, place)?;
@@ -94,22 +98,16 @@ impl Tokenizer {
             .at(place)
             .into());
         }
+        let settings = files::settings_of(&json);
         let mut plain = inner.clone();
         plain.set_encode_special_tokens(true);
         let files = files::complete(files, &special, &inner);
-        let fast = Fast::new(&json);
-        let words_hold_blank = words::hold_blank(&json);
-        Ok(Self {
-            inner,
-            plain,
-            fast,
-            words_hold_blank,
-            special,
-            special_ids,
-            vocab_size,
-            fingerprint,
-            files,
-        })
+        let adds_blank = fast::take_blank(&mut json);
+        if adds_blank {
+            plain.with_pre_tokenizer(Option::<PreTokenizerWrapper>::deserialize(&json["pre_tokenizer"])?);
+        }
+        let fast = Fast::new(&json, adds_blank);
+        Ok(Self { inner, plain, fast, special, special_ids, vocab_size, fingerprint, files, settings })
     }
 
     /// Rows that an embedding for this tokenizer needs: the largest id plus one.
@@ -151,14 +149,10 @@ impl Tokenizer {
         texts.par_iter().map(|text| self.fast.encode(&self.plain, text.as_ref())).collect()
     }
 
-    /// Ids of each word by itself, as transformers' `is_split_into_words` gives them: where words begin with
-    /// the blank before them, each word has one (`add_prefix_space`).
+    /// Ids of each word by itself, as transformers' `is_split_into_words` gives them. Whether a word is spelled
+    /// as words behind a blank are is told by tokenizer.json; see [`Self::for_words`].
     pub fn encode_words(&self, words: &[&str]) -> Result<Vec<Vec<u32>>> {
-        if !self.words_hold_blank {
-            return self.encode_corpus(words);
-        }
-        let spaced: Vec<String> = words.iter().map(|word| format!(" {word}")).collect();
-        self.encode_corpus(&spaced)
+        self.encode_corpus(words)
     }
 
     /// Like [`encode`](Self::encode), with the place of each token.
@@ -200,13 +194,30 @@ impl Tokenizer {
         Self { files: files::with_setting(self.files, "model_max_length", length), ..self }
     }
 
-    /// The same tokenizer, with files from which transformers encodes words as [`Self::encode_words`] does.
-    #[must_use]
-    pub fn for_words(self) -> Self {
-        if !self.words_hold_blank {
-            return self;
+    /// The tokenizer that spells each word, also the first one of a text, as words behind a blank are spelled,
+    /// where its vocabulary has blanks before words.
+    pub fn for_words(self) -> Result<Self> {
+        let mut json = load::parse(&self.files, TOKENIZER_JSON)?;
+        if prefix::is_added(&json) != Some(false) {
+            return Ok(self);
         }
-        Self { files: files::with_setting(self.files, "add_prefix_space", true), ..self }
+        prefix::add(&mut json);
+        let files = files::with_settings(self.files, files::settings_of(&json));
+        Self::from_files(files::with(files, TOKENIZER_JSON, &json), TOKENIZER_JSON)
+    }
+
+    /// Whether `tokenizer_config.json` asks for the blank before the first word, which tokenizer.json may not
+    /// know of.
+    pub fn asks_for_words(&self) -> bool {
+        files::setting(&self.files, prefix::KEY) == Some(true.into())
+    }
+
+    /// The files of a model that gets token types or none: what `tokenizer_config.json` says is what
+    /// `tokenizer.json` does.
+    pub fn files_of_model(&self, has_token_types: bool) -> Vec<(String, Vec<u8>)> {
+        let mut settings = self.settings.clone();
+        settings.insert(files::INPUT_NAMES.into(), files::input_names(has_token_types));
+        files::with_settings(self.files.clone(), settings)
     }
 
     /// Name and content of each file: what `AutoTokenizer.from_pretrained` of a folder with them needs.

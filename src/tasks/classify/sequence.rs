@@ -19,6 +19,7 @@ use crate::tasks::classify::classifier::encode;
 use crate::tasks::classify::classifier::framing;
 use crate::tasks::labelled::Example;
 use crate::tasks::labelled::TextPair;
+use crate::tasks::labelled::TrainedColumns;
 use crate::tasks::planned;
 use crate::tasks::planned::Lengths;
 use crate::tasks::planned::Planned;
@@ -80,7 +81,9 @@ pub(in crate::tasks) fn ready(
     hub.extra.clone_from(&folder.extra);
     // So that texts are cut at the same place where the model is used.
     let tokenizer = tokenizer.with_model_max_length(length);
-    let folders = vec![ModelFolder::whole(&hub, &tokenizer, task.model.parameters.layout())];
+    let mut folder = ModelFolder::whole(&hub, &tokenizer, task.model.parameters.layout());
+    folder.files.push(TrainedColumns::new(&config.data).file());
+    let folders = vec![folder];
     Ok(Ready { task, tokenizer, collator, folders })
 }
 
