@@ -80,7 +80,7 @@ pub fn run(args: &EmbedArgs) -> Result<()> {
     let input = staging::path(&args.file)?;
     let mut texts = InputTexts::open(&input, args.format.map(Into::into), &args.columns.named())?;
     let embedder = Embedder::load(&model_folder::named(&args.model)?, pooling, args.normalize, &device)?;
-    embedder.notes().iter().for_each(|note| terminal::note(&format!("note: {note}")));
+    embedder.notes().iter().for_each(|note| terminal::note(&terminal::printable(&format!("note: {note}"))));
     let mut file = format.create(&args.output, embedder.width()?)?;
     let batch_size = args.compute.batch_size as usize;
     let bar = Progress::detect(terminal::is_quiet()).stage("texts", Unit::Items, None);

@@ -39,6 +39,9 @@ pub struct TokenizerConfig {
     pub lowercase: bool,
     /// Take accents off: `ä` becomes `a`.
     pub strip_accents: bool,
+    /// Put a blank before a text that begins with none, so that its first word is spelled as words elsewhere
+    /// are, and each word that a tagger is given; byte-level BPE only. Fine-tuning a tagger turns it on.
+    pub add_prefix_space: bool,
     /// Bytes of text, sampled evenly over the corpus, that training reads.
     pub train_bytes: u64,
     /// Another tokenizer (a `tokenizer.json` or its folder) to compare with in the report.
@@ -55,6 +58,7 @@ impl Default for TokenizerConfig {
             min_frequency: 2,
             lowercase: false,
             strip_accents: false,
+            add_prefix_space: false,
             train_bytes: 256 << 20,
             compare_with: None,
         }

@@ -8,7 +8,11 @@ use std::path::Path;
 
 use anyhow::Result;
 use rayon::prelude::*;
+use serde::Deserialize;
+use serde_json::Map;
 use serde_json::Value;
+use tokenizers::AddedToken;
+use tokenizers::PreTokenizerWrapper;
 
 use crate::error::Problem;
 use crate::fs;
@@ -24,6 +28,7 @@ mod framing;
 mod gpt2;
 mod hash;
 mod load;
+mod prefix;
 mod published;
 mod special;
 mod train;
@@ -64,13 +69,13 @@ pub struct Tokenizer {
     /// The same one, but control tokens that are spelled out in a text are text.
     plain: tokenizers::Tokenizer,
     fast: Fast,
-    /// Whether a word begins with the blank before it, as byte-level vocabularies have it.
-    words_hold_blank: bool,
     special: SpecialTokens,
     special_ids: Vec<u32>,
     vocab_size: usize,
     fingerprint: String,
     files: Vec<(String, Vec<u8>)>,
+    /// What `tokenizer_config.json` has to say to agree with tokenizer.json.
+    settings: Map<String, Value>,
     framing: Framing,
     gives_token_types: bool,
     truncates_left: bool,
@@ -112,23 +117,28 @@ impl Tokenizer {
             .into());
         }
         let all_special = published.split_special_tokens == Some(true);
-        let is_text =
-            |token: &_| special::is_control(&inner, roles, &special, token) || (all_special && token.special);
-        let (plain, told) = published::plain(&inner, &published.added, is_text, place)?;
-        json["added_tokens"] = told;
+        let is_text = |token: &AddedToken| {
+            special::is_control(&inner, roles, &special, token) || (all_special && token.special)
+        };
+        let (mut plain, told) = published::plain(&inner, &published.added, is_text, place)?;
+        let settings = files::settings_of(&json);
         let files = files::complete(published.files, &special, &inner, published.config);
-        let fast = Fast::new(&json);
-        let words_hold_blank = words::hold_blank(&json);
+        json["added_tokens"] = told;
+        let adds_blank = fast::take_blank(&mut json);
+        if adds_blank {
+            plain.with_pre_tokenizer(Option::<PreTokenizerWrapper>::deserialize(&json["pre_tokenizer"])?);
+        }
+        let fast = Fast::new(&json, adds_blank);
         Ok(Self {
             inner,
             plain,
             fast,
-            words_hold_blank,
             special,
             special_ids,
             vocab_size,
             fingerprint,
             files,
+            settings,
             framing,
             gives_token_types: published.gives_token_types,
             truncates_left: published.truncates_left,
@@ -186,14 +196,10 @@ impl Tokenizer {
         texts.par_iter().map(|text| self.fast.encode(&self.plain, text.as_ref())).collect()
     }
 
-    /// Ids of each word by itself, as transformers' `is_split_into_words` gives them: where words begin with
-    /// the blank before them, each word has one (`add_prefix_space`).
+    /// Ids of each word by itself, as transformers' `is_split_into_words` gives them. Whether a word is spelled
+    /// as words behind a blank are is told by tokenizer.json; see [`Self::for_words`].
     pub fn encode_words(&self, words: &[&str]) -> Result<Vec<Vec<u32>>> {
-        if !self.words_hold_blank {
-            return self.encode_corpus(words);
-        }
-        let spaced: Vec<String> = words.iter().map(|word| format!(" {word}")).collect();
-        self.encode_corpus(&spaced)
+        self.encode_examples(words)
     }
 
     /// Like [`encode`](Self::encode), with the place of each token.
@@ -264,18 +270,45 @@ impl Tokenizer {
         self.truncates_left
     }
 
+    /// Whether a token is one with a role that neither stands around texts nor is in one: padding, say.
+    pub fn is_unused_control(&self, id: u32) -> bool {
+        let Framing { single, pair } = &self.framing;
+        let rows = [single, pair].map(|frame| [frame.before, frame.between, frame.after]);
+        let is_around = rows.iter().flatten().any(|row| row.ids().any(|other| other == id));
+        let is_text = |token: String| self.plain.get_added_tokens_decoder().values().any(|t| t.content == token && t.special);
+        !is_around && self.splits_special_tokens && self.special.unk != Some(id) && self.token(id).is_none_or(is_text)
+    }
+
     /// What of its files was ignored, or gives way to other files, for the log.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
 
-    /// The same tokenizer, with files from which transformers encodes words as [`Self::encode_words`] does.
-    #[must_use]
-    pub fn for_words(self) -> Self {
-        if !self.words_hold_blank {
-            return self;
+    /// The tokenizer that spells each word, also the first one of a text, as words behind a blank are spelled,
+    /// where its vocabulary has blanks before words.
+    pub fn for_words(self) -> Result<Self> {
+        let mut json = load::parse(&self.files, TOKENIZER_JSON)?;
+        if prefix::is_added(&json) != Some(false) {
+            return Ok(self);
         }
-        Self { files: files::with_setting(self.files, "add_prefix_space", true), ..self }
+        prefix::add(&mut json);
+        let files = files::with_settings(self.files, files::settings_of(&json));
+        Self::from_files(files::with(files, TOKENIZER_JSON, &json), TOKENIZER_JSON)
+    }
+
+    /// Whether `tokenizer_config.json` asks for the blank before the first word, which tokenizer.json may not
+    /// know of.
+    pub fn asks_for_words(&self) -> bool {
+        files::setting(&self.files, prefix::KEY) == Some(true.into())
+    }
+
+    /// The files of a model that gets token types or none: what `tokenizer_config.json` says is what
+    /// `tokenizer.json` does.
+    pub fn files_of_model(&self, has_token_types: bool) -> Vec<(String, Vec<u8>)> {
+        let mut settings = self.settings.clone();
+        let has_token_types = has_token_types && self.gives_token_types;
+        settings.insert(files::INPUT_NAMES.into(), files::input_names(has_token_types));
+        files::with_settings(self.files.clone(), settings)
     }
 
     /// Name and content of each file: what `AutoTokenizer.from_pretrained` of a folder with them needs.

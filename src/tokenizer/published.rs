@@ -114,7 +114,10 @@ pub(super) fn read(files: Vec<NamedFile>, model: &Value, place: &str) -> Result<
         inner.with_post_processor(Some(processor));
     }
     let truncates_left = settings.truncates_left(kept[1]["direction"] == "Left")?;
-    let gives_token_types = settings.gives_token_types(class.gives_token_types())?;
+    // A tokenizer without a model is one that is only on its way: its template says what is wanted.
+    let is_open = model.is_null() && class == Class::General;
+    let absent = if is_open { has_types(&json["post_processor"]) } else { class.gives_token_types() };
+    let gives_token_types = settings.gives_token_types(absent)?;
     let roles: Vec<(&'static str, String)> =
         ROLES.into_iter().filter_map(|role| Some((role, tokens.role(role)?.to_string()))).collect();
     if is_whole {
@@ -197,6 +200,17 @@ fn is_same<T: serde::de::DeserializeOwned + serde::Serialize>(old: &Value, new: 
         read.ok().and_then(|part| serde_json::to_value(part).ok())
     };
     old == new || (canonical(old).is_some() && canonical(old) == canonical(new))
+}
+
+/// Whether a template has a token type that is not 0.
+fn has_types(part: &Value) -> bool {
+    match part {
+        Value::Object(fields) => {
+            fields.get("type_id").is_some_and(|id| *id != 0) || fields.values().any(has_types)
+        }
+        Value::Array(parts) => parts.iter().any(has_types),
+        _ => false,
+    }
 }
 
 fn sorted(inner: &tokenizers::Tokenizer) -> Vec<(u32, AddedToken)> {

@@ -26,12 +26,14 @@ pub fn run(args: &EvaluateArgs) -> Result<()> {
     if args.task == Some(ScoringTask::MinimalPairs) {
         return minimal_pairs::run(args, &device);
     }
-    let data = staging::path(&args.data)?;
+    let (data, model) = (staging::path(&args.data)?, model_folder::named(&args.model)?);
+    let trained = model_folder::trained_columns(&model, &args.columns, false)?;
     let evaluation = Evaluation {
         data: &data,
         columns: Columns {
             label: args.label_column.as_deref(),
             label_separator: args.label_separator.as_deref(),
+            trained: trained.as_ref(),
             ..args.columns.named()
         },
         tagging: args.tagging.tagging(),
@@ -39,7 +41,7 @@ pub fn run(args: &EvaluateArgs) -> Result<()> {
         batch_size: args.compute.batch_size as usize,
         dump_logits: args.dump_logits.as_deref(),
     };
-    let scores = list::open(&model_folder::named(&args.model)?, &device)?.evaluate(&evaluation)?;
+    let scores = list::open(&model, &device)?.evaluate(&evaluation)?;
     if args.json {
         return terminal::stdout_line(&Value::from(scores.json).to_string());
     }

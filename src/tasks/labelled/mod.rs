@@ -13,6 +13,7 @@ mod several;
 pub mod tagged;
 pub mod tags;
 pub mod texts;
+mod trained_columns;
 
 pub use files::files_of;
 pub use input::InputFile;
@@ -29,3 +30,4 @@ pub use tagged::read_tagged;
 pub use texts::InputText;
 pub use texts::InputTexts;
 pub use texts::TextPair;
+pub use trained_columns::TrainedColumns;

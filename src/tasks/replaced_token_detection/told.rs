@@ -114,4 +114,8 @@ impl Trained for Discriminator {
         }
         Ok(())
     }
+
+    fn notes(&self) -> &[String] {
+        self.tokenizer.notes()
+    }
 }

@@ -17,17 +17,21 @@ pub struct Window {
     pub labels: Vec<u32>,
 }
 
-/// The windows of a sentence whose words have these ids, at least one each and at most `capacity`; `labels`
-/// are those of the words, or none where they are not known (0 is then taken).
+/// The windows of a sentence whose words have these ids, at most `capacity` each; `labels` are those of the
+/// words, or none where they are not known (0 is then taken). A word without ids is told nowhere, a sentence
+/// of such words has no window.
 pub fn windows(sentence: usize, words: &[Vec<u32>], labels: &[u32], capacity: usize) -> Vec<Window> {
     let lengths: Vec<usize> = words.iter().map(Vec::len).collect();
+    if lengths.iter().all(|length| *length == 0) {
+        return Vec::new();
+    }
     let ranges = ranges(&lengths, capacity);
     let mut found: Vec<Window> = ranges
         .iter()
         .map(|&(first, end)| Window { sentence, ids: words[first..end].concat(), ..Window::default() })
         .collect();
     let starts: Vec<usize> = starts(&lengths);
-    for word in 0..words.len() {
+    for word in (0..words.len()).filter(|word| lengths[*word] > 0) {
         let home = home(word, &ranges, &starts);
         let window = &mut found[home];
         window.words.push((word, (starts[word] - starts[ranges[home].0]) as u32));

@@ -7,6 +7,8 @@
 
 use serde_json::Value;
 
+use crate::tokenizer::prefix;
+
 /// Where a text may be cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Cuts {
@@ -52,9 +54,8 @@ pub(super) fn text_cuts(json: &Value) -> Option<Cuts> {
     let bert = normalizers.iter().any(|part| part["type"].as_str() == Some("BertNormalizer"));
     let (part, at_line_feeds) = match pre_tokenizers[..] {
         [part] => (part, part["type"].as_str() != Some("Metaspace")),
-        [first, part] if is_line_feed_split(first) && part["prepend_scheme"].as_str() == Some("never") => {
-            (part, true)
-        }
+        // What comes before a word of a line is the same wherever the line stands.
+        [.., part] if prefix::spells_lines(&pre_tokenizers) => (part, true),
         _ => return None,
     };
     match part["type"].as_str()? {
@@ -73,14 +74,6 @@ pub(super) fn text_cuts(json: &Value) -> Option<Cuts> {
         }
         _ => None,
     }
-}
-
-/// `{"type": "Split", "pattern": {"String": "\n"}, "behavior": "Isolated", "invert": false}`
-fn is_line_feed_split(part: &Value) -> bool {
-    part["type"].as_str() == Some("Split")
-        && part["pattern"]["String"].as_str() == Some("\n")
-        && part["behavior"].as_str() == Some("Isolated")
-        && part["invert"].as_bool() != Some(true)
 }
 
 /// Whether the pipeline is the one of our own byte-level code: no normalizer, GPT-2's words.

@@ -17,6 +17,7 @@ const LABELLED: Columns<'static> = Columns {
     several: None,
     label_separator: None,
     numbers: None,
+    trained: None,
 };
 
 struct Folder(tempfile::TempDir);
