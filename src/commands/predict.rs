@@ -12,8 +12,10 @@ use crate::commands::terminal;
 use crate::commands::terminal::Output;
 use crate::machine;
 use crate::ops::memory;
+use crate::tasks::labelled::Columns;
 use crate::tasks::labelled::InputFile;
 use crate::tasks::labelled::InputText;
+use crate::tasks::labelled::RowFormat;
 use crate::tasks::list;
 use crate::tasks::trained::Answers;
 
@@ -24,13 +26,17 @@ pub fn run(args: &PredictArgs) -> Result<()> {
     let device = device::pick(args.compute.device)?;
     let mut out = Output::stdout();
     let path = staging::path(&args.input)?;
+    let folder = model_folder::named(&args.model)?;
+    let format = args.format.map(Into::into).or_else(|| RowFormat::of(&path));
+    let is_plain = format.is_none_or(|format| format == RowFormat::Text);
+    let trained = model_folder::trained_columns(&folder, &args.columns, is_plain)?;
     let input = InputFile {
         path: &path,
         format: args.format.map(Into::into),
-        columns: args.columns.named(),
+        columns: Columns { trained: trained.as_ref(), ..args.columns.named() },
         token_column: args.token_column,
     };
-    let model = list::open(&model_folder::named(&args.model)?, &device)?;
+    let model = list::open(&folder, &device)?;
     model.predict(&input, args.compute.batch_size as usize, &mut out)?;
     out.finish()
 }

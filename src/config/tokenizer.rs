@@ -43,6 +43,9 @@ pub struct TokenizerConfig {
     pub lowercase: bool,
     /// Take accents off: `ä` becomes `a`.
     pub strip_accents: bool,
+    /// Put a blank before a text that begins with none, so that its first word is spelled as words elsewhere
+    /// are, and each word that a tagger is given; byte-level BPE only. Fine-tuning a tagger turns it on.
+    pub add_prefix_space: bool,
     /// Bytes of text, sampled evenly over the corpus, that training reads.
     pub train_bytes: u64,
     /// Another tokenizer (a `tokenizer.json` or its folder) to compare with in the report.
@@ -60,6 +63,7 @@ impl Default for TokenizerConfig {
             limit_alphabet: None,
             lowercase: false,
             strip_accents: false,
+            add_prefix_space: false,
             train_bytes: 256 << 20,
             compare_with: None,
         }

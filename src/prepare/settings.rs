@@ -39,7 +39,13 @@ pub(super) fn of(
         json!({"path": format!("a tokenizer with fingerprint {}", tokenizer.fingerprint())})
     } else {
         let mut table = config::saved(&config.tokenizer);
-        table.as_object_mut().into_iter().for_each(|table| table.retain(|key, _| key != "compare_with"));
+        // Folders that are older than a key are as if it were off.
+        let counts = |key: &String, value: &mut Value| match key.as_str() {
+            "compare_with" => false,
+            "add_prefix_space" => *value == true,
+            _ => true,
+        };
+        table.as_object_mut().into_iter().for_each(|table| table.retain(counts));
         table["family"] = json!(config.model().map(|model| model.family));
         table
     };

@@ -154,4 +154,8 @@ impl Trained for MaskFiller {
         }
         Ok(())
     }
+
+    fn notes(&self) -> &[String] {
+        self.tokenizer.notes()
+    }
 }

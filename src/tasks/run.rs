@@ -182,7 +182,7 @@ impl ModelFolder {
             config.extra.insert((*key).to_string(), id.into());
         }
         let mut files = vec![(CONFIG_JSON.to_string(), format!("{:#}\n", config.to_json()).into_bytes())];
-        files.extend(tokenizer.files().iter().cloned());
+        files.extend(tokenizer.files_of_model(has_token_types(&config.model)));
         Self { place, files, names, added: Vec::new() }
     }
 
@@ -204,6 +204,11 @@ impl ModelFolder {
     pub fn with_added(self, added: Vec<(String, String)>) -> Self {
         Self { added, ..self }
     }
+}
+
+/// Whether the second text of a pair has token types of its own for this model.
+fn has_token_types(model: &ModelConfig) -> bool {
+    model.family.second_type > 0 && model.encoder.type_vocab_size > 1
 }
 
 /// Rows that reach a head.

@@ -8,14 +8,20 @@ use serde_json::json;
 use crate::tokenizer::SpecialTokens;
 use crate::tokenizer::load;
 use crate::tokenizer::load::NamedFile;
+use crate::tokenizer::prefix;
 
 const TOKENIZER_CONFIG: &str = "tokenizer_config.json";
 
-/// `files`, and `tokenizer_config.json` and `special_tokens_map.json` where they are missing.
+/// The key that lists the inputs of a model.
+pub(super) const INPUT_NAMES: &str = "model_input_names";
+
+/// `files`, and `tokenizer_config.json` and `special_tokens_map.json` where they are missing; `config` is what
+/// the former says besides.
 pub(super) fn complete(
     mut files: Vec<NamedFile>,
     special: &SpecialTokens,
     inner: &tokenizers::Tokenizer,
+    mut config: Map<String, Value>,
 ) -> Vec<NamedFile> {
     let name = |id: u32| inner.id_to_token(id).unwrap_or_default();
     let mut roles = Map::new();
@@ -37,8 +43,6 @@ pub(super) fn complete(
         files.push(("special_tokens_map.json".to_string(), pretty(&Value::Object(roles.clone()))));
     }
     if load::content(&files, TOKENIZER_CONFIG).is_none() {
-        let mut config = Map::new();
-        config.insert("tokenizer_class".into(), "PreTrainedTokenizerFast".into());
         for (role, token) in &roles {
             config.insert(role.clone(), token.get("content").unwrap_or(token).clone());
         }
@@ -47,24 +51,72 @@ pub(super) fn complete(
     files
 }
 
-/// The longest sequence in tokens that `tokenizer_config.json` tells. Transformers writes 1e30 where there is
-/// no limit, which is none here.
-pub(super) fn model_max_length(files: &[NamedFile]) -> Option<usize> {
-    let config: Value = serde_json::from_slice(load::content(files, TOKENIZER_CONFIG)?).ok()?;
-    let length = usize::try_from(config.get("model_max_length")?.as_u64()?).ok()?;
-    (length > 0).then_some(length)
+/// The value of a key of `tokenizer_config.json`.
+pub(super) fn setting(files: &[NamedFile], key: &str) -> Option<Value> {
+    settings(files).remove(key)
 }
 
 /// `files` with a `tokenizer_config.json` that tells this `value` of `key`.
-pub(super) fn with_setting(mut files: Vec<NamedFile>, key: &str, value: impl Into<Value>) -> Vec<NamedFile> {
-    // A file that is no object tells a reader nothing, so that nothing is lost with it.
-    let mut config: Map<String, Value> = load::content(&files, TOKENIZER_CONFIG)
-        .and_then(|bytes| serde_json::from_slice(bytes).ok())
-        .unwrap_or_default();
-    config.insert(key.into(), value.into());
-    files.retain(|(name, _)| name != TOKENIZER_CONFIG);
-    files.push((TOKENIZER_CONFIG.to_string(), pretty(&Value::Object(config))));
+pub(super) fn with_setting(files: Vec<NamedFile>, key: &str, value: impl Into<Value>) -> Vec<NamedFile> {
+    with_settings(files, Map::from_iter([(key.to_string(), value.into())]))
+}
+
+/// `files` with a `tokenizer_config.json` that tells all of `new`.
+pub(super) fn with_settings(files: Vec<NamedFile>, new: Map<String, Value>) -> Vec<NamedFile> {
+    let mut settings = settings(&files);
+    settings.extend(new);
+    with(files, TOKENIZER_CONFIG, &Value::Object(settings))
+}
+
+/// `files` with this one in the place of what had its name.
+pub(super) fn with(mut files: Vec<NamedFile>, name: &str, json: &Value) -> Vec<NamedFile> {
+    files.retain(|(other, _)| other != name);
+    files.push((name.to_string(), pretty(json)));
     files
+}
+
+/// `files` whose `tokenizer_config.json` says nothing of `key`.
+pub(super) fn without_setting(files: Vec<NamedFile>, key: &str) -> Vec<NamedFile> {
+    let mut settings = settings(&files);
+    if settings.shift_remove(key).is_none() {
+        return files;
+    }
+    with(files, TOKENIZER_CONFIG, &Value::Object(settings))
+}
+
+/// The settings by which some classes and versions of transformers change what tokenizer.json does, with the
+/// values that change nothing.
+pub(super) fn settings_of(json: &Value) -> Map<String, Value> {
+    let (words, letters) = (&json["pre_tokenizer"], &json["normalizer"]);
+    let mut settings = Map::new();
+    if words["type"] == "ByteLevel" {
+        settings.insert(prefix::KEY.into(), words[prefix::KEY].clone());
+    }
+    if letters["type"] == "BertNormalizer" {
+        for (key, own) in [
+            ("do_lower_case", "lowercase"),
+            ("strip_accents", "strip_accents"),
+            ("tokenize_chinese_chars", "handle_chinese_chars"),
+        ] {
+            settings.insert(key.into(), letters[own].clone());
+        }
+    }
+    settings
+}
+
+/// The inputs that transformers gives a model.
+pub(super) fn input_names(has_token_types: bool) -> Value {
+    if has_token_types {
+        json!(["input_ids", "token_type_ids", "attention_mask"])
+    } else {
+        json!(["input_ids", "attention_mask"])
+    }
+}
+
+/// `tokenizer_config.json`. A file that is no object tells a reader nothing, so that nothing is lost with it.
+fn settings(files: &[NamedFile]) -> Map<String, Value> {
+    let bytes = load::content(files, TOKENIZER_CONFIG);
+    bytes.and_then(|bytes| serde_json::from_slice(bytes).ok()).unwrap_or_default()
 }
 
 /// JSON as people read it, ending in a newline.

@@ -107,11 +107,6 @@ impl Spelling {
     }
 }
 
-/// Whether the pre-tokenizer that `json` describes leaves the blank before a word to the word.
-pub(super) fn hold_blank(json: &Value) -> bool {
-    has_type(&json["pre_tokenizer"], "ByteLevel")
-}
-
 /// Whether a step, or one of the steps that it is a sequence of, has this type.
 fn has_type(step: &Value, name: &str) -> bool {
     match step {
@@ -168,11 +163,20 @@ mod tests {
         let (words, ids) =
             (tokenizer.word_boundaries().unwrap(), tokenizer.encode("the garden\nis red").unwrap());
         let id = |token: &str| tokenizer.id(token).unwrap();
-        let each = tokenizer.encode_words(&["he", "", "d"]).unwrap();
-        assert_eq!(each, [vec![id("Ġ"), id("h"), id("e")], vec![id("Ġ")], vec![id("Ġ"), id("d")]]);
+        let as_they_are = tokenizer.encode_words(&["he", "", "d"]).unwrap();
+        assert_eq!(as_they_are, [vec![id("h"), id("e")], vec![], vec![id("d")]]);
         let starts = |i: usize| i == 0 || words.starts_word(ids[i]) || words.ends_word(ids[i - 1]);
         // The newline stands for itself: `is` begins after it.
         assert_eq!((0..ids.len()).filter(|i| starts(*i)).collect::<Vec<_>>(), [0, 3, 10, 11, 13]);
         assert!(words.starts_word(1 << 20) && words.ends_word(1 << 20));
+        let behind_blanks = tokenizer.for_words().unwrap();
+        let blank = behind_blanks.id("Ġ").unwrap();
+        let each = behind_blanks.encode_words(&["he", "", " he"]).unwrap();
+        let he = [&[blank], &as_they_are[0][..]].concat();
+        assert_eq!(each, [he.clone(), vec![], he.clone()]);
+        assert_eq!(behind_blanks.encode("he").unwrap(), he, "the crate does the same");
+        assert!(behind_blanks.asks_for_words());
+        let again = Tokenizer::from_files(behind_blanks.files().to_vec(), "test").unwrap();
+        assert_eq!(again.encode_words(&["he"]).unwrap(), [he]);
     }
 }

@@ -8,6 +8,7 @@ mod label_sets;
 mod numbers;
 mod options;
 mod parquet;
+mod round_trip;
 mod sweep;
 
 use std::collections::BTreeSet;

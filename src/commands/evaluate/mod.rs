@@ -35,12 +35,14 @@ pub fn run(args: &EvaluateArgs) -> Result<()> {
     let data = staging::path(&args.data)?;
     let model = model_folder::named(&args.model)?;
     let cleaning = cleaning_of(&model);
+    let trained = model_folder::trained_columns(&model, &args.columns, false)?;
     let evaluation = Evaluation {
         data: &data,
         columns: Columns {
             label: args.label_column.as_deref(),
             label_separator: args.label_separator.as_deref(),
             label_names: &args.labels,
+            trained: trained.as_ref(),
             ..args.columns.named()
         },
         labels: &args.labels,

@@ -30,6 +30,11 @@ pub(super) fn tokenizer(tokenizer: &TokenizerConfig, findings: &mut Findings) {
         );
         findings.add(&["tokenizer.vocab_size"], message, hint);
     }
+    if tokenizer.add_prefix_space && tokenizer.algorithm != TokenizerAlgorithm::ByteLevelBpe {
+        let message = "`tokenizer.add_prefix_space` is for `byte_level_bpe`".to_string();
+        let hint = "remove it: `unigram` spells each word as behind a blank, `wordpiece` spells no blanks";
+        findings.add(&["tokenizer.add_prefix_space", "tokenizer.algorithm"], message, hint);
+    }
     findings.count("tokenizer.vocab_size", tokenizer.vocab_size as u64, 0, 1 << 24);
     findings.count(
         "tokenizer.pad_vocab_to_multiple_of",
@@ -77,6 +82,20 @@ mod tests {
                 with(least - 1),
                 [format!("`tokenizer.vocab_size` is {}, smaller than the alphabet", least - 1)]
             );
+        }
+    }
+
+    #[test]
+    fn a_blank_before_texts_is_for_byte_level_vocabularies() {
+        let with = |algorithm| {
+            found(|c| {
+                c.algorithm = algorithm;
+                c.add_prefix_space = true;
+            })
+        };
+        assert_eq!(with(TokenizerAlgorithm::ByteLevelBpe), [""; 0]);
+        for algorithm in [TokenizerAlgorithm::WordPiece, TokenizerAlgorithm::Unigram] {
+            assert_eq!(with(algorithm), ["`tokenizer.add_prefix_space` is for `byte_level_bpe`"]);
         }
     }
 

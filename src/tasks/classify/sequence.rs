@@ -19,6 +19,7 @@ use crate::tasks::classify::classifier::encode;
 use crate::tasks::classify::classifier::framing;
 use crate::tasks::labelled::Example;
 use crate::tasks::labelled::TextPair;
+use crate::tasks::labelled::TrainedColumns;
 use crate::tasks::planned;
 use crate::tasks::planned::Lengths;
 use crate::tasks::planned::Planned;
@@ -79,8 +80,10 @@ pub(in crate::tasks) fn ready(
     let mut hub = HubConfig::new(model, head, Some(names.to_vec()));
     hub.extra.clone_from(&folder.extra);
     // So that texts are cut at the same place where the model is used.
-    let tokenizer = tokenizer.with_model_max_length(length);
-    let folders = vec![ModelFolder::whole(&hub, &tokenizer, task.model.parameters.layout())];
+    let tokenizer = start::for_texts(config, tokenizer, progress).with_model_max_length(length);
+    let mut folder = ModelFolder::whole(&hub, &tokenizer, task.model.parameters.layout());
+    folder.files.push(TrainedColumns::new(&config.data).file());
+    let folders = vec![folder];
     Ok(Ready { task, tokenizer, collator, folders })
 }
 
@@ -93,6 +96,7 @@ pub(in crate::tasks) fn planned(
 ) -> Result<Planned> {
     let (pairs, length) = (config.data.text_pair_column.is_some(), config.data.max_seq_length);
     let (tokenizer, collator) = framing(folder, length, pairs)?;
+    let tokenizer = start::splitting(config, tokenizer);
     let lengths = |examples: &[Example]| {
         let (_, lost) = encode(&tokenizer, &collator, &texts(examples), &[])?;
         anyhow::Ok(Lengths { examples: examples.len(), longest: lost.longest, too_long: lost.examples })

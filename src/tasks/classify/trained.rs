@@ -107,4 +107,8 @@ impl Trained for Classifier {
         }
         Ok(())
     }
+
+    fn notes(&self) -> &[String] {
+        self.tokenizer.notes()
+    }
 }

@@ -14,6 +14,7 @@ pub mod tagged;
 pub mod tags;
 pub mod texts;
 pub mod twins;
+mod trained_columns;
 
 pub use files::files_of;
 pub use input::InputFile;
@@ -30,3 +31,4 @@ pub use tagged::read_tagged;
 pub use texts::InputText;
 pub use texts::InputTexts;
 pub use texts::TextPair;
+pub use trained_columns::TrainedColumns;

@@ -19,6 +19,7 @@ use crate::tasks::labelled::rows::rows_of;
 use crate::tasks::labelled::rows::take;
 use crate::tasks::labelled::several;
 use crate::tasks::labelled::several::SeveralColumns;
+use crate::tasks::labelled::trained_columns::TrainedColumns;
 
 const TEXT_COLUMNS: [&str; 3] = ["text", "sentence", "content"];
 const LABEL_COLUMNS: [&str; 3] = ["label", "category", "class"];
@@ -81,6 +82,8 @@ pub struct Columns<'a> {
     /// Columns of the numbers that each row must have; an empty list stands for the column of the label, else
     /// `label`, `score` or `similarity`. Absent where no numbers are read.
     pub numbers: Option<&'a [String]>,
+    /// The columns of texts that the model was trained on, which are read where no others are named.
+    pub trained: Option<&'a TrainedColumns>,
 }
 
 impl<'a> Columns<'a> {
@@ -95,7 +98,24 @@ impl<'a> Columns<'a> {
             label_separator: data.label_separator.as_deref(),
             label_names: &[],
             numbers: None,
+            trained: None,
         }
+    }
+
+    /// The column of the text, if it is named or was trained on and `row` has it.
+    fn text_of(&self, row: &Row) -> Option<&'a str> {
+        let trained = || self.trained?.text_column.as_deref().filter(|name| row.has(name));
+        self.text.or_else(trained)
+    }
+
+    /// The column of the second text, if it is named or was trained on; where a text is named alone, the latter
+    /// only if `row` has it.
+    fn text_pair_of(&self, row: &Row) -> Option<&'a str> {
+        let trained = || {
+            let name = self.trained?.text_pair_column.as_deref()?;
+            (self.text.is_none() || row.has(name)).then_some(name)
+        };
+        self.text_pair.or_else(trained)
     }
 }
 
@@ -158,8 +178,11 @@ impl Chosen {
                 .ok_or_else(|| missing_column(source, row, asked, defaults, option).into())
         };
         Ok(Self {
-            text: pick(columns.text, &TEXT_COLUMNS, "text_column")?,
-            text_pair: columns.text_pair.map(|name| pick(Some(name), &[], "text_pair_column")).transpose()?,
+            text: pick(columns.text_of(row), &TEXT_COLUMNS, "text_column")?,
+            text_pair: columns
+                .text_pair_of(row)
+                .map(|name| pick(Some(name), &[], "text_pair_column"))
+                .transpose()?,
             label: if columns.labelled {
                 Some(pick(columns.label, &LABEL_COLUMNS, "label_column")?)
             } else {

@@ -17,6 +17,7 @@ use crate::tasks::labelled::rows::Rows;
 use crate::tasks::labelled::rows::Source;
 use crate::tasks::labelled::rows::rows_of;
 use crate::tasks::labelled::rows::take;
+use crate::tasks::labelled::trained_columns::TrainedColumns;
 
 /// A text, and the second text of a pair.
 pub type TextPair = (String, Option<String>);
@@ -56,6 +57,7 @@ pub struct InputTexts {
     rows: Box<dyn Rows>,
     text: Option<String>,
     text_pair: Option<String>,
+    trained: Option<TrainedColumns>,
     chosen: Option<Chosen>,
 }
 
@@ -82,6 +84,7 @@ impl InputTexts {
             rows,
             text: columns.text.map(str::to_string),
             text_pair: columns.text_pair.map(str::to_string),
+            trained: columns.trained.filter(|_| format != RowFormat::Text).cloned(),
             chosen: None,
         })
     }
@@ -101,6 +104,7 @@ impl InputTexts {
         let columns = Columns {
             text: self.text.as_deref(),
             text_pair: self.text_pair.as_deref(),
+            trained: self.trained.as_ref(),
             ..Columns::default()
         };
         let chosen = match &mut self.chosen {

@@ -134,4 +134,8 @@ impl Trained for Labeller {
         }
         Ok(())
     }
+
+    fn notes(&self) -> &[String] {
+        self.classifier.tokenizer.notes()
+    }
 }

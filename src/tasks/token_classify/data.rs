@@ -62,10 +62,16 @@ impl<'a> TrainingData<'a> {
             let (many, length) = (sentences.len(), collator.max_seq_length);
             if encoded.long_sentences > 0 {
                 let long = encoded.long_sentences;
-                let windows = encoded.windows.len() as u64 + long - many as u64;
+                let windows = encoded.windows.len() as u64 - encoded.short_sentences;
                 setting.progress.note(&format!(
                     "{long} of {many} {what} sentences are longer than {length} tokens: \
                      read in {windows} windows"
+                ));
+            }
+            if encoded.unseen_words > 0 {
+                let count = encoded.unseen_words;
+                setting.progress.note(&format!(
+                    "{count} {what} words are nothing to the tokenizer: the model never sees them"
                 ));
             }
             if encoded.cut_words > 0 {
@@ -113,12 +119,14 @@ pub(super) fn words(sentences: &[Sentence]) -> Vec<&[String]> {
 }
 
 /// Counts the entities of sentences, whose tags are IOB2, and of what is predicted for them. A model of
-/// another scheme is held against them in IOB2 as well.
+/// another scheme is held against them in IOB2 as well. Words that the model never saw count nowhere, as in
+/// transformers' run_ner.py.
 pub(super) fn tally(labels: &TagSet, sentences: &[Sentence], predicted: &[Vec<Predicted>]) -> EntityTally {
     let mut tally = EntityTally::default();
     for (sentence, predicted) in sentences.iter().zip(predicted) {
-        let gold: Vec<&str> = sentence.tags.iter().map(String::as_str).collect();
-        let tags: Vec<&str> = predicted.iter().map(|word| labels.tag(word.label)).collect();
+        let seen = sentence.tags.iter().zip(predicted).filter(|(_, word)| word.is_seen());
+        let (gold, tags): (Vec<&str>, Vec<&str>) =
+            seen.map(|(tag, word)| (tag.as_str(), labels.tag(word.label))).unzip();
         if labels.is_iob2() {
             tally.add(&gold, &tags);
         } else {

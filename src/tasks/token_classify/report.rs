@@ -14,6 +14,7 @@ use crate::scores::EntityCounts;
 use crate::scores::EntityTally;
 use crate::scores::entities;
 use crate::scores::measured;
+use crate::tasks::labelled::tags::OUTSIDE;
 use crate::tasks::table::aligned;
 use crate::tasks::token_classify::TagSet;
 use crate::tasks::token_classify::tagger::Predicted;
@@ -26,15 +27,17 @@ const TYPE_CHARS: usize = 50;
 /// Bytes of a word in both files of predictions, at most, besides the word itself and its tags.
 const WORD_BYTES: u64 = 90;
 
-/// The names of the predicted tags of a sentence.
+/// The names of the predicted tags of a sentence; a word that the model never saw is in no entity.
 pub fn tags<'a>(labels: &'a TagSet, predicted: &[Predicted]) -> Vec<&'a str> {
-    predicted.iter().map(|word| labels.names()[word.label as usize].as_str()).collect()
+    let name = |word: &Predicted| labels.names().get(word.label as usize).map_or(OUTSIDE, String::as_str);
+    predicted.iter().map(name).collect()
 }
 
 /// The entities of a text, each with its words, its type, its score and its place; `spans` are those of its
 /// words. The score is the mean probability of the tags of its words.
 pub fn entity_rows(text: &str, spans: &[Span], labels: &TagSet, predicted: &[Predicted]) -> Vec<Value> {
-    let tags: Vec<&str> = predicted.iter().map(|word| labels.tag(word.label)).collect();
+    let tag = |word: &Predicted| if word.is_seen() { labels.tag(word.label) } else { OUTSIDE };
+    let tags: Vec<&str> = predicted.iter().map(tag).collect();
     let row = |entity: Entity<'_>| {
         let (first, last) = (&spans[entity.first], &spans[entity.last]);
         let words = &predicted[entity.first..=entity.last];
@@ -50,7 +53,8 @@ pub fn entity_rows(text: &str, spans: &[Span], labels: &TagSet, predicted: &[Pre
     entities(&tags).into_iter().map(row).collect()
 }
 
-/// What is said of a sentence of words: the words, their tags, and the probability of each tag.
+/// What is said of a sentence of words: the words, their tags, and the probability of each tag, null of a word
+/// that the model never saw.
 pub fn word_row(words: &[String], labels: &TagSet, predicted: &[Predicted]) -> Map<String, Value> {
     let scores: Vec<f32> = predicted.iter().map(|word| word.score).collect();
     let row = json!({"tokens": words, "tags": tags(labels, predicted), "scores": scores});

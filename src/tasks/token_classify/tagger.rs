@@ -7,11 +7,13 @@ use candle_core::D;
 use candle_core::DType;
 use candle_core::Device;
 use candle_core::Tensor;
+use serde_json::Value;
 
 use crate::distributed::World;
 use crate::error::Problem;
 use crate::families::HeadKind;
 use crate::families::ModelConfig;
+use crate::fs;
 use crate::interop::Filled;
 use crate::interop::PretrainedFolder;
 use crate::interop::read_folder;
@@ -28,6 +30,9 @@ use crate::tasks::token_classify::windows::WindowCollator;
 use crate::tasks::token_classify::windows::windows;
 use crate::tokenizer::Tokenizer;
 
+/// Most bytes of a `config.json`.
+const CONFIG_CAP_BYTES: u64 = 1 << 20;
+
 /// Everything that turns words into tags.
 pub struct Tagger {
     /// Model and head.
@@ -41,12 +46,22 @@ pub struct Tagger {
 }
 
 /// What is said of a word.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Predicted {
     /// Id of the label with the highest probability, the first of equals.
     pub label: u32,
     /// Its probability.
     pub score: f32,
+}
+
+impl Predicted {
+    /// A word of which the tokenizer makes nothing: the model never sees it, and says nothing of it.
+    pub(super) const UNSEEN: Self = Self { label: u32::MAX, score: f32::NAN };
+
+    /// Whether the model has seen the word.
+    pub(super) fn is_seen(self) -> bool {
+        self.label != Self::UNSEEN.label
+    }
 }
 
 /// Sentences as windows, and what was unusual about them.
@@ -56,8 +71,13 @@ pub struct Encoded {
     pub windows: Vec<Window>,
     /// Sentences of several windows.
     pub long_sentences: u64,
+    /// Sentences of one window.
+    pub short_sentences: u64,
     /// Words that alone are longer than a window: only their first pieces are seen.
     pub cut_words: u64,
+    /// Words of which the tokenizer makes nothing, such as a lone joiner: transformers' run_ner.py gives them no
+    /// label.
+    pub unseen_words: u64,
     /// Tokens of the longest sentence, special tokens included.
     pub longest: u64,
 }
@@ -77,8 +97,9 @@ impl Tagger {
         let longest = folder.config.max_sequence_length();
         let labels = TagSet::of_model(labels);
         let (mut tagger, _) = Self::from_folder(&folder, &folder.config, labels, longest, None, device)?;
+        let least = tagger.collator.frame.special_tokens() + 1;
         if let Some(length) =
-            tagger.tokenizer.model_max_length().filter(|length| (3..longest).contains(length))
+            tagger.tokenizer.model_max_length().filter(|length| (least..longest).contains(length))
         {
             tagger.collator.max_seq_length = length;
         }
@@ -96,7 +117,7 @@ impl Tagger {
         new_head: Option<u64>,
         device: &Device,
     ) -> Result<(Self, Filled)> {
-        let (tokenizer, collator) = framing(folder, max_seq_length)?;
+        let (tokenizer, collator) = framing(folder, max_seq_length, new_head.is_some())?;
         let count = labels.names().len();
         let model = Model::token_classifier(config, count, new_head.unwrap_or(0), device)
             .map_err(|e| Problem::new(e.to_string()).at(folder.path.display()))?;
@@ -133,21 +154,40 @@ impl Tagger {
     }
 }
 
-/// The tokenizer of a folder and what frames windows of this length.
+/// The tokenizer of a folder, which is trained as a tagger or was, and what frames windows of this length.
 pub(super) fn framing(
     folder: &PretrainedFolder,
     max_seq_length: usize,
+    is_to_train: bool,
 ) -> Result<(Tokenizer, WindowCollator)> {
-    let tokenizer = start::tokenizer_of(folder)?;
+    let mut tokenizer = start::tokenizer_of(folder)?;
+    // Words of a text stand behind blanks, and so pretraining saw them. A tagger goes on as it was trained.
+    let is_new = is_to_train && folder.head != HeadKind::TokenClassification;
+    if is_new || had_blanks(folder, &tokenizer)? {
+        tokenizer = tokenizer.for_words()?;
+    }
     let longest = folder.config.max_sequence_length();
-    if !(3..=longest).contains(&max_seq_length) {
-        return Err(Problem::usage(format!("is {max_seq_length}, the model takes 3 to {longest} tokens"))
+    let types = if tokenizer.gives_token_types() { folder.config.encoder.type_vocab_size as u32 } else { 0 };
+    let frame = tokenizer.framing().with_types_below(types).single;
+    let least = frame.special_tokens() + 1;
+    if !(least..=longest).contains(&max_seq_length) {
+        return Err(Problem::usage(format!("is {max_seq_length}, the model takes {least} to {longest} tokens"))
             .at("data.max_seq_length")
             .hint(format!("set it to {longest} or less: longer sentences are read in windows"))
             .into());
     }
-    let (cls, sep) = (tokenizer.special().cls, tokenizer.special().sep);
-    Ok((tokenizer, WindowCollator { cls, sep, max_seq_length }))
+    Ok((tokenizer, WindowCollator { frame, max_seq_length }))
+}
+
+/// Whether words had blanks where this tagger was trained, though its tokenizer.json does not tell: earlier
+/// versions of this program wrote so. Transformers, which has its name in each `config.json`, did not.
+fn had_blanks(folder: &PretrainedFolder, tokenizer: &Tokenizer) -> Result<bool> {
+    if folder.head != HeadKind::TokenClassification || !tokenizer.asks_for_words() {
+        return Ok(false);
+    }
+    let config = fs::read_capped(&folder.path.join("config.json"), CONFIG_CAP_BYTES)?;
+    let config: Value = serde_json::from_slice(&config)?;
+    Ok(config["transformers_version"].is_null())
 }
 
 /// Windows of sentences; `labels` are those of their words, none where they are not known.
@@ -157,18 +197,13 @@ pub(super) fn encode(
     sentences: &[&[String]],
     labels: &[Vec<u32>],
 ) -> Result<Encoded> {
-    let special = tokenizer.special();
-    // The spelling of a word may be nothing to a tokenizer, such as a lone joiner. It is a word all the same.
-    let unknown = special.unk.unwrap_or(special.sep);
     let words: Vec<&str> = sentences.iter().copied().flatten().map(String::as_str).collect();
     let mut pieces = tokenizer.encode_words(&words)?.into_iter();
     let mut encoded = Encoded::default();
     for (index, sentence) in sentences.iter().enumerate() {
         let mut words: Vec<Vec<u32>> = pieces.by_ref().take(sentence.len()).collect();
         for word in &mut words {
-            if word.is_empty() {
-                word.push(unknown);
-            }
+            encoded.unseen_words += u64::from(word.is_empty());
             encoded.cut_words += u64::from(word.len() > collator.capacity());
             word.truncate(collator.capacity());
         }
@@ -178,6 +213,7 @@ pub(super) fn encode(
         let labels = labels.get(index).map_or(&[][..], Vec::as_slice);
         let windows = windows(index, &words, labels, collator.capacity());
         encoded.long_sentences += u64::from(windows.len() > 1);
+        encoded.short_sentences += u64::from(windows.len() == 1);
         encoded.windows.extend(windows);
     }
     Ok(encoded)
@@ -195,7 +231,7 @@ pub struct Predictions {
 impl Predictions {
     /// Room for as many words.
     pub(super) fn of(sentences: &[&[String]]) -> Self {
-        let by_sentence = sentences.iter().map(|words| vec![Predicted::default(); words.len()]).collect();
+        let by_sentence = sentences.iter().map(|words| vec![Predicted::UNSEEN; words.len()]).collect();
         Self { by_sentence, loss: Loss::default() }
     }
 

@@ -56,6 +56,9 @@ impl Trained for Tagger {
         if encoded.cut_words > 0 {
             scored.add("words_cut", encoded.cut_words, "words cut", encoded.cut_words);
         }
+        if encoded.unseen_words > 0 {
+            scored.add("words_unseen", encoded.unseen_words, "words unseen", encoded.unseen_words);
+        }
         scored.lines.extend(file.notes(data));
         scored.lines.extend(report::score_table(&tally).lines().map(str::to_string));
         Ok(scored)
@@ -87,6 +90,10 @@ impl Trained for Tagger {
             answers.note(&format!("note: {cut} words were longer than the model takes and were cut"));
         }
         Ok(())
+    }
+
+    fn notes(&self) -> &[String] {
+        self.tokenizer.notes()
     }
 }
 

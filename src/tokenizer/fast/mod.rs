@@ -7,13 +7,17 @@ pub(super) mod byte_bpe;
 mod cache;
 mod pipeline;
 
+use std::borrow::Cow;
 use std::sync::Mutex;
 use std::sync::PoisonError;
 
 use anyhow::Result;
 use serde_json::Value;
+use tokenizers::NormalizedString;
+use tokenizers::Normalizer;
 
 use crate::tokenizer::encode;
+use crate::tokenizer::prefix;
 use byte_bpe::ByteBpe;
 use cache::Cache;
 use pipeline::Cuts;
@@ -32,26 +36,48 @@ pub(super) struct Fast {
     /// `None`: each text is seen whole.
     cuts: Option<Cuts>,
     byte_bpe: Option<ByteBpe>,
+    /// A blank goes before each text that begins with none.
+    adds_blank: bool,
     caches: Mutex<Vec<Cache>>,
 }
 
+/// Takes the blank before a text out of a pipeline where [`Fast`] can put it there instead, so that texts can
+/// be cut; says whether it did.
+pub(super) fn take_blank(json: &mut Value) -> bool {
+    let is_alone = json["pre_tokenizer"]["type"] == "ByteLevel" && json["pre_tokenizer"][prefix::KEY] == true;
+    if !is_alone {
+        return false;
+    }
+    json["pre_tokenizer"][prefix::KEY] = false.into();
+    let can_be_cut = pipeline::cuts(json).is_some();
+    json["pre_tokenizer"][prefix::KEY] = (!can_be_cut).into();
+    can_be_cut
+}
+
+/// The text, behind a blank where it begins with none.
+pub(super) fn behind_blank(text: &str) -> Cow<'_, str> {
+    if text.is_empty() || text.starts_with(' ') { text.into() } else { format!(" {text}").into() }
+}
+
 impl Fast {
-    pub(super) fn new(json: &Value) -> Self {
+    /// What makes the tokenizer of `json` fast, with the blank before texts that [`take_blank`] took out of it.
+    pub(super) fn new(json: &Value, adds_blank: bool) -> Self {
         let cuts = pipeline::cuts(json);
         let byte_level = cuts.is_some() && pipeline::is_byte_level(json);
         let byte_bpe = if byte_level { ByteBpe::new(&json["model"]) } else { None };
-        Self { cuts, byte_bpe, caches: Mutex::default() }
+        Self { cuts, byte_bpe, adds_blank, caches: Mutex::default() }
     }
 
-    /// The ids of `text`; `plain` is the tokenizer itself.
+    /// The ids of `text`; `plain` is the tokenizer itself, without what [`take_blank`] took.
     pub(super) fn encode(&self, plain: &tokenizers::Tokenizer, text: &str) -> Result<Vec<u32>> {
         let Some(cuts) = self.cuts else { return encode(plain, text) };
+        let text = if self.adds_blank && shows_first(plain, text) { behind_blank(text) } else { text.into() };
         let mut cache = self.take_cache();
         // A token has three or four bytes in most vocabularies.
         let mut ids = Vec::with_capacity(text.len() / 4 + 8);
         let mut worker = Worker { plain, byte_bpe: self.byte_bpe.as_ref(), words: Vec::new() };
         let done = Chunker { cuts: Some(cuts) }
-            .chunks(text)
+            .chunks(&text)
             .try_for_each(|chunk| worker.append_chunk(chunk, &mut cache, &mut ids));
         self.give_back(cache);
         done?;
@@ -72,6 +98,17 @@ impl Fast {
             caches.push(cache);
         }
     }
+}
+
+/// Whether the first character that a tokenizer sees of `text` is no blank. Its normalizer may take away what
+/// stands before one.
+fn shows_first(plain: &tokenizers::Tokenizer, text: &str) -> bool {
+    let is_kept = |c: char| c == ' ' || c.is_ascii_graphic() || is_latin_letter(c);
+    let Some(normalizer) = plain.get_normalizer().filter(|_| !text.starts_with(is_kept)) else { return true };
+    let mut normalized = NormalizedString::from(text);
+    normalizer.normalize(&mut normalized).is_ok()
+        && !normalized.get().is_empty()
+        && !normalized.get().starts_with(' ')
 }
 
 /// Encodes the chunks of one text.

@@ -7,6 +7,8 @@
 
 use serde_json::Value;
 
+use crate::tokenizer::prefix;
+
 /// Where a text may be cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Cuts {
@@ -19,13 +21,25 @@ pub(super) struct Cuts {
 
 /// The cuts of the tokenizer that `json` describes, or `None` if it must see each text whole.
 pub(super) fn cuts(json: &Value) -> Option<Cuts> {
-    let special = |token: &Value| token["special"].as_bool() == Some(true);
-    let only_special = match &json["added_tokens"] {
+    let is_text = |token: &Value| token["special"].as_bool() == Some(true);
+    // GPT-2's words know nothing of tokens in a text.
+    let may_hold = has_type(&json["pre_tokenizer"], &["BertPreTokenizer", "WhitespaceSplit", "Whitespace"]);
+    let tokens_are_safe = match &json["added_tokens"] {
         Value::Null => true,
-        tokens => tokens.as_array()?.iter().all(special),
+        tokens => tokens.as_array()?.iter().all(|token| is_text(token) || (may_hold && is_within_word(token))),
     };
-    let is_safe = only_special && keeps_ids(&json["post_processor"]) && sees_words(&json["model"]);
+    let is_safe = tokens_are_safe && keeps_ids(&json["post_processor"]) && sees_words(&json["model"]);
     if is_safe { text_cuts(json) } else { None }
+}
+
+/// A token that is found within one chunk, whatever stands before and after it.
+fn is_within_word(token: &Value) -> bool {
+    let content = token["content"].as_str().unwrap_or_default();
+    content.bytes().all(|byte| byte.is_ascii_graphic()) && token["rstrip"].as_bool() == Some(false)
+}
+
+fn has_type(part: &Value, names: &[&str]) -> bool {
+    part["type"].as_str().is_some_and(|name| names.contains(&name))
 }
 
 /// The cuts that normalizer and pre-tokenizer allow, whatever the model.
@@ -40,9 +54,8 @@ pub(super) fn text_cuts(json: &Value) -> Option<Cuts> {
     let bert = normalizers.iter().any(|part| part["type"].as_str() == Some("BertNormalizer"));
     let (part, at_line_feeds) = match pre_tokenizers[..] {
         [part] => (part, part["type"].as_str() != Some("Metaspace")),
-        [first, part] if is_line_feed_split(first) && part["prepend_scheme"].as_str() == Some("never") => {
-            (part, true)
-        }
+        // What comes before a word of a line is the same wherever the line stands.
+        [.., part] if prefix::spells_lines(&pre_tokenizers) => (part, true),
         _ => return None,
     };
     match part["type"].as_str()? {
@@ -61,14 +74,6 @@ pub(super) fn text_cuts(json: &Value) -> Option<Cuts> {
         }
         _ => None,
     }
-}
-
-/// `{"type": "Split", "pattern": {"String": "\n"}, "behavior": "Isolated", "invert": false}`
-fn is_line_feed_split(part: &Value) -> bool {
-    part["type"].as_str() == Some("Split")
-        && part["pattern"]["String"].as_str() == Some("\n")
-        && part["behavior"].as_str() == Some("Isolated")
-        && part["invert"].as_bool() != Some(true)
 }
 
 /// Whether the pipeline is the one of our own byte-level code: no normalizer, GPT-2's words.

@@ -11,16 +11,25 @@ use serde_json::json;
 
 use super::*;
 use crate::fs::testing::real_data;
+use crate::tokenizer::prefix::unigram_words;
+
+/// A tokenizer of the crate, the one without what [`take_blank`] takes, and what makes it fast.
+type Both = (tokenizers::Tokenizer, tokenizers::Tokenizer, Fast);
 
 /// A pipeline over a small vocabulary in which most of ASCII, some words and some blanks are tokens.
-fn tokenizer(normalizer: &Value, pre_tokenizer: &Value, model: &Value) -> (tokenizers::Tokenizer, Fast) {
-    let json = json!({
+fn tokenizer(normalizer: &Value, pre_tokenizer: &Value, model: &Value) -> Both {
+    let mut json = json!({
         "version": "1.0", "added_tokens": [], "normalizer": normalizer, "pre_tokenizer": pre_tokenizer,
         "post_processor": null, "decoder": null, "model": model,
     });
-    let mut inner: tokenizers::Tokenizer = json.to_string().parse().unwrap();
-    inner.set_encode_special_tokens(true);
-    (inner, Fast::new(&json))
+    let made = |json: &Value| {
+        let mut inner: tokenizers::Tokenizer = json.to_string().parse().unwrap();
+        inner.set_encode_special_tokens(true);
+        inner
+    };
+    let inner = made(&json);
+    let adds_blank = take_blank(&mut json);
+    (inner, made(&json), Fast::new(&json, adds_blank))
 }
 
 fn byte_level_model() -> Value {
@@ -88,6 +97,10 @@ fn byte_level() -> Value {
     json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true})
 }
 
+fn behind_blanks() -> Value {
+    json!({"type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true, "use_regex": true})
+}
+
 fn by_lines(metaspace: &Value) -> Value {
     let split =
         json!({"type": "Split", "pattern": {"String": "\n"}, "behavior": "Isolated", "invert": false});
@@ -103,7 +116,7 @@ fn bert(lowercase: bool, clean: bool) -> Value {
 }
 
 /// Every kind of pipeline that is cut.
-static CUT: LazyLock<Vec<(tokenizers::Tokenizer, Fast)>> = LazyLock::new(|| {
+static CUT: LazyLock<Vec<Both>> = LazyLock::new(|| {
     let metaspace = |scheme: &str| json!({"type": "Metaspace", "replacement": "▁", "prepend_scheme": scheme, "split": true});
     vec![
         tokenizer(&Value::Null, &byte_level(), &byte_level_model()),
@@ -126,6 +139,15 @@ static CUT: LazyLock<Vec<(tokenizers::Tokenizer, Fast)>> = LazyLock::new(|| {
         tokenizer(&sequence(&["NFD", "StripAccents"]), &metaspace("always"), &unigram_model()),
         tokenizer(&json!({"type": "NFKC"}), &metaspace("first"), &unigram_model()),
         tokenizer(&sequence(&["Lowercase"]), &by_lines(&metaspace("never")), &unigram_model()),
+        tokenizer(&Value::Null, &by_lines(&metaspace("always")), &unigram_model()),
+        tokenizer(&sequence(&["NFD", "StripAccents"]), &unigram_words(), &unigram_model()),
+        tokenizer(&Value::Null, &unigram_words(), &unigram_model()),
+        tokenizer(&Value::Null, &behind_blanks(), &byte_level_model()),
+        tokenizer(
+            &sequence(&["NFD", "StripAccents", "Lowercase", "NFC"]),
+            &behind_blanks(),
+            &byte_level_model(),
+        ),
     ]
 });
 
@@ -134,10 +156,10 @@ fn assert_same(text: &str) {
 }
 
 fn assert_same_with(number: usize, text: &str) {
-    let (inner, fast) = &CUT[number];
+    let (inner, plain, fast) = &CUT[number];
     assert!(fast.cuts.is_some(), "pipeline {number} is cut");
     assert_eq!(
-        fast.encode(inner, text).unwrap(),
+        fast.encode(plain, text).unwrap(),
         encode(inner, text).unwrap(),
         "pipeline {number}: {text:?}"
     );
@@ -191,15 +213,12 @@ proptest! {
 #[test]
 fn what_looks_across_a_blank_is_not_cut() {
     let is_cut = |normalizer: &Value, pre_tokenizer: &Value, model: &Value| {
-        tokenizer(normalizer, pre_tokenizer, model).1.cuts.is_some()
+        tokenizer(normalizer, pre_tokenizer, model).2.cuts.is_some()
     };
     let (none, bpe, pieces) = (Value::Null, byte_level_model(), unigram_model());
     assert!(is_cut(&none, &byte_level(), &bpe));
-    assert!(!is_cut(
-        &none,
-        &json!({"type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true, "use_regex": true}),
-        &bpe
-    ));
+    assert!(is_cut(&none, &behind_blanks(), &bpe));
+    assert!(!is_cut(&bert(true, true), &behind_blanks(), &bpe));
     assert!(!is_cut(
         &none,
         &json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false}),
@@ -228,7 +247,7 @@ fn added_tokens_and_templates_decide_too() {
     let is_cut = |key: &str, value: Value| {
         let mut json = base.clone();
         json[key] = value;
-        Fast::new(&json).cuts.is_some()
+        Fast::new(&json, false).cuts.is_some()
     };
     assert!(is_cut("added_tokens", json!([{"content": "<mask>", "special": true}])));
     assert!(!is_cut(

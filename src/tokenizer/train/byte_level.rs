@@ -39,7 +39,8 @@ pub(super) fn learn(task: Task, progress: impl FnMut(usize)) -> Learned {
     // tokenizer.json as it is.
     let class = options.family.byte_level_class.filter(|_| !options.changes_letters());
     let class = class.unwrap_or("PreTrainedTokenizerFast");
-    let more = json!({"add_prefix_space": false, "trim_offsets": true, "errors": "replace"});
+    let more =
+        json!({"add_prefix_space": options.add_prefix_space, "trim_offsets": true, "errors": "replace"});
     let merge_lines =
         merges.iter().fold("#version: 0.2\n".to_string(), |text, [a, b]| text + a + " " + b + "\n");
     let model = json!({

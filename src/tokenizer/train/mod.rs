@@ -53,6 +53,8 @@ pub struct TrainerOptions {
     pub lowercase: bool,
     /// Take accents off.
     pub strip_accents: bool,
+    /// Put a blank before a text that begins with none; byte-level BPE only.
+    pub add_prefix_space: bool,
     /// Longest input of the model, special tokens included; transformers reads it from the tokenizer's
     /// files.
     pub model_max_length: usize,
@@ -70,6 +72,7 @@ impl TrainerOptions {
             limit_alphabet: config.limit_alphabet,
             lowercase: config.lowercase,
             strip_accents: config.strip_accents,
+            add_prefix_space: config.add_prefix_space,
             model_max_length,
         }
     }
@@ -205,7 +208,7 @@ impl Trainer {
             "added_tokens": names.added_tokens(options.algorithm != TokenizerAlgorithm::WordPiece),
             "normalizer": recipe.normalizer,
             "pre_tokenizer": recipe.pre_tokenizer,
-            "post_processor": names.post_processor(),
+            "post_processor": names.post_processor(&options),
             "decoder": recipe.decoder,
             "model": learned.model,
         });

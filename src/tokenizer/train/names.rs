@@ -5,8 +5,12 @@ use std::ops::Deref;
 use serde_json::Value;
 use serde_json::json;
 
+use crate::config::TokenizerAlgorithm;
 use crate::families::Family;
 use crate::families::SpecialNames;
+use crate::tokenizer::files;
+use crate::tokenizer::prefix;
+use crate::tokenizer::train::TrainerOptions;
 
 /// The family's tokens, as the files of a tokenizer say them.
 pub(super) struct Names {
@@ -49,8 +53,17 @@ impl Names {
     }
 
     /// What stands around one text and a pair: `<s> a </s>` and `<s> a </s></s> b </s>`, or `[CLS] a [SEP]`
-    /// and `[CLS] a [SEP] b [SEP]` with token type 1 from `b` on.
-    pub(super) fn post_processor(&self) -> Value {
+    /// and `[CLS] a [SEP] b [SEP]` with token type 1 from `b` on. Places of the words of a byte-level vocabulary
+    /// are told without the blank before them.
+    pub(super) fn post_processor(&self, options: &TrainerOptions) -> Value {
+        let around = self.around();
+        match options.algorithm {
+            TokenizerAlgorithm::ByteLevelBpe => prefix::trimming(around, options.add_prefix_space),
+            TokenizerAlgorithm::WordPiece | TokenizerAlgorithm::Unigram => around,
+        }
+    }
+
+    fn around(&self) -> Value {
         let id = |name: &str| self.id(name);
         if self.family.double_separator {
             let (sep, cls) = (json!([self.sep, id(self.sep)]), json!([self.cls, id(self.cls)]));
@@ -74,10 +87,8 @@ impl Names {
             "bos_token": self.cls, "eos_token": self.sep, "cls_token": self.cls, "sep_token": self.sep,
             "pad_token": self.pad, "unk_token": self.unk, "mask_token": self.mask,
         });
-        // Else transformers gives the model token types, which such a model does not take.
-        if self.family.names.token_type.is_none() {
-            config["model_input_names"] = json!(["input_ids", "attention_mask"]);
-        }
+        // What transformers gives a model differs by class and version, unless it is said.
+        config[files::INPUT_NAMES] = files::input_names(self.family.second_type > 0);
         if let (Some(config), Value::Object(more)) = (config.as_object_mut(), more) {
             config.extend(more);
         }

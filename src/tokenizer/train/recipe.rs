@@ -4,9 +4,10 @@ use serde_json::Value;
 use serde_json::json;
 
 use crate::config::TokenizerAlgorithm;
+use crate::tokenizer::prefix::unigram_words;
 use crate::tokenizer::train::TrainerOptions;
 
-/// Normalizer, pre-tokenizer and decoder.
+/// Normalizer, pre-tokenizer and decoder of a tokenizer.json.
 pub(super) struct Recipe {
     pub(super) normalizer: Value,
     pub(super) pre_tokenizer: Value,
@@ -16,10 +17,12 @@ pub(super) struct Recipe {
 impl Recipe {
     pub(super) fn of(options: &TrainerOptions) -> Self {
         match options.algorithm {
-            // RoBERTa's way: no space is put before the first word.
             TokenizerAlgorithm::ByteLevelBpe => Self {
                 normalizer: letters(options),
-                pre_tokenizer: json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true}),
+                pre_tokenizer: json!({
+                    "type": "ByteLevel", "add_prefix_space": options.add_prefix_space, "trim_offsets": true,
+                    "use_regex": true,
+                }),
                 decoder: json!({"type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true, "use_regex": true}),
             },
             TokenizerAlgorithm::WordPiece => Self {
@@ -30,18 +33,16 @@ impl Recipe {
                 pre_tokenizer: json!({"type": "BertPreTokenizer"}),
                 decoder: json!({"type": "WordPiece", "prefix": "##", "cleanup": true}),
             },
-            // Nothing is put before the first word, and lines are kept apart, so that every text comes back
-            // as it was.
             TokenizerAlgorithm::Unigram => Self {
                 normalizer: letters(options),
-                pre_tokenizer: json!({"type": "Sequence", "pretokenizers": [
-                    {"type": "Split", "pattern": {"String": "\n"}, "behavior": "Isolated", "invert": false},
-                    {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "never", "split": true},
-                ]}),
+                pre_tokenizer: unigram_words(),
                 decoder: json!({"type": "Sequence", "decoders": [
-                    {"type": "Replace", "pattern": {"String": "▁"}, "content": " "},
                     {"type": "ByteFallback"},
                     {"type": "Fuse"},
+                    {"type": "Replace", "pattern": {"String": "▁\n"}, "content": "\n"},
+                    {"type": "Replace", "pattern": {"String": "\n▁"}, "content": "\n"},
+                    {"type": "Strip", "content": "▁", "start": 1, "stop": 0},
+                    {"type": "Replace", "pattern": {"String": "▁"}, "content": " "},
                 ]}),
             },
         }

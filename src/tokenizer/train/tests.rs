@@ -6,6 +6,8 @@ use crate::config::TokenizerConfig;
 use crate::families::Family;
 use crate::tokenizer::Tokenizer;
 use crate::tokenizer::UnknownText;
+use crate::tokenizer::files;
+use crate::tokenizer::load;
 use crate::tokenizer::train::Trained;
 use crate::tokenizer::train::Trainer;
 use crate::tokenizer::train::TrainerOptions;
@@ -60,17 +62,112 @@ fn a_padded_vocabulary_has_its_size_and_a_mask_in_a_corpus_is_text() {
 }
 
 #[test]
-fn every_character_comes_back_from_unigram_pieces_but_the_one_that_stands_for_a_space() {
+fn every_text_comes_back_from_unigram_pieces_but_one_blank_before_a_line() {
     let tokenizer = train(&config(TokenizerAlgorithm::Unigram, 450), Family::ROBERTA, 1).tokenizer;
     let all: Vec<char> = (0..=0x0010_ffff).filter_map(char::from_u32).filter(|c| *c != '▁').collect();
     for some in all
         .chunks(1 << 14)
         .map(|some| some.iter().step_by(17).collect::<String>())
-        .chain([PAGE.into(), " \n <0x41> <s>  ".into()])
+        .chain([PAGE.into(), "x \n\n\n<0x41> <s>  ".into()])
     {
-        assert_eq!(tokenizer.decode(&ids(&tokenizer, &some), false).unwrap(), some);
+        let lines: Vec<&str> = some.split('\n').map(|line| line.strip_prefix(' ').unwrap_or(line)).collect();
+        assert_eq!(tokenizer.decode(&ids(&tokenizer, &some), false).unwrap(), lines.join("\n"));
     }
-    assert_eq!(tokenizer.decode(&ids(&tokenizer, "a▁b"), false).unwrap(), "a b");
+    for (text, back) in [("a▁b", "a b"), (" a\n  b\n \n", "a\n b\n\n"), ("", ""), (" ", "")] {
+        assert_eq!(tokenizer.decode(&ids(&tokenizer, text), false).unwrap(), back, "{text:?}");
+    }
+}
+
+/// Wherever a word stands, it is spelled as it is behind a blank; so it is if it is given alone.
+#[test]
+fn the_first_word_of_a_text_is_spelled_as_others_are() {
+    let with_blank =
+        TokenizerConfig { add_prefix_space: true, ..config(TokenizerAlgorithm::ByteLevelBpe, 400) };
+    let lowercase = TokenizerConfig { lowercase: true, strip_accents: true, ..with_blank.clone() };
+    for config in [with_blank, lowercase, config(TokenizerAlgorithm::Unigram, 450)] {
+        let tokenizer = train(&config, Family::ROBERTA, 1).tokenizer;
+        let word = ids(&tokenizer, "minun");
+        let twice = ids(&tokenizer, "minun minun");
+        assert_eq!(twice, [&word[..], &word].concat(), "{config:?}");
+        assert_eq!(tokenizer.encode("minun").unwrap(), word, "{config:?}");
+        assert_eq!(tokenizer.encode_words(&["minun", " minun"]).unwrap(), [&word[..]; 2], "{config:?}");
+        assert!(tokenizer.token(word[0]).unwrap().starts_with(['Ġ', '▁']), "{config:?}");
+        assert_eq!(tokenizer.for_words().unwrap().encode_words(&["minun"]).unwrap(), [word]);
+    }
+    let tokenizer = train(&config(TokenizerAlgorithm::ByteLevelBpe, 400), Family::ROBERTA, 1).tokenizer;
+    let twice = ids(&tokenizer, "minun minun");
+    let alone = ids(&tokenizer, "minun");
+    assert_ne!(twice, [&alone[..], &alone].concat());
+    assert_eq!(tokenizer.for_words().unwrap().encode_words(&["minun"]).unwrap(), [&twice[alone.len()..]]);
+}
+
+/// The words are learnt with the blank before them, also the first ones of texts.
+#[test]
+fn what_stands_first_is_counted_as_behind_a_blank() {
+    let plain = config(TokenizerAlgorithm::ByteLevelBpe, 300);
+    let made = |config: &TokenizerConfig| {
+        let mut trainer = Trainer::new(TrainerOptions::new(config, Family::ROBERTA, 64)).unwrap();
+        trainer.add(&["abab"; 9]).unwrap();
+        trainer.finish(|_| {}).unwrap().tokenizer
+    };
+    assert_eq!(made(&plain).id("Ġabab"), None);
+    assert!(made(&TokenizerConfig { add_prefix_space: true, ..plain }).id("Ġabab").is_some());
+}
+
+/// Unigram vocabularies of earlier versions put no `▁` before the first word.
+#[test]
+fn a_vocabulary_without_first_blanks_is_read_as_it_is_and_turned_for_taggers() {
+    let made = train(&config(TokenizerAlgorithm::Unigram, 450), Family::ROBERTA, 1).tokenizer;
+    let mut json = load::parse(made.files(), "here").unwrap();
+    let steps = json["pre_tokenizer"]["pretokenizers"].as_array().unwrap();
+    let mut old = vec![steps[0].clone(), steps[2].clone()];
+    old[1]["prepend_scheme"] = "never".into();
+    json["pre_tokenizer"]["pretokenizers"] = old.into();
+    let files = files::with(made.files().to_vec(), "tokenizer.json", &json);
+    let old = Tokenizer::from_files(files, "here").unwrap();
+    let (word, twice) = (ids(&old, "minun"), ids(&old, "minun minun"));
+    assert_eq!(old.encode_words(&["minun"]).unwrap(), [&word[..]]);
+    assert_ne!(word, ids(&made, "minun"));
+    let turned = old.for_words().unwrap();
+    assert_eq!(turned.encode_words(&["minun"]).unwrap(), [&twice[word.len()..]]);
+    assert_eq!(turned.encode_words(&["minun"]).unwrap(), [ids(&made, "minun")]);
+}
+
+/// What the settings say is what tokenizer.json does, whatever class of transformers reads them.
+#[test]
+fn settings_agree_with_the_pipeline() {
+    let settings = |files: &[(String, Vec<u8>)]| -> serde_json::Value {
+        let (_, bytes) = files.iter().find(|(name, _)| name == "tokenizer_config.json").unwrap();
+        serde_json::from_slice(bytes).unwrap()
+    };
+    let types = serde_json::json!(["input_ids", "token_type_ids", "attention_mask"]);
+    let no_types = serde_json::json!(["input_ids", "attention_mask"]);
+    for algorithm in ALL {
+        for (family, names) in [
+            (Family::BERT, &types),
+            (Family::ALBERT, &types),
+            (Family::ELECTRA, &types),
+            (Family::ROBERTA, &no_types),
+            (Family::MODERNBERT, &no_types),
+            (Family::MPNET, &no_types),
+        ] {
+            let made = train(&config(algorithm, 450), family, 1).tokenizer;
+            assert_eq!(&settings(made.files())["model_input_names"], names, "{algorithm:?}");
+            assert_eq!(settings(&made.files_of_model(false))["model_input_names"], no_types);
+            assert_eq!(settings(&made.files_of_model(true))["model_input_names"], types);
+        }
+    }
+    let contradicted = |algorithm, wrong: &[(&str, bool)]| {
+        let made = train(&config(algorithm, 450), Family::BERT, 1).tokenizer;
+        let wrong = wrong.iter().map(|(key, value)| ((*key).to_string(), (*value).into())).collect();
+        let files = files::with_settings(made.files().to_vec(), wrong);
+        settings(&Tokenizer::from_files(files, "here").unwrap().files_of_model(false))
+    };
+    let wrong = [("do_lower_case", true), ("strip_accents", true), ("tokenize_chinese_chars", false)];
+    let right = contradicted(TokenizerAlgorithm::WordPiece, &wrong);
+    assert_eq!(wrong.map(|(key, _)| right[key].as_bool().unwrap()), [false, false, true]);
+    let right = contradicted(TokenizerAlgorithm::ByteLevelBpe, &[("add_prefix_space", true)]);
+    assert_eq!(right["add_prefix_space"], false);
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! A unigram language model of pieces, as SentencePiece has it; what no piece spells is spelled in bytes.
 //!
-//! Every text comes back but for `▁` (U+2581), which stands for a space and is decoded as one.
+//! Each word begins with `▁` (U+2581), which stands for the blank before it, also where a text or a line begins
+//! without one. Every text comes back but for `▁` itself, which is decoded as a blank, and for one blank at the
+//! beginning of a line.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -24,7 +26,7 @@ const NEVER: f64 = -1000.0;
 /// by every parser, so that spellings of equal score are told apart in the same way everywhere.
 const SCORE_STEPS: f64 = 4096.0;
 
-/// Learns pieces from words that begin with `▁` where a space stood.
+/// Learns pieces from words that begin with `▁`.
 pub(super) fn learn(task: Task, progress: impl FnMut(usize)) -> Learned {
     let Task { words, names, options, vocab_size } = task;
     let mut reserved: Vec<String> = names.order.iter().map(ToString::to_string).collect();

@@ -15,7 +15,9 @@ use tokenizers::PreTokenizer;
 use tokenizers::PreTokenizerWrapper;
 
 use crate::error::Problem;
+use crate::tokenizer::fast;
 use crate::tokenizer::fast::Chunker;
+use crate::tokenizer::prefix;
 use crate::tokenizer::train::count::Counted;
 use crate::tokenizer::train::count::Counts;
 use crate::tokenizer::train::count::PieceCounts;
@@ -34,6 +36,8 @@ pub(super) struct WordCounter {
     normalizer: Option<NormalizerWrapper>,
     pre_tokenizer: PreTokenizerWrapper,
     chunker: Chunker,
+    /// A blank goes before each text that begins with none; the pre-tokenizer itself puts it nowhere.
+    adds_blank: bool,
     chunks: Counts,
     notes: Vec<String>,
 }
@@ -48,11 +52,17 @@ pub(super) struct Words {
 impl WordCounter {
     /// A counter for these parts of a tokenizer.json.
     pub(super) fn new(normalizer: &Value, pre_tokenizer: &Value) -> Result<Self> {
-        let chunker = Chunker::new(&json!({"normalizer": normalizer, "pre_tokenizer": pre_tokenizer}));
+        let mut json = json!({"normalizer": normalizer, "pre_tokenizer": pre_tokenizer});
+        // Texts are cut into chunks, and only the first chunk begins where the text does.
+        let adds_blank = pre_tokenizer[prefix::KEY] == true;
+        if adds_blank {
+            json["pre_tokenizer"][prefix::KEY] = false.into();
+        }
         Ok(Self {
             normalizer: Option::deserialize(normalizer)?,
-            pre_tokenizer: PreTokenizerWrapper::deserialize(pre_tokenizer)?,
-            chunker,
+            pre_tokenizer: PreTokenizerWrapper::deserialize(&json["pre_tokenizer"])?,
+            chunker: Chunker::new(&json),
+            adds_blank,
             chunks: Counts::new(CHUNKS_MAX),
             notes: Vec::new(),
         })
@@ -60,11 +70,12 @@ impl WordCounter {
 
     /// The chunks of some texts, counted in parallel.
     pub(super) fn count<T: AsRef<str> + Sync>(&self, texts: &[T]) -> Result<PieceCounts> {
-        let Self { normalizer, pre_tokenizer, chunker, .. } = self;
+        let Self { normalizer, pre_tokenizer, chunker, adds_blank, .. } = self;
         // Whether texts can be cut into words does not depend on the text; this one says it.
         split("a", normalizer.as_ref(), pre_tokenizer)?;
         Ok(PieceCounts::of(texts, |text, count| {
-            for chunk in chunker.chunks(text) {
+            let text = if *adds_blank { fast::behind_blank(text) } else { text.into() };
+            for chunk in chunker.chunks(&text) {
                 if chunk.len() <= CHUNK_BYTES_MAX {
                     count(chunk);
                     continue;

@@ -18,6 +18,7 @@ const LABELLED: Columns<'static> = Columns {
     label_separator: None,
     label_names: &[],
     numbers: None,
+    trained: None,
 };
 
 struct Folder(tempfile::TempDir);
