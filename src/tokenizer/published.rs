@@ -21,10 +21,10 @@ use tokenizers::PreTokenizerWrapper;
 
 use crate::error::Problem;
 use crate::quietly::quietly;
+use crate::tokenizer::check;
 use crate::tokenizer::load;
 use crate::tokenizer::load::NamedFile;
 use crate::tokenizer::load::TOKENIZER_JSON;
-use crate::tokenizer::check;
 use class::Class;
 use class::Kind;
 use pipeline::is_same_switch;
@@ -125,12 +125,7 @@ pub(super) fn read(files: Vec<NamedFile>, model: &Value, place: &str) -> Result<
     }
     let config = written::config(class, &json, gives_token_types);
     let is_same_file = is_whole && changed.is_empty();
-    let corrections = Corrections {
-        class,
-        json: (!is_same_file).then_some(&json),
-        kept,
-        keys: keys.clone(),
-    };
+    let corrections = Corrections { class, json: (!is_same_file).then_some(&json), kept, keys: keys.clone() };
     let files = written::correct(files, corrections);
     Ok(Published {
         inner,
@@ -154,7 +149,9 @@ fn turn_off_dropout(json: &mut Value, notes: &mut Vec<String>) -> Option<&'stati
     let mut is_changed = false;
     for key in ["dropout", "alpha"] {
         if let Some(value) = model.get_mut(key).filter(|value| chance(value)) {
-            notes.push(format!("`model.{key}` of tokenizer.json is {value}: it is off, so that ids are always the same"));
+            notes.push(format!(
+                "`model.{key}` of tokenizer.json is {value}: it is off, so that ids are always the same"
+            ));
             *value = Value::Null;
             is_changed = true;
         }
@@ -245,4 +242,3 @@ pub(super) fn plain(
     plain.set_encode_special_tokens(true);
     Ok((plain, added_tokens_json(&told)))
 }
-

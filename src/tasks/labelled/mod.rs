@@ -13,8 +13,8 @@ mod several;
 pub mod tagged;
 pub mod tags;
 pub mod texts;
-pub mod twins;
 mod trained_columns;
+pub mod twins;
 
 pub use files::files_of;
 pub use input::InputFile;

@@ -8,8 +8,8 @@ use crate::batches::Packing;
 use crate::config::PretrainConfig;
 use crate::shards::Manifest;
 use crate::shards::ShardSet;
-use crate::tasks::pretraining::mixes::Mixes;
 use crate::tasks::pretraining::frame;
+use crate::tasks::pretraining::mixes::Mixes;
 use crate::tasks::pretraining::windowed;
 use crate::tokenizer::Tokenizer;
 

@@ -62,8 +62,10 @@ impl Tokens {
         if !settings.contains_key("added_tokens_decoder") {
             for (content, id) in object(files, ADDED_TOKENS, place)? {
                 let id = id.as_u64().and_then(|id| u32::try_from(id).ok()).ok_or_else(|| {
-                    Problem::new(format!("its {ADDED_TOKENS} gives {content:?} the id {id}, a number is wanted"))
-                        .at(place)
+                    Problem::new(format!(
+                        "its {ADDED_TOKENS} gives {content:?} the id {id}, a number is wanted"
+                    ))
+                    .at(place)
                 })?;
                 let is_special = tokens.names_special(&content);
                 added.push((id, AddedToken::from(content, is_special)));
@@ -76,8 +78,12 @@ impl Tokens {
             added.reverse();
         }
         added.sort_by_key(|(id, _)| *id);
-        for named in tokens.roles.iter_mut().filter(|(role, _)| keys.contains_key(role)).map(|(_, named)| named) {
-            if let Some((_, token)) = added.iter().rev().find(|(_, token)| token.content == named.token.content) {
+        for named in
+            tokens.roles.iter_mut().filter(|(role, _)| keys.contains_key(role)).map(|(_, named)| named)
+        {
+            if let Some((_, token)) =
+                added.iter().rev().find(|(_, token)| token.content == named.token.content)
+            {
                 *named = Named { token: token.clone(), has_flags: true };
             }
         }
@@ -159,7 +165,8 @@ impl Reader<'_> {
     fn special(&self, class: Class, keys: &Map<String, Value>) -> Result<Tokens, Problem> {
         let mut tokens = Tokens::default();
         for role in ROLES {
-            let own = class.special_tokens().iter().find(|(name, _)| *name == role).map(|(_, content)| *content);
+            let own =
+                class.special_tokens().iter().find(|(name, _)| *name == role).map(|(_, content)| *content);
             let named = match (keys.get(role), own) {
                 (None, None) | (Some(Value::Null), _) => continue,
                 (None, Some(content)) => self.named(role, &content.into())?,
@@ -170,7 +177,9 @@ impl Reader<'_> {
         let mut more: Vec<(&String, &Value)> = keys
             .iter()
             .filter(|(key, value)| {
-                key.ends_with("_token") && !ROLES.contains(&key.as_str()) && (value.is_string() || value.is_object())
+                key.ends_with("_token")
+                    && !ROLES.contains(&key.as_str())
+                    && (value.is_string() || value.is_object())
             })
             .collect();
         let tables = [keys.get("extra_special_tokens"), keys.get("model_specific_special_tokens")];
@@ -216,7 +225,10 @@ pub(in crate::tokenizer) fn added_token(value: &Value) -> Option<AddedToken> {
 }
 
 /// The `added_tokens` of a tokenizer.json.
-pub(in crate::tokenizer) fn added_tokens(list: &Value, place: &str) -> Result<Vec<(u32, AddedToken)>, Problem> {
+pub(in crate::tokenizer) fn added_tokens(
+    list: &Value,
+    place: &str,
+) -> Result<Vec<(u32, AddedToken)>, Problem> {
     let wrong = || Problem::new("its `added_tokens` are no list of tokens with ids").at(place);
     if list.is_null() {
         return Ok(Vec::new());

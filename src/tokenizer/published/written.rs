@@ -28,7 +28,8 @@ pub(super) struct Corrections<'a> {
 pub(super) fn correct(mut files: Vec<NamedFile>, corrections: Corrections<'_>) -> Vec<NamedFile> {
     let Corrections { class, json, kept, mut keys } = corrections;
     let has_config = load::content(&files, TOKENIZER_CONFIG).is_some();
-    let is_named = keys.get("tokenizer_class").and_then(Value::as_str).is_some_and(|name| class.is_named(name));
+    let is_named =
+        keys.get("tokenizer_class").and_then(Value::as_str).is_some_and(|name| class.is_named(name));
     let mut is_changed = false;
     if has_config && !is_named {
         keys.insert("tokenizer_class".to_string(), class.name().into());
@@ -74,7 +75,9 @@ fn by_id(json: &Value) -> Map<String, Value> {
 fn by_name(json: &Value) -> Map<String, Value> {
     let tokens = json["added_tokens"].as_array().into_iter().flatten();
     let ordinary = tokens.filter(|token| token["special"] != true);
-    ordinary.map(|token| (token["content"].as_str().unwrap_or_default().to_string(), token["id"].clone())).collect()
+    ordinary
+        .map(|token| (token["content"].as_str().unwrap_or_default().to_string(), token["id"].clone()))
+        .collect()
 }
 
 /// Settings of a tokenizer_config.json that is not there, from which `class` makes the same tokenizer again.
@@ -109,6 +112,9 @@ pub(super) fn told(class: Class, changed: &[&str]) -> Option<String> {
     parts.dedup();
     (!parts.is_empty()).then(|| {
         let parts = parts.join(", ");
-        format!("tokenizer.json: {parts} give way to the files beside it, as {} of transformers reads them", class.name())
+        format!(
+            "tokenizer.json: {parts} give way to the files beside it, as {} of transformers reads them",
+            class.name()
+        )
     })
 }
