@@ -47,9 +47,9 @@ pub struct EmbedArgs {
     /// them
     #[arg(long, value_name = "FILE.npy|FILE.parquet")]
     pub output: PathBuf,
-    /// What a vector is made of
-    #[arg(long, value_enum, default_value_t = PoolingChoice::Mean)]
-    pub pooling: PoolingChoice,
+    /// What a vector is made of; else as the folder's modules.json says (sentence-transformers), else the mean
+    #[arg(long, value_enum)]
+    pub pooling: Option<PoolingChoice>,
     /// Make every vector one of length 1
     #[arg(long)]
     pub normalize: bool,
@@ -73,14 +73,15 @@ pub fn run(args: &EmbedArgs) -> Result<()> {
     let _keeping = memory::keep_freed_blocks();
     let format = VectorFormat::of(&args.output)?;
     let device = device::pick(args.compute.device)?;
-    let pooling = match args.pooling {
+    let pooling = args.pooling.map(|pooling| match pooling {
         PoolingChoice::Mean => Pooling::Mean,
         PoolingChoice::Cls => Pooling::Cls,
-    };
+    });
     let input = staging::path(&args.file)?;
     let mut texts = InputTexts::open(&input, args.format.map(Into::into), &args.columns.named())?;
     let embedder = Embedder::load(&model_folder::named(&args.model)?, pooling, args.normalize, &device)?;
-    let mut file = format.create(&args.output, embedder.width())?;
+    embedder.notes().iter().for_each(|note| terminal::note(&terminal::printable(&format!("note: {note}"))));
+    let mut file = format.create(&args.output, embedder.width()?)?;
     let batch_size = args.compute.batch_size as usize;
     let bar = Progress::detect(terminal::is_quiet()).stage("texts", Unit::Items, None);
     let (mut count, mut cut, mut lost) = (0, 0, 0);
@@ -110,6 +111,6 @@ pub fn run(args: &EmbedArgs) -> Result<()> {
             "note: {cut} of {count} texts were cut at {length} tokens, {lost} tokens lost"
         ));
     }
-    let (output, width) = (args.output.display(), embedder.width());
+    let (output, width) = (args.output.display(), embedder.width()?);
     terminal::stdout_line(&terminal::printable(&format!("{count} vectors of {width} numbers: {output}")))
 }

@@ -12,6 +12,7 @@ use clap::Args;
 use clap::Subcommand;
 
 use crate::commands::staging;
+use crate::commands::terminal;
 use crate::commands::terminal::Output;
 use crate::error::Problem;
 use crate::fs;
@@ -28,7 +29,8 @@ const PORTION_BYTES: usize = 4 << 20;
 pub enum TokenizerCommand {
     /// Print the token ids of each line of a text: one JSON array a line
     ///
-    /// Lines are content: a special token that is spelled out in one is text, and none are put around it.
+    /// Lines are content: a control token (such as [SEP]) that is spelled out in one is text, other added tokens
+    /// are tokens, and none are put around it.
     #[command(after_help = "Examples:
   mlmtrain tokenizer encode --tokenizer runs/quickstart/final --input novels.txt > ids.jsonl
   echo 'The capital of France' | mlmtrain tokenizer encode --tokenizer runs/quickstart/final --input -")]
@@ -38,7 +40,7 @@ pub enum TokenizerCommand {
 /// Arguments of `tokenizer encode`.
 #[derive(Debug, Args)]
 pub struct TokenizerEncodeArgs {
-    /// Folder with a tokenizer.json, or the file itself
+    /// Folder with a tokenizer.json (or vocab.txt, or vocab.json and merges.txt), or the file itself
     #[arg(long, value_name = "DIR")]
     pub tokenizer: PathBuf,
     /// Text, plain or compressed (.gz, .zst, .bz2); `-` is standard input
@@ -55,6 +57,7 @@ pub fn run(command: &TokenizerCommand) -> Result<()> {
 
 fn encode(args: &TokenizerEncodeArgs) -> Result<()> {
     let tokenizer = Tokenizer::load(&staging::path(&args.tokenizer)?)?;
+    tokenizer.notes().iter().for_each(|note| terminal::note(&terminal::printable(&format!("note: {note}"))));
     let input = staging::path(&args.input)?;
     let is_stdin = input == Path::new("-");
     let reader: Box<dyn Read> =

@@ -54,6 +54,9 @@ pub struct ClassifyData {
     /// Longest sequence in tokens, special tokens included; longer texts are cut and counted, by `evaluate`
     /// and `predict`, too; longer sentences of tagged words are read in overlapping windows.
     pub max_seq_length: usize,
+    /// Whether control tokens (start, end, separator, padding, mask, unknown) that are spelled out in a text are
+    /// text; `false` reads them as tokens, for fields joined by `[SEP]`. Other added tokens always are tokens.
+    pub split_special_tokens: bool,
     /// Column of the words in a CoNLL file: 1 is the first, -1 the last. In JSONL `text_column` names the
     /// list, else `tokens`.
     pub token_column: i64,
@@ -96,6 +99,7 @@ impl Default for ClassifyData {
             nested_train_fractions: Vec::new(),
             max_train_samples: None,
             max_seq_length: 128,
+            split_special_tokens: true,
             token_column: 1,
             tag_column: -1,
             tag_scheme: TagScheme::Auto,

@@ -51,10 +51,11 @@ pub fn holds_pair(folder: &Path) -> bool {
 }
 
 /// The files of a tokenizer that travel with a model.
-pub const TOKENIZER_FILES: [&str; 6] = [
+pub const TOKENIZER_FILES: [&str; 7] = [
     "tokenizer.json",
     "tokenizer_config.json",
     "special_tokens_map.json",
+    "added_tokens.json",
     "vocab.txt",
     "vocab.json",
     "merges.txt",

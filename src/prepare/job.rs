@@ -235,7 +235,7 @@ impl<'a> Job<'a> {
         // With nothing to train on, there is nothing to keep: the next call starts afresh, and the
         // report stays.
         let scan = curated.scan().or_else(|e| fs::remove_folder(&self.documents()).and(Err(e)))?;
-        let mut notes = Vec::new();
+        let mut notes = self.given.as_ref().map_or_else(Vec::new, |given| given.notes().to_vec());
         let has_tokenizer = fs::is_folder(&self.tokenizer());
         let is_to_train = !has_tokenizer && self.given.is_none();
         world.from_first(Some(is_to_train))?;
@@ -244,7 +244,7 @@ impl<'a> Job<'a> {
             let trained = is_to_train.then(train).transpose()?;
             let tokenizer = self.given.as_ref().or(trained.as_ref().map(|trained| &trained.tokenizer));
             write_tokenizer(tokenizer.context("a tokenizer is given or trained")?, &self.tokenizer())?;
-            notes = trained.map(|trained| trained.notes).unwrap_or_default();
+            notes.extend(trained.map(|trained| trained.notes).unwrap_or_default());
         }
         let tokenizer = Tokenizer::load(&self.tokenizer())?;
         let (manifest, fertility) =

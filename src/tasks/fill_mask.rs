@@ -33,11 +33,8 @@ pub fn fill_mask(
     text: &str,
     place: &str,
 ) -> Result<Vec<Vec<Candidate>>> {
-    let special = tokenizer.special();
-    let mask = special.mask()?;
-    let mut ids = vec![special.cls];
-    ids.extend(tokenizer.encode(text)?);
-    ids.push(special.sep);
+    let mask = tokenizer.special().mask()?;
+    let ids = tokenizer.framing().single.around(&tokenizer.encode(text)?);
     let positions: Vec<u32> = (0..ids.len() as u32).filter(|&i| ids[i as usize] == mask).collect();
     if positions.is_empty() {
         let token = tokenizer.token(mask).unwrap_or_default();

@@ -146,4 +146,8 @@ impl Trained for MaskFiller {
         }
         Ok(())
     }
+
+    fn notes(&self) -> &[String] {
+        self.tokenizer.notes()
+    }
 }

@@ -33,7 +33,8 @@ pub(super) fn sha256_of<T: Serialize>(examples: impl Iterator<Item = T>) -> Resu
 pub(super) fn tokenizer_of(folder: &PretrainedFolder) -> Result<Tokenizer> {
     let tokenizer = Tokenizer::load(&folder.path)?;
     let (rows, entries) = (folder.config.encoder.vocab_size, tokenizer.vocab_size());
-    if entries > rows {
+    // Control tokens that only a config names get ids behind the vocabulary, and no text has them.
+    if entries > rows && (rows as u32..entries as u32).any(|id| !tokenizer.is_unused_control(id)) {
         return Err(Problem::new(format!("the tokenizer has {entries} entries, the model {rows}"))
             .at(folder.path.display())
             .into());
@@ -117,6 +118,20 @@ pub(super) fn refuse_rates_of_layers(training: &TrainingConfig, encoder: &Encode
             .into());
     }
     Ok(())
+}
+
+/// The tokenizer of a run of fine-tuning, as `data.split_special_tokens` wants it; says what of its files was
+/// ignored or changed.
+pub(super) fn for_texts(config: &FinetuneConfig, tokenizer: Tokenizer, progress: &Progress) -> Tokenizer {
+    for note in tokenizer.notes() {
+        progress.note(&format!("{}: {note}", config.model.display()));
+    }
+    splitting(config, tokenizer)
+}
+
+/// As [`for_texts`], without a word.
+pub(super) fn splitting(config: &FinetuneConfig, tokenizer: Tokenizer) -> Tokenizer {
+    if config.data.split_special_tokens { tokenizer } else { tokenizer.with_split_special_tokens(false) }
 }
 
 /// Says what of the folder was not as it should be, and which parameters are new.

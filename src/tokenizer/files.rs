@@ -15,11 +15,13 @@ const TOKENIZER_CONFIG: &str = "tokenizer_config.json";
 /// The key that lists the inputs of a model.
 pub(super) const INPUT_NAMES: &str = "model_input_names";
 
-/// `files`, and `tokenizer_config.json` and `special_tokens_map.json` where they are missing.
+/// `files`, and `tokenizer_config.json` and `special_tokens_map.json` where they are missing; `config` is what
+/// the former says besides.
 pub(super) fn complete(
     mut files: Vec<NamedFile>,
     special: &SpecialTokens,
     inner: &tokenizers::Tokenizer,
+    mut config: Map<String, Value>,
 ) -> Vec<NamedFile> {
     let name = |id: u32| inner.id_to_token(id).unwrap_or_default();
     let mut roles = Map::new();
@@ -41,21 +43,12 @@ pub(super) fn complete(
         files.push(("special_tokens_map.json".to_string(), pretty(&Value::Object(roles.clone()))));
     }
     if load::content(&files, TOKENIZER_CONFIG).is_none() {
-        let mut config = Map::new();
-        config.insert("tokenizer_class".into(), "PreTrainedTokenizerFast".into());
         for (role, token) in &roles {
             config.insert(role.clone(), token.get("content").unwrap_or(token).clone());
         }
         files.push((TOKENIZER_CONFIG.to_string(), pretty(&Value::Object(config))));
     }
     files
-}
-
-/// The longest sequence in tokens that `tokenizer_config.json` tells. Transformers writes 1e30 where there is
-/// no limit, which is none here.
-pub(super) fn model_max_length(files: &[NamedFile]) -> Option<usize> {
-    let length = usize::try_from(setting(files, "model_max_length")?.as_u64()?).ok()?;
-    (length > 0).then_some(length)
 }
 
 /// The value of a key of `tokenizer_config.json`.
@@ -80,6 +73,15 @@ pub(super) fn with(mut files: Vec<NamedFile>, name: &str, json: &Value) -> Vec<N
     files.retain(|(other, _)| other != name);
     files.push((name.to_string(), pretty(json)));
     files
+}
+
+/// `files` whose `tokenizer_config.json` says nothing of `key`.
+pub(super) fn without_setting(files: Vec<NamedFile>, key: &str) -> Vec<NamedFile> {
+    let mut settings = settings(&files);
+    if settings.shift_remove(key).is_none() {
+        return files;
+    }
+    with(files, TOKENIZER_CONFIG, &Value::Object(settings))
 }
 
 /// The settings by which some classes and versions of transformers change what tokenizer.json does, with the

@@ -15,7 +15,7 @@ use crate::fs;
 use crate::quietly::quietly;
 use crate::tokenizer::TOKENIZER_BYTES_MAX;
 use crate::tokenizer::check;
-use crate::tokenizer::vocab_txt;
+use crate::tokenizer::published;
 
 /// Files that belong to a tokenizer besides `tokenizer.json`.
 pub const COMPANIONS: [&str; 9] = [
@@ -32,45 +32,54 @@ pub const COMPANIONS: [&str; 9] = [
 
 /// The file that holds a whole tokenizer.
 pub const TOKENIZER_JSON: &str = "tokenizer.json";
-const VOCABULARY: &str = "vocab.txt";
+/// The model's file, which may name the class of the tokenizer.
+const MODEL_CONFIG: &str = "config.json";
 
 /// A file's name and its content.
 pub(super) type NamedFile = (String, Vec<u8>);
 
-/// The path of the `tokenizer.json` and all files of the tokenizer at `path`; an old folder of BERT or MPNet,
-/// which has only a `vocab.txt`, gets one.
-pub(super) fn read(path: &Path) -> Result<(PathBuf, Vec<NamedFile>)> {
-    let file = if fs::is_folder(path) { path.join(TOKENIZER_JSON) } else { path.to_path_buf() };
-    if !fs::exists(&file) && !has_only_vocabulary(path) {
+/// The files of a tokenizer, where it lies, and the `config.json` of the model beside it.
+pub(super) struct Found {
+    pub(super) place: PathBuf,
+    pub(super) files: Vec<NamedFile>,
+    /// Null where there is none.
+    pub(super) model: Value,
+}
+
+/// Reads the tokenizer at `path`: a `tokenizer.json`, or a folder that holds one or an older vocabulary.
+pub(super) fn read(path: &Path) -> Result<Found> {
+    let is_folder = fs::is_folder(path);
+    let file = if is_folder { path.join(TOKENIZER_JSON) } else { path.to_path_buf() };
+    if !fs::exists(&file) && !(is_folder && published::can_be_read(path)) {
         return Err(Problem::new("there is no tokenizer.json")
             .at(path.display())
             .hint("old tokenizers become one with `AutoTokenizer.from_pretrained(..).save_pretrained(..)` of transformers")
             .into());
     }
-    verify_sealed(&fs::parent_of(&file), |name| name == TOKENIZER_JSON || COMPANIONS.contains(&name))?;
+    let folder = fs::parent_of(&file);
+    verify_sealed(&folder, |name| {
+        name == TOKENIZER_JSON || name == MODEL_CONFIG || COMPANIONS.contains(&name)
+    })?;
     let mut files = Vec::new();
+    let mut place = folder.to_path_buf();
     if fs::exists(&file) {
         files.push((TOKENIZER_JSON.to_string(), fs::read_capped(&file, TOKENIZER_BYTES_MAX)?));
+        place = file;
     }
     for name in COMPANIONS {
-        let companion = fs::parent_of(&file).join(name);
+        let companion = folder.join(name);
         if fs::exists(&companion) {
             files.push((name.to_string(), fs::read_capped(&companion, TOKENIZER_BYTES_MAX)?));
         }
     }
-    if content(&files, TOKENIZER_JSON).is_none() {
-        let place = fs::parent_of(&file).join(VOCABULARY);
-        let vocabulary = content(&files, VOCABULARY).unwrap_or_default();
-        let config = content(&files, "tokenizer_config.json");
-        let made = vocab_txt::tokenizer_json(vocabulary, config, &place.display().to_string())?;
-        files.insert(0, (TOKENIZER_JSON.to_string(), made));
-    }
-    Ok((file, files))
-}
-
-/// Whether a folder has a list of entries alone, of which a `tokenizer.json` can be made.
-fn has_only_vocabulary(path: &Path) -> bool {
-    fs::is_folder(path) && fs::exists(&path.join(VOCABULARY))
+    let model = folder.join(MODEL_CONFIG);
+    let model = if fs::exists(&model) {
+        // What is wrong with it is told where the model is read.
+        serde_json::from_slice(&fs::read_capped(&model, TOKENIZER_BYTES_MAX)?).unwrap_or_default()
+    } else {
+        Value::Null
+    };
+    Ok(Found { place, files, model })
 }
 
 /// The content of the file called `name`.

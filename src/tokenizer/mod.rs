@@ -11,6 +11,7 @@ use rayon::prelude::*;
 use serde::Deserialize;
 use serde_json::Map;
 use serde_json::Value;
+use tokenizers::AddedToken;
 use tokenizers::PreTokenizerWrapper;
 
 use crate::error::Problem;
@@ -23,17 +24,21 @@ mod check;
 mod fast;
 mod fertility;
 mod files;
+mod framing;
 mod gpt2;
 mod hash;
 mod load;
 mod prefix;
+mod published;
 mod special;
 mod train;
-mod vocab_txt;
 mod words;
 
 pub use fertility::Comparison;
 pub use fertility::Fertility;
+pub use framing::Frame;
+pub use framing::Framing;
+pub use framing::SpecialRow;
 pub use load::COMPANIONS;
 pub use load::TOKENIZER_JSON;
 pub use special::SpecialTokens;
@@ -61,7 +66,7 @@ pub struct Encoded {
 /// A tokenizer with its files.
 pub struct Tokenizer {
     inner: tokenizers::Tokenizer,
-    /// The same one, but special tokens that are spelled out in a text are text.
+    /// The same one, but control tokens that are spelled out in a text are text.
     plain: tokenizers::Tokenizer,
     fast: Fast,
     special: SpecialTokens,
@@ -71,22 +76,35 @@ pub struct Tokenizer {
     files: Vec<(String, Vec<u8>)>,
     /// What `tokenizer_config.json` has to say to agree with tokenizer.json.
     settings: Map<String, Value>,
+    framing: Framing,
+    gives_token_types: bool,
+    truncates_left: bool,
+    model_max_length: Option<usize>,
+    /// Whether control tokens that are spelled out in the text of an example are text.
+    splits_special_tokens: bool,
+    notes: Vec<String>,
 }
 
 impl Tokenizer {
     /// Loads `path`: a `tokenizer.json`, or a folder that holds one. Files that belong to it are taken along.
     pub fn load(path: &Path) -> Result<Self> {
-        let (place, files) = load::read(path)?;
-        Self::from_files(files, &place.display().to_string())
+        let load::Found { place, files, model } = load::read(path)?;
+        Self::from_published(files, &model, &place.display().to_string())
     }
 
     /// Builds a tokenizer from its named files, of which `tokenizer.json` must be one; `place` names it in
     /// errors.
     pub fn from_files(files: Vec<(String, Vec<u8>)>, place: &str) -> Result<Self> {
-        let mut json = load::parse(&files, place)?;
+        Self::from_published(files, &Value::Null, place)
+    }
+
+    /// Builds a tokenizer as the class that its files, or the `config.json` of its model, name reads them.
+    fn from_published(files: Vec<(String, Vec<u8>)>, model: &Value, place: &str) -> Result<Self> {
+        let published = published::read(files, model, place)?;
+        let (mut json, inner, roles) = (published.json, published.inner, &published.roles);
         let fingerprint = fingerprint(&json);
-        let inner = load::build(&json, place)?;
-        let special = special::find(&inner, &files, place)?;
+        let framing = Framing::new(&inner, place)?;
+        let special = special::find(&inner, roles, &framing, place)?;
         let special_ids = special::all_ids(&inner, &special);
         let vocab_size = inner.get_vocab(true).into_values().max().map_or(0, |id| id as usize + 1);
         if vocab_size > VOCAB_SIZE_MAX {
@@ -98,16 +116,36 @@ impl Tokenizer {
             .at(place)
             .into());
         }
+        let all_special = published.split_special_tokens == Some(true);
+        let is_text = |token: &AddedToken| {
+            special::is_control(&inner, roles, &special, token) || (all_special && token.special)
+        };
+        let (mut plain, told) = published::plain(&inner, &published.added, is_text, place)?;
         let settings = files::settings_of(&json);
-        let mut plain = inner.clone();
-        plain.set_encode_special_tokens(true);
-        let files = files::complete(files, &special, &inner);
+        let files = files::complete(published.files, &special, &inner, published.config);
+        json["added_tokens"] = told;
         let adds_blank = fast::take_blank(&mut json);
         if adds_blank {
             plain.with_pre_tokenizer(Option::<PreTokenizerWrapper>::deserialize(&json["pre_tokenizer"])?);
         }
         let fast = Fast::new(&json, adds_blank);
-        Ok(Self { inner, plain, fast, special, special_ids, vocab_size, fingerprint, files, settings })
+        Ok(Self {
+            inner,
+            plain,
+            fast,
+            special,
+            special_ids,
+            vocab_size,
+            fingerprint,
+            files,
+            settings,
+            framing,
+            gives_token_types: published.gives_token_types,
+            truncates_left: published.truncates_left,
+            model_max_length: published.model_max_length,
+            splits_special_tokens: published.split_special_tokens != Some(false),
+            notes: published.notes,
+        })
     }
 
     /// Rows that an embedding for this tokenizer needs: the largest id plus one.
@@ -143,8 +181,17 @@ impl Tokenizer {
         encode(&self.inner, text)
     }
 
+    /// Ids of the texts of examples: as [`encode_corpus`](Self::encode_corpus), unless the tokenizer's files say
+    /// that special tokens are recognised in them (`split_special_tokens: false`).
+    pub fn encode_examples<T: AsRef<str> + Sync>(&self, texts: &[T]) -> Result<Vec<Vec<u32>>> {
+        if self.splits_special_tokens {
+            return self.encode_corpus(texts);
+        }
+        texts.par_iter().map(|text| self.encode(text.as_ref())).collect()
+    }
+
     /// Ids of many texts that are nothing but content: a `<mask>` in them is six characters, not the mask
-    /// token.
+    /// token. Added tokens without such a role are tokens.
     pub fn encode_corpus<T: AsRef<str> + Sync>(&self, texts: &[T]) -> Result<Vec<Vec<u32>>> {
         texts.par_iter().map(|text| self.fast.encode(&self.plain, text.as_ref())).collect()
     }
@@ -152,7 +199,7 @@ impl Tokenizer {
     /// Ids of each word by itself, as transformers' `is_split_into_words` gives them. Whether a word is spelled
     /// as words behind a blank are is told by tokenizer.json; see [`Self::for_words`].
     pub fn encode_words(&self, words: &[&str]) -> Result<Vec<Vec<u32>>> {
-        self.encode_corpus(words)
+        self.encode_examples(words)
     }
 
     /// Like [`encode`](Self::encode), with the place of each token.
@@ -185,13 +232,56 @@ impl Tokenizer {
     /// The longest sequence in tokens, special tokens included, that its `tokenizer_config.json` tells;
     /// `None` where it tells none, or that there is no limit.
     pub fn model_max_length(&self) -> Option<usize> {
-        files::model_max_length(&self.files)
+        self.model_max_length
     }
 
     /// The same tokenizer, with this longest sequence in its files.
     #[must_use]
     pub fn with_model_max_length(self, length: usize) -> Self {
-        Self { files: files::with_setting(self.files, "model_max_length", length), ..self }
+        let files = files::with_setting(self.files, "model_max_length", length);
+        Self { files, model_max_length: (length > 0).then_some(length), ..self }
+    }
+
+    /// The same tokenizer, which takes control tokens that are spelled out in the text of an example for text,
+    /// or for tokens.
+    #[must_use]
+    pub fn with_split_special_tokens(self, splits: bool) -> Self {
+        // To transformers `true` means all special tokens; control tokens as text are what its absence means here.
+        let files = if splits {
+            files::without_setting(self.files, "split_special_tokens")
+        } else {
+            files::with_setting(self.files, "split_special_tokens", false)
+        };
+        Self { files, splits_special_tokens: splits, ..self }
+    }
+
+    /// The special tokens around one text and a pair of texts, and their token types.
+    pub fn framing(&self) -> &Framing {
+        &self.framing
+    }
+
+    /// Whether models get the token types of [`framing`](Self::framing), as `model_input_names` says.
+    pub fn gives_token_types(&self) -> bool {
+        self.gives_token_types
+    }
+
+    /// Whether texts that are too long lose their beginning instead of their end (`truncation_side`).
+    pub fn truncates_left(&self) -> bool {
+        self.truncates_left
+    }
+
+    /// Whether a token is one with a role that neither stands around texts nor is in one: padding, say.
+    pub fn is_unused_control(&self, id: u32) -> bool {
+        let Framing { single, pair } = &self.framing;
+        let rows = [single, pair].map(|frame| [frame.before, frame.between, frame.after]);
+        let is_around = rows.iter().flatten().any(|row| row.ids().any(|other| other == id));
+        let is_text = |token: String| self.plain.get_added_tokens_decoder().values().any(|t| t.content == token && t.special);
+        !is_around && self.splits_special_tokens && self.special.unk != Some(id) && self.token(id).is_none_or(is_text)
+    }
+
+    /// What of its files was ignored, or gives way to other files, for the log.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
     }
 
     /// The tokenizer that spells each word, also the first one of a text, as words behind a blank are spelled,
@@ -220,6 +310,7 @@ impl Tokenizer {
     /// `tokenizer.json` does.
     pub fn files_of_model(&self, has_token_types: bool) -> Vec<(String, Vec<u8>)> {
         let mut settings = self.settings.clone();
+        let has_token_types = has_token_types && self.gives_token_types;
         settings.insert(files::INPUT_NAMES.into(), files::input_names(has_token_types));
         files::with_settings(self.files.clone(), settings)
     }

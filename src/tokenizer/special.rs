@@ -2,12 +2,11 @@
 //! families.
 
 use anyhow::Result;
-use serde_json::Value;
+use tokenizers::AddedToken;
 use tokenizers::models::ModelWrapper;
 
 use crate::error::Problem;
-use crate::tokenizer::load;
-use crate::tokenizer::load::NamedFile;
+use crate::tokenizer::framing::Framing;
 
 /// Ids of the special tokens by role.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,28 +46,27 @@ const PAD: Role = Role { keys: &["pad_token"], names: &["<pad>", "[PAD]"] };
 const MASK: Role = Role { keys: &["mask_token"], names: &["<mask>", "[MASK]"] };
 const UNK: Role = Role { keys: &["unk_token"], names: &["<unk>", "[UNK]"] };
 
-/// The special tokens of a tokenizer; a missing start, end or padding token is an error that says what was
-/// looked for.
-pub(super) fn find(inner: &tokenizers::Tokenizer, files: &[NamedFile], place: &str) -> Result<SpecialTokens> {
-    let settings: Vec<Value> = ["special_tokens_map.json", "tokenizer_config.json"]
-        .iter()
-        .filter_map(|name| load::content(files, name))
-        .filter_map(|bytes| serde_json::from_slice(bytes).ok())
-        .collect();
+/// The special tokens of a tokenizer: those that its files name in `roles`, else those that stand around a
+/// text, else the usual names. A missing start, end or padding token is an error that says what was looked for.
+pub(super) fn find(
+    inner: &tokenizers::Tokenizer,
+    roles: &[(&'static str, String)],
+    framing: &Framing,
+    place: &str,
+) -> Result<SpecialTokens> {
     let named = |role: &Role| {
-        let mut names =
-            role.keys.iter().flat_map(|key| settings.iter().filter_map(|value| token_name(&value[*key])));
-        names.find_map(|name| inner.token_to_id(name))
+        let names = role.keys.iter().flat_map(|key| roles.iter().filter(move |(name, _)| name == key));
+        names.map(|(_, content)| content).find_map(|name| inner.token_to_id(name))
     };
     let usual = |role: &Role| role.names.iter().find_map(|name| inner.token_to_id(name));
-    let find = |role: &Role| named(role).or_else(|| usual(role));
+    let single = &framing.single;
     // MPNet's vocabulary has `<unk>`, too, which its WordPiece does not use.
     let of_model = || match inner.get_model() {
         ModelWrapper::WordPiece(model) => inner.token_to_id(&model.unk_token),
         _ => None,
     };
-    let need = |role: &Role| {
-        find(role).ok_or_else(|| {
+    let need = |role: &Role, around: Option<u32>| {
+        named(role).or(around).or_else(|| usual(role)).ok_or_else(|| {
             Problem::new(format!("the tokenizer has none of the tokens `{}`", role.names.join("`, `")))
                 .at(place)
                 .hint(format!(
@@ -78,12 +76,25 @@ pub(super) fn find(inner: &tokenizers::Tokenizer, files: &[NamedFile], place: &s
         })
     };
     Ok(SpecialTokens {
-        cls: need(&CLS)?,
-        sep: need(&SEP)?,
-        pad: need(&PAD)?,
-        mask: find(&MASK),
+        cls: need(&CLS, single.before.ids().next())?,
+        sep: need(&SEP, single.after.ids().next_back())?,
+        pad: need(&PAD, None)?,
+        mask: named(&MASK).or_else(|| usual(&MASK)),
         unk: named(&UNK).or_else(of_model).or_else(|| usual(&UNK)),
     })
+}
+
+/// Whether a token is a control token: one with a role, which is text where a text spells it out.
+pub(super) fn is_control(
+    inner: &tokenizers::Tokenizer,
+    roles: &[(&'static str, String)],
+    special: &SpecialTokens,
+    token: &AddedToken,
+) -> bool {
+    let SpecialTokens { cls, sep, pad, mask, unk } = *special;
+    let id = inner.token_to_id(&token.content);
+    [Some(cls), Some(sep), Some(pad), mask, unk].iter().any(|role| role.is_some() && *role == id)
+        || roles.iter().any(|(_, content)| *content == token.content)
 }
 
 /// Ids of the roles and of all added tokens that are marked special, sorted.
@@ -96,9 +107,4 @@ pub(super) fn all_ids(inner: &tokenizers::Tokenizer, special: &SpecialTokens) ->
     ids.sort_unstable();
     ids.dedup();
     ids
-}
-
-/// A token is written as `"<s>"` or as `{"content": "<s>", ...}`.
-fn token_name(value: &Value) -> Option<&str> {
-    value.as_str().or_else(|| value["content"].as_str())
 }

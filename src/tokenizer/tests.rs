@@ -92,8 +92,7 @@ fn the_longest_sequence_is_told_by_the_files_where_there_is_one() {
     };
     // As transformers writes "no limit": `int(1e30)`.
     let unlimited = r#"{"model_max_length": 1000000000000000019884624838656, "do_lower_case": true}"#;
-    for config in [unlimited, r#"{"model_max_length": 0}"#, r#"{"model_max_length": "64"}"#, "{}", "[1", "7"]
-    {
+    for config in [unlimited, r#"{"model_max_length": 0}"#, r#"{"model_max_length": "1e30"}"#, "{}"] {
         assert_eq!(with_config(config).model_max_length(), None, "{config}");
         let set = with_config(config).with_model_max_length(48);
         let again = Tokenizer::from_files(set.files().to_vec(), "here").unwrap();

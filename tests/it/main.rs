@@ -40,6 +40,7 @@ mod shards;
 mod shared_layers;
 mod stores;
 mod threads;
+mod tokenizers;
 mod trackers;
 mod two_models;
 mod verify_resume;

@@ -338,6 +338,7 @@ fn show_names_the_origin_of_each_value() {
       max_train_fraction: null          # default
       max_train_samples: null           # default
       max_seq_length: 128               # default
+      split_special_tokens: true        # default
       token_column: 1                   # default
       tag_column: -1                    # default
       tag_scheme: auto                  # default

@@ -19,7 +19,6 @@ use crate::tasks::Task;
 use crate::tasks::classify::Classify;
 use crate::tasks::classify::collate::Collator;
 use crate::tasks::classify::collate::Encoded;
-use crate::tasks::classify::collate::PairTemplate;
 use crate::tasks::classify::collate::Truncation;
 use crate::tasks::labelled::TextPair;
 use crate::tasks::start;
@@ -139,8 +138,8 @@ pub(in crate::tasks) fn encode(
 ) -> Result<(Vec<Encoded>, Truncation)> {
     let firsts: Vec<&str> = texts.iter().map(|(first, _)| first.as_str()).collect();
     let seconds: Vec<&str> = texts.iter().map(|(_, second)| second.as_deref().unwrap_or_default()).collect();
-    // A text is content: `<mask>` spelled out in it is text, as it was in pretraining.
-    let (firsts, seconds) = (tokenizer.encode_corpus(&firsts)?, tokenizer.encode_corpus(&seconds)?);
+    // A text is content: `<mask>` spelled out in it is text, as it was in pretraining, unless it is told otherwise.
+    let (firsts, seconds) = (tokenizer.encode_examples(&firsts)?, tokenizer.encode_examples(&seconds)?);
     let mut encoded = Vec::with_capacity(texts.len());
     for (index, (first, second)) in firsts.into_iter().zip(seconds).enumerate() {
         let second = texts[index].1.as_ref().map(|_| second);
@@ -165,17 +164,16 @@ pub(in crate::tasks) fn framing(
             .hint(format!("set it to {longest} or less"))
             .into());
     }
-    let collator = Collator::new(template(&folder.config, &tokenizer), max_seq_length, pairs)?;
+    let collator = collator(&folder.config, &tokenizer, max_seq_length, pairs)?;
     Ok((tokenizer, collator))
 }
 
-/// How texts are framed for a model.
-pub(in crate::tasks) fn template(config: &ModelConfig, tokenizer: &Tokenizer) -> PairTemplate {
-    let (family, types) = (config.family, config.encoder.type_vocab_size as u32);
-    PairTemplate {
-        cls: tokenizer.special().cls,
-        sep: tokenizer.special().sep,
-        double_sep: family.double_separator,
-        second_type: family.second_type.min(types.saturating_sub(1)),
-    }
+/// What frames the texts of a model as its tokenizer says.
+pub(in crate::tasks) fn collator(
+    config: &ModelConfig,
+    tokenizer: &Tokenizer,
+    max_seq_length: usize,
+    pairs: bool,
+) -> Result<Collator> {
+    Collator::new(tokenizer, config.encoder.type_vocab_size, max_seq_length, pairs)
 }

@@ -6,37 +6,9 @@ use anyhow::Result;
 
 use crate::batches::Batch;
 use crate::error::Problem;
-
-/// How a family frames one text and a pair of texts.
-///
-/// RoBERTa: `<s> a </s>` and `<s> a </s></s> b </s>`; BERT: `[CLS] a [SEP]` and `[CLS] a [SEP] b [SEP]`, the
-/// second text and its `[SEP]` of token type 1.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PairTemplate {
-    /// Id of `<s>` or `[CLS]`.
-    pub cls: u32,
-    /// Id of `</s>` or `[SEP]`.
-    pub sep: u32,
-    /// Whether two separators stand between the texts of a pair (RoBERTa).
-    pub double_sep: bool,
-    /// Token type of the second text: 1 in BERT, 0 in RoBERTa, which knows one type only.
-    pub second_type: u32,
-}
-
-impl PairTemplate {
-    fn special_tokens(&self, pair: bool) -> usize {
-        match (pair, self.double_sep) {
-            (false, _) => 2,
-            (true, false) => 3,
-            (true, true) => 4,
-        }
-    }
-
-    /// The shortest sequence that has room for a token of each text.
-    fn least_tokens(&self, pair: bool) -> usize {
-        self.special_tokens(pair) + 1 + usize::from(pair)
-    }
-}
+use crate::tokenizer::Frame;
+use crate::tokenizer::Framing;
+use crate::tokenizer::Tokenizer;
 
 /// One example as token ids, without special tokens.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -62,38 +34,52 @@ pub struct Truncation {
     pub longest: u64,
 }
 
-/// Makes batches of one family and one longest length.
+/// Makes batches for one tokenizer and one longest length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Collator {
-    template: PairTemplate,
+    framing: Framing,
+    /// Whether texts that are too long lose their beginning.
+    truncates_left: bool,
     max_seq_length: usize,
 }
 
 impl Collator {
-    /// `max_seq_length` counts special tokens and must leave room for a token of each text.
-    pub fn new(template: PairTemplate, max_seq_length: usize, pairs: bool) -> Result<Self> {
-        let least = template.least_tokens(pairs);
+    /// Frames and cuts texts as `tokenizer` says, for a model of so many token types. `max_seq_length` counts
+    /// special tokens and must leave room for a token of each text.
+    pub fn new(tokenizer: &Tokenizer, types: usize, max_seq_length: usize, pairs: bool) -> Result<Self> {
+        let types = if tokenizer.gives_token_types() { types as u32 } else { 0 };
+        let framing = tokenizer.framing().with_types_below(types);
+        Self::with_framing(framing, tokenizer.truncates_left(), max_seq_length, pairs)
+    }
+
+    fn with_framing(
+        framing: Framing,
+        truncates_left: bool,
+        max_seq_length: usize,
+        pairs: bool,
+    ) -> Result<Self> {
+        let least = least_tokens(&framing, pairs);
         if max_seq_length < least {
             let message = format!(
                 "is {max_seq_length}, at least {least} tokens are wanted for the special tokens and one of each text"
             );
             return Err(Problem::usage(message).at("data.max_seq_length").into());
         }
-        Ok(Self { template, max_seq_length })
+        Ok(Self { framing, truncates_left, max_seq_length })
     }
 
     /// The same, with sequences of at most `length` tokens; a longer one than before, or one without room for
     /// text, changes nothing.
     #[must_use]
     pub fn cut_at(self, length: usize) -> Self {
-        let possible = self.template.least_tokens(false)..=self.max_seq_length;
+        let possible = least_tokens(&self.framing, false)..=self.max_seq_length;
         if possible.contains(&length) { Self { max_seq_length: length, ..self } } else { self }
     }
 
     /// Longest sequence of an example: a pair has room for a token of each text, even where all that was
     /// known of were single texts.
     fn longest(&self, example: &Encoded) -> usize {
-        self.max_seq_length.max(self.template.least_tokens(example.second.is_some()))
+        self.max_seq_length.max(least_tokens(&self.framing, example.second.is_some()))
     }
 
     /// Longest sequence, special tokens included.
@@ -101,7 +87,15 @@ impl Collator {
         self.max_seq_length
     }
 
-    /// Cuts texts at their end to fit, the longer one of a pair first, and says what was lost.
+    fn cut(&self, ids: &mut Vec<u32>, keep: usize) {
+        if self.truncates_left {
+            ids.drain(..ids.len() - keep);
+        } else {
+            ids.truncate(keep);
+        }
+    }
+
+    /// Cuts texts to fit, the longer one of a pair first, and says what was lost.
     ///
     /// As `truncation="longest_first"` of the tokenizers crate: where both texts of a pair are longer than
     /// half of the room each keeps half, and the longer one (the second of equals) the odd token.
@@ -110,7 +104,7 @@ impl Collator {
         for example in examples {
             let second_tokens = example.second.as_ref().map_or(0, Vec::len);
             let before = example.first.len() + second_tokens;
-            let special = self.template.special_tokens(example.second.is_some());
+            let special = frame(&self.framing, example.second.is_some()).special_tokens();
             lost.longest = lost.longest.max((before + special) as u64);
             let room = self.longest(example) - special;
             if before <= room {
@@ -120,9 +114,9 @@ impl Collator {
                 None => (room, 0),
                 Some(second) => longest_first(example.first.len(), second.len(), room),
             };
-            example.first.truncate(keep_first);
+            self.cut(&mut example.first, keep_first);
             if let Some(second) = &mut example.second {
-                second.truncate(keep_second);
+                self.cut(second, keep_second);
             }
             lost.examples += 1;
             lost.tokens += (before - room) as u64;
@@ -151,20 +145,27 @@ impl Collator {
     }
 
     fn push_segment(&self, batch: &mut Batch, example: &Encoded) {
-        let PairTemplate { cls, sep, double_sep, second_type } = self.template;
-        batch.ids.push(cls);
-        batch.ids.extend(&example.first);
-        batch.ids.push(sep);
-        if double_sep && example.second.is_some() {
-            batch.ids.push(sep);
-        }
-        batch.token_type_ids.resize(batch.ids.len(), 0);
+        let Frame { before, between, after, text_types } = frame(&self.framing, example.second.is_some());
+        let (ids, types) = (&mut batch.ids, &mut batch.token_type_ids);
+        before.push(ids, types);
+        ids.extend(&example.first);
+        types.resize(ids.len(), text_types[0]);
         if let Some(second) = &example.second {
-            batch.ids.extend(second);
-            batch.ids.push(sep);
-            batch.token_type_ids.resize(batch.ids.len(), second_type);
+            between.push(ids, types);
+            ids.extend(second);
+            types.resize(ids.len(), text_types[1]);
         }
+        after.push(ids, types);
     }
+}
+
+fn frame(framing: &Framing, pair: bool) -> &Frame {
+    if pair { &framing.pair } else { &framing.single }
+}
+
+/// The shortest sequence that has room for a token of each text.
+fn least_tokens(framing: &Framing, pair: bool) -> usize {
+    frame(framing, pair).special_tokens() + 1 + usize::from(pair)
 }
 
 fn longest_first(first: usize, second: usize, room: usize) -> (usize, usize) {
@@ -177,11 +178,36 @@ fn longest_first(first: usize, second: usize, room: usize) -> (usize, usize) {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use serde_json::Value;
+    use serde_json::json;
 
     use super::*;
 
-    const ROBERTA: PairTemplate = PairTemplate { cls: 0, sep: 2, double_sep: true, second_type: 0 };
-    const BERT: PairTemplate = PairTemplate { cls: 101, sep: 102, double_sep: false, second_type: 1 };
+    /// `<s> a </s>` and `<s> a </s></s> b </s>`.
+    fn roberta(length: usize, pairs: bool) -> Result<Collator> {
+        let processor = json!({"type": "RobertaProcessing", "sep": ["</s>", 2], "cls": ["<s>", 0], "trim_offsets": true, "add_prefix_space": false});
+        collator("RobertaTokenizer", &processor, length, pairs)
+    }
+
+    /// `[CLS] a [SEP]` and `[CLS] a [SEP] b [SEP]`, the second text and its `[SEP]` of token type 1.
+    fn bert(length: usize, pairs: bool) -> Result<Collator> {
+        collator("BertTokenizer", &json!(null), length, pairs)
+    }
+
+    fn collator(class: &str, processor: &Value, length: usize, pairs: bool) -> Result<Collator> {
+        let vocab = if class == "BertTokenizer" {
+            json!({"[CLS]": 101, "[SEP]": 102, "[PAD]": 0, "[UNK]": 1, "[MASK]": 2})
+        } else {
+            json!({"<s>": 0, "</s>": 2, "<pad>": 1, "<unk>": 3, "<mask>": 4})
+        };
+        let kind = if class == "BertTokenizer" { "WordPiece" } else { "BPE" };
+        let json = json!({"version": "1.0", "added_tokens": [], "post_processor": processor,
+            "model": {"type": kind, "vocab": vocab, "merges": [], "unk_token": "[UNK]"}});
+        let config = json!({"tokenizer_class": class});
+        let files = [("tokenizer.json", json), ("tokenizer_config.json", config)];
+        let files = files.map(|(name, json)| (name.to_string(), json.to_string().into_bytes()));
+        Collator::new(&Tokenizer::from_files(files.to_vec(), "test")?, 2, length, pairs)
+    }
 
     fn encoded(first: &[u32], second: Option<&[u32]>, label: u32) -> Encoded {
         Encoded {
@@ -195,7 +221,7 @@ mod tests {
     #[test]
     fn single_texts_become_segments_labelled_at_their_first_token() {
         let examples = [encoded(&[10, 11], None, 3), encoded(&[12], None, 1)];
-        let batch = Collator::new(ROBERTA, 8, false).expect("room").batch(&examples, 5);
+        let batch = roberta(8, false).expect("room").batch(&examples, 5);
         assert_eq!(batch.ids, [0, 10, 11, 2, 0, 12, 2]);
         assert_eq!(batch.cu_seqlens, [0, 4, 7]);
         assert_eq!(batch.position_ids, [0, 1, 2, 3, 0, 1, 2]);
@@ -208,12 +234,12 @@ mod tests {
     }
 
     #[test]
-    fn pairs_are_framed_as_the_family_does_it() {
+    fn pairs_are_framed_as_the_tokenizer_does_it() {
         let pair = [encoded(&[10, 11], Some(&[12]), 0)];
-        let roberta = Collator::new(ROBERTA, 16, true).expect("room").batch(&pair, 0);
+        let roberta = roberta(16, true).expect("room").batch(&pair, 0);
         assert_eq!(roberta.ids, [0, 10, 11, 2, 2, 12, 2]);
         assert_eq!(roberta.token_type_ids, [0; 7]);
-        let bert = Collator::new(BERT, 16, true).expect("room").batch(&pair, 0);
+        let bert = bert(16, true).expect("room").batch(&pair, 0);
         assert_eq!(bert.ids, [101, 10, 11, 102, 12, 102]);
         assert_eq!(bert.token_type_ids, [0, 0, 0, 0, 1, 1]);
     }
@@ -229,7 +255,7 @@ mod tests {
 
     #[test]
     fn truncation_is_counted_and_keeps_the_beginning() {
-        let collator = Collator::new(BERT, 5, false).expect("room");
+        let collator = bert(5, false).expect("room");
         let mut examples =
             [encoded(&[1, 2, 3], None, 0), encoded(&[1, 2, 3, 4, 5], None, 0), encoded(&[], None, 0)];
         assert_eq!(collator.truncate(&mut examples), Truncation { examples: 1, tokens: 2, longest: 7 });
@@ -238,8 +264,17 @@ mod tests {
     }
 
     #[test]
+    fn a_tokenizer_that_truncates_left_keeps_the_end() {
+        let collator = Collator { truncates_left: true, ..bert(7, true).expect("room") };
+        let mut examples = [encoded(&[1, 2, 3, 4, 5, 6, 7], None, 0), encoded(&[1, 2, 3], Some(&[4, 5, 6]), 0)];
+        assert_eq!(collator.truncate(&mut examples).tokens, 4);
+        assert_eq!(examples[0].first, [3, 4, 5, 6, 7]);
+        assert_eq!((&examples[1].first[..], examples[1].second.as_deref()), (&[2, 3][..], Some(&[5, 6][..])));
+    }
+
+    #[test]
     fn a_shorter_length_that_a_model_was_trained_at_is_taken() {
-        let collator = Collator::new(ROBERTA, 16, true).expect("room");
+        let collator = roberta(16, true).expect("room");
         for (length, taken) in [(0, 16), (2, 16), (3, 3), (8, 8), (16, 16), (512, 16)] {
             assert_eq!(collator.cut_at(length).max_seq_length(), taken, "{length}");
         }
@@ -250,15 +285,15 @@ mod tests {
 
     #[test]
     fn a_length_without_room_for_text_is_refused() {
-        assert!(Collator::new(ROBERTA, 5, true).is_err());
-        assert!(Collator::new(ROBERTA, 6, true).is_ok());
-        assert!(Collator::new(BERT, 2, false).is_err());
+        assert!(roberta(5, true).is_err());
+        assert!(roberta(6, true).is_ok());
+        assert!(bert(2, false).is_err());
     }
 
     proptest! {
         #[test]
         fn any_pair_fits_after_truncation(first in 0usize..40, second in proptest::option::of(0usize..40), length in 6usize..30) {
-            let collator = Collator::new(ROBERTA, length, true).expect("room");
+            let collator = roberta(length, true).expect("room");
             let mut examples = [Encoded { first: vec![7; first], second: second.map(|n| vec![8; n]), ..Encoded::default() }];
             let whole = first + second.unwrap_or(0);
             let lost = collator.truncate(&mut examples);

@@ -15,7 +15,6 @@ mod trained;
 pub use classifier::Classifier;
 pub use collate::Collator;
 pub use collate::Encoded;
-pub use collate::PairTemplate;
 pub use finetuning::Examples;
 pub use finetuning::Finetuning;
 pub use labels::LabelSet;

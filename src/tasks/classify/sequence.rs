@@ -80,7 +80,7 @@ pub(in crate::tasks) fn ready(
     let mut hub = HubConfig::new(model, head, Some(names.to_vec()));
     hub.extra.clone_from(&folder.extra);
     // So that texts are cut at the same place where the model is used.
-    let tokenizer = tokenizer.with_model_max_length(length);
+    let tokenizer = start::for_texts(config, tokenizer, progress).with_model_max_length(length);
     let mut folder = ModelFolder::whole(&hub, &tokenizer, task.model.parameters.layout());
     folder.files.push(TrainedColumns::new(&config.data).file());
     let folders = vec![folder];
@@ -96,6 +96,7 @@ pub(in crate::tasks) fn planned(
 ) -> Result<Planned> {
     let (pairs, length) = (config.data.text_pair_column.is_some(), config.data.max_seq_length);
     let (tokenizer, collator) = framing(folder, length, pairs)?;
+    let tokenizer = start::splitting(config, tokenizer);
     let lengths = |examples: &[Example]| {
         let (_, lost) = encode(&tokenizer, &collator, &texts(examples), &[])?;
         anyhow::Ok(Lengths { examples: examples.len(), longest: lost.longest, too_long: lost.examples })

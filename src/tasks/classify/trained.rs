@@ -95,4 +95,8 @@ impl Trained for Classifier {
         }
         Ok(())
     }
+
+    fn notes(&self) -> &[String] {
+        self.tokenizer.notes()
+    }
 }

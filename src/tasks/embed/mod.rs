@@ -1,19 +1,23 @@
 //! Vectors of texts: the last hidden states of an encoder, pooled. No head is looked at, so that any model
-//! folder gives them.
+//! folder gives them; a folder of sentence-transformers gives those that it gives there.
 
 mod file;
 mod npy;
 mod parquet;
+mod pooled;
+mod recipe;
 
 use std::path::Path;
 
 use anyhow::Result;
 use candle_core::DType;
 use candle_core::Device;
+use candle_core::Tensor;
 
 use crate::batches::Batch;
 use crate::families::Pooling;
 use crate::interop::DISCRIMINATOR;
+use crate::interop::cached_folder;
 use crate::interop::holds_pair;
 use crate::interop::read_folder;
 use crate::layers::Chosen;
@@ -23,13 +27,17 @@ use crate::models::Model;
 use crate::models::Targets;
 use crate::ops::segment_mean;
 use crate::tasks::classify::Collator;
+use crate::tasks::classify::classifier::collator;
 use crate::tasks::classify::classifier::encode;
-use crate::tasks::classify::classifier::template;
 use crate::tasks::classify::collate::Truncation;
 use crate::tasks::inputs::Inputs;
 use crate::tasks::labelled::TextPair;
 use crate::tasks::start;
 use crate::tokenizer::Tokenizer;
+
+use pooled::Mode;
+use recipe::Recipe;
+use recipe::Step;
 
 pub use file::VectorFile;
 pub use file::VectorFormat;
@@ -39,30 +47,94 @@ pub struct Embedder {
     model: Model<()>,
     tokenizer: Tokenizer,
     collator: Collator,
-    pooling: Pooling,
+    pooling: Pooled,
     normalize: bool,
+    steps: Vec<Step>,
+    lowers_letters: bool,
+    prompt: String,
+    notes: Vec<String>,
+}
+
+/// What is pooled: one of what classifiers pool, or any of sentence-transformers.
+enum Pooled {
+    One(Pooling),
+    Several(Vec<Mode>),
 }
 
 impl Embedder {
     /// The encoder of a model folder, of an ELECTRA run that of its discriminator. A vector is the first
-    /// token's hidden state or the mean of all, special tokens included; with `normalize` of length 1.
-    pub fn load(path: &Path, pooling: Pooling, normalize: bool, device: &Device) -> Result<Self> {
+    /// token's hidden state or the mean of all, special tokens included; with `normalize` of length 1. Where
+    /// `pooling` is `None`, the files of sentence-transformers say what it is, else it is the mean.
+    pub fn load(path: &Path, pooling: Option<Pooling>, normalize: bool, device: &Device) -> Result<Self> {
         let path = if holds_pair(path) { path.join(DISCRIMINATOR) } else { path.to_path_buf() };
-        let folder = read_folder(&path)?;
+        let path = cached_folder(&path).unwrap_or(path);
+        let recipe = if pooling.is_none() { Recipe::read(&path)? } else { None };
+        let place = recipe.as_ref().map_or(path.as_path(), |recipe| &recipe.transformer);
+        let folder = read_folder(place)?;
         let tokenizer = start::tokenizer_of(&folder)?;
         let model = Blueprint::encoder_alone(&folder.config).initialise(0, device)?;
         // Tensors of a head stay unread, which is told of no other folder.
         folder.fill(&model.parameters, false)?;
         let longest = folder.config.max_sequence_length();
-        let collator = Collator::new(template(&folder.config, &tokenizer), longest, true)?;
-        let length = tokenizer.model_max_length();
+        let collator = collator(&folder.config, &tokenizer, longest, true)?;
+        let length = recipe.as_ref().and_then(|recipe| recipe.max_seq_length).or(tokenizer.model_max_length());
         let collator = length.map_or(collator, |length| collator.cut_at(length));
-        Ok(Self { model, tokenizer, collator, pooling, normalize })
+        let notes = tokenizer.notes().to_vec();
+        let mut embedder = Self {
+            model,
+            tokenizer,
+            collator,
+            pooling: Pooled::One(pooling.unwrap_or(Pooling::Mean)),
+            normalize,
+            steps: Vec::new(),
+            lowers_letters: false,
+            prompt: String::new(),
+            notes,
+        };
+        if let Some(recipe) = recipe {
+            embedder.follow(recipe);
+        }
+        Ok(embedder)
     }
 
-    /// Values of a vector (D).
-    pub fn width(&self) -> usize {
-        self.model.config.encoder.hidden_size
+    fn follow(&mut self, recipe: Recipe) {
+        let Recipe { modes, steps, lowers_letters, prompt, .. } = recipe;
+        let names: Vec<&str> = modes.iter().map(|mode| mode.name()).collect();
+        let mut told = format!("vectors as modules.json says: {}", names.join(" and "));
+        for step in &steps {
+            told += match step {
+                Step::Normalize => ", normalized",
+                Step::Dense(_) => ", a linear map",
+            };
+        }
+        if !prompt.is_empty() {
+            told += &format!(", each text behind {prompt:?}");
+        }
+        self.notes.push(told);
+        self.pooling = match modes[..] {
+            [Mode::Cls] => Pooled::One(Pooling::Cls),
+            [Mode::Mean] => Pooled::One(Pooling::Mean),
+            _ => Pooled::Several(modes),
+        };
+        (self.steps, self.lowers_letters, self.prompt) = (steps, lowers_letters, prompt);
+    }
+
+    /// What of the folder's files was followed or ignored, for the log.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// Values of a vector.
+    pub fn width(&self) -> Result<usize> {
+        let dense = self.steps.iter().rev().find_map(|step| match step {
+            Step::Dense(dense) => Some(dense.width()),
+            Step::Normalize => None,
+        });
+        let pooled = match &self.pooling {
+            Pooled::One(_) => 1,
+            Pooled::Several(modes) => modes.len(),
+        };
+        dense.unwrap_or(Ok(pooled * self.model.config.encoder.hidden_size))
     }
 
     /// The longest sequence in tokens, special tokens included.
@@ -73,6 +145,17 @@ impl Embedder {
     /// A vector for each text, in their order, and what was cut. Texts of like lengths are computed together,
     /// `batch_size` at a time.
     pub fn vectors(&self, texts: &[TextPair], batch_size: usize) -> Result<(Vec<Vec<f32>>, Truncation)> {
+        let changed: Vec<TextPair>;
+        let texts = if self.lowers_letters || !self.prompt.is_empty() {
+            let change = |text: &String| {
+                let text = format!("{}{text}", self.prompt);
+                if self.lowers_letters { text.chars().flat_map(char::to_lowercase).collect() } else { text }
+            };
+            changed = texts.iter().map(|(first, second)| (change(first), second.clone())).collect();
+            &changed
+        } else {
+            texts
+        };
         let (encoded, lost) = encode(&self.tokenizer, &self.collator, texts, &[])?;
         let tokens =
             |&place: &usize| encoded[place].first.len() + encoded[place].second.as_ref().map_or(0, Vec::len);
@@ -81,11 +164,22 @@ impl Embedder {
         let mut vectors = vec![Vec::new(); encoded.len()];
         for places in order.chunks(batch_size) {
             let batch = self.collator.batch(places.iter().map(|&place| &encoded[place]), 0);
-            for (&place, vector) in places.iter().zip(self.pooled(&batch)?) {
+            for (&place, vector) in places.iter().zip(self.stepped(self.pooled(&batch)?)?) {
                 vectors[place] = if self.normalize { normalized(vector) } else { vector };
             }
         }
         Ok((vectors, lost))
+    }
+
+    /// What the steps after pooling make of a row for each text.
+    fn stepped(&self, mut rows: Vec<Vec<f32>>) -> Result<Vec<Vec<f32>>> {
+        for step in &self.steps {
+            rows = match step {
+                Step::Normalize => rows.into_iter().map(normalized).collect(),
+                Step::Dense(dense) => dense.forward(&Tensor::new(rows, &Device::Cpu)?)?.to_vec2()?,
+            };
+        }
+        Ok(rows)
     }
 
     /// A row for each text of a batch.
@@ -93,17 +187,22 @@ impl Embedder {
         let Model { config, encoder, parameters, .. } = &self.model;
         let inputs = Inputs::new(batch, config, parameters.flat().device(), false)?;
         let ctx = Context { parameters, rows: inputs.rows(), pass: None };
-        let pooled_md = match self.pooling {
-            Pooling::Cls => {
+        let on_host = |tensor: &Tensor| tensor.to_device(&Device::Cpu)?.to_dtype(DType::F32);
+        let pooled_md = match &self.pooling {
+            Pooled::One(Pooling::Cls) => {
                 let Targets { positions, keys, .. } = inputs.targets();
                 encoder.infer(inputs.tokens(), Some(Chosen { positions, keys }), &ctx)?
             }
-            Pooling::Mean => {
+            Pooled::One(Pooling::Mean) => {
                 let hidden_td = encoder.infer(inputs.tokens(), None, &ctx)?;
                 segment_mean::forward(&hidden_td, ctx.rows.cu_seqlens)?
             }
+            Pooled::Several(modes) => {
+                let hidden_td = encoder.infer(inputs.tokens(), None, &ctx)?;
+                return pooled::pool(modes, &on_host(&hidden_td)?, &batch.cu_seqlens);
+            }
         };
-        Ok(pooled_md.to_device(&Device::Cpu)?.to_dtype(DType::F32)?.to_vec2()?)
+        Ok(on_host(&pooled_md)?.to_vec2()?)
     }
 }
 

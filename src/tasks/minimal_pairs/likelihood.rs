@@ -26,6 +26,7 @@ use crate::tasks::minimal_pairs::Judged;
 use crate::tasks::minimal_pairs::Pair;
 use crate::tasks::pretraining::Pretrained;
 use crate::tasks::replaced_token_detection::Discriminator;
+use crate::tokenizer::Frame;
 use crate::tokenizer::Tokenizer;
 use crate::tokenizer::WordBoundaries;
 
@@ -106,13 +107,13 @@ impl Likelihood {
         let mut sums = vec![0.0; ids.len()];
         let mut waiting = Waiting::default();
         for (index, ids) in ids.iter().enumerate() {
-            check(ids.len(), longest - 2, places[index])?;
+            let frame = tokenizer.framing().single;
+            check(ids.len(), longest.saturating_sub(frame.special_tokens()), places[index])?;
             match self {
                 Self::Masked(masked) => masked.push(ids, index, &mut waiting, &mut sums)?,
                 Self::Told(_) => {
-                    let special = tokenizer.special();
-                    let tokens = 1..=ids.len() as u32;
-                    waiting.push(special.cls, ids, special.sep, tokens.map(|at| (at, 0)), index);
+                    let tokens = 0..ids.len() as u32;
+                    waiting.push(&frame, ids, tokens.map(|at| (at, 0)), index);
                 }
             }
             if waiting.batch.num_tokens() >= TOKENS_AT_ONCE || index + 1 == sums.len() {
@@ -154,8 +155,7 @@ fn softplus(x: f64) -> f64 {
 impl Masked {
     /// A copy of the sentence for each of its tokens.
     fn push(&self, ids: &[u32], sentence: usize, waiting: &mut Waiting, sums: &mut [f64]) -> Result<()> {
-        let special = self.tokenizer.special();
-        let mask = special.mask()?;
+        let mask = self.tokenizer.special().mask()?;
         for at in 0..ids.len() {
             let mut masked = ids.to_vec();
             masked[at] = mask;
@@ -164,8 +164,8 @@ impl Masked {
                 let rest = (at + 1..ids.len()).take_while(|&next| !ends(next));
                 rest.for_each(|next| masked[next] = mask);
             }
-            let label = std::iter::once((at as u32 + 1, ids[at]));
-            waiting.push(special.cls, &masked, special.sep, label, sentence);
+            let label = std::iter::once((at as u32, ids[at]));
+            waiting.push(&self.tokenizer.framing().single, &masked, label, sentence);
             if waiting.batch.num_tokens() >= TOKENS_AT_ONCE {
                 self.finish(waiting, sums)?;
             }
@@ -196,21 +196,18 @@ struct Waiting {
 }
 
 impl Waiting {
-    /// Adds a segment with labels at places of it.
+    /// Adds a segment with labels at places of its text.
     fn push(
         &mut self,
-        cls: u32,
+        frame: &Frame,
         ids: &[u32],
-        sep: u32,
         labels: impl Iterator<Item = (u32, u32)>,
         sentence: usize,
     ) {
         let Self { batch, sentences } = self;
         let start = batch.ids.len() as u32;
-        batch.ids.push(cls);
-        batch.ids.extend(ids);
-        batch.ids.push(sep);
-        let length = ids.len() as u32 + 2;
+        batch.ids.extend(frame.around(ids));
+        let length = (ids.len() + frame.special_tokens()) as u32;
         batch.position_ids.extend(0..length);
         batch.token_type_ids.resize(batch.ids.len(), 0);
         batch.token_keys.extend(u64::from(start)..u64::from(start + length));
@@ -219,7 +216,7 @@ impl Waiting {
         }
         batch.cu_seqlens.push(start + length);
         for (at, label) in labels {
-            batch.label_positions.push(start + at);
+            batch.label_positions.push(start + frame.before.len() as u32 + at);
             batch.labels.push(label);
             sentences.push(sentence);
         }

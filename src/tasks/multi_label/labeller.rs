@@ -129,4 +129,8 @@ impl Trained for Labeller {
         }
         Ok(())
     }
+
+    fn notes(&self) -> &[String] {
+        self.classifier.tokenizer.notes()
+    }
 }

@@ -119,4 +119,8 @@ impl Trained for Regressor {
         }
         Ok(())
     }
+
+    fn notes(&self) -> &[String] {
+        self.0.tokenizer.notes()
+    }
 }

@@ -62,10 +62,8 @@ impl Discriminator {
 
     /// Each token of a text; `place` names it in errors.
     pub fn tell(&self, text: &str, place: &str) -> Result<Vec<Told>> {
-        let special = self.tokenizer.special();
-        let mut ids = vec![special.cls];
-        ids.extend(self.tokenizer.encode(text)?);
-        ids.push(special.sep);
+        let (frame, text) = (self.tokenizer.framing().single, self.tokenizer.encode(text)?);
+        let ids = frame.around(&text);
         let longest = self.longest();
         if ids.len() > longest {
             return Err(Problem::new(format!("has {} tokens, the model takes {longest}", ids.len()))
@@ -75,7 +73,7 @@ impl Discriminator {
         }
         let batch = Batch::of_segment(ids, Vec::new());
         let logits = self.logits(&batch)?;
-        let words = 1..batch.ids.len() - 1;
+        let words = frame.before.len()..frame.before.len() + text.len();
         let told = |at: usize| {
             let token = self.tokenizer.decode(&[batch.ids[at]], false)?;
             Ok(Told { token, replaced: 1.0 / (1.0 + f64::from(-logits[at]).exp()) })
@@ -115,5 +113,9 @@ impl Trained for Discriminator {
             self.answer(&text?, answers)?;
         }
         Ok(())
+    }
+
+    fn notes(&self) -> &[String] {
+        self.tokenizer.notes()
     }
 }

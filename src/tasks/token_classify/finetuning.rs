@@ -219,7 +219,7 @@ impl<'a> Kind for Finetuning<'a> {
         let mut hub = HubConfig::new(model, HeadKind::TokenClassification, Some(names));
         hub.extra.clone_from(&folder.extra);
         // So that windows are as long where the model is used.
-        let tokenizer = tokenizer.with_model_max_length(length);
+        let tokenizer = start::for_texts(config, tokenizer, progress).with_model_max_length(length);
         let folders = vec![ModelFolder::whole(&hub, &tokenizer, task.model.parameters.layout())];
         let data = TrainingData::encode(examples, &tokenizer, collator, setting)?;
         let total_steps = total_steps(training, data.rows_per_epoch());

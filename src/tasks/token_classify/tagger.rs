@@ -97,8 +97,9 @@ impl Tagger {
         let longest = folder.config.max_sequence_length();
         let labels = TagSet::of_model(labels);
         let (mut tagger, _) = Self::from_folder(&folder, &folder.config, labels, longest, None, device)?;
+        let least = tagger.collator.frame.special_tokens() + 1;
         if let Some(length) =
-            tagger.tokenizer.model_max_length().filter(|length| (3..longest).contains(length))
+            tagger.tokenizer.model_max_length().filter(|length| (least..longest).contains(length))
         {
             tagger.collator.max_seq_length = length;
         }
@@ -161,14 +162,16 @@ pub(super) fn framing(
         tokenizer = tokenizer.for_words()?;
     }
     let longest = folder.config.max_sequence_length();
-    if !(3..=longest).contains(&max_seq_length) {
-        return Err(Problem::usage(format!("is {max_seq_length}, the model takes 3 to {longest} tokens"))
+    let types = if tokenizer.gives_token_types() { folder.config.encoder.type_vocab_size as u32 } else { 0 };
+    let frame = tokenizer.framing().with_types_below(types).single;
+    let least = frame.special_tokens() + 1;
+    if !(least..=longest).contains(&max_seq_length) {
+        return Err(Problem::usage(format!("is {max_seq_length}, the model takes {least} to {longest} tokens"))
             .at("data.max_seq_length")
             .hint(format!("set it to {longest} or less: longer sentences are read in windows"))
             .into());
     }
-    let (cls, sep) = (tokenizer.special().cls, tokenizer.special().sep);
-    Ok((tokenizer, WindowCollator { cls, sep, max_seq_length }))
+    Ok((tokenizer, WindowCollator { frame, max_seq_length }))
 }
 
 /// Whether words had blanks where this tagger was trained, though its tokenizer.json does not tell: earlier

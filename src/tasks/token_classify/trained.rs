@@ -89,6 +89,10 @@ impl Trained for Tagger {
         }
         Ok(())
     }
+
+    fn notes(&self) -> &[String] {
+        self.tokenizer.notes()
+    }
 }
 
 /// The words of what is asked.

@@ -2,6 +2,7 @@
 //! longer one. Each word has its label, and gets its prediction, in the window that shows most around it.
 
 use crate::batches::Batch;
+use crate::tokenizer::Frame;
 
 /// Token ids of a part of a sentence, without special tokens.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -99,10 +100,8 @@ fn home(word: usize, ranges: &[(usize, usize)], starts: &[usize]) -> usize {
 /// Puts windows between special tokens, end to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WindowCollator {
-    /// Id of `<s>` or `[CLS]`.
-    pub cls: u32,
-    /// Id of `</s>` or `[SEP]`.
-    pub sep: u32,
+    /// What stands around a text.
+    pub frame: Frame,
     /// Longest sequence, special tokens included.
     pub max_seq_length: usize,
 }
@@ -110,7 +109,7 @@ pub struct WindowCollator {
 impl WindowCollator {
     /// The most ids of a window.
     pub fn capacity(&self) -> usize {
-        self.max_seq_length.saturating_sub(2)
+        self.max_seq_length.saturating_sub(self.frame.special_tokens())
     }
 
     /// One batch of windows, which are rows `first_row..` of their step's global batch: each is one segment,
@@ -119,18 +118,19 @@ impl WindowCollator {
         let mut batch = Batch { cu_seqlens: vec![0], ..Batch::default() };
         for (row, window) in (first_row..).zip(windows) {
             let start = batch.ids.len() as u32;
-            batch.ids.push(self.cls);
+            self.frame.before.push(&mut batch.ids, &mut batch.token_type_ids);
             batch.ids.extend(&window.ids);
-            batch.ids.push(self.sep);
-            let length = window.ids.len() as u64 + 2;
+            batch.token_type_ids.resize(batch.ids.len(), self.frame.text_types[0]);
+            self.frame.after.push(&mut batch.ids, &mut batch.token_type_ids);
+            let length = (window.ids.len() + self.frame.special_tokens()) as u64;
+            let first = start + self.frame.before.len() as u32;
             batch.position_ids.extend(0..length as u32);
             batch.token_keys.extend((0..length).map(|place| row * self.max_seq_length as u64 + place));
-            batch.label_positions.extend(window.words.iter().map(|(_, place)| start + 1 + place));
+            batch.label_positions.extend(window.words.iter().map(|(_, place)| first + place));
             batch.labels.extend(&window.labels);
             batch.sample_ids.push(window.sentence as u64);
             batch.cu_seqlens.push(batch.ids.len() as u32);
         }
-        batch.token_type_ids.resize(batch.ids.len(), 0);
         batch
     }
 }
@@ -159,7 +159,7 @@ mod tests {
             labels: vec![0, 2, 1],
         };
         assert_eq!(found, [want]);
-        let collator = WindowCollator { cls: 7, sep: 8, max_seq_length: 7 };
+        let collator = WindowCollator { frame: Frame::of_tokens(7, 8), max_seq_length: 7 };
         assert_eq!(collator.capacity(), 5);
         let other = Window { sentence: 9, ids: vec![300], words: vec![(0, 0)], labels: vec![1] };
         let batch = collator.batch([&found[0], &other], 2);

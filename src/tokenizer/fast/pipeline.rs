@@ -21,13 +21,25 @@ pub(super) struct Cuts {
 
 /// The cuts of the tokenizer that `json` describes, or `None` if it must see each text whole.
 pub(super) fn cuts(json: &Value) -> Option<Cuts> {
-    let special = |token: &Value| token["special"].as_bool() == Some(true);
-    let only_special = match &json["added_tokens"] {
+    let is_text = |token: &Value| token["special"].as_bool() == Some(true);
+    // GPT-2's words know nothing of tokens in a text.
+    let may_hold = has_type(&json["pre_tokenizer"], &["BertPreTokenizer", "WhitespaceSplit", "Whitespace"]);
+    let tokens_are_safe = match &json["added_tokens"] {
         Value::Null => true,
-        tokens => tokens.as_array()?.iter().all(special),
+        tokens => tokens.as_array()?.iter().all(|token| is_text(token) || (may_hold && is_within_word(token))),
     };
-    let is_safe = only_special && keeps_ids(&json["post_processor"]) && sees_words(&json["model"]);
+    let is_safe = tokens_are_safe && keeps_ids(&json["post_processor"]) && sees_words(&json["model"]);
     if is_safe { text_cuts(json) } else { None }
+}
+
+/// A token that is found within one chunk, whatever stands before and after it.
+fn is_within_word(token: &Value) -> bool {
+    let content = token["content"].as_str().unwrap_or_default();
+    content.bytes().all(|byte| byte.is_ascii_graphic()) && token["rstrip"].as_bool() == Some(false)
+}
+
+fn has_type(part: &Value, names: &[&str]) -> bool {
+    part["type"].as_str().is_some_and(|name| names.contains(&name))
 }
 
 /// The cuts that normalizer and pre-tokenizer allow, whatever the model.

@@ -1,0 +1,248 @@
+//! Reads the tokenizer of a folder as transformers 5 does: its class decides what of tokenizer.json holds,
+//! and the files beside it change normalizer, template and added tokens.
+//!
+//! What is read is one tokenizer.json again, so that every later reader, and whatever is written, agrees.
+
+mod class;
+mod keys;
+mod pipeline;
+mod settings;
+mod tokens;
+mod vocabulary;
+mod written;
+
+use anyhow::Result;
+use serde_json::Map;
+use serde_json::Value;
+use tokenizers::AddedToken;
+use tokenizers::NormalizerWrapper;
+use tokenizers::PostProcessorWrapper;
+use tokenizers::PreTokenizerWrapper;
+
+use crate::error::Problem;
+use crate::quietly::quietly;
+use crate::tokenizer::load;
+use crate::tokenizer::load::NamedFile;
+use crate::tokenizer::load::TOKENIZER_JSON;
+use crate::tokenizer::check;
+use class::Class;
+use class::Kind;
+use pipeline::is_same_switch;
+use settings::Settings;
+use settings::TOKENIZER_CONFIG;
+use settings::object;
+use tokens::ROLES;
+use tokens::Tokens;
+use tokens::added_tokens;
+use tokens::added_tokens_json;
+use written::Corrections;
+
+pub(super) use vocabulary::can_be_read;
+
+/// A tokenizer as its folder means it.
+pub(super) struct Published {
+    /// The tokenizer.json that says all, without padding and truncation.
+    pub(super) json: Value,
+    /// The tokenizer of it.
+    pub(super) inner: tokenizers::Tokenizer,
+    /// Added tokens with their ids, sorted.
+    pub(super) added: Vec<(u32, AddedToken)>,
+    /// The files to write, which agree with each other.
+    pub(super) files: Vec<NamedFile>,
+    /// Settings for a tokenizer_config.json, where there is none.
+    pub(super) config: Map<String, Value>,
+    /// Special tokens by role, as the files name them.
+    pub(super) roles: Vec<(&'static str, String)>,
+    /// Whether models get token types.
+    pub(super) gives_token_types: bool,
+    /// Whether texts lose their beginning where they are too long.
+    pub(super) truncates_left: bool,
+    /// The longest sequence in tokens.
+    pub(super) model_max_length: Option<usize>,
+    /// Whether special tokens that are spelled out in a text of an example are text, where the files say so.
+    pub(super) split_special_tokens: Option<bool>,
+    /// What was ignored or changed, for the log.
+    pub(super) notes: Vec<String>,
+}
+
+/// Reads a tokenizer from its files; `model` is the config.json beside them, or null.
+pub(super) fn read(files: Vec<NamedFile>, model: &Value, place: &str) -> Result<Published> {
+    let keys = object(&files, TOKENIZER_CONFIG, place)?;
+    let table = Value::Object(keys.clone());
+    let mut notes: Vec<String> = keys::check(&table, place)?.into_iter().collect();
+    let told = Class::choose(&table, model, place)?;
+    let is_whole = load::content(&files, TOKENIZER_JSON).is_some();
+    let (files, class) = vocabulary::complete(files, told, place)?;
+    let mut json = load::parse(&files, place)?;
+    let kept = ["padding", "truncation"].map(|key| std::mem::replace(&mut json[key], Value::Null));
+    check::check(&json, place)?;
+    let settings = Settings::new(&keys, place);
+    let in_file = added_tokens(&json["added_tokens"], place)?;
+    let tokens = Tokens::read(class, &keys, &files, &in_file, place)?;
+    let mut changed: Vec<&str> = turn_off_dropout(&mut json, &mut notes).into_iter().collect();
+    let mut list = Value::Null;
+    let mut inner = if class == Class::General {
+        load::build(&json, place)?
+    } else {
+        list = std::mem::replace(&mut json["added_tokens"], Value::Array(Vec::new()));
+        changed.extend(apply(class, settings, &tokens, &mut json, place)?);
+        load::build(&json, place)?
+    };
+    let to_add = tokens.to_add(class, if class == Class::General { &in_file } else { &[] });
+    let is_entry = |name: &str| inner.token_to_id(name).is_some() || tokens.adds(name);
+    if !is_whole {
+        let needed = ["cls_token", "sep_token"].map(|role| tokens.role(role).unwrap_or_default());
+        vocabulary::require(&needed, is_entry, place)?;
+    }
+    if !to_add.is_empty() {
+        quietly(|| inner.add_tokens(to_add))
+            .map_err(|message| Problem::new(format!("cannot add its tokens: {message}")).at(place))?;
+    }
+    let added = sorted(&inner);
+    if !is_same_list(&added, &in_file) {
+        json["added_tokens"] = added_tokens_json(&added);
+        changed.push("added_tokens");
+    } else if class != Class::General {
+        json["added_tokens"] = list;
+    }
+    let made = pipeline::post_processor(class, settings, &tokens, |token| inner.token_to_id(token), place)?;
+    if let Some((processor, part)) = made {
+        if !is_same::<PostProcessorWrapper>(&json["post_processor"], &part) {
+            json["post_processor"] = part;
+            changed.push("post_processor");
+        }
+        inner.with_post_processor(Some(processor));
+    }
+    let truncates_left = settings.truncates_left(kept[1]["direction"] == "Left")?;
+    // A tokenizer without a model is one that is only on its way: its template says what is wanted.
+    let is_open = model.is_null() && class == Class::General;
+    let absent = if is_open { has_types(&json["post_processor"]) } else { class.gives_token_types() };
+    let gives_token_types = settings.gives_token_types(absent)?;
+    let roles: Vec<(&'static str, String)> =
+        ROLES.into_iter().filter_map(|role| Some((role, tokens.role(role)?.to_string()))).collect();
+    if is_whole {
+        notes.extend(written::told(class, &changed));
+    }
+    let config = written::config(class, &json, gives_token_types);
+    let is_same_file = is_whole && changed.is_empty();
+    let corrections = Corrections {
+        class,
+        json: (!is_same_file).then_some(&json),
+        kept,
+        keys: keys.clone(),
+    };
+    let files = written::correct(files, corrections);
+    Ok(Published {
+        inner,
+        added,
+        files,
+        config,
+        roles,
+        gives_token_types,
+        truncates_left,
+        model_max_length: settings.model_max_length()?,
+        split_special_tokens: settings.open_flag("split_special_tokens")?,
+        notes,
+        json,
+    })
+}
+
+/// A model that leaves merges or pieces out by chance would give other ids each time.
+fn turn_off_dropout(json: &mut Value, notes: &mut Vec<String>) -> Option<&'static str> {
+    let model = json["model"].as_object_mut()?;
+    let chance = |value: &Value| value.as_f64().is_some_and(|value| value != 0.0);
+    let mut is_changed = false;
+    for key in ["dropout", "alpha"] {
+        if let Some(value) = model.get_mut(key).filter(|value| chance(value)) {
+            notes.push(format!("`model.{key}` of tokenizer.json is {value}: it is off, so that ids are always the same"));
+            *value = Value::Null;
+            is_changed = true;
+        }
+    }
+    is_changed.then_some("model")
+}
+
+/// Puts the parts that `class` makes into `json`, and tells which were others; the template is left out.
+fn apply(
+    class: Class,
+    settings: Settings<'_>,
+    tokens: &Tokens,
+    json: &mut Value,
+    place: &str,
+) -> Result<Vec<&'static str>, Problem> {
+    let made = pipeline::pipeline(class, settings, tokens, json, place)?;
+    let mut changed = vocabulary::as_kind(class, &mut json["model"], place)?;
+    for (key, new) in made.model {
+        let old = &json["model"][key];
+        let is_other = !is_same_switch(key, old, &new);
+        // The crate wants all switches of WordPiece to be there.
+        if is_other || (old.is_null() && class.kind() == Some(Kind::WordPiece)) {
+            json["model"][key] = new;
+        }
+        changed |= is_other;
+    }
+    let mut changed = Vec::from_iter(changed.then_some("model"));
+    if !is_same::<NormalizerWrapper>(&json["normalizer"], &made.normalizer) {
+        json["normalizer"] = made.normalizer;
+        changed.push("normalizer");
+    }
+    if !is_same::<PreTokenizerWrapper>(&json["pre_tokenizer"], &made.pre_tokenizer) {
+        json["pre_tokenizer"] = made.pre_tokenizer;
+        changed.push("pre_tokenizer");
+    }
+    Ok(changed)
+}
+
+/// Whether two parts of a tokenizer.json mean the same, whatever they leave out.
+fn is_same<T: serde::de::DeserializeOwned + serde::Serialize>(old: &Value, new: &Value) -> bool {
+    let canonical = |part: &Value| {
+        let read = quietly(|| serde_json::from_value::<Option<T>>(part.clone()));
+        read.ok().and_then(|part| serde_json::to_value(part).ok())
+    };
+    old == new || (canonical(old).is_some() && canonical(old) == canonical(new))
+}
+
+/// Whether a template has a token type that is not 0.
+fn has_types(part: &Value) -> bool {
+    match part {
+        Value::Object(fields) => {
+            fields.get("type_id").is_some_and(|id| *id != 0) || fields.values().any(has_types)
+        }
+        Value::Array(parts) => parts.iter().any(has_types),
+        _ => false,
+    }
+}
+
+fn sorted(inner: &tokenizers::Tokenizer) -> Vec<(u32, AddedToken)> {
+    let mut tokens: Vec<(u32, AddedToken)> =
+        inner.get_added_tokens_decoder().iter().map(|(id, token)| (*id, token.clone())).collect();
+    tokens.sort_by_key(|(id, _)| *id);
+    tokens
+}
+
+fn is_same_list(new: &[(u32, AddedToken)], old: &[(u32, AddedToken)]) -> bool {
+    let mut old = old.to_vec();
+    old.sort_by_key(|(id, _)| *id);
+    new == old
+}
+
+/// `inner` for texts in which the tokens that `is_text` tells are text, and the list of added tokens that makes
+/// it so: the crate takes those for text that are special.
+pub(super) fn plain(
+    inner: &tokenizers::Tokenizer,
+    added: &[(u32, AddedToken)],
+    is_text: impl Fn(&AddedToken) -> bool,
+    place: &str,
+) -> Result<(tokenizers::Tokenizer, Value), Problem> {
+    let mut plain = inner.clone();
+    let told: Vec<(u32, AddedToken)> =
+        added.iter().map(|(id, token)| (*id, token.clone().special(is_text(token)))).collect();
+    if told != added {
+        plain.with_added_vocabulary(tokenizers::AddedVocabulary::new());
+        quietly(|| plain.add_tokens(told.iter().map(|(_, token)| token.clone()).collect::<Vec<_>>()))
+            .map_err(|message| Problem::new(format!("cannot add its tokens: {message}")).at(place))?;
+    }
+    plain.set_encode_special_tokens(true);
+    Ok((plain, added_tokens_json(&told)))
+}
+

@@ -1,0 +1,114 @@
+//! Makes the files of a tokenizer that was read agree with each other, so that what is written gives
+//! every reader the same ids.
+
+use serde_json::Map;
+use serde_json::Value;
+
+use crate::tokenizer::files::pretty;
+use crate::tokenizer::load;
+use crate::tokenizer::load::NamedFile;
+use crate::tokenizer::load::TOKENIZER_JSON;
+use crate::tokenizer::published::class::Class;
+use crate::tokenizer::published::settings::TOKENIZER_CONFIG;
+
+const ADDED_TOKENS: &str = "added_tokens.json";
+
+/// What to write beside the parts that were read.
+pub(super) struct Corrections<'a> {
+    pub(super) class: Class,
+    /// The tokenizer.json that says all; `None` where the one that is there does.
+    pub(super) json: Option<&'a Value>,
+    /// `padding` and `truncation` of the tokenizer.json.
+    pub(super) kept: [Value; 2],
+    /// Keys of tokenizer_config.json.
+    pub(super) keys: Map<String, Value>,
+}
+
+/// `files` that agree with each other.
+pub(super) fn correct(mut files: Vec<NamedFile>, corrections: Corrections<'_>) -> Vec<NamedFile> {
+    let Corrections { class, json, kept, mut keys } = corrections;
+    let has_config = load::content(&files, TOKENIZER_CONFIG).is_some();
+    let is_named = keys.get("tokenizer_class").and_then(Value::as_str).is_some_and(|name| class.is_named(name));
+    let mut is_changed = false;
+    if has_config && !is_named {
+        keys.insert("tokenizer_class".to_string(), class.name().into());
+        is_changed = true;
+    }
+    if let Some(json) = json {
+        if let Some(decoder) = keys.get_mut("added_tokens_decoder") {
+            *decoder = Value::Object(by_id(json));
+            is_changed = true;
+        }
+        if load::content(&files, ADDED_TOKENS).is_some() {
+            replace(&mut files, ADDED_TOKENS, pretty(&Value::Object(by_name(json))));
+        }
+        let mut json = json.clone();
+        let [padding, truncation] = kept;
+        json["padding"] = padding;
+        json["truncation"] = truncation;
+        replace(&mut files, TOKENIZER_JSON, json.to_string().into_bytes());
+    }
+    if has_config && is_changed {
+        replace(&mut files, TOKENIZER_CONFIG, pretty(&Value::Object(keys)));
+    }
+    files
+}
+
+fn replace(files: &mut [NamedFile], name: &str, bytes: Vec<u8>) {
+    if let Some(file) = files.iter_mut().find(|(other, _)| other == name) {
+        file.1 = bytes;
+    }
+}
+
+/// Added tokens without what their ids say twice.
+fn by_id(json: &Value) -> Map<String, Value> {
+    let tokens = json["added_tokens"].as_array().into_iter().flatten();
+    let entry = |token: &Value| {
+        let mut flags = token.as_object().cloned().unwrap_or_default();
+        let id = flags.remove("id").unwrap_or_default();
+        (id.to_string(), Value::Object(flags))
+    };
+    tokens.map(entry).collect()
+}
+
+fn by_name(json: &Value) -> Map<String, Value> {
+    let tokens = json["added_tokens"].as_array().into_iter().flatten();
+    let ordinary = tokens.filter(|token| token["special"] != true);
+    ordinary.map(|token| (token["content"].as_str().unwrap_or_default().to_string(), token["id"].clone())).collect()
+}
+
+/// Settings of a tokenizer_config.json that is not there, from which `class` makes the same tokenizer again.
+pub(super) fn config(class: Class, json: &Value, gives_token_types: bool) -> Map<String, Value> {
+    let mut config = Map::new();
+    config.insert("tokenizer_class".to_string(), class.name().into());
+    let (letters, words) = (&json["normalizer"], &json["pre_tokenizer"]);
+    if letters["type"] == "BertNormalizer" {
+        let switches = [
+            ("do_lower_case", "lowercase"),
+            ("strip_accents", "strip_accents"),
+            ("tokenize_chinese_chars", "handle_chinese_chars"),
+        ];
+        for (key, own) in switches {
+            config.insert(key.to_string(), letters[own].clone());
+        }
+    }
+    if words["type"] == "ByteLevel" {
+        config.insert("add_prefix_space".to_string(), words["add_prefix_space"].clone());
+    }
+    let mut inputs = vec!["input_ids", "attention_mask"];
+    if gives_token_types {
+        inputs.insert(1, "token_type_ids");
+    }
+    config.insert("model_input_names".to_string(), inputs.into());
+    config
+}
+
+/// Says which parts of a tokenizer.json give way to what the files beside it say.
+pub(super) fn told(class: Class, changed: &[&str]) -> Option<String> {
+    let mut parts = changed.iter().map(|part| format!("`{part}`")).collect::<Vec<_>>();
+    parts.dedup();
+    (!parts.is_empty()).then(|| {
+        let parts = parts.join(", ");
+        format!("tokenizer.json: {parts} give way to the files beside it, as {} of transformers reads them", class.name())
+    })
+}
