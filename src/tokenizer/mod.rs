@@ -297,7 +297,8 @@ impl Tokenizer {
         // Classes that make their pipelines anew ask this key.
         settings.insert(prefix::KEY.into(), true.into());
         let files = files::with(self.files, TOKENIZER_JSON, &json);
-        Self::from_files(files::with_settings(files, settings), TOKENIZER_JSON)
+        let new = Self::from_files(files::with_settings(files, settings), TOKENIZER_JSON)?;
+        Ok(Self { notes: self.notes, ..new })
     }
 
     /// Whether `tokenizer_config.json` asks for the blank before the first word, which tokenizer.json may not
