@@ -50,12 +50,12 @@ pub(super) fn read(path: &Path) -> Result<(PathBuf, Vec<NamedFile>)> {
     verify_sealed(&fs::parent_of(&file), |name| name == TOKENIZER_JSON || COMPANIONS.contains(&name))?;
     let mut files = Vec::new();
     if fs::exists(&file) {
-        files.push((TOKENIZER_JSON.to_string(), fs::read_capped(&file, TOKENIZER_BYTES_MAX)?));
+        files.push((TOKENIZER_JSON.to_string(), read_whole(&file)?));
     }
     for name in COMPANIONS {
         let companion = fs::parent_of(&file).join(name);
         if fs::exists(&companion) {
-            files.push((name.to_string(), fs::read_capped(&companion, TOKENIZER_BYTES_MAX)?));
+            files.push((name.to_string(), read_whole(&companion)?));
         }
     }
     if content(&files, TOKENIZER_JSON).is_none() {
@@ -66,6 +66,13 @@ pub(super) fn read(path: &Path) -> Result<(PathBuf, Vec<NamedFile>)> {
         files.insert(0, (TOKENIZER_JSON.to_string(), made));
     }
     Ok((file, files))
+}
+
+/// A file of a tokenizer, which is text and no pointer to one.
+fn read_whole(path: &Path) -> Result<Vec<u8>> {
+    let bytes = fs::read_capped(path, TOKENIZER_BYTES_MAX)?;
+    fs::refuse_mistaken(path, &bytes, "a file of a tokenizer")?;
+    Ok(bytes)
 }
 
 /// Whether a folder has a list of entries alone, of which a `tokenizer.json` can be made.
