@@ -62,6 +62,13 @@ impl TensorFile {
         let refuse = |message: String| Problem::new(message).at(path.display()).hint("is the file complete?");
         let file = fs::open(path)?;
         let file_bytes = fs::len_bytes(path)?;
+        let mut head = vec![0; fs::SNIFFED_BYTES];
+        let count =
+            file.read_at(&mut head, 0).with_context(|| format!("cannot read `{}`", path.display()))?;
+        // Behind the length of the header stands its first byte; the length alone may look like anything.
+        if head[..count].get(8) != Some(&b'{') {
+            fs::refuse_mistaken(path, &head[..count], "a safetensors file")?;
+        }
         let mut length = [0; 8];
         let header_bytes = match file.read_exact_at(&mut length, 0) {
             Ok(()) => u64::from_le_bytes(length),

@@ -144,6 +144,7 @@ pub use show::to_yaml;
 pub use sources::DocumentUnit;
 pub use sources::Format;
 pub use sources::InvalidUtf8;
+pub use sources::OnBadRecord;
 pub use sources::SourceConfig;
 pub use sweep::FinetunePlan;
 pub use sweep::Setting;

@@ -7,7 +7,9 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::Serialize;
 
-/// How a source's files are to be read; compression (.gz, .zst, .bz2, .xz) is told by the last extension.
+/// How a source's files are to be read. First bytes come before names: what is compressed (gzip, zstd, bzip2,
+/// xz) is decompressed, tar archives and web archives (WARC) are read member by member, Parquet is read as
+/// Parquet, UTF-16 and UTF-32 are decoded, whatever the format says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Format {
@@ -55,6 +57,17 @@ pub enum InvalidUtf8 {
     Skip,
 }
 
+/// What to do with a record that cannot be read: a line that is no JSON object or has no such field, a row
+/// with fewer or more fields than the header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OnBadRecord {
+    /// Stop with an error that names the line.
+    Fail,
+    /// Leave it out, and count it.
+    Skip,
+}
+
 /// Files that are read in the same way.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -63,24 +76,27 @@ pub struct SourceConfig {
     /// that is a pattern, its folder.
     #[serde(default)]
     pub name: Option<String>,
-    /// Files, folders, glob patterns such as `corpus/*.jsonl.zst`, or `-` for standard input; relative to
-    /// the current folder. Of a folder, all files in and below it are read whose extension fits
-    /// `format`, except hidden ones. A file that several entries name is read once.
+    /// Files, folders, glob patterns such as `corpus/*.jsonl.zst`, or `-` for standard input; relative to the
+    /// current folder. Of a folder, all files in and below it are read whose extension fits `format`, also
+    /// behind links; neither folders nor patterns take hidden ones. A file that several entries name is read
+    /// once.
     pub files: Vec<String>,
     /// How to read them.
     #[serde(default = "auto")]
     pub format: Format,
-    /// What one document is (plain text only).
+    /// What one document is (plain text only); of archives, the file is a member or a record.
     #[serde(default = "file")]
     pub document: DocumentUnit,
     /// The JSON field or column that holds the text; null counts as empty.
     #[serde(default = "text")]
     pub field: String,
     /// A field or column that is put before the text, on a line of its own; it may be null or empty, but not
-    /// missing.
+    /// missing. Members of a tar archive have the field `name`, records of a WARC file their headers, such as
+    /// `WARC-Target-URI`.
     #[serde(default)]
     pub title_field: Option<String>,
-    /// The character between the columns of CSV where it is no comma, such as `;`.
+    /// The character between the columns of CSV; when absent a comma, or what the header has instead of one:
+    /// `;`, a tab or `|`.
     #[serde(default)]
     pub separator: Option<String>,
     /// How often an epoch takes each document: 2 takes all twice, 0.5 half of them, another half the next
@@ -90,6 +106,9 @@ pub struct SourceConfig {
     /// What to do with bytes that are not UTF-8.
     #[serde(default = "fail")]
     pub invalid_utf8: InvalidUtf8,
+    /// What to do with a record that cannot be read.
+    #[serde(default = "stop")]
+    pub on_bad_record: OnBadRecord,
 }
 
 fn auto() -> Format {
@@ -107,6 +126,9 @@ fn one() -> f64 {
 fn fail() -> InvalidUtf8 {
     InvalidUtf8::Fail
 }
+fn stop() -> OnBadRecord {
+    OnBadRecord::Fail
+}
 
 impl SourceConfig {
     /// Files that are read by their extensions, with all other keys at their defaults.
@@ -121,6 +143,7 @@ impl SourceConfig {
             separator: None,
             weight: one(),
             invalid_utf8: fail(),
+            on_bad_record: stop(),
         }
     }
 

@@ -67,6 +67,7 @@ pub(super) fn run(
     let workshop = Workshop { judge: Judge::new(config)?, sketcher: Sketcher::new(&config.deduplication) };
     let mut binder = Binder { folder, sketcher: workshop.sketcher.as_ref(), corpus, open: None };
     let mut next = Next { part: parts, raw_bytes: None, part_bytes };
+    let mut content_hashes = Vec::new();
     std::thread::scope(|scope| {
         let (sender, portions) = sync_channel(PORTIONS_AHEAD);
         scope.spawn(move || read_portions(corpus, items_done, &sender));
@@ -81,13 +82,14 @@ pub(super) fn run(
                 binder.add(part, outcome)?;
             }
             progress(portion.position_bytes);
+            content_hashes = portion.content_hashes;
         }
         anyhow::Ok(())
     })?;
     binder.finish_part()?;
     world.wait_for_all()?;
     if world.is_first() {
-        store::set_complete(folder, next.parts())?;
+        store::set_complete(folder, next.parts(), &content_hashes)?;
     }
     Ok(())
 }
@@ -122,6 +124,8 @@ struct Portion {
     items: Vec<Item>,
     /// Bytes of files read behind it.
     position_bytes: u64,
+    /// Of the last one, the hashes of all files.
+    content_hashes: Vec<Option<String>>,
 }
 
 /// Sends all items behind the first `skip`; ends early when the receiver is gone.
@@ -148,8 +152,12 @@ fn read_portions(corpus: &Corpus, skip: u64, sender: &SyncSender<Result<Portion>
             None => {}
         }
         if bytes >= PORTION_BYTES || items.len() >= 4096 || is_last {
-            let portion =
-                Portion { items: std::mem::take(&mut items), position_bytes: documents.position_bytes() };
+            let content_hashes = if is_last { documents.content_hashes().to_vec() } else { Vec::new() };
+            let portion = Portion {
+                items: std::mem::take(&mut items),
+                position_bytes: documents.position_bytes(),
+                content_hashes,
+            };
             bytes = 0;
             if sender.send(Ok(portion)).is_err() || is_last {
                 return;

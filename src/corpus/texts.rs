@@ -9,6 +9,8 @@ use anyhow::Context;
 use anyhow::Result;
 use serde_json::Value as Json;
 
+use crate::corpus::conversion;
+use crate::corpus::without_nan;
 use crate::error::Problem;
 use crate::fs;
 
@@ -31,13 +33,13 @@ pub(super) fn for_each_text(path: &Path, most: Most, mut take: impl FnMut(&str))
         Some("tsv") => table(path, &text, b'\t', &mut take),
         Some("jsonl" | "ndjson") => {
             for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
-                let json = serde_json::from_str(line).map_err(|e| not_json(path, index + 1, &e))?;
+                let json = json_of(line).map_err(|e| not_json(path, index + 1, &e))?;
                 strings(&json, &mut take);
             }
             Ok(())
         }
         Some("json") => {
-            let json = serde_json::from_str(&text).map_err(|e| not_json(path, e.line(), &e))?;
+            let json = json_of(&text).map_err(|e| not_json(path, e.line(), &e))?;
             strings(&json, &mut take);
             Ok(())
         }
@@ -46,6 +48,12 @@ pub(super) fn for_each_text(path: &Path, most: Most, mut take: impl FnMut(&str))
             Ok(())
         }
     }
+}
+
+/// JSON, also with the `NaN` of Python's.
+fn json_of(text: &str) -> serde_json::Result<Json> {
+    let read = serde_json::from_str(text);
+    read.or_else(|e| without_nan(text).and_then(|text| serde_json::from_str(&text).ok()).ok_or(e))
 }
 
 fn not_json(path: &Path, line: usize, error: &serde_json::Error) -> Problem {
@@ -72,9 +80,10 @@ fn read(path: &Path, most: Most) -> Result<String> {
     let text = String::from_utf8(bytes).map_err(|e| {
         Problem::usage(format!("is not UTF-8 text (byte {})", e.utf8_error().valid_up_to()))
             .at(path.display())
-            .hint("save it as UTF-8: a .csv, .tsv, .jsonl or text file, which may be compressed")
+            .hint(conversion(e.as_bytes()))
     })?;
-    Ok(text.strip_prefix('\u{feff}').map(str::to_string).unwrap_or(text))
+    let text = text.strip_prefix('\u{feff}').map(str::to_string).unwrap_or(text);
+    Ok(if text.contains('\r') { text.replace("\r\n", "\n").replace('\r', "\n") } else { text })
 }
 
 fn table(path: &Path, text: &str, delimiter: u8, take: &mut impl FnMut(&str)) -> Result<()> {

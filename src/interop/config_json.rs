@@ -55,6 +55,7 @@ impl HubConfig {
     /// Reads and checks the file at `path`; every problem is named with its key.
     pub fn read(path: &Path) -> Result<Self> {
         let bytes = fs::read_capped(path, CAP_BYTES)?;
+        fs::refuse_mistaken(path, &bytes, "a file of JSON")?;
         Self::parse(&path.display().to_string(), &bytes)
     }
 

@@ -199,8 +199,10 @@ impl Weights {
 
     fn open_sharded(folder: &Path, place: PathBuf) -> Result<Self> {
         let refuse = |message: String| Problem::new(message).at(place.display());
-        let index: Value = serde_json::from_slice(&fs::read_capped(&place, INDEX_CAP_BYTES)?)
-            .map_err(|e| refuse(format!("is not valid JSON: {e}")))?;
+        let bytes = fs::read_capped(&place, INDEX_CAP_BYTES)?;
+        fs::refuse_mistaken(&place, &bytes, "a file of JSON")?;
+        let index: Value =
+            serde_json::from_slice(&bytes).map_err(|e| refuse(format!("is not valid JSON: {e}")))?;
         let map = index
             .get("weight_map")
             .and_then(Value::as_object)

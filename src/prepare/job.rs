@@ -18,11 +18,14 @@ use crate::corpus::Curated;
 use crate::corpus::Scan;
 use crate::corpus::Side;
 use crate::corpus::Step;
+use crate::corpus::content_hashes;
 use crate::distributed::World;
 use crate::error::Problem;
 use crate::fs;
 use crate::fs::FolderLock;
 use crate::prepare::encode;
+use crate::prepare::files;
+use crate::prepare::files::Compared;
 use crate::prepare::meter::Meter;
 use crate::prepare::meter::Progress;
 use crate::prepare::meter::Stage;
@@ -42,6 +45,8 @@ use crate::tokenizer::UnknownText;
 /// The window at hand, the one before, from which rows may still be made, and the one after.
 const WINDOWS_AT_ONCE: usize = 3;
 
+const SETTINGS_JSON: &str = "settings.json";
+
 const SETTINGS_BYTES_MAX: u64 = 64 << 20;
 
 /// The tokenizer and the shards, ready for training.
@@ -56,7 +61,7 @@ pub struct Prepared {
     pub manifest: Manifest,
     /// Whether everything was there already.
     pub was_reused: bool,
-    /// What is worth telling about the training of the tokenizer.
+    /// What is worth telling about finding the files and training the tokenizer.
     pub notes: Vec<String>,
 }
 
@@ -178,7 +183,7 @@ impl<'a> Job<'a> {
     }
 
     fn stored_settings(&self) -> Result<Value> {
-        let path = self.folder.join("settings.json");
+        let path = self.folder.join(SETTINGS_JSON);
         let text = fs::read_text_capped(&path, SETTINGS_BYTES_MAX)?;
         Ok(serde_json::from_str(&text)
             .map_err(|e| Problem::new(format!("is broken: {e}")).at(path.display()))?)
@@ -186,26 +191,57 @@ impl<'a> Job<'a> {
 
     /// Writes the settings into an empty folder; elsewhere they must be those that lie there.
     fn agree_on_settings(&self) -> Result<()> {
-        let path = self.folder.join("settings.json");
+        let path = self.folder.join(SETTINGS_JSON);
         let has_work =
             [self.documents(), self.tokenizer(), self.shards()].iter().any(|folder| fs::exists(folder));
         if !has_work {
             return fs::write_bytes(&path, format!("{:#}\n", self.settings).as_bytes());
         }
         let (mut stored, mut wanted) = (self.stored_settings()?, self.settings.clone());
-        if self.corpus.is_err() {
+        let mut compared = Compared::default();
+        if let Ok(corpus) = &self.corpus {
+            compared = files::compare(&stored, &wanted, corpus)?;
+        } else {
             // Finished shards outlive the raw text: a machine that only trains need not have it.
             stored["files"].take();
             wanted["files"].take();
         }
-        let differences = settings::differences(&stored, &wanted);
+        files::forget(&mut stored);
+        files::forget(&mut wanted);
+        let mut differences = settings::differences(&stored, &wanted);
+        differences.extend(compared.differences);
         if differences.is_empty() {
+            if compared.has_copies {
+                self.put_down_times();
+            }
             return Ok(());
         }
         Err(Problem::usage(format!("was prepared with other settings: {}", differences.join("; ")))
             .at(self.folder.display())
             .hint("set the old values again, choose another `data.prepared_dir`, or remove this folder to prepare anew")
             .into())
+    }
+
+    /// Puts down when files were written whose content is the same, so that it need not be looked at again.
+    /// Where that cannot be written, it is.
+    fn put_down_times(&self) {
+        let Ok(stored) = self.stored_settings() else { return };
+        let hashes: Vec<Option<String>> = files::recorded(&stored);
+        let mut settings = self.settings.clone();
+        files::record(&mut settings, &hashes);
+        let _ = fs::write_bytes(&self.folder.join(SETTINGS_JSON), format!("{settings:#}\n").as_bytes());
+    }
+
+    /// Puts down what was read of the files: a later change of one is told from a copy by it.
+    fn put_down_contents(&self) -> Result<()> {
+        let hashes = content_hashes(&self.documents())?;
+        let mut stored = self.stored_settings()?;
+        let before = stored.clone();
+        files::record(&mut stored, &hashes);
+        if stored == before {
+            return Ok(());
+        }
+        fs::write_bytes(&self.folder.join(SETTINGS_JSON), format!("{stored:#}\n").as_bytes())
     }
 
     /// Does this process's share of what [`Self::make`] does in the first one.
@@ -220,7 +256,8 @@ impl<'a> Job<'a> {
         encode::help(world, &curated.kept, &self.tokenizer())
     }
 
-    /// Runs all stages that are not done; gives what is worth telling about the training of the tokenizer.
+    /// Runs all stages that are not done; gives what is worth telling about the files and the training of the
+    /// tokenizer.
     fn make(&self, world: World, observer: &mut dyn FnMut(Progress)) -> Result<Vec<String>> {
         let (corpus, data) = (self.corpus()?, &self.config.data);
         // Loaded first: a wrong path must not be told after hours.
@@ -232,12 +269,14 @@ impl<'a> Job<'a> {
             Space::predict_for(self.config, corpus, &self.folder)?.require(&self.folder)?;
         }
         let curated = Curated::make(world, corpus, data, &self.documents(), &mut of_steps(observer))?;
+        self.put_down_contents()?;
         let (sources, report_folder) = (corpus.source_names(), &self.folder);
         report::without_tokens(&curated).write(report_folder)?;
         // With nothing to train on, there is nothing to keep: the next call starts afresh, and the
         // report stays.
         let scan = curated.scan().or_else(|e| fs::remove_folder(&self.documents()).and(Err(e)))?;
         let mut notes = self.given.as_ref().map_or_else(Vec::new, |given| given.notes().to_vec());
+        notes.extend(corpus.notes().to_vec());
         let has_tokenizer = fs::is_folder(&self.tokenizer());
         let is_to_train = !has_tokenizer && self.given.is_none();
         world.from_first(Some(is_to_train))?;

@@ -6,6 +6,7 @@
 //! bytes written do not depend on the number of processes and threads, nor on how often the work was interrupted.
 
 mod encode;
+mod files;
 mod job;
 mod meter;
 mod portions;

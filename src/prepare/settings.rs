@@ -12,6 +12,7 @@ use crate::config::PretrainConfig;
 use crate::corpus::Corpus;
 use crate::corpus::SourceFile;
 use crate::fs;
+use crate::prepare::files;
 use crate::secrets;
 use crate::tokenizer::Tokenizer;
 
@@ -29,7 +30,8 @@ const DECISIVE: [&str; 9] = [
 ];
 
 /// Everything that decides the bytes of tokenizer and shards. Files count with name, length and a hash of
-/// samples of their content; weights do not count, since they are applied while training.
+/// samples of their content; when they were written is for `files` to look at. Weights do not count, since
+/// they are applied while training.
 pub(super) fn of(
     config: &PretrainConfig,
     corpus: Option<&Corpus>,
@@ -53,6 +55,10 @@ pub(super) fn of(
     let sources = data["sources"].as_array_mut().into_iter().flatten();
     for table in sources.filter_map(Value::as_object_mut) {
         table.remove("weight");
+        // Older versions know one way, which is the usual one.
+        if table.get("on_bad_record").is_some_and(|value| value == "fail") {
+            table.remove("on_bad_record");
+        }
     }
     // How much memory the search takes changes nothing that it finds.
     data["deduplication"]
@@ -81,11 +87,18 @@ fn identity(file: &SourceFile) -> Result<Value> {
     // What is piped in cannot be looked at twice.
     let sample = if file.is_standard_input() { None } else { fs::sample_hash(&file.path)? };
     let path = config::portable(&file.path.to_string_lossy());
-    Ok(json!({"path": path, "bytes": file.size_bytes, "sample": sample}))
+    let mut identity = json!({"path": path, "bytes": file.size_bytes, "sample": sample});
+    if let (false, Some(modified)) = (file.is_standard_input(), files::version(&file.path)?) {
+        identity[files::MODIFIED] = json!(modified);
+    }
+    Ok(identity)
 }
 
-/// SHA-256 of settings in hexadecimal.
+/// SHA-256 of settings in hexadecimal: the same for the same content of all files, whenever these were
+/// written.
 pub(super) fn sha256(settings: &Value) -> String {
+    let mut settings = settings.clone();
+    files::forget(&mut settings);
     fs::sha256_of(&[settings.to_string().as_bytes()])
 }
 

@@ -11,7 +11,7 @@ use crate::corpus::deduplication_bytes_per_document;
 use crate::error::Class;
 use crate::error::Problem;
 use crate::fs;
-use crate::fs::Compression;
+use crate::fs::Kind;
 use crate::quantity::format_bytes;
 use crate::shards::token_bytes_for;
 
@@ -44,7 +44,7 @@ impl Space {
     }
 
     pub(super) fn predict_for(config: &PretrainConfig, corpus: &Corpus, folder: &Path) -> Result<Self> {
-        let text_bytes = corpus.files().iter().map(|file| expanded_bytes(&file.path, file.size_bytes)).sum();
+        let text_bytes = corpus.files().iter().map(|file| expanded_bytes(file.kind(), file.size_bytes)).sum();
         let free_bytes = fs::free_bytes(folder)?;
         Ok(Self::of(config, text_bytes, free_bytes))
     }
@@ -95,13 +95,11 @@ impl fmt::Display for Space {
 }
 
 /// The length of a text file once it is decompressed: typical ratios of text.
-fn expanded_bytes(path: &Path, size_bytes: u64) -> u64 {
-    match Compression::of(path) {
-        _ if path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("parquet")) => {
-            size_bytes * 2
-        }
-        Compression::None => size_bytes,
-        _ => size_bytes * 7 / 2,
+fn expanded_bytes(kind: Kind, size_bytes: u64) -> u64 {
+    match kind {
+        Kind::Parquet => size_bytes * 2,
+        Kind::Compressed(_) => size_bytes * 7 / 2,
+        _ => size_bytes,
     }
 }
 
@@ -137,7 +135,10 @@ mod tests {
 
     #[test]
     fn compressed_text_counts_as_what_it_becomes() {
-        let bytes = |name: &str| expanded_bytes(Path::new(name), 1000);
-        assert_eq!((bytes("a.txt"), bytes("a.jsonl.zst"), bytes("a.parquet")), (1000, 3500, 2000));
+        let zstd = Kind::Compressed(fs::Compression::Zstd);
+        assert_eq!(
+            [Kind::Text, zstd, Kind::Parquet].map(|kind| expanded_bytes(kind, 1000)),
+            [1000, 3500, 2000]
+        );
     }
 }

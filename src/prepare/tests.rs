@@ -180,3 +180,32 @@ fn several_processes_leave_the_bytes_of_one() {
         assert!(story.files(&name) == story.files("alone"), "{size}, in the midst of tokenizing");
     }
 }
+
+#[test]
+fn a_text_that_was_changed_is_seen_and_one_that_was_copied_is_not() {
+    let story = Story::new();
+    let path = story.folder.path().join("story.txt");
+    // Long enough that samples leave something out.
+    let text = std::fs::read_to_string(&path).unwrap().repeat(6);
+    std::fs::write(&path, &text).unwrap();
+    let config = story.config("a", "");
+    let prepared = || ensure_prepared(World::ALONE, &config, &mut |_| {});
+    assert!(!prepared().unwrap().was_reused);
+    assert!(prepared().unwrap().was_reused);
+    let settings = || std::fs::read_to_string(story.folder.path().join("a/settings.json")).unwrap();
+    let before = settings();
+    std::fs::write(&path, &text).unwrap();
+    assert!(prepared().unwrap().was_reused, "a copy");
+    assert_ne!(settings(), before, "its time is put down");
+    let after_a_copy = settings();
+    assert!(prepared().unwrap().was_reused && settings() == after_a_copy);
+    let sample = || crate::fs::sample_hash(&path).unwrap();
+    let sample_before = sample();
+    let at = 6000 + text[6000..].find("Paragraph").unwrap();
+    let mut changed = text;
+    changed.replace_range(at..at + 9, "Chapter__");
+    std::fs::write(&path, &changed).unwrap();
+    assert_eq!(sample(), sample_before, "samples do not see it");
+    let message = format!("{:#}", prepared().err().unwrap());
+    assert!(message.contains("story.txt` has another content"), "{message}");
+}

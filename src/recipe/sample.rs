@@ -13,6 +13,7 @@ use crate::corpus::Item;
 use crate::corpus::SourceFile;
 use crate::error::Problem;
 use crate::fs;
+use crate::fs::Kind;
 use crate::recipe::size::SHORT_LENGTH;
 use crate::recipe::size::Size;
 use crate::tokenizer::Tokenizer;
@@ -135,9 +136,14 @@ pub fn document_unit(files: &[SourceFile]) -> Result<Option<DocumentUnit>> {
         return Ok(Some(DocumentUnit::File));
     }
     let mut beginning = Vec::new();
-    let mut text = fs::open_text(&first.path)?.take(SNIFFED_BYTES);
-    text.read_to_end(&mut beginning).with_context(|| format!("cannot read `{}`", first.path.display()))?;
-    let blank = beginning.split(|&byte| byte == b'\n').filter(|line| line.trim_ascii().is_empty()).count();
+    let (text, kind) = fs::open_content(&first.path)?;
+    if matches!(kind, Kind::Tar | Kind::Warc) {
+        return Ok(Some(DocumentUnit::File));
+    }
+    let cannot_read = || format!("cannot read `{}`", first.path.display());
+    text.take(SNIFFED_BYTES).read_to_end(&mut beginning).with_context(cannot_read)?;
+    let beginning = String::from_utf8_lossy(&beginning).replace("\r\n", "\n").replace('\r', "\n");
+    let blank = beginning.split('\n').filter(|line| line.trim().is_empty()).count();
     // What follows the last end of a line counts as an empty one.
     Ok(Some(if blank > 1 { DocumentUnit::Paragraph } else { DocumentUnit::Line }))
 }

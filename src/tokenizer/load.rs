@@ -63,13 +63,13 @@ pub(super) fn read(path: &Path) -> Result<Found> {
     let mut files = Vec::new();
     let mut place = folder.to_path_buf();
     if fs::exists(&file) {
-        files.push((TOKENIZER_JSON.to_string(), fs::read_capped(&file, TOKENIZER_BYTES_MAX)?));
+        files.push((TOKENIZER_JSON.to_string(), read_whole(&file)?));
         place = file;
     }
     for name in COMPANIONS {
         let companion = folder.join(name);
         if fs::exists(&companion) {
-            files.push((name.to_string(), fs::read_capped(&companion, TOKENIZER_BYTES_MAX)?));
+            files.push((name.to_string(), read_whole(&companion)?));
         }
     }
     let model = folder.join(MODEL_CONFIG);
@@ -80,6 +80,13 @@ pub(super) fn read(path: &Path) -> Result<Found> {
         Value::Null
     };
     Ok(Found { place, files, model })
+}
+
+/// A file of a tokenizer, which is text and no pointer to one.
+fn read_whole(path: &Path) -> Result<Vec<u8>> {
+    let bytes = fs::read_capped(path, TOKENIZER_BYTES_MAX)?;
+    fs::refuse_mistaken(path, &bytes, "a file of a tokenizer")?;
+    Ok(bytes)
 }
 
 /// The content of the file called `name`.

@@ -28,6 +28,11 @@ pub(super) fn all(folder: &Path) -> Vec<Input> {
             inputs.push(Input { inside: Some((bytes.clone(), compress)), ..packed });
         }
     }
+    for (name, source, bytes) in archives() {
+        inputs.push(corpus(folder, name, &source, bytes.clone()));
+        let packed = corpus(folder, &format!("{name}.gz"), &source, compressed::gzip(&bytes));
+        inputs.push(Input { inside: Some((bytes, compressed::gzip)), ..packed });
+    }
     inputs.push(judged(folder));
     inputs
 }
@@ -60,6 +65,42 @@ pub(super) fn plain() -> Vec<(&'static str, Value, String)> {
         ("corpus.csv", json!({}), columns(",")),
         ("corpus.tsv", json!({}), columns("\t")),
     ]
+}
+
+/// The same texts in members and records.
+fn archives() -> Vec<(&'static str, Value, Vec<u8>)> {
+    let texts = texts();
+    let (lines, others) = texts.split_at(8);
+    let object = |text: &String| format!("{}\n", json!({"text": text}));
+    let objects: String = others.iter().map(object).collect();
+    let members = [("a/lines.txt", lines.join("\n")), (".hidden", "no".to_string()), ("rows.jsonl", objects)];
+    let tar = members.iter().flat_map(|(name, content)| member(name, content.as_bytes())).chain([0; 1024]);
+    let record = |kind: &str, text: &str| {
+        let length = text.len();
+        format!(
+            "WARC/1.0\r\nWARC-Type: {kind}\r\nContent-Type: text/plain\r\nContent-Length: {length}\r\n\r\n{text}\r\n\r\n"
+        )
+    };
+    let records: String = texts.iter().map(|text| record("conversion", text)).collect();
+    let warc = record("warcinfo", "software: x\r\n") + &record("metadata", "{}") + &records;
+    vec![
+        ("members.tar", json!({"document": "line"}), tar.collect()),
+        ("records.warc.wet", json!({}), warc.into_bytes()),
+    ]
+}
+
+/// A member of a tar archive.
+fn member(name: &str, content: &[u8]) -> Vec<u8> {
+    let mut header = vec![0; 512];
+    header[..name.len()].copy_from_slice(name.as_bytes());
+    header[124..135].copy_from_slice(format!("{:011o}", content.len()).as_bytes());
+    header[148..156].copy_from_slice(b"        ");
+    header[156] = b'0';
+    header[257..263].copy_from_slice(b"ustar\0");
+    let sum: u32 = header.iter().map(|byte| u32::from(*byte)).sum();
+    header[148..155].copy_from_slice(format!("{sum:06o}\0").as_bytes());
+    let padding = vec![0; content.len().next_multiple_of(512) - content.len()];
+    [header, content.to_vec(), padding].concat()
 }
 
 /// A configuration of one source.

@@ -16,11 +16,14 @@ use std::path::PathBuf;
 use anyhow::Context;
 use anyhow::Result;
 
+mod compression;
 mod entries;
 mod groups;
 mod hash;
 mod lock;
+mod magic;
 mod memory;
+mod progress;
 mod read;
 mod scratch;
 mod space;
@@ -28,7 +31,11 @@ mod staged;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 mod text;
+mod unicode;
+mod walk;
 
+pub use compression::Compression;
+pub use compression::without_compression;
 pub use entries::bytes_below;
 pub use entries::link;
 pub use entries::modified;
@@ -37,6 +44,7 @@ pub use entries::touch;
 pub use groups::GroupLimits;
 pub use groups::group_limits;
 pub use hash::Sha256Sum;
+pub use hash::content_hash;
 pub use hash::sample_hash;
 pub use hash::sha256_of;
 pub use hash::sha256_of_file;
@@ -45,6 +53,10 @@ pub use std::fs::File;
 
 pub use lock::FolderLock;
 pub use lock::is_locked;
+pub use magic::Foreign;
+pub use magic::Kind;
+pub use magic::SNIFFED_BYTES;
+pub use magic::refuse_mistaken;
 pub use memory::available_bytes;
 pub use memory::available_bytes_below;
 pub use memory::end_me_first;
@@ -52,6 +64,7 @@ pub use memory::forget_peak;
 pub use memory::peak_resident_bytes;
 pub use memory::system_bytes;
 pub use memory::thread_seconds;
+pub use progress::Progress;
 pub use read::each_line;
 pub use read::open;
 pub use read::open_stream;
@@ -67,11 +80,17 @@ pub use space::heed_size_limit;
 pub use space::no_space;
 pub use space::require_space;
 pub use staged::StagedFile;
-pub use text::Compression;
 pub use text::TextFile;
+pub use text::kind_of_file;
+pub use text::open_content;
+pub use text::open_decompressed;
 pub use text::open_text;
 pub use text::standard_input;
-pub use text::without_compression;
+pub use unicode::Unicode;
+pub use walk::Walk;
+pub use walk::is_hidden;
+pub use walk::matching;
+pub use walk::walk;
 
 /// Writes a file so that it is either the old one or the whole new one, whatever happens in between.
 ///

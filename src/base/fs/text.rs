@@ -1,84 +1,95 @@
-//! Opens text that may be compressed: `.gz`, `.zst`, `.bz2` and `.xz` are told by the last extension.
+//! Opens text that may be compressed, in archives or in another encoding: its first bytes tell, not its name.
 //!
-//! It limits what a hostile archive may ask for; it knows nothing of lines or characters.
+//! It limits what a hostile file may ask for: one window of a compression, as no file is decompressed twice.
+//! What an archive holds is for its readers; lines and characters are, too.
 
-use std::io::BufRead;
 use std::io::BufReader;
+use std::io::Chain;
+use std::io::Cursor;
 use std::io::Read;
 use std::path::Path;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering;
 
 use anyhow::Context;
 use anyhow::Result;
 
 use crate::error::Problem;
-
-/// The largest zstd window that is accepted, as a power of two: 128 MiB.
-///
-/// It is what `zstd -d` accepts without further options and what `zstd --long` writes, so large corpora use
-/// it; a smaller cap would refuse them. A frame that claims it and holds little touches little of it, and no
-/// file can make a reader hold more than one window: half of the 256 MiB that a hostile file may cost.
-const ZSTD_WINDOW_LOG_MAX: u32 = 27;
-
-/// The most memory that an xz decoder may take, in bytes: the same 128 MiB (`xz -9` writes files that need
-/// 65).
-const XZ_MEMORY_BYTES_MAX: u64 = 128 << 20;
+use crate::fs::Compression;
+use crate::fs::Kind;
+use crate::fs::SNIFFED_BYTES;
+use crate::fs::compression::decompressed;
+use crate::fs::progress::Counted;
+use crate::fs::progress::Progress;
+use crate::fs::unicode::AsUtf8;
 
 /// The input of a process can be read only once.
 static STANDARD_INPUT_TAKEN: AtomicBool = AtomicBool::new(false);
 
 const BUFFER_BYTES: usize = 128 << 10;
 
-/// How a file is compressed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Compression {
-    /// Not at all.
-    None,
-    /// gzip, also several members one after the other.
-    Gzip,
-    /// Zstandard, also several frames.
-    Zstd,
-    /// bzip2, also several streams.
-    Bzip2,
-    /// xz, also several streams.
-    Xz,
-}
-
-impl Compression {
-    /// Told by the last extension of `path`, whatever its case.
-    pub fn of(path: &Path) -> Self {
-        match path.extension().and_then(|e| e.to_str()).map(str::to_ascii_lowercase).as_deref() {
-            Some("gz") => Self::Gzip,
-            Some("zst") => Self::Zstd,
-            Some("bz2") => Self::Bzip2,
-            Some("xz") => Self::Xz,
-            _ => Self::None,
-        }
-    }
-}
-
-/// `path` without the extension of its compression: `a/b.jsonl.gz` gives `a/b.jsonl`.
-pub fn without_compression(path: &Path) -> PathBuf {
-    match Compression::of(path) {
-        Compression::None => path.to_path_buf(),
-        _ => path.with_extension(""),
-    }
-}
-
 /// The decompressed bytes of a file or of standard input.
 pub struct TextFile {
     reader: Box<dyn Read + Send>,
-    position: Arc<AtomicU64>,
+    progress: Arc<Progress>,
+    is_compressed: bool,
 }
 
 impl TextFile {
+    /// A part of `whole`, which `reader` gives, such as a member of an archive.
+    pub fn of_part(whole: &Self, reader: Box<dyn Read + Send>) -> Self {
+        Self { reader, progress: Arc::clone(&whole.progress), is_compressed: whole.is_compressed }
+    }
+
     /// Bytes of the file itself (as it lies on the disk) read so far.
     pub fn position_bytes(&self) -> u64 {
-        self.position.load(Ordering::Relaxed)
+        self.progress.bytes()
+    }
+
+    /// How far the file itself is read, for those who look when its reader has gone.
+    pub fn progress(&self) -> Arc<Progress> {
+        Arc::clone(&self.progress)
+    }
+
+    /// Whether the first byte that is neither white space nor of a byte-order mark is `byte`, as far as one
+    /// read tells.
+    pub fn begins_with(mut self, byte: u8, path: &Path) -> Result<(Self, bool)> {
+        let head = read_head(&mut self.reader, true).with_context(|| cannot_read(path))?;
+        let begins =
+            head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&head).trim_ascii_start().first() == Some(&byte);
+        self.reader = Box::new(Cursor::new(head).chain(self.reader));
+        Ok((self, begins))
+    }
+
+    /// The kind of what it holds, decompressed and as UTF-8, without reading over it. What is neither text
+    /// nor an archive is an error that says what it is, and so is what is compressed twice.
+    pub fn sniffed(mut self, path: &Path) -> Result<(Self, Kind)> {
+        let head = read_head(&mut self.reader, false).with_context(|| cannot_read(path))?;
+        let kind = Kind::of(&head);
+        let reader = Cursor::new(head).chain(self.reader);
+        let is_compressed = self.is_compressed;
+        let with = |reader: Box<dyn Read + Send>, is_compressed| Self {
+            reader,
+            progress: self.progress,
+            is_compressed,
+        };
+        match kind {
+            Kind::Foreign(_) => Err(kind.mistaken(path, "text").into()),
+            Kind::Compressed(_) if is_compressed => {
+                let message = format!("is {} inside of another compression", kind.name());
+                Err(Problem::new(message).at(path.display()).hint("decompress it once").into())
+            }
+            Kind::Compressed(compression) => {
+                let buffered = BufReader::with_capacity(BUFFER_BYTES, reader);
+                let inside = decompressed(compression, buffered).with_context(|| cannot_read(path))?;
+                with(inside, true).sniffed(path)
+            }
+            Kind::Unicode(unicode) => {
+                Ok((with(Box::new(AsUtf8::new(reader, unicode)), is_compressed), Kind::Text))
+            }
+            _ => Ok((with(Box::new(reader), is_compressed), kind)),
+        }
     }
 }
 
@@ -88,92 +99,107 @@ impl Read for TextFile {
     }
 }
 
-/// Opens a plain or compressed file for reading its decompressed bytes.
-pub fn open_text(path: &Path) -> Result<TextFile> {
-    let cannot_read = || format!("cannot read `{}`", path.display());
-    let (file, position) = counted(super::open_stream(path)?);
-    let reader: Box<dyn Read + Send> = match Compression::of(path) {
-        Compression::None => Box::new(file),
-        Compression::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(file)),
-        Compression::Bzip2 => Box::new(bzip2::bufread::MultiBzDecoder::new(file)),
-        Compression::Zstd => {
-            let mut decoder = zstd::stream::read::Decoder::with_buffer(file).with_context(cannot_read)?;
-            decoder.window_log_max(ZSTD_WINDOW_LOG_MAX).with_context(cannot_read)?;
-            Box::new(Explained(decoder))
-        }
-        Compression::Xz => {
-            let stream = liblzma::stream::Stream::new_stream_decoder(
-                XZ_MEMORY_BYTES_MAX,
-                liblzma::stream::CONCATENATED,
-            );
-            let stream = stream.map_err(std::io::Error::from).with_context(cannot_read)?;
-            Box::new(Explained(liblzma::bufread::XzDecoder::new_stream(file, stream)))
-        }
-    };
-    Ok(TextFile { reader, position })
+/// Opens a file for reading what it holds, and tells its kind: see [`TextFile::sniffed`].
+pub fn open_content(path: &Path) -> Result<(TextFile, Kind)> {
+    let (text, head) = opened(super::open_stream(path)?, path, false)?;
+    check_name(path, &head)?;
+    text.sniffed(path)
 }
 
-/// Opens standard input, which is not decompressed; the second time is an error.
-pub fn standard_input() -> Result<TextFile> {
+/// The same of standard input; the second time is an error. With `is_live` it does not wait for more than is
+/// there.
+pub fn standard_input(is_live: bool) -> Result<(TextFile, Kind)> {
     if STANDARD_INPUT_TAKEN.swap(true, Ordering::Relaxed) {
         return Err(Problem::usage("standard input can be read only once")
             .hint("write it to a file, and name the file")
             .into());
     }
-    let (input, position) = counted(std::io::stdin());
-    Ok(TextFile { reader: Box::new(input), position })
+    let path = Path::new("standard input");
+    let (text, head) = opened(std::io::stdin(), path, is_live)?;
+    let kind = Kind::of(&head);
+    if is_live && kind == Kind::Text { Ok((text, kind)) } else { text.sniffed(path) }
 }
 
-fn counted<R: Read>(source: R) -> (Counted<R>, Arc<AtomicU64>) {
-    let position = Arc::new(AtomicU64::new(0));
-    let source = BufReader::with_capacity(BUFFER_BYTES, source);
-    (Counted { source, position: Arc::clone(&position) }, position)
-}
-
-/// Says what to do about a file that needs more memory than it may have.
-struct Explained<R>(R);
-
-impl<R: Read> Read for Explained<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        self.0.read(buffer).map_err(|e| {
-            let text = e.to_string().to_lowercase();
-            if text.contains("too much memory")
-                || text.contains("memory limit")
-                || text.contains("memory usage limit")
-            {
-                return std::io::Error::new(
-                    e.kind(),
-                    "needs more than 128 MiB to decompress; compress it again with a smaller window",
-                );
-            }
-            e
-        })
+/// Opens plain or compressed text for reading it as UTF-8; anything else is an error that says what it is.
+pub fn open_text(path: &Path) -> Result<TextFile> {
+    match open_content(path)? {
+        (text, Kind::Text | Kind::Markup(_)) => Ok(text),
+        (_, kind) => Err(kind.mistaken(path, "text").into()),
     }
 }
 
-/// Counts the bytes that are taken out of its buffer, not those that wait in it.
-struct Counted<R> {
-    source: BufReader<R>,
-    position: Arc<AtomicU64>,
+/// Opens what this program has written itself, plain or compressed, whatever it holds.
+pub fn open_decompressed(path: &Path) -> Result<TextFile> {
+    let (text, head) = opened(super::open_stream(path)?, path, false)?;
+    check_name(path, &head)?;
+    let TextFile { reader, progress, .. } = text;
+    let Kind::Compressed(compression) = Kind::of(&head) else {
+        return Ok(TextFile { reader, progress, is_compressed: false });
+    };
+    let buffered = BufReader::with_capacity(BUFFER_BYTES, reader);
+    let reader = decompressed(compression, buffered).with_context(|| cannot_read(path))?;
+    Ok(TextFile { reader, progress, is_compressed: true })
 }
 
-impl<R: Read> Read for Counted<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        let count = self.source.read(buffer)?;
-        self.position.fetch_add(count as u64, Ordering::Relaxed);
-        Ok(count)
+/// The kind of a file as it lies on the disk. A pipe, whose bytes are there once, is taken for text.
+pub fn kind_of_file(path: &Path) -> Result<Kind> {
+    let file = super::open_stream(path)?;
+    let is_file = file.metadata().is_ok_and(|metadata| metadata.is_file());
+    if !is_file {
+        return Ok(Kind::Text);
     }
+    let head = read_head(&mut &file, false).with_context(|| cannot_read(path))?;
+    check_name(path, &head)?;
+    Ok(Kind::of(&head))
 }
 
-impl<R: Read> BufRead for Counted<R> {
-    fn fill_buf(&mut self) -> std::io::Result<&[u8]> {
-        self.source.fill_buf()
-    }
+fn cannot_read(path: &Path) -> String {
+    format!("cannot read `{}`", path.display())
+}
 
-    fn consume(&mut self, count: usize) {
-        self.source.consume(count);
-        self.position.fetch_add(count as u64, Ordering::Relaxed);
+/// A source of bytes and its first ones, which it still gives.
+fn opened(source: impl Read + Send + 'static, path: &Path, is_live: bool) -> Result<(TextFile, Vec<u8>)> {
+    let progress = Arc::new(Progress::default());
+    let mut source = Counted::new(source, Arc::clone(&progress));
+    let head = read_head(&mut source, is_live).with_context(|| cannot_read(path))?;
+    let reader: BufReader<Chain<_, _>> =
+        BufReader::with_capacity(BUFFER_BYTES, Cursor::new(head.clone()).chain(source));
+    Ok((TextFile { reader: Box::new(reader), progress, is_compressed: false }, head))
+}
+
+/// The first bytes of a source, fewer only where it ends, or where it is live and has no more now.
+fn read_head(source: &mut impl Read, is_live: bool) -> std::io::Result<Vec<u8>> {
+    let mut head = vec![0; SNIFFED_BYTES];
+    let mut length = 0;
+    while length < head.len() {
+        match source.read(&mut head[length..]) {
+            Ok(0) => break,
+            Ok(count) => length += count,
+            Err(e) if e.kind() == std::io::ErrorKind::Interrupted => continue,
+            Err(e) => return Err(e),
+        }
+        if is_live {
+            break;
+        }
     }
+    head.truncate(length);
+    Ok(head)
+}
+
+/// A file whose name ends as that of a compressed one may hold text, which a browser has decompressed;
+/// anything else under this name is broken.
+fn check_name(path: &Path, head: &[u8]) -> Result<()> {
+    let is_text = |head: &[u8]| match std::str::from_utf8(head) {
+        Ok(text) => !text.contains('\0'),
+        Err(e) => e.error_len().is_none() && !head.contains(&0),
+    };
+    if Compression::of(path) == Compression::None || Kind::of(head) != Kind::Text || is_text(head) {
+        return Ok(());
+    }
+    let extension = path.extension().unwrap_or_default().to_string_lossy();
+    let message =
+        format!("is neither text nor what `.{extension}` says: its first bytes are those of nothing known");
+    Err(Problem::new(message).at(path.display()).hint("is the file whole, and is its name right?").into())
 }
 
 #[cfg(test)]
@@ -239,7 +265,7 @@ mod tests {
         std::fs::write(&path, frame(27)).unwrap();
         assert_eq!(read(&path), "long ago");
         std::fs::write(&path, frame(28)).unwrap();
-        let message = open_text(&path).unwrap().read(&mut [0; 8]).unwrap_err().to_string();
+        let message = format!("{:#}", open_text(&path).err().unwrap());
         assert!(message.contains("needs more than 128 MiB"), "{message}");
     }
 
@@ -256,13 +282,7 @@ mod tests {
         encoder.write_all(b"long ago").unwrap();
         let path = folder.path().join("a.txt.xz");
         std::fs::write(&path, encoder.finish().unwrap()).unwrap();
-        let message = open_text(&path).unwrap().read(&mut [0; 8]).unwrap_err().to_string();
+        let message = format!("{:#}", open_text(&path).err().unwrap());
         assert!(message.contains("needs more than 128 MiB"), "{message}");
-    }
-
-    #[test]
-    fn the_extension_below_the_compression_is_found() {
-        assert_eq!(without_compression(Path::new("a/b.jsonl.gz")), Path::new("a/b.jsonl"));
-        assert_eq!(without_compression(Path::new("a/b.jsonl")), Path::new("a/b.jsonl"));
     }
 }

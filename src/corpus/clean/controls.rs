@@ -33,6 +33,11 @@ pub(super) fn remove(text: &str) -> Cow<'_, str> {
     Cow::Owned(kept)
 }
 
+/// Whether a character goes at the beginning of a line.
+pub(super) fn goes(c: char) -> bool {
+    fate(c, None) == Fate::Goes
+}
+
 /// The fate of `c` behind `before`, the last character that stays.
 #[inline(always)]
 fn fate(c: char, before: Option<char>) -> Fate {

@@ -22,6 +22,7 @@ use unicode_normalization::is_nfc_quick;
 use crate::config::CleaningConfig;
 
 pub(in crate::corpus) use tags::Tags;
+pub(in crate::corpus) use whitespace::shows_nothing;
 pub(in crate::corpus) use whitespace::tidy;
 
 /// The steps that are switched on.

@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use crate::corpus::clean::controls;
+
 /// One space for a run of blanks, none at the ends of lines, `\n` for every kind of line end, at most one
 /// blank line, none at the ends of the text.
 pub(in crate::corpus) fn tidy(text: &str) -> Cow<'_, str> {
@@ -31,6 +33,12 @@ pub(in crate::corpus) fn tidy(text: &str) -> Cow<'_, str> {
         after_return = c == '\r';
     }
     Cow::Owned(tidied)
+}
+
+/// Whether a line has nothing but blanks and what cleaning takes out.
+pub(in crate::corpus) fn shows_nothing(line: &[u8]) -> bool {
+    let shows = |c: char| !is_blank(c) && !is_line_end(c) && !controls::goes(c);
+    line.utf8_chunks().all(|chunk| chunk.invalid().is_empty() && !chunk.valid().chars().any(shows))
 }
 
 fn is_blank(c: char) -> bool {

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use anyhow::Result;
 
 use crate::config::InvalidUtf8;
+use crate::config::OnBadRecord;
 use crate::corpus::Document;
 use crate::corpus::Item;
 use crate::corpus::Location;
@@ -28,7 +29,12 @@ pub(super) struct Assembly {
     path: Arc<Path>,
     source: usize,
     invalid_utf8: InvalidUtf8,
+    on_bad_record: OnBadRecord,
     limits: Limits,
+    /// What is put before the text of each document of the member.
+    title: Option<String>,
+    /// The member of the archive that is being read: its number from 1, and what errors call it.
+    member: Option<(u64, Arc<Path>)>,
     open: Option<Open>,
     ready: VecDeque<Item>,
 }
@@ -58,8 +64,17 @@ impl Assembly {
             Cow::Owned(url) => Arc::from(Path::new(&url)),
             Cow::Borrowed(_) => Arc::clone(&file.path),
         };
-        let (source, invalid_utf8) = (file.source, file.invalid_utf8);
-        Self { path, source, invalid_utf8, limits, open: None, ready: VecDeque::new() }
+        Self {
+            path,
+            source: file.source,
+            invalid_utf8: file.settings.invalid_utf8,
+            on_bad_record: file.settings.on_bad_record,
+            limits,
+            title: None,
+            member: None,
+            open: None,
+            ready: VecDeque::new(),
+        }
     }
 
     /// The next finished item.
@@ -75,15 +90,52 @@ impl Assembly {
         self.open.is_some()
     }
 
-    /// A line of the file.
+    /// A line of the file, for messages; in an archive, of the member.
     pub(super) fn location(&self, line: u64) -> Location {
+        let path = self.member.as_ref().map_or(&self.path, |(_, name)| name);
+        Location { path: Arc::clone(path), line }
+    }
+
+    /// Where something is from, as it is counted and stored; in an archive, the number of the member. Its
+    /// name is not stored: there may be millions.
+    fn stored_location(&self, line: u64) -> Location {
+        let line = self.member.as_ref().map_or(line, |(number, _)| *number);
         Location { path: Arc::clone(&self.path), line }
+    }
+
+    /// Begins member number `number`, from 1, of an archive.
+    pub(super) fn enter(&mut self, number: u64, name: Arc<Path>) {
+        self.member = Some((number, name));
+    }
+
+    /// What is put before each document that is put together from lines, from here on.
+    pub(super) fn set_title(&mut self, title: Option<String>) {
+        self.title = title;
+    }
+
+    /// A record that cannot be read, of which `beginning` is at hand: an error, or counted as left out.
+    pub(super) fn bad_record(
+        &mut self,
+        line: u64,
+        problem: Problem,
+        bytes: u64,
+        beginning: &[u8],
+    ) -> Result<()> {
+        if self.on_bad_record == OnBadRecord::Fail {
+            return Err(problem.into());
+        }
+        self.reject(line, bytes, Rejection { reason: "bad_record", detail: problem.message }, beginning);
+        Ok(())
     }
 
     /// Adds a line to the open document, or opens one with it.
     pub(super) fn append(&mut self, text: &str, line: u64, replaced: u32) {
         match &mut self.open {
-            None => self.open = Some(Open { text: text.to_string(), line, was_cut: false, replaced }),
+            None => {
+                let text =
+                    self.title.as_ref().map_or_else(|| text.to_string(), |title| format!("{title}\n{text}"));
+                self.open = Some(Open { text, line, was_cut: false, replaced });
+            }
             Some(open) => {
                 open.text.push('\n');
                 open.text.push_str(text);
@@ -120,7 +172,7 @@ impl Assembly {
             }
         };
         if whole.contains('\r') {
-            whole = whole.replace("\r\n", "\n");
+            whole = whole.replace("\r\n", "\n").replace('\r', "\n");
         }
         self.open = Some(Open { text: whole, line, was_cut: false, replaced });
         self.cut();
@@ -158,7 +210,10 @@ impl Assembly {
                 }
                 Err(Problem::new(format!("is not UTF-8 text ({detail})"))
                     .at(self.location(origin.line))
-                    .hint("convert it, for example with `iconv -f latin1 -t utf-8`, or set `invalid_utf8` to `replace` or `skip`")
+                    .hint(format!(
+                        "{}, or set `invalid_utf8` to `replace` or `skip`",
+                        utf8::conversion(bytes)
+                    ))
                     .into())
             }
         }
@@ -166,7 +221,8 @@ impl Assembly {
 
     /// Counts something as left out; `beginning` is as much of it as there is at hand.
     pub(super) fn reject(&mut self, line: u64, bytes: u64, rejection: Rejection, beginning: &[u8]) {
-        let (location, source, excerpt) = (self.location(line), self.source, utf8::excerpt(beginning));
+        let (location, source) = (self.stored_location(line), self.source);
+        let excerpt = utf8::excerpt(beginning);
         self.ready.push_back(Item::Rejected(Rejected { location, source, bytes, rejection, excerpt }));
     }
 
@@ -198,7 +254,7 @@ impl Assembly {
         if text.trim_start().is_empty() {
             return self.reject_empty(line, text.len() as u64);
         }
-        let (location, source) = (self.location(line), self.source);
+        let (location, source) = (self.stored_location(line), self.source);
         self.ready.push_back(Item::Document(Document { text, location, source, was_cut, replaced }));
     }
 }

@@ -2,18 +2,29 @@
 //!
 //! It knows no format itself.
 
+use std::path::Path;
+use std::sync::Arc;
+
 use anyhow::Result;
 
 use crate::corpus::Item;
 use crate::corpus::read::Limits;
+use crate::corpus::read::archive::TarMembers;
 use crate::corpus::read::assembly::Assembly;
 use crate::corpus::read::files::Reading;
 use crate::corpus::read::files::SourceFile;
 use crate::corpus::read::json_array::JsonElements;
+use crate::corpus::read::json_array::JsonRows;
 use crate::corpus::read::jsonl::JsonLines;
+use crate::corpus::read::lines::Lines;
 use crate::corpus::read::parquet::ParquetRows;
 use crate::corpus::read::table::TableRows;
 use crate::corpus::read::text::TextLines;
+use crate::corpus::read::warc::WarcRecords;
+use crate::fs;
+use crate::fs::Kind;
+use crate::fs::Progress;
+use crate::fs::TextFile;
 
 /// What the reader of a format does.
 pub(super) trait Records {
@@ -30,22 +41,38 @@ pub(super) struct FileDocuments {
     records: Box<dyn Records + Send>,
     assembly: Assembly,
     finished: bool,
+    /// Absent where a file is not read from its beginning to its end.
+    progress: Option<Arc<Progress>>,
 }
 
 impl FileDocuments {
     pub(super) fn open(file: &SourceFile, limits: Limits) -> Result<Self> {
-        let records: Box<dyn Records + Send> = match &file.reading {
-            Reading::Text(unit) => Box::new(TextLines::open(file, *unit, limits)?),
-            Reading::Jsonl(columns) => Box::new(JsonLines::open(file, columns, limits)?),
-            Reading::Json(columns) => Box::new(JsonElements::open(file, columns, limits)?),
-            Reading::Table(dialect, columns) => Box::new(TableRows::open(file, *dialect, columns, limits)?),
-            Reading::Parquet(columns) => Box::new(ParquetRows::open(file, columns)?),
+        let assembly = Assembly::new(file, limits);
+        if let Reading::Parquet(columns) = &file.reading {
+            let records = Box::new(ParquetRows::open(file, columns)?);
+            return Ok(Self { records, assembly, finished: false, progress: None });
+        }
+        let (text, kind) = file.open()?;
+        let progress = Some(text.progress());
+        let records: Box<dyn Records + Send> = match kind {
+            Kind::Tar => Box::new(TarMembers::new(text, file, limits)),
+            Kind::Warc => Box::new(WarcRecords::new(text, file, limits)),
+            _ => of_text(text, kind, &file.path, &file.reading, limits)?,
         };
-        Ok(Self { records, assembly: Assembly::new(file, limits), finished: false })
+        Ok(Self { records, assembly, finished: false, progress })
     }
 
     pub(super) fn position_bytes(&self) -> u64 {
         self.records.position_bytes()
+    }
+
+    /// A hash of all of the file, which must have been read to its end; `None` where it was not read whole.
+    pub(super) fn content_hash(&self, file: &SourceFile) -> Result<Option<String>> {
+        match &self.progress {
+            _ if file.is_standard_input() => Ok(None),
+            None => fs::content_hash(&file.path).map(Some),
+            Some(progress) => Ok((progress.bytes() == file.size_bytes).then(|| progress.hash())),
+        }
     }
 
     /// The next item; `None` after the last.
@@ -60,4 +87,40 @@ impl FileDocuments {
             self.finished = !self.records.advance(&mut self.assembly)?;
         }
     }
+}
+
+/// The reader of a text, whole or a member of an archive, of a kind that its first bytes tell; errors call it
+/// `path`.
+pub(super) fn of_text(
+    text: TextFile,
+    kind: Kind,
+    path: &Arc<Path>,
+    reading: &Reading,
+    limits: Limits,
+) -> Result<Box<dyn Records + Send>> {
+    if matches!(kind, Kind::Tar | Kind::Warc | Kind::Parquet) {
+        let problem = kind.mistaken(path, "text");
+        return Err(problem.hint("unpack or decompress it, and name the files in it").into());
+    }
+    if let (Kind::Markup(_), Reading::Jsonl(_) | Reading::Json(_) | Reading::Table(..)) = (kind, reading) {
+        return Err(kind.mistaken(path, "a file of records").into());
+    }
+    let line_bytes = limits.line_bytes;
+    let (text, is_array) = match reading {
+        Reading::Jsonl(_) => text.begins_with(b'[', path)?,
+        _ => (text, false),
+    };
+    Ok(match reading {
+        Reading::Text(unit) => Box::new(TextLines::new(Lines::of(text, Arc::clone(path), line_bytes), *unit)),
+        Reading::Jsonl(columns) | Reading::Json(columns)
+            if is_array || matches!(reading, Reading::Json(_)) =>
+        {
+            Box::new(JsonRows::new(JsonElements::new(text, Arc::clone(path), line_bytes)?, columns))
+        }
+        Reading::Jsonl(columns) | Reading::Json(columns) => {
+            Box::new(JsonLines::new(Lines::of(text, Arc::clone(path), line_bytes), columns))
+        }
+        Reading::Table(dialect, columns) => Box::new(TableRows::open(text, path, *dialect, columns, limits)?),
+        Reading::Parquet(_) => return Err(kind.mistaken(path, "a Parquet file").into()),
+    })
 }

@@ -1,6 +1,4 @@
-//! Finds the files of the sources and decides how each is read.
-//!
-//! It looks into none of them.
+//! Finds the files of the sources and decides how each is read, by its first bytes and its name.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -11,11 +9,11 @@ use anyhow::Result;
 
 use crate::config::DocumentUnit;
 use crate::config::Format;
-use crate::config::InvalidUtf8;
 use crate::config::SourceConfig;
 use crate::corpus::read::table::Dialect;
 use crate::error::Problem;
 use crate::fs;
+use crate::fs::Kind;
 use crate::fs::TextFile;
 
 /// The entry of `files` that means standard input; a file of this name is written `./-`.
@@ -53,8 +51,26 @@ pub struct SourceFile {
     /// Index of its source in the configuration.
     pub source: usize,
     pub(super) reading: Reading,
-    pub(super) invalid_utf8: InvalidUtf8,
+    /// How its source is read.
+    pub(super) settings: Arc<SourceConfig>,
+    /// What its first bytes tell, before decompression.
+    kind: Kind,
     is_standard_input: bool,
+}
+
+/// The files of a corpus, and what is worth telling about finding them.
+pub(super) struct Found {
+    pub(super) files: Vec<SourceFile>,
+    pub(super) notes: Vec<String>,
+}
+
+/// What was passed over while the files of a source were looked for.
+#[derive(Debug, Default)]
+struct PassedOver {
+    hidden: u64,
+    irregular: u64,
+    repeated: u64,
+    others: u64,
 }
 
 impl SourceFile {
@@ -68,8 +84,14 @@ impl SourceFile {
         matches!(self.reading, Reading::Text(_))
     }
 
-    pub(super) fn open(&self) -> Result<TextFile> {
-        if self.is_standard_input { fs::standard_input() } else { fs::open_text(&self.path) }
+    /// What its first bytes tell, before decompression; of standard input nothing.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// Opens it, and tells the kind of what it holds.
+    pub(super) fn open(&self) -> Result<(TextFile, Kind)> {
+        if self.is_standard_input { fs::standard_input(false) } else { fs::open_content(&self.path) }
     }
 }
 
@@ -77,28 +99,34 @@ impl SourceFile {
 ///
 /// A file that several entries of one source name or match is read once, where the first of them stands; two
 /// sources may read the same file, each in its own way.
-pub(super) fn find(sources: &[SourceConfig]) -> Result<Vec<SourceFile>> {
-    let mut files = Vec::new();
+pub(super) fn find(sources: &[SourceConfig]) -> Result<Found> {
+    let (mut files, mut notes) = (Vec::new(), Vec::new());
+    let names = names(sources);
     for (index, source) in sources.iter().enumerate() {
-        let mut seen = BTreeSet::new();
+        let (settings, mut seen, mut passed_over) =
+            (Arc::new(source.clone()), BTreeSet::new(), PassedOver::default());
         for entry in &source.files {
             if entry == STANDARD_INPUT {
-                files.push(standard_input(source, index, &files)?);
+                files.push(standard_input(&settings, index, &files)?);
                 continue;
             }
-            for path in matches(entry, source.format)? {
+            for path in matches(entry, source, &mut passed_over)? {
+                check_name(&path)?;
                 if seen.insert(fs::canonical(&path)) {
+                    let (kind, reading) = told(&settings, &path)?;
                     files.push(SourceFile {
                         size_bytes: fs::len_bytes(&path)?,
-                        reading: reading_of(source, &path)?,
+                        reading,
                         path: path.into(),
                         source: index,
-                        invalid_utf8: source.invalid_utf8,
+                        settings: Arc::clone(&settings),
+                        kind,
                         is_standard_input: false,
                     });
                 }
             }
         }
+        notes.extend(passed_over.note(&names[index]));
     }
     if files.is_empty() {
         return Err(Problem::usage("names no file")
@@ -106,7 +134,59 @@ pub(super) fn find(sources: &[SourceConfig]) -> Result<Vec<SourceFile>> {
             .hint("add a source: `- files: [corpus/*.txt]`")
             .into());
     }
-    Ok(files)
+    Ok(Found { files, notes })
+}
+
+impl PassedOver {
+    fn note(&self, source: &str) -> Option<String> {
+        let counts = [
+            (self.hidden, "hidden"),
+            (self.others, "other extensions"),
+            (self.irregular, "pipes and devices"),
+            (self.repeated, "links to folders that are read already"),
+        ];
+        let listed: Vec<String> = counts
+            .iter()
+            .filter(|(count, _)| *count > 0)
+            .map(|(count, what)| format!("{what}: {count}"))
+            .collect();
+        (!listed.is_empty())
+            .then(|| format!("source `{source}`: passed over in its folders: {}", listed.join(", ")))
+    }
+}
+
+/// Reports and settings name files as text.
+fn check_name(path: &Path) -> Result<()> {
+    if path.to_str().is_some() {
+        return Ok(());
+    }
+    let name = path.as_os_str().as_encoded_bytes();
+    let shown: String = name
+        .utf8_chunks()
+        .flat_map(|chunk| [chunk.valid().to_string(), chunk.invalid().escape_ascii().to_string()])
+        .collect();
+    Err(Problem::new("the name of this file is not UTF-8 text").at(shown).hint("rename it").into())
+}
+
+/// What the first bytes of a file tell, and how it is read.
+fn told(source: &SourceConfig, path: &Path) -> Result<(Kind, Reading)> {
+    let (kind, reading) = (fs::kind_of_file(path)?, reading_of(source, path));
+    match (kind, reading) {
+        (Kind::Foreign(_), _) => Err(kind.mistaken(path, "text").into()),
+        (Kind::Parquet, _) => Ok((kind, Reading::Parquet(columns_of(source)))),
+        (Kind::Compressed(_), Reading::Parquet(_)) => {
+            Err(Problem::usage("is a compressed Parquet file, which cannot be read in place")
+                .at(path.display())
+                .hint("decompress it; Parquet compresses its pages itself")
+                .into())
+        }
+        // An archive is read as what its members are.
+        (Kind::Tar | Kind::Warc, Reading::Parquet(_)) => Ok((kind, Reading::Text(source.document))),
+        (Kind::Markup(_) | Kind::Unicode(_), Reading::Parquet(_)) => {
+            Err(kind.mistaken(path, "a Parquet file").into())
+        }
+        (kind, reading) => Ok((kind, reading)),
+    }
 }
 
 /// What each source is called; where the configuration leaves that open, no two the same.
@@ -123,7 +203,7 @@ pub(super) fn names(sources: &[SourceConfig]) -> Vec<String> {
     sources.iter().map(name).collect()
 }
 
-fn standard_input(source: &SourceConfig, index: usize, before: &[SourceFile]) -> Result<SourceFile> {
+fn standard_input(source: &Arc<SourceConfig>, index: usize, before: &[SourceFile]) -> Result<SourceFile> {
     if before.iter().any(SourceFile::is_standard_input) {
         return Err(Problem::usage("standard input (`-`) is named twice, and can be read only once")
             .at("data.sources")
@@ -131,7 +211,7 @@ fn standard_input(source: &SourceConfig, index: usize, before: &[SourceFile]) ->
             .into());
     }
     let path = Path::new("standard input");
-    let reading = reading_of(source, path)?;
+    let reading = reading_of(source, path);
     if matches!(reading, Reading::Parquet(_)) {
         return Err(Problem::usage(
             "Parquet cannot be read from standard input, its index stands at the end",
@@ -145,53 +225,43 @@ fn standard_input(source: &SourceConfig, index: usize, before: &[SourceFile]) ->
         size_bytes: 0,
         source: index,
         reading,
-        invalid_utf8: source.invalid_utf8,
+        settings: Arc::clone(source),
+        kind: Kind::Text,
         is_standard_input: true,
     })
 }
 
 /// The files that an entry names: itself, all below it, or what matches it.
-fn matches(entry: &str, format: Format) -> Result<Vec<PathBuf>> {
+fn matches(entry: &str, source: &SourceConfig, passed_over: &mut PassedOver) -> Result<Vec<PathBuf>> {
     // A name that exists is meant literally, whatever brackets it contains.
     let named = Path::new(entry);
     if fs::is_folder(named) {
-        return below(named, format);
+        return below(named, source, passed_over);
     }
     if fs::exists(named) {
         return Ok(vec![named.to_path_buf()]);
     }
-    let found = glob::glob(entry)
-        .map_err(|e| Problem::usage(format!("`{entry}` is not a pattern: {}", e.msg)).at("data.sources"))?;
-    let mut paths = Vec::new();
-    for path in found {
-        let path =
-            path.map_err(|e| Problem::new(format!("cannot be read: {}", e.error())).at(e.path().display()))?;
-        if !fs::is_folder(&path) {
-            paths.push(path);
-        }
-    }
+    let paths = fs::matching(entry)
+        .map_err(|problem| if problem.place.is_none() { problem.at("data.sources") } else { problem })?;
     if paths.is_empty() {
         return Err(Problem::usage(format!("no file matches `{entry}`"))
             .at("data.sources")
-            .hint("paths are relative to the folder in which the program was started")
+            .hint("paths are relative to the folder in which the program was started, and hidden files must be named")
             .into());
     }
-    paths.sort();
     Ok(paths)
 }
 
 /// The files in and below a folder that the format can be: by their extensions, and where the format is
 /// given, also those that have none (such as `wiki_00`).
-fn below(folder: &Path, format: Format) -> Result<Vec<PathBuf>> {
-    let all = fs::files_below(folder)?;
-    let count = all.len();
-    let fits = |path: &PathBuf| match (format, extension_of(path)) {
-        (_, Some(extension)) => {
-            format_of(&extension).is_some_and(|known| format == Format::Auto || format == known)
-        }
-        (_, None) => format != Format::Auto,
-    };
-    let paths: Vec<PathBuf> = all.into_iter().filter(fits).collect();
+fn below(folder: &Path, source: &SourceConfig, passed_over: &mut PassedOver) -> Result<Vec<PathBuf>> {
+    let found = fs::walk(folder)?;
+    let count = found.files.len();
+    let paths: Vec<PathBuf> = found.files.into_iter().filter(|path| is_read(source, path)).collect();
+    passed_over.hidden += found.hidden;
+    passed_over.irregular += found.irregular;
+    passed_over.repeated += found.repeated;
+    passed_over.others += (count - paths.len()) as u64;
     if paths.is_empty() {
         let others = match count {
             0 => "it has no files at all".to_string(),
@@ -200,16 +270,31 @@ fn below(folder: &Path, format: Format) -> Result<Vec<PathBuf>> {
         };
         return Err(Problem::usage(format!("folder `{}` holds no file to read: {others}", folder.display()))
             .at("data.sources")
-            .hint("of a folder, .txt .text .jsonl .ndjson .json .csv .tsv .parquet are read, also .gz .zst .bz2 .xz; for others write a pattern")
+            .hint("of a folder, .txt .text .jsonl .ndjson .json .csv .tsv .parquet .tar .warc .wet are read, also .gz .zst .bz2 .xz; for others write a pattern")
             .into());
     }
     Ok(paths)
+}
+
+/// Whether a file of a folder, or a member of an archive, is read by its name.
+pub(super) fn is_read(source: &SourceConfig, path: &Path) -> bool {
+    let format = source.format;
+    match extension_of(path) {
+        Some(extension) if ARCHIVES.contains(&extension.as_str()) => true,
+        Some(extension) => {
+            format_of(&extension).is_some_and(|known| format == Format::Auto || format == known)
+        }
+        None => format != Format::Auto,
+    }
 }
 
 /// The extension below that of a compression, in lower case.
 fn extension_of(path: &Path) -> Option<String> {
     fs::without_compression(path).extension().and_then(|e| e.to_str()).map(str::to_ascii_lowercase)
 }
+
+/// Extensions of what has files in it.
+const ARCHIVES: [&str; 3] = ["tar", "warc", "wet"];
 
 fn format_of(extension: &str) -> Option<Format> {
     match extension {
@@ -223,8 +308,13 @@ fn format_of(extension: &str) -> Option<Format> {
     }
 }
 
-fn reading_of(source: &SourceConfig, path: &Path) -> Result<Reading> {
-    let columns = Columns { text: source.field.clone(), title: source.title_field.clone() };
+fn columns_of(source: &SourceConfig) -> Columns {
+    Columns { text: source.field.clone(), title: source.title_field.clone() }
+}
+
+/// How a file, or a member of an archive, is read by its name and the configuration.
+pub(super) fn reading_of(source: &SourceConfig, path: &Path) -> Reading {
+    let columns = columns_of(source);
     let format = match source.format {
         Format::Auto => {
             extension_of(path).and_then(|extension| format_of(&extension)).unwrap_or(Format::Text)
@@ -232,19 +322,13 @@ fn reading_of(source: &SourceConfig, path: &Path) -> Result<Reading> {
         given => given,
     };
     // Validation lets one ASCII character pass.
-    let separator = source.separator.as_deref().and_then(|text| text.bytes().next()).unwrap_or(b',');
-    Ok(match format {
+    let separator = source.separator.as_deref().and_then(|text| text.bytes().next());
+    match format {
         Format::Auto | Format::Text => Reading::Text(source.document),
         Format::Jsonl => Reading::Jsonl(columns),
         Format::Json => Reading::Json(columns),
         Format::Csv => Reading::Table(Dialect::Csv(separator), columns),
         Format::Tsv => Reading::Table(Dialect::Tsv, columns),
-        Format::Parquet if fs::Compression::of(path) != fs::Compression::None => {
-            return Err(Problem::usage("is a compressed Parquet file, which cannot be read in place")
-                .at(path.display())
-                .hint("decompress it; Parquet compresses its pages itself")
-                .into());
-        }
         Format::Parquet => Reading::Parquet(columns),
-    })
+    }
 }

@@ -12,12 +12,10 @@ use std::sync::Arc;
 use anyhow::Context;
 use anyhow::Result;
 
-use crate::corpus::read::Limits;
 use crate::corpus::read::assembly::Assembly;
 use crate::corpus::read::assembly::Origin;
 use crate::corpus::read::documents::Records;
 use crate::corpus::read::files::Columns;
-use crate::corpus::read::files::SourceFile;
 use crate::corpus::read::json_object;
 use crate::corpus::read::lines::BUFFER_BYTES;
 use crate::corpus::read::lines::BYTE_ORDER_MARK;
@@ -26,12 +24,63 @@ use crate::error::Problem;
 use crate::fs::TextFile;
 
 /// Reads documents from a JSON array.
-pub(super) struct JsonElements {
-    cursor: Cursor,
+pub(super) struct JsonRows {
+    elements: JsonElements,
     columns: Columns,
+}
+
+impl JsonRows {
+    pub(super) fn new(elements: JsonElements, columns: &Columns) -> Self {
+        Self { elements, columns: columns.clone() }
+    }
+}
+
+impl Records for JsonRows {
+    fn advance(&mut self, out: &mut Assembly) -> Result<bool> {
+        let max_bytes = self.elements.bytes_max;
+        let Some(element) = self.elements.advance()? else { return Ok(false) };
+        let Element { json, line, column, offset, length, is_whole } = element;
+        if !is_whole {
+            let problem = Problem::new("the file ends in the middle of an object")
+                .at(format!("{}:{column}", out.location(line)))
+                .hint("is the file whole? `on_bad_record: skip` leaves the object out");
+            out.bad_record(line, problem, length, json)?;
+        } else if length > max_bytes as u64 {
+            out.reject_too_long(line, length, json);
+        } else {
+            let origin = Origin { line, whole: "the file", offset };
+            json_object::read(json, origin, column, &self.columns, out)?;
+        }
+        Ok(true)
+    }
+
+    fn position_bytes(&self) -> u64 {
+        self.elements.position_bytes()
+    }
+}
+
+/// Reads objects one after the other, from an array or without one.
+pub struct JsonElements {
+    cursor: Cursor,
     element: Vec<u8>,
-    element_bytes_max: usize,
+    bytes_max: usize,
     expected: Expected,
+}
+
+/// An object of a file.
+pub struct Element<'a> {
+    /// Its bytes; of one that is too long, the beginning.
+    pub json: &'a [u8],
+    /// The line on which it begins, from 1.
+    pub line: u64,
+    /// The column in which it begins, from 1.
+    pub column: u64,
+    /// Where it begins in the decompressed text.
+    pub offset: u64,
+    /// Its length in bytes.
+    pub length: u64,
+    /// Whether it ends before the file does.
+    pub is_whole: bool,
 }
 
 /// What may come next.
@@ -52,62 +101,50 @@ enum Expected {
 }
 
 impl JsonElements {
-    pub(super) fn open(file: &SourceFile, columns: &Columns, limits: Limits) -> Result<Self> {
-        let reader = BufReader::with_capacity(BUFFER_BYTES, file.open()?);
-        let mut cursor = Cursor { reader, path: Arc::clone(&file.path), line: 1, column: 1, offset: 0 };
+    /// The objects of a text that errors call `path`; of one that is longer than `bytes_max`, only the
+    /// beginning is kept.
+    pub fn new(text: TextFile, path: Arc<Path>, bytes_max: usize) -> Result<Self> {
+        let reader = BufReader::with_capacity(BUFFER_BYTES, text);
+        let mut cursor = Cursor { reader, path, line: 1, column: 1, offset: 0 };
         cursor.skip_byte_order_mark()?;
-        let (element, expected) = (Vec::new(), Expected::Start);
-        Ok(Self { cursor, columns: columns.clone(), element, element_bytes_max: limits.line_bytes, expected })
+        Ok(Self { cursor, element: Vec::new(), bytes_max, expected: Expected::Start })
+    }
+
+    /// The next object; `None` behind the last.
+    pub fn advance(&mut self) -> Result<Option<Element<'_>>> {
+        loop {
+            let next = self.cursor.peek()?;
+            self.expected = match (self.expected, next) {
+                (Expected::Start | Expected::Object | Expected::End, None) => return Ok(None),
+                (Expected::Start, Some(b'[')) => self.cursor.step(Expected::First),
+                (Expected::Start | Expected::Object, Some(b'{')) => {
+                    self.expected = Expected::Object;
+                    return self.object().map(Some);
+                }
+                (Expected::First | Expected::Element, Some(b'{')) => {
+                    self.expected = Expected::Separator;
+                    return self.object().map(Some);
+                }
+                (Expected::Separator, Some(b',')) => self.cursor.step(Expected::Element),
+                (Expected::First | Expected::Separator, Some(b']')) => self.cursor.step(Expected::End),
+                (expected, next) => return Err(self.cursor.unexpected(expected, next)),
+            };
+        }
     }
 
     /// Reads an object, which begins at the cursor.
-    fn object(&mut self, out: &mut Assembly) -> Result<()> {
+    fn object(&mut self) -> Result<Element<'_>> {
         let (line, column, offset) = (self.cursor.line, self.cursor.column, self.cursor.offset);
-        let is_whole = self.cursor.copy_object(&mut self.element, self.element_bytes_max)?;
-        let bytes = self.cursor.offset - offset;
+        let is_whole = self.cursor.copy_object(&mut self.element, self.bytes_max)?;
         if !is_whole {
-            return Err(self
-                .cursor
-                .problem("the file ends in the middle of an object")
-                .hint(format!("it begins in line {line}"))
-                .into());
+            self.expected = Expected::End;
         }
-        if bytes > self.element_bytes_max as u64 {
-            out.reject_too_long(line, bytes, &self.element);
-            return Ok(());
-        }
-        json_object::read(
-            &self.element,
-            Origin { line, whole: "the file", offset },
-            column,
-            &self.columns,
-            out,
-        )
-    }
-}
-
-impl Records for JsonElements {
-    fn advance(&mut self, out: &mut Assembly) -> Result<bool> {
-        let next = self.cursor.peek()?;
-        self.expected = match (self.expected, next) {
-            (Expected::Start | Expected::Object | Expected::End, None) => return Ok(false),
-            (Expected::Start, Some(b'[')) => self.cursor.step(Expected::First),
-            (Expected::Start | Expected::Object, Some(b'{')) => {
-                self.object(out)?;
-                Expected::Object
-            }
-            (Expected::First | Expected::Element, Some(b'{')) => {
-                self.object(out)?;
-                Expected::Separator
-            }
-            (Expected::Separator, Some(b',')) => self.cursor.step(Expected::Element),
-            (Expected::First | Expected::Separator, Some(b']')) => self.cursor.step(Expected::End),
-            (expected, next) => return Err(self.cursor.unexpected(expected, next)),
-        };
-        Ok(true)
+        let length = self.cursor.offset - offset;
+        Ok(Element { json: &self.element, line, column, offset, length, is_whole })
     }
 
-    fn position_bytes(&self) -> u64 {
+    /// Bytes of the file, as it lies on the disk, that have been read so far.
+    pub fn position_bytes(&self) -> u64 {
         self.cursor.reader.get_ref().position_bytes()
     }
 }

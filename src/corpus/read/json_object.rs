@@ -34,15 +34,24 @@ pub(super) fn read(
     columns: &Columns,
     out: &mut Assembly,
 ) -> Result<()> {
-    let Some(decoded) = out.decode(json, origin)? else { return Ok(()) };
-    let fields = match fields_of(&decoded.text, columns) {
+    let Some(mut decoded) = out.decode(json, origin)? else { return Ok(()) };
+    let mut found = fields_of(&decoded.text, columns);
+    if found.is_err()
+        && let Some(text) = without_nan(&decoded.text)
+        && fields_of(&text, columns).is_ok()
+    {
+        decoded.text = Cow::Owned(text);
+        found = fields_of(&decoded.text, columns);
+    }
+    let fields = match found {
         Ok(fields) => fields,
         Err(fault) => {
             let mut problem = Problem::new(fault.message);
             problem.hint = fault.hint;
             let place = out.location(origin.line + fault.line - 1);
             let column = if fault.line == 1 { column + fault.column.saturating_sub(1) } else { fault.column };
-            return Err(problem.at(format!("{place}:{column}")).into());
+            let problem = problem.at(format!("{place}:{column}"));
+            return out.bad_record(origin.line, problem, json.len() as u64, json);
         }
     };
     let Some(mut text) = text_of(&columns.text, fields.text, origin, out)? else { return Ok(()) };
@@ -54,6 +63,41 @@ pub(super) fn read(
     text.replaced += decoded.replaced;
     out.record(Some(title), Some(text), origin.line);
     Ok(())
+}
+
+/// `json` with null for each `NaN`, `Infinity` and `-Infinity`, which Python's json writes and which are no
+/// JSON; `None` where there are none.
+pub fn without_nan(json: &str) -> Option<String> {
+    let mut text = String::with_capacity(json.len() + 16);
+    let (mut rest, mut is_changed) = (json, false);
+    while let Some(at) = rest.find(['"', 'N', 'I', '-']) {
+        let (before, behind) = rest.split_at(at);
+        text.push_str(before);
+        let word = ["NaN", "Infinity", "-Infinity"].into_iter().find(|word| behind.starts_with(word));
+        let (length, written) = match word {
+            Some(word) => (word.len(), "null"),
+            None if behind.starts_with('"') => {
+                let length = string_bytes(behind);
+                (length, &behind[..length])
+            }
+            None => (1, &behind[..1]),
+        };
+        is_changed |= word.is_some();
+        text.push_str(written);
+        rest = &behind[length..];
+    }
+    is_changed.then(|| text + rest)
+}
+
+/// The length of the string that `json` begins with, up to and with its second quote.
+fn string_bytes(json: &str) -> usize {
+    let mut is_escaped = false;
+    let end = json.bytes().skip(1).position(|byte| {
+        let ends = byte == b'"' && !is_escaped;
+        is_escaped = byte == b'\\' && !is_escaped;
+        ends
+    });
+    end.map_or(json.len(), |end| end + 2)
 }
 
 /// The string of a field, empty for null; `None` where the object has been left out because of it.
@@ -274,6 +318,22 @@ mod tests {
         let both = Columns { text: "b".to_string(), title: Some("a".to_string()) };
         let fields = fields_of(r#"{"a": "one", "b": "two"}"#, &both).unwrap();
         assert_eq!((bytes(&fields.title), bytes(&fields.text)), (b"one".as_slice(), b"two".as_slice()));
+    }
+
+    #[test]
+    fn what_python_writes_for_no_number_is_null_outside_of_strings() {
+        assert_eq!(without_nan(r#"{"NaN": "-Infinity \" NaN", "n": -1}"#), None);
+        let line = r#"{"a": NaN, "b": [-Infinity, Infinity], "text": "NaN \\"}"#;
+        let expected = r#"{"a": null, "b": [null, null], "text": "NaN \\"}"#;
+        assert_eq!(without_nan(line).unwrap(), expected);
+        assert_eq!(without_nan("{\"a\": NaN, \"b").unwrap(), "{\"a\": null, \"b");
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_text_is_looked_through(text in "[\"\\\\NaIinfty ä-]{0,30}") {
+            without_nan(&text);
+        }
     }
 
     #[test]

@@ -4,13 +4,12 @@
 
 use anyhow::Result;
 
-use crate::corpus::read::Limits;
 use crate::corpus::read::assembly::Assembly;
 use crate::corpus::read::assembly::Origin;
 use crate::corpus::read::documents::Records;
 use crate::corpus::read::files::Columns;
-use crate::corpus::read::files::SourceFile;
 use crate::corpus::read::json_object;
+use crate::corpus::read::lines::BYTE_ORDER_MARK;
 use crate::corpus::read::lines::Lines;
 
 /// Reads documents from JSONL.
@@ -20,19 +19,21 @@ pub(super) struct JsonLines {
 }
 
 impl JsonLines {
-    pub(super) fn open(file: &SourceFile, columns: &Columns, limits: Limits) -> Result<Self> {
-        Ok(Self { lines: Lines::open(file, limits.line_bytes)?, columns: columns.clone() })
+    pub(super) fn new(lines: Lines, columns: &Columns) -> Self {
+        Self { lines, columns: columns.clone() }
     }
 }
 
 impl Records for JsonLines {
     fn advance(&mut self, out: &mut Assembly) -> Result<bool> {
         let Some(line) = self.lines.advance()? else { return Ok(false) };
+        // Files put together have the byte-order marks of all of them.
+        let bytes = line.bytes.strip_prefix(BYTE_ORDER_MARK).unwrap_or(line.bytes);
         if line.is_too_long {
             out.reject_too_long(line.number, line.length, line.bytes);
-        } else if !line.bytes.trim_ascii().is_empty() {
+        } else if !bytes.trim_ascii().is_empty() {
             let origin = Origin { line: line.number, whole: "the file", offset: line.offset };
-            json_object::read(line.bytes, origin, 1, &self.columns, out)?;
+            json_object::read(bytes, origin, 1, &self.columns, out)?;
         }
         Ok(true)
     }

@@ -1,17 +1,17 @@
-//! Lines of a file as bytes: bounded in length, `\n` and `\r\n` and a leading byte-order mark taken off.
+//! Lines of a file as bytes: bounded in length; `\n`, `\r\n` and `\r` end one, and a leading byte-order mark
+//! is taken off.
 //!
 //! It knows nothing of characters.
 
 use std::io::BufRead;
 use std::io::BufReader;
-use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Context;
 use anyhow::Result;
+use memchr::memchr2;
 
-use crate::corpus::read::files::SourceFile;
 use crate::corpus::read::utf8::EXCERPT_BYTES;
 use crate::fs::TextFile;
 
@@ -29,6 +29,8 @@ pub struct Lines {
     number: u64,
     /// Where the next line begins in the decompressed text.
     next_offset: u64,
+    /// Whether the last line ended in a carriage return, to which a newline belongs.
+    after_return: bool,
     line_bytes_max: usize,
 }
 
@@ -47,15 +49,19 @@ pub struct Line<'a> {
 }
 
 impl Lines {
-    pub(super) fn open(file: &SourceFile, line_bytes_max: usize) -> Result<Self> {
-        Ok(Self::of(file.open()?, Arc::clone(&file.path), line_bytes_max))
-    }
-
     /// The lines of a text that errors call `path`; of one that is longer than `line_bytes_max`, only the
     /// beginning is kept.
     pub fn of(text: TextFile, path: Arc<Path>, line_bytes_max: usize) -> Self {
         let reader = BufReader::with_capacity(BUFFER_BYTES, text);
-        Self { reader, path, buffer: Vec::new(), number: 0, next_offset: 0, line_bytes_max }
+        Self {
+            reader,
+            path,
+            buffer: Vec::new(),
+            number: 0,
+            next_offset: 0,
+            after_return: false,
+            line_bytes_max,
+        }
     }
 
     /// Bytes of the file, as it lies on the disk, whose lines have been read so far, about: what waits in the buffer
@@ -81,103 +87,73 @@ impl Lines {
     /// The next line; `None` after the last.
     pub fn advance(&mut self) -> Result<Option<Line<'_>>> {
         self.number += 1;
-        let start = self.next_offset;
-        let mut count = self.read()?;
-        if count == 0 {
-            return Ok(None);
+        let scanned = self.scan();
+        let place = || format!("cannot read `{}`, line {}", self.path.display(), self.number);
+        let Some((mut offset, mut length)) = scanned.with_context(place)? else { return Ok(None) };
+        let mut bytes = self.buffer.as_slice();
+        if self.number == 1
+            && let Some(rest) = bytes.strip_prefix(BYTE_ORDER_MARK)
+        {
+            (bytes, offset, length) = (rest, offset + 3, length - 3);
         }
-        let is_whole = self.buffer.last() == Some(&b'\n') || count < self.read_at_most();
-        let mut range = 0..self.buffer.len();
-        if self.number == 1 && self.buffer.starts_with(BYTE_ORDER_MARK) {
-            range.start = BYTE_ORDER_MARK.len();
-        }
-        let length = if is_whole {
-            range.end -= line_end(&self.buffer[range.clone()]);
-            range.len() as u64
-        } else {
-            let (skipped, end) = self.skip_rest().with_context(|| self.cannot_read())?;
-            count += skipped;
-            count - end - range.start as u64
-        };
-        self.next_offset += count;
         let is_too_long = length > self.line_bytes_max as u64;
         if is_too_long {
-            range.end = range.end.min(range.start + EXCERPT_BYTES + 3);
+            bytes = &bytes[..bytes.len().min(EXCERPT_BYTES + 3)];
         }
-        let (number, offset) = (self.number, start + range.start as u64);
-        Ok(Some(Line { number, offset, bytes: &self.buffer[range], length, is_too_long }))
+        Ok(Some(Line { number: self.number, offset, bytes, length, is_too_long }))
     }
 
-    /// What a line of the longest length may have, with mark and end, and one more.
-    fn read_at_most(&self) -> u64 {
-        (self.line_bytes_max + BYTE_ORDER_MARK.len() + 3) as u64
-    }
-
-    fn cannot_read(&self) -> String {
-        format!("cannot read `{}`, line {}", self.path.display(), self.number)
-    }
-
-    /// Reads a line, or as much of it as is kept; gives the bytes read.
-    fn read(&mut self) -> Result<u64> {
+    /// Reads a line into the buffer, or as much of it as is kept: where it begins and its length without its
+    /// end; `None` at the end of the file.
+    fn scan(&mut self) -> std::io::Result<Option<(u64, u64)>> {
         self.buffer.clear();
-        let limit = self.read_at_most();
-        let count = (&mut self.reader)
-            .take(limit)
-            .read_until(b'\n', &mut self.buffer)
-            .with_context(|| self.cannot_read())?;
-        Ok(count as u64)
-    }
-
-    /// Reads to the end of the line without keeping it; gives the bytes read and those of the line's end
-    /// among them.
-    fn skip_rest(&mut self) -> std::io::Result<(u64, u64)> {
-        let (mut skipped, mut last) = (0, self.buffer.last().copied().unwrap_or_default());
+        let kept_max = (self.line_bytes_max + BYTE_ORDER_MARK.len()).max(EXCERPT_BYTES);
+        let mut length = None;
         loop {
             let chunk = self.reader.fill_buf()?;
-            let Some(&chunk_last) = chunk.last() else {
-                return Ok((skipped, u64::from(last == b'\r')));
+            let Some(&first) = chunk.first() else {
+                return Ok(length.map(|length| (self.next_offset - length, length)));
             };
-            // `contains` runs over a chunk many times faster than `position`.
-            if chunk.contains(&b'\n') {
-                let end = chunk.iter().position(|byte| *byte == b'\n').unwrap_or_default();
-                let before = if end == 0 { last } else { chunk[end - 1] };
-                self.reader.consume(end + 1);
-                return Ok((skipped + end as u64 + 1, 1 + u64::from(before == b'\r')));
+            if std::mem::take(&mut self.after_return) && first == b'\n' {
+                self.reader.consume(1);
+                self.next_offset += 1;
+                continue;
             }
-            let count = chunk.len();
-            (skipped, last) = (skipped + count as u64, chunk_last);
+            let end = memchr2(b'\n', b'\r', chunk);
+            let part = &chunk[..end.unwrap_or(chunk.len())];
+            self.buffer.extend_from_slice(&part[..part.len().min(kept_max - self.buffer.len())]);
+            let read = length.unwrap_or(0) + part.len() as u64;
+            let count = part.len();
+            if let Some(end) = end {
+                self.after_return = chunk[end] == b'\r';
+                self.reader.consume(end + 1);
+                let start = self.next_offset + count as u64 - read;
+                self.next_offset += count as u64 + 1;
+                return Ok(Some((start, read)));
+            }
             self.reader.consume(count);
+            self.next_offset += count as u64;
+            length = Some(read);
         }
     }
 }
 
 /// The number of newlines in `part`.
 pub(super) fn newlines(part: &[u8]) -> u64 {
-    part.split(|byte| *byte == b'\n').count() as u64 - 1
-}
-
-/// Bytes of the end of a line.
-fn line_end(line: &[u8]) -> usize {
-    match line {
-        [.., b'\r', b'\n'] => 2,
-        [.., b'\n' | b'\r'] => 1,
-        _ => 0,
-    }
+    memchr::memchr_iter(b'\n', part).count() as u64
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::SourceConfig;
-    use crate::corpus::read::files;
+    use crate::fs;
 
     /// The lines of a file: bytes and length; what is too long in brackets.
     fn read(bytes: &[u8], line_bytes_max: usize) -> Vec<String> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.txt");
         std::fs::write(&path, bytes).unwrap();
-        let found = files::find(&[SourceConfig::of_files(vec![path.to_str().unwrap().to_string()])]).unwrap();
-        let mut lines = Lines::open(&found[0], line_bytes_max).unwrap();
+        let mut lines = Lines::of(fs::open_text(&path).unwrap(), path.into(), line_bytes_max);
         let mut all = Vec::new();
         while let Some(line) = lines.advance().unwrap() {
             assert_eq!(line.number, all.len() as u64 + 1);
@@ -195,6 +171,20 @@ mod tests {
             read(b"\xef\xbb\xbfone\r\n\r\n\xef\xbb\xbftwo\n three", 100),
             ["one", "", "\u{feff}two", " three"]
         );
+    }
+
+    #[test]
+    fn every_kind_of_line_end_ends_a_line_also_at_the_end_of_a_buffer() {
+        assert_eq!(
+            read(b"one\rtwo\r\n\r\rfive\n\r\nseven\r", 100),
+            ["one", "two", "", "", "five", "", "seven"]
+        );
+        for length in BUFFER_BYTES - 2..BUFFER_BYTES + 2 {
+            let long = "x".repeat(length);
+            for end in ["\n", "\r\n", "\r"] {
+                assert_eq!(read(format!("{long}{end}b{end}").as_bytes(), 1 << 20), [&long, "b"]);
+            }
+        }
     }
 
     #[test]
@@ -217,8 +207,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.txt");
         std::fs::write(&path, [vec![b'x'; 3 << 20], b"\nshort\n".to_vec()].concat()).unwrap();
-        let found = files::find(&[SourceConfig::of_files(vec![path.to_str().unwrap().to_string()])]).unwrap();
-        let mut lines = Lines::open(&found[0], 1 << 16).unwrap();
+        let mut lines = Lines::of(fs::open_text(&path).unwrap(), path.into(), 1 << 16);
         assert_eq!(lines.advance().unwrap().unwrap().length, 3 << 20);
         assert_eq!(lines.advance().unwrap().unwrap().bytes, b"short");
         assert!(lines.buffer.capacity() <= 2 << 16, "{}", lines.buffer.capacity());

@@ -7,8 +7,10 @@ use anyhow::Result;
 use crate::config::DataConfig;
 use crate::corpus::Item;
 use crate::corpus::read::documents::FileDocuments;
+use crate::corpus::read::files::Found;
 use crate::error::Problem;
 
+mod archive;
 mod assembly;
 mod documents;
 mod files;
@@ -20,8 +22,13 @@ mod parquet;
 mod table;
 mod text;
 mod utf8;
+mod warc;
+mod window;
 
 pub use files::SourceFile;
+pub use json_array::Element;
+pub use json_array::JsonElements;
+pub use json_object::without_nan;
 pub use lines::Line;
 pub use lines::Lines;
 pub use parquet::ParquetObjects;
@@ -30,6 +37,7 @@ pub use table::End;
 pub use table::Fields;
 pub use table::Kept;
 pub use table::header_of;
+pub use utf8::conversion;
 
 #[cfg(test)]
 mod tests;
@@ -47,6 +55,7 @@ struct Limits {
 #[derive(Debug, Clone)]
 pub struct Corpus {
     files: Vec<SourceFile>,
+    notes: Vec<String>,
     source_names: Vec<String>,
     limits: Limits,
 }
@@ -62,12 +71,18 @@ impl Corpus {
                 .unwrap_or(usize::MAX)
                 .clamp(1, isize::MAX as usize / 2),
         };
-        Ok(Self { files: files::find(&config.sources)?, source_names: files::names(&config.sources), limits })
+        let Found { files, notes } = files::find(&config.sources)?;
+        Ok(Self { files, notes, source_names: files::names(&config.sources), limits })
     }
 
     /// The files: sources in the order of the configuration, patterns in theirs, matches sorted by name.
     pub fn files(&self) -> &[SourceFile] {
         &self.files
+    }
+
+    /// What is worth telling about finding them: what was passed over.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
     }
 
     /// What the sources are called, in the order of the configuration.
@@ -84,12 +99,12 @@ impl Corpus {
     #[must_use]
     pub fn only(&self, file: usize) -> Self {
         let files = vec![self.files[file].clone()];
-        Self { files, source_names: self.source_names.clone(), limits: self.limits }
+        Self { files, notes: Vec::new(), source_names: self.source_names.clone(), limits: self.limits }
     }
 
     /// All documents in order, from the start.
     pub fn documents(&self) -> Documents<'_> {
-        Documents { corpus: self, next_file: 0, current: None, finished_bytes: 0 }
+        Documents { corpus: self, next_file: 0, current: None, finished_bytes: 0, hashes: Vec::new() }
     }
 }
 
@@ -101,12 +116,18 @@ pub struct Documents<'a> {
     next_file: usize,
     current: Option<FileDocuments>,
     finished_bytes: u64,
+    hashes: Vec<Option<String>>,
 }
 
 impl Documents<'_> {
     /// Bytes of the files (as they lie on the disk) read so far, to compare with [`Corpus::size_bytes`].
     pub fn position_bytes(&self) -> u64 {
         self.finished_bytes + self.current.as_ref().map_or(0, FileDocuments::position_bytes)
+    }
+
+    /// Hashes of the files read so far, each as it was read; `None` for what cannot be read twice.
+    pub fn content_hashes(&self) -> &[Option<String>] {
+        &self.hashes
     }
 
     /// Leaves the next `count` items out; an error if one of them cannot be read, or if there are fewer.
@@ -130,6 +151,7 @@ impl Documents<'_> {
                     return Ok(Some(item));
                 }
                 let file = &self.corpus.files[self.next_file - 1];
+                self.hashes.push(current.content_hash(file)?);
                 self.finished_bytes +=
                     if file.is_standard_input() { current.position_bytes() } else { file.size_bytes };
                 self.current = None;

@@ -9,11 +9,10 @@ use anyhow::Result;
 
 use crate::config::DocumentUnit;
 use crate::corpus::Rejection;
-use crate::corpus::read::Limits;
+use crate::corpus::clean;
 use crate::corpus::read::assembly::Assembly;
 use crate::corpus::read::assembly::Origin;
 use crate::corpus::read::documents::Records;
-use crate::corpus::read::files::SourceFile;
 use crate::corpus::read::lines::Line;
 use crate::corpus::read::lines::Lines;
 use crate::corpus::read::utf8::EXCERPT_BYTES;
@@ -50,11 +49,8 @@ enum Tag {
 }
 
 impl TextLines {
-    pub(super) fn open(file: &SourceFile, unit: DocumentUnit, limits: Limits) -> Result<Self> {
-        Ok(Self {
-            lines: Lines::open(file, limits.line_bytes)?,
-            documents: Documents { unit, spoiled: None, tag: Tag::None },
-        })
+    pub(super) fn new(lines: Lines, unit: DocumentUnit) -> Self {
+        Self { lines, documents: Documents { unit, spoiled: None, tag: Tag::None } }
     }
 }
 
@@ -79,7 +75,7 @@ impl Documents {
             out.reject_too_long(line.number, line.length, line.bytes);
             return Ok(());
         }
-        let is_blank = line.bytes.trim_ascii().is_empty();
+        let is_blank = clean::shows_nothing(line.bytes);
         match self.unit {
             DocumentUnit::File if is_blank && !out.has_open() => Ok(()),
             DocumentUnit::File => append(line, out),
@@ -125,13 +121,20 @@ impl Documents {
         }
     }
 
-    /// The format of WikiExtractor: each tag has a line of its own.
+    /// The format of WikiExtractor: each tag has a line of its own, or both have it with the text between
+    /// them.
     fn tagged_line(&mut self, line: &Line<'_>, is_blank: bool, out: &mut Assembly) -> Result<()> {
         let trimmed = line.bytes.trim_ascii();
-        if trimmed == b"<doc>" || trimmed.starts_with(b"<doc ") && trimmed.ends_with(b">") {
+        if let Some(behind) = behind_tag(trimmed, matches!(self.tag, Tag::Open(_))) {
             self.close(out);
             self.tag = Tag::Open(line.number);
-        } else if trimmed == b"</doc>" && self.tag != Tag::None {
+            return self.behind(line, behind, out);
+        }
+        let before = trimmed.strip_suffix(b"</doc>").filter(|_| self.tag != Tag::None);
+        if let (Some(before), Tag::Open(_)) = (before, self.tag) {
+            return self.last_line(line, before, out);
+        }
+        if before.is_some_and(<[u8]>::is_empty) {
             self.close(out);
         } else if matches!(self.tag, Tag::Open(_)) {
             if !is_blank || out.has_open() {
@@ -148,6 +151,29 @@ impl Documents {
                 .hint("set `document` to `file`, `paragraph` or `line` if the file has no such lines")
                 .into());
         }
+        Ok(())
+    }
+
+    /// What follows `<doc ...>` on its line: nothing, the beginning of the text, all of it, or other
+    /// documents.
+    fn behind(&mut self, line: &Line<'_>, rest: &[u8], out: &mut Assembly) -> Result<()> {
+        let end = rest.windows(6).position(|part| part == b"</doc>");
+        let (text, behind) =
+            end.map_or((rest, None), |end| (&rest[..end], Some(rest[end + 6..].trim_ascii())));
+        if !clean::shows_nothing(text) {
+            append(&part_of(line, text), out)?;
+        }
+        let Some(behind) = behind else { return Ok(()) };
+        self.close(out);
+        if behind.is_empty() { Ok(()) } else { self.tagged_line(&part_of(line, behind), false, out) }
+    }
+
+    /// A line of text with `</doc>` behind it.
+    fn last_line(&mut self, line: &Line<'_>, before: &[u8], out: &mut Assembly) -> Result<()> {
+        if !clean::shows_nothing(before) {
+            append(&part_of(line, before), out)?;
+        }
+        self.close(out);
         Ok(())
     }
 
@@ -171,6 +197,23 @@ impl Documents {
             DocumentUnit::DocTag => self.close(out),
         }
     }
+}
+
+/// What follows `<doc>` or `<doc ...>` at the beginning of a line. In an open document, only a line that is
+/// nothing but this tag, or ends in `</doc>`, begins another one.
+fn behind_tag(trimmed: &[u8], is_open: bool) -> Option<&[u8]> {
+    let rest = trimmed.strip_prefix(b"<doc")?;
+    let end = rest.iter().position(|byte| *byte == b'>').filter(|end| *end == 0 || rest[0] == b' ')?;
+    let behind = &rest[end + 1..];
+    if trimmed.ends_with(b">") && !trimmed.ends_with(b"</doc>") {
+        return Some(b"");
+    }
+    (!is_open || trimmed.ends_with(b"</doc>")).then_some(behind)
+}
+
+/// A part of a line, which must be in it.
+fn part_of<'a>(line: &Line<'_>, part: &'a [u8]) -> Line<'a> {
+    Line { bytes: part, length: part.len() as u64, ..*line }
 }
 
 fn origin<'a>(line: &Line<'_>) -> Origin<'a> {

@@ -23,6 +23,21 @@ pub(super) fn decode(bytes: &[u8], may_replace: bool) -> Result<Decoded<'_>, usi
     }
 }
 
+/// What converts text that begins with `bytes` and is not UTF-8: Western text has few letters beyond ASCII,
+/// and Windows writes quotes, dashes and the euro sign where Latin-1 has controls.
+pub fn conversion(bytes: &[u8]) -> &'static str {
+    let high = bytes.iter().filter(|byte| **byte >= 0x80).count();
+    let letters = bytes.iter().filter(|byte| byte.is_ascii_alphabetic()).count();
+    if high > letters {
+        return "convert it with `iconv -t utf-8 -f` and the name of its encoding, such as cp1251, gb18030 or shift-jis";
+    }
+    if bytes.iter().any(|byte| (0x80..0xa0).contains(byte)) {
+        "convert it, for example with `iconv -f cp1252 -t utf-8`"
+    } else {
+        "convert it, for example with `iconv -f latin1 -t utf-8`"
+    }
+}
+
 /// Each maximal invalid sequence becomes one U+FFFD (Unicode 16, section 3.9, "Substitution of Maximal
 /// Subparts").
 fn replace(bytes: &[u8]) -> Decoded<'static> {
@@ -58,6 +73,14 @@ mod tests {
         let decoded = decode(b"K\xe4lyti\xf0\x9f\x98 on", true).unwrap();
         assert_eq!((decoded.text.as_ref(), decoded.replaced), ("K\u{fffd}lyti\u{fffd} on", 2));
         assert_eq!(decode(b"K\xe4lyti", false), Err(1));
+    }
+
+    #[test]
+    fn a_conversion_is_named_by_the_bytes_that_are_used() {
+        assert!(conversion(b"Caf\xe9, na\xefve").contains("-f latin1"));
+        assert!(conversion(b"Caf\xe9 \x96 \x805").contains("-f cp1252"));
+        // "Привет, мир" in cp1251.
+        assert!(conversion(b"\xcf\xf0\xe8\xe2\xe5\xf2, \xec\xe8\xf0").contains("cp1251"));
     }
 
     #[test]

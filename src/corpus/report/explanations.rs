@@ -5,10 +5,15 @@ use crate::corpus::dedup::EXACT_DUPLICATE;
 use crate::corpus::dedup::NEAR_DUPLICATE;
 use crate::corpus::reasons;
 
-const OTHERS: [(&str, &str); 6] = [
+const OTHERS: [(&str, &str); 8] = [
     ("empty", "Nothing but white space."),
     ("line_too_long", "A line, object or field of more bytes than `max_line_bytes`."),
     ("invalid_utf8", "Bytes that are not UTF-8, in a source that says `invalid_utf8: skip`."),
+    ("bad_record", "A record that cannot be read, in a source that says `on_bad_record: skip`."),
+    (
+        "passed_over",
+        "A member of an archive that is hidden, a link or of another extension, or a record of a web archive that has no text.",
+    ),
     ("outside_doc_tag", "Text outside of `<doc ...>` and `</doc>`."),
     (EXACT_DUPLICATE, "The same text came before, whatever the white space."),
     (

@@ -12,6 +12,8 @@ use anyhow::Result;
 use serde::Deserialize;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
+use serde_json::json;
 
 use crate::error::Problem;
 use crate::fs;
@@ -105,9 +107,23 @@ pub(super) fn is_complete(folder: &Path) -> bool {
     fs::exists(&folder.join(COMPLETE_JSON))
 }
 
-/// Says that no further part will come.
-pub(super) fn set_complete(folder: &Path, parts: usize) -> Result<()> {
-    fs::write_bytes(&folder.join(COMPLETE_JSON), format!("{{\"parts\": {parts}}}\n").as_bytes())
+/// Says that no further part will come, and what was read: the hash of each file of the corpus, where it has
+/// one.
+pub(super) fn set_complete(folder: &Path, parts: usize, content_hashes: &[Option<String>]) -> Result<()> {
+    let complete = json!({"parts": parts, "content_hashes": content_hashes});
+    fs::write_bytes(&folder.join(COMPLETE_JSON), format!("{complete}\n").as_bytes())
+}
+
+/// The hashes of the files of the corpus as the pass that wrote into `folder` read them; none before its end.
+pub fn content_hashes(folder: &Path) -> Result<Vec<Option<String>>> {
+    let path = folder.join(COMPLETE_JSON);
+    if !fs::exists(&path) {
+        return Ok(Vec::new());
+    }
+    let text = fs::read_text_capped(&path, ENTRY_BYTES_MAX)?;
+    // Those of older versions have none.
+    let complete: Value = serde_json::from_str(&text).unwrap_or_default();
+    Ok(serde_json::from_value(complete["content_hashes"].clone()).unwrap_or_default())
 }
 
 #[cfg(test)]

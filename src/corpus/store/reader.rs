@@ -24,7 +24,7 @@ pub(in crate::corpus) struct PartReader {
 
 impl PartReader {
     pub(in crate::corpus) fn open<T>(paths: &PartPaths, entry: &PartEntry<T>) -> Result<Self> {
-        let reader = BufReader::with_capacity(1 << 17, fs::open_text(&paths.documents)?);
+        let reader = BufReader::with_capacity(1 << 17, fs::open_decompressed(&paths.documents)?);
         Ok(Self {
             reader,
             path: paths.documents.clone(),

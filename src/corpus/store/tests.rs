@@ -30,7 +30,8 @@ fn parts_come_back_in_order_and_a_missing_one_ends_them() {
     assert_eq!(parts[0].1.text_bytes, (0..10).map(|n| document(n).text.len() as u64).sum::<u64>());
     assert_eq!(document(1).language(), Some("eng"));
     assert!(!is_complete(folder.path()));
-    set_complete(folder.path(), 2).unwrap();
+    set_complete(folder.path(), 2, &[Some("1f".to_string()), None]).unwrap();
+    assert_eq!(content_hashes(folder.path()).unwrap(), [Some("1f".to_string()), None]);
     assert!(is_complete(folder.path()));
 }
 

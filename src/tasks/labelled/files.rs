@@ -23,10 +23,10 @@ pub fn files_of(path: &Path) -> Result<Vec<PathBuf>> {
     }
     let mut files: Vec<PathBuf> = if is_folder {
         let is_labelled =
-            |file: &PathBuf| !fs::is_folder(file) && !is_hidden(file) && RowFormat::of(file).is_some();
+            |file: &PathBuf| !fs::is_folder(file) && !fs::is_hidden(file) && RowFormat::of(file).is_some();
         fs::list(path)?.into_iter().filter(is_labelled).collect()
     } else {
-        matching(&text)?
+        fs::matching(&text)?
     };
     files.sort();
     let Some(first) = files.first() else {
@@ -41,24 +41,6 @@ pub fn files_of(path: &Path) -> Result<Vec<PathBuf>> {
         let message = format!("`{}` and `{}` are of two formats", first.display(), other.display());
         let hint = "say which are meant with a pattern in quotes, such as `'rows/*.csv'`";
         return Err(Problem::usage(message).at(path.display()).hint(hint).into());
-    }
-    Ok(files)
-}
-
-fn is_hidden(file: &Path) -> bool {
-    file.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'))
-}
-
-fn matching(pattern: &str) -> Result<Vec<PathBuf>> {
-    let found = glob::glob(pattern)
-        .map_err(|e| Problem::usage(format!("is not a pattern: {}", e.msg)).at(pattern))?;
-    let mut files = Vec::new();
-    for path in found {
-        let path =
-            path.map_err(|e| Problem::new(format!("cannot be read: {}", e.error())).at(e.path().display()))?;
-        if !fs::is_folder(&path) {
-            files.push(path);
-        }
     }
     Ok(files)
 }
@@ -110,7 +92,8 @@ mod tests {
             let files = files_of(&path(pattern)).map_err(|e| e.to_string())?;
             Ok(files.iter().map(|f| f.file_name().unwrap().to_string_lossy().into_owned()).collect())
         };
-        assert_eq!(names("*.csv*").unwrap(), [".hidden.csv", "[1].csv", "a.csv.gz", "b.csv"]);
+        assert_eq!(names("*.csv*").unwrap(), ["[1].csv", "a.csv.gz", "b.csv"]);
+        assert_eq!(names(".h*.csv").unwrap(), [".hidden.csv"], "a pattern with the dot");
         assert_eq!(names("[1].csv").unwrap(), ["[1].csv"], "a name that exists is no pattern");
         assert_eq!(names("none.csv").unwrap(), ["none.csv"], "to be told when it is opened");
         let mixed = names("").unwrap_err();

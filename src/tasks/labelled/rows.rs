@@ -3,6 +3,7 @@
 //!
 //! Does not know which fields matter.
 
+mod array;
 mod lines;
 mod parquet;
 mod table;
@@ -16,9 +17,12 @@ use serde_json::Map;
 use serde_json::Value;
 
 use crate::corpus::Dialect;
+use crate::corpus::conversion;
 use crate::error::Problem;
 use crate::fs;
+use crate::fs::Kind;
 use crate::fs::TextFile;
+use crate::tasks::labelled::rows::array::ArrayRows;
 use crate::tasks::labelled::rows::lines::LineRows;
 use crate::tasks::labelled::rows::parquet::ParquetRows;
 use crate::tasks::labelled::rows::table::TableRows;
@@ -26,11 +30,12 @@ use crate::tasks::labelled::rows::table::TableRows;
 /// How an input is cut into rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RowFormat {
-    /// Comma-separated columns with a header line; fields may be quoted.
+    /// Columns with a header line, between commas, or what the header has instead of them; fields may be
+    /// quoted.
     Csv,
     /// Tab-separated columns with a header line; a quote is a character like any other.
     Tsv,
-    /// One JSON object a line.
+    /// One JSON object a line, or an array of them.
     Jsonl,
     /// One text a line, without a header; its field is `text`.
     Text,
@@ -65,17 +70,24 @@ pub(in crate::tasks) struct Source {
     pub(in crate::tasks) name: String,
     /// Decompressed.
     pub(super) text: TextFile,
+    /// What its first bytes tell.
+    kind: Kind,
 }
 
 impl Source {
     /// A plain or compressed file.
     pub(in crate::tasks) fn file(path: &Path) -> Result<Self> {
-        Ok(Self { name: path.display().to_string(), text: fs::open_text(path)? })
+        let (text, kind) = fs::open_content(path)?;
+        match kind {
+            Kind::Tar | Kind::Warc | Kind::Parquet => Err(kind.mistaken(path, "one table of rows").into()),
+            _ => Ok(Self { name: path.display().to_string(), text, kind }),
+        }
     }
 
     /// What the process is given.
     pub(super) fn standard_input() -> Result<Self> {
-        Ok(Self { name: "standard input".to_string(), text: fs::standard_input()? })
+        let (text, kind) = fs::standard_input(true)?;
+        Ok(Self { name: "standard input".to_string(), text, kind })
     }
 
     /// An error for what wants texts and was given words.
@@ -87,10 +99,19 @@ impl Source {
 
     /// The rows of the source.
     pub(in crate::tasks) fn rows(self, format: RowFormat) -> Result<Box<dyn Rows>> {
+        let is_page = matches!(self.kind, Kind::Markup(_));
+        if is_page && matches!(format, RowFormat::Csv | RowFormat::Tsv | RowFormat::Jsonl) {
+            return Err(self.kind.mistaken(Path::new(&self.name), "a file of rows").into());
+        }
         Ok(match format {
-            RowFormat::Csv => Box::new(TableRows::open(self, Dialect::Csv(b','))?),
+            RowFormat::Csv => Box::new(TableRows::open(self, Dialect::Csv(None))?),
             RowFormat::Tsv => Box::new(TableRows::open(self, Dialect::Tsv)?),
-            RowFormat::Jsonl => Box::new(LineRows::json(self)),
+            RowFormat::Jsonl => {
+                let Self { name, text, kind } = self;
+                let (text, is_array) = text.begins_with(b'[', Path::new(&name))?;
+                let source = Self { name, text, kind };
+                if is_array { Box::new(ArrayRows::new(source)?) } else { Box::new(LineRows::json(source)) }
+            }
             RowFormat::Text => Box::new(LineRows::text(self)),
             RowFormat::Conll => return Err(self.no_texts().into()),
             RowFormat::Parquet => {
@@ -103,8 +124,10 @@ impl Source {
 
 /// The rows of a file.
 pub(in crate::tasks) fn rows_of(path: &Path, format: RowFormat) -> Result<Box<dyn Rows>> {
-    match format {
-        RowFormat::Parquet => Ok(Box::new(ParquetRows::open(path)?)),
+    match (fs::kind_of_file(path)?, format) {
+        (Kind::Parquet, _) => Ok(Box::new(ParquetRows::open(path)?)),
+        (Kind::Text, RowFormat::Parquet) => Ok(Box::new(ParquetRows::open(path)?)),
+        (kind, RowFormat::Parquet) => Err(kind.mistaken(path, "a Parquet file").into()),
         _ => Source::file(path)?.rows(format),
     }
 }
@@ -163,7 +186,7 @@ impl Row {
                 .iter()
                 .zip(record.iter())
                 .map(|(name, bytes)| {
-                    let text = std::str::from_utf8(bytes).map_err(|_| not_utf8(name))?;
+                    let text = std::str::from_utf8(bytes).map_err(|_| not_utf8(name, bytes))?;
                     Ok((name.clone(), text.into()))
                 })
                 .collect(),
@@ -201,7 +224,7 @@ impl Row {
                 else {
                     return Ok(None);
                 };
-                let text = std::str::from_utf8(bytes).map_err(|_| not_utf8(name))?;
+                let text = std::str::from_utf8(bytes).map_err(|_| not_utf8(name, bytes))?;
                 Ok(Some(text.to_string()))
             }
             Fields::Json(object) => {
@@ -249,7 +272,9 @@ fn kind(value: &Value) -> &'static str {
     }
 }
 
-fn not_utf8(name: &str) -> Problem {
-    Problem::new(format!("column `{name}` is not UTF-8 text"))
-        .hint("convert the file, such as with `iconv -f latin1 -t utf-8`")
+fn not_utf8(name: &str, bytes: &[u8]) -> Problem {
+    Problem::new(format!("column `{name}` is not UTF-8 text")).hint(conversion(bytes))
 }
+
+#[cfg(test)]
+mod tests;

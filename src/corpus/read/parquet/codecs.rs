@@ -5,6 +5,8 @@ use std::io::Read;
 
 use parquet::basic::Compression;
 
+use crate::corpus::read::parquet::NOT_READ;
+
 /// The content of a page, which must have `size` bytes.
 pub(super) fn decompress(codec: Compression, compressed: &[u8], size: usize) -> Result<Vec<u8>, String> {
     let content = match codec {
@@ -16,7 +18,7 @@ pub(super) fn decompress(codec: Compression, compressed: &[u8], size: usize) -> 
         Compression::SNAPPY => snappy(compressed, size),
         Compression::LZ4_RAW => lz4(compressed, size),
         Compression::LZ4 => hadoop_lz4(compressed, size).or_else(|_| lz4(compressed, size)),
-        Compression::LZO => Err("LZO compression is not supported".to_string()),
+        Compression::LZO => Err(format!("it is compressed by LZO, {NOT_READ}")),
     };
     let content = content.map_err(|message| format!("a page cannot be decompressed: {message}"))?;
     if content.len() != size {

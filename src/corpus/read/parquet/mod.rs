@@ -33,6 +33,7 @@ use pages::Pages;
 
 mod class_names;
 mod codecs;
+mod delta;
 mod header;
 mod objects;
 mod pages;
@@ -44,6 +45,9 @@ pub use objects::ParquetObjects;
 
 /// Values that are decoded at once; they share the memory of their page.
 const BATCH_VALUES: usize = 256;
+
+/// Ends the message about a whole file that is written in a way which is not read.
+const NOT_READ: &str = "which is not read here";
 
 /// The largest footer that is read, in bytes: a thousand row groups of ten columns need about two.
 const FOOTER_BYTES_MAX: u64 = 8 << 20;
@@ -229,10 +233,12 @@ fn open_file(path: &Path) -> Result<(File, u64, ParquetMetaData)> {
 }
 
 fn broken(message: &str, place: &str) -> anyhow::Error {
-    Problem::new(format!("is not a Parquet file that can be read: {message}"))
-        .at(place)
-        .hint("is the file whole?")
-        .into()
+    let hint = if message.contains(NOT_READ) {
+        "the file is whole: write it again in the usual way, such as with `pyarrow.parquet.write_table`"
+    } else {
+        "is the file whole?"
+    };
+    Problem::new(format!("is not a Parquet file that can be read: {message}")).at(place).hint(hint).into()
 }
 
 /// Looks at the last eight bytes before anything is allocated for what they promise; gives the bytes of the

@@ -20,7 +20,9 @@ use parquet::column::page::PageReader;
 use parquet::errors::ParquetError;
 use parquet::file::metadata::ColumnChunkMetaData;
 
+use crate::corpus::read::parquet::NOT_READ;
 use crate::corpus::read::parquet::codecs::decompress;
+use crate::corpus::read::parquet::delta;
 use crate::corpus::read::parquet::header::Header;
 use crate::fs::File;
 
@@ -149,7 +151,7 @@ impl Pages {
     }
 
     fn data_page(&self, header: &Header, content: &[u8], size: usize) -> Result<Page, String> {
-        let buf = decompress(self.codec, content, size)?;
+        let mut buf = decompress(self.codec, content, size)?;
         let num_values = header.count(DATA, 1, "number of values")?;
         self.count_values(num_values)?;
         let encoding = encoding(header.get(DATA, 2), self.kind)?;
@@ -161,6 +163,8 @@ impl Pages {
             values = rest.get(u32::from_le_bytes(*length) as usize..).unwrap_or_default();
         }
         check_values(encoding, values, num_values)?;
+        let levels = buf.len() - values.len();
+        let encoding = undelta(encoding, &mut buf, levels, num_values)?;
         Ok(Page::DataPage {
             buf: Bytes::from(buf),
             num_values,
@@ -189,6 +193,7 @@ impl Pages {
         self.count_values(num_values)?;
         let encoding = encoding(header.get(DATA_V2, 4), self.kind)?;
         check_values(encoding, &buf[levels..], num_values)?;
+        let encoding = undelta(encoding, &mut buf, levels, num_values)?;
         Ok(Page::DataPageV2 {
             buf: Bytes::from(buf),
             num_values,
@@ -226,15 +231,27 @@ fn encoding(number: Option<i64>, kind: Type) -> Result<Encoding, String> {
         Some(3) if kind == Type::BOOLEAN => Ok(Encoding::RLE),
         Some(5) if matches!(kind, Type::INT32 | Type::INT64) => Ok(Encoding::DELTA_BINARY_PACKED),
         Some(6) => Ok(Encoding::DELTA_LENGTH_BYTE_ARRAY),
-        // A value may repeat any part of the one before it, so a small page can hold values of any size.
-        Some(7) => {
-            Err("the column is encoded as DELTA_BYTE_ARRAY; write it plainly or with a dictionary"
-                .to_string())
-        }
+        Some(7) if kind == Type::BYTE_ARRAY => Ok(Encoding::DELTA_BYTE_ARRAY),
         Some(8) => Ok(Encoding::RLE_DICTIONARY),
-        Some(other) => Err(format!("the column has encoding {other}, which is not read here")),
+        Some(other) => Err(format!("the column has encoding {other}, {NOT_READ}")),
         None => Err("a page has no encoding".to_string()),
     }
+}
+
+/// Writes the values behind the levels of a page plainly, if each repeats a part of the one before it.
+fn undelta(
+    encoding: Encoding,
+    buf: &mut Vec<u8>,
+    levels: usize,
+    num_values: u32,
+) -> Result<Encoding, String> {
+    if encoding != Encoding::DELTA_BYTE_ARRAY {
+        return Ok(encoding);
+    }
+    let plain = delta::to_plain(&buf[levels..], num_values, PAGE_BYTES_MAX)?;
+    buf.truncate(levels);
+    buf.extend(plain);
+    Ok(Encoding::PLAIN)
 }
 
 /// Of a column without levels, writers say what they like; all but old files have `RLE` (3).

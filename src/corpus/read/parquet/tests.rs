@@ -81,12 +81,16 @@ fn every_codec_page_version_and_encoding_is_read() {
     ];
     for codec in codecs {
         for version in [WriterVersion::PARQUET_1_0, WriterVersion::PARQUET_2_0] {
-            for encoding in [None, Some(Encoding::PLAIN), Some(Encoding::DELTA_LENGTH_BYTE_ARRAY)] {
+            for encoding in [
+                None,
+                Some(Encoding::PLAIN),
+                Some(Encoding::DELTA_LENGTH_BYTE_ARRAY),
+                Some(Encoding::DELTA_BYTE_ARRAY),
+            ] {
                 let mut properties = properties()
                     .set_compression(codec)
                     .set_writer_version(version)
                     .set_data_page_row_count_limit(300);
-                // Without dictionaries, version 2 would write `DELTA_BYTE_ARRAY`.
                 if let Some(encoding) = encoding {
                     properties = properties
                         .set_dictionary_enabled(false)
@@ -136,17 +140,14 @@ fn titles_long_values_and_bad_bytes() {
 fn errors_name_the_file_and_what_there_is() {
     let rows: [Row<'_>; 1] = [(Some(b"one"), "First")];
     let whole = file(properties().build(), &[&rows]);
-    let delta = properties()
-        .set_dictionary_enabled(false)
-        .set_column_encoding(ColumnPath::from("text"), Encoding::DELTA_BYTE_ARRAY);
     let folder = Folder::with(&[
         ("a.parquet", &whole),
         ("cut.parquet", &whole[..whole.len() - 20]),
         ("short.parquet", b"PAR1"),
         ("text.parquet", b"this is no parquet file"),
         ("long.parquet", b"PAR1\xff\xff\xff\x7fPAR1"),
-        ("delta.parquet", &file(delta.build(), &[&rows])),
-        ("a.parquet.gz", b""),
+        ("a.parquet.gz", b"\x1f\x8b\x08\0"),
+        ("page.parquet", b"<!DOCTYPE html><html>"),
     ]);
     let of = |name: &str, field: &str| {
         message(&folder, &folder.config_with(name, |source| source.field = field.to_string()))
@@ -166,9 +167,9 @@ fn errors_name_the_file_and_what_there_is() {
     insta::assert_snapshot!(of("short.parquet", "text"), @"short.parquet: is too short for a Parquet file: it has 4 bytes");
     insta::assert_snapshot!(of("text.parquet", "text"), @"text.parquet: is not a Parquet file, or has been cut off: it does not end in `PAR1`");
     insta::assert_snapshot!(of("long.parquet", "text"), @"long.parquet: is not whole: its index has 2147483647 bytes, the file 12");
-    insta::assert_snapshot!(of("delta.parquet", "text"), @r"
-    delta.parquet:1: is not a Parquet file that can be read: Parquet error: the column is encoded as DELTA_BYTE_ARRAY; write it plainly or with a dictionary
-      hint: is the file whole?
+    insta::assert_snapshot!(of("page.parquet", "text"), @r"
+    page.parquet: is a page of HTML, a Parquet file is wanted
+      hint: a server may have answered with a page instead of the file: fetch it again
     ");
     assert!(of("a.parquet.gz", "text").starts_with("a.parquet.gz: is a compressed Parquet file"));
 }

@@ -1,4 +1,5 @@
-//! Cuts CSV and TSV into fields: quotes, doubled quotes, newlines in quotes, `\n` and `\r\n`.
+//! Cuts CSV and TSV into fields: quotes, doubled quotes, newlines in quotes; `\n`, `\r\n` and `\r` end a
+//! record.
 //!
 //! The `csv` crate holds a whole record in memory, however long; here a field that is not asked for is
 //! never held, and of one that is no more than the limit. Where both read a file, they read the same (a test
@@ -11,11 +12,10 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use anyhow::Result;
+use memchr::memchr3;
 
-use crate::corpus::read::files::SourceFile;
 use crate::corpus::read::lines::BUFFER_BYTES;
 use crate::corpus::read::lines::BYTE_ORDER_MARK;
-use crate::corpus::read::lines::newlines;
 use crate::corpus::read::table::Dialect;
 use crate::corpus::read::utf8::EXCERPT_BYTES;
 use crate::error::Problem;
@@ -68,16 +68,8 @@ impl Kept {
 
     fn push(&mut self, part: &[u8]) {
         self.length += part.len() as u64;
-        // One byte more than the limit is held, so that a `\r` at the end can still be taken off.
-        let room = (self.bytes_max.max(EXCERPT_BYTES) + 1).saturating_sub(self.bytes.len());
+        let room = self.bytes_max.max(EXCERPT_BYTES).saturating_sub(self.bytes.len());
         self.bytes.extend_from_slice(&part[..part.len().min(room)]);
-    }
-
-    fn pop(&mut self) {
-        if self.bytes.len() as u64 == self.length {
-            self.bytes.pop();
-        }
-        self.length -= 1;
     }
 }
 
@@ -91,6 +83,16 @@ enum State {
     Quote,
 }
 
+/// What looks wrong with the quotes of a record.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Quotes {
+    Fine,
+    /// A field over several lines goes on behind its second quote, on this line.
+    GoOn(u64),
+    /// The file ends in a quoted field.
+    Unclosed,
+}
+
 /// Reads a file field by field.
 pub struct Fields {
     reader: BufReader<TextFile>,
@@ -100,16 +102,17 @@ pub struct Fields {
     /// The line of the next byte, from 1.
     line: u64,
     record_line: u64,
+    header_line: u64,
     starts_record: bool,
+    /// Whether the byte before was a carriage return that ended a line, to which a newline belongs.
+    after_return: bool,
+    /// What looks wrong with the quotes of the record.
+    quotes: Quotes,
     /// Whether the record so far holds nothing, not even a quote or a delimiter.
     record_is_blank: bool,
 }
 
 impl Fields {
-    pub(super) fn open(file: &SourceFile, dialect: Dialect) -> Result<Self> {
-        Self::of(file.open()?, Arc::clone(&file.path), dialect)
-    }
-
     /// The fields of a table that errors call `path`.
     pub fn of(text: TextFile, path: Arc<Path>, dialect: Dialect) -> Result<Self> {
         let mut reader = BufReader::with_capacity(BUFFER_BYTES, text);
@@ -117,20 +120,36 @@ impl Fields {
         if start.starts_with(BYTE_ORDER_MARK) {
             reader.consume(BYTE_ORDER_MARK.len());
         }
+        let told = told_separator(reader.buffer());
+        if let Some((_, length)) = told {
+            reader.consume(length);
+        }
         let (delimiter, has_quotes) = match dialect {
-            Dialect::Csv(separator) => (separator, true),
+            Dialect::Csv(Some(separator)) => (separator, true),
+            Dialect::Csv(None) => {
+                (told.map_or_else(|| separator_of(reader.buffer()), |(byte, _)| byte), true)
+            }
             Dialect::Tsv => (b'\t', false),
         };
+        let line = if told.is_some() { 2 } else { 1 };
         Ok(Self {
             reader,
             path,
             delimiter,
             has_quotes,
-            line: 1,
-            record_line: 1,
+            line,
+            record_line: line,
+            header_line: line,
             starts_record: true,
+            after_return: false,
+            quotes: Quotes::Fine,
             record_is_blank: true,
         })
+    }
+
+    /// The line of the header: the first, or the one behind Excel's `sep=;`.
+    pub fn header_line(&self) -> u64 {
+        self.header_line
     }
 
     /// The line on which the record at hand begins.
@@ -153,11 +172,38 @@ impl Fields {
         Problem::new(message).at(format!("{}:{}", self.path.display(), self.record_line))
     }
 
+    /// What looks wrong with the quotes of the record that was read last: one is never closed, or a field
+    /// over several lines goes on behind its second quote, so that the first was most likely left open.
+    pub fn open_quote(&self) -> Option<Problem> {
+        match self.quotes {
+            Quotes::Fine => None,
+            Quotes::GoOn(line) => {
+                let message =
+                    format!("a quote opened in this row ends in line {line}, in the middle of a text");
+                let hint = "was it left open? close it, or double a quote that belongs to the text";
+                Some(self.problem(message).hint(hint))
+            }
+            Quotes::Unclosed => {
+                let hint = "double a quote that belongs to the text";
+                Some(self.problem("a quote in this row is never closed").hint(hint))
+            }
+        }
+    }
+
+    /// What is wrong with a row of `count` fields below a header of `wanted`, if they are not as many.
+    pub fn wrong_count(&self, count: usize, wanted: usize) -> Option<Problem> {
+        let fields = if count == 1 { "field is" } else { "fields are" };
+        let message = format!("{count} {fields} here, but {wanted} named in the first line");
+        let hint = "look for a quote left open, or a separator inside a text that is not quoted";
+        (count != wanted).then(|| self.problem(message).hint(hint))
+    }
+
     /// Reads a field into `kept`, which must be clear.
     pub fn next(&mut self, kept: Option<&mut Kept>) -> Result<End> {
         let starts_record = self.starts_record;
         if starts_record {
-            (self.record_line, self.record_is_blank) = (self.line, true);
+            self.skip_newline()?;
+            (self.record_line, self.record_is_blank, self.quotes) = (self.line, true, Quotes::Fine);
         }
         let mut ignored = Kept::new(0);
         let kept = kept.unwrap_or(&mut ignored);
@@ -169,8 +215,7 @@ impl Fields {
 
     fn scan(&mut self, kept: &mut Kept, starts_record: bool) -> Result<End> {
         let mut state = State::Start;
-        // Only a `\r` outside of quotes belongs to the end of the line.
-        let mut ends_in_bare_return = false;
+        let first_line = self.line;
         loop {
             let (path, line) = (&self.path, self.line);
             let chunk = self
@@ -179,7 +224,10 @@ impl Fields {
                 .with_context(|| format!("cannot read `{}`, line {line}", path.display()))?;
             let separator = match (state, chunk.first()) {
                 (State::Start, None) if starts_record => return Ok(End::File),
-                (State::Quoted, None) => return Err(self.unclosed()),
+                (State::Quoted, None) => {
+                    self.quotes = Quotes::Unclosed;
+                    return Ok(End::Record);
+                }
                 (_, None) => Some(b'\n'),
                 (State::Start, Some(b'"')) if self.has_quotes => {
                     self.record_is_blank = false;
@@ -189,6 +237,7 @@ impl Fields {
                 }
                 (State::Quote, Some(b'"')) => {
                     kept.push(b"\"");
+                    self.after_return = false;
                     self.reader.consume(1);
                     state = State::Quoted;
                     None
@@ -197,23 +246,33 @@ impl Fields {
                     state = self.quoted(kept);
                     None
                 }
-                (State::Start | State::Quote | State::Bare, Some(_)) => {
-                    ends_in_bare_return &= state == State::Bare;
+                (State::Start | State::Quote | State::Bare, Some(byte)) => {
+                    let ends = *byte == self.delimiter || matches!(byte, b'\n' | b'\r');
+                    if state == State::Quote && !ends && self.line > first_line {
+                        self.quotes = Quotes::GoOn(self.line);
+                    }
                     state = State::Bare;
-                    self.bare(kept, &mut ends_in_bare_return)
+                    self.bare(kept)
                 }
             };
             match separator {
                 None => {}
-                Some(b'\n') => {
-                    if ends_in_bare_return {
-                        kept.pop();
-                    }
-                    return Ok(End::Record);
-                }
+                Some(b'\n' | b'\r') => return Ok(End::Record),
                 Some(_) => return Ok(End::Field),
             }
         }
+    }
+
+    /// Passes over the newline of `\r\n`.
+    fn skip_newline(&mut self) -> Result<()> {
+        if std::mem::take(&mut self.after_return) {
+            let (path, line) = (&self.path, self.line);
+            let chunk = self.reader.fill_buf();
+            let chunk = chunk.with_context(|| format!("cannot read `{}`, line {line}", path.display()))?;
+            let count = usize::from(chunk.first() == Some(&b'\n'));
+            self.reader.consume(count);
+        }
+        Ok(())
     }
 
     /// Reads what is buffered up to a quote, and the quote.
@@ -222,33 +281,63 @@ impl Fields {
         let end = chunk.iter().position(|byte| *byte == b'"');
         let part = &chunk[..end.unwrap_or(chunk.len())];
         kept.push(part);
-        self.line += newlines(part);
+        for byte in part {
+            // Of `\r\n`, the first byte counts.
+            self.line += u64::from(*byte == b'\r' || *byte == b'\n' && !self.after_return);
+            self.after_return = *byte == b'\r';
+        }
         let count = part.len();
         self.reader.consume(count + usize::from(end.is_some()));
         if end.is_some() { State::Quote } else { State::Quoted }
     }
 
     /// Reads what is buffered up to a separator, and the separator, which it gives.
-    fn bare(&mut self, kept: &mut Kept, ends_in_return: &mut bool) -> Option<u8> {
+    fn bare(&mut self, kept: &mut Kept) -> Option<u8> {
         let chunk = self.reader.buffer();
-        let end = chunk.iter().position(|byte| *byte == self.delimiter || *byte == b'\n');
+        let end = memchr3(self.delimiter, b'\n', b'\r', chunk);
         let part = &chunk[..end.unwrap_or(chunk.len())];
         kept.push(part);
-        if let Some(last) = part.last() {
-            *ends_in_return = *last == b'\r';
-            self.record_is_blank &= part == b"\r";
-        }
+        self.record_is_blank &= part.is_empty();
         let (count, separator) = (part.len(), end.map(|end| chunk[end]));
         self.reader.consume(count + usize::from(end.is_some()));
-        self.line += u64::from(separator == Some(b'\n'));
+        self.line += u64::from(matches!(separator, Some(b'\n' | b'\r')));
+        self.after_return = separator == Some(b'\r');
         separator
     }
+}
 
-    fn unclosed(&self) -> anyhow::Error {
-        self.problem("a quote in this row is never closed")
-            .hint("double a quote that belongs to the text")
-            .into()
+/// The separator that a first line `sep=;` tells, as Excel writes it, and the length of that line with its
+/// end.
+fn told_separator(start: &[u8]) -> Option<(u8, usize)> {
+    let is_quoted = start.first() == Some(&b'"');
+    let key = &start[usize::from(is_quoted)..];
+    let separator = *key.get(4).filter(|_| key[..4].eq_ignore_ascii_case(b"sep="))?;
+    let used = 5 + 2 * usize::from(is_quoted);
+    let rest = start.get(used..)?;
+    let end = match rest {
+        [b'\r', b'\n', ..] => 2,
+        [b'\r' | b'\n', ..] => 1,
+        _ => return None,
+    };
+    let is_closed = !is_quoted || start[used - 1] == b'"';
+    (is_closed && separator.is_ascii() && !b"\"\r\n".contains(&separator)).then_some((separator, used + end))
+}
+
+/// What stands between the names of the header at the beginning of `start`: a comma, or where there is none
+/// what it has instead.
+fn separator_of(start: &[u8]) -> u8 {
+    let mut counts = [(b',', 0), (b';', 0), (b'\t', 0), (b'|', 0)];
+    let mut is_quoted = false;
+    for byte in start {
+        is_quoted ^= *byte == b'"';
+        if !is_quoted && matches!(byte, b'\n' | b'\r') {
+            break;
+        }
+        if let Some((_, count)) = counts.iter_mut().find(|(separator, _)| separator == byte && !is_quoted) {
+            *count += 1;
+        }
     }
+    counts.into_iter().find(|(_, count)| *count > 0).map_or(b',', |(separator, _)| separator)
 }
 
 #[cfg(test)]
@@ -256,15 +345,13 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::config::SourceConfig;
-    use crate::corpus::read::files;
+    use crate::fs;
 
     fn records(text: &str, dialect: Dialect) -> Result<Vec<Vec<Vec<u8>>>> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.csv");
         std::fs::write(&path, text).unwrap();
-        let found = files::find(&[SourceConfig::of_files(vec![path.to_str().unwrap().to_string()])]).unwrap();
-        let mut fields = Fields::open(&found[0], dialect)?;
+        let mut fields = Fields::of(fs::open_text(&path).unwrap(), path.into(), dialect)?;
         let (mut records, mut record, mut kept) = (Vec::new(), Vec::new(), Kept::new(1000));
         loop {
             kept.clear();
@@ -274,6 +361,9 @@ mod tests {
             }
             record.push(kept.bytes().to_vec());
             if end == End::Record {
+                if let Some(problem) = fields.open_quote() {
+                    return Err(problem.into());
+                }
                 let record = std::mem::take(&mut record);
                 if record.len() > 1 || !fields.record_is_blank() {
                     records.push(record);
@@ -284,8 +374,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_csv_crate_reads_the_same(text in "(\r\n|[,\t\"a\n ä]){0,40}", is_csv: bool) {
-            let (dialect, delimiter) = if is_csv { (Dialect::Csv(b','), b',') } else { (Dialect::Tsv, b'\t') };
+        fn the_csv_crate_reads_the_same(text in "(\r\n|[,\t\"a\n\r ä]){0,40}", is_csv: bool) {
+            let (dialect, delimiter) = if is_csv { (Dialect::Csv(Some(b',')), b',') } else { (Dialect::Tsv, b'\t') };
             let mut reader = csv::ReaderBuilder::new()
                 .has_headers(false).flexible(true).delimiter(delimiter).quoting(is_csv).from_reader(text.as_bytes());
             let expected: Vec<Vec<Vec<u8>>> =
@@ -299,13 +389,39 @@ mod tests {
 
     #[test]
     fn another_separator_leaves_commas_alone() {
-        let found = records("a,b;\"c;d\"\n", Dialect::Csv(b';')).unwrap();
+        let found = records("a,b;\"c;d\"\n", Dialect::Csv(Some(b';'))).unwrap();
         assert_eq!(found, [vec![b"a,b".to_vec(), b"c;d".to_vec()]]);
     }
 
     #[test]
+    fn the_separator_is_what_the_first_line_tells() {
+        let read = |text: &str| records(text, Dialect::Csv(None)).unwrap();
+        let row = |fields: [&str; 2]| fields.map(|field| field.as_bytes().to_vec()).to_vec();
+        let expected = [row(["text", "label"]), row(["a, b", "c"])];
+        for text in [
+            "text;label\na, b;c\n",
+            "text\tlabel\na, b\tc\n",
+            "text|label\ra, b|c\r",
+            "sep=;\ntext;label\na, b;c\n",
+            "\"sep=,\"\r\ntext,label\r\n\"a, b\",c\r\n",
+            "\"text\";\"label\"\n\"a, b\";c\n",
+        ] {
+            assert_eq!(read(text), expected, "{text}");
+        }
+        assert_eq!(read("\"a;b\",c\n")[0], row(["a;b", "c"]));
+    }
+
+    #[test]
+    fn a_quote_left_open_over_several_lines_is_told_where_the_text_goes_on_behind_the_next_one() {
+        let text = "id,text\n1,\"left open\n2,two\n3,\"three\n4,four\n";
+        let message = records(text, Dialect::Csv(None)).unwrap_err().to_string();
+        assert!(message.contains("a.csv:2: a quote opened in this row ends in line 4,"), "{message}");
+        assert_eq!(records("1,\"a\nb\"\n2,\"c\"d\n", Dialect::Csv(None)).unwrap().len(), 2);
+    }
+
+    #[test]
     fn a_return_in_quotes_belongs_to_the_field() {
-        let found = records("\"a\r\",\"b\r\"\r\n\"\"\r\n\r\nc\r\n", Dialect::Csv(b',')).unwrap();
+        let found = records("\"a\r\",\"b\r\"\r\n\"\"\r\n\r\nc\r\n", Dialect::Csv(None)).unwrap();
         assert_eq!(found, [vec![b"a\r".to_vec(), b"b\r".to_vec()], vec![Vec::new()], vec![b"c".to_vec()]]);
     }
 }

@@ -2,6 +2,9 @@
 //!
 //! How the file is cut into fields stands in `fields.rs`.
 
+use std::path::Path;
+use std::sync::Arc;
+
 use anyhow::Result;
 
 use crate::corpus::read::Limits;
@@ -9,10 +12,10 @@ use crate::corpus::read::assembly::Assembly;
 use crate::corpus::read::assembly::Origin;
 use crate::corpus::read::documents::Records;
 use crate::corpus::read::files::Columns;
-use crate::corpus::read::files::SourceFile;
 use crate::corpus::read::json_object::known_names;
 use crate::corpus::read::utf8::Decoded;
 use crate::error::Problem;
+use crate::fs::TextFile;
 
 mod fields;
 
@@ -29,8 +32,9 @@ const COLUMNS_MAX: usize = 10_000;
 /// How fields are separated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Dialect {
-    /// This byte, usually a comma; a field with it, a quote or a newline stands in quotes (RFC 4180).
-    Csv(u8),
+    /// This byte, or what the first line tells, usually a comma; a field with it, a quote or a newline is in
+    /// quotes (RFC 4180).
+    Csv(Option<u8>),
     /// Tabs; a quote is a character like any other.
     Tsv,
 }
@@ -52,17 +56,18 @@ struct Column {
 
 impl TableRows {
     pub(super) fn open(
-        file: &SourceFile,
+        text: TextFile,
+        path: &Arc<Path>,
         dialect: Dialect,
         columns: &Columns,
         limits: Limits,
     ) -> Result<Self> {
-        let mut fields = Fields::open(file, dialect)?;
+        let mut fields = Fields::of(text, Arc::clone(path), dialect)?;
         let header = header_of(&mut fields)?;
         let column = |key: &str, name: &str| -> Result<Column> {
             let mut found =
                 header.iter().enumerate().filter(|(_, known)| *known == name).map(|(index, _)| index);
-            let place = format!("{}:1", file.path.display());
+            let place = format!("{}:{}", path.display(), fields.header_line());
             let Some(index) = found.next() else {
                 let hint = known_names(key, "columns", header.iter().map(String::as_str));
                 return Err(Problem::new(format!("column `{name}` is missing")).at(place).hint(hint).into());
@@ -108,15 +113,11 @@ impl Records for TableRows {
         if count == 1 && self.fields.record_is_blank() {
             return Ok(true);
         }
-        if count != self.column_count {
-            let fields = if count == 1 { "field is" } else { "fields are" };
-            return Err(Problem::new(format!(
-                "{count} {fields} here, but {} named in the first line",
-                self.column_count
-            ))
-            .at(out.location(line))
-            .hint("look for a quote left open, or a separator inside a text that is not quoted")
-            .into());
+        let problem = self.fields.open_quote().or_else(|| self.fields.wrong_count(count, self.column_count));
+        if let Some(problem) = problem {
+            let kept = &self.text.kept;
+            out.bad_record(line, problem.at(out.location(line)), kept.length(), kept.bytes())?;
+            return Ok(true);
         }
         let named = [
             (&self.columns.text, Some(&self.text)),
@@ -164,7 +165,7 @@ pub fn header_of(fields: &mut Fields) -> Result<Vec<String>> {
         }
         names.push(String::from_utf8_lossy(kept.bytes()).trim().to_string());
         if end == End::Record {
-            return Ok(names);
+            return fields.open_quote().map_or(Ok(names), |problem| Err(problem.into()));
         }
     }
 }

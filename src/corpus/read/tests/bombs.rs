@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::path::Path;
+use std::sync::Arc;
 
 use crate::config::DataConfig;
 use crate::config::SourceConfig;
@@ -43,7 +44,8 @@ fn a_line_of_a_gigabyte_is_measured_and_not_held() {
     for name in ["a.txt.gz", "a.txt.zst", "a.txt.xz"] {
         let source = bomb(folder.path(), name, "first\n", MEMBERS, "\nlast\n");
         let limits = Limits { line_bytes: 16 << 20, document_bytes: 1 << 20 };
-        let mut lines = Lines::open(&files::find(&[source]).unwrap()[0], limits.line_bytes).unwrap();
+        let file = &files::find(&[source]).unwrap().files[0];
+        let mut lines = Lines::of(file.open().unwrap().0, Arc::clone(&file.path), limits.line_bytes);
         let mut lengths = Vec::new();
         while let Some(line) = lines.advance().unwrap() {
             lengths.push((line.length, line.is_too_long));

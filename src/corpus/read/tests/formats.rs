@@ -13,7 +13,7 @@ use crate::corpus::read::tests::message;
 use crate::corpus::read::tests::read;
 use crate::corpus::read::tests::short;
 
-fn compressed(extension: &str, bytes: &[u8]) -> Vec<u8> {
+pub(super) fn compressed(extension: &str, bytes: &[u8]) -> Vec<u8> {
     match extension {
         "gz" => {
             let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
@@ -58,8 +58,8 @@ fn every_format_is_read_with_every_compression() {
             assert_eq!(texts, ["Käki kukkui\nkuusikossa", "kaiku \"vastasi\""], "{full}");
         }
     }
-    let folder = Folder::with(&[("a.tsv", "text\tn\r\nsay \"no\r\t1\r\n\"\t2".as_bytes())]);
-    assert_eq!(read(&folder.config("a.tsv", DocumentUnit::File)).unwrap().0, ["say \"no\r", "\""]);
+    let folder = Folder::with(&[("a.tsv", "text\tn\r\nsay \"no\t1\r\"\t2".as_bytes())]);
+    assert_eq!(read(&folder.config("a.tsv", DocumentUnit::File)).unwrap().0, ["say \"no", "\""]);
 }
 
 #[test]
@@ -184,11 +184,11 @@ fn errors_name_file_and_place() {
     insta::assert_snapshot!(of("b.jsonl"), @"b.jsonl:1:12: is not a JSON object: EOF while parsing a string");
     insta::assert_snapshot!(of("d.jsonl"), @"d.jsonl:2:22: is not a JSON object: field `text` is there twice");
     insta::assert_snapshot!(of("f.json"), @"f.json:3:8: is not a JSON object: field `text` is there twice");
-    assert!(of("c.txt.gz").starts_with("cannot read `c.txt.gz`, line 1: "), "{}", of("c.txt.gz"));
+    assert!(of("c.txt.gz").starts_with("cannot read `c.txt.gz`: "), "{}", of("c.txt.gz"));
     insta::assert_snapshot!(of("a.json"), @"a.json:3:2: here is `7` where `,` or `]` is wanted");
     insta::assert_snapshot!(of("b.json"), @r"
-    b.json:2:14: the file ends in the middle of an object
-      hint: it begins in line 2
+    b.json:2:2: the file ends in the middle of an object
+      hint: is the file whole? `on_bad_record: skip` leaves the object out
     ");
     insta::assert_snapshot!(of("c.json"), @"c.json:3:3: is not a JSON object: invalid type: integer `3`, expected a string");
     insta::assert_snapshot!(of("d.json"), @r"
@@ -235,7 +235,7 @@ fn folders_are_read_with_all_below_them() {
     assert_eq!(texts("", Format::Text), ["b", "c/d/z.txt", "c/wiki_00"]);
     insta::assert_snapshot!(message(&folder, &folder.config("images", DocumentUnit::File)), @r"
     data.sources: folder `images` holds no file to read: the one file in it has another extension
-      hint: of a folder, .txt .text .jsonl .ndjson .json .csv .tsv .parquet are read, also .gz .zst .bz2 .xz; for others write a pattern
+      hint: of a folder, .txt .text .jsonl .ndjson .json .csv .tsv .parquet .tar .warc .wet are read, also .gz .zst .bz2 .xz; for others write a pattern
     ");
 }
 

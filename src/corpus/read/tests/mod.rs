@@ -2,6 +2,7 @@
 
 mod bombs;
 mod formats;
+mod kinds;
 mod real;
 
 use std::io::Write;

@@ -13,6 +13,8 @@ use serde_json::Value;
 
 use crate::corpus::Line;
 use crate::corpus::Lines;
+use crate::corpus::conversion;
+use crate::corpus::without_nan;
 use crate::error::Problem;
 use crate::tasks::labelled::rows::Fields;
 use crate::tasks::labelled::rows::ROW_BYTES_MAX;
@@ -40,7 +42,7 @@ impl LineRows {
         Self::open(source, false)
     }
 
-    fn open(Source { name, text }: Source, is_json: bool) -> Self {
+    fn open(Source { name, text, .. }: Source, is_json: bool) -> Self {
         Self { lines: Lines::of(text, Path::new(&name).into(), ROW_BYTES_MAX), name, is_json }
     }
 
@@ -62,15 +64,29 @@ fn fields_of(line: &Line<'_>, is_json: bool) -> Result<Map<String, Value>, Probl
     if line.is_too_long {
         return Err(Problem::new(format!("the line is longer than {ROW_BYTES_MAX} bytes")));
     }
+    // Files put together have the byte-order marks of all of them.
+    let bytes = line.bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line.bytes);
     if is_json {
-        let mut deserializer = serde_json::Deserializer::from_slice(line.bytes);
-        let object = deserializer.deserialize_map(EachOnce);
-        let whole = object.and_then(|object| deserializer.end().map(|()| object));
-        return whole.map_err(|e| Problem::new(format!("is not a JSON object on one line: {e}")));
+        return object_of(bytes).map_err(|e| Problem::new(format!("is not a JSON object on one line: {e}")));
     }
-    let text = std::str::from_utf8(line.bytes)
-        .map_err(|e| Problem::new(format!("is not UTF-8 text (byte {} of the line)", e.valid_up_to())))?;
+    let text = std::str::from_utf8(line.bytes).map_err(|e| {
+        Problem::new(format!("is not UTF-8 text (byte {} of the line)", e.valid_up_to()))
+            .hint(conversion(line.bytes))
+    })?;
     Ok(Map::from_iter([(LINE_FIELD.to_string(), text.into())]))
+}
+
+/// An object as JSON has it, or Python's json, which writes `NaN` for what is no number; that is null.
+pub(super) fn object_of(json: &[u8]) -> serde_json::Result<Map<String, Value>> {
+    let read = |json: &[u8]| {
+        let mut deserializer = serde_json::Deserializer::from_slice(json);
+        let object = deserializer.deserialize_map(EachOnce)?;
+        deserializer.end().map(|()| object)
+    };
+    read(json).or_else(|e| match std::str::from_utf8(json).ok().and_then(without_nan) {
+        Some(text) => read(text.as_bytes()).map_err(|_| e),
+        None => Err(e),
+    })
 }
 
 /// An object in which each name comes once: of two, it would not be known which one is meant.

@@ -47,17 +47,13 @@ impl TableRows {
         if count == 0 {
             return Ok(None);
         }
-        if count != self.header.len() {
-            let fields = if count == 1 { "field is" } else { "fields are" };
-            let message = format!("{count} {fields} here, but {} named in the first line", self.header.len());
-            return Err(self
-                .fields
-                .problem(message)
-                .hint("look for a quote left open, or a separator inside a text that is not quoted")
-                .into());
+        if let Some(problem) =
+            self.fields.open_quote().or_else(|| self.fields.wrong_count(count, self.header.len()))
+        {
+            return Err(problem.into());
         }
         let fields = Fields::Table { header: Arc::clone(&self.header), record };
-        Ok(Some(Row { line: self.fields.record_line(), header_line: 1, fields }))
+        Ok(Some(Row { line: self.fields.record_line(), header_line: self.fields.header_line(), fields }))
     }
 
     /// Reads a row into `record`, which holds no more fields than the header; gives the number of its fields,
@@ -73,6 +69,9 @@ impl TableRows {
             }
             (count, bytes) = (count + 1, bytes + self.kept.length());
             if bytes > ROW_BYTES_MAX as u64 {
+                if let Some(problem) = self.fields.open_quote() {
+                    return Err(problem.into());
+                }
                 let message = format!("the row is longer than {ROW_BYTES_MAX} bytes");
                 return Err(self.fields.problem(message).hint("look for a quote left open").into());
             }

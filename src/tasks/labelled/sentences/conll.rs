@@ -8,6 +8,7 @@ use anyhow::Result;
 
 use crate::corpus::Line;
 use crate::corpus::Lines;
+use crate::corpus::conversion;
 use crate::error::Problem;
 use crate::tasks::labelled::rows::Source;
 use crate::tasks::labelled::sentences::Sentence;
@@ -54,7 +55,7 @@ enum Row {
 
 impl ColumnLines {
     pub(super) fn new(source: Source, columns: &SentenceColumns<'_>) -> Self {
-        let Source { name, text } = source;
+        let Source { name, text, .. } = source;
         let lines = Lines::of(text, Path::new(&name).into(), LINE_BYTES_MAX);
         let tag = columns.tagged.then_some(columns.tag);
         Self { name, lines, token: columns.token, tag, layout: None }
@@ -98,7 +99,7 @@ fn row(line: &Line<'_>, token: i64, tag: Option<i64>, layout: &mut Option<Layout
     }
     let text = std::str::from_utf8(line.bytes).map_err(|e| {
         Problem::new(format!("is not UTF-8 text (byte {} of the line)", e.valid_up_to() + 1))
-            .hint("convert the file, such as with `iconv -f latin1 -t utf-8`")
+            .hint(conversion(line.bytes))
     })?;
     if text.trim_ascii().is_empty() || text.starts_with(DOCUMENT_START) {
         return Ok(Row::Break);

@@ -1,0 +1,263 @@
+//! Kinds of files, by their first bytes: compression, archives, encodings of text, and what is no text.
+//!
+//! A name decides only what the bytes leave open. Nothing here reads a file.
+
+use std::path::Path;
+
+use crate::error::Problem;
+use crate::fs::Compression;
+use crate::fs::Unicode;
+
+/// Bytes that tell the kind of a file: a header of tar.
+pub const SNIFFED_BYTES: usize = 512;
+
+/// What the first bytes of a file say that it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Nothing known: text, or whatever its name says.
+    Text,
+    /// A page of HTML, or XML: text in a corpus, a mistake anywhere else.
+    Markup(&'static str),
+    /// Compressed in a way that is read.
+    Compressed(Compression),
+    /// Text in UTF-16 or UTF-32 with a byte-order mark.
+    Unicode(Unicode),
+    /// A tar archive.
+    Tar,
+    /// Records of a web archive.
+    Warc,
+    /// Apache Parquet.
+    Parquet,
+    /// Something that is not read.
+    Foreign(Foreign),
+}
+
+/// A kind of file that is not read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Foreign {
+    /// Its name with an article.
+    pub what: &'static str,
+    /// What to do about it.
+    pub hint: &'static str,
+}
+
+const UNPACK: &str = "unpack it, and name the files in it";
+const DECOMPRESS: &str = "decompress it; .gz, .zst, .bz2 and .xz are read as they are";
+const EXPORT: &str = "write its text as .txt, .csv, .jsonl or .parquet";
+const FETCH: &str = "the file itself was not fetched: `git lfs pull` does it";
+
+/// First bytes, what they begin, and what to do about it.
+const FOREIGN: [(&[u8], &str, &str); 30] = [
+    (b"version https://git-lfs.github.com/spec/", "a pointer of git-lfs", FETCH),
+    (b"version https://hawser.github.com/spec/", "a pointer of git-lfs", FETCH),
+    (
+        b"/annex/objects/",
+        "a pointer of git-annex",
+        "the file itself was not fetched: `git annex get` does it",
+    ),
+    (b"PK\x03\x04", "a zip archive (.docx, .xlsx, .epub and .npz are some, too)", UNPACK),
+    (b"PK\x05\x06", "an empty zip archive", "is this the right file?"),
+    (b"PK\x07\x08", "a part of a zip archive", UNPACK),
+    (b"7z\xbc\xaf\x27\x1c", "a 7z archive", UNPACK),
+    (b"Rar!\x1a\x07", "a RAR archive", UNPACK),
+    (b"!<arch>\n", "an ar archive", UNPACK),
+    (b"\x04\x22\x4d\x18", "compressed by lz4", DECOMPRESS),
+    (b"\x1f\x9d", "compressed by compress (.Z)", DECOMPRESS),
+    (b"LZIP\x01", "compressed by lzip", DECOMPRESS),
+    (b"%PDF-", "a PDF document", EXPORT),
+    (b"{\\rtf", "an RTF document", EXPORT),
+    (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "an old Office document (.doc, .xls)", EXPORT),
+    (b"SQLite format 3\0", "an SQLite database", EXPORT),
+    (b"ARROW1\0\0", "an Arrow file", EXPORT),
+    (b"\xff\xff\xff\xff", "an Arrow stream", EXPORT),
+    (b"Obj\x01", "an Avro file", EXPORT),
+    (b"\x89HDF\r\n\x1a\n", "an HDF5 file", EXPORT),
+    (b"\x93NUMPY", "an array of NumPy", EXPORT),
+    (b"\x80\x02", "a pickle of Python", EXPORT),
+    (b"\x80\x03", "a pickle of Python", EXPORT),
+    (b"\x80\x04", "a pickle of Python", EXPORT),
+    (b"\x80\x05", "a pickle of Python", EXPORT),
+    (b"\x7fELF", "a program", "is this the right file?"),
+    (b"\x89PNG\r\n\x1a\n", "a picture (PNG)", "is this the right file?"),
+    (b"\xff\xd8\xff", "a picture (JPEG)", "is this the right file?"),
+    (b"GIF89a", "a picture (GIF)", "is this the right file?"),
+    (b"GIF87a", "a picture (GIF)", "is this the right file?"),
+];
+
+/// UTF-16 and UTF-32 without a byte-order mark, told by where zeros are.
+const UNMARKED: [(Unicode, &str, &str); 4] = [
+    (
+        Unicode::Utf32Le,
+        "UTF-32 text without a byte-order mark",
+        "convert it with `iconv -f utf-32le -t utf-8`",
+    ),
+    (
+        Unicode::Utf32Be,
+        "UTF-32 text without a byte-order mark",
+        "convert it with `iconv -f utf-32be -t utf-8`",
+    ),
+    (
+        Unicode::Utf16Le,
+        "UTF-16 text without a byte-order mark",
+        "convert it with `iconv -f utf-16le -t utf-8`",
+    ),
+    (
+        Unicode::Utf16Be,
+        "UTF-16 text without a byte-order mark",
+        "convert it with `iconv -f utf-16be -t utf-8`",
+    ),
+];
+
+impl Kind {
+    /// The kind of a file that begins with `head`, its first [`SNIFFED_BYTES`] or all of it.
+    pub fn of(head: &[u8]) -> Self {
+        if let Some(compression) = Compression::of_bytes(head) {
+            return Self::Compressed(compression);
+        }
+        if let Some(unicode) = Unicode::of_mark(head) {
+            return Self::Unicode(unicode);
+        }
+        if is_tar(head) {
+            return Self::Tar;
+        }
+        if head.starts_with(b"WARC/") && head.get(5).is_some_and(u8::is_ascii_digit) {
+            return Self::Warc;
+        }
+        // Behind the magic stands the first byte of a header, which is a control character.
+        if head.starts_with(b"PAR1")
+            && head.get(4).is_none_or(|byte| *byte < 0x20 && !b"\t\n\r".contains(byte))
+        {
+            return Self::Parquet;
+        }
+        if let Some((_, what, hint)) = FOREIGN.into_iter().find(|(magic, ..)| head.starts_with(magic)) {
+            return Self::Foreign(Foreign { what, hint });
+        }
+        if let Some(what) = markup(head) {
+            return Self::Markup(what);
+        }
+        if head.contains(&0)
+            && let Some((_, what, hint)) = UNMARKED.into_iter().find(|(unicode, ..)| unicode.fits(head))
+        {
+            return Self::Foreign(Foreign { what, hint });
+        }
+        Self::Text
+    }
+
+    /// The name of the kind with an article, where it is not simply text.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Text => "text",
+            Self::Markup(what) => what,
+            Self::Compressed(Compression::Gzip) => "compressed by gzip",
+            Self::Compressed(Compression::Zstd) => "compressed by zstd",
+            Self::Compressed(Compression::Bzip2) => "compressed by bzip2",
+            Self::Compressed(_) => "compressed by xz",
+            Self::Unicode(_) => "UTF-16 or UTF-32 text",
+            Self::Tar => "a tar archive",
+            Self::Warc => "a web archive (WARC)",
+            Self::Parquet => "a Parquet file",
+            Self::Foreign(foreign) => foreign.what,
+        }
+    }
+
+    /// The error for a file of this kind where `wanted` is; it names the kind and no other reason.
+    pub fn mistaken(self, path: &Path, wanted: &str) -> Problem {
+        let hint = match self {
+            Self::Foreign(foreign) => foreign.hint,
+            Self::Compressed(_) => "decompress it",
+            Self::Markup(_) => "a server may have answered with a page instead of the file: fetch it again",
+            Self::Tar => UNPACK,
+            _ => "is this the right file?",
+        };
+        Problem::new(format!("is {}, {wanted} is wanted", self.name())).at(path.display()).hint(hint)
+    }
+}
+
+/// Refuses a file that begins with `head` and is to be `wanted`, which is neither compressed nor an archive,
+/// where its first bytes say that it is something else; a page of HTML is something else, too.
+pub fn refuse_mistaken(path: &Path, head: &[u8], wanted: &str) -> Result<(), Problem> {
+    match Kind::of(&head[..head.len().min(SNIFFED_BYTES)]) {
+        Kind::Text => Ok(()),
+        kind => Err(kind.mistaken(path, wanted)),
+    }
+}
+
+/// The `ustar` of all newer archives, or the checksum of a header, which older ones have alone.
+fn is_tar(head: &[u8]) -> bool {
+    if head.get(257..262) == Some(b"ustar") {
+        return true;
+    }
+    let Some(header) = head.first_chunk::<512>() else { return false };
+    let digits = header[148..156].trim_ascii_start();
+    let end = digits.iter().position(|byte| !(b'0'..=b'7').contains(byte)).unwrap_or(digits.len());
+    let stored = digits[..end].iter().fold(0u64, |sum, digit| sum << 3 | u64::from(digit - b'0'));
+    let bytes: u64 = header.iter().map(|byte| u64::from(*byte)).sum();
+    let own: u64 = header[148..156].iter().map(|byte| u64::from(*byte)).sum();
+    end > 0 && header[0] != 0 && stored == bytes - own + 8 * u64::from(b' ')
+}
+
+fn markup(head: &[u8]) -> Option<&'static str> {
+    let text = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head).trim_ascii_start();
+    let begins = |start: &[u8]| text.len() >= start.len() && text[..start.len()].eq_ignore_ascii_case(start);
+    if begins(b"<!doctype html") || begins(b"<html") {
+        return Some("a page of HTML");
+    }
+    begins(b"<?xml").then_some("an XML document")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_told_from_everything_else() {
+        let name = |bytes: &[u8]| Kind::of(bytes).name();
+        for text in ["", "a", "PAR1 of the book", "version 2", "BZh9 is no archive", "WARC/x", "<p>", "äö\0b"]
+        {
+            assert_eq!(name(text.as_bytes()), "text", "{text}");
+        }
+        assert_eq!(name(b"PAR1\x15\x04"), "a Parquet file");
+        assert_eq!(name(b"WARC/1.0\r\n"), "a web archive (WARC)");
+        assert_eq!(name(b"version https://git-lfs.github.com/spec/v1\noid"), "a pointer of git-lfs");
+        assert_eq!(name(b"\n <!DOCTYPE HTML><html>"), "a page of HTML");
+        assert_eq!(name(b"PK\x03\x04\x14"), "a zip archive (.docx, .xlsx, .epub and .npz are some, too)");
+        assert_eq!(name(b"\x1f\x8b\x08\0"), "compressed by gzip");
+    }
+
+    #[test]
+    fn text_of_two_or_four_bytes_a_character_is_told_without_a_mark() {
+        let utf16 = |text: &str, big: bool| -> Vec<u8> {
+            text.encode_utf16()
+                .flat_map(|unit| if big { unit.to_be_bytes() } else { unit.to_le_bytes() })
+                .collect()
+        };
+        let utf32 =
+            |text: &str| -> Vec<u8> { text.chars().flat_map(|c| u32::from(c).to_le_bytes()).collect() };
+        let hint = |bytes: &[u8]| match Kind::of(bytes) {
+            Kind::Foreign(foreign) => foreign.hint.split('`').nth(1).unwrap_or_default(),
+            other => other.name(),
+        };
+        for text in ["text,label\nOil,b\n", "Съешь ещё этих мягких булок\n", "春眠不覚暁\n処処聞啼鳥\n"]
+        {
+            assert_eq!(hint(&utf16(text, false)), "iconv -f utf-16le -t utf-8", "{text}");
+            assert_eq!(hint(&utf16(text, true)), "iconv -f utf-16be -t utf-8", "{text}");
+            assert_eq!(hint(&utf32(text)), "iconv -f utf-32le -t utf-8", "{text}");
+        }
+        assert_eq!(hint(b"\xff\xfea\0"), "UTF-16 or UTF-32 text");
+    }
+
+    #[test]
+    fn archives_old_and_new_are_told_by_magic_or_checksum() {
+        let mut header = [0u8; 512];
+        header[..5].copy_from_slice(b"a.txt");
+        header[100..108].copy_from_slice(b"0000644\0");
+        header[124..136].copy_from_slice(b"00000000003\0");
+        assert_eq!(Kind::of(&header), Kind::Text);
+        let sum: u32 = header.iter().map(|byte| u32::from(*byte)).sum::<u32>() + 8 * 32;
+        header[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+        assert_eq!(Kind::of(&header), Kind::Tar);
+        header[257..262].copy_from_slice(b"ustar");
+        assert_eq!(Kind::of(&header[..300]), Kind::Tar);
+        assert_eq!(Kind::of(&header[..200]), Kind::Text);
+    }
+}

@@ -1,0 +1,56 @@
+//! Rows of a JSON array of objects.
+
+use std::path::Path;
+
+use anyhow::Result;
+
+use crate::corpus::Element;
+use crate::corpus::JsonElements;
+use crate::error::Problem;
+use crate::tasks::labelled::rows::Fields;
+use crate::tasks::labelled::rows::ROW_BYTES_MAX;
+use crate::tasks::labelled::rows::Row;
+use crate::tasks::labelled::rows::Rows;
+use crate::tasks::labelled::rows::Source;
+use crate::tasks::labelled::rows::lines::object_of;
+
+/// The objects of an array, one after the other.
+pub(super) struct ArrayRows {
+    name: String,
+    elements: JsonElements,
+}
+
+impl ArrayRows {
+    pub(super) fn new(Source { name, text, .. }: Source) -> Result<Self> {
+        let elements = JsonElements::new(text, Path::new(&name).into(), ROW_BYTES_MAX)?;
+        Ok(Self { name, elements })
+    }
+
+    fn next_row(&mut self) -> Result<Option<Row>> {
+        let Some(element) = self.elements.advance()? else { return Ok(None) };
+        let Element { json, line, column, length, is_whole, .. } = element;
+        let problem = |message: String| Problem::new(message).at(format!("{}:{line}:{column}", self.name));
+        if !is_whole {
+            return Err(problem("the file ends in the middle of this object".to_string()).into());
+        }
+        if length > ROW_BYTES_MAX as u64 {
+            return Err(problem(format!("the object is longer than {ROW_BYTES_MAX} bytes")).into());
+        }
+        let object = object_of(json).map_err(|e| problem(format!("is not a JSON object: {e}")))?;
+        Ok(Some(Row { line, header_line: line, fields: Fields::Json(object) }))
+    }
+}
+
+impl Iterator for ArrayRows {
+    type Item = Result<Row>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.next_row().transpose()
+    }
+}
+
+impl Rows for ArrayRows {
+    fn position_bytes(&self) -> u64 {
+        self.elements.position_bytes()
+    }
+}
