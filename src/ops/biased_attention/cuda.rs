@@ -22,7 +22,8 @@ use crate::ops::cuda::Gpu;
 use crate::ops::cuda::sums::Partials;
 
 const PLAIN: Kernels = kernels!("biased_attention", "");
-const TENSOR: [TensorKernels; 2] = [tensor_kernels!("biased_attention", 32), tensor_kernels!("biased_attention", 64)];
+const TENSOR: [TensorKernels; 2] =
+    [tensor_kernels!("biased_attention", 32), tensor_kernels!("biased_attention", 64)];
 
 /// `sizeof(PlainBias)`, and that of four `WarpBias`, in `bias.cuh`.
 const SHARED_BYTES: [usize; 2] = [1664, 4864];

@@ -29,7 +29,8 @@ use crate::ops::cuda::gemm::Gemm;
 use crate::ops::cuda::gemm::Operand;
 
 const PLAIN: Kernels = kernels!("disentangled_attention", "");
-const TENSOR: [TensorKernels; 2] = [tensor_kernels!("disentangled_attention", 32), tensor_kernels!("disentangled_attention", 64)];
+const TENSOR: [TensorKernels; 2] =
+    [tensor_kernels!("disentangled_attention", 32), tensor_kernels!("disentangled_attention", 64)];
 
 /// `sizeof(PlainPlaces)`, and that of four `WarpPlaces`, in `positions.cuh`.
 const SHARED_BYTES: [usize; 2] = [1536, 5888];
