@@ -7,26 +7,34 @@
 #                                               against its reference, each in a process of its own; training against the
 #                                               CPU's; two processes on the GPU; memcheck and racecheck of every op
 #   scripts/check_gpu.sh run speed OUT          speed beside PyTorch's, all shapes, what each kernel takes of a step
+#   scripts/check_gpu.sh run all OUT            of both what a change of attention asks for first, in seven minutes: its
+#                                               ops, memcheck, its kernels and the earlier ones in turn, kernel times, a
+#                                               short curve, and PyTorch as far as time allows
 #
 # $PACK is target/gpu unless set. Whatever fails, runs out of time or is not there (`python3` with `torch` and
 # `transformers`, compute-sanitizer, CUPTI) is a line that says FAILED, and the exit code is 1. DEVICE=cpu rehearses it all
-# without a GPU, at small shapes and with a program of any build. $LIMIT (570) seconds are all that a call takes.
+# without a GPU, at small shapes and with a program of any build. $LIMIT (570; `all`: 420) seconds are all that a call takes.
 set -euo pipefail
 device=${DEVICE:-cuda}
 root=$(cd "$(dirname "$0")/.." && pwd)
 here=$root/scripts
 pack=${PACK:-$root/target/gpu}
 limit=${LIMIT:-570}
+[ "${2:-}" != all ] || limit=${LIMIT:-420}
 # A machine that is lent takes 64 MiB with the checkout.
 most_bytes=$((40 << 20))
-usage() { sed -n '2,17p' "$0" >&2; exit 2; }
+# What the kernels of attention and their neighbours are in.
+touched="attention biased_attention disentangled_attention dropout residual_norm layer_norm linear"
+usage() { sed -n '2,16p' "$0" >&2; exit 2; }
 
 if [ "$device" = cpu ]; then
     shapes="tiny,8,64 small,4,64" first="tiny,8,64" steps=5 features=()
+    ways=$first half=f32
 else
     features=(--features nccl)
     shapes="base,64,128 base,32,512 large,32,128 large,16,512 electra-base,32,128 deberta-v3-base,32,128"
     first="base,64,128 large,16,512" steps=20
+    ways="$first large,32,512" half=bf16
 fi
 
 build() {
@@ -121,13 +129,19 @@ one_op() { # op, seconds: one line for the log, one word for the table
     fi
 }
 
-ops() {
+some_ops() { # seconds: the ops on stdin
     local outcome seconds
-    seconds=$(left 120)
+    seconds=$(left "$1")
     export -f one_op not_on_gpu
-    op_names | xargs -P "$parallel" -I{} bash -c "one_op {} $seconds" > "$work/ops.txt"
+    cat > "$work/wanted"
+    xargs -P "$parallel" -I{} bash -c "one_op {} $seconds" < "$work/wanted" > "$work/ops.txt"
     while read -r outcome; do case $outcome in FAILED*) line "op" "$outcome" ;; esac; done < "$work/ops.txt"
-    line "ops" "$(grep -c '^passed' "$work/ops.txt") of $(op_names | wc -l) passed"
+    line "ops" "$(grep -c '^passed' "$work/ops.txt") of $(wc -l < "$work/wanted") passed"
+}
+
+ops() {
+    local outcome
+    op_names | some_ops 120
     for outcome in tasks::tests models:: layers:: distributed::nccl; do
         if timeout "$(left 90)" "$work/tests" "$outcome" --test-threads 4 > "$work/passes.log" 2>&1 && ! not_on_gpu "$work/passes.log"; then
             line "whole passes, $outcome" "$(grep -oE '[0-9]+ passed' "$work/passes.log" | tail -1)"
@@ -166,7 +180,7 @@ train() { # name, settings...
 curves() {
     local type compared most
     train cpu-f32 --set run.device=cpu --set precision.compute=f32 || return 0
-    for type in f32 bf16 f16; do
+    for type in ${1:-f32 bf16 f16}; do
         train "gpu-$type" --set "run.device=$device" --set "precision.compute=$type" || continue
         # In bf16 single steps of the CPU's own are 0.03 from its f32.
         [ "$type" = f32 ] && most=1e-3 || most=0.05
@@ -202,14 +216,15 @@ sanitized_op() { # op, tool, seconds
     esac
 }
 
-sanitized() { # tool
+sanitized() { # tool: the ops on stdin
+    cat > "$work/wanted"
     command -v compute-sanitizer > /dev/null || { line "$1" "FAILED: not run, there is no compute-sanitizer"; return 0; }
     export -f sanitized_op
     local outcome
-    kernel_names | xargs -P "$parallel" -I{} bash -c "sanitized_op {} $1 $(left "${SANITIZE_SECONDS:-180}")" \
-        > "$work/$1.txt"
+    xargs -P "$parallel" -I{} bash -c "sanitized_op {} $1 $(left "${SANITIZE_SECONDS:-180}")" \
+        < "$work/wanted" > "$work/$1.txt"
     while read -r outcome; do case $outcome in FAILED*) line "$1" "$outcome" ;; esac; done < "$work/$1.txt"
-    line "$1" "$(grep -c '^clean' "$work/$1.txt") of $(kernel_names | wc -l) ops clean"
+    line "$1" "$(grep -c '^clean' "$work/$1.txt") of $(wc -l < "$work/wanted") ops clean"
     tail -n 60 "$work/$1"-*.log > "$output/$1.log"
 }
 
@@ -267,6 +282,22 @@ choices() {
     [ "$code" -eq 0 ] || line "log of cuBLASLt" "$(why "$code" "$seconds" "$work/choices.log")"
 }
 
+# Attention's kernels and the earlier ones in turn, in the same minutes: seconds of a step.
+attention_ways() {
+    local shape size rows length how code seconds
+    for shape in $ways; do
+        IFS=, read -r size rows length <<< "$shape"
+        for how in now earlier now earlier; do
+            seconds=$(left 25) code=0
+            MLMTRAIN_ATTENTION=$how timeout "$seconds" "$work/mlmtrain" --quiet bench --device "$device" --model "$size" \
+                --batch "$rows" --length "$length" --compute "$half" --steps "$steps" --json \
+                > "$work/ways.json" 2> "$work/ways.log" || code=$?
+            line "attention $how, $shape" "$(grep -oE '"step_seconds":[0-9.e-]+' "$work/ways.json" ||
+                why "$code" "$seconds" "$work/ways.log")"
+        done
+    done
+}
+
 # What each kernel takes of some steps.
 profile() {
     local libraries shape size rows length
@@ -296,8 +327,19 @@ run() { # part, output
     line "GPU" "$(nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader 2> /dev/null | head -1 || true)"
     "$work/mlmtrain" --version | tee -a "$output/table"
     case $1 in
-        correctness) ops; curves; two; sanitized memcheck; sanitized racecheck; far_rows ;;
-        speed) peers; speed; choices; profile ;;
+        correctness)
+            ops; curves; two
+            kernel_names | sanitized memcheck
+            kernel_names | sanitized racecheck
+            far_rows ;;
+        speed) peers; speed; choices; attention_ways; profile ;;
+        all)
+            # shellcheck disable=SC2086
+            printf '%s\n' $touched | some_ops 60
+            printf '%s\n' attention residual_norm | SANITIZE_SECONDS=60 sanitized memcheck
+            attention_ways; profile
+            STEPS=60 curves bf16
+            peers ;;
         *) usage ;;
     esac
     line "seconds" "$SECONDS"

@@ -4,7 +4,7 @@
 #
 #   scripts/cuda-toolkit.sh PREFIX              to build: nvcc with its parts, headers, and libraries to link
 #   with that load
-#                                               the real ones when they are first called (105 MB to fetch, 210
+#                                               the real ones when they are first called (110 MB to fetch, 216
 #                                               MB on disk)
 #   scripts/cuda-toolkit.sh --libraries PREFIX  to run, where a driver is but no CUDA: cuBLAS and cuRAND (0.9
 #   GB)
@@ -39,9 +39,11 @@ cudarc=$(find "${CARGO_HOME:-$HOME/.cargo}/registry/src" -maxdepth 2 -name 'cuda
 python=${PYTHON:-python3}
 
 # CUDA 13.0 update 2. Not newer than what the driver of the machine that runs
-# the program supports (driver 580: 13.0), or its PTX is refused there.
+# the program supports (driver 580: 13.0), or its PTX is refused there. The two that only read code
+# (scripts/gpu_audit.sh) begin at 13.2.
 wheels='nvidia-cuda-nvcc==13.0.88 nvidia-cuda-crt==13.0.88 nvidia-nvvm==13.0.88
-nvidia-cuda-runtime==13.0.96 nvidia-cuda-cccl==13.0.85'
+nvidia-cuda-runtime==13.0.96 nvidia-cuda-cccl==13.0.85
+nvidia-cuda-cuobjdump==13.2.51 nvidia-cuda-nvdisasm==13.2.51'
 stamp=$prefix/.wheels
 if [ "$(cat "$stamp" 2>/dev/null || true)" != "$wheels" ]; then
     tmp=$(mktemp -d "$prefix/.tmp.XXXXXX")

@@ -162,6 +162,18 @@ pub(crate) struct Args {
     window: u32,
 }
 
+/// An error where keys of rows of probabilities would lose bits: 16 of a counter's 64 name the columns.
+fn check_keys(segments: &Segments<'_>) -> Result<()> {
+    let (keys, most) = (segments.token_keys.host(), (1u64 << 48) / segments.heads as u64);
+    // All bits together are one pass without a comparison, and no less than the largest key.
+    if keys.iter().fold(0, |all, key| all | key) >= most
+        && let Some(key) = keys.iter().max().filter(|key| **key >= most)
+    {
+        bail!("attention: the dropout key {key} of a token is not below 2^48 / {} heads", segments.heads);
+    }
+    Ok(())
+}
+
 /// What the launches of a pass have in common, and the arrays behind its addresses.
 struct Launch<'a> {
     args: Args,
@@ -214,6 +226,7 @@ impl<'a> Launch<'a> {
         if u32::try_from(squares).is_err() {
             bail!("attention: {squares} squares of 16 by 16 probabilities are more than dropout can number");
         }
+        check_keys(segments)?;
         let kept = gpu.uninitialised((segments.heads, squares as usize, SQUARE_WORDS), DType::U32)?;
         let (token_keys, keys) = segments.token_keys.on_gpu(gpu)?;
         self.args.token_keys = token_keys;

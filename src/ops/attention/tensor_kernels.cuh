@@ -1,11 +1,17 @@
 // Names for the kernels on tensor cores of an op that is attention: with and without dropout, and those before
-// (`earlier`), which a switch asks for. The registers of forward leave room for BESIDE blocks on a multiprocessor.
-#define TENSOR_KERNELS_OF(op, Args, K, T, BESIDE)                                                         \
-    KERNEL_BESIDE(op##_forward_##K##_##T, Args, 128, BESIDE, tensor_forward<T, K, false>)                 \
-    KERNEL_NAMED(op##_backward_queries_##K##_##T, Args, 128, tensor_backward_queries<T, K, false>)        \
-    KERNEL_NAMED(op##_backward_keys_##K##_##T, Args, 128, tensor_backward_keys<T, K, false>)              \
-    KERNEL_BESIDE(op##_forward_##K##_dropout_##T, Args, 128, BESIDE, tensor_forward<T, K, true>)          \
-    KERNEL_NAMED(op##_backward_queries_##K##_dropout_##T, Args, 128, tensor_backward_queries<T, K, true>) \
+// (`earlier`), which a switch asks for. The registers of forward leave room for BESIDE blocks on a multiprocessor; on sm_75,
+// whose shared memory has room for one or two, they need not.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+#define FORWARD_BESIDE(BLOCKS) 1
+#else
+#define FORWARD_BESIDE(BLOCKS) BLOCKS
+#endif
+#define TENSOR_KERNELS_OF(op, Args, K, T, BESIDE)                                                                \
+    KERNEL_BESIDE(op##_forward_##K##_##T, Args, 128, FORWARD_BESIDE(BESIDE), tensor_forward<T, K, false>)        \
+    KERNEL_NAMED(op##_backward_queries_##K##_##T, Args, 128, tensor_backward_queries<T, K, false>)               \
+    KERNEL_NAMED(op##_backward_keys_##K##_##T, Args, 128, tensor_backward_keys<T, K, false>)                     \
+    KERNEL_BESIDE(op##_forward_##K##_dropout_##T, Args, 128, FORWARD_BESIDE(BESIDE), tensor_forward<T, K, true>) \
+    KERNEL_NAMED(op##_backward_queries_##K##_dropout_##T, Args, 128, tensor_backward_queries<T, K, true>)        \
     KERNEL_NAMED(op##_backward_keys_##K##_dropout_##T, Args, 128, tensor_backward_keys<T, K, true>)
 #define TENSOR_KERNELS(op, Args, K, BESIDE)      \
     TENSOR_KERNELS_OF(op, Args, K, bf16, BESIDE) \

@@ -1,6 +1,7 @@
 //! Attention over packed rows against the reference: odd head sizes and those of tensor cores, one token, no
 //! tokens, empty segments, several blocks of queries and keys, dropout.
 
+mod keys;
 mod same_bits;
 mod short;
 

@@ -7,9 +7,10 @@
 //
 // On tensor cores, heads of 32 and 64 columns; all others, and f32, in the plain form. Shared memory of a block, of
 // the 48 KiB that every generation gives without being asked: plain 34,560 + 1,664 bytes; on tensor cores 36,864 (heads
-// of 64) + 4,864 for four warps, + 1,024 for the rows of queries in `backward_keys`: 42,752.
-// Registers of heads of 64, by ptxas for sm_80 and sm_90: forward 128 and 131, backward_queries 128 and 128,
-// backward_keys 167 and 168, nothing spilled. The plain kernels have up to 175, and spill nothing either.
+// of 64) + 4,864 for four warps, backward + 1,024 for decisions of dropout, `backward_keys` + 1,024 for the rows of
+// queries: 43,776. Registers of heads of 64, by ptxas for sm_90, without and with dropout: forward 150 and 160,
+// backward_queries 127 and 127, backward_keys 166 and 166, nothing spilled. The plain kernels have up to 175, and spill
+// nothing either.
 #include "common.cuh"
 #include "mma.cuh"
 

@@ -6,10 +6,11 @@
 //
 // On tensor cores, heads of 32 and 64 columns; all others, and f32, in the plain form. Shared memory of a block, of
 // the 48 KiB that every generation gives without being asked: plain 34,560 + 1,536 bytes; on tensor cores 36,864 (heads
-// of 64) + 5,888 for the squares of four warps, + 1,024 for the rows of queries in `backward_keys`: 43,776. So T4 (64 KiB
-// on a multiprocessor) has one block there, A100 (164) three, H100 and H200 (228) five. Registers of heads of 64, by
-// ptxas for sm_80 and sm_90: forward 166 and 162, backward_queries 152 and 148, backward_keys 168 and 165, nothing
-// spilled: three blocks of 128 threads. The plain kernels have 128 on sm_90, of which backward_queries spills 112 bytes.
+// of 64) + 5,888 for the squares of four warps, backward + 1,024 for decisions of dropout, `backward_keys` + 1,024 for the
+// rows of queries: 44,800. So T4 (64 KiB on a multiprocessor) has one block there, A100 (164) three, H100 and H200 (228)
+// five. Registers of heads of 64, by ptxas for sm_90, without and with dropout: forward 167 and 159, backward_queries 128
+// and 155, backward_keys 160 and 159, nothing spilled: three blocks of 128 threads. The plain kernels have 128 there, of
+// which backward_queries spills 112 bytes.
 #include "common.cuh"
 #include "mma.cuh"
 

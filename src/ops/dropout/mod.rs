@@ -62,6 +62,7 @@ impl Dropout {
     #[inline(always)]
     pub fn keep_columns(&self, row_key: u64, first: usize, factors: &mut [f32]) {
         debug_assert!(first.is_multiple_of(8), "{first}");
+        debug_assert!(row_key >> 48 == 0, "{row_key}: 16 of the counter's 64 bits name the columns");
         cpu::keep_columns(self, row_key, first, factors);
     }
 

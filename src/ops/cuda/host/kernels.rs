@@ -163,8 +163,20 @@ mod tests {
     }
 
     #[test]
+    fn an_access_that_a_gpu_would_trap_on_is_found() {
+        each_order(|_| {
+            let message = planted("planted_wide_misaligned", 1).1.expect_err("it is misaligned").to_string();
+            assert!(message.starts_with("planted: `planted_wide_misaligned`, thread "), "{message}");
+            assert!(message.contains("an access of 16 bytes on byte "), "{message}");
+        });
+    }
+
+    #[test]
     fn their_twins_without_a_race_pass_in_every_order() {
         each_order(|_| {
+            let (to, outcome) = planted("planted_wide", 1);
+            outcome.unwrap();
+            assert_eq!(to[..32], (0..32).collect::<Vec<u32>>());
             let reversed: Vec<u32> = (0..THREADS as u32).rev().collect();
             let (to, outcome) = planted("planted_reverse", 1);
             outcome.unwrap();

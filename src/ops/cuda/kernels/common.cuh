@@ -98,6 +98,8 @@ __device__ __forceinline__ Vec<T, N> load_whole(const T* from) {
         memcpy(&out, &words, 8);
         return out;
     }
+#else
+    host::aligned(from, sizeof(Vec<T, N>) < 16 ? sizeof(Vec<T, N>) : 16);
 #endif
     return *reinterpret_cast<const Vec<T, N>*>(from);
 }
@@ -115,6 +117,8 @@ __device__ __forceinline__ void store_whole(T* to, const Vec<T, N>& values) {
         asm volatile("st.v2.b32 [%0], {%1, %2};" ::"l"(to), "r"(words.x), "r"(words.y) : "memory");
         return;
     }
+#else
+    host::aligned(to, sizeof(values) < 16 ? sizeof(values) : 16);
 #endif
     *reinterpret_cast<Vec<T, N>*>(to) = values;
 }

@@ -14,6 +14,7 @@
 #include <functional>
 
 #include "blocks.hpp"
+#include "races.hpp"
 
 #define __device__
 #define __host__

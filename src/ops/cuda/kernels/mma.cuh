@@ -34,10 +34,6 @@ struct Operands {
     u32 a[4], b[2];
 };
 
-inline void aligned(const void* at, uintptr_t bytes) {
-    if (reinterpret_cast<uintptr_t>(at) % bytes) fail("an address is not a multiple of the size of its access");
-}
-
 }  // namespace host
 
 template <typename T>

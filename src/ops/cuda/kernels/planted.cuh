@@ -51,6 +51,14 @@ __device__ void planted_stages(const PlantedArgs& a) {
 KERNEL(planted_stages, PlantedArgs, 256, planted_stages<true>)
 KERNEL(planted_stages_race, PlantedArgs, 256, planted_stages<false>)
 
+// Each thread copies 16 bytes, from the address that is given or one value behind it.
+template <u32 BEHIND>
+__device__ void planted_wide(const PlantedArgs& a) {
+    if (threadIdx.x < 8) store_whole<u32, 4>(a.out + 4 * threadIdx.x, load_whole<u32, 4>(a.in + 4 * threadIdx.x + BEHIND));
+}
+KERNEL(planted_wide, PlantedArgs, 256, planted_wide<0>)
+KERNEL(planted_wide_misaligned, PlantedArgs, 256, planted_wide<1>)
+
 // Each block writes the value of the block behind it, or its own.
 template <bool IS_ORDERED>
 __device__ void planted_blocks(const PlantedArgs& a) {

@@ -1,5 +1,5 @@
 // A race detector for kernels on the CPU: two threads touch one address, one of them writes, and no barrier
-// stands between them.
+// stands between them. It looks at the alignment of accesses, too.
 //
 // Kernels are compiled with `-fsanitize=thread`, which puts a call before each access to memory; the calls
 // come here, not to that sanitizer's own library, which knows threads of the system and not ours. Threads of
@@ -39,6 +39,14 @@ void look_at(const void* at, size_t bytes, bool writes);
 // An access of the running thread; the compiler's calls end here. Most launches are not watched.
 inline void touch(const void* at, size_t bytes, bool writes) {
     if (now.watching) look_at(at, bytes, writes);
+}
+
+// An access whose address is not a multiple of its size, which x86 puts up with and a GPU does not: ends a launch that is
+// watched as a race does, and all else at once.
+void misaligned(const void* at, size_t bytes);
+
+inline void aligned(const void* at, size_t bytes) {
+    if (reinterpret_cast<uintptr_t>(at) % bytes) misaligned(at, bytes);
 }
 
 // Begins the watch over a launch of `kernel`, whose arguments name the addresses that messages speak of.

@@ -1,0 +1,34 @@
+//! Keys of dropout that a counter has no room for.
+
+use crate::ops::attention;
+use crate::ops::attention::Segments;
+use crate::ops::cuda::Gpu;
+use crate::ops::dropout::Dropout;
+use crate::ops::testing::fresh;
+use crate::ops::testing::on_each_device;
+use crate::rng::Purpose;
+use crate::rng::Stream;
+
+/// Keys of rows of probabilities are keys of tokens times heads, and have 48 bits.
+#[test]
+fn keys_that_would_lose_bits_are_refused_by_a_gpu() {
+    let dropout = Dropout { probability: 0.1, stream: Stream::new(1, Purpose::Dropout, 1) };
+    on_each_device(|| {
+        let x = fresh((2, 32), 1);
+        for (key, fits) in [((1u64 << 46) - 1, true), (1 << 46, false)] {
+            let keys = [7, key];
+            let segments = Segments {
+                heads: 4,
+                cu_seqlens: (&[0, 2]).into(),
+                token_keys: (&keys).into(),
+                window: None,
+                dropout: Some(&dropout),
+            };
+            if Gpu::of(&x).unwrap().is_some() {
+                let outcome = attention::forward(&x, &x, &x, &segments);
+                assert_eq!(outcome.is_ok(), fits, "{key}");
+                assert!(fits || outcome.unwrap_err().to_string().contains("the dropout key 70368744177664"));
+            }
+        }
+    });
+}
