@@ -93,6 +93,11 @@ pub(super) fn content<'a>(files: &'a [NamedFile], name: &str) -> Option<&'a [u8]
 /// Mutated values of these two made the `tokenizers` crate abort the process by an allocation that cannot
 /// succeed.
 pub(super) fn parse(files: &[NamedFile], place: &str) -> Result<Value> {
+    Ok(parse_whole(files, place)?.0)
+}
+
+/// As [`parse`], and the `padding` and `truncation` that were there.
+pub(super) fn parse_whole(files: &[NamedFile], place: &str) -> Result<(Value, [Value; 2])> {
     let bytes =
         content(files, TOKENIZER_JSON).ok_or_else(|| Problem::new("there is no tokenizer.json").at(place))?;
     let mut json: Value = serde_json::from_slice(bytes)
@@ -100,9 +105,8 @@ pub(super) fn parse(files: &[NamedFile], place: &str) -> Result<Value> {
     let Some(object) = json.as_object_mut().filter(|object| object.contains_key("model")) else {
         return Err(Problem::new("is not a tokenizer: key `model` is missing").at(place).into());
     };
-    object.insert("padding".to_string(), Value::Null);
-    object.insert("truncation".to_string(), Value::Null);
-    Ok(json)
+    let kept = ["padding", "truncation"].map(|key| object.insert(key.to_string(), Value::Null));
+    Ok((json, kept.map(Option::unwrap_or_default)))
 }
 
 /// The tokenizer that `json` describes.
