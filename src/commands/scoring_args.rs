@@ -156,7 +156,8 @@ pub struct ColumnArgs {
     /// Column or JSON field of the text; else `text`, `sentence` or `content`
     #[arg(long, value_name = "NAME")]
     pub text_column: Option<String>,
-    /// Column or JSON field of the second text of a pair
+    /// Column or JSON field of the second text of a pair; `evaluate` and `predict` read the columns that the
+    /// model was trained on where none is named
     #[arg(long, value_name = "NAME")]
     pub text_pair_column: Option<String>,
 }

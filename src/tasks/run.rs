@@ -182,7 +182,7 @@ impl ModelFolder {
             config.extra.insert((*key).to_string(), id.into());
         }
         let mut files = vec![(CONFIG_JSON.to_string(), format!("{:#}\n", config.to_json()).into_bytes())];
-        files.extend(tokenizer.files_of_model(has_token_types(&config.model)));
+        files.extend(tokenizer.files_of_model(has_token_types(&config.model, tokenizer)));
         Self { place, files, names, added: Vec::new() }
     }
 
@@ -206,9 +206,10 @@ impl ModelFolder {
     }
 }
 
-/// Whether the second text of a pair has token types of its own for this model.
-fn has_token_types(model: &ModelConfig) -> bool {
-    model.family.second_type > 0 && model.encoder.type_vocab_size > 1
+/// Whether tokens have types other than 0 for this model.
+fn has_token_types(model: &ModelConfig, tokenizer: &Tokenizer) -> bool {
+    let types = model.encoder.type_vocab_size as u32;
+    tokenizer.framing().with_types_below(types) != tokenizer.framing().with_types_below(1)
 }
 
 /// Rows that reach a head.

@@ -287,13 +287,18 @@ impl Tokenizer {
     /// The tokenizer that spells each word, also the first one of a text, as words behind a blank are spelled,
     /// where its vocabulary has blanks before words.
     pub fn for_words(self) -> Result<Self> {
-        let mut json = load::parse(&self.files, TOKENIZER_JSON)?;
+        let mut json: Value =
+            serde_json::from_slice(load::content(&self.files, TOKENIZER_JSON).unwrap_or_default())?;
         if prefix::is_added(&json) != Some(false) {
             return Ok(self);
         }
         prefix::add(&mut json);
-        let files = files::with_settings(self.files, files::settings_of(&json));
-        Self::from_files(files::with(files, TOKENIZER_JSON, &json), TOKENIZER_JSON)
+        let mut settings = files::settings_of(&json);
+        // Classes that make their pipelines anew ask this key.
+        settings.insert(prefix::KEY.into(), true.into());
+        let files = files::with(self.files, TOKENIZER_JSON, &json);
+        let new = Self::from_files(files::with_settings(files, settings), TOKENIZER_JSON)?;
+        Ok(Self { notes: self.notes, ..new })
     }
 
     /// Whether `tokenizer_config.json` asks for the blank before the first word, which tokenizer.json may not

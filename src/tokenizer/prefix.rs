@@ -10,7 +10,7 @@ pub(super) const KEY: &str = "add_prefix_space";
 /// The blank before a word.
 const WORD_BLANK: &str = r" (?=\S)";
 
-/// The words of a unigram vocabulary. Each begins with `▁`: the first one of a text or a line as well, and so
+/// The words of a unigram vocabulary. Each begins with `▁`: the first one of a text or a line as well, and
 /// each of those that are given one by one. Lines are kept apart. The blank that `▁` stands for is not part of
 /// the word's place in the text, so it is taken away first.
 pub(super) fn unigram_words() -> Value {

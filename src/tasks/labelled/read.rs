@@ -173,10 +173,12 @@ impl Chosen {
         };
         Ok(Self {
             text: pick(columns.text_of(row), &TEXT_COLUMNS, "text_column")?,
-            text_pair: columns
-                .text_pair_of(row)
-                .map(|name| pick(Some(name), &[], "text_pair_column"))
-                .transpose()?,
+            text_pair: match columns.text_pair_of(row) {
+                Some(name) if columns.text_pair.is_none() && !row.has(name) => {
+                    return Err(missing_pair(source, row, name).into());
+                }
+                named => named.map(|name| pick(Some(name), &[], "text_pair_column")).transpose()?,
+            },
             label: if columns.labelled {
                 Some(pick(columns.label, &LABEL_COLUMNS, "label_column")?)
             } else {
@@ -260,6 +262,16 @@ fn missing_column(source: &str, row: &Row, asked: Option<&str>, defaults: &[&str
     });
     let hint = near.unwrap_or_else(|| format!("name the column with `{option}`"));
     Problem::new(message).at(format!("{source}:{place_line}")).hint(hint)
+}
+
+/// The column of the second text is missing where the model was trained on pairs.
+fn missing_pair(source: &str, row: &Row, name: &str) -> Problem {
+    let there = list(row.names());
+    Problem::new(format!(
+        "has no column `{name}`, whose texts the model was trained on as second ones; there are {there}"
+    ))
+    .at(format!("{source}:{}", row.header_line))
+    .hint("name it with `text_pair_column`; with `text_column` alone single texts are read")
 }
 
 fn alternatives(names: &[&str]) -> String {

@@ -1,5 +1,5 @@
-//! The columns whose texts a model was trained on, in a file of its folder, so that `evaluate` and `predict` read
-//! the same ones: above all, whether texts come in pairs.
+//! The columns whose texts a model was trained on, in a file of its folder, so that `evaluate` and `predict`
+//! read the same ones: above all, whether texts come in pairs.
 
 use std::path::Path;
 

@@ -7,6 +7,7 @@ use anyhow::Result;
 
 use crate::batches::StepBatches;
 use crate::distributed::World;
+use crate::error::Problem;
 use crate::fs;
 use crate::fs::StagedFile;
 use crate::scores::EntityCounts;
@@ -80,8 +81,15 @@ impl<'a> TrainingData<'a> {
             }
             anyhow::Ok(encoded.windows)
         };
+        let train = encode("training", &examples.train, &examples.train_ids)?;
+        if train.is_empty() {
+            return Err(Problem::new("the tokenizer makes nothing of any word to train on")
+                .at("data.train_file")
+                .hint("is it the tokenizer of this language?")
+                .into());
+        }
         Ok(Self {
-            train: encode("training", &examples.train, &examples.train_ids)?,
+            train,
             eval: encode("evaluation", &examples.eval, &examples.eval_ids)?,
             examples,
             collator,

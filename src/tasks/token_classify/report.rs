@@ -52,8 +52,8 @@ pub fn entity_rows(text: &str, spans: &[Span], labels: &TagSet, predicted: &[Pre
     entities(&tags).into_iter().map(row).collect()
 }
 
-/// What is said of a sentence of words: the words, their tags, and the probability of each tag, null of a word
-/// that the model never saw.
+/// The words of a sentence, their tags, and the probability of each tag: null of a word that the model never
+/// saw.
 pub fn word_row(words: &[String], labels: &TagSet, predicted: &[Predicted]) -> Map<String, Value> {
     let scores: Vec<f32> = predicted.iter().map(|word| word.score).collect();
     let row = json!({"tokens": words, "tags": tags(labels, predicted), "scores": scores});

@@ -75,8 +75,8 @@ pub struct Encoded {
     pub short_sentences: u64,
     /// Words that alone are longer than a window: only their first pieces are seen.
     pub cut_words: u64,
-    /// Words of which the tokenizer makes nothing, such as a lone joiner: transformers' run_ner.py gives them no
-    /// label.
+    /// Words of which the tokenizer makes nothing, such as a lone joiner: transformers' run_ner.py gives them
+    /// no label.
     pub unseen_words: u64,
     /// Tokens of the longest sentence, special tokens included.
     pub longest: u64,

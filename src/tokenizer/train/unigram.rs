@@ -1,8 +1,8 @@
 //! A unigram language model of pieces, as SentencePiece has it; what no piece spells is spelled in bytes.
 //!
-//! Each word begins with `▁` (U+2581), which stands for the blank before it, also where a text or a line begins
-//! without one. Every text comes back but for `▁` itself, which is decoded as a blank, and for one blank at the
-//! beginning of a line.
+//! Each word begins with `▁` (U+2581), which stands for the blank before it, also where a text or a line
+//! begins without one. Every text comes back but for `▁` itself, which is decoded as a blank, and for one blank
+//! at the beginning of a line.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;

@@ -1,9 +1,9 @@
-//! What a fine-tuned folder says is what training did: the tokens and token types of single texts, pairs and words
-//! are those that its tokenizer.json and tokenizer_config.json give other readers, and transformers' probabilities
-//! are ours where it is installed.
+//! What a fine-tuned folder says is what training did: tokens and token types of single texts, pairs and words
+//! are those that its tokenizer.json and tokenizer_config.json give other readers, and the probabilities are
+//! transformers' where that is installed.
 //!
-//! Transformers encodes with the `tokenizers` crate and reads tokenizer.json as it stands where no class of its own
-//! is named, so the crate judges the tokens everywhere.
+//! Transformers encodes with the `tokenizers` crate and reads tokenizer.json as it stands where no class of its
+//! own is named, so the crate judges the tokens everywhere.
 
 use std::fs;
 use std::path::Path;

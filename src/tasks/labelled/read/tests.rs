@@ -129,6 +129,32 @@ fn pairs_and_named_columns_are_read_and_labels_can_be_left_out() {
 }
 
 #[test]
+fn columns_of_training_are_read_where_none_are_named() {
+    let folder = Folder::new();
+    let path = folder.file("a.csv", "premise,hypothesis,text,label\np,h,t,x\n");
+    let pairs =
+        TrainedColumns { text_column: Some("premise".into()), text_pair_column: Some("hypothesis".into()) };
+    let read = |columns: Columns<'_>| {
+        let example = read_examples(&path, &columns).expect("readable").remove(0);
+        (example.text, example.text_pair.unwrap_or_default())
+    };
+    let trained = Columns { trained: Some(&pairs), ..LABELLED };
+    let both = |first: &str, second: &str| (first.to_string(), second.to_string());
+    assert_eq!(read(trained), both("p", "h"));
+    assert_eq!(read(Columns { text: Some("text"), ..trained }), both("t", "h"));
+    assert_eq!(read(Columns { text_pair: Some("text"), ..trained }), both("p", "t"));
+    let single = TrainedColumns { text_column: Some("elsewhere".into()), text_pair_column: None };
+    assert_eq!(read(Columns { trained: Some(&single), ..LABELLED }), both("t", ""));
+    let content = "premise,text,label\np,t,x\n";
+    insta::assert_snapshot!(error("b.csv", content, trained), @r"
+    b.csv:1: has no column `hypothesis`, whose texts the model was trained on as second ones; there are `premise`, `text`, `label`
+      hint: name it with `text_pair_column`; with `text_column` alone single texts are read
+    ");
+    let alone = Columns { text: Some("text"), ..trained };
+    assert_eq!(self::read("b.csv", content, alone), [row(2, "t", "x")]);
+}
+
+#[test]
 fn compressed_files_read_as_plain_ones() {
     let content = b"text,label\none,a\ntwo,b\n";
     let expected = [row(2, "one", "a"), row(3, "two", "b")];
