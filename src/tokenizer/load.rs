@@ -15,7 +15,6 @@ use crate::fs;
 use crate::quietly::quietly;
 use crate::tokenizer::TOKENIZER_BYTES_MAX;
 use crate::tokenizer::check;
-use crate::tokenizer::published;
 
 /// Files that belong to a tokenizer besides `tokenizer.json`.
 pub const COMPANIONS: [&str; 9] = [
@@ -35,6 +34,11 @@ pub const TOKENIZER_JSON: &str = "tokenizer.json";
 /// The model's file, which may name the class of the tokenizer.
 const MODEL_CONFIG: &str = "config.json";
 
+/// Vocabularies of old folders: an entry a line; a table of ids, and merges.
+pub(super) const ENTRIES: &str = "vocab.txt";
+pub(super) const IDS: &str = "vocab.json";
+pub(super) const MERGES: &str = "merges.txt";
+
 /// A file's name and its content.
 pub(super) type NamedFile = (String, Vec<u8>);
 
@@ -50,7 +54,7 @@ pub(super) struct Found {
 pub(super) fn read(path: &Path) -> Result<Found> {
     let is_folder = fs::is_folder(path);
     let file = if is_folder { path.join(TOKENIZER_JSON) } else { path.to_path_buf() };
-    if !fs::exists(&file) && !(is_folder && published::can_be_read(path)) {
+    if !fs::exists(&file) && !(is_folder && has_vocabulary(path)) {
         return Err(Problem::new("there is no tokenizer.json")
             .at(path.display())
             .hint("old tokenizers become one with `AutoTokenizer.from_pretrained(..).save_pretrained(..)` of transformers")
@@ -80,6 +84,12 @@ pub(super) fn read(path: &Path) -> Result<Found> {
         Value::Null
     };
     Ok(Found { place, files, model })
+}
+
+/// Whether a folder has a vocabulary of which a tokenizer.json can be made.
+fn has_vocabulary(folder: &Path) -> bool {
+    let has = |name: &str| fs::exists(&folder.join(name));
+    has(ENTRIES) || (has(IDS) && has(MERGES))
 }
 
 /// The content of the file called `name`.

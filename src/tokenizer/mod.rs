@@ -275,8 +275,13 @@ impl Tokenizer {
         let Framing { single, pair } = &self.framing;
         let rows = [single, pair].map(|frame| [frame.before, frame.between, frame.after]);
         let is_around = rows.iter().flatten().any(|row| row.ids().any(|other| other == id));
-        let is_text = |token: String| self.plain.get_added_tokens_decoder().values().any(|t| t.content == token && t.special);
-        !is_around && self.splits_special_tokens && self.special.unk != Some(id) && self.token(id).is_none_or(is_text)
+        let is_text = |token: String| {
+            self.plain.get_added_tokens_decoder().values().any(|t| t.content == token && t.special)
+        };
+        !is_around
+            && self.splits_special_tokens
+            && self.special.unk != Some(id)
+            && self.token(id).is_none_or(is_text)
     }
 
     /// What of its files was ignored, or gives way to other files, for the log.

@@ -21,10 +21,10 @@ use tokenizers::PreTokenizerWrapper;
 
 use crate::error::Problem;
 use crate::quietly::quietly;
+use crate::tokenizer::check;
 use crate::tokenizer::load;
 use crate::tokenizer::load::NamedFile;
 use crate::tokenizer::load::TOKENIZER_JSON;
-use crate::tokenizer::check;
 use class::Class;
 use class::Kind;
 use pipeline::is_same_switch;
@@ -36,8 +36,6 @@ use tokens::Tokens;
 use tokens::added_tokens;
 use tokens::added_tokens_json;
 use written::Corrections;
-
-pub(super) use vocabulary::can_be_read;
 
 /// A tokenizer as its folder means it.
 pub(super) struct Published {
@@ -121,15 +119,12 @@ pub(super) fn read(files: Vec<NamedFile>, model: &Value, place: &str) -> Result<
         ROLES.into_iter().filter_map(|role| Some((role, tokens.role(role)?.to_string()))).collect();
     if is_whole {
         notes.extend(written::told(class, &changed));
+    } else if class.kind() == Some(Kind::WordPiece) && !keys.contains_key("do_lower_case") {
+        notes.extend(vocabulary::note_capitals(&json["model"]));
     }
     let config = written::config(class, &json, gives_token_types, truncates_left);
     let is_same_file = is_whole && changed.is_empty();
-    let corrections = Corrections {
-        class,
-        json: (!is_same_file).then_some(&json),
-        kept,
-        keys,
-    };
+    let corrections = Corrections { class, json: (!is_same_file).then_some(&json), kept, keys };
     let files = written::correct(files, corrections);
     Ok(Published {
         inner,
@@ -159,7 +154,9 @@ fn require(
     let roles: &[&str] = match (class.kind(), class, is_whole) {
         (Some(Kind::WordPiece), _, false) => &["unk_token", "cls_token", "sep_token"],
         (Some(Kind::WordPiece), _, true) => &["unk_token"],
-        (_, Class::Albert, _) | (Some(Kind::Bpe), _, false) if class != Class::Gpt2 => &["cls_token", "sep_token"],
+        (_, Class::Albert, _) | (Some(Kind::Bpe), _, false) if class != Class::Gpt2 => {
+            &["cls_token", "sep_token"]
+        }
         _ => &[],
     };
     let names: Vec<&str> = roles.iter().map(|role| tokens.role(role).unwrap_or_default()).collect();
@@ -173,7 +170,9 @@ fn turn_off_dropout(json: &mut Value, notes: &mut Vec<String>) -> Option<&'stati
     let mut is_changed = false;
     for key in ["dropout", "alpha"] {
         if let Some(value) = model.get_mut(key).filter(|value| chance(value)) {
-            notes.push(format!("`model.{key}` of tokenizer.json is {value}: it is off, so that ids are always the same"));
+            notes.push(format!(
+                "`model.{key}` of tokenizer.json is {value}: it is off, so that ids are always the same"
+            ));
             *value = Value::Null;
             is_changed = true;
         }
@@ -264,4 +263,3 @@ pub(super) fn plain(
     plain.set_encode_special_tokens(true);
     Ok((plain, added_tokens_json(&told)))
 }
-

@@ -30,8 +30,11 @@ fn write(folder: &Path, golden: &Value, case: &Value) {
     }
     let base = json["model"].clone();
     let mut files = vec![("tokenizer.json".to_string(), json)];
-    files.extend(case["files"].as_object().into_iter().flatten().map(|(name, value)| (name.clone(), value.clone())));
-    let without = |name: &str| case["without"].as_array().is_some_and(|names| names.iter().any(|n| n == name));
+    files.extend(
+        case["files"].as_object().into_iter().flatten().map(|(name, value)| (name.clone(), value.clone())),
+    );
+    let without =
+        |name: &str| case["without"].as_array().is_some_and(|names| names.iter().any(|n| n == name));
     for (name, content) in files {
         if !content.is_null() && !without(&name) {
             let text = content.as_str().map_or_else(|| content.to_string(), |name| of_base(&base, name));
@@ -43,7 +46,8 @@ fn write(folder: &Path, golden: &Value, case: &Value) {
 /// A vocabulary file of a base.
 fn of_base(model: &Value, name: &str) -> String {
     let vocab = model["vocab"].as_object().unwrap();
-    let mut entries: Vec<(&String, u64)> = vocab.iter().map(|(entry, id)| (entry, id.as_u64().unwrap())).collect();
+    let mut entries: Vec<(&String, u64)> =
+        vocab.iter().map(|(entry, id)| (entry, id.as_u64().unwrap())).collect();
     entries.sort_by_key(|(_, id)| *id);
     match name {
         "entries" => entries.iter().map(|(entry, _)| format!("{entry}\n")).collect(),
@@ -100,7 +104,10 @@ fn faults(tokenizer: &Tokenizer, golden: &Value, case: &Value, found: &Value) ->
     let same = singles.iter().zip(found["single"].as_array().unwrap());
     check("single", same.into_iter().all(|(text, want)| framed(tokenizer, &[text]).unwrap() == wanted(want)));
     let pairs = golden["pairs"].as_array().unwrap().iter().zip(found["pair"].as_array().unwrap());
-    check("pair", pairs.into_iter().all(|(pair, want)| framed(tokenizer, &texts(pair)).unwrap() == wanted(want)));
+    check(
+        "pair",
+        pairs.into_iter().all(|(pair, want)| framed(tokenizer, &texts(pair)).unwrap() == wanted(want)),
+    );
     if !found["words"].is_null() {
         check("words", words(tokenizer, &texts(&golden["words"])).unwrap() == numbers(&found["words"]));
     }
@@ -137,7 +144,12 @@ fn ids_and_types_are_those_of_transformers() {
         fs::copy(folder.path().join("config.json"), again.path().join("config.json")).unwrap();
         let written = Tokenizer::load(again.path()).unwrap();
         for (tokenizer, what) in [(&read, ""), (&written, " (written)")] {
-            let (faults, count) = faults(tokenizer, &golden, case, &golden["outcomes"][case["outcome"].as_u64().unwrap() as usize]);
+            let (faults, count) = faults(
+                tokenizer,
+                &golden,
+                case,
+                &golden["outcomes"][case["outcome"].as_u64().unwrap() as usize],
+            );
             wrong.extend(faults.into_iter().map(|fault| format!("{fault}{what}")));
             cells += count;
         }

@@ -1,6 +1,6 @@
 //! Encoded examples -> batches: special tokens, truncation, one segment an example, no padding.
 //!
-//! Knows token ids only: the tokenizer that made them and the model that reads them are others' matters.
+//! Of the tokenizer it takes what stands around texts; the model that reads the batches is others' matter.
 
 use anyhow::Result;
 
@@ -266,7 +266,8 @@ mod tests {
     #[test]
     fn a_tokenizer_that_truncates_left_keeps_the_end() {
         let collator = Collator { truncates_left: true, ..bert(7, true).expect("room") };
-        let mut examples = [encoded(&[1, 2, 3, 4, 5, 6, 7], None, 0), encoded(&[1, 2, 3], Some(&[4, 5, 6]), 0)];
+        let mut examples =
+            [encoded(&[1, 2, 3, 4, 5, 6, 7], None, 0), encoded(&[1, 2, 3], Some(&[4, 5, 6]), 0)];
         assert_eq!(collator.truncate(&mut examples).tokens, 4);
         assert_eq!(examples[0].first, [3, 4, 5, 6, 7]);
         assert_eq!((&examples[1].first[..], examples[1].second.as_deref()), (&[2, 3][..], Some(&[5, 6][..])));

@@ -77,7 +77,8 @@ impl Embedder {
         folder.fill(&model.parameters, false)?;
         let longest = folder.config.max_sequence_length();
         let collator = collator(&folder.config, &tokenizer, longest, true)?;
-        let length = recipe.as_ref().and_then(|recipe| recipe.max_seq_length).or(tokenizer.model_max_length());
+        let length =
+            recipe.as_ref().and_then(|recipe| recipe.max_seq_length).or(tokenizer.model_max_length());
         let collator = length.map_or(collator, |length| collator.cut_at(length));
         let notes = tokenizer.notes().to_vec();
         let mut embedder = Self {

@@ -93,7 +93,8 @@ impl Recipe {
         }
         let modules: Value = serde_json::from_slice(&fs::read_capped(&path, CAP_BYTES)?)
             .map_err(|e| Problem::new(format!("is not JSON: {e}")).at(path.display()))?;
-        let list = modules.as_array().ok_or_else(|| Problem::new("is no list of modules").at(path.display()))?;
+        let list =
+            modules.as_array().ok_or_else(|| Problem::new("is no list of modules").at(path.display()))?;
         let mut recipe = Self {
             transformer: folder.to_path_buf(),
             modes: Vec::new(),
@@ -166,10 +167,13 @@ impl Recipe {
         };
         for name in if named.is_empty() { vec!["mean"] } else { named } {
             let mode = Mode::ALL.iter().find(|mode| mode.name() == name);
-            self.modes.push(*mode.ok_or_else(|| refuse(format!("`pooling_mode` `{name}` is not supported")))?);
+            self.modes
+                .push(*mode.ok_or_else(|| refuse(format!("`pooling_mode` `{name}` is not supported")))?);
         }
         if keys.get("include_prompt") == Some(&false.into()) && !self.prompt.is_empty() {
-            return Err(refuse("`include_prompt` false is not supported where texts have a prompt".into()).into());
+            return Err(
+                refuse("`include_prompt` false is not supported where texts have a prompt".into()).into()
+            );
         }
         Ok(())
     }
@@ -179,9 +183,12 @@ impl Recipe {
 fn prompt(folder: &Path) -> Result<String> {
     let path = folder.join("config_sentence_transformers.json");
     let keys = object(&path)?;
-    let Some(name) = keys.get("default_prompt_name").and_then(Value::as_str) else { return Ok(String::new()) };
+    let Some(name) = keys.get("default_prompt_name").and_then(Value::as_str) else {
+        return Ok(String::new());
+    };
     let prompt = keys.get("prompts").and_then(|prompts| prompts[name].as_str());
-    let missing = || Problem::new(format!("`prompts` has no {name:?}, the `default_prompt_name`")).at(path.display());
+    let missing =
+        || Problem::new(format!("`prompts` has no {name:?}, the `default_prompt_name`")).at(path.display());
     Ok(prompt.ok_or_else(missing)?.to_string())
 }
 
@@ -203,17 +210,24 @@ fn dense(at: &Path) -> Result<Dense> {
     let weights = at.join("model.safetensors");
     if !fs::exists(&weights) {
         let message = "there is no `model.safetensors`, and pickle files are not read";
-        return Err(Problem::new(message).at(at.display()).hint("save it once with `safe_serialization=True`").into());
+        return Err(Problem::new(message)
+            .at(at.display())
+            .hint("save it once with `safe_serialization=True`")
+            .into());
     }
     let mut tensors = TensorFile::open(&weights)?.tensors()?;
-    let mut take = |name: &str| tensors.remove(name).map(|t| t.to_device(&Device::Cpu)?.to_dtype(DType::F32)).transpose();
+    let mut take = |name: &str| {
+        tensors.remove(name).map(|t| t.to_device(&Device::Cpu)?.to_dtype(DType::F32)).transpose()
+    };
     let missing = || Problem::new("tensor `linear.weight` is missing").at(weights.display());
     let weight_oi = take("linear.weight")?.ok_or_else(missing)?;
     let bias_o = take("linear.bias")?;
     let has_residual = keys.get("use_residual") == Some(&true.into());
     let (outputs, inputs) = weight_oi.dims2()?;
     if has_residual && inputs != outputs {
-        return Err(Problem::new("`use_residual` between two widths is not supported").at(path.display()).into());
+        return Err(Problem::new("`use_residual` between two widths is not supported")
+            .at(path.display())
+            .into());
     }
     Ok(Dense { weight_oi, bias_o, activation, has_residual })
 }
@@ -225,7 +239,8 @@ fn check_inputs(keys: &Map<String, Value>, at: &Path) -> Result<(), Problem> {
             None | Some(Value::Null) => {}
             Some(name) if name == "sentence_embedding" => {}
             Some(name) => {
-                return Err(Problem::new(format!("`{key}` {name} of its config.json is not supported")).at(at.display()));
+                return Err(Problem::new(format!("`{key}` {name} of its config.json is not supported"))
+                    .at(at.display()));
             }
         }
     }

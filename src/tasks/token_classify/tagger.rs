@@ -166,10 +166,12 @@ pub(super) fn framing(
     let frame = tokenizer.framing().with_types_below(types).single;
     let least = frame.special_tokens() + 1;
     if !(least..=longest).contains(&max_seq_length) {
-        return Err(Problem::usage(format!("is {max_seq_length}, the model takes {least} to {longest} tokens"))
-            .at("data.max_seq_length")
-            .hint(format!("set it to {longest} or less: longer sentences are read in windows"))
-            .into());
+        return Err(Problem::usage(format!(
+            "is {max_seq_length}, the model takes {least} to {longest} tokens"
+        ))
+        .at("data.max_seq_length")
+        .hint(format!("set it to {longest} or less: longer sentences are read in windows"))
+        .into());
     }
     Ok((tokenizer, WindowCollator { frame, max_seq_length }))
 }

@@ -26,7 +26,9 @@ pub(super) fn cuts(json: &Value) -> Option<Cuts> {
     let may_hold = has_type(&json["pre_tokenizer"], &["BertPreTokenizer", "WhitespaceSplit", "Whitespace"]);
     let tokens_are_safe = match &json["added_tokens"] {
         Value::Null => true,
-        tokens => tokens.as_array()?.iter().all(|token| is_text(token) || (may_hold && is_within_word(token))),
+        tokens => {
+            tokens.as_array()?.iter().all(|token| is_text(token) || (may_hold && is_within_word(token)))
+        }
     };
     let is_safe = tokens_are_safe && keeps_ids(&json["post_processor"]) && sees_words(&json["model"]);
     if is_safe { text_cuts(json) } else { None }

@@ -79,12 +79,16 @@ impl Class {
     /// The class of a folder by its `tokenizer_config.json` and `config.json`, as `AutoTokenizer` of
     /// transformers 5.24 chooses it; `None` where neither tells.
     pub(super) fn choose(settings: &Value, model: &Value, place: &str) -> Result<Option<Self>, Problem> {
-        let of_model = OF_MODELS.iter().find(|(name, _)| model["model_type"] == *name).map(|(_, class)| *class);
+        let of_model =
+            OF_MODELS.iter().find(|(name, _)| model["model_type"] == *name).map(|(_, class)| *class);
         // Published folders of ModernBERT name classes that their tokenizers are not of.
         if of_model == Some(Self::General) {
             return Ok(of_model);
         }
-        for (file, key) in [("tokenizer_config.json", &settings["tokenizer_class"]), ("config.json", &model["tokenizer_class"])] {
+        for (file, key) in [
+            ("tokenizer_config.json", &settings["tokenizer_class"]),
+            ("config.json", &model["tokenizer_class"]),
+        ] {
             match key {
                 Value::Null => {}
                 Value::String(name) if name.is_empty() => {}
@@ -102,7 +106,11 @@ impl Class {
         let bare = name.strip_suffix("Fast").unwrap_or(name);
         let found = NAMES.iter().find(|(known, _)| known.strip_suffix("Fast").unwrap_or(known) == bare);
         found.map(|(_, class)| *class).ok_or_else(|| {
-            let code = if settings["auto_map"]["AutoTokenizer"].is_null() { "" } else { ", which is code of its own," };
+            let code = if settings["auto_map"]["AutoTokenizer"].is_null() {
+                ""
+            } else {
+                ", which is code of its own,"
+            };
             Problem::new(format!("`tokenizer_class` of {file} is `{name}`{code} which is not supported"))
                 .at(place)
                 .hint("where its tokenizer.json says all, name `PreTrainedTokenizerFast` there")
@@ -225,8 +233,14 @@ mod tests {
     fn a_class_is_chosen_as_auto_tokenizer_does() {
         let bert = || json!({"model_type": "bert"});
         assert_eq!(chosen(json!({}), bert()), Ok(Some(Class::Bert)));
-        assert_eq!(chosen(json!({"tokenizer_class": "RobertaTokenizerFast"}), bert()), Ok(Some(Class::Roberta)));
-        assert_eq!(chosen(json!({"tokenizer_class": "PreTrainedTokenizerFast"}), bert()), Ok(Some(Class::General)));
+        assert_eq!(
+            chosen(json!({"tokenizer_class": "RobertaTokenizerFast"}), bert()),
+            Ok(Some(Class::Roberta))
+        );
+        assert_eq!(
+            chosen(json!({"tokenizer_class": "PreTrainedTokenizerFast"}), bert()),
+            Ok(Some(Class::General))
+        );
         let both = json!({"model_type": "bert", "tokenizer_class": "XLMRobertaTokenizer"});
         assert_eq!(chosen(json!({}), both.clone()), Ok(Some(Class::XlmRoberta)));
         assert_eq!(chosen(json!({"tokenizer_class": "ElectraTokenizer"}), both), Ok(Some(Class::Bert)));
@@ -238,7 +252,10 @@ mod tests {
     #[test]
     fn a_class_that_is_not_supported_is_refused_by_name() {
         let refused = chosen(json!({"tokenizer_class": "BertJapaneseTokenizer"}), Value::Null).unwrap_err();
-        assert!(refused.contains("`tokenizer_class` of tokenizer_config.json is `BertJapaneseTokenizer`"), "{refused}");
+        assert!(
+            refused.contains("`tokenizer_class` of tokenizer_config.json is `BertJapaneseTokenizer`"),
+            "{refused}"
+        );
         let refused = chosen(json!({}), json!({"tokenizer_class": "CanineTokenizer"})).unwrap_err();
         assert!(refused.contains("config.json is `CanineTokenizer`"), "{refused}");
     }

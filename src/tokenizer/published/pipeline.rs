@@ -94,7 +94,9 @@ fn pre_tokenizer(class: Class, settings: Settings<'_>, prefix_space: bool) -> Re
         json!({"type": "Metaspace", "replacement": "▁", "prepend_scheme": scheme, "split": true})
     };
     Ok(match class {
-        Class::Bert | Class::DistilBert | Class::Mpnet | Class::Herbert => json!({"type": "BertPreTokenizer"}),
+        Class::Bert | Class::DistilBert | Class::Mpnet | Class::Herbert => {
+            json!({"type": "BertPreTokenizer"})
+        }
         Class::Deberta | Class::Gpt2 | Class::Roberta => {
             json!({"type": "ByteLevel", "add_prefix_space": prefix_space, "trim_offsets": true, "use_regex": true})
         }
@@ -142,7 +144,10 @@ fn model(
         }
         Some(Kind::Unigram) => {
             let pieces = old["vocab"].as_array().ok_or_else(|| {
-                let message = format!("`tokenizer_class` {} wants the pieces and scores of a Unigram model", class.name());
+                let message = format!(
+                    "`tokenizer_class` {} wants the pieces and scores of a Unigram model",
+                    class.name()
+                );
                 Problem::new(message).at(place).hint("is the class that of its tokenizer.json?")
             })?;
             let place_of = |is: &dyn Fn(&Value) -> bool| pieces.iter().position(is).map(|at| at as u64);
@@ -193,7 +198,8 @@ pub(super) fn post_processor(
     };
     let named = |role: &str| {
         tokens.role(role).ok_or_else(|| {
-            let message = format!("`{role}` of tokenizer_config.json is null, and {} needs one", class.name());
+            let message =
+                format!("`{role}` of tokenizer_config.json is null, and {} needs one", class.name());
             Problem::new(message).at(place)
         })
     };
@@ -217,7 +223,9 @@ pub(super) fn post_processor(
         Class::Bert | Class::DistilBert | Class::DebertaV2 | Class::Albert => {
             template([cls, sep], [cls_id, sep_id], false, 1)
         }
-        Class::Deberta | Class::Camembert | Class::XlmRoberta => template([cls, sep], [cls_id, sep_id], true, 0),
+        Class::Deberta | Class::Camembert | Class::XlmRoberta => {
+            template([cls, sep], [cls_id, sep_id], true, 0)
+        }
     };
     match serde_json::from_value(json.clone()) {
         Ok(processor) => Ok(Some((processor, json))),

@@ -20,7 +20,11 @@ pub(super) struct Settings<'a> {
 }
 
 /// The object in the file called `name`; empty where there is no such file.
-pub(in crate::tokenizer) fn object(files: &[NamedFile], name: &str, place: &str) -> Result<Map<String, Value>, Problem> {
+pub(in crate::tokenizer) fn object(
+    files: &[NamedFile],
+    name: &str,
+    place: &str,
+) -> Result<Map<String, Value>, Problem> {
     let Some(bytes) = load::content(files, name) else { return Ok(Map::new()) };
     let wrong = |what: String| Problem::new(format!("its {name} {what}")).at(place);
     match serde_json::from_slice(bytes) {

@@ -1,6 +1,9 @@
 //! Special and added tokens: what the files around a tokenizer.json say of them, in the order in which
 //! transformers 5 lets one file override another.
 
+use std::collections::HashMap;
+use std::collections::HashSet;
+
 use serde_json::Map;
 use serde_json::Value;
 use tokenizers::AddedToken;
@@ -60,12 +63,15 @@ impl Tokens {
         }
         let mut tokens = reader.special(class, &keys)?;
         if !settings.contains_key("added_tokens_decoder") {
+            let special_names = tokens.special_names();
             for (content, id) in object(files, ADDED_TOKENS, place)? {
                 let id = id.as_u64().and_then(|id| u32::try_from(id).ok()).ok_or_else(|| {
-                    Problem::new(format!("its {ADDED_TOKENS} gives {content:?} the id {id}, a number is wanted"))
-                        .at(place)
+                    Problem::new(format!(
+                        "its {ADDED_TOKENS} gives {content:?} the id {id}, a number is wanted"
+                    ))
+                    .at(place)
                 })?;
-                let is_special = tokens.names_special(&content);
+                let is_special = special_names.contains(&content);
                 added.push((id, AddedToken::from(content, is_special)));
             }
             added.extend(in_tokenizer.iter().cloned());
@@ -76,8 +82,12 @@ impl Tokens {
             added.reverse();
         }
         added.sort_by_key(|(id, _)| *id);
-        for named in tokens.roles.iter_mut().filter(|(role, _)| keys.contains_key(role)).map(|(_, named)| named) {
-            if let Some((_, token)) = added.iter().rev().find(|(_, token)| token.content == named.token.content) {
+        for named in
+            tokens.roles.iter_mut().filter(|(role, _)| keys.contains_key(role)).map(|(_, named)| named)
+        {
+            if let Some((_, token)) =
+                added.iter().rev().find(|(_, token)| token.content == named.token.content)
+            {
                 *named = Named { token: token.clone(), has_flags: true };
             }
         }
@@ -85,9 +95,10 @@ impl Tokens {
         Ok(tokens)
     }
 
-    fn names_special(&self, content: &str) -> bool {
+    /// The tokens that have a role of transformers, or are special without one.
+    fn special_names(&self) -> HashSet<String> {
         let of_roles = self.roles.iter().filter(|(role, _)| ROLES.contains(&role.as_str()));
-        of_roles.map(|(_, named)| named).chain(&self.extra).any(|named| named.token.content == content)
+        of_roles.map(|(_, named)| named).chain(&self.extra).map(|named| named.token.content.clone()).collect()
     }
 
     /// The token of a role as the files name it.
@@ -102,20 +113,21 @@ impl Tokens {
 
     /// What to add to a tokenizer that has the tokens of `present` already, in order.
     pub(super) fn to_add(&self, class: Class, present: &[(u32, AddedToken)]) -> Vec<AddedToken> {
-        let is_new = |token: &AddedToken| present.iter().all(|(_, known)| known != token);
+        let of_content: HashMap<&str, &AddedToken> =
+            present.iter().map(|(_, token)| (token.content.as_str(), token)).collect();
+        let is_new = |token: &AddedToken| of_content.get(token.content.as_str()) != Some(&token);
         let mut tokens: Vec<AddedToken> =
             self.added.iter().map(|(_, token)| token).filter(|token| is_new(token)).cloned().collect();
-        let mut known: Vec<String> = present.iter().map(|(_, token)| token.content.clone()).collect();
+        let mut known: HashSet<String> = present.iter().map(|(_, token)| token.content.clone()).collect();
         known.extend(tokens.iter().map(|token| token.content.clone()));
         for token in &mut tokens {
             token.special |= self.roles.iter().any(|(_, named)| named.token.content == token.content);
         }
         let of_roles = self.roles.iter().map(|(role, named)| (role.as_str(), named));
         for (role, Named { token, has_flags }) in of_roles.chain(self.extra.iter().map(|named| ("", named))) {
-            if known.contains(&token.content) {
+            if !known.insert(token.content.clone()) {
                 continue;
             }
-            known.push(token.content.clone());
             let mut token = token.clone();
             if !has_flags {
                 token = AddedToken::from(token.content, true);
@@ -159,7 +171,8 @@ impl Reader<'_> {
     fn special(&self, class: Class, keys: &Map<String, Value>) -> Result<Tokens, Problem> {
         let mut tokens = Tokens::default();
         for role in ROLES {
-            let own = class.special_tokens().iter().find(|(name, _)| *name == role).map(|(_, content)| *content);
+            let own =
+                class.special_tokens().iter().find(|(name, _)| *name == role).map(|(_, content)| *content);
             let named = match (keys.get(role), own) {
                 (None, None) | (Some(Value::Null), _) => continue,
                 (None, Some(content)) => self.named(role, &content.into())?,
@@ -170,7 +183,9 @@ impl Reader<'_> {
         let mut more: Vec<(&String, &Value)> = keys
             .iter()
             .filter(|(key, value)| {
-                key.ends_with("_token") && !ROLES.contains(&key.as_str()) && (value.is_string() || value.is_object())
+                key.ends_with("_token")
+                    && !ROLES.contains(&key.as_str())
+                    && (value.is_string() || value.is_object())
             })
             .collect();
         let tables = [keys.get("extra_special_tokens"), keys.get("model_specific_special_tokens")];
@@ -216,7 +231,10 @@ pub(in crate::tokenizer) fn added_token(value: &Value) -> Option<AddedToken> {
 }
 
 /// The `added_tokens` of a tokenizer.json.
-pub(in crate::tokenizer) fn added_tokens(list: &Value, place: &str) -> Result<Vec<(u32, AddedToken)>, Problem> {
+pub(in crate::tokenizer) fn added_tokens(
+    list: &Value,
+    place: &str,
+) -> Result<Vec<(u32, AddedToken)>, Problem> {
     let wrong = || Problem::new("its `added_tokens` are no list of tokens with ids").at(place);
     if list.is_null() {
         return Ok(Vec::new());

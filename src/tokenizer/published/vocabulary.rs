@@ -1,29 +1,19 @@
 //! Vocabularies of old folders without a tokenizer.json, and vocabularies that a class reads as another kind
 //! of model than the one that is there.
 
-use std::path::Path;
-
 use serde_json::Map;
 use serde_json::Value;
 use serde_json::json;
 
 use crate::error::Problem;
-use crate::fs;
 use crate::tokenizer::load;
+use crate::tokenizer::load::ENTRIES;
+use crate::tokenizer::load::IDS;
+use crate::tokenizer::load::MERGES;
 use crate::tokenizer::load::NamedFile;
 use crate::tokenizer::load::TOKENIZER_JSON;
 use crate::tokenizer::published::class::Class;
 use crate::tokenizer::published::class::Kind;
-
-const ENTRIES: &str = "vocab.txt";
-const IDS: &str = "vocab.json";
-const MERGES: &str = "merges.txt";
-
-/// Whether a folder has a vocabulary of which a tokenizer.json can be made.
-pub(in crate::tokenizer) fn can_be_read(folder: &Path) -> bool {
-    let has = |name: &str| fs::exists(&folder.join(name));
-    has(ENTRIES) || (has(IDS) && has(MERGES))
-}
 
 /// `files` with a tokenizer.json, made of the vocabulary where there is none, and the class that reads it.
 pub(super) fn complete(
@@ -47,14 +37,19 @@ pub(super) fn complete(
         (None, _) if is_pair => (bpe(&files, place)?, Class::Roberta),
         (Some(class), _) if is_list || is_pair => {
             let found = if is_list { ENTRIES } else { IDS };
-            let message = format!("there is no tokenizer.json, and `tokenizer_class` {} reads no {found}", class.name());
+            let message = format!(
+                "there is no tokenizer.json, and `tokenizer_class` {} reads no {found}",
+                class.name()
+            );
             return Err(Problem::new(message).at(place));
         }
         _ => return Err(Problem::new("there is no tokenizer.json").at(place)),
     };
     let decoder = match class {
         Class::Herbert => json!({"type": "BPEDecoder", "suffix": "</w>"}),
-        _ if class.kind() == Some(Kind::WordPiece) => json!({"type": "WordPiece", "prefix": "##", "cleanup": true}),
+        _ if class.kind() == Some(Kind::WordPiece) => {
+            json!({"type": "WordPiece", "prefix": "##", "cleanup": true})
+        }
         _ => json!({"type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true, "use_regex": true}),
     };
     let json = json!({
@@ -71,6 +66,20 @@ pub(super) fn require(names: &[&str], is_known: impl Fn(&str) -> bool, place: &s
     missing.map_or(Ok(()), |name| {
         let message = format!("its vocabulary has no entry `{name}`");
         Err(Problem::new(message).at(place).hint("is it the vocabulary of the class that its config names?"))
+    })
+}
+
+/// Says that letters are lowered, as the classes do where nothing tells, though entries have capital ones.
+pub(super) fn note_capitals(model: &Value) -> Option<String> {
+    let entries = model["vocab"].as_object()?;
+    let is_capital = |entry: &&String| !entry.starts_with(['[', '<']) && entry.contains(char::is_uppercase);
+    let capital = entries.keys().filter(is_capital).count();
+    (capital > 0).then(|| {
+        format!(
+            "{ENTRIES}: {capital} of {} entries have capital letters, and texts are lowered, as transformers does \
+             where tokenizer_config.json has no `do_lower_case`",
+            entries.len()
+        )
     })
 }
 
@@ -98,12 +107,15 @@ fn is_mpnet(vocab: &Value) -> bool {
 fn bpe(files: &[NamedFile], place: &str) -> Result<Value, Problem> {
     let vocab: Map<String, Value> = serde_json::from_str(text(files, IDS, place)?)
         .map_err(|e| Problem::new(format!("its {IDS} is no table of ids: {e}")).at(place))?;
-    let lines = text(files, MERGES, place)?.lines().zip(1..).filter(|(line, _)| !line.starts_with("#version"));
+    let lines =
+        text(files, MERGES, place)?.lines().zip(1..).filter(|(line, _)| !line.starts_with("#version"));
     let mut merges = Vec::new();
     for (line, number) in lines {
         let pair: Vec<&str> = line.split(' ').collect();
         let [left, right] = pair[..] else {
-            return Err(Problem::new(format!("its {MERGES}:{number} is no pair of pieces: {line:?}")).at(place));
+            return Err(
+                Problem::new(format!("its {MERGES}:{number} is no pair of pieces: {line:?}")).at(place)
+            );
         };
         merges.push(json!([left, right]));
     }
@@ -126,11 +138,16 @@ pub(super) fn as_kind(class: Class, model: &mut Value, place: &str) -> Result<bo
         return Ok(false);
     }
     let wrong = || {
-        let message = format!("`tokenizer_class` {} cannot read the vocabulary of its tokenizer.json", class.name());
-        Problem::new(message).at(place).hint("name the class of that vocabulary, or `PreTrainedTokenizerFast`")
+        let message =
+            format!("`tokenizer_class` {} cannot read the vocabulary of its tokenizer.json", class.name());
+        Problem::new(message)
+            .at(place)
+            .hint("name the class of that vocabulary, or `PreTrainedTokenizerFast`")
     };
     let mut vocab = fields.remove("vocab").ok_or_else(wrong)?;
-    if name != "Unigram" && let Some(pieces) = vocab.as_array() {
+    if name != "Unigram"
+        && let Some(pieces) = vocab.as_array()
+    {
         let spelled = |piece: &Value| piece.as_str().or_else(|| piece[0].as_str()).map(str::to_string);
         let ids = pieces.iter().zip(0u32..).map(|(piece, id)| Some((spelled(piece)?, id.into())));
         vocab = Value::Object(ids.collect::<Option<Map<String, Value>>>().ok_or_else(wrong)?);

@@ -29,8 +29,10 @@ pub(super) fn correct(mut files: Vec<NamedFile>, corrections: Corrections<'_>) -
     let Corrections { class, json, kept, mut keys } = corrections;
     let bytes = load::content(&files, TOKENIZER_CONFIG);
     let has_config = bytes.is_some();
-    let before: Map<String, Value> = bytes.and_then(|bytes| serde_json::from_slice(bytes).ok()).unwrap_or_default();
-    let is_named = keys.get("tokenizer_class").and_then(Value::as_str).is_some_and(|name| class.is_named(name));
+    let before: Map<String, Value> =
+        bytes.and_then(|bytes| serde_json::from_slice(bytes).ok()).unwrap_or_default();
+    let is_named =
+        keys.get("tokenizer_class").and_then(Value::as_str).is_some_and(|name| class.is_named(name));
     if !is_named {
         keys.insert("tokenizer_class".to_string(), class.name().into());
     }
@@ -73,7 +75,9 @@ fn by_id(json: &Value) -> Map<String, Value> {
 fn by_name(json: &Value) -> Map<String, Value> {
     let tokens = json["added_tokens"].as_array().into_iter().flatten();
     let ordinary = tokens.filter(|token| token["special"] != true);
-    ordinary.map(|token| (token["content"].as_str().unwrap_or_default().to_string(), token["id"].clone())).collect()
+    ordinary
+        .map(|token| (token["content"].as_str().unwrap_or_default().to_string(), token["id"].clone()))
+        .collect()
 }
 
 /// Settings of a tokenizer_config.json that is not there, from which `class` makes the same tokenizer again.
@@ -116,6 +120,9 @@ pub(super) fn told(class: Class, changed: &[&str]) -> Option<String> {
     parts.dedup();
     (!parts.is_empty()).then(|| {
         let parts = parts.join(", ");
-        format!("tokenizer.json: {parts} give way to the files beside it, as {} of transformers reads them", class.name())
+        format!(
+            "tokenizer.json: {parts} give way to the files beside it, as {} of transformers reads them",
+            class.name()
+        )
     })
 }
