@@ -15,12 +15,13 @@ const TOKENIZER_CONFIG: &str = "tokenizer_config.json";
 /// The key that lists the inputs of a model.
 pub(super) const INPUT_NAMES: &str = "model_input_names";
 
-/// `files`, and `tokenizer_config.json` and `special_tokens_map.json` where they are missing; `config` is what
-/// the former says besides.
+/// `files`, and `tokenizer_config.json` and `special_tokens_map.json` where they are missing; `told` are
+/// the special tokens that others name, `config` is what the former says besides.
 pub(super) fn complete(
     mut files: Vec<NamedFile>,
     special: &SpecialTokens,
     inner: &tokenizers::Tokenizer,
+    told: &[(&'static str, String)],
     mut config: Map<String, Value>,
 ) -> Vec<NamedFile> {
     let name = |id: u32| inner.id_to_token(id).unwrap_or_default();
@@ -38,6 +39,10 @@ pub(super) fn complete(
         let lstrip = inner.get_added_tokens_decoder().get(&id).is_some_and(|token| token.lstrip);
         let token = json!({"content": name(id), "lstrip": lstrip, "normalized": false, "rstrip": false, "single_word": false});
         roles.insert("mask_token".into(), token);
+    }
+    // What the class or the files name stays so: of a start and an end that no text shows, say.
+    for (role, token) in told.iter().filter(|(role, _)| *role != "mask_token") {
+        roles.insert((*role).into(), token.as_str().into());
     }
     if load::content(&files, "special_tokens_map.json").is_none() {
         files.push(("special_tokens_map.json".to_string(), pretty(&Value::Object(roles.clone()))));

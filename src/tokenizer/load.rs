@@ -15,7 +15,6 @@ use crate::fs;
 use crate::quietly::quietly;
 use crate::tokenizer::TOKENIZER_BYTES_MAX;
 use crate::tokenizer::check;
-use crate::tokenizer::published;
 
 /// Files that belong to a tokenizer besides `tokenizer.json`.
 pub const COMPANIONS: [&str; 9] = [
@@ -35,6 +34,11 @@ pub const TOKENIZER_JSON: &str = "tokenizer.json";
 /// The model's file, which may name the class of the tokenizer.
 const MODEL_CONFIG: &str = "config.json";
 
+/// Vocabularies of old folders: an entry a line; a table of ids, and merges.
+pub(super) const ENTRIES: &str = "vocab.txt";
+pub(super) const IDS: &str = "vocab.json";
+pub(super) const MERGES: &str = "merges.txt";
+
 /// A file's name and its content.
 pub(super) type NamedFile = (String, Vec<u8>);
 
@@ -50,7 +54,7 @@ pub(super) struct Found {
 pub(super) fn read(path: &Path) -> Result<Found> {
     let is_folder = fs::is_folder(path);
     let file = if is_folder { path.join(TOKENIZER_JSON) } else { path.to_path_buf() };
-    if !fs::exists(&file) && !(is_folder && published::can_be_read(path)) {
+    if !fs::exists(&file) && !(is_folder && has_vocabulary(path)) {
         return Err(Problem::new("there is no tokenizer.json")
             .at(path.display())
             .hint("old tokenizers become one with `AutoTokenizer.from_pretrained(..).save_pretrained(..)` of transformers")
@@ -89,6 +93,12 @@ fn read_whole(path: &Path) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// Whether a folder has a vocabulary of which a tokenizer.json can be made.
+fn has_vocabulary(folder: &Path) -> bool {
+    let has = |name: &str| fs::exists(&folder.join(name));
+    has(ENTRIES) || (has(IDS) && has(MERGES))
+}
+
 /// The content of the file called `name`.
 pub(super) fn content<'a>(files: &'a [NamedFile], name: &str) -> Option<&'a [u8]> {
     files.iter().find(|(n, _)| n == name).map(|(_, bytes)| bytes.as_slice())
@@ -100,6 +110,11 @@ pub(super) fn content<'a>(files: &'a [NamedFile], name: &str) -> Option<&'a [u8]
 /// Mutated values of these two made the `tokenizers` crate abort the process by an allocation that cannot
 /// succeed.
 pub(super) fn parse(files: &[NamedFile], place: &str) -> Result<Value> {
+    Ok(parse_whole(files, place)?.0)
+}
+
+/// As [`parse`], and the `padding` and `truncation` that were there.
+pub(super) fn parse_whole(files: &[NamedFile], place: &str) -> Result<(Value, [Value; 2])> {
     let bytes =
         content(files, TOKENIZER_JSON).ok_or_else(|| Problem::new("there is no tokenizer.json").at(place))?;
     let mut json: Value = serde_json::from_slice(bytes)
@@ -107,9 +122,8 @@ pub(super) fn parse(files: &[NamedFile], place: &str) -> Result<Value> {
     let Some(object) = json.as_object_mut().filter(|object| object.contains_key("model")) else {
         return Err(Problem::new("is not a tokenizer: key `model` is missing").at(place).into());
     };
-    object.insert("padding".to_string(), Value::Null);
-    object.insert("truncation".to_string(), Value::Null);
-    Ok(json)
+    let kept = ["padding", "truncation"].map(|key| object.insert(key.to_string(), Value::Null));
+    Ok((json, kept.map(Option::unwrap_or_default)))
 }
 
 /// The tokenizer that `json` describes.

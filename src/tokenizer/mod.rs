@@ -125,7 +125,7 @@ impl Tokenizer {
         };
         let (mut plain, told) = published::plain(&inner, &published.added, is_text, place)?;
         let settings = files::settings_of(&json);
-        let files = files::complete(published.files, &special, &inner, published.config);
+        let files = files::complete(published.files, &special, &inner, roles, published.config);
         json["added_tokens"] = told;
         let adds_blank = fast::take_blank(&mut json);
         if adds_blank {

@@ -37,8 +37,6 @@ use tokens::added_tokens;
 use tokens::added_tokens_json;
 use written::Corrections;
 
-pub(super) use vocabulary::can_be_read;
-
 /// A tokenizer as its folder means it.
 pub(super) struct Published {
     /// The tokenizer.json that says all, without padding and truncation.
@@ -73,8 +71,7 @@ pub(super) fn read(files: Vec<NamedFile>, model: &Value, place: &str) -> Result<
     let told = Class::choose(&table, model, place)?;
     let is_whole = load::content(&files, TOKENIZER_JSON).is_some();
     let (files, class) = vocabulary::complete(files, told, place)?;
-    let mut json = load::parse(&files, place)?;
-    let kept = ["padding", "truncation"].map(|key| std::mem::replace(&mut json[key], Value::Null));
+    let (mut json, kept) = load::parse_whole(&files, place)?;
     check::check(&json, place)?;
     let settings = Settings::new(&keys, place);
     let in_file = added_tokens(&json["added_tokens"], place)?;
@@ -89,11 +86,7 @@ pub(super) fn read(files: Vec<NamedFile>, model: &Value, place: &str) -> Result<
         load::build(&json, place)?
     };
     let to_add = tokens.to_add(class, if class == Class::General { &in_file } else { &[] });
-    let is_entry = |name: &str| inner.token_to_id(name).is_some() || tokens.adds(name);
-    if !is_whole {
-        let needed = ["cls_token", "sep_token"].map(|role| tokens.role(role).unwrap_or_default());
-        vocabulary::require(&needed, is_entry, place)?;
-    }
+    require(class, &tokens, is_whole, &inner, place)?;
     if !to_add.is_empty() {
         quietly(|| inner.add_tokens(to_add))
             .map_err(|message| Problem::new(format!("cannot add its tokens: {message}")).at(place))?;
@@ -114,6 +107,10 @@ pub(super) fn read(files: Vec<NamedFile>, model: &Value, place: &str) -> Result<
         inner.with_post_processor(Some(processor));
     }
     let truncates_left = settings.truncates_left(kept[1]["direction"] == "Left")?;
+    let mut keys = keys.clone();
+    if truncates_left {
+        keys.insert("truncation_side".to_string(), "left".into());
+    }
     // A tokenizer without a model is one that is only on its way: its template says what is wanted.
     let is_open = class == Class::General && (model.is_null() || is_of_earlier_version(model));
     let absent = if is_open { has_types(&json["post_processor"]) } else { class.gives_token_types() };
@@ -122,10 +119,12 @@ pub(super) fn read(files: Vec<NamedFile>, model: &Value, place: &str) -> Result<
         ROLES.into_iter().filter_map(|role| Some((role, tokens.role(role)?.to_string()))).collect();
     if is_whole {
         notes.extend(written::told(class, &changed));
+    } else if class.kind() == Some(Kind::WordPiece) && !keys.contains_key("do_lower_case") {
+        notes.extend(vocabulary::note_capitals(&json["model"]));
     }
-    let config = written::config(class, &json, gives_token_types);
+    let config = written::config(class, &json, gives_token_types, truncates_left);
     let is_same_file = is_whole && changed.is_empty();
-    let corrections = Corrections { class, json: (!is_same_file).then_some(&json), kept, keys: keys.clone() };
+    let corrections = Corrections { class, json: (!is_same_file).then_some(&json), kept, keys };
     let files = written::correct(files, corrections);
     Ok(Published {
         inner,
@@ -146,6 +145,28 @@ pub(super) fn read(files: Vec<NamedFile>, model: &Value, place: &str) -> Result<
 /// versions named no inputs of the model, and gave it the token types of the template.
 fn is_of_earlier_version(model: &Value) -> bool {
     model["architectures"].is_array() && model["transformers_version"].is_null()
+}
+
+/// Refuses a vocabulary without the special tokens that its class cannot do without.
+fn require(
+    class: Class,
+    tokens: &Tokens,
+    is_whole: bool,
+    inner: &tokenizers::Tokenizer,
+    place: &str,
+) -> Result<(), Problem> {
+    let is_added = |name: &str| !is_whole && tokens.adds(name);
+    let is_entry = |name: &str| inner.token_to_id(name).is_some() || is_added(name);
+    let roles: &[&str] = match (class.kind(), class, is_whole) {
+        (Some(Kind::WordPiece), _, false) => &["unk_token", "cls_token", "sep_token"],
+        (Some(Kind::WordPiece), _, true) => &["unk_token"],
+        (_, Class::Albert, _) | (Some(Kind::Bpe), _, false) if class != Class::Gpt2 => {
+            &["cls_token", "sep_token"]
+        }
+        _ => &[],
+    };
+    let names: Vec<&str> = roles.iter().map(|role| tokens.role(role).unwrap_or_default()).collect();
+    vocabulary::require(&names, is_entry, place)
 }
 
 /// A model that leaves merges or pieces out by chance would give other ids each time.

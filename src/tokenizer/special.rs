@@ -58,7 +58,12 @@ pub(super) fn find(
         let names = role.keys.iter().flat_map(|key| roles.iter().filter(move |(name, _)| name == key));
         names.map(|(_, content)| content).find_map(|name| inner.token_to_id(name))
     };
-    let usual = |role: &Role| role.names.iter().find_map(|name| inner.token_to_id(name));
+    // An entry that has one of these names is less likely meant than a token that was added under one.
+    let added = inner.get_added_vocabulary().get_vocab();
+    let usual = |role: &Role| {
+        let of_added = role.names.iter().find_map(|name| added.get(*name).copied());
+        of_added.or_else(|| role.names.iter().find_map(|name| inner.token_to_id(name)))
+    };
     let single = &framing.single;
     // MPNet's vocabulary has `<unk>`, too, which its WordPiece does not use.
     let of_model = || match inner.get_model() {

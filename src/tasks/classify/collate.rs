@@ -1,6 +1,6 @@
 //! Encoded examples -> batches: special tokens, truncation, one segment an example, no padding.
 //!
-//! Knows token ids only: the tokenizer that made them and the model that reads them are others' matters.
+//! Of the tokenizer it takes what stands around texts; the model that reads the batches is others' matter.
 
 use anyhow::Result;
 

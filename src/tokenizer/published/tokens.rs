@@ -1,6 +1,9 @@
 //! Special and added tokens: what the files around a tokenizer.json say of them, in the order in which
 //! transformers 5 lets one file override another.
 
+use std::collections::HashMap;
+use std::collections::HashSet;
+
 use serde_json::Map;
 use serde_json::Value;
 use tokenizers::AddedToken;
@@ -60,6 +63,7 @@ impl Tokens {
         }
         let mut tokens = reader.special(class, &keys)?;
         if !settings.contains_key("added_tokens_decoder") {
+            let special_names = tokens.special_names();
             for (content, id) in object(files, ADDED_TOKENS, place)? {
                 let id = id.as_u64().and_then(|id| u32::try_from(id).ok()).ok_or_else(|| {
                     Problem::new(format!(
@@ -67,7 +71,7 @@ impl Tokens {
                     ))
                     .at(place)
                 })?;
-                let is_special = tokens.names_special(&content);
+                let is_special = special_names.contains(&content);
                 added.push((id, AddedToken::from(content, is_special)));
             }
             added.extend(in_tokenizer.iter().cloned());
@@ -91,9 +95,10 @@ impl Tokens {
         Ok(tokens)
     }
 
-    fn names_special(&self, content: &str) -> bool {
+    /// The tokens that have a role of transformers, or are special without one.
+    fn special_names(&self) -> HashSet<String> {
         let of_roles = self.roles.iter().filter(|(role, _)| ROLES.contains(&role.as_str()));
-        of_roles.map(|(_, named)| named).chain(&self.extra).any(|named| named.token.content == content)
+        of_roles.map(|(_, named)| named).chain(&self.extra).map(|named| named.token.content.clone()).collect()
     }
 
     /// The token of a role as the files name it.
@@ -108,20 +113,21 @@ impl Tokens {
 
     /// What to add to a tokenizer that has the tokens of `present` already, in order.
     pub(super) fn to_add(&self, class: Class, present: &[(u32, AddedToken)]) -> Vec<AddedToken> {
-        let is_new = |token: &AddedToken| present.iter().all(|(_, known)| known != token);
+        let of_content: HashMap<&str, &AddedToken> =
+            present.iter().map(|(_, token)| (token.content.as_str(), token)).collect();
+        let is_new = |token: &AddedToken| of_content.get(token.content.as_str()) != Some(&token);
         let mut tokens: Vec<AddedToken> =
             self.added.iter().map(|(_, token)| token).filter(|token| is_new(token)).cloned().collect();
-        let mut known: Vec<String> = present.iter().map(|(_, token)| token.content.clone()).collect();
+        let mut known: HashSet<String> = present.iter().map(|(_, token)| token.content.clone()).collect();
         known.extend(tokens.iter().map(|token| token.content.clone()));
         for token in &mut tokens {
             token.special |= self.roles.iter().any(|(_, named)| named.token.content == token.content);
         }
         let of_roles = self.roles.iter().map(|(role, named)| (role.as_str(), named));
         for (role, Named { token, has_flags }) in of_roles.chain(self.extra.iter().map(|named| ("", named))) {
-            if known.contains(&token.content) {
+            if !known.insert(token.content.clone()) {
                 continue;
             }
-            known.push(token.content.clone());
             let mut token = token.clone();
             if !has_flags {
                 token = AddedToken::from(token.content, true);

@@ -1,29 +1,19 @@
 //! Vocabularies of old folders without a tokenizer.json, and vocabularies that a class reads as another kind
 //! of model than the one that is there.
 
-use std::path::Path;
-
 use serde_json::Map;
 use serde_json::Value;
 use serde_json::json;
 
 use crate::error::Problem;
-use crate::fs;
 use crate::tokenizer::load;
+use crate::tokenizer::load::ENTRIES;
+use crate::tokenizer::load::IDS;
+use crate::tokenizer::load::MERGES;
 use crate::tokenizer::load::NamedFile;
 use crate::tokenizer::load::TOKENIZER_JSON;
 use crate::tokenizer::published::class::Class;
 use crate::tokenizer::published::class::Kind;
-
-const ENTRIES: &str = "vocab.txt";
-const IDS: &str = "vocab.json";
-const MERGES: &str = "merges.txt";
-
-/// Whether a folder has a vocabulary of which a tokenizer.json can be made.
-pub(in crate::tokenizer) fn can_be_read(folder: &Path) -> bool {
-    let has = |name: &str| fs::exists(&folder.join(name));
-    has(ENTRIES) || (has(IDS) && has(MERGES))
-}
 
 /// `files` with a tokenizer.json, made of the vocabulary where there is none, and the class that reads it.
 pub(super) fn complete(
@@ -76,6 +66,20 @@ pub(super) fn require(names: &[&str], is_known: impl Fn(&str) -> bool, place: &s
     missing.map_or(Ok(()), |name| {
         let message = format!("its vocabulary has no entry `{name}`");
         Err(Problem::new(message).at(place).hint("is it the vocabulary of the class that its config names?"))
+    })
+}
+
+/// Says that letters are lowered, as the classes do where nothing tells, though entries have capital ones.
+pub(super) fn note_capitals(model: &Value) -> Option<String> {
+    let entries = model["vocab"].as_object()?;
+    let is_capital = |entry: &&String| !entry.starts_with(['[', '<']) && entry.contains(char::is_uppercase);
+    let capital = entries.keys().filter(is_capital).count();
+    (capital > 0).then(|| {
+        format!(
+            "{ENTRIES}: {capital} of {} entries have capital letters, and texts are lowered, as transformers does \
+             where tokenizer_config.json has no `do_lower_case`",
+            entries.len()
+        )
     })
 }
 

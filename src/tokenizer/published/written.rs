@@ -27,18 +27,18 @@ pub(super) struct Corrections<'a> {
 /// `files` that agree with each other.
 pub(super) fn correct(mut files: Vec<NamedFile>, corrections: Corrections<'_>) -> Vec<NamedFile> {
     let Corrections { class, json, kept, mut keys } = corrections;
-    let has_config = load::content(&files, TOKENIZER_CONFIG).is_some();
+    let bytes = load::content(&files, TOKENIZER_CONFIG);
+    let has_config = bytes.is_some();
+    let before: Map<String, Value> =
+        bytes.and_then(|bytes| serde_json::from_slice(bytes).ok()).unwrap_or_default();
     let is_named =
         keys.get("tokenizer_class").and_then(Value::as_str).is_some_and(|name| class.is_named(name));
-    let mut is_changed = false;
-    if has_config && !is_named {
+    if !is_named {
         keys.insert("tokenizer_class".to_string(), class.name().into());
-        is_changed = true;
     }
     if let Some(json) = json {
         if let Some(decoder) = keys.get_mut("added_tokens_decoder") {
             *decoder = Value::Object(by_id(json));
-            is_changed = true;
         }
         if load::content(&files, ADDED_TOKENS).is_some() {
             replace(&mut files, ADDED_TOKENS, pretty(&Value::Object(by_name(json))));
@@ -49,7 +49,7 @@ pub(super) fn correct(mut files: Vec<NamedFile>, corrections: Corrections<'_>) -
         json["truncation"] = truncation;
         replace(&mut files, TOKENIZER_JSON, json.to_string().into_bytes());
     }
-    if has_config && is_changed {
+    if has_config && before != keys {
         replace(&mut files, TOKENIZER_CONFIG, pretty(&Value::Object(keys)));
     }
     files
@@ -81,9 +81,17 @@ fn by_name(json: &Value) -> Map<String, Value> {
 }
 
 /// Settings of a tokenizer_config.json that is not there, from which `class` makes the same tokenizer again.
-pub(super) fn config(class: Class, json: &Value, gives_token_types: bool) -> Map<String, Value> {
+pub(super) fn config(
+    class: Class,
+    json: &Value,
+    gives_token_types: bool,
+    truncates_left: bool,
+) -> Map<String, Value> {
     let mut config = Map::new();
     config.insert("tokenizer_class".to_string(), class.name().into());
+    if truncates_left {
+        config.insert("truncation_side".to_string(), "left".into());
+    }
     let (letters, words) = (&json["normalizer"], &json["pre_tokenizer"]);
     if letters["type"] == "BertNormalizer" {
         let switches = [
