@@ -117,7 +117,8 @@ mod tests {
     #[test]
     fn pieces_go_where_they_fit_best() {
         // Rows of 12 places, 10 of them for text: 25 tokens are 10 + 10 + 5, and 5 + 2 leave room for 3 + 2.
-        let window = Window::plan(&[('a', 25), ('b', 3), ('c', 8), ('d', 2)].map(|(at, n)| whole(at, n)), 12, None);
+        let window =
+            Window::plan(&[('a', 25), ('b', 3), ('c', 8), ('d', 2)].map(|(at, n)| whole(at, n)), 12, None);
         let rows: Vec<Vec<(char, u64, u64)>> = (0..window.len())
             .map(|row| window.row(row).unwrap().iter().map(|p| (p.place, p.from, p.count)).collect())
             .collect();

@@ -74,7 +74,8 @@ mod tests {
 
     #[test]
     fn a_position_among_whole_documents_is_written_as_before_there_were_chunks() {
-        let old = r#"{"epoch":1,"index":7,"token":3,"row":9,"tokens":120,"window_row":0,"window_seq_length":0}"#;
+        let old =
+            r#"{"epoch":1,"index":7,"token":3,"row":9,"tokens":120,"window_row":0,"window_seq_length":0}"#;
         let cursor: Cursor = serde_json::from_str(old).unwrap();
         assert_eq!(cursor, Cursor { epoch: 1, index: 7, token: 3, row: 9, tokens: 120, ..Cursor::default() });
         assert_eq!(serde_json::to_string(&cursor).unwrap(), old);

@@ -68,7 +68,8 @@ pub fn packing_report(shards: &ShardSet, order: &Order, frame: Frame) -> Result<
     let orders = std::slice::from_ref(order);
     let documents = order.sequence(shards.sources())?.places();
     let mut report = PackingReport { documents, ..PackingReport::default() };
-    let mut planner = Planner::new(Lengths::new(shards)?, orders, shards.sources(), frame, Cursor::default())?;
+    let mut planner =
+        Planner::new(Lengths::new(shards)?, orders, shards.sources(), frame, Cursor::default())?;
     while planner.next_row_of_epoch()?.is_some() {
         let pieces = planner.pieces();
         let special = match frame.packing {

@@ -340,7 +340,8 @@ impl<D: Documents> Planner<D> {
     /// Another document than `but`, and its tokens: one of several that are drawn, the first that has `wanted`
     /// tokens or else the longest, because a shorter text would give away that it is another's.
     fn other_document(&self, draw: &Draw, but: u64, wanted: u64) -> Result<(D::Place, u64)> {
-        let locate = |(stream, index)| self.documents.locate(self.at_hand().documents.drawn(stream, index, but));
+        let locate =
+            |(stream, index)| self.documents.locate(self.at_hand().documents.drawn(stream, index, but));
         let mut longest = locate(draw.document(0))?;
         for attempt in 1..pairs::DOCUMENTS {
             if longest.1 >= wanted {

@@ -112,7 +112,11 @@ fn frames(max_seq_length: usize) -> Vec<Frame> {
     let of_packing = |packing| {
         let is_alone = matches!(packing, Packing::Documents | Packing::Pairs(_));
         let half = if is_alone { max_seq_length } else { max_seq_length / 2 + 1 };
-        [None, Some(max_seq_length), Some(half)].map(|chunk_row| Frame { packing, chunk_row, ..frame(max_seq_length) })
+        [None, Some(max_seq_length), Some(half)].map(|chunk_row| Frame {
+            packing,
+            chunk_row,
+            ..frame(max_seq_length)
+        })
     };
     PACKINGS.into_iter().flat_map(of_packing).collect()
 }

@@ -217,7 +217,10 @@ impl ShardSet {
         let number = self.shard_of(first)?;
         let mut bytes = vec![0; 8 * (count as usize + 1)];
         let shard = self.read_offsets(number, first, &mut bytes)?;
-        (first..).zip(bytes.windows(16).step_by(8)).map(|(at, pair)| place(&shard, number, at, pair)).collect()
+        (first..)
+            .zip(bytes.windows(16).step_by(8))
+            .map(|(at, pair)| place(&shard, number, at, pair))
+            .collect()
     }
 
     /// The shard of document `index`.
@@ -280,7 +283,9 @@ fn place(shard: &Held, number: usize, index: u64, bytes: &[u8]) -> Result<Place>
     let (start, end) = (le_u64(&bytes[..8]), le_u64(&bytes[8..]));
     if start > end || end > shard.layout.tokens {
         let tokens = shard.layout.tokens;
-        return Err(shard.damaged(format!("document {index} is said to be at {start}..{end} of {tokens} tokens")));
+        return Err(
+            shard.damaged(format!("document {index} is said to be at {start}..{end} of {tokens} tokens"))
+        );
     }
     Ok(Place { shard: number, start, len: end - start })
 }

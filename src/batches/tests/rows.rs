@@ -157,7 +157,8 @@ fn a_position_of_another_order_is_refused() {
         (windowed.clone(), whole.with_chunks(), Cursor { shard_window: 1, ..Cursor::default() }),
         (windowed, whole.with_chunks(), chunk(14)),
     ] {
-        let refused = Packer::new(Arc::clone(&set), order, frame, cursor).and_then(|mut packer| packer.next_row());
+        let refused =
+            Packer::new(Arc::clone(&set), order, frame, cursor).and_then(|mut packer| packer.next_row());
         let message = refused.unwrap_err().to_string();
         assert!(message.starts_with("the position to continue from"), "{message}");
     }

@@ -10,7 +10,8 @@ use crate::workplace::Workplace;
 fn one_book() -> Workplace {
     let place = Workplace::new();
     let config = fs::read_to_string(place.path("config.yaml")).unwrap();
-    let config = config.replace("document: paragraph", "document: file").replace("max_steps: 40", "max_steps: 24");
+    let config =
+        config.replace("document: paragraph", "document: file").replace("max_steps: 40", "max_steps: 24");
     fs::write(place.path("config.yaml"), config).unwrap();
     fs::create_dir(place.path("books")).unwrap();
     for number in 0..6 {
