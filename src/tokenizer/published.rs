@@ -112,7 +112,7 @@ pub(super) fn read(files: Vec<NamedFile>, model: &Value, place: &str) -> Result<
         keys.insert("truncation_side".to_string(), "left".into());
     }
     // A tokenizer without a model is one that is only on its way: its template says what is wanted.
-    let is_open = model.is_null() && class == Class::General;
+    let is_open = class == Class::General && (model.is_null() || is_of_earlier_version(model));
     let absent = if is_open { has_types(&json["post_processor"]) } else { class.gives_token_types() };
     let gives_token_types = settings.gives_token_types(absent)?;
     let roles: Vec<(&'static str, String)> =
@@ -161,6 +161,12 @@ fn require(
     };
     let names: Vec<&str> = roles.iter().map(|role| tokens.role(role).unwrap_or_default()).collect();
     vocabulary::require(&names, is_entry, place)
+}
+
+/// Whether a config.json is one that this program wrote: it names a head, and no version of transformers. Earlier
+/// versions named no inputs of the model, and gave it the token types of the template.
+fn is_of_earlier_version(model: &Value) -> bool {
+    model["architectures"].is_array() && model["transformers_version"].is_null()
 }
 
 /// A model that leaves merges or pieces out by chance would give other ids each time.

@@ -109,6 +109,28 @@ fn the_longest_sequence_is_told_by_the_files_where_there_is_one() {
     assert!(String::from_utf8_lossy(config).contains("\"do_lower_case\": true"), "other keys stay");
 }
 
+/// Earlier versions of this program wrote no `model_input_names`; transformers 5 gives no types then.
+#[test]
+fn a_model_of_an_earlier_version_gets_the_types_that_it_was_trained_with() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, bytes) in train(Family::BERT, 300).files() {
+        std::fs::write(folder.path().join(name), bytes).unwrap();
+    }
+    let path = folder.path().join("tokenizer_config.json");
+    let mut settings: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    settings.as_object_mut().unwrap().shift_remove("model_input_names");
+    std::fs::write(&path, settings.to_string()).unwrap();
+    let gives_types = |config: &str| {
+        std::fs::write(folder.path().join("config.json"), config).unwrap();
+        Tokenizer::load(folder.path()).unwrap().gives_token_types()
+    };
+    let ours = r#"{"architectures": ["BertModel"], "model_type": "bert"}"#;
+    assert!(gives_types(ours));
+    let published =
+        r#"{"architectures": ["BertModel"], "model_type": "bert", "transformers_version": "5.24.0"}"#;
+    assert!(!gives_types(published));
+}
+
 #[test]
 fn a_mask_in_a_prompt_is_the_mask_and_in_the_corpus_it_is_text() {
     let tokenizer = train(Family::ROBERTA, 300);
