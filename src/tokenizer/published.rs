@@ -141,12 +141,6 @@ pub(super) fn read(files: Vec<NamedFile>, model: &Value, place: &str) -> Result<
     })
 }
 
-/// Whether a config.json is one that this program wrote: it names a head, and no version of transformers. Earlier
-/// versions named no inputs of the model, and gave it the token types of the template.
-fn is_of_earlier_version(model: &Value) -> bool {
-    model["architectures"].is_array() && model["transformers_version"].is_null()
-}
-
 /// Refuses a vocabulary without the special tokens that its class cannot do without.
 fn require(
     class: Class,
@@ -167,6 +161,12 @@ fn require(
     };
     let names: Vec<&str> = roles.iter().map(|role| tokens.role(role).unwrap_or_default()).collect();
     vocabulary::require(&names, is_entry, place)
+}
+
+/// Whether a config.json is one that this program wrote: it names a head, and no version of transformers. Earlier
+/// versions named no inputs of the model, and gave it the token types of the template.
+fn is_of_earlier_version(model: &Value) -> bool {
+    model["architectures"].is_array() && model["transformers_version"].is_null()
 }
 
 /// A model that leaves merges or pieces out by chance would give other ids each time.

@@ -69,3 +69,66 @@ fn long_texts_are_counted_and_bad_input_leaves_no_file() {
         .refused(2, &["v.csv: has a name that ends neither in `.npy` nor in `.parquet`"]);
     assert!(!place.path("v.npy").exists() && !place.path("v.csv").exists());
 }
+
+/// Writes the files of sentence-transformers into `run/final`.
+fn write_modules(place: &Workplace, kinds: &[&str], pooling: &str) {
+    let list: Vec<serde_json::Value> = kinds
+        .iter()
+        .enumerate()
+        .map(|(idx, kind)| {
+            let path = if idx == 0 { String::new() } else { format!("{idx}_{kind}") };
+            let kind = format!("sentence_transformers.models.{kind}");
+            serde_json::json!({"idx": idx, "name": idx.to_string(), "path": path, "type": kind})
+        })
+        .collect();
+    fs::write(place.path("run/final/modules.json"), serde_json::to_string(&list).unwrap()).unwrap();
+    fs::create_dir_all(place.path("run/final/1_Pooling")).unwrap();
+    fs::write(place.path("run/final/1_Pooling/config.json"), pooling).unwrap();
+}
+
+#[test]
+fn the_files_of_sentence_transformers_are_followed_or_refused() {
+    let place = Workplace::new();
+    place.run(&["training.max_steps=2", "run.sample_text=null"], &[]).ok();
+    let text = "the owl runs\nthe eagle sees the owl and the fox\n";
+    let of = |more: &[&str]| {
+        let finished = embed(&place, &[&["--file", "-"], more].concat(), text).ok();
+        (vectors(&place, "v.npy"), finished.stderr)
+    };
+    let [plain, cls] =
+        [&["--pooling", "mean"][..], &["--pooling", "cls", "--normalize"]].map(|more| of(more).0);
+    assert_eq!(of(&[]).0, plain, "no such file: the mean");
+    write_modules(&place, &["Transformer", "Pooling", "Normalize"], r#"{"pooling_mode_cls_token": true}"#);
+    let (found, told) = of(&[]);
+    assert!(largest_difference(&found, &cls) < 1e-6);
+    assert!(told.contains("vectors as modules.json says: cls, normalized"), "{told}");
+    assert_eq!(of(&["--pooling", "mean"]).0, plain, "who asks for the mean gets it");
+
+    // Both, one after the other, through a map that doubles the first two columns.
+    write_modules(&place, &["Transformer", "Pooling", "Dense"], r#"{"pooling_mode": ["max", "mean"]}"#);
+    let (width, dense) = (plain[0].len(), place.path("run/final/2_Dense"));
+    let mut weight = vec![0f32; 2 * 2 * width];
+    (weight[width], weight[2 * width + width + 1]) = (2.0, 2.0);
+    let weight = candle_core::Tensor::from_vec(weight, (2, 2 * width), &candle_core::Device::Cpu).unwrap();
+    fs::create_dir(&dense).unwrap();
+    let mut file = fs::File::create(dense.join("model.safetensors")).unwrap();
+    mlmtrain::checkpoint::write_tensors(&mut file, &[("linear.weight".to_string(), weight)]).unwrap();
+    fs::write(dense.join("config.json"), r#"{"activation_function": "torch.nn.modules.linear.Identity"}"#)
+        .unwrap();
+    let doubled: Vec<Vec<f32>> = plain.iter().map(|row| vec![2.0 * row[0], 2.0 * row[1]]).collect();
+    assert!(largest_difference(&of(&[]).0, &doubled) < 1e-5);
+
+    let config = r#"{"max_seq_length": 4, "do_lower_case": false}"#;
+    fs::write(place.path("run/final/sentence_bert_config.json"), config).unwrap();
+    let told = of(&[]).1;
+    assert!(told.contains("2 of 2 texts were cut at 4 tokens"), "{told}");
+    fs::remove_file(place.path("v.npy")).unwrap();
+    let refused = |words: &[&str]| embed(&place, &["--file", "-"], text).refused(1, words);
+    fs::write(dense.join("config.json"), r#"{"activation_function": "torch.nn.modules.activation.ELU"}"#)
+        .unwrap();
+    refused(&["2_Dense", "`activation_function`", "ELU"]);
+    write_modules(&place, &["Transformer", "Pooling", "LSTM"], "{}");
+    refused(&["modules.json", "models.LSTM"]);
+    write_modules(&place, &["Transformer", "Pooling"], r#"{"pooling_mode": "median"}"#);
+    refused(&["1_Pooling", "`median`"]);
+}
