@@ -55,7 +55,7 @@ fn lengths(bytes: &mut &[u8], most: u32) -> Result<Vec<u32>, String> {
     let mut found = Vec::new();
     let mut value = first;
     let push = |value: i64, found: &mut Vec<u32>| match u32::try_from(value) {
-        Ok(length) if length <= i32::MAX as u32 => {
+        Ok(length) if i32::try_from(length).is_ok() => {
             found.push(length);
             Ok(())
         }

@@ -243,8 +243,9 @@ fn extracted_texts_of_a_web_archive_are_documents() {
 
 #[test]
 fn all_ends_of_lines_count_in_every_file_of_a_folder() {
-    let lines = |end: &str| (0..50).map(|n| format!("Line {n}{end}")).collect::<String>();
-    let mixed = (0..50).map(|n| format!("Line {n}{}", ["\n", "\r", "\r\n"][n % 3])).collect::<String>();
+    let lines = |end: &str| (0..50).map(|n| format!("Line {n}{end}")).collect::<Vec<_>>().concat();
+    let mixed =
+        (0..50).map(|n| format!("Line {n}{}", ["\n", "\r", "\r\n"][n % 3])).collect::<Vec<_>>().concat();
     let folder = Folder::with(&[
         ("a.txt", lines("\n").as_bytes()),
         ("b.txt", lines("\r").as_bytes()),
