@@ -137,7 +137,9 @@ mod tests {
         let signed =
             |value: i64, out: &mut Vec<u8>| unsigned((value << 1 ^ value >> 63).cast_unsigned(), out);
         let mut out = Vec::new();
-        [128, 4, numbers.len() as u64].into_iter().for_each(|number| unsigned(number, &mut out));
+        for number in [128, 4, numbers.len() as u64] {
+            unsigned(number, &mut out);
+        }
         signed(numbers.first().copied().unwrap_or(0), &mut out);
         let deltas: Vec<i64> = numbers.windows(2).map(|pair| pair[1] - pair[0]).collect();
         for block in deltas.chunks(128) {
