@@ -85,7 +85,9 @@ pub(super) fn compare(stored: &Value, wanted: &Value, corpus: &Corpus) -> Result
             // The samples are the same, and there is no time that an object had.
             None if stores::is_distant(&file.path) => {}
             None => {
-                compared.differences.push(format!("`{path}` was written anew before all of it had been read"))
+                compared
+                    .differences
+                    .push(format!("`{path}` was written anew before all of it had been read"));
             }
         }
     }

@@ -88,7 +88,9 @@ fn identity(file: &SourceFile) -> Result<Value> {
     let sample = if file.is_standard_input() { None } else { fs::sample_hash(&file.path)? };
     let path = config::portable(&file.path.to_string_lossy());
     let mut identity = json!({"path": path, "bytes": file.size_bytes, "sample": sample});
-    if let (false, Some(modified)) = (file.is_standard_input(), files::version(&file.path)?) {
+    if !file.is_standard_input()
+        && let Some(modified) = files::version(&file.path)?
+    {
         identity[files::MODIFIED] = json!(modified);
     }
     Ok(identity)

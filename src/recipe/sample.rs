@@ -84,6 +84,12 @@ impl TextSample {
                     None => break true,
                 }
             };
+            let of_file = &corpus.files()[n];
+            if !is_whole && of_file.is_plain_text() && of_file.kind() == Kind::Text {
+                // What is read ahead says nothing of the text then.
+                text_bytes += of_file.size_bytes as f64;
+                continue;
+            }
             let share = items.position_bytes() as f64 / bytes_of(n) as f64;
             text_bytes += if is_whole { taken as f64 } else { taken as f64 / share.clamp(f64::EPSILON, 1.0) };
         }

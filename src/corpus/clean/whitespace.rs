@@ -35,10 +35,21 @@ pub(in crate::corpus) fn tidy(text: &str) -> Cow<'_, str> {
     Cow::Owned(tidied)
 }
 
-/// Whether a line has nothing but blanks and what cleaning takes out.
-pub(in crate::corpus) fn shows_nothing(line: &[u8]) -> bool {
-    let shows = |c: char| !is_blank(c) && !is_line_end(c) && !controls::goes(c);
-    line.utf8_chunks().all(|chunk| chunk.invalid().is_empty() && !chunk.valid().chars().any(shows))
+/// Whether a line has nothing but blanks and what cleaning takes out. A line that shows something is looked at
+/// no further than its first character that does.
+pub(in crate::corpus) fn shows_nothing(mut line: &[u8]) -> bool {
+    loop {
+        line = line.trim_ascii_start();
+        let Some(first) = line.first() else { return true };
+        if first.is_ascii_graphic() {
+            return false;
+        }
+        let character = line[..line.len().min(4)].utf8_chunks().next().and_then(|c| c.valid().chars().next());
+        match character {
+            Some(c) if is_blank(c) || is_line_end(c) || controls::goes(c) => line = &line[c.len_utf8()..],
+            _ => return false,
+        }
+    }
 }
 
 fn is_blank(c: char) -> bool {

@@ -66,7 +66,7 @@ impl TarMembers {
     }
 
     fn problem(&self, message: impl Into<String>) -> Problem {
-        Problem::new(message).at(format!("{}, member {}", self.file.path.display(), self.number + 1))
+        Problem::new(message).at(format!("{}:{}", self.file.path.display(), self.number + 1))
     }
 
     /// The next member; `None` behind the last. Zeros end an archive, and another one may follow them.

@@ -72,7 +72,7 @@ impl WarcRecords {
     }
 
     fn problem(&self, message: impl Into<String>) -> Problem {
-        Problem::new(message).at(format!("{}, record {}", self.file.path.display(), self.number))
+        Problem::new(message).at(format!("{}:{}", self.file.path.display(), self.number))
     }
 
     fn line(&self, bytes_max: usize) -> Result<Vec<u8>> {

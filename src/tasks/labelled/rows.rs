@@ -125,8 +125,7 @@ impl Source {
 /// The rows of a file.
 pub(in crate::tasks) fn rows_of(path: &Path, format: RowFormat) -> Result<Box<dyn Rows>> {
     match (fs::kind_of_file(path)?, format) {
-        (Kind::Parquet, _) => Ok(Box::new(ParquetRows::open(path)?)),
-        (Kind::Text, RowFormat::Parquet) => Ok(Box::new(ParquetRows::open(path)?)),
+        (Kind::Parquet, _) | (Kind::Text, RowFormat::Parquet) => Ok(Box::new(ParquetRows::open(path)?)),
         (kind, RowFormat::Parquet) => Err(kind.mistaken(path, "a Parquet file").into()),
         _ => Source::file(path)?.rows(format),
     }

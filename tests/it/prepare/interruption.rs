@@ -4,6 +4,7 @@
 use std::fs;
 use std::time::Duration;
 use std::time::Instant;
+use std::time::SystemTime;
 
 use mlmtrain::rng::Purpose;
 use mlmtrain::rng::Stream;
@@ -35,6 +36,11 @@ fn place() -> Workplace {
     let place = Workplace::new();
     fs::write(place.path("corpus.txt"), corpus(4000)).unwrap();
     fs::write(place.path("more.txt"), corpus(5000)).unwrap();
+    // When a text was written is put down in the settings.
+    for name in ["corpus.txt", "more.txt"] {
+        let file = fs::File::options().write(true).open(place.path(name)).unwrap();
+        file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000)).unwrap();
+    }
     fs::write(place.path("config.yaml"), CONFIG).unwrap();
     place
 }

@@ -55,7 +55,7 @@ fn lengths(bytes: &mut &[u8], most: u32) -> Result<Vec<u32>, String> {
     let mut found = Vec::new();
     let mut value = first;
     let push = |value: i64, found: &mut Vec<u32>| match u32::try_from(value) {
-        Ok(length) if length <= i32::MAX as u32 => {
+        Ok(length) if i32::try_from(length).is_ok() => {
             found.push(length);
             Ok(())
         }
@@ -137,7 +137,9 @@ mod tests {
         let signed =
             |value: i64, out: &mut Vec<u8>| unsigned((value << 1 ^ value >> 63).cast_unsigned(), out);
         let mut out = Vec::new();
-        [128, 4, numbers.len() as u64].into_iter().for_each(|number| unsigned(number, &mut out));
+        for number in [128, 4, numbers.len() as u64] {
+            unsigned(number, &mut out);
+        }
         signed(numbers.first().copied().unwrap_or(0), &mut out);
         let deltas: Vec<i64> = numbers.windows(2).map(|pair| pair[1] - pair[0]).collect();
         for block in deltas.chunks(128) {

@@ -98,7 +98,8 @@ pub struct Fields {
     reader: BufReader<TextFile>,
     path: Arc<Path>,
     delimiter: u8,
-    has_quotes: bool,
+    /// Absent where a quote is a character like any other.
+    quote: Option<u8>,
     /// The line of the next byte, from 1.
     line: u64,
     record_line: u64,
@@ -124,19 +125,19 @@ impl Fields {
         if let Some((_, length)) = told {
             reader.consume(length);
         }
-        let (delimiter, has_quotes) = match dialect {
-            Dialect::Csv(Some(separator)) => (separator, true),
+        let (delimiter, quote) = match dialect {
+            Dialect::Csv(Some(separator)) => (separator, Some(b'"')),
             Dialect::Csv(None) => {
-                (told.map_or_else(|| separator_of(reader.buffer()), |(byte, _)| byte), true)
+                (told.map_or_else(|| separator_of(reader.buffer()), |(byte, _)| byte), Some(b'"'))
             }
-            Dialect::Tsv => (b'\t', false),
+            Dialect::Tsv => (b'\t', None),
         };
         let line = if told.is_some() { 2 } else { 1 };
         Ok(Self {
             reader,
             path,
             delimiter,
-            has_quotes,
+            quote,
             line,
             record_line: line,
             header_line: line,
@@ -229,7 +230,7 @@ impl Fields {
                     return Ok(End::Record);
                 }
                 (_, None) => Some(b'\n'),
-                (State::Start, Some(b'"')) if self.has_quotes => {
+                (State::Start, Some(byte)) if self.quote == Some(*byte) => {
                     self.record_is_blank = false;
                     self.reader.consume(1);
                     state = State::Quoted;

@@ -223,16 +223,16 @@ fn extracted_texts_of_a_web_archive_are_documents() {
         );
         let missing = message(&folder, &titled("title"));
         assert!(
-            missing.contains(", record 2: field `title` is missing") && missing.contains("`WARC-Target-URI`"),
+            missing.contains(":2: field `title` is missing") && missing.contains("`WARC-Target-URI`"),
             "{missing}"
         );
     }
     let whole = records.concat();
     for (bytes, reason) in [
         (whole[..whole.len() - 6].to_vec(), "record 5`, line 1: the archive is cut off: 2 bytes"),
-        (whole[..info.len() + 20].to_vec(), "record 2: the archive is cut off in the middle of a header"),
-        ([info.as_slice(), b"rest"].concat(), "record 2: here is no record of a web archive"),
-        (b"WARC/1.0\r\nWARC-Type: conversion\r\n\r\n".to_vec(), "record 1: a record has no `Content-Length`"),
+        (whole[..info.len() + 20].to_vec(), ":2: the archive is cut off in the middle of a header"),
+        ([info.as_slice(), b"rest"].concat(), ":2: here is no record of a web archive"),
+        (b"WARC/1.0\r\nWARC-Type: conversion\r\n\r\n".to_vec(), ":1: a record has no `Content-Length`"),
         ([b"WARC/1.0\r\n".as_slice(), &b"a: b\r\n".repeat(20_000)].concat(), "have more than 65536 bytes"),
     ] {
         let folder = Folder::with(&[("a.wet", &bytes)]);
@@ -243,8 +243,9 @@ fn extracted_texts_of_a_web_archive_are_documents() {
 
 #[test]
 fn all_ends_of_lines_count_in_every_file_of_a_folder() {
-    let lines = |end: &str| (0..50).map(|n| format!("Line {n}{end}")).collect::<String>();
-    let mixed = (0..50).map(|n| format!("Line {n}{}", ["\n", "\r", "\r\n"][n % 3])).collect::<String>();
+    let lines = |end: &str| (0..50).map(|n| format!("Line {n}{end}")).collect::<Vec<_>>().concat();
+    let mixed =
+        (0..50).map(|n| format!("Line {n}{}", ["\n", "\r", "\r\n"][n % 3])).collect::<Vec<_>>().concat();
     let folder = Folder::with(&[
         ("a.txt", lines("\n").as_bytes()),
         ("b.txt", lines("\r").as_bytes()),
