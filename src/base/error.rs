@@ -16,7 +16,7 @@ pub enum Class {
     /// Anything without a class of its own: exit code 1.
     #[default]
     Failed,
-    /// Wrong command line or configuration: exit code 2.
+    /// Wrong command line or configuration, or a model that is not supported: exit code 2.
     Usage,
     /// The disk is full or failing: exit code 74.
     Disk,

@@ -217,7 +217,7 @@ impl SideWriter {
         }
         self.writer.push(source, ids, text.len() as u64)?;
         self.fertility[source].add(text, ids, tokenizer.special().unk);
-        self.unknown_text[source].add(tokenizer, text)?;
+        self.unknown_text[source].add(tokenizer, text, ids)?;
         Ok(is_full)
     }
 

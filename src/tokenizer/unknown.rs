@@ -24,15 +24,15 @@ pub struct UnknownText {
 }
 
 impl UnknownText {
-    /// Looks at a text, unless enough was looked at.
-    pub fn add(&mut self, tokenizer: &Tokenizer, text: &str) -> Result<()> {
+    /// Looks at a text whose ids these are, unless enough was looked at.
+    pub fn add(&mut self, tokenizer: &Tokenizer, text: &str, ids: &[u32]) -> Result<()> {
         if self.looked_at_bytes >= SAMPLE_BYTES {
             return Ok(());
         }
         let text = &text[..text.floor_char_boundary(TEXT_BYTES)];
         let all = written_bytes(text);
         self.looked_at_bytes = self.looked_at_bytes.saturating_add(all);
-        let Some(unk) = tokenizer.special().unk else { return Ok(()) };
+        let Some(unk) = tokenizer.special().unk.filter(|unk| ids.contains(unk)) else { return Ok(()) };
         let encoded = tokenizer.encode_with_offsets(text)?;
         let unknown = encoded.ids.iter().zip(&encoded.offsets).filter(|(id, _)| **id == unk);
         let bytes = unknown.filter_map(|(_, (start, end))| Some(written_bytes(text.get(*start..*end)?)));
@@ -40,10 +40,10 @@ impl UnknownText {
         Ok(())
     }
 
-    /// That of some texts, of which the first ones are looked at.
-    pub fn of<T: AsRef<str>>(tokenizer: &Tokenizer, texts: &[T]) -> Result<Self> {
+    /// That of some texts with their ids, of which the first ones are looked at.
+    pub fn of<T: AsRef<str>>(tokenizer: &Tokenizer, texts: &[T], ids: &[Vec<u32>]) -> Result<Self> {
         let mut found = Self::default();
-        texts.iter().try_for_each(|text| found.add(tokenizer, text.as_ref()))?;
+        texts.iter().zip(ids).try_for_each(|(text, ids)| found.add(tokenizer, text.as_ref(), ids))?;
         Ok(found)
     }
 
@@ -82,7 +82,11 @@ mod tests {
 
     #[test]
     fn the_share_is_of_bytes_and_not_of_tokens() {
-        let share = |text: &str| UnknownText::of(&tokenizer(), &[text]).unwrap().share();
+        let share = |text: &str| {
+            let tokenizer = tokenizer();
+            let ids = tokenizer.encode_corpus(&[text]).unwrap();
+            UnknownText::of(&tokenizer, &[text], &ids).unwrap().share()
+        };
         // Two tokens of six are unknown, and 2 + 21 of 31 bytes.
         let words = "a cat a  cat ab \u{4e00}\u{4e01}\u{4e02}\u{4e03}\u{4e04}\u{4e05}\u{4e06}";
         assert!((share(words) - 23.0 / 31.0).abs() < 1e-12);
@@ -95,11 +99,11 @@ mod tests {
     fn no_more_is_looked_at_than_a_share_needs() {
         let long = "dog ".repeat(TEXT_BYTES);
         let mut found = UnknownText::default();
-        found.add(&tokenizer(), &long).unwrap();
+        found.add(&tokenizer(), &long, &[1]).unwrap();
         assert_eq!(found.looked_at_bytes, TEXT_BYTES as u64 / 4 * 3);
         found.looked_at_bytes = SAMPLE_BYTES;
         let before = found;
-        found.add(&tokenizer(), &long).unwrap();
+        found.add(&tokenizer(), &long, &[1]).unwrap();
         assert_eq!(found, before);
     }
 }

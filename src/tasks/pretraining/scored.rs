@@ -55,7 +55,7 @@ pub fn losses<T: Pretrained>(
     let losses = corpus::evaluate(task, batches, &|| false)?.unwrap_or_default();
     scores.add("examples", documents.len(), "documents", documents.len());
     scores.add("tokens", tokens, "tokens", tokens);
-    let unknown = UnknownText::of(tokenizer, &documents)?.share();
+    let unknown = UnknownText::of(tokenizer, &documents, &ids)?.share();
     if unknown >= MUCH_UNKNOWN {
         let text = format!("{:.1} % of the bytes: unknown tokens are not predicted", 100.0 * unknown);
         scores.add("unknown_text", unknown, "unknown text", text);

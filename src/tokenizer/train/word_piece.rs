@@ -16,7 +16,7 @@ use crate::tokenizer::bpe;
 use crate::tokenizer::train::Learned;
 use crate::tokenizer::train::Task;
 
-/// So many characters are in the alphabet however rare they are, where half of the vocabulary has room for them.
+/// So many characters are in the alphabet however rare they are, where there is room for them.
 const ALPHABET_LEAST: usize = 1000;
 
 /// The share of all characters of the text that the alphabet is to have, as SentencePiece has it (`character_coverage`).
@@ -31,27 +31,45 @@ const PREFIX: &str = "##";
 type Words = Vec<(Box<str>, u64)>;
 
 /// Learns merges from normalized words.
-pub(super) fn learn(task: Task, progress: impl FnMut(usize)) -> Learned {
+pub(super) fn learn(task: Task, mut progress: impl FnMut(usize)) -> Learned {
     let Task { words, names, options, vocab_size } = task;
-    let mut spellings: Vec<String> = names.order.iter().map(ToString::to_string).collect();
-    let mut units = ascii(options.lowercase);
-    let room = vocab_size.saturating_sub(spellings.len() + units.len());
-    let characters = alphabet(&words, &units, room, options.limit_alphabet);
-    let (known, unknown): (Words, Words) =
-        words.into_iter().partition(|(word, _)| word.chars().all(|c| characters.contains(&c)));
-    units.extend(known.iter().flat_map(|(word, _)| units_of(word)));
-    spellings.extend(units);
-    let ids: HashMap<&str, u32> = spellings.iter().map(String::as_str).zip(0..).collect();
-    let words = known
-        .iter()
-        .filter(|(word, _)| word.chars().count() <= WORD_CHARACTERS_MAX)
-        .map(|(word, count)| bpe::Word {
-            symbols: units_of(word).filter_map(|unit| ids.get(unit.as_str()).copied()).collect(),
-            count: *count,
-        })
-        .collect();
-    let mut spellings =
-        bpe::learn(words, spellings, PREFIX, vocab_size, options.min_frequency, progress).spellings;
+    let special: Vec<String> = names.order.iter().map(ToString::to_string).collect();
+    let units = ascii(options.lowercase);
+    let room = vocab_size.saturating_sub(special.len() + units.len());
+    let mut learn = |characters: &BTreeSet<char>| {
+        let is_known = |word: &str| word.chars().all(|c| characters.contains(&c));
+        let known: Vec<_> = words.iter().filter(|(word, _)| is_known(word)).collect();
+        let mut units = units.clone();
+        units.extend(known.iter().flat_map(|(word, _)| units_of(word)));
+        let spellings: Vec<String> = special.iter().cloned().chain(units).collect();
+        let ids: HashMap<&str, u32> = spellings.iter().map(String::as_str).zip(0..).collect();
+        let words = known
+            .iter()
+            .filter(|(word, _)| word.chars().count() <= WORD_CHARACTERS_MAX)
+            .map(|(word, count)| bpe::Word {
+                symbols: units_of(word).filter_map(|unit| ids.get(unit.as_str()).copied()).collect(),
+                count: *count,
+            })
+            .collect();
+        bpe::learn(words, spellings, PREFIX, vocab_size, options.min_frequency, &mut progress).spellings
+    };
+    // At most half of the entries are characters, unless the words leave some of the others.
+    let limit = Limit { room: room / 2, characters: usize::MAX, coverage: COVERAGE };
+    let limit = match options.limit_alphabet {
+        Some(characters) => Limit { room, characters, coverage: 1.0 },
+        None => limit,
+    };
+    let mut characters = alphabet(&words, &units, &limit);
+    let mut spellings = learn(&characters);
+    let left = vocab_size.saturating_sub(spellings.len());
+    let whole = Limit { room: limit.room + left, coverage: 1.0, ..limit };
+    let more = alphabet(&words, &units, &whole);
+    if left > 0 && more.len() > characters.len() {
+        spellings = learn(&more);
+        characters = more;
+    }
+    let unknown: Vec<_> =
+        words.iter().filter(|(word, _)| !word.chars().all(|c| characters.contains(&c))).collect();
     names.fill(&mut spellings, options.filled_size());
     let vocab: serde_json::Map<String, Value> =
         spellings.iter().zip(0u32..).map(|(s, id)| (s.clone(), id.into())).collect();
@@ -100,10 +118,18 @@ struct Character {
     goes_on: bool,
 }
 
-/// The most frequent characters of the words, of equals the smaller ones, and those of `units`: as many as have room
-/// for their entries, at most `limit` of them. Without a limit the text decides: what is rarer once [`COVERAGE`] is
-/// reached takes a tenth of the room at most, or half of it where it is among the first [`ALPHABET_LEAST`].
-fn alphabet(words: &Words, units: &BTreeSet<String>, room: usize, limit: Option<usize>) -> BTreeSet<char> {
+/// How large an alphabet may be.
+struct Limit {
+    /// Entries of characters.
+    room: usize,
+    /// Characters.
+    characters: usize,
+    /// Rarer characters than those that have this share of the text are left out, beyond [`ALPHABET_LEAST`].
+    coverage: f64,
+}
+
+/// The most frequent characters of the words, of equals the smaller ones, and those of `units`.
+fn alphabet(words: &Words, units: &BTreeSet<String>, limit: &Limit) -> BTreeSet<char> {
     let mut characters: BTreeMap<char, Character> = BTreeMap::new();
     for (word, count) in words {
         for (place, c) in word.chars().enumerate() {
@@ -117,23 +143,15 @@ fn alphabet(words: &Words, units: &BTreeSet<String>, room: usize, limit: Option<
     let mut by_count: Vec<(char, Character)> = characters.into_iter().collect();
     by_count.sort_by_key(|(_, character)| Reverse(character.count));
     let mut kept: BTreeSet<char> = units.iter().filter_map(|unit| unit.chars().last()).collect();
-    let (mut taken, mut covered, mut known, mut rare) = (0, 0, 0, 0);
+    let (mut taken, mut covered, mut known) = (0, 0, 0);
     for (c, Character { count, begins, goes_on }) in by_count {
         let spellings = [(begins, c.to_string()), (goes_on, format!("{PREFIX}{c}"))];
         let more = spellings.iter().filter(|(is_used, unit)| *is_used && !units.contains(unit)).count();
-        let is_covered = covered as f64 >= COVERAGE * all as f64;
-        let fits = match limit {
-            Some(limit) => known < limit && taken + more <= room,
-            None if is_covered => {
-                let is_frequent = known < ALPHABET_LEAST && taken + more <= room / 2;
-                (is_frequent || rare + more <= room / 10) && taken + more <= room
-            }
-            None => taken + more <= room,
-        };
-        if fits || more == 0 {
+        let is_wanted = covered as f64 <= limit.coverage * all as f64 || known < ALPHABET_LEAST;
+        let fits = known < limit.characters && taken + more <= limit.room;
+        if more == 0 || is_wanted && fits {
             kept.insert(c);
             (taken, covered, known) = (taken + more, covered + count, known + 1);
-            rare += if is_covered { more } else { 0 };
         }
     }
     kept
