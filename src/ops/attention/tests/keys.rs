@@ -1,13 +1,13 @@
 //! Keys of dropout that a counter has no room for.
 
-use crate::ops::attention;
-use crate::ops::attention::Segments;
-use crate::ops::cuda::Gpu;
-use crate::ops::dropout::Dropout;
-use crate::ops::testing::fresh;
-use crate::ops::testing::on_each_device;
-use crate::rng::Purpose;
-use crate::rng::Stream;
+use crate::attention;
+use crate::attention::Segments;
+use crate::cuda::Gpu;
+use crate::dropout::Dropout;
+use crate::testing::fresh;
+use crate::testing::on_each_device;
+use base::rng::Purpose;
+use base::rng::Stream;
 
 /// Keys of rows of probabilities are keys of tokens times heads, and have 48 bits.
 #[test]
