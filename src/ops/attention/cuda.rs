@@ -132,8 +132,8 @@ const PLAIN_SHARED_BYTES: usize = 34_560;
 const PLAIN_COLUMNS: usize = 128;
 /// Threads of a block that has a whole segment.
 const SHORT_THREADS: u32 = 256;
-/// Bytes for each streamed row beside its values: of `KeptSquares` in both kernels of backward on tensor cores, and
-/// of `QueryRows` in that of the keys.
+/// Bytes for each streamed row beside its values: of `KeptSquares` in both kernels of backward on tensor
+/// cores, and of `QueryRows` in that of the keys.
 const ROW_BYTES: [usize; 2] = [8, 8 + 8];
 
 /// Twin of `Args` in `arguments.cuh`.
@@ -265,8 +265,8 @@ impl<'a> Launch<'a> {
         if earlier::is_asked_for(self.head_size) { 2 } else { usize::from(self.drops) }
     }
 
-    /// The kernel and the grid of backward in one launch, where a block has room for each whole segment. Of the
-    /// blocks for a segment's tiles only the first does something.
+    /// The kernel and the grid of backward in one launch, where a block has room for each whole segment. Of
+    /// the blocks for a segment's tiles only the first does something.
     fn short(&self) -> Option<(Kernel, Grid)> {
         static APART: LazyLock<bool> = LazyLock::new(|| {
             std::env::var_os("MLMTRAIN_ATTENTION_BACKWARD").is_some_and(|value| value == "apart")
@@ -275,8 +275,8 @@ impl<'a> Launch<'a> {
             return None;
         }
         let kernel = self.tensor()?.short?[self.way()];
-        // `ShortRoom` in `tensor_short.cuh`: keys and two stages, rows padded by 16 bytes; decisions of dropout for
-        // two stages; gradients of scores for 32 queries, padded as well; two numbers a query.
+        // `ShortRoom` in `tensor_short.cuh`: keys and two stages, rows padded by 16 bytes; decisions of
+        // dropout for two stages; gradients of scores for 32 queries, padded as well; two numbers a query.
         let rows = SHORT_ROWS as usize;
         let shared_bytes = rows * (2 * (self.head_size + 8) + 40) * size_of::<u16>() + rows * (8 + 8);
         let blocks = [self.tiles.count as u32, self.args.heads, 1];

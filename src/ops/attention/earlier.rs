@@ -1,5 +1,6 @@
-//! A switch to the kernels on tensor cores as they were before dropout was drawn ahead of the scores and came to backward
-//! with the rows: `MLMTRAIN_ATTENTION=earlier`. Both give the same bits; it goes when a GPU has compared their times.
+//! A switch to the kernels on tensor cores as they were before dropout was drawn ahead of the scores and came
+//! to backward with the rows: `MLMTRAIN_ATTENTION=earlier`. Both give the same bits; it goes when a GPU has
+//! compared their times.
 
 use std::sync::LazyLock;
 

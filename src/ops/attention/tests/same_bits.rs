@@ -1,4 +1,5 @@
-//! Kernels on tensor cores and the earlier ones that a switch asks for: the same bits, decisions of dropout included.
+//! Kernels on tensor cores and the earlier ones that a switch asks for: the same bits, decisions of dropout
+//! included.
 
 use candle_core::DType;
 use candle_core::Tensor;
@@ -56,7 +57,8 @@ fn is_gpu() -> bool {
     Gpu::of(&fresh_in(1, 1, DType::F32)).unwrap().is_some()
 }
 
-/// Whole tiles and parts of them, of one segment and of several; a segment that ends in the middle of a square.
+/// Whole tiles and parts of them, of one segment and of several; a segment that ends in the middle of a
+/// square.
 #[test]
 fn every_head_size_gives_the_bits_of_the_earlier_kernels() {
     on_each_device(|| {
