@@ -114,7 +114,7 @@ fn train(place: &Workplace, name: &str, kind: &Kind) {
 fn write_rows(place: &Workplace) {
     fs::write(place.path("corpus.txt"), corpus(60) + &TEXTS.join("\n\n")).unwrap();
     let label = |row: usize| ["x", "y", "z"][row % 3];
-    let lines = |rows: Vec<Value>| rows.iter().map(|row| format!("{row}\n")).collect::<String>();
+    let lines = |rows: Vec<Value>| rows.iter().map(Value::to_string).collect::<Vec<_>>().join("\n") + "\n";
     let rows = || TEXTS.iter().enumerate();
     let single = rows().map(|(row, text)| json!({"text": text, "label": label(row)})).collect();
     let pair = rows().map(|(row, text)| json!({"a": text, "b": TEXTS[(row + 5) % 14], "label": label(row)}));
