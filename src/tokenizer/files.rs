@@ -109,6 +109,13 @@ pub(super) fn settings_of(json: &Value) -> Map<String, Value> {
     settings
 }
 
+/// The general class by the name that transformers 4 knows as well, where it has the one of transformers 5.
+pub(super) fn class_of_both(files: &[NamedFile]) -> Option<(String, Value)> {
+    let key = "tokenizer_class";
+    let is_new = setting(files, key).is_some_and(|name| name == "TokenizersBackend");
+    is_new.then(|| (key.to_string(), "PreTrainedTokenizerFast".into()))
+}
+
 /// The inputs that transformers gives a model.
 pub(super) fn input_names(has_token_types: bool) -> Value {
     if has_token_types {

@@ -321,6 +321,7 @@ impl Tokenizer {
         let mut settings = self.settings.clone();
         let has_token_types = has_token_types && self.gives_token_types;
         settings.insert(files::INPUT_NAMES.into(), files::input_names(has_token_types));
+        settings.extend(files::class_of_both(&self.files));
         files::with_settings(self.files.clone(), settings)
     }
 

@@ -157,6 +157,10 @@ fn settings_agree_with_the_pipeline() {
             assert_eq!(settings(&made.files_of_model(true))["model_input_names"], types);
         }
     }
+    let made = train(&config(TokenizerAlgorithm::ByteLevelBpe, 450), Family::BERT, 1).tokenizer;
+    let files = files::with_setting(made.files().to_vec(), "tokenizer_class", "TokenizersBackend");
+    let read = Tokenizer::from_files(files, "here").unwrap();
+    assert_eq!(settings(&read.files_of_model(true))["tokenizer_class"], "PreTrainedTokenizerFast");
     let contradicted = |algorithm, wrong: &[(&str, bool)]| {
         let made = train(&config(algorithm, 450), Family::BERT, 1).tokenizer;
         let wrong = wrong.iter().map(|(key, value)| ((*key).to_string(), (*value).into())).collect();

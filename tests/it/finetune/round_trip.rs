@@ -74,13 +74,21 @@ const KINDS: [Kind; 14] = [
 
 const TASKS: [&str; 3] = ["single", "pair", "words"];
 
-/// Pretrains a model of this kind for two steps, then fine-tunes it for each of [`TASKS`].
+/// Pretrains a model of this kind for a step, then fine-tunes it for each of [`TASKS`].
 fn train(place: &Workplace, name: &str, kind: &Kind) {
+    let shape = match kind.family {
+        "distilbert" => "dim: 16, n_layers: 1, n_heads: 2, hidden_dim: 32",
+        "deberta-v2" => {
+            "hidden_size: 16, num_hidden_layers: 1, num_attention_heads: 2, intermediate_size: 32, \
+             position_buckets: 32"
+        }
+        _ => "hidden_size: 16, num_hidden_layers: 1, num_attention_heads: 2, intermediate_size: 32",
+    };
     let config = format!(
         "run: {{output_dir: {name}, threads: 1, sample_text: null, tensorboard: false}}\n\
-         data: {{sources: [{{files: [corpus.txt], document: paragraph}}], validation_fraction: 0.1, max_seq_length: 32}}\n\
-         tokenizer: {}\nmodel: {{{}: {{hidden_size: 16, num_hidden_layers: 1, num_attention_heads: 2, \
-         intermediate_size: 32, max_position_embeddings: 80}}}}\n\
+         data: {{sources: [{{files: [corpus.txt], document: paragraph}}], validation_fraction: 0.1, \
+         max_seq_length: 32}}\ntokenizer: {}\n\
+         model: {{{}: {{{shape}, max_position_embeddings: 80}}}}\n\
          training: {{per_device_train_batch_size: 2, max_steps: 1, save_steps: 100, eval_steps: 100}}\n",
         kind.tokenizer, kind.family
     );
@@ -106,7 +114,7 @@ fn train(place: &Workplace, name: &str, kind: &Kind) {
 fn write_rows(place: &Workplace) {
     fs::write(place.path("corpus.txt"), corpus(60) + &TEXTS.join("\n\n")).unwrap();
     let label = |row: usize| ["x", "y", "z"][row % 3];
-    let lines = |rows: Vec<Value>| rows.iter().map(|row| format!("{row}\n")).collect::<String>();
+    let lines = |rows: Vec<Value>| rows.iter().map(Value::to_string).collect::<Vec<_>>().join("\n") + "\n";
     let rows = || TEXTS.iter().enumerate();
     let single = rows().map(|(row, text)| json!({"text": text, "label": label(row)})).collect();
     let pair = rows().map(|(row, text)| json!({"a": text, "b": TEXTS[(row + 5) % 14], "label": label(row)}));
@@ -158,7 +166,7 @@ fn every_folder_tells_others_what_training_did() {
     write_rows(&place);
     let mut cells = 0;
     for (number, kind) in KINDS.iter().enumerate() {
-        let name = format!("{number}");
+        let name = format!("kind{number}");
         train(&place, &name, kind);
         for task in TASKS {
             let what = format!("{} {} {task}", kind.family, kind.tokenizer);
@@ -200,7 +208,7 @@ fn places_of_words_begin_behind_blanks() {
     let place = Workplace::new();
     write_rows(&place);
     for number in [3, 4, 9] {
-        let name = format!("{number}");
+        let name = format!("kind{number}");
         train(&place, &name, &KINDS[number]);
         let tokenizer =
             Tokenizer::from_file(place.path(&format!("{name}/words/final/tokenizer.json"))).unwrap();
