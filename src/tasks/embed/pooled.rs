@@ -79,7 +79,9 @@ pub(super) fn pool(modes: &[Mode], hidden_td: &Tensor, cu_seqlens: &[u32]) -> Re
     let segment = |bounds: &[u32]| {
         let rows = &all[bounds[0] as usize * width..bounds[1] as usize * width];
         let mut pooled = Vec::with_capacity(modes.len() * width);
-        modes.iter().for_each(|mode| mode.pool(rows, width, &mut pooled));
+        for mode in modes {
+            mode.pool(rows, width, &mut pooled);
+        }
         pooled
     };
     Ok(cu_seqlens.windows(2).map(segment).collect())
