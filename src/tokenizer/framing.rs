@@ -8,7 +8,7 @@ use crate::error::Problem;
 use crate::quietly::quietly;
 
 /// Special tokens that may stand in a row.
-const ROW_MAX: usize = 8;
+const ROW_MAX: usize = 4;
 
 /// Stands for the first and the second text while the post-processor is asked.
 const TEXTS: [u32; 2] = [u32::MAX - 1, u32::MAX];
@@ -24,13 +24,13 @@ struct Placed {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SpecialRow {
     tokens: [Placed; ROW_MAX],
-    len: usize,
+    len: u32,
 }
 
 impl SpecialRow {
     /// The number of tokens.
     pub fn len(&self) -> usize {
-        self.len
+        self.len as usize
     }
 
     /// Whether no token stands here.
@@ -41,16 +41,16 @@ impl SpecialRow {
     /// Appends the tokens and their types.
     pub fn push(&self, ids: &mut Vec<u32>, types: &mut Vec<u32>) {
         ids.extend(self.ids());
-        types.extend(self.tokens[..self.len].iter().map(|token| token.token_type));
+        types.extend(self.tokens[..self.len()].iter().map(|token| token.token_type));
     }
 
     /// The ids of the tokens.
     pub fn ids(&self) -> impl DoubleEndedIterator<Item = u32> + '_ {
-        self.tokens[..self.len].iter().map(|token| token.id)
+        self.tokens[..self.len()].iter().map(|token| token.id)
     }
 
     fn add(&mut self, id: u32, token_type: u32) -> Option<()> {
-        *self.tokens.get_mut(self.len)? = Placed { id, token_type };
+        *self.tokens.get_mut(self.len as usize)? = Placed { id, token_type };
         self.len += 1;
         Some(())
     }
@@ -81,7 +81,7 @@ impl Frame {
 
     /// The number of special tokens.
     pub fn special_tokens(&self) -> usize {
-        self.before.len + self.between.len + self.after.len
+        self.before.len() + self.between.len() + self.after.len()
     }
 
     /// `text` between the special tokens of a single text.

@@ -54,7 +54,7 @@ pub(super) struct Found {
 pub(super) fn read(path: &Path) -> Result<Found> {
     let is_folder = fs::is_folder(path);
     let file = if is_folder { path.join(TOKENIZER_JSON) } else { path.to_path_buf() };
-    if !fs::exists(&file) && !(is_folder && has_vocabulary(path)) {
+    if !(fs::exists(&file) || is_folder && has_vocabulary(path)) {
         return Err(Problem::new("there is no tokenizer.json")
             .at(path.display())
             .hint("old tokenizers become one with `AutoTokenizer.from_pretrained(..).save_pretrained(..)` of transformers")
@@ -65,7 +65,7 @@ pub(super) fn read(path: &Path) -> Result<Found> {
         name == TOKENIZER_JSON || name == MODEL_CONFIG || COMPANIONS.contains(&name)
     })?;
     let mut files = Vec::new();
-    let mut place = folder.to_path_buf();
+    let mut place = folder.clone();
     if fs::exists(&file) {
         files.push((TOKENIZER_JSON.to_string(), read_whole(&file)?));
         place = file;

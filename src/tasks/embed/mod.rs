@@ -109,7 +109,7 @@ impl Embedder {
             };
         }
         if !prompt.is_empty() {
-            told += &format!(", each text behind {prompt:?}");
+            told = format!("{told}, each text behind {prompt:?}");
         }
         self.notes.push(told);
         self.pooling = match modes[..] {
