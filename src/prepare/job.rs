@@ -288,7 +288,7 @@ impl<'a> Job<'a> {
             notes.extend(trained.map(|trained| trained.notes).unwrap_or_default());
         }
         let tokenizer = Tokenizer::load(&self.tokenizer())?;
-        let (manifest, fertility, unknown_text) =
+        let Made { manifest, fertility, unknown_text } =
             self.write_shards(world, &curated, &scan, &tokenizer, sources, observer)?;
         report::whole(&curated, &scan, &tokenizer, compare_with.as_ref(), (&manifest, &fertility))?
             .with_unknown_text(unknown_text)
@@ -313,7 +313,7 @@ impl<'a> Job<'a> {
         tokenizer: &Tokenizer,
         sources: &[String],
         observer: &mut dyn FnMut(Progress),
-    ) -> Result<(Manifest, Vec<Fertility>, Vec<(String, f64)>)> {
+    ) -> Result<Made> {
         let folder = self.shards();
         let settings_sha256 = settings::sha256(&self.stored_settings()?);
         let options = tokenize::Options {
@@ -342,8 +342,17 @@ impl<'a> Job<'a> {
         if manifest.train.tokens == 0 {
             return Err(Problem::new("no train document has a token").at("data.sources").into());
         }
-        Ok((manifest, fertility, unknown_text))
+        Ok(Made { manifest, fertility, unknown_text })
     }
+}
+
+/// What was made of the documents, beside the shards.
+struct Made {
+    manifest: Manifest,
+    /// Of each source.
+    fertility: Vec<Fertility>,
+    /// Sources of which the tokenizer does not know much, each with that share of its text.
+    unknown_text: Vec<(String, f64)>,
 }
 
 /// The sources of which much is unknown, with the share of their text; `found` has the bytes that are unknown, and

@@ -29,7 +29,11 @@ impl UnknownText {
         if self.looked_at_bytes >= SAMPLE_BYTES {
             return Ok(());
         }
-        let text = &text[..text.floor_char_boundary(TEXT_BYTES)];
+        let mut end = text.len().min(TEXT_BYTES);
+        while !text.is_char_boundary(end) {
+            end -= 1;
+        }
+        let text = &text[..end];
         let all = written_bytes(text);
         self.looked_at_bytes = self.looked_at_bytes.saturating_add(all);
         let Some(unk) = tokenizer.special().unk.filter(|unk| ids.contains(unk)) else { return Ok(()) };

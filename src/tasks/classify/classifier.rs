@@ -144,7 +144,9 @@ impl Classifier {
 /// place in what is written by labels. And the names that were shared.
 fn told_apart(labels: &[String]) -> (Vec<String>, BTreeSet<String>) {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-    labels.iter().for_each(|label| *counts.entry(label).or_default() += 1);
+    for label in labels {
+        *counts.entry(label).or_default() += 1;
+    }
     let name = |(id, label): (usize, &String)| match counts[label.as_str()] {
         1 => label.clone(),
         _ => format!("{label} ({id})"),

@@ -160,7 +160,8 @@ fn mark(item: &Value) -> Option<Mark> {
         Value::Number(number) => {
             let value = number.as_f64()?;
             let is_one = value > 0.5;
-            (value == 0.0 || value == 1.0).then_some(Mark { is_one, is_certain: number.is_f64() })
+            let is_mark = [0.0_f64, 1.0].iter().any(|mark| mark.to_bits() == value.to_bits());
+            is_mark.then_some(Mark { is_one, is_certain: number.is_f64() })
         }
         _ => None,
     }
