@@ -119,11 +119,6 @@ impl Units {
         self.chunks.is_some()
     }
 
-    /// Tokens of a chunk; 0 where there are none.
-    pub(super) fn chunk_tokens(&self) -> u64 {
-        self.chunks.as_ref().map_or(0, |chunks| chunks.index.tokens())
-    }
-
     /// Tokens of a document of `tokens` that are in chunks.
     pub(super) fn in_chunks(&self, tokens: u64) -> u64 {
         self.chunks.as_ref().map_or(0, |chunks| tokens - tokens % chunks.index.tokens())
@@ -161,14 +156,14 @@ impl Units {
         Ok(())
     }
 
-    /// The chunk at the place of `cursor`, and, where mixes change, its source and where that stands behind it.
+    /// The chunk at the place of `cursor`.
     pub(super) fn chunk<D: Documents>(
         &self,
         documents: &D,
         first: &Mix,
         mixed: Option<&Mix>,
         cursor: &Cursor,
-    ) -> Result<(Chunk<D::Place>, Option<(usize, u64)>)> {
+    ) -> Result<Found<D::Place>> {
         let Cursor { epoch, chunk: index, shard_window, .. } = *cursor;
         let chunks = self.chunks.as_ref().ok_or_else(|| Problem::new("documents are not cut into chunks"))?;
         let (number, moves) = match (&first.chunks, mixed.and_then(|mixed| mixed.chunks.as_ref())) {
@@ -184,7 +179,9 @@ impl Units {
                 (windows.map_or(index, at), None)
             }
         };
-        Ok((chunks.index.find(documents, number)?, moves))
+        let Chunk { document, place, document_tokens: tokens, from } =
+            chunks.index.find(documents, number)?;
+        Ok(Found { document, place, tokens, from, count: chunks.index.tokens(), moves })
     }
 }
 
@@ -252,9 +249,6 @@ impl<D: Documents> Planner<D> {
 
     /// The chunk at the cursor.
     pub(super) fn find_chunk(&self) -> Result<Found<D::Place>> {
-        let (chunk, moves) =
-            self.units.chunk(&self.documents, &self.first, self.mixed.as_ref(), &self.cursor)?;
-        let Chunk { document, place, document_tokens: tokens, from } = chunk;
-        Ok(Found { document, place, tokens, from, count: self.units.chunk_tokens(), moves })
+        self.units.chunk(&self.documents, &self.first, self.mixed.as_ref(), &self.cursor)
     }
 }
