@@ -154,7 +154,8 @@ fn settings_agree_with_the_pipeline() {
             let made = train(&config(algorithm, 450), family, 1).tokenizer;
             assert_eq!(&settings(made.files())["model_input_names"], names, "{algorithm:?}");
             assert_eq!(settings(&made.files_of_model(false))["model_input_names"], no_types);
-            assert_eq!(settings(&made.files_of_model(true))["model_input_names"], types);
+            // A model that takes types gets none from a tokenizer that gives none.
+            assert_eq!(&settings(&made.files_of_model(true))["model_input_names"], names);
         }
     }
     let made = train(&config(TokenizerAlgorithm::ByteLevelBpe, 450), Family::BERT, 1).tokenizer;

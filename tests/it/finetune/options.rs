@@ -215,7 +215,7 @@ fn a_label_that_depends_on_both_texts_of_a_pair_is_learnt() {
         fs::write(place.path(file), &csv).unwrap();
     }
     let accuracy = |columns: &[&str]| {
-        let sets = ["training.num_train_epochs=60", "training.learning_rate=0.003"].map(|set| ["--set", set]);
+        let sets = ["training.num_train_epochs=90", "training.learning_rate=0.003"].map(|set| ["--set", set]);
         finetune(&place, &[&["--output-dir", "cls"], columns, sets.as_flattened()].concat()).ok();
         let results: Value =
             serde_json::from_slice(&fs::read(place.path("cls/all_results.json")).unwrap()).unwrap();
