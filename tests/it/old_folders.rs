@@ -49,7 +49,7 @@ fn folders_that_cannot_be_read_say_what_to_do() {
     old_bert(&place);
     let predict = ["predict", "--model", "old", "--input", "-"];
     fs::rename(place.path("old/model.safetensors"), place.path("old/pytorch_model.bin")).unwrap();
-    place.program(&predict, "a").refused(1, &["pickle", "convert it once in Python", "save_pretrained"]);
+    place.program(&predict, "a").refused(2, &["pickle", "convert it once in Python", "save_pretrained"]);
     fs::write(place.path("old/config.json"), r#"{"model_type": "gpt2"}"#).unwrap();
     let families = ["`model_type` \"gpt2\" is not supported", "`modernbert`", "`distilbert`", "`albert`"];
     place.program(&predict, "a").refused(2, &families);

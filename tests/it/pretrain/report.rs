@@ -118,7 +118,7 @@ fn two_hundred_steps_learn_more_than_how_frequent_words_are() {
         results["eval_loss"].as_f64().expect("a number"),
         results["eval_unigram_loss"].as_f64().expect("a number"),
     );
-    assert!(loss < baseline - 0.15, "validation loss {loss}, unigram baseline {baseline}");
+    assert!(loss < baseline - 0.1, "validation loss {loss}, unigram baseline {baseline}");
 }
 
 #[test]
