@@ -167,6 +167,7 @@ mod tests {
 
     use super::*;
 
+    #[expect(clippy::needless_pass_by_value, reason = "the callers write the value in place")]
     fn framing(post_processor: Value) -> Result<Framing, Problem> {
         let json = json!({"version": "1.0", "added_tokens": [], "post_processor": post_processor,
             "model": {"type": "WordLevel", "vocab": {"a": 0}, "unk_token": "a"}});
@@ -176,9 +177,11 @@ mod tests {
     fn pair_of(framing: &Framing) -> (Vec<u32>, Vec<u32>) {
         let (mut ids, mut types) = (Vec::new(), Vec::new());
         framing.pair.before.push(&mut ids, &mut types);
-        (ids.push(7), types.push(framing.pair.text_types[0]));
+        ids.push(7);
+        types.push(framing.pair.text_types[0]);
         framing.pair.between.push(&mut ids, &mut types);
-        (ids.push(8), types.push(framing.pair.text_types[1]));
+        ids.push(8);
+        types.push(framing.pair.text_types[1]);
         framing.pair.after.push(&mut ids, &mut types);
         (ids, types)
     }

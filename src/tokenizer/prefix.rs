@@ -152,6 +152,7 @@ mod tests {
         json!({"type": "ByteLevel", "add_prefix_space": add, "trim_offsets": true, "use_regex": true})
     }
 
+    #[expect(clippy::needless_pass_by_value, reason = "the callers write the value in place")]
     fn added(normalizer: Value, pre_tokenizer: Value, post_processor: Value) -> Value {
         let mut json = json!({"normalizer": normalizer, "pre_tokenizer": pre_tokenizer, "post_processor": post_processor});
         assert_eq!(is_added(&json), Some(false));

@@ -50,7 +50,7 @@ fn of_base(model: &Value, name: &str) -> String {
         vocab.iter().map(|(entry, id)| (entry, id.as_u64().unwrap())).collect();
     entries.sort_by_key(|(_, id)| *id);
     match name {
-        "entries" => entries.iter().map(|(entry, _)| format!("{entry}\n")).collect(),
+        "entries" => entries.iter().flat_map(|(entry, _)| [entry.as_str(), "\n"]).collect(),
         "ids" => model["vocab"].to_string(),
         _ => {
             let pairs = model["merges"].as_array().unwrap().iter().map(|pair| texts(pair).join(" ") + "\n");

@@ -299,6 +299,7 @@ fn flags_can_stand_for_the_whole_file() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "all that `show` prints")]
 fn show_names_the_origin_of_each_value() {
     let text = "model: models/mini\ndata:\n  train_file: a.csv\n  eval_file: b c.csv\n  labels: [\"no\", maybe]\ntraining:\n  learning_rate: 5e-5\n";
     let shown = in_folder(text, |path| {

@@ -225,6 +225,7 @@ mod tests {
 
     use super::*;
 
+    #[expect(clippy::needless_pass_by_value, reason = "the callers write the value in place")]
     fn chosen(settings: Value, model: Value) -> Result<Option<Class>, String> {
         Class::choose(&settings, &model, "here").map_err(|problem| problem.to_string())
     }

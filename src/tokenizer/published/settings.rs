@@ -106,6 +106,7 @@ mod tests {
 
     use super::*;
 
+    #[expect(clippy::needless_pass_by_value, reason = "the callers write the value in place")]
     fn with<T>(keys: Value, read: impl Fn(Settings<'_>) -> Result<T, Problem>) -> Result<T, String> {
         read(Settings::new(keys.as_object().unwrap(), "here")).map_err(|problem| problem.to_string())
     }
