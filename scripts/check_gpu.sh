@@ -193,12 +193,12 @@ curves() {
 # Two processes on the one GPU, which NCCL 2.30 and later allows where it is told to, beside one.
 two() {
     [ "$device" != cpu ] || { line "two processes, NCCL" "FAILED: not run, there is no GPU"; return 0; }
-    local rank compared half=(--set run.device=cuda --set precision.compute=f32
+    local rank compared sets=(--set run.device=cuda --set precision.compute=f32
         --set training.per_device_train_batch_size=16 --set training.gradient_accumulation_steps=2)
-    STEPS=30 train one-of-one "${half[@]}" || return 0
+    STEPS=30 train one-of-one "${sets[@]}" || return 0
     for rank in 0 1; do
         STEPS=30 RANK=$rank WORLD_SIZE=2 LOCAL_RANK=0 NCCL_MULTI_RANK_GPU_ENABLE=1 NCCL_NVLS_ENABLE=0 NCCL_MAX_CTAS=4 \
-            train two "${half[@]}" --log-file "$output/two-$rank.log" &
+            train two "${sets[@]}" --log-file "$output/two-$rank.log" &
     done
     wait
     compared=$(python3 "$here/compare_curves.py" "$work/one-of-one" "$work/two" 1e-4 2>&1 | tail -1) ||

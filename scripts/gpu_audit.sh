@@ -38,7 +38,7 @@ room=$(cd "$room" && pwd)
 cd "$root"
 [ $# -gt 0 ] || { mapfile -t all < <(for kernel in src/ops/*/kernel.cu; do basename "$(dirname "$kernel")"; done); set -- "${all[@]}"; }
 
-compile() { # op, architecture: flags as in scripts/build_kernels.rs
+compile() { # op, architecture: flags as in src/ops/build.rs
     local at=$room/$1-$2
     "$nvcc" -fatbin -std=c++17 -O3 -Isrc/ops/cuda/kernels -Xptxas -v -gencode "arch=compute_$2,code=sm_$2" \
         "src/ops/$1/kernel.cu" -o "$at.fatbin" > "$at.ptxas" 2>&1 || { cat "$at.ptxas" >&2; return 1; }
@@ -46,6 +46,7 @@ compile() { # op, architecture: flags as in scripts/build_kernels.rs
 }
 export -f compile
 export nvcc room
+# shellcheck disable=SC2016  # the parameters are those of the inner shell
 for op in "$@"; do for arch in $architectures; do echo "$op $arch"; done; done |
     xargs -P "$(nproc)" -L 1 bash -c 'set -eu; compile "$0" "$1"'
 
