@@ -85,7 +85,7 @@ fn on_the_gpu(body: impl Fn()) {
             body();
             DEVICE.set(Device::Cpu);
         }
-        Err(e) => writeln!(std::io::stderr(), "skipped on the GPU: {e}").unwrap(),
+        Err(e) => drop(writeln!(std::io::stderr(), "skipped on the GPU: {e}")),
     }
 }
 
