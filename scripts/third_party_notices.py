@@ -39,7 +39,7 @@ def linked_crates(features):
             targets = packages[dependency["pkg"]]["targets"]
             if runs and not any("proc-macro" in target["kind"] for target in targets):
                 waiting.append(dependency["pkg"])
-    found.remove(metadata["resolve"]["root"])
+    found -= set(metadata["workspace_members"])
     return sorted((packages[crate] for crate in found), key=lambda crate: (crate["name"], crate["version"]))
 
 
