@@ -208,7 +208,8 @@ two() {
 
 sanitized_op() { # op, tool, seconds
     local log=$work/$2-$1.log summary
-    timeout "$3" compute-sanitizer --tool "$2" --target-processes all "$work/ops-tests" "$1::" --test-threads 1 --skip two_billion > "$log" 2>&1 || true
+    timeout "$3" compute-sanitizer --tool "$2" --target-processes all "$work/ops-tests" "$1::" --test-threads 1 \
+        --skip two_billion > "$log" 2>&1 || true
     summary=$(grep -oE '(ERROR|RACECHECK) SUMMARY: .*' "$log" | tail -1 || true)
     case $summary in
         *': 0 errors'* | *': 0 hazards'*) echo "clean $1" ;;
@@ -289,8 +290,8 @@ attention_ways() {
         IFS=, read -r size rows length <<< "$shape"
         for how in now earlier now earlier; do
             seconds=$(left 25) code=0
-            MLMTRAIN_ATTENTION=$how timeout "$seconds" "$work/mlmtrain" --quiet bench --device "$device" --model "$size" \
-                --batch "$rows" --length "$length" --compute "$half" --steps "$steps" --json \
+            MLMTRAIN_ATTENTION=$how timeout "$seconds" "$work/mlmtrain" --quiet bench --device "$device" \
+                --model "$size" --batch "$rows" --length "$length" --compute "$half" --steps "$steps" --json \
                 > "$work/ways.json" 2> "$work/ways.log" || code=$?
             line "attention $how, $shape" "$(grep -oE '"step_seconds":[0-9.e-]+' "$work/ways.json" ||
                 why "$code" "$seconds" "$work/ways.log")"

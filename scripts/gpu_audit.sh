@@ -36,7 +36,10 @@ room=${folder:-$(mktemp -d)}
 mkdir -p "$room"
 room=$(cd "$room" && pwd)
 cd "$root"
-[ $# -gt 0 ] || { mapfile -t all < <(for kernel in src/ops/*/kernel.cu; do basename "$(dirname "$kernel")"; done); set -- "${all[@]}"; }
+if [ $# -eq 0 ]; then
+    mapfile -t all < <(for kernel in src/ops/*/kernel.cu; do basename "$(dirname "$kernel")"; done)
+    set -- "${all[@]}"
+fi
 
 compile() { # op, architecture: flags as in src/ops/build.rs
     local at=$room/$1-$2

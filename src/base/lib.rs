@@ -1,4 +1,4 @@
-//! What all of mlmtrain stands on: errors, files, random streams, scores, and the data of the families.
+//! The foundation of mlmtrain: errors, files, random streams, scores, and the data of the families.
 //!
 //! It knows no tensor. The map of the whole program is the page of the crate `mlmtrain`.
 

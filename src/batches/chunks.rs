@@ -37,7 +37,7 @@ struct Mark {
 pub(super) struct Chunk<P> {
     /// The document that it is of.
     pub(super) document: u64,
-    /// Where that lies.
+    /// The place of the chunk's document in the shards.
     pub(super) place: P,
     /// Its tokens.
     pub(super) document_tokens: u64,
@@ -69,7 +69,7 @@ impl ChunkIndex {
         self.tokens
     }
 
-    /// How many chunks there are.
+    /// The number of chunks.
     pub(super) fn len(&self) -> u64 {
         self.len
     }

@@ -8,12 +8,12 @@ use anyhow::Result;
 use crate::shards::Place;
 use crate::shards::ShardSet;
 
-/// What a plan is made from.
+/// The documents that rows are planned from.
 pub(super) trait Documents {
-    /// Where a document lies.
+    /// The position of a document in the shards.
     type Place: Copy;
 
-    /// Where document `index` lies, and its tokens.
+    /// The position of document `index`, and its number of tokens.
     fn locate(&self, index: u64) -> Result<(Self::Place, u64)>;
 
     /// The same of `count` documents from `first` on, all within one of [`runs`](Self::runs).

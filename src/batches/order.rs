@@ -70,7 +70,7 @@ impl Order {
         self.ordered(sources, Purpose::Chunks)
     }
 
-    /// Whether it is drawn from a seed.
+    /// Returns true if the order is drawn from a seed.
     pub(super) fn is_shuffled(&self) -> bool {
         !matches!(self, Self::Fixed)
     }
@@ -202,7 +202,7 @@ impl Sequence {
         share.first_document + if is_taken { (number + 1) % share.documents } else { number }
     }
 
-    /// What a shuffled order is drawn by.
+    /// The random stream of a shuffled order.
     fn seeded(&self) -> Option<Seeded> {
         self.seed.map(|seed| Seeded { seed, purpose: self.purpose })
     }
@@ -217,7 +217,7 @@ impl Sequence {
     }
 }
 
-/// What a shuffled order is drawn by.
+/// The random stream of a shuffled order.
 #[derive(Debug, Clone, Copy)]
 struct Seeded {
     seed: u64,

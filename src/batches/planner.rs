@@ -40,7 +40,7 @@ const ROW_BITS: u32 = 40;
 pub(super) struct Planner<D: Documents> {
     documents: D,
     units: Units,
-    /// The first mix of sources, in the order of which each source goes on in later ones.
+    /// The first mix of sources. Later mixes continue each source in its order.
     first: Mix,
     /// The mix at hand, once it has changed.
     mixed: Option<Mix>,
@@ -164,7 +164,7 @@ impl<D: Documents> Planner<D> {
         self.cursor.epoch as f64 + part.min(1.0)
     }
 
-    /// Where documents come in windows of shards: these, and the one that is at hand.
+    /// The windows of shards and the current one, if documents come in windows.
     pub(super) fn shard_window(&self) -> Option<(&Windows, usize)> {
         let windows = self.first.documents.windows()?;
         let of_documents = || windows.at(self.cursor.index);

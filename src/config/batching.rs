@@ -21,7 +21,7 @@ pub enum PackingMode {
     BestFit,
 }
 
-/// What is shuffled anew each epoch.
+/// The unit that is shuffled anew each epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Shuffle {

@@ -39,9 +39,9 @@ pub struct DataConfig {
     pub packing: PackingConfig,
     /// Threads that mask and lay out batches ahead of training, at least 1; their number changes no batch.
     pub loader_workers: usize,
-    /// What is shuffled: rows in a new run when absent, and in a run that goes on what it began with.
+    /// The unit of shuffling. When absent, a new run shuffles rows and a resumed run keeps what it began with.
     pub shuffle: Option<Shuffle>,
-    /// Shuffles within so many shards at a time, at least 1; within all when absent. Shards in a
+    /// Shuffles within this number of shards at a time, at least 1; within all when absent. Shards in a
     /// bucket are read a window ahead then, and three windows take room on this disk.
     pub shuffle_window_shards: Option<usize>,
     /// Most tokens of one shard file.

@@ -54,7 +54,7 @@ pub struct ClassifyData {
     /// Longest sequence in tokens, special tokens included; longer texts are cut and counted, by `evaluate`
     /// and `predict`, too; longer sentences of tagged words are read in overlapping windows.
     pub max_seq_length: usize,
-    /// Whether control tokens (start, end, separator, padding, mask, unknown) that are spelled out in a text are
+    /// True if control tokens (start, end, separator, padding, mask, unknown) that are spelled out in a text are
     /// text; `false` reads them as tokens, for fields joined by `[SEP]`. Other added tokens always are tokens.
     pub split_special_tokens: bool,
     /// Column of the words in a CoNLL file: 1 is the first, -1 the last. In JSONL `text_column` names the

@@ -21,7 +21,7 @@ use crate::secrets;
 /// Texts that came from variables, and how they were written.
 static WRITTEN: Mutex<BTreeMap<String, Filled>> = Mutex::new(BTreeMap::new());
 
-/// What a path in the home folder of the user begins with, as in a shell.
+/// The beginning of a path in the user's home folder, as in a shell.
 const HOME: &str = "~/";
 
 /// Values of variables that are paths, with their names.

@@ -22,19 +22,19 @@ use crate::layers::Layout;
 use crate::layers::Parameters;
 use crate::layers::Part;
 
-/// What filling a model from a folder came to.
+/// The result of filling a model from a folder.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Filled {
     /// Parameters of the head that the folder has not, or for other labels: they keep their initial values.
     pub new: Vec<String>,
-    /// What the folder has and the model does not, and which rows of its head were kept, for the log.
+    /// Notes for the log: tensors that the model lacks, and rows of the head that were kept.
     pub notes: Vec<String>,
 }
 
 /// How parameters come out of a folder.
 #[derive(Clone, Copy, Default)]
 struct How<'a> {
-    /// Whether the head keeps its initial values where the folder has none that fits.
+    /// True if the head keeps its initial values where the folder has no fitting ones.
     head_may_be_new: bool,
     refit: Option<&'a Refit>,
     label_rows: Option<&'a LabelRows>,

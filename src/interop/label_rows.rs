@@ -1,6 +1,6 @@
 //! The rows of a folder's head for a head with other labels, or with the same ones in another order.
 //!
-//! A row follows the name of its label, never its place: two files seldom list labels alike.
+//! A row follows the name of its label, never its position: two files seldom list labels in the same order.
 
 use candle_core::Result;
 use candle_core::Tensor;
@@ -57,7 +57,7 @@ impl LabelRows {
         Self { output: output.to_string(), old, new: new.to_vec(), rows }
     }
 
-    /// Whether a parameter is the matrix or the vector of the map to labels.
+    /// Returns true if a parameter is the weight or the bias of the projection to labels.
     pub(super) fn are_of(&self, name: &str) -> bool {
         name.strip_prefix(self.output.as_str()).is_some_and(|end| end == ".weight" || end == ".bias")
     }
@@ -67,7 +67,7 @@ impl LabelRows {
         std::iter::once(self.old.len()).chain(shape.iter().copied().skip(1)).collect()
     }
 
-    /// Whether a row of the old head is kept.
+    /// Returns true if a row of the old head is kept.
     pub(super) fn keep_any(&self) -> bool {
         self.rows.iter().any(Option::is_some)
     }
@@ -81,7 +81,7 @@ impl LabelRows {
         both.index_select(&Tensor::new(rows, old.device())?, 0)
     }
 
-    /// Which rows were kept, in a line; `fresh` are the parameters that keep none.
+    /// A line for the log that names the rows that were kept; `fresh` are the parameters that keep none.
     pub(super) fn told(&self, fresh: &[String]) -> String {
         let is_fresh = fresh.iter().any(|name| self.are_of(name));
         let (kept, new): (Vec<_>, Vec<_>) =

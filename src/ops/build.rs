@@ -1,7 +1,8 @@
 //! Compiles the GPU kernels (`*/kernel.cu`) where a feature asks for them; else it does nothing.
 //!
 //! `cuda`: by nvcc, to one fat binary an op with machine code for each generation named below and PTX for
-//! what comes after. `cuda-on-host`: as C++, into this program, for tests.
+//! what comes after. `cuda-on-host`: as C++, into this program, for tests. It prints to standard output because
+//! cargo reads its instructions there.
 
 use std::env;
 use std::fs;
@@ -35,7 +36,7 @@ fn main() {
     }
 }
 
-/// What the program says of the code it holds: `sm_75 sm_80 sm_90, PTX compute_90 for later ones`.
+/// The GPU code in the program, as `--version` prints it: `sm_75 sm_80 sm_90, PTX compute_90 for later ones`.
 fn code_in_words() -> String {
     let codes: Vec<&str> = CODE.iter().filter_map(|code| code.split("code=").nth(1)).collect();
     let (machine_code, ptx): (Vec<&str>, Vec<&str>) =

@@ -18,7 +18,7 @@ pub(super) const MODIFIED: &str = "modified";
 /// The hash of all of a file, as it was read.
 const CONTENT: &str = "content";
 
-/// What changes when a file is written: its time, or of an object from a bucket, its version.
+/// The part that changes when a file is written: its time, or the version of an object in a bucket.
 pub(super) fn version(path: &Path) -> Result<Option<String>> {
     if stores::is_distant(path) {
         // The cache keeps each version under a name of its own, and marks it as written when it is used.
@@ -47,18 +47,18 @@ pub(super) fn record(settings: &mut Value, content_hashes: &[Option<String>]) {
     }
 }
 
-/// What was put down of each file.
+/// The record of each file.
 pub(super) fn recorded(settings: &Value) -> Vec<Option<String>> {
     let files = settings["files"].as_array().into_iter().flatten();
     files.map(|file| file.get(CONTENT).and_then(Value::as_str).map(str::to_string)).collect()
 }
 
-/// What comes of comparing files that were written at another time.
+/// The result of comparing files that were written at another time.
 #[derive(Debug, Default)]
 pub(super) struct Compared {
-    /// What differs.
+    /// The difference, for the error.
     pub(super) differences: Vec<String>,
-    /// Whether files were written at another time and have the same content.
+    /// True if files were written at another time and have the same content.
     pub(super) has_copies: bool,
 }
 

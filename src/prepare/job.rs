@@ -61,7 +61,7 @@ pub struct Prepared {
     pub manifest: Manifest,
     /// Whether everything was there already.
     pub was_reused: bool,
-    /// What is worth telling about finding the files and training the tokenizer.
+    /// Notes for the log about listing the files and training the tokenizer.
     pub notes: Vec<String>,
 }
 
@@ -346,7 +346,7 @@ impl<'a> Job<'a> {
     }
 }
 
-/// What was made of the documents, beside the shards.
+/// The results from the documents other than the shards.
 struct Made {
     manifest: Manifest,
     /// Of each source.

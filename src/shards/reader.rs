@@ -212,7 +212,7 @@ impl ShardSet {
         place(&shard, number, index, &bytes)
     }
 
-    /// Where each of `count` documents of one shard lies, from document `first` on.
+    /// The positions of `count` documents of one shard, from document `first` on.
     pub fn locate_run(&self, first: u64, count: u64) -> Result<Vec<Place>> {
         let number = self.shard_of(first)?;
         let mut bytes = vec![0; 8 * (count as usize + 1)];
@@ -278,7 +278,7 @@ impl ShardSet {
     }
 }
 
-/// Where document `index` lies, by the two offsets in `bytes`.
+/// The position of document `index`, by the two offsets in `bytes`.
 fn place(shard: &Held, number: usize, index: u64, bytes: &[u8]) -> Result<Place> {
     let (start, end) = (le_u64(&bytes[..8]), le_u64(&bytes[8..]));
     if start > end || end > shard.layout.tokens {

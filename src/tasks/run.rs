@@ -206,7 +206,7 @@ impl ModelFolder {
     }
 }
 
-/// Whether tokens have types other than 0 for this model.
+/// Returns true if tokens have types other than 0 for this model.
 fn has_token_types(model: &ModelConfig, tokenizer: &Tokenizer) -> bool {
     let types = model.encoder.type_vocab_size as u32;
     tokenizer.framing().with_types_below(types) != tokenizer.framing().with_types_below(1)

@@ -29,7 +29,7 @@ pub trait Trained {
     /// Answers each text of `input`, at most `batch_size` at a time.
     fn predict(&self, input: &InputFile<'_>, batch_size: usize, answers: &mut dyn Answers) -> Result<()>;
 
-    /// What of its tokenizer's files was ignored or changed.
+    /// Notes about the tokenizer's files that were ignored or changed.
     fn notes(&self) -> &[String] {
         &[]
     }

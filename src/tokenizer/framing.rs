@@ -33,7 +33,7 @@ impl SpecialRow {
         self.len as usize
     }
 
-    /// Whether no token stands here.
+    /// Returns true if there is no token.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }

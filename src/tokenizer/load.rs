@@ -78,7 +78,7 @@ pub(super) fn read(path: &Path) -> Result<Found> {
     }
     let model = folder.join(MODEL_CONFIG);
     let model = if fs::exists(&model) {
-        // What is wrong with it is told where the model is read.
+        // Reading the model reports what is wrong with it.
         serde_json::from_slice(&fs::read_capped(&model, TOKENIZER_BYTES_MAX)?).unwrap_or_default()
     } else {
         Value::Null
@@ -93,7 +93,7 @@ fn read_whole(path: &Path) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Whether a folder has a vocabulary of which a tokenizer.json can be made.
+/// Returns true if a folder has a vocabulary from which a tokenizer.json can be made.
 fn has_vocabulary(folder: &Path) -> bool {
     let has = |name: &str| fs::exists(&folder.join(name));
     has(ENTRIES) || (has(IDS) && has(MERGES))

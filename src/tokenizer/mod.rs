@@ -77,13 +77,13 @@ pub struct Tokenizer {
     vocab_size: usize,
     fingerprint: String,
     files: Vec<(String, Vec<u8>)>,
-    /// What `tokenizer_config.json` has to say to agree with tokenizer.json.
+    /// The settings of `tokenizer_config.json` that agree with tokenizer.json.
     settings: Map<String, Value>,
     framing: Framing,
     gives_token_types: bool,
     truncates_left: bool,
     model_max_length: Option<usize>,
-    /// Whether control tokens that are spelled out in the text of an example are text.
+    /// True if control tokens that are spelled out in the text of an example are text.
     splits_special_tokens: bool,
     notes: Vec<String>,
 }
@@ -199,8 +199,8 @@ impl Tokenizer {
         texts.par_iter().map(|text| self.fast.encode(&self.plain, text.as_ref())).collect()
     }
 
-    /// Ids of each word by itself, as transformers' `is_split_into_words` gives them. Whether a word is spelled
-    /// as words behind a blank are is told by tokenizer.json; see [`Self::for_words`].
+    /// Ids of each word by itself, as transformers' `is_split_into_words` gives them. The tokenizer.json decides
+    /// if each word is spelled as after a blank; see [`Self::for_words`].
     pub fn encode_words(&self, words: &[&str]) -> Result<Vec<Vec<u32>>> {
         self.encode_examples(words)
     }
@@ -263,17 +263,17 @@ impl Tokenizer {
         &self.framing
     }
 
-    /// Whether models get the token types of [`framing`](Self::framing), as `model_input_names` says.
+    /// Returns true if models get the token types of [`framing`](Self::framing), as `model_input_names` says.
     pub fn gives_token_types(&self) -> bool {
         self.gives_token_types
     }
 
-    /// Whether texts that are too long lose their beginning instead of their end (`truncation_side`).
+    /// Returns true if texts that are too long lose their beginning instead of their end (`truncation_side`).
     pub fn truncates_left(&self) -> bool {
         self.truncates_left
     }
 
-    /// Whether a token is one with a role that neither stands around texts nor is in one: padding, say.
+    /// Returns true if a token has a role and is neither around texts nor in one, such as padding.
     pub fn is_unused_control(&self, id: u32) -> bool {
         let Framing { single, pair } = &self.framing;
         let rows = [single, pair].map(|frame| [frame.before, frame.between, frame.after]);
@@ -287,13 +287,13 @@ impl Tokenizer {
             && self.token(id).is_none_or(is_text)
     }
 
-    /// What of its files was ignored, or gives way to other files, for the log.
+    /// Notes for the log: files and keys that were ignored, or overridden by others.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
 
-    /// The tokenizer that spells each word, also the first one of a text, as words behind a blank are spelled,
-    /// where its vocabulary has blanks before words.
+    /// The tokenizer that spells each word, also the first one of a text, as after a blank,
+    /// if its vocabulary has blanks before words.
     pub fn for_words(self) -> Result<Self> {
         let mut json: Value =
             serde_json::from_slice(load::content(&self.files, TOKENIZER_JSON).unwrap_or_default())?;
@@ -309,14 +309,14 @@ impl Tokenizer {
         Ok(Self { notes: self.notes, ..new })
     }
 
-    /// Whether `tokenizer_config.json` asks for the blank before the first word, which tokenizer.json may not
+    /// Returns true if `tokenizer_config.json` asks for the blank before the first word, which tokenizer.json may not
     /// know of.
     pub fn asks_for_words(&self) -> bool {
         files::setting(&self.files, prefix::KEY) == Some(true.into())
     }
 
-    /// The files of a model that gets token types or none: what `tokenizer_config.json` says is what
-    /// `tokenizer.json` does.
+    /// The files of a model that gets token types or none. Their `tokenizer_config.json` agrees with their
+    /// `tokenizer.json`.
     pub fn files_of_model(&self, has_token_types: bool) -> Vec<(String, Vec<u8>)> {
         let mut settings = self.settings.clone();
         let has_token_types = has_token_types && self.gives_token_types;

@@ -41,7 +41,7 @@ pub(super) fn spells_lines(steps: &[&Value]) -> bool {
     }
 }
 
-/// Whether each word of a text is spelled as words behind a blank are: `None` where the vocabulary does not
+/// Returns true if each word of a text is spelled as after a blank: `None` where the vocabulary does not
 /// spell blanks before words.
 pub(super) fn is_added(json: &Value) -> Option<bool> {
     match word_step(&json["pre_tokenizer"])? {

@@ -1,7 +1,7 @@
 //! Reads the tokenizer of a folder as transformers 5 does: its class decides what of tokenizer.json holds,
 //! and the files beside it change normalizer, template and added tokens.
 //!
-//! What is read is one tokenizer.json again, so that every later reader, and whatever is written, agrees.
+//! The result is one tokenizer.json, so that later readers and written folders agree.
 
 mod class;
 mod keys;
@@ -39,7 +39,7 @@ use written::Corrections;
 
 /// A tokenizer as its folder means it.
 pub(super) struct Published {
-    /// The tokenizer.json that says all, without padding and truncation.
+    /// The complete tokenizer.json, without padding and truncation.
     pub(super) json: Value,
     /// The tokenizer of it.
     pub(super) inner: tokenizers::Tokenizer,
@@ -51,19 +51,19 @@ pub(super) struct Published {
     pub(super) config: Map<String, Value>,
     /// Special tokens by role, as the files name them.
     pub(super) roles: Vec<(&'static str, String)>,
-    /// Whether models get token types.
+    /// True if models get token types.
     pub(super) gives_token_types: bool,
-    /// Whether texts lose their beginning where they are too long.
+    /// True if texts that are too long lose their beginning.
     pub(super) truncates_left: bool,
     /// The longest sequence in tokens.
     pub(super) model_max_length: Option<usize>,
-    /// Whether special tokens that are spelled out in a text of an example are text, where the files say so.
+    /// True if special tokens that are spelled out in a text of an example are text; `None` if the files do not say.
     pub(super) split_special_tokens: Option<bool>,
-    /// What was ignored or changed, for the log.
+    /// Notes for the log: what was ignored or changed.
     pub(super) notes: Vec<String>,
 }
 
-/// Reads a tokenizer from its files; `model` is the config.json beside them, or null.
+/// Reads a tokenizer from its files; `model` is the config.json in the same folder, or null.
 pub(super) fn read(files: Vec<NamedFile>, model: &Value, place: &str) -> Result<Published> {
     let keys = object(&files, TOKENIZER_CONFIG, place)?;
     let table = Value::Object(keys.clone());
@@ -163,7 +163,7 @@ fn require(
     vocabulary::require(&names, is_entry, place)
 }
 
-/// Whether a config.json is one that this program wrote: it names a head, and no version of transformers. Earlier
+/// Returns true if this program wrote a config.json: it names a head, and no version of transformers. Earlier
 /// versions named no inputs of the model, and gave it the token types of the template.
 fn is_of_earlier_version(model: &Value) -> bool {
     model["architectures"].is_array() && model["transformers_version"].is_null()
@@ -186,7 +186,7 @@ fn turn_off_dropout(json: &mut Value, notes: &mut Vec<String>) -> Option<&'stati
     is_changed.then_some("model")
 }
 
-/// Puts the parts that `class` makes into `json`, and tells which were others; the template is left out.
+/// Puts the parts that `class` makes into `json`, except the template, and returns the names of those that changed.
 fn apply(
     class: Class,
     settings: Settings<'_>,
@@ -217,7 +217,7 @@ fn apply(
     Ok(changed)
 }
 
-/// Whether two parts of a tokenizer.json mean the same, whatever they leave out.
+/// Returns true if two parts of a tokenizer.json mean the same, whatever defaults they leave out.
 fn is_same<T: serde::de::DeserializeOwned + serde::Serialize>(old: &Value, new: &Value) -> bool {
     let canonical = |part: &Value| {
         let read = quietly(|| serde_json::from_value::<Option<T>>(part.clone()));
@@ -226,7 +226,7 @@ fn is_same<T: serde::de::DeserializeOwned + serde::Serialize>(old: &Value, new: 
     old == new || (canonical(old).is_some() && canonical(old) == canonical(new))
 }
 
-/// Whether a template has a token type that is not 0.
+/// Returns true if a template has a token type that is not 0.
 fn has_types(part: &Value) -> bool {
     match part {
         Value::Object(fields) => {
@@ -250,8 +250,8 @@ fn is_same_list(new: &[(u32, AddedToken)], old: &[(u32, AddedToken)]) -> bool {
     new == old
 }
 
-/// `inner` for texts in which the tokens that `is_text` tells are text, and the list of added tokens that makes
-/// it so: the crate takes those for text that are special.
+/// `inner` for texts in which the tokens chosen by `is_text` are text, and the list of added tokens that makes
+/// it so: the crate treats tokens that are special as text.
 pub(super) fn plain(
     inner: &tokenizers::Tokenizer,
     added: &[(u32, AddedToken)],

@@ -89,7 +89,7 @@ pub(super) fn find(
     })
 }
 
-/// Whether a token is a control token: one with a role, which is text where a text spells it out.
+/// Returns true if a token is a control token: one with a role, which is text where a text spells it out.
 pub(super) fn is_control(
     inner: &tokenizers::Tokenizer,
     roles: &[(&'static str, String)],

@@ -1,4 +1,4 @@
-//! How much of a text a tokenizer does not know, in bytes of text: one unknown token may stand for a long word, so
+//! The share of a text that a tokenizer does not know, in bytes: one unknown token may stand for a long word, so
 //! that shares of tokens say too little.
 
 use anyhow::Result;

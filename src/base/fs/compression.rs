@@ -1,4 +1,4 @@
-//! Compressed files: told by their names or by their first bytes, and decompressed in bounded memory.
+//! Compressed files: recognised by name or by first bytes, and decompressed in bounded memory.
 
 use std::io::BufRead;
 use std::io::Error;
@@ -74,7 +74,7 @@ pub fn without_compression(path: &Path) -> PathBuf {
     }
 }
 
-/// What `source` holds.
+/// The decompressed content of `source`.
 pub(super) fn decompressed<R: BufRead + Send + 'static>(
     compression: Compression,
     source: R,
@@ -98,7 +98,7 @@ pub(super) fn decompressed<R: BufRead + Send + 'static>(
 
 /// A decoder of one compressed stream.
 trait Stream<R>: Read + Sized {
-    /// What it is called.
+    /// The name of the compression, as users know it.
     const NAME: &'static str;
 
     /// First bytes of a stream; those of zstd's are of two kinds.
@@ -106,7 +106,7 @@ trait Stream<R>: Read + Sized {
 
     fn begin(source: R) -> Result<Self>;
 
-    /// The source behind the stream, whose end was read.
+    /// The source after the end of the compressed stream.
     fn end(self) -> R;
 }
 

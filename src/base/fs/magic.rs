@@ -11,7 +11,7 @@ use crate::fs::Unicode;
 /// Bytes that tell the kind of a file: a header of tar.
 pub const SNIFFED_BYTES: usize = 512;
 
-/// What the first bytes of a file say that it is.
+/// The kind of a file, by its first bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// Nothing known: text, or whatever its name says.
@@ -37,7 +37,7 @@ pub enum Kind {
 pub struct Foreign {
     /// Its name with an article.
     pub what: &'static str,
-    /// What to do about it.
+    /// The hint for the user.
     pub hint: &'static str,
 }
 
@@ -123,7 +123,7 @@ impl Kind {
         if head.starts_with(b"WARC/") && head.get(5).is_some_and(u8::is_ascii_digit) {
             return Self::Warc;
         }
-        // Behind the magic stands the first byte of a header, which is a control character.
+        // The magic number is followed by the first byte of a header, which is a control character.
         if head.starts_with(b"PAR1")
             && head.get(4).is_none_or(|byte| *byte < 0x20 && !b"\t\n\r".contains(byte))
         {

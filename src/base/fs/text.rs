@@ -1,7 +1,7 @@
-//! Opens text that may be compressed, in archives or in another encoding: its first bytes tell, not its name.
+//! Opens text that may be compressed, archived or in another encoding. The first bytes decide, not the name.
 //!
-//! It limits what a hostile file may ask for: one window of a compression, as no file is decompressed twice.
-//! What an archive holds is for its readers; lines and characters are, too.
+//! A hostile file gets at most one decompression window, because no file is decompressed twice. Members of
+//! archives, lines and characters are left to the readers above.
 
 use std::io::BufReader;
 use std::io::Chain;
@@ -52,7 +52,7 @@ impl TextFile {
         Arc::clone(&self.progress)
     }
 
-    /// Whether the first byte that is neither white space nor of a byte-order mark is `byte`, as far as one
+    /// True if the first byte that is neither white space nor of a byte-order mark is `byte`, as far as one
     /// read tells.
     pub fn begins_with(mut self, byte: u8, path: &Path) -> Result<(Self, bool)> {
         let head = read_head(&mut self.reader, true).with_context(|| cannot_read(path))?;

@@ -33,7 +33,7 @@ impl Unicode {
         }
     }
 
-    /// Whether `head` is text in this encoding: characters without controls among them, with a blank or the
+    /// Returns true if `head` is text in this encoding: characters without controls among them, with a blank or the
     /// end of a line.
     pub(super) fn fits(self, head: &[u8]) -> bool {
         let units = head.chunks_exact(self.unit_bytes()).map(|unit| self.unit(unit));

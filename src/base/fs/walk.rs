@@ -8,7 +8,7 @@ use anyhow::Result;
 
 use crate::error::Problem;
 
-/// What is in a folder and all folders below it.
+/// The content of a folder and of all folders below it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Walk {
     /// Regular files, also behind links, sorted by path.
@@ -21,13 +21,13 @@ pub struct Walk {
     pub repeated: u64,
 }
 
-/// Whether a name starts with a dot.
+/// Returns true if a name starts with a dot.
 pub fn is_hidden(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."))
 }
 
 /// Looks through a folder and all folders below it. Links are followed, each folder is read once: so there
-/// are no loops. A link that leads nowhere is among the files, for whoever opens it to name.
+/// are no loops. A broken link is listed with the files, so that opening it fails with its name.
 pub fn walk(folder: &Path) -> Result<Walk> {
     let (mut found, mut folders) = (Walk::default(), vec![folder.to_path_buf()]);
     let mut seen = BTreeSet::from([super::canonical(folder)]);

@@ -1,7 +1,7 @@
 //! Scores of a classifier, all read off its confusion matrix.
 //!
 //! Definitions are scikit-learn's with `zero_division=0`: the precision of a class that is never predicted is 0.
-//! What no example tells is not measured, and NaN.
+//! A score without examples is NaN, which means "not measured".
 
 use std::collections::BTreeMap;
 

@@ -76,7 +76,7 @@ impl LabelTally {
         quotient(self.exact as f64, self.examples as f64)
     }
 
-    /// Whether there is no label, neither in the data nor predicted.
+    /// Returns true if no label occurs, neither in the data nor predicted.
     fn tells_nothing(&self) -> bool {
         self.counts.iter().all(|[_, gold, predicted]| gold + predicted == 0)
     }

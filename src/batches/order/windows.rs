@@ -57,7 +57,7 @@ impl Windows {
         (window + 1) % (self.starts.len() - 1).max(1)
     }
 
-    /// How many windows there are.
+    /// The number of windows.
     pub(in crate::batches) fn len(&self) -> usize {
         self.starts.len() - 1
     }

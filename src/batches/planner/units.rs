@@ -1,4 +1,4 @@
-//! What the epochs of a run are made of: documents, or the chunks of documents and what is behind those.
+//! The units of an epoch: whole documents, or chunks of long documents and the rests after the last chunk.
 //!
 //! Chunks come in an order of their own, drawn over all of them: rows of a long document are shuffled as if
 //! each were a document. What is behind the last chunk of a document, its rest, comes where the order of
@@ -23,7 +23,7 @@ use crate::batches::planner::SPECIAL;
 use crate::error::Problem;
 use crate::shards::SourceRange;
 
-/// What a row is made of.
+/// The content of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Unit {
     /// Documents, or their rests.
@@ -114,7 +114,7 @@ impl Units {
         Ok(Mix { documents, chunks })
     }
 
-    /// Whether documents are cut into chunks.
+    /// Returns true if documents are cut into chunks.
     pub(super) fn has_chunks(&self) -> bool {
         self.chunks.is_some()
     }
@@ -186,7 +186,7 @@ impl Units {
 }
 
 impl<D: Documents> Planner<D> {
-    /// Where documents or chunks end: in the epoch, or in the window of shards at hand.
+    /// The end of the documents or chunks of the epoch, or of the current window of shards.
     pub(super) fn places(&self, unit: Unit) -> u64 {
         let mix = self.at_hand();
         match (unit, mix.documents.windows()) {
@@ -198,13 +198,14 @@ impl<D: Documents> Planner<D> {
         }
     }
 
-    /// Whether documents, or chunks, are left of the epoch, or of the window of shards at hand.
+    /// Returns true if documents, or chunks, are left in the epoch, or in the current window of shards.
     pub(super) fn has_left(&self, unit: Unit) -> bool {
         let at = if unit == Unit::Chunk { self.cursor.chunk } else { self.cursor.index };
         at < self.places(unit)
     }
 
-    /// What the next row is made of: that of which the smaller part has come; `None` at the end of the epoch.
+    /// The content of the next row: documents or chunks, whichever have had the smaller share; `None` at the
+    /// end of the epoch.
     pub(super) fn next_unit(&mut self) -> Result<Option<Unit>> {
         loop {
             if self.units.has_chunks() {
@@ -231,7 +232,7 @@ impl<D: Documents> Planner<D> {
         }
     }
 
-    /// Documents, or chunks, whichever are behind the others in the epoch or the window of shards at hand.
+    /// Documents or chunks, whichever have had the smaller share of the epoch, or of the current window of shards.
     fn behind(&mut self) -> Result<Unit> {
         let windows = self.at_hand().documents.windows();
         let start = windows.map_or(0, |windows| windows.places(self.cursor.shard_window).start);

@@ -125,7 +125,7 @@ impl Verdict {
         self.faults.is_empty()
     }
 
-    /// Whether something is wrong with its files, and not only beyond what this program supports.
+    /// True if its files are damaged, and not only unsupported by this program.
     pub(super) fn is_damaged(&self) -> bool {
         self.faults.iter().any(|fault| !is_unsupported(fault))
     }
@@ -155,7 +155,7 @@ impl Verdict {
     }
 }
 
-/// Whether a fault is one of no file: a run refuses the folder as it refuses a wrong configuration.
+/// Returns true if a fault is not a damaged file: a run refuses such a folder like a wrong configuration.
 pub(super) fn is_unsupported(fault: &Error) -> bool {
     class_of(fault) == Class::Usage
 }

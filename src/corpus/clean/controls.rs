@@ -33,7 +33,7 @@ pub(super) fn remove(text: &str) -> Cow<'_, str> {
     Cow::Owned(kept)
 }
 
-/// Whether a character goes at the beginning of a line.
+/// Returns true if a character is removed at the beginning of a line.
 pub(super) fn goes(c: char) -> bool {
     fate(c, None) == Fate::Goes
 }

@@ -89,7 +89,7 @@ const RANGES: [(char, char); 85] = [
     ('\u{1da88}', '\u{1da88}'),
 ];
 
-/// Whether a character ends a sentence, such as `.`, the Urdu `۔`, the Burmese `။` or the Amharic `።`.
+/// Returns true if a character ends a sentence, such as `.`, the Urdu `۔`, the Burmese `။` or the Amharic `።`.
 pub(super) fn ends_sentence(c: char) -> bool {
     if c.is_ascii() {
         return matches!(c, '.' | '!' | '?');

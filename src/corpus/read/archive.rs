@@ -51,7 +51,7 @@ pub(super) struct TarMembers {
 struct Member {
     name: Vec<u8>,
     size: u64,
-    /// What it is instead of a file with a content.
+    /// The kind of a member that is not a regular file.
     other: Option<&'static str>,
 }
 
@@ -192,7 +192,7 @@ impl TarMembers {
         Ok(())
     }
 
-    /// What is put before the text of a member; the objects and rows of one have fields of their own.
+    /// The prefix of a member's text; objects and rows have fields of their own.
     fn title(&self, reading: &Reading, name: &str, place: &Path) -> Result<Option<String>> {
         match (&self.file.settings.title_field, reading) {
             (Some(field), Reading::Text(_)) if field == NAME_FIELD => Ok(Some(name.to_string())),
@@ -241,7 +241,7 @@ impl Records for TarMembers {
     }
 }
 
-/// Whether the checksum of a header is that of its bytes, which old programs added up as signed ones.
+/// Returns true if the checksum of a header is right. Old programs added up its bytes as signed numbers.
 fn is_right(header: &Header) -> bool {
     let bytes = header.as_bytes().iter().enumerate();
     let all = bytes.map(|(at, byte)| if (148..156).contains(&at) { b' ' } else { *byte });

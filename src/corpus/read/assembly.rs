@@ -31,7 +31,7 @@ pub(super) struct Assembly {
     invalid_utf8: InvalidUtf8,
     on_bad_record: OnBadRecord,
     limits: Limits,
-    /// What is put before the text of each document of the member.
+    /// The prefix of each document of the member.
     title: Option<String>,
     /// The member of the archive that is being read: its number from 1, and what errors call it.
     member: Option<(u64, Arc<Path>)>,
@@ -108,7 +108,7 @@ impl Assembly {
         self.member = Some((number, name));
     }
 
-    /// What is put before each document that is put together from lines, from here on.
+    /// Sets the prefix of the documents that are assembled from lines from here on.
     pub(super) fn set_title(&mut self, title: Option<String>) {
         self.title = title;
     }

@@ -53,7 +53,7 @@ pub struct SourceFile {
     pub(super) reading: Reading,
     /// How its source is read.
     pub(super) settings: Arc<SourceConfig>,
-    /// What its first bytes tell, before decompression.
+    /// The kind of the file by its first bytes, before decompression.
     kind: Kind,
     is_standard_input: bool,
 }
@@ -64,7 +64,7 @@ pub(super) struct Found {
     pub(super) notes: Vec<String>,
 }
 
-/// What was passed over while the files of a source were looked for.
+/// The entries that were skipped while the files of a source were listed.
 #[derive(Debug, Default)]
 struct PassedOver {
     hidden: u64,
@@ -84,7 +84,7 @@ impl SourceFile {
         matches!(self.reading, Reading::Text(_))
     }
 
-    /// What its first bytes tell, before decompression; of standard input nothing.
+    /// The kind of the file by its first bytes, before decompression; unknown for standard input.
     pub fn kind(&self) -> Kind {
         self.kind
     }
@@ -168,7 +168,7 @@ fn check_name(path: &Path) -> Result<()> {
     Err(Problem::new("the name of this file is not UTF-8 text").at(shown).hint("rename it").into())
 }
 
-/// What the first bytes of a file tell, and how it is read.
+/// The kind of a file by its first bytes, and its reader.
 fn told(source: &SourceConfig, path: &Path) -> Result<(Kind, Reading)> {
     let (kind, reading) = (fs::kind_of_file(path)?, reading_of(source, path));
     match (kind, reading) {
@@ -276,7 +276,7 @@ fn below(folder: &Path, source: &SourceConfig, passed_over: &mut PassedOver) -> 
     Ok(paths)
 }
 
-/// Whether a file of a folder, or a member of an archive, is read by its name.
+/// Returns true if the name of a file in a folder, or of a member of an archive, is one that is read.
 pub(super) fn is_read(source: &SourceConfig, path: &Path) -> bool {
     let format = source.format;
     match extension_of(path) {

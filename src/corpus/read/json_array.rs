@@ -75,11 +75,11 @@ pub struct Element<'a> {
     pub line: u64,
     /// The column in which it begins, from 1.
     pub column: u64,
-    /// Where it begins in the decompressed text.
+    /// Its first byte in the decompressed text.
     pub offset: u64,
     /// Its length in bytes.
     pub length: u64,
-    /// Whether it ends before the file does.
+    /// True if it ends before the file does.
     pub is_whole: bool,
 }
 

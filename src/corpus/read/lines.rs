@@ -29,7 +29,7 @@ pub struct Lines {
     number: u64,
     /// Where the next line begins in the decompressed text.
     next_offset: u64,
-    /// Whether the last line ended in a carriage return, to which a newline belongs.
+    /// True if the last line ended in a carriage return; a newline right after it belongs to it.
     after_return: bool,
     line_bytes_max: usize,
 }

@@ -80,7 +80,7 @@ impl Corpus {
         &self.files
     }
 
-    /// What is worth telling about finding them: what was passed over.
+    /// Notes for the log about the entries that were skipped while files were listed.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }

@@ -154,7 +154,7 @@ impl Documents {
         Ok(())
     }
 
-    /// What follows `<doc ...>` on its line: nothing, the beginning of the text, all of it, or other
+    /// The rest of the line after `<doc ...>`: nothing, the beginning of the text, all of it, or other
     /// documents.
     fn behind(&mut self, line: &Line<'_>, rest: &[u8], out: &mut Assembly) -> Result<()> {
         let end = rest.windows(6).position(|part| part == b"</doc>");
@@ -168,7 +168,7 @@ impl Documents {
         if behind.is_empty() { Ok(()) } else { self.tagged_line(&part_of(line, behind), false, out) }
     }
 
-    /// A line of text with `</doc>` behind it.
+    /// A line of text that ends with `</doc>`.
     fn last_line(&mut self, line: &Line<'_>, before: &[u8], out: &mut Assembly) -> Result<()> {
         if !clean::shows_nothing(before) {
             append(&part_of(line, before), out)?;
@@ -199,7 +199,7 @@ impl Documents {
     }
 }
 
-/// What follows `<doc>` or `<doc ...>` at the beginning of a line. In an open document, only a line that is
+/// The rest of a line that begins with `<doc>` or `<doc ...>`. In an open document, only a line that is
 /// nothing but this tag, or ends in `</doc>`, begins another one.
 fn behind_tag(trimmed: &[u8], is_open: bool) -> Option<&[u8]> {
     let rest = trimmed.strip_prefix(b"<doc")?;

@@ -23,7 +23,7 @@ pub(super) fn decode(bytes: &[u8], may_replace: bool) -> Result<Decoded<'_>, usi
     }
 }
 
-/// What converts text that begins with `bytes` and is not UTF-8: Western text has few letters beyond ASCII,
+/// The command that converts text that begins with `bytes` and is not UTF-8: Western text has few letters beyond ASCII,
 /// and Windows writes quotes, dashes and the euro sign where Latin-1 has controls.
 pub fn conversion(bytes: &[u8]) -> &'static str {
     let high = bytes.iter().filter(|byte| **byte >= 0x80).count();

@@ -79,7 +79,7 @@ impl WarcRecords {
         self.whole.line(bytes_max as u64).with_context(|| self.cannot_read())
     }
 
-    /// The headers of the next record; `None` behind the last.
+    /// The headers of the next record; `None` after the last.
     fn headers(&mut self) -> Result<Option<Headers>> {
         self.number += 1;
         let first = loop {
@@ -150,7 +150,7 @@ impl WarcRecords {
         Ok(())
     }
 
-    /// What is put before the text: a header, which not every record need have.
+    /// The prefix of the text: the value of a header that a record may lack.
     fn title(&self, headers: &Headers) -> Result<Option<String>> {
         let Some(field) = &self.file.settings.title_field else { return Ok(None) };
         let value = headers.get(field);

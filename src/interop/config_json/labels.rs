@@ -76,7 +76,7 @@ impl Reader<'_> {
     }
 }
 
-/// What transformers calls a class without a name.
+/// The name that transformers gives to a class without one.
 fn numbered(id: usize) -> String {
     format!("LABEL_{id}")
 }

@@ -25,7 +25,7 @@ pub(crate) const HEAD_SIZES: &[usize] = &[32, 64, 80, 96, 128];
 #[cfg(not(all(feature = "cuda-on-host", not(feature = "cuda"))))]
 pub(crate) const HEAD_SIZES: &[usize] = &[64];
 
-/// Whether launches for heads of this size take them.
+/// Returns true if launches for heads of this size take the earlier kernels.
 pub(super) fn is_asked_for(head_size: usize) -> bool {
     static ASKED: LazyLock<bool> =
         LazyLock::new(|| std::env::var_os("MLMTRAIN_ATTENTION").is_some_and(|value| value == "earlier"));

@@ -126,7 +126,7 @@ impl Classifier {
         Ok(logits.to_device(&Device::Cpu)?.to_dtype(DType::F32)?)
     }
 
-    /// What a user should know of the names of the classes, a line each.
+    /// Notes for the user about the names of the classes, a line each.
     pub(in crate::tasks) fn label_notes(&self) -> Vec<String> {
         let shared = (!self.shared.is_empty()).then(|| {
             let names: Vec<String> = self.shared.iter().map(|name| format!("`{name}`")).collect();
@@ -212,7 +212,7 @@ pub(in crate::tasks) fn framing(
     Ok((tokenizer, collator))
 }
 
-/// What frames the texts of a model as its tokenizer says.
+/// The special tokens around the texts of a model, as its tokenizer puts them.
 pub(in crate::tasks) fn collator(
     config: &ModelConfig,
     tokenizer: &Tokenizer,

@@ -38,7 +38,7 @@ pub struct Truncation {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Collator {
     framing: Framing,
-    /// Whether texts that are too long lose their beginning.
+    /// True if texts that are too long lose their beginning.
     truncates_left: bool,
     max_seq_length: usize,
 }

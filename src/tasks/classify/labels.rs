@@ -134,7 +134,7 @@ impl LabelSet {
         }
     }
 
-    /// What to do about a label that is none of them.
+    /// The hint about a label that the model does not have.
     fn hint(&self, label: &str) -> String {
         if self.names.iter().any(|name| are_twins(name, label)) {
             return "one of them looks the same, in another Unicode form (NFC, NFD): write both in one"

@@ -55,7 +55,7 @@ pub struct Embedder {
     notes: Vec<String>,
 }
 
-/// What is pooled: one of what classifiers pool, or any of sentence-transformers.
+/// The kind of pooling: one that classifiers use, or any of sentence-transformers.
 enum Pooled {
     One(Pooling),
     Several(Vec<Mode>),
@@ -120,7 +120,7 @@ impl Embedder {
         (self.steps, self.lowers_letters, self.prompt) = (steps, lowers_letters, prompt);
     }
 
-    /// What of the folder's files was followed or ignored, for the log.
+    /// Notes for the log: files of the folder that were followed or ignored.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
@@ -172,7 +172,7 @@ impl Embedder {
         Ok((vectors, lost))
     }
 
-    /// What the steps after pooling make of a row for each text.
+    /// Applies the steps after pooling to one row for each text.
     fn stepped(&self, mut rows: Vec<Vec<f32>>) -> Result<Vec<Vec<f32>>> {
         for step in &self.steps {
             rows = match step {

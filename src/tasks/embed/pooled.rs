@@ -1,4 +1,4 @@
-//! What sentence-transformers can make of the hidden states of a text's tokens.
+//! The poolings of sentence-transformers over the hidden states of a text's tokens.
 
 use anyhow::Result;
 use candle_core::Tensor;

@@ -68,17 +68,17 @@ impl Dense {
     }
 }
 
-/// What a folder says of its vectors.
+/// The description of a folder's vectors.
 pub(super) struct Recipe {
-    /// Where the encoder lies.
+    /// The folder of the encoder.
     pub(super) transformer: PathBuf,
-    /// What is pooled; several are put one after the other.
+    /// The kinds of pooling; the vectors of several are concatenated.
     pub(super) modes: Vec<Mode>,
     /// Steps after pooling, in order.
     pub(super) steps: Vec<Step>,
     /// Longest sequence in tokens.
     pub(super) max_seq_length: Option<usize>,
-    /// Whether letters are lowered whatever the tokenizer does.
+    /// True if letters are lowered whatever the tokenizer does.
     pub(super) lowers_letters: bool,
     /// Goes before each text.
     pub(super) prompt: String,
@@ -247,7 +247,7 @@ fn check_inputs(keys: &Map<String, Value>, at: &Path) -> Result<(), Problem> {
     Ok(())
 }
 
-/// The object in a file; empty where there is none.
+/// The object in a file; empty if the file does not exist.
 fn object(path: &Path) -> Result<Map<String, Value>> {
     if !fs::exists(path) {
         return Ok(Map::new());

@@ -70,7 +70,7 @@ pub(in crate::tasks) struct Source {
     pub(in crate::tasks) name: String,
     /// Decompressed.
     pub(super) text: TextFile,
-    /// What its first bytes tell.
+    /// The kind of the file by its first bytes.
     kind: Kind,
 }
 

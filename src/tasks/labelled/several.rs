@@ -90,11 +90,11 @@ impl SeveralColumns {
 /// Lists of a 0 or 1 for each label ("multi-hot") in a column of labels. They are told from lists of the numbers of
 /// labels by what those never have: a number twice, a fraction, a truth value.
 pub(super) struct Marks {
-    /// What the places of a list stand for; none where nothing says it.
+    /// The names of the positions of a list; empty if none were given.
     names: Vec<String>,
     /// The line and the length of the first list that may be one of marks or one of numbers.
     first_doubtful: Option<(u64, usize)>,
-    /// Whether a row has anything else.
+    /// Returns true if a row has anything else.
     has_others: bool,
 }
 

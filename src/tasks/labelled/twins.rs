@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use unicode_normalization::UnicodeNormalization;
 
-/// Whether two names are the same but for their form.
+/// Returns true if two names differ only in their Unicode form.
 pub fn are_twins(one: &str, other: &str) -> bool {
     one != other && one.nfc().eq(other.nfc())
 }

@@ -58,7 +58,7 @@ impl Predicted {
     /// A word of which the tokenizer makes nothing: the model never sees it, and says nothing of it.
     pub(super) const UNSEEN: Self = Self { label: u32::MAX, score: f32::NAN };
 
-    /// Whether the model has seen the word.
+    /// True if the model has seen the word.
     pub(super) fn is_seen(self) -> bool {
         self.label != Self::UNSEEN.label
     }

@@ -100,7 +100,7 @@ fn home(word: usize, ranges: &[(usize, usize)], starts: &[usize]) -> usize {
 /// Puts windows between special tokens, end to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WindowCollator {
-    /// What stands around a text.
+    /// The special tokens around a text.
     pub frame: Frame,
     /// Longest sequence, special tokens included.
     pub max_seq_length: usize,

@@ -60,7 +60,7 @@ pub(super) fn behind_blank(text: &str) -> Cow<'_, str> {
 }
 
 impl Fast {
-    /// What makes the tokenizer of `json` fast, with the blank before texts that [`take_blank`] took out of it.
+    /// The fast path for the tokenizer of `json`; `adds_blank` if [`take_blank`] took the blank before texts out of it.
     pub(super) fn new(json: &Value, adds_blank: bool) -> Self {
         let cuts = pipeline::cuts(json);
         let byte_level = cuts.is_some() && pipeline::is_byte_level(json);

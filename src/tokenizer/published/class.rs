@@ -122,7 +122,7 @@ impl Class {
         NAMES.iter().find(|(_, class)| *class == self).map_or("PreTrainedTokenizerFast", |(name, _)| name)
     }
 
-    /// Whether `name` means this class.
+    /// Returns true if `name` means this class.
     pub(super) fn is_named(self, name: &str) -> bool {
         let bare = |name: &str| name.strip_suffix("Fast").unwrap_or(name).to_string();
         NAMES.iter().any(|(known, class)| *class == self && bare(known) == bare(name))
@@ -138,7 +138,7 @@ impl Class {
         }
     }
 
-    /// Whether models get token types where `model_input_names` does not say.
+    /// Returns true if models get token types when `model_input_names` is absent.
     pub(super) fn gives_token_types(self) -> bool {
         matches!(self, Self::Bert | Self::Deberta | Self::DebertaV2)
     }
@@ -213,7 +213,7 @@ impl Class {
         }
     }
 
-    /// Whether the mask token takes the space before it where it is only named.
+    /// Returns true if the mask token takes the space before it when only its name is given.
     pub(super) fn mask_takes_space(self) -> bool {
         matches!(self, Self::Mpnet | Self::Camembert)
     }

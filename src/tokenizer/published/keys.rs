@@ -49,7 +49,7 @@ const REFUSED: [&str; 11] = [
 /// Keys that change no token id of the classes that are supported.
 const IRRELEVANT: [&str; 6] = [ORIGIN, CALLS, DECODING, OLDER, OTHERS, SAVED];
 
-/// Where a tokenizer came from.
+/// The origin of a tokenizer.
 const ORIGIN: &str = "\
     __slow_tokenizer _commit_hash _from_auto _from_pipeline _name_or_path architectures backend cache_dir \
     code_revision commit_message config device_map dtype emoji_file entity_vocab_file files_loaded \
@@ -112,7 +112,7 @@ const SAVED: &str = "\
     vocab_files_names mecab_path unk_index subword_fallback num_mel_bins sampling_rate feature_size \
     feature_extractor_type";
 
-/// What is done with a key.
+/// The treatment of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Treatment {
     /// Read where the class reads it.
@@ -127,7 +127,7 @@ fn irrelevant() -> impl Iterator<Item = &'static str> {
     IRRELEVANT.into_iter().flat_map(|keys| keys.split(' '))
 }
 
-/// What is done with a key of this `value`; `None` where it is not known.
+/// The treatment of a key with this `value`; `None` if the key is not known.
 pub(super) fn treatment(key: &str, value: &Value) -> Option<Treatment> {
     let is = |keys: &[&str]| keys.contains(&key);
     let names_token = key.ends_with("_token") && (value.is_string() || value.is_object() || value.is_null());

@@ -1,5 +1,5 @@
-//! What the classes of transformers 5 make of a vocabulary: normalizer, pre-tokenizer, template and the
-//! switches of the model, as parts of a tokenizer.json.
+//! The pipelines that the classes of transformers 5 build from a vocabulary: normalizer, pre-tokenizer, template
+//! and the switches of the model, as parts of a tokenizer.json.
 
 use serde_json::Value;
 use serde_json::json;
@@ -165,7 +165,7 @@ fn model(
     })
 }
 
-/// Whether two values of a model's switch mean the same: what is left out is null, false, or the default.
+/// Returns true if two values of a model's switch mean the same: what is left out is null, false, or the default.
 pub(super) fn is_same_switch(key: &str, old: &Value, new: &Value) -> bool {
     let default = match key {
         "max_input_chars_per_word" => json!(100),

@@ -1,4 +1,4 @@
-//! What tokenizer_config.json says, checked key by key.
+//! The settings of tokenizer_config.json, checked key by key.
 
 use serde_json::Map;
 use serde_json::Value;
@@ -81,7 +81,7 @@ impl<'a> Settings<'a> {
         Ok((0.0 < length && length < NO_LIMIT).then_some(length as usize))
     }
 
-    /// Whether texts lose their beginning where they are too long; `absent` is what tokenizer.json says.
+    /// Returns true if texts that are too long lose their beginning; `absent` is the answer of tokenizer.json.
     pub(super) fn truncates_left(&self, absent: bool) -> Result<bool, Problem> {
         match self.keys.get("truncation_side").map(Value::as_str) {
             None => Ok(absent),
@@ -91,7 +91,7 @@ impl<'a> Settings<'a> {
         }
     }
 
-    /// Whether models get token types.
+    /// Returns true if models get token types.
     pub(super) fn gives_token_types(&self, absent: bool) -> Result<bool, Problem> {
         let Some(value) = self.keys.get("model_input_names") else { return Ok(absent) };
         let names = value.as_array().filter(|names| names.iter().all(Value::is_string));

@@ -40,7 +40,7 @@ pub(super) struct Tokens {
 }
 
 impl Tokens {
-    /// Reads `settings`, the files beside them and the `added_tokens` of a tokenizer.json.
+    /// Reads `settings`, the other files of the folder and the `added_tokens` of a tokenizer.json.
     pub(super) fn read(
         class: Class,
         settings: &Map<String, Value>,
@@ -106,12 +106,12 @@ impl Tokens {
         self.roles.iter().find(|(name, _)| name == role).map(|(_, named)| named.token.content.as_str())
     }
 
-    /// Whether `content` is one of the added tokens of the files.
+    /// Returns true if `content` is one of the added tokens of the files.
     pub(super) fn adds(&self, content: &str) -> bool {
         self.added.iter().any(|(_, token)| token.content == content)
     }
 
-    /// What to add to a tokenizer that has the tokens of `present` already, in order.
+    /// The tokens to add to a tokenizer that already has those of `present`, in order.
     pub(super) fn to_add(&self, class: Class, present: &[(u32, AddedToken)]) -> Vec<AddedToken> {
         let of_content: HashMap<&str, &AddedToken> =
             present.iter().map(|(_, token)| (token.content.as_str(), token)).collect();

@@ -13,7 +13,7 @@ use crate::tokenizer::published::settings::TOKENIZER_CONFIG;
 
 const ADDED_TOKENS: &str = "added_tokens.json";
 
-/// What to write beside the parts that were read.
+/// The corrections to the files that were read.
 pub(super) struct Corrections<'a> {
     pub(super) class: Class,
     /// The tokenizer.json that says all; `None` where the one that is there does.

@@ -133,7 +133,7 @@ fn a_vocabulary_without_first_blanks_is_read_as_it_is_and_turned_for_taggers() {
     assert_eq!(turned.encode_words(&["minun"]).unwrap(), [ids(&made, "minun")]);
 }
 
-/// What the settings say is what tokenizer.json does, whatever class of transformers reads them.
+/// The settings agree with tokenizer.json, whatever class of transformers reads them.
 #[test]
 fn settings_agree_with_the_pipeline() {
     let settings = |files: &[(String, Vec<u8>)]| -> serde_json::Value {

@@ -83,11 +83,11 @@ enum State {
     Quote,
 }
 
-/// What looks wrong with the quotes of a record.
+/// A problem with the quotes of a record.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Quotes {
     Fine,
-    /// A field over several lines goes on behind its second quote, on this line.
+    /// A field over several lines continues after its second quote, on this line.
     GoOn(u64),
     /// The file ends in a quoted field.
     Unclosed,
@@ -105,9 +105,9 @@ pub struct Fields {
     record_line: u64,
     header_line: u64,
     starts_record: bool,
-    /// Whether the byte before was a carriage return that ended a line, to which a newline belongs.
+    /// True if the previous byte was a carriage return that ended a line; a newline right after it belongs to it.
     after_return: bool,
-    /// What looks wrong with the quotes of the record.
+    /// The problem with the quotes of the record, if any.
     quotes: Quotes,
     /// Whether the record so far holds nothing, not even a quote or a delimiter.
     record_is_blank: bool,
@@ -191,7 +191,7 @@ impl Fields {
         }
     }
 
-    /// What is wrong with a row of `count` fields below a header of `wanted`, if they are not as many.
+    /// The error of a row with `count` fields after a header with `wanted`, if the numbers differ.
     pub fn wrong_count(&self, count: usize, wanted: usize) -> Option<Problem> {
         let fields = if count == 1 { "field is" } else { "fields are" };
         let message = format!("{count} {fields} here, but {wanted} named in the first line");

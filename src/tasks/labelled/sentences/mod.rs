@@ -24,7 +24,7 @@ use crate::tasks::labelled::sentences::conll::ColumnLines;
 const TOKEN_FIELD: &str = "tokens";
 const TAG_FIELDS: [&str; 2] = ["tags", "ner_tags"];
 
-/// What numbers in the place of tags need.
+/// The hint about numbers in place of tags.
 const NAME_TAGS: &str = "name all tags in the order that the numbers of this file have: `data.labels`, or `--labels` \
     of `evaluate`";
 
