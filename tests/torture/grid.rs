@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use anyhow::Result;
 use anyhow::bail;
-use serde_json::Value;
 use serde_json::json;
 
 use crate::compare::read_json;
@@ -124,8 +123,10 @@ fn forge_a_cell(place: &Place) -> Result<()> {
             let mut value = read_json(&record)?;
             // A sweep reads scores, a comparison the predictions.
             value["scores"]["eval_accuracy"] = json!(0.123);
-            let predicted = value.pointer_mut("/outcomes/labels/predicted").and_then(Value::as_array_mut);
-            predicted.into_iter().flatten().for_each(|label| *label = json!(0));
+            // Of two labels the other one: one example more is right, or one less, whatever was learnt.
+            if let Some(label) = value.pointer_mut("/outcomes/labels/predicted/0") {
+                *label = json!(i64::from(*label == json!(0)));
+            }
             fs::write(&record, value.to_string())?;
             return Ok(());
         }

@@ -29,7 +29,7 @@ use crate::tasks::trained::percent;
 
 impl Trained for Classifier {
     fn evaluate(&self, evaluation: &Evaluation<'_>) -> Result<Scored> {
-        let columns = Columns { labelled: true, ..evaluation.columns };
+        let columns = Columns { labelled: true, known_labels: &self.labels, ..evaluation.columns };
         let examples = read_examples(evaluation.data, &columns)?;
         let labels = LabelSet::given(&self.labels)?;
         let examples = labels.named(examples, evaluation.labels);

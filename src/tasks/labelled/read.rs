@@ -14,6 +14,7 @@ use crate::tasks::labelled::held::BLOCK_BYTES;
 use crate::tasks::labelled::held::Held;
 use crate::tasks::labelled::rows::Row;
 use crate::tasks::labelled::rows::RowFormat;
+use crate::tasks::labelled::rows::Rows;
 use crate::tasks::labelled::rows::list;
 use crate::tasks::labelled::rows::rows_of;
 use crate::tasks::labelled::rows::take;
@@ -79,6 +80,8 @@ pub struct Columns<'a> {
     pub label_separator: Option<&'a str>,
     /// The names that numbers in the place of labels, and places in lists of 0 and 1, stand for.
     pub label_names: &'a [String],
+    /// The labels, if they are known before the file is read; where they are numbers, those of the file are they.
+    pub known_labels: &'a [String],
     /// Columns of the numbers that each row must have; an empty list stands for the column of the label, else
     /// `label`, `score` or `similarity`. Absent where no numbers are read.
     pub numbers: Option<&'a [String]>,
@@ -97,6 +100,7 @@ impl<'a> Columns<'a> {
             several: None,
             label_separator: data.label_separator.as_deref(),
             label_names: &[],
+            known_labels: &data.labels,
             numbers: None,
             trained: None,
         }
@@ -142,7 +146,7 @@ pub fn read_examples(path: &Path, columns: &Columns<'_>) -> Result<Vec<Example>>
         let row = row?;
         let chosen = match &mut chosen {
             Some(chosen) => chosen,
-            none => none.insert(Chosen::new(&name, &row, columns)?),
+            none => none.insert(Chosen::new(&name, &row, columns)?.named_by(rows.as_ref(), columns)),
         };
         let example = chosen.example(&name, row)?;
         held.add(example.held_bytes(), rows.position_bytes(), || format!("{name}:{}", example.line))?;
@@ -164,6 +168,8 @@ pub(super) struct Chosen {
     label: Option<String>,
     several: Option<SeveralColumns>,
     numbers: Vec<String>,
+    /// The names that the file gives to the numbers of its labels; none in most files.
+    class_names: Vec<String>,
 }
 
 impl Chosen {
@@ -208,7 +214,31 @@ impl Chosen {
                     names.iter().map(|name| pick(Some(name), &[], "labels")).collect::<Result<_>>()?
                 }
             },
+            class_names: Vec::new(),
         })
+    }
+
+    /// With the names that the file gives to the numbers of its labels, as a Parquet file of `datasets` does. A model
+    /// whose labels are numbers keeps to the numbers.
+    fn named_by(mut self, rows: &dyn Rows, columns: &Columns<'_>) -> Self {
+        let column = self.label.as_deref().or_else(|| self.several.as_ref()?.column());
+        let known = columns.several.unwrap_or(columns.known_labels);
+        if !known.iter().any(|label| label.parse::<i64>().is_ok()) {
+            self.class_names = column.and_then(|column| rows.class_names(column)).unwrap_or_default();
+        }
+        self
+    }
+
+    /// The name of a label, which may be written as its number.
+    fn class_name(&self, label: String, place: &str) -> Result<String> {
+        let names = &self.class_names;
+        match label.parse::<i64>() {
+            Ok(number) if !names.is_empty() => {
+                let name = usize::try_from(number).ok().and_then(|number| names.get(number));
+                name.cloned().ok_or_else(|| unnamed(number, names.len()).at(place).into())
+            }
+            _ => Ok(label),
+        }
     }
 
     fn example(&mut self, source: &str, mut row: Row) -> Result<Example> {
@@ -229,14 +259,25 @@ impl Chosen {
             .as_ref()
             .map(|name| take(name, "label").map(|label| label.trim().to_string()))
             .transpose()?;
+        let has_names = !self.class_names.is_empty();
         let labels = match &mut self.several {
-            Some(several) => several.labels(source, &mut row)?,
+            Some(several) => several.labels(source, &mut row, has_names)?,
             None => Vec::new(),
         };
+        let named = |label| self.class_name(label, &format!("{source}:{line}"));
+        let label = label.map(named).transpose()?;
+        let labels = labels.into_iter().map(named).collect::<Result<_>>()?;
         let numbers =
             self.numbers.iter().map(|name| number(source, &mut row, name)).collect::<Result<_>>()?;
         Ok(Example { text, text_pair, label, labels, numbers, line })
     }
+}
+
+/// A label with a number to which the file gives no name.
+fn unnamed(number: i64, names: usize) -> Problem {
+    let most = names - 1;
+    let message = format!("the label is {number}, and the file has names for the numbers 0 to {most}");
+    Problem::new(message).hint("`datasets` writes -1 where a row has no label: take such rows out")
 }
 
 /// A number that the row must have.

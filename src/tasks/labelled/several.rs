@@ -37,9 +37,18 @@ pub(super) fn one(name: String, separator: Option<&str>, names: &[String]) -> Se
 }
 
 impl SeveralColumns {
+    /// The one column with all labels of a row, if there is one.
+    pub(super) fn column(&self) -> Option<&str> {
+        match self {
+            Self::One { name, .. } => Some(name),
+            Self::Each(_) => None,
+        }
+    }
+
     /// The labels of a row, each once, without white space around them. A list or text that is empty is a row
-    /// without labels; a value that is missing is an error.
-    pub(super) fn labels(&mut self, source: &str, row: &mut Row) -> Result<Vec<String>> {
+    /// without labels; a value that is missing is an error. Where the file gives names to the numbers of labels
+    /// (`has_names`), no list is one of marks.
+    pub(super) fn labels(&mut self, source: &str, row: &mut Row, has_names: bool) -> Result<Vec<String>> {
         let place = format!("{source}:{}", row.line);
         let mut labels = match self {
             Self::Each(names) => {
@@ -52,7 +61,9 @@ impl SeveralColumns {
                 labels
             }
             Self::One { name, separator, marks } => {
-                if let Some(items) = row.take_list(name) {
+                if has_names && let Some(items) = row.take_list(name) {
+                    of_list(name, items).map_err(|problem| problem.at(&place))?
+                } else if let Some(items) = row.take_list(name) {
                     let is_marked = items.iter().map(mark).collect::<Option<Vec<Mark>>>();
                     match marks.read(name, is_marked, row.line).map_err(|problem| problem.at(&place))? {
                         Some(labels) => labels,

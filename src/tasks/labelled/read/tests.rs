@@ -2,8 +2,16 @@
 
 use std::io::Write;
 use std::path::PathBuf;
+use std::sync::Arc;
 
+use parquet::data_type::ByteArrayType;
+use parquet::data_type::Int64Type;
+use parquet::file::metadata::KeyValue;
+use parquet::file::properties::WriterProperties;
+use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::parser::parse_message_type;
 use proptest::prelude::*;
+use serde_json::json;
 
 use super::*;
 use crate::fs::testing::skipped;
@@ -17,6 +25,7 @@ const LABELLED: Columns<'static> = Columns {
     several: None,
     label_separator: None,
     label_names: &[],
+    known_labels: &[],
     numbers: None,
     trained: None,
 };
@@ -311,4 +320,66 @@ proptest! {
             drop(read_examples(&path, &LABELLED));
         }
     }
+}
+
+/// A Parquet file of texts with these labels, whose names are those of ids as `datasets` writes them.
+fn parquet_with_class_names(ids: &[i64], names: &[&str]) -> Vec<u8> {
+    let schema = "message m { required binary text (UTF8); required int64 label; \
+                  required group labels (LIST) { repeated group list { required int64 element; } } }";
+    let class = json!({"names": names, "_type": "ClassLabel"});
+    let features = json!({"label": class, "labels": {"feature": class, "_type": "List"}});
+    let value = json!({"info": {"features": features}}).to_string();
+    let metadata = KeyValue { key: "huggingface".to_string(), value: Some(value) };
+    let properties = WriterProperties::builder().set_key_value_metadata(Some(vec![metadata])).build();
+    let (schema, properties) = (Arc::new(parse_message_type(schema).unwrap()), Arc::new(properties));
+    let mut bytes = Vec::new();
+    let mut writer = SerializedFileWriter::new(&mut bytes, schema, properties).unwrap();
+    let mut group = writer.next_row_group().unwrap();
+    let texts: Vec<_> = ids.iter().map(|id| format!("text {id}").as_str().into()).collect();
+    let mut column = group.next_column().unwrap().unwrap();
+    column.typed::<ByteArrayType>().write_batch(&texts, None, None).unwrap();
+    column.close().unwrap();
+    let mut column = group.next_column().unwrap().unwrap();
+    column.typed::<Int64Type>().write_batch(ids, None, None).unwrap();
+    column.close().unwrap();
+    // Each list has the label and the one before it: `[1, 0]` is no list of marks.
+    let pairs: Vec<i64> = ids.iter().flat_map(|id| [*id, (id - 1).max(0)]).collect();
+    let repeats: Vec<i16> = ids.iter().flat_map(|_| [0, 1]).collect();
+    let mut column = group.next_column().unwrap().unwrap();
+    column.typed::<Int64Type>().write_batch(&pairs, Some(&vec![1; pairs.len()]), Some(&repeats)).unwrap();
+    column.close().unwrap();
+    group.close().unwrap();
+    writer.close().unwrap();
+    bytes
+}
+
+#[test]
+fn numbers_of_labels_get_the_names_that_a_parquet_file_gives_them() {
+    let names = ["World", "Sports", "Business", "Sci/Tech"];
+    let labels = |columns: Columns<'_>| -> Vec<String> {
+        let rows = read("a.parquet", parquet_with_class_names(&[3, 0, 1], &names), columns);
+        rows.into_iter().map(|(_, _, label)| label).collect()
+    };
+    assert_eq!(labels(LABELLED), ["Sci/Tech", "World", "Sports"]);
+    // The model's own order is another.
+    let known = ["Sports", "World", "Sci/Tech"].map(str::to_string);
+    assert_eq!(labels(Columns { known_labels: &known, ..LABELLED }), ["Sci/Tech", "World", "Sports"]);
+    let numbers = ["0", "1", "2", "3"].map(str::to_string);
+    assert_eq!(labels(Columns { known_labels: &numbers, ..LABELLED }), ["3", "0", "1"]);
+
+    let folder = Folder::new();
+    let path = folder.file("a.parquet", parquet_with_class_names(&[3, 0, 1], &names));
+    let several = |names: &[String]| -> Vec<Vec<String>> {
+        let columns = Columns { labelled: false, several: Some(names), label_names: names, ..LABELLED };
+        read_examples(&path, &columns).unwrap().into_iter().map(|example| example.labels).collect()
+    };
+    let named = [vec!["Sci/Tech", "Business"], vec!["World"], vec!["Sports", "World"]];
+    assert_eq!(several(&[]), named);
+    assert_eq!(several(&known[..2]), named, "no list of two marks");
+    assert_eq!(several(&numbers), [vec!["3", "2"], vec!["0"], vec!["1", "0"]]);
+
+    insta::assert_snapshot!(error("a.parquet", parquet_with_class_names(&[-1], &names), LABELLED), @r"
+    a.parquet:1: the label is -1, and the file has names for the numbers 0 to 3
+      hint: `datasets` writes -1 where a row has no label: take such rows out
+    ");
 }
