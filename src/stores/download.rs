@@ -2,9 +2,12 @@
 //! mixture of two versions.
 
 use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::io::Read;
 use std::io::Write;
 use std::path::Path;
+use std::sync::Mutex;
+use std::sync::PoisonError;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -36,6 +39,24 @@ pub(super) enum Broken {
 impl From<anyhow::Error> for Broken {
     fn from(error: anyhow::Error) -> Self {
         Self::Failed(error)
+    }
+}
+
+/// Objects that came twice with the same bytes, and not with the checksum that their tag says: so it is with those
+/// that a store encrypts by a key of its own, whose tags are no checksums.
+#[derive(Debug, Default)]
+pub(super) struct Unsure(Mutex<BTreeSet<String>>);
+
+impl Unsure {
+    /// What to tell of them, if there are any.
+    pub(super) fn note(&self) -> Option<String> {
+        let names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let first = names.first()?;
+        Some(format!(
+            "{first}: the store's tag is not the checksum of what came, twice the same ({} such objects): where the store \
+             does not encrypt them by a key of its own, they are damaged there",
+            names.len()
+        ))
     }
 }
 
@@ -80,7 +101,11 @@ pub(super) async fn download(
                             .hint("try again; if it stays, the object or the way to it is damaged")
                             .into()
                     }
-                    _ => break,
+                    Some(_) => {
+                        address.unsure.0.lock().unwrap_or_else(PoisonError::into_inner).insert(shown);
+                        break;
+                    }
+                    None => break,
                 }
             }
             Ok(()) => Problem::new(format!("ends after {have} bytes, the store says {}", meta.size))

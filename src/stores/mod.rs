@@ -7,8 +7,11 @@
 
 mod address;
 mod cache;
+mod connector;
 mod download;
+mod environment;
 mod failure;
+mod listing;
 mod mirror;
 mod open;
 mod remote;
