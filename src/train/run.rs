@@ -40,6 +40,7 @@ use crate::tasks::run::Beginning;
 use crate::tasks::run::Data;
 use crate::tasks::run::Inputs;
 use crate::tasks::run::Kind;
+use crate::tasks::run::ModelFolder;
 use crate::tasks::run::Parts;
 use crate::tasks::run::Scores;
 use crate::tasks::run::Setting;
@@ -61,6 +62,7 @@ use crate::train::results;
 use crate::train::resume;
 use crate::train::resume::Found;
 use crate::train::resume::Start;
+use crate::train::rollback::Unfinite;
 use crate::train::room;
 use crate::train::run_folder::FINAL;
 use crate::train::run_folder::MACHINE;
@@ -71,6 +73,7 @@ use crate::train::saved::load_checkpoint;
 use crate::train::signals::Signals;
 use crate::train::state::TrainState;
 use crate::train::step::Stepper;
+use crate::train::used;
 
 /// The configuration of a run, whole and by its sections.
 pub struct Request<'a, C> {
@@ -125,6 +128,9 @@ pub fn run<K: Kind, C: Serialize + DeserializeOwned>(
     let (output, world) = (request.output, machine.world);
     let held = hold(output, world)?;
     let found = resume::find(request.start, &CheckpointStore::new(output), request.config, progress)?;
+    if world.is_first() && found.is_none() {
+        used::refuse(request.start, output, request.config, request.training.save_steps, progress)?;
+    }
     let inputs = told(kind.inputs()?, progress);
     let parent = request.parent.filter(|_| found.is_none());
     begin_alike(world, found.as_ref(), parent, &inputs)?;
@@ -139,6 +145,7 @@ pub fn run<K: Kind, C: Serialize + DeserializeOwned>(
     let is_beginning = found.is_none() && parent.is_none();
     let Parts { task, mut data, total_steps, folders, best } =
         kind.build(Setting { training, machine, seed: request.seed, progress, is_beginning })?;
+    folders.iter().try_for_each(ModelFolder::require_readable)?;
     // What is told of memory is that of training: not what preparing it took.
     memory::give_back_freed_blocks();
     fs::forget_peak();
@@ -147,7 +154,10 @@ pub fn run<K: Kind, C: Serialize + DeserializeOwned>(
     let mut state = TrainState::new(Cursor::default(), better);
     if let Some(found) = &found {
         state = found.resumed.state.clone();
-        let results = results::read(output)?;
+        let results = results::read(output).unwrap_or_else(|e| {
+            progress.warn(&format!("{e:#}; the results are made again"));
+            BTreeMap::new()
+        });
         let is_at_end = found.is_complete || state.step >= total_steps;
         let is_complete = world.agree(is_at_end && results::are_whole(&results))?;
         if let Some(model) = is_complete.then(|| whole_final(output, progress)).flatten() {
@@ -203,6 +213,7 @@ pub fn run<K: Kind, C: Serialize + DeserializeOwned>(
         data: &mut data,
         probe: request.probe,
         probed: Scores::new(),
+        unfinite: Unfinite::default(),
         meter: Meter::new(machine, request.precision.tf32, request.run.usd_per_hour),
         folder: &mut folder,
     };
