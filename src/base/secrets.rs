@@ -62,11 +62,8 @@ const SHORT: usize = 6;
 /// `AWS_SECRET_ACCESS_KEY`, `PGPASSWORD`), also with a number at its end (`API_KEY1`). A name that is one word, such as
 /// `PWD`, is a secret's only by a word that means nothing else.
 pub fn is_named(variable: &str) -> bool {
-    let words: Vec<String> = variable
-        .split(['_', '-', '.'])
-        .map(|word| word.to_uppercase())
-        .filter(|word| !word.is_empty())
-        .collect();
+    let words: Vec<String> =
+        variable.split(['_', '-', '.']).map(str::to_uppercase).filter(|word| !word.is_empty()).collect();
     words.iter().any(|word| {
         let word = word.trim_end_matches(|c: char| c.is_ascii_digit());
         ENDINGS.iter().any(|ending| word.ends_with(ending)) || words.len() > 1 && WORDS.contains(&word)

@@ -52,7 +52,9 @@ pub fn note(text: &str) {
 
 /// Notes what could not be read while the rest is shown.
 pub fn note_left_out(unread: &[anyhow::Error]) {
-    unread.iter().for_each(|error| note(&printable(&format!("warning: left out: {error:#}"))));
+    for error in unread {
+        note(&printable(&format!("warning: left out: {error:#}")));
+    }
 }
 
 /// Whether standard output shows colours: a terminal that can, unless `NO_COLOR` is set.

@@ -49,6 +49,9 @@ use crate::tokenizer::UnknownText;
 /// The window at hand, the one before, from which rows may still be made, and the one after.
 const WINDOWS_AT_ONCE: usize = 3;
 
+/// Tells by its first bytes a file that was written here.
+type IsOwn = fn(&[u8]) -> bool;
+
 const SETTINGS_JSON: &str = "settings.json";
 
 const SETTINGS_BYTES_MAX: u64 = 64 << 20;
@@ -229,7 +232,7 @@ impl<'a> Job<'a> {
 
     /// Refuses a folder in which files of others have the names of those that are written here.
     fn require_own_files(&self) -> Result<()> {
-        let own: [(&str, fn(&[u8]) -> bool); 3] = [
+        let own: [(&str, IsOwn); 3] = [
             (SETTINGS_JSON, |head| head.starts_with(b"{\n  \"version\": ")),
             (REPORT_JSON, |head| head.starts_with(b"{\n  \"version\": ")),
             (REPORT_HTML, is_page),

@@ -28,11 +28,11 @@ use reqwest::header::HeaderValue;
 use crate::error::Problem;
 use crate::secrets;
 use crate::stores::connector::Connector;
-use crate::stores::download::Unsure;
 use crate::stores::environment;
 use crate::stores::failure::explained;
 use crate::stores::listing::LeftOut;
 use crate::stores::runtime;
+use crate::stores::unsure::Unsure;
 
 const SCHEMES: [&str; 5] = ["s3", "gs", "az", "https", "http"];
 

@@ -25,7 +25,7 @@ use crate::stores::listing::Listing;
 pub(super) const SILENCE: Duration = Duration::from_secs(60);
 
 /// The library's own limit is for a whole request, which a large object does not meet.
-const WHOLE_REQUEST: Duration = Duration::from_hours(24);
+const WHOLE_REQUEST: Duration = Duration::from_secs(24 * 3600);
 
 /// For the machine's own server of credentials, which answers at once or is not there.
 const NEAR: Duration = Duration::from_secs(1);

@@ -2,12 +2,9 @@
 //! mixture of two versions.
 
 use std::cell::Cell;
-use std::collections::BTreeSet;
 use std::io::Read;
 use std::io::Write;
 use std::path::Path;
-use std::sync::Mutex;
-use std::sync::PoisonError;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -39,24 +36,6 @@ pub(super) enum Broken {
 impl From<anyhow::Error> for Broken {
     fn from(error: anyhow::Error) -> Self {
         Self::Failed(error)
-    }
-}
-
-/// Objects that came twice with the same bytes, and not with the checksum that their tag says: so it is with those
-/// that a store encrypts by a key of its own, whose tags are no checksums.
-#[derive(Debug, Default)]
-pub(super) struct Unsure(Mutex<BTreeSet<String>>);
-
-impl Unsure {
-    /// What to tell of them, if there are any.
-    pub(super) fn note(&self) -> Option<String> {
-        let names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let first = names.first()?;
-        Some(format!(
-            "{first}: the store's tag is not the checksum of what came, twice the same ({} such objects): where the store \
-             does not encrypt them by a key of its own, they are damaged there",
-            names.len()
-        ))
     }
 }
 
@@ -102,7 +81,7 @@ pub(super) async fn download(
                             .into()
                     }
                     Some(_) => {
-                        address.unsure.0.lock().unwrap_or_else(PoisonError::into_inner).insert(shown);
+                        address.unsure.add(&shown);
                         break;
                     }
                     None => break,

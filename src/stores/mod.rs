@@ -16,6 +16,7 @@ mod mirror;
 mod open;
 mod remote;
 mod runtime;
+mod unsure;
 
 pub use address::is_url;
 pub use cache::Cache;

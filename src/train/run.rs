@@ -127,13 +127,9 @@ pub fn run<K: Kind, C: Serialize + DeserializeOwned>(
 ) -> Result<Outcome<K::Task, K::Data>> {
     let (output, world) = (request.output, machine.world);
     let held = hold(output, world)?;
-    let found = resume::find(request.start, &CheckpointStore::new(output), request.config, progress)?;
-    if world.is_first() && found.is_none() {
-        used::refuse(request.start, output, request.config, request.training.save_steps, progress)?;
-    }
-    let inputs = told(kind.inputs()?, progress);
+    let found = find_start(request, world, progress)?;
     let parent = request.parent.filter(|_| found.is_none());
-    begin_alike(world, found.as_ref(), parent, &inputs)?;
+    let inputs = begin_alike(world, found.as_ref(), parent, told(kind.inputs()?, progress))?;
     let shapes = kind.shapes()?;
     let training = &world.agree(batch_size::fitted(request.training, &shapes, machine, progress)?)?;
     room::require_work(training, world, progress)?;
@@ -144,8 +140,7 @@ pub fn run<K: Kind, C: Serialize + DeserializeOwned>(
     let _keeping = memory::keep_freed_blocks();
     let is_beginning = found.is_none() && parent.is_none();
     let Parts { task, mut data, total_steps, folders, best } =
-        kind.build(Setting { training, machine, seed: request.seed, progress, is_beginning })?;
-    folders.iter().try_for_each(ModelFolder::require_readable)?;
+        built(kind, Setting { training, machine, seed: request.seed, progress, is_beginning })?;
     // What is told of memory is that of training: not what preparing it took.
     memory::give_back_freed_blocks();
     fs::forget_peak();
@@ -154,10 +149,7 @@ pub fn run<K: Kind, C: Serialize + DeserializeOwned>(
     let mut state = TrainState::new(Cursor::default(), better);
     if let Some(found) = &found {
         state = found.resumed.state.clone();
-        let results = results::read(output).unwrap_or_else(|e| {
-            progress.warn(&format!("{e:#}; the results are made again"));
-            BTreeMap::new()
-        });
+        let results = earlier_results(output, progress);
         let is_at_end = found.is_complete || state.step >= total_steps;
         let is_complete = world.agree(is_at_end && results::are_whole(&results))?;
         if let Some(model) = is_complete.then(|| whole_final(output, progress)).flatten() {
@@ -238,6 +230,35 @@ pub fn run<K: Kind, C: Serialize + DeserializeOwned>(
     Ok(Outcome { end: Some(end), step: state.step, results, model: output.join(FINAL), task, data })
 }
 
+/// Where a run goes on from; an error where it would begin in a folder in which a run has left something.
+fn find_start<C: Serialize + DeserializeOwned>(
+    request: &Request<'_, C>,
+    world: World,
+    progress: &Progress,
+) -> Result<Option<Found>> {
+    let Request { start, output, config, training, .. } = request;
+    let found = resume::find(start, &CheckpointStore::new(output), *config, progress)?;
+    if world.is_first() && found.is_none() {
+        used::refuse(start, output, *config, training.save_steps, progress)?;
+    }
+    Ok(found)
+}
+
+/// The parts of a run, whose model can be read again.
+fn built<K: Kind>(kind: K, setting: Setting<'_>) -> Result<Parts<K::Task, K::Data>> {
+    let parts = kind.build(setting)?;
+    parts.folders.iter().try_for_each(ModelFolder::require_readable)?;
+    Ok(parts)
+}
+
+/// The results of an earlier sitting; none where they cannot be read, and then they are made again.
+fn earlier_results(output: &Path, progress: &Progress) -> BTreeMap<String, f64> {
+    results::read(output).unwrap_or_else(|e| {
+        progress.warn(&format!("{e:#}; the results are made again"));
+        BTreeMap::new()
+    })
+}
+
 /// Says what talking to other processes has taken.
 fn tell_exchange(world: World, progress: &Progress) {
     if let Some((seconds, all)) = world.exchange_seconds() {
@@ -257,11 +278,17 @@ fn hold(output: &Path, world: World) -> Result<Option<FolderLock>> {
 
 /// Refuses to go on with other data than before, and processes that would go on from other places or with
 /// other data than the first one.
-fn begin_alike(world: World, found: Option<&Found>, parent: Option<&Resumed>, inputs: &Inputs) -> Result<()> {
-    resume::agree_on_inputs(found, parent, inputs)?;
+fn begin_alike(
+    world: World,
+    found: Option<&Found>,
+    parent: Option<&Resumed>,
+    inputs: Inputs,
+) -> Result<Inputs> {
+    resume::agree_on_inputs(found, parent, &inputs)?;
     let step = found.map_or(0, |found| found.resumed.state.step);
     let named = inputs.iter().map(|(key, hash)| (key.as_str(), hash.clone()));
-    world.require_same(&named.chain([("the checkpoint", step.to_string())]).collect::<Vec<_>>())
+    world.require_same(&named.chain([("the checkpoint", step.to_string())]).collect::<Vec<_>>())?;
+    Ok(inputs)
 }
 
 /// The evaluation of a complete run, where what comes after it needs one; how it was cut off, if it was.

@@ -17,7 +17,16 @@ fn with_classifier() -> Workplace {
     fs::write(place.path("train.csv"), examples(16)).unwrap();
     fs::write(place.path("dev.csv"), examples(8)).unwrap();
     let tune = ["finetune", "--task", "classify", "--model", "run/final", "--train", "train.csv"];
-    let more = ["--eval", "dev.csv", "--output-dir", "cls", "--set", "training.max_steps=2"];
+    let more = [
+        "--eval",
+        "dev.csv",
+        "--output-dir",
+        "cls",
+        "--set",
+        "training.max_steps=2",
+        "--set",
+        "data.max_seq_length=32",
+    ];
     place.program(&[&tune[..], &more].concat(), "").ok();
     place
 }
@@ -93,7 +102,16 @@ fn a_used_folder_is_left_alone_also_without_checkpoints() {
     fs::write(place.run_path("final/notes.txt"), "mine").unwrap();
     fs::write(place.path("train.csv"), examples(16)).unwrap();
     let tune = ["finetune", "--task", "classify", "--model", "run/final", "--train", "train.csv"];
-    let more = ["--eval", "train.csv", "--output-dir", "run", "--set", "training.max_steps=2"];
+    let more = [
+        "--eval",
+        "train.csv",
+        "--output-dir",
+        "run",
+        "--set",
+        "training.max_steps=2",
+        "--set",
+        "data.max_seq_length=32",
+    ];
     let kind = "is a checkpoint of `mlmtrain pretrain`, another kind of run";
     place.program(&[&tune[..], &more].concat(), "").refused(2, &[kind]);
     for entry in fs::read_dir(place.path("run")).unwrap().flatten() {
@@ -167,7 +185,16 @@ fn outputs_that_are_not_finite_are_errors() {
     let place = with_classifier();
     fs::write(place.path("train.conll"), tagged(8)).unwrap();
     let tune = ["finetune", "--task", "token-classify", "--model", "run/final", "--train", "train.conll"];
-    let more = ["--eval", "train.conll", "--output-dir", "ner", "--set", "training.max_steps=2"];
+    let more = [
+        "--eval",
+        "train.conll",
+        "--output-dir",
+        "ner",
+        "--set",
+        "training.max_steps=2",
+        "--set",
+        "data.max_seq_length=32",
+    ];
     place.program(&[&tune[..], &more].concat(), "").ok();
     for folder in ["run/final", "cls/final", "ner/final"] {
         fill(&place.path(folder), 1e30);
@@ -215,8 +242,16 @@ fn a_run_that_ends_in_trouble_is_not_trained() {
     let fine = ["training.max_steps=2", "run.sample_text=null", "data.prepared_dir=data"];
     place.run(&fine, &[]).ok();
     fs::rename(place.run_path("final"), place.path("model")).unwrap();
-    let more =
-        ["--set", "training.learning_rate=1e30", "--set", "training.max_steps=4", "--output-dir", "cls"];
+    let more = [
+        "--set",
+        "training.learning_rate=1e30",
+        "--set",
+        "training.max_steps=4",
+        "--output-dir",
+        "cls",
+        "--set",
+        "data.max_seq_length=32",
+    ];
     place.program(&[&tune[..], &more].concat(), "").refused(76, &["training diverges: "]);
     let results: Option<Value> = fs::read(place.path("cls/all_results.json"))
         .ok()

@@ -130,11 +130,13 @@ impl FinetunedVisitor for Training<'_> {
                 &config.run.output_dir,
                 &["config.yaml", "eval_results.json", "all_results.json"],
             )?;
-            used::refuse_single(&config.run.output_dir)?;
         }
         let _lock = (seeds.len() > 1 && machine.world.is_first())
             .then(|| FolderLock::take(&config.run.output_dir))
             .transpose()?;
+        if seeds.len() > 1 && machine.world.is_first() {
+            used::refuse_single(&config.run.output_dir)?;
+        }
         let eval = config.data.eval_fraction.is_none().then_some(&config.data.eval_file);
         for path in [&config.data.train_file].into_iter().chain(eval) {
             let files = files_of(path).unwrap_or_default();

@@ -185,7 +185,7 @@ impl Findings {
             self.positive(path, value);
         } else if !range.contains(&value) {
             let (is, wanted) = if value > most { ("most", most) } else { ("least", least) };
-            let message = format!("`{path}` is {value:e}, it must be at {is} {wanted:e}");
+            let message = format!("`{path}` is {value}, it must be at {is} {wanted}");
             self.add(&[path], message, "no model can be read again that has more or less");
         }
     }

@@ -133,7 +133,7 @@ fn variables_that_cannot_be_used_are_refused_in_every_command() {
         &["predict", "--model", "s3://bucket/model", "--input", "-"],
         &["embed", "--model", "s3://bucket/m", "--file", "s3://bucket/t.txt", "--output", "v.npy"],
         &["pretrain", "--config", "config.yaml", "--set", "run.upload_to=s3://bucket/run"],
-        &["plan", "--config", "config.yaml", "--set", "data.sources.0.files=[s3://bucket/a.txt]"],
+        &["prepare", "--config", "config.yaml", "--set", "data.sources.0.files=[s3://bucket/a.txt]"],
     ];
     for (number, value) in ["", "localhost:9000", "http://", "http://host:99999", "no url"].iter().enumerate()
     {
