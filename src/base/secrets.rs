@@ -10,7 +10,7 @@ use std::sync::Mutex;
 static HELD: Mutex<Vec<(String, String)>> = Mutex::new(Vec::new());
 
 /// What the last word of a secret's name ends in.
-const ENDINGS: [&str; 15] = [
+const ENDINGS: [&str; 20] = [
     "TOKEN",
     "TOKENS",
     "SECRET",
@@ -24,20 +24,61 @@ const ENDINGS: [&str; 15] = [
     "KEYS",
     "CREDENTIAL",
     "CREDENTIALS",
+    "CREDS",
     "AUTH",
     "SIGNATURE",
+    "COOKIE",
+    "COOKIES",
+    "WEBHOOK",
+    "WEBHOOKS",
 ];
+
+/// Words for a secret that others end in as well.
+const WORDS: [&str; 6] = ["PAT", "SAS", "JWT", "DSN", "PWD", "SESSION"];
+
+/// What tokens of well-known services begin with, and keys in files.
+const BEGINNINGS: [&str; 12] = [
+    "ghp_",
+    "gho_",
+    "github_pat_",
+    "glpat-",
+    "hf_",
+    "sk-",
+    "xoxb-",
+    "xoxp-",
+    "AKIA",
+    "ASIA",
+    "eyJ",
+    "-----BEGIN ",
+];
+
+/// A text that is shorter is no token of a service.
+const LEAST_TOKEN: usize = 16;
 
 /// Shorter ones are hidden only where they stand by themselves: they would be found in every other word.
 const SHORT: usize = 6;
 
 /// Whether a variable of this name holds a secret: one of its words is a word for it (`HF_TOKEN`,
-/// `AWS_SECRET_ACCESS_KEY`, `PGPASSWORD`).
+/// `AWS_SECRET_ACCESS_KEY`, `PGPASSWORD`), also with a number at its end (`API_KEY1`). A name that is one word, such as
+/// `PWD`, is a secret's only by a word that means nothing else.
 pub fn is_named(variable: &str) -> bool {
-    variable.split('_').any(|word| {
-        let word = word.to_uppercase();
-        ENDINGS.iter().any(|ending| word.ends_with(ending))
+    let words: Vec<String> =
+        variable.split(['_', '-', '.']).map(str::to_uppercase).filter(|word| !word.is_empty()).collect();
+    words.iter().any(|word| {
+        let word = word.trim_end_matches(|c: char| c.is_ascii_digit());
+        ENDINGS.iter().any(|ending| word.ends_with(ending)) || words.len() > 1 && WORDS.contains(&word)
     })
+}
+
+/// Whether a value looks like a secret, whatever it is called: a URL with a password, or a token of a well-known
+/// service.
+pub fn is_credential(value: &str) -> bool {
+    let with_user = value.split_once("://").is_some_and(|(_, rest)| {
+        let authority = &rest[..rest.find(['/', '?', '#']).unwrap_or(rest.len())];
+        authority.rsplit_once('@').is_some_and(|(user, _)| !user.is_empty())
+    });
+    let is_token = value.len() >= LEAST_TOKEN && BEGINNINGS.iter().any(|start| value.starts_with(start));
+    with_user || is_token
 }
 
 /// From here on `value` is told as the name of the variable that it came from: `${HF_TOKEN}`.
@@ -101,13 +142,57 @@ mod tests {
 
     #[test]
     fn names_say_what_is_secret() {
-        for name in
-            ["HF_TOKEN", "AWS_SECRET_ACCESS_KEY", "PGPASSWORD", "api_key", "GOOGLE_APPLICATION_CREDENTIALS"]
-        {
+        for name in [
+            "HF_TOKEN",
+            "AWS_SECRET_ACCESS_KEY",
+            "PGPASSWORD",
+            "api_key",
+            "GOOGLE_APPLICATION_CREDENTIALS",
+            "API_KEY1",
+            "DB_PASS1",
+            "SENTRY_DSN",
+            "GITHUB_PAT",
+            "APP_JWT2",
+            "AZURE_SAS",
+            "SLACK_WEBHOOK",
+            "MY_SESSION",
+            "SITE_COOKIE",
+            "DB_PWD",
+            "TOKEN2",
+            "OLD_API_KEYS",
+            "hub-token",
+            "AWS_CREDS",
+        ] {
             assert!(is_named(name), "{name}");
         }
-        for name in ["HOME", "PWD", "TOKENIZER_DIR", "KEYBOARD", "LR", "USER"] {
+        for name in [
+            "HOME",
+            "PWD",
+            "OLDPWD",
+            "TOKENIZER_DIR",
+            "KEYBOARD",
+            "LR",
+            "USER",
+            "PATTERN",
+            "DATA_PATH",
+            "PAT",
+            "SASH_DIR",
+        ] {
             assert!(!is_named(name), "{name}");
+        }
+        let token = format!("hf_{}", "x".repeat(20));
+        for value in ["postgres://ann:pw@db/x", "redis://:pw@host", "https://tok@host", token.as_str()] {
+            assert!(is_credential(value), "{value}");
+        }
+        for value in [
+            "s3://bucket/a@b",
+            "https://host/a@b",
+            "ann@host",
+            "hf_data",
+            "/data/sk-text",
+            "https://host?x=a@b",
+        ] {
+            assert!(!is_credential(value), "{value}");
         }
     }
 

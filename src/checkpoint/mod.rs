@@ -26,6 +26,7 @@ pub use part::Part;
 pub use part::Snapshot;
 pub use retention::Retention;
 pub use retention::retention;
+pub use sealed::make_way;
 pub use sealed::verify_sealed;
 pub use sealed::write_sealed;
 pub use store::CheckpointStore;

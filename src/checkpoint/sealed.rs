@@ -58,6 +58,39 @@ pub fn verify_sealed(folder: &Path, wanted: impl Fn(&str) -> bool) -> Result<()>
     })
 }
 
+/// Removes the folder `target`, whose place another one takes that has the parts of `snapshot`. One that holds
+/// what neither its manifest nor the snapshot names is renamed instead, and its new path returned: others put
+/// something there.
+pub fn make_way(target: &Path, snapshot: &Snapshot) -> Result<Option<PathBuf>> {
+    let manifest = Manifest::find(target).ok().flatten();
+    let named = manifest.iter().flat_map(|manifest| &manifest.files).map(|entry| entry.name.as_str());
+    let parts = snapshot.parts.iter().map(|(name, _)| name.as_str());
+    let own: BTreeSet<PathBuf> =
+        named.chain(parts).chain([manifest::FILE_NAME]).map(|name| target.join(name)).collect();
+    if !fs::is_link(target) && !has_others(target, &own)? {
+        return fs::remove_folder(target).map(|()| None);
+    }
+    let name = target.file_name().unwrap_or_default().to_string_lossy();
+    let kept = fs::free_name(&fs::parent_of(target), &format!("{name}-kept-"), "");
+    fs::rename(target, &kept)?;
+    Ok(Some(kept))
+}
+
+/// Whether something lies in a folder or below it that is none of `own`.
+fn has_others(folder: &Path, own: &BTreeSet<PathBuf>) -> Result<bool> {
+    for path in fs::list(folder)? {
+        let is_other = if fs::is_folder(&path) && !fs::is_link(&path) {
+            has_others(&path, own)?
+        } else {
+            !own.contains(&path)
+        };
+        if is_other {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 /// `folder` and all folders below it that hold parts; each comes before those in it.
 fn folders_of(folder: &Path, snapshot: &Snapshot) -> BTreeSet<PathBuf> {
     let above = |name: &String| -> Vec<PathBuf> {

@@ -9,6 +9,7 @@ use clap::Subcommand;
 use clap::ValueEnum;
 use serde::Serialize;
 
+use crate::commands::outputs::OverwriteArgs;
 use crate::commands::terminal;
 use crate::commands::terminal::stdout_line;
 use crate::config;
@@ -18,9 +19,9 @@ use crate::config::Kind;
 use crate::config::Loaded;
 use crate::config::Override;
 use crate::config::Purpose;
-use crate::error::Problem;
 use crate::error::Problems;
 use crate::fs;
+use crate::fs::Output;
 
 /// Subcommands of `config`.
 #[derive(Debug, Subcommand)]
@@ -90,6 +91,9 @@ pub struct ConvertArgs {
     /// File to write; without it the configuration goes to standard output
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
+    /// Whether a file that exists is replaced.
+    #[command(flatten)]
+    pub overwrite: OverwriteArgs,
     /// What the arguments are for; else their names tell
     #[arg(long = "for", value_enum, value_name = "WHAT")]
     pub purpose: Option<ConvertFor>,
@@ -152,9 +156,8 @@ fn check(args: &FileArgs) -> Result<String, Problems> {
 
 /// Notes go first: they are many, and the end of a terminal is what is read.
 fn convert(args: &ConvertArgs) -> Result<()> {
-    if let Some(path) = args.output.as_ref().filter(|path| fs::exists(path)) {
-        let problem = Problem::usage("is there already").at(path.display());
-        return Err(problem.hint("name another file, or remove it").into());
+    if let Some(path) = &args.output {
+        args.overwrite.require(&[Output::new("--output", path)], &[&args.file])?;
     }
     let converted = config::convert(&args.file, args.purpose.map(Into::into))?;
     // They quote what the file holds.

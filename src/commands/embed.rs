@@ -8,6 +8,7 @@ use clap::ValueEnum;
 
 use crate::commands::device;
 use crate::commands::model_folder;
+use crate::commands::outputs::OverwriteArgs;
 use crate::commands::scoring_args::ColumnArgs;
 use crate::commands::scoring_args::ComputeArgs;
 use crate::commands::scoring_args::InputFormat;
@@ -15,10 +16,12 @@ use crate::commands::staging;
 use crate::commands::terminal;
 use crate::error::Problem;
 use crate::families::Pooling;
+use crate::fs::Output;
 use crate::machine;
 use crate::ops::memory;
 use crate::tasks::embed::Embedder;
 use crate::tasks::embed::VectorFormat;
+use crate::tasks::finite::require_finite;
 use crate::tasks::labelled::InputTexts;
 use crate::tasks::labelled::TextPair;
 use crate::telemetry::Progress;
@@ -53,6 +56,9 @@ pub struct EmbedArgs {
     /// Make every vector one of length 1
     #[arg(long)]
     pub normalize: bool,
+    /// Whether a file that exists is replaced.
+    #[command(flatten)]
+    pub overwrite: OverwriteArgs,
     /// Size of the batches.
     #[command(flatten)]
     pub compute: ComputeArgs,
@@ -77,9 +83,10 @@ pub fn run(args: &EmbedArgs) -> Result<()> {
         PoolingChoice::Mean => Pooling::Mean,
         PoolingChoice::Cls => Pooling::Cls,
     });
-    let input = staging::path(&args.file)?;
+    let (input, folder) = (staging::path(&args.file)?, model_folder::named(&args.model)?);
+    args.overwrite.require(&[Output::new("--output", &args.output)], &[&input, &folder])?;
     let mut texts = InputTexts::open(&input, args.format.map(Into::into), &args.columns.named())?;
-    let embedder = Embedder::load(&model_folder::named(&args.model)?, pooling, args.normalize, &device)?;
+    let embedder = Embedder::load(&folder, pooling, args.normalize, &device)?;
     embedder.notes().iter().for_each(|note| terminal::note(&terminal::printable(&format!("note: {note}"))));
     let mut file = format.create(&args.output, embedder.width()?)?;
     let batch_size = args.compute.batch_size as usize;
@@ -95,6 +102,7 @@ pub fn run(args: &EmbedArgs) -> Result<()> {
             break;
         }
         let (vectors, truncation) = embedder.vectors(&some, batch_size)?;
+        require_finite(&vectors, |row| format!("{}: text {}", args.file.display(), count + row + 1))?;
         file.write(&some, &vectors)?;
         (cut, lost) = (cut + truncation.examples, lost + truncation.tokens);
         count += some.len();

@@ -10,6 +10,7 @@ use clap::ValueEnum;
 
 use crate::commands::bench;
 use crate::commands::device;
+use crate::commands::outputs::OverwriteArgs;
 use crate::commands::staging;
 use crate::commands::terminal;
 use crate::config::CacheConfig;
@@ -73,6 +74,9 @@ pub struct InitArgs {
     /// Where the configuration goes; `-` is standard output
     #[arg(long, short, value_name = "FILE|-", default_value = "pretrain.yaml")]
     pub output: PathBuf,
+    /// Whether a file that exists is replaced.
+    #[command(flatten)]
+    pub overwrite: OverwriteArgs,
     /// Folder of the run (key `run.output_dir`)
     #[arg(long, value_name = "DIR", default_value = "runs/pretrain")]
     pub output_dir: String,
@@ -125,9 +129,9 @@ enum Speed {
 /// Runs the subcommand.
 pub fn run(args: &InitArgs) -> Result<()> {
     let to_terminal = args.output == Path::new("-");
-    if !to_terminal && fs::exists(&args.output) {
-        let problem = Problem::usage("exists already, and is not written over").at(args.output.display());
-        return Err(problem.hint("name another file with `--output`, or delete this one").into());
+    if !to_terminal {
+        let inputs: Vec<&Path> = args.text.iter().map(Path::new).collect();
+        args.overwrite.require(&[fs::Output::new("--output", &args.output)], &inputs)?;
     }
     machine::use_threads(args.threads)?;
     let progress = Progress::detect(terminal::is_quiet());

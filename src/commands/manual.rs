@@ -7,8 +7,10 @@ use clap::Args;
 use clap::Command;
 use clap_mangen::Man;
 
+use crate::commands::outputs::OverwriteArgs;
 use crate::commands::terminal;
 use crate::fs;
+use crate::fs::Output;
 
 /// Arguments of `manual`.
 #[derive(Debug, Args)]
@@ -27,7 +29,11 @@ pub fn run(args: &ManualArgs, cli: Command) -> Result<()> {
     while let Some(command) = commands.pop() {
         commands.extend(command.get_subcommands().filter(|inner| !inner.is_hide_set()).cloned());
         let name = command.get_display_name().unwrap_or(command.get_name()).to_string();
-        fs::write_bytes(&args.folder.join(format!("{name}.1")), &page(command)?)?;
+        let path = args.folder.join(format!("{name}.1"));
+        let is_own = |head: &[u8]| String::from_utf8_lossy(head).contains(".TH mlmtrain");
+        let own = Output { is_own, ..Output::new("FOLDER", &path) };
+        OverwriteArgs::default().require(&[own], &[])?;
+        fs::write_bytes(&path, &page(command)?)?;
         count += 1;
     }
     terminal::stdout_line(&format!("wrote {count} pages to `{}`", args.folder.display()))

@@ -21,6 +21,7 @@ pub mod init;
 pub mod manual;
 mod model_folder;
 mod notify;
+mod outputs;
 pub mod plan;
 pub mod predict;
 pub mod prepare;

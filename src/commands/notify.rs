@@ -1,6 +1,7 @@
 //! `run.notify_command`: tells somebody how a command ended. It changes nothing of that end.
 
 use std::io;
+use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::process::ExitStatus;
 use std::process::Stdio;
@@ -44,14 +45,17 @@ pub(super) fn notify(run: &RunSection, end: &Result<Vec<String>>) {
     terminal::note(&format!("warning: `run.notify_command` failed: {failed}"));
 }
 
-/// Runs a command to its end; `None` where it was killed after `patience`.
+/// Runs a command to its end; `None` where it was killed after `patience`, with all that it had started.
 fn patiently(command: &mut Command, patience: Duration) -> io::Result<Option<ExitStatus>> {
-    let (mut child, began) = (command.spawn()?, Instant::now());
+    let (mut child, began) = (command.process_group(0).spawn()?, Instant::now());
     loop {
         if let Some(status) = child.try_wait()? {
             return Ok(Some(status));
         }
         if began.elapsed() > patience {
+            // SAFETY: `kill` takes plain numbers. The group is that of the child, which is not waited for yet, so its
+            // number is of no other process.
+            let _ = unsafe { libc::kill(-(child.id() as libc::pid_t), libc::SIGKILL) };
             child.kill()?;
             child.wait()?;
             return Ok(None);
@@ -71,5 +75,11 @@ mod tests {
         };
         assert_eq!(shell("exit 3", 60_000).unwrap().code(), Some(3));
         assert_eq!(shell("exec sleep 600", 50), None);
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("late");
+        let line = format!("(sleep 1; touch '{}') & sleep 600", path.display());
+        assert_eq!(shell(&line, 300), None);
+        thread::sleep(Duration::from_millis(1500));
+        assert!(!path.exists(), "what it started has ended with it");
     }
 }

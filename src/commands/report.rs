@@ -6,10 +6,12 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::Args;
 
+use crate::commands::outputs::OverwriteArgs;
 use crate::commands::terminal;
 use crate::commands::terminal::Output;
 use crate::error::Problem;
 use crate::fs;
+use crate::pages;
 use crate::quantity::format_bytes;
 use crate::report;
 use crate::report::Run;
@@ -30,13 +32,19 @@ pub struct ReportArgs {
     /// the current one
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
+    /// Whether a file that exists, and is no such page, is replaced.
+    #[command(flatten)]
+    pub overwrite: OverwriteArgs,
 }
 
 /// Runs the subcommand.
 pub fn run(args: &ReportArgs) -> Result<()> {
     let mut paths: Vec<PathBuf> = Vec::new();
+    let mut unread = Vec::new();
     for folder in &args.runs {
-        for path in report::runs_of(folder)? {
+        let found = report::runs_of(folder)?;
+        unread.extend(found.unread);
+        for path in found.runs {
             let is_new = !paths.iter().any(|known| fs::canonical(known) == fs::canonical(&path));
             paths.extend(is_new.then_some(path));
         }
@@ -45,7 +53,21 @@ pub fn run(args: &ReportArgs) -> Result<()> {
         let problem = Problem::usage(format!("{} runs are more than the {MOST_RUNS} of a page", paths.len()));
         return Err(problem.hint("name fewer folders").into());
     }
-    let mut runs: Vec<Run> = paths.iter().map(|path| Run::read(path)).collect::<Result<_>>()?;
+    let mut runs: Vec<Run> = Vec::new();
+    for path in &paths {
+        match Run::read(path) {
+            Ok(run) => runs.push(run),
+            // A page of no run would be none.
+            Err(error) if paths.len() == 1 => return Err(error),
+            Err(error) => unread.push(error),
+        }
+    }
+    if runs.is_empty()
+        && let Some(error) = unread.pop()
+    {
+        return Err(error);
+    }
+    terminal::note_left_out(&unread);
     report::name_all(&mut runs);
     let output = match (&args.output, args.runs.as_slice()) {
         (Some(output), _) => output.clone(),
@@ -57,6 +79,9 @@ pub fn run(args: &ReportArgs) -> Result<()> {
         output.line(report::page(&runs, None).trim_end())?;
         return output.finish();
     }
+    let inputs: Vec<&Path> = paths.iter().map(PathBuf::as_path).collect();
+    let page = fs::Output { is_own: pages::html::is_page, ..fs::Output::new("--output", &output) };
+    args.overwrite.require(&[page], &inputs)?;
     let folder = fs::parent_of(&output);
     fs::create_folder(&folder)?;
     let page = report::page(&runs, Some(&folder));

@@ -59,7 +59,15 @@ pub fn run(args: &RunsArgs) -> Result<()> {
         let problem = Problem::usage("is no folder").at(args.folder.display());
         return Err(problem.hint("name the folder that holds your runs").into());
     }
-    let rows: Vec<Row> = report::find(&args.folder)?.into_iter().map(Row::read).collect::<Result<_>>()?;
+    let report::Found { runs, mut unread } = report::find(&args.folder)?;
+    let mut rows: Vec<Row> = Vec::new();
+    for path in runs {
+        match Row::read(path) {
+            Ok(row) => rows.push(row),
+            Err(error) => unread.push(error),
+        }
+    }
+    terminal::note_left_out(&unread);
     let mut output = Output::stdout();
     if args.json {
         rows.iter().try_for_each(|row| output.line(&row.to_json().to_string()))?;

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use clap::ValueEnum;
 
+use crate::commands::outputs::OverwriteArgs;
 use crate::config::DeviceChoice;
 use crate::config::TagScheme;
 use crate::tasks::labelled::Columns;
@@ -55,6 +56,9 @@ pub struct EvaluateArgs {
     /// Also write the first batch and its logits to this safetensors file
     #[arg(long, value_name = "FILE")]
     pub dump_logits: Option<PathBuf>,
+    /// Whether files that exist are replaced.
+    #[command(flatten)]
+    pub overwrite: OverwriteArgs,
     /// Print one JSON object instead of a table
     #[arg(long)]
     pub json: bool,

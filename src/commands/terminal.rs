@@ -50,6 +50,13 @@ pub fn note(text: &str) {
     }
 }
 
+/// Notes what could not be read while the rest is shown.
+pub fn note_left_out(unread: &[anyhow::Error]) {
+    for error in unread {
+        note(&printable(&format!("warning: left out: {error:#}")));
+    }
+}
+
 /// Whether standard output shows colours: a terminal that can, unless `NO_COLOR` is set.
 pub fn shows_colors() -> bool {
     let is_set = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());

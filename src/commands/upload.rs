@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::Context;
 use anyhow::Result;
@@ -16,7 +17,9 @@ use crate::config::RunSection;
 use crate::config::compare_for_resume;
 use crate::config::saved;
 use crate::config::with_former_defaults;
+use crate::error::Class;
 use crate::error::Problem;
+use crate::error::class_of;
 use crate::fs;
 use crate::fs::FolderLock;
 use crate::stores::Mirror;
@@ -32,6 +35,9 @@ use crate::train::saved::INPUTS;
 
 const HINT: &str = "choose another `run.upload_to`; nothing was changed there";
 
+/// How long a run that a signal stops waits for its bucket.
+const STOP_WITHIN: Duration = Duration::from_secs(60);
+
 /// The bucket of a run, if it has one, after its checkpoints that are newer than those here were brought
 /// here. One that holds another run is refused.
 pub(super) fn take_back<C: Serialize + DeserializeOwned>(
@@ -43,6 +49,7 @@ pub(super) fn take_back<C: Serialize + DeserializeOwned>(
     let Some(url) = &run.upload_to else { return Ok(None) };
     let remote = Remote::open(url)?;
     let mut objects = remote.objects()?;
+    remote.left_out().iter().for_each(|text| progress.warn(text));
     let checkpoints: BTreeSet<String> = objects
         .keys()
         .filter_map(|name| sealed_folder(name, &objects))
@@ -194,7 +201,17 @@ pub(super) fn along<R>(
     let mirror = Mirror::start(remote, folder, Box::new(move |text| warnings.warn(text)))?;
     let ran = run();
     progress.note(&format!("uploading what is left to `{shown}`"));
-    let Err(error) = mirror.finish() else {
+    // Who stops a run has little time; what is missing in the bucket is on this disk.
+    let is_stopped = ran.as_ref().err().is_some_and(|e| matches!(class_of(e), Class::Interrupted(_)));
+    let within = is_stopped.then_some(STOP_WITHIN);
+    let waiting = || match within {
+        None => progress.note(&format!("`{shown}` takes its time, and is waited for")),
+        Some(within) => {
+            let seconds = within.as_secs();
+            progress.note(&format!("`{shown}` takes its time, and is waited for {seconds} s at most"));
+        }
+    };
+    let Err(error) = mirror.finish(within, waiting) else {
         progress.note("uploaded");
         return ran;
     };

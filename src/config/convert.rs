@@ -16,6 +16,7 @@ use crate::config::show;
 use crate::config::tree::shortened;
 use crate::error::Problem;
 use crate::error::Problems;
+use crate::secrets;
 
 mod arguments;
 mod corpus;
@@ -86,8 +87,18 @@ impl Draft {
     }
 
     fn without_place(&mut self, argument: &str, value: &serde_json::Value, why: &str) {
-        let value = shortened(&value.to_string());
+        let value = shown(argument, &value.to_string());
         self.notes.push(format!("no place for `{argument}: {value}`: {why}"));
+    }
+}
+
+/// A value, JSON, as it may be told: no secret of the argument.
+fn shown(argument: &str, value: &str) -> String {
+    let text: Option<String> = serde_json::from_str(value).ok();
+    match text {
+        Some(text) if secrets::is_named(argument) || secrets::is_credential(&text) => "***".to_string(),
+        Some(text) => shortened(&serde_json::Value::from(secrets::url(&text)).to_string()),
+        None => shortened(value),
     }
 }
 
@@ -156,7 +167,7 @@ fn settled(kind: Kind, draft: &mut Draft) -> Result<serde_json::Value, Problems>
         let hint = problem.hint.as_ref().map(|hint| format!("; {hint}")).unwrap_or_default();
         draft.notes.push(format!(
             "no place for `{from}: {}`: {}{hint}",
-            shortened(&refused.value),
+            shown(&from, &refused.value),
             problem.message
         ));
     }

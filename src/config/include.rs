@@ -6,8 +6,14 @@
 use std::path::Path;
 use std::path::PathBuf;
 
+use crate::config::FinetuneConfig;
+use crate::config::PretrainConfig;
+use crate::config::axes;
 use crate::config::merge::merged;
 use crate::config::shape::INCLUDE;
+use crate::config::shape::PROFILES;
+use crate::config::shape::Shape;
+use crate::config::shape::name_of;
 use crate::config::tree;
 use crate::config::tree::Node;
 use crate::config::tree::Place;
@@ -84,8 +90,26 @@ impl Reader {
             }
             Problem { message, hint, .. } => refuse(format!("`{name}` {message}"), &hint.unwrap_or_default()),
         })?;
-        self.file(path, &text)
+        // What an error quotes of a file that is none of configuration may be a secret.
+        let stranger = || {
+            let hint = "name a file with keys of a configuration; nothing of this one is told";
+            refuse(format!("`{name}` is no configuration"), hint)
+        };
+        let root = tree::parse(text.trim_start_matches('\u{feff}'), "").map_err(|_| stranger())?;
+        if has_known_key(&root) { self.file(path, &text) } else { Err(stranger()) }
     }
+}
+
+/// Whether one of the keys is that of a configuration; an empty file has none that is not.
+fn has_known_key(root: &Node) -> bool {
+    let Value::Table(entries) = &root.value else { return false };
+    let shapes = [Shape::of::<PretrainConfig>(), Shape::of::<FinetuneConfig>()];
+    let is_known = |key: &str| {
+        let of_files = [INCLUDE, PROFILES, axes::TABLE, "tasks", "seeds", "runs_at_once"];
+        let in_tables = |shape: &Shape| shape.field(key).is_some() || !shape.find(name_of(key)).is_empty();
+        of_files.contains(&key) || shapes.iter().any(in_tables)
+    };
+    entries.is_empty() || entries.iter().any(|entry| is_known(&entry.key))
 }
 
 /// The paths behind the key, each with its place.
@@ -106,6 +130,11 @@ fn names(node: &Node) -> Result<Vec<(String, Place)>, Problem> {
 
 /// A problem has a place where the file is there and cannot be a configuration.
 fn text_of(path: &Path) -> Result<String, Problem> {
+    // A pipe that a shell hands over has no name in a folder: one with a name may be waited for in vain.
+    if fs::is_named_pipe(path) {
+        let problem = Problem::usage("is a pipe in the place of a file, and is not waited for");
+        return Err(problem.at(path.display()).hint("a configuration is a small YAML or JSON file"));
+    }
     fs::read_text_stream_capped(path, CAP_BYTES).map_err(|e| match e.downcast::<Problem>() {
         Ok(problem) if problem.hint.is_none() => {
             problem.class(Class::Usage).hint("a configuration is a small YAML or JSON file")

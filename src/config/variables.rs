@@ -1,5 +1,5 @@
 //! `${NAME}` and `${NAME:-default}` in the texts of a configuration file: environment variables by their
-//! values; `$${` is `${` as it stands.
+//! values; `$${` is `${` as it stands. `${NAME:plain}` says that the value is no secret, whatever it is called.
 //!
 //! Also what is saved of them: the name of a secret, the names in paths, the values of all else.
 
@@ -23,6 +23,9 @@ static WRITTEN: Mutex<BTreeMap<String, Filled>> = Mutex::new(BTreeMap::new());
 
 /// The beginning of a path in the user's home folder, as in a shell.
 const HOME: &str = "~/";
+
+/// What follows the name of a variable whose value is no secret.
+const PLAIN: &str = ":plain";
 
 /// Values of variables that are paths, with their names.
 static FOLDERS: Mutex<BTreeMap<String, String>> = Mutex::new(BTreeMap::new());
@@ -130,19 +133,19 @@ struct Refusal {
 #[derive(Debug, PartialEq)]
 enum Part<'a> {
     Text(&'a str),
-    Variable { name: &'a str, default: Option<&'a str> },
+    Variable { name: &'a str, default: Option<&'a str>, is_plain: bool },
 }
 
 /// The text with its variables filled in; none where it has no variables.
 fn filled(written: &str, lookup: Lookup<'_>) -> Result<Option<Filled>, Refusal> {
     let (mut text, mut is_filled, mut is_secret) = (String::new(), false, false);
     for part in parts(written)? {
-        let (name, default) = match part {
+        let (name, default, is_plain) = match part {
             Part::Text(part) => {
                 text.push_str(part);
                 continue;
             }
-            Part::Variable { name, default } => (name, default),
+            Part::Variable { name, default, is_plain } => (name, default, is_plain),
         };
         let refuse = |message: String, hint: String, is_unset| Refusal { message, hint, is_unset };
         let value = lookup(name).map_err(|()| {
@@ -153,7 +156,7 @@ fn filled(written: &str, lookup: Lookup<'_>) -> Result<Option<Filled>, Refusal> 
         // As in a shell, `:-` also stands in for nothing.
         match (value, default) {
             (Some(value), default) if !value.is_empty() || default.is_none() => {
-                if secrets::is_named(name) {
+                if !is_plain && (secrets::is_named(name) || secrets::is_credential(&value)) {
                     is_secret = true;
                     secrets::hold(name, &value);
                 } else if value.len() > 1
@@ -198,6 +201,8 @@ fn parts(written: &str) -> Result<Vec<Part<'_>>, Refusal> {
             return Err(refuse("a `${` without the name of a variable".to_string()));
         }
         let behind = &inner[name.len()..];
+        let plain = behind.strip_prefix(PLAIN);
+        let (behind, is_plain) = (plain.unwrap_or(behind), plain.is_some());
         let (default, end) = match (behind.strip_prefix(":-"), behind.find('}')) {
             (_, None) => return Err(refuse(format!("`${{{name}` has no `}}` at its end"))),
             (Some(_), Some(end)) => (Some(&behind[2..end]), end),
@@ -212,7 +217,7 @@ fn parts(written: &str) -> Result<Vec<Part<'_>>, Refusal> {
                 "the default of `{name}` holds a variable, and may hold plain text only"
             )));
         }
-        parts.push(Part::Variable { name, default });
+        parts.push(Part::Variable { name, default, is_plain });
         rest = &behind[end + 1..];
     }
     parts.push(Part::Text(rest));
@@ -343,6 +348,23 @@ mod tests {
         ] {
             assert_eq!(told(written), want, "{written}");
         }
+    }
+
+    #[test]
+    fn a_value_that_looks_like_a_secret_is_one_unless_it_is_said_to_be_plain() {
+        let lookup = |name: &str| {
+            Ok(match name {
+                "VARIABLES_TEST_URL" => Some("postgres://ann:planted@db/x".to_string()),
+                "VARIABLES_TEST_KEY1" => Some("planted-key".to_string()),
+                "VARIABLES_TEST_DIR" => Some("/data/planted".to_string()),
+                _ => None,
+            })
+        };
+        let is_secret = |written: &str| filled(written, &lookup).unwrap().unwrap().is_secret;
+        assert!(is_secret("${VARIABLES_TEST_URL}") && is_secret("a ${VARIABLES_TEST_KEY1}"));
+        assert!(!is_secret("${VARIABLES_TEST_KEY1:plain}") && !is_secret("${VARIABLES_TEST_DIR}"));
+        let filled = filled("${UNSET:plain:-x}|${VARIABLES_TEST_KEY1:plain}", &lookup).unwrap().unwrap();
+        assert_eq!(filled.text, "x|planted-key");
     }
 
     #[test]

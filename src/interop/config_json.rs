@@ -8,6 +8,7 @@ mod relative;
 mod rotary;
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::path::Path;
 
 use anyhow::Result;
@@ -21,11 +22,16 @@ use crate::error::Problems;
 use crate::families::EncoderConfig;
 use crate::families::Family;
 use crate::families::HeadKind;
+use crate::families::MOST_INITIALIZER_RANGE;
+use crate::families::MOST_LAYER_NORM_EPS;
 use crate::families::ModelConfig;
 use crate::families::PositionKind;
+use crate::families::ROPE_THETA;
 use crate::fs;
 
 const CAP_BYTES: u64 = 1 << 20;
+/// What errors call the file of a model that is still to be trained.
+const PLACE: &str = "the `config.json` of the model";
 /// No model comes near; it keeps products of two sizes within 64 bits.
 const LARGEST_SIZE: u64 = 1 << 30;
 /// A list of names is made for each layer, so a mistyped number must not fill the memory.
@@ -72,6 +78,19 @@ impl HubConfig {
             (Some(config), problems) if problems.is_empty() => Ok(config),
             (_, problems) => Err(Problems(problems).into()),
         }
+    }
+
+    /// Refuses bytes of a file of this program that [`Self::read`] would refuse: a model that cannot be read again is
+    /// not worth training.
+    pub fn require_readable(bytes: &[u8]) -> Result<()> {
+        if bytes.len() as u64 > CAP_BYTES {
+            let message = format!("would have {} bytes, and {CAP_BYTES} are read", bytes.len());
+            return Err(Problem::usage(message)
+                .at(PLACE)
+                .hint("give the labels shorter names, or fewer")
+                .into());
+        }
+        Self::parse(PLACE, bytes).map(drop)
     }
 
     /// The JSON that transformers reads, keys sorted as it sorts them.
@@ -216,8 +235,8 @@ impl Reader<'_> {
             ) as usize,
             global_attn_every_n_layers: self
                 .size(key("global_attn_every_n_layers"), absent.global_attn_every_n_layers),
-            global_rope_theta: self.number(key("global_rope_theta"), absent.global_rope_theta, 1e-9, 1e12),
-            local_rope_theta: self.number(key("local_rope_theta"), absent.local_rope_theta, 1e-9, 1e12),
+            global_rope_theta: self.number(key("global_rope_theta"), absent.global_rope_theta, ROPE_THETA),
+            local_rope_theta: self.number(key("local_rope_theta"), absent.local_rope_theta, ROPE_THETA),
             position_buckets: self.count(key("position_buckets"), absent.position_buckets),
             max_relative_positions: self.count(key("max_relative_positions"), absent.max_relative_positions),
             pos_att_type: self.word(
@@ -235,8 +254,16 @@ impl Reader<'_> {
             } else {
                 self.size(key("type_vocab_size"), absent.type_vocab_size)
             },
-            layer_norm_eps: self.share(key("layer_norm_eps"), absent.layer_norm_eps),
-            initializer_range: self.number(key("initializer_range"), absent.initializer_range, 0.0, 1e3),
+            layer_norm_eps: self.number(
+                key("layer_norm_eps"),
+                absent.layer_norm_eps,
+                0.0..=MOST_LAYER_NORM_EPS,
+            ),
+            initializer_range: self.number(
+                key("initializer_range"),
+                absent.initializer_range,
+                0.0..=MOST_INITIALIZER_RANGE,
+            ),
             pad_token_id: self.whole(key("pad_token_id"), absent.pad_token_id.into(), 0, LARGEST_SIZE) as u32,
         };
         let name = |field| key(field).unwrap_or(field);
@@ -342,7 +369,7 @@ impl Reader<'_> {
     }
 
     fn share(&mut self, key: Option<&str>, default: f64) -> f64 {
-        self.number(key, default, 0.0, 1.0)
+        self.number(key, default, 0.0..=1.0)
     }
 
     /// A number by its key; `default` where the family has none, or the file does not have it.
@@ -361,13 +388,15 @@ impl Reader<'_> {
     }
 
     /// As [`Self::whole`], for any number.
-    fn number(&mut self, key: Option<&str>, default: f64, least: f64, most: f64) -> f64 {
+    fn number(&mut self, key: Option<&str>, default: f64, range: RangeInclusive<f64>) -> f64 {
         let Some((key, value)) = self.take(key) else { return default };
         match value.as_f64() {
-            Some(number) if (least..=most).contains(&number) => number,
+            Some(number) if range.contains(&number) => number,
             _ => {
                 self.refuse(format!(
-                    "`{key}` must be a number from {least} to {most}, not {}",
+                    "`{key}` must be a number from {} to {}, not {}",
+                    range.start(),
+                    range.end(),
                     shown(&value)
                 ));
                 default
@@ -392,5 +421,59 @@ fn kind_of(value: &Value) -> &'static str {
         Value::String(_) => "a string",
         Value::Array(_) => "a list",
         Value::Object(_) => "an object",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::load_pretrain;
+
+    #[test]
+    fn what_a_configuration_may_hold_can_be_read_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.yaml");
+        let (mut taken, mut refused) = (0, 0);
+        for family in Family::ALL {
+            let defaults = ModelConfig { family, encoder: family.defaults.clone() }.to_table();
+            for (key, value) in defaults.iter().filter(|(_, value)| value.is_number()) {
+                let whole = ["0", "1", "3", "5000", "70000", "2000000000"];
+                let others = ["1.0e-13", "1.0e-12", "0.5", "1.0", "5.0", "2.0e3", "1.0e12", "1.0e13"];
+                let values = if value.is_f64() { &others[..] } else { &whole };
+                for value in values {
+                    let text = format!(
+                        "data: {{sources: [{{files: [a.txt]}}], max_seq_length: 16}}\n\
+                         model: {{{}: {{{key}: {value}}}}}\n",
+                        family.name
+                    );
+                    std::fs::write(&path, text).unwrap();
+                    let Ok(loaded) = load_pretrain(&path, &[]) else {
+                        refused += 1;
+                        continue;
+                    };
+                    taken += 1;
+                    let mut model = loaded.config.model().unwrap();
+                    model.encoder.vocab_size = model.encoder.vocab_size.max(1 << 16);
+                    let bytes = HubConfig::new(model, HeadKind::None, None).to_json().to_string();
+                    let read = HubConfig::require_readable(bytes.as_bytes());
+                    assert!(read.is_ok(), "{} {key}: {value}: {:#}", family.name, read.unwrap_err());
+                }
+            }
+        }
+        assert!(taken > 300 && refused > 100, "{taken} {refused}");
+    }
+
+    #[test]
+    fn labels_that_no_reader_takes_are_refused_before_training() {
+        let labels = |count: usize| Some((0..count).map(|id| format!("{id:0200}")).collect::<Vec<String>>());
+        let model = ModelConfig { family: Family::BERT, encoder: Family::BERT.hub_defaults.clone() };
+        let bytes = |count| {
+            HubConfig::new(model.clone(), HeadKind::SequenceClassification, labels(count))
+                .to_json()
+                .to_string()
+        };
+        assert!(HubConfig::require_readable(bytes(100).as_bytes()).is_ok());
+        let message = HubConfig::require_readable(bytes(5000).as_bytes()).unwrap_err().to_string();
+        assert!(message.contains("and 1048576 are read") && message.contains("labels"), "{message}");
     }
 }

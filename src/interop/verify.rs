@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 
 use anyhow::Error;
 use anyhow::Result;
+use candle_core::Tensor;
 
 use crate::families::HeadKind;
 use crate::families::ModelConfig;
@@ -14,9 +15,13 @@ use crate::interop::folder::PretrainedFolder;
 use crate::layers::Layout;
 use crate::layers::Part;
 use crate::models::Blueprint;
+use crate::ops::tensor::with_slice;
 
 /// More values than any disk holds; sums of shapes stay within 64 bits below it.
 const MOST_VALUES: u128 = 1 << 50;
+
+/// No weight comes near this: sums of products of such are infinite in f32.
+const LARGEST_WEIGHT: f32 = 1e18;
 
 impl PretrainedFolder {
     /// How many tensors its files hold.
@@ -75,7 +80,11 @@ impl PretrainedFolder {
             let info = file.info(name);
             // Constants such as position ids have whole numbers, and nobody computes with them.
             let has_values = taken.contains(name) || info.as_ref().is_some_and(|info| info.is_float);
-            let fault = if has_values { self.weights.load(name).err() } else { file.bytes(name).err() };
+            let loaded = || {
+                let tensor = self.weights.load(name)?;
+                if taken.contains(name) { self.require_usable(name, &tensor) } else { Ok(()) }
+            };
+            let fault = if has_values { loaded().err() } else { file.bytes(name).err() };
             faults.extend(fault);
             read(info.map_or(0, |info| info.bytes));
         }
@@ -83,6 +92,17 @@ impl PretrainedFolder {
             faults.extend(self.check_tied_decoder().err());
         }
         faults
+    }
+
+    /// Refuses values of which products are no numbers in f32: training diverged that left them.
+    fn require_usable(&self, name: &str, tensor: &Tensor) -> Result<()> {
+        let largest = with_slice(tensor, |values| values.iter().fold(0.0, |most: f32, v| most.max(v.abs())))?;
+        if largest < LARGEST_WEIGHT {
+            return Ok(());
+        }
+        let message =
+            format!("tensor `{name}` holds {largest:e}, and what a model computes with it is not finite");
+        Err(self.weights.problem(&message).into())
     }
 
     /// Adds an error for each tensor that is missing or has another shape; `taken` are the names of those

@@ -19,10 +19,14 @@ use crate::corpus::Scan;
 use crate::corpus::Side;
 use crate::corpus::Step;
 use crate::corpus::content_hashes;
+use crate::corpus::report::REPORT_HTML;
+use crate::corpus::report::REPORT_JSON;
 use crate::distributed::World;
 use crate::error::Problem;
 use crate::fs;
 use crate::fs::FolderLock;
+use crate::fs::Output;
+use crate::pages::html::is_page;
 use crate::prepare::encode;
 use crate::prepare::files;
 use crate::prepare::files::Compared;
@@ -44,6 +48,9 @@ use crate::tokenizer::UnknownText;
 
 /// The window at hand, the one before, from which rows may still be made, and the one after.
 const WINDOWS_AT_ONCE: usize = 3;
+
+/// Tells by its first bytes a file that was written here.
+type IsOwn = fn(&[u8]) -> bool;
 
 const SETTINGS_JSON: &str = "settings.json";
 
@@ -195,6 +202,7 @@ impl<'a> Job<'a> {
         let has_work =
             [self.documents(), self.tokenizer(), self.shards()].iter().any(|folder| fs::exists(folder));
         if !has_work {
+            self.require_own_files()?;
             return fs::write_bytes(&path, format!("{:#}\n", self.settings).as_bytes());
         }
         let (mut stored, mut wanted) = (self.stored_settings()?, self.settings.clone());
@@ -220,6 +228,21 @@ impl<'a> Job<'a> {
             .at(self.folder.display())
             .hint("set the old values again, choose another `data.prepared_dir`, or remove this folder to prepare anew")
             .into())
+    }
+
+    /// Refuses a folder in which files of others have the names of those that are written here.
+    fn require_own_files(&self) -> Result<()> {
+        let own: [(&str, IsOwn); 3] = [
+            (SETTINGS_JSON, |head| head.starts_with(b"{\n  \"version\": ")),
+            (REPORT_JSON, |head| head.starts_with(b"{\n  \"version\": ")),
+            (REPORT_HTML, is_page),
+        ];
+        let paths = own.map(|(name, is_own)| (self.folder.join(name), is_own));
+        let outputs: Vec<Output<'_>> = paths
+            .iter()
+            .map(|(path, is_own)| Output { is_own: *is_own, ..Output::new("data.prepared_dir", path) })
+            .collect();
+        fs::require_outputs(&outputs, &[], false)
     }
 
     /// Puts down when files were written whose content is the same, so that it need not be looked at again.

@@ -18,6 +18,7 @@ mod thinned;
 mod units;
 mod wrong;
 
+pub use find::Found;
 pub use find::find;
 pub use find::runs_of;
 pub use page::page;

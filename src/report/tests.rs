@@ -214,9 +214,9 @@ fn folders_of_several_runs_are_all_of_them() {
     // The folder of all seeds has a configuration and means, but no records.
     write(&root.path().join("topics"), "config.yaml", "task: classify\n");
     write(&root.path().join("topics"), "all_results.json", "{\"eval_loss_mean\":2}");
-    assert_eq!(runs_of(&root.path().join("topics")).unwrap(), both);
-    assert_eq!(runs_of(&both[0]).unwrap(), both[..1]);
-    assert_eq!(find(root.path()).unwrap(), [root.path().join("topics")]);
+    assert_eq!(runs_of(&root.path().join("topics")).unwrap().runs, both);
+    assert_eq!(runs_of(&both[0]).unwrap().runs, both[..1]);
+    assert_eq!(find(root.path()).unwrap().runs, [root.path().join("topics")]);
     write(&root.path().join("empty"), "notes.txt", "");
     let message = |name: &str| runs_of(&root.path().join(name)).unwrap_err().to_string();
     assert!(message("empty").contains("holds no run") && message("none").contains("is no folder"));

@@ -23,18 +23,18 @@ use object_store::gcp::GoogleConfigKey;
 use object_store::http::HttpBuilder;
 use object_store::path::Path as Key;
 use reqwest::header::AUTHORIZATION;
-use reqwest::header::HeaderMap;
 use reqwest::header::HeaderValue;
 
 use crate::error::Problem;
 use crate::secrets;
+use crate::stores::connector::Connector;
+use crate::stores::environment;
 use crate::stores::failure::explained;
+use crate::stores::listing::LeftOut;
 use crate::stores::runtime;
+use crate::stores::unsure::Unsure;
 
 const SCHEMES: [&str; 5] = ["s3", "gs", "az", "https", "http"];
-
-/// A request that brings no byte for so long is given up and made again.
-const SILENCE: Duration = Duration::from_secs(60);
 
 /// Whether a text is the URL of an object, a folder of them or a pattern, and no path.
 pub fn is_url(text: &str) -> bool {
@@ -55,7 +55,19 @@ pub(super) struct Address {
     pub(super) key: String,
     /// The URL as it may be told.
     pub(super) shown: String,
+    /// Objects that listings have left out.
+    pub(super) left_out: LeftOut,
+    /// Objects of which the store's checksum says nothing.
+    pub(super) unsure: Unsure,
 }
+
+/// More objects below one folder are no corpus and no run, and their names alone would fill the memory.
+const MOST_OBJECTS: usize = 1_000_000;
+
+/// A listing that goes on and on.
+#[derive(Debug, thiserror::Error)]
+#[error("the listing has more than {MOST_OBJECTS} objects: name a folder with fewer")]
+struct Endless;
 
 impl Address {
     /// Takes a URL apart. Its password and its signed query are told nowhere from here on.
@@ -76,6 +88,12 @@ impl Address {
                 "leave it out: credentials come from the variables of the cloud (AWS_ACCESS_KEY_ID, ...)";
             return Err(wrong("holds a user", hint).into());
         }
+        if !environment::is_place(scheme, place) {
+            let (what, hint) =
+                if is_http { ("host", "see its name and its port") } else { ("bucket", "see its name") };
+            return Err(wrong(&format!("names no {what} that there can be"), hint).into());
+        }
+        environment::require(scheme)?;
         let has_query = |query: &str| is_http || query.contains('=');
         let (key, query) = key.split_once('?').filter(|(_, query)| has_query(query)).unwrap_or((key, ""));
         hold_credentials(user.unwrap_or_default(), query);
@@ -88,8 +106,17 @@ impl Address {
         let decoded =
             if is_http { Key::from_url_path(key).map_err(bad)?.to_string() } else { key.to_string() };
         let end = if is_http && key.ends_with('/') { "/" } else { "" };
-        let store = store_of(scheme, place, user, query).map_err(|e| explained(&e, &shown))?;
-        Ok(Self { store, scheme, place: place.to_string(), key: decoded + end, shown })
+        let left_out = LeftOut::default();
+        let store = store_of(scheme, place, user, query, &left_out).map_err(|e| explained(&e, &shown))?;
+        Ok(Self {
+            store,
+            scheme,
+            place: place.to_string(),
+            key: decoded + end,
+            shown,
+            left_out,
+            unsure: Unsure::default(),
+        })
     }
 
     pub(super) fn is_http(&self) -> bool {
@@ -167,7 +194,14 @@ impl Address {
     /// All objects below a folder, by name. What some consoles put down for an empty folder is none.
     pub(super) async fn below(&self, folder: &str) -> object_store::Result<Vec<ObjectMeta>> {
         let folder = Key::parse(folder)?;
-        let mut all: Vec<ObjectMeta> = self.store.list(Some(&folder)).try_collect().await?;
+        let mut all: Vec<ObjectMeta> = Vec::new();
+        let mut listing = self.store.list(Some(&folder));
+        while let Some(meta) = listing.try_next().await? {
+            all.push(meta);
+            if all.len() > MOST_OBJECTS {
+                return Err(object_store::Error::Generic { store: "listing", source: Box::new(Endless) });
+            }
+        }
         all.sort_by(|a, b| a.location.cmp(&b.location));
         // Azure's listings have tags without the quotes that belong to them everywhere else.
         let bare = |tag: &&mut String| !tag.ends_with('"');
@@ -184,6 +218,18 @@ impl Address {
             .map(|meta| meta.location.clone())
             .collect();
         all.retain(|meta| !markers.contains(&meta.location));
+        // A disk has no place for a file that is a folder as well.
+        let is_both = |meta: &ObjectMeta| {
+            let inside = format!("{}/", meta.location);
+            let next = all.partition_point(|other| other.location.as_ref() < inside.as_str());
+            all.get(next).is_some_and(|other| other.location.as_ref().starts_with(&inside))
+        };
+        let both: Vec<bool> = all.iter().map(is_both).collect();
+        for (meta, _) in all.iter().zip(&both).filter(|(_, is_both)| **is_both) {
+            self.left_out.add(meta.location.as_ref());
+        }
+        let mut is_left = both.into_iter();
+        all.retain(|_| !is_left.next().unwrap_or(false));
         Ok(all)
     }
 }
@@ -213,57 +259,50 @@ fn store_of(
     place: &str,
     user: Option<&str>,
     query: &str,
+    left_out: &LeftOut,
 ) -> object_store::Result<Arc<dyn ObjectStore>> {
     runtime::choose_cryptography();
     // Beyond a minute the download tries again itself, where it stopped.
     let retry =
         RetryConfig { max_retries: 6, retry_timeout: Duration::from_secs(60), ..RetryConfig::default() };
     let is_plain = |endpoint: Option<String>| endpoint.is_some_and(|url| url.starts_with("http://"));
-    // The library's own limit is for a whole request, which a large object does not meet.
-    let client = |is_plain: bool| {
-        [
-            (ClientConfigKey::Timeout, "1day".to_string()),
-            (ClientConfigKey::ReadTimeout, format!("{}s", SILENCE.as_secs())),
-            (ClientConfigKey::AllowHttp, is_plain.to_string()),
-        ]
+    let is_http = scheme.starts_with("http");
+    let left_out = left_out.clone();
+    let mut connector = Connector {
+        is_signed: !is_http || user.is_some() || !query.is_empty(),
+        left_out,
+        ..Connector::default()
     };
     Ok(match scheme {
         "s3" => {
             let builder = AmazonS3Builder::from_env().with_bucket_name(place).with_retry(retry);
             let is_plain = is_plain(builder.get_config_value(&AmazonS3ConfigKey::Endpoint));
-            let with = |builder: AmazonS3Builder, (key, value)| {
-                builder.with_config(AmazonS3ConfigKey::Client(key), value)
-            };
-            Arc::new(client(is_plain).into_iter().fold(builder, with).build()?)
+            let key = AmazonS3ConfigKey::Client(ClientConfigKey::AllowHttp);
+            Arc::new(builder.with_config(key, is_plain.to_string()).with_http_connector(connector).build()?)
         }
         "gs" => {
             let builder = GoogleCloudStorageBuilder::from_env().with_bucket_name(place).with_retry(retry);
             let is_plain = is_plain(builder.get_config_value(&GoogleConfigKey::BaseUrl));
-            let with = |builder: GoogleCloudStorageBuilder, (key, value)| {
-                builder.with_config(GoogleConfigKey::Client(key), value)
-            };
-            Arc::new(client(is_plain).into_iter().fold(builder, with).build()?)
+            let key = GoogleConfigKey::Client(ClientConfigKey::AllowHttp);
+            Arc::new(builder.with_config(key, is_plain.to_string()).with_http_connector(connector).build()?)
         }
         "az" => {
             let builder = MicrosoftAzureBuilder::from_env().with_container_name(place).with_retry(retry);
             let is_plain = is_plain(builder.get_config_value(&AzureConfigKey::Endpoint));
-            let with = |builder: MicrosoftAzureBuilder, (key, value)| {
-                builder.with_config(AzureConfigKey::Client(key), value)
-            };
-            Arc::new(client(is_plain).into_iter().fold(builder, with).build()?)
+            let key = AzureConfigKey::Client(ClientConfigKey::AllowHttp);
+            Arc::new(builder.with_config(key, is_plain.to_string()).with_http_connector(connector).build()?)
         }
         _ => {
-            let mut headers = HeaderMap::new();
             if let Some(user) = user {
                 let basic = format!("Basic {}", BASE64_STANDARD.encode(user));
-                headers.extend(HeaderValue::from_str(&basic).ok().map(|value| (AUTHORIZATION, value)));
+                let value = HeaderValue::from_str(&basic).ok();
+                connector.headers.extend(value.map(|value| (AUTHORIZATION, value)));
             }
-            let with = |options: ClientOptions, (key, value)| options.with_config(key, value);
-            let options = client(scheme == "http").into_iter().fold(ClientOptions::new(), with);
+            let options = ClientOptions::new().with_allow_http(scheme == "http");
             let query = if query.is_empty() { String::new() } else { format!("?{query}") };
             let builder =
                 HttpBuilder::new().with_url(format!("{scheme}://{place}/{query}")).with_retry(retry);
-            Arc::new(builder.with_client_options(options.with_default_headers(headers)).build()?)
+            Arc::new(builder.with_client_options(options).with_http_connector(connector).build()?)
         }
     })
 }

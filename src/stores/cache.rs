@@ -1,15 +1,18 @@
 //! The cache of objects on this disk.
 //!
 //! `objects/` holds each version of an object under a hash of its URL, tag and size, marked as written when
-//! it is used; `views/N/` belongs to one process and has, as links to them, the objects that it uses by their
-//! names. A view is locked while its process lives: what it links to is not deleted. So there is no index
-//! that could disagree with the disk.
+//! it is used, and next to it the hash of its content, which is compared where the object was written since;
+//! `views/N/` belongs to one process and has, as links to them, the objects that it uses by their names. A view
+//! is locked while its process lives: what it links to is not deleted. So there is no index that could disagree
+//! with the disk.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 use std::time::SystemTime;
 
 use anyhow::Context;
@@ -36,6 +39,12 @@ const AT_ONCE: usize = 8;
 
 /// How often an object may change under a download before that is an error.
 const VERSIONS: usize = 3;
+
+/// A store that says nothing for so long is told of.
+const QUIET: Duration = Duration::from_secs(10);
+
+/// Most bytes of the hash of an object.
+const SUM_CAP_BYTES: u64 = 256;
 
 /// What is told while objects are brought here.
 pub enum Event {
@@ -115,25 +124,39 @@ impl Cache {
         folder_files: &[&str],
         watch: &dyn Fn(Event),
     ) -> Result<Vec<PathBuf>> {
-        let (mut all, mut paths) = (Vec::new(), Vec::new());
+        let (mut all, mut paths, mut addresses) = (Vec::new(), Vec::new(), Vec::new());
         for url in urls {
             let address = Arc::new(Address::parse(url)?);
-            let found = address.find(folder_files).await?.into_iter();
+            let say = |text: String| watch(Event::Note(text));
+            let found =
+                patiently(address.find(folder_files), &address.shown, &|| false, &say).await?.into_iter();
+            if !address.left_out.is_empty() {
+                watch(Event::Note(format!("{}: {}", address.shown, address.left_out)));
+            }
             all.extend(found.map(|meta| Wanted { address: Arc::clone(&address), meta }));
             let path = self.place(&address).join(address.key.trim_end_matches('/'));
             self.tell_as_url(&address, &path);
             paths.push(path);
+            addresses.push(address);
         }
         let named: BTreeMap<String, Wanted> = all.into_iter().map(|wanted| (wanted.name(), wanted)).collect();
-        let is_there = |name: &String, wanted: &Wanted| {
-            fs::len_bytes(&self.objects().join(name)).is_ok_and(|bytes| bytes == wanted.meta.size)
-        };
-        let (there, missing): (Vec<_>, Vec<_>) =
-            named.into_iter().partition(|(name, wanted)| is_there(name, wanted));
-        for (name, wanted) in &there {
-            let object = self.objects().join(name);
-            fs::touch(&object)?;
-            self.link(&object, wanted)?;
+        let mut missing = Vec::new();
+        for (name, wanted) in named {
+            let object = self.objects().join(&name);
+            if !fs::len_bytes(&object).is_ok_and(|bytes| bytes == wanted.meta.size) {
+                missing.push((name, wanted));
+            } else if self.is_as_it_came(&name)? {
+                fs::touch(&object)?;
+                if fs::exists(&self.sum(&name)) {
+                    fs::touch(&self.sum(&name))?;
+                }
+                self.link(&object, &wanted)?;
+            } else {
+                let shown = wanted.address.shown_of(&wanted.meta.location);
+                watch(Event::Note(format!("{shown}: was altered in the cache, and is fetched again")));
+                fs::remove_file(&object)?;
+                missing.push((name, wanted));
+            }
         }
         if missing.is_empty() {
             return Ok(paths);
@@ -144,9 +167,17 @@ impl Cache {
             missing.iter().map(|(name, wanted)| wanted.meta.size.saturating_sub(part_bytes(name))).sum();
         self.make_room(bytes, names, watch)?;
         watch(Event::Total(bytes));
-        let got = |bytes| watch(Event::Got(bytes));
+        let has_moved = Cell::new(false);
+        let got = |bytes| {
+            has_moved.set(true);
+            watch(Event::Got(bytes));
+        };
         let fetched = missing.into_iter().map(|(name, wanted)| self.fetch(name, wanted, &got));
-        stream::iter(fetched).buffer_unordered(AT_ONCE).try_collect::<()>().await?;
+        let fetched = stream::iter(fetched).buffer_unordered(AT_ONCE).try_collect::<()>();
+        let shown = addresses.first().map_or("", |address| address.shown.as_str());
+        patiently(fetched, shown, &|| has_moved.replace(false), &|text| watch(Event::Note(text))).await?;
+        let unsure = addresses.iter().filter_map(|address| address.unsure.note());
+        unsure.for_each(|note| watch(Event::Note(note)));
         Ok(paths)
     }
 
@@ -164,6 +195,7 @@ impl Cache {
                 Ok(()) => {
                     let object = self.objects().join(&name);
                     fs::rename(&self.part(&name), &object)?;
+                    fs::write_bytes(&self.sum(&name), fs::content_hash(&object)?.as_bytes())?;
                     return self.link(&object, &wanted);
                 }
                 Err(Broken::Failed(error)) => return Err(error),
@@ -222,6 +254,20 @@ impl Cache {
         self.folder.join("objects")
     }
 
+    /// Whether an object has the content that it came with. It is read only where it was written later than its hash;
+    /// one of an earlier version of the program has none.
+    fn is_as_it_came(&self, name: &str) -> Result<bool> {
+        let (object, sum) = (self.objects().join(name), self.sum(name));
+        if !fs::exists(&sum) || fs::modified(&object)? <= fs::modified(&sum)? {
+            return Ok(true);
+        }
+        Ok(fs::read_text_capped(&sum, SUM_CAP_BYTES)? == fs::content_hash(&object)?)
+    }
+
+    fn sum(&self, name: &str) -> PathBuf {
+        self.objects().join(format!("{name}.sum"))
+    }
+
     fn part(&self, name: &str) -> PathBuf {
         self.objects().join(format!("{name}.part"))
     }
@@ -243,6 +289,26 @@ impl Cache {
         secrets::stand_for(&bucket.to_string_lossy(), &start);
         if format!("{start}/{}", address.key) != address.shown {
             secrets::stand_for(&path.to_string_lossy(), &address.shown);
+        }
+    }
+}
+
+/// Waits for what is asked of a store, and says once that nothing comes; `has_moved` tells whether something came
+/// since it was asked last.
+async fn patiently<T>(
+    asked: impl Future<Output = T>,
+    shown: &str,
+    has_moved: &dyn Fn() -> bool,
+    say: &dyn Fn(String),
+) -> T {
+    let (mut asked, mut was_told) = (std::pin::pin!(asked), false);
+    loop {
+        if let Ok(answer) = tokio::time::timeout(QUIET, asked.as_mut()).await {
+            return answer;
+        }
+        if !has_moved() && !was_told {
+            was_told = true;
+            say(format!("{shown}: nothing has come for {} s, and is still waited for", QUIET.as_secs()));
         }
     }
 }

@@ -80,7 +80,11 @@ pub(super) async fn download(
                             .hint("try again; if it stays, the object or the way to it is damaged")
                             .into()
                     }
-                    _ => break,
+                    Some(_) => {
+                        address.unsure.add(&shown);
+                        break;
+                    }
+                    None => break,
                 }
             }
             Ok(()) => Problem::new(format!("ends after {have} bytes, the store says {}", meta.size))

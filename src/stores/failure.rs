@@ -16,7 +16,13 @@ const CREDENTIALS: &str = "see to the credentials in the environment (AWS_ACCESS
 /// The error of `url`.
 pub(super) fn explained(error: &Error, url: &str) -> Problem {
     let text = chain(error);
+    let has_no_place = ["NoSuchBucket", "ContainerNotFound", "specified bucket does not exist"]
+        .iter()
+        .any(|answer| text.contains(answer));
     let problem = match error {
+        _ if has_no_place => {
+            Problem::usage("there is no such bucket").hint("are its name and its region right?")
+        }
         Error::NotFound { .. } => Problem::usage("there is no such object").hint("is the name right?"),
         Error::PermissionDenied { .. } => Problem::new(format!("access is denied: {text}")).hint(CREDENTIALS),
         Error::Unauthenticated { .. } => {

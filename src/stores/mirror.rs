@@ -11,9 +11,9 @@ use std::io::Read;
 use std::path::Path;
 use std::path::PathBuf;
 use std::sync::mpsc;
+use std::sync::mpsc::Receiver;
 use std::sync::mpsc::RecvTimeoutError;
 use std::sync::mpsc::Sender;
-use std::thread::JoinHandle;
 use std::time::Duration;
 use std::time::SystemTime;
 
@@ -33,6 +33,9 @@ const INTERVAL: Duration = Duration::from_millis(250);
 /// How long after a failure the next attempt is made; requests were repeated for a minute before it.
 const AFTER_FAILURE: Duration = Duration::from_secs(10);
 
+/// After so long it is told that the end of a run waits for the bucket.
+const QUIET: Duration = Duration::from_secs(10);
+
 /// Attempts at the end of the run.
 const LAST_ATTEMPTS: u32 = 3;
 
@@ -47,7 +50,8 @@ type Warn = Box<dyn Fn(&str) + Send>;
 /// The copying of a run folder, until [`Mirror::finish`].
 pub struct Mirror {
     end: Sender<()>,
-    thread: JoinHandle<Result<()>>,
+    /// What came of it, once it has ended.
+    ended: Receiver<Result<()>>,
 }
 
 impl Mirror {
@@ -57,33 +61,57 @@ impl Mirror {
         let mut copy = Copy { known: BTreeMap::new(), folder: folder.to_path_buf(), remote, is_first: true };
         copy.compare()?;
         let (end, ended) = mpsc::channel();
-        let thread = std::thread::spawn(move || {
-            let (mut wait, mut was_told) = (Duration::ZERO, false);
-            while ended.recv_timeout(wait) == Err(RecvTimeoutError::Timeout) {
-                let result = copy.bring_up_to_date(false);
-                wait = if result.is_ok() { INTERVAL } else { AFTER_FAILURE };
-                if let Err(e) = &result
-                    && !was_told
-                {
-                    warn(&format!("the run goes on, but is not uploaded until this gets better: {e:#}"));
-                }
-                was_told = result.is_err();
-            }
-            for _ in 1..LAST_ATTEMPTS {
-                if copy.bring_up_to_date(true).is_ok() {
-                    return Ok(());
-                }
-                std::thread::sleep(AFTER_FAILURE / 10);
-            }
-            copy.bring_up_to_date(true)
+        let (told, result) = mpsc::channel();
+        std::thread::spawn(move || {
+            let _ = told.send(Self::copy(copy, &ended, &warn));
         });
-        Ok(Self { end, thread })
+        Ok(Self { end, ended: result })
     }
 
-    /// Waits until all that the run left is in the bucket.
-    pub fn finish(self) -> Result<()> {
+    /// Copies until the run has ended, and then what is left.
+    fn copy(mut copy: Copy, ended: &Receiver<()>, warn: &Warn) -> Result<()> {
+        let (mut wait, mut was_told) = (Duration::ZERO, false);
+        while ended.recv_timeout(wait) == Err(RecvTimeoutError::Timeout) {
+            let result = copy.bring_up_to_date(false);
+            wait = if result.is_ok() { INTERVAL } else { AFTER_FAILURE };
+            if let Err(e) = &result
+                && !was_told
+            {
+                warn(&format!("the run goes on, but is not uploaded until this gets better: {e:#}"));
+            }
+            was_told = result.is_err();
+        }
+        for _ in 1..LAST_ATTEMPTS {
+            if copy.bring_up_to_date(true).is_ok() {
+                return Ok(());
+            }
+            std::thread::sleep(AFTER_FAILURE / 10);
+        }
+        copy.bring_up_to_date(true)
+    }
+
+    /// Waits until all that the run left is in the bucket, at most `within` where that is given; calls `waiting`
+    /// once where it takes some seconds.
+    pub fn finish(self, within: Option<Duration>, waiting: impl FnOnce()) -> Result<()> {
         drop(self.end);
-        self.thread.join().unwrap_or_else(|_| Err(Problem::new("the thread that uploads panicked").into()))
+        let panicked = || Problem::new("the thread that uploads panicked").into();
+        let first = within.map_or(QUIET, |within| within.min(QUIET));
+        let mut result = self.ended.recv_timeout(first);
+        if result.as_ref().err() == Some(&RecvTimeoutError::Timeout) {
+            waiting();
+            result = match within {
+                None => self.ended.recv().map_err(|_| RecvTimeoutError::Disconnected),
+                Some(within) => self.ended.recv_timeout(within.saturating_sub(first)),
+            };
+        }
+        match result {
+            Ok(result) => result,
+            Err(RecvTimeoutError::Disconnected) => Err(panicked()),
+            Err(RecvTimeoutError::Timeout) => {
+                let seconds = within.unwrap_or_default().as_secs();
+                Err(Problem::new(format!("the store has not taken what is left within {seconds} s")).into())
+            }
+        }
     }
 }
 

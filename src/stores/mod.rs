@@ -7,12 +7,16 @@
 
 mod address;
 mod cache;
+mod connector;
 mod download;
+mod environment;
 mod failure;
+mod listing;
 mod mirror;
 mod open;
 mod remote;
 mod runtime;
+mod unsure;
 
 pub use address::is_url;
 pub use cache::Cache;

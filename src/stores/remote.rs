@@ -49,6 +49,12 @@ impl Remote {
         &self.address.shown
     }
 
+    /// What listings have left out, if anything.
+    pub fn left_out(&self) -> Option<String> {
+        let left_out = &self.address.left_out;
+        (!left_out.is_empty()).then(|| format!("{}: {left_out}", self.shown()))
+    }
+
     /// All objects, by their paths below the folder.
     pub fn objects(&self) -> Result<Objects> {
         let all = runtime::block_on(self.address.below(self.prefix()))?;

@@ -11,6 +11,7 @@ use tokio::runtime::Builder;
 use tokio::runtime::Runtime;
 
 use crate::error::Problem;
+use crate::quietly::quietly;
 
 static RUNTIME: OnceLock<io::Result<Runtime>> = OnceLock::new();
 
@@ -24,7 +25,12 @@ pub(super) fn choose_cryptography() {
 pub(super) fn block_on<F: Future>(future: F) -> Result<F::Output> {
     let start = || Builder::new_multi_thread().worker_threads(1).thread_name("stores").enable_all().build();
     match RUNTIME.get_or_init(start) {
-        Ok(runtime) => Ok(runtime.block_on(future)),
+        Ok(runtime) => quietly(|| Ok::<_, String>(runtime.block_on(future))).map_err(|_| {
+            let hint = "see to the URL and to the variables of the cloud (AWS_..., GOOGLE_..., AZURE_...)";
+            Problem::new("the library that asks stores cannot make a request of what it was told")
+                .hint(hint)
+                .into()
+        }),
         Err(e) => Err(Problem::new(format!("the thread for requests cannot be started: {e}")).into()),
     }
 }

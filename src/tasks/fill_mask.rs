@@ -8,6 +8,7 @@ use candle_core::Device;
 use crate::batches::Batch;
 use crate::error::Problem;
 use crate::tasks::Task;
+use crate::tasks::finite::require_finite;
 use crate::tokenizer::Tokenizer;
 
 /// Candidates of each mask.
@@ -53,6 +54,7 @@ pub fn fill_mask(
     let logits_mv =
         task.logits(&Batch::of_segment(ids, positions))?.to_device(&Device::Cpu)?.to_dtype(DType::F32)?;
     let probabilities = candle_nn::ops::softmax(&logits_mv, D::Minus1)?.to_vec2::<f32>()?;
+    require_finite(&probabilities, |_| place.to_string())?;
     probabilities.iter().map(|row| best(row, CANDIDATES, tokenizer)).collect()
 }
 

@@ -21,9 +21,19 @@ pub struct Loss {
 }
 
 impl Loss {
-    /// Mean loss of a target; NaN without targets.
+    /// Mean loss of a target; NaN without targets, which is a loss that was not measured, and infinite where it
+    /// was and is no number.
     pub fn mean(&self) -> f64 {
-        if self.count == 0 { f64::NAN } else { self.sum / self.count as f64 }
+        match self.count {
+            0 => f64::NAN,
+            _ if self.sum.is_nan() => f64::INFINITY,
+            count => self.sum / count as f64,
+        }
+    }
+
+    /// Whether the loss was measured and is no finite number.
+    pub fn is_not_finite(&self) -> bool {
+        self.count > 0 && !self.sum.is_finite()
     }
 
     /// Share of right targets; NaN without targets.

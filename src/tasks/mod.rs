@@ -11,6 +11,7 @@ pub mod embed;
 mod examples;
 pub mod fill_mask;
 pub mod finetuned;
+pub mod finite;
 pub mod floors;
 mod inputs;
 pub mod labelled;

@@ -199,6 +199,12 @@ impl ModelFolder {
         Ok(files)
     }
 
+    /// Refuses a model whose `config.json` could not be read again.
+    pub fn require_readable(&self) -> Result<()> {
+        let mut configs = self.files.iter().filter(|(name, _)| name == CONFIG_JSON);
+        configs.try_for_each(|(_, bytes)| HubConfig::require_readable(bytes))
+    }
+
     /// The same with the sums of these pairs of parameters under the names of the first ones.
     #[must_use]
     pub fn with_added(self, added: Vec<(String, String)>) -> Self {

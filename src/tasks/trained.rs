@@ -66,6 +66,11 @@ impl Evaluation<'_> {
             .into())
     }
 
+    /// An example of the data by its number from 0, as errors call it.
+    pub fn example(&self, number: usize) -> String {
+        format!("{}: example {}", self.data.display(), number + 1)
+    }
+
     /// Writes the first batch and its logits where that was asked for, so that another program can be held
     /// against them.
     pub fn dump_logits(&self, task: &dyn Task, batch: &Batch) -> Result<()> {

@@ -3,8 +3,10 @@
 //!
 //! Like the terminal, it never stops a run.
 
+use std::io::Read;
 use std::io::Write;
 use std::path::Path;
+use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering;
@@ -13,21 +15,50 @@ use std::time::UNIX_EPOCH;
 
 use anyhow::Result;
 use chrono::DateTime;
+use chrono::NaiveDateTime;
 
+use crate::error::Problem;
 use crate::fs;
 use crate::fs::File;
 use crate::secrets;
 
 static FILE: Mutex<Option<File>> = Mutex::new(None);
+/// `2026-11-24T12:00:00Z ` at the beginning of each line.
+const TIME_BYTES: u64 = 21;
+
+static PLACE: Mutex<Option<PathBuf>> = Mutex::new(None);
 static VERBOSE: AtomicBool = AtomicBool::new(false);
 
-/// Lines go to the end of this file from here on; it is made where it is missing.
+/// Lines go to the end of this file from here on; it is made where it is missing. A file that is no log, such as
+/// one of data, is refused.
 pub fn open(path: &Path) -> Result<()> {
+    if fs::exists(path) && !fs::is_folder(path) && !is_log(path)? {
+        return Err(Problem::usage("exists already, and is no log of this program: nothing is added to it")
+            .at(path.display())
+            .hint("name another file")
+            .into());
+    }
     let file = fs::append(path)?;
+    if let Ok(mut place) = PLACE.lock() {
+        *place = Some(path.to_path_buf());
+    }
     if let Ok(mut log) = FILE.lock() {
         *log = Some(file);
     }
     Ok(())
+}
+
+/// The path of the file, where there is one.
+pub fn place() -> Option<PathBuf> {
+    PLACE.lock().ok().and_then(|place| place.clone())
+}
+
+/// Tells a log by the time that its first line begins with; an empty file may become one.
+fn is_log(path: &Path) -> Result<bool> {
+    let mut head = Vec::new();
+    fs::open(path)?.take(TIME_BYTES).read_to_end(&mut head)?;
+    let head = String::from_utf8_lossy(&head);
+    Ok(head.is_empty() || NaiveDateTime::parse_from_str(&head, "%Y-%m-%dT%H:%M:%SZ ").is_ok())
 }
 
 /// Whether there is such a file.
@@ -76,6 +107,24 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+
+    #[test]
+    fn lines_are_added_to_logs_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        for (name, text, expected) in [
+            ("log", "2026-11-24T12:14:56Z training\n", true),
+            ("empty", "", true),
+            ("gold.conll", "the\tO\n", false),
+            ("dated.csv", "2026-11-24T12:14:56Z,1\n", false),
+            ("short", "2026", false),
+            ("binary", "\u{1}\u{0}", false),
+        ] {
+            std::fs::write(path(name), text).unwrap();
+            assert_eq!(is_log(&path(name)).unwrap(), expected, "{name}");
+        }
+        assert!(open(&path("gold.conll")).unwrap_err().to_string().contains("is no log of this program"));
+    }
 
     #[test]
     fn times_are_those_of_utc_and_lines_are_plain() {

@@ -24,6 +24,12 @@ use crate::telemetry::sink::Sink;
 /// The experiment of all runs, unless `MLFLOW_EXPERIMENT_NAME` names another.
 const EXPERIMENT: &str = "mlmtrain";
 const CAP_BYTES: u64 = 1 << 20;
+/// What the program's own tags begin with.
+const GROUPS: [&str; 7] = ["train", "eval", "perf", "cost", "data", "tokens", "weights"];
+/// Characters that are kept of a key that is too long or not plain: at four bytes each they fit a file's name.
+const MOST_KEY_CHARS: usize = 48;
+/// MLflow refuses longer keys.
+const MOST_KEY_BYTES: usize = 250;
 /// As many values of one metric as tens of millions of records have.
 const METRIC_CAP_BYTES: u64 = 1 << 30;
 
@@ -106,7 +112,7 @@ impl Mlflow {
 
     /// A small file of its own, of which nothing is lost that the next start would not write again.
     fn put(&self, kind: &str, key: &str, value: &str) -> Result<()> {
-        let path = self.folder.join(kind).join(key);
+        let path = self.folder.join(kind).join(file_of(key));
         fs::remove_file(&path)?;
         Ok(fs::append(&path)?.write_all(value.as_bytes())?)
     }
@@ -147,7 +153,7 @@ impl Sink for Mlflow {
             let log = match self.metrics.entry(tag.clone()) {
                 Entry::Occupied(entry) => entry.into_mut(),
                 Entry::Vacant(entry) => {
-                    let path = self.folder.join("metrics").join(tag);
+                    let path = self.folder.join("metrics").join(file_of(tag));
                     fs::create_folder(&fs::parent_of(&path))?;
                     entry.insert(AppendLog::open(&path)?)
                 }
@@ -174,6 +180,24 @@ impl Drop for Mlflow {
             let _ = self.tell(Status::Killed);
         }
     }
+}
+
+/// The file of a metric or a parameter below its folder. Keys hold names from data: entity types, columns, tasks,
+/// sources. The first `/` is that of the program's own tags (`eval/f1`); all else becomes the name of one file, by
+/// the characters that MLflow allows in keys. Two keys never share a file.
+fn file_of(key: &str) -> PathBuf {
+    let is_plain = |c: char| c.is_alphanumeric() || "_-. :".contains(c);
+    let (group, name) = key.split_once('/').filter(|(group, _)| GROUPS.contains(group)).unwrap_or(("", key));
+    let shown = name.trim_start_matches('.').chars();
+    let plain: String = shown.map(|c| if is_plain(c) { c } else { '_' }).collect();
+    let is_whole = plain == name && !name.is_empty() && !GROUPS.contains(&name);
+    let name = if is_whole && key.len() <= MOST_KEY_BYTES {
+        plain
+    } else {
+        let short: String = plain.chars().take(MOST_KEY_CHARS).collect();
+        format!("{short}-{}", &fs::sha256_of(&[key.as_bytes()])[..8])
+    };
+    Path::new(group).join(name)
 }
 
 /// The id of the experiment of this name, which is begun where the store has none.
@@ -229,6 +253,50 @@ mod tests {
 
     fn record(step: u64) -> Record {
         Record { step, epoch: 0.0, values: vec![("train/loss".to_string(), 0.5)] }
+    }
+
+    #[test]
+    fn no_name_from_data_leaves_the_folder_of_the_run() {
+        let place = tempfile::tempdir().unwrap();
+        let (store, run) = (place.path().join("mlruns"), place.path().join("run"));
+        std::fs::create_dir(&run).unwrap();
+        let long = format!("eval/{}_f1", "ä".repeat(300));
+        let tags = [
+            "eval/x/../../../victim_f1",
+            "/etc/victim",
+            "../victim",
+            "eval/..",
+            "eval/.",
+            "eval/",
+            "",
+            "..",
+            "eval/a\0b\nc",
+            "eval/PER_f1",
+            "eval/PER_f1/z_f1",
+            "eval/PER_f1_z_f1",
+            "victim/../../x",
+            "Eval/x",
+            "train",
+            &long,
+        ];
+        let config = json!({"filters": {"../../../victim": 1, "a/b": 2, "..": 3}});
+        let mut sink = Mlflow::create(&store, &run, &config, None).unwrap();
+        for (number, tag) in tags.iter().enumerate() {
+            let values = vec![((*tag).to_string(), number as f64)];
+            sink.write(&Record { step: 1, epoch: 0.0, values }).unwrap();
+        }
+        sink.finish().unwrap();
+        let beside: Vec<_> =
+            std::fs::read_dir(place.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(beside.len(), 2, "{beside:?}");
+        let metrics = fs::files_below(&sink.folder.join("metrics")).unwrap();
+        assert_eq!(metrics.len(), tags.len(), "each has a file: {metrics:?}");
+        for path in metrics {
+            assert_eq!(std::fs::read_to_string(&path).unwrap().lines().count(), 1, "{path:?}");
+        }
+        assert_eq!(fs::files_below(&sink.folder.join("params")).unwrap().len(), 3);
+        assert_eq!(file_of("eval/LOC ation:x-1.b_f1"), Path::new("eval/LOC ation:x-1.b_f1"));
+        assert_eq!(file_of("training.learning_rate"), Path::new("training.learning_rate"));
     }
 
     #[test]

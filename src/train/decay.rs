@@ -90,7 +90,7 @@ fn begun(config: &PretrainConfig, start: &Start) -> Result<Option<PretrainConfig
     let folders = match start {
         Start::Fresh => Vec::new(),
         Start::At(path) => vec![path.clone()],
-        Start::Auto => {
+        Start::Auto | Start::Again => {
             let store = CheckpointStore::new(&config.run.output_dir);
             store.steps()?.into_iter().rev().map(|step| store.path_of(step)).collect()
         }

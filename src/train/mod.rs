@@ -30,6 +30,7 @@ pub mod step;
 pub mod stopping;
 #[cfg(test)]
 mod tests;
+pub mod used;
 mod weights;
 
 use std::time::Instant;
@@ -62,10 +63,12 @@ use crate::train::horizon::Pace;
 use crate::train::meter::Meter;
 use crate::train::phases::Phases;
 use crate::train::probe::Probe;
+use crate::train::rollback::Unfinite;
 use crate::train::run_folder::RunFolder;
 use crate::train::signals::Signals;
 use crate::train::state::LossWindow;
 use crate::train::state::TrainState;
+use crate::train::step::Skip;
 use crate::train::step::StepOutcome;
 use crate::train::step::Stepper;
 use crate::train::stopping::out_of_time;
@@ -131,6 +134,8 @@ pub struct Trainer<'a> {
     pub probe: Option<&'a dyn Probe>,
     /// The latest scores of it.
     pub probed: Scores,
+    /// What was not finite just now.
+    pub unfinite: Unfinite,
     /// What the run makes of its machine.
     pub meter: Meter,
     /// Where records and checkpoints go.
@@ -190,6 +195,7 @@ impl Trainer<'_> {
                 clock.restart();
                 continue;
             }
+            self.unfinite.last_step = matches!(outcome.skipped, Some(Skip::NotFinite(..)));
             self.data.give_back(batches);
             self.look_ahead(state, clock)?;
             // --- everything below observes; nothing below changes the numbers ---
@@ -334,6 +340,9 @@ impl Trainer<'_> {
             // The run is over but for its last evaluation: that is what a resume will do.
             end = self.stopped()?;
         }
+        if !matches!(end, End::Signal(_)) {
+            self.require_finite_end(state)?;
+        }
         if !matches!(end, End::Signal(_)) && !self.probe(state)? {
             end = self.stopped()?;
         }
@@ -396,6 +405,7 @@ impl Trainer<'_> {
         let scores = self.rules.world.all_of(scores)?;
         memory::give_back_freed_blocks();
         let Some(scores) = scores else { return Ok(false) };
+        self.unfinite.last_loss = scores.iter().any(|(name, value)| name == "loss" && value.is_infinite());
         let seconds = clock.rates().eval_seconds.map(|seconds| ("perf/eval_seconds".to_string(), seconds));
         let values = scores.iter().map(|(name, value)| (format!("eval/{name}"), *value));
         let values = values.chain(seconds).collect();

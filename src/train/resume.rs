@@ -28,8 +28,11 @@ use crate::train::saved::Resumed;
 pub enum Start {
     /// The newest valid checkpoint, or afresh when there is none.
     Auto,
-    /// Afresh; a folder with checkpoints is refused.
+    /// Afresh; a folder in which a run has left anything is refused.
     Fresh,
+    /// As [`Self::Auto`], in a folder that is written to by one command alone and may be begun again: a cell of a
+    /// sweep, whose weights are not kept.
+    Again,
     /// This checkpoint.
     At(PathBuf),
 }
@@ -61,7 +64,7 @@ pub fn find<C: Serialize + DeserializeOwned>(
 ) -> Result<Option<Found>> {
     let resumed = match start {
         Start::At(path) => Some(Resumed::read(Checkpoint::open(path)?)?),
-        Start::Auto => newest(store, progress)?,
+        Start::Auto | Start::Again => newest(store, progress)?,
         Start::Fresh => match store.steps()?.last() {
             None => None,
             Some(step) => {
@@ -74,6 +77,15 @@ pub fn find<C: Serialize + DeserializeOwned>(
     };
     let Some(resumed) = resumed else { return Ok(None) };
     let place = resumed.checkpoint.path().display().to_string();
+    // Only pretraining has sources.
+    let is_pretraining = |config: &Value| !config["data"]["sources"].is_null();
+    if is_pretraining(&resumed.config) != is_pretraining(&serde_json::to_value(config)?) {
+        let of = if is_pretraining(&resumed.config) { "pretrain" } else { "finetune" };
+        return Err(Problem::usage(format!("is a checkpoint of `mlmtrain {of}`, another kind of run"))
+            .at(&place)
+            .hint("choose another `run.output_dir`")
+            .into());
+    }
     let saved: C = serde_json::from_value(resumed.config.clone()).map_err(|e| {
         Problem::new(format!("was saved with a configuration that this version cannot read: {e}")).at(&place)
     })?;
@@ -144,7 +156,9 @@ fn newest_config(start: &Start, folders: impl IntoIterator<Item = PathBuf>) -> R
     let checkpoint = match start {
         Start::Fresh => None,
         Start::At(path) => Some(path.clone()),
-        Start::Auto => folders.into_iter().map(newest).find_map(Result::transpose).transpose()?,
+        Start::Auto | Start::Again => {
+            folders.into_iter().map(newest).find_map(Result::transpose).transpose()?
+        }
     };
     let Some(path) = checkpoint.map(|path| path.join(CONFIG)).filter(|path| fs::exists(path)) else {
         return Ok(None);

@@ -49,7 +49,41 @@ pub struct FailedStep {
     pub micro: Vec<Batch>,
 }
 
+/// What the end of a run looks at: whether it ended in trouble that was too short to be gone back from.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Unfinite {
+    /// The last step was skipped, because its loss or its gradients were not finite.
+    pub last_step: bool,
+    /// The latest evaluation had a loss that is not finite.
+    pub last_loss: bool,
+}
+
+/// So many skipped steps at the end of a run are no accident.
+const LAST_SKIPS_MAX: u32 = 2;
+
 impl Trainer<'_> {
+    /// Refuses to call a run trained whose last evaluation is not finite, or which skipped its last steps: fewer than
+    /// lead back to a checkpoint. Where the final model is that of an earlier evaluation, it is none of theirs.
+    pub(super) fn require_finite_end(&self, state: &TrainState) -> Result<()> {
+        if self.keep_best && state.best.step().is_some_and(|step| step != state.step) {
+            return Ok(());
+        }
+        let skipped = state.divergence.bad_steps();
+        let trouble = if self.unfinite.last_loss {
+            format!("the loss of the evaluation after step {} is not finite", state.step)
+        } else if self.unfinite.last_step && (skipped >= LAST_SKIPS_MAX || u64::from(skipped) >= state.step) {
+            format!(
+                "the last {skipped} of {} steps were skipped: their losses or gradients are not finite",
+                state.step
+            )
+        } else {
+            return Ok(());
+        };
+        Err(Problem::new(format!("training diverges: {trouble}"))
+            .class(Class::Diverged)
+            .hint("lower `training.learning_rate`; no model of this step is written")
+            .into())
+    }
     /// Takes note of how the step that `state` has just counted went, and says it where it went wrong.
     /// Whether too many did.
     pub(super) fn diverges(

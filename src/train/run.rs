@@ -40,6 +40,7 @@ use crate::tasks::run::Beginning;
 use crate::tasks::run::Data;
 use crate::tasks::run::Inputs;
 use crate::tasks::run::Kind;
+use crate::tasks::run::ModelFolder;
 use crate::tasks::run::Parts;
 use crate::tasks::run::Scores;
 use crate::tasks::run::Setting;
@@ -61,6 +62,7 @@ use crate::train::results;
 use crate::train::resume;
 use crate::train::resume::Found;
 use crate::train::resume::Start;
+use crate::train::rollback::Unfinite;
 use crate::train::room;
 use crate::train::run_folder::FINAL;
 use crate::train::run_folder::MACHINE;
@@ -71,6 +73,7 @@ use crate::train::saved::load_checkpoint;
 use crate::train::signals::Signals;
 use crate::train::state::TrainState;
 use crate::train::step::Stepper;
+use crate::train::used;
 
 /// The configuration of a run, whole and by its sections.
 pub struct Request<'a, C> {
@@ -124,10 +127,9 @@ pub fn run<K: Kind, C: Serialize + DeserializeOwned>(
 ) -> Result<Outcome<K::Task, K::Data>> {
     let (output, world) = (request.output, machine.world);
     let held = hold(output, world)?;
-    let found = resume::find(request.start, &CheckpointStore::new(output), request.config, progress)?;
-    let inputs = told(kind.inputs()?, progress);
+    let found = find_start(request, world, progress)?;
     let parent = request.parent.filter(|_| found.is_none());
-    begin_alike(world, found.as_ref(), parent, &inputs)?;
+    let inputs = begin_alike(world, found.as_ref(), parent, told(kind.inputs()?, progress))?;
     let shapes = kind.shapes()?;
     let training = &world.agree(batch_size::fitted(request.training, &shapes, machine, progress)?)?;
     room::require_work(training, world, progress)?;
@@ -138,7 +140,7 @@ pub fn run<K: Kind, C: Serialize + DeserializeOwned>(
     let _keeping = memory::keep_freed_blocks();
     let is_beginning = found.is_none() && parent.is_none();
     let Parts { task, mut data, total_steps, folders, best } =
-        kind.build(Setting { training, machine, seed: request.seed, progress, is_beginning })?;
+        built(kind, Setting { training, machine, seed: request.seed, progress, is_beginning })?;
     // What is told of memory is that of training: not what preparing it took.
     memory::give_back_freed_blocks();
     fs::forget_peak();
@@ -147,7 +149,7 @@ pub fn run<K: Kind, C: Serialize + DeserializeOwned>(
     let mut state = TrainState::new(Cursor::default(), better);
     if let Some(found) = &found {
         state = found.resumed.state.clone();
-        let results = results::read(output)?;
+        let results = earlier_results(output, progress);
         let is_at_end = found.is_complete || state.step >= total_steps;
         let is_complete = world.agree(is_at_end && results::are_whole(&results))?;
         if let Some(model) = is_complete.then(|| whole_final(output, progress)).flatten() {
@@ -203,6 +205,7 @@ pub fn run<K: Kind, C: Serialize + DeserializeOwned>(
         data: &mut data,
         probe: request.probe,
         probed: Scores::new(),
+        unfinite: Unfinite::default(),
         meter: Meter::new(machine, request.precision.tf32, request.run.usd_per_hour),
         folder: &mut folder,
     };
@@ -227,6 +230,35 @@ pub fn run<K: Kind, C: Serialize + DeserializeOwned>(
     Ok(Outcome { end: Some(end), step: state.step, results, model: output.join(FINAL), task, data })
 }
 
+/// Where a run goes on from; an error where it would begin in a folder in which a run has left something.
+fn find_start<C: Serialize + DeserializeOwned>(
+    request: &Request<'_, C>,
+    world: World,
+    progress: &Progress,
+) -> Result<Option<Found>> {
+    let Request { start, output, config, training, .. } = request;
+    let found = resume::find(start, &CheckpointStore::new(output), *config, progress)?;
+    if world.is_first() && found.is_none() {
+        used::refuse(start, output, *config, training.save_steps, progress)?;
+    }
+    Ok(found)
+}
+
+/// The parts of a run, whose model can be read again.
+fn built<K: Kind>(kind: K, setting: Setting<'_>) -> Result<Parts<K::Task, K::Data>> {
+    let parts = kind.build(setting)?;
+    parts.folders.iter().try_for_each(ModelFolder::require_readable)?;
+    Ok(parts)
+}
+
+/// The results of an earlier sitting; none where they cannot be read, and then they are made again.
+fn earlier_results(output: &Path, progress: &Progress) -> BTreeMap<String, f64> {
+    results::read(output).unwrap_or_else(|e| {
+        progress.warn(&format!("{e:#}; the results are made again"));
+        BTreeMap::new()
+    })
+}
+
 /// Says what talking to other processes has taken.
 fn tell_exchange(world: World, progress: &Progress) {
     if let Some((seconds, all)) = world.exchange_seconds() {
@@ -246,11 +278,17 @@ fn hold(output: &Path, world: World) -> Result<Option<FolderLock>> {
 
 /// Refuses to go on with other data than before, and processes that would go on from other places or with
 /// other data than the first one.
-fn begin_alike(world: World, found: Option<&Found>, parent: Option<&Resumed>, inputs: &Inputs) -> Result<()> {
-    resume::agree_on_inputs(found, parent, inputs)?;
+fn begin_alike(
+    world: World,
+    found: Option<&Found>,
+    parent: Option<&Resumed>,
+    inputs: Inputs,
+) -> Result<Inputs> {
+    resume::agree_on_inputs(found, parent, &inputs)?;
     let step = found.map_or(0, |found| found.resumed.state.step);
     let named = inputs.iter().map(|(key, hash)| (key.as_str(), hash.clone()));
-    world.require_same(&named.chain([("the checkpoint", step.to_string())]).collect::<Vec<_>>())
+    world.require_same(&named.chain([("the checkpoint", step.to_string())]).collect::<Vec<_>>())?;
+    Ok(inputs)
 }
 
 /// The evaluation of a complete run, where what comes after it needs one; how it was cut off, if it was.

@@ -16,6 +16,7 @@ use crate::checkpoint::CheckpointStore;
 use crate::checkpoint::Part;
 use crate::checkpoint::Retention;
 use crate::checkpoint::Snapshot;
+use crate::checkpoint::make_way;
 use crate::checkpoint::write_sealed;
 use crate::config::RunSection;
 use crate::config::TrainingConfig;
@@ -474,7 +475,11 @@ impl RunFolder {
         let temporary = self.path.join(format!(".tmp-{name}"));
         fs::remove_folder(&temporary)?;
         write_sealed(&temporary, snapshot)?;
-        fs::remove_folder(target)?;
+        if let Some(kept) = make_way(target, snapshot)? {
+            let text =
+                format!("`{}` held files of others: it is kept as `{}`", target.display(), kept.display());
+            self.progress.warn(&text);
+        }
         fs::publish_folder(&temporary, target)
     }
 }

@@ -1,9 +1,11 @@
-//! SIGINT, SIGTERM and SIGUSR1 ask for a checkpoint and an end; a second one of any of them ends the process
-//! at once.
+//! SIGINT, SIGTERM, SIGUSR1 and SIGHUP ask for a checkpoint and an end; a second one of the first three ends the
+//! process at once. A terminal that is closed may send SIGHUP twice, so that one never does; `nohup` makes the
+//! program deaf to it, as ever.
 //!
 //! It saves nothing: the loop asks [`Signals::received`] wherever it waits, and stops when the answer is a
 //! signal.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::AtomicUsize;
@@ -11,6 +13,7 @@ use std::sync::atomic::Ordering;
 
 use anyhow::Context;
 use anyhow::Result;
+use signal_hook::consts::SIGHUP;
 use signal_hook::consts::SIGINT;
 use signal_hook::consts::SIGTERM;
 use signal_hook::consts::SIGUSR1;
@@ -19,6 +22,7 @@ use signal_hook::flag;
 use crate::distributed;
 use crate::error::Class;
 use crate::error::Problem;
+use crate::fs;
 
 /// The signals that came in; cheap to clone and to ask, from any thread.
 #[derive(Debug, Clone, Default)]
@@ -31,11 +35,16 @@ impl Signals {
     pub fn listen() -> Result<Self> {
         let signals = Self::default();
         let armed = Arc::new(AtomicBool::new(false));
-        for signal in [SIGINT, SIGTERM, SIGUSR1] {
+        for signal in [SIGINT, SIGTERM, SIGUSR1, SIGHUP] {
+            if signal == SIGHUP && is_ignored(signal) {
+                continue;
+            }
             let register = || {
                 // Actions run in the order of their registration: the exit looks at the flag before this
                 // signal sets it.
-                flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&armed))?;
+                if signal != SIGHUP {
+                    flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&armed))?;
+                }
                 flag::register_usize(signal, Arc::clone(&signals.number), signal as usize)?;
                 flag::register(signal, Arc::clone(&armed))
             };
@@ -65,6 +74,14 @@ impl Signals {
     }
 }
 
+/// Whether the program was started deaf to a signal, as by `nohup`.
+fn is_ignored(signal: i32) -> bool {
+    let status = fs::read_system_text(Path::new("/proc/self/status")).unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    mask >> (signal - 1) & 1 == 1
+}
+
 /// The error that a run ends with when a signal stopped it; `saved` says what is safe.
 pub fn stopped_by(signal: u8, saved: &str) -> Problem {
     let by = if i32::from(signal) == SIGINT { "Ctrl-C".to_string() } else { format!("signal {signal}") };
@@ -81,8 +98,15 @@ mod tests {
 
     // Signals reach a whole process, so each case runs in a child: this same test binary with a variable set.
     fn exit_code_of_child(mode: &str) -> Option<i32> {
-        let status = std::process::Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "train::signals::tests::child", "--nocapture", "--test-threads=1"])
+        let program = std::env::current_exe().unwrap();
+        let mut command = match mode {
+            "nohup" => std::process::Command::new("nohup"),
+            _ => std::process::Command::new(&program),
+        };
+        let arguments = ["--exact", "train::signals::tests::child", "--nocapture", "--test-threads=1"];
+        let status = command
+            .args((mode == "nohup").then_some(&program))
+            .args(arguments)
             .env(CHILD, mode)
             .stdout(std::process::Stdio::null())
             .stderr(std::process::Stdio::null())
@@ -96,6 +120,13 @@ mod tests {
         let Ok(mode) = std::env::var(CHILD) else { return };
         let signals = Signals::listen().unwrap();
         assert_eq!(signals.received(), None);
+        if ["hangup", "nohup"].contains(&mode.as_str()) {
+            signal_hook::low_level::raise(SIGHUP).unwrap();
+            signal_hook::low_level::raise(SIGHUP).unwrap();
+            let expected = (mode == "hangup").then_some(SIGHUP as u8);
+            assert_eq!(signals.received(), expected);
+            return;
+        }
         signal_hook::low_level::raise(SIGUSR1).unwrap();
         assert_eq!(signals.received(), Some(SIGUSR1 as u8));
         if mode == "twice" {
@@ -107,6 +138,12 @@ mod tests {
     fn the_first_signal_sets_a_flag() {
         assert_eq!(exit_code_of_child("once"), Some(0));
         assert_eq!(Signals::none().received(), None);
+    }
+
+    #[test]
+    fn a_terminal_that_is_closed_asks_for_an_end_and_one_with_nohup_does_not() {
+        assert_eq!(exit_code_of_child("hangup"), Some(0));
+        assert_eq!(exit_code_of_child("nohup"), Some(0));
     }
 
     #[test]

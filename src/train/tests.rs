@@ -55,6 +55,7 @@ use crate::train::Trainer;
 use crate::train::cadence::Cadence;
 use crate::train::meter::Meter;
 use crate::train::phases::Phases;
+use crate::train::rollback::Unfinite;
 use crate::train::run;
 use crate::train::run_folder::RunFolder;
 use crate::train::run_folder::RunFolderOptions;
@@ -305,6 +306,7 @@ fn probed_sitting(
         data: &mut data,
         probe,
         probed: Scores::new(),
+        unfinite: Unfinite::default(),
         folder: &mut run_folder,
     };
     let (end, _) = trainer.run(&mut state).unwrap();

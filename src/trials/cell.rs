@@ -106,7 +106,7 @@ impl Cell {
             max_seq_length: self.config.data.max_seq_length,
             output: &self.folder,
             seed: self.seed,
-            start: &Start::Auto,
+            start: &Start::Again,
             probe: None,
             loss_band: None,
             parent: None,
@@ -151,11 +151,12 @@ pub fn keep_type(config: &mut FinetuneConfig, folders: impl IntoIterator<Item = 
     Ok(())
 }
 
-/// A value as a part of a file's name; two values never have the same one.
+/// A value or a name from outside as the name of one file or folder; two never have the same one.
 pub(super) fn file_name(value: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "+-.".contains(c);
     let plain: String = value.chars().map(|c| if is_plain(c) { c } else { '_' }).collect();
-    if plain == value && value.len() <= MOST_NAME_BYTES {
+    let is_a_step = value.chars().all(|c| c == '.');
+    if plain == value && !is_a_step && value.len() <= MOST_NAME_BYTES {
         return plain;
     }
     let end: String = plain.chars().rev().take(MOST_NAME_BYTES / 2).collect();

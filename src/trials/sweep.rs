@@ -21,6 +21,7 @@ use crate::scores::NOT_MEASURED;
 use crate::tasks::finetuned::Finetuned;
 use crate::tasks::list::FinetunedVisitor;
 use crate::train::run_folder::FINAL;
+use crate::train::used;
 use crate::trials::cell::Cell;
 use crate::trials::cell::Done;
 use crate::trials::cell::file_name;
@@ -66,6 +67,9 @@ impl FinetunedVisitor for SweepRun<'_> {
     fn visit<T: Finetuned>(self) -> Result<Swept> {
         let Self { sweep, output, with } = self;
         let world = with.world;
+        if world.is_first() {
+            used::refuse_for_many(output, &["sweep.json", "sweep.md", "learning_curve.svg", BEST])?;
+        }
         let _lock = world.is_first().then(|| FolderLock::take(output)).transpose()?;
         require_files(sweep.settings.iter().map(|setting| &setting.config))?;
         let models = models(sweep)?;

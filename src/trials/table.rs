@@ -46,8 +46,8 @@ impl Table {
     }
 }
 
-/// A cell whose text is no markup.
-fn escaped(cell: &str) -> String {
+/// Text that is no markup: of a cell, or of a heading.
+pub(super) fn escaped(cell: &str) -> String {
     let mut text = String::with_capacity(cell.len());
     for character in cell.chars() {
         if "|*_`<>\\[]".contains(character) {

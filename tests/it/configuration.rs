@@ -154,7 +154,7 @@ fn arguments_of_run_mlm_become_a_configuration_that_trains() {
     let checked = program(&place, &["config", "check", "made.yaml"], &[]).ok();
     assert_eq!(checked.stdout, "made.yaml: right, a configuration of `pretrain`\n");
     program(&place, &["config", "convert", "args.json", "-o", "made.yaml"], &[])
-        .refused(2, &["is there already"]);
+        .refused(2, &["exists already"]);
     let sets = ["--set", "tokenizer.vocab_size=400", "--set", "training.warmup_steps=0"];
     let trained = program(&place, &[&["pretrain", "--config", "made.yaml"], &sets[..]].concat(), &[]);
     assert!(trained.ok().stdout.contains("trained 3 steps"));

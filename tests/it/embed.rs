@@ -19,7 +19,10 @@ fn vectors(place: &Workplace, name: &str) -> Vec<Vec<f32>> {
 }
 
 fn embed(place: &Workplace, more: &[&str], input: &str) -> crate::workplace::Finished {
-    place.program(&[&["embed", "--model", "run/final", "--output", "v.npy"], more].concat(), input)
+    place.program(
+        &[&["embed", "--model", "run/final", "--overwrite", "--output", "v.npy"], more].concat(),
+        input,
+    )
 }
 
 fn largest_difference(left: &[Vec<f32>], right: &[Vec<f32>]) -> f32 {

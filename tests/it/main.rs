@@ -26,6 +26,7 @@ mod minimal_pairs;
 #[path = "../skipped/notes.rs"]
 mod notes;
 mod old_folders;
+mod outputs;
 mod pair_gradients;
 mod plan;
 mod prepare;

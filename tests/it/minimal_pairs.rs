@@ -37,7 +37,7 @@ fn each_pair_is_scored_and_the_share_of_right_ones_is_told() {
     let refused = run(&["--scores", "-", "--json"]);
     assert_eq!(refused.code, Some(2), "{}", refused.stderr);
     fs::write(place.path("pairs.jsonl"), format!("{PAIRS}{{\"good\": \"a\"}}\n")).unwrap();
-    let refused = run(&["--scores", "scores.jsonl"]);
+    let refused = run(&["--scores", "scores.jsonl", "--overwrite"]);
     assert!(refused.stderr.contains("pairs.jsonl:3: has no text `bad`"), "{}", refused.stderr);
     assert_eq!(fs::read_to_string(place.path("scores.jsonl")).unwrap(), lines, "nothing is lost");
 }

@@ -6,6 +6,7 @@
 
 mod albert;
 mod bert;
+mod bounds;
 mod camembert;
 mod deberta_v2;
 mod descriptor;
@@ -32,6 +33,9 @@ use serde::Serialize;
 use serde::Serializer;
 use serde::de::Error;
 
+pub use bounds::MOST_INITIALIZER_RANGE;
+pub use bounds::MOST_LAYER_NORM_EPS;
+pub use bounds::ROPE_THETA;
 pub use descriptor::ClassificationNames;
 pub use descriptor::Descriptor;
 pub use descriptor::EmbeddingMap;

@@ -95,6 +95,11 @@ impl FolderLock {
     }
 }
 
+/// Whether a process has ever locked this folder.
+pub fn has_lock(folder: &Path) -> bool {
+    folder.join(".lock").is_file()
+}
+
 /// Whether another process holds this folder. It leaves nothing behind.
 pub fn is_locked(folder: &Path) -> bool {
     let Ok(file) = super::open(&folder.join(".lock")) else { return false };

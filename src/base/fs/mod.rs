@@ -23,6 +23,7 @@ mod hash;
 mod lock;
 mod magic;
 mod memory;
+mod output;
 mod progress;
 mod read;
 mod scratch;
@@ -52,6 +53,7 @@ pub use hash::sha256_of_reader;
 pub use std::fs::File;
 
 pub use lock::FolderLock;
+pub use lock::has_lock;
 pub use lock::is_locked;
 pub use magic::Foreign;
 pub use magic::Kind;
@@ -64,8 +66,11 @@ pub use memory::forget_peak;
 pub use memory::peak_resident_bytes;
 pub use memory::system_bytes;
 pub use memory::thread_seconds;
+pub use output::Output;
+pub use output::require_outputs;
 pub use progress::Progress;
 pub use read::each_line;
+pub use read::is_named_pipe;
 pub use read::open;
 pub use read::open_stream;
 pub use read::read_capped;
@@ -281,6 +286,23 @@ pub fn exists(path: &Path) -> bool {
 /// Whether `path` is a folder.
 pub fn is_folder(path: &Path) -> bool {
     path.is_dir()
+}
+
+/// The first path in a folder that is free: between `start` and `end` a number from 1.
+pub fn free_name(folder: &Path, start: &str, end: &str) -> PathBuf {
+    let mut number = 1_u64;
+    loop {
+        let path = folder.join(format!("{start}{number}{end}"));
+        if std::fs::symlink_metadata(&path).is_err() {
+            return path;
+        }
+        number += 1;
+    }
+}
+
+/// Whether `path` is a link itself.
+pub fn is_link(path: &Path) -> bool {
+    path.is_symlink()
 }
 
 /// The length of a file in bytes.

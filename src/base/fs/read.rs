@@ -59,6 +59,13 @@ fn open_with(path: &Path, flags: i32) -> Result<File> {
     Ok(file)
 }
 
+/// Whether `path` names a pipe in a folder (`mkfifo`), and not one that a shell hands over (`/dev/stdin`,
+/// `<(...)`).
+pub fn is_named_pipe(path: &Path) -> bool {
+    let real = std::fs::canonicalize(path).and_then(std::fs::metadata);
+    real.is_ok_and(|found| found.file_type().is_fifo())
+}
+
 /// Refuses what would never end, such as `/dev/zero`. A terminal ends, and `/dev/null` is an empty file.
 fn refuse_device(path: &Path, file: &File) -> Result<()> {
     let kind = kind_of(path, file)?;
@@ -161,6 +168,9 @@ mod tests {
         let message = open(folder.path()).unwrap_err().to_string();
         assert!(message.ends_with("is a folder, a file is wanted"), "{message}");
         assert!(open_stream(&path("link-to-device")).is_err());
+        let named =
+            ["pipe", "link-to-pipe", "file", "link-to-device", "none"].map(|name| is_named_pipe(&path(name)));
+        assert_eq!(named, [true, true, false, false, false]);
     }
 
     #[test]
@@ -170,6 +180,7 @@ mod tests {
         drop(write);
         let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&reader));
         if Path::new(&path).exists() {
+            assert!(!is_named_pipe(Path::new(&path)));
             assert_eq!(read_text_stream_capped(Path::new(&path), 10).unwrap(), "text");
         }
     }

@@ -9,16 +9,28 @@ const STYLE: &str = include_str!("style.css");
 /// Loads nothing, runs nothing, whatever a text says.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
 
-/// A page with `main` as its content and `style` after the style of all pages. `title` is escaped, the others
-/// are HTML and CSS already.
-pub fn page(title: &str, style: &str, main: &str) -> String {
+/// What every page begins with, up to its title.
+fn head() -> String {
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
         <meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\">\n\
         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-        <meta name=\"color-scheme\" content=\"light dark\">\n\
-        <title>{}</title>\n<style>\n{STYLE}{style}</style>\n</head>\n<body>\n<main>\n{main}</main>\n</body>\n\
+        <meta name=\"color-scheme\" content=\"light dark\">\n"
+    )
+}
+
+/// Tells by its first bytes a file that [`page`] made.
+pub fn is_page(bytes: &[u8]) -> bool {
+    bytes.starts_with(head().as_bytes())
+}
+
+/// A page with `main` as its content and `style` after the style of all pages. `title` is escaped, the others
+/// are HTML and CSS already.
+pub fn page(title: &str, style: &str, main: &str) -> String {
+    format!(
+        "{}<title>{}</title>\n<style>\n{STYLE}{style}</style>\n</head>\n<body>\n<main>\n{main}</main>\n</body>\n\
         </html>\n",
+        head(),
         escape(title)
     )
 }

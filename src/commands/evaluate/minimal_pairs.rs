@@ -7,6 +7,7 @@ use anyhow::Result;
 use candle_core::Device;
 use serde_json::Value;
 
+use crate::commands::evaluate::require_outputs;
 use crate::commands::model_folder;
 use crate::commands::scoring_args::EvaluateArgs;
 use crate::commands::staging;
@@ -31,8 +32,10 @@ pub(super) fn run(args: &EvaluateArgs, device: &Device) -> Result<()> {
         return Err(problem.hint("give `--scores` a file").into());
     }
     let masking = if args.mask_rest_of_word { Masking::RestOfWord } else { Masking::Token };
-    let pairs = read_pairs(&staging::path(&args.data)?)?;
-    let model = Likelihood::open(&model_folder::named(&args.model)?, device, masking)?;
+    let (data, folder) = (staging::path(&args.data)?, model_folder::named(&args.model)?);
+    require_outputs(args, &data, &folder)?;
+    let pairs = read_pairs(&data)?;
+    let model = Likelihood::open(&folder, device, masking)?;
     let total = 2 * pairs.len() as u64;
     let stage = Progress::detect(terminal::is_quiet()).stage("sentences", Unit::Items, Some(total));
     let judged = model.judge(&pairs, &mut |count| stage.advance(count))?;

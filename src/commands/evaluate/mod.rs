@@ -18,6 +18,7 @@ use crate::config;
 use crate::config::AnyLoaded;
 use crate::config::CleaningConfig;
 use crate::fs;
+use crate::fs::Output;
 use crate::machine;
 use crate::ops::memory;
 use crate::tasks::labelled::Columns;
@@ -34,6 +35,7 @@ pub fn run(args: &EvaluateArgs) -> Result<()> {
     }
     let data = staging::path(&args.data)?;
     let model = model_folder::named(&args.model)?;
+    require_outputs(args, &data, &model)?;
     let cleaning = cleaning_of(&model);
     let trained = model_folder::trained_columns(&model, &args.columns, false)?;
     let evaluation = Evaluation {
@@ -58,6 +60,19 @@ pub fn run(args: &EvaluateArgs) -> Result<()> {
     }
     // Labels come from outside.
     scores.lines.iter().try_for_each(|line| terminal::stdout_line(&terminal::printable(line)))
+}
+
+/// Refuses files to write that would replace what is read, or what exists.
+fn require_outputs(args: &EvaluateArgs, data: &Path, model: &Path) -> Result<()> {
+    let named = [
+        ("--predictions", &args.predictions),
+        ("--scores", &args.scores),
+        ("--dump-logits", &args.dump_logits),
+    ];
+    let given = named.iter().filter_map(|(flag, path)| Some((*flag, path.as_deref()?)));
+    let files = given.filter(|(_, path)| *path != Path::new("-"));
+    let outputs: Vec<Output<'_>> = files.map(|(flag, path)| Output::new(flag, path)).collect();
+    args.overwrite.require(&outputs, &[data, model])
 }
 
 /// How the text was cleaned that a model was pretrained on, where its run's configuration lies above it; else as

@@ -40,6 +40,7 @@ use crate::train::resume::keep_compute;
 use crate::train::run::Request;
 use crate::train::signals::Signals;
 use crate::train::signals::stopped_by;
+use crate::train::used;
 use crate::trials::Equipment;
 use crate::trials::lanes;
 use crate::trials::lanes::Job;
@@ -124,9 +125,18 @@ impl FinetunedVisitor for Training<'_> {
         let Self { config, machine, progress } = self;
         let seeds = seeds(config);
         // Each run holds its own folder; the one above several has to be held, too.
+        if seeds.len() > 1 && machine.world.is_first() {
+            used::refuse_for_many(
+                &config.run.output_dir,
+                &["config.yaml", "eval_results.json", "all_results.json"],
+            )?;
+        }
         let _lock = (seeds.len() > 1 && machine.world.is_first())
             .then(|| FolderLock::take(&config.run.output_dir))
             .transpose()?;
+        if seeds.len() > 1 && machine.world.is_first() {
+            used::refuse_single(&config.run.output_dir)?;
+        }
         let eval = config.data.eval_fraction.is_none().then_some(&config.data.eval_file);
         for path in [&config.data.train_file].into_iter().chain(eval) {
             let files = files_of(path).unwrap_or_default();

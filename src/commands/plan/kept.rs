@@ -5,11 +5,13 @@ use std::path::Path;
 use anyhow::Result;
 use serde_json::Value;
 
+use crate::commands::outputs::OverwriteArgs;
 use crate::commands::plan::CPU;
 use crate::commands::plan::HERE;
 use crate::commands::plan::table::duration;
 use crate::estimate::Rentable;
 use crate::fs;
+use crate::fs::Output;
 use crate::machine::Machine;
 use crate::ops::cuda;
 use crate::quantity::format_bytes;
@@ -22,7 +24,11 @@ const CAP_BYTES: u64 = 1 << 20;
 /// Keeps a plan in the folder of its run.
 pub(super) fn keep(folder: &Path, plan: &Value) -> Result<()> {
     fs::create_folder(folder)?;
-    fs::write_bytes(&folder.join(PLAN), format!("{plan:#}\n").as_bytes())
+    let path = folder.join(PLAN);
+    let is_own = |head: &[u8]| head.starts_with(b"{\n  \"num_parameters\": ");
+    let own = Output { is_own, ..Output::new("--save", &path) };
+    OverwriteArgs::default().require(&[own], &[])?;
+    fs::write_bytes(&path, format!("{plan:#}\n").as_bytes())
 }
 
 /// What a run of so many tokens came to.

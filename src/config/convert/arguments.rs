@@ -20,7 +20,16 @@ impl Arguments {
             return Err("holds no arguments".to_string());
         }
         let known = |key: &str| key.trim_start_matches('-').replace('-', "_");
-        Ok(Self(entries.iter().map(|entry| (known(&entry.key), json(&entry.node.value))).collect()))
+        let mut read: Vec<(String, Json)> = Vec::new();
+        for entry in entries {
+            let (key, value) = (known(&entry.key), json(&entry.node.value));
+            // As Python's readers do, the last of several values counts.
+            match read.iter_mut().find(|(name, _)| *name == key) {
+                Some((_, earlier)) => *earlier = value,
+                None => read.push((key, value)),
+            }
+        }
+        Ok(Self(read))
     }
 
     /// All of them.

@@ -36,6 +36,21 @@ const RUN_MLM: &str = r#"{
 }"#;
 
 #[test]
+fn no_secret_of_the_arguments_is_told_and_the_last_of_two_values_counts() {
+    let (yaml, notes) = converted(
+        r#"{"mlm_probability": 0.2, "hub_token": "planted-a1", "push_to_hub_token": "planted-b2",
+        "use_auth_token": "planted-c3", "hub_model_id": "https://ann:planted-d4@host/x",
+        "run_name": "https://host/x?planted-e5", "wandb_api_key1": "planted-f6", "learning_rate": 1e-4,
+        "learning_rate": 2e-4, "include_num_input_tokens_seen": true,
+        "train_file": "https://ann:planted-g7@host/a.txt"}"#,
+        None,
+    );
+    assert!(!notes.contains("planted") && !yaml.contains("planted"), "{notes}\n{yaml}");
+    has(&notes, &["hub_token: ***"]);
+    has(&yaml, &["learning_rate: 2.0e-4"]);
+}
+
+#[test]
 fn run_mlm_becomes_a_configuration_of_pretraining() {
     let (yaml, notes) = converted(RUN_MLM, None);
     has(

@@ -34,6 +34,47 @@ fn hostile_files_get_a_clear_error() {
 }
 
 #[test]
+fn nothing_is_told_of_an_included_file_that_is_no_configuration() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name);
+    let refused = |text: &str| {
+        std::fs::write(path("other"), text).expect("is writable");
+        std::fs::write(path("main.yaml"), "include: other\n").expect("is writable");
+        load_pretrain(&path("main.yaml"), &[]).expect_err("is wrong").to_string()
+    };
+    for text in [
+        "-----BEGIN PRIVATE KEY-----\nplanted\n",
+        "planted_key = planted\n",
+        "root:planted:0:0:/root\n",
+        "PLANTED: planted\n",
+        "{\"planted\": {\"auth\": \"planted\"}}",
+        "planted: [planted\n",
+        "- planted\n",
+        "\"planted\"",
+        "planted: 1\nplanted: 2\n",
+    ] {
+        let message = refused(text);
+        assert!(message.contains("other` is no configuration"), "{message}");
+        assert!(!message.to_lowercase().contains("planted"), "{message}");
+    }
+    // A slip in a configuration is told as ever.
+    let message = refused("run: {seed: 1}\ntraning: {max_steps: 1}\n");
+    assert!(message.contains("`traning`"), "{message}");
+}
+
+#[test]
+fn a_pipe_in_the_place_of_a_configuration_is_not_waited_for() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("config.yaml");
+    assert!(std::process::Command::new("mkfifo").arg(&path).status().expect("starts").success());
+    let message = load_pretrain(&path, &[]).expect_err("is wrong").to_string();
+    assert!(message.contains("is a pipe in the place of a file"), "{message}");
+    std::fs::write(folder.path().join("main.yaml"), "include: config.yaml\n").expect("is writable");
+    let message = load_pretrain(&folder.path().join("main.yaml"), &[]).expect_err("is wrong").to_string();
+    assert!(message.contains("is a pipe in the place of a file"), "{message}");
+}
+
+#[test]
 fn a_flood_of_problems_is_cut() {
     let flood: Vec<String> = (0..5_000).map(|n| format!("key_{n}: 1")).collect();
     let text = problems(flood.join("\n"), &[]);

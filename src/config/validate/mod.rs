@@ -2,6 +2,8 @@
 //!
 //! Pure: looks at no file, no device, no clock. Whether the named files exist is the commands' business.
 
+use std::ops::RangeInclusive;
+
 use crate::config::DistributedConfig;
 use crate::config::FinetuneConfig;
 use crate::config::PretrainConfig;
@@ -173,6 +175,18 @@ impl Findings {
                 format!("`{path}` is {value}, it must be above 0 and finite"),
                 "give it a positive value",
             );
+        }
+    }
+
+    /// A number above 0 and within `range`.
+    fn within(&mut self, path: &str, value: f64, range: RangeInclusive<f64>) {
+        let (least, most) = (*range.start(), *range.end());
+        if !(value.is_finite() && value > 0.0) {
+            self.positive(path, value);
+        } else if !range.contains(&value) {
+            let (is, wanted) = if value > most { ("most", most) } else { ("least", least) };
+            let message = format!("`{path}` is {value}, it must be at {is} {wanted}");
+            self.add(&[path], message, "no model can be read again that has more or less");
         }
     }
 

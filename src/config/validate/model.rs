@@ -6,8 +6,11 @@ use crate::config::PretrainTask;
 use crate::config::validate::Findings;
 use crate::config::validate::unused;
 use crate::families::Family;
+use crate::families::MOST_INITIALIZER_RANGE;
+use crate::families::MOST_LAYER_NORM_EPS;
 use crate::families::ModelConfig;
 use crate::families::PositionKind;
+use crate::families::ROPE_THETA;
 
 /// Three special tokens, and as many of text as `batches::pairs` wants for a pair, or more.
 const PAIR_LENGTH_MIN: usize = 8;
@@ -96,8 +99,8 @@ fn sizes(table: &str, model: &ModelConfig, findings: &mut Findings) {
     findings.below_one(&at("embedding_dropout"), encoder.embedding_dropout, "0.1");
     findings.below_one(&at("mlp_dropout"), encoder.mlp_dropout, "0.1");
     findings.below_one(&at("pooler_dropout"), encoder.pooler_dropout, "0.1");
-    findings.positive(&at("layer_norm_eps"), encoder.layer_norm_eps);
-    findings.positive(&at("initializer_range"), encoder.initializer_range);
+    findings.within(&at("layer_norm_eps"), encoder.layer_norm_eps, 0.0..=MOST_LAYER_NORM_EPS);
+    findings.within(&at("initializer_range"), encoder.initializer_range, 0.0..=MOST_INITIALIZER_RANGE);
     let (hidden, heads) = (encoder.hidden_size, encoder.num_attention_heads);
     let key = |field| family.key(field).unwrap_or(field);
     let sensible = (1..=1 << 16).contains(&hidden);
@@ -123,8 +126,8 @@ fn rotary(table: &str, model: &ModelConfig, findings: &mut Findings) {
     findings.count(&at("local_attention"), encoder.local_attention as u64, 2, 1 << 20);
     let every = encoder.global_attn_every_n_layers as u64;
     findings.count(&at("global_attn_every_n_layers"), every, 1, 1 << 10);
-    findings.positive(&at("global_rope_theta"), encoder.global_rope_theta);
-    findings.positive(&at("local_rope_theta"), encoder.local_rope_theta);
+    findings.within(&at("global_rope_theta"), encoder.global_rope_theta, ROPE_THETA);
+    findings.within(&at("local_rope_theta"), encoder.local_rope_theta, ROPE_THETA);
     let (hidden, heads) = (encoder.hidden_size, encoder.num_attention_heads);
     if heads > 0 && hidden.is_multiple_of(heads) && !encoder.head_size().is_multiple_of(2) {
         let message = format!(

@@ -7,6 +7,7 @@ use crate::config::validate::Findings;
 use crate::config::validate::batching::needs_max_steps;
 use crate::config::validate::sources::WEIGHT_MAX;
 use crate::families::PositionKind;
+use crate::families::ROPE_THETA;
 
 pub(super) fn phases(config: &PretrainConfig, findings: &mut Findings) {
     let training = &config.training;
@@ -73,7 +74,7 @@ fn rows(path: &str, phase: &TrainingPhase, findings: &mut Findings) {
 fn theta(path: &str, phase: &TrainingPhase, config: &PretrainConfig, findings: &mut Findings) {
     let Some(theta) = phase.global_rope_theta else { return };
     let path = format!("{path}.global_rope_theta");
-    findings.positive(&path, theta);
+    findings.within(&path, theta, ROPE_THETA);
     let Some(family) = config.model().map(|model| model.family) else { return };
     if family.positions != PositionKind::Rotary {
         let message = format!("`{path}` is given, but positions of {} are no angles", family.title);

@@ -15,6 +15,7 @@ use crate::tasks::classify::PredictionRow;
 use crate::tasks::classify::classifier::softmax;
 use crate::tasks::classify::confusion_table;
 use crate::tasks::classify::report::best_class;
+use crate::tasks::finite::require_finite;
 use crate::tasks::labelled::Columns;
 use crate::tasks::labelled::Example;
 use crate::tasks::labelled::InputFile;
@@ -47,7 +48,10 @@ impl Trained for Classifier {
             let logits = self.logits(batch)?;
             let gold: Vec<u32> = batch.iter().map(|example| example.label).collect();
             loss += PendingLoss::of(cross_entropy::forward(&logits, &gold)?, gold.len()).read()?;
-            for probabilities in softmax(&logits)? {
+            let judged = softmax(&logits)?;
+            let place = |row: usize| evaluation.example(number * evaluation.batch_size + row);
+            require_finite(&judged, place)?;
+            for probabilities in judged {
                 if let (Some(file), Some(row)) = (&mut file, rows.next()) {
                     let Example { text, text_pair, label, .. } = row;
                     let row = PredictionRow::new(text, text_pair, label, &self.labels, &probabilities);
@@ -93,9 +97,9 @@ impl Trained for Classifier {
             let pairs: Vec<TextPair> = batch.iter().map(|text| text.texts.clone()).collect();
             let (encoded, lost) = self.encode(&pairs, &[])?;
             (examples, cut) = (examples + batch.len(), cut + lost.examples);
-            for ((text, (first, second)), probabilities) in
-                batch.iter().zip(pairs).zip(self.probabilities(&encoded)?)
-            {
+            let judged = self.probabilities(&encoded)?;
+            require_finite(&judged, |row| batch[row].place.clone())?;
+            for ((text, (first, second)), probabilities) in batch.iter().zip(pairs).zip(judged) {
                 let row = PredictionRow::new(first, second, None, &self.labels, &probabilities);
                 answers.answer(serde_json::to_value(&row)?, text)?;
             }

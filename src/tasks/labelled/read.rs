@@ -183,7 +183,7 @@ impl Chosen {
                 .map(str::to_string)
                 .ok_or_else(|| missing_column(source, row, asked, defaults, option).into())
         };
-        Ok(Self {
+        let chosen = Self {
             text: pick(columns.text_of(row), &TEXT_COLUMNS, "text_column")?,
             text_pair: match columns.text_pair_of(row) {
                 Some(name) if columns.text_pair.is_none() && !row.has(name) => {
@@ -215,7 +215,26 @@ impl Chosen {
                 }
             },
             class_names: Vec::new(),
-        })
+        };
+        chosen.require_apart(source)?;
+        Ok(chosen)
+    }
+
+    /// Refuses a column that is to be two things: a model that reads its label learns nothing.
+    fn require_apart(&self, source: &str) -> Result<(), Problem> {
+        let texts = [("text", Some(&self.text)), ("second text", self.text_pair.as_ref())];
+        let golds = self.label.iter().chain(&self.numbers).map(|name| ("label", Some(name)));
+        let named = texts.into_iter().chain(golds).filter_map(|(what, name)| Some((what, name?)));
+        let named: Vec<(&str, &String)> = named.collect();
+        for (index, (what, name)) in named.iter().enumerate() {
+            let same = named[..index].iter().find(|(other, known)| known == name && other != what);
+            if let Some((other, _)) = same {
+                let hint = "name another column by `text_column`, `text_pair_column` or `label_column`";
+                let message = format!("column `{name}` is taken for the {other} and for the {what}");
+                return Err(Problem::usage(message).at(source).hint(hint));
+            }
+        }
+        Ok(())
     }
 
     /// With the names that the file gives to the numbers of its labels, as a Parquet file of `datasets` does. A model

@@ -21,6 +21,7 @@ use crate::interop::holds_pair;
 use crate::interop::read_folder;
 use crate::ops::cross_entropy;
 use crate::tasks::Task;
+use crate::tasks::finite::not_finite;
 use crate::tasks::masked_lm::MaskedLm;
 use crate::tasks::minimal_pairs::Judged;
 use crate::tasks::minimal_pairs::Pair;
@@ -120,6 +121,9 @@ impl Likelihood {
                 self.finish(&mut waiting, &mut sums)?;
             }
             done(1);
+        }
+        if let Some(at) = sums.iter().position(|sum| !sum.is_finite()) {
+            return Err(not_finite(places[at]).into());
         }
         Ok(sums)
     }

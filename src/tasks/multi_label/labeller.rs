@@ -14,6 +14,7 @@ use crate::tasks::Loss;
 use crate::tasks::classify::Classifier;
 use crate::tasks::classify::LabelSet;
 use crate::tasks::classify::classifier::outputs;
+use crate::tasks::finite::require_finite;
 use crate::tasks::labelled::Columns;
 use crate::tasks::labelled::InputFile;
 use crate::tasks::labelled::InputText;
@@ -64,7 +65,9 @@ impl Trained for Labeller {
         evaluation.dump_logits(&classifier.task, &classifier.collator.batch(first, 0))?;
         let (mut probabilities, mut loss) = (Vec::with_capacity(gold.len()), Loss::default());
         for (encoded, ids) in encoded.chunks(evaluation.batch_size).zip(gold.chunks(evaluation.batch_size)) {
-            let (rows, of_batch) = judged(outputs(&classifier.task, &classifier.collator, encoded)?, ids)?;
+            let logits = outputs(&classifier.task, &classifier.collator, encoded)?;
+            require_finite(&logits, |row| evaluation.example(probabilities.len() + row))?;
+            let (rows, of_batch) = judged(logits, ids)?;
             probabilities.extend(rows);
             loss += of_batch;
         }
@@ -120,6 +123,7 @@ impl Trained for Labeller {
             let (encoded, lost) = classifier.encode(&pairs, &[])?;
             (examples, cut) = (examples + batch.len(), cut + lost.examples);
             let logits = outputs(&classifier.task, &classifier.collator, &encoded)?;
+            require_finite(&logits, |row| batch[row].place.clone())?;
             for ((text, (first, second)), logits) in batch.iter().zip(pairs).zip(logits) {
                 let probabilities: Vec<f32> = logits.into_iter().map(sigmoid).collect();
                 let row =

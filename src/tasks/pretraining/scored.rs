@@ -17,6 +17,7 @@ use crate::fs;
 use crate::scores::unigram_entropy;
 use crate::shards::ShardSet;
 use crate::tasks::Loss;
+use crate::tasks::finite::not_finite;
 use crate::tasks::pretraining::Pretrained;
 use crate::tasks::pretraining::corpus;
 use crate::tasks::trained::Evaluation;
@@ -53,6 +54,9 @@ pub fn losses<T: Pretrained>(
         evaluation.dump_logits(task, first)?;
     }
     let losses = corpus::evaluate(task, batches, &|| false)?.unwrap_or_default();
+    if losses.iter().any(Loss::is_not_finite) {
+        return Err(not_finite(evaluation.data.display().to_string()).into());
+    }
     scores.add("examples", documents.len(), "documents", documents.len());
     scores.add("tokens", tokens, "tokens", tokens);
     let unknown = UnknownText::of(tokenizer, &documents, &ids)?.share();

@@ -13,6 +13,7 @@ use crate::fs::StagedFile;
 use crate::tasks::classify::Classifier;
 use crate::tasks::classify::Encoded;
 use crate::tasks::classify::classifier::outputs;
+use crate::tasks::finite::require_finite;
 use crate::tasks::labelled::Columns;
 use crate::tasks::labelled::Example;
 use crate::tasks::labelled::InputFile;
@@ -79,6 +80,7 @@ impl Trained for Regressor {
         let first = &encoded[..encoded.len().min(evaluation.batch_size)];
         evaluation.dump_logits(&self.0.task, &self.0.collator.batch(first, 0))?;
         let predicted = self.numbers(&encoded, evaluation.batch_size)?;
+        require_finite(&predicted, |row| evaluation.example(row))?;
         if let Some(path) = evaluation.predictions {
             let mut file = StagedFile::create(path)?;
             for (example, predicted) in examples.iter().zip(&predicted) {
@@ -107,7 +109,9 @@ impl Trained for Regressor {
             let pairs: Vec<TextPair> = batch.iter().map(|text| text.texts.clone()).collect();
             let (encoded, lost) = self.0.encode(&pairs, &[])?;
             (examples, cut) = (examples + batch.len(), cut + lost.examples);
-            for (text, numbers) in batch.iter().zip(self.numbers(&encoded, batch_size)?) {
+            let predicted = self.numbers(&encoded, batch_size)?;
+            require_finite(&predicted, |row| batch[row].place.clone())?;
+            for (text, numbers) in batch.iter().zip(predicted) {
                 let (first, second) = &text.texts;
                 answers.answer(row(first, second.as_deref(), &self.0.labels, &numbers).into(), text)?;
             }

@@ -20,7 +20,9 @@ pub fn scores(names: &[String], gold: &[Vec<f32>], predicted: &[Vec<f32>]) -> Ve
         pearson: over(|of| of.pearson),
         spearman: over(|of| of.spearman),
     };
-    let mut scores = vec![("loss".to_string(), all.mse)];
+    // As any other loss: not measured without examples, infinite where predictions are no numbers.
+    let loss = if all.mse.is_nan() && !gold.is_empty() { f64::INFINITY } else { all.mse };
+    let mut scores = vec![("loss".to_string(), loss)];
     scores.extend(all.named(""));
     if names.len() > 1 {
         scores.extend(names.iter().zip(&each).flat_map(|(name, of)| of.named(&format!("{name}_"))));

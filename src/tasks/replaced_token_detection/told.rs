@@ -14,6 +14,7 @@ use crate::layers::Context;
 use crate::models::Blueprint;
 use crate::models::Model;
 use crate::models::ReplacedTokenHead;
+use crate::tasks::finite::require_finite;
 use crate::tasks::inputs::Inputs;
 use crate::tasks::labelled::InputFile;
 use crate::tasks::labelled::InputText;
@@ -73,6 +74,7 @@ impl Discriminator {
         }
         let batch = Batch::of_segment(ids, Vec::new());
         let logits = self.logits(&batch)?;
+        require_finite(&[&logits], |_| place.to_string())?;
         let words = frame.before.len()..frame.before.len() + text.len();
         let told = |at: usize| {
             let token = self.tokenizer.decode(&[batch.ids[at]], false)?;

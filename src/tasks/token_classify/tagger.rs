@@ -237,6 +237,14 @@ impl Predictions {
         Self { by_sentence, loss: Loss::default() }
     }
 
+    /// The scores of the words of each sentence that the model has seen.
+    pub(super) fn scores(&self) -> Vec<Vec<f32>> {
+        let of_sentence = |words: &Vec<Predicted>| {
+            words.iter().filter(|word| word.is_seen()).map(|word| word.score).collect::<Vec<f32>>()
+        };
+        self.by_sentence.iter().map(of_sentence).collect()
+    }
+
     /// Takes the logits, f32 on the CPU, of the words of some windows.
     pub(super) fn add(&mut self, windows: &[Window], logits: &Tensor) -> Result<()> {
         let labels: Vec<u32> = windows.iter().flat_map(|window| window.labels.iter().copied()).collect();

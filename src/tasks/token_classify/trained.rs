@@ -5,6 +5,7 @@ use serde_json::Value;
 use serde_json::json;
 
 use crate::scores::measured;
+use crate::tasks::finite::require_finite;
 use crate::tasks::labelled::InputFile;
 use crate::tasks::labelled::Tagging;
 use crate::tasks::labelled::input::Asked;
@@ -32,6 +33,7 @@ impl Trained for Tagger {
         let gold: Vec<Vec<u32>> =
             sentences.iter().map(|sentence| self.labels.ids(data, sentence)).collect::<Result<_>>()?;
         let (encoded, predictions) = self.tag(&words(sentences), &gold, evaluation.batch_size)?;
+        require_finite(&predictions.scores(), |row| evaluation.example(row))?;
         let first = &encoded.windows[..encoded.windows.len().min(evaluation.batch_size)];
         evaluation.dump_logits(&self.task, &self.collator.batch(first, 0))?;
         if let Some(path) = evaluation.predictions {
@@ -73,6 +75,7 @@ impl Trained for Tagger {
             let words: Vec<Vec<String>> = batch.iter().map(words_asked).collect();
             let words: Vec<&[String]> = words.iter().map(Vec::as_slice).collect();
             let (encoded, predictions) = self.tag(&words, &[], batch_size)?;
+            require_finite(&predictions.scores(), |row| batch[row].row().place.clone())?;
             cut += encoded.cut_words;
             for ((asked, words), predicted) in batch.iter().zip(words).zip(predictions.by_sentence) {
                 let found = match asked {

@@ -23,6 +23,7 @@ use crate::tasks::finetuned::Finetuned;
 use crate::tasks::finetuned::Floor;
 use crate::tasks::list;
 use crate::tasks::list::FinetunedVisitor;
+use crate::train::used;
 use crate::trials::cell::Cell;
 use crate::trials::cell::Done;
 use crate::trials::cell::file_name;
@@ -61,6 +62,9 @@ impl Comparison<'_> {
     /// process, where there are several.
     pub fn run(&self) -> Result<Vec<String>> {
         let is_first = self.with.world.is_first();
+        if is_first {
+            used::refuse_for_many(self.output, &report::FILES)?;
+        }
         let _lock = is_first.then(|| FolderLock::take(self.output)).transpose()?;
         require_files(self.tasks.iter().map(|task| &task.config))?;
         let entrants = entrants(self.models)?;

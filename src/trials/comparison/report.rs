@@ -16,6 +16,7 @@ use crate::trials::comparison::result::Pair;
 use crate::trials::comparison::result::Scored;
 use crate::trials::comparison::result::TaskResult;
 use crate::trials::table::Table;
+use crate::trials::table::escaped;
 
 /// What a reader has to know of the intervals.
 pub(super) const NOTE: &str = "mean ± standard deviation over seeds; intervals of 95 % by a bootstrap over \
@@ -24,6 +25,9 @@ pub(super) const NOTE: &str = "mean ± standard deviation over seeds; intervals 
 /// What a reader has to know of the last column.
 pub(super) const SEEDS_NOTE: &str =
     "seeds needed: of each model, for a difference as large as this one to be clear four times in five";
+
+/// The files of a comparison.
+pub(super) const FILES: [&str; 3] = ["compare.html", "compare.md", "compare.json"];
 
 /// Writes all forms into `output`, and gives the lines for a terminal.
 pub(super) fn write(results: &[TaskResult], output: &Path) -> Result<Vec<String>> {
@@ -39,13 +43,18 @@ pub(super) fn write(results: &[TaskResult], output: &Path) -> Result<Vec<String>
         lines.extend(pairs.lines());
         lines.push(String::new());
         // Writing to a string cannot fail.
-        let _ = write!(markdown, "\n## {}\n\n{}\n{}", title(result), scores.markdown(), pairs.markdown());
+        let _ = write!(
+            markdown,
+            "\n## {}\n\n{}\n{}",
+            escaped(&title(result)),
+            scores.markdown(),
+            pairs.markdown()
+        );
     }
     lines.extend([NOTE.to_string(), SEEDS_NOTE.to_string()]);
     let _ = write!(markdown, "\n{NOTE}  \n{SEEDS_NOTE}\n");
     fs::write_bytes(&output.join("compare.md"), markdown.as_bytes())?;
-    let files = ["compare.html", "compare.md", "compare.json"];
-    lines.push(format!("written: {}", files.map(|name| output.join(name).display().to_string()).join(", ")));
+    lines.push(format!("written: {}", FILES.map(|name| output.join(name).display().to_string()).join(", ")));
     Ok(lines)
 }
 

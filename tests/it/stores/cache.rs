@@ -93,6 +93,37 @@ fn a_later_process_goes_on_where_an_earlier_one_stopped_and_says_why() {
 }
 
 #[test]
+fn an_object_that_was_altered_in_the_cache_is_fetched_again() {
+    let server = Server::start(|request| request.answer(&body(7), "\"one\"", WHOLE));
+    let folder = tempfile::tempdir().unwrap();
+    let cache = Cache::open(folder.path(), 1 << 30).unwrap();
+    let url = format!("http://{}/a", server.host);
+    let path = stage_one(&cache, &url).unwrap();
+    let object = fs::canonicalize(&path).unwrap();
+    // What is used again stays as long as it is the same.
+    std::thread::sleep(std::time::Duration::from_millis(50));
+    fs::write(&object, body(7)).unwrap();
+    let looks = |count: usize| assert_eq!(server.seen.lock().unwrap().len(), count);
+    stage_one(&cache, &url).unwrap();
+    looks(3);
+    for at in [0, 500, 99_999] {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        let mut bytes = body(7);
+        bytes[at] ^= 1;
+        fs::write(&object, &bytes).unwrap();
+        let notes = RefCell::new(Vec::new());
+        let staged = cache.stage(std::slice::from_ref(&url), &[], &|event| {
+            if let Event::Note(text) = event {
+                notes.borrow_mut().push(text);
+            }
+        });
+        assert!(fs::read(staged.unwrap().remove(0)).unwrap() == body(7), "byte {at}");
+        assert!(notes.borrow().concat().contains("was altered in the cache"), "{:?}", notes.borrow());
+    }
+    looks(9);
+}
+
+#[test]
 fn two_versions_are_never_mixed_and_a_lie_is_no_object() {
     // The object is replaced while it is read.
     let server = Server::start(|request| match request.number {

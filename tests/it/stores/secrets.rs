@@ -91,6 +91,62 @@ fn hits(folder: &Path, found: &mut Vec<String>) {
 }
 
 #[test]
+fn a_request_with_credentials_is_not_sent_on_to_another_host() {
+    let place = Workplace::new();
+    let other = Server::start(|request| request.answer(corpus(400).as_bytes(), "\"1\"", usize::MAX));
+    let target = other.host.clone();
+    let first = Server::start(move |_| {
+        format!("HTTP/1.1 302 Found\r\nLocation: http://{target}/text.txt\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+            .into_bytes()
+    });
+    let run = |url: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_mlmtrain"));
+        let tokenize = ["tokenizer", "encode", "--tokenizer", "run/final", "--input", url];
+        command.args(tokenize).current_dir(place.path(""));
+        equip(&mut command, &format!("http://{}", first.host), &place.path("cache"));
+        command.env_remove("AWS_SKIP_SIGNATURE").env("AWS_SESSION_TOKEN", "planted-session");
+        command.env("AWS_ACCESS_KEY_ID", "planted-id").env("AWS_SECRET_ACCESS_KEY", "planted-word");
+        Finished::from(command.output().unwrap())
+    };
+    place.run(&["training.max_steps=2", "run.sample_text=null"], &[]).ok();
+    for url in [
+        format!("http://ann:planted-word@{}/text.txt", first.host),
+        format!("http://{}/text.txt?signature=planted-sign", first.host),
+        "s3://bucket/text.txt".to_string(),
+    ] {
+        let ran = run(&url);
+        assert_ne!(ran.code, Some(0), "{ran:?}");
+        assert!(!ran.stderr.contains("planted"), "{}", ran.stderr);
+        assert_eq!(other.seen.lock().unwrap().len(), 0, "{url}: {:?}", other.seen.lock().unwrap());
+    }
+    // Without credentials it is, and does not tell where it comes from.
+    let ran = run(&format!("http://{}/text.txt", first.host));
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let seen = other.seen.lock().unwrap().concat().to_lowercase();
+    assert!(!seen.is_empty() && !seen.contains("referer") && !seen.contains("planted"), "{seen}");
+}
+
+#[test]
+fn variables_that_cannot_be_used_are_refused_in_every_command() {
+    let place = Workplace::new();
+    let commands: [&[&str]; 4] = [
+        &["predict", "--model", "s3://bucket/model", "--input", "-"],
+        &["embed", "--model", "s3://bucket/m", "--file", "s3://bucket/t.txt", "--output", "v.npy"],
+        &["pretrain", "--config", "config.yaml", "--set", "run.upload_to=s3://bucket/run"],
+        &["prepare", "--config", "config.yaml", "--set", "data.sources.0.files=[s3://bucket/a.txt]"],
+    ];
+    for (number, value) in ["", "localhost:9000", "http://", "http://host:99999", "no url"].iter().enumerate()
+    {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_mlmtrain"));
+        command.args(commands[number % commands.len()]).current_dir(place.path(""));
+        equip(&mut command, value, &place.path("cache"));
+        Finished::from(command.output().unwrap()).refused(2, &["AWS_ENDPOINT_URL: ", "hint: "]);
+    }
+    let blank = ["tokenizer", "encode", "--tokenizer", "s3://a b/t", "--input", "-"];
+    place.program(&blank, "").refused(2, &["names no bucket that there can be"]);
+}
+
+#[test]
 fn what_is_planted_is_found_nowhere() {
     let mut subject = Subject::new();
     let (text, train, eval) = (subject.url("text.txt"), subject.url("train.csv"), subject.url("eval.csv"));

@@ -1,0 +1,119 @@
+//! The client that requests go through: as `object_store` makes it, but for where a server may send them on to.
+//!
+//! A signed request is not sent on to another host: its headers hold what the first host was to see (a session's
+//! token). No request tells where it comes from (`Referer`), which may be a URL with a signature.
+
+use std::time::Duration;
+
+use object_store::ClientConfigKey;
+use object_store::ClientOptions;
+use object_store::client::HttpClient;
+use object_store::client::HttpConnector;
+use reqwest::Client;
+use reqwest::ClientBuilder;
+use reqwest::NoProxy;
+use reqwest::Proxy;
+use reqwest::header::HeaderMap;
+use reqwest::redirect::Attempt;
+use reqwest::redirect::Policy;
+use reqwest::tls::Certificate;
+
+use crate::stores::listing::LeftOut;
+use crate::stores::listing::Listing;
+
+/// A request that brings no byte for so long is given up and made again.
+pub(super) const SILENCE: Duration = Duration::from_secs(60);
+
+/// The library's own limit is for a whole request, which a large object does not meet.
+const WHOLE_REQUEST: Duration = Duration::from_secs(24 * 3600);
+
+/// For the machine's own server of credentials, which answers at once or is not there.
+const NEAR: Duration = Duration::from_secs(1);
+
+/// So many times a request is sent on.
+const MOST_REDIRECTS: usize = 10;
+
+/// Makes clients for one store.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Connector {
+    /// Whether requests hold a signature, a password or a token.
+    pub(super) is_signed: bool,
+    /// What its listings leave out.
+    pub(super) left_out: LeftOut,
+    /// What every request has.
+    pub(super) headers: HeaderMap,
+}
+
+/// A signed request that a server sends to another host.
+#[derive(Debug, thiserror::Error)]
+#[error("the server sends on to another host, `{0}`, and a request with credentials does not follow")]
+struct AnotherHost(String);
+
+impl HttpConnector for Connector {
+    fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
+        let wrong =
+            |e: reqwest::Error| object_store::Error::Generic { store: "HTTP client", source: Box::new(e) };
+        let client = self.builder(options).and_then(ClientBuilder::build).map_err(wrong)?;
+        Ok(HttpClient::new(Listing { client, left_out: self.left_out.clone() }))
+    }
+}
+
+impl Connector {
+    fn builder(&self, options: &ClientOptions) -> reqwest::Result<ClientBuilder> {
+        let value = |key: ClientConfigKey| options.get_config_value(&key);
+        let is_on = |key: ClientConfigKey| value(key).is_some_and(|value| value == "true");
+        let mut builder = Client::builder()
+            .user_agent(concat!("mlmtrain/", env!("CARGO_PKG_VERSION")))
+            .default_headers(self.headers.clone())
+            .timeout(WHOLE_REQUEST)
+            .read_timeout(SILENCE)
+            .https_only(!is_on(ClientConfigKey::AllowHttp))
+            .referer(false)
+            .redirect(self.policy())
+            // Compression would hide the size of an object.
+            .no_gzip()
+            .no_brotli()
+            .no_zstd()
+            .no_deflate();
+        if value(ClientConfigKey::ConnectTimeout).is_some_and(|text| text == "1s") {
+            builder = builder.connect_timeout(NEAR);
+        }
+        if let Some(url) = value(ClientConfigKey::ProxyUrl) {
+            let mut proxy = Proxy::all(url)?;
+            if let Some(pem) = value(ClientConfigKey::ProxyCaCertificate) {
+                builder = builder.tls_certs_merge([Certificate::from_pem(pem.as_bytes())?]);
+            }
+            if let Some(hosts) = value(ClientConfigKey::ProxyExcludes) {
+                proxy = proxy.no_proxy(NoProxy::from_string(&hosts));
+            }
+            builder = builder.proxy(proxy);
+        }
+        if is_on(ClientConfigKey::AllowInvalidCertificates) {
+            builder = builder.danger_accept_invalid_certs(true);
+        }
+        if is_on(ClientConfigKey::Http1Only) {
+            builder = builder.http1_only();
+        }
+        Ok(builder)
+    }
+
+    fn policy(&self) -> Policy {
+        let is_signed = self.is_signed;
+        Policy::custom(move |attempt: Attempt<'_>| {
+            let place = |url: &reqwest::Url| {
+                (url.scheme().to_string(), url.host_str().map(str::to_string), url.port_or_known_default())
+            };
+            let is_other =
+                attempt.previous().first().is_some_and(|first| place(first) != place(attempt.url()));
+            if is_signed && is_other {
+                let host = attempt.url().host_str().unwrap_or_default().to_string();
+                return attempt.error(AnotherHost(host));
+            }
+            if attempt.previous().len() > MOST_REDIRECTS {
+                attempt.error("too many redirects")
+            } else {
+                attempt.follow()
+            }
+        })
+    }
+}

@@ -1,0 +1,181 @@
+//! Listings of buckets without what no file can be called: one odd name (`d//x`, `..`, a line break) would make
+//! `object_store` refuse the whole listing.
+//!
+//! What is left out is counted, and the first of it named.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::PoisonError;
+
+use object_store::client::HttpError;
+use object_store::client::HttpRequest;
+use object_store::client::HttpResponse;
+use object_store::client::HttpService;
+use object_store::path::Path as Key;
+use reqwest::Client;
+use reqwest::Method;
+use reqwest::header::CONTENT_LENGTH;
+
+/// So many names are told.
+const NAMED: usize = 3;
+
+/// The longest part of a name that a disk takes, in bytes.
+const MOST_PART_BYTES: usize = 255;
+
+/// Names of objects that were left out, of one store.
+#[derive(Debug, Clone, Default)]
+pub(super) struct LeftOut(Arc<Mutex<BTreeSet<String>>>);
+
+impl LeftOut {
+    pub(super) fn add(&self, name: &str) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_string());
+    }
+}
+
+impl fmt::Display for LeftOut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let shown: Vec<String> =
+            names.iter().take(NAMED).map(|name| format!("`{}`", name.escape_debug())).collect();
+        let more = if names.len() > NAMED { ", ..." } else { "" };
+        write!(f, "{} left out, whose names no file can have: {}{more}", names.len(), shown.join(", "))
+    }
+}
+
+impl LeftOut {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+}
+
+/// A client whose listings hold no odd names.
+#[derive(Debug)]
+pub(super) struct Listing {
+    pub(super) client: Client,
+    pub(super) left_out: LeftOut,
+}
+
+type Answer<'a> = Pin<Box<dyn Future<Output = Result<HttpResponse, HttpError>> + Send + 'a>>;
+
+impl HttpService for Listing {
+    fn call<'a, 'b>(&'a self, request: HttpRequest) -> Answer<'b>
+    where
+        'a: 'b,
+        Self: 'b,
+    {
+        Box::pin(async move {
+            let query = request.uri().query().unwrap_or_default();
+            let is_of = |wanted: &str| query.split('&').any(|pair| pair == wanted);
+            let is_listing = request.method() == Method::GET && (is_of("list-type=2") || is_of("comp=list"));
+            let answer = HttpService::call(&self.client, request).await?;
+            if !is_listing || !answer.status().is_success() {
+                return Ok(answer);
+            }
+            let (mut head, body) = answer.into_parts();
+            let bytes = body.bytes().await?;
+            let Ok(text) = std::str::from_utf8(&bytes) else {
+                return Ok(HttpResponse::from_parts(head, bytes.into()));
+            };
+            head.headers.remove(CONTENT_LENGTH);
+            Ok(HttpResponse::from_parts(head, without_odd(text, &self.left_out).into()))
+        })
+    }
+}
+
+/// A listing, XML, without the entries of objects with odd names.
+fn without_odd(text: &str, left_out: &LeftOut) -> String {
+    let mut kept = String::with_capacity(text.len());
+    let mut rest = text;
+    // S3's and Google's listings, and Azure's.
+    let entries = [("<Contents>", "</Contents>", "Key"), ("<Blob>", "</Blob>", "Name")];
+    while let Some((at, start, end, tag)) = entries
+        .iter()
+        .filter_map(|(start, end, tag)| Some((rest.find(start)?, start, end, tag)))
+        .min_by_key(|(at, ..)| *at)
+    {
+        let Some(length) = rest[at..].find(end) else { break };
+        let entry = &rest[at..at + length + end.len()];
+        kept.push_str(&rest[..at]);
+        match name_in(entry, tag).filter(|name| is_odd(name)) {
+            Some(name) => left_out.add(&name),
+            None => kept.push_str(entry),
+        }
+        rest = &rest[at + entry.len()..];
+        debug_assert!(entry.starts_with(start), "an entry begins with its tag");
+    }
+    kept + rest
+}
+
+/// The name in an entry of a listing.
+fn name_in(entry: &str, tag: &str) -> Option<String> {
+    let start = format!("<{tag}>");
+    let from = entry.find(&start)? + start.len();
+    let length = entry[from..].find(&format!("</{tag}>"))?;
+    Some(unescaped(&entry[from..from + length]))
+}
+
+/// Text of XML with its references resolved.
+fn unescaped(text: &str) -> String {
+    let (mut plain, mut rest) = (String::new(), text);
+    while let Some(at) = rest.find('&') {
+        plain.push_str(&rest[..at]);
+        let Some(length) = rest[at..].find(';') else { break };
+        let name = &rest[at + 1..at + length];
+        let number = name.strip_prefix('#').and_then(|number| match number.strip_prefix(['x', 'X']) {
+            Some(digits) => u32::from_str_radix(digits, 16).ok(),
+            None => number.parse().ok(),
+        });
+        let named = [("amp", '&'), ("lt", '<'), ("gt", '>'), ("quot", '"'), ("apos", '\'')];
+        let found = named.iter().find(|(known, _)| *known == name).map(|(_, character)| *character);
+        plain.extend(found.or(number.and_then(char::from_u32)));
+        rest = &rest[at + length + 1..];
+    }
+    plain + rest
+}
+
+/// Whether no file can have the name of an object.
+fn is_odd(name: &str) -> bool {
+    let own = name.strip_suffix('/').unwrap_or(name);
+    let is_key = Key::parse(name).is_ok_and(|key| key.as_ref() == own);
+    let is_too_long = |part: &str| part.len() > MOST_PART_BYTES;
+    !is_key || name.chars().any(char::is_control) || name.split('/').any(is_too_long)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn odd_names_hide_no_others_and_are_told() {
+        let entry = |name: &str| format!("<Contents><Key>{name}</Key><Size>1</Size></Contents>");
+        let odd =
+            ["d//x", "/d/x", "d/../x", "d/./x", "..", "d/a&#10;b", "d/a&#x0;b", "d///", &"n".repeat(256)];
+        let good = ["d/x", "d/a &amp; b", "d/ä.txt", "d/", "d/a..b", "d/&lt;mask&gt;"];
+        let all: String = good.iter().chain(&odd).chain(&good[..1]).map(|name| entry(name)).collect();
+        let left_out = LeftOut::default();
+        let kept = without_odd(&format!("<L><Name>b//</Name>{all}<T>x</T></L>"), &left_out);
+        let wanted: String = good.iter().chain(&good[..1]).map(|name| entry(name)).collect();
+        assert_eq!(kept, format!("<L><Name>b//</Name>{wanted}<T>x</T></L>"));
+        let told = left_out.to_string();
+        assert!(
+            told.starts_with("9 left out, whose names no file can have: `..`, `/d/x`, `d/../x`, ..."),
+            "{told}"
+        );
+        let azure = "<Blobs><Blob><Name>a//b</Name></Blob><Blob><Name>c</Name></Blob></Blobs>";
+        assert_eq!(without_odd(azure, &left_out), "<Blobs><Blob><Name>c</Name></Blob></Blobs>");
+    }
+
+    #[test]
+    fn broken_listings_are_handed_on() {
+        for text in
+            ["", "<Contents>", "<Contents><Key>a", "<Contents></Contents>", "<Key>&</Key>", "&#xfffffff;"]
+        {
+            assert_eq!(without_odd(text, &LeftOut::default()), text);
+        }
+        assert_eq!(unescaped("a&amp;b&#65;&unknown;c&"), "a&bAc&");
+    }
+}

@@ -1,0 +1,35 @@
+//! Outputs of a model that are no numbers: an error, and never an answer.
+
+use crate::error::Problem;
+
+/// Refuses rows of outputs of which one holds NaN or an infinite value; `place` names the text of a row.
+pub fn require_finite<R: AsRef<[f32]>>(rows: &[R], place: impl Fn(usize) -> String) -> Result<(), Problem> {
+    let is_finite = |row: &R| row.as_ref().iter().all(|value| value.is_finite());
+    match rows.iter().position(|row| !is_finite(row)) {
+        Some(row) => Err(not_finite(place(row))),
+        None => Ok(()),
+    }
+}
+
+/// The error for what a model makes of the text at `place`.
+pub(in crate::tasks) fn not_finite(place: impl Into<String>) -> Problem {
+    Problem::new("the outputs of the model are not finite here, so there is no answer")
+        .at(place.into())
+        .hint("its training diverged or its weights are damaged (`mlmtrain checkpoint verify`): use an earlier checkpoint")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_row_with_a_value_that_is_no_number_is_named() {
+        let place = |row: usize| format!("texts.csv:{}", row + 2);
+        for value in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+            let rows = [vec![0.0, 1e38], vec![1.0, value], vec![value, 0.0]];
+            let message = require_finite(&rows, place).unwrap_err().to_string();
+            assert!(message.starts_with("texts.csv:3: the outputs of the model are not finite"), "{message}");
+            assert!(require_finite(&rows[..1], place).is_ok());
+        }
+    }
+}

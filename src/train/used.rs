@@ -1,0 +1,151 @@
+//! A folder that a run has written to: the run goes on there from a checkpoint, or the folder is left alone.
+//!
+//! Checkpoints may have been deleted to save room: what else a run left is worth as much.
+
+use std::path::Path;
+
+use anyhow::Result;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::checkpoint::CheckpointStore;
+use crate::config;
+use crate::config::AnyLoaded;
+use crate::config::compare_for_resume;
+use crate::config::to_yaml;
+use crate::error::Problem;
+use crate::fs;
+use crate::fs::Output;
+use crate::telemetry::METRICS;
+use crate::telemetry::MetricsLog;
+use crate::telemetry::Progress;
+use crate::train::resume::Start;
+use crate::train::run_folder::FINAL;
+use crate::train::run_folder::MACHINE;
+
+/// The configuration of a run in its folder.
+const CONFIG_YAML: &str = "config.yaml";
+
+/// What a run leaves at its end, or where it diverged.
+const ENDINGS: [&str; 6] = [
+    FINAL,
+    "all_results.json",
+    "eval_results.json",
+    "train_results.json",
+    "predictions.jsonl",
+    "predictions.conll",
+];
+
+/// What a run writes as soon as it begins.
+const BEGINNINGS: [&str; 4] = [CONFIG_YAML, MACHINE, METRICS, "runs"];
+
+const CAP_BYTES: u64 = 1 << 20;
+
+/// Refuses to begin a run in a folder where one has left something but no checkpoint to go on from. The same
+/// run may begin again that was stopped before its first checkpoint.
+pub fn refuse<C: Serialize + DeserializeOwned>(
+    start: &Start,
+    output: &Path,
+    config: &C,
+    save_steps: u64,
+    progress: &Progress,
+) -> Result<()> {
+    if *start == Start::Again {
+        return Ok(());
+    }
+    let is_there = |name: &&&str| fs::exists(&output.join(name));
+    let ending = ENDINGS.iter().find(is_there).map(|name| (*name).to_string());
+    if let Some(name) = ending.or(diverged(output)?) {
+        return Err(used(output, &name, "of another run, or of one whose checkpoints are gone").into());
+    }
+    let Some(name) = BEGINNINGS.iter().find(is_there) else { return Ok(()) };
+    if *start != Start::Auto {
+        return Err(used(output, name, "of another run").into());
+    }
+    require_same(output, config)?;
+    // By then the first checkpoint was whole, or could not be written.
+    let metrics = output.join(METRICS);
+    if save_steps > 0 && last_step(&metrics)? > 2 * save_steps {
+        let kept = fs::free_name(output, "metrics-kept-", ".jsonl");
+        fs::rename(&metrics, &kept)?;
+        progress.warn(&format!(
+            "there is no checkpoint of the run in `{}`: it begins again, and its records so far are kept as `{}`",
+            output.display(),
+            kept.display()
+        ));
+    }
+    Ok(())
+}
+
+/// Refuses a folder for several runs at once, or for a table of them, where these files were not written by such
+/// a command. To be asked before the folder is locked: the lock tells that a command has worked there.
+pub fn refuse_for_many(output: &Path, files: &[&str]) -> Result<()> {
+    if fs::has_lock(output) {
+        return Ok(());
+    }
+    let paths: Vec<_> = files.iter().map(|name| output.join(name)).collect();
+    let outputs: Vec<Output<'_>> = paths.iter().map(|path| Output::new("run.output_dir", path)).collect();
+    fs::require_outputs(&outputs, &[], false)
+        .map_err(|_| used(output, &files.join("` or `"), "that no run has written").into())
+}
+
+/// Refuses a folder for several seeds where a single run is, whose results would be replaced.
+pub fn refuse_single(output: &Path) -> Result<()> {
+    let has = |name: &&str| fs::exists(&output.join(name));
+    if let Some(name) = [FINAL, METRICS].iter().find(|name| has(name)) {
+        return Err(used(output, name, "of a run with one seed").into());
+    }
+    match CheckpointStore::new(output).steps()?.last() {
+        Some(step) => Err(used(output, &format!("checkpoint-{step}"), "of a run with one seed").into()),
+        None => Ok(()),
+    }
+}
+
+fn used(output: &Path, name: &str, what: &str) -> Problem {
+    Problem::usage(format!("holds `{name}` {what}"))
+        .at(output.display())
+        .hint("choose another `run.output_dir`, or move this folder away; to go on with its run, restore a checkpoint")
+}
+
+/// The name of a folder of a step that failed.
+fn diverged(output: &Path) -> Result<Option<String>> {
+    let names =
+        fs::list(output)?.into_iter().filter_map(|path| path.file_name()?.to_str().map(str::to_string));
+    Ok(names.into_iter().find(|name| name.starts_with("diverged-")))
+}
+
+/// Refuses a configuration in the folder that is not that of this run, or that no run has written.
+fn require_same<C: Serialize + DeserializeOwned>(output: &Path, config: &C) -> Result<()> {
+    let path = output.join(CONFIG_YAML);
+    let written = fs::read_text_capped(&path, CAP_BYTES).ok();
+    if written.as_ref().is_some_and(|text| *text == to_yaml(config)) {
+        return Ok(());
+    }
+    // A run writes its configuration first, and what it computes on next.
+    if written.is_none() || !fs::exists(&output.join(MACHINE)) {
+        let (name, what) = match written {
+            Some(_) => (CONFIG_YAML, "that no run has written"),
+            None => (METRICS, "without the configuration of its run"),
+        };
+        return Err(used(output, name, what).into());
+    }
+    let other = || used(output, CONFIG_YAML, "of a run of another kind");
+    let loaded = config::load_saved(&path).map_err(|_| other())?;
+    let json = match loaded {
+        AnyLoaded::Pretrain(loaded) => serde_json::to_value(&loaded.config)?,
+        AnyLoaded::Finetune(loaded) | AnyLoaded::Sweep(loaded) => serde_json::to_value(&loaded.config)?,
+        AnyLoaded::Tasks(_) => return Err(other().into()),
+    };
+    let saved: C = serde_json::from_value(json).map_err(|_| other())?;
+    compare_for_resume(&saved, config)?;
+    Ok(())
+}
+
+/// The largest step in the records of a run; 0 without any.
+fn last_step(path: &Path) -> Result<u64> {
+    let mut last = 0;
+    if fs::exists(path) {
+        MetricsLog::each_record(path, |step, _| last = last.max(step))?;
+    }
+    Ok(last)
+}
