@@ -144,8 +144,8 @@ const SHORT_THREADS: u32 = 256;
 /// Bytes for each streamed row beside its values: of `KeptSquares` in both kernels of backward on tensor
 /// cores, and of `QueryRows` in that of the keys.
 const ROW_BYTES: [usize; 2] = [8, 8 + 8];
-/// Bytes of shared memory besides rows in the kernels of wide tiles: what each thread of forward draws from, twice,
-/// and the `KeptSquares` of two stages in that of the queries.
+/// Bytes of shared memory after the rows in the kernels of wide tiles: in forward two `RowDraws` of each
+/// thread, and the `KeptSquares` of two stages in that of the queries.
 const WIDE_BYTES: [usize; 2] = [2 * 128 * 12, 2 * 8 * 2 * 32];
 
 /// Twin of `Args` in `arguments.cuh`.
@@ -194,7 +194,7 @@ struct Launch<'a> {
     head_size: usize,
     tiles: Tiles,
     drops: bool,
-    /// Whether the GPU has room for several blocks of wide tiles.
+    /// True if a multiprocessor has shared memory for several blocks of wide tiles.
     takes_wide: bool,
 }
 
@@ -338,7 +338,7 @@ impl<'a> Launch<'a> {
     }
 }
 
-/// What a block has in hand.
+/// The work of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Of {
     /// A tile, without tensor cores.

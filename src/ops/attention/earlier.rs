@@ -1,5 +1,5 @@
-//! A switch between the ways to compute on tensor cores, until a GPU has compared their times: `MLMTRAIN_ATTENTION`.
-//! All give the same bits.
+//! A switch between the ways to compute on tensor cores, until a GPU has compared their times:
+//! `MLMTRAIN_ATTENTION`. All give the same bits.
 
 use std::sync::LazyLock;
 
@@ -20,7 +20,8 @@ pub(crate) enum Way {
     Now,
     /// `narrow`: 64 queries a block, always.
     Narrow,
-    /// `earlier`: kernels from before dropout was drawn ahead of the scores and came to backward with the rows.
+    /// `earlier`: kernels from before dropout was drawn ahead of the scores and came to backward with the
+    /// rows.
     Earlier,
 }
 
@@ -29,7 +30,8 @@ thread_local! {
     static IN_THIS_TEST: std::cell::Cell<Way> = const { std::cell::Cell::new(Way::Now) };
 }
 
-/// Sizes of heads that have earlier kernels: on the host all, in a build for GPUs the one that most models have.
+/// Sizes of heads that have earlier kernels: on the host all, in a build for GPUs the one that most models
+/// have.
 #[cfg(all(feature = "cuda-on-host", not(feature = "cuda")))]
 pub(crate) const HEAD_SIZES: &[usize] = &[32, 64, 80, 96, 128];
 #[cfg(not(all(feature = "cuda-on-host", not(feature = "cuda"))))]

@@ -14,7 +14,7 @@ __device__ __forceinline__ Span wide_span_of(const Args& a, const Tile& tile) {
     return span;
 }
 // Whether the tile of 64 queries that the warp's first one, `own_row`, is of sees some of the `count` keys from `key` on; no
-// warp behind the end of the segment does. The same in all lanes, and by the vote the compiler knows it.
+// warp past the end of the segment does. The same in all lanes, and by the vote the compiler knows it.
 __device__ __forceinline__ bool is_seen(const Args& a, u32 rows, u32 own_row, u32 key, u32 count) {
     bool seen = own_row < rows;
     if (a.window != EVERYTHING && seen) {
@@ -84,7 +84,7 @@ __device__ void wide_forward(const A& a) {
         if (is_used) {
 #pragma unroll
             for (int g = 0; g < GROUPS; g++) {
-                // A group may begin behind the end of the segment.
+                // A group may begin past the end of the segment.
                 const u32 count = own_row + g * 16 < all_keys ? (all_keys - key + 15) / 16 : 0;
                 u32* to = DROPS && count > 0 ? kept_at(a, tile, own_row + g * 16, key) + lane.row : nullptr;
                 if constexpr (DROPS) kept[g] = keep_tile<CHUNKS>(a.dropout, threshold, draws[g * 128], key / 8, to, count, lane);

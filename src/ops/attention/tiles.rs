@@ -91,14 +91,15 @@ impl Tiles {
         Self { count, wide, bounds, squares: tiles.squares, longest: longest(&tiles.bounds) }
     }
 
-    /// Returns true if wide tiles are full enough: the warps of a block that have no rows wait for the others.
+    /// Returns true if wide tiles are full enough: the warps of a block that have no rows wait for the
+    /// others.
     pub(super) fn fill_wide_ones(&self) -> bool {
         4 * self.wide <= 3 * self.count
     }
 }
 
-/// The tiles of so many rows and the number of squares. More squares than a tile can count are an error of the op that keeps
-/// something for each; the others do not look at them.
+/// The tiles of `rows` rows and the number of squares. More squares than a tile can count are an error of
+/// the op that keeps something for each; the others do not look at them.
 fn tiles(cu_seqlens: &[u32], rows: usize) -> (Vec<[u32; 4]>, u64) {
     let mut segments: Vec<(u32, u32)> = cu_seqlens.windows(2).map(|w| (w[0], w[1])).collect();
     segments.sort_by_key(|(start, end)| std::cmp::Reverse(end - start));

@@ -198,7 +198,7 @@ __device__ __forceinline__ void backward_held(const NormBackward& a, const After
         }
         known.gradient_mean = warp_sum(known.gradient_mean), known.gradient_dot = warp_sum(known.gradient_dot);
         if (a.row_warps > 1) {
-            // Two rooms take turns: this one is written again behind the barrier of the next row.
+            // Two rooms take turns: this one is written again after the barrier of the next row.
             Sums& of_row = of_warps[turn];
             if (threadIdx.x % WARP == 0) {
                 of_row[0][threadIdx.x / WARP] = known.gradient_mean, of_row[1][threadIdx.x / WARP] = known.gradient_dot;

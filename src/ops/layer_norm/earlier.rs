@@ -1,6 +1,6 @@
-//! A switch to the backward kernels of norms as they were before several warps shared a row and forward kept the
-//! decisions of dropout: `MLMTRAIN_NORMS=earlier`. They exist for rows of at most 1,024 columns, and are removed
-//! when a GPU has compared times.
+//! A switch to the backward kernels of norms as they were before several warps shared a row and forward
+//! kept the decisions of dropout: `MLMTRAIN_NORMS=earlier`. They exist for rows of at most 1,024 columns,
+//! and are removed when a GPU has compared times.
 
 use std::sync::LazyLock;
 

@@ -18,8 +18,8 @@ const EPS: f64 = 1e-5;
 #[test]
 fn forward_and_backward_agree_with_the_reference() {
     on_each_device(|| {
-        // On a GPU: rows that one, two, three, four, five and eight warps hold, wider ones, odd ones, and several
-        // tiles of them.
+        // On a GPU: rows that one, two, three, four, five and eight warps hold, wider ones, odd ones, and
+        // several tiles of them.
         let sizes = [
             (1, 24),
             (1, 1),

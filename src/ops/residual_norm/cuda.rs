@@ -67,7 +67,8 @@ pub(super) fn forward(
     let dropout = DropoutArgs::of(dropout);
     let args = ForwardArgs { x, residual, bias, row_keys, sum, kept: kept_at, norm, dropout };
     // SAFETY: `x`, the residual, the sum and `y` are `[rows, cols]`, the vectors that there are `[cols]`, the
-    // moments `[rows]`, and so are the keys where there is dropout; its decisions have a bit for each value.
+    // moments `[rows]`, and so are the keys where there is dropout; its decisions have a bit for each
+    // value.
     unsafe { gpu.launch(FORWARD, Some(dtype), norm.grid(), &args) }?;
     Ok((y, Saved { sum_td, moments, kept }))
 }
@@ -109,8 +110,8 @@ pub(super) fn backward(
     let kept = kept_by_forward(gpu, kept.as_ref(), (rows, cols), dropout)?;
     let args = BackwardArgs { dropped, row_keys, kept, norm, dropout: DropoutArgs::of(dropout) };
     // SAFETY: the gradients and the sum are `[rows, cols]`, the weight `[cols]`, the moments `[rows]`, and so
-    // are the keys where there is dropout, of which each value has a decision; there are three rows of partial
-    // sums for each block.
+    // are the keys where there is dropout, of which each value has a decision; there are three rows of
+    // partial sums for each block.
     unsafe { gpu.launch(kernel, Some(dtype), grid, &args) }?;
     partials.add_to(gpu, [Some(into.dnorm_weight), into.dnorm_bias, into.dbias])?;
     Ok((dx, dresidual))

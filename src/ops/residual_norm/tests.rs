@@ -217,7 +217,8 @@ fn every_device_drops_the_same() {
     }
 }
 
-/// Backward by the decisions that forward has kept, with several warps a row, and by drawing again, with one.
+/// Backward by the decisions that forward has kept, with several warps a row, and by drawing again, with
+/// one.
 #[test]
 fn kept_decisions_are_those_that_are_drawn_again() {
     let dropout = Dropout { probability: 0.3, stream: Stream::new(1, Purpose::Dropout, 9) };
