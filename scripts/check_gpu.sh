@@ -8,8 +8,8 @@
 #                                               CPU's; two processes on the GPU; memcheck and racecheck of every op
 #   scripts/check_gpu.sh run speed OUT          speed beside PyTorch's, all shapes, what each kernel takes of a step
 #   scripts/check_gpu.sh run all OUT            of both what a change of attention asks for first, in seven minutes: its
-#                                               ops, memcheck, its kernels and the earlier ones in turn, kernel times, a
-#                                               short curve, and PyTorch as far as time allows
+#                                               ops, memcheck, its kernels, the norms' and the earlier ones in turn, kernel
+#                                               times, a short curve, and PyTorch as far as time allows
 #
 # $PACK is target/gpu unless set. Whatever fails, runs out of time or is not there (`python3` with `torch` and
 # `transformers`, compute-sanitizer, CUPTI) is a line that says FAILED, and the exit code is 1. DEVICE=cpu rehearses it all
@@ -283,17 +283,18 @@ choices() {
     [ "$code" -eq 0 ] || line "log of cuBLASLt" "$(why "$code" "$seconds" "$work/choices.log")"
 }
 
-# Attention's kernels and the earlier ones in turn, in the same minutes: seconds of a step.
-attention_ways() {
+# The kernels of attention and of norms and the earlier ones in turn, in the same minutes: seconds of a step. `narrow` are
+# 64 queries a block instead of 128, `earlier` those from before dropout was drawn ahead of the scores.
+kernel_ways() {
     local shape size rows length how code seconds
     for shape in $ways; do
         IFS=, read -r size rows length <<< "$shape"
-        for how in now earlier now earlier; do
+        for how in ATTENTION=now ATTENTION=narrow ATTENTION=earlier NORMS=earlier ATTENTION=now ATTENTION=narrow NORMS=earlier; do
             seconds=$(left 25) code=0
-            MLMTRAIN_ATTENTION=$how timeout "$seconds" "$work/mlmtrain" --quiet bench --device "$device" \
+            env "MLMTRAIN_$how" timeout "$seconds" "$work/mlmtrain" --quiet bench --device "$device" \
                 --model "$size" --batch "$rows" --length "$length" --compute "$half" --steps "$steps" --json \
                 > "$work/ways.json" 2> "$work/ways.log" || code=$?
-            line "attention $how, $shape" "$(grep -oE '"step_seconds":[0-9.e-]+' "$work/ways.json" ||
+            line "$how, $shape" "$(grep -oE '"step_seconds":[0-9.e-]+' "$work/ways.json" ||
                 why "$code" "$seconds" "$work/ways.log")"
         done
     done
@@ -333,12 +334,12 @@ run() { # part, output
             kernel_names | sanitized memcheck
             kernel_names | sanitized racecheck
             far_rows ;;
-        speed) peers; speed; choices; attention_ways; profile ;;
+        speed) peers; speed; choices; kernel_ways; profile ;;
         all)
             # shellcheck disable=SC2086
             printf '%s\n' $touched | some_ops 60
             printf '%s\n' attention residual_norm | SANITIZE_SECONDS=60 sanitized memcheck
-            attention_ways; profile
+            kernel_ways; profile
             STEPS=60 curves bf16
             peers ;;
         *) usage ;;

@@ -65,6 +65,13 @@ impl EncoderLayer {
         Footprint { values: tensors * self.feed_forward.output.dense.outputs as u64, statistics_bytes: 0 }
     }
 
+    /// Bytes of the decisions of dropout that a GPU saves for `tokens` tokens in segments of `length`, with
+    /// those of all rows where rows are chosen.
+    pub fn kept_bytes(&self, tokens: u64, length: u64) -> u64 {
+        let of_ends = self.attention.output.kept_bytes(tokens) + self.feed_forward.output.kept_bytes(tokens);
+        self.attention.kept_bytes(tokens, length) + of_ends
+    }
+
     /// What is kept for backward, the output included.
     pub fn saved(&self) -> Footprint {
         self.attention.saved() + self.attention.output.saved() + self.feed_forward.saved()

@@ -47,6 +47,11 @@ impl OutputBlock {
         Footprint { values: 2 * self.dense.outputs as u64, statistics_bytes: 8 }
     }
 
+    /// Bytes of the decisions of dropout that a GPU saves for `tokens` tokens.
+    pub fn kept_bytes(&self, tokens: u64) -> u64 {
+        if self.dropout > 0.0 { residual_norm::kept_bytes(tokens, self.dense.outputs as u64) } else { 0 }
+    }
+
     /// Hidden states behind the block, from the map's input `x` and what the block began with.
     pub fn forward(&self, x: &Tensor, residual: &Tensor, ctx: &Context<'_>) -> Result<(Stream, Saved)> {
         let projected = self.dense.forward_without_bias(x, ctx)?;

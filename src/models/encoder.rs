@@ -187,11 +187,10 @@ impl Encoder {
         self.mask_decoder.as_ref().map_or_else(|| layer.saved_of_chosen(), MaskDecoder::saved)
     }
 
-    /// Bytes that a GPU keeps besides: which probabilities of `tokens` tokens in segments of `length` are
-    /// dropped.
+    /// Bytes of the decisions of dropout that a GPU saves for `tokens` tokens in segments of `length`.
     pub fn kept_bytes(&self, tokens: u64, length: u64, gradient_checkpointing: bool) -> u64 {
         let frozen = self.layers.len() - self.trained().count();
-        let kept = self.runs().skip(frozen).map(|layer| layer.attention.kept_bytes(tokens, length));
+        let kept = self.runs().skip(frozen).map(|layer| layer.kept_bytes(tokens, length));
         // Where it is computed again, that of one layer at a time.
         if gradient_checkpointing { kept.max().unwrap_or(0) } else { kept.sum() }
     }

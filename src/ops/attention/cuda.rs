@@ -15,9 +15,11 @@ use super::Saved;
 use super::Segments;
 use super::Tiles;
 use super::earlier;
+use super::earlier::Way;
 use super::tiles::SHORT_ROWS;
 use super::tiles::SQUARE_WORDS;
 use super::tiles::TILE_ROWS;
+use super::tiles::WIDE_TILE_ROWS;
 use crate::cuda::Address;
 use crate::cuda::Array;
 use crate::cuda::Gpu;
@@ -59,6 +61,8 @@ pub(crate) struct TensorKernels {
     pub(crate) head_size: usize,
     /// Without dropout, with it, and the earlier ones, which did both.
     pub(crate) kernels: [Kernels; 3],
+    /// With 128 queries a block, without dropout and with it.
+    pub(crate) wide: Option<[Kernels; 2]>,
     /// The same for backward of segments of at most [`SHORT_ROWS`] rows.
     pub(crate) short: Option<[Kernel; 3]>,
 }
@@ -73,6 +77,7 @@ macro_rules! tensor_kernels {
                 $crate::attention::cuda::kernels!($op, concat!("_", $head_size, "_dropout")),
                 $crate::attention::cuda::kernels!($op, concat!("_", $head_size, "_earlier")),
             ],
+            wide: None,
             short: None,
         }
     };
@@ -93,10 +98,14 @@ pub(crate) struct Form<'a> {
 }
 
 const PLAIN: Kernels = kernels!("attention", "");
-/// [`tensor_kernels`] with those of short segments.
-macro_rules! with_short {
+/// [`tensor_kernels`] with those of wide tiles and of short segments.
+macro_rules! all_kernels {
     ($head_size:literal) => {
         TensorKernels {
+            wide: Some([
+                kernels!("attention", concat!("_", $head_size, "_wide")),
+                kernels!("attention", concat!("_", $head_size, "_wide_dropout")),
+            ]),
             short: Some([
                 Kernel { op: "attention", name: concat!("attention_backward_short_", $head_size) },
                 Kernel {
@@ -113,8 +122,8 @@ macro_rules! with_short {
     };
 }
 const TENSOR: [TensorKernels; 5] = [
-    with_short!(32),
-    with_short!(64),
+    all_kernels!(32),
+    all_kernels!(64),
     tensor_kernels!("attention", 80),
     tensor_kernels!("attention", 96),
     tensor_kernels!("attention", 128),
@@ -135,6 +144,9 @@ const SHORT_THREADS: u32 = 256;
 /// Bytes for each streamed row beside its values: of `KeptSquares` in both kernels of backward on tensor
 /// cores, and of `QueryRows` in that of the keys.
 const ROW_BYTES: [usize; 2] = [8, 8 + 8];
+/// Bytes of shared memory after the rows in the kernels of wide tiles: in forward two `RowDraws` of each
+/// thread, and the `KeptSquares` of two stages in that of the queries.
+const WIDE_BYTES: [usize; 2] = [2 * 128 * 12, 2 * 8 * 2 * 32];
 
 /// Twin of `Args` in `arguments.cuh`.
 #[derive(Debug, Clone, Copy)]
@@ -182,6 +194,8 @@ struct Launch<'a> {
     head_size: usize,
     tiles: Tiles,
     drops: bool,
+    /// True if a multiprocessor has shared memory for several blocks of wide tiles.
+    takes_wide: bool,
 }
 
 impl<'a> Launch<'a> {
@@ -213,7 +227,8 @@ impl<'a> Launch<'a> {
             scale: form.scale,
             window: segments.window.and_then(|window| u32::try_from(window).ok()).unwrap_or(u32::MAX),
         };
-        Ok(Self { args, form, dtype, head_size, tiles, drops: dropout.is_some() })
+        let takes_wide = gpu.capability() >= (8, 0);
+        Ok(Self { args, form, dtype, head_size, tiles, drops: dropout.is_some(), takes_wide })
     }
 
     /// Keys to draw from, and room for what is decided, where anything is dropped. The array is to live until
@@ -255,14 +270,20 @@ impl<'a> Launch<'a> {
         self.form.tensor.iter().find(|kernels| fits && kernels.head_size == self.head_size)
     }
 
-    /// The way to compute that this launch takes, and whether it is on tensor cores.
-    fn kernels(&self) -> (Kernels, bool) {
-        self.tensor().map_or((self.form.plain, false), |tensor| (tensor.kernels[self.way()], true))
+    /// The kernels that this launch takes, and what they have of a tile.
+    fn kernels(&self) -> (Kernels, Of) {
+        let Some(tensor) = self.tensor() else { return (self.form.plain, Of::Plain) };
+        let takes_wide =
+            self.takes_wide && self.tiles.fill_wide_ones() && earlier::way(self.head_size) == Way::Now;
+        match tensor.wide {
+            Some(wide) if takes_wide => (wide[usize::from(self.drops)], Of::WideTile),
+            _ => (tensor.kernels[self.index()], Of::Tile),
+        }
     }
 
-    /// Index of the way on tensor cores.
-    fn way(&self) -> usize {
-        if earlier::is_asked_for(self.head_size) { 2 } else { usize::from(self.drops) }
+    /// Index of the kernels on tensor cores.
+    fn index(&self) -> usize {
+        if earlier::way(self.head_size) == Way::Earlier { 2 } else { usize::from(self.drops) }
     }
 
     /// The kernel and the grid of backward in one launch, where a block has room for each whole segment. Of
@@ -274,7 +295,7 @@ impl<'a> Launch<'a> {
         if self.tiles.longest > SHORT_ROWS || *APART {
             return None;
         }
-        let kernel = self.tensor()?.short?[self.way()];
+        let kernel = self.tensor()?.short?[self.index()];
         // `ShortRoom` in `tensor_short.cuh`: keys and two stages, rows padded by 16 bytes; decisions of
         // dropout for two stages; gradients of scores for 32 queries, padded as well; two numbers a query.
         let rows = SHORT_ROWS as usize;
@@ -285,19 +306,47 @@ impl<'a> Launch<'a> {
 
     /// A block for each tile and head. `row_bytes`: shared memory for each streamed row beside its values, on
     /// tensor cores.
-    fn grid(&self, tensor_cores: bool, row_bytes: usize) -> Grid {
+    fn grid(&self, of: Of, row_bytes: usize) -> Grid {
         let across = [self.tiles.count as u32, self.args.heads];
-        if !tensor_cores {
+        if of == Of::Plain {
             let blocks = [across[0], across[1], self.head_size.div_ceil(PLAIN_COLUMNS) as u32];
             let shared_bytes = PLAIN_SHARED_BYTES + self.form.shared_bytes[0];
             return Grid { blocks, threads: 256, shared_bytes: shared_bytes as u32 };
         }
         // `Room` in `tensor.cuh`: two stages of two tiles, rows padded by 16 bytes.
         let stream = if self.head_size <= 80 { TILE_ROWS } else { TILE_ROWS / 2 };
-        let streamed = 2 * stream * (2 * (self.head_size + 8) * size_of::<u16>() + row_bytes);
+        let streamed = 2 * stream * (2 * self.padded_row_bytes() + row_bytes);
         let shared_bytes = streamed + self.form.shared_bytes[1];
         Grid { blocks: [across[0], across[1], 1], threads: 128, shared_bytes: shared_bytes as u32 }
     }
+
+    /// The same for wide tiles: the block's own rows, and two times 64 that are streamed.
+    fn wide_grid(&self, more_bytes: usize) -> Grid {
+        let shared_bytes = (WIDE_TILE_ROWS + 2 * TILE_ROWS) * self.padded_row_bytes() + more_bytes;
+        let blocks = [self.tiles.wide as u32, self.args.heads, 1];
+        Grid { blocks, threads: 128, shared_bytes: shared_bytes as u32 }
+    }
+
+    /// Bytes of a row of half types in shared memory.
+    fn padded_row_bytes(&self) -> usize {
+        (self.head_size + 8) * size_of::<u16>()
+    }
+
+    /// The arguments of a kernel of wide tiles, which come after the others.
+    fn wide_args(&self) -> Args {
+        Args { tiles: self.args.tiles.plus(self.tiles.count * size_of::<[u32; 4]>()), ..self.args }
+    }
+}
+
+/// The work of a block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Of {
+    /// A tile, without tensor cores.
+    Plain,
+    /// A tile.
+    Tile,
+    /// A wide tile of queries, or a tile of keys.
+    WideTile,
 }
 
 pub(super) fn forward(
@@ -330,8 +379,12 @@ pub(crate) unsafe fn forward_of<A: Copy>(
     launch.args.o = gpu.output(&o_td, launch.dtype)?;
     launch.args.log_sum_exp = gpu.output(&log_sum_exp_th, DType::F32)?;
     let drawn = launch.draws(gpu, segments)?;
-    let (kernels, tensor_cores) = launch.kernels();
-    let (grid, args) = (launch.grid(tensor_cores, 0), all(launch.args));
+    let (kernels, of) = launch.kernels();
+    let (grid, args) = match of {
+        Of::WideTile => (launch.wide_grid(WIDE_BYTES[0]), launch.wide_args()),
+        Of::Plain | Of::Tile => (launch.grid(of, 0), launch.args),
+    };
+    let args = all(args);
     // SAFETY: all of `[T, D]` are of one shape and type, log-sum-exp is `[T, H]`, there is a key for each
     // token, and tiles lie inside the segments, which end at `T`: all checked by the caller. There is room
     // for the decisions of all squares of each head. What the op adds is the caller's promise.
@@ -395,7 +448,7 @@ pub(crate) unsafe fn backward_of<A: Copy>(
         ..launch.args
     };
     launch.finds(gpu, saved.kept.as_ref(), segments.heads)?;
-    let (kernels, tensor_cores) = launch.kernels();
+    let (kernels, of) = launch.kernels();
     if let Some((kernel, grid)) = launch.short() {
         // SAFETY: as in `forward_of`, and no segment is longer than the kernel has room for.
         unsafe { gpu.launch(kernel, Some(dtype), grid, &all(launch.args)) }?;
@@ -403,12 +456,15 @@ pub(crate) unsafe fn backward_of<A: Copy>(
     }
     let delta_th = gpu.uninitialised((tokens, segments.heads), DType::F32)?;
     launch.args.delta = gpu.output(&delta_th, DType::F32)?;
-    let [of_queries, of_keys] = ROW_BYTES.map(|row_bytes| launch.grid(tensor_cores, row_bytes));
-    let args = all(launch.args);
+    let [mut of_queries, of_keys] = ROW_BYTES.map(|row_bytes| launch.grid(of, row_bytes));
+    let (mut args_of_queries, args) = (launch.args, all(launch.args));
+    if of == Of::WideTile {
+        (of_queries, args_of_queries) = (launch.wide_grid(WIDE_BYTES[1]), launch.wide_args());
+    }
     // SAFETY: as in `forward_of`; delta is `[T, H]`, and the kernel of the queries, launched first, writes
     // all of it.
     unsafe {
-        gpu.launch(kernels.backward_queries, Some(dtype), of_queries, &args)?;
+        gpu.launch(kernels.backward_queries, Some(dtype), of_queries, &all(args_of_queries))?;
         gpu.launch(kernels.backward_keys, Some(dtype), of_keys, &args)?;
     }
     Ok([dq_td, dk_td, dv_td])

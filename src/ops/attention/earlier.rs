@@ -1,6 +1,5 @@
-//! A switch to the kernels on tensor cores as they were before dropout was drawn ahead of the scores and came
-//! to backward with the rows: `MLMTRAIN_ATTENTION=earlier`. Both give the same bits; it goes when a GPU has
-//! compared their times.
+//! A switch between the ways to compute on tensor cores, until a GPU has compared their times:
+//! `MLMTRAIN_ATTENTION`. All give the same bits.
 
 use std::sync::LazyLock;
 
@@ -14,50 +13,69 @@ use crate::testing::bits;
 #[cfg(test)]
 use crate::testing::on_host;
 
-#[cfg(test)]
-thread_local! {
-    static IN_THIS_TEST: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+/// A way to compute on tensor cores.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// 128 queries a block where the GPU and the segments suit that, else 64.
+    Now,
+    /// `narrow`: 64 queries a block, always.
+    Narrow,
+    /// `earlier`: kernels from before dropout was drawn ahead of the scores and came to backward with the
+    /// rows.
+    Earlier,
 }
 
-/// Sizes of heads that have them: on the host all, in a build for GPUs the one that most models have.
+#[cfg(test)]
+thread_local! {
+    static IN_THIS_TEST: std::cell::Cell<Way> = const { std::cell::Cell::new(Way::Now) };
+}
+
+/// Sizes of heads that have earlier kernels: on the host all, in a build for GPUs the one that most models
+/// have.
 #[cfg(all(feature = "cuda-on-host", not(feature = "cuda")))]
 pub(crate) const HEAD_SIZES: &[usize] = &[32, 64, 80, 96, 128];
 #[cfg(not(all(feature = "cuda-on-host", not(feature = "cuda"))))]
 pub(crate) const HEAD_SIZES: &[usize] = &[64];
 
-/// Returns true if launches for heads of this size take the earlier kernels.
-pub(super) fn is_asked_for(head_size: usize) -> bool {
-    static ASKED: LazyLock<bool> =
-        LazyLock::new(|| std::env::var_os("MLMTRAIN_ATTENTION").is_some_and(|value| value == "earlier"));
+/// The way that is asked for, as far as heads of this size have it.
+pub(super) fn way(head_size: usize) -> Way {
+    static ASKED: LazyLock<Way> = LazyLock::new(|| match std::env::var("MLMTRAIN_ATTENTION").as_deref() {
+        Ok("earlier") => Way::Earlier,
+        Ok("narrow") => Way::Narrow,
+        _ => Way::Now,
+    });
     #[cfg(test)]
-    let is_asked = *ASKED || IN_THIS_TEST.get();
+    let asked = if IN_THIS_TEST.get() == Way::Now { *ASKED } else { IN_THIS_TEST.get() };
     #[cfg(not(test))]
-    let is_asked = *ASKED;
-    is_asked && HEAD_SIZES.contains(&head_size)
+    let asked = *ASKED;
+    if asked == Way::Earlier && !HEAD_SIZES.contains(&head_size) { Way::Now } else { asked }
 }
 
-/// Runs `f` with the earlier kernels.
+/// Runs `f` in this way.
 #[cfg(test)]
-pub(crate) fn with_earlier<R>(f: impl FnOnce() -> R) -> R {
-    IN_THIS_TEST.set(true);
+pub(crate) fn with<R>(way: Way, f: impl FnOnce() -> R) -> R {
+    IN_THIS_TEST.set(way);
     let result = f();
-    IN_THIS_TEST.set(false);
+    IN_THIS_TEST.set(Way::Now);
     result
 }
 
-/// Panics unless `run` gives tensors of the same bits with the earlier kernels and with those of now.
+/// Panics unless `run` gives tensors of the same bits in all ways.
 #[cfg(test)]
 pub(crate) fn assert_same_bits(name: &str, run: impl Fn() -> Vec<Tensor>) {
     let words = |t: &Tensor| match t.dtype() {
         DType::U32 => on_host(t).flatten_all().unwrap().to_vec1::<u32>().unwrap(),
         _ => bits(t),
     };
-    let (were, are) = (with_earlier(&run), run());
-    assert_eq!(were.len(), are.len(), "{name}");
-    for (index, (was, is)) in were.iter().zip(&are).enumerate() {
-        let (was, is) = (words(was), words(is));
-        assert!(is.iter().any(|&word| word != 0), "{name}: tensor {index} is 0");
-        let differ = was.iter().zip(&is).filter(|(was, is)| was != is).count();
-        assert_eq!((differ, was.len()), (0, is.len()), "{name}: tensor {index} of {}", is.len());
+    let are = run();
+    for way in [Way::Narrow, Way::Earlier] {
+        let were = with(way, &run);
+        assert_eq!(were.len(), are.len(), "{name}");
+        for (index, (was, is)) in were.iter().zip(&are).enumerate() {
+            let (was, is) = (words(was), words(is));
+            assert!(is.iter().any(|&word| word != 0), "{name}: tensor {index} is 0");
+            let differ = was.iter().zip(&is).filter(|(was, is)| was != is).count();
+            assert_eq!((differ, was.len()), (0, is.len()), "{name}, {way:?}: tensor {index} of {}", is.len());
+        }
     }
 }

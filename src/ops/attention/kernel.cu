@@ -10,8 +10,8 @@
 //   backward_short    a segment of at most 128 rows             dq, dk, dv: instead of these two
 //
 // Half types with a head size that the tensor cores like are in `tensor_forward.cuh` and
-// `tensor_backward.cuh` (4 warps of 16 rows each, rows of the other side streamed through shared memory), their
-// dropout in `tensor_dropout.cuh`; f32 and every other head size in `plain.cuh`. `earlier/` goes when a GPU has
+// `tensor_backward.cuh` (4 warps of 16 rows each, rows of the other side streamed through shared memory), with 128 queries
+// a block in `tensor_wide.cuh`, their dropout in `tensor_dropout.cuh`; f32 and every other head size in `plain.cuh`. `earlier/` goes when a GPU has
 // compared times (`MLMTRAIN_ATTENTION`): folder, switch and tests.
 #include "common.cuh"
 #include "mma.cuh"
@@ -22,6 +22,7 @@
 #include "tensor_dropout.cuh"
 #include "tensor_forward.cuh"
 #include "tensor_backward.cuh"
+#include "tensor_wide.cuh"
 #include "tensor_short.cuh"
 #include "earlier/forward.cuh"
 #include "earlier/backward.cuh"
@@ -37,6 +38,8 @@ TENSOR_KERNELS(attention, Args, 64, 4)
 TENSOR_KERNELS(attention, Args, 80, 3)
 TENSOR_KERNELS(attention, Args, 96, 3)
 TENSOR_KERNELS(attention, Args, 128, 3)
+WIDE_KERNELS(attention, Args, 32)
+WIDE_KERNELS(attention, Args, 64)
 SHORT_KERNELS(attention, Args, 32)
 SHORT_KERNELS(attention, Args, 64)
 EARLIER_KERNELS(attention, Args, 64)

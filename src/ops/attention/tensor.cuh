@@ -35,19 +35,27 @@ __device__ __forceinline__ u32 at_rows(const Lane& lane) {
     return lane.lane % 16 * Room<K>::STRIDE + lane.lane / 16 * 8;
 }
 
-// Starts to copy `COUNT` rows from `first` on to shared memory; those from `end` on become zeros. Where a thread has the
-// same columns of each of its rows, it goes from one to the next by one addition.
+// Starts to copy `COUNT` rows to shared memory, of which `count` are there; the others become zeros. A thread has the same
+// columns of each of its rows: `at` is where the first one's are.
+template <typename T, int K, int COUNT, int THREADS = 128>
+__device__ __forceinline__ void copy_rows_at(T* to, const T* at, u32 count, i64 hidden) {
+    constexpr int PIECES = K / 8, STEP = THREADS / PIECES;
+    static_assert(THREADS % PIECES == 0 && COUNT % STEP == 0);
+    const u32 row = threadIdx.x / PIECES, column = threadIdx.x % PIECES * 8;
+#pragma unroll
+    for (int i = 0; i < COUNT / STEP; i++) {
+        copy_async<16>(to + (row + i * STEP) * Room<K>::STRIDE + column, at + i * STEP * hidden, row + i * STEP < count);
+    }
+}
+
+// Starts to copy `COUNT` rows from `first` on to shared memory; those from `end` on become zeros.
 template <typename T, int K, int COUNT, int THREADS = 128>
 __device__ __forceinline__ void copy_rows(T* to, const T* from, i64 first, i64 end, i64 hidden) {
     constexpr int PIECES = K / 8, ALL = COUNT * PIECES, STEP = THREADS / PIECES;
     const u32 count = u32(end - first);
     if constexpr (THREADS % PIECES == 0 && COUNT % STEP == 0) {
         const u32 row = threadIdx.x / PIECES, column = threadIdx.x % PIECES * 8;
-        const T* at = from + (first + row) * hidden + column;
-#pragma unroll
-        for (int i = 0; i < COUNT / STEP; i++) {
-            copy_async<16>(to + (row + i * STEP) * Room<K>::STRIDE + column, at + i * STEP * hidden, row + i * STEP < count);
-        }
+        copy_rows_at<T, K, COUNT, THREADS>(to, from + (first + row) * hidden + column, count, hidden);
     } else {
 #pragma unroll
         for (int i = 0; i < (ALL + THREADS - 1) / THREADS; i++) {

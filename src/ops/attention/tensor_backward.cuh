@@ -110,9 +110,9 @@ struct QueryRows {
     float delta[STREAM];
 };
 
-// dk and dv of a tile of keys.
-template <typename T, int K, bool DROPS, typename A>
-__device__ void tensor_backward_keys(const A& a) {
+// dk and dv of a tile of keys, TURN times 16 queries at a time.
+template <typename T, int K, bool DROPS, int TURN, typename A>
+__device__ __forceinline__ void backward_keys_by(const A& a) {
     constexpr int STREAM = Room<K>::STREAM, STRIDE = Room<K>::STRIDE, STAGE = Room<K>::STAGE;
     using Kept = KeptSquares<STREAM / 16, ROWS / 16>;
     T* room = reinterpret_cast<T*>(shared_memory());  // [stage][queries, output gradients][STREAM][STRIDE]
@@ -153,6 +153,7 @@ __device__ void tensor_backward_keys(const A& a) {
     fetch(0, span.first);
 
     TensorPositions<T, A> positions(a, tile, kept_squares + 2, u32(own - tile.start));
+    static_assert(TURN == 1 || !TensorPositions<T, A>::ARE_THERE);
     if constexpr (positions.ARE_THERE) positions.template begin<true>();
     float dk[K / 8][4] = {}, dv[K / 8][4] = {};
     const float factor = a.scale * LOG2_E;
@@ -165,31 +166,39 @@ __device__ void tensor_backward_keys(const A& a) {
         if (own >= tile.end) continue;
         u32 some = min(queries - query, u32(STREAM));
 #pragma unroll 1
-        for (u32 first = 0; first < some; first += 16) {
+        for (u32 first = 0; first < some; first += 16 * TURN) {
             const T* rows = room + stage * STAGE + first * STRIDE;
             const QueryRows<STREAM>& of_row = of_rows[stage];
-            float p[2][4], ds[2][4];
-            u32 bits[2] = {ALL_LANES, ALL_LANES};
-            if constexpr (DROPS) {
-                Vec<u32, 2> both = load_whole<u32, 2>(&kept_squares[stage].words[first / 16][lane.warp][lane.column]);
-                bits[0] = both.v[0] >> lane.row, bits[1] = both.v[1] >> lane.row;
+            float p[TURN][2][4], ds[TURN][2][4];
+#pragma unroll
+            for (int t = 0; t < TURN; t++) {
+                times_transposed<T, K>(p[t], key, rows + t * 16 * STRIDE, lane);
+                if constexpr (positions.ARE_THERE) positions.template add<true>(p[t], query + first);
+                times_transposed<T, K>(ds[t], value, rows + (STREAM + t * 16) * STRIDE, lane);
             }
-            times_transposed<T, K>(p, key, rows, lane);
-            if constexpr (positions.ARE_THERE) positions.template add<true>(p, query + first);
-            times_transposed<T, K>(ds, value, rows + STREAM * STRIDE, lane);
             auto gradients = [&](auto seen) {
 #pragma unroll
-                for (int n = 0; n < 2; n++) {
-                    float log_sum_exp[2], delta[2];
-                    load<2>(log_sum_exp, &of_row.log_sum_exp[first + n * 8 + lane.column]);
-                    load<2>(delta, &of_row.delta[first + n * 8 + lane.column]);
+                for (int t = 0; t < TURN; t++) {
+                    u32 bits[2] = {ALL_LANES, ALL_LANES};
+                    if constexpr (DROPS) {
+                        Vec<u32, 2> both = load_whole<u32, 2>(&kept_squares[stage].words[first / 16 + t][lane.warp][lane.column]);
+                        bits[0] = both.v[0] >> lane.row, bits[1] = both.v[1] >> lane.row;
+                    }
 #pragma unroll
-                    for (int i = 0; i < 4; i++) {
-                        bool is_seen = seen(query + first + n * 8 + lane.column + i % 2, row + i / 2 * 8);
-                        float probability = is_seen ? exp2_fast(p[n][i] * factor - log_sum_exp[i % 2] * LOG2_E) : 0.0f;
-                        float keep = !DROPS ? 1.0f : kept_transposed(bits, n, i) ? a.dropout.scale : 0.0f;
-                        p[n][i] = probability * keep;
-                        ds[n][i] = probability * (ds[n][i] * keep - delta[i % 2]);
+                    for (int n = 0; n < 2; n++) {
+                        const u32 column = first + t * 16 + n * 8 + lane.column;
+                        float log_sum_exp[2], delta[2];
+                        load<2>(log_sum_exp, &of_row.log_sum_exp[column]);
+                        load<2>(delta, &of_row.delta[column]);
+#pragma unroll
+                        for (int i = 0; i < 4; i++) {
+                            bool is_seen = seen(query + column + i % 2, row + i / 2 * 8);
+                            float probability =
+                                is_seen ? exp2_fast(p[t][n][i] * factor - log_sum_exp[i % 2] * LOG2_E) : 0.0f;
+                            float keep = !DROPS ? 1.0f : kept_transposed(bits, n, i) ? a.dropout.scale : 0.0f;
+                            p[t][n][i] = probability * keep;
+                            ds[t][n][i] = probability * (ds[t][n][i] * keep - delta[i % 2]);
+                        }
                     }
                 }
             };
@@ -198,9 +207,12 @@ __device__ void tensor_backward_keys(const A& a) {
             } else {
                 gradients([&](u32 query, u32 key) { return sees(a, query, key); });
             }
-            add_product<T, K>(dv, p, rows + STREAM * STRIDE, lane);
-            if constexpr (positions.ARE_THERE) positions.template collect<true>(ds, query + first);
-            add_product<T, K>(dk, ds, rows, lane);
+#pragma unroll
+            for (int t = 0; t < TURN; t++) {
+                add_product<T, K>(dv, p[t], rows + (STREAM + t * 16) * STRIDE, lane);
+                if constexpr (positions.ARE_THERE) positions.template collect<true>(ds[t], query + first);
+                add_product<T, K>(dk, ds[t], rows + t * 16 * STRIDE, lane);
+            }
         }
     }
     __syncthreads();
@@ -208,4 +220,9 @@ __device__ void tensor_backward_keys(const A& a) {
     T* own_room = room + lane.warp * 16 * STRIDE;
     store_rows<T, K>(own_room, dk, a.scale, a.scale, static_cast<T*>(a.dk) + columns, own, tile.end, a.hidden, lane);
     store_rows<T, K>(own_room, dv, 1.0f, 1.0f, static_cast<T*>(a.dv) + columns, own, tile.end, a.hidden, lane);
+}
+
+template <typename T, int K, bool DROPS, typename A>
+__device__ void tensor_backward_keys(const A& a) {
+    backward_keys_by<T, K, DROPS, 1>(a);
 }

@@ -16,15 +16,13 @@ __device__ __forceinline__ Halves halves(u32 a, u32 b) {
 // What all draws of a row share: `philox` of common.cuh, whose counter differs between them in the lowest 16 bits alone.
 // Half of the first two rounds is then the same for all, and is done once.
 struct RowDraws {
-    u32 low = 0;       // of the counter, without the column
-    u32 mixed = 0;     // enters the third word of the second round
+    u32 low = 0;  // of the counter, without the column
     Halves second = {0, 0};
 
     __device__ __forceinline__ RowDraws(const Dropout& dropout, u64 row_key) {
         u64 index = row_key << 16;
-        Halves first = halves(PHILOX_MULTIPLIER_1, dropout.id[0]);
-        low = u32(index), mixed = first.low;
-        second = halves(PHILOX_MULTIPLIER_0, first.high ^ u32(index >> 32) ^ dropout.key[0]);
+        low = u32(index);
+        second = halves(PHILOX_MULTIPLIER_0, halves(PHILOX_MULTIPLIER_1, dropout.id[0]).high ^ u32(index >> 32) ^ dropout.key[0]);
     }
 };
 
@@ -32,11 +30,12 @@ struct RowDraws {
 template <int COUNT>
 __device__ __forceinline__ void draw(const Dropout& dropout, const RowDraws& row, u32 eighth, u32 (&words)[COUNT][4]) {
     u32 key0 = dropout.key[0] + PHILOX_STEP_0, key1 = dropout.key[1] + PHILOX_STEP_1;
+    const u32 mixed = PHILOX_MULTIPLIER_1 * dropout.id[0];
 #pragma unroll
     for (int j = 0; j < COUNT; j++) {
         Halves first = halves(PHILOX_MULTIPLIER_0, row.low | (eighth + 2 * j));
         Halves second = halves(PHILOX_MULTIPLIER_1, first.high ^ dropout.id[1] ^ dropout.key[1]);
-        words[j][0] = second.high ^ row.mixed ^ key0, words[j][1] = second.low;
+        words[j][0] = second.high ^ mixed ^ key0, words[j][1] = second.low;
         words[j][2] = row.second.high ^ first.low ^ key1, words[j][3] = row.second.low;
     }
 #pragma unroll

@@ -46,6 +46,41 @@ __device__ __forceinline__ void rescale(Softmax<K>& softmax, float (&scores)[Roo
     }
 }
 
+// Scores of keys that are not there, or that a query does not see, are -inf.
+template <int K>
+__device__ __forceinline__ void hide_keys(
+    const Args& a, float (&scores)[Room<K>::CHUNKS][2][4], u32 query_row, u32 key, u32 keys, const Lane& lane) {
+#pragma unroll
+    for (int j = 0; j < Room<K>::CHUNKS; j++) {
+#pragma unroll
+        for (int n = 0; n < 2; n++) {
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                u32 column = key + j * 16 + n * 8 + lane.column + i % 2, row = query_row + lane.row + i / 2 * 8;
+                if (column >= keys || !sees(a, row, column)) scores[j][n][i] = -INFINITY;
+            }
+        }
+    }
+}
+
+// Writes what has become of the 16 queries from `first` on, by way of `room`.
+template <typename T, int K>
+__device__ __forceinline__ void finish_rows(
+    const Args& a, const Softmax<K>& softmax, T* room, i64 first, const Tile& tile, i64 columns, const Lane& lane) {
+    float factor[2];
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        float sum = quad_sum(softmax.sum[half]);
+        factor[half] = a.dropout.scale / sum;
+        i64 row = first + lane.row + half * 8;
+        if (lane.column == 0 && row < tile.end) {
+            a.log_sum_exp[row * a.heads + blockIdx.y] = softmax.highest[half] * a.scale + logf(sum);
+        }
+    }
+    T* out = static_cast<T*>(a.o) + columns;
+    store_rows<T, K>(room, softmax.out, factor[0], factor[1], out, first, tile.end, a.hidden, lane);
+}
+
 // One streamed tile of keys and values, `key` the first one's index in the segment of the tile, `query_row` that
 // of the warp's first query. Under DROPS the
 // lane draws for the row of `draws`.
@@ -68,19 +103,7 @@ __device__ __forceinline__ void forward_tile(
             if (key + j * 16 < keys) positions.template add<false>(scores[j], key + j * 16);
         }
     }
-    if (keys - key < STREAM || a.window != EVERYTHING) {
-#pragma unroll
-        for (int j = 0; j < CHUNKS; j++) {
-#pragma unroll
-            for (int n = 0; n < 2; n++) {
-#pragma unroll
-                for (int i = 0; i < 4; i++) {
-                    u32 column = key + j * 16 + n * 8 + lane.column + i % 2, row = query_row + lane.row + i / 2 * 8;
-                    if (column >= keys || !sees(a, row, column)) scores[j][n][i] = -INFINITY;
-                }
-            }
-        }
-    }
+    if (keys - key < STREAM || a.window != EVERYTHING) hide_keys<K>(a, scores, query_row, key, keys, lane);
     rescale<K>(softmax, scores, a.scale * LOG2_E);
     const T* values = rows + STREAM * STRIDE;
 #pragma unroll
@@ -136,17 +159,5 @@ __device__ void tensor_forward(const A& a) {
     }
     __syncthreads();
     if (own >= tile.end) return;
-
-    float factor[2];
-#pragma unroll
-    for (int half = 0; half < 2; half++) {
-        float sum = quad_sum(softmax.sum[half]);
-        factor[half] = a.dropout.scale / sum;
-        i64 row = own + lane.row + half * 8;
-        if (lane.column == 0 && row < tile.end) {
-            a.log_sum_exp[row * a.heads + blockIdx.y] = softmax.highest[half] * a.scale + logf(sum);
-        }
-    }
-    T* out = static_cast<T*>(a.o) + columns;
-    store_rows<T, K>(room + lane.warp * 16 * STRIDE, softmax.out, factor[0], factor[1], out, own, tile.end, a.hidden, lane);
+    finish_rows<T, K>(a, softmax, room + lane.warp * 16 * STRIDE, own, tile, columns, lane);
 }

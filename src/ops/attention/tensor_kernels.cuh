@@ -1,5 +1,5 @@
-// Names for the kernels on tensor cores of an op that is attention: with and without dropout, and those before
-// (`earlier`), which a switch asks for. The registers of forward leave room for BESIDE blocks on a multiprocessor; on sm_75,
+// Names for the kernels on tensor cores of an op that is attention: with and without dropout, with 128 queries a block
+// (`wide`), and those before (`earlier`), which a switch asks for. The registers of forward leave room for BESIDE blocks on a multiprocessor; on sm_75,
 // whose shared memory has room for one or two, they need not.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
 #define FORWARD_BESIDE(BLOCKS) 1
@@ -16,6 +16,18 @@
 #define TENSOR_KERNELS(op, Args, K, BESIDE)      \
     TENSOR_KERNELS_OF(op, Args, K, bf16, BESIDE) \
     TENSOR_KERNELS_OF(op, Args, K, f16, BESIDE)
+
+// Three blocks on a multiprocessor, of at most 168 registers a thread.
+#define WIDE_KERNELS_OF(op, Args, K, T)                                                                                  \
+    KERNEL_BESIDE(op##_forward_##K##_wide_##T, Args, 128, 3, wide_forward<T, K, false>)                                  \
+    KERNEL_BESIDE(op##_backward_queries_##K##_wide_##T, Args, 128, 3, wide_backward_queries<T, K, false>)                \
+    KERNEL_BESIDE(op##_backward_keys_##K##_wide_##T, Args, 128, 3, wide_backward_keys<T, K, false>)                      \
+    KERNEL_BESIDE(op##_forward_##K##_wide_dropout_##T, Args, 128, 3, wide_forward<T, K, true>)                           \
+    KERNEL_BESIDE(op##_backward_queries_##K##_wide_dropout_##T, Args, 128, 3, wide_backward_queries<T, K, true>)         \
+    KERNEL_BESIDE(op##_backward_keys_##K##_wide_dropout_##T, Args, 128, 3, wide_backward_keys<T, K, true>)
+#define WIDE_KERNELS(op, Args, K)      \
+    WIDE_KERNELS_OF(op, Args, K, bf16) \
+    WIDE_KERNELS_OF(op, Args, K, f16)
 
 // Two blocks on a multiprocessor: their registers, and 2 x 48 KiB of shared memory.
 #define SHORT_KERNELS_OF(op, Args, K, T)                                                                     \

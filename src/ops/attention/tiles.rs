@@ -11,6 +11,9 @@ use crate::indices::Indices;
 /// Rows of a tile.
 pub(super) const TILE_ROWS: usize = 64;
 
+/// Rows of a wide tile: `tensor_wide.cuh`.
+pub(super) const WIDE_TILE_ROWS: usize = 128;
+
 /// Rows of the longest segment for which one block computes all gradients: `tensor_short.cuh`.
 pub(super) const SHORT_ROWS: u32 = 128;
 
@@ -27,10 +30,12 @@ pub fn kept_bytes(heads: u64, tokens: u64, length: u64) -> u64 {
 }
 
 /// The tiles of all segments, the longest segments first, so that their blocks, which take longest, do not
-/// begin last.
+/// begin last; after them the wide tiles in the same order.
 #[derive(Debug, Clone)]
 pub struct TilesOnHost {
     bounds: Vec<[u32; 4]>,
+    /// Tiles that are not wide.
+    count: usize,
     squares: u64,
 }
 
@@ -42,8 +47,10 @@ fn longest(bounds: &[[u32; 4]]) -> u32 {
 impl TilesOnHost {
     /// The tiles of the segments between `cu_seqlens`.
     pub fn of(cu_seqlens: &[u32]) -> Self {
-        let (bounds, squares) = tiles(cu_seqlens);
-        Self { bounds, squares }
+        let (mut bounds, squares) = tiles(cu_seqlens, TILE_ROWS);
+        let count = bounds.len();
+        bounds.extend(tiles(cu_seqlens, WIDE_TILE_ROWS).0);
+        Self { bounds, count, squares }
     }
 
     /// What is uploaded.
@@ -56,10 +63,12 @@ impl TilesOnHost {
 #[derive(Debug, Clone)]
 pub struct Tiles {
     /// Start and end of the segment, first row of the tile (all counted in the batch) and squares of the
-    /// segments before, for each tile: u32, `[tiles * 4]`.
+    /// segments before, for each tile: u32, `[(count + wide) * 4]`.
     pub bounds: Array,
     /// Number of tiles.
     pub count: usize,
+    /// Number of wide tiles.
+    pub wide: usize,
     /// Squares of all segments, of each head: 16 queries by 16 keys, those at the end of a segment cut short.
     pub squares: u64,
     /// Rows of the longest segment.
@@ -78,19 +87,26 @@ impl Tiles {
 
     /// The tiles with their array.
     pub(crate) fn new(tiles: &TilesOnHost, bounds: Array) -> Self {
-        Self { count: tiles.bounds.len(), bounds, squares: tiles.squares, longest: longest(&tiles.bounds) }
+        let (count, wide) = (tiles.count, tiles.bounds.len() - tiles.count);
+        Self { count, wide, bounds, squares: tiles.squares, longest: longest(&tiles.bounds) }
+    }
+
+    /// Returns true if wide tiles are full enough: the warps of a block that have no rows wait for the
+    /// others.
+    pub(super) fn fill_wide_ones(&self) -> bool {
+        4 * self.wide <= 3 * self.count
     }
 }
 
-/// The tiles and the number of squares. More squares than a tile can count are an error of the op that keeps
-/// something for each; the others do not look at them.
-fn tiles(cu_seqlens: &[u32]) -> (Vec<[u32; 4]>, u64) {
+/// The tiles of `rows` rows and the number of squares. More squares than a tile can count are an error of
+/// the op that keeps something for each; the others do not look at them.
+fn tiles(cu_seqlens: &[u32], rows: usize) -> (Vec<[u32; 4]>, u64) {
     let mut segments: Vec<(u32, u32)> = cu_seqlens.windows(2).map(|w| (w[0], w[1])).collect();
     segments.sort_by_key(|(start, end)| std::cmp::Reverse(end - start));
     let (mut bounds, mut squares) = (Vec::new(), 0u64);
     for (start, end) in segments {
         let tile = |row| [start, end, row, squares as u32];
-        bounds.extend((start..end).step_by(TILE_ROWS).map(tile));
+        bounds.extend((start..end).step_by(rows).map(tile));
         squares += u64::from((end - start).div_ceil(SQUARE_ROWS)).pow(2);
     }
     (bounds, squares)
@@ -102,12 +118,15 @@ mod tests {
 
     #[test]
     fn every_row_is_in_one_tile_and_long_segments_come_first() {
-        let (bounds, squares) = tiles(&[0, 3, 3, 133, 134]);
+        let (bounds, squares) = tiles(&[0, 3, 3, 133, 134], TILE_ROWS);
         assert_eq!(
             bounds,
             [[3, 133, 3, 0], [3, 133, 67, 0], [3, 133, 131, 0], [0, 3, 0, 81], [133, 134, 133, 82]]
         );
-        assert_eq!((squares, tiles(&[0])), (9 * 9 + 2, (vec![], 0)));
+        assert_eq!((squares, tiles(&[0], TILE_ROWS)), (9 * 9 + 2, (vec![], 0)));
         assert_eq!((longest(&bounds), longest(&[])), (130, 0));
+        let all = TilesOnHost::of(&[0, 3, 3, 133, 134]);
+        assert_eq!((all.count, &all.bounds[..5]), (5, &bounds[..]));
+        assert_eq!(all.bounds[5..], [[3, 133, 3, 0], [3, 133, 131, 0], [0, 3, 0, 81], [133, 134, 133, 82]]);
     }
 }

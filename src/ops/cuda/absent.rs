@@ -33,6 +33,10 @@ impl Driver {
         }
     }
 
+    pub(super) fn capability(&self) -> (u32, u32) {
+        match self.0 {}
+    }
+
     pub(super) fn device(&self) -> &Device {
         match self.0 {}
     }

@@ -184,6 +184,11 @@ impl Gpu {
         Ok(driver::Driver::of(device)?.map(Self))
     }
 
+    /// The generation of this GPU: major and minor.
+    pub(crate) fn capability(&self) -> (u32, u32) {
+        self.0.capability()
+    }
+
     /// Where tensors of this GPU live.
     pub fn device(&self) -> &Device {
         self.0.device()

@@ -13,31 +13,34 @@ use crate::cuda::sums::Partials;
 use crate::cuda::sums::RowBlocks;
 use crate::cuda::wide;
 use crate::layer_norm::Saved;
+use crate::layer_norm::earlier;
 
 const FORWARD: Kernel = Kernel { op: "layer_norm", name: "layer_norm_forward" };
 const BACKWARD: ByWidth = ByWidth {
     op: "layer_norm",
-    held: [
-        (256, "layer_norm_backward_256"),
-        (512, "layer_norm_backward_512"),
-        (768, "layer_norm_backward_768"),
-        (1024, "layer_norm_backward_1024"),
-    ],
+    held: "layer_norm_backward_held",
+    earlier: [(768, "layer_norm_backward_768_earlier"), (1024, "layer_norm_backward_1024_earlier")],
     any: "layer_norm_backward_any",
 };
 
-/// Rows of a block forward, a warp each; warps of a block backward.
+/// Rows of a block forward, a warp each; warps of a block backward, at most.
 const FORWARD_ROWS: usize = 4;
 const BACKWARD_WARPS: usize = 8;
+/// Columns that a warp has of a row that a block holds.
+const WARP_COLUMNS: usize = 256;
+/// Bytes in which the warps of a row add up their sums: two numbers of each, twice.
+const WARP_SUMS_BYTES: usize = 2 * BACKWARD_WARPS * 2 * size_of::<f32>();
 /// Rows of a tile where rows are not held in registers, and what is kept of each: see `backward_any` in
 /// `backward.cuh`.
 const TILE_BYTES: usize = 16 * 4 * size_of::<f32>();
 
-/// Kernels for rows of at most so many columns, which a warp holds in registers, and one for all others.
+/// The kernel for rows that a block holds in registers, and the one for all others.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ByWidth {
     pub(crate) op: &'static str,
-    pub(crate) held: [(usize, &'static str); 4],
+    pub(crate) held: &'static str,
+    /// Those that [`earlier`] asks for: of rows of at most so many columns, which a warp holds.
+    pub(crate) earlier: [(usize, &'static str); 2],
     pub(crate) any: &'static str,
 }
 
@@ -110,6 +113,7 @@ pub(crate) struct NormBackward {
     cols: i64,
     block_rows: i64,
     wide: u32,
+    row_warps: u32,
 }
 
 /// What the gradient of a norm is made from.
@@ -152,19 +156,30 @@ impl NormBackward {
             cols: cols as i64,
             block_rows: blocks.rows as i64,
             wide: wide::flag(cols, dtype, &all),
+            row_warps: cols.div_ceil(WARP_COLUMNS) as u32,
         };
         Ok((args, partials, blocks))
     }
 
     /// The kernel for these rows and its launch.
     pub(crate) fn pick(&self, kernels: ByWidth, blocks: RowBlocks) -> (Kernel, Grid) {
-        let (cols, grid) = (self.cols as usize, Grid::of(blocks.count, 32 * BACKWARD_WARPS as u32));
-        match kernels.held.into_iter().find(|&(most, _)| self.wide != 0 && cols <= most) {
-            Some((_, name)) => {
-                (Kernel { op: kernels.op, name }, grid.with_shared(BACKWARD_WARPS * cols * size_of::<f32>()))
-            }
-            None => (Kernel { op: kernels.op, name: kernels.any }, grid.with_shared(TILE_BYTES)),
+        let (cols, row_warps) = (self.cols as usize, self.row_warps as usize);
+        let kernel = |name| Kernel { op: kernels.op, name };
+        let grid = |warps: usize| Grid::of(blocks.count, 32 * warps as u32);
+        let is_wide = self.wide != 0;
+        if let Some((_, name)) = kernels.earlier.into_iter().find(|&(most, _)| is_wide && cols <= most)
+            && earlier::is_asked_for()
+        {
+            let sums_bytes = BACKWARD_WARPS * cols * size_of::<f32>();
+            return (kernel(name), grid(BACKWARD_WARPS).with_shared(sums_bytes));
         }
+        if is_wide && row_warps <= BACKWARD_WARPS {
+            // Rows that are in hand together.
+            let rows = BACKWARD_WARPS / row_warps;
+            let sums_bytes = rows * cols * size_of::<f32>();
+            return (kernel(kernels.held), grid(rows * row_warps).with_shared(WARP_SUMS_BYTES + sums_bytes));
+        }
+        (kernel(kernels.any), grid(BACKWARD_WARPS).with_shared(TILE_BYTES))
     }
 }
 

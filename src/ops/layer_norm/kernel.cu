@@ -1,12 +1,14 @@
 // Layer normalisation; see mod.rs for the formulas and forward.cuh and backward.cuh for what a warp does.
 //
-// Forward: a block has 4 warps, each takes a row. Backward: a block has 8 warps, which take its `block_rows`
-// rows in turns; the kernel is named after the widest row that it holds in registers.
+// Forward: a block has 4 warps, each takes a row. Backward: a block has at most 8 warps, which take its `block_rows` rows
+// in turns, one or more of them together, and hold rows of up to 2,048 columns in registers. The kernels named
+// `_earlier` have one warp a row; they are removed when a GPU has compared times (`MLMTRAIN_NORMS=earlier`).
 #include "common.cuh"
 
 #include "forward.cuh"
 // Behind it: it takes its columns from there.
 #include "backward.cuh"
+#include "earlier.cuh"
 
 struct ForwardArgs {
     const void* x;
@@ -40,38 +42,14 @@ __device__ void forward(const ForwardArgs& a) {
 }
 KERNELS(layer_norm_forward, ForwardArgs, 128, forward)
 
-struct Nothing {};
-
-template <typename T, int COLUMNS>
-__device__ __forceinline__ void backward_up_to(const NormBackward& a) {
-    backward_held<T, WIDE<T>, COLUMNS / int(WARP) / WIDE<T>, 2>(a, Nothing());
-}
 template <typename T>
-__device__ void backward_256(const NormBackward& a) {
-    backward_up_to<T, 256>(a);
+__device__ void backward_of_held(const NormBackward& a) {
+    backward_held<T, 2>(a, Nothing());
 }
-KERNELS(layer_norm_backward_256, NormBackward, 256, backward_256)
-
-template <typename T>
-__device__ void backward_512(const NormBackward& a) {
-    backward_up_to<T, 512>(a);
-}
-KERNELS(layer_norm_backward_512, NormBackward, 256, backward_512)
-
-template <typename T>
-__device__ void backward_768(const NormBackward& a) {
-    backward_up_to<T, 768>(a);
-}
-// In half types two blocks fit without spills, if the compiler is told.
-KERNEL(layer_norm_backward_768_f32, NormBackward, 256, backward_768<float>)
-KERNEL_BESIDE(layer_norm_backward_768_bf16, NormBackward, 256, 2, backward_768<bf16>)
-KERNEL_BESIDE(layer_norm_backward_768_f16, NormBackward, 256, 2, backward_768<f16>)
-
-template <typename T>
-__device__ void backward_1024(const NormBackward& a) {
-    backward_up_to<T, 1024>(a);
-}
-KERNELS(layer_norm_backward_1024, NormBackward, 256, backward_1024)
+// Two blocks on a multiprocessor.
+KERNEL_BESIDE(layer_norm_backward_held_f32, NormBackward, 256, 2, backward_of_held<float>)
+KERNEL_BESIDE(layer_norm_backward_held_bf16, NormBackward, 256, 2, backward_of_held<bf16>)
+KERNEL_BESIDE(layer_norm_backward_held_f16, NormBackward, 256, 2, backward_of_held<f16>)
 
 template <typename T>
 __device__ void backward_rows(const NormBackward& a) {
@@ -82,3 +60,22 @@ __device__ void backward_rows(const NormBackward& a) {
     }
 }
 KERNELS(layer_norm_backward_any, NormBackward, 256, backward_rows)
+
+template <typename T, int COLUMNS>
+__device__ __forceinline__ void earlier_up_to(const NormBackward& a) {
+    backward_by_one_warp<T, WIDE<T>, COLUMNS / int(WARP) / WIDE<T>, 2>(a, Nothing());
+}
+template <typename T>
+__device__ void earlier_768(const NormBackward& a) {
+    earlier_up_to<T, 768>(a);
+}
+// In half types two blocks fit without spills, if the compiler is told.
+KERNEL(layer_norm_backward_768_earlier_f32, NormBackward, 256, earlier_768<float>)
+KERNEL_BESIDE(layer_norm_backward_768_earlier_bf16, NormBackward, 256, 2, earlier_768<bf16>)
+KERNEL_BESIDE(layer_norm_backward_768_earlier_f16, NormBackward, 256, 2, earlier_768<f16>)
+
+template <typename T>
+__device__ void earlier_1024(const NormBackward& a) {
+    earlier_up_to<T, 1024>(a);
+}
+KERNELS(layer_norm_backward_1024_earlier, NormBackward, 256, earlier_1024)

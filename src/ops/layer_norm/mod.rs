@@ -14,6 +14,7 @@
 
 pub(crate) mod cpu;
 pub(crate) mod cuda;
+pub(crate) mod earlier;
 pub mod reference;
 #[cfg(test)]
 mod tests;

@@ -58,7 +58,7 @@ pub(super) fn forward<T: Element>(
     }
     Ok((
         from_vec(y, x_td.shape())?,
-        Saved { sum_td: from_vec(sum, x_td.shape())?, moments: saved_moments(&moments)? },
+        Saved { sum_td: from_vec(sum, x_td.shape())?, moments: saved_moments(&moments)?, kept: None },
     ))
 }
 

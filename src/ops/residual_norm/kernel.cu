@@ -2,13 +2,13 @@
 // and backward.cuh for the norm.
 //
 // Forward: a block has 4 warps, each takes a row: it adds up the row, writes the sum as rounded, and
-// normalises what it wrote. Backward: a block has 8 warps, which take its `block_rows` rows in turns; the
-// kernel is named after the widest row that it holds in registers.
+// normalises what it wrote. Backward: as of layer_norm; the kernels named `_earlier` also draw again.
 #include "common.cuh"
 
 #include "../layer_norm/forward.cuh"
 // Behind it: it takes its columns from there.
 #include "../layer_norm/backward.cuh"
+#include "../layer_norm/earlier.cuh"
 
 struct ForwardArgs {
     const void* x;
@@ -16,21 +16,45 @@ struct ForwardArgs {
     const float* bias;    // null where there is none
     const u64* row_keys;  // not read without dropout
     void* sum;
+    unsigned char* kept;  // decisions of dropout, see `byte_of`; not written without it
     Norm norm;
     Dropout dropout;
 };
 
+// Where the decisions for the eight columns around `col` are, in bytes of a row each: bit `c % 8` of byte `c / 8` keeps
+// column `c`. `at` is the index of the value in its tensor; where a lane has eight columns, rows are whole bytes.
+template <int N>
+__device__ __forceinline__ i64 byte_of(i64 cols, i64 row, i64 col, i64 at) {
+    return N == 8 ? at / 8 : row * ((cols + 7) / 8) + col / 8;
+}
+template <int N>
+__device__ __forceinline__ u32 decisions(const unsigned char* kept, i64 cols, i64 row, i64 col, i64 at) {
+    u32 bits = kept[byte_of<N>(cols, row, col, at)];
+    return N == 8 ? bits : bits >> (col % 8);
+}
+
+// The factor of column `i` of a lane, whose decisions these are.
+__device__ __forceinline__ float factor_of(const Dropout& dropout, u32 bits, int i) {
+    return bits >> i & 1 ? dropout.scale : 0.0f;
+}
+
 // `sum = residual + keep * (x + bias)`, rounded to the type.
 template <typename T, int N>
-__device__ __forceinline__ void add(const ForwardArgs& a, u64 row_key, i64 col, const Vec<T, N>& x, const Vec<T, N>& residual,
-                                    float (&sum)[N]) {
+__device__ __forceinline__ void add(const ForwardArgs& a, i64 row, u64 row_key, i64 col, const Vec<T, N>& x,
+                                    const Vec<T, N>& residual, float (&sum)[N]) {
     float bias[N];
     load_or_zeros<N>(bias, a.bias, col);
     if (a.dropout.threshold) {
-        float keep[N];
-        keep_columns<N>(a.dropout, row_key, col, keep);
+        u32 bits = keep_bits(a.dropout, row_key, u32(col / 8));
+        // Each lane that has columns of these eight has drawn for all of them.
+        if (N == 8 || col % 8 == 0) {
+            a.kept[byte_of<N>(a.norm.cols, row, col, row * a.norm.cols + col)] = static_cast<unsigned char>(bits);
+        }
+        if (N < 8) bits >>= col % 8;
 #pragma unroll
-        for (int i = 0; i < N; i++) sum[i] = fmaf(keep[i], widen(x.v[i]) + bias[i], widen(residual.v[i]));
+        for (int i = 0; i < N; i++) {
+            sum[i] = fmaf(factor_of(a.dropout, bits, i), widen(x.v[i]) + bias[i], widen(residual.v[i]));
+        }
     } else {
 #pragma unroll
         for (int i = 0; i < N; i++) sum[i] = widen(residual.v[i]) + (widen(x.v[i]) + bias[i]);
@@ -58,7 +82,7 @@ __device__ __forceinline__ void forward_held(const ForwardArgs& a, i64 row, u64 
     for (int c = 0; c < CHUNKS; c++) {
         i64 col = held_column<N>(c);
         if (col < a.norm.cols) {
-            add<T, N>(a, row_key, col, x[c], residual[c], sum[c]);
+            add<T, N>(a, row, row_key, col, x[c], residual[c], sum[c]);
             store<N>(static_cast<T*>(a.sum) + start + col, sum[c]);
         }
     }
@@ -71,7 +95,7 @@ __device__ __forceinline__ void forward_any(const ForwardArgs& a, i64 row, u64 r
     T* to = static_cast<T*>(a.sum) + start;
     for (i64 col = i64(threadIdx.x % WARP) * N; col < a.norm.cols; col += WARP * N) {
         float sum[N];
-        add<T, N>(a, row_key, col, load_whole<T, N>(static_cast<const T*>(a.x) + start + col),
+        add<T, N>(a, row, row_key, col, load_whole<T, N>(static_cast<const T*>(a.x) + start + col),
                   load_whole<T, N>(static_cast<const T*>(a.residual) + start + col), sum);
         store<N>(to + col, sum);
     }
@@ -96,64 +120,73 @@ KERNELS(residual_norm_forward, ForwardArgs, 128, forward)
 
 struct BackwardArgs {
     void* dropped;        // the gradient of x where there is dropout; else that is `norm.dx`
-    const u64* row_keys;  // not read without dropout
+    const u64* row_keys;        // read by the kernels that draw again
+    const unsigned char* kept;  // of forward; read by all others
     NormBackward norm;
     Dropout dropout;
 };
 
-// Drops the gradient of the sum, and leaves what was dropped for the gradient of the bias.
-template <typename T>
+// Drops the gradient of the sum, and leaves what was dropped for the gradient of the bias: by the decisions of forward,
+// or under DRAWS by drawing again.
+template <typename T, bool DRAWS>
 struct Drop {
     const BackwardArgs& a;
 
+    // The decisions for a lane's columns, from bit 0 on.
     template <int N>
-    __device__ __forceinline__ void operator()(i64 row, i64 col, float (&values)[N]) const {
+    __device__ __forceinline__ u32 ahead(const Place& place) const {
+        if (DRAWS || !a.dropout.threshold) return 0;
+        return decisions<N>(a.kept, a.norm.cols, place.row, place.col, place.at);
+    }
+    template <int N>
+    __device__ __forceinline__ void operator()(const Place& place, float (&values)[N], u32 ahead) const {
         if (!a.dropout.threshold) return;
-        float keep[N];
-        keep_columns<N>(a.dropout, a.row_keys[row], col, keep);
+        if constexpr (DRAWS) {
+            float keep[N];
+            keep_columns<N>(a.dropout, a.row_keys[place.row], place.col, keep);
 #pragma unroll
-        for (int i = 0; i < N; i++) values[i] *= keep[i];
-        store<N>(static_cast<T*>(a.dropped) + row * a.norm.cols + col, values);
+            for (int i = 0; i < N; i++) values[i] *= keep[i];
+        } else {
+#pragma unroll
+            for (int i = 0; i < N; i++) values[i] *= factor_of(a.dropout, ahead, i);
+        }
+        store<N>(static_cast<T*>(a.dropped) + place.at, values);
     }
 };
 
-template <typename T, int COLUMNS>
-__device__ __forceinline__ void backward_up_to(const BackwardArgs& a) {
-    backward_held<T, WIDE<T>, COLUMNS / int(WARP) / WIDE<T>, 3>(a.norm, Drop<T>{a});
-}
 template <typename T>
-__device__ void backward_256(const BackwardArgs& a) {
-    backward_up_to<T, 256>(a);
+__device__ void backward_of_held(const BackwardArgs& a) {
+    backward_held<T, 3>(a.norm, Drop<T, false>{a});
 }
-KERNELS(residual_norm_backward_256, BackwardArgs, 256, backward_256)
-
-template <typename T>
-__device__ void backward_512(const BackwardArgs& a) {
-    backward_up_to<T, 512>(a);
-}
-KERNELS(residual_norm_backward_512, BackwardArgs, 256, backward_512)
-
-template <typename T>
-__device__ void backward_768(const BackwardArgs& a) {
-    backward_up_to<T, 768>(a);
-}
-// In half types two blocks fit without spills, if the compiler is told.
-KERNEL(residual_norm_backward_768_f32, BackwardArgs, 256, backward_768<float>)
-KERNEL_BESIDE(residual_norm_backward_768_bf16, BackwardArgs, 256, 2, backward_768<bf16>)
-KERNEL_BESIDE(residual_norm_backward_768_f16, BackwardArgs, 256, 2, backward_768<f16>)
-
-template <typename T>
-__device__ void backward_1024(const BackwardArgs& a) {
-    backward_up_to<T, 1024>(a);
-}
-KERNELS(residual_norm_backward_1024, BackwardArgs, 256, backward_1024)
+// Two blocks on a multiprocessor.
+KERNEL_BESIDE(residual_norm_backward_held_f32, BackwardArgs, 256, 2, backward_of_held<float>)
+KERNEL_BESIDE(residual_norm_backward_held_bf16, BackwardArgs, 256, 2, backward_of_held<bf16>)
+KERNEL_BESIDE(residual_norm_backward_held_f16, BackwardArgs, 256, 2, backward_of_held<f16>)
 
 template <typename T>
 __device__ void backward_rows(const BackwardArgs& a) {
     if (a.norm.wide) {
-        backward_any<T, WIDE<T>, 3>(a.norm, Drop<T>{a});
+        backward_any<T, WIDE<T>, 3>(a.norm, Drop<T, false>{a});
     } else {
-        backward_any<T, 1, 3>(a.norm, Drop<T>{a});
+        backward_any<T, 1, 3>(a.norm, Drop<T, false>{a});
     }
 }
 KERNELS(residual_norm_backward_any, BackwardArgs, 256, backward_rows)
+
+template <typename T, int COLUMNS>
+__device__ __forceinline__ void earlier_up_to(const BackwardArgs& a) {
+    backward_by_one_warp<T, WIDE<T>, COLUMNS / int(WARP) / WIDE<T>, 3>(a.norm, Drop<T, true>{a});
+}
+template <typename T>
+__device__ void earlier_768(const BackwardArgs& a) {
+    earlier_up_to<T, 768>(a);
+}
+KERNEL(residual_norm_backward_768_earlier_f32, BackwardArgs, 256, earlier_768<float>)
+KERNEL_BESIDE(residual_norm_backward_768_earlier_bf16, BackwardArgs, 256, 2, earlier_768<bf16>)
+KERNEL_BESIDE(residual_norm_backward_768_earlier_f16, BackwardArgs, 256, 2, earlier_768<f16>)
+
+template <typename T>
+__device__ void earlier_1024(const BackwardArgs& a) {
+    earlier_up_to<T, 1024>(a);
+}
+KERNELS(residual_norm_backward_1024_earlier, BackwardArgs, 256, earlier_1024)

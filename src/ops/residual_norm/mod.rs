@@ -3,7 +3,8 @@
 //!
 //! Forward: `s = residual + keep * (x + bias)`, `y = LN(s; weight, norm_bias, eps)`, with `keep` as in
 //! [`crate::dropout`] and `LN` as in [`crate::layer_norm`]; all of `x`, `residual`, `s`, `y` are
-//! `[T, D]`. Saved: `s` and the moments of its rows.
+//! `[T, D]`. Saved: `s` and the moments of its rows; on a GPU also the decisions of dropout, one bit for
+//! each value, so that backward need not draw them again.
 //!
 //! Backward: `ds` is the gradient of `LN`, plus that of `s` where `s` itself is used beside its norm
 //! (pre-norm); `dresidual = ds`, `dx = ds * keep`. With `n` the normalised `s`, `dbias += sum over t of dx`,
@@ -40,6 +41,14 @@ pub struct Saved {
     pub sum_td: Tensor,
     /// The moments of its rows.
     pub moments: layer_norm::Saved,
+    /// Decisions of dropout from the GPU's forward pass, as u32: whole bytes for each row, of which bit `c
+    /// % 8` of byte `c / 8` keeps column `c`. `None` without dropout, and on the CPU.
+    pub(crate) kept: Option<Tensor>,
+}
+
+/// Bytes of [`Saved::kept`] for `tokens` rows of `hidden` columns.
+pub fn kept_bytes(tokens: u64, hidden: u64) -> u64 {
+    (tokens * hidden.div_ceil(8)).next_multiple_of(size_of::<u32>() as u64)
 }
 
 /// The vectors of the forward pass, each `[D]`.

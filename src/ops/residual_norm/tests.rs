@@ -3,6 +3,7 @@
 use candle_core::DType;
 
 use super::*;
+use crate::layer_norm::earlier::with_earlier;
 use crate::testing::DTYPES;
 use crate::testing::assert_close;
 use crate::testing::assert_reference_is_differentiable;
@@ -49,8 +50,18 @@ fn weights<'a>(bias: &'a Tensor, norm_weight: &'a Tensor, norm_bias: &'a Tensor)
 fn forward_and_backward_agree_with_the_reference() {
     on_each_device(|| {
         let some = Dropout { probability: 0.1, stream: Stream::new(1, Purpose::Dropout, 9) };
-        let sizes =
-            [(1, 24), (7, 96), (5, 67), (300, 128), (20, 768), (9, 328), (3, 1000), (10, 1032), (0, 8)];
+        let sizes = [
+            (1, 24),
+            (7, 96),
+            (5, 67),
+            (300, 128),
+            (20, 768),
+            (9, 328),
+            (3, 1000),
+            (10, 1032),
+            (9, 2056),
+            (0, 8),
+        ];
         for (dtype, (rows, cols)) in DTYPES.into_iter().flat_map(|dtype| sizes.map(|size| (dtype, size))) {
             let keys: Vec<u64> = (0..rows as u64).map(|row| row + 1000).collect();
             for dropout in [None, Some(&some)] {
@@ -93,7 +104,7 @@ fn forward_and_backward_agree_with_the_reference() {
 fn a_gradient_of_the_sum_joins_that_of_its_norm() {
     on_each_device(|| {
         let some = Dropout { probability: 0.1, stream: Stream::new(1, Purpose::Dropout, 9) };
-        for (dtype, cols) in DTYPES.into_iter().flat_map(|dtype| [67, 200, 1040].map(|cols| (dtype, cols))) {
+        for (dtype, cols) in DTYPES.into_iter().flat_map(|dtype| [67, 200, 2064].map(|cols| (dtype, cols))) {
             let keys: Vec<u64> = (0..30).collect();
             for dropout in [None, Some(&some)] {
                 let [x, residual, dy, d_sum] = [1, 2, 3, 4].map(|id| fresh_in((30, cols), id, dtype));
@@ -128,7 +139,7 @@ fn without_biases_they_are_zero() {
     let dropout = Dropout { probability: 0.3, stream: Stream::new(1, Purpose::Dropout, 9) };
     let keys: Vec<u64> = (0..12).collect();
     on_each_device(|| {
-        for (dtype, cols) in DTYPES.into_iter().flat_map(|dtype| [67, 200, 1040].map(|cols| (dtype, cols))) {
+        for (dtype, cols) in DTYPES.into_iter().flat_map(|dtype| [67, 200, 2064].map(|cols| (dtype, cols))) {
             let [x, residual, dy, d_sum] = [1, 2, 3, 8].map(|id| fresh_in((12, cols), id, dtype));
             let (weight, zeros) = (fresh(cols, 4), fresh(cols, 5).zeros_like().unwrap());
             let run = |[bias, norm_bias]: [Option<&Tensor>; 2], d_sum: Option<&Tensor>| {
@@ -159,7 +170,7 @@ fn without_biases_they_are_zero() {
 #[test]
 fn the_norm_is_the_layer_norm_of_the_saved_sum() {
     on_each_device(|| {
-        for (dtype, cols) in DTYPES.into_iter().flat_map(|dtype| [67, 200, 1040].map(|cols| (dtype, cols))) {
+        for (dtype, cols) in DTYPES.into_iter().flat_map(|dtype| [67, 200, 2064].map(|cols| (dtype, cols))) {
             let [x, residual, dy] = [1, 2, 3].map(|id| fresh_in((40, cols), id, dtype));
             let (bias, weight, norm_bias) = (fresh(cols, 4), fresh(cols, 5), fresh(cols, 6));
             let (y, saved) = forward(&x, &residual, &weights(&bias, &weight, &norm_bias), &[], None).unwrap();
@@ -200,10 +211,44 @@ fn every_device_drops_the_same() {
         let dropped: Vec<bool> = bits(&dx).into_iter().map(|bits| f32::from_bits(bits) == 0.0).collect();
         (bits(&saved.sum_td), dropped)
     };
-    for (dtype, cols) in DTYPES.into_iter().flat_map(|dtype| [67, 200, 1040].map(|cols| (dtype, cols))) {
+    for (dtype, cols) in DTYPES.into_iter().flat_map(|dtype| [67, 200, 2064].map(|cols| (dtype, cols))) {
         let want = run(dtype, cols);
         on_each_device(|| assert!(run(dtype, cols) == want, "{dtype:?}, {cols} columns"));
     }
+}
+
+/// Backward by the decisions that forward has kept, with several warps a row, and by drawing again, with
+/// one.
+#[test]
+fn kept_decisions_are_those_that_are_drawn_again() {
+    let dropout = Dropout { probability: 0.3, stream: Stream::new(1, Purpose::Dropout, 9) };
+    let keys: Vec<u64> = (0..20).map(|row| row * 0x1_0000_0001).collect();
+    on_each_device(|| {
+        for (dtype, cols) in DTYPES.into_iter().flat_map(|dtype| [328, 768, 1000].map(|cols| (dtype, cols))) {
+            let [x, residual, dy] = [1, 2, 3].map(|id| fresh_in((20, cols), id, dtype));
+            let (bias, weight, norm_bias) = (fresh(cols, 4), fresh(cols, 5), fresh(cols, 6));
+            let (_, saved) =
+                forward(&x, &residual, &weights(&bias, &weight, &norm_bias), &keys, Some(&dropout)).unwrap();
+            let is_gpu = Gpu::of(&x).unwrap().is_some();
+            let kept = saved.kept.as_ref().map_or(0, |kept| kept.elem_count() * size_of::<u32>());
+            assert_eq!(kept as u64, if is_gpu { kept_bytes(20, cols as u64) } else { 0 });
+            let run = || {
+                let sums = [7, 8, 9].map(|id| fresh(cols, id));
+                let gradients =
+                    backward(&dy, None, &saved, &weight, &into(&sums), &keys, Some(&dropout)).unwrap();
+                [[gradients.0, gradients.1].to_vec(), sums.to_vec()].concat()
+            };
+            let (are, were) = (run(), with_earlier(run));
+            let dropped = |t: &Tensor| -> Vec<bool> {
+                bits(t).into_iter().map(|bits| f32::from_bits(bits) == 0.0).collect()
+            };
+            assert!(dropped(&are[0]) == dropped(&were[0]), "{dtype:?}, {cols} columns");
+            for (index, (is, was)) in are.iter().zip(&were).enumerate() {
+                let name = format!("gradient {index} in {dtype:?}, {cols} columns");
+                assert_close(&name, is, &double(was), within(dtype, 1e-6, 1.0));
+            }
+        }
+    });
 }
 
 #[test]

@@ -66,6 +66,8 @@ fn every_head_size_gives_the_bits_of_the_earlier_kernels() {
             for probability in [0.0, 0.1] {
                 compare((1, head_size), &[130, 1, 0, 16], None, probability);
                 compare((1, head_size), &[5, 129], Some(40), probability);
+                compare((1, head_size), &[200, 70], None, probability);
+                compare((1, head_size), &[290], Some(30), probability);
             }
         }
     });
@@ -99,6 +101,7 @@ fn every_threshold_gives_the_bits_of_the_earlier_kernels() {
 #[cfg(all(feature = "cuda-on-host", not(feature = "cuda")))]
 #[test]
 fn the_switch_takes_other_kernels() {
+    use crate::attention::earlier::Way;
     use crate::cuda;
     use crate::cuda::Event;
     let launches = |probability: f32, lengths: &[u32]| {
@@ -126,9 +129,13 @@ fn the_switch_takes_other_kernels() {
         let backward = backward.iter().map(|of| format!("attention_backward_{of}_64{way}_bf16"));
         std::iter::once(format!("attention_forward_64{way}_bf16")).chain(backward).collect::<Vec<_>>()
     };
-    for (lengths, short) in [(&[70, 3][..], true), (&[130], false)] {
+    for (lengths, short) in [(&[40, 3][..], true), (&[130, 3, 3], false)] {
         assert_eq!(launches(0.0, lengths), named("", short));
         assert_eq!(launches(0.1, lengths), named("_dropout", short));
-        assert_eq!(earlier::with_earlier(|| launches(0.1, lengths)), named("_earlier", short));
+        assert_eq!(earlier::with(Way::Earlier, || launches(0.1, lengths)), named("_earlier", short));
     }
+    // Wide tiles, where they are full enough.
+    assert_eq!(launches(0.0, &[160]), named("_wide", false));
+    assert_eq!(launches(0.1, &[160]), named("_wide_dropout", false));
+    assert_eq!(earlier::with(Way::Narrow, || launches(0.1, &[160])), named("_dropout", false));
 }

@@ -70,6 +70,7 @@ impl Debug for Driver {
 
 struct State {
     cuda: CudaDevice,
+    capability: (u32, u32),
     stream: Arc<CudaStream>,
     /// The stream of copies, which does not wait for the other one by itself.
     copies: Arc<CudaStream>,
@@ -87,8 +88,10 @@ impl State {
             return Ok(state.clone());
         }
         let stream = cuda.cuda_stream();
+        let (major, minor) = stream.context().compute_capability().map_err(candle_core::Error::wrap)?;
         let state = Arc::new(Self {
             cuda: cuda.clone(),
+            capability: (major as u32, minor as u32),
             kernels: Mutex::new(Kernels::new(stream.context().clone())),
             products: Mutex::new(Products::new(&stream)?),
             slots: Mutex::default(),
@@ -140,6 +143,10 @@ impl Driver {
             }
             Device::Metal(_) => bail!("this build of mlmtrain has no code for {:?}", device.location()),
         }
+    }
+
+    pub(super) fn capability(&self) -> (u32, u32) {
+        self.state.capability
     }
 
     pub(super) fn device(&self) -> &Device {

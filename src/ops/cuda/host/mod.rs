@@ -72,6 +72,12 @@ impl Driver {
         }
     }
 
+    /// That of Hopper: kernels for every generation are there.
+    #[expect(clippy::unused_self, reason = "as the other drivers have it")]
+    pub(super) fn capability(&self) -> (u32, u32) {
+        (9, 0)
+    }
+
     #[expect(clippy::unused_self, reason = "as the other drivers have it")]
     pub(super) fn device(&self) -> &Device {
         &Device::Cpu
