@@ -77,7 +77,7 @@ pub fn run(args: &EmbedArgs) -> Result<()> {
         PoolingChoice::Mean => Pooling::Mean,
         PoolingChoice::Cls => Pooling::Cls,
     });
-    let input = staging::path(&args.file)?;
+    let input = staging::input(&args.file)?;
     let mut texts = InputTexts::open(&input, args.format.map(Into::into), &args.columns.named())?;
     let embedder = Embedder::load(&model_folder::named(&args.model)?, pooling, args.normalize, &device)?;
     embedder.notes().iter().for_each(|note| terminal::note(&terminal::printable(&format!("note: {note}"))));

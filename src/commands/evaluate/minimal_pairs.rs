@@ -31,7 +31,7 @@ pub(super) fn run(args: &EvaluateArgs, device: &Device) -> Result<()> {
         return Err(problem.hint("give `--scores` a file").into());
     }
     let masking = if args.mask_rest_of_word { Masking::RestOfWord } else { Masking::Token };
-    let pairs = read_pairs(&staging::path(&args.data)?)?;
+    let pairs = read_pairs(&staging::input(&args.data)?)?;
     let model = Likelihood::open(&model_folder::named(&args.model)?, device, masking)?;
     let total = 2 * pairs.len() as u64;
     let stage = Progress::detect(terminal::is_quiet()).stage("sentences", Unit::Items, Some(total));
