@@ -11,6 +11,7 @@ use mlmtrain::commands;
 use mlmtrain::commands::cli::Cli;
 use mlmtrain::commands::terminal;
 use mlmtrain::commands::terminal::ReaderGone;
+use mlmtrain::commands::usage;
 use mlmtrain::distributed;
 use mlmtrain::distributed::AbortOnPanic;
 use mlmtrain::error;
@@ -25,9 +26,10 @@ static ALLOCATOR: LargeBlocks = LargeBlocks;
 fn main() -> ExitCode {
     // SAFETY: there is no other thread yet.
     unsafe { distributed::set_preferences() };
-    let cli = match Cli::try_parse_from(commands::home::expanded(std::env::args_os())) {
+    let arguments = commands::home::expanded(std::env::args_os());
+    let cli = match Cli::try_parse_from(&arguments) {
         Ok(cli) => cli,
-        Err(message) => return print_usage(&message),
+        Err(message) => return print_usage(&usage::with_tips(message, &arguments)),
     };
     distributed::tell_with(|text| drop(writeln!(std::io::stderr(), "{text}")));
     name_panics();
@@ -36,7 +38,7 @@ fn main() -> ExitCode {
         Ok(()) => ended_well(),
         Err(e) if e.downcast_ref::<ReaderGone>().is_some() => ended_well(),
         Err(e) => {
-            let text = distributed::named() + &error::render(&e);
+            let text = distributed::named() + &usage::in_flags(&error::render(&e), &arguments);
             let warning = log::add(&text);
             if events::are_on() {
                 if let Some(warning) = &warning {

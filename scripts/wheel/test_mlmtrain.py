@@ -5,16 +5,20 @@
 
 import contextlib
 import functools
+import inspect
 import io
 import json
 import math
 import os
 import pathlib
 import random
+import re
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
+import textwrap
 import unittest
 import unittest.mock
 
@@ -193,6 +197,33 @@ class Package(unittest.TestCase):
         self.assertIn("0.5", json.dumps(planned))
         with self.assertRaisesRegex(ValueError, "nothing is trained"):
             mlmtrain.finetune(dry_run=True, set=settings, sweep=["learning_rate=1e-3,1e-4"], **options)
+
+    def test_the_written_examples_run(self):
+        tuned = {"model": self.run_.model, "train": "labelled.csv", "eval": "labelled.csv", "max_steps": 2}
+        topics = mlmtrain.finetune(task="classify", output_dir="runs/topics", quiet=True, **tuned)
+        self.assertEqual(topics.model, pathlib.Path("runs/topics/final"))
+        for name in ("train.csv", "dev.csv", "test.csv"):
+            shutil.copy("labelled.csv", name)
+        pathlib.Path("texts.txt").write_text("the cat sees me\n")
+        pathlib.Path("my.yaml").write_text(json.dumps(CONFIG, default=str))
+
+        def small(config, set=None, **options):
+            # The sizes of what is written there take hours.
+            if isinstance(config, str):
+                return pretrain(config, set=set, **options)
+            run = {**CONFIG["run"], "output_dir": config["run"]["output_dir"]}
+            return pretrain({**CONFIG, "run": run}, set={"training.max_steps": 4}, **options)
+
+        pretrain = mlmtrain.pretrain
+        functions = ("pretrain", "finetune", "evaluate", "predict", "plan", "command")
+        documented = [mlmtrain, *(getattr(mlmtrain, name) for name in functions)]
+        with unittest.mock.patch.object(mlmtrain, "pretrain", small), contextlib.redirect_stderr(io.StringIO()):
+            for of in documented:
+                blocks = re.findall(r"::\n\n((?:(?:    .*)?\n)+)", inspect.cleandoc(of.__doc__) + "\n")
+                self.assertTrue(blocks, of)
+                for block in blocks:
+                    exec(compile(textwrap.dedent(block), str(of), "exec"), {"mlmtrain": mlmtrain})
+        self.assertTrue(pathlib.Path("report.html").exists() and pathlib.Path("vectors.npy").exists())
 
     def test_the_notebook_runs(self):
         notebook = json.loads((SCRIPTS / "notebook" / "quickstart.ipynb").read_text("utf-8"))

@@ -141,7 +141,7 @@ pub fn render(error: &anyhow::Error) -> String {
         // Writing to a string cannot fail.
         let _ = writeln!(
             text,
-            "  hint: {hint}, and run the same command again: it continues where this one stopped"
+            "  hint: {hint}, and run the same command again: preparing and training continue where they stopped"
         );
     }
     told(&text)
@@ -172,8 +172,8 @@ pub fn is_of_full_disk(error: &anyhow::Error) -> bool {
     error.chain().filter_map(|cause| cause.downcast_ref()).any(is_full)
 }
 
-/// Whether there is no room: on the disk, for this user, or for a file of this size (`ulimit -f`).
-fn is_full(error: &io::Error) -> bool {
+/// Returns true if there is no room: on the disk, for this user, or for a file of this size (`ulimit -f`).
+pub fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge)
 }
 

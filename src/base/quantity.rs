@@ -126,6 +126,44 @@ pub fn format_age(seconds: u64) -> String {
     }
 }
 
+/// Units of predicted time with their seconds, from small to large.
+const SPANS: [(&str, f64); 5] =
+    [("second", 1.0), ("minute", 60.0), ("hour", 3_600.0), ("day", 86_400.0), ("year", 31_557_600.0)];
+
+/// Writes a span of time that is known by about two digits: `42 seconds`, `6.9 days`, `3.9 years`.
+pub fn format_span(seconds: f64) -> String {
+    // Less than a hundredth of a second is no time.
+    let seconds = if seconds < 0.01 { 0.0 } else { seconds };
+    let of = |(unit, size): (&'static str, f64)| (two_digits(seconds / size), unit);
+    let is_whole = |next: &(&str, f64)| two_digits(seconds / next.1).parse::<f64>().is_ok_and(|n| n >= 1.0);
+    let largest = SPANS.into_iter().rev().find(is_whole).unwrap_or(SPANS[0]);
+    let (number, unit) = of(largest);
+    let plural = if number == "1" { "" } else { "s" };
+    format!("{number} {unit}{plural}")
+}
+
+/// Writes an amount of money or energy: cents below 10, whole numbers from there on, and of less than a tenth two
+/// digits: `683`, `3.42`, `0.0042`.
+pub fn format_amount(amount: f64) -> String {
+    match amount.abs() {
+        size if size >= 9.995 => format!("{amount:.0}"),
+        size if size >= 0.0995 || size == 0.0 => format!("{amount:.2}"),
+        _ => two_digits(amount),
+    }
+}
+
+/// A number with two significant digits, without zeros behind the point.
+fn two_digits(value: f64) -> String {
+    if value == 0.0 || !value.is_finite() {
+        return format!("{value:.0}");
+    }
+    let places = 1 - value.abs().log10().floor() as i32;
+    let scale = 10f64.powi(places);
+    let rounded = (value * scale).round() / scale;
+    let text = format!("{rounded:.*}", places.clamp(0, 12) as usize);
+    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_string() } else { text }
+}
+
 /// Reads a byte count: a plain number, or one with a decimal (`KB`, `MB`, `GB`, `TB`) or binary (`KiB` ...
 /// `TiB`) unit.
 ///
@@ -312,6 +350,41 @@ mod tests {
         #[test]
         fn any_text_is_a_value_or_an_error(text in "\\PC*") {
             let _ = (parse_duration(&text), parse_bytes(&text), parse_count(&text));
+        }
+    }
+
+    #[test]
+    fn predictions_have_the_digits_that_matter() {
+        for (seconds, want) in [
+            (0.0, "0 seconds"),
+            (0.42, "0.42 seconds"),
+            (1.0, "1 second"),
+            (42.4, "42 seconds"),
+            (59.7, "1 minute"),
+            (100.0, "1.7 minutes"),
+            (3_590.0, "1 hour"),
+            (40_000.0, "11 hours"),
+            (86_399.0, "1 day"),
+            (6.9 * 86_400.0, "6.9 days"),
+            (4_920_772.0, "57 days"),
+            (157.2 * 86_400.0, "160 days"),
+            (1421.0 * 86_400.0, "3.9 years"),
+            (1e12, "32000 years"),
+        ] {
+            assert_eq!(format_span(seconds), want, "{seconds}");
+        }
+        for (amount, want) in [
+            (0.0, "0.00"),
+            (0.004_211, "0.0042"),
+            (0.08, "0.08"),
+            (0.099, "0.099"),
+            (0.4, "0.40"),
+            (3.417, "3.42"),
+            (9.996, "10"),
+            (682.9, "683"),
+            (123_456.7, "123457"),
+        ] {
+            assert_eq!(format_amount(amount), want, "{amount}");
         }
     }
 

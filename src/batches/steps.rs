@@ -17,6 +17,13 @@ pub struct StepShape {
     pub micro_batches: usize,
 }
 
+impl StepShape {
+    /// Most tokens of the step.
+    pub fn tokens(&self) -> u64 {
+        (self.max_seq_length * self.rows_per_micro_batch * self.micro_batches) as u64
+    }
+}
+
 /// The part of `count` micro-batches that process `rank` of `size` has: a block of them, as many as the
 /// others have, or one more or less.
 pub fn share(count: usize, rank: usize, size: usize) -> Range<usize> {

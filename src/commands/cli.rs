@@ -1,8 +1,8 @@
 //! The command line as typed: subcommands and their help texts.
 //!
 //! It only describes; arguments and what a subcommand does are in the file or folder of its name.
-//! Hyper-parameters have no flags of their own: they live in the configuration, and `--set` changes any of
-//! them.
+//! Hyper-parameters live in the configuration, and `--set` changes any of them; those that are changed most have
+//! flags besides (`training_flags`).
 
 use std::path::PathBuf;
 use std::sync::LazyLock;
@@ -49,6 +49,9 @@ fn version() -> String {
     lines.into_iter().flatten().collect::<Vec<_>>().join("\n")
 }
 
+/// The heading of options that every command has.
+const GLOBAL: &str = "Options of every command";
+
 /// Pretrain and fine-tune masked language models: one binary, no Python.
 #[derive(Debug, Parser)]
 #[command(
@@ -70,17 +73,17 @@ Exit codes: 0 done, 1 failed, 2 wrong command line or configuration, 74 disk ful
 75 lost another process of the run (start it again), 76 training diverged, 128 + n stopped by signal n after a checkpoint")]
 pub struct Cli {
     /// Print no progress and no notes, only results and errors
-    #[arg(short, long, global = true)]
+    #[arg(short, long, global = true, help_heading = GLOBAL)]
     pub quiet: bool,
     /// Say what is decided on the way as well: files, hashes, checkpoints
-    #[arg(short, long, global = true, conflicts_with = "quiet")]
+    #[arg(short, long, global = true, conflicts_with = "quiet", help_heading = GLOBAL)]
     pub verbose: bool,
     /// Add notes, warnings and errors to this file as well, each with its time in UTC
-    #[arg(long, global = true, value_name = "FILE")]
+    #[arg(long, global = true, value_name = "FILE", help_heading = GLOBAL)]
     pub log_file: Option<PathBuf>,
     /// Tell progress, notes and errors as JSON lines on standard error, for a program that reads them; where it
     /// is gone, end as by SIGTERM
-    #[arg(long, global = true, conflicts_with = "quiet")]
+    #[arg(long, global = true, conflicts_with = "quiet", help_heading = GLOBAL)]
     pub events: bool,
     /// What to do.
     #[command(subcommand)]
@@ -115,8 +118,8 @@ pub enum Command {
     /// Where the rows at once of the configuration do not fit, fewer with more micro-batches are planned,
     /// which is the same update. Nothing is written.
     #[command(after_help = "Examples:
-  mlmtrain plan --config configs/roberta-base.yaml
-  mlmtrain plan --config my.yaml --device h100,l4 --price h100=1.99,l4=0.60 --set training.max_steps=200000
+  mlmtrain plan --config configs/roberta-base.yaml --tokens 10B
+  mlmtrain plan --config my.yaml --device h100,l4 --price h100=1.99,l4=0.60 --tokens 10B
   mlmtrain plan --config my.yaml --device here,cpu,l4 --prices seller.yaml --json")]
     Plan(PlanArgs),
     /// Say what the network between several processes costs a pretraining run, and what to set
@@ -134,7 +137,8 @@ pub enum Command {
     /// resumes.
     #[command(after_help = "Examples:
   mlmtrain pretrain --config configs/quickstart.yaml
-  mlmtrain pretrain --config configs/quickstart.yaml --set training.max_steps=200 --set run.output_dir=runs/short
+  mlmtrain pretrain --config configs/quickstart.yaml --max-steps 200 \\
+      --set run.output_dir=runs/short
   mlmtrain pretrain --config configs/roberta-base.yaml --dry-run
   mlmtrain pretrain --config my.yaml --model runs/quickstart/final
   mlmtrain pretrain --config my.yaml --decay-from runs/mine/checkpoint-9000 \\
@@ -163,11 +167,13 @@ pub enum Command {
       --text-column sentence1 --text-pair-column sentence2 --label-column entailment
   mlmtrain finetune --task regression --model models/minilm --train train.tsv --eval dev.tsv
   mlmtrain finetune --task token-classify --model models/minilm --train train.conll --eval dev.conll
-  mlmtrain finetune --task classify --config a.yaml --max-train-fraction 0.1 --seeds 1,2,3 --set training.learning_rate=3e-5
+  mlmtrain finetune --task classify --config a.yaml --max-train-fraction 0.1 \\
+      --seeds 1,2,3 --learning-rate 3e-5
   mlmtrain finetune --config configs/finetune-sample.yaml --sweep learning_rate=3e-4,1e-3,3e-3
-  mlmtrain finetune --config a.yaml --sweep learning_rate=1e-5,3e-5,5e-5 --sweep seed=1,2,3 --sweep num_train_epochs=2,4
+  mlmtrain finetune --config a.yaml --sweep learning_rate=1e-5,3e-5,5e-5 \\
+      --sweep seed=1,2,3 --sweep num_train_epochs=2,4
   mlmtrain finetune --config a.yaml --fractions 0.01,0.1,0.5,1 --seeds 1,2,3")]
-    Finetune(FinetuneArgs),
+    Finetune(Box<FinetuneArgs>),
     /// Compare models on a list of tasks: each fine-tuned with the same budget, over seeds, with intervals
     ///
     /// Beside the models stand an untrained twin of each architecture, and counted words (TF-IDF with
@@ -176,16 +182,20 @@ pub enum Command {
     /// the two apart. It may be stopped at any moment: the same command continues, and leaves the same
     /// tables. Weights are not kept.
     #[command(after_help = "Examples:
-  mlmtrain compare --models runs/quickstart/final runs/quickstart-electra/final --tasks configs/tasks/compare-sample.yaml
-  mlmtrain compare --models models/ours models/theirs --tasks configs/tasks/compare-finnish.yaml --seeds 1,2,3,4,5
-  mlmtrain compare --models models/ours models/theirs --tasks my.yaml --set training.num_train_epochs=1 --output-dir runs/quick")]
+  mlmtrain compare --models runs/quickstart/final runs/quickstart-electra/final \\
+      --tasks configs/tasks/compare-sample.yaml
+  mlmtrain compare --models models/ours models/theirs \\
+      --tasks configs/tasks/compare-finnish.yaml --seeds 1,2,3,4,5
+  mlmtrain compare --models models/ours models/theirs --tasks tasks.yaml \\
+      --set training.num_train_epochs=1 --output-dir runs/quick")]
     Compare(CompareArgs),
     /// Score a model on a file: labelled examples, tagged words, or text for a masked language model
     #[command(after_help = "Examples:
   mlmtrain evaluate --model runs/agnews/final --data test.csv
   mlmtrain evaluate --model runs/wnut17/final --data dev.conll --predictions dev.jsonl
   mlmtrain evaluate --model runs/quickstart/final --data novels.txt.zst --json
-  mlmtrain evaluate --model runs/quickstart/final --task minimal-pairs --data blimp.jsonl.zst --scores scores.jsonl")]
+  mlmtrain evaluate --model runs/quickstart/final --task minimal-pairs \\
+      --data blimp.jsonl.zst --scores scores.jsonl")]
     Evaluate(EvaluateArgs),
     /// Label texts, or fill in their masks: one JSON line each on standard output
     ///
@@ -207,13 +217,15 @@ pub enum Command {
     /// takes, or than those that it was trained on, are cut and counted.
     #[command(after_help = "Examples:
   mlmtrain embed --model runs/quickstart/final --file texts.txt --output vectors.npy
-  mlmtrain embed --model models/minilm --file news.csv.gz --text-column title --output titles.npy --normalize
+  mlmtrain embed --model models/minilm --file news.csv.gz --text-column title \\
+      --output titles.npy --normalize
   mlmtrain embed --model runs/agnews/final --file pairs.jsonl --pooling cls --output pairs.npy")]
     Embed(EmbedArgs),
     /// List the runs below a folder: task, state, step, loss and score of each
     ///
     /// A run is `running` while a process holds its folder, `complete`, `diverged`, or `stopped`: the command
-    /// that began it goes on with it.
+    /// that began it goes on with it. One of several seeds has their mean, and they are listed after it. On a
+    /// narrow terminal some columns are left out; `--json` has them all.
     #[command(after_help = "Examples:
   mlmtrain runs
   mlmtrain runs /data/experiments --json")]
@@ -268,7 +280,8 @@ pub enum Command {
   mlmtrain bench --model base --batch 8 --steps 20 --threads 2 --json > base.jsonl
   mlmtrain bench --task classify --model large --device cpu,cuda --batch 8,32 --compute bf16 \\
     --examples 120000 --usd-per-hour 2.5
-  mlmtrain bench --model base,large --length 128,512 --compute bf16 --most-rows-on 16GB,24GB,40GB,80GB")]
+  mlmtrain bench --model base,large --length 128,512 --compute bf16 \\
+      --most-rows-on 16GB,24GB,40GB,80GB")]
     Bench(BenchArgs),
     /// One measurement of `bench`, in a process of its own
     #[command(hide = true)]

@@ -16,6 +16,7 @@ use crate::config::NamedTask;
 use crate::config::Override;
 use crate::config::to_yaml;
 use crate::error::Problem;
+use crate::interop::read_folder;
 use crate::machine;
 use crate::telemetry::Progress;
 use crate::train::signals::Signals;
@@ -85,12 +86,20 @@ pub fn run(args: &CompareArgs) -> Result<()> {
     shared.run.output_dir.clone_from(&args.output_dir);
     let (machine, world) =
         machine::set_up_to_share_runs(&shared.run, &shared.precision, &shared.distributed)?;
+    cell::require_files(tasks.iter().map(|task| &task.config))?;
+    let longest = longest(&models)?;
+    let mut notes = Vec::new();
     for task in &mut tasks {
         task.config.precision.compute = machine.policy.compute_type().into();
+        let note = task.config.data.choose_sequence_length(longest);
+        notes.extend(note.map(|note| format!("{}: {note}", task.name)));
     }
     let progress = Progress::detect(terminal::is_quiet());
     let progress = together::begin(world, || text(&tasks, &models), &shared.run, progress)?;
     machine.announce(&progress);
+    for note in &notes {
+        progress.note(note);
+    }
     let signals = Signals::listen()?;
     let with = Equipment { machine: &machine, progress: &progress, signals: &signals, world };
     let comparison = Comparison { tasks: &tasks, models: &models, output: &args.output_dir, with };
@@ -100,6 +109,13 @@ pub fn run(args: &CompareArgs) -> Result<()> {
     }
     // Names come from outside.
     lines?.iter().map(|line| terminal::printable(line)).try_for_each(|line| terminal::stdout_line(&line))
+}
+
+/// Tokens of the longest sequence that all of the models take.
+fn longest(models: &[PathBuf]) -> Result<usize> {
+    models
+        .iter()
+        .try_fold(usize::MAX, |least, path| Ok(least.min(read_folder(path)?.config.max_sequence_length())))
 }
 
 /// A comparison as text, for several processes to compare.

@@ -29,7 +29,7 @@ pub enum ConfigCommand {
     /// Report every problem of a configuration with its line and column
     #[command(after_help = "Examples:
   mlmtrain config check configs/quickstart.yaml
-  mlmtrain config check configs/quickstart.yaml --set data.max_seq_length=128")]
+  mlmtrain config check configs/quickstart.yaml --set data.max_seq_length=32")]
     Check(FileArgs),
     /// Print a configuration with all defaults, and where each value comes from
     #[command(after_help = "Examples:

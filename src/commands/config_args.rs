@@ -1,12 +1,12 @@
 //! The command lines of `pretrain` and `prepare`, which name a configuration.
 
 use std::convert::Infallible;
-use std::path::Path;
 use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::Args;
 
+use crate::commands::training_flags::TrainingFlags;
 use crate::config;
 use crate::config::Loaded;
 use crate::config::Override;
@@ -33,23 +33,12 @@ pub struct ConfigArgs {
 impl ConfigArgs {
     /// The file's configuration with the flags and then the `--set` values put over it, checked as a whole.
     pub fn load(&self) -> Result<Loaded<PretrainConfig>, Problems> {
-        self.load_with(None, None)
+        self.load_with(Vec::new())
     }
 
-    /// As [`ConfigArgs::load`], with the model of a folder instead of the file's, or with a checkpoint whose
-    /// learning rate is brought down.
-    fn load_with(
-        &self,
-        model: Option<&Path>,
-        decay_from: Option<&Path>,
-    ) -> Result<Loaded<PretrainConfig>, Problems> {
-        let mut overrides =
-            Vec::from_iter(self.threads.map(|threads| Override::flag("--threads", "run.threads", threads)));
-        let model = model.map(|path| Override::flag("--model", "model", serde_json::json!({"path": path})));
-        overrides.extend(model);
-        overrides.extend(decay_from.map(|path| {
-            Override::flag("--decay-from", "decay_from", serde_json::json!({"checkpoint": path}))
-        }));
+    /// As [`ConfigArgs::load`], with the settings of more flags.
+    fn load_with(&self, mut overrides: Vec<Override>) -> Result<Loaded<PretrainConfig>, Problems> {
+        overrides.extend(self.threads.map(|threads| Override::flag("--threads", "run.threads", threads)));
         overrides.extend(config::overrides(&self.profile, &self.set)?);
         config::load_pretrain_with(&self.config, &overrides)
     }
@@ -77,12 +66,20 @@ pub struct PretrainArgs {
     /// Say what would be done, and do nothing
     #[arg(long)]
     pub dry_run: bool,
+    // Last: its heading would be that of what follows.
+    /// Hyper-parameters that are changed often.
+    #[command(flatten)]
+    pub training: TrainingFlags,
 }
 
 impl PretrainArgs {
     /// The configuration with the flags and then the `--set` values put over it.
     pub fn load(&self) -> Result<Loaded<PretrainConfig>, Problems> {
-        self.config.load_with(self.model.as_deref(), self.decay_from.as_deref())
+        let table = |key: &str, path: &PathBuf| serde_json::json!({key: path});
+        let model = self.model.iter().map(|path| Override::flag("--model", "model", table("path", path)));
+        let decay = self.decay_from.iter().map(|path| table("checkpoint", path));
+        let decay = decay.map(|table| Override::flag("--decay-from", "decay_from", table));
+        self.config.load_with(model.chain(decay).chain(self.training.of_pretraining()).collect())
     }
 }
 

@@ -83,7 +83,7 @@ pub fn run(args: &EmbedArgs) -> Result<()> {
         PoolingChoice::Mean => Pooling::Mean,
         PoolingChoice::Cls => Pooling::Cls,
     });
-    let (input, folder) = (staging::path(&args.file)?, model_folder::named(&args.model)?);
+    let (input, folder) = (staging::input(&args.file)?, model_folder::named(&args.model)?);
     args.overwrite.require(&[Output::new("--output", &args.output)], &[&input, &folder])?;
     let mut texts = InputTexts::open(&input, args.format.map(Into::into), &args.columns.named())?;
     let embedder = Embedder::load(&folder, pooling, args.normalize, &device)?;

@@ -34,6 +34,7 @@ use crate::precision::Hardware;
 use crate::quantity::format_bytes;
 use crate::quantity::format_count;
 use crate::quantity::format_duration;
+use crate::quantity::format_span;
 use crate::quantity::parse_duration;
 use crate::recipe;
 use crate::recipe::Plan;
@@ -196,7 +197,7 @@ pub fn run(args: &InitArgs) -> Result<()> {
         ),
         format!(
             "predicted: {} of training, {} steps, {} tokens at {} tokens/s; {:.1} times the text",
-            format_duration(seconds),
+            format_span(seconds.as_secs_f64()),
             plan.steps,
             format_count(plan.tokens()),
             format_count(choice.tokens_per_second as u64),

@@ -20,6 +20,7 @@ pub mod home;
 pub mod init;
 pub mod manual;
 mod model_folder;
+mod next_step;
 mod notify;
 mod outputs;
 pub mod plan;
@@ -35,7 +36,9 @@ mod staging;
 pub mod terminal;
 mod together;
 pub mod tokenizer;
+pub mod training_flags;
 mod upload;
+pub mod usage;
 pub mod verify_resume;
 
 #[cfg(test)]

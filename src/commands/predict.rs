@@ -25,7 +25,7 @@ pub fn run(args: &PredictArgs) -> Result<()> {
     let _keeping = memory::keep_freed_blocks();
     let device = device::pick(args.compute.device)?;
     let mut out = Output::stdout();
-    let path = staging::path(&args.input)?;
+    let path = staging::input(&args.input)?;
     let folder = model_folder::named(&args.model)?;
     let format = args.format.map(Into::into).or_else(|| RowFormat::of(&path));
     let is_plain = format.is_none_or(|format| format == RowFormat::Text);

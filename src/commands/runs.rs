@@ -25,6 +25,16 @@ use crate::train::run_folder::METRICS;
 /// The end of the records, which holds the last ones.
 const TAIL_BYTES: u64 = 1 << 16;
 
+/// Columns that a narrow terminal does without, the first of them first.
+const DISPENSABLE: [&str; 4] = ["last record", "task", "eval loss", "step"];
+
+/// Characters that are left of the name of a run before a column is given up for it.
+const NAME_CHARS: usize = 24;
+
+/// Ends of the names of results over several seeds.
+const MEAN: &str = "_mean";
+const SPREAD: &str = "_std";
+
 /// Scores of tasks, of which a run has one; of others its loss is all there is.
 const SCORES: [&str; 4] = ["eval_accuracy", "eval_overall_f1", "eval_f1_micro", "eval_pearson"];
 
@@ -49,6 +59,8 @@ struct Row {
     loss: Option<f64>,
     /// Its name without `eval_`, and its value.
     score: Option<(String, f64)>,
+    /// The standard deviation of the score over seeds.
+    spread: Option<f64>,
     /// Seconds since the last record.
     age_seconds: Option<u64>,
 }
@@ -74,7 +86,7 @@ pub fn run(args: &RunsArgs) -> Result<()> {
     } else if rows.is_empty() {
         output.line(&format!("no run is below `{}`", args.folder.display()))?;
     } else {
-        for line in table(&rows, &args.folder) {
+        for line in table(&rows, &args.folder, terminal::width()) {
             output.line(terminal::printable(&line).trim_end())?;
         }
     }
@@ -89,18 +101,20 @@ impl Row {
         let latest = |key: &str| last.iter().rev().find_map(|record| record.get(key)?.as_f64());
         let state = State::of(&path, &whole)?;
         whole.retain(|_, value| value.is_finite());
-        let score = SCORES.iter().find_map(|name| {
-            let value = whole.get(*name).copied().or_else(|| latest(&name.replacen('_', "/", 1)))?;
-            Some((name.trim_start_matches("eval_").to_string(), value))
-        });
+        let of = |name: &str, end: &str| whole.get(&format!("{name}{end}")).copied();
+        let of_run = |name: &str| {
+            of(name, "").or_else(|| of(name, MEAN)).or_else(|| latest(&name.replacen('_', "/", 1)))
+        };
+        let scored = SCORES.iter().find_map(|name| Some((*name, of_run(name)?)));
         let age = fs::modified(&path.join(METRICS)).or_else(|_| fs::modified(&path.join("all_results.json")));
         let age = age.ok().and_then(|time| SystemTime::now().duration_since(time).ok());
         Ok(Self {
             task: task_of(&path.join("config.yaml")).unwrap_or_else(|| "unknown".to_string()),
             state,
             step: latest("step").map(|step| step as u64),
-            loss: whole.get("eval_loss").copied().or_else(|| latest("eval/loss")),
-            score,
+            loss: of_run("eval_loss"),
+            spread: scored.and_then(|(name, _)| of(name, SPREAD)),
+            score: scored.map(|(name, value)| (name.trim_start_matches("eval_").to_string(), value)),
             age_seconds: age.map(|age| age.as_secs()),
             path,
         })
@@ -115,6 +129,7 @@ impl Row {
             "eval_loss": self.loss,
             "metric": self.score.as_ref().map(|(name, _)| name),
             "score": self.score.as_ref().map(|(_, value)| value),
+            "spread": self.spread,
             "age_seconds": self.age_seconds,
         })
     }
@@ -137,23 +152,51 @@ fn last_records(path: &Path) -> Vec<Value> {
     text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
 }
 
-fn table(rows: &[Row], folder: &Path) -> Vec<String> {
-    let mut cells =
-        vec![["run", "task", "state", "step", "eval loss", "score", "last record"].map(str::to_string)];
+fn table(rows: &[Row], folder: &Path, width: Option<usize>) -> Vec<String> {
+    let header = ["run", "task", "state", "step", "eval loss", "score", "last record"];
+    let mut cells = vec![header.map(str::to_string).to_vec()];
     for row in rows {
         let name = row.path.strip_prefix(folder).ok().filter(|name| !name.as_os_str().is_empty());
         let or_none = |text: Option<String>| text.unwrap_or_else(|| "-".to_string());
-        cells.push([
+        let spread = row.spread.map(|spread| format!(" ± {:.2}", 100.0 * spread)).unwrap_or_default();
+        cells.push(vec![
             name.unwrap_or(&row.path).display().to_string(),
             row.task.clone(),
             row.state.name().to_string(),
             or_none(row.step.map(|step| step.to_string())),
             or_none(row.loss.map(|loss| format!("{loss:.4}"))),
-            or_none(row.score.as_ref().map(|(name, value)| format!("{name} {:.2} %", 100.0 * value))),
+            or_none(row.score.as_ref().map(|(name, value)| format!("{name} {:.2}{spread} %", 100.0 * value))),
             or_none(row.age_seconds.map(|age| format!("{} ago", format_age(age)))),
         ]);
     }
-    columns::aligned(&cells, 3)
+    if let Some(width) = width {
+        fit(&mut cells, width);
+    }
+    let names = cells[0].iter().filter(|title| ["run", "task", "state"].contains(&title.as_str())).count();
+    columns::aligned(&cells, names)
+}
+
+/// Cuts the names of runs, and leaves out columns where that is not enough, until lines are `width` wide at most.
+fn fit(cells: &mut [Vec<String>], width: usize) {
+    let excess = |cells: &[Vec<String>]| {
+        let line = columns::aligned(cells, 0).first().map_or(0, |line| columns::width(line));
+        line.saturating_sub(width)
+    };
+    let longest = cells.iter().map(|row| columns::width(&row[0])).max().unwrap_or(0);
+    let least = longest.min(NAME_CHARS);
+    for title in DISPENSABLE {
+        if excess(cells) + least <= longest {
+            break;
+        }
+        let at = cells[0].iter().position(|cell| cell == title);
+        if let Some(at) = at {
+            cells.iter_mut().for_each(|row| drop(row.remove(at)));
+        }
+    }
+    let most = longest.saturating_sub(excess(cells)).max(least);
+    for row in cells {
+        row[0] = columns::without_middle(&row[0], most);
+    }
 }
 
 #[cfg(test)]
@@ -169,6 +212,7 @@ mod tests {
             step,
             loss,
             score: score.map(|value| ("accuracy".to_string(), value)),
+            spread: None,
             age_seconds: step.map(|_| 300),
         };
         let rows = [
@@ -176,11 +220,37 @@ mod tests {
             row("b/long", State::Running, Some(5), None, None),
             row("c", State::Stopped, None, None, None),
         ];
-        insta::assert_snapshot!(table(&rows, Path::new("runs")).join("\n"), @r"
+        insta::assert_snapshot!(table(&rows, Path::new("runs"), None).join("\n"), @r"
         run     task       state     step  eval loss             score  last record
         a       masked_lm  complete  3000     4.3600  accuracy 26.00 %       5m ago
         b/long  masked_lm  running      5          -                 -       5m ago
         c       masked_lm  stopped      -          -                 -            -
         ");
+    }
+
+    #[test]
+    fn a_narrow_terminal_has_the_whole_table_with_less_in_it() {
+        let row = |name: &str| Row {
+            path: Path::new("runs").join(name),
+            task: "token-classify".to_string(),
+            state: State::Complete,
+            step: Some(12_000),
+            loss: Some(0.4321),
+            score: Some(("overall_f1".to_string(), 0.5)),
+            spread: Some(0.0125),
+            age_seconds: Some(300),
+        };
+        let rows = [row("names"), row("sweep/learning_rate=0.00003,num_train_epochs=4/seed-1")];
+        let at = |width: usize| table(&rows, Path::new("runs"), Some(width));
+        let widest =
+            |lines: &[String]| lines.iter().map(|line| columns::width(line.trim_end())).max().unwrap();
+        for width in [64, 80, 100, 120] {
+            let lines = at(width);
+            assert!(widest(&lines) <= width, "{width}: {lines:#?}");
+            assert!(lines[1].starts_with("names ") && lines[2].contains("/seed-1 "), "{lines:#?}");
+            assert!(lines[1].contains("overall_f1 50.00 ± 1.25 %"), "{lines:#?}");
+        }
+        assert!(at(120)[0].contains("last record") && !at(80)[0].contains("last record"));
+        assert_eq!(at(500), table(&rows, Path::new("runs"), None));
     }
 }

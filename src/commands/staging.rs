@@ -26,6 +26,7 @@ use crate::shards::MANIFEST_JSON;
 use crate::shards::Manifest;
 use crate::stores;
 use crate::stores::Event;
+use crate::tasks::labelled;
 use crate::telemetry::Progress;
 use crate::telemetry::Stage;
 use crate::telemetry::Unit;
@@ -119,6 +120,16 @@ pub(super) fn tasks(path: &Path, overrides: &[Override]) -> Result<Vec<NamedTask
 /// The path of what a command line names, which may be a URL.
 pub(super) fn path(named: &Path) -> Result<PathBuf> {
     staged(named.to_path_buf(), &CacheConfig::default())
+}
+
+/// As [`path`], of a file that is read: one that is missing is an error. `-` is standard input.
+pub(super) fn input(named: &Path) -> Result<PathBuf> {
+    let path = path(named)?;
+    let is_pattern = path.to_string_lossy().contains(['*', '?', '[']);
+    if path == Path::new("-") || is_pattern || fs::exists(&path) {
+        return Ok(path);
+    }
+    Err(labelled::missing(&path).into())
 }
 
 /// The same with a path in the place of each text that is a URL.

@@ -16,6 +16,7 @@ use anyhow::Result;
 
 use crate::error::Class;
 use crate::error::Problem;
+use crate::error::is_full;
 use crate::secrets;
 use crate::telemetry::events;
 use crate::telemetry::log;
@@ -61,6 +62,11 @@ pub fn note_left_out(unread: &[anyhow::Error]) {
 pub fn shows_colors() -> bool {
     let is_set = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     io::stdout().is_terminal() && !is_set && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
+}
+
+/// Columns of the terminal that standard output is; none where it is no terminal.
+pub fn width() -> Option<usize> {
+    terminal_size::terminal_size_of(io::stdout()).map(|(width, _)| width.0.into())
 }
 
 /// Text from outside that cannot drive a terminal: a line end is `⏎`, other control and direction characters
@@ -125,10 +131,16 @@ impl<W: Write> Output<W> {
 }
 
 fn classified(error: &io::Error) -> anyhow::Error {
-    match error.kind() {
-        ErrorKind::BrokenPipe => ReaderGone.into(),
-        _ => Problem::new(format!("cannot write: {error}")).at("standard output").class(Class::Disk).into(),
+    if error.kind() == ErrorKind::BrokenPipe {
+        return ReaderGone.into();
     }
+    let hint = if is_full(error) {
+        "free some room where standard output goes, and run the command again"
+    } else {
+        "see to what standard output is written to, and run the command again"
+    };
+    let problem = Problem::new(format!("cannot write: {error}")).at("standard output");
+    problem.class(Class::Disk).hint(hint).into()
 }
 
 #[cfg(test)]
@@ -160,7 +172,10 @@ mod tests {
         assert_eq!(gone.downcast_ref(), Some(&ReaderGone));
         let full = write_to(Failing(ErrorKind::StorageFull)).expect_err("is wrong");
         assert_eq!(error::class_of(&full), Class::Disk);
-        insta::assert_snapshot!(full, @"standard output: cannot write: no storage space");
+        insta::assert_snapshot!(full, @"
+        standard output: cannot write: no storage space
+          hint: free some room where standard output goes, and run the command again
+        ");
     }
 
     #[test]

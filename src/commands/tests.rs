@@ -16,7 +16,7 @@ fn parse(line: &str) -> Result<Command, String> {
 
 fn finetune(line: &str) -> FinetuneArgs {
     match parse(&format!("mlmtrain finetune --task classify {line}")) {
-        Ok(Command::Finetune(args)) => args,
+        Ok(Command::Finetune(args)) => *args,
         other => panic!("{other:?}"),
     }
 }
@@ -34,23 +34,78 @@ fn the_definition_holds_together() {
     Cli::command().debug_assert();
 }
 
+/// The words of a command line, as a shell reads them up to what it keeps for itself.
+fn words(line: &str) -> Vec<String> {
+    let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
+    for c in line.chars().chain([' ']) {
+        match (c, quote) {
+            (c, Some(open)) if c == open => quote = None,
+            ('\'' | '"', None) => {
+                quote = Some(c);
+                word.get_or_insert_default();
+            }
+            ('#', None) if word.is_none() => break,
+            ('>' | '|' | ';' | '&', None) => break,
+            (c, None) if c.is_whitespace() => words.extend(word.take()),
+            (c, _) => word.get_or_insert_default().push(c),
+        }
+    }
+    words
+}
+
+/// Every call of the program in a text whose lines of code begin with this many blanks.
+fn calls(text: &str, indent: usize) -> Vec<String> {
+    let text = text.replace("\\\n", " ");
+    let code = text.lines().filter(|line| {
+        let rest = line.trim_start_matches(' ');
+        line.len() - rest.len() == indent && !rest.starts_with(['#', '$']) && !line.contains("cargo ")
+    });
+    let at = |line: &str| {
+        let starts = line.match_indices("mlmtrain ").map(|(at, _)| at);
+        let is_program = |at: &usize| line[..*at].is_empty() || line[..*at].ends_with([' ', '/']);
+        starts.filter(is_program).map(|at| line[at..].to_string()).collect::<Vec<String>>()
+    };
+    code.flat_map(at).collect()
+}
+
 #[test]
-fn every_example_of_the_help_is_a_command_line() {
+fn every_example_of_the_help_is_a_command_line_and_fits_a_terminal() {
     let mut examples = 0;
     let mut commands = vec![Cli::command()];
     while let Some(command) = commands.pop() {
         commands.extend(command.get_subcommands().cloned());
-        let help = command.get_after_help().map(ToString::to_string).unwrap_or_default().replace("\\\n", " ");
-        for line in help
-            .lines()
-            .filter_map(|l| l.find("mlmtrain ").filter(|at| *at == 2 || l.contains('|')).map(|at| &l[at..]))
-        {
-            let line = line.split(" > ").next().unwrap_or_default();
-            assert!(parse(line).is_ok(), "{line}: {:?}", parse(line).err());
+        let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+        if command.get_name() != "mlmtrain" {
+            assert!(help.lines().all(|line| line.chars().count() <= 100), "{help}");
+        }
+        for call in calls(&help, 2) {
+            let parsed = Cli::try_parse_from(words(&call));
+            assert!(parsed.is_ok(), "{call}: {:?}", parsed.err());
             examples += 1;
         }
     }
-    assert!(examples >= 15, "{examples}");
+    assert!(examples >= 60, "{examples}");
+}
+
+#[test]
+fn every_example_of_a_page_is_a_command_line() {
+    let mut examples = 0;
+    for page in [
+        "README.md",
+        "configs/README.md",
+        "configs/tasks/README.md",
+        "scripts/README.md",
+        "benches/README.md",
+    ] {
+        let text =
+            std::fs::read_to_string(format!("{}/{page}", env!("CARGO_MANIFEST_DIR"))).expect("is there");
+        for call in calls(&text, 4).iter().filter(|call| !call.contains("...")) {
+            let parsed = Cli::try_parse_from(words(call));
+            assert!(parsed.is_ok(), "{page}: {call}: {:?}", parsed.err());
+            examples += 1;
+        }
+    }
+    assert!(examples >= 40, "{examples}");
 }
 
 #[test]

@@ -33,7 +33,8 @@ pub enum TokenizerCommand {
     /// are tokens, and none are put around it.
     #[command(after_help = "Examples:
   mlmtrain tokenizer encode --tokenizer runs/quickstart/final --input novels.txt > ids.jsonl
-  echo 'The capital of France' | mlmtrain tokenizer encode --tokenizer runs/quickstart/final --input -")]
+  echo 'The capital of France' | \\
+      mlmtrain tokenizer encode --tokenizer runs/quickstart/final --input -")]
     Encode(TokenizerEncodeArgs),
 }
 
@@ -58,7 +59,7 @@ pub fn run(command: &TokenizerCommand) -> Result<()> {
 fn encode(args: &TokenizerEncodeArgs) -> Result<()> {
     let tokenizer = Tokenizer::load(&staging::path(&args.tokenizer)?)?;
     tokenizer.notes().iter().for_each(|note| terminal::note(&terminal::printable(&format!("note: {note}"))));
-    let input = staging::path(&args.input)?;
+    let input = staging::input(&args.input)?;
     let is_stdin = input == Path::new("-");
     let reader: Box<dyn Read> =
         if is_stdin { Box::new(std::io::stdin()) } else { Box::new(fs::open_text(&input)?) };

@@ -110,7 +110,7 @@ pub(super) fn unknown_key(place: Place, key: &str, path: &str, table: &Shape, ro
 }
 
 /// The dotted paths of all keys of this name; what several families have is one place.
-fn places(root: &Shape, key: &str) -> Vec<String> {
+pub(super) fn places(root: &Shape, key: &str) -> Vec<String> {
     let mut places = root.find(key);
     let in_families = |place: &String| {
         let family = place.strip_prefix("model.").and_then(|rest| rest.split_once('.'));

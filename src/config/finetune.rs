@@ -51,9 +51,10 @@ pub struct ClassifyData {
     pub nested_train_fractions: Vec<f64>,
     /// Most training examples to use, in the proportions of the labels.
     pub max_train_samples: Option<usize>,
-    /// Longest sequence in tokens, special tokens included; longer texts are cut and counted, by `evaluate`
-    /// and `predict`, too; longer sentences of tagged words are read in overlapping windows.
-    pub max_seq_length: usize,
+    /// Longest sequence in tokens, special tokens included; 128 when absent, or what the model takes if that is
+    /// less. Longer texts are cut and counted, by `evaluate` and `predict`, too; longer sentences of tagged words
+    /// are read in overlapping windows.
+    pub max_seq_length: Option<usize>,
     /// True if control tokens (start, end, separator, padding, mask, unknown) that are spelled out in a text are
     /// text; `false` reads them as tokens, for fields joined by `[SEP]`. Other added tokens always are tokens.
     pub split_special_tokens: bool,
@@ -84,6 +85,29 @@ pub enum TagScheme {
     Bioes,
 }
 
+/// Tokens of the longest sequence where neither the configuration nor the model says less.
+const USUAL_SEQ_LENGTH: usize = 128;
+
+impl ClassifyData {
+    /// Tokens of the longest sequence.
+    pub fn sequence_length(&self) -> usize {
+        self.max_seq_length.unwrap_or(USUAL_SEQ_LENGTH)
+    }
+
+    /// Chooses the length of sequences, if it is not given, for a model that takes `longest` tokens. Returns a
+    /// note for the user where the model takes less than is usual.
+    pub fn choose_sequence_length(&mut self, longest: usize) -> Option<String> {
+        if self.max_seq_length.is_some() {
+            return None;
+        }
+        let length = longest.min(USUAL_SEQ_LENGTH);
+        self.max_seq_length = Some(length);
+        (length < USUAL_SEQ_LENGTH).then(|| {
+            format!("note: `data.max_seq_length` is {length}: it is not given, and the model takes no more")
+        })
+    }
+}
+
 impl Default for ClassifyData {
     fn default() -> Self {
         Self {
@@ -98,7 +122,7 @@ impl Default for ClassifyData {
             max_train_fraction: None,
             nested_train_fractions: Vec::new(),
             max_train_samples: None,
-            max_seq_length: 128,
+            max_seq_length: None,
             split_special_tokens: true,
             token_column: 1,
             tag_column: -1,

@@ -111,9 +111,10 @@ const KEYS: &[(&[&str], Elsewhere)] = &[
         Key("training.frozen_layers", ": a number of layers, or `embeddings`"),
     ),
     (
-        &["torch_compile", "deepspeed", "fsdp", "ddp_backend", "local_rank"],
-        Told("not built: one process, one device"),
+        &["deepspeed", "fsdp", "ddp_backend", "local_rank", "ddp_find_unused_parameters"],
+        Told("remove it: several GPUs or machines train by MPI and NCCL, with a process for each (`mpirun`)"),
     ),
+    (&["torch_compile"], Nowhere("the kernels are compiled already")),
     (
         &["push_to_hub", "hub_model_id", "hub_token"],
         Told("not built: upload the folder `final` with Hugging Face's tools"),

@@ -14,6 +14,14 @@ use crate::config::tree::Value;
 use crate::config::tree::parse;
 use crate::config::tree::shortened;
 use crate::error::Problem;
+use crate::families::Family;
+
+/// The beginning of a key that every family's table of a model has under a name of its own.
+const OF_FAMILY: &str = "model.<family>.";
+
+/// The dropouts of an encoder; a family has some of them.
+const DROPOUTS: [&str; 4] =
+    ["hidden_dropout_prob", "attention_probs_dropout_prob", "embedding_dropout", "mlp_dropout"];
 
 /// One value from the command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,6 +70,16 @@ impl Override {
         Self::new(flag.to_string(), key, value.into().to_string())
     }
 
+    /// As [`Override::flag`], of a value as it was typed.
+    pub fn typed(flag: &str, key: &str, text: &str) -> Self {
+        Self::new(flag.to_string(), key, text.to_string())
+    }
+
+    /// All dropouts of the model whose table the configuration has.
+    pub fn dropout_of_model(flag: &str, text: &str) -> Self {
+        Self::typed(flag, &format!("{OF_FAMILY}dropout"), text)
+    }
+
     /// A value that is written at `place`, as YAML.
     pub(super) fn placed(place: &str, key: &str, text: &str) -> Self {
         Self::new(place.to_string(), key, text.to_string())
@@ -72,6 +90,9 @@ impl Override {
     pub(super) fn apply(&self, root: &mut Node, shape: &Shape) -> Result<(), Wrong> {
         if self.is_profile {
             return Ok(());
+        }
+        if self.key.starts_with(OF_FAMILY) {
+            return self.dropouts(root)?.iter().try_for_each(|one| one.apply(root, shape));
         }
         let place = Place::Flag(self.flag.clone());
         let (wanted, optional) = self.target(shape)?;
@@ -93,6 +114,26 @@ impl Override {
         }
         *node = value;
         Ok(())
+    }
+
+    /// The same value for each dropout that the model of the configuration has.
+    fn dropouts(&self, root: &Node) -> Result<Vec<Self>, Wrong> {
+        let model = root.entries().iter().find(|entry| entry.key == "model");
+        let tables = model.map(|entry| entry.node.entries()).unwrap_or_default();
+        let families = tables.iter().filter_map(|entry| Family::named(&entry.key));
+        let keys = families.flat_map(|family| {
+            let own = DROPOUTS.into_iter().filter_map(move |field| family.key(field));
+            own.map(move |key| format!("model.{}.{key}", family.name)).collect::<Vec<_>>()
+        });
+        let all: Vec<Self> = keys.map(|key| Self::typed(&self.flag, &key, &self.text)).collect();
+        if all.is_empty() {
+            let message = "the configuration has no table of a model whose dropout this could be".to_string();
+            return Err(self.wrong(
+                message,
+                "a model that is read from a folder keeps the dropout of its `config.json`",
+            ));
+        }
+        Ok(all)
     }
 
     /// The shape that the key leads to, and whether null is a value there.

@@ -13,6 +13,9 @@ use crate::train::run_folder::METRICS;
 /// Folders within folders that are looked into: a run lies at the top of what somebody keeps.
 const DEEPEST: usize = 4;
 
+/// What the folders of several seeds are called, before the seed.
+const SEED: &str = "seed-";
+
 /// Runs that were found, and the folders on the way that could not be looked into.
 #[derive(Debug, Default)]
 pub struct Found {
@@ -22,11 +25,19 @@ pub struct Found {
     pub unread: Vec<Error>,
 }
 
-/// Folders of runs below a folder, or itself. What lies in a run is its own.
+/// Folders of runs below a folder, or itself. What lies in a run is its own, but for the runs of its seeds, which
+/// come after it.
 pub fn find(folder: &Path) -> Result<Found> {
-    let mut found = Found::default();
-    find_in(folder, DEEPEST, &is_run, &mut found)?;
-    Ok(found)
+    Search::new(folder, is_run, true).found()
+}
+
+/// The folders of the seeds of a run.
+pub(super) fn seeds_of(folder: &Path) -> Result<Vec<PathBuf>> {
+    let is_seed = |entry: &PathBuf| {
+        let name = entry.file_name().unwrap_or_default().to_string_lossy();
+        name.strip_prefix(SEED).is_some_and(|seed| seed.parse::<u64>().is_ok()) && fs::is_folder(entry)
+    };
+    Ok(fs::list(folder)?.into_iter().filter(is_seed).collect())
 }
 
 /// The runs that a user means by a folder: itself, or where it only holds others (several seeds, a sweep, a
@@ -38,8 +49,7 @@ pub fn runs_of(folder: &Path) -> Result<Found> {
             .hint("name the folder of a run: the `run.output_dir` of its configuration")
             .into());
     }
-    let mut found = Found::default();
-    find_in(folder, DEEPEST, &has_records, &mut found)?;
+    let mut found = Search::new(folder, has_records, false).found()?;
     if found.runs.is_empty() && is_run(folder) {
         found.runs.push(folder.to_path_buf());
     }
@@ -53,21 +63,45 @@ pub fn runs_of(folder: &Path) -> Result<Found> {
     Ok(found)
 }
 
-fn find_in(folder: &Path, deep: usize, is_wanted: &dyn Fn(&Path) -> bool, found: &mut Found) -> Result<()> {
-    if is_wanted(folder) {
-        found.runs.push(folder.to_path_buf());
-        return Ok(());
+/// A search for folders below another one.
+struct Search {
+    folder: PathBuf,
+    is_wanted: fn(&Path) -> bool,
+    with_seeds: bool,
+    found: Found,
+}
+
+impl Search {
+    fn new(folder: &Path, is_wanted: fn(&Path) -> bool, with_seeds: bool) -> Self {
+        Self { folder: folder.to_path_buf(), is_wanted, with_seeds, found: Found::default() }
     }
-    if deep == 0 {
-        return Ok(());
+
+    fn found(mut self) -> Result<Found> {
+        self.look_into(&self.folder.clone(), DEEPEST)?;
+        Ok(self.found)
     }
-    for entry in fs::list(folder)?.into_iter().filter(|entry| fs::is_folder(entry)) {
-        // One that cannot be read hides no others.
-        if let Err(error) = find_in(&entry, deep - 1, is_wanted, found) {
-            found.unread.push(error);
+
+    fn look_into(&mut self, folder: &Path, deep: usize) -> Result<()> {
+        let below = if (self.is_wanted)(folder) {
+            self.found.runs.push(folder.to_path_buf());
+            if self.with_seeds { seeds_of(folder)? } else { Vec::new() }
+        } else {
+            fs::list(folder)?
+        };
+        if deep == 0 {
+            return Ok(());
         }
+        // The link of a sweep to its best run is a second name of what is found anyway.
+        let root = fs::canonical(&self.folder);
+        let is_second_name = |entry: &Path| fs::is_link(entry) && fs::canonical(entry).starts_with(&root);
+        for entry in below.iter().filter(|entry| fs::is_folder(entry) && !is_second_name(entry)) {
+            // One that cannot be read hides no others.
+            if let Err(error) = self.look_into(entry, deep - 1) {
+                self.found.unread.push(error);
+            }
+        }
+        Ok(())
     }
-    Ok(())
 }
 
 fn is_run(folder: &Path) -> bool {

@@ -6,7 +6,9 @@ use std::path::Path;
 use anyhow::Result;
 
 use crate::fs;
+use crate::report::find::seeds_of;
 use crate::train::results;
+use crate::train::run_folder::METRICS;
 
 /// What has become of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,11 +30,28 @@ impl State {
             Self::Running
         } else if results::are_whole(results) {
             Self::Complete
+        } else if let Some(of_seeds) = Self::of_seeds(folder)? {
+            of_seeds
         } else if fs::list(folder)?.iter().any(|entry| is_diverged(entry)) {
             Self::Diverged
         } else {
             Self::Stopped
         })
+    }
+
+    /// That of a folder whose runs are those of its seeds; none of any other.
+    fn of_seeds(folder: &Path) -> Result<Option<Self>> {
+        if fs::exists(&folder.join(METRICS)) {
+            return Ok(None);
+        }
+        let mut states = Vec::new();
+        for seed in seeds_of(folder)? {
+            // Results that cannot be read are none, as those of a run by itself.
+            states.push(Self::of(&seed, &results::read(&seed).unwrap_or_default())?);
+        }
+        // The one that asks for something goes before the others.
+        let first = [Self::Running, Self::Stopped, Self::Diverged, Self::Complete];
+        Ok(first.into_iter().find(|state| states.contains(state)))
     }
 
     /// A word for it.

@@ -216,7 +216,9 @@ fn folders_of_several_runs_are_all_of_them() {
     write(&root.path().join("topics"), "all_results.json", "{\"eval_loss_mean\":2}");
     assert_eq!(runs_of(&root.path().join("topics")).unwrap().runs, both);
     assert_eq!(runs_of(&both[0]).unwrap().runs, both[..1]);
-    assert_eq!(find(root.path()).unwrap().runs, [root.path().join("topics")]);
+    std::os::unix::fs::symlink("seed-2", root.path().join("topics/best")).unwrap();
+    assert_eq!(runs_of(&root.path().join("topics")).unwrap().runs, both, "a second name of a run");
+    assert_eq!(find(root.path()).unwrap().runs, [&[root.path().join("topics")], &both[..]].concat());
     write(&root.path().join("empty"), "notes.txt", "");
     let message = |name: &str| runs_of(&root.path().join(name)).unwrap_err().to_string();
     assert!(message("empty").contains("holds no run") && message("none").contains("is no folder"));

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::pages::chart::compact;
+use crate::quantity::format_amount;
 use crate::quantity::format_bytes;
 use crate::quantity::format_duration;
 use crate::quantity::format_grouped;
@@ -86,7 +87,7 @@ impl Unit {
             Self::Nats => format!("{value:.4}"),
             Self::Bytes => format_bytes(value as u64),
             Self::Watts => format!("{value:.0} W"),
-            Self::Dollars => format!("${value:.2}"),
+            Self::Dollars => format!("${}", format_amount(value)),
             Self::PerSecond => format!("{}/s", compact_count(value)),
             Self::Count => format_grouped(value as u64),
             Self::Perplexity => format!("{value:.1}"),

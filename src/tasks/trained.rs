@@ -14,6 +14,7 @@ use crate::checkpoint::write_tensors;
 use crate::config::CleaningConfig;
 use crate::error::Problem;
 use crate::fs;
+use crate::scores::Outcomes;
 use crate::scores::measured;
 use crate::tasks::Task;
 use crate::tasks::labelled::Columns;
@@ -100,9 +101,21 @@ pub struct Scored {
     pub lines: Vec<String>,
     /// By the names that the Trainer gives them.
     pub json: Map<String, Value>,
+    /// What a user should know of the model, whichever of the two is shown.
+    pub warnings: Vec<String>,
+}
+
+/// The warning about a model that gives every example the same answer; `how` describes that.
+pub fn learnt_nothing(how: &str) -> String {
+    format!("{how}: the model has learnt nothing that shows; train longer, or with another learning rate")
 }
 
 impl Scored {
+    /// Warns of a model that gives every example the same answer.
+    pub fn warn_if_uniform(&mut self, outcomes: &Outcomes) {
+        self.warnings.extend(outcomes.uniform_answers().map(|how| learnt_nothing(&how)));
+    }
+
     /// A number by the name that the Trainer gives it, and a line with a name of its own.
     pub fn add(&mut self, key: &str, value: impl Into<Value>, name: &str, text: impl Display) {
         self.json.insert(format!("eval_{key}"), value.into());

@@ -14,7 +14,7 @@ use crate::fs;
 use crate::interop::PretrainedFolder;
 use crate::machine;
 use crate::tasks::finetuned::Finetuned;
-use crate::tasks::labelled::files_of;
+use crate::tasks::labelled;
 use crate::tasks::run::Kind;
 use crate::train;
 use crate::train::End;
@@ -103,7 +103,7 @@ impl Cell {
             run: &self.config.run,
             training: &self.config.training,
             precision: &self.config.precision,
-            max_seq_length: self.config.data.max_seq_length,
+            max_seq_length: self.config.data.sequence_length(),
             output: &self.folder,
             seed: self.seed,
             start: &Start::Again,
@@ -163,15 +163,11 @@ pub(super) fn file_name(value: &str) -> String {
     format!("{}-{}", end.chars().rev().collect::<String>(), &fs::sha256_of(&[value.as_bytes()])[..8])
 }
 
-/// Names a file that is missing before anything is trained.
-pub(super) fn require_files<'a>(configs: impl Iterator<Item = &'a FinetuneConfig>) -> Result<()> {
-    for config in configs {
-        let eval = config.data.eval_fraction.is_none().then_some(&config.data.eval_file);
-        for path in [&config.data.train_file].into_iter().chain(eval) {
-            if let Some(missing) = files_of(path)?.iter().find(|path| !fs::exists(path)) {
-                return Err(Problem::new("there is no such file").at(missing.display()).into());
-            }
-        }
-    }
-    Ok(())
+/// Names all files of examples that are missing, before anything is trained.
+pub fn require_files<'a>(configs: impl IntoIterator<Item = &'a FinetuneConfig>) -> Result<()> {
+    let files = |config: &'a FinetuneConfig| {
+        let eval = config.data.eval_fraction.is_none().then_some(config.data.eval_file.as_path());
+        std::iter::once(config.data.train_file.as_path()).chain(eval)
+    };
+    labelled::require(configs.into_iter().flat_map(files))
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::quantity::format_duration;
+use crate::quantity::format_span;
 use crate::telemetry::Progress;
 use crate::telemetry::Stage;
 use crate::telemetry::Unit;
@@ -50,7 +50,7 @@ impl Forecast {
         self.spent += took.unwrap_or_default();
         self.stage.advance(1);
         let known = if took.is_none() && !self.is_dealt_out { " (complete already)" } else { "" };
-        let left = self.left().map(|left| format!("; about {} left", format_duration(left)));
+        let left = self.left().map(|left| format!("; about {} left", format_span(left.as_secs_f64())));
         let (done, total) = (self.done, self.total);
         self.progress
             .note(&format!("cell {done} of {total}, {name}: {result}{known}{}", left.unwrap_or_default()));

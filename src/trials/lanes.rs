@@ -49,7 +49,7 @@ pub fn lanes<T: Finetuned>(
     if config.runs_at_once > 0 {
         return Ok(config.runs_at_once.min(most));
     }
-    let tokens = BatchPlan::new(&config.training, config.data.max_seq_length).most_tokens_at_once();
+    let tokens = BatchPlan::new(&config.training, config.data.sequence_length()).most_tokens_at_once();
     let shapes = examples.kind(config, folder).shapes()?;
     let needed = shapes.prediction(tokens as u64, &config.training, machine.place()).total();
     let fit = fs::available_bytes().map_or(1, |free| free / 2 / needed.max(1));

@@ -71,6 +71,10 @@ impl<'a> Probes<'a> {
         }
         require_files(tasks.iter().map(|task| &task.config))?;
         for task in &mut tasks {
+            let note = task.config.data.choose_sequence_length(config.data.max_seq_length);
+            if let Some(note) = note {
+                with.progress.note(&format!("{}: {note}", task.name));
+            }
             check(task, config.data.max_seq_length)?;
             task.config.precision = precision.clone();
             list::finetuned(task.config.goal(), Reading(task))?;
@@ -155,7 +159,7 @@ fn check(task: &NamedTask, max_seq_length: usize) -> Result<(), Problem> {
     if config.precision != PrecisionConfig::default() {
         return refuse("precision", "is that of the run".to_string(), "remove it");
     }
-    let length = config.data.max_seq_length;
+    let length = config.data.sequence_length();
     if length > max_seq_length {
         let message = format!("is {length}, and the model is trained with {max_seq_length} tokens");
         return refuse("data.max_seq_length", message, &format!("set it to {max_seq_length} or less"));

@@ -116,6 +116,10 @@ fn a_full_disk_behind_standard_output_is_exit_code_74() {
     for arguments in [&["config", "show", "configs/quickstart.yaml"][..], &["--help"]] {
         let output = mlmtrain(arguments).stdout(full()).stderr(Stdio::piped()).output().expect("starts");
         assert_eq!(output.status.code(), Some(74), "{arguments:?}");
+        let told = String::from_utf8_lossy(&output.stderr);
+        if arguments[0] == "config" {
+            assert!(told.contains("free some room") && !told.contains("continue"), "{told}");
+        }
     }
     let unheard = mlmtrain(&["config", "check", "no.yaml"])
         .stderr(full())

@@ -187,7 +187,7 @@ fn what_cannot_be_compared_is_named_before_anything_is_trained() {
     fs::write(place.path("dev.conll"), "word\tB-other\n").unwrap();
     refused(&[], 1, &["dev.conll:1: ", "other"]);
     fs::remove_file(place.path("dev.conll")).unwrap();
-    refused(&[], 1, &["dev.conll: there is no such file"]);
+    refused(&[], 2, &["dev.conll: there is no such file"]);
     fs::write(place.path("tasks.yaml"), TASKS.replace("name: names", "name: animals")).unwrap();
     refused(&[], 2, &["tasks.yaml:7:5: two tasks are called `animals`"]);
     let checked = place.program(&["config", "check", "tasks.yaml"], "");

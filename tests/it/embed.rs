@@ -64,7 +64,7 @@ fn long_texts_are_counted_and_bad_input_leaves_no_file() {
     assert!(finished.stderr.contains("note: 1 of 2 texts were cut at "), "{}", finished.stderr);
     fs::remove_file(place.path("v.npy")).unwrap();
     embed(&place, &["--file", "-"], "").refused(1, &["holds no text"]);
-    embed(&place, &["--file", "none.txt"], "").refused(1, &["none.txt"]);
+    embed(&place, &["--file", "none.txt"], "").refused(2, &["none.txt: there is no such file"]);
     embed(&place, &["--file", "-", "--text-column", "a"], "x\n").refused(2, &["plain text has none"]);
     let other = ["embed", "--model", "run/final", "--file", "-", "--output", "v.csv"];
     place

@@ -1,6 +1,7 @@
 //! `mlmtrain finetune`, `evaluate` and `predict` as their users meet them, on a small model that the test
 //! pretrains.
 
+mod beginning;
 mod care;
 mod entities;
 mod files;
@@ -235,7 +236,7 @@ fn bad_input_is_named_and_leaves_nothing_behind() {
     };
     refuse(&["--eval", "other.csv"], 2, &["--eval"]);
     refuse(&["--text-column", "body"], 1, &["train.csv", "body", "text"]);
-    refuse(&["--set", "data.max_seq_length=512"], 2, &["data.max_seq_length", "32"]);
+    refuse(&["--set", "data.max_seq_length=512"], 2, &["--max-seq-length: is 512", "32"]);
     let arguments = [
         "finetune",
         "--task",
@@ -253,8 +254,8 @@ fn bad_input_is_named_and_leaves_nothing_behind() {
     place.program(&["predict", "--model", "run", "--input", "-"], "x\n").refused(1, &["run", "config.json"]);
     place
         .program(&["predict", "--model", "run/final", "--input", "nowhere.txt"], "")
-        .refused(1, &["nowhere.txt"]);
+        .refused(2, &["nowhere.txt: there is no such file"]);
     place
         .program(&["evaluate", "--model", "run/final", "--data", "nowhere.txt"], "")
-        .refused(1, &["nowhere.txt"]);
+        .refused(2, &["nowhere.txt: there is no such file"]);
 }

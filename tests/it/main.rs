@@ -13,6 +13,7 @@ mod doctor;
 mod embed;
 mod emulated_gpu;
 mod example;
+mod examples;
 mod finetune;
 mod golden;
 mod golden_pair;

@@ -73,7 +73,7 @@ fn the_table_says_what_is_measured_and_what_is_not_counted() {
         "predicted",
         "memory on l4: ",
         " of activations, ",
-        "l4: `training.max_train_time` ends it after 1s, ",
+        "l4: `training.max_train_time` ends it after 1 second, ",
         "tokens/s",
         "evaluating and saving come on top",
         "--price h100=1.99",
@@ -100,7 +100,7 @@ fn several_machines_share_a_run_and_pay_for_their_network() {
     assert!((gpus - 8.0).abs() < 1e-6, "{found}");
     let all = [&["plan", "--config", "config.yaml"], &asked[..]].concat();
     let shown = place.program(&all, "").ok().stdout;
-    for words in ["machines x GPUs", "4 x 2", "8 times", "training on them is not built yet"] {
+    for words in ["machines x GPUs", "4 x 2", "8 times", "a process for each GPU"] {
         assert!(shown.contains(words), "`{words}` is not in:\n{shown}");
     }
     let refused = |more: &[&str], words: &[&str]| {
@@ -126,7 +126,7 @@ fn a_kept_plan_is_held_against_its_run() {
     let all = [&["plan", "--config", "config.yaml", "--set", "run.usd_per_hour=1"], &less[..]].concat();
     let shown = place.program(&all, "").ok().stdout;
     assert!(
-        shown.contains("here: `run.budget_usd` leaves 0s, so that there are 0 % of the steps"),
+        shown.contains("here: `run.budget_usd` leaves 0 seconds, so that there are 0 % of the steps"),
         "{shown}"
     );
 }
@@ -137,5 +137,28 @@ fn what_cannot_be_planned_is_named() {
     let plan = |more: &[&str]| place.program(&[&["plan", "--config", "config.yaml"], more].concat(), "");
     plan(&["--device", "tpu"]).refused(2, &["tpu", "h100"]);
     plan(&["--price", "h100=cheap", "--device", "h100"]).refused(2, &["cheap"]);
-    plan(&["--set", "training.max_steps=-1"]).refused(2, &["training.max_steps", "mlmtrain prepare"]);
+    let no_steps = ["--set", "training.max_steps=-1"];
+    plan(&no_steps).refused(2, &["training.max_steps", "--tokens 10B", "mlmtrain prepare"]);
+    plan(&["--tokens", "0"]).refused(2, &["--tokens", "at least 1"]);
+    plan(&["--tokens", "many"]).refused(2, &["`many` is not a count"]);
+    plan(&["--tokens", "1000000T"]).refused(2, &["--tokens", "updates"]);
+}
+
+#[test]
+fn a_number_of_tokens_stands_for_steps() {
+    let place = Workplace::new();
+    let phases = "training.phases=[{until_step: 2, max_seq_length: 16}]";
+    for (more, update, short) in [(&[][..], 8 * 32, 0), (&["--set", phases], 8 * 32, 2 * 8 * 16)] {
+        for steps in ["training.max_steps=-1", "training.max_steps=9"] {
+            if short > 0 && steps.ends_with("-1") {
+                continue;
+            }
+            let asked = ["--device", "l4", "--tokens", "100k", "--set", steps];
+            let found = plan(&place, &[&asked[..], more].concat());
+            let (planned, steps) = (found["tokens"].as_u64().unwrap(), found["steps"].as_u64().unwrap());
+            assert!((100_000..100_000 + update).contains(&planned), "{found}");
+            let before = if short > 0 { 2 } else { 0 };
+            assert_eq!((steps - before) * update + short, planned, "{found}");
+        }
+    }
 }

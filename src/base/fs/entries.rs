@@ -31,6 +31,11 @@ pub fn modified(path: &Path) -> Result<SystemTime> {
         .with_context(|| format!("cannot read `{}`", path.display()))
 }
 
+/// Returns true if a name is a link to something else.
+pub fn is_link(path: &Path) -> bool {
+    path.is_symlink()
+}
+
 /// Marks a file as written now.
 pub fn touch(path: &Path) -> Result<()> {
     super::open(path)?

@@ -38,6 +38,7 @@ mod walk;
 pub use compression::Compression;
 pub use compression::without_compression;
 pub use entries::bytes_below;
+pub use entries::is_link;
 pub use entries::link;
 pub use entries::modified;
 pub use entries::relink;

@@ -30,6 +30,17 @@ pub fn shortened(text: &str, characters: usize) -> String {
     text.chars().take(characters - 1).chain(['…']).collect()
 }
 
+/// The beginning and the end of a text, at most so many characters.
+pub fn without_middle(text: &str, characters: usize) -> String {
+    let all = width(text);
+    if all <= characters {
+        return text.to_string();
+    }
+    let before = characters.saturating_sub(1) / 2;
+    let after = characters.saturating_sub(before + 1);
+    text.chars().take(before).chain(['…']).chain(text.chars().skip(all - after)).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -45,5 +56,8 @@ mod tests {
     fn a_long_text_is_cut_between_characters() {
         assert_eq!(shortened("päivää", 6), "päivää");
         assert_eq!(shortened("päivää!", 6), "päivä…");
+        assert_eq!(without_middle("päivää", 6), "päivää");
+        assert_eq!(without_middle("päivää!ö", 6), "pä…ä!ö");
+        assert_eq!(without_middle("ab", 1), "…");
     }
 }

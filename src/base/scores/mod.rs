@@ -10,6 +10,7 @@ mod interval;
 mod label_sets;
 mod measured;
 mod outcomes;
+mod uniform;
 
 pub use bootstrap::Difference;
 pub use bootstrap::Resampled;

@@ -32,7 +32,7 @@ pub(super) fn run(args: &EvaluateArgs, device: &Device) -> Result<()> {
         return Err(problem.hint("give `--scores` a file").into());
     }
     let masking = if args.mask_rest_of_word { Masking::RestOfWord } else { Masking::Token };
-    let (data, folder) = (staging::path(&args.data)?, model_folder::named(&args.model)?);
+    let (data, folder) = (staging::input(&args.data)?, model_folder::named(&args.model)?);
     require_outputs(args, &data, &folder)?;
     let pairs = read_pairs(&data)?;
     let model = Likelihood::open(&folder, device, masking)?;

@@ -24,6 +24,7 @@ use crate::ops::memory;
 use crate::tasks::labelled::Columns;
 use crate::tasks::list;
 use crate::tasks::trained::Evaluation;
+use crate::telemetry::Progress;
 
 /// Runs the subcommand.
 pub fn run(args: &EvaluateArgs) -> Result<()> {
@@ -33,7 +34,7 @@ pub fn run(args: &EvaluateArgs) -> Result<()> {
     if args.task == Some(ScoringTask::MinimalPairs) {
         return minimal_pairs::run(args, &device);
     }
-    let data = staging::path(&args.data)?;
+    let data = staging::input(&args.data)?;
     let model = model_folder::named(&args.model)?;
     require_outputs(args, &data, &model)?;
     let cleaning = cleaning_of(&model);
@@ -55,6 +56,8 @@ pub fn run(args: &EvaluateArgs) -> Result<()> {
         dump_logits: args.dump_logits.as_deref(),
     };
     let scores = list::open(&model, &device)?.evaluate(&evaluation)?;
+    let progress = Progress::detect(terminal::is_quiet());
+    scores.warnings.iter().for_each(|warning| progress.warn(warning));
     if args.json {
         return terminal::stdout_line(&Value::from(scores.json).to_string());
     }

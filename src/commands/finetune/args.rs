@@ -7,6 +7,7 @@ use clap::Args;
 use clap::ValueEnum;
 
 use crate::commands::scoring_args::column;
+use crate::commands::training_flags::TrainingFlags;
 use crate::config;
 use crate::config::FinetunePlan;
 use crate::config::FinetuneTask;
@@ -14,6 +15,10 @@ use crate::config::Override;
 use crate::config::Swept;
 use crate::error::Problem;
 use crate::error::Problems;
+
+/// Headings of the help.
+const EXAMPLES: &str = "Examples to learn from";
+const SEVERAL_RUNS: &str = "Several runs";
 
 /// Arguments of `finetune`.
 #[derive(Debug, Args)]
@@ -30,58 +35,58 @@ pub struct FinetuneArgs {
     /// Training examples: .csv, .tsv, .jsonl, .parquet; tagged words: CoNLL, .jsonl, .parquet; all but
     /// Parquet also .gz, .zst, .bz2; or a folder of such files, or a pattern in quotes (key
     /// `data.train_file`)
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, help_heading = EXAMPLES, value_name = "FILE")]
     pub train: Option<PathBuf>,
     /// Evaluation examples (key `data.eval_file`)
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, help_heading = EXAMPLES, value_name = "FILE")]
     pub eval: Option<PathBuf>,
     /// Share of the training examples to evaluate on, in the place of a file of their own (key
     /// `data.eval_fraction`)
-    #[arg(long, value_name = "SHARE", value_parser = number)]
+    #[arg(long, help_heading = EXAMPLES, value_name = "SHARE", value_parser = number)]
     pub eval_fraction: Option<f64>,
     /// Column of the text (key `data.text_column`)
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, help_heading = EXAMPLES, value_name = "NAME")]
     pub text_column: Option<String>,
     /// Column of the second text of a pair (key `data.text_pair_column`)
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, help_heading = EXAMPLES, value_name = "NAME")]
     pub text_pair_column: Option<String>,
     /// Column of the label (key `data.label_column`)
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, help_heading = EXAMPLES, value_name = "NAME")]
     pub label_column: Option<String>,
     /// Whether each text has one label or any number of them: `single_label_classification` or
     /// `multi_label_classification` (key `problem_type`)
-    #[arg(long, value_name = "TYPE")]
+    #[arg(long, help_heading = EXAMPLES, value_name = "TYPE")]
     pub problem_type: Option<String>,
     /// What stands between the labels of a text that has any number of them, `,` when absent; not between the
     /// items of a list, as JSONL has them (key `data.label_separator`)
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, help_heading = EXAMPLES, value_name = "TEXT")]
     pub label_separator: Option<String>,
     /// Column of the words in a CoNLL file: 1 is the first, -1 the last (key `data.token_column`)
-    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = column)]
+    #[arg(long, help_heading = EXAMPLES, value_name = "N", allow_negative_numbers = true, value_parser = column)]
     pub token_column: Option<i64>,
     /// Column of the tags in a CoNLL file (key `data.tag_column`)
-    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = column)]
+    #[arg(long, help_heading = EXAMPLES, value_name = "N", allow_negative_numbers = true, value_parser = column)]
     pub tag_column: Option<i64>,
     /// Share of the training examples to use, the same of each label (key `data.max_train_fraction`)
-    #[arg(long, value_name = "SHARE", value_parser = number)]
+    #[arg(long, help_heading = EXAMPLES, value_name = "SHARE", value_parser = number)]
     pub max_train_fraction: Option<f64>,
     /// Most training examples to use (key `data.max_train_samples`)
-    #[arg(long, value_name = "N")]
+    #[arg(long, help_heading = EXAMPLES, value_name = "N")]
     pub max_train_samples: Option<u64>,
     /// Seeds to train with, e.g. `1,2,3`; on a CPU side by side (key `seeds`)
-    #[arg(long, value_name = "N,N,...", value_delimiter = ',')]
+    #[arg(long, help_heading = SEVERAL_RUNS, value_name = "N,N,...", value_delimiter = ',')]
     pub seeds: Option<Vec<u64>>,
     /// Runs that are trained at once on a CPU, each with its share of the threads; as many as threads and
     /// memory allow unless given (key `runs_at_once`)
-    #[arg(long, value_name = "N")]
+    #[arg(long, help_heading = SEVERAL_RUNS, value_name = "N")]
     pub at_once: Option<u32>,
     /// Train with each of several values of a key, and with all of their combinations, e.g.
     /// `learning_rate=1e-5,3e-5`; may be repeated (table `sweep`)
-    #[arg(long, value_name = "KEY=VALUE,VALUE,...")]
+    #[arg(long, help_heading = SEVERAL_RUNS, value_name = "KEY=VALUE,VALUE,...")]
     pub sweep: Vec<String>,
     /// Draw the curve of scores by shares of the training examples, e.g. `0.01,0.1,1`: the smaller lie in the
     /// larger
-    #[arg(long, value_name = "SHARE,SHARE,...", value_delimiter = ',', value_parser = number)]
+    #[arg(long, help_heading = SEVERAL_RUNS, value_name = "SHARE,SHARE,...", value_delimiter = ',', value_parser = number)]
     pub fractions: Vec<f64>,
     /// Say what would be done, and do nothing
     #[arg(long)]
@@ -98,6 +103,10 @@ pub struct FinetuneArgs {
     /// Change any other key, e.g. `training.learning_rate=3e-5`; may be repeated
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
+    // Last: its heading would be that of what follows.
+    /// Hyper-parameters that are changed often.
+    #[command(flatten)]
+    pub training: TrainingFlags,
 }
 
 impl FinetuneArgs {
@@ -170,6 +179,7 @@ impl FinetuneArgs {
         flags.extend(self.at_once.map(|runs| Override::flag("--at-once", "runs_at_once", runs)));
         flags.extend(self.seeds.clone().map(|seeds| Override::flag("--seeds", "seeds", seeds)));
         flags.extend(self.threads.map(|threads| Override::flag("--threads", "run.threads", threads)));
+        flags.extend(self.training.of_finetuning());
         Ok(flags)
     }
 }

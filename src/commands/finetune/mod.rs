@@ -10,6 +10,8 @@ use std::path::PathBuf;
 use anyhow::Result;
 
 use crate::commands::finetune::args::FinetuneArgs;
+use crate::commands::next_step;
+use crate::commands::next_step::Ended;
 use crate::commands::notify::notify;
 use crate::commands::staging;
 use crate::commands::terminal;
@@ -31,6 +33,7 @@ use crate::tasks::finetuned::Finetuned;
 use crate::tasks::labelled::files_of;
 use crate::tasks::list;
 use crate::tasks::list::FinetunedVisitor;
+use crate::tasks::trained::learnt_nothing;
 use crate::telemetry::Progress;
 use crate::telemetry::write_results;
 use crate::train;
@@ -42,6 +45,7 @@ use crate::train::signals::Signals;
 use crate::train::signals::stopped_by;
 use crate::train::used;
 use crate::trials::Equipment;
+use crate::trials::cell;
 use crate::trials::lanes;
 use crate::trials::lanes::Job;
 
@@ -80,6 +84,8 @@ pub fn run(args: &FinetuneArgs) -> Result<()> {
         FinetunePlan::Sweep(sweep) => return sweep::run(sweep),
         FinetunePlan::Single(loaded) => staging::finetuning(loaded.config)?,
     };
+    cell::require_files([&config])?;
+    let note = choose_length(&mut config)?;
     let progress = Progress::detect(terminal::is_quiet());
     progress.run_folder(&config.run.output_dir);
     let mut remote = None;
@@ -92,23 +98,35 @@ pub fn run(args: &FinetuneArgs) -> Result<()> {
     let machine = machine::set_up_as_one_of_many(&config.run, &config.precision, &config.distributed)?;
     config.precision.compute = machine.policy.compute_type().into();
     if args.dry_run {
+        if let Some(note) = &note {
+            terminal::note(note);
+        }
         return plan::single(&config, &machine);
     }
     let progress = together::begin(machine.world, || config::to_yaml(&config), &config.run, progress)?;
     machine.announce(&progress);
+    if let Some(note) = note {
+        progress.note(&note);
+    }
     let training = Training { config: &config, machine: &machine, progress: &progress };
+    let mut next = String::new();
     // Results are told also where they cannot be uploaded.
     let lines = upload::along(remote, &config.run.output_dir, &progress, || {
-        let lines = list::finetuned(config.goal(), training)?;
+        let ended = list::finetuned(config.goal(), training)?;
         if machine.world.is_first() {
-            lines.iter().try_for_each(|line| terminal::stdout_line(line))?;
+            ended.lines.iter().try_for_each(|line| terminal::stdout_line(line))?;
         }
-        Ok(lines)
+        next = ended.next;
+        Ok(ended.lines)
     });
     if machine.world.is_first() {
         notify(&config.run, &lines);
     }
-    lines.map(drop)
+    lines?;
+    if machine.world.is_first() {
+        next.lines().for_each(|line| progress.note(line));
+    }
+    Ok(())
 }
 
 /// The runs of a task that is known by its name.
@@ -119,9 +137,9 @@ struct Training<'a> {
 }
 
 impl FinetunedVisitor for Training<'_> {
-    type Output = Result<Vec<String>>;
+    type Output = Result<Ended>;
 
-    fn visit<T: Finetuned>(self) -> Result<Vec<String>> {
+    fn visit<T: Finetuned>(self) -> Result<Ended> {
         let Self { config, machine, progress } = self;
         let seeds = seeds(config);
         // Each run holds its own folder; the one above several has to be held, too.
@@ -158,7 +176,7 @@ impl FinetunedVisitor for Training<'_> {
                 run: &config.run,
                 training: &config.training,
                 precision: &config.precision,
-                max_seq_length: config.data.max_seq_length,
+                max_seq_length: config.data.sequence_length(),
                 output,
                 seed: *seed,
                 start: &Start::Auto,
@@ -174,6 +192,13 @@ impl FinetunedVisitor for Training<'_> {
                 return Err(stopped_by(signal, &format!("step {} is saved", outcome.step)).into());
             }
             let train::run::Outcome { end, results, model, data, .. } = outcome;
+            // With thresholds of their own, labels may be given all the same.
+            let is_tuned = results.get("eval_f1_micro_tuned").is_some_and(|&score| score > 0.0);
+            let uniform =
+                examples.outcomes(&data).uniform_answers().filter(|_| !is_tuned && machine.world.is_first());
+            if let Some(how) = uniform {
+                with.progress.labelled(&format!("seed {seed}")).warn(&learnt_nothing(&how));
+            }
             Ok(Outcome { seed: *seed, end, results, model, details: examples.details(&data) })
         };
         let mut outcomes: Vec<Option<Outcome>> = seeds.iter().map(|_| None).collect();
@@ -188,8 +213,20 @@ impl FinetunedVisitor for Training<'_> {
             fs::write_bytes(&output.join("config.yaml"), config::to_yaml(config).as_bytes())?;
             write_results(output, "eval", &summary(&outcomes))?;
         }
-        Ok(report(&outcomes, T::COLUMNS))
+        let model = outcomes.first().map(|outcome| outcome.model.as_path());
+        let next = model.map(|model| next_step::after_finetuning(model, config)).unwrap_or_default();
+        Ok(Ended { lines: report(&outcomes, T::COLUMNS), next })
     }
+}
+
+/// Chooses the length of sequences for the model of a configuration, if it is not given; and a note where the
+/// model takes less than is usual.
+fn choose_length(config: &mut FinetuneConfig) -> Result<Option<String>> {
+    if config.data.max_seq_length.is_some() {
+        return Ok(None);
+    }
+    let longest = read_folder(&config.model)?.config.max_sequence_length();
+    Ok(config.data.choose_sequence_length(longest))
 }
 
 fn seeds(config: &FinetuneConfig) -> Vec<OfSeed> {

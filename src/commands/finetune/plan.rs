@@ -5,6 +5,7 @@
 
 use anyhow::Result;
 
+use crate::commands::finetune::choose_length;
 use crate::commands::finetune::seeds;
 use crate::commands::forecast;
 use crate::commands::terminal;
@@ -32,6 +33,7 @@ pub(super) fn single(config: &FinetuneConfig, machine: &Machine) -> Result<()> {
 pub(super) fn sweep(sweep: &Sweep) -> Result<()> {
     let Some(first) = sweep.settings.first() else { return Ok(()) };
     let mut config = first.config.clone();
+    choose_length(&mut config)?;
     let machine = machine::set_up(&config.run, &config.precision)?;
     config.precision.compute = machine.policy.compute_type().into();
     let (settings, seeds) = (sweep.settings.len(), sweep.seeds.len());
@@ -87,11 +89,11 @@ impl FinetunedVisitor for Telling<'_> {
         }
         let training = fit.as_ref().map_or(&config.training, |fit| &fit.training);
         let update = training.rows_per_update();
-        row("update", format!("{update} rows of at most {} tokens", config.data.max_seq_length));
+        row("update", format!("{update} rows of at most {} tokens", config.data.sequence_length()));
         let steps = total_steps(training, planned.rows.next_multiple_of(update.max(1)) as u64);
         let epochs = steps as f64 / planned.rows.div_ceil(update.max(1)).max(1) as f64;
         row("steps", format!("{}, {epochs:.1} epochs", format_count(steps)));
-        row("memory", forecast::memory(training, config.data.max_seq_length, machine, &shapes));
+        row("memory", forecast::memory(training, config.data.sequence_length(), machine, &shapes));
         row("disk", forecast::disk(checkpoint_bytes(parameters), training, &config.run));
         if let Some(limit) = &training.max_train_time {
             row("time limit", format!("{limit}; if time runs out first, the learning rate has not decayed"));

@@ -1,7 +1,10 @@
 //! `mlmtrain finetune --sweep` and `--fractions`: many runs, one table.
 
+use std::collections::BTreeSet;
+
 use anyhow::Result;
 
+use crate::commands::finetune::choose_length;
 use crate::commands::notify::notify;
 use crate::commands::staging;
 use crate::commands::terminal;
@@ -22,6 +25,11 @@ pub(super) fn run(mut sweep: Sweep) -> Result<()> {
     for setting in &mut sweep.settings {
         setting.config = staging::finetuning(setting.config.clone())?;
     }
+    cell::require_files(sweep.settings.iter().map(|setting| &setting.config))?;
+    let mut notes = BTreeSet::new();
+    for setting in &mut sweep.settings {
+        notes.extend(choose_length(&mut setting.config)?);
+    }
     // Machine, type, task and output folder are those of all settings.
     let Some(first) = sweep.settings.first() else { return Ok(()) };
     upload::refuse(&first.config.run)?;
@@ -37,6 +45,9 @@ pub(super) fn run(mut sweep: Sweep) -> Result<()> {
     progress.run_folder(&output);
     let progress = together::begin(world, || text(&sweep), &shared.run, progress)?;
     machine.announce(&progress);
+    for note in &notes {
+        progress.note(note);
+    }
     let signals = Signals::listen()?;
     let with = Equipment { machine: &machine, progress: &progress, signals: &signals, world };
     let swept = list::finetuned(shared.goal(), SweepRun { sweep: &sweep, output: &output, with });

@@ -7,12 +7,13 @@ use crate::commands::plan::Device;
 use crate::commands::plan::PlanArgs;
 use crate::commands::plan::Run;
 use crate::commands::plan::table::Row;
-use crate::commands::plan::table::duration;
 use crate::estimate::Cluster;
 use crate::estimate::Clustered;
 use crate::estimate::Estimate;
 use crate::estimate::Gradients;
 use crate::pages::columns;
+use crate::quantity::format_amount;
+use crate::quantity::format_span;
 
 /// A run on several machines.
 pub(super) struct Spread<'a> {
@@ -70,15 +71,16 @@ pub(super) fn lines(spread: &[Spread<'_>]) -> Vec<String> {
             row.alone.compute.as_str().to_string(),
             format!("{rows}, {} times", row.found.micro_batches),
             format!("{:.0} %", 100.0 * row.found.efficiency),
-            duration(row.found.seconds),
-            row.usd().map_or("-".to_string(), |usd| format!("{usd:.0}")),
+            format_span(row.found.seconds),
+            row.usd().map_or("-".to_string(), format_amount),
         ]
     }));
     let mut lines = vec![String::new()];
     lines.extend(columns::aligned(&cells, 3).into_iter().map(|line| line.trim_end().to_string()));
     lines.push(
-        "several GPUs are predicted from one, and training on them is not built yet: rows of an update are \
-         divided, gradients are added up in rings as NCCL does it, at 70 % of the lines"
+        "several GPUs are predicted from one: rows of an update are divided, gradients are added up in rings as \
+         NCCL does it, at 70 % of the lines; training on them takes a process for each GPU (`mpirun`), of a build \
+         with NCCL and, on several machines, MPI"
             .to_string(),
     );
     lines

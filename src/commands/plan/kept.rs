@@ -8,13 +8,13 @@ use serde_json::Value;
 use crate::commands::outputs::OverwriteArgs;
 use crate::commands::plan::CPU;
 use crate::commands::plan::HERE;
-use crate::commands::plan::table::duration;
 use crate::estimate::Rentable;
 use crate::fs;
 use crate::fs::Output;
 use crate::machine::Machine;
 use crate::ops::cuda;
 use crate::quantity::format_bytes;
+use crate::quantity::format_span;
 
 /// Name of the file in a run folder.
 pub(in crate::commands) const PLAN: &str = "plan.json";
@@ -74,7 +74,7 @@ fn lines(plan: &Value, device: Option<&str>, taken: Taken) -> Vec<String> {
     };
     let how = if row["measured"] == true { "measured" } else { "predicted" };
     let mut lines =
-        vec![format!("{} for steps, {} ({how} by `plan`)", duration(seconds), format_bytes(bytes as u64))];
+        vec![format!("{} for steps, {} ({how} by `plan`)", format_span(seconds), format_bytes(bytes as u64))];
     let took = taken.tokens / taken.tokens_per_second.max(1e-9);
     let memory =
         taken.peak_bytes.map(|peak| format!(", {} ({})", format_bytes(peak), apart(peak as f64, bytes)));
@@ -87,7 +87,7 @@ fn lines(plan: &Value, device: Option<&str>, taken: Taken) -> Vec<String> {
         String::new()
     };
     let memory = memory.unwrap_or_default();
-    lines.push(format!("{}{of_all} ({}){memory}", duration(took), apart(took, planned)));
+    lines.push(format!("{}{of_all} ({}){memory}", format_span(took), apart(took, planned)));
     lines
 }
 
@@ -110,11 +110,14 @@ mod tests {
         let plan = json!({"tokens": 1000, "devices": [row("h100", 50.0, false), row("here", 100.0, true)]});
         let taken = Taken { tokens: 1000.0, tokens_per_second: 8.0, peak_bytes: Some((1 << 30) + (1 << 29)) };
         let found = lines(&plan, None, taken);
-        assert_eq!(found, ["1m40s for steps, 1GiB (measured by `plan`)", "2m5s (+25 %), 1.5GiB (+50 %)"]);
+        assert_eq!(
+            found,
+            ["1.7 minutes for steps, 1GiB (measured by `plan`)", "2.1 minutes (+25 %), 1.5GiB (+50 %)"]
+        );
         let half = Taken { tokens: 500.0, peak_bytes: None, ..taken };
-        assert_eq!(lines(&plan, None, half)[1], "1m2s for 50 % of the tokens (+25 %)");
+        assert_eq!(lines(&plan, None, half)[1], "1 minute for 50 % of the tokens (+25 %)");
         let rented = json!({"tokens": 1000, "devices": [row("h100", 125.0, false)]});
-        assert_eq!(lines(&rented, Some("h100"), half)[1], "1m2s for 50 % of the tokens (+0 %)");
+        assert_eq!(lines(&rented, Some("h100"), half)[1], "1 minute for 50 % of the tokens (+0 %)");
         assert!(lines(&rented, None, taken).is_empty() && lines(&json!([]), None, taken).is_empty());
     }
 }

@@ -12,6 +12,7 @@ use std::time::SystemTime;
 use anyhow::Result;
 use clap::Args;
 
+use crate::batches::BatchPlan;
 use crate::commands::bench;
 use crate::commands::config_args::ConfigArgs;
 use crate::commands::plan::table::Row;
@@ -35,6 +36,8 @@ use crate::families::ModelConfig;
 use crate::machine;
 use crate::machine::Machine;
 use crate::precision;
+use crate::quantity::format_count;
+use crate::quantity::parse_count;
 use crate::quantity::parse_duration;
 use crate::shards::Manifest;
 use crate::tasks::list::shapes;
@@ -87,6 +90,9 @@ pub struct PlanArgs {
     /// Networks between `--machines`, in Gb/s
     #[arg(long, value_name = "GBITS", value_delimiter = ',', default_values = ["10", "100"], value_parser = gigabits)]
     pub network: Vec<f64>,
+    /// Plan as many steps as this number of tokens needs, in the place of `training.max_steps`: `10B`
+    #[arg(long, value_name = "COUNT", value_parser = tokens)]
+    pub tokens: Option<u64>,
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
@@ -139,6 +145,13 @@ fn price(text: &str) -> Result<(String, f64), String> {
     if usd.is_finite() && usd >= 0.0 { Ok((name, usd)) } else { Err("a price is not negative".to_string()) }
 }
 
+fn tokens(text: &str) -> Result<u64, String> {
+    match parse_count(text) {
+        Ok(0) => Err("at least 1 is wanted".to_string()),
+        parsed => parsed.map_err(|e| e.to_string()),
+    }
+}
+
 fn gigabits(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(value) if (1e-3..=1e5).contains(&value) => Ok(value),
@@ -163,8 +176,12 @@ pub fn run(args: &PlanArgs) -> Result<()> {
     let machine = machine::set_up(&config.run, &config.precision)?;
     let (config, _) = origin::resolve(&config)?;
     let model = planned_model(&config)?;
-    let run =
-        Run { steps: steps(&config)?, shapes: shapes(&config, &model)?, config: &config, model: &model };
+    let run = Run {
+        steps: steps(args, &config)?,
+        shapes: shapes(&config, &model)?,
+        config: &config,
+        model: &model,
+    };
     let progress = Progress::detect(terminal::is_quiet());
     let usd_per_hour = |device: &Device| {
         let given = prices.iter().rev().find(|(name, _)| name == device.name()).map(|(_, usd)| *usd);
@@ -208,8 +225,28 @@ struct Run<'a> {
     steps: u64,
 }
 
-/// Updates of a run; where epochs are given, as many as the shards need, which must be there.
-fn steps(config: &PretrainConfig) -> Result<u64> {
+/// More updates than any run has: a slip of the keyboard.
+const MOST_STEPS: u64 = 100_000_000;
+
+/// Updates of a run: as many as the tokens that are asked for need; where epochs are given, as many as the shards
+/// need, which must be there.
+fn steps(args: &PlanArgs, config: &PretrainConfig) -> Result<u64> {
+    if let Some(tokens) = args.tokens {
+        let plan = BatchPlan::new(&config.training, config.data.max_seq_length);
+        let (mut steps, mut planned) = (0, 0);
+        while planned < tokens && steps < MOST_STEPS {
+            planned += plan.at(steps).tokens();
+            steps += 1;
+        }
+        if planned < tokens {
+            let message = format!("are more than {} updates", format_count(MOST_STEPS));
+            return Err(Problem::usage(message)
+                .at("--tokens")
+                .hint("ask for less, or for larger updates")
+                .into());
+        }
+        return Ok(steps);
+    }
     if config.training.max_steps >= 0 {
         return Ok(config.training.max_steps as u64);
     }
@@ -217,7 +254,7 @@ fn steps(config: &PretrainConfig) -> Result<u64> {
     let manifest = Manifest::read(&shards).map_err(|_| {
         Problem::usage("is not given, and how long an epoch is cannot be told before there are shards")
             .at("training.max_steps")
-            .hint("give a number of steps, or run `mlmtrain prepare` with this configuration first")
+            .hint("say how many tokens to plan (`--tokens 10B`), or run `mlmtrain prepare` with this configuration first")
     })?;
     // Each row has two special tokens; rows are nearly full.
     let rows = manifest.train.tokens / (config.data.max_seq_length.saturating_sub(2).max(1) as u64);

@@ -1,7 +1,5 @@
 //! How a plan looks: as text, and as JSON.
 
-use std::time::Duration;
-
 use serde_json::Value;
 use serde_json::json;
 
@@ -12,9 +10,10 @@ use crate::estimate::Fitted;
 use crate::estimate::PRICES_AS_OF;
 use crate::models::memory::PROCESS_BYTES;
 use crate::pages::columns;
+use crate::quantity::format_amount;
 use crate::quantity::format_bytes;
 use crate::quantity::format_count;
-use crate::quantity::format_duration;
+use crate::quantity::format_span;
 
 /// A device, and what the run takes there, or why it cannot be there.
 pub(super) struct Row {
@@ -68,7 +67,7 @@ pub(super) fn lines(run: &Run<'_>, rows: &[Row]) -> Vec<String> {
                 lines.push(format!(
                     "{}: `training.max_train_time` ends it after {}, {:.0} % of the steps",
                     row.device.name(),
-                    duration(limit),
+                    format_span(limit),
                     100.0 * limit / found.seconds
                 ));
             }
@@ -81,7 +80,7 @@ pub(super) fn lines(run: &Run<'_>, rows: &[Row]) -> Vec<String> {
                 "{}: `{}` leaves {}, so that there are {:.0} % of the steps, and the learning rate ends with them",
                 row.device.name(),
                 run.config.run.limit().unwrap_or_default(),
-                duration(seconds),
+                format_span(seconds),
                 100.0 * seconds / found.seconds
             ));
         }
@@ -134,8 +133,7 @@ fn filled(row: &Row, found: &Estimate) -> [String; 11] {
         (!found.fitted.is_as_given).then(|| " (as given it does not fit)".to_string()),
     ];
     let rows = format!("{}{}", training.rows_at_once(), said.into_iter().flatten().collect::<String>());
-    let or_dash =
-        |value: Option<f64>, digits: usize| value.map_or("-".to_string(), |v| format!("{v:.digits$}"));
+    let or_dash = |value: Option<f64>| value.map_or("-".to_string(), format_amount);
     let is_measured = row.device.is_here();
     [
         row.device.name().to_string(),
@@ -145,15 +143,11 @@ fn filled(row: &Row, found: &Estimate) -> [String; 11] {
         format_bytes(found.fitted.peak_bytes()),
         format_bytes(found.fitted.room_bytes),
         format_count(found.tokens_per_second as u64),
-        duration(found.seconds),
-        or_dash(row.watts.map(|watts| found.kilowatt_hours(watts)), 2),
-        or_dash(row.usd_per_hour.map(|usd| found.usd(usd)), 2),
+        format_span(found.seconds),
+        or_dash(row.watts.map(|watts| found.kilowatt_hours(watts))),
+        or_dash(row.usd_per_hour.map(|usd| found.usd(usd))),
         if is_measured { "measured" } else { "predicted" }.to_string(),
     ]
-}
-
-pub(super) fn duration(seconds: f64) -> String {
-    format_duration(Duration::from_secs_f64(seconds.min(1e12)))
 }
 
 /// Steps and evaluations take turns, so that the larger of both counts.

@@ -3,10 +3,15 @@
 
 mod plan;
 
+use std::path::Path;
+
 use anyhow::Result;
 
+use crate::checkpoint::CheckpointStore;
 use crate::commands::config_args::PretrainArgs;
 use crate::commands::config_args::Resume;
+use crate::commands::next_step;
+use crate::commands::next_step::Ended;
 use crate::commands::notify::notify;
 use crate::commands::plan::Taken;
 use crate::commands::plan::compared;
@@ -20,9 +25,11 @@ use crate::config::LossBand;
 use crate::config::PretrainConfig;
 use crate::config::to_yaml;
 use crate::distributed::World;
+use crate::error::Problem;
 use crate::machine;
 use crate::machine::Machine;
 use crate::prepare::Prepared;
+use crate::quantity::format_amount;
 use crate::quantity::format_count;
 use crate::quantity::format_duration;
 use crate::scores::measured;
@@ -35,6 +42,7 @@ use crate::tasks::pretraining::origin;
 use crate::tasks::pretraining::origin::Origin;
 use crate::tasks::pretraining::planned_model;
 use crate::tasks::pretraining::sample;
+use crate::tasks::replaced_token_detection::scores::finds_nothing;
 use crate::tasks::run::Kind;
 use crate::telemetry::Progress;
 use crate::train;
@@ -64,6 +72,9 @@ pub fn run(args: &PretrainArgs) -> Result<()> {
         Resume::Never => Start::Fresh,
         Resume::From(path) => Start::At(staging::path(path)?),
     };
+    if args.resume == Resume::Never {
+        refuse_used(&config.run.output_dir)?;
+    }
     let progress = Progress::detect(terminal::is_quiet());
     progress.run_folder(&config.run.output_dir);
     let mut remote = None;
@@ -96,18 +107,34 @@ pub fn run(args: &PretrainArgs) -> Result<()> {
     if let Some(line) = decay::told(&config) {
         progress.note(&line);
     }
+    let mut next = String::new();
     // Results are told also where they cannot be uploaded.
     let lines = upload::along(remote, &config.run.output_dir, &progress, || {
-        let lines = train(&config, &resolved, origin, (&start, parent.as_ref()), &machine, &progress)?;
+        let ended = train(&config, &resolved, origin, (&start, parent.as_ref()), &machine, &progress)?;
         if machine.world.is_first() {
-            lines.iter().try_for_each(|line| terminal::stdout_line(line))?;
+            ended.lines.iter().try_for_each(|line| terminal::stdout_line(line))?;
         }
-        Ok(lines)
+        next = ended.next;
+        Ok(ended.lines)
     });
     if machine.world.is_first() {
         notify(&config.run, &lines);
     }
-    lines.map(drop)
+    lines?;
+    if machine.world.is_first() {
+        next.lines().for_each(|line| progress.note(line));
+    }
+    Ok(())
+}
+
+/// Refuses to begin anew in a folder that has checkpoints, whose run would be lost.
+fn refuse_used(folder: &Path) -> Result<()> {
+    let store = CheckpointStore::new(folder);
+    let Some(step) = store.steps()?.last().copied() else { return Ok(()) };
+    let message = format!("is at step {step} of a run, and `--resume never` begins a new one");
+    let hint = "leave out `--resume never` to continue that run, or name another folder: \
+                `--set run.output_dir=FOLDER`";
+    Err(Problem::usage(message).at(store.path_of(step).display()).hint(hint).into())
 }
 
 /// Prepares and trains; gives the report. `resolved` is `config` with the model of the folder that it may name.
@@ -118,7 +145,7 @@ fn train(
     (start, parent): (&Start, Option<&Resumed>),
     machine: &Machine,
     progress: &Progress,
-) -> Result<Vec<String>> {
+) -> Result<Ended> {
     let prepared = prepare::ensure_prepared(machine.world, resolved, progress)?;
     for line in prepare::summary(resolved, &prepared) {
         progress.note(&line);
@@ -161,9 +188,9 @@ struct Training<'a> {
 }
 
 impl PretrainedVisitor for Training<'_> {
-    type Output = Result<Vec<String>>;
+    type Output = Result<Ended>;
 
-    fn visit<T: Pretrained>(self) -> Result<Vec<String>> {
+    fn visit<T: Pretrained>(self) -> Result<Ended> {
         let Self { request, resolved: config, origin, prepared, machine, progress, signals } = self;
         let kind = Pretraining::<T>::new(config, prepared, origin)?;
         let loss_band = loss_band(config, &kind, progress)?;
@@ -173,8 +200,18 @@ impl PretrainedVisitor for Training<'_> {
         if let Some(End::Signal(signal)) = outcome.end {
             return Err(stopped_by(signal, &format!("step {} is saved", outcome.step)).into());
         }
-        let filled = sample(config, &outcome.task, &outcome.data.tokenizer)?;
-        Ok(report(config, &outcome, &filled, machine))
+        if machine.world.is_first() {
+            let scores = outcome.results.iter();
+            let scores = scores.filter_map(|(name, value)| Some((name.strip_prefix("eval_")?, *value)));
+            scores
+                .filter_map(|(name, value)| finds_nothing(name, value))
+                .for_each(|text| progress.warn(&text));
+        }
+        let tokenizer = &outcome.data.tokenizer;
+        let filled = sample(config, &outcome.task, tokenizer)?;
+        let mask = tokenizer.special().mask().ok().and_then(|mask| tokenizer.token(mask)).unwrap_or_default();
+        let next = next_step::after_pretraining(&outcome.model, &mask, config.run.sample_text.as_deref());
+        Ok(Ended { lines: report(config, &outcome, &filled, machine), next })
     }
 }
 
@@ -247,7 +284,7 @@ fn report<T, D>(
         value("train_runtime").map(|v| format_duration(std::time::Duration::from_secs_f64(v.max(0.0)))),
     );
     let cost = config.run.usd_per_hour.zip(value("train_runtime"));
-    row("cost", cost.map(|(usd, seconds)| format!("${:.2}", usd * seconds / 3600.0)));
+    row("cost", cost.map(|(usd, seconds)| format!("${}", format_amount(usd * seconds / 3600.0))));
     if let (Some(tokens), Some(speed), true) =
         (value("train_num_input_tokens_seen"), value("train_tokens_per_second"), outcome.end.is_some())
     {

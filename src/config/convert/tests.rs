@@ -85,7 +85,7 @@ fn run_mlm_becomes_a_configuration_of_pretraining() {
             "no place for `eval_strategy: \"epoch\"`: here it is a number of steps, `training.eval_steps`",
             "no place for `report_to: [\"wandb\"]`",
             "no place for `preprocessing_num_workers: 8`",
-            "no place for `torch_compile: true`: not built: one process, one device",
+            "no place for `torch_compile: true`: the kernels are compiled already",
             "no place for `do_train: true`: the command says what is done",
             "off or empty, left out: `bf16`, `push_to_hub`, `hub_token`",
             "not known here, left out: `adam_beta`",

@@ -45,7 +45,7 @@ fn the_last_key_changes_fastest_and_the_seeds_are_those_of_each_setting() {
     let config = &grid.settings[2].config;
     assert_eq!(
         (config.training.learning_rate.to_bits(), config.data.max_seq_length),
-        (3e-5_f64.to_bits(), 32)
+        (3e-5_f64.to_bits(), Some(32))
     );
     assert_eq!((grid.seeds.as_slice(), config.seeds.len(), config.run.seed), (&[1, 2][..], 0, 42));
 }

@@ -33,7 +33,7 @@ fn tasks_take_the_keys_beside_them_and_say_otherwise() {
     let rates = [topics, names].map(|task| task.config.training.learning_rate.to_bits());
     assert_eq!(rates, [3e-5_f64, 5e-5].map(f64::to_bits));
     assert!([topics, names].into_iter().all(|task| {
-        task.config.data.max_seq_length == 64
+        task.config.data.max_seq_length == Some(64)
             && task.config.training.num_train_epochs.to_bits() == 2.0_f64.to_bits()
     }));
 }

@@ -338,7 +338,7 @@ fn show_names_the_origin_of_each_value() {
       labels: ["no", maybe]             # a.yaml:5
       max_train_fraction: null          # default
       max_train_samples: null           # default
-      max_seq_length: 128               # default
+      max_seq_length: null              # default
       split_special_tokens: true        # default
       token_column: 1                   # default
       tag_column: -1                    # default

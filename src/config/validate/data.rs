@@ -171,7 +171,7 @@ pub(super) fn examples(config: &FinetuneConfig, findings: &mut Findings) {
         findings.add(&["data.max_train_fraction"], message, "`0.1` takes a tenth of each label");
     }
     findings.count("data.max_train_samples", data.max_train_samples.map_or(1, |n| n as u64), 1, u64::MAX);
-    findings.count("data.max_seq_length", data.max_seq_length as u64, SHORTEST_SEQUENCE, LONGEST_SEQUENCE);
+    findings.count("data.max_seq_length", data.sequence_length() as u64, SHORTEST_SEQUENCE, LONGEST_SEQUENCE);
 }
 
 fn files(data: &ClassifyData, findings: &mut Findings) {

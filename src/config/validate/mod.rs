@@ -97,7 +97,7 @@ pub(super) fn finetune_findings(config: &FinetuneConfig) -> Vec<Finding> {
         findings.below_one(path, dropout.unwrap_or(0.0), "0.1");
     }
     batching::finetune(config, &mut findings);
-    training::training(&config.training, config.data.max_seq_length, &mut findings);
+    training::training(&config.training, config.data.sequence_length(), &mut findings);
     distributed(&config.distributed, &mut findings);
     precision::precision(&config.precision, &mut findings);
     unused::finetune(config, &mut findings);

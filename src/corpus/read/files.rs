@@ -11,7 +11,10 @@ use crate::config::DocumentUnit;
 use crate::config::Format;
 use crate::config::SourceConfig;
 use crate::corpus::read::table::Dialect;
+use crate::error::Class;
 use crate::error::Problem;
+use crate::error::Problems;
+use crate::error::class_of;
 use crate::fs;
 use crate::fs::Kind;
 use crate::fs::TextFile;
@@ -101,6 +104,7 @@ impl SourceFile {
 /// sources may read the same file, each in its own way.
 pub(super) fn find(sources: &[SourceConfig]) -> Result<Found> {
     let (mut files, mut notes) = (Vec::new(), Vec::new());
+    let mut missing = Vec::new();
     let names = names(sources);
     for (index, source) in sources.iter().enumerate() {
         let (settings, mut seen, mut passed_over) =
@@ -110,7 +114,15 @@ pub(super) fn find(sources: &[SourceConfig]) -> Result<Found> {
                 files.push(standard_input(&settings, index, &files)?);
                 continue;
             }
-            for path in matches(entry, source, &mut passed_over)? {
+            // All entries without a file are told at once.
+            let paths = match matches(entry, source, &mut passed_over) {
+                Err(e) if class_of(&e) == Class::Usage => {
+                    missing.extend(e.downcast::<Problem>());
+                    continue;
+                }
+                paths => paths?,
+            };
+            for path in paths {
                 check_name(&path)?;
                 if seen.insert(fs::canonical(&path)) {
                     let (kind, reading) = told(&settings, &path)?;
@@ -127,6 +139,9 @@ pub(super) fn find(sources: &[SourceConfig]) -> Result<Found> {
             }
         }
         notes.extend(passed_over.note(&names[index]));
+    }
+    if !missing.is_empty() {
+        return Err(Problems(missing).into());
     }
     if files.is_empty() {
         return Err(Problem::usage("names no file")

@@ -55,7 +55,7 @@ pub(in crate::tasks) fn shapes(
     Ok(Shapes {
         outline: Box::new(outline),
         model,
-        length: config.data.max_seq_length,
+        length: config.data.sequence_length(),
         targets: TargetShare::OneARow,
     })
 }
@@ -69,7 +69,7 @@ pub(in crate::tasks) fn ready(
     setting: Setting<'_>,
 ) -> Result<Ready> {
     let Setting { training, machine, seed, progress, .. } = setting;
-    let (pairs, length) = (config.data.text_pair_column.is_some(), config.data.max_seq_length);
+    let (pairs, length) = (config.data.text_pair_column.is_some(), config.data.sequence_length());
     let (model, new_head) = (start::model_of(config, &folder.config)?, Some((head, seed)));
     let (classifier, filled) =
         Classifier::from_folder(folder, &model, names.to_vec(), length, pairs, new_head, &machine.device)?;
@@ -94,7 +94,7 @@ pub(in crate::tasks) fn planned(
     examples: [&[Example]; 2],
     labels: String,
 ) -> Result<Planned> {
-    let (pairs, length) = (config.data.text_pair_column.is_some(), config.data.max_seq_length);
+    let (pairs, length) = (config.data.text_pair_column.is_some(), config.data.sequence_length());
     let (tokenizer, collator) = framing(folder, length, pairs)?;
     let tokenizer = start::splitting(config, tokenizer);
     let lengths = |examples: &[Example]| {

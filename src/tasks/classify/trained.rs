@@ -7,6 +7,7 @@ use serde_json::json;
 use crate::fs::StagedFile;
 use crate::ops::cross_entropy;
 use crate::scores::Confusion;
+use crate::scores::Outcomes;
 use crate::tasks::Loss;
 use crate::tasks::PendingLoss;
 use crate::tasks::classify::Classifier;
@@ -66,6 +67,7 @@ impl Trained for Classifier {
         let confusion = Confusion::of(self.labels.len(), &ids, &predicted);
         let (loss, accuracy, f1) = (loss.mean(), confusion.accuracy(), confusion.macro_f1());
         let mut scores = Scored::default();
+        scores.warn_if_uniform(&Outcomes::labels(self.labels.len(), &ids, &predicted));
         scores.add("examples", ids.len(), "examples", ids.len());
         let number = |value: f64| format!("{value:.4}");
         scores.add_measured("loss", loss, "loss", number);

@@ -3,12 +3,14 @@
 //!
 //! It reads no row itself.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::path::PathBuf;
 
 use anyhow::Result;
 
 use crate::error::Problem;
+use crate::error::Problems;
 use crate::fs;
 use crate::tasks::labelled::rows::RowFormat;
 
@@ -43,6 +45,24 @@ pub fn files_of(path: &Path) -> Result<Vec<PathBuf>> {
         return Err(Problem::usage(message).at(path.display()).hint(hint).into());
     }
     Ok(files)
+}
+
+/// An error that names all of the files that are missing, if any are.
+pub fn require<'a>(paths: impl IntoIterator<Item = &'a Path>) -> Result<()> {
+    let mut missing_files = Vec::new();
+    let mut told = BTreeSet::new();
+    for path in paths.into_iter().filter(|path| told.insert(*path)) {
+        if let Some(file) = files_of(path)?.iter().find(|file| !fs::exists(file)) {
+            missing_files.push(missing(file));
+        }
+    }
+    if missing_files.is_empty() { Ok(()) } else { Err(Problems(missing_files).into()) }
+}
+
+/// The problem of a file that is not there.
+pub fn missing(file: &Path) -> Problem {
+    let problem = Problem::usage("there is no such file").at(file.display());
+    problem.hint("check the path; it is relative to the current folder")
 }
 
 /// The rows of one file or of several, in the order of the files.
@@ -104,6 +124,20 @@ mod tests {
         std::fs::create_dir(path("empty")).unwrap();
         assert!(names("empty").unwrap_err().contains("holds no labelled file"));
         assert!(names("***.csv").unwrap_err().contains("is not a pattern"));
+    }
+
+    #[test]
+    fn all_files_that_are_missing_are_named_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        std::fs::write(path("a.csv"), "").unwrap();
+        let paths = ["a.csv", "b.csv", "c.csv", "b.csv"].map(path);
+        let error = require(paths.iter().map(PathBuf::as_path)).unwrap_err();
+        assert_eq!(crate::error::class_of(&error).exit_code(), 2);
+        let (text, hint) = (error.to_string(), "check the path; it is relative to the current folder");
+        assert_eq!(text.matches("there is no such file").count(), 2, "{text}");
+        assert!(text.contains("b.csv: ") && text.contains("c.csv: ") && text.contains(hint), "{text}");
+        require([path("a.csv").as_path(), folder.path()]).unwrap();
     }
 
     #[test]

@@ -17,6 +17,8 @@ mod trained_columns;
 pub mod twins;
 
 pub use files::files_of;
+pub use files::missing;
+pub use files::require;
 pub use input::InputFile;
 pub use read::Columns;
 pub use read::Example;

@@ -10,6 +10,8 @@ use serde_json::json;
 use crate::families::HeadKind;
 use crate::fs::StagedFile;
 use crate::ops::sigmoid_cross_entropy::sigmoid;
+use crate::scores::Outcomes;
+use crate::scores::above;
 use crate::tasks::Loss;
 use crate::tasks::classify::Classifier;
 use crate::tasks::classify::LabelSet;
@@ -82,6 +84,8 @@ impl Trained for Labeller {
         let found = tally(&gold, &probabilities, thresholds);
         let of_half = tally(&gold, &probabilities, &Thresholds::default_of(labels.len()));
         let mut scored = Scored::default();
+        let predicted = probabilities.iter().map(|row| above(row, &thresholds.values)).collect();
+        scored.warn_if_uniform(&Outcomes::LabelSets { classes: labels.len(), gold: gold.clone(), predicted });
         scored.add("examples", gold.len(), "examples", gold.len());
         scored.add_measured("loss", loss.mean(), "loss", |loss| format!("{loss:.4}"));
         let mut add = |end: &str, of| {

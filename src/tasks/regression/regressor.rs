@@ -10,6 +10,7 @@ use serde_json::json;
 
 use crate::families::HeadKind;
 use crate::fs::StagedFile;
+use crate::scores::Outcomes;
 use crate::tasks::classify::Classifier;
 use crate::tasks::classify::Encoded;
 use crate::tasks::classify::classifier::outputs;
@@ -94,6 +95,7 @@ impl Trained for Regressor {
         for (name, value) in scores(names, &gold, &predicted) {
             scored.add_measured(&name, value, &name.replace('_', " "), |value| format!("{value:.4}"));
         }
+        scored.warn_if_uniform(&Outcomes::Numbers { gold, predicted });
         if lost.examples > 0 {
             let text = format!("{} examples, {} tokens lost", lost.examples, lost.tokens);
             scored.add("examples_cut", lost.examples, "cut", text);

@@ -15,6 +15,7 @@ use crate::tasks::pretraining::Pretrained;
 use crate::tasks::pretraining::corpus::PREDICTED_TOKENS;
 use crate::tasks::pretraining::scored;
 use crate::tasks::replaced_token_detection::ReplacedTokenDetection;
+use crate::tasks::replaced_token_detection::scores::finds_nothing;
 use crate::tasks::replaced_token_detection::told::Discriminator;
 use crate::tasks::trained::Answers;
 use crate::tasks::trained::Evaluation;
@@ -46,6 +47,7 @@ impl Trained for PairFolder {
             let is_share = !name.ends_with("loss");
             let show = |value: f64| if is_share { percent(value) } else { format!("{value:.4}") };
             scores.add_measured(&name, value, &name.replace('_', " "), show);
+            scores.warnings.extend(finds_nothing(&name, value));
         }
         Ok(scores)
     }

@@ -3,6 +3,7 @@
 use crate::tasks::Loss;
 use crate::tasks::Term;
 use crate::tasks::run::Scores;
+use crate::tasks::trained::learnt_nothing;
 
 /// The names of [`scores`].
 pub const NAMES: [&str; 9] = [
@@ -35,6 +36,12 @@ pub fn scores(terms: &[Term], losses: &[Loss]) -> Scores {
     NAMES.iter().zip(values).map(|(name, value)| ((*name).to_string(), value)).collect()
 }
 
+/// The warning of a discriminator of which the score `name` has this value, where it finds no replaced token.
+pub fn finds_nothing(name: &str, value: f64) -> Option<String> {
+    (name == "replaced_recall" && value == 0.0)
+        .then(|| learnt_nothing("the discriminator finds none of the replaced tokens"))
+}
+
 /// The loss of knowing only how often a token is replaced, in nats; NaN without tokens.
 fn binary_entropy(ones: usize, all: usize) -> f64 {
     if all == 0 {
@@ -64,6 +71,11 @@ mod tests {
         assert!((value("sampled_equal_share") - 0.25).abs() < 1e-12);
         let baseline = -(0.3 * 0.3f64.ln() + 0.7 * 0.7f64.ln());
         assert!((value("discriminator_baseline_loss") - baseline).abs() < 1e-12);
+        assert!(finds_nothing("replaced_recall", 0.0).is_some_and(|text| text.contains("replaced tokens")));
+        assert!(
+            finds_nothing("replaced_recall", 0.01).or(finds_nothing("replaced_precision", 0.0)).is_none()
+        );
+        assert!(finds_nothing("replaced_recall", f64::NAN).is_none(), "none was replaced");
         assert!(binary_entropy(0, 10).abs() < 1e-12 && binary_entropy(0, 0).is_nan());
     }
 }

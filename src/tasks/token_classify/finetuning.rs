@@ -120,7 +120,7 @@ impl Finetuned for TaggedExamples {
     }
 
     fn planned(&self, config: &FinetuneConfig, folder: &PretrainedFolder) -> Result<Planned> {
-        let length = config.data.max_seq_length;
+        let length = config.data.sequence_length();
         let (tokenizer, collator) = framing(folder, length, true)?;
         let encoded = |sentences: &[Sentence]| {
             let encoded = encode(&tokenizer, &collator, &words(sentences), &[])?;
@@ -194,7 +194,7 @@ impl<'a> Kind for Finetuning<'a> {
         Ok(Shapes {
             outline: Box::new(outline),
             model,
-            length: self.config.data.max_seq_length,
+            length: self.config.data.sequence_length(),
             // Most words have one piece.
             targets: TargetShare::OfTokens(1.0),
         })
@@ -209,7 +209,7 @@ impl<'a> Kind for Finetuning<'a> {
     fn build(self, setting: Setting<'_>) -> Result<Parts<TokenClassify, TrainingData<'a>>> {
         let Self { config, folder, examples } = self;
         let Setting { training, machine, seed, progress, .. } = setting;
-        let length = config.data.max_seq_length;
+        let length = config.data.sequence_length();
         let labels = examples.labels.clone();
         let model = start::model_of(config, &folder.config)?;
         let (tagger, filled) =

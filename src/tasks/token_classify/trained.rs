@@ -4,6 +4,7 @@ use anyhow::Result;
 use serde_json::Value;
 use serde_json::json;
 
+use crate::scores::Outcomes;
 use crate::scores::measured;
 use crate::tasks::finite::require_finite;
 use crate::tasks::labelled::InputFile;
@@ -42,6 +43,7 @@ impl Trained for Tagger {
         }
         let tally = tally(&self.labels, sentences, &predictions.by_sentence);
         let mut scored = Scored::default();
+        scored.warn_if_uniform(&Outcomes::Entities { sentences: vec![tally.overall()] });
         scored.add("examples", sentences.len(), "sentences", sentences.len());
         scored.add("words", file.num_words(), "words", file.num_words());
         for (name, value) in report::scores(predictions.loss.mean(), &tally) {

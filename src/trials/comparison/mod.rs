@@ -157,7 +157,7 @@ fn names(models: &[PathBuf]) -> Vec<String> {
 fn check_lengths(tasks: &[NamedTask], entrants: &[Entrant]) -> Result<()> {
     for (task, entrant) in tasks.iter().flat_map(|task| entrants.iter().map(move |entrant| (task, entrant))) {
         let (length, longest) =
-            (task.config.data.max_seq_length, entrant.folder.config.max_sequence_length());
+            (task.config.data.sequence_length(), entrant.folder.config.max_sequence_length());
         if length > longest {
             let message = format!("is {length}, and `{}` takes {longest} tokens", entrant.path.display());
             return Err(Problem::usage(message)

@@ -226,8 +226,8 @@ fn bad_sentences_are_named_and_leave_nothing_behind() {
         1,
         &["train.conll:2: has 2 columns, and column 3 is wanted"],
     );
-    refuse("dev.conll", b"a O\n", &["--set", "data.tag_column=0"], 2, &["`data.tag_column` is 0"]);
-    refuse("dev.conll", b"a O\n", &["--text-pair-column", "b"], 2, &["`data.text_pair_column` is for pairs"]);
+    refuse("dev.conll", b"a O\n", &["--set", "data.tag_column=0"], 2, &["`--tag-column` is 0"]);
+    refuse("dev.conll", b"a O\n", &["--text-pair-column", "b"], 2, &["`--text-pair-column` is for pairs"]);
     place
         .program(
             &["evaluate", "--model", "run/final", "--data", "corpus.txt", "--predictions", "p.jsonl"],

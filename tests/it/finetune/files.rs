@@ -82,10 +82,10 @@ fn one_file_is_split_the_same_way_whatever_the_order_of_its_rows() {
     assert!(run("train.csv", "first", &fifth).ok().stdout.contains("complete already"));
     let again = place.program(&["finetune", "--config", "first/config.yaml"], "").ok();
     assert!(again.stdout.contains("complete already"), "{}", again.stdout);
-    run("train.csv", "first", &["--eval-fraction", "0.4"]).refused(2, &["data.eval_fraction: was `0.2`"]);
+    run("train.csv", "first", &["--eval-fraction", "0.4"]).refused(2, &["--eval-fraction: was `0.2`"]);
     run("train.csv", "both", &["--eval", "dev.csv", "--eval-fraction", "0.2"])
-        .refused(2, &["`data.eval_file` and `data.eval_fraction` are both given", "keep one of the two"]);
-    run("train.csv", "none", &["--eval-fraction", "1.5"]).refused(2, &["`data.eval_fraction` is 1.5"]);
+        .refused(2, &["`data.eval_file` and `--eval-fraction` are both given", "keep one of the two"]);
+    run("train.csv", "none", &["--eval-fraction", "1.5"]).refused(2, &["`--eval-fraction` is 1.5"]);
     let sweep =
         ["--eval-fraction", "0.2", "--sweep", "learning_rate=0.001,0.005", "--set", "training.max_steps=2"];
     run("train.csv", "grid", &sweep).ok();
@@ -158,7 +158,7 @@ fn a_dry_run_tells_and_writes_nothing() {
     let told = told.ok().stdout;
     assert!(told.contains("longest sentence") && told.contains("read in windows"), "{told}");
     let long = ["--dry-run", "--set", "data.max_seq_length=4096"];
-    place.program(&[&MODEL[..], &files, &long].concat(), "").refused(2, &["data.max_seq_length: is 4096"]);
+    place.program(&[&MODEL[..], &files, &long].concat(), "").refused(2, &["--max-seq-length: is 4096"]);
     place
         .program(&[&MODEL[..], &files, &["--dry-run", "--set", "data.max_seq_len=4"]].concat(), "")
         .refused(2, &["unknown key"]);

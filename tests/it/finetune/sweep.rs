@@ -131,7 +131,7 @@ fn a_sweep_goes_on_with_what_it_began_with_only() {
     );
     assert!(place.path("out/best/final/model.safetensors").exists());
     fs::remove_file(place.path("train.csv")).unwrap();
-    finetune(&place, &grid).refused(1, &["train.csv: there is no such file"]);
+    finetune(&place, &grid).refused(2, &["train.csv: there is no such file", "hint: check the path"]);
 }
 
 #[test]

@@ -11,7 +11,13 @@ fn a_used_folder_is_refused_where_a_fresh_run_is_asked_for() {
     let place = Workplace::new();
     place.run(&["training.max_steps=3"], &[]).ok();
     let before = place.tree();
-    place.run(&["training.max_steps=5"], &["--resume", "never"]).refused(2, &["run/checkpoint-3", "hint:"]);
+    place.run(&["training.max_steps=5"], &["--resume", "never"]).refused(
+        2,
+        &[
+            "run/checkpoint-3: is at step 3 of a run, and `--resume never` begins a new one",
+            "hint: leave out",
+        ],
+    );
     assert_same_tree(&before, &place.tree());
 }
 

@@ -67,6 +67,10 @@ def finetune(
             task="classify", model="runs/mine/final", train="train.csv", eval="dev.csv", seeds=[1, 2, 3]
         )
         run.results["eval_accuracy_mean"]
+
+    The hyper-parameters that are changed most are options as well: ``learning_rate``, ``epochs``, ``max_steps``,
+    ``batch_size``, ``max_seq_length`` (128 unless given, or what the model takes if that is less), ``warmup``,
+    ``dropout`` and ``precision``.
     """
     listener = Listener(on_metrics, on_progress, quiet)
     return _trained("finetune", config, listener, {"set": set, **options})
@@ -77,7 +81,7 @@ def evaluate(model: Path, data: Path, *, quiet: bool = False, **options: Any) ->
 
     ::
 
-        mlmtrain.evaluate("runs/topics/final", "test.csv")["accuracy"]
+        mlmtrain.evaluate("runs/topics/final", "test.csv")["eval_accuracy"]
     """
     scores = json.loads(command("evaluate", quiet=quiet, model=model, data=data, json=True, **options))
     assert isinstance(scores, dict)

@@ -1,0 +1,145 @@
+//! A wrong command line: tips that need the subcommands and the keys of configurations.
+
+use std::ffi::OsString;
+use std::path::Path;
+
+use clap::Command;
+use clap::CommandFactory;
+use clap::Error;
+use clap::builder::StyledStr;
+use clap::error::ContextKind;
+use clap::error::ContextValue;
+use clap::error::ErrorKind;
+
+use crate::commands::cli::Cli;
+use crate::config;
+use crate::config::Kind;
+
+/// Endings of configuration files.
+const CONFIG_ENDINGS: [&str; 3] = ["yaml", "yml", "json"];
+
+/// The error of a command line with the tips that clap cannot give.
+pub fn with_tips(mut error: Error, arguments: &[OsString]) -> Error {
+    match error.kind() {
+        ErrorKind::InvalidSubcommand => nearest_subcommand(&mut error),
+        ErrorKind::UnknownArgument => unknown_argument(&mut error, arguments),
+        _ => {}
+    }
+    error
+}
+
+/// Suggests only the nearest one of several similar subcommands.
+fn nearest_subcommand(error: &mut Error) {
+    let Some(ContextValue::String(typed)) = error.get(ContextKind::InvalidSubcommand) else { return };
+    let Some(ContextValue::Strings(similar)) = error.get(ContextKind::SuggestedSubcommand) else { return };
+    let nearest = similar.iter().min_by_key(|name| strsim::damerau_levenshtein(typed, name)).cloned();
+    if let Some(nearest) = nearest {
+        error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(vec![nearest]));
+    }
+}
+
+/// The text of an error with flags instead of keys, for a command line without a configuration: `--text-column`
+/// for `data.text_column`. A command with a configuration keeps the keys.
+pub fn in_flags(text: &str, arguments: &[OsString]) -> String {
+    let all = Cli::command();
+    let named = arguments.iter().skip(1).find_map(|argument| all.find_subcommand(argument));
+    let is_config = |argument: &OsString| argument.to_str().is_some_and(|text| text.starts_with("--config"));
+    let Some(command) = named.filter(|_| !arguments.iter().any(is_config)) else { return text.to_string() };
+    let flags = command.get_arguments().filter_map(|argument| argument.get_long());
+    flags.fold(text.to_string(), |text, flag| {
+        let key = format!("data.{}", flag.replace('-', "_"));
+        text.replace(&format!("`{key}: "), &format!("`--{flag} "))
+            .replace(&format!("`{key}`"), &format!("`--{flag}`"))
+            .replace(&format!("error: {key}: "), &format!("error: --{flag}: "))
+    })
+}
+
+fn unknown_argument(error: &mut Error, arguments: &[OsString]) {
+    let Some(ContextValue::String(typed)) = error.get(ContextKind::InvalidArg).cloned() else { return };
+    let all = Cli::command();
+    let named = arguments.iter().skip(1).find_map(|argument| all.find_subcommand(argument));
+    let Some(tip) = named.and_then(|command| tip(command, &typed)) else { return };
+    error.remove(ContextKind::SuggestedArg);
+    error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![StyledStr::from(tip)]));
+}
+
+/// A tip about an argument that `command` does not know.
+fn tip(command: &Command, typed: &str) -> Option<String> {
+    let has = |flag: &str| command.get_arguments().any(|argument| argument.get_long() == Some(flag));
+    let Some(name) = typed.strip_prefix("--") else {
+        let ending = Path::new(typed).extension().and_then(|ending| ending.to_str());
+        let is_config = has("config") && ending.is_some_and(|ending| CONFIG_ENDINGS.contains(&ending));
+        return is_config.then(|| format!("a configuration is named by a flag: '--config {typed}'"));
+    };
+    if !has("set") {
+        return None;
+    }
+    let kinds: &[Kind] = match command.get_name() {
+        "finetune" | "compare" => &[Kind::Finetune],
+        "verify-resume" => &[Kind::Pretrain, Kind::Finetune],
+        _ => &[Kind::Pretrain],
+    };
+    let key = kinds.iter().find_map(|&kind| config::meant_by_flag(name, kind))?;
+    Some(format!("it is a key of the configuration: '--set {key}'"))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    fn arguments(line: &str) -> Vec<OsString> {
+        line.split_whitespace().map(OsString::from).collect()
+    }
+
+    fn told(line: &str) -> String {
+        let arguments = arguments(line);
+        let error = Cli::try_parse_from(&arguments).expect_err("is wrong");
+        with_tips(error, &arguments).to_string()
+    }
+
+    #[test]
+    fn the_nearest_subcommand_is_suggested() {
+        for line in ["mlmtrain pretain", "mlmtrain pretain x.yaml", "mlmtrain pretrian --config x.yaml"] {
+            let told = told(line);
+            assert!(told.contains("a similar subcommand exists: 'pretrain'\n"), "{told}");
+        }
+        assert!(told("mlmtrain evalute").contains("'evaluate'"));
+        assert!(told("mlmtrain config shwo a.yaml").contains("'show'"));
+    }
+
+    #[test]
+    fn what_is_no_flag_but_a_key_is_told_with_its_section() {
+        for (line, tip) in [
+            ("pretrain --config a.yaml --weight-decay 0.1", "'--set training.weight_decay=VALUE'"),
+            ("pretrain --config a.yaml --num_train_epochs=2", "'--set training.num_train_epochs=VALUE'"),
+            ("finetune --config a.yaml --lr 1e-4", "'--set training.learning_rate=VALUE'"),
+            ("finetune --config a.yaml --fp16", "'--set precision.compute=f16'"),
+            ("prepare --config a.yaml --vocab-size 8000", "'--set tokenizer.vocab_size=VALUE'"),
+            ("compare --models a --tasks b --warmup-steps 4", "'--set training.warmup_steps=VALUE'"),
+            ("verify-resume --config a.yaml --eval-file b", "'--set data.eval_file=VALUE'"),
+            ("pretrain a.yaml", "a configuration is named by a flag: '--config a.yaml'"),
+            ("plan configs/a.json --json", "'--config configs/a.json'"),
+        ] {
+            let told = told(&format!("mlmtrain {line}"));
+            assert!(told.contains(tip) && told.matches("tip:").count() == 1, "{line}: {told}");
+        }
+        for line in ["predict --model a --input b --colour red", "runs a b.yaml"] {
+            assert!(!told(&format!("mlmtrain {line}")).contains("--set"), "{line}");
+        }
+    }
+
+    #[test]
+    fn hints_name_the_flags_of_a_command_without_a_configuration() {
+        let text = "error: data.max_seq_length: is 9\n  hint: set `data.text_column`, or `data.eval_fraction: 0.1`\n";
+        let flags = in_flags(text, &arguments("mlmtrain finetune --model m"));
+        assert_eq!(
+            flags,
+            "error: --max-seq-length: is 9\n  hint: set `--text-column`, or `--eval-fraction 0.1`\n"
+        );
+        assert_eq!(in_flags(text, &arguments("mlmtrain finetune --config a.yaml")), text);
+        let some = in_flags(text, &arguments("mlmtrain predict --model m"));
+        assert_eq!(some, text.replace("`data.text_column`", "`--text-column`"));
+    }
+}

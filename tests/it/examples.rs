@@ -1,0 +1,213 @@
+//! The examples of `--help`, run by a shell in a folder that has what they name.
+//!
+//! Models and texts are small ones of the same names; numbers of steps that only a long run has are replaced. What
+//! measures a machine for long, or needs other machines, is not run here (`LEFT_OUT`).
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::Write as _;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::Command;
+
+use clap::CommandFactory;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use mlmtrain::commands::cli::Cli;
+
+use crate::material::CONFIG;
+use crate::material::corpus;
+use crate::material::examples;
+use crate::material::tagged;
+use crate::workplace::Finished;
+use crate::workplace::Workplace;
+
+/// Beginnings of examples that are not run here, and why.
+const LEFT_OUT: [(&str, &str); 6] = [
+    ("mpirun", "needs an MPI"),
+    ("mlmtrain init", "measures models of all sizes: `init.rs`"),
+    ("mlmtrain bench", "measures large models: `bench.rs`"),
+    ("mlmtrain replay", "needs a run that diverged: `pretrain/diverging.rs`"),
+    ("mlmtrain example", "writes files with the names of those here: `example.rs`"),
+    ("mlmtrain verify-resume", "trains in many sittings: `verify_resume.rs`"),
+];
+
+/// What a short run has in the place of what a long one has.
+const SHORT: [(&str, &str); 7] = [
+    (
+        "my.yaml --model runs/quickstart/final",
+        "my.yaml --model runs/quickstart/final --set run.output_dir=runs/on",
+    ),
+    ("prepare --config my.yaml", "prepare --config my.yaml --set run.output_dir=runs/piped"),
+    ("checkpoint-500", "checkpoint-2"),
+    ("checkpoint-3000", "checkpoint-2"),
+    ("checkpoint-9000", "checkpoint-2"),
+    ("lr_decay_steps=1000", "lr_decay_steps=2"),
+    ("/data/experiments", "runs"),
+];
+
+/// The examples of a command and of those below it, as a shell takes them.
+fn examples_of(names: &[&str]) -> Vec<String> {
+    let all = Cli::command();
+    let of_all = names.is_empty().then_some(&all);
+    let named = names.iter().map(|name| all.find_subcommand(name).expect("is a command"));
+    let mut commands: Vec<&clap::Command> = of_all.into_iter().chain(named).collect();
+    if !names.is_empty() {
+        let below: Vec<&clap::Command> =
+            commands.iter().flat_map(|command| command.get_subcommands()).collect();
+        commands.extend(below);
+    }
+    let help =
+        |command: &&clap::Command| command.get_after_help().map(ToString::to_string).unwrap_or_default();
+    let text = commands.iter().map(help).collect::<Vec<String>>().join("\n").replace("\\\n", " ");
+    let lines = text.lines().filter(|line| line.starts_with("  ") && line.contains("mlmtrain "));
+    lines.map(|line| line.trim().to_string()).filter(|line| !line.starts_with('#')).collect()
+}
+
+/// Runs the examples of these commands, each of which must end well; gives how many there were.
+fn run(place: &Workplace, names: &[&str]) -> usize {
+    let program = Path::new(env!("CARGO_BIN_EXE_mlmtrain")).parent().expect("has a folder");
+    let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap_or_default());
+    let mut examples = examples_of(names);
+    examples.retain(|line| LEFT_OUT.iter().all(|(start, _)| !line.starts_with(start)));
+    let runs =
+        || BTreeSet::from_iter(fs::read_dir(place.path("runs")).unwrap().map(|entry| entry.unwrap().path()));
+    let before = runs();
+    for example in &examples {
+        let line = SHORT.iter().fold(example.clone(), |line, (long, short)| line.replace(long, short));
+        let mut shell = Command::new("sh");
+        shell
+            .args(["-ec", &line])
+            .current_dir(place.path(""))
+            .env("PATH", &path)
+            .env("HOME", place.path("home"));
+        let ended = Finished::from(shell.output().expect("starts"));
+        assert_eq!(ended.code, Some(0), "{example}\n{}{}", ended.stdout, ended.stderr);
+        // The next one may be of the same folder.
+        runs().difference(&before).for_each(|folder| fs::remove_dir_all(folder).unwrap());
+    }
+    examples.len()
+}
+
+fn write(place: &Workplace, name: &str, text: &str) {
+    let path = place.path(name);
+    fs::create_dir_all(path.parent().expect("has a folder")).unwrap();
+    fs::write(path, text).unwrap();
+}
+
+/// A workplace with the configurations, texts and models that examples name.
+fn furnished() -> Workplace {
+    let place = Workplace::new();
+    let short = CONFIG.replace("max_steps: 40", "max_steps: 4").replace("save_steps: 8", "save_steps: 2");
+    let of = |folder: &str| short.replace("output_dir: run,", &format!("output_dir: {folder},"));
+    for name in ["configs/quickstart.yaml", "quickstart.yaml"] {
+        write(&place, name, &of("runs/quickstart"));
+    }
+    write(&place, "configs/roberta-base.yaml", &of("runs/roberta-base").replace("  max_steps: 4\n", ""));
+    let stable = "  lr_scheduler_type: warmup_stable_decay\n  lr_decay_steps: 1\n";
+    write(&place, "my.yaml", &(of("runs/mine").replace("tokenizer: {vocab_size: 400}\n", "") + stable));
+    write(&place, "configs/corpus/sample.yaml", &of("runs/sample"));
+    write(&place, "seller.yaml", "l4: 0.5\n");
+    write(&place, "novels.txt", &corpus(20));
+    write(&place, "texts.txt", "the cat sleeps\nthe dog runs home\n");
+    write(&place, "headlines.txt", "the owl sees the horse\nthe pike runs home\n");
+    write(&place, "pairs.jsonl", "{\"text\": \"a cat\"}\n{\"text\": \"a dog\"}\n");
+    for (name, count) in [("train", 32), ("dev", 16), ("test", 16)] {
+        write(&place, &format!("{name}.csv"), &examples(count));
+        write(&place, &format!("{name}.conll"), &tagged(count));
+        let rows =
+            (0..count).map(|row| format!("the owl {row}\tthe cat {row}\t{0}\tthe owl\t{0}\n", row % 2));
+        let header = "sentence1\tsentence2\tentailment\ttext\tlabel\n";
+        write(&place, &format!("{name}.tsv"), &rows.fold(header.to_string(), |all, row| all + &row));
+    }
+    let tagged_words = tagged(4);
+    let words: Vec<&str> = tagged_words.lines().skip(1).filter_map(|line| line.split('\t').next()).collect();
+    write(&place, "words.conll", &(words.join("\n") + "\n"));
+    let packed = |name: &str, text: &str| {
+        let mut file = GzEncoder::new(fs::File::create(place.path(name)).unwrap(), Compression::fast());
+        file.write_all(text.as_bytes()).unwrap();
+        file.finish().unwrap();
+    };
+    packed("news.csv.gz", "title,text\nthe owl,the owl sees\nthe pike,the pike sees\n");
+    packed("crawl.gz", &corpus(100));
+    let zst =
+        |name: &str, text: &str| fs::write(place.path(name), zstd::encode_all(text.as_bytes(), 1).unwrap());
+    zst("novels.txt.zst", &corpus(20)).unwrap();
+    zst("blimp.jsonl.zst", "{\"good\": \"the cat sleeps\", \"bad\": \"the cat sleep\"}\n").unwrap();
+    let tuning = "model: runs/quickstart/final\ndata: {train_file: train.csv, eval_file: dev.csv}\n\
+                  training: {num_train_epochs: 1, per_device_train_batch_size: 8}\n";
+    write(
+        &place,
+        "configs/finetune-sample.yaml",
+        &format!("run: {{output_dir: runs/sample-tuned}}\n{tuning}"),
+    );
+    write(&place, "a.yaml", &format!("run: {{output_dir: runs/a-tuned}}\n{tuning}"));
+    let tasks = "training: {max_steps: 2}\nseeds: [1]\ntasks:\n  - name: animals\n    \
+                 data: {train_file: train.csv, eval_file: dev.csv}\n";
+    for name in ["configs/tasks/compare-sample.yaml", "configs/tasks/compare-finnish.yaml", "tasks.yaml"] {
+        write(&place, name, tasks);
+    }
+    for folder in [".local/share/bash-completion/completions", ".config/fish/completions"] {
+        fs::create_dir_all(place.path("home").join(folder)).unwrap();
+    }
+    let mlmtrain = |line: &str| place.program(&line.split_whitespace().collect::<Vec<_>>(), "").ok();
+    mlmtrain("pretrain --config configs/quickstart.yaml");
+    mlmtrain("pretrain --config my.yaml");
+    fs::create_dir_all(place.path("models")).unwrap();
+    let model = place.path("runs/quickstart/final");
+    for name in ["minilm", "ours", "theirs", "roberta-base"] {
+        symlink(&model, place.path("models").join(name)).unwrap();
+    }
+    place
+}
+
+#[test]
+fn examples_of_pretraining_run() {
+    let place = furnished();
+    let names = [
+        "plan",
+        "pretrain",
+        "prepare",
+        "shards",
+        "checkpoint",
+        "tokenizer",
+        "config",
+        "completions",
+        "manual",
+        "doctor",
+    ];
+    write(
+        &place,
+        "run_mlm.json",
+        "{\"train_file\": \"corpus.txt\", \"max_steps\": 4, \"model_type\": \"roberta\"}",
+    );
+    let arguments = "{\"train_file\": \"train.conll\", \"validation_file\": \"dev.conll\", \"model_name_or_path\": \"m\"}";
+    write(&place, "training_args.json", arguments);
+    assert!(run(&place, &names) >= 30);
+}
+
+#[test]
+fn examples_of_using_a_model_run() {
+    let place = furnished();
+    let tuned = |task: &str, ending: &str, folder: &str| {
+        let files = format!("--train train.{ending} --eval dev.{ending} --output-dir {folder} --max-steps 2");
+        let line = format!("finetune --task {task} --model runs/quickstart/final {files}");
+        place.program(&line.split_whitespace().collect::<Vec<_>>(), "").ok();
+    };
+    tuned("classify", "csv", "runs/agnews");
+    tuned("token-classify", "conll", "runs/wnut17");
+    for name in ["a", "b", "topics"] {
+        symlink(place.path("runs/agnews"), place.path("runs").join(name)).unwrap();
+    }
+    assert!(run(&place, &["evaluate", "predict", "embed", "runs", "report"]) >= 15);
+    // Those of the program as a whole are some of these again.
+    assert!(run(&place, &[]) >= 3);
+}
+
+#[test]
+fn examples_of_fine_tuning_run() {
+    let place = furnished();
+    fs::create_dir_all(place.path("runs/quickstart-electra")).unwrap();
+    symlink(place.path("runs/quickstart/final"), place.path("runs/quickstart-electra/final")).unwrap();
+    assert!(run(&place, &["finetune", "compare"]) >= 12);
+}
