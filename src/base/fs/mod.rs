@@ -301,11 +301,6 @@ pub fn free_name(folder: &Path, start: &str, end: &str) -> PathBuf {
     }
 }
 
-/// Whether `path` is a link itself.
-pub fn is_link(path: &Path) -> bool {
-    path.is_symlink()
-}
-
 /// The length of a file in bytes.
 pub fn len_bytes(path: &Path) -> Result<u64> {
     Ok(std::fs::metadata(path).with_context(|| format!("cannot read `{}`", path.display()))?.len())
