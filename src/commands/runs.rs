@@ -182,7 +182,9 @@ fn fit(cells: &mut [Vec<String>], width: usize) {
         }
         let at = cells[0].iter().position(|cell| cell == title);
         if let Some(at) = at {
-            cells.iter_mut().for_each(|row| drop(row.remove(at)));
+            for row in cells.iter_mut() {
+                row.remove(at);
+            }
         }
     }
     let most = longest.saturating_sub(excess(cells)).max(least);

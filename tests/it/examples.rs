@@ -8,6 +8,7 @@ use std::fs;
 use std::io::Write as _;
 use std::os::unix::fs::symlink;
 use std::path::Path;
+use std::path::PathBuf;
 use std::process::Command;
 
 use clap::CommandFactory;
@@ -70,8 +71,9 @@ fn run(place: &Workplace, names: &[&str]) -> usize {
     let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap_or_default());
     let mut examples = examples_of(names);
     examples.retain(|line| LEFT_OUT.iter().all(|(start, _)| !line.starts_with(start)));
-    let runs =
-        || BTreeSet::from_iter(fs::read_dir(place.path("runs")).unwrap().map(|entry| entry.unwrap().path()));
+    let runs = || -> BTreeSet<PathBuf> {
+        fs::read_dir(place.path("runs")).unwrap().map(|entry| entry.unwrap().path()).collect()
+    };
     let before = runs();
     for example in &examples {
         let line = SHORT.iter().fold(example.clone(), |line, (long, short)| line.replace(long, short));

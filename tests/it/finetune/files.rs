@@ -48,7 +48,7 @@ fn a_folder_and_a_pattern_are_one_set_in_the_order_of_their_names() {
     fs::write(place.path("rows/part-03.jsonl"), "{}\n").unwrap();
     run("rows", "wrong").refused(2, &["rows: ", "part-03.jsonl` are of two formats", "hint:"]);
     run("none/*.csv", "wrong").refused(2, &["none/*.csv: matches no file", "hint:"]);
-    run("none.csv", "wrong").refused(1, &["none.csv"]);
+    run("none.csv", "wrong").refused(2, &["none.csv: there is no such file"]);
 }
 
 /// The texts of the predictions of a run.
