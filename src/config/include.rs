@@ -95,7 +95,14 @@ impl Reader {
             let hint = "name a file with keys of a configuration; nothing of this one is told";
             refuse(format!("`{name}` is no configuration"), hint)
         };
-        let root = tree::parse(text.trim_start_matches('\u{feff}'), "").map_err(|_| stranger())?;
+        let root =
+            tree::parse(text.trim_start_matches('\u{feff}'), &name.to_string()).map_err(|problem| {
+                Problem {
+                    // The rest may quote.
+                    message: problem.message.split(": ").next().unwrap_or_default().to_string(),
+                    ..problem
+                }
+            })?;
         if has_known_key(&root) { self.file(path, &text) } else { Err(stranger()) }
     }
 }

@@ -123,8 +123,9 @@ fn unescaped(text: &str) -> String {
     let (mut plain, mut rest) = (String::new(), text);
     while let Some(at) = rest.find('&') {
         plain.push_str(&rest[..at]);
-        let Some(length) = rest[at..].find(';') else { break };
-        let name = &rest[at + 1..at + length];
+        rest = &rest[at..];
+        let Some(length) = rest.find(';') else { break };
+        let name = &rest[1..length];
         let number = name.strip_prefix('#').and_then(|number| match number.strip_prefix(['x', 'X']) {
             Some(digits) => u32::from_str_radix(digits, 16).ok(),
             None => number.parse().ok(),
@@ -132,7 +133,7 @@ fn unescaped(text: &str) -> String {
         let named = [("amp", '&'), ("lt", '<'), ("gt", '>'), ("quot", '"'), ("apos", '\'')];
         let found = named.iter().find(|(known, _)| *known == name).map(|(_, character)| *character);
         plain.extend(found.or(number.and_then(char::from_u32)));
-        rest = &rest[at + length + 1..];
+        rest = &rest[length + 1..];
     }
     plain + rest
 }

@@ -42,12 +42,12 @@ fn no_secret_of_the_arguments_is_told_and_the_last_of_two_values_counts() {
         "use_auth_token": "planted-c3", "hub_model_id": "https://ann:planted-d4@host/x",
         "run_name": "https://host/x?planted-e5", "wandb_api_key1": "planted-f6", "learning_rate": 1e-4,
         "learning_rate": 2e-4, "include_num_input_tokens_seen": true,
-        "train_file": "https://ann:planted-g7@host/a.txt"}"#,
+        "tokenizer_name": "https://ann:planted-g7@host/a/"}"#,
         None,
     );
     assert!(!notes.contains("planted") && !yaml.contains("planted"), "{notes}\n{yaml}");
     has(&notes, &["hub_token: ***"]);
-    has(&yaml, &["learning_rate: 2.0e-4"]);
+    has(&yaml, &["learning_rate: 0.0002", "path: https://***@host/a/"]);
 }
 
 #[test]

@@ -130,7 +130,7 @@ fn wrong_includes_are_named_with_their_place() {
       hint: remove one of these includes
     error: two.yaml:3:5: `one.yaml` includes itself: one.yaml -> two.yaml -> one.yaml
       hint: remove one of these includes
-    error: bad.yaml:2:10: not valid YAML or JSON: mapping values are not allowed in this context
+    error: bad.yaml:2:10: not valid YAML or JSON
       hint: look at the indentation, the colons and the quotes here and in the line above
     error: folder.yaml:1:10: `sub` is a folder, a file is wanted
       hint: a configuration is a small YAML or JSON file

@@ -51,13 +51,14 @@ fn numbers_are_learnt_and_all_commands_say_the_same() {
         assert_eq!(config["id2label"].as_object().unwrap().len(), names.len());
 
         let model = format!("{output}/final");
+        let predictions = format!("{output}.jsonl");
         let evaluate =
-            ["evaluate", "--model", &model, "--data", "dev.csv", "--json", "--predictions", "p.jsonl"];
+            ["evaluate", "--model", &model, "--data", "dev.csv", "--json", "--predictions", &predictions];
         let scores = rows(&place.program(&evaluate, "").ok().stdout).remove(0);
         // Batches of other sizes round f32 otherwise.
         assert!((scores["eval_pearson"].as_f64().unwrap() - value("eval_pearson")).abs() < 1e-6, "{scores}");
         let written = rows(&fs::read_to_string(place.path(&format!("{output}/predictions.jsonl"))).unwrap());
-        let again = rows(&fs::read_to_string(place.path("p.jsonl")).unwrap());
+        let again = rows(&fs::read_to_string(place.path(&predictions)).unwrap());
         let predicted =
             rows(&place.program(&["predict", "--model", &model, "--input", "dev.csv"], "").ok().stdout);
         assert_eq!((written.len(), again.len(), predicted.len()), (30, 30, 30));

@@ -342,8 +342,8 @@ fn parquet_with_class_names(ids: &[i64], names: &[&str]) -> Vec<u8> {
     let mut column = group.next_column().unwrap().unwrap();
     column.typed::<Int64Type>().write_batch(ids, None, None).unwrap();
     column.close().unwrap();
-    // Each list has the label and the one before it: `[1, 0]` is no list of marks.
-    let pairs: Vec<i64> = ids.iter().flat_map(|id| [*id, (id - 1).max(0)]).collect();
+    // Each list has the label and the next one: `[0, 1]` is no list of marks.
+    let pairs: Vec<i64> = ids.iter().flat_map(|id| [*id, (id + 1) % 4]).collect();
     let repeats: Vec<i16> = ids.iter().flat_map(|_| [0, 1]).collect();
     let mut column = group.next_column().unwrap().unwrap();
     column.typed::<Int64Type>().write_batch(&pairs, Some(&vec![1; pairs.len()]), Some(&repeats)).unwrap();
@@ -373,10 +373,10 @@ fn numbers_of_labels_get_the_names_that_a_parquet_file_gives_them() {
         let columns = Columns { labelled: false, several: Some(names), label_names: names, ..LABELLED };
         read_examples(&path, &columns).unwrap().into_iter().map(|example| example.labels).collect()
     };
-    let named = [vec!["Sci/Tech", "Business"], vec!["World"], vec!["Sports", "World"]];
+    let named = [["Sci/Tech", "World"], ["World", "Sports"], ["Sports", "Business"]];
     assert_eq!(several(&[]), named);
     assert_eq!(several(&known[..2]), named, "no list of two marks");
-    assert_eq!(several(&numbers), [vec!["3", "2"], vec!["0"], vec!["1", "0"]]);
+    assert_eq!(several(&numbers), [["3", "0"], ["0", "1"], ["1", "2"]]);
 
     insta::assert_snapshot!(error("a.parquet", parquet_with_class_names(&[-1], &names), LABELLED), @r"
     a.parquet:1: the label is -1, and the file has names for the numbers 0 to 3
