@@ -199,6 +199,8 @@ class Package(unittest.TestCase):
             mlmtrain.finetune(dry_run=True, set=settings, sweep=["learning_rate=1e-3,1e-4"], **options)
 
     def test_the_written_examples_run(self):
+        # The notebook trains others there.
+        shutil.rmtree("runs/topics", ignore_errors=True)
         tuned = {"model": self.run_.model, "train": "labelled.csv", "eval": "labelled.csv", "max_steps": 2}
         topics = mlmtrain.finetune(task="classify", output_dir="runs/topics", quiet=True, **tuned)
         self.assertEqual(topics.model, pathlib.Path("runs/topics/final"))

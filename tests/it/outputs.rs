@@ -157,7 +157,9 @@ fn a_used_folder_is_left_alone_also_without_checkpoints() {
 fn a_final_model_with_files_of_others_is_kept() {
     let place = Workplace::new();
     let run = |steps: &str| {
-        place.run(&[steps, "run.sample_text=null", "training.lr_scheduler_type=constant"], &[]).ok()
+        place
+            .run(&[steps, "run.sample_text=null", "training.lr_scheduler_type=constant_with_warmup"], &[])
+            .ok()
     };
     run("training.max_steps=3");
     fs::create_dir(place.run_path("final/.git")).unwrap();
