@@ -47,7 +47,7 @@ fn no_secret_of_the_arguments_is_told_and_the_last_of_two_values_counts() {
     );
     assert!(!notes.contains("planted") && !yaml.contains("planted"), "{notes}\n{yaml}");
     has(&notes, &["hub_token: ***"]);
-    has(&yaml, &["learning_rate: 0.0002", "path: https://***@host/a/"]);
+    has(&yaml, &["learning_rate: 0.0002", "path: \"https://***@host/a/\""]);
 }
 
 #[test]
