@@ -55,7 +55,7 @@ use table::Row;
 
 /// The allocator of the program, so that the readers run here on what they run on there.
 #[global_allocator]
-static ALLOCATOR: mlmtrain::ops::memory::LargeBlocks = mlmtrain::ops::memory::LargeBlocks;
+static ALLOCATOR: ops::memory::LargeBlocks = ops::memory::LargeBlocks;
 
 /// All rows, in the order of the table in the documentation.
 fn rows() -> Vec<Row> {
