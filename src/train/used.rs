@@ -26,7 +26,7 @@ use crate::train::run_folder::MACHINE;
 /// The configuration of a run in its folder.
 const CONFIG_YAML: &str = "config.yaml";
 
-/// What a run leaves at its end, or where it diverged.
+/// Files and folders that a run leaves at its end.
 const ENDINGS: [&str; 6] = [
     FINAL,
     "all_results.json",
@@ -54,13 +54,14 @@ pub fn refuse<C: Serialize + DeserializeOwned>(
         return Ok(());
     }
     let is_there = |name: &&&str| fs::exists(&output.join(name));
-    let ending = ENDINGS.iter().find(is_there).map(|name| (*name).to_string());
-    if let Some(name) = ending.or(diverged(output)?) {
-        return Err(used(output, &name, "of another run, or of one whose checkpoints are gone").into());
+    if let Some(name) = ENDINGS.iter().find(is_there) {
+        return Err(used(output, name, "of another run, or of one whose checkpoints are gone").into());
     }
-    let Some(name) = BEGINNINGS.iter().find(is_there) else { return Ok(()) };
+    // A run may diverge before its first checkpoint, and does so again.
+    let beginning = BEGINNINGS.iter().find(is_there).map(|name| (*name).to_string());
+    let Some(name) = beginning.or(diverged(output)?) else { return Ok(()) };
     if *start != Start::Auto {
-        return Err(used(output, name, "of another run").into());
+        return Err(used(output, &name, "of another run").into());
     }
     require_same(output, config)?;
     // By then the first checkpoint was whole, or could not be written.
