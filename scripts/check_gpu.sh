@@ -283,13 +283,14 @@ choices() {
     [ "$code" -eq 0 ] || line "log of cuBLASLt" "$(why "$code" "$seconds" "$work/choices.log")"
 }
 
-# The kernels of attention and of norms and the earlier ones in turn, in the same minutes: seconds of a step. `narrow` are
-# 64 queries a block instead of 128, `earlier` those from before dropout was drawn ahead of the scores.
+# The kernels of attention and of norms and the earlier ones in turn, in the same minutes: seconds of a step.
+# `narrow` are 64 queries a block instead of 128, `earlier` those from before dropout was drawn ahead of the scores.
 kernel_ways() {
     local shape size rows length how code seconds
     for shape in $ways; do
         IFS=, read -r size rows length <<< "$shape"
-        for how in ATTENTION=now ATTENTION=narrow ATTENTION=earlier NORMS=earlier ATTENTION=now ATTENTION=narrow NORMS=earlier; do
+        for how in ATTENTION=now ATTENTION=narrow ATTENTION=earlier NORMS=earlier \
+            ATTENTION=now ATTENTION=narrow NORMS=earlier; do
             seconds=$(left 25) code=0
             env "MLMTRAIN_$how" timeout "$seconds" "$work/mlmtrain" --quiet bench --device "$device" \
                 --model "$size" --batch "$rows" --length "$length" --compute "$half" --steps "$steps" --json \

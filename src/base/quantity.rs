@@ -152,7 +152,7 @@ pub fn format_amount(amount: f64) -> String {
     }
 }
 
-/// A number with two significant digits, without zeros behind the point.
+/// A number with two significant digits, without trailing zeros after the decimal point.
 fn two_digits(value: f64) -> String {
     if value == 0.0 || !value.is_finite() {
         return format!("{value:.0}");

@@ -52,7 +52,7 @@ const BEGINNINGS: [&str; 12] = [
     "-----BEGIN ",
 ];
 
-/// A text that is shorter is no token of a service.
+/// Length of the shortest text that may be a token of a service.
 const LEAST_TOKEN: usize = 16;
 
 /// Shorter ones are hidden only where they stand by themselves: they would be found in every other word.
@@ -70,8 +70,8 @@ pub fn is_named(variable: &str) -> bool {
     })
 }
 
-/// Whether a value looks like a secret, whatever it is called: a URL with a password, or a token of a well-known
-/// service.
+/// Returns true if a value looks like a secret, whatever its variable is called: a URL with a password, or a token of
+/// a well-known service.
 pub fn is_credential(value: &str) -> bool {
     let with_user = value.split_once("://").is_some_and(|(_, rest)| {
         let authority = &rest[..rest.find(['/', '?', '#']).unwrap_or(rest.len())];

@@ -76,7 +76,7 @@ pub fn make_way(target: &Path, snapshot: &Snapshot) -> Result<Option<PathBuf>> {
     Ok(Some(kept))
 }
 
-/// Whether something lies in a folder or below it that is none of `own`.
+/// Returns true if a folder, or one inside it, contains a file that is not in `own`.
 fn has_others(folder: &Path, own: &BTreeSet<PathBuf>) -> Result<bool> {
     for path in fs::list(folder)? {
         let is_other = if fs::is_folder(&path) && !fs::is_link(&path) {

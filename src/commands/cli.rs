@@ -2,7 +2,7 @@
 //!
 //! It only describes; arguments and what a subcommand does are in the file or folder of its name.
 //! Hyper-parameters live in the configuration, and `--set` changes any of them; those that are changed most have
-//! flags besides (`training_flags`).
+//! flags as well (`training_flags`).
 
 use std::path::PathBuf;
 use std::sync::LazyLock;
@@ -224,7 +224,7 @@ pub enum Command {
     /// List the runs below a folder: task, state, step, loss and score of each
     ///
     /// A run is `running` while a process holds its folder, `complete`, `diverged`, or `stopped`: the command
-    /// that began it goes on with it. One of several seeds has their mean, and they are listed after it. On a
+    /// that began it resumes it. A run of several seeds has their mean, and each seed is listed after it. On a
     /// narrow terminal some columns are left out; `--json` has them all.
     #[command(after_help = "Examples:
   mlmtrain runs

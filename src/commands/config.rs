@@ -91,7 +91,7 @@ pub struct ConvertArgs {
     /// File to write; without it the configuration goes to standard output
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// Whether a file that exists is replaced.
+    /// Permission to replace a file that exists.
     #[command(flatten)]
     pub overwrite: OverwriteArgs,
     /// What the arguments are for; else their names tell

@@ -56,7 +56,7 @@ pub struct EmbedArgs {
     /// Make every vector one of length 1
     #[arg(long)]
     pub normalize: bool,
-    /// Whether a file that exists is replaced.
+    /// Permission to replace a file that exists.
     #[command(flatten)]
     pub overwrite: OverwriteArgs,
     /// Size of the batches.

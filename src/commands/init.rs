@@ -75,7 +75,7 @@ pub struct InitArgs {
     /// Where the configuration goes; `-` is standard output
     #[arg(long, short, value_name = "FILE|-", default_value = "pretrain.yaml")]
     pub output: PathBuf,
-    /// Whether a file that exists is replaced.
+    /// Permission to replace a file that exists.
     #[command(flatten)]
     pub overwrite: OverwriteArgs,
     /// Folder of the run (key `run.output_dir`)

@@ -32,7 +32,7 @@ pub struct ReportArgs {
     /// the current one
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// Whether a file that exists, and is no such page, is replaced.
+    /// Permission to replace a file that is not a report.
     #[command(flatten)]
     pub overwrite: OverwriteArgs,
 }

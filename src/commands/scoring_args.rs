@@ -56,7 +56,7 @@ pub struct EvaluateArgs {
     /// Also write the first batch and its logits to this safetensors file
     #[arg(long, value_name = "FILE")]
     pub dump_logits: Option<PathBuf>,
-    /// Whether files that exist are replaced.
+    /// Permission to replace files that exist.
     #[command(flatten)]
     pub overwrite: OverwriteArgs,
     /// Print one JSON object instead of a table

@@ -93,7 +93,7 @@ mod tests {
         line.split_whitespace().map(OsString::from).collect()
     }
 
-    fn told(line: &str) -> String {
+    fn message(line: &str) -> String {
         let arguments = arguments(line);
         let error = Cli::try_parse_from(&arguments).expect_err("is wrong");
         with_tips(error, &arguments).to_string()
@@ -102,11 +102,11 @@ mod tests {
     #[test]
     fn the_nearest_subcommand_is_suggested() {
         for line in ["mlmtrain pretain", "mlmtrain pretain x.yaml", "mlmtrain pretrian --config x.yaml"] {
-            let told = told(line);
-            assert!(told.contains("a similar subcommand exists: 'pretrain'\n"), "{told}");
+            let message = message(line);
+            assert!(message.contains("a similar subcommand exists: 'pretrain'\n"), "{message}");
         }
-        assert!(told("mlmtrain evalute").contains("'evaluate'"));
-        assert!(told("mlmtrain config shwo a.yaml").contains("'show'"));
+        assert!(message("mlmtrain evalute").contains("'evaluate'"));
+        assert!(message("mlmtrain config shwo a.yaml").contains("'show'"));
     }
 
     #[test]
@@ -122,11 +122,11 @@ mod tests {
             ("pretrain a.yaml", "a configuration is named by a flag: '--config a.yaml'"),
             ("plan configs/a.json --json", "'--config configs/a.json'"),
         ] {
-            let told = told(&format!("mlmtrain {line}"));
-            assert!(told.contains(tip) && told.matches("tip:").count() == 1, "{line}: {told}");
+            let message = message(&format!("mlmtrain {line}"));
+            assert!(message.contains(tip) && message.matches("tip:").count() == 1, "{line}: {message}");
         }
         for line in ["predict --model a --input b --colour red", "runs a b.yaml"] {
-            assert!(!told(&format!("mlmtrain {line}")).contains("--set"), "{line}");
+            assert!(!message(&format!("mlmtrain {line}")).contains("--set"), "{line}");
         }
     }
 

@@ -90,15 +90,15 @@ impl Reader {
             }
             Problem { message, hint, .. } => refuse(format!("`{name}` {message}"), &hint.unwrap_or_default()),
         })?;
-        // What an error quotes of a file that is none of configuration may be a secret.
+        // The file may be anything, and what an error would quote from it may be a secret.
         let stranger = || {
-            let hint = "name a file with keys of a configuration; nothing of this one is told";
+            let hint = "name a file with keys of a configuration";
             refuse(format!("`{name}` is no configuration"), hint)
         };
         let root =
             tree::parse(text.trim_start_matches('\u{feff}'), &name.to_string()).map_err(|problem| {
                 Problem {
-                    // The rest may quote.
+                    // What follows may quote the file.
                     message: problem.message.split(": ").next().unwrap_or_default().to_string(),
                     ..problem
                 }
@@ -107,7 +107,7 @@ impl Reader {
     }
 }
 
-/// Whether one of the keys is that of a configuration; an empty file has none that is not.
+/// Returns true if the file is empty, or at least one of its keys belongs to a configuration.
 fn has_known_key(root: &Node) -> bool {
     let Value::Table(entries) = &root.value else { return false };
     let shapes = [Shape::of::<PretrainConfig>(), Shape::of::<FinetuneConfig>()];

@@ -49,7 +49,7 @@ pub struct StepSizes {
     pub compute: DType,
     /// Whether layers save their input only.
     pub gradient_checkpointing: bool,
-    /// Whether it runs on a GPU, where the logits come in larger pieces and decisions of dropout are saved.
+    /// True on a GPU, where the logits come in larger pieces and the decisions of dropout are saved.
     pub on_gpu: bool,
 }
 

@@ -25,8 +25,8 @@ pub struct Found {
     pub unread: Vec<Error>,
 }
 
-/// Folders of runs below a folder, or itself. What lies in a run is its own, but for the runs of its seeds, which
-/// come after it.
+/// Finds the folders of runs in a folder, or the folder itself. Folders inside a run are not searched, except for
+/// the runs of its seeds, which follow it.
 pub fn find(folder: &Path) -> Result<Found> {
     Search::new(folder, is_run, true).found()
 }

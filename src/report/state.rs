@@ -39,17 +39,17 @@ impl State {
         })
     }
 
-    /// That of a folder whose runs are those of its seeds; none of any other.
+    /// The state of a folder with the runs of several seeds; `None` for any other folder.
     fn of_seeds(folder: &Path) -> Result<Option<Self>> {
         if fs::exists(&folder.join(METRICS)) {
             return Ok(None);
         }
         let mut states = Vec::new();
         for seed in seeds_of(folder)? {
-            // Results that cannot be read are none, as those of a run by itself.
+            // A seed whose results cannot be read has none, like a single run.
             states.push(Self::of(&seed, &results::read(&seed).unwrap_or_default())?);
         }
-        // The one that asks for something goes before the others.
+        // A state that needs attention wins.
         let first = [Self::Running, Self::Stopped, Self::Diverged, Self::Complete];
         Ok(first.into_iter().find(|state| states.contains(state)))
     }

@@ -61,10 +61,10 @@ pub(super) struct Address {
     pub(super) unsure: Unsure,
 }
 
-/// More objects below one folder are no corpus and no run, and their names alone would fill the memory.
+/// Most objects in a listing. More are neither a corpus nor a run, and their names alone would fill the memory.
 const MOST_OBJECTS: usize = 1_000_000;
 
-/// A listing that goes on and on.
+/// The error for a listing with more than [`MOST_OBJECTS`] objects.
 #[derive(Debug, thiserror::Error)]
 #[error("the listing has more than {MOST_OBJECTS} objects: name a folder with fewer")]
 struct Endless;

@@ -40,7 +40,7 @@ const AT_ONCE: usize = 8;
 /// How often an object may change under a download before that is an error.
 const VERSIONS: usize = 3;
 
-/// A store that says nothing for so long is told of.
+/// Time without a byte from a store after which a note says that the program is waiting.
 const QUIET: Duration = Duration::from_secs(10);
 
 /// Most bytes of the hash of an object.
@@ -254,8 +254,8 @@ impl Cache {
         self.folder.join("objects")
     }
 
-    /// Whether an object has the content that it came with. It is read only where it was written later than its hash;
-    /// one of an earlier version of the program has none.
+    /// Returns true if an object has the content that was downloaded. It is read again only if it was written after its
+    /// hash; an object from an earlier version of the program has no hash and is trusted.
     fn is_as_it_came(&self, name: &str) -> Result<bool> {
         let (object, sum) = (self.objects().join(name), self.sum(name));
         if !fs::exists(&sum) || fs::modified(&object)? <= fs::modified(&sum)? {

@@ -21,7 +21,7 @@ use reqwest::tls::Certificate;
 use crate::stores::listing::LeftOut;
 use crate::stores::listing::Listing;
 
-/// A request that brings no byte for so long is given up and made again.
+/// Time without a byte after which a request is abandoned and repeated.
 pub(super) const SILENCE: Duration = Duration::from_secs(60);
 
 /// The library's own limit is for a whole request, which a large object does not meet.
@@ -30,17 +30,17 @@ const WHOLE_REQUEST: Duration = Duration::from_secs(24 * 3600);
 /// For the machine's own server of credentials, which answers at once or is not there.
 const NEAR: Duration = Duration::from_secs(1);
 
-/// So many times a request is sent on.
+/// Redirects that a request follows at most.
 const MOST_REDIRECTS: usize = 10;
 
 /// Makes clients for one store.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Connector {
-    /// Whether requests hold a signature, a password or a token.
+    /// True if requests carry a signature, a password or a token.
     pub(super) is_signed: bool,
-    /// What its listings leave out.
+    /// Objects that its listings leave out.
     pub(super) left_out: LeftOut,
-    /// What every request has.
+    /// Headers of every request.
     pub(super) headers: HeaderMap,
 }
 

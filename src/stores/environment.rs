@@ -25,7 +25,7 @@ enum Wanted {
     Any,
 }
 
-/// Refuses what a variable of the cloud behind `scheme` holds, where that cannot be used.
+/// Checks the environment variables of the cloud that `scheme` stands for; an error names the first unusable one.
 pub(super) fn require(scheme: &str) -> Result<(), Problem> {
     let (prefix, is_known): (&str, fn(&str) -> bool) = match scheme {
         "s3" => ("AWS_", |key| key.parse::<AmazonS3ConfigKey>().is_ok()),
@@ -93,7 +93,7 @@ fn wanted(name: &str) -> Wanted {
     }
 }
 
-/// Whether a text is the URL of a server, which requests add their own path to.
+/// Returns true if a text is the URL of a server, without a query: requests add their own path.
 fn is_server(text: &str) -> bool {
     let url = Url::parse(text).ok().filter(|url| ["http", "https"].contains(&url.scheme()));
     let is_whole = |url: Url| url.has_host() && url.query().is_none() && url.fragment().is_none();
@@ -103,7 +103,7 @@ fn is_server(text: &str) -> bool {
         && text.contains("://")
 }
 
-/// Whether a text can be the name of a bucket, a container, or a host with its port.
+/// Returns true if a text can be the name of a bucket or a container, or a host with its port.
 pub(super) fn is_place(scheme: &str, place: &str) -> bool {
     if scheme.starts_with("http") {
         return is_server(&format!("{scheme}://{place}/"));

@@ -138,7 +138,7 @@ fn unescaped(text: &str) -> String {
     plain + rest
 }
 
-/// Whether no file can have the name of an object.
+/// Returns true if the name of an object cannot be the name of a file.
 fn is_odd(name: &str) -> bool {
     let own = name.strip_suffix('/').unwrap_or(name);
     let is_key = Key::parse(name).is_ok_and(|key| key.as_ref() == own);

@@ -1,4 +1,4 @@
-//! Outputs of a model that are no numbers: an error, and never an answer.
+//! Outputs of a model that are not finite: an error, never an answer.
 
 use crate::error::Problem;
 
@@ -15,7 +15,7 @@ pub fn require_finite<R: AsRef<[f32]>>(rows: &[R], place: impl Fn(usize) -> Stri
 pub(in crate::tasks) fn not_finite(place: impl Into<String>) -> Problem {
     Problem::new("the outputs of the model are not finite here, so there is no answer")
         .at(place.into())
-        .hint("its training diverged or its weights are damaged (`mlmtrain checkpoint verify`): use an earlier checkpoint")
+        .hint("its training diverged, or the file is damaged (`mlmtrain checkpoint verify`)")
 }
 
 #[cfg(test)]

@@ -31,7 +31,7 @@ impl Loss {
         }
     }
 
-    /// Whether the loss was measured and is no finite number.
+    /// Returns true if the loss was measured and is not finite.
     pub fn is_not_finite(&self) -> bool {
         self.count > 0 && !self.sum.is_finite()
     }

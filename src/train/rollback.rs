@@ -49,7 +49,7 @@ pub struct FailedStep {
     pub micro: Vec<Batch>,
 }
 
-/// What the end of a run looks at: whether it ended in trouble that was too short to be gone back from.
+/// Non-finite losses at the end of a run, too few of them to go back to a checkpoint.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Unfinite {
     /// The last step was skipped, because its loss or its gradients were not finite.
@@ -58,7 +58,7 @@ pub struct Unfinite {
     pub last_loss: bool,
 }
 
-/// So many skipped steps at the end of a run are no accident.
+/// Number of skipped steps at the end of a run from which on it counts as diverged.
 const LAST_SKIPS_MAX: u32 = 2;
 
 impl Trainer<'_> {

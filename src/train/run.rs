@@ -230,7 +230,7 @@ pub fn run<K: Kind, C: Serialize + DeserializeOwned>(
     Ok(Outcome { end: Some(end), step: state.step, results, model: output.join(FINAL), task, data })
 }
 
-/// Where a run goes on from; an error where it would begin in a folder in which a run has left something.
+/// Finds the checkpoint that a run resumes from. A new run in a folder with files of another one is an error.
 fn find_start<C: Serialize + DeserializeOwned>(
     request: &Request<'_, C>,
     world: World,

@@ -1,6 +1,6 @@
 //! SIGINT, SIGTERM, SIGUSR1 and SIGHUP ask for a checkpoint and an end; a second one of the first three ends the
-//! process at once. A terminal that is closed may send SIGHUP twice, so that one never does; `nohup` makes the
-//! program deaf to it, as ever.
+//! process at once. A terminal that is closed may send SIGHUP twice, so a second SIGHUP never does;
+//! under `nohup` the program ignores it.
 //!
 //! It saves nothing: the loop asks [`Signals::received`] wherever it waits, and stops when the answer is a
 //! signal.
@@ -74,7 +74,7 @@ impl Signals {
     }
 }
 
-/// Whether the program was started deaf to a signal, as by `nohup`.
+/// Returns true if the program was started with a signal ignored, as by `nohup`.
 fn is_ignored(signal: i32) -> bool {
     let status = fs::read_system_text(Path::new("/proc/self/status")).unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

@@ -1,6 +1,6 @@
-//! A folder that a run has written to: the run goes on there from a checkpoint, or the folder is left alone.
+//! Folders that a run has already written to: the run resumes there from a checkpoint, or the folder is refused.
 //!
-//! Checkpoints may have been deleted to save room: what else a run left is worth as much.
+//! A folder without checkpoints is used as well: they may have been deleted to save room, and the final model kept.
 
 use std::path::Path;
 
@@ -36,7 +36,7 @@ const ENDINGS: [&str; 6] = [
     "predictions.conll",
 ];
 
-/// What a run writes as soon as it begins.
+/// Files and folders that a run writes as soon as it begins.
 const BEGINNINGS: [&str; 4] = [CONFIG_YAML, MACHINE, METRICS, "runs"];
 
 const CAP_BYTES: u64 = 1 << 20;

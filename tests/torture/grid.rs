@@ -123,7 +123,7 @@ fn forge_a_cell(place: &Place) -> Result<()> {
             let mut value = read_json(&record)?;
             // A sweep reads scores, a comparison the predictions.
             value["scores"]["eval_accuracy"] = json!(0.123);
-            // Of two labels the other one: one example more is right, or one less, whatever was learnt.
+            // The other of the two labels: accuracy changes by one example, even if the model always gives one label.
             if let Some(label) = value.pointer_mut("/outcomes/labels/predicted/0") {
                 *label = json!(i64::from(*label == json!(0)));
             }

@@ -95,7 +95,7 @@ impl FolderLock {
     }
 }
 
-/// Whether a process has ever locked this folder.
+/// Returns true if a process has ever locked this folder.
 pub fn has_lock(folder: &Path) -> bool {
     folder.join(".lock").is_file()
 }

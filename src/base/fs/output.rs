@@ -1,6 +1,7 @@
-//! Files that a command is told to write: never in the place of what it reads, nor of what it did not write.
+//! The rule for files that the user asks a command to write: they replace neither a file that the command reads,
+//! nor one that it did not write.
 //!
-//! This is the one rule for all outputs of all commands. It writes nothing: [`super::write_atomic`] does.
+//! All outputs of all commands follow it. This module writes nothing: [`super::write_atomic`] does.
 
 use std::fs::Metadata;
 use std::io::Read;
@@ -12,7 +13,7 @@ use anyhow::Result;
 
 use crate::error::Problem;
 
-/// As much of a file as is looked at to tell who wrote it.
+/// Bytes at the start of a file that show which program wrote it.
 const HEAD_BYTES: u64 = 4 << 10;
 
 /// A file that a command is about to write.
@@ -87,7 +88,7 @@ fn require_output(output: &Output<'_>, inputs: &[&Path], overwrite: bool) -> Res
     refuse("exists already, and is not replaced".to_string(), "name another file, or give `--overwrite`")
 }
 
-/// Whether `input` is this file, or a folder with it.
+/// Returns true if `input` is this file, or a folder that contains it.
 fn holds(input: &Path, file: &Metadata) -> bool {
     let is_it = |found: &Metadata| (found.dev(), found.ino()) == (file.dev(), file.ino());
     let Ok(found) = std::fs::metadata(input) else { return false };

@@ -30,7 +30,7 @@ pub fn shortened(text: &str, characters: usize) -> String {
     text.chars().take(characters - 1).chain(['…']).collect()
 }
 
-/// The beginning and the end of a text, at most so many characters.
+/// The beginning and the end of a text, `characters` wide at most.
 pub fn without_middle(text: &str, characters: usize) -> String {
     let all = width(text);
     if all <= characters {

@@ -254,7 +254,7 @@ fn steps(args: &PlanArgs, config: &PretrainConfig) -> Result<u64> {
     let manifest = Manifest::read(&shards).map_err(|_| {
         Problem::usage("is not given, and how long an epoch is cannot be told before there are shards")
             .at("training.max_steps")
-            .hint("say how many tokens to plan (`--tokens 10B`), or run `mlmtrain prepare` with this configuration first")
+            .hint("say how many tokens to plan (`--tokens 10B`), or run `mlmtrain prepare` first")
     })?;
     // Each row has two special tokens; rows are nearly full.
     let rows = manifest.train.tokens / (config.data.max_seq_length.saturating_sub(2).max(1) as u64);

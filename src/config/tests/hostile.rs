@@ -58,7 +58,7 @@ fn nothing_is_told_of_an_included_file_that_is_no_configuration() {
         assert!(refusals.iter().any(|refusal| message.contains(refusal)), "{message}");
         assert!(!message.to_lowercase().contains("planted"), "{message}");
     }
-    // A slip in a configuration is told as ever.
+    // The error for a misspelt key of a configuration names it.
     let message = refused("run: {seed: 1}\ntraning: {max_steps: 1}\n");
     assert!(message.contains("`traning`"), "{message}");
 }

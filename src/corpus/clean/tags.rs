@@ -182,8 +182,10 @@ impl<'a> Tags<'a> {
         };
         let last = bytes.len().saturating_sub(name.len() + 1);
         let found = (from..last).find(|&at| bytes[at] == b'<' && is_end(at));
-        self.no_raw_end[raw] = found.is_none();
-        self.bracket(found?)
+        // Not `bracket`: that none closes this tag says nothing about the tags before it.
+        let end = found.and_then(|at| self.text[at..].find('>').map(|length| at + length + 1));
+        self.no_raw_end[raw] = end.is_none();
+        end
     }
 }
 

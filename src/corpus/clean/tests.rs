@@ -122,11 +122,12 @@ fn tags_are_taken_out() {
     }
     assert_eq!(without_tags("<spa<b>n>"), "< spa n>", "parts do not grow together");
     assert_eq!(without_tags("<b<script>&gt;&"), "< b\n>&");
+    assert_eq!(without_tags("<script><b></script"), "</script", "an end tag that nothing closes");
 }
 
 #[test]
 fn hostile_nesting_takes_linear_time() {
-    for piece in ["&amp;", "&amp", "<b", "<!--", "<script>", "<", "&", "&#38;", "<a>&", "\u{301}"] {
+    for piece in ["&amp;", "&amp", "<b", "<!--", "<script>", "</script", "<", "&", "&#38;", "<a>&", "\u{301}"] {
         let text = piece.repeat(200_000);
         let cleaned = without_tags(&text);
         assert_eq!(without_tags(&cleaned), cleaned, "{piece}");

@@ -9,10 +9,10 @@
 //   backward_keys     a tile of keys, all queries               dk, dv
 //   backward_short    a segment of at most 128 rows             dq, dk, dv: instead of these two
 //
-// Half types with a head size that the tensor cores like are in `tensor_forward.cuh` and
-// `tensor_backward.cuh` (4 warps of 16 rows each, rows of the other side streamed through shared memory), with 128 queries
-// a block in `tensor_wide.cuh`, their dropout in `tensor_dropout.cuh`; f32 and every other head size in `plain.cuh`. `earlier/` goes when a GPU has
-// compared times (`MLMTRAIN_ATTENTION`): folder, switch and tests.
+// Half types with a head size that the tensor cores like are in `tensor_forward.cuh` and `tensor_backward.cuh` (4
+// warps of 16 rows each, rows of the other side streamed through shared memory), with 128 queries a block in
+// `tensor_wide.cuh`, their dropout in `tensor_dropout.cuh`; f32 and every other head size in `plain.cuh`.
+// `earlier/` goes when a GPU has compared times (`MLMTRAIN_ATTENTION`): folder, switch and tests.
 #include "common.cuh"
 #include "mma.cuh"
 

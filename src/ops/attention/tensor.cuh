@@ -35,8 +35,8 @@ __device__ __forceinline__ u32 at_rows(const Lane& lane) {
     return lane.lane % 16 * Room<K>::STRIDE + lane.lane / 16 * 8;
 }
 
-// Starts to copy `COUNT` rows to shared memory, of which `count` are there; the others become zeros. A thread has the same
-// columns of each of its rows: `at` is where the first one's are.
+// Starts to copy `COUNT` rows to shared memory, of which `count` are there; the others become zeros. A thread has
+// the same columns of each of its rows: `at` is where the first one's are.
 template <typename T, int K, int COUNT, int THREADS = 128>
 __device__ __forceinline__ void copy_rows_at(T* to, const T* at, u32 count, i64 hidden) {
     constexpr int PIECES = K / 8, STEP = THREADS / PIECES;

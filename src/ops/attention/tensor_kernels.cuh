@@ -1,6 +1,6 @@
-// Names for the kernels on tensor cores of an op that is attention: with and without dropout, with 128 queries a block
-// (`wide`), and those before (`earlier`), which a switch asks for. The registers of forward leave room for BESIDE blocks on a multiprocessor; on sm_75,
-// whose shared memory has room for one or two, they need not.
+// Names for the kernels on tensor cores of an op that is attention: with and without dropout, with 128 queries a
+// block (`wide`), and those before (`earlier`), which a switch asks for. The registers of forward leave room for
+// BESIDE blocks on a multiprocessor; on sm_75, whose shared memory has room for one or two, they need not.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
 #define FORWARD_BESIDE(BLOCKS) 1
 #else

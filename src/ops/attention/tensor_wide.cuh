@@ -13,8 +13,8 @@ __device__ __forceinline__ Span wide_span_of(const Args& a, const Tile& tile) {
     if (tile.end - tile.first > ROWS) span.end = span_of(a, {tile.start, tile.end, tile.first + ROWS, tile.squares}).end;
     return span;
 }
-// Whether the tile of 64 queries that the warp's first one, `own_row`, is of sees some of the `count` keys from `key` on; no
-// warp past the end of the segment does. The same in all lanes, and by the vote the compiler knows it.
+// Whether the tile of 64 queries that the warp's first one, `own_row`, is of sees some of the `count` keys from
+// `key` on; no warp past the end of the segment does. The same in all lanes, and by the vote the compiler knows it.
 __device__ __forceinline__ bool is_seen(const Args& a, u32 rows, u32 own_row, u32 key, u32 count) {
     bool seen = own_row < rows;
     if (a.window != EVERYTHING && seen) {

@@ -72,8 +72,8 @@ struct Place {
     i64 row, col, at;
 };
 
-// `SUMS` is 2, or 3 with `after(place, values, ahead)`: it gets dx before it is rounded and what its `ahead` has loaded for
-// these columns, and leaves what the third sum adds up.
+// `SUMS` is 2, or 3 with `after(place, values, ahead)`: it gets dx before it is rounded and what its `ahead` has
+// loaded for these columns, and leaves what the third sum adds up.
 template <typename T, int N, int SUMS, typename After>
 __device__ __forceinline__ void write_gradients(const NormBackward& a, const RowGradient& known, const Place& place,
                                                 const Vec<T, N>& dy, const float (&n)[N], const Vec<T, N>& more,
@@ -149,9 +149,9 @@ __device__ __forceinline__ float sum_over_warps(const float* of_row, u32 warps) 
     return sum;
 }
 
-// For rows that the warps of a block hold, `row_warps` warps a row of at most 256 columns each. A lane has the same columns
-// of each row, and their sums, in registers; the next row is on its way while the sums over this one are made. The shared
-// memory is [2][2][BACKWARD_WARPS] for the latter and [groups of row_warps warps, cols].
+// For rows that the warps of a block hold, `row_warps` warps a row of at most 256 columns each. A lane has the same
+// columns of each row, and their sums, in registers; the next row is on its way while the sums over this one are
+// made. The shared memory is [2][2][BACKWARD_WARPS] for the latter and [groups of row_warps warps, cols].
 template <typename T, int SUMS, typename After>
 __device__ __forceinline__ void backward_held(const NormBackward& a, const After& after) {
     constexpr int N = WIDE<T>, CHUNKS = WARP_COLUMNS / int(WARP) / N;

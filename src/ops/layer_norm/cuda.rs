@@ -39,7 +39,7 @@ const TILE_BYTES: usize = 16 * 4 * size_of::<f32>();
 pub(crate) struct ByWidth {
     pub(crate) op: &'static str,
     pub(crate) held: &'static str,
-    /// Those that [`earlier`] asks for: of rows of at most so many columns, which a warp holds.
+    /// The kernels that [`earlier`] selects, each with the most columns that one warp holds.
     pub(crate) earlier: [(usize, &'static str); 2],
     pub(crate) any: &'static str,
 }

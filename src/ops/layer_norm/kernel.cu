@@ -1,8 +1,9 @@
 // Layer normalisation; see mod.rs for the formulas and forward.cuh and backward.cuh for what a warp does.
 //
-// Forward: a block has 4 warps, each takes a row. Backward: a block has at most 8 warps, which take its `block_rows` rows
-// in turns, one or more of them together, and hold rows of up to 2,048 columns in registers. The kernels named
-// `_earlier` have one warp a row; they are removed when a GPU has compared times (`MLMTRAIN_NORMS=earlier`).
+// Forward: a block has 4 warps, each takes a row. Backward: a block has at most 8 warps, which take its
+// `block_rows` rows in turns, one or more of them together, and hold rows of up to 2,048 columns in registers. The
+// kernels named `_earlier` have one warp a row; they are removed when a GPU has compared times
+// (`MLMTRAIN_NORMS=earlier`).
 #include "common.cuh"
 
 #include "forward.cuh"

@@ -62,7 +62,7 @@ pub(super) fn forward(
     let vectors = (weights.norm_weight, weights.norm_bias);
     let norm = Norm::new(gpu, vectors, weights.eps, (&y, &moments), &[x, residual, sum, bias])?;
     let (row_keys, _keys) = keys(gpu, row_keys, dropout)?;
-    let kept = dropout.map(|_| gpu.uninitialised(kept_words((rows, cols)), DType::U32)).transpose()?;
+    let kept = dropout.map(|_| gpu.uninitialised(kept_words(rows, cols), DType::U32)).transpose()?;
     let kept_at = kept.as_ref().map_or(Ok(Address::NULL), |kept| gpu.output(kept, DType::U32))?;
     let dropout = DropoutArgs::of(dropout);
     let args = ForwardArgs { x, residual, bias, row_keys, sum, kept: kept_at, norm, dropout };
@@ -73,8 +73,8 @@ pub(super) fn forward(
     Ok((y, Saved { sum_td, moments, kept }))
 }
 
-/// Words of the decisions of dropout.
-fn kept_words((rows, cols): (usize, usize)) -> usize {
+/// Number of `u32` words that hold the decisions of dropout, one bit for each value.
+fn kept_words(rows: usize, cols: usize) -> usize {
     kept_bytes(rows as u64, cols as u64) as usize / size_of::<u32>()
 }
 
@@ -128,7 +128,7 @@ fn kept_by_forward(
         (None, _) => Ok(Address::NULL),
         (Some(_), None) => bail!("residual norm: backward has dropout, and forward had none"),
         (Some(_), Some(kept)) => {
-            check_shape("residual norm: kept", kept, &[kept_words(shape)])?;
+            check_shape("residual norm: kept", kept, &[kept_words(shape.0, shape.1)])?;
             gpu.input(kept, DType::U32)
         }
     }

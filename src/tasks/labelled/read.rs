@@ -80,7 +80,8 @@ pub struct Columns<'a> {
     pub label_separator: Option<&'a str>,
     /// The names that numbers in the place of labels, and places in lists of 0 and 1, stand for.
     pub label_names: &'a [String],
-    /// The labels, if they are known before the file is read; where they are numbers, those of the file are they.
+    /// The labels, if they are known before the file is read. If they are numbers, class names of the file are not
+    /// used.
     pub known_labels: &'a [String],
     /// Columns of the numbers that each row must have; an empty list stands for the column of the label, else
     /// `label`, `score` or `similarity`. Absent where no numbers are read.

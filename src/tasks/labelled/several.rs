@@ -46,8 +46,8 @@ impl SeveralColumns {
     }
 
     /// The labels of a row, each once, without white space around them. A list or text that is empty is a row
-    /// without labels; a value that is missing is an error. Where the file gives names to the numbers of labels
-    /// (`has_names`), no list is one of marks.
+    /// without labels; a value that is missing is an error. If the file names its classes (`has_names`), a list of 0
+    /// and 1 holds class numbers and is never multi-hot.
     pub(super) fn labels(&mut self, source: &str, row: &mut Row, has_names: bool) -> Result<Vec<String>> {
         let place = format!("{source}:{}", row.line);
         let mut labels = match self {
