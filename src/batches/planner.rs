@@ -72,6 +72,8 @@ struct Found<P> {
     from: u64,
     /// Tokens of the part.
     count: u64,
+    /// Most tokens of a segment.
+    segment_tokens: u64,
     /// Its source and where that stands behind it, where mixes change.
     moves: Option<(usize, u64)>,
 }
@@ -264,7 +266,8 @@ impl<D: Documents> Planner<D> {
                     found.count
                 ))
             })?;
-            let (from, mut count) = (found.from + done, left.min(room));
+            let of_segment = found.segment_tokens - done % found.segment_tokens;
+            let (from, mut count) = (found.from + done, left.min(room).min(of_segment));
             if let (Packing::Pairs(kind), 1..) = (self.packing, count) {
                 used += count + self.overhead(used);
                 count = self.push_pair(kind, &found, from, count)?;
@@ -407,6 +410,6 @@ impl<D: Documents> Planner<D> {
         };
         let (place, tokens) = self.documents.locate(document)?;
         let from = self.units.in_chunks(tokens);
-        Ok(Found { document, place, tokens, from, count: tokens - from, moves })
+        Ok(Found { document, place, tokens, from, count: tokens - from, segment_tokens: u64::MAX, moves })
     }
 }

@@ -26,7 +26,7 @@ pub enum PackingMode {
 #[serde(rename_all = "snake_case")]
 pub enum Shuffle {
     /// Pieces of documents that fill a row, over all documents; what is left of each document comes in a
-    /// shuffled order of documents.
+    /// shuffled order of documents. Every other row of a long document consists of short segments.
     Rows,
     /// Documents: the rows of a long one follow each other.
     Documents,

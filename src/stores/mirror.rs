@@ -240,12 +240,15 @@ impl Copy {
     /// quicker than uploading, a machine that is lost meanwhile would leave none at all.
     fn is_last_resort(&self, folder: &str, here: &BTreeMap<String, Stamp>) -> bool {
         let Some((above, _)) = folder.rsplit_once("checkpoint-") else { return false };
-        let mut followers = here.iter().filter(|(name, _)| {
+        let of_followers = |name: &str| {
             let step = name.strip_prefix(above).and_then(|rest| rest.strip_prefix("checkpoint-"));
-            step.and_then(|rest| rest.split_once('/')).is_some_and(|(_, file)| file == MANIFEST)
-        });
+            step.and_then(|rest| rest.split_once('/')).map(|(_, file)| file == MANIFEST)
+        };
+        // A follower whose manifest is not here is one that was deleted while files were listed.
+        let mut followers = here.iter().filter_map(|(name, stamp)| Some((of_followers(name)?, name, stamp)));
         let has_followers = followers.clone().next().is_some();
-        has_followers && !followers.any(|(name, stamp)| self.known.get(name) == Some(stamp))
+        has_followers
+            && !followers.any(|(is_manifest, name, stamp)| is_manifest && self.known.get(name) == Some(stamp))
     }
 
     /// Deletes an object that this run has put there.

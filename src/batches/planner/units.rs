@@ -14,6 +14,7 @@ use crate::batches::Packing;
 use crate::batches::Sequence;
 use crate::batches::chunks::Chunk;
 use crate::batches::chunks::ChunkIndex;
+use crate::batches::chunks::Lengths;
 use crate::batches::documents::Documents;
 use crate::batches::order::Windows;
 use crate::batches::pairs;
@@ -79,16 +80,20 @@ impl Units {
     ) -> Result<Self> {
         let mut units = Self { orders: orders.to_vec(), documents: sources.to_vec(), chunks: None };
         let special = if let Packing::Pairs(_) = frame.packing { pairs::SPECIAL } else { SPECIAL };
-        let tokens = frame.chunk_row.map(|row| (row as u64).saturating_sub(special).max(1));
-        if let Some(tokens) = tokens.filter(|_| orders.iter().all(Order::is_shuffled)) {
+        let lengths = |row: usize| match frame.packing {
+            Packing::Segments | Packing::BestFit { .. } => Lengths::with_short_segments(row as u64, special),
+            _ => Lengths::even((row as u64).saturating_sub(special).max(1)),
+        };
+        let row = frame.chunk_row.filter(|_| orders.iter().all(Order::is_shuffled));
+        if let Some(lengths) = row.map(lengths) {
             let is_windowed = matches!(orders.first(), Some(Order::Windowed { .. }));
             let ranges = if is_windowed { Vec::new() } else { documents.runs() };
-            let index = ChunkIndex::new(documents, &ranges, tokens)?;
+            let index = ChunkIndex::new(documents, &ranges, lengths)?;
             let of_chunks = |source: &SourceRange| {
-                let first = index.before(source.first_document);
-                let count = index.before(source.first_document + source.documents) - first;
-                let tokens = count * tokens;
-                SourceRange { first_document: first, documents: count, tokens, ..source.clone() }
+                let (first_document, tokens_before) = index.before(source.first_document);
+                let (end, tokens_to_end) = index.before(source.first_document + source.documents);
+                let (documents, tokens) = (end - first_document, tokens_to_end - tokens_before);
+                SourceRange { first_document, documents, tokens, ..source.clone() }
             };
             let sources: Vec<SourceRange> = sources.iter().map(of_chunks).collect();
             for (rests, chunks) in units.documents.iter_mut().zip(&sources) {
@@ -121,7 +126,7 @@ impl Units {
 
     /// Tokens of a document of `tokens` that are in chunks.
     pub(super) fn in_chunks(&self, tokens: u64) -> u64 {
-        self.chunks.as_ref().map_or(0, |chunks| tokens - tokens % chunks.index.tokens())
+        self.chunks.as_ref().map_or(0, |chunks| chunks.index.lengths().in_chunks(tokens))
     }
 
     /// Places of chunks in an epoch of `mix`, or in the window of shards at hand.
@@ -142,7 +147,7 @@ impl Units {
         if chunks.window == Some(window) {
             return Ok(());
         }
-        chunks.index = ChunkIndex::new(documents, &windows.shards(window), chunks.index.tokens())?;
+        chunks.index = ChunkIndex::new(documents, &windows.shards(window), chunks.index.lengths().clone())?;
         chunks.window = Some(window);
         if cursor.chunk > chunks.index.len() {
             let message = format!(
@@ -179,9 +184,9 @@ impl Units {
                 (windows.map_or(index, at), None)
             }
         };
-        let Chunk { document, place, document_tokens: tokens, from } =
+        let Chunk { document, place, document_tokens: tokens, from, count, segment_tokens } =
             chunks.index.find(documents, number)?;
-        Ok(Found { document, place, tokens, from, count: chunks.index.tokens(), moves })
+        Ok(Found { document, place, tokens, from, count, segment_tokens, moves })
     }
 }
 

@@ -63,6 +63,20 @@ fn rows_of_long_documents_are_spread_over_the_whole_epoch() {
 }
 
 #[test]
+fn every_other_row_of_a_long_document_has_short_segments() {
+    let set = Arc::new(ShardSet::in_memory(&numbered(&[40_000]), VOCAB));
+    for packing in PACKINGS {
+        let frame = frame(128).with_packing(packing).with_chunks();
+        let mut packer =
+            Packer::new(Arc::clone(&set), Order::Shuffled { seed: 5 }, frame, Cursor::default()).unwrap();
+        let rows = epoch(&mut packer);
+        let short = rows.iter().filter(|(_, row)| row.segment_ends == [32, 64, 96, 128]).count();
+        let is_divided = matches!(packing, Packing::Segments | Packing::BestFit { .. });
+        assert_eq!(short, if is_divided { 40_000 / 246 } else { 0 }, "{packing:?} of {}", rows.len());
+    }
+}
+
+#[test]
 fn every_chunk_and_every_rest_comes_as_often_as_its_source_is_weighted() {
     // In every document of 35 tokens there are 3 chunks of 10 and a rest of 5, all with ids of their own.
     let stretches = |first: u32, documents: u32| -> Vec<Vec<u32>> {
@@ -96,6 +110,33 @@ fn every_chunk_and_every_rest_comes_as_often_as_its_source_is_weighted() {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
+
+    #[test]
+    fn rows_of_short_segments_lose_no_token_and_go_on_from_any_row(
+        lengths in prop::collection::vec(1usize..900, 1..8), seed: u64, places in 12usize..140, is_best_fit: bool,
+    ) {
+        let mut numbers = 0..;
+        let documents: Vec<Vec<u32>> =
+            lengths.iter().map(|length| numbers.by_ref().take(*length).map(token).collect()).collect();
+        let set = Arc::new(ShardSet::in_memory(&documents, VOCAB));
+        let packing =
+            if is_best_fit { Packing::BestFit { window_documents: 3 } } else { Packing::Segments };
+        // In the second frame rows are shorter than those that chunks are made for.
+        for max_seq_length in [places, places.min(40)] {
+            let frame = Frame { chunk_row: Some(places), ..frame(max_seq_length).with_packing(packing) };
+            let start = |cursor| Packer::new(Arc::clone(&set), Order::Shuffled { seed }, frame, cursor).unwrap();
+            let rows = epoch(&mut start(Cursor::default()));
+            prop_assert!(rows.iter().all(|(_, row)| row.ids.len() <= max_seq_length));
+            let mut found: Vec<u32> = rows.iter().flat_map(|(_, row)| text(row)).collect();
+            let mut expected = documents.concat();
+            found.sort_unstable();
+            expected.sort_unstable();
+            prop_assert_eq!(found, expected);
+            for (cursor, row) in rows.iter().step_by(3) {
+                prop_assert_eq!(start(cursor.clone()).next_row_of_epoch().unwrap().as_ref(), Some(row));
+            }
+        }
+    }
 
     #[test]
     fn windows_of_shards_are_used_up_one_after_the_other(
