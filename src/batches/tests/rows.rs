@@ -133,7 +133,8 @@ proptest! {
             expected.sort_unstable();
             prop_assert_eq!(found, expected);
             for (cursor, row) in rows.iter().step_by(3) {
-                prop_assert_eq!(start(cursor.clone()).next_row_of_epoch().unwrap().as_ref(), Some(row));
+                let next = start(cursor.clone()).next_row_of_epoch().unwrap();
+                prop_assert_eq!(next.as_ref(), Some(row));
             }
         }
     }
