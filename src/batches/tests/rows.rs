@@ -65,7 +65,7 @@ fn rows_of_long_documents_are_spread_over_the_whole_epoch() {
 #[test]
 fn every_other_row_of_a_long_document_has_short_segments() {
     let set = Arc::new(ShardSet::in_memory(&numbered(&[40_000]), VOCAB));
-    for packing in PACKINGS {
+    for packing in PACKINGS.into_iter().take(6) {
         let frame = frame(128).with_packing(packing).with_chunks();
         let mut packer =
             Packer::new(Arc::clone(&set), Order::Shuffled { seed: 5 }, frame, Cursor::default()).unwrap();
