@@ -1,10 +1,11 @@
-//! Chunks of long documents: stretches that fill a row each, counted through all documents.
+//! Chunks of long documents. Each chunk fills a row; chunks are numbered through all documents.
 //!
-//! A document has as many chunks as it holds from its beginning on; what is behind them is its rest. Some chunks
-//! are for rows of short segments, as BERT's data had some (`short_seq_prob` of its `create_pretraining_data`):
-//! where a token sees few others, a model learns sooner to attend to them. The index holds one entry for each
-//! [`MARK_DOCUMENTS`] documents, so that its memory is a small part of the offsets in the shards, and finds a
-//! chunk by reading the offsets of so many documents.
+//! A document is cut into chunks from its beginning on. The tokens after its last chunk are its rest. Every other
+//! chunk is for a row of short segments: if a token sees few others, a model learns sooner to attend to them.
+//! (BERT's `create_pretraining_data` had `short_seq_prob` for a similar purpose.)
+//!
+//! The index has one entry per [`MARK_DOCUMENTS`] documents, so that it needs much less memory than the offsets in
+//! the shards. To find a chunk, it reads the offsets of the documents of one entry.
 
 use std::ops::Range;
 
@@ -19,70 +20,64 @@ const MARK_DOCUMENTS: u64 = 256;
 /// Places of a short segment, special tokens included.
 const SHORT_PLACES: u64 = 32;
 
-/// Chunks after which lengths repeat, and those of them, the last ones, that are for short segments.
-const TURN_CHUNKS: u64 = 2;
-const SHORT_CHUNKS: u64 = 1;
-
-/// The lengths of the chunks of a document, which repeat after a turn.
+/// The lengths of chunks in tokens: all are whole, or whole and short ones alternate.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Lengths {
-    /// Tokens of a turn before each of its chunks, and those of all of them.
-    before: Vec<u64>,
-    /// Most tokens of a segment, for each chunk of a turn.
-    segments: Vec<u64>,
+    /// A whole chunk, which is one segment.
+    whole: u64,
+    /// A chunk of short segments; 0 if there are none.
+    short: u64,
+    /// The longest short segment.
+    segment: u64,
 }
 
 impl Lengths {
-    /// Chunks of `tokens` tokens, at least 1, which are a segment each.
-    pub(super) fn even(tokens: u64) -> Self {
-        Self { before: vec![0, tokens], segments: vec![tokens] }
+    /// Whole chunks for rows of `places` places, of which a segment needs `special` for special tokens.
+    pub(super) fn whole(places: u64, special: u64) -> Self {
+        Self { whole: places.saturating_sub(special).max(1), ..Self::default() }
     }
 
-    /// Chunks for rows of `places` places, where each segment has `special` special tokens: [`SHORT_CHUNKS`] of
-    /// [`TURN_CHUNKS`] chunks are for a row of short segments, unless the row is a short segment itself.
+    /// As [`Lengths::whole`], but every other chunk is divided into short segments, if a row has room for two.
     pub(super) fn with_short_segments(places: u64, special: u64) -> Self {
-        let whole = places.saturating_sub(special).max(1);
-        let short_segments = places / SHORT_PLACES;
-        if short_segments < 2 {
-            return Self::even(whole);
+        let whole = Self::whole(places, special);
+        let segments = places / SHORT_PLACES;
+        if segments < 2 {
+            return whole;
         }
-        let short = places - short_segments * special;
-        let mut lengths = Self { before: vec![0], segments: Vec::new() };
-        for chunk in 0..TURN_CHUNKS {
-            let is_short = chunk >= TURN_CHUNKS - SHORT_CHUNKS;
-            let (tokens, segment) =
-                if is_short { (short, short.div_ceil(short_segments)) } else { (whole, whole) };
-            lengths.before.push(lengths.turn_tokens() + tokens);
-            lengths.segments.push(segment);
+        let short = places - segments * special;
+        Self { short, segment: short.div_ceil(segments), ..whole }
+    }
+
+    /// Number of chunks in a document of `document_tokens`, and the tokens in them.
+    fn count(&self, document_tokens: u64) -> (u64, u64) {
+        let pair_tokens = self.whole + self.short;
+        let pairs = document_tokens / pair_tokens;
+        let (chunks, tokens) = (pairs * self.chunks_of_pair(), pairs * pair_tokens);
+        if document_tokens - tokens >= self.whole {
+            (chunks + 1, tokens + self.whole)
+        } else {
+            (chunks, tokens)
         }
-        lengths
     }
 
-    fn turn_tokens(&self) -> u64 {
-        self.before.last().copied().unwrap_or_default()
-    }
-
-    fn turn_chunks(&self) -> u64 {
-        self.segments.len() as u64
-    }
-
-    /// Chunks of a document of `document_tokens`, and the tokens in them.
-    fn of(&self, document_tokens: u64) -> (u64, u64) {
-        let (turns, left) = (document_tokens / self.turn_tokens(), document_tokens % self.turn_tokens());
-        let chunks = self.before.partition_point(|before| *before <= left) - 1;
-        (turns * self.turn_chunks() + chunks as u64, turns * self.turn_tokens() + self.before[chunks])
-    }
-
-    /// Tokens of a document of `document_tokens` that are in chunks.
+    /// Number of tokens of a document of `document_tokens` that are in chunks.
     pub(super) fn in_chunks(&self, document_tokens: u64) -> u64 {
-        self.of(document_tokens).1
+        self.count(document_tokens).1
     }
 
-    /// Chunk `number` of a document: the tokens before it, its tokens, and most tokens of a segment.
+    /// Chunk `number` of a document: the tokens before it, its own, and the most tokens of one of its segments.
     fn chunk(&self, number: u64) -> (u64, u64, u64) {
-        let (turns, at) = (number / self.turn_chunks(), (number % self.turn_chunks()) as usize);
-        let count = self.before[at + 1] - self.before[at];
-        (turns * self.turn_tokens() + self.before[at], count, self.segments[at])
+        let before = number / self.chunks_of_pair() * (self.whole + self.short);
+        if number.is_multiple_of(self.chunks_of_pair()) {
+            (before, self.whole, self.whole)
+        } else {
+            (before + self.whole, self.short, self.segment)
+        }
+    }
+
+    /// Number of chunks after which lengths repeat.
+    fn chunks_of_pair(&self) -> u64 {
+        if self.short == 0 { 1 } else { 2 }
     }
 }
 
@@ -92,6 +87,7 @@ pub(super) struct ChunkIndex {
     lengths: Lengths,
     marks: Vec<Mark>,
     len: u64,
+    /// Tokens in all chunks.
     tokens: u64,
 }
 
@@ -124,7 +120,7 @@ pub(super) struct Chunk<P> {
 }
 
 impl ChunkIndex {
-    /// The chunks of these lengths of the documents in `ranges`, each of which lies within one run of
+    /// Cuts the documents in `ranges` into chunks of `lengths`. No range may cross the end of a run of
     /// `documents`.
     pub(super) fn new<D: Documents>(documents: &D, ranges: &[Range<u64>], lengths: Lengths) -> Result<Self> {
         let mut index = Self { lengths, ..Self::default() };
@@ -132,15 +128,19 @@ impl ChunkIndex {
             for first_document in range.clone().step_by(MARK_DOCUMENTS as usize) {
                 let count = MARK_DOCUMENTS.min(range.end - first_document);
                 let places = documents.locate_run(first_document, count)?;
-                let (mut chunks, mut tokens) = (0, 0);
+                let mark = Mark {
+                    first_chunk: index.len,
+                    tokens_before: index.tokens,
+                    first_document,
+                    documents: count,
+                };
                 for (_, document_tokens) in places {
-                    let (of_document, in_chunks) = index.lengths.of(document_tokens);
-                    (chunks, tokens) = (chunks + of_document, tokens + in_chunks);
+                    let (chunks, tokens) = index.lengths.count(document_tokens);
+                    index.len += chunks;
+                    index.tokens += tokens;
                 }
-                if chunks > 0 {
-                    let (first_chunk, tokens_before) = (index.len, index.tokens);
-                    index.marks.push(Mark { first_chunk, tokens_before, first_document, documents: count });
-                    (index.len, index.tokens) = (index.len + chunks, index.tokens + tokens);
+                if index.len > mark.first_chunk {
+                    index.marks.push(mark);
                 }
             }
         }
@@ -170,7 +170,7 @@ impl ChunkIndex {
         let mut left = number - mark.first_chunk;
         let places = documents.locate_run(mark.first_document, mark.documents)?;
         for (document, (place, document_tokens)) in (mark.first_document..).zip(places) {
-            let (chunks, _) = self.lengths.of(document_tokens);
+            let (chunks, _) = self.lengths.count(document_tokens);
             if left < chunks {
                 let (from, count, segment_tokens) = self.lengths.chunk(left);
                 return Ok(Chunk { document, place, document_tokens, from, count, segment_tokens });
@@ -195,7 +195,7 @@ mod tests {
         let documents: Vec<Vec<u32>> = lengths.iter().map(|length| vec![7; *length]).collect();
         let sources: [(&str, &[Vec<u32>]); 2] = [("a", &documents[..2000]), ("b", &documents[2000..])];
         let set = Arc::new(ShardSet::in_memory_sources(&sources, 10));
-        let index = ChunkIndex::new(&set, &set.ranges(), Lengths::even(10)).unwrap();
+        let index = ChunkIndex::new(&set, &set.ranges(), Lengths::whole(12, 2)).unwrap();
         assert_eq!((index.marks.len(), index.before(0).0, index.before(2000).0), (4, 0, index.len() - 5));
         let mut expected = Vec::new();
         for (document, length) in (0..).zip(&lengths) {
@@ -211,7 +211,7 @@ mod tests {
     fn chunks_of_any_document_follow_each_other_and_fill_their_rows() {
         let lengths = Lengths::with_short_segments(128, 2);
         for document_tokens in [0, 1, 125, 126, 127, 245, 246, 247, 371, 372, 10_000] {
-            let (chunks, in_chunks) = lengths.of(document_tokens);
+            let (chunks, in_chunks) = lengths.count(document_tokens);
             let mut end = 0;
             for number in 0..chunks {
                 let (from, count, segment_tokens) = lengths.chunk(number);
@@ -225,10 +225,10 @@ mod tests {
         }
         assert_eq!(
             Lengths::with_short_segments(63, 2),
-            Lengths::even(61),
-            "no row is shorter than a segment"
+            Lengths::whole(63, 2),
+            "a row has no room for two segments"
         );
         let odd = Lengths::with_short_segments(100, 2);
-        assert_eq!((odd.chunk(1), odd.of(98 + 94)), ((98, 94, 32), (2, 192)));
+        assert_eq!((odd.chunk(1), odd.count(98 + 94)), ((98, 94, 32), (2, 192)));
     }
 }

@@ -72,7 +72,7 @@ struct Found<P> {
     from: u64,
     /// Tokens of the part.
     count: u64,
-    /// Most tokens of a segment.
+    /// Most tokens of a segment; `u64::MAX` if only the row limits them.
     segment_tokens: u64,
     /// Its source and where that stands behind it, where mixes change.
     moves: Option<(usize, u64)>,
@@ -266,8 +266,9 @@ impl<D: Documents> Planner<D> {
                     found.count
                 ))
             })?;
-            let of_segment = found.segment_tokens - done % found.segment_tokens;
-            let (from, mut count) = (found.from + done, left.min(room).min(of_segment));
+            let left_of_segment = found.segment_tokens - done % found.segment_tokens;
+            let from = found.from + done;
+            let mut count = left.min(room).min(left_of_segment);
             if let (Packing::Pairs(kind), 1..) = (self.packing, count) {
                 used += count + self.overhead(used);
                 count = self.push_pair(kind, &found, from, count)?;

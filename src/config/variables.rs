@@ -1,5 +1,5 @@
 //! `${NAME}` and `${NAME:-default}` in the texts of a configuration file: environment variables by their
-//! values; `$${` is `${` as it stands. `${NAME:plain}` says that the value is not a secret, whatever its name.
+//! values; `$${` gives a literal `${`. `${NAME:plain}` says that the value is not a secret, whatever its name.
 //!
 //! Also what is saved of them: the name of a secret, the names in paths, the values of all else.
 

@@ -25,7 +25,7 @@ enum Wanted {
     Any,
 }
 
-/// Checks the environment variables of the cloud that `scheme` stands for; an error names the first unusable one.
+/// Checks the environment variables that URLs with `scheme` use; an error names the first unusable one.
 pub(super) fn require(scheme: &str) -> Result<(), Problem> {
     let (prefix, is_known): (&str, fn(&str) -> bool) = match scheme {
         "s3" => ("AWS_", |key| key.parse::<AmazonS3ConfigKey>().is_ok()),

@@ -226,7 +226,7 @@ impl Copy {
         for name in gone {
             // It may be just deleted here, with its manifest still there.
             if let Some(folder) = sealed_folder(&name, &self.known) {
-                if self.is_last_resort(folder, &here) {
+                if is_last_resort(folder, &here, &self.known) {
                     continue;
                 }
                 self.forget(&format!("{folder}/{MANIFEST}"))?;
@@ -234,21 +234,6 @@ impl Copy {
             self.forget(&name)?;
         }
         Ok(())
-    }
-
-    /// Whether a folder holds a checkpoint and those that followed it are still on their way: where saving is
-    /// quicker than uploading, a machine that is lost meanwhile would leave none at all.
-    fn is_last_resort(&self, folder: &str, here: &BTreeMap<String, Stamp>) -> bool {
-        let Some((above, _)) = folder.rsplit_once("checkpoint-") else { return false };
-        let of_followers = |name: &str| {
-            let step = name.strip_prefix(above).and_then(|rest| rest.strip_prefix("checkpoint-"));
-            step.and_then(|rest| rest.split_once('/')).map(|(_, file)| file == MANIFEST)
-        };
-        // A follower whose manifest is not here is one that was deleted while files were listed.
-        let mut followers = here.iter().filter_map(|(name, stamp)| Some((of_followers(name)?, name, stamp)));
-        let has_followers = followers.clone().next().is_some();
-        has_followers
-            && !followers.any(|(is_manifest, name, stamp)| is_manifest && self.known.get(name) == Some(stamp))
     }
 
     /// Deletes an object that this run has put there.
@@ -292,6 +277,54 @@ pub fn is_kept(name: &str) -> bool {
     }
 }
 
+/// Returns true if `folder` is a checkpoint and the bucket has no complete one that followed it, because saving is
+/// faster than uploading: without `folder`, a machine that is lost now would leave no checkpoint at all. `here` are
+/// the files of the run, `known` those in the bucket.
+fn is_last_resort(folder: &str, here: &BTreeMap<String, Stamp>, known: &BTreeMap<String, Stamp>) -> bool {
+    let Some((above, _)) = folder.rsplit_once("checkpoint-") else { return false };
+    // A follower without a manifest was being deleted while the files were listed.
+    let mut has_followers = false;
+    for (name, stamp) in here {
+        let Some(file) = file_in_checkpoint(name, above) else { continue };
+        if file == MANIFEST && known.get(name) == Some(stamp) {
+            return false;
+        }
+        has_followers = true;
+    }
+    has_followers
+}
+
+/// The path of a file within its checkpoint, if it is in a checkpoint directly below `above`.
+fn file_in_checkpoint<'a>(name: &'a str, above: &str) -> Option<&'a str> {
+    let step_and_file = name.strip_prefix(above)?.strip_prefix("checkpoint-")?;
+    step_and_file.split_once('/').map(|(_, file)| file)
+}
+
 fn part_of_checkpoint(name: &str) -> bool {
     name.split('/').rev().skip(1).any(|folder| folder.starts_with("checkpoint-"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_complete_checkpoint_stays_until_a_later_one_is_uploaded() {
+        let stamp = (1, SystemTime::UNIX_EPOCH);
+        let files = |names: &[&str]| names.iter().map(|name| (name.to_string(), stamp)).collect();
+        let is_last =
+            |folder: &str, here: &[&str], known: &[&str]| is_last_resort(folder, &files(here), &files(known));
+        let old = "checkpoint-1/manifest.json";
+        let next = "checkpoint-2/manifest.json";
+        assert!(is_last("checkpoint-1", &[next], &[old]), "the next one is on its way");
+        assert!(!is_last("checkpoint-1", &[next], &[old, next]), "the next one is in the bucket");
+        assert!(
+            is_last("checkpoint-1", &["checkpoint-2/model.safetensors"], &[old]),
+            "the next one is being deleted"
+        );
+        assert!(is_last("checkpoint-1", &["checkpoint-2/generator/manifest.json"], &[old]));
+        assert!(!is_last("final", &[next], &[old]), "not a checkpoint");
+        let other_seed = "seed-2/checkpoint-9/manifest.json";
+        assert!(!is_last("seed-1/checkpoint-1", &[other_seed], &["seed-1/checkpoint-1/manifest.json"]));
+    }
 }

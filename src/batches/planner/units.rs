@@ -80,12 +80,14 @@ impl Units {
     ) -> Result<Self> {
         let mut units = Self { orders: orders.to_vec(), documents: sources.to_vec(), chunks: None };
         let special = if let Packing::Pairs(_) = frame.packing { pairs::SPECIAL } else { SPECIAL };
-        let lengths = |row: usize| match frame.packing {
-            Packing::Segments | Packing::BestFit { .. } => Lengths::with_short_segments(row as u64, special),
-            _ => Lengths::even((row as u64).saturating_sub(special).max(1)),
-        };
-        let row = frame.chunk_row.filter(|_| orders.iter().all(Order::is_shuffled));
-        if let Some(lengths) = row.map(lengths) {
+        if let Some(row) = frame.chunk_row.filter(|_| orders.iter().all(Order::is_shuffled)) {
+            // Elsewhere a row is one segment, or its segments are pairs, whose lengths are drawn.
+            let lengths = match frame.packing {
+                Packing::Segments | Packing::BestFit { .. } => {
+                    Lengths::with_short_segments(row as u64, special)
+                }
+                _ => Lengths::whole(row as u64, special),
+            };
             let is_windowed = matches!(orders.first(), Some(Order::Windowed { .. }));
             let ranges = if is_windowed { Vec::new() } else { documents.runs() };
             let index = ChunkIndex::new(documents, &ranges, lengths)?;
