@@ -99,13 +99,15 @@ mod tests {
     // Signals reach a whole process, so each case runs in a child: this same test binary with a variable set.
     fn exit_code_of_child(mode: &str) -> Option<i32> {
         let program = std::env::current_exe().unwrap();
-        let mut command = match mode {
-            "nohup" => std::process::Command::new("nohup"),
-            _ => std::process::Command::new(&program),
+        // The tests themselves may run under `nohup`, whose processes ignore SIGHUP.
+        let launcher: &[&str] = match mode {
+            "nohup" => &["nohup"],
+            _ => &["env", "--default-signal=HUP"],
         };
         let arguments = ["--exact", "train::signals::tests::child", "--nocapture", "--test-threads=1"];
-        let status = command
-            .args((mode == "nohup").then_some(&program))
+        let status = std::process::Command::new(launcher[0])
+            .args(&launcher[1..])
+            .arg(&program)
             .args(arguments)
             .env(CHILD, mode)
             .stdout(std::process::Stdio::null())
