@@ -148,7 +148,7 @@ impl TaggingArgs {
     pub fn tagging(&self) -> Tagging<'_> {
         let columns =
             SentenceColumns { token: self.token_column, tag: self.tag_column, ..SentenceColumns::default() };
-        Tagging { columns, scheme: self.tag_scheme, strict: self.strict }
+        Tagging { columns, scheme: self.tag_scheme, strict: self.strict, ..Tagging::default() }
     }
 }
 

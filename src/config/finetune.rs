@@ -11,6 +11,7 @@ use crate::config::cache::CacheConfig;
 use crate::config::distributed::DistributedConfig;
 use crate::config::precision::PrecisionConfig;
 use crate::config::run::RunSection;
+use crate::config::sources::OnBadRecord;
 use crate::config::task::FinetuneTask;
 use crate::config::task::Goal;
 use crate::config::task::ProblemType;
@@ -68,6 +69,9 @@ pub struct ClassifyData {
     /// Whether a tag that its scheme does not allow there is an error, such as an `I-` without a `B-`; else
     /// it is read as `conlleval` does, and counted.
     pub strict: bool,
+    /// What to do with a row or sentence that cannot be read: a line that is no JSON object, too few fields, no text,
+    /// no label.
+    pub on_bad_record: OnBadRecord,
 }
 
 /// How tags say where an entity begins and ends.
@@ -128,6 +132,7 @@ impl Default for ClassifyData {
             tag_column: -1,
             tag_scheme: TagScheme::Auto,
             strict: false,
+            on_bad_record: OnBadRecord::Fail,
         }
     }
 }

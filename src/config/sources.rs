@@ -59,10 +59,11 @@ pub enum InvalidUtf8 {
 
 /// What to do with a record that cannot be read: a line that is no JSON object or has no such field, a row
 /// with fewer or more fields than the header.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OnBadRecord {
     /// Stop with an error that names the line.
+    #[default]
     Fail,
     /// Leave it out, and count it.
     Skip,
@@ -107,7 +108,7 @@ pub struct SourceConfig {
     #[serde(default = "fail")]
     pub invalid_utf8: InvalidUtf8,
     /// What to do with a record that cannot be read.
-    #[serde(default = "stop")]
+    #[serde(default)]
     pub on_bad_record: OnBadRecord,
 }
 
@@ -126,9 +127,6 @@ fn one() -> f64 {
 fn fail() -> InvalidUtf8 {
     InvalidUtf8::Fail
 }
-fn stop() -> OnBadRecord {
-    OnBadRecord::Fail
-}
 
 impl SourceConfig {
     /// Files that are read by their extensions, with all other keys at their defaults.
@@ -143,7 +141,7 @@ impl SourceConfig {
             separator: None,
             weight: one(),
             invalid_utf8: fail(),
-            on_bad_record: stop(),
+            on_bad_record: OnBadRecord::default(),
         }
     }
 

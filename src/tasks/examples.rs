@@ -12,7 +12,11 @@ use crate::config::ClassifyData;
 use crate::config::FinetuneConfig;
 use crate::error::Problem;
 use crate::rng::hash_name;
+use crate::tasks::labelled::BadRows;
+use crate::tasks::labelled::Columns;
+use crate::tasks::labelled::Example;
 use crate::tasks::labelled::files::Rows;
+use crate::tasks::labelled::read_examples_but;
 use crate::tasks::subset;
 
 /// Rows and their labels.
@@ -74,6 +78,20 @@ impl<T: Clone> Sources<T> {
             Some(chosen) => (train.part(&chosen), eval),
             None => (train, eval),
         })
+    }
+}
+
+impl Sources<Example> {
+    /// Reads texts with their labels, and gives a note for each file of which rows were left out.
+    pub(super) fn of_examples(data: &ClassifyData, columns: &Columns<'_>) -> Result<(Self, Vec<String>)> {
+        let mut notes = Vec::new();
+        let sources = Self::read(data, |path| {
+            let mut bad_rows = BadRows::new(data.on_bad_record, "row");
+            let examples = read_examples_but(path, columns, &mut bad_rows)?;
+            notes.extend(bad_rows.note(path));
+            Ok(examples)
+        })?;
+        Ok((sources, notes))
     }
 }
 

@@ -344,6 +344,7 @@ fn show_names_the_origin_of_each_value() {
       tag_column: -1                    # default
       tag_scheme: auto                  # default
       strict: false                     # default
+      on_bad_record: fail               # default
     seeds: []                           # default
     runs_at_once: 0                     # default
     training:

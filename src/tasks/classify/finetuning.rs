@@ -32,7 +32,6 @@ use crate::tasks::finetuned::Floor;
 use crate::tasks::floors::tf_idf;
 use crate::tasks::labelled::Columns;
 use crate::tasks::labelled::Example;
-use crate::tasks::labelled::read_examples;
 use crate::tasks::labelled::twins;
 use crate::tasks::planned;
 use crate::tasks::planned::Planned;
@@ -55,6 +54,8 @@ pub struct Examples {
     /// Evaluation examples.
     pub eval: Vec<Example>,
     pub(super) eval_ids: Vec<u32>,
+    /// Which rows of which file were left out.
+    notes: Vec<String>,
 }
 
 impl Finetuned for Examples {
@@ -70,7 +71,7 @@ impl Finetuned for Examples {
 
     fn read(config: &FinetuneConfig) -> Result<Self> {
         let (data, columns) = (&config.data, Columns::of(&config.data));
-        let sources = Sources::read(data, |path| read_examples(path, &columns))?;
+        let (sources, notes) = Sources::of_examples(data, &columns)?;
         let labels = if data.labels.is_empty() {
             LabelSet::discover(&data.train_file, &sources.train.all)?
         } else {
@@ -79,7 +80,14 @@ impl Finetuned for Examples {
         let ids = |path: &Path, rows: &[Example]| labels.ids(path, rows);
         let (train, eval) = sources.divided(config, ids, |set| set.ids.clone(), Example::whole_text)?;
         let labels = labels.names().to_vec();
-        Ok(Self { labels, train: train.rows, train_ids: train.ids, eval: eval.rows, eval_ids: eval.ids })
+        Ok(Self {
+            labels,
+            train: train.rows,
+            train_ids: train.ids,
+            eval: eval.rows,
+            eval_ids: eval.ids,
+            notes,
+        })
     }
 
     fn summary(&self) -> String {
@@ -88,7 +96,7 @@ impl Finetuned for Examples {
         let summary =
             format!("{train} training and {eval} evaluation examples, {} labels", self.labels.len());
         let twins = twins::told("labels", self.labels.iter().map(String::as_str));
-        std::iter::once(summary).chain(twins).collect::<Vec<_>>().join("\n")
+        self.notes.iter().cloned().chain([summary]).chain(twins).collect::<Vec<_>>().join("\n")
     }
 
     fn num_train(&self) -> usize {

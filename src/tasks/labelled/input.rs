@@ -103,7 +103,7 @@ impl Iterator for Objects {
     fn next(&mut self) -> Option<Result<Asked>> {
         let row = match self.texts.next_row()? {
             Ok(row) => row,
-            Err(e) => return Some(Err(e)),
+            Err(error) => return Some(Err(error.into())),
         };
         if !row.is_list(self.fields.tokens()) {
             return Some(self.texts.text_of(row).map(Asked::Text));

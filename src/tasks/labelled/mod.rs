@@ -3,6 +3,7 @@
 //!
 //! They know no model and no task: every task that learns from labels reads them.
 
+mod bad_rows;
 pub(in crate::tasks) mod files;
 mod held;
 pub mod input;
@@ -16,6 +17,8 @@ pub mod texts;
 mod trained_columns;
 pub mod twins;
 
+pub use bad_rows::BadRows;
+pub use bad_rows::RowError;
 pub use files::files_of;
 pub use files::missing;
 pub use files::require;
@@ -23,6 +26,7 @@ pub use input::InputFile;
 pub use read::Columns;
 pub use read::Example;
 pub use read::read_examples;
+pub use read::read_examples_but;
 pub use rows::RowFormat;
 pub use sentences::Sentence;
 pub use sentences::SentenceColumns;

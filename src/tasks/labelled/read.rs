@@ -1,15 +1,18 @@
 //! Reads labelled examples from CSV, TSV, JSONL and Parquet files: which columns are meant, and what a good
 //! row is.
 //!
-//! A bad row is an error that names the file and the line, never a dropped row. How a file is cut into rows
+//! A bad row is an error that names the file and the line, unless the caller wants such rows left out and counted. How a file is cut into rows
 //! is `rows`' matter; what a label's id is, `labels`'.
 
 use std::path::Path;
 
 use anyhow::Result;
 
+use crate::config::OnBadRecord;
 use crate::config::finetune::ClassifyData;
 use crate::error::Problem;
+use crate::tasks::labelled::bad_rows::BadRows;
+use crate::tasks::labelled::bad_rows::RowError;
 use crate::tasks::labelled::held::BLOCK_BYTES;
 use crate::tasks::labelled::held::Held;
 use crate::tasks::labelled::rows::Row;
@@ -25,6 +28,10 @@ use crate::tasks::labelled::trained_columns::TrainedColumns;
 const TEXT_COLUMNS: [&str; 3] = ["text", "sentence", "content"];
 const LABEL_COLUMNS: [&str; 3] = ["label", "category", "class"];
 const NUMBER_COLUMNS: [&str; 3] = ["label", "score", "similarity"];
+
+/// The hint about a value that is empty.
+const NO_VALUE: &str = "give the row one, take the row out of the file, or leave such rows out in fine-tuning: \
+    `data.on_bad_record: skip`";
 
 /// One text, or pair of texts, and its label.
 #[derive(Debug, Clone, PartialEq)]
@@ -128,8 +135,13 @@ impl<'a> Columns<'a> {
 /// `.bz2`; `.parquet`.
 ///
 /// In a CSV file a field may be quoted and hold commas, newlines and doubled quotes (RFC 4180). In a TSV file
-/// quotes are ordinary characters, as in GLUE's files. Text must be UTF-8.
+/// quotes are ordinary characters, as in GLUE's files. Text must be UTF-8. A row that cannot be read is an error.
 pub fn read_examples(path: &Path, columns: &Columns<'_>) -> Result<Vec<Example>> {
+    read_examples_but(path, columns, &mut BadRows::new(OnBadRecord::Fail, "row"))
+}
+
+/// As [`read_examples`]; `bad_rows` says what becomes of rows that cannot be read, and counts those left out.
+pub fn read_examples_but(path: &Path, columns: &Columns<'_>, bad_rows: &mut BadRows) -> Result<Vec<Example>> {
     let Some(format) = RowFormat::of(path) else {
         return Err(Problem::new("cannot tell the format of the file from its name")
             .at(path.display())
@@ -144,17 +156,19 @@ pub fn read_examples(path: &Path, columns: &Columns<'_>) -> Result<Vec<Example>>
     let mut chosen: Option<Chosen> = None;
     let mut rows = rows_of(path, format)?;
     while let Some(row) = rows.next() {
-        let row = row?;
-        let chosen = match &mut chosen {
-            Some(chosen) => chosen,
-            none => none.insert(Chosen::new(&name, &row, columns)?.named_by(rows.as_ref(), columns)),
-        };
-        let example = chosen.example(&name, row)?;
+        let example = row.and_then(|row| {
+            let chosen = match &mut chosen {
+                Some(chosen) => chosen,
+                none => none.insert(Chosen::new(&name, &row, columns)?.named_by(rows.as_ref(), columns)),
+            };
+            Ok(chosen.example(&name, row)?)
+        });
+        let Some(example) = bad_rows.take(example)? else { continue };
         held.add(example.held_bytes(), rows.position_bytes(), || format!("{name}:{}", example.line))?;
         examples.push(example);
     }
     if examples.is_empty() {
-        return Err(Problem::new("has no examples").at(path.display()).into());
+        return Err(bad_rows.none_left(path, "examples").into());
     }
     if let Some(several) = chosen.as_ref().and_then(|chosen| chosen.several.as_ref()) {
         several.require_labels(&name)?;
@@ -174,21 +188,25 @@ pub(super) struct Chosen {
 }
 
 impl Chosen {
-    pub(super) fn new(source: &str, row: &Row, columns: &Columns<'_>) -> Result<Self> {
-        let pick = |asked: Option<&str>, defaults: &[&str], option: &str| -> Result<String> {
+    pub(super) fn new(source: &str, row: &Row, columns: &Columns<'_>) -> Result<Self, RowError> {
+        // What a header lacks is missing in all rows.
+        let missing = |problem: Problem| {
+            if row.has_header() { RowError::File(problem.into()) } else { RowError::Row(problem) }
+        };
+        let pick = |asked: Option<&str>, defaults: &[&str], option: &str| -> Result<String, RowError> {
             let found = match asked {
                 Some(name) => row.has(name).then_some(name),
                 None => defaults.iter().copied().find(|name| row.has(name)),
             };
             found
                 .map(str::to_string)
-                .ok_or_else(|| missing_column(source, row, asked, defaults, option).into())
+                .ok_or_else(|| missing(missing_column(source, row, asked, defaults, option)))
         };
         let chosen = Self {
             text: pick(columns.text_of(row), &TEXT_COLUMNS, "text_column")?,
             text_pair: match columns.text_pair_of(row) {
                 Some(name) if columns.text_pair.is_none() && !row.has(name) => {
-                    return Err(missing_pair(source, row, name).into());
+                    return Err(missing(missing_pair(source, row, name)));
                 }
                 named => named.map(|name| pick(Some(name), &[], "text_pair_column")).transpose()?,
             },
@@ -212,12 +230,12 @@ impl Chosen {
                 None => Vec::new(),
                 Some([]) => vec![pick(columns.label, &NUMBER_COLUMNS, "label_column")?],
                 Some(names) => {
-                    names.iter().map(|name| pick(Some(name), &[], "labels")).collect::<Result<_>>()?
+                    names.iter().map(|name| pick(Some(name), &[], "labels")).collect::<Result<_, _>>()?
                 }
             },
             class_names: Vec::new(),
         };
-        chosen.require_apart(source)?;
+        chosen.require_apart(source).map_err(|problem| RowError::File(problem.into()))?;
         Ok(chosen)
     }
 
@@ -250,26 +268,25 @@ impl Chosen {
     }
 
     /// The name of a label, which may be written as its number.
-    fn class_name(&self, label: String, place: &str) -> Result<String> {
+    fn class_name(&self, label: String, place: &str) -> Result<String, Problem> {
         let names = &self.class_names;
         match label.parse::<i64>() {
             Ok(number) if !names.is_empty() => {
                 let name = usize::try_from(number).ok().and_then(|number| names.get(number));
-                name.cloned().ok_or_else(|| unnamed(number, names.len()).at(place).into())
+                name.cloned().ok_or_else(|| unnamed(number, names.len()).at(place))
             }
             _ => Ok(label),
         }
     }
 
-    fn example(&mut self, source: &str, mut row: Row) -> Result<Example> {
+    fn example(&mut self, source: &str, mut row: Row) -> Result<Example, Problem> {
         let line = row.line;
-        let mut take = |name: &String, what: &str| -> Result<String> {
+        let mut take = |name: &String, what: &str| -> Result<String, Problem> {
             match take(source, &mut row, name)? {
                 Some(value) if !value.trim().is_empty() => Ok(value),
                 _ => Err(Problem::new(format!("{what} `{name}` is empty"))
                     .at(format!("{source}:{line}"))
-                    .hint("give the row one, or take the row out of the file")
-                    .into()),
+                    .hint(NO_VALUE)),
             }
         };
         let text = take(&self.text, "text")?;
@@ -286,9 +303,9 @@ impl Chosen {
         };
         let named = |label| self.class_name(label, &format!("{source}:{line}"));
         let label = label.map(named).transpose()?;
-        let labels = labels.into_iter().map(named).collect::<Result<_>>()?;
+        let labels = labels.into_iter().map(named).collect::<Result<_, _>>()?;
         let numbers =
-            self.numbers.iter().map(|name| number(source, &mut row, name)).collect::<Result<_>>()?;
+            self.numbers.iter().map(|name| number(source, &mut row, name)).collect::<Result<_, _>>()?;
         Ok(Example { text, text_pair, label, labels, numbers, line })
     }
 }
@@ -301,18 +318,15 @@ fn unnamed(number: i64, names: usize) -> Problem {
 }
 
 /// A number that the row must have.
-fn number(source: &str, row: &mut Row, name: &str) -> Result<f32> {
+fn number(source: &str, row: &mut Row, name: &str) -> Result<f32, Problem> {
     let place = format!("{source}:{}", row.line);
     let text = row.take_number(name).map_err(|problem| problem.clone().at(&place))?;
     let Some(text) = text.filter(|text| !text.trim().is_empty()) else {
-        return Err(Problem::new(format!("number `{name}` is empty"))
-            .at(place)
-            .hint("give the row one, or take the row out of the file")
-            .into());
+        return Err(Problem::new(format!("number `{name}` is empty")).at(place).hint(NO_VALUE));
     };
     match text.trim().parse::<f32>() {
         Ok(number) if number.is_finite() => Ok(number),
-        _ => Err(Problem::new(format!("column `{name}` is `{text}`, a number is wanted")).at(place).into()),
+        _ => Err(Problem::new(format!("column `{name}` is `{text}`, a number is wanted")).at(place)),
     }
 }
 

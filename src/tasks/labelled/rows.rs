@@ -22,6 +22,7 @@ use crate::error::Problem;
 use crate::fs;
 use crate::fs::Kind;
 use crate::fs::TextFile;
+use crate::tasks::labelled::bad_rows::RowError;
 use crate::tasks::labelled::rows::array::ArrayRows;
 use crate::tasks::labelled::rows::lines::LineRows;
 use crate::tasks::labelled::rows::parquet::ParquetRows;
@@ -132,7 +133,7 @@ pub(in crate::tasks) fn rows_of(path: &Path, format: RowFormat) -> Result<Box<dy
 }
 
 /// The rows of a source, one after the other.
-pub(in crate::tasks) trait Rows: Iterator<Item = Result<Row>> {
+pub(in crate::tasks) trait Rows: Iterator<Item = Result<Row, RowError>> {
     /// Bytes of the file, as it lies on the disk, that have been read so far.
     fn position_bytes(&self) -> u64;
 
@@ -175,6 +176,11 @@ impl Row {
             return Ok(Some(number.to_string()));
         }
         self.take(name)
+    }
+
+    /// Whether its names are those of a header, which all rows of the file share.
+    pub(super) fn has_header(&self) -> bool {
+        matches!(self.fields, Fields::Table { .. })
     }
 
     /// All fields as they are; those of a table are texts.
@@ -237,13 +243,13 @@ impl Row {
 }
 
 /// The value of a field that the row must have; `None` where it is null.
-pub(super) fn take(source: &str, row: &mut Row, name: &str) -> Result<Option<String>> {
+pub(super) fn take(source: &str, row: &mut Row, name: &str) -> Result<Option<String>, Problem> {
     let place = format!("{source}:{}", row.line);
     if !row.has(name) {
         let there = list(row.names());
-        return Err(Problem::new(format!("has no field `{name}`; there are {there}")).at(place).into());
+        return Err(Problem::new(format!("has no field `{name}`; there are {there}")).at(place));
     }
-    Ok(row.take(name).map_err(|problem| problem.at(place))?)
+    row.take(name).map_err(|problem| problem.at(place))
 }
 
 /// Names, each in backticks.

@@ -48,7 +48,12 @@ impl SeveralColumns {
     /// The labels of a row, each once, without white space around them. A list or text that is empty is a row
     /// without labels; a value that is missing is an error. If the file names its classes (`has_names`), a list of 0
     /// and 1 holds class numbers and is never multi-hot.
-    pub(super) fn labels(&mut self, source: &str, row: &mut Row, has_names: bool) -> Result<Vec<String>> {
+    pub(super) fn labels(
+        &mut self,
+        source: &str,
+        row: &mut Row,
+        has_names: bool,
+    ) -> Result<Vec<String>, Problem> {
         let place = format!("{source}:{}", row.line);
         let mut labels = match self {
             Self::Each(names) => {
@@ -76,8 +81,7 @@ impl SeveralColumns {
                 } else {
                     return Err(Problem::new(format!("the labels `{name}` are null"))
                         .at(place)
-                        .hint("a row without labels has an empty list, `[]`")
-                        .into());
+                        .hint("a row without labels has an empty list, `[]`"));
                 }
             }
         };
@@ -207,7 +211,7 @@ fn of_list(name: &str, items: Vec<Value>) -> Result<Vec<String>, Problem> {
 }
 
 /// Whether the row has the label that is the name of a column.
-fn is_one(source: &str, row: &mut Row, name: &str) -> Result<bool> {
+fn is_one(source: &str, row: &mut Row, name: &str) -> Result<bool, Problem> {
     let place = format!("{source}:{}", row.line);
     let text = row.take_number(name).map_err(|problem| problem.at(&place))?.unwrap_or_default();
     match text.trim().to_ascii_lowercase().as_str() {
@@ -215,10 +219,9 @@ fn is_one(source: &str, row: &mut Row, name: &str) -> Result<bool> {
         "0" | "0.0" | "false" => Ok(false),
         _ => {
             let message = format!("column `{name}` is `{text}`, a 0 or a 1 is wanted");
-            Err(Problem::new(message)
-                .at(place)
-                .hint("all of the labels are columns here; `label_column` names one column of labels instead")
-                .into())
+            Err(Problem::new(message).at(place).hint(
+                "all of the labels are columns here; `label_column` names one column of labels instead",
+            ))
         }
     }
 }

@@ -5,9 +5,11 @@ use std::path::Path;
 use anyhow::Result;
 
 use crate::config::ClassifyData;
+use crate::config::OnBadRecord;
 use crate::config::TagScheme;
 use crate::error::Problem;
 use crate::quantity::format_count;
+use crate::tasks::labelled::bad_rows::BadRows;
 use crate::tasks::labelled::held::Held;
 use crate::tasks::labelled::sentences::Sentence;
 use crate::tasks::labelled::sentences::SentenceColumns;
@@ -25,6 +27,8 @@ pub struct Tagging<'a> {
     pub scheme: TagScheme,
     /// Whether a tag in a place that the scheme does not allow is an error.
     pub strict: bool,
+    /// What to do with a sentence that cannot be read.
+    pub on_bad_record: OnBadRecord,
 }
 
 impl<'a> Tagging<'a> {
@@ -38,7 +42,7 @@ impl<'a> Tagging<'a> {
             tag_names: &data.labels,
             tagged: true,
         };
-        Self { columns, scheme: data.tag_scheme, strict: data.strict }
+        Self { columns, scheme: data.tag_scheme, strict: data.strict, on_bad_record: data.on_bad_record }
     }
 }
 
@@ -55,6 +59,8 @@ pub struct TaggedFile {
     pub irregular: u64,
     /// Where the first of them stands, and what is wrong with it.
     pub first_irregular: Option<Problem>,
+    /// Sentences that were left out.
+    pub bad_rows: BadRows,
 }
 
 impl TaggedFile {
@@ -72,7 +78,7 @@ impl TaggedFile {
             let count = format_count(self.irregular);
             format!("{place}: {count} tags break {name} and were read as conlleval does; the first: {first}")
         });
-        guessed.into_iter().chain(broken).collect()
+        guessed.into_iter().chain(broken).chain(self.bad_rows.note(path)).collect()
     }
 }
 
@@ -82,20 +88,25 @@ pub fn read_tagged(path: &Path, tagging: &Tagging<'_>) -> Result<TaggedFile> {
     let columns = SentenceColumns { tagged: true, ..tagging.columns };
     let at = |line: u64| format!("{}:{line}", path.display());
     let (mut sentences, mut evidence, mut held) = (Vec::new(), Evidence::default(), Held::default());
+    let mut bad_rows = BadRows::new(tagging.on_bad_record, "sentence");
     let mut reader = Sentences::open(path, &columns)?;
     while let Some(sentence) = reader.next() {
-        let sentence = Sentence { others: serde_json::Map::new(), ..sentence? };
-        tags::check_form(&sentence.tags).map_err(|(place, problem)| problem.at(at(sentence.lines[place])))?;
+        let sentence = sentence.and_then(|sentence| match tags::check_form(&sentence.tags) {
+            Ok(()) => Ok(Sentence { others: serde_json::Map::new(), ..sentence }),
+            Err((place, problem)) => Err(problem.at(at(sentence.lines[place])).into()),
+        });
+        let Some(sentence) = bad_rows.take(sentence)? else { continue };
         held.add(sentence.held_bytes(), reader.position_bytes(), || at(sentence.line))?;
         evidence.add(&sentence.tags);
         sentences.push(sentence);
     }
     if sentences.is_empty() {
-        return Err(Problem::new("has no sentences").at(path.display()).into());
+        return Err(bad_rows.none_left(path, "sentences").into());
     }
     let is_guessed = tagging.scheme == TagScheme::Auto;
     let scheme = if is_guessed { evidence.scheme() } else { tagging.scheme };
-    let mut file = TaggedFile { sentences, scheme, is_guessed, irregular: 0, first_irregular: None };
+    let mut file =
+        TaggedFile { sentences, scheme, is_guessed, irregular: 0, first_irregular: None, bad_rows };
     for sentence in &mut file.sentences {
         for (place, problem, is_foreign) in tags::irregular(&sentence.tags, scheme) {
             let problem = problem.at(at(sentence.lines[place]));

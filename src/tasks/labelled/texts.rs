@@ -9,6 +9,7 @@ use serde_json::Map;
 use serde_json::Value;
 
 use crate::error::Problem;
+use crate::tasks::labelled::bad_rows::RowError;
 use crate::tasks::labelled::read::Chosen;
 use crate::tasks::labelled::read::Columns;
 use crate::tasks::labelled::rows::Row;
@@ -95,7 +96,7 @@ impl InputTexts {
     }
 
     /// The next row as it is.
-    pub(super) fn next_row(&mut self) -> Option<Result<Row>> {
+    pub(super) fn next_row(&mut self) -> Option<Result<Row, RowError>> {
         self.rows.next()
     }
 
@@ -128,7 +129,7 @@ impl Iterator for InputTexts {
 
     fn next(&mut self) -> Option<Self::Item> {
         let row = self.rows.next()?;
-        Some(row.and_then(|row| self.text_of(row)))
+        Some(row.map_err(Into::into).and_then(|row| self.text_of(row)))
     }
 }
 

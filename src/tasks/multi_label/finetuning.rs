@@ -24,7 +24,6 @@ use crate::tasks::finetuned::Floor;
 use crate::tasks::floors::tf_idf;
 use crate::tasks::labelled::Columns;
 use crate::tasks::labelled::Example;
-use crate::tasks::labelled::read_examples;
 use crate::tasks::labelled::twins;
 use crate::tasks::multi_label::data::TrainingData;
 use crate::tasks::multi_label::labeller::Labeller;
@@ -52,6 +51,8 @@ pub struct LabelledExamples {
     /// Evaluation examples.
     pub eval: Vec<Example>,
     pub(super) eval_ids: Vec<Vec<u32>>,
+    /// Which rows of which file were left out.
+    notes: Vec<String>,
 }
 
 impl Finetuned for LabelledExamples {
@@ -74,7 +75,7 @@ impl Finetuned for LabelledExamples {
             labelled: false,
             ..Columns::of(data)
         };
-        let sources = Sources::read(data, |path| read_examples(path, &columns))?;
+        let (sources, notes) = Sources::of_examples(data, &columns)?;
         let labels = if data.labels.is_empty() {
             LabelSet::discover_some(&data.train_file, &sources.train.all)?
         } else {
@@ -84,7 +85,14 @@ impl Finetuned for LabelledExamples {
         let (train, eval) =
             sources.divided(config, ids, |set| strata(labels.len(), &set.ids), Example::whole_text)?;
         let labels = labels.names().to_vec();
-        Ok(Self { labels, train: train.rows, train_ids: train.ids, eval: eval.rows, eval_ids: eval.ids })
+        Ok(Self {
+            labels,
+            train: train.rows,
+            train_ids: train.ids,
+            eval: eval.rows,
+            eval_ids: eval.ids,
+            notes,
+        })
     }
 
     fn summary(&self) -> String {
@@ -94,7 +102,7 @@ impl Finetuned for LabelledExamples {
         let summary =
             format!("{train} training and {eval} evaluation examples, {labels} labels, {each:.2} a text");
         let twins = twins::told("labels", self.labels.iter().map(String::as_str));
-        std::iter::once(summary).chain(twins).collect::<Vec<_>>().join("\n")
+        self.notes.iter().cloned().chain([summary]).chain(twins).collect::<Vec<_>>().join("\n")
     }
 
     fn num_train(&self) -> usize {

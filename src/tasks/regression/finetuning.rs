@@ -24,7 +24,6 @@ use crate::tasks::finetuned::Floor;
 use crate::tasks::floors::tf_idf;
 use crate::tasks::labelled::Columns;
 use crate::tasks::labelled::Example;
-use crate::tasks::labelled::read_examples;
 use crate::tasks::planned::Planned;
 use crate::tasks::regression::data::TrainingData;
 use crate::tasks::regression::regressor::Regressor;
@@ -51,6 +50,8 @@ pub struct NumberExamples {
     pub train: Vec<Example>,
     /// Evaluation examples.
     pub eval: Vec<Example>,
+    /// Which rows of which file were left out.
+    notes: Vec<String>,
 }
 
 impl Finetuned for NumberExamples {
@@ -67,21 +68,22 @@ impl Finetuned for NumberExamples {
     fn read(config: &FinetuneConfig) -> Result<Self> {
         let data = &config.data;
         let columns = Columns { numbers: Some(&data.labels), labelled: false, ..Columns::of(data) };
-        let sources = Sources::read(data, |path| read_examples(path, &columns))?;
+        let (sources, notes) = Sources::of_examples(data, &columns)?;
         let (ids, strata) = (
             |_: &Path, rows: &[Example]| Ok(vec![(); rows.len()]),
             |set: &Set<Example, ()>| vec![0; set.rows.len()],
         );
         let (train, eval) = sources.divided(config, ids, strata, Example::whole_text)?;
         let names = if data.labels.is_empty() { vec![ONLY_NAME.to_string()] } else { data.labels.clone() };
-        Ok(Self { names, train: train.rows, eval: eval.rows })
+        Ok(Self { names, train: train.rows, eval: eval.rows, notes })
     }
 
     fn summary(&self) -> String {
         let count = |examples: &[Example]| format_count(examples.len() as u64);
         let (train, eval, numbers) = (count(&self.train), count(&self.eval), self.names.len());
         let numbers = if numbers == 1 { "a number".to_string() } else { format!("{numbers} numbers") };
-        format!("{train} training and {eval} evaluation examples, {numbers} each")
+        let summary = format!("{train} training and {eval} evaluation examples, {numbers} each");
+        self.notes.iter().cloned().chain([summary]).collect::<Vec<_>>().join("\n")
     }
 
     fn num_train(&self) -> usize {

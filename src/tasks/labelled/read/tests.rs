@@ -74,6 +74,64 @@ fn csv_keeps_quoted_newlines_commas_and_quotes_and_counts_lines() {
 }
 
 #[test]
+fn rows_that_cannot_be_read_are_left_out_and_counted_where_that_is_wanted() {
+    let folder = Folder::new();
+    let examples = |name: &str, content: &str, columns: &Columns<'_>| {
+        let (path, mut bad_rows) = (folder.file(name, content), BadRows::new(OnBadRecord::Skip, "row"));
+        let bare = |text: String| text.replace(&format!("{}/", folder.0.path().display()), "");
+        let read = read_examples_but(&path, columns, &mut bad_rows).map_err(|e| bare(e.to_string()))?;
+        let texts = read.into_iter().map(|example| example.text).collect::<Vec<_>>().join(" ");
+        Ok::<_, String>((texts, bad_rows.note(&path).map(bare).unwrap_or_default()))
+    };
+    let numbers = Columns { numbers: Some(&[]), ..Columns::default() };
+    let several = Columns { several: Some(&[]), ..Columns::default() };
+    let note = |name: &str, rows: &str, first: &str| {
+        format!("{name}: {rows} left out that cannot be read; the first: {name}:{first}")
+    };
+    for (name, content, columns, texts, rows, first) in [
+        ("a.csv", "text,label\na,x\nb\n,x\nc,y\n", &LABELLED, "a c", "2 rows", "3: 1 field is here"),
+        ("b.csv", "text,label\na,\nb,1\nc,good\n", &numbers, "b", "2 rows", "2: number `label` is empty"),
+        (
+            "c.jsonl",
+            "{\"title\": 1}\n{\"text\": \"a\", \"label\": 2}\n\"b\"\n{\"text\": \"c\", \"label\": 1}\n{\"text\":",
+            &LABELLED,
+            "a c",
+            "3 rows",
+            "1: has no column `text`",
+        ),
+        (
+            "d.json",
+            "[{\"text\": \"a\", \"label\": null}, {\"text\": \"b\", \"label\": \"x\"}, {\"text\":",
+            &LABELLED,
+            "b",
+            "2 rows",
+            "1: label `label` is empty",
+        ),
+        (
+            "e.jsonl",
+            "{\"text\": \"a\", \"labels\": [\"x\"]}\n{\"text\": \"b\", \"labels\": null}\n",
+            &several,
+            "a",
+            "1 row",
+            "2: the labels `labels` are null",
+        ),
+    ] {
+        let (read, told) = examples(name, content, columns).unwrap();
+        assert_eq!(read, texts, "{name}");
+        assert!(told.starts_with(&note(name, rows, first)), "{name}: {told}");
+    }
+    assert_eq!(examples("f.csv", "text,label\na,x\n", &LABELLED).unwrap(), ("a".to_string(), String::new()));
+    for (name, content, words) in [
+        ("g.csv", "text,label\n,x\n", "g.csv: has no examples\n  hint: g.csv: 1 row left out"),
+        ("h.csv", "text,mark\na,x\n", "h.csv:1: has no column `label`"),
+        ("i.csv", "text,label\na,\"x\nb,y\nc,\"z\n", "i.csv:2: a quote opened in this row"),
+    ] {
+        let error = examples(name, content, &LABELLED).unwrap_err();
+        assert!(error.starts_with(words), "{name}: {error}");
+    }
+}
+
+#[test]
 fn csv_with_crlf_and_a_byte_order_mark_reads_the_same() {
     let content = "\u{feff}text,label\r\nplain,1\r\n\r\n\"two\r\nlines\",0\r\nlast,\"1\"\r\n";
     assert_eq!(

@@ -7,6 +7,7 @@ use anyhow::Result;
 use crate::corpus::Element;
 use crate::corpus::JsonElements;
 use crate::error::Problem;
+use crate::tasks::labelled::bad_rows::RowError;
 use crate::tasks::labelled::rows::Fields;
 use crate::tasks::labelled::rows::ROW_BYTES_MAX;
 use crate::tasks::labelled::rows::Row;
@@ -26,7 +27,7 @@ impl ArrayRows {
         Ok(Self { name, elements })
     }
 
-    fn next_row(&mut self) -> Result<Option<Row>> {
+    fn next_row(&mut self) -> Result<Option<Row>, RowError> {
         let Some(element) = self.elements.advance()? else { return Ok(None) };
         let Element { json, line, column, length, is_whole, .. } = element;
         let problem = |message: String| Problem::new(message).at(format!("{}:{line}:{column}", self.name));
@@ -42,7 +43,7 @@ impl ArrayRows {
 }
 
 impl Iterator for ArrayRows {
-    type Item = Result<Row>;
+    type Item = Result<Row, RowError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         self.next_row().transpose()

@@ -16,6 +16,7 @@ use crate::corpus::Lines;
 use crate::corpus::conversion;
 use crate::corpus::without_nan;
 use crate::error::Problem;
+use crate::tasks::labelled::bad_rows::RowError;
 use crate::tasks::labelled::rows::Fields;
 use crate::tasks::labelled::rows::ROW_BYTES_MAX;
 use crate::tasks::labelled::rows::Row;
@@ -46,7 +47,7 @@ impl LineRows {
         Self { lines: Lines::of(text, Path::new(&name).into(), ROW_BYTES_MAX), name, is_json }
     }
 
-    fn next_row(&mut self) -> Result<Option<Row>> {
+    fn next_row(&mut self) -> Result<Option<Row>, RowError> {
         while let Some(line) = self.lines.advance()? {
             if self.is_json && line.bytes.trim_ascii().is_empty() && !line.is_too_long {
                 continue;
@@ -112,7 +113,7 @@ impl<'de> Visitor<'de> for EachOnce {
 }
 
 impl Iterator for LineRows {
-    type Item = Result<Row>;
+    type Item = Result<Row, RowError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         self.next_row().transpose()

@@ -5,6 +5,7 @@ use std::path::Path;
 use anyhow::Result;
 
 use crate::corpus::ParquetObjects;
+use crate::tasks::labelled::bad_rows::RowError;
 use crate::tasks::labelled::rows::Fields;
 use crate::tasks::labelled::rows::Row;
 use crate::tasks::labelled::rows::Rows;
@@ -19,10 +20,10 @@ impl ParquetRows {
 }
 
 impl Iterator for ParquetRows {
-    type Item = Result<Row>;
+    type Item = Result<Row, RowError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let object = self.0.advance().transpose()?;
+        let object = self.0.advance().map_err(RowError::File).transpose()?;
         let line = self.0.rows();
         Some(object.map(|object| Row { line, header_line: line, fields: Fields::Json(object) }))
     }

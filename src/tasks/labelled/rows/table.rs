@@ -14,6 +14,7 @@ use crate::corpus::End;
 use crate::corpus::Fields as TableFields;
 use crate::corpus::Kept;
 use crate::corpus::header_of;
+use crate::tasks::labelled::bad_rows::RowError;
 use crate::tasks::labelled::rows::Fields;
 use crate::tasks::labelled::rows::ROW_BYTES_MAX;
 use crate::tasks::labelled::rows::Row;
@@ -38,7 +39,7 @@ impl TableRows {
         Ok(Self { fields, header: Arc::new(header), kept: Kept::new(ROW_BYTES_MAX) })
     }
 
-    fn next_row(&mut self) -> Result<Option<Row>> {
+    fn next_row(&mut self) -> Result<Option<Row>, RowError> {
         let mut record = ByteRecord::new();
         let mut count = self.read(&mut record)?;
         while count == 1 && self.fields.record_is_blank() {
@@ -47,13 +48,17 @@ impl TableRows {
         if count == 0 {
             return Ok(None);
         }
-        if let Some(problem) =
-            self.fields.open_quote().or_else(|| self.fields.wrong_count(count, self.header.len()))
-        {
-            return Err(problem.into());
+        self.require_closed_quotes()?;
+        if let Some(problem) = self.fields.wrong_count(count, self.header.len()) {
+            return Err(RowError::Row(problem));
         }
         let fields = Fields::Table { header: Arc::clone(&self.header), record };
         Ok(Some(Row { line: self.fields.record_line(), header_line: self.fields.header_line(), fields }))
+    }
+
+    /// A quote that was left open may have taken any number of rows with it.
+    fn require_closed_quotes(&self) -> Result<()> {
+        self.fields.open_quote().map_or(Ok(()), |problem| Err(problem.into()))
     }
 
     /// Reads a row into `record`, which holds no more fields than the header; gives the number of its fields,
@@ -69,9 +74,7 @@ impl TableRows {
             }
             (count, bytes) = (count + 1, bytes + self.kept.length());
             if bytes > ROW_BYTES_MAX as u64 {
-                if let Some(problem) = self.fields.open_quote() {
-                    return Err(problem.into());
-                }
+                self.require_closed_quotes()?;
                 let message = format!("the row is longer than {ROW_BYTES_MAX} bytes");
                 return Err(self.fields.problem(message).hint("look for a quote left open").into());
             }
@@ -86,7 +89,7 @@ impl TableRows {
 }
 
 impl Iterator for TableRows {
-    type Item = Result<Row>;
+    type Item = Result<Row, RowError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         self.next_row().transpose()

@@ -9,7 +9,7 @@ fn read(name: &str, bytes: &[u8]) -> Result<Vec<Map<String, Value>>> {
     let path = folder.path().join(name);
     std::fs::write(&path, bytes).unwrap();
     let format = RowFormat::of(&path).unwrap();
-    let rows = rows_of(&path, format).and_then(Iterator::collect::<Result<Vec<Row>>>);
+    let rows = rows_of(&path, format).and_then(|rows| Ok(rows.collect::<Result<Vec<Row>, RowError>>()?));
     let rows = rows
         .map_err(|e| anyhow::anyhow!(format!("{e:#}").replace(&folder.path().display().to_string(), "")))?;
     rows.into_iter().map(|row| Ok(row.into_fields()?)).collect()

@@ -10,6 +10,7 @@ use crate::corpus::Line;
 use crate::corpus::Lines;
 use crate::corpus::conversion;
 use crate::error::Problem;
+use crate::tasks::labelled::bad_rows::RowError;
 use crate::tasks::labelled::rows::Source;
 use crate::tasks::labelled::sentences::Sentence;
 use crate::tasks::labelled::sentences::SentenceColumns;
@@ -31,6 +32,8 @@ pub(super) struct ColumnLines {
     /// Column of the tags, where they are read.
     tag: Option<i64>,
     layout: Option<Layout>,
+    /// Whether the sentence that was read last has a bad line; the rest of it is passed over.
+    in_bad_sentence: bool,
 }
 
 /// What the first line with a word says of the others.
@@ -58,27 +61,33 @@ impl ColumnLines {
         let Source { name, text, .. } = source;
         let lines = Lines::of(text, Path::new(&name).into(), LINE_BYTES_MAX);
         let tag = columns.tagged.then_some(columns.tag);
-        Self { name, lines, token: columns.token, tag, layout: None }
+        Self { name, lines, token: columns.token, tag, layout: None, in_bad_sentence: false }
     }
 
     pub(super) fn position_bytes(&self) -> u64 {
         self.lines.position_bytes()
     }
 
-    /// The next sentence; `None` at the end of the file.
-    pub(super) fn next_sentence(&mut self) -> Result<Option<Sentence>> {
-        let Self { name, lines, token, tag, layout } = self;
+    /// The next sentence; `None` at the end of the file. After an error of a row it is the sentence after that
+    /// row's.
+    pub(super) fn next_sentence(&mut self) -> Result<Option<Sentence>, RowError> {
+        if std::mem::take(&mut self.in_bad_sentence) {
+            self.pass_sentence()?;
+        }
+        let Self { name, lines, token, tag, layout, in_bad_sentence } = self;
         let mut sentence = Sentence::default();
         while let Some(line) = lines.advance()? {
             let number = line.number;
             let place = |problem: Problem| problem.at(format!("{name}:{number}"));
-            match row(&line, *token, *tag, layout).map_err(place)? {
+            let read = match row(&line, *token, *tag, layout) {
+                Ok(Row::Word { .. }) if sentence.words.len() == WORDS_MAX => Err(too_many_words()),
+                read => read,
+            };
+            *in_bad_sentence = read.is_err();
+            match read.map_err(place)? {
                 Row::Comment => {}
                 Row::Break if sentence.words.is_empty() => {}
                 Row::Break => return Ok(Some(sentence)),
-                Row::Word { .. } if sentence.words.len() == WORDS_MAX => {
-                    return Err(too_many_words(format!("{name}:{number}")).into());
-                }
                 Row::Word { word, tag, line } => {
                     if sentence.words.is_empty() {
                         sentence.line = line;
@@ -91,6 +100,21 @@ impl ColumnLines {
         }
         Ok((!sentence.words.is_empty()).then_some(sentence))
     }
+
+    /// Reads up to the end of the sentence.
+    fn pass_sentence(&mut self) -> Result<()> {
+        while let Some(line) = self.lines.advance()? {
+            if is_break(line.bytes) {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// An empty line, or the beginning of a document.
+fn is_break(line: &[u8]) -> bool {
+    line.trim_ascii().is_empty() || line.starts_with(DOCUMENT_START.as_bytes())
 }
 
 fn row(line: &Line<'_>, token: i64, tag: Option<i64>, layout: &mut Option<Layout>) -> Result<Row, Problem> {
@@ -101,13 +125,13 @@ fn row(line: &Line<'_>, token: i64, tag: Option<i64>, layout: &mut Option<Layout
         Problem::new(format!("is not UTF-8 text (byte {} of the line)", e.valid_up_to() + 1))
             .hint(conversion(line.bytes))
     })?;
-    if text.trim_ascii().is_empty() || text.starts_with(DOCUMENT_START) {
+    if is_break(line.bytes) {
         return Ok(Row::Break);
     }
     if is_comment(text, layout.as_ref()) {
         return Ok(Row::Comment);
     }
-    let known = layout.get_or_insert_with(|| Layout::of(text, line.number));
+    let known = layout.unwrap_or_else(|| Layout::of(text, line.number));
     let columns = known.columns_of(text)?;
     let word = pick(&columns, token, "token_column")?;
     let tag = tag.map(|tag| pick(&columns, tag, "tag_column")).transpose()?;
@@ -115,6 +139,7 @@ fn row(line: &Line<'_>, token: i64, tag: Option<i64>, layout: &mut Option<Layout
         return Err(Problem::new("has one column, a word and its tag are wanted")
             .hint("a tab or blanks stand between them"));
     }
+    *layout = Some(known);
     Ok(Row::Word { word: word.to_string(), tag: tag.map(str::to_string), line: line.number })
 }
 

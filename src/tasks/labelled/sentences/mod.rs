@@ -1,6 +1,6 @@
 //! Sentences of words, with or without their tags: CoNLL columns, JSONL and Parquet, one after the other.
 //!
-//! A bad line is an error that names it. What tags mean is `tags`' matter.
+//! A bad line is an error that names it; the sentences after it can be read. What tags mean is `tags`' matter.
 
 mod conll;
 
@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use crate::error::Problem;
 use crate::fs;
+use crate::tasks::labelled::bad_rows::RowError;
 use crate::tasks::labelled::held::BLOCK_BYTES;
 use crate::tasks::labelled::rows::Row;
 use crate::tasks::labelled::rows::RowFormat;
@@ -128,9 +129,9 @@ impl Sentences {
 }
 
 impl Iterator for Sentences {
-    type Item = Result<Sentence>;
+    type Item = Result<Sentence, RowError>;
 
-    fn next(&mut self) -> Option<Result<Sentence>> {
+    fn next(&mut self) -> Option<Self::Item> {
         match &mut self.form {
             Form::Columns(lines) => lines.next_sentence().transpose(),
             Form::Lists { name, rows, fields } => {
@@ -239,9 +240,8 @@ fn list(fields: &mut Map<String, Value>, name: &str, names: &[String]) -> Result
 }
 
 /// An error for a sentence that does not end.
-fn too_many_words(place: String) -> Problem {
+fn too_many_words() -> Problem {
     Problem::new(format!("the sentence has more than {WORDS_MAX} words"))
-        .at(place)
         .hint("an empty line ends a sentence")
 }
 

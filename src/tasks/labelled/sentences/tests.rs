@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::path::Path;
 
+use crate::config::OnBadRecord;
 use crate::config::TagScheme;
 use crate::fs::testing::skipped;
 use crate::tasks::labelled::SentenceColumns;
@@ -110,6 +111,38 @@ fn schemes_are_guessed_or_declared_and_what_breaks_them_is_counted() {
         notes.contains("1 tags break IOB2 and were read as conlleval does") && notes.contains(":1: `I-PER`"),
         "{notes}"
     );
+}
+
+#[test]
+fn sentences_with_a_bad_line_are_left_out_whole_where_that_is_wanted() {
+    let skip = Tagging { on_bad_record: OnBadRecord::Skip, ..Tagging::default() };
+    for (name, content, sentences, told) in [
+        (
+            "a.conll",
+            "word\nx O\n\na O\nb B-LOC\n\nc O\nd\ne O\n\n\nf O\n\ng X\nh O\n",
+            vec!["a/O b/B-LOC", "f/O"],
+            ["3 sentences left out that cannot be read", "a.conll:1: has one column"],
+        ),
+        (
+            "b.conll",
+            "a\nb O\n-DOCSTART- O\n\nc O\n",
+            vec!["c/O"],
+            ["1 sentence left out", "b.conll:1: has one column"],
+        ),
+        (
+            "c.jsonl",
+            "{\"tokens\": [\"a\"], \"tags\": []}\n{\"tokens\": [\"b\"], \"tags\": [\"O\"]}\n{\"tokens\"",
+            vec!["b/O"],
+            ["2 sentences left out", "c.jsonl:1: 1 words in `tokens`"],
+        ),
+    ] {
+        let file = read(name, content, skip).unwrap();
+        assert_eq!(flat(&file), sentences, "{name}");
+        let note = file.notes(Path::new(name)).pop().unwrap();
+        assert!(told.iter().all(|part| note.contains(part)), "{name}: {note}");
+    }
+    let error = read("d.conll", "a X\n\nb Y\n", skip).unwrap_err().to_string();
+    assert!(error.contains("has no sentences") && error.contains("2 sentences left out"), "{error}");
 }
 
 /// File, what is in it, how it is read, and what must be said.
