@@ -6,7 +6,7 @@
 The runs are of the novels of configs/quickstart, as long as about so many seconds each; prepared shards go to a temporary
 folder. Prints a table, and fails where time is more than 15 % or memory more than 10 % apart.
 """
-import argparse, json, os, subprocess, sys, tempfile
+import argparse, json, os, re, subprocess, sys, tempfile
 
 SMALL = ["hidden_size=256", "num_hidden_layers=4", "num_attention_heads=4", "intermediate_size=1024", "max_position_embeddings=130"]
 BASE = ["hidden_size=768", "num_hidden_layers=12", "num_attention_heads=12", "intermediate_size=3072", "max_position_embeddings=130"]
@@ -52,8 +52,9 @@ def main():
             sets += ["--set", f"training.max_steps={steps}"]
             planned = json.loads(mlmtrain("plan", "--config", config, *sets, "--device", "here", "--save", "--json"))
             told = [line.strip() for line in mlmtrain("pretrain", "--config", config, *sets).splitlines()]
-            taken = next(line for line in told if line.startswith("taken ")).removeprefix("taken").strip()
-            time, memory = (float(part.split(" %")[0]) for part in taken.split("(")[1:])
+            taken = next(line for line in told if line.startswith("actual ")).removeprefix("actual").strip()
+            percents = re.findall(r"(\d+) % (slower|faster|more|less)", taken)
+            time, memory = (float(f"{'-' if word in ('faster', 'less') else ''}{number}") for number, word in percents)
             is_right &= abs(time) <= 15 and abs(memory) <= 10
             row = planned["devices"][0]
             before = f"{row['train_seconds']:.0f} s, {row['memory_bytes'] / 2**20:.0f} MiB"

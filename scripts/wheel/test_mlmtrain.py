@@ -100,6 +100,10 @@ class Package(unittest.TestCase):
         last = [told for told in self.progress if told.what == "training"][-1]
         self.assertEqual((last.done, last.total, last.unit, last.folder), (40, 40, "steps", run.folder))
         self.assertIn("bytes", {told.unit for told in self.progress})
+        with contextlib.suppress(ModuleNotFoundError):
+            table = run.frame()
+            self.assertEqual(list(table["step"]), list(range(1, 41)))
+            self.assertEqual(table["eval/loss"].iloc[-1], run.results["eval_loss"])
         self.assertIn("<svg", run.html())
         self.assertTrue(run._repr_html_().startswith("<iframe"))
         self.assertIn("nothing was done", mlmtrain.pretrain(CONFIG, quiet=True).report)
@@ -195,6 +199,22 @@ class Package(unittest.TestCase):
         self.assertEqual(len(rows), 24)
         planned = mlmtrain.plan(CONFIG, device=["l4"], price={"l4": 0.5}, quiet=True)
         self.assertIn("0.5", json.dumps(planned))
+        embed = functools.partial(mlmtrain.embed, model=tuned.model, normalize=True, quiet=True)
+        vectors = embed(["the cat", "the wolf hears me"])
+        self.assertEqual(len(vectors), 2)
+        for vector in vectors:
+            self.assertAlmostEqual(sum(float(value) ** 2 for value in vector), 1.0, 5)
+        with unittest.mock.patch.dict(sys.modules, {"numpy": None}):
+            self.assertEqual(embed(["the cat", "the wolf hears me"]), [list(vector) for vector in vectors])
+        task = {"name": "animals", "data": {"train_file": "labelled.csv", "eval_file": "labelled.csv"}}
+        tasks = {"seeds": [1], "tasks": [task], "training": {"max_steps": 2}}
+        compared = mlmtrain.compare([self.run_.model], tasks, output_dir="compared", quiet=True)
+        self.assertIn("animals", json.dumps(compared))
+        prepared = mlmtrain.prepare(CONFIG, quiet=True, set={"data.prepared_dir": "prepared"})
+        self.assertEqual(prepared["sources"][0]["read"]["documents"], 400)
+        config = mlmtrain.init("corpus.txt", "1m", output="budget.yaml", quiet=True)
+        self.assertIn("max_steps:", config.read_text("utf-8"))
+        self.assertIn("<svg", mlmtrain.report(tuned, output="tuned.html").read_text("utf-8"))
         with self.assertRaisesRegex(ValueError, "nothing is trained"):
             mlmtrain.finetune(dry_run=True, set=settings, sweep=["learning_rate=1e-3,1e-4"], **options)
 
@@ -217,7 +237,9 @@ class Package(unittest.TestCase):
             return pretrain({**CONFIG, "run": run}, set={"training.max_steps": 4}, **options)
 
         pretrain = mlmtrain.pretrain
-        functions = ("pretrain", "finetune", "evaluate", "predict", "plan", "command")
+        # The others use what `pretrain` leaves; `init` measures for a while.
+        functions = set(mlmtrain.__all__) - {"Error", "Progress", "Run", "init", "pretrain"}
+        functions = ["pretrain", *sorted(functions)]
         documented = [mlmtrain, *(getattr(mlmtrain, name) for name in functions)]
         with unittest.mock.patch.object(mlmtrain, "pretrain", small), contextlib.redirect_stderr(io.StringIO()):
             for of in documented:
@@ -225,7 +247,7 @@ class Package(unittest.TestCase):
                 self.assertTrue(blocks, of)
                 for block in blocks:
                     exec(compile(textwrap.dedent(block), str(of), "exec"), {"mlmtrain": mlmtrain})
-        self.assertTrue(pathlib.Path("report.html").exists() and pathlib.Path("vectors.npy").exists())
+        self.assertTrue(pathlib.Path("mine.html").exists() and pathlib.Path("vectors.npy").exists())
 
     def test_the_notebook_runs(self):
         notebook = json.loads((SCRIPTS / "notebook" / "quickstart.ipynb").read_text("utf-8"))

@@ -108,7 +108,7 @@ fn measure(
     let found = bench::step_seconds(config, model, size, compute, on)?;
     let Some(step_seconds) = world.all_of(found)? else {
         return Err(Problem::new("a micro-batch ran out of memory")
-            .hint("take fewer rows at once (`training.per_device_train_batch_size`)")
+            .hint("take smaller micro-batches (`training.per_device_train_batch_size`)")
             .into());
     };
     measuring.finish("done");

@@ -75,14 +75,14 @@ pub struct Cli {
     /// Print no progress and no notes, only results and errors
     #[arg(short, long, global = true, help_heading = GLOBAL)]
     pub quiet: bool,
-    /// Say what is decided on the way as well: files, hashes, checkpoints
+    /// Also print decisions: files, hashes, checkpoints
     #[arg(short, long, global = true, conflicts_with = "quiet", help_heading = GLOBAL)]
     pub verbose: bool,
     /// Add notes, warnings and errors to this file as well, each with its time in UTC
     #[arg(long, global = true, value_name = "FILE", help_heading = GLOBAL)]
     pub log_file: Option<PathBuf>,
-    /// Tell progress, notes and errors as JSON lines on standard error, for a program that reads them; where it
-    /// is gone, end as by SIGTERM
+    /// Write progress, notes and errors to standard error as JSON lines for another program; if that program
+    /// exits, stop as on SIGTERM
     #[arg(long, global = true, conflicts_with = "quiet", help_heading = GLOBAL)]
     pub events: bool,
     /// What to do.
@@ -115,8 +115,8 @@ pub enum Command {
     /// Say what a pretraining run takes here and on rented GPUs: memory, time, energy, money
     ///
     /// This machine is measured for some seconds, other devices are predicted from operations and bytes.
-    /// Where the rows at once of the configuration do not fit, fewer with more micro-batches are planned,
-    /// which is the same update. Nothing is written.
+    /// If the batch does not fit in memory, plans a smaller one with more accumulation steps; the update is the
+    /// same. Nothing is written.
     #[command(after_help = "Examples:
   mlmtrain plan --config configs/roberta-base.yaml --tokens 10B
   mlmtrain plan --config my.yaml --device h100,l4 --price h100=1.99,l4=0.60 --tokens 10B
@@ -133,8 +133,7 @@ pub enum Command {
     AdviseNetwork(AdviseNetworkArgs),
     /// Train a masked language model, or an ELECTRA, on raw text
     ///
-    /// Runs whatever is missing (tokenizer, shards), then trains. A second run with the same configuration
-    /// resumes.
+    /// Builds the tokenizer and the shards if they are missing, then trains. Run it again to resume.
     #[command(after_help = "Examples:
   mlmtrain pretrain --config configs/quickstart.yaml
   mlmtrain pretrain --config configs/quickstart.yaml --max-steps 200 \\
@@ -202,8 +201,8 @@ pub enum Command {
     /// A line has `text` (and `text_pair`), then `label`, `score` and `probabilities`, or `prediction` (a
     /// number, or several by name), or `entities` with their places in characters, or `masks`, or `tokens`
     /// and how probably each was `replaced` (ELECTRA's discriminator); of tagged words it has `tokens`,
-    /// `tags` and `scores`. All other columns of the input follow under their own names. A column whose name
-    /// is taken is kept with `input_` before it: `label` becomes `input_label`.
+    /// `tags` and `scores`. All other columns of the input follow under their own names; those that clash
+    /// with names of the output get the prefix `input_`: `label` becomes `input_label`.
     #[command(after_help = "Examples:
   mlmtrain predict --model runs/agnews/final --input headlines.txt > labels.jsonl
   mlmtrain predict --model runs/agnews/final --input news.csv.gz --text-column title
@@ -239,8 +238,7 @@ pub enum Command {
   mlmtrain report runs/a runs/b -o a-and-b.html
   mlmtrain report runs/topics -o - > topics.html")]
     Report(ReportArgs),
-    /// Do the last step of a run that diverged again, and say where the first value comes up that is not
-    /// finite
+    /// Repeat the last step of a diverged run, and report the first value that is not finite
     ///
     /// A run that ends with exit code 76 leaves a folder `diverged-<step>`: the model before that step, and
     /// its batches. Nothing is written.
@@ -270,7 +268,7 @@ pub enum Command {
     Tokenizer(TokenizerCommand),
     /// Measure whole training steps: speed, share of the machine's peak, memory
     ///
-    /// Each row trains on made batches in a process of its own: forward, backward, clipping, AdamW, 15 % of
+    /// Each row trains on synthetic batches in a process of its own: forward, backward, clipping, AdamW, 15 % of
     /// tokens masked, or with `--task classify` a label a row. All tokens of a row are real; fine-tuning pads
     /// nothing, so that `--length` is best the mean length of the texts. MFU is the share of the peak that this
     /// machine reaches in the row's compute type, measured at the beginning.

@@ -151,7 +151,7 @@ fn check(args: &FileArgs) -> Result<String, Problems> {
         AnyLoaded::Finetune(_) | AnyLoaded::Sweep(_) => "finetune",
         AnyLoaded::Tasks(_) => "compare",
     };
-    Ok(format!("{}: right, a configuration of `{command}`", path.display()))
+    Ok(format!("{}: OK (configuration of `{command}`)", path.display()))
 }
 
 /// Notes go first: they are many, and the end of a terminal is what is read.

@@ -35,17 +35,17 @@ pub(super) fn memory(
     let plan = BatchPlan::new(training, max_seq_length);
     let prediction = shapes.prediction(plan.most_tokens_at_once() as u64, training, machine.place());
     let Prediction { state_bytes, activation_bytes, temporary_bytes, evaluation_bytes, .. } = prediction;
-    let [total, state, besides] =
+    let [total, state, other] =
         [prediction.total(), state_bytes, temporary_bytes + PROCESS_BYTES].map(format_bytes);
     let of_state = format!("{total} at the peak: {state} of values, gradients and moments");
     if evaluation_bytes > prediction.step_bytes() {
-        let [evaluation, besides] = [evaluation_bytes, PROCESS_BYTES].map(format_bytes);
+        let [evaluation, other] = [evaluation_bytes, PROCESS_BYTES].map(format_bytes);
         return format!(
-            "{of_state}, {evaluation} of evaluation (`training.per_device_eval_batch_size` {}), {besides} besides",
+            "{of_state}, {evaluation} of evaluation (`training.per_device_eval_batch_size` {}), {other} other",
             training.per_device_eval_batch_size
         );
     }
-    format!("{of_state}, {} of activations, {besides} besides", format_bytes(activation_bytes))
+    format!("{of_state}, {} of activations, {other} other", format_bytes(activation_bytes))
 }
 
 /// What training may cost and until when it may take.

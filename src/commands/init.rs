@@ -24,6 +24,7 @@ use crate::corpus::Corpus;
 use crate::error::Problem;
 use crate::estimate::GPU_SHARE;
 use crate::estimate::gpu_seconds;
+use crate::families::Family;
 use crate::families::ModelConfig;
 use crate::fs;
 use crate::machine;
@@ -62,6 +63,9 @@ pub struct InitArgs {
     /// Language of the text, e.g. `fi`: documents in another one are left out
     #[arg(long, value_name = "CODE", value_parser = language)]
     pub language: Option<String>,
+    /// Family of the model
+    #[arg(long, value_name = "NAME", default_value = "roberta", value_parser = family)]
+    pub family: Family,
     /// How long the run may take, e.g. `10m`, `2h`, `3d`
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub budget: Duration,
@@ -108,6 +112,15 @@ fn duration(text: &str) -> Result<Duration, String> {
     parse_duration(text).map_err(|e| e.to_string())
 }
 
+/// A family in which layers have weights of their own: sizes are chosen by their number.
+fn family(name: &str) -> Result<Family, String> {
+    let able = || Family::ALL.into_iter().filter(|family| !family.shares_layers);
+    able().find(|family| family.name == name).ok_or_else(|| {
+        let names: Vec<&str> = able().map(|family| family.name).collect();
+        format!("not one of {}", names.join(", "))
+    })
+}
+
 fn language(code: &str) -> Result<String, String> {
     let known = language_code(code).map(|_| code.to_ascii_lowercase());
     known.ok_or_else(|| {
@@ -151,7 +164,7 @@ pub fn run(args: &InitArgs) -> Result<()> {
         |vocab_size| Ok(sample.cut(vocab_size)?.tokens),
         |size, vocab_size| {
             let found = speed.tokens_per_second(
-                &size.model(vocab_size, SHORT_LENGTH),
+                &size.model(args.family, vocab_size, SHORT_LENGTH),
                 SHORT_LENGTH,
                 size.mlm_probability(),
             )?;
@@ -164,7 +177,7 @@ pub fn run(args: &InitArgs) -> Result<()> {
     };
     let plan = Plan::of(choice, speed.rows(), sample.cut(choice.vocab_size)?.long_share);
     let long_factor = if plan.has_long_rows() {
-        let model = choice.size.model(choice.vocab_size, plan.max_seq_length);
+        let model = choice.size.model(args.family, choice.vocab_size, plan.max_seq_length);
         let long = speed.tokens_per_second(&model, plan.max_seq_length, choice.size.mlm_probability())?;
         long.map_or(1.0, |long| choice.tokens_per_second / long)
     } else {
@@ -179,6 +192,7 @@ pub fn run(args: &InitArgs) -> Result<()> {
         device: speed.device_name(),
         measured_on: speed.place(),
         output_dir: args.output_dir.clone(),
+        family: args.family,
     };
     let yaml = recipe::to_yaml(&wish, &sample, &plan);
     if to_terminal {
@@ -189,14 +203,15 @@ pub fn run(args: &InitArgs) -> Result<()> {
     let seconds = Duration::from_secs_f64(plan.seconds(long_factor));
     let lines = [
         format!(
-            "wrote `{}`: a model of {} layers, {} wide, vocabulary {}",
+            "wrote `{}`: {} of {} layers, {} wide, vocabulary {}",
             args.output.display(),
+            args.family.title,
             size.layers,
             size.hidden,
             choice.vocab_size
         ),
         format!(
-            "predicted: {} of training, {} steps, {} tokens at {} tokens/s; {:.1} times the text",
+            "predicted: {} of training, {} steps, {} tokens at {} tokens/s; {:.1} epochs",
             format_span(seconds.as_secs_f64()),
             plan.steps,
             format_count(plan.tokens()),

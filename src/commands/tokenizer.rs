@@ -29,8 +29,8 @@ const PORTION_BYTES: usize = 4 << 20;
 pub enum TokenizerCommand {
     /// Print the token ids of each line of a text: one JSON array a line
     ///
-    /// Lines are content: a control token (such as [SEP]) that is spelled out in one is text, other added tokens
-    /// are tokens, and none are put around it.
+    /// No special tokens are added. A control token spelled out in a line, such as [SEP], is plain text; other
+    /// added tokens are tokens.
     #[command(after_help = "Examples:
   mlmtrain tokenizer encode --tokenizer runs/quickstart/final --input novels.txt > ids.jsonl
   echo 'The capital of France' | \\

@@ -15,6 +15,7 @@ use serde_json::Value;
 use crate::checkpoint::CheckpointStore;
 use crate::config::RunSection;
 use crate::config::compare_for_resume;
+use crate::config::defaults::Derived;
 use crate::config::saved;
 use crate::config::with_former_defaults;
 use crate::error::Class;
@@ -42,6 +43,7 @@ const STOP_WITHIN: Duration = Duration::from_secs(60);
 /// here. One that holds another run is refused.
 pub(super) fn take_back<C: Serialize + DeserializeOwned>(
     config: &C,
+    derived: &[Derived],
     run: &RunSection,
     start: &Start,
     progress: &Progress,
@@ -78,7 +80,7 @@ pub(super) fn take_back<C: Serialize + DeserializeOwned>(
         let here = store.steps()?.last().copied();
         let Some((&step, folder)) = checkpoints.last_key_value() else { continue };
         let own = here.map(|step| store.path_of(step));
-        is_of_this_run(&remote, folder, config, own.as_deref())
+        is_of_this_run(&remote, folder, (config, derived), own.as_deref())
             .with_context(|| format!("`{}` holds another run: {HINT}", remote.shown()))?;
         if *start == Start::Auto && here.is_none_or(|here| here < step) {
             restore(&remote, &objects, run, (above, here), progress)?;
@@ -97,7 +99,7 @@ fn step_of(folder: &str) -> Option<u64> {
 fn is_of_this_run<C: Serialize + DeserializeOwned>(
     remote: &Remote,
     folder: &str,
-    config: &C,
+    (config, derived): (&C, &[Derived]),
     own: Option<&Path>,
 ) -> Result<()> {
     let json = |name: &str| {
@@ -108,7 +110,10 @@ fn is_of_this_run<C: Serialize + DeserializeOwned>(
             .with_context(|| format!("{}/{name}: is not valid JSON", remote.shown()))
     };
     let mut before = with_former_defaults(json(CONFIG)?);
-    // What `auto` was, and what is shuffled, is found out after this.
+    // What `auto` was, what is shuffled and what was not given is found out after this.
+    for Derived { key, .. } in derived {
+        before["training"][key] = saved(config)["training"][key].clone();
+    }
     if let Some(shuffle) = before["data"].get_mut("shuffle")
         && saved(config)["data"]["shuffle"].is_null()
     {

@@ -7,8 +7,10 @@ use std::path::Path;
 
 use crate::config::FinetuneTask;
 use crate::config::convert::arguments::Arguments;
+use crate::config::defaults::Derived;
 use crate::config::include;
 use crate::config::load;
+use crate::config::load::Loaded;
 use crate::config::overrides::Override;
 use crate::config::schema::Kind;
 use crate::config::shape::Shape;
@@ -117,7 +119,7 @@ pub fn convert(path: &Path, purpose: Option<Purpose>) -> Result<Converted, Probl
         Purpose::Finetune(_) => (Kind::Finetune, Shape::of::<crate::config::FinetuneConfig>()),
     };
     places::place(&arguments, purpose, &shape, &mut draft);
-    let json = settled(kind, &mut draft)?;
+    let (json, derived) = settled(kind, &mut draft)?;
     // A key of a table may be set after the table.
     let of = |path: &str| draft.settings.iter().rev().find(|setting| setting.holds(path));
     let yaml = show::part(&json, &|path| {
@@ -125,6 +127,13 @@ pub fn convert(path: &Path, purpose: Option<Purpose>) -> Result<Converted, Probl
         Some(from.as_ref().map_or_else(|| "assumed".to_string(), |from| format!("was `{from}`")))
     });
     let mut notes = draft.notes;
+    if !derived.is_empty() {
+        let keys: Vec<String> = derived.iter().map(|derived| format!("`{}`", derived.key)).collect();
+        let keys = keys.join(", ");
+        notes.push(format!(
+            "not given, so by the rules of `pretrain` and not by theirs (`config show`): {keys}"
+        ));
+    }
     for (arguments, what) in
         [(draft.off, "off or empty, left out"), (draft.unknown, "not known here, left out")]
     {
@@ -138,8 +147,8 @@ pub fn convert(path: &Path, purpose: Option<Purpose>) -> Result<Converted, Probl
     Ok(Converted { yaml: head + &yaml, notes })
 }
 
-/// The configuration of the settings; those that it refuses are taken out, and told.
-fn settled(kind: Kind, draft: &mut Draft) -> Result<serde_json::Value, Problems> {
+/// The configuration of the settings, and what follows from them; settings that it refuses are taken out, and told.
+fn settled(kind: Kind, draft: &mut Draft) -> Result<(serde_json::Value, Vec<Derived>), Problems> {
     loop {
         let overrides: Vec<Override> = draft
             .settings
@@ -148,11 +157,11 @@ fn settled(kind: Kind, draft: &mut Draft) -> Result<serde_json::Value, Problems>
             .map(|(at, setting)| Override::placed(&format!("setting {at}"), &setting.path, &setting.value))
             .collect();
         let loaded = match kind {
-            Kind::Pretrain => load::pretrain_of(None, &overrides).map(|loaded| show::as_file(&loaded.config)),
-            Kind::Finetune => load::finetune_of(None, &overrides).map(|loaded| show::as_file(&loaded.config)),
+            Kind::Pretrain => load::pretrain_of(None, &overrides).map(|loaded| parts(&loaded)),
+            Kind::Finetune => load::finetune_of(None, &overrides).map(|loaded| parts(&loaded)),
         };
         let problems = match loaded {
-            Ok(json) => return Ok(json),
+            Ok(parts) => return Ok(parts),
             Err(problems) => problems,
         };
         let number =
@@ -171,4 +180,8 @@ fn settled(kind: Kind, draft: &mut Draft) -> Result<serde_json::Value, Problems>
             problem.message
         ));
     }
+}
+
+fn parts<T: serde::Serialize>(loaded: &Loaded<T>) -> (serde_json::Value, Vec<Derived>) {
+    (show::as_file(&loaded.config), loaded.origins.derived().to_vec())
 }

@@ -17,6 +17,7 @@ use crate::config::axes;
 use crate::config::check::Checked;
 use crate::config::check::Wrong;
 use crate::config::check::check;
+use crate::config::defaults::Derived;
 use crate::config::include;
 use crate::config::kind;
 use crate::config::overrides::Override;
@@ -67,7 +68,10 @@ pub(super) fn pretrain_of(
     file: Option<(&Path, Node)>,
     overrides: &[Override],
 ) -> Result<Loaded<PretrainConfig>, Problems> {
-    load(file, overrides, Kind::Pretrain, PretrainConfig::with_task_defaults, validate::pretrain_findings)
+    let resolved = |config: PretrainConfig, is_given: &dyn Fn(&str) -> bool| {
+        config.with_task_defaults().with_training_defaults(is_given)
+    };
+    load(file, overrides, Kind::Pretrain, resolved, validate::pretrain_findings)
 }
 
 /// Reads the configuration of `finetune`; `sets` are the texts after `--set`.
@@ -93,7 +97,7 @@ pub(super) fn finetune_of(
         root.take(axes::TABLE);
         profiles::set_aside(root, &[axes::TABLE]);
     }
-    load(file, overrides, Kind::Finetune, |config| config, validate::finetune_findings)
+    load(file, overrides, Kind::Finetune, |config, _| (config, Vec::new()), validate::finetune_findings)
 }
 
 /// What the texts after `--profile` and after `--set` ask for, reporting all that are malformed.
@@ -120,7 +124,7 @@ fn load<T>(
     file: Option<(&Path, Node)>,
     overrides: &[Override],
     kind: Kind,
-    resolved: fn(T) -> T,
+    resolved: impl Fn(T, &dyn Fn(&str) -> bool) -> (T, Vec<Derived>),
     findings: fn(&T) -> Vec<Finding>,
 ) -> Result<Loaded<T>, Problems>
 where
@@ -149,11 +153,11 @@ where
     wrong.append(&mut checked.problems);
     match serde_json::from_value::<T>(json) {
         Ok(config) => {
-            let config = resolved(config);
+            let (config, derived) = resolved(config, &|path| checked.places.contains_key(path));
             wrong
                 .extend(findings(&config).into_iter().filter_map(|finding| placed(finding, &checked, &root)));
             if wrong.is_empty() {
-                return Ok(Loaded { config, origins: Origins::new(checked.places) });
+                return Ok(Loaded { config, origins: Origins::new(checked.places, derived) });
             }
         }
         // Only reached when serde asks for more than the schema says; the first such problem is all it tells.

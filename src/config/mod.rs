@@ -14,6 +14,7 @@ pub mod data;
 mod decay;
 mod decaying;
 pub mod deduplication;
+pub mod defaults;
 pub mod device;
 mod distributed;
 mod evaluation;

@@ -37,8 +37,9 @@ impl ComputeType {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ComputeChoice {
-    /// bf16 where the machine computes faster in it than in f32 (AVX-512-BF16 of AMD, AMX, Ampere and
-    /// later) that may be used (`MLMTRAIN_CPU`), else f32. A resumed run keeps the type that it began with.
+    /// The fastest type of the machine: bf16 on GPUs from Ampere on and on CPUs that multiply it faster than f32 (AMX,
+    /// AVX-512-BF16 of AMD; `MLMTRAIN_CPU` may leave them out), f16 on a T4, else f32. A resumed run keeps the type
+    /// that it began with.
     Auto,
     /// 32-bit floats.
     F32,
@@ -79,14 +80,14 @@ pub struct PrecisionConfig {
     /// Whether a GPU may round the operands of f32 products to TF32 (10 bits of mantissa): several times the
     /// speed on Ampere and newer. Nothing else of f32 changes; a CPU does not know it.
     pub tf32: bool,
-    /// Loss scaling; for `compute: f16` only, which has it with these defaults when it is absent.
+    /// Loss scaling; for f16 only, which has it with these defaults when it is absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub loss_scale: Option<LossScaleConfig>,
 }
 
 impl Default for PrecisionConfig {
     fn default() -> Self {
-        Self { compute: ComputeChoice::F32, tf32: false, loss_scale: None }
+        Self { compute: ComputeChoice::Auto, tf32: false, loss_scale: None }
     }
 }
 

@@ -9,6 +9,7 @@ use serde::Serialize;
 use serde_json::Value as Json;
 
 use crate::config::check::join;
+use crate::config::defaults::Derived;
 use crate::config::tree::Place;
 use crate::config::variables;
 use crate::secrets;
@@ -17,19 +18,29 @@ use crate::secrets;
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Origins {
     places: BTreeMap<String, Place>,
+    derived: Vec<Derived>,
 }
 
 impl Origins {
-    pub(super) fn new(places: BTreeMap<String, Place>) -> Self {
-        Self { places }
+    pub(super) fn new(places: BTreeMap<String, Place>, derived: Vec<Derived>) -> Self {
+        Self { places, derived }
     }
 
-    /// Of the dotted path: `configs/a.yaml:12`, `--set`, a flag, or `default`.
+    /// The keys that were not given and follow from others.
+    pub fn derived(&self) -> &[Derived] {
+        &self.derived
+    }
+
+    /// Of the dotted path: `configs/a.yaml:12`, `--set`, a flag, or `default`, with what that follows from.
     pub fn of(&self, path: &str) -> String {
         match self.places.get(path) {
             Some(Place::File { file, line, .. }) => format!("{file}:{line}"),
             Some(Place::Flag(flag)) => flag.split(' ').next().unwrap_or_default().to_string(),
-            None => "default".to_string(),
+            None => {
+                let key = path.strip_prefix("training.");
+                let derived = self.derived.iter().find(|derived| Some(derived.key) == key);
+                derived.map_or_else(|| "default".to_string(), |derived| format!("default: {}", derived.from))
+            }
         }
     }
 }

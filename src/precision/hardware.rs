@@ -99,9 +99,13 @@ impl Hardware {
         }
     }
 
-    /// The shortest type that it computes in quickly without a loss scale.
+    /// The type that it computes in fastest: of the half types bf16, which needs no loss scale.
     pub fn best(&self) -> ComputeType {
-        if self.bf16 == Support::Native { ComputeType::Bf16 } else { ComputeType::F32 }
+        match (&self.bf16, &self.f16) {
+            (Support::Native, _) => ComputeType::Bf16,
+            (_, Support::Native) => ComputeType::F16,
+            _ => ComputeType::F32,
+        }
     }
 
     /// Support of `dtype`.

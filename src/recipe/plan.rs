@@ -1,5 +1,6 @@
 //! Steps and batches of a choice.
 
+use crate::config::defaults;
 use crate::recipe::choose::Choice;
 use crate::recipe::size::SHORT_LENGTH;
 
@@ -14,12 +15,6 @@ const LEAST_TOKENS_FOR_LONG: f64 = 1e8;
 
 /// The least share of the text beyond the first tokens of its documents that makes long rows worth it.
 const LEAST_LONG_SHARE: f64 = 0.2;
-
-/// An update of so many tokens suits a training of [`TOKENS_OF_SMALL_UPDATES`]; larger ones grow as the root of
-/// the tokens, as the batch does beyond which more rows save no steps (Zhang et al. 2024, arXiv:2410.21676).
-const SMALL_UPDATE_TOKENS: f64 = 4096.0;
-const TOKENS_OF_SMALL_UPDATES: f64 = 1.6e7;
-const LARGEST_UPDATE_TOKENS: f64 = 524_288.0;
 
 /// Longer trainings learn from their steps what counting could have said; less text has too few words to
 /// count.
@@ -56,9 +51,7 @@ impl Plan {
     /// Of a choice, with at most so many short rows (a power of two, 32 at least) at once, for a text of which
     /// this share of the tokens lies beyond the first [`SHORT_LENGTH`] of its document.
     pub fn of(choice: Choice, most_rows: usize, long_share: f64) -> Self {
-        let wanted = SMALL_UPDATE_TOKENS * (choice.tokens / TOKENS_OF_SMALL_UPDATES).sqrt();
-        let update = wanted.clamp(SMALL_UPDATE_TOKENS, LARGEST_UPDATE_TOKENS);
-        let all_rows = 2_f64.powf((update / SHORT_LENGTH as f64).log2().round()) as usize;
+        let all_rows = defaults::update_rows(choice.tokens, SHORT_LENGTH);
         let rows = all_rows.min(most_rows);
         let micro_batches = all_rows / rows;
         let steps = ((choice.tokens / (all_rows * SHORT_LENGTH) as f64) as u64).max(LOOKS);

@@ -12,10 +12,10 @@ use crate::corpus::Corpus;
 use crate::corpus::Item;
 use crate::corpus::SourceFile;
 use crate::error::Problem;
+use crate::families::plain_model;
 use crate::fs;
 use crate::fs::Kind;
 use crate::recipe::size::SHORT_LENGTH;
-use crate::recipe::size::Size;
 use crate::tokenizer::Tokenizer;
 use crate::tokenizer::Trainer;
 use crate::tokenizer::TrainerOptions;
@@ -112,7 +112,7 @@ impl TextSample {
     /// What a byte-level BPE of this size, trained on the sample, makes of the whole text.
     pub fn cut(&self, vocab_size: usize) -> Result<Cut> {
         let config = TokenizerConfig { vocab_size, ..TokenizerConfig::default() };
-        let family = Size::ALL[0].model(vocab_size, SHORT_LENGTH).family;
+        let family = plain_model(1, 64, vocab_size).family;
         let mut trainer = Trainer::new(TrainerOptions::new(&config, family, SHORT_LENGTH))?;
         trainer.add(&self.documents)?;
         let tokenizer = trainer.finish(|_| {})?.tokenizer;

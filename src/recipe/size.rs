@@ -1,8 +1,8 @@
 //! The models that a recipe is chosen from, and what each of them is trained with.
 
 use crate::families::EncoderConfig;
+use crate::families::Family;
 use crate::families::ModelConfig;
-use crate::families::plain_model;
 
 /// Tokens of a row for most of the training: attention over longer rows costs more and teaches the beginning
 /// no better (BERT trains nine tenths of its steps so).
@@ -10,6 +10,12 @@ pub const SHORT_LENGTH: usize = 128;
 
 /// Vocabularies from small to large; multiples of 64, which suits matrix units.
 const VOCABULARIES: [usize; 5] = [4_096, 8_192, 16_384, 32_768, 50_048];
+
+/// Width of an attention head.
+const HEAD_SIZE: usize = 64;
+
+/// Standard deviation of the first weights of a narrow model, which learns sooner from larger ones.
+const NARROW_RANGE: f64 = 0.05;
 
 /// An entry that is seen less often than this in the whole text teaches little.
 const TEXT_TOKENS_PER_ENTRY: f64 = 500.0;
@@ -52,29 +58,25 @@ impl Size {
         VOCABULARIES.into_iter().rfind(fits).unwrap_or(VOCABULARIES[0])
     }
 
-    /// A plain model of this size for rows of `max_seq_length` tokens.
-    pub fn model(self, vocab_size: usize, max_seq_length: usize) -> ModelConfig {
-        let model = plain_model(self.layers, self.hidden, vocab_size);
+    /// A model of this size and family for rows of `max_seq_length` tokens, with heads of 64 and the family's own
+    /// proportions.
+    pub fn model(self, family: Family, vocab_size: usize, max_seq_length: usize) -> ModelConfig {
+        let usual = EncoderConfig::of(family);
         let encoder = EncoderConfig {
-            max_position_embeddings: max_seq_length + model.position_offset(),
-            hidden_dropout_prob: self.dropout(),
-            attention_probs_dropout_prob: self.dropout(),
-            initializer_range: self.initializer_range(),
-            ..model.encoder
+            vocab_size,
+            hidden_size: self.hidden,
+            embedding_size: usual.embedding_size.map(|_| self.hidden),
+            num_hidden_layers: self.layers,
+            num_attention_heads: self.hidden / HEAD_SIZE,
+            intermediate_size: usual.intermediate_size * self.hidden / usual.hidden_size,
+            hidden_dropout_prob: usual.hidden_dropout_prob.min(self.dropout()),
+            attention_probs_dropout_prob: usual.attention_probs_dropout_prob.min(self.dropout()),
+            initializer_range: if self.hidden < 256 { NARROW_RANGE } else { usual.initializer_range },
+            ..usual
         };
-        ModelConfig { encoder, ..model }
-    }
-
-    /// Peak learning rate: 1e-3 for 256 wide, and the less the wider, as the root of the width.
-    pub fn learning_rate(self) -> f64 {
-        let exact = 1e-3 * (256.0 / self.hidden as f64).sqrt();
-        // Two digits: more would pretend to know.
-        (exact * 1e5).round() / 1e5
-    }
-
-    /// Standard deviation of the first weights.
-    pub fn initializer_range(self) -> f64 {
-        if self.hidden < 256 { 0.05 } else { 0.02 }
+        let model = ModelConfig { family, encoder };
+        let max_position_embeddings = max_seq_length + model.position_offset();
+        ModelConfig { family, encoder: EncoderConfig { max_position_embeddings, ..model.encoder } }
     }
 
     /// Dropout of hidden states and attention.

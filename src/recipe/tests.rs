@@ -10,6 +10,7 @@ use crate::config::DataConfig;
 use crate::config::DocumentUnit;
 use crate::config::SourceConfig;
 use crate::corpus::Corpus;
+use crate::families::Family;
 use crate::fs;
 use crate::quantity::format_duration;
 use crate::recipe::Choice;
@@ -103,7 +104,8 @@ fn the_configuration_is_a_valid_one_and_says_what_was_planned() {
     let source = SourceConfig::of_files(vec![text.display().to_string()]);
     let data = DataConfig { sources: vec![source.clone()], ..DataConfig::default() };
     let sample = TextSample::read(&data).unwrap();
-    for (seconds, long_share) in [(60.0, 0.0), (1e6, 0.9)] {
+    let families = Family::ALL.into_iter().filter(|family| !family.shares_layers);
+    for (family, (seconds, long_share)) in families.flat_map(|f| [(f, (60.0, 0.0)), (f, (1e6, 0.9))]) {
         let plan = Plan::of(chosen(seconds, 1e9, 1e12), 128, long_share);
         let wish = Wish {
             source: SourceConfig { document: DocumentUnit::Line, ..source.clone() },
@@ -112,6 +114,7 @@ fn the_configuration_is_a_valid_one_and_says_what_was_planned() {
             device: "cpu".to_string(),
             measured_on: "this machine".to_string(),
             output_dir: folder.path().join("a run: 1").display().to_string(),
+            family,
         };
         let yaml = to_yaml(&wish, &sample, &plan);
         assert!(yaml.lines().all(|line| line.len() <= 140), "{yaml}");
@@ -124,7 +127,7 @@ fn the_configuration_is_a_valid_one_and_says_what_was_planned() {
         assert_eq!(config.data.max_seq_length, plan.max_seq_length);
         let model = config.model().unwrap();
         let size = plan.choice.size;
-        let expected = size.model(model.encoder.vocab_size, plan.max_seq_length);
+        let expected = size.model(family, model.encoder.vocab_size, plan.max_seq_length);
         assert_eq!((model, config.tokenizer.vocab_size), (expected, plan.choice.vocab_size));
         let BatchSize::Rows(rows) = config.training.per_device_train_batch_size else { panic!("{yaml}") };
         let update = rows * config.data.max_seq_length * config.training.gradient_accumulation_steps;

@@ -3,7 +3,15 @@
 use std::fmt::Write;
 
 use crate::config::DocumentUnit;
+use crate::config::PretrainTask;
 use crate::config::SourceConfig;
+use crate::config::TokenizerAlgorithm;
+use crate::config::defaults;
+use crate::config::defaults::ADAM_BETA2;
+use crate::config::defaults::WARMUP_SHARE;
+use crate::config::defaults::WEIGHT_DECAY;
+use crate::families::EncoderConfig;
+use crate::families::Family;
 use crate::families::ModelConfig;
 use crate::quantity::format_bytes;
 use crate::quantity::format_count;
@@ -29,6 +37,23 @@ pub struct Wish {
     pub measured_on: String,
     /// `run.output_dir`.
     pub output_dir: String,
+    /// The family of the model.
+    pub family: Family,
+}
+
+impl Wish {
+    /// What the model is trained for.
+    fn task(&self) -> PretrainTask {
+        PretrainTask::of(self.family)
+    }
+}
+
+/// The kind of vocabulary that transformers' classes of a family read.
+fn algorithm_of(family: Family) -> TokenizerAlgorithm {
+    match family.word_piece_class {
+        Some(_) => TokenizerAlgorithm::WordPiece,
+        None => TokenizerAlgorithm::ByteLevelBpe,
+    }
 }
 
 /// The configuration, with the reason of each choice beside it.
@@ -37,7 +62,7 @@ pub fn to_yaml(wish: &Wish, sample: &TextSample, plan: &Plan) -> String {
     yaml.head(wish, sample, plan);
     yaml.run(wish);
     yaml.data(wish, sample, plan);
-    yaml.model(plan);
+    yaml.model(wish, plan);
     yaml.training(wish, plan);
     yaml.0
 }
@@ -82,7 +107,7 @@ impl Yaml {
         self.why(
             0,
             &format!(
-                "The text: {} files, about {} of text, {} tokens. Training reads {} tokens, {:.1} times the text.",
+                "The text: {} files, about {} of text, {} tokens. Training reads {} tokens, {:.1} epochs.",
                 sample.files,
                 format_bytes(sample.text_bytes as u64),
                 format_count(choice.text_tokens as u64),
@@ -148,12 +173,22 @@ impl Yaml {
         self.line(0, "tokenizer:");
         self.why(2, "No more entries than layers have parameters for, nor than the text shows often.");
         self.line(2, &format!("vocab_size: {}", plan.choice.vocab_size));
+        match algorithm_of(wish.family) {
+            TokenizerAlgorithm::ByteLevelBpe => {
+                self.why(
+                    2,
+                    "The first word of a text is cut as the others are, and so are the words of a tagger.",
+                );
+                self.line(2, "add_prefix_space: true");
+            }
+            TokenizerAlgorithm::WordPiece => self.line(2, "algorithm: wordpiece"),
+            TokenizerAlgorithm::Unigram => self.line(2, "algorithm: unigram"),
+        }
         self.line(0, "");
     }
 
-    fn model(&mut self, plan: &Plan) {
+    fn model(&mut self, wish: &Wish, plan: &Plan) {
         let choice = &plan.choice;
-        let ModelConfig { family, encoder } = choice.size.model(choice.vocab_size, plan.max_seq_length);
         self.line(0, "model:");
         let larger = match choice.limit {
             Limit::Time => format!("the next larger one would see fewer than {TOKENS_PER_PARAMETER}"),
@@ -182,30 +217,35 @@ impl Yaml {
             );
             self.line(2, "initial_embeddings: cooccurrence");
         }
+        let family = wish.family;
+        let model = choice.size.model(family, choice.vocab_size, plan.max_seq_length);
+        let usual = ModelConfig { family, encoder: EncoderConfig::of(family) }.to_table();
+        if wish.task() == PretrainTask::ReplacedTokenDetection {
+            self.why(
+                2,
+                "A discriminator finds nothing for a long time: where it stays so, begin with `task: masked_lm`, and go \
+                 on from its model.",
+            );
+        }
         self.line(2, &format!("{}:", family.name));
-        self.line(4, &format!("hidden_size: {}", encoder.hidden_size));
-        self.line(4, &format!("num_hidden_layers: {}", encoder.num_hidden_layers));
-        self.line(4, &format!("num_attention_heads: {}", encoder.num_attention_heads));
-        self.line(4, &format!("intermediate_size: {}", encoder.intermediate_size));
-        self.line(4, &format!("max_position_embeddings: {}", encoder.max_position_embeddings));
-        if encoder.hidden_dropout_prob == 0.0 {
-            self.why(4, "A model this small does not overfit.");
+        for (key, value) in model.to_table().into_iter().filter(|(key, value)| usual.get(key) != Some(value))
+        {
+            match family.field(&key) {
+                Some("hidden_dropout_prob") => self.why(4, "A model this small does not overfit."),
+                Some("initializer_range") => {
+                    self.why(4, "A narrow model learns sooner from larger first weights.");
+                }
+                _ => {}
+            }
+            self.line(4, &format!("{key}: {value}"));
         }
-        self.line(4, &format!("hidden_dropout_prob: {:?}", encoder.hidden_dropout_prob));
-        self.line(4, &format!("attention_probs_dropout_prob: {:?}", encoder.attention_probs_dropout_prob));
-        if choice.size.hidden < 256 {
-            self.why(4, "A narrow model learns sooner from larger first weights.");
+        self.line(0, "");
+        if wish.task() == PretrainTask::MaskedLm {
+            self.line(0, "mlm:");
+            self.why(2, "Wide models learn more from more targets; narrow ones need the words around each.");
+            self.line(2, &format!("mlm_probability: {}", choice.size.mlm_probability()));
+            self.line(0, "");
         }
-        self.line(4, &format!("initializer_range: {}", encoder.initializer_range));
-        self.line(0, "");
-        self.line(0, "mlm:");
-        self.why(2, "Wide models learn more from more targets; narrow ones need the words around each.");
-        self.line(2, &format!("mlm_probability: {}", choice.size.mlm_probability()));
-        self.line(0, "");
-        self.line(0, "precision:");
-        self.why(2, "The best type that the machine computes quickly.");
-        self.line(2, "compute: auto");
-        self.line(0, "");
     }
 
     fn training(&mut self, wish: &Wish, plan: &Plan) {
@@ -240,17 +280,18 @@ impl Yaml {
         self.why(2, "Whatever happens, stop then, with a checkpoint.");
         self.line(2, &format!("max_train_time: {}", wish.budget));
         self.why(2, "The wider the model, the smaller.");
-        self.line(2, &format!("learning_rate: {:e}", plan.choice.size.learning_rate()));
+        let learning_rate = defaults::learning_rate(plan.choice.size.hidden, wish.task());
+        self.line(2, &format!("learning_rate: {learning_rate:e}"));
         self.why(
             2,
             "Constant until the last fifth: should there be more time after all, a checkpoint from before it \
              is what `pretrain --decay-from` goes on from.",
         );
         self.line(2, "lr_scheduler_type: warmup_stable_decay");
-        self.line(2, "warmup_steps: 0.05");
+        self.line(2, &format!("warmup_steps: {WARMUP_SHARE}"));
         self.line(2, "lr_decay_steps: 0.2");
-        self.line(2, "weight_decay: 0.01");
-        self.line(2, "adam_beta2: 0.98");
+        self.line(2, &format!("weight_decay: {WEIGHT_DECAY}"));
+        self.line(2, &format!("adam_beta2: {ADAM_BETA2}"));
         self.line(2, &format!("logging_steps: {}", (plan.look_steps / 10).clamp(1, 100)));
         self.line(2, &format!("eval_steps: {}", plan.look_steps));
         self.line(2, &format!("save_steps: {}", plan.look_steps));

@@ -229,6 +229,6 @@ pub(super) fn state(run: &Run) -> String {
         State::Complete => format!("complete, {} steps", run.step.map_or("no".to_string(), format_grouped)),
         State::Running => format!("running, {at}"),
         State::Diverged => format!("diverged {at}"),
-        State::Stopped => format!("interrupted {at}; the command that began it goes on with it"),
+        State::Stopped => format!("interrupted {at}; run the same command to continue"),
     }
 }

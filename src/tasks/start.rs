@@ -146,7 +146,7 @@ pub(super) fn tell(
         progress.note(&format!("{}: {note}", config.model.display()));
     }
     if !filled.new.is_empty() {
-        progress.note(&format!("new parameters, drawn from seed {seed}: {}", filled.new.join(", ")));
+        progress.note(&format!("newly initialised (seed {seed}): {}", filled.new.join(", ")));
     }
 }
 

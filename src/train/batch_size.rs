@@ -98,7 +98,7 @@ impl fmt::Display for Fit {
         let [needed, room] = [self.needed_bytes, self.room_bytes].map(format_bytes);
         let how =
             if self.training.gradient_checkpointing.is_on() { ", with gradient checkpointing" } else { "" };
-        write!(f, "{rows} rows at once, {times} times an update, need about {needed} of {room}{how}")
+        write!(f, "micro-batches of {rows} rows, {times} an update, need about {needed} of {room}{how}")
     }
 }
 
@@ -224,7 +224,7 @@ fn shortage(tokens: usize, needed: u64, free: u64, training: &TrainingConfig) ->
 /// What to do about a step that is too large for the memory.
 pub(super) fn less_memory(training: &TrainingConfig) -> String {
     let fewer = format!(
-        "fewer rows at once (`{KEY}`, or `auto`) with more `training.gradient_accumulation_steps` \
+        "smaller micro-batches (`{KEY}`, or `auto`) with more `training.gradient_accumulation_steps` \
          are the same update"
     );
     match checkpointing_hint(training) {
@@ -369,7 +369,10 @@ mod tests {
             ..training
         };
         assert_eq!(found.training, want, "nothing else changes");
-        assert!(found.to_string().starts_with("16 rows at once, 3 times an update, need about "), "{found}");
+        assert!(
+            found.to_string().starts_with("micro-batches of 16 rows, 3 an update, need about "),
+            "{found}"
+        );
     }
 
     #[test]

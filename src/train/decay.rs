@@ -14,6 +14,8 @@ use crate::config::ModelSection;
 use crate::config::PretrainConfig;
 use crate::config::TokenizerConfig;
 use crate::config::compare_for_decay;
+use crate::config::defaults;
+use crate::config::defaults::Derived;
 use crate::config::portable;
 use crate::config::with_variables;
 use crate::error::Problem;
@@ -35,10 +37,11 @@ const MANIFEST_JSON: &str = "manifest.json";
 
 const CONFIG_CAP_BYTES: u64 = 16 << 20;
 
-/// Puts into `config` what follows from its `decay_from`: schedule, place of the data, hash. The checkpoint
+/// Puts into `config` what follows from its `decay_from`: schedule, place of the data, hash, and the values of its
+/// run for what was `derived` without it. The checkpoint
 /// is given where the run begins with its state: not where it has begun already, and not where there are
 /// weights only.
-pub fn resolve(config: &mut PretrainConfig, start: &Start) -> Result<Option<Resumed>> {
+pub fn resolve(config: &mut PretrainConfig, start: &Start, derived: &[Derived]) -> Result<Option<Resumed>> {
     let Some(given) = config.decay_from.clone() else { return Ok(None) };
     if let Some(begun) = begun(config, start)? {
         config.decay_from = begun.decay_from;
@@ -51,7 +54,7 @@ pub fn resolve(config: &mut PretrainConfig, start: &Start) -> Result<Option<Resu
     }
     let path = given.checkpoint.clone();
     if fs::exists(&path.join(STATE)) {
-        return of_run(config, given).map(Some);
+        return of_run(config, given, derived).map(Some);
     }
     if !fs::exists(&path.join("config.json")) {
         return Err(neither(&path)?.into());
@@ -110,7 +113,7 @@ fn begun(config: &PretrainConfig, start: &Start) -> Result<Option<PretrainConfig
 }
 
 /// The state of a run.
-fn of_run(config: &mut PretrainConfig, given: DecayFrom) -> Result<Resumed> {
+fn of_run(config: &mut PretrainConfig, given: DecayFrom, derived: &[Derived]) -> Result<Resumed> {
     let path = &given.checkpoint;
     let resumed = Resumed::read(Checkpoint::open(path)?)?;
     let parent: PretrainConfig =
@@ -136,6 +139,7 @@ fn of_run(config: &mut PretrainConfig, given: DecayFrom) -> Result<Resumed> {
         config.precision.compute = parent.precision.compute;
     }
     config.data.shuffle = config.data.shuffle.or(parent.data.shuffle);
+    defaults::keep_derived(&mut config.training, derived, &resumed.config);
     compare_for_decay(&parent, config, step)?;
     Ok(resumed)
 }

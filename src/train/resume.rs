@@ -13,7 +13,10 @@ use crate::checkpoint::CheckpointStore;
 use crate::config::DataConfig;
 use crate::config::PrecisionConfig;
 use crate::config::Shuffle;
+use crate::config::TrainingConfig;
 use crate::config::compare_for_resume;
+use crate::config::defaults;
+use crate::config::defaults::Derived;
 use crate::config::with_former_defaults;
 use crate::error::Problem;
 use crate::error::Problems;
@@ -143,6 +146,19 @@ pub fn keep_shuffle(data: &mut DataConfig, start: &Start, folder: PathBuf) -> Re
         let saved = newest_config(start, [folder])?;
         let kept = saved.map(|saved| serde_json::from_value(saved["data"]["shuffle"].clone()));
         data.shuffle = kept.and_then(Result::ok).unwrap_or(Some(Shuffle::Rows));
+    }
+    Ok(())
+}
+
+/// Gives what was not given the values that the newest checkpoint of the run was made with, if there is one.
+pub fn keep_derived(
+    training: &mut TrainingConfig,
+    derived: &[Derived],
+    start: &Start,
+    folder: PathBuf,
+) -> Result<()> {
+    if let Some(saved) = newest_config(start, [folder])? {
+        defaults::keep_derived(training, derived, &saved);
     }
     Ok(())
 }

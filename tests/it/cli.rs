@@ -26,7 +26,7 @@ fn run(arguments: &[&str]) -> (Option<i32>, String, String) {
 fn a_right_configuration_is_said_to_be_right() {
     let (code, stdout, stderr) = run(&["config", "check", "configs/quickstart.yaml"]);
     assert_eq!((code, stderr.as_str()), (Some(0), ""));
-    insta::assert_snapshot!(stdout, @"configs/quickstart.yaml: right, a configuration of `pretrain`");
+    insta::assert_snapshot!(stdout, @"configs/quickstart.yaml: OK (configuration of `pretrain`)");
 }
 
 #[test]

@@ -152,7 +152,7 @@ fn arguments_of_run_mlm_become_a_configuration_that_trains() {
     assert_eq!(made.stdout, "");
     assert!(made.stderr.contains("not known here, left out: `fp16_backend`"), "{}", made.stderr);
     let checked = program(&place, &["config", "check", "made.yaml"], &[]).ok();
-    assert_eq!(checked.stdout, "made.yaml: right, a configuration of `pretrain`\n");
+    assert_eq!(checked.stdout, "made.yaml: OK (configuration of `pretrain`)\n");
     program(&place, &["config", "convert", "args.json", "-o", "made.yaml"], &[])
         .refused(2, &["exists already"]);
     let sets = ["--set", "tokenizer.vocab_size=400", "--set", "training.warmup_steps=0"];

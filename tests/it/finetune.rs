@@ -41,6 +41,9 @@ const SETS: &[&str] = &[
     "training.warmup_steps=0.1",
     "--set",
     "data.max_seq_length=32",
+    "--set",
+    // As `evaluate` and `predict` compute.
+    "precision.compute=f32",
 ];
 
 fn finetune(place: &Workplace, more: &[&str]) -> crate::workplace::Finished {

@@ -29,7 +29,7 @@ fn the_configuration_trains_and_says_why() {
         stdout.contains("wrote `pretrain.yaml`: a model of 2 layers, 128 wide, vocabulary 4096"),
         "{stdout}"
     );
-    assert!(stdout.contains("predicted: ") && stdout.contains("39.9 times the text"), "{stdout}");
+    assert!(stdout.contains("predicted: ") && stdout.contains("39.9 epochs"), "{stdout}");
     assert!(stdout.ends_with("next: mlmtrain pretrain --config pretrain.yaml\n"), "{stdout}");
     let yaml = fs::read_to_string(place.path("pretrain.yaml")).unwrap();
     assert!(

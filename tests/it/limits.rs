@@ -59,7 +59,7 @@ fn a_step_that_the_memory_cannot_hold_is_refused_before_anything_is_trained() {
     place.run(&["training.max_steps=1"], &["--dry-run"]).ok();
     // Billions of tokens at once: more than any machine holds.
     let ended = place.run(&["training.per_device_train_batch_size=50000000"], &[]);
-    ended.refused(2, &["of memory at its peak", "are free", "hint: fewer rows at once"]);
+    ended.refused(2, &["of memory at its peak", "are free", "hint: smaller micro-batches"]);
     assert!(!place.run_path("metrics.jsonl").exists());
 }
 

@@ -49,8 +49,9 @@ fn rows_are_every_combination_in_the_order_of_the_flags() {
 #[test]
 fn a_configuration_says_what_the_flags_do_not() {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/configs/quickstart.yaml");
-    assert_eq!(labels(&format!("--model {file}")), [format!("{file} 32 x 64 f32")]);
-    assert_eq!(labels(&format!("--model {file} --batch 4")), [format!("{file} 4 x 64 f32")]);
+    let compute = Hardware::cpu().best().name();
+    assert_eq!(labels(&format!("--model {file}")), [format!("{file} 32 x 64 {compute}")]);
+    assert_eq!(labels(&format!("--model {file} --batch 4")), [format!("{file} 4 x 64 {compute}")]);
     let (_, case) = rows(&parse(&format!("--model {file}")).unwrap()).unwrap().remove(0);
     assert_eq!(case.model.encoder.vocab_size, 4096);
     // The largest step of a run whose share of masked tokens grows is one of its last.

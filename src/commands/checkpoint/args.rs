@@ -16,7 +16,7 @@ pub enum CheckpointCommand {
   mlmtrain checkpoint list runs/quickstart
   mlmtrain checkpoint list runs/quickstart --json")]
     List(ListArgs),
-    /// Check model folders: hashes, every tensor finite, shapes as the model of config.json wants them
+    /// Check model folders: hashes match, every value is finite, tensor shapes match config.json
     ///
     /// A run folder stands for all its checkpoints and its final model. Any model folder in the Hugging Face
     /// layout will do; where there is no manifest with hashes, the tensors alone are checked. Exit code 0
@@ -28,8 +28,8 @@ pub enum CheckpointCommand {
     Verify(VerifyArgs),
     /// Delete old checkpoints of a run, never the best one
     ///
-    /// Keeps the newest N that are whole, which it verifies before it deletes anything. A damaged one among
-    /// them is told and stays; so does everything when none is whole.
+    /// Keeps the newest N that are intact, which it verifies before it deletes anything. Damaged checkpoints are
+    /// reported and kept; if none is intact, nothing is deleted.
     #[command(after_help = "Examples:
   mlmtrain checkpoint prune runs/quickstart --keep 1 --dry-run
   mlmtrain checkpoint prune runs/quickstart --keep 2")]

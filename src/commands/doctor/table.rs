@@ -155,16 +155,9 @@ fn run(of: &Run) -> Vec<Row> {
     if let Some(why) = &of.refused {
         return vec![row("nothing", format!("it would be refused: {why}"))];
     }
-    let compute = match (of.compute, of.compute_auto) {
-        (Some(compute), Some(auto)) if compute == auto => {
-            format!("{compute}, also with `precision.compute: auto`")
-        }
-        (Some(compute), Some(auto)) => format!("{compute}; {auto} with `precision.compute: auto`"),
-        _ => UNKNOWN.to_string(),
-    };
     let mut rows = vec![
         row("device", known(of.device.as_deref())),
-        row("compute", compute),
+        row("compute", known(of.compute)),
         row("threads", known(of.threads)),
     ];
     rows.extend(of.notes.iter().map(|note| row("note", note)));

@@ -76,7 +76,7 @@ fn known() -> Survey {
         }],
         run: Run {
             device: Some("cpu".to_string()),
-            compute: Some("f32"),
+            compute: Some("bf16"),
             compute_auto: Some("bf16"),
             threads: Some(2),
             notes: vec!["no GPU is used".to_string()],
@@ -117,7 +117,7 @@ fn what_is_known_is_told() {
       current folder         1TiB in /work
     a run would take
       device                 cpu
-      compute                f32; bf16 with `precision.compute: auto`
+      compute                bf16
       threads                2
       note                   no GPU is used
     ");

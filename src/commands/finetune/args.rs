@@ -40,8 +40,7 @@ pub struct FinetuneArgs {
     /// Evaluation examples (key `data.eval_file`)
     #[arg(long, help_heading = EXAMPLES, value_name = "FILE")]
     pub eval: Option<PathBuf>,
-    /// Share of the training examples to evaluate on, in the place of a file of their own (key
-    /// `data.eval_fraction`)
+    /// Hold out this share of the training file for evaluation, instead of `--eval` (key `data.eval_fraction`)
     #[arg(long, help_heading = EXAMPLES, value_name = "SHARE", value_parser = number)]
     pub eval_fraction: Option<f64>,
     /// Column of the text (key `data.text_column`)

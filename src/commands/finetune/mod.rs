@@ -90,7 +90,7 @@ pub fn run(args: &FinetuneArgs) -> Result<()> {
     progress.run_folder(&config.run.output_dir);
     let mut remote = None;
     if config.run.upload_to.is_some() && !args.dry_run {
-        let back = || upload::take_back(&config, &config.run, &Start::Auto, &progress);
+        let back = || upload::take_back(&config, &[], &config.run, &Start::Auto, &progress);
         remote = World::join(&config.distributed)?.in_first(back)?.flatten();
     }
     let folders = seeds(&config).into_iter().map(|of| of.folder);

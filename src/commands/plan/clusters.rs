@@ -59,7 +59,7 @@ pub(super) fn lines(spread: &[Spread<'_>]) -> Vec<String> {
         return Vec::new();
     }
     let header =
-        ["device", "machines x GPUs", "Gb/s", "type", "rows at once, times", "computing", "time", "USD"];
+        ["device", "machines x GPUs", "Gb/s", "type", "micro-batch x steps", "computing", "time", "USD"];
     let mut cells = vec![header.map(str::to_string)];
     cells.extend(spread.iter().map(|row| {
         let Cluster { machines, gpus_each, gigabits_per_second } = row.cluster;

@@ -76,23 +76,27 @@ fn lines(plan: &Value, device: Option<&str>, taken: Taken) -> Vec<String> {
     let mut lines =
         vec![format!("{} for steps, {} ({how} by `plan`)", format_span(seconds), format_bytes(bytes as u64))];
     let took = taken.tokens / taken.tokens_per_second.max(1e-9);
-    let memory =
-        taken.peak_bytes.map(|peak| format!(", {} ({})", format_bytes(peak), apart(peak as f64, bytes)));
+    let memory = taken
+        .peak_bytes
+        .map(|peak| format!("; {}, {}", format_bytes(peak), apart(peak as f64, bytes, ["more", "less"])));
     // A run that ended early, or was given other steps since, is compared by its speed.
     let planned = seconds * taken.tokens / tokens;
     // Rows are not quite full.
-    let of_all = if (taken.tokens / tokens - 1.0).abs() > 0.05 {
-        format!(" for {:.0} % of the tokens", 100.0 * taken.tokens / tokens)
+    let share = if (taken.tokens / tokens - 1.0).abs() > 0.05 {
+        format!(" ({:.0} % of the planned tokens)", 100.0 * taken.tokens / tokens)
     } else {
         String::new()
     };
     let memory = memory.unwrap_or_default();
-    lines.push(format!("{}{of_all} ({}){memory}", format_span(took), apart(took, planned)));
+    let speed = apart(took, planned, ["slower", "faster"]);
+    lines.push(format!("{}, {speed} than planned{share}{memory}", format_span(took)));
     lines
 }
 
-fn apart(taken: f64, planned: f64) -> String {
-    format!("{:+.0} %", 100.0 * (taken / planned - 1.0))
+/// By how many percent of what was planned it is above that or below.
+fn apart(actual: f64, planned: f64, [above, below]: [&str; 2]) -> String {
+    let percent = 100.0 * (actual / planned - 1.0);
+    format!("{:.0} % {}", percent.abs(), if percent < 0.0 { below } else { above })
 }
 
 #[cfg(test)]
@@ -112,12 +116,21 @@ mod tests {
         let found = lines(&plan, None, taken);
         assert_eq!(
             found,
-            ["1.7 minutes for steps, 1GiB (measured by `plan`)", "2.1 minutes (+25 %), 1.5GiB (+50 %)"]
+            [
+                "1.7 minutes for steps, 1GiB (measured by `plan`)",
+                "2.1 minutes, 25 % slower than planned; 1.5GiB, 50 % more"
+            ]
         );
         let half = Taken { tokens: 500.0, peak_bytes: None, ..taken };
-        assert_eq!(lines(&plan, None, half)[1], "1 minute for 50 % of the tokens (+25 %)");
+        assert_eq!(
+            lines(&plan, None, half)[1],
+            "1 minute, 25 % slower than planned (50 % of the planned tokens)"
+        );
         let rented = json!({"tokens": 1000, "devices": [row("h100", 125.0, false)]});
-        assert_eq!(lines(&rented, Some("h100"), half)[1], "1 minute for 50 % of the tokens (+0 %)");
+        assert_eq!(
+            lines(&rented, Some("h100"), half)[1],
+            "1 minute, 0 % slower than planned (50 % of the planned tokens)"
+        );
         assert!(lines(&rented, None, taken).is_empty() && lines(&json!([]), None, taken).is_empty());
     }
 }

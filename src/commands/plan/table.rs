@@ -45,8 +45,19 @@ pub(super) fn lines(run: &Run<'_>, rows: &[Row]) -> Vec<String> {
         ),
         String::new(),
     ];
-    let header =
-        ["device", "type", "rows at once", "at most", "memory", "of", "tokens/s", "time", "kWh", "USD", ""];
+    let header = [
+        "device",
+        "type",
+        "micro-batch",
+        "largest",
+        "memory",
+        "available",
+        "tokens/s",
+        "time",
+        "kWh",
+        "USD",
+        "",
+    ];
     let mut cells = vec![header.map(str::to_string)];
     for row in rows {
         cells.push(match &row.found {

@@ -21,8 +21,10 @@ use crate::commands::staging::Corpus;
 use crate::commands::terminal;
 use crate::commands::together;
 use crate::commands::upload;
+use crate::config::Loaded;
 use crate::config::LossBand;
 use crate::config::PretrainConfig;
+use crate::config::defaults;
 use crate::config::to_yaml;
 use crate::distributed::World;
 use crate::error::Problem;
@@ -51,6 +53,7 @@ use crate::train::decay;
 use crate::train::probe::Probe;
 use crate::train::resume::Start;
 use crate::train::resume::keep_compute;
+use crate::train::resume::keep_derived;
 use crate::train::resume::keep_shuffle;
 use crate::train::run::Outcome;
 use crate::train::run::Request;
@@ -66,7 +69,9 @@ const FEW_PREDICTED: f64 = 1000.0;
 /// Runs the subcommand.
 pub fn run(args: &PretrainArgs) -> Result<()> {
     let corpus = if args.dry_run { Corpus::Left } else { Corpus::Whole };
-    let mut config = staging::pretraining(args.load()?.config, corpus)?;
+    let Loaded { config, origins } = args.load()?;
+    let derived = origins.derived();
+    let mut config = staging::pretraining(config, corpus)?;
     let start = match &args.resume {
         Resume::Auto => Start::Auto,
         Resume::Never => Start::Fresh,
@@ -80,16 +85,17 @@ pub fn run(args: &PretrainArgs) -> Result<()> {
     let mut remote = None;
     if config.run.upload_to.is_some() && !args.dry_run {
         let mut resolved = config.clone();
-        decay::resolve(&mut resolved, &start)?;
+        decay::resolve(&mut resolved, &start, derived)?;
         let world = World::join(&config.distributed)?;
-        let back = || upload::take_back(&resolved, &config.run, &start, &progress);
+        let back = || upload::take_back(&resolved, derived, &config.run, &start, &progress);
         remote = world.in_first(back)?.flatten();
     }
-    let parent = decay::resolve(&mut config, &start)?;
+    let parent = decay::resolve(&mut config, &start, derived)?;
     // A decay takes the model of its checkpoint as it was saved.
     config.model = staging::staged(config.model, &config.cache)?;
     keep_compute(&mut config.precision, &start, [config.run.output_dir.clone()])?;
     keep_shuffle(&mut config.data, &start, config.run.output_dir.clone())?;
+    keep_derived(&mut config.training, derived, &start, config.run.output_dir.clone())?;
     let machine = machine::set_up_as_one_of_many(&config.run, &config.precision, &config.distributed)?;
     config.precision.compute = machine.policy.compute_type().into();
     let (resolved, origin) = origin::resolve(&config)?;
@@ -104,6 +110,9 @@ pub fn run(args: &PretrainArgs) -> Result<()> {
     let progress = together::begin(machine.world, || to_yaml(&config), &config.run, progress)?;
     machine.announce(&progress);
     progress.detail(&format!("configuration `{}`", args.config.config.display()));
+    if let Some(line) = defaults::told(&config.training, derived) {
+        progress.note(&line);
+    }
     if let Some(line) = decay::told(&config) {
         progress.note(&line);
     }
@@ -227,8 +236,8 @@ fn loss_band<'a>(
     if of.as_ref() == Some(&band.of) {
         return Ok(Some(band));
     }
-    let text = "note: `evaluation.loss_band` is of other settings or data than these";
-    progress.note(&format!("{text} (`{}`), and is not looked at", of.unwrap_or_default()));
+    let text = "note: `evaluation.loss_band` is ignored: it belongs to other settings or data than these";
+    progress.note(&format!("{text} (`{}`)", of.unwrap_or_default()));
     Ok(None)
 }
 
@@ -259,24 +268,24 @@ fn report<T, D>(
     for (task, told) in [("nsp", "next segment"), ("sop", "segment order")] {
         row(&format!("{told}: right"), percent(&format!("eval_{task}_accuracy")));
         let baseline = percent(&format!("eval_{task}_baseline_accuracy"));
-        row("its baseline", baseline.map(|v| format!("{v} (knowing only which class is the more frequent)")));
+        row("baseline", baseline.map(|v| format!("{v} (always guessing the more frequent class)")));
     }
     row("generator loss", number("eval_generator_loss"));
     row("generator accuracy", percent("eval_generator_accuracy"));
     row("discriminator loss", number("eval_discriminator_loss"));
     row(
-        "its baseline",
+        "baseline",
         number("eval_discriminator_baseline_loss")
-            .map(|v| format!("{v} (loss of knowing only how often a token is replaced)")),
+            .map(|v| format!("{v} (always guessing the rate of replacement)")),
     );
     row("replaced: precision", percent("eval_replaced_precision"));
     row("replaced: recall", percent("eval_replaced_recall"));
-    row("drawn as it was", percent("eval_sampled_equal_share"));
+    row("generator guessed the original", percent("eval_sampled_equal_share"));
     row("perplexity", value("eval_perplexity").map(|v| measured(v, |v| format!("{v:.1}"))));
     row("masked accuracy", percent("eval_accuracy"));
     row(
         "unigram baseline",
-        number("eval_unigram_loss").map(|v| format!("{v} (loss of knowing only how frequent each token is)")),
+        number("eval_unigram_loss").map(|v| format!("{v} (always guessing by frequency alone)")),
     );
     row("tokens/s", value("train_tokens_per_second").map(|v| format_count(v.round() as u64)));
     row(
@@ -290,7 +299,7 @@ fn report<T, D>(
     {
         let taken = Taken::on(machine, tokens, speed);
         let told = compared(&config.run.output_dir, machine, taken);
-        ["planned", "taken"].into_iter().zip(told).for_each(|(name, text)| row(name, Some(text)));
+        ["planned", "actual"].into_iter().zip(told).for_each(|(name, text)| row(name, Some(text)));
     }
     row("model", Some(outcome.model.display().to_string()));
     if let Some(text) = &config.run.sample_text {

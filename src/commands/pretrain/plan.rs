@@ -51,7 +51,10 @@ pub(super) fn pretrain(config: &PretrainConfig, machine: &Machine) -> Result<Vec
     row("disk", forecast::disk(checkpoint, &config.training, &config.run));
     if config.training.save_in_background {
         let copy = format_bytes(checkpoint);
-        row("saving", format!("{copy} more memory; where twice that is not free, steps wait for the disk"));
+        row(
+            "saving",
+            format!("{copy} more memory; if less than twice that is free, training pauses while saving"),
+        );
     }
     let update = |shape: StepShape| {
         let rows = (shape.rows_per_micro_batch * shape.micro_batches) as u64;

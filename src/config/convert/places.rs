@@ -78,6 +78,10 @@ pub(super) fn place(arguments: &Arguments, purpose: Purpose, shape: &Shape, draf
         }
     }
     twice(draft);
+    if draft.settings.iter().all(|setting| setting.path != "precision.compute") {
+        let why = "neither `fp16` nor `bf16` is on; `auto` takes the fastest type of the machine";
+        draft.assume("precision.compute", "f32", why);
+    }
     for (name, path) in STRATEGIES {
         if let Some(value) = arguments.get(name) {
             strategy(name, path, value, draft);

@@ -88,6 +88,7 @@ fn run_mlm_becomes_a_configuration_of_pretraining() {
             "no place for `torch_compile: true`: the kernels are compiled already",
             "no place for `do_train: true`: the command says what is done",
             "off or empty, left out: `bf16`, `push_to_hub`, `hub_token`",
+            "not given, so by the rules of `pretrain` and not by theirs (`config show`): `adam_beta2`\n",
             "not known here, left out: `adam_beta`",
         ],
     );
@@ -118,6 +119,7 @@ fn run_ner_becomes_a_configuration_of_fine_tuning() {
         &notes,
         &[
             "assumed: `task: \"token-classify\"`",
+            "assumed: `precision.compute: \"f32\"`: neither `fp16` nor `bf16` is on",
             "no place for `test_file: \"test.json\"`: `mlmtrain evaluate --data FILE`",
             "no place for `return_entity_level_metrics: true`: the scores of each type are always written",
         ],

@@ -1,5 +1,6 @@
 //! Whole files through the loader: messages as a user sees them, origins, saving and resuming.
 
+mod defaults;
 mod files;
 mod guidance;
 mod hostile;
@@ -50,7 +51,7 @@ fn problems(text: impl AsRef<[u8]>, sets: &[&str]) -> String {
 fn a_small_file_takes_the_defaults_for_the_rest() {
     let loaded = load(SMALL, &[]).expect("is right");
     assert_eq!(loaded.config.run.seed, 42);
-    assert_eq!(loaded.config.training, TrainingConfig::default());
+    assert_eq!(loaded.config.precision.compute, ComputeChoice::Auto);
     assert_eq!(loaded.config.model().expect("has a family").encoder.max_position_embeddings, 514);
 }
 
@@ -390,7 +391,7 @@ fn show_names_the_origin_of_each_value() {
       metric_for_best_model: null       # default
       load_best_model_at_end: false     # default
     precision:
-      compute: f32                      # default
+      compute: auto                     # default
       tf32: false                       # default
     cache:
       dir: null                         # default
@@ -436,7 +437,13 @@ fn the_kind_is_told_by_the_content() {
 #[test]
 fn resuming_takes_on_some_changes_and_refuses_others() {
     let saved = load(SMALL, &[]).expect("is right").config;
-    let current = load(SMALL, &["training.max_steps=10", "run.threads=2"]).expect("is right").config;
+    let continued = |sets: &[&str]| {
+        let Loaded { mut config, origins } = load(SMALL, sets).expect("is right");
+        let json = serde_json::to_value(&saved).expect("is JSON");
+        crate::config::defaults::keep_derived(&mut config.training, origins.derived(), &json);
+        config
+    };
+    let current = continued(&["training.max_steps=10", "run.threads=2"]);
     let changes = compare_for_resume(&saved, &current).expect("is allowed");
     assert_eq!(
         changes.iter().map(|c| c.path.as_str()).collect::<Vec<_>>(),
@@ -448,7 +455,7 @@ fn resuming_takes_on_some_changes_and_refuses_others() {
         "data.sources.0.files=[b.txt]",
         "training.max_steps=3",
     ];
-    let current = load(SMALL, &sets).expect("is right").config;
+    let current = continued(&sets);
     insta::assert_snapshot!(compare_for_resume(&saved, &current).expect_err("is wrong"), @r#"
     run.seed: was `42` when this run began and is `1` now
       hint: restore the value to continue this run, or start a new one in another `run.output_dir`

@@ -6,9 +6,8 @@ use crate::config::validate::Findings;
 
 pub(super) fn precision(precision: &PrecisionConfig, findings: &mut Findings) {
     let Some(loss_scale) = &precision.loss_scale else { return };
-    if precision.compute != ComputeChoice::F16 {
-        let message =
-            "`precision.loss_scale` is given, but only `precision.compute: f16` scales the loss".to_string();
+    if !matches!(precision.compute, ComputeChoice::F16 | ComputeChoice::Auto) {
+        let message = "`precision.loss_scale` is given, but only f16 scales the loss".to_string();
         findings.add(
             &["precision.loss_scale", "precision.compute"],
             message,

@@ -336,7 +336,7 @@ fn the_precision() {
         ),
         ""
     );
-    insta::assert_snapshot!(with(ComputeChoice::Bf16, defaults()), @"`precision.loss_scale` is given, but only `precision.compute: f16` scales the loss");
+    insta::assert_snapshot!(with(ComputeChoice::Bf16, defaults()), @"`precision.loss_scale` is given, but only f16 scales the loss");
     insta::assert_snapshot!(with(ComputeChoice::F16, LossScaleConfig { growth_interval: 0, ..defaults() }), @"`precision.loss_scale.growth_interval` is 0, it must be at least 1");
     insta::assert_snapshot!(with(ComputeChoice::F16, LossScaleConfig { init_scale: Some(1000.0), ..defaults() }), @"`precision.loss_scale.init_scale` is 1000, it must be a power of two from 2^-24 to 2^24");
     insta::assert_snapshot!(with(ComputeChoice::F16, LossScaleConfig { min_scale: 0.0, ..defaults() }), @"`precision.loss_scale.min_scale` is 0, it must be a power of two from 2^-24 to 2^24");

@@ -4,23 +4,20 @@
 use anyhow::Result;
 use serde::Serialize;
 
-use crate::config::ComputeChoice;
 use crate::config::PrecisionConfig;
 use crate::config::RunSection;
 use crate::error::Problem;
 use crate::machine;
 use crate::ops::cuda;
-use crate::precision::Hardware;
-use crate::precision::Policy;
 
 /// What a run would compute on, and in what.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct Run {
     /// `cpu`, `cuda:0`.
     pub device: Option<String>,
-    /// By default.
+    /// The type that it computes in.
     pub compute: Option<&'static str>,
-    /// With `precision.compute: auto`.
+    /// The same: the name that it had when `precision.compute: auto` was not yet the default.
     pub compute_auto: Option<&'static str>,
     /// Of the pool.
     pub threads: Option<usize>,
@@ -43,15 +40,13 @@ impl Run {
     fn try_by_default() -> Result<Self> {
         let (run, precision) = (RunSection::default(), PrecisionConfig::default());
         let machine = machine::set_up(&run, &precision)?;
-        let auto = PrecisionConfig { compute: ComputeChoice::Auto, ..precision };
-        let auto = Policy::new(&auto, &Hardware::of(&machine.device))?;
         let gpu = cuda::properties(&machine.device);
         let without_gpu = machine.without_gpu.map(|why| format!("no GPU is used: {why}; {}", why.hint()));
         let said = machine.policy.notes.iter().map(|note| note.trim_start_matches("note: ").to_string());
         Ok(Self {
             device: Some(gpu.map_or_else(|| "cpu".to_string(), |gpu| format!("cuda:{}", gpu.ordinal))),
             compute: Some(machine.policy.compute.as_str()),
-            compute_auto: Some(auto.compute.as_str()),
+            compute_auto: Some(machine.policy.compute.as_str()),
             threads: Some(machine.threads),
             notes: without_gpu.into_iter().chain(said).collect(),
             refused: None,

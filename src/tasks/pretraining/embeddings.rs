@@ -40,7 +40,7 @@ pub(super) fn begin_with_text(
     }
     parameters.set(&spec.name, &Tensor::from_vec(values, (rows, width), &Device::Cpu)?)?;
     progress.note(&format!(
-        "word embeddings: {found} of {rows} begin with what the text says of their neighbours, {} at random",
+        "word embeddings: {found} of {rows} are initialised from co-occurrence counts, {} at random",
         rows - found
     ));
     Ok(())

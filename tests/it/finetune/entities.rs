@@ -22,7 +22,12 @@ fn workplace() -> Workplace {
 fn finetune(place: &Workplace, more: &[&str]) -> Finished {
     let flags = ["finetune", "--task", "token-classify", "--model", "run/final", "--output-dir", "ner"];
     let files = ["--train", "train.conll", "--eval", "dev.conll"];
-    let sets = ["training.learning_rate=0.005", "training.num_train_epochs=20", "data.max_seq_length=32"];
+    let sets = [
+        "training.learning_rate=0.005",
+        "training.num_train_epochs=20",
+        "data.max_seq_length=32",
+        "precision.compute=f32",
+    ];
     let sets: Vec<&str> = sets.iter().flat_map(|set| ["--set", set]).collect();
     place.program(&[&flags[..], &files, &sets, more].concat(), "")
 }

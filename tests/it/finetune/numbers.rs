@@ -34,7 +34,12 @@ fn numbers_are_learnt_and_all_commands_say_the_same() {
     ] {
         let flags = ["finetune", "--task", "regression", "--model", "run/final", "--output-dir", output];
         let files = ["--train", "train.csv", "--eval", "dev.csv"];
-        let sets = ["training.learning_rate=0.003", "training.num_train_epochs=8", "data.max_seq_length=32"];
+        let sets = [
+            "training.learning_rate=0.003",
+            "training.num_train_epochs=8",
+            "data.max_seq_length=32",
+            "precision.compute=f32",
+        ];
         let sets: Vec<&str> = sets.iter().flat_map(|set| ["--set", set]).collect();
         let report = place.program(&[&flags[..], &files, &sets, more].concat(), "").ok();
         assert!(report.stdout.contains("Pearson") && report.stdout.contains("Spearman"), "{}", report.stdout);

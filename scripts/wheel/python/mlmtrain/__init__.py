@@ -14,8 +14,35 @@ what may be repeated is a list. ``mlmtrain COMMAND --help`` tells them, ``mlmtra
 configuration.
 """
 
-from ._commands import command, evaluate, finetune, plan, predict, pretrain
+from ._commands import (
+    command,
+    compare,
+    embed,
+    evaluate,
+    finetune,
+    init,
+    plan,
+    predict,
+    prepare,
+    pretrain,
+    report,
+)
 from ._program import Error, Progress
 from ._run import Run
 
-__all__ = ["Error", "Progress", "Run", "command", "evaluate", "finetune", "plan", "predict", "pretrain"]
+__all__ = [
+    "Error",
+    "Progress",
+    "Run",
+    "command",
+    "compare",
+    "embed",
+    "evaluate",
+    "finetune",
+    "init",
+    "plan",
+    "predict",
+    "prepare",
+    "pretrain",
+    "report",
+]

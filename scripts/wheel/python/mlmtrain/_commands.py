@@ -11,6 +11,7 @@ from typing import Any, Iterable, Iterator, Mapping, Union
 
 from ._program import Error, Listener, OnMetrics, OnProgress, call
 from ._run import Run
+from ._vectors import read_vectors
 
 Path = Union[str, "os.PathLike[str]"]
 Config = Union[Path, Mapping[str, Any]]
@@ -97,19 +98,106 @@ def predict(texts: Any, *, model: Path, quiet: bool = False, **options: Any) -> 
         mlmtrain.predict("The capital of France is <mask>.", model="runs/mine/final")[0]["masks"]
         mlmtrain.predict(["a calm sea", "a body in the library"], model="runs/topics/final")[1]["label"]
     """
-    options = {"model": model, **options}
-    if isinstance(texts, os.PathLike):
-        return _objects(command("predict", quiet=quiet, input=texts, **options))
-    rows = [_row(text) for text in ([texts] if isinstance(texts, (str, dict)) else texts)]
-    if not rows:
-        return []
-    if any("text_pair" in row for row in rows):
-        options.setdefault("text_pair_column", "text_pair")
-    with tempfile.TemporaryFile() as file:
-        file.writelines(json.dumps(row).encode() + b"\n" for row in rows)
-        file.seek(0)
-        arguments = ["predict", *_flags({"input": "-", "format": "jsonl", **options})]
-        return _objects(call(arguments, Listener(None, None, quiet), file))
+    return _objects(_answered("predict", texts, Listener(None, None, quiet), {"model": model, **options}))
+
+
+def embed(texts: Any, *, model: Path, quiet: bool = False, **options: Any) -> Any:
+    """A vector of each text, by the files of sentence-transformers that the folder may have, else the mean of its tokens.
+
+    ``texts`` as for :func:`predict`. Gives an array of numpy, or a list of lists where numpy is not installed::
+
+        vectors = mlmtrain.embed(["a calm sea", "a body in the library"], model="runs/mine/final", normalize=True)
+        len(vectors[0])
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "vectors.npy"
+        _answered("embed", texts, Listener(None, None, quiet), {"model": model, "output": path, **options})
+        return read_vectors(path)
+
+
+def compare(
+    models: Iterable[Path],
+    tasks: Config,
+    *,
+    output_dir: Path = "runs/compare",
+    set: Mapping[str, Any] | None = None,
+    on_progress: OnProgress | None = None,
+    quiet: bool = False,
+    **options: Any,
+) -> dict[str, Any]:
+    """Fine-tunes models on a list of tasks over seeds, beside untrained twins and counted words.
+
+    ``tasks`` is a file or a dictionary of the same keys. Gives what is in ``compare.json``; ``compare.html`` lies beside
+    it. A comparison that was interrupted goes on where it was::
+
+        task = {"name": "topics", "data": {"train_file": "train.csv", "eval_file": "dev.csv"}}
+        mlmtrain.compare(["runs/mine/final"], {"seeds": [1, 2], "tasks": [task]})["tasks"]
+    """
+    with _config_file(tasks) as path:
+        options = {"models": list(models), "tasks": path, "output_dir": output_dir, "set": set, **options}
+        command("compare", on_progress=on_progress, quiet=quiet, **options)
+    found = json.loads((pathlib.Path(output_dir) / "compare.json").read_text("utf-8"))
+    assert isinstance(found, dict)
+    return found
+
+
+def prepare(
+    config: Config,
+    *,
+    set: Mapping[str, Any] | None = None,
+    on_progress: OnProgress | None = None,
+    quiet: bool = False,
+    **options: Any,
+) -> dict[str, Any]:
+    """Makes the tokenizer and the shards of a configuration, and gives the report of what was left out of the text.
+
+    ::
+
+        mlmtrain.prepare("my.yaml")["sources"]
+    """
+    options = {"set": set, **options}
+    with _config_file(config) as path:
+        command("prepare", config=path, on_progress=on_progress, quiet=quiet, **options)
+        shown = {name: value for name, value in options.items() if name in ("set", "profile")}
+        resolved = json.loads(command("config", "show", os.fspath(path), json=True, quiet=True, **shown))
+    folder = resolved["data"]["prepared_dir"] or pathlib.Path(resolved["run"]["output_dir"]) / "data"
+    report = json.loads((pathlib.Path(folder) / "report.json").read_text("utf-8"))
+    assert isinstance(report, dict)
+    return report
+
+
+def init(
+    text: Path | Iterable[Path],
+    budget: str,
+    *,
+    output: Path = "pretrain.yaml",
+    on_progress: OnProgress | None = None,
+    quiet: bool = False,
+    **options: Any,
+) -> pathlib.Path:
+    """Writes a configuration of the largest model that the budget trains well, with the reason of each choice.
+
+    ``text`` is a file, a folder or a pattern, or several of them. Gives the path of the configuration::
+
+        config = mlmtrain.init("corpus/*.txt", "2h", output="mine.yaml")
+        print(config.read_text())
+    """
+    texts = [text] if isinstance(text, (str, os.PathLike)) else list(text)
+    command("init", text=texts, budget=budget, output=output, on_progress=on_progress, quiet=quiet, **options)
+    return pathlib.Path(output)
+
+
+def report(*runs: Path | Run, output: Path = "report.html", quiet: bool = True, **options: Any) -> pathlib.Path:
+    """Writes one HTML page to look back at runs: curves, scores, mistakes, time, machine and what differs.
+
+    A page that was written before is replaced. Gives its path::
+
+        mlmtrain.report("runs/mine", output="mine.html")
+    """
+    folders = [os.fspath(run.folder if isinstance(run, Run) else run) for run in runs]
+    options = {"output": output, "overwrite": True, **options}
+    call(["report", *_flags(options), "--", *folders], Listener(None, None, quiet))
+    return pathlib.Path(output)
 
 
 def plan(
@@ -145,8 +233,7 @@ def command(
     ::
 
         mlmtrain.command("example", "quickstart")
-        mlmtrain.command("report", "runs/mine", output="report.html")
-        mlmtrain.command("embed", model="runs/mine/final", file="texts.txt", output="vectors.npy")
+        mlmtrain.command("embed", model="runs/mine/final", input="texts.txt", output="vectors.npy")
     """
     return _call(arguments, Listener(on_metrics, on_progress, quiet), options)
 
@@ -200,6 +287,21 @@ def _flags(options: Mapping[str, Any]) -> list[str]:
 def _json(value: Any, indent: int | None = None) -> str:
     # Keys of a configuration may be paths.
     return json.dumps(value, indent=indent, ensure_ascii=False, allow_nan=False, default=os.fspath)
+
+
+def _answered(name: str, texts: Any, listener: Listener, options: dict[str, Any]) -> str:
+    """What a command that is given texts writes to standard output."""
+    if isinstance(texts, os.PathLike):
+        return call([name, *_flags({"input": texts, **options})], listener)
+    rows = [_row(text) for text in ([texts] if isinstance(texts, (str, dict)) else texts)]
+    if not rows and name == "predict":
+        return ""
+    if any("text_pair" in row for row in rows):
+        options.setdefault("text_pair_column", "text_pair")
+    with tempfile.TemporaryFile() as file:
+        file.writelines(json.dumps(row).encode() + b"\n" for row in rows)
+        file.seek(0)
+        return call([name, *_flags({"input": "-", "format": "jsonl", **options})], listener, file)
 
 
 def _row(text: Any) -> Mapping[str, Any]:

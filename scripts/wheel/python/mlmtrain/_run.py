@@ -37,13 +37,20 @@ class Run:
 
     @property
     def metrics(self) -> list[dict[str, Any]]:
-        """All records of the run, ``pandas.DataFrame`` takes them as they are: ``step``, ``epoch``, ``train/loss``,
+        """All records of the run, a table of them is :meth:`frame`: ``step``, ``epoch``, ``train/loss``,
         ``eval/loss`` and others. Several seeds have theirs in :attr:`runs`."""
         path = self.folder / "metrics.jsonl"
         if not path.exists():
             return []
         with path.open(encoding="utf-8") as lines:
             return [numbers(json.loads(line)) for line in lines]
+
+    def frame(self) -> Any:
+        """:attr:`metrics` as a ``pandas.DataFrame``, a row a step; pandas must be installed."""
+        import pandas
+
+        table = pandas.DataFrame(self.metrics)
+        return table if table.empty else table.groupby("step", as_index=False).last()
 
     @property
     def runs(self) -> tuple[Run, ...]:

@@ -141,7 +141,7 @@ fn sentences_with_a_bad_line_are_left_out_whole_where_that_is_wanted() {
         let note = file.notes(Path::new(name)).pop().unwrap();
         assert!(told.iter().all(|part| note.contains(part)), "{name}: {note}");
     }
-    let error = read("d.conll", "a X\n\nb Y\n", skip).unwrap_err().to_string();
+    let error = read("d.conll", "a X\n\nb Y\n", skip).unwrap_err();
     assert!(error.contains("has no sentences") && error.contains("2 sentences left out"), "{error}");
 }
 

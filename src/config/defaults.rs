@@ -1,0 +1,161 @@
+//! What pretraining takes where a configuration says nothing. Hugging Face's defaults are meant for fine-tuning: from
+//! random weights they teach hardly anything.
+
+use serde_json::Value as Json;
+
+use crate::config::pretrain::PretrainConfig;
+use crate::config::task::PretrainTask;
+use crate::config::training::OptimizerType;
+use crate::config::training::SchedulerType;
+use crate::config::training::TrainingConfig;
+
+/// Share of the steps over which the learning rate rises.
+pub const WARMUP_SHARE: f64 = 0.05;
+
+/// Weight decay of pretraining.
+pub const WEIGHT_DECAY: f64 = 0.01;
+
+/// Decay of the second moment, as RoBERTa has it: gradients of early steps say little of later ones.
+pub const ADAM_BETA2: f64 = 0.98;
+
+/// An update of so many tokens suits a training of [`TOKENS_OF_SMALL_UPDATES`]; larger ones grow as the root of
+/// the tokens, as the batch does beyond which more rows save no steps (Zhang et al. 2024, arXiv:2410.21676).
+const SMALL_UPDATE_TOKENS: f64 = 4096.0;
+const TOKENS_OF_SMALL_UPDATES: f64 = 1.6e7;
+const LARGEST_UPDATE_TOKENS: f64 = 524_288.0;
+
+/// Tokens of a micro-batch, which keep every device busy and fit into every memory.
+const MICRO_BATCH_TOKENS: usize = 4096;
+
+/// Tokens for each parameter of the layers that a training of unknown length is taken to see.
+const USUAL_TOKENS_PER_PARAMETER: f64 = 20.0;
+
+/// A key below `training` that was not given.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Derived {
+    /// The key, without `training.`.
+    pub key: &'static str,
+    /// What its value follows from, such as `width 768`.
+    pub from: String,
+}
+
+/// Peak learning rate of AdamW from random weights: 1e-3 for 256 wide, and the less the wider, as the root of the
+/// width; half of it for replaced tokens.
+pub fn learning_rate(hidden_size: usize, task: PretrainTask) -> f64 {
+    let of_256 = if task == PretrainTask::ReplacedTokenDetection { 0.5e-3 } else { 1e-3 };
+    let exact = of_256 * (256.0 / hidden_size as f64).sqrt();
+    // Two digits: more would pretend to know.
+    (exact * 1e5).round() / 1e5
+}
+
+/// Rows of `max_seq_length` tokens in an update of a training of so many tokens, a power of two.
+pub fn update_rows(training_tokens: f64, max_seq_length: usize) -> usize {
+    let wanted = SMALL_UPDATE_TOKENS * (training_tokens / TOKENS_OF_SMALL_UPDATES).sqrt();
+    let tokens = wanted.clamp(SMALL_UPDATE_TOKENS, LARGEST_UPDATE_TOKENS);
+    2_f64.powf((tokens / max_seq_length as f64).log2().round()).max(1.0) as usize
+}
+
+/// Tokens of a training of so many steps whose updates have the rows of [`update_rows`].
+fn tokens_of_steps(steps: f64) -> f64 {
+    // steps * 4096 * sqrt(tokens / 1.6e7) = tokens, solved for the tokens.
+    (steps * SMALL_UPDATE_TOKENS).powi(2) / TOKENS_OF_SMALL_UPDATES
+}
+
+impl PretrainConfig {
+    /// The same with values below `training` that suit a model with random weights, where nothing `is_given`, and
+    /// which ones they are. Weights that go on keep Hugging Face's defaults; a decay takes those of its run.
+    #[must_use]
+    pub(super) fn with_training_defaults(mut self, is_given: &dyn Fn(&str) -> bool) -> (Self, Vec<Derived>) {
+        let begins_at_random =
+            self.model().filter(|model| self.model.path.is_none() && model.encoder.hidden_size > 0);
+        let Some(model) = begins_at_random else { return (self, Vec::new()) };
+        let encoder = &model.encoder;
+        let (task, max_seq_length) = (self.task(), self.data.max_seq_length.max(1));
+        let is_open = |key: &str| !is_given(&format!("training.{key}"));
+        let of = |keys: &[&'static str], from: &str| -> Vec<Derived> {
+            keys.iter().map(|key| Derived { key, from: from.to_string() }).collect()
+        };
+        let batch = ["per_device_train_batch_size", "gradient_accumulation_steps"];
+        let is_batch_open = [&batch[..], &["train_batch_size", "phases", "batch_size_ramp"]].concat();
+        let is_batch_open = is_batch_open.into_iter().all(is_open);
+        let is_adamw = self.training.optim == OptimizerType::Adamw;
+        let training = &mut self.training;
+        let mut derived = Vec::new();
+        if self.decay_from.is_some() {
+            let keys = ["weight_decay", "adam_beta2"].into_iter().filter(|key| is_open(key));
+            let keys: Vec<&str> = keys.chain(batch.into_iter().filter(|_| is_batch_open)).collect();
+            return (self, of(&keys, "the run of the checkpoint"));
+        }
+        if is_adamw && is_open("learning_rate") {
+            training.learning_rate = learning_rate(encoder.hidden_size, task);
+            derived.extend(of(&["learning_rate"], &format!("width {}", encoder.hidden_size)));
+        }
+        if training.lr_scheduler_type != SchedulerType::Constant && is_open("warmup_steps") {
+            training.warmup_steps = WARMUP_SHARE;
+            derived.extend(of(&["warmup_steps"], "random weights"));
+        }
+        if is_open("weight_decay") {
+            training.weight_decay = WEIGHT_DECAY;
+            derived.extend(of(&["weight_decay"], "pretraining"));
+        }
+        if is_adamw && is_open("adam_beta2") {
+            training.adam_beta2 = ADAM_BETA2;
+            derived.extend(of(&["adam_beta2"], "pretraining"));
+        }
+        if is_batch_open {
+            let (tokens, from) = if training.max_steps > 0 {
+                (tokens_of_steps(training.max_steps as f64), format!("{} steps", training.max_steps))
+            } else {
+                let (layers, width) = (encoder.num_hidden_layers, encoder.hidden_size);
+                let parameters = 12.0 * layers as f64 * (width as f64).powi(2);
+                (USUAL_TOKENS_PER_PARAMETER * parameters, format!("{layers} layers of width {width}"))
+            };
+            let rows = update_rows(tokens, max_seq_length);
+            let most_at_once = 1 << (MICRO_BATCH_TOKENS / max_seq_length).max(1).ilog2();
+            let rows_at_once = rows.min(most_at_once);
+            training.per_device_train_batch_size = rows_at_once.into();
+            training.gradient_accumulation_steps = rows.div_ceil(rows_at_once);
+            derived.extend(of(&batch, &from));
+        }
+        (self, derived)
+    }
+}
+
+/// Gives what was derived the values that a run was `saved` with, so that it goes on as it began.
+pub fn keep_derived(training: &mut TrainingConfig, derived: &[Derived], saved: &Json) {
+    let Ok(mut now) = serde_json::to_value(&*training) else { return };
+    for Derived { key, .. } in derived {
+        if let Some(value) = saved["training"].get(key) {
+            now[key] = value.clone();
+        }
+    }
+    if let Ok(kept) = serde_json::from_value(now) {
+        *training = kept;
+    }
+}
+
+/// What was derived, for people; `None` where all was given.
+pub fn told(training: &TrainingConfig, derived: &[Derived]) -> Option<String> {
+    let values = serde_json::to_value(training).ok()?;
+    let one = |Derived { key, from }: &Derived| format!("{key} {} ({from})", values[key]);
+    let list = derived.iter().map(one).collect::<Vec<_>>().join(", ");
+    (!list.is_empty()).then(|| format!("not given, so by rule: {list}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_given_follows_from_the_model_and_the_steps() {
+        let of = |task| [128, 256, 768, 1024].map(|width| learning_rate(width, task).to_string());
+        assert_eq!(of(PretrainTask::MaskedLm), ["0.00141", "0.001", "0.00058", "0.0005"]);
+        assert_eq!(of(PretrainTask::ReplacedTokenDetection), ["0.00071", "0.0005", "0.00029", "0.00025"]);
+        assert_eq!([1e6, 1.6e7, 1e10, 1e13].map(|tokens| update_rows(tokens, 128)), [32, 32, 1024, 4096]);
+        assert_eq!(update_rows(1e6, 8192), 1);
+        for steps in [10_000.0, 100_000.0] {
+            let rows = update_rows(tokens_of_steps(steps), 128) as f64;
+            assert!((0.7..1.5).contains(&(rows * 128.0 / (1.0486 * steps))), "{steps}: {rows}");
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! What pretraining takes where nothing is said, and where it says so.
+
+use super::*;
+use crate::config::defaults;
+
+/// Keys below `training`, and what is said of their origin.
+fn shown(loaded: &Loaded<PretrainConfig>, keys: &[&str]) -> Vec<String> {
+    let text = loaded.show();
+    let lines = text.lines().skip_while(|line| *line != "training:");
+    lines
+        .filter(|line| keys.iter().any(|key| line.trim_start().starts_with(&format!("{key}:"))))
+        .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
+        .collect()
+}
+
+#[test]
+fn what_training_takes_from_the_size_of_the_model_is_shown_with_its_reason() {
+    let keys = [
+        "per_device_train_batch_size",
+        "gradient_accumulation_steps",
+        "learning_rate",
+        "warmup_steps",
+        "weight_decay",
+        "adam_beta2",
+    ];
+    let loaded = load(SMALL, &["training.max_steps=50000"]).expect("is right");
+    insta::assert_snapshot!(shown(&loaded, &keys).join("\n"), @r"
+    per_device_train_batch_size: 32 # default: 50000 steps
+    gradient_accumulation_steps: 16 # default: 50000 steps
+    learning_rate: 0.00141 # default: width 128
+    warmup_steps: 0.05 # default: random weights
+    weight_decay: 0.01 # default: pretraining
+    adam_beta2: 0.98 # default: pretraining
+    ");
+    let told = defaults::told(&loaded.config.training, loaded.origins.derived());
+    insta::assert_snapshot!(told.expect("something was not given"), @"not given, so by rule: learning_rate 0.00141 (width 128), warmup_steps 0.05 (random weights), weight_decay 0.01 (pretraining), adam_beta2 0.98 (pretraining), per_device_train_batch_size 32 (50000 steps), gradient_accumulation_steps 16 (50000 steps)");
+    let derived = |sets: &[&str]| {
+        let loaded = load(SMALL, sets).expect("is right");
+        let derived = loaded.origins.derived().iter().map(|derived| derived.key).collect::<Vec<_>>();
+        (derived.join(" "), loaded.config.training)
+    };
+    let batch = "per_device_train_batch_size gradient_accumulation_steps";
+    let (keys, training) = derived(&["training.learning_rate=1e-3", "training.warmup_ratio=0.1"]);
+    assert_eq!(keys, format!("weight_decay adam_beta2 {batch}"));
+    assert_eq!((training.rows_per_update(), training.rows_at_once()), (32, 32));
+    let (keys, training) = derived(&["training.optim=lamb", "training.gradient_accumulation_steps=2"]);
+    assert_eq!(keys, "warmup_steps weight_decay");
+    assert_eq!((training.rows_per_update(), training.learning_rate.to_bits()), (16, 5e-5_f64.to_bits()));
+    assert!(!derived(&["training.lr_scheduler_type=constant"]).0.contains("warmup_steps"));
+    let (keys, training) = derived(&["model.path=models/mini"]);
+    assert_eq!((keys.as_str(), training), ("", TrainingConfig::default()), "weights that go on");
+    let electra = SMALL.replace("roberta", "electra");
+    let electra = load(electra, &[]).expect("is right");
+    let reason = &electra.origins.derived()[0].from;
+    assert_eq!(
+        (format!("{}", electra.config.training.learning_rate), reason.as_str()),
+        ("0.00071".to_string(), "width 128")
+    );
+}
+
+#[test]
+fn what_a_run_began_with_stays_where_it_was_not_given() {
+    let loaded = load(SMALL, &["training.adam_beta2=0.97"]).expect("is right");
+    let mut training = loaded.config.training;
+    let saved = serde_json::json!({"training": {"learning_rate": 5e-5, "adam_beta2": 0.9, "weight_decay": 0.0, "gradient_accumulation_steps": 3}});
+    defaults::keep_derived(&mut training, loaded.origins.derived(), &saved);
+    assert_eq!(
+        [training.learning_rate, training.adam_beta2, training.weight_decay].map(|value| value.to_string()),
+        ["0.00005", "0.97", "0"]
+    );
+    assert_eq!((training.gradient_accumulation_steps, training.rows_at_once()), (3, 32));
+}
