@@ -102,15 +102,16 @@ pub enum Command {
   mlmtrain example quickstart try-it
   mlmtrain example classify")]
     Example(ExampleArgs),
-    /// Write a configuration for a text and a budget of time
+    /// Write a configuration for a text and a budget of time, or for labelled files
     ///
-    /// Looks at the text, measures for some seconds how fast this machine trains models of several sizes, and
-    /// writes the configuration of the largest one that the budget trains well, with the reason of each
-    /// choice beside it.
+    /// Of a text: looks at it, measures for some seconds how fast this machine trains models of several sizes, and
+    /// writes the configuration of the largest one that the budget trains well. Of labelled files: finds the
+    /// columns, counts labels and lengths. The reason of each choice stands beside it.
     #[command(after_help = "Examples:
   mlmtrain init --text corpus/*.txt --budget 2h
   mlmtrain init --text finnish.jsonl.gz --language fi --budget 10m --output finnish.yaml
-  mlmtrain init --text corpus/ --field content --budget 3d --device H100 --output -")]
+  mlmtrain init --text corpus/ --field content --budget 3d --device H100 --output -
+  mlmtrain init --train train.csv --eval dev.csv --model runs/quickstart/final")]
     Init(InitArgs),
     /// Say what a pretraining run takes here and on rented GPUs: memory, time, energy, money
     ///

@@ -1,4 +1,7 @@
-//! `mlmtrain init`: a commented configuration for a text and a budget of time, by a short measurement.
+//! `mlmtrain init`: a commented configuration for a text and a budget of time, by a short measurement, or for
+//! labelled files.
+
+mod labelled;
 
 use std::path::Path;
 use std::path::PathBuf;
@@ -10,6 +13,7 @@ use clap::ValueEnum;
 
 use crate::commands::bench;
 use crate::commands::device;
+use crate::commands::init::labelled::LabelledArgs;
 use crate::commands::outputs::OverwriteArgs;
 use crate::commands::staging;
 use crate::commands::terminal;
@@ -52,7 +56,7 @@ const TRAINING_SHARE: f64 = 0.9;
 #[derive(Debug, Args)]
 pub struct InitArgs {
     /// Files, folders or patterns of the text, as `data.sources` takes them
-    #[arg(long, value_name = "PATH", required = true, num_args = 1..)]
+    #[arg(long, value_name = "PATH", required_unless_present = "train", num_args = 1.., requires = "budget")]
     pub text: Vec<String>,
     /// Field or column that holds the text, of .jsonl, .csv, .tsv and .parquet
     #[arg(long, value_name = "NAME", default_value = "text")]
@@ -68,7 +72,7 @@ pub struct InitArgs {
     pub family: Family,
     /// How long the run may take, e.g. `10m`, `2h`, `3d`
     #[arg(long, value_name = "TIME", value_parser = duration)]
-    pub budget: Duration,
+    pub budget: Option<Duration>,
     /// Where it will run: cpu, cuda, cuda:1, auto (the first GPU where there is one), or the name of a GPU that is
     /// not here, e.g. H100, A100, L4, T4, "RTX 4090"
     #[arg(long, value_name = "DEVICE", default_value = "auto")]
@@ -76,15 +80,18 @@ pub struct InitArgs {
     /// Threads; 0 means one for each core that this process may use
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub threads: usize,
-    /// Where the configuration goes; `-` is standard output
-    #[arg(long, short, value_name = "FILE|-", default_value = "pretrain.yaml")]
-    pub output: PathBuf,
+    /// Where the configuration goes, `pretrain.yaml` or `finetune.yaml` when not given; `-` is standard output
+    #[arg(long, short, value_name = "FILE|-")]
+    pub output: Option<PathBuf>,
     /// Permission to replace a file that exists.
     #[command(flatten)]
     pub overwrite: OverwriteArgs,
-    /// Folder of the run (key `run.output_dir`)
-    #[arg(long, value_name = "DIR", default_value = "runs/pretrain")]
-    pub output_dir: String,
+    /// Folder of the run (key `run.output_dir`), `runs/pretrain` or `runs/finetune` when not given
+    #[arg(long, value_name = "DIR")]
+    pub output_dir: Option<String>,
+    /// What is labelled.
+    #[command(flatten)]
+    pub labelled: LabelledArgs,
 }
 
 /// What one document of plain text is.
@@ -142,11 +149,24 @@ enum Speed {
 
 /// Runs the subcommand.
 pub fn run(args: &InitArgs) -> Result<()> {
-    let to_terminal = args.output == Path::new("-");
-    if !to_terminal {
-        let inputs: Vec<&Path> = args.text.iter().map(Path::new).collect();
-        args.overwrite.require(&[fs::Output::new("--output", &args.output)], &inputs)?;
+    let command = if args.labelled.train.is_some() { "finetune" } else { "pretrain" };
+    let output = args.output.clone().unwrap_or_else(|| PathBuf::from(format!("{command}.yaml")));
+    let output_dir = args.output_dir.clone().unwrap_or_else(|| format!("runs/{command}"));
+    if output != Path::new("-") {
+        let texts = args.text.iter().map(Path::new);
+        let labelled = [&args.labelled.train, &args.labelled.eval].into_iter().flatten();
+        let inputs: Vec<&Path> = texts.chain(labelled.map(PathBuf::as_path)).collect();
+        args.overwrite.require(&[fs::Output::new("--output", &output)], &inputs)?;
     }
+    match (&args.labelled.train, args.budget) {
+        (Some(train), _) => labelled::run(&args.labelled, train, &output, &output_dir),
+        (None, Some(budget)) => of_text(args, budget, &output, output_dir),
+        (None, None) => unreachable!("the parser wants a budget beside a text"),
+    }
+}
+
+/// Writes a configuration of `pretrain`.
+fn of_text(args: &InitArgs, budget: Duration, output: &Path, output_dir: String) -> Result<()> {
     machine::use_threads(args.threads)?;
     let progress = Progress::detect(terminal::is_quiet());
     let speed = Speed::of(args)?;
@@ -160,7 +180,7 @@ pub fn run(args: &InitArgs) -> Result<()> {
     ));
     let measuring = progress.stage("measuring the speed of models", Unit::Items, None);
     let choice = recipe::choose(
-        args.budget.as_secs_f64() * TRAINING_SHARE,
+        budget.as_secs_f64() * TRAINING_SHARE,
         |vocab_size| Ok(sample.cut(vocab_size)?.tokens),
         |size, vocab_size| {
             let found = speed.tokens_per_second(
@@ -188,23 +208,23 @@ pub fn run(args: &InitArgs) -> Result<()> {
     let wish = Wish {
         source: data.sources[0].clone(),
         language: args.language.clone(),
-        budget: format_duration(args.budget),
+        budget: format_duration(budget),
         device: speed.device_name(),
         measured_on: speed.place(),
-        output_dir: args.output_dir.clone(),
+        output_dir,
         family: args.family,
     };
     let yaml = recipe::to_yaml(&wish, &sample, &plan);
-    if to_terminal {
+    if output == Path::new("-") {
         return yaml.lines().try_for_each(terminal::stdout_line);
     }
-    fs::write_bytes(&args.output, yaml.as_bytes())?;
+    fs::write_bytes(output, yaml.as_bytes())?;
     let size = choice.size;
     let seconds = Duration::from_secs_f64(plan.seconds(long_factor));
     let lines = [
         format!(
             "wrote `{}`: {} of {} layers, {} wide, vocabulary {}",
-            args.output.display(),
+            output.display(),
             args.family.title,
             size.layers,
             size.hidden,
@@ -218,7 +238,7 @@ pub fn run(args: &InitArgs) -> Result<()> {
             format_count(choice.tokens_per_second as u64),
             plan.tokens() as f64 / choice.text_tokens,
         ),
-        format!("next: mlmtrain pretrain --config {}", args.output.display()),
+        format!("next: mlmtrain pretrain --config {}", output.display()),
     ];
     lines.iter().try_for_each(|line| terminal::stdout_line(line))
 }

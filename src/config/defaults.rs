@@ -137,9 +137,13 @@ pub fn keep_derived(training: &mut TrainingConfig, derived: &[Derived], saved: &
 /// What was derived, for people; `None` where all was given.
 pub fn told(training: &TrainingConfig, derived: &[Derived]) -> Option<String> {
     let values = serde_json::to_value(training).ok()?;
-    let one = |Derived { key, from }: &Derived| format!("{key} {} ({from})", values[key]);
+    // That a model is pretrained from random weights needs no words.
+    let reason = |from: &str| {
+        if from.contains(|c: char| c.is_ascii_digit()) { format!(" ({from})") } else { String::new() }
+    };
+    let one = |Derived { key, from }: &Derived| format!("{key} {}{}", values[key], reason(from));
     let list = derived.iter().map(one).collect::<Vec<_>>().join(", ");
-    (!list.is_empty()).then(|| format!("not given, so by rule: {list}"))
+    (!list.is_empty()).then(|| format!("defaults for this model: {list}"))
 }
 
 #[cfg(test)]

@@ -69,6 +69,7 @@ impl Size {
             num_hidden_layers: self.layers,
             num_attention_heads: self.hidden / HEAD_SIZE,
             intermediate_size: usual.intermediate_size * self.hidden / usual.hidden_size,
+            position_buckets: usual.position_buckets.min(max_seq_length),
             hidden_dropout_prob: usual.hidden_dropout_prob.min(self.dropout()),
             attention_probs_dropout_prob: usual.attention_probs_dropout_prob.min(self.dropout()),
             initializer_range: if self.hidden < 256 { NARROW_RANGE } else { usual.initializer_range },

@@ -26,7 +26,7 @@ use crate::workplace::Workplace;
 /// Beginnings of examples that are not run here, and why.
 const LEFT_OUT: [(&str, &str); 6] = [
     ("mpirun", "needs an MPI"),
-    ("mlmtrain init", "measures models of all sizes: `init.rs`"),
+    ("mlmtrain init --text", "measures models of all sizes: `init.rs`"),
     ("mlmtrain bench", "measures large models: `bench.rs`"),
     ("mlmtrain replay", "needs a run that diverged: `pretrain/diverging.rs`"),
     ("mlmtrain example", "writes files with the names of those here: `example.rs`"),

@@ -26,7 +26,7 @@ fn the_configuration_trains_and_says_why() {
     let finished = place.program(&arguments, "").ok();
     let stdout = &finished.stdout;
     assert!(
-        stdout.contains("wrote `pretrain.yaml`: a model of 2 layers, 128 wide, vocabulary 4096"),
+        stdout.contains("wrote `pretrain.yaml`: RoBERTa of 2 layers, 128 wide, vocabulary 4096"),
         "{stdout}"
     );
     assert!(stdout.contains("predicted: ") && stdout.contains("39.9 epochs"), "{stdout}");
@@ -74,4 +74,43 @@ fn what_cannot_be_meant_is_refused_and_leaves_no_file() {
     init(&["--text", "empty.jsonl", "--budget", "1m", "--field", "body"])
         .refused(1, &["empty.jsonl", "body"]);
     assert!(!place.path("a.yaml").exists());
+}
+
+#[test]
+fn labelled_files_get_a_configuration_that_trains() {
+    let place = Workplace::new();
+    place.run(&["training.max_steps=2", "run.sample_text=null"], &[]).ok();
+    let rows = |count: usize| -> String {
+        let row = |n: usize| {
+            format!("{n};the {} sees number {n};{}\n", ["owl", "pike"][n % 2], ["bird", "fish"][n % 2])
+        };
+        std::iter::once("Nr;Satz;Tier\n".to_string()).chain((0..count).map(row)).collect()
+    };
+    fs::write(place.path("own.csv"), rows(60)).unwrap();
+    fs::write(place.path("dev.csv"), rows(20)).unwrap();
+    fs::write(place.path("train.conll"), crate::material::tagged(30)).unwrap();
+    let init = |more: &[&str]| place.program(&[&["init", "--model", "run/final"], more].concat(), "");
+    let told = init(&["--train", "own.csv", "--eval", "dev.csv"]).ok().stdout;
+    assert!(told.contains("wrote `finetune.yaml`: 60 examples, 2 labels\n"), "{told}");
+    assert!(told.contains("columns: text `Satz`, label `Tier`\n"), "{told}");
+    assert!(told.ends_with("next: mlmtrain finetune --config finetune.yaml\n"), "{told}");
+    let yaml = fs::read_to_string(place.path("finetune.yaml")).unwrap();
+    for words in ["\"bird\" 30, \"fish\" 30", "text_column: \"Satz\"", "seeds: [1, 2, 3]", "max_seq_length: "]
+    {
+        assert!(yaml.contains(words), "`{words}` is not in\n{yaml}");
+    }
+    let tuned = ["finetune", "--config", "finetune.yaml", "--max-steps", "2", "--threads", "2"];
+    assert!(place.program(&tuned, "").ok().stdout.contains("accuracy"));
+    assert!(place.path("runs/finetune/seed-1/final/model.safetensors").exists());
+
+    let tagged = init(&["--train", "train.conll", "--task", "token-classify", "--output", "-"]).ok().stdout;
+    for words in ["task: token-classify", "tag_scheme: iob2", "eval_fraction: 0.1", "\"bird\" "] {
+        assert!(tagged.contains(words), "`{words}` is not in\n{tagged}");
+    }
+    init(&["--train", "own.csv"]).refused(2, &["finetune.yaml: exists already"]);
+    init(&["--train", "own.csv", "--label-column", "Art", "-o", "b.yaml"])
+        .refused(2, &["`Satz` (60 values", "--label-column"]);
+    init(&["--train", "none.csv", "-o", "b.yaml"]).refused(1, &["none.csv"]);
+    place.program(&["init", "--train", "own.csv"], "").refused(2, &["--model"]);
+    place.program(&["init", "--text", "corpus.txt"], "").refused(2, &["--budget"]);
 }

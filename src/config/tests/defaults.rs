@@ -33,7 +33,7 @@ fn what_training_takes_from_the_size_of_the_model_is_shown_with_its_reason() {
     adam_beta2: 0.98 # default: pretraining
     ");
     let told = defaults::told(&loaded.config.training, loaded.origins.derived());
-    insta::assert_snapshot!(told.expect("something was not given"), @"not given, so by rule: learning_rate 0.00141 (width 128), warmup_steps 0.05 (random weights), weight_decay 0.01 (pretraining), adam_beta2 0.98 (pretraining), per_device_train_batch_size 32 (50000 steps), gradient_accumulation_steps 16 (50000 steps)");
+    insta::assert_snapshot!(told.expect("something was not given"), @"defaults for this model: learning_rate 0.00141 (width 128), warmup_steps 0.05, weight_decay 0.01, adam_beta2 0.98, per_device_train_batch_size 32 (50000 steps), gradient_accumulation_steps 16 (50000 steps)");
     let derived = |sets: &[&str]| {
         let loaded = load(SMALL, sets).expect("is right");
         let derived = loaded.origins.derived().iter().map(|derived| derived.key).collect::<Vec<_>>();
@@ -42,7 +42,7 @@ fn what_training_takes_from_the_size_of_the_model_is_shown_with_its_reason() {
     let batch = "per_device_train_batch_size gradient_accumulation_steps";
     let (keys, training) = derived(&["training.learning_rate=1e-3", "training.warmup_ratio=0.1"]);
     assert_eq!(keys, format!("weight_decay adam_beta2 {batch}"));
-    assert_eq!((training.rows_per_update(), training.rows_at_once()), (32, 32));
+    assert_eq!((training.rows_per_update(), training.rows_at_once()), (64, 32));
     let (keys, training) = derived(&["training.optim=lamb", "training.gradient_accumulation_steps=2"]);
     assert_eq!(keys, "warmup_steps weight_decay");
     assert_eq!((training.rows_per_update(), training.learning_rate.to_bits()), (16, 5e-5_f64.to_bits()));

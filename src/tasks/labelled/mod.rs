@@ -5,6 +5,7 @@
 
 mod bad_rows;
 pub(in crate::tasks) mod files;
+pub mod guess;
 mod held;
 pub mod input;
 pub mod read;

@@ -25,9 +25,9 @@ use crate::tasks::labelled::several;
 use crate::tasks::labelled::several::SeveralColumns;
 use crate::tasks::labelled::trained_columns::TrainedColumns;
 
-const TEXT_COLUMNS: [&str; 3] = ["text", "sentence", "content"];
-const LABEL_COLUMNS: [&str; 3] = ["label", "category", "class"];
-const NUMBER_COLUMNS: [&str; 3] = ["label", "score", "similarity"];
+pub(super) const TEXT_COLUMNS: [&str; 3] = ["text", "sentence", "content"];
+pub(super) const LABEL_COLUMNS: [&str; 3] = ["label", "category", "class"];
+pub(super) const NUMBER_COLUMNS: [&str; 3] = ["label", "score", "similarity"];
 
 /// The hint about a value that is empty.
 const NO_VALUE: &str = "give the row one, take the row out of the file, or leave such rows out in fine-tuning: \

@@ -1,0 +1,198 @@
+//! Which columns of a labelled file hold the texts and the labels, as its first rows look.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use anyhow::Result;
+use serde_json::Map;
+use serde_json::Value;
+
+use crate::error::Problem;
+use crate::quantity::format_count;
+use crate::tasks::labelled::read::LABEL_COLUMNS;
+use crate::tasks::labelled::read::NUMBER_COLUMNS;
+use crate::tasks::labelled::read::TEXT_COLUMNS;
+use crate::tasks::labelled::rows::RowFormat;
+use crate::tasks::labelled::rows::rows_of;
+
+/// Rows that are looked at.
+const LOOKED_AT: usize = 1000;
+
+/// Columns of texts that belong together, as the sets of GLUE and others name them.
+const PAIRS: [(&str, &str); 6] = [
+    ("sentence1", "sentence2"),
+    ("question1", "question2"),
+    ("premise", "hypothesis"),
+    ("text", "text_pair"),
+    ("text_a", "text_b"),
+    ("question", "sentence"),
+];
+
+/// A column of labels has at most so many of them for each row; what has more is text or a number of the row.
+const MOST_LABELS_PER_ROW: f64 = 0.2;
+
+/// Columns of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GuessedColumns {
+    /// Column of the (first) text.
+    pub text: String,
+    /// Column of the second text, where there are pairs.
+    pub text_pair: Option<String>,
+    /// Column of the label, or of the number.
+    pub label: String,
+    /// Whether the label is a list: any number of labels.
+    pub has_lists: bool,
+    /// All columns with what they hold, for people.
+    pub found: Vec<String>,
+}
+
+/// What the rows have in one column.
+#[derive(Debug, Default)]
+struct Column {
+    name: String,
+    filled: usize,
+    characters: usize,
+    numbers: usize,
+    lists: usize,
+    values: BTreeSet<String>,
+}
+
+impl Column {
+    fn add(&mut self, value: &Value) {
+        let text = match value {
+            Value::Null => return,
+            Value::String(text) => text.trim().to_string(),
+            other => other.to_string(),
+        };
+        if text.is_empty() {
+            return;
+        }
+        self.filled += 1;
+        self.characters += text.chars().count();
+        self.numbers += usize::from(text.parse::<f64>().is_ok());
+        self.lists += usize::from(value.is_array());
+        self.values.insert(text);
+    }
+
+    fn mean_characters(&self) -> f64 {
+        self.characters as f64 / self.filled.max(1) as f64
+    }
+
+    fn is_numeric(&self) -> bool {
+        self.filled > 0 && self.numbers == self.filled
+    }
+
+    /// Whether it may hold labels: more than one value, and each of them often.
+    fn is_of_labels(&self) -> bool {
+        let most = (self.filled as f64 * MOST_LABELS_PER_ROW).max(2.0);
+        self.values.len() > 1 && self.values.len() as f64 <= most
+    }
+
+    fn told(&self) -> String {
+        let values = format_count(self.values.len() as u64);
+        format!("`{}` ({values} values of {:.0} characters)", self.name, self.mean_characters())
+    }
+}
+
+/// Looks at a file of labelled texts; `text` and `label` are columns that are known already, and with `numbers` the
+/// label is a number. Errors name the columns that there are.
+pub fn guess_columns(
+    path: &Path,
+    text: Option<&str>,
+    label: Option<&str>,
+    numbers: bool,
+) -> Result<GuessedColumns> {
+    let format = RowFormat::of(path).unwrap_or(RowFormat::Text);
+    let mut columns: Vec<Column> = Vec::new();
+    for row in rows_of(path, format)?.take(LOOKED_AT) {
+        let fields: Map<String, Value> = row?.into_fields().map_err(|problem| problem.at(path.display()))?;
+        for (name, value) in &fields {
+            let at = columns.iter().position(|column| column.name == *name).unwrap_or_else(|| {
+                columns.push(Column { name: name.clone(), ..Column::default() });
+                columns.len() - 1
+            });
+            columns[at].add(value);
+        }
+    }
+    if columns.is_empty() {
+        return Err(Problem::new("has no examples").at(path.display()).into());
+    }
+    let found: Vec<String> = columns.iter().map(Column::told).collect();
+    let named = |name: &str| columns.iter().find(|column| column.name == name);
+    let missing = |what: &str, flag: &str| {
+        Problem::usage(format!("no column looks like the {what}; there are {}", found.join(", ")))
+            .at(path.display())
+            .hint(format!("name it: `{flag} NAME`"))
+    };
+    let usual_labels = if numbers { &NUMBER_COLUMNS[..] } else { &LABEL_COLUMNS[..] };
+    let usual_label = || usual_labels.iter().chain(["labels"].iter()).find_map(|name| named(name));
+    let pair = PAIRS.iter().find(|(first, second)| named(first).is_some() && named(second).is_some());
+    let is_text = |column: &&Column| {
+        Some(column.name.as_str()) != label && pair.is_none_or(|(_, second)| column.name != *second)
+    };
+    let longest = || {
+        let candidates = columns.iter().filter(is_text).filter(|column| !column.is_numeric());
+        candidates.max_by(|a, b| a.mean_characters().total_cmp(&b.mean_characters()))
+    };
+    let first = match (text, pair) {
+        (Some(name), _) => named(name),
+        (None, Some((first, _))) => named(first),
+        (None, None) => TEXT_COLUMNS.iter().find_map(|name| named(name)).or_else(longest),
+    };
+    let first = first.ok_or_else(|| missing("text", "--text-column"))?;
+    let second = pair.filter(|(of, _)| *of == first.name).map(|(_, second)| (*second).to_string());
+    let others =
+        || columns.iter().filter(|column| column.name != first.name && Some(&column.name) != second.as_ref());
+    let fewest = || others().filter(|column| column.is_of_labels()).min_by_key(|column| column.values.len());
+    let most = || others().filter(|column| column.is_numeric()).max_by_key(|column| column.values.len());
+    let gold = match label {
+        Some(name) => named(name),
+        None => usual_label().or_else(|| if numbers { most() } else { fewest() }),
+    };
+    let gold = gold.ok_or_else(|| missing("label", "--label-column"))?;
+    Ok(GuessedColumns {
+        text: first.name.clone(),
+        text_pair: second,
+        label: gold.name.clone(),
+        has_lists: gold.lists > 0,
+        found,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn guessed(name: &str, content: &str, numbers: bool) -> Result<(String, Option<String>, String), String> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(name);
+        std::fs::write(&path, content).unwrap();
+        let guess = guess_columns(&path, None, None, numbers);
+        guess.map(|of| (of.text, of.text_pair, of.label)).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn columns_are_told_by_their_names_or_by_what_they_hold() {
+        let rows = |header: &str, row: fn(usize) -> String| {
+            std::iter::once(header.to_string()).chain((0..40).map(row)).collect::<Vec<_>>().join("\n")
+        };
+        let usual = rows("id,text,label", |n| format!("{n},a text of some words {n},{}", n % 2));
+        assert_eq!(guessed("a.csv", &usual, false).unwrap(), ("text".into(), None, "label".into()));
+        let own = rows("nr\tReview\tStars\tShop", |n| {
+            format!("{n}\tIt is a fine thing, number {n}\t{}\tshop{}", n % 5 + 1, n % 7)
+        });
+        assert_eq!(guessed("b.tsv", &own, false).unwrap(), ("Review".into(), None, "Stars".into()));
+        let pairs = rows("index,sentence1,sentence2,score", |n| format!("{n},one {n},two {n},{}.5", n % 6));
+        assert_eq!(
+            guessed("c.csv", &pairs, true).unwrap(),
+            ("sentence1".into(), Some("sentence2".into()), "score".into())
+        );
+        let error = guessed("d.csv", "a,b\nx,y\nz,w\n", false).unwrap_err();
+        assert!(
+            error.contains("no column looks like the label") && error.contains("`--label-column"),
+            "{error}"
+        );
+        let error = guessed("e.csv", "a,b\n", false).unwrap_err();
+        assert!(error.ends_with("has no examples"), "{error}");
+    }
+}
