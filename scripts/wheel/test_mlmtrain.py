@@ -124,7 +124,9 @@ class Package(unittest.TestCase):
 
     def test_whatever_interrupts_a_run_it_saves_and_goes_on(self):
         long = {**CONFIG, "run": {**CONFIG["run"], "output_dir": "straight"}}
-        long = json.loads(json.dumps({**long, "training": {**CONFIG["training"], "max_steps": 400}}, default=str))
+        # No checkpoint is due on the way: what there is, the interruptions left.
+        training = {**CONFIG["training"], "max_steps": 400, "save_steps": 1000}
+        long = json.loads(json.dumps({**long, "training": training}, default=str))
         straight = mlmtrain.pretrain(long, quiet=True)
         long["run"]["output_dir"] = "broken"
         pathlib.Path("long.json").write_text(json.dumps(long))
@@ -141,7 +143,7 @@ class Package(unittest.TestCase):
 
         with self.assertRaises(Enough):
             mlmtrain.pretrain(long, on_metrics=stop)
-        self.assertTrue(5 <= max(steps()) < 400 and max(steps()) % 20, steps())
+        self.assertTrue(5 <= max(steps()) < 400, steps())
         self.assertEqual(mlmtrain.Run("broken").results, {})
         # Ctrl-C of a terminal goes to all processes of the group; a Python that is killed says nothing to anybody.
         for signal_, code in ((signal.SIGINT, -signal.SIGINT), (signal.SIGKILL, -signal.SIGKILL)):

@@ -32,7 +32,7 @@ fn the_quickstart_is_that_of_the_source_and_trains() {
     arguments.extend(short.iter().flat_map(|setting| ["--set", setting]));
     let done = place.program(&arguments, "").ok();
     assert!(done.stdout.contains("trained 2 steps"), "{}", done.stdout);
-    assert!(done.stderr.contains("`evaluation.loss_band` is of other settings"), "{}", done.stderr);
+    assert!(done.stderr.contains("`evaluation.loss_band` is ignored"), "{}", done.stderr);
     // As it is written, but for its time, its loss is held against that of other seeds.
     let whole = ["training.max_train_time=1s", "run.output_dir=whole"];
     let mut arguments = vec!["pretrain", "--config", "quickstart.yaml"];

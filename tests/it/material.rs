@@ -13,6 +13,7 @@ data:
 tokenizer: {vocab_size: 400}
 model:
   roberta: {hidden_size: 32, num_hidden_layers: 2, num_attention_heads: 2, intermediate_size: 64, max_position_embeddings: 34}
+precision: {compute: f32}
 training:
   per_device_train_batch_size: 8
   max_steps: 40
@@ -23,7 +24,6 @@ training:
   eval_steps: 16
   save_steps: 8
   save_total_limit: 100
-precision: {compute: f32}
 ";
 
 /// Paragraphs of simple sentences over a small vocabulary: enough grammar to learn something from in forty

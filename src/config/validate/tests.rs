@@ -343,7 +343,7 @@ fn the_precision() {
     insta::assert_snapshot!(with(ComputeChoice::F16, LossScaleConfig { init_scale: Some(2.0), min_scale: 4.0, ..defaults() }), @"`precision.loss_scale.init_scale` 2 is below `min_scale` 4");
     assert_eq!(with(ComputeChoice::Auto, defaults()), "", "it may be f16");
     let in_finetune = found_in_finetune(|c| {
-        (c.precision.compute, c.precision.loss_scale) = (ComputeChoice::F32, Some(defaults()))
+        (c.precision.compute, c.precision.loss_scale) = (ComputeChoice::F32, Some(defaults()));
     });
     assert!(in_finetune.contains("only f16 scales the loss"), "{in_finetune}");
 }
