@@ -106,7 +106,7 @@ pub enum Command {
     ///
     /// Of a text: looks at it, measures for some seconds how fast this machine trains models of several sizes, and
     /// writes the configuration of the largest one that the budget trains well. Of labelled files: finds the
-    /// columns, counts labels and lengths. The reason of each choice stands beside it.
+    /// columns, counts labels and lengths. The file has the reason of each choice.
     #[command(after_help = "Examples:
   mlmtrain init --text corpus/*.txt --budget 2h
   mlmtrain init --text finnish.jsonl.gz --language fi --budget 10m --output finnish.yaml

@@ -80,7 +80,7 @@ pub struct InitArgs {
     /// Threads; 0 means one for each core that this process may use
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub threads: usize,
-    /// Where the configuration goes, `pretrain.yaml` or `finetune.yaml` when not given; `-` is standard output
+    /// Output file; `-` is standard output [default: `pretrain.yaml`, or `finetune.yaml` with --train]
     #[arg(long, short, value_name = "FILE|-")]
     pub output: Option<PathBuf>,
     /// Permission to replace a file that exists.

@@ -1,5 +1,5 @@
-//! What pretraining takes where a configuration says nothing. Hugging Face's defaults are meant for fine-tuning: from
-//! random weights they teach hardly anything.
+//! Defaults of pretraining that depend on the model and the steps. Hugging Face's are meant for fine-tuning: with them
+//! a model with random weights learns hardly anything.
 
 use serde_json::Value as Json;
 
@@ -18,16 +18,16 @@ pub const WEIGHT_DECAY: f64 = 0.01;
 /// Decay of the second moment, as RoBERTa has it: gradients of early steps say little of later ones.
 pub const ADAM_BETA2: f64 = 0.98;
 
-/// An update of so many tokens suits a training of [`TOKENS_OF_SMALL_UPDATES`]; larger ones grow as the root of
-/// the tokens, as the batch does beyond which more rows save no steps (Zhang et al. 2024, arXiv:2410.21676).
+/// Tokens of an update in a training of [`TOKENS_OF_SMALL_UPDATES`]. Longer trainings have larger updates, by the square
+/// root of their tokens: the batch size beyond which more rows save no steps (Zhang et al. 2024, arXiv:2410.21676).
 const SMALL_UPDATE_TOKENS: f64 = 4096.0;
 const TOKENS_OF_SMALL_UPDATES: f64 = 1.6e7;
 const LARGEST_UPDATE_TOKENS: f64 = 524_288.0;
 
-/// Tokens of a micro-batch, which keep every device busy and fit into every memory.
+/// Tokens of a micro-batch: enough to keep a device busy, and few enough for its memory.
 const MICRO_BATCH_TOKENS: usize = 4096;
 
-/// Tokens for each parameter of the layers that a training of unknown length is taken to see.
+/// Tokens for each parameter of the layers in a training whose length is not known.
 const USUAL_TOKENS_PER_PARAMETER: f64 = 20.0;
 
 /// A key below `training` that was not given.
@@ -35,7 +35,7 @@ const USUAL_TOKENS_PER_PARAMETER: f64 = 20.0;
 pub struct Derived {
     /// The key, without `training.`.
     pub key: &'static str,
-    /// What its value follows from, such as `width 768`.
+    /// The reason of its value, such as `width 768`.
     pub from: String,
 }
 
@@ -48,22 +48,23 @@ pub fn learning_rate(hidden_size: usize, task: PretrainTask) -> f64 {
     (exact * 1e5).round() / 1e5
 }
 
-/// Rows of `max_seq_length` tokens in an update of a training of so many tokens, a power of two.
+/// Number of rows in an update, a power of two, for a training of `training_tokens` with rows of `max_seq_length` tokens.
 pub fn update_rows(training_tokens: f64, max_seq_length: usize) -> usize {
     let wanted = SMALL_UPDATE_TOKENS * (training_tokens / TOKENS_OF_SMALL_UPDATES).sqrt();
     let tokens = wanted.clamp(SMALL_UPDATE_TOKENS, LARGEST_UPDATE_TOKENS);
     2_f64.powf((tokens / max_seq_length as f64).log2().round()).max(1.0) as usize
 }
 
-/// Tokens of a training of so many steps whose updates have the rows of [`update_rows`].
+/// Number of tokens of a training with `steps` updates of [`update_rows`].
 fn tokens_of_steps(steps: f64) -> f64 {
     // steps * 4096 * sqrt(tokens / 1.6e7) = tokens, solved for the tokens.
     (steps * SMALL_UPDATE_TOKENS).powi(2) / TOKENS_OF_SMALL_UPDATES
 }
 
 impl PretrainConfig {
-    /// The same with values below `training` that suit a model with random weights, where nothing `is_given`, and
-    /// which ones they are. Weights that go on keep Hugging Face's defaults; a decay takes those of its run.
+    /// Sets the keys of `training` that are not given to values for a model with random weights, and returns these keys
+    /// with their reasons. A model that begins with the weights of a folder keeps Hugging Face's defaults. For a decay,
+    /// the keys are returned alone: [`keep_derived`] takes their values from the run of the checkpoint.
     #[must_use]
     pub(super) fn with_training_defaults(mut self, is_given: &dyn Fn(&str) -> bool) -> (Self, Vec<Derived>) {
         let begins_at_random =
@@ -106,7 +107,8 @@ impl PretrainConfig {
             let (tokens, from) = if training.max_steps > 0 {
                 (tokens_of_steps(training.max_steps as f64), format!("{} steps", training.max_steps))
             } else {
-                let (layers, width) = (encoder.num_hidden_layers, encoder.hidden_size);
+                let layers = encoder.num_hidden_layers;
+                let width = encoder.hidden_size;
                 let parameters = 12.0 * layers as f64 * (width as f64).powi(2);
                 (USUAL_TOKENS_PER_PARAMETER * parameters, format!("{layers} layers of width {width}"))
             };
@@ -121,7 +123,7 @@ impl PretrainConfig {
     }
 }
 
-/// Gives what was derived the values that a run was `saved` with, so that it goes on as it began.
+/// Sets the keys of `derived` to their values in a `saved` configuration, so that a resumed run continues as it began.
 pub fn keep_derived(training: &mut TrainingConfig, derived: &[Derived], saved: &Json) {
     let Ok(mut now) = serde_json::to_value(&*training) else { return };
     for Derived { key, .. } in derived {
@@ -134,10 +136,9 @@ pub fn keep_derived(training: &mut TrainingConfig, derived: &[Derived], saved: &
     }
 }
 
-/// What was derived, for people; `None` where all was given.
-pub fn told(training: &TrainingConfig, derived: &[Derived]) -> Option<String> {
+/// A line with the keys of `derived`, their values and reasons; `None` if there are none.
+pub fn summary(training: &TrainingConfig, derived: &[Derived]) -> Option<String> {
     let values = serde_json::to_value(training).ok()?;
-    // That a model is pretrained from random weights needs no words.
     let reason = |from: &str| {
         if from.contains(|c: char| c.is_ascii_digit()) { format!(" ({from})") } else { String::new() }
     };

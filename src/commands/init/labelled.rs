@@ -64,19 +64,19 @@ pub struct LabelledArgs {
     pub label_column: Option<String>,
 }
 
-/// What is known of the examples.
+/// Statistics of the examples.
 struct Facts {
     examples: usize,
     columns: Option<GuessedColumns>,
     scheme: Option<TagScheme>,
-    /// How often each label or type of entity is there, the most frequent first; none of numbers.
+    /// Count of each label or type of entity, the most frequent first; empty for regression.
     labels: Vec<(String, usize)>,
     /// Tokens of each example with special tokens, at most four, ascending.
     lengths: Vec<usize>,
     notes: Vec<String>,
 }
 
-/// Looks at the files and the model, and writes the configuration to `output`, or to standard output for `-`.
+/// Reads the labelled files and the model, and writes the configuration to `output`; `-` is standard output.
 pub(super) fn run(args: &LabelledArgs, train: &Path, output: &Path, output_dir: &str) -> Result<()> {
     let Some(model) = &args.model else { unreachable!("the parser wants a model") };
     let folder = read_folder(model)?;
@@ -87,7 +87,7 @@ pub(super) fn run(args: &LabelledArgs, train: &Path, output: &Path, output_dir: 
         return yaml.lines().map(terminal::printable).try_for_each(|line| terminal::stdout_line(&line));
     }
     fs::write_bytes(output, yaml.as_bytes())?;
-    let mut lines = vec![format!("wrote `{}`: {}", output.display(), told(&facts))];
+    let mut lines = vec![format!("wrote `{}`: {}", output.display(), summary(&facts))];
     lines.extend(facts.columns.iter().map(|columns| {
         format!("columns: text `{}`{}, label `{}`", columns.text, second(columns), columns.label)
     }));
@@ -105,7 +105,7 @@ fn second(columns: &GuessedColumns) -> String {
     columns.text_pair.as_ref().map(|name| format!(" and `{name}`")).unwrap_or_default()
 }
 
-fn told(facts: &Facts) -> String {
+fn summary(facts: &Facts) -> String {
     let labels = match facts.labels.len() {
         0 => String::new(),
         count => format!(", {count} labels"),
@@ -116,8 +116,10 @@ fn told(facts: &Facts) -> String {
 fn facts(args: &LabelledArgs, train: &Path, tokenizer: &Tokenizer) -> Result<Facts> {
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     let mut count = |label: &str| *counts.entry(label.to_string()).or_default() += 1;
-    let (mut texts, mut notes) = (Vec::new(), Vec::new());
-    let (mut columns, mut scheme) = (None, None);
+    let mut texts = Vec::new();
+    let mut notes = Vec::new();
+    let mut columns = None;
+    let mut scheme = None;
     if args.task == FinetuneTask::TokenClassify {
         for path in files_of(train)? {
             let file = read_tagged(&path, &Tagging::default())?;
@@ -180,7 +182,7 @@ fn yaml(
     };
     let quoted = |text: &str| Value::from(text).to_string();
     let path = |path: &Path| quoted(&path.display().to_string());
-    line(&format!("# Made by `mlmtrain init` for {}.", told(facts)));
+    line(&format!("# Made by `mlmtrain init` for {}.", summary(facts)));
     line("# Everything here may be changed; `mlmtrain config show` prints what is left out.");
     line(&format!("\ntask: {}", written(&args.task)));
     if facts.columns.as_ref().is_some_and(|columns| columns.has_lists) {

@@ -110,7 +110,7 @@ pub fn run(args: &PretrainArgs) -> Result<()> {
     let progress = together::begin(machine.world, || to_yaml(&config), &config.run, progress)?;
     machine.announce(&progress);
     progress.detail(&format!("configuration `{}`", args.config.config.display()));
-    if let Some(line) = defaults::told(&config.training, derived) {
+    if let Some(line) = defaults::summary(&config.training, derived) {
         progress.note(&line);
     }
     if let Some(line) = decay::told(&config) {

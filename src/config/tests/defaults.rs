@@ -1,9 +1,9 @@
-//! What pretraining takes where nothing is said, and where it says so.
+//! Defaults of pretraining that depend on the model and the steps.
 
 use super::*;
 use crate::config::defaults;
 
-/// Keys below `training`, and what is said of their origin.
+/// Lines of `config show` for these keys of `training`.
 fn shown(loaded: &Loaded<PretrainConfig>, keys: &[&str]) -> Vec<String> {
     let text = loaded.show();
     let lines = text.lines().skip_while(|line| *line != "training:");
@@ -32,7 +32,7 @@ fn what_training_takes_from_the_size_of_the_model_is_shown_with_its_reason() {
     weight_decay: 0.01 # default: pretraining
     adam_beta2: 0.98 # default: pretraining
     ");
-    let told = defaults::told(&loaded.config.training, loaded.origins.derived());
+    let told = defaults::summary(&loaded.config.training, loaded.origins.derived());
     insta::assert_snapshot!(told.expect("something was not given"), @"defaults for this model: learning_rate 0.00141 (width 128), warmup_steps 0.05, weight_decay 0.01, adam_beta2 0.98, per_device_train_batch_size 32 (50000 steps), gradient_accumulation_steps 16 (50000 steps)");
     let derived = |sets: &[&str]| {
         let loaded = load(SMALL, sets).expect("is right");
@@ -47,8 +47,10 @@ fn what_training_takes_from_the_size_of_the_model_is_shown_with_its_reason() {
     assert_eq!(keys, "warmup_steps weight_decay");
     assert_eq!((training.rows_per_update(), training.learning_rate.to_bits()), (16, 5e-5_f64.to_bits()));
     assert!(!derived(&["training.lr_scheduler_type=constant"]).0.contains("warmup_steps"));
-    let (keys, training) = derived(&["model.path=models/mini"]);
-    assert_eq!((keys.as_str(), training), ("", TrainingConfig::default()), "weights that go on");
+    let continued =
+        load("data: {sources: [{files: [a.txt]}]}\nmodel: {path: models/mini}\n", &[]).expect("is right");
+    assert_eq!(continued.config.training, TrainingConfig::default(), "weights of a folder");
+    assert!(continued.origins.derived().is_empty());
     let electra = SMALL.replace("roberta", "electra");
     let electra = load(electra, &[]).expect("is right");
     let reason = &electra.origins.derived()[0].from;

@@ -1,4 +1,4 @@
-//! Rows that cannot be read: an error, or left out and counted.
+//! Rows that cannot be read: they are errors, or are skipped and counted.
 
 use std::path::Path;
 
@@ -8,12 +8,12 @@ use crate::config::OnBadRecord;
 use crate::error::Problem;
 use crate::quantity::format_count;
 
-/// Why there is no row.
+/// An error of one row, or of the file.
 #[derive(Debug)]
 pub enum RowError {
-    /// One row is wrong, and the next one may be right.
+    /// One row is wrong; the next one can be read.
     Row(Problem),
-    /// What follows in the file cannot be read either.
+    /// The rest of the file cannot be read.
     File(anyhow::Error),
 }
 
@@ -38,24 +38,24 @@ impl From<RowError> for anyhow::Error {
     }
 }
 
-/// What to do with bad rows, and those of one file that were left out.
+/// Handles the bad rows of one file: counts those that are skipped.
 #[derive(Debug, Clone)]
 pub struct BadRows {
     on_bad_record: OnBadRecord,
-    /// What one of them is called, `row` or `sentence`.
+    /// `row` or `sentence`, for messages.
     unit: &'static str,
     count: u64,
     first: Option<Problem>,
 }
 
 impl BadRows {
-    /// Of a file, none of whose rows were read. `unit` is what one is called, `row` or `sentence`.
+    /// For a file that was not read yet. `unit` is `row` or `sentence`, for messages.
     pub fn new(on_bad_record: OnBadRecord, unit: &'static str) -> Self {
         Self { on_bad_record, unit, count: 0, first: None }
     }
 
-    /// Gives a row that can be read. Counts one that cannot be read, and gives `None`, where such rows are to
-    /// be left out; else it is an error.
+    /// Returns a row that can be read. A bad row is counted, with `None` as result, if bad rows are skipped; otherwise it
+    /// is an error.
     pub(super) fn take<T>(&mut self, row: Result<T, RowError>) -> Result<Option<T>> {
         match row {
             Ok(row) => Ok(Some(row)),
@@ -68,16 +68,16 @@ impl BadRows {
         }
     }
 
-    /// How many rows of `path` were left out, and what is wrong with the first of them; `None` where there
-    /// were none.
+    /// A note with the number of rows of `path` that were skipped, and the error of the first; `None` if there were none.
     pub fn note(&self, path: &Path) -> Option<String> {
         let first = self.first.as_ref()?;
         let (place, count) = (path.display(), format_count(self.count));
-        let (unit, ending) = (self.unit, if self.count == 1 { "" } else { "s" });
+        let unit = self.unit;
+        let ending = if self.count == 1 { "" } else { "s" };
         Some(format!("{place}: {count} {unit}{ending} left out that cannot be read; the first: {first}"))
     }
 
-    /// The error that `path` has no `rows`, as it is without any or all of them are bad.
+    /// The error for a file without `rows`; it has the note if all of them were skipped.
     pub(super) fn none_left(&self, path: &Path, rows: &str) -> Problem {
         let problem = Problem::new(format!("has no {rows}")).at(path.display());
         match self.note(path) {

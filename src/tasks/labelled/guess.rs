@@ -1,4 +1,4 @@
-//! Which columns of a labelled file hold the texts and the labels, as its first rows look.
+//! Finds the columns of texts and labels in a labelled file, by their names or by the first rows.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::quantity::format_count;
 use crate::tasks::labelled::read::LABEL_COLUMNS;
 use crate::tasks::labelled::read::NUMBER_COLUMNS;
 use crate::tasks::labelled::read::TEXT_COLUMNS;
-use crate::tasks::labelled::rows::RowFormat;
+use crate::tasks::labelled::read::format_of;
 use crate::tasks::labelled::rows::rows_of;
 
 /// Rows that are looked at.
@@ -28,10 +28,10 @@ const PAIRS: [(&str, &str); 6] = [
     ("question", "sentence"),
 ];
 
-/// A column of labels has at most so many of them for each row; what has more is text or a number of the row.
+/// Most different labels per row. A column with more different values holds texts or numbers of rows.
 const MOST_LABELS_PER_ROW: f64 = 0.2;
 
-/// Columns of a file.
+/// The columns that were found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GuessedColumns {
     /// Column of the (first) text.
@@ -40,13 +40,13 @@ pub struct GuessedColumns {
     pub text_pair: Option<String>,
     /// Column of the label, or of the number.
     pub label: String,
-    /// Whether the label is a list: any number of labels.
+    /// True if labels are lists.
     pub has_lists: bool,
-    /// All columns with what they hold, for people.
+    /// A description of each column of the file.
     pub found: Vec<String>,
 }
 
-/// What the rows have in one column.
+/// Statistics of one column.
 #[derive(Debug, Default)]
 struct Column {
     name: String,
@@ -82,27 +82,28 @@ impl Column {
         self.filled > 0 && self.numbers == self.filled
     }
 
-    /// Whether it may hold labels: more than one value, and each of them often.
-    fn is_of_labels(&self) -> bool {
+    /// Returns true for more than one value, each of them in several rows.
+    fn may_be_labels(&self) -> bool {
+        let values = self.values.len();
         let most = (self.filled as f64 * MOST_LABELS_PER_ROW).max(2.0);
-        self.values.len() > 1 && self.values.len() as f64 <= most
+        values > 1 && 2 * values <= self.filled && values as f64 <= most
     }
 
-    fn told(&self) -> String {
+    fn describe(&self) -> String {
         let values = format_count(self.values.len() as u64);
         format!("`{}` ({values} values of {:.0} characters)", self.name, self.mean_characters())
     }
 }
 
-/// Looks at a file of labelled texts; `text` and `label` are columns that are known already, and with `numbers` the
-/// label is a number. Errors name the columns that there are.
+/// Finds the columns of a file of labelled texts. `text` and `label` name columns that are known; if `numbers` is true,
+/// the label is a number. Errors list the columns of the file.
 pub fn guess_columns(
     path: &Path,
     text: Option<&str>,
     label: Option<&str>,
     numbers: bool,
 ) -> Result<GuessedColumns> {
-    let format = RowFormat::of(path).unwrap_or(RowFormat::Text);
+    let format = format_of(path)?;
     let mut columns: Vec<Column> = Vec::new();
     for row in rows_of(path, format)?.take(LOOKED_AT) {
         let fields: Map<String, Value> = row?.into_fields().map_err(|problem| problem.at(path.display()))?;
@@ -117,12 +118,15 @@ pub fn guess_columns(
     if columns.is_empty() {
         return Err(Problem::new("has no examples").at(path.display()).into());
     }
-    let found: Vec<String> = columns.iter().map(Column::told).collect();
+    let found: Vec<String> = columns.iter().map(Column::describe).collect();
     let named = |name: &str| columns.iter().find(|column| column.name == name);
-    let missing = |what: &str, flag: &str| {
-        Problem::usage(format!("no column looks like the {what}; there are {}", found.join(", ")))
-            .at(path.display())
-            .hint(format!("name it: `{flag} NAME`"))
+    let missing = |asked: Option<&str>, what: &str, flag: &str| {
+        let there = found.join(", ");
+        let message = match asked {
+            Some(name) => format!("has no column `{name}`; there are {there}"),
+            None => format!("no column looks like the {what}; there are {there}"),
+        };
+        Problem::usage(message).at(path.display()).hint(format!("name the {what}: `{flag} NAME`"))
     };
     let usual_labels = if numbers { &NUMBER_COLUMNS[..] } else { &LABEL_COLUMNS[..] };
     let usual_label = || usual_labels.iter().chain(["labels"].iter()).find_map(|name| named(name));
@@ -139,17 +143,17 @@ pub fn guess_columns(
         (None, Some((first, _))) => named(first),
         (None, None) => TEXT_COLUMNS.iter().find_map(|name| named(name)).or_else(longest),
     };
-    let first = first.ok_or_else(|| missing("text", "--text-column"))?;
+    let first = first.ok_or_else(|| missing(text, "text", "--text-column"))?;
     let second = pair.filter(|(of, _)| *of == first.name).map(|(_, second)| (*second).to_string());
     let others =
         || columns.iter().filter(|column| column.name != first.name && Some(&column.name) != second.as_ref());
-    let fewest = || others().filter(|column| column.is_of_labels()).min_by_key(|column| column.values.len());
+    let fewest = || others().filter(|column| column.may_be_labels()).min_by_key(|column| column.values.len());
     let most = || others().filter(|column| column.is_numeric()).max_by_key(|column| column.values.len());
     let gold = match label {
         Some(name) => named(name),
         None => usual_label().or_else(|| if numbers { most() } else { fewest() }),
     };
-    let gold = gold.ok_or_else(|| missing("label", "--label-column"))?;
+    let gold = gold.ok_or_else(|| missing(label, "label", "--label-column"))?;
     Ok(GuessedColumns {
         text: first.name.clone(),
         text_pair: second,

@@ -140,17 +140,18 @@ pub fn read_examples(path: &Path, columns: &Columns<'_>) -> Result<Vec<Example>>
     read_examples_but(path, columns, &mut BadRows::new(OnBadRecord::Fail, "row"))
 }
 
+/// The format that the name of a file tells; an error says which names there are.
+pub(super) fn format_of(path: &Path) -> Result<RowFormat, Problem> {
+    RowFormat::of(path).ok_or_else(|| {
+        let hint = "name it `.csv`, `.tsv` or `.jsonl`, followed by `.gz`, `.zst` or `.bz2` where it is compressed, \
+                    or `.parquet`";
+        Problem::new("cannot tell the format of the file from its name").at(path.display()).hint(hint)
+    })
+}
+
 /// As [`read_examples`]; `bad_rows` says what becomes of rows that cannot be read, and counts those left out.
 pub fn read_examples_but(path: &Path, columns: &Columns<'_>, bad_rows: &mut BadRows) -> Result<Vec<Example>> {
-    let Some(format) = RowFormat::of(path) else {
-        return Err(Problem::new("cannot tell the format of the file from its name")
-            .at(path.display())
-            .hint(
-                "name it `.csv`, `.tsv` or `.jsonl`, followed by `.gz`, `.zst` or `.bz2` where it is compressed, or \
-                 `.parquet`",
-            )
-            .into());
-    };
+    let format = format_of(path)?;
     let name = path.display().to_string();
     let (mut examples, mut held) = (Vec::new(), Held::default());
     let mut chosen: Option<Chosen> = None;
