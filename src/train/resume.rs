@@ -150,17 +150,18 @@ pub fn keep_shuffle(data: &mut DataConfig, start: &Start, folder: PathBuf) -> Re
     Ok(())
 }
 
-/// Gives what was not given the values that the newest checkpoint of the run was made with, if there is one.
+/// Sets the keys of `derived` to their values in the newest checkpoint of the run. Returns false if there is none.
 pub fn keep_derived(
     training: &mut TrainingConfig,
     derived: &[Derived],
     start: &Start,
     folder: PathBuf,
-) -> Result<()> {
-    if let Some(saved) = newest_config(start, [folder])? {
-        defaults::keep_derived(training, derived, &saved);
+) -> Result<bool> {
+    let saved = newest_config(start, [folder])?;
+    if let Some(saved) = &saved {
+        defaults::keep_derived(training, derived, saved);
     }
-    Ok(())
+    Ok(saved.is_some())
 }
 
 /// The configuration of the newest checkpoint of these runs, if there is one.

@@ -95,7 +95,7 @@ pub fn run(args: &PretrainArgs) -> Result<()> {
     config.model = staging::staged(config.model, &config.cache)?;
     keep_compute(&mut config.precision, &start, [config.run.output_dir.clone()])?;
     keep_shuffle(&mut config.data, &start, config.run.output_dir.clone())?;
-    keep_derived(&mut config.training, derived, &start, config.run.output_dir.clone())?;
+    let has_begun = keep_derived(&mut config.training, derived, &start, config.run.output_dir.clone())?;
     let machine = machine::set_up_as_one_of_many(&config.run, &config.precision, &config.distributed)?;
     config.precision.compute = machine.policy.compute_type().into();
     let (resolved, origin) = origin::resolve(&config)?;
@@ -110,7 +110,9 @@ pub fn run(args: &PretrainArgs) -> Result<()> {
     let progress = together::begin(machine.world, || to_yaml(&config), &config.run, progress)?;
     machine.announce(&progress);
     progress.detail(&format!("configuration `{}`", args.config.config.display()));
-    if let Some(line) = defaults::summary(&config.training, derived) {
+    // A resumed run and a decay have the values of the run before.
+    let is_new = !has_begun && config.decay_from.is_none();
+    if let Some(line) = defaults::summary(&config.training, derived).filter(|_| is_new) {
         progress.note(&line);
     }
     if let Some(line) = decay::told(&config) {

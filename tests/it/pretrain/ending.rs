@@ -107,3 +107,38 @@ fn the_number_of_threads_changes_no_bit() {
     };
     assert!(model("1") == model("3"));
 }
+
+#[test]
+fn more_steps_change_no_value_that_was_not_given() {
+    let place = Workplace::new();
+    let text = crate::workplace::CONFIG;
+    let given = ["per_device_train_batch_size", "learning_rate", "weight_decay", "warmup_steps"];
+    let kept = text.lines().filter(|line| given.iter().all(|key| !line.trim().starts_with(key)));
+    let text = kept.collect::<Vec<_>>().join("\n");
+    std::fs::write(place.path("bare.yaml"), text.replace("max_steps: 40", "max_steps: 4")).unwrap();
+    let pretrain = |more: &[&str]| {
+        place.program(&[&["pretrain", "--config", "bare.yaml"], more].concat(), "").ok().stderr
+    };
+    let begun = pretrain(&["--set", "training.learning_rate=1e-4"]);
+    let expected = "defaults for this model: warmup_steps 0.05, weight_decay 0.01, adam_beta2 0.98, \
+                    per_device_train_batch_size 128 (4 steps), gradient_accumulation_steps 1 (4 steps)\n";
+    assert!(begun.contains(expected), "{begun}");
+    let more = pretrain(&["--set", "training.learning_rate=1e-4", "--max-steps", "6"]);
+    assert!(more.contains("resuming after step 4") && !more.contains("defaults for this model"), "{more}");
+    let shown = std::fs::read_to_string(place.path("run/config.yaml")).unwrap();
+    assert!(shown.contains("  gradient_accumulation_steps: 1\n"), "{shown}");
+    let other = [
+        "pretrain",
+        "--config",
+        "bare.yaml",
+        "--max-steps",
+        "100000",
+        "--set",
+        "run.output_dir=other",
+        "--dry-run",
+    ];
+    let planned = place.program(&other, "").ok().stdout;
+    assert!(planned.contains("4096 rows"), "{planned}");
+    let resumed = [&other[..5], &["--set", "training.learning_rate=1e-4", "--dry-run"]].concat();
+    assert!(place.program(&resumed, "").ok().stdout.contains("128 rows"), "the rows that it began with");
+}
