@@ -44,6 +44,7 @@ const SETS: &[&str] = &[
     "training.num_train_epochs=40",
     "training.warmup_steps=0.1",
     "data.max_seq_length=32",
+    "precision.compute=f32",
 ];
 
 fn finetune(place: &Workplace, more: &[&str]) -> crate::workplace::Finished {
