@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use anyhow::Result;
 
 use crate::commands::finetune::choose_length;
+use crate::commands::next_step;
 use crate::commands::notify::notify;
 use crate::commands::staging;
 use crate::commands::terminal;
@@ -12,9 +13,11 @@ use crate::commands::together;
 use crate::commands::upload;
 use crate::config::Sweep;
 use crate::config::to_yaml;
+use crate::fs;
 use crate::machine;
 use crate::tasks::list;
 use crate::telemetry::Progress;
+use crate::train::run_folder::FINAL;
 use crate::train::signals::Signals;
 use crate::trials::Equipment;
 use crate::trials::cell;
@@ -57,7 +60,12 @@ pub(super) fn run(mut sweep: Sweep) -> Result<()> {
     }
     notify(&shared.run, &lines);
     // Values come from outside.
-    lines?.iter().map(|line| terminal::printable(line)).try_for_each(|line| terminal::stdout_line(&line))
+    lines?.iter().map(|line| terminal::printable(line)).try_for_each(|line| terminal::stdout_line(&line))?;
+    let best = output.join(sweep::BEST).join(FINAL);
+    if fs::exists(&best) {
+        next_step::after_finetuning(&best, &shared).lines().for_each(|line| progress.note(line));
+    }
+    Ok(())
 }
 
 /// A sweep as text, for several processes to compare.

@@ -65,6 +65,8 @@ fn a_sweep_that_is_killed_over_and_over_leaves_the_same_table_and_the_same_model
         whole.stderr
     );
     assert!(whole.stderr.contains(" left"), "a forecast: {}", whole.stderr);
+    let next = "next:\n  mlmtrain predict --model out/best/final --input ";
+    assert!(whole.stderr.contains(next), "{}", whole.stderr);
     let weights = |folder: &str| fs::read(place.path(folder).join("final/model.safetensors"));
     let best = weights("out/best").unwrap();
     let summary = json(&place, "out/sweep.json");
