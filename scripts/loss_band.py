@@ -31,7 +31,8 @@ def main():
             done = subprocess.run(command, capture_output=True, text=True)
             if done.returncode:
                 sys.exit(done.stderr)
-            of.add(re.search(r"`evaluation.loss_band` is ignored: it belongs to other settings or data than these \(`(\w+)`\)", done.stderr)[1])
+            note = r"`evaluation.loss_band` is ignored: it belongs to other settings or data than these \(`(\w+)`\)"
+            of.add(re.search(note, done.stderr)[1])
             with open(os.path.join(folder, "metrics.jsonl")) as file:
                 records = [json.loads(line) for line in file]
             losses.append({r["step"]: r["train/loss"] for r in records if "train/loss" in r})

@@ -89,7 +89,7 @@ pub struct InitArgs {
     /// Folder of the run (key `run.output_dir`), `runs/pretrain` or `runs/finetune` when not given
     #[arg(long, value_name = "DIR")]
     pub output_dir: Option<String>,
-    /// What is labelled.
+    /// Labelled files.
     #[command(flatten)]
     pub labelled: LabelledArgs,
 }
@@ -159,7 +159,7 @@ pub fn run(args: &InitArgs) -> Result<()> {
         args.overwrite.require(&[fs::Output::new("--output", &output)], &inputs)?;
     }
     match (&args.labelled.train, args.budget) {
-        (Some(train), _) => labelled::run(&args.labelled, train, &output, &output_dir),
+        (Some(train), _) => labelled::run(&args.labelled, train, &output, output_dir),
         (None, Some(budget)) => of_text(args, budget, &output, output_dir),
         (None, None) => unreachable!("the parser wants a budget beside a text"),
     }

@@ -80,7 +80,7 @@ pub(super) fn take_back<C: Serialize + DeserializeOwned>(
         let here = store.steps()?.last().copied();
         let Some((&step, folder)) = checkpoints.last_key_value() else { continue };
         let own = here.map(|step| store.path_of(step));
-        is_of_this_run(&remote, folder, (config, derived), own.as_deref())
+        is_of_this_run(&remote, folder, config, derived, own.as_deref())
             .with_context(|| format!("`{}` holds another run: {HINT}", remote.shown()))?;
         if *start == Start::Auto && here.is_none_or(|here| here < step) {
             restore(&remote, &objects, run, (above, here), progress)?;
@@ -99,7 +99,8 @@ fn step_of(folder: &str) -> Option<u64> {
 fn is_of_this_run<C: Serialize + DeserializeOwned>(
     remote: &Remote,
     folder: &str,
-    (config, derived): (&C, &[Derived]),
+    config: &C,
+    derived: &[Derived],
     own: Option<&Path>,
 ) -> Result<()> {
     let json = |name: &str| {
@@ -110,7 +111,7 @@ fn is_of_this_run<C: Serialize + DeserializeOwned>(
             .with_context(|| format!("{}/{name}: is not valid JSON", remote.shown()))
     };
     let mut before = with_former_defaults(json(CONFIG)?);
-    // What `auto` was, what is shuffled and what was not given is found out after this.
+    // Values for `auto`, the shuffle and keys that are not given are taken from the checkpoint later.
     for Derived { key, .. } in derived {
         before["training"][key] = saved(config)["training"][key].clone();
     }

@@ -131,7 +131,7 @@ pub fn convert(path: &Path, purpose: Option<Purpose>) -> Result<Converted, Probl
         let keys: Vec<String> = derived.iter().map(|derived| format!("`{}`", derived.key)).collect();
         let keys = keys.join(", ");
         notes.push(format!(
-            "not given, so by the rules of `pretrain` and not by theirs (`config show`): {keys}"
+            "not given: {keys}; `pretrain` chooses them for the model (`config show`), not as Hugging Face does"
         ));
     }
     for (arguments, what) in
@@ -147,7 +147,8 @@ pub fn convert(path: &Path, purpose: Option<Purpose>) -> Result<Converted, Probl
     Ok(Converted { yaml: head + &yaml, notes })
 }
 
-/// The configuration of the settings, and what follows from them; settings that it refuses are taken out, and told.
+/// The configuration of the settings, and the keys that `pretrain` chooses. Settings that the loader refuses are
+/// removed, with a note.
 fn settled(kind: Kind, draft: &mut Draft) -> Result<(serde_json::Value, Vec<Derived>), Problems> {
     loop {
         let overrides: Vec<Override> = draft

@@ -1,5 +1,5 @@
-//! Defaults of pretraining that depend on the model and the steps. Hugging Face's are meant for fine-tuning: with them
-//! a model with random weights learns hardly anything.
+//! Defaults of pretraining that depend on the model and the steps. Hugging Face's are meant for fine-tuning: with
+//! them a model with random weights learns hardly anything.
 
 use serde_json::Value as Json;
 
@@ -8,6 +8,10 @@ use crate::config::task::PretrainTask;
 use crate::config::training::OptimizerType;
 use crate::config::training::SchedulerType;
 use crate::config::training::TrainingConfig;
+use crate::families::ModelConfig;
+
+/// Keys of the rows of an update.
+const BATCH: [&str; 2] = ["per_device_train_batch_size", "gradient_accumulation_steps"];
 
 /// Share of the steps over which the learning rate rises.
 pub const WARMUP_SHARE: f64 = 0.05;
@@ -18,8 +22,8 @@ pub const WEIGHT_DECAY: f64 = 0.01;
 /// Decay of the second moment, as RoBERTa has it: gradients of early steps say little of later ones.
 pub const ADAM_BETA2: f64 = 0.98;
 
-/// Tokens of an update in a training of [`TOKENS_OF_SMALL_UPDATES`]. Longer trainings have larger updates, by the square
-/// root of their tokens: the batch size beyond which more rows save no steps (Zhang et al. 2024, arXiv:2410.21676).
+/// Tokens of an update in a training of [`TOKENS_OF_SMALL_UPDATES`]. Longer trainings have larger updates, by the
+/// square root of their tokens: beyond that more rows save no steps (Zhang et al. 2024, arXiv:2410.21676).
 const SMALL_UPDATE_TOKENS: f64 = 4096.0;
 const TOKENS_OF_SMALL_UPDATES: f64 = 1.6e7;
 const LARGEST_UPDATE_TOKENS: f64 = 524_288.0;
@@ -48,7 +52,8 @@ pub fn learning_rate(hidden_size: usize, task: PretrainTask) -> f64 {
     (exact * 1e5).round() / 1e5
 }
 
-/// Number of rows in an update, a power of two, for a training of `training_tokens` with rows of `max_seq_length` tokens.
+/// Number of rows in an update, a power of two, for a training of `training_tokens` in rows of `max_seq_length`
+/// tokens.
 pub fn update_rows(training_tokens: f64, max_seq_length: usize) -> usize {
     let wanted = SMALL_UPDATE_TOKENS * (training_tokens / TOKENS_OF_SMALL_UPDATES).sqrt();
     let tokens = wanted.clamp(SMALL_UPDATE_TOKENS, LARGEST_UPDATE_TOKENS);
@@ -61,69 +66,94 @@ fn tokens_of_steps(steps: f64) -> f64 {
     (steps * SMALL_UPDATE_TOKENS).powi(2) / TOKENS_OF_SMALL_UPDATES
 }
 
+/// Collects the keys that are not given.
+struct Open<'a> {
+    is_given: &'a dyn Fn(&str) -> bool,
+    derived: Vec<Derived>,
+}
+
+impl Open<'_> {
+    /// Returns true if none of `keys` is given.
+    fn are(&self, keys: &[&str]) -> bool {
+        keys.iter().all(|key| !(self.is_given)(&format!("training.{key}")))
+    }
+
+    /// Returns true, and collects the key, if it is not given.
+    fn take(&mut self, key: &'static str, from: &str) -> bool {
+        let is_open = self.are(&[key]);
+        if is_open {
+            self.derived.push(Derived { key, from: from.to_string() });
+        }
+        is_open
+    }
+}
+
 impl PretrainConfig {
-    /// Sets the keys of `training` that are not given to values for a model with random weights, and returns these keys
-    /// with their reasons. A model that begins with the weights of a folder keeps Hugging Face's defaults. For a decay,
-    /// the keys are returned alone: [`keep_derived`] takes their values from the run of the checkpoint.
+    /// Sets the keys of `training` that are not given to values for a model with random weights, and returns these
+    /// keys with their reasons. A model that begins with the weights of a folder keeps Hugging Face's defaults. For a
+    /// decay, only the keys are returned: [`keep_derived`] takes their values from the run of the checkpoint.
     #[must_use]
     pub(super) fn with_training_defaults(mut self, is_given: &dyn Fn(&str) -> bool) -> (Self, Vec<Derived>) {
-        let begins_at_random =
-            self.model().filter(|model| self.model.path.is_none() && model.encoder.hidden_size > 0);
-        let Some(model) = begins_at_random else { return (self, Vec::new()) };
-        let encoder = &model.encoder;
-        let (task, max_seq_length) = (self.task(), self.data.max_seq_length.max(1));
-        let is_open = |key: &str| !is_given(&format!("training.{key}"));
-        let of = |keys: &[&'static str], from: &str| -> Vec<Derived> {
-            keys.iter().map(|key| Derived { key, from: from.to_string() }).collect()
-        };
-        let batch = ["per_device_train_batch_size", "gradient_accumulation_steps"];
-        let is_batch_open = [&batch[..], &["train_batch_size", "phases", "batch_size_ramp"]].concat();
-        let is_batch_open = is_batch_open.into_iter().all(is_open);
-        let is_adamw = self.training.optim == OptimizerType::Adamw;
-        let training = &mut self.training;
-        let mut derived = Vec::new();
+        let mut open = Open { is_given, derived: Vec::new() };
+        let has_folder = self.model.path.is_some();
+        let model = self.model().filter(|model| !has_folder && model.encoder.hidden_size > 0);
+        let Some(model) = model else { return (self, open.derived) };
+        let is_batch_open = open.are(&BATCH) && open.are(&["train_batch_size", "phases", "batch_size_ramp"]);
         if self.decay_from.is_some() {
-            let keys = ["weight_decay", "adam_beta2"].into_iter().filter(|key| is_open(key));
-            let keys: Vec<&str> = keys.chain(batch.into_iter().filter(|_| is_batch_open)).collect();
-            return (self, of(&keys, "the run of the checkpoint"));
+            let keys =
+                ["weight_decay", "adam_beta2"].into_iter().chain(BATCH.into_iter().filter(|_| is_batch_open));
+            for key in keys {
+                open.take(key, "the run of the checkpoint");
+            }
+            return (self, open.derived);
         }
-        if is_adamw && is_open("learning_rate") {
-            training.learning_rate = learning_rate(encoder.hidden_size, task);
-            derived.extend(of(&["learning_rate"], &format!("width {}", encoder.hidden_size)));
+        let task = self.task();
+        let max_seq_length = self.data.max_seq_length.max(1);
+        let width = model.encoder.hidden_size;
+        let training = &mut self.training;
+        let is_adamw = training.optim == OptimizerType::Adamw;
+        if is_adamw && open.take("learning_rate", &format!("width {width}")) {
+            training.learning_rate = learning_rate(width, task);
         }
-        if training.lr_scheduler_type != SchedulerType::Constant && is_open("warmup_steps") {
+        let has_warmup = training.lr_scheduler_type != SchedulerType::Constant;
+        if has_warmup && open.take("warmup_steps", "random weights") {
             training.warmup_steps = WARMUP_SHARE;
-            derived.extend(of(&["warmup_steps"], "random weights"));
         }
-        if is_open("weight_decay") {
+        if open.take("weight_decay", "pretraining") {
             training.weight_decay = WEIGHT_DECAY;
-            derived.extend(of(&["weight_decay"], "pretraining"));
         }
-        if is_adamw && is_open("adam_beta2") {
+        if is_adamw && open.take("adam_beta2", "pretraining") {
             training.adam_beta2 = ADAM_BETA2;
-            derived.extend(of(&["adam_beta2"], "pretraining"));
         }
         if is_batch_open {
-            let (tokens, from) = if training.max_steps > 0 {
-                (tokens_of_steps(training.max_steps as f64), format!("{} steps", training.max_steps))
-            } else {
-                let layers = encoder.num_hidden_layers;
-                let width = encoder.hidden_size;
-                let parameters = 12.0 * layers as f64 * (width as f64).powi(2);
-                (USUAL_TOKENS_PER_PARAMETER * parameters, format!("{layers} layers of width {width}"))
-            };
+            let (tokens, from) = training_tokens(training.max_steps, &model);
             let rows = update_rows(tokens, max_seq_length);
             let most_at_once = 1 << (MICRO_BATCH_TOKENS / max_seq_length).max(1).ilog2();
             let rows_at_once = rows.min(most_at_once);
             training.per_device_train_batch_size = rows_at_once.into();
             training.gradient_accumulation_steps = rows.div_ceil(rows_at_once);
-            derived.extend(of(&batch, &from));
+            for key in BATCH {
+                open.take(key, &from);
+            }
         }
-        (self, derived)
+        (self, open.derived)
     }
 }
 
-/// Sets the keys of `derived` to their values in a `saved` configuration, so that a resumed run continues as it began.
+/// Number of tokens that a training takes, and the reason: by its steps if they are given (above 0), else by the size
+/// of the model.
+fn training_tokens(max_steps: i64, model: &ModelConfig) -> (f64, String) {
+    if max_steps > 0 {
+        return (tokens_of_steps(max_steps as f64), format!("{max_steps} steps"));
+    }
+    let layers = model.encoder.num_hidden_layers;
+    let width = model.encoder.hidden_size;
+    let parameters = 12.0 * layers as f64 * (width as f64).powi(2);
+    (USUAL_TOKENS_PER_PARAMETER * parameters, format!("{layers} layers of width {width}"))
+}
+
+/// Sets the keys of `derived` to their values in a `saved` configuration, so that a resumed run continues as it
+/// began.
 pub fn keep_derived(training: &mut TrainingConfig, derived: &[Derived], saved: &Json) {
     let Ok(mut now) = serde_json::to_value(&*training) else { return };
     for Derived { key, .. } in derived {
@@ -136,15 +166,24 @@ pub fn keep_derived(training: &mut TrainingConfig, derived: &[Derived], saved: &
     }
 }
 
-/// A line with the keys of `derived`, their values and reasons; `None` if there are none.
+impl Derived {
+    /// The key, its value in `training`, and the reason if it has a number.
+    fn describe(&self, training: &Json) -> String {
+        let Self { key, from } = self;
+        let value = &training[key];
+        if from.contains(|c: char| c.is_ascii_digit()) {
+            format!("{key} {value} ({from})")
+        } else {
+            format!("{key} {value}")
+        }
+    }
+}
+
+/// A line with the keys of `derived`, their values and reasons; `None` without keys.
 pub fn summary(training: &TrainingConfig, derived: &[Derived]) -> Option<String> {
-    let values = serde_json::to_value(training).ok()?;
-    let reason = |from: &str| {
-        if from.contains(|c: char| c.is_ascii_digit()) { format!(" ({from})") } else { String::new() }
-    };
-    let one = |Derived { key, from }: &Derived| format!("{key} {}{}", values[key], reason(from));
-    let list = derived.iter().map(one).collect::<Vec<_>>().join(", ");
-    (!list.is_empty()).then(|| format!("defaults for this model: {list}"))
+    let training = serde_json::to_value(training).ok()?;
+    let list: Vec<String> = derived.iter().map(|derived| derived.describe(&training)).collect();
+    (!list.is_empty()).then(|| format!("defaults for this model: {}", list.join(", ")))
 }
 
 #[cfg(test)]

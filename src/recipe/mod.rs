@@ -2,10 +2,12 @@
 //! writes.
 //!
 //! `sample.rs` looks at the text, `size.rs` knows the models that are chosen from, `choose.rs` weighs the two
-//! against the budget, `plan.rs` makes steps of it, and `write.rs` says it all as commented YAML. Nothing here
+//! against the budget, `plan.rs` makes steps of it, and `write.rs` says it all as commented YAML. `labelled.rs` writes
+//! one of `finetune` for labelled files. Nothing here
 //! measures speed: whoever asks brings it along.
 
 mod choose;
+mod labelled;
 mod plan;
 mod sample;
 mod size;
@@ -17,6 +19,8 @@ mod tests;
 pub use choose::Choice;
 pub use choose::Limit;
 pub use choose::choose;
+pub use labelled::LabelledFacts;
+pub use labelled::TextColumns;
 pub use plan::Plan;
 pub use sample::Cut;
 pub use sample::TextSample;

@@ -5,7 +5,6 @@ use std::fmt::Write;
 use crate::config::DocumentUnit;
 use crate::config::PretrainTask;
 use crate::config::SourceConfig;
-use crate::config::TokenizerAlgorithm;
 use crate::config::defaults;
 use crate::config::defaults::ADAM_BETA2;
 use crate::config::defaults::WARMUP_SHARE;
@@ -42,17 +41,9 @@ pub struct Wish {
 }
 
 impl Wish {
-    /// What the model is trained for.
+    /// Pretraining task of the family.
     fn task(&self) -> PretrainTask {
         PretrainTask::of(self.family)
-    }
-}
-
-/// The kind of vocabulary that transformers' classes of a family read.
-fn algorithm_of(family: Family) -> TokenizerAlgorithm {
-    match family.word_piece_class {
-        Some(_) => TokenizerAlgorithm::WordPiece,
-        None => TokenizerAlgorithm::ByteLevelBpe,
     }
 }
 
@@ -67,17 +58,18 @@ pub fn to_yaml(wish: &Wish, sample: &TextSample, plan: &Plan) -> String {
     yaml.0
 }
 
+/// A configuration as YAML with comments.
 #[derive(Default)]
-struct Yaml(String);
+pub(super) struct Yaml(pub(super) String);
 
 impl Yaml {
-    fn line(&mut self, indent: usize, text: &str) {
+    pub(super) fn line(&mut self, indent: usize, text: &str) {
         // Writing into a String cannot fail.
         let _ = writeln!(self.0, "{:indent$}{text}", "");
     }
 
     /// A comment, wrapped.
-    fn why(&mut self, indent: usize, text: &str) {
+    pub(super) fn why(&mut self, indent: usize, text: &str) {
         const WIDTH: usize = 100;
         let mut line = String::new();
         for word in text.split_whitespace() {
@@ -173,16 +165,14 @@ impl Yaml {
         self.line(0, "tokenizer:");
         self.why(2, "No more entries than layers have parameters for, nor than the text shows often.");
         self.line(2, &format!("vocab_size: {}", plan.choice.vocab_size));
-        match algorithm_of(wish.family) {
-            TokenizerAlgorithm::ByteLevelBpe => {
-                self.why(
-                    2,
-                    "The first word of a text is cut as the others are, and so are the words of a tagger.",
-                );
-                self.line(2, "add_prefix_space: true");
-            }
-            TokenizerAlgorithm::WordPiece => self.line(2, "algorithm: wordpiece"),
-            TokenizerAlgorithm::Unigram => self.line(2, "algorithm: unigram"),
+        if wish.family.word_piece_class.is_some() {
+            self.line(2, "algorithm: wordpiece");
+        } else {
+            self.why(
+                2,
+                "The first word of a text is cut as the others are, and so are the words of a tagger.",
+            );
+            self.line(2, "add_prefix_space: true");
         }
         self.line(0, "");
     }
@@ -223,8 +213,8 @@ impl Yaml {
         if wish.task() == PretrainTask::ReplacedTokenDetection {
             self.why(
                 2,
-                "A discriminator finds nothing for a long time: where it stays so, begin with `task: masked_lm`, and go \
-                 on from its model.",
+                "A discriminator learns late. If its recall stays 0, train with `task: masked_lm` first, and continue \
+                 from that model.",
             );
         }
         self.line(2, &format!("{}:", family.name));
@@ -300,7 +290,7 @@ impl Yaml {
 }
 
 /// A string as YAML reads it back whatever it holds.
-fn quoted(text: &str) -> String {
+pub(super) fn quoted(text: &str) -> String {
     // A JSON string is one of YAML.
     serde_json::Value::from(text).to_string()
 }

@@ -16,7 +16,7 @@ use crate::tasks::labelled::BadRows;
 use crate::tasks::labelled::Columns;
 use crate::tasks::labelled::Example;
 use crate::tasks::labelled::files::Rows;
-use crate::tasks::labelled::read_examples_but;
+use crate::tasks::labelled::read_examples_skipping;
 use crate::tasks::subset;
 
 /// Rows and their labels.
@@ -82,12 +82,12 @@ impl<T: Clone> Sources<T> {
 }
 
 impl Sources<Example> {
-    /// Reads texts with their labels, and gives a note for each file of which rows were left out.
+    /// Reads texts with their labels, and returns a note for each file with skipped rows.
     pub(super) fn of_examples(data: &ClassifyData, columns: &Columns<'_>) -> Result<(Self, Vec<String>)> {
         let mut notes = Vec::new();
         let sources = Self::read(data, |path| {
             let mut bad_rows = BadRows::new(data.on_bad_record, "row");
-            let examples = read_examples_but(path, columns, &mut bad_rows)?;
+            let examples = read_examples_skipping(path, columns, &mut bad_rows)?;
             notes.extend(bad_rows.note(path));
             Ok(examples)
         })?;

@@ -37,8 +37,8 @@ const MANIFEST_JSON: &str = "manifest.json";
 
 const CONFIG_CAP_BYTES: u64 = 16 << 20;
 
-/// Puts into `config` what follows from its `decay_from`: schedule, place of the data, hash, and the values of its
-/// run for what was `derived` without it. The checkpoint
+/// Puts into `config` what follows from its `decay_from`: schedule, place of the data, hash, and the values of the
+/// run for the keys of `derived`. The checkpoint
 /// is given where the run begins with its state: not where it has begun already, and not where there are
 /// weights only.
 pub fn resolve(config: &mut PretrainConfig, start: &Start, derived: &[Derived]) -> Result<Option<Resumed>> {

@@ -150,7 +150,8 @@ pub fn keep_shuffle(data: &mut DataConfig, start: &Start, folder: PathBuf) -> Re
     Ok(())
 }
 
-/// Sets the keys of `derived` to their values in the newest checkpoint of the run. Returns false if there is none.
+/// Sets the keys of `derived` to their values in the newest checkpoint of the run. Returns false without a
+/// checkpoint.
 pub fn keep_derived(
     training: &mut TrainingConfig,
     derived: &[Derived],

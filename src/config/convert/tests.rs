@@ -88,7 +88,7 @@ fn run_mlm_becomes_a_configuration_of_pretraining() {
             "no place for `torch_compile: true`: the kernels are compiled already",
             "no place for `do_train: true`: the command says what is done",
             "off or empty, left out: `bf16`, `push_to_hub`, `hub_token`",
-            "not given, so by the rules of `pretrain` and not by theirs (`config show`): `adam_beta2`\n",
+            "not given: `adam_beta2`; `pretrain` chooses them",
             "not known here, left out: `adam_beta`",
         ],
     );

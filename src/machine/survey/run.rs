@@ -17,7 +17,7 @@ pub struct Run {
     pub device: Option<String>,
     /// The type that it computes in.
     pub compute: Option<&'static str>,
-    /// The same: the name that it had when `precision.compute: auto` was not yet the default.
+    /// Equal to `compute`; for programs that read it from when `auto` was not the default.
     pub compute_auto: Option<&'static str>,
     /// Of the pool.
     pub threads: Option<usize>,

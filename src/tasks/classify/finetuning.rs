@@ -54,7 +54,7 @@ pub struct Examples {
     /// Evaluation examples.
     pub eval: Vec<Example>,
     pub(super) eval_ids: Vec<u32>,
-    /// Which rows of which file were left out.
+    /// Notes on files with skipped rows.
     notes: Vec<String>,
 }
 

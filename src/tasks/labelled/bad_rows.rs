@@ -54,8 +54,7 @@ impl BadRows {
         Self { on_bad_record, unit, count: 0, first: None }
     }
 
-    /// Returns a row that can be read. A bad row is counted, with `None` as result, if bad rows are skipped; otherwise it
-    /// is an error.
+    /// Returns a row that can be read. A bad row is an error, or is counted and `None` if bad rows are skipped.
     pub(super) fn take<T>(&mut self, row: Result<T, RowError>) -> Result<Option<T>> {
         match row {
             Ok(row) => Ok(Some(row)),
@@ -68,7 +67,7 @@ impl BadRows {
         }
     }
 
-    /// A note with the number of rows of `path` that were skipped, and the error of the first; `None` if there were none.
+    /// A note with the number of rows of `path` that were skipped, and the error of the first; `None` for no rows.
     pub fn note(&self, path: &Path) -> Option<String> {
         let first = self.first.as_ref()?;
         let (place, count) = (path.display(), format_count(self.count));

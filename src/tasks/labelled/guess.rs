@@ -4,16 +4,16 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use anyhow::Result;
-use serde_json::Map;
 use serde_json::Value;
 
 use crate::error::Problem;
 use crate::quantity::format_count;
-use crate::tasks::labelled::read::LABEL_COLUMNS;
+use crate::recipe::TextColumns;
 use crate::tasks::labelled::read::NUMBER_COLUMNS;
 use crate::tasks::labelled::read::TEXT_COLUMNS;
 use crate::tasks::labelled::read::format_of;
 use crate::tasks::labelled::rows::rows_of;
+use crate::tasks::labelled::several;
 
 /// Rows that are looked at.
 const LOOKED_AT: usize = 1000;
@@ -30,21 +30,6 @@ const PAIRS: [(&str, &str); 6] = [
 
 /// Most different labels per row. A column with more different values holds texts or numbers of rows.
 const MOST_LABELS_PER_ROW: f64 = 0.2;
-
-/// The columns that were found.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct GuessedColumns {
-    /// Column of the (first) text.
-    pub text: String,
-    /// Column of the second text, where there are pairs.
-    pub text_pair: Option<String>,
-    /// Column of the label, or of the number.
-    pub label: String,
-    /// True if labels are lists.
-    pub has_lists: bool,
-    /// A description of each column of the file.
-    pub found: Vec<String>,
-}
 
 /// Statistics of one column.
 #[derive(Debug, Default)]
@@ -95,71 +80,107 @@ impl Column {
     }
 }
 
-/// Finds the columns of a file of labelled texts. `text` and `label` name columns that are known; if `numbers` is true,
-/// the label is a number. Errors list the columns of the file.
+/// The columns of a file, in its order.
+struct FileColumns(Vec<Column>);
+
+impl FileColumns {
+    /// Reads the first rows.
+    fn read(path: &Path) -> Result<Self> {
+        let mut columns: Vec<Column> = Vec::new();
+        for row in rows_of(path, format_of(path)?)?.take(LOOKED_AT) {
+            let fields = row?.into_fields().map_err(|problem| problem.at(path.display()))?;
+            for (name, value) in fields {
+                let known = columns.iter().position(|column| column.name == name);
+                let at = known.unwrap_or_else(|| {
+                    columns.push(Column { name, ..Column::default() });
+                    columns.len() - 1
+                });
+                columns[at].add(&value);
+            }
+        }
+        if columns.is_empty() {
+            return Err(Problem::new("has no examples").at(path.display()).into());
+        }
+        Ok(Self(columns))
+    }
+
+    fn named(&self, name: &str) -> Option<&Column> {
+        self.0.iter().find(|column| column.name == name)
+    }
+
+    /// The first of these names that the file has.
+    fn first_of(&self, names: &[&str]) -> Option<&Column> {
+        names.iter().find_map(|name| self.named(name))
+    }
+
+    /// The column with the longest texts, except those of `others`.
+    fn longest_texts(&self, others: &[Option<&str>]) -> Option<&Column> {
+        let texts = self.except(others).into_iter().filter(|column| !column.is_numeric());
+        texts.max_by(|a, b| a.mean_characters().total_cmp(&b.mean_characters()))
+    }
+
+    /// The column with the fewest labels, except those of `others`.
+    fn fewest_labels(&self, others: &[Option<&str>]) -> Option<&Column> {
+        let labels = self.except(others).into_iter().filter(|column| column.may_be_labels());
+        labels.min_by_key(|column| column.values.len())
+    }
+
+    /// The column with the most different numbers, except those of `others`.
+    fn most_numbers(&self, others: &[Option<&str>]) -> Option<&Column> {
+        let numbers = self.except(others).into_iter().filter(|column| column.is_numeric());
+        numbers.max_by_key(|column| column.values.len())
+    }
+
+    fn except(&self, others: &[Option<&str>]) -> Vec<&Column> {
+        self.0.iter().filter(|column| !others.contains(&Some(column.name.as_str()))).collect()
+    }
+
+    fn described(&self) -> Vec<String> {
+        self.0.iter().map(Column::describe).collect()
+    }
+
+    /// The error for a column that is missing: the one that was `asked` for, or any that looks like `what`.
+    fn missing(&self, path: &Path, asked: Option<&str>, what: &str) -> Problem {
+        let there = self.described().join(", ");
+        let message = match asked {
+            Some(name) => format!("has no column `{name}`; there are {there}"),
+            None => format!("no column looks like the {what}; there are {there}"),
+        };
+        let hint = format!("name the column of the {what}: `--{what}-column NAME`");
+        Problem::usage(message).at(path.display()).hint(hint)
+    }
+}
+
+/// Finds the columns of a file of labelled texts. `text` and `label` name columns that are known; if `numbers` is
+/// true, the label is a number. Errors list the columns of the file.
 pub fn guess_columns(
     path: &Path,
     text: Option<&str>,
     label: Option<&str>,
     numbers: bool,
-) -> Result<GuessedColumns> {
-    let format = format_of(path)?;
-    let mut columns: Vec<Column> = Vec::new();
-    for row in rows_of(path, format)?.take(LOOKED_AT) {
-        let fields: Map<String, Value> = row?.into_fields().map_err(|problem| problem.at(path.display()))?;
-        for (name, value) in &fields {
-            let at = columns.iter().position(|column| column.name == *name).unwrap_or_else(|| {
-                columns.push(Column { name: name.clone(), ..Column::default() });
-                columns.len() - 1
-            });
-            columns[at].add(value);
-        }
-    }
-    if columns.is_empty() {
-        return Err(Problem::new("has no examples").at(path.display()).into());
-    }
-    let found: Vec<String> = columns.iter().map(Column::describe).collect();
-    let named = |name: &str| columns.iter().find(|column| column.name == name);
-    let missing = |asked: Option<&str>, what: &str, flag: &str| {
-        let there = found.join(", ");
-        let message = match asked {
-            Some(name) => format!("has no column `{name}`; there are {there}"),
-            None => format!("no column looks like the {what}; there are {there}"),
-        };
-        Problem::usage(message).at(path.display()).hint(format!("name the {what}: `{flag} NAME`"))
-    };
-    let usual_labels = if numbers { &NUMBER_COLUMNS[..] } else { &LABEL_COLUMNS[..] };
-    let usual_label = || usual_labels.iter().chain(["labels"].iter()).find_map(|name| named(name));
-    let pair = PAIRS.iter().find(|(first, second)| named(first).is_some() && named(second).is_some());
-    let is_text = |column: &&Column| {
-        Some(column.name.as_str()) != label && pair.is_none_or(|(_, second)| column.name != *second)
-    };
-    let longest = || {
-        let candidates = columns.iter().filter(is_text).filter(|column| !column.is_numeric());
-        candidates.max_by(|a, b| a.mean_characters().total_cmp(&b.mean_characters()))
-    };
+) -> Result<TextColumns> {
+    let columns = FileColumns::read(path)?;
+    let pair = PAIRS.iter().find(|(a, b)| columns.named(a).is_some() && columns.named(b).is_some());
     let first = match (text, pair) {
-        (Some(name), _) => named(name),
-        (None, Some((first, _))) => named(first),
-        (None, None) => TEXT_COLUMNS.iter().find_map(|name| named(name)).or_else(longest),
+        (Some(name), _) => columns.named(name),
+        (None, Some((first, _))) => columns.named(first),
+        (None, None) => columns.first_of(&TEXT_COLUMNS).or_else(|| columns.longest_texts(&[label])),
     };
-    let first = first.ok_or_else(|| missing(text, "text", "--text-column"))?;
-    let second = pair.filter(|(of, _)| *of == first.name).map(|(_, second)| (*second).to_string());
-    let others =
-        || columns.iter().filter(|column| column.name != first.name && Some(&column.name) != second.as_ref());
-    let fewest = || others().filter(|column| column.may_be_labels()).min_by_key(|column| column.values.len());
-    let most = || others().filter(|column| column.is_numeric()).max_by_key(|column| column.values.len());
-    let gold = match label {
-        Some(name) => named(name),
-        None => usual_label().or_else(|| if numbers { most() } else { fewest() }),
+    let first = first.ok_or_else(|| columns.missing(path, text, "text"))?;
+    let second = pair.filter(|(of, _)| *of == first.name).map(|(_, second)| *second);
+    let texts = [Some(first.name.as_str()), second];
+    let gold = match (label, numbers) {
+        (Some(name), _) => columns.named(name),
+        (None, true) => columns.first_of(&NUMBER_COLUMNS).or_else(|| columns.most_numbers(&texts)),
+        (None, false) => columns.first_of(&several::LABEL_COLUMNS).or_else(|| columns.fewest_labels(&texts)),
     };
-    let gold = gold.ok_or_else(|| missing(label, "label", "--label-column"))?;
-    Ok(GuessedColumns {
+    let gold = gold.ok_or_else(|| columns.missing(path, label, "label"))?;
+    Ok(TextColumns {
         text: first.name.clone(),
-        text_pair: second,
+        text_pair: second.map(str::to_string),
         label: gold.name.clone(),
         has_lists: gold.lists > 0,
-        found,
+        found: columns.described(),
     })
 }
 

@@ -5,7 +5,7 @@
 
 mod bad_rows;
 pub(in crate::tasks) mod files;
-pub mod guess;
+mod guess;
 mod held;
 pub mod input;
 pub mod read;
@@ -23,11 +23,12 @@ pub use bad_rows::RowError;
 pub use files::files_of;
 pub use files::missing;
 pub use files::require;
+pub use guess::guess_columns;
 pub use input::InputFile;
 pub use read::Columns;
 pub use read::Example;
 pub use read::read_examples;
-pub use read::read_examples_but;
+pub use read::read_examples_skipping;
 pub use rows::RowFormat;
 pub use sentences::Sentence;
 pub use sentences::SentenceColumns;

@@ -1,8 +1,8 @@
 //! Reads labelled examples from CSV, TSV, JSONL and Parquet files: which columns are meant, and what a good
 //! row is.
 //!
-//! A bad row is an error that names the file and the line, unless the caller wants such rows left out and counted. How a file is cut into rows
-//! is `rows`' matter; what a label's id is, `labels`'.
+//! A bad row is an error that names the file and the line, unless the caller wants bad rows skipped and counted.
+//! `rows` cuts a file into rows; `labels` gives labels their ids.
 
 use std::path::Path;
 
@@ -26,7 +26,7 @@ use crate::tasks::labelled::several::SeveralColumns;
 use crate::tasks::labelled::trained_columns::TrainedColumns;
 
 pub(super) const TEXT_COLUMNS: [&str; 3] = ["text", "sentence", "content"];
-pub(super) const LABEL_COLUMNS: [&str; 3] = ["label", "category", "class"];
+const LABEL_COLUMNS: [&str; 3] = ["label", "category", "class"];
 pub(super) const NUMBER_COLUMNS: [&str; 3] = ["label", "score", "similarity"];
 
 /// The hint about a value that is empty.
@@ -137,7 +137,7 @@ impl<'a> Columns<'a> {
 /// In a CSV file a field may be quoted and hold commas, newlines and doubled quotes (RFC 4180). In a TSV file
 /// quotes are ordinary characters, as in GLUE's files. Text must be UTF-8. A row that cannot be read is an error.
 pub fn read_examples(path: &Path, columns: &Columns<'_>) -> Result<Vec<Example>> {
-    read_examples_but(path, columns, &mut BadRows::new(OnBadRecord::Fail, "row"))
+    read_examples_skipping(path, columns, &mut BadRows::new(OnBadRecord::Fail, "row"))
 }
 
 /// The format that the name of a file tells; an error says which names there are.
@@ -150,7 +150,11 @@ pub(super) fn format_of(path: &Path) -> Result<RowFormat, Problem> {
 }
 
 /// As [`read_examples`]; `bad_rows` says what becomes of rows that cannot be read, and counts those left out.
-pub fn read_examples_but(path: &Path, columns: &Columns<'_>, bad_rows: &mut BadRows) -> Result<Vec<Example>> {
+pub fn read_examples_skipping(
+    path: &Path,
+    columns: &Columns<'_>,
+    bad_rows: &mut BadRows,
+) -> Result<Vec<Example>> {
     let format = format_of(path)?;
     let name = path.display().to_string();
     let (mut examples, mut held) = (Vec::new(), Held::default());

@@ -51,7 +51,7 @@ pub struct LabelledExamples {
     /// Evaluation examples.
     pub eval: Vec<Example>,
     pub(super) eval_ids: Vec<Vec<u32>>,
-    /// Which rows of which file were left out.
+    /// Notes on files with skipped rows.
     notes: Vec<String>,
 }
 

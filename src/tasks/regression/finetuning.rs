@@ -50,7 +50,7 @@ pub struct NumberExamples {
     pub train: Vec<Example>,
     /// Evaluation examples.
     pub eval: Vec<Example>,
-    /// Which rows of which file were left out.
+    /// Notes on files with skipped rows.
     notes: Vec<String>,
 }
 

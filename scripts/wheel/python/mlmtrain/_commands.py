@@ -102,7 +102,7 @@ def predict(texts: Any, *, model: Path, quiet: bool = False, **options: Any) -> 
 
 
 def embed(texts: Any, *, model: Path, quiet: bool = False, **options: Any) -> Any:
-    """A vector of each text, by the files of sentence-transformers that the folder may have, else the mean of its tokens.
+    """A vector of each text: as sentence-transformers' files in the folder say, else the mean of its tokens.
 
     ``texts`` as for :func:`predict`. Gives an array of numpy, or a list of lists where numpy is not installed::
 
@@ -127,8 +127,8 @@ def compare(
 ) -> dict[str, Any]:
     """Fine-tunes models on a list of tasks over seeds, beside untrained twins and counted words.
 
-    ``tasks`` is a file or a dictionary of the same keys. Gives what is in ``compare.json``; ``compare.html`` lies beside
-    it. A comparison that was interrupted goes on where it was::
+    ``tasks`` is a file or a dictionary of the same keys. Returns the content of ``compare.json``;
+    ``compare.html`` is in the same folder. A comparison that was interrupted goes on where it was::
 
         task = {"name": "topics", "data": {"train_file": "train.csv", "eval_file": "dev.csv"}}
         mlmtrain.compare(["runs/mine/final"], {"seeds": [1, 2], "tasks": [task]})["tasks"]

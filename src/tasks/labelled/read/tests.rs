@@ -79,7 +79,7 @@ fn rows_that_cannot_be_read_are_left_out_and_counted_where_that_is_wanted() {
     let examples = |name: &str, content: &str, columns: &Columns<'_>| {
         let (path, mut bad_rows) = (folder.file(name, content), BadRows::new(OnBadRecord::Skip, "row"));
         let bare = |text: String| text.replace(&format!("{}/", folder.0.path().display()), "");
-        let read = read_examples_but(&path, columns, &mut bad_rows).map_err(|e| bare(e.to_string()))?;
+        let read = read_examples_skipping(&path, columns, &mut bad_rows).map_err(|e| bare(e.to_string()))?;
         let texts = read.into_iter().map(|example| example.text).collect::<Vec<_>>().join(" ");
         Ok::<_, String>((texts, bad_rows.note(&path).map(bare).unwrap_or_default()))
     };

@@ -32,7 +32,7 @@ pub(super) struct ColumnLines {
     /// Column of the tags, where they are read.
     tag: Option<i64>,
     layout: Option<Layout>,
-    /// Whether the sentence that was read last has a bad line; the rest of it is passed over.
+    /// True after a bad line, until the rest of its sentence is skipped.
     in_bad_sentence: bool,
 }
 
@@ -68,11 +68,10 @@ impl ColumnLines {
         self.lines.position_bytes()
     }
 
-    /// The next sentence; `None` at the end of the file. After an error of a row it is the sentence after that
-    /// row's.
+    /// The next sentence; `None` at the end of the file. After the error of a bad line, the sentence that follows.
     pub(super) fn next_sentence(&mut self) -> Result<Option<Sentence>, RowError> {
         if std::mem::take(&mut self.in_bad_sentence) {
-            self.pass_sentence()?;
+            self.skip_sentence()?;
         }
         let Self { name, lines, token, tag, layout, in_bad_sentence } = self;
         let mut sentence = Sentence::default();
@@ -101,8 +100,8 @@ impl ColumnLines {
         Ok((!sentence.words.is_empty()).then_some(sentence))
     }
 
-    /// Reads up to the end of the sentence.
-    fn pass_sentence(&mut self) -> Result<()> {
+    /// Skips the rest of the sentence.
+    fn skip_sentence(&mut self) -> Result<()> {
         while let Some(line) = self.lines.advance()? {
             if is_break(line.bytes) {
                 break;
@@ -112,7 +111,7 @@ impl ColumnLines {
     }
 }
 
-/// An empty line, or the beginning of a document.
+/// Returns true for an empty line and for the beginning of a document.
 fn is_break(line: &[u8]) -> bool {
     line.trim_ascii().is_empty() || line.starts_with(DOCUMENT_START.as_bytes())
 }
