@@ -64,7 +64,9 @@ fn what_training_takes_from_the_size_of_the_model_is_shown_with_its_reason() {
 fn what_a_run_began_with_stays_where_it_was_not_given() {
     let loaded = load(SMALL, &["training.adam_beta2=0.97"]).expect("is right");
     let mut training = loaded.config.training;
-    let saved = serde_json::json!({"training": {"learning_rate": 5e-5, "adam_beta2": 0.9, "weight_decay": 0.0, "gradient_accumulation_steps": 3}});
+    let saved = serde_json::json!({"training": {
+        "learning_rate": 5e-5, "adam_beta2": 0.9, "weight_decay": 0.0, "gradient_accumulation_steps": 3
+    }});
     defaults::keep_derived(&mut training, loaded.origins.derived(), &saved);
     assert_eq!(
         [training.learning_rate, training.adam_beta2, training.weight_decay].map(|value| value.to_string()),
