@@ -15,8 +15,10 @@ use crate::checkpoint::part::Snapshot;
 use crate::checkpoint::retention::Retention;
 use crate::checkpoint::retention::retention;
 use crate::checkpoint::sealed::write_sealed;
+use crate::error::Class;
 use crate::error::Problem;
 use crate::fs;
+use crate::quantity::format_bytes;
 
 const PREFIX: &str = "checkpoint-";
 const TEMPORARY_PREFIX: &str = ".tmp-checkpoint-";
@@ -65,14 +67,14 @@ impl CheckpointStore {
             .and_then(|()| self.publish(&temporary, &target, snapshot.step));
         if let Err(e) = published {
             // Asked before the cleaning up, which makes room.
-            let free_bytes = fs::free_bytes(&self.folder).ok();
+            let limit = fs::room_left(&self.folder, &e);
             let cleaned = fs::remove_folder(&temporary);
             let left = if cleaned.is_ok() {
                 "the half-written folder was removed"
             } else {
                 "a half-written folder remains"
             };
-            return Err(explain(e.context(left), &target, needed_bytes, free_bytes));
+            return Err(explain(e.context(left), &target, needed_bytes, limit));
         }
         let over_budget = self.keep_within_budget(snapshot.step, keep);
         let older: Vec<u64> = self.steps()?.into_iter().filter(|&step| step <= snapshot.step).collect();
@@ -196,10 +198,14 @@ fn open_as(path: &Path, step: u64) -> Result<Checkpoint> {
     Err(Problem::new(message).at(path.display()).into())
 }
 
-fn explain(error: anyhow::Error, target: &Path, needed_bytes: u64, free_bytes: Option<u64>) -> anyhow::Error {
-    if error.chain().any(<dyn std::error::Error>::is::<std::io::Error>) {
-        let what = format!("cannot save a checkpoint ({error:#})");
-        return fs::no_space(target, needed_bytes, free_bytes, &what).hint(LESS).into();
-    }
-    error.context(format!("cannot save checkpoint `{}`", target.display()))
+fn explain(error: anyhow::Error, target: &Path, needed_bytes: u64, limit: Option<String>) -> anyhow::Error {
+    let Some(limit) = limit else {
+        return error.context(format!("cannot save checkpoint `{}`", target.display()));
+    };
+    let needed = format_bytes(needed_bytes);
+    Problem::new(format!("cannot save a checkpoint ({error:#}): {needed} are needed, {limit}"))
+        .at(target.display())
+        .class(Class::Disk)
+        .hint(LESS)
+        .into()
 }

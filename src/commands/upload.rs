@@ -23,9 +23,13 @@ use crate::error::Problem;
 use crate::error::class_of;
 use crate::fs;
 use crate::fs::FolderLock;
+use crate::quantity::format_duration;
+use crate::quantity::parse_duration;
+use crate::stores::Claim;
 use crate::stores::Mirror;
 use crate::stores::Objects;
 use crate::stores::Remote;
+use crate::stores::Uploaded;
 use crate::stores::is_kept;
 use crate::stores::sealed_folder;
 use crate::telemetry::Progress;
@@ -36,8 +40,18 @@ use crate::train::saved::INPUTS;
 
 const HINT: &str = "choose another `run.upload_to`; nothing was changed there";
 
-/// How long a run that a signal stops waits for its bucket.
-const STOP_WITHIN: Duration = Duration::from_secs(60);
+/// The bucket of a run, and what the run does there.
+pub(super) struct Bucket {
+    remote: Remote,
+    /// The claim of an earlier process.
+    seen: Option<Claim>,
+    /// The configuration, as checkpoints hold it.
+    config: Value,
+    /// `training.save_total_limit`.
+    limit: usize,
+    /// `run.stop_within`.
+    stop_within: Duration,
+}
 
 /// The bucket of a run, if it has one, after its checkpoints that are newer than those here were brought
 /// here. One that holds another run is refused.
@@ -47,7 +61,7 @@ pub(super) fn take_back<C: Serialize + DeserializeOwned>(
     run: &RunSection,
     start: &Start,
     progress: &Progress,
-) -> Result<Option<Remote>> {
+) -> Result<Option<Bucket>> {
     let Some(url) = &run.upload_to else { return Ok(None) };
     let remote = Remote::open(url)?;
     let mut objects = remote.objects()?;
@@ -75,6 +89,12 @@ pub(super) fn take_back<C: Serialize + DeserializeOwned>(
     if *start == Start::Fresh && !found.is_empty() {
         return Err(Problem::usage("holds checkpoints of another run").at(remote.shown()).hint(HINT).into());
     }
+    let seen = Claim::read(&remote)?;
+    if let Some(claim) = seen.as_ref().filter(|_| found.is_empty()) {
+        goes_on(claim.config.clone(), config, derived).with_context(|| {
+            format!("`{}` is claimed by {claim}; where it is gone, delete `claim.json` there", remote.shown())
+        })?;
+    }
     for (above, checkpoints) in &found {
         let store = CheckpointStore::new(&run.output_dir.join(above));
         let here = store.steps()?.last().copied();
@@ -86,7 +106,11 @@ pub(super) fn take_back<C: Serialize + DeserializeOwned>(
             restore(&remote, &objects, run, (above, here), progress)?;
         }
     }
-    Ok(Some(remote))
+    let config = saved(config);
+    let limit = config["training"]["save_total_limit"].as_u64().map_or(usize::MAX, |limit| limit as usize);
+    let stop_within =
+        parse_duration(&run.stop_within).map_err(|e| Problem::usage(e.to_string()).at("run.stop_within"))?;
+    Ok(Some(Bucket { remote, seen, config, limit, stop_within }))
 }
 
 /// The step of a folder of a checkpoint.
@@ -110,7 +134,18 @@ fn is_of_this_run<C: Serialize + DeserializeOwned>(
         serde_json::from_slice::<Value>(&bytes)
             .with_context(|| format!("{}/{name}: is not valid JSON", remote.shown()))
     };
-    let mut before = with_former_defaults(json(CONFIG)?);
+    goes_on(json(CONFIG)?, config, derived)?;
+    let Some(own) = own.map(|own| own.join(INPUTS)).filter(|own| fs::exists(own)) else { return Ok(()) };
+    let own: Option<Value> = serde_json::from_slice(&fs::read_capped(&own, 1 << 20)?).ok();
+    if own == Some(json(INPUTS)?) {
+        return Ok(());
+    }
+    Err(Problem::usage("its checkpoints learnt from other data than those of `run.output_dir`").into())
+}
+
+/// Refuses a configuration that does not go on with `before`, the one of a run in the bucket.
+fn goes_on<C: Serialize + DeserializeOwned>(before: Value, config: &C, derived: &[Derived]) -> Result<()> {
+    let mut before = with_former_defaults(before);
     // Values for `auto`, the shuffle and keys that are not given are taken from the checkpoint later.
     for Derived { key, .. } in derived {
         before["training"][key] = saved(config)["training"][key].clone();
@@ -126,12 +161,7 @@ fn is_of_this_run<C: Serialize + DeserializeOwned>(
     let before: C = serde_json::from_value(before)
         .map_err(|e| Problem::new(format!("is not a configuration of this command: {e}")).at(CONFIG))?;
     compare_for_resume(&before, config)?;
-    let Some(own) = own.map(|own| own.join(INPUTS)).filter(|own| fs::exists(own)) else { return Ok(()) };
-    let own: Option<Value> = serde_json::from_slice(&fs::read_capped(&own, 1 << 20)?).ok();
-    if own == Some(json(INPUTS)?) {
-        return Ok(());
-    }
-    Err(Problem::usage("its checkpoints learnt from other data than those of `run.output_dir`").into())
+    Ok(())
 }
 
 /// Brings here what belongs to the checkpoints of the folder `above` that are newer than `here`, and them.
@@ -197,24 +227,27 @@ fn restore(
 
 /// Does `run` while the folder is copied into the bucket, and waits until all that it left is there.
 pub(super) fn along<R>(
-    remote: Option<Remote>,
+    bucket: Option<Bucket>,
     folder: &Path,
     progress: &Progress,
     run: impl FnOnce() -> Result<R>,
 ) -> Result<R> {
-    let Some(remote) = remote else { return run() };
+    let Some(Bucket { remote, seen, config, limit, stop_within }) = bucket else { return run() };
     let (shown, warnings) = (remote.shown().to_string(), progress.clone());
-    let mirror = Mirror::start(remote, folder, Box::new(move |text| warnings.warn(text)))?;
+    let uploaded = Uploaded { folder, claim: Claim::new(config), seen, limit };
+    let mirror = Mirror::start(remote, uploaded, Box::new(move |text| warnings.warn(text)))?;
     let ran = run();
     progress.note(&format!("uploading what is left to `{shown}`"));
     // Who stops a run has little time; what is missing in the bucket is on this disk.
     let is_stopped = ran.as_ref().err().is_some_and(|e| matches!(class_of(e), Class::Interrupted(_)));
-    let within = is_stopped.then_some(STOP_WITHIN);
+    let within = is_stopped.then_some(stop_within);
     let waiting = || match within {
         None => progress.note(&format!("`{shown}` takes its time, and is waited for")),
         Some(within) => {
-            let seconds = within.as_secs();
-            progress.note(&format!("`{shown}` takes its time, and is waited for {seconds} s at most"));
+            let within = format_duration(within);
+            progress.note(&format!(
+                "`{shown}` takes its time, and is waited for {within} at most (`run.stop_within`)"
+            ));
         }
     };
     let Err(error) = mirror.finish(within, waiting) else {

@@ -24,6 +24,7 @@ const OUTSIDE: &[&str] = &[
     "run.sample_text",
     "runs_at_once",
     "run.upload_to",
+    "run.stop_within",
     "cache",
     "distributed.timeout",
     "distributed.overlap",

@@ -51,6 +51,8 @@ pub struct RunSection {
     /// A folder in a bucket, such as `s3://bucket/runs/first`: checkpoints, records and the final model are
     /// copied there while the run goes on, and a machine without them begins with those.
     pub upload_to: Option<String>,
+    /// How long a run that a signal stops waits for its bucket after its last checkpoint was saved, such as `60s`.
+    pub stop_within: String,
     /// A sentence with mask tokens that is filled in at the end, to look at.
     pub sample_text: Option<String>,
 }
@@ -78,6 +80,7 @@ impl Default for RunSection {
             prometheus_dir: None,
             notify_command: None,
             upload_to: None,
+            stop_within: "60s".to_string(),
             sample_text: None,
         }
     }

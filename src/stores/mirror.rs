@@ -4,7 +4,8 @@
 //! The run knows nothing of it: it publishes whole folders by renaming them, and deletes them when it likes. Files of
 //! a checkpoint are held open until all are in the bucket, and there its manifest goes last, so that half of one is
 //! never taken for a whole. Where saving is quicker than uploading, some are left out; once the bucket has a whole one,
-//! it has one at any time. A failure stops nothing; it is told once, and tried again.
+//! it has one at any time. A failure stops nothing; it is told once, and tried again, unless another process has
+//! claimed the folder in the bucket.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -22,6 +23,8 @@ use anyhow::Result;
 use crate::error::Problem;
 use crate::fs;
 use crate::fs::File;
+use crate::stores::claim::CLAIM;
+use crate::stores::claim::Claim;
 use crate::stores::remote::MANIFEST;
 use crate::stores::remote::Remote;
 use crate::stores::remote::is_complete;
@@ -47,6 +50,18 @@ type Stamp = (u64, SystemTime);
 /// Where warnings go.
 type Warn = Box<dyn Fn(&str) + Send>;
 
+/// What is copied, and how.
+pub struct Uploaded<'a> {
+    /// The run folder.
+    pub folder: &'a Path,
+    /// The claim of this process.
+    pub claim: Claim,
+    /// The claim that was found in the bucket.
+    pub seen: Option<Claim>,
+    /// Checkpoints that stay in the bucket, of each folder that has some.
+    pub limit: usize,
+}
+
 /// The copying of a run folder, until [`Mirror::finish`].
 pub struct Mirror {
     end: Sender<()>,
@@ -55,10 +70,30 @@ pub struct Mirror {
 }
 
 impl Mirror {
-    /// Begins to copy `folder`. What lies in the bucket already with the same bytes is left as it is; what is
-    /// left there of an upload that was cut off is deleted or completed.
-    pub fn start(remote: Remote, folder: &Path, warn: Warn) -> Result<Self> {
-        let mut copy = Copy { known: BTreeMap::new(), folder: folder.to_path_buf(), remote, is_first: true };
+    /// Claims the folder in the bucket and begins to copy. What lies there already with the same bytes is left as it
+    /// is; what is left there of an upload that was cut off is deleted or completed.
+    ///
+    /// # Errors
+    /// Where another process claims the folder at the same moment, or the store takes or lists nothing.
+    pub fn start(remote: Remote, uploaded: Uploaded<'_>, warn: Warn) -> Result<Self> {
+        let Uploaded { folder, claim, seen, limit } = uploaded;
+        claim.take(&remote, seen.as_ref())?;
+        if let Some(earlier) = seen {
+            warn(&format!(
+                "{}: is taken over from {earlier}, which did not end as it should",
+                remote.shown()
+            ));
+        }
+        let mut copy = Copy {
+            folder: folder.to_path_buf(),
+            remote,
+            claim,
+            limit,
+            known: BTreeMap::new(),
+            older: BTreeMap::new(),
+            is_lost: false,
+            is_first: true,
+        };
         copy.compare()?;
         let (end, ended) = mpsc::channel();
         let (told, result) = mpsc::channel();
@@ -74,20 +109,32 @@ impl Mirror {
         while ended.recv_timeout(wait) == Err(RecvTimeoutError::Timeout) {
             let result = copy.bring_up_to_date(false);
             wait = if result.is_ok() { INTERVAL } else { AFTER_FAILURE };
-            if let Err(e) = &result
-                && !was_told
-            {
-                warn(&format!("the run goes on, but is not uploaded until this gets better: {e:#}"));
+            match &result {
+                Err(e) if copy.is_lost => {
+                    warn(&format!("the run goes on without its bucket: {e:#}"));
+                    return result;
+                }
+                Err(e) if !was_told => {
+                    warn(&format!("the run goes on, but is not uploaded until this gets better: {e:#}"));
+                }
+                _ => {}
             }
             was_told = result.is_err();
         }
+        let mut result = copy.bring_up_to_date(true);
         for _ in 1..LAST_ATTEMPTS {
-            if copy.bring_up_to_date(true).is_ok() {
-                return Ok(());
+            if result.is_ok() || copy.is_lost {
+                break;
             }
             std::thread::sleep(AFTER_FAILURE / 10);
+            result = copy.bring_up_to_date(true);
         }
-        copy.bring_up_to_date(true)
+        result?;
+        // One that stays is taken over by the next process.
+        if let Err(e) = copy.claim.release(&copy.remote) {
+            warn(&format!("{e:#}"));
+        }
+        Ok(())
     }
 
     /// Waits until all that the run left is in the bucket, at most `within` where that is given; calls `waiting`
@@ -118,8 +165,16 @@ impl Mirror {
 struct Copy {
     folder: PathBuf,
     remote: Remote,
+    claim: Claim,
+    /// Another process has the claim.
+    is_lost: bool,
+    /// Checkpoints that stay in the bucket, of each folder that has some.
+    limit: usize,
     /// The files that are in the bucket, as they were here when they got there.
     known: BTreeMap<String, Stamp>,
+    /// Whole checkpoints in the bucket that are not here any more, by the folder above them and by their steps, with
+    /// the names of their files. A machine that was lost left them there.
+    older: BTreeMap<String, BTreeMap<u64, Vec<String>>>,
     is_first: bool,
 }
 
@@ -141,14 +196,33 @@ impl Copy {
                 Some(Some(true)) if here.get(name).is_some_and(|stamp| stamp.0 == meta.size) => {
                     self.known.insert(name.clone(), here[name]);
                 }
-                // What is not here is another branch of this run, or older: it stays.
-                Some(None) => {}
+                // What is not here is another branch of this run, or older.
+                Some(None) => self.note_older(folder.unwrap_or_default(), name, &here),
                 None if !part_of_checkpoint(name) => {}
                 // Another content, or without its manifest of no use to anyone: replaced, or deleted.
                 _ => {
                     self.known.insert(name.clone(), (0, SystemTime::UNIX_EPOCH));
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// Remembers a file of a checkpoint in the bucket that is older than the newest one here.
+    fn note_older(&mut self, folder: &str, name: &str, here: &BTreeMap<String, Stamp>) {
+        let Some((above, step)) = step_of(folder) else { return };
+        let is_newer = |(of, other): (&str, u64)| of == above && other > step;
+        if here.keys().filter_map(|name| step_of(sealed_folder(name, here)?)).any(is_newer) {
+            let steps = self.older.entry(above.to_string()).or_default();
+            steps.entry(step).or_default().push(name.to_string());
+        }
+    }
+
+    /// Returns an error if another process has claimed the folder.
+    fn require_claim(&mut self) -> Result<()> {
+        if let Some(other) = self.claim.taken_by(&self.remote)? {
+            self.is_lost = true;
+            return Err(other.in_the_way(&self.remote).into());
         }
         Ok(())
     }
@@ -168,6 +242,7 @@ impl Copy {
         }
         sealed.retain(|_, files| files.iter().any(|name| self.known.get(*name) != here.get(*name)));
         if self.is_first || is_last || !sealed.is_empty() {
+            self.require_claim()?;
             for name in others {
                 if let Some(mut file) = self.open(name)? {
                     self.put(name, &mut file, here[name])?;
@@ -194,10 +269,12 @@ impl Copy {
             }
             // Without all that it names, the run was deleting it.
             if is_complete(folder, &manifest, &self.known) {
+                self.require_claim()?;
                 self.put(&manifest_name, &mut manifest.as_slice(), here[&manifest_name])?;
             }
         }
-        self.delete_gone()
+        self.delete_gone()?;
+        self.delete_older()
     }
 
     /// A file of the run; none where it was deleted meanwhile.
@@ -222,18 +299,44 @@ impl Copy {
         if !here.keys().any(|name| part_of_checkpoint(name)) {
             return Ok(());
         }
-        let gone: Vec<String> = self.known.keys().filter(|name| !here.contains_key(*name)).cloned().collect();
+        let may_go = |name: &&String| {
+            let folder = sealed_folder(name, &self.known);
+            !here.contains_key(*name)
+                && !folder.is_some_and(|folder| is_last_resort(folder, &here, &self.known))
+        };
+        let gone: Vec<String> = self.known.keys().filter(may_go).cloned().collect();
+        if !gone.is_empty() {
+            self.require_claim()?;
+        }
         for name in gone {
             // It may be just deleted here, with its manifest still there.
             if let Some(folder) = sealed_folder(&name, &self.known) {
-                if is_last_resort(folder, &here, &self.known) {
-                    continue;
-                }
                 self.forget(&format!("{folder}/{MANIFEST}"))?;
             }
             self.forget(&name)?;
         }
         Ok(())
+    }
+
+    /// Deletes the oldest of the checkpoints that a lost machine left, as far as there are more than the limit.
+    fn delete_older(&mut self) -> Result<()> {
+        let whole: Vec<(&str, u64)> =
+            self.known.keys().filter_map(|name| step_of(name.strip_suffix("/manifest.json")?)).collect();
+        let mut gone = Vec::new();
+        for (above, steps) in &mut self.older {
+            let uploaded = whole.iter().filter(|(of, _)| of == above).count();
+            // The newest of all stays until there is one of this process.
+            while uploaded > 0 && uploaded + steps.len() > self.limit {
+                let Some((_, files)) = steps.pop_first() else { break };
+                gone.extend(files);
+            }
+        }
+        if !gone.is_empty() {
+            self.require_claim()?;
+            // Its manifest first, as with all of them.
+            gone.sort_by_key(|name| !name.ends_with("/manifest.json"));
+        }
+        gone.iter().try_for_each(|name| self.remote.delete(name))
     }
 
     /// Deletes an object that this run has put there.
@@ -269,7 +372,7 @@ pub fn is_kept(name: &str) -> bool {
         _ => name,
     };
     match own.split_once('/') {
-        None => true,
+        None => own != CLAIM,
         Some((folder, _)) => {
             ["final", "runs"].contains(&folder)
                 || ["checkpoint-", "diverged-"].iter().any(|start| folder.starts_with(start))
@@ -298,6 +401,12 @@ fn is_last_resort(folder: &str, here: &BTreeMap<String, Stamp>, known: &BTreeMap
 fn file_in_checkpoint<'a>(name: &'a str, above: &str) -> Option<&'a str> {
     let step_and_file = name.strip_prefix(above)?.strip_prefix("checkpoint-")?;
     step_and_file.split_once('/').map(|(_, file)| file)
+}
+
+/// The folder above a checkpoint, and its step.
+fn step_of(folder: &str) -> Option<(&str, u64)> {
+    let (above, name) = folder.rsplit_once('/').unwrap_or(("", folder));
+    Some((above, name.strip_prefix("checkpoint-")?.parse().ok()?))
 }
 
 fn part_of_checkpoint(name: &str) -> bool {

@@ -7,6 +7,7 @@
 
 mod address;
 mod cache;
+mod claim;
 mod connector;
 mod download;
 mod environment;
@@ -21,7 +22,9 @@ mod unsure;
 pub use address::is_url;
 pub use cache::Cache;
 pub use cache::Event;
+pub use claim::Claim;
 pub use mirror::Mirror;
+pub use mirror::Uploaded;
 pub use mirror::is_kept;
 pub use open::bring;
 pub use open::cache;

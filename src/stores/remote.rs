@@ -10,7 +10,9 @@ use std::path::Path;
 use anyhow::Context;
 use anyhow::Result;
 use object_store::ObjectMeta;
+use object_store::ObjectStore;
 use object_store::ObjectStoreExt;
+use object_store::PutMode;
 use object_store::WriteMultipart;
 use object_store::path::Path as Key;
 use serde_json::Value;
@@ -125,6 +127,19 @@ impl Remote {
         runtime::block_on(put)?
     }
 
+    /// Writes a small object where none has its name; returns false where one has. A store that knows no such
+    /// condition replaces it.
+    pub(super) fn put_new(&self, name: &str, bytes: &[u8]) -> Result<bool> {
+        let key = self.key(name)?;
+        let only_new = self.address.store.put_opts(&key, bytes.to_vec().into(), PutMode::Create.into());
+        match runtime::block_on(only_new)? {
+            Ok(_) => Ok(true),
+            Err(object_store::Error::AlreadyExists { .. }) => Ok(false),
+            Err(e) if is_unknown_request(&e) => self.put(name, &mut &*bytes).map(|()| true),
+            Err(e) => Err(explained(&e, &self.address.shown_of(&key)).into()),
+        }
+    }
+
     /// Deletes an object; a missing one is fine.
     pub(super) fn delete(&self, name: &str) -> Result<()> {
         let key = self.key(name)?;
@@ -143,6 +158,12 @@ impl Remote {
         Key::parse(name.trim_start_matches('/'))
             .with_context(|| format!("`{name}` cannot be the name of an object"))
     }
+}
+
+/// Returns true for the answer of a store that does not know a kind of request (501).
+fn is_unknown_request(error: &object_store::Error) -> bool {
+    matches!(error, object_store::Error::NotImplemented { .. })
+        || error.to_string().contains("501 Not Implemented")
 }
 
 /// Whether all files that the manifest of a folder names are among `files`.

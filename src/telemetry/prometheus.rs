@@ -18,7 +18,8 @@ pub(super) struct Prometheus {
     path: PathBuf,
     /// As a label of each value.
     run: String,
-    values: BTreeMap<String, f64>,
+    /// By the name of the metric, and by the tag where that has characters that no name may have.
+    values: BTreeMap<(String, Option<String>), f64>,
 }
 
 impl Prometheus {
@@ -32,26 +33,37 @@ impl Prometheus {
     }
 
     fn text(&self) -> String {
-        let run = self.run.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
-        let mut text = String::new();
-        for (name, value) in &self.values {
+        let run = escaped(&self.run);
+        let (mut text, mut declared) = (String::new(), None);
+        for ((name, tag), value) in &self.values {
             let value = match value {
                 value if value.is_nan() => "NaN".to_string(),
                 value if value.is_infinite() => if *value > 0.0 { "+Inf" } else { "-Inf" }.to_string(),
                 value => value.to_string(),
             };
-            let _ = writeln!(text, "# TYPE {name} gauge\n{name}{{run=\"{run}\"}} {value}");
+            if declared.replace(name) != Some(name) {
+                let _ = writeln!(text, "# TYPE {name} gauge");
+            }
+            let tag = tag.as_ref().map(|tag| format!(",tag=\"{}\"", escaped(tag))).unwrap_or_default();
+            let _ = writeln!(text, "{name}{{run=\"{run}\"{tag}}} {value}");
         }
         text
     }
+}
+
+/// A text as the value of a label.
+fn escaped(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
 impl Sink for Prometheus {
     fn write(&mut self, record: &Record) -> Result<()> {
         let own = [("step".to_string(), record.step as f64), ("epoch".to_string(), record.epoch)];
         for (tag, value) in record.values.iter().chain(&own) {
-            let tag: String = tag.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
-            self.values.insert(format!("mlmtrain_{tag}"), *value);
+            let name: String = tag.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+            // Tags that names from data are part of, such as `eval/f1/Ä`, must not meet in one name.
+            let is_own = tag.chars().all(|c| c.is_ascii_alphanumeric() || "/_-".contains(c));
+            self.values.insert((format!("mlmtrain_{name}"), (!is_own).then(|| tag.clone())), *value);
         }
         fs::write_bytes(&self.path, self.text().as_bytes())
     }
@@ -75,9 +87,13 @@ mod tests {
         let mut sink = Prometheus::create(folder.path(), Path::new("runs/a \"b\"")).unwrap();
         let record =
             |step, tag: &str, value| Record { step, epoch: 0.5, values: vec![(tag.to_string(), value)] };
-        for (step, tag, value) in
-            [(1, "train/loss", 2.5), (2, "train/loss", f64::NAN), (2, "eval/f1-micro", f64::INFINITY)]
-        {
+        for (step, tag, value) in [
+            (1, "train/loss", 2.5),
+            (2, "train/loss", f64::NAN),
+            (2, "eval/f1-micro", f64::INFINITY),
+            (2, "eval/f1/ä", 1.0),
+            (2, "eval/f1/\"", 2.0),
+        ] {
             sink.write(&record(step, tag, value)).unwrap();
         }
         let text = std::fs::read_to_string(folder.path().join("mlmtrain-runs-a--b.prom")).unwrap();
@@ -86,11 +102,15 @@ mod tests {
             lines,
             [
                 "mlmtrain_epoch{run=\"runs/a \\\"b\\\"\"} 0.5",
+                "mlmtrain_eval_f1__{run=\"runs/a \\\"b\\\"\",tag=\"eval/f1/\\\"\"} 2",
+                "mlmtrain_eval_f1__{run=\"runs/a \\\"b\\\"\",tag=\"eval/f1/ä\"} 1",
                 "mlmtrain_eval_f1_micro{run=\"runs/a \\\"b\\\"\"} +Inf",
                 "mlmtrain_step{run=\"runs/a \\\"b\\\"\"} 2",
                 "mlmtrain_train_loss{run=\"runs/a \\\"b\\\"\"} NaN",
             ]
         );
-        assert_eq!(text.matches("# TYPE mlmtrain_train_loss gauge\n").count(), 1);
+        for name in ["mlmtrain_train_loss", "mlmtrain_eval_f1__"] {
+            assert_eq!(text.matches(&format!("# TYPE {name} gauge\n")).count(), 1);
+        }
     }
 }

@@ -9,6 +9,9 @@ use crate::error::Problem;
 /// many of them.
 const GROWTH_MAX: usize = 1024;
 
+/// The most merges for each entry of a vocabulary. One makes an entry; some tokenizers list each way to make it.
+const MERGES_PER_ENTRY_MAX: usize = 16;
+
 /// Refuses a tokenizer that would take memory without bound.
 pub(super) fn check(json: &Value, place: &str) -> Result<(), Problem> {
     let wrong = |message: String| {
@@ -20,6 +23,11 @@ pub(super) fn check(json: &Value, place: &str) -> Result<(), Problem> {
     }
     if claims_too_much(&json["normalizer"]) {
         return wrong("`precompiled_charsmap` claims more than it holds".to_string());
+    }
+    let merges = json["model"]["merges"].as_array().map_or(0, Vec::len);
+    let entries = json["model"]["vocab"].as_object().map_or(0, serde_json::Map::len);
+    if merges > MERGES_PER_ENTRY_MAX * entries.max(1) {
+        return wrong(format!("it has {merges} merges for {entries} entries of its vocabulary"));
     }
     if let Some(part) = merge_without_prefix(&json["model"]) {
         return wrong(format!("merge with `{part}`, which lacks the `continuing_subword_prefix`"));
@@ -136,6 +144,19 @@ mod tests {
         let table =
             |base64: &str| json!({"normalizers": [{"type": "Precompiled", "precompiled_charsmap": base64}]});
         assert!(claims_too_much(&table("AQIDBA==")) && !claims_too_much(&table("BAAAAAQAAAA=")));
+    }
+
+    #[test]
+    fn merges_make_the_entries_of_the_vocabulary() {
+        let of = |count: usize| {
+            check(
+                &json!({"model": {"vocab": {"a": 0, "b": 1, "ab": 2}, "merges": vec!["a b"; count]}}),
+                "here",
+            )
+        };
+        assert!(of(48).is_ok());
+        let refused = of(49).unwrap_err().to_string();
+        assert!(refused.contains("49 merges for 3 entries"), "{refused}");
     }
 
     #[test]

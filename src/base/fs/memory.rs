@@ -8,6 +8,8 @@ use std::path::Path;
 
 use crate::fs::append;
 use crate::fs::groups::group_limits;
+use crate::fs::limits::ADDRESS_SPACE;
+use crate::fs::limits::limit_bytes;
 use crate::fs::read_system_text;
 
 /// The most memory that this process has held at once (its resident set), in bytes.
@@ -28,8 +30,8 @@ pub fn forget_peak() {
     }
 }
 
-/// Bytes that may still be taken without swapping: what the system has, or less where a control group allows
-/// less.
+/// Bytes that may still be taken without swapping: what the system has, or less where a control group or
+/// `ulimit -v` allows less.
 pub fn available_bytes() -> Option<u64> {
     available_bytes_below(Path::new("/"))
 }
@@ -37,10 +39,15 @@ pub fn available_bytes() -> Option<u64> {
 /// The same where `root` is `/`.
 pub fn available_bytes_below(root: &Path) -> Option<u64> {
     let system = system_bytes(root, "MemAvailable:");
-    match (system, group_limits(root).room_bytes) {
-        (Some(system), Some(group)) => Some(system.min(group)),
-        (system, group) => system.or(group),
-    }
+    [system, group_limits(root).room_bytes, addresses_left(root)].into_iter().flatten().min()
+}
+
+/// Bytes of addresses that this process may still take where they are limited. Memory that it has and does not use
+/// counts as taken.
+fn addresses_left(root: &Path) -> Option<u64> {
+    let limit = limit_bytes(root, ADDRESS_SPACE)?;
+    let taken = field_bytes(&read_system_text(&root.join("proc/self/status"))?, "VmSize:")?;
+    Some(limit.saturating_sub(taken))
 }
 
 /// A line of `/proc/meminfo`, such as `MemTotal:`, where `root` is `/`.
@@ -71,6 +78,24 @@ mod tests {
         let status = "Name:\tmlmtrain\nVmPeak:\t  300 kB\nVmHWM:\t   200 kB\n";
         assert_eq!(field_bytes(status, "VmHWM:"), Some(200 << 10));
         assert_eq!((field_bytes(status, "VmSwap:"), field_bytes("VmHWM: many", "VmHWM:")), (None, None));
+    }
+
+    #[test]
+    fn a_limit_of_addresses_is_one_of_memory() {
+        let root = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| {
+            let path = root.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        write("proc/meminfo", "MemAvailable: 4000 kB\n");
+        write("proc/self/status", "VmSize:\t 1000 kB\n");
+        let free = || available_bytes_below(root.path());
+        assert_eq!(free(), Some(4000 << 10));
+        write("proc/self/limits", "Max address space  2048000  unlimited  bytes\n");
+        assert_eq!(free(), Some(1000 << 10));
+        write("proc/self/limits", "Max address space  1024  unlimited  bytes\n");
+        assert_eq!(free(), Some(0));
     }
 
     #[test]

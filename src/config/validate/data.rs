@@ -13,6 +13,7 @@ use crate::config::RunSection;
 use crate::config::validate::Findings;
 use crate::config::validate::percent_hint;
 use crate::config::validate::sources;
+use crate::config::validate::training::time;
 use crate::quantity;
 use crate::secrets;
 use crate::stores::is_url;
@@ -33,6 +34,7 @@ pub(super) fn run(run: &RunSection, findings: &mut Findings) {
     }
     limits(run, findings);
     upload_to(run, findings);
+    time("run.stop_within", &run.stop_within, "remove it to wait for 60 seconds", findings);
 }
 
 fn limits(run: &RunSection, findings: &mut Findings) {

@@ -1,11 +1,15 @@
 //! Finds the files of the sources and decides how each is read, by its first bytes and its name.
 
 use std::collections::BTreeSet;
+use std::io::BufRead;
+use std::io::BufReader;
+use std::io::Read;
 use std::path::Path;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Result;
+use serde_json::Value;
 
 use crate::config::DocumentUnit;
 use crate::config::Format;
@@ -21,6 +25,9 @@ use crate::fs::TextFile;
 
 /// The entry of `files` that means standard input; a file of this name is written `./-`.
 const STANDARD_INPUT: &str = "-";
+
+/// As much of a file is looked at to find out what its lines are.
+const FIRST_LINE_BYTES: u64 = 1 << 20;
 
 /// How one file becomes documents.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -109,6 +116,7 @@ pub(super) fn find(sources: &[SourceConfig]) -> Result<Found> {
     for (index, source) in sources.iter().enumerate() {
         let (settings, mut seen, mut passed_over) =
             (Arc::new(source.clone()), BTreeSet::new(), PassedOver::default());
+        let first_file = files.len();
         for entry in &source.files {
             if entry == STANDARD_INPUT {
                 files.push(standard_input(&settings, index, &files)?);
@@ -139,6 +147,8 @@ pub(super) fn find(sources: &[SourceConfig]) -> Result<Found> {
             }
         }
         notes.extend(passed_over.note(&names[index]));
+        let first_text = files[first_file..].iter().find(|file: &&SourceFile| file.is_plain_text());
+        notes.extend(first_text.and_then(|file| note_of_objects(file, &names[index])));
     }
     if !missing.is_empty() {
         return Err(Problems(missing).into());
@@ -168,6 +178,24 @@ impl PassedOver {
         (!listed.is_empty())
             .then(|| format!("source `{source}`: passed over in its folders: {}", listed.join(", ")))
     }
+}
+
+/// What to tell of a file that is read as plain text because of its name, though its first line is a JSON object.
+fn note_of_objects(file: &SourceFile, source: &str) -> Option<String> {
+    if file.is_standard_input || file.settings.format != Format::Auto {
+        return None;
+    }
+    // What cannot be read is told when all of it is.
+    let (text, _) = file.open().ok()?;
+    let mut line = String::new();
+    BufReader::new(text.take(FIRST_LINE_BYTES)).read_line(&mut line).ok()?;
+    let object: Value = serde_json::from_str(&line).ok()?;
+    object.as_object().filter(|object| object.values().any(Value::is_string))?;
+    let path = file.path.display();
+    Some(format!(
+        "source `{source}`: `{path}` has a JSON object in its first line, and is read as plain text, braces included: \
+         with `format: jsonl` one field of each object is read"
+    ))
 }
 
 /// Reports and settings name files as text.

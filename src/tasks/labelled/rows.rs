@@ -63,6 +63,8 @@ impl RowFormat {
 }
 
 /// The longest line, and the longest row of a table: what is longer is no text to label.
+const LISTS: &str = "lists are read as several labels (`problem_type: multi_label_classification`) or as words \
+                     (`--task token-classify`)";
 const ROW_BYTES_MAX: usize = 4 << 20;
 
 /// A text to be cut into rows, and what errors call it.
@@ -234,8 +236,11 @@ impl Row {
             }
             Fields::Json(object) => {
                 let value = object.get_mut(name).map_or(Value::Null, Value::take);
+                let is_list = value.is_array();
                 text_of(value).map_err(|is| {
-                    Problem::new(format!("field `{name}` is {is}, text or a whole number is wanted"))
+                    let wrong =
+                        Problem::new(format!("field `{name}` is {is}, text or a whole number is wanted"));
+                    if is_list { wrong.hint(LISTS) } else { wrong }
                 })
             }
         }

@@ -3,6 +3,7 @@
 
 mod bucket;
 mod cache;
+mod claim;
 mod google;
 mod secrets;
 mod server;

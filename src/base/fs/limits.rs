@@ -1,0 +1,35 @@
+//! What `ulimit` allows this process, as Linux tells it in `/proc/self/limits`.
+
+use std::path::Path;
+
+use crate::fs::read_system_text;
+
+/// Most bytes of addresses (`ulimit -v`).
+pub(super) const ADDRESS_SPACE: &str = "Max address space";
+
+/// Most bytes of a file that is written (`ulimit -f`).
+pub(super) const FILE_SIZE: &str = "Max file size";
+
+/// The limit of this name, where `root` is `/`; `None` where there is none.
+pub(super) fn limit_bytes(root: &Path, name: &str) -> Option<u64> {
+    limit_in(&read_system_text(&root.join("proc/self/limits"))?, name)
+}
+
+fn limit_in(text: &str, name: &str) -> Option<u64> {
+    let values = text.lines().find_map(|line| line.strip_prefix(name))?;
+    values.split_whitespace().next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_number_of_a_line_is_the_limit_that_holds() {
+        let text = "Limit                     Soft Limit           Hard Limit           Units     \n\
+                    Max file size             40960                unlimited            bytes     \n\
+                    Max address space         unlimited            unlimited            bytes     \n";
+        assert_eq!((limit_in(text, FILE_SIZE), limit_in(text, ADDRESS_SPACE)), (Some(40_960), None));
+        assert_eq!(limit_in("", FILE_SIZE), None);
+    }
+}
