@@ -67,7 +67,7 @@ impl CheckpointStore {
             .and_then(|()| self.publish(&temporary, &target, snapshot.step));
         if let Err(e) = published {
             // Asked before the cleaning up, which makes room.
-            let limit = fs::room_left(&self.folder, &e);
+            let limit = self.room_left(&e);
             let cleaned = fs::remove_folder(&temporary);
             let left = if cleaned.is_ok() {
                 "the half-written folder was removed"
@@ -151,6 +151,13 @@ impl CheckpointStore {
             }
         }
         Ok(())
+    }
+
+    /// The limit that a save met, or what is free where the disk failed in another way; `None` where it was not the disk.
+    fn room_left(&self, error: &anyhow::Error) -> Option<String> {
+        let is_of_disk = error.chain().any(<dyn std::error::Error>::is::<std::io::Error>);
+        let free = || Some(format!("{} are free", format_bytes(fs::free_bytes(&self.folder).ok()?)));
+        fs::room_left(&self.folder, error).or_else(|| is_of_disk.then(free).flatten())
     }
 
     /// Deletes what takes too many bytes of the checkpoints up to `step`, and says what cannot be measured or

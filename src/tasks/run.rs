@@ -252,7 +252,9 @@ impl Shapes {
         let elsewhere = moments - moments / place.sharers as u64;
         let gathered = if elsewhere > 0 { moments } else { 0 };
         let exchanged = if place.overlaps { 4 * parameters } else { 0 };
-        let more = summing_bytes(parameters, training, place) + exchanged;
+        let more = summing_bytes(parameters, training, place)
+            + batches_bytes(training, self.length, place)
+            + exchanged;
         Prediction {
             state_bytes: (step.state_bytes + more).saturating_sub(elsewhere),
             evaluation_bytes: of(evaluated).evaluation_bytes,
@@ -280,6 +282,14 @@ fn summing_bytes(parameters: u64, training: &TrainingConfig, place: Place) -> u6
     } else {
         4 * parameters * u64::from(leaves(training.gradient_accumulation_steps).ilog2())
     }
+}
+
+/// What the batches of an update take, and those of the next one, which are made beside it. On a GPU this memory is
+/// that of the machine.
+fn batches_bytes(training: &TrainingConfig, length: usize, place: Place) -> u64 {
+    // Ids, types, positions and keys of tokens, and labels of some.
+    const BYTES_PER_TOKEN: u64 = 24;
+    if place.on_gpu { 0 } else { 2 * BYTES_PER_TOKEN * (training.rows_per_update() * length) as u64 }
 }
 
 /// Updates of a run: `max_steps`, or as many as the epochs need.

@@ -322,7 +322,7 @@ fn show_names_the_origin_of_each_value() {
       prometheus_dir: null              # default
       notify_command: null              # default
       upload_to: null                   # default
-      stop_within: 60s                  # default
+      stop_within: "60s"                # default
       sample_text: null                 # default
     task: classify                      # default
     problem_type: null                  # default
