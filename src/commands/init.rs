@@ -2,6 +2,7 @@
 //! labelled files.
 
 mod labelled;
+mod sources;
 
 use std::path::Path;
 use std::path::PathBuf;
@@ -22,9 +23,9 @@ use crate::config::ComputeType;
 use crate::config::DataConfig;
 use crate::config::DeviceChoice;
 use crate::config::DocumentUnit;
-use crate::config::SourceConfig;
 use crate::config::language_code;
 use crate::corpus::Corpus;
+use crate::corpus::Judge;
 use crate::error::Problem;
 use crate::estimate::GPU_SHARE;
 use crate::estimate::gpu_seconds;
@@ -42,6 +43,7 @@ use crate::quantity::format_duration;
 use crate::quantity::format_span;
 use crate::quantity::parse_duration;
 use crate::recipe;
+use crate::recipe::FilterPreview;
 use crate::recipe::Plan;
 use crate::recipe::SHORT_LENGTH;
 use crate::recipe::TextSample;
@@ -170,14 +172,32 @@ fn of_text(args: &InitArgs, budget: Duration, output: &Path, output_dir: String)
     machine::use_threads(args.threads)?;
     let progress = Progress::detect(terminal::is_quiet());
     let speed = Speed::of(args)?;
-    let data = data(args)?;
-    let sample = TextSample::read(&staging::staged(data.clone(), &CacheConfig::default())?)?;
+    let sources = sources::sources(&args.text, &args.field, args.document.map(UnitChoice::into))?;
+    let data = DataConfig { sources: sources.clone(), ..DataConfig::default() };
+    let staged = staging::staged(data, &CacheConfig::default())?;
+    let mut sample = TextSample::read(&staged)?;
     progress.note(&format!(
         "the text: {} in {}, about {} decompressed",
         format_bytes(sample.disk_bytes),
         if sample.files == 1 { "a file".to_string() } else { format!("{} files", sample.files) },
         format_bytes(sample.text_bytes as u64)
     ));
+    let crawl = match recipe::crawl_reason(Corpus::open(&staged)?.files()) {
+        Some(reason) => Some((reason, recipe::preview_filters(&sample)?)),
+        None => None,
+    };
+    if let Some((reason, previews)) = &crawl {
+        progress.note(&format!("the text seems to be a crawl: {reason}; filters leave out, each alone:"));
+        for FilterPreview { key, documents, text, is_used, .. } in previews {
+            let note = if *is_used { "" } else { "   (commented out)" };
+            let [documents, text] = [documents, text].map(|share| 100.0 * share);
+            progress.note(&format!(
+                "  {key:<12}{documents:>5.1} % of the documents, {text:>5.1} % of the text{note}"
+            ));
+        }
+        let filters = recipe::crawl_filters();
+        sample = sample.filtered(&Judge::new(&DataConfig { filters, ..DataConfig::default() })?);
+    }
     let measuring = progress.stage("measuring the speed of models", Unit::Items, None);
     let choice = recipe::choose(
         budget.as_secs_f64() * TRAINING_SHARE,
@@ -206,7 +226,8 @@ fn of_text(args: &InitArgs, budget: Duration, output: &Path, output_dir: String)
     measuring.finish("done");
 
     let wish = Wish {
-        source: data.sources[0].clone(),
+        sources,
+        crawl,
         language: args.language.clone(),
         budget: format_duration(budget),
         device: speed.device_name(),
@@ -241,17 +262,6 @@ fn of_text(args: &InitArgs, budget: Duration, output: &Path, output_dir: String)
         format!("next: mlmtrain pretrain --config {}", output.display()),
     ];
     lines.iter().try_for_each(|line| terminal::stdout_line(line))
-}
-
-/// The section of the text, with what one document is.
-fn data(args: &InitArgs) -> Result<DataConfig> {
-    let mut source = SourceConfig { field: args.field.clone(), ..SourceConfig::of_files(args.text.clone()) };
-    let with = |source: &SourceConfig| DataConfig { sources: vec![source.clone()], ..DataConfig::default() };
-    source.document = match args.document {
-        Some(unit) => unit.into(),
-        None => recipe::document_unit(Corpus::open(&with(&source))?.files())?.unwrap_or(source.document),
-    };
-    Ok(with(&source))
 }
 
 impl Speed {

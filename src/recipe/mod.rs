@@ -2,11 +2,12 @@
 //! writes.
 //!
 //! `sample.rs` looks at the text, `size.rs` knows the models that are chosen from, `choose.rs` weighs the two
-//! against the budget, `plan.rs` makes steps of it, and `write.rs` says it all as commented YAML. `labelled.rs` writes
-//! one of `finetune` for labelled files. Nothing here
-//! measures speed: whoever asks brings it along.
+//! against the budget, `plan.rs` makes steps of it, and `write.rs` says it all as commented YAML. `labelled.rs` writes one
+//! of `finetune` for labelled files, and `crawl.rs` shows what filters do to a text from the web. Nothing here measures
+//! speed: the caller does.
 
 mod choose;
+mod crawl;
 mod labelled;
 mod plan;
 mod sample;
@@ -19,6 +20,10 @@ mod tests;
 pub use choose::Choice;
 pub use choose::Limit;
 pub use choose::choose;
+pub use crawl::FilterPreview;
+pub use crawl::crawl_filters;
+pub use crawl::crawl_reason;
+pub use crawl::preview_filters;
 pub use labelled::LabelledFacts;
 pub use labelled::TextColumns;
 pub use plan::Plan;

@@ -10,6 +10,7 @@ use crate::config::DocumentUnit;
 use crate::config::TokenizerConfig;
 use crate::corpus::Corpus;
 use crate::corpus::Item;
+use crate::corpus::Judge;
 use crate::corpus::SourceFile;
 use crate::error::Problem;
 use crate::families::plain_model;
@@ -107,6 +108,26 @@ impl TextSample {
             text_bytes: text_bytes * corpus.size_bytes() as f64 / looked_at_bytes as f64,
             left_out,
         })
+    }
+
+    /// The documents that were read.
+    pub fn documents(&self) -> &[String] {
+        &self.documents
+    }
+
+    /// The same text without what `judge` leaves out.
+    #[must_use]
+    pub fn filtered(mut self, judge: &Judge) -> Self {
+        let bytes = |documents: &[String]| documents.iter().map(String::len).sum::<usize>() as f64;
+        let before = bytes(&self.documents);
+        let judged = self.documents.iter().map(|text| judge.judge(text));
+        let kept: Vec<String> = judged.filter(|one| one.rejection.is_none()).map(|one| one.text).collect();
+        // A text of which nothing stays is said when it is prepared.
+        if !kept.is_empty() {
+            self.text_bytes *= bytes(&kept) / before;
+            self.documents = kept;
+        }
+        self
     }
 
     /// What a byte-level BPE of this size, trained on the sample, makes of the whole text.

@@ -108,7 +108,8 @@ fn the_configuration_is_a_valid_one_and_says_what_was_planned() {
     for (family, (seconds, long_share)) in families.flat_map(|f| [(f, (60.0, 0.0)), (f, (1e6, 0.9))]) {
         let plan = Plan::of(chosen(seconds, 1e9, 1e12), 128, long_share);
         let wish = Wish {
-            source: SourceConfig { document: DocumentUnit::Line, ..source.clone() },
+            sources: vec![SourceConfig { document: DocumentUnit::Line, ..source.clone() }],
+            crawl: None,
             language: Some("en".to_string()),
             budget: format_duration(Duration::from_secs_f64(seconds)),
             device: "cpu".to_string(),

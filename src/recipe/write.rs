@@ -17,6 +17,7 @@ use crate::quantity::format_count;
 use crate::recipe::choose::Limit;
 use crate::recipe::choose::MOST_EPOCHS;
 use crate::recipe::choose::TOKENS_PER_PARAMETER;
+use crate::recipe::crawl::FilterPreview;
 use crate::recipe::plan::Plan;
 use crate::recipe::sample::TextSample;
 use crate::recipe::size::SHORT_LENGTH;
@@ -25,7 +26,9 @@ use crate::recipe::size::SHORT_LENGTH;
 #[derive(Debug, Clone)]
 pub struct Wish {
     /// Where the text lies and how it is read.
-    pub source: SourceConfig,
+    pub sources: Vec<SourceConfig>,
+    /// The reason to take the text for a crawl, and what each filter does to it.
+    pub crawl: Option<(String, Vec<FilterPreview>)>,
     /// ISO code of the language that documents should have.
     pub language: Option<String>,
     /// As it was typed, such as `2h`.
@@ -122,9 +125,26 @@ impl Yaml {
     }
 
     fn data(&mut self, wish: &Wish, sample: &TextSample, plan: &Plan) {
-        let source = &wish.source;
         self.line(0, "data:");
         self.line(2, "sources:");
+        wish.sources.iter().for_each(|source| self.source(source));
+        self.filters(wish);
+        if sample.left_out > 0 {
+            self.why(2, "The reader left things out of the sample; the report of `prepare` says which.");
+        }
+        self.why(2, "About 64,000 tokens: enough to tell losses apart that differ by a hundredth.");
+        self.line(2, &format!("validation_fraction: {}", plan.validation_fraction));
+        if plan.has_long_rows() {
+            self.why(2, "Of the last steps; the phase below says what comes before.");
+        } else {
+            self.why(2, "Long rows cost more and teach the beginning no better.");
+        }
+        self.line(2, &format!("max_seq_length: {}", plan.max_seq_length));
+        self.line(0, "");
+        self.tokenizer(wish, plan);
+    }
+
+    fn source(&mut self, source: &SourceConfig) {
         let files: Vec<String> = source.files.iter().map(|file| quoted(file)).collect();
         self.line(4, &format!("- files: [{}]", files.join(", ")));
         match source.document {
@@ -142,26 +162,42 @@ impl Yaml {
         if source.field != "text" {
             self.line(6, &format!("field: {}", quoted(&source.field)));
         }
-        if let Some(language) = &wish.language {
+    }
+
+    fn filters(&mut self, wish: &Wish) {
+        if let Some((reason, _)) = &wish.crawl {
+            self.why(
+                2,
+                &format!(
+                    "A crawl, it seems: {reason}. Behind each filter stands what it would leave out of the sample, \
+                     alone; those that are commented out suit some languages and texts only."
+                ),
+            );
+        }
+        if wish.language.is_some() {
             self.why(2, "Documents in other languages, and documents that were there before, are left out.");
-            self.line(2, "filters:");
-            self.line(4, &format!("language: {{expected: [{language}]}}"));
         } else {
             self.why(2, "Documents that were there before are left out.");
         }
-        self.line(2, "deduplication: {exact: true}");
-        if sample.left_out > 0 {
-            self.why(2, "The reader left things out of the sample; the report of `prepare` says which.");
+        if wish.language.is_some() || wish.crawl.is_some() {
+            self.line(2, "filters:");
         }
-        self.why(2, "About 64,000 tokens: enough to tell losses apart that differ by a hundredth.");
-        self.line(2, &format!("validation_fraction: {}", plan.validation_fraction));
-        if plan.has_long_rows() {
-            self.why(2, "Of the last steps; the phase below says what comes before.");
-        } else {
-            self.why(2, "Long rows cost more and teach the beginning no better.");
+        for filter in wish.crawl.iter().flat_map(|(_, previews)| previews) {
+            let [documents, text] = [filter.documents, filter.text].map(|share| 100.0 * share);
+            let entry = format!("{}{}: {}", if filter.is_used { "" } else { "# " }, filter.key, filter.value);
+            self.line(
+                4,
+                &format!("{entry:<42} # {documents:.1} % of the documents, {text:.1} % of the text"),
+            );
         }
-        self.line(2, &format!("max_seq_length: {}", plan.max_seq_length));
-        self.line(0, "");
+        if let Some(language) = &wish.language {
+            self.line(4, &format!("language: {{expected: [{language}]}}"));
+        }
+        let near = if wish.crawl.is_some() { ", near_threshold: 0.8" } else { "" };
+        self.line(2, &format!("deduplication: {{exact: true{near}}}"));
+    }
+
+    fn tokenizer(&mut self, wish: &Wish, plan: &Plan) {
         self.line(0, "tokenizer:");
         self.why(2, "No more entries than layers have parameters for, nor than the text shows often.");
         self.line(2, &format!("vocab_size: {}", plan.choice.vocab_size));

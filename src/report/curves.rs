@@ -19,6 +19,7 @@ use crate::report::thinned::Thinned;
 use crate::report::units::Unit;
 use crate::report::units::duration;
 use crate::report::units::tag_title;
+use crate::tasks::pretraining::corpus::PREDICTED_TOKENS;
 
 /// Points of all curves of a page, and those of them that say their value: a page must stay small.
 const MOST_POINTS: usize = 40_000;
@@ -121,7 +122,9 @@ fn plans(runs: &[Run]) -> Vec<Plan> {
     let is_drawn = |tag: &str| {
         let name = tag.trim_start_matches("eval/");
         let of_type = ["_precision", "_recall", "_f1", "_number"].iter().any(|end| name.ends_with(end));
-        !(name.contains("baseline") || has_types && of_type && !name.starts_with("overall_"))
+        !(name.contains("baseline")
+            || name == PREDICTED_TOKENS
+            || has_types && of_type && !name.starts_with("overall_"))
     };
     let is_curve =
         |tag: &str| runs.iter().any(|run| run.curves.get(tag).is_some_and(|curve| curve.count() > 1));

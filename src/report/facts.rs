@@ -74,7 +74,11 @@ pub(super) fn results(runs: &[Run]) -> Vec<Fact> {
         let values: Vec<Option<f64>> = runs.iter().map(|run| run.score(name)).collect();
         let unit = Unit::of(name);
         let is_baseline = name.contains("baseline") || name == "unigram_loss";
-        let is_compared = values.iter().flatten().count() > 1 && !is_baseline;
+        let mut known = values.iter().flatten();
+        let first = known.next();
+        // Of equals none is the best.
+        let differ = first.is_some_and(|first| known.any(|other| other.to_bits() != first.to_bits()));
+        let is_compared = differ && !is_baseline && unit != Unit::Count;
         let best = is_compared.then(|| Better::of(name).best_place(values.iter().copied())).flatten();
         let cells = values.iter().map(|value| value.map(|value| unit.text(value))).collect();
         found.push(Fact { title: title_in(runs, name), cells, best });

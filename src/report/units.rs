@@ -9,6 +9,7 @@ use crate::quantity::format_duration;
 use crate::quantity::format_grouped;
 use crate::scores::Metric;
 use crate::scores::NOT_MEASURED;
+use crate::tasks::pretraining::corpus::PREDICTED_TOKENS;
 
 /// How a value is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,7 +51,7 @@ impl Unit {
             Self::Perplexity
         } else if last == "tokens_per_second" {
             Self::PerSecond
-        } else if is(&["steps", "rollbacks", "number"]) {
+        } else if is(&["steps", "rollbacks", "number"]) || last == PREDICTED_TOKENS {
             Self::Count
         } else {
             Self::Plain

@@ -114,3 +114,36 @@ fn labelled_files_get_a_configuration_that_trains() {
     place.program(&["init", "--train", "own.csv"], "").refused(2, &["--model"]);
     place.program(&["init", "--text", "corpus.txt"], "").refused(2, &["--budget"]);
 }
+
+#[test]
+fn a_crawl_gets_filters_and_sees_what_each_leaves_out() {
+    let place = Workplace::new();
+    text(&place);
+    let paragraphs = fs::read_to_string(place.path("animals.txt")).unwrap();
+    let good = paragraphs.split("\n\n").map(str::to_string);
+    let page = "<html><body><script>var a = 1;</script><a href=\"b\">c</a></body></html>".to_string();
+    let junk = [vec![page; 6], vec!["Too short.".to_string(); 4], vec!["again and again ".repeat(30); 10]];
+    let records: Vec<String> = good
+        .chain(junk.concat())
+        .enumerate()
+        .map(|(n, text)| serde_json::json!({"url": format!("https://host/{n}"), "text": text}).to_string())
+        .collect();
+    fs::write(place.path("pages.jsonl"), records.join("\n")).unwrap();
+    let arguments = ["init", "--text", "pages.jsonl", "animals.txt", "--budget", "100h", "--device", "cpu"];
+    let printed = place.program(&arguments, "").ok().stderr;
+    assert!(printed.contains("a crawl: records of `pages.jsonl` have a field `url`"), "{printed}");
+    let yaml = fs::read_to_string(place.path("pretrain.yaml")).unwrap();
+    // Of 140 documents, those of the file without pages included.
+    for (entry, documents) in [
+        ("markup: {enabled: true} ", "4.3"),
+        ("length: {min_words: 5} ", "7.1"),
+        ("repetition: {enabled: true} ", "7.1"),
+        ("# gopher: {enabled: true} ", ""),
+    ] {
+        let line = yaml.lines().find(|line| line.trim_start().starts_with(entry));
+        let line = line.unwrap_or_else(|| panic!("{entry}: {yaml}"));
+        assert!(line.contains(&format!("# {documents}")), "{line}");
+    }
+    assert!(yaml.contains("deduplication: {exact: true, near_threshold: 0.8}"), "{yaml}");
+    place.program(&["config", "check", "pretrain.yaml"], "").ok();
+}

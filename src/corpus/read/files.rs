@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Result;
+use serde_json::Map;
 use serde_json::Value;
 
 use crate::config::DocumentUnit;
@@ -92,6 +93,23 @@ impl SourceFile {
     /// Whether it holds text and nothing else: no fields, no columns.
     pub fn is_plain_text(&self) -> bool {
         matches!(self.reading, Reading::Text(_))
+    }
+
+    /// The JSON object that is the first line of the file, decompressed, if there is one.
+    pub fn first_object(&self) -> Option<Map<String, Value>> {
+        if self.is_standard_input {
+            return None;
+        }
+        // What cannot be read is an error when all of it is.
+        let (text, _) = self.open().ok()?;
+        let mut line = String::new();
+        BufReader::new(text.take(FIRST_LINE_BYTES)).read_line(&mut line).ok()?;
+        serde_json::from_str(&line).ok()
+    }
+
+    /// Whether it is a web archive (WARC, WET), decompressed.
+    pub fn is_web_archive(&self) -> bool {
+        !self.is_standard_input && self.open().is_ok_and(|(_, kind)| kind == Kind::Warc)
     }
 
     /// The kind of the file by its first bytes, before decompression; unknown for standard input.
@@ -182,15 +200,10 @@ impl PassedOver {
 
 /// What to tell of a file that is read as plain text because of its name, though its first line is a JSON object.
 fn note_of_objects(file: &SourceFile, source: &str) -> Option<String> {
-    if file.is_standard_input || file.settings.format != Format::Auto {
+    if file.settings.format != Format::Auto {
         return None;
     }
-    // What cannot be read is told when all of it is.
-    let (text, _) = file.open().ok()?;
-    let mut line = String::new();
-    BufReader::new(text.take(FIRST_LINE_BYTES)).read_line(&mut line).ok()?;
-    let object: Value = serde_json::from_str(&line).ok()?;
-    object.as_object().filter(|object| object.values().any(Value::is_string))?;
+    file.first_object().filter(|object| object.values().any(Value::is_string))?;
     let path = file.path.display();
     Some(format!(
         "source `{source}`: `{path}` has a JSON object in its first line, and is read as plain text, braces included: \

@@ -102,5 +102,5 @@ fn plot(result: &TaskResult) -> String {
     };
     let rows = result.rows.iter().map(row).collect();
     let chart = Rows { title: report::title(result), x: result.metric.title().to_string(), rows }.svg();
-    if chart.is_empty() { chart } else { format!("<figure>{chart}</figure>\n") }
+    if chart.is_empty() { chart } else { format!("<figure class=\"scroll\">{chart}</figure>\n") }
 }

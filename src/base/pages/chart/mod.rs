@@ -96,13 +96,19 @@ impl Chart {
         format!("{open}><style>{style}{font}</style>{paper}{body}\n")
     }
 
+    /// Returns true if a later curve has the same points, and would hide this one.
+    fn is_covered(&self, at: usize) -> bool {
+        self.curves[at + 1..].iter().any(|later| later.points == self.curves[at].points)
+    }
+
     fn drawing(&self, size: (f64, f64, u32), subtitle: &str) -> Option<String> {
         let ends = self.curves.iter().flat_map(|curve| &curve.band).flat_map(|(low, high)| [*low, *high]);
         let values = self.curves.iter().flat_map(|curve| &curve.points).map(|point| point.1);
         let values: Vec<f64> = values.chain(ends).collect();
         let lowest = values.iter().copied().reduce(f64::min)?;
         let highest = values.into_iter().fold(lowest, f64::max);
-        let plots: Vec<Plot> = self.curves.iter().flat_map(Curve::plots).collect();
+        let plots: Vec<Plot> =
+            self.curves.iter().enumerate().flat_map(|(at, curve)| curve.plots(self.is_covered(at))).collect();
         let x_text = self.x_text;
         let mut layout = layout(&plots, size)
             .with_x_label(&self.x)
@@ -130,11 +136,13 @@ impl Curve {
         Self { points, color: color.to_string(), mark, hints: Vec::new(), band: Vec::new() }
     }
 
-    fn plots(&self) -> Vec<Plot> {
+    /// What is drawn of it; with `is_covered`, wide enough to be seen behind another curve.
+    fn plots(&self, is_covered: bool) -> Vec<Plot> {
         let mut plots = Vec::new();
+        let (width, size) = if is_covered { (5.0, 4.6) } else { (1.6, 2.6) };
         let line = || {
             let line = LinePlot::new().with_data(self.points.iter().copied());
-            let line = line.with_color(self.color.as_str()).with_stroke_width(1.6);
+            let line = line.with_color(self.color.as_str()).with_stroke_width(width);
             let ends = || self.band.iter().copied();
             if self.band.is_empty() { line } else { line.with_band(ends().map(|e| e.0), ends().map(|e| e.1)) }
         };
@@ -149,7 +157,7 @@ impl Curve {
             _ => {}
         }
         if matches!(self.mark, Mark::Points | Mark::Dots) || is_alone {
-            plots.push(Plot::Scatter(points(self.points.clone(), &self.color, 2.6)));
+            plots.push(Plot::Scatter(points(self.points.clone(), &self.color, size)));
         }
         if !self.hints.is_empty() {
             // Unseen until the pointer is there.

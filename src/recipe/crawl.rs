@@ -1,0 +1,121 @@
+//! Whether a text comes from the web, and what each filter would leave out of it.
+
+use anyhow::Result;
+
+use crate::config::DataConfig;
+use crate::config::FiltersConfig;
+use crate::corpus::Judge;
+use crate::corpus::SourceFile;
+use crate::recipe::sample::TextSample;
+
+/// Fields of a record that name the page it comes from.
+const PAGE_FIELDS: [&str; 4] = ["url", "URL", "source_url", "warc-target-uri"];
+
+/// Files that are looked at, the first ones.
+const MOST_FILES: usize = 8;
+
+/// A filter with the values that suit most crawls.
+struct Candidate {
+    /// Its key below `data.filters`.
+    key: &'static str,
+    /// Its value as YAML.
+    value: &'static str,
+    /// True if the configuration uses it; others are shown as comments.
+    is_used: bool,
+    /// Sets this value.
+    set: fn(&mut FiltersConfig),
+}
+
+const CANDIDATES: [Candidate; 6] = [
+    Candidate { key: "markup", value: "{enabled: true}", is_used: true, set: |f| f.markup.enabled = true },
+    Candidate {
+        key: "lines",
+        value: "{urls: true, boilerplate: true}",
+        is_used: true,
+        set: |f| (f.lines.urls, f.lines.boilerplate) = (true, true),
+    },
+    Candidate {
+        key: "length",
+        value: "{min_words: 5}",
+        is_used: true,
+        set: |f| f.length.min_words = Some(5),
+    },
+    Candidate {
+        key: "repetition",
+        value: "{enabled: true}",
+        is_used: true,
+        set: |f| f.repetition.enabled = true,
+    },
+    Candidate { key: "gopher", value: "{enabled: true}", is_used: false, set: |f| f.gopher.enabled = true },
+    Candidate { key: "c4", value: "{enabled: true}", is_used: false, set: |f| f.c4.enabled = true },
+];
+
+/// What a filter, alone, does to a sample of documents.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FilterPreview {
+    /// Its key below `data.filters`.
+    pub key: &'static str,
+    /// Its value as YAML.
+    pub value: &'static str,
+    /// True if the configuration uses it.
+    pub is_used: bool,
+    /// Share of the documents that it leaves out.
+    pub documents: f64,
+    /// Share of the text that it leaves out, lines of other documents included.
+    pub text: f64,
+}
+
+/// The reason to take files for a crawl, if there is one.
+pub fn crawl_reason(files: &[SourceFile]) -> Option<String> {
+    files.iter().take(MOST_FILES).find_map(|file| {
+        let name = file.path.display();
+        if file.is_web_archive() {
+            return Some(format!("`{name}` is a web archive"));
+        }
+        let object = file.first_object()?;
+        let field = PAGE_FIELDS.iter().find(|field| object.contains_key(**field))?;
+        Some(format!("records of `{name}` have a field `{field}`"))
+    })
+}
+
+/// What each filter does to a sample.
+///
+/// # Errors
+/// Where a filter cannot be made ready.
+pub fn preview_filters(sample: &TextSample) -> Result<Vec<FilterPreview>> {
+    let total: u64 = sample.documents().iter().map(|text| text.len() as u64).sum();
+    CANDIDATES
+        .iter()
+        .map(|candidate| {
+            let mut data = DataConfig::default();
+            (candidate.set)(&mut data.filters);
+            let (with, without) = (Judge::new(&data)?, Judge::new(&DataConfig::default())?);
+            let (mut dropped, mut bytes) = (0_u64, 0);
+            for text in sample.documents() {
+                // What cleaning takes out is not the filter's.
+                let cleaned = without.judge(text).text;
+                let judged = with.judge(text);
+                let is_dropped = judged.rejection.is_some();
+                dropped += u64::from(is_dropped);
+                let left = if is_dropped { 0 } else { judged.text.len() };
+                bytes += cleaned.len().saturating_sub(left) as u64;
+            }
+            Ok(FilterPreview {
+                key: candidate.key,
+                value: candidate.value,
+                is_used: candidate.is_used,
+                documents: dropped as f64 / sample.documents().len().max(1) as f64,
+                text: bytes as f64 / total.max(1) as f64,
+            })
+        })
+        .collect()
+}
+
+/// The filters that a configuration of a crawl uses.
+pub fn crawl_filters() -> FiltersConfig {
+    let mut filters = FiltersConfig::default();
+    for candidate in CANDIDATES.iter().filter(|candidate| candidate.is_used) {
+        (candidate.set)(&mut filters);
+    }
+    filters
+}
