@@ -153,7 +153,7 @@ impl CheckpointStore {
         Ok(())
     }
 
-    /// The limit that a save met, or what is free where the disk failed in another way; `None` where it was not the disk.
+    /// Names the limit that a save met, or the free bytes if the disk failed in another way; `None` for other errors.
     fn room_left(&self, error: &anyhow::Error) -> Option<String> {
         let is_of_disk = error.chain().any(<dyn std::error::Error>::is::<std::io::Error>);
         let free = || Some(format!("{} are free", format_bytes(fs::free_bytes(&self.folder).ok()?)));

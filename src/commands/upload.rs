@@ -40,7 +40,7 @@ use crate::train::saved::INPUTS;
 
 const HINT: &str = "choose another `run.upload_to`; nothing was changed there";
 
-/// The bucket of a run, and what the run does there.
+/// The bucket of a run and its rules for uploading.
 pub(super) struct Bucket {
     remote: Remote,
     /// The claim of an earlier process.
@@ -143,7 +143,7 @@ fn is_of_this_run<C: Serialize + DeserializeOwned>(
     Err(Problem::usage("its checkpoints learnt from other data than those of `run.output_dir`").into())
 }
 
-/// Refuses a configuration that does not go on with `before`, the one of a run in the bucket.
+/// Refuses a configuration that cannot resume `before`, the configuration of a run in the bucket.
 fn goes_on<C: Serialize + DeserializeOwned>(before: Value, config: &C, derived: &[Derived]) -> Result<()> {
     let mut before = with_former_defaults(before);
     // Values for `auto`, the shuffle and keys that are not given are taken from the checkpoint later.

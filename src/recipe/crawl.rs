@@ -1,4 +1,4 @@
-//! Whether a text comes from the web, and what each filter would leave out of it.
+//! Finds out if a text comes from the web, and measures how much of it each filter would drop.
 
 use anyhow::Result;
 
@@ -50,7 +50,7 @@ const CANDIDATES: [Candidate; 6] = [
     Candidate { key: "c4", value: "{enabled: true}", is_used: false, set: |f| f.c4.enabled = true },
 ];
 
-/// What a filter, alone, does to a sample of documents.
+/// The shares of a sample that one filter drops when it is used alone.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FilterPreview {
     /// Its key below `data.filters`.
@@ -65,7 +65,7 @@ pub struct FilterPreview {
     pub text: f64,
 }
 
-/// The reason to take files for a crawl, if there is one.
+/// Returns why these files look like a crawl, or `None` if they do not.
 pub fn crawl_reason(files: &[SourceFile]) -> Option<String> {
     files.iter().take(MOST_FILES).find_map(|file| {
         let name = file.path.display();
@@ -78,10 +78,10 @@ pub fn crawl_reason(files: &[SourceFile]) -> Option<String> {
     })
 }
 
-/// What each filter does to a sample.
+/// Measures how much of a sample each filter drops.
 ///
 /// # Errors
-/// Where a filter cannot be made ready.
+/// Returns an error if a filter cannot be built.
 pub fn preview_filters(sample: &TextSample) -> Result<Vec<FilterPreview>> {
     let total: u64 = sample.documents().iter().map(|text| text.len() as u64).sum();
     CANDIDATES
@@ -90,7 +90,8 @@ pub fn preview_filters(sample: &TextSample) -> Result<Vec<FilterPreview>> {
             let mut data = DataConfig::default();
             (candidate.set)(&mut data.filters);
             let (with, without) = (Judge::new(&data)?, Judge::new(&DataConfig::default())?);
-            let (mut dropped, mut bytes) = (0_u64, 0);
+            let mut dropped = 0_u64;
+            let mut bytes = 0;
             for text in sample.documents() {
                 // What cleaning takes out is not the filter's.
                 let cleaned = without.judge(text).text;

@@ -122,7 +122,7 @@ impl TextSample {
         let before = bytes(&self.documents);
         let judged = self.documents.iter().map(|text| judge.judge(text));
         let kept: Vec<String> = judged.filter(|one| one.rejection.is_none()).map(|one| one.text).collect();
-        // A text of which nothing stays is said when it is prepared.
+        // `prepare` reports a corpus of which nothing is left.
         if !kept.is_empty() {
             self.text_bytes *= bytes(&kept) / before;
             self.documents = kept;

@@ -1,4 +1,4 @@
-//! Which process uploads into a folder of a bucket: an object there names it.
+//! The claim of a process on a folder of a bucket: an object that names the process that uploads there.
 //!
 //! A process claims the folder before it uploads anything, and looks whether it still has the claim before each
 //! checkpoint. Of two that find no claim the store lets one write it. A claim that is found may be that of a machine
@@ -43,10 +43,10 @@ impl Claim {
         Self { id: fs::sha256_of(&[unique.as_bytes()]), host, since, config }
     }
 
-    /// The claim that lies in a bucket, if one can be read there.
+    /// Reads the claim in a bucket; `None` without a readable one.
     ///
     /// # Errors
-    /// Where the store gives no answer.
+    /// Returns an error if the store gives no answer.
     pub fn read(remote: &Remote) -> Result<Option<Self>> {
         let bytes = remote.read(CLAIM)?;
         Ok(bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok()))
@@ -55,7 +55,7 @@ impl Claim {
     /// Writes the claim, in the place of `seen`, the one that was there when the bucket was looked at.
     ///
     /// # Errors
-    /// Where the store refuses, or another process has claimed the folder since.
+    /// Returns an error if the store refuses, or if another process has claimed the folder since.
     pub(super) fn take(&self, remote: &Remote, seen: Option<&Self>) -> Result<()> {
         let bytes = serde_json::to_vec_pretty(self)?;
         match (Self::read(remote)?, seen) {

@@ -50,7 +50,7 @@ type Stamp = (u64, SystemTime);
 /// Where warnings go.
 type Warn = Box<dyn Fn(&str) + Send>;
 
-/// What is copied, and how.
+/// A run folder and the rules for copying it.
 pub struct Uploaded<'a> {
     /// The run folder.
     pub folder: &'a Path,
@@ -74,7 +74,7 @@ impl Mirror {
     /// is; what is left there of an upload that was cut off is deleted or completed.
     ///
     /// # Errors
-    /// Where another process claims the folder at the same moment, or the store takes or lists nothing.
+    /// Returns an error if another process claims the folder at the same moment, or if the store refuses.
     pub fn start(remote: Remote, uploaded: Uploaded<'_>, warn: Warn) -> Result<Self> {
         let Uploaded { folder, claim, seen, limit } = uploaded;
         claim.take(&remote, seen.as_ref())?;

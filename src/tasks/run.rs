@@ -284,8 +284,8 @@ fn summing_bytes(parameters: u64, training: &TrainingConfig, place: Place) -> u6
     }
 }
 
-/// What the batches of an update take, and those of the next one, which are made beside it. On a GPU this memory is
-/// that of the machine.
+/// Bytes of the batches of an update and of the next one, which is prefetched. On a GPU they are in the memory of the
+/// host, which is not counted.
 fn batches_bytes(training: &TrainingConfig, length: usize, place: Place) -> u64 {
     // Ids, types, positions and keys of tokens, and labels of some.
     const BYTES_PER_TOKEN: u64 = 24;

@@ -1,4 +1,4 @@
-//! What `ulimit` allows this process, as Linux tells it in `/proc/self/limits`.
+//! Limits of this process (`ulimit`), read from `/proc/self/limits`.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ pub(super) const ADDRESS_SPACE: &str = "Max address space";
 /// Most bytes of a file that is written (`ulimit -f`).
 pub(super) const FILE_SIZE: &str = "Max file size";
 
-/// The limit of this name, where `root` is `/`; `None` where there is none.
+/// Reads the soft limit called `name` below `root`, which is `/` outside of tests; `None` if it is unlimited.
 pub(super) fn limit_bytes(root: &Path, name: &str) -> Option<u64> {
     limit_in(&read_system_text(&root.join("proc/self/limits"))?, name)
 }

@@ -49,8 +49,8 @@ pub(super) fn unwritten(path: &Path, size_bytes: Option<u64>, error: anyhow::Err
     error.context(format!("cannot write `{name}`: {needed}{limit}"))
 }
 
-/// The limit that `error` met where `path` lies: the size of a file, the number of files, the share of this user, or the
-/// bytes that are free. `None` for an error that no limit caused.
+/// Names the limit that caused `error` on the file system of `path`: file size, inodes, quota, or free bytes. `None` if
+/// no limit caused it.
 pub fn room_left(path: &Path, error: &anyhow::Error) -> Option<String> {
     let full: &io::Error = error.chain().filter_map(|cause| cause.downcast_ref()).find(|e| is_full(e))?;
     let stats = statistics(path).ok();
@@ -63,7 +63,7 @@ pub fn room_left(path: &Path, error: &anyhow::Error) -> Option<String> {
         _ => {
             let stats = stats?;
             let free = format_bytes(free_of(&stats));
-            // Some file systems have no fixed number of files, and tell of none.
+            // Some file systems have no fixed number of inodes, and report 0.
             if stats.f_files > 0 && stats.f_favail == 0 {
                 format!("no file can be added there (inodes), though {free} are free")
             } else {
@@ -83,7 +83,7 @@ fn free_of(stats: &libc::statvfs) -> u64 {
     u64::from(stats.f_bavail).saturating_mul(u64::from(stats.f_frsize))
 }
 
-/// Facts about the file system where `path` lies; the nearest existing folder above it counts.
+/// Statistics of the file system of `path`, or of the nearest existing folder above it.
 fn statistics(path: &Path) -> Result<libc::statvfs> {
     let mut existing = path.to_path_buf();
     while !existing.exists() && existing.pop() {}

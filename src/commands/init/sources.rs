@@ -23,7 +23,7 @@ const FEWEST_OF_A_PATTERN: usize = 3;
 /// The sources that `entries` make. Plain text is cut as `unit` says, or else as each entry looks.
 ///
 /// # Errors
-/// Where an entry names no file, or one that cannot be read.
+/// Returns an error if an entry names no file, or one that cannot be read.
 pub(super) fn sources(
     entries: &[String],
     field: &str,
@@ -43,7 +43,7 @@ pub(super) fn sources(
         let corpus = open(vec![entry.clone()])?;
         units.push(if unit.is_some() { unit } else { recipe::document_unit(corpus.files())? });
     }
-    // Entries without plain text are read alike, whatever a document of plain text is.
+    // The unit of plain text does not matter to entries without plain text.
     let first = units.iter().find_map(|unit| *unit);
     let mut sources: Vec<SourceConfig> = Vec::new();
     for (entry, unit) in entries.into_iter().zip(units) {
@@ -76,7 +76,7 @@ fn patterns(entries: &[String]) -> Vec<String> {
     shortened.collect()
 }
 
-/// The pattern for all files beside a file that have its extension.
+/// The pattern that matches a file and all files of its folder with the same extension.
 fn pattern_of(entry: &str) -> Option<String> {
     let path = Path::new(entry);
     if entry.contains(['*', '?', '[']) || !fs::exists(path) || fs::is_folder(path) {

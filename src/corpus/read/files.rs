@@ -107,7 +107,7 @@ impl SourceFile {
         serde_json::from_str(&line).ok()
     }
 
-    /// Whether it is a web archive (WARC, WET), decompressed.
+    /// Returns true if the decompressed file is a web archive (WARC, WET).
     pub fn is_web_archive(&self) -> bool {
         !self.is_standard_input && self.open().is_ok_and(|(_, kind)| kind == Kind::Warc)
     }
@@ -198,7 +198,7 @@ impl PassedOver {
     }
 }
 
-/// What to tell of a file that is read as plain text because of its name, though its first line is a JSON object.
+/// A note on a file that is read as plain text because of its name, though its first line is a JSON object.
 fn note_of_objects(file: &SourceFile, source: &str) -> Option<String> {
     if file.settings.format != Format::Auto {
         return None;

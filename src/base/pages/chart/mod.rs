@@ -136,7 +136,7 @@ impl Curve {
         Self { points, color: color.to_string(), mark, hints: Vec::new(), band: Vec::new() }
     }
 
-    /// What is drawn of it; with `is_covered`, wide enough to be seen behind another curve.
+    /// The plots of this curve; with `is_covered`, wide enough to be seen under a later curve.
     fn plots(&self, is_covered: bool) -> Vec<Plot> {
         let mut plots = Vec::new();
         let (width, size) = if is_covered { (5.0, 4.6) } else { (1.6, 2.6) };
