@@ -134,11 +134,9 @@ impl CheckpointStore {
 
     /// Removes what an interrupted save left behind, and finishes or undoes an interrupted replacement.
     fn tidy(&self) -> Result<()> {
-        let ours = format!("{LEFTOVER_PREFIX}{}-", std::process::id());
         for path in fs::list(&self.folder)? {
             let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-            // Another thread of this process may be just writing a file of its own here.
-            if name.starts_with(LEFTOVER_PREFIX) && !name.starts_with(&ours) {
+            if is_leftover(&name) {
                 if fs::is_folder(&path) { fs::remove_folder(&path)? } else { fs::remove_file(&path)? }
             }
         }
@@ -192,6 +190,21 @@ impl CheckpointStore {
         let mut steps: Vec<u64> = fs::list(&self.folder)?.iter().filter_map(step_of).collect();
         steps.sort_unstable();
         Ok(steps)
+    }
+}
+
+/// Returns true for the name of a file or folder that a process of this program was writing when it was killed.
+fn is_leftover(name: &str) -> bool {
+    let Some(rest) = name.strip_prefix(LEFTOVER_PREFIX) else { return false };
+    let folders = ["checkpoint-", "diverged-", "restored-", "tokenizer", "final"];
+    let writer = rest.split_once('-').and_then(|(pid, _)| pid.parse::<u32>().ok());
+    match writer {
+        // Another command, or another thread of this process, may be writing it.
+        Some(pid) => {
+            let program = |process: &str| fs::canonical(Path::new(&format!("/proc/{process}/exe")));
+            program(&pid.to_string()) != program("self")
+        }
+        None => folders.iter().any(|start| rest.starts_with(start)),
     }
 }
 

@@ -155,9 +155,13 @@ pub fn run(args: &InitArgs) -> Result<()> {
     let output = args.output.clone().unwrap_or_else(|| PathBuf::from(format!("{command}.yaml")));
     let output_dir = args.output_dir.clone().unwrap_or_else(|| format!("runs/{command}"));
     if output != Path::new("-") {
-        let texts = args.text.iter().map(Path::new);
-        let labelled = [&args.labelled.train, &args.labelled.eval].into_iter().flatten();
-        let inputs: Vec<&Path> = texts.chain(labelled.map(PathBuf::as_path)).collect();
+        let labelled =
+            [&args.labelled.train, &args.labelled.eval, &args.labelled.model].into_iter().flatten();
+        let named: Vec<PathBuf> = args.text.iter().map(PathBuf::from).chain(labelled.cloned()).collect();
+        // Files that a pattern matches are read as well.
+        let matched: Vec<PathBuf> =
+            named.iter().filter_map(|path| fs::matching(path.to_str()?).ok()).flatten().collect();
+        let inputs: Vec<&Path> = named.iter().chain(&matched).map(PathBuf::as_path).collect();
         args.overwrite.require(&[fs::Output::new("--output", &output)], &inputs)?;
     }
     match (&args.labelled.train, args.budget) {

@@ -3,6 +3,7 @@
 //! Nothing here panics: a reader that went away ends the program quietly, a full disk behind a redirection is
 //! an error.
 
+use std::borrow::Cow;
 use std::io;
 use std::io::BufWriter;
 use std::io::ErrorKind;
@@ -98,19 +99,20 @@ pub fn stdout_line(text: &str) -> Result<()> {
 #[derive(Debug)]
 pub struct Output<W: Write = Stdout> {
     writer: BufWriter<W>,
+    is_terminal: bool,
 }
 
 impl Output<Stdout> {
     /// To standard output.
     pub fn stdout() -> Self {
-        Self::to(io::stdout())
+        Self { is_terminal: io::stdout().is_terminal(), ..Self::to(io::stdout()) }
     }
 }
 
 impl<W: Write> Output<W> {
     /// To any writer.
     pub fn to(writer: W) -> Self {
-        Self { writer: BufWriter::new(writer) }
+        Self { writer: BufWriter::new(writer), is_terminal: false }
     }
 
     /// Writes `text` and a line break. [`ReaderGone`] when the reader has gone.
@@ -119,8 +121,10 @@ impl<W: Write> Output<W> {
         self.write(b"\n")
     }
 
-    /// Writes bytes as they are.
+    /// Writes bytes as they are; on a terminal without characters that drive one and that JSON does not escape.
     pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        let harmless = if self.is_terminal { escape_controls(bytes) } else { Cow::Borrowed(bytes) };
+        let bytes = harmless.as_ref();
         self.writer.write_all(bytes).map_err(|e| classified(&e))
     }
 
@@ -128,6 +132,26 @@ impl<W: Write> Output<W> {
     pub fn finish(mut self) -> Result<()> {
         self.writer.flush().map_err(|e| classified(&e))
     }
+}
+
+/// Escapes the controls above ASCII's, DEL and direction marks as JSON does. Colours of our own begin with ESC, which stays.
+fn escape_controls(bytes: &[u8]) -> Cow<'_, [u8]> {
+    let Ok(text) = std::str::from_utf8(bytes) else { return Cow::Borrowed(bytes) };
+    if !text.contains(drives_terminal) {
+        return Cow::Borrowed(bytes);
+    }
+    let escaped = text.chars().map(|character| match character {
+        _ if drives_terminal(character) => format!("\\u{:04x}", u32::from(character)),
+        _ => character.to_string(),
+    });
+    Cow::Owned(escaped.collect::<String>().into_bytes())
+}
+
+fn drives_terminal(character: char) -> bool {
+    matches!(
+        character,
+        '\u{7f}'..='\u{9f}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+    )
 }
 
 fn classified(error: &io::Error) -> anyhow::Error {
@@ -158,6 +182,13 @@ mod tests {
         fn flush(&mut self) -> io::Result<()> {
             Ok(())
         }
+    }
+
+    #[test]
+    fn what_json_leaves_is_escaped_on_a_terminal() {
+        let escaped = |text: &str| String::from_utf8(escape_controls(text.as_bytes()).into_owned()).unwrap();
+        assert_eq!(escaped("{\"a\":\"\u{9b}31m\u{202e}\u{7f}ä\"}"), r#"{"a":"\u009b31m\u202e\u007fä"}"#);
+        assert_eq!(escaped("\u{1b}[31mred"), "\u{1b}[31mred", "colours of our own");
     }
 
     fn write_to(writer: impl Write) -> Result<()> {

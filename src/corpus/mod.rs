@@ -52,3 +52,4 @@ pub use split::Side;
 pub use split::Split;
 pub use store::StoredDocument;
 pub use store::content_hashes;
+pub use store::remove_documents;

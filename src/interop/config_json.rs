@@ -369,7 +369,8 @@ impl Reader<'_> {
     }
 
     fn share(&mut self, key: Option<&str>, default: f64) -> f64 {
-        self.number(key, default, 0.0..=1.0)
+        // The largest f32 below 1: dropout computes in f32.
+        self.number(key, default, 0.0..=f64::from(1.0_f32.next_down()))
     }
 
     /// A number by its key; `default` where the family has none, or the file does not have it.

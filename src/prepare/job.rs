@@ -19,6 +19,7 @@ use crate::corpus::Scan;
 use crate::corpus::Side;
 use crate::corpus::Step;
 use crate::corpus::content_hashes;
+use crate::corpus::remove_documents;
 use crate::corpus::report::REPORT_HTML;
 use crate::corpus::report::REPORT_JSON;
 use crate::distributed::World;
@@ -297,7 +298,7 @@ impl<'a> Job<'a> {
         report::without_tokens(&curated).write(report_folder)?;
         // With nothing to train on, there is nothing to keep: the next call starts afresh, and the
         // report stays.
-        let scan = curated.scan().or_else(|e| fs::remove_folder(&self.documents()).and(Err(e)))?;
+        let scan = curated.scan().or_else(|e| remove_documents(&self.documents()).and(Err(e)))?;
         let mut notes = self.given.as_ref().map_or_else(Vec::new, |given| given.notes().to_vec());
         notes.extend(corpus.notes().to_vec());
         let has_tokenizer = fs::is_folder(&self.tokenizer());
@@ -323,7 +324,7 @@ impl<'a> Job<'a> {
     /// Removes what only unfinished work needs; also what a run left that was killed while it did so.
     fn tidy(&self) -> Result<()> {
         tokenize::forget(&self.shards())?;
-        if self.config.data.keep_documents { Ok(()) } else { fs::remove_folder(&self.documents()) }
+        if self.config.data.keep_documents { Ok(()) } else { remove_documents(&self.documents()) }
     }
 
     /// The manifest of the new shards, which is yet to be written, how well the tokenizer fits each source, and

@@ -30,6 +30,8 @@ const GROUPS: [&str; 7] = ["train", "eval", "perf", "cost", "data", "tokens", "w
 const MOST_KEY_CHARS: usize = 48;
 /// MLflow refuses longer keys.
 const MOST_KEY_BYTES: usize = 250;
+/// Runs that begin in one folder, one after the other; more share the last id.
+const MOST_RUNS: usize = 10_000;
 /// As many values of one metric as tens of millions of records have.
 const METRIC_CAP_BYTES: u64 = 1 << 30;
 
@@ -80,11 +82,8 @@ impl Mlflow {
         let name = std::env::var("MLFLOW_EXPERIMENT_NAME").unwrap_or_else(|_| EXPERIMENT.to_string());
         let experiment = experiment(&store, &name)?;
         let place = fs::canonical(run_folder);
-        let id = fs::sha256_of(&[place.as_os_str().as_encoded_bytes()])[..32].to_string();
+        let id = run_id(&store.join(&experiment), &place, resumed_step.is_some());
         let folder = store.join(&experiment).join(&id);
-        if resumed_step.is_none() {
-            fs::remove_folder(&folder)?;
-        }
         let earlier = fs::read_text_capped(&folder.join("meta.yaml"), CAP_BYTES).ok();
         let started_ms = earlier.and_then(|text| started(&text)).unwrap_or_else(now_ms);
         let name = run_folder.display().to_string();
@@ -180,6 +179,17 @@ impl Drop for Mlflow {
             let _ = self.tell(Status::Killed);
         }
     }
+}
+
+/// The id of a run in a folder: its own for each run that has begun there, the last one's for a run that is resumed.
+fn run_id(experiment: &Path, run_folder: &Path, is_resumed: bool) -> String {
+    let place = run_folder.as_os_str().as_encoded_bytes();
+    let id = |number: usize| match number {
+        0 => fs::sha256_of(&[place])[..32].to_string(),
+        _ => fs::sha256_of(&[place, format!("\0{number}").as_bytes()])[..32].to_string(),
+    };
+    let begun = (0..MOST_RUNS).take_while(|&number| fs::exists(&experiment.join(id(number)))).count();
+    id(if is_resumed { begun.saturating_sub(1) } else { begun })
 }
 
 /// The file of a metric or a parameter below its folder. Keys hold names from data: entity types, columns, tasks,

@@ -22,16 +22,23 @@ pub fn of_run(
     rates: Rates,
     scores: impl IntoIterator<Item = (String, f64)>,
 ) -> BTreeMap<String, f64> {
-    let values = [
-        ("train_runtime", state.elapsed_seconds),
+    // Where the final model alone was made again, no step says how fast they are.
+    let speed = (rates.tokens_per_second > 0.0).then_some([
         ("train_tokens_per_second", rates.tokens_per_second),
         ("train_data_wait_share", rates.data_wait_share),
+    ]);
+    let values = [
+        ("train_runtime", state.elapsed_seconds),
         ("train_num_input_tokens_seen", state.num_input_tokens_seen as f64),
         ("total_flos", state.total_flos),
         ("epoch", state.epoch),
     ];
     let evaluation = rates.eval_seconds.map(|seconds| ("eval_runtime", seconds));
-    let values = values.into_iter().chain(evaluation).map(|(name, value)| (name.to_string(), value));
+    let values = values
+        .into_iter()
+        .chain(speed.into_iter().flatten())
+        .chain(evaluation)
+        .map(|(name, value)| (name.to_string(), value));
     values.chain(scores.into_iter().map(|(name, value)| (format!("eval_{name}"), value))).collect()
 }
 

@@ -21,6 +21,7 @@ use crate::checkpoint::write_sealed;
 use crate::config::RunSection;
 use crate::config::TrainingConfig;
 use crate::distributed::World;
+use crate::error::Problem;
 use crate::fs;
 use crate::layers::Parameters;
 use crate::models::memory::SAVING_ROOM;
@@ -96,6 +97,8 @@ pub struct RunFolderOptions<'a> {
 /// The output side of a run.
 pub struct RunFolder {
     path: PathBuf,
+    /// The lock file of this run.
+    lock: Option<(u64, u64)>,
     store: CheckpointStore,
     folders: Vec<ModelFolder>,
     phases: Phases,
@@ -138,6 +141,7 @@ impl RunFolder {
         let sinks = if world.is_first() { outlets.open(path, step)? } else { Sinks::new() };
         Ok(Self {
             path: path.to_path_buf(),
+            lock: fs::lock_identity(path),
             store: CheckpointStore::new(path),
             folders,
             phases,
@@ -280,6 +284,19 @@ impl RunFolder {
         self.progress.warn(text);
     }
 
+    /// Refuses to write into a folder that another run has made and locked in the place of this one.
+    fn require_own(&self) -> Result<()> {
+        match (self.lock, fs::lock_identity(&self.path)) {
+            (Some(own), Some(now)) if own != now => {
+                Err(Problem::new("was removed while this run was computing, and another run is there now")
+                    .at(self.path.display())
+                    .hint("nothing more is written there; begin this run again in another `run.output_dir`")
+                    .into())
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Saves `checkpoint-<step>`: the `last` one of a sitting before this returns, others while training goes
     /// on, where there is memory for a copy. Only the last one's failure is an error.
     pub fn save(
@@ -302,6 +319,7 @@ impl RunFolder {
         if !self.writes() {
             return Ok(());
         }
+        self.require_own()?;
         // A run that has come to its end goes back no more.
         let save_steps = if state.finished { 0 } else { self.trainer_state.save_steps };
         self.in_trouble.extend((state.divergence.bad_steps() > 0).then_some(state.step));
@@ -471,6 +489,7 @@ impl RunFolder {
 
     /// Writes a folder with its hashes in the place of one that a checkpoint can make again.
     fn publish(&self, target: &Path, snapshot: &Snapshot) -> Result<()> {
+        self.require_own()?;
         let name = target.file_name().unwrap_or_default().to_string_lossy();
         let temporary = self.path.join(format!(".tmp-{name}"));
         fs::remove_folder(&temporary)?;

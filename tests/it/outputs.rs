@@ -3,11 +3,15 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+use std::time::Instant;
 
 use serde_json::Value;
 
 use crate::material::examples;
 use crate::material::tagged;
+use crate::workplace::Finished;
 use crate::workplace::Workplace;
 
 /// A workplace with a pretrained model in `run/final` and a classifier in `cls/final`.
@@ -259,4 +263,56 @@ fn a_run_that_ends_in_trouble_is_not_trained() {
         .ok()
         .and_then(|bytes| serde_json::from_slice(&bytes).ok());
     assert_eq!(results, None);
+}
+
+#[test]
+fn files_of_others_in_folders_of_a_run_stay() {
+    let place = Workplace::new();
+    let sets = ["data.prepared_dir=prepared", "training.max_steps=4", "training.save_steps=2"];
+    place.run(&sets, &[]).ok();
+    let theirs = ["prepared/documents/mine.txt", "run/.tmp-backup/mine.txt"].map(|name| place.path(name));
+    for path in &theirs {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, "precious").unwrap();
+    }
+    place.run(&[&sets[..], &["run.output_dir=second"]].concat(), &[]).ok();
+    place.run(&[&["training.max_steps=8", "training.lr_scheduler_type=constant"], &sets[..1]].concat(), &[]);
+    for path in &theirs {
+        assert_eq!(fs::read_to_string(path).unwrap(), "precious", "{}", path.display());
+    }
+}
+
+#[test]
+fn a_configuration_replaces_nothing_that_it_was_made_from() {
+    let place = with_classifier();
+    fs::create_dir(place.path("texts")).unwrap();
+    fs::copy(place.path("corpus.txt"), place.path("texts/a.txt")).unwrap();
+    let of_text = ["init", "--text", "texts/*.txt", "--budget", "5m", "--device", "H100"];
+    let of_labels = ["init", "--train", "train.csv", "--model", "cls/final"];
+    for (arguments, output) in [(&of_text[..], "texts/a.txt"), (&of_labels[..], "cls/final/config.json")] {
+        let before = fs::read(place.path(output)).unwrap();
+        let refused = place.program(&[arguments, &["--output", output, "--overwrite"]].concat(), "");
+        refused.refused(2, &["--output", output, "which this command reads"]);
+        assert_eq!(fs::read(place.path(output)).unwrap(), before);
+    }
+}
+
+#[test]
+fn a_run_whose_folder_another_run_has_taken_writes_no_more() {
+    let place = Workplace::new();
+    let endless = ["training.max_steps=1000000", "training.save_steps=20", "run.seed=1"];
+    let mut first = place.command(&endless, &[]);
+    let first = first.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let begun = Instant::now();
+    while place.checkpoints().is_empty() {
+        assert!(begun.elapsed() < Duration::from_secs(120), "no checkpoint");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    fs::rename(place.path("run"), place.path("moved")).unwrap();
+    place.run(&["training.max_steps=4", "run.seed=2"], &[]).ok();
+    let ended: Finished = first.wait_with_output().unwrap().into();
+    ended.refused(1, &["run: was removed while this run was computing, and another run is there now"]);
+    assert_eq!(place.checkpoints(), [4]);
+    let state = fs::read_to_string(place.run_path("config.yaml")).unwrap();
+    assert!(state.contains("seed: 2"), "{state}");
 }

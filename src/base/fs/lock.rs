@@ -7,6 +7,7 @@ use std::fs::OpenOptions;
 use std::fs::TryLockError;
 use std::io::Read;
 use std::io::Write;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::path::PathBuf;
@@ -93,6 +94,12 @@ impl FolderLock {
         signed.with_context(|| format!("cannot write `{}`", self.path.display()))?;
         Ok(self)
     }
+}
+
+/// Device and inode of the lock file in a folder, if there is one. A folder that was removed and made again has another.
+pub fn lock_identity(folder: &Path) -> Option<(u64, u64)> {
+    let file = std::fs::symlink_metadata(folder.join(".lock")).ok()?;
+    Some((file.dev(), file.ino()))
 }
 
 /// Returns true if a process has ever locked this folder.

@@ -57,6 +57,7 @@ pub use std::fs::File;
 pub use lock::FolderLock;
 pub use lock::has_lock;
 pub use lock::is_locked;
+pub use lock::lock_identity;
 pub use magic::Foreign;
 pub use magic::Kind;
 pub use magic::SNIFFED_BYTES;
@@ -288,6 +289,11 @@ pub fn exists(path: &Path) -> bool {
 /// Whether `path` is a folder.
 pub fn is_folder(path: &Path) -> bool {
     path.is_dir()
+}
+
+/// Returns true for a file of bytes, or a link to one: no folder, pipe or device.
+pub fn is_regular(path: &Path) -> bool {
+    path.is_file()
 }
 
 /// The first path in a folder that is free: between `start` and `end` a number from 1.

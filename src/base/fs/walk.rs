@@ -73,7 +73,8 @@ pub fn matching(pattern: &str) -> Result<Vec<PathBuf>, Problem> {
     for path in found {
         let path =
             path.map_err(|e| Problem::new(format!("cannot be read: {}", e.error())).at(e.path().display()))?;
-        if !path.is_dir() {
+        // Pipes and devices are read only if they are named.
+        if path.is_file() || !path.exists() {
             paths.push(path);
         }
     }

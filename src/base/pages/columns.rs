@@ -1,15 +1,18 @@
 //! Columns of text for a terminal.
 
 /// Lines of cells under each other, two spaces between columns: the first `names` columns to the left, all
-/// others to the right. Every row is as long as the first.
+/// others to the right. Every row is as long as the first. A line break in a cell is shown as `⏎`.
 pub fn aligned<R: AsRef<[C]>, C: AsRef<str>>(rows: &[R], names: usize) -> Vec<String> {
-    let columns = rows.first().map_or(0, |row| row.as_ref().len());
-    let widths: Vec<usize> = (0..columns)
-        .map(|column| rows.iter().map(|row| width(row.as_ref()[column].as_ref())).max().unwrap_or(0))
-        .collect();
-    let line = |row: &R| {
-        let cells = row.as_ref().iter().zip(&widths).enumerate().map(|(column, (text, widest))| {
-            let (text, gap) = (text.as_ref(), " ".repeat(widest - width(text.as_ref())));
+    let one_line = |cell: &C| {
+        cell.as_ref().replace(['\n', '\r', '\u{b}', '\u{c}', '\u{85}', '\u{2028}', '\u{2029}'], "⏎")
+    };
+    let rows: Vec<Vec<String>> = rows.iter().map(|row| row.as_ref().iter().map(one_line).collect()).collect();
+    let columns = rows.first().map_or(0, Vec::len);
+    let widths: Vec<usize> =
+        (0..columns).map(|column| rows.iter().map(|row| width(&row[column])).max().unwrap_or(0)).collect();
+    let line = |row: &Vec<String>| {
+        let cells = row.iter().zip(&widths).enumerate().map(|(column, (text, widest))| {
+            let gap = " ".repeat(widest - width(text));
             if column < names { format!("{text}{gap}") } else { format!("{gap}{text}") }
         });
         cells.collect::<Vec<String>>().join("  ")
@@ -50,6 +53,7 @@ mod tests {
         let rows = [vec!["päivä", "x", "7"], vec!["a", "long", "12"]];
         assert_eq!(aligned(&rows, 2), ["päivä  x      7", "a      long  12"]);
         assert!(aligned::<Vec<String>, String>(&[], 1).is_empty());
+        assert_eq!(aligned(&[["a\nb  1.00", "2"]], 1), ["a⏎b  1.00  2"]);
     }
 
     #[test]

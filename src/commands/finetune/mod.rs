@@ -289,9 +289,9 @@ fn report(outcomes: &[Outcome], columns: &[Column]) -> Vec<String> {
     lines
 }
 
-/// One line of cells, 14 places each.
+/// One line of cells, 14 places each; a longer one moves those after it.
 fn cells(columns: &[Column], text: impl Fn(&Column) -> String) -> String {
-    let cells: Vec<String> = columns.iter().map(|column| format!("{:>14}", text(column))).collect();
+    let cells: Vec<String> = columns.iter().map(|column| format!(" {:>13}", text(column))).collect();
     cells.concat()
 }
 

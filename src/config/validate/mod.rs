@@ -158,7 +158,8 @@ impl Findings {
 
     /// A share from 0 up to, but not including, 1.
     fn below_one(&mut self, path: &str, value: f64, example: &str) {
-        if !(0.0..1.0).contains(&value) {
+        // Dropout computes in f32, where 0.99999999 is 1.
+        if !(0.0..1.0).contains(&(value as f32)) {
             self.add(
                 &[path],
                 format!("`{path}` is {value}, it must be at least 0 and below 1"),

@@ -114,6 +114,21 @@ pub(super) fn set_complete(folder: &Path, parts: usize, content_hashes: &[Option
     fs::write_bytes(&folder.join(COMPLETE_JSON), format!("{complete}\n").as_bytes())
 }
 
+/// Removes what passes wrote into `folder`, and the folder where nothing else is in it.
+pub fn remove_documents(folder: &Path) -> Result<()> {
+    for path in fs::list(folder)? {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let is_own = |extension: &str| {
+            let number = name.strip_prefix("part-").and_then(|rest| rest.strip_suffix(extension));
+            number.is_some_and(|digits| !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()))
+        };
+        if name == COMPLETE_JSON || [".zst", ".sketch", ".json"].into_iter().any(is_own) {
+            fs::remove_file(&path)?;
+        }
+    }
+    if fs::exists(folder) && fs::list(folder)?.is_empty() { fs::remove_folder(folder) } else { Ok(()) }
+}
+
 /// The hashes of the files of the corpus as the pass that wrote into `folder` read them; none before its end.
 pub fn content_hashes(folder: &Path) -> Result<Vec<Option<String>>> {
     let path = folder.join(COMPLETE_JSON);

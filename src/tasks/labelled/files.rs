@@ -25,7 +25,7 @@ pub fn files_of(path: &Path) -> Result<Vec<PathBuf>> {
     }
     let mut files: Vec<PathBuf> = if is_folder {
         let is_labelled =
-            |file: &PathBuf| !fs::is_folder(file) && !fs::is_hidden(file) && RowFormat::of(file).is_some();
+            |file: &PathBuf| fs::is_regular(file) && !fs::is_hidden(file) && RowFormat::of(file).is_some();
         fs::list(path)?.into_iter().filter(is_labelled).collect()
     } else {
         fs::matching(&text)?
