@@ -335,7 +335,10 @@ mod tests {
         assert_eq!(read("params/training.learning_rate"), "0.5");
         assert_eq!(read("params/training.phases"), "[]");
         assert!(!folder.join("params/run.seed").exists(), "what is absent has no value");
-        drop(open(None));
-        assert!(!folder.join("metrics/train").exists(), "a run that begins anew has no metrics");
+        // A run that begins there anew is another one, also when it is resumed.
+        let third = open(None).folder.clone();
+        assert!(third != folder && folder.join("metrics/train").exists());
+        assert!(!third.join("metrics/train").exists(), "it has no metrics yet");
+        assert_eq!(open(Some(1)).folder, third);
     }
 }

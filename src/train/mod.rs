@@ -14,6 +14,7 @@ pub mod divergence;
 pub mod horizon;
 pub mod inspect;
 pub mod meter;
+mod own_folder;
 pub mod phases;
 pub mod probe;
 pub mod replay;

@@ -9,6 +9,7 @@ use crate::distributed::leaves;
 use crate::error::Problem;
 use crate::fs;
 use crate::machine::Machine;
+use crate::models::memory::SAVING_ROOM;
 use crate::quantity::format_bytes;
 use crate::tasks::run::Shapes;
 use crate::telemetry::Progress;
@@ -44,6 +45,12 @@ fn memory_shortage(needed: u64, free: u64, hint: &str) -> Result<Option<String>,
         return Err(Problem::usage(said).at("training.per_device_train_batch_size").hint(hint));
     }
     Ok((needed > free).then(|| format!("{said}: the system may end this process; {hint}")))
+}
+
+/// Whether memory has room for a copy of so many bytes while steps go on; what cannot be told is taken for
+/// room.
+pub(super) fn has_room_for(bytes: u64) -> bool {
+    fs::available_bytes().is_none_or(|free| free / SAVING_ROOM >= bytes)
 }
 
 /// Refuses processes that would have nothing to do; says where their number changes the last bits.

@@ -21,10 +21,8 @@ use crate::checkpoint::write_sealed;
 use crate::config::RunSection;
 use crate::config::TrainingConfig;
 use crate::distributed::World;
-use crate::error::Problem;
 use crate::fs;
 use crate::layers::Parameters;
-use crate::models::memory::SAVING_ROOM;
 use crate::models::memory::checkpoint_bytes;
 use crate::ops::tensor::copy_on_host;
 use crate::optim::Optimizer;
@@ -40,6 +38,7 @@ use crate::telemetry::Sinks;
 use crate::telemetry::TrainerState;
 use crate::telemetry::TrainingProgress;
 use crate::train::band::Band;
+use crate::train::own_folder::OwnFolder;
 use crate::train::phases::Phases;
 use crate::train::room;
 use crate::train::saved::ADDED;
@@ -97,8 +96,7 @@ pub struct RunFolderOptions<'a> {
 /// The output side of a run.
 pub struct RunFolder {
     path: PathBuf,
-    /// The lock file of this run.
-    lock: Option<(u64, u64)>,
+    own: OwnFolder,
     store: CheckpointStore,
     folders: Vec<ModelFolder>,
     phases: Phases,
@@ -141,7 +139,7 @@ impl RunFolder {
         let sinks = if world.is_first() { outlets.open(path, step)? } else { Sinks::new() };
         Ok(Self {
             path: path.to_path_buf(),
-            lock: fs::lock_identity(path),
+            own: OwnFolder::of(path),
             store: CheckpointStore::new(path),
             folders,
             phases,
@@ -284,19 +282,6 @@ impl RunFolder {
         self.progress.warn(text);
     }
 
-    /// Refuses to write into a folder that another run has made and locked in the place of this one.
-    fn require_own(&self) -> Result<()> {
-        match (self.lock, fs::lock_identity(&self.path)) {
-            (Some(own), Some(now)) if own != now => {
-                Err(Problem::new("was removed while this run was computing, and another run is there now")
-                    .at(self.path.display())
-                    .hint("nothing more is written there; begin this run again in another `run.output_dir`")
-                    .into())
-            }
-            _ => Ok(()),
-        }
-    }
-
     /// Saves `checkpoint-<step>`: the `last` one of a sitting before this returns, others while training goes
     /// on, where there is memory for a copy. Only the last one's failure is an error.
     pub fn save(
@@ -319,7 +304,7 @@ impl RunFolder {
         if !self.writes() {
             return Ok(());
         }
-        self.require_own()?;
+        self.own.require()?;
         // A run that has come to its end goes back no more.
         let save_steps = if state.finished { 0 } else { self.trainer_state.save_steps };
         self.in_trouble.extend((state.divergence.bad_steps() > 0).then_some(state.step));
@@ -337,7 +322,7 @@ impl RunFolder {
         }
         let ahead = !last
             && self.in_background
-            && has_room_for(checkpoint_bytes(task.parameters().layout().len() as u64));
+            && room::has_room_for(checkpoint_bytes(task.parameters().layout().len() as u64));
         let saved = self.snapshot(task.parameters(), optimizer, state, ahead).and_then(|snapshot| {
             if ahead {
                 self.saving = Some(BackgroundSave::start(&self.store, snapshot, keep));
@@ -489,7 +474,7 @@ impl RunFolder {
 
     /// Writes a folder with its hashes in the place of one that a checkpoint can make again.
     fn publish(&self, target: &Path, snapshot: &Snapshot) -> Result<()> {
-        self.require_own()?;
+        self.own.require()?;
         let name = target.file_name().unwrap_or_default().to_string_lossy();
         let temporary = self.path.join(format!(".tmp-{name}"));
         fs::remove_folder(&temporary)?;
@@ -508,10 +493,4 @@ impl Drop for RunFolder {
     fn drop(&mut self) {
         self.settle();
     }
-}
-
-/// Whether memory has room for a copy of so many bytes while steps go on; what cannot be told is taken for
-/// room.
-fn has_room_for(bytes: u64) -> bool {
-    fs::available_bytes().is_none_or(|free| free / SAVING_ROOM >= bytes)
 }

@@ -136,7 +136,7 @@ fn a_crawl_gets_filters_and_sees_what_each_leaves_out() {
     // Of 140 documents, those of the file without pages included.
     for (entry, documents) in [
         ("markup: {enabled: true} ", "4.3"),
-        ("length: {min_words: 5} ", "7.1"),
+        ("length: {min_words: 5} ", "2.9"),
         ("repetition: {enabled: true} ", "7.1"),
         ("# gopher: {enabled: true} ", ""),
     ] {

@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 use std::process::Stdio;
 use std::time::Duration;
 use std::time::Instant;
@@ -308,8 +309,15 @@ fn a_run_whose_folder_another_run_has_taken_writes_no_more() {
         assert!(begun.elapsed() < Duration::from_secs(120), "no checkpoint");
         std::thread::sleep(Duration::from_millis(5));
     }
+    let signal = |name: &str| {
+        let id = first.id().to_string();
+        assert!(Command::new("kill").args(["-s", name, &id]).status().unwrap().success());
+    };
+    // It writes nothing in between.
+    signal("STOP");
     fs::rename(place.path("run"), place.path("moved")).unwrap();
     place.run(&["training.max_steps=4", "run.seed=2"], &[]).ok();
+    signal("CONT");
     let ended: Finished = first.wait_with_output().unwrap().into();
     ended.refused(1, &["run: was removed while this run was computing, and another run is there now"]);
     assert_eq!(place.checkpoints(), [4]);

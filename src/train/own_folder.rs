@@ -1,0 +1,36 @@
+//! The folder of a run, which another run may take while this one computes: somebody removes or moves it, and starts
+//! another run with its name.
+
+use std::path::Path;
+use std::path::PathBuf;
+
+use anyhow::Result;
+
+use crate::error::Problem;
+use crate::fs;
+
+/// A folder, and the lock file that this run has in it.
+pub(super) struct OwnFolder {
+    path: PathBuf,
+    lock: Option<(u64, u64)>,
+}
+
+impl OwnFolder {
+    /// The folder that this run has locked.
+    pub(super) fn of(path: &Path) -> Self {
+        Self { path: path.to_path_buf(), lock: fs::lock_identity(path) }
+    }
+
+    /// Returns an error if another run has locked a new folder at this path. A folder that is missing may be made again.
+    pub(super) fn require(&self) -> Result<()> {
+        match (self.lock, fs::lock_identity(&self.path)) {
+            (Some(own), Some(now)) if own != now => {
+                Err(Problem::new("was removed while this run was computing, and another run is there now")
+                    .at(self.path.display())
+                    .hint("nothing more is written there; begin this run again in another `run.output_dir`")
+                    .into())
+            }
+            _ => Ok(()),
+        }
+    }
+}
