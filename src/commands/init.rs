@@ -199,7 +199,7 @@ fn of_text(args: &InitArgs, budget: Duration, output: &Path, output_dir: String)
                 "  {key:<12}{documents:>5.1} % of the documents, {text:>5.1} % of the text{note}"
             ));
         }
-        let filters = recipe::crawl_filters();
+        let filters = recipe::crawl_filters(previews);
         sample = sample.filtered(&Judge::new(&DataConfig { filters, ..DataConfig::default() })?);
     }
     let measuring = progress.stage("measuring the speed of models", Unit::Items, None);

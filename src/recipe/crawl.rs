@@ -14,6 +14,9 @@ const PAGE_FIELDS: [&str; 4] = ["url", "URL", "source_url", "warc-target-uri"];
 /// Files that are looked at, the first ones.
 const MOST_FILES: usize = 8;
 
+/// A filter that drops a larger share of the documents is left to the user.
+const MOST_DROPPED: f64 = 0.25;
+
 /// A filter with the values that suit most crawls.
 struct Candidate {
     /// Its key below `data.filters`.
@@ -101,11 +104,12 @@ pub fn preview_filters(sample: &TextSample) -> Result<Vec<FilterPreview>> {
                 let left = if is_dropped { 0 } else { judged.text.len() };
                 bytes += cleaned.len().saturating_sub(left) as u64;
             }
+            let documents = dropped as f64 / sample.documents().len().max(1) as f64;
             Ok(FilterPreview {
                 key: candidate.key,
                 value: candidate.value,
-                is_used: candidate.is_used,
-                documents: dropped as f64 / sample.documents().len().max(1) as f64,
+                is_used: candidate.is_used && documents <= MOST_DROPPED,
+                documents,
                 text: bytes as f64 / total.max(1) as f64,
             })
         })
@@ -113,10 +117,12 @@ pub fn preview_filters(sample: &TextSample) -> Result<Vec<FilterPreview>> {
 }
 
 /// The filters that a configuration of a crawl uses.
-pub fn crawl_filters() -> FiltersConfig {
+pub fn crawl_filters(previews: &[FilterPreview]) -> FiltersConfig {
     let mut filters = FiltersConfig::default();
-    for candidate in CANDIDATES.iter().filter(|candidate| candidate.is_used) {
-        (candidate.set)(&mut filters);
+    for preview in previews.iter().filter(|preview| preview.is_used) {
+        if let Some(candidate) = CANDIDATES.iter().find(|candidate| candidate.key == preview.key) {
+            (candidate.set)(&mut filters);
+        }
     }
     filters
 }

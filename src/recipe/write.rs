@@ -170,7 +170,7 @@ impl Yaml {
                 2,
                 &format!(
                     "A crawl, it seems: {reason}. Behind each filter stands what it would leave out of the sample, \
-                     alone; those that are commented out suit some languages and texts only."
+                     alone; those that are commented out leave out more than a quarter, or suit some texts only."
                 ),
             );
         }

@@ -137,7 +137,7 @@ fn a_crawl_gets_filters_and_sees_what_each_leaves_out() {
     for (entry, documents) in [
         ("markup: {enabled: true} ", "4.3"),
         ("length: {min_words: 5} ", "2.9"),
-        ("repetition: {enabled: true} ", "7.1"),
+        ("# repetition: {enabled: true} ", "92.9"),
         ("# gopher: {enabled: true} ", ""),
     ] {
         let line = yaml.lines().find(|line| line.trim_start().starts_with(entry));
