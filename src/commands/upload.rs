@@ -90,6 +90,22 @@ pub(super) fn take_back<C: Serialize + DeserializeOwned>(
         return Err(Problem::usage("holds checkpoints of another run").at(remote.shown()).hint(HINT).into());
     }
     let seen = Claim::read(&remote)?;
+    let is_result = |name: &&String| {
+        let name = name
+            .rsplit_once("seed-")
+            .and_then(|(_, rest)| rest.split_once('/'))
+            .map_or(name.as_str(), |(_, n)| n);
+        name.starts_with("final/") || name == "all_results.json"
+    };
+    // A run leaves its results when it has come to its end, with a checkpoint; only its own disk can have that, too.
+    if found.is_empty()
+        && seen.is_none()
+        && CheckpointStore::new(&run.output_dir).steps()?.is_empty()
+        && let Some(name) = objects.keys().find(is_result)
+    {
+        let message = format!("holds `{name}` of another run");
+        return Err(Problem::usage(message).at(remote.shown()).hint(HINT).into());
+    }
     if let Some(claim) = seen.as_ref().filter(|_| found.is_empty()) {
         goes_on(claim.config.clone(), config, derived).with_context(|| {
             format!("`{}` is claimed by {claim}; where it is gone, delete `claim.json` there", remote.shown())
@@ -145,6 +161,10 @@ fn is_of_this_run<C: Serialize + DeserializeOwned>(
 
 /// Refuses a configuration that cannot resume `before`, the configuration of a run in the bucket.
 fn goes_on<C: Serialize + DeserializeOwned>(before: Value, config: &C, derived: &[Derived]) -> Result<()> {
+    let is_table = |key: &str| before.get(key).is_none_or(|value| value.is_object() || value.is_null());
+    if !before.is_object() || !["training", "data", "precision"].into_iter().all(is_table) {
+        return Err(Problem::new("is not a configuration of this command").at(CONFIG).into());
+    }
     let mut before = with_former_defaults(before);
     // Values for `auto`, the shuffle and keys that are not given are taken from the checkpoint later.
     for Derived { key, .. } in derived {

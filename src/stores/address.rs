@@ -26,6 +26,7 @@ use reqwest::header::AUTHORIZATION;
 use reqwest::header::HeaderValue;
 
 use crate::error::Problem;
+use crate::fs;
 use crate::secrets;
 use crate::stores::connector::Connector;
 use crate::stores::environment;
@@ -53,6 +54,8 @@ pub(super) struct Address {
     pub(super) place: String,
     /// The object, folder or pattern there.
     pub(super) key: String,
+    /// A hash of the query of an https URL, which may choose among objects; empty without one.
+    pub(super) query_hash: String,
     /// The URL as it may be told.
     pub(super) shown: String,
     /// Objects that listings have left out.
@@ -94,6 +97,11 @@ impl Address {
             return Err(wrong(&format!("names no {what} that there can be"), hint).into());
         }
         environment::require(scheme)?;
+        if !is_http && (key.starts_with('/') || key.contains("//")) {
+            return Err(
+                wrong("has an empty part in its path", "write one `/`; is a variable in it empty?").into()
+            );
+        }
         let has_query = |query: &str| is_http || query.contains('=');
         let (key, query) = key.split_once('?').filter(|(_, query)| has_query(query)).unwrap_or((key, ""));
         hold_credentials(user.unwrap_or_default(), query);
@@ -113,6 +121,11 @@ impl Address {
             scheme,
             place: place.to_string(),
             key: decoded + end,
+            query_hash: if query.is_empty() {
+                String::new()
+            } else {
+                fs::sha256_of(&[query.as_bytes()])[..16].to_string()
+            },
             shown,
             left_out,
             unsure: Unsure::default(),

@@ -274,7 +274,9 @@ impl Cache {
 
     /// Where the names of a bucket begin in the view.
     fn place(&self, address: &Address) -> PathBuf {
-        self.view.join(address.scheme).join(&address.place)
+        let place = self.view.join(address.scheme).join(&address.place);
+        // `rows?part=1` and `rows?part=2` are two objects.
+        if address.query_hash.is_empty() { place } else { place.join(&address.query_hash) }
     }
 
     fn link(&self, object: &Path, wanted: &Wanted) -> Result<()> {

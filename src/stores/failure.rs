@@ -5,6 +5,7 @@ use std::error::Error as _;
 use object_store::Error;
 
 use crate::error::Problem;
+use crate::secrets;
 
 /// As much of a server's answer as is told: some send whole pages.
 const MOST_CHARS: usize = 300;
@@ -51,7 +52,8 @@ fn chain(error: &Error) -> String {
         source = cause.source();
     }
     let line: Vec<&str> = text.split_whitespace().collect();
-    let line = line.join(" ");
+    // Before the text is cut: half of a secret is not recognised.
+    let line = secrets::masked(&line.join(" ")).into_owned();
     if line.chars().count() > MOST_CHARS {
         line.chars().take(MOST_CHARS).chain("...".chars()).collect()
     } else {

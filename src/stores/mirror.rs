@@ -78,7 +78,7 @@ impl Mirror {
     pub fn start(remote: Remote, uploaded: Uploaded<'_>, warn: Warn) -> Result<Self> {
         let Uploaded { folder, claim, seen, limit } = uploaded;
         claim.take(&remote, seen.as_ref())?;
-        if let Some(earlier) = seen {
+        if let Some(earlier) = &seen {
             warn(&format!(
                 "{}: is taken over from {earlier}, which did not end as it should",
                 remote.shown()
@@ -91,6 +91,7 @@ impl Mirror {
             limit,
             known: BTreeMap::new(),
             older: BTreeMap::new(),
+            is_continued: seen.is_some(),
             is_lost: false,
             is_first: true,
         };
@@ -166,6 +167,8 @@ struct Copy {
     folder: PathBuf,
     remote: Remote,
     claim: Claim,
+    /// An earlier process left its claim.
+    is_continued: bool,
     /// Another process has the claim.
     is_lost: bool,
     /// Checkpoints that stay in the bucket, of each folder that has some.
@@ -198,7 +201,8 @@ impl Copy {
                 }
                 // What is not here is another branch of this run, or older.
                 Some(None) => self.note_older(folder.unwrap_or_default(), name, &here),
-                None if !part_of_checkpoint(name) => {}
+                // Half of a checkpoint is ours if an upload was cut off, which leaves its claim.
+                None if !part_of_checkpoint(name) || !self.is_continued => {}
                 // Another content, or without its manifest of no use to anyone: replaced, or deleted.
                 _ => {
                     self.known.insert(name.clone(), (0, SystemTime::UNIX_EPOCH));

@@ -9,6 +9,7 @@ use std::path::Path;
 
 use anyhow::Context;
 use anyhow::Result;
+use futures_util::TryStreamExt;
 use object_store::ObjectMeta;
 use object_store::ObjectStore;
 use object_store::ObjectStoreExt;
@@ -27,6 +28,9 @@ use crate::stores::runtime;
 
 /// What is last written of a folder that is whole.
 pub(super) const MANIFEST: &str = "manifest.json";
+
+/// No small object has more: claims, manifests and configurations.
+const MOST_READ_BYTES: usize = 64 << 20;
 
 /// Larger files go in parts of so many bytes, a few at once.
 const PART_BYTES: usize = 16 << 20;
@@ -73,14 +77,25 @@ impl Remote {
         Ok(manifest.is_some_and(|manifest| is_complete(folder, &manifest, objects)))
     }
 
-    /// A small object; none where there is no such thing.
+    /// A small object; none where there is no such thing, or one that is too large to be ours.
     pub fn read(&self, name: &str) -> Result<Option<Vec<u8>>> {
         let key = self.key(name)?;
         let read = async {
             match self.address.store.get(&key).await {
                 Err(object_store::Error::NotFound { .. }) => Ok(None),
                 Err(e) => Err(e),
-                Ok(got) => got.bytes().await.map(|bytes| Some(bytes.to_vec())),
+                // What a store says of the size need not be so.
+                Ok(got) => {
+                    let mut bytes = Vec::new();
+                    let mut stream = got.into_stream();
+                    while let Some(piece) = stream.try_next().await? {
+                        bytes.extend_from_slice(&piece);
+                        if bytes.len() > MOST_READ_BYTES {
+                            return Ok(None);
+                        }
+                    }
+                    Ok(Some(bytes))
+                }
             }
         };
         Ok(runtime::block_on(read)?.map_err(|e| explained(&e, &self.address.shown_of(&key)))?)

@@ -62,7 +62,7 @@ impl Sink for Prometheus {
         for (tag, value) in record.values.iter().chain(&own) {
             let name: String = tag.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
             // Tags that names from data are part of, such as `eval/f1/Ä`, must not meet in one name.
-            let is_own = tag.chars().all(|c| c.is_ascii_alphanumeric() || "/_-".contains(c));
+            let is_own = tag.chars().all(|c| c.is_ascii_alphanumeric() || "/_".contains(c));
             self.values.insert((format!("mlmtrain_{name}"), (!is_own).then(|| tag.clone())), *value);
         }
         fs::write_bytes(&self.path, self.text().as_bytes())
@@ -104,7 +104,7 @@ mod tests {
                 "mlmtrain_epoch{run=\"runs/a \\\"b\\\"\"} 0.5",
                 "mlmtrain_eval_f1__{run=\"runs/a \\\"b\\\"\",tag=\"eval/f1/\\\"\"} 2",
                 "mlmtrain_eval_f1__{run=\"runs/a \\\"b\\\"\",tag=\"eval/f1/ä\"} 1",
-                "mlmtrain_eval_f1_micro{run=\"runs/a \\\"b\\\"\"} +Inf",
+                "mlmtrain_eval_f1_micro{run=\"runs/a \\\"b\\\"\",tag=\"eval/f1-micro\"} +Inf",
                 "mlmtrain_step{run=\"runs/a \\\"b\\\"\"} 2",
                 "mlmtrain_train_loss{run=\"runs/a \\\"b\\\"\"} NaN",
             ]

@@ -24,6 +24,10 @@ const LONGEST_SEQUENCE: u64 = 1 << 20;
 
 pub(super) fn run(run: &RunSection, findings: &mut Findings) {
     findings.text("run.output_dir", run.output_dir.as_os_str().is_empty(), "runs/first");
+    if run.output_dir.to_str().is_some_and(is_url) {
+        let message = "`run.output_dir` is a URL, and a run writes to a disk".to_string();
+        findings.add(&["run.output_dir"], message, "name a folder; `run.upload_to` copies it into a bucket");
+    }
     findings.count("run.threads", run.threads as u64, 0, 1024);
     if let Some(usd) = run.usd_per_hour.filter(|usd| !(usd.is_finite() && *usd >= 0.0)) {
         findings.add(

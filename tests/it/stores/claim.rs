@@ -149,3 +149,30 @@ fn checkpoints_that_a_lost_machine_left_count_for_the_limit() {
     assert_eq!(uploaded(&server), place.checkpoints());
     assert!(!server.keys().iter().any(|key| key.contains("checkpoint-3/")), "{:?}", server.keys());
 }
+
+#[test]
+fn what_others_left_in_the_bucket_stays() {
+    let Some(server) = bucket() else { return };
+    let theirs = ["runs/mine/checkpoint-500/pytorch_model.bin", "runs/mine/bert/checkpoint-best/model.pt"];
+    theirs.iter().for_each(|key| server.put(key, b"theirs"));
+    let place = place();
+    let run = |sets: &[&str]| server.run(place.command(sets, &[]), &place.path("cache"));
+    run(&["training.max_steps=4", ENDLESS[2]]).ok();
+    theirs.iter().for_each(|key| assert_eq!(server.get(key), b"theirs", "{key}"));
+
+    // Results without a checkpoint are of a run that has ended.
+    server.put("runs/ended/final/model.safetensors", b"theirs");
+    let other = "run.upload_to=s3://bucket/runs/ended";
+    run(&["training.max_steps=4", "run.output_dir=second", other])
+        .refused(2, &["s3://bucket/runs/ended: holds `final/model.safetensors` of another run"]);
+    // A variable that is empty, and a folder that is none.
+    run(&["run.upload_to=s3://bucket//runs"]).refused(2, &["has an empty part in its path"]);
+    run(&["run.output_dir=s3://bucket/runs"]).refused(2, &["is a URL, and a run writes to a disk"]);
+    // A claim that is no claim of ours.
+    for claim in ["[]", r#"{"id":"x","host":"h","since":"s","config":{"training":5}}"#] {
+        server.put("runs/odd/claim.json", claim.as_bytes());
+        let ran =
+            run(&["training.max_steps=4", "run.output_dir=third", "run.upload_to=s3://bucket/runs/odd"]);
+        assert!([Some(0), Some(1), Some(2)].contains(&ran.code), "{ran:#?}");
+    }
+}
