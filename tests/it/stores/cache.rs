@@ -124,6 +124,19 @@ fn an_object_that_was_altered_in_the_cache_is_fetched_again() {
 }
 
 #[test]
+fn urls_that_differ_in_their_query_are_two_files() {
+    let server = Server::start(|request| {
+        let part = if request.head.contains("part=1") { 1 } else { 2 };
+        request.answer(&body(part), &format!("\"{part}\""), WHOLE)
+    });
+    let folder = tempfile::tempdir().unwrap();
+    let cache = Cache::open(folder.path(), 1 << 30).unwrap();
+    let paths =
+        [1, 2].map(|part| stage_one(&cache, &format!("http://{}/a?part={part}", server.host)).unwrap());
+    assert!(fs::read(&paths[0]).unwrap() == body(1) && fs::read(&paths[1]).unwrap() == body(2));
+}
+
+#[test]
 fn two_versions_are_never_mixed_and_a_lie_is_no_object() {
     // The object is replaced while it is read.
     let server = Server::start(|request| match request.number {

@@ -154,11 +154,15 @@ fn checkpoints_that_a_lost_machine_left_count_for_the_limit() {
 fn what_others_left_in_the_bucket_stays() {
     let Some(server) = bucket() else { return };
     let theirs = ["runs/mine/checkpoint-500/pytorch_model.bin", "runs/mine/bert/checkpoint-best/model.pt"];
-    theirs.iter().for_each(|key| server.put(key, b"theirs"));
+    for key in theirs {
+        server.put(key, b"theirs");
+    }
     let place = place();
     let run = |sets: &[&str]| server.run(place.command(sets, &[]), &place.path("cache"));
     run(&["training.max_steps=4", ENDLESS[2]]).ok();
-    theirs.iter().for_each(|key| assert_eq!(server.get(key), b"theirs", "{key}"));
+    for key in theirs {
+        assert_eq!(server.get(key), b"theirs", "{key}");
+    }
 
     // Results without a checkpoint are of a run that has ended.
     server.put("runs/ended/final/model.safetensors", b"theirs");
