@@ -1,5 +1,6 @@
 //! A URL taken apart: which store, with whose credentials, and which objects it names there.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -221,23 +222,14 @@ impl Address {
         for tag in all.iter_mut().filter_map(|meta| meta.e_tag.as_mut()).filter(bare) {
             *tag = format!("\"{tag}\"");
         }
-        let is_folder = |meta: &ObjectMeta| {
-            let inside = format!("{}/", meta.location);
-            meta.location == folder || all.iter().any(|other| other.location.as_ref().starts_with(&inside))
-        };
-        let markers: Vec<Key> = all
+        let markers: BTreeSet<Key> = all
             .iter()
-            .filter(|meta| meta.size == 0 && is_folder(meta))
+            .filter(|meta| meta.size == 0 && (meta.location == folder || has_objects_below(&all, meta)))
             .map(|meta| meta.location.clone())
             .collect();
         all.retain(|meta| !markers.contains(&meta.location));
         // A disk has no place for a file that is a folder as well.
-        let is_both = |meta: &ObjectMeta| {
-            let inside = format!("{}/", meta.location);
-            let next = all.partition_point(|other| other.location.as_ref() < inside.as_str());
-            all.get(next).is_some_and(|other| other.location.as_ref().starts_with(&inside))
-        };
-        let both: Vec<bool> = all.iter().map(is_both).collect();
+        let both: Vec<bool> = all.iter().map(|meta| has_objects_below(&all, meta)).collect();
         for (meta, _) in all.iter().zip(&both).filter(|(_, is_both)| **is_both) {
             self.left_out.add(meta.location.as_ref());
         }
@@ -245,6 +237,13 @@ impl Address {
         all.retain(|_| !is_left.next().unwrap_or(false));
         Ok(all)
     }
+}
+
+/// Returns true if the name of an object, which is one of `sorted`, is also that of a folder with objects in it.
+fn has_objects_below(sorted: &[ObjectMeta], meta: &ObjectMeta) -> bool {
+    let inside = format!("{}/", meta.location);
+    let next = sorted.partition_point(|other| other.location.as_ref() < inside.as_str());
+    sorted.get(next).is_some_and(|other| other.location.as_ref().starts_with(&inside))
 }
 
 /// Keeps what is secret from being told: parts of a URL, and the clouds' own variables, whose values a

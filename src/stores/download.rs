@@ -181,6 +181,10 @@ async fn fill_and_sum(
     let mut stream = answer.into_stream();
     while let Some(bytes) = stream.next().await {
         let bytes = bytes.map_err(|e| anyhow::Error::from(Refused(false, explained(&e, &shown))))?;
+        // A server that sends more than it announced could fill the disk.
+        if start + bytes.len() as u64 > meta.size {
+            return Err(Broken::Changed);
+        }
         file.write_all(&bytes).with_context(|| format!("cannot write `{}`", part.display()))?;
         if let Some(sum) = sum.as_mut() {
             sum.update(&bytes);

@@ -17,7 +17,7 @@ pub(super) struct OwnFolder {
 
 impl OwnFolder {
     /// The folder that this run has locked.
-    pub(super) fn of(path: &Path) -> Self {
+    pub(super) fn new(path: &Path) -> Self {
         Self { path: path.to_path_buf(), lock: fs::lock_identity(path) }
     }
 

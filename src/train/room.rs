@@ -47,8 +47,7 @@ fn memory_shortage(needed: u64, free: u64, hint: &str) -> Result<Option<String>,
     Ok((needed > free).then(|| format!("{said}: the system may end this process; {hint}")))
 }
 
-/// Whether memory has room for a copy of so many bytes while steps go on; what cannot be told is taken for
-/// room.
+/// Returns true if memory has room for a copy of `bytes` bytes during training, or if the free memory is unknown.
 pub(super) fn has_room_for(bytes: u64) -> bool {
     fs::available_bytes().is_none_or(|free| free / SAVING_ROOM >= bytes)
 }

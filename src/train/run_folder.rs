@@ -139,7 +139,7 @@ impl RunFolder {
         let sinks = if world.is_first() { outlets.open(path, step)? } else { Sinks::new() };
         Ok(Self {
             path: path.to_path_buf(),
-            own: OwnFolder::of(path),
+            own: OwnFolder::new(path),
             store: CheckpointStore::new(path),
             folders,
             phases,

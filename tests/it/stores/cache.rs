@@ -157,6 +157,14 @@ fn two_versions_are_never_mixed_and_a_lie_is_no_object() {
     });
     let path = stage_one(&cache, &format!("http://{}/b", plain.host)).unwrap();
     assert!(fs::read(path).unwrap() == body(5));
+    // One that sends more than it said.
+    let long = Server::start(|_| {
+        let head = "HTTP/1.1 206 Partial Content\r\nETag: \"a\"\r\nContent-Range: bytes 0-99/100\r\n\
+                    Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n1000\r\n";
+        [head.as_bytes(), &body(7)[..4096], b"\r\n0\r\n\r\n"].concat()
+    });
+    assert!(stage_one(&cache, &format!("http://{}/d", long.host)).is_err());
+    assert!(!objects(folder.path()).contains(&4096));
     // One that sends less than it said.
     let short =
         Server::start(|request| request.answer(&body(6)[..100_000 - 10 * request.number], "\"same\"", WHOLE));
