@@ -3,7 +3,7 @@
 #
 #   scripts/check.sh [REVISION]      # the point where this branch left `main`, without one
 #
-# It compiles what `cargo test` compiles, so that a second call is quick. `.ci/run` checks everything.
+# `.ci/run` checks everything.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -12,10 +12,13 @@ git rev-parse --verify --quiet "$since^{commit}" > /dev/null || { echo "error: \
 changed=$({ git diff --name-only "$since"; git ls-files --others --exclude-standard; } | sort -u)
 [ -n "$changed" ] || { echo "nothing changed since $since"; exit 0; }
 
-# The modules of the main crate that changed: `src/train/step.rs` and `src/train.rs` are `train::`.
-mapfile -t modules < <(echo "$changed" | sed -nE 's!^src/([a-z_]+)(\.rs|/.*)$!\1::!p' | grep -vxE 'base::|ops::|lib::|main::' | sort -u)
-# Tests of the whole program: `tests/it/stores/upload.rs` is `stores::`.
-mapfile -t tests < <(echo "$changed" | sed -nE 's!^tests/it/([a-z_]+)(\.rs|/.*)$!\1::!p' | grep -vxE 'main::|material::|workplace::' | sort -u)
+# Names the tests of what changed below a folder: `src/train/step.rs` and `src/train.rs` are `train::`.
+tests_of() {
+    local folder=$1 others=$2
+    sed -nE "s!^$folder/([a-z_]+)(\\.rs|/.*)\$!\\1::!p" <<< "$changed" | grep -vxE "$others" | sort -u || true
+}
+mapfile -t modules < <(tests_of src 'base::|ops::|lib::|main::')
+mapfile -t tests < <(tests_of tests/it 'main::|material::|workplace::')
 
 cargo fmt --all --check
 cargo clippy --workspace --all-targets --locked -- -D warnings

@@ -200,12 +200,14 @@ fn is_leftover(name: &str) -> bool {
     let writer = rest.split_once('-').and_then(|(pid, _)| pid.parse::<u32>().ok());
     match writer {
         // Another command, or another thread of this process, may be writing it.
-        Some(pid) => {
-            let program = |process: &str| fs::canonical(Path::new(&format!("/proc/{process}/exe")));
-            program(&pid.to_string()) != program("self")
-        }
+        Some(pid) => program_of(&pid.to_string()) != program_of("self"),
         None => folders.iter().any(|start| rest.starts_with(start)),
     }
+}
+
+/// The file of the program that a process runs; another path if there is no such process.
+fn program_of(process: &str) -> PathBuf {
+    fs::canonical(Path::new(&format!("/proc/{process}/exe")))
 }
 
 /// The checkpoint at `path`, which must be that of `step`.

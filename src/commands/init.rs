@@ -191,14 +191,7 @@ fn of_text(args: &InitArgs, budget: Duration, output: &Path, output_dir: String)
         None => None,
     };
     if let Some((reason, previews)) = &crawl {
-        progress.note(&format!("the text seems to be a crawl: {reason}; filters leave out, each alone:"));
-        for FilterPreview { key, documents, text, is_used, .. } in previews {
-            let note = if *is_used { "" } else { "   (commented out)" };
-            let [documents, text] = [documents, text].map(|share| 100.0 * share);
-            progress.note(&format!(
-                "  {key:<12}{documents:>5.1} % of the documents, {text:>5.1} % of the text{note}"
-            ));
-        }
+        show_previews(reason, previews, &progress);
         let filters = recipe::crawl_filters(previews);
         sample = sample.filtered(&Judge::new(&DataConfig { filters, ..DataConfig::default() })?);
     }
@@ -266,6 +259,18 @@ fn of_text(args: &InitArgs, budget: Duration, output: &Path, output_dir: String)
         format!("next: mlmtrain pretrain --config {}", output.display()),
     ];
     lines.iter().try_for_each(|line| terminal::stdout_line(line))
+}
+
+/// Prints how much of a crawl each filter drops.
+fn show_previews(reason: &str, previews: &[FilterPreview], progress: &Progress) {
+    progress.note(&format!("the text seems to be a crawl: {reason}; each filter, used alone, drops:"));
+    for FilterPreview { key, documents, text, is_used, .. } in previews {
+        let note = if *is_used { "" } else { "   (commented out)" };
+        let [documents, text] = [documents, text].map(|share| 100.0 * share);
+        progress.note(&format!(
+            "  {key:<12}{documents:>5.1} % of the documents, {text:>5.1} % of the text{note}"
+        ));
+    }
 }
 
 impl Speed {

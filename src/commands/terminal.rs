@@ -77,11 +77,9 @@ pub fn printable(text: &str) -> String {
     for character in text.chars() {
         match character {
             '\n' => safe.push('⏎'),
-            // What turns the direction of the text around would show it in another order than it has.
-            '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
-                safe.extend(character.escape_unicode());
+            _ if character.is_control() || turns_direction(character) => {
+                safe.extend(character.escape_default());
             }
-            _ if character.is_control() => safe.extend(character.escape_default()),
             _ => safe.push(character),
         }
     }
@@ -134,7 +132,8 @@ impl<W: Write> Output<W> {
     }
 }
 
-/// Escapes the controls above ASCII's, DEL and direction marks as JSON does. Colours of our own begin with ESC, which stays.
+/// Escapes as JSON does what JSON itself leaves as it is: DEL, controls above ASCII, direction marks. ESC stays, with
+/// which the program's own colours begin.
 fn escape_controls(bytes: &[u8]) -> Cow<'_, [u8]> {
     let Ok(text) = std::str::from_utf8(bytes) else { return Cow::Borrowed(bytes) };
     if !text.contains(drives_terminal) {
@@ -148,10 +147,12 @@ fn escape_controls(bytes: &[u8]) -> Cow<'_, [u8]> {
 }
 
 fn drives_terminal(character: char) -> bool {
-    matches!(
-        character,
-        '\u{7f}'..='\u{9f}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
-    )
+    matches!(character, '\u{7f}'..='\u{9f}') || turns_direction(character)
+}
+
+/// Returns true for a character after which a text is shown in another order than it has.
+fn turns_direction(character: char) -> bool {
+    matches!(character, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 fn classified(error: &io::Error) -> anyhow::Error {

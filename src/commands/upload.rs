@@ -30,7 +30,9 @@ use crate::stores::Mirror;
 use crate::stores::Objects;
 use crate::stores::Remote;
 use crate::stores::Uploaded;
+use crate::stores::checkpoint_of;
 use crate::stores::is_kept;
+use crate::stores::name_in_seed;
 use crate::stores::sealed_folder;
 use crate::telemetry::Progress;
 use crate::telemetry::Unit;
@@ -69,7 +71,7 @@ pub(super) fn take_back<C: Serialize + DeserializeOwned>(
     let checkpoints: BTreeSet<String> = objects
         .keys()
         .filter_map(|name| sealed_folder(name, &objects))
-        .filter(|folder| step_of(folder).is_some())
+        .filter(|folder| checkpoint_of(folder).is_some())
         .map(str::to_string)
         .collect();
     for folder in checkpoints {
@@ -81,8 +83,7 @@ pub(super) fn take_back<C: Serialize + DeserializeOwned>(
     // The whole checkpoints of each folder that has some: the run's own, or one for each seed.
     let mut found: BTreeMap<&str, BTreeMap<u64, &str>> = BTreeMap::new();
     for folder in objects.keys().filter_map(|name| sealed_folder(name, &objects)) {
-        let above = folder.rsplit_once('/').map_or("", |(above, _)| above);
-        if let Some(step) = step_of(folder) {
+        if let Some((above, step)) = checkpoint_of(folder) {
             found.entry(above).or_default().insert(step, folder);
         }
     }
@@ -90,24 +91,12 @@ pub(super) fn take_back<C: Serialize + DeserializeOwned>(
         return Err(Problem::usage("holds checkpoints of another run").at(remote.shown()).hint(HINT).into());
     }
     let seen = Claim::read(&remote)?;
-    let is_result = |name: &&String| {
-        let name = name
-            .rsplit_once("seed-")
-            .and_then(|(_, rest)| rest.split_once('/'))
-            .map_or(name.as_str(), |(_, n)| n);
-        name.starts_with("final/") || name == "all_results.json"
-    };
-    // A run leaves its results when it has come to its end, with a checkpoint; only its own disk can have that, too.
-    if found.is_empty()
-        && seen.is_none()
-        && CheckpointStore::new(&run.output_dir).steps()?.is_empty()
-        && let Some(name) = objects.keys().find(is_result)
-    {
-        let message = format!("holds `{name}` of another run");
-        return Err(Problem::usage(message).at(remote.shown()).hint(HINT).into());
+    let has_run_here = !CheckpointStore::new(&run.output_dir).steps()?.is_empty();
+    if found.is_empty() && seen.is_none() && !has_run_here {
+        refuse_results(&remote, &objects)?;
     }
     if let Some(claim) = seen.as_ref().filter(|_| found.is_empty()) {
-        goes_on(claim.config.clone(), config, derived).with_context(|| {
+        require_resumable(claim.config.clone(), config, derived).with_context(|| {
             format!("`{}` is claimed by {claim}; where it is gone, delete `claim.json` there", remote.shown())
         })?;
     }
@@ -129,9 +118,17 @@ pub(super) fn take_back<C: Serialize + DeserializeOwned>(
     Ok(Some(Bucket { remote, seen, config, limit, stop_within }))
 }
 
-/// The step of a folder of a checkpoint.
-fn step_of(folder: &str) -> Option<u64> {
-    folder.rsplit('/').next()?.strip_prefix("checkpoint-")?.parse().ok()
+/// Refuses a bucket with results. A run that has ended leaves a checkpoint too; without one here or in the bucket, the
+/// results are those of another run.
+fn refuse_results(remote: &Remote, objects: &Objects) -> Result<(), Problem> {
+    for name in objects.keys() {
+        let own = name_in_seed(name);
+        if own.starts_with("final/") || own == "all_results.json" {
+            let message = format!("holds `{name}` of another run");
+            return Err(Problem::usage(message).at(remote.shown()).hint(HINT));
+        }
+    }
+    Ok(())
 }
 
 /// Refuses a checkpoint in the bucket whose configuration does not go on with this one, or that learnt from
@@ -150,7 +147,7 @@ fn is_of_this_run<C: Serialize + DeserializeOwned>(
         serde_json::from_slice::<Value>(&bytes)
             .with_context(|| format!("{}/{name}: is not valid JSON", remote.shown()))
     };
-    goes_on(json(CONFIG)?, config, derived)?;
+    require_resumable(json(CONFIG)?, config, derived)?;
     let Some(own) = own.map(|own| own.join(INPUTS)).filter(|own| fs::exists(own)) else { return Ok(()) };
     let own: Option<Value> = serde_json::from_slice(&fs::read_capped(&own, 1 << 20)?).ok();
     if own == Some(json(INPUTS)?) {
@@ -159,10 +156,20 @@ fn is_of_this_run<C: Serialize + DeserializeOwned>(
     Err(Problem::usage("its checkpoints learnt from other data than those of `run.output_dir`").into())
 }
 
+/// Returns true if the sections of a configuration that are read by name below are tables or absent.
+fn has_sections(config: &Value) -> bool {
+    let Some(sections) = config.as_object() else { return false };
+    let named = ["training", "data", "precision"].into_iter().filter_map(|name| sections.get(name));
+    named.into_iter().all(|section| section.is_object() || section.is_null())
+}
+
 /// Refuses a configuration that cannot resume `before`, the configuration of a run in the bucket.
-fn goes_on<C: Serialize + DeserializeOwned>(before: Value, config: &C, derived: &[Derived]) -> Result<()> {
-    let is_table = |key: &str| before.get(key).is_none_or(|value| value.is_object() || value.is_null());
-    if !before.is_object() || !["training", "data", "precision"].into_iter().all(is_table) {
+fn require_resumable<C: Serialize + DeserializeOwned>(
+    before: Value,
+    config: &C,
+    derived: &[Derived],
+) -> Result<()> {
+    if !has_sections(&before) {
         return Err(Problem::new("is not a configuration of this command").at(CONFIG).into());
     }
     let mut before = with_former_defaults(before);
@@ -194,8 +201,8 @@ fn restore(
 ) -> Result<()> {
     let output = &run.output_dir;
     let _lock = FolderLock::take(output)?;
-    let is_newer = |folder: &str| match step_of(folder) {
-        Some(step) => here.is_none_or(|here| here < step),
+    let is_newer = |folder: &str| match checkpoint_of(folder) {
+        Some((_, step)) => here.is_none_or(|here| here < step),
         None => !folder.contains("diverged-") && !fs::exists(&output.join(folder)),
     };
     // The newest last: what is cut off goes on the next time.
@@ -207,7 +214,10 @@ fn restore(
     for name in objects.keys().filter(is_below) {
         match sealed_folder(name, objects) {
             Some(folder) if is_newer(folder) => {
-                folders.entry((step_of(folder).unwrap_or(0), folder)).or_default().push(name);
+                folders
+                    .entry((checkpoint_of(folder).map_or(0, |(_, step)| step), folder))
+                    .or_default()
+                    .push(name);
             }
             None if !name.contains("checkpoint-") => folders.entry((0, "")).or_default().push(name),
             _ => {}

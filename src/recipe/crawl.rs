@@ -86,31 +86,27 @@ pub fn crawl_reason(files: &[SourceFile]) -> Option<String> {
 /// # Errors
 /// Returns an error if a filter cannot be built.
 pub fn preview_filters(sample: &TextSample) -> Result<Vec<FilterPreview>> {
-    let total: u64 = sample.documents().iter().map(|text| text.len() as u64).sum();
+    let cleaner = Judge::new(&DataConfig::default())?;
+    // Shares are those of cleaned text: what cleaning takes out is not counted for a filter.
+    let cleaned: Vec<String> = sample.documents().iter().map(|text| cleaner.judge(text).text).collect();
+    let total: usize = cleaned.iter().map(String::len).sum();
     CANDIDATES
         .iter()
         .map(|candidate| {
             let mut data = DataConfig::default();
             (candidate.set)(&mut data.filters);
-            let (with, without) = (Judge::new(&data)?, Judge::new(&DataConfig::default())?);
-            let mut dropped = 0_u64;
-            let mut bytes = 0;
-            for text in sample.documents() {
-                // What cleaning takes out is not the filter's.
-                let cleaned = without.judge(text).text;
-                let judged = with.judge(text);
-                let is_dropped = judged.rejection.is_some();
-                dropped += u64::from(is_dropped);
-                let left = if is_dropped { 0 } else { judged.text.len() };
-                bytes += cleaned.len().saturating_sub(left) as u64;
-            }
-            let documents = dropped as f64 / sample.documents().len().max(1) as f64;
+            let judge = Judge::new(&data)?;
+            let judged = sample.documents().iter().map(|text| judge.judge(text));
+            let kept: Vec<usize> =
+                judged.filter(|one| one.rejection.is_none()).map(|one| one.text.len()).collect();
+            let documents = 1.0 - kept.len() as f64 / cleaned.len().max(1) as f64;
+            let text = 1.0 - kept.iter().sum::<usize>() as f64 / total.max(1) as f64;
             Ok(FilterPreview {
                 key: candidate.key,
                 value: candidate.value,
                 is_used: candidate.is_used && documents <= MOST_DROPPED,
                 documents,
-                text: bytes as f64 / total.max(1) as f64,
+                text,
             })
         })
         .collect()

@@ -2,9 +2,9 @@
 //! writes.
 //!
 //! `sample.rs` looks at the text, `size.rs` knows the models that are chosen from, `choose.rs` weighs the two
-//! against the budget, `plan.rs` makes steps of it, and `write.rs` says it all as commented YAML. `labelled.rs` writes one
-//! of `finetune` for labelled files, and `crawl.rs` shows what filters do to a text from the web. Nothing here measures
-//! speed: the caller does.
+//! against the budget, `plan.rs` makes steps of it, and `write.rs` writes it as commented YAML. `labelled.rs` writes a
+//! configuration of `finetune`, and `crawl.rs` measures how much of a text from the web each filter drops. The caller
+//! measures speed.
 
 mod choose;
 mod crawl;

@@ -169,8 +169,9 @@ impl Yaml {
             self.why(
                 2,
                 &format!(
-                    "A crawl, it seems: {reason}. Behind each filter stands what it would leave out of the sample, \
-                     alone; those that are commented out leave out more than a quarter, or suit some texts only."
+                    "A crawl, it seems: {reason}. The note after each filter says how much of the sample it drops \
+                     when it is used alone. A filter that is commented out drops more than a quarter, or suits some \
+                     texts only."
                 ),
             );
         }

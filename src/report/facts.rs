@@ -74,10 +74,9 @@ pub(super) fn results(runs: &[Run]) -> Vec<Fact> {
         let values: Vec<Option<f64>> = runs.iter().map(|run| run.score(name)).collect();
         let unit = Unit::of(name);
         let is_baseline = name.contains("baseline") || name == "unigram_loss";
-        let mut known = values.iter().flatten();
-        let first = known.next();
+        let known: Vec<u64> = values.iter().flatten().map(|value| value.to_bits()).collect();
         // Of equals none is the best.
-        let differ = first.is_some_and(|first| known.any(|other| other.to_bits() != first.to_bits()));
+        let differ = known.windows(2).any(|pair| pair[0] != pair[1]);
         let is_compared = differ && !is_baseline && unit != Unit::Count;
         let best = is_compared.then(|| Better::of(name).best_place(values.iter().copied())).flatten();
         let cells = values.iter().map(|value| value.map(|value| unit.text(value))).collect();

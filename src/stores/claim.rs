@@ -2,8 +2,8 @@
 //!
 //! A process claims the folder before it uploads anything, and looks whether it still has the claim before each
 //! checkpoint. Of two that find no claim the store lets one write it. A claim that is found may be that of a machine
-//! that was lost, so a later process takes it over; an earlier one that still runs sees that, and uploads no more. Files
-//! of two runs are never mixed.
+//! that was lost, so a later process takes it over. An earlier process that still runs notices this before its next
+//! checkpoint and stops uploading, so that the files of two runs do not mix.
 
 use std::time::SystemTime;
 use std::time::UNIX_EPOCH;

@@ -4,8 +4,8 @@
 //! The run knows nothing of it: it publishes whole folders by renaming them, and deletes them when it likes. Files of
 //! a checkpoint are held open until all are in the bucket, and there its manifest goes last, so that half of one is
 //! never taken for a whole. Where saving is quicker than uploading, some are left out; once the bucket has a whole one,
-//! it has one at any time. A failure stops nothing; it is told once, and tried again, unless another process has
-//! claimed the folder in the bucket.
+//! it has one at any time. A failed upload does not stop the run: the failure is reported once, and the upload is
+//! tried again, unless another process has claimed the folder in the bucket.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -27,7 +27,9 @@ use crate::stores::claim::CLAIM;
 use crate::stores::claim::Claim;
 use crate::stores::remote::MANIFEST;
 use crate::stores::remote::Remote;
+use crate::stores::remote::checkpoint_of;
 use crate::stores::remote::is_complete;
+use crate::stores::remote::name_in_seed;
 use crate::stores::remote::sealed_folder;
 
 /// How often the folder is looked at.
@@ -70,8 +72,8 @@ pub struct Mirror {
 }
 
 impl Mirror {
-    /// Claims the folder in the bucket and begins to copy. What lies there already with the same bytes is left as it
-    /// is; what is left there of an upload that was cut off is deleted or completed.
+    /// Claims the folder in the bucket and begins to copy. Objects that have the same bytes already are not uploaded
+    /// again; the rest of an upload that was cut off is deleted or completed.
     ///
     /// # Errors
     /// Returns an error if another process claims the folder at the same moment, or if the store refuses.
@@ -214,9 +216,9 @@ impl Copy {
 
     /// Remembers a file of a checkpoint in the bucket that is older than the newest one here.
     fn note_older(&mut self, folder: &str, name: &str, here: &BTreeMap<String, Stamp>) {
-        let Some((above, step)) = step_of(folder) else { return };
+        let Some((above, step)) = checkpoint_of(folder) else { return };
         let is_newer = |(of, other): (&str, u64)| of == above && other > step;
-        if here.keys().filter_map(|name| step_of(sealed_folder(name, here)?)).any(is_newer) {
+        if here.keys().filter_map(|name| checkpoint_of(sealed_folder(name, here)?)).any(is_newer) {
             let steps = self.older.entry(above.to_string()).or_default();
             steps.entry(step).or_default().push(name.to_string());
         }
@@ -324,8 +326,11 @@ impl Copy {
 
     /// Deletes the oldest of the checkpoints that a lost machine left, as far as there are more than the limit.
     fn delete_older(&mut self) -> Result<()> {
-        let whole: Vec<(&str, u64)> =
-            self.known.keys().filter_map(|name| step_of(name.strip_suffix("/manifest.json")?)).collect();
+        let whole: Vec<(&str, u64)> = self
+            .known
+            .keys()
+            .filter_map(|name| checkpoint_of(name.strip_suffix("/manifest.json")?))
+            .collect();
         let mut gone = Vec::new();
         for (above, steps) in &mut self.older {
             let uploaded = whole.iter().filter(|(of, _)| of == above).count();
@@ -371,10 +376,7 @@ impl Copy {
 /// Whether a file of a run folder belongs into the bucket: not shards, which are made again, nor what probes
 /// leave. Of a run with several seeds each has a folder.
 pub fn is_kept(name: &str) -> bool {
-    let own = match name.split_once('/') {
-        Some((seed, rest)) if seed.starts_with("seed-") => rest,
-        _ => name,
-    };
+    let own = name_in_seed(name);
     match own.split_once('/') {
         None => own != CLAIM,
         Some((folder, _)) => {
@@ -405,12 +407,6 @@ fn is_last_resort(folder: &str, here: &BTreeMap<String, Stamp>, known: &BTreeMap
 fn file_in_checkpoint<'a>(name: &'a str, above: &str) -> Option<&'a str> {
     let step_and_file = name.strip_prefix(above)?.strip_prefix("checkpoint-")?;
     step_and_file.split_once('/').map(|(_, file)| file)
-}
-
-/// The folder above a checkpoint, and its step.
-fn step_of(folder: &str) -> Option<(&str, u64)> {
-    let (above, name) = folder.rsplit_once('/').unwrap_or(("", folder));
-    Some((above, name.strip_prefix("checkpoint-")?.parse().ok()?))
 }
 
 fn part_of_checkpoint(name: &str) -> bool {

@@ -32,4 +32,6 @@ pub use open::is_distant;
 pub use open::release;
 pub use remote::Objects;
 pub use remote::Remote;
+pub use remote::checkpoint_of;
+pub use remote::name_in_seed;
 pub use remote::sealed_folder;

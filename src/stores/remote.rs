@@ -84,7 +84,7 @@ impl Remote {
             match self.address.store.get(&key).await {
                 Err(object_store::Error::NotFound { .. }) => Ok(None),
                 Err(e) => Err(e),
-                // What a store says of the size need not be so.
+                // The size that a store reports may be wrong.
                 Ok(got) => {
                     let mut bytes = Vec::new();
                     let mut stream = got.into_stream();
@@ -187,6 +187,20 @@ pub(super) fn is_complete<V>(folder: &str, manifest: &[u8], files: &BTreeMap<Str
     let names =
         manifest["files"].as_array().map(|files| files.iter().filter_map(|file| file["name"].as_str()));
     names.is_some_and(|mut names| names.all(|name| files.contains_key(&format!("{folder}/{name}"))))
+}
+
+/// The folder above a checkpoint's folder, and its step; `None` if `folder` is not a checkpoint.
+pub fn checkpoint_of(folder: &str) -> Option<(&str, u64)> {
+    let (above, name) = folder.rsplit_once('/').unwrap_or(("", folder));
+    Some((above, name.strip_prefix("checkpoint-")?.parse().ok()?))
+}
+
+/// The name of a file within the folder of its seed, if a run has several, else within the folder of the run.
+pub fn name_in_seed(name: &str) -> &str {
+    match name.split_once('/') {
+        Some((seed, rest)) if seed.starts_with("seed-") => rest,
+        _ => name,
+    }
 }
 
 /// The folder with a manifest that a file of these is in, as its path; none for one that stands by itself.

@@ -21,7 +21,8 @@ impl OwnFolder {
         Self { path: path.to_path_buf(), lock: fs::lock_identity(path) }
     }
 
-    /// Returns an error if another run has locked a new folder at this path. A folder that is missing may be made again.
+    /// Returns an error if another run has locked a new folder at this path. A missing folder is not an error: it is
+    /// made again.
     pub(super) fn require(&self) -> Result<()> {
         match (self.lock, fs::lock_identity(&self.path)) {
             (Some(own), Some(now)) if own != now => {

@@ -96,7 +96,8 @@ impl FolderLock {
     }
 }
 
-/// Device and inode of the lock file in a folder, if there is one. A folder that was removed and made again has another.
+/// Device and inode of the lock file in a folder, if there is one. They change when the folder is removed and made
+/// again.
 pub fn lock_identity(folder: &Path) -> Option<(u64, u64)> {
     let file = std::fs::symlink_metadata(folder.join(".lock")).ok()?;
     Some((file.dev(), file.ino()))

@@ -42,8 +42,8 @@ pub fn available_bytes_below(root: &Path) -> Option<u64> {
     [system, group_limits(root).room_bytes, addresses_left(root)].into_iter().flatten().min()
 }
 
-/// Bytes of address space that `ulimit -v` leaves to this process; `None` without a limit. Mapped memory counts even if it
-/// is not used.
+/// Bytes of address space that `ulimit -v` leaves to this process; `None` without a limit. Mapped memory counts even
+/// if it is not used.
 fn addresses_left(root: &Path) -> Option<u64> {
     let limit = limit_bytes(root, ADDRESS_SPACE)?;
     let taken = field_bytes(&read_system_text(&root.join("proc/self/status"))?, "VmSize:")?;

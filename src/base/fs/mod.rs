@@ -291,9 +291,9 @@ pub fn is_folder(path: &Path) -> bool {
     path.is_dir()
 }
 
-/// Returns true for a file of bytes, or a link to one: no folder, pipe or device.
+/// Returns true unless `path` is a folder, a pipe or a device. A link to nothing counts: reading it is an error.
 pub fn is_regular(path: &Path) -> bool {
-    path.is_file()
+    path.is_file() || !path.exists()
 }
 
 /// The first path in a folder that is free: between `start` and `end` a number from 1.

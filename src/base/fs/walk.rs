@@ -46,7 +46,7 @@ pub fn walk(folder: &Path) -> Result<Walk> {
             if is_hidden(&path) {
                 found.hidden += 1;
             } else if !path.is_dir() {
-                let is_file = path.is_file() || !path.exists();
+                let is_file = super::is_regular(&path);
                 found.irregular += u64::from(!is_file);
                 found.files.extend(is_file.then_some(path));
             } else if path.is_symlink() {
@@ -74,7 +74,7 @@ pub fn matching(pattern: &str) -> Result<Vec<PathBuf>, Problem> {
         let path =
             path.map_err(|e| Problem::new(format!("cannot be read: {}", e.error())).at(e.path().display()))?;
         // Pipes and devices are read only if they are named.
-        if path.is_file() || !path.exists() {
+        if super::is_regular(&path) {
             paths.push(path);
         }
     }
