@@ -4,7 +4,7 @@
 #   scripts/torture.sh [--quick|--full] [--seed N] [--output FOLDER] [--program FILE] [--scratch FOLDER] [ROW...]
 #
 # Rows are named as in the table, or by how their names begin: `kill`, `resume-f16`. With `--output`, rows that are ok
-# are kept there, and a later call with the same program and counts goes on with the others. `scripts/README.md` says
+# are kept there, and a later call with the same program and counts goes on with the others. `scripts/testing.md` says
 # what it needs and how to read it. It ends with 0 where all is well, 1 where something is missed, 3 where nothing is
 # but rows that this machine cannot run.
 set -euo pipefail

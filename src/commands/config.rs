@@ -1,4 +1,4 @@
-//! `mlmtrain config check|show|schema`: looks at a configuration without reading anything that it names.
+//! `mlmtrain config check|show|convert|schema|keys`: looks at a configuration without reading anything that it names.
 
 use std::path::Path;
 use std::path::PathBuf;
@@ -55,6 +55,11 @@ Then put this line first in a configuration (VS Code with the YAML extension, Ze
         #[arg(value_enum, default_value_t = SchemaOf::Pretrain)]
         of: SchemaOf,
     },
+    /// Print a page of all keys in Markdown: type, default and meaning
+    #[command(after_help = "Examples:
+  mlmtrain config keys | less
+  mlmtrain config keys | grep warmup")]
+    Keys,
 }
 
 /// A configuration file to look at, and changes to it.
@@ -140,6 +145,7 @@ pub fn run(command: &ConfigCommand) -> Result<()> {
         ConfigCommand::Convert(args) => return convert(args),
         ConfigCommand::Schema { of: SchemaOf::Pretrain } => config::schema_json(Kind::Pretrain),
         ConfigCommand::Schema { of: SchemaOf::Finetune } => config::schema_json(Kind::Finetune),
+        ConfigCommand::Keys => config::keys_markdown(),
     };
     stdout_line(text.trim_end())
 }

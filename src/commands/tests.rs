@@ -1,5 +1,7 @@
 //! The command line as a user types it.
 
+use std::path::Path;
+
 use clap::CommandFactory;
 use clap::Parser;
 
@@ -89,23 +91,28 @@ fn every_example_of_the_help_is_a_command_line_and_fits_a_terminal() {
 
 #[test]
 fn every_example_of_a_page_is_a_command_line() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut pages = vec![root.join("README.md")];
+    for folder in
+        ["configs", "configs/guides", "configs/tasks", "scripts", "scripts/vm", "benches", ".github"]
+    {
+        let files = std::fs::read_dir(root.join(folder)).expect("is a folder");
+        pages.extend(
+            files
+                .map(|file| file.expect("can be read").path())
+                .filter(|file| file.extension().is_some_and(|name| name == "md")),
+        );
+    }
     let mut examples = 0;
-    for page in [
-        "README.md",
-        "configs/README.md",
-        "configs/tasks/README.md",
-        "scripts/README.md",
-        "benches/README.md",
-    ] {
-        let text =
-            std::fs::read_to_string(format!("{}/{page}", env!("CARGO_MANIFEST_DIR"))).expect("is there");
+    for page in pages {
+        let text = std::fs::read_to_string(&page).expect("is text");
         for call in calls(&text, 4).iter().filter(|call| !call.contains("...")) {
             let parsed = Cli::try_parse_from(words(call));
-            assert!(parsed.is_ok(), "{page}: {call}: {:?}", parsed.err());
+            assert!(parsed.is_ok(), "{}: {call}: {:?}", page.display(), parsed.err());
             examples += 1;
         }
     }
-    assert!(examples >= 40, "{examples}");
+    assert!(examples >= 80, "{examples}");
 }
 
 #[test]

@@ -24,11 +24,15 @@ pub enum Kind {
 
 /// The JSON Schema (draft 2020-12) of a configuration, indented, ending in a newline.
 pub fn schema_json(kind: Kind) -> String {
-    let schema = match kind {
+    format!("{:#}\n", schema_of(kind))
+}
+
+/// The same as a value.
+pub(in crate::config) fn schema_of(kind: Kind) -> Json {
+    match kind {
         Kind::Pretrain => schema::<PretrainConfig>("mlmtrain pretrain: configuration"),
         Kind::Finetune => with_sweep(schema::<FinetuneConfig>("mlmtrain finetune: configuration")),
-    };
-    format!("{schema:#}\n")
+    }
 }
 
 fn schema<T: JsonSchema>(title: &str) -> Json {
@@ -36,8 +40,10 @@ fn schema<T: JsonSchema>(title: &str) -> Json {
     schema["title"] = json!(title);
     extend(&mut schema["properties"]);
     add_what_files_have(&mut schema["properties"]);
-    for table in schema["$defs"].as_object_mut().into_iter().flat_map(|defs| defs.values_mut()) {
-        extend(&mut table["properties"]);
+    let tables = schema["$defs"].as_object_mut().into_iter().flat_map(|tables| tables.values_mut());
+    // Choices have no properties, and looking one up by its name would give them a null one.
+    for properties in tables.filter_map(|table| table.get_mut("properties")) {
+        extend(properties);
     }
     schema
 }
@@ -126,6 +132,9 @@ mod tests {
                 json!(["integer", "string"])
             );
             assert_eq!(schema["additionalProperties"], false);
+            let tables = schema["$defs"].as_object().expect("has tables").values();
+            let mut properties = tables.filter_map(|table| table.get("properties"));
+            assert!(properties.all(Json::is_object), "null is no valid value of `properties`");
         }
     }
 }

@@ -39,6 +39,7 @@ use crate::tasks::pretraining::Pretrained;
 use crate::tasks::run::Setting;
 use crate::telemetry::Progress;
 use crate::train::run::stepper;
+use crate::train::step::Share;
 
 /// Steps before the clock counts: the first ones fetch memory from the system.
 const WARM_UP_STEPS: u64 = 2;
@@ -307,8 +308,10 @@ impl<F: FnMut()> Watch<'_, F> {
         {
             step += 1;
             let (start, mut ahead) = (Instant::now(), Ok(None));
-            let micro = (std::slice::from_ref(&batch), 1);
-            let outcome = stepper.run_beside(task, micro, step, LEARNING_RATE, || ahead = next())?;
+            let micro = std::slice::from_ref(&batch);
+            let share = Share { micro, micro_batches: 1, is_interrupted: &|| false };
+            let outcome = stepper.run_share(task, share, step, LEARNING_RATE, || ahead = next())?;
+            let outcome = outcome.context("a step that nothing interrupts was interrupted")?;
             step_flops = outcome.flops;
             if let Some(next) = ahead? {
                 batch = next;

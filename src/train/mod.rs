@@ -69,6 +69,7 @@ use crate::train::run_folder::RunFolder;
 use crate::train::signals::Signals;
 use crate::train::state::LossWindow;
 use crate::train::state::TrainState;
+use crate::train::step::Share;
 use crate::train::step::Skip;
 use crate::train::step::StepOutcome;
 use crate::train::step::Stepper;
@@ -181,10 +182,19 @@ impl Trainer<'_> {
             let lr = self.schedule.lr_at(self.scheduled(state));
             let more = goes_ahead && state.step + 1 < self.cadence.total_steps();
             let (task, data) = (self.task, &mut *self.data);
-            let micro = (batches.micro.as_slice(), batches.micro_batches);
-            let outcome = self.stepper.run_beside(task, micro, state.step + 1, lr, || {
+            let share = Share {
+                micro: &batches.micro,
+                micro_batches: batches.micro_batches,
+                is_interrupted: &|| self.rules.signals.received().is_some(),
+            };
+            let outcome = self.stepper.run_share(task, share, state.step + 1, lr, || {
                 ahead = more.then(|| clock.waiting(|| sent_step(task, data)));
             })?;
+            let Some(outcome) = outcome else {
+                // The state is that after the last whole step, and so must be the model's config.json.
+                self.use_angles(self.phases.theta_of(state.step));
+                return self.stopped();
+            };
             state.advance(&batches, &outcome);
             state.loss_scale = self.stepper.loss_scale.as_ref().map(LossScale::snapshot);
             state.elapsed_seconds = clock.elapsed_seconds();

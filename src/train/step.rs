@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use anyhow::Context;
 use anyhow::Result;
 use candle_core::Device;
 
@@ -56,6 +57,18 @@ pub enum Skip {
     NotFinite(&'static str, f64),
 }
 
+/// The micro-batches that this process computes of a step.
+#[derive(Clone, Copy)]
+pub struct Share<'a> {
+    /// Micro-batches of this process.
+    pub micro: &'a [Batch],
+    /// Number of micro-batches of all processes.
+    pub micro_batches: usize,
+    /// Returns true if the step is to be given up; asked before each micro-batch but the first. Only for a process
+    /// that trains alone: others would wait for its gradients.
+    pub is_interrupted: &'a dyn Fn() -> bool,
+}
+
 /// The parts that a step changes, and the rules it follows.
 #[derive(Debug)]
 pub struct Stepper {
@@ -79,19 +92,23 @@ impl Stepper {
     /// Trains in one process on the micro-batches of step number `step` (from 1). Where loss or norm are not
     /// finite, the step is skipped: parameters and optimizer are as before it.
     pub fn run(&mut self, task: &dyn Task, micro: &[Batch], step: u64, lr: f64) -> Result<StepOutcome> {
-        self.run_beside(task, (micro, micro.len()), step, lr, || ())
+        let share = Share { micro, micro_batches: micro.len(), is_interrupted: &|| false };
+        let outcome = self.run_share(task, share, step, lr, || ())?;
+        outcome.context("a step that nothing interrupts was interrupted")
     }
 
-    /// As [`Self::run`], with this process's part of so many micro-batches; `meanwhile` is called when a GPU was
-    /// given all of the step and before it is waited for.
-    pub fn run_beside(
+    /// Runs this process's share of a step like [`Self::run`]. Calls `meanwhile` once all work is queued on the
+    /// GPU, before it waits for the results. Returns `None` for an interrupted step: parameters, optimizer and loss
+    /// scale are as before it.
+    pub fn run_share(
         &mut self,
         task: &dyn Task,
-        (micro, of): (&[Batch], usize),
+        share: Share<'_>,
         step: u64,
         lr: f64,
         meanwhile: impl FnOnce(),
-    ) -> Result<StepOutcome> {
+    ) -> Result<Option<StepOutcome>> {
+        let Share { micro, micro_batches, is_interrupted } = share;
         self.world.at_step(step);
         let loss_scale = self.loss_scale.as_ref().map(LossScale::factor);
         let scale = loss_scale.unwrap_or(1.0);
@@ -107,9 +124,12 @@ impl Stepper {
             terms.iter().zip(counts).map(|(t, n)| (scale * t.weight / n.max(1) as f64) as f32).collect();
         self.gradients.clear();
         let on_cpu = task.parameters().flat().device().is_cpu();
-        let leaf = if on_cpu { micro_batches_per_leaf(of, self.world.size) } else { usize::MAX };
+        let leaf = if on_cpu { micro_batches_per_leaf(micro_batches, self.world.size) } else { usize::MAX };
         let mut parts = Vec::with_capacity(micro.len());
         for (index, batch) in micro.iter().enumerate() {
+            if index > 0 && !self.world.is_shared() && is_interrupted() {
+                return Ok(None);
+            }
             let last_micro_batch = index + 1 == micro.len();
             let pass = Pass { last_micro_batch, ..Pass::new(self.seed, step) };
             if index > 0 && index.is_multiple_of(leaf) {
@@ -141,7 +161,7 @@ impl Stepper {
         if skipped.is_some() {
             self.optimizer.was_skipped();
         }
-        Ok(StepOutcome { losses, grad_norm, tokens, flops, loss_scale, skipped })
+        Ok(Some(StepOutcome { losses, grad_norm, tokens, flops, loss_scale, skipped }))
     }
 
     /// The micro-batches of all processes, in their order, and in the buffer their gradients.

@@ -3,7 +3,7 @@
 //! this driver has to notice.
 //!
 //! `scripts/torture.sh` runs it; plain `cargo test` does not. It trains models of a few thousand parameters
-//! and never asserts on speed. What it measures and how a row is read stands in `scripts/README.md`.
+//! and never asserts on speed. What it measures and how a row is read is in `scripts/testing.md`.
 
 #![expect(clippy::unwrap_used, reason = "material that cannot be made ends the table")]
 

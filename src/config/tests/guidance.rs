@@ -108,20 +108,3 @@ fn keys_of_other_trainers_lead_to_ours() {
       hint: `hidden_size` belongs elsewhere: `model.<family>.hidden_size`
     ");
 }
-
-#[test]
-fn the_guide_in_configs_names_every_key() {
-    fn keys(schema: &serde_json::Value) -> Vec<String> {
-        let tables = schema["$defs"].as_object().into_iter().flat_map(|tables| tables.values());
-        let keys = tables.chain([schema]).filter_map(|table| table["properties"].as_object());
-        keys.flatten().filter(|(_, key)| key["deprecated"] != true).map(|(name, _)| name.clone()).collect()
-    }
-    let guide = include_str!("../../../configs/README.md");
-    for kind in [Kind::Pretrain, Kind::Finetune] {
-        let schema = serde_json::from_str(&schema_json(kind)).expect("is JSON");
-        for key in keys(&schema) {
-            let is_named = [format!("`{key}`"), format!(".{key}`"), format!("`{key}: ")];
-            assert!(is_named.iter().any(|name| guide.contains(name)), "{key}");
-        }
-    }
-}

@@ -34,6 +34,7 @@ use crate::tasks::masked_lm::MaskedLm;
 use crate::train::bench::Case;
 use crate::train::bench::TimedTask;
 use crate::train::run;
+use crate::train::step::Share;
 
 fn case(name: &str, layers: usize, rows: usize, length: usize) -> Case {
     let mut model = named_model(name).unwrap();
@@ -247,7 +248,8 @@ fn the_next_batch_is_sent_before_the_loss_is_read() {
         cuda::take();
         let [mut ahead] = batch();
         task.planner().expect("there is a GPU to plan for")(&mut ahead);
-        stepper.run_beside(&task, (&batch(), 1), 2, 1e-3, || task.send(&mut ahead).unwrap()).unwrap();
+        let share = Share { micro: &batch(), micro_batches: 1, is_interrupted: &|| false };
+        stepper.run_share(&task, share, 2, 1e-3, || task.send(&mut ahead).unwrap()).unwrap();
         let copies = |events: &[Event]| {
             let is_copy = |(_, event): &(usize, &Event)| matches!(event, Event::Copy(_));
             events.iter().enumerate().filter(is_copy).map(|(at, _)| at).collect::<Vec<usize>>()

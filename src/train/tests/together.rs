@@ -27,6 +27,7 @@ use crate::models::Model;
 use crate::tasks::Task;
 use crate::tasks::masked_lm::MaskedLm;
 use crate::train::run;
+use crate::train::step::Share;
 use crate::train::step::Skip;
 use crate::train::step::StepOutcome;
 use crate::train::step::Stepper;
@@ -47,8 +48,13 @@ fn bits(values: &Tensor) -> Vec<u32> {
 
 fn stepped(stepper: &mut Stepper, task: &dyn Task, micro: &[Batch], world: World) -> Vec<StepOutcome> {
     let own = &micro[share(micro.len(), world.rank, world.size)];
-    let mut step = |step| stepper.run_beside(task, (own, micro.len()), step, 1e-2, || ()).unwrap();
-    (1..4).map(&mut step).collect()
+    let mut outcomes = Vec::new();
+    for step in 1..4 {
+        // What interrupts is not asked: the other processes wait for these gradients.
+        let share = Share { micro: own, micro_batches: micro.len(), is_interrupted: &|| world.is_shared() };
+        outcomes.push(stepper.run_share(task, share, step, 1e-2, || ()).unwrap().expect("a whole step"));
+    }
+    outcomes
 }
 
 /// The moments that a checkpoint holds.

@@ -1,5 +1,6 @@
 //! Whole runs of the toy: who writes, what ends them in their last phase, and what they go on with.
 
+use std::cell::Cell;
 use std::ops::Range;
 use std::path::Path;
 use std::time::Duration;
@@ -11,9 +12,13 @@ use super::Parabola;
 use super::Steps;
 use super::TOTAL;
 use super::ahead::Log;
+use super::bits;
 use super::config;
+use super::overflowing;
 use super::policy;
 use super::records;
+use super::stepper;
+use crate::batches::Batch;
 use crate::config::ComputeType;
 use crate::config::PrecisionConfig;
 use crate::config::RunSection;
@@ -37,6 +42,7 @@ use crate::telemetry::Progress;
 use crate::train::End;
 use crate::train::resume::Start;
 use crate::train::run;
+use crate::train::step::Share;
 
 /// A run of the parabola.
 #[derive(Default)]
@@ -248,5 +254,26 @@ fn a_run_goes_on_with_what_it_began_with_only() {
         let error = run(toy(inputs)).unwrap_err();
         assert_eq!(class_of(&error).exit_code(), 2);
         assert!(places.iter().all(|place| error.to_string().contains(place)), "{error}");
+    }
+}
+
+#[test]
+fn an_interrupted_step_is_as_if_it_had_not_been() {
+    for interrupted_at in [1, 2] {
+        let (whole, cut) = (overflowing(), overflowing());
+        let [mut whole_stepper, mut cut_stepper] = [&whole, &cut].map(|task| stepper(task, ComputeType::F16));
+        let micro = [Batch::default(), Batch::default(), Batch::default()];
+        for number in 1..=4 {
+            let before = bits(&cut, &cut_stepper);
+            let asked = Cell::new(0);
+            let is_interrupted = || asked.replace(asked.get() + 1) + 1 == interrupted_at;
+            let share = Share { micro: &micro, micro_batches: 3, is_interrupted: &is_interrupted };
+            let outcome =
+                cut_stepper.run_share(&cut, share, number, 0.1, || panic!("a cut step waits for nothing"));
+            assert!(outcome.unwrap().is_none() && bits(&cut, &cut_stepper) == before);
+            cut_stepper.run(&cut, &micro, number, 0.1).unwrap();
+            whole_stepper.run(&whole, &micro, number, 0.1).unwrap();
+            assert!(bits(&cut, &cut_stepper) == bits(&whole, &whole_stepper), "step {number}");
+        }
     }
 }

@@ -84,6 +84,20 @@ fn a_signal_saves_the_last_step_and_the_same_command_goes_on_as_if_nothing_had_b
 }
 
 #[test]
+fn a_signal_within_an_update_gives_it_up_and_the_same_command_repeats_it() {
+    let sets =
+        ["training.gradient_accumulation_steps=64", "training.max_steps=8", "training.logging_steps=1"];
+    let (place, undisturbed) = (Workplace::new(), Workplace::new());
+    undisturbed.run(&sets, &[]).ok();
+    let stopped = stop_at(&place, 3, SIGTERM, &sets);
+    assert_eq!(stopped.code, Some(128 + SIGTERM), "{stopped:#?}");
+    place.run(&sets, &[]).ok();
+    assert_eq!(place.metrics(), undisturbed.metrics());
+    let model = |place: &Workplace| fs::read(place.run_path("final/model.safetensors")).expect("was written");
+    assert!(model(&place) == model(&undisturbed));
+}
+
+#[test]
 fn half_types_go_on_as_if_nothing_had_been_and_learn_as_f32_does() {
     let loss = |place: &Workplace| place.json("eval_results.json")["eval_loss"].as_f64().expect("a number");
     let whole = Workplace::new();
