@@ -66,7 +66,7 @@ pub(super) fn run(
         for portion in portions {
             let portion: Portion = portion?;
             let mut own: Vec<(usize, Item)> =
-                portion.items.into_iter().map(|item| (next.take(size_bytes(&item)), item)).collect();
+                portion.items.into_iter().map(|item| (next.assign(size_bytes(&item)), item)).collect();
             own.retain(|(part, _)| part % world.size == world.rank);
             let judged: Vec<(usize, Outcome)> =
                 own.into_par_iter().map(|(part, item)| (part, processor.judge(item))).collect();
@@ -96,7 +96,7 @@ struct PartNumbers {
 
 impl PartNumbers {
     /// Returns the part of the next item, which has `bytes` bytes.
-    fn take(&mut self, bytes: u64) -> usize {
+    fn assign(&mut self, bytes: u64) -> usize {
         let part = self.part;
         let raw_bytes = self.raw_bytes.unwrap_or(0) + bytes;
         self.raw_bytes = Some(raw_bytes);

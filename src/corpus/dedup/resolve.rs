@@ -116,7 +116,7 @@ impl Search<'_> {
         Ok(copies)
     }
 
-    /// Sends the pairs of all processes to rank 0; returns none on the others.
+    /// Sends the pairs of all processes to rank 0; returns no pairs on the others.
     fn gather_pairs(&self, pairs: Sorter<2>) -> Result<Sorter<2>> {
         if !self.world.is_shared() {
             return Ok(pairs);

@@ -127,7 +127,7 @@ impl TarMembers {
             self.padding = (BLOCK_BYTES - size % BLOCK_BYTES) % BLOCK_BYTES;
             if kind.is_dir() || name.ends_with(b"/") {
                 self.whole.window(size);
-                self.whole.pass(self.padding).with_context(|| self.cannot_read())?;
+                self.whole.skip_rest(self.padding).with_context(|| self.cannot_read())?;
                 continue;
             }
             self.number += 1;
@@ -214,7 +214,7 @@ impl TarMembers {
     fn end_member(&mut self) -> Result<()> {
         self.current = None;
         self.whole
-            .pass(self.padding)
+            .skip_rest(self.padding)
             .with_context(|| format!("cannot read `{}`, member {}", self.file.path.display(), self.number))
     }
 }

@@ -168,20 +168,20 @@ impl Cursor {
     }
 
     /// Skips `count` bytes without a newline among them.
-    fn pass(&mut self, count: usize) {
+    fn skip(&mut self, count: usize) {
         self.reader.consume(count);
         self.column += count as u64;
         self.offset += count as u64;
     }
 
-    fn pass_newline(&mut self) {
-        self.pass(1);
+    fn skip_newline(&mut self) {
+        self.skip(1);
         self.line += 1;
         self.column = 1;
     }
 
     fn step(&mut self, expected: Expected) -> Expected {
-        self.pass(1);
+        self.skip(1);
         expected
     }
 
@@ -197,8 +197,8 @@ impl Cursor {
     fn peek(&mut self) -> Result<Option<u8>> {
         loop {
             match self.fill()?.first().copied() {
-                Some(b'\n') => self.pass_newline(),
-                Some(b' ' | b'\t' | b'\r') => self.pass(1),
+                Some(b'\n') => self.skip_newline(),
+                Some(b' ' | b'\t' | b'\r') => self.skip(1),
                 other => return Ok(other),
             }
         }
@@ -220,7 +220,7 @@ impl Cursor {
             let count = part.len();
             let lines = newlines(part);
             let after_newline = part.iter().rev().take_while(|byte| **byte != b'\n').count() as u64;
-            self.pass(count);
+            self.skip(count);
             if lines > 0 {
                 self.line += lines;
                 self.column = after_newline + 1;

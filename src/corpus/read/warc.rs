@@ -39,7 +39,7 @@ pub(super) struct WarcRecords {
     /// Number of records that were read, not skipped.
     read: u64,
     /// Types of the skipped records, and the number of each.
-    passed: BTreeMap<String, u64>,
+    skipped: BTreeMap<String, u64>,
 }
 
 /// Headers of a record, in the order of the file.
@@ -66,7 +66,7 @@ impl WarcRecords {
     pub(super) fn new(text: TextFile, file: &SourceFile, limits: Limits) -> Self {
         let whole = Whole::new(text);
         let file = file.clone();
-        Self { whole, file, limits, current: None, number: 0, read: 0, passed: BTreeMap::new() }
+        Self { whole, file, limits, current: None, number: 0, read: 0, skipped: BTreeMap::new() }
     }
 
     fn cannot_read(&self) -> String {
@@ -141,8 +141,8 @@ impl WarcRecords {
             let detail = format!("a record of type {other}");
             let uri = headers.get("WARC-Target-URI").unwrap_or_default();
             out.reject(1, length, Rejection { reason: "passed_over", detail }, uri.as_bytes());
-            if self.passed.len() < LISTED_TYPES || self.passed.contains_key(&other) {
-                *self.passed.entry(other).or_default() += 1;
+            if self.skipped.len() < LISTED_TYPES || self.skipped.contains_key(&other) {
+                *self.skipped.entry(other).or_default() += 1;
             }
             return self.end_record();
         }
@@ -166,7 +166,7 @@ impl WarcRecords {
 
     fn end_record(&mut self) -> Result<()> {
         self.current = None;
-        self.whole.pass(0).with_context(|| self.cannot_read())
+        self.whole.skip_rest(0).with_context(|| self.cannot_read())
     }
 }
 
@@ -182,9 +182,9 @@ impl Records for WarcRecords {
             self.open(&headers, out)?;
             return Ok(true);
         }
-        if self.read == 0 && !self.passed.is_empty() {
+        if self.read == 0 && !self.skipped.is_empty() {
             let types: Vec<String> =
-                self.passed.iter().map(|(kind, count)| format!("{count} of {kind}")).collect();
+                self.skipped.iter().map(|(kind, count)| format!("{count} of {kind}")).collect();
             let message = format!("holds no extracted text; its records are {}", types.join(", "));
             let hint =
                 "take the WET files of the crawl (records of type `conversion`), or extract the text first";

@@ -73,7 +73,7 @@ impl Whole {
     }
 
     /// Skips the unread bytes of the part, and `more` bytes after it.
-    pub(super) fn pass(&self, more: u64) -> Result<()> {
+    pub(super) fn skip_rest(&self, more: u64) -> Result<()> {
         let mut shared = self.lock();
         shared.left = shared.left.checked_add(more).ok_or(ErrorKind::InvalidData)?;
         while shared.left > 0 {

@@ -76,8 +76,8 @@ impl<R: Read> Thrift<'_, R> {
         match kind {
             1..=3 => self.byte().map(drop),
             4..=6 => self.number().map(drop),
-            7 => self.pass(8),
-            8 => self.varint().and_then(|length| self.pass(length)),
+            7 => self.skip_bytes(8),
+            8 => self.varint().and_then(|length| self.skip_bytes(length)),
             9 | 10 => {
                 let byte = self.byte()?;
                 let count = if byte >> 4 == 15 { self.varint()? } else { u64::from(byte >> 4) };
@@ -114,10 +114,10 @@ impl<R: Read> Thrift<'_, R> {
         Ok(byte[0])
     }
 
-    fn pass(&mut self, count: u64) -> Result<(), String> {
-        let passed = std::io::copy(&mut self.0.by_ref().take(count), &mut std::io::sink())
+    fn skip_bytes(&mut self, count: u64) -> Result<(), String> {
+        let skipped = std::io::copy(&mut self.0.by_ref().take(count), &mut std::io::sink())
             .map_err(|e| e.to_string())?;
-        if passed == count { Ok(()) } else { Err("the header of a page is cut off".to_string()) }
+        if skipped == count { Ok(()) } else { Err("the header of a page is cut off".to_string()) }
     }
 
     fn varint(&mut self) -> Result<u64, String> {
