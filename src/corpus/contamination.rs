@@ -2,8 +2,8 @@
 //! "Language Models are Few-Shot Learners", appendix C, with 13 words).
 //!
 //! Words are compared in lower case, letters and digits only. Memory holds a 64-bit hash for each sequence of
-//! the evaluation files: two different sequences share one with a chance of about 1 in 10^12 for each
-//! sequence looked up.
+//! the evaluation files; the chance that a sequence of a document has the hash of a different one is about
+//! 1 in 10^12.
 
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
@@ -24,36 +24,36 @@ use crate::error::Problem;
 
 pub(super) const REASONS: Reasons = &[("contaminated", "Shares sequences of words with an evaluation file.")];
 
-/// An example with fewer words is no sign: people say the same things.
+/// Least number of words of an example that is searched for: shorter sentences occur by chance.
 const FEWEST_WORDS: usize = 8;
 
 const FILE_CAP_BYTES: u64 = 64 << 20;
 
-/// 4 million hashes need 64 to 128 MB.
+/// Limit on the hashes in memory: 4 million need 64 to 128 MB.
 const MOST_SEQUENCES: usize = 4_000_000;
 
-/// The sequences of all evaluation files.
+/// Hashed word sequences of all evaluation files.
 pub(super) struct Contamination {
-    /// File by hash of a sequence of words.
+    /// Index of an evaluation file by the hash of a sequence of words in it.
     files: HashMap<u64, u32, BuildHasherDefault<AsIs>>,
     names: Vec<String>,
     ngram_words: usize,
-    /// Lengths of examples that are shorter, ascending.
+    /// Lengths, in words, of examples that are shorter than `ngram_words`, ascending.
     short_words: Vec<usize>,
     min_overlap: u64,
 }
 
-/// What a document shares with evaluation files.
+/// Text that a document shares with evaluation files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Overlap {
-    /// Its sequences that stand in an evaluation file.
+    /// Number of the document's sequences that are in an evaluation file.
     pub(super) count: u64,
-    /// For people.
+    /// Description for the report.
     pub(super) detail: String,
 }
 
 impl Contamination {
-    /// Reads the evaluation files; `None` when there are none.
+    /// Reads the evaluation files; returns `None` when the configuration names no file.
     pub(super) fn new(config: &ContaminationConfig) -> Result<Option<Self>> {
         if config.files.is_empty() {
             return Ok(None);
@@ -73,11 +73,12 @@ impl Contamination {
     }
 
     fn add(&mut self, index: u32, name: &str) -> Result<()> {
-        // As documents are cleaned, so that `&auml;` and decomposed letters make no difference.
+        // Cleaned like documents, so that `&auml;` and decomposed letters make no difference.
         let cleaner = Cleaner::new(&CleaningConfig::default());
-        let (mut found, mut is_full) = (false, false);
+        let mut found = false;
+        let mut is_full = false;
         for_each_text(Path::new(name), Most::All(FILE_CAP_BYTES), |text| {
-            let folded = Folded::of(&cleaner.clean(text).0);
+            let folded = Folded::new(&cleaner.clean(text).0);
             let words = folded.len().min(self.ngram_words);
             if words < FEWEST_WORDS.min(self.ngram_words) || is_full {
                 return;
@@ -111,14 +112,16 @@ impl Contamination {
         Ok(())
     }
 
-    /// What a page shares with the evaluation files, if it is enough to be called contaminated.
+    /// Returns the overlap of a page with the evaluation files if it is large enough to count as
+    /// contaminated.
     pub(super) fn check(&self, page: &Page) -> Option<Overlap> {
         let folded = page.folded();
-        let in_files =
-            |words: usize| folded.sequences(words).filter_map(|hash| self.files.get(&hash).copied());
-        let whole =
-            self.short_words.iter().find_map(|&words| in_files(words).next().map(|file| (file, words)));
-        let (count, first) = in_files(self.ngram_words)
+        let shorter = self
+            .short_words
+            .iter()
+            .find_map(|&words| self.files_with(folded, words).next().map(|file| (file, words)));
+        let (count, first) = self
+            .files_with(folded, self.ngram_words)
             .fold((0, None), |(count, first), file| (count + 1, first.or(Some(file))));
         if let Some(file) = first.filter(|_| count >= self.min_overlap) {
             let detail = format!(
@@ -127,13 +130,18 @@ impl Contamination {
             );
             return Some(Overlap { count, detail });
         }
-        let (file, words) = whole?;
+        let (file, words) = shorter?;
         let detail = format!("holds an example of {words} words of `{}`", self.names[file as usize]);
         Some(Overlap { count: count + 1, detail })
     }
+
+    /// Yields the file of each sequence of `words` words of a page that is in an evaluation file.
+    fn files_with<'a>(&'a self, folded: &'a Folded, words: usize) -> impl Iterator<Item = u32> + 'a {
+        folded.sequences(words).filter_map(|hash| self.files.get(&hash).copied())
+    }
 }
 
-/// The keys are hashes already.
+/// Hasher that returns its key, since the keys are hashes already.
 #[derive(Default)]
 struct AsIs(u64);
 

@@ -1,6 +1,6 @@
-//! The corpus as training sees it: parts without duplicates, split into training and validation.
+//! The documents that are left after deduplication, split into training and validation.
 //!
-//! Made again from the parts whenever it is needed; it writes nothing that a later stage depends on.
+//! Recomputed from the parts whenever it is needed; the code here writes no file that a later stage reads.
 
 use std::path::Path;
 use std::path::PathBuf;
@@ -31,24 +31,24 @@ use crate::corpus::store::PartReader;
 use crate::distributed::World;
 use crate::error::Problem;
 
-/// A part is about as large as the text of a shard, within these bounds in bytes.
+/// Least and most text of a part, in bytes. Between them, a part has about as much text as a shard.
 const PART_BYTES: (u64, u64) = (64 << 10, 64 << 20);
 
-/// Parts whose counts are held in memory before they are added up.
+/// Number of parts whose counts are in memory at a time before they are added up.
 const COUNTED_AT_ONCE: usize = 64;
 
-/// How far the work on the raw text has come.
+/// A step of the work on the raw text, as reported to progress callbacks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
     /// Reading, cleaning and filtering; in bytes of files.
     Read,
     /// Comparing documents; in records.
     Compare,
-    /// Counting what is kept; in bytes of text.
+    /// Counting the kept documents; in bytes of text.
     Count,
 }
 
-/// Bytes on the disk that finding duplicates takes for each document.
+/// Returns the disk space that finding duplicates takes for each document, in bytes.
 pub fn deduplication_bytes_per_document(config: &DeduplicationConfig) -> u64 {
     Sketcher::new(config).map_or(0, |sketcher| (sketcher.record_bytes() + sketcher.scratch_bytes()) as u64)
 }
@@ -58,16 +58,16 @@ pub struct Curated {
     /// The documents.
     pub kept: KeptDocuments,
     split: SplitTally,
-    /// What was read, left out and kept.
+    /// Counts of the documents read, left out and kept.
     pub tally: Tally,
 }
 
 impl Curated {
     /// Takes `corpus` through all steps that are not done in `folder` yet.
     ///
-    /// `shard_tokens` decides the size of the parts; `progress` gets the step, what is done of it, and all of
-    /// it. The processes of `world`, which share the folder, divide the work, and all get what comes of it; what
-    /// duplicates among the samples repeat, the first one alone can say.
+    /// `shard_tokens` of the configuration determines the size of the parts; `progress` gets the step, the
+    /// amount done and the total. The processes of `world` share the folder and divide the work, and all get
+    /// the result; only on rank 0 do the samples of duplicates name the documents that they repeat.
     pub fn make(
         world: World,
         corpus: &Corpus,
@@ -94,7 +94,6 @@ impl Curated {
         let all = KeptDocuments::all(store::whole_parts(folder, |part| tally.merge(part))?);
         let duplicates = if Sketcher::new(&config.deduplication).is_some() {
             let sketches: Vec<PathBuf> = all.parts.iter().map(|(paths, _)| paths.sketches.clone()).collect();
-            let mut compared = |done, total| progress(Step::Compare, done, total);
             let memory_bytes = config.deduplication.memory_bytes as usize;
             Some(dedup::resolve(
                 world,
@@ -102,7 +101,7 @@ impl Curated {
                 folder,
                 &config.deduplication,
                 memory_bytes,
-                &mut compared,
+                &mut |done, total| progress(Step::Compare, done, total),
             )?)
         } else {
             None
@@ -121,13 +120,14 @@ impl Curated {
         Ok(Self { kept, split, tally })
     }
 
-    /// The split and what falls on its sides; an error when there is nothing to split.
+    /// Returns the split and the amounts on its sides; fails when there is nothing to split.
     pub fn scan(&self) -> Result<Scan> {
         self.split.finish()
     }
 }
 
-/// Says of the duplicates among the samples what they repeat. Their details hold their own index so far.
+/// Sets the details of the sampled duplicates to the document that each repeats. Until then, the detail holds
+/// the index of the duplicate.
 fn name_originals(all: &KeptDocuments, duplicates: Option<&Duplicates>, tally: &mut Tally) -> Result<()> {
     let Some(duplicates) = duplicates else { return Ok(()) };
     for reason in [EXACT_DUPLICATE, NEAR_DUPLICATE] {
@@ -145,7 +145,8 @@ fn name_originals(all: &KeptDocuments, duplicates: Option<&Duplicates>, tally: &
     Ok(())
 }
 
-/// Counts what is kept, and what is left out only now; each process the parts whose turn it is.
+/// Counts the kept documents and the duplicates. Each process counts the parts whose number modulo the number
+/// of processes is its rank; the sums of all are returned.
 fn count_all(
     world: World,
     all: &KeptDocuments,
@@ -154,13 +155,9 @@ fn count_all(
     source_names: &[String],
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<(Tally, SplitTally)> {
-    let nothing = || (Tally::new(source_names), SplitTally::new(validation_fraction));
-    let merge = |(tally, split): &mut (Tally, SplitTally), more: (Tally, SplitTally)| {
-        tally.merge(more.0);
-        split.merge(&more.1);
-    };
     let total: u64 = all.parts.iter().map(|(_, entry)| entry.text_bytes).sum();
-    let (mut own, mut done) = (nothing(), 0);
+    let mut own = (Tally::new(source_names), SplitTally::new(validation_fraction));
+    let mut done = 0;
     progress(done, total);
     let parts: Vec<(usize, (&Part, &u64))> = all.parts.iter().zip(&all.first_documents).enumerate().collect();
     for some in parts.chunks(COUNTED_AT_ONCE * world.size) {
@@ -179,20 +176,29 @@ fn count_all(
         return Ok(own);
     }
     world.wait_for_all()?;
-    let mut counted = nothing();
-    world.gather(&own)?.into_iter().for_each(|more| merge(&mut counted, more));
+    let mut counted = (Tally::new(source_names), SplitTally::new(validation_fraction));
+    for more in world.gather(&own)? {
+        merge(&mut counted, more);
+    }
     Ok(counted)
 }
 
-/// Counts what of a part is kept, and what is left out only now.
+fn merge(counts: &mut (Tally, SplitTally), more: (Tally, SplitTally)) {
+    counts.0.merge(more.0);
+    counts.1.merge(&more.1);
+}
+
+/// Counts the kept documents of a part, and those that are left out because they are duplicates.
 fn count(
-    (paths, entry): &Part,
+    part: &Part,
     first_document: u64,
     duplicates: Option<&Duplicates>,
     validation_fraction: f64,
     source_names: &[String],
 ) -> Result<(Tally, SplitTally)> {
-    let (mut tally, mut split) = (Tally::new(source_names), SplitTally::new(validation_fraction));
+    let (paths, entry) = part;
+    let mut tally = Tally::new(source_names);
+    let mut split = SplitTally::new(validation_fraction);
     for (index, document) in (first_document..).zip(PartReader::open(paths, entry)?) {
         let document = document?;
         if document.source >= source_names.len() {
@@ -201,7 +207,7 @@ fn count(
             return Err(Problem::new(message).at(paths.documents.display()).into());
         }
         let bytes = document.text.len() as u64;
-        let Some(reason) = duplicates.and_then(|duplicates| duplicates.of(index)) else {
+        let Some(reason) = duplicates.and_then(|duplicates| duplicates.reason(index)) else {
             tally.kept(document.source, &document.text, document.language());
             split.add(document.key, bytes);
             continue;

@@ -1,5 +1,5 @@
-//! Judges one document: cleans it, takes lines out, asks every filter in a fixed order, looks for evaluation
-//! text.
+//! Judges one document: cleans the text, removes lines, applies every filter in a fixed order, and looks for
+//! text of evaluation files.
 //!
 //! A pure function of the text: nothing here depends on other documents, threads or time.
 
@@ -20,7 +20,7 @@ use crate::corpus::filter::LineFilters;
 use crate::corpus::filter::Markup;
 use crate::corpus::filter::Page;
 
-/// What cleaning may change, with a sentence each.
+/// Names of the cleaning steps, with a sentence about each for the report.
 const STEPS: filter::Reasons = &[
     ("control_characters", "Characters that show nothing were taken out."),
     ("unicode_nfc", "Characters were composed (Unicode NFC)."),
@@ -30,7 +30,7 @@ const STEPS: filter::Reasons = &[
     ("no_text", "Nothing was left when the document had been cleaned."),
 ];
 
-/// Everything that a document is asked, ready to be asked on any number of threads.
+/// Cleaning, filters and contamination check of documents; can be used from any number of threads.
 pub struct Judge {
     cleaner: Cleaner,
     markup: Option<Markup>,
@@ -59,20 +59,14 @@ impl Judge {
         })
     }
 
-    /// Cleans and judges one document. The first rule that it breaks gives the reason.
+    /// Cleans and judges one document. The first rule that rejects it is the reason.
     pub fn judge(&self, text: &str) -> Judged {
         let (cleaned, changed) = self.cleaner.clean(text);
         let mut changes: Vec<(&'static str, u64)> = changed.into_iter().map(|name| (name, 1)).collect();
-        let rejected = |text: String, rejection, changes| Judged {
-            text,
-            rejection: Some(rejection),
-            language: None,
-            changes,
-        };
         if is_blank(&cleaned) {
             return rejected(cleaned.into_owned(), because("no_text"), changes);
         }
-        // Before lines are taken out: what is left of a page when its tags are gone looks like text.
+        // Before lines are removed: the text that remains of a page without its tags looks like prose.
         if let Some(rejection) = self.markup.as_ref().and_then(|markup| markup.check(&Page::new(&cleaned))) {
             return rejected(cleaned.into_owned(), rejection, changes);
         }
@@ -96,13 +90,13 @@ impl Judge {
         page: &Page,
         changes: &mut Vec<(&'static str, u64)>,
     ) -> (Option<Rejection>, Option<&'static str>) {
-        let first = |filters: &[Box<dyn Filter>]| filters.iter().find_map(|filter| filter.check(page));
-        if let Some(rejection) = first(&self.before_language) {
+        if let Some(rejection) = first_rejection(&self.before_language, page) {
             return (Some(rejection), None);
         }
         let found = self.languages.as_ref().map(|languages| languages.check(page));
         let language = found.as_ref().and_then(|found| found.language);
-        let rejection = found.and_then(|found| found.rejection).or_else(|| first(&self.after_language));
+        let rejection =
+            found.and_then(|found| found.rejection).or_else(|| first_rejection(&self.after_language, page));
         if rejection.is_some() {
             return (rejection, language);
         }
@@ -122,14 +116,22 @@ impl Judge {
     }
 }
 
-/// Every name that [`Judge::judge`] gives as a reason or a change, with a sentence for people, in the order
-/// of the work.
+/// Returns every name that [`Judge::judge`] gives as a reason or a change, with a sentence for the report, in
+/// the order in which they are applied.
 pub fn reasons() -> Vec<(&'static str, &'static str)> {
     [&[STEPS], filter::REASONS.as_slice(), &[contamination::REASONS]].concat().concat()
 }
 
 fn is_blank(text: &str) -> bool {
     text.trim().is_empty()
+}
+
+fn first_rejection(filters: &[Box<dyn Filter>], page: &Page) -> Option<Rejection> {
+    filters.iter().find_map(|filter| filter.check(page))
+}
+
+fn rejected(text: String, rejection: Rejection, changes: Vec<(&'static str, u64)>) -> Judged {
+    Judged { text, rejection: Some(rejection), language: None, changes }
 }
 
 fn because(reason: &'static str) -> Rejection {

@@ -1,4 +1,4 @@
-//! The documents that are left of a corpus, in their order, read from its parts.
+//! The documents that are left of a corpus, read in order from its parts.
 
 use anyhow::Context;
 use anyhow::Result;
@@ -11,16 +11,16 @@ use crate::corpus::store::Part;
 use crate::corpus::store::PartEntry;
 use crate::corpus::store::PartReader;
 
-/// The documents of all parts without those that are left out. Their indices count these, too.
+/// The documents of all parts, except those that are left out. Document indices count the left-out ones too.
 pub struct KeptDocuments {
     pub(super) parts: Vec<Part>,
-    /// Index of each part's first document, and the number of all documents at the end.
+    /// Index of each part's first document; after these, the number of all documents.
     pub(super) first_documents: Vec<u64>,
     left_out: Bitmap,
 }
 
 impl KeptDocuments {
-    /// All documents of these parts.
+    /// Returns all documents of these parts.
     pub(super) fn all(parts: Vec<Part>) -> Self {
         let ends = parts.iter().scan(0, |end, (_, entry)| {
             *end += entry.documents;
@@ -34,7 +34,7 @@ impl KeptDocuments {
         Self { left_out, ..self }
     }
 
-    /// Documents from index `first` on, with their indices and sides.
+    /// Iterates over the documents from index `first` onwards, with their indices and sides.
     pub fn from_index(
         &self,
         split: Split,
@@ -59,7 +59,7 @@ impl KeptDocuments {
         })
     }
 
-    /// A document, kept or not, and the part that it is in.
+    /// Reads a document, kept or left out; returns it with the entry of its part.
     pub(super) fn find(&self, index: u64) -> Result<(StoredDocument, &PartEntry<()>)> {
         let part = self.part_of(index);
         let (paths, entry) = &self.parts[part];

@@ -1,6 +1,7 @@
-//! From files to documents worth learning from: read -> clean -> filter -> deduplicate -> split.
+//! Turns files into documents for training: read -> clean -> filter -> deduplicate -> split.
 //!
-//! It streams: memory holds portions of documents, never a file. It knows no tokens.
+//! The corpus is streamed: memory holds portions of documents, never a whole file. No module here depends on
+//! the tokenizer.
 
 mod clean;
 mod contamination;

@@ -1,12 +1,10 @@
-//! The pass over the raw corpus: read -> clean, filter, look for contamination -> sketch -> parts on the
-//! disk.
+//! The pass over the raw corpus: read -> clean, filter, check for contamination -> sketch -> parts on disk.
 //!
-//! One thread reads ahead, all threads judge, and results are written in order, so that the bytes of the
-//! parts do not depend on the number of threads. A pass that was interrupted goes on behind its last whole
-//! part.
+//! One thread prefetches, all threads judge, and results are written in order, so that the bytes of the parts
+//! do not depend on the number of threads. An interrupted pass resumes after its last whole part.
 //!
-//! Several processes that share the disk all read everything, and each judges and writes parts of its own: where
-//! a part ends is known before its documents are judged.
+//! Several processes that share the disk all read everything, and each judges and writes its own parts: the
+//! end of a part is known before its documents are judged.
 
 use std::path::Path;
 use std::path::PathBuf;
@@ -36,16 +34,16 @@ use crate::corpus::store::PartWriter;
 use crate::distributed::World;
 use crate::fs;
 
-/// Items are handed to the threads in portions of about this many bytes of text.
+/// Text in a portion, in bytes; the last item of a portion may exceed it.
 const PORTION_BYTES: u64 = 2 << 20;
 
-/// Portions that are read ahead.
+/// Portions that are prefetched.
 const PORTIONS_AHEAD: usize = 2;
 
-/// Reads all of `corpus` and leaves what is kept in `folder`, in parts of about `part_bytes` of text: those of this
-/// process, and returns when all of them are there.
+/// Reads all of `corpus` and writes the kept documents into `folder`, in parts of about `part_bytes` of text.
+/// Each process writes its own parts, and returns when the parts of all are written.
 ///
-/// `progress` gets bytes of files read.
+/// `progress` gets the number of bytes of files read.
 pub(super) fn run(
     world: World,
     corpus: &Corpus,
@@ -54,19 +52,13 @@ pub(super) fn run(
     part_bytes: u64,
     progress: &mut dyn FnMut(u64),
 ) -> Result<()> {
-    // What the first process sees holds for all: others may see what it has begun to write.
-    let seen = || -> Result<Option<(usize, u64)>> {
-        if store::is_complete(folder) {
-            return Ok(None);
-        }
-        let whole = store::whole_parts(folder, |_: Tally| {})?;
-        Ok(Some((whole.len(), whole.iter().map(|(_, entry)| entry.items).sum())))
-    };
-    let seen = if world.is_first() { Some(seen()?) } else { None };
-    let Some((parts, items_done)) = world.from_first(seen)? else { return Ok(()) };
-    let workshop = Workshop { judge: Judge::new(config)?, sketcher: Sketcher::new(&config.deduplication) };
-    let mut binder = Binder { folder, sketcher: workshop.sketcher.as_ref(), corpus, open: None };
-    let mut next = Next { part: parts, raw_bytes: None, part_bytes };
+    // Rank 0 decides for all: another process may already see parts that rank 0 has begun to write.
+    let found = if world.is_first() { Some(unfinished_work(folder)?) } else { None };
+    let Some((parts, items_done)) = world.from_first(found)? else { return Ok(()) };
+    let processor =
+        ItemProcessor { judge: Judge::new(config)?, sketcher: Sketcher::new(&config.deduplication) };
+    let mut assembler = PartAssembler { folder, sketcher: processor.sketcher.as_ref(), corpus, open: None };
+    let mut next = PartNumbers { part: parts, raw_bytes: None, part_bytes };
     let mut content_hashes = Vec::new();
     std::thread::scope(|scope| {
         let (sender, portions) = sync_channel(PORTIONS_AHEAD);
@@ -74,19 +66,19 @@ pub(super) fn run(
         for portion in portions {
             let portion: Portion = portion?;
             let mut own: Vec<(usize, Item)> =
-                portion.items.into_iter().map(|item| (next.take(size_bytes(&item)), item)).collect();
+                portion.items.into_iter().map(|item| (next.assign(size_bytes(&item)), item)).collect();
             own.retain(|(part, _)| part % world.size == world.rank);
             let judged: Vec<(usize, Outcome)> =
-                own.into_par_iter().map(|(part, item)| (part, workshop.judge(item))).collect();
+                own.into_par_iter().map(|(part, item)| (part, processor.judge(item))).collect();
             for (part, outcome) in judged {
-                binder.add(part, outcome)?;
+                assembler.add(part, outcome)?;
             }
             progress(portion.position_bytes);
             content_hashes = portion.content_hashes;
         }
         anyhow::Ok(())
     })?;
-    binder.finish_part()?;
+    assembler.finish_part()?;
     world.wait_for_all()?;
     if world.is_first() {
         store::set_complete(folder, next.parts(), &content_hashes)?;
@@ -94,17 +86,17 @@ pub(super) fn run(
     Ok(())
 }
 
-/// Which part the next item belongs to.
-struct Next {
+/// Assigns items to parts, in order.
+struct PartNumbers {
     part: usize,
-    /// Of the items that the part has.
+    /// Bytes of the items in the part so far; `None` if it has no item.
     raw_bytes: Option<u64>,
     part_bytes: u64,
 }
 
-impl Next {
-    /// The part of an item of so many bytes.
-    fn take(&mut self, bytes: u64) -> usize {
+impl PartNumbers {
+    /// Returns the part of the next item, which has `bytes` bytes.
+    fn assign(&mut self, bytes: u64) -> usize {
         let part = self.part;
         let raw_bytes = self.raw_bytes.unwrap_or(0) + bytes;
         self.raw_bytes = Some(raw_bytes);
@@ -114,29 +106,32 @@ impl Next {
         part
     }
 
-    /// Parts in all, of the items so far.
+    /// Returns the number of parts of the items so far.
     fn parts(&self) -> usize {
         self.part + usize::from(self.raw_bytes.is_some())
     }
 }
 
+/// Items that are sent from the reading thread to the judging threads at one time.
 struct Portion {
     items: Vec<Item>,
-    /// Bytes of files read behind it.
+    /// Bytes of files read up to the end of this portion.
     position_bytes: u64,
-    /// Of the last one, the hashes of all files.
+    /// Hashes of all files; only in the last portion.
     content_hashes: Vec<Option<String>>,
 }
 
-/// Sends all items behind the first `skip`; ends early when the receiver is gone.
+/// Sends all items after the first `skip`; stops early when the receiver is gone.
 fn read_portions(corpus: &Corpus, skip: u64, sender: &SyncSender<Result<Portion>>) {
     let mut documents = corpus.documents();
     if let Err(e) = documents.skip_items(skip) {
-        // The receiver gets the error instead of the first portion; if it is gone, the error has no reader.
+        // The receiver gets the error instead of the first portion; if it is gone, the error need not be
+        // reported.
         let _ = sender.send(Err(e));
         return;
     }
-    let (mut items, mut bytes) = (Vec::new(), 0);
+    let mut items = Vec::new();
+    let mut bytes = 0;
     loop {
         let item = documents.next();
         let is_last = item.is_none();
@@ -166,6 +161,15 @@ fn read_portions(corpus: &Corpus, skip: u64, sender: &SyncSender<Result<Portion>
     }
 }
 
+/// Returns the number of whole parts in `folder` and of the items in them; `None` if the pass is complete.
+fn unfinished_work(folder: &Path) -> Result<Option<(usize, u64)>> {
+    if store::is_complete(folder) {
+        return Ok(None);
+    }
+    let whole = store::whole_parts(folder, |_: Tally| {})?;
+    Ok(Some((whole.len(), whole.iter().map(|(_, entry)| entry.items).sum())))
+}
+
 fn size_bytes(item: &Item) -> u64 {
     match item {
         Item::Document(document) => document.text.len() as u64,
@@ -173,18 +177,19 @@ fn size_bytes(item: &Item) -> u64 {
     }
 }
 
-/// What is done to an item on its own, on any thread.
-struct Workshop {
+/// Judges and sketches items, each independently of the others, on any thread.
+struct ItemProcessor {
     judge: Judge,
     sketcher: Option<Sketcher>,
 }
 
+/// Result for one item: left out while reading, or judged.
 enum Outcome {
     Unread(Rejected),
     Judged { document: Document, raw_bytes: u64, judged: Judged, sketch: Option<Sketch> },
 }
 
-impl Workshop {
+impl ItemProcessor {
     fn judge(&self, item: Item) -> Outcome {
         match item {
             Item::Rejected(rejected) => Outcome::Unread(rejected),
@@ -199,8 +204,8 @@ impl Workshop {
     }
 }
 
-/// Puts outcomes into parts, in order.
-struct Binder<'a> {
+/// Writes outcomes into parts, in order.
+struct PartAssembler<'a> {
     folder: &'a Path,
     sketcher: Option<&'a Sketcher>,
     corpus: &'a Corpus,
@@ -213,12 +218,12 @@ struct OpenPart {
     sketches: Option<SketchWriter>,
     tally: Tally,
     items: u64,
-    /// Files that its documents come from; the newest ones are at the end.
+    /// Files that its documents come from, in the order of reading.
     files: Vec<Arc<Path>>,
 }
 
-impl Binder<'_> {
-    /// Adds an outcome to part `number`, behind those that it has.
+impl PartAssembler<'_> {
+    /// Adds an outcome to the end of part `number`; finishes the open part if it has another number.
     fn add(&mut self, number: usize, outcome: Outcome) -> Result<()> {
         if self.open.as_ref().is_some_and(|(open, _)| *open != number) {
             self.finish_part()?;
@@ -243,7 +248,8 @@ impl OpenPart {
     fn new(paths: PartPaths, sketcher: Option<&Sketcher>, source_names: &[String]) -> Result<Self> {
         let sketches =
             sketcher.map(|sketcher| SketchWriter::create(&paths.sketches, sketcher)).transpose()?;
-        let (documents, tally) = (PartWriter::new()?, Tally::new(source_names));
+        let documents = PartWriter::new()?;
+        let tally = Tally::new(source_names);
         Ok(Self { paths, documents, sketches, tally, items: 0, files: Vec::new() })
     }
 

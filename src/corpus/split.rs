@@ -1,4 +1,4 @@
-//! Which documents are for validation: a function of their text alone, so that added sources never move one.
+//! Splits documents into training and validation by their text alone, so that adding sources never moves one.
 
 use anyhow::Result;
 use serde::Deserialize;
@@ -19,8 +19,8 @@ pub enum Side {
     Validation,
 }
 
-/// Decides the side of each document by its key: uniform in [0, 1), from its text alone; the seed of a run
-/// does not matter.
+/// Decides the side of each document by its key, which is uniform in [0, 1) and depends on its text alone,
+/// not on the seed of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Split {
     /// Documents whose key is below this are for validation.
@@ -28,18 +28,18 @@ pub struct Split {
 }
 
 impl Split {
-    /// The side of a document with this key.
+    /// Returns the side of a document with this key.
     pub fn side(&self, key: f64) -> Side {
         if key < self.threshold { Side::Validation } else { Side::Train }
     }
 }
 
-/// Uniform in [0, 1), from the text alone.
+/// Returns the key of a document: uniform in [0, 1), from its text alone.
 pub(super) fn key(text: &str) -> f64 {
     Stream::new(0, Purpose::Split, hash_name(text)).uniform(0)
 }
 
-/// The split of a corpus and what falls on its sides.
+/// Split of a corpus, and the amounts on its sides.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Scan {
     /// The split.
@@ -56,8 +56,9 @@ pub(super) struct SplitTally {
     threshold: f64,
     train: Amount,
     validation: Amount,
-    /// Smallest and largest key and the documents that have it.
+    /// Smallest key, and the amount of the documents that have it.
     lowest: (f64, Amount),
+    /// Largest key, and the amount of the documents that have it.
     highest: (f64, Amount),
 }
 
@@ -98,11 +99,13 @@ impl SplitTally {
         }
     }
 
-    /// The split. When the fraction would leave a side of a small corpus without a document, the one document
-    /// whose key is nearest to that side goes there.
+    /// Returns the split. If the fraction would leave a side of a small corpus empty, the document whose key
+    /// is nearest to that side is moved there.
     pub(super) fn finish(&self) -> Result<Scan> {
         let place = "data.sources";
-        let (threshold, train, validation) = (self.threshold, self.train, self.validation);
+        let threshold = self.threshold;
+        let train = self.train;
+        let validation = self.validation;
         if train.documents + validation.documents == 0 {
             return Err(Problem::new("hold no text: nothing is left after reading and filters")
                 .at(place)
@@ -146,12 +149,8 @@ mod tests {
 
     #[test]
     fn the_side_depends_on_the_text_alone() {
-        let (few, many) = (texts(0..300), texts(0..900));
-        let validation = |all: &[String]| {
-            let split = scan(all, 0.1).unwrap().split;
-            all.iter().filter(|text| split.side(key(text)) == Side::Validation).cloned().collect::<Vec<_>>()
-        };
-        let (few, many) = (validation(&few), validation(&many));
+        let few = validation_texts(&texts(0..300));
+        let many = validation_texts(&texts(0..900));
         assert!((15..50).contains(&few.len()), "{}", few.len());
         assert_eq!(few[..], many[..few.len()]);
     }
@@ -185,5 +184,10 @@ mod tests {
             merged.merge(&tally);
         }
         assert_eq!(merged.finish().unwrap(), whole);
+    }
+
+    fn validation_texts(all: &[String]) -> Vec<String> {
+        let split = scan(all, 0.1).unwrap().split;
+        all.iter().filter(|text| split.side(key(text)) == Side::Validation).cloned().collect()
     }
 }

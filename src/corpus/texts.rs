@@ -1,6 +1,7 @@
-//! The texts within a file that is no source of the corpus: an evaluation file, or examples of good text.
+//! Extracts the texts of a file that is not a source of the corpus: an evaluation file, or examples of good
+//! text.
 //!
-//! It knows no columns or fields by name: every one may hold what a model must not see.
+//! Columns and fields are not selected by name: any of them may hold text that a model must not see.
 
 use std::io::Read;
 use std::path::Path;
@@ -14,12 +15,12 @@ use crate::corpus::without_nan;
 use crate::error::Problem;
 use crate::fs;
 
-/// How much of a file is read.
+/// Limit on reading a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Most {
-    /// All of it; more decompressed bytes than this are an error.
+    /// Read all of the file; more decompressed bytes than this are an error.
     All(u64),
-    /// At most this many decompressed bytes, up to the end of a line.
+    /// Read at most this many decompressed bytes, up to the end of a line.
     Beginning(u64),
 }
 
@@ -50,7 +51,7 @@ pub(super) fn for_each_text(path: &Path, most: Most, mut take: impl FnMut(&str))
     }
 }
 
-/// JSON, also with the `NaN` of Python's.
+/// Parses JSON; also accepts the `NaN` that Python's `json` module writes.
 fn json_of(text: &str) -> serde_json::Result<Json> {
     let read = serde_json::from_str(text);
     read.or_else(|e| without_nan(text).and_then(|text| serde_json::from_str(&text).ok()).ok_or(e))
@@ -63,7 +64,7 @@ fn not_json(path: &Path, line: usize, error: &serde_json::Error) -> Problem {
 fn read(path: &Path, most: Most) -> Result<String> {
     let (Most::All(limit) | Most::Beginning(limit)) = most;
     let mut bytes = Vec::new();
-    // One byte more tells a file that is full from one that is cut.
+    // One more byte than the limit shows that the file is longer.
     let mut file = fs::open_text(path)?.take(limit + 1);
     file.read_to_end(&mut bytes).with_context(|| format!("cannot read `{}`", path.display()))?;
     if bytes.len() as u64 > limit {
@@ -87,7 +88,7 @@ fn read(path: &Path, most: Most) -> Result<String> {
 }
 
 fn table(path: &Path, text: &str, delimiter: u8, take: &mut impl FnMut(&str)) -> Result<()> {
-    // Tab-separated files of this field rarely quote, and hold stray quotation marks.
+    // Tab-separated files in this field rarely use quoting, and contain unpaired quotation marks.
     let mut reader = csv::ReaderBuilder::new()
         .has_headers(false)
         .flexible(true)

@@ -1,4 +1,4 @@
-//! Kept documents with their token ids, in order.
+//! Encodes the kept documents with a tokenizer, in order; several processes divide the work.
 
 use std::path::Path;
 
@@ -15,15 +15,15 @@ use crate::prepare::rounds;
 use crate::prepare::rounds::Work;
 use crate::tokenizer::Tokenizer;
 
-/// Which documents are to be encoded.
+/// Documents that remain to be encoded. Rank 0 decides it and sends it to the other processes.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(super) struct Task {
     pub(super) split: Split,
-    /// Index of the first document of each side that is not done.
+    /// For each side, the index of its first document that is not done.
     pub(super) first: [u64; 2],
 }
 
-/// Calls `take` in the first process with each portion of the documents and their ids.
+/// Encodes the documents of `task` and calls `take` on rank 0 with each portion of them and their ids.
 pub(super) fn for_each(
     world: World,
     kept: &KeptDocuments,
@@ -35,7 +35,8 @@ pub(super) fn for_each(
     rounds::run(world, kept, task.split, first, &mut Encoder { task, tokenizer, take })
 }
 
-/// Encodes with the first process, by its tokenizer in this folder.
+/// Encodes this process's share of the portions, while rank 0 calls [`for_each`]. `tokenizer` is the folder
+/// of the tokenizer that rank 0 uses.
 pub(super) fn help(world: World, kept: &KeptDocuments, tokenizer: &Path) -> Result<()> {
     let task = world.from_first(None)?;
     for_each(world, kept, task, &Tokenizer::load(tokenizer)?, |_, _| Ok(()))
@@ -51,7 +52,7 @@ impl<F: FnMut(&[Kept], &[Vec<u32>]) -> Result<()>> Work for Encoder<'_, F> {
     type Portion = Vec<Kept>;
     type Made = Vec<Vec<u32>>;
 
-    fn see(&mut self, mut portion: Vec<Kept>) -> Vec<Kept> {
+    fn select(&mut self, mut portion: Vec<Kept>) -> Vec<Kept> {
         portion.retain(|kept| kept.index >= self.task.first[kept.side as usize]);
         portion
     }
@@ -75,20 +76,21 @@ impl<F: FnMut(&[Kept], &[Vec<u32>]) -> Result<()>> Work for Encoder<'_, F> {
     }
 }
 
-/// The number of each document's ids before them, in little-endian words.
+/// Serializes ids: for each document its number of ids, then the ids, all as little-endian `u32`.
 fn to_bytes(documents: &[Vec<u32>]) -> Vec<u8> {
     let words = documents.iter().flat_map(|ids| std::iter::once(ids.len() as u32).chain(ids.iter().copied()));
     words.flat_map(u32::to_le_bytes).collect()
 }
 
-/// None where the bytes are not of [`to_bytes`].
+/// Reads what [`to_bytes`] wrote; `None` if the bytes are cut short.
 fn from_bytes(bytes: &[u8]) -> Option<Vec<Vec<u32>>> {
     let words: Vec<u32> = bytes.as_chunks().0.iter().map(|word| u32::from_le_bytes(*word)).collect();
-    let (mut rest, mut documents) = (words.as_slice(), Vec::new());
-    while let Some((&len, behind)) = rest.split_first() {
-        let (ids, behind) = behind.split_at_checked(len as usize)?;
+    let mut rest = words.as_slice();
+    let mut documents = Vec::new();
+    while let Some((&len, tail)) = rest.split_first() {
+        let (ids, tail) = tail.split_at_checked(len as usize)?;
         documents.push(ids.to_vec());
-        rest = behind;
+        rest = tail;
     }
     Some(documents)
 }
@@ -98,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_come_back_and_what_is_cut_is_refused() {
+    fn ids_round_trip_and_truncated_bytes_are_rejected() {
         for documents in [vec![], vec![vec![]], vec![vec![7, 1 << 20], vec![], vec![3]]] {
             assert_eq!(from_bytes(&to_bytes(&documents)), Some(documents));
         }

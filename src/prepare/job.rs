@@ -1,6 +1,6 @@
-//! One call of [`ensure_prepared`]: which stages are missing, and running them in order.
+//! One call of [`ensure_prepared`]: finds the missing stages and runs them in order.
 //!
-//! What a stage does stands in its own file.
+//! Each stage has a file of its own.
 
 use std::path::Path;
 use std::path::PathBuf;
@@ -47,10 +47,11 @@ use crate::tokenizer::MUCH_UNKNOWN;
 use crate::tokenizer::Tokenizer;
 use crate::tokenizer::UnknownText;
 
-/// The window at hand, the one before, from which rows may still be made, and the one after.
+/// Shuffle windows whose shards are cached: the current one, the one before, from which rows may still be
+/// made, and the one after.
 const WINDOWS_AT_ONCE: usize = 3;
 
-/// Tells by its first bytes a file that was written here.
+/// Recognizes by its first bytes a file that mlmtrain wrote.
 type IsOwn = fn(&[u8]) -> bool;
 
 const SETTINGS_JSON: &str = "settings.json";
@@ -67,17 +68,17 @@ pub struct Prepared {
     pub validation: ShardSet,
     /// Counts and hashes.
     pub manifest: Manifest,
-    /// Whether everything was there already.
+    /// True if nothing had to be made.
     pub was_reused: bool,
     /// Notes for the log about listing the files and training the tokenizer.
     pub notes: Vec<String>,
 }
 
-/// Makes what is missing of tokenizer and shards in the prepared folder, and opens them verified.
+/// Makes the missing parts of tokenizer and shards in the prepared folder, and opens them verified.
 ///
-/// Work that was made with other settings is an error that names the settings that differ. Several processes,
-/// which share the folder, divide the work; the first one alone puts together what they have found, learns the
-/// vocabulary from the counts of all, and writes what is not a part of the documents.
+/// A folder that was prepared with other settings is an error that names the settings that differ. Processes
+/// that share the folder divide the work; rank 0 alone combines their results, learns the vocabulary from the
+/// word counts of all, and writes the files that do not belong to a part of the documents.
 pub fn ensure_prepared(
     world: World,
     config: &PretrainConfig,
@@ -96,7 +97,7 @@ pub fn ensure_prepared(
     open(&Job::new(config)?, Vec::new())
 }
 
-/// What the first process does.
+/// Runs the missing stages on rank 0, under the lock of the folder, and returns the notes about them.
 fn make<'a>(
     world: World,
     config: &'a PretrainConfig,
@@ -106,16 +107,17 @@ fn make<'a>(
     let mut notes = Vec::new();
     if job.is_complete {
         world.from_first(Some(false))?;
-        // What is complete no longer changes, so that reading it needs no lock. What a killed run left beside
-        // it only takes room: it goes where that can be done.
+        // A complete folder no longer changes, so reading it needs no lock. Leftovers of a killed run only
+        // take space: they are removed if the lock is free.
         job.agree_on_settings()?;
         if let Ok(Some(_lock)) = FolderLock::take_if_free(&job.folder) {
             job.tidy()?;
         }
     } else {
-        let waiting = || observer(Progress { stage: Stage::Wait, done: 0, total: 0 });
-        let _lock = FolderLock::wait_for(&job.folder, waiting)?;
-        // The run that held the lock may have made all of it.
+        let _lock = FolderLock::wait_for(&job.folder, || {
+            observer(Progress { stage: Stage::Wait, done: 0, total: 0 });
+        })?;
+        // The run that held the lock may have prepared everything.
         job = Job::new(config)?;
         job.agree_on_settings()?;
         world.from_first(Some(!job.is_complete))?;
@@ -127,7 +129,7 @@ fn make<'a>(
     Ok((job, notes))
 }
 
-/// What lies in a folder where nothing is missing.
+/// Opens the tokenizer and the shards of a complete folder, and checks that they belong together.
 fn open(job: &Job<'_>, notes: Vec<String>) -> Result<Prepared> {
     let config = job.config;
     let tokenizer = Tokenizer::load(&job.tokenizer())?;
@@ -141,19 +143,20 @@ fn open(job: &Job<'_>, notes: Vec<String>) -> Result<Prepared> {
             .hint(format!("remove the folder `{}` to make the shards again", shards.display()))
             .into());
     }
-    // Of shards in a bucket, those of a window stay until the next one is used up, while the one after it comes.
+    // Limits the cache of shards in a bucket: the shards of a window stay cached until the next window is
+    // used up, while the window after that is downloaded.
     let most = config.data.shuffle_window_shards.map(|window| WINDOWS_AT_ONCE.saturating_mul(window));
     let train = ShardSet::open_with(&shards, &manifest, Side::Train, most)?;
     let validation = ShardSet::open_with(&shards, &manifest, Side::Validation, None)?;
     Ok(Prepared { tokenizer, train, validation, manifest, was_reused: job.is_complete, notes })
 }
 
-/// One call of [`ensure_prepared`].
+/// Inputs of one call of [`ensure_prepared`].
 struct Job<'a> {
     config: &'a PretrainConfig,
     folder: PathBuf,
     is_complete: bool,
-    /// An error when files are missing, which matters only if they must be read.
+    /// An error if files are missing; reported only if they must be read.
     corpus: Result<Corpus>,
     given: Option<Tokenizer>,
     settings: Value,
@@ -170,7 +173,7 @@ impl<'a> Job<'a> {
         if let Some(given) = &given {
             given.special().mask().context("`tokenizer.path` cannot be used for pretraining")?;
         }
-        let settings = settings::of(config, corpus.as_ref().ok(), given.as_ref())?;
+        let settings = settings::from_config(config, corpus.as_ref().ok(), given.as_ref())?;
         Ok(Self { config, folder, is_complete, corpus, given, settings })
     }
 
@@ -197,7 +200,8 @@ impl<'a> Job<'a> {
             .map_err(|e| Problem::new(format!("is broken: {e}")).at(path.display()))?)
     }
 
-    /// Writes the settings into an empty folder; elsewhere they must be those that lie there.
+    /// Writes the settings into a folder without prepared work; elsewhere they must equal the settings stored
+    /// there.
     fn agree_on_settings(&self) -> Result<()> {
         let path = self.folder.join(SETTINGS_JSON);
         let has_work =
@@ -206,7 +210,8 @@ impl<'a> Job<'a> {
             self.require_own_files()?;
             return fs::write_bytes(&path, format!("{:#}\n", self.settings).as_bytes());
         }
-        let (mut stored, mut wanted) = (self.stored_settings()?, self.settings.clone());
+        let mut stored = self.stored_settings()?;
+        let mut wanted = self.settings.clone();
         let mut compared = Compared::default();
         if let Ok(corpus) = &self.corpus {
             compared = files::compare(&stored, &wanted, corpus)?;
@@ -221,7 +226,7 @@ impl<'a> Job<'a> {
         differences.extend(compared.differences);
         if differences.is_empty() {
             if compared.has_copies {
-                self.put_down_times();
+                self.store_times();
             }
             return Ok(());
         }
@@ -231,7 +236,7 @@ impl<'a> Job<'a> {
             .into())
     }
 
-    /// Refuses a folder in which files of others have the names of those that are written here.
+    /// Refuses a folder in which files that mlmtrain did not write have the names of its outputs.
     fn require_own_files(&self) -> Result<()> {
         let own: [(&str, IsOwn); 3] = [
             (SETTINGS_JSON, |head| head.starts_with(b"{\n  \"version\": ")),
@@ -246,9 +251,9 @@ impl<'a> Job<'a> {
         fs::require_outputs(&outputs, &[], false)
     }
 
-    /// Puts down when files were written whose content is the same, so that it need not be looked at again.
-    /// Where that cannot be written, it is.
-    fn put_down_times(&self) {
+    /// Stores the new modification times of files whose content is unchanged, so that they are not hashed
+    /// again. If the settings cannot be written, the next call hashes these files again.
+    fn store_times(&self) {
         let Ok(stored) = self.stored_settings() else { return };
         let hashes: Vec<Option<String>> = files::recorded(&stored);
         let mut settings = self.settings.clone();
@@ -256,8 +261,9 @@ impl<'a> Job<'a> {
         let _ = fs::write_bytes(&self.folder.join(SETTINGS_JSON), format!("{settings:#}\n").as_bytes());
     }
 
-    /// Puts down what was read of the files: a later change of one is told from a copy by it.
-    fn put_down_contents(&self) -> Result<()> {
+    /// Stores the hashes of the files as they were read: by these, [`files::compare`] distinguishes a changed
+    /// file from a copy.
+    fn store_hashes(&self) -> Result<()> {
         let hashes = content_hashes(&self.documents())?;
         let mut stored = self.stored_settings()?;
         let before = stored.clone();
@@ -268,11 +274,12 @@ impl<'a> Job<'a> {
         fs::write_bytes(&self.folder.join(SETTINGS_JSON), format!("{stored:#}\n").as_bytes())
     }
 
-    /// Does this process's share of what [`Self::make`] does in the first one.
+    /// Does this process's share of the work of [`Self::make`], which rank 0 runs.
     fn help(&self, world: World, observer: &mut dyn FnMut(Progress)) -> Result<()> {
-        let (corpus, data) = (self.corpus()?, &self.config.data);
-        let curated = Curated::make(world, corpus, data, &self.documents(), &mut of_steps(observer))?;
-        // Where nothing is kept, the first one says so.
+        let corpus = self.corpus()?;
+        let data = &self.config.data;
+        let curated = Curated::make(world, corpus, data, &self.documents(), &mut report_stages(observer))?;
+        // If nothing is kept, rank 0 reports it.
         let is_to_train = world.from_first(None)?;
         if is_to_train {
             vocabulary::help(world, self.config, &curated.kept, &curated.scan()?)?;
@@ -280,11 +287,11 @@ impl<'a> Job<'a> {
         encode::help(world, &curated.kept, &self.tokenizer())
     }
 
-    /// Runs all stages that are not done; gives what is worth telling about the files and the training of the
-    /// tokenizer.
+    /// Runs all stages that are not done; returns notes about the files and the training of the tokenizer.
     fn make(&self, world: World, observer: &mut dyn FnMut(Progress)) -> Result<Vec<String>> {
-        let (corpus, data) = (self.corpus()?, &self.config.data);
-        // Loaded first: a wrong path must not be told after hours.
+        let corpus = self.corpus()?;
+        let data = &self.config.data;
+        // Loaded first: a wrong path should fail now, not after hours of work.
         let compare_with = self.config.tokenizer.compare_with.as_deref().map(Tokenizer::load).transpose()?;
         for folder in [&self.folder, &self.documents(), &self.shards()] {
             fs::remove_leftovers(folder)?;
@@ -292,12 +299,13 @@ impl<'a> Job<'a> {
         if !fs::exists(&self.documents()) && !fs::exists(&self.shards()) {
             Space::predict_for(self.config, corpus, &self.folder)?.require(&self.folder)?;
         }
-        let curated = Curated::make(world, corpus, data, &self.documents(), &mut of_steps(observer))?;
-        self.put_down_contents()?;
-        let (sources, report_folder) = (corpus.source_names(), &self.folder);
+        let curated = Curated::make(world, corpus, data, &self.documents(), &mut report_stages(observer))?;
+        self.store_hashes()?;
+        let sources = corpus.source_names();
+        let report_folder = &self.folder;
         report::without_tokens(&curated).write(report_folder)?;
-        // With nothing to train on, there is nothing to keep: the next call starts afresh, and the
-        // report stays.
+        // If there is nothing to train on, the documents are removed, so that the next call starts afresh;
+        // the report stays.
         let scan = curated.scan().or_else(|e| remove_documents(&self.documents()).and(Err(e)))?;
         let mut notes = self.given.as_ref().map_or_else(Vec::new, |given| given.notes().to_vec());
         notes.extend(corpus.notes().to_vec());
@@ -305,8 +313,11 @@ impl<'a> Job<'a> {
         let is_to_train = !has_tokenizer && self.given.is_none();
         world.from_first(Some(is_to_train))?;
         if !has_tokenizer {
-            let train = || vocabulary::train(world, self.config, &curated.kept, &scan, observer);
-            let trained = is_to_train.then(train).transpose()?;
+            let trained = if is_to_train {
+                Some(vocabulary::train(world, self.config, &curated.kept, &scan, observer)?)
+            } else {
+                None
+            };
             let tokenizer = self.given.as_ref().or(trained.as_ref().map(|trained| &trained.tokenizer));
             write_tokenizer(tokenizer.context("a tokenizer is given or trained")?, &self.tokenizer())?;
             notes.extend(trained.map(|trained| trained.notes).unwrap_or_default());
@@ -314,21 +325,22 @@ impl<'a> Job<'a> {
         let tokenizer = Tokenizer::load(&self.tokenizer())?;
         let Made { manifest, fertility, unknown_text } =
             self.write_shards(world, &curated, &scan, &tokenizer, sources, observer)?;
-        report::whole(&curated, &scan, &tokenizer, compare_with.as_ref(), (&manifest, &fertility))?
+        report::with_tokens(&curated, &scan, &tokenizer, compare_with.as_ref(), &manifest, &fertility)?
             .with_unknown_text(unknown_text)
             .write(report_folder)?;
         manifest.write(&self.shards())?;
         Ok(notes)
     }
 
-    /// Removes what only unfinished work needs; also what a run left that was killed while it did so.
+    /// Removes files that only unfinished work needs, and those left by a run that was killed before it did
+    /// so.
     fn tidy(&self) -> Result<()> {
         tokenize::forget(&self.shards())?;
         if self.config.data.keep_documents { Ok(()) } else { remove_documents(&self.documents()) }
     }
 
-    /// The manifest of the new shards, which is yet to be written, how well the tokenizer fits each source, and
-    /// those of which it does not know much, each with that share of its text.
+    /// Tokenizes the kept documents into shards. The caller has to write the manifest, which makes them
+    /// complete.
     fn write_shards(
         &self,
         world: World,
@@ -370,27 +382,26 @@ impl<'a> Job<'a> {
     }
 }
 
-/// The results from the documents other than the shards.
+/// Results of tokenizing, other than the shards.
 struct Made {
     manifest: Manifest,
-    /// Of each source.
+    /// How well the tokenizer fits each source.
     fertility: Vec<Fertility>,
-    /// Sources of which the tokenizer does not know much, each with that share of its text.
+    /// Sources with much text that the tokenizer does not know, each with the unknown share of its text.
     unknown_text: Vec<(String, f64)>,
 }
 
-/// The sources of which much is unknown, with the share of their text; `found` has the bytes that are unknown, and
-/// those that were looked at.
+/// Returns the sources of whose text at least the share [`MUCH_UNKNOWN`] is unknown to the tokenizer, with
+/// that share. `found` has for each source the unknown bytes and the bytes that were checked.
 fn unknown_text(sources: &[String], found: &[(u64, u64)]) -> Vec<(String, f64)> {
-    let share = |&(unknown_bytes, looked_at_bytes): &(u64, u64)| {
-        UnknownText { unknown_bytes, looked_at_bytes }.share()
-    };
-    let shares = sources.iter().cloned().zip(found.iter().map(share));
-    shares.filter(|(_, share)| *share >= MUCH_UNKNOWN).collect()
+    let shares = found
+        .iter()
+        .map(|&(unknown_bytes, looked_at_bytes)| UnknownText { unknown_bytes, looked_at_bytes }.share());
+    sources.iter().cloned().zip(shares).filter(|(_, share)| *share >= MUCH_UNKNOWN).collect()
 }
 
-/// Tells the steps of curating as stages.
-fn of_steps(observer: &mut dyn FnMut(Progress)) -> impl FnMut(Step, u64, u64) {
+/// Returns a callback that reports the steps of curating to `observer` as stages.
+fn report_stages(observer: &mut dyn FnMut(Progress)) -> impl FnMut(Step, u64, u64) {
     |step, done, total| {
         let stage = match step {
             Step::Read => Stage::Read,

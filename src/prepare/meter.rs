@@ -1,6 +1,6 @@
-//! Tells an observer how far the stages of `prepare` have come, about once a mebibyte.
+//! Reports the progress of the stages of `prepare` to an observer, about once per mebibyte.
 
-/// What is being done.
+/// A stage of `prepare`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
     /// Waiting for another run that prepares the same folder; no progress.
@@ -20,7 +20,7 @@ pub enum Stage {
 }
 
 impl Stage {
-    /// What to show beside a progress bar.
+    /// Returns the text shown next to a progress bar.
     pub fn name(self) -> &'static str {
         match self {
             Self::Wait => "waiting for another run that prepares this folder",
@@ -33,27 +33,27 @@ impl Stage {
         }
     }
 
-    /// Whether progress is in bytes (else in things).
+    /// True if progress is counted in bytes, false if it is counted in items.
     pub fn is_bytes(self) -> bool {
         !matches!(self, Self::Wait | Self::LearnVocabulary | Self::Compare)
     }
 }
 
-/// How far a stage has come.
+/// Progress of a stage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress {
     /// The stage.
     pub stage: Stage,
-    /// Bytes or things done.
+    /// Bytes or items done.
     pub done: u64,
-    /// Bytes or things in all; 0 when that is not known.
+    /// Bytes or items in total; 0 when that is not known.
     pub total: u64,
 }
 
-/// Passes on each further mebibyte of a stage.
+/// Reports the progress of one stage each time another mebibyte is done, and at its end.
 pub(super) struct Meter<'a> {
     progress: Progress,
-    told: u64,
+    reported: u64,
     observer: &'a mut dyn FnMut(Progress),
 }
 
@@ -61,18 +61,18 @@ impl<'a> Meter<'a> {
     pub(super) fn new(stage: Stage, total: u64, observer: &'a mut dyn FnMut(Progress)) -> Self {
         let progress = Progress { stage, done: 0, total };
         observer(progress);
-        Self { progress, told: 0, observer }
+        Self { progress, reported: 0, observer }
     }
 
-    pub(super) fn at(&mut self, done: u64) {
+    pub(super) fn set_done(&mut self, done: u64) {
         self.progress.done = done;
-        if done >= self.told + (1 << 20) || (done == self.progress.total && done > self.told) {
-            self.told = done;
+        if done >= self.reported + (1 << 20) || (done == self.progress.total && done > self.reported) {
+            self.reported = done;
             (self.observer)(self.progress);
         }
     }
 
     pub(super) fn add(&mut self, bytes: u64) {
-        self.at(self.progress.done + bytes);
+        self.set_done(self.progress.done + bytes);
     }
 }

@@ -1,9 +1,9 @@
 //! From raw text to shards: read and curate, train the tokenizer, tokenize; only the stages that are missing
 //! run.
 //!
-//! The folder holds `settings.json` (what everything depends on), `documents/` (kept text, removed at the
-//! end), `tokenizer/`, `shards/` and the report. Work made with other settings is never overwritten. The
-//! bytes written do not depend on the number of processes and threads, nor on how often the work was interrupted.
+//! The prepared folder holds `settings.json` (everything that the other files depend on), `documents/` (kept
+//! text, removed at the end), `tokenizer/`, `shards/` and the report. Work made with other settings is never
+//! overwritten. The bytes written do not depend on the number of processes and threads, nor on interruptions.
 
 mod encode;
 mod files;

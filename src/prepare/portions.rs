@@ -1,4 +1,4 @@
-//! Reads kept documents ahead on a thread of its own and hands them over in portions.
+//! Reads kept documents in portions on a separate thread, ahead of their use.
 
 use std::sync::mpsc::Receiver;
 use std::sync::mpsc::SyncSender;
@@ -11,10 +11,10 @@ use crate::corpus::Side;
 use crate::corpus::Split;
 use crate::corpus::StoredDocument;
 
-/// Documents are handed to the threads in portions of about this many bytes of text.
+/// Text in a portion, in bytes; the last document of a portion may exceed it.
 const PORTION_BYTES: usize = 2 << 20;
 
-/// Portions that are read ahead.
+/// Portions that are prefetched.
 const PORTIONS_AHEAD: usize = 2;
 
 /// A kept document, its index in the corpus and its side of the split.
@@ -24,7 +24,7 @@ pub(super) struct Kept {
     pub(super) document: StoredDocument,
 }
 
-/// Calls `work` with all kept documents from index `first` on, in order, until it fails.
+/// Calls `work` with portions of the kept documents from index `first` onwards, in order, until `work` fails.
 pub(super) fn for_each(
     kept: &KeptDocuments,
     split: Split,
@@ -42,7 +42,8 @@ pub(super) fn for_each(
 }
 
 fn read(kept: &KeptDocuments, split: Split, first: u64, sender: &SyncSender<Result<Vec<Kept>>>) {
-    let (mut portion, mut bytes) = (Vec::new(), 0);
+    let mut portion = Vec::new();
+    let mut bytes = 0;
     for document in kept.from_index(split, first) {
         match document {
             Ok((index, side, document)) => {
@@ -50,7 +51,7 @@ fn read(kept: &KeptDocuments, split: Split, first: u64, sender: &SyncSender<Resu
                 portion.push(Kept { index, side, document });
             }
             Err(e) => {
-                // If the receiver is gone, the error has no reader.
+                // If the receiver is gone, the error need not be reported.
                 let _ = sender.send(Err(e));
                 return;
             }

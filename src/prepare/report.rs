@@ -1,5 +1,5 @@
-//! Puts the report of a prepared corpus together: what was read and left out, how the tokenizer fits, what
-//! was written.
+//! Puts the report of a prepared corpus together: documents read and left out, how well the tokenizer fits
+//! each source, and the shards written.
 
 use std::path::Path;
 
@@ -22,7 +22,7 @@ use crate::tokenizer::Tokenizer;
 
 const REPORT_BYTES_MAX: u64 = 64 << 20;
 
-/// Text of each source on which two tokenizers are compared, in bytes.
+/// Text of each source, in bytes, on which two tokenizers are compared.
 const COMPARED_BYTES: usize = 1 << 20;
 
 /// A report that can be written into a prepared folder.
@@ -37,14 +37,14 @@ impl Written {
 }
 
 impl Written {
-    /// With the sources of which the tokenizer does not know much.
+    /// Adds the sources of whose text the tokenizer does not know much, with the unknown share.
     pub(super) fn with_unknown_text(mut self, sources: Vec<(String, f64)>) -> Self {
         self.0.unknown_text = sources;
         self
     }
 }
 
-/// The report of a prepared folder; `None` where there is none.
+/// Reads the report of a prepared folder; `None` if it has no report.
 pub fn read_report(folder: &Path) -> Result<Option<Report>> {
     let path = folder.join(REPORT_JSON);
     if !fs::exists(&path) {
@@ -57,19 +57,20 @@ pub fn read_report(folder: &Path) -> Result<Option<Report>> {
     ))
 }
 
-/// What is known before there is a tokenizer.
+/// Returns the report without the tables that need a tokenizer: of reading, filters and the split.
 pub(super) fn without_tokens(curated: &Curated) -> Written {
     let split = curated.scan().map(|scan| summary(&scan)).unwrap_or_default();
     Written(Report::new(curated.tally.clone(), split))
 }
 
-/// Everything.
-pub(super) fn whole(
+/// Returns the complete report. With `other`, its tokenizer table compares `tokenizer` with `other`.
+pub(super) fn with_tokens(
     curated: &Curated,
     scan: &Scan,
     tokenizer: &Tokenizer,
     other: Option<&Tokenizer>,
-    (manifest, fertility): (&Manifest, &[Fertility]),
+    manifest: &Manifest,
+    fertility: &[Fertility],
 ) -> Result<Written> {
     let mut report = Report::new(curated.tally.clone(), summary(scan));
     report.tokenizer = Some(match other {
@@ -78,7 +79,8 @@ pub(super) fn whole(
             comparison_table(&manifest.sources, &compare(curated, scan, tokenizer, other, fertility.len())?)
         }
     });
-    let (train, validation) = (&manifest.train, &manifest.validation);
+    let train = &manifest.train;
+    let validation = &manifest.validation;
     report.shards = Some(ShardsSummary {
         source_tokens: fertility.iter().map(|fertility| fertility.tokens).collect(),
         tokens: manifest.tokens(),
@@ -113,21 +115,24 @@ fn fertility_table(sources: &[String], fertility: &[Fertility]) -> FertilityTabl
     }
 }
 
-/// The same on a sample of each source, and what another tokenizer makes of it.
+/// Returns the table of two tokenizers on a sample of each source: the columns of `ours`, and how `other`
+/// compares.
 fn comparison_table(sources: &[String], compared: &[Comparison]) -> FertilityTable {
     let columns = COLUMNS
         .into_iter()
         .chain(["other_tokens_per_word", "tokens_per_other_token"])
         .map(String::from)
         .collect();
-    let row = |counts: &Comparison| {
-        [figures(&counts.ours), vec![counts.other.tokens_per_word(), counts.token_ratio()]].concat()
-    };
-    let rows = sources.iter().cloned().zip(compared).filter(|(_, counts)| counts.ours.texts > 0);
-    FertilityTable { columns, rows: rows.map(|(name, counts)| (name, row(counts))).collect() }
+    let rows = sources.iter().cloned().zip(compared).filter(|(_, counts)| counts.ours.texts > 0).map(
+        |(name, counts)| {
+            let other = vec![counts.other.tokens_per_word(), counts.token_ratio()];
+            (name, [figures(&counts.ours), other].concat())
+        },
+    );
+    FertilityTable { columns, rows: rows.collect() }
 }
 
-/// Both tokenizers on the first text of each source.
+/// Runs both tokenizers on the first [`COMPARED_BYTES`] of each source.
 fn compare(
     curated: &Curated,
     scan: &Scan,
@@ -135,7 +140,8 @@ fn compare(
     other: &Tokenizer,
     sources: usize,
 ) -> Result<Vec<Comparison>> {
-    let (mut texts, mut bytes) = (vec![Vec::new(); sources], vec![0; sources]);
+    let mut texts = vec![Vec::new(); sources];
+    let mut bytes = vec![0; sources];
     for document in curated.kept.from_index(scan.split, 0) {
         let (_, _, document) = document?;
         if bytes[document.source] < COMPARED_BYTES {

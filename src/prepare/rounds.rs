@@ -1,5 +1,6 @@
-//! Work on the kept documents that several processes divide: all read them, in the same portions; each works on a
-//! portion of every round, and the first one takes what all have made, in the order of the documents.
+//! Divides work on the kept documents between processes: all read the documents, in the same portions; in
+//! each round, every process works on one portion, and rank 0 receives the results in the order of the
+//! documents.
 
 use anyhow::Context;
 use anyhow::Result;
@@ -10,30 +11,30 @@ use crate::distributed::World;
 use crate::prepare::portions;
 use crate::prepare::portions::Kept;
 
-/// What is done with portions.
+/// Work that is done on each portion of documents.
 pub(super) trait Work {
-    /// What is worked on of a portion.
+    /// Input of the work on one portion.
     type Portion;
-    /// What is made of it.
+    /// Result of the work on one portion.
     type Made;
 
-    /// Sees every portion, in order, in every process.
-    fn see(&mut self, portion: Vec<Kept>) -> Self::Portion;
+    /// Called in every process with every portion, in order; returns the input of the work on it.
+    fn select(&mut self, portion: Vec<Kept>) -> Self::Portion;
 
-    /// Works on a portion, in one process.
+    /// Works on a portion; called in one process.
     fn make(&self, portion: &Self::Portion) -> Result<Self::Made>;
 
-    /// Takes what was made of every portion, in order, in the first process.
+    /// Takes the result of every portion, in order; called on rank 0.
     fn take(&mut self, portion: Self::Portion, made: Self::Made) -> Result<()>;
 
-    /// For the first process, where another one made it.
+    /// Serializes a result of another process for rank 0.
     fn to_bytes(made: &Self::Made) -> Vec<u8>;
 
-    /// None where the bytes are not of [`Self::to_bytes`].
+    /// Reads what [`Self::to_bytes`] wrote; `None` if the bytes are invalid.
     fn from_bytes(bytes: &[u8]) -> Option<Self::Made>;
 }
 
-/// Does `work` on all kept documents from index `first` on.
+/// Does `work` on all kept documents from index `first` onwards.
 pub(super) fn run<W: Work>(
     world: World,
     kept: &KeptDocuments,
@@ -43,7 +44,7 @@ pub(super) fn run<W: Work>(
 ) -> Result<()> {
     let mut waiting = Vec::with_capacity(world.size);
     portions::for_each(kept, split, first, |portion| {
-        waiting.push(work.see(portion));
+        waiting.push(work.select(portion));
         if waiting.len() < world.size { Ok(()) } else { round(world, work, std::mem::take(&mut waiting)) }
     })?;
     if waiting.is_empty() { Ok(()) } else { round(world, work, waiting) }

@@ -1,5 +1,5 @@
-//! What shards depend on, as JSON under the names of the configuration, and what differs between two of
-//! these.
+//! Settings that tokenizer and shards depend on, as JSON under the keys of the configuration, and the
+//! differences between two of them.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ use crate::prepare::files;
 use crate::secrets;
 use crate::tokenizer::Tokenizer;
 
-/// Keys of `data` that decide what the shards hold.
+/// Keys of `data` that determine the content of the shards.
 const DECISIVE: [&str; 9] = [
     "sources",
     "cleaning",
@@ -29,10 +29,10 @@ const DECISIVE: [&str; 9] = [
     "max_line_bytes",
 ];
 
-/// Everything that decides the bytes of tokenizer and shards. Files count with name, length and a hash of
-/// samples of their content; when they were written is for `files` to look at. Weights do not count, since
-/// they are applied while training.
-pub(super) fn of(
+/// Returns everything that determines the bytes of tokenizer and shards. Files are described by name, length
+/// and a hash of samples of their content; [`files`] compares their modification times. The weights of
+/// sources are left out, since they are applied while training.
+pub(super) fn from_config(
     config: &PretrainConfig,
     corpus: Option<&Corpus>,
     given: Option<&Tokenizer>,
@@ -41,13 +41,15 @@ pub(super) fn of(
         json!({"path": format!("a tokenizer with fingerprint {}", tokenizer.fingerprint())})
     } else {
         let mut table = config::saved(&config.tokenizer);
-        // Folders that are older than a key are as if it were off.
-        let counts = |key: &String, value: &mut Value| match key.as_str() {
-            "compare_with" => false,
-            "add_prefix_space" => *value == true,
-            _ => true,
-        };
-        table.as_object_mut().into_iter().for_each(|table| table.retain(counts));
+        // `compare_with` affects the report only. Folders prepared before `add_prefix_space` existed have no
+        // such key, which means that it was off.
+        if let Some(table) = table.as_object_mut() {
+            table.retain(|key, value| match key.as_str() {
+                "compare_with" => false,
+                "add_prefix_space" => *value == true,
+                _ => true,
+            });
+        }
         table["family"] = json!(config.model().map(|model| model.family));
         table
     };
@@ -55,12 +57,12 @@ pub(super) fn of(
     let sources = data["sources"].as_array_mut().into_iter().flatten();
     for table in sources.filter_map(Value::as_object_mut) {
         table.remove("weight");
-        // Older versions know one way, which is the usual one.
+        // Older versions had no such key and always failed on a bad record.
         if table.get("on_bad_record").is_some_and(|value| value == "fail") {
             table.remove("on_bad_record");
         }
     }
-    // How much memory the search takes changes nothing that it finds.
+    // The memory limit of the search for duplicates does not change its result.
     data["deduplication"]
         .as_object_mut()
         .into_iter()
@@ -76,7 +78,7 @@ pub(super) fn of(
     Ok(json!({"version": 2, "data": data, "tokenizer": tokenizer, "lists": lists, "files": files}))
 }
 
-/// Files beside the corpus that decide what is left out of it.
+/// Returns the files, other than the corpus, that determine which documents are left out.
 fn lists_of(config: &PretrainConfig) -> impl Iterator<Item = &String> {
     let filters = &config.data.filters;
     let lists = [&filters.gopher.stop_word_files, &filters.words.files, &filters.perplexity.reference_files];
@@ -84,7 +86,7 @@ fn lists_of(config: &PretrainConfig) -> impl Iterator<Item = &String> {
 }
 
 fn identity(file: &SourceFile) -> Result<Value> {
-    // What is piped in cannot be looked at twice.
+    // Standard input cannot be read twice.
     let sample = if file.is_standard_input() { None } else { fs::sample_hash(&file.path)? };
     let path = config::portable(&file.path.to_string_lossy());
     let mut identity = json!({"path": path, "bytes": file.size_bytes, "sample": sample});
@@ -96,15 +98,15 @@ fn identity(file: &SourceFile) -> Result<Value> {
     Ok(identity)
 }
 
-/// SHA-256 of settings in hexadecimal: the same for the same content of all files, whenever these were
-/// written.
+/// Returns the SHA-256 of settings in hexadecimal. It depends on the content of the files, but not on their
+/// modification times.
 pub(super) fn sha256(settings: &Value) -> String {
     let mut settings = settings.clone();
     files::forget(&mut settings);
     fs::sha256_of(&[settings.to_string().as_bytes()])
 }
 
-/// Each value that differs: its dotted name, the old and the new value.
+/// Returns a description of each value that differs: its dotted name, the old and the new value.
 pub(super) fn differences(old: &Value, new: &Value) -> Vec<String> {
     let mut found = Vec::new();
     compare("", old, new, &mut found);
@@ -112,27 +114,30 @@ pub(super) fn differences(old: &Value, new: &Value) -> Vec<String> {
 }
 
 fn compare(name: &str, old: &Value, new: &Value, found: &mut Vec<String>) {
-    let child = |key: &str| if name.is_empty() { key.to_string() } else { format!("{name}.{key}") };
     match (old, new) {
         (Value::Object(a), Value::Object(b)) => {
             let missing = b.keys().filter(|key| !a.contains_key(*key));
             for key in a.keys().chain(missing) {
-                compare(&child(key), &old[key], &new[key], found);
+                compare(&dotted(name, key), &old[key], &new[key], found);
             }
         }
         (Value::Array(a), Value::Array(b)) if a.len() == b.len() => {
             for index in 0..a.len() {
-                compare(&child(&index.to_string()), &a[index], &b[index], found);
+                compare(&dotted(name, &index.to_string()), &a[index], &b[index], found);
             }
         }
         (Value::Array(a), Value::Array(b)) => {
             found.push(format!("`{name}` had {} entries, now has {}", a.len(), b.len()));
         }
-        // What is secret here need not have been where the settings were written: a folder `test`, and the user
-        // `test` of a server.
+        // A value that is a secret now need not have been one when the settings were written, for example a
+        // folder `test`, now that the user of a server is called `test`.
         (a, b) if a == b || secrets::masked(&a.to_string()) == secrets::masked(&b.to_string()) => {}
         (a, b) => found.push(format!("`{name}` was {a}, now is {b}")),
     }
+}
+
+fn dotted(name: &str, key: &str) -> String {
+    if name.is_empty() { key.to_string() } else { format!("{name}.{key}") }
 }
 
 #[cfg(test)]
@@ -140,12 +145,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_that_is_told_by_the_name_of_a_secret_is_the_same_path() {
-        let settings = |path: &str| json!({"files": [{"path": path, "bytes": 7}]});
-        let (old, new) = (settings("data/planted-9c2e/a.txt"), settings("data/${SETTINGS_TEST_KEY}/a.txt"));
+    fn a_path_with_the_name_of_a_secret_is_the_same_path() {
+        let old = settings("data/planted-9c2e/a.txt");
+        let new = settings("data/${SETTINGS_TEST_KEY}/a.txt");
         assert_eq!(differences(&old, &new).len(), 1);
         secrets::hold("SETTINGS_TEST_KEY", "planted-9c2e");
         assert!(differences(&old, &new).is_empty());
         assert_eq!(differences(&old, &settings("data/${SETTINGS_TEST_KEY}/b.txt")).len(), 1, "another path");
+    }
+
+    fn settings(path: &str) -> Value {
+        json!({"files": [{"path": path, "bytes": 7}]})
     }
 }

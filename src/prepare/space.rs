@@ -1,4 +1,4 @@
-//! How much room preparing a corpus takes, estimated before it starts.
+//! Disk space that preparing a corpus takes, estimated before it starts.
 
 use std::fmt;
 use std::path::Path;
@@ -15,30 +15,30 @@ use crate::fs::Kind;
 use crate::quantity::format_bytes;
 use crate::shards::token_bytes_for;
 
-/// A document of the web has some thousand bytes; how many there are is not known before they are read.
+/// Length of a typical web document; the number of documents is not known before they are read.
 const DOCUMENT_BYTES: u64 = 1000;
 
-/// Report, settings and manifests, each with its last block half empty.
+/// Report, settings and manifests, each with a last disk block that is half empty.
 const SMALL_FILES_BYTES: u64 = 128 << 10;
 
-/// An entry of a vocabulary in all files of a tokenizer together.
+/// Bytes of a vocabulary entry in all files of a tokenizer together.
 const ENTRY_BYTES: u64 = 100;
 
-/// Room on the disk, in bytes.
+/// Disk space, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Space {
     /// Text of the corpus, uncompressed, before anything is left out.
     pub text_bytes: u64,
-    /// The most that lies there at one time: kept documents, what finds duplicates, and shards.
+    /// Peak space in the prepared folder: kept documents, scratch files of deduplication, and shards.
     pub needed_bytes: u64,
-    /// What stays: shards, and the kept documents where they are wanted.
+    /// Space used at the end: shards, and the kept documents with `data.keep_documents`.
     pub final_bytes: u64,
-    /// What is free now.
+    /// Free space now.
     pub free_bytes: u64,
 }
 
 impl Space {
-    /// What preparing the corpus of a configuration will take.
+    /// Estimates the space to prepare the corpus of a configuration.
     pub fn predict(config: &PretrainConfig) -> Result<Self> {
         Self::predict_for(config, &Corpus::open(&config.data)?, &config.prepared_dir())
     }
@@ -46,28 +46,29 @@ impl Space {
     pub(super) fn predict_for(config: &PretrainConfig, corpus: &Corpus, folder: &Path) -> Result<Self> {
         let text_bytes = corpus.files().iter().map(|file| expanded_bytes(file.kind(), file.size_bytes)).sum();
         let free_bytes = fs::free_bytes(folder)?;
-        Ok(Self::of(config, text_bytes, free_bytes))
+        Ok(Self::estimate(config, text_bytes, free_bytes))
     }
 
-    fn of(config: &PretrainConfig, text_bytes: u64, free_bytes: u64) -> Self {
-        // Measured on Finnish and English web text: zstd at its fast level leaves 45 %, a token of a
-        // vocabulary of some ten thousand entries stands for 4 to 5 bytes, smaller vocabularies for 3.
+    fn estimate(config: &PretrainConfig, text_bytes: u64, free_bytes: u64) -> Self {
+        // Measured on Finnish and English web text: zstd at its fast level leaves 45 %; a token covers 4 to 5
+        // bytes with a vocabulary of some ten thousand entries, 3 with a smaller one.
         let documents = text_bytes * 45 / 100;
         let vocab_size = if config.tokenizer.path.is_some() { 1 << 17 } else { config.tokenizer.vocab_size };
         let shards = text_bytes * token_bytes_for(vocab_size) / 3;
         let sketches =
             text_bytes / DOCUMENT_BYTES * deduplication_bytes_per_document(&config.data.deduplication);
-        let beside = SMALL_FILES_BYTES + vocab_size as u64 * ENTRY_BYTES;
-        let final_bytes = shards + beside + if config.data.keep_documents { documents } else { 0 };
-        Self { text_bytes, needed_bytes: documents + sketches + shards + beside, final_bytes, free_bytes }
+        let small_files = SMALL_FILES_BYTES + vocab_size as u64 * ENTRY_BYTES;
+        let final_bytes = shards + small_files + if config.data.keep_documents { documents } else { 0 };
+        let needed_bytes = documents + sketches + shards + small_files;
+        Self { text_bytes, needed_bytes, final_bytes, free_bytes }
     }
 
-    /// Whether the estimate says that it will not fit.
+    /// True if the estimate is more than the free space.
     pub fn is_tight(&self) -> bool {
         self.needed_bytes > self.free_bytes
     }
 
-    /// An error when it cannot fit: when even half of the estimate is more than what is free.
+    /// Fails if even half of the estimate is more than the free space.
     pub fn require(&self, folder: &Path) -> Result<()> {
         if self.needed_bytes / 2 <= self.free_bytes {
             return Ok(());
@@ -94,7 +95,7 @@ impl fmt::Display for Space {
     }
 }
 
-/// The length of a text file once it is decompressed: typical ratios of text.
+/// Estimates the decompressed length of a text file by typical compression ratios.
 fn expanded_bytes(kind: Kind, size_bytes: u64) -> u64 {
     match kind {
         Kind::Parquet => size_bytes * 2,
@@ -109,11 +110,11 @@ mod tests {
 
     fn space(json: &str, text_bytes: u64, free_bytes: u64) -> Space {
         let json = format!(r#"{{"data": {{"sources": [], {json}}}, "model": {{"roberta": {{}}}}}}"#);
-        Space::of(&serde_json::from_str(&json).unwrap(), text_bytes, free_bytes)
+        Space::estimate(&serde_json::from_str(&json).unwrap(), text_bytes, free_bytes)
     }
 
     #[test]
-    fn what_cannot_fit_is_refused_and_what_may_fit_is_not() {
+    fn a_hopeless_estimate_is_refused_and_a_doubtful_one_is_not() {
         let tight = space(r#""keep_documents": false"#, 1 << 30, 400 << 20);
         assert!(tight.require(Path::new("data")).is_err_and(|e| crate::error::class_of(&e) == Class::Disk));
         let doubtful = space(r#""keep_documents": false"#, 1 << 30, 700 << 20);
@@ -127,14 +128,14 @@ mod tests {
     }
 
     #[test]
-    fn a_small_corpus_counts_with_what_lies_beside_its_shards() {
+    fn a_small_corpus_counts_with_the_small_files_next_to_its_shards() {
         // Measured: 77 KiB of text and a vocabulary of 400 leave 132 KiB on the disk.
         let small = space(r#""keep_documents": false"#, 77 << 10, 1 << 30);
         assert!(small.final_bytes > 132 << 10, "{}", small.final_bytes);
     }
 
     #[test]
-    fn compressed_text_counts_as_what_it_becomes() {
+    fn compressed_text_counts_with_its_decompressed_length() {
         let zstd = Kind::Compressed(fs::Compression::Zstd);
         assert_eq!(
             [Kind::Text, zstd, Kind::Parquet].map(|kind| expanded_bytes(kind, 1000)),

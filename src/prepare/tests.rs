@@ -1,5 +1,6 @@
-//! The whole way from text to shards.
+//! Prepares small corpora from text to shards.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use crate::distributed::threads::in_each;
 use crate::distributed::threads::worlds;
 use crate::shards::MANIFEST_JSON;
 
+/// A folder with a text file to prepare.
 struct Story {
     folder: tempfile::TempDir,
 }
@@ -46,6 +48,24 @@ impl Story {
         paths
             .map(|path| (path.strip_prefix(&root).unwrap().to_path_buf(), std::fs::read(&path).unwrap()))
             .collect()
+    }
+    /// Names and bytes of the kept documents, sorted by name.
+    fn documents(&self, prepared: &str) -> Vec<(OsString, Vec<u8>)> {
+        let folder = self.folder.path().join(prepared).join("documents");
+        let mut files: Vec<PathBuf> = crate::fs::list(&folder).unwrap();
+        files.sort();
+        files
+            .iter()
+            .map(|path| (path.file_name().unwrap().to_owned(), std::fs::read(path).unwrap()))
+            .collect()
+    }
+
+    fn report(&self, prepared: &str) -> String {
+        std::fs::read_to_string(self.folder.path().join(prepared).join("report.json")).unwrap()
+    }
+
+    fn settings(&self, prepared: &str) -> String {
+        std::fs::read_to_string(self.folder.path().join(prepared).join("settings.json")).unwrap()
     }
 }
 
@@ -97,22 +117,24 @@ fn other_settings_are_named_and_nothing_is_overwritten() {
     let story = Story::new();
     ensure_prepared(World::ALONE, &story.config("a", ""), &mut |_| {}).unwrap();
     let before = story.files("a");
-    let message = |config| {
-        ensure_prepared(World::ALONE, &config, &mut |_| {}).err().expect("the settings differ").to_string()
-    };
-    let changed = message(story.config("a", r#", "validation_fraction": 0.5"#));
+    let changed = refusal(&story.config("a", r#", "validation_fraction": 0.5"#));
     assert!(changed.contains("`data.validation_fraction` was 0.01, now is 0.5"), "{changed}");
     std::fs::write(story.folder.path().join("story.txt"), "another text").unwrap();
-    let changed = message(story.config("a", ""));
+    let changed = refusal(&story.config("a", ""));
     assert!(changed.contains("`files.0.bytes` was "), "{changed}");
     assert_eq!(story.files("a"), before);
 }
 
+/// Returns the error of preparing with settings that differ from those of the folder.
+fn refusal(config: &PretrainConfig) -> String {
+    ensure_prepared(World::ALONE, config, &mut |_| {}).err().expect("the settings differ").to_string()
+}
+
 #[test]
-fn several_processes_leave_the_bytes_of_one() {
+fn several_processes_write_the_same_bytes_as_one() {
     let story = Story::new();
     let text: String = (0..14_000)
-        // The last 500 are there before, far away from them.
+        // The last 500 paragraphs repeat earlier ones, far away from them.
         .map(|n| if n < 13_500 { n } else { n - 7_000 })
         .map(|n| format!("Paragraph {n}: the robin sang {} of {n} songs.\n\n", n % 7))
         .collect::<Vec<_>>()
@@ -120,53 +142,36 @@ fn several_processes_leave_the_bytes_of_one() {
     std::fs::write(story.folder.path().join("story.txt"), text).unwrap();
     let more = r#", "keep_documents": true, "deduplication": {"exact": true}"#;
     ensure_prepared(World::ALONE, &story.config("alone", more), &mut |_| {}).unwrap();
-    let documents = |prepared: &str| {
-        let folder = story.folder.path().join(prepared).join("documents");
-        let mut files: Vec<PathBuf> = crate::fs::list(&folder).unwrap();
-        files.sort();
-        files
-            .iter()
-            .map(|path| (path.file_name().unwrap().to_owned(), std::fs::read(path).unwrap()))
-            .collect::<Vec<_>>()
-    };
-    let report = |prepared: &str| {
-        std::fs::read_to_string(story.folder.path().join(prepared).join("report.json")).unwrap()
-    };
-    assert!(documents("alone").len() > 6, "there are parts to divide");
-    let alone = report("alone");
+    assert!(story.documents("alone").len() > 6, "there are parts to divide");
+    let alone = story.report("alone");
     assert!(alone.contains("\"exact_duplicate\"") && alone.contains("repeats "), "{alone}");
     for size in [2, 3] {
         let name = format!("of-{size}");
         let config = story.config(&name, more);
-        let again = || {
-            let prepare =
-                |world| ensure_prepared(world, &config, &mut |_| {}).map(|prepared| prepared.was_reused);
-            in_each(&worlds(size, Duration::from_secs(60)), prepare)
-                .into_iter()
-                .map(Result::unwrap)
-                .collect::<Vec<_>>()
-        };
-        let made = again();
+        let made = prepare_with(size, &config);
         assert!(
-            !made[0] && story.files(&name) == story.files("alone") && documents(&name) == documents("alone")
+            !made[0]
+                && story.files(&name) == story.files("alone")
+                && story.documents(&name) == story.documents("alone")
         );
-        assert_eq!(report(&name), alone);
-        assert_eq!(again(), vec![true; size]);
-        // A part in the middle is missing, as where the process that had it was lost.
+        assert_eq!(story.report(&name), alone);
+        assert_eq!(prepare_with(size, &config), vec![true; size]);
+        // A part in the middle is missing, as if the process that should write it was lost.
         let folder = story.folder.path().join(&name);
         for gone in ["shards", "tokenizer"] {
             std::fs::remove_dir_all(folder.join(gone)).unwrap();
         }
-        let whole = documents(&name);
+        let whole = story.documents(&name);
         for gone in ["complete.json", "part-00001.json"] {
             std::fs::remove_file(folder.join("documents").join(gone)).unwrap();
         }
-        again();
+        prepare_with(size, &config);
         assert!(
-            story.files(&name) == story.files("alone") && documents(&name) == whole,
+            story.files(&name) == story.files("alone") && story.documents(&name) == whole,
             "{size}, gone on with"
         );
-        // One process came to the second portion of text, of which no shard counts; several go on.
+        // One process fails in the second portion of text, before a shard of that portion is in the journal;
+        // several processes resume.
         let shards = folder.join("shards");
         std::fs::remove_file(shards.join(MANIFEST_JSON)).unwrap();
         let obstacle = shards.join("train-00040.safetensors");
@@ -176,36 +181,47 @@ fn several_processes_leave_the_bytes_of_one() {
         std::fs::remove_dir(&obstacle).unwrap();
         let journal = std::fs::read_to_string(shards.join("progress.json")).unwrap();
         assert!(journal.contains("train-00020") && !journal.contains("train-00039"), "{journal}");
-        again();
+        prepare_with(size, &config);
         assert!(story.files(&name) == story.files("alone"), "{size}, in the midst of tokenizing");
     }
 }
 
+/// Prepares with `size` processes; returns for each of them if nothing had to be made.
+fn prepare_with(size: usize, config: &PretrainConfig) -> Vec<bool> {
+    in_each(&worlds(size, Duration::from_secs(60)), |world| {
+        ensure_prepared(world, config, &mut |_| {}).map(|prepared| prepared.was_reused)
+    })
+    .into_iter()
+    .map(Result::unwrap)
+    .collect()
+}
+
 #[test]
-fn a_text_that_was_changed_is_seen_and_one_that_was_copied_is_not() {
+fn a_changed_text_is_found_and_a_copied_one_is_accepted() {
     let story = Story::new();
     let path = story.folder.path().join("story.txt");
-    // Long enough that samples leave something out.
+    // Long enough that the samples do not cover all of the text.
     let text = std::fs::read_to_string(&path).unwrap().repeat(6);
     std::fs::write(&path, &text).unwrap();
     let config = story.config("a", "");
-    let prepared = || ensure_prepared(World::ALONE, &config, &mut |_| {});
-    assert!(!prepared().unwrap().was_reused);
-    assert!(prepared().unwrap().was_reused);
-    let settings = || std::fs::read_to_string(story.folder.path().join("a/settings.json")).unwrap();
-    let before = settings();
+    assert!(!prepare_alone(&config).unwrap().was_reused);
+    assert!(prepare_alone(&config).unwrap().was_reused);
+    let before = story.settings("a");
     std::fs::write(&path, &text).unwrap();
-    assert!(prepared().unwrap().was_reused, "a copy");
-    assert_ne!(settings(), before, "its time is put down");
-    let after_a_copy = settings();
-    assert!(prepared().unwrap().was_reused && settings() == after_a_copy);
-    let sample = || crate::fs::sample_hash(&path).unwrap();
-    let sample_before = sample();
+    assert!(prepare_alone(&config).unwrap().was_reused, "a copy");
+    assert_ne!(story.settings("a"), before, "its time is put down");
+    let after_a_copy = story.settings("a");
+    assert!(prepare_alone(&config).unwrap().was_reused && story.settings("a") == after_a_copy);
+    let sample_before = crate::fs::sample_hash(&path).unwrap();
     let at = 6000 + text[6000..].find("Paragraph").unwrap();
     let mut changed = text;
     changed.replace_range(at..at + 9, "Chapter__");
     std::fs::write(&path, &changed).unwrap();
-    assert_eq!(sample(), sample_before, "samples do not see it");
-    let message = format!("{:#}", prepared().err().unwrap());
+    assert_eq!(crate::fs::sample_hash(&path).unwrap(), sample_before, "samples do not see it");
+    let message = format!("{:#}", prepare_alone(&config).err().unwrap());
     assert!(message.contains("story.txt` has another content"), "{message}");
+}
+
+fn prepare_alone(config: &PretrainConfig) -> anyhow::Result<Prepared> {
+    ensure_prepared(World::ALONE, config, &mut |_| {})
 }

@@ -1,8 +1,8 @@
-//! From kept documents to shards, with a journal: an interrupted run goes on behind the last finished shard
-//! of each side.
+//! From kept documents to shards, with a journal: an interrupted run resumes after the last finished shard of
+//! each side.
 //!
-//! What the journal counts is what stands in finished shards, never more, so that a resumed run ends in the
-//! same bytes and the same counts as an undisturbed one.
+//! The journal counts exactly the documents in finished shards, never more, so that a resumed run ends with
+//! the same bytes and the same counts as an uninterrupted one.
 
 use std::path::Path;
 
@@ -31,19 +31,19 @@ const JOURNAL_JSON: &str = "progress.json";
 
 const JOURNAL_BYTES_MAX: u64 = 64 << 20;
 
-/// What stands in the finished shards of one side.
+/// Counts of the finished shards of one side.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SideProgress {
     /// Index of the first document that is in no finished shard.
     next_document: u64,
-    /// The shards.
+    /// Entries of the finished shards, and their counts.
     pub(super) written: SplitEntry,
     /// Documents for which the tokenizer has no token.
     pub(super) without_tokens: u64,
     /// How well the tokenizer fits each source.
     pub(super) fertility: Vec<Fertility>,
-    /// Of each source bytes of text that the tokenizer does not know, and those that were looked at.
+    /// For each source, the bytes of text that the tokenizer does not know, and the bytes that were checked.
     #[serde(default)]
     pub(super) unknown_text: Vec<(u64, u64)>,
 }
@@ -57,7 +57,7 @@ struct Journal {
     validation: SideProgress,
 }
 
-/// How shards are made.
+/// Settings of the shard writers.
 pub(super) struct Options<'a> {
     pub(super) folder: &'a Path,
     pub(super) settings_sha256: &'a str,
@@ -65,8 +65,8 @@ pub(super) struct Options<'a> {
     pub(super) sources: usize,
 }
 
-/// Writes the shards of both sides, as far as they are missing, and says what they hold: training first. The other
-/// processes of `world` call [`encode::help`].
+/// Writes the missing shards of both sides and returns the counts of all: training first, then validation.
+/// The other processes of `world` call [`encode::help`].
 pub(super) fn run(
     world: World,
     documents: &KeptDocuments,
@@ -76,11 +76,13 @@ pub(super) fn run(
     meter: &mut Meter,
 ) -> Result<[SideProgress; 2]> {
     let journal = Journal::read_or_new(tokenizer, options)?;
-    let writer = |side, progress| SideWriter::new(side, progress, tokenizer, options);
-    let mut sides = [writer(Side::Train, &journal.train), writer(Side::Validation, &journal.validation)];
+    let mut sides = [
+        SideWriter::new(Side::Train, &journal.train, tokenizer, options),
+        SideWriter::new(Side::Validation, &journal.validation, tokenizer, options),
+    ];
     let task = Task { split, first: sides.each_ref().map(|side| side.resumed_at) };
     world.from_first(Some(task))?;
-    meter.at(journal.train.written.text_bytes + journal.validation.written.text_bytes);
+    meter.set_done(journal.train.written.text_bytes + journal.validation.written.text_bytes);
     encode::for_each(world, documents, task, tokenizer, |portion, encoded| {
         let mut wrote_shard = false;
         for (kept, ids) in portion.iter().zip(encoded) {
@@ -98,13 +100,14 @@ pub(super) fn run(
     Ok(finished)
 }
 
-/// Removes the journal of finished shards.
+/// Removes the journal, which is not needed once all shards are finished.
 pub(super) fn forget(folder: &Path) -> Result<()> {
     fs::remove_file(&folder.join(JOURNAL_JSON))
 }
 
 impl Journal {
-    /// The journal in the folder; an empty one where there is none or where it belongs to other work.
+    /// Reads the journal of the folder; an empty one if there is no journal. Fails if it belongs to other
+    /// settings.
     fn read_or_new(tokenizer: &Tokenizer, options: &Options) -> Result<Self> {
         let nothing = SideProgress {
             next_document: 0,
@@ -127,11 +130,9 @@ impl Journal {
         let hint = format!("remove the folder `{}` to make the shards again", options.folder.display());
         let found: Self = serde_json::from_str(&text)
             .map_err(|e| Problem::new(format!("is broken: {e}")).at(path.display()).hint(&hint))?;
-        let fits = |side: &SideProgress| side.fertility.len() == options.sources;
         if found.settings_sha256 != new.settings_sha256
             || found.tokenizer != new.tokenizer
-            || !fits(&found.train)
-            || !fits(&found.validation)
+            || [&found.train, &found.validation].iter().any(|side| side.fertility.len() != options.sources)
         {
             return Err(Problem::new("belongs to shards made with another tokenizer or other settings")
                 .at(path.display())
@@ -166,16 +167,16 @@ impl Journal {
     }
 }
 
-/// Writes the shards of one side and keeps the account of them.
+/// Writes the shards of one side and counts their documents.
 struct SideWriter {
     writer: ShardWriter,
-    /// Where this run took up its work.
+    /// Index of the first document that this run adds.
     resumed_at: u64,
-    /// Counts of all documents that were added.
+    /// Counts of all documents that were added; the next two fields too.
     without_tokens: u64,
     fertility: Vec<Fertility>,
     unknown_text: Vec<UnknownText>,
-    /// What is in finished shards.
+    /// Counts of the documents in finished shards.
     saved: SideProgress,
 }
 
@@ -188,28 +189,30 @@ impl SideWriter {
             tokenizer.vocab_size(),
             options.shard_tokens,
         );
-        let unknown_text = |source: usize| {
+        let mut unknown_text = Vec::with_capacity(options.sources);
+        for source in 0..options.sources {
             let (unknown_bytes, looked_at_bytes) =
                 progress.unknown_text.get(source).copied().unwrap_or_default();
-            UnknownText { unknown_bytes, looked_at_bytes }
-        };
+            unknown_text.push(UnknownText { unknown_bytes, looked_at_bytes });
+        }
         Self {
             writer: writer.behind(progress.written.clone()),
             resumed_at: progress.next_document,
             without_tokens: progress.without_tokens,
             fertility: progress.fertility.clone(),
-            unknown_text: (0..options.sources).map(unknown_text).collect(),
+            unknown_text,
             saved: progress.clone(),
         }
     }
 
-    /// Adds a document; `true` when a shard was written, which is then accounted for.
+    /// Adds a document; returns `true` if a shard was written, which `saved` then counts.
     fn add(&mut self, kept: &Kept, ids: &[u32], tokenizer: &Tokenizer) -> Result<bool> {
         if ids.is_empty() {
             self.without_tokens += 1;
             return Ok(false);
         }
-        let (source, text) = (kept.document.source, &kept.document.text);
+        let source = kept.document.source;
+        let text = &kept.document.text;
         let is_full = self.writer.is_full_for(source, ids.len());
         if is_full {
             self.writer.write_shard()?;
@@ -222,9 +225,10 @@ impl SideWriter {
     }
 
     fn save(&mut self, next_document: u64) {
-        let (written, fertility) = (self.writer.written().clone(), self.fertility.clone());
+        let written = self.writer.written().clone();
+        let fertility = self.fertility.clone();
         let unknown_text =
-            self.unknown_text.iter().map(|of| (of.unknown_bytes, of.looked_at_bytes)).collect();
+            self.unknown_text.iter().map(|text| (text.unknown_bytes, text.looked_at_bytes)).collect();
         let without_tokens = self.without_tokens;
         self.saved = SideProgress { next_document, written, without_tokens, fertility, unknown_text };
     }

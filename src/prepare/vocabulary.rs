@@ -21,10 +21,11 @@ use crate::tokenizer::Trained;
 use crate::tokenizer::Trainer;
 use crate::tokenizer::TrainerOptions;
 
-/// A document gives the tokenizer's training a slice of at least this many bytes, or all that it has.
+/// Least slice of a document, in bytes, that is used to train the tokenizer; shorter documents are used as a
+/// whole.
 const SLICE_BYTES_MIN: u64 = 4 << 10;
 
-/// The tokenizer that `config` describes, trained on the documents that are kept for training. The other processes of
+/// Trains the tokenizer that `config` describes on the documents of the training side. The other processes of
 /// `world` call [`help`].
 pub(super) fn train(
     world: World,
@@ -49,26 +50,29 @@ pub(super) fn train(
     })
 }
 
-/// Counts words with the first process.
+/// Counts this process's share of the words, while rank 0 calls [`train`].
 pub(super) fn help(world: World, config: &PretrainConfig, kept: &KeptDocuments, scan: &Scan) -> Result<()> {
     let mut counter = Counter { trainer: trainer(config)?, sample: Sample::new(config, scan), meter: None };
     rounds::run(world, kept, scan.split, 0, &mut counter)?;
     words(world, &mut counter.trainer).map(drop)
 }
 
-/// The words of what the first process has counted; each process cuts a share of it.
+/// Sends the counts of rank 0 to all processes, cuts them into words, a share in each process, and combines
+/// the shares on rank 0.
 fn words(world: World, trainer: &mut Trainer) -> Result<PieceCounts> {
     let counts = trainer.take_counts();
     if !world.is_shared() {
         return trainer.cut(&counts);
     }
-    let read =
-        |bytes: &[u8]| PieceCounts::from_bytes(bytes).context("counts of another process cannot be read");
-    let counts = read(&world.gather_bytes(counts.to_bytes())?[0])?;
+    let counts = counts_of_another(&world.gather_bytes(counts.to_bytes())?[0])?;
     let own = trainer.cut(&counts.share(world.rank, world.size))?;
     let all = world.gather_bytes(own.to_bytes())?;
     let others = if world.is_first() { &all[1..] } else { &[] };
-    others.iter().try_fold(own, |words, bytes| Ok(words.and(read(bytes)?)))
+    others.iter().try_fold(own, |words, bytes| Ok(words.and(counts_of_another(bytes)?)))
+}
+
+fn counts_of_another(bytes: &[u8]) -> Result<PieceCounts> {
+    PieceCounts::from_bytes(bytes).context("counts of another process cannot be read")
 }
 
 fn trainer(config: &PretrainConfig) -> Result<Trainer> {
@@ -76,21 +80,21 @@ fn trainer(config: &PretrainConfig) -> Result<Trainer> {
     Trainer::new(TrainerOptions::new(&config.tokenizer, model.family, model.max_sequence_length()))
 }
 
-/// Counts the words of a sample.
+/// Counts the words of a sample of the documents.
 struct Counter<'a> {
     trainer: Trainer,
     sample: Sample,
-    /// Where somebody looks.
+    /// Reports progress; on rank 0 only.
     meter: Option<Meter<'a>>,
 }
 
 impl Work for Counter<'_> {
-    /// The parts of its texts to train on.
+    /// Slices of the documents to train on.
     type Portion = Vec<String>;
     type Made = PieceCounts;
 
-    fn see(&mut self, portion: Vec<Kept>) -> Vec<String> {
-        // The tokenizer sees no validation text, as the model does not.
+    fn select(&mut self, portion: Vec<Kept>) -> Vec<String> {
+        // Neither tokenizer nor model is trained on validation text.
         let train = portion.into_iter().filter(|kept| kept.side == Side::Train);
         let slices = train.map(|Kept { document: StoredDocument { mut text, .. }, .. }| {
             self.meter.iter_mut().for_each(|meter| meter.add(text.len() as u64));
@@ -118,7 +122,7 @@ impl Work for Counter<'_> {
     }
 }
 
-/// Takes at most `budget` of `total` bytes, spread evenly over the documents.
+/// Selects at most `budget` of `total` bytes of text, spread evenly over the documents.
 struct Sample {
     budget: u64,
     total: u64,
@@ -128,11 +132,10 @@ struct Sample {
 
 impl Sample {
     fn new(config: &PretrainConfig, scan: &Scan) -> Self {
-        let (budget, total) = (config.tokenizer.train_bytes, scan.train.bytes.max(1));
-        Self { budget, total, seen: 0, taken: 0 }
+        Self { budget: config.tokenizer.train_bytes, total: scan.train.bytes.max(1), seen: 0, taken: 0 }
     }
 
-    /// The part of `text` to train on: all of it, its beginning, or nothing.
+    /// Returns the part of `text` to train on: all of the text, its beginning, or nothing.
     fn slice<'a>(&mut self, text: &'a str) -> &'a str {
         let len = text.len() as u64;
         self.seen += len;
@@ -142,7 +145,8 @@ impl Sample {
         if self.budget >= self.total {
             return text;
         }
-        // Slices below the minimum would be cut words; the room adds up until one is worth taking.
+        // Very short slices would consist of cut words, so the unused budget adds up until it allows a longer
+        // one.
         if room < len.min(SLICE_BYTES_MIN.min(self.budget)) {
             return "";
         }

@@ -1,7 +1,7 @@
 //! Decodes character references that are left over from HTML, also when the text was escaped several times.
 //!
-//! Only those that end in a semicolon: without one, `&copy=2` is part of a web address. What remains holds no
-//! reference that could be decoded, so that decoding again changes nothing.
+//! Only references that end in a semicolon are decoded: without one, `&copy=2` is part of a web address. The
+//! result has no reference that could be decoded, so that decoding again changes nothing.
 
 use std::borrow::Cow;
 
@@ -9,11 +9,13 @@ use unicode_normalization::UnicodeNormalization;
 
 use super::controls;
 
-/// `&CounterClockwiseContourIntegral;` is the longest name.
+/// Length of the longest name, `&CounterClockwiseContourIntegral;`, without its `&` and `;`.
 const LONGEST_NAME: usize = 31;
 
 pub(super) fn decode(text: &str) -> Cow<'_, str> {
-    let (mut decoded, mut copied, mut at) = (String::new(), 0, 0);
+    let mut decoded = String::new();
+    let mut copied = 0;
+    let mut at = 0;
     while let Some(found) = text[at..].find('&') {
         let start = at + found;
         at = start + 1;
@@ -33,14 +35,15 @@ pub(super) fn decode(text: &str) -> Cow<'_, str> {
     if decoded == text { Cow::Borrowed(text) } else { Cow::Owned(decoded) }
 }
 
-/// What the reference stands for whose `&` is just before `rest`, and its length without that `&`. As `&amp;`
-/// gives another `&`, it goes on as long as that begins a reference in turn.
+/// Decodes the reference whose `&` is just before `rest`; returns its characters and its length without that
+/// `&`. Since `&amp;` gives another `&`, decoding continues as long as that `&` begins another reference.
 fn resolve(rest: &str) -> Option<(Cow<'static, str>, usize)> {
-    let (mut length, mut found) = (0, None);
+    let mut length = 0;
+    let mut found = None;
     while let Some(name) = name(&rest[length..]) {
         let reference = format!("&{name}");
         let characters = htmlize::unescape(reference.as_str());
-        // Of `&ampamp;` the library decodes `&amp`, which has no semicolon, and keeps the rest.
+        // For `&ampamp;`, the library decodes `&amp`, which has no semicolon, and keeps the rest.
         if characters == reference || (characters.len() > 1 && characters.ends_with(';')) {
             break;
         }
@@ -54,7 +57,7 @@ fn resolve(rest: &str) -> Option<(Cow<'static, str>, usize)> {
     found
 }
 
-/// `auml;`, `#228;`, `#xE4;` at the beginning of `rest`.
+/// Returns the name at the beginning of `rest`, with its semicolon: `auml;`, `#228;`, `#xE4;`.
 fn name(rest: &str) -> Option<&str> {
     let end = rest.bytes().take(LONGEST_NAME + 1).position(|byte| !is_name(byte))?;
     let is_number = rest.starts_with('#');
@@ -66,13 +69,13 @@ fn is_name(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'#'
 }
 
-/// Whether `characters` would go on with, or end, a reference that `before` leaves open: `&#` and an encoded
-/// digit. Such nesting is no accident of escaping, and decoding it would make a text that can be decoded
-/// again.
+/// True if `characters` would continue or end an unfinished reference at the end of `before`, such as `&#`
+/// and an encoded digit. Such nesting does not come from escaping twice, and decoding it would produce text
+/// that can be decoded again.
 fn completes(before: &str, characters: &str) -> bool {
     let bytes = before.as_bytes();
     let tail = bytes.iter().rev().take(LONGEST_NAME + 1).position(|&byte| !is_name(byte));
     let is_open = tail.is_some_and(|back| bytes[bytes.len() - 1 - back] == b'&');
-    let seen: String = controls::remove(characters).nfc().collect();
-    is_open && seen.bytes().all(|byte| is_name(byte) || byte == b';')
+    let visible: String = controls::remove(characters).nfc().collect();
+    is_open && visible.bytes().all(|byte| is_name(byte) || byte == b';')
 }

@@ -1,9 +1,9 @@
-//! Cleans a text: the same characters for the same content, and nothing that shows nothing.
+//! Cleans a text: equal content gets equal characters, and invisible characters are removed.
 //!
-//! It judges nothing. Cleaning a clean text changes nothing, and a text that is clean is not copied.
+//! No text is left out here. Cleaning a clean text changes nothing, and a clean text is not copied.
 //!
-//! The order makes it so: taking out what is invisible can bring two characters together that compose,
-//! decoding can bring up both, and only then is it known what is a tag or a blank.
+//! The order of the steps ensures this: removing invisible characters can make two characters adjacent that
+//! compose; decoding can produce both kinds; and only after that are tags and blanks final.
 
 mod controls;
 mod entities;
@@ -25,25 +25,25 @@ pub(in crate::corpus) use tags::Tags;
 pub(in crate::corpus) use whitespace::shows_nothing;
 pub(in crate::corpus) use whitespace::tidy;
 
-/// The steps that are switched on.
+/// Applies the enabled cleaning steps.
 #[derive(Debug, Clone)]
 pub(in crate::corpus) struct Cleaner {
     steps: CleaningConfig,
 }
 
-/// A text on its way through the steps, and the names of those that changed it.
+/// A text between cleaning steps, and the names of the steps that changed it.
 struct Cleaning<'a> {
     text: Cow<'a, str>,
     changed: Vec<&'static str>,
 }
 
 impl Cleaner {
-    /// A cleaner of these steps.
+    /// Creates a cleaner with these steps.
     pub(in crate::corpus) fn new(steps: &CleaningConfig) -> Self {
         Self { steps: steps.clone() }
     }
 
-    /// The cleaned text, and the names of the steps that changed it, each once.
+    /// Returns the cleaned text, and the names of the steps that changed it, each once.
     pub(in crate::corpus) fn clean<'a>(&self, text: &'a str) -> (Cow<'a, str>, Vec<&'static str>) {
         let mut cleaning = Cleaning { text: Cow::Borrowed(text), changed: Vec::new() };
         self.characters(&mut cleaning);
@@ -70,7 +70,7 @@ impl Cleaner {
 }
 
 impl Cleaning<'_> {
-    /// Whether the step changed the text.
+    /// Applies a step; returns true if it changed the text.
     fn step(&mut self, name: &'static str, step: fn(&str) -> Cow<'_, str>) -> bool {
         let Cow::Owned(text) = step(&self.text) else { return false };
         self.text = Cow::Owned(text);
@@ -81,10 +81,10 @@ impl Cleaning<'_> {
     }
 }
 
-/// Unicode normalisation form C.
+/// Applies Unicode normalization form C.
 fn compose(text: &str) -> Cow<'_, str> {
-    // Every character before U+0300, whose first byte is 0xCC, is composed and combines with nothing before
-    // it.
+    // Characters before U+0300, whose first byte is 0xCC, are already composed and do not combine with a
+    // previous character.
     if text.bytes().all(|byte| byte < 0xCC) {
         return Cow::Borrowed(text);
     }

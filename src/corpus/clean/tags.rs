@@ -1,11 +1,11 @@
-//! Finds HTML tags by the names that HTML has, so that `a < b and c > d` and `<user@host>` are left alone;
-//! takes them out.
+//! Finds HTML tags by their names, so that `a < b and c > d` and `<user@host>` are not taken for tags, and
+//! removes them.
 //!
-//! It builds no tree: an end tag needs no beginning.
+//! No tree is built: an end tag needs no start tag.
 
 use std::borrow::Cow;
 
-/// What stands between the lines of a page: a tag of these ends a line.
+/// Tags between lines of a page: each of them ends a line.
 const BLOCKS: [&str; 56] = [
     "address",
     "article",
@@ -75,19 +75,21 @@ const INLINE: [&str; 64] = [
     "u", "var",
 ];
 
-/// Table cells are words of their own; `wbr` is none, it only allows a break.
+/// Table cells, which are separate words.
 const CELLS: [&str; 2] = ["td", "th"];
+/// Tags that only allow a line break within a word.
 const NOTHING: [&str; 1] = ["wbr"];
 
-/// Their content is no text.
+/// Tags whose content is not text.
 const RAW: [&str; 2] = ["script", "style"];
 
-/// `figcaption` and `blockquote` have ten letters; a slash may come first.
+/// Longest tag name that is recognized: `figcaption` and `blockquote` have ten letters; a slash may come
+/// first.
 const LONGEST_NAME: usize = 12;
 
-/// What a tag leaves when it is taken out.
+/// Replacement of a removed tag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Leaves {
+enum Replacement {
     LineEnd,
     Blank,
     Nothing,
@@ -98,36 +100,35 @@ enum Leaves {
 pub(in crate::corpus) struct Tag {
     /// Offset of its `<`.
     pub(in crate::corpus) start: usize,
-    /// Offset behind its last `>`.
+    /// Offset after its last `>`.
     pub(in crate::corpus) end: usize,
-    leaves: Leaves,
+    replacement: Replacement,
 }
 
 /// Iterates over the tags of a text.
 pub(in crate::corpus) struct Tags<'a> {
     text: &'a str,
     at: usize,
-    /// Once a search for one of these came to the end of the text, no later one needs to start: time stays
-    /// linear.
+    /// True after a search for `>` came to the end of the text. With this flag and the next two, no later
+    /// search for the same starts, so that the time is linear.
     no_bracket: bool,
     no_comment_end: bool,
     no_raw_end: [bool; RAW.len()],
 }
 
 impl<'a> Tags<'a> {
-    /// The tags of `text`.
+    /// Returns an iterator over the tags of `text`.
     pub(in crate::corpus) fn new(text: &'a str) -> Self {
         Self { text, at: 0, no_bracket: false, no_comment_end: false, no_raw_end: [false; RAW.len()] }
     }
 
     fn tag(&mut self, start: usize) -> Option<Tag> {
         let rest = &self.text[start + 1..];
-        let tag = |end, leaves| Some(Tag { start, end, leaves });
         if rest.starts_with("!--") {
-            return tag(self.comment_end(start + 4)?, Leaves::Nothing);
+            return Some(Tag { start, end: self.comment_end(start + 4)?, replacement: Replacement::Nothing });
         }
         if rest.starts_with(['!', '?']) {
-            return tag(self.bracket(start + 2)?, Leaves::LineEnd);
+            return Some(Tag { start, end: self.bracket(start + 2)?, replacement: Replacement::LineEnd });
         }
         let is_end = rest.starts_with('/');
         let rest = &rest[usize::from(is_end)..];
@@ -137,19 +138,17 @@ impl<'a> Tags<'a> {
             return None;
         }
         let name = rest[..length].to_ascii_lowercase();
-        let is_one_of = |names: &[&str]| names.contains(&name.as_str());
+        let name = name.as_str();
         let raw = RAW.iter().position(|raw| *raw == name);
-        let leaves = match () {
-            () if is_one_of(&INLINE) || is_one_of(&NOTHING) => Leaves::Nothing,
-            () if is_one_of(&BLOCKS) || raw.is_some() => Leaves::LineEnd,
-            () if is_one_of(&CELLS) => Leaves::Blank,
+        let replacement = match () {
+            () if INLINE.contains(&name) || NOTHING.contains(&name) => Replacement::Nothing,
+            () if BLOCKS.contains(&name) || raw.is_some() => Replacement::LineEnd,
+            () if CELLS.contains(&name) => Replacement::Blank,
             () => return None,
         };
         let end = self.bracket(start + 1)?;
-        match raw.filter(|_| !is_end).and_then(|raw| self.raw_end(raw, end)) {
-            Some(end) => tag(end, leaves),
-            None => tag(end, leaves),
-        }
+        let end = raw.filter(|_| !is_end).and_then(|raw| self.raw_end(raw, end)).unwrap_or(end);
+        Some(Tag { start, end, replacement })
     }
 
     fn bracket(&mut self, from: usize) -> Option<usize> {
@@ -170,19 +169,21 @@ impl<'a> Tags<'a> {
         found
     }
 
-    /// Behind the end tag of a script or style whose content begins at `from`.
+    /// Returns the offset after the end tag of a script or style whose content begins at `from`.
     fn raw_end(&mut self, raw: usize, from: usize) -> Option<usize> {
         if self.no_raw_end[raw] {
             return None;
         }
         let name = RAW[raw].as_bytes();
         let bytes = self.text.as_bytes();
-        let is_end = |at: usize| {
-            bytes[at + 1] == b'/' && bytes[at + 2..at + 2 + name.len()].eq_ignore_ascii_case(name)
-        };
         let last = bytes.len().saturating_sub(name.len() + 1);
-        let found = (from..last).find(|&at| bytes[at] == b'<' && is_end(at));
-        // Not `bracket`: that none closes this tag says nothing about the tags before it.
+        let found = (from..last).find(|&at| {
+            bytes[at] == b'<'
+                && bytes[at + 1] == b'/'
+                && bytes[at + 2..at + 2 + name.len()].eq_ignore_ascii_case(name)
+        });
+        // `bracket` is not used, since it would set `no_bracket`: a missing `>` of this end tag does not mean
+        // that the tags before it have none.
         let end = found.and_then(|at| self.text[at..].find('>').map(|length| at + length + 1));
         self.no_raw_end[raw] = end.is_none();
         end
@@ -205,22 +206,23 @@ impl Iterator for Tags<'_> {
     }
 }
 
-/// The text without tags.
+/// Returns the text without tags.
 pub(super) fn remove(text: &str) -> Cow<'_, str> {
-    let (mut kept, mut copied, mut is_open) = (String::new(), 0, false);
+    let mut kept = String::new();
+    let mut copied = 0;
+    let mut is_open = false;
     let mut tags = Tags::new(text);
     while let Some(tag) = tags.next() {
         let between = &text[copied..tag.start];
         kept.push_str(between);
         close(&mut kept);
         is_open = leaves_open(between, is_open) || tags.no_comment_end;
-        match tag.leaves {
-            Leaves::LineEnd => kept.push('\n'),
-            Leaves::Blank => kept.push(' '),
-            // What stands before must not grow together with what follows into a new tag, comment or
-            // reference.
-            Leaves::Nothing if is_open => kept.push(' '),
-            Leaves::Nothing => {}
+        match tag.replacement {
+            Replacement::LineEnd => kept.push('\n'),
+            Replacement::Blank => kept.push(' '),
+            // The text before and after the removed tag must not join into a new tag, comment or reference.
+            Replacement::Nothing if is_open => kept.push(' '),
+            Replacement::Nothing => {}
         }
         copied = tag.end;
     }
@@ -231,8 +233,8 @@ pub(super) fn remove(text: &str) -> Cow<'_, str> {
     Cow::Owned(kept)
 }
 
-/// Where `kept` ends in the beginning of a tag, `<b`, what a tag behind it leaves would complete it: a blank
-/// keeps it text.
+/// If `kept` ends with the beginning of a tag, such as `<b`, inserts a blank after its `<`: otherwise the
+/// replacement of the following tag would complete it.
 fn close(kept: &mut String) {
     let tail = kept
         .bytes()
@@ -245,7 +247,8 @@ fn close(kept: &mut String) {
     }
 }
 
-/// Whether a `<` or `&` waits for more behind `text`, given whether one did before it.
+/// Returns true if a `<` or `&` may be continued after `text`; `was_open` is the result for the text before
+/// it.
 fn leaves_open(text: &str, was_open: bool) -> bool {
     match text.rfind(['<', '&']) {
         Some(at) => !text[at..].contains('>'),

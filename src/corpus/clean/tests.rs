@@ -1,4 +1,4 @@
-//! Each step by example, and for any text: cleaning twice is cleaning once.
+//! Tests each step by examples, and for any text that cleaning twice equals cleaning once.
 
 use proptest::prelude::*;
 
@@ -41,7 +41,7 @@ fn letters_and_accents_are_composed() {
 }
 
 #[test]
-fn what_shows_nothing_goes_and_what_separates_becomes_a_line_end() {
+fn invisible_characters_are_removed_and_separators_become_line_ends() {
     assert_eq!(
         clean("a\0b\u{7}c\u{7f}d\u{9b}e\u{ad}f\u{feff}g\u{200b}h\u{202e}i\u{2066}j\u{ffff}k\u{1fffe}l"),
         "abcdefghijkl"
@@ -55,7 +55,7 @@ fn what_shows_nothing_goes_and_what_separates_becomes_a_line_end() {
 }
 
 #[test]
-fn joiners_stay_where_they_shape_something() {
+fn joiners_are_kept_after_scripts_that_they_shape() {
     for kept in
         ["می\u{200c}خواهم", "क\u{94d}\u{200d}ष", "👨\u{200d}👩\u{200d}👧", "🏴\u{e0067}\u{e0062}\u{e007f}"]
     {
@@ -65,7 +65,7 @@ fn joiners_stay_where_they_shape_something() {
 }
 
 #[test]
-fn white_space_is_settled() {
+fn white_space_is_normalized() {
     assert_eq!(
         clean("  a \t b\u{a0}\u{a0}c  \r\n\r\n\r\n\r\nd\r e\u{2028}f\u{3000}g \n"),
         "a b c\n\nd\ne\nf g"
@@ -76,7 +76,7 @@ fn white_space_is_settled() {
 }
 
 #[test]
-fn references_are_decoded_however_often_they_were_escaped() {
+fn references_are_decoded_after_any_number_of_escapes() {
     assert_eq!(clean("&auml;&#228;&#xE4;&#XE4;"), "ääää");
     assert_eq!(clean("a &lt; b &amp;amp;&amp;lt; c &amp;amp;amp;auml;"), "a < b &< c ä");
     assert_eq!(clean("Then &amp; Now, 5&nbsp;&euro;, &#8220;x&#8221;"), "Then & Now, 5 €, “x”");
@@ -84,7 +84,7 @@ fn references_are_decoded_however_often_they_were_escaped() {
 }
 
 #[test]
-fn what_is_no_reference_stays() {
+fn text_that_is_not_a_reference_is_kept() {
     for text in [
         "&ampamp;",
         "&copy2;",
@@ -109,7 +109,7 @@ fn what_is_no_reference_stays() {
 }
 
 #[test]
-fn tags_are_taken_out() {
+fn tags_are_removed() {
     assert_eq!(without_tags("<p>Hyvä <b>el</b>okuva.<br /><br />Katso!</p>"), "Hyvä elokuva.\n\nKatso!");
     assert_eq!(
         without_tags("a<script type=x>if (a<b) {}</SCRIPT >b<style>p{}</style>c<!-- <b> -->d"),
@@ -149,7 +149,7 @@ fn each_step_that_changed_something_is_named_once() {
     assert_eq!(Cleaner::new(&none).clean("a\u{308} \0 <i>&uuml;</i> ").0, "a\u{308} \0 <i>&uuml;</i> ");
 }
 
-/// Pieces from which trouble is made: what opens, closes, composes, vanishes or separates.
+/// Generates texts of pieces that open, close, compose, vanish or separate.
 fn hostile() -> impl Strategy<Value = String> {
     let pieces = prop::sample::select(vec![
         "&",
@@ -227,7 +227,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1500))]
 
     #[test]
-    fn cleaning_twice_is_cleaning_once(text in prop_oneof![hostile(), any::<String>()], tags in any::<bool>()) {
+    fn cleaning_twice_equals_cleaning_once(text in prop_oneof![hostile(), any::<String>()], tags in any::<bool>()) {
         let cleaner = Cleaner::new(&CleaningConfig { html_tags: tags, ..CleaningConfig::default() });
         let once = cleaner.clean(&text).0.into_owned();
         let (twice, changed) = cleaner.clean(&once);

@@ -1,17 +1,19 @@
-//! White space as a reader sees it: words one space apart, paragraphs one blank line apart.
+//! Normalizes white space: one space between words, one blank line between paragraphs.
 
 use std::borrow::Cow;
 
 use crate::corpus::clean::controls;
 
-/// One space for a run of blanks, none at the ends of lines, `\n` for every kind of line end, at most one
-/// blank line, none at the ends of the text.
+/// Replaces each sequence of blanks by one space and each kind of line end by `\n`; removes blanks at the
+/// ends of lines, all but one of consecutive blank lines, and blank lines at the ends of the text.
 pub(in crate::corpus) fn tidy(text: &str) -> Cow<'_, str> {
     if is_tidy(text.as_bytes()) {
         return Cow::Borrowed(text);
     }
     let mut tidied = String::with_capacity(text.len());
-    let (mut line_ends, mut blank, mut after_return) = (0, false, false);
+    let mut line_ends = 0;
+    let mut blank = false;
+    let mut after_return = false;
     for c in text.chars() {
         if is_line_end(c) {
             // Carriage return and line feed are one line end.
@@ -35,8 +37,7 @@ pub(in crate::corpus) fn tidy(text: &str) -> Cow<'_, str> {
     Cow::Owned(tidied)
 }
 
-/// Whether a line has nothing but blanks and what cleaning takes out. A line that shows something is looked at
-/// no further than its first character that does.
+/// True if a line has only blanks and characters that cleaning removes. Stops at the first visible character.
 pub(in crate::corpus) fn shows_nothing(mut line: &[u8]) -> bool {
     loop {
         line = line.trim_ascii_start();
@@ -46,7 +47,9 @@ pub(in crate::corpus) fn shows_nothing(mut line: &[u8]) -> bool {
         }
         let character = line[..line.len().min(4)].utf8_chunks().next().and_then(|c| c.valid().chars().next());
         match character {
-            Some(c) if is_blank(c) || is_line_end(c) || controls::goes(c) => line = &line[c.len_utf8()..],
+            Some(c) if is_blank(c) || is_line_end(c) || controls::is_removed(c) => {
+                line = &line[c.len_utf8()..];
+            }
             _ => return false,
         }
     }
@@ -63,25 +66,25 @@ fn is_line_end(c: char) -> bool {
     matches!(c, '\n' | '\r' | '\u{b}' | '\u{c}' | '\u{85}' | '\u{2028}' | '\u{2029}')
 }
 
-/// Whether `tidy` would change nothing, told from the bytes.
+/// True if `tidy` would change nothing; checks bytes, without decoding characters.
 fn is_tidy(bytes: &[u8]) -> bool {
-    // The text stands between two imagined pairs of line ends, where neither a blank nor a line end may
+    // The start of the text counts as the place after two line ends, where neither a blank nor a line end may
     // follow.
-    let (mut before_last, mut last) = (b'\n', b'\n');
+    let mut before_last = b'\n';
+    let mut last = b'\n';
     for (at, &byte) in bytes.iter().enumerate() {
-        let next = |ahead: usize| bytes.get(at + ahead).copied().unwrap_or_default();
         let is_fine = match byte {
             b' ' => last != b' ' && last != b'\n',
             b'\n' => last != b' ' && !(last == b'\n' && before_last == b'\n'),
             b'\t' | b'\r' | 0x0b | 0x0c => false,
-            0xc2 => !matches!(next(1), 0xa0 | 0x85),
-            0xe1 => (next(1), next(2)) != (0x9a, 0x80),
-            0xe2 => match next(1) {
-                0x80 => !matches!(next(2), 0x80..=0x8a | 0xa8 | 0xa9 | 0xaf),
-                0x81 => next(2) != 0x9f,
+            0xc2 => !matches!(byte_at(bytes, at + 1), 0xa0 | 0x85),
+            0xe1 => (byte_at(bytes, at + 1), byte_at(bytes, at + 2)) != (0x9a, 0x80),
+            0xe2 => match byte_at(bytes, at + 1) {
+                0x80 => !matches!(byte_at(bytes, at + 2), 0x80..=0x8a | 0xa8 | 0xa9 | 0xaf),
+                0x81 => byte_at(bytes, at + 2) != 0x9f,
                 _ => true,
             },
-            0xe3 => (next(1), next(2)) != (0x80, 0x80),
+            0xe3 => (byte_at(bytes, at + 1), byte_at(bytes, at + 2)) != (0x80, 0x80),
             _ => true,
         };
         if !is_fine {
@@ -90,4 +93,9 @@ fn is_tidy(bytes: &[u8]) -> bool {
         (before_last, last) = (last, byte);
     }
     bytes.is_empty() || !matches!(last, b' ' | b'\n')
+}
+
+#[inline]
+fn byte_at(bytes: &[u8], at: usize) -> u8 {
+    bytes.get(at).copied().unwrap_or_default()
 }

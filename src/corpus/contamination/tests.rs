@@ -1,4 +1,4 @@
-//! What counts as contaminated: sequences of words, whole short examples, in every kind of file.
+//! Tests of contamination: sequences of words, whole short examples, in every kind of file.
 
 use super::*;
 use crate::config::ContaminationAction;
@@ -21,18 +21,21 @@ fn detail(config: &ContaminationConfig, text: &str) -> Option<String> {
 }
 
 #[test]
-fn sequences_are_found_whatever_their_case_and_punctuation() {
+fn sequences_are_found_in_any_case_and_punctuation() {
     let folder = tempfile::tempdir().expect("a folder");
     let config = config(&folder, "test.txt", &format!("short\n{EXAMPLE}\n"));
-    let found = |text: &str| detail(&config, text);
     assert_eq!(
-        found(&format!("Before. {EXAMPLE} after.")).as_deref(),
+        detail(&config, &format!("Before. {EXAMPLE} after.")).as_deref(),
         Some("2 of its sequences of 13 words stand in `FILE`")
     );
     let loud = "THE QUICK, brown fox -- jumps over the lazy dog! While the old cat";
-    assert_eq!(found(loud).as_deref(), Some("1 of its sequences of 13 words stand in `FILE`"));
-    assert_eq!(found("the quick brown fox jumps over the lazy dog while the old"), None, "twelve words");
-    assert_eq!(found("short"), None);
+    assert_eq!(detail(&config, loud).as_deref(), Some("1 of its sequences of 13 words stand in `FILE`"));
+    assert_eq!(
+        detail(&config, "the quick brown fox jumps over the lazy dog while the old"),
+        None,
+        "twelve words"
+    );
+    assert_eq!(detail(&config, "short"), None);
 }
 
 #[test]
@@ -60,16 +63,15 @@ fn short_examples_count_as_a_whole() {
             "0\tone two three four five six seven eight\n1\tone two three four five six seven\n",
         )
     };
-    let found = |text: &str| detail(&config, text);
     assert_eq!(
-        found("zero one two three four five six seven eight nine").as_deref(),
+        detail(&config, "zero one two three four five six seven eight nine").as_deref(),
         Some("holds an example of 8 words of `FILE`")
     );
-    assert_eq!(found("one two three four five six seven"), None, "seven words are said by many");
+    assert_eq!(detail(&config, "one two three four five six seven"), None, "seven words are said by many");
 }
 
 #[test]
-fn fewer_sequences_than_wanted_are_let_through() {
+fn fewer_sequences_than_the_minimum_are_accepted() {
     let folder = tempfile::tempdir().expect("a folder");
     let base = config(&folder, "test.txt", EXAMPLE);
     for (min_overlap, is_found) in [(1, true), (2, true), (3, false)] {
@@ -90,7 +92,7 @@ fn a_report_keeps_the_document_and_counts() {
 }
 
 #[test]
-fn files_that_cannot_serve_are_refused_by_name() {
+fn unusable_files_are_refused_by_name() {
     let folder = tempfile::tempdir().expect("a folder");
     for (name, content, expected) in [
         ("words.txt", "one\nword\na\nline\n", "words.txt: holds no example of at least 8 words"),

@@ -1,18 +1,18 @@
-//! Pairs that may be near duplicates: documents that share a band.
+//! Pairs of documents that may be near duplicates, because they share a band.
 //!
-//! A band that n documents share has n (n - 1) / 2 pairs. Only those with the first few and with the one
-//! before are kept, so that boilerplate in a million documents costs millions of pairs and not billions; what
-//! is like the others is like the first of them too, as a rule, and `resolve` also follows the one before to
-//! the document which that one repeats.
+//! A band that n documents share has n (n - 1) / 2 pairs. Only the pairs with the first few documents and
+//! with the previous one are kept, so that boilerplate in a million documents costs millions of pairs, not
+//! billions. As a rule, a document that resembles others in its band also resembles the first of them; and
+//! `resolve` also compares with the document that the previous one repeats.
 
 use anyhow::Result;
 
 use crate::corpus::dedup::sort::Sorter;
 
-/// The first documents of a band with which each later one is compared.
+/// Number of first documents of a band with which each later one is paired.
 const FIRST: usize = 4;
 
-/// Takes sorted (band, document) records, gives (later, earlier) pairs.
+/// Turns sorted (band, document) records into (later, earlier) pairs.
 pub(super) struct Bucket {
     key: Option<u64>,
     first: Vec<u64>,
@@ -24,7 +24,7 @@ impl Bucket {
         Self { key: None, first: Vec::new(), before: 0 }
     }
 
-    /// The next record; bands in any order, the documents of a band ascending.
+    /// Adds a record. Bands come in any order, but each in one run, with its documents ascending.
     pub(super) fn push(&mut self, [key, document]: [u64; 2], pairs: &mut Sorter<2>) -> Result<()> {
         if self.key != Some(key) {
             self.key = Some(key);
@@ -48,9 +48,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_document_meets_the_first_few_of_its_band_and_the_one_before() {
+    fn each_document_is_paired_with_the_first_few_of_its_band_and_the_previous_one() {
         let folder = tempfile::tempdir().unwrap();
-        let (mut bucket, mut pairs) = (Bucket::new(), Sorter::new(folder.path(), 1 << 16));
+        let mut bucket = Bucket::new();
+        let mut pairs = Sorter::new(folder.path(), 1 << 16);
         for record in [[1, 7], [2, 3], [2, 9], [3, 0], [3, 1], [3, 2], [3, 3], [3, 4], [3, 5]] {
             bucket.push(record, &mut pairs).unwrap();
         }

@@ -1,4 +1,4 @@
-//! Which documents repeat others, in two bits a document and a file of who repeats whom.
+//! Duplicate documents: two bits per document, and a file of which document each duplicate repeats.
 
 use std::cmp::Ordering;
 use std::path::Path;
@@ -15,13 +15,13 @@ pub struct Bitmap {
 }
 
 impl Bitmap {
-    /// As they were given as bytes.
+    /// Reads the output of [`Self::to_bytes`].
     pub fn from_bytes(bytes: &[u8]) -> Self {
         let words = bytes.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)).collect();
         Self { words }
     }
 
-    /// For another process.
+    /// Serializes the bits for another process.
     pub fn to_bytes(&self) -> Vec<u8> {
         self.words.iter().flat_map(|word| word.to_le_bytes()).collect()
     }
@@ -30,14 +30,14 @@ impl Bitmap {
         Self { words: vec![0; len.div_ceil(64) as usize] }
     }
 
-    /// `false` past the end.
+    /// Returns the bit; `false` past the end.
     pub fn get(&self, index: u64) -> bool {
         self.words.get((index / 64) as usize).is_some_and(|word| word >> (index % 64) & 1 == 1)
     }
 
-    /// Sets what is set in `other`, too, which is as long or has no words.
+    /// Sets the bits that are set in `other`, which has the same length or is empty.
     pub(super) fn merge(&mut self, other: &Self) {
-        // One of them may have no words, where nothing of its kind was looked for.
+        // One of them is empty if its kind of duplicates was not looked for.
         self.words.resize(self.words.len().max(other.words.len()), 0);
         self.words.iter_mut().zip(&other.words).for_each(|(word, more)| *word |= more);
     }
@@ -48,16 +48,16 @@ impl Bitmap {
     }
 }
 
-/// The reason to leave out a document whose text was there before.
+/// Name of the reason to leave out a document with the same text as an earlier one.
 pub const EXACT_DUPLICATE: &str = "exact_duplicate";
 
-/// The reason to leave out a document that is nearly like an earlier one.
+/// Name of the reason to leave out a document that is nearly the same as an earlier one.
 pub const NEAR_DUPLICATE: &str = "near_duplicate";
 
-/// Which documents repeat others.
+/// Documents that repeat others.
 #[derive(Debug)]
 pub struct Duplicates {
-    /// Equal texts are near duplicates to those who asked for these only.
+    /// False if only near duplicates were asked for: then equal texts are reported as near duplicates.
     pub(super) names_exact: bool,
     pub(super) exact: Bitmap,
     pub(super) near: Bitmap,
@@ -65,8 +65,8 @@ pub struct Duplicates {
 }
 
 impl Duplicates {
-    /// Why the document at this position is left out: `exact_duplicate`, `near_duplicate`; `None` keeps it.
-    pub fn of(&self, index: u64) -> Option<&'static str> {
+    /// Returns the reason to leave a document out: `exact_duplicate` or `near_duplicate`; `None` keeps it.
+    pub fn reason(&self, index: u64) -> Option<&'static str> {
         match (self.exact.get(index), self.near.get(index)) {
             (true, _) if self.names_exact => Some(EXACT_DUPLICATE),
             (false, false) => None,
@@ -74,37 +74,37 @@ impl Duplicates {
         }
     }
 
-    /// All documents that are left out.
+    /// Returns all documents that are left out.
     pub fn into_left_out(mut self) -> Bitmap {
         self.exact.merge(&self.near);
         self.exact
     }
 
-    /// The document that this one repeats, which is one that stays; `None` for a document that stays itself.
+    /// Returns the kept document that this one repeats; `None` if this one is kept.
     pub fn original(&self, index: u64) -> Result<Option<u64>> {
         let Some(originals) = &self.originals else { return Ok(None) };
         if !self.exact.get(index) {
-            return if self.near.get(index) { originals.of(index) } else { Ok(None) };
+            return if self.near.get(index) { originals.get(index) } else { Ok(None) };
         }
-        match originals.of(index)? {
-            // The first of several equal texts may be nearly like another.
-            Some(first) if self.near.get(first) => originals.of(first),
+        match originals.get(index)? {
+            // The first of several equal texts may itself be a near duplicate.
+            Some(first) if self.near.get(first) => originals.get(first),
             first => Ok(first),
         }
     }
 }
 
 const PAIR_BYTES: usize = 16;
-/// 512 pairs, which one read fetches.
+/// Bytes that are read at once: 512 pairs.
 const BLOCK_BYTES: usize = 512 * PAIR_BYTES;
 
-/// Pairs of a document and the one that it repeats, ordered by the first, in a nameless file.
+/// Pairs of (duplicate, repeated document), ordered by the duplicate, in an unnamed temporary file.
 #[derive(Debug)]
 pub(super) struct Originals {
     file: fs::ScratchFile,
-    /// The first document of each whole block of the file.
+    /// The first duplicate of each whole block of the file.
     firsts: Vec<u64>,
-    /// The block that is not full yet.
+    /// Pairs of the last block, which is not full yet.
     tail: Vec<u8>,
 }
 
@@ -113,7 +113,7 @@ impl Originals {
         Ok(Self { file: fs::ScratchFile::create(scratch)?, firsts: Vec::new(), tail: Vec::new() })
     }
 
-    /// Adds a pair; documents must come in ascending order.
+    /// Adds a pair; duplicates must come in ascending order.
     pub(super) fn push(&mut self, document: u64, original: u64) -> Result<()> {
         self.tail.extend(document.to_le_bytes());
         self.tail.extend(original.to_le_bytes());
@@ -125,8 +125,8 @@ impl Originals {
         Ok(())
     }
 
-    /// The document that `document` repeats.
-    pub(super) fn of(&self, document: u64) -> Result<Option<u64>> {
+    /// Returns the document that `document` repeats.
+    pub(super) fn get(&self, document: u64) -> Result<Option<u64>> {
         if !self.tail.is_empty() && document >= u64_at(&self.tail, 0) {
             return Ok(find(&self.tail, document));
         }
@@ -140,7 +140,8 @@ impl Originals {
 }
 
 fn find(block: &[u8], document: u64) -> Option<u64> {
-    let (mut low, mut high) = (0, block.len() / PAIR_BYTES);
+    let mut low = 0;
+    let mut high = block.len() / PAIR_BYTES;
     while low < high {
         let middle = low.midpoint(high);
         let pair = &block[middle * PAIR_BYTES..];
@@ -164,12 +165,12 @@ mod tests {
             let mut originals = Originals::new(folder.path()).unwrap();
             for i in 0..count {
                 originals.push(3 * i + 5, i).unwrap();
-                assert_eq!(originals.of(3 * i + 5).unwrap(), Some(i), "while it is written");
+                assert_eq!(originals.get(3 * i + 5).unwrap(), Some(i), "while it is written");
             }
             for document in 0..3 * count + 10 {
                 let expected = (document >= 5 && document % 3 == 2 && document < 3 * count + 5)
                     .then(|| (document - 5) / 3);
-                assert_eq!(originals.of(document).unwrap(), expected, "{document} of {count}");
+                assert_eq!(originals.get(document).unwrap(), expected, "{document} of {count}");
             }
         }
     }

@@ -1,14 +1,14 @@
-//! MinHash: the least hash of a set under many hash functions, and what two lists of minima say about two
-//! sets.
+//! MinHash: the minimum hash of a set under each of many hash functions, and the similarity of two sets
+//! estimated from their minima.
 //!
 //! Broder, "On the resemblance and containment of documents", 1997; b-bit minima: Li and König, "b-bit
-//! minwise hashing", WWW 2010. It knows no text and no file.
+//! minwise hashing", WWW 2010. No code here depends on texts or files.
 
 use crate::ops::instructions;
 use crate::rng::Purpose;
 use crate::rng::Stream;
 
-/// Hash functions that are computed side by side, in vector registers.
+/// Number of hash functions that are computed in parallel, in vector registers.
 pub(super) const LANES: usize = 16;
 
 /// Hash functions `x -> (x xor flip) * factor` modulo 2^32 with odd factors: each is a permutation of the
@@ -25,29 +25,29 @@ struct Lanes {
 }
 
 impl Permutations {
-    /// `count` functions, a multiple of [`LANES`]; always the same ones.
+    /// Returns `count` functions, a multiple of [`LANES`]; they are the same in every run.
     pub(super) fn new(count: usize) -> Self {
         let stream = Stream::new(0, Purpose::Sketch, 0);
-        let lanes = |block: usize| {
+        let mut lanes = Vec::with_capacity(count.div_ceil(LANES));
+        for block in 0..count.div_ceil(LANES) {
             let words = stream.words_lanes::<LANES>((block * LANES) as u64);
-            Lanes { flips: words[0], factors: words[1].map(|factor| factor | 1) }
-        };
-        Self { lanes: (0..count.div_ceil(LANES)).map(lanes).collect() }
+            lanes.push(Lanes { flips: words[0], factors: words[1].map(|factor| factor | 1) });
+        }
+        Self { lanes }
     }
 
-    /// The minima of the empty set.
+    /// Returns the minima of the empty set.
     pub(super) fn start(&self) -> Vec<[u32; LANES]> {
         vec![[u32::MAX; LANES]; self.lanes.len()]
     }
 
-    /// Takes `hashes` into the set of `minima`.
+    /// Updates `minima` for a set to which `hashes` are added.
     pub(super) fn update(&self, minima: &mut [[u32; LANES]], hashes: &[u32]) {
         instructions::arch().dispatch(Update { permutations: self, minima, hashes });
     }
 }
 
-/// A loop that is compiled for the vector units of the machine at hand; whole numbers come out the same on
-/// all of them.
+/// Loop that is compiled for each kind of vector unit; integer results are the same on all of them.
 struct Update<'a> {
     permutations: &'a Permutations,
     minima: &'a mut [[u32; LANES]],
@@ -60,7 +60,9 @@ impl pulp::WithSimd for Update<'_> {
     #[inline(always)]
     fn with_simd<S: pulp::Simd>(self, _: S) {
         for (lanes, minima) in self.permutations.lanes.iter().zip(self.minima) {
-            let (flips, factors, mut least) = (lanes.flips, lanes.factors, *minima);
+            let flips = lanes.flips;
+            let factors = lanes.factors;
+            let mut least = *minima;
             for hash in self.hashes {
                 for lane in 0..LANES {
                     least[lane] = least[lane].min((hash ^ flips[lane]).wrapping_mul(factors[lane]));
@@ -71,8 +73,8 @@ impl pulp::WithSimd for Update<'_> {
     }
 }
 
-/// One byte of a minimum, into which all its bits went (the finaliser of MurmurHash3): small minima have few
-/// bits of their own.
+/// Returns one byte of a minimum, mixed from all its bits (the finaliser of MurmurHash3): the high bits of a
+/// small minimum are zeros.
 pub(super) fn byte_of(minimum: u32) -> u8 {
     let mut hash = minimum;
     hash = (hash ^ (hash >> 16)).wrapping_mul(0x85eb_ca6b);
@@ -80,39 +82,42 @@ pub(super) fn byte_of(minimum: u32) -> u8 {
     (hash ^ (hash >> 16)) as u8
 }
 
-/// The Jaccard similarity of two sets as the bytes of their minima show it, corrected for bytes that are
-/// equal by chance. Its standard deviation is `sqrt(J (1 - J) / permutations)` and a little more: 0.035 at
-/// 0.8 with 128 of them.
+/// Estimates the Jaccard similarity of two sets from the bytes of their minima, corrected for bytes that are
+/// equal by chance. Its standard deviation is a little more than `sqrt(J (1 - J) / permutations)`: 0.035 at
+/// 0.8 with 128 permutations.
 pub(super) fn similarity(a: &[u8], b: &[u8]) -> f64 {
     const CHANCE: f64 = 1.0 / 256.0;
     let equal = a.iter().zip(b).filter(|(a, b)| a == b).count();
     (equal as f64 / a.len().max(1) as f64 - CHANCE) / (1.0 - CHANCE)
 }
 
-/// How minima are cut into bands: documents that agree in all rows of a band become candidates.
+/// Division of the minima into bands: documents that agree in all rows of a band become candidates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Banding {
     pub(super) bands: usize,
     pub(super) rows: usize,
 }
 
-/// The least share of pairs at the threshold itself that become candidates; above it the share soon comes
-/// near to 1.
+/// Least share of the pairs exactly at the threshold that become candidates; at higher similarities the share
+/// soon approaches 1.
 const LEAST_RECALL: f64 = 0.9;
 
 impl Banding {
-    /// The most rows (the fewest false candidates) that still find [`LEAST_RECALL`] of the pairs at
-    /// `threshold`: 16 bands of 8 rows for 0.8 and 128 permutations. One row always remains.
+    /// Chooses the most rows (the fewest false candidates) with which still [`LEAST_RECALL`] of the pairs at
+    /// `threshold` are found: 16 bands of 8 rows for 0.8 and 128 permutations. Returns at least one row.
     pub(super) fn for_threshold(threshold: f64, permutations: usize) -> Self {
-        let with_rows = |rows| Self { bands: permutations / rows, rows };
         (1..=permutations)
             .rev()
-            .map(with_rows)
+            .map(|rows| Self::with_rows(rows, permutations))
             .find(|b| b.recall(threshold) >= LEAST_RECALL)
-            .unwrap_or(with_rows(1))
+            .unwrap_or(Self::with_rows(1, permutations))
     }
 
-    /// The share of pairs of this similarity that become candidates: `1 - (1 - s^rows)^bands`.
+    fn with_rows(rows: usize, permutations: usize) -> Self {
+        Self { bands: permutations / rows, rows }
+    }
+
+    /// Returns the share of pairs of this similarity that become candidates: `1 - (1 - s^rows)^bands`.
     pub(super) fn recall(self, similarity: f64) -> f64 {
         1.0 - (1.0 - similarity.powi(self.rows as i32)).powi(self.bands as i32)
     }
@@ -139,7 +144,8 @@ mod tests {
         let hashes: Vec<u32> = (0..100u64).map(|x| (mix(x) >> 32) as u32).collect();
         for (i, got) in got.iter().enumerate() {
             let lanes = &permutations.lanes[i / LANES];
-            let (flip, factor) = (lanes.flips[i % LANES], lanes.factors[i % LANES]);
+            let flip = lanes.flips[i % LANES];
+            let factor = lanes.factors[i % LANES];
             assert_eq!(hashes.iter().map(|h| (h ^ flip).wrapping_mul(factor)).min(), Some(*got));
         }
     }
@@ -148,16 +154,15 @@ mod tests {
     fn the_estimate_is_unbiased_and_as_sharp_as_theory_says() {
         let permutations = Permutations::new(128);
         for (size, shared) in [(60u64, 48u64), (1000, 900), (200, 100), (30, 2), (2000, 1600)] {
-            // Two sets of `size`, `shared` of them common: J = shared / (2 size - shared).
+            // Two sets of `size` elements, `shared` of them common: J = shared / (2 size - shared).
             let jaccard = shared as f64 / (2 * size - shared) as f64;
             let trials = 150;
             let errors: Vec<f64> = (0..trials)
                 .map(|trial| {
                     let first = trial * 1_000_000;
-                    let bytes = |from| {
-                        minima(&permutations, from..from + size).into_iter().map(byte_of).collect::<Vec<u8>>()
-                    };
-                    similarity(&bytes(first), &bytes(first + size - shared)) - jaccard
+                    let other = first + size - shared;
+                    let bytes = minima_bytes(&permutations, first..first + size);
+                    similarity(&bytes, &minima_bytes(&permutations, other..other + size)) - jaccard
                 })
                 .collect();
             let bias = errors.iter().sum::<f64>() / trials as f64;
@@ -181,5 +186,9 @@ mod tests {
                 assert!(banding.bands * banding.rows <= permutations);
             }
         }
+    }
+
+    fn minima_bytes(permutations: &Permutations, set: std::ops::Range<u64>) -> Vec<u8> {
+        minima(permutations, set).into_iter().map(byte_of).collect()
     }
 }

@@ -1,17 +1,17 @@
-//! Finds documents that were there before: equal ones by a hash, nearly equal ones by MinHash. The first in
-//! order stays.
+//! Finds documents that repeat earlier ones: equal ones by a hash, nearly equal ones by MinHash. The first in
+//! order is kept.
 //!
-//! Each document leaves a small sketch, made in parallel; when all are there, [`resolve`] sorts them on the
-//! disk, in bounded memory, and says which documents repeat others. The result depends on the documents and
-//! their order alone.
+//! Each document is reduced to a small sketch, in parallel; when all sketches are written, [`resolve`] sorts
+//! them on disk, in bounded memory, and determines which documents repeat others. The result depends on the
+//! documents and their order alone.
 //!
-//! Near duplicates are those whose sets of word shingles have a Jaccard similarity of about the threshold or
-//! more (Broder 1997; Lee et al., "Deduplicating training data makes language models better", ACL 2022):
+//! Near duplicates are documents whose sets of word shingles have a Jaccard similarity of about the threshold
+//! or more (Broder 1997; Lee et al., "Deduplicating training data makes language models better", ACL 2022):
 //! candidates agree in a band of minima (locality-sensitive hashing), and all minima of a candidate estimate
-//! its similarity. Going through the documents in order, one is left out when it is like one that was kept;
-//! so a chain of small changes does not swallow its far end.
+//! its similarity. The documents are visited in order, and one is left out if it resembles one that was kept;
+//! so of a chain of small changes, the far end is kept.
 //!
-//! It reads no documents and removes none: `corpus/curated.rs` leaves out what is found here.
+//! No code here reads or removes documents: `corpus/curated.rs` leaves out the duplicates found here.
 
 mod candidates;
 mod duplicates;

@@ -1,4 +1,5 @@
-//! The sketches of a whole corpus, spread over files: every one in order, or the minima of one by its index.
+//! The sketches of a whole corpus, spread over files: all records in order, or the minima of one document by
+//! its index.
 
 use std::io::Read;
 use std::io::Seek;
@@ -13,10 +14,10 @@ use crate::corpus::dedup::sketch_file::HEADER_BYTES;
 use crate::corpus::dedup::sketch_file::SketchFile;
 use crate::fs;
 
-/// A quarter of the files that a process may usually have open.
+/// Limit on open files: a quarter of the usual limit of a process.
 const MOST_OPEN: usize = 256;
 
-/// Checked files of sketches in the order of the corpus.
+/// Sketch files in the order of the corpus, whose headers were checked.
 #[derive(Debug)]
 pub(super) struct Parts {
     pub(super) parameters: Parameters,
@@ -32,7 +33,8 @@ impl Parts {
     pub(super) fn open(paths: &[PathBuf], parameters: Parameters) -> Result<Self> {
         let files =
             paths.iter().map(|path| SketchFile::open(path, &parameters)).collect::<Result<Vec<_>>>()?;
-        let (mut firsts, mut documents) = (Vec::new(), 0);
+        let mut firsts = Vec::new();
+        let mut documents = 0;
         for file in &files {
             firsts.push(documents);
             documents += file.count;
@@ -41,7 +43,7 @@ impl Parts {
         Ok(Self { parameters, files, firsts, documents, open, open_count: 0 })
     }
 
-    /// Documents of all parts.
+    /// Returns the number of documents of all parts.
     pub(super) fn documents(&self) -> u64 {
         self.documents
     }
@@ -61,8 +63,8 @@ impl Parts {
 
     /// Reads the minima of one document into `minima`, whose length is the number of permutations.
     pub(super) fn minima(&mut self, index: u64, minima: &mut [u8]) -> Result<()> {
-        // Files without documents begin where the next one begins: the last of them that begins here has the
-        // document.
+        // An empty file begins at the same index as the next one: of the files that begin at or before
+        // `index`, the last one has the document.
         let part = self.firsts.partition_point(|first| *first <= index) - 1;
         let record = (index - self.firsts[part]) * self.parameters.record_bytes() as u64;
         let offset = HEADER_BYTES as u64 + record + self.parameters.minima_start() as u64;

@@ -1,7 +1,7 @@
-//! From the sketches of all documents to those that repeat others.
+//! Finds the documents that repeat others from the sketches of all documents.
 //!
-//! Everything of the size of the corpus lies in nameless files of `scratch`: after a crash nothing is left of
-//! them, and the search is simply done again.
+//! All data that grows with the corpus is in unnamed files of `scratch`: a crash leaves none of them, and the
+//! search is repeated.
 
 use std::path::Path;
 use std::path::PathBuf;
@@ -23,15 +23,17 @@ use crate::corpus::dedup::sort::Sorted;
 use crate::corpus::dedup::sort::Sorter;
 use crate::distributed::World;
 
-/// Finds the duplicates among the documents whose sketches lie in `parts`, numbered from 0 over all parts in
+/// Finds the duplicates among the documents whose sketches are in `parts`, numbered from 0 over all parts in
 /// order.
 ///
-/// The processes of `world`, which share the files, divide sorting: equal texts by their hash, candidates by bands. All
-/// get the duplicates; what these repeat, the first one alone can say, which goes through the candidates in order.
+/// The processes of `world` share the files and divide the sorting: equal texts by their hash, candidates by
+/// bands. All get the duplicates; only rank 0, which visits the candidates in order, can name the documents
+/// that they repeat.
 ///
-/// Each takes about `memory_bytes` and two bits for each document; `scratch` needs
-/// [`super::Sketcher::scratch_bytes`] for each, and more where many are alike. `progress` gets work done and
-/// in all, in units of its own. A damaged file, or one made with other settings, is an error that names it.
+/// Each process needs about `memory_bytes` and two bits per document; `scratch` needs
+/// [`super::Sketcher::scratch_bytes`] per document, and more if many documents are similar. `progress` gets
+/// the work done and the total, in units of its own. A damaged file, or one made with other settings, is an
+/// error that names the file.
 pub fn resolve(
     world: World,
     parts: &[PathBuf],
@@ -40,7 +42,7 @@ pub fn resolve(
     memory_bytes: usize,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Duplicates> {
-    let Some(parameters) = Parameters::of(config) else {
+    let Some(parameters) = Parameters::from_config(config) else {
         return Ok(Duplicates {
             names_exact: false,
             exact: Bitmap::new(0),
@@ -49,7 +51,8 @@ pub fn resolve(
         });
     };
     let parts = Parts::open(parts, parameters)?;
-    // Reading, merging and the last pass; for near duplicates, reading and merging once more.
+    // Stages that visit every document: reading, merging and the last pass; near duplicates read and merge
+    // once more.
     let stages = if parameters.bands == 0 { 3 } else { 4 + parameters.bands as u64 };
     let documents = parts.documents();
     let progress = Progress { done: 0, total: documents * stages, report: progress };
@@ -58,22 +61,22 @@ pub fn resolve(
     for exact in world.gather_bytes(search.exact.to_bytes())? {
         search.exact.merge(&Bitmap::from_bytes(&exact));
     }
-    let copies = search.in_first(copies)?;
+    let copies = search.gather_pairs(copies)?;
     let pairs = search.candidates()?;
-    let pairs = search.in_first(pairs)?;
+    let pairs = search.gather_pairs(pairs)?;
     let found = if world.is_first() {
-        Some(search.in_order(copies, pairs, config.near_threshold.unwrap_or(1.0))?)
+        Some(search.near_duplicates(copies, pairs, config.near_threshold.unwrap_or(1.0))?)
     } else {
         None
     };
     let (near, originals) = found.unzip();
-    let told = world.gather_bytes(near.as_ref().map(Bitmap::to_bytes).unwrap_or_default())?;
-    let near = Bitmap::from_bytes(&told[0]);
+    let all = world.gather_bytes(near.as_ref().map(Bitmap::to_bytes).unwrap_or_default())?;
+    let near = Bitmap::from_bytes(&all[0]);
     Ok(Duplicates { names_exact: config.exact, exact: search.exact, near, originals })
 }
 
-/// Pairs that a process tells the first one at once, in bytes.
-const TOLD_BYTES: usize = 1 << 20;
+/// Bytes of pairs that a process sends to rank 0 at a time.
+const SENT_BYTES: usize = 1 << 20;
 
 struct Search<'a> {
     world: World,
@@ -85,10 +88,11 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Finds equal texts among those whose hash is this process's; gives (copy, first) pairs.
+    /// Finds equal texts among those whose hash belongs to this process; returns (copy, first) pairs.
     fn exact(&mut self) -> Result<Sorter<2>> {
         let mut hashes = Sorter::<3>::new(self.scratch, self.memory_bytes / 4 * 3);
-        let (world, progress) = (self.world, &mut self.progress);
+        let world = self.world;
+        let progress = &mut self.progress;
         self.parts.for_each(|index, record| {
             progress.advance();
             let hash = [u64_at(record, 0), u64_at(record, 8)];
@@ -112,8 +116,8 @@ impl Search<'_> {
         Ok(copies)
     }
 
-    /// The pairs of all processes, in the first one.
-    fn in_first(&self, pairs: Sorter<2>) -> Result<Sorter<2>> {
+    /// Sends the pairs of all processes to rank 0; returns no pairs on the others.
+    fn gather_pairs(&self, pairs: Sorter<2>) -> Result<Sorter<2>> {
         if !self.world.is_shared() {
             return Ok(pairs);
         }
@@ -122,24 +126,25 @@ impl Search<'_> {
         let mut own = own.finish(self.memory_bytes / 8)?;
         loop {
             let mut bytes = Vec::new();
-            while bytes.len() < TOLD_BYTES
+            while bytes.len() < SENT_BYTES
                 && let Some([document, earlier]) = own.next()?
             {
                 bytes.extend(document.to_le_bytes());
                 bytes.extend(earlier.to_le_bytes());
             }
-            let told = self.world.gather_bytes(bytes)?;
-            if told.iter().all(Vec::is_empty) {
+            let gathered = self.world.gather_bytes(bytes)?;
+            if gathered.iter().all(Vec::is_empty) {
                 return Ok(all);
             }
-            let pairs = told.iter().flat_map(|bytes| bytes.chunks_exact(2 * size_of::<u64>()));
+            let pairs = gathered.iter().flat_map(|bytes| bytes.chunks_exact(2 * size_of::<u64>()));
             for pair in pairs.filter(|_| self.world.is_first()) {
                 all.push([u64_at(pair, 0), u64_at(pair, 8)])?;
             }
         }
     }
 
-    /// Finds documents that share one of this process's bands, copies left aside; gives (later, earlier) pairs.
+    /// Finds documents that share one of this process's bands, except for copies; returns (later, earlier)
+    /// pairs.
     fn candidates(&mut self) -> Result<Sorter<2>> {
         let mut keys = Sorter::<2>::new(self.scratch, self.memory_bytes / 4 * 3);
         let bands = self.parts.parameters.bands;
@@ -147,7 +152,9 @@ impl Search<'_> {
         if bands == 0 {
             return Ok(pairs);
         }
-        let (world, progress, exact) = (self.world, &mut self.progress, &self.exact);
+        let world = self.world;
+        let progress = &mut self.progress;
+        let exact = &self.exact;
         self.parts.for_each(|index, record| {
             progress.advance();
             let bands = if exact.get(index) { 0 } else { bands };
@@ -164,9 +171,9 @@ impl Search<'_> {
         Ok(pairs)
     }
 
-    /// Goes through the documents in order: a candidate is a near duplicate when it is like an earlier
-    /// document that stays.
-    fn in_order(
+    /// Visits the documents in order: a candidate is a near duplicate if it is similar to an earlier document
+    /// that is kept.
+    fn near_duplicates(
         &mut self,
         copies: Sorter<2>,
         pairs: Sorter<2>,
@@ -177,41 +184,42 @@ impl Search<'_> {
         let mut originals = Originals::new(self.scratch)?;
         let mut copies = Groups::new(copies.finish(self.memory_bytes / 8)?)?;
         let mut pairs = Groups::new(pairs.finish(self.memory_bytes / 2)?)?;
-        let mut likeness = Likeness::new(&mut self.parts, threshold);
-        // A copy is never a candidate, so that a document stands in one of the two at most.
-        while let Some(document) = [copies.document(), pairs.document()].into_iter().flatten().min() {
-            self.progress.left(documents - document);
+        let mut comparer = Comparer::new(&mut self.parts, threshold);
+        // A copy is never a candidate, so that a document is in at most one of the two.
+        while let Some(document) = [copies.next_document(), pairs.next_document()].into_iter().flatten().min()
+        {
+            self.progress.set_left(documents - document);
             if let Some(first) = copies.take(document)?.first() {
                 originals.push(document, *first)?;
                 continue;
             }
             let earlier = pairs.take(document)?;
-            if let Some(original) = likeness.original(document, earlier, &near, &originals)? {
+            if let Some(original) = comparer.original(document, earlier, &near, &originals)? {
                 near.set(document);
                 originals.push(document, original)?;
             }
         }
-        self.progress.left(0);
+        self.progress.set_left(0);
         Ok((near, originals))
     }
 }
 
 /// Compares documents by the minima of their sketches.
-struct Likeness<'a> {
+struct Comparer<'a> {
     parts: &'a mut Parts,
     threshold: f64,
     later: Vec<u8>,
     earlier: Vec<u8>,
 }
 
-impl<'a> Likeness<'a> {
+impl<'a> Comparer<'a> {
     fn new(parts: &'a mut Parts, threshold: f64) -> Self {
         let minima = vec![0; parts.parameters.permutations];
         Self { parts, threshold, later: minima.clone(), earlier: minima }
     }
 
-    /// The first candidate that stays and is like `document`; where there is none, such a one that a
-    /// candidate repeats.
+    /// Returns the first kept candidate that is similar to `document`; if there is none, a similar document
+    /// that a dropped candidate repeats.
     fn original(
         &mut self,
         document: u64,
@@ -221,14 +229,14 @@ impl<'a> Likeness<'a> {
     ) -> Result<Option<u64>> {
         self.parts.minima(document, &mut self.later)?;
         for candidate in candidates.iter().filter(|candidate| !near.get(**candidate)) {
-            if self.is_like(*candidate)? {
+            if self.is_similar(*candidate)? {
                 return Ok(Some(*candidate));
             }
         }
         for candidate in candidates.iter().filter(|candidate| near.get(**candidate)) {
-            if let Some(original) = originals.of(*candidate)?
+            if let Some(original) = originals.get(*candidate)?
                 && !candidates.contains(&original)
-                && self.is_like(original)?
+                && self.is_similar(original)?
             {
                 return Ok(Some(original));
             }
@@ -236,13 +244,13 @@ impl<'a> Likeness<'a> {
         Ok(None)
     }
 
-    fn is_like(&mut self, earlier: u64) -> Result<bool> {
+    fn is_similar(&mut self, earlier: u64) -> Result<bool> {
         self.parts.minima(earlier, &mut self.earlier)?;
         Ok(similarity(&self.later, &self.earlier) >= self.threshold)
     }
 }
 
-/// Sorted pairs, taken by their first number.
+/// Sorted pairs, read in groups with the same first number.
 struct Groups {
     sorted: Sorted<2>,
     next: Option<[u64; 2]>,
@@ -254,12 +262,13 @@ impl Groups {
         Ok(Self { next: sorted.next()?, sorted, group: Vec::new() })
     }
 
-    /// The document of the next pair.
-    fn document(&self) -> Option<u64> {
+    /// Returns the first number of the next pair.
+    fn next_document(&self) -> Option<u64> {
         self.next.map(|pair| pair[0])
     }
 
-    /// What stands beside `document` in the next pairs, ascending; nothing if they are of another one.
+    /// Takes the pairs whose first number is `document` and returns their second numbers, ascending; empty if
+    /// the next pair has another first number.
     fn take(&mut self, document: u64) -> Result<&[u64]> {
         self.group.clear();
         while let Some([first, second]) = self.next
@@ -272,7 +281,7 @@ impl Groups {
     }
 }
 
-/// Steps between two reports.
+/// Number of advances between two reports.
 const REPORT_STEPS: u64 = 1 << 14;
 
 struct Progress<'a> {
@@ -289,8 +298,8 @@ impl Progress<'_> {
         }
     }
 
-    /// For the last stage, which passes over most documents without looking at them.
-    fn left(&mut self, left: u64) {
+    /// Sets the documents left in the last stage, which skips most documents.
+    fn set_left(&mut self, left: u64) {
         let before = self.done / REPORT_STEPS;
         self.done = self.done.max(self.total - left);
         if left == 0 || self.done / REPORT_STEPS > before {

@@ -1,12 +1,13 @@
-//! Shingles: the hashes of all runs of `n` words of a text.
+//! Shingles: the hashes of all sequences of `n` consecutive words of a text.
 //!
-//! A word is a run of letters and digits in lower case; punctuation and spacing do not count. In scripts that
-//! are written without spaces each character is a word of its own, so that a shingle of five is about three
-//! words of Chinese.
+//! A word is a sequence of letters and digits in lower case; punctuation and spacing are ignored. In scripts
+//! that are written without spaces, each character is a word, so that a shingle of five is about three words
+//! of Chinese.
 
-/// Calls `shingle` with a well-mixed hash of each run of `shingle_words` words, in order, repeats included.
+/// Calls `shingle` with a well-mixed hash of each `shingle_words` consecutive words, in order, with
+/// repetitions.
 ///
-/// A text of fewer words is one shingle of those it has; one without any word is one shingle of all its
+/// A text with fewer words is one shingle of all its words; a text without words is one shingle of all its
 /// characters.
 pub(super) fn for_each_shingle(text: &str, shingle_words: usize, mut shingle: impl FnMut(u32)) {
     let mut rolling = Rolling::new(shingle_words.max(1));
@@ -40,7 +41,7 @@ pub(super) fn mix(mut hash: u64) -> u64 {
     hash ^ (hash >> 31)
 }
 
-/// The lower-case form of ASCII letters and digits, 0 for what ends a word.
+/// The lower-case form of each ASCII letter or digit; 0 for characters that end a word.
 const ASCII_WORD: [u8; 128] = {
     let mut table = [0; 128];
     let mut byte = 0u8;
@@ -56,7 +57,8 @@ const ASCII_WORD: [u8; 128] = {
 #[inline(always)]
 fn for_each_word(text: &str, mut word: impl FnMut(u64)) {
     let bytes = text.as_bytes();
-    let (mut hash, mut at) = (WORD_START, 0);
+    let mut hash = WORD_START;
+    let mut at = 0;
     while at < bytes.len() {
         let byte = bytes[at];
         if byte < 128 {
@@ -83,7 +85,8 @@ fn for_each_word(text: &str, mut word: impl FnMut(u64)) {
     end_word(&mut hash, &mut word);
 }
 
-/// A word of no letters is none: its hash would be the start value.
+/// Emits the word that has been read; a word without letters is skipped, since its hash would be the start
+/// value.
 #[inline(always)]
 fn end_word(hash: &mut u64, word: &mut impl FnMut(u64)) {
     if *hash != WORD_START {
@@ -96,7 +99,7 @@ fn fold_character(hash: u64, character: char) -> u64 {
     character.encode_utf8(&mut [0; 4]).bytes().fold(hash, word_step)
 }
 
-/// Han, kana, Thai, Lao, Myanmar and Khmer.
+/// Returns true for Han, kana, Thai, Lao, Myanmar and Khmer.
 fn written_without_spaces(character: char) -> bool {
     matches!(u32::from(character),
         0x0e00..=0x0eff | 0x1000..=0x109f | 0x1780..=0x17ff | 0x3005..=0x3007 | 0x3040..=0x30ff | 0x31f0..=0x31ff
@@ -113,7 +116,7 @@ struct Rolling {
     power: u64,
 }
 
-/// Odd, so that no power of it vanishes.
+/// Odd, so that no power of it is 0 modulo 2^64.
 const BASE: u64 = 0x9e37_79b9_7f4a_7c15;
 
 impl Rolling {
@@ -122,12 +125,12 @@ impl Rolling {
         Self { window: vec![0; words], oldest: 0, filled: 0, sum: 0, power }
     }
 
-    /// The hash of the last words, once there are enough of them.
+    /// Adds a word; returns the hash of the window once it is full.
     #[inline(always)]
     fn push(&mut self, word: u64) -> Option<u32> {
         let leaving = std::mem::replace(&mut self.window[self.oldest], word);
         self.oldest = if self.oldest + 1 == self.window.len() { 0 } else { self.oldest + 1 };
-        // Before the window is full a zero leaves it.
+        // Until the window is full, the word that leaves it is a zero.
         self.sum =
             self.sum.wrapping_mul(BASE).wrapping_add(word).wrapping_sub(leaving.wrapping_mul(self.power));
         self.filled = (self.filled + 1).min(self.window.len());
@@ -154,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn case_punctuation_and_spacing_do_not_count_and_words_do() {
+    fn case_punctuation_and_spacing_are_ignored_and_words_are_not() {
         let same = shingles("The cat -- it's 7 years old!", 3);
         assert_eq!(shingles("the CAT it S\n\n7 years, (old)", 3), same);
         assert_eq!(same.len(), 5);
@@ -180,7 +183,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_rolling_hash_is_that_of_each_window_alone(text in "([a-d]{1,3} ){0,40}", words in 1usize..7) {
+        fn the_rolling_hash_equals_the_hash_of_each_window_alone(text in "([a-d]{1,3} ){0,40}", words in 1usize..7) {
             let all: Vec<&str> = text.split_whitespace().collect();
             let windows: Vec<u32> = all.windows(words).flat_map(|window| shingles(&window.join(" "), words)).collect();
             if all.len() >= words {

@@ -1,6 +1,6 @@
-//! From a text to its sketch: a hash that equal texts share, and minima by which similar texts are found.
+//! Computes the sketch of a text: a hash that equal texts share, and minima by which similar texts are found.
 //!
-//! Pure: the same text gives the same sketch in any order, on any thread and any machine.
+//! The same text gives the same sketch in any order, on any thread and on any machine.
 
 use std::cell::RefCell;
 
@@ -16,13 +16,13 @@ use crate::corpus::dedup::shingles::for_each_shingle;
 
 /// Bytes of the hash at the start of each record.
 pub(super) const HASH_BYTES: usize = 16;
-/// Bytes of one band's key behind it; the minima, a byte each, end the record.
+/// Bytes of one band's key. The keys come after the hash; the minima, a byte each, end the record.
 pub(super) const KEY_BYTES: usize = 8;
 
-/// How sketches are made; two files of sketches can be compared when theirs are equal.
+/// Parameters of sketches. Two files of sketches can be compared only if their parameters are equal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Parameters {
-    /// 0 where only equal texts are looked for.
+    /// Number of minima; 0 if only equal texts are looked for.
     pub(super) permutations: usize,
     pub(super) rows: usize,
     pub(super) bands: usize,
@@ -30,8 +30,8 @@ pub(super) struct Parameters {
 }
 
 impl Parameters {
-    /// `None` where the configuration looks for no duplicates.
-    pub(super) fn of(config: &DeduplicationConfig) -> Option<Self> {
+    /// Returns the parameters; `None` if the configuration looks for no duplicates.
+    pub(super) fn from_config(config: &DeduplicationConfig) -> Option<Self> {
         let Some(threshold) = config.near_threshold else {
             return config.exact.then_some(Self { permutations: 0, rows: 0, bands: 0, shingle_words: 0 });
         };
@@ -44,7 +44,7 @@ impl Parameters {
         self.minima_start() + self.permutations
     }
 
-    /// Where the minima begin in a record.
+    /// Returns the offset of the minima in a record.
     pub(super) fn minima_start(&self) -> usize {
         HASH_BYTES + self.bands * KEY_BYTES
     }
@@ -57,40 +57,39 @@ pub struct Sketcher {
     permutations: Permutations,
 }
 
-/// What is remembered of a document: 16 bytes for its text, and for near duplicates about two bytes for each
-/// permutation.
+/// Sketch of one document: 16 bytes of hash, and for near duplicates about two bytes per permutation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sketch {
     pub(super) record: Box<[u8]>,
 }
 
 impl Sketcher {
-    /// `None` where the configuration looks for no duplicates.
+    /// Returns a sketcher; `None` if the configuration looks for no duplicates.
     pub fn new(config: &DeduplicationConfig) -> Option<Self> {
-        let parameters = Parameters::of(config)?;
+        let parameters = Parameters::from_config(config)?;
         Some(Self { parameters, permutations: Permutations::new(parameters.permutations) })
     }
 
-    /// Bytes that the sketch of one document takes on the disk.
+    /// Returns the bytes on disk of the sketch of one document.
     pub fn record_bytes(&self) -> usize {
         self.parameters.record_bytes()
     }
 
-    /// About how many bytes of scratch space [`super::resolve`] takes for each document, where few of them
-    /// are alike.
+    /// Returns about how many bytes of scratch space [`super::resolve`] needs per document if few documents
+    /// are similar.
     pub fn scratch_bytes(&self) -> usize {
-        // The sorted hashes are gone when the keys of the bands are sorted.
+        // The sorted hashes are deleted before the keys of the bands are sorted.
         (HASH_BYTES + 8).max(self.parameters.bands * (KEY_BYTES + 8))
     }
 
-    /// The sketch of a text.
+    /// Computes the sketch of a text.
     pub fn sketch(&self, text: &str) -> Sketch {
         let mut record = Vec::with_capacity(self.record_bytes());
         record.extend(text_hash(text).to_le_bytes());
         if self.parameters.permutations > 0 {
             let minima = self.minima(text);
             let bytes: Vec<u8> = minima.iter().flat_map(|minimum| minimum.to_le_bytes()).collect();
-            // The number of the band is the seed: equal rows in different bands are no match.
+            // The band's number is the seed, so that equal rows in different bands do not match.
             for (band, rows) in (0..self.parameters.bands).zip(bytes.chunks_exact(4 * self.parameters.rows)) {
                 record.extend(xxh3_64_with_seed(rows, band as u64).to_le_bytes());
             }
@@ -101,7 +100,8 @@ impl Sketcher {
 
     fn minima(&self, text: &str) -> Vec<u32> {
         let mut minima = self.permutations.start();
-        let (mut batch, mut filled) = ([0; 512], 0);
+        let mut batch = [0; 512];
+        let mut filled = 0;
         for_each_shingle(text, self.parameters.shingle_words, |shingle| {
             batch[filled] = shingle;
             filled += 1;
@@ -115,11 +115,11 @@ impl Sketcher {
     }
 }
 
-/// 128 bits of the words of a text with one space between them: among 10^12 documents two different ones are
-/// taken for equal with a probability below 10^-14. Case and punctuation count.
+/// Hashes the words of a text, joined by single spaces, to 128 bits: among 10^12 documents, two different
+/// ones are taken for equal with a probability below 10^-14. Case and punctuation count.
 fn text_hash(text: &str) -> u128 {
     thread_local! {
-        // Its state is half a kilobyte, which is slow to set up for a short line.
+        // The hasher's state is half a kilobyte, which is slow to set up for a short line.
         static HASHER: RefCell<Xxh3Default> = const { RefCell::new(Xxh3Default::new()) };
     }
     HASHER.with_borrow_mut(|hasher| {
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_holds_only_what_is_asked_for() {
+    fn a_record_has_only_the_fields_that_are_asked_for() {
         assert!(sketcher(false, None).is_none());
         assert_eq!(sketcher(true, None).unwrap().sketch("a b").record.len(), 16);
         let near = sketcher(false, Some(0.8)).unwrap();
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_texts_have_equal_hashes_however_they_are_spaced() {
+    fn equal_texts_have_equal_hashes_with_any_spacing() {
         let hash = text_hash("Alku on hankala,\n\n lopussa  kiitos seisoo.");
         assert_eq!(text_hash("Alku on hankala, lopussa kiitos seisoo.\n"), hash);
         for other in [
@@ -171,7 +171,7 @@ mod tests {
             .unwrap()
             .sketch("The quick brown fox jumps over the lazy dog. Äiti näki 1 ketun.");
         let hash = xxh3_64_with_seed(&sketch.record, 0);
-        // Sketches lie on disks: a change here asks for a new version of the file.
+        // Sketches are stored in files: if this hash changes, the file format needs a new version.
         insta::assert_snapshot!(format!("{hash:016x}"), @"e6cab16a891eb9ab");
     }
 }

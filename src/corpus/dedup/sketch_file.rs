@@ -1,7 +1,7 @@
-//! Sketches on the disk: a header and one record of fixed size for each document of a part of the corpus.
+//! Files of sketches: a header and one record of fixed size for each document of a part of the corpus.
 //!
 //! Little-endian. Header: magic, version, record size, parameters, count, checksums of the records and of
-//! itself. Reading believes none of it before it is checked.
+//! itself. No field is used before it is checked.
 
 use std::io::Read;
 use std::path::Path;
@@ -17,13 +17,13 @@ use crate::error::Problem;
 use crate::fs;
 
 const MAGIC: &[u8; 8] = b"mlmskch\0";
-/// To be raised whenever the same text gives another sketch.
+/// Version of the format; to be increased whenever the same text gives another sketch.
 const VERSION: u32 = 1;
 pub(super) const HEADER_BYTES: usize = 48;
-/// About how much is read at once.
+/// Bytes that are read at a time, rounded down to whole records.
 const BLOCK_BYTES: usize = 256 << 10;
 
-/// Writes the sketches of one part of a corpus; the file appears when it is finished.
+/// Writes the sketches of one part of a corpus; the file gets its name when it is finished.
 #[derive(Debug)]
 pub struct SketchWriter {
     file: fs::StagedFile,
@@ -48,14 +48,14 @@ impl SketchWriter {
         self.file.write(&sketch.record)
     }
 
-    /// Makes the file durable and gives it its name; returns how many documents it holds.
+    /// Makes the file durable and gives it its name; returns the number of documents in it.
     pub fn finish(self) -> Result<u64> {
         self.file.publish(&header(&self.parameters, self.count, self.checksum))?;
         Ok(self.count)
     }
 }
 
-/// A file of sketches whose header and length are right.
+/// A file of sketches whose header and length were checked.
 #[derive(Debug)]
 pub(super) struct SketchFile {
     pub(super) path: PathBuf,
@@ -77,7 +77,8 @@ impl SketchFile {
             ));
         }
         file.read_exact(&mut bytes).with_context(|| format!("cannot read `{}`", path.display()))?;
-        let (count, checksum) = (u64_at(&bytes, 32), u32_at(&bytes, 40));
+        let count = u64_at(&bytes, 32);
+        let checksum = u32_at(&bytes, 40);
         if &bytes[..8] != MAGIC {
             return Err(damaged(path, "is not a file of sketches: its first 8 bytes are others"));
         }
@@ -102,13 +103,14 @@ impl SketchFile {
         Ok(Self { path: path.to_path_buf(), count, record_bytes, checksum })
     }
 
-    /// Calls `each` with every record in order; a wrong checksum is an error at the end.
+    /// Calls `each` with every record in order; a wrong checksum is an error after the last record.
     pub(super) fn for_each(&self, mut each: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
         let mut file = fs::open(&self.path)?;
         file.read_exact(&mut [0; HEADER_BYTES])
             .with_context(|| format!("cannot read `{}`", self.path.display()))?;
         let records_at_once = (BLOCK_BYTES / self.record_bytes).max(1) as u64;
-        let (mut left, mut checksum) = (self.count, 0);
+        let mut left = self.count;
+        let mut checksum = 0;
         let mut block = vec![0; records_at_once.min(left) as usize * self.record_bytes];
         while left > 0 {
             let records = records_at_once.min(left);

@@ -1,8 +1,8 @@
-//! Sorts more records than memory holds: sorted runs on the disk, merged as they are read. Equal records
-//! become one.
+//! External sort: sorts more records than fit into memory, as sorted runs on disk that are merged while they
+//! are read. Equal records become one.
 //!
-//! Records are arrays of numbers, compared from the first to the last. The result depends on the records
-//! alone, not on the memory, the threads, or the order in which they came.
+//! Records are arrays of numbers, compared from the first to the last. The result depends only on the
+//! records, not on the memory, the threads, or the order in which records were added.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -17,22 +17,23 @@ use rayon::slice::ParallelSliceMut;
 use crate::corpus::dedup::sketch_file::u64_at;
 use crate::fs;
 
-/// A run read in smaller pieces than this costs more seeks than bytes, so that runs are merged in several
-/// rounds instead.
+/// Least bytes of a run to read at a time: below this, seeks take longer than reading, so that runs are
+/// merged in several rounds instead.
 const LEAST_READ_BYTES: usize = 16 << 10;
-/// More at once is no faster.
+/// Most bytes of a run to read at a time; reading more is not faster.
 const MOST_READ_BYTES: usize = 1 << 20;
-/// However little memory there is.
+/// Least records in memory, for any limit.
 const LEAST_RECORDS: usize = 64;
+/// Least number of runs that are merged at a time, for any limit.
 const LEAST_FAN_IN: usize = 4;
 
-/// Takes records in any order.
+/// Collects records in any order.
 #[derive(Debug)]
 pub(super) struct Sorter<const N: usize> {
     buffer: Vec<[u64; N]>,
-    /// Records that the buffer may hold.
+    /// Limit on the records in the buffer.
     most: usize,
-    /// Sorted runs in `file`, in bytes.
+    /// Byte ranges of the sorted runs in `file`.
     runs: Vec<Range<u64>>,
     file: Option<fs::ScratchFile>,
     scratch: PathBuf,
@@ -51,7 +52,7 @@ impl<const N: usize> Sorter<N> {
             self.spill()?;
         }
         if self.buffer.len() == self.buffer.capacity() {
-            // Growing by the usual doubling could end at twice the memory that was asked for.
+            // Doubling the capacity could take twice the memory limit.
             self.buffer
                 .reserve_exact(self.buffer.len().max(LEAST_RECORDS).min(self.most - self.buffer.len()));
         }
@@ -59,14 +60,14 @@ impl<const N: usize> Sorter<N> {
         Ok(())
     }
 
-    /// Moves what is in memory to the disk and frees the memory.
+    /// Moves the records in memory to disk and frees the memory.
     pub(super) fn park(&mut self) -> Result<()> {
         self.spill()?;
         self.buffer = Vec::new();
         Ok(())
     }
 
-    /// The records in order, read with about `memory_bytes` of buffers.
+    /// Returns the records in order, read with about `memory_bytes` of buffers.
     pub(super) fn finish(mut self, memory_bytes: usize) -> Result<Sorted<N>> {
         if self.runs.is_empty() {
             self.sort_buffer();
@@ -78,7 +79,7 @@ impl<const N: usize> Sorter<N> {
         while self.runs.len() > fan_in {
             file = file.map(|file| self.merge_round(file, fan_in, memory_bytes)).transpose()?;
         }
-        Ok(Sorted { merge: Merge::of(file, &self.runs, memory_bytes)?, memory: Vec::new().into_iter() })
+        Ok(Sorted { merge: Merge::new(file, &self.runs, memory_bytes)?, memory: Vec::new().into_iter() })
     }
 
     fn sort_buffer(&mut self) {
@@ -113,7 +114,7 @@ impl<const N: usize> Sorter<N> {
         let mut runs = Vec::new();
         let mut file = Some(file);
         for group in self.runs.chunks(fan_in) {
-            let mut merge = Merge::<N>::of(file.take(), group, memory_bytes)?;
+            let mut merge = Merge::<N>::new(file.take(), group, memory_bytes)?;
             let mut run = RunWriter::new(&mut merged);
             while let Some(record) = merge.next()? {
                 run.push(&record)?;
@@ -126,7 +127,7 @@ impl<const N: usize> Sorter<N> {
     }
 }
 
-/// Records in order, each once.
+/// Iterates over the records in order, each once.
 #[derive(Debug)]
 pub(super) struct Sorted<const N: usize> {
     merge: Merge<N>,
@@ -134,7 +135,7 @@ pub(super) struct Sorted<const N: usize> {
 }
 
 impl<const N: usize> Sorted<N> {
-    /// The next record.
+    /// Returns the next record.
     pub(super) fn next(&mut self) -> Result<Option<[u64; N]>> {
         match self.memory.next() {
             Some(record) => Ok(Some(record)),
@@ -143,12 +144,12 @@ impl<const N: usize> Sorted<N> {
     }
 }
 
-/// Runs of one file, read side by side.
+/// Merges several runs of one file.
 #[derive(Debug)]
 struct Merge<const N: usize> {
     file: Option<fs::ScratchFile>,
     runs: Vec<RunReader>,
-    /// The first record of each run that is left.
+    /// The next record of each run that is not used up, with the run's number.
     heads: BinaryHeap<Reverse<([u64; N], usize)>>,
     last: Option<[u64; N]>,
 }
@@ -160,7 +161,7 @@ impl<const N: usize> Default for Merge<N> {
 }
 
 impl<const N: usize> Merge<N> {
-    fn of(file: Option<fs::ScratchFile>, runs: &[Range<u64>], memory_bytes: usize) -> Result<Self> {
+    fn new(file: Option<fs::ScratchFile>, runs: &[Range<u64>], memory_bytes: usize) -> Result<Self> {
         let Some(file) = file else { return Ok(Self::default()) };
         let share = (memory_bytes / runs.len().max(1)).clamp(1 << 10, MOST_READ_BYTES);
         let mut merge = Self { runs: Vec::new(), heads: BinaryHeap::new(), last: None, file: None };
@@ -289,7 +290,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(48))]
 
         #[test]
-        fn the_result_is_that_of_sort_whatever_the_memory(
+        fn the_result_equals_sort_with_any_memory(
             records in prop::collection::vec(prop::array::uniform2(0u64..300), 0..3000),
             memory_bytes in prop::sample::select(vec![0usize, 1 << 10, 5000, 1 << 16, 1 << 22]),
             park_at in 0usize..4000,

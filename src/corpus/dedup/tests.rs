@@ -1,4 +1,4 @@
-//! Made corpora with planted duplicates of known similarity, against a brute-force comparison of all pairs.
+//! Compares results on generated corpora with planted duplicates to a brute-force comparison of all pairs.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -23,13 +23,13 @@ fn near() -> DeduplicationConfig {
     DeduplicationConfig { exact: true, near_threshold: Some(THRESHOLD), ..DeduplicationConfig::default() }
 }
 
-/// `count` words; words of the same seed and number are the same.
+/// Generates `count` words; the same seed and number give the same word.
 fn words(seed: u64, count: usize) -> Vec<String> {
     let stream = Stream::new(seed, Purpose::Test, 9);
     (0..count).map(|i| format!("w{}", stream.below(i as u64, 50_000))).collect()
 }
 
-/// Replaces `changes` words, spread evenly, each of which changes five shingles.
+/// Replaces `changes` words, spread evenly; each replacement changes five shingles.
 fn changed(words: &[String], changes: usize, seed: u64) -> Vec<String> {
     let mut words = words.to_vec();
     for change in 0..changes {
@@ -39,7 +39,7 @@ fn changed(words: &[String], changes: usize, seed: u64) -> Vec<String> {
     words
 }
 
-/// Writes the sketches of `texts` in parts of these sizes; the rest goes into the last one.
+/// Writes the sketches of `texts` in parts of these sizes, and the remaining ones in a last part.
 fn parts(folder: &Path, config: &DeduplicationConfig, texts: &[String], sizes: &[usize]) -> Vec<PathBuf> {
     let sketcher = Sketcher::new(config).unwrap();
     let sketches: Vec<Sketch> = texts.par_iter().map(|text| sketcher.sketch(text)).collect();
@@ -63,7 +63,7 @@ type Found = Vec<Option<(&'static str, u64)>>;
 fn found(duplicates: &Duplicates, documents: usize) -> Found {
     let documents = 0..documents as u64;
     documents
-        .map(|i| duplicates.of(i).map(|reason| (reason, duplicates.original(i).unwrap().unwrap())))
+        .map(|i| duplicates.reason(i).map(|reason| (reason, duplicates.original(i).unwrap().unwrap())))
         .collect()
 }
 
@@ -80,7 +80,7 @@ fn search(config: &DeduplicationConfig, texts: &[String], sizes: &[usize], memor
         let together = in_each(&worlds(size, Duration::from_secs(60)), resolve_in);
         assert_eq!(found(&together[0], texts.len()), alone, "of {size}");
         for other in &together {
-            let reasons: Vec<Option<&str>> = (0..texts.len() as u64).map(|i| other.of(i)).collect();
+            let reasons: Vec<Option<&str>> = (0..texts.len() as u64).map(|i| other.reason(i)).collect();
             assert!(reasons.iter().copied().eq(alone.iter().map(|found| found.map(|(reason, _)| reason))));
         }
     }
@@ -100,13 +100,14 @@ fn jaccard(a: &BTreeSet<u32>, b: &BTreeSet<u32>) -> f64 {
     shared as f64 / (a.len() + b.len() - shared) as f64
 }
 
-/// 500 documents: 100 originals, each followed, far behind, by copies with more and more words changed.
+/// Generates 500 documents: 100 originals, and long after each of them, copies with more and more changed
+/// words.
 fn planted() -> Vec<String> {
     let originals: Vec<Vec<String>> = (0..100).map(|i| words(i, 200 + 5 * i as usize)).collect();
     let mut texts: Vec<String> = originals.iter().map(|words| words.join(" ")).collect();
     for copy in 1..5u64 {
         for (number, words) in originals.iter().enumerate() {
-            // A share c of changed words leaves J = (1 - 5c) / (1 + 5c).
+            // A share c of changed words gives J = (1 - 5c) / (1 + 5c).
             let jaccard = [0.97, 0.93, 0.9, 0.85, 0.75, 0.7, 0.55, 0.3][(number + 2 * copy as usize) % 8];
             let share = (1.0 - jaccard) / (1.0 + jaccard) / 5.0;
             let changes = (words.len() as f64 * share).round().max(1.0) as usize;
@@ -117,11 +118,12 @@ fn planted() -> Vec<String> {
 }
 
 #[test]
-fn near_duplicates_are_those_of_a_comparison_of_all_pairs() {
+fn near_duplicates_equal_those_of_a_comparison_of_all_pairs() {
     let texts = planted();
     let sets: Vec<BTreeSet<u32>> = texts.iter().map(|text| shingle_set(text)).collect();
     let found = search(&near(), &texts, &[33, 0, 200], MEMORY_BYTES);
-    let (mut high, mut high_found) = (0, 0);
+    let mut high = 0;
+    let mut high_found = 0;
     for (i, set) in sets.iter().enumerate() {
         let kept = (0..i).filter(|j| found[*j].is_none());
         let best = kept.map(|j| jaccard(set, &sets[j])).fold(0.0, f64::max);
@@ -145,7 +147,7 @@ fn near_duplicates_are_those_of_a_comparison_of_all_pairs() {
 
 #[test]
 fn planted_copies_are_counted_exactly() {
-    // Every twentieth document repeats the one ten before it, in another spacing.
+    // Every twentieth document repeats the one ten before it, with other spacing.
     let mut texts: Vec<String> = (0..2000).map(|i| words(i, 30).join(" ")).collect();
     for i in (19..2000).step_by(20) {
         texts[i] = texts[i - 10].replace(' ', "\n ");
@@ -178,14 +180,14 @@ fn threads_memory_and_parts_do_not_change_the_result() {
             );
         }
     }
-    // Many more parts than files are held open.
+    // More parts than files that may be open.
     assert!(search(&near(), &texts, &[1; 400], 0) == expected);
 }
 
 #[test]
-fn a_chain_of_small_changes_does_not_swallow_its_far_end() {
-    // Each document differs from the one before in 4 of 400 words, at places of its own: 0.905 to it, 0.82
-    // over two, 0.74 over three, and so on.
+fn a_chain_of_small_changes_keeps_its_far_end() {
+    // Each document differs from the previous one in 4 of 400 words, at other places each time: similarity
+    // 0.905 to the previous one, 0.82 over two steps, 0.74 over three, and so on.
     let mut texts = vec![words(5, 400)];
     for link in 1..12usize {
         let mut next = texts[link - 1].clone();
@@ -201,7 +203,7 @@ fn a_chain_of_small_changes_does_not_swallow_its_far_end() {
 }
 
 #[test]
-fn a_copy_of_a_near_duplicate_repeats_the_document_that_stays() {
+fn a_copy_of_a_near_duplicate_repeats_the_kept_document() {
     let original = words(1, 300);
     let like = changed(&original, 2, 1).join(" ");
     let texts = vec!["something else".to_string(), original.join(" "), like.clone(), like];
@@ -210,7 +212,7 @@ fn a_copy_of_a_near_duplicate_repeats_the_document_that_stays() {
 }
 
 #[test]
-fn a_large_family_leaves_one() {
+fn one_of_many_similar_documents_is_kept() {
     let original = words(3, 200);
     let mut texts: Vec<String> = (0..600).map(|i| changed(&original, 1, i).join(" ")).collect();
     texts.push(words(4, 200).join(" "));
@@ -219,19 +221,20 @@ fn a_large_family_leaves_one() {
 }
 
 #[test]
-fn short_documents_and_those_without_spaces_are_told_apart() {
+fn short_documents_and_those_without_spaces_are_distinguished() {
     let chinese = "我能吞下玻璃而不伤身体我能吞下玻璃而不伤身体因为玻璃对我没有任何伤害所以我每天早上都吃一块玻璃然后去上班";
     let other = "今天天气很好我们一起去公园散步看见许多人在湖边钓鱼孩子们在草地上奔跑老人坐在长椅上晒太阳";
     let texts: Vec<String> = ["Yes.", "No.", "", "?!", "yes", chinese, other, &format!("{chinese}。")]
         .map(str::to_string)
         .to_vec();
     let found = search(&near(), &texts, &[], MEMORY_BYTES);
-    let near = |original| Some(("near_duplicate", original));
-    assert_eq!(found, [None, None, None, None, near(0), None, None, near(5)]);
+    let expected =
+        [None, None, None, None, Some(("near_duplicate", 0)), None, None, Some(("near_duplicate", 5))];
+    assert_eq!(found, expected);
 }
 
 #[test]
-fn progress_rises_to_the_whole() {
+fn progress_rises_to_the_total() {
     let folder = tempfile::tempdir().unwrap();
     let texts: Vec<String> = (0..20_000).map(|i| format!("document {i}")).collect();
     let parts = parts(folder.path(), &near(), &texts, &[]);
@@ -243,7 +246,7 @@ fn progress_rises_to_the_whole() {
         .unwrap();
     assert!(reports.len() > 10 && reports.is_sorted() && reports.iter().all(|(done, total)| done <= total));
     assert!(matches!(reports.last(), Some((done, total)) if done == total));
-    assert!((0..20_000).all(|index| duplicates.of(index).is_none()));
+    assert!((0..20_000).all(|index| duplicates.reason(index).is_none()));
 }
 
 #[test]
@@ -252,28 +255,21 @@ fn a_damaged_file_is_an_error_that_names_it() {
     let texts: Vec<String> = (0..50).map(|i| words(i, 20).join(" ")).collect();
     let parts = parts(folder.path(), &near(), &texts, &[20]);
     let whole = std::fs::read(&parts[1]).unwrap();
-    let refused = |bytes: &[u8], what: &str| {
-        std::fs::write(&parts[1], bytes).unwrap();
-        let error = resolve(World::ALONE, &parts, folder.path(), &near(), MEMORY_BYTES, &mut |_, _| {})
-            .expect_err(what)
-            .to_string();
-        assert!(error.contains("part-1.sketches"), "{what}: {error}");
-    };
     for at in (0..whole.len()).step_by(101).chain(0..48) {
         let mut flipped = whole.clone();
         flipped[at] ^= 1 << (at % 8);
-        refused(&flipped, &format!("bit {} of byte {at}", at % 8));
+        require_refusal(&parts, &flipped, &format!("bit {} of byte {at}", at % 8));
     }
     for len in [0, 1, 47, 48, whole.len() - 1] {
-        refused(&whole[..len], &format!("cut to {len} bytes"));
+        require_refusal(&parts, &whole[..len], &format!("cut to {len} bytes"));
     }
-    refused(&[whole.as_slice(), b"x"].concat(), "a byte too many");
-    // A header that is right in itself and promises 2^60 documents.
+    require_refusal(&parts, &[whole.as_slice(), b"x"].concat(), "a byte too many");
+    // A valid header with a count of 2^60 documents.
     let mut huge = whole.clone();
     huge[32..40].copy_from_slice(&(1u64 << 60).to_le_bytes());
     let own = crc32c::crc32c(&huge[..44]);
     huge[44..48].copy_from_slice(&own.to_le_bytes());
-    refused(&huge, "a huge count");
+    require_refusal(&parts, &huge, "a huge count");
     std::fs::remove_file(&parts[1]).unwrap();
     assert!(resolve(World::ALONE, &parts, folder.path(), &near(), MEMORY_BYTES, &mut |_, _| {}).is_err());
     std::fs::write(&parts[1], &whole).unwrap();
@@ -282,6 +278,16 @@ fn a_damaged_file_is_an_error_that_names_it() {
         .unwrap_err()
         .to_string();
     assert!(error.contains("part-0.sketches") && error.contains("other settings"), "{error}");
+}
+
+/// Replaces the second file by `bytes` and requires an error that names it.
+fn require_refusal(parts: &[PathBuf], bytes: &[u8], what: &str) {
+    std::fs::write(&parts[1], bytes).unwrap();
+    let folder = parts[1].parent().unwrap();
+    let error = resolve(World::ALONE, parts, folder, &near(), MEMORY_BYTES, &mut |_, _| {})
+        .expect_err(what)
+        .to_string();
+    assert!(error.contains("part-1.sketches"), "{what}: {error}");
 }
 
 #[test]

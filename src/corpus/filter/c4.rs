@@ -1,8 +1,8 @@
 //! The rules of C4 (Raffel et al. 2020, "Exploring the Limits of Transfer Learning with a Unified
 //! Text-to-Text Transformer", JMLR 21, section 2.2), with the thresholds of the code that made it.
 //!
-//! Not here: its list of bad words (`words`), its language (`language`), its deduplication. Added: the end marks
-//! of all scripts (`sentence_end`), and words of other languages than English.
+//! Other filters have its list of bad words (`words`), its language (`language`) and its deduplication. Added
+//! here: the end marks of all scripts (`sentence_end`), and words of other languages than English.
 
 use crate::config::C4Filter;
 use crate::corpus::Rejection;
@@ -20,7 +20,7 @@ pub(super) const REASONS: Reasons = &[
 
 const CLOSING: [char; 9] = ['"', '”', '“', '»', '«', '’', '\'', '」', '』'];
 
-/// The paper's list, and what Finnish pages say instead; in lower case.
+/// Phrases of policies, in lower case: the paper's list, and the corresponding Finnish ones.
 const POLICY: [&str; 12] = [
     "terms of use",
     "privacy policy",
@@ -38,7 +38,7 @@ const POLICY: [&str; 12] = [
 
 const MARKERS: [&str; 4] = ["[citation needed]", "[edit]", "[lähde?]", "[muokkaa]"];
 
-/// The rules for lines.
+/// Rules of C4 for lines.
 pub(super) struct C4Lines {
     rules: C4Filter,
 }
@@ -48,7 +48,7 @@ impl C4Lines {
         rules.enabled.then(|| Self { rules: rules.clone() })
     }
 
-    /// Why a line goes; `lower` is the line in lower case.
+    /// Returns the reason to remove a line; `lower` is the line in lower case.
     pub(super) fn check(&self, line: &str, lower: &str) -> Option<&'static str> {
         let rules = &self.rules;
         if rules.terminal_punctuation && !is_terminated(line) {
@@ -64,12 +64,13 @@ impl C4Lines {
         (rules.policy_lines && POLICY.iter().any(|words| lower.contains(words))).then_some("c4_line_policy")
     }
 
-    /// The line without markers of citations, if it has any.
+    /// Returns the line without citation markers, if it has any.
     pub(super) fn without_markers(&self, line: &str) -> Option<String> {
         if !self.rules.citation_markers || !line.contains('[') {
             return None;
         }
-        let (mut kept, mut rest) = (String::with_capacity(line.len()), line);
+        let mut kept = String::with_capacity(line.len());
+        let mut rest = line;
         while let Some(at) = rest.find('[') {
             kept.push_str(&rest[..at]);
             rest = &rest[at..];
@@ -85,19 +86,21 @@ impl C4Lines {
     }
 }
 
-/// Bytes of the marker that `text` begins with: `[1]`, `[citation needed]`.
+/// Returns the length of the marker at the beginning of `text`, such as `[1]` or `[citation needed]`; 0 for
+/// none.
 fn marker(text: &str) -> usize {
     let digits = text[1..].bytes().take(4).take_while(u8::is_ascii_digit).count();
     if (1..=3).contains(&digits) && text.as_bytes().get(digits + 1) == Some(&b']') {
         return digits + 2;
     }
-    let begins =
-        |marker: &&&str| text.get(..marker.len()).is_some_and(|start| start.to_lowercase() == ***marker);
-    MARKERS.iter().find(begins).map_or(0, |marker| marker.len())
+    let found = MARKERS
+        .iter()
+        .find(|marker| text.get(..marker.len()).is_some_and(|start| start.to_lowercase() == **marker));
+    found.map_or(0, |marker| marker.len())
 }
 
-/// Ends in a terminal mark, also within closing quotation marks or brackets; an ellipsis is the sign of a
-/// text cut off.
+/// True if a line ends in a terminal mark, also inside closing quotation marks or brackets. An ellipsis does
+/// not count, since it marks a truncated text.
 fn is_terminated(line: &str) -> bool {
     let bare = line.trim_end_matches(CLOSING);
     let is_quoted = bare.len() < line.len();
@@ -105,16 +108,14 @@ fn is_terminated(line: &str) -> bool {
     !bare.ends_with("...") && !bare.ends_with('…') && (is_quoted || bare.ends_with(ends_sentence))
 }
 
-/// Whether `text` holds `lorem ipsum`, in whatever case; a copy of a whole document in lower case would cost
-/// more.
+/// True if `text` contains `lorem ipsum` in any case. Avoids a copy of the whole document in lower case.
 fn is_placeholder(text: &str) -> bool {
-    let is_there = |at: usize| {
+    text.match_indices(['l', 'L']).any(|(at, _)| {
         text.as_bytes().get(at..at + 11).is_some_and(|bytes| bytes.eq_ignore_ascii_case(b"lorem ipsum"))
-    };
-    text.match_indices(['l', 'L']).any(|(at, _)| is_there(at))
+    })
 }
 
-/// The rules for documents.
+/// Rules of C4 for documents.
 pub(super) struct C4 {
     rules: C4Filter,
 }
@@ -127,7 +128,8 @@ impl C4 {
 
 impl Filter for C4 {
     fn check(&self, page: &Page) -> Option<Rejection> {
-        let (rules, text) = (&self.rules, page.text);
+        let rules = &self.rules;
+        let text = page.text;
         if rules.curly_brackets && text.contains('{') {
             return reject("c4_curly_bracket", "holds `{`".to_string());
         }
@@ -143,10 +145,13 @@ impl Filter for C4 {
     }
 }
 
-/// Sentences up to `enough`: runs of terminal marks (and closing marks) with white space or the end behind
-/// them. The wide marks of scripts that put no space between sentences end one wherever they stand.
+/// Counts sentences, up to `enough`: sequences of terminal and closing marks with white space or the end of
+/// the text after them. The non-ASCII marks of scripts without spaces between sentences end a sentence
+/// anywhere.
 fn count_sentences(text: &str, enough: u64) -> u64 {
-    let (mut sentences, mut is_marked, mut is_wide) = (0, false, false);
+    let mut sentences = 0;
+    let mut is_marked = false;
+    let mut is_wide = false;
     for c in text.chars() {
         if ends_sentence(c) {
             is_marked = true;

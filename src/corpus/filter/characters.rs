@@ -1,4 +1,5 @@
-//! Shares of letters, digits, symbols and upper case among the characters that are not white space.
+//! Filters by the shares of letters, digits, symbols and upper case among the characters other than white
+//! space.
 
 use crate::config::CharactersFilter;
 use crate::corpus::Rejection;

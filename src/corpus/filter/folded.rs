@@ -1,15 +1,16 @@
-//! Words as they are compared across texts: lower case, letters and digits only; and hashes of sequences of
-//! them.
+//! Words in a form that can be compared across texts (lower case, letters and digits only), and hashes of
+//! sequences of words.
 
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Odd, so that multiplication loses nothing; its bits are those of the golden ratio.
+/// Multiplier of the polynomial hash: odd, so that multiplication is invertible; its bits are those of the
+/// golden ratio.
 const BASE: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// The hashes of a text's words, ready for sequences of any length.
+/// Hashes of a text's words, from which hashes of sequences of any length are computed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(in crate::corpus) struct Folded {
-    /// A hash of each word.
+    /// One hash per word.
     pub(in crate::corpus) hashes: Vec<u64>,
     /// `prefixes[i + 1] = prefixes[i] * BASE + hashes[i]`, so that the hash of any sequence is one
     /// subtraction.
@@ -17,9 +18,9 @@ pub(in crate::corpus) struct Folded {
 }
 
 impl Folded {
-    /// The words of a text: runs of letters and digits, in lower case. Each ideograph and kana is a word of
-    /// its own, as these scripts put no space between words.
-    pub(in crate::corpus) fn of(text: &str) -> Self {
+    /// Splits a text into words: sequences of letters and digits, in lower case. Each ideograph and kana is a
+    /// word, since these scripts put no space between words.
+    pub(in crate::corpus) fn new(text: &str) -> Self {
         let mut folded =
             Self { hashes: Vec::with_capacity(text.len() / 6), prefixes: Vec::with_capacity(text.len() / 6) };
         let mut word = Vec::with_capacity(64);
@@ -53,18 +54,18 @@ impl Folded {
         }
     }
 
-    /// Number of words.
+    /// Returns the number of words.
     pub(in crate::corpus) fn len(&self) -> usize {
         self.hashes.len()
     }
 
-    /// The hash of every sequence of `length` words, in order.
+    /// Returns the hash of every sequence of `length` words, in order.
     pub(in crate::corpus) fn sequences(&self, length: usize) -> impl Iterator<Item = u64> {
         let power = BASE.wrapping_pow(length as u32);
         let ends = self.prefixes.iter().skip(length);
         ends.zip(&self.prefixes).map(move |(end, start)| {
             let sum = end.wrapping_sub(start.wrapping_mul(power)).wrapping_add(length as u64);
-            // The low bits of a product depend on low bits only: the high ones are folded in.
+            // The low bits of a product depend only on low bits, so the high bits are folded in.
             (sum ^ (sum >> 32)).wrapping_mul(BASE)
         })
     }
@@ -84,19 +85,20 @@ mod tests {
 
     #[test]
     fn case_and_punctuation_make_no_difference() {
-        assert_eq!(Folded::of("Äiti, ISÄ -- (ja) 3 lasta!"), Folded::of("äiti isä ja 3 lasta"));
-        assert_ne!(Folded::of("äiti isä"), Folded::of("äitiisä"));
-        assert_eq!(Folded::of("日本語のテスト ok").len(), 8);
-        assert_eq!(Folded::of(" ,. ").len(), 0);
+        assert_eq!(Folded::new("Äiti, ISÄ -- (ja) 3 lasta!"), Folded::new("äiti isä ja 3 lasta"));
+        assert_ne!(Folded::new("äiti isä"), Folded::new("äitiisä"));
+        assert_eq!(Folded::new("日本語のテスト ok").len(), 8);
+        assert_eq!(Folded::new(" ,. ").len(), 0);
     }
 
     #[test]
-    fn a_sequence_has_the_same_hash_wherever_it_stands() {
-        let (long, short) = (Folded::of("a b c d e f"), Folded::of("c d e"));
+    fn a_sequence_has_the_same_hash_at_any_position() {
+        let long = Folded::new("a b c d e f");
+        let short = Folded::new("c d e");
         let within: Vec<u64> = long.sequences(3).collect();
         assert_eq!(within.len(), 4);
         assert_eq!(short.sequences(3).collect::<Vec<_>>(), within[2..3]);
         assert_eq!(short.sequences(4).count(), 0);
-        assert_ne!(Folded::of("a a").sequences(1).next(), Folded::of("a a").sequences(2).next());
+        assert_ne!(Folded::new("a a").sequences(1).next(), Folded::new("a a").sequences(2).next());
     }
 }

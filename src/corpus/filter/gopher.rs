@@ -1,6 +1,6 @@
 //! The quality rules of Gopher (Rae et al. 2021, arXiv 2112.11446, appendix A.1.1).
 //!
-//! The paper's stop words are English; lists for other languages stand beside them.
+//! The stop words of the paper are English; there are built-in lists for other languages too.
 
 use std::path::Path;
 
@@ -51,14 +51,15 @@ impl Gopher {
             words.extend(read_list(Path::new(file))?);
         }
         let mut stop_words: Vec<u64> =
-            words.iter().filter_map(|word| Folded::of(word).hashes.first().copied()).collect();
+            words.iter().filter_map(|word| Folded::new(word).hashes.first().copied()).collect();
         stop_words.sort_unstable();
         stop_words.dedup();
         Ok(Self { limits: limits.clone(), stop_words })
     }
 
     fn word_length(&self, page: &Page) -> Option<Rejection> {
-        let (least, most) = (self.limits.min_mean_word_chars, self.limits.max_mean_word_chars);
+        let least = self.limits.min_mean_word_chars;
+        let most = self.limits.max_mean_word_chars;
         let mean = share(page.words().total_chars, page.words().len() as u64);
         let wanted = match (least, most) {
             (Some(least), _) if mean < least => format!("at least {least} are wanted"),
@@ -105,21 +106,18 @@ impl Gopher {
 
 impl Filter for Gopher {
     fn check(&self, page: &Page) -> Option<Rejection> {
-        let (limits, words) = (&self.limits, page.words());
+        let limits = &self.limits;
+        let words = page.words();
         let count = words.len() as u64;
-        let lines = page.lines();
-        let lines_that = |is_so: fn(&str) -> bool| {
-            share(lines.iter().filter(|line| is_so(line)).count() as u64, lines.len() as u64)
-        };
-        outside(("gopher_few_words", "gopher_many_words"), count, limits.min_words, limits.max_words, "words")
+        outside("gopher_few_words", "gopher_many_words", count, limits.min_words, limits.max_words, "words")
             .or_else(|| self.word_length(page))
             .or_else(|| self.symbols(page))
             .or_else(|| {
-                let bullets = lines_that(|line| line.starts_with(BULLETS));
+                let bullets = share_of_lines(page, |line| line.starts_with(BULLETS));
                 above("gopher_bullets", bullets, limits.max_bullet_lines, "of the lines begin with a bullet")
             })
             .or_else(|| {
-                let ellipses = lines_that(|line| line.ends_with("...") || line.ends_with('…'));
+                let ellipses = share_of_lines(page, |line| line.ends_with("...") || line.ends_with('…'));
                 above(
                     "gopher_ellipses",
                     ellipses,
@@ -140,8 +138,13 @@ impl Filter for Gopher {
     }
 }
 
-/// A list, words one space apart. English is the paper's; the others are frequent function words that are
-/// rare elsewhere.
+fn share_of_lines(page: &Page, is_counted: fn(&str) -> bool) -> f64 {
+    let lines = page.lines();
+    share(lines.iter().filter(|line| is_counted(line)).count() as u64, lines.len() as u64)
+}
+
+/// Returns a list of stop words, separated by spaces. The English list is the paper's; the others are
+/// frequent function words that are rare in other languages.
 fn built_in(list: StopWords) -> &'static str {
     match list {
         StopWords::English => "the be to of and that have with",

@@ -1,4 +1,5 @@
-//! The language of a document, by the crate `whatlang` (trigrams and alphabets, about 70 languages).
+//! Identifies the language of a document with the crate `whatlang` (trigrams and alphabets, about 70
+//! languages).
 
 use std::borrow::Cow;
 
@@ -13,8 +14,8 @@ use crate::corpus::filter::Reasons;
 
 pub(super) const REASONS: Reasons = &[("language", "In another language than those of `language.expected`.")];
 
-/// Detection takes as long as the text is; of long documents it looks at this many bytes of the beginning and
-/// the middle each.
+/// Bytes from the beginning and from the middle of a long document by which its language is identified, since
+/// the time of detection grows with the length.
 const WINDOW_BYTES: usize = 512;
 
 pub(in crate::corpus) struct Languages {
@@ -24,17 +25,17 @@ pub(in crate::corpus) struct Languages {
     min_letters: u64,
 }
 
-/// What was found in a document.
+/// Language of a document, and the verdict on it.
 #[derive(Debug, Clone, PartialEq)]
 pub(in crate::corpus) struct Found {
-    /// ISO 639-3 code; `None` of a text that is too short, or in no known language.
+    /// ISO 639-3 code; `None` if the text is too short or in no known language.
     pub(in crate::corpus) language: Option<&'static str>,
-    /// Why the document is to be left out.
+    /// Reason for leaving the document out.
     pub(in crate::corpus) rejection: Option<Rejection>,
 }
 
 impl Languages {
-    /// `None` when no key asks for the language.
+    /// Returns the filter; `None` if no key of the configuration asks for the language.
     pub(in crate::corpus) fn new(config: &LanguageFilter) -> Option<Self> {
         let candidates: Vec<Lang> = config
             .candidates
@@ -54,17 +55,14 @@ impl Languages {
         })
     }
 
-    /// The language of a page, and whether it is an expected one.
+    /// Identifies the language of a page; rejects the page if it is not an expected one.
     pub(in crate::corpus) fn check(&self, page: &Page) -> Found {
         if page.counts().letters < self.min_letters {
             return Found { language: None, rejection: None };
         }
         let found = self.detector.detect(&sample(page.text));
         let language = found.as_ref().map(|info| info.lang().code());
-        let is_expected = |info: &whatlang::Info| {
-            self.expected.contains(&info.lang().code()) && info.confidence() >= self.min_confidence
-        };
-        if self.expected.is_empty() || found.as_ref().is_some_and(is_expected) {
+        if self.expected.is_empty() || found.as_ref().is_some_and(|info| self.is_expected(info)) {
             return Found { language, rejection: None };
         }
         let detail = match &found {
@@ -79,6 +77,10 @@ impl Languages {
         Found { language, rejection: Some(Rejection { reason: "language", detail }) }
     }
 
+    fn is_expected(&self, info: &whatlang::Info) -> bool {
+        self.expected.contains(&info.lang().code()) && info.confidence() >= self.min_confidence
+    }
+
     fn wanted(&self) -> String {
         let names: Vec<String> = self.expected.iter().map(|code| format!("`{code}`")).collect();
         let least = if self.min_confidence > 0.0 {
@@ -90,7 +92,7 @@ impl Languages {
     }
 }
 
-/// The beginning and the middle of a long text; a short one as it is.
+/// Returns the beginning and the middle of a long text; a short text as it is.
 fn sample(text: &str) -> Cow<'_, str> {
     if text.len() <= 2 * WINDOW_BYTES {
         return Cow::Borrowed(text);
@@ -103,7 +105,7 @@ fn sample(text: &str) -> Cow<'_, str> {
     ))
 }
 
-/// The last boundary of a character at or before `at`.
+/// Returns the last character boundary at or before `at`.
 fn boundary(text: &str, at: usize) -> usize {
     let at = at.min(text.len());
     (0..=at).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0)

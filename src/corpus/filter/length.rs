@@ -27,27 +27,33 @@ impl Length {
 impl Filter for Length {
     fn check(&self, page: &Page) -> Option<Rejection> {
         let limits = &self.limits;
-        let chars = || {
-            outside(
-                ("too_short", "too_long"),
-                page.counts().chars,
-                limits.min_chars,
-                limits.max_chars,
-                "characters",
-            )
-        };
-        let words = || {
+        if limits.min_chars.or(limits.max_chars).is_some() {
+            let count = page.counts().chars;
+            let by_chars =
+                outside("too_short", "too_long", count, limits.min_chars, limits.max_chars, "characters");
+            if by_chars.is_some() {
+                return by_chars;
+            }
+        }
+        if limits.min_words.or(limits.max_words).is_some() {
             let count = page.words().len() as u64;
-            outside(("too_few_words", "too_many_words"), count, limits.min_words, limits.max_words, "words")
-        };
-        let by_chars = if limits.min_chars.or(limits.max_chars).is_some() { chars() } else { None };
-        by_chars.or_else(|| if limits.min_words.or(limits.max_words).is_some() { words() } else { None })
+            return outside(
+                "too_few_words",
+                "too_many_words",
+                count,
+                limits.min_words,
+                limits.max_words,
+                "words",
+            );
+        }
+        None
     }
 }
 
-/// A rejection where `count` lies outside its bounds.
+/// Rejects a count outside its bounds, with the reason `few` or `many`.
 pub(super) fn outside(
-    (few, many): (&'static str, &'static str),
+    few: &'static str,
+    many: &'static str,
     count: u64,
     least: Option<u64>,
     most: Option<u64>,

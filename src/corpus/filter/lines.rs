@@ -1,6 +1,6 @@
-//! Filters that take lines out of a document: by form, by what they say, by the rules of C4.
+//! Filters that remove lines from a document: by their form, by their content, by the rules of C4.
 //!
-//! Blank lines stay, as they part paragraphs; what is left of a document is for the other filters to judge.
+//! Blank lines are kept, since they separate paragraphs; the other filters judge the remaining text.
 
 use std::borrow::Cow;
 
@@ -26,7 +26,7 @@ pub(super) const REASONS: Reasons = &[
     ("no_lines_left", "Nothing was left when lines had been taken out."),
 ];
 
-/// Sentences can hold these words as well, so they must be (nearly) the whole line.
+/// Patterns that must match a whole line, since sentences can contain these words too.
 const BOILERPLATE: [&str; 40] = [
     "share",
     "share on facebook*",
@@ -70,7 +70,8 @@ const BOILERPLATE: [&str; 40] = [
     "siirry sisältöön",
 ];
 
-/// A line longer than this is more than a label, whatever it begins with.
+/// Longest line that the built-in patterns apply to: a longer one is more than a label, even if it begins
+/// like one.
 const LONGEST_BOILERPLATE_CHARS: u64 = 160;
 
 pub(in crate::corpus) struct LineFilters {
@@ -80,16 +81,16 @@ pub(in crate::corpus) struct LineFilters {
     c4: Option<C4Lines>,
 }
 
-/// What is left of a document, and how many lines went by which name.
-pub(in crate::corpus) struct Left<'a> {
+/// Remaining text of a document, and the removed lines.
+pub(in crate::corpus) struct FilteredText<'a> {
     /// The text.
     pub(in crate::corpus) text: Cow<'a, str>,
-    /// Lines taken out (or changed), by reason.
+    /// Number of lines removed (or changed) for each reason.
     pub(in crate::corpus) counts: Vec<(&'static str, u64)>,
 }
 
 impl LineFilters {
-    /// `None` when all are switched off.
+    /// Returns the filters; `None` if all are disabled.
     pub(in crate::corpus) fn new(config: &FiltersConfig) -> Option<Self> {
         let c4 = C4Lines::new(&config.c4);
         if config.lines == LinesFilter::default() && c4.is_none() {
@@ -104,19 +105,15 @@ impl LineFilters {
         Some(Self { limits: config.lines.clone(), boilerplate: built_in, patterns, c4 })
     }
 
-    /// Takes lines out; where any went, blank lines in excess go too.
-    pub(in crate::corpus) fn apply<'a>(&self, text: &'a str) -> Left<'a> {
+    /// Removes lines; if any line was removed or changed, tidies the white space too.
+    pub(in crate::corpus) fn apply<'a>(&self, text: &'a str) -> FilteredText<'a> {
         let mut counts: Vec<(&'static str, u64)> = Vec::new();
-        let mut count = |name: &'static str| match counts.iter_mut().find(|(counted, _)| *counted == name) {
-            Some((_, count)) => *count += 1,
-            None => counts.push((name, 1)),
-        };
         let mut kept = String::with_capacity(text.len());
         for line in text.split('\n') {
             let trimmed = line.trim();
             let (line, trimmed) = match self.c4.as_ref().and_then(|c4| c4.without_markers(trimmed)) {
                 Some(without) => {
-                    count("c4_citation_marker");
+                    count(&mut counts, "c4_citation_marker");
                     (Cow::Owned(without.clone()), Cow::Owned(without))
                 }
                 None => (Cow::Borrowed(line), Cow::Borrowed(trimmed)),
@@ -124,14 +121,14 @@ impl LineFilters {
             if !trimmed.is_empty()
                 && let Some(name) = self.check(&trimmed)
             {
-                count(name);
+                count(&mut counts, name);
                 continue;
             }
             kept.push_str(&line);
             kept.push('\n');
         }
         if counts.is_empty() {
-            return Left { text: Cow::Borrowed(text), counts };
+            return FilteredText { text: Cow::Borrowed(text), counts };
         }
         counts.sort_by_key(|(name, _)| REASONS.iter().position(|(known, _)| known == name));
         kept.pop();
@@ -139,10 +136,10 @@ impl LineFilters {
             Cow::Owned(tidied) => tidied,
             Cow::Borrowed(_) => kept,
         };
-        Left { text: Cow::Owned(text), counts }
+        FilteredText { text: Cow::Owned(text), counts }
     }
 
-    /// Why a line that is not blank goes.
+    /// Returns the reason to remove a line that is not blank.
     fn check(&self, line: &str) -> Option<&'static str> {
         let limits = &self.limits;
         if limits.min_chars.or(limits.max_chars).is_some() {
@@ -173,13 +170,22 @@ impl LineFilters {
     }
 }
 
-/// `https://...`, `www...`, `name@host.fi`, in brackets or with punctuation behind.
+fn count(counts: &mut Vec<(&'static str, u64)>, name: &'static str) {
+    match counts.iter_mut().find(|(counted, _)| *counted == name) {
+        Some((_, count)) => *count += 1,
+        None => counts.push((name, 1)),
+    }
+}
+
+/// True for `https://...`, `www...` and `name@host.fi`, also in brackets or followed by punctuation.
 fn is_address(word: &str) -> bool {
     let word = word.trim_matches(|c: char| !c.is_alphanumeric());
-    let begins = |start: &str| word.get(..start.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(start));
-    let is_mail = || {
-        word.split_once('@')
+    ["http://", "https://", "ftp://", "www."].into_iter().any(|start| begins_with(word, start))
+        || word
+            .split_once('@')
             .is_some_and(|(name, host)| !name.is_empty() && host.contains('.') && !host.contains('@'))
-    };
-    begins("http://") || begins("https://") || begins("ftp://") || begins("www.") || is_mail()
+}
+
+fn begins_with(word: &str, start: &str) -> bool {
+    word.get(..start.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(start))
 }

@@ -1,4 +1,5 @@
-//! Documents that are HTML rather than text: by how they begin, and by how much of them stands within tags.
+//! Rejects documents that are HTML rather than text: by their beginning, and by the share of characters
+//! within tags.
 
 use crate::config::MarkupFilter;
 use crate::corpus::Rejection;
@@ -13,7 +14,7 @@ use crate::corpus::filter::share;
 
 pub(super) const REASONS: Reasons = &[("html_markup", "HTML or a script rather than text.")];
 
-/// How a page begins, in lower case.
+/// Beginnings of an HTML page, in lower case.
 const BEGINNINGS: [&str; 5] = ["<!doctype html", "<html", "<?xml", "<head", "<body"];
 
 pub(in crate::corpus) struct Markup {
@@ -21,7 +22,7 @@ pub(in crate::corpus) struct Markup {
 }
 
 impl Markup {
-    /// `None` when it is switched off.
+    /// Returns the filter; `None` if it is disabled.
     pub(in crate::corpus) fn new(limits: &MarkupFilter) -> Option<Self> {
         limits.enabled.then(|| Self { limits: limits.clone() })
     }
@@ -30,15 +31,15 @@ impl Markup {
 impl Filter for Markup {
     fn check(&self, page: &Page) -> Option<Rejection> {
         let text = page.text.trim_start();
-        let begins = |beginning: &str| {
+        let found = BEGINNINGS.into_iter().find(|beginning| {
             text.get(..beginning.len()).is_some_and(|start| start.eq_ignore_ascii_case(beginning))
-        };
+        });
         if self.limits.pages
-            && let Some(beginning) = BEGINNINGS.into_iter().find(|beginning| begins(beginning))
+            && let Some(beginning) = found
         {
             return reject("html_markup", format!("begins with `{beginning}`"));
         }
-        // Most documents have no `<` at all.
+        // Shortcut: most documents have no `<` at all.
         if !text.contains('<') {
             return None;
         }

@@ -1,6 +1,6 @@
-//! Filters: each looks at one document, and says why it is to be left out, if it is.
+//! Filters: each examines one document, and returns a reason to leave it out, or none.
 //!
-//! They change nothing, but for `lines`, which takes lines out of documents before the others look.
+//! Filters do not change documents, except for `lines`, which removes lines before the other filters run.
 
 mod c4;
 mod characters;
@@ -31,16 +31,16 @@ use anyhow::Result;
 use crate::config::FiltersConfig;
 use crate::corpus::Rejection;
 
-/// A rule, or a group of rules, for whole documents. Pure: the same document, the same answer.
+/// A rule, or a group of rules, for whole documents. The result depends on the document alone.
 pub(in crate::corpus) trait Filter: Send + Sync {
-    /// Why the document is to be left out; `None` keeps it.
+    /// Returns the reason to leave the document out; `None` keeps it.
     fn check(&self, page: &Page) -> Option<Rejection>;
 }
 
 /// A filter's reasons with a sentence that explains each, for the report.
 pub(in crate::corpus) type Reasons = &'static [(&'static str, &'static str)];
 
-/// All that filters may say, in the order in which they are asked.
+/// Reasons of all filters, in the order in which the filters run.
 pub(in crate::corpus) const REASONS: [Reasons; 10] = [
     markup::REASONS,
     lines::REASONS,
@@ -54,9 +54,8 @@ pub(in crate::corpus) const REASONS: [Reasons; 10] = [
     perplexity::REASONS,
 ];
 
-/// The filters for whole documents that are switched on, in their fixed order: cheap ones first. Without
-/// `markup`, which is asked before lines are taken out, and `language`, whose finding is wanted for the
-/// report as well.
+/// Returns the enabled filters for whole documents, in their fixed order: cheap ones first. Not included are
+/// `markup`, which runs before lines are removed, and `language`, whose result is also reported.
 pub(in crate::corpus) fn before_language(config: &FiltersConfig) -> Result<Vec<Box<dyn Filter>>> {
     let mut filters: Vec<Box<dyn Filter>> = Vec::new();
     filters.push(Box::new(length::Length::new(&config.length)));
@@ -76,7 +75,7 @@ pub(in crate::corpus) fn before_language(config: &FiltersConfig) -> Result<Vec<B
     Ok(filters)
 }
 
-/// The filters that come after the language: what they know, they know of one language.
+/// Returns the filters that run after language identification, since each is made for one language.
 pub(in crate::corpus) fn after_language(config: &FiltersConfig) -> Result<Vec<Box<dyn Filter>>> {
     Ok(match perplexity::Perplexity::new(&config.perplexity)? {
         Some(filter) => vec![Box::new(filter)],
@@ -84,32 +83,32 @@ pub(in crate::corpus) fn after_language(config: &FiltersConfig) -> Result<Vec<Bo
     })
 }
 
-/// A rejection.
+/// Returns a rejection.
 #[expect(clippy::unnecessary_wraps, reason = "it is what a rule returns")]
 fn reject(reason: &'static str, detail: String) -> Option<Rejection> {
     Some(Rejection { reason, detail })
 }
 
-/// A rejection where `share` is above the limit, if there is one; `what` is said of it: `12.5 % {what}, at
-/// most 10 %`.
+/// Rejects a share above the limit, if there is a limit; `what` describes the share in the detail: `12.5 %
+/// {what}, at most 10 %`.
 fn above(reason: &'static str, share: f64, most: Option<f64>, what: &str) -> Option<Rejection> {
     let most = most.filter(|most| share > *most)?;
     reject(reason, format!("{} {what}, at most {} are allowed", percent(share), percent(most)))
 }
 
-/// A rejection where `share` is below the limit, if there is one.
+/// Rejects a share below the limit, if there is a limit.
 fn below(reason: &'static str, share: f64, least: Option<f64>, what: &str) -> Option<Rejection> {
     let least = least.filter(|least| share < *least)?;
     reject(reason, format!("{} {what}, at least {} are wanted", percent(share), percent(least)))
 }
 
-/// `12.5 %`.
+/// Formats a share as a percentage, such as `12.5 %`.
 fn percent(share: f64) -> String {
-    // One digit behind the point, and none where it would be 0.
+    // One decimal, which is omitted if it is 0.
     format!("{} %", (share * 1000.0).round() / 10.0)
 }
 
-/// `part / whole`; 0 of nothing.
+/// Returns `part / whole`; 0 if `whole` is 0.
 fn share(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }

@@ -1,5 +1,5 @@
-//! One document as the filters look at it: its lines, words and hashes, each made once, when the first filter
-//! asks.
+//! One document as the filters use it: its lines, words and hashes, each computed once, when the first filter
+//! asks for them.
 
 use std::cell::OnceCell;
 
@@ -7,9 +7,9 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::corpus::filter::folded::Folded;
 
-/// A document under judgement.
+/// A document under judgement, with lazily computed views of its text.
 pub(in crate::corpus) struct Page<'a> {
-    /// Its text.
+    /// The text.
     pub(in crate::corpus) text: &'a str,
     lines: OnceCell<Vec<&'a str>>,
     words: OnceCell<Words>,
@@ -17,36 +17,36 @@ pub(in crate::corpus) struct Page<'a> {
     counts: OnceCell<Counts>,
 }
 
-/// The words between white space, side by side.
+/// Words of a text, separated by white space, as parallel lists.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Words {
-    /// A hash of each.
+    /// One hash per word.
     pub(super) hashes: Vec<u64>,
-    /// Characters of each.
+    /// Number of characters of each word.
     pub(super) chars: Vec<u32>,
-    /// Characters of all.
+    /// Number of characters of all words.
     pub(super) total_chars: u64,
-    /// Words with a letter in them.
+    /// Number of words with a letter in them.
     pub(super) alphabetic: u64,
 }
 
-/// Characters by kind.
+/// Numbers of characters by kind.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Counts {
-    /// All, white space among them.
+    /// All characters, including white space.
     pub(super) chars: u64,
     /// White space.
     pub(super) blanks: u64,
     /// Letters and the marks that belong to them.
     pub(super) letters: u64,
-    /// Letters of the upper case.
+    /// Upper-case letters.
     pub(super) capitals: u64,
     /// Digits and other numbers.
     pub(super) digits: u64,
 }
 
 impl<'a> Page<'a> {
-    /// A page of this text.
+    /// Creates a page of this text.
     pub(in crate::corpus) fn new(text: &'a str) -> Self {
         Self {
             text,
@@ -57,28 +57,28 @@ impl<'a> Page<'a> {
         }
     }
 
-    /// Lines that are not blank, without blanks at their ends.
+    /// Returns the lines that are not blank, without white space at their ends.
     pub(super) fn lines(&self) -> &[&'a str] {
         self.lines
             .get_or_init(|| self.text.split('\n').map(str::trim).filter(|line| !line.is_empty()).collect())
     }
 
     pub(super) fn words(&self) -> &Words {
-        self.words.get_or_init(|| Words::of(self.text))
+        self.words.get_or_init(|| Words::new(self.text))
     }
 
-    /// Words as they are compared across texts.
+    /// Returns the words in the form that is compared across texts.
     pub(in crate::corpus) fn folded(&self) -> &Folded {
-        self.folded.get_or_init(|| Folded::of(self.text))
+        self.folded.get_or_init(|| Folded::new(self.text))
     }
 
     pub(super) fn counts(&self) -> Counts {
-        *self.counts.get_or_init(|| Counts::of(self.text))
+        *self.counts.get_or_init(|| Counts::new(self.text))
     }
 }
 
 impl Words {
-    fn of(text: &str) -> Self {
+    fn new(text: &str) -> Self {
         let mut words = Self::default();
         for word in text.split_whitespace() {
             let chars = count_chars(word);
@@ -96,7 +96,7 @@ impl Words {
 }
 
 impl Counts {
-    fn of(text: &str) -> Self {
+    fn new(text: &str) -> Self {
         let mut counts = Self::default();
         for c in text.chars() {
             counts.chars += 1;
@@ -121,18 +121,18 @@ impl Counts {
         counts
     }
 
-    /// Characters that are not white space.
+    /// Returns the number of characters that are not white space.
     pub(super) fn visible(&self) -> u64 {
         self.chars - self.blanks
     }
 
-    /// Neither letters nor digits nor white space.
+    /// Returns the number of characters that are neither letters nor digits nor white space.
     pub(super) fn symbols(&self) -> u64 {
         self.visible() - self.letters - self.digits
     }
 }
 
-/// Accents and vowel signs: without them, Hindi would be a third symbols.
+/// True for accents and vowel signs: if they counted as symbols, a third of Hindi would be symbols.
 fn is_mark(c: char) -> bool {
     unicode_normalization::char::is_combining_mark(c)
 }
@@ -142,7 +142,7 @@ fn has_letter(word: &str) -> bool {
         || (!word.is_ascii() && word.chars().any(char::is_alphabetic))
 }
 
-/// Characters of a text.
+/// Counts the characters of a text.
 pub(super) fn count_chars(text: &str) -> u64 {
     text.chars().count() as u64
 }

@@ -1,10 +1,10 @@
-//! How surprising a text is to a small model of characters that learnt from good text: documents that are no
-//! prose of its language (other languages, code, tables, broken encodings) surprise it most.
+//! Perplexity of a text under a small character model that is trained on good text. Documents that are not
+//! prose in its language (other languages, code, tables, broken encodings) have the highest perplexity.
 //!
-//! The model: character n-grams, interpolated from the longest to none after Witten and Bell (1991, "The
-//! zero-frequency problem", method C): `P(c | h) = (n(hc) + t(h) P(c | h')) / (n(h) + t(h))`, where `n`
-//! counts, `t` counts different followers, and `h'` is `h` without its first character. Counts lie in a
-//! hashed table of fixed size.
+//! The model: character n-grams, interpolated from the longest to the empty one after Witten and Bell (1991,
+//! "The zero-frequency problem", method C): `P(c | h) = (n(hc) + t(h) P(c | h')) / (n(h) + t(h))`, where `n`
+//! is the count, `t` is the number of different followers, and `h'` is `h` without its first character. The
+//! counts are in a hash table of fixed size.
 
 use std::path::Path;
 
@@ -26,13 +26,14 @@ pub(super) const REASONS: Reasons =
 
 const MOST_ORDER: usize = 8;
 
-/// A shorter text says nothing about its perplexity, and is kept.
+/// Least characters of a text whose perplexity is meaningful; a shorter text is kept.
 const FEWEST_CHARS: usize = 20;
 
-/// Of a longer text, the beginning and the middle are read, half of this each.
+/// Limit on the characters that are read of a text; of a longer text, half from the beginning and half from
+/// the middle.
 const MOST_CHARS: usize = 1024;
 
-/// What an unknown character costs: one of as many as the basic plane of Unicode has.
+/// Probability of an unknown character: 1 / the number of characters in the basic plane of Unicode.
 const UNIFORM: f64 = 1.0 / 65_536.0;
 
 pub(super) struct Perplexity {
@@ -41,7 +42,7 @@ pub(super) struct Perplexity {
 }
 
 impl Perplexity {
-    /// `None` when it is switched off; else the model learns here.
+    /// Trains the model; returns `None` if the filter is disabled.
     pub(super) fn new(config: &PerplexityFilter) -> Result<Option<Self>> {
         let Some(most) = config.max_perplexity else { return Ok(None) };
         let mut model = Model::new(config.order, config.memory_bytes);
@@ -72,28 +73,29 @@ impl Filter for Perplexity {
     }
 }
 
-/// The hash of no characters at all.
+/// Hash of the empty n-gram.
 const NOTHING: u64 = 0;
 
-/// Counts of n-grams up to an order.
+/// Counts of n-grams of up to `order` characters, in a hash table.
 struct Model {
     entries: Vec<Entry>,
     used: usize,
     order: usize,
 }
 
-/// An n-gram: as one, and as what stands before another character.
+/// Counts of an n-gram: its own, and those of the characters after it.
 #[derive(Debug, Clone, Copy, Default)]
 struct Entry {
-    /// Part of its hash; 0 is an empty entry.
+    /// Part of the n-gram's hash; 0 marks an empty entry.
     tag: u32,
     count: u32,
-    /// How often a character followed, and how many different ones did.
+    /// Number of times that a character followed.
     followed: u32,
+    /// Number of different characters that followed.
     followers: u32,
 }
 
-/// The last characters, the newest first, and the hashes of the n-grams that they end.
+/// The last characters, newest first, and the hashes of the n-grams that they end.
 struct Recent {
     chars: [u32; MOST_ORDER],
     hashes: [u64; MOST_ORDER],
@@ -101,7 +103,7 @@ struct Recent {
 
 impl Recent {
     fn new() -> Self {
-        // Every text begins as if behind a space.
+        // Every text begins as if a space came before it.
         let mut recent = Self { chars: [0; MOST_ORDER], hashes: [0; MOST_ORDER] };
         recent.push(' ');
         recent
@@ -122,7 +124,7 @@ impl Recent {
 impl Model {
     fn new(order: usize, memory_bytes: u64) -> Self {
         let most = (memory_bytes as usize / size_of::<Entry>()).max(1024);
-        // The largest power of two that fits.
+        // The number of entries is the largest power of two that fits.
         let entries = 1 << most.ilog2();
         Self { entries: vec![Entry::default(); entries], used: 0, order: order.clamp(2, MOST_ORDER) }
     }
@@ -131,10 +133,11 @@ impl Model {
         (hash >> 32) as u32 | 1
     }
 
-    /// Where an n-gram is, or would be.
+    /// Returns the index of an n-gram's entry, or of the empty entry where it would be inserted.
     #[inline(always)]
     fn place(&self, hash: u64) -> usize {
-        let (mask, tag) = (self.entries.len() - 1, Self::tag(hash));
+        let mask = self.entries.len() - 1;
+        let tag = Self::tag(hash);
         let mut at = hash as usize & mask;
         while self.entries[at].tag != 0 && self.entries[at].tag != tag {
             at = (at + 1) & mask;
@@ -142,19 +145,19 @@ impl Model {
         at
     }
 
-    /// Where an n-gram is, made where it was not, and whether it was made; `None` when the table is full.
-    fn entry(&mut self, hash: u64) -> Option<(usize, bool)> {
+    /// Returns the index of an n-gram's entry, inserting it if it is missing; `None` if the table is full.
+    fn entry(&mut self, hash: u64) -> Option<usize> {
         let at = self.place(hash);
         if self.entries[at].tag != 0 {
-            return Some((at, false));
+            return Some(at);
         }
-        // Some must stay empty: there, a search ends.
+        // Some entries must stay empty, since a search ends at an empty one.
         if self.used >= self.entries.len() / 8 * 7 {
             return None;
         }
         self.used += 1;
         self.entries[at].tag = Self::tag(hash);
-        Some((at, true))
+        Some(at)
     }
 
     fn learn(&mut self, text: &str) {
@@ -164,8 +167,8 @@ impl Model {
             recent.push(c);
             for length in 1..=self.order {
                 let context = if length == 1 { NOTHING } else { before[length - 2] };
-                let Some((context, _)) = self.entry(context) else { break };
-                let Some((at, _)) = self.entry(recent.hashes[length - 1]) else { break };
+                let Some(context) = self.entry(context) else { break };
+                let Some(at) = self.entry(recent.hashes[length - 1]) else { break };
                 let is_first = self.entries[at].count == 0;
                 self.entries[at].count = self.entries[at].count.saturating_add(1);
                 self.entries[context].followed = self.entries[context].followed.saturating_add(1);
@@ -174,7 +177,7 @@ impl Model {
         }
     }
 
-    /// The perplexity of a character of `text`; `None` of a text that is too short.
+    /// Returns the perplexity per character of `text`; `None` if the text is too short.
     fn perplexity(&self, text: &str) -> Option<f64> {
         let middle = text.len() / 2;
         let middle = (middle..text.len()).find(|&at| text.is_char_boundary(at)).unwrap_or(text.len());
@@ -188,13 +191,16 @@ impl Model {
         (chars >= FEWEST_CHARS).then(|| (bits / chars as f64).exp2())
     }
 
-    /// Bits that the first characters of `text` cost, at most `most` of them, and how many they are.
+    /// Returns the bits of information in the first characters of `text`, and their number, at most `most`.
     fn bits(&self, text: &str, most: usize) -> (f64, usize) {
         let empty = self.entries[self.place(NOTHING)];
-        // One logarithm for many characters: the product of their probabilities, taken before it underflows.
-        let (mut bits, mut product, mut chars) = (0.0, 1.0f64, 0);
+        // One logarithm for many characters: that of the product of their probabilities, before it
+        // underflows.
+        let mut bits = 0.0;
+        let mut product = 1.0f64;
+        let mut chars = 0;
         let mut recent = Recent::new();
-        // Entries of what stands before: its last 0, 1, 2, ... characters.
+        // Entries of the contexts that end before the next character, of 0, 1, 2, ... characters.
         let mut contexts = [Entry::default(); MOST_ORDER + 1];
         contexts[0] = empty;
         contexts[1] = self.entries[self.place(recent.hashes[0])];
@@ -211,7 +217,8 @@ impl Model {
                 }
                 let context = contexts[length - 1];
                 if context.followed > 0 {
-                    let (followed, followers) = (f64::from(context.followed), f64::from(context.followers));
+                    let followed = f64::from(context.followed);
+                    let followers = f64::from(context.followers);
                     probability =
                         (f64::from(found[length].count) + followers * probability) / (followed + followers);
                 } else if !is_known {
@@ -230,7 +237,8 @@ impl Model {
     }
 }
 
-/// Characters as the model sees them: lower case, one space for white space, one digit for all.
+/// Returns the characters as the model reads them: lower case, one space for white space, `0` for every
+/// digit.
 fn folded(text: &str) -> impl Iterator<Item = char> {
     let mut after_blank = true;
     text.chars().filter_map(move |c| {
@@ -239,7 +247,7 @@ fn folded(text: &str) -> impl Iterator<Item = char> {
             'A'..='Z' => c.to_ascii_lowercase(),
             '0'..='9' => '0',
             _ if c.is_whitespace() => ' ',
-            // The first of several: a sharp S and its like are one character.
+            // Only the first character if the lower-case form has several.
             _ => c.to_lowercase().next().unwrap_or(c),
         };
         let is_repeated = c == ' ' && after_blank;
@@ -260,8 +268,8 @@ mod tests {
 
     #[test]
     fn one_step_gives_the_probabilities_of_the_formula() {
-        // Behind nothing came two characters, both different; behind the space at the beginning came `a`,
-        // once of one.
+        // After the empty context, two characters occurred, both different; after the space at the beginning,
+        // `a` occurred once.
         let (bits, chars) = model("ab").bits("a", 10);
         let unigram = (1.0 + 2.0 * UNIFORM) / (2.0 + 2.0);
         let bigram = (1.0 + 1.0 * unigram) / (1.0 + 1.0);
@@ -281,13 +289,13 @@ mod tests {
                     if chars == folded(context).count() { 0.0 } else { (before - bits).exp2() }
                 })
                 .sum();
-            // The rest goes to the characters that never occurred.
+            // The remaining probability belongs to characters that did not occur.
             assert!(known <= 1.0 + 1e-9 && known > 0.5, "{context:?}: {known}");
         }
     }
 
     #[test]
-    fn a_full_table_goes_on_with_what_it_has() {
+    fn a_full_table_keeps_its_entries() {
         let mut model = Model::new(8, 0);
         let text: String =
             (0..20_000u32).filter_map(|i| char::from_u32(97 + i.wrapping_mul(2_654_435_761) % 26)).collect();

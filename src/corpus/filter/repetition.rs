@@ -1,9 +1,9 @@
 //! The repetition rules of Gopher (Rae et al. 2021, arXiv 2112.11446, appendix A.1.1, table A1): lines,
-//! paragraphs and sequences of words that come again and again.
+//! paragraphs and sequences of words that are repeated.
 //!
-//! Characters are those of words, white space not counted. A line, paragraph or sequence that comes again is
-//! counted from its second time on, and no character twice. A most frequent sequence that comes once is no
-//! repetition.
+//! Only characters of words are counted, not white space. A repeated line, paragraph or sequence counts from
+//! its second occurrence, and no character counts twice. The most frequent sequence does not count as
+//! repetition if it occurs once.
 
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -41,8 +41,9 @@ pub(super) const REASONS: Reasons = &[
     ),
 ];
 
-/// The first lengths of the two lists of limits.
+/// Number of words that the first limit in `max_top_ngram_chars` is for.
 const FIRST_TOP_WORDS: usize = 2;
+/// Number of words that the first limit in `max_duplicate_ngram_chars` is for.
 const FIRST_DUPLICATE_WORDS: usize = 5;
 
 pub(super) struct Repetition {
@@ -55,48 +56,48 @@ impl Repetition {
     }
 
     fn sequences(&self, words: &Words) -> Option<Rejection> {
-        let (top, duplicate) = (&self.limits.max_top_ngram_chars, &self.limits.max_duplicate_ngram_chars);
+        let top = &self.limits.max_top_ngram_chars;
+        let duplicate = &self.limits.max_duplicate_ngram_chars;
         let longest = (FIRST_TOP_WORDS + top.len()).max(FIRST_DUPLICATE_WORDS + duplicate.len()) - 1;
-        let mut seen = Seen::for_words(words.len());
+        let mut occurrences = Occurrences::with_capacity(words.len());
         let mut sequences = words.hashes.clone();
         for length in 2..=longest.min(words.len()) {
-            // The hash of a sequence is that of the sequence one shorter, and one word more.
+            // The hash of a sequence is computed from that of its first words, one fewer, and the last word.
             sequences.truncate(words.len() + 1 - length);
             for (sequence, next) in sequences.iter_mut().zip(&words.hashes[length - 1..]) {
                 *sequence = mix(sequence.rotate_left(23) ^ next);
             }
             let top_limit = top.get(length.wrapping_sub(FIRST_TOP_WORDS)).copied();
             let duplicate_limit = duplicate.get(length.wrapping_sub(FIRST_DUPLICATE_WORDS)).copied();
-            seen.clear();
+            occurrences.clear();
             let counted = if top_limit.is_some() {
-                seen.most_frequent_chars(&sequences, words, length)
+                occurrences.most_frequent_chars(&sequences, words, length)
             } else {
-                seen.repeated_chars(&sequences, words, length)
+                occurrences.repeated_chars(&sequences, words, length)
             };
-            // What is repeated holds repeated sequences of every shorter length: without these, there are no
-            // longer ones.
+            // A repeated sequence contains repeated sequences of every shorter length: if there are none,
+            // there are no longer ones.
             if counted == 0 {
                 return None;
             }
             let repeated = if top_limit.is_some() && duplicate_limit.is_some() {
-                seen.clear();
-                seen.repeated_chars(&sequences, words, length)
+                occurrences.clear();
+                occurrences.repeated_chars(&sequences, words, length)
             } else {
                 counted
             };
-            let what = |kind: &str| format!("of the characters stand in {kind} of {length} words");
             let rejection = above(
                 "top_ngrams",
                 share(counted, words.total_chars),
                 top_limit,
-                &what("the most frequent sequence"),
+                &format!("of the characters stand in the most frequent sequence of {length} words"),
             )
             .or_else(|| {
                 above(
                     "duplicate_ngrams",
                     share(repeated, words.total_chars),
                     duplicate_limit,
-                    &what("repeated sequences"),
+                    &format!("of the characters stand in repeated sequences of {length} words"),
                 )
             });
             if rejection.is_some() {
@@ -110,7 +111,7 @@ impl Repetition {
 impl Filter for Repetition {
     fn check(&self, page: &Page) -> Option<Rejection> {
         let limits = &self.limits;
-        let lines = Repeated::of(page.lines().iter().copied());
+        let lines = Repeated::new(page.lines().iter().copied());
         above("duplicate_lines", lines.share(), limits.max_duplicate_lines, "of the lines were there before")
             .or_else(|| {
                 above(
@@ -121,7 +122,7 @@ impl Filter for Repetition {
                 )
             })
             .or_else(|| {
-                let paragraphs = Repeated::of(
+                let paragraphs = Repeated::new(
                     page.text.split("\n\n").map(str::trim).filter(|paragraph| !paragraph.is_empty()),
                 );
                 let chars = "of the characters stand in paragraphs that were there before";
@@ -148,24 +149,28 @@ impl Filter for Repetition {
     }
 }
 
-/// How much of a list of texts was in it before.
+/// Counts of the texts in a list that repeat an earlier one.
 #[derive(Default)]
 struct Repeated {
+    /// Texts that repeat an earlier one.
     count: u64,
+    /// Characters in these.
     chars: u64,
+    /// All texts.
     of_count: u64,
+    /// Characters in all texts.
     of_chars: u64,
 }
 
 impl Repeated {
-    fn of<'a>(texts: impl Iterator<Item = &'a str>) -> Self {
+    fn new<'a>(texts: impl Iterator<Item = &'a str>) -> Self {
         let texts: Vec<(u64, u64)> =
             texts.map(|text| (xxh3_64(text.as_bytes()), count_chars(text))).collect();
-        let mut seen = Seen::for_words(texts.len());
+        let mut occurrences = Occurrences::with_capacity(texts.len());
         let mut repeated = Self { of_count: texts.len() as u64, ..Self::default() };
         for &(hash, chars) in &texts {
             repeated.of_chars += chars;
-            if seen.slot(hash).count > 1 {
+            if occurrences.slot(hash).count > 1 {
                 repeated.count += 1;
                 repeated.chars += chars;
             }
@@ -182,10 +187,10 @@ impl Repeated {
     }
 }
 
-/// Hashes and how often each came: open addressing in one allocation for all lengths of a document.
-struct Seen {
+/// Number of occurrences of each hash: open addressing, in one allocation for all lengths of a document.
+struct Occurrences {
     slots: Vec<Slot>,
-    /// Slots of other rounds are empty ones, so that clearing is one addition.
+    /// Number of the current round; slots of other rounds count as empty, so that clearing is one addition.
     round: u32,
 }
 
@@ -196,8 +201,8 @@ struct Slot {
     count: u32,
 }
 
-impl Seen {
-    fn for_words(count: usize) -> Self {
+impl Occurrences {
+    fn with_capacity(count: usize) -> Self {
         Self { slots: vec![Slot::default(); (count * 2).next_power_of_two().max(16)], round: 1 }
     }
 
@@ -205,7 +210,7 @@ impl Seen {
         self.round += 1;
     }
 
-    /// Counts a hash, and gives its slot.
+    /// Counts a hash and returns its slot.
     fn slot(&mut self, hash: u64) -> Slot {
         let mask = self.slots.len() - 1;
         let mut at = hash as usize & mask;
@@ -223,10 +228,11 @@ impl Seen {
         }
     }
 
-    /// Characters in all places of the most frequent sequence, the longest of several; 0 when none comes
-    /// twice.
+    /// Returns the number of characters in all occurrences of the most frequent sequence, of the one with
+    /// most characters if several are equally frequent; 0 if no sequence occurs twice.
     fn most_frequent_chars(&mut self, sequences: &[u64], words: &Words, length: usize) -> u64 {
-        let (mut most, mut chars) = (1, 0);
+        let mut most = 1;
+        let mut chars = 0;
         for (at, &hash) in sequences.iter().enumerate() {
             let count = self.slot(hash).count;
             if count > 1 && count >= most {
@@ -239,9 +245,10 @@ impl Seen {
         chars
     }
 
-    /// Characters in sequences that were there before, none counted twice.
+    /// Returns the number of characters in sequences that occurred before, each character counted once.
     fn repeated_chars(&mut self, sequences: &[u64], words: &Words, length: usize) -> u64 {
-        let (mut chars, mut counted_to) = (0, 0);
+        let mut chars = 0;
+        let mut counted_to = 0;
         for (at, &hash) in sequences.iter().enumerate() {
             if self.slot(hash).count > 1 {
                 let from = at.max(counted_to);

@@ -1,4 +1,4 @@
-//! Characters that end a sentence, in whatever script: the property `Sentence_Terminal` of Unicode 16.
+//! Characters that end a sentence, in any script: the property `Sentence_Terminal` of Unicode 16.
 
 /// Ranges outside of ASCII, ascending, both ends included (PropList.txt).
 const RANGES: [(char, char); 85] = [

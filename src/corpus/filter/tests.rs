@@ -1,5 +1,5 @@
-//! Each rule at its boundary: one step inside stays, one step outside goes, with its reason and the measured
-//! value.
+//! Tests each rule at its boundary: a text just inside is kept, one just outside is left out, with its reason
+//! and the measured value.
 
 use crate::config::CharactersFilter;
 use crate::config::CleaningConfig;
@@ -20,12 +20,12 @@ fn judged(text: &str, change: impl FnOnce(&mut FiltersConfig)) -> Judged {
     Judge::new(&data).expect("is right").judge(text)
 }
 
-/// `reason: detail`, or `kept`.
+/// Returns `reason: detail`, or `kept`.
 fn found(text: &str, change: impl FnOnce(&mut FiltersConfig)) -> String {
     judged(text, change).rejection.map_or("kept".to_string(), |r| format!("{}: {}", r.reason, r.detail))
 }
 
-/// What is left of a text, lines parted by bars, and the counts.
+/// Returns the remaining text of a document, with bars between its lines, and the counts.
 fn left(text: &str, change: impl FnOnce(&mut FiltersConfig)) -> String {
     let judged = judged(text, change);
     assert_eq!(judged.rejection, None);
@@ -42,10 +42,10 @@ fn nothing_is_left_out_by_default() {
 
 #[test]
 fn length() {
-    let limits = |f: &mut FiltersConfig| {
+    fn limits(f: &mut FiltersConfig) {
         f.length =
             LengthFilter { min_chars: Some(4), max_chars: Some(12), min_words: Some(2), max_words: Some(3) };
-    };
+    }
     assert_eq!(found("yö ö", limits), "kept");
     assert_eq!(found("yöö", limits), "too_short: 3 characters, at least 4 are wanted");
     assert_eq!(found("äää äää ääää", limits), "kept");
@@ -56,40 +56,45 @@ fn length() {
 
 #[test]
 fn characters() {
-    let set = |change: fn(&mut CharactersFilter)| move |f: &mut FiltersConfig| change(&mut f.characters);
-    assert_eq!(found("äiti 12345 !", set(|c| c.min_alphabetic = Some(0.4))), "kept");
+    assert_eq!(found("äiti 12345 !", characters_with(|c| c.min_alphabetic = Some(0.4))), "kept");
     assert_eq!(
-        found("äiti 123456 !", set(|c| c.min_alphabetic = Some(0.4))),
+        found("äiti 123456 !", characters_with(|c| c.min_alphabetic = Some(0.4))),
         "few_letters: 36.4 % letters, at least 40 % are wanted"
     );
-    assert_eq!(found("a1", set(|c| c.max_digits = Some(0.5))), "kept");
+    assert_eq!(found("a1", characters_with(|c| c.max_digits = Some(0.5))), "kept");
     assert_eq!(
-        found("a12", set(|c| c.max_digits = Some(0.5))),
+        found("a12", characters_with(|c| c.max_digits = Some(0.5))),
         "many_digits: 66.7 % digits, at most 50 % are allowed"
     );
-    assert_eq!(found("a😀", set(|c| c.max_symbols = Some(0.5))), "kept");
+    assert_eq!(found("a😀", characters_with(|c| c.max_symbols = Some(0.5))), "kept");
     assert_eq!(
-        found("a😀!", set(|c| c.max_symbols = Some(0.5))),
+        found("a😀!", characters_with(|c| c.max_symbols = Some(0.5))),
         "many_symbols: 66.7 % symbols, at most 50 % are allowed"
     );
-    assert_eq!(found("ÄÖ ab 1", set(|c| c.max_uppercase = Some(0.5))), "kept");
+    assert_eq!(found("ÄÖ ab 1", characters_with(|c| c.max_uppercase = Some(0.5))), "kept");
     assert_eq!(
-        found("ÄÖ Åb 1", set(|c| c.max_uppercase = Some(0.5))),
+        found("ÄÖ Åb 1", characters_with(|c| c.max_uppercase = Some(0.5))),
         "many_capitals: 75 % of the letters are capitals, at most 50 % are allowed"
     );
     assert_eq!(
-        found("हिन्दी में लिखा", set(|c| c.max_symbols = Some(0.0))),
+        found("हिन्दी में लिखा", characters_with(|c| c.max_symbols = Some(0.0))),
         "kept",
         "vowel signs belong to letters"
     );
 }
 
+fn characters_with(change: fn(&mut CharactersFilter)) -> impl FnOnce(&mut FiltersConfig) {
+    move |f| change(&mut f.characters)
+}
+
 #[test]
 fn markup() {
-    let on = |f: &mut FiltersConfig| f.markup.enabled = true;
+    fn on(f: &mut FiltersConfig) {
+        f.markup.enabled = true;
+    }
     assert_eq!(found("\n <!DOCTYPE HTML PUBLIC><p>Hei", on), "html_markup: begins with `<!doctype html`");
     assert_eq!(found("<HTML lang=fi>Hei", on), "html_markup: begins with `<html`");
-    // 3 of 15 characters, then 7 of 19.
+    // Tags are 3 of 15 characters, then 7 of 19.
     let text = "a".repeat(12);
     assert_eq!(found(&format!("{text}<b>"), on), "kept");
     assert_eq!(
@@ -103,37 +108,40 @@ fn markup() {
 #[test]
 fn lines_by_their_form() {
     let text = "ab\nabc\nabcd\nhttps://a.fi (www.b.fi) <c@d.fi>\nkatso www.b.fi\n\nLue lisää\nLue lisää kirjoja!\nOsta heti: https://x.fi";
-    let set = |change: fn(&mut LinesFilter)| move |f: &mut FiltersConfig| change(&mut f.lines);
     assert_eq!(
-        left("ab\nabc\n\nabcd", set(|l| (l.min_chars, l.max_chars) = (Some(3), Some(3)))),
+        left("ab\nabc\n\nabcd", lines_with(|l| (l.min_chars, l.max_chars) = (Some(3), Some(3)))),
         r#"abc [("line_too_short", 1), ("line_too_long", 1)]"#
     );
     assert_eq!(
-        left(text, set(|l| l.urls = true)),
+        left(text, lines_with(|l| l.urls = true)),
         r#"ab|abc|abcd|katso www.b.fi||Lue lisää|Lue lisää kirjoja!|Osta heti: https://x.fi [("line_url", 1)]"#
     );
     assert_eq!(
-        left(text, set(|l| l.boilerplate = true)),
+        left(text, lines_with(|l| l.boilerplate = true)),
         r#"ab|abc|abcd|https://a.fi (www.b.fi) <c@d.fi>|katso www.b.fi||Lue lisää kirjoja!|Osta heti: https://x.fi [("line_boilerplate", 1)]"#
     );
-    let pattern = set(|l| l.patterns = vec!["OSTA*HTTPS://*".to_string(), "abc".to_string()]);
+    let pattern = lines_with(|l| l.patterns = vec!["OSTA*HTTPS://*".to_string(), "abc".to_string()]);
     assert_eq!(
         left(text, pattern),
         r#"ab|abcd|https://a.fi (www.b.fi) <c@d.fi>|katso www.b.fi||Lue lisää|Lue lisää kirjoja! [("line_pattern", 2)]"#
     );
-    assert_eq!(found("Lue lisää\n\nJaa", set(|l| l.boilerplate = true)), "no_lines_left: ");
+    assert_eq!(found("Lue lisää\n\nJaa", lines_with(|l| l.boilerplate = true)), "no_lines_left: ");
     assert_eq!(
-        left("one\n\nRead more\n\ntwo", set(|l| l.boilerplate = true)),
+        left("one\n\nRead more\n\ntwo", lines_with(|l| l.boilerplate = true)),
         r#"one||two [("line_boilerplate", 1)]"#
     );
 }
 
+fn lines_with(change: fn(&mut LinesFilter)) -> impl FnOnce(&mut FiltersConfig) {
+    move |f| change(&mut f.lines)
+}
+
 #[test]
 fn c4_lines() {
-    let on = |f: &mut FiltersConfig| {
+    fn on(f: &mut FiltersConfig) {
         f.c4.enabled = true;
         f.c4.min_sentences = None;
-    };
+    }
     let text = "Tämä on ensimmäinen oikea lause.\nEtusivu Uutiset Urheilu Sää Yhteystiedot\nLiian lyhyt tämä rivi.\n\
         Ota JavaScript käyttöön selaimen asetuksista nyt.\nTällä sivulla on tärkeä tietosuojaseloste luettavana.\n\
         ”Hän sanoi sen ihan itse eilen”\nTämä lause jäi aivan kesken...\nTieto on peräisin muualta [1][23] kuin luultiin [citation needed].";
@@ -147,10 +155,10 @@ fn c4_lines() {
 
 #[test]
 fn c4_documents() {
-    let on = |f: &mut FiltersConfig| {
+    fn on(f: &mut FiltersConfig) {
         f.c4.enabled = true;
         f.c4.min_words_per_line = None;
-    };
+    }
     assert_eq!(found("Yksi. Kaksi! (Kolme?)", on), "kept");
     assert_eq!(found("Yksi... Kaksi!\n3.5 on luku.", on), "kept");
     assert_eq!(found("Vain 3.5 yksi. Kaksi!", on), "c4_few_sentences: 2 sentences, at least 3 are wanted");
@@ -159,7 +167,7 @@ fn c4_documents() {
     assert_eq!(found("Yksi. Kaksi. Lorem Ipsum dolor. Kolme.", on), "c4_lorem_ipsum: holds `lorem ipsum`");
 }
 
-/// Gopher's rules without one of them getting in the way of another.
+/// Gopher's rules, without the two that short test texts would break.
 fn gopher(change: fn(&mut GopherFilter)) -> impl FnOnce(&mut FiltersConfig) {
     move |f| {
         f.gopher =
@@ -170,7 +178,6 @@ fn gopher(change: fn(&mut GopherFilter)) -> impl FnOnce(&mut FiltersConfig) {
 
 #[test]
 fn gopher_rules() {
-    let words = |n: usize| vec!["sana"; n].join(" ");
     assert_eq!(found(&words(50), gopher(|g| g.min_words = Some(50))), "kept");
     assert_eq!(
         found(&words(49), gopher(|g| g.min_words = Some(50))),
@@ -199,22 +206,24 @@ fn gopher_rules() {
         found(&format!("{} sana…", words(8)), gopher(|_| {})),
         "gopher_symbols: 0.11 ellipses a word, at most 0.1 are allowed"
     );
-    let bullets = |n: usize| format!("{}sana", "• sana\n".repeat(n));
     assert_eq!(
-        found(&bullets(9), gopher(|g| g.min_alphabetic_words = None)).as_str(),
+        found(&format!("{}sana", "• sana\n".repeat(9)), gopher(|g| g.min_alphabetic_words = None)).as_str(),
         "gopher_word_length: 2.58 characters a word, at least 3 are wanted"
     );
-    let long_bullets = |n: usize| format!("{}sana", "- pitkäsana\n".repeat(n));
-    let share = |g: &mut GopherFilter| g.min_alphabetic_words = None;
-    assert_eq!(found(&long_bullets(9), gopher(share)), "kept");
+    let bullets = "- pitkäsana\n";
     assert_eq!(
-        found(&long_bullets(10), gopher(share)),
+        found(&format!("{}sana", bullets.repeat(9)), gopher(|g| g.min_alphabetic_words = None)),
+        "kept"
+    );
+    assert_eq!(
+        found(&format!("{}sana", bullets.repeat(10)), gopher(|g| g.min_alphabetic_words = None)),
         "gopher_bullets: 90.9 % of the lines begin with a bullet, at most 90 % are allowed"
     );
-    let cut = |n: usize| format!("{}{}", format!("{}...\n", words(20)).repeat(n), "sana ja sana\n".repeat(7));
-    assert_eq!(found(&cut(3), gopher(|_| {})), "kept");
+    let cut = format!("{}...\n", words(20));
+    let whole = "sana ja sana\n".repeat(7);
+    assert_eq!(found(&format!("{}{whole}", cut.repeat(3)), gopher(|_| {})), "kept");
     assert_eq!(
-        found(&cut(4), gopher(|_| {})),
+        found(&format!("{}{whole}", cut.repeat(4)), gopher(|_| {})),
         "gopher_ellipses: 36.4 % of the lines end in an ellipsis, at most 30 % are allowed"
     );
     assert_eq!(found("sana sana sana sana 1234", gopher(|_| {})), "kept");
@@ -224,17 +233,25 @@ fn gopher_rules() {
     );
 }
 
+fn words(n: usize) -> String {
+    vec!["sana"; n].join(" ")
+}
+
 #[test]
 fn stop_words() {
-    let two = |g: &mut GopherFilter| g.min_stop_words = Some(2);
+    fn two(g: &mut GopherFilter) {
+        g.min_stop_words = Some(2);
+    }
+    fn english(g: &mut GopherFilter) {
+        g.min_stop_words = Some(2);
+        g.stop_words = vec![StopWords::English];
+    }
     assert_eq!(found("Isä ja äiti, mutta koira karkasi", gopher(two)), "kept");
     assert_eq!(found("The cat and the dog", gopher(two)), "kept");
     assert_eq!(
         found("The cat, the dog", gopher(two)),
         "gopher_stop_words: 1 different stop words, at least 2 are wanted"
     );
-    let english =
-        |g: &mut GopherFilter| (g.min_stop_words, g.stop_words) = (Some(2), vec![StopWords::English]);
     assert_eq!(
         found("Isä ja äiti, mutta koira karkasi", gopher(english)),
         "gopher_stop_words: 0 different stop words, at least 2 are wanted"
@@ -243,14 +260,19 @@ fn stop_words() {
 
 #[test]
 fn repetition_of_lines_and_paragraphs() {
-    let on = |f: &mut FiltersConfig| {
+    fn on(f: &mut FiltersConfig) {
         f.repetition = RepetitionFilter {
             enabled: true,
             max_top_ngram_chars: vec![],
             max_duplicate_ngram_chars: vec![],
             ..Default::default()
         };
-    };
+    }
+    fn only_paragraphs(f: &mut FiltersConfig) {
+        on(f);
+        f.repetition.max_duplicate_lines = None;
+        f.repetition.max_duplicate_line_chars = None;
+    }
     let other =
         (0..8).map(|n| format!("rivi numero {n} on toisista poikkeava\n")).collect::<Vec<_>>().concat();
     assert_eq!(found(&format!("{other}a\na\na\n"), on), "kept", "2 of 11 lines");
@@ -265,10 +287,6 @@ fn repetition_of_lines_and_paragraphs() {
     );
     assert_eq!(found(&format!("{other}{}", long.repeat(2)), on), "kept", "19.4 % of the characters");
     let paragraph = "eka\ntoka\n\n";
-    let only_paragraphs = |f: &mut FiltersConfig| {
-        on(f);
-        (f.repetition.max_duplicate_lines, f.repetition.max_duplicate_line_chars) = (None, None);
-    };
     assert_eq!(
         found(&format!("{paragraph}{paragraph}kolmas"), only_paragraphs),
         "duplicate_paragraphs: 33.3 % of the paragraphs were there before, at most 30 % are allowed"
@@ -277,28 +295,30 @@ fn repetition_of_lines_and_paragraphs() {
 
 #[test]
 fn repetition_of_sequences() {
-    let on = |f: &mut FiltersConfig| {
+    fn on(f: &mut FiltersConfig) {
         f.repetition = RepetitionFilter { enabled: true, min_words: 0, ..RepetitionFilter::default() };
-    };
-    // Of 25 words of two characters, `aa bb` takes 4, then 6.
-    let distinct = |n: usize| {
-        (0..n)
-            .map(|i| format!("{}{}", (b'c' + (i / 20) as u8) as char, (b'c' + (i % 20) as u8) as char))
-            .collect::<Vec<_>>()
-            .join(" ")
-    };
+    }
+    // Of 25 words of two characters, `aa bb` is 4, then 6.
     assert_eq!(found(&format!("aa bb {} aa bb", distinct(21)), on), "kept");
     assert_eq!(
         found(&format!("aa bb {} aa bb qq aa bb", distinct(18)), on),
         "top_ngrams: 24 % of the characters stand in the most frequent sequence of 2 words, at most 20 % are allowed"
     );
-    // Five words of 40 that came before: 12.5 %; six of 39: 15.4 %.
+    // Of 40 words, 5 occurred before: 12.5 %; of 39 words, 6: 15.4 %.
     assert_eq!(found(&format!("aa bb cd ef gh {} aa bb cd ef gh", distinct(30)), duplicates_only), "kept");
     assert_eq!(
         found(&format!("aa bb zz ef gh ij {} aa bb zz ef gh ij", distinct(27)), duplicates_only),
         "duplicate_ngrams: 15.4 % of the characters stand in repeated sequences of 5 words, at most 15 % are allowed"
     );
     assert_eq!(found("yksi", on), "kept");
+}
+
+/// Returns `n` different words of two characters.
+fn distinct(n: usize) -> String {
+    (0..n)
+        .map(|i| format!("{}{}", (b'c' + (i / 20) as u8) as char, (b'c' + (i % 20) as u8) as char))
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 fn duplicates_only(f: &mut FiltersConfig) {
@@ -344,9 +364,6 @@ fn listed_words() {
 fn language() {
     let finnish = "Suomen talvi on pitkä ja pimeä, mutta kesällä aurinko ei laske lainkaan pohjoisessa.";
     let swedish = "Vintern i Finland är lång och mörk, men på sommaren går solen inte ner i norr alls.";
-    let expect = |names: &'static [&'static str]| {
-        move |f: &mut FiltersConfig| f.language.expected = names.iter().map(|n| (*n).to_string()).collect()
-    };
     assert_eq!(found(finnish, expect(&["fi"])), "kept");
     assert_eq!(judged(finnish, expect(&["swe", "fin"])).language, Some("fin"));
     assert!(
@@ -359,10 +376,15 @@ fn language() {
     assert_eq!(judged(swedish, |_| {}).language, None);
     let short = judged("Hej på dig!", expect(&["fin"]));
     assert_eq!((short.rejection, short.language), (None, None), "too short to be judged");
-    let unsure = |f: &mut FiltersConfig| {
-        (f.language.expected, f.language.min_confidence) = (vec!["fin".to_string()], 1.0);
-    };
-    assert_eq!(found(finnish, unsure), "kept");
+    let unsure = found(finnish, |f| {
+        f.language.expected = vec!["fin".to_string()];
+        f.language.min_confidence = 1.0;
+    });
+    assert_eq!(unsure, "kept");
+}
+
+fn expect(names: &'static [&'static str]) -> impl FnOnce(&mut FiltersConfig) {
+    move |f| f.language.expected = names.iter().map(|n| (*n).to_string()).collect()
 }
 
 #[test]
@@ -392,7 +414,7 @@ fn perplexity() {
 }
 
 #[test]
-fn cleaning_comes_first_and_the_first_rule_gives_the_reason() {
+fn cleaning_comes_first_and_the_first_rule_is_the_reason() {
     let mut data = DataConfig::default();
     data.filters.length.min_chars = Some(4);
     data.filters.characters.max_symbols = Some(0.1);
@@ -409,21 +431,26 @@ fn cleaning_comes_first_and_the_first_rule_gives_the_reason() {
 }
 
 #[test]
-fn fewer_candidates_take_every_text_for_one_of_them() {
+fn every_text_is_identified_as_one_of_the_candidates() {
     let swedish = "Vintern i Finland är lång och mörk, men på sommaren går solen inte ner i norr alls.";
-    let two = |f: &mut FiltersConfig| {
-        (f.language.candidates, f.language.detect) = (vec!["fin".to_string(), "deu".to_string()], true);
-    };
-    assert_eq!(judged(swedish, two).language, Some("deu"));
+    let judged = judged(swedish, |f| {
+        f.language.candidates = vec!["fin".to_string(), "deu".to_string()];
+        f.language.detect = true;
+    });
+    assert_eq!(judged.language, Some("deu"));
 }
 
 #[test]
-fn c4_knows_the_end_of_a_sentence_in_other_scripts() {
-    let on = |f: &mut FiltersConfig| {
+fn c4_finds_the_end_of_a_sentence_in_other_scripts() {
+    fn on(f: &mut FiltersConfig) {
         f.c4.enabled = true;
         f.c4.min_words_per_line = None;
         f.c4.min_sentences = Some(1);
-    };
+    }
+    fn three(f: &mut FiltersConfig) {
+        on(f);
+        f.c4.min_sentences = Some(3);
+    }
     // Urdu, Burmese, Amharic, Armenian, Khmer, Hindi, Tibetan-like Mongolian, Chinese, N'Ko.
     for line in [
         "وہ گھر گیا اور سو گیا۔",
@@ -442,11 +469,7 @@ fn c4_knows_the_end_of_a_sentence_in_other_scripts() {
     {
         assert_eq!(found(line, on), "no_lines_left: ", "{line}");
     }
-    // Sentences end wherever their mark stands.
-    let three = |f: &mut FiltersConfig| {
-        on(f);
-        f.c4.min_sentences = Some(3);
-    };
+    // In these scripts, a mark ends a sentence without a space after it.
     assert_eq!(found("သူသည်။ငါသည်။မင်းသည်။", three), "kept");
     assert_eq!(found("እሱ ሄደ። እሷ ሄደች።", three), "c4_few_sentences: 2 sentences, at least 3 are wanted");
 }

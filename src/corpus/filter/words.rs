@@ -1,4 +1,4 @@
-//! Words and phrases of lists that must not occur, or not often.
+//! Rejects documents with words or phrases of given lists, or with too many of them.
 
 use std::path::Path;
 
@@ -21,7 +21,7 @@ pub(super) const REASONS: Reasons =
 
 const LIST_CAP_BYTES: u64 = 16 << 20;
 
-/// A phrase of more words is a text.
+/// Longest phrase, in words; a longer one is rather a text.
 const LONGEST_PHRASE: usize = 16;
 
 pub(super) struct Words {
@@ -36,7 +36,7 @@ impl Words {
         let mut phrases: Vec<(usize, Vec<u64>)> = Vec::new();
         for file in &config.files {
             for phrase in read_list(Path::new(file))? {
-                let folded = Folded::of(&phrase);
+                let folded = Folded::new(&phrase);
                 let length = folded.len();
                 if length > LONGEST_PHRASE {
                     let message =
@@ -66,16 +66,13 @@ impl Words {
 impl Filter for Words {
     fn check(&self, page: &Page) -> Option<Rejection> {
         let folded = page.folded();
-        let found = |(length, hashes): &(usize, Vec<u64>)| {
+        let mut count = 0;
+        let mut words = 0;
+        for (length, hashes) in self.phrases.iter().filter(|(length, _)| *length > 0) {
             let places = folded.sequences(*length).filter(|hash| hashes.binary_search(hash).is_ok()).count();
-            (places as u64, (places * length) as u64)
-        };
-        let (count, words) = self
-            .phrases
-            .iter()
-            .filter(|(length, _)| *length > 0)
-            .map(found)
-            .fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
+            count += places as u64;
+            words += (places * length) as u64;
+        }
         if let Some(most) = self.max_count
             && count > most
         {
@@ -88,7 +85,7 @@ impl Filter for Words {
     }
 }
 
-/// The entries of a list: one a line, blank lines and lines from `#` on left out.
+/// Reads the entries of a list, one per line; blank lines and lines that begin with `#` are skipped.
 pub(super) fn read_list(path: &Path) -> Result<Vec<String>> {
     let text = fs::read_text_stream_capped(path, LIST_CAP_BYTES)?;
     let entries: Vec<String> = text

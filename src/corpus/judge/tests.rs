@@ -1,5 +1,5 @@
-//! Real pages, news and reviews in Finnish and English: what is left out of them, and that it is always the
-//! same.
+//! Judges real pages, news and reviews in Finnish and English: the reasons and their counts, and that the
+//! results do not vary.
 
 use std::collections::BTreeMap;
 
@@ -13,15 +13,16 @@ use crate::corpus::Corpus;
 use crate::corpus::Item;
 use crate::fs::testing::real_data;
 
-/// Files of the folder of real data; without it, says so and gives none.
+/// Returns the paths of files in the folder of real data; if there is no such folder, prints that and returns
+/// `None`.
 fn real(names: &[&str]) -> Option<Vec<String>> {
     let folder = real_data()?;
     Some(names.iter().map(|name| folder.join(name).display().to_string()).collect())
 }
 
-/// The first documents of a file.
+/// Returns the first `most` documents of a file.
 fn documents(name: &str, unit: DocumentUnit, most: usize) -> Option<Vec<String>> {
-    // The files of other languages are called tables, but have no header.
+    // The files of other languages have the extension of tables, but no header.
     let format = if name.starts_with("messy/other_languages") { Format::Text } else { Format::Auto };
     let source = SourceConfig { document: unit, format, ..SourceConfig::of_files(real(&[name])?) };
     let corpus =
@@ -33,7 +34,7 @@ fn documents(name: &str, unit: DocumentUnit, most: usize) -> Option<Vec<String>>
     Some(texts.take(most).collect())
 }
 
-/// How many documents end with which reason.
+/// Counts the documents by the reason for leaving them out; `kept` for the others.
 fn tally(judge: &Judge, texts: &[String]) -> BTreeMap<&'static str, usize> {
     let mut tally = BTreeMap::new();
     for text in texts {
@@ -50,7 +51,7 @@ fn markup_only() -> Judge {
     Judge::new(&data).expect("is right")
 }
 
-/// The rules of all papers, with words and a language.
+/// Configuration with the rules of all papers and one expected language.
 fn strict(language: &str) -> DataConfig {
     let mut data = DataConfig::default();
     let filters = &mut data.filters;
@@ -61,7 +62,7 @@ fn strict(language: &str) -> DataConfig {
 }
 
 #[test]
-fn pages_of_html_are_told_from_text_of_the_web() {
+fn html_pages_are_distinguished_from_web_text() {
     let judge = markup_only();
     let Some(folder) = real(&["messy/html"]) else { return };
     // One of them is in another encoding than UTF-8.
@@ -70,11 +71,10 @@ fn pages_of_html_are_told_from_text_of_the_web() {
         .map(|file| String::from_utf8_lossy(&std::fs::read(file).expect("can be read")).into_owned())
         .collect();
     assert_eq!(tally(&judge, &pages), BTreeMap::from([("html_markup", 11)]));
-    let share_only = {
-        let mut data = DataConfig::default();
-        (data.filters.markup.enabled, data.filters.markup.pages) = (true, false);
-        Judge::new(&data).expect("is right")
-    };
+    let mut data = DataConfig::default();
+    data.filters.markup.enabled = true;
+    data.filters.markup.pages = false;
+    let share_only = Judge::new(&data).expect("is right");
     assert_eq!(tally(&share_only, &pages), BTreeMap::from([("html_markup", 11)]), "by their tags alone");
     for (name, unit) in [
         ("text_fi/web_c4_fi.jsonl", DocumentUnit::File),
@@ -104,7 +104,7 @@ fn other_languages_are_found_and_finnish_is_kept() {
             judged.iter().filter(|judged| judged.rejection.is_none() && judged.language.is_some()).count();
         assert_eq!(kept, 0, "{language}");
     }
-    // Some 3 % of these pages are taken for other languages.
+    // Some 3 % of these pages are identified as other languages.
     for (name, least) in [("text_fi/web_c4_fi.jsonl", 0.95), ("text_fi/news_headlines_2018.jsonl", 0.98)] {
         let texts = documents(name, DocumentUnit::File, 500).expect("is there");
         let kept = tally(&judge, &texts)["kept"];
@@ -138,7 +138,7 @@ fn the_same_text_gets_the_same_judgement_on_any_number_of_threads() {
 }
 
 #[test]
-fn all_that_is_said_is_explained_once() {
+fn every_reason_is_explained_once() {
     let reasons = reasons();
     let mut names: Vec<&str> = reasons.iter().map(|(name, _)| *name).collect();
     names.sort_unstable();
@@ -151,11 +151,11 @@ fn all_that_is_said_is_explained_once() {
     let Some(texts) = documents("text_fi/web_c4_fi.jsonl", DocumentUnit::File, 300) else { return };
     let judge = Judge::new(&strict("fin")).expect("is right");
     for judged in texts.iter().map(|text| judge.judge(text)) {
-        let said = judged
+        let names_given = judged
             .rejection
             .iter()
             .map(|rejection| rejection.reason)
             .chain(judged.changes.iter().map(|(name, _)| *name));
-        said.for_each(|name| assert!(names.contains(&name), "{name}"));
+        names_given.for_each(|name| assert!(names.contains(&name), "{name}"));
     }
 }

@@ -1,7 +1,9 @@
-//! Tar archives: each member is a file, read as its name says, and its number is its place.
+//! Tar archives: each member is read as a file of the kind that its name indicates; the number of the member
+//! is reported as its location.
 //!
-//! Headers are decoded by the `tar` crate. The walk through them is here: the crate's lends each member, so
-//! that nothing can hold it between two documents, and it reads a long name of any length into memory.
+//! The `tar` crate decodes the headers. The members are iterated here, since the iterator of the crate
+//! borrows each member, so that none can be kept between two documents, and reads a long name of any length
+//! into memory.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,7 +17,7 @@ use crate::corpus::Rejection;
 use crate::corpus::read::Limits;
 use crate::corpus::read::assembly::Assembly;
 use crate::corpus::read::documents::Records;
-use crate::corpus::read::documents::of_text;
+use crate::corpus::read::documents::text_records;
 use crate::corpus::read::files::Reading;
 use crate::corpus::read::files::SourceFile;
 use crate::corpus::read::files::is_read;
@@ -28,10 +30,10 @@ use crate::fs::TextFile;
 
 const BLOCK_BYTES: u64 = 512;
 
-/// The most that long names and other extensions of one member may have.
+/// Limit on the bytes of long names and other extensions of one member.
 const EXTENSION_BYTES_MAX: u64 = 1 << 20;
 
-/// The field of a member that may be put before its text.
+/// Name of the member as a `title_field`: the name is put before the text.
 const NAME_FIELD: &str = "name";
 
 /// Reads documents from the members of an archive.
@@ -40,18 +42,19 @@ pub(super) struct TarMembers {
     file: SourceFile,
     limits: Limits,
     current: Option<Box<dyn Records + Send>>,
-    /// Bytes behind the current member up to the next block.
+    /// Bytes from the end of the current member to the next block.
     padding: u64,
-    /// Members that are no folders, so far.
+    /// Number of members so far, without folders.
     number: u64,
+    /// Number of members that were read, not skipped.
     read: u64,
 }
 
-/// A member that is no folder.
+/// A member that is not a folder.
 struct Member {
     name: Vec<u8>,
     size: u64,
-    /// The kind of a member that is not a regular file.
+    /// Kind of a member that is not a regular file.
     other: Option<&'static str>,
 }
 
@@ -69,9 +72,12 @@ impl TarMembers {
         Problem::new(message).at(format!("{}:{}", self.file.path.display(), self.number + 1))
     }
 
-    /// The next member; `None` behind the last. Zeros end an archive, and another one may follow them.
+    /// Returns the next member; `None` after the last. Blocks of zeros end an archive, but another archive
+    /// may follow.
     fn next_member(&mut self) -> Result<Option<Member>> {
-        let (mut long_name, mut long_size, mut extension_bytes) = (None, None, 0u64);
+        let mut long_name = None;
+        let mut long_size = None;
+        let mut extension_bytes = 0u64;
         loop {
             let mut block = [0; BLOCK_BYTES as usize];
             match self.whole.fill(&mut block).with_context(|| self.cannot_read())? {
@@ -81,7 +87,7 @@ impl TarMembers {
                 _ => return Err(self.problem("the archive is cut off in the middle of a header").into()),
             }
             let header = Header::from_byte_slice(&block);
-            if !is_right(header) {
+            if !has_right_checksum(header) {
                 let message = "the header of a member is damaged: its checksum is wrong";
                 return Err(self.problem(message).hint("is the file whole?").into());
             }
@@ -100,7 +106,7 @@ impl TarMembers {
                         format!("the headers of a member have more than {EXTENSION_BYTES_MAX} bytes");
                     return Err(self.problem(message).into());
                 }
-                // One more, so that an extension without a content counts as well.
+                // One more byte, so that an extension without content counts too.
                 extension_bytes += 1;
                 let content = self.extension(size)?;
                 if kind.is_gnu_longname() {
@@ -111,7 +117,7 @@ impl TarMembers {
                 }
                 continue;
             }
-            // A link has the size of what it leads to, and no content.
+            // The size of a link is that of its target, but it has no content.
             let size = if kind.is_hard_link() { 0 } else { long_size.take().unwrap_or(size) };
             let name = long_name.take().unwrap_or_else(|| header.path_bytes().into_owned());
             extension_bytes = 0;
@@ -121,7 +127,7 @@ impl TarMembers {
             self.padding = (BLOCK_BYTES - size % BLOCK_BYTES) % BLOCK_BYTES;
             if kind.is_dir() || name.ends_with(b"/") {
                 self.whole.window(size);
-                self.whole.pass(self.padding).with_context(|| self.cannot_read())?;
+                self.whole.skip_rest(self.padding).with_context(|| self.cannot_read())?;
                 continue;
             }
             self.number += 1;
@@ -132,7 +138,7 @@ impl TarMembers {
         }
     }
 
-    /// The content of a member that extends the next one.
+    /// Reads the content of a member that extends the next one.
     fn extension(&self, size: u64) -> Result<Vec<u8>> {
         let mut content = vec![0; size.next_multiple_of(BLOCK_BYTES) as usize];
         let filled = self.whole.fill(&mut content).with_context(|| self.cannot_read())?;
@@ -143,7 +149,7 @@ impl TarMembers {
         Ok(content)
     }
 
-    /// Takes what changes how a member is read from the extensions of POSIX.
+    /// Takes the fields that change how a member is read from the POSIX extensions in `content`.
     fn extend(&self, content: &[u8], name: &mut Option<Vec<u8>>, size: &mut Option<u64>) -> Result<()> {
         for extension in PaxExtensions::new(content) {
             let extension =
@@ -168,7 +174,7 @@ impl TarMembers {
             .hint("pack it again without `--sparse`")
     }
 
-    /// Opens a member, or counts it as passed over.
+    /// Opens a member, or counts it as skipped.
     fn open(&mut self, member: &Member, out: &mut Assembly) -> Result<()> {
         let name = String::from_utf8_lossy(&member.name).into_owned();
         let shown: String = name.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
@@ -188,11 +194,11 @@ impl TarMembers {
         let reading = reading_of(&self.file.settings, path);
         out.set_title(self.title(&reading, &shown, &place)?);
         let (text, kind) = text.sniffed(&place)?;
-        self.current = Some(of_text(text, kind, &place, &reading, self.limits)?);
+        self.current = Some(text_records(text, kind, &place, &reading, self.limits)?);
         Ok(())
     }
 
-    /// The prefix of a member's text; objects and rows have fields of their own.
+    /// Returns the prefix of a member's text; objects and rows get their title from their own fields.
     fn title(&self, reading: &Reading, name: &str, place: &Path) -> Result<Option<String>> {
         match (&self.file.settings.title_field, reading) {
             (Some(field), Reading::Text(_)) if field == NAME_FIELD => Ok(Some(name.to_string())),
@@ -207,8 +213,9 @@ impl TarMembers {
 
     fn end_member(&mut self) -> Result<()> {
         self.current = None;
-        let place = || format!("cannot read `{}`, member {}", self.file.path.display(), self.number);
-        self.whole.pass(self.padding).with_context(place)
+        self.whole
+            .skip_rest(self.padding)
+            .with_context(|| format!("cannot read `{}`, member {}", self.file.path.display(), self.number))
     }
 }
 
@@ -241,8 +248,8 @@ impl Records for TarMembers {
     }
 }
 
-/// Returns true if the checksum of a header is right. Old programs added up its bytes as signed numbers.
-fn is_right(header: &Header) -> bool {
+/// True if the checksum of a header is right. Old programs added up its bytes as signed numbers.
+fn has_right_checksum(header: &Header) -> bool {
     let bytes = header.as_bytes().iter().enumerate();
     let all = bytes.map(|(at, byte)| if (148..156).contains(&at) { b' ' } else { *byte });
     let (unsigned, signed) = all.fold((0u32, 0i32), |(unsigned, signed), byte| {

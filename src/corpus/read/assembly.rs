@@ -1,7 +1,7 @@
-//! Puts documents together from lines and records, cuts the long ones, and counts what is left out.
+//! Assembles documents from lines and records, cuts long ones, and counts those that are left out.
 //!
-//! A document is cut while it is read, so a file of any length that counts as one document is read in bounded
-//! memory.
+//! A document is cut while it is read, so that a file that is one document is read in bounded memory, no
+//! matter how long.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -24,42 +24,44 @@ use crate::corpus::read::utf8::Decoded;
 use crate::error::Problem;
 use crate::secrets;
 
-/// The document that is being put together, and the finished items that were not taken yet.
+/// The document that is being assembled, and the finished items that were not taken yet.
 pub(super) struct Assembly {
     path: Arc<Path>,
     source: usize,
     invalid_utf8: InvalidUtf8,
     on_bad_record: OnBadRecord,
     limits: Limits,
-    /// The prefix of each document of the member.
+    /// Prefix of each document of the member, if any.
     title: Option<String>,
-    /// The member of the archive that is being read: its number from 1, and what errors call it.
+    /// Member of the archive that is being read: its number from 1, and its name for errors.
     member: Option<(u64, Arc<Path>)>,
-    open: Option<Open>,
+    open: Option<OpenDocument>,
     ready: VecDeque<Item>,
 }
 
-struct Open {
+/// A document that is being assembled.
+struct OpenDocument {
     text: String,
     line: u64,
     was_cut: bool,
     replaced: u32,
 }
 
-/// Where bytes come from, for messages about them.
+/// Place of bytes in the source, for messages about them.
 #[derive(Clone, Copy)]
 pub(super) struct Origin<'a> {
     /// The line on which the record begins, from 1.
     pub(super) line: u64,
-    /// What `offset` counts from: `the file`, a field.
+    /// Name of the whole from whose start `offset` counts: `the file`, or a field.
     pub(super) whole: &'a str,
-    /// Where the bytes begin in it.
+    /// Offset of the first byte.
     pub(super) offset: u64,
 }
 
 impl Assembly {
     pub(super) fn new(file: &SourceFile, limits: Limits) -> Self {
-        // Reports keep where documents are from: of what came from a bucket the URL, the same everywhere.
+        // Reports contain the location: for an object of a bucket the URL, which is the same on every
+        // machine.
         let path = match secrets::masked(&file.path.to_string_lossy()) {
             Cow::Owned(url) => Arc::from(Path::new(&url)),
             Cow::Borrowed(_) => Arc::clone(&file.path),
@@ -77,7 +79,7 @@ impl Assembly {
         }
     }
 
-    /// The next finished item.
+    /// Takes the next finished item.
     pub(super) fn take(&mut self) -> Option<Item> {
         self.ready.pop_front()
     }
@@ -90,14 +92,14 @@ impl Assembly {
         self.open.is_some()
     }
 
-    /// A line of the file, for messages; in an archive, of the member.
+    /// Returns the location of a line for messages: in the file or, in an archive, in the member.
     pub(super) fn location(&self, line: u64) -> Location {
         let path = self.member.as_ref().map_or(&self.path, |(_, name)| name);
         Location { path: Arc::clone(path), line }
     }
 
-    /// Where something is from, as it is counted and stored; in an archive, the number of the member. Its
-    /// name is not stored: there may be millions.
+    /// Returns a location as it is counted and stored; in an archive, the number of the member. Its name is
+    /// not stored, since there may be millions of members.
     fn stored_location(&self, line: u64) -> Location {
         let line = self.member.as_ref().map_or(line, |(number, _)| *number);
         Location { path: Arc::clone(&self.path), line }
@@ -108,12 +110,13 @@ impl Assembly {
         self.member = Some((number, name));
     }
 
-    /// Sets the prefix of the documents that are assembled from lines from here on.
+    /// Sets the prefix of the documents that are assembled from the following lines.
     pub(super) fn set_title(&mut self, title: Option<String>) {
         self.title = title;
     }
 
-    /// A record that cannot be read, of which `beginning` is at hand: an error, or counted as left out.
+    /// Handles a record that cannot be read: fails, or counts it as left out. `beginning` is the part of it
+    /// that was read.
     pub(super) fn bad_record(
         &mut self,
         line: u64,
@@ -128,13 +131,13 @@ impl Assembly {
         Ok(())
     }
 
-    /// Adds a line to the open document, or opens one with it.
+    /// Adds a line to the open document, or opens a document with it.
     pub(super) fn append(&mut self, text: &str, line: u64, replaced: u32) {
         match &mut self.open {
             None => {
                 let text =
                     self.title.as_ref().map_or_else(|| text.to_string(), |title| format!("{title}\n{text}"));
-                self.open = Some(Open { text, line, was_cut: false, replaced });
+                self.open = Some(OpenDocument { text, line, was_cut: false, replaced });
             }
             Some(open) => {
                 open.text.push('\n');
@@ -153,12 +156,13 @@ impl Assembly {
         }
     }
 
-    /// Takes the open document back: the line on which it begins and its text so far.
+    /// Removes the open document; returns the line on which it begins and its text so far.
     pub(super) fn abandon(&mut self) -> Option<(u64, String)> {
         self.open.take().map(|open| (open.line, open.text))
     }
 
-    /// A document of one record: `title` (if it is not blank), a newline, `text`; one without text is empty.
+    /// Adds a document of one record: `title` (if it is not blank), a newline, `text`. A record without text
+    /// counts as empty.
     pub(super) fn record(&mut self, title: Option<Decoded<'_>>, text: Option<Decoded<'_>>, line: u64) {
         let Some(text) = text.filter(|text| !text.text.trim_ascii().is_empty()) else {
             return self.reject_empty(line, 0);
@@ -174,12 +178,13 @@ impl Assembly {
         if whole.contains('\r') {
             whole = whole.replace("\r\n", "\n").replace('\r', "\n");
         }
-        self.open = Some(Open { text: whole, line, was_cut: false, replaced });
+        self.open = Some(OpenDocument { text: whole, line, was_cut: false, replaced });
         self.cut();
         self.finish();
     }
 
-    /// `bytes` as text; `None` where the source leaves out what is not UTF-8, which has then been counted.
+    /// Decodes bytes as text; returns `None` if the source skips invalid UTF-8, after counting it as left
+    /// out.
     pub(super) fn decode<'a>(&mut self, bytes: &'a [u8], origin: Origin<'_>) -> Result<Option<Decoded<'a>>> {
         match self.try_decode(bytes, origin)? {
             Ok(decoded) => Ok(Some(decoded)),
@@ -195,7 +200,7 @@ impl Assembly {
         }
     }
 
-    /// `bytes` as text, or why the source leaves them out.
+    /// Decodes bytes as text; the inner error is the reason why the source leaves them out.
     pub(super) fn try_decode<'a>(
         &self,
         bytes: &'a [u8],
@@ -219,9 +224,10 @@ impl Assembly {
         }
     }
 
-    /// Counts something as left out; `beginning` is as much of it as there is at hand.
+    /// Counts something as left out; `beginning` is the part of it that was read.
     pub(super) fn reject(&mut self, line: u64, bytes: u64, rejection: Rejection, beginning: &[u8]) {
-        let (location, source) = (self.stored_location(line), self.source);
+        let location = self.stored_location(line);
+        let source = self.source;
         let excerpt = utf8::excerpt(beginning);
         self.ready.push_back(Item::Rejected(Rejected { location, source, bytes, rejection, excerpt }));
     }
@@ -254,20 +260,21 @@ impl Assembly {
         if text.trim_start().is_empty() {
             return self.reject_empty(line, text.len() as u64);
         }
-        let (location, source) = (self.stored_location(line), self.source);
+        let location = self.stored_location(line);
+        let source = self.source;
         self.ready.push_back(Item::Document(Document { text, location, source, was_cut, replaced }));
     }
 }
 
-/// Where to cut `text` so that the first part has at most `max_bytes`: before the last white space, else
-/// between two characters; at least one character is taken.
+/// Returns the offset at which to cut `text` so that the first part has at most `max_bytes`: before the last
+/// white space, otherwise between two characters; the first part has at least one character.
 fn cut_place(text: &str, max_bytes: usize) -> usize {
     let mut end = max_bytes;
     while !text.is_char_boundary(end) {
         end -= 1;
     }
     match text[..end].rfind(char::is_whitespace) {
-        // White space right behind the limit is as good a place as any before it.
+        // White space directly after the limit is as good a place as any before it.
         _ if text[end..].starts_with(char::is_whitespace) && end > 0 => end,
         Some(place) if place > 0 => place,
         _ if end > 0 => end,

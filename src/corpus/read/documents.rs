@@ -1,6 +1,6 @@
-//! The documents of one file: opens the reader of its format and hands on what that puts together.
+//! The documents of one file: opens the reader for its format, and returns the items that it assembles.
 //!
-//! It knows no format itself.
+//! The formats themselves are implemented in other files.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -26,22 +26,22 @@ use crate::fs::Kind;
 use crate::fs::Progress;
 use crate::fs::TextFile;
 
-/// What the reader of a format does.
+/// Reader of a format.
 pub(super) trait Records {
-    /// Reads one record (a line, an object, a row) into `out`, which may finish any number of documents;
-    /// false at the end of the file, when everything has been finished.
+    /// Reads one record (a line, an object, a row) into `out`, which may finish any number of documents.
+    /// Returns false at the end of the file, when all documents are finished.
     fn advance(&mut self, out: &mut Assembly) -> Result<bool>;
 
-    /// Bytes of the file, as it lies on the disk, that have been read so far.
+    /// Returns the number of bytes of the file, as stored on disk, that have been read so far.
     fn position_bytes(&self) -> u64;
 }
 
-/// The documents of one file.
+/// Reads the documents of one file.
 pub(super) struct FileDocuments {
     records: Box<dyn Records + Send>,
     assembly: Assembly,
     finished: bool,
-    /// Absent where a file is not read from its beginning to its end.
+    /// Absent if a file is not read sequentially.
     progress: Option<Arc<Progress>>,
 }
 
@@ -57,7 +57,7 @@ impl FileDocuments {
         let records: Box<dyn Records + Send> = match kind {
             Kind::Tar => Box::new(TarMembers::new(text, file, limits)),
             Kind::Warc => Box::new(WarcRecords::new(text, file, limits)),
-            _ => of_text(text, kind, &file.path, &file.reading, limits)?,
+            _ => text_records(text, kind, &file.path, &file.reading, limits)?,
         };
         Ok(Self { records, assembly, finished: false, progress })
     }
@@ -66,7 +66,8 @@ impl FileDocuments {
         self.records.position_bytes()
     }
 
-    /// A hash of all of the file, which must have been read to its end; `None` where it was not read whole.
+    /// Returns a hash of the whole file, which must have been read to its end; `None` if it was not read
+    /// completely.
     pub(super) fn content_hash(&self, file: &SourceFile) -> Result<Option<String>> {
         match &self.progress {
             _ if file.is_standard_input() => Ok(None),
@@ -75,7 +76,7 @@ impl FileDocuments {
         }
     }
 
-    /// The next item; `None` after the last.
+    /// Returns the next item; `None` after the last.
     pub(super) fn advance(&mut self) -> Result<Option<Item>> {
         loop {
             if let Some(item) = self.assembly.take() {
@@ -89,9 +90,9 @@ impl FileDocuments {
     }
 }
 
-/// The reader of a text, whole or a member of an archive, of a kind that its first bytes tell; errors call it
-/// `path`.
-pub(super) fn of_text(
+/// Returns the reader of a text: a whole file, or a member of an archive. `kind` was detected by its first
+/// bytes; errors call it `path`.
+pub(super) fn text_records(
     text: TextFile,
     kind: Kind,
     path: &Arc<Path>,

@@ -1,4 +1,4 @@
-//! Finds the files of the sources and decides how each is read, by its first bytes and its name.
+//! Finds the files of the sources, and decides how each is read from its first bytes and its name.
 
 use std::collections::BTreeSet;
 use std::io::BufRead;
@@ -24,20 +24,20 @@ use crate::fs;
 use crate::fs::Kind;
 use crate::fs::TextFile;
 
-/// The entry of `files` that means standard input; a file of this name is written `./-`.
+/// Entry of `files` that means standard input; a file of this name is written `./-`.
 const STANDARD_INPUT: &str = "-";
 
-/// As much of a file is looked at to find out what its lines are.
+/// Limit on the first line that is read to find out if it is a JSON object.
 const FIRST_LINE_BYTES: u64 = 1 << 20;
 
-/// How one file becomes documents.
+/// Format of a file, with the settings to turn it into documents.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Reading {
     /// Plain text.
     Text(DocumentUnit),
-    /// One JSON object a line.
+    /// One JSON object per line.
     Jsonl(Columns),
-    /// A JSON array of objects, or objects one after the other.
+    /// A JSON array of objects, or a sequence of objects.
     Json(Columns),
     /// A table with a header.
     Table(Dialect, Columns),
@@ -45,7 +45,7 @@ pub(super) enum Reading {
     Parquet(Columns),
 }
 
-/// The fields or columns that are read.
+/// Names of the fields or columns that are read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Columns {
     pub(super) text: String,
@@ -55,93 +55,99 @@ pub(super) struct Columns {
 /// A file of the corpus.
 #[derive(Debug, Clone)]
 pub struct SourceFile {
-    /// As it was named or found; `standard input` is not a file.
+    /// Path as it was configured or found; `standard input` is not a file.
     pub path: Arc<Path>,
-    /// Its length on the disk; 0 for standard input.
+    /// Its length on disk; 0 for standard input.
     pub size_bytes: u64,
     /// Index of its source in the configuration.
     pub source: usize,
     pub(super) reading: Reading,
-    /// How its source is read.
+    /// Configuration of its source.
     pub(super) settings: Arc<SourceConfig>,
-    /// The kind of the file by its first bytes, before decompression.
+    /// Kind of the file by its first bytes, before decompression.
     kind: Kind,
     is_standard_input: bool,
 }
 
-/// The files of a corpus, and what is worth telling about finding them.
+/// The files of a corpus, and notes about listing them.
 pub(super) struct Found {
     pub(super) files: Vec<SourceFile>,
     pub(super) notes: Vec<String>,
 }
 
-/// The entries that were skipped while the files of a source were listed.
+/// Counts of entries that were skipped while the files of a source were listed.
 #[derive(Debug, Default)]
-struct PassedOver {
+struct Skipped {
+    /// Hidden files and folders.
     hidden: u64,
+    /// Pipes and devices.
     irregular: u64,
+    /// Links to folders that are read already.
     repeated: u64,
+    /// Files with other extensions.
     others: u64,
 }
 
 impl SourceFile {
-    /// Whether it is no file but standard input, which can be read only once.
+    /// True for standard input, which is not a file and can be read only once.
     pub fn is_standard_input(&self) -> bool {
         self.is_standard_input
     }
 
-    /// Whether it holds text and nothing else: no fields, no columns.
+    /// True if the file is plain text, without fields or columns.
     pub fn is_plain_text(&self) -> bool {
         matches!(self.reading, Reading::Text(_))
     }
 
-    /// The JSON object that is the first line of the file, decompressed, if there is one.
+    /// Returns the JSON object in the first line of the decompressed file, if there is one.
     pub fn first_object(&self) -> Option<Map<String, Value>> {
         if self.is_standard_input {
             return None;
         }
-        // What cannot be read is an error when all of it is.
+        // A file that cannot be read is reported when its documents are read.
         let (text, _) = self.open().ok()?;
         let mut line = String::new();
         BufReader::new(text.take(FIRST_LINE_BYTES)).read_line(&mut line).ok()?;
         serde_json::from_str(&line).ok()
     }
 
-    /// Returns true if the decompressed file is a web archive (WARC, WET).
+    /// True if the decompressed file is a web archive (WARC, WET).
     pub fn is_web_archive(&self) -> bool {
         !self.is_standard_input && self.open().is_ok_and(|(_, kind)| kind == Kind::Warc)
     }
 
-    /// The kind of the file by its first bytes, before decompression; unknown for standard input.
+    /// Returns the kind of the file by its first bytes, before decompression; unknown for standard input.
     pub fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// Opens it, and tells the kind of what it holds.
+    /// Opens the file, decompressed, and returns the kind of its content.
     pub(super) fn open(&self) -> Result<(TextFile, Kind)> {
         if self.is_standard_input { fs::standard_input(false) } else { fs::open_content(&self.path) }
     }
 }
 
-/// The files of all sources in a fixed order.
+/// Finds the files of all sources, in a fixed order.
 ///
-/// A file that several entries of one source name or match is read once, where the first of them stands; two
-/// sources may read the same file, each in its own way.
+/// A file that several entries of one source name or match is read once, at the place of the first entry; two
+/// sources may read the same file, each with its own settings.
 pub(super) fn find(sources: &[SourceConfig]) -> Result<Found> {
-    let (mut files, mut notes) = (Vec::new(), Vec::new());
+    let mut files = Vec::new();
+    let mut notes = Vec::new();
     let mut missing = Vec::new();
     let names = names(sources);
     for (index, source) in sources.iter().enumerate() {
-        let (settings, mut seen, mut passed_over) =
-            (Arc::new(source.clone()), BTreeSet::new(), PassedOver::default());
+        let settings = Arc::new(source.clone());
+        let mut seen = BTreeSet::new();
+        let mut skipped = Skipped::default();
         let first_file = files.len();
         for entry in &source.files {
             if entry == STANDARD_INPUT {
                 files.push(standard_input(&settings, index, &files)?);
                 continue;
             }
-            // All entries without a file are told at once.
-            let paths = match matches(entry, source, &mut passed_over) {
+            // All entries without a file are reported at once.
+            let paths = match matches(entry, source, &mut skipped) {
                 Err(e) if class_of(&e) == Class::Usage => {
                     missing.extend(e.downcast::<Problem>());
                     continue;
@@ -151,7 +157,7 @@ pub(super) fn find(sources: &[SourceConfig]) -> Result<Found> {
             for path in paths {
                 check_name(&path)?;
                 if seen.insert(fs::canonical(&path)) {
-                    let (kind, reading) = told(&settings, &path)?;
+                    let (kind, reading) = detect(&settings, &path)?;
                     files.push(SourceFile {
                         size_bytes: fs::len_bytes(&path)?,
                         reading,
@@ -164,7 +170,7 @@ pub(super) fn find(sources: &[SourceConfig]) -> Result<Found> {
                 }
             }
         }
-        notes.extend(passed_over.note(&names[index]));
+        notes.extend(skipped.note(&names[index]));
         let first_text = files[first_file..].iter().find(|file: &&SourceFile| file.is_plain_text());
         notes.extend(first_text.and_then(|file| note_of_objects(file, &names[index])));
     }
@@ -180,7 +186,7 @@ pub(super) fn find(sources: &[SourceConfig]) -> Result<Found> {
     Ok(Found { files, notes })
 }
 
-impl PassedOver {
+impl Skipped {
     fn note(&self, source: &str) -> Option<String> {
         let counts = [
             (self.hidden, "hidden"),
@@ -198,7 +204,8 @@ impl PassedOver {
     }
 }
 
-/// A note on a file that is read as plain text because of its name, though its first line is a JSON object.
+/// Returns a note on a file that is read as plain text because of its name, though its first line is a JSON
+/// object.
 fn note_of_objects(file: &SourceFile, source: &str) -> Option<String> {
     if file.settings.format != Format::Auto {
         return None;
@@ -211,7 +218,7 @@ fn note_of_objects(file: &SourceFile, source: &str) -> Option<String> {
     ))
 }
 
-/// Reports and settings name files as text.
+/// Refuses a name that is not UTF-8, since reports and settings contain names as text.
 fn check_name(path: &Path) -> Result<()> {
     if path.to_str().is_some() {
         return Ok(());
@@ -224,9 +231,10 @@ fn check_name(path: &Path) -> Result<()> {
     Err(Problem::new("the name of this file is not UTF-8 text").at(shown).hint("rename it").into())
 }
 
-/// The kind of a file by its first bytes, and its reader.
-fn told(source: &SourceConfig, path: &Path) -> Result<(Kind, Reading)> {
-    let (kind, reading) = (fs::kind_of_file(path)?, reading_of(source, path));
+/// Returns the kind of a file by its first bytes, and how the file is read.
+fn detect(source: &SourceConfig, path: &Path) -> Result<(Kind, Reading)> {
+    let kind = fs::kind_of_file(path)?;
+    let reading = reading_of(source, path);
     match (kind, reading) {
         (Kind::Foreign(_), _) => Err(kind.mistaken(path, "text").into()),
         (Kind::Parquet, _) => Ok((kind, Reading::Parquet(columns_of(source)))),
@@ -236,7 +244,7 @@ fn told(source: &SourceConfig, path: &Path) -> Result<(Kind, Reading)> {
                 .hint("decompress it; Parquet compresses its pages itself")
                 .into())
         }
-        // An archive is read as what its members are.
+        // Members of an archive are read by their own names.
         (Kind::Tar | Kind::Warc, Reading::Parquet(_)) => Ok((kind, Reading::Text(source.document))),
         (Kind::Markup(_) | Kind::Unicode(_), Reading::Parquet(_)) => {
             Err(kind.mistaken(path, "a Parquet file").into())
@@ -245,18 +253,21 @@ fn told(source: &SourceConfig, path: &Path) -> Result<(Kind, Reading)> {
     }
 }
 
-/// What each source is called; where the configuration leaves that open, no two the same.
+/// Returns the names of the sources; those that are not configured are chosen to be unique.
 pub(super) fn names(sources: &[SourceConfig]) -> Vec<String> {
     let mut taken: BTreeSet<String> = sources.iter().filter_map(|source| source.name.clone()).collect();
-    let name = |source: &SourceConfig| {
+    let mut names = Vec::with_capacity(sources.len());
+    for source in sources {
         let first = source.display_name();
         if source.name.is_some() || taken.insert(first.clone()) {
-            return first;
+            names.push(first);
+            continue;
         }
         let mut numbered = (2..).map(|number| format!("{first}-{number}"));
-        numbered.find(|name| taken.insert(name.clone())).unwrap_or(first)
-    };
-    sources.iter().map(name).collect()
+        let name = numbered.find(|name| taken.insert(name.clone()));
+        names.push(name.unwrap_or(first));
+    }
+    names
 }
 
 fn standard_input(source: &Arc<SourceConfig>, index: usize, before: &[SourceFile]) -> Result<SourceFile> {
@@ -287,12 +298,13 @@ fn standard_input(source: &Arc<SourceConfig>, index: usize, before: &[SourceFile
     })
 }
 
-/// The files that an entry names: itself, all below it, or what matches it.
-fn matches(entry: &str, source: &SourceConfig, passed_over: &mut PassedOver) -> Result<Vec<PathBuf>> {
-    // A name that exists is meant literally, whatever brackets it contains.
+/// Returns the files that an entry names: the file itself, all files below the folder, or all matches of the
+/// pattern.
+fn matches(entry: &str, source: &SourceConfig, skipped: &mut Skipped) -> Result<Vec<PathBuf>> {
+    // The name of an existing file is meant literally, even if it contains brackets.
     let named = Path::new(entry);
     if fs::is_folder(named) {
-        return below(named, source, passed_over);
+        return below(named, source, skipped);
     }
     if fs::exists(named) {
         return Ok(vec![named.to_path_buf()]);
@@ -308,16 +320,16 @@ fn matches(entry: &str, source: &SourceConfig, passed_over: &mut PassedOver) -> 
     Ok(paths)
 }
 
-/// The files in and below a folder that the format can be: by their extensions, and where the format is
-/// given, also those that have none (such as `wiki_00`).
-fn below(folder: &Path, source: &SourceConfig, passed_over: &mut PassedOver) -> Result<Vec<PathBuf>> {
+/// Returns the files in and below a folder that may have the format: by their extensions and, if the format
+/// is configured, also those without an extension (such as `wiki_00`).
+fn below(folder: &Path, source: &SourceConfig, skipped: &mut Skipped) -> Result<Vec<PathBuf>> {
     let found = fs::walk(folder)?;
     let count = found.files.len();
     let paths: Vec<PathBuf> = found.files.into_iter().filter(|path| is_read(source, path)).collect();
-    passed_over.hidden += found.hidden;
-    passed_over.irregular += found.irregular;
-    passed_over.repeated += found.repeated;
-    passed_over.others += (count - paths.len()) as u64;
+    skipped.hidden += found.hidden;
+    skipped.irregular += found.irregular;
+    skipped.repeated += found.repeated;
+    skipped.others += (count - paths.len()) as u64;
     if paths.is_empty() {
         let others = match count {
             0 => "it has no files at all".to_string(),
@@ -332,7 +344,7 @@ fn below(folder: &Path, source: &SourceConfig, passed_over: &mut PassedOver) -> 
     Ok(paths)
 }
 
-/// Returns true if the name of a file in a folder, or of a member of an archive, is one that is read.
+/// True if a file in a folder, or a member of an archive, has a name that is read.
 pub(super) fn is_read(source: &SourceConfig, path: &Path) -> bool {
     let format = source.format;
     match extension_of(path) {
@@ -344,12 +356,12 @@ pub(super) fn is_read(source: &SourceConfig, path: &Path) -> bool {
     }
 }
 
-/// The extension below that of a compression, in lower case.
+/// Returns the extension before that of a compression, in lower case.
 fn extension_of(path: &Path) -> Option<String> {
     fs::without_compression(path).extension().and_then(|e| e.to_str()).map(str::to_ascii_lowercase)
 }
 
-/// Extensions of what has files in it.
+/// Extensions of archives, which contain files.
 const ARCHIVES: [&str; 3] = ["tar", "warc", "wet"];
 
 fn format_of(extension: &str) -> Option<Format> {
@@ -368,7 +380,7 @@ fn columns_of(source: &SourceConfig) -> Columns {
     Columns { text: source.field.clone(), title: source.title_field.clone() }
 }
 
-/// How a file, or a member of an archive, is read by its name and the configuration.
+/// Decides by the name and the configuration how a file, or a member of an archive, is read.
 pub(super) fn reading_of(source: &SourceConfig, path: &Path) -> Reading {
     let columns = columns_of(source);
     let format = match source.format {
@@ -377,7 +389,7 @@ pub(super) fn reading_of(source: &SourceConfig, path: &Path) -> Reading {
         }
         given => given,
     };
-    // Validation lets one ASCII character pass.
+    // Validation accepts only a single ASCII character.
     let separator = source.separator.as_deref().and_then(|text| text.bytes().next());
     match format {
         Format::Auto | Format::Text => Reading::Text(source.document),

@@ -1,8 +1,8 @@
-//! JSON documents: an array of objects, or objects one after the other, taken one at a time from a file of
-//! any length.
+//! JSON documents: an array of objects, or a sequence of objects, read one at a time from a file of any
+//! length.
 //!
-//! Only the brackets and strings are looked at here; whether an object is right JSON is seen where its fields
-//! are taken.
+//! Only brackets and strings are examined here; an object that is not valid JSON is found when its fields are
+//! read.
 
 use std::io::BufRead;
 use std::io::BufReader;
@@ -59,7 +59,7 @@ impl Records for JsonRows {
     }
 }
 
-/// Reads objects one after the other, from an array or without one.
+/// Reads a sequence of objects, with or without an array around it.
 pub struct JsonElements {
     cursor: Cursor,
     element: Vec<u8>,
@@ -67,32 +67,32 @@ pub struct JsonElements {
     expected: Expected,
 }
 
-/// An object of a file.
+/// An object in a file.
 pub struct Element<'a> {
-    /// Its bytes; of one that is too long, the beginning.
+    /// Its bytes; if it is too long, only its beginning.
     pub json: &'a [u8],
     /// The line on which it begins, from 1.
     pub line: u64,
     /// The column in which it begins, from 1.
     pub column: u64,
-    /// Its first byte in the decompressed text.
+    /// Offset of its first byte in the decompressed text.
     pub offset: u64,
     /// Its length in bytes.
     pub length: u64,
-    /// True if it ends before the file does.
+    /// True if the object is complete, false if the file ends in it.
     pub is_whole: bool,
 }
 
-/// What may come next.
+/// Syntax that is expected next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Expected {
     /// The array, or the first of several objects.
     Start,
-    /// Behind `[`: an object or `]`.
+    /// After `[`: an object or `]`.
     First,
-    /// Behind `,`: an object.
+    /// After `,`: an object.
     Element,
-    /// Behind an object of the array: `,` or `]`.
+    /// After an object of the array: `,` or `]`.
     Separator,
     /// Not in an array: an object or the end.
     Object,
@@ -101,7 +101,7 @@ enum Expected {
 }
 
 impl JsonElements {
-    /// The objects of a text that errors call `path`; of one that is longer than `bytes_max`, only the
+    /// Creates a reader of a text that errors call `path`. Of an object longer than `bytes_max`, only the
     /// beginning is kept.
     pub fn new(text: TextFile, path: Arc<Path>, bytes_max: usize) -> Result<Self> {
         let reader = BufReader::with_capacity(BUFFER_BYTES, text);
@@ -110,7 +110,7 @@ impl JsonElements {
         Ok(Self { cursor, element: Vec::new(), bytes_max, expected: Expected::Start })
     }
 
-    /// The next object; `None` behind the last.
+    /// Returns the next object; `None` after the last.
     pub fn advance(&mut self) -> Result<Option<Element<'_>>> {
         loop {
             let next = self.cursor.peek()?;
@@ -134,7 +134,9 @@ impl JsonElements {
 
     /// Reads an object, which begins at the cursor.
     fn object(&mut self) -> Result<Element<'_>> {
-        let (line, column, offset) = (self.cursor.line, self.cursor.column, self.cursor.offset);
+        let line = self.cursor.line;
+        let column = self.cursor.column;
+        let offset = self.cursor.offset;
         let is_whole = self.cursor.copy_object(&mut self.element, self.bytes_max)?;
         if !is_whole {
             self.expected = Expected::End;
@@ -143,13 +145,13 @@ impl JsonElements {
         Ok(Element { json: &self.element, line, column, offset, length, is_whole })
     }
 
-    /// Bytes of the file, as it lies on the disk, that have been read so far.
+    /// Returns the number of bytes of the file, as stored on disk, that have been read so far.
     pub fn position_bytes(&self) -> u64 {
         self.cursor.reader.get_ref().position_bytes()
     }
 }
 
-/// A place in the decompressed text.
+/// Reader of the decompressed text that keeps track of its position.
 struct Cursor {
     reader: BufReader<TextFile>,
     path: Arc<Path>,
@@ -160,24 +162,26 @@ struct Cursor {
 
 impl Cursor {
     fn fill(&mut self) -> Result<&[u8]> {
-        let (path, line) = (&self.path, self.line);
+        let path = &self.path;
+        let line = self.line;
         self.reader.fill_buf().with_context(|| format!("cannot read `{}`, line {line}", path.display()))
     }
 
-    /// Moves over `count` bytes without a newline among them.
-    fn pass(&mut self, count: usize) {
+    /// Skips `count` bytes without a newline among them.
+    fn skip(&mut self, count: usize) {
         self.reader.consume(count);
         self.column += count as u64;
         self.offset += count as u64;
     }
 
-    fn pass_newline(&mut self) {
-        self.pass(1);
-        (self.line, self.column) = (self.line + 1, 1);
+    fn skip_newline(&mut self) {
+        self.skip(1);
+        self.line += 1;
+        self.column = 1;
     }
 
     fn step(&mut self, expected: Expected) -> Expected {
-        self.pass(1);
+        self.skip(1);
         expected
     }
 
@@ -189,19 +193,19 @@ impl Cursor {
         Ok(())
     }
 
-    /// The next byte that is no white space, without moving over it; `None` at the end of the file.
+    /// Returns the next byte that is not white space, without consuming it; `None` at the end of the file.
     fn peek(&mut self) -> Result<Option<u8>> {
         loop {
             match self.fill()?.first().copied() {
-                Some(b'\n') => self.pass_newline(),
-                Some(b' ' | b'\t' | b'\r') => self.pass(1),
+                Some(b'\n') => self.skip_newline(),
+                Some(b' ' | b'\t' | b'\r') => self.skip(1),
                 other => return Ok(other),
             }
         }
     }
 
-    /// Copies from a `{` up to its `}` into `element`, at most `bytes_max` bytes of it, and moves behind it;
-    /// false where the file ends before.
+    /// Reads from a `{` up to and including its `}`, and copies at most `bytes_max` bytes of it into
+    /// `element`. Returns false if the file ends before the `}`.
     fn copy_object(&mut self, element: &mut Vec<u8>, bytes_max: usize) -> Result<bool> {
         element.clear();
         let mut scan = Scan::default();
@@ -213,11 +217,13 @@ impl Cursor {
             let end = scan.run(chunk);
             let part = &chunk[..end.unwrap_or(chunk.len())];
             element.extend_from_slice(&part[..part.len().min(bytes_max - element.len())]);
-            let (count, lines) = (part.len(), newlines(part));
-            let behind_last = part.iter().rev().take_while(|byte| **byte != b'\n').count() as u64;
-            self.pass(count);
+            let count = part.len();
+            let lines = newlines(part);
+            let after_newline = part.iter().rev().take_while(|byte| **byte != b'\n').count() as u64;
+            self.skip(count);
             if lines > 0 {
-                (self.line, self.column) = (self.line + lines, behind_last + 1);
+                self.line += lines;
+                self.column = after_newline + 1;
             }
             if end.is_some() {
                 return Ok(true);
@@ -246,7 +252,7 @@ impl Cursor {
     }
 }
 
-/// How deep in brackets and whether in a string the scan of an object is.
+/// State of the search for the end of an object: nesting depth, and position in a string.
 #[derive(Default)]
 struct Scan {
     depth: u64,
@@ -255,7 +261,7 @@ struct Scan {
 }
 
 impl Scan {
-    /// Looks at the next part; the length up to and with the last bracket, if that is in it.
+    /// Scans the next part; returns the length up to and including the last bracket, if it is in this part.
     fn run(&mut self, part: &[u8]) -> Option<usize> {
         for (index, byte) in part.iter().enumerate() {
             if self.in_string {

@@ -1,7 +1,7 @@
-//! Takes the text and the title out of one JSON object without building the rest of it.
+//! Reads the text and the title of one JSON object, without building the rest of it.
 //!
-//! Strings are read as bytes: half of a surrogate pair (`"\ud83d"`), which Python writes without complaint
-//! and which is no UTF-8, is treated like any other invalid byte.
+//! Strings are read as bytes: half of a surrogate pair (`"\ud83d"`), which Python writes without an error
+//! although it is not valid UTF-8, is treated like any other invalid byte.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -23,10 +23,10 @@ use crate::corpus::read::files::Columns;
 use crate::corpus::read::utf8::Decoded;
 use crate::error::Problem;
 
-/// Fields that an error lists at most.
+/// Most fields that an error lists.
 const LISTED_FIELDS: usize = 12;
 
-/// The document of the object `json`, which begins in column `column` (from 1) of its line.
+/// Reads the document in the object `json`, which begins in column `column` (from 1) of its line.
 pub(super) fn read(
     json: &[u8],
     origin: Origin<'_>,
@@ -65,31 +65,32 @@ pub(super) fn read(
     Ok(())
 }
 
-/// `json` with null for each `NaN`, `Infinity` and `-Infinity`, which Python's json writes and which are no
-/// JSON; `None` where there are none.
+/// Returns `json` with null for each `NaN`, `Infinity` and `-Infinity`, which Python's `json` writes although
+/// they are not valid JSON; `None` if there are none.
 pub fn without_nan(json: &str) -> Option<String> {
     let mut text = String::with_capacity(json.len() + 16);
-    let (mut rest, mut is_changed) = (json, false);
+    let mut rest = json;
+    let mut is_changed = false;
     while let Some(at) = rest.find(['"', 'N', 'I', '-']) {
-        let (before, behind) = rest.split_at(at);
+        let (before, from_match) = rest.split_at(at);
         text.push_str(before);
-        let word = ["NaN", "Infinity", "-Infinity"].into_iter().find(|word| behind.starts_with(word));
+        let word = ["NaN", "Infinity", "-Infinity"].into_iter().find(|word| from_match.starts_with(word));
         let (length, written) = match word {
             Some(word) => (word.len(), "null"),
-            None if behind.starts_with('"') => {
-                let length = string_bytes(behind);
-                (length, &behind[..length])
+            None if from_match.starts_with('"') => {
+                let length = string_bytes(from_match);
+                (length, &from_match[..length])
             }
-            None => (1, &behind[..1]),
+            None => (1, &from_match[..1]),
         };
         is_changed |= word.is_some();
         text.push_str(written);
-        rest = &behind[length..];
+        rest = &from_match[length..];
     }
     is_changed.then(|| text + rest)
 }
 
-/// The length of the string that `json` begins with, up to and with its second quote.
+/// Returns the length of the string at the start of `json`, including its quotes.
 fn string_bytes(json: &str) -> usize {
     let mut is_escaped = false;
     let end = json.bytes().skip(1).position(|byte| {
@@ -100,7 +101,8 @@ fn string_bytes(json: &str) -> usize {
     end.map_or(json.len(), |end| end + 2)
 }
 
-/// The string of a field, empty for null; `None` where the object has been left out because of it.
+/// Decodes the string of a field, empty for null; returns `None` if the object was left out because of the
+/// field.
 fn text_of<'a>(
     name: &str,
     field: Field<'a>,
@@ -122,7 +124,7 @@ fn text_of<'a>(
     }
 }
 
-/// What is wrong with an object, and where in it (line and column from 1).
+/// Error in an object, with its position there (line and column from 1).
 #[derive(Debug, PartialEq, Eq)]
 struct Fault {
     message: String,
@@ -131,7 +133,7 @@ struct Fault {
     column: u64,
 }
 
-/// What was found under a name.
+/// Value of a field.
 #[derive(Debug, Default, PartialEq, Eq)]
 enum Field<'a> {
     #[default]
@@ -140,15 +142,15 @@ enum Field<'a> {
     Text(Cow<'a, [u8]>),
 }
 
-/// The fields that were asked for.
+/// Values of the wanted fields.
 #[derive(Debug, Default)]
 struct Fields<'a> {
     text: Field<'a>,
     title: Field<'a>,
 }
 
-/// The strings in the fields that `columns` names. A name that comes twice is an error, as everywhere: of two,
-/// it would not be known which one is meant.
+/// Reads the strings in the fields that `columns` names. A repeated name is an error, since it would be
+/// ambiguous which value is meant.
 fn fields_of<'a>(json: &'a str, columns: &Columns) -> Result<Fields<'a>, Fault> {
     let mut deserializer = serde_json::Deserializer::from_str(json);
     let found =
@@ -165,40 +167,54 @@ fn fields_of<'a>(json: &'a str, columns: &Columns) -> Result<Fields<'a>, Fault> 
     }
 }
 
-/// Looks again at an object from which the fields could not be taken.
+/// Examines an object whose fields could not be read, and returns the reason.
 fn explain(json: &str, columns: &Columns, error: Option<&serde_json::Error>) -> Fault {
-    let at_start = |message: String, hint: Option<String>| Fault { message, hint, line: 1, column: 1 };
-    let broken = |e: &serde_json::Error| {
-        let text = e.to_string();
-        let message = format!("is not a JSON object: {}", text.split(" at line ").next().unwrap_or_default());
-        Fault { message, hint: None, line: e.line().max(1) as u64, column: e.column().max(1) as u64 }
-    };
     let object: Map<String, Value> = match (serde_json::from_str(json), error) {
         (Ok(Value::Object(object)), _) => object,
-        (Ok(other), _) => return at_start(format!("is {}, a JSON object is wanted", kind_of(&other)), None),
-        (Err(_), Some(e)) => return broken(e),
-        (Err(e), None) => return broken(&e),
+        (Ok(other), _) => {
+            return Fault::at_start(format!("is {}, a JSON object is wanted", kind_of(&other)), None);
+        }
+        (Err(_), Some(e)) => return Fault::not_an_object(e),
+        (Err(e), None) => return Fault::not_an_object(&e),
     };
     for (key, name) in [("field", Some(&columns.text)), ("title_field", columns.title.as_ref())] {
         let Some(name) = name else { continue };
         match object.get(name) {
             Some(Value::String(_) | Value::Null) => {}
             Some(other) => {
-                return at_start(format!("field `{name}` is {}, a string is wanted", kind_of(other)), None);
+                return Fault::at_start(
+                    format!("field `{name}` is {}, a string is wanted", kind_of(other)),
+                    None,
+                );
             }
             None => {
                 let names = object.keys().map(String::as_str);
-                return at_start(
+                return Fault::at_start(
                     format!("field `{name}` is missing"),
                     Some(known_names(key, "fields", names)),
                 );
             }
         }
     }
-    error.map_or_else(|| at_start("is not a JSON object that can be read".to_string(), None), broken)
+    error.map_or_else(
+        || Fault::at_start("is not a JSON object that can be read".to_string(), None),
+        Fault::not_an_object,
+    )
 }
 
-/// The hint that lists what there is instead of a name that there is not; `key` is the configuration key to
+impl Fault {
+    fn at_start(message: String, hint: Option<String>) -> Self {
+        Self { message, hint, line: 1, column: 1 }
+    }
+
+    fn not_an_object(e: &serde_json::Error) -> Self {
+        let text = e.to_string();
+        let message = format!("is not a JSON object: {}", text.split(" at line ").next().unwrap_or_default());
+        Self { message, hint: None, line: e.line().max(1) as u64, column: e.column().max(1) as u64 }
+    }
+}
+
+/// Returns the hint that lists the existing names if a name is missing; `key` is the configuration key to
 /// set.
 pub(super) fn known_names<'a>(key: &str, kind: &str, names: impl Iterator<Item = &'a str>) -> String {
     let names: Vec<&str> = names.collect();
@@ -238,7 +254,8 @@ impl<'de> Visitor<'de> for Wanted<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let (mut found, mut seen) = (Fields::default(), BTreeSet::new());
+        let mut found = Fields::default();
+        let mut seen = BTreeSet::new();
         while let Some(key) = map.next_key::<Key<'de>>()? {
             if seen.contains(&key.0) {
                 let name: String = key.0.chars().take(60).collect();
@@ -260,7 +277,7 @@ impl<'de> Visitor<'de> for Wanted<'_> {
 #[derive(serde::Deserialize)]
 struct Key<'a>(#[serde(borrow)] Cow<'a, str>);
 
-/// A string as bytes, or null.
+/// Deserializes a string as bytes, or null.
 struct Text;
 
 impl<'de> DeserializeSeed<'de> for Text {
@@ -321,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn what_python_writes_for_no_number_is_null_outside_of_strings() {
+    fn python_constants_outside_of_strings_become_null() {
         assert_eq!(without_nan(r#"{"NaN": "-Infinity \" NaN", "n": -1}"#), None);
         let line = r#"{"a": NaN, "b": [-Infinity, Infinity], "text": "NaN \\"}"#;
         let expected = r#"{"a": null, "b": [null, null], "text": "NaN \\"}"#;
@@ -331,14 +348,13 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn any_text_is_looked_through(text in "[\"\\\\NaIinfty ä-]{0,30}") {
+        fn without_nan_accepts_any_text(text in "[\"\\\\NaIinfty ä-]{0,30}") {
             without_nan(&text);
         }
     }
 
     #[test]
-    fn faults_say_what_is_wrong() {
-        let fault = |line: &str| fields_of(line, &columns("text")).unwrap_err();
+    fn faults_name_the_field_and_the_reason() {
         let missing = fault(r#"{"title": "a", "body": 1}"#);
         assert_eq!(missing.message, "field `text` is missing");
         assert_eq!(missing.hint.unwrap(), "set `field` to one of the fields: `title`, `body`");
@@ -372,8 +388,12 @@ mod tests {
         );
     }
 
+    fn fault(line: &str) -> Fault {
+        fields_of(line, &columns("text")).unwrap_err()
+    }
+
     #[test]
-    fn half_a_surrogate_pair_comes_out_as_bytes_that_are_no_text() {
+    fn half_a_surrogate_pair_becomes_bytes_that_are_not_utf8() {
         let fields = fields_of(r#"{"text": "a\ud83db"}"#, &columns("text")).unwrap();
         assert!(std::str::from_utf8(bytes(&fields.text)).is_err());
     }

@@ -1,6 +1,6 @@
-//! JSONL: one JSON object a line, one of its fields the text.
+//! JSONL: one JSON object per line; one of its fields is the text.
 //!
-//! Blank lines are passed over.
+//! Blank lines are skipped.
 
 use anyhow::Result;
 
@@ -27,7 +27,7 @@ impl JsonLines {
 impl Records for JsonLines {
     fn advance(&mut self, out: &mut Assembly) -> Result<bool> {
         let Some(line) = self.lines.advance()? else { return Ok(false) };
-        // Files put together have the byte-order marks of all of them.
+        // Concatenated files have a byte-order mark each.
         let bytes = line.bytes.strip_prefix(BYTE_ORDER_MARK).unwrap_or(line.bytes);
         if line.is_too_long {
             out.reject_too_long(line.number, line.length, line.bytes);

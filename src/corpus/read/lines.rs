@@ -1,7 +1,7 @@
-//! Lines of a file as bytes: bounded in length; `\n`, `\r\n` and `\r` end one, and a leading byte-order mark
-//! is taken off.
+//! Splits a file into lines of bytes, of bounded length; `\n`, `\r\n` and `\r` end a line, and a leading
+//! byte-order mark is removed.
 //!
-//! It knows nothing of characters.
+//! No characters are decoded here.
 
 use std::io::BufRead;
 use std::io::BufReader;
@@ -17,7 +17,7 @@ use crate::fs::TextFile;
 
 pub(super) const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// What is read at once.
+/// Bytes that are read from a file at a time.
 pub(super) const BUFFER_BYTES: usize = 64 << 10;
 
 /// Reads a file line by line.
@@ -25,11 +25,12 @@ pub struct Lines {
     reader: BufReader<TextFile>,
     path: Arc<Path>,
     buffer: Vec<u8>,
-    /// Number of the line that was read last, from 1.
+    /// Number of the last line that was read, from 1.
     number: u64,
-    /// Where the next line begins in the decompressed text.
+    /// Offset of the next line in the decompressed text.
     next_offset: u64,
-    /// True if the last line ended in a carriage return; a newline right after it belongs to it.
+    /// True if the last line ended in a carriage return; a newline directly after it belongs to the same line
+    /// end.
     after_return: bool,
     line_bytes_max: usize,
 }
@@ -38,18 +39,18 @@ pub struct Lines {
 pub struct Line<'a> {
     /// Its number, from 1.
     pub number: u64,
-    /// Where it begins in the decompressed text, without a byte-order mark.
+    /// Offset of its first byte in the decompressed text, after a byte-order mark.
     pub offset: u64,
-    /// It without its end; of one that is too long, the beginning.
+    /// The line without its end; if it is too long, only its beginning.
     pub bytes: &'a [u8],
     /// Its length in bytes without its end.
     pub length: u64,
-    /// Whether it is longer than the limit.
+    /// True if it is longer than the limit.
     pub is_too_long: bool,
 }
 
 impl Lines {
-    /// The lines of a text that errors call `path`; of one that is longer than `line_bytes_max`, only the
+    /// Creates a reader of a text that errors call `path`. Of a line longer than `line_bytes_max`, only the
     /// beginning is kept.
     pub fn of(text: TextFile, path: Arc<Path>, line_bytes_max: usize) -> Self {
         let reader = BufReader::with_capacity(BUFFER_BYTES, text);
@@ -64,32 +65,34 @@ impl Lines {
         }
     }
 
-    /// Bytes of the file, as it lies on the disk, whose lines have been read so far, about: what waits in the buffer
-    /// is not among them.
+    /// Returns about how many bytes of the file, as stored on disk, belong to the lines read so far; buffered
+    /// bytes are not counted.
     pub fn position_bytes(&self) -> u64 {
-        let (position, waiting) = (self.reader.get_ref().position_bytes(), self.reader.buffer().len() as u64);
-        let given = self.next_offset + waiting;
-        // Compressed files are as dense in the buffer as before it.
-        (u128::from(position) * u128::from(self.next_offset) / u128::from(given.max(1))) as u64
+        let position = self.reader.get_ref().position_bytes();
+        let buffered = self.reader.buffer().len() as u64;
+        let decompressed = self.next_offset + buffered;
+        // Assumes the same compression ratio for the buffered bytes as for those before them.
+        (u128::from(position) * u128::from(self.next_offset) / u128::from(decompressed.max(1))) as u64
     }
 
-    /// The number of the line that was read last, from 1.
+    /// Returns the number of the last line that was read, from 1.
     pub(super) fn number(&self) -> u64 {
         self.number
     }
 
-    /// Bytes of memory that are held for lines.
+    /// Returns the bytes of memory allocated for lines.
     #[cfg(test)]
-    pub(super) fn held_bytes(&self) -> usize {
+    pub(super) fn allocated_bytes(&self) -> usize {
         self.buffer.capacity() + self.reader.capacity()
     }
 
-    /// The next line; `None` after the last.
+    /// Returns the next line; `None` after the last.
     pub fn advance(&mut self) -> Result<Option<Line<'_>>> {
         self.number += 1;
         let scanned = self.scan();
-        let place = || format!("cannot read `{}`, line {}", self.path.display(), self.number);
-        let Some((mut offset, mut length)) = scanned.with_context(place)? else { return Ok(None) };
+        let scanned = scanned
+            .with_context(|| format!("cannot read `{}`, line {}", self.path.display(), self.number))?;
+        let Some((mut offset, mut length)) = scanned else { return Ok(None) };
         let mut bytes = self.buffer.as_slice();
         if self.number == 1
             && let Some(rest) = bytes.strip_prefix(BYTE_ORDER_MARK)
@@ -103,8 +106,8 @@ impl Lines {
         Ok(Some(Line { number: self.number, offset, bytes, length, is_too_long }))
     }
 
-    /// Reads a line into the buffer, or as much of it as is kept: where it begins and its length without its
-    /// end; `None` at the end of the file.
+    /// Reads a line into the buffer, as far as it is kept; returns its offset and its length without its end,
+    /// or `None` at the end of the file.
     fn scan(&mut self) -> std::io::Result<Option<(u64, u64)>> {
         self.buffer.clear();
         let kept_max = (self.line_bytes_max + BYTE_ORDER_MARK.len()).max(EXCERPT_BYTES);
@@ -138,7 +141,7 @@ impl Lines {
     }
 }
 
-/// The number of newlines in `part`.
+/// Counts the newlines in `part`.
 pub(super) fn newlines(part: &[u8]) -> u64 {
     memchr::memchr_iter(b'\n', part).count() as u64
 }
@@ -148,7 +151,7 @@ mod tests {
     use super::*;
     use crate::fs;
 
-    /// The lines of a file: bytes and length; what is too long in brackets.
+    /// Returns the lines of a file; a line that is too long is in brackets, with its length.
     fn read(bytes: &[u8], line_bytes_max: usize) -> Vec<String> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.txt");
@@ -166,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn line_ends_and_byte_order_mark_are_taken_off() {
+    fn line_ends_and_byte_order_mark_are_removed() {
         assert_eq!(
             read(b"\xef\xbb\xbfone\r\n\r\n\xef\xbb\xbftwo\n three", 100),
             ["one", "", "\u{feff}two", " three"]
@@ -203,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_of_a_long_line_is_bounded() {
+    fn memory_for_a_long_line_is_bounded() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.txt");
         std::fs::write(&path, [vec![b'x'; 3 << 20], b"\nshort\n".to_vec()].concat()).unwrap();

@@ -1,6 +1,6 @@
-//! Reads documents out of files: what a file is, record by record, one document after the other.
+//! Reads documents from files of all formats: detects the format, reads records, and assembles documents.
 //!
-//! It judges no content: what it leaves out, it leaves out because it cannot be read or has no text.
+//! Content is not judged here: something is left out only if it cannot be read or has no text.
 
 use anyhow::Result;
 
@@ -42,16 +42,16 @@ pub use utf8::conversion;
 #[cfg(test)]
 mod tests;
 
-/// The most that is kept of one thing while reading.
+/// Limits on the memory for one item while reading.
 #[derive(Debug, Clone, Copy)]
 struct Limits {
-    /// Bytes of a line, of a JSON object, of a field of a table.
+    /// Most bytes of a line, of a JSON object, or of a field of a table.
     line_bytes: usize,
-    /// Bytes of a document.
+    /// Most bytes of a document.
     document_bytes: usize,
 }
 
-/// The files of a corpus in their fixed order.
+/// Files of a corpus in their fixed order.
 #[derive(Debug, Clone)]
 pub struct Corpus {
     files: Vec<SourceFile>,
@@ -75,42 +75,44 @@ impl Corpus {
         Ok(Self { files, notes, source_names: files::names(&config.sources), limits })
     }
 
-    /// The files: sources in the order of the configuration, patterns in theirs, matches sorted by name.
+    /// Returns the files: in the order of sources and their patterns, and the matches of a pattern sorted by
+    /// name.
     pub fn files(&self) -> &[SourceFile] {
         &self.files
     }
 
-    /// Notes for the log about the entries that were skipped while files were listed.
+    /// Returns notes for the log about the entries that were skipped while files were listed.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
 
-    /// What the sources are called, in the order of the configuration.
+    /// Returns the names of the sources, in the order of the configuration.
     pub fn source_names(&self) -> &[String] {
         &self.source_names
     }
 
-    /// Bytes of all files as they lie on the disk; standard input counts none.
+    /// Returns the bytes of all files as stored on disk; standard input counts as 0.
     pub fn size_bytes(&self) -> u64 {
         self.files.iter().map(|f| f.size_bytes).sum()
     }
 
-    /// One of the files alone, by its index.
+    /// Returns a corpus of one of the files, by its index.
     #[must_use]
     pub fn only(&self, file: usize) -> Self {
         let files = vec![self.files[file].clone()];
         Self { files, notes: Vec::new(), source_names: self.source_names.clone(), limits: self.limits }
     }
 
-    /// All documents in order, from the start.
+    /// Iterates over all documents in order, from the start.
     pub fn documents(&self) -> Documents<'_> {
         Documents { corpus: self, next_file: 0, current: None, finished_bytes: 0, hashes: Vec::new() }
     }
 }
 
-/// Iterates over what a corpus holds; ends after the first error.
+/// Iterator over the documents of a corpus, and over items left out while reading; ends after the first
+/// error.
 ///
-/// The sequence depends on nothing but the files and the configuration.
+/// The sequence depends only on the files and the configuration.
 pub struct Documents<'a> {
     corpus: &'a Corpus,
     next_file: usize,
@@ -120,17 +122,19 @@ pub struct Documents<'a> {
 }
 
 impl Documents<'_> {
-    /// Bytes of the files (as they lie on the disk) read so far, to compare with [`Corpus::size_bytes`].
+    /// Returns the bytes of the files, as stored on disk, read so far, to compare with
+    /// [`Corpus::size_bytes`].
     pub fn position_bytes(&self) -> u64 {
         self.finished_bytes + self.current.as_ref().map_or(0, FileDocuments::position_bytes)
     }
 
-    /// Hashes of the files read so far, each as it was read; `None` for what cannot be read twice.
+    /// Returns the hashes of the files read so far, each of the content that was read; `None` for standard
+    /// input, and for a file that was not read completely.
     pub fn content_hashes(&self) -> &[Option<String>] {
         &self.hashes
     }
 
-    /// Leaves the next `count` items out; an error if one of them cannot be read, or if there are fewer.
+    /// Skips the next `count` items; fails if one of them cannot be read, or if there are fewer.
     pub fn skip_items(&mut self, count: u64) -> Result<()> {
         for skipped in 0..count {
             let Some(item) = self.next() else {

@@ -1,9 +1,9 @@
-//! Plain text: a file, a paragraph, a line or what stands between `<doc>` tags is a document.
+//! Plain text: a document is a file, a paragraph, a line or the text between `<doc>` tags.
 //!
-//! A line over the limit is left out, and its document goes on without it. Of bytes that are not UTF-8,
-//! `skip` leaves out the line, except where documents are paragraphs: there it is the whole paragraph, which
-//! would not make sense without the line (of a paragraph longer than a document may be, what has not been cut
-//! off yet).
+//! A line over the limit is left out, and its document continues without it. With `skip`, a line that is not
+//! UTF-8 is left out, except if documents are paragraphs: then the whole paragraph is left out, since it
+//! would not make sense without the line (if the paragraph is longer than a document may be, the pieces
+//! already cut off are kept).
 
 use anyhow::Result;
 
@@ -24,9 +24,10 @@ pub(super) struct TextLines {
     documents: Documents,
 }
 
-/// Decides which lines belong together.
+/// Groups lines into documents.
 struct Documents {
     unit: DocumentUnit,
+    /// The current paragraph, if it is left out.
     spoiled: Option<Spoiled>,
     tag: Tag,
 }
@@ -39,12 +40,14 @@ struct Spoiled {
     beginning: Vec<u8>,
 }
 
-/// Where a line stands with respect to `<doc>` and `</doc>`.
+/// Position of a line relative to `<doc>` and `</doc>`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Tag {
+    /// Before the first `<doc>`.
     None,
-    /// Behind a `<doc>` on this line.
+    /// After a `<doc>` on this line.
     Open(u64),
+    /// After a `</doc>`.
     Closed,
 }
 
@@ -121,14 +124,14 @@ impl Documents {
         }
     }
 
-    /// The format of WikiExtractor: each tag has a line of its own, or both have it with the text between
-    /// them.
+    /// Reads a line in the format of WikiExtractor: each tag has its own line, or both are on one line with
+    /// the text between them.
     fn tagged_line(&mut self, line: &Line<'_>, is_blank: bool, out: &mut Assembly) -> Result<()> {
         let trimmed = line.bytes.trim_ascii();
-        if let Some(behind) = behind_tag(trimmed, matches!(self.tag, Tag::Open(_))) {
+        if let Some(rest) = rest_after_tag(trimmed, matches!(self.tag, Tag::Open(_))) {
             self.close(out);
             self.tag = Tag::Open(line.number);
-            return self.behind(line, behind, out);
+            return self.after_tag(line, rest, out);
         }
         let before = trimmed.strip_suffix(b"</doc>").filter(|_| self.tag != Tag::None);
         if let (Some(before), Tag::Open(_)) = (before, self.tag) {
@@ -141,7 +144,7 @@ impl Documents {
                 append(line, out)?;
             }
         } else if is_blank {
-            // Between two documents.
+            // A blank line between two documents is ignored.
         } else if self.tag == Tag::Closed {
             let detail = "behind `</doc>`".to_string();
             out.reject(line.number, line.length, Rejection { reason: "outside_doc_tag", detail }, line.bytes);
@@ -154,21 +157,21 @@ impl Documents {
         Ok(())
     }
 
-    /// The rest of the line after `<doc ...>`: nothing, the beginning of the text, all of it, or other
-    /// documents.
-    fn behind(&mut self, line: &Line<'_>, rest: &[u8], out: &mut Assembly) -> Result<()> {
+    /// Reads the rest of the line after `<doc ...>`: nothing, the beginning of the text, all of the text, or
+    /// further documents.
+    fn after_tag(&mut self, line: &Line<'_>, rest: &[u8], out: &mut Assembly) -> Result<()> {
         let end = rest.windows(6).position(|part| part == b"</doc>");
-        let (text, behind) =
+        let (text, after) =
             end.map_or((rest, None), |end| (&rest[..end], Some(rest[end + 6..].trim_ascii())));
         if !clean::shows_nothing(text) {
             append(&part_of(line, text), out)?;
         }
-        let Some(behind) = behind else { return Ok(()) };
+        let Some(after) = after else { return Ok(()) };
         self.close(out);
-        if behind.is_empty() { Ok(()) } else { self.tagged_line(&part_of(line, behind), false, out) }
+        if after.is_empty() { Ok(()) } else { self.tagged_line(&part_of(line, after), false, out) }
     }
 
-    /// A line of text that ends with `</doc>`.
+    /// Reads a line of text that ends with `</doc>`.
     fn last_line(&mut self, line: &Line<'_>, before: &[u8], out: &mut Assembly) -> Result<()> {
         if !clean::shows_nothing(before) {
             append(&part_of(line, before), out)?;
@@ -190,7 +193,7 @@ impl Documents {
 
     fn end(&mut self, line: u64, out: &mut Assembly) {
         match self.unit {
-            // A file of blank lines only is an empty document.
+            // A file that has only blank lines is an empty document.
             DocumentUnit::File if !out.has_open() => out.reject_empty(line, 0),
             DocumentUnit::File | DocumentUnit::Line => out.finish(),
             DocumentUnit::Paragraph => self.end_paragraph(out),
@@ -199,19 +202,19 @@ impl Documents {
     }
 }
 
-/// The rest of a line that begins with `<doc>` or `<doc ...>`. In an open document, only a line that is
-/// nothing but this tag, or ends in `</doc>`, begins another one.
-fn behind_tag(trimmed: &[u8], is_open: bool) -> Option<&[u8]> {
+/// Returns the rest of a line that begins with `<doc>` or `<doc ...>`. In an open document, another one
+/// begins only on a line that consists of this tag, or ends with `</doc>`.
+fn rest_after_tag(trimmed: &[u8], is_open: bool) -> Option<&[u8]> {
     let rest = trimmed.strip_prefix(b"<doc")?;
     let end = rest.iter().position(|byte| *byte == b'>').filter(|end| *end == 0 || rest[0] == b' ')?;
-    let behind = &rest[end + 1..];
+    let rest = &rest[end + 1..];
     if trimmed.ends_with(b">") && !trimmed.ends_with(b"</doc>") {
         return Some(b"");
     }
-    (!is_open || trimmed.ends_with(b"</doc>")).then_some(behind)
+    (!is_open || trimmed.ends_with(b"</doc>")).then_some(rest)
 }
 
-/// A part of a line, which must be in it.
+/// Returns a line with the position of `line` and the bytes `part`, which must be a part of it.
 fn part_of<'a>(line: &Line<'_>, part: &'a [u8]) -> Line<'a> {
     Line { bytes: part, length: part.len() as u64, ..*line }
 }

@@ -1,20 +1,22 @@
-//! Bytes to text: valid UTF-8 passes untouched, anything else is replaced or refused, as the source wants it.
+//! Converts bytes to text: valid UTF-8 is unchanged; invalid bytes are replaced or refused, as the source is
+//! configured.
 //!
-//! It reports nothing: what a refusal means is for the reader of the format to say.
+//! The callers report refusals.
 
 use std::borrow::Cow;
 
-/// The most of something left out that is shown, in bytes.
+/// Limit on the excerpt of something left out, in bytes.
 pub(super) const EXCERPT_BYTES: usize = 500;
 
-/// Text, and how many invalid sequences of bytes were replaced in it.
+/// Text, and the number of invalid byte sequences that were replaced in it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Decoded<'a> {
     pub(super) text: Cow<'a, str>,
     pub(super) replaced: u32,
 }
 
-/// `bytes` as text; where that is not UTF-8 and nothing may be replaced, the place of the first invalid byte.
+/// Decodes `bytes`. If they are not UTF-8 and `may_replace` is false, the error is the offset of the first
+/// invalid byte.
 pub(super) fn decode(bytes: &[u8], may_replace: bool) -> Result<Decoded<'_>, usize> {
     match std::str::from_utf8(bytes) {
         Ok(text) => Ok(Decoded { text: Cow::Borrowed(text), replaced: 0 }),
@@ -23,8 +25,9 @@ pub(super) fn decode(bytes: &[u8], may_replace: bool) -> Result<Decoded<'_>, usi
     }
 }
 
-/// The command that converts text that begins with `bytes` and is not UTF-8: Western text has few letters beyond ASCII,
-/// and Windows writes quotes, dashes and the euro sign where Latin-1 has controls.
+/// Suggests a command to convert text that is not UTF-8 and begins with `bytes`: Western text has few letters
+/// beyond ASCII, and Windows encodings have quotes, dashes and the euro sign where Latin-1 has control
+/// characters.
 pub fn conversion(bytes: &[u8]) -> &'static str {
     let high = bytes.iter().filter(|byte| **byte >= 0x80).count();
     let letters = bytes.iter().filter(|byte| byte.is_ascii_alphabetic()).count();
@@ -38,10 +41,11 @@ pub fn conversion(bytes: &[u8]) -> &'static str {
     }
 }
 
-/// Each maximal invalid sequence becomes one U+FFFD (Unicode 16, section 3.9, "Substitution of Maximal
+/// Replaces each maximal invalid sequence by one U+FFFD (Unicode 16, section 3.9, "Substitution of Maximal
 /// Subparts").
 fn replace(bytes: &[u8]) -> Decoded<'static> {
-    let (mut text, mut replaced) = (String::with_capacity(bytes.len() + 16), 0);
+    let mut text = String::with_capacity(bytes.len() + 16);
+    let mut replaced = 0;
     for chunk in bytes.utf8_chunks() {
         text.push_str(chunk.valid());
         if !chunk.invalid().is_empty() {
@@ -52,7 +56,7 @@ fn replace(bytes: &[u8]) -> Decoded<'static> {
     Decoded { text: Cow::Owned(text), replaced }
 }
 
-/// The beginning of `bytes`, at most [`EXCERPT_BYTES`] of text that ends between two characters.
+/// Returns the beginning of `bytes` as text: at most [`EXCERPT_BYTES`], ending between two characters.
 pub(super) fn excerpt(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(&bytes[..bytes.len().min(EXCERPT_BYTES + 3)]);
     let mut end = text.len().min(EXCERPT_BYTES);
@@ -76,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn a_conversion_is_named_by_the_bytes_that_are_used() {
+    fn the_suggested_conversion_depends_on_the_bytes() {
         assert!(conversion(b"Caf\xe9, na\xefve").contains("-f latin1"));
         assert!(conversion(b"Caf\xe9 \x96 \x805").contains("-f cp1252"));
         // "Привет, мир" in cp1251.
@@ -92,7 +96,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn replacing_is_what_the_standard_library_does(bytes in proptest::collection::vec(any::<u8>(), 0..60)) {
+        fn replacing_equals_the_standard_library(bytes in proptest::collection::vec(any::<u8>(), 0..60)) {
             prop_assert_eq!(decode(&bytes, true).unwrap().text, String::from_utf8_lossy(&bytes));
             prop_assert!(excerpt(&bytes.repeat(20)).len() <= EXCERPT_BYTES);
         }

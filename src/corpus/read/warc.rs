@@ -1,7 +1,7 @@
-//! Web archives (WARC): the extracted text of each page is a document, as in Common Crawl's WET files, and
-//! its number is its place.
+//! Web archives (WARC): the extracted text of each page is a document, as in Common Crawl's WET files. The
+//! number of the record is reported as its location.
 //!
-//! Pages as they were fetched are passed over: what of them is text is for an extractor to say.
+//! Fetched pages are skipped, since their text would have to be extracted from HTML.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -22,10 +22,10 @@ use crate::corpus::read::window::Whole;
 use crate::error::Problem;
 use crate::fs::TextFile;
 
-/// The most that the headers of one record may have.
+/// Limit on the bytes of the headers of one record.
 const HEADER_BYTES_MAX: usize = 1 << 16;
 
-/// Types of records that an error lists at most.
+/// Most record types that an error lists.
 const LISTED_TYPES: usize = 8;
 
 /// Reads documents from a web archive.
@@ -34,14 +34,15 @@ pub(super) struct WarcRecords {
     file: SourceFile,
     limits: Limits,
     current: Option<TextLines>,
-    /// Records so far.
+    /// Number of records so far.
     number: u64,
+    /// Number of records that were read, not skipped.
     read: u64,
-    /// Types of records that were passed over, and how many of each.
-    passed: BTreeMap<String, u64>,
+    /// Types of the skipped records, and the number of each.
+    skipped: BTreeMap<String, u64>,
 }
 
-/// The headers of a record, in their order.
+/// Headers of a record, in the order of the file.
 struct Headers(Vec<(String, String)>);
 
 impl Headers {
@@ -49,7 +50,7 @@ impl Headers {
         self.0.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
     }
 
-    /// Why it holds no text; `None` where it does.
+    /// Returns a description of a record that is not extracted text; `None` for extracted text.
     fn other(&self) -> Option<String> {
         let content = self.get("Content-Type").unwrap_or_default().to_ascii_lowercase();
         match self.get("WARC-Type").unwrap_or_default() {
@@ -63,8 +64,9 @@ impl Headers {
 
 impl WarcRecords {
     pub(super) fn new(text: TextFile, file: &SourceFile, limits: Limits) -> Self {
-        let (whole, file) = (Whole::new(text), file.clone());
-        Self { whole, file, limits, current: None, number: 0, read: 0, passed: BTreeMap::new() }
+        let whole = Whole::new(text);
+        let file = file.clone();
+        Self { whole, file, limits, current: None, number: 0, read: 0, skipped: BTreeMap::new() }
     }
 
     fn cannot_read(&self) -> String {
@@ -79,7 +81,7 @@ impl WarcRecords {
         self.whole.line(bytes_max as u64).with_context(|| self.cannot_read())
     }
 
-    /// The headers of the next record; `None` after the last.
+    /// Reads the headers of the next record; `None` after the last.
     fn headers(&mut self) -> Result<Option<Headers>> {
         self.number += 1;
         let first = loop {
@@ -95,7 +97,8 @@ impl WarcRecords {
             let message = "here is no record of a web archive: it does not begin with `WARC/`";
             return Err(self.problem(message).hint("is `Content-Length` of the record before right?").into());
         }
-        let (mut headers, mut bytes) = (Vec::new(), 0);
+        let mut headers = Vec::new();
+        let mut bytes = 0;
         loop {
             let line = self.line(HEADER_BYTES_MAX + 1)?;
             bytes += line.len();
@@ -121,7 +124,7 @@ impl WarcRecords {
         }
     }
 
-    /// Opens a record, or counts it as passed over.
+    /// Opens a record, or counts it as skipped.
     fn open(&mut self, headers: &Headers, out: &mut Assembly) -> Result<()> {
         let length = headers.get("Content-Length").and_then(|text| text.parse().ok());
         let length: u64 =
@@ -130,7 +133,7 @@ impl WarcRecords {
             Path::new(&format!("{}, record {}", self.file.path.display(), self.number)).into();
         out.enter(self.number, Arc::clone(&place));
         let text = self.whole.window(length);
-        // Each file has one about itself.
+        // Each file has a `warcinfo` record about itself, which is not counted.
         if headers.get("WARC-Type") == Some("warcinfo") {
             return self.end_record();
         }
@@ -138,8 +141,8 @@ impl WarcRecords {
             let detail = format!("a record of type {other}");
             let uri = headers.get("WARC-Target-URI").unwrap_or_default();
             out.reject(1, length, Rejection { reason: "passed_over", detail }, uri.as_bytes());
-            if self.passed.len() < LISTED_TYPES || self.passed.contains_key(&other) {
-                *self.passed.entry(other).or_default() += 1;
+            if self.skipped.len() < LISTED_TYPES || self.skipped.contains_key(&other) {
+                *self.skipped.entry(other).or_default() += 1;
             }
             return self.end_record();
         }
@@ -150,7 +153,7 @@ impl WarcRecords {
         Ok(())
     }
 
-    /// The prefix of the text: the value of a header that a record may lack.
+    /// Returns the prefix of the text: the value of a header, which some records may lack.
     fn title(&self, headers: &Headers) -> Result<Option<String>> {
         let Some(field) = &self.file.settings.title_field else { return Ok(None) };
         let value = headers.get(field);
@@ -163,7 +166,7 @@ impl WarcRecords {
 
     fn end_record(&mut self) -> Result<()> {
         self.current = None;
-        self.whole.pass(0).with_context(|| self.cannot_read())
+        self.whole.skip_rest(0).with_context(|| self.cannot_read())
     }
 }
 
@@ -179,9 +182,9 @@ impl Records for WarcRecords {
             self.open(&headers, out)?;
             return Ok(true);
         }
-        if self.read == 0 && !self.passed.is_empty() {
+        if self.read == 0 && !self.skipped.is_empty() {
             let types: Vec<String> =
-                self.passed.iter().map(|(kind, count)| format!("{count} of {kind}")).collect();
+                self.skipped.iter().map(|(kind, count)| format!("{count} of {kind}")).collect();
             let message = format!("holds no extracted text; its records are {}", types.join(", "));
             let hint =
                 "take the WET files of the crawl (records of type `conversion`), or extract the text first";

@@ -1,4 +1,4 @@
-//! A part of a file that is read as if it were a file: a member of an archive, the content of a record.
+//! Parts of a file that are read like files: members of an archive, contents of records.
 
 use std::io::BufRead;
 use std::io::BufReader;
@@ -14,18 +14,18 @@ use std::sync::PoisonError;
 use crate::corpus::read::lines::BUFFER_BYTES;
 use crate::fs::TextFile;
 
-/// A file of which one part after the other is handed out.
+/// A file that is read in parts, one after another.
 pub(super) struct Whole {
     shared: Arc<Mutex<Shared>>,
 }
 
 struct Shared {
     reader: BufReader<TextFile>,
-    /// Bytes that are left of the part that was handed out last.
+    /// Unread bytes of the last part.
     left: u64,
 }
 
-/// The part that was handed out last.
+/// Reader of the last part.
 struct Window(Arc<Mutex<Shared>>);
 
 impl Whole {
@@ -38,14 +38,15 @@ impl Whole {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Bytes of the file, as it lies on the disk, that have been read so far.
+    /// Returns the number of bytes of the file, as stored on disk, that have been read so far.
     pub(super) fn position_bytes(&self) -> u64 {
         self.lock().reader.get_ref().position_bytes()
     }
 
-    /// Fills as much of `buffer` as there is; gives the bytes read.
+    /// Fills `buffer`, or as much of it as the file has left; returns the number of bytes read.
     pub(super) fn fill(&self, buffer: &mut [u8]) -> Result<usize> {
-        let (mut shared, mut filled) = (self.lock(), 0);
+        let mut shared = self.lock();
+        let mut filled = 0;
         while filled < buffer.len() {
             match shared.reader.read(&mut buffer[filled..]) {
                 Ok(0) => break,
@@ -57,22 +58,22 @@ impl Whole {
         Ok(filled)
     }
 
-    /// Reads a line with its `\n`, at most `bytes_max` bytes; nothing at the end of the file.
+    /// Reads a line with its `\n`, at most `bytes_max` bytes; returns an empty line at the end of the file.
     pub(super) fn line(&self, bytes_max: u64) -> Result<Vec<u8>> {
         let mut line = Vec::new();
         self.lock().reader.by_ref().take(bytes_max).read_until(b'\n', &mut line)?;
         Ok(line)
     }
 
-    /// The next `bytes` bytes as a file of their own. It ends early only with an error.
+    /// Returns the next `bytes` bytes as a file. If the archive ends before that, reading the file fails.
     pub(super) fn window(&self, bytes: u64) -> TextFile {
         let mut shared = self.lock();
         shared.left = bytes;
         TextFile::of_part(shared.reader.get_ref(), Box::new(Window(Arc::clone(&self.shared))))
     }
 
-    /// Passes over what is left of the part, and `more` bytes behind it.
-    pub(super) fn pass(&self, more: u64) -> Result<()> {
+    /// Skips the unread bytes of the part, and `more` bytes after it.
+    pub(super) fn skip_rest(&self, more: u64) -> Result<()> {
         let mut shared = self.lock();
         shared.left = shared.left.checked_add(more).ok_or(ErrorKind::InvalidData)?;
         while shared.left > 0 {

@@ -1,5 +1,5 @@
-//! A sentence for each reason: those of cleaning and filters stand beside them, those of reading and
-//! duplicates here.
+//! Sentences that explain the reasons: those of reading and duplicates are here, those of cleaning and
+//! filters are next to their code.
 
 use crate::corpus::dedup::EXACT_DUPLICATE;
 use crate::corpus::dedup::NEAR_DUPLICATE;
@@ -22,7 +22,7 @@ const OTHERS: [(&str, &str); 8] = [
     ),
 ];
 
-/// Why documents are left out for this reason; `None` for one that this program does not know.
+/// Returns the sentence about a reason; `None` if this version of the program does not know the reason.
 pub(super) fn explanation(reason: &str) -> Option<&'static str> {
     OTHERS.into_iter().chain(reasons()).find(|(name, _)| *name == reason).map(|(_, sentence)| sentence)
 }

@@ -1,18 +1,18 @@
-//! A histogram of lengths in powers of two.
+//! Histogram of lengths in powers of two.
 
 use serde::Deserialize;
 use serde::Serialize;
 
-/// How many documents have which length: element 0 counts those of length 0, element `k` those of 2^(k-1) to
-/// 2^k - 1.
+/// Numbers of documents by length: element 0 counts those of length 0, element `k` those of 2^(k-1) to 2^k -
+/// 1.
 ///
-/// At most 65 elements; behind the last one there are only zeros.
+/// At most 65 elements; the missing ones are zeros.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Lengths(pub Vec<u64>);
 
 impl Lengths {
-    /// One more document of this length.
+    /// Counts one more document of this length.
     pub fn add(&mut self, length: u64) {
         let bucket = (u64::BITS - length.leading_zeros()) as usize;
         if self.0.len() <= bucket {
@@ -21,7 +21,7 @@ impl Lengths {
         self.0[bucket] += 1;
     }
 
-    /// All documents of `other` too.
+    /// Adds the counts of `other`.
     pub(super) fn merge(&mut self, other: &Self) {
         if self.0.len() < other.0.len() {
             self.0.resize(other.0.len(), 0);
@@ -31,7 +31,7 @@ impl Lengths {
         }
     }
 
-    /// The smallest length that is counted in `bucket`.
+    /// Returns the smallest length that is counted in `bucket`.
     pub fn least(bucket: usize) -> u64 {
         bucket.checked_sub(1).map_or(0, |power| 1 << power.min(63))
     }

@@ -1,7 +1,7 @@
-//! What became of the corpus: counted while it is read, told as JSON, as a page and as a table for the
-//! terminal.
+//! Report on the corpus: counts of what was read, kept and left out, as JSON, as a page, and as a table for
+//! the terminal.
 //!
-//! It counts what others decided and decides nothing itself. Writing the files is the caller's business.
+//! The code here counts decisions that are made elsewhere. The callers write the files.
 
 mod amount;
 mod explanations;
@@ -23,10 +23,10 @@ pub use sections::SplitSummary;
 pub use tally::SourceTally;
 pub use tally::Tally;
 
-/// Name of the report for programs inside a prepared folder.
+/// File name of the machine-readable report in a prepared folder.
 pub const REPORT_JSON: &str = "report.json";
 
-/// Name of the report for people inside a prepared folder.
+/// File name of the HTML report in a prepared folder.
 pub const REPORT_HTML: &str = "report.html";
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
-//! A few examples for each reason, spread over the whole corpus: those whose place has the smallest hash.
+//! A few examples for each reason, spread over the whole corpus: those whose location has the smallest hash.
 //!
-//! The choice depends on the documents alone, so that parts can be counted apart and put together in any
+//! The choice depends on the documents alone, so that parts can be counted separately and merged in any
 //! order.
 
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use xxhash_rust::xxh3::Xxh3;
 use crate::corpus::Location;
 use crate::corpus::Rejection;
 
-/// Examples of each reason.
+/// Number of examples for each reason.
 const SAMPLES: usize = 20;
 
 /// Most characters of an excerpt, and of a detail.
@@ -22,11 +22,11 @@ const EXCERPT_CHARS: usize = 300;
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Sample {
-    /// The file.
+    /// Path of the file.
     pub file: String,
     /// Line of the decompressed text, or row, from 1.
     pub line: u64,
-    /// What was found in it; may be empty.
+    /// Measured value that led to the rejection; may be empty.
     pub detail: String,
     /// Its beginning, at most 300 characters.
     pub excerpt: String,
@@ -38,13 +38,15 @@ pub struct Sample {
 pub struct Samples(pub BTreeMap<String, Vec<Sample>>);
 
 impl Samples {
-    /// Takes the document if the hash of its reason and place is among the smallest of its reason.
+    /// Adds the document if the hash of its reason and location is among the smallest of its reason.
     pub(super) fn add(&mut self, rejection: &Rejection, location: &Location, excerpt: &str) {
-        let (reason, file) = (rejection.reason, location.path.to_string_lossy());
-        let is_far = |last: &Sample| hash_of(reason, &file, location.line) > last.hash(reason);
-        let held = self.0.get_mut(reason);
+        let reason = rejection.reason;
+        let file = location.path.to_string_lossy();
+        let samples = self.0.get_mut(reason);
+        let is_full = samples.as_ref().is_some_and(|samples| samples.len() == SAMPLES);
+        let last = samples.as_ref().and_then(|samples| samples.last());
         // Most documents of a large corpus end here, before anything is copied.
-        if held.as_ref().is_some_and(|held| held.len() == SAMPLES && held.last().is_some_and(is_far)) {
+        if is_full && last.is_some_and(|last| hash_of(reason, &file, location.line) > last.hash(reason)) {
             return;
         }
         let detail = beginning(&rejection.detail).to_string();
@@ -54,18 +56,18 @@ impl Samples {
             detail,
             excerpt: beginning(excerpt).to_string(),
         };
-        match held {
-            Some(held) => insert(held, reason, sample),
+        match samples {
+            Some(samples) => insert(samples, reason, sample),
             None => drop(self.0.insert(reason.to_string(), vec![sample])),
         }
     }
 
-    /// The samples of `other` too, as far as theirs are the smaller hashes.
+    /// Adds the samples of `other`, and keeps those with the smallest hashes.
     pub(super) fn merge(&mut self, other: Self) {
         for (reason, samples) in other.0 {
-            let held = self.0.entry(reason.clone()).or_default();
+            let merged = self.0.entry(reason.clone()).or_default();
             for sample in samples {
-                insert(held, &reason, sample);
+                insert(merged, &reason, sample);
             }
         }
     }
@@ -77,13 +79,13 @@ impl Sample {
     }
 }
 
-/// Keeps `held` sorted by hash, and short. Pieces of one line share a hash: then the rest of the sample
-/// decides.
-fn insert(held: &mut Vec<Sample>, reason: &str, sample: Sample) {
+/// Inserts a sample so that `samples` is sorted by hash and has at most [`SAMPLES`] elements. Pieces of one
+/// line have the same hash; these are sorted by the other fields.
+fn insert(samples: &mut Vec<Sample>, reason: &str, sample: Sample) {
     let hash = sample.hash(reason);
-    let place = held.partition_point(|other| (other.hash(reason), other) <= (hash, &sample));
-    held.insert(place, sample);
-    held.truncate(SAMPLES);
+    let place = samples.partition_point(|other| (other.hash(reason), other) <= (hash, &sample));
+    samples.insert(place, sample);
+    samples.truncate(SAMPLES);
 }
 
 fn hash_of(reason: &str, file: &str, line: u64) -> u64 {

@@ -1,6 +1,6 @@
-//! The report as a whole: `report.json` is this struct, field by field.
+//! The report as a struct: `report.json` has the same fields.
 //!
-//! Bytes of `read` are of the decompressed files, all others of the text that was judged.
+//! Bytes in `read` are those of the decompressed files; all other bytes are of the text that was judged.
 
 use std::collections::BTreeMap;
 
@@ -17,30 +17,30 @@ use crate::corpus::report::table;
 
 const VERSION: u32 = 1;
 
-/// What became of the corpus, from raw files to shards.
+/// Counts of the corpus at every stage from raw files to shards.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Report {
     /// Version of this layout: 1.
     pub version: u32,
-    /// In the order of the configuration.
+    /// Counts of each source, in the order of the configuration.
     pub sources: Vec<SourceTally>,
-    /// What came in, in all.
+    /// Documents read, of all sources.
     pub read: Amount,
-    /// What was left out, by reason.
+    /// Documents left out, by reason.
     pub dropped: BTreeMap<String, Amount>,
-    /// What is left in the end.
+    /// Documents kept in the end.
     pub kept: Amount,
-    /// How what is left was split.
+    /// Kept documents on each side of the split.
     pub split: SplitSummary,
     /// How well the tokenizer fits; absent when that was not measured.
     pub tokenizer: Option<Fertility>,
-    /// Sources of which the tokenizer does not know much, with that share of their bytes.
+    /// Sources with much text that the tokenizer does not know, each with the unknown share of its bytes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unknown_text: Vec<(String, f64)>,
-    /// What lies on the disk; absent when no shards were made.
+    /// Sizes of the shards; absent if no shards were made.
     pub shards: Option<ShardsSummary>,
-    /// Examples of what was left out, by reason, at most 20 each, spread over the corpus.
+    /// Examples of documents left out, by reason, at most 20 each, spread over the corpus.
     pub samples: Samples,
 }
 
@@ -54,39 +54,39 @@ pub struct SplitSummary {
     pub validation: Amount,
 }
 
-/// A table of figures about the tokenizer: one row a source.
+/// Table of figures about the tokenizer, with one row per source.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fertility {
-    /// What the figures are, such as `tokens_per_word`, `bytes_per_token`, `unknown_rate`.
+    /// Names of the figures, such as `tokens_per_word`, `bytes_per_token`, `unknown_rate`.
     pub columns: Vec<String>,
     /// Name of each row and its figures, in the order of the columns.
     pub rows: Vec<(String, Vec<f64>)>,
 }
 
-/// The shards.
+/// Sizes of the shards.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ShardsSummary {
     /// Tokens of each source, in the order of the configuration.
     pub source_tokens: Vec<u64>,
-    /// Tokens in all.
+    /// Tokens of all sources.
     pub tokens: u64,
-    /// UTF-8 bytes of the text in them.
+    /// UTF-8 bytes of the text that was tokenized.
     pub text_bytes: u64,
-    /// Bytes of the files.
+    /// Bytes of the shard files.
     pub disk_bytes: u64,
 }
 
 impl ShardsSummary {
-    /// Bytes on the disk for each byte of text; 0 when there is no text.
+    /// Returns the bytes on disk per byte of text; 0 if there is no text.
     pub fn ratio(&self) -> f64 {
         share(self.disk_bytes, self.text_bytes)
     }
 }
 
 impl Report {
-    /// The report of what was counted; tokenizer and shards are added later, where they are made.
+    /// Creates a report from counts; tokenizer and shards are added later, when they are made.
     pub fn new(tally: Tally, split: SplitSummary) -> Self {
         let sources = tally.sources;
         let mut dropped: BTreeMap<String, Amount> = BTreeMap::new();
@@ -107,22 +107,22 @@ impl Report {
         }
     }
 
-    /// The text of `report.json`.
+    /// Returns the content of `report.json`.
     pub fn to_json(&self) -> Result<String> {
         Ok(format!("{}\n", serde_json::to_string_pretty(self)?))
     }
 
-    /// The text of `report.html`: one page that needs neither network nor scripts.
+    /// Returns the content of `report.html`: one page that needs neither network nor scripts.
     pub fn to_html(&self) -> String {
         html::page(self)
     }
 
-    /// The same for the terminal: lines of at most 100 columns.
+    /// Returns the report for a terminal, as lines of at most 100 columns.
     pub fn to_table(&self) -> Vec<String> {
         table::lines(self)
     }
 
-    /// The reasons, the one with the most documents first.
+    /// Returns the reasons, the most frequent one first.
     pub(super) fn reasons(&self) -> Vec<(&str, Amount)> {
         let mut reasons: Vec<(&str, Amount)> =
             self.dropped.iter().map(|(reason, amount)| (reason.as_str(), *amount)).collect();
@@ -131,12 +131,12 @@ impl Report {
     }
 }
 
-/// `part / whole`; 0 when there is no whole.
+/// Returns `part / whole`; 0 if `whole` is 0.
 pub(super) fn share(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
 
-/// A figure with three decimals, or as many as a small one needs.
+/// Formats a figure with three decimals, or with five if it is small.
 pub(super) fn figure(value: f64) -> String {
     if value != 0.0 && value.abs() < 0.01 { format!("{value:.5}") } else { format!("{value:.3}") }
 }

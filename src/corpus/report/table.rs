@@ -1,9 +1,10 @@
-//! The report for a terminal: aligned columns, at most 100 wide, no colours.
+//! The report for a terminal: aligned columns, at most 100 characters wide, no colours.
 //!
-//! Names come from outside: control characters in them are escaped.
+//! Control characters in names are escaped, since names come from outside.
 
 use crate::corpus::report::Amount;
 use crate::corpus::report::Report;
+use crate::corpus::report::SourceTally;
 use crate::corpus::report::sections::figure;
 use crate::corpus::report::sections::share;
 use crate::quantity::format_bytes;
@@ -11,7 +12,7 @@ use crate::quantity::format_grouped;
 
 const WIDTH_MAX: usize = 100;
 
-/// Longer names are cut, so that the columns behind them fit.
+/// Limit on names: longer ones are cut, so that the other columns fit.
 const NAME_CHARS_MAX: usize = 24;
 
 pub(super) fn lines(report: &Report) -> Vec<String> {
@@ -26,8 +27,9 @@ pub(super) fn lines(report: &Report) -> Vec<String> {
         lines.push(String::new());
         let header = std::iter::once("tokenizer".to_string())
             .chain(fertility.columns.iter().map(|column| column.replace('_', " ")));
-        let figures = |values: &Vec<f64>| values.iter().copied().map(figure).collect::<Vec<_>>();
-        let rows = fertility.rows.iter().map(|(name, values)| [vec![plain(name)], figures(values)].concat());
+        let rows = fertility.rows.iter().map(|(name, values)| {
+            std::iter::once(plain(name)).chain(values.iter().copied().map(figure)).collect()
+        });
         lines.extend(grid(&std::iter::once(header.collect()).chain(rows).collect::<Vec<_>>()));
     }
     lines
@@ -36,55 +38,56 @@ pub(super) fn lines(report: &Report) -> Vec<String> {
 fn sources(report: &Report) -> Vec<Vec<String>> {
     let header =
         ["source", "read", "bytes", "dropped", "kept", "bytes", "share"].map(str::to_string).to_vec();
-    let row = |name: &str, read: Amount, kept: Amount| {
-        let dropped = read.documents.saturating_sub(kept.documents);
-        let counts = [read.documents, dropped, kept.documents].map(format_grouped);
-        let [read_documents, dropped, kept_documents] = counts;
-        let share = percent(kept.documents, read.documents);
-        vec![
-            plain(name),
-            read_documents,
-            format_bytes(read.bytes),
-            dropped,
-            kept_documents,
-            format_bytes(kept.bytes),
-            share,
-        ]
-    };
     let mut rows = vec![header];
-    rows.extend(report.sources.iter().map(|source| row(&source.name, source.read, source.kept)));
+    rows.extend(report.sources.iter().map(|source| source_row(&source.name, source.read, source.kept)));
     if report.sources.len() > 1 {
-        rows.push(row("all", report.read, report.kept));
+        rows.push(source_row("all", report.read, report.kept));
     }
     rows
 }
 
-/// Reasons by documents and bytes, then a column for each source where all of them fit.
+fn source_row(name: &str, read: Amount, kept: Amount) -> Vec<String> {
+    let dropped = read.documents.saturating_sub(kept.documents);
+    vec![
+        plain(name),
+        format_grouped(read.documents),
+        format_bytes(read.bytes),
+        format_grouped(dropped),
+        format_grouped(kept.documents),
+        format_bytes(kept.bytes),
+        percent(kept.documents, read.documents),
+    ]
+}
+
+/// Returns the reasons with documents and bytes, and with a column per source if all columns fit.
 fn reasons(report: &Report) -> Vec<Vec<String>> {
-    let with_sources = |with: bool| {
-        let sources = if with { report.sources.as_slice() } else { &[] };
-        let mut header = ["dropped because", "documents", "bytes", "of all"].map(str::to_string).to_vec();
-        header.extend(sources.iter().map(|source| plain(&source.name)));
-        let row = |(reason, amount): (&str, Amount)| {
-            let all = percent(amount.documents, report.read.documents);
-            let mut row =
-                vec![plain(reason), format_grouped(amount.documents), format_bytes(amount.bytes), all];
-            let documents = |dropped: Option<&Amount>| dropped.map_or(0, |amount| amount.documents);
-            row.extend(sources.iter().map(|source| format_grouped(documents(source.dropped.get(reason)))));
-            row
-        };
-        std::iter::once(header).chain(report.reasons().into_iter().map(row)).collect::<Vec<_>>()
-    };
-    let full = with_sources(report.sources.len() > 1);
-    if width(&widths(&full)) <= WIDTH_MAX { full } else { with_sources(false) }
+    let sources = report.sources.as_slice();
+    let full = reasons_by_source(report, if sources.len() > 1 { sources } else { &[] });
+    if width(&widths(&full)) <= WIDTH_MAX { full } else { reasons_by_source(report, &[]) }
+}
+
+/// Returns the reasons with a column for each of `sources`.
+fn reasons_by_source(report: &Report, sources: &[SourceTally]) -> Vec<Vec<String>> {
+    let mut header = ["dropped because", "documents", "bytes", "of all"].map(str::to_string).to_vec();
+    header.extend(sources.iter().map(|source| plain(&source.name)));
+    let mut rows = vec![header];
+    for (reason, amount) in report.reasons() {
+        let all = percent(amount.documents, report.read.documents);
+        let mut row = vec![plain(reason), format_grouped(amount.documents), format_bytes(amount.bytes), all];
+        row.extend(
+            sources.iter().map(|source| {
+                format_grouped(source.dropped.get(reason).map_or(0, |amount| amount.documents))
+            }),
+        );
+        rows.push(row);
+    }
+    rows
 }
 
 fn sides(report: &Report) -> Vec<Vec<String>> {
-    let row = |name: &str, amount: Amount| {
-        vec![name.to_string(), format_grouped(amount.documents), format_bytes(amount.bytes)]
-    };
     let header = ["split", "documents", "bytes"].map(str::to_string).to_vec();
-    let mut rows = vec![header, row("train", report.split.train), row("validation", report.split.validation)];
+    let mut rows =
+        vec![header, side("train", report.split.train), side("validation", report.split.validation)];
     if let Some(shards) = &report.shards {
         rows.push(vec!["tokens".to_string(), format_grouped(shards.tokens), String::new()]);
         rows.push(vec![
@@ -96,25 +99,33 @@ fn sides(report: &Report) -> Vec<Vec<String>> {
     rows
 }
 
-/// Rows as lines: the first column to the left, all others to the right, two spaces between.
+fn side(name: &str, amount: Amount) -> Vec<String> {
+    vec![name.to_string(), format_grouped(amount.documents), format_bytes(amount.bytes)]
+}
+
+/// Formats rows as lines: the first column left-aligned, the others right-aligned, two spaces between them.
 fn grid(rows: &[Vec<String>]) -> Vec<String> {
     let widths = widths(rows);
-    let line = |row: &Vec<String>| {
+    let mut lines = Vec::with_capacity(rows.len());
+    for row in rows {
         let cells = row.iter().zip(&widths).enumerate().map(|(column, (cell, &width))| match column {
             0 => format!("{cell:width$}"),
             _ => format!("{cell:>width$}"),
         });
         let line: String = cells.collect::<Vec<_>>().join("  ");
-        line.trim_end().chars().take(WIDTH_MAX).collect()
-    };
-    rows.iter().map(line).collect()
+        lines.push(line.trim_end().chars().take(WIDTH_MAX).collect());
+    }
+    lines
 }
 
 fn widths(rows: &[Vec<String>]) -> Vec<usize> {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
-    let cells =
-        |column: usize| rows.iter().filter_map(move |row| row.get(column)).map(|cell| cell.chars().count());
-    (0..columns).map(|column| cells(column).max().unwrap_or(0)).collect()
+    (0..columns)
+        .map(|column| {
+            let cells = rows.iter().filter_map(|row| row.get(column));
+            cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+        })
+        .collect()
 }
 
 fn width(widths: &[usize]) -> usize {

@@ -1,6 +1,6 @@
-//! What one part of the corpus came to; parts are counted apart, stored, and merged.
+//! Counts of one part of the corpus. Parts are counted separately, stored, and merged.
 //!
-//! Its size is bounded: counters by source, reason, step and language, and a few samples for each reason.
+//! The size is bounded: counters by source, reason, step and language, and a few samples for each reason.
 
 use std::collections::BTreeMap;
 
@@ -16,65 +16,68 @@ use crate::corpus::report::Samples;
 /// ISO 639-3 for a language that was not determined.
 pub(super) const UNDETERMINED: &str = "und";
 
-/// What one source came to.
+/// Counts of one source.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SourceTally {
-    /// What the source is called.
+    /// Name of the source.
     pub name: String,
-    /// What came in; bytes of decompressed text.
+    /// Documents read; bytes of decompressed text.
     pub read: Amount,
-    /// Pieces of documents over the length limit: the first of each is counted.
+    /// Documents over the length limit, which were cut.
     pub cut_documents: u64,
-    /// Documents with invalid UTF-8 that was replaced, and how many sequences of bytes.
+    /// Documents with invalid UTF-8 that was replaced, and the number of invalid byte sequences.
     pub replaced: Steps,
-    /// What cleaning did, by step.
+    /// Changes by cleaning, by step.
     pub changes: BTreeMap<String, Steps>,
-    /// What was left out, by reason.
+    /// Documents left out, by reason.
     pub dropped: BTreeMap<String, Amount>,
-    /// What was let through; bytes after cleaning.
+    /// Documents kept; bytes after cleaning.
     pub kept: Amount,
-    /// Words (between white space) of what was let through.
+    /// Words (between white space) of the kept documents.
     pub words: u64,
-    /// Characters (Unicode scalar values) of what was let through.
+    /// Characters (Unicode scalar values) of the kept documents.
     pub characters: u64,
-    /// What was let through by language (ISO 639-3; `und` where it was not determined).
+    /// Kept documents by language (ISO 639-3; `und` if it was not determined).
     pub languages: BTreeMap<String, Amount>,
-    /// Lengths in bytes of what was let through.
+    /// Lengths in bytes of the kept documents.
     pub lengths_bytes: Lengths,
-    /// Lengths in words of what was let through.
+    /// Lengths in words of the kept documents.
     pub lengths_words: Lengths,
 }
 
-/// How often something was done.
+/// Counts of one kind of change.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Steps {
-    /// In how many documents.
+    /// Number of documents that were changed.
     pub documents: u64,
-    /// How often in all.
+    /// Number of changes in all documents.
     pub count: u64,
 }
 
-/// Counts by source, and samples of what was left out.
+/// Counts by source, and samples of the documents left out.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Tally {
-    /// In the order of the configuration.
+    /// Counts of each source, in the order of the configuration.
     pub sources: Vec<SourceTally>,
     /// Examples by reason.
     pub samples: Samples,
 }
 
 impl Tally {
-    /// Nothing yet, of these sources.
+    /// Creates empty counts for these sources.
     pub fn new(source_names: &[String]) -> Self {
-        let source = |name: &String| SourceTally { name: name.clone(), ..SourceTally::default() };
-        Self { sources: source_names.iter().map(source).collect(), samples: Samples::default() }
+        let sources = source_names
+            .iter()
+            .map(|name| SourceTally { name: name.clone(), ..SourceTally::default() })
+            .collect();
+        Self { sources, samples: Samples::default() }
     }
 
-    /// A document of `bytes` bytes came in. Call it for what reading left out, too: then read = dropped +
-    /// kept.
+    /// Counts a document of `bytes` bytes as read. To be called also for a document that is left out while
+    /// reading: then read = dropped + kept.
     pub fn read(&mut self, source: usize, bytes: u64, was_cut: bool, replaced: u32) {
         let source = &mut self.sources[source];
         source.read.add(bytes);
@@ -84,14 +87,14 @@ impl Tally {
         }
     }
 
-    /// Cleaning did this to a document: [`Judged::changes`](crate::corpus::Judged::changes).
+    /// Counts the changes of a document by cleaning: [`Judged::changes`](crate::corpus::Judged::changes).
     pub fn changed(&mut self, source: usize, changes: &[(&'static str, u64)]) {
         for &(step, count) in changes {
             entry(&mut self.sources[source].changes, step).add(count);
         }
     }
 
-    /// A document of `bytes` bytes is left out.
+    /// Counts a document of `bytes` bytes as left out.
     pub fn rejected(
         &mut self,
         source: usize,
@@ -104,10 +107,11 @@ impl Tally {
         self.samples.add(rejection, location, excerpt);
     }
 
-    /// A document is let through with this cleaned text; `language` is its ISO 639-3 code.
+    /// Counts a document with this cleaned text as kept; `language` is its ISO 639-3 code.
     pub fn kept(&mut self, source: usize, text: &str, language: Option<&str>) {
         let source = &mut self.sources[source];
-        let (bytes, words) = (text.len() as u64, text.split_whitespace().count() as u64);
+        let bytes = text.len() as u64;
+        let words = text.split_whitespace().count() as u64;
         source.kept.add(bytes);
         source.words += words;
         source.characters += text.chars().count() as u64;
@@ -166,7 +170,7 @@ impl Steps {
     }
 }
 
-/// The entry of `key`, which is copied only the first time.
+/// Returns the entry of `key`; the key is copied only if it is new.
 fn entry<'a, T: Default>(map: &'a mut BTreeMap<String, T>, key: &str) -> &'a mut T {
     if !map.contains_key(key) {
         map.insert(key.to_string(), T::default());

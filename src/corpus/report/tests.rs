@@ -1,4 +1,4 @@
-//! Made corpora: exact counts, merging, round trips, hostile text, the same bytes each time.
+//! Tests with generated corpora: exact counts, merging, round trips, hostile text, reproducible bytes.
 
 use std::path::Path;
 
@@ -35,7 +35,7 @@ fn reject(tally: &mut Tally, source: usize, reason: &'static str, line: u64, exc
     tally.rejected(source, excerpt.len() as u64, &rejection, &location("data/a.jsonl", line), excerpt);
 }
 
-/// Document `number` of a made corpus: about a third is left out for one of the reasons.
+/// Counts document `number` of a generated corpus: about a third is left out for one of the reasons.
 fn count(tally: &mut Tally, number: u64) {
     let source = (number % 7 / 3) as usize;
     let text = "sana ja toinen sana ".repeat(1 + (number * number % 97) as usize);
@@ -70,8 +70,8 @@ fn report() -> Report {
         tally.read(0, 11, false, 0);
         reject(&mut tally, 0, "near_duplicate", 10_000 + line, "sama teksti");
     }
-    let amount = |documents, bytes| Amount { documents, bytes };
-    let split = SplitSummary { train: amount(1400, 1_200_000), validation: amount(14, 11_000) };
+    let train = Amount { documents: 1400, bytes: 1_200_000 };
+    let split = SplitSummary { train, validation: Amount { documents: 14, bytes: 11_000 } };
     let mut report = Report::new(tally, split);
     let rows =
         vec![("news".to_string(), vec![1.71, 4.52, 0.0]), ("kalevala".to_string(), vec![2.1, 3.9, 0.0001])];
@@ -113,7 +113,7 @@ fn every_count_is_exact() {
 }
 
 #[test]
-fn what_is_read_is_kept_or_dropped() {
+fn documents_read_are_kept_or_dropped() {
     let report = report();
     for source in &report.sources {
         let dropped: u64 = source.dropped.values().map(|amount| amount.documents).sum();
@@ -126,7 +126,7 @@ fn what_is_read_is_kept_or_dropped() {
 }
 
 #[test]
-fn counts_of_damaged_parts_add_up_to_the_largest_number() {
+fn counts_of_damaged_parts_saturate() {
     let mut tally = made(0..100);
     let source = &mut tally.sources[0];
     let most = Amount { documents: u64::MAX, bytes: u64::MAX };
@@ -144,7 +144,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(20))]
 
     #[test]
-    fn parts_merged_in_any_order_are_one_pass(cuts in prop::collection::vec(0u64..2000, 1..5), backwards: bool) {
+    fn parts_merged_in_any_order_equal_one_pass(cuts in prop::collection::vec(0u64..2000, 1..5), backwards: bool) {
         let mut ends = [vec![0, 2000], cuts].concat();
         ends.sort_unstable();
         let mut parts: Vec<Tally> = ends.windows(2).map(|ends| made(ends[0]..ends[1])).collect();
@@ -153,7 +153,7 @@ proptest! {
         }
         let mut merged = Tally::new(&names());
         for part in parts {
-            // As it is stored between two runs.
+            // Through JSON, as parts are stored between two runs.
             let json = serde_json::to_string(&part).unwrap();
             merged.merge(serde_json::from_str(&json).unwrap());
         }
@@ -177,7 +177,7 @@ fn samples_are_few_short_and_spread_over_the_corpus() {
 }
 
 #[test]
-fn the_json_has_its_keys_and_comes_back() {
+fn the_json_has_its_keys_and_round_trips() {
     let report = report();
     let json = report.to_json().unwrap();
     let back: Report = serde_json::from_str(&json).unwrap();
@@ -254,7 +254,7 @@ fn the_table_is_aligned_and_narrow() {
 }
 
 #[test]
-fn names_that_do_not_fit_do_not_widen_the_table() {
+fn long_names_do_not_widen_the_table() {
     let names: Vec<String> = (0..9).map(|n| format!("{n}\u{1b}[31m{}", "pitkä nimi ".repeat(9))).collect();
     let mut tally = Tally::new(&names);
     (0..9).for_each(|source| reject(&mut tally, source, "language", 1, "x"));

@@ -1,4 +1,4 @@
-//! Reads the documents of one part, one after the other.
+//! Reads the documents of one part in sequence.
 
 use std::io::BufReader;
 use std::path::PathBuf;
@@ -12,13 +12,15 @@ use crate::error::Problem;
 use crate::fs;
 use crate::fs::TextFile;
 
-/// The documents of a part; ends after the first error.
+/// Iterator over the documents of a part; ends after the first error.
 pub(in crate::corpus) struct PartReader {
     reader: BufReader<TextFile>,
     path: PathBuf,
-    /// Documents in it, and how many of them are still to come.
+    /// Number of documents in the part.
     documents: u64,
+    /// Number of documents still to be read.
     left: u64,
+    /// Bytes of text still to be read.
     text_bytes_left: u64,
 }
 

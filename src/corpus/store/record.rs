@@ -1,11 +1,11 @@
-//! One document as bytes: a header of fixed size, then the text.
+//! Binary format of one document: a header of fixed size, then the text.
 //!
 //! | bytes | what |
 //! |---|---|
 //! | 0..4 | length of the text, u32 |
 //! | 4..8 | index of the source, u32 |
 //! | 8..12 | index of the file in the part's list, u32 |
-//! | 12..15 | language as ISO 639-3, zeros where it is not known |
+//! | 12..15 | language as ISO 639-3, zeros if it is not known |
 //! | 15 | zero |
 //! | 16..24 | line, u64 |
 //! | 24..32 | key of the split, f64 |
@@ -18,20 +18,20 @@ use crate::corpus::split;
 
 const HEADER_BYTES: usize = 32;
 
-/// A document that was kept, with what later stages want to know of it.
+/// A kept document, with the properties that later stages need.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StoredDocument {
     /// The cleaned text.
     pub text: String,
     /// Index of its source in the configuration.
     pub source: usize,
-    /// Its language as an ISO 639-3 code, where languages are looked at.
+    /// Its language as an ISO 639-3 code, if languages are identified.
     pub language: Option<[u8; 3]>,
     /// Index of its file in the list of its part.
     pub(in crate::corpus) file: u32,
     /// Line at which it starts.
     pub(in crate::corpus) line: u64,
-    /// Where it falls in the split: see [`split`].
+    /// Key that decides its side of the split: see [`split`].
     pub key: f64,
 }
 
@@ -70,16 +70,11 @@ impl StoredDocument {
         bytes.extend(self.text.as_bytes());
     }
 
-    /// The next document of `reader`, whose text has at most `max_bytes`.
+    /// Reads the next document; a text of more than `max_bytes` bytes is an error.
     pub(super) fn decode(reader: &mut impl Read, max_bytes: usize) -> std::io::Result<Self> {
-        let invalid =
-            |message: &str| std::io::Error::new(std::io::ErrorKind::InvalidData, message.to_string());
         let mut header = [0; HEADER_BYTES];
         reader.read_exact(&mut header)?;
-        let word =
-            |at: usize| u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
-        let long = |at: usize| u64::from(word(at)) | u64::from(word(at + 4)) << 32;
-        let length = word(0) as usize;
+        let length = u32_at(&header, 0) as usize;
         if length > max_bytes {
             return Err(invalid("a document is longer than its part"));
         }
@@ -90,11 +85,23 @@ impl StoredDocument {
         let language = (language != [0; 3]).then_some(language);
         Ok(Self {
             text,
-            source: word(4) as usize,
+            source: u32_at(&header, 4) as usize,
             language,
-            file: word(8),
-            line: long(16),
-            key: f64::from_bits(long(24)),
+            file: u32_at(&header, 8),
+            line: u64_at(&header, 16),
+            key: f64::from_bits(u64_at(&header, 24)),
         })
     }
+}
+
+fn u32_at(header: &[u8; HEADER_BYTES], at: usize) -> u32 {
+    u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]])
+}
+
+fn u64_at(header: &[u8; HEADER_BYTES], at: usize) -> u64 {
+    u64::from(u32_at(header, at)) | u64::from(u32_at(header, at + 4)) << 32
+}
+
+fn invalid(message: &str) -> std::io::Error {
+    std::io::Error::new(std::io::ErrorKind::InvalidData, message.to_string())
 }

@@ -1,4 +1,4 @@
-//! Parts written, read back, cut and damaged.
+//! Tests of parts: written, read back, cut and damaged.
 
 use std::path::PathBuf;
 
@@ -17,16 +17,17 @@ fn write(folder: &Path, part: usize, numbers: std::ops::Range<u64>) {
 }
 
 #[test]
-fn parts_come_back_in_order_and_a_missing_one_ends_them() {
+fn parts_round_trip_in_order_up_to_a_missing_one() {
     let folder = tempfile::tempdir().unwrap();
     write(folder.path(), 0, 0..10);
     write(folder.path(), 1, 10..12);
     write(folder.path(), 3, 20..30);
     let parts = whole_parts(folder.path(), |()| {}).unwrap();
-    let read = |(paths, entry): &(PartPaths, PartEntry<()>)| {
-        PartReader::open(paths, entry).unwrap().map(Result::unwrap).collect::<Vec<_>>()
-    };
-    assert_eq!(parts.iter().flat_map(read).collect::<Vec<_>>(), (0..12).map(document).collect::<Vec<_>>());
+    let mut read = Vec::new();
+    for (paths, entry) in &parts {
+        read.extend(PartReader::open(paths, entry).unwrap().map(Result::unwrap));
+    }
+    assert_eq!(read, (0..12).map(document).collect::<Vec<_>>());
     assert_eq!(parts[0].1.text_bytes, (0..10).map(|n| document(n).text.len() as u64).sum::<u64>());
     assert_eq!(document(1).language(), Some("eng"));
     assert!(!is_complete(folder.path()));
@@ -52,14 +53,14 @@ fn damage_is_an_error_that_names_the_file() {
         let read: Result<Vec<_>> = PartReader::open(&parts[0].0, &parts[0].1).and_then(Iterator::collect);
         match read {
             Err(e) => assert!(format!("{e:#}").contains("part-00000.zst"), "{e:#}"),
-            // Some bits of a frame's header mean nothing.
+            // Some bits of a frame's header have no meaning.
             Ok(documents) => assert_eq!(documents, (0..200).map(document).collect::<Vec<_>>()),
         }
     }
 }
 
 #[test]
-fn an_entry_that_claims_more_than_there_can_be_is_refused() {
+fn an_entry_with_impossible_counts_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     write(folder.path(), 0, 0..3);
     let path = PartPaths::new(folder.path(), 0).entry;

@@ -1,4 +1,4 @@
-//! Collects the documents of one part, compressed in memory, and writes it in one go.
+//! Collects the documents of one part, compressed in memory, and writes them at once.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -13,10 +13,10 @@ use crate::corpus::store::PartPaths;
 use crate::corpus::store::StoredDocument;
 use crate::fs;
 
-/// Fast: the parts are read once or twice and then removed.
+/// Fast compression, since the parts are read once or twice and then removed.
 const ZSTD_LEVEL: i32 = 1;
 
-/// The documents of a part that is not written yet.
+/// Documents of a part that is not written yet.
 pub(in crate::corpus) struct PartWriter {
     encoder: Encoder<'static, Vec<u8>>,
     buffer: Vec<u8>,
@@ -28,7 +28,7 @@ impl PartWriter {
     pub(in crate::corpus) fn new() -> Result<Self> {
         let mut encoder =
             Encoder::new(Vec::new(), ZSTD_LEVEL).context("cannot start to compress documents")?;
-        // Damage between two stages must not become damage of a corpus.
+        // With a checksum, damage to a part is found when it is read, and does not reach the shards.
         encoder.include_checksum(true).context("cannot start to compress documents")?;
         Ok(Self { encoder, buffer: Vec::new(), documents: 0, text_bytes: 0 })
     }
@@ -42,8 +42,8 @@ impl PartWriter {
         Ok(())
     }
 
-    /// Writes the documents and, after them, the entry that vouches for them; sketches must lie there
-    /// already.
+    /// Writes the documents and, after them, the entry that certifies them; the sketches must be written
+    /// before.
     pub(in crate::corpus) fn finish<T: Serialize>(
         self,
         paths: &PartPaths,

@@ -1,17 +1,18 @@
-//! The names of classes that a dataset keeps in its Parquet files, beside columns of their numbers.
+//! Class names that a dataset stores in its Parquet files, next to columns of class numbers.
 
 use parquet::file::metadata::KeyValue;
 use serde_json::Value;
 
-/// The key under which the `datasets` library describes columns.
+/// Metadata key under which the `datasets` library describes columns.
 const KEY: &str = "huggingface";
 
-/// The names of the numbers of a column, or of those in its lists; `None` where the file gives none.
+/// Returns the class names of the numbers in a column, or in its lists; `None` if the file has no names.
 pub(super) fn class_names(metadata: Option<&Vec<KeyValue>>, column: &str) -> Option<Vec<String>> {
     let described = metadata?.iter().find(|entry| entry.key == KEY)?.value.as_deref()?;
     let described: Value = serde_json::from_str(described).ok()?;
     let feature = &described["info"]["features"][column];
-    // A list describes its items: below `feature`, and in files of older versions in a list of one.
+    // The items of a list are described under `feature`; in files of older versions, in a list of one
+    // element.
     let items = [feature, &feature["feature"], &feature[0]];
     let class = items.into_iter().find(|feature| feature["_type"] == "ClassLabel")?;
     let names = class["names"].as_array()?.iter().map(|name| name.as_str().map(str::to_string));
@@ -25,7 +26,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_those_that_datasets_writes() {
+    fn names_that_datasets_writes_are_found() {
         // datasets 5.2: the metadata of a split of CoNLL-2003, and of one of a classifier.
         let class = json!({"names": ["O", "B-PER"], "_type": "ClassLabel"});
         let features = json!({

@@ -1,5 +1,5 @@
-//! Decompresses a page to exactly the size that its header says: never to more, whatever the compressed bytes
-//! hold.
+//! Decompresses a page to exactly the size in its header, never to more, so that a damaged page cannot
+//! exhaust memory.
 
 use std::io::Read;
 
@@ -7,13 +7,13 @@ use parquet::basic::Compression;
 
 use crate::corpus::read::parquet::NOT_READ;
 
-/// The content of a page, which must have `size` bytes.
+/// Returns the decompressed content of a page, which must have `size` bytes.
 pub(super) fn decompress(codec: Compression, compressed: &[u8], size: usize) -> Result<Vec<u8>, String> {
     let content = match codec {
         Compression::UNCOMPRESSED => Ok(compressed.to_vec()),
         Compression::GZIP(_) => read_up_to(flate2::read::MultiGzDecoder::new(compressed), size),
         Compression::BROTLI(_) => read_up_to(brotli::Decompressor::new(compressed, 4096), size),
-        // One block of memory of the size asked for; without a stream there is no window to allocate.
+        // Allocates only the requested size; a stream would allocate its window too.
         Compression::ZSTD(_) => zstd::bulk::decompress(compressed, size).map_err(|e| e.to_string()),
         Compression::SNAPPY => snappy(compressed, size),
         Compression::LZ4_RAW => lz4(compressed, size),
@@ -45,20 +45,19 @@ fn lz4(compressed: &[u8], size: usize) -> Result<Vec<u8>, String> {
     lz4_flex::block::decompress(compressed, size).map_err(|e| e.to_string())
 }
 
-/// Hadoop's framing, which the name `LZ4` stood for at first: blocks with both sizes before them, high byte
-/// first.
+/// Decompresses Hadoop's framing, the first meaning of the codec `LZ4`: blocks after their decompressed and
+/// compressed sizes, both big-endian.
 fn hadoop_lz4(mut compressed: &[u8], size: usize) -> Result<Vec<u8>, String> {
     let mut content = Vec::with_capacity(size.min(1 << 20));
     while let Some((sizes, rest)) = compressed.split_at_checked(8) {
-        let number =
-            |at: usize| u32::from_be_bytes([sizes[at], sizes[at + 1], sizes[at + 2], sizes[at + 3]]) as usize;
-        let (block_size, length) = (number(0), number(4));
-        let (block, behind) = rest.split_at_checked(length).ok_or("a block is cut off")?;
+        let block_size = u32::from_be_bytes([sizes[0], sizes[1], sizes[2], sizes[3]]) as usize;
+        let length = u32::from_be_bytes([sizes[4], sizes[5], sizes[6], sizes[7]]) as usize;
+        let (block, after) = rest.split_at_checked(length).ok_or("a block is cut off")?;
         if block_size > size - content.len() {
             return Err("the blocks are larger than the page".to_string());
         }
         content.extend(lz4(block, block_size)?);
-        compressed = behind;
+        compressed = after;
     }
     Ok(content)
 }
@@ -70,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_codec_gives_more_than_the_header_says() {
+    fn no_codec_returns_more_than_the_size_in_the_header() {
         let zeros = vec![0; 1 << 20];
         let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
         gzip.write_all(&zeros).unwrap();

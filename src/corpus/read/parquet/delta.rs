@@ -1,12 +1,13 @@
-//! DELTA_BYTE_ARRAY: each value is the beginning of the one before it and an end of its own.
+//! DELTA_BYTE_ARRAY: each value is stored as the length of the prefix that it shares with the previous value,
+//! and the rest.
 //!
-//! It becomes PLAIN here, within bounds: a value may repeat all of the one before it, so that a small page
-//! could hold any amount of text, and the crate's own decoder would build all of it.
+//! The values are converted to PLAIN here, with a limit: a value may repeat all of the previous one, so that
+//! a small page could expand to any amount of text, and the decoder of the crate would build all of it.
 
-/// The most values of a page: what they cost beside their text is 12 bytes each.
+/// Most values of a page; each needs 12 bytes in addition to its text.
 const VALUES_MAX: u32 = 1 << 22;
 
-/// The values of a page as PLAIN has them, each with its length before it, in at most `bytes_max` bytes.
+/// Converts the values of a page to PLAIN, where each has its length before it, in at most `bytes_max` bytes.
 pub(super) fn to_plain(mut values: &[u8], num_values: u32, bytes_max: u64) -> Result<Vec<u8>, String> {
     let most = num_values.min(VALUES_MAX);
     let prefixes = lengths(&mut values, most)?;
@@ -14,9 +15,11 @@ pub(super) fn to_plain(mut values: &[u8], num_values: u32, bytes_max: u64) -> Re
     if prefixes.len() != suffixes.len() {
         return Err("a page has not as many beginnings of values as ends".to_string());
     }
-    let (mut plain, mut last) = (Vec::new(), 0..0);
+    let mut plain = Vec::new();
+    let mut last = 0..0;
     for (prefix, suffix) in prefixes.into_iter().zip(suffixes) {
-        let (prefix, suffix) = (prefix as usize, suffix as usize);
+        let prefix = prefix as usize;
+        let suffix = suffix as usize;
         let length = prefix + suffix;
         if prefix > last.len() {
             return Err("a value repeats more than the one before it has".to_string());
@@ -31,15 +34,18 @@ pub(super) fn to_plain(mut values: &[u8], num_values: u32, bytes_max: u64) -> Re
         let start = plain.len();
         plain.extend_from_within(last.start..last.start + prefix);
         plain.extend_from_slice(own);
-        (last, values) = (start..plain.len(), rest);
+        last = start..plain.len();
+        values = rest;
     }
     Ok(plain)
 }
 
-/// Numbers in DELTA_BINARY_PACKED, none of them negative or beyond 31 bits, at most `most`; they are taken
-/// off `bytes`.
+/// Reads DELTA_BINARY_PACKED numbers from the start of `bytes`, and advances `bytes` past them. There may be
+/// at most `most` of them, and none may be negative or need more than 31 bits.
 fn lengths(bytes: &mut &[u8], most: u32) -> Result<Vec<u32>, String> {
-    let (block, miniblocks, total) = (varint(bytes)?, varint(bytes)?, varint(bytes)?);
+    let block = varint(bytes)?;
+    let miniblocks = varint(bytes)?;
+    let total = varint(bytes)?;
     let first = zigzag(varint(bytes)?);
     let per_miniblock = block.checked_div(miniblocks).unwrap_or(0);
     if miniblocks > 1 << 10
@@ -54,13 +60,6 @@ fn lengths(bytes: &mut &[u8], most: u32) -> Result<Vec<u32>, String> {
     }
     let mut found = Vec::new();
     let mut value = first;
-    let push = |value: i64, found: &mut Vec<u32>| match u32::try_from(value) {
-        Ok(length) if i32::try_from(length).is_ok() => {
-            found.push(length);
-            Ok(())
-        }
-        _ => Err(format!("a value has the length {value}")),
-    };
     if total > 0 {
         push(value, &mut found)?;
     }
@@ -90,7 +89,17 @@ fn lengths(bytes: &mut &[u8], most: u32) -> Result<Vec<u32>, String> {
     Ok(found)
 }
 
-/// `width` bits from bit `start` on, the lowest first.
+fn push(value: i64, found: &mut Vec<u32>) -> Result<(), String> {
+    match u32::try_from(value) {
+        Ok(length) if i32::try_from(length).is_ok() => {
+            found.push(length);
+            Ok(())
+        }
+        _ => Err(format!("a value has the length {value}")),
+    }
+}
+
+/// Returns the `width` bits from bit `start` onwards, the lowest first.
 fn bits(bytes: &[u8], start: usize, width: usize) -> u64 {
     (0..width).fold(0, |value, bit| {
         let at = start + bit;
@@ -125,26 +134,17 @@ mod tests {
 
     use super::*;
 
-    /// Lengths in blocks of 128 and 4 parts, each as wide as it need be.
+    /// Packs numbers into blocks of 128 in 4 miniblocks, each as wide as necessary.
     fn packed(numbers: &[i64]) -> Vec<u8> {
-        let unsigned = |mut value: u64, out: &mut Vec<u8>| {
-            while value >= 0x80 {
-                out.push(value as u8 | 0x80);
-                value >>= 7;
-            }
-            out.push(value as u8);
-        };
-        let signed =
-            |value: i64, out: &mut Vec<u8>| unsigned((value << 1 ^ value >> 63).cast_unsigned(), out);
         let mut out = Vec::new();
         for number in [128, 4, numbers.len() as u64] {
-            unsigned(number, &mut out);
+            push_unsigned(number, &mut out);
         }
-        signed(numbers.first().copied().unwrap_or(0), &mut out);
+        push_signed(numbers.first().copied().unwrap_or(0), &mut out);
         let deltas: Vec<i64> = numbers.windows(2).map(|pair| pair[1] - pair[0]).collect();
         for block in deltas.chunks(128) {
             let least = *block.iter().min().unwrap();
-            signed(least, &mut out);
+            push_signed(least, &mut out);
             let widths: Vec<usize> = block
                 .chunks(32)
                 .map(|part| part.iter().map(|d| 64 - (d - least).leading_zeros() as usize).max().unwrap())
@@ -164,14 +164,31 @@ mod tests {
         out
     }
 
+    fn push_unsigned(mut value: u64, out: &mut Vec<u8>) {
+        while value >= 0x80 {
+            out.push(value as u8 | 0x80);
+            value >>= 7;
+        }
+        out.push(value as u8);
+    }
+
+    fn push_signed(value: i64, out: &mut Vec<u8>) {
+        push_unsigned((value << 1 ^ value >> 63).cast_unsigned(), out);
+    }
+
     fn encoded(texts: &[String]) -> Vec<u8> {
-        let shared = |a: &str, b: &str| a.bytes().zip(b.bytes()).take_while(|(a, b)| a == b).count();
-        let prefixes: Vec<usize> =
-            (0..texts.len()).map(|n| if n == 0 { 0 } else { shared(&texts[n - 1], &texts[n]) }).collect();
-        let suffixes: Vec<&[u8]> = texts.iter().zip(&prefixes).map(|(t, p)| &t.as_bytes()[*p..]).collect();
-        let numbers = |lengths: Vec<usize>| packed(&lengths.iter().map(|n| *n as i64).collect::<Vec<_>>());
-        let ends = numbers(suffixes.iter().map(|suffix| suffix.len()).collect());
-        [numbers(prefixes), ends, suffixes.concat()].concat()
+        let mut prefixes = Vec::new();
+        let mut lengths = Vec::new();
+        let mut suffixes = Vec::new();
+        let mut previous = "";
+        for text in texts {
+            let shared = previous.bytes().zip(text.bytes()).take_while(|(a, b)| a == b).count();
+            prefixes.push(shared as i64);
+            lengths.push((text.len() - shared) as i64);
+            suffixes.extend_from_slice(&text.as_bytes()[shared..]);
+            previous = text;
+        }
+        [packed(&prefixes), packed(&lengths), suffixes].concat()
     }
 
     fn plain(texts: &[String]) -> Vec<u8> {
@@ -179,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_that_unfolds_too_far_is_refused() {
+    fn a_page_that_expands_too_far_is_refused() {
         let texts = vec!["x".repeat(1000); 5000];
         let page = encoded(&texts);
         assert!(page.len() < 3000 && to_plain(&page, 5000, 1 << 30).unwrap() == plain(&texts));
@@ -189,7 +206,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_encoded_comes_back(texts in proptest::collection::vec("[ab]{0,12}", 0..300)) {
+        fn encoded_values_round_trip(texts in proptest::collection::vec("[ab]{0,12}", 0..300)) {
             prop_assert_eq!(to_plain(&encoded(&texts), texts.len() as u32, 1 << 20).unwrap(), plain(&texts));
         }
 

@@ -1,23 +1,23 @@
-//! The header of a page: the numbers in it, whatever else it holds.
+//! The header of a page: only its numbers are read.
 //!
-//! Thrift's compact protocol (thrift-compact-protocol.md of Apache Thrift), as far as `PageHeader` of
-//! parquet.thrift needs it.
+//! Thrift's compact protocol (thrift-compact-protocol.md of Apache Thrift), as far as it is needed for
+//! `PageHeader` of parquet.thrift.
 
 use std::collections::BTreeMap;
 use std::io::Read;
 
-/// The deepest nesting that is followed; a page header has three levels.
+/// Limit on the nesting; a page header has three levels.
 const DEPTH_MAX: u32 = 8;
 
-/// The numbers and truth values of a page header by field, and those of the structs in it by field and their
-/// field.
+/// Numbers and truth values of a page header, by (field, 0); those of the structs in it, by (field, field of
+/// the struct).
 #[derive(Debug, Default)]
 pub(super) struct Header {
     numbers: BTreeMap<(i16, i16), i64>,
 }
 
 impl Header {
-    /// Reads a header of at most as many bytes as `reader` gives.
+    /// Reads a header; reads at most the bytes that `reader` returns.
     pub(super) fn read(reader: &mut impl Read) -> Result<Self, String> {
         let mut header = Self::default();
         Thrift(reader).structure(0, 0, &mut header.numbers)?;
@@ -28,7 +28,7 @@ impl Header {
         self.numbers.get(&(outer, inner)).copied()
     }
 
-    /// A size or count, which must be there and fit.
+    /// Returns a size or count, which must be present and fit into 32 bits.
     pub(super) fn count(&self, outer: i16, inner: i16, what: &str) -> Result<u32, String> {
         let value = self.get(outer, inner).ok_or_else(|| format!("the header of a page has no {what}"))?;
         u32::try_from(value).map_err(|_| format!("the header of a page says {what} {value}"))
@@ -38,7 +38,7 @@ impl Header {
 struct Thrift<'a, R>(&'a mut R);
 
 impl<R: Read> Thrift<'_, R> {
-    /// Reads the fields of a struct; `outer` is its own field, 0 at the top.
+    /// Reads the fields of a struct; `outer` is the field that contains the struct, 0 at the top level.
     fn structure(
         &mut self,
         outer: i16,
@@ -76,8 +76,8 @@ impl<R: Read> Thrift<'_, R> {
         match kind {
             1..=3 => self.byte().map(drop),
             4..=6 => self.number().map(drop),
-            7 => self.pass(8),
-            8 => self.varint().and_then(|length| self.pass(length)),
+            7 => self.skip_bytes(8),
+            8 => self.varint().and_then(|length| self.skip_bytes(length)),
             9 | 10 => {
                 let byte = self.byte()?;
                 let count = if byte >> 4 == 15 { self.varint()? } else { u64::from(byte >> 4) };
@@ -114,10 +114,10 @@ impl<R: Read> Thrift<'_, R> {
         Ok(byte[0])
     }
 
-    fn pass(&mut self, count: u64) -> Result<(), String> {
-        let passed = std::io::copy(&mut self.0.by_ref().take(count), &mut std::io::sink())
+    fn skip_bytes(&mut self, count: u64) -> Result<(), String> {
+        let skipped = std::io::copy(&mut self.0.by_ref().take(count), &mut std::io::sink())
             .map_err(|e| e.to_string())?;
-        if passed == count { Ok(()) } else { Err("the header of a page is cut off".to_string()) }
+        if skipped == count { Ok(()) } else { Err("the header of a page is cut off".to_string()) }
     }
 
     fn varint(&mut self) -> Result<u64, String> {
@@ -132,7 +132,7 @@ impl<R: Read> Thrift<'_, R> {
         Err("a page header has a number of more than 64 bits".to_string())
     }
 
-    /// A signed number in zigzag encoding.
+    /// Reads a signed number in zigzag encoding.
     fn number(&mut self) -> Result<i64, String> {
         let value = self.varint()?;
         Ok((value >> 1).cast_signed() ^ -((value & 1).cast_signed()))
@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_found_and_the_rest_is_passed_over() {
+    fn numbers_are_found_and_the_rest_is_skipped() {
         // 1: i32 0; 2: i32 100; 3: i32 -1; 5: {1: i32 7, 2: i32 0, 5: {1: binary "ab", 4: list of 2 i32}}; 8:
         // {7: false}.
         let bytes = [

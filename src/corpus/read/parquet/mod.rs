@@ -1,8 +1,8 @@
-//! Apache Parquet: a top-level column of strings, row by row; another one may be the title. All columns of
-//! plain values and of lists are `objects.rs`.
+//! Apache Parquet: reads a top-level column of strings, row by row, and optionally another one as the title.
+//! `objects.rs` reads all columns of plain values and of lists.
 //!
-//! The footer and the values are decoded by the `parquet` crate, pages are read by `pages.rs`, which bounds
-//! them. The crate may panic on a broken file, so it only runs inside `quietly`.
+//! The `parquet` crate decodes the footer and the values; `pages.rs` reads the pages and limits their size.
+//! The crate may panic on a broken file, so it is only called inside `quietly`.
 
 use std::ops::Range;
 use std::path::Path;
@@ -43,13 +43,13 @@ mod tests;
 
 pub use objects::ParquetObjects;
 
-/// Values that are decoded at once; they share the memory of their page.
+/// Values that are decoded at a time; they share the memory of their page.
 const BATCH_VALUES: usize = 256;
 
-/// Ends the message about a whole file that is written in a way which is not read.
+/// End of an error about an intact file that uses a feature which is not supported.
 const NOT_READ: &str = "which is not read here";
 
-/// The largest footer that is read, in bytes: a thousand row groups of ten columns need about two.
+/// Limit on the footer, in bytes: a thousand row groups of ten columns need about two megabytes.
 const FOOTER_BYTES_MAX: u64 = 8 << 20;
 
 /// Reads documents from a Parquet file.
@@ -84,7 +84,8 @@ impl ParquetRows {
             .as_ref()
             .map(|name| column_of(&metadata, name, "title_field", &place))
             .transpose()?;
-        let (file, columns) = (Arc::new(handle), columns.clone());
+        let file = Arc::new(handle);
+        let columns = columns.clone();
         Ok(Self {
             file,
             place,
@@ -99,32 +100,36 @@ impl ParquetRows {
         })
     }
 
-    /// Opens the next row group; false behind the last.
+    /// Opens the next row group; returns false after the last.
     fn open_group(&mut self) -> Result<bool> {
         if self.next_group >= self.metadata.num_row_groups() {
             return Ok(false);
         }
         let group = self.metadata.row_group(self.next_group);
-        let values = |column: usize| -> Result<Values, String> {
-            let descriptor = group.schema_descr().column(column);
-            let name = descriptor.name().to_string();
-            let pages = Pages::new(Arc::clone(&self.file), self.size_bytes, group.column(column))
-                .map_err(|message| format!("column `{name}`: {message}"))?;
-            Ok(Values::new(descriptor, pages))
-        };
         let opened = quietly(|| -> Result<_, ParquetError> {
-            let text = values(self.text).map_err(ParquetError::General)?;
-            let title = self.title.map(values).transpose().map_err(ParquetError::General)?;
-            Ok((text, title))
+            let text = self.values(self.text).map_err(ParquetError::General)?;
+            let title = self.title.map(|column| self.values(column)).transpose();
+            Ok((text, title.map_err(ParquetError::General)?))
         });
-        let number = self.next_group + 1;
-        let in_group = |message: &str| broken(&format!("row group {number}: {message}"), &self.place);
-        let (text, title) = opened.map_err(|message| in_group(&message))?;
-        let rows_left =
-            u64::try_from(group.num_rows()).map_err(|_| in_group("the number of rows is negative"))?;
+        let (text, title) = opened.map_err(|message| self.broken_group(&message))?;
+        let rows_left = u64::try_from(group.num_rows())
+            .map_err(|_| self.broken_group("the number of rows is negative"))?;
         self.group = Some(Group { text, title, rows_left });
         self.next_group += 1;
         Ok(true)
+    }
+    /// Opens a column of the next row group.
+    fn values(&self, column: usize) -> Result<Values, String> {
+        let group = self.metadata.row_group(self.next_group);
+        let descriptor = group.schema_descr().column(column);
+        let name = descriptor.name().to_string();
+        let pages = Pages::new(Arc::clone(&self.file), self.size_bytes, group.column(column))
+            .map_err(|message| format!("column `{name}`: {message}"))?;
+        Ok(Values::new(descriptor, pages))
+    }
+
+    fn broken_group(&self, message: &str) -> anyhow::Error {
+        broken(&format!("row group {}: {message}", self.next_group + 1), &self.place)
     }
 }
 
@@ -171,15 +176,15 @@ impl Records for ParquetRows {
     }
 }
 
-/// The values of one column of one row group.
+/// Reads the values of one column of one row group.
 struct Values {
     reader: ColumnReaderImpl<ByteArrayType>,
     is_optional: bool,
     levels: Vec<i16>,
     batch: Vec<ByteArray>,
-    /// How many rows and how many values of the batch have been handed out.
+    /// Number of rows of the batch that were returned, and of their values, which null rows lack.
     used: (usize, usize),
-    /// How many rows the batch has.
+    /// Number of rows in the batch.
     rows: usize,
 }
 
@@ -190,7 +195,7 @@ impl Values {
         Self { reader, is_optional, levels: Vec::new(), batch: Vec::new(), used: (0, 0), rows: 0 }
     }
 
-    /// The value of the next row, `None` for null; an error where there is none.
+    /// Returns the value of the next row, `None` for null; fails if there is no further row.
     fn next(&mut self) -> Result<Option<ByteArray>, String> {
         if self.used.0 == self.rows {
             self.refill()?;
@@ -213,22 +218,21 @@ impl Values {
         if rows == 0 {
             return Err("there are fewer values than rows".to_string());
         }
-        (self.rows, self.used) = (rows, (0, 0));
+        self.rows = rows;
+        self.used = (0, 0);
         Ok(())
     }
 }
 
-/// Opens a file: it, its bytes, and what its index says.
+/// Opens a file; returns it with its length in bytes and the metadata in its footer.
 fn open_file(path: &Path) -> Result<(File, u64, ParquetMetaData)> {
     let place = path.display().to_string();
     let file = fs::open(path)?;
     let size_bytes = fs::len_bytes(path)?;
     let footer = check_footer(&file, size_bytes).map_err(|message| Problem::new(message).at(&place))?;
-    let in_footer = |message: &str| {
+    let metadata = quietly(|| ParquetMetaDataReader::new().parse_and_finish(&file)).map_err(|message| {
         broken(&format!("in its index, bytes {} to {}: {message}", footer.start, footer.end), &place)
-    };
-    let metadata = quietly(|| ParquetMetaDataReader::new().parse_and_finish(&file))
-        .map_err(|message| in_footer(&message))?;
+    })?;
     Ok((file, size_bytes, metadata))
 }
 
@@ -241,15 +245,16 @@ fn broken(message: &str, place: &str) -> anyhow::Error {
     Problem::new(format!("is not a Parquet file that can be read: {message}")).at(place).hint(hint).into()
 }
 
-/// Looks at the last eight bytes before anything is allocated for what they promise; gives the bytes of the
-/// index before them.
+/// Checks the last eight bytes of a file before anything is allocated for the size that they claim; returns
+/// the range of the footer before them.
 fn check_footer(file: &File, size_bytes: u64) -> Result<Range<u64>, String> {
     let mut tail = [0; 8];
     let start = size_bytes
         .checked_sub(8)
         .ok_or_else(|| format!("is too short for a Parquet file: it has {size_bytes} bytes"))?;
     pages::read_exact_at(file, start, &mut tail)?;
-    let (length, magic) = (u64::from(u32::from_le_bytes([tail[0], tail[1], tail[2], tail[3]])), &tail[4..]);
+    let length = u64::from(u32::from_le_bytes([tail[0], tail[1], tail[2], tail[3]]));
+    let magic = &tail[4..];
     match magic {
         b"PAR1" if length > start => {
             Err(format!("is not whole: its index has {length} bytes, the file {size_bytes}"))
@@ -263,11 +268,14 @@ fn check_footer(file: &File, size_bytes: u64) -> Result<Range<u64>, String> {
     }
 }
 
-/// The index of the leaf that is the top-level column `name`.
+/// Returns the index of the leaf that is the top-level column `name`.
 fn column_of(metadata: &ParquetMetaData, name: &str, key: &str, place: &str) -> Result<usize> {
     let schema = metadata.file_metadata().schema_descr();
-    let is_it = |column: &ColumnDescPtr| column.path().parts().first().is_some_and(|part| part == name);
-    let Some(index) = schema.columns().iter().position(is_it) else {
+    let found = schema
+        .columns()
+        .iter()
+        .position(|column| column.path().parts().first().is_some_and(|part| part == name));
+    let Some(index) = found else {
         let fields = schema.root_schema().get_fields();
         let hint = known_names(key, "columns", fields.iter().map(|field| field.name()));
         return Err(Problem::new(format!("column `{name}` is missing")).at(place).hint(hint).into());

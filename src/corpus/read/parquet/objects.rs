@@ -1,6 +1,7 @@
-//! All columns of a Parquet file that hold texts, numbers, truth values or lists of these, row by row.
+//! Reads all columns of a Parquet file that contain texts, numbers, truth values or lists of these, row by
+//! row.
 //!
-//! Columns of anything else are passed over: they are not there.
+//! Other columns are skipped, as if they did not exist.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -37,7 +38,7 @@ use crate::corpus::read::parquet::pages::Pages;
 use crate::fs::File;
 use crate::quietly::quietly;
 
-/// The rows of a Parquet file, as objects.
+/// Reads the rows of a Parquet file as JSON objects.
 pub struct ParquetObjects {
     file: Arc<File>,
     place: String,
@@ -54,12 +55,12 @@ pub struct ParquetObjects {
 #[derive(Debug, Clone)]
 struct Column {
     name: String,
-    /// Its place among the leaves of the schema.
+    /// Index among the leaves of the schema.
     leaf: usize,
     kind: Type,
-    /// The definition level from which on a list has items; `None` for no list.
+    /// Least definition level at which a list has items; `None` if the column is not a list.
     item_level: Option<i16>,
-    /// The definition level of a value.
+    /// Definition level of a value that is not null.
     value_level: i16,
 }
 
@@ -81,17 +82,17 @@ impl ParquetObjects {
         })
     }
 
-    /// The names that the file gives to the numbers of a column, or to those in its lists.
+    /// Returns the class names that the file has for the numbers in a column, or in its lists.
     pub fn class_names(&self, column: &str) -> Option<Vec<String>> {
         class_names(self.metadata.file_metadata().key_value_metadata(), column)
     }
 
-    /// Rows read so far.
+    /// Returns the number of rows read so far.
     pub fn rows(&self) -> u64 {
         self.rows
     }
 
-    /// Bytes of the file that have been read so far, about.
+    /// Returns about how many bytes of the file have been read so far.
     pub fn position_bytes(&self) -> u64 {
         let rows_all = self.metadata.file_metadata().num_rows().max(1) as f64;
         (self.size_bytes as f64 * (self.rows as f64 / rows_all).min(1.0)) as u64
@@ -100,23 +101,29 @@ impl ParquetObjects {
     fn open_group(&mut self) -> Result<()> {
         let group = self.metadata.row_group(self.next_group);
         self.next_group += 1;
-        let number = self.next_group;
-        let in_group = |message: &str| broken(&format!("row group {number}: {message}"), &self.place);
         let opened = quietly(|| -> Result<Vec<Box<dyn Cells>>, ParquetError> {
-            let cells = |column: &Column| {
+            let mut opened = Vec::with_capacity(self.columns.len());
+            for column in &self.columns {
                 let pages = Pages::new(Arc::clone(&self.file), self.size_bytes, group.column(column.leaf))
-                    .map_err(|message| format!("column `{}`: {message}", column.name))?;
-                Ok(cells_of(column, group.schema_descr().column(column.leaf), pages))
-            };
-            self.columns.iter().map(cells).collect::<Result<_, String>>().map_err(ParquetError::General)
+                    .map_err(|message| {
+                        ParquetError::General(format!("column `{}`: {message}", column.name))
+                    })?;
+                opened.push(cells_of(column, group.schema_descr().column(column.leaf), pages));
+            }
+            Ok(opened)
         });
-        self.group = opened.map_err(|message| in_group(&message))?;
-        self.rows_left =
-            u64::try_from(group.num_rows()).map_err(|_| in_group("the number of rows is negative"))?;
+        self.group = opened.map_err(|message| self.broken_group(&message))?;
+        self.rows_left = u64::try_from(group.num_rows())
+            .map_err(|_| self.broken_group("the number of rows is negative"))?;
         Ok(())
     }
 
-    /// The next row; `None` behind the last. An error names the file and the row, from 1.
+    /// Returns an error in the row group that was opened last.
+    fn broken_group(&self, message: &str) -> anyhow::Error {
+        broken(&format!("row group {}: {message}", self.next_group), &self.place)
+    }
+
+    /// Returns the next row; `None` after the last. An error names the file and the row, from 1.
     pub fn advance(&mut self) -> Result<Option<Map<String, Value>>> {
         while self.rows_left == 0 {
             if self.next_group >= self.metadata.num_row_groups() {
@@ -126,7 +133,8 @@ impl ParquetObjects {
         }
         self.rows_left -= 1;
         self.rows += 1;
-        let (mut object, place) = (Map::new(), format!("{}:{}", self.place, self.rows));
+        let mut object = Map::new();
+        let place = format!("{}:{}", self.place, self.rows);
         for (column, cells) in self.columns.iter().zip(&mut self.group) {
             let value = cells
                 .next()
@@ -137,30 +145,37 @@ impl ParquetObjects {
     }
 }
 
-/// The columns that are read: values of known kinds, and lists of them.
+/// Returns the columns that are read: values of known kinds, and lists of them.
 fn columns(schema: &SchemaDescriptor) -> Vec<Column> {
-    let leaves = schema.columns();
-    let of_field = |field: &Arc<SchemaType>| {
-        let is_its =
-            |leaf: &ColumnDescPtr| leaf.path().parts().first().is_some_and(|part| part == field.name());
-        let mut own = leaves.iter().enumerate().filter(|(_, leaf)| is_its(leaf));
-        let ((leaf, descriptor), None) = (own.next()?, own.next()) else { return None };
-        let is_list = descriptor.max_rep_level() == 1;
-        if descriptor.max_rep_level() > 1 || !is_list && descriptor.path().parts().len() > 1 {
-            return None;
-        }
-        is_known(descriptor).then(|| Column {
-            name: field.name().to_string(),
-            leaf,
-            kind: descriptor.physical_type(),
-            item_level: is_list.then(|| item_level(field)),
-            value_level: descriptor.max_def_level(),
-        })
-    };
-    schema.root_schema().get_fields().iter().filter_map(of_field).collect()
+    schema
+        .root_schema()
+        .get_fields()
+        .iter()
+        .filter_map(|field| column_of_field(schema.columns(), field))
+        .collect()
 }
 
-/// Whether values are what their physical type says: a date or a decimal is stored as a number and is none.
+fn column_of_field(leaves: &[ColumnDescPtr], field: &Arc<SchemaType>) -> Option<Column> {
+    let mut own = leaves
+        .iter()
+        .enumerate()
+        .filter(|(_, leaf)| leaf.path().parts().first().is_some_and(|part| part == field.name()));
+    let ((leaf, descriptor), None) = (own.next()?, own.next()) else { return None };
+    let is_list = descriptor.max_rep_level() == 1;
+    if descriptor.max_rep_level() > 1 || !is_list && descriptor.path().parts().len() > 1 {
+        return None;
+    }
+    is_known(descriptor).then(|| Column {
+        name: field.name().to_string(),
+        leaf,
+        kind: descriptor.physical_type(),
+        item_level: is_list.then(|| item_level(field)),
+        value_level: descriptor.max_def_level(),
+    })
+}
+
+/// True if the physical type of a column is its meaning. A date or a decimal is stored as a number, but is
+/// not one.
 fn is_known(column: &ColumnDescPtr) -> bool {
     let is_plain = matches!(
         column.converted_type(),
@@ -182,9 +197,10 @@ fn is_known(column: &ColumnDescPtr) -> bool {
     is_plain && is_as_stored && !matches!(column.physical_type(), Type::INT96 | Type::FIXED_LEN_BYTE_ARRAY)
 }
 
-/// The definition level from which on the only list of a field has items.
+/// Returns the least definition level at which the only list of a field has items.
 fn item_level(field: &SchemaType) -> i16 {
-    let (mut node, mut level) = (field, 0);
+    let mut node = field;
+    let mut level = 0;
     loop {
         let repetition = node.get_basic_info().has_repetition().then(|| node.get_basic_info().repetition());
         level += i16::from(repetition.is_some_and(|is| is != Repetition::REQUIRED));
@@ -198,27 +214,35 @@ fn item_level(field: &SchemaType) -> i16 {
     }
 }
 
-/// The cells of one column of a row group, one after the other.
+/// Reads the cells of one column of a row group in sequence.
 trait Cells {
-    /// The next one; an error where there is none.
+    /// Returns the next cell; fails if there is none.
     fn next(&mut self) -> Result<Value, String>;
 }
 
 fn cells_of(column: &Column, descriptor: ColumnDescPtr, pages: Pages) -> Box<dyn Cells> {
-    let of = column.clone();
+    let owned = column.clone();
     match column.kind {
-        Type::BOOLEAN => Box::new(Typed::<BoolType>::new(of, descriptor, pages, |value| Ok((*value).into()))),
-        Type::INT32 => Box::new(Typed::<Int32Type>::new(of, descriptor, pages, |value| Ok((*value).into()))),
-        Type::INT64 => Box::new(Typed::<Int64Type>::new(of, descriptor, pages, |value| Ok((*value).into()))),
-        Type::FLOAT => {
-            Box::new(Typed::<FloatType>::new(of, descriptor, pages, |value| Ok(number(f64::from(*value)))))
+        Type::BOOLEAN => {
+            Box::new(Typed::<BoolType>::new(owned, descriptor, pages, |value| Ok((*value).into())))
         }
-        Type::DOUBLE => Box::new(Typed::<DoubleType>::new(of, descriptor, pages, |value| Ok(number(*value)))),
-        _ => Box::new(Typed::<ByteArrayType>::new(of, descriptor, pages, text)),
+        Type::INT32 => {
+            Box::new(Typed::<Int32Type>::new(owned, descriptor, pages, |value| Ok((*value).into())))
+        }
+        Type::INT64 => {
+            Box::new(Typed::<Int64Type>::new(owned, descriptor, pages, |value| Ok((*value).into())))
+        }
+        Type::FLOAT => {
+            Box::new(Typed::<FloatType>::new(owned, descriptor, pages, |value| Ok(number(f64::from(*value)))))
+        }
+        Type::DOUBLE => {
+            Box::new(Typed::<DoubleType>::new(owned, descriptor, pages, |value| Ok(number(*value))))
+        }
+        _ => Box::new(Typed::<ByteArrayType>::new(owned, descriptor, pages, text)),
     }
 }
 
-/// JSON has no number for what is not finite.
+/// Converts a number to JSON; infinities and NaN become null, since JSON has no number for them.
 fn number(value: f64) -> Value {
     serde_json::Number::from_f64(value).map_or(Value::Null, Value::from)
 }
@@ -236,11 +260,13 @@ struct Typed<T: DataType> {
     definitions: Vec<i16>,
     repetitions: Vec<i16>,
     values: Vec<T::T>,
-    /// How many levels and how many values have been handed out, and how many levels there are.
+    /// Index of the next level.
     level: usize,
+    /// Index of the next value.
     used: usize,
+    /// Number of levels in the batch.
     levels: usize,
-    /// Values of lists that were read since the last batch.
+    /// Number of list values read for the current batch; shared with the page reader, which limits it.
     list_values: Arc<AtomicU64>,
 }
 
@@ -272,17 +298,19 @@ impl<T: DataType> Typed<T> {
         definitions.clear();
         repetitions.clear();
         values.clear();
-        let read = || reader.read_records(BATCH_VALUES, Some(definitions), Some(repetitions), values);
-        let (rows, values, levels) = quietly(read)?;
+        let (rows, values, levels) =
+            quietly(|| reader.read_records(BATCH_VALUES, Some(definitions), Some(repetitions), values))?;
         if rows == 0 {
             return Err("there are fewer values than rows".to_string());
         }
-        // Where nothing may be missing, nothing has a level.
-        (self.level, self.used, self.levels) = (0, 0, levels.max(values));
+        // A column in which nothing can be missing has no levels.
+        self.level = 0;
+        self.used = 0;
+        self.levels = levels.max(values);
         Ok(())
     }
 
-    /// The value of the current level, which is handed out.
+    /// Returns the value at the current level, and advances past it.
     fn take(&mut self) -> Result<Value, String> {
         let is_there = self.definition() == self.column.value_level;
         self.level += 1;
@@ -294,7 +322,7 @@ impl<T: DataType> Typed<T> {
         (self.value)(value)
     }
 
-    /// The definition level of what comes next.
+    /// Returns the definition level at the current position.
     fn definition(&self) -> i16 {
         self.definitions.get(self.level).copied().unwrap_or(self.column.value_level)
     }
@@ -309,7 +337,7 @@ impl<T: DataType> Cells for Typed<T> {
         let definition = self.definition();
         if definition < item_level {
             self.level += 1;
-            // One below is a list without items; below that there is no list.
+            // One level less is a list without items; less than that is a missing list.
             let is_list = definition + 1 == item_level;
             return Ok(if is_list { Value::Array(Vec::new()) } else { Value::Null });
         }

@@ -1,7 +1,7 @@
-//! The pages of one column in one row group, each of a bounded size.
+//! Reads the pages of one column in one row group, each of bounded size.
 //!
-//! The crate's own reader believes the sizes that a file claims, and two of its codecs do not even look at
-//! them: a file of a few KiB could ask for any amount of memory.
+//! The reader of the `parquet` crate trusts the sizes that a file claims, and two of its codecs do not check
+//! them: a file of a few KiB could allocate any amount of memory.
 
 use std::io::BufReader;
 use std::io::Read;
@@ -26,43 +26,47 @@ use crate::corpus::read::parquet::delta;
 use crate::corpus::read::parquet::header::Header;
 use crate::fs::File;
 
-/// The largest page that is read, in bytes, compressed or not: 1 MiB is usual, DuckDB writes up to 100 MB.
+/// Limit on a page, in bytes, compressed or not: 1 MiB is usual, DuckDB writes up to 100 MB.
 const PAGE_BYTES_MAX: u64 = 128 << 20;
 
-/// The largest dictionary: what it costs in memory is 32 bytes a value beside the page itself.
+/// Limit on the values of a dictionary, each of which needs 32 bytes of memory in addition to the page
+/// itself.
 const DICTIONARY_VALUES_MAX: u32 = 1 << 20;
 
-/// The most values in a page whose lengths are all decoded at once, 4 bytes each.
+/// Limit on the values in a page whose lengths are all decoded at once, 4 bytes each.
 const DELTA_VALUES_MAX: u32 = 1 << 24;
 
-/// The most values of lists that are read before a batch of rows is whole: a page of a few bytes can say that
-/// a list has any number of them.
+/// Limit on the list values that are read for one batch of rows, since a page of a few bytes can claim a list
+/// of any length.
 const LIST_VALUES_MAX: u64 = 1 << 24;
 
-/// The longest header; the minimum and maximum of a page may stand in it.
+/// Limit on a header, which may contain the minimum and maximum of a page.
 const HEADER_BYTES_MAX: u64 = 16 << 20;
 
-/// Types of pages in parquet.thrift, and the fields of `PageHeader` where their own headers stand.
+/// Types of pages in parquet.thrift.
 const DATA_PAGE: i64 = 0;
 const INDEX_PAGE: i64 = 1;
 const DICTIONARY_PAGE: i64 = 2;
 const DATA_PAGE_V2: i64 = 3;
+/// Field of `PageHeader` with the header of a data page.
 const DATA: i16 = 5;
+/// Field of `PageHeader` with the header of a dictionary page.
 const DICTIONARY: i16 = 7;
+/// Field of `PageHeader` with the header of a data page of version 2.
 const DATA_V2: i16 = 8;
 
-/// Reads pages one after the other.
+/// Reads pages in sequence.
 pub(super) struct Pages {
     file: Arc<File>,
     codec: Compression,
     offset: u64,
     end: u64,
-    /// Whether values may be null: then levels stand before them.
+    /// True if values may be null: then definition levels come before the values.
     is_optional: bool,
-    /// Whether it has lists: then levels of their own stand before those.
+    /// True if the column has lists: then repetition levels come before the definition levels.
     is_list: bool,
     kind: Type,
-    /// Values of lists that were read, since whoever shares it counted anew.
+    /// Number of list values that were read, since the reader of the column last set it to 0.
     list_values: Arc<AtomicU64>,
 }
 
@@ -72,7 +76,7 @@ impl Pages {
         size_bytes: u64,
         column: &ColumnChunkMetaData,
     ) -> Result<Self, String> {
-        // Some writers put 0, where the file's magic stands, for a dictionary that there is not.
+        // If there is no dictionary, some writers set its offset to 0, where the magic bytes of the file are.
         let start =
             column.dictionary_page_offset().filter(|offset| *offset > 0).unwrap_or(column.data_page_offset());
         let range = u64::try_from(start).ok().zip(u64::try_from(column.compressed_size()).ok());
@@ -93,12 +97,12 @@ impl Pages {
         })
     }
 
-    /// The count of values of lists that were read, to begin it anew.
+    /// Returns the number of list values that were read, which the caller can reset.
     pub(super) fn list_values(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.list_values)
     }
 
-    /// Counts the values of a page of lists.
+    /// Counts the values of a page; fails if the current batch has too many list values.
     fn count_values(&self, num_values: u32) -> Result<(), String> {
         let before = self.list_values.fetch_add(u64::from(num_values), Ordering::Relaxed);
         if self.is_list && before + u64::from(num_values) > LIST_VALUES_MAX {
@@ -140,7 +144,7 @@ impl Pages {
         Ok(None)
     }
 
-    /// The header at the current offset and its length.
+    /// Reads the header at the current offset; returns it with its length.
     fn header(&self) -> Result<(Header, u64), String> {
         let limit = HEADER_BYTES_MAX.min(self.end - self.offset);
         let mut reader = Counted(
@@ -184,7 +188,7 @@ impl Pages {
         }
         let is_compressed = header.get(DATA_V2, 7) != Some(0);
         let mut buf = content.to_vec();
-        // A page of nulls only has nothing behind its levels, not even an empty compressed block.
+        // A page of nulls has no data after its levels, not even an empty compressed block.
         if is_compressed && size > levels {
             buf.truncate(levels);
             buf.extend(decompress(self.codec, &content[levels..], size - levels)?);
@@ -210,7 +214,7 @@ impl Pages {
     fn dictionary_page(&self, header: &Header, content: &[u8], size: usize) -> Result<Page, String> {
         let buf = decompress(self.codec, content, size)?;
         let num_values = header.count(DICTIONARY, 1, "number of values")?;
-        // Each value has its length before it, in four bytes.
+        // Each value is preceded by its length, in four bytes.
         if u64::from(num_values) > buf.len() as u64 / 4 || num_values > DICTIONARY_VALUES_MAX {
             return Err(format!("a dictionary of {} bytes claims {num_values} values", buf.len()));
         }
@@ -238,7 +242,7 @@ fn encoding(number: Option<i64>, kind: Type) -> Result<Encoding, String> {
     }
 }
 
-/// Writes the values behind the levels of a page plainly, if each repeats a part of the one before it.
+/// Converts the values after the levels of a page to PLAIN, if each repeats a part of the previous one.
 fn undelta(
     encoding: Encoding,
     buf: &mut Vec<u8>,
@@ -254,7 +258,8 @@ fn undelta(
     Ok(Encoding::PLAIN)
 }
 
-/// Of a column without levels, writers say what they like; all but old files have `RLE` (3).
+/// Returns the encoding of levels. All files use `RLE` (3), except for old ones; a column without levels may
+/// claim any.
 fn level_encoding(number: Option<i64>) -> Encoding {
     match number {
         #[expect(deprecated, reason = "old files have it")]
@@ -263,14 +268,16 @@ fn level_encoding(number: Option<i64>) -> Encoding {
     }
 }
 
-/// The decoder of this encoding reserves room for as many values as the block of lengths claims.
+/// Checks the number of lengths that a page claims: the decoder of this encoding allocates memory for all of
+/// them.
 fn check_values(encoding: Encoding, values: &[u8], num_values: u32) -> Result<(), String> {
     if encoding != Encoding::DELTA_LENGTH_BYTE_ARRAY {
         return Ok(());
     }
-    // The block begins with three numbers: size of a block, miniblocks in it, values in all.
+    // The block begins with three numbers: values per block, miniblocks per block, number of all values.
     let mut ends = values.iter().enumerate().filter(|(_, byte)| **byte < 0x80).map(|(index, _)| index);
-    let (second, third) = (ends.nth(1), ends.next());
+    let second = ends.nth(1);
+    let third = ends.next();
     let (Some(second), Some(third)) = (second, third) else {
         return Err("a page is too short for its values".to_string());
     };
@@ -299,7 +306,7 @@ impl PageReader for Pages {
         Err(ParquetError::NYI("pages are read in order".to_string()))
     }
 
-    /// A row of lists may go on in the next page, but not behind the last one.
+    /// Returns true at the end of the column: before that, a row of lists may continue in the next page.
     fn at_record_boundary(&mut self) -> Result<bool, ParquetError> {
         Ok(self.offset >= self.end)
     }
@@ -309,12 +316,12 @@ impl PageReader for Pages {
     }
 }
 
-/// Fills `buffer` from `offset` on.
+/// Fills `buffer` with the bytes from `offset` onwards.
 pub(super) fn read_exact_at(file: &File, offset: u64, buffer: &mut [u8]) -> Result<(), String> {
     file.read_exact_at(buffer, offset).map_err(|e| format!("cannot be read at byte {offset}: {e}"))
 }
 
-/// Reads a file from a place of its own.
+/// Reads a file from its own offset, which is independent of the position of the file.
 struct At<'a> {
     file: &'a File,
     offset: u64,
@@ -328,7 +335,7 @@ impl Read for At<'_> {
     }
 }
 
-/// Counts what is read.
+/// Reader that counts the bytes read.
 struct Counted<R>(R, u64);
 
 impl<R: Read> Read for Counted<R> {

@@ -1,5 +1,5 @@
-//! Files written with the `parquet` crate, read back; then the same files with flipped bytes and false
-//! claims.
+//! Writes files with the `parquet` crate and reads them back; then reads the same files with flipped bytes
+//! and false claims.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ const SCHEMA: &str = "message m { required int32 id; optional binary text (UTF8)
 
 type Row<'a> = (Option<&'a [u8]>, &'a str);
 
-/// A file with a row group for each slice.
+/// Writes a file with one row group per slice.
 fn file(properties: WriterProperties, groups: &[&[Row<'_>]]) -> Vec<u8> {
     let schema = Arc::new(parse_message_type(SCHEMA).unwrap());
     let mut bytes = Vec::new();
@@ -137,7 +137,7 @@ fn titles_long_values_and_bad_bytes() {
 }
 
 #[test]
-fn errors_name_the_file_and_what_there_is() {
+fn errors_name_the_file_and_the_existing_columns() {
     let rows: [Row<'_>; 1] = [(Some(b"one"), "First")];
     let whole = file(properties().build(), &[&rows]);
     let folder = Folder::with(&[
@@ -149,55 +149,61 @@ fn errors_name_the_file_and_what_there_is() {
         ("a.parquet.gz", b"\x1f\x8b\x08\0"),
         ("page.parquet", b"<!DOCTYPE html><html>"),
     ]);
-    let of = |name: &str, field: &str| {
-        message(&folder, &folder.config_with(name, |source| source.field = field.to_string()))
-    };
-    insta::assert_snapshot!(of("a.parquet", "body"), @r"
+    insta::assert_snapshot!(error_of(&folder, "a.parquet", "body"), @r"
     a.parquet: column `body` is missing
       hint: set `field` to one of the columns: `id`, `text`, `title`, `g`
     ");
-    insta::assert_snapshot!(of("a.parquet", "id"), @r"
+    insta::assert_snapshot!(error_of(&folder, "a.parquet", "id"), @r"
     a.parquet: column `id` is INT32, a column of strings is wanted
       hint: set `field` to one of the columns of text: `text`, `title`
     ");
     assert!(
-        of("a.parquet", "g").starts_with("a.parquet: column `g` is nested, a column of strings is wanted")
+        error_of(&folder, "a.parquet", "g")
+            .starts_with("a.parquet: column `g` is nested, a column of strings is wanted")
     );
-    insta::assert_snapshot!(of("cut.parquet", "text"), @"cut.parquet: is not a Parquet file, or has been cut off: it does not end in `PAR1`");
-    insta::assert_snapshot!(of("short.parquet", "text"), @"short.parquet: is too short for a Parquet file: it has 4 bytes");
-    insta::assert_snapshot!(of("text.parquet", "text"), @"text.parquet: is not a Parquet file, or has been cut off: it does not end in `PAR1`");
-    insta::assert_snapshot!(of("long.parquet", "text"), @"long.parquet: is not whole: its index has 2147483647 bytes, the file 12");
-    insta::assert_snapshot!(of("page.parquet", "text"), @r"
+    insta::assert_snapshot!(error_of(&folder, "cut.parquet", "text"), @"cut.parquet: is not a Parquet file, or has been cut off: it does not end in `PAR1`");
+    insta::assert_snapshot!(error_of(&folder, "short.parquet", "text"), @"short.parquet: is too short for a Parquet file: it has 4 bytes");
+    insta::assert_snapshot!(error_of(&folder, "text.parquet", "text"), @"text.parquet: is not a Parquet file, or has been cut off: it does not end in `PAR1`");
+    insta::assert_snapshot!(error_of(&folder, "long.parquet", "text"), @"long.parquet: is not whole: its index has 2147483647 bytes, the file 12");
+    insta::assert_snapshot!(error_of(&folder, "page.parquet", "text"), @r"
     page.parquet: is a page of HTML, a Parquet file is wanted
       hint: a server may have answered with a page instead of the file: fetch it again
     ");
-    assert!(of("a.parquet.gz", "text").starts_with("a.parquet.gz: is a compressed Parquet file"));
+    assert!(
+        error_of(&folder, "a.parquet.gz", "text").starts_with("a.parquet.gz: is a compressed Parquet file")
+    );
 }
 
 #[test]
-fn damage_of_the_index_is_named_by_its_bytes_or_its_row_group() {
+fn damage_of_the_footer_is_reported_by_its_bytes_or_its_row_group() {
     let rows: [Row<'_>; 1] = [(Some(&[b'x'; 5000]), "First")];
     let whole = file(properties().set_dictionary_enabled(false).build(), &[&rows, &rows]);
     let end = whole.len() - 8;
     let start = end - u32::from_le_bytes(whole[end..end + 4].try_into().unwrap()) as usize;
-    let of = |bytes: &[u8]| {
-        let folder = Folder::with(&[("a.parquet", bytes)]);
-        message(&folder, &folder.config_with("a.parquet", |_| ()))
-    };
-    // The index is a struct, and a struct of nothing at all lacks its version.
+    // The footer is a struct; an empty struct lacks the version.
     let empty = [&whole[..start], &[0; 1], &1u32.to_le_bytes(), b"PAR1"].concat();
-    let told = format!("in its index, bytes {start} to {}: ", start + 1);
-    assert!(of(&empty).contains(&told), "{}", of(&empty));
-    // All chunks of columns begin behind the end of the file.
+    let expected = format!("in its index, bytes {start} to {}: ", start + 1);
+    let error = error_of_file(&empty);
+    assert!(error.contains(&expected), "{error}");
+    // All column chunks begin after the end of the file.
     let shorter = [&whole[whole.len() - (end - start) - 8..]].concat();
-    let told = of(&shorter);
+    let error = error_of_file(&shorter);
     assert!(
-        told.contains("row group 1: ") && told.contains("column `text`: a column lies outside"),
-        "{told}"
+        error.contains("row group 1: ") && error.contains("column `text`: a column lies outside"),
+        "{error}"
     );
 }
 
-/// Reads a file that is broken somewhere: documents, or an error with its name and a place in it.
+fn error_of(folder: &Folder, name: &str, field: &str) -> String {
+    message(folder, &folder.config_with(name, |source| source.field = field.to_string()))
+}
+
+fn error_of_file(bytes: &[u8]) -> String {
+    let folder = Folder::with(&[("a.parquet", bytes)]);
+    message(&folder, &folder.config_with("a.parquet", |_| ()))
+}
+
+/// Reads a damaged file, and requires documents, or an error with the file name and a place in the file.
 fn survive(folder: &Folder) {
     let config = folder.config_with("a.parquet", |source| {
         source.invalid_utf8 = InvalidUtf8::Replace;
@@ -239,7 +245,7 @@ fn a_real_file_with_flipped_bytes_gives_documents_or_an_error() {
     assert_eq!(documents, ROWS);
     let footer =
         whole.len() - 8 - u32::from_le_bytes(whole[whole.len() - 8..][..4].try_into().unwrap()) as usize;
-    // The footer and the first page headers decide most, and are a small part of the file.
+    // The footer and the first page headers determine most, and are a small part of the file.
     let places = (0..100)
         .map(|i| whole.len() / 100 * i)
         .chain((0..100).map(|i| 4 + i))
@@ -252,5 +258,5 @@ fn a_real_file_with_flipped_bytes_gives_documents_or_an_error() {
     }
 }
 
-/// Rows of `web_c4.parquet`.
+/// Number of rows in `web_c4.parquet`.
 const ROWS: usize = 1480;

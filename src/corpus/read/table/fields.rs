@@ -1,9 +1,8 @@
-//! Cuts CSV and TSV into fields: quotes, doubled quotes, newlines in quotes; `\n`, `\r\n` and `\r` end a
+//! Splits CSV and TSV into fields: quotes, doubled quotes, newlines in quotes; `\n`, `\r\n` and `\r` end a
 //! record.
 //!
-//! The `csv` crate holds a whole record in memory, however long; here a field that is not asked for is
-//! never held, and of one that is no more than the limit. Where both read a file, they read the same (a test
-//! compares them).
+//! The `csv` crate keeps a whole record in memory, no matter how long. Here, only wanted fields are kept, up
+//! to a limit. If both read a file, the results are the same (a test compares them).
 
 use std::io::BufRead;
 use std::io::BufReader;
@@ -21,7 +20,7 @@ use crate::corpus::read::utf8::EXCERPT_BYTES;
 use crate::error::Problem;
 use crate::fs::TextFile;
 
-/// What follows a field.
+/// Syntax that follows a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
     /// Another field of the record.
@@ -32,7 +31,7 @@ pub enum End {
     File,
 }
 
-/// A field as far as it is kept, and its true length.
+/// A field up to a limit, and its full length.
 pub struct Kept {
     bytes: Vec<u8>,
     length: u64,
@@ -40,28 +39,28 @@ pub struct Kept {
 }
 
 impl Kept {
-    /// Nothing yet of a field of which `bytes_max` bytes are kept.
+    /// Creates an empty field of which at most `bytes_max` bytes are kept.
     pub fn new(bytes_max: usize) -> Self {
         Self { bytes: Vec::new(), length: 0, bytes_max }
     }
 
-    /// Forgets the field.
+    /// Clears the field.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.length = 0;
     }
 
-    /// The field, or of one that is too long its beginning.
+    /// Returns the field; if it is too long, its beginning.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// Its length in bytes.
+    /// Returns its full length in bytes.
     pub fn length(&self) -> u64 {
         self.length
     }
 
-    /// Whether it is longer than what is kept.
+    /// True if the field is longer than the limit.
     pub fn is_too_long(&self) -> bool {
         self.length > self.bytes_max as u64
     }
@@ -73,13 +72,13 @@ impl Kept {
     }
 }
 
-/// Where in a field the next byte stands.
+/// State of the parser within a field.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     Start,
     Bare,
     Quoted,
-    /// Behind a quote in a quoted field: its end, or the first half of a doubled quote.
+    /// After a quote in a quoted field: the end of the field, or the first half of a doubled quote.
     Quote,
 }
 
@@ -87,52 +86,53 @@ enum State {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Quotes {
     Fine,
-    /// A field over several lines continues after its second quote, on this line.
-    GoOn(u64),
+    /// A field over several lines has text after its closing quote, on this line.
+    TextAfterQuote(u64),
     /// The file ends in a quoted field.
     Unclosed,
 }
 
-/// Reads a file field by field.
+/// Reads a table field by field.
 pub struct Fields {
     reader: BufReader<TextFile>,
     path: Arc<Path>,
     delimiter: u8,
-    /// Absent where a quote is a character like any other.
+    /// The quote character; `None` if quotes are ordinary characters.
     quote: Option<u8>,
-    /// The line of the next byte, from 1.
+    /// Line of the next byte, from 1.
     line: u64,
     record_line: u64,
     header_line: u64,
     starts_record: bool,
-    /// True if the previous byte was a carriage return that ended a line; a newline right after it belongs to it.
+    /// True if the previous byte was a carriage return that ended a line; a newline directly after it belongs
+    /// to the same line end.
     after_return: bool,
-    /// The problem with the quotes of the record, if any.
+    /// Problem with the quotes of the record, if any.
     quotes: Quotes,
-    /// Whether the record so far holds nothing, not even a quote or a delimiter.
+    /// True if the record so far is empty, without any quote or delimiter.
     record_is_blank: bool,
 }
 
 impl Fields {
-    /// The fields of a table that errors call `path`.
+    /// Creates a reader of a table that errors call `path`.
     pub fn of(text: TextFile, path: Arc<Path>, dialect: Dialect) -> Result<Self> {
         let mut reader = BufReader::with_capacity(BUFFER_BYTES, text);
         let start = reader.fill_buf().with_context(|| format!("cannot read `{}`, line 1", path.display()))?;
         if start.starts_with(BYTE_ORDER_MARK) {
             reader.consume(BYTE_ORDER_MARK.len());
         }
-        let told = told_separator(reader.buffer());
-        if let Some((_, length)) = told {
+        let declared = declared_separator(reader.buffer());
+        if let Some((_, length)) = declared {
             reader.consume(length);
         }
         let (delimiter, quote) = match dialect {
             Dialect::Csv(Some(separator)) => (separator, Some(b'"')),
             Dialect::Csv(None) => {
-                (told.map_or_else(|| separator_of(reader.buffer()), |(byte, _)| byte), Some(b'"'))
+                (declared.map_or_else(|| separator_of(reader.buffer()), |(byte, _)| byte), Some(b'"'))
             }
             Dialect::Tsv => (b'\t', None),
         };
-        let line = if told.is_some() { 2 } else { 1 };
+        let line = if declared.is_some() { 2 } else { 1 };
         Ok(Self {
             reader,
             path,
@@ -148,37 +148,38 @@ impl Fields {
         })
     }
 
-    /// The line of the header: the first, or the one behind Excel's `sep=;`.
+    /// Returns the line of the header: the first line, or the one after Excel's `sep=;`.
     pub fn header_line(&self) -> u64 {
         self.header_line
     }
 
-    /// The line on which the record at hand begins.
+    /// Returns the line on which the current record begins.
     pub fn record_line(&self) -> u64 {
         self.record_line
     }
 
-    /// Whether the record that was read last is an empty line.
+    /// True if the last record that was read is an empty line.
     pub fn record_is_blank(&self) -> bool {
         self.record_is_blank
     }
 
-    /// Bytes of the file, as it lies on the disk, that have been read so far.
+    /// Returns the number of bytes of the file, as stored on disk, that have been read so far.
     pub fn position_bytes(&self) -> u64 {
         self.reader.get_ref().position_bytes()
     }
 
-    /// A problem with the record at hand.
+    /// Returns an error about the current record.
     pub fn problem(&self, message: impl Into<String>) -> Problem {
         Problem::new(message).at(format!("{}:{}", self.path.display(), self.record_line))
     }
 
-    /// What looks wrong with the quotes of the record that was read last: one is never closed, or a field
-    /// over several lines goes on behind its second quote, so that the first was most likely left open.
+    /// Returns the problem with the quotes of the last record, if any: a quote is never closed, or a field
+    /// over several lines has text after its closing quote, which suggests that its opening quote was left
+    /// open.
     pub fn open_quote(&self) -> Option<Problem> {
         match self.quotes {
             Quotes::Fine => None,
-            Quotes::GoOn(line) => {
+            Quotes::TextAfterQuote(line) => {
                 let message =
                     format!("a quote opened in this row ends in line {line}, in the middle of a text");
                 let hint = "was it left open? close it, or double a quote that belongs to the text";
@@ -191,7 +192,7 @@ impl Fields {
         }
     }
 
-    /// The error of a row with `count` fields after a header with `wanted`, if the numbers differ.
+    /// Returns the error of a row whose number of fields, `count`, differs from that of the header, `wanted`.
     pub fn wrong_count(&self, count: usize, wanted: usize) -> Option<Problem> {
         let fields = if count == 1 { "field is" } else { "fields are" };
         let message = format!("{count} {fields} here, but {wanted} named in the first line");
@@ -199,12 +200,14 @@ impl Fields {
         (count != wanted).then(|| self.problem(message).hint(hint))
     }
 
-    /// Reads a field into `kept`, which must be clear.
+    /// Reads the next field, into `kept` if it is given, which must be clear.
     pub fn next(&mut self, kept: Option<&mut Kept>) -> Result<End> {
         let starts_record = self.starts_record;
         if starts_record {
             self.skip_newline()?;
-            (self.record_line, self.record_is_blank, self.quotes) = (self.line, true, Quotes::Fine);
+            self.record_line = self.line;
+            self.record_is_blank = true;
+            self.quotes = Quotes::Fine;
         }
         let mut ignored = Kept::new(0);
         let kept = kept.unwrap_or(&mut ignored);
@@ -218,7 +221,8 @@ impl Fields {
         let mut state = State::Start;
         let first_line = self.line;
         loop {
-            let (path, line) = (&self.path, self.line);
+            let path = &self.path;
+            let line = self.line;
             let chunk = self
                 .reader
                 .fill_buf()
@@ -250,7 +254,7 @@ impl Fields {
                 (State::Start | State::Quote | State::Bare, Some(byte)) => {
                     let ends = *byte == self.delimiter || matches!(byte, b'\n' | b'\r');
                     if state == State::Quote && !ends && self.line > first_line {
-                        self.quotes = Quotes::GoOn(self.line);
+                        self.quotes = Quotes::TextAfterQuote(self.line);
                     }
                     state = State::Bare;
                     self.bare(kept)
@@ -264,10 +268,11 @@ impl Fields {
         }
     }
 
-    /// Passes over the newline of `\r\n`.
+    /// Skips the newline of `\r\n`.
     fn skip_newline(&mut self) -> Result<()> {
         if std::mem::take(&mut self.after_return) {
-            let (path, line) = (&self.path, self.line);
+            let path = &self.path;
+            let line = self.line;
             let chunk = self.reader.fill_buf();
             let chunk = chunk.with_context(|| format!("cannot read `{}`, line {line}", path.display()))?;
             let count = usize::from(chunk.first() == Some(&b'\n'));
@@ -276,14 +281,14 @@ impl Fields {
         Ok(())
     }
 
-    /// Reads what is buffered up to a quote, and the quote.
+    /// Reads the buffered bytes up to and including a quote.
     fn quoted(&mut self, kept: &mut Kept) -> State {
         let chunk = self.reader.buffer();
         let end = chunk.iter().position(|byte| *byte == b'"');
         let part = &chunk[..end.unwrap_or(chunk.len())];
         kept.push(part);
         for byte in part {
-            // Of `\r\n`, the first byte counts.
+            // `\r\n` counts once, at its first byte.
             self.line += u64::from(*byte == b'\r' || *byte == b'\n' && !self.after_return);
             self.after_return = *byte == b'\r';
         }
@@ -292,14 +297,15 @@ impl Fields {
         if end.is_some() { State::Quote } else { State::Quoted }
     }
 
-    /// Reads what is buffered up to a separator, and the separator, which it gives.
+    /// Reads the buffered bytes up to and including a separator or line end, and returns that byte.
     fn bare(&mut self, kept: &mut Kept) -> Option<u8> {
         let chunk = self.reader.buffer();
         let end = memchr3(self.delimiter, b'\n', b'\r', chunk);
         let part = &chunk[..end.unwrap_or(chunk.len())];
         kept.push(part);
         self.record_is_blank &= part.is_empty();
-        let (count, separator) = (part.len(), end.map(|end| chunk[end]));
+        let count = part.len();
+        let separator = end.map(|end| chunk[end]);
         self.reader.consume(count + usize::from(end.is_some()));
         self.line += u64::from(matches!(separator, Some(b'\n' | b'\r')));
         self.after_return = separator == Some(b'\r');
@@ -307,9 +313,9 @@ impl Fields {
     }
 }
 
-/// The separator that a first line `sep=;` tells, as Excel writes it, and the length of that line with its
-/// end.
-fn told_separator(start: &[u8]) -> Option<(u8, usize)> {
+/// Returns the separator that a first line such as `sep=;` declares, as Excel writes it, and the length of
+/// that line with its end.
+fn declared_separator(start: &[u8]) -> Option<(u8, usize)> {
     let is_quoted = start.first() == Some(&b'"');
     let key = &start[usize::from(is_quoted)..];
     let separator = *key.get(4).filter(|_| key[..4].eq_ignore_ascii_case(b"sep="))?;
@@ -324,8 +330,8 @@ fn told_separator(start: &[u8]) -> Option<(u8, usize)> {
     (is_closed && separator.is_ascii() && !b"\"\r\n".contains(&separator)).then_some((separator, used + end))
 }
 
-/// What stands between the names of the header at the beginning of `start`: a comma, or where there is none
-/// what it has instead.
+/// Guesses the separator from the header at the beginning of `start`: a comma, or if there is none, the first
+/// of semicolon, tab and bar that occurs.
 fn separator_of(start: &[u8]) -> u8 {
     let mut counts = [(b',', 0), (b';', 0), (b'\t', 0), (b'|', 0)];
     let mut is_quoted = false;
@@ -353,7 +359,9 @@ mod tests {
         let path = folder.path().join("a.csv");
         std::fs::write(&path, text).unwrap();
         let mut fields = Fields::of(fs::open_text(&path).unwrap(), path.into(), dialect)?;
-        let (mut records, mut record, mut kept) = (Vec::new(), Vec::new(), Kept::new(1000));
+        let mut records = Vec::new();
+        let mut record = Vec::new();
+        let mut kept = Kept::new(1000);
         loop {
             kept.clear();
             let end = fields.next(Some(&mut kept))?;
@@ -375,13 +383,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_csv_crate_reads_the_same(text in "(\r\n|[,\t\"a\n\r ä]){0,40}", is_csv: bool) {
+        fn fields_equal_those_of_the_csv_crate(text in "(\r\n|[,\t\"a\n\r ä]){0,40}", is_csv: bool) {
             let (dialect, delimiter) = if is_csv { (Dialect::Csv(Some(b',')), b',') } else { (Dialect::Tsv, b'\t') };
             let mut reader = csv::ReaderBuilder::new()
                 .has_headers(false).flexible(true).delimiter(delimiter).quoting(is_csv).from_reader(text.as_bytes());
             let expected: Vec<Vec<Vec<u8>>> =
                 reader.byte_records().map(|record| record.unwrap().iter().map(<[u8]>::to_vec).collect()).collect();
-            // The crate takes a quote that is never closed for closed at the end of the file.
+            // The crate accepts an unclosed quote at the end of the file.
             if let Ok(found) = records(&text, dialect) {
                 prop_assert_eq!(found, expected);
             }
@@ -395,9 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn the_separator_is_what_the_first_line_tells() {
-        let read = |text: &str| records(text, Dialect::Csv(None)).unwrap();
-        let row = |fields: [&str; 2]| fields.map(|field| field.as_bytes().to_vec()).to_vec();
+    fn the_separator_is_declared_or_guessed_from_the_first_line() {
         let expected = [row(["text", "label"]), row(["a, b", "c"])];
         for text in [
             "text;label\na, b;c\n",
@@ -407,13 +413,17 @@ mod tests {
             "\"sep=,\"\r\ntext,label\r\n\"a, b\",c\r\n",
             "\"text\";\"label\"\n\"a, b\";c\n",
         ] {
-            assert_eq!(read(text), expected, "{text}");
+            assert_eq!(records(text, Dialect::Csv(None)).unwrap(), expected, "{text}");
         }
-        assert_eq!(read("\"a;b\",c\n")[0], row(["a;b", "c"]));
+        assert_eq!(records("\"a;b\",c\n", Dialect::Csv(None)).unwrap()[0], row(["a;b", "c"]));
+    }
+
+    fn row(fields: [&str; 2]) -> Vec<Vec<u8>> {
+        fields.map(|field| field.as_bytes().to_vec()).to_vec()
     }
 
     #[test]
-    fn a_quote_left_open_over_several_lines_is_told_where_the_text_goes_on_behind_the_next_one() {
+    fn an_open_quote_is_reported_if_text_follows_the_next_quote_on_another_line() {
         let text = "id,text\n1,\"left open\n2,two\n3,\"three\n4,four\n";
         let message = records(text, Dialect::Csv(None)).unwrap_err().to_string();
         assert!(message.contains("a.csv:2: a quote opened in this row ends in line 4,"), "{message}");

@@ -1,6 +1,6 @@
 //! CSV and TSV with a header: one column is the text, another may be the title.
 //!
-//! How the file is cut into fields stands in `fields.rs`.
+//! `fields.rs` splits the file into fields.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -23,19 +23,19 @@ pub use fields::End;
 pub use fields::Fields;
 pub use fields::Kept;
 
-/// A header longer than this is none.
+/// Limit on the length of a header.
 const HEADER_BYTES_MAX: u64 = 1 << 20;
 
-/// More columns than this are none.
+/// Limit on the number of columns.
 const COLUMNS_MAX: usize = 10_000;
 
-/// How fields are separated.
+/// Separator and quoting of fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Dialect {
-    /// This byte, or what the first line tells, usually a comma; a field with it, a quote or a newline is in
-    /// quotes (RFC 4180).
+    /// Separated by this byte or, with `None`, by the separator that the first line shows, usually a comma; a
+    /// field that contains the separator, a quote or a newline is in quotes (RFC 4180).
     Csv(Option<u8>),
-    /// Tabs; a quote is a character like any other.
+    /// Separated by tabs; quotes are ordinary characters.
     Tsv,
 }
 
@@ -48,7 +48,7 @@ pub(super) struct TableRows {
     title: Option<Column>,
 }
 
-/// A column that is wanted, and its field in the row at hand.
+/// A wanted column, and its field in the current row.
 struct Column {
     index: usize,
     kept: Kept,
@@ -64,25 +64,18 @@ impl TableRows {
     ) -> Result<Self> {
         let mut fields = Fields::of(text, Arc::clone(path), dialect)?;
         let header = header_of(&mut fields)?;
-        let column = |key: &str, name: &str| -> Result<Column> {
-            let mut found =
-                header.iter().enumerate().filter(|(_, known)| *known == name).map(|(index, _)| index);
-            let place = format!("{}:{}", path.display(), fields.header_line());
-            let Some(index) = found.next() else {
-                let hint = known_names(key, "columns", header.iter().map(String::as_str));
-                return Err(Problem::new(format!("column `{name}` is missing")).at(place).hint(hint).into());
-            };
-            if found.next().is_some() {
-                return Err(Problem::new(format!("column `{name}` is there twice")).at(place).into());
-            }
-            Ok(Column { index, kept: Kept::new(limits.line_bytes) })
-        };
-        let text = column("field", &columns.text)?;
-        let title = columns.title.as_deref().map(|name| column("title_field", name)).transpose()?;
+        let line_bytes = limits.line_bytes;
+        let place = format!("{}:{}", path.display(), fields.header_line());
+        let text = Column::find(&header, "field", &columns.text, &place, line_bytes)?;
+        let title = columns
+            .title
+            .as_deref()
+            .map(|name| Column::find(&header, "title_field", name, &place, line_bytes))
+            .transpose()?;
         Ok(Self { fields, columns: columns.clone(), column_count: header.len(), text, title })
     }
 
-    /// Reads a row; its number of fields, 0 at the end of the file.
+    /// Reads a row; returns its number of fields, 0 at the end of the file.
     fn row(&mut self) -> Result<usize> {
         for column in [Some(&mut self.text), self.title.as_mut()].into_iter().flatten() {
             column.kept.clear();
@@ -100,6 +93,21 @@ impl TableRows {
             }
         }
         Ok(0)
+    }
+}
+
+impl Column {
+    /// Finds the column `name` in a header at `place`; `key` is the configuration key that names it.
+    fn find(header: &[String], key: &str, name: &str, place: &str, bytes_max: usize) -> Result<Self> {
+        let mut found = header.iter().enumerate().filter(|(_, known)| *known == name).map(|(index, _)| index);
+        let Some(index) = found.next() else {
+            let hint = known_names(key, "columns", header.iter().map(String::as_str));
+            return Err(Problem::new(format!("column `{name}` is missing")).at(place).hint(hint).into());
+        };
+        if found.next().is_some() {
+            return Err(Problem::new(format!("column `{name}` is there twice")).at(place).into());
+        }
+        Ok(Self { index, kept: Kept::new(bytes_max) })
     }
 }
 
@@ -146,9 +154,10 @@ impl Records for TableRows {
     }
 }
 
-/// The names of the columns: the first row of a table, whose size is bounded.
+/// Reads the names of the columns from the first row of a table, up to a limit.
 pub fn header_of(fields: &mut Fields) -> Result<Vec<String>> {
-    let (mut names, mut bytes) = (Vec::new(), 0);
+    let mut names = Vec::new();
+    let mut bytes = 0;
     let mut kept = Kept::new(HEADER_BYTES_MAX as usize);
     loop {
         kept.clear();

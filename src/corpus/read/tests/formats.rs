@@ -1,4 +1,4 @@
-//! Every format with every compression, what is left out of each, and the text of every error.
+//! Tests every format with every compression, the items left out of each, and the text of every error.
 
 use std::io::Write;
 
@@ -84,7 +84,7 @@ fn documents_between_tags() {
 }
 
 #[test]
-fn long_lines_are_left_out_and_their_documents_go_on() {
+fn long_lines_are_left_out_and_their_documents_continue() {
     let text = format!("one\n{}\ntwo\n\nthree\n", "ä".repeat(600));
     let folder = Folder::with(&[("a.txt", text.as_bytes())]);
     let config = |unit| DataConfig { max_line_bytes: 1024, ..folder.config("a.txt", unit) };
@@ -140,7 +140,7 @@ fn bytes_that_are_not_utf8() {
 }
 
 #[test]
-fn titles_come_first_and_null_is_nothing() {
+fn titles_come_first_and_null_is_empty() {
     let folder = Folder::with(&[
         (
             "a.jsonl",
@@ -149,12 +149,15 @@ fn titles_come_first_and_null_is_nothing() {
         ("a.json", b"[{\"title\": \"T\", \"text\": \"a\"}, {\"text\": \"b\", \"title\": \" \"}]"),
         ("a.csv", b"text,title\na,T\nb,\n,T\n"),
     ]);
-    let titled = |name: &str| {
-        short(&folder.config_with(name, |source| source.title_field = Some("title".to_string())))
-    };
-    assert_eq!(titled("a.jsonl"), ["1 T\na", "2 b", "3 empty 0  |"]);
-    assert_eq!(titled("a.json"), ["1 T\na", "1 b"]);
-    assert_eq!(titled("a.csv"), ["2 T\na", "3 b", "4 empty 0  |"]);
+    let cases: [(&str, &[&str]); 3] = [
+        ("a.jsonl", &["1 T\na", "2 b", "3 empty 0  |"]),
+        ("a.json", &["1 T\na", "1 b"]),
+        ("a.csv", &["2 T\na", "3 b", "4 empty 0  |"]),
+    ];
+    for (name, expected) in cases {
+        let config = folder.config_with(name, |source| source.title_field = Some("title".to_string()));
+        assert_eq!(short(&config), expected, "{name}");
+    }
 }
 
 #[test]
@@ -176,41 +179,52 @@ fn errors_name_file_and_place() {
         ("d.csv", b""),
         ("e.csv", b"text,text\na,b\n"),
     ]);
-    let of = |name: &str| message(&folder, &folder.config(name, DocumentUnit::File));
-    insta::assert_snapshot!(of("a.jsonl"), @r"
+    insta::assert_snapshot!(error_of(&folder, "a.jsonl"), @r"
     a.jsonl:2:1: field `text` is missing
       hint: set `field` to one of the fields: `title`, `body`
     ");
-    insta::assert_snapshot!(of("b.jsonl"), @"b.jsonl:1:12: is not a JSON object: EOF while parsing a string");
-    insta::assert_snapshot!(of("d.jsonl"), @"d.jsonl:2:22: is not a JSON object: field `text` is there twice");
-    insta::assert_snapshot!(of("f.json"), @"f.json:3:8: is not a JSON object: field `text` is there twice");
-    assert!(of("c.txt.gz").starts_with("cannot read `c.txt.gz`: "), "{}", of("c.txt.gz"));
-    insta::assert_snapshot!(of("a.json"), @"a.json:3:2: here is `7` where `,` or `]` is wanted");
-    insta::assert_snapshot!(of("b.json"), @r"
+    insta::assert_snapshot!(error_of(&folder, "b.jsonl"), @"b.jsonl:1:12: is not a JSON object: EOF while parsing a string");
+    insta::assert_snapshot!(error_of(&folder, "d.jsonl"), @"d.jsonl:2:22: is not a JSON object: field `text` is there twice");
+    insta::assert_snapshot!(error_of(&folder, "f.json"), @"f.json:3:8: is not a JSON object: field `text` is there twice");
+    assert!(
+        error_of(&folder, "c.txt.gz").starts_with("cannot read `c.txt.gz`: "),
+        "{}",
+        error_of(&folder, "c.txt.gz")
+    );
+    insta::assert_snapshot!(error_of(&folder, "a.json"), @"a.json:3:2: here is `7` where `,` or `]` is wanted");
+    insta::assert_snapshot!(error_of(&folder, "b.json"), @r"
     b.json:2:2: the file ends in the middle of an object
       hint: is the file whole? `on_bad_record: skip` leaves the object out
     ");
-    insta::assert_snapshot!(of("c.json"), @"c.json:3:3: is not a JSON object: invalid type: integer `3`, expected a string");
-    insta::assert_snapshot!(of("d.json"), @r"
+    insta::assert_snapshot!(error_of(&folder, "c.json"), @"c.json:3:3: is not a JSON object: invalid type: integer `3`, expected a string");
+    insta::assert_snapshot!(error_of(&folder, "d.json"), @r"
     d.json:1:1: field `text` is missing
       hint: set `field` to one of the fields: `data`
     ");
-    insta::assert_snapshot!(of("e.json"), @"e.json:1:18: the file ends where `,` or `]` is wanted");
-    insta::assert_snapshot!(of("a.csv"), @r"
+    insta::assert_snapshot!(error_of(&folder, "e.json"), @"e.json:1:18: the file ends where `,` or `]` is wanted");
+    insta::assert_snapshot!(error_of(&folder, "a.csv"), @r"
     a.csv:1: column `text` is missing
       hint: set `field` to one of the columns: `id`, `body`
     ");
-    insta::assert_snapshot!(of("b.csv"), @r"
+    insta::assert_snapshot!(error_of(&folder, "b.csv"), @r"
     b.csv:3: 3 fields are here, but 2 named in the first line
       hint: look for a quote left open, or a separator inside a text that is not quoted
     ");
-    insta::assert_snapshot!(of("c.csv"), @r"
+    insta::assert_snapshot!(error_of(&folder, "c.csv"), @r"
     c.csv:3: a quote in this row is never closed
       hint: double a quote that belongs to the text
     ");
-    insta::assert_snapshot!(of("d.csv"), @"d.csv:1: is empty, a line with the names of the columns is wanted");
-    insta::assert_snapshot!(of("e.csv"), @"e.csv:1: column `text` is there twice");
-    assert!(of("nothing-*.txt").contains("no file matches `"), "{}", of("nothing-*.txt"));
+    insta::assert_snapshot!(error_of(&folder, "d.csv"), @"d.csv:1: is empty, a line with the names of the columns is wanted");
+    insta::assert_snapshot!(error_of(&folder, "e.csv"), @"e.csv:1: column `text` is there twice");
+    assert!(
+        error_of(&folder, "nothing-*.txt").contains("no file matches `"),
+        "{}",
+        error_of(&folder, "nothing-*.txt")
+    );
+}
+
+fn error_of(folder: &Folder, name: &str) -> String {
+    message(folder, &folder.config(name, DocumentUnit::File))
 }
 
 #[test]
@@ -228,11 +242,12 @@ fn folders_are_read_with_all_below_them() {
         std::fs::write(folder.0.path().join(name), name).unwrap();
     }
     std::os::unix::fs::symlink(folder.0.path(), folder.0.path().join("c/loop")).unwrap();
-    let texts = |pattern: &str, format| {
-        read(&folder.config_with(pattern, |source| source.format = format)).unwrap().0
-    };
-    assert_eq!(texts("", Format::Auto), ["a", "b", "c/d/z.txt"]);
-    assert_eq!(texts("", Format::Text), ["b", "c/d/z.txt", "c/wiki_00"]);
+    for (format, expected) in
+        [(Format::Auto, ["a", "b", "c/d/z.txt"]), (Format::Text, ["b", "c/d/z.txt", "c/wiki_00"])]
+    {
+        let config = folder.config_with("", |source| source.format = format);
+        assert_eq!(read(&config).unwrap().0, expected);
+    }
     insta::assert_snapshot!(message(&folder, &folder.config("images", DocumentUnit::File)), @r"
     data.sources: folder `images` holds no file to read: the one file in it has another extension
       hint: of a folder, .txt .text .jsonl .ndjson .json .csv .tsv .parquet .tar .warc .wet are read, also .gz .zst .bz2 .xz; for others write a pattern
@@ -240,7 +255,7 @@ fn folders_are_read_with_all_below_them() {
 }
 
 #[test]
-fn a_file_that_two_entries_name_is_read_once_and_sources_have_names_of_their_own() {
+fn a_file_in_two_entries_is_read_once_and_names_of_sources_are_unique() {
     let folder = Folder::with(&[("a.txt", b"a"), ("b.txt", b"b")]);
     let mut source =
         SourceConfig::of_files(vec![folder.path("b.txt"), folder.path("*.txt"), folder.path("./a.txt")]);
@@ -258,30 +273,29 @@ fn a_file_that_two_entries_name_is_read_once_and_sources_have_names_of_their_own
 
 #[test]
 fn standard_input_is_read_once_and_never_as_parquet() {
-    let of = |files: &[&str], format| {
-        let source = SourceConfig {
-            format,
-            ..SourceConfig::of_files(files.iter().map(|f| (*f).to_string()).collect())
-        };
-        Corpus::open(&DataConfig { sources: vec![source], ..DataConfig::default() })
-    };
-    let corpus = of(&["-"], Format::Jsonl).unwrap();
+    let corpus = open(&["-"], Format::Jsonl).unwrap();
     assert!(corpus.files()[0].is_standard_input());
     assert_eq!((corpus.size_bytes(), corpus.source_names()), (0, ["stdin".to_string()].as_slice()));
-    insta::assert_snapshot!(of(&["-", "-"], Format::Auto).unwrap_err(), @r"
+    insta::assert_snapshot!(open(&["-", "-"], Format::Auto).unwrap_err(), @r"
     data.sources: standard input (`-`) is named twice, and can be read only once
       hint: name it once, or write it to a file
     ");
     assert!(
-        of(&["-"], Format::Parquet)
+        open(&["-"], Format::Parquet)
             .unwrap_err()
             .to_string()
             .contains("Parquet cannot be read from standard input")
     );
 }
 
+fn open(files: &[&str], format: Format) -> anyhow::Result<Corpus> {
+    let files = files.iter().map(|file| (*file).to_string()).collect();
+    let source = SourceConfig { format, ..SourceConfig::of_files(files) };
+    Corpus::open(&DataConfig { sources: vec![source], ..DataConfig::default() })
+}
+
 #[test]
-fn skipping_more_than_there_is_is_an_error() {
+fn skipping_too_many_items_is_an_error() {
     let folder = Folder::with(&[("a.txt", b"a\nb\n")]);
     let corpus = Corpus::open(&folder.config("a.txt", DocumentUnit::Line)).unwrap();
     let mut documents = corpus.documents();

@@ -1,4 +1,4 @@
-//! Files that are not what their names say, archives, ends of lines, and what is passed over.
+//! Tests files whose content differs from their name, archives, line ends, and skipped files.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ fn utf32(text: &str) -> Vec<u8> {
     ['\u{feff}'].into_iter().chain(text.chars()).flat_map(|c| u32::from(c).to_le_bytes()).collect()
 }
 
-/// An archive of these members, which are files.
+/// Writes an archive of these files.
 pub(super) fn tar(members: &[(&str, &[u8])]) -> Vec<u8> {
     let mut builder = tar::Builder::new(Vec::new());
     for (name, content) in members {
@@ -28,7 +28,7 @@ pub(super) fn tar(members: &[(&str, &[u8])]) -> Vec<u8> {
     builder.into_inner().unwrap()
 }
 
-/// A record of a web archive.
+/// Writes a record of a web archive.
 pub(super) fn record(kind: &str, content_type: &str, content: &str) -> Vec<u8> {
     format!(
         "WARC/1.0\r\nWARC-Type: {kind}\r\nWARC-Target-URI: http://a.example/{kind}\r\nContent-Type: {content_type}\r\n\
@@ -39,7 +39,7 @@ pub(super) fn record(kind: &str, content_type: &str, content: &str) -> Vec<u8> {
 }
 
 #[test]
-fn content_is_read_whatever_its_name_says() {
+fn files_are_read_by_content_and_not_by_name() {
     let jsonl = b"{\"text\": \"one\"}\n{\"text\": \"two\"}\n";
     let files: [(&str, Vec<u8>); 11] = [
         ("xz.jsonl", compressed("xz", jsonl)),
@@ -65,7 +65,7 @@ fn content_is_read_whatever_its_name_says() {
 }
 
 #[test]
-fn what_is_not_read_is_refused_with_the_true_reason() {
+fn unreadable_files_are_refused_with_the_true_reason() {
     let gzip = compressed("gz", b"text");
     let tarball = tar(&[("a.txt", b"text")]);
     let files: [(&str, &[u8], &str); 14] = [
@@ -135,7 +135,7 @@ fn members_of_archives_are_documents_with_their_numbers() {
         ("empty.txt", b""),
     ];
     let mut archive = tar(&members);
-    // Another archive behind the end of the first.
+    // Another archive after the end of the first.
     archive.extend(tar(&[("last.txt", b"four")]));
     for (name, bytes) in
         [("a.tar", archive.clone()), ("b.txt", archive.clone()), ("c.tgz", compressed("gz", &archive))]
@@ -242,19 +242,22 @@ fn extracted_texts_of_a_web_archive_are_documents() {
 }
 
 #[test]
-fn all_ends_of_lines_count_in_every_file_of_a_folder() {
-    let lines = |end: &str| (0..50).map(|n| format!("Line {n}{end}")).collect::<Vec<_>>().concat();
+fn all_line_ends_count_in_every_file_of_a_folder() {
     let mixed =
         (0..50).map(|n| format!("Line {n}{}", ["\n", "\r", "\r\n"][n % 3])).collect::<Vec<_>>().concat();
     let folder = Folder::with(&[
-        ("a.txt", lines("\n").as_bytes()),
-        ("b.txt", lines("\r").as_bytes()),
-        ("c.txt", lines("\r\n").as_bytes()),
+        ("a.txt", fifty_lines("\n").as_bytes()),
+        ("b.txt", fifty_lines("\r").as_bytes()),
+        ("c.txt", fifty_lines("\r\n").as_bytes()),
         ("d.txt", mixed.as_bytes()),
     ]);
     let (texts, counts) = read(&folder.config("", DocumentUnit::Line)).unwrap();
     assert_eq!((texts.len(), counts.rejected), (200, 0));
     assert!(texts.chunks(50).all(|some| some == &texts[..50]));
+}
+
+fn fifty_lines(end: &str) -> String {
+    (0..50).map(|n| format!("Line {n}{end}")).collect::<Vec<_>>().concat()
 }
 
 #[test]
@@ -268,7 +271,7 @@ fn a_line_that_cleaning_makes_blank_ends_a_paragraph() {
 }
 
 #[test]
-fn folders_and_patterns_take_the_same_files_and_say_what_they_pass_over() {
+fn folders_and_patterns_find_the_same_files_and_report_skipped_ones() {
     let folder = Folder::with(&[("a.txt", b"a"), ("._a.txt", b"no"), ("notes.md", b"no")]);
     let path = folder.0.path();
     std::fs::create_dir_all(path.join("real/.git")).unwrap();
@@ -295,7 +298,7 @@ fn folders_and_patterns_take_the_same_files_and_say_what_they_pass_over() {
 }
 
 #[test]
-fn a_name_that_is_no_text_is_named() {
+fn a_file_name_that_is_not_utf8_is_reported() {
     use std::os::unix::ffi::OsStrExt;
     let folder = Folder::with(&[("a.txt", b"a")]);
     let name = std::ffi::OsStr::from_bytes(b"b\xff.txt");
@@ -372,7 +375,7 @@ fn a_bad_record_is_named_or_left_out_and_counted() {
 }
 
 #[test]
-fn numbers_that_are_none_do_not_stop_a_row() {
+fn nan_does_not_stop_a_row() {
     let text =
         b"{\"text\": \"one\", \"score\": NaN}\n{\"a\": [-Infinity], \"text\": \"NaN\"}\n{\"text\": NaN}\n";
     let folder = Folder::with(&[("a.jsonl", text)]);
@@ -380,7 +383,7 @@ fn numbers_that_are_none_do_not_stop_a_row() {
 }
 
 #[test]
-fn hashes_are_those_of_the_whole_files() {
+fn hashes_equal_those_of_the_whole_files() {
     let gzip = [compressed("gz", b"two"), vec![0; 300]].concat();
     let folder =
         Folder::with(&[("a.txt", b"one".as_slice()), ("b.txt", &gzip), ("c.tar", &tar(&[("c.txt", b"c")]))]);

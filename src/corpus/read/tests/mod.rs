@@ -1,4 +1,4 @@
-//! Files written to a temporary folder, read back as documents.
+//! Writes files to a temporary folder and reads them back as documents.
 
 mod bombs;
 mod formats;
@@ -41,7 +41,7 @@ impl Folder {
     }
 }
 
-/// What was read beside the texts.
+/// Counts of the items read.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Counts {
     pub(super) documents: u64,
@@ -50,24 +50,27 @@ pub(super) struct Counts {
     pub(super) replaced: u32,
 }
 
-/// All items, or the error that ends them.
+/// Returns all items, or the error that ends them.
 pub(super) fn items(config: &DataConfig) -> Result<Vec<Item>> {
     Corpus::open(config)?.documents().collect()
 }
 
-/// Items in short: `line text`, of what is left out `line reason bytes detail |excerpt`.
+/// Returns items in short: `line text`, or if left out, `line reason bytes detail |excerpt`.
 pub(super) fn short(config: &DataConfig) -> Vec<String> {
-    let short = |item: Item| match item {
-        Item::Document(document) => format!("{} {}", document.location.line, document.text),
-        Item::Rejected(left_out) => {
-            let Rejected { location, bytes, rejection, excerpt, .. } = left_out;
-            format!("{} {} {bytes} {} |{excerpt}", location.line, rejection.reason, rejection.detail)
-        }
-    };
-    items(config).unwrap().into_iter().map(short).collect()
+    let mut lines = Vec::new();
+    for item in items(config).unwrap() {
+        lines.push(match item {
+            Item::Document(document) => format!("{} {}", document.location.line, document.text),
+            Item::Rejected(left_out) => {
+                let Rejected { location, bytes, rejection, excerpt, .. } = left_out;
+                format!("{} {} {bytes} {} |{excerpt}", location.line, rejection.reason, rejection.detail)
+            }
+        });
+    }
+    lines
 }
 
-/// The error of a corpus and its hint, without the folder of the test.
+/// Returns the error of a corpus with its hint, without the folder of the test.
 pub(super) fn message(folder: &Folder, config: &DataConfig) -> String {
     format!("{:#}", items(config).unwrap_err()).replace(&folder.path(""), "")
 }
@@ -75,7 +78,8 @@ pub(super) fn message(folder: &Folder, config: &DataConfig) -> String {
 pub(super) fn read(config: &DataConfig) -> Result<(Vec<String>, Counts)> {
     let corpus = Corpus::open(config)?;
     let mut items = corpus.documents();
-    let (mut texts, mut counts) = (Vec::new(), Counts::default());
+    let mut texts = Vec::new();
+    let mut counts = Counts::default();
     for item in items.by_ref() {
         match item? {
             Item::Rejected(_) => counts.rejected += 1,
@@ -112,16 +116,19 @@ fn a_text_file_is_one_document_or_paragraphs_or_lines() {
 }
 
 #[test]
-fn patterns_match_in_sorted_order_whatever_the_compression() {
-    let line = |text: &str| format!("{{\"id\": 1, \"text\": \"{text}\"}}\n\n").into_bytes();
+fn patterns_match_in_sorted_order_with_any_compression() {
     let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-    gzip.write_all(&line("two")).unwrap();
+    gzip.write_all(&json_line("two")).unwrap();
     let folder = Folder::with(&[
-        ("c.jsonl", &line("three")),
+        ("c.jsonl", &json_line("three")),
         ("b.jsonl.gz", &gzip.finish().unwrap()),
-        ("a.jsonl.zst", &zstd::encode_all(line("one").as_slice(), 3).unwrap()),
+        ("a.jsonl.zst", &zstd::encode_all(json_line("one").as_slice(), 3).unwrap()),
     ]);
     assert_eq!(read(&folder.config("*.jsonl*", DocumentUnit::File)).unwrap().0, ["one", "two", "three"]);
+}
+
+fn json_line(text: &str) -> Vec<u8> {
+    format!("{{\"id\": 1, \"text\": \"{text}\"}}\n\n").into_bytes()
 }
 
 #[test]
@@ -160,16 +167,19 @@ proptest! {
     }
 
     #[test]
-    fn text_of_any_shape_keeps_all_but_white_space(text in "[ a-zäö\u{3000}😀\r\n]{0,200}", limit in 1u64..40, unit in 0..3usize) {
+    fn all_text_but_white_space_is_kept(text in "[ a-zäö\u{3000}😀\r\n]{0,200}", limit in 1u64..40, unit in 0..3usize) {
         let unit = [DocumentUnit::File, DocumentUnit::Paragraph, DocumentUnit::Line][unit];
         let folder = Folder::with(&[("a.txt", text.as_bytes())]);
         let config = DataConfig { max_document_bytes: limit, ..folder.config("a.txt", unit) };
         let (texts, counts) = read(&config).unwrap();
-        let visible = |text: &str| text.chars().filter(|c| !c.is_whitespace()).collect::<String>();
         prop_assert_eq!(visible(&texts.concat()), visible(&text));
         prop_assert!(texts.iter().all(|piece| piece.len() as u64 <= limit.max(4)));
         prop_assert_eq!(counts.documents, texts.len() as u64);
     }
+}
+
+fn visible(text: &str) -> String {
+    text.chars().filter(|c| !c.is_whitespace()).collect()
 }
 
 const NAMES: [&str; 12] = [
@@ -187,7 +197,7 @@ const NAMES: [&str; 12] = [
     "a.tsv.xz",
 ];
 
-/// Whatever the bytes are, they give documents or an error with the name of the file, twice the same.
+/// Requires that any bytes give documents, the same ones twice, or an error with the name of the file.
 fn check(bytes: &[u8], unit: usize, name: &str, policy: usize) -> Result<(), TestCaseError> {
     let unit = [DocumentUnit::File, DocumentUnit::Paragraph, DocumentUnit::Line, DocumentUnit::DocTag][unit];
     let folder = Folder::with(&[(name, bytes)]);

@@ -1,5 +1,5 @@
-//! The real files under `MLMTRAIN_DATA`: each gives exactly the documents that it holds. Skipped where they
-//! are absent.
+//! Reads the real files under `MLMTRAIN_DATA`, and compares the numbers of documents with the known ones.
+//! Skipped if there are no such files.
 
 use crate::config::DataConfig;
 use crate::config::DocumentUnit;
@@ -10,7 +10,7 @@ use crate::corpus::read::tests::items;
 use crate::corpus::read::tests::read;
 use crate::fs::testing::real_data;
 
-/// Documents, rejected items and bytes of text of some files.
+/// Counts the documents and the rejected items of some files.
 fn counts(name: &str, change: impl FnOnce(&mut SourceConfig)) -> Option<(u64, u64)> {
     let mut source = SourceConfig::of_files(vec![real_data()?.join(name).to_str().unwrap().to_string()]);
     change(&mut source);
@@ -19,6 +19,7 @@ fn counts(name: &str, change: impl FnOnce(&mut SourceConfig)) -> Option<(u64, u6
     Some((counts.documents, counts.rejected))
 }
 
+/// Requires these numbers of documents and rejected items.
 fn expect(name: &str, documents: u64, rejected: u64, change: impl FnOnce(&mut SourceConfig)) {
     if let Some(found) = counts(name, change) {
         assert_eq!(found, (documents, rejected), "{name}");
@@ -43,7 +44,9 @@ fn english() {
 
 #[test]
 fn finnish() {
-    let titled = |source: &mut SourceConfig| source.title_field = Some("title".to_string());
+    fn titled(source: &mut SourceConfig) {
+        source.title_field = Some("title".to_string());
+    }
     expect("text_fi/news_headlines_20*", 9142 + 48_699 + 42_937 + 38_922, 0, titled);
     expect("text_fi/court_kko_1980-1994.jsonl.gz", 2648, 0, titled);
     expect("text_fi/web_c4_fi*", 2500, 0, |_| ());

@@ -1,4 +1,4 @@
-//! Bars and histograms as inline SVG; their text is HTML wherever it can be, so that it keeps its size on a
+//! Bars and histograms as inline SVG. Their text is HTML where possible, so that it keeps its size on a
 //! phone.
 
 use std::collections::BTreeMap;
@@ -19,51 +19,53 @@ use crate::pages::chart::Portion;
 use crate::pages::html::escape;
 use crate::quantity::format_grouped;
 
-/// More languages than these are one line.
+/// Number of languages that are listed; further ones are summed up in one line.
 const LANGUAGES: usize = 12;
 
-/// For all and for each source: what was kept, and what was dropped for each reason, by documents.
+/// Returns bars for all sources together and for each: documents kept, and documents dropped for each reason.
 pub(super) fn fate(report: &Report) -> String {
     let reasons = report.reasons();
-    let bar = |name: &str, kept: Amount, dropped: &BTreeMap<String, Amount>| {
-        let mut parts = vec![("kept".to_string(), "kept".to_string(), kept.documents)];
-        for (index, (reason, _)) in reasons.iter().enumerate() {
-            parts.push((
-                color(index),
-                words(reason),
-                dropped.get(*reason).map_or(0, |amount| amount.documents),
-            ));
-        }
-        format!("<div class=\"bar\"><span>{name}</span>{}</div>\n", stacked(&parts))
-    };
     let mut html = "<div class=\"bars\">\n".to_string();
     if report.sources.len() > 1 {
-        html.push_str(&bar("<b>all</b>", report.kept, &report.dropped));
+        html.push_str(&bar("<b>all</b>", &reasons, report.kept, &report.dropped));
     }
-    report.sources.iter().for_each(|s| html.push_str(&bar(&escape(&s.name), s.kept, &s.dropped)));
+    for source in &report.sources {
+        html.push_str(&bar(&escape(&source.name), &reasons, source.kept, &source.dropped));
+    }
     html + "</div>\n"
 }
 
-/// The sum of counts, which may be any numbers in a report that was read.
+fn bar(name: &str, reasons: &[(&str, Amount)], kept: Amount, dropped: &BTreeMap<String, Amount>) -> String {
+    let mut parts = vec![("kept".to_string(), "kept".to_string(), kept.documents)];
+    for (index, (reason, _)) in reasons.iter().enumerate() {
+        parts.push((color(index), words(reason), dropped.get(*reason).map_or(0, |amount| amount.documents)));
+    }
+    format!("<div class=\"bar\"><span>{name}</span>{}</div>\n", stacked(&parts))
+}
+
+/// Returns the sum of counts. It saturates, since a report that was read from a file can have any numbers.
 fn sum(counts: impl IntoIterator<Item = u64>) -> u64 {
     counts.into_iter().fold(0, u64::saturating_add)
 }
 
-/// One bar of (colour, name, count), as wide as its place.
+/// Returns one bar of full width, with a part for each (colour, name, count).
 fn stacked(parts: &[(String, String, u64)]) -> String {
     let whole = sum(parts.iter().map(|part| part.2));
-    let part = |(color, name, count): &(String, String, u64)| {
+    let mut shares = Vec::with_capacity(parts.len());
+    for (color, name, count) in parts {
         let share = share(*count, whole);
-        (color.clone(), format!("{name}: {} ({:.1} %)", format_grouped(*count), 100.0 * share), share)
-    };
-    chart::bar(&parts.iter().map(part).collect::<Vec<_>>())
+        let text = format!("{name}: {} ({:.1} %)", format_grouped(*count), 100.0 * share);
+        shares.push((color.clone(), text, share));
+    }
+    chart::bar(&shares)
 }
 
-/// The colours of the sources.
+/// Returns the legend with the colours of the sources.
 fn legend(report: &Report) -> String {
     let mut html = "<ul class=\"legend\">\n".to_string();
     for (index, source) in report.sources.iter().enumerate() {
-        let (color, name) = (source_color(index), escape(&source.name));
+        let color = source_color(index);
+        let name = escape(&source.name);
         let documents = format_grouped(source.kept.documents);
         let _ = writeln!(
             html,
@@ -73,19 +75,14 @@ fn legend(report: &Report) -> String {
     html + "</ul>\n"
 }
 
-/// Lengths of kept documents in bytes and in words, stacked by source.
+/// Returns histograms of the lengths of kept documents, in bytes and in words, stacked by source.
 pub(super) fn lengths(report: &Report) -> String {
     if report.sources.iter().all(|source| source.kept.documents == 0) {
         return String::new();
     }
-    let chart = |title: &str, of: fn(&SourceTally) -> &Lengths| {
-        let sources: Vec<(&str, &Lengths)> =
-            report.sources.iter().map(|s| (s.name.as_str(), of(s))).collect();
-        format!("<figure><figcaption>{title}</figcaption>{}</figure>\n", histogram(title, &sources))
-    };
     let mut html = "<div class=\"pair\">\n".to_string();
-    html.push_str(&chart("documents by bytes", |tally| &tally.lengths_bytes));
-    html.push_str(&chart("documents by words", |tally| &tally.lengths_words));
+    html.push_str(&lengths_chart(report, "documents by bytes", |tally| &tally.lengths_bytes));
+    html.push_str(&lengths_chart(report, "documents by words", |tally| &tally.lengths_words));
     html.push_str("</div>\n");
     if report.sources.len() > 1 {
         html.push_str(&legend(report));
@@ -93,29 +90,45 @@ pub(super) fn lengths(report: &Report) -> String {
     html
 }
 
+fn lengths_chart(report: &Report, title: &str, lengths: fn(&SourceTally) -> &Lengths) -> String {
+    let sources: Vec<(&str, &Lengths)> =
+        report.sources.iter().map(|source| (source.name.as_str(), lengths(source))).collect();
+    format!("<figure><figcaption>{title}</figcaption>{}</figure>\n", histogram(title, &sources))
+}
+
 fn histogram(title: &str, sources: &[(&str, &Lengths)]) -> String {
-    let count = |lengths: &Lengths, bucket: usize| lengths.0.get(bucket).copied().unwrap_or(0);
-    let total = |bucket| sum(sources.iter().map(|(_, lengths)| count(lengths, bucket)));
     let end = sources.iter().map(|(_, lengths)| lengths.0.len()).max().unwrap_or(0);
-    let first = (0..end).find(|&bucket| total(bucket) > 0).unwrap_or(0);
+    let first = (0..end)
+        .find(|&bucket| sources.iter().any(|(_, lengths)| documents_in(lengths, bucket) > 0))
+        .unwrap_or(0);
     let label_every = (end - first).div_ceil(6).max(1);
-    let column = |bucket: usize| {
+    let mut columns = Vec::new();
+    for bucket in first..end {
         let is_named = (bucket - first).is_multiple_of(label_every);
-        let name = if is_named { binary(Lengths::least(bucket)) } else { String::new() };
-        let counted =
-            sources.iter().enumerate().map(|(index, (name, lengths))| (index, *name, count(lengths, bucket)));
-        let portion = |(index, name, documents): (usize, &str, u64)| Portion {
-            value: documents as f64,
-            color: format!("var(--{})", source_color(index)),
-            text: format!("{name}: {} of {}", format_grouped(documents), range(bucket)),
-        };
-        (name, counted.filter(|(_, _, documents)| *documents > 0).map(portion).collect())
-    };
-    Columns { title: title.to_string(), columns: (first..end).map(column).collect() }.svg()
+        let label = if is_named { binary(Lengths::least(bucket)) } else { String::new() };
+        let mut portions = Vec::new();
+        for (index, (name, lengths)) in sources.iter().enumerate() {
+            let documents = documents_in(lengths, bucket);
+            if documents > 0 {
+                portions.push(Portion {
+                    value: documents as f64,
+                    color: format!("var(--{})", source_color(index)),
+                    text: format!("{name}: {} of {}", format_grouped(documents), range(bucket)),
+                });
+            }
+        }
+        columns.push((label, portions));
+    }
+    Columns { title: title.to_string(), columns }.svg()
+}
+
+fn documents_in(lengths: &Lengths, bucket: usize) -> u64 {
+    lengths.0.get(bucket).copied().unwrap_or(0)
 }
 
 fn range(bucket: usize) -> String {
-    let (least, next) = (Lengths::least(bucket), Lengths::least(bucket + 1));
+    let least = Lengths::least(bucket);
+    let next = Lengths::least(bucket + 1);
     if next - least <= 1 {
         format_grouped(least)
     } else {
@@ -123,7 +136,7 @@ fn range(bucket: usize) -> String {
     }
 }
 
-/// A power of two as people write it: `512`, `64k`, `1M`.
+/// Formats a power of two with a binary unit: `512`, `64k`, `1M`.
 fn binary(power: u64) -> String {
     let unit = ["", "k", "M", "G", "T", "P", "E"]
         .into_iter()
@@ -132,7 +145,7 @@ fn binary(power: u64) -> String {
     unit.map_or("0".to_string(), |(exponent, unit)| format!("{}{unit}", power >> (10 * exponent)))
 }
 
-/// Accepted documents by language; nothing when no language was looked at.
+/// Returns bars of kept documents by language; empty if no language was identified.
 pub(super) fn languages(report: &Report) -> String {
     let mut all: BTreeMap<&str, u64> = BTreeMap::new();
     for (code, amount) in report.sources.iter().flat_map(|source| &source.languages) {
@@ -147,9 +160,14 @@ pub(super) fn languages(report: &Report) -> String {
     let whole = sum(languages.iter().map(|(_, documents)| *documents));
     let highest = languages.first().map_or(1, |(_, documents)| *documents);
     let rest = sum(languages.iter().skip(LANGUAGES).map(|(_, documents)| *documents));
-    let name = |code: &str| if code == UNDETERMINED { "undetermined".to_string() } else { escape(code) };
-    let mut rows: Vec<(String, u64)> =
-        languages.iter().take(LANGUAGES).map(|(code, documents)| (name(code), *documents)).collect();
+    let mut rows: Vec<(String, u64)> = languages
+        .iter()
+        .take(LANGUAGES)
+        .map(|(code, documents)| {
+            let name = if *code == UNDETERMINED { "undetermined".to_string() } else { escape(code) };
+            (name, *documents)
+        })
+        .collect();
     if rest > 0 {
         rows.push((format!("{} others", languages.len() - LANGUAGES), rest));
     }

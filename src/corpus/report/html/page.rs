@@ -1,4 +1,4 @@
-//! The page from top to bottom.
+//! The page as a whole: its header, its sections in order, and the examples.
 
 use std::fmt::Write;
 
@@ -32,7 +32,7 @@ pub(in crate::corpus::report) fn page(report: &Report) -> String {
     html::page("Corpus report", STYLE, &format!("{}{}", header(report), sections.concat()))
 }
 
-/// The four figures that people look for first.
+/// Returns the header with up to four key figures.
 fn header(report: &Report) -> String {
     let dropped = report.read.documents.saturating_sub(report.kept.documents);
     let percent = 100.0 * share(report.kept.documents, report.read.documents);
@@ -66,7 +66,8 @@ fn samples(report: &Report) -> String {
     let mut html = String::new();
     for (index, (reason, amount)) in report.reasons().into_iter().enumerate() {
         let Some(samples) = report.samples.0.get(reason) else { continue };
-        let (name, color) = (words(reason), color(index));
+        let name = words(reason);
+        let color = color(index);
         let counts = format!("{} of {}", samples.len(), format_grouped(amount.documents));
         let _ = writeln!(
             html,

@@ -1,4 +1,4 @@
-//! Tables that scroll sideways on a narrow screen instead of breaking it.
+//! Tables of the report. On a narrow screen they scroll sideways.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -13,66 +13,74 @@ use crate::pages::html::escape;
 use crate::quantity::format_bytes;
 use crate::quantity::format_grouped;
 
-/// Read, kept, and dropped for each reason, by source: reasons are rows, since there are more of them than
-/// sources.
+/// Returns the table of documents read, kept, and dropped for each reason, by source. Reasons are rows, since
+/// they outnumber the sources.
 pub(super) fn sources(report: &Report) -> String {
-    let all = report.sources.len() > 1;
-    let cells = |of: &dyn Fn(&SourceTally) -> String, total: String| {
-        // The total comes first, where a narrow screen shows it without scrolling.
-        std::iter::once(total).filter(|_| all).chain(report.sources.iter().map(of)).collect()
-    };
-    let row = |name: &str, cells: Vec<String>| [vec![name.to_string()], cells].concat();
-    let header = row("documents", cells(&|s| escape(&s.name), "all".to_string()));
+    let header = row("documents", cells(report, &|s| escape(&s.name), "all".to_string()));
     let mut rows = vec![
-        row("read", cells(&|s| amount(s.read), amount(report.read))),
-        row("<i class=\"dot kept\"></i>kept", cells(&|s| amount(s.kept), amount(report.kept))),
+        row("read", cells(report, &|s| amount(s.read), amount(report.read))),
+        row("<i class=\"dot kept\"></i>kept", cells(report, &|s| amount(s.kept), amount(report.kept))),
     ];
     for (index, (reason, total)) in report.reasons().into_iter().enumerate() {
         let name = format!("<i class=\"dot {}\"></i>{}", color(index), words(reason));
-        let dropped = |s: &SourceTally| {
-            s.dropped.get(reason).map_or("·".to_string(), |lost| format_grouped(lost.documents))
-        };
-        rows.push(row(&name, cells(&dropped, format_grouped(total.documents))));
+        let cells = cells(
+            report,
+            &|s| s.dropped.get(reason).map_or("·".to_string(), |lost| format_grouped(lost.documents)),
+            format_grouped(total.documents),
+        );
+        rows.push(row(&name, cells));
     }
     table(&header, &rows, false)
 }
 
-/// Documents, and their bytes below them.
+/// Returns a cell for all sources together (if there are several) and one for each source.
+fn cells(report: &Report, cell: &dyn Fn(&SourceTally) -> String, total: String) -> Vec<String> {
+    let has_total = report.sources.len() > 1;
+    // The total comes first, so that a narrow screen shows it without scrolling.
+    std::iter::once(total).filter(|_| has_total).chain(report.sources.iter().map(cell)).collect()
+}
+
+fn row(name: &str, cells: Vec<String>) -> Vec<String> {
+    [vec![name.to_string()], cells].concat()
+}
+
+/// Formats a number of documents, and their bytes below it.
 fn amount(amount: Amount) -> String {
     format!("{}<small>{}</small>", format_grouped(amount.documents), format_bytes(amount.bytes))
 }
 
-/// What cleaning did, over all sources.
+/// Returns the table of changes by cleaning, over all sources; empty if nothing was changed.
 pub(super) fn changes(report: &Report) -> String {
     let mut steps: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
-    let mut add = |step, documents, count| {
-        let held = steps.entry(step).or_default();
-        *held = (held.0.saturating_add(documents), held.1.saturating_add(count));
-    };
     for source in &report.sources {
-        source.changes.iter().for_each(|(step, steps)| add(step, steps.documents, steps.count));
-        add("invalid UTF-8 replaced", source.replaced.documents, source.replaced.count);
-        add("cut because of its length", source.cut_documents, source.cut_documents);
+        for (step, counts) in &source.changes {
+            add(&mut steps, step, counts.documents, counts.count);
+        }
+        add(&mut steps, "invalid UTF-8 replaced", source.replaced.documents, source.replaced.count);
+        add(&mut steps, "cut because of its length", source.cut_documents, source.cut_documents);
     }
     steps.retain(|_, (documents, _)| *documents > 0);
     let mut rows: Vec<(&str, (u64, u64))> = steps.into_iter().collect();
     rows.sort_by_key(|(_, (documents, _))| std::cmp::Reverse(*documents));
-    let row =
-        |(step, (documents, count))| vec![words(step), format_grouped(documents), format_grouped(count)];
-    let rows: Vec<Vec<String>> = rows.into_iter().map(row).collect();
+    let mut cells = Vec::with_capacity(rows.len());
+    for (step, (documents, count)) in rows {
+        cells.push(vec![words(step), format_grouped(documents), format_grouped(count)]);
+    }
     let header = ["step", "documents", "times"].map(str::to_string);
-    if rows.is_empty() { String::new() } else { table(&header, &rows, false) }
+    if cells.is_empty() { String::new() } else { table(&header, &cells, false) }
 }
 
-/// How what is left was split, and what lies on the disk.
+fn add<'a>(steps: &mut BTreeMap<&'a str, (u64, u64)>, step: &'a str, documents: u64, count: u64) {
+    let sums = steps.entry(step).or_default();
+    *sums = (sums.0.saturating_add(documents), sums.1.saturating_add(count));
+}
+
+/// Returns the tables of the split and, if there are shards, of their tokens.
 pub(super) fn shards(report: &Report) -> String {
     let header = ["split", "documents", "text"].map(str::to_string);
-    let row = |name: &str, amount: Amount| {
-        vec![name.to_string(), format_grouped(amount.documents), format_bytes(amount.bytes)]
-    };
     let sides = table(
         &header,
-        &[row("train", report.split.train), row("validation", report.split.validation)],
+        &[side("train", report.split.train), side("validation", report.split.validation)],
         false,
     );
     let Some(shards) = &report.shards else { return sides };
@@ -92,19 +100,25 @@ pub(super) fn shards(report: &Report) -> String {
     )
 }
 
-/// The figures of the tokenizer, as they were given.
+fn side(name: &str, amount: Amount) -> Vec<String> {
+    vec![name.to_string(), format_grouped(amount.documents), format_bytes(amount.bytes)]
+}
+
+/// Returns the table of the tokenizer's figures; empty if these were not measured.
 pub(super) fn tokenizer(report: &Report) -> String {
     let Some(fertility) = &report.tokenizer else { return String::new() };
     let header: Vec<String> = std::iter::once("source".to_string())
         .chain(fertility.columns.iter().map(|name| words(name)))
         .collect();
-    let figures = |values: &Vec<f64>| values.iter().copied().map(figure).collect::<Vec<_>>();
-    let rows: Vec<Vec<String>> =
-        fertility.rows.iter().map(|(name, values)| [vec![escape(name)], figures(values)].concat()).collect();
+    let mut rows = Vec::new();
+    for (name, values) in &fertility.rows {
+        let figures = values.iter().copied().map(figure);
+        rows.push(std::iter::once(escape(name)).chain(figures).collect());
+    }
     table(&header, &rows, false)
 }
 
-/// A table of cells that are HTML already; the first column names the row.
+/// Returns a table of cells that are already HTML; the first column is the header of the row.
 fn table(header: &[String], rows: &[Vec<String>], has_total: bool) -> String {
     let mut html = "<div class=\"scroll\"><table>\n<thead><tr>".to_string();
     for cell in header {

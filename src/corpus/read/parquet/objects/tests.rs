@@ -1,5 +1,5 @@
-//! Lists and values of all kinds written with the `parquet` crate, read back as objects; then the same files
-//! with flipped bytes and false claims.
+//! Writes lists and values of all kinds with the `parquet` crate and reads them back as objects; then reads
+//! the same files with flipped bytes and false claims.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use super::*;
 use crate::rng::Purpose;
 use crate::rng::Stream;
 
-/// As pyarrow writes lists, as Spark does, and as the format allows it besides.
+/// Lists as written by pyarrow, as written by Spark, and in another form that the format allows.
 const SCHEMA: &str = "message m {
     required int64 id;
     optional binary text (UTF8);
@@ -52,7 +52,7 @@ fn column<T: DataType>(
     column.close().unwrap();
 }
 
-/// `rows` rows, in groups of at most 700; what is in them depends on their numbers.
+/// Writes a file of `rows` rows, in groups of at most 700; the content of a row depends on its number.
 fn file(rows: i64, version: WriterVersion) -> Vec<u8> {
     let schema = Arc::new(parse_message_type(SCHEMA).unwrap());
     let properties = WriterProperties::builder()
@@ -69,23 +69,19 @@ fn file(rows: i64, version: WriterVersion) -> Vec<u8> {
         let ids: Vec<i64> = (first..rows.min(first + 700)).collect();
         let mut group = writer.next_row_group().unwrap();
         column::<Int64Type>(&mut group, &ids, None, None);
-        let some = |is: fn(i64) -> bool| -> (Vec<i64>, Vec<i16>) {
-            (
-                ids.iter().copied().filter(|id| is(*id)).collect(),
-                ids.iter().map(|id| is(*id).into()).collect(),
-            )
-        };
-        let (of, levels) = some(|id| id % 5 != 0);
-        let texts: Vec<ByteArray> = of.iter().map(|id| format!("text {id}").as_str().into()).collect();
+        let (present, levels) = present_ids(&ids, |id| id % 5 != 0);
+        let texts: Vec<ByteArray> = present.iter().map(|id| format!("text {id}").as_str().into()).collect();
         column::<ByteArrayType>(&mut group, &texts, Some(&levels), None);
-        let (of, levels) = some(|id| id % 3 != 0);
-        let truths: Vec<bool> = of.iter().map(|id| id % 2 == 0).collect();
+        let (present, levels) = present_ids(&ids, |id| id % 3 != 0);
+        let truths: Vec<bool> = present.iter().map(|id| id % 2 == 0).collect();
         column::<BoolType>(&mut group, &truths, Some(&levels), None);
-        let numbers: Vec<f64> = of.iter().map(|id| *id as f64 / 4.0).collect();
+        let numbers: Vec<f64> = present.iter().map(|id| *id as f64 / 4.0).collect();
         column::<DoubleType>(&mut group, &numbers, Some(&levels), None);
         column::<Int32Type>(&mut group, &[], Some(&vec![0; ids.len()]), None);
-        // No list, an empty one, one with a null in it, and longer ones.
-        let (mut words, mut definitions, mut repetitions) = (Vec::<ByteArray>::new(), Vec::new(), Vec::new());
+        // A missing list, an empty one, one with a null in it, and longer ones.
+        let mut words = Vec::<ByteArray>::new();
+        let mut definitions = Vec::new();
+        let mut repetitions = Vec::new();
         for id in &ids {
             let items: Vec<i16> = match id % 7 {
                 0 => vec![0],
@@ -98,7 +94,9 @@ fn file(rows: i64, version: WriterVersion) -> Vec<u8> {
         }
         column::<ByteArrayType>(&mut group, &words, Some(&definitions), Some(&repetitions));
         for _ in 0..2 {
-            let (mut numbers, mut definitions, mut repetitions) = (Vec::new(), Vec::new(), Vec::new());
+            let mut numbers = Vec::new();
+            let mut definitions = Vec::new();
+            let mut repetitions = Vec::new();
             for id in &ids {
                 let length = id % 4;
                 numbers.extend((0..length).map(|item| (id * 10 + item) as i32));
@@ -118,6 +116,15 @@ fn file(rows: i64, version: WriterVersion) -> Vec<u8> {
     bytes
 }
 
+/// Returns the ids that are present, and the definition level of each id.
+fn present_ids(ids: &[i64], is_present: fn(i64) -> bool) -> (Vec<i64>, Vec<i16>) {
+    (
+        ids.iter().copied().filter(|id| is_present(*id)).collect(),
+        ids.iter().map(|id| is_present(*id).into()).collect(),
+    )
+}
+
+/// Returns the row that [`file`] writes for `id`.
 fn wanted(id: i64) -> Value {
     let tokens = match id % 7 {
         0 => Value::Null,
@@ -137,23 +144,28 @@ fn wanted(id: i64) -> Value {
     })
 }
 
+/// Reads the rows of a file; an error is returned without the folder in it.
 fn read(bytes: &[u8]) -> Result<Vec<Value>, String> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.parquet");
     std::fs::write(&path, bytes).unwrap();
-    let told = |e: anyhow::Error| e.to_string().replace(&format!("{}/", folder.path().display()), "");
-    let mut objects = ParquetObjects::open(&path).map_err(told)?;
+    let found = read_file(&path, bytes.len() as u64);
+    found.map_err(|e| e.to_string().replace(&format!("{}/", folder.path().display()), ""))
+}
+
+fn read_file(path: &Path, size_bytes: u64) -> Result<Vec<Value>> {
+    let mut objects = ParquetObjects::open(path)?;
     let mut found = Vec::new();
-    while let Some(object) = objects.advance().map_err(told)? {
+    while let Some(object) = objects.advance()? {
         found.push(Value::from(object));
         assert_eq!(objects.rows(), found.len() as u64);
     }
-    assert!(objects.position_bytes() <= bytes.len() as u64);
+    assert!(objects.position_bytes() <= size_bytes);
     Ok(found)
 }
 
 #[test]
-fn values_and_lists_of_all_kinds_are_read_and_others_are_not_there() {
+fn values_and_lists_of_all_kinds_are_read_and_others_are_skipped() {
     for version in [WriterVersion::PARQUET_1_0, WriterVersion::PARQUET_2_0] {
         let found = read(&file(1500, version)).unwrap();
         assert_eq!(found.len(), 1500);
@@ -165,11 +177,12 @@ fn values_and_lists_of_all_kinds_are_read_and_others_are_not_there() {
 }
 
 #[test]
-fn a_damaged_file_is_refused_by_name_and_never_a_panic() {
+fn a_damaged_file_is_refused_by_name_without_a_panic() {
     let whole = file(300, WriterVersion::PARQUET_1_0);
     let error = read(&whole[..whole.len() - 9]).unwrap_err();
     assert!(error.contains("a.parquet") && error.contains("cut off"), "{error}");
-    let (mut refused, stream) = (0, Stream::new(5, Purpose::Test, 0));
+    let stream = Stream::new(5, Purpose::Test, 0);
+    let mut refused = 0;
     for turn in 0..400 {
         let mut damaged = whole.clone();
         let at = stream.below(2 * turn, whole.len() as u64 - 8) as usize;
@@ -182,7 +195,7 @@ fn a_damaged_file_is_refused_by_name_and_never_a_panic() {
     assert!(refused > 20, "{refused}");
 }
 
-/// A page of a few bytes may claim a list of any length.
+/// Tests a page of a few bytes that claims a very long list.
 #[test]
 fn a_list_that_is_longer_than_any_text_is_refused() {
     let schema = Arc::new(
