@@ -13,7 +13,7 @@ use crate::interop::config_json::kind_of;
 const MOST_LABELS: u64 = 1 << 24;
 
 impl Reader<'_> {
-    /// Returns the names of the classes in the order of their ids; `None` if the file has none of the three
+    /// Returns the names of the classes in the order of their ids; `None` if the file lacks all three
     /// keys.
     pub(super) fn labels(&mut self, notes: &mut Vec<String>) -> Option<Vec<String>> {
         let [id2label, label2id, num_labels] = ["id2label", "label2id", "num_labels"]
