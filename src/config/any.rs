@@ -1,4 +1,4 @@
-//! A file of whichever kind: a configuration of `pretrain`, one of `finetune`, or tasks for `compare`.
+//! Loads a file of any kind: a configuration of `pretrain`, one of `finetune`, or tasks for `compare`.
 
 use std::path::Path;
 
@@ -18,36 +18,38 @@ use crate::config::tree::Node;
 use crate::config::variables;
 use crate::error::Problems;
 
-/// A configuration of whichever command it is for.
+/// A loaded file of any kind.
 #[derive(Debug)]
 pub enum AnyLoaded {
-    /// Of `pretrain` and `prepare`.
+    /// A configuration of `pretrain` and `prepare`.
     Pretrain(Box<Loaded<PretrainConfig>>),
-    /// Of `finetune`.
+    /// A configuration of `finetune`.
     Finetune(Box<Loaded<FinetuneConfig>>),
-    /// Of a sweep of `finetune`, without what is swept.
+    /// A configuration of a sweep of `finetune`, without the swept keys.
     Sweep(Box<Loaded<FinetuneConfig>>),
-    /// Of `compare`.
+    /// The tasks of `compare`.
     Tasks(Vec<NamedTask>),
 }
 
-/// Reads a configuration and finds out which command it is for. The file is read once: it may be a pipe.
+/// Reads a configuration and detects the command that it is for. The file is read once, since it may be a
+/// pipe.
 pub fn load_any(path: &Path, overrides: &[Override]) -> Result<AnyLoaded, Problems> {
-    any_of(path, load::read(path, overrides)?, overrides)
+    load_root(path, load::read(path, overrides)?, overrides)
 }
 
-/// As [`load_any`], of a run that may be another machine's: paths keep the variables that are not set here.
+/// Like [`load_any`], for a configuration that a run saved, perhaps on another machine: paths keep the
+/// variables that are not set here.
 pub fn load_saved(path: &Path) -> Result<AnyLoaded, Problems> {
     let mut root = load::read(path, &[])?;
     variables::keep_unset(&mut root, &variables::environment);
-    any_of(path, root, &[])
+    load_root(path, root, &[])
 }
 
-fn any_of(path: &Path, root: Node, overrides: &[Override]) -> Result<AnyLoaded, Problems> {
-    if tasks_file::is_one(&root) {
+fn load_root(path: &Path, root: Node, overrides: &[Override]) -> Result<AnyLoaded, Problems> {
+    if tasks_file::has_tasks(&root) {
         return tasks_file::tasks_of(path, root, overrides).map(AnyLoaded::Tasks);
     }
-    Ok(match kind::of(&root) {
+    Ok(match kind::detect(&root) {
         Kind::Pretrain => AnyLoaded::Pretrain(Box::new(load::pretrain_of(Some((path, root)), overrides)?)),
         Kind::Finetune => match sweep::plan_of(Some((path, root.clone())), overrides, Swept::default())? {
             FinetunePlan::Single(loaded) => AnyLoaded::Finetune(loaded),

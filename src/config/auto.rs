@@ -1,4 +1,4 @@
-//! Keys that take a value, or the word `auto`.
+//! Serialization of keys that take a value or the word `auto`.
 
 use serde::Deserialize;
 use serde::Deserializer;
@@ -6,10 +6,10 @@ use serde::Serialize;
 use serde::Serializer;
 use serde::de::Error;
 
-/// Leaves a key to the program.
+/// The word that lets the program choose a value.
 pub(super) const AUTO: &str = "auto";
 
-/// Writes a value, or `auto` for none.
+/// Writes a value, or `auto` for `None`.
 pub(super) fn serialize<T: Serialize, S: Serializer>(
     value: Option<T>,
     serializer: S,
@@ -20,7 +20,8 @@ pub(super) fn serialize<T: Serialize, S: Serializer>(
     }
 }
 
-/// Reads a value, or none for `auto`. Errors on any other word, and says that it is not `wanted`.
+/// Reads a value, or `None` for `auto`. The error for any other word says that it is neither `wanted` nor
+/// `auto`.
 pub(super) fn deserialize<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
     deserializer: D,
     wanted: &str,

@@ -1,7 +1,7 @@
-//! The keys of a sweep and their values, as `--sweep`, `--fractions` and the table `sweep` of a file write
-//! them.
+//! Parses the keys of a sweep and their values from `--sweep`, from `--fractions` and from the table `sweep`
+//! of a file.
 //!
-//! What a value may be is not judged here: it becomes a setting like that of `--set`.
+//! Does not check values: each becomes a setting like that of `--set`, which the loader checks.
 
 use crate::config::shape::Shape;
 use crate::config::shape::name_of;
@@ -14,10 +14,11 @@ use crate::config::tree::shortened;
 use crate::config::variables;
 use crate::error::Problem;
 
-/// The table of a file that names swept keys.
+/// Name of the table of a file that contains the swept keys.
 pub(super) const TABLE: &str = "sweep";
 
-/// What all runs of a sweep share: its scores compare on one machine, in one type, on one evaluation file.
+/// Keys that cannot be swept because all runs of a sweep share their value. Scores are comparable only on one
+/// machine, in one number type and on one evaluation file.
 const SHARED: [&str; 8] = [
     "run",
     "task",
@@ -29,45 +30,50 @@ const SHARED: [&str; 8] = [
     "data.labels",
 ];
 
-/// The key of the seeds of training, and what else stands for it in a sweep: `run.seed` draws the examples of
-/// a subset as well, which all runs of a sweep share.
+/// The key of the seeds of training.
 pub(super) const SEEDS_KEY: &str = "seeds";
+/// All names of [`SEEDS_KEY`] in a sweep. `run.seed` itself cannot be swept: it also draws the examples of a
+/// subset, which all runs of a sweep share.
 const SEEDS: [&str; 3] = ["seed", "run.seed", SEEDS_KEY];
 
-/// The key of the axis of a learning curve, and its place.
+/// The key that a learning curve varies.
 const SHARE_KEY: &str = "data.max_train_fraction";
+/// Place of the axis of a learning curve, for errors.
 pub(super) const FRACTIONS: &str = "--fractions";
 
-/// One swept key.
+/// One swept key with its values.
 pub(super) struct Axis {
-    /// Dotted path.
+    /// Dotted path of the key.
     pub(super) key: String,
-    /// Where it is written, for errors.
+    /// Place of the axis in a file or on the command line, for errors.
     pub(super) place: String,
-    /// As YAML.
+    /// The values as YAML.
     pub(super) values: Vec<String>,
 }
 
-/// `learning_rate=1e-5,3e-5`.
+/// Parses the text after `--sweep`, such as `learning_rate=1e-5,3e-5`.
 pub(super) fn written(text: &str, shape: &Shape) -> Result<Axis, Problem> {
-    let refuse = |message: String| {
-        Problem::usage(message).at("--sweep").hint("write it like `--sweep learning_rate=1e-5,3e-5`")
-    };
     let Some((key, values)) = text.split_once('=').filter(|(key, _)| !key.trim().is_empty()) else {
-        return Err(refuse(format!("`{}` is not of the form `key=value,value`", shortened(text))));
+        return Err(malformed(format!("`{}` is not of the form `key=value,value`", shortened(text))));
     };
     let place = format!("--sweep {}", key.trim());
     let values = items(values);
     if values.iter().any(String::is_empty) {
-        let what = if values.len() == 1 { "has no values" } else { "has an empty value" };
-        return Err(refuse(what.to_string()).at(&place));
+        let message = if values.len() == 1 { "has no values" } else { "has an empty value" };
+        return Err(malformed(message.to_string()).at(&place));
     }
     Ok(Axis { key: full_key(key.trim(), &place, shape)?, place, values })
 }
 
-/// The values between the commas that stand outside of brackets and quotation marks.
+fn malformed(message: String) -> Problem {
+    Problem::usage(message).at("--sweep").hint("write it like `--sweep learning_rate=1e-5,3e-5`")
+}
+
+/// Splits a text at the commas outside of brackets and quotation marks.
 fn items(text: &str) -> Vec<String> {
-    let (mut items, mut depth, mut quote) = (vec![String::new()], 0u32, None);
+    let mut items = vec![String::new()];
+    let mut depth = 0u32;
+    let mut quote = None;
     for character in text.chars() {
         match (quote, character) {
             (Some(open), _) if open == character => quote = None,
@@ -87,7 +93,8 @@ fn items(text: &str) -> Vec<String> {
     items.iter().map(|item| item.trim().to_string()).collect()
 }
 
-/// The dotted path that a key stands for: its full path, or its last name where only one key has it.
+/// Returns the dotted path of a key that is given by its full path, or by its last name if only one key has
+/// that name.
 fn full_key(key: &str, place: &str, shape: &Shape) -> Result<String, Problem> {
     if SEEDS.contains(&key) {
         return Ok(SEEDS_KEY.to_string());
@@ -110,8 +117,7 @@ fn full_key(key: &str, place: &str, shape: &Shape) -> Result<String, Problem> {
             .at(place)
             .hint("write `--fractions 0.1,1`: the smaller shares lie in the larger"));
     }
-    let is_below = |shared: &str| path == shared || path.starts_with(&format!("{shared}."));
-    if SHARED.into_iter().any(is_below) {
+    if SHARED.into_iter().any(|shared| path == shared || path.starts_with(&format!("{shared}."))) {
         let hint = "give it with `--set`, and start a sweep of its own for each value";
         return Err(Problem::usage(format!("`{path}` holds for a whole sweep")).at(place).hint(hint));
     }
@@ -128,6 +134,7 @@ fn unknown(key: &str, shape: &Shape) -> Problem {
     Problem::usage(format!("unknown key `{}`", shortened(key))).hint(hint)
 }
 
+/// Adds the names of all keys that are not tables.
 fn leaves<'a>(shape: &'a Shape, names: &mut Vec<&'a str>) {
     for field in shape.fields() {
         match &field.shape {
@@ -137,32 +144,29 @@ fn leaves<'a>(shape: &'a Shape, names: &mut Vec<&'a str>) {
     }
 }
 
-/// The axes of a file's table `sweep`, in its order.
+/// Returns the axes in the table `sweep` of a file, in the file's order.
 pub(super) fn in_file(root: &Node, shape: &Shape) -> Result<Vec<Axis>, Problem> {
     let Some(mut table) = root.clone().take(TABLE) else { return Ok(Vec::new()) };
     variables::fill_at_once(&mut table.node, TABLE)?;
-    let refuse = |entry: &Entry, message: String, hint: &str| {
-        Err(Problem::usage(message).at(entry.place.shown()).hint(hint))
-    };
     let Value::Table(entries) = &table.node.value else {
         let message = format!("`{TABLE}` wants a table of keys, not {}", table.node.value.described());
-        return refuse(&table, message, "write `sweep:`, and below it `learning_rate: [1e-5, 3e-5]`");
+        return Err(refuse(&table, message, "write `sweep:`, and below it `learning_rate: [1e-5, 3e-5]`"));
     };
     let mut axes = Vec::new();
     for entry in entries {
         let name = format!("{TABLE}.{}", shortened(&entry.key));
         let Value::List(nodes) = &entry.node.value else {
             let message = format!("`{name}` wants a list of values, not {}", entry.node.value.described());
-            return refuse(entry, message, "write it as `[a, b]`");
+            return Err(refuse(entry, message, "write it as `[a, b]`"));
         };
         let values: Option<Vec<String>> = nodes.iter().map(|node| text_of(&node.value)).collect();
         match values {
             None => {
                 let message = format!("`{name}` holds a list or a table, single values are wanted");
-                return refuse(entry, message, "`--sweep` takes lists: `--sweep key=[a],[b]`");
+                return Err(refuse(entry, message, "`--sweep` takes lists: `--sweep key=[a],[b]`"));
             }
             Some(values) if values.is_empty() => {
-                return refuse(entry, format!("`{name}` has no values"), "name one, or remove the key");
+                return Err(refuse(entry, format!("`{name}` has no values"), "name one, or remove the key"));
             }
             Some(values) => {
                 let place = entry.place.shown();
@@ -173,7 +177,11 @@ pub(super) fn in_file(root: &Node, shape: &Shape) -> Result<Vec<Axis>, Problem> 
     Ok(axes)
 }
 
-/// A single value as YAML.
+fn refuse(entry: &Entry, message: String, hint: &str) -> Problem {
+    Problem::usage(message).at(entry.place.shown()).hint(hint)
+}
+
+/// Returns a single value as YAML; `None` for a list or a table.
 fn text_of(value: &Value) -> Option<String> {
     Some(match value {
         Value::Null => "null".to_string(),
@@ -181,13 +189,13 @@ fn text_of(value: &Value) -> Option<String> {
         Value::Integer(value) => value.to_string(),
         Value::Float(value) => serde_json::Value::from(*value).to_string(),
         Value::Text(text) => serde_json::Value::from(text.as_str()).to_string(),
-        // A number may have come from a variable: it is no text yet.
+        // The text came from a variable and may be a number, so it is not quoted.
         Value::Filled(filled) => filled.text.clone(),
         Value::List(_) | Value::Table(_) => return None,
     })
 }
 
-/// The shares of a learning curve, ascending.
+/// Returns the axis of a learning curve with the given shares of the training examples, in ascending order.
 pub(super) fn fractions(shares: &[f64]) -> Result<Axis, Problem> {
     if let Some(wrong) = shares.iter().find(|share| !(**share > 0.0 && **share <= 1.0)) {
         let message = format!("`{wrong}` is no share of the examples, it must be above 0 and at most 1");

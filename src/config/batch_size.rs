@@ -1,4 +1,4 @@
-//! How many rows a device takes at once, as it is written in a configuration: a number, or `auto`.
+//! The number of rows per device and micro-batch, as configurations write it: a number or `auto`.
 
 use std::borrow::Cow;
 
@@ -14,12 +14,12 @@ use serde::Serializer;
 use crate::config::auto;
 use crate::config::auto::AUTO;
 
-/// Rows that a device takes at once.
+/// Number of rows per device and micro-batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BatchSize {
-    /// As many as should fit into memory.
+    /// As many rows as are predicted to fit into memory.
     Auto,
-    /// So many.
+    /// This number of rows.
     Rows(usize),
 }
 

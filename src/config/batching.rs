@@ -1,10 +1,10 @@
-//! How documents become rows, and rows become batches over the steps: packing, ramp.
+//! Packing of documents into rows, and the ramp of the batch size over the steps.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::Serialize;
 
-/// What may stand together in a row.
+/// The pieces of documents that may share a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum PackingMode {
@@ -37,7 +37,7 @@ pub enum Shuffle {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct PackingConfig {
-    /// What may stand together in a row.
+    /// The pieces of documents that may share a row.
     pub mode: PackingMode,
     /// Put a separator token between two documents of a row (`full_sentences` only).
     pub separator: bool,

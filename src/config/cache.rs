@@ -1,4 +1,4 @@
-//! Where objects that URLs name are kept on this disk.
+//! The local cache of objects that URLs name.
 
 use std::path::PathBuf;
 
@@ -24,10 +24,17 @@ impl Default for CacheConfig {
 }
 
 impl CacheConfig {
-    /// Its folder, by the variables of this process where none is named.
+    /// Returns the folder of the cache; without `dir` it is `mlmtrain` in the user's cache folder, from the
+    /// variables `XDG_CACHE_HOME` or `HOME`.
     pub fn folder(&self) -> PathBuf {
-        let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-        let of_user = || set("XDG_CACHE_HOME").or_else(|| Some(set("HOME")?.join(".cache")));
-        self.dir.clone().unwrap_or_else(|| of_user().unwrap_or_else(std::env::temp_dir).join("mlmtrain"))
+        self.dir.clone().unwrap_or_else(|| {
+            let of_user = folder_in("XDG_CACHE_HOME").or_else(|| Some(folder_in("HOME")?.join(".cache")));
+            of_user.unwrap_or_else(std::env::temp_dir).join("mlmtrain")
+        })
     }
+}
+
+/// Returns the folder that an environment variable names; `None` if the variable is unset or empty.
+fn folder_in(variable: &str) -> Option<PathBuf> {
+    std::env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from)
 }

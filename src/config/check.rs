@@ -1,7 +1,7 @@
-//! Compares a tree with the wanted shape: collects every unknown key, wrong type and missing key, and the
-//! rest as JSON.
+//! Compares a tree with the wanted shape: collects every unknown key, wrong type and missing key, and
+//! converts the rest to JSON.
 //!
-//! It judges one value at a time; combinations are `validate.rs`.
+//! Checks one value at a time; `validate` checks combinations.
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -26,25 +26,25 @@ use crate::config::tree::shortened;
 use crate::error::Problem;
 use crate::families::Family;
 
-/// The key that holds a family's table in one kind of configuration and a folder in the other.
+/// The key of a family's table in configurations of `pretrain`, and of a model folder in those of `finetune`.
 const MODEL: &str = "model";
 
-/// Where the tables of phases stand.
+/// Start of the dotted paths of phases.
 const PHASES: &str = "training.phases.";
 
-/// What came of the comparison.
+/// The result of the comparison.
 #[derive(Debug, Default)]
 pub(super) struct Checked {
     /// Each problem with its place.
     pub(super) problems: Vec<Wrong>,
-    /// Where the value of each dotted path stands; absent means the default.
+    /// From the dotted path of each given value to its place. Values that are not given take the default.
     pub(super) places: BTreeMap<String, Place>,
-    /// Paths whose value here is not what was written, because that was wrong; the empty path stands for
-    /// all.
+    /// Paths whose written value was wrong and was replaced by a placeholder. The empty path means the whole
+    /// configuration.
     pub(super) replaced: BTreeSet<String>,
 }
 
-/// A problem before the file's name is put to its place.
+/// A problem at a place of the tree.
 #[derive(Debug)]
 pub(super) struct Wrong {
     pub(super) place: Place,
@@ -53,14 +53,14 @@ pub(super) struct Wrong {
 }
 
 impl Wrong {
-    /// As it is told.
+    /// Converts to an error for users.
     pub(super) fn problem(self) -> Problem {
         Problem { hint: self.hint, ..Problem::usage(self.message).at(self.place.shown()) }
     }
 }
 
-/// Compares `root` with `shape`. The JSON deserializes into the struct of that shape even when there are
-/// problems: a wrong value is left out, a missing one stands empty.
+/// Compares `root` with `shape`. The JSON can be deserialized into the struct of that shape even if there are
+/// problems: wrong values are left out, and missing required ones are replaced by placeholders.
 pub(super) fn check(root: &Node, shape: &Shape) -> (Json, Checked) {
     let mut checker = Checker { root: shape, checked: Checked::default() };
     let value = checker.value(root, shape, "").unwrap_or_else(|| {
@@ -70,16 +70,16 @@ pub(super) fn check(root: &Node, shape: &Shape) -> (Json, Checked) {
     (value, checker.checked)
 }
 
-/// `section.key`, and `key` at the top.
+/// Returns `path.key`, or `key` if `path` is empty.
 pub(super) fn join(path: &str, key: &str) -> String {
     if path.is_empty() { key.to_string() } else { format!("{path}.{key}") }
 }
 
-/// More places than this are no help to someone who looks for one.
+/// Largest number of places of a key that a hint names; more would not help.
 const MOST_PLACES: usize = 3;
 
-/// "unknown key" with the best guess of what was meant: what is known for certain goes before what only looks
-/// alike.
+/// Returns the problem "unknown key" with a hint at the key that was probably meant. Hints that are certain
+/// come before those from similar spelling.
 pub(super) fn unknown_key(place: Place, key: &str, path: &str, table: &Shape, root: &Shape) -> Wrong {
     let names: Vec<&str> = table.fields().iter().map(|f| f.name.as_str()).collect();
     let family = path.strip_prefix("model.").and_then(Family::named);
@@ -109,18 +109,21 @@ pub(super) fn unknown_key(place: Place, key: &str, path: &str, table: &Shape, ro
     Wrong { place, message: format!("unknown key `{}`{within}", shortened(key)), hint: Some(hint) }
 }
 
-/// The dotted paths of all keys of this name; what several families have is one place.
+/// Returns the dotted paths of all keys of this name. A key of several families counts as one place,
+/// `model.<family>.key`.
 pub(super) fn places(root: &Shape, key: &str) -> Vec<String> {
     let mut places = root.find(key);
-    let in_families = |place: &String| {
-        let family = place.strip_prefix("model.").and_then(|rest| rest.split_once('.'));
-        family.is_some_and(|(family, _)| Family::named(family).is_some())
-    };
-    if places.iter().filter(|place| in_families(place)).count() > 1 {
-        places.retain(|place| !in_families(place));
+    if places.iter().filter(|place| is_in_family(place)).count() > 1 {
+        places.retain(|place| !is_in_family(place));
         places.push(format!("model.<family>.{key}"));
     }
     places
+}
+
+/// Returns true if a dotted path is that of a key in a family's table.
+fn is_in_family(place: &str) -> bool {
+    let family = place.strip_prefix("model.").and_then(|rest| rest.split_once('.'));
+    family.is_some_and(|(family, _)| Family::named(family).is_some())
 }
 
 struct Checker<'a> {
@@ -136,7 +139,8 @@ impl Checker<'_> {
     fn value(&mut self, node: &Node, shape: &Shape, path: &str) -> Option<Json> {
         let found = match (shape, &node.value) {
             (Shape::Table(_), Value::Table(entries)) => Some(self.table(entries, node, shape, path)),
-            // `training:` with every key below it commented out.
+            // A section without a value is an empty table, such as `training:` with all its keys commented
+            // out.
             (Shape::Table(_), Value::Null) => Some(self.table(&[], node, shape, path)),
             (Shape::List(item), Value::List(nodes)) => Some(self.list(nodes, item, path)),
             (Shape::WordOrNumbers { .. }, Value::Table(entries)) => Some(self.numbers(entries, path)),
@@ -181,10 +185,10 @@ impl Checker<'_> {
             let Some(field) = shape.field(&entry.key) else {
                 let wrong = unknown_key(entry.place.clone(), &entry.key, path, shape, self.root);
                 self.checked.problems.push(wrong);
-                // One mistyped key is one problem: that the key it was meant for is missing is no second one.
+                // A mistyped key is reported once: the key that was meant is not also reported as missing.
                 let names: Vec<&str> = shape.fields().iter().map(|f| f.name.as_str()).collect();
                 self.checked.replaced.extend(closest(&entry.key, &names).map(|name| join(path, name)));
-                // Nor that a model whose family is not known has none.
+                // Nor is a model with an unknown family also reported as a model without family.
                 self.checked.replaced.extend((path == MODEL).then(|| MODEL.to_string()));
                 continue;
             };
@@ -210,7 +214,7 @@ impl Checker<'_> {
 
     fn entry(&mut self, values: &mut Map<String, Json>, entry: &Entry, field: &Field, at: &str) {
         let is_null = match &entry.node.value {
-            // As on the command line, nothing and `null` are no text where there may be none.
+            // As on the command line, an empty value and `null` mean no value for optional keys.
             Value::Filled(filled) => ["", "null", "~"].contains(&filled.text.trim()),
             value => *value == Value::Null,
         };
@@ -218,7 +222,7 @@ impl Checker<'_> {
             self.checked.places.insert(at.to_string(), entry.node.place.clone());
             values.insert(field.name.clone(), Json::Null);
         } else if let Some(value) = self.value(&entry.node, &field.shape, at) {
-            // The key is what a reader looks for in a file: its value may start lines below.
+            // The place is that of the key, which readers search in a file: its value may start lines below.
             let place =
                 if matches!(entry.node.place, Place::Flag(_)) { &entry.node.place } else { &entry.place };
             self.checked.places.insert(at.to_string(), place.clone());
@@ -248,7 +252,7 @@ impl Checker<'_> {
         self.report(&entry.place, message, Some(hint));
     }
 
-    /// A table of numbers by names of which none is known here.
+    /// Converts a table of numbers whose keys are the user's own names.
     fn numbers(&mut self, entries: &[Entry], path: &str) -> Json {
         let mut values = Map::new();
         let mut seen: BTreeMap<&str, &Entry> = BTreeMap::new();
@@ -279,7 +283,7 @@ impl Checker<'_> {
     }
 }
 
-/// What stands for a missing or wrong value so that the rest can be checked.
+/// Returns a placeholder for a missing or wrong value, so that the rest can be checked.
 fn empty(shape: &Shape) -> Json {
     match shape {
         Shape::Table(fields) => Json::Object(

@@ -1,4 +1,4 @@
-//! Whether layers save their input only, as it is written in a configuration: yes, no, or `auto`.
+//! Gradient checkpointing, as configurations write it: `true`, `false` or `auto`.
 
 use std::borrow::Cow;
 
@@ -14,19 +14,19 @@ use serde::Serializer;
 use crate::config::auto;
 use crate::config::auto::AUTO;
 
-/// Whether layers save their input only and compute the rest again in backward.
+/// Gradient checkpointing: layers save their input only, and compute the rest again in backward.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GradientCheckpointing {
-    /// Where a step would not fit into memory otherwise.
+    /// On if a step would not fit into memory otherwise.
     Auto,
-    /// Yes.
+    /// Always on.
     On,
-    /// No.
+    /// Always off.
     Off,
 }
 
 impl GradientCheckpointing {
-    /// Whether it is to be done; what was left open, and not settled yet, is not.
+    /// Returns true if checkpointing is on; false for `Auto` as long as it is not resolved.
     pub fn is_on(self) -> bool {
         self == Self::On
     }
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_read_as_it_is_written() {
+    fn each_value_is_read_back_as_written() {
         for (text, value) in [
             ("\"auto\"", GradientCheckpointing::Auto),
             ("true", GradientCheckpointing::On),

@@ -1,5 +1,4 @@
-//! What the loss of an example is multiplied by, as it is written in a configuration: `balanced`, or a number
-//! for each label.
+//! Factors of the loss by label, as configurations write them: `balanced`, or a number for each label.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -13,17 +12,17 @@ use serde::Serialize;
 
 const BALANCED: &str = "balanced";
 
-/// A weight for each label.
+/// The factor of an example's loss, by its label.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Written", into = "Written")]
 pub enum ClassWeights {
     /// Examples / (labels x examples of the label), as scikit-learn's `balanced`.
     Balanced,
-    /// By the names of the labels, all of them.
+    /// A weight for the name of each label; all labels must be given.
     ByLabel(BTreeMap<String, f64>),
 }
 
-/// What stands in a file.
+/// The form in a file.
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
 enum Written {

@@ -1,4 +1,4 @@
-//! What is done to each document before it is judged.
+//! Cleaning of each document, before the filters.
 
 use schemars::JsonSchema;
 use serde::Deserialize;

@@ -1,10 +1,10 @@
-//! Which documents are left out (or reported) because they hold text of evaluation files.
+//! Removal or reports of documents that contain text of evaluation files.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::Serialize;
 
-/// What happens to a document that holds text of an evaluation file.
+/// Action on a document that contains text of an evaluation file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ContaminationAction {

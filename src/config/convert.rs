@@ -1,7 +1,8 @@
-//! From the arguments of Hugging Face's example scripts (run_mlm.py, run_glue.py, run_ner.py) or a saved
-//! `TrainingArguments` to a configuration of ours: what has its place, what was assumed, what has none.
+//! Converts the arguments of Hugging Face's example scripts (run_mlm.py, run_glue.py, run_ner.py) or a saved
+//! `TrainingArguments` to a configuration of mlmtrain, with notes on assumed values and on arguments without
+//! a key.
 //!
-//! What the keys are called here is the table of `foreign.rs`; what they may hold, the loader judges.
+//! `foreign.rs` has the table of keys; the loader checks their values.
 
 use std::path::Path;
 
@@ -26,21 +27,21 @@ mod places;
 #[cfg(test)]
 mod tests;
 
-/// A configuration that was made of another program's arguments.
+/// A configuration that was converted from another program's arguments.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Converted {
-    /// The configuration as YAML, each value with where it is from as a comment.
+    /// The configuration as YAML, each value with its origin as a comment.
     pub yaml: String,
-    /// What had no place or was assumed, a line each.
+    /// A line for each assumed value and for each argument without a key.
     pub notes: Vec<String>,
 }
 
-/// What the arguments are for; what they leave open is told by the keys that only one of the scripts has.
+/// The purpose of the arguments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
-    /// run_mlm.py.
+    /// Pretraining, as with run_mlm.py.
     Pretrain,
-    /// run_glue.py, run_ner.py.
+    /// Fine-tuning, as with run_glue.py or run_ner.py.
     Finetune(FinetuneTask),
 }
 
@@ -51,27 +52,30 @@ struct Setting {
     path: String,
     /// The value, as YAML.
     value: String,
-    /// The argument that it is from; none where it was assumed.
+    /// The argument that it was converted from; `None` if it was assumed.
     from: Option<String>,
 }
 
 impl Setting {
-    /// Whether it says what the value at `path` is.
-    fn holds(&self, path: &str) -> bool {
+    /// Returns true if the setting, perhaps of a whole table, contains the value at `path`.
+    fn contains(&self, path: &str) -> bool {
         let Some(rest) = path.strip_prefix(&self.path) else { return false };
-        let value = || serde_json::from_str::<serde_json::Value>(&self.value).unwrap_or_default();
-        rest.is_empty() || rest.starts_with('.') && value().pointer(&rest.replace('.', "/")).is_some()
+        if rest.is_empty() {
+            return true;
+        }
+        let value: serde_json::Value = serde_json::from_str(&self.value).unwrap_or_default();
+        rest.starts_with('.') && value.pointer(&rest.replace('.', "/")).is_some()
     }
 }
 
-/// What becomes of the arguments, one after the other.
+/// The settings and notes so far.
 #[derive(Debug, Default)]
 struct Draft {
     settings: Vec<Setting>,
     notes: Vec<String>,
     /// Arguments that are off or empty.
     off: Vec<String>,
-    /// Arguments that nobody here knows.
+    /// Arguments that are not known.
     unknown: Vec<String>,
 }
 
@@ -81,7 +85,7 @@ impl Draft {
         self.settings.push(Setting { path: path.to_string(), value, from: Some(from.to_string()) });
     }
 
-    /// A value that the arguments do not hold.
+    /// Adds a setting that the arguments do not contain, and a note with the reason `why`.
     fn assume(&mut self, path: &str, value: impl Into<serde_json::Value>, why: &str) {
         let value = value.into();
         self.notes.push(format!("assumed: `{path}: {value}`: {why}"));
@@ -94,7 +98,7 @@ impl Draft {
     }
 }
 
-/// A value, JSON, as it may be told: no secret of the argument.
+/// Returns a value (JSON) for a message, with secrets replaced by `***`.
 fn shown(argument: &str, value: &str) -> String {
     let text: Option<String> = serde_json::from_str(value).ok();
     match text {
@@ -104,8 +108,8 @@ fn shown(argument: &str, value: &str) -> String {
     }
 }
 
-/// Reads the arguments of a file, JSON or YAML, and writes a configuration that is right. `purpose` is what
-/// they are for, where that is known.
+/// Reads the arguments in a JSON or YAML file and converts them to a configuration that the loader accepts.
+/// Without `purpose`, the purpose is guessed from the arguments.
 pub fn convert(path: &Path, purpose: Option<Purpose>) -> Result<Converted, Problems> {
     let root = include::read(path).map_err(|problem| Problems(vec![problem]))?;
     let arguments = Arguments::read(&root).map_err(|message| {
@@ -115,15 +119,14 @@ pub fn convert(path: &Path, purpose: Option<Purpose>) -> Result<Converted, Probl
     let mut draft = Draft::default();
     let purpose = purpose.unwrap_or_else(|| places::purpose_of(&arguments, &mut draft));
     let (kind, shape) = match purpose {
-        Purpose::Pretrain => (Kind::Pretrain, Shape::of::<crate::config::PretrainConfig>()),
-        Purpose::Finetune(_) => (Kind::Finetune, Shape::of::<crate::config::FinetuneConfig>()),
+        Purpose::Pretrain => (Kind::Pretrain, Shape::from_struct::<crate::config::PretrainConfig>()),
+        Purpose::Finetune(_) => (Kind::Finetune, Shape::from_struct::<crate::config::FinetuneConfig>()),
     };
     places::place(&arguments, purpose, &shape, &mut draft);
     let (json, derived) = settled(kind, &mut draft)?;
-    // A key of a table may be set after the table.
-    let of = |path: &str| draft.settings.iter().rev().find(|setting| setting.holds(path));
     let yaml = show::part(&json, &|path| {
-        let from = &of(path)?.from;
+        // The last setting counts: a key of a table may be set after the table.
+        let from = &draft.settings.iter().rev().find(|setting| setting.contains(path))?.from;
         Some(from.as_ref().map_or_else(|| "assumed".to_string(), |from| format!("was `{from}`")))
     });
     let mut notes = draft.notes;
@@ -147,8 +150,8 @@ pub fn convert(path: &Path, purpose: Option<Purpose>) -> Result<Converted, Probl
     Ok(Converted { yaml: head + &yaml, notes })
 }
 
-/// The configuration of the settings, and the keys that `pretrain` chooses. Settings that the loader refuses are
-/// removed, with a note.
+/// Loads the settings; returns the configuration and the keys that `pretrain` chooses. Settings that the
+/// loader refuses are removed, with a note.
 fn settled(kind: Kind, draft: &mut Draft) -> Result<(serde_json::Value, Vec<Derived>), Problems> {
     loop {
         let overrides: Vec<Override> = draft
@@ -165,13 +168,12 @@ fn settled(kind: Kind, draft: &mut Draft) -> Result<(serde_json::Value, Vec<Deri
             Ok(parts) => return Ok(parts),
             Err(problems) => problems,
         };
-        let number =
-            |problem: &Problem| problem.place.as_deref()?.strip_prefix("setting ")?.parse::<usize>().ok();
-        // Without what is refused a second problem may be none.
-        let Some((at, problem)) = problems.0.iter().find_map(|problem| Some((number(problem)?, problem)))
-        else {
-            return Err(problems);
-        };
+        // One at a time: without the refused setting, the other problems may be gone.
+        let refused = problems.0.iter().find_map(|problem| {
+            let number = problem.place.as_deref()?.strip_prefix("setting ")?;
+            Some((number.parse::<usize>().ok()?, problem))
+        });
+        let Some((at, problem)) = refused else { return Err(problems) };
         let refused = draft.settings.remove(at);
         let from = refused.from.unwrap_or(refused.path);
         let hint = problem.hint.as_ref().map(|hint| format!("; {hint}")).unwrap_or_default();

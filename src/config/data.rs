@@ -1,4 +1,5 @@
-//! The corpus from its sources to rows: the sections stand in files of their own.
+//! The section `data` of pretraining: the corpus, from its sources to rows. Its tables are in files of their
+//! own.
 
 use std::path::PathBuf;
 
@@ -14,19 +15,19 @@ use crate::config::deduplication::DeduplicationConfig;
 use crate::config::filters::FiltersConfig;
 use crate::config::sources::SourceConfig;
 
-/// The corpus, its split, and where its shards lie.
+/// The corpus, its split, and the folder of its shards.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct DataConfig {
-    /// Where the text comes from.
+    /// Sources of the text.
     pub sources: Vec<SourceConfig>,
     /// Cleaning of each document.
     pub cleaning: CleaningConfig,
-    /// What is left out.
+    /// Filters of documents and lines.
     pub filters: FiltersConfig,
-    /// What is left out because it was there before.
+    /// Removal of repeated documents.
     pub deduplication: DeduplicationConfig,
-    /// What is left out because a model will be evaluated on it.
+    /// Removal of documents that contain text of evaluation files.
     pub contamination: ContaminationConfig,
     /// Share of documents kept for validation; chosen by a hash of the text, so that added sources never
     /// move one.

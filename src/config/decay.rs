@@ -1,4 +1,4 @@
-//! `decay_from`: the checkpoint of which a run only brings the learning rate down.
+//! The section `decay_from`: the checkpoint from which a run continues with a learning rate that only decays.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::Serialize;
 
-/// The checkpoint that a run goes on from with a learning rate that falls to its end.
+/// The checkpoint from which a run continues with a learning rate that falls to its end.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DecayFrom {
@@ -26,7 +26,7 @@ pub struct DecayFrom {
 }
 
 impl DecayFrom {
-    /// A checkpoint that was not looked into yet.
+    /// Returns the section for a checkpoint that was not read yet.
     pub fn new(checkpoint: PathBuf) -> Self {
         Self { checkpoint, sha256: None, step: None, initial_learning_rate: None }
     }

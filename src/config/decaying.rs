@@ -1,5 +1,5 @@
-//! What follows from `decay_from` for the other keys, and which of them may differ from those of the run that
-//! the checkpoint is of.
+//! Effects of `decay_from` on the other keys, and the check that the other keys agree with those of the
+//! checkpoint's run.
 
 use crate::config::data::DataConfig;
 use crate::config::decay::DecayFrom;
@@ -8,19 +8,20 @@ use crate::config::phases::TrainingPhase;
 use crate::config::pretrain::PretrainConfig;
 use crate::config::resume::compare_for_resume;
 use crate::config::resume::diff;
-use crate::config::sources::SourceConfig;
+use crate::config::resume::shown;
 use crate::config::training::SchedulerType;
 use crate::error::Problem;
 use crate::error::Problems;
 
 impl PretrainConfig {
-    /// Gives training the schedule of the decay: `lr_decay_steps` behind the step of the checkpoint, from the
-    /// learning rate that it had. A share below 1 is one of all steps, as elsewhere. Weights alone may be
-    /// warmed up first.
+    /// Sets the schedule of the decay: `lr_decay_steps` after the step of the checkpoint, from the learning
+    /// rate that the checkpoint had. A value below 1 is a share of all steps, as elsewhere. Only if the
+    /// checkpoint has weights alone (no step) may there be a warm-up first.
     pub fn settle_decay(&mut self) -> Result<(), Problem> {
         let Some(DecayFrom { step, initial_learning_rate, .. }) = self.decay_from else { return Ok(()) };
         let training = &mut self.training;
-        let (done, given) = (step.unwrap_or(0), training.lr_decay_steps);
+        let done = step.unwrap_or(0);
+        let given = training.lr_decay_steps;
         let decay =
             if given < 1.0 { (done as f64 * given / (1.0 - given)).ceil() as u64 } else { given as u64 };
         if decay == 0 {
@@ -46,12 +47,13 @@ impl PretrainConfig {
     }
 }
 
-/// Refuses a run that would bring down the learning rate of a checkpoint of `step` steps of `parent` and
-/// differs from it in more than its schedule, its cadence and the phases behind that step.
+/// Refuses a run `child` that decays from a checkpoint after `step` steps of `parent` and differs from
+/// `parent` in more than the schedule, the cadence and the phases after that step.
 pub fn compare_for_decay(parent: &PretrainConfig, child: &PretrainConfig, step: u64) -> Result<(), Problems> {
-    let mut alike = child.clone();
-    alike.decay_from.clone_from(&parent.decay_from);
-    let (own, its) = (&mut alike.training, &parent.training);
+    let mut adjusted = child.clone();
+    adjusted.decay_from.clone_from(&parent.decay_from);
+    let own = &mut adjusted.training;
+    let its = &parent.training;
     own.learning_rate = its.learning_rate;
     own.lr_scheduler_type = its.lr_scheduler_type;
     own.warmup_steps = its.warmup_steps;
@@ -60,16 +62,14 @@ pub fn compare_for_decay(parent: &PretrainConfig, child: &PretrainConfig, step: 
     own.min_lr_ratio = its.min_lr_ratio;
     own.lr_power = its.lr_power;
     own.phases.clone_from(&its.phases);
-    for (source, its) in alike.data.sources.iter_mut().zip(&parent.data.sources) {
+    for (source, its) in adjusted.data.sources.iter_mut().zip(&parent.data.sources) {
         source.weight = its.weight;
     }
-    let text = |value: &serde_json::Value| {
-        if value.is_null() { "absent".to_string() } else { format!("`{value}`") }
-    };
     let mut problems = Vec::new();
-    if compare_for_resume(parent, &alike).is_err() {
-        for change in diff(parent, &alike).into_iter().filter(|change| !change.is_free()) {
-            let (was, is) = (text(&change.old), text(&change.new));
+    if compare_for_resume(parent, &adjusted).is_err() {
+        for change in diff(parent, &adjusted).into_iter().filter(|change| !change.is_free()) {
+            let was = shown(&change.old);
+            let is = shown(&change.new);
             problems.push(
                 Problem::usage(format!("is {is}, and was {was} in the run of the checkpoint"))
                     .at(change.path)
@@ -85,26 +85,28 @@ pub fn compare_for_decay(parent: &PretrainConfig, child: &PretrainConfig, step: 
     if problems.is_empty() { Ok(()) } else { Err(Problems(problems)) }
 }
 
-/// What the steps before `until` are made of, as far as phases say it.
+/// Returns the rows, data and RoPE base of the steps before `until`: pairs of the first step and the values
+/// from there on, one for each change.
 fn steps_until(config: &PretrainConfig, until: u64) -> Vec<(u64, TrainingPhase)> {
     let PretrainConfig { training, data: DataConfig { sources, max_seq_length, .. }, .. } = config;
     let theta = config.model().map(|model| model.encoder.global_rope_theta);
-    let whole = |phase: Option<&TrainingPhase>| {
+    let changes = training.changes(|phase| {
         let of_all = TrainingPhase::of_length(0, *max_seq_length);
         let phase = phase.unwrap_or(&of_all);
         let rows = phase.per_device_train_batch_size.unwrap_or(training.rows_at_once());
         let micro = phase.gradient_accumulation_steps.unwrap_or(training.gradient_accumulation_steps);
-        let named =
-            |(source, weight): (&SourceConfig, f64)| SourceWeight { name: source.display_name(), weight };
+        let weights = sources.iter().zip(phase.weights(sources));
         TrainingPhase {
-            // Rows of an update, however they are cut.
+            // Rows of a whole update: the number of micro-batches may change.
             per_device_train_batch_size: Some(rows.saturating_mul(micro)),
             global_rope_theta: phase.global_rope_theta.or(theta),
-            sources: sources.iter().zip(phase.weights(sources)).map(named).collect(),
+            sources: weights
+                .map(|(source, weight)| SourceWeight { name: source.display_name(), weight })
+                .collect(),
             ..TrainingPhase::of_length(0, phase.max_seq_length)
         }
-    };
-    training.changes(whole).into_iter().filter(|(from, _)| *from < until).collect()
+    });
+    changes.into_iter().filter(|(from, _)| *from < until).collect()
 }
 
 #[cfg(test)]
@@ -120,6 +122,19 @@ mod tests {
         serde_json::from_value(all).unwrap()
     }
 
+    /// Returns max_steps, warmup_steps, lr_decay_steps and learning_rate.
+    fn schedule(config: &PretrainConfig) -> (i64, f64, f64, f64) {
+        let training = &config.training;
+        (training.max_steps, training.warmup_steps, training.lr_decay_steps, training.learning_rate)
+    }
+
+    /// Compares a decay from step 600 with its parent, a run of 1000 steps with a constant learning rate.
+    fn compared(training: &Value, weight: f64) -> Result<(), String> {
+        let parent = config(&json!({"max_steps": 1000, "lr_scheduler_type": "constant"}), 1.0);
+        let child = config(training, weight);
+        compare_for_decay(&parent, &child, 600).map_err(|problems| problems.to_string())
+    }
+
     fn settled(training: &Value, step: Option<u64>) -> Result<PretrainConfig, Problem> {
         let mut config = config(training, 1.0);
         let found =
@@ -130,43 +145,32 @@ mod tests {
 
     #[test]
     fn the_schedule_begins_at_the_step_and_the_rate_of_the_checkpoint() {
-        let of = |config: PretrainConfig| {
-            let training = config.training;
-            (training.max_steps, training.warmup_steps, training.lr_decay_steps, training.learning_rate)
-        };
         let given = json!({"lr_decay_steps": 20, "warmup_steps": 7, "learning_rate": 0.25});
-        assert_eq!(of(settled(&given, Some(600)).unwrap()), (620, 0.0, 20.0, 0.5));
-        assert_eq!(of(settled(&given, None).unwrap()), (27, 7.0, 20.0, 0.25));
-        // A tenth of all steps, of which 600 are done.
-        let settled_twice = |config: PretrainConfig| {
-            let mut again = config;
-            again.settle_decay().unwrap();
-            of(again)
-        };
+        assert_eq!(schedule(&settled(&given, Some(600)).unwrap()), (620, 0.0, 20.0, 0.5));
+        assert_eq!(schedule(&settled(&given, None).unwrap()), (27, 7.0, 20.0, 0.25));
+        // By default the decay takes a tenth of all steps, of which 600 are done. A second call changes
+        // nothing.
         let tenth = json!({"learning_rate": 0.25});
-        assert_eq!(settled_twice(settled(&tenth, Some(600)).unwrap()), (667, 0.0, 67.0, 0.5));
+        let mut again = settled(&tenth, Some(600)).unwrap();
+        again.settle_decay().unwrap();
+        assert_eq!(schedule(&again), (667, 0.0, 67.0, 0.5));
         let refused = settled(&tenth, None).unwrap_err().to_string();
         assert!(refused.starts_with("training.lr_decay_steps: is 0.1, which is no step"), "{refused}");
     }
 
     #[test]
     fn only_the_schedule_and_later_phases_may_be_new() {
-        let parent = config(&json!({"max_steps": 1000, "lr_scheduler_type": "constant"}), 1.0);
-        let told = |training: &Value, weight: f64| {
-            let child = config(training, weight);
-            compare_for_decay(&parent, &child, 600).map_err(|problems| problems.to_string())
-        };
         let schedule = json!({"max_steps": 700, "lr_scheduler_type": "warmup_stable_decay", "save_steps": 5,
             "decay_type": "1-sqrt", "phases": [{"until_step": 600, "max_seq_length": 128}]});
-        assert_eq!(told(&schedule, 1.0), Ok(()));
+        assert_eq!(compared(&schedule, 1.0), Ok(()));
         let mut mixed = schedule.clone();
         mixed["phases"][0]["sources"] = json!([{"name": "news", "weight": 1}]);
-        assert_eq!(told(&mixed, 3.0), Ok(()), "what follows the step may be another mix");
+        assert_eq!(compared(&mixed, 3.0), Ok(()), "what follows the step may be another mix");
         assert_eq!(
-            told(&schedule, 3.0).unwrap_err().lines().next(),
+            compared(&schedule, 3.0).unwrap_err().lines().next(),
             Some("training.phases: differ from those of the checkpoint's run before its step 600")
         );
-        let error = told(&json!({"max_steps": 700, "weight_decay": 0.5}), 1.0).unwrap_err();
+        let error = compared(&json!({"max_steps": 700, "weight_decay": 0.5}), 1.0).unwrap_err();
         assert!(
             error.starts_with("training.weight_decay: is `0.5`, and was `0.0` in the run of the checkpoint"),
             "{error}"

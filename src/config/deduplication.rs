@@ -1,4 +1,4 @@
-//! Which documents are left out because they were there before.
+//! Removal of documents whose text, or nearly the same text, came before.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -12,12 +12,12 @@ pub struct DeduplicationConfig {
     pub exact: bool,
     /// Leave out documents that are nearly like an earlier one: the least Jaccard similarity, such as 0.8.
     pub near_threshold: Option<f64>,
-    /// Words of one shingle: documents are compared by the runs of so many words that they hold.
+    /// Words of one shingle: documents are compared by their sequences of this many words.
     pub shingle_words: usize,
     /// Hash functions of near-duplicate search: more of them estimate the similarity better and take more
     /// time and disk.
     pub num_permutations: usize,
-    /// Most memory of the search in bytes, without 2 bits for each document; the rest lies on the disk.
+    /// Most memory of the search in bytes, without 2 bits for each document; the rest is on the disk.
     pub memory_bytes: u64,
 }
 

@@ -10,7 +10,7 @@ use crate::config::training::SchedulerType;
 use crate::config::training::TrainingConfig;
 use crate::families::ModelConfig;
 
-/// Keys of the rows of an update.
+/// Keys that set the rows of an update.
 const BATCH: [&str; 2] = ["per_device_train_batch_size", "gradient_accumulation_steps"];
 
 /// Share of the steps over which the learning rate rises.
@@ -19,11 +19,11 @@ pub const WARMUP_SHARE: f64 = 0.05;
 /// Weight decay of pretraining.
 pub const WEIGHT_DECAY: f64 = 0.01;
 
-/// Decay of the second moment, as RoBERTa has it: gradients of early steps say little of later ones.
+/// Decay of the second moment, that of RoBERTa: gradients of early steps say little about later ones.
 pub const ADAM_BETA2: f64 = 0.98;
 
-/// Tokens of an update in a training of [`TOKENS_OF_SMALL_UPDATES`]. Longer trainings have larger updates, by the
-/// square root of their tokens: beyond that more rows save no steps (Zhang et al. 2024, arXiv:2410.21676).
+/// Tokens of an update in a training of [`TOKENS_OF_SMALL_UPDATES`]. Updates grow with the square root of the
+/// tokens of a training: larger ones save no steps (Zhang et al. 2024, arXiv:2410.21676).
 const SMALL_UPDATE_TOKENS: f64 = 4096.0;
 const TOKENS_OF_SMALL_UPDATES: f64 = 1.6e7;
 const LARGEST_UPDATE_TOKENS: f64 = 524_288.0;
@@ -43,12 +43,12 @@ pub struct Derived {
     pub from: String,
 }
 
-/// Peak learning rate of AdamW from random weights: 1e-3 for 256 wide, and the less the wider, as the root of the
-/// width; half of it for replaced tokens.
+/// Peak learning rate of AdamW for a model with random weights: 1e-3 for a width of 256, otherwise inversely
+/// proportional to the square root of the width; half of it for replaced-token detection.
 pub fn learning_rate(hidden_size: usize, task: PretrainTask) -> f64 {
     let of_256 = if task == PretrainTask::ReplacedTokenDetection { 0.5e-3 } else { 1e-3 };
     let exact = of_256 * (256.0 / hidden_size as f64).sqrt();
-    // Two digits: more would pretend to know.
+    // Two significant digits: the rule is not more exact.
     (exact * 1e5).round() / 1e5
 }
 
@@ -191,10 +191,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_given_follows_from_the_model_and_the_steps() {
-        let of = |task| [128, 256, 768, 1024].map(|width| learning_rate(width, task).to_string());
-        assert_eq!(of(PretrainTask::MaskedLm), ["0.00141", "0.001", "0.00058", "0.0005"]);
-        assert_eq!(of(PretrainTask::ReplacedTokenDetection), ["0.00071", "0.0005", "0.00029", "0.00025"]);
+    fn defaults_follow_from_the_model_and_the_steps() {
+        for (task, rates) in [
+            (PretrainTask::MaskedLm, ["0.00141", "0.001", "0.00058", "0.0005"]),
+            (PretrainTask::ReplacedTokenDetection, ["0.00071", "0.0005", "0.00029", "0.00025"]),
+        ] {
+            assert_eq!([128, 256, 768, 1024].map(|width| learning_rate(width, task).to_string()), rates);
+        }
         assert_eq!([1e6, 1.6e7, 1e10, 1e13].map(|tokens| update_rows(tokens, 128)), [32, 32, 1024, 4096]);
         assert_eq!(update_rows(1e6, 8192), 1);
         for steps in [10_000.0, 100_000.0] {

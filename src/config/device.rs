@@ -1,4 +1,4 @@
-//! Where a run computes, as it is written in a configuration: `auto`, `cpu`, `cuda`, `cuda:1`.
+//! The device of a run, as configurations write it: `auto`, `cpu`, `cuda`, `cuda:1`.
 
 use std::borrow::Cow;
 
@@ -12,13 +12,13 @@ use serde::Serialize;
 use serde::Serializer;
 use serde::de::Error;
 
-/// GPUs that can be named: no machine that is rented has more.
+/// Number of GPUs that have a name; no rented machine has more.
 const MOST_GPUS: usize = 8;
 
-/// Where the program computes.
+/// The device that the program computes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeviceChoice {
-    /// The first GPU where there is one that can be used, else the CPU.
+    /// The first GPU if one can be used, else the CPU.
     Auto,
     /// The CPU.
     Cpu,
@@ -27,7 +27,7 @@ pub enum DeviceChoice {
 }
 
 impl DeviceChoice {
-    /// As it is written; the first GPU is `cuda`.
+    /// Returns the name in configurations; that of the first GPU is `cuda`.
     pub fn name(self) -> String {
         match self {
             Self::Auto => "auto".to_string(),
@@ -37,7 +37,7 @@ impl DeviceChoice {
         }
     }
 
-    /// What a name stands for.
+    /// Returns the device with a name, also for `cuda:0`.
     pub fn named(name: &str) -> Option<Self> {
         let all = [Self::Auto, Self::Cpu].into_iter().chain((0..MOST_GPUS).map(Self::Cuda));
         if name == "cuda:0" {
@@ -47,7 +47,7 @@ impl DeviceChoice {
         }
     }
 
-    /// Every name.
+    /// Returns all names, `cuda` and `cuda:0` included.
     fn names() -> Vec<String> {
         let gpus = (0..MOST_GPUS).map(|ordinal| format!("cuda:{ordinal}"));
         ["auto", "cpu", "cuda"].map(str::to_string).into_iter().chain(gpus).collect()

@@ -1,4 +1,4 @@
-//! Several processes that train one model.
+//! The section `distributed`: several processes that train one model.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::error::Problem;
 use crate::quantity::parse_duration;
 
-/// What holds where `mpirun` or `srun` starts several processes of one run, in a build with MPI.
+/// Settings of a run that `mpirun` or `srun` starts as several processes, in a build with MPI.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct DistributedConfig {
@@ -42,7 +42,7 @@ pub enum Wire {
 }
 
 impl Wire {
-    /// As configurations write it.
+    /// Returns the name in configurations.
     pub fn name(self) -> &'static str {
         match self {
             Self::F32 => "f32",
@@ -57,8 +57,8 @@ impl Wire {
 pub enum SumOrder {
     /// A fixed tree: 1, 2, 4 and 8 processes leave the same bits.
     Tree,
-    /// The library's own, which may depend on the number of processes and on the network. Between GPUs it is taken
-    /// whatever stands here.
+    /// The library's own, which may depend on the number of processes and on the network. Between GPUs it is
+    /// always used.
     Fast,
 }
 
@@ -76,7 +76,7 @@ impl Default for DistributedConfig {
 }
 
 impl DistributedConfig {
-    /// How long a process waits for the others.
+    /// Returns how long a process waits for the others.
     pub fn timeout(&self) -> Result<Duration, Problem> {
         let timeout = parse_duration(&self.timeout);
         timeout.map_err(|e| Problem::usage(e.to_string()).at("distributed.timeout"))

@@ -1,4 +1,4 @@
-//! What is measured of a model while it is pretrained, beside its own losses.
+//! The section `evaluation`: measurements of a model during pretraining in addition to its own losses.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::Serialize;
 
-/// Probes: what the weights of the moment are worth on tasks. They change no number of the run.
+/// Probes: scores of the current weights on tasks. They change no number of the run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct EvaluationConfig {
@@ -19,7 +19,8 @@ pub struct EvaluationConfig {
     /// Steps between two probes, the first before training; 0 means with each evaluation. The last one is at
     /// the end.
     pub probe_steps: u64,
-    /// Where the training loss of runs with these very settings and data lay: outside of it the log says so.
+    /// Usual range of the training loss with these very settings and data; the log says if the loss is
+    /// outside of it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub loss_band: Option<LossBand>,
 }
@@ -28,13 +29,13 @@ pub struct EvaluationConfig {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct LossBand {
-    /// Stands for settings and data: a run with others is not held against it.
+    /// Hash of settings and data: runs with another hash are not compared with it.
     pub of: String,
-    /// By step, in order; between two of them it is a straight line.
+    /// Points in the order of their steps; between two of them the range changes along a straight line.
     pub points: Vec<BandPoint>,
 }
 
-/// Where the loss lay at one step.
+/// Usual range of the loss at one step.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BandPoint {
@@ -47,8 +48,8 @@ pub struct BandPoint {
 }
 
 impl LossBand {
-    /// The lowest and the highest usual loss after `step` steps; `None` before the first point and behind the
-    /// last.
+    /// Returns the lowest and the highest usual loss after `step` steps; `None` before the first and after
+    /// the last point.
     pub fn at(&self, step: u64) -> Option<(f64, f64)> {
         let after = self.points.iter().position(|point| point.step >= step)?;
         let next = self.points[after];
@@ -57,13 +58,16 @@ impl LossBand {
         }
         let before = self.points[after.checked_sub(1)?];
         let share = (step - before.step) as f64 / (next.step - before.step).max(1) as f64;
-        let between = |from: f64, to: f64| from + share * (to - from);
-        Some((between(before.low, next.low), between(before.high, next.high)))
+        Some((between(before.low, next.low, share), between(before.high, next.high, share)))
     }
 }
 
+fn between(from: f64, to: f64, share: f64) -> f64 {
+    from + share * (to - from)
+}
+
 impl EvaluationConfig {
-    /// Whether there is anything to probe.
+    /// Returns true if there are tasks or minimal pairs to probe.
     pub fn has_probes(&self) -> bool {
         self.probes.is_some() || !self.minimal_pairs.is_empty()
     }

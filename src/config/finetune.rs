@@ -37,8 +37,7 @@ pub struct ClassifyData {
     /// Column or field of the label; `label`, `category` or `class` when absent and one of them is there,
     /// with any number of labels `labels` before them.
     pub label_column: Option<String>,
-    /// What stands between the labels of a text that has any number of them, `,` when absent; a list needs
-    /// nothing between them.
+    /// Separator of the labels of a text that has any number of them, `,` when absent; a list needs none.
     pub label_separator: Option<String>,
     /// The labels in the order of their ids; discovered from the training file and sorted when empty. For
     /// regression the columns of several numbers; with any number of labels, where all of them are columns, a
@@ -66,11 +65,11 @@ pub struct ClassifyData {
     pub tag_column: i64,
     /// How entities are tagged.
     pub tag_scheme: TagScheme,
-    /// Whether a tag that its scheme does not allow there is an error, such as an `I-` without a `B-`; else
-    /// it is read as `conlleval` does, and counted.
+    /// Refuse a tag that its scheme does not allow there, such as an `I-` without a `B-`; else it is read as
+    /// `conlleval` does, and counted.
     pub strict: bool,
-    /// What to do with a row or sentence that cannot be read: a line that is no JSON object, too few fields, no text,
-    /// no label.
+    /// Action on a row or sentence that cannot be read: a line that is no JSON object, too few fields, no
+    /// text, no label.
     pub on_bad_record: OnBadRecord,
 }
 
@@ -89,17 +88,17 @@ pub enum TagScheme {
     Bioes,
 }
 
-/// Tokens of the longest sequence where neither the configuration nor the model says less.
+/// Tokens of the longest sequence, unless the configuration or the model sets another length.
 const USUAL_SEQ_LENGTH: usize = 128;
 
 impl ClassifyData {
-    /// Tokens of the longest sequence.
+    /// Returns the number of tokens of the longest sequence.
     pub fn sequence_length(&self) -> usize {
         self.max_seq_length.unwrap_or(USUAL_SEQ_LENGTH)
     }
 
-    /// Chooses the length of sequences, if it is not given, for a model that takes `longest` tokens. Returns a
-    /// note for the user where the model takes less than is usual.
+    /// Chooses the length of sequences, if it is not given, for a model that takes at most `longest` tokens.
+    /// Returns a note for the user if the model takes fewer than is usual.
     pub fn choose_sequence_length(&mut self, longest: usize) -> Option<String> {
         if self.max_seq_length.is_some() {
             return None;
@@ -144,7 +143,7 @@ pub struct FinetuneConfig {
     /// Output folder, seed, device.
     #[serde(default)]
     pub run: RunSection,
-    /// What the model is trained for.
+    /// Task of the fine-tuning.
     #[serde(default)]
     pub task: FinetuneTask,
     /// `classify`: whether each example has one label or any number of them; one when absent.
@@ -164,8 +163,8 @@ pub struct FinetuneConfig {
     /// Seeds to train with; the report gives mean and standard deviation. Empty means `run.seed`.
     #[serde(default)]
     pub seeds: Vec<u64>,
-    /// How many runs are trained at once on a CPU, each with its share of the threads; 0 means as many as there
-    /// are threads and memory holds. It changes no number.
+    /// Number of runs that are trained at once on a CPU, each with its share of the threads; 0 means as many
+    /// as there are threads and memory for. It changes no number.
     #[serde(default)]
     pub runs_at_once: usize,
     /// Batch, optimizer, schedule, cadence.
@@ -174,7 +173,7 @@ pub struct FinetuneConfig {
     /// Precision.
     #[serde(default)]
     pub precision: PrecisionConfig,
-    /// Where objects that URLs name are kept.
+    /// Cache of objects that URLs name.
     #[serde(default)]
     pub cache: CacheConfig,
     /// Several processes.
@@ -183,7 +182,7 @@ pub struct FinetuneConfig {
 }
 
 impl FinetuneConfig {
-    /// What is learnt of each example.
+    /// Returns what is learnt of each example.
     pub fn goal(&self) -> Goal {
         match (self.task, self.problem_type) {
             (FinetuneTask::Classify, Some(ProblemType::MultiLabelClassification)) => Goal::LabelSet,

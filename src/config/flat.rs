@@ -1,13 +1,14 @@
-//! The keys and values of a configuration file, of whichever command and version.
+//! Flattens a configuration file of any command and version to its keys and values.
 
 use anyhow::Result;
 
+use crate::config::check::join;
 use crate::config::tree;
 use crate::config::tree::Node;
 use crate::config::tree::Value;
 
-/// All values of a text by their dotted paths, as people write them, in its order. Lists of tables count from
-/// 0: `data.sources.0.files`. Errors call it `name`.
+/// Returns the dotted path and the value of each key in a text, in the order of the text. Items of lists of
+/// tables are numbered from 0: `data.sources.0.files`. Errors call the text `name`.
 pub fn flat(text: &str, name: &str) -> Result<Vec<(String, String)>> {
     let root = tree::parse(text, name)?;
     let mut found = Vec::new();
@@ -16,11 +17,14 @@ pub fn flat(text: &str, name: &str) -> Result<Vec<(String, String)>> {
 }
 
 fn add(node: &Node, path: &str, found: &mut Vec<(String, String)>) {
-    let below = |key: &str| if path.is_empty() { key.to_string() } else { format!("{path}.{key}") };
     match &node.value {
-        Value::Table(entries) => entries.iter().for_each(|entry| add(&entry.node, &below(&entry.key), found)),
+        Value::Table(entries) => {
+            for entry in entries {
+                add(&entry.node, &join(path, &entry.key), found);
+            }
+        }
         Value::List(items) if items.iter().any(|item| matches!(item.value, Value::Table(_))) => {
-            items.iter().enumerate().for_each(|(at, item)| add(item, &below(&at.to_string()), found));
+            items.iter().enumerate().for_each(|(at, item)| add(item, &join(path, &at.to_string()), found));
         }
         // An empty text has no keys.
         Value::Null if path.is_empty() => {}
@@ -35,7 +39,7 @@ fn text(value: &Value) -> String {
         Value::Integer(value) => value.to_string(),
         Value::Float(value) => format!("{value:?}"),
         Value::Text(value) => value.clone(),
-        // A secret's value is for nobody to read, and a file that was not filled in has none.
+        // The name of the variable, not its value, which may be a secret and is not filled in here anyway.
         Value::Filled(filled) => filled.written.clone(),
         Value::List(items) => {
             let items: Vec<String> = items.iter().map(|item| text(&item.value)).collect();

@@ -1,28 +1,29 @@
-//! What other trainers call a key or a value, and where it is here: one table of keys, one of values.
+//! Names of keys and values in other trainers, with their counterparts in mlmtrain: one table of keys, one of
+//! values.
 //!
-//! Data only, for the hints of errors and for `convert.rs`. Names that are taken as they are stand in
+//! Data for the hints of errors and for `convert.rs`. Names that are accepted without change are in
 //! `shape::OTHER_NAMES`.
 
+use Elsewhere::Hint;
 use Elsewhere::Key;
 use Elsewhere::Nowhere;
-use Elsewhere::Told;
 use Elsewhere::Value;
 
-/// Where something of another trainer is here.
+/// The counterpart of a key of another trainer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Elsewhere {
-    /// Under this path with the same value; and what else there is to say of it.
+    /// The key with this path takes the same value; the second text continues the hint.
     Key(&'static str, &'static str),
-    /// Where it is on, this path has this value.
+    /// If the foreign key is on, the key with this path has this value.
     Value(&'static str, &'static str),
-    /// Nowhere, for this reason: nothing is lost without it.
+    /// There is no counterpart, and none is needed, for this reason.
     Nowhere(&'static str),
-    /// Not to be said in one key.
-    Told(&'static str),
+    /// There is no single counterpart; the text is the hint.
+    Hint(&'static str),
 }
 
-/// Keys of Hugging Face's `TrainingArguments` and example scripts and of other trainers, with what they are
-/// here.
+/// Keys of Hugging Face's `TrainingArguments` and example scripts and of other trainers, with their
+/// counterparts.
 const KEYS: &[(&[&str], Elsewhere)] = &[
     (&["fp16", "half_precision"], Value("precision.compute", "f16")),
     (&["bf16"], Value("precision.compute", "bf16")),
@@ -42,7 +43,7 @@ const KEYS: &[(&[&str], Elsewhere)] = &[
     ),
     (&["rope_theta"], Key("global_rope_theta", ", in `model.modernbert` or in a phase")),
     (&["optimizer"], Key("training.optim", "")),
-    (&["betas"], Told("write `training.adam_beta1` and `training.adam_beta2`")),
+    (&["betas"], Hint("write `training.adam_beta1` and `training.adam_beta2`")),
     (&["eps", "epsilon"], Key("training.adam_epsilon", "")),
     (&["gradient_clipping", "grad_clip", "clip_grad", "clip_grad_norm"], Key("training.max_grad_norm", "")),
     (&["epochs", "num_epochs", "max_epochs", "n_epochs"], Key("training.num_train_epochs", "")),
@@ -74,20 +75,20 @@ const KEYS: &[(&[&str], Elsewhere)] = &[
     (&["block_size", "max_sequence_length", "seq_length", "seq_len"], Key("data.max_seq_length", "")),
     (
         &["train_file", "train_files", "files", "data_files", "data_path", "corpus"],
-        Told("name the files under `data.sources`: `- files: [corpus/*.txt]`"),
+        Hint("name the files under `data.sources`: `- files: [corpus/*.txt]`"),
     ),
     (
         &["field", "format", "document", "weight"],
-        Told("write it beside the `files` of a source, below `data.sources`"),
+        Hint("write it beside the `files` of a source, below `data.sources`"),
     ),
     (
         &["dataset_name", "dataset", "dataset_config_name"],
-        Told("download it, and name the files under `data.sources`; nothing is fetched from a hub"),
+        Hint("download it, and name the files under `data.sources`; nothing is fetched from a hub"),
     ),
     (&["text_column", "text_column_name", "content_field"], Key("field", " beside the `files` of a source")),
     (&["eval_file", "validation_file"], Nowhere("`data.validation_fraction` is split off the corpus")),
     (&["validation_split_percentage"], Key("data.validation_fraction", ": 5 percent are `0.05`")),
-    (&["line_by_line"], Told("write `document: line` beside the `files` of a source")),
+    (&["line_by_line"], Hint("write `document: line` beside the `files` of a source")),
     (&["pad_to_max_length", "group_by_length"], Nowhere("rows are packed, nothing is padded")),
     (&["return_entity_level_metrics"], Nowhere("the scores of each type are always written")),
     (&["label_all_tokens"], Nowhere("the first piece of a word has its label")),
@@ -95,7 +96,7 @@ const KEYS: &[(&[&str], Elsewhere)] = &[
     (&["tokenizer_name", "tokenizer_path"], Key("tokenizer.path", "")),
     (
         &["config_name", "config_overrides", "model_type"],
-        Told("write the sizes under `model`, below the family's name"),
+        Hint("write the sizes under `model`, below the family's name"),
     ),
     (&["whole_word_mask", "wwm"], Value("mlm.masking", "whole_word")),
     (&["mask_prob", "masking_probability", "mask_probability"], Key("mlm.mlm_probability", "")),
@@ -103,7 +104,7 @@ const KEYS: &[(&[&str], Elsewhere)] = &[
     (&["multi_label", "multilabel", "is_multi_label"], Value("problem_type", "multi_label_classification")),
     (&["class_weight"], Key("training.class_weights", ": `balanced`, or a number for each label")),
     (&["label_smoothing"], Key("training.label_smoothing_factor", "")),
-    (&["layerdrop"], Told("not built: remove it")),
+    (&["layerdrop"], Hint("not built: remove it")),
     (&["layer_wise_lr_decay", "llrd"], Key("training.layerwise_lr_decay", "")),
     (&["classifier_learning_rate", "head_lr", "classifier_lr"], Key("training.head_learning_rate", "")),
     (
@@ -112,16 +113,17 @@ const KEYS: &[(&[&str], Elsewhere)] = &[
     ),
     (
         &["deepspeed", "fsdp", "ddp_backend", "local_rank", "ddp_find_unused_parameters"],
-        Told("remove it: several GPUs or machines train by MPI and NCCL, with a process for each (`mpirun`)"),
+        Hint("remove it: several GPUs or machines train by MPI and NCCL, with a process for each (`mpirun`)"),
     ),
     (&["torch_compile"], Nowhere("the kernels are compiled already")),
     (
         &["push_to_hub", "hub_model_id", "hub_token"],
-        Told("not built: upload the folder `final` with Hugging Face's tools"),
+        Hint("not built: upload the folder `final` with Hugging Face's tools"),
     ),
 ];
 
-/// Values of a key that other trainers know, with what they are here, if anything, and the hint.
+/// Values in other trainers: path of the key, names of the value, its counterpart if there is one, and the
+/// hint.
 const VALUES: &[(&str, &[&str], Option<&str>, &str)] = &[
     (
         "training.optim",
@@ -137,7 +139,8 @@ const VALUES: &[(&str, &[&str], Option<&str>, &str)] = &[
     ),
 ];
 
-/// Families of encoders that users may look for. One that is built is a key of `model`, and never comes here.
+/// Families of encoders that users may look for. Supported families are keys of `model`, so they are never
+/// looked up here.
 const FAMILIES: &[&str] = &[
     "albert",
     "camembert",
@@ -162,12 +165,12 @@ const FAMILIES: &[&str] = &[
     "xlmroberta",
 ];
 
-/// Whether `name` is a family of encoders that other programs have.
+/// Returns true if `name` is a family of encoders in other programs.
 pub(super) fn is_family(name: &str) -> bool {
     FAMILIES.contains(&name.to_lowercase().replace('-', "_").as_str())
 }
 
-/// Why `model` is a table here and a text there.
+/// Returns a hint for a `model` that is a text instead of a table (`wants_table`), or the reverse.
 pub(super) fn model_hint(wants_table: bool) -> &'static str {
     if wants_table {
         "pretraining makes a new model: put its family's table below it; a model folder is for `finetune`"
@@ -177,24 +180,24 @@ pub(super) fn model_hint(wants_table: bool) -> &'static str {
 }
 
 impl Elsewhere {
-    /// As a hint of an error.
+    /// Returns the text of a hint.
     pub(super) fn hint(self) -> String {
         match self {
             Self::Key(path, more) => format!("write `{path}`{more}"),
             Self::Value(path, value) => format!("write `{path}: {value}`"),
             Self::Nowhere(why) => format!("remove it: {why}"),
-            Self::Told(hint) => hint.to_string(),
+            Self::Hint(hint) => hint.to_string(),
         }
     }
 }
 
-/// What a key of other trainers is here.
+/// Returns the counterpart of a key of other trainers.
 pub(super) fn key(key: &str) -> Option<Elsewhere> {
     let key = key.to_lowercase().replace('-', "_");
     KEYS.iter().find(|(names, _)| names.contains(&key.as_str())).map(|(_, elsewhere)| *elsewhere)
 }
 
-/// What a value of the key at `path` is here that other trainers call something else.
+/// Returns the counterpart of a value that other trainers have for the key at `path`.
 pub(super) fn value(path: &str, value: &str) -> Option<&'static str> {
     VALUES
         .iter()
@@ -202,7 +205,7 @@ pub(super) fn value(path: &str, value: &str) -> Option<&'static str> {
         .and_then(|(_, _, own, _)| *own)
 }
 
-/// The hint for a value of the key at `path` that other trainers have.
+/// Returns the hint for a value that other trainers have for the key at `path`.
 pub(super) fn value_hint(path: &str, value: &str) -> Option<&'static str> {
     VALUES.iter().find(|(key, names, ..)| *key == path && names.contains(&value)).map(|(.., hint)| *hint)
 }
@@ -216,15 +219,14 @@ mod tests {
 
     #[test]
     fn every_hint_names_keys_that_exist_and_every_name_has_one_hint() {
-        let shape = Shape::of::<PretrainConfig>();
-        let is_path = |word: &str| word.contains('.') && word.starts_with(|c: char| c.is_ascii_lowercase());
+        let shape = Shape::from_struct::<PretrainConfig>();
         let hints = KEYS.iter().map(|(_, elsewhere)| elsewhere.hint());
         let hints: Vec<String> = hints.chain(VALUES.iter().map(|(.., hint)| (*hint).to_string())).collect();
         for word in hints.iter().flat_map(|hint| hint.split('`').skip(1).step_by(2)) {
-            let Some((path, _)) = word.split_once(':').or(Some((word, ""))).filter(|(p, _)| is_path(p))
-            else {
+            let path = word.split(':').next().unwrap_or_default();
+            if !path.contains('.') || !path.starts_with(|c: char| c.is_ascii_lowercase()) {
                 continue;
-            };
+            }
             let leads_to = path.split('.').try_fold(&shape, |here, key| Some(&here.field(key)?.shape));
             assert!(leads_to.is_some(), "`{word}`");
         }
@@ -235,7 +237,7 @@ mod tests {
         for (path, ..) in VALUES {
             assert!(path.split('.').try_fold(&shape, |here, key| Some(&here.field(key)?.shape)).is_some());
         }
-        let fine_tuning = Shape::of::<FinetuneConfig>();
+        let fine_tuning = Shape::from_struct::<FinetuneConfig>();
         assert!(!fine_tuning.find("train_file").is_empty(), "a key of one kind may be foreign to the other");
     }
 }

@@ -1,5 +1,4 @@
-//! Which part of an encoder keeps its values, as it is written in a configuration: a number of layers, or
-//! `embeddings`.
+//! The frozen part of an encoder, as configurations write it: a number of layers, or `embeddings`.
 
 use std::borrow::Cow;
 
@@ -18,11 +17,11 @@ const EMBEDDINGS: &str = "embeddings";
 pub enum FrozenLayers {
     /// The embeddings alone.
     Embeddings,
-    /// The embeddings and so many layers; nothing for 0.
+    /// The embeddings and the first n layers; nothing for 0.
     Layers(usize),
 }
 
-/// What stands in a file.
+/// The form in a file.
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
 enum Written {

@@ -1,6 +1,6 @@
-//! Which command a configuration is for, told by the keys that only one of the two kinds has.
+//! Detects the command that a configuration is for, by the keys that only one of the two kinds has.
 //!
-//! It reads the shapes of both, so that a new key of either tells them apart as well.
+//! The keys are read from the shapes of both kinds, so new keys count without a change here.
 
 use crate::config::FinetuneConfig;
 use crate::config::PretrainConfig;
@@ -9,16 +9,16 @@ use crate::config::shape::Shape;
 use crate::config::tree::Node;
 use crate::error::Problem;
 
-/// The kind that more keys speak for; where neither has more, a `model` that is a text is a folder to
-/// fine-tune.
-pub(super) fn of(root: &Node) -> Kind {
+/// Returns the kind that has more of the keys to itself. If both have the same number, a `model` that is a
+/// text is taken for a folder to fine-tune.
+pub(super) fn detect(root: &Node) -> Kind {
     let (pretrain, finetune) = own_keys(root);
     let is_finetune = pretrain < finetune || pretrain == finetune && names_a_folder(root);
     if is_finetune { Kind::Finetune } else { Kind::Pretrain }
 }
 
-/// Refuses a configuration of the other kind: most of its keys would be problems, and none of them the one
-/// that matters.
+/// Refuses a configuration of the other kind. Otherwise most of its keys would be reported, and not the one
+/// problem that matters.
 pub(super) fn expect(root: &Node, kind: Kind) -> Result<(), Problem> {
     let (pretrain, finetune) = own_keys(root);
     let (wrong, right, command) = match kind {
@@ -32,27 +32,33 @@ pub(super) fn expect(root: &Node, kind: Kind) -> Result<(), Problem> {
         .hint(format!("`mlmtrain {command} --config FILE` reads it")))
 }
 
-/// The keys that only pretraining has, and those that only fine-tuning has.
+/// Returns the number of keys that only pretraining has, and that of keys that only fine-tuning has.
 fn own_keys(root: &Node) -> (usize, usize) {
-    let (pretrain, finetune) = (Shape::of::<PretrainConfig>(), Shape::of::<FinetuneConfig>());
+    let pretrain = Shape::from_struct::<PretrainConfig>();
+    let finetune = Shape::from_struct::<FinetuneConfig>();
     (keys_of(root, &pretrain, &finetune), keys_of(root, &finetune, &pretrain))
 }
 
-/// The keys, at the top and one level below it, that `shape` knows and `other` does not.
+/// Counts the keys, at the top and one level below it, that `shape` knows and `other` does not.
 fn keys_of(root: &Node, shape: &Shape, other: &Shape) -> usize {
-    let is_own = |key: &str, shape: &Shape, other: Option<&Shape>| {
-        shape.field(key).is_some() && other.is_none_or(|other| other.field(key).is_none())
-    };
-    let below = |key: &str, node: &Node| {
-        let Some(field) = shape.field(key) else { return 0 };
-        let other = other.field(key).map(|field| &field.shape);
-        node.entries().iter().filter(|entry| is_own(&entry.key, &field.shape, other)).count()
-    };
-    let count = |key: &str, node: &Node| usize::from(is_own(key, shape, Some(other))) + below(key, node);
-    root.entries().iter().map(|entry| count(&entry.key, &entry.node)).sum()
+    let mut count = 0;
+    for entry in root.entries() {
+        let Some(field) = shape.field(&entry.key) else { continue };
+        count += usize::from(is_own(&entry.key, shape, Some(other)));
+        let other = other.field(&entry.key).map(|field| &field.shape);
+        let below = entry.node.entries().iter();
+        count += below.filter(|entry| is_own(&entry.key, &field.shape, other)).count();
+    }
+    count
+}
+
+/// Returns true if `shape` has a key and `other` does not.
+fn is_own(key: &str, shape: &Shape, other: Option<&Shape>) -> bool {
+    shape.field(key).is_some() && other.is_none_or(|other| other.field(key).is_none())
 }
 
 fn names_a_folder(root: &Node) -> bool {
-    let is_model = |key: &str| ["model", "model_name_or_path"].contains(&key);
-    root.entries().iter().any(|entry| is_model(&entry.key) && entry.node.value.text().is_some())
+    root.entries().iter().any(|entry| {
+        ["model", "model_name_or_path"].contains(&entry.key.as_str()) && entry.node.value.text().is_some()
+    })
 }

@@ -1,4 +1,5 @@
-//! Which runs of pretraining are alike: all that decides their losses but the seed.
+//! A hash of everything that decides the losses of a pretraining run, except the seed. Runs with the same
+//! hash have comparable losses.
 
 use std::fmt::Write;
 
@@ -9,13 +10,13 @@ use crate::families::EncoderConfig;
 use crate::families::ModelConfig;
 use crate::fs::sha256_of;
 
-/// Sections that decide losses.
+/// Sections whose keys decide losses.
 const DECIDING: [&str; 4] = ["model.", "mlm.", "rtd.", "training."];
 
-/// Keys elsewhere that do.
+/// Keys of other sections that decide losses.
 const KEYS: [&str; 4] = ["task", "data.max_seq_length", "data.shuffle", "data.shuffle_window_shards"];
 
-/// Keys of those sections that do not.
+/// Keys of the deciding sections that do not decide losses.
 const CADENCE: [&str; 5] = [
     "training.eval_steps",
     "training.save_steps",
@@ -24,26 +25,19 @@ const CADENCE: [&str; 5] = [
     "training.load_best_model_at_end",
 ];
 
-/// Digits of it: enough for chance never to make two the same.
+/// Number of digits of the hash, enough to make collisions by chance practically impossible.
 const DIGITS: usize = 12;
 
 impl PretrainConfig {
-    /// A hash of what decides the losses of a run, where its data have the hashes `data`: of the keys that are
-    /// not at their defaults, so that a key that a later version adds leaves it as it is. `None` where the model is
-    /// not known yet.
+    /// Returns a hash of everything that decides the losses of a run on data with the hashes `data`. Only
+    /// keys with values other than the default are hashed, so a key that a later version adds does not change
+    /// the hash. `None` if the model is not known yet.
     pub fn likeness(&self, data: &[&str]) -> Option<String> {
         let family = self.model()?.family;
         let plain = ModelConfig { family, encoder: EncoderConfig::of(family) };
         let plain = Self::of_model(plain).with_task_defaults();
-        let is_deciding = |path: &str| {
-            let own = DECIDING.iter().any(|section| path.starts_with(section));
-            (own || KEYS.contains(&path)) && !CADENCE.contains(&path)
-        };
-        // Whole documents were shuffled before there was a choice.
-        let is_former = |change: &Change| change.path == "data.shuffle" && change.new == "documents";
-        let changes = diff(&plain, self).into_iter().filter(|change| !is_former(change));
         let mut text = family.name.to_string();
-        for change in changes.filter(|change| is_deciding(&change.path) && !change.keeps_numbers()) {
+        for change in diff(&plain, self).iter().filter(|change| decides_losses(change)) {
             write!(text, "\n{}={}", change.path, change.new).expect("writing to a string cannot fail");
         }
         let mut parts = vec![text.as_bytes()];
@@ -54,6 +48,15 @@ impl PretrainConfig {
     }
 }
 
+fn decides_losses(change: &Change) -> bool {
+    let path = change.path.as_str();
+    let is_deciding = DECIDING.iter().any(|section| path.starts_with(section)) || KEYS.contains(&path);
+    // Before `data.shuffle` existed, whole documents were shuffled: this value keeps the hashes of
+    // that time.
+    let is_former_default = path == "data.shuffle" && change.new == "documents";
+    is_deciding && !CADENCE.contains(&path) && !is_former_default && !change.keeps_numbers()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -61,20 +64,15 @@ mod tests {
     use crate::families::named_model;
 
     #[test]
-    fn runs_are_alike_whatever_their_seed_their_folder_and_their_cadence() {
+    fn seed_folder_and_cadence_do_not_change_the_hash() {
         let config = PretrainConfig::of_model(named_model("tiny").unwrap());
-        let with = |change: fn(&mut PretrainConfig)| {
-            let mut other = config.clone();
-            change(&mut other);
-            other.likeness(&["a"])
-        };
         let own = config.likeness(&["a"]);
         assert_eq!(own.as_ref().map(String::len), Some(DIGITS));
-        assert_eq!(with(|c| c.run.seed = 7), own);
-        assert_eq!(with(|c| c.data.shuffle = Some(Shuffle::Documents)), own);
-        assert_eq!(with(|c| c.run.output_dir = "elsewhere".into()), own);
-        assert_eq!(with(|c| c.training.eval_steps = 7), own);
-        assert_eq!(with(|c| c.training.save_total_limit = 7), own);
+        assert_eq!(likeness_with(|c| c.run.seed = 7), own);
+        assert_eq!(likeness_with(|c| c.data.shuffle = Some(Shuffle::Documents)), own);
+        assert_eq!(likeness_with(|c| c.run.output_dir = "elsewhere".into()), own);
+        assert_eq!(likeness_with(|c| c.training.eval_steps = 7), own);
+        assert_eq!(likeness_with(|c| c.training.save_total_limit = 7), own);
         for change in [
             (|c| c.training.learning_rate = 0.5) as fn(&mut PretrainConfig),
             |c| c.training.max_steps = 7,
@@ -83,8 +81,15 @@ mod tests {
             |c| c.data.shuffle = Some(Shuffle::Rows),
             |c| c.model.tables[0].encoder.hidden_size = 64,
         ] {
-            assert_ne!(with(change), own);
+            assert_ne!(likeness_with(change), own);
         }
         assert_ne!(config.likeness(&["b"]), own);
+    }
+
+    /// Returns the hash of a small model's run on data `a` after one change.
+    fn likeness_with(change: fn(&mut PretrainConfig)) -> Option<String> {
+        let mut config = PretrainConfig::of_model(named_model("tiny").unwrap());
+        change(&mut config);
+        config.likeness(&["a"])
     }
 }

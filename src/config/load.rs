@@ -1,8 +1,8 @@
-//! From a file and the command line to a checked struct: read -> tree -> profiles -> `--set` -> variables ->
-//! shape -> combinations.
+//! Loads a checked struct from a file and the command line, in these stages: read, tree, profiles, `--set`,
+//! variables, shape, combinations.
 //!
-//! Every problem is reported in one go, each with its place. Whether the files named in a configuration exist
-//! is the commands' business.
+//! All problems are reported at once, each with its place. Does not check that the files named in a
+//! configuration exist: commands do.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -35,20 +35,21 @@ use crate::config::variables;
 use crate::error::Problem;
 use crate::error::Problems;
 
-/// A list of more would not be read.
+/// Largest number of problems that are reported; nobody would read a longer list.
 const MOST_PROBLEMS: usize = 50;
 
-/// A configuration and where each of its values comes from.
+/// A configuration and the origin of each of its values.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Loaded<T> {
-    /// The values, defaults filled in.
+    /// The values, with defaults filled in.
     pub config: T,
-    /// Where they come from.
+    /// The origins of the values.
     pub origins: Origins,
 }
 
 impl<T: Serialize> Loaded<T> {
-    /// The resolved configuration as YAML, each value with its origin as a comment; secrets are blanked.
+    /// Returns the resolved configuration as YAML, each value with its origin as a comment; secrets are
+    /// blanked.
     pub fn show(&self) -> String {
         show::with_origins(&self.config, &self.origins)
     }
@@ -59,7 +60,7 @@ pub fn load_pretrain(path: &Path, sets: &[String]) -> Result<Loaded<PretrainConf
     load_pretrain_with(path, &overrides(&[], sets)?)
 }
 
-/// As [`load_pretrain`], with overrides that flags may have made. Later ones win.
+/// Like [`load_pretrain`], with overrides, which may come from flags. Later overrides win.
 pub fn load_pretrain_with(path: &Path, overrides: &[Override]) -> Result<Loaded<PretrainConfig>, Problems> {
     pretrain_of(Some((path, read(path, overrides)?)), overrides)
 }
@@ -68,10 +69,13 @@ pub(super) fn pretrain_of(
     file: Option<(&Path, Node)>,
     overrides: &[Override],
 ) -> Result<Loaded<PretrainConfig>, Problems> {
-    let resolved = |config: PretrainConfig, is_given: &dyn Fn(&str) -> bool| {
-        config.with_task_defaults().with_training_defaults(is_given)
-    };
-    load(file, overrides, Kind::Pretrain, resolved, validate::pretrain_findings)
+    load(
+        file,
+        overrides,
+        Kind::Pretrain,
+        |config: PretrainConfig, is_given| config.with_task_defaults().with_training_defaults(is_given),
+        validate::pretrain_findings,
+    )
 }
 
 /// Reads the configuration of `finetune`; `sets` are the texts after `--set`.
@@ -79,7 +83,7 @@ pub fn load_finetune(path: &Path, sets: &[String]) -> Result<Loaded<FinetuneConf
     load_finetune_with(Some(path), &overrides(&[], sets)?)
 }
 
-/// As [`load_finetune`], without a file when all is said by flags. Later overrides win.
+/// Like [`load_finetune`], also without a file if flags give everything. Later overrides win.
 pub fn load_finetune_with(
     path: Option<&Path>,
     overrides: &[Override],
@@ -88,19 +92,19 @@ pub fn load_finetune_with(
     finetune_of(path.zip(root), overrides)
 }
 
-/// A single run's configuration: a sweep in the file is left aside.
+/// Loads the configuration of a single run; ignores a sweep in the file.
 pub(super) fn finetune_of(
     mut file: Option<(&Path, Node)>,
     overrides: &[Override],
 ) -> Result<Loaded<FinetuneConfig>, Problems> {
     if let Some((_, root)) = &mut file {
         root.take(axes::TABLE);
-        profiles::set_aside(root, &[axes::TABLE]);
+        profiles::remove_keys(root, &[axes::TABLE]);
     }
     load(file, overrides, Kind::Finetune, |config, _| (config, Vec::new()), validate::finetune_findings)
 }
 
-/// What the texts after `--profile` and after `--set` ask for, reporting all that are malformed.
+/// Parses the texts after `--profile` and after `--set`; reports all that are malformed.
 pub fn overrides(profiles: &[String], sets: &[String]) -> Result<Vec<Override>, Problems> {
     let (right, wrong): (Vec<_>, Vec<_>) =
         sets.iter().map(|text| Override::set(text)).partition(Result::is_ok);
@@ -113,13 +117,15 @@ pub fn overrides(profiles: &[String], sets: &[String]) -> Result<Vec<Override>, 
     }
 }
 
-/// A file with those that it includes and the profiles that are asked for.
+/// Reads a file with its included files and the profiles that are asked for.
 pub(super) fn read(path: &Path, overrides: &[Override]) -> Result<Node, Problems> {
     let root = include::read(path).map_err(|problem| Problems(vec![problem]))?;
     let asked: Vec<&str> = overrides.iter().filter_map(Override::as_profile).collect();
-    profiles::lay(root, &path.display().to_string(), &asked)
+    profiles::apply(root, &path.display().to_string(), &asked)
 }
 
+/// Loads a configuration. `resolved` fills in defaults that depend on other values and returns their keys;
+/// its second argument tests if a key was given. `findings` checks combinations.
 fn load<T>(
     file: Option<(&Path, Node)>,
     overrides: &[Override],
@@ -139,14 +145,14 @@ where
     let (file, root) = file.map(|(path, root)| (path.display().to_string(), root)).unzip();
     let mut root = root.unwrap_or_else(|| Node::empty_table(Place::Flag("command line".to_string())));
     kind::expect(&root, kind).map_err(|problem| Problems(vec![Problem { place: file, ..problem }]))?;
-    let shape = Shape::of::<T>();
+    let shape = Shape::from_struct::<T>();
     let mut wrong: Vec<Wrong> =
         root.take(PROFILES).map(|table| profiles::wrong(&table, &shape)).unwrap_or_default();
     wrong.extend(overrides.iter().filter_map(|one| one.apply(&mut root, &shape).err()));
     let mut unfilled = Vec::new();
     variables::fill(&mut root, "", &variables::environment, &mut unfilled);
     let (json, mut checked) = check(&root, &shape);
-    // What is not known is not judged.
+    // Values of variables that could not be filled in are unknown, so they are not checked further.
     checked.problems.retain(|problem| unfilled.iter().all(|(_, other)| other.place != problem.place));
     checked.replaced.extend(unfilled.iter().map(|(path, _)| path.clone()));
     wrong.extend(unfilled.into_iter().map(|(_, wrong)| wrong));
@@ -160,37 +166,41 @@ where
                 return Ok(Loaded { config, origins: Origins::new(checked.places, derived) });
             }
         }
-        // Only reached when serde asks for more than the schema says; the first such problem is all it tells.
+        // Only reached if serde requires more than the schema; serde reports only the first such problem.
         Err(e) => wrong.push(Wrong { place: root.place.clone(), message: e.to_string(), hint: None }),
     }
     wrong.sort_by(|a, b| a.place.cmp(&b.place));
-    // A profile that is used is checked by itself and as a part of the whole.
-    let mut told = BTreeSet::new();
-    wrong.retain(|wrong| told.insert((wrong.place.clone(), wrong.message.clone())));
-    let unsaid = wrong.len().saturating_sub(MOST_PROBLEMS);
+    // Each problem once: a profile in use is checked by itself and as a part of the whole.
+    let mut reported = BTreeSet::new();
+    wrong.retain(|wrong| reported.insert((wrong.place.clone(), wrong.message.clone())));
+    let omitted = wrong.len().saturating_sub(MOST_PROBLEMS);
     let mut problems: Vec<Problem> = wrong.into_iter().take(MOST_PROBLEMS).map(Wrong::problem).collect();
-    if unsaid > 0 {
+    if omitted > 0 {
         problems.push(
-            Problem::usage(format!("and {unsaid} more problems")).hint("is it really a configuration?"),
+            Problem::usage(format!("and {omitted} more problems")).hint("is it really a configuration?"),
         );
     }
     Err(Problems(problems))
 }
 
-/// Puts a finding to the first of its keys that is written somewhere; none when one of them stands in for a
-/// wrong value.
+/// Gives a finding the place of the first of its keys that is written somewhere. Returns `None` if the value
+/// of one of its keys is a placeholder for a wrong one, which is reported already.
 fn placed(finding: Finding, checked: &Checked, root: &Node) -> Option<Wrong> {
-    let related = |bad: &String, path: &String| {
-        bad.is_empty()
-            || bad == path
-            || bad.starts_with(&format!("{path}."))
-            || path.starts_with(&format!("{bad}."))
-    };
-    if finding.paths.iter().any(|path| checked.replaced.iter().any(|bad| related(bad, path))) {
+    if finding.paths.iter().any(|path| checked.replaced.iter().any(|bad| overlap(bad, path))) {
         return None;
     }
     let written = finding.paths.iter().find_map(|path| checked.places.get(path));
-    let above = || finding.paths.iter().find_map(|path| checked.places.get(path.rsplit_once('.')?.0));
-    let place = written.or_else(above).unwrap_or(&root.place).clone();
+    let place = written
+        .or_else(|| finding.paths.iter().find_map(|path| checked.places.get(path.rsplit_once('.')?.0)))
+        .unwrap_or(&root.place)
+        .clone();
     Some(Wrong { place, message: finding.message, hint: finding.hint })
+}
+
+/// Returns true if two dotted paths are the same or one is below the other; the empty path is above all.
+fn overlap(bad: &str, path: &str) -> bool {
+    bad.is_empty()
+        || bad == path
+        || bad.starts_with(&format!("{path}."))
+        || path.starts_with(&format!("{bad}."))
 }

@@ -1,16 +1,17 @@
-//! One tree over another: tables key by key, anything else as a whole.
+//! Merges two trees: tables key by key, anything else as a whole.
 //!
-//! It does not know which keys exist: a key that is given twice in one table stays so, for `check.rs` to
-//! find.
+//! Does not know which keys exist: a key that is given twice in one table remains twice, for `check.rs` to
+//! report.
 
 use crate::config::shape::name_of;
 use crate::config::tree::Entry;
 use crate::config::tree::Node;
 use crate::config::tree::Value;
 
-/// A table with the entries of `over` put over those of `base`; of anything else, `over`.
+/// Merges two tables: entries of `over` win over those of `base`. If one of the two is not a table, returns
+/// `over`.
 ///
-/// Nothing, as a key has whose keys are all commented out, leaves the table below it as it is.
+/// An empty `over`, such as a section with all its keys commented out, keeps the table `base`.
 pub(super) fn merged(base: Node, over: Node) -> Node {
     let Node { value, place } = over;
     let value = match (base.value, value) {
@@ -26,10 +27,10 @@ fn entries(below: Vec<Entry>, above: Vec<Entry>) -> Vec<Entry> {
     let mut whole: Vec<Entry> = Vec::new();
     let mut taken: Vec<(usize, Entry)> = Vec::new();
     for entry in above {
-        let is_same = |other: &Option<Entry>| {
-            other.as_ref().is_some_and(|other| name_of(&other.key) == name_of(&entry.key))
-        };
-        match base.iter().position(is_same) {
+        let same = base
+            .iter()
+            .position(|other| other.as_ref().is_some_and(|other| name_of(&other.key) == name_of(&entry.key)));
+        match same {
             Some(at) => taken.extend(base[at].take().map(|other| {
                 let node = merged(other.node, entry.node);
                 (at, Entry { node, ..entry })
@@ -37,7 +38,7 @@ fn entries(below: Vec<Entry>, above: Vec<Entry>) -> Vec<Entry> {
             None => whole.push(entry),
         }
     }
-    // The order is that of the base, where a key has a place there.
+    // Keys of the base keep their order; new keys follow.
     for (at, entry) in taken {
         base[at] = Some(entry);
     }
@@ -87,14 +88,14 @@ mod tests {
     }
 
     #[test]
-    fn another_name_of_a_key_is_the_key_and_one_given_twice_stays_twice() {
+    fn other_names_of_a_key_are_merged_and_repeated_keys_remain() {
         assert_eq!(over("{warmup_ratio: 1, a: 1}", "{warmup_steps: 2}"), "{warmup_steps: 2, a: 1}");
         assert_eq!(over("{a: 1}", "{a: 2, a: 3}"), "{a: 2, a: 3}");
         assert_eq!(over("{}", "{a: 2, a: 3}"), "{a: 2, a: 3}");
         assert_eq!(over("{a: 1, a: 2}", "{a: 3}"), "{a: 3, a: 2}");
     }
 
-    /// The values of a tree by their dotted paths.
+    /// Collects the values of a tree by their dotted paths.
     fn leaves(node: &Node, path: &str, all: &mut BTreeMap<String, String>) {
         if node.entries().is_empty() {
             all.insert(path.to_string(), text(node));
@@ -109,10 +110,13 @@ mod tests {
         let value = leaf.prop_recursive(3, 24, 4, |inner| {
             let keys = proptest::collection::btree_map("[a-d]", inner, 0..4);
             keys.prop_map(|keys| {
-                let place = || read("").place;
-                let entry =
-                    |(key, value)| Entry { key, place: place(), node: Node { value, place: place() } };
-                Value::Table(keys.into_iter().map(entry).collect())
+                let place = read("").place;
+                let entries = keys.into_iter().map(|(key, value)| Entry {
+                    key,
+                    place: place.clone(),
+                    node: Node { value, place: place.clone() },
+                });
+                Value::Table(entries.collect())
             })
         });
         value.prop_map(|value| match value {
@@ -125,12 +129,14 @@ mod tests {
         #[test]
         fn every_value_is_that_of_the_upper_tree_or_else_of_the_lower(base in tables(), upper in tables()) {
             let whole = merged(base.clone(), upper.clone());
-            let (mut below, mut above, mut found) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+            let mut below = BTreeMap::new();
+            let mut above = BTreeMap::new();
+            let mut found = BTreeMap::new();
             leaves(&base, "", &mut below);
             leaves(&upper, "", &mut above);
             leaves(&whole, "", &mut found);
             for (path, value) in &above {
-                // An empty table leaves what is below it.
+                // An empty table keeps the entries of the lower tree.
                 if value != "{}" {
                     prop_assert_eq!(found.get(path), Some(value));
                 }

@@ -1,4 +1,4 @@
-//! How tokens are masked.
+//! The section `mlm`: masking of tokens.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::config::task::PretrainTask;
 
-/// What is chosen as one.
+/// The unit that is masked as a whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum MaskingUnit {
@@ -23,7 +23,7 @@ pub enum MaskingUnit {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct MlmConfig {
-    /// What is chosen as one.
+    /// The unit that is masked as a whole.
     pub masking: MaskingUnit,
     /// Share of the non-special tokens to predict.
     pub mlm_probability: f64,
@@ -37,11 +37,12 @@ pub struct MlmConfig {
     pub random_replace_prob: Option<f64>,
 }
 
-/// Of the tokens to predict, the shares that BERT replaces by the mask token and by a random one.
+/// Shares of the tokens to predict that BERT replaces by the mask token and by a random token.
 const BERT_SHARES: (f64, f64) = (0.8, 0.1);
 
 impl MlmConfig {
-    /// The usual masking of a task (BERT's, section 3.1; ELECTRA's code).
+    /// Returns the usual masking of a task: that of BERT (section 3.1 of its paper), or that of ELECTRA's
+    /// code.
     pub fn of(task: PretrainTask) -> Self {
         let (mask, random) = match task {
             PretrainTask::ReplacedTokenDetection => (0.85, 0.0),
@@ -52,7 +53,7 @@ impl MlmConfig {
         Self { mask_replace_prob: Some(mask), random_replace_prob: Some(random), ..Self::default() }
     }
 
-    /// The shares that become a mask and a random token.
+    /// Returns the shares of the tokens to predict that become a mask token and a random token.
     pub fn replaced_shares(&self) -> (f64, f64) {
         let (mask, random) = BERT_SHARES;
         (self.mask_replace_prob.unwrap_or(mask), self.random_replace_prob.unwrap_or(random))

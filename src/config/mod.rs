@@ -1,6 +1,6 @@
-//! What a run is told: strict YAML/JSON structs with the names of Hugging Face's hyper-parameters.
+//! The configuration of a run: strict YAML/JSON structs with the names of Hugging Face's hyper-parameters.
 //!
-//! Knows no tensor and no device, so that checking a configuration takes milliseconds on any machine.
+//! Uses no tensors and no devices, so checking a configuration takes milliseconds on any machine.
 
 pub mod batch_size;
 pub mod batching;

@@ -1,5 +1,5 @@
-//! The `model:` table of a pretraining configuration: one table below it, named after the family, or the path
-//! of a model folder to begin with.
+//! The section `model` of a pretraining configuration: a table named after the family, or the path of a model
+//! folder to start from.
 
 use std::borrow::Cow;
 use std::path::PathBuf;
@@ -28,31 +28,31 @@ const POSITIONS: &str = "max_position_embeddings";
 const LAYERS: &str = "num_hidden_layers";
 const EMBEDDINGS: &str = "initial_embeddings";
 
-/// What the word embeddings of a model are before its first step, where it begins with no folder.
+/// Initial word embeddings of a model that starts without a folder.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum InitialEmbeddings {
     /// Drawn, as all other weights are.
     #[default]
     Random,
-    /// Tokens that stand beside the same tokens in the text begin near each other.
+    /// Tokens that occur next to the same tokens in the text begin near each other.
     Cooccurrence,
 }
 
-/// The family tables that are there, and the folder to begin with: validation wants one of all.
+/// The given tables of families and the folder to start from. Validation requires exactly one of all these.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ModelSection {
-    /// A model folder: architecture, weights and tokenizer.
+    /// A model folder to start from: architecture, weights and tokenizer.
     pub path: Option<PathBuf>,
-    /// The folder of the generator beside it, for replaced-token detection.
+    /// The folder of the generator that belongs to `path`, for replaced-token detection.
     pub generator_path: Option<PathBuf>,
-    /// More positions than the folder's model has.
+    /// A number of positions larger than that of the folder's model.
     pub max_position_embeddings: Option<usize>,
-    /// More layers than the folder's model has.
+    /// A number of layers larger than that of the folder's model.
     pub num_hidden_layers: Option<usize>,
-    /// What the word embeddings begin with.
+    /// Initial values of the word embeddings.
     pub initial_embeddings: InitialEmbeddings,
-    /// In the order of [`Family::ALL`].
+    /// The given tables of families, in the order of [`Family::ALL`].
     pub tables: Vec<ModelConfig>,
 }
 
@@ -76,18 +76,18 @@ impl Serialize for ModelSection {
 }
 
 impl<'de> Deserialize<'de> for ModelSection {
-    /// Absent keys take the family's own defaults, which serde's `default` cannot know.
+    /// Reads the section. Absent keys take the defaults of their family, which serde's `default` cannot do.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let mut given = Map::<String, Value>::deserialize(deserializer)?;
-        let mut take = |key: &str| given.shift_remove(key).filter(|value| !value.is_null());
-        let [path, generator_path] = [take(PATH), take(GENERATOR_PATH)].map(optional::<PathBuf, D::Error>);
-        let [positions, layers] = [take(POSITIONS), take(LAYERS)].map(optional::<usize, D::Error>);
-        let initial_embeddings = optional::<InitialEmbeddings, D::Error>(take(EMBEDDINGS));
+        let path = take::<PathBuf, D::Error>(&mut given, PATH);
+        let generator_path = take::<PathBuf, D::Error>(&mut given, GENERATOR_PATH);
+        let positions = take::<usize, D::Error>(&mut given, POSITIONS);
+        let layers = take::<usize, D::Error>(&mut given, LAYERS);
+        let initial_embeddings = take::<InitialEmbeddings, D::Error>(&mut given, EMBEDDINGS);
         let mut tables = Vec::new();
         for family in Family::ALL {
-            let Some(table) = given.shift_remove(family.name).filter(|table| !table.is_null()) else {
-                continue;
-            };
+            let table = given.shift_remove(family.name).filter(|table| !table.is_null());
+            let Some(table) = table else { continue };
             let table = Map::<String, Value>::deserialize(table).map_err(D::Error::custom)?;
             tables.push(ModelConfig::from_table(family, table).map_err(D::Error::custom)?);
         }
@@ -107,8 +107,28 @@ impl<'de> Deserialize<'de> for ModelSection {
     }
 }
 
-fn optional<T: DeserializeOwned, E: Error>(value: Option<Value>) -> Result<Option<T>, E> {
+/// Takes a key out of a table and reads its value; `None` if the key is absent or null.
+fn take<T: DeserializeOwned, E: Error>(table: &mut Map<String, Value>, key: &str) -> Result<Option<T>, E> {
+    let value = table.shift_remove(key).filter(|value| !value.is_null());
     value.map(serde_json::from_value).transpose().map_err(E::custom)
+}
+
+fn path_schema(description: &str) -> Value {
+    serde_json::json!({"description": description, "type": ["string", "null"]})
+}
+
+/// Returns the schema of a family's table; `fields` are the schemas of the fields of [`EncoderConfig`].
+fn family_schema(family: Family, fields: &Map<String, Value>, generator: &mut SchemaGenerator) -> Value {
+    let keys: Map<String, Value> = fields
+        .iter()
+        .filter_map(|(field, schema)| Some((family.key(field)?.to_string(), schema.clone())))
+        .collect();
+    let name = format!("{}Config", family.class);
+    let table = serde_json::json!({"type": "object", "properties": keys, "additionalProperties": false});
+    generator.definitions_mut().insert(name.clone(), table);
+    let description = format!("A {} encoder; absent keys take the family's own defaults.", family.title);
+    let any = [serde_json::json!({"$ref": format!("#/$defs/{name}")}), serde_json::json!({"type": "null"})];
+    serde_json::json!({"description": description, "anyOf": any})
 }
 
 impl JsonSchema for ModelSection {
@@ -120,28 +140,14 @@ impl JsonSchema for ModelSection {
         let encoder = EncoderConfig::json_schema(generator);
         let embeddings = InitialEmbeddings::json_schema(generator);
         let fields = encoder.get("properties").and_then(Value::as_object).expect("a struct has properties");
-        let table = |family: Family| {
-            let own =
-                |(field, schema): (&String, &Value)| Some((family.key(field)?.to_string(), schema.clone()));
-            let keys: Map<String, Value> = fields.iter().filter_map(own).collect();
-            let name = format!("{}Config", family.class);
-            let table =
-                serde_json::json!({"type": "object", "properties": keys, "additionalProperties": false});
-            generator.definitions_mut().insert(name.clone(), table);
-            let about = format!("A {} encoder; absent keys take the family's own defaults.", family.title);
-            let any =
-                [serde_json::json!({"$ref": format!("#/$defs/{name}")}), serde_json::json!({"type": "null"})];
-            (family.name.to_string(), serde_json::json!({"description": about, "anyOf": any}))
-        };
-        let path = |about: &str| serde_json::json!({"description": about, "type": ["string", "null"]});
         let mut properties = Map::new();
         properties.insert(
             PATH.to_string(),
-            path("A model folder to begin with: its architecture, its weights, and its tokenizer unless `tokenizer` is given."),
+            path_schema("A model folder to begin with: its architecture, its weights, and its tokenizer unless `tokenizer` is given."),
         );
         properties.insert(
             GENERATOR_PATH.to_string(),
-            path("The folder of the generator beside `path`, for replaced-token detection; it begins fresh when there is none."),
+            path_schema("The folder of the generator beside `path`, for replaced-token detection; it begins fresh when there is none."),
         );
         let more = [
             (POSITIONS, "More positions than the model of `path` has; the rows that are there are repeated."),
@@ -157,7 +163,9 @@ impl JsonSchema for ModelSection {
             );
         }
         properties.insert(EMBEDDINGS.to_string(), embeddings.into());
-        properties.extend(Family::ALL.into_iter().map(table));
+        for family in Family::ALL {
+            properties.insert(family.name.to_string(), family_schema(family, fields, generator));
+        }
         json_schema!({
             "type": "object",
             "description": "The model: one table, named after the family, or the path of a folder.",

@@ -1,6 +1,6 @@
-//! `--set a.b=c` and the flags that stand for such a setting: put into the tree before it is checked.
+//! Applies `--set a.b=c`, and flags that are short for such a setting, to the tree before it is checked.
 //!
-//! It does not judge values; their place is the flag, so that `check.rs` and `validate.rs` name it.
+//! Does not check values. Their place is the flag, so `check.rs` and `validate` name it in errors.
 
 use crate::config::check::Wrong;
 use crate::config::check::join;
@@ -16,24 +16,24 @@ use crate::config::tree::shortened;
 use crate::error::Problem;
 use crate::families::Family;
 
-/// The beginning of a key that every family's table of a model has under a name of its own.
+/// Start of keys that mean the key of the configuration's own family.
 const OF_FAMILY: &str = "model.<family>.";
 
-/// The dropouts of an encoder; a family has some of them.
+/// The dropouts of an encoder; each family has some of them.
 const DROPOUTS: [&str; 4] =
     ["hidden_dropout_prob", "attention_probs_dropout_prob", "embedding_dropout", "mlp_dropout"];
 
 /// One value from the command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Override {
-    /// How the command line spells it: `--set training.max_steps`, `--train`.
+    /// The flag as on the command line, for errors: `--set training.max_steps`, `--train`.
     flag: String,
     /// Dotted path of the key.
     key: String,
-    /// The value as YAML; for a key that holds a text, the text itself unless it begins with a quotation
+    /// The value as YAML; for keys with a text as value, the text itself unless it begins with a quotation
     /// mark.
     text: String,
-    /// Whether it is no value, but the name of a profile.
+    /// If true, `text` is the name of a profile instead of a value.
     is_profile: bool,
 }
 
@@ -55,38 +55,38 @@ impl Override {
         Self { flag, key: key.to_string(), text, is_profile: false }
     }
 
-    /// The profile of the file that has this name; profiles lie below all values.
+    /// Asks for the profile of the file with this name. All other overrides win over profiles.
     pub fn profile(name: &str) -> Self {
         Self { is_profile: true, ..Self::new("--profile".to_string(), "", name.to_string()) }
     }
 
-    /// The name of the profile that it asks for.
+    /// Returns the name of the profile, if this is a profile.
     pub(super) fn as_profile(&self) -> Option<&str> {
         self.is_profile.then_some(self.text.as_str())
     }
 
-    /// The setting that a flag of its own stands for, such as `--train` for `data.train_file`.
+    /// Returns the setting that a flag is short for, such as `--train` for `data.train_file`.
     pub fn flag(flag: &str, key: &str, value: impl Into<serde_json::Value>) -> Self {
         Self::new(flag.to_string(), key, value.into().to_string())
     }
 
-    /// As [`Override::flag`], of a value as it was typed.
+    /// Like [`Override::flag`], with the value as it was typed.
     pub fn typed(flag: &str, key: &str, text: &str) -> Self {
         Self::new(flag.to_string(), key, text.to_string())
     }
 
-    /// All dropouts of the model whose table the configuration has.
+    /// Sets all dropouts of the model in the configuration's table of a family.
     pub fn dropout_of_model(flag: &str, text: &str) -> Self {
         Self::typed(flag, &format!("{OF_FAMILY}dropout"), text)
     }
 
-    /// A value that is written at `place`, as YAML.
+    /// Returns the setting of a value, as YAML, that errors report at `place`.
     pub(super) fn placed(place: &str, key: &str, text: &str) -> Self {
         Self::new(place.to_string(), key, text.to_string())
     }
 
-    /// Puts the value into the tree, creating the tables above it. Profiles are laid over a file when it is
-    /// read.
+    /// Puts the value into the tree and creates missing tables above it. Does nothing for profiles, which are
+    /// merged when a file is read.
     pub(super) fn apply(&self, root: &mut Node, shape: &Shape) -> Result<(), Wrong> {
         if self.is_profile {
             return Ok(());
@@ -116,7 +116,7 @@ impl Override {
         Ok(())
     }
 
-    /// The same value for each dropout that the model of the configuration has.
+    /// Returns the same value for each dropout of the model in the configuration.
     fn dropouts(&self, root: &Node) -> Result<Vec<Self>, Wrong> {
         let model = root.entries().iter().find(|entry| entry.key == "model");
         let tables = model.map(|entry| entry.node.entries()).unwrap_or_default();
@@ -136,15 +136,17 @@ impl Override {
         Ok(all)
     }
 
-    /// The shape that the key leads to, and whether null is a value there.
+    /// Returns the shape of the key, and true if its value may be null.
     fn target<'a>(&self, root: &'a Shape) -> Result<(&'a Shape, bool), Wrong> {
-        let (mut here, mut optional) = (root, false);
+        let mut here = root;
+        let mut optional = false;
         let mut path = String::new();
         for key in self.key.split('.') {
             (here, optional) = match here {
                 Shape::Table(_) => {
-                    let unknown = || unknown_key(Place::Flag(self.flag.clone()), key, &path, here, root);
-                    here.field(key).map(|field| (&field.shape, field.optional)).ok_or_else(unknown)?
+                    let field = here.field(key).map(|field| (&field.shape, field.optional));
+                    field
+                        .ok_or_else(|| unknown_key(Place::Flag(self.flag.clone()), key, &path, here, root))?
                 }
                 Shape::List(item) => (item.as_ref(), false),
                 _ => {
@@ -192,8 +194,7 @@ impl Override {
     }
 }
 
-/// The value of `field` in a table, created when it is not there; none when the node is something else than a
-/// table.
+/// Returns the value of `field` in a table; creates a missing one. Returns `None` if the node is not a table.
 fn child<'a>(node: &'a mut Node, table: &Shape, field: &Field, place: &Place) -> Option<&'a mut Node> {
     if node.value == Value::Null {
         node.value = Value::Table(Vec::new());

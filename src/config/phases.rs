@@ -1,4 +1,4 @@
-//! Phases of a run: what the first steps have otherwise than those behind them.
+//! Phases of a run: settings of its first steps that differ from those of the later ones.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -25,7 +25,7 @@ pub struct TrainingPhase {
     /// Peak learning rate, which the schedule multiplies; as in `training` when absent.
     #[serde(default)]
     pub learning_rate: Option<f64>,
-    /// Base of the angles in ModernBERT's layers that attend to all tokens; as in `model` when absent.
+    /// RoPE base of ModernBERT's layers that attend to all tokens; as in `model` when absent.
     #[serde(default)]
     pub global_rope_theta: Option<f64>,
     /// Sources that come more or less often than in `data.sources`; those that are not named keep their
@@ -45,7 +45,7 @@ pub struct SourceWeight {
 }
 
 impl TrainingPhase {
-    /// A phase with other rows only.
+    /// Returns a phase that changes the length of rows only.
     pub fn of_length(until_step: u64, max_seq_length: usize) -> Self {
         Self {
             until_step,
@@ -58,17 +58,20 @@ impl TrainingPhase {
         }
     }
 
-    /// The weight of each of `sources`.
+    /// Returns the weight of each of `sources` in this phase.
     pub fn weights(&self, sources: &[SourceConfig]) -> Vec<f64> {
-        let of = |source: &SourceConfig| {
-            let name = source.display_name();
-            self.sources.iter().find(|own| own.name == name).map_or(source.weight, |own| own.weight)
-        };
-        sources.iter().map(of).collect()
+        sources
+            .iter()
+            .map(|source| {
+                let name = source.display_name();
+                self.sources.iter().find(|own| own.name == name).map_or(source.weight, |own| own.weight)
+            })
+            .collect()
     }
 }
 
-/// The value of the step after `steps_done`, among changes as `TrainingConfig::changes` gives them.
+/// Returns the value for the step after `steps_done`, from the changes that `TrainingConfig::changes`
+/// returns.
 pub fn value_at<T>(changes: &[(u64, T)], steps_done: u64) -> &T {
     let next = changes.partition_point(|(from, _)| *from <= steps_done);
     &changes[next.saturating_sub(1)].1

@@ -1,4 +1,4 @@
-//! In which number types a run computes.
+//! The section `precision`: the number types of a run.
 
 use clap::ValueEnum;
 use schemars::JsonSchema;
@@ -20,10 +20,10 @@ pub enum ComputeType {
 }
 
 impl ComputeType {
-    /// All of them.
+    /// All types.
     pub const ALL: [Self; 3] = [Self::F32, Self::Bf16, Self::F16];
 
-    /// As it is written in a configuration.
+    /// Returns the name in configurations.
     pub fn name(self) -> &'static str {
         match self {
             Self::F32 => "f32",
@@ -50,7 +50,7 @@ pub enum ComputeChoice {
 }
 
 impl ComputeChoice {
-    /// The type; `None` as long as the machine is to be asked.
+    /// Returns the type; `None` for `auto`, which depends on the machine.
     pub fn known(self) -> Option<ComputeType> {
         match self {
             Self::Auto => None,
@@ -71,14 +71,14 @@ impl From<ComputeType> for ComputeChoice {
     }
 }
 
-/// Which precision where.
+/// Number types and loss scaling.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct PrecisionConfig {
     /// Type of activations and products.
     pub compute: ComputeChoice,
-    /// Whether a GPU may round the operands of f32 products to TF32 (10 bits of mantissa): several times the
-    /// speed on Ampere and newer. Nothing else of f32 changes; a CPU does not know it.
+    /// Allow a GPU to round the operands of f32 products to TF32 (10 bits of mantissa): several times the
+    /// speed on Ampere and newer. Nothing else of f32 changes; CPUs ignore it.
     pub tf32: bool,
     /// Loss scaling; for f16 only, which has it with these defaults when it is absent.
     #[serde(skip_serializing_if = "Option::is_none")]

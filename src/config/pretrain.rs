@@ -28,7 +28,7 @@ pub struct PretrainConfig {
     /// Output folder, seed, device.
     #[serde(default)]
     pub run: RunSection,
-    /// What the model is trained for: `masked_lm`, with pairs of segments `next_sentence_prediction` or
+    /// Task of pretraining: `masked_lm`, with pairs of segments `next_sentence_prediction` or
     /// `sentence_order_prediction`, or `replaced_token_detection`, which is ELECTRA's when absent.
     #[serde(default)]
     pub task: Option<PretrainTask>,
@@ -51,10 +51,10 @@ pub struct PretrainConfig {
     /// Precision.
     #[serde(default)]
     pub precision: PrecisionConfig,
-    /// What is measured on tasks while it is trained.
+    /// Probes on tasks while the model is trained.
     #[serde(default)]
     pub evaluation: EvaluationConfig,
-    /// Where objects that URLs name are kept.
+    /// Cache of objects that URLs name.
     #[serde(default)]
     pub cache: CacheConfig,
     /// Several processes.
@@ -66,7 +66,7 @@ pub struct PretrainConfig {
 }
 
 impl PretrainConfig {
-    /// A configuration that names a model and nothing else.
+    /// Returns a configuration with this model and all other keys at their defaults.
     pub fn of_model(model: ModelConfig) -> Self {
         Self {
             run: RunSection::default(),
@@ -85,8 +85,8 @@ impl PretrainConfig {
         }
     }
 
-    /// The chosen family and its encoder; `None` unless exactly one family table is there (validation reports
-    /// that).
+    /// Returns the family and its encoder; `None` unless exactly one table of a family is given (validation
+    /// reports that).
     pub fn model(&self) -> Option<ModelConfig> {
         match self.model.tables.as_slice() {
             [model] => Some(model.clone()),
@@ -94,16 +94,17 @@ impl PretrainConfig {
         }
     }
 
-    /// What the model is trained for.
+    /// Returns the task of pretraining; by default that of the family.
     pub fn task(&self) -> PretrainTask {
-        let of_family = || self.model().map_or_else(PretrainTask::default, |m| PretrainTask::of(m.family));
-        self.task.unwrap_or_else(of_family)
+        self.task.unwrap_or_else(|| {
+            self.model().map_or_else(PretrainTask::default, |model| PretrainTask::of(model.family))
+        })
     }
 
-    /// The same with values for what hangs on the task, where nothing was said.
+    /// Fills in the absent keys that depend on the task, and the task itself.
     #[must_use]
     pub fn with_task_defaults(mut self) -> Self {
-        // What the folder of a model was trained for is known when it is read.
+        // The task of a model folder is known only when the folder is read.
         if self.task.is_none() && self.model.path.is_some() {
             return self;
         }
@@ -115,7 +116,7 @@ impl PretrainConfig {
         self
     }
 
-    /// Folder of the tokenizer and the shards.
+    /// Returns the folder of the tokenizer and the shards.
     pub fn prepared_dir(&self) -> PathBuf {
         self.data.prepared_dir.clone().unwrap_or_else(|| self.run.output_dir.join("data"))
     }

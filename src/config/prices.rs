@@ -1,4 +1,4 @@
-//! A file of prices: `h100: 1.99` a line, a device and what an hour of it costs in US dollars.
+//! Reads a file of prices with lines like `h100: 1.99`: a device and its price per hour in US dollars.
 
 use std::path::Path;
 
@@ -7,24 +7,25 @@ use crate::config::tree::Value;
 use crate::error::Problem;
 use crate::error::Problems;
 
-/// How such a file looks.
+/// Hint for errors in such a file.
 const SHAPE: &str = "write a device and what an hour of it costs in US dollars, `h100: 1.99`, a line each";
 
-/// What an hour of a device costs.
+/// The price of a device.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Price {
-    /// As the file names it.
+    /// Name of the device in the file.
     pub device: String,
-    /// In US dollars, not negative.
+    /// Price of an hour in US dollars, not negative.
     pub usd_per_hour: f64,
-    /// Where it stands, for errors.
+    /// Place of the price in the file, for errors.
     pub place: String,
 }
 
-/// Reads a file of prices; every line that is none is reported.
+/// Reads a file of prices; reports every line that is not a price.
 pub fn load_prices(path: &Path) -> Result<Vec<Price>, Problems> {
     let root = load::read(path, &[])?;
-    let (mut prices, mut problems) = (Vec::new(), Vec::new());
+    let mut prices = Vec::new();
+    let mut problems = Vec::new();
     if root.entries().is_empty() {
         problems.push(Problem::usage("holds no prices").at(path.display()).hint(SHAPE));
     }
@@ -34,7 +35,8 @@ pub fn load_prices(path: &Path) -> Result<Vec<Price>, Problems> {
             Value::Float(usd) => Some(usd),
             _ => None,
         };
-        let (device, place) = (entry.key.clone(), entry.place.shown());
+        let device = entry.key.clone();
+        let place = entry.place.shown();
         if let Some(usd_per_hour) = usd_per_hour.filter(|usd| usd.is_finite() && *usd >= 0.0) {
             prices.push(Price { device, usd_per_hour, place });
         } else {

@@ -1,7 +1,7 @@
-//! `profiles`: named parts of a configuration in its file, which `--profile` lays over the rest.
+//! Profiles: named parts of a configuration in its file, which `--profile` merges over the rest.
 //!
-//! What a profile holds is checked whether it is asked for or not; variables that are not set are overlooked
-//! in those that are not.
+//! All profiles are checked, also those that are not asked for; in these, variables that are not set are
+//! ignored.
 
 use crate::config::check::Wrong;
 use crate::config::check::check;
@@ -13,6 +13,7 @@ use crate::config::shape::quoted;
 use crate::config::suggest::closest;
 use crate::config::tree::Entry;
 use crate::config::tree::Node;
+use crate::config::tree::Place;
 use crate::config::tree::Value;
 use crate::config::variables;
 use crate::error::Problem;
@@ -21,9 +22,9 @@ use crate::error::Problems;
 const SHAPE: &str =
     "write `profiles:`, below it a name for each, and below that its keys, such as `training:`";
 
-/// Lays the profiles that are asked for over the rest of a file, later ones over earlier ones. The table
-/// stays, to be checked.
-pub(super) fn lay(mut root: Node, file: &str, asked: &[&str]) -> Result<Node, Problems> {
+/// Merges the profiles that are asked for over the rest of a file; later ones win. Keeps the table of
+/// profiles, which is checked later.
+pub(super) fn apply(mut root: Node, file: &str, asked: &[&str]) -> Result<Node, Problems> {
     let Some(table) = root.take(PROFILES) else {
         return match asked.first() {
             None => Ok(root),
@@ -43,14 +44,14 @@ pub(super) fn lay(mut root: Node, file: &str, asked: &[&str]) -> Result<Node, Pr
                 root = merged(root, over);
                 root.place.clone_from(&place);
             }
-            None => unknown.push(none_of_this_name(name, &table)),
+            None => unknown.push(unknown_profile(name, &table)),
         }
     }
     root.entries_mut().into_iter().for_each(|entries| entries.push(table.clone()));
     if unknown.is_empty() { Ok(root) } else { Err(Problems(unknown)) }
 }
 
-fn none_of_this_name(name: &str, table: &Entry) -> Problem {
+fn unknown_profile(name: &str, table: &Entry) -> Problem {
     let names: Vec<&str> = table.node.entries().iter().map(|entry| entry.key.as_str()).collect();
     let hint = match closest(name, &names) {
         Some(near) => format!("did you mean `{near}`? There are {}", quoted(&names)),
@@ -60,8 +61,8 @@ fn none_of_this_name(name: &str, table: &Entry) -> Problem {
     Problem::usage(format!("there is no profile `{name}`")).at("--profile").hint(hint)
 }
 
-/// Takes keys out of all profiles that are no keys of a configuration, and are read before it.
-pub(super) fn set_aside(root: &mut Node, keys: &[&str]) {
+/// Removes `keys` from all profiles: they are not keys of a configuration and were read before.
+pub(super) fn remove_keys(root: &mut Node, keys: &[&str]) {
     let tables = root.entries_mut().into_iter().flatten().filter(|entry| entry.key == PROFILES);
     for node in tables.filter_map(|entry| entry.node.entries_mut()).flatten().map(|profile| &mut profile.node)
     {
@@ -71,9 +72,12 @@ pub(super) fn set_aside(root: &mut Node, keys: &[&str]) {
     }
 }
 
-/// What is wrong with the profiles of a file, each by itself; `shape` is that of the whole configuration.
+fn refuse(place: Place, message: String) -> Wrong {
+    Wrong { place, message, hint: Some(SHAPE.to_string()) }
+}
+
+/// Returns the problems of each profile of a file by itself; `shape` is that of the whole configuration.
 pub(super) fn wrong(table: &Entry, shape: &Shape) -> Vec<Wrong> {
-    let refuse = |place, message: String| Wrong { place, message, hint: Some(SHAPE.to_string()) };
     let Value::Table(profiles) = &table.node.value else {
         let message = format!("`{PROFILES}` wants a table of profiles, not {}", table.node.value.described());
         return vec![refuse(table.place.clone(), message)];

@@ -1,7 +1,7 @@
-//! What changed between the configuration saved in a run folder and the one given now, and whether a run may
-//! continue with it.
+//! Compares the configuration saved in a run folder with the current one, and decides if the run may continue
+//! with the changes.
 //!
-//! Pure: it reads no folder; `train` decides when to ask.
+//! Reads no files; `train` calls it.
 
 use serde::Serialize;
 use serde_json::Value as Json;
@@ -11,7 +11,7 @@ use crate::config::show::saved;
 use crate::error::Problem;
 use crate::error::Problems;
 
-/// Keys and tables whose change leaves every number of a run as it was.
+/// Keys and tables whose change does not affect any number of a run.
 const OUTSIDE: &[&str] = &[
     "run.output_dir",
     "run.device",
@@ -40,8 +40,7 @@ const OUTSIDE: &[&str] = &[
     "training.save_total_bytes",
 ];
 
-/// Those whose change leaves the numbers of the steps to come as they were, but not when there are
-/// evaluations or an end.
+/// Keys whose change does not affect the numbers of steps, only when the run evaluates, saves, logs or ends.
 const ENDS: &[&str] = &[
     "training.max_steps",
     "training.num_train_epochs",
@@ -56,20 +55,21 @@ const ENDS: &[&str] = &[
     "training.load_best_model_at_end",
 ];
 
-/// How an update is cut into micro-batches: free as long as its rows stay the same.
+/// Keys that split an update into micro-batches: free to change as long as an update has the same number of
+/// rows.
 const CUT: &[&str] = &[
     "training.per_device_train_batch_size",
     "training.gradient_accumulation_steps",
     "training.train_batch_size",
 ];
 
-/// How gradients travel: free, as the number of processes is.
+/// Keys of the all-reduce of gradients: free to change, like the number of processes.
 const TRAVEL: &[&str] = &["distributed.wire", "distributed.sum"];
 
 /// One key with two values; a value that is absent on one side is JSON `null`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Change {
-    /// Dotted path.
+    /// Dotted path of the key.
     pub path: String,
     /// Value in the saved configuration.
     pub old: Json,
@@ -78,12 +78,12 @@ pub struct Change {
 }
 
 impl Change {
-    /// Whether a run may continue with it.
+    /// Returns true if a run may continue with this change.
     pub fn is_free(&self) -> bool {
         self.keeps_numbers() || self.is_below(ENDS) || self.is_below(TRAVEL)
     }
 
-    /// Whether a run with it has the same numbers from its first step to its end.
+    /// Returns true if a run with this change has the same numbers from its first step to its end.
     pub fn keeps_numbers(&self) -> bool {
         self.is_below(OUTSIDE)
     }
@@ -93,8 +93,8 @@ impl Change {
     }
 }
 
-/// A configuration as it was saved with a checkpoint, where a key that was not there yet has the value by
-/// which its run went: before there was `data.shuffle`, whole documents were shuffled.
+/// Adds keys to a saved configuration that did not exist when it was saved, with the values that its run
+/// used: before `data.shuffle` existed, whole documents were shuffled.
 pub fn with_former_defaults(mut saved: Json) -> Json {
     // Only pretraining has sources.
     let data = saved.get_mut("data").and_then(Json::as_object_mut);
@@ -104,27 +104,28 @@ pub fn with_former_defaults(mut saved: Json) -> Json {
     saved
 }
 
-/// Every key that differs, in the order of the structs.
+/// Returns every key that differs, in the order of the structs.
 pub fn diff<T: Serialize>(before: &T, current: &T) -> Vec<Change> {
     let mut changes = Vec::new();
     compare("", &saved(before), &saved(current), &mut changes);
     changes
 }
 
-/// The changes that a resumed run may take on (worth a note); an error naming all that it may not.
+/// Returns the changes with which a resumed run may continue, for a note; an error that names all others.
 pub fn compare_for_resume<T: Serialize>(before: &T, current: &T) -> Result<Vec<Change>, Problems> {
     let rows = [before, current].map(|config| rows_per_update(&saved(config)));
     let keeps_rows = rows[0].is_some() && rows[0] == rows[1];
-    let is_free = |change: &Change| change.is_free() || keeps_rows && CUT.contains(&change.path.as_str());
-    let (free, fixed): (Vec<_>, Vec<_>) = diff(before, current).into_iter().partition(is_free);
+    let (free, fixed): (Vec<_>, Vec<_>) = diff(before, current)
+        .into_iter()
+        .partition(|change| change.is_free() || keeps_rows && CUT.contains(&change.path.as_str()));
     if fixed.is_empty() { Ok(free) } else { Err(Problems(fixed.iter().map(problem).collect())) }
 }
 
-/// Rows of an update; `None` where phases or a ramp give the updates different ones.
+/// Returns the rows of an update; `None` if phases or a ramp change their number.
 fn rows_per_update(config: &Json) -> Option<u64> {
     let training = &config["training"];
-    let (phases, ramp_steps) =
-        (training["phases"].as_array()?, training["batch_size_ramp"]["steps"].as_u64()?);
+    let phases = training["phases"].as_array()?;
+    let ramp_steps = training["batch_size_ramp"]["steps"].as_u64()?;
     if !phases.is_empty() || ramp_steps > 0 {
         return None;
     }
@@ -135,14 +136,22 @@ fn rows_per_update(config: &Json) -> Option<u64> {
 }
 
 fn problem(change: &Change) -> Problem {
-    let text = |value: &Json| if value.is_null() { "absent".to_string() } else { format!("`{value}`") };
-    Problem::usage(format!("was {} when this run began and is {} now", text(&change.old), text(&change.new)))
-        .at(&change.path)
-        .hint("restore the value to continue this run, or start a new one in another `run.output_dir`")
+    Problem::usage(format!(
+        "was {} when this run began and is {} now",
+        shown(&change.old),
+        shown(&change.new)
+    ))
+    .at(&change.path)
+    .hint("restore the value to continue this run, or start a new one in another `run.output_dir`")
+}
+
+/// Returns the value of one side of a change for a message.
+pub(super) fn shown(value: &Json) -> String {
+    if value.is_null() { "absent".to_string() } else { format!("`{value}`") }
 }
 
 fn compare(path: &str, old: &Json, new: &Json, changes: &mut Vec<Change>) {
-    // A list of tables that has kept its length is compared table by table.
+    // Lists of tables of the same length are compared table by table.
     if let (Json::Array(before), Json::Array(after)) = (old, new)
         && before.len() == after.len()
         && before.iter().chain(after).all(Json::is_object)

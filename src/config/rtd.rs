@@ -1,4 +1,4 @@
-//! Replaced-token detection: the generator beside the model, and the weights of the two losses.
+//! The section `rtd`, replaced-token detection: the generator and the factors of the two losses.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -21,9 +21,9 @@ pub struct RtdConfig {
     pub generator_num_attention_heads: Option<usize>,
     /// Feed-forward width of the generator; in the model's proportion to its width when absent.
     pub generator_intermediate_size: Option<usize>,
-    /// What the generator's loss is multiplied by.
+    /// Factor of the generator's loss.
     pub generator_weight: f64,
-    /// What the loss of telling replaced tokens is multiplied by.
+    /// Factor of the loss of telling replaced tokens.
     pub discriminator_weight: f64,
 }
 
@@ -41,7 +41,7 @@ impl Default for RtdConfig {
 }
 
 impl RtdConfig {
-    /// The generator beside a model: of the same family, on the same embeddings.
+    /// Returns the generator for a model: of the same family, with the same embeddings.
     pub fn generator(&self, model: &ModelConfig) -> ModelConfig {
         let shape = &model.encoder;
         let head = shape.head_size().max(1);

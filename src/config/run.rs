@@ -1,4 +1,4 @@
-//! Where a run leaves what it makes, what it computes on, and what everything random starts from.
+//! The section `run`: output folder, device, seed, reports and limits.
 
 use std::path::PathBuf;
 
@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::config::device::DeviceChoice;
 
-/// Another program that is shown what a run writes of itself.
+/// Another program that shows the records of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Tracker {
@@ -16,7 +16,7 @@ pub enum Tracker {
     Mlflow,
 }
 
-/// Where results go and what everything random starts from.
+/// Output folder, device, seed, reports and limits of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct RunSection {
@@ -24,16 +24,16 @@ pub struct RunSection {
     pub output_dir: PathBuf,
     /// Seed of initialisation, order, masking and dropout.
     pub seed: u64,
-    /// Where to compute. `auto` takes the first GPU if there is one that can be used, and says why not if
+    /// Device to compute on. `auto` takes the first GPU if there is one that can be used, and says why not if
     /// there is none; `cuda` or `cuda:1` is an error without it.
     pub device: DeviceChoice,
     /// Threads of the one pool that everything computes in; 0 means one for each core that this process may
     /// use, by its CPU affinity and its cgroup's CPU quota.
     pub threads: usize,
-    /// What the machine costs an hour, in US dollars: then costs are reported, too.
+    /// Price of the machine per hour, in US dollars: then costs are reported, too.
     pub usd_per_hour: Option<f64>,
-    /// What all training of the run may cost at `usd_per_hour`. Where it does not suffice for all steps there
-    /// are fewer, and the learning rate still ends where it would have ended.
+    /// Most US dollars that all training of the run may cost at `usd_per_hour`. If that does not suffice for
+    /// all steps, there are fewer, and the learning rate still ends where it would have ended.
     pub budget_usd: Option<f64>,
     /// When training ends at the latest, such as `2026-12-24T18:00:00+02:00`; steps and learning rate as with
     /// `budget_usd`.
@@ -49,7 +49,7 @@ pub struct RunSection {
     /// `failed`, `MLMTRAIN_RUN` the folder, `MLMTRAIN_MESSAGE` says more.
     pub notify_command: Option<String>,
     /// A folder in a bucket, such as `s3://bucket/runs/first`: checkpoints, records and the final model are
-    /// copied there while the run goes on, and a machine without them begins with those.
+    /// copied there during the run, and a machine without them begins with the copies.
     pub upload_to: Option<String>,
     /// How long a run that a signal stops waits for its bucket after its last checkpoint was saved, such as `60s`.
     pub stop_within: String,
@@ -58,7 +58,7 @@ pub struct RunSection {
 }
 
 impl RunSection {
-    /// The key that may make a run shorter than its steps, if one is given.
+    /// Returns the key that may make a run shorter than its steps, if one is given.
     pub fn limit(&self) -> Option<&'static str> {
         let budget = self.budget_usd.map(|_| "run.budget_usd");
         budget.or_else(|| self.deadline.as_ref().map(|_| "run.deadline"))

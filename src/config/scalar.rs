@@ -1,6 +1,6 @@
-//! One value against the wanted type: the JSON it becomes, or why it cannot.
+//! Converts one value to JSON of the wanted type, or explains why that is not possible.
 //!
-//! Strict: a text is no number and a number is no text; only whole numbers may be written with a unit.
+//! Strict: texts are not converted to numbers nor numbers to texts. Only whole numbers may have a unit.
 
 use serde_json::Value as Json;
 
@@ -14,23 +14,20 @@ use crate::config::tree::shortened;
 use crate::quantity;
 use crate::quantity::QuantityError;
 
-/// The end of a message that begins with the key, and the hint.
+/// The end of a message that starts with the key, and the hint.
 pub(super) type Refusal = (String, String);
 
-/// The JSON of a scalar, or the tail of the message and the hint.
+/// Returns a scalar as JSON, or the end of the message and the hint.
 pub(super) fn scalar(value: &Value, shape: &Shape, path: &str) -> Result<Json, Refusal> {
     if let Value::Filled(filled) = value {
-        return of_variables(filled, shape, path);
+        return filled_scalar(filled, shape, path);
     }
-    let wrong =
-        |hint: &str| Err((format!("wants {}, not {}", shape.wanted(), value.described()), hint.to_string()));
-    let no_value = |hint: &str| Err(("has no value".to_string(), hint.to_string()));
     match (shape, value) {
         (Shape::Text, Value::Text(text)) => Ok(Json::from(text.as_str())),
         (Shape::Bool | Shape::BoolOr { .. }, Value::Bool(value)) => Ok(Json::from(*value)),
         (Shape::Number, Value::Integer(value)) => Ok(Json::from(*value as f64)),
         (Shape::Number, Value::Float(value)) if value.is_finite() => Ok(Json::from(*value)),
-        (Shape::Number, Value::Float(_)) => wrong("infinity and `nan` mean nothing here"),
+        (Shape::Number, Value::Float(_)) => wrong(value, shape, "infinity and `nan` mean nothing here"),
         (Shape::Integer { min, max }, Value::Integer(value)) => whole(*value, *min, *max),
         (Shape::Integer { min, max }, Value::Float(value)) if value.fract() == 0.0 && value.abs() < 1e15 => {
             whole(*value as i128, *min, *max)
@@ -38,16 +35,16 @@ pub(super) fn scalar(value: &Value, shape: &Shape, path: &str) -> Result<Json, R
         (Shape::Integer { min, max }, Value::Text(text)) => match quantity_of(path, text) {
             Ok(value) => whole(value.into(), *min, *max),
             Err(_) if path.ends_with("_bytes") => {
-                wrong("write digits, or a unit such as `64MB` (10^6) or `2GiB` (2^30)")
+                wrong(value, shape, "write digits, or a unit such as `64MB` (10^6) or `2GiB` (2^30)")
             }
-            Err(_) => wrong("write digits, or a unit such as `5k`, `2.5M` or `10B` (10^9)"),
+            Err(_) => wrong(value, shape, "write digits, or a unit such as `5k`, `2.5M` or `10B` (10^9)"),
         },
         (
             Shape::IntegerOr { word, .. } | Shape::BoolOr { word } | Shape::WordOrNumbers { word },
             Value::Text(text),
         ) if text == word => Ok(Json::from(text.as_str())),
         (Shape::IntegerOr { word, .. }, Value::Text(text)) if quantity_of(path, text).is_err() => {
-            wrong(&format!("write digits, or `{word}`"))
+            wrong(value, shape, &format!("write digits, or `{word}`"))
         }
         (Shape::IntegerOr { min, max, .. }, _) => {
             scalar(value, &Shape::Integer { min: *min, max: *max }, path)
@@ -55,32 +52,43 @@ pub(super) fn scalar(value: &Value, shape: &Shape, path: &str) -> Result<Json, R
         (Shape::Choice(names), Value::Text(text)) if names.contains(text) => Ok(Json::from(text.as_str())),
         (Shape::Choice(names), Value::Text(text)) => {
             let names: Vec<&str> = names.iter().map(String::as_str).collect();
-            let guess = || closest(text, &names).map(|name| format!("did you mean `{name}`?"));
-            let hint = foreign::value_hint(path, text).map(str::to_string).or_else(guess);
-            let all = || format!("choose one of {}", quoted(&names));
-            Err((format!("cannot be `{}`", shortened(text)), hint.unwrap_or_else(all)))
+            let hint = foreign::value_hint(path, text)
+                .map(str::to_string)
+                .or_else(|| closest(text, &names).map(|name| format!("did you mean `{name}`?")))
+                .unwrap_or_else(|| format!("choose one of {}", quoted(&names)));
+            Err((format!("cannot be `{}`", shortened(text)), hint))
         }
-        (_, Value::Null) => no_value("give it a value, or remove the key to take its default"),
-        (Shape::Text, Value::Integer(_) | Value::Float(_) | Value::Bool(_)) => wrong("put it in quotes"),
+        (_, Value::Null) => {
+            let hint = "give it a value, or remove the key to take its default";
+            Err(("has no value".to_string(), hint.to_string()))
+        }
+        (Shape::Text, Value::Integer(_) | Value::Float(_) | Value::Bool(_)) => {
+            wrong(value, shape, "put it in quotes")
+        }
         (Shape::Number, Value::Text(text)) if text.trim().parse::<f64>().is_ok() => {
-            wrong("remove the quotes")
+            wrong(value, shape, "remove the quotes")
         }
         (Shape::Bool | Shape::BoolOr { .. }, Value::Text(text))
             if ["yes", "on", "no", "off"].contains(&text.to_lowercase().as_str()) =>
         {
-            wrong("YAML 1.2 spells them `true` and `false`")
+            wrong(value, shape, "YAML 1.2 spells them `true` and `false`")
         }
-        (Shape::Number, _) => wrong("write it like `0.1` or `5.0e-5`"),
-        (Shape::Integer { .. }, Value::Float(_)) => wrong("write it in digits only"),
+        (Shape::Number, _) => wrong(value, shape, "write it like `0.1` or `5.0e-5`"),
+        (Shape::Integer { .. }, Value::Float(_)) => wrong(value, shape, "write it in digits only"),
         (Shape::WordOrNumbers { word }, _) => {
-            wrong(&format!("write `{word}`, or `{{name: 2.0, other: 1.0}}`"))
+            wrong(value, shape, &format!("write `{word}`, or `{{name: 2.0, other: 1.0}}`"))
         }
-        _ => wrong(&format!("write {}", shape.wanted())),
+        _ => wrong(value, shape, &format!("write {}", shape.wanted())),
     }
 }
 
-/// A text where one is wanted, else what it would be if it stood in the file.
-fn of_variables(filled: &Filled, shape: &Shape, path: &str) -> Result<Json, Refusal> {
+fn wrong(value: &Value, shape: &Shape, hint: &str) -> Result<Json, Refusal> {
+    Err((format!("wants {}, not {}", shape.wanted(), value.described()), hint.to_string()))
+}
+
+/// Converts a text that contained variables: to a text if one is wanted, else to the value that it would have
+/// in the file.
+fn filled_scalar(filled: &Filled, shape: &Shape, path: &str) -> Result<Json, Refusal> {
     let Filled { text, written, is_secret } = filled;
     if *shape == Shape::Text {
         return Ok(Json::from(text.as_str()));
@@ -95,7 +103,7 @@ fn of_variables(filled: &Filled, shape: &Shape, path: &str) -> Result<Json, Refu
     })
 }
 
-/// `10B` is ten bytes where bytes are counted and ten billion elsewhere.
+/// Parses a number with a unit. `10B` is ten bytes for keys that count bytes, and ten billion for others.
 fn quantity_of(path: &str, text: &str) -> Result<u64, QuantityError> {
     if path.ends_with("_bytes") { quantity::parse_bytes(text) } else { quantity::parse_count(text) }
 }

@@ -1,6 +1,6 @@
-//! JSON Schema of both configurations, so that editors complete keys and underline mistakes.
+//! JSON Schema of both kinds of configurations, so that editors complete keys and underline mistakes.
 //!
-//! Made from the structs; only the title, units and the other names of keys are added here.
+//! Generated from the structs. This module adds the title, units, other names of keys, and keys of files.
 
 use schemars::JsonSchema;
 use serde_json::Value as Json;
@@ -13,7 +13,7 @@ use crate::config::shape::INCLUDE;
 use crate::config::shape::OTHER_NAMES;
 use crate::config::shape::PROFILES;
 
-/// Which command a configuration is for.
+/// The command that a configuration is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// `pretrain` and `prepare`.
@@ -22,12 +22,12 @@ pub enum Kind {
     Finetune,
 }
 
-/// The JSON Schema (draft 2020-12) of a configuration, indented, ending in a newline.
+/// Returns the JSON Schema (draft 2020-12) of a configuration, indented, with a newline at the end.
 pub fn schema_json(kind: Kind) -> String {
     format!("{:#}\n", schema_of(kind))
 }
 
-/// The same as a value.
+/// Returns the same schema as a JSON value.
 pub(in crate::config) fn schema_of(kind: Kind) -> Json {
     match kind {
         Kind::Pretrain => schema::<PretrainConfig>("mlmtrain pretrain: configuration"),
@@ -39,7 +39,7 @@ fn schema<T: JsonSchema>(title: &str) -> Json {
     let mut schema = schemars::schema_for!(T).to_value();
     schema["title"] = json!(title);
     extend(&mut schema["properties"]);
-    add_what_files_have(&mut schema["properties"]);
+    add_keys_of_files(&mut schema["properties"]);
     let tables = schema["$defs"].as_object_mut().into_iter().flat_map(|tables| tables.values_mut());
     // Choices have no properties, and looking one up by its name would give them a null one.
     for properties in tables.filter_map(|table| table.get_mut("properties")) {
@@ -48,8 +48,8 @@ fn schema<T: JsonSchema>(title: &str) -> Json {
     schema
 }
 
-/// Keys at the top of a file that are no part of what comes of it.
-fn add_what_files_have(properties: &mut Json) {
+/// Adds keys at the top of a file that are not part of the resulting configuration.
+fn add_keys_of_files(properties: &mut Json) {
     properties[INCLUDE] = json!({
         "description": "Files to begin with, relative to this one: later ones win, and this file over all.",
         "type": ["string", "array"],
@@ -62,7 +62,7 @@ fn add_what_files_have(properties: &mut Json) {
     });
 }
 
-/// The table that a sweep is written in, which is no key of a run's configuration.
+/// Adds the table of a sweep, which is not a key of a run's configuration.
 fn with_sweep(mut schema: Json) -> Json {
     schema["properties"][TABLE] = json!({
         "description": "Values of keys, by full path or last name: every combination is trained.",
@@ -77,7 +77,7 @@ fn extend(properties: &mut Json) {
     add_other_names(properties);
 }
 
-/// Whole numbers may be written with a unit: `64MB`, `5k`; all numbers and truth values as a variable.
+/// Allows units for whole numbers, such as `64MB` or `5k`, and variables for all numbers and truth values.
 fn allow_units(properties: &mut Json) {
     for property in properties.as_object_mut().into_iter().flat_map(|p| p.values_mut()) {
         let mut names = match &property["type"] {
@@ -85,10 +85,9 @@ fn allow_units(properties: &mut Json) {
             Json::Array(names) => names.clone(),
             _ => continue,
         };
-        let has = |wanted: &[&str]| names.iter().any(|name| wanted.iter().any(|wanted| name == wanted));
-        let pattern = if has(&["integer"]) {
+        let pattern = if names.iter().any(|name| name == "integer") {
             r"^([0-9][0-9_.]* ?[A-Za-z]*|.*\$\{.*)$"
-        } else if has(&["number", "boolean"]) {
+        } else if names.iter().any(|name| name == "number" || name == "boolean") {
             r"\$\{"
         } else {
             continue;
@@ -99,7 +98,8 @@ fn allow_units(properties: &mut Json) {
     }
 }
 
-/// Lets an editor accept `warmup_ratio` and say that its name is `warmup_steps` now.
+/// Adds other names of keys as deprecated, so that an editor accepts `warmup_ratio` and shows that
+/// `warmup_steps` is the present name.
 fn add_other_names(properties: &mut Json) {
     let Some(properties) = properties.as_object_mut() else { return };
     for (other, name) in OTHER_NAMES {

@@ -1,7 +1,7 @@
-//! What a configuration may contain, read from the structs' own JSON Schema, so that the structs stay the
-//! only description.
+//! The allowed keys and types of a configuration, read from the JSON Schema of the structs, so that the
+//! structs are the only description.
 //!
-//! It knows types, not combinations: those are `validate.rs`.
+//! Knows types only; `validate` checks combinations.
 
 use schemars::JsonSchema;
 use serde_json::Value as Json;
@@ -40,20 +40,21 @@ pub(super) enum Shape {
 pub(super) struct Field {
     pub(super) name: String,
     pub(super) shape: Shape,
-    /// The first sentence of its documentation.
+    /// The documentation as the end of a message: lower case, no final period.
     pub(super) about: String,
-    /// Whether the key must be given.
+    /// True if the key must be given.
     pub(super) required: bool,
-    /// Whether the value may be null.
+    /// True if the value may be null.
     pub(super) optional: bool,
 }
 
-/// The keys at the top of a file that are no part of what comes of it: other files, and named parts.
+/// The key at the top of a file with other files to start from.
 pub(super) const INCLUDE: &str = "include";
+/// The key at the top of a file with named parts of the configuration.
 pub(super) const PROFILES: &str = "profiles";
 
-/// Other spellings, by the key that holds them: names that Hugging Face's scripts use or used for the same
-/// thing.
+/// Other names of keys, which Hugging Face's scripts use or used for the same thing: pairs of other name and
+/// key.
 pub(super) const OTHER_NAMES: &[(&str, &str)] = &[
     ("warmup_ratio", "warmup_steps"),
     ("activation_checkpointing", "gradient_checkpointing"),
@@ -67,23 +68,29 @@ pub(super) const OTHER_NAMES: &[(&str, &str)] = &[
 ];
 
 impl Shape {
-    /// The shape of a configuration struct.
-    pub(super) fn of<T: JsonSchema>() -> Self {
+    /// Returns the shape of a configuration struct.
+    pub(super) fn from_struct<T: JsonSchema>() -> Self {
         let schema = schemars::schema_for!(T).to_value();
         read(&schema, &schema, "")
     }
 
-    /// This shape where no key of its tables must be given, except in lists, which are given as a whole.
+    /// Returns this shape with all keys of tables optional, except in tables within lists, which are given as
+    /// a whole.
     pub(super) fn without_required(&self) -> Self {
-        let free =
-            |field: &Field| Field { required: false, shape: field.shape.without_required(), ..field.clone() };
         match self {
-            Self::Table(fields) => Self::Table(fields.iter().map(free).collect()),
+            Self::Table(fields) => {
+                let fields = fields.iter().map(|field| Field {
+                    required: false,
+                    shape: field.shape.without_required(),
+                    ..field.clone()
+                });
+                Self::Table(fields.collect())
+            }
             other => other.clone(),
         }
     }
 
-    /// The keys of a table; of anything else, none.
+    /// Returns the keys of a table; none for anything else.
     pub(super) fn fields(&self) -> &[Field] {
         match self {
             Self::Table(fields) => fields,
@@ -91,13 +98,16 @@ impl Shape {
         }
     }
 
-    /// The field that `key` names, also by one of its other names.
+    /// Returns the field with this name or other name.
     pub(super) fn field(&self, key: &str) -> Option<&Field> {
-        let by_name = |name: &str| self.fields().iter().find(|f| f.name == name);
-        by_name(key).or_else(|| by_name(name_of(key)))
+        self.named(key).or_else(|| self.named(name_of(key)))
     }
 
-    /// "a whole number", "a list": for messages.
+    fn named(&self, name: &str) -> Option<&Field> {
+        self.fields().iter().find(|field| field.name == name)
+    }
+
+    /// Describes the shape for messages, such as "a whole number" or "a list".
     pub(super) fn wanted(&self) -> String {
         match self {
             Self::Table(_) => "a table of keys".to_string(),
@@ -113,7 +123,8 @@ impl Shape {
         }
     }
 
-    /// The dotted paths of all keys named `name` below this shape; for "it belongs elsewhere".
+    /// Returns the dotted paths of all keys named `name` below this shape, for the hint "it belongs
+    /// elsewhere".
     pub(super) fn find(&self, name: &str) -> Vec<String> {
         let mut paths = Vec::new();
         for field in self.fields() {
@@ -126,12 +137,12 @@ impl Shape {
     }
 }
 
-/// The name that another name of a key stands for; of any other text, the text itself.
+/// Returns the key for another name of it; any other text unchanged.
 pub(super) fn name_of(key: &str) -> &str {
     OTHER_NAMES.iter().find(|(other, _)| *other == key).map_or(key, |(_, name)| name)
 }
 
-/// "`a`, `b`, `c`".
+/// Lists names like "`a`, `b`, `c`".
 pub(super) fn quoted<S: AsRef<str>>(names: &[S]) -> String {
     names.iter().map(|n| format!("`{}`", n.as_ref())).collect::<Vec<_>>().join(", ")
 }
@@ -166,21 +177,21 @@ fn read(schema: &Json, root: &Json, key: &str) -> Shape {
 }
 
 fn fields(schema: &Json, root: &Json) -> Vec<Field> {
-    let required =
-        |name: &str| schema["required"].as_array().is_some_and(|names| names.iter().any(|n| n == name));
+    let required = schema["required"].as_array().map(Vec::as_slice).unwrap_or_default();
     let properties = schema["properties"].as_object().into_iter().flatten();
     properties
         .map(|(name, schema)| Field {
             name: name.clone(),
             shape: read(schema, root, name),
             about: about(schema),
-            required: required(name),
+            required: required.iter().any(|required| required == name),
             optional: is_optional(schema),
         })
         .collect()
 }
 
-/// What may be one word instead of a number, or of a table of them.
+/// Reads the schema of a value that may be one special word instead of a number, a truth value or a table of
+/// numbers.
 fn scalar_or_word(schema: &Json) -> Option<Shape> {
     let any = schema["anyOf"].as_array()?;
     let word = any.iter().find_map(|s| s["const"].as_str())?.to_string();
@@ -206,7 +217,7 @@ fn integer(format: &str) -> Shape {
     Shape::Integer { min, max }
 }
 
-/// The type's name; of `["string", "null"]`, the one that is not null.
+/// Returns the name of the type; for `["string", "null"]` the one that is not null.
 fn type_name(schema: &Json) -> &str {
     match &schema["type"] {
         Json::Array(names) => {
@@ -221,7 +232,7 @@ fn is_optional(schema: &Json) -> bool {
     null_type || schema["anyOf"].as_array().is_some_and(|any| any.iter().any(|s| s["type"] == "null"))
 }
 
-/// A doc comment as the tail of a message: lower case, no final period.
+/// Returns a doc comment as the end of a message: lower case, no final period.
 fn about(schema: &Json) -> String {
     let text = schema["description"].as_str().unwrap_or_default().replace('\n', " ");
     let text = text.trim_end_matches('.');
@@ -242,7 +253,7 @@ mod tests {
 
     #[test]
     fn the_shape_follows_the_structs() {
-        let shape = Shape::of::<PretrainConfig>();
+        let shape = Shape::from_struct::<PretrainConfig>();
         let training = &shape.field("training").expect("is a field").shape;
         assert_eq!(
             training.field("max_steps").expect("is a field").shape,
@@ -267,7 +278,7 @@ mod tests {
 
     #[test]
     fn every_other_name_leads_to_a_key_that_exists() {
-        let shapes = [Shape::of::<PretrainConfig>(), Shape::of::<FinetuneConfig>()];
+        let shapes = [Shape::from_struct::<PretrainConfig>(), Shape::from_struct::<FinetuneConfig>()];
         for (other, name) in OTHER_NAMES {
             assert!(shapes.iter().any(|s| !s.find(name).is_empty()), "{name}");
             assert!(shapes.iter().all(|s| s.find(other).is_empty()), "{other} is a key of its own");

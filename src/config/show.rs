@@ -1,7 +1,9 @@
-//! A resolved configuration as YAML: for the run folder, and with the origin of each value for `config show`.
+//! Writes a resolved configuration as YAML or JSON: for the run folder, and with the origin of each value for
+//! `config show`.
 //!
-//! Secrets never leave: the user part of a URL, and texts whose key says token, key, secret or password, are
-//! blanked; what came from a variable with such a name is shown as its name.
+//! Secrets are never written: the user part of a URL, and texts with token, key, secret or password in the
+//! name of their key, are blanked. A value from a variable with such a name is written as the name of the
+//! variable.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +16,7 @@ use crate::config::tree::Place;
 use crate::config::variables;
 use crate::secrets;
 
-/// Where each value of a configuration comes from.
+/// The origin of each value of a configuration.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Origins {
     places: BTreeMap<String, Place>,
@@ -26,12 +28,13 @@ impl Origins {
         Self { places, derived }
     }
 
-    /// The keys that were not given and follow from others.
+    /// Returns the keys that were not given and whose values were derived from others.
     pub fn derived(&self) -> &[Derived] {
         &self.derived
     }
 
-    /// Of the dotted path: `configs/a.yaml:12`, `--set`, a flag, or `default`, with what that follows from.
+    /// Returns the origin of the value at a dotted path: `configs/a.yaml:12`, `--set`, a flag, or `default`,
+    /// with the reason if the default depends on something.
     pub fn of(&self, path: &str) -> String {
         match self.places.get(path) {
             Some(Place::File { file, line, .. }) => format!("{file}:{line}"),
@@ -45,18 +48,18 @@ impl Origins {
     }
 }
 
-/// The configuration as YAML, as it is saved in a run folder; secrets are blanked.
+/// Returns the configuration as YAML, as it is saved in a run folder; secrets are blanked.
 pub fn to_yaml<T: Serialize>(config: &T) -> String {
     lines(&as_file(config), |_| None)
 }
 
-/// The configuration as indented JSON; secrets are blanked.
+/// Returns the configuration as indented JSON; secrets are blanked.
 pub fn to_json<T: Serialize>(config: &T) -> String {
     format!("{:#}\n", as_file(config))
 }
 
-/// The configuration as JSON, as it is saved with checkpoints and compared with another: secrets are blanked,
-/// and paths name their variables.
+/// Returns the configuration as JSON, as it is saved with checkpoints and compared with another: secrets are
+/// blanked, and paths contain the names of their variables.
 pub fn saved<T: Serialize>(config: &T) -> Json {
     without_secrets(config, str::to_string)
 }
@@ -65,40 +68,39 @@ pub(super) fn with_origins<T: Serialize>(config: &T, origins: &Origins) -> Strin
     lines(&as_file(config), |path| Some(origins.of(path)))
 }
 
-/// The values of `json` that `origin` knows, as YAML with that as a comment.
+/// Returns the values of `json` that have an `origin`, as YAML with the origins as comments.
 pub(super) fn part(json: &Json, origin: &dyn Fn(&str) -> Option<String>) -> String {
     lines(&known(json, "", origin).unwrap_or_default(), origin)
 }
 
+/// Returns the part of `json` with values that have an origin; `None` if there are none.
 fn known(json: &Json, path: &str, origin: &dyn Fn(&str) -> Option<String>) -> Option<Json> {
-    let own = || origin(path).is_some();
     match json {
         Json::Object(fields) => {
             let fields = fields.iter();
             let kept = fields
                 .filter_map(|(key, value)| Some((key.clone(), known(value, &join(path, key), origin)?)));
             let kept: serde_json::Map<String, Json> = kept.collect();
-            (!kept.is_empty() || own()).then_some(Json::Object(kept))
+            (!kept.is_empty() || origin(path).is_some()).then_some(Json::Object(kept))
         }
         Json::Array(items) if items.iter().any(Json::is_object) => {
-            let at = |index: usize| join(path, &index.to_string());
             let kept: Vec<Json> = items
                 .iter()
                 .enumerate()
-                .filter_map(|(index, item)| known(item, &at(index), origin))
+                .filter_map(|(index, item)| known(item, &join(path, &index.to_string()), origin))
                 .collect();
             (!kept.is_empty()).then_some(Json::Array(kept))
         }
-        other => own().then(|| other.clone()),
+        other => origin(path).map(|_| other.clone()),
     }
 }
 
-/// As [`saved`], so that the loader reads the same configuration from it.
+/// Like [`saved`], but escaped, so that the loader reads the same configuration from it.
 pub(super) fn as_file<T: Serialize>(config: &T) -> Json {
     without_secrets(config, variables::escaped)
 }
 
-/// `plain` is how a text is written that came from no variable.
+/// Returns the configuration with secrets blanked; `plain` converts texts that came from no variable.
 fn without_secrets<T: Serialize>(config: &T, plain: fn(&str) -> String) -> Json {
     let mut json = serde_json::to_value(config)
         .expect("configurations hold only tables with text keys, and paths read from UTF-8");
@@ -136,7 +138,7 @@ fn lines(json: &Json, comment: impl Fn(&str) -> Option<String>) -> String {
     let mut lines = Vec::new();
     table(json, "", 0, &comment, &mut lines);
     let commented = lines.iter().filter(|l| l.comment.is_some());
-    // Beyond 60 columns a long value would push all comments off the screen.
+    // Lines over 60 columns do not count: one long value would push all comments off the screen.
     let column = commented.map(|l| l.text.chars().count()).filter(|n| *n <= 60).max().unwrap_or(0) + 2;
     let mut text = String::new();
     for line in lines {
@@ -159,7 +161,7 @@ fn table(
 ) {
     for (key, value) in value.as_object().into_iter().flatten() {
         let at = join(path, key);
-        // The names of a configuration are never quoted, those of labels may have to be.
+        // Names of keys never need quotes, but names of labels may.
         let head = format!("{}{}:", "  ".repeat(depth), scalar(key));
         match value {
             Json::Object(fields) if !fields.is_empty() => {
@@ -175,7 +177,7 @@ fn table(
     }
 }
 
-/// A list of tables: the first key of each stands behind the dash.
+/// Writes a list of tables; the first key of each table follows the dash.
 fn list(
     items: &[Json],
     path: &str,
@@ -202,7 +204,8 @@ fn inline(value: &Json) -> String {
     }
 }
 
-/// YAML 1.1 readers, such as Python's, take `5e-5` for a text and `5.0e-5` for a number.
+/// Adds `.0` to numbers like `5e-5`: YAML 1.1 readers, such as Python's, take `5e-5` for a text and `5.0e-5`
+/// for a number.
 fn with_point(number: &str) -> String {
     match number.split_once('e') {
         Some((digits, exponent)) if !digits.contains('.') => format!("{digits}.0e{exponent}"),
@@ -210,16 +213,16 @@ fn with_point(number: &str) -> String {
     }
 }
 
-/// A text as YAML: bare (also with a `*` after its start, as file patterns have it) where no reader can take
-/// it for anything else, in double quotes otherwise.
+/// Returns a text as YAML: without quotes (also with a `*` after its start, as in file patterns) if no reader
+/// can take it for anything else, otherwise in double quotes.
 fn scalar(text: &str) -> String {
-    let safe = |c: char| c.is_ascii_alphanumeric() || "_-./*".contains(c);
     let starts_well = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
         || text.starts_with('/')
         || text.starts_with("./");
     let reserved =
         ["true", "false", "null", "yes", "no", "on", "off", "y", "n"].contains(&text.to_lowercase().as_str());
-    if starts_well && text.chars().all(safe) && !reserved {
+    let is_safe = text.chars().all(|c| c.is_ascii_alphanumeric() || "_-./*".contains(c));
+    if starts_well && is_safe && !reserved {
         return text.to_string();
     }
     let quoted = Json::from(text).to_string();
@@ -229,8 +232,8 @@ fn scalar(text: &str) -> String {
         .collect()
 }
 
-/// YAML 1.2's set of characters that may stand in a text as they are, less the line breaks and the byte order
-/// mark.
+/// Returns true for characters that YAML 1.2 allows in a text without escapes, except line breaks and the
+/// byte order mark.
 fn is_printable(c: char) -> bool {
     matches!(c, ' '..='~' | '\u{a0}'..='\u{2027}' | '\u{202a}'..='\u{d7ff}' | '\u{e000}'..='\u{fefe}' | '\u{ff00}'..='\u{fffd}' | '\u{10000}'..)
 }
@@ -256,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_are_no_plain_words_are_quoted_and_read_back() {
+    fn names_other_than_plain_words_are_quoted_and_read_back() {
         let names = ["Sci/Tech", "no", "1", "a: b", "it's # \"x\"", "\u{e4}", " "];
         let table: serde_json::Map<String, Json> =
             names.iter().map(|name| ((*name).to_string(), 0.5.into())).collect();

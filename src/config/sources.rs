@@ -1,4 +1,4 @@
-//! Where text comes from: files, formats, what one document is.
+//! Sources of text: files, their formats, and the unit of a document.
 
 use std::path::Component;
 use std::path::Path;
@@ -30,7 +30,7 @@ pub enum Format {
     Parquet,
 }
 
-/// What one document of a plain-text file is.
+/// The unit of a plain-text file that is one document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum DocumentUnit {
@@ -40,11 +40,11 @@ pub enum DocumentUnit {
     Paragraph,
     /// A line.
     Line,
-    /// What stands between `<doc ...>` and `</doc>`, as `WikiExtractor` writes it.
+    /// The text between `<doc ...>` and `</doc>`, as `WikiExtractor` writes it.
     DocTag,
 }
 
-/// What to do with a document that is not valid UTF-8.
+/// Action on a document that is not valid UTF-8.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum InvalidUtf8 {
@@ -57,8 +57,8 @@ pub enum InvalidUtf8 {
     Skip,
 }
 
-/// What to do with a record that cannot be read: a line that is no JSON object or has no such field, a row
-/// with fewer or more fields than the header.
+/// Action on a record that cannot be read: a line that is no JSON object or has no such field, a row with
+/// fewer or more fields than the header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OnBadRecord {
@@ -73,8 +73,8 @@ pub enum OnBadRecord {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SourceConfig {
-    /// What statistics call it; by default the first of its files without folder and extensions, or, where
-    /// that is a pattern, its folder.
+    /// Name in statistics; by default the first of its files without folder and extensions, or, if that is a
+    /// pattern, its folder.
     #[serde(default)]
     pub name: Option<String>,
     /// Files, folders, glob patterns such as `corpus/*.jsonl.zst`, or `-` for standard input; relative to the
@@ -85,7 +85,7 @@ pub struct SourceConfig {
     /// How to read them.
     #[serde(default = "auto")]
     pub format: Format,
-    /// What one document is (plain text only); of archives, the file is a member or a record.
+    /// Unit that is one document (plain text only); of archives, the file is a member or a record.
     #[serde(default = "file")]
     pub document: DocumentUnit,
     /// The JSON field or column that holds the text; null counts as empty.
@@ -104,10 +104,10 @@ pub struct SourceConfig {
     /// time.
     #[serde(default = "one")]
     pub weight: f64,
-    /// What to do with bytes that are not UTF-8.
+    /// Action on bytes that are not UTF-8.
     #[serde(default = "fail")]
     pub invalid_utf8: InvalidUtf8,
-    /// What to do with a record that cannot be read.
+    /// Action on a record that cannot be read.
     #[serde(default)]
     pub on_bad_record: OnBadRecord,
 }
@@ -129,7 +129,7 @@ fn fail() -> InvalidUtf8 {
 }
 
 impl SourceConfig {
-    /// Files that are read by their extensions, with all other keys at their defaults.
+    /// Returns a source of these files, with all other keys at their defaults.
     pub fn of_files(files: Vec<String>) -> Self {
         Self {
             name: None,
@@ -145,12 +145,11 @@ impl SourceConfig {
         }
     }
 
-    /// What it is called: its name, else one made of the first of its files.
+    /// Returns the name, or else one derived from the first file.
     pub fn display_name(&self) -> String {
         if let Some(name) = &self.name {
             return name.clone();
         }
-        let is_pattern = |name: &str| name.contains(['*', '?', '[']);
         let first = self.files.first().map_or("", String::as_str);
         if first == "-" {
             return "stdin".to_string();
@@ -159,10 +158,9 @@ impl SourceConfig {
             Component::Normal(name) => name.to_str(),
             _ => None,
         });
-        let stem = |name: &str| name.split('.').next().unwrap_or_default().to_string();
         parts
-            .find(|name| !is_pattern(name))
-            .map(stem)
+            .find(|name| !name.contains(['*', '?', '[']))
+            .map(|name| name.split('.').next().unwrap_or_default().to_string())
             .filter(|stem| !stem.is_empty())
             .unwrap_or_else(|| "corpus".to_string())
     }

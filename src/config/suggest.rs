@@ -1,21 +1,14 @@
-//! "did you mean": the known name closest to a mistyped one.
+//! Finds the known name closest to a mistyped one, for "did you mean".
 
-/// The closest of `names` to `typed`, if one is close enough to be meant.
+/// Returns the name closest to `typed`, if it is close enough to be meant.
 pub(super) fn closest<'a>(typed: &str, names: &[&'a str]) -> Option<&'a str> {
     let typed = typed.to_lowercase().replace('-', "_");
-    // Comparing costs the product of both lengths, and no key is this long.
+    // Comparing takes time proportional to the product of both lengths, and no key is this long.
     if typed.len() > 100 {
         return None;
     }
-    let likeness = |name: &str| {
-        let typos = strsim::normalized_damerau_levenshtein(&typed, name);
-        // `batch_size` for `per_device_train_batch_size`: far in letters, near in meaning.
-        // But not `bert` for `deberta-v2`: what is typed must be the name for the most part.
-        let holds = typed.contains(name) && 2 * name.len() > typed.len();
-        let part = typed.len() >= 5 && (name.contains(&typed) || holds);
-        if part { typos.max(0.7) } else { typos }
-    };
-    let scored = names.iter().map(|name| (likeness(name), *name)).filter(|(score, _)| *score >= 0.6);
+    let scored =
+        names.iter().map(|name| (similarity(&typed, name), *name)).filter(|(score, _)| *score >= 0.6);
     scored
         .fold(
             None,
@@ -24,6 +17,17 @@ pub(super) fn closest<'a>(typed: &str, names: &[&'a str]) -> Option<&'a str> {
             },
         )
         .map(|b| b.1)
+}
+
+/// Returns the similarity of a typed name and a known one, from 0 to 1.
+fn similarity(typed: &str, name: &str) -> f64 {
+    let typos = strsim::normalized_damerau_levenshtein(typed, name);
+    // Parts count as similar, such as `batch_size` for `per_device_train_batch_size`. In the other
+    // direction, the name must be more than half of the typed text: `bert` is not meant by
+    // `deberta-v2`.
+    let contains_name = typed.contains(name) && 2 * name.len() > typed.len();
+    let is_part = typed.len() >= 5 && (name.contains(typed) || contains_name);
+    if is_part { typos.max(0.7) } else { typos }
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
-//! A grid of fine-tuning runs: the configuration of each combination of the values that some keys take.
+//! A grid of fine-tuning runs: the configuration of each combination of the values of the swept keys.
 //!
-//! It runs nothing: that is `trials`' matter.
+//! Does not run anything; `trials` does.
 
 use std::path::Path;
 
@@ -16,33 +16,33 @@ use crate::config::tree::Node;
 use crate::error::Problem;
 use crate::error::Problems;
 
-/// More runs than these are a slip of the keyboard.
+/// Largest number of runs of a sweep; more are a typing error.
 const MOST_RUNS: usize = 10_000;
 
-/// What is swept, before the file is read.
+/// The sweep that the command line asks for.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Swept<'a> {
     /// The texts after `--sweep`: `learning_rate=1e-5,3e-5`.
     pub axes: &'a [String],
-    /// The shares after `--fractions`.
+    /// The shares of the training examples after `--fractions`.
     pub fractions: &'a [f64],
 }
 
-/// What `finetune` is to do.
+/// The run or runs that `finetune` trains.
 #[derive(Debug, Clone)]
 pub enum FinetunePlan {
     /// One configuration, with one seed or several.
     Single(Box<Loaded<FinetuneConfig>>),
-    /// A grid of them.
+    /// A grid of configurations.
     Sweep(Sweep),
 }
 
-/// A grid: settings in the order of the keys, the last key changing fastest; each is trained with each seed.
+/// A grid of settings, of which each is trained with each seed. The last key changes fastest.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sweep {
-    /// Dotted paths of the swept keys, without the seeds.
+    /// Dotted paths of the swept keys, without that of the seeds.
     pub keys: Vec<String>,
-    /// What is trained; no two are the same.
+    /// The settings; no two are the same.
     pub settings: Vec<Setting>,
     /// Seeds that each setting is trained with.
     pub seeds: Vec<u64>,
@@ -57,8 +57,8 @@ pub struct Setting {
     pub config: FinetuneConfig,
 }
 
-/// Reads what `finetune` is to do: a sweep where `swept` or the table `sweep` of the file names keys with
-/// values of their own. The file is read once: it may be a pipe. Later overrides win.
+/// Loads the plan of `finetune`: a sweep if `swept` or the table `sweep` of the file names keys and their
+/// values. The file is read once, since it may be a pipe. Later overrides win.
 pub fn load_plan(
     path: Option<&Path>,
     overrides: &[Override],
@@ -68,7 +68,7 @@ pub fn load_plan(
     plan_of(path.zip(root), overrides, swept)
 }
 
-/// As [`load_plan`], of a file that was read.
+/// Like [`load_plan`], for a file that was already read.
 pub(super) fn plan_of(
     file: Option<(&Path, Node)>,
     overrides: &[Override],
@@ -82,18 +82,17 @@ pub(super) fn plan_of(
     settings(of_file, overrides, axes).map(FinetunePlan::Sweep)
 }
 
-/// The axes of the command line, then those of the file that the command line leaves alone.
+/// Returns the axes of the command line, followed by those of the file with other keys.
 fn all_axes(file: Option<(&Path, &Node)>, swept: Swept<'_>) -> Result<Vec<Axis>, Problem> {
-    let shape = Shape::of::<FinetuneConfig>();
+    let shape = Shape::from_struct::<FinetuneConfig>();
     let mut found: Vec<Axis> = Vec::new();
     for text in swept.axes {
         found.push(axes::written(text, &shape)?);
     }
     if let Some((_, root)) = file {
         let of_file = axes::in_file(root, &shape)?;
-        let is_given = |axis: &Axis| found.iter().any(|other| other.key == axis.key);
-        let more: Vec<Axis> = of_file.into_iter().filter(|axis| !is_given(axis)).collect();
-        found.extend(more);
+        let given: Vec<String> = found.iter().map(|axis| axis.key.clone()).collect();
+        found.extend(of_file.into_iter().filter(|axis| !given.contains(&axis.key)));
     }
     if !swept.fractions.is_empty() {
         if let Some(axis) = found.iter().find(|axis| axis.key != SEEDS_KEY) {
@@ -107,8 +106,9 @@ fn all_axes(file: Option<(&Path, &Node)>, swept: Swept<'_>) -> Result<Vec<Axis>,
 }
 
 fn check(axes: &[Axis]) -> Result<(), Problem> {
-    let is_repeated = |at: &usize| axes[..*at].iter().any(|other| other.key == axes[*at].key);
-    if let Some(axis) = (0..axes.len()).find(is_repeated).map(|at| &axes[at]) {
+    let mut numbered = axes.iter().enumerate();
+    let repeated = numbered.find(|(at, axis)| axes[..*at].iter().any(|other| other.key == axis.key));
+    if let Some((_, axis)) = repeated {
         let message = format!("`{}` is swept twice", axis.key);
         return Err(Problem::usage(message).at(&axis.place).hint("write all of its values behind one key"));
     }
@@ -120,32 +120,31 @@ fn check(axes: &[Axis]) -> Result<(), Problem> {
     Ok(())
 }
 
-/// The configuration of each combination.
+/// Loads the configuration of each combination.
 fn settings(
     file: Option<(&Path, &Node)>,
     overrides: &[Override],
     mut axes: Vec<Axis>,
 ) -> Result<Sweep, Problems> {
     let seeds = axes.iter().position(|axis| axis.key == SEEDS_KEY).map(|at| axes.remove(at));
-    let load = |values: &[&str], seeds: Option<&Axis>| {
-        let mut all = overrides.to_vec();
-        for (axis, value) in axes.iter().zip(values) {
-            all.push(Override::placed(&axis.place, &axis.key, value));
-            all.extend(smaller_shares(axis, value));
-        }
-        let list = |axis: &Axis| format!("[{}]", axis.values.join(", "));
-        all.extend(seeds.map(|axis| Override::placed(&axis.place, SEEDS_KEY, &list(axis))));
-        load::finetune_of(file.map(|(path, root)| (path, root.clone())), &all).map(|loaded| loaded.config)
-    };
     let mut sweep = Sweep { keys: Vec::new(), settings: Vec::new(), seeds: Vec::new() };
     for values in combinations(&axes) {
-        let plain = load(&values, None)?;
+        let swept = swept_overrides(&axes, &values);
+        let mut all = [overrides, &swept].concat();
+        let plain = load_config(file, &all)?;
         if let Some(axis) = seeds.as_ref().filter(|_| !plain.seeds.is_empty()) {
             let problem = Problem::usage("the seed is swept, and `seeds` names seeds as well");
             let hint = "keep one of the two: each setting is trained with all `seeds`";
             return Err(Problems(vec![problem.at(&axis.place).hint(hint)]));
         }
-        let mut config = if seeds.is_some() { load(&values, seeds.as_ref())? } else { plain };
+        let mut config = match &seeds {
+            Some(axis) => {
+                let list = format!("[{}]", axis.values.join(", "));
+                all.push(Override::placed(&axis.place, SEEDS_KEY, &list));
+                load_config(file, &all)?
+            }
+            None => plain,
+        };
         let seeds = std::mem::take(&mut config.seeds);
         sweep.seeds = if seeds.is_empty() { vec![config.run.seed] } else { seeds };
         if let Some(curve) = axes.iter().find(|axis| axis.place == axes::FRACTIONS)
@@ -166,7 +165,23 @@ fn settings(
     Ok(sweep)
 }
 
-/// Of a learning curve, the shares whose examples are to be among those of `value`.
+/// Returns the overrides that give each axis its value.
+fn swept_overrides(axes: &[Axis], values: &[&str]) -> Vec<Override> {
+    let mut all = Vec::new();
+    for (axis, value) in axes.iter().zip(values) {
+        all.push(Override::placed(&axis.place, &axis.key, value));
+        all.extend(smaller_shares(axis, value));
+    }
+    all
+}
+
+fn load_config(file: Option<(&Path, &Node)>, overrides: &[Override]) -> Result<FinetuneConfig, Problems> {
+    let file = file.map(|(path, root)| (path, root.clone()));
+    load::finetune_of(file, overrides).map(|loaded| loaded.config)
+}
+
+/// Returns the setting of the smaller shares of a learning curve, whose examples must be among those of the
+/// share `value`; `None` for other axes and for the smallest share.
 fn smaller_shares(axis: &Axis, value: &str) -> Option<Override> {
     let smaller: Vec<&str> =
         axis.values.iter().map(String::as_str).take_while(|share| *share != value).collect();
@@ -175,7 +190,7 @@ fn smaller_shares(axis: &Axis, value: &str) -> Option<Override> {
     is_curve.then(|| Override::placed(&axis.place, key, &format!("[{}]", smaller.join(", "))))
 }
 
-/// A value for each axis, the last changing fastest.
+/// Returns all combinations of one value for each axis; the last axis changes fastest.
 fn combinations(axes: &[Axis]) -> Vec<Vec<&str>> {
     let mut all: Vec<Vec<&str>> = vec![Vec::new()];
     for axis in axes {
@@ -187,7 +202,7 @@ fn combinations(axes: &[Axis]) -> Vec<Vec<&str>> {
     all
 }
 
-/// A text of YAML without its quotation marks.
+/// Removes the quotation marks of a text in YAML.
 fn bare(value: &str) -> String {
     serde_json::from_str(value).unwrap_or_else(|_| value.to_string())
 }

@@ -1,4 +1,4 @@
-//! What a model is trained for, by name.
+//! The tasks of pretraining and fine-tuning.
 
 use clap::ValueEnum;
 use schemars::JsonSchema;
@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::families::Family;
 
-/// What `pretrain` trains for.
+/// Task of `pretrain`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema, ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub enum PretrainTask {
@@ -23,17 +23,17 @@ pub enum PretrainTask {
     SentenceOrderPrediction,
 }
 
-/// What the second class of a pair of segments is; of the first, the second segment follows the first.
+/// The second class of pairs of segments. In the first class, the second segment follows the first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SentencePairs {
-    /// The second segment is one of another document.
+    /// The second segment is from another document.
     NextSentence,
     /// The two segments are swapped.
     SentenceOrder,
 }
 
 impl PretrainTask {
-    /// The pairs of segments that it is about, where it is.
+    /// Returns the kind of pairs of segments, if the task is about pairs.
     pub fn sentence_pairs(self) -> Option<SentencePairs> {
         match self {
             Self::MaskedLm | Self::ReplacedTokenDetection => None,
@@ -42,14 +42,14 @@ impl PretrainTask {
         }
     }
 
-    /// What models of a family are pretrained for unless a configuration says otherwise.
+    /// Returns the default task for a family.
     pub fn of(family: Family) -> Self {
         let is_usual = family.replaced_tokens.is_some_and(|form| form.is_usual);
         if is_usual { Self::ReplacedTokenDetection } else { Self::MaskedLm }
     }
 }
 
-/// What `finetune` trains for.
+/// Task of `finetune`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum FinetuneTask {
@@ -72,7 +72,7 @@ pub enum ProblemType {
     MultiLabelClassification,
 }
 
-/// What is learnt of each example: `task` and `problem_type` together.
+/// What fine-tuning learns of each example: `task` and `problem_type` together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Goal {
     /// One label.

@@ -1,7 +1,7 @@
-//! The tasks that models are compared on: a list of fine-tuning configurations without their model, in one
+//! Reads the tasks that models are compared on: a list of fine-tuning configurations without a model, in one
 //! file.
 //!
-//! Keys beside the list hold for all tasks that do not say otherwise.
+//! Keys outside of the list are defaults for all tasks.
 
 use std::path::Path;
 
@@ -16,7 +16,6 @@ use crate::config::profiles;
 use crate::config::shape::name_of;
 use crate::config::shape::quoted;
 use crate::config::suggest::closest;
-use crate::config::tree::Entry;
 use crate::config::tree::Node;
 use crate::config::tree::Place;
 use crate::config::tree::Value;
@@ -26,76 +25,72 @@ use crate::error::Problem;
 use crate::error::Problems;
 use crate::scores::Metric;
 
-/// The seeds of a comparison whose file names none: one seed tells nothing of how much is chance.
+/// The seeds of a comparison whose file names none. With one seed alone, chance could not be estimated.
 const DEFAULT_SEEDS: [u64; 3] = [1, 2, 3];
 
 const SHAPE: &str = "write `tasks:`, and below it a `- name: ...` with its keys for each task";
 
-/// A task that models are compared on.
+/// One task that models are compared on.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct NamedTask {
-    /// As tables and folders call it; no two tasks have the same one.
+    /// Name in tables and of folders; unique within a file.
     pub name: String,
     /// The score that is compared.
     pub metric: Metric,
     /// The seeds that each model is trained with.
     pub seeds: Vec<u64>,
-    /// All else; its `model` is to be filled in, and it has no seeds.
+    /// The configuration; its `model` is a placeholder that the comparison replaces, and it has no seeds.
     pub config: FinetuneConfig,
 }
 
-/// Reads a file of tasks; every problem of the first task that has one is reported. Later overrides win.
+/// Reads a file of tasks; reports all problems of the first task that has any. Later overrides win.
 pub fn load_tasks(path: &Path, overrides: &[Override]) -> Result<Vec<NamedTask>, Problems> {
     let root = load::read(path, overrides)?;
     tasks_of(path, root, overrides)
 }
 
-/// Whether a file is one of tasks.
-pub(super) fn is_one(root: &Node) -> bool {
+/// Returns true if a file has a list of tasks.
+pub(super) fn has_tasks(root: &Node) -> bool {
     root.entries().iter().any(|entry| entry.key == "tasks")
 }
 
-/// As [`load_tasks`], of a file that was read.
+/// Like [`load_tasks`], for a file that was already read.
 pub(super) fn tasks_of(
     path: &Path,
     mut base: Node,
     overrides: &[Override],
 ) -> Result<Vec<NamedTask>, Problems> {
-    let one = |problem| Problems(vec![problem]);
-    let refuse = |at: &Place, message: String, hint: &str| {
-        Err(Problems(vec![Problem::usage(message).at(at.shown()).hint(hint)]))
-    };
-    profiles::set_aside(&mut base, &["tasks", "metric"]);
+    profiles::remove_keys(&mut base, &["tasks", "metric"]);
     let Some(list) = base.take("tasks") else {
-        return refuse(&base.place, "there is no list `tasks`".to_string(), SHAPE);
+        return Err(refuse(&base.place, "there is no list `tasks`", SHAPE));
     };
     let Value::List(items) = list.node.value else {
         let message = format!("`tasks` wants a list, not {}", list.node.value.described());
-        return refuse(&list.place, message, SHAPE);
+        return Err(refuse(&list.place, message, SHAPE));
     };
     if items.is_empty() {
-        return refuse(&list.place, "`tasks` is empty".to_string(), SHAPE);
+        return Err(refuse(&list.place, "`tasks` is empty", SHAPE));
     }
     let mut tasks: Vec<NamedTask> = Vec::new();
     for mut item in items {
         let at = item.place.clone();
         let Some(mut entry) = item.take("name") else {
-            return refuse(&at, "a task has no `name`".to_string(), "add `name: sst2`, or what it is");
+            return Err(refuse(&at, "a task has no `name`", "add `name: sst2`, or what it is"));
         };
-        variables::fill_at_once(&mut entry.node, "name").map_err(one)?;
+        variables::fill_at_once(&mut entry.node, "name").map_err(only)?;
         let Some(name) = entry.node.value.text().filter(|name| !name.trim().is_empty()) else {
             let message = format!("`name` wants a text, not {}", entry.node.value.described());
-            return refuse(&entry.place, message, "put it in quotes");
+            return Err(refuse(&entry.place, message, "put it in quotes"));
         };
         let name = name.to_string();
         if tasks.iter().any(|other| other.name == name) {
             let message = format!("two tasks are called `{}`", shortened(&name));
-            return refuse(&at, message, "give each a name of its own");
+            return Err(refuse(&at, message, "give each a name of its own"));
         }
-        let is_model = |entry: &&Entry| name_of(&entry.key) == "model";
-        if let Some(model) = item.entries().iter().chain(base.entries()).find(is_model) {
-            let message = "`model` is named by `--models`, for all tasks".to_string();
-            return refuse(&model.place, message, "remove it");
+        let mut keys = item.entries().iter().chain(base.entries());
+        if let Some(model) = keys.find(|entry| name_of(&entry.key) == "model") {
+            let message = "`model` is named by `--models`, for all tasks";
+            return Err(refuse(&model.place, message, "remove it"));
         }
         let metric = item.take("metric").or_else(|| base.clone().take("metric"));
         let mut whole = merged(base.clone(), item);
@@ -108,9 +103,9 @@ pub(super) fn tasks_of(
         let metric = match metric {
             None => metrics(config.goal())[0],
             Some(mut entry) => {
-                variables::fill_at_once(&mut entry.node, "metric").map_err(one)?;
+                variables::fill_at_once(&mut entry.node, "metric").map_err(only)?;
                 metric_of(&entry.node.value, config.goal())
-                    .map_err(|problem| one(problem.at(entry.place.shown())))?
+                    .map_err(|problem| only(problem.at(entry.place.shown())))?
             }
         };
         tasks.push(NamedTask { name, metric, seeds, config });
@@ -118,6 +113,15 @@ pub(super) fn tasks_of(
     Ok(tasks)
 }
 
+fn only(problem: Problem) -> Problems {
+    Problems(vec![problem])
+}
+
+fn refuse(place: &Place, message: impl Into<String>, hint: &str) -> Problems {
+    only(Problem::usage(message).at(place.shown()).hint(hint))
+}
+
+/// Returns the metrics of a goal; the first is the default.
 fn metrics(goal: Goal) -> &'static [Metric] {
     match goal {
         Goal::Label => Metric::OF_LABELS,
@@ -128,9 +132,9 @@ fn metrics(goal: Goal) -> &'static [Metric] {
 }
 
 fn metric_of(value: &Value, goal: Goal) -> Result<Metric, Problem> {
-    let named = |name: &str| metrics(goal).iter().copied().find(|metric| metric.name() == name);
-    if let Some(metric) = value.text().and_then(named) {
-        return Ok(metric);
+    let named = metrics(goal).iter().find(|metric| value.text() == Some(metric.name()));
+    if let Some(metric) = named {
+        return Ok(*metric);
     }
     let names: Vec<&str> = metrics(goal).iter().map(|metric| metric.name()).collect();
     let near = value.text().and_then(|text| closest(text, &names));

@@ -1,4 +1,4 @@
-//! The tokenizer: an existing one, or how to train one.
+//! The section `tokenizer`: an existing tokenizer, or how to train one.
 
 use std::path::PathBuf;
 
@@ -26,7 +26,7 @@ pub enum TokenizerAlgorithm {
 pub struct TokenizerConfig {
     /// An existing `tokenizer.json`, or a folder that holds one; absent means "train one".
     pub path: Option<PathBuf>,
-    /// What to train.
+    /// Algorithm of the tokenizer to train.
     pub algorithm: TokenizerAlgorithm,
     /// Entries of the vocabulary to train, special tokens included.
     pub vocab_size: usize,
@@ -71,7 +71,7 @@ impl Default for TokenizerConfig {
 }
 
 impl TokenizerConfig {
-    /// Entries of the vocabulary to train, after rounding up.
+    /// Returns the number of entries of the vocabulary to train, after rounding up.
     pub fn padded_vocab_size(&self) -> usize {
         let multiple = self.pad_vocab_to_multiple_of.unwrap_or(1).max(1);
         self.vocab_size.checked_next_multiple_of(multiple).unwrap_or(self.vocab_size)

@@ -1,5 +1,5 @@
-//! How to train: batch, optimizer, schedule, cadence; names and defaults are those of Hugging Face's
-//! `TrainingArguments`.
+//! The section `training`: batch, optimizer, schedule, and intervals of logging, evaluation and checkpoints.
+//! Names and defaults are those of Hugging Face's `TrainingArguments`.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -55,7 +55,7 @@ pub enum DecayType {
     OneMinusSqrt,
 }
 
-/// The optimizer, its schedule, the batch, and when to look, save and stop.
+/// The optimizer, its schedule, the batch, and when to evaluate, save and stop.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct TrainingConfig {
@@ -118,8 +118,8 @@ pub struct TrainingConfig {
     pub layerwise_lr_decay: f64,
     /// Fine-tuning: peak learning rate of the head, which is new; `learning_rate` when absent.
     pub head_learning_rate: Option<f64>,
-    /// Fine-tuning: the embeddings and so many layers above them keep their values: no update, no moments, no
-    /// gradient; `embeddings` for these alone, 0 for nothing. The norm that ModernBERT's next layer begins
+    /// Fine-tuning: the embeddings and this many layers above them keep their values: no update, no moments,
+    /// no gradient; `embeddings` for these alone, 0 for nothing. The norm that ModernBERT's next layer begins
     /// with counts as part of the layer before it.
     pub frozen_layers: FrozenLayers,
     /// `classify`: what the training loss of an example is multiplied by: `balanced`, or a number for each
@@ -130,23 +130,23 @@ pub struct TrainingConfig {
     pub label_smoothing_factor: f64,
     /// The global gradient norm is cut to this; 0 turns clipping off.
     pub max_grad_norm: f64,
-    /// A step whose loss lies so many standard deviations (robust: of the median) above the median of the
-    /// latest 128 is bad, as one is whose loss or gradient norm is not finite, which is skipped. After ten
-    /// bad steps in a row training goes back to a checkpoint and past their data. 0 looks for values that
-    /// are not finite only.
+    /// A step whose loss is this many standard deviations (robust: of the median) above the median of the
+    /// latest 128 is bad, as is one whose loss or gradient norm is not finite, which is skipped. After ten
+    /// bad steps in a row training goes back to a checkpoint and past their data. 0 looks for values that are
+    /// not finite only.
     pub loss_spike_threshold: f64,
-    /// Steps between two log records; the first and the last step are logged besides. A run of fewer steps
-    /// than this logs about ten times.
+    /// Steps between two log records; the first and the last step are logged, too. A run of fewer steps than
+    /// this logs about ten times.
     pub logging_steps: u64,
     /// Steps between two evaluations; 0 means only at the end.
     pub eval_steps: u64,
     /// Steps between two checkpoints; 0 means only at the end.
     pub save_steps: u64,
-    /// Write checkpoints while training goes on, from a copy of weights and moments in memory; where twice as
-    /// much as that is not free, or with `false`, training waits. A run that is killed in the meantime goes
-    /// on from the checkpoint before; one that is asked to stop saves first in either case.
+    /// Write checkpoints while training continues, from a copy of weights and moments in memory; if twice as
+    /// much as that is not free, or with `false`, training waits. A run that is killed in the meantime
+    /// continues from the checkpoint before; one that is asked to stop saves first in either case.
     pub save_in_background: bool,
-    /// Checkpoints kept, newest first; the best one is kept besides. At least 1.
+    /// Checkpoints kept, newest first; the best one is kept, too. At least 1.
     pub save_total_limit: usize,
     /// Bytes that all checkpoints together may take, such as `20GB`; the oldest go first. The newest, the
     /// best and the newest that was due by `save_steps` stay even where they take more, and while one is
@@ -163,7 +163,7 @@ pub struct TrainingConfig {
 }
 
 impl TrainingConfig {
-    /// Rows a device takes at once; as long as `auto` leaves that open, all rows of an update.
+    /// Returns the rows per device and micro-batch; all rows of an update as long as `auto` is not resolved.
     pub fn rows_at_once(&self) -> usize {
         match self.per_device_train_batch_size {
             BatchSize::Rows(rows) => rows,
@@ -171,18 +171,19 @@ impl TrainingConfig {
         }
     }
 
-    /// The phase of the step after `steps_done`; `None` behind the last one.
+    /// Returns the phase of the step after `steps_done`; `None` after the last phase.
     pub fn phase_at(&self, steps_done: u64) -> Option<&TrainingPhase> {
         self.phases.iter().find(|phase| steps_done < phase.until_step)
     }
 
-    /// For each change of what `of` makes of a phase (`None` behind the last one): the steps that are done
-    /// when it comes, and what it changes to. The first entry is that of step 0.
-    pub fn changes<T: PartialEq>(&self, of: impl Fn(Option<&TrainingPhase>) -> T) -> Vec<(u64, T)> {
+    /// Returns the changes of a value over the steps: the number of steps that are done when it changes, and
+    /// the new value. The first entry is that of step 0. `value_of` returns the value in a phase (`None`
+    /// after the last one).
+    pub fn changes<T: PartialEq>(&self, value_of: impl Fn(Option<&TrainingPhase>) -> T) -> Vec<(u64, T)> {
         let begins = self.phases.iter().map(|phase| phase.until_step);
-        let mut changes: Vec<(u64, T)> = vec![(0, of(self.phase_at(0)))];
+        let mut changes: Vec<(u64, T)> = vec![(0, value_of(self.phase_at(0)))];
         for steps_done in begins {
-            let value = of(self.phase_at(steps_done));
+            let value = value_of(self.phase_at(steps_done));
             if changes.last().is_none_or(|(_, before)| *before != value) {
                 changes.push((steps_done, value));
             }
@@ -190,7 +191,7 @@ impl TrainingConfig {
         changes
     }
 
-    /// Rows of an update, where neither a phase nor the ramp says otherwise.
+    /// Returns the rows of an update, without regard to phases and the ramp.
     pub fn rows_per_update(&self) -> usize {
         self.rows_at_once().saturating_mul(self.gradient_accumulation_steps)
     }
@@ -248,13 +249,13 @@ mod tests {
     use crate::config::value_at;
 
     #[test]
-    fn phases_that_are_alike_are_no_change() {
+    fn equal_phases_are_not_a_change() {
         let phases =
             [(10, 64), (20, 64), (30, 128)].map(|(until, length)| TrainingPhase::of_length(until, length));
         let training = TrainingConfig { phases: phases.to_vec(), ..TrainingConfig::default() };
         let lengths = training.changes(|phase| phase.map_or(256, |phase| phase.max_seq_length));
         assert_eq!(lengths, [(0, 64), (20, 128), (30, 256)]);
-        let at = |step| *value_at(&lengths, step);
-        assert_eq!([at(0), at(19), at(20), at(29), at(30), at(u64::MAX)], [64, 64, 128, 128, 256, 256]);
+        let found = [0, 19, 20, 29, 30, u64::MAX].map(|step| *value_at(&lengths, step));
+        assert_eq!(found, [64, 64, 128, 128, 256, 256]);
     }
 }

@@ -1,7 +1,9 @@
-//! `${NAME}` and `${NAME:-default}` in the texts of a configuration file: environment variables by their
-//! values; `$${` gives a literal `${`. `${NAME:plain}` says that the value is not a secret, whatever its name.
+//! Replaces `${NAME}` and `${NAME:-default}` in the texts of a configuration file by the values of
+//! environment variables. `$${` gives a literal `${`. `${NAME:plain}` marks a value as not secret, whatever
+//! the name of the variable.
 //!
-//! Also what is saved of them: the name of a secret, the names in paths, the values of all else.
+//! Also decides the form in which such texts are saved: with the names of variables for secrets and paths,
+//! with the values for all else.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -18,28 +20,28 @@ use crate::config::tree::shortened;
 use crate::error::Problem;
 use crate::secrets;
 
-/// Texts that came from variables, and how they were written.
+/// Texts that came from variables, with their written form.
 static WRITTEN: Mutex<BTreeMap<String, Filled>> = Mutex::new(BTreeMap::new());
 
-/// The beginning of a path in the user's home folder, as in a shell.
+/// Start of a path in the user's home folder, as in a shell.
 const HOME: &str = "~/";
 
-/// What follows the name of a variable whose value is no secret.
+/// Suffix of the name of a variable whose value is not a secret.
 const PLAIN: &str = ":plain";
 
-/// Values of variables that are paths, with their names.
+/// From the values of variables that are paths to the names of the variables.
 static FOLDERS: Mutex<BTreeMap<String, String>> = Mutex::new(BTreeMap::new());
 
-/// Finds the value of a variable; `Err` where it is there and no UTF-8.
+/// Looks up the value of a variable; `Err` if the value is not UTF-8.
 pub(super) type Lookup<'a> = &'a dyn Fn(&str) -> Result<Option<String>, ()>;
 
-/// The variables of this process.
+/// Looks up an environment variable of this process.
 pub(super) fn environment(name: &str) -> Result<Option<String>, ()> {
     std::env::var_os(name).map(|value| value.into_string().map_err(drop)).transpose()
 }
 
-/// Fills in the variables of all texts that stand in files; `wrong` gets those that cannot be, with their
-/// dotted paths. `path` is that of `node`.
+/// Fills in the variables of all texts that come from files. Adds texts for which that fails to `wrong`, with
+/// their dotted paths. `path` is the dotted path of `node`.
 pub(super) fn fill(node: &mut Node, path: &str, lookup: Lookup<'_>, wrong: &mut Vec<(String, Wrong)>) {
     match &mut node.value {
         Value::Text(text) if text.contains("${") && matches!(node.place, Place::File { .. }) => {
@@ -47,7 +49,7 @@ pub(super) fn fill(node: &mut Node, path: &str, lookup: Lookup<'_>, wrong: &mut 
                 Ok(filled) => {
                     node.value = match filled {
                         Some(filled) => Value::Filled(remembered(filled)),
-                        // Only `$${`: as good as written.
+                        // There was only `$${`, so the value depends on no variable.
                         None => Value::Text(unescaped(text)),
                     };
                 }
@@ -60,7 +62,8 @@ pub(super) fn fill(node: &mut Node, path: &str, lookup: Lookup<'_>, wrong: &mut 
         }
         Value::Text(text) if text.starts_with(HOME) && is_path(key_of(path)) => {
             if let Ok(Some(home)) = lookup("HOME") {
-                let (written, text) = (text.clone(), home + &text[1..]);
+                let written = text.clone();
+                let text = home + &text[1..];
                 node.value = Value::Filled(remembered(Filled { text, written, is_secret: false }));
             }
         }
@@ -78,28 +81,24 @@ pub(super) fn fill(node: &mut Node, path: &str, lookup: Lookup<'_>, wrong: &mut 
     }
 }
 
-/// As [`fill`], of a part that is read before the rest; the first problem is all that is told.
+/// Like [`fill`], for a part that is read before the rest; returns only the first problem.
 pub(super) fn fill_at_once(node: &mut Node, path: &str) -> Result<(), Problem> {
     let mut wrong = Vec::new();
     fill(node, path, &environment, &mut wrong);
     wrong.into_iter().next().map_or(Ok(()), |(_, wrong)| Err(wrong.problem()))
 }
 
-/// Takes out what stands for a variable that is not set: a profile of another machine may be checked here.
+/// Removes texts with variables that are not set, so that a profile for another machine can be checked here.
 pub(super) fn without_unset(node: &mut Node, lookup: Lookup<'_>) {
-    let is_unset = |node: &Node| match &node.value {
-        Value::Text(text) => filled(text, lookup).is_err_and(|refusal| refusal.is_unset),
-        _ => false,
-    };
     match &mut node.value {
         Value::List(nodes) => {
-            nodes.retain(|node| !is_unset(node));
+            nodes.retain(|node| !is_unset(node, lookup));
             for node in nodes {
                 without_unset(node, lookup);
             }
         }
         Value::Table(entries) => {
-            entries.retain(|entry| !is_unset(&entry.node));
+            entries.retain(|entry| !is_unset(&entry.node, lookup));
             for entry in entries {
                 without_unset(&mut entry.node, lookup);
             }
@@ -108,11 +107,19 @@ pub(super) fn without_unset(node: &mut Node, lookup: Lookup<'_>) {
     }
 }
 
-/// Leaves what stands for a variable that is not set as it is written.
+fn is_unset(node: &Node, lookup: Lookup<'_>) -> bool {
+    match &node.value {
+        Value::Text(text) => filled(text, lookup).is_err_and(|refusal| refusal.is_unset),
+        _ => false,
+    }
+}
+
+/// Keeps texts with variables that are not set as they are written.
 pub(super) fn keep_unset(node: &mut Node, lookup: Lookup<'_>) {
     match &mut node.value {
         Value::Text(written) if filled(written, lookup).is_err_and(|refusal| refusal.is_unset) => {
-            let (text, written) = (written.clone(), written.clone());
+            let text = written.clone();
+            let written = written.clone();
             node.value = Value::Filled(Filled { text, written, is_secret: false });
         }
         Value::List(nodes) => nodes.iter_mut().for_each(|node| keep_unset(node, lookup)),
@@ -121,7 +128,7 @@ pub(super) fn keep_unset(node: &mut Node, lookup: Lookup<'_>) {
     }
 }
 
-/// Why a text cannot be filled in.
+/// The reason why a text cannot be filled in; `is_unset` if a variable is not set.
 #[derive(Debug)]
 struct Refusal {
     message: String,
@@ -129,16 +136,18 @@ struct Refusal {
     is_unset: bool,
 }
 
-/// A part of a text.
+/// A part of a text: plain text, or a variable.
 #[derive(Debug, PartialEq)]
 enum Part<'a> {
     Text(&'a str),
     Variable { name: &'a str, default: Option<&'a str>, is_plain: bool },
 }
 
-/// The text with its variables filled in; none where it has no variables.
+/// Returns the text with its variables filled in; `None` if it has no variables.
 fn filled(written: &str, lookup: Lookup<'_>) -> Result<Option<Filled>, Refusal> {
-    let (mut text, mut is_filled, mut is_secret) = (String::new(), false, false);
+    let mut text = String::new();
+    let mut is_filled = false;
+    let mut is_secret = false;
     for part in parts(written)? {
         let (name, default, is_plain) = match part {
             Part::Text(part) => {
@@ -147,13 +156,12 @@ fn filled(written: &str, lookup: Lookup<'_>) -> Result<Option<Filled>, Refusal> 
             }
             Part::Variable { name, default, is_plain } => (name, default, is_plain),
         };
-        let refuse = |message: String, hint: String, is_unset| Refusal { message, hint, is_unset };
         let value = lookup(name).map_err(|()| {
             let message = format!("the value of the variable `{name}` is not UTF-8");
-            refuse(message, "set it to plain text".to_string(), false)
+            Refusal { message, hint: "set it to plain text".to_string(), is_unset: false }
         })?;
         is_filled = true;
-        // As in a shell, `:-` also stands in for nothing.
+        // As in a shell, the default after `:-` also replaces an empty value.
         match (value, default) {
             (Some(value), default) if !value.is_empty() || default.is_none() => {
                 if !is_plain && (secrets::is_named(name) || secrets::is_credential(&value)) {
@@ -171,14 +179,14 @@ fn filled(written: &str, lookup: Lookup<'_>) -> Result<Option<Filled>, Refusal> 
             (_, None) => {
                 let message = format!("the variable `{name}` is not set");
                 let hint = format!("set it, or write `${{{name}:-default}}` for what to take then");
-                return Err(refuse(message, hint, true));
+                return Err(Refusal { message, hint, is_unset: true });
             }
         }
     }
     Ok(is_filled.then(|| Filled { text, written: written.to_string(), is_secret }))
 }
 
-/// Cuts a text at its variables.
+/// Splits a text into plain parts and variables.
 fn parts(written: &str) -> Result<Vec<Part<'_>>, Refusal> {
     let mut parts = Vec::new();
     let mut rest = written;
@@ -192,39 +200,40 @@ fn parts(written: &str) -> Result<Vec<Part<'_>>, Refusal> {
         let inner = &rest[at + 2..];
         let name =
             &inner[..inner.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).unwrap_or(inner.len())];
-        let refuse = |message: String| Refusal {
-            message,
-            hint: "write `${NAME}` or `${NAME:-default}`, and `$${` for `${` itself".to_string(),
-            is_unset: false,
-        };
         if name.is_empty() || name.starts_with(|c: char| c.is_ascii_digit()) {
-            return Err(refuse("a `${` without the name of a variable".to_string()));
+            return Err(malformed("a `${` without the name of a variable".to_string()));
         }
-        let behind = &inner[name.len()..];
-        let plain = behind.strip_prefix(PLAIN);
-        let (behind, is_plain) = (plain.unwrap_or(behind), plain.is_some());
-        let (default, end) = match (behind.strip_prefix(":-"), behind.find('}')) {
-            (_, None) => return Err(refuse(format!("`${{{name}` has no `}}` at its end"))),
-            (Some(_), Some(end)) => (Some(&behind[2..end]), end),
+        let after_name = &inner[name.len()..];
+        let after_plain = after_name.strip_prefix(PLAIN);
+        let is_plain = after_plain.is_some();
+        let suffix = after_plain.unwrap_or(after_name);
+        let (default, end) = match (suffix.strip_prefix(":-"), suffix.find('}')) {
+            (_, None) => return Err(malformed(format!("`${{{name}` has no `}}` at its end"))),
+            (Some(_), Some(end)) => (Some(&suffix[2..end]), end),
             (None, Some(0)) => (None, 0),
             (None, Some(end)) => {
-                let what = shortened(&behind[..end]);
-                return Err(refuse(format!("`{what}` behind the name of the variable `{name}`")));
+                let unexpected = shortened(&suffix[..end]);
+                return Err(malformed(format!("`{unexpected}` behind the name of the variable `{name}`")));
             }
         };
         if default.is_some_and(|default| default.contains("${")) {
-            return Err(refuse(format!(
+            return Err(malformed(format!(
                 "the default of `{name}` holds a variable, and may hold plain text only"
             )));
         }
         parts.push(Part::Variable { name, default, is_plain });
-        rest = &behind[end + 1..];
+        rest = &suffix[end + 1..];
     }
     parts.push(Part::Text(rest));
     Ok(parts)
 }
 
-/// A text that reads back as `text`.
+fn malformed(message: String) -> Refusal {
+    let hint = "write `${NAME}` or `${NAME:-default}`, and `$${` for `${` itself".to_string();
+    Refusal { message, hint, is_unset: false }
+}
+
+/// Returns the form of a text that reads back as `text`.
 pub(super) fn escaped(text: &str) -> String {
     text.replace("${", "$${")
 }
@@ -233,6 +242,7 @@ fn unescaped(text: &str) -> String {
     text.replace("$${", "${")
 }
 
+/// Records the written form of a text for [`as_written`].
 fn remembered(filled: Filled) -> Filled {
     if let Ok(mut written) = WRITTEN.lock() {
         written.insert(filled.text.clone(), filled.clone());
@@ -240,27 +250,29 @@ fn remembered(filled: Filled) -> Filled {
     filled
 }
 
-/// How the value of `key` is saved where it came from variables and its value is not: as it was written, in
-/// paths, so that a run may go on where its files lie elsewhere; and where it holds a secret.
+/// Returns the written form of a text that came from variables, if the value of `key` is saved in that form:
+/// for secrets, and for paths, so that a run may continue on a machine with its files in other folders.
 pub(super) fn as_written(key: &str, text: &str) -> Option<String> {
     let written = WRITTEN.lock().ok()?;
     let filled = written.get(text)?;
     (filled.is_secret || is_path(key)).then(|| filled.written.clone())
 }
 
-/// A path as it is on every machine where the variables that the configuration names stand for its folders.
+/// Replaces the start of a path by a variable of the configuration with that value, so that the path is valid
+/// on every machine with its own values.
 pub fn portable(path: &str) -> String {
     let Ok(folders) = FOLDERS.lock() else { return path.to_string() };
-    // Of two values that the path begins with the longer one comes last.
+    // In reverse order, since the longer of two values with the same start comes last.
     let found = folders.iter().rev().find_map(|(value, name)| {
         let rest = path.strip_prefix(value.trim_end_matches('/'))?;
         (rest.is_empty() || rest.starts_with('/')).then(|| format!("${{{name}}}{rest}"))
     });
-    // What lies in the cache of objects is known by its URL.
+    // Otherwise the path may be a URL, since objects in the cache are named by their URL: its secrets are
+    // masked.
     found.unwrap_or_else(|| secrets::masked(path).into_owned())
 }
 
-/// From here on the text `to` is saved as `from` is, which it stands for.
+/// Saves the text `to` from now on in the written form of `from`, which it replaces.
 pub fn moved(from: &str, to: &str) {
     if let Ok(mut written) = WRITTEN.lock()
         && let Some(filled) = written.get(from).cloned()
@@ -269,29 +281,30 @@ pub fn moved(from: &str, to: &str) {
     }
 }
 
-/// The last key of a dotted path: of an item of a list that of the list.
+/// Returns the last key of a dotted path; for an item of a list that of the list.
 fn key_of(path: &str) -> &str {
     path.rsplit('.').find(|key| key.parse::<usize>().is_err()).unwrap_or_default()
 }
 
-/// Whether a key names files or folders.
+/// Returns true if the values of a key are paths of files or folders.
 fn is_path(key: &str) -> bool {
     const NAMES: [&str; 5] = ["model", "checkpoint", "probes", "minimal_pairs", "compare_with"];
     ["file", "files", "dir", "path"].iter().any(|end| key.rsplit('_').next() == Some(end))
         || NAMES.contains(&key)
 }
 
-/// A configuration as a run saved it, with the variables that it kept filled in where they are set.
+/// Fills in the variables of a configuration that a run saved, as far as they are set.
 pub fn with_variables(saved: Json) -> Json {
     with_variables_of(saved, "")
 }
 
-/// As [`with_variables`], of the value of a key.
+/// Like [`with_variables`], for the value of a key.
 fn with_variables_of(mut saved: Json, key: &str) -> Json {
     match &mut saved {
         Json::String(text) if text.starts_with(HOME) && is_path(key) => {
             if let Ok(Some(home)) = environment("HOME") {
-                let (written, filled) = (text.clone(), home + &text[1..]);
+                let written = text.clone();
+                let filled = home + &text[1..];
                 *text = remembered(Filled { text: filled, written, is_secret: false }).text;
             }
         }
@@ -325,7 +338,8 @@ mod tests {
         }
     }
 
-    fn told(text: &str) -> String {
+    /// Returns the filled-in text, or the message of the refusal.
+    fn outcome(text: &str) -> String {
         match filled(text, &lookup) {
             Ok(Some(filled)) => filled.text,
             Ok(None) => format!("plain {}", unescaped(text)),
@@ -346,29 +360,37 @@ mod tests {
             ("$HOME {x} $", "plain $HOME {x} $"),
             ("${NESTED}", "${HOME}"),
         ] {
-            assert_eq!(told(written), want, "{written}");
+            assert_eq!(outcome(written), want, "{written}");
         }
     }
 
     #[test]
-    fn a_value_that_looks_like_a_secret_is_one_unless_it_is_said_to_be_plain() {
-        let lookup = |name: &str| {
-            Ok(match name {
-                "VARIABLES_TEST_URL" => Some("postgres://ann:planted@db/x".to_string()),
-                "VARIABLES_TEST_KEY1" => Some("planted-key".to_string()),
-                "VARIABLES_TEST_DIR" => Some("/data/planted".to_string()),
-                _ => None,
-            })
-        };
-        let is_secret = |written: &str| filled(written, &lookup).unwrap().unwrap().is_secret;
-        assert!(is_secret("${VARIABLES_TEST_URL}") && is_secret("a ${VARIABLES_TEST_KEY1}"));
-        assert!(!is_secret("${VARIABLES_TEST_KEY1:plain}") && !is_secret("${VARIABLES_TEST_DIR}"));
-        let filled = filled("${UNSET:plain:-x}|${VARIABLES_TEST_KEY1:plain}", &lookup).unwrap().unwrap();
-        assert_eq!(filled.text, "x|planted-key");
+    fn values_that_look_like_secrets_are_secret_unless_marked_as_plain() {
+        for (written, is_secret) in [
+            ("${VARIABLES_TEST_URL}", true),
+            ("a ${VARIABLES_TEST_KEY1}", true),
+            ("${VARIABLES_TEST_KEY1:plain}", false),
+            ("${VARIABLES_TEST_DIR}", false),
+        ] {
+            let filled = filled(written, &|name| Ok(planted(name))).unwrap().unwrap();
+            assert_eq!(filled.is_secret, is_secret, "{written}");
+        }
+        let plain = "${UNSET:plain:-x}|${VARIABLES_TEST_KEY1:plain}";
+        assert_eq!(filled(plain, &|name| Ok(planted(name))).unwrap().unwrap().text, "x|planted-key");
+    }
+
+    /// Looks up variables with values that look like secrets, and with one that does not.
+    fn planted(name: &str) -> Option<String> {
+        match name {
+            "VARIABLES_TEST_URL" => Some("postgres://ann:planted@db/x".to_string()),
+            "VARIABLES_TEST_KEY1" => Some("planted-key".to_string()),
+            "VARIABLES_TEST_DIR" => Some("/data/planted".to_string()),
+            _ => None,
+        }
     }
 
     #[test]
-    fn what_is_wrong_is_said() {
+    fn errors_name_the_variable_or_the_syntax() {
         for (written, want) in [
             ("${UNSET}", "the variable `UNSET` is not set"),
             ("${BAD}", "the value of the variable `BAD` is not UTF-8"),
@@ -379,7 +401,7 @@ mod tests {
             ("${HOME-a}", "`-a` behind the name of the variable `HOME`"),
             ("${A:-${HOME}}", "the default of `A` holds a variable, and may hold plain text only"),
         ] {
-            assert_eq!(told(written), want, "{written}");
+            assert_eq!(outcome(written), want, "{written}");
         }
     }
 
@@ -401,21 +423,20 @@ mod tests {
                     prop_assert!(is_text);
                 }
                 Err(refusal) => {
-                    let is_told = !refusal.message.is_empty() && text.contains("${");
-                    prop_assert!(is_told);
+                    let has_message = !refusal.message.is_empty() && text.contains("${");
+                    prop_assert!(has_message);
                 }
             }
         }
 
         #[test]
-        fn a_value_stands_where_its_name_stood(
+        fn a_value_replaces_its_variable(
             before in "[^$]{0,5}",
             after in "[^$]{0,5}",
             value in "[^$]{1,9}",
         ) {
-            let lookup = |_: &str| Ok(Some(value.clone()));
             let text = format!("{before}${{A_B1}}{after}");
-            let filled = filled(&text, &lookup).unwrap().unwrap();
+            let filled = filled(&text, &|_: &str| Ok(Some(value.clone()))).unwrap().unwrap();
             prop_assert_eq!(filled.text, format!("{before}{value}{after}"));
         }
     }

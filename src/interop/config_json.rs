@@ -1,4 +1,4 @@
-//! `config.json` of transformers, to and from [`ModelConfig`].
+//! Reads the `config.json` of transformers into a [`ModelConfig`] and writes it back.
 //!
 //! Absent keys take the defaults of transformers' own classes (5.23), which are not those of our
 //! configuration files.
@@ -30,30 +30,32 @@ use crate::families::ROPE_THETA;
 use crate::fs;
 
 const CAP_BYTES: u64 = 1 << 20;
-/// What errors call the file of a model that is still to be trained.
+/// Name in errors of the file that a model which is not trained yet will have.
 const PLACE: &str = "the `config.json` of the model";
-/// No model comes near; it keeps products of two sizes within 64 bits.
+/// Largest accepted width or number of rows. No model comes near; the product of two such sizes fits into 64
+/// bits.
 const LARGEST_SIZE: u64 = 1 << 30;
-/// A list of names is made for each layer, so a mistyped number must not fill the memory.
+/// Largest accepted number of layers. A list of tensor names is made for each layer, so a mistyped number
+/// must not exhaust memory.
 const MOST_LAYERS: u64 = 4096;
 
-/// A `config.json`.
+/// The contents of a `config.json`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HubConfig {
     /// Family and encoder.
     pub model: ModelConfig,
-    /// The head; `None` in the option means that the file does not say (no `architectures`).
+    /// The head; `None` if the file does not name one (no `architectures`).
     pub head: Option<HeadKind>,
     /// The names of the classes in the order of their ids.
     pub id2label: Option<Vec<String>>,
     /// Keys that this program does not know (`bos_token_id`, ...), passed on as they are.
     pub extra: Map<String, Value>,
-    /// What was ignored in reading, for the log.
+    /// Notes for the log on contradictory keys and on heads that were ignored.
     pub notes: Vec<String>,
 }
 
 impl HubConfig {
-    /// The config of a model of ours; `id2label` is for a classifier.
+    /// Returns the config of a model that this program trains; `id2label` is for a classifier.
     pub fn new(model: ModelConfig, head: HeadKind, id2label: Option<Vec<String>>) -> Self {
         Self { model, head: Some(head), id2label, extra: Map::new(), notes: Vec::new() }
     }
@@ -80,8 +82,8 @@ impl HubConfig {
         }
     }
 
-    /// Refuses bytes of a file of this program that [`Self::read`] would refuse: a model that cannot be read again is
-    /// not worth training.
+    /// Returns an error if [`Self::read`] would refuse these bytes, which this program is about to write: a
+    /// model that cannot be read again is not worth training.
     pub fn require_readable(bytes: &[u8]) -> Result<()> {
         if bytes.len() as u64 > CAP_BYTES {
             let message = format!("would have {} bytes, and {CAP_BYTES} are read", bytes.len());
@@ -93,7 +95,7 @@ impl HubConfig {
         Self::parse(PLACE, bytes).map(drop)
     }
 
-    /// The JSON that transformers reads, keys sorted as it sorts them.
+    /// Returns the JSON that transformers reads, with its keys sorted as transformers sorts them.
     pub fn to_json(&self) -> Value {
         let mut keys: BTreeMap<String, Value> = self.extra.clone().into_iter().collect();
         keys.extend(self.model.to_table());
@@ -122,7 +124,7 @@ impl HubConfig {
     }
 }
 
-/// Takes the known keys out of a file and collects what is wrong with them.
+/// Takes the known keys out of `keys` and collects problems; the keys that are left are unknown.
 struct Reader<'a> {
     place: &'a str,
     keys: Map<String, Value>,
@@ -144,17 +146,18 @@ impl Reader<'_> {
         let id2label = self.labels(&mut notes);
         let problem_type = self.keys.shift_remove("problem_type").unwrap_or(Value::Null);
         let one_label = id2label.as_ref().is_some_and(|labels| labels.len() == 1);
-        // Without a word transformers takes one output for a number.
-        let told = match problem_type.as_str() {
+        // Without `problem_type`, transformers takes a model with one output for a regression.
+        let declared = match problem_type.as_str() {
             None => (one_label && problem_type.is_null()).then_some(HeadKind::Regression),
             Some(name) => [HeadKind::Regression, HeadKind::MultiLabelClassification]
                 .into_iter()
                 .find(|head| head.problem_type() == Some(name)),
         };
-        // The names of tensors do not tell it, so it is taken where no class is named, too.
+        // The names of tensors do not distinguish these heads, so `problem_type` also counts if the file
+        // names no class.
         let is_named = head == Some(HeadKind::SequenceClassification);
-        if told.is_some() && (is_named || head.is_none() && !problem_type.is_null()) {
-            head = told;
+        if declared.is_some() && (is_named || head.is_none() && !problem_type.is_null()) {
+            head = declared;
         }
         if head == Some(HeadKind::SequenceClassification)
             && (one_label || !matches!(problem_type.as_str(), None | Some("single_label_classification")))
@@ -266,13 +269,12 @@ impl Reader<'_> {
             ),
             pad_token_id: self.whole(key("pad_token_id"), absent.pad_token_id.into(), 0, LARGEST_SIZE) as u32,
         };
-        let name = |field| key(field).unwrap_or(field);
         if !encoder.hidden_size.is_multiple_of(encoder.num_attention_heads) {
             self.refuse(format!(
                 "`{}` {} is not a multiple of `{}` {}",
-                name("hidden_size"),
+                key("hidden_size").unwrap_or("hidden_size"),
                 encoder.hidden_size,
-                name("num_attention_heads"),
+                key("num_attention_heads").unwrap_or("num_attention_heads"),
                 encoder.num_attention_heads
             ));
         } else if family.positions == PositionKind::Rotary && !encoder.head_size().is_multiple_of(2) {
@@ -298,9 +300,11 @@ impl Reader<'_> {
         model.encoder
     }
 
-    /// `null` stands for that of hidden states, as an absent key does where the family has no other default.
+    /// Returns the dropout of the classifier. `None`, from `null` or from a family without a default of its
+    /// own, means `hidden_dropout_prob`.
     fn classifier_dropout(&mut self, family: Family) -> Option<f64> {
-        let (key, absent) = (family.key("classifier_dropout")?, &family.hub_defaults);
+        let key = family.key("classifier_dropout")?;
+        let absent = &family.hub_defaults;
         match self.keys.get(key) {
             None => absent.classifier_dropout,
             Some(Value::Null) => {
@@ -311,7 +315,7 @@ impl Reader<'_> {
         }
     }
 
-    /// One of a few words, which `wanted` lists.
+    /// Takes one of a few words; `wanted` lists them for the error.
     fn word<W: DeserializeOwned>(&mut self, key: Option<&str>, absent: W, wanted: &str) -> W {
         let Some((key, value)) = self.take(key) else { return absent };
         serde_json::from_value(value.clone()).unwrap_or_else(|_| {
@@ -363,7 +367,7 @@ impl Reader<'_> {
         self.whole(key, default as u64, 1, LARGEST_SIZE) as usize
     }
 
-    /// As [`Self::size`], or 0.
+    /// Like [`Self::size`], but 0 is allowed.
     fn count(&mut self, key: Option<&str>, default: usize) -> usize {
         self.whole(key, default as u64, 0, LARGEST_SIZE) as usize
     }
@@ -373,7 +377,7 @@ impl Reader<'_> {
         self.number(key, default, 0.0..=f64::from(1.0_f32.next_down()))
     }
 
-    /// A number by its key; `default` where the family has none, or the file does not have it.
+    /// Takes a whole number. Returns `default` if the family has no such key (`None`) or the file lacks it.
     fn whole(&mut self, key: Option<&str>, default: u64, least: u64, most: u64) -> u64 {
         let Some((key, value)) = self.take(key) else { return default };
         match value.as_u64() {
@@ -388,7 +392,7 @@ impl Reader<'_> {
         }
     }
 
-    /// As [`Self::whole`], for any number.
+    /// Like [`Self::whole`], for any number in `range`.
     fn number(&mut self, key: Option<&str>, default: f64, range: RangeInclusive<f64>) -> f64 {
         let Some((key, value)) = self.take(key) else { return default };
         match value.as_f64() {
@@ -406,7 +410,7 @@ impl Reader<'_> {
     }
 }
 
-/// A number or word as it is; anything larger by its kind, so that a message stays one line.
+/// Shows a number or truth value as it is and any other value by its kind, so that a message stays one line.
 fn shown(value: &Value) -> String {
     match value {
         Value::String(_) | Value::Array(_) | Value::Object(_) => kind_of(value).to_string(),
@@ -431,10 +435,11 @@ mod tests {
     use crate::config::load_pretrain;
 
     #[test]
-    fn what_a_configuration_may_hold_can_be_read_again() {
+    fn every_accepted_configuration_gives_a_readable_config_json() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.yaml");
-        let (mut taken, mut refused) = (0, 0);
+        let mut taken = 0;
+        let mut refused = 0;
         for family in Family::ALL {
             let defaults = ModelConfig { family, encoder: family.defaults.clone() }.to_table();
             for (key, value) in defaults.iter().filter(|(_, value)| value.is_number()) {
@@ -466,15 +471,16 @@ mod tests {
 
     #[test]
     fn labels_that_no_reader_takes_are_refused_before_training() {
-        let labels = |count: usize| Some((0..count).map(|id| format!("{id:0200}")).collect::<Vec<String>>());
-        let model = ModelConfig { family: Family::BERT, encoder: Family::BERT.hub_defaults.clone() };
-        let bytes = |count| {
-            HubConfig::new(model.clone(), HeadKind::SequenceClassification, labels(count))
-                .to_json()
-                .to_string()
-        };
-        assert!(HubConfig::require_readable(bytes(100).as_bytes()).is_ok());
-        let message = HubConfig::require_readable(bytes(5000).as_bytes()).unwrap_err().to_string();
+        assert!(HubConfig::require_readable(&with_long_labels(100)).is_ok());
+        let message = HubConfig::require_readable(&with_long_labels(5000)).unwrap_err().to_string();
         assert!(message.contains("and 1048576 are read") && message.contains("labels"), "{message}");
+    }
+
+    /// Returns the `config.json` of a classifier with `count` labels of 200 characters each.
+    fn with_long_labels(count: usize) -> Vec<u8> {
+        let labels = (0..count).map(|id| format!("{id:0200}")).collect();
+        let model = ModelConfig { family: Family::BERT, encoder: Family::BERT.hub_defaults.clone() };
+        let config = HubConfig::new(model, HeadKind::SequenceClassification, Some(labels));
+        config.to_json().to_string().into_bytes()
     }
 }

@@ -1,6 +1,7 @@
-//! Puts the values of a model folder into the parameters of a model, or says that they would not do.
+//! Copies the tensors of a model folder into the parameters of a model, or returns an error if they do not
+//! fit.
 //!
-//! How rows of tables are chosen stands in `refit.rs`, those of a head in `label_rows.rs`.
+//! `refit.rs` chooses the rows of embedding tables, `label_rows.rs` the rows of a head.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -25,51 +26,58 @@ use crate::layers::Part;
 /// The result of filling a model from a folder.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Filled {
-    /// Parameters of the head that the folder has not, or for other labels: they keep their initial values.
+    /// Parameters of the head that the folder lacks or has for other labels: they keep their initial values.
     pub new: Vec<String>,
-    /// Notes for the log: tensors that the model lacks, and rows of the head that were kept.
+    /// Notes for the log: tensors of the folder that the model does not use, and rows of the head that were
+    /// kept.
     pub notes: Vec<String>,
 }
 
-/// How parameters come out of a folder.
+/// Options of one fill.
 #[derive(Clone, Copy, Default)]
-struct How<'a> {
-    /// True if the head keeps its initial values where the folder has no fitting ones.
+struct FillOptions<'a> {
+    /// If true, parameters of the head without a fitting tensor keep their initial values; else they are an
+    /// error.
     head_may_be_new: bool,
     refit: Option<&'a Refit>,
     label_rows: Option<&'a LabelRows>,
 }
 
 impl PretrainedFolder {
-    /// Puts the folder's values into the parameters of a model; a missing or misshapen tensor is an error
-    /// that names it, unless it is of the head and `head_may_be_new`.
+    /// Copies the folder's tensors into the parameters of a model. A missing tensor or one of another shape
+    /// is an error that names it, unless it belongs to the head and `head_may_be_new`.
     pub fn fill(&self, parameters: &Parameters, head_may_be_new: bool) -> Result<Filled> {
         self.fill_as(parameters, &parameters.layout().own_names(), head_may_be_new)
     }
 
-    /// As [`PretrainedFolder::fill`] for the parameters of `names`: each with its canonical name.
+    /// Like [`PretrainedFolder::fill`], for the parameters in `names` only: pairs of the parameter's own name
+    /// and its canonical name in the folder.
     pub fn fill_as(
         &self,
         parameters: &Parameters,
         names: &[(String, String)],
         head_may_be_new: bool,
     ) -> Result<Filled> {
-        self.fill_with(parameters, names, How { head_may_be_new, ..How::default() })
+        self.fill_with(parameters, names, FillOptions { head_may_be_new, ..FillOptions::default() })
     }
 
-    /// As [`PretrainedFolder::fill_as`] for a model with another vocabulary or more positions; its head may
-    /// be new.
+    /// Like [`PretrainedFolder::fill_as`], for a model with another vocabulary, more positions or more
+    /// layers; its head may be new.
     pub fn fill_refitted(
         &self,
         parameters: &Parameters,
         names: &[(String, String)],
         refit: &Refit,
     ) -> Result<Filled> {
-        self.fill_with(parameters, names, How { head_may_be_new: true, refit: Some(refit), label_rows: None })
+        self.fill_with(
+            parameters,
+            names,
+            FillOptions { head_may_be_new: true, refit: Some(refit), label_rows: None },
+        )
     }
 
-    /// As [`PretrainedFolder::fill`] for a head of kind `head` with these labels: one that the folder's head has by
-    /// the same name keeps its row, any other begins with its initial values.
+    /// Like [`PretrainedFolder::fill`], for a head of kind `head` with these labels. A label that the
+    /// folder's head has under the same name keeps its row; any other starts from its initial values.
     pub fn fill_labelled(
         &self,
         parameters: &Parameters,
@@ -77,37 +85,43 @@ impl PretrainedFolder {
         labels: &[String],
     ) -> Result<Filled> {
         let rows = LabelRows::new(self, head, labels);
-        let how = How { head_may_be_new: true, refit: None, label_rows: Some(&rows) };
-        let mut filled = self.fill_with(parameters, &parameters.layout().own_names(), how)?;
+        let options = FillOptions { head_may_be_new: true, refit: None, label_rows: Some(&rows) };
+        let mut filled = self.fill_with(parameters, &parameters.layout().own_names(), options)?;
         if self.sources.contains_key(&format!("{}.weight", rows.output())) && !self.is_untrained {
-            filled.notes.push(rows.told(&filled.new));
+            filled.notes.push(rows.describe(&filled.new));
         }
         Ok(filled)
     }
 
-    /// The error of filling a model of this layout, if there is one, by reading the tensors and keeping none.
+    /// Returns the error that filling a model of this layout would give, if any. Reads the tensors and keeps
+    /// none.
     pub fn check(&self, layout: &Layout, names: &[(String, String)], refit: Option<&Refit>) -> Result<()> {
-        let how = How { head_may_be_new: true, refit, label_rows: None };
-        self.each_value(layout, names, how, &mut |_, _| Ok(())).map(drop)
+        let options = FillOptions { head_may_be_new: true, refit, label_rows: None };
+        self.each_value(layout, names, options, &mut |_, _| Ok(())).map(drop)
     }
 
-    fn fill_with(&self, parameters: &Parameters, names: &[(String, String)], how: How<'_>) -> Result<Filled> {
-        let initial = how.label_rows.map(|_| parameters.named()).transpose()?.unwrap_or_default();
-        self.each_value(parameters.layout(), names, how, &mut |name, value| {
-            let Some(rows) = how.label_rows.filter(|rows| rows.are_of(name)) else {
+    fn fill_with(
+        &self,
+        parameters: &Parameters,
+        names: &[(String, String)],
+        options: FillOptions<'_>,
+    ) -> Result<Filled> {
+        let initial = options.label_rows.map(|_| parameters.named()).transpose()?.unwrap_or_default();
+        self.each_value(parameters.layout(), names, options, &mut |name, value| {
+            let Some(rows) = options.label_rows.filter(|rows| rows.covers(name)) else {
                 return Ok(parameters.set(name, value)?);
             };
             let Some((_, initial)) = initial.iter().find(|(known, _)| known == name) else { return Ok(()) };
-            Ok(parameters.set(name, &rows.of(value, initial)?)?)
+            Ok(parameters.set(name, &rows.merge(value, initial)?)?)
         })
     }
 
-    /// Shows the folder's value of each parameter to `take`.
+    /// Calls `take` with the name and the folder's tensor of each parameter.
     fn each_value(
         &self,
         layout: &Layout,
         names: &[(String, String)],
-        how: How<'_>,
+        options: FillOptions<'_>,
         take: &mut dyn FnMut(&str, &Tensor) -> Result<()>,
     ) -> Result<Filled> {
         let mut filled = Filled::default();
@@ -119,17 +133,17 @@ impl PretrainedFolder {
             names.iter().map(|(own, name)| (own.as_str(), name.as_str())).collect();
         for spec in layout.specs() {
             let Some(&name) = names.get(spec.name.as_str()) else { continue };
-            let may_be_new = how.head_may_be_new && spec.part == Part::Head;
-            let name = match (how.refit, spec.part) {
+            let may_be_new = options.head_may_be_new && spec.part == Part::Head;
+            let name = match (options.refit, spec.part) {
                 (Some(refit), Part::Layer(layer)) => {
-                    refit.of_layer(name, self.config.family.names.layers, layer)
+                    refit.source_name(name, self.config.family.names.layers, layer)
                 }
                 _ => name.into(),
             };
-            let rows = how.label_rows.filter(|rows| rows.are_of(&name));
+            let rows = options.label_rows.filter(|rows| rows.covers(&name));
             let shape = rows.map_or(spec.shape.clone(), |rows| rows.old_shape(&spec.shape));
             let is_kept = rows.is_none_or(LabelRows::keep_any);
-            match self.tensor(&name, &shape, how.refit) {
+            match self.tensor(&name, &shape, options.refit) {
                 Ok(tensor) if is_kept => {
                     taken.insert(name);
                     take(&spec.name, &tensor)?;
@@ -153,7 +167,7 @@ impl PretrainedFolder {
         Ok(filled)
     }
 
-    /// The tensor of a canonical name, in f32 on the CPU.
+    /// Returns the tensor with a canonical name, refitted and in f32 on the CPU, or why it does not fit.
     fn tensor(&self, name: &str, shape: &[usize], refit: Option<&Refit>) -> Result<Tensor, Unfit> {
         let source = self.sources.get(name).ok_or(Unfit::Missing)?;
         let mut tensor = self.weights.load(source).map_err(Unfit::Unreadable)?;
@@ -181,10 +195,10 @@ impl PretrainedFolder {
         let family = self.config.family;
         match name {
             name if name == names::word_embedding(family) || name == family.masked_lm.bias => {
-                refit.of_words(&tensor)
+                refit.refit_words(&tensor)
             }
             name if names::position_embedding(family).is_some_and(|table| name == table) => {
-                refit.of_positions(&tensor, shape[0])
+                refit.refit_positions(&tensor, shape[0])
             }
             _ => Ok(tensor),
         }
@@ -203,14 +217,16 @@ impl PretrainedFolder {
         })
     }
 
-    /// The decoder may lie in the file as a copy of the word embedding, and as nothing else.
+    /// Refuses a stored decoder weight that is not an exact copy of the word embedding.
     pub(super) fn check_tied_decoder(&self) -> Result<()> {
         let family = self.config.family;
         let Some(embedding) = self.sources.get(&names::word_embedding(family)) else { return Ok(()) };
-        let is_decoder = |name: &&str| names::canonical(family, name) == Mapped::TiedDecoder;
-        for name in self.weights.names().filter(is_decoder) {
-            let (decoder, embedding) = (self.weights.load(name)?, self.weights.load(embedding)?);
-            let values = |t: &Tensor| t.flatten_all()?.to_vec1::<f32>();
+        for name in self.weights.names() {
+            if names::canonical(family, name) != Mapped::TiedDecoder {
+                continue;
+            }
+            let decoder = self.weights.load(name)?;
+            let embedding = self.weights.load(embedding)?;
             if decoder.dims() != embedding.dims() || values(&decoder)? != values(&embedding)? {
                 let message = format!(
                     "tensor `{name}` differs from the word embedding: a masked language model with a decoder of its \
@@ -227,7 +243,11 @@ impl PretrainedFolder {
     }
 }
 
-/// Why a tensor cannot be taken.
+fn values(tensor: &Tensor) -> candle_core::Result<Vec<f32>> {
+    tensor.flatten_all()?.to_vec1()
+}
+
+/// The reason why a tensor of the folder does not fit.
 enum Unfit {
     Missing,
     Misshapen(Problem),

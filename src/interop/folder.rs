@@ -1,5 +1,5 @@
-//! A pretrained model folder: what its files say, its weights under canonical names, and where its tokenizer
-//! lies.
+//! Opens a pretrained model folder: reads its `config.json`, maps its weights to canonical names and finds
+//! the files of its tokenizer.
 //!
 //! Pickle files (`pytorch_model.bin`) are never opened.
 
@@ -31,22 +31,24 @@ use crate::ops::tensor::with_slice;
 
 const INDEX_CAP_BYTES: u64 = 16 << 20;
 
-/// Where the two models of replaced-token detection lie below the folder of both.
+/// Subfolder of the discriminator, in a folder with both models of replaced-token detection.
 pub const DISCRIMINATOR: &str = "discriminator";
-/// The model beside [`DISCRIMINATOR`].
+/// Subfolder of the generator, next to [`DISCRIMINATOR`].
 pub const GENERATOR: &str = "generator";
 /// [`DISCRIMINATOR`] with a slash at the end.
 pub const DISCRIMINATOR_PLACE: &str = "discriminator/";
 /// [`GENERATOR`] with a slash at the end.
 pub const GENERATOR_PLACE: &str = "generator/";
 
-/// Whether a folder holds generator and discriminator, each in a folder of its own.
+/// Returns true if a folder contains a generator and a discriminator, each in its subfolder, and no model
+/// itself.
 pub fn holds_pair(folder: &Path) -> bool {
-    let has = |name: &str| fs::exists(&folder.join(name).join("config.json"));
-    !fs::exists(&folder.join("config.json")) && has(GENERATOR) && has(DISCRIMINATOR)
+    !hub::is_model(folder)
+        && hub::is_model(&folder.join(GENERATOR))
+        && hub::is_model(&folder.join(DISCRIMINATOR))
 }
 
-/// The files of a tokenizer that travel with a model.
+/// The files of a tokenizer that are copied along with a model.
 pub const TOKENIZER_FILES: [&str; 7] = [
     "tokenizer.json",
     "tokenizer_config.json",
@@ -57,33 +59,34 @@ pub const TOKENIZER_FILES: [&str; 7] = [
     "merges.txt",
 ];
 
-/// A model that was trained before: what its files say, and its tensors when they are asked for.
+/// A model that was trained before: the contents of its `config.json`, and its tensors, which are read on
+/// demand.
 #[derive(Debug)]
 pub struct PretrainedFolder {
-    /// Where it lies.
+    /// The folder.
     pub path: PathBuf,
     /// Family and encoder.
     pub config: ModelConfig,
-    /// The head, as `config.json` or else the names of the tensors tell it.
+    /// The head that `config.json` names, else the one that the names of the tensors imply.
     pub head: HeadKind,
     /// The names of the classes in the order of their ids (classifiers of sequences and of tokens only).
     pub id2label: Option<Vec<String>>,
     /// Keys of `config.json` that this program does not know, to be passed on.
     pub extra: Map<String, Value>,
-    /// What was ignored or renamed, for the log.
+    /// Notes for the log: ignored keys, unused tensors, and where the folder was found.
     pub notes: Vec<String>,
-    /// Those of [`TOKENIZER_FILES`] that are there.
+    /// Paths of those of [`TOKENIZER_FILES`] that exist.
     pub tokenizer_files: Vec<PathBuf>,
     pub(super) weights: Weights,
-    /// The name in the file, by canonical name.
+    /// From canonical name to the name in the file.
     pub(super) sources: BTreeMap<String, String>,
-    /// Whether models made from it keep their initial values.
+    /// If true, models made from this folder keep their initial values ([`PretrainedFolder::untrained`]).
     pub(super) is_untrained: bool,
 }
 
-/// Opens a model folder in Hugging Face's layout, without reading its tensors; an error names file or key. Of
-/// a generator and a discriminator it takes the discriminator, and says so in a note; so it does of a model
-/// that is found by its name in the cache of the Hugging Face hub.
+/// Opens a model folder in Hugging Face's layout without reading its tensors. `folder` may also be the name
+/// of a model in the local cache of the Hugging Face hub. In a folder with a generator and a discriminator,
+/// opens the discriminator. Either is noted in `notes`. Errors name the file or key.
 pub fn read_folder(folder: &Path) -> Result<PretrainedFolder> {
     if let Some(cached) = hub::cached_folder(folder) {
         let mut found = read_folder(&cached)?;
@@ -99,21 +102,21 @@ pub fn read_folder(folder: &Path) -> Result<PretrainedFolder> {
         return Ok(discriminator);
     }
     hub::require_config(folder)?;
-    // What lies deeper, as the moments of a checkpoint do, is not read here.
+    // Files in subfolders, such as the optimizer's moments of a checkpoint, are not read here.
     verify_sealed(folder, |name| !name.contains('/'))?;
     open_folder(folder)
 }
 
-/// As [`read_folder`] for a folder of one model, whose files are not held against their hashes.
+/// Like [`read_folder`], for a folder of one model and without checking the files against their hashes.
 pub fn open_folder(folder: &Path) -> Result<PretrainedFolder> {
     hub::require_config(folder)?;
     let HubConfig { model, head, id2label, extra, mut notes } = HubConfig::read(&folder.join("config.json"))?;
     let weights = Weights::open(folder)?;
     let sources = canonical_sources(&model, &weights, &mut notes)?;
-    notes.extend(names::positions_left_out(&model, &sources));
+    notes.extend(names::unread_positions(&model, &sources));
     let head = match head.unwrap_or_else(|| head_from_names(model.family, &sources)) {
-        // Many folders name the class of both heads and hold one of them.
-        HeadKind::SentencePairs if !tells_pairs(model.family, &sources) => HeadKind::MaskedLm,
+        // Many folders name the class with both heads and contain only the masked language model's.
+        HeadKind::SentencePairs if !has_pair_head(model.family, &sources) => HeadKind::MaskedLm,
         head => head,
     };
     let id2label =
@@ -136,7 +139,7 @@ pub fn open_folder(folder: &Path) -> Result<PretrainedFolder> {
 }
 
 impl PretrainedFolder {
-    /// The same model as if it had never been trained: architecture and tokenizer are those of the folder,
+    /// Turns this model into its untrained twin: architecture and tokenizer are those of the folder, the
     /// weights keep the initial values that each run draws from its seed.
     #[must_use]
     pub fn untrained(mut self) -> Self {
@@ -145,7 +148,8 @@ impl PretrainedFolder {
         self
     }
 
-    /// SHA-256 of what a model is made of from this folder: `config.json`, weights and tokenizer.
+    /// Returns the SHA-256 of everything that a model takes from this folder: `config.json`, weights and
+    /// tokenizer.
     pub fn sha256(&self) -> Result<String> {
         let mut sum = Sha256Sum::default();
         if self.is_untrained {
@@ -167,14 +171,14 @@ impl PretrainedFolder {
 pub(super) struct Weights {
     place: PathBuf,
     files: Vec<TensorFile>,
-    /// Name of each tensor and the file it lies in.
+    /// From the name of each tensor to the index in `files` of the file that contains it.
     index: BTreeMap<String, usize>,
 }
 
 impl Weights {
     fn open(folder: &Path) -> Result<Self> {
-        let (single, sharded) =
-            (folder.join("model.safetensors"), folder.join("model.safetensors.index.json"));
+        let single = folder.join("model.safetensors");
+        let sharded = folder.join("model.safetensors.index.json");
         if fs::exists(&single) {
             let file = TensorFile::open(&single)?;
             let index = file.names().into_iter().map(|name| (name, 0)).collect();
@@ -198,35 +202,33 @@ impl Weights {
     }
 
     fn open_sharded(folder: &Path, place: PathBuf) -> Result<Self> {
-        let refuse = |message: String| Problem::new(message).at(place.display());
         let bytes = fs::read_capped(&place, INDEX_CAP_BYTES)?;
         fs::refuse_mistaken(&place, &bytes, "a file of JSON")?;
-        let index: Value =
-            serde_json::from_slice(&bytes).map_err(|e| refuse(format!("is not valid JSON: {e}")))?;
+        let index: Value = serde_json::from_slice(&bytes)
+            .map_err(|e| problem_at(&place, format!("is not valid JSON: {e}")))?;
         let map = index
             .get("weight_map")
             .and_then(Value::as_object)
-            .ok_or_else(|| refuse("has no table `weight_map`".to_string()))?;
+            .ok_or_else(|| problem_at(&place, "has no table `weight_map`"))?;
         let mut shards: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
         for (tensor, file) in map {
             let file = file.as_str().filter(|name| {
                 !name.is_empty() && !name.starts_with('.') && !name.contains(['/', '\\', '\0'])
             });
             let file = file.ok_or_else(|| {
-                refuse(format!("`weight_map` names no file of this folder for tensor `{tensor}`"))
+                problem_at(&place, format!("`weight_map` names no file of this folder for tensor `{tensor}`"))
             })?;
             shards.entry(file).or_default().insert(tensor);
         }
-        let (mut files, mut index) = (Vec::new(), BTreeMap::new());
+        let mut files = Vec::new();
+        let mut index = BTreeMap::new();
         for (shard, tensors) in shards {
             let file = TensorFile::open(&folder.join(shard))?;
             let present = file.names();
             for tensor in tensors {
                 if !present.contains(tensor) {
-                    return Err(refuse(format!(
-                        "says that tensor `{tensor}` is in `{shard}`, but it is not"
-                    ))
-                    .into());
+                    let message = format!("says that tensor `{tensor}` is in `{shard}`, but it is not");
+                    return Err(problem_at(&place, message).into());
                 }
                 index.insert(tensor.to_string(), files.len());
             }
@@ -235,22 +237,22 @@ impl Weights {
         Ok(Self { place, files, index })
     }
 
-    /// The names of all tensors.
+    /// Returns the names of all tensors, in alphabetical order.
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         self.index.keys().map(String::as_str)
     }
 
-    /// The names of all tensors, each with the file that it lies in.
+    /// Returns the name of each tensor with the file that contains it.
     pub(super) fn tensors(&self) -> impl Iterator<Item = (&str, &TensorFile)> {
         self.index.iter().map(|(name, &file)| (name.as_str(), &self.files[file]))
     }
 
-    /// What a tensor is like.
+    /// Returns type, shape and size of a tensor.
     pub(super) fn info(&self, name: &str) -> Option<TensorInfo> {
         self.index.get(name).and_then(|&file| self.files[file].info(name))
     }
 
-    /// A tensor in f32, of finite values.
+    /// Reads a tensor and converts it to f32. Whole numbers and values that are not finite are errors.
     pub(super) fn load(&self, name: &str) -> Result<Tensor> {
         let file = self.index.get(name).map(|&file| &self.files[file]);
         let tensor =
@@ -277,18 +279,23 @@ impl Weights {
     }
 
     pub(super) fn problem(&self, message: &str) -> Problem {
-        Problem::new(message).at(self.place.display())
+        problem_at(&self.place, message)
     }
 }
 
-/// The canonical name of each tensor to keep, and the name it has in the file.
+fn problem_at(place: &Path, message: impl Into<String>) -> Problem {
+    Problem::new(message).at(place.display())
+}
+
+/// Returns the canonical name of each tensor to keep, with its name in the file.
 fn canonical_sources(
     model: &ModelConfig,
     weights: &Weights,
     notes: &mut Vec<String>,
 ) -> Result<BTreeMap<String, String>> {
     let mut sources: BTreeMap<String, String> = BTreeMap::new();
-    let (mut aliases, mut unused) = (Vec::new(), Vec::new());
+    let mut aliases = Vec::new();
+    let mut unused = Vec::new();
     for name in weights.index.keys() {
         match names::canonical(model.family, name) {
             Mapped::Keep(canonical) => {
@@ -310,26 +317,36 @@ fn canonical_sources(
     Ok(sources)
 }
 
+fn has_weight(sources: &BTreeMap<String, String>, module: &str) -> bool {
+    sources.contains_key(&format!("{module}.weight"))
+}
+
 fn head_from_names(family: Family, sources: &BTreeMap<String, String>) -> HeadKind {
-    let has = |module: &str| sources.contains_key(&format!("{module}.weight"));
-    // A classifier first: its first map may be that of the masked language model it was made of.
+    // A classifier first: its dense layer may have the name of the one in the masked language model's head.
     match () {
-        // BERT's sequence classifier has the name of the token classifier, and a pooler besides.
-        () if has(family.classification.output) && has(family.classification.dense) => {
+        // BERT's sequence classifier has the tensor names of its token classifier, plus a pooler.
+        () if has_weight(sources, family.classification.output)
+            && has_weight(sources, family.classification.dense) =>
+        {
             HeadKind::SequenceClassification
         }
-        () if has(family.masked_lm.dense) && tells_pairs(family, sources) => HeadKind::SentencePairs,
-        () if has(family.masked_lm.dense) => HeadKind::MaskedLm,
-        () if family.token_classifier.is_some_and(has) => HeadKind::TokenClassification,
-        () if family.replaced_tokens.is_some_and(|names| has(names.dense)) => {
+        () if has_weight(sources, family.masked_lm.dense) && has_pair_head(family, sources) => {
+            HeadKind::SentencePairs
+        }
+        () if has_weight(sources, family.masked_lm.dense) => HeadKind::MaskedLm,
+        () if family.token_classifier.is_some_and(|module| has_weight(sources, module)) => {
+            HeadKind::TokenClassification
+        }
+        () if family.replaced_tokens.is_some_and(|names| has_weight(sources, names.dense)) => {
             HeadKind::ReplacedTokenDetection
         }
         () => HeadKind::None,
     }
 }
 
-/// Whether all of the head is there that tells pairs of segments.
-fn tells_pairs(family: Family, sources: &BTreeMap<String, String>) -> bool {
+/// Returns true if all tensors of the head that classifies pairs of segments (next sentence prediction) are
+/// there.
+fn has_pair_head(family: Family, sources: &BTreeMap<String, String>) -> bool {
     family.sentence_pairs.is_some_and(|names| {
         let mut maps = [family.classification.dense, names.output].into_iter();
         maps.all(|map| ["weight", "bias"].iter().all(|part| sources.contains_key(&format!("{map}.{part}"))))

@@ -1,6 +1,8 @@
-//! Model folders in Hugging Face's layout: what others saved is read, and what we save others read.
+//! Reads and writes model folders in Hugging Face's layout, so that other programs can load what this one
+//! saves and the reverse.
 //!
-//! It knows names, shapes and keys, and computes nothing. Start at [`read_folder`] and [`HubConfig`].
+//! Knows names, shapes and keys of such folders, and computes nothing. Start at [`read_folder`] and
+//! [`HubConfig`].
 
 mod config_json;
 mod fill;

@@ -1,5 +1,5 @@
-//! Names of tensors: the canonical ones, which are those of the models here and those that transformers 5.23
-//! saves, and how others map to them.
+//! Maps names of tensors to canonical names: those that this program's models have and transformers 5.23
+//! saves.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use crate::families::Family;
 use crate::families::ModelConfig;
 use crate::families::PositionKind;
 
-/// What becomes of a tensor of a file.
+/// The use of a tensor of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Mapped {
     /// It is kept under this canonical name.
@@ -20,7 +20,7 @@ pub(super) enum Mapped {
     Unused,
 }
 
-/// Maps a name of any age to the canonical one.
+/// Maps a tensor's name, as any version of transformers or a family's authors wrote it, to its use.
 pub(super) fn canonical(family: Family, name: &str) -> Mapped {
     let mut name = name.to_string();
     for (old, new) in [("LayerNorm.gamma", "LayerNorm.weight"), ("LayerNorm.beta", "LayerNorm.bias")] {
@@ -44,23 +44,24 @@ pub(super) fn canonical(family: Family, name: &str) -> Mapped {
     }
 }
 
-/// The word embedding, to which the decoder is tied.
+/// Returns the name of the word embedding, to which the decoder is tied.
 pub(super) fn word_embedding(family: Family) -> String {
     format!("{}.{}.weight", family.prefix, family.names.word)
 }
 
-/// The table of positions, where the family has one.
+/// Returns the name of the position embedding, if the family has one.
 pub(super) fn position_embedding(family: Family) -> Option<String> {
     Some(format!("{}.{}.weight", family.prefix, family.names.position?))
 }
 
-/// What to say of absolute positions that lie in a folder of tensors `there`, where its model reads none.
-pub(super) fn positions_left_out(model: &ModelConfig, there: &BTreeMap<String, String>) -> Option<String> {
+/// Returns a note for the log if `sources`, the tensors of a folder, contain absolute positions that its
+/// model does not read.
+pub(super) fn unread_positions(model: &ModelConfig, sources: &BTreeMap<String, String>) -> Option<String> {
     let ModelConfig { family, encoder } = model;
     let are_read = encoder.position_biased_input || encoder.enhanced_mask_decoder;
     let is_relative = family.positions == PositionKind::Relative;
     let name = position_embedding(*family).filter(|_| is_relative && !are_read)?;
-    there.contains_key(&name).then(|| {
+    sources.contains_key(&name).then(|| {
         format!(
             "tensor `{name}` is not read: the authors' mask decoder, which does, wants `\"enhanced_mask_decoder\": \
              true` in `config.json`"
@@ -74,16 +75,17 @@ mod tests {
     use crate::families::EncoderConfig;
 
     #[test]
-    fn absolute_positions_that_only_a_mask_decoder_reads_are_told() {
-        let told = |family: Family, enhanced_mask_decoder, tensor: &str| {
-            let encoder = EncoderConfig { enhanced_mask_decoder, ..EncoderConfig::of(family) };
-            let there = BTreeMap::from_iter([(tensor.to_string(), tensor.to_string())]);
-            positions_left_out(&ModelConfig { family, encoder }, &there)
-        };
+    fn absolute_positions_that_only_a_mask_decoder_reads_are_noted() {
         let table = "deberta.embeddings.position_embeddings.weight";
-        assert!(told(Family::DEBERTA_V2, false, table).unwrap().contains("\"enhanced_mask_decoder\": true"));
-        assert_eq!(told(Family::DEBERTA_V2, true, table), None);
-        assert_eq!(told(Family::DEBERTA_V2, false, "deberta.embeddings.word_embeddings.weight"), None);
-        assert_eq!(told(Family::BERT, false, "bert.embeddings.position_embeddings.weight"), None);
+        assert!(note(Family::DEBERTA_V2, false, table).unwrap().contains("\"enhanced_mask_decoder\": true"));
+        assert_eq!(note(Family::DEBERTA_V2, true, table), None);
+        assert_eq!(note(Family::DEBERTA_V2, false, "deberta.embeddings.word_embeddings.weight"), None);
+        assert_eq!(note(Family::BERT, false, "bert.embeddings.position_embeddings.weight"), None);
+    }
+
+    fn note(family: Family, enhanced_mask_decoder: bool, tensor: &str) -> Option<String> {
+        let encoder = EncoderConfig { enhanced_mask_decoder, ..EncoderConfig::of(family) };
+        let sources = BTreeMap::from_iter([(tensor.to_string(), tensor.to_string())]);
+        unread_positions(&ModelConfig { family, encoder }, &sources)
     }
 }

@@ -1,4 +1,4 @@
-//! Folders of others and ours: names, shapes, keys, and clear refusals.
+//! Tests of folders that other programs or this one wrote: names, shapes, keys, and clear refusals.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -50,7 +50,8 @@ fn random(name: &str, shape: &[usize]) -> Tensor {
     Tensor::from_vec(values, shape, &Device::Cpu).unwrap()
 }
 
-/// The layout of a model; an encoder alone is built with a decoder, which is then to be left out.
+/// Returns the layout of a model. Without a head it is that of a masked language model, whose head the caller
+/// drops.
 fn layout(config: &ModelConfig, head: HeadKind) -> Layout {
     match head {
         HeadKind::SequenceClassification | HeadKind::MultiLabelClassification | HeadKind::Regression => {
@@ -70,7 +71,7 @@ fn specs(config: &ModelConfig, head: HeadKind) -> Vec<ParameterSpec> {
     all.specs().filter(|spec| head != HeadKind::None || spec.part != Part::Head).cloned().collect()
 }
 
-/// What a model of the folder's own kind gets of it.
+/// Fills a model with the folder's own head from the folder; returns its tensors and the notes.
 fn tensors_in(folder: &Path) -> anyhow::Result<(BTreeMap<String, Tensor>, Filled)> {
     let read = read_folder(folder)?;
     let parameters = Parameters::initialise(layout(&read.config, read.head), 0.02, 1, &Device::Cpu)?;
@@ -112,14 +113,17 @@ fn assert_same(left: &BTreeMap<String, Tensor>, right: &BTreeMap<String, Tensor>
     assert_eq!(left.keys().collect::<Vec<_>>(), right.keys().collect::<Vec<_>>());
     for (name, tensor) in left {
         assert_eq!(tensor.dtype(), DType::F32, "{name}");
-        let values = |t: &Tensor| t.flatten_all().unwrap().to_vec1::<f32>().unwrap();
         assert_eq!(values(tensor), values(&right[name]), "{name}");
     }
 }
 
+fn values(tensor: &Tensor) -> Vec<f32> {
+    tensor.flatten_all().unwrap().to_vec1().unwrap()
+}
+
 #[test]
-fn what_we_write_we_read() {
-    // A width of the embeddings is always written, and read as one of their own.
+fn written_folders_are_read_back() {
+    // ALBERT and ELECTRA are left out: their `embedding_size` is always written, so it is set after reading.
     for family in Family::ALL.into_iter().filter(|family| family.embedding_map.is_none()) {
         for head in HeadKind::ALL.into_iter().filter(|&head| family.has(head)) {
             let tensors = tensors_of(&model(family), head);
@@ -137,18 +141,12 @@ fn what_we_write_we_read() {
     }
 }
 
-// The names that `save_pretrained` of transformers 5.23.0 writes for one layer, encoder layers left out: tied
-// decoders and their bias are not among them.
+// The expected names are those that `save_pretrained` of transformers 5.23.0 writes for one layer, without
+// the encoder's layers. Tied decoders and their bias are not among them.
 #[test]
 fn the_canonical_names_are_those_that_transformers_saves() {
-    let names = |family, head| -> Vec<String> {
-        let mut names: Vec<String> = specs(&model(family), head).into_iter().map(|spec| spec.name).collect();
-        names.retain(|name| !name.contains("encoder.layer") && !name.contains("embeddings"));
-        names.sort();
-        names
-    };
     assert_eq!(
-        names(Family::ROBERTA, HeadKind::MaskedLm),
+        head_names(Family::ROBERTA, HeadKind::MaskedLm),
         [
             "lm_head.bias",
             "lm_head.dense.bias",
@@ -158,7 +156,7 @@ fn the_canonical_names_are_those_that_transformers_saves() {
         ]
     );
     assert_eq!(
-        names(Family::ROBERTA, HeadKind::SequenceClassification),
+        head_names(Family::ROBERTA, HeadKind::SequenceClassification),
         [
             "classifier.dense.bias",
             "classifier.dense.weight",
@@ -167,10 +165,10 @@ fn the_canonical_names_are_those_that_transformers_saves() {
         ]
     );
     assert_eq!(
-        names(Family::BERT, HeadKind::SequenceClassification),
+        head_names(Family::BERT, HeadKind::SequenceClassification),
         ["bert.pooler.dense.bias", "bert.pooler.dense.weight", "classifier.bias", "classifier.weight"]
     );
-    let mut bert = names(Family::BERT, HeadKind::MaskedLm);
+    let mut bert = head_names(Family::BERT, HeadKind::MaskedLm);
     bert.retain(|name| !name.contains("pooler"));
     let transform = "cls.predictions.transform";
     assert_eq!(
@@ -184,6 +182,14 @@ fn the_canonical_names_are_those_that_transformers_saves() {
         ]
     );
     assert_eq!(specs(&model(Family::ROBERTA), HeadKind::None).len(), 5 + 16);
+}
+
+/// Returns the sorted names of a model's parameters outside of the embeddings and the encoder's layers.
+fn head_names(family: Family, head: HeadKind) -> Vec<String> {
+    let mut names: Vec<String> = specs(&model(family), head).into_iter().map(|spec| spec.name).collect();
+    names.retain(|name| !name.contains("encoder.layer") && !name.contains("embeddings"));
+    names.sort();
+    names
 }
 
 #[test]
@@ -229,7 +235,8 @@ fn a_bare_encoder_in_half_precision_and_in_shards_is_read() {
     assert_same(&tensors_in(folder.path()).unwrap().0, &rounded);
 
     std::fs::remove_file(folder.path().join("model.safetensors")).unwrap();
-    let (mut shards, mut weight_map) = ([BTreeMap::new(), BTreeMap::new()], serde_json::Map::new());
+    let mut shards = [BTreeMap::new(), BTreeMap::new()];
+    let mut weight_map = serde_json::Map::new();
     for (index, (name, tensor)) in half.iter().enumerate() {
         shards[index % 2].insert(name.clone(), tensor.clone());
         weight_map.insert(name.clone(), json!(format!("model-{}.safetensors", index % 2)));
@@ -270,7 +277,7 @@ fn the_head_is_found_without_architectures() {
             config.as_object_mut().unwrap().remove("architectures");
             let tensors = tensors_of(&model(family), head);
             let folder = write_folder(&config, &tensors);
-            // A tagger of ModernBERT has the tensors of a classifier, and is taken for one.
+            // A tagger of ModernBERT has the same tensor names as a classifier, and is taken for one.
             let is_either = family == Family::MODERNBERT && head == HeadKind::TokenClassification;
             let wanted = if is_either { HeadKind::SequenceClassification } else { head };
             assert_eq!(read_folder(folder.path()).unwrap().head, wanted, "{family:?}");
@@ -278,17 +285,18 @@ fn the_head_is_found_without_architectures() {
     }
 }
 
-/// The authors of DeBERTa call the head otherwise, and so does transformers with `legacy: false`.
+/// Uses the head's names of DeBERTa's authors, which transformers writes with `legacy: false`.
 #[test]
 fn a_head_is_read_by_its_other_names() {
     let head = HeadKind::MaskedLm;
     let tensors = tensors_of(&model(Family::DEBERTA_V2), head);
-    let other = |name: &str| {
-        let name = name.replace("cls.predictions.transform.", "lm_predictions.lm_head.");
-        name.replace("cls.predictions.bias", "lm_predictions.lm_head.bias")
-    };
-    let renamed: BTreeMap<String, Tensor> =
-        tensors.iter().map(|(name, tensor)| (other(name), tensor.clone())).collect();
+    let renamed: BTreeMap<String, Tensor> = tensors
+        .iter()
+        .map(|(name, tensor)| {
+            let name = name.replace("cls.predictions.transform.", "lm_predictions.lm_head.");
+            (name.replace("cls.predictions.bias", "lm_predictions.lm_head.bias"), tensor.clone())
+        })
+        .collect();
     assert_eq!(renamed.keys().filter(|name| name.starts_with("lm_predictions.")).count(), 5);
     let mut config = config_json(Family::DEBERTA_V2, head);
     config["legacy"] = false.into();
@@ -298,7 +306,7 @@ fn a_head_is_read_by_its_other_names() {
 }
 
 #[test]
-fn a_new_head_is_named_where_it_may_be_new_and_missed_where_it_may_not() {
+fn a_missing_head_is_reported_if_it_may_be_new_and_an_error_if_not() {
     let tensors = tensors_of(&model(Family::BERT), HeadKind::MaskedLm);
     let folder = write_folder(&config_json(Family::BERT, HeadKind::MaskedLm), &tensors);
     let read = read_folder(folder.path()).unwrap();
@@ -317,7 +325,7 @@ fn a_new_head_is_named_where_it_may_be_new_and_missed_where_it_may_not() {
 fn an_untrained_twin_keeps_its_initial_values_and_is_another_model() {
     let (config, head) = (model(Family::ROBERTA), HeadKind::MaskedLm);
     let folder = write_folder(&config_json(Family::ROBERTA, head), &tensors_of(&config, head));
-    let values = |folder: &PretrainedFolder| {
+    let filled_values = |folder: &PretrainedFolder| {
         let parameters = Parameters::initialise(layout(&config, head), 0.02, 1, &Device::Cpu).unwrap();
         assert_eq!(folder.fill(&parameters, false).unwrap().new, [""; 0]);
         parameters.flat().to_vec1::<f32>().unwrap()
@@ -325,9 +333,10 @@ fn an_untrained_twin_keeps_its_initial_values_and_is_another_model() {
     let initial = Parameters::initialise(layout(&config, head), 0.02, 1, &Device::Cpu).unwrap();
     let initial = initial.flat().to_vec1::<f32>().unwrap();
     let trained = read_folder(folder.path()).unwrap();
-    let (hash, of_folder) = (trained.sha256().unwrap(), values(&trained));
+    let hash = trained.sha256().unwrap();
+    let trained_values = filled_values(&trained);
     let twin = trained.untrained();
-    assert!(values(&twin) == initial && of_folder != initial);
+    assert!(filled_values(&twin) == initial && trained_values != initial);
     assert_ne!(twin.sha256().unwrap(), hash);
 }
 
@@ -366,7 +375,7 @@ fn unsupported_and_wrong_keys_are_all_named_at_once() {
 }
 
 #[test]
-fn keys_that_we_do_not_know_are_passed_on_and_a_head_that_is_not_built_is_ignored() {
+fn unknown_keys_are_passed_on_and_an_unsupported_head_is_ignored() {
     let mut config = config_json(Family::BERT, HeadKind::SequenceClassification);
     config["bos_token_id"] = json!(5);
     config["_name_or_path"] = json!("/home/somebody/model");
@@ -378,27 +387,30 @@ fn keys_that_we_do_not_know_are_passed_on_and_a_head_that_is_not_built_is_ignore
     assert_eq!((&written["bos_token_id"], written.get("_name_or_path")), (&json!(5), None));
 }
 
-/// Transformers takes a model of one output for one of a number.
+/// Transformers takes a model with one output for a regression.
 #[test]
-fn heads_of_numbers_and_of_several_labels_are_told_by_their_problem_type() {
+fn regression_and_multi_label_heads_are_recognised_by_their_problem_type() {
     let mut config = config_json(Family::BERT, HeadKind::SequenceClassification);
-    let head = |config: &Value| HubConfig::parse("config.json", config.to_string().as_bytes()).unwrap().head;
     config["problem_type"] = json!("regression");
-    assert_eq!(head(&config), Some(HeadKind::Regression));
+    assert_eq!(head_of(&config), Some(HeadKind::Regression));
     config["id2label"] = json!({"0": "LABEL_0"});
-    assert_eq!(head(&config), Some(HeadKind::Regression));
+    assert_eq!(head_of(&config), Some(HeadKind::Regression));
     config["problem_type"] = Value::Null;
-    assert_eq!(head(&config), Some(HeadKind::Regression));
+    assert_eq!(head_of(&config), Some(HeadKind::Regression));
     config["problem_type"] = json!("single_label_classification");
-    assert_eq!(head(&config), Some(HeadKind::None));
+    assert_eq!(head_of(&config), Some(HeadKind::None));
     for labels in [json!({"0": "spam"}), json!({"0": "a", "1": "b"})] {
         config["id2label"] = labels;
         config["problem_type"] = json!("multi_label_classification");
-        assert_eq!(head(&config), Some(HeadKind::MultiLabelClassification));
+        assert_eq!(head_of(&config), Some(HeadKind::MultiLabelClassification));
     }
 }
 
-/// The folder of all-MiniLM-L6-v2, where one is at hand.
+fn head_of(config: &Value) -> Option<HeadKind> {
+    HubConfig::parse("config.json", config.to_string().as_bytes()).unwrap().head
+}
+
+/// Returns the folder of all-MiniLM-L6-v2, if `MLMTRAIN_MINILM` names one.
 fn minilm() -> Option<PathBuf> {
     let folder = std::env::var_os("MLMTRAIN_MINILM")
         .map(PathBuf::from)

@@ -1,7 +1,7 @@
-//! Whether the tensors of a model folder are those of the model that its `config.json` describes: all there,
-//! in the right shapes, and finite.
+//! Checks that the tensors of a model folder are those of the model that its `config.json` describes: all
+//! there, in the right shapes, and finite.
 //!
-//! It holds no file against a hash, and builds no model: one tensor is in memory at a time.
+//! Does not compare files with their hashes and does not build the model: one tensor is in memory at a time.
 
 use std::collections::BTreeSet;
 
@@ -17,26 +17,28 @@ use crate::layers::Part;
 use crate::models::Blueprint;
 use crate::ops::tensor::with_slice;
 
-/// More values than any disk holds; sums of shapes stay within 64 bits below it.
+/// Largest number of values of a plausible model, more than any disk can store. Below it, sums over shapes
+/// fit into 64 bits.
 const MOST_VALUES: u128 = 1 << 50;
 
-/// No weight comes near this: sums of products of such are infinite in f32.
+/// Upper bound of usable weights. No real weight comes near it; sums of products of larger ones overflow in
+/// f32.
 const LARGEST_WEIGHT: f32 = 1e18;
 
 impl PretrainedFolder {
-    /// How many tensors its files hold.
+    /// Returns the number of tensors in the files.
     pub fn num_tensors(&self) -> usize {
         self.weights.tensors().count()
     }
 
-    /// Bytes of the values of all tensors.
+    /// Returns the size in bytes of the values of all tensors.
     pub fn tensor_bytes(&self) -> u64 {
         self.weights.tensors().filter_map(|(name, file)| Some(file.info(name)?.bytes)).sum()
     }
 
-    /// The parameters of the model that would be built, by the head that the folder has; none where
-    /// `config.json` describes more than any disk holds. Without a head it is that of a masked language
-    /// model, whose head is not to be looked for.
+    /// Returns the parameters of the model that would be built with the folder's head; `None` if
+    /// `config.json` describes a model larger than any disk. For a folder without a head, the layout is that
+    /// of a masked language model, and callers must not look for the tensors of its head.
     pub fn layout(&self) -> Option<Layout> {
         if described_values(&self.config) > MOST_VALUES {
             return None;
@@ -55,8 +57,8 @@ impl PretrainedFolder {
         })
     }
 
-    /// The error with which a run with a head of this kind would refuse the weights, if there is one: its head may be
-    /// new.
+    /// Returns the error with which a run with a head of this kind would refuse the weights, if any. The head
+    /// may be missing, since a run may start with a new one.
     pub fn check_encoder(&self, head: HeadKind) -> Result<()> {
         let labels = self.id2label.as_ref().map_or(1, Vec::len);
         let layout = match head {
@@ -66,8 +68,9 @@ impl PretrainedFolder {
         self.check(&layout, &layout.own_names(), None)
     }
 
-    /// Reads every tensor; `read` is told how many more bytes. All that is wrong, each with its file and
-    /// tensor; tensors that the model has no use for must be finite as well.
+    /// Reads every tensor and returns all that is wrong, each with its file and tensor. Tensors that the
+    /// model does not use must be finite as well. Calls `read` with the size of each tensor in bytes once it
+    /// is read.
     pub fn faults(&self, read: &dyn Fn(u64)) -> Vec<Error> {
         let mut faults = Vec::new();
         let mut taken = BTreeSet::new();
@@ -78,14 +81,16 @@ impl PretrainedFolder {
         }
         for (name, file) in self.weights.tensors() {
             let info = file.info(name);
-            // Constants such as position ids have whole numbers, and nobody computes with them.
+            // Constants such as position ids are whole numbers that enter no computation.
             let has_values = taken.contains(name) || info.as_ref().is_some_and(|info| info.is_float);
-            let loaded = || {
-                let tensor = self.weights.load(name)?;
-                if taken.contains(name) { self.require_usable(name, &tensor) } else { Ok(()) }
+            let result = if has_values {
+                self.weights.load(name).and_then(|tensor| {
+                    if taken.contains(name) { self.require_usable(name, &tensor) } else { Ok(()) }
+                })
+            } else {
+                file.bytes(name).map(drop)
             };
-            let fault = if has_values { loaded().err() } else { file.bytes(name).err() };
-            faults.extend(fault);
+            faults.extend(result.err());
             read(info.map_or(0, |info| info.bytes));
         }
         if matches!(self.head, HeadKind::MaskedLm | HeadKind::SentencePairs) && faults.is_empty() {
@@ -94,7 +99,7 @@ impl PretrainedFolder {
         faults
     }
 
-    /// Refuses values of which products are no numbers in f32: training diverged that left them.
+    /// Refuses values so large that their products overflow in f32: the training that left them diverged.
     fn require_usable(&self, name: &str, tensor: &Tensor) -> Result<()> {
         let largest = with_slice(tensor, |values| values.iter().fold(0.0, |most: f32, v| most.max(v.abs())))?;
         if largest < LARGEST_WEIGHT {
@@ -105,11 +110,10 @@ impl PretrainedFolder {
         Err(self.weights.problem(&message).into())
     }
 
-    /// Adds an error for each tensor that is missing or has another shape; `taken` are the names of those
-    /// that are there, as the files have them.
+    /// Adds an error for each tensor that is missing or has another shape. Adds the names, as in the files,
+    /// of the tensors that exist to `taken`.
     fn check_shapes<'a>(&'a self, layout: &Layout, taken: &mut BTreeSet<&'a str>, faults: &mut Vec<Error>) {
-        let is_wanted = |part: Part| self.head != HeadKind::None || part != Part::Head;
-        for spec in layout.specs().filter(|spec| is_wanted(spec.part)) {
+        for spec in layout.specs().filter(|spec| self.head != HeadKind::None || spec.part != Part::Head) {
             let Some(source) = self.sources.get(&spec.name) else {
                 faults.push(self.missing(&spec.name, spec.part).into());
                 continue;
@@ -123,7 +127,7 @@ impl PretrainedFolder {
     }
 }
 
-/// Values of the tables and matrices that every encoder of these sizes has.
+/// Returns the number of values in the tables and matrices that every encoder of these sizes has.
 fn described_values(config: &ModelConfig) -> u128 {
     let shape = &config.encoder;
     let [width, hidden, inner, layers] =
@@ -149,7 +153,7 @@ mod tests {
 
     type Tensors = BTreeMap<String, Tensor>;
 
-    /// A copy of a golden folder after `change`, and what is wrong with it.
+    /// Copies a golden folder, applies `change` and returns what is wrong with the copy.
     fn faults(golden: &str, change: impl FnOnce(&mut Tensors, &Path)) -> Vec<String> {
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(golden);
         let folder = tempfile::tempdir().unwrap();
@@ -161,7 +165,8 @@ mod tests {
         let mut bytes = Vec::new();
         write_tensors(&mut bytes, &tensors).unwrap();
         std::fs::write(folder.path().join("model.safetensors"), bytes).unwrap();
-        let (read, opened) = (std::cell::Cell::new(0), open_folder(folder.path()).unwrap());
+        let read = std::cell::Cell::new(0);
+        let opened = open_folder(folder.path()).unwrap();
         let faults = opened.faults(&|count| read.set(read.get() + count));
         assert_eq!(read.get(), opened.tensor_bytes(), "every byte is read once");
         assert_eq!(opened.num_tensors(), tensors.len());
@@ -175,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn the_folders_that_transformers_wrote_are_right() {
+    fn folders_that_transformers_wrote_have_no_faults() {
         let folders = [
             "roberta",
             "bert",
@@ -214,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn every_fault_is_told_with_its_tensor() {
+    fn every_fault_is_reported_with_its_tensor() {
         let found = faults("roberta", |tensors, _| {
             let weight = ending(tensors, QUERY).1;
             *weight = weight.affine(f64::NAN, 0.0).unwrap();
@@ -233,24 +238,27 @@ mod tests {
     }
 
     #[test]
-    fn what_the_model_does_not_use_must_be_finite_too_unless_it_counts() {
-        let spare = |value: f32, dtype: DType| {
-            faults("bert", move |tensors, _| {
-                let spare = Tensor::new(&[1.0, value], &Device::Cpu).unwrap().to_dtype(dtype).unwrap();
-                tensors.insert("bert.spare".to_string(), spare);
-            })
-        };
-        assert_eq!(spare(2.0, DType::F32), [""; 0]);
-        assert_eq!(spare(2.0, DType::I64), [""; 0]);
-        let found = spare(f32::INFINITY, DType::F16);
+    fn unused_tensors_must_be_finite_unless_they_are_whole_numbers() {
+        assert_eq!(faults_with_spare(2.0, DType::F32), [""; 0]);
+        assert_eq!(faults_with_spare(2.0, DType::I64), [""; 0]);
+        let found = faults_with_spare(f32::INFINITY, DType::F16);
         assert!(
             found.len() == 1 && found[0].contains("1 of the 2 values of tensor `bert.spare`"),
             "{found:?}"
         );
     }
 
+    /// Returns what is wrong with a model that has one more tensor, `bert.spare`, with the values 1 and
+    /// `value`.
+    fn faults_with_spare(value: f32, dtype: DType) -> Vec<String> {
+        faults("bert", move |tensors, _| {
+            let spare = Tensor::new(&[1.0, value], &Device::Cpu).unwrap().to_dtype(dtype).unwrap();
+            tensors.insert("bert.spare".to_string(), spare);
+        })
+    }
+
     #[test]
-    fn a_model_beyond_all_disks_is_refused_without_being_described() {
+    fn a_model_larger_than_any_disk_is_refused_before_its_layout_is_built() {
         let found = faults("roberta", |_, config| {
             let text = std::fs::read_to_string(config).unwrap();
             let mut keys: serde_json::Value = serde_json::from_str(&text).unwrap();

@@ -1,4 +1,4 @@
-//! A file that only grows, by whole entries: a failed write is taken back and tried again with the next one.
+//! An append-only file of whole entries. A failed write is undone and retried together with the next entry.
 
 use std::io::Write;
 use std::path::Path;
@@ -11,25 +11,29 @@ use crate::error::Problem;
 use crate::fs;
 use crate::fs::File;
 
-/// Entries that wait longer than this for room on the disk are given up.
+/// Largest total size of entries that wait to be written, such as for space on a full disk. Further entries
+/// are dropped.
 const MOST_PENDING_BYTES: usize = 1 << 20;
 
 #[derive(Debug)]
 pub(super) struct AppendLog {
     path: PathBuf,
     file: File,
+    /// Length of the file up to the last whole entry.
     good_bytes: u64,
+    /// Entries that are not written yet.
     pending: Vec<u8>,
 }
 
 impl AppendLog {
-    /// Opens `path` to write behind what it holds.
+    /// Opens `path` for writing after its present end.
     pub(super) fn open(path: &Path) -> Result<Self> {
         let file = fs::append(path)?;
         Ok(Self { path: path.to_path_buf(), file, good_bytes: fs::len_bytes(path)?, pending: Vec::new() })
     }
 
-    /// Adds one entry. A file that was removed is begun again, and an error says so once.
+    /// Appends one entry. If the file was removed or replaced, writes a new one and returns an error that
+    /// says so, once.
     pub(super) fn append(&mut self, entry: &[u8]) -> Result<()> {
         if self.pending.len() + entry.len() <= MOST_PENDING_BYTES {
             self.pending.extend_from_slice(entry);
@@ -44,8 +48,8 @@ impl AppendLog {
             self.good_bytes += self.pending.len() as u64;
             self.pending.clear();
         } else {
-            // Half an entry would make the rest of the file unreadable. If even this fails, the reader drops
-            // that line.
+            // Half an entry would make the rest of the file unreadable. If even the truncation fails, readers
+            // skip the damaged line.
             let _ = self.file.set_len(self.good_bytes);
         }
         written.with_context(|| format!("cannot write `{}`", self.path.display()))?;
@@ -56,7 +60,7 @@ impl AppendLog {
         Ok(())
     }
 
-    /// Writes what is pending and makes the file durable.
+    /// Writes pending entries and flushes the file to disk.
     pub(super) fn sync(&mut self) -> Result<()> {
         self.append(&[])?;
         self.file.sync_data().with_context(|| format!("cannot write `{}`", self.path.display()))

@@ -1,42 +1,42 @@
-//! Which GPUs there are, how busy one is and what it draws, as NVIDIA's management library (NVML) says;
-//! nothing where that is not there.
+//! Reads the list of GPUs, their utilisation and their power draw from NVIDIA's management library (NVML);
+//! returns nothing if the library is missing.
 
 use serde::Serialize;
 
 /// The readings of one GPU.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct GpuReading {
-    /// Share of the last moments in which a kernel ran.
+    /// Fraction of NVML's last sampling period in which a kernel ran, from 0 to 1.
     pub utilisation: Option<f64>,
-    /// What it draws now.
+    /// Power draw at the moment.
     pub power_watts: Option<f64>,
 }
 
-/// What the driver says of itself and its GPUs.
+/// The version of NVIDIA's driver and the GPUs that it knows.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct GpuDriver {
-    /// Such as `580.95.05`.
+    /// The driver's version, such as `580.95.05`.
     pub version: Option<String>,
-    /// In the order of NVML, which hides none.
+    /// All GPUs in the order of NVML, which ignores `CUDA_VISIBLE_DEVICES`.
     pub gpus: Vec<GpuFacts>,
 }
 
-/// What does not depend on what a GPU computes, and its free memory.
+/// Fixed properties of a GPU, and its free memory.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct GpuFacts {
-    /// As the driver calls it.
+    /// Name of the model, as the driver gives it.
     pub name: Option<String>,
-    /// The same in NVIDIA's other tools.
+    /// UUID, the same in all of NVIDIA's tools.
     pub uuid: Option<String>,
-    /// Its generation, as `8.0`.
+    /// CUDA compute capability, such as `8.0`.
     pub compute_capability: Option<String>,
-    /// All of its memory.
+    /// Size of the GPU's memory.
     pub total_bytes: Option<u64>,
-    /// What no process has taken.
+    /// Memory that no process has allocated.
     pub free_bytes: Option<u64>,
 }
 
-/// The driver and all GPUs; `None` without NVML.
+/// Returns the driver and all GPUs; `None` without NVML.
 #[cfg(feature = "cuda")]
 pub fn gpu_driver() -> Option<GpuDriver> {
     let nvml = nvml_wrapper::Nvml::init().ok()?;
@@ -58,13 +58,13 @@ pub fn gpu_driver() -> Option<GpuDriver> {
     Some(GpuDriver { version: nvml.sys_driver_version().ok(), gpus: (0..count).map(facts).collect() })
 }
 
-/// There is no NVML in this build.
+/// Returns `None`: this build has no NVML.
 #[cfg(not(feature = "cuda"))]
 pub fn gpu_driver() -> Option<GpuDriver> {
     None
 }
 
-/// A door to the readings of one GPU.
+/// A handle for readings of one GPU.
 pub struct GpuMeter {
     #[cfg(feature = "cuda")]
     nvml: nvml_wrapper::Nvml,
@@ -73,20 +73,20 @@ pub struct GpuMeter {
 }
 
 impl GpuMeter {
-    /// The meter of the GPU with this UUID (`GPU-...`: CUDA's own numbers are not NVML's where some GPUs are
-    /// hidden); `None` without NVML.
+    /// Opens the meter of the GPU with this UUID (`GPU-...`); `None` without NVML. GPUs are found by UUID
+    /// because CUDA numbers them differently from NVML if some are hidden.
     #[cfg(feature = "cuda")]
     pub fn open(uuid: &str) -> Option<Self> {
         Some(Self { nvml: nvml_wrapper::Nvml::init().ok()?, uuid: uuid.to_string() })
     }
 
-    /// There is no GPU in this build.
+    /// Returns `None`: this build has no GPU support.
     #[cfg(not(feature = "cuda"))]
     pub fn open(_: &str) -> Option<Self> {
         None
     }
 
-    /// What the GPU does now.
+    /// Returns the present utilisation and power draw.
     #[cfg(feature = "cuda")]
     pub fn read(&self) -> GpuReading {
         let Ok(device) = self.nvml.device_by_uuid(self.uuid.as_str()) else { return GpuReading::default() };
@@ -96,7 +96,7 @@ impl GpuMeter {
         }
     }
 
-    /// There is no GPU in this build.
+    /// Returns no readings: this build has no GPU support.
     #[cfg(not(feature = "cuda"))]
     pub fn read(&self) -> GpuReading {
         GpuReading::default()

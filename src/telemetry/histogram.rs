@@ -1,35 +1,37 @@
-//! How the weights of a part of a model are spread: a sample of them in the buckets that TensorBoard has.
+//! Histograms of a model's weights, over a sample of them and with TensorBoard's buckets.
 
-/// The smallest bound of a bucket, and how much each is above the one before it.
+/// Upper end of the smallest bucket of positive values.
 const SMALLEST: f64 = 1e-12;
+/// Ratio of the upper ends of two neighbouring buckets.
 const GROWTH: f64 = 1.1;
 
-/// Most values of a part that are looked at, evenly spaced: enough for a picture.
+/// Largest number of values of one part that are sampled, evenly spaced. It is enough for a plot.
 pub const SAMPLE: usize = 1 << 16;
 
-/// The values of one part at one step.
+/// The distribution of the values of one part of a model at one step.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Histogram {
     /// Smallest value.
     pub min: f64,
     /// Largest value.
     pub max: f64,
-    /// How many values.
+    /// Number of values.
     pub num: f64,
     /// Their sum.
     pub sum: f64,
     /// The sum of their squares.
     pub sum_squares: f64,
-    /// The upper end of each bucket, and how many values are in it.
+    /// The upper end of each bucket that is not empty, and the number of values in it.
     pub buckets: Vec<(f64, f64)>,
 }
 
 impl Histogram {
-    /// The histogram of these values; none where there is no finite one.
+    /// Returns the histogram of the finite values; `None` if there are none.
     pub fn of(values: impl Iterator<Item = f32>) -> Option<Self> {
         let mut values: Vec<f64> = values.map(f64::from).filter(|value| value.is_finite()).collect();
         values.sort_unstable_by(f64::total_cmp);
-        let (min, max) = (*values.first()?, *values.last()?);
+        let min = *values.first()?;
+        let max = *values.last()?;
         let mut buckets: Vec<(f64, f64)> = Vec::new();
         for &value in &values {
             let limit = upper_end(value);
@@ -49,7 +51,8 @@ impl Histogram {
     }
 }
 
-/// The end of the bucket of a value, away from zero for positive ones and towards it for negative ones.
+/// Returns the upper end of the bucket of a value: the end away from zero for a positive value, the end next
+/// to zero for a negative one.
 fn upper_end(value: f64) -> f64 {
     let power = (value.abs().max(SMALLEST) / SMALLEST).ln() / GROWTH.ln();
     if value < 0.0 { -SMALLEST * GROWTH.powf(power.floor()) } else { SMALLEST * GROWTH.powf(power.ceil()) }
@@ -60,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn buckets_hold_all_values_below_their_ends() {
+    fn buckets_contain_all_values_up_to_their_upper_ends() {
         let values = [-3.0, -1e-3, 0.0, 0.5, 0.51, 0.9, 7.0, f32::NAN];
         let histogram = Histogram::of(values.into_iter()).unwrap();
         assert_eq!((histogram.min, histogram.max, histogram.num), (-3.0, 7.0, 7.0));

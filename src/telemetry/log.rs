@@ -1,7 +1,7 @@
-//! A file with the notes, warnings and errors of a command, `--log-file`: the lines that the terminal shows,
-//! each with its time, without bars and colours. Results are not among them.
+//! The log file of a command (`--log-file`): the notes, warnings and errors that the terminal shows, each
+//! line with its time, without bars and colours. Results are not logged.
 //!
-//! Like the terminal, it never stops a run.
+//! A failing log file never stops a run.
 
 use std::io::Read;
 use std::io::Write;
@@ -23,14 +23,14 @@ use crate::fs::File;
 use crate::secrets;
 
 static FILE: Mutex<Option<File>> = Mutex::new(None);
-/// `2026-11-24T12:00:00Z ` at the beginning of each line.
+/// Length of the time at the start of each line, such as `2026-11-24T12:00:00Z `.
 const TIME_BYTES: u64 = 21;
 
 static PLACE: Mutex<Option<PathBuf>> = Mutex::new(None);
 static VERBOSE: AtomicBool = AtomicBool::new(false);
 
-/// Lines go to the end of this file from here on; it is made where it is missing. A file that is no log, such as
-/// one of data, is refused.
+/// Opens the log file: all further lines are appended to it. A missing file is created; a file that is not a
+/// log, such as a data file, is an error.
 pub fn open(path: &Path) -> Result<()> {
     if fs::exists(path) && !fs::is_folder(path) && !is_log(path)? {
         return Err(Problem::usage("exists already, and is no log of this program: nothing is added to it")
@@ -48,12 +48,12 @@ pub fn open(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The path of the file, where there is one.
+/// Returns the path of the log file, if one was opened.
 pub fn place() -> Option<PathBuf> {
     PLACE.lock().ok().and_then(|place| place.clone())
 }
 
-/// Tells a log by the time that its first line begins with; an empty file may become one.
+/// Returns true if a file is empty or its first line starts with a time, as in logs.
 fn is_log(path: &Path) -> Result<bool> {
     let mut head = Vec::new();
     fs::open(path)?.take(TIME_BYTES).read_to_end(&mut head)?;
@@ -61,23 +61,23 @@ fn is_log(path: &Path) -> Result<bool> {
     Ok(head.is_empty() || NaiveDateTime::parse_from_str(&head, "%Y-%m-%dT%H:%M:%SZ ").is_ok())
 }
 
-/// Whether there is such a file.
+/// Returns true if a log file is open.
 pub fn is_open() -> bool {
     FILE.lock().is_ok_and(|log| log.is_some())
 }
 
-/// Whether what is decided on the way is told as well, as `-v` asks.
+/// Sets whether details, such as decisions on the way, are printed and logged as well (`-v`).
 pub fn set_verbose(verbose: bool) {
     VERBOSE.store(verbose, Ordering::Relaxed);
 }
 
-/// Whether `-v` was given.
+/// Returns true if `-v` was given.
 pub fn is_verbose() -> bool {
     VERBOSE.load(Ordering::Relaxed)
 }
 
-/// Adds a text, each of its lines with the time. A file that cannot be written to any more is given up; the
-/// warning, which is given once, is for the terminal.
+/// Appends a text, each of its lines with the time. If the file cannot be written to, closes it for good and
+/// returns a warning for the terminal, once.
 #[must_use]
 pub fn add(text: &str) -> Option<String> {
     let mut log = FILE.lock().ok()?;
@@ -90,12 +90,12 @@ pub fn add(text: &str) -> Option<String> {
     Some(format!("warning: the log file cannot be written to, and is given up: {error}"))
 }
 
-/// A line without what drives a terminal.
+/// Returns a line without control characters, which would drive a terminal.
 fn plain(line: &str) -> String {
     line.chars().filter(|c| !c.is_control() || *c == '\t').collect()
 }
 
-/// `2026-11-24T12:00:00Z`.
+/// Formats a time like `2026-11-24T12:00:00Z`.
 fn utc(time: SystemTime) -> String {
     let seconds = time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let time = i64::try_from(seconds).ok().and_then(|seconds| DateTime::from_timestamp(seconds, 0));
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_added_to_logs_alone() {
+    fn lines_are_appended_to_logs_only() {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
         for (name, text, expected) in [
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_those_of_utc_and_lines_are_plain() {
+    fn times_are_in_utc_and_lines_have_no_control_characters() {
         assert_eq!(utc(UNIX_EPOCH + Duration::from_secs(1_795_522_496)), "2026-11-24T12:14:56Z");
         assert_eq!(plain("\u{1b}[2Ja\tb\r"), "[2Ja\tb");
     }

@@ -1,4 +1,4 @@
-//! `metrics.jsonl`: one JSON object a line with `step`, `epoch` and every tag.
+//! Writes and reads `metrics.jsonl`: one JSON object per line with `step`, `epoch` and every tag.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -14,20 +14,21 @@ use crate::telemetry::append_log::AppendLog;
 use crate::telemetry::record::Record;
 use crate::telemetry::sink::Sink;
 
-/// A longer line is none of ours.
+/// Longest line that is read; mlmtrain never writes longer ones.
 const LINE_CAP_BYTES: u64 = 1 << 20;
 
-/// The sink behind `metrics.jsonl`.
+/// The sink that writes `metrics.jsonl`.
 #[derive(Debug)]
 pub struct MetricsLog {
     log: AppendLog,
 }
 
 impl MetricsLog {
-    /// Opens the file at `path`: empty for a new run (`None`), or as it was after `resumed_step` updates.
+    /// Opens the file at `path`: emptied for a new run (`None`), or with the records of the first
+    /// `resumed_step` updates.
     ///
-    /// What an interrupted sitting wrote after its last checkpoint is dropped, because those steps will come
-    /// again.
+    /// Records that an interrupted process wrote after its last checkpoint are dropped, because those steps
+    /// will be computed again.
     pub fn open(path: &Path, resumed_step: Option<u64>) -> Result<Self> {
         match resumed_step {
             Some(step) if fs::exists(path) => keep_until(path, step)?,
@@ -36,7 +37,8 @@ impl MetricsLog {
         Ok(Self { log: AppendLog::open(path)? })
     }
 
-    /// The numbers in the lines of `step` of the file at `path`, the last of each tag; none without it.
+    /// Returns the numbers in all lines of `step` of the file at `path`, the last value of each tag; no
+    /// numbers if the file is missing.
     pub fn values_at(path: &Path, step: u64) -> Result<BTreeMap<String, f64>> {
         let mut values = BTreeMap::new();
         if fs::exists(path) {
@@ -51,9 +53,9 @@ impl MetricsLog {
         Ok(values)
     }
 
-    /// Calls `what` with the step and the numbers of each record of the file at `path`, in its order; gives
-    /// how many lines are no records.
-    pub fn each_record(path: &Path, mut what: impl FnMut(u64, &[(String, f64)])) -> Result<u64> {
+    /// Calls `visit` with the step and the numbers of each record of the file at `path`, in order. Returns
+    /// the number of lines that are not records.
+    pub fn each_record(path: &Path, mut visit: impl FnMut(u64, &[(String, f64)])) -> Result<u64> {
         let mut damaged = 0;
         fs::each_line(path, LINE_CAP_BYTES, &mut |line| {
             let object: Option<Map<String, Value>> = serde_json::from_slice(line).ok();
@@ -63,7 +65,7 @@ impl MetricsLog {
                 return Ok(());
             };
             let numbers = object.into_iter().filter_map(|(tag, value)| Some((tag, value.as_f64()?)));
-            what(step, &numbers.collect::<Vec<_>>());
+            visit(step, &numbers.collect::<Vec<_>>());
             Ok(())
         })?;
         Ok(damaged)
@@ -86,6 +88,7 @@ impl Sink for MetricsLog {
     }
 }
 
+/// Removes the lines after `step` and those that are not records.
 fn keep_until(path: &Path, step: u64) -> Result<()> {
     fs::write_atomic(path, |writer| {
         fs::each_line(path, LINE_CAP_BYTES, &mut |line| {
@@ -97,7 +100,7 @@ fn keep_until(path: &Path, step: u64) -> Result<()> {
     })
 }
 
-/// The step of a line; `None` for one that a crash cut off.
+/// Returns the step of a line; `None` for a line that a crash cut off.
 fn step_of(line: &[u8]) -> Option<u64> {
     #[derive(Deserialize)]
     struct Line {
@@ -150,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_removed_is_begun_again_and_that_is_told_once() {
+    fn a_removed_file_is_written_anew_and_reported_once() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("metrics.jsonl");
         let mut log = MetricsLog::open(&path, None).unwrap();
@@ -166,7 +169,8 @@ mod tests {
     #[test]
     fn a_link_in_the_place_of_the_file_is_not_followed() {
         let folder = tempfile::tempdir().unwrap();
-        let (path, victim) = (folder.path().join("metrics.jsonl"), folder.path().join("victim"));
+        let path = folder.path().join("metrics.jsonl");
+        let victim = folder.path().join("victim");
         std::fs::write(&victim, "untouched").unwrap();
         let mut log = MetricsLog::open(&path, None).unwrap();
         std::fs::remove_file(&path).unwrap();
@@ -192,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn each_record_is_read_and_what_is_none_is_counted() {
+    fn each_record_is_read_and_other_lines_are_counted() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("metrics.jsonl");
         let text = "{\"step\":1,\"train/loss\":2.5,\"x\":\"NaN\"}\n{\"epoch\":1}\nhalf a li\n{\"step\":2}\n{\"step\":3";
@@ -200,13 +204,12 @@ mod tests {
         let mut found = Vec::new();
         let damaged = MetricsLog::each_record(&path, |step, values| found.push((step, values.to_vec())));
         assert_eq!(damaged.unwrap(), 2, "the last line is being written");
-        let tags =
-            |pairs: &[(&str, f64)]| pairs.iter().map(|(tag, v)| ((*tag).to_string(), *v)).collect::<Vec<_>>();
-        assert_eq!(found, [(1, tags(&[("step", 1.0), ("train/loss", 2.5)])), (2, tags(&[("step", 2.0)]))]);
+        assert_eq!(found[0], (1, vec![("step".to_string(), 1.0), ("train/loss".to_string(), 2.5)]));
+        assert_eq!(found[1..], [(2, vec![("step".to_string(), 2.0)])]);
     }
 
     #[test]
-    fn the_values_of_a_step_are_found_and_a_line_that_was_cut_off_is_none() {
+    fn the_values_of_a_step_are_found_and_a_truncated_line_is_ignored() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("metrics.jsonl");
         assert_eq!(MetricsLog::values_at(&path, 2).unwrap(), BTreeMap::new());

@@ -1,7 +1,7 @@
-//! `MLflow`'s file store: a folder for each run, a file for each parameter and each metric.
+//! Writes `MLflow`'s file store: a folder for each run, a file for each parameter and each metric.
 //!
-//! As `mlflow.store.tracking.file_store` of MLflow 3.17 lays it out. A run keeps its id when it is resumed, and
-//! what it logged after its last checkpoint is dropped, because those steps will come again.
+//! The layout is that of `mlflow.store.tracking.file_store` of MLflow 3.17. A resumed run keeps its id.
+//! Values that it logged after its last checkpoint are dropped, because those steps will be computed again.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -24,15 +24,16 @@ use crate::telemetry::sink::Sink;
 /// The experiment of all runs, unless `MLFLOW_EXPERIMENT_NAME` names another.
 const EXPERIMENT: &str = "mlmtrain";
 const CAP_BYTES: u64 = 1 << 20;
-/// What the program's own tags begin with.
+/// First parts of the program's own tags.
 const GROUPS: [&str; 7] = ["train", "eval", "perf", "cost", "data", "tokens", "weights"];
-/// Characters that are kept of a key that is too long or not plain: at four bytes each they fit a file's name.
+/// Number of characters that are kept of a key that is too long or not plain. At four bytes each, they fit
+/// into the name of a file.
 const MOST_KEY_CHARS: usize = 48;
-/// MLflow refuses longer keys.
+/// Longest key that MLflow accepts.
 const MOST_KEY_BYTES: usize = 250;
-/// Runs that begin in one folder, one after the other; more share the last id.
+/// Largest number of runs that start one after the other in one run folder; further ones share the last id.
 const MOST_RUNS: usize = 10_000;
-/// As many values of one metric as tens of millions of records have.
+/// Largest file of one metric that is read, which has room for the values of tens of millions of records.
 const METRIC_CAP_BYTES: u64 = 1 << 30;
 
 /// Numbers of `mlflow.entities.RunStatus`.
@@ -43,7 +44,7 @@ enum Status {
     Killed = 5,
 }
 
-/// The sink behind `mlruns/<experiment>/<run>`.
+/// The sink that writes `mlruns/<experiment>/<run>`.
 #[derive(Debug)]
 pub(super) struct Mlflow {
     folder: PathBuf,
@@ -55,7 +56,8 @@ pub(super) struct Mlflow {
     metrics: BTreeMap<String, AppendLog>,
 }
 
-/// Where the store lies, by the variable that MLflow itself reads; a server is an error.
+/// Returns the folder of the store, from the variable `MLFLOW_TRACKING_URI` that MLflow itself reads. The
+/// address of a server is an error.
 pub(super) fn store() -> Result<PathBuf, Problem> {
     let Some(uri) = std::env::var("MLFLOW_TRACKING_URI").ok().filter(|uri| !uri.is_empty()) else {
         return Ok(PathBuf::from("mlruns"));
@@ -70,7 +72,8 @@ pub(super) fn store() -> Result<PathBuf, Problem> {
 }
 
 impl Mlflow {
-    /// Begins the run of `run_folder` in `store`, or goes on after `resumed_step`.
+    /// Creates the MLflow run of `run_folder` in `store`, or reopens it and drops the values after
+    /// `resumed_step`.
     pub(super) fn create(
         store: &Path,
         run_folder: &Path,
@@ -105,35 +108,39 @@ impl Mlflow {
         if let Some(step) = resumed_step {
             run.drop_after(step)?;
         }
-        run.tell(Status::Running)?;
+        run.set_status(Status::Running)?;
         Ok(run)
     }
 
-    /// A small file of its own, of which nothing is lost that the next start would not write again.
+    /// Writes a small file with one value. It need not be durable: the next start of the run writes it again.
     fn put(&self, kind: &str, key: &str, value: &str) -> Result<()> {
         let path = self.folder.join(kind).join(file_of(key));
         fs::remove_file(&path)?;
         Ok(fs::append(&path)?.write_all(value.as_bytes())?)
     }
 
+    /// Removes the values after `step` from all metrics.
     fn drop_after(&self, step: u64) -> Result<()> {
         for path in fs::files_below(&self.folder.join("metrics"))? {
-            let step_of = |line: &str| line.rsplit(' ').next()?.parse::<u64>().ok();
             let text = fs::read_text_capped(&path, METRIC_CAP_BYTES)?;
-            let kept =
-                text.split_inclusive('\n').filter(|line| step_of(line.trim_end()).is_some_and(|s| s <= step));
+            let kept = text.split_inclusive('\n').filter(|line| {
+                let last = line.trim_end().rsplit(' ').next();
+                last.and_then(|text| text.parse::<u64>().ok()).is_some_and(|found| found <= step)
+            });
             fs::write_bytes(&path, kept.collect::<String>().as_bytes())?;
         }
         Ok(())
     }
 
-    fn tell(&mut self, status: Status) -> Result<()> {
+    /// Writes `meta.yaml`, with the status and, unless the run continues, the time of its end.
+    fn set_status(&mut self, status: Status) -> Result<()> {
         self.status = status;
         let end = if status == Status::Running { json!(null) } else { json!(now_ms()) };
         let Self { experiment, id, name, started_ms, .. } = self;
         let artifacts = json!(format!("file://{}", self.folder.join("artifacts").display()));
-        let (name, status) = (json!(name), status as u8);
-        // JSON texts are YAML as well.
+        let name = json!(name);
+        let status = status as u8;
+        // Strings in JSON's notation are valid YAML.
         let text = format!(
             "artifact_uri: {artifacts}\nend_time: {end}\nentry_point_name: ''\nexperiment_id: '{experiment}'\n\
              lifecycle_stage: active\nrun_id: {id}\nrun_name: {name}\nrun_uuid: {id}\nsource_name: ''\n\
@@ -147,7 +154,7 @@ impl Mlflow {
 impl Sink for Mlflow {
     fn write(&mut self, record: &Record) -> Result<()> {
         let time_ms = now_ms();
-        // What was not measured is no point of a curve.
+        // NaN means that a value was not measured: the curve gets no point.
         for (tag, value) in record.values.iter().filter(|(_, value)| !value.is_nan()) {
             let log = match self.metrics.entry(tag.clone()) {
                 Entry::Occupied(entry) => entry.into_mut(),
@@ -168,38 +175,45 @@ impl Sink for Mlflow {
 
     fn finish(&mut self) -> Result<()> {
         self.sync()?;
-        self.tell(Status::Finished)
+        self.set_status(Status::Finished)
     }
 }
 
 impl Drop for Mlflow {
-    /// A run that is not finished was stopped; `mlflow ui` would show it as running for ever.
+    /// Marks a run that did not finish as killed; else `mlflow ui` would show it as running for ever.
     fn drop(&mut self) {
         if self.status == Status::Running {
-            let _ = self.tell(Status::Killed);
+            let _ = self.set_status(Status::Killed);
         }
     }
 }
 
-/// The id of a run in a folder: its own for each run that has begun there, the last one's for a run that is resumed.
+/// Returns the id of a run: a new one if the run starts, that of the last run in the same run folder if it is
+/// resumed.
 fn run_id(experiment: &Path, run_folder: &Path, is_resumed: bool) -> String {
     let place = run_folder.as_os_str().as_encoded_bytes();
-    let id = |number: usize| match number {
-        0 => fs::sha256_of(&[place])[..32].to_string(),
-        _ => fs::sha256_of(&[place, format!("\0{number}").as_bytes()])[..32].to_string(),
-    };
-    let begun = (0..MOST_RUNS).take_while(|&number| fs::exists(&experiment.join(id(number)))).count();
-    id(if is_resumed { begun.saturating_sub(1) } else { begun })
+    let begun =
+        (0..MOST_RUNS).take_while(|&number| fs::exists(&experiment.join(numbered_id(place, number)))).count();
+    numbered_id(place, if is_resumed { begun.saturating_sub(1) } else { begun })
 }
 
-/// The file of a metric or a parameter below its folder. Keys hold names from data: entity types, columns, tasks,
-/// sources. The first `/` is that of the program's own tags (`eval/f1`); all else becomes the name of one file, by
-/// the characters that MLflow allows in keys. Two keys never share a file.
+/// Returns the id of the run with this number (from 0) in the run folder with the path `place`.
+fn numbered_id(place: &[u8], number: usize) -> String {
+    match number {
+        0 => fs::sha256_of(&[place])[..32].to_string(),
+        _ => fs::sha256_of(&[place, format!("\0{number}").as_bytes()])[..32].to_string(),
+    }
+}
+
+/// Returns the path of a metric or a parameter below the folder of its kind. Keys contain names from data:
+/// entity types, columns, tasks, sources. Only a first `/` that ends a group of the program's own tags
+/// (`eval/f1`) makes a folder; all else becomes the name of one file, with the characters that MLflow allows
+/// in keys. Two keys never share a file.
 fn file_of(key: &str) -> PathBuf {
-    let is_plain = |c: char| c.is_alphanumeric() || "_-. :".contains(c);
     let (group, name) = key.split_once('/').filter(|(group, _)| GROUPS.contains(group)).unwrap_or(("", key));
     let shown = name.trim_start_matches('.').chars();
-    let plain: String = shown.map(|c| if is_plain(c) { c } else { '_' }).collect();
+    let plain: String =
+        shown.map(|c| if c.is_alphanumeric() || "_-. :".contains(c) { c } else { '_' }).collect();
     let is_whole = plain == name && !name.is_empty() && !GROUPS.contains(&name);
     let name = if is_whole && key.len() <= MOST_KEY_BYTES {
         plain
@@ -210,12 +224,12 @@ fn file_of(key: &str) -> PathBuf {
     Path::new(group).join(name)
 }
 
-/// The id of the experiment of this name, which is begun where the store has none.
+/// Returns the id of the experiment with this name; creates the experiment if the store lacks it.
 fn experiment(store: &Path, name: &str) -> Result<String> {
     let line = format!("name: {}", json!(name));
     for folder in fs::list(store)?.into_iter().filter(|path| fs::is_folder(path)) {
         let meta = fs::read_text_capped(&folder.join("meta.yaml"), CAP_BYTES).unwrap_or_default();
-        // MLflow itself quotes only names that want it.
+        // MLflow itself quotes only names that need quotes.
         if meta.lines().any(|found| found == line || found == format!("name: {name}"))
             && let Some(id) = folder.file_name()
         {
@@ -226,7 +240,8 @@ fn experiment(store: &Path, name: &str) -> Result<String> {
     let id = format!("{:018}", hash % 1_000_000_000_000_000_000);
     let folder = store.join(&id);
     fs::create_folder(&folder)?;
-    let (place, time_ms) = (json!(format!("file://{}", folder.display())), now_ms());
+    let place = json!(format!("file://{}", folder.display()));
+    let time_ms = now_ms();
     let text = format!(
         "artifact_location: {place}\ncreation_time: {time_ms}\nexperiment_id: '{id}'\n\
          last_update_time: {time_ms}\nlifecycle_stage: active\n{line}\n"
@@ -235,11 +250,13 @@ fn experiment(store: &Path, name: &str) -> Result<String> {
     Ok(id)
 }
 
+/// Returns the start time in `meta.yaml`, in milliseconds since 1970.
 fn started(meta: &str) -> Option<u64> {
     meta.lines().find_map(|line| line.strip_prefix("start_time: ")?.parse().ok())
 }
 
-/// The values of a configuration by their dotted keys; lists and texts as they are written.
+/// Adds the values of a configuration with their dotted keys to `into`. Lists are shown as JSON, texts as
+/// they are; null is left out.
 pub(super) fn flatten(path: &str, value: &Value, into: &mut Vec<(String, String)>) {
     match value {
         Value::Object(map) => {
@@ -268,7 +285,8 @@ mod tests {
     #[test]
     fn no_name_from_data_leaves_the_folder_of_the_run() {
         let place = tempfile::tempdir().unwrap();
-        let (store, run) = (place.path().join("mlruns"), place.path().join("run"));
+        let store = place.path().join("mlruns");
+        let run = place.path().join("run");
         std::fs::create_dir(&run).unwrap();
         let long = format!("eval/{}_f1", "ä".repeat(300));
         let tags = [
@@ -296,9 +314,9 @@ mod tests {
             sink.write(&Record { step: 1, epoch: 0.0, values }).unwrap();
         }
         sink.finish().unwrap();
-        let beside: Vec<_> =
+        let entries: Vec<_> =
             std::fs::read_dir(place.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-        assert_eq!(beside.len(), 2, "{beside:?}");
+        assert_eq!(entries.len(), 2, "{entries:?}");
         let metrics = fs::files_below(&sink.folder.join("metrics")).unwrap();
         assert_eq!(metrics.len(), tags.len(), "each has a file: {metrics:?}");
         for path in metrics {
@@ -310,9 +328,10 @@ mod tests {
     }
 
     #[test]
-    fn a_resumed_run_goes_on_in_its_folder_without_the_steps_that_come_again() {
+    fn a_resumed_run_continues_in_its_folder_without_the_steps_that_are_repeated() {
         let place = tempfile::tempdir().unwrap();
-        let (store, run) = (place.path().join("mlruns"), place.path().join("run"));
+        let store = place.path().join("mlruns");
+        let run = place.path().join("run");
         std::fs::create_dir(&run).unwrap();
         let config = json!({"training": {"learning_rate": 0.5, "phases": []}, "run": {"seed": null}});
         let open = |step| Mlflow::create(&store, &run, &config, step).unwrap();
@@ -335,7 +354,7 @@ mod tests {
         assert_eq!(read("params/training.learning_rate"), "0.5");
         assert_eq!(read("params/training.phases"), "[]");
         assert!(!folder.join("params/run.seed").exists(), "what is absent has no value");
-        // A run that begins there anew is another one, also when it is resumed.
+        // A run that starts anew in the same run folder has another id, also when it is resumed.
         let third = open(None).folder.clone();
         assert!(third != folder && folder.join("metrics/train").exists());
         assert!(!third.join("metrics/train").exists(), "it has no metrics yet");

@@ -1,5 +1,5 @@
-//! Records go to sinks: progress bar, metrics.jsonl, TensorBoard, MLflow, Prometheus. The trainer never reads a number back from
-//! here.
+//! Passes records of a run to sinks: progress bar, `metrics.jsonl`, TensorBoard, MLflow, Prometheus. The
+//! trainer never reads a number back from here.
 //!
 //! A sink that fails (a full disk, a closed pipe) is reported once and never stops training.
 
@@ -41,8 +41,8 @@ pub use sink::Sinks;
 pub use throughput::Throughput;
 pub use trainer_state::TrainerState;
 
-/// A number as JSON, which has no name for the non-finite ones: what was not measured (NaN) is null, the others
-/// are `"Infinity"` and `"-Infinity"`.
+/// Converts a number to JSON, which lacks non-finite numbers: NaN, a value that was not measured, becomes
+/// null, and the infinities become `"Infinity"` and `"-Infinity"`.
 fn json_number(value: f64) -> serde_json::Value {
     match value {
         _ if value.is_nan() => serde_json::Value::Null,

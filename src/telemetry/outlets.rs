@@ -1,4 +1,5 @@
-//! Where the records of a run go besides the terminal, by the keys of `run`.
+//! Chooses the sinks of a run other than the terminal, from the keys in the section `run` of its
+//! configuration.
 
 use std::path::Path;
 use std::path::PathBuf;
@@ -15,15 +16,16 @@ use crate::telemetry::prometheus::Prometheus;
 use crate::telemetry::sink::Sinks;
 use crate::telemetry::tensorboard::TensorBoard;
 
-/// The file of all records in the folder of a run.
+/// Name of the file with all records in the folder of a run.
 pub const METRICS: &str = "metrics.jsonl";
 
-/// What a run writes of itself.
+/// The sinks that a run asks for, not opened yet.
 #[derive(Debug, Clone, Default)]
 pub struct Outlets {
     tensorboard: bool,
-    /// The folder of the store.
+    /// The folder of MLflow's store.
     mlflow: Option<PathBuf>,
+    /// The folder of Prometheus' text files.
     prometheus: Option<PathBuf>,
     /// The configuration, as trackers show it.
     config: Value,
@@ -31,19 +33,19 @@ pub struct Outlets {
 }
 
 impl Outlets {
-    /// Those that `run` asks for; `config` is the configuration as it is saved.
+    /// Chooses the sinks that `run` asks for; `config` is the configuration as it is saved.
     pub fn of(run: &RunSection, config: &Value, seed: u64) -> Result<Self> {
         let mlflow = run.trackers.contains(&Tracker::Mlflow).then(mlflow::store).transpose()?;
         let prometheus = run.prometheus_dir.clone();
         Ok(Self { tensorboard: run.tensorboard, mlflow, prometheus, config: config.clone(), seed })
     }
 
-    /// Whether one of them shows how weights are spread.
+    /// Returns true if a sink shows histograms of the weights.
     pub fn show_weights(&self) -> bool {
         self.tensorboard
     }
 
-    /// Opens them for a run that starts afresh, or goes on after `resumed_step`.
+    /// Opens the sinks for a new run (`None`) or for one that continues after `resumed_step`.
     pub fn open(&self, folder: &Path, resumed_step: Option<u64>) -> Result<Sinks> {
         let mut sinks = Sinks::new();
         sinks.add(MetricsLog::open(&folder.join(METRICS), resumed_step)?);

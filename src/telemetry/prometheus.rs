@@ -1,4 +1,4 @@
-//! The newest values of a run as a text file for the collector of Prometheus' node exporter.
+//! Writes the newest values of a run as a text file for the textfile collector of Prometheus' node exporter:
 //! <https://github.com/prometheus/node_exporter#textfile-collector>
 
 use std::collections::BTreeMap;
@@ -12,18 +12,19 @@ use crate::fs;
 use crate::telemetry::record::Record;
 use crate::telemetry::sink::Sink;
 
-/// The sink behind `<folder>/mlmtrain-<run>.prom`, which is replaced as a whole with every record.
+/// The sink that writes `<folder>/mlmtrain-<run>.prom`. Every record replaces the whole file.
 #[derive(Debug)]
 pub(super) struct Prometheus {
     path: PathBuf,
-    /// As a label of each value.
+    /// The run folder, a label of each value.
     run: String,
-    /// By the name of the metric, and by the tag where that has characters that no name may have.
+    /// The newest value for each name of a metric and, if the tag has characters that a name may not have,
+    /// the tag.
     values: BTreeMap<(String, Option<String>), f64>,
 }
 
 impl Prometheus {
-    /// A file in `folder` for the run of `run_folder`.
+    /// Creates the sink of the run of `run_folder`, with its file in `folder`.
     pub(super) fn create(folder: &Path, run_folder: &Path) -> Result<Self> {
         fs::create_folder(folder)?;
         let run = run_folder.display().to_string();
@@ -34,7 +35,8 @@ impl Prometheus {
 
     fn text(&self) -> String {
         let run = escaped(&self.run);
-        let (mut text, mut declared) = (String::new(), None);
+        let mut text = String::new();
+        let mut declared = None;
         for ((name, tag), value) in &self.values {
             let value = match value {
                 value if value.is_nan() => "NaN".to_string(),
@@ -51,7 +53,7 @@ impl Prometheus {
     }
 }
 
-/// A text as the value of a label.
+/// Escapes a text for use as the value of a label.
 fn escaped(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
@@ -61,7 +63,8 @@ impl Sink for Prometheus {
         let own = [("step".to_string(), record.step as f64), ("epoch".to_string(), record.epoch)];
         for (tag, value) in record.values.iter().chain(&own) {
             let name: String = tag.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
-            // Tags that names from data are part of, such as `eval/f1/Ä`, must not meet in one name.
+            // Tags that contain names from data, such as `eval/f1/Ä`, may become the same name of a metric;
+            // the label `tag` keeps them apart.
             let is_own = tag.chars().all(|c| c.is_ascii_alphanumeric() || "/_".contains(c));
             self.values.insert((format!("mlmtrain_{name}"), (!is_own).then(|| tag.clone())), *value);
         }
@@ -82,11 +85,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_file_holds_the_newest_value_of_each_tag() {
+    fn the_file_contains_the_newest_value_of_each_tag() {
         let folder = tempfile::tempdir().unwrap();
         let mut sink = Prometheus::create(folder.path(), Path::new("runs/a \"b\"")).unwrap();
-        let record =
-            |step, tag: &str, value| Record { step, epoch: 0.5, values: vec![(tag.to_string(), value)] };
         for (step, tag, value) in [
             (1, "train/loss", 2.5),
             (2, "train/loss", f64::NAN),
@@ -94,7 +95,7 @@ mod tests {
             (2, "eval/f1/ä", 1.0),
             (2, "eval/f1/\"", 2.0),
         ] {
-            sink.write(&record(step, tag, value)).unwrap();
+            sink.write(&Record { step, epoch: 0.5, values: vec![(tag.to_string(), value)] }).unwrap();
         }
         let text = std::fs::read_to_string(folder.path().join("mlmtrain-runs-a--b.prom")).unwrap();
         let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();

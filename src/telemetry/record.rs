@@ -1,11 +1,11 @@
-//! What training says of itself at one step; the sinks decide where it goes.
+//! The measurements of training at one step; the sinks decide where they are written.
 
 use serde_json::Map;
 use serde_json::Value;
 
 use crate::telemetry::json_number;
 
-/// One observation of the run.
+/// The measurements of one step.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Record {
     /// Updates done.
@@ -13,12 +13,12 @@ pub struct Record {
     /// Passes over the training data, with a fraction.
     pub epoch: f64,
     /// Tags and values. Tags are those of the Hugging Face Trainer (`train/loss`, `train/learning_rate`,
-    /// `train/grad_norm`, `train/epoch`, `eval/loss`, ...); ours start with `perf/` or `cost/`.
+    /// `train/grad_norm`, `train/epoch`, `eval/loss`, ...); mlmtrain's own start with `perf/` or `cost/`.
     pub values: Vec<(String, f64)>,
 }
 
 impl Record {
-    /// `step`, `epoch` and every tag.
+    /// Returns an object with `step`, `epoch` and every tag.
     pub(super) fn to_json(&self) -> Map<String, Value> {
         let mut object = Map::new();
         object.insert("step".to_string(), self.step.into());

@@ -1,4 +1,4 @@
-//! `train_results.json`, `eval_results.json` and `all_results.json`, as the Hugging Face Trainer writes them.
+//! Writes `train_results.json`, `eval_results.json` and `all_results.json`, like the Hugging Face Trainer.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -39,11 +39,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn splits_have_their_own_file_and_meet_in_one() {
+    fn each_split_has_its_own_file_and_one_file_has_all() {
         let folder = tempfile::tempdir().unwrap();
-        let values = |pairs: &[(&str, f64)]| {
-            pairs.iter().map(|(name, value)| ((*name).to_string(), *value)).collect::<Vec<_>>()
-        };
         write_results(folder.path(), "train", &values(&[("train_loss", 2.5), ("epoch", 1.0)])).unwrap();
         write_results(folder.path(), "eval", &values(&[("eval_loss", f64::INFINITY), ("epoch", 2.0)]))
             .unwrap();
@@ -54,5 +51,9 @@ mod tests {
         std::fs::write(folder.path().join("all_results.json"), "[1]").unwrap();
         let message = write_results(folder.path(), "eval", &[]).unwrap_err().to_string();
         assert!(message.contains("all_results.json"), "{message}");
+    }
+
+    fn values(pairs: &[(&str, f64)]) -> Vec<(String, f64)> {
+        pairs.iter().map(|(name, value)| ((*name).to_string(), *value)).collect()
     }
 }

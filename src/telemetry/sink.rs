@@ -1,24 +1,24 @@
-//! Where records go, and what happens when one of those places fails.
+//! The trait of a destination of records, and the list of all sinks of a run, which handles their failures.
 
 use anyhow::Result;
 
 use crate::telemetry::histogram::Histogram;
 use crate::telemetry::record::Record;
 
-/// A place for records.
+/// A destination of records.
 pub trait Sink {
     /// Takes one record.
     fn write(&mut self, record: &Record) -> Result<()>;
 
-    /// Takes how the weights of each part of the model are spread at a step; most sinks have no place for it.
+    /// Takes the histograms of the weights of each part of the model at a step; most sinks ignore them.
     fn weights(&mut self, _step: u64, _parts: &[(String, Histogram)]) -> Result<()> {
         Ok(())
     }
 
-    /// Makes everything written durable: a checkpoint of the step that was last written comes next.
+    /// Makes everything written durable. Called before the checkpoint of the last step written.
     fn sync(&mut self) -> Result<()>;
 
-    /// Makes everything written durable and visible; the run is over.
+    /// Makes everything written durable and visible. Called at the end of the run.
     fn finish(&mut self) -> Result<()>;
 }
 
@@ -34,7 +34,7 @@ struct Slot {
 }
 
 impl Sinks {
-    /// No sinks.
+    /// Returns an empty list of sinks.
     pub fn new() -> Self {
         Self::default()
     }
@@ -44,22 +44,22 @@ impl Sinks {
         self.slots.push(Slot { sink: Box::new(sink), failed: false });
     }
 
-    /// Hands a record to every sink. Returns a warning for each sink that fails for the first time since it
+    /// Passes a record to every sink. Returns a warning for each sink that fails for the first time since it
     /// last worked.
     ///
-    /// A failing sink gets the next record all the same: a full disk may have been emptied.
+    /// A failing sink still gets the next record: space on a full disk may have been freed.
     #[must_use = "the warnings are to be shown"]
     pub fn write(&mut self, record: &Record) -> Vec<String> {
         self.each(|sink| sink.write(record))
     }
 
-    /// Hands how weights are spread to every sink; warnings as for [`Sinks::write`].
+    /// Passes histograms of the weights to every sink; warnings as for [`Sinks::write`].
     #[must_use = "the warnings are to be shown"]
     pub fn weights(&mut self, step: u64, parts: &[(String, Histogram)]) -> Vec<String> {
         self.each(|sink| sink.weights(step, parts))
     }
 
-    /// Makes what every sink has taken durable; warnings as for [`Sinks::write`].
+    /// Makes everything that the sinks took durable; warnings as for [`Sinks::write`].
     #[must_use = "the warnings are to be shown"]
     pub fn sync(&mut self) -> Vec<String> {
         self.each(|sink| sink.sync())
@@ -93,20 +93,21 @@ mod tests {
     use std::cell::RefCell;
     use std::rc::Rc;
 
+    /// A sink that fails at some steps, and to sync once it has five records.
     struct Flaky {
-        seen: Rc<RefCell<Vec<u64>>>,
+        written: Rc<RefCell<Vec<u64>>>,
         fails_at: Vec<u64>,
     }
 
     impl Sink for Flaky {
         fn write(&mut self, record: &Record) -> Result<()> {
             anyhow::ensure!(!self.fails_at.contains(&record.step), "disk full");
-            self.seen.borrow_mut().push(record.step);
+            self.written.borrow_mut().push(record.step);
             Ok(())
         }
 
         fn sync(&mut self) -> Result<()> {
-            anyhow::ensure!(self.seen.borrow().len() < 5, "disk failing");
+            anyhow::ensure!(self.written.borrow().len() < 5, "disk failing");
             Ok(())
         }
 
@@ -116,11 +117,12 @@ mod tests {
     }
 
     #[test]
-    fn a_failing_sink_is_reported_once_and_stops_nobody() {
-        let (first, second) = (Rc::default(), Rc::default());
+    fn a_failing_sink_is_reported_once_and_does_not_affect_the_others() {
+        let first = Rc::default();
+        let second = Rc::default();
         let mut sinks = Sinks::new();
-        sinks.add(Flaky { seen: Rc::clone(&first), fails_at: vec![2, 3, 5] });
-        sinks.add(Flaky { seen: Rc::clone(&second), fails_at: vec![] });
+        sinks.add(Flaky { written: Rc::clone(&first), fails_at: vec![2, 3, 5] });
+        sinks.add(Flaky { written: Rc::clone(&second), fails_at: vec![] });
         let warnings: Vec<usize> =
             (1..=5).map(|step| sinks.write(&Record { step, epoch: 0.0, values: Vec::new() }).len()).collect();
         assert_eq!(warnings, [0, 1, 0, 0, 1]);

@@ -1,18 +1,18 @@
-//! Tokens per second over a recent window and over the whole sitting; the caller gives the clock.
+//! Measures tokens per second over a recent window and since the start; the caller provides the time.
 
 use std::collections::VecDeque;
 
-/// Counts tokens against seconds.
+/// A counter of tokens over time.
 #[derive(Debug, Clone)]
 pub struct Throughput {
     window_seconds: f64,
-    /// (seconds, tokens so far): the start of the window and everything since.
+    /// Points of (seconds, tokens so far), from the start of the window on.
     points: VecDeque<(f64, u64)>,
     first: (f64, u64),
 }
 
 impl Throughput {
-    /// Begins at `seconds` on the caller's clock; the window is the last `window_seconds`.
+    /// Starts counting at `seconds` on the caller's clock; the window is the last `window_seconds`.
     pub fn new(window_seconds: f64, seconds: f64) -> Self {
         Self { window_seconds, points: VecDeque::from([(seconds, 0)]), first: (seconds, 0) }
     }
@@ -21,14 +21,14 @@ impl Throughput {
     pub fn add(&mut self, tokens: u64, seconds: f64) {
         let total = self.total_tokens() + tokens;
         self.points.push_back((seconds, total));
-        // The point just outside the window stays: the window begins there, so that a slow step is not left
-        // out.
+        // The last point before the window is kept as its start, so that a step longer than the window
+        // counts.
         while self.points.len() > 2 && self.points[1].0 <= seconds - self.window_seconds {
             self.points.pop_front();
         }
     }
 
-    /// Leaves out the time from the last point to `seconds`, which went into something else, such as an
+    /// Excludes the time from the last point to `seconds`, which was spent on something else, such as an
     /// evaluation.
     pub fn skip_to(&mut self, seconds: f64) {
         let gap = seconds - self.last().0;
@@ -38,17 +38,17 @@ impl Throughput {
         }
     }
 
-    /// Tokens counted.
+    /// Returns the number of tokens counted.
     pub fn total_tokens(&self) -> u64 {
         self.last().1
     }
 
-    /// Tokens per second over the window; 0 before the first step.
+    /// Returns the tokens per second over the window; 0 before the first step.
     pub fn recent(&self) -> f64 {
         rate(self.points[0], self.last())
     }
 
-    /// Tokens per second since the start; 0 before the first step.
+    /// Returns the tokens per second since the start; 0 before the first step.
     pub fn overall(&self) -> f64 {
         rate(self.first, self.last())
     }
@@ -58,6 +58,7 @@ impl Throughput {
     }
 }
 
+/// Returns the tokens per second between two points of (seconds, tokens so far).
 fn rate(from: (f64, u64), to: (f64, u64)) -> f64 {
     let seconds = to.0 - from.0;
     if seconds > 0.0 { (to.1 - from.1) as f64 / seconds } else { 0.0 }
@@ -72,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn the_window_forgets_and_the_whole_does_not() {
+    fn the_window_drops_old_steps_and_the_overall_rate_keeps_them() {
         let mut throughput = Throughput::new(10.0, 100.0);
         close(throughput.recent(), 0.0);
         for second in 1..=20 {
@@ -87,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn time_spent_elsewhere_and_a_clock_that_stands_still_do_not_count() {
+    fn skipped_time_does_not_count_and_no_elapsed_time_gives_zero() {
         let mut throughput = Throughput::new(10.0, 0.0);
         throughput.add(100, 1.0);
         throughput.skip_to(61.0);

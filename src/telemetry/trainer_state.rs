@@ -1,8 +1,8 @@
-//! `trainer_state.json` with the keys of the Hugging Face Trainer (`transformers.TrainerState`, 5.23), so
-//! that tools made for it work.
+//! Writes and reads `trainer_state.json` with the keys of the Hugging Face Trainer
+//! (`transformers.TrainerState`, 5.23), so that tools made for that file work.
 //!
-//! Training does not read it: the state of a run is the trainer's own. A resumed run only goes on with its
-//! `log_history`.
+//! Training does not depend on this file: the trainer saves its own state elsewhere. A resumed run only
+//! continues the `log_history`.
 
 use anyhow::Result;
 use serde::Deserialize;
@@ -14,7 +14,7 @@ use crate::error::Problem;
 use crate::telemetry::json_number;
 use crate::telemetry::record::Record;
 
-/// The whole file; field names and order are the Trainer's.
+/// The whole file; names and order of the fields are those of the Hugging Face Trainer.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TrainerState {
@@ -37,42 +37,42 @@ pub struct TrainerState {
     pub log_history: Vec<Map<String, Value>>,
     /// Steps between two log records.
     pub logging_steps: u64,
-    /// Updates in all.
+    /// Total number of updates.
     pub max_steps: u64,
-    /// Tokens that training has read.
+    /// Number of tokens that training has read.
     pub num_input_tokens_seen: u64,
-    /// Passes in all, rounded up.
+    /// Total number of passes over the training data, rounded up.
     pub num_train_epochs: u64,
     /// Steps between two checkpoints.
     pub save_steps: u64,
     stateful_callbacks: Map<String, Value>,
     /// Floating-point operations so far.
     pub total_flos: f64,
-    /// Rows a device takes at once.
+    /// Rows per device and micro-batch.
     pub train_batch_size: Option<u64>,
     trial_name: Option<String>,
     trial_params: Option<Map<String, Value>>,
 }
 
 impl TrainerState {
-    /// The state of a run that has not begun.
+    /// Returns the state of a run that has not started.
     pub fn new() -> Self {
         Self { is_local_process_zero: true, is_world_process_zero: true, ..Self::default() }
     }
 
-    /// The state that [`TrainerState::to_json`] wrote.
+    /// Reads a state that [`TrainerState::to_json`] wrote.
     pub fn from_json(value: Value) -> Result<Self> {
         serde_json::from_value(value)
             .map_err(|e| Problem::new(format!("is not a trainer state: {e}")).at("trainer_state.json").into())
     }
 
-    /// The file's content.
+    /// Returns the contents of the file.
     pub fn to_json(&self) -> Value {
         serde_json::to_value(self).expect("numbers and strings always have a JSON form")
     }
 
-    /// Takes a record into `log_history`: values under `train/` lose it, `eval/x` becomes `eval_x`, ours stay
-    /// out.
+    /// Adds a record to `log_history`: `train/x` becomes `x`, `eval/x` becomes `eval_x`, and mlmtrain's own
+    /// tags are left out.
     pub fn observe(&mut self, record: &Record) {
         self.global_step = record.step;
         self.epoch = record.epoch;
@@ -92,7 +92,7 @@ impl TrainerState {
         }
     }
 
-    /// Forgets the records after `step`, because those steps will come again.
+    /// Removes the records after `step`, because those steps will be computed again.
     pub fn rewind(&mut self, step: u64) {
         self.log_history
             .retain(|entry| entry.get("step").and_then(Value::as_u64).is_some_and(|found| found <= step));
@@ -107,8 +107,6 @@ mod tests {
     #[test]
     fn records_become_the_log_history_of_the_trainer() {
         let mut state = TrainerState::new();
-        let values =
-            |pairs: &[(&str, f64)]| pairs.iter().map(|(tag, value)| ((*tag).to_string(), *value)).collect();
         state.observe(&Record {
             step: 10,
             epoch: 0.5,
@@ -131,7 +129,12 @@ mod tests {
         assert!(TrainerState::from_json(short).unwrap_err().to_string().contains("`max_steps`"));
     }
 
-    // The fields of the dataclass `transformers.TrainerState` 5.23.0, sorted as `save_to_json` sorts them.
+    fn values(pairs: &[(&str, f64)]) -> Vec<(String, f64)> {
+        pairs.iter().map(|(tag, value)| ((*tag).to_string(), *value)).collect()
+    }
+
+    // The expected keys are the fields of the dataclass `transformers.TrainerState` 5.23.0, sorted like
+    // `save_to_json` sorts them.
     #[test]
     fn the_keys_are_those_of_transformers() {
         let keys = "best_global_step best_metric best_model_checkpoint epoch eval_steps global_step is_hyper_param_search is_local_process_zero \

@@ -1,4 +1,4 @@
-//! The arguments of another program: flat keys with JSON values.
+//! The arguments of another training program: flat keys with JSON values.
 
 use serde_json::Value as Json;
 
@@ -6,12 +6,12 @@ use crate::config::tree::Filled;
 use crate::config::tree::Node;
 use crate::config::tree::Value;
 
-/// Keys and values in the order of their file.
+/// Keys and values in the order of the file.
 #[derive(Debug, Default)]
 pub(super) struct Arguments(Vec<(String, Json)>);
 
 impl Arguments {
-    /// Reads a table; the error says what is there instead.
+    /// Reads a table of arguments. The error is the end of a message, such as `holds no arguments`.
     pub(super) fn read(root: &Node) -> Result<Self, String> {
         let Value::Table(entries) = &root.value else {
             return Err(format!("wants a table of arguments, not {}", root.value.described()));
@@ -19,11 +19,11 @@ impl Arguments {
         if entries.is_empty() {
             return Err("holds no arguments".to_string());
         }
-        let known = |key: &str| key.trim_start_matches('-').replace('-', "_");
         let mut read: Vec<(String, Json)> = Vec::new();
         for entry in entries {
-            let (key, value) = (known(&entry.key), json(&entry.node.value));
-            // As Python's readers do, the last of several values counts.
+            let key = entry.key.trim_start_matches('-').replace('-', "_");
+            let value = json(&entry.node.value);
+            // The last of several values counts, as for Python's readers.
             match read.iter_mut().find(|(name, _)| *name == key) {
                 Some((_, earlier)) => *earlier = value,
                 None => read.push((key, value)),
@@ -32,29 +32,34 @@ impl Arguments {
         Ok(Self(read))
     }
 
-    /// All of them.
+    /// Returns all keys and values.
     pub(super) fn all(&self) -> impl Iterator<Item = (&str, &Json)> {
         self.0.iter().map(|(key, value)| (key.as_str(), value))
     }
 
-    /// The value of a key, if it says something.
+    /// Returns the value of a key, unless it is off or empty.
     pub(super) fn get(&self, key: &str) -> Option<&Json> {
-        self.all().find(|(name, value)| *name == key && !says_nothing(value)).map(|(_, value)| value)
+        self.all().find(|(name, value)| *name == key && !is_off_or_empty(value)).map(|(_, value)| value)
     }
 
-    /// As [`Arguments::get`], a text.
+    /// Like [`Arguments::get`], for a text.
     pub(super) fn text(&self, key: &str) -> Option<&str> {
         self.get(key)?.as_str()
     }
 
-    /// Whether a key is true.
+    /// Returns true if one of the keys is there, with any value.
+    pub(super) fn has_any(&self, keys: &[&str]) -> bool {
+        keys.iter().any(|key| self.all().any(|(name, _)| name == *key))
+    }
+
+    /// Returns true if the value of a key is `true`.
     pub(super) fn is_on(&self, key: &str) -> bool {
         self.get(key) == Some(&Json::Bool(true))
     }
 }
 
-/// Whether a value is null, false, or empty.
-pub(super) fn says_nothing(value: &Json) -> bool {
+/// Returns true if a value is null, false or empty.
+pub(super) fn is_off_or_empty(value: &Json) -> bool {
     match value {
         Json::Null | Json::Bool(false) => true,
         Json::String(text) => text.is_empty() || text == "None",

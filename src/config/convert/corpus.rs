@@ -1,4 +1,5 @@
-//! The corpus, the model and the tokenizer of run_mlm.py, which takes several arguments for each.
+//! Converts the arguments of run_mlm.py for the corpus, the model and the tokenizer, which need several
+//! arguments each.
 
 use std::path::Path;
 
@@ -9,7 +10,7 @@ use crate::config::convert::Draft;
 use crate::config::convert::arguments::Arguments;
 use crate::families::Family;
 
-/// The arguments that are done here.
+/// The arguments that this module converts.
 const TAKEN: [&str; 14] = [
     "train_file",
     "text_column_name",
@@ -27,7 +28,7 @@ const TAKEN: [&str; 14] = [
     "mlm",
 ];
 
-/// Puts them into the draft, and names them.
+/// Adds the settings to the draft, and returns the names of the converted arguments.
 pub(super) fn place(arguments: &Arguments, draft: &mut Draft) -> Vec<&'static str> {
     sources(arguments, draft);
     validation(arguments, draft);
@@ -61,13 +62,10 @@ fn sources(arguments: &Arguments, draft: &mut Draft) {
             return;
         }
     };
-    let is_plain = |file: &Json| {
-        let extension = file.as_str().and_then(|file| Path::new(file).extension()).unwrap_or_default();
-        !["json", "jsonl", "csv", "tsv", "parquet"].iter().any(|known| extension == *known)
-    };
     let mut source = serde_json::Map::new();
-    if files.iter().all(is_plain) {
-        // With or without `line_by_line`, which says whether lines are joined to full rows afterwards.
+    if files.iter().all(is_plain_text) {
+        // Holds with and without `line_by_line`, which only sets whether lines are joined to full rows
+        // afterwards.
         source.insert("document".to_string(), json!("line"));
         if !arguments.is_on("line_by_line") {
             draft
@@ -82,18 +80,24 @@ fn sources(arguments: &Arguments, draft: &mut Draft) {
     draft.set("data.sources", json!([source]), "train_file");
 }
 
+/// Returns true for the path of a file that is not JSON, CSV, TSV or Parquet by its extension.
+fn is_plain_text(file: &Json) -> bool {
+    let extension = file.as_str().and_then(|file| Path::new(file).extension()).unwrap_or_default();
+    !["json", "jsonl", "csv", "tsv", "parquet"].iter().any(|known| extension == *known)
+}
+
 fn validation(arguments: &Arguments, draft: &mut Draft) {
     if let Some(file) = arguments.get("validation_file") {
         draft.without_place("validation_file", file, "`data.validation_fraction` is split off the corpus");
     }
     if let Some(percent) = arguments.get("validation_split_percentage").and_then(Json::as_f64) {
-        // As it would be written: 5 percent are 0.05, not 0.050000000000000003.
+        // Rounded, so that 5 percent become 0.05, not 0.050000000000000003.
         let share = (percent * 1e6).round() / 1e8;
         draft.set("data.validation_fraction", share, "validation_split_percentage");
     }
 }
 
-/// A folder to go on from, or a family with sizes.
+/// Converts the model: a folder to continue from, or a family with its sizes.
 fn model(arguments: &Arguments, draft: &mut Draft) {
     if let Some(path) = arguments.text("model_name_or_path") {
         draft.set("model.path", path, "model_name_or_path");
@@ -135,8 +139,9 @@ fn model(arguments: &Arguments, draft: &mut Draft) {
     }
 }
 
-/// The family whose name is the longest that a text holds: of two that begin alike the right one.
+/// Returns the family with the longest name that a text contains: `xlm-roberta` contains `roberta`, too.
 fn family_in(text: &str) -> Option<Family> {
-    let holds = |family: &Family| text.replace('_', "-").contains(&family.name.replace('_', "-"));
-    Family::ALL.into_iter().filter(holds).max_by_key(|family| family.name.len())
+    let text = text.replace('_', "-");
+    let found = Family::ALL.into_iter().filter(|family| text.contains(&family.name.replace('_', "-")));
+    found.max_by_key(|family| family.name.len())
 }

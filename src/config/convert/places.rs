@@ -1,5 +1,5 @@
-//! Where each argument goes. What one key of theirs is in one key of ours stands in `foreign.rs`; here is
-//! what needs a look at the value or at other arguments.
+//! Finds the key for each argument. `foreign.rs` maps single keys; this module handles arguments that depend
+//! on their value or on other arguments.
 
 use serde_json::Value as Json;
 
@@ -7,7 +7,7 @@ use crate::config::FinetuneTask;
 use crate::config::convert::Draft;
 use crate::config::convert::Purpose;
 use crate::config::convert::arguments::Arguments;
-use crate::config::convert::arguments::says_nothing;
+use crate::config::convert::arguments::is_off_or_empty;
 use crate::config::convert::corpus;
 use crate::config::foreign;
 use crate::config::foreign::Elsewhere;
@@ -15,7 +15,7 @@ use crate::config::shape::Shape;
 use crate::config::shape::name_of;
 
 /// Arguments that only run_mlm.py has.
-const OF_PRETRAINING: [&str; 6] = [
+const PRETRAINING_ONLY: [&str; 6] = [
     "mlm_probability",
     "line_by_line",
     "config_overrides",
@@ -25,9 +25,9 @@ const OF_PRETRAINING: [&str; 6] = [
 ];
 
 /// Arguments that only run_ner.py has.
-const OF_TAGGING: [&str; 2] = ["label_all_tokens", "return_entity_level_metrics"];
+const TAGGING_ONLY: [&str; 2] = ["label_all_tokens", "return_entity_level_metrics"];
 
-/// Arguments that say when something is done, with the key that says it here.
+/// Arguments that set when something is done, with the key here for the number of steps.
 const STRATEGIES: [(&str, &str); 4] = [
     ("eval_strategy", "training.eval_steps"),
     ("evaluation_strategy", "training.eval_steps"),
@@ -35,18 +35,17 @@ const STRATEGIES: [(&str, &str); 4] = [
     ("logging_strategy", "training.logging_steps"),
 ];
 
-/// What the arguments are for; told where it is a guess.
+/// Returns the purpose of the arguments; adds a note if it is a guess.
 pub(super) fn purpose_of(arguments: &Arguments, draft: &mut Draft) -> Purpose {
-    let has = |names: &[&str]| names.iter().any(|name| arguments.all().any(|(key, _)| key == *name));
     let task = arguments.text("task_name").map(str::to_lowercase);
     match task.as_deref() {
         Some("ner" | "pos" | "chunk") => Purpose::Finetune(FinetuneTask::TokenClassify),
         Some("stsb" | "sts-b") => Purpose::Finetune(FinetuneTask::Regression),
         Some(_) => Purpose::Finetune(FinetuneTask::Classify),
-        None if has(&OF_TAGGING) => Purpose::Finetune(FinetuneTask::TokenClassify),
-        None if has(&OF_PRETRAINING) => Purpose::Pretrain,
+        None if arguments.has_any(&TAGGING_ONLY) => Purpose::Finetune(FinetuneTask::TokenClassify),
+        None if arguments.has_any(&PRETRAINING_ONLY) => Purpose::Pretrain,
         None if arguments.is_on("do_regression") => Purpose::Finetune(FinetuneTask::Regression),
-        None if has(&["task_name", "label_column_name", "max_train_samples"]) => {
+        None if arguments.has_any(&["task_name", "label_column_name", "max_train_samples"]) => {
             draft.notes.push("assumed: this is for `finetune --task classify`; `--for` says it".to_string());
             Purpose::Finetune(FinetuneTask::Classify)
         }
@@ -57,7 +56,7 @@ pub(super) fn purpose_of(arguments: &Arguments, draft: &mut Draft) -> Purpose {
     }
 }
 
-/// Puts all arguments into the draft.
+/// Adds the settings of all arguments to the draft.
 pub(super) fn place(arguments: &Arguments, purpose: Purpose, shape: &Shape, draft: &mut Draft) {
     let taken = match purpose {
         Purpose::Pretrain => corpus::place(arguments, draft),
@@ -69,15 +68,15 @@ pub(super) fn place(arguments: &Arguments, purpose: Purpose, shape: &Shape, draf
         }
         if name == "report_to" {
             report_to(value, draft);
-        } else if name == "logging_dir" && !says_nothing(value) {
+        } else if name == "logging_dir" && !is_off_or_empty(value) {
             draft.without_place(name, value, "TensorBoard's events are in `runs` below `run.output_dir`");
-        } else if says_nothing(value) {
+        } else if is_off_or_empty(value) {
             draft.off.push(name.to_string());
         } else {
             one(name, value, shape, draft);
         }
     }
-    twice(draft);
+    merge_repeated(draft);
     if draft.settings.iter().all(|setting| setting.path != "precision.compute") {
         let why = "neither `fp16` nor `bf16` is on; `auto` takes the fastest type of the machine";
         draft.assume("precision.compute", "f32", why);
@@ -89,20 +88,18 @@ pub(super) fn place(arguments: &Arguments, purpose: Purpose, shape: &Shape, draf
     }
 }
 
-/// An argument that has one place, or none.
+/// Converts an argument that becomes at most one key.
 fn one(name: &str, value: &Json, shape: &Shape, draft: &mut Draft) {
     let places = shape.find(name_of(name));
-    let is_there =
-        |path: &str| path.split('.').try_fold(shape, |here, key| Some(&here.field(key)?.shape)).is_some();
     match (places.as_slice(), foreign::key(name)) {
-        ([path], _) => draft.set(path, valued(path, value), name),
-        (_, Some(Elsewhere::Key(path, more))) if is_there(path) => {
-            draft.set(path, valued(path, value), name);
+        ([path], _) => draft.set(path, own_value(path, value), name),
+        (_, Some(Elsewhere::Key(path, more))) if has_path(shape, path) => {
+            draft.set(path, own_value(path, value), name);
             if !more.is_empty() {
                 draft.notes.push(format!("`{name}` is `{path}`{more}"));
             }
         }
-        (_, Some(Elsewhere::Value(path, own))) if is_there(path) && *value == Json::Bool(true) => {
+        (_, Some(Elsewhere::Value(path, own))) if has_path(shape, path) && *value == Json::Bool(true) => {
             draft.set(path, own, name);
         }
         (_, Some(Elsewhere::Nowhere(why))) => draft.without_place(name, value, why),
@@ -111,17 +108,22 @@ fn one(name: &str, value: &Json, shape: &Shape, draft: &mut Draft) {
     }
 }
 
-/// A value as it is called here.
-fn valued(path: &str, value: &Json) -> Json {
+/// Returns true if a shape has a key with this dotted path.
+fn has_path(shape: &Shape, path: &str) -> bool {
+    path.split('.').try_fold(shape, |here, key| Some(&here.field(key)?.shape)).is_some()
+}
+
+/// Returns the value of the key at `path` under the name that it has here.
+fn own_value(path: &str, value: &Json) -> Json {
     let own = value.as_str().and_then(|text| foreign::value(path, text));
     own.map_or_else(|| value.clone(), Json::from)
 }
 
-/// Of two arguments for one key the one that is not 0 counts, as `warmup_steps` and `warmup_ratio` do.
-fn twice(draft: &mut Draft) {
+/// Keeps one of two arguments for the same key, such as `warmup_steps` and `warmup_ratio`: the last one that
+/// is not 0.
+fn merge_repeated(draft: &mut Draft) {
     let settings = std::mem::take(&mut draft.settings);
     for setting in settings {
-        let is_zero = |value: &str| value.parse::<f64>().is_ok_and(|number| number == 0.0);
         match draft.settings.iter().position(|other| other.path == setting.path) {
             None => draft.settings.push(setting),
             Some(at) => {
@@ -130,7 +132,8 @@ fn twice(draft: &mut Draft) {
                 } else {
                     std::mem::replace(&mut draft.settings[at], setting)
                 };
-                let (name, kept) = (lost.from.unwrap_or_default(), draft.settings[at].from.clone());
+                let name = lost.from.unwrap_or_default();
+                let kept = draft.settings[at].from.clone();
                 if !is_zero(&lost.value) {
                     let kept = kept.unwrap_or_default();
                     draft
@@ -142,13 +145,18 @@ fn twice(draft: &mut Draft) {
     }
 }
 
-/// When something is done: `no` and what has no number of steps win over a number that stands beside them.
+fn is_zero(value: &str) -> bool {
+    value.parse::<f64>().is_ok_and(|number| number == 0.0)
+}
+
+/// Converts a strategy, which sets when something is done: `steps` keeps the number of steps, `no` and any
+/// other replace it by 0.
 fn strategy(name: &str, path: &str, value: &Json, draft: &mut Draft) {
-    let said = value.as_str().map(str::to_lowercase);
-    if said.as_deref() == Some("steps") {
+    let word = value.as_str().map(str::to_lowercase);
+    if word.as_deref() == Some("steps") {
         return;
     }
-    if said.as_deref() != Some("no") {
+    if word.as_deref() != Some("no") {
         let why = format!("here it is a number of steps, `{path}`; 0, which is taken, means only at the end");
         draft.without_place(name, value, &why);
     }
@@ -172,7 +180,7 @@ fn report_to(value: &Json, draft: &mut Draft) {
     }
 }
 
-/// The files, the model and the task of fine-tuning; the names of the arguments that are done.
+/// Converts the files, the model and the task of fine-tuning; returns the names of the converted arguments.
 fn labelled(arguments: &Arguments, task: FinetuneTask, draft: &mut Draft) -> Vec<&'static str> {
     let name = match task {
         FinetuneTask::Classify => "classify",

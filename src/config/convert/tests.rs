@@ -1,9 +1,10 @@
-//! Arguments as people have them, and what becomes of them.
+//! Conversions of arguments as people write them.
 
 use super::*;
 use crate::config::load_any;
 
-/// The YAML and the notes, single spaces between words; the YAML is right.
+/// Converts arguments and checks that the loader accepts the YAML. Returns the YAML with single spaces
+/// between words, and the notes.
 fn converted(text: &str, purpose: Option<Purpose>) -> (String, String) {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("args.json");
@@ -11,8 +12,8 @@ fn converted(text: &str, purpose: Option<Purpose>) -> (String, String) {
     let Converted { yaml, notes } = convert(&path, purpose).expect("is converted");
     std::fs::write(&path, &yaml).expect("is writable");
     assert_eq!(load_any(&path, &[]).map(|_| ()), Ok(()), "{yaml}");
-    let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
-    (yaml.lines().map(words).collect::<Vec<_>>().join("\n"), notes.join("\n"))
+    let lines = yaml.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));
+    (lines.collect::<Vec<_>>().join("\n"), notes.join("\n"))
 }
 
 #[track_caller]
@@ -36,7 +37,7 @@ const RUN_MLM: &str = r#"{
 }"#;
 
 #[test]
-fn no_secret_of_the_arguments_is_told_and_the_last_of_two_values_counts() {
+fn no_secret_of_the_arguments_is_shown_and_the_last_of_two_values_counts() {
     let (yaml, notes) = converted(
         r#"{"mlm_probability": 0.2, "hub_token": "planted-a1", "push_to_hub_token": "planted-b2",
         "use_auth_token": "planted-c3", "hub_model_id": "https://ann:planted-d4@host/x",
@@ -127,7 +128,7 @@ fn run_ner_becomes_a_configuration_of_fine_tuning() {
 }
 
 #[test]
-fn run_glue_becomes_one_too_and_what_its_task_does_not_take_is_told() {
+fn run_glue_becomes_a_configuration_of_fine_tuning_with_notes_on_unused_arguments() {
     let arguments = r#"{"task_name": "stsb", "model_name_or_path": "m", "dataset_name": "glue",
         "label_smoothing_factor": 0.1, "max_train_samples": 100, "metric_for_best_model": "eval_pearson"}"#;
     let (yaml, notes) = converted(arguments, None);
@@ -152,7 +153,7 @@ fn run_glue_becomes_one_too_and_what_its_task_does_not_take_is_told() {
 }
 
 #[test]
-fn arguments_that_name_no_script_are_for_what_is_said() {
+fn arguments_without_a_typical_script_are_for_the_given_purpose() {
     let text = r#"{"learning_rate": 2e-5, "per_gpu_train_batch_size": 4}"#;
     let (yaml, notes) = converted(text, None);
     has(
@@ -181,8 +182,8 @@ fn arguments_that_name_no_script_are_for_what_is_said() {
 }
 
 #[test]
-fn what_holds_no_arguments_is_refused() {
-    for (text, told) in [
+fn files_without_arguments_are_refused() {
+    for (text, message) in [
         ("[1]", "args.json: wants a table of arguments, not a list"),
         ("{}", "args.json: holds no arguments"),
         ("{\"a\": [1}", "not valid YAML or JSON"),
@@ -190,6 +191,6 @@ fn what_holds_no_arguments_is_refused() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("args.json");
         std::fs::write(&path, text).expect("is writable");
-        has(&convert(&path, None).expect_err("is refused").to_string(), &[told]);
+        has(&convert(&path, None).expect_err("is refused").to_string(), &[message]);
     }
 }

@@ -1,4 +1,4 @@
-//! Bounds on what can be counted in any text: its length and its kinds of characters.
+//! Filters by counts: bounds on a document's length and on its kinds of characters.
 
 use schemars::JsonSchema;
 use serde::Deserialize;

@@ -1,4 +1,5 @@
-//! The rules that made MassiveText for Gopher (Rae et al. 2021, arXiv 2112.11446, appendix A.1.1, table A1).
+//! The filter rules of MassiveText, the corpus of Gopher (Rae et al. 2021, arXiv 2112.11446, appendix A.1.1,
+//! table A1).
 
 use schemars::JsonSchema;
 use serde::Deserialize;

@@ -1,4 +1,4 @@
-//! The language that documents should have, and the codes that name languages.
+//! The filter by language, and the codes of languages.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -35,7 +35,7 @@ impl Default for LanguageFilter {
     }
 }
 
-/// ISO 639-1 codes of the languages that are told apart, with their ISO 639-3 codes. `no` and `zh` name the
+/// ISO 639-1 codes of the languages that are detected, with their ISO 639-3 codes. `no` and `zh` name the
 /// written form.
 const TWO_LETTERS: [(&str, &str); 71] = [
     ("af", "afr"),
@@ -111,14 +111,14 @@ const TWO_LETTERS: [(&str, &str); 71] = [
     ("zu", "zul"),
 ];
 
-/// The ISO 639-3 code of a language that can be told apart, by that code or by its ISO 639-1 code.
+/// Returns the ISO 639-3 code of a language that can be detected, given that code or the ISO 639-1 code.
 pub fn language_code(name: &str) -> Option<&'static str> {
     let name = name.to_ascii_lowercase();
     let long = TWO_LETTERS.iter().find(|(short, _)| *short == name).map_or(name.as_str(), |(_, long)| long);
     Lang::from_code(long).map(|lang| lang.code())
 }
 
-/// All languages that can be told apart: ISO 639-3 code and English name.
+/// Returns the ISO 639-3 codes and English names of all languages that can be detected.
 pub fn language_codes() -> impl Iterator<Item = (&'static str, &'static str)> {
     Lang::all().iter().map(|lang| (lang.code(), lang.eng_name()))
 }

@@ -1,4 +1,4 @@
-//! Filters that read files: word lists, and text to learn from what is usual.
+//! Filters that read files: word lists, and good text for a model of its characters.
 
 use schemars::JsonSchema;
 use serde::Deserialize;

@@ -1,4 +1,4 @@
-//! Which documents (and lines) are left out for what they are: one table a filter.
+//! Filters of documents and lines by their contents: one table for each filter.
 
 mod counts;
 mod gopher;
@@ -24,7 +24,7 @@ pub use web::C4Filter;
 pub use web::LinesFilter;
 pub use web::MarkupFilter;
 
-/// Filters in the order in which they are asked; all are off by default. The first that fails gives the
+/// Filters in the order in which they are applied; all are off by default. The first that fails gives the
 /// reason.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]

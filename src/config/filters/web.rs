@@ -1,4 +1,4 @@
-//! Filters for pages of the web: markup, lines that are no text, the rules of C4.
+//! Filters for web pages: markup, lines without prose, the rules of C4.
 
 use schemars::JsonSchema;
 use serde::Deserialize;

@@ -1,4 +1,4 @@
-//! Grids as users write them, right and wrong.
+//! Tests of right and wrong sweeps as users write them.
 
 use super::*;
 use crate::config::overrides;
@@ -14,14 +14,14 @@ fn plan(text: &str, sweeps: &[&str], fractions: &[f64]) -> Result<FinetunePlan, 
     std::fs::write(&path, text).expect("writes");
     let axes: Vec<String> = sweeps.iter().map(ToString::to_string).collect();
     let loaded = load_plan(Some(&path), &[], Swept { axes: &axes, fractions });
-    // The temporary folder has another name each time.
+    // Messages must not contain the name of the temporary folder, which differs each time.
     let place = format!("{}/", folder.path().display());
     loaded.map_err(|Problems(problems)| {
-        let plain = |problem: Problem| match &problem.place {
-            Some(at) => Problem { place: Some(at.replace(&place, "")), ..problem },
-            None => problem,
-        };
-        Problems(problems.into_iter().map(plain).collect())
+        let problems = problems.into_iter().map(|problem| Problem {
+            place: problem.place.as_ref().map(|at| at.replace(&place, "")),
+            ..problem
+        });
+        Problems(problems.collect())
     })
 }
 
@@ -37,7 +37,7 @@ fn wrong(text: &str, sweeps: &[&str]) -> String {
 }
 
 #[test]
-fn the_last_key_changes_fastest_and_the_seeds_are_those_of_each_setting() {
+fn the_last_key_changes_fastest_and_each_setting_has_all_seeds() {
     let grid = sweep(FILE, &["learning_rate=1e-5,3e-5", "seed=1,2", "data.max_seq_length=32,64"], &[]);
     assert_eq!(grid.keys, ["training.learning_rate", "data.max_seq_length"]);
     let values: Vec<String> = grid.settings.iter().map(|setting| setting.values.join(" ")).collect();
@@ -51,7 +51,7 @@ fn the_last_key_changes_fastest_and_the_seeds_are_those_of_each_setting() {
 }
 
 #[test]
-fn a_file_may_hold_the_sweep_and_the_command_line_wins() {
+fn a_file_may_contain_the_sweep_and_the_command_line_wins() {
     let file = format!(
         "{FILE}seeds: [5, 6]\nsweep: {{learning_rate: [1.0e-5, 3e-5], lr_scheduler_type: [linear, cosine]}}\n"
     );
@@ -62,7 +62,7 @@ fn a_file_may_hold_the_sweep_and_the_command_line_wins() {
     let grid = sweep(&file, &["lr_scheduler_type=linear"], &[]);
     assert_eq!(grid.keys, ["training.lr_scheduler_type", "training.learning_rate"]);
     assert_eq!(grid.settings.len(), 2);
-    // What else reads the file reads the configuration of a single run.
+    // Other commands read the file as the configuration of a single run.
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("a.yaml");
     std::fs::write(&path, file).expect("writes");
@@ -71,7 +71,7 @@ fn a_file_may_hold_the_sweep_and_the_command_line_wins() {
 }
 
 #[test]
-fn a_learning_curve_is_a_sweep_whose_smaller_shares_lie_in_the_larger() {
+fn a_learning_curve_is_a_sweep_of_nested_shares() {
     let curve = sweep(FILE, &["seed=1,2,3"], &[1.0, 0.1, 0.5]);
     let shares: Vec<(Option<f64>, &[f64])> = curve
         .settings

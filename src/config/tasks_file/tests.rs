@@ -1,4 +1,4 @@
-//! Files of tasks as users write them, right and wrong.
+//! Tests of right and wrong files of tasks as users write them.
 
 use super::*;
 
@@ -25,7 +25,7 @@ fn tasks(text: &str) -> Result<Vec<NamedTask>, String> {
 }
 
 #[test]
-fn tasks_take_the_keys_beside_them_and_say_otherwise() {
+fn tasks_take_the_shared_keys_unless_they_have_their_own() {
     let tasks = tasks(TWO).expect("is right");
     let [topics, names] = tasks.as_slice() else { panic!("{tasks:?}") };
     assert_eq!((topics.metric, topics.seeds.as_slice()), (Metric::F1, &[4, 5][..]));
@@ -38,9 +38,12 @@ fn tasks_take_the_keys_beside_them_and_say_otherwise() {
     }));
 }
 
+fn wrong(text: &str) -> String {
+    tasks(text).expect_err("is wrong")
+}
+
 #[test]
 fn wrong_files_are_named_with_their_place() {
-    let wrong = |text: &str| tasks(text).expect_err("is wrong");
     insta::assert_snapshot!(wrong("training: {learning_rate: 1}\n"), @r#"
     a.yaml:1:1: there is no list `tasks`
       hint: write `tasks:`, and below it a `- name: ...` with its keys for each task

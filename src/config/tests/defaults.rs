@@ -1,9 +1,9 @@
-//! Defaults of pretraining that depend on the model and the steps.
+//! Tests of the defaults of pretraining that depend on the model and the steps.
 
 use super::*;
 use crate::config::defaults;
 
-/// Lines of `config show` for these keys of `training`.
+/// Returns the lines of `config show` for these keys of `training`.
 fn shown(loaded: &Loaded<PretrainConfig>, keys: &[&str]) -> Vec<String> {
     let text = loaded.show();
     let lines = text.lines().skip_while(|line| *line != "training:");
@@ -14,7 +14,7 @@ fn shown(loaded: &Loaded<PretrainConfig>, keys: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn what_training_takes_from_the_size_of_the_model_is_shown_with_its_reason() {
+fn defaults_that_depend_on_the_model_are_shown_with_their_reasons() {
     let keys = [
         "per_device_train_batch_size",
         "gradient_accumulation_steps",
@@ -32,13 +32,8 @@ fn what_training_takes_from_the_size_of_the_model_is_shown_with_its_reason() {
     weight_decay: 0.01 # default: pretraining
     adam_beta2: 0.98 # default: pretraining
     ");
-    let told = defaults::summary(&loaded.config.training, loaded.origins.derived());
-    insta::assert_snapshot!(told.expect("something was not given"), @"defaults for this model: learning_rate 0.00141 (width 128), warmup_steps 0.05, weight_decay 0.01, adam_beta2 0.98, per_device_train_batch_size 32 (50000 steps), gradient_accumulation_steps 16 (50000 steps)");
-    let derived = |sets: &[&str]| {
-        let loaded = load(SMALL, sets).expect("is right");
-        let derived = loaded.origins.derived().iter().map(|derived| derived.key).collect::<Vec<_>>();
-        (derived.join(" "), loaded.config.training)
-    };
+    let summary = defaults::summary(&loaded.config.training, loaded.origins.derived());
+    insta::assert_snapshot!(summary.expect("something was not given"), @"defaults for this model: learning_rate 0.00141 (width 128), warmup_steps 0.05, weight_decay 0.01, adam_beta2 0.98, per_device_train_batch_size 32 (50000 steps), gradient_accumulation_steps 16 (50000 steps)");
     let batch = "per_device_train_batch_size gradient_accumulation_steps";
     let (keys, training) = derived(&["training.learning_rate=1e-3", "training.warmup_ratio=0.1"]);
     assert_eq!(keys, format!("weight_decay adam_beta2 {batch}"));
@@ -60,8 +55,15 @@ fn what_training_takes_from_the_size_of_the_model_is_shown_with_its_reason() {
     );
 }
 
+/// Loads [`SMALL`] with these settings; returns the names of the derived keys, and the section `training`.
+fn derived(sets: &[&str]) -> (String, TrainingConfig) {
+    let loaded = load(SMALL, sets).expect("is right");
+    let derived = loaded.origins.derived().iter().map(|derived| derived.key).collect::<Vec<_>>();
+    (derived.join(" "), loaded.config.training)
+}
+
 #[test]
-fn what_a_run_began_with_stays_where_it_was_not_given() {
+fn a_resumed_run_keeps_its_derived_values_unless_they_are_given() {
     let loaded = load(SMALL, &["training.adam_beta2=0.97"]).expect("is right");
     let mut training = loaded.config.training;
     let saved = serde_json::json!({"training": {

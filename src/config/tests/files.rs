@@ -1,8 +1,8 @@
-//! Configurations of several files, with variables and with profiles: what comes of them, and what is told.
+//! Tests of configurations with several files, variables and profiles: their values and their errors.
 
 use super::*;
 
-/// Files in a folder of their own; the first one is loaded.
+/// Files in a temporary folder.
 struct Files(tempfile::TempDir);
 
 impl Files {
@@ -16,7 +16,7 @@ impl Files {
         Self(folder)
     }
 
-    /// Messages have the folder's name cut off.
+    /// Loads one of the files. Messages are returned without the name of the folder.
     fn load(&self, name: &str, profiles: &[&str], sets: &[&str]) -> Result<Loaded<PretrainConfig>, String> {
         let place = format!("{}/", self.0.path().display());
         let overrides = overrides(&owned(profiles), &owned(sets)).expect("are right");
@@ -26,6 +26,11 @@ impl Files {
 
     fn problems(&self, name: &str) -> String {
         self.load(name, &[], &[]).expect_err("is wrong")
+    }
+
+    /// Returns the messages for `a.yaml` with these profiles.
+    fn problems_with(&self, profiles: &[&str]) -> String {
+        self.load("a.yaml", profiles, &[]).expect_err("is wrong")
     }
 
     fn origin(&self, loaded: &Loaded<PretrainConfig>, key: &str) -> String {
@@ -45,7 +50,8 @@ fn later_files_win_and_the_file_itself_over_all() {
         ("more.yaml", "training: {learning_rate: 0.5, weight_decay: 0.125, warmup_ratio: 0.5}\n"),
     ]);
     let loaded = files.load("a.yaml", &[], &["training.warmup_steps=0.25"]).expect("is right");
-    let (run, training) = (&loaded.config.run, &loaded.config.training);
+    let run = &loaded.config.run;
+    let training = &loaded.config.training;
     assert_eq!((run.seed, training.max_steps), (3, 9));
     let shares = [training.learning_rate, training.weight_decay, training.warmup_steps].map(f64::to_bits);
     assert_eq!(shares, [0.25_f64, 0.125, 0.25].map(f64::to_bits));
@@ -65,7 +71,7 @@ fn later_files_win_and_the_file_itself_over_all() {
 }
 
 #[test]
-fn a_problem_names_the_file_where_its_value_stands() {
+fn a_problem_names_the_file_that_contains_its_value() {
     let files = Files::new(&[
         ("a.yaml", "include: base.yaml\ntraining:\n  max_steps: many\n"),
         (
@@ -112,8 +118,8 @@ fn wrong_includes_are_named_with_their_place() {
     ]);
     let names =
         ["missing", "shape", "empty", "twice", "again", "inner", "self", "one", "broken", "folder", "0"];
-    let told: Vec<String> = names.iter().map(|name| files.problems(&format!("{name}.yaml"))).collect();
-    insta::assert_snapshot!(told.join("\n"), @"
+    let messages: Vec<String> = names.iter().map(|name| files.problems(&format!("{name}.yaml"))).collect();
+    insta::assert_snapshot!(messages.join("\n"), @"
     error: missing.yaml:2:10: cannot open `sub/none.yaml`: No such file or directory (os error 2)
       hint: check the path; it is relative to the folder of the file that includes it
     error: shape.yaml:1:22: `include` wants a path or a list of paths, not `3`
@@ -140,7 +146,7 @@ fn wrong_includes_are_named_with_their_place() {
     assert!(files.load("1.yaml", &[], &[]).is_ok(), "eight files below each other are read");
 }
 
-/// The path of this crate is set wherever its tests run.
+/// A variable that is set wherever the tests of this crate run: the path of the crate.
 const SET: &str = "CARGO_MANIFEST_DIR";
 
 #[test]
@@ -170,7 +176,7 @@ fn variables_are_filled_in_and_paths_are_saved_as_they_are_written() {
     assert!(yaml.contains("sample_text: \"a b <mask>\"") && yaml.contains("learning_rate: 0.0001"), "{yaml}");
     assert_eq!(load(&yaml, &[]).expect("is right").config, *config);
     assert_eq!(load(to_json(config), &[]).expect("is right").config, *config);
-    // A checkpoint of another machine, where the variable stood for another folder.
+    // A checkpoint from another machine, where the variable may have another value.
     let there: PretrainConfig = serde_json::from_value(saved(config)).expect("is a configuration");
     assert_ne!(there, *config);
     assert_eq!(compare_for_resume(&there, config).expect("is allowed"), []);
@@ -234,7 +240,7 @@ training:
 }
 
 #[test]
-fn profiles_lie_over_the_file_and_below_what_is_set() {
+fn profiles_win_over_the_file_and_settings_win_over_profiles() {
     let files = Files::new(&[
         (
             "a.yaml",
@@ -248,31 +254,27 @@ fn profiles_lie_over_the_file_and_below_what_is_set() {
             ),
         ),
     ]);
-    let steps = |profiles: &[&str], sets: &[&str]| {
+    for (profiles, sets, max_steps, seed, threads, file) in [
+        (&[][..], &[][..], -1, 42, 0, "corpus/*.txt.zst"),
+        (&["short"], &[], 5, 5, 2, "corpus/*.txt.zst"),
+        (&["short", "wide"], &[], 6, 5, 2, "wide.txt"),
+        (&["wide", "short"], &["training.max_steps=7"], 7, 5, 2, "wide.txt"),
+    ] {
         let config = files.load("a.yaml", profiles, sets).expect("is right").config;
-        (
-            config.training.max_steps,
-            config.run.seed,
-            config.run.threads,
-            config.data.sources[0].files[0].clone(),
-        )
-    };
-    let corpus = || "corpus/*.txt.zst".to_string();
-    assert_eq!(steps(&[], &[]), (-1, 42, 0, corpus()));
-    assert_eq!(steps(&["short"], &[]), (5, 5, 2, corpus()));
-    assert_eq!(steps(&["short", "wide"], &[]), (6, 5, 2, "wide.txt".to_string()));
-    assert_eq!(steps(&["wide", "short"], &["training.max_steps=7"]), (7, 5, 2, "wide.txt".to_string()));
+        let run = (config.training.max_steps, config.run.seed, config.run.threads);
+        assert_eq!(run, (max_steps, seed, threads), "{profiles:?}");
+        assert_eq!(config.data.sources[0].files[0], file, "{profiles:?}");
+    }
     let loaded = files.load("a.yaml", &["short"], &[]).expect("is right");
     assert_eq!(files.origin(&loaded, "training.max_steps"), "a.yaml:4");
     assert!(!to_yaml(&loaded.config).contains("profiles"));
-    let told = |profiles: &[&str]| files.load("a.yaml", profiles, &[]).expect_err("is wrong");
-    insta::assert_snapshot!(told(&["shrot", "x"]), @"
+    insta::assert_snapshot!(files.problems_with(&["shrot", "x"]), @"
     error: --profile: there is no profile `shrot`
       hint: did you mean `short`? There are `short`, `far`, `wide`
     error: --profile: there is no profile `x`
       hint: there are `short`, `far`, `wide`
     ");
-    insta::assert_snapshot!(told(&["far"]), @"
+    insta::assert_snapshot!(files.problems_with(&["far"]), @"
     error: base.yaml:12:26: `data.prepared_dir`: the variable `NOT_SET_7` is not set
       hint: set it, or write `${NOT_SET_7:-default}` for what to take then
     ");
@@ -293,13 +295,13 @@ fn profiles_lie_over_the_file_and_below_what_is_set() {
 }
 
 #[test]
-fn a_profile_is_checked_also_where_it_is_not_asked_for() {
+fn profiles_that_are_not_asked_for_are_checked_too() {
     let text = format!(
         "{SMALL}profiles:\n  short:\n    training:\n      max_step: 5\n      learning_rate: fast\n  twice:\n    run: {{}}\n  \
          twice:\n    run: {{}}\n  none:\n  five: 5\n  inner:\n    include: a.yaml\n    profiles: {{}}\n"
     );
-    let told = problems(&text, &[]);
-    insta::assert_snapshot!(told, @"
+    let messages = problems(&text, &[]);
+    insta::assert_snapshot!(messages, @"
     error: a.yaml:11:7: unknown key `max_step` in `training`
       hint: did you mean `max_steps`?
     error: a.yaml:12:22: `training.learning_rate` wants a number, not the text `fast`
@@ -316,7 +318,7 @@ fn a_profile_is_checked_also_where_it_is_not_asked_for() {
     let files = Files::new(&[("a.yaml", &text)]);
     assert_eq!(
         files.load("a.yaml", &["short"], &[]).expect_err("is wrong"),
-        told,
+        messages,
         "each problem is told once"
     );
     insta::assert_snapshot!(problems(format!("{SMALL}profiles: [short]\n"), &[]), @"
@@ -326,7 +328,7 @@ fn a_profile_is_checked_also_where_it_is_not_asked_for() {
 }
 
 #[test]
-fn sweeps_and_tasks_take_all_three() {
+fn sweeps_and_tasks_take_includes_variables_and_profiles() {
     let files = Files::new(&[
         ("a.yaml", "include: base.yaml\nprofiles: {two: {sweep: {learning_rate: [1, 2]}}}\n"),
         (
@@ -349,11 +351,9 @@ fn sweeps_and_tasks_take_all_three() {
     assert_eq!(sweep.settings.len(), 4);
     assert_eq!(sweep.settings[0].config.training.weight_decay.to_bits(), 0.5_f64.to_bits());
     std::fs::write(path("base.yaml"), "data: {train_file: a.csv, eval_file: b.csv}\n").expect("is writable");
-    let metric = |profiles: &[&str]| {
+    for (profiles, metric) in [(&[][..], "accuracy"), (&["f1"], "f1")] {
         let overrides = overrides(&owned(profiles), &[]).expect("are right");
         let tasks = load_tasks(&path("tasks.yaml"), &overrides).expect("is right");
-        assert_eq!(tasks[0].name, "topics");
-        tasks[0].metric.name()
-    };
-    assert_eq!((metric(&[]), metric(&["f1"])), ("accuracy", "f1"));
+        assert_eq!((tasks[0].name.as_str(), tasks[0].metric.name()), ("topics", metric));
+    }
 }

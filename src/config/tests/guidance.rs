@@ -1,4 +1,5 @@
-//! What a user of another trainer, or of the wrong command, is told; and that the guide names every key.
+//! Tests of the hints for users of another trainer or of the wrong command, and a check that the guide names
+//! every key.
 
 use super::*;
 
@@ -26,44 +27,44 @@ fn a_configuration_of_the_other_kind_is_named_as_such() {
 }
 
 #[test]
-fn a_family_that_is_not_built_is_answered_with_those_that_are() {
-    let with = |family: &str| {
-        problems(format!("data: {{sources: [{{files: [a.txt]}}]}}\nmodel: {{{family}: {{}}}}\n"), &[])
-    };
-    insta::assert_snapshot!(with("deberta_v3"), @"
+fn the_error_for_an_unsupported_family_names_the_supported_ones() {
+    insta::assert_snapshot!(problems_of_family("deberta_v3"), @"
     error: a.yaml:2:9: unknown key `deberta_v3` in `model`
       hint: this family is not built; those that are: `roberta`, `bert`, `electra`, `modernbert`, `deberta-v2`, `distilbert`, `xlm-roberta`, `camembert`, `albert` and `mpnet`
     ");
-    insta::assert_snapshot!(with("squeezebert"), @"
+    insta::assert_snapshot!(problems_of_family("squeezebert"), @"
     error: a.yaml:2:9: unknown key `squeezebert` in `model`
       hint: this family is not built; those that are: `roberta`, `bert`, `electra`, `modernbert`, `deberta-v2`, `distilbert`, `xlm-roberta`, `camembert`, `albert` and `mpnet`
     ");
-    insta::assert_snapshot!(with("robreta"), @"
+    insta::assert_snapshot!(problems_of_family("robreta"), @"
     error: a.yaml:2:9: unknown key `robreta` in `model`
       hint: did you mean `roberta`?
     ");
 }
 
+fn problems_of_family(family: &str) -> String {
+    problems(format!("data: {{sources: [{{files: [a.txt]}}]}}\nmodel: {{{family}: {{}}}}\n"), &[])
+}
+
+fn problems_of_modernbert(key: &str) -> String {
+    let model = format!("model: {{modernbert: {{{key}: 1}}}}\n");
+    problems(format!("data: {{sources: [{{files: [a.txt]}}]}}\n{model}"), &[])
+}
+
 #[test]
-fn a_key_that_a_family_calls_by_another_name_is_told_so() {
-    let with = |key: &str| {
-        problems(
-            format!("data: {{sources: [{{files: [a.txt]}}]}}\nmodel: {{modernbert: {{{key}: 1}}}}\n"),
-            &[],
-        )
-    };
-    insta::assert_snapshot!(with("layer_norm_eps"), @"
+fn the_error_for_a_key_names_the_own_name_of_the_family() {
+    insta::assert_snapshot!(problems_of_modernbert("layer_norm_eps"), @"
     error: a.yaml:2:22: unknown key `layer_norm_eps` in `model.modernbert`
       hint: ModernBERT calls it `norm_eps`
     ");
-    insta::assert_snapshot!(with("type_vocab_size"), @"
+    insta::assert_snapshot!(problems_of_modernbert("type_vocab_size"), @"
     error: a.yaml:2:22: unknown key `type_vocab_size` in `model.modernbert`
       hint: did you mean `vocab_size`?
     ");
 }
 
 #[test]
-fn keys_of_other_trainers_lead_to_ours() {
+fn keys_of_other_trainers_lead_to_their_counterparts() {
     insta::assert_snapshot!(problems("data: {files: [a.txt]}\nmodel: {roberta: {}}\n", &[]).lines().take(2).collect::<Vec<_>>().join("\n"), @"
     error: a.yaml:1:8: unknown key `files` in `data`
       hint: name the files under `data.sources`: `- files: [corpus/*.txt]`

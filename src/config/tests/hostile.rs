@@ -1,4 +1,4 @@
-//! Files that are no configuration at all: each gets an error, none a panic.
+//! Tests of files that are not configurations at all: each gives an error, never a panic.
 
 use proptest::prelude::*;
 
@@ -34,14 +34,7 @@ fn hostile_files_get_a_clear_error() {
 }
 
 #[test]
-fn nothing_is_told_of_an_included_file_that_is_no_configuration() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let path = |name: &str| folder.path().join(name);
-    let refused = |text: &str| {
-        std::fs::write(path("other"), text).expect("is writable");
-        std::fs::write(path("main.yaml"), "include: other\n").expect("is writable");
-        load_pretrain(&path("main.yaml"), &[]).expect_err("is wrong").to_string()
-    };
+fn errors_never_quote_an_included_file_that_is_no_configuration() {
     for text in [
         "-----BEGIN PRIVATE KEY-----\nplanted\n",
         "planted_key = planted\n",
@@ -53,18 +46,27 @@ fn nothing_is_told_of_an_included_file_that_is_no_configuration() {
         "\"planted\"",
         "planted: 1\nplanted: 2\n",
     ] {
-        let message = refused(text);
+        let message = refused_include(text);
         let refusals = ["other` is no configuration", "not valid YAML or JSON\n"];
         assert!(refusals.iter().any(|refusal| message.contains(refusal)), "{message}");
         assert!(!message.to_lowercase().contains("planted"), "{message}");
     }
     // The error for a misspelt key of a configuration names it.
-    let message = refused("run: {seed: 1}\ntraning: {max_steps: 1}\n");
+    let message = refused_include("run: {seed: 1}\ntraning: {max_steps: 1}\n");
     assert!(message.contains("`traning`"), "{message}");
 }
 
+/// Returns the error for a configuration that includes a file with this text.
+fn refused_include(text: &str) -> String {
+    let folder = tempfile::tempdir().expect("a folder");
+    let main = folder.path().join("main.yaml");
+    std::fs::write(folder.path().join("other"), text).expect("is writable");
+    std::fs::write(&main, "include: other\n").expect("is writable");
+    load_pretrain(&main, &[]).expect_err("is wrong").to_string()
+}
+
 #[test]
-fn a_pipe_in_the_place_of_a_configuration_is_not_waited_for() {
+fn a_named_pipe_in_place_of_a_configuration_is_refused() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("config.yaml");
     assert!(std::process::Command::new("mkfifo").arg(&path).status().expect("starts").success());
@@ -76,7 +78,7 @@ fn a_pipe_in_the_place_of_a_configuration_is_not_waited_for() {
 }
 
 #[test]
-fn a_flood_of_problems_is_cut() {
+fn the_list_of_problems_is_limited() {
     let flood: Vec<String> = (0..5_000).map(|n| format!("key_{n}: 1")).collect();
     let text = problems(flood.join("\n"), &[]);
     assert_eq!(text.matches("error: ").count(), 51);

@@ -1,4 +1,4 @@
-//! Whole files through the loader: messages as a user sees them, origins, saving and resuming.
+//! Tests of whole files through the loader: messages as users see them, origins, saving and resuming.
 
 mod defaults;
 mod files;
@@ -23,7 +23,7 @@ model:
     num_attention_heads: 2
 ";
 
-/// Writes `text` to a file, loads it, and gives the messages with the folder's name cut off.
+/// Writes `text` to a file and loads it. Messages are returned without the name of the folder.
 fn load(text: impl AsRef<[u8]>, sets: &[&str]) -> Result<Loaded<PretrainConfig>, String> {
     in_folder(text, |path| load_pretrain(path, &owned(sets)))
 }
@@ -136,7 +136,7 @@ fn missing_keys_are_named_with_what_they_are_for() {
 }
 
 #[test]
-fn a_key_in_the_wrong_table_is_sent_home() {
+fn the_error_for_a_key_in_the_wrong_table_names_the_right_one() {
     insta::assert_snapshot!(problems(format!("{SMALL}seed: 3\ntraining:\n  mlm_probability: 0.3\n  fp16: true\n"), &[]), @"
     error: a.yaml:8:1: unknown key `seed`
       hint: `seed` belongs elsewhere: `run.seed`
@@ -422,21 +422,22 @@ fn json_is_the_same_configuration() {
 }
 
 #[test]
-fn the_kind_is_told_by_the_content() {
-    let kind = |text: &str| {
-        let read = |path: &Path| include::read(path).map_err(|problem| Problems(vec![problem]));
-        in_folder(text, |path| read(path).map(|root| kind::of(&root))).expect("is readable")
-    };
-    assert_eq!(kind(SMALL), Kind::Pretrain);
-    assert_eq!(kind("model: a\n"), Kind::Finetune);
-    assert_eq!(kind("data:\n  train_file: a\n"), Kind::Finetune);
-    assert_eq!(kind(""), Kind::Pretrain);
-    assert_eq!(kind("model: runs/a/final\ndata: {sources: [{files: [a.txt]}]}\n"), Kind::Pretrain);
-    assert_eq!(kind("model: {roberta: {}}\ndata: {train_file: a, eval_file: b}\n"), Kind::Finetune);
+fn the_kind_is_detected_from_the_keys() {
+    for (text, kind) in [
+        (SMALL, Kind::Pretrain),
+        ("model: a\n", Kind::Finetune),
+        ("data:\n  train_file: a\n", Kind::Finetune),
+        ("", Kind::Pretrain),
+        ("model: runs/a/final\ndata: {sources: [{files: [a.txt]}]}\n", Kind::Pretrain),
+        ("model: {roberta: {}}\ndata: {train_file: a, eval_file: b}\n", Kind::Finetune),
+    ] {
+        let root = in_folder(text, |path| include::read(path).map_err(|e| Problems(vec![e])));
+        assert_eq!(kind::detect(&root.expect("is readable")), kind, "{text}");
+    }
 }
 
 #[test]
-fn resuming_takes_on_some_changes_and_refuses_others() {
+fn resuming_accepts_some_changes_and_refuses_others() {
     let saved = load(SMALL, &[]).expect("is right").config;
     let continued = |sets: &[&str]| {
         let Loaded { mut config, origins } = load(SMALL, sets).expect("is right");
@@ -475,7 +476,7 @@ fn resuming_takes_on_some_changes_and_refuses_others() {
         .expect("is right")
         .config;
     assert!(compare_for_resume(&saved, &bert).is_err());
-    // An update may be cut in other ways as long as it has the same rows, here 64.
+    // An update may have other micro-batches as long as it has the same number of rows, here 64.
     let cut =
         |sets: &[&str]| compare_for_resume(&saved, &load(SMALL, sets).expect("is right").config).is_ok();
     assert!(cut(&["training.per_device_train_batch_size=16", "training.gradient_accumulation_steps=4"]));
@@ -491,7 +492,7 @@ fn every_file_in_configs_is_right() {
     let files: Vec<PathBuf> =
         glob::glob(pattern).expect("is a pattern").map(|file| file.expect("is readable")).collect();
     assert!(files.len() > 30);
-    // What others include need not be whole.
+    // Files that are only included need not be complete.
     for file in files.into_iter().filter(|file| !file.ends_with("recipe.yaml")) {
         assert_eq!(load_any(&file, &[]).map(|_| ()), Ok(()));
     }

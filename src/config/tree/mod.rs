@@ -1,8 +1,8 @@
-//! YAML or JSON text as a tree in which every key and value knows its place.
+//! Parses YAML or JSON text into a tree in which every key and value has its place in the file.
 //!
-//! It does not know which keys exist: `check.rs` compares the tree with the wanted shape. YAML 1.2 contains
-//! JSON, so that one parser reads both. Nesting, aliases and size are bounded: no text can make it slow, deep
-//! or large.
+//! Does not know which keys exist: `check.rs` compares the tree with the wanted shape. YAML 1.2 contains
+//! JSON, so one parser reads both. Nesting, aliases and size are limited: no text can exhaust time, stack or
+//! memory.
 
 use std::sync::Arc;
 
@@ -22,21 +22,23 @@ use crate::error::Problem;
 #[cfg(test)]
 mod tests;
 
-/// A hundred times what a configuration needs, and little enough for the stack and for the memory.
+/// Largest nesting depth.
 const MAX_DEPTH: usize = 32;
+/// Largest number of values, once aliases are expanded. Both limits are far above the needs of a
+/// configuration and safe for the stack and the memory.
 const MAX_VALUES: usize = 20_000;
 
-/// Where a key or value stands.
+/// The place of a key or value.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Place {
-    /// In a file, as errors name it; both numbers start at 1.
+    /// In a file, with its name for errors; both numbers start at 1.
     File { file: Arc<str>, line: u64, column: u64 },
     /// On the command line: `--set training.max_steps` or `--train`.
     Flag(String),
 }
 
 impl Place {
-    /// As errors show it.
+    /// Returns the place as errors show it.
     pub(super) fn shown(&self) -> String {
         match self {
             Self::File { file, line, column } => format!("{file}:{line}:{column}"),
@@ -52,7 +54,7 @@ pub(super) struct Node {
     pub(super) place: Place,
 }
 
-/// What YAML's core schema makes of a value.
+/// A value by YAML's core schema.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Value {
     Null,
@@ -60,25 +62,25 @@ pub(super) enum Value {
     Integer(i128),
     Float(f64),
     Text(String),
-    /// A text with the values of variables in it.
+    /// A text that contained variables, which are filled in.
     Filled(Filled),
     List(Vec<Node>),
     Table(Vec<Entry>),
 }
 
-/// A text that named variables: `${HOME}/corpus`.
+/// A text that contained variables, such as `${HOME}/corpus`.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Filled {
-    /// With their values.
+    /// The text with the values of the variables.
     pub(super) text: String,
-    /// As it stands in the file.
+    /// The text as written in the file.
     pub(super) written: String,
-    /// Whether one of the values is a secret.
+    /// True if one of the values is a secret.
     pub(super) is_secret: bool,
 }
 
 impl Filled {
-    /// What it would be if it stood in the file: `1e-4` is a number.
+    /// Returns the value that the filled-in text would have in a file: `1e-4` is a number.
     pub(super) fn value(&self) -> Value {
         match parse(self.text.trim(), "") {
             _ if self.text.trim().is_empty() => Value::Null,
@@ -90,7 +92,7 @@ impl Filled {
     }
 }
 
-/// One `key: value`; a table keeps all of them, also repeated ones.
+/// One `key: value` of a table. Tables keep repeated keys.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Entry {
     pub(super) key: String,
@@ -99,19 +101,19 @@ pub(super) struct Entry {
 }
 
 impl Node {
-    /// A table without entries.
+    /// Returns a table without entries.
     pub(super) fn empty_table(place: Place) -> Self {
         Self { value: Value::Table(Vec::new()), place }
     }
 
-    /// Takes a key out of a table.
+    /// Removes a key from a table and returns its entry.
     pub(super) fn take(&mut self, key: &str) -> Option<Entry> {
         let Value::Table(entries) = &mut self.value else { return None };
         let at = entries.iter().position(|entry| entry.key == key)?;
         Some(entries.remove(at))
     }
 
-    /// The entries of a table; of anything else, none.
+    /// Returns the entries of a table; none for anything else.
     pub(super) fn entries(&self) -> &[Entry] {
         match &self.value {
             Value::Table(entries) => entries,
@@ -119,7 +121,7 @@ impl Node {
         }
     }
 
-    /// The entries of a table, to be changed; none of anything else.
+    /// Returns the entries of a table for changes; `None` for anything else.
     pub(super) fn entries_mut(&mut self) -> Option<&mut Vec<Entry>> {
         match &mut self.value {
             Value::Table(entries) => Some(entries),
@@ -127,7 +129,7 @@ impl Node {
         }
     }
 
-    /// Puts this value and all within it to `place`.
+    /// Gives this value and all within it the place `place`.
     pub(super) fn placed(mut self, place: &Place) -> Self {
         self.each_place(&mut |own| own.clone_from(place));
         self
@@ -147,7 +149,7 @@ impl Node {
 }
 
 impl Value {
-    /// The text, if it is one.
+    /// Returns the text, if the value is one.
     pub(super) fn text(&self) -> Option<&str> {
         match self {
             Self::Text(text) | Self::Filled(Filled { text, .. }) => Some(text),
@@ -155,7 +157,7 @@ impl Value {
         }
     }
 
-    /// What the value is, for a message: "the text `many`", "a list". Variables are told by their names.
+    /// Describes the value for a message, such as "the text `many`" or "a list". Shows variables by name.
     pub(super) fn described(&self) -> String {
         match self {
             Self::Null => "nothing".to_string(),
@@ -171,13 +173,13 @@ impl Value {
     }
 }
 
-/// The first 60 characters of a text on one line.
+/// Returns the first 60 characters of a text on one line.
 pub(super) fn shortened(text: &str) -> String {
     let line: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(60).collect();
     if text.chars().count() > 60 { format!("{line}...") } else { line }
 }
 
-/// Reads a whole text. An empty one is an empty table. The problem's place is `file:line:column`.
+/// Parses a whole text; an empty text is an empty table. Problems have the place `file:line:column`.
 pub(super) fn parse(text: &str, file: &str) -> Result<Node, Problem> {
     let options = serde_saphyr::options! {
         budget: serde_saphyr::budget! { max_depth: MAX_DEPTH, max_nodes: MAX_VALUES },
@@ -194,7 +196,8 @@ pub(super) fn parse(text: &str, file: &str) -> Result<Node, Problem> {
             Ok(Node::empty_table(Place::File { file: file.into(), line: 1, column: 1 }))
         }
         Ok(spanned) => {
-            let (mut root, name) = (node(spanned), Arc::from(file));
+            let mut root = node(spanned);
+            let name = Arc::from(file);
             root.each_place(&mut |place| {
                 if let Place::File { file, .. } = place {
                     *file = Arc::clone(&name);
@@ -212,7 +215,7 @@ pub(super) fn parse(text: &str, file: &str) -> Result<Node, Problem> {
     }
 }
 
-/// What the scanner's own messages begin with.
+/// Start of messages that come from the YAML scanner.
 const INVALID: &str = "not valid YAML or JSON";
 
 const QUOTE_VARIABLES: &str = "between brackets put a text with `${` in quotes: `[\"${HOME}/a.txt\"]`";
@@ -250,7 +253,7 @@ fn too_many() -> Problem {
     Problem::usage(message).hint("is it really a configuration?")
 }
 
-/// What the scanner says, less the place that it repeats.
+/// Converts a message of the YAML scanner, without the place that it repeats.
 fn other_problem(text: &str) -> Problem {
     let text = text.split(" at line ").next().unwrap_or_default();
     if text.starts_with("recursion limit") {
@@ -266,7 +269,7 @@ fn other_problem(text: &str) -> Problem {
     Problem::usage(format!("{INVALID}: {}", shortened(text))).hint(hint)
 }
 
-/// A place in the text that is read; `parse` names the file.
+/// Returns a place in the text that is being parsed; `parse` adds the name of the file.
 fn place(at: Location) -> Place {
     Place::File { file: Arc::default(), line: at.line(), column: at.column() }
 }

@@ -1,10 +1,10 @@
-//! Places, JSON, broken and hostile text.
+//! Tests of places, JSON, broken and hostile text.
 
 use proptest::prelude::*;
 
 use super::*;
 
-fn at(line: u64, column: u64) -> Place {
+fn place_at(line: u64, column: u64) -> Place {
     Place::File { file: "a.yaml".into(), line, column }
 }
 
@@ -18,8 +18,8 @@ fn every_key_and_value_has_its_place() {
         parse("run:\n  seed: 7\n  name: \"x\"\nlist:\n  - 1.5\n  - yes\n", "a.yaml").expect("is right");
     let run = &root.entries()[0];
     let seed = &run.node.entries()[0];
-    assert_eq!(seed.place, at(2, 3));
-    assert_eq!(seed.node, Node { value: Value::Integer(7), place: at(2, 9) });
+    assert_eq!(seed.place, place_at(2, 3));
+    assert_eq!(seed.node, Node { value: Value::Integer(7), place: place_at(2, 9) });
     let Value::List(items) = &root.entries()[1].node.value else { panic!("a list") };
     assert_eq!(items[0].value, Value::Float(1.5));
     assert_eq!(items[1].value, Value::Text("yes".to_string()), "YAML 1.2 knows only true and false");
@@ -103,7 +103,7 @@ fn a_bomb_of_aliases_is_refused() {
 #[test]
 fn aliases_in_moderation_are_fine() {
     let root = parse("a: &lr 1e-3\nb: *lr\n", "a.yaml").expect("is right");
-    assert_eq!(root.entries()[1].node, Node { value: Value::Float(1e-3), place: at(2, 4) });
+    assert_eq!(root.entries()[1].node, Node { value: Value::Float(1e-3), place: place_at(2, 4) });
 }
 
 proptest! {

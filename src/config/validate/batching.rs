@@ -1,4 +1,4 @@
-//! Packing, the ramp of the batch size, the schedule of masking.
+//! Checks of packing, the ramp of the batch size and the schedule of masking.
 
 use crate::config::DataConfig;
 use crate::config::FinetuneConfig;
@@ -15,7 +15,7 @@ pub(super) fn batching(config: &PretrainConfig, findings: &mut Findings) {
     masking_schedule(&config.mlm, findings);
 }
 
-/// What only pretraining can do.
+/// Refuses keys of fine-tuning that only pretraining supports.
 pub(super) fn finetune(config: &FinetuneConfig, findings: &mut Findings) {
     let given = [
         ("phases", !config.training.phases.is_empty()),
@@ -38,7 +38,8 @@ fn packing(data: &DataConfig, findings: &mut Findings) {
     }
 }
 
-/// Shuffled window by window, an epoch has every document once, and nothing of other windows.
+/// Refuses keys that contradict shuffling in windows: within a window, an epoch takes each of its documents
+/// once and no others.
 fn windows(config: &PretrainConfig, findings: &mut Findings) {
     const KEY: &str = "data.shuffle_window_shards";
     let Some(shards) = config.data.shuffle_window_shards else { return };
@@ -46,7 +47,7 @@ fn windows(config: &PretrainConfig, findings: &mut Findings) {
     let sources = &config.data.sources;
     let weighted = sources.iter().position(|source| (source.weight - 1.0).abs() > 0.0);
     let changing = config.training.phases.iter().position(|phase| !phase.sources.is_empty());
-    let at_odds = [
+    let conflicts = [
         (weighted.map(|at| format!("data.sources.{at}.weight")), "takes some documents more or less often"),
         (
             changing.map(|at| format!("training.phases.{at}.sources")),
@@ -54,7 +55,7 @@ fn windows(config: &PretrainConfig, findings: &mut Findings) {
         ),
         (config.task().sentence_pairs().map(|_| "task".to_string()), "pairs documents from anywhere"),
     ];
-    for (path, why) in at_odds.into_iter().filter_map(|(path, why)| Some((path?, why))) {
+    for (path, why) in conflicts.into_iter().filter_map(|(path, why)| Some((path?, why))) {
         let message = format!("`{path}` {why}, and `{KEY}` keeps to a few shards at a time");
         findings.add(&[KEY, &path], message, "leave one of the two out");
     }
@@ -123,7 +124,7 @@ mod tests {
     use crate::config::validate_finetune;
     use crate::config::validate_pretrain;
 
-    /// The problems of a configuration with these sections, a line each.
+    /// Returns the problems of a configuration with these sections, a line each.
     fn found(data: &Value, training: &Value, mlm: &Value) -> String {
         let mut all = json!({"data": {"sources": [{"files": ["a.txt"]}]}, "model": {"roberta": {}}, "training": training, "mlm": mlm});
         all["data"].as_object_mut().unwrap().extend(data.as_object().unwrap().clone());
@@ -176,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn fine_tuning_refuses_what_is_for_pretraining() {
+    fn fine_tuning_refuses_keys_of_pretraining() {
         let all = json!({"model": "m", "data": {"train_file": "a.csv", "eval_file": "b.csv"},
             "training": {"max_steps": 9, "phases": [{"until_step": 5, "max_seq_length": 64}]}});
         let config: FinetuneConfig = serde_json::from_value(all).unwrap();

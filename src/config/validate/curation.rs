@@ -1,5 +1,5 @@
-//! Filters and contamination: shares, bounds that contradict each other, languages, tables that are not
-//! switched on.
+//! Checks of filters and contamination: shares, contradicting bounds, languages, and tables that are given
+//! but not enabled.
 
 use crate::config::ContaminationConfig;
 use crate::config::DataConfig;
@@ -8,7 +8,7 @@ use crate::config::filters::language_code;
 use crate::config::filters::language_codes;
 use crate::config::validate::Findings;
 
-/// Orders of the character model: beyond eight, no text is long enough.
+/// Smallest and largest order of the character model: no text is long enough for more than eight.
 const ORDERS: (u64, u64) = (2, 8);
 const PERPLEXITY_MEMORY_BYTES: (u64, u64) = (1 << 20, 256 << 20);
 
@@ -24,7 +24,7 @@ pub(super) fn curation(data: &DataConfig, findings: &mut Findings) {
     contamination(&data.contamination, findings);
 }
 
-/// Rules that were changed but are not switched on would be a silent surprise.
+/// Reports rules that were changed but are not enabled: they would silently have no effect.
 fn switches(filters: &FiltersConfig, findings: &mut Findings) {
     use crate::config::filters as tables;
     let unused = [
@@ -46,7 +46,9 @@ fn switches(filters: &FiltersConfig, findings: &mut Findings) {
 }
 
 fn bounds(filters: &FiltersConfig, findings: &mut Findings) {
-    let (length, lines, gopher) = (&filters.length, &filters.lines, &filters.gopher);
+    let length = &filters.length;
+    let lines = &filters.lines;
+    let gopher = &filters.gopher;
     let counted = [
         ("length.min_chars", length.min_chars, "length.max_chars", length.max_chars),
         ("length.min_words", length.min_words, "length.max_words", length.max_words),
@@ -82,18 +84,22 @@ fn bounds(filters: &FiltersConfig, findings: &mut Findings) {
     }
 }
 
+/// Checks that a lower bound is not above its upper bound.
 fn ordered(low_key: &str, low: Option<f64>, high_key: &str, high: Option<f64>, findings: &mut Findings) {
     if let (Some(low), Some(high)) = (low, high)
         && low > high
     {
-        let (low_path, high_path) = (format!("data.filters.{low_key}"), format!("data.filters.{high_key}"));
+        let low_path = format!("data.filters.{low_key}");
+        let high_path = format!("data.filters.{high_key}");
         let message = format!("`{low_path}` {low} is above `{high_path}` {high}");
         findings.add(&[&low_path, &high_path], message, "nothing would be left: swap or remove one of them");
     }
 }
 
 fn shares(filters: &FiltersConfig, findings: &mut Findings) {
-    let (characters, gopher, repetition) = (&filters.characters, &filters.gopher, &filters.repetition);
+    let characters = &filters.characters;
+    let gopher = &filters.gopher;
+    let repetition = &filters.repetition;
     for (key, value) in [
         ("markup.max_share", Some(filters.markup.max_share)),
         ("characters.min_alphabetic", characters.min_alphabetic),
@@ -189,34 +195,44 @@ fn language(filters: &FiltersConfig, findings: &mut Findings) {
     }
 }
 
-/// The languages whose code or name is most like `typed`.
+/// Returns a hint with the languages whose code or name is most similar to `typed`.
 fn language_hint(typed: &str) -> String {
     let typed: String = typed.to_lowercase().chars().take(40).collect();
-    let likeness = |name: &str| strsim::jaro_winkler(&typed, &name.to_lowercase());
-    let mut near: Vec<(f64, &str, &str)> =
-        language_codes().map(|(code, name)| (likeness(name).max(likeness(code)), code, name)).collect();
+    let mut near: Vec<(f64, &str, &str)> = language_codes()
+        .map(|(code, name)| {
+            let [by_code, by_name] =
+                [code, name].map(|text| strsim::jaro_winkler(&typed, &text.to_lowercase()));
+            (by_name.max(by_code), code, name)
+        })
+        .collect();
     near.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(b.1)));
     let names: Vec<String> =
         near.iter().take(3).map(|(_, code, name)| format!("`{code}` ({name})")).collect();
     format!("write an ISO 639 code; near ones are {}", names.join(", "))
 }
 
+/// Returns the dotted path of a key of the perplexity filter.
+fn perplexity_key(key: &str) -> String {
+    format!("data.filters.perplexity.{key}")
+}
+
 fn perplexity(filters: &FiltersConfig, findings: &mut Findings) {
     let perplexity = &filters.perplexity;
-    let at = |key: &str| format!("data.filters.perplexity.{key}");
     match (perplexity.max_perplexity, perplexity.reference_files.is_empty()) {
         (Some(_), true) => {
-            let message = format!("`{}` is given, but no `reference_files`", at("max_perplexity"));
+            let message =
+                format!("`{}` is given, but no `reference_files`", perplexity_key("max_perplexity"));
             findings.add(
-                &[&at("reference_files"), "data.filters.perplexity"],
+                &[&perplexity_key("reference_files"), "data.filters.perplexity"],
                 message,
                 "name files of good text to learn from",
             );
         }
         (None, false) => {
-            let message = format!("`{}` is given, but no `max_perplexity`", at("reference_files"));
+            let message =
+                format!("`{}` is given, but no `max_perplexity`", perplexity_key("reference_files"));
             findings.add(
-                &[&at("max_perplexity"), "data.filters.perplexity"],
+                &[&perplexity_key("max_perplexity"), "data.filters.perplexity"],
                 message,
                 "`max_perplexity: 30` is a start",
             );
@@ -226,18 +242,24 @@ fn perplexity(filters: &FiltersConfig, findings: &mut Findings) {
     if let Some(limit) = perplexity.max_perplexity
         && !(limit.is_finite() && limit > 1.0)
     {
-        let message = format!("`{}` is {limit}, it must be above 1 and finite", at("max_perplexity"));
-        findings.add(&[&at("max_perplexity")], message, "`30` is a start");
+        let message =
+            format!("`{}` is {limit}, it must be above 1 and finite", perplexity_key("max_perplexity"));
+        findings.add(&[&perplexity_key("max_perplexity")], message, "`30` is a start");
     }
-    findings.count(&at("order"), perplexity.order as u64, ORDERS.0, ORDERS.1);
-    findings.count(&at("train_bytes"), perplexity.train_bytes, 1024, 64 << 20);
+    findings.count(&perplexity_key("order"), perplexity.order as u64, ORDERS.0, ORDERS.1);
+    findings.count(&perplexity_key("train_bytes"), perplexity.train_bytes, 1024, 64 << 20);
     findings.count(
-        &at("memory_bytes"),
+        &perplexity_key("memory_bytes"),
         perplexity.memory_bytes,
         PERPLEXITY_MEMORY_BYTES.0,
         PERPLEXITY_MEMORY_BYTES.1,
     );
-    not_empty(&at("reference_files"), &perplexity.reference_files, "lists/good.txt.zst", findings);
+    not_empty(
+        &perplexity_key("reference_files"),
+        &perplexity.reference_files,
+        "lists/good.txt.zst",
+        findings,
+    );
 }
 
 fn contamination(contamination: &ContaminationConfig, findings: &mut Findings) {
@@ -250,7 +272,7 @@ fn contamination(contamination: &ContaminationConfig, findings: &mut Findings) {
 mod tests {
     use super::*;
 
-    /// The messages and hints after one change, a line each.
+    /// Returns the messages and hints after one change of the defaults, a line each.
     fn found(change: impl FnOnce(&mut DataConfig)) -> String {
         let mut data = DataConfig::default();
         change(&mut data);
@@ -262,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn defaults_and_switched_on_tables_are_right() {
+    fn defaults_and_enabled_tables_are_accepted() {
         assert_eq!(found(|_| {}), "");
         assert_eq!(
             found(|d| {
@@ -277,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_that_are_not_switched_on() {
+    fn changed_rules_that_are_not_enabled_are_reported() {
         insta::assert_snapshot!(found(|d| d.filters.gopher.min_words = Some(20)), @"`data.filters.gopher` is given, but `data.filters.gopher.enabled` is false (add `enabled: true`, or remove the other keys)");
         insta::assert_snapshot!(found(|d| d.filters.c4.lorem_ipsum = false), @"`data.filters.c4` is given, but `data.filters.c4.enabled` is false (add `enabled: true`, or remove the other keys)");
     }
@@ -299,11 +321,11 @@ mod tests {
             found(|d| d.filters.language.expected = vec!["x".repeat(100_000)])
                 .starts_with("`xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx` is not a language")
         );
-        let candidates = |d: &mut DataConfig| {
-            (d.filters.language.expected, d.filters.language.candidates) =
-                (vec!["fi".to_string()], vec!["swe".to_string()]);
-        };
-        insta::assert_snapshot!(found(candidates), @"`data.filters.language.candidates` lacks `fi`, which is expected (add it, or nothing would be kept)");
+        let message = found(|d| {
+            d.filters.language.expected = vec!["fi".to_string()];
+            d.filters.language.candidates = vec!["swe".to_string()];
+        });
+        insta::assert_snapshot!(message, @"`data.filters.language.candidates` lacks `fi`, which is expected (add it, or nothing would be kept)");
     }
 
     #[test]

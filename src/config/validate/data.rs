@@ -1,4 +1,4 @@
-//! The run, the corpus, the masks, the labelled examples.
+//! Checks of the run, the corpus, masking and the labelled examples.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -18,7 +18,7 @@ use crate::quantity;
 use crate::secrets;
 use crate::stores::is_url;
 
-/// Two special tokens and one of text.
+/// Fewest tokens of a sequence: two special tokens and one of text.
 const SHORTEST_SEQUENCE: u64 = 3;
 const LONGEST_SEQUENCE: u64 = 1 << 20;
 
@@ -59,13 +59,13 @@ fn limits(run: &RunSection, findings: &mut Findings) {
     }
 }
 
-/// A message and the hint behind its first colon.
+/// Splits a message at its first colon into message and hint.
 fn split(text: &str) -> (String, String) {
     let (message, hint) = text.split_once(": ").unwrap_or((text, ""));
     (message.to_string(), hint.to_string())
 }
 
-/// What is counted in steps cannot follow a run whose steps become fewer.
+/// Refuses keys that depend on the number of steps if a limit may make the steps fewer.
 pub(super) fn unlimited(config: &PretrainConfig, findings: &mut Findings) {
     let Some(limit) = config.run.limit() else { return };
     let counted = [
@@ -98,7 +98,7 @@ pub(super) fn corpus(config: &PretrainConfig, findings: &mut Findings) {
         let message = format!("`data.validation_fraction` is {fraction}, it must be above 0 and at most 0.5");
         findings.add(&["data.validation_fraction"], message, "`0.01` keeps one document in a hundred");
     }
-    // A shard is mapped whole; 2^32 tokens are 16 GiB at most.
+    // A shard is memory-mapped as a whole; 2^32 tokens are 16 GiB at most.
     findings.count("data.shard_tokens", data.shard_tokens, 1024, 1 << 32);
     findings.count("data.max_document_bytes", data.max_document_bytes, 1024, 1 << 30);
 }
@@ -116,7 +116,7 @@ pub(super) fn masking(mlm: &MlmConfig, findings: &mut Findings) {
     findings.share("mlm.mask_replace_prob", mask);
     findings.share("mlm.random_replace_prob", random);
     let both_right = (0.0..=1.0).contains(&mask) && (0.0..=1.0).contains(&random);
-    // 0.9 + 0.1 must pass, however the two are rounded.
+    // The tolerance accepts 0.9 + 0.1 regardless of rounding.
     if both_right && mask + random > 1.0 + 1e-9 {
         let message = format!(
             "`mlm.mask_replace_prob` {mask} and `mlm.random_replace_prob` {random} are more than 1 together"
@@ -129,7 +129,8 @@ pub(super) fn masking(mlm: &MlmConfig, findings: &mut Findings) {
     }
 }
 
-/// Our own tokenizers spell the mask in these two ways; of an existing tokenizer, the command knows.
+/// Checks that the sample text has a mask. mlmtrain's own tokenizers have these two forms of the mask token;
+/// for an existing tokenizer, the command checks.
 pub(super) fn sample_text(config: &PretrainConfig, findings: &mut Findings) {
     let masks = ["<mask>", "[MASK]"];
     let without_mask =
@@ -180,8 +181,11 @@ pub(super) fn examples(config: &FinetuneConfig, findings: &mut Findings) {
     findings.count("data.max_seq_length", data.sequence_length() as u64, SHORTEST_SEQUENCE, LONGEST_SEQUENCE);
 }
 
+fn is_missing(file: &Path) -> bool {
+    file.as_os_str().is_empty()
+}
+
 fn files(data: &ClassifyData, findings: &mut Findings) {
-    let is_missing = |file: &Path| file.as_os_str().is_empty();
     let name = "name a .csv, .tsv, .jsonl or .parquet file";
     if is_missing(&data.train_file) {
         findings.add(&["data.train_file", "data"], "`data.train_file` is missing".to_string(), name);
@@ -223,9 +227,10 @@ fn columns(config: &FinetuneConfig, findings: &mut Findings) {
     }
 }
 
-/// What only tagged words have, and what they cannot have.
+/// Checks the keys that only tagged words have, and those that they cannot have.
 fn tagged_columns(config: &FinetuneConfig, findings: &mut Findings) {
-    let (data, absent) = (&config.data, ClassifyData::default());
+    let data = &config.data;
+    let defaults = ClassifyData::default();
     if config.task == FinetuneTask::TokenClassify {
         for (path, column) in [("data.token_column", data.token_column), ("data.tag_column", data.tag_column)]
         {
@@ -249,10 +254,10 @@ fn tagged_columns(config: &FinetuneConfig, findings: &mut Findings) {
         return;
     }
     let given = [
-        ("data.token_column", data.token_column != absent.token_column),
-        ("data.tag_column", data.tag_column != absent.tag_column),
-        ("data.tag_scheme", data.tag_scheme != absent.tag_scheme),
-        ("data.strict", data.strict != absent.strict),
+        ("data.token_column", data.token_column != defaults.token_column),
+        ("data.tag_column", data.tag_column != defaults.tag_column),
+        ("data.tag_scheme", data.tag_scheme != defaults.tag_scheme),
+        ("data.strict", data.strict != defaults.strict),
     ];
     for (path, _) in given.into_iter().filter(|(_, is_given)| *is_given) {
         let message = format!("`{path}` is for tagged words, and `task` is another one");

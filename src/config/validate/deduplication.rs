@@ -1,4 +1,4 @@
-//! Ranges of near-duplicate search.
+//! Checks of the search for near-duplicates.
 
 use crate::config::DeduplicationConfig;
 use crate::config::validate::Findings;
@@ -25,7 +25,7 @@ pub(super) fn deduplication(config: &DeduplicationConfig, findings: &mut Finding
         let hint = format!("`{}` is the next one", permutations.next_multiple_of(16));
         findings.add(&["data.deduplication.num_permutations"], message, hint);
     }
-    // Below a megabyte sorting would seek more than it reads.
+    // With less than a megabyte, sorting would spend more time on seeking than on reading.
     findings.count("data.deduplication.memory_bytes", config.memory_bytes, 1 << 20, 1 << 40);
 }
 
@@ -33,9 +33,10 @@ pub(super) fn deduplication(config: &DeduplicationConfig, findings: &mut Finding
 mod tests {
     use super::*;
 
-    /// The problems after one change of the defaults, a line each.
+    /// Returns the problems after one change of the defaults, a line each.
     fn found(change: impl FnOnce(&mut DeduplicationConfig)) -> String {
-        let (mut config, mut findings) = (DeduplicationConfig::default(), Findings::default());
+        let mut config = DeduplicationConfig::default();
+        let mut findings = Findings::default();
         change(&mut config);
         deduplication(&config, &mut findings);
         findings

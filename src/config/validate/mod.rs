@@ -1,6 +1,6 @@
-//! Combinations and ranges: everything that is wrong with a configuration whose keys and types are right.
+//! Checks the ranges and combinations of values in a configuration whose keys and types are right.
 //!
-//! Pure: looks at no file, no device, no clock. Whether the named files exist is the commands' business.
+//! Uses no files, no devices and no clock. Commands check that the named files exist.
 
 use std::ops::RangeInclusive;
 
@@ -28,10 +28,10 @@ mod unused;
 #[cfg(test)]
 mod tests;
 
-/// Special tokens that a tokenizer of ours has at least: begin, padding, end, unknown, mask.
+/// Number of special tokens that mlmtrain's own tokenizers have at least: begin, padding, end, unknown, mask.
 pub(super) const SPECIAL_TOKENS: usize = 5;
 
-/// A problem and the keys that make it, the most telling first.
+/// A problem and the keys that cause it, the most important first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Finding {
     pub(super) paths: Vec<String>,
@@ -39,20 +39,18 @@ pub(super) struct Finding {
     pub(super) hint: Option<String>,
 }
 
-/// Everything wrong with a configuration of `pretrain`; the place of each problem is the dotted path of its
-/// key.
+/// Returns all problems of a configuration of `pretrain`; the place of each is the dotted path of its key.
 pub fn validate_pretrain(config: &PretrainConfig) -> Vec<Problem> {
     pretrain_findings(config).into_iter().map(problem).collect()
 }
 
-/// Everything wrong with a configuration of `finetune`; the place of each problem is the dotted path of its
-/// key.
+/// Returns all problems of a configuration of `finetune`; the place of each is the dotted path of its key.
 pub fn validate_finetune(config: &FinetuneConfig) -> Vec<Problem> {
     finetune_findings(config).into_iter().map(problem).collect()
 }
 
-/// What is wrong with the generator that a configuration of `pretrain` puts beside a model, which may be that
-/// of a folder.
+/// Returns all problems of the generator that a configuration of `pretrain` adds to a model, which may be
+/// that of a folder.
 pub fn validate_generator(config: &PretrainConfig, model: &ModelConfig) -> Vec<Problem> {
     let mut findings = Findings::default();
     model::generator(config, model, &mut findings);
@@ -63,7 +61,7 @@ pub(super) fn pretrain_findings(config: &PretrainConfig) -> Vec<Finding> {
     let mut findings = Findings::default();
     let mut decaying = config.clone();
     if config.decay_from.is_some() {
-        // Its length and its schedule follow from the checkpoint.
+        // The length and the schedule of a decay follow from the checkpoint.
         decaying.training.max_steps = 0;
         decaying.training.lr_scheduler_type = SchedulerType::WarmupStableDecay;
     }
@@ -128,7 +126,7 @@ impl Findings {
         self.0.push(Finding { paths, message, hint: Some(hint.into()) });
     }
 
-    /// A whole number within `least..=most`.
+    /// Requires a whole number within `least..=most`.
     fn count(&mut self, path: &str, value: u64, least: u64, most: u64) {
         if value < least {
             self.add(
@@ -145,7 +143,7 @@ impl Findings {
         }
     }
 
-    /// A share from 0 to 1, both included.
+    /// Requires a share from 0 to 1, both included.
     fn share(&mut self, path: &str, value: f64) {
         if !(0.0..=1.0).contains(&value) {
             self.add(
@@ -156,7 +154,7 @@ impl Findings {
         }
     }
 
-    /// A share from 0 up to, but not including, 1.
+    /// Requires a share from 0 up to, but not including, 1.
     fn below_one(&mut self, path: &str, value: f64, example: &str) {
         // Dropout computes in f32, where 0.99999999 is 1.
         if !(0.0..1.0).contains(&(value as f32)) {
@@ -168,7 +166,7 @@ impl Findings {
         }
     }
 
-    /// A finite number above 0.
+    /// Requires a finite number above 0.
     fn positive(&mut self, path: &str, value: f64) {
         if !(value.is_finite() && value > 0.0) {
             self.add(
@@ -179,9 +177,10 @@ impl Findings {
         }
     }
 
-    /// A number above 0 and within `range`.
+    /// Requires a number above 0 and within `range`.
     fn within(&mut self, path: &str, value: f64, range: RangeInclusive<f64>) {
-        let (least, most) = (*range.start(), *range.end());
+        let least = *range.start();
+        let most = *range.end();
         if !(value.is_finite() && value > 0.0) {
             self.positive(path, value);
         } else if !range.contains(&value) {
@@ -191,7 +190,7 @@ impl Findings {
         }
     }
 
-    /// A finite number that is 0 or above.
+    /// Requires a finite number that is 0 or above.
     fn not_negative(&mut self, path: &str, value: f64) {
         if !(value.is_finite() && value >= 0.0) {
             self.add(
@@ -202,7 +201,7 @@ impl Findings {
         }
     }
 
-    /// A text or path that is not empty.
+    /// Requires a text or path that is not empty.
     fn text(&mut self, path: &str, is_empty: bool, example: &str) {
         if is_empty {
             self.add(&[path], format!("`{path}` is empty"), format!("write it like `{example}`"));

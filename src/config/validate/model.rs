@@ -1,8 +1,10 @@
-//! The model: sizes that go together, positions for the longest sequence, a vocabulary for the tokenizer.
+//! Checks of the model: consistent sizes, enough positions for the longest sequence, a vocabulary large
+//! enough for the tokenizer.
 
 use crate::config::InitialEmbeddings;
 use crate::config::PretrainConfig;
 use crate::config::PretrainTask;
+use crate::config::check::join;
 use crate::config::validate::Findings;
 use crate::config::validate::unused;
 use crate::families::Family;
@@ -12,7 +14,8 @@ use crate::families::ModelConfig;
 use crate::families::PositionKind;
 use crate::families::ROPE_THETA;
 
-/// Three special tokens, and as many of text as `batches::pairs` wants for a pair, or more.
+/// Fewest tokens of a row with a pair: three special tokens, and at least the tokens of text that
+/// `batches::pairs` requires.
 const PAIR_LENGTH_MIN: usize = 8;
 
 pub(super) fn model(config: &PretrainConfig, findings: &mut Findings) {
@@ -52,19 +55,19 @@ pub(super) fn model(config: &PretrainConfig, findings: &mut Findings) {
     }
 }
 
-/// What stands beside `model.path`.
+/// Checks the keys next to `model.path`.
 fn from_folder(config: &PretrainConfig, tables: &[String], findings: &mut Findings) {
     let section = &config.model;
     if let (Some(_), Some(table)) = (&section.path, tables.first()) {
         let message = format!("`model.path` and `{table}` are given: the folder says what the model is");
         findings.add(&[table, "model.path"], message, "keep one of the two");
     }
-    let beside = [
+    let dependent = [
         ("model.generator_path", section.generator_path.is_some()),
         ("model.max_position_embeddings", section.max_position_embeddings.is_some()),
         ("model.num_hidden_layers", section.num_hidden_layers.is_some()),
     ];
-    for (path, _) in beside.into_iter().filter(|(_, is_given)| *is_given && section.path.is_none()) {
+    for (path, _) in dependent.into_iter().filter(|(_, is_given)| *is_given && section.path.is_none()) {
         findings.add(&[path], format!("`{path}` is given, but `model.path` is not"), "add `model.path`");
     }
     if section.path.is_some() && section.initial_embeddings != InitialEmbeddings::Random {
@@ -82,10 +85,11 @@ fn from_folder(config: &PretrainConfig, tables: &[String], findings: &mut Findin
 }
 
 fn sizes(table: &str, model: &ModelConfig, findings: &mut Findings) {
-    let (family, encoder) = (model.family, &model.encoder);
-    // A family's own defaults, which are right, are all that fields without a key can hold.
+    let family = model.family;
+    let encoder = &model.encoder;
+    // Fields without a key in the family have the family's defaults, which are always valid.
     let at = |field: &str| format!("{table}.{}", family.key(field).unwrap_or(field));
-    // The upper ends only catch slips of the finger before they become allocations of petabytes.
+    // The upper bounds only catch typing errors before they become allocations of petabytes.
     findings.count(&at("hidden_size"), encoder.hidden_size as u64, 1, 1 << 16);
     findings.count(&at("num_hidden_layers"), encoder.num_hidden_layers as u64, 1, 1 << 10);
     findings.count(&at("num_attention_heads"), encoder.num_attention_heads as u64, 1, 1 << 16);
@@ -101,14 +105,14 @@ fn sizes(table: &str, model: &ModelConfig, findings: &mut Findings) {
     findings.below_one(&at("pooler_dropout"), encoder.pooler_dropout, "0.1");
     findings.within(&at("layer_norm_eps"), encoder.layer_norm_eps, 0.0..=MOST_LAYER_NORM_EPS);
     findings.within(&at("initializer_range"), encoder.initializer_range, 0.0..=MOST_INITIALIZER_RANGE);
-    let (hidden, heads) = (encoder.hidden_size, encoder.num_attention_heads);
-    let key = |field| family.key(field).unwrap_or(field);
+    let hidden = encoder.hidden_size;
+    let heads = encoder.num_attention_heads;
     let sensible = (1..=1 << 16).contains(&hidden);
     if sensible && heads > 0 && !hidden.is_multiple_of(heads) {
         let message = format!(
             "`{}` {hidden} is not divisible by `{}` {heads}",
             at("hidden_size"),
-            key("num_attention_heads")
+            family.key("num_attention_heads").unwrap_or("num_attention_heads")
         );
         let divisors: Vec<String> =
             (1..=hidden.min(64)).filter(|n| hidden.is_multiple_of(*n)).map(|n| n.to_string()).collect();
@@ -117,50 +121,53 @@ fn sizes(table: &str, model: &ModelConfig, findings: &mut Findings) {
     }
 }
 
-/// What turns queries and keys, and how far local layers attend.
+/// Checks rotary positions, and the reach of layers with local attention.
 fn rotary(table: &str, model: &ModelConfig, findings: &mut Findings) {
     if model.family.positions != PositionKind::Rotary {
         return;
     }
-    let (encoder, at) = (&model.encoder, |key: &str| format!("{table}.{key}"));
-    findings.count(&at("local_attention"), encoder.local_attention as u64, 2, 1 << 20);
+    let encoder = &model.encoder;
+    findings.count(&join(table, "local_attention"), encoder.local_attention as u64, 2, 1 << 20);
     let every = encoder.global_attn_every_n_layers as u64;
-    findings.count(&at("global_attn_every_n_layers"), every, 1, 1 << 10);
-    findings.within(&at("global_rope_theta"), encoder.global_rope_theta, ROPE_THETA);
-    findings.within(&at("local_rope_theta"), encoder.local_rope_theta, ROPE_THETA);
-    let (hidden, heads) = (encoder.hidden_size, encoder.num_attention_heads);
+    findings.count(&join(table, "global_attn_every_n_layers"), every, 1, 1 << 10);
+    findings.within(&join(table, "global_rope_theta"), encoder.global_rope_theta, ROPE_THETA);
+    findings.within(&join(table, "local_rope_theta"), encoder.local_rope_theta, ROPE_THETA);
+    let hidden = encoder.hidden_size;
+    let heads = encoder.num_attention_heads;
     if heads > 0 && hidden.is_multiple_of(heads) && !encoder.head_size().is_multiple_of(2) {
         let message = format!(
             "`{table}.hidden_size` {hidden} by `num_attention_heads` {heads} makes heads of {}, and rotary positions turn pairs",
             encoder.head_size()
         );
         findings.add(
-            &[&at("num_attention_heads"), &at("hidden_size")],
+            &[&join(table, "num_attention_heads"), &join(table, "hidden_size")],
             message,
             "give heads an even width, 64 is usual",
         );
     }
 }
 
-/// The table of relative positions, and which distances share a row of it.
+/// Checks the table of relative positions, and the distances that share a row of it.
 fn relative(table: &str, model: &ModelConfig, findings: &mut Findings) {
     if model.family.positions != PositionKind::Relative {
         return;
     }
-    let (encoder, at) = (&model.encoder, |key: &str| format!("{table}.{key}"));
-    let (buckets, farthest) = (encoder.position_buckets, encoder.farthest_position());
-    findings.count(&at("position_buckets"), buckets as u64, 0, 1 << 16);
-    findings.count(&at("max_relative_positions"), encoder.max_relative_positions as u64, 0, 1 << 20);
+    let encoder = &model.encoder;
+    let buckets = encoder.position_buckets;
+    let farthest = encoder.farthest_position();
+    findings.count(&join(table, "position_buckets"), buckets as u64, 0, 1 << 16);
+    findings.count(&join(table, "max_relative_positions"), encoder.max_relative_positions as u64, 0, 1 << 20);
     if !encoder.buckets_fit() {
         let message = format!(
             "`{table}.position_buckets` {buckets} does not go with distances up to {farthest}: half of the buckets are for one distance each, the others for farther ones"
         );
         let most = 2 * farthest.saturating_sub(2) + 1;
         let hint = format!("take from 2 to {most}, or 0 for a row for each distance");
-        findings.add(&[&at("position_buckets"), &at("max_relative_positions")], message, hint);
+        let keys = [join(table, "position_buckets"), join(table, "max_relative_positions")];
+        findings.add(&[&keys[0], &keys[1]], message, hint);
     }
     if encoder.enhanced_mask_decoder && encoder.position_biased_input {
-        let keys = [at("enhanced_mask_decoder"), at("position_biased_input")];
+        let keys = [join(table, "enhanced_mask_decoder"), join(table, "position_biased_input")];
         let message =
             format!("`{}` and `{}` are both set: absolute positions come in one way", keys[0], keys[1]);
         findings.add(&[&keys[0], &keys[1]], message, "remove one of the two");
@@ -177,7 +184,7 @@ fn embedding(table: &str, model: &ModelConfig, findings: &mut Findings) {
     findings.count(&path, width as u64, 1, 1 << 16);
 }
 
-/// The task that the family can be trained for, and the generator beside it.
+/// Checks that the family supports the task, and the keys of the generator.
 fn task(config: &PretrainConfig, model: &ModelConfig, findings: &mut Findings) {
     let family = model.family;
     match config.task() {
@@ -204,7 +211,7 @@ fn no_generator(config: &PretrainConfig, why: &str, findings: &mut Findings) {
     unused::ignored("rtd", &config.rtd, &[], why, hint, findings);
 }
 
-/// What pairs of segments want of a model and of its rows.
+/// Checks that a model and its rows support pairs of segments.
 fn pairs(config: &PretrainConfig, model: &ModelConfig, findings: &mut Findings) {
     let family = model.family;
     if family.sentence_pairs.is_none() {
@@ -267,7 +274,8 @@ pub(super) fn generator(config: &PretrainConfig, model: &ModelConfig, findings: 
 
 fn positions(table: &str, model: &ModelConfig, max_seq_length: usize, findings: &mut Findings) {
     let path = format!("{table}.max_position_embeddings");
-    let (positions, offset) = (model.encoder.max_position_embeddings, model.position_offset());
+    let positions = model.encoder.max_position_embeddings;
+    let offset = model.position_offset();
     let has_key = model.family.key("pad_token_id").is_some();
     if positions > 0 && offset >= positions && has_key {
         let pad = format!("{table}.pad_token_id");
@@ -298,15 +306,16 @@ fn positions(table: &str, model: &ModelConfig, max_seq_length: usize, findings: 
 fn vocabulary(table: &str, model: &ModelConfig, config: &PretrainConfig, findings: &mut Findings) {
     let encoder = &model.encoder;
     let path = format!("{table}.vocab_size");
-    let (entries, trained) = (encoder.vocab_size, config.tokenizer.padded_vocab_size());
-    // 0 stands for "as many as the tokenizer has", and the size of an existing tokenizer is not known here.
+    let entries = encoder.vocab_size;
+    let trained = config.tokenizer.padded_vocab_size();
+    // 0 means the tokenizer's size. The size of an existing tokenizer is not known here.
     if entries > 0 && config.tokenizer.path.is_none() && entries < trained {
         let message = format!("`{path}` {entries} is smaller than `tokenizer.vocab_size` {trained}");
         findings.add(&[&path, "tokenizer.vocab_size"], message, "remove it to take the tokenizer's size");
     }
     findings.count(&path, entries as u64, 0, 1 << 24);
     let known = if entries > 0 { Some(entries) } else { config.tokenizer.path.is_none().then_some(trained) };
-    // Where positions are counted from the id, `positions` has reported it.
+    // If positions are counted from the padding id, `positions` has reported an id that is too large.
     let counted = model.position_offset() >= encoder.max_position_embeddings;
     if let Some(known) = known.filter(|_| !counted).filter(|known| encoder.pad_token_id as usize >= *known) {
         let pad = format!("{table}.pad_token_id");

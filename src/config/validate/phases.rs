@@ -1,4 +1,4 @@
-//! Phases: their order, and what each of them changes.
+//! Checks of phases: their order and their changes.
 
 use crate::config::PretrainConfig;
 use crate::config::SourceConfig;
@@ -26,7 +26,7 @@ pub(super) fn phases(config: &PretrainConfig, findings: &mut Findings) {
     }
 }
 
-/// Steps and lengths that grow from phase to phase.
+/// Checks that steps and lengths grow from phase to phase.
 fn order(
     path: &str,
     phase: &TrainingPhase,
@@ -34,7 +34,8 @@ fn order(
     max_seq_length: usize,
     findings: &mut Findings,
 ) {
-    let (until, length) = (format!("{path}.until_step"), format!("{path}.max_seq_length"));
+    let until = format!("{path}.until_step");
+    let length = format!("{path}.max_seq_length");
     let (last_step, last_length) = before.map_or((0, 3), |p| (p.until_step, p.max_seq_length));
     if phase.until_step <= last_step {
         let message = format!("`{until}` is {}, it must be above {last_step}", phase.until_step);
@@ -70,7 +71,8 @@ fn rows(path: &str, phase: &TrainingPhase, findings: &mut Findings) {
     findings.count(&format!("{path}.gradient_accumulation_steps"), micro as u64, 1, 1 << 20);
 }
 
-/// Angles, which only some families have; the family of a folder is seen when it is read.
+/// Checks the RoPE base, which only some families have; the family of a model folder is known only when it is
+/// read.
 fn theta(path: &str, phase: &TrainingPhase, config: &PretrainConfig, findings: &mut Findings) {
     let Some(theta) = phase.global_rope_theta else { return };
     let path = format!("{path}.global_rope_theta");
@@ -88,14 +90,14 @@ fn sources(path: &str, phase: &TrainingPhase, all: &[SourceConfig], findings: &m
         let named = all.iter().filter(|source| source.display_name() == own.name).count();
         let is_repeated = phase.sources[..index].iter().any(|other| other.name == own.name);
         let names: Vec<String> = all.iter().map(|source| format!("`{}`", source.display_name())).collect();
-        let (is, hint) = match named {
+        let (mistake, hint) = match named {
             0 => ("is the name of no source", format!("there are {}", names.join(", "))),
             1 if is_repeated => ("is named twice in this phase", "keep one of the two".to_string()),
             1 => ("", String::new()),
             _ => ("is the name of several sources", "give each a `name` of its own".to_string()),
         };
-        if !is.is_empty() {
-            findings.add(&[&format!("{at}.name"), path], format!("`{}` {is}", own.name), hint);
+        if !mistake.is_empty() {
+            findings.add(&[&format!("{at}.name"), path], format!("`{}` {mistake}", own.name), hint);
         }
         if !(0.0..=WEIGHT_MAX).contains(&own.weight) {
             let message =
@@ -103,8 +105,7 @@ fn sources(path: &str, phase: &TrainingPhase, all: &[SourceConfig], findings: &m
             findings.add(&[&format!("{at}.weight")], message, "`1` takes each document once an epoch");
         }
     }
-    let is_left_out = |weight: &f64| *weight <= 0.0;
-    if !phase.sources.is_empty() && phase.weights(all).iter().all(is_left_out) {
+    if !phase.sources.is_empty() && phase.weights(all).iter().all(|weight| *weight <= 0.0) {
         let message = format!("`{path}.sources` leave out every source");
         findings.add(&[&format!("{path}.sources"), path], message, "give one of them a weight above 0");
     }
@@ -118,7 +119,7 @@ mod tests {
     use crate::config::PretrainConfig;
     use crate::config::validate_pretrain;
 
-    /// The problems of phases of a run over the sources `web` and `news`, a line each.
+    /// Returns the problems of phases of a run with the sources `web` and `news`, a line each.
     fn found(model: &Value, phases: &Value) -> String {
         let sources = json!([{"files": ["web.txt"]}, {"name": "news", "files": ["b.txt"]}]);
         let all = json!({"data": {"sources": sources}, "model": model,
@@ -128,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn angles_rates_and_sources_may_change() {
+    fn rope_bases_rates_and_sources_may_change() {
         let phases = json!([
             {"until_step": 10, "max_seq_length": 64, "global_rope_theta": 1e4, "learning_rate": 1e-3},
             {"until_step": 20, "max_seq_length": 64, "sources": [{"name": "web", "weight": 0}]}]);
@@ -141,25 +142,30 @@ mod tests {
 
     #[test]
     fn each_wrong_value_is_found() {
-        let phase = |more: Value| {
-            let mut phase = json!({"until_step": 10, "max_seq_length": 64});
-            phase.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-            found(&json!({"modernbert": {}}), &json!([phase]))
-        };
-        insta::assert_snapshot!(phase(json!({"learning_rate": 0, "global_rope_theta": -1})), @r"
+        insta::assert_snapshot!(found_in_phase(&json!({"learning_rate": 0, "global_rope_theta": -1})), @r"
         `training.phases.0.learning_rate` is 0, it must be above 0 and finite
         `training.phases.0.global_rope_theta` is -1, it must be above 0 and finite
         ");
-        let sources = |sources: Value| phase(json!({"sources": sources}));
         let web = json!({"name": "web", "weight": 0});
-        insta::assert_snapshot!(sources(json!([{"name": "books", "weight": -1}])), @r"
+        insta::assert_snapshot!(found_in_sources(&json!([{"name": "books", "weight": -1}])), @r"
         `books` is the name of no source
         `training.phases.0.sources.0.weight` is -1, it must be at least 0 and at most 1000
         ");
-        assert_eq!(sources(json!([web, web])), "`web` is named twice in this phase");
+        assert_eq!(found_in_sources(&json!([web, web])), "`web` is named twice in this phase");
         assert_eq!(
-            sources(json!([web, {"name": "news", "weight": 0}])),
+            found_in_sources(&json!([web, {"name": "news", "weight": 0}])),
             "`training.phases.0.sources` leave out every source"
         );
+    }
+
+    /// Returns the problems of a phase of ModernBERT with these keys.
+    fn found_in_phase(more: &Value) -> String {
+        let mut phase = json!({"until_step": 10, "max_seq_length": 64});
+        phase.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        found(&json!({"modernbert": {}}), &json!([phase]))
+    }
+
+    fn found_in_sources(sources: &Value) -> String {
+        found_in_phase(&json!({"sources": sources}))
     }
 }

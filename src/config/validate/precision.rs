@@ -1,4 +1,4 @@
-//! Number types and the loss scale that f16 needs.
+//! Checks of number types and of the loss scale that f16 needs.
 
 use crate::config::ComputeChoice;
 use crate::config::PrecisionConfig;

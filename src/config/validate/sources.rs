@@ -1,6 +1,6 @@
-//! The sources of the corpus: names, files, fields, weights.
+//! Checks of the sources of the corpus: names, files, fields, weights.
 //!
-//! It looks at no file: whether a pattern matches something is seen when the corpus is opened.
+//! Reads no files: patterns are matched when the corpus is opened.
 
 use crate::config::DataConfig;
 use crate::config::Format;
@@ -8,7 +8,7 @@ use crate::config::SourceConfig;
 use crate::config::TrainingPhase;
 use crate::config::validate::Findings;
 
-/// A weight above this takes each document so often that a typing error is likelier.
+/// Largest weight of a source; a larger one is more likely a typing error.
 pub(super) const WEIGHT_MAX: f64 = 1000.0;
 
 pub(super) fn sources(data: &DataConfig, phases: &[TrainingPhase], findings: &mut Findings) {
@@ -114,7 +114,7 @@ fn separator(path: &str, source: &SourceConfig, findings: &mut Findings) {
     }
 }
 
-/// A source that only phases take has the weight 0 behind them.
+/// Checks the weight of a source; 0 is allowed if a phase gives the source another weight.
 fn weight(path: &str, weight: f64, is_drawn_in_a_phase: bool, findings: &mut Findings) {
     let path = format!("{path}.weight");
     let is_enough = weight > 0.0 || weight == 0.0 && is_drawn_in_a_phase;

@@ -1,4 +1,4 @@
-//! One wrong value at a time: each is found, named and explained; the right ones beside it are not.
+//! Tests with one wrong value at a time: it is found, named and explained, and the right ones are accepted.
 
 use std::path::PathBuf;
 
@@ -14,6 +14,7 @@ use crate::config::PretrainConfig;
 use crate::config::SchedulerType;
 use crate::config::SourceConfig;
 use crate::config::TagScheme;
+use crate::config::TrainingConfig;
 use crate::config::validate::validate_finetune;
 use crate::config::validate::validate_pretrain;
 use crate::families::EncoderConfig;
@@ -34,7 +35,7 @@ fn finetune() -> FinetuneConfig {
     .expect("is right")
 }
 
-/// The problems after one change, a line each, hints left out.
+/// Returns the problems after one change, a line each, without hints.
 fn found(change: impl FnOnce(&mut PretrainConfig)) -> String {
     let mut config = pretrain();
     change(&mut config);
@@ -100,40 +101,28 @@ fn the_model() {
 
 #[test]
 fn rotary_positions_and_local_layers() {
-    let found = |change: fn(&mut EncoderConfig)| {
-        found(|c| {
-            let family = Family::MODERNBERT;
-            c.model.tables[0] = ModelConfig { family, encoder: EncoderConfig::of(family) };
-            c.data.max_seq_length = 8192;
-            change(encoder(c));
-        })
-    };
-    assert_eq!(found(|_| {}), "");
-    insta::assert_snapshot!(found(|e| e.local_attention = 1), @"`model.modernbert.local_attention` is 1, it must be at least 2");
-    insta::assert_snapshot!(found(|e| e.global_attn_every_n_layers = 0), @"`model.modernbert.global_attn_every_n_layers` is 0, it must be at least 1");
-    insta::assert_snapshot!(found(|e| e.global_rope_theta = 0.0), @"`model.modernbert.global_rope_theta` is 0, it must be above 0 and finite");
-    insta::assert_snapshot!(found(|e| e.local_rope_theta = f64::INFINITY), @"`model.modernbert.local_rope_theta` is inf, it must be above 0 and finite");
-    insta::assert_snapshot!(found(|e| e.num_attention_heads = 256), @"`model.modernbert.hidden_size` 768 by `num_attention_heads` 256 makes heads of 3, and rotary positions turn pairs");
-    insta::assert_snapshot!(found(|e| e.layer_norm_eps = 0.0), @"`model.modernbert.norm_eps` is 0, it must be above 0 and finite");
-    insta::assert_snapshot!(found(|e| e.attention_probs_dropout_prob = 1.0), @"`model.modernbert.attention_dropout` is 1, it must be at least 0 and below 1");
-    insta::assert_snapshot!(found(|e| e.max_position_embeddings = 8191), @"`data.max_seq_length` 8192 is longer than the 8191 positions of the model (`model.modernbert.max_position_embeddings` 8191)");
+    assert_eq!(found_in_family(Family::MODERNBERT, 8192, |_| {}), "");
+    insta::assert_snapshot!(found_in_family(Family::MODERNBERT, 8192, |e| e.local_attention = 1), @"`model.modernbert.local_attention` is 1, it must be at least 2");
+    insta::assert_snapshot!(found_in_family(Family::MODERNBERT, 8192, |e| e.global_attn_every_n_layers = 0), @"`model.modernbert.global_attn_every_n_layers` is 0, it must be at least 1");
+    insta::assert_snapshot!(found_in_family(Family::MODERNBERT, 8192, |e| e.global_rope_theta = 0.0), @"`model.modernbert.global_rope_theta` is 0, it must be above 0 and finite");
+    insta::assert_snapshot!(found_in_family(Family::MODERNBERT, 8192, |e| e.local_rope_theta = f64::INFINITY), @"`model.modernbert.local_rope_theta` is inf, it must be above 0 and finite");
+    insta::assert_snapshot!(found_in_family(Family::MODERNBERT, 8192, |e| e.num_attention_heads = 256), @"`model.modernbert.hidden_size` 768 by `num_attention_heads` 256 makes heads of 3, and rotary positions turn pairs");
+    insta::assert_snapshot!(found_in_family(Family::MODERNBERT, 8192, |e| e.layer_norm_eps = 0.0), @"`model.modernbert.norm_eps` is 0, it must be above 0 and finite");
+    insta::assert_snapshot!(found_in_family(Family::MODERNBERT, 8192, |e| e.attention_probs_dropout_prob = 1.0), @"`model.modernbert.attention_dropout` is 1, it must be at least 0 and below 1");
+    insta::assert_snapshot!(found_in_family(Family::MODERNBERT, 8192, |e| e.max_position_embeddings = 8191), @"`data.max_seq_length` 8192 is longer than the 8191 positions of the model (`model.modernbert.max_position_embeddings` 8191)");
 }
 
 #[test]
 fn relative_positions_and_their_buckets() {
-    let found = |change: fn(&mut EncoderConfig)| {
-        found(|c| {
-            let family = Family::DEBERTA_V2;
-            c.model.tables[0] = ModelConfig { family, encoder: EncoderConfig::of(family) };
-            change(encoder(c));
-        })
-    };
-    assert_eq!(found(|_| {}), "");
-    assert_eq!(found(|e| (e.position_buckets, e.type_vocab_size) = (0, 2)), "");
-    insta::assert_snapshot!(found(|e| e.position_buckets = 1), @"`model.deberta-v2.position_buckets` 1 does not go with distances up to 512: half of the buckets are for one distance each, the others for farther ones");
-    insta::assert_snapshot!(found(|e| e.max_relative_positions = 129), @"`model.deberta-v2.position_buckets` 256 does not go with distances up to 129: half of the buckets are for one distance each, the others for farther ones");
-    insta::assert_snapshot!(found(|e| e.pooler_dropout = 1.0), @"`model.deberta-v2.pooler_dropout` is 1, it must be at least 0 and below 1");
-    insta::assert_snapshot!(found(|e| e.classifier_dropout = Some(1.0)), @"`model.deberta-v2.cls_dropout` is 1, it must be at least 0 and below 1");
+    assert_eq!(found_in_family(Family::DEBERTA_V2, 128, |_| {}), "");
+    assert_eq!(
+        found_in_family(Family::DEBERTA_V2, 128, |e| (e.position_buckets, e.type_vocab_size) = (0, 2)),
+        ""
+    );
+    insta::assert_snapshot!(found_in_family(Family::DEBERTA_V2, 128, |e| e.position_buckets = 1), @"`model.deberta-v2.position_buckets` 1 does not go with distances up to 512: half of the buckets are for one distance each, the others for farther ones");
+    insta::assert_snapshot!(found_in_family(Family::DEBERTA_V2, 128, |e| e.max_relative_positions = 129), @"`model.deberta-v2.position_buckets` 256 does not go with distances up to 129: half of the buckets are for one distance each, the others for farther ones");
+    insta::assert_snapshot!(found_in_family(Family::DEBERTA_V2, 128, |e| e.pooler_dropout = 1.0), @"`model.deberta-v2.pooler_dropout` is 1, it must be at least 0 and below 1");
+    insta::assert_snapshot!(found_in_family(Family::DEBERTA_V2, 128, |e| e.classifier_dropout = Some(1.0)), @"`model.deberta-v2.cls_dropout` is 1, it must be at least 0 and below 1");
 }
 
 #[test]
@@ -187,16 +176,9 @@ fn the_sources() {
     insta::assert_snapshot!(source(|s| { s.files = vec!["-".to_string()]; s.format = Format::Parquet }), @"`data.sources.0.files.0` is standard input, which cannot be Parquet: its index stands at the end");
     insta::assert_snapshot!(source(|s| s.files = vec!["-".to_string(), "-".to_string()]), @"`data.sources.0.files.0` and `data.sources.0.files.1` both name standard input, which can be read only once");
     assert_eq!(source(|s| s.files = vec!["-".to_string()]), "");
-    let two = |first: Option<&str>, second: Option<&str>| {
-        found(|c| {
-            c.data.sources.push(c.data.sources[0].clone());
-            c.data.sources[0].name = first.map(str::to_string);
-            c.data.sources[1].name = second.map(str::to_string);
-        })
-    };
-    insta::assert_snapshot!(two(Some("news"), Some("news")), @"`data.sources.1.name` and `data.sources.0.name` are both `news`");
-    assert_eq!(two(Some("news"), Some("web")), "");
-    assert_eq!(two(None, None), "", "names that are not given are made different");
+    insta::assert_snapshot!(found_in_names(Some("news"), Some("news")), @"`data.sources.1.name` and `data.sources.0.name` are both `news`");
+    assert_eq!(found_in_names(Some("news"), Some("web")), "");
+    assert_eq!(found_in_names(None, None), "", "names that are not given are made different");
     insta::assert_snapshot!(found(|c| c.data.max_line_bytes = 0), @"`data.max_line_bytes` is 0, it must be at least 1024");
     insta::assert_snapshot!(found(|c| c.data.max_line_bytes = 1 << 40), @"`data.max_line_bytes` is 1099511627776, it can be at most 1073741824");
 }
@@ -232,19 +214,12 @@ fn the_training() {
 
 #[test]
 fn a_batch_that_is_to_be_found() {
-    let auto = |change: fn(&mut crate::config::TrainingConfig)| {
-        found(|c| {
-            (c.training.per_device_train_batch_size, c.training.train_batch_size) =
-                (BatchSize::Auto, Some(64));
-            change(&mut c.training);
-        })
-    };
-    assert_eq!(auto(|_| {}), "");
-    insta::assert_snapshot!(auto(|t| t.train_batch_size = None), @"`training.per_device_train_batch_size` is `auto`, but `training.train_batch_size` is missing: an update has no size");
-    insta::assert_snapshot!(auto(|t| t.train_batch_size = Some(0)), @"`training.train_batch_size` is 0, it must be at least 1");
-    insta::assert_snapshot!(auto(|t| t.gradient_accumulation_steps = 2), @"`training.gradient_accumulation_steps` is 2, but `training.per_device_train_batch_size` is `auto` and finds one number of micro-batches for all updates");
-    insta::assert_snapshot!(auto(|t| t.batch_size_ramp.start_micro_batches = 3), @"`training.batch_size_ramp` counts micro-batches, but `training.per_device_train_batch_size` is `auto` and finds one number of micro-batches for all updates");
-    insta::assert_snapshot!(auto(|t| t.per_device_train_batch_size = 8.into()), @"`training.train_batch_size` is given, but `training.per_device_train_batch_size` is not `auto`");
+    assert_eq!(found_with_auto(|_| {}), "");
+    insta::assert_snapshot!(found_with_auto(|t| t.train_batch_size = None), @"`training.per_device_train_batch_size` is `auto`, but `training.train_batch_size` is missing: an update has no size");
+    insta::assert_snapshot!(found_with_auto(|t| t.train_batch_size = Some(0)), @"`training.train_batch_size` is 0, it must be at least 1");
+    insta::assert_snapshot!(found_with_auto(|t| t.gradient_accumulation_steps = 2), @"`training.gradient_accumulation_steps` is 2, but `training.per_device_train_batch_size` is `auto` and finds one number of micro-batches for all updates");
+    insta::assert_snapshot!(found_with_auto(|t| t.batch_size_ramp.start_micro_batches = 3), @"`training.batch_size_ramp` counts micro-batches, but `training.per_device_train_batch_size` is `auto` and finds one number of micro-batches for all updates");
+    insta::assert_snapshot!(found_with_auto(|t| t.per_device_train_batch_size = 8.into()), @"`training.train_batch_size` is given, but `training.per_device_train_batch_size` is not `auto`");
 }
 
 #[test]
@@ -252,16 +227,8 @@ fn the_schedule() {
     insta::assert_snapshot!(found(|c| { c.training.max_steps = 100; c.training.warmup_steps = 500.0 }), @"`training.warmup_steps` 500 is longer than `training.max_steps` 100");
     insta::assert_snapshot!(found(|c| c.training.warmup_steps = 1.5), @"`training.warmup_steps` is 1.5, neither whole steps nor a share below 1");
     insta::assert_snapshot!(found(|c| c.training.warmup_steps = -1.0), @"`training.warmup_steps` is -1, it must be 0 or above, and finite");
-    let wsd = |decay: f64| {
-        found(|c| {
-            c.training.lr_scheduler_type = SchedulerType::WarmupStableDecay;
-            c.training.max_steps = 100;
-            c.training.warmup_steps = 0.5;
-            c.training.lr_decay_steps = decay;
-        })
-    };
-    assert_eq!(wsd(50.0), "");
-    insta::assert_snapshot!(wsd(51.0), @"`training.warmup_steps` 0.5 and `training.lr_decay_steps` 51 are longer together than `training.max_steps` 100");
+    assert_eq!(found_in_decay(50.0), "");
+    insta::assert_snapshot!(found_in_decay(51.0), @"`training.warmup_steps` 0.5 and `training.lr_decay_steps` 51 are longer together than `training.max_steps` 100");
     insta::assert_snapshot!(found(|c| { c.training.lr_scheduler_type = SchedulerType::Constant; c.training.warmup_steps = 10.0 }), @"`training.warmup_steps` is given, but the schedule `constant` has no warm-up");
 }
 
@@ -291,59 +258,98 @@ fn fine_tuning() {
 
 #[test]
 fn numbers() {
-    let numbers = |change: fn(&mut FinetuneConfig)| {
-        found_in_finetune(|c| {
-            c.task = FinetuneTask::Regression;
-            change(c);
-        })
-    };
-    assert_eq!(numbers(|c| c.data.labels = vec!["stars".into()]), "");
-    let both = numbers(|c| (c.data.labels, c.data.label_column) = (vec!["a".into()], Some("b".into())));
+    assert_eq!(found_in_task(FinetuneTask::Regression, |c| c.data.labels = vec!["stars".into()]), "");
+    let both = found_in_task(FinetuneTask::Regression, |c| {
+        c.data.labels = vec!["a".into()];
+        c.data.label_column = Some("b".into());
+    });
     assert_eq!(both, "`data.label_column` is the column of one number, and `data.labels` names columns too");
 }
 
 #[test]
 fn tagged_words() {
-    let tagged = |change: fn(&mut FinetuneConfig)| {
-        found_in_finetune(|c| {
-            c.task = FinetuneTask::TokenClassify;
-            change(c);
-        })
-    };
-    assert_eq!(tagged(|c| (c.data.tag_scheme, c.data.strict) = (TagScheme::Bioes, true)), "");
-    insta::assert_snapshot!(tagged(|c| c.data.token_column = 0), @"`data.token_column` is 0, columns count from 1, and from the end with -1");
-    insta::assert_snapshot!(tagged(|c| c.data.tag_column = 1), @"`data.token_column` and `data.tag_column` are both 1");
-    insta::assert_snapshot!(tagged(|c| c.data.text_pair_column = Some("b".into())), @"`data.text_pair_column` is for pairs of texts, not for tagged words");
+    assert_eq!(
+        found_in_task(FinetuneTask::TokenClassify, |c| (c.data.tag_scheme, c.data.strict) =
+            (TagScheme::Bioes, true)),
+        ""
+    );
+    insta::assert_snapshot!(found_in_task(FinetuneTask::TokenClassify, |c| c.data.token_column = 0), @"`data.token_column` is 0, columns count from 1, and from the end with -1");
+    insta::assert_snapshot!(found_in_task(FinetuneTask::TokenClassify, |c| c.data.tag_column = 1), @"`data.token_column` and `data.tag_column` are both 1");
+    insta::assert_snapshot!(found_in_task(FinetuneTask::TokenClassify, |c| c.data.text_pair_column = Some("b".into())), @"`data.text_pair_column` is for pairs of texts, not for tagged words");
     insta::assert_snapshot!(found_in_finetune(|c| c.data.strict = true), @"`data.strict` is for tagged words, and `task` is another one");
     insta::assert_snapshot!(found_in_finetune(|c| c.data.tag_column = 2), @"`data.tag_column` is for tagged words, and `task` is another one");
 }
 
 #[test]
 fn the_precision() {
-    let with = |compute, loss_scale: LossScaleConfig| {
-        found(|c| {
-            c.precision =
-                PrecisionConfig { compute, loss_scale: Some(loss_scale), ..PrecisionConfig::default() }
-        })
-    };
     let defaults = LossScaleConfig::default;
     assert_eq!(found(|c| c.precision.compute = ComputeChoice::Bf16), "");
-    assert_eq!(with(ComputeChoice::F16, defaults()), "");
+    assert_eq!(found_with_scale(ComputeChoice::F16, defaults()), "");
     assert_eq!(
-        with(
+        found_with_scale(
             ComputeChoice::F16,
             LossScaleConfig { init_scale: Some(1_048_576.0), min_scale: 0.125, ..defaults() }
         ),
         ""
     );
-    insta::assert_snapshot!(with(ComputeChoice::Bf16, defaults()), @"`precision.loss_scale` is given, but only f16 scales the loss");
-    insta::assert_snapshot!(with(ComputeChoice::F16, LossScaleConfig { growth_interval: 0, ..defaults() }), @"`precision.loss_scale.growth_interval` is 0, it must be at least 1");
-    insta::assert_snapshot!(with(ComputeChoice::F16, LossScaleConfig { init_scale: Some(1000.0), ..defaults() }), @"`precision.loss_scale.init_scale` is 1000, it must be a power of two from 2^-24 to 2^24");
-    insta::assert_snapshot!(with(ComputeChoice::F16, LossScaleConfig { min_scale: 0.0, ..defaults() }), @"`precision.loss_scale.min_scale` is 0, it must be a power of two from 2^-24 to 2^24");
-    insta::assert_snapshot!(with(ComputeChoice::F16, LossScaleConfig { init_scale: Some(2.0), min_scale: 4.0, ..defaults() }), @"`precision.loss_scale.init_scale` 2 is below `min_scale` 4");
-    assert_eq!(with(ComputeChoice::Auto, defaults()), "", "it may be f16");
+    insta::assert_snapshot!(found_with_scale(ComputeChoice::Bf16, defaults()), @"`precision.loss_scale` is given, but only f16 scales the loss");
+    insta::assert_snapshot!(found_with_scale(ComputeChoice::F16, LossScaleConfig { growth_interval: 0, ..defaults() }), @"`precision.loss_scale.growth_interval` is 0, it must be at least 1");
+    insta::assert_snapshot!(found_with_scale(ComputeChoice::F16, LossScaleConfig { init_scale: Some(1000.0), ..defaults() }), @"`precision.loss_scale.init_scale` is 1000, it must be a power of two from 2^-24 to 2^24");
+    insta::assert_snapshot!(found_with_scale(ComputeChoice::F16, LossScaleConfig { min_scale: 0.0, ..defaults() }), @"`precision.loss_scale.min_scale` is 0, it must be a power of two from 2^-24 to 2^24");
+    insta::assert_snapshot!(found_with_scale(ComputeChoice::F16, LossScaleConfig { init_scale: Some(2.0), min_scale: 4.0, ..defaults() }), @"`precision.loss_scale.init_scale` 2 is below `min_scale` 4");
+    assert_eq!(found_with_scale(ComputeChoice::Auto, defaults()), "", "it may be f16");
     let in_finetune = found_in_finetune(|c| {
         (c.precision.compute, c.precision.loss_scale) = (ComputeChoice::F32, Some(defaults()));
     });
     assert!(in_finetune.contains("only f16 scales the loss"), "{in_finetune}");
+}
+
+/// Returns the problems of a model of this family after one change of its encoder.
+fn found_in_family(family: Family, max_seq_length: usize, change: fn(&mut EncoderConfig)) -> String {
+    found(|c| {
+        c.model.tables[0] = ModelConfig { family, encoder: EncoderConfig::of(family) };
+        c.data.max_seq_length = max_seq_length;
+        change(encoder(c));
+    })
+}
+
+/// Returns the problems of two sources with these names.
+fn found_in_names(first: Option<&str>, second: Option<&str>) -> String {
+    found(|c| {
+        c.data.sources.push(c.data.sources[0].clone());
+        c.data.sources[0].name = first.map(str::to_string);
+        c.data.sources[1].name = second.map(str::to_string);
+    })
+}
+
+/// Returns the problems of updates of 64 rows in micro-batches of size `auto`, after one change.
+fn found_with_auto(change: fn(&mut TrainingConfig)) -> String {
+    found(|c| {
+        c.training.per_device_train_batch_size = BatchSize::Auto;
+        c.training.train_batch_size = Some(64);
+        change(&mut c.training);
+    })
+}
+
+/// Returns the problems of a decay over `decay` of 100 steps, after 50 steps of warm-up.
+fn found_in_decay(decay: f64) -> String {
+    found(|c| {
+        c.training.lr_scheduler_type = SchedulerType::WarmupStableDecay;
+        c.training.max_steps = 100;
+        c.training.warmup_steps = 0.5;
+        c.training.lr_decay_steps = decay;
+    })
+}
+
+fn found_in_task(task: FinetuneTask, change: fn(&mut FinetuneConfig)) -> String {
+    found_in_finetune(|c| {
+        c.task = task;
+        change(c);
+    })
+}
+
+fn found_with_scale(compute: ComputeChoice, loss_scale: LossScaleConfig) -> String {
+    found(|c| {
+        c.precision = PrecisionConfig { compute, loss_scale: Some(loss_scale), ..PrecisionConfig::default() }
+    })
 }

@@ -1,4 +1,4 @@
-//! The tokenizer: its size has room for the alphabet, its numbers are in range.
+//! Checks of the tokenizer: room for the alphabet in the vocabulary, and ranges of its numbers.
 
 use crate::config::TokenizerAlgorithm;
 use crate::config::TokenizerConfig;
@@ -71,15 +71,9 @@ mod tests {
             (TokenizerAlgorithm::WordPiece, 161),
             (TokenizerAlgorithm::Unigram, 356),
         ] {
-            let with = |size| {
-                found(|c| {
-                    c.algorithm = algorithm;
-                    c.vocab_size = size;
-                })
-            };
-            assert_eq!(with(least), [""; 0]);
+            assert_eq!(found(|c| (c.algorithm, c.vocab_size) = (algorithm, least)), [""; 0]);
             assert_eq!(
-                with(least - 1),
+                found(|c| (c.algorithm, c.vocab_size) = (algorithm, least - 1)),
                 [format!("`tokenizer.vocab_size` is {}, smaller than the alphabet", least - 1)]
             );
         }
@@ -87,15 +81,13 @@ mod tests {
 
     #[test]
     fn a_blank_before_texts_is_for_byte_level_vocabularies() {
-        let with = |algorithm| {
-            found(|c| {
-                c.algorithm = algorithm;
-                c.add_prefix_space = true;
-            })
-        };
-        assert_eq!(with(TokenizerAlgorithm::ByteLevelBpe), [""; 0]);
-        for algorithm in [TokenizerAlgorithm::WordPiece, TokenizerAlgorithm::Unigram] {
-            assert_eq!(with(algorithm), ["`tokenizer.add_prefix_space` is for `byte_level_bpe`"]);
+        let refused = ["`tokenizer.add_prefix_space` is for `byte_level_bpe`"];
+        for (algorithm, messages) in [
+            (TokenizerAlgorithm::ByteLevelBpe, &[][..]),
+            (TokenizerAlgorithm::WordPiece, &refused),
+            (TokenizerAlgorithm::Unigram, &refused),
+        ] {
+            assert_eq!(found(|c| (c.algorithm, c.add_prefix_space) = (algorithm, true)), messages);
         }
     }
 

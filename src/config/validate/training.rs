@@ -1,4 +1,5 @@
-//! Batch, length of training, optimizer, schedule, cadence.
+//! Checks of the section `training`: batch, length, optimizer, schedule, and intervals of logging, evaluation
+//! and checkpoints.
 
 use crate::config::BatchSize;
 use crate::config::BatchSizeRamp;
@@ -20,7 +21,7 @@ pub(super) fn training(training: &TrainingConfig, max_seq_length: usize, finding
     weights(training, findings);
 }
 
-/// Weights of labels; whether all labels have one is known when the examples are read.
+/// Checks the weights of labels. That all labels have one is checked when the examples are read.
 fn weights(training: &TrainingConfig, findings: &mut Findings) {
     let path = "training.class_weights";
     let Some(ClassWeights::ByLabel(weights)) = &training.class_weights else { return };
@@ -74,7 +75,7 @@ fn batch(training: &TrainingConfig, max_seq_length: usize, findings: &mut Findin
     );
 }
 
-/// What must stand beside `per_device_train_batch_size: auto`, and what must not.
+/// Checks the keys that `per_device_train_batch_size: auto` requires and those that it excludes.
 fn found_batch(training: &TrainingConfig, findings: &mut Findings) {
     const AUTO: &str = "training.per_device_train_batch_size";
     match training.train_batch_size {
@@ -117,7 +118,8 @@ fn found_batch(training: &TrainingConfig, findings: &mut Findings) {
 }
 
 fn duration(training: &TrainingConfig, findings: &mut Findings) {
-    let (steps, epochs) = (training.max_steps, training.num_train_epochs);
+    let steps = training.max_steps;
+    let epochs = training.num_train_epochs;
     if steps < -1 {
         let message = format!("`training.max_steps` is {steps}, it must be 0 or above, or -1");
         findings.add(&["training.max_steps"], message, "-1 leaves the length to `training.num_train_epochs`");
@@ -139,7 +141,7 @@ fn duration(training: &TrainingConfig, findings: &mut Findings) {
     }
 }
 
-/// A time that is one, and longer than none.
+/// Requires a valid duration longer than zero; `without` is the hint for zero.
 pub(super) fn time(path: &str, given: &str, without: &str, findings: &mut Findings) {
     match quantity::parse_duration(given) {
         Err(e) => findings.add(&[path], format!("`{path}`: {}", first_clause(&e)), rest(&e)),
@@ -148,7 +150,7 @@ pub(super) fn time(path: &str, given: &str, without: &str, findings: &mut Findin
     }
 }
 
-/// The error's text before its colon; what follows is the hint.
+/// Returns the text of an error before its colon; the rest is the hint.
 fn first_clause(error: &quantity::QuantityError) -> String {
     error.to_string().split(": ").next().unwrap_or_default().to_string()
 }
@@ -224,7 +226,8 @@ fn schedule(training: &TrainingConfig, findings: &mut Findings) {
     }
 }
 
-/// Checks a number of steps, or a share of them when below 1. Returns the steps where the number is right.
+/// Checks a number of steps, or a share of all steps if it is below 1. Returns the steps if the number is
+/// right.
 fn steps_or_share(path: &str, value: f64, max_steps: i64, findings: &mut Findings) -> Option<f64> {
     if !(value.is_finite() && value >= 0.0) {
         findings.not_negative(path, value);
@@ -247,6 +250,11 @@ fn steps_or_share(path: &str, value: f64, max_steps: i64, findings: &mut Finding
     Some(steps)
 }
 
+fn needs_evaluations(key: &str) -> String {
+    format!("`training.{key}` needs evaluations during training, but `training.eval_steps` is 0")
+}
+
+/// Checks the intervals of logging, evaluation and checkpoints, and keys that need evaluations.
 fn cadence(training: &TrainingConfig, findings: &mut Findings) {
     findings.count("training.logging_steps", training.logging_steps, 1, u64::MAX);
     findings.count("training.save_total_limit", training.save_total_limit as u64, 1, u64::MAX);
@@ -260,11 +268,8 @@ fn cadence(training: &TrainingConfig, findings: &mut Findings) {
     if training.eval_steps > 0 {
         return;
     }
-    let needs = |key: &str| {
-        format!("`training.{key}` needs evaluations during training, but `training.eval_steps` is 0")
-    };
     if training.load_best_model_at_end {
-        let message = needs("load_best_model_at_end");
+        let message = needs_evaluations("load_best_model_at_end");
         findings.add(
             &["training.load_best_model_at_end", "training.eval_steps"],
             message,
@@ -272,7 +277,7 @@ fn cadence(training: &TrainingConfig, findings: &mut Findings) {
         );
     }
     if training.early_stopping_patience.is_some() {
-        let message = needs("early_stopping_patience");
+        let message = needs_evaluations("early_stopping_patience");
         findings.add(
             &["training.early_stopping_patience", "training.eval_steps"],
             message,

@@ -1,7 +1,7 @@
-//! Keys that are given, but that another key leaves without effect: each would be a silent surprise.
+//! Reports keys that are given but have no effect because of another key: each would be a silent surprise.
 //!
-//! A key counts as given when its value is not the default, so that a saved configuration, which names every
-//! key, is read again without complaint.
+//! A key counts as given if its value is not the default, so that a saved configuration, which contains every
+//! key, is accepted again.
 
 use serde::Serialize;
 use serde_json::Value as Json;
@@ -48,7 +48,7 @@ pub(super) fn pretrain(config: &PretrainConfig, findings: &mut Findings) {
         );
     }
     let ramp = &config.training.batch_size_ramp;
-    // Beside `auto`, a ramp is refused as a whole.
+    // With `auto`, any ramp is refused elsewhere.
     if ramp.steps == 0 && config.training.per_device_train_batch_size != BatchSize::Auto {
         let why = "`training.batch_size_ramp.steps` is 0";
         ignored(
@@ -62,7 +62,7 @@ pub(super) fn pretrain(config: &PretrainConfig, findings: &mut Findings) {
     }
 }
 
-/// What only fine-tuning reads.
+/// Reports keys that only fine-tuning reads.
 fn of_finetuning(training: &TrainingConfig, findings: &mut Findings) {
     let keys = [
         ("head_learning_rate", training.head_learning_rate.is_some()),
@@ -75,7 +75,7 @@ fn of_finetuning(training: &TrainingConfig, findings: &mut Findings) {
     }
 }
 
-/// What only classification reads.
+/// Reports keys that only classification reads.
 fn of_classification(training: &TrainingConfig, findings: &mut Findings) {
     let keys = [
         ("class_weights", training.class_weights.is_some()),
@@ -90,10 +90,10 @@ fn of_classification(training: &TrainingConfig, findings: &mut Findings) {
     }
 }
 
-/// What neither kind of run reads.
+/// Reports keys of schedules other than the chosen one.
 pub(super) fn schedule(training: &TrainingConfig, findings: &mut Findings) {
-    let (defaults, kind) = (TrainingConfig::default(), training.lr_scheduler_type);
-    let differs = |value: f64, default: f64| value.total_cmp(&default).is_ne();
+    let defaults = TrainingConfig::default();
+    let kind = training.lr_scheduler_type;
     let polynomial = (SchedulerType::Polynomial, "polynomial");
     let stable = (SchedulerType::WarmupStableDecay, "warmup_stable_decay");
     let keys = [
@@ -112,7 +112,11 @@ pub(super) fn schedule(training: &TrainingConfig, findings: &mut Findings) {
     }
 }
 
-/// What only pretraining reads, or another task of fine-tuning.
+fn differs(value: f64, default: f64) -> bool {
+    value.total_cmp(&default).is_ne()
+}
+
+/// Reports keys that only pretraining or another task of fine-tuning reads.
 pub(super) fn finetune(config: &FinetuneConfig, findings: &mut Findings) {
     if config.goal() != Goal::Label {
         of_classification(&config.training, findings);
@@ -211,7 +215,8 @@ fn filters(filters: &FiltersConfig, findings: &mut Findings) {
     }
 }
 
-/// Reports every key of a table that is not at its default and that is not among those that are `read`.
+/// Reports every key of a table with a value other than its default, except the keys in `read`. `why` is the
+/// reason why the table is not read.
 pub(super) fn ignored<T: Serialize + Default>(
     table: &str,
     values: &T,
@@ -222,9 +227,9 @@ pub(super) fn ignored<T: Serialize + Default>(
 ) {
     let [given, defaults] = [values, &T::default()]
         .map(|table| serde_json::to_value(table).expect("configurations hold only tables with text keys"));
-    let is_default = |key: &str, value: &Json| defaults.get(key).unwrap_or(&Json::Null) == value;
     for (key, value) in given.as_object().into_iter().flatten() {
-        if !read.contains(&key.as_str()) && !is_default(key, value) {
+        let is_default = defaults.get(key).unwrap_or(&Json::Null) == value;
+        if !read.contains(&key.as_str()) && !is_default {
             let path = format!("{table}.{key}");
             findings.add(&[&path, table], format!("`{path}` is given, but {why}"), hint);
         }
@@ -241,7 +246,7 @@ mod tests {
     use crate::config::validate_finetune;
     use crate::config::validate_pretrain;
 
-    /// The problems with these sections put over a right configuration, a line each.
+    /// Returns the problems of a right configuration after these sections are merged over it, a line each.
     fn found(sections: &Value) -> String {
         let mut all = json!({"data": {"sources": [{"files": ["a.txt"]}]}, "model": {"roberta": {}}});
         for (name, section) in sections.as_object().expect("is a table") {
@@ -255,10 +260,10 @@ mod tests {
     }
 
     #[test]
-    fn keys_beside_an_existing_tokenizer() {
-        let beside =
+    fn keys_next_to_an_existing_tokenizer() {
+        let existing =
             json!({"tokenizer": {"path": "t", "vocab_size": 8000, "lowercase": true, "compare_with": "u"}});
-        insta::assert_snapshot!(found(&beside), @"
+        insta::assert_snapshot!(found(&existing), @"
         `tokenizer.vocab_size` is given, but `tokenizer.path` names a tokenizer that exists
         `tokenizer.lowercase` is given, but `tokenizer.path` names a tokenizer that exists
         ");

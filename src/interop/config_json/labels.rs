@@ -1,7 +1,7 @@
-//! The names of classes in a `config.json`: `id2label` in all the forms that people write, `num_labels` alone, or
-//! `label2id`.
+//! Reads the names of classes from a `config.json`: from `id2label` in all the forms that people write, from
+//! `num_labels` alone, or from `label2id`.
 //!
-//! Names may come twice here: what a class is called is no matter of its row.
+//! Two classes may have the same name: a class is identified by its id.
 
 use serde_json::Map;
 use serde_json::Value;
@@ -9,11 +9,12 @@ use serde_json::Value;
 use crate::interop::config_json::Reader;
 use crate::interop::config_json::kind_of;
 
-/// No classifier has more labels; a mistyped number must not fill the memory.
+/// Largest accepted `num_labels`. No classifier has more, and a mistyped number must not exhaust memory.
 const MOST_LABELS: u64 = 1 << 24;
 
 impl Reader<'_> {
-    /// The names of the classes in the order of their ids; `None` where the file says nothing of them.
+    /// Returns the names of the classes in the order of their ids; `None` if the file lacks all three
+    /// keys.
     pub(super) fn labels(&mut self, notes: &mut Vec<String>) -> Option<Vec<String>> {
         let [id2label, label2id, num_labels] = ["id2label", "label2id", "num_labels"]
             .map(|key| self.keys.shift_remove(key).unwrap_or(Value::Null));
@@ -55,7 +56,8 @@ impl Reader<'_> {
         }
     }
 
-    /// Says what of the other keys is not as `id2label` says, which counts, as in transformers.
+    /// Adds a note for each of `num_labels` and `label2id` that contradicts `id2label`, which wins, as in
+    /// transformers.
     fn note_others(&self, names: &[String], count: Option<usize>, label2id: &Value, notes: &mut Vec<String>) {
         let place = self.place;
         if let Some(count) = count.filter(|&count| count != names.len()) {
@@ -64,11 +66,11 @@ impl Reader<'_> {
                 "{place}: `id2label` has {there} labels and `num_labels` is {count}: the former counts"
             ));
         }
-        let is_other = |(name, id): (&String, &Value)| {
+        let contradicts = label2id.as_object().into_iter().flatten().any(|(name, id)| {
             let id = whole(id).and_then(|id| names.get(id));
             id != Some(name) && names.contains(name)
-        };
-        if label2id.as_object().into_iter().flatten().any(is_other) {
+        });
+        if contradicts {
             notes.push(format!(
                 "{place}: `label2id` gives labels other ids than `id2label`: the latter counts"
             ));
@@ -76,12 +78,12 @@ impl Reader<'_> {
     }
 }
 
-/// The name that transformers gives to a class without one.
+/// Returns the name that transformers gives to a class without one.
 fn numbered(id: usize) -> String {
     format!("LABEL_{id}")
 }
 
-/// The names of a map from ids on, or what is wrong with it.
+/// Returns the names of a map from id to name in the order of the ids, or what is wrong with the map.
 fn names_by_id(map: &Map<String, Value>) -> Result<Vec<String>, String> {
     let mut names: Vec<Option<String>> = vec![None; map.len()];
     for (key, name) in map {
@@ -102,11 +104,11 @@ fn names_by_id(map: &Map<String, Value>) -> Result<Vec<String>, String> {
         }
         *place = Some(name_of(id, name)?);
     }
-    // As many names as places, none twice.
+    // The map has as many entries as `names` has places and no id occurs twice, so every place is filled.
     Ok(names.into_iter().flatten().collect())
 }
 
-/// The names of a map to ids.
+/// Returns the names of a map from name to id in the order of the ids, or what is wrong with the map.
 fn inverse(map: &Map<String, Value>) -> Result<Vec<String>, String> {
     let mut names: Vec<Option<String>> = vec![None; map.len()];
     for (name, id) in map {
@@ -120,7 +122,8 @@ fn inverse(map: &Map<String, Value>) -> Result<Vec<String>, String> {
     Ok(names.into_iter().flatten().collect())
 }
 
-/// A name as text, whatever it is written as; a class that has none has the name that transformers gives it.
+/// Returns the name of class `id` as text, also if it is a number or a truth value; `null` gives the name
+/// that transformers makes up.
 fn name_of(id: usize, name: &Value) -> Result<String, String> {
     match name {
         Value::Null => Ok(numbered(id)),
@@ -130,7 +133,7 @@ fn name_of(id: usize, name: &Value) -> Result<String, String> {
     }
 }
 
-/// A whole number, also one that is written as text.
+/// Returns a whole number, also one that is written as text.
 fn whole(value: &Value) -> Option<usize> {
     match value {
         Value::String(text) => text.trim().parse().ok(),
@@ -210,14 +213,15 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_say_otherwise_are_told() {
-        let names = json!({"0": "a", "1": "b"});
-        let notes = |key: &str, value: serde_json::Value| {
-            read(&json!({"id2label": names, key: value})).unwrap().notes.join("\n")
-        };
-        assert!(notes("num_labels", json!(5)).contains("`id2label` has 2 labels and `num_labels` is 5"));
-        assert!(notes("label2id", json!({"a": 1, "b": 0})).contains("`label2id` gives labels other ids"));
-        assert_eq!(notes("label2id", json!({"a": 0, "b": 1})), "");
-        assert_eq!(notes("label2id", json!({"LABEL_0": 0, "LABEL_1": 1})), "");
+    fn keys_that_contradict_id2label_are_noted() {
+        assert!(notes("num_labels", &json!(5)).contains("`id2label` has 2 labels and `num_labels` is 5"));
+        assert!(notes("label2id", &json!({"a": 1, "b": 0})).contains("`label2id` gives labels other ids"));
+        assert_eq!(notes("label2id", &json!({"a": 0, "b": 1})), "");
+        assert_eq!(notes("label2id", &json!({"LABEL_0": 0, "LABEL_1": 1})), "");
+    }
+
+    /// Returns the notes on a file with the labels `a` and `b` in `id2label` and one more key.
+    fn notes(key: &str, value: &serde_json::Value) -> String {
+        read(&json!({"id2label": {"0": "a", "1": "b"}, key: value})).unwrap().notes.join("\n")
     }
 }

@@ -1,5 +1,5 @@
-//! Keys of DeBERTa's `config.json` in the forms that folders have them in, brought to the one that is written
-//! here; and models that only transformers builds, refused by the key that tells them.
+//! Normalises the keys of DeBERTa's `config.json`: published folders write them in several forms, this
+//! program in one. Refuses variants of DeBERTa that only transformers builds, and names the key.
 
 use serde_json::Value;
 use serde_json::json;
@@ -8,7 +8,7 @@ use crate::interop::config_json::Reader;
 use crate::interop::config_json::shown;
 
 impl Reader<'_> {
-    /// The keys of relative positions, of the pooler and of the head.
+    /// Normalises or refuses the keys of relative positions, of the pooler and of the head.
     pub(super) fn unfold_positions(&mut self) {
         if self.keys.get("relative_attention").is_none_or(|value| *value != true) {
             let hint = "an absent key stands for `false`";
@@ -16,7 +16,7 @@ impl Reader<'_> {
             self.refuse(message);
             self.keys.shift_remove("relative_attention");
         }
-        // Both kinds of head compute the same; they are read by either name, and written by one.
+        // `legacy` only chooses the names of the head's tensors. Both namings are read; one is written.
         if self.keys.get("legacy").is_some_and(Value::is_boolean) {
             self.keys.shift_remove("legacy");
         }
@@ -27,8 +27,7 @@ impl Reader<'_> {
         }
         self.unfold_scores();
         self.unfold_norm();
-        let is_set = |key: &str, absent: bool| self.keys.get(key).map_or(absent, |value| *value == true);
-        if is_set("enhanced_mask_decoder", false) && is_set("position_biased_input", true) {
+        if self.is_true("enhanced_mask_decoder", false) && self.is_true("position_biased_input", true) {
             self.refuse(
                 "`enhanced_mask_decoder` wants `position_biased_input` `false`: absolute positions come in one way"
                     .into(),
@@ -39,9 +38,9 @@ impl Reader<'_> {
                 "`conv_kernel_size` is not supported: no convolution stands behind the first layer".into(),
             );
         }
-        let of_width = |key: &str| self.keys.get(key).and_then(Value::as_u64);
-        let hidden = of_width("hidden_size");
-        let head = hidden.zip(of_width("num_attention_heads")).and_then(|(hidden, n)| hidden.checked_div(n));
+        let hidden = self.whole_number("hidden_size");
+        let heads = self.whole_number("num_attention_heads");
+        let head = hidden.zip(heads).and_then(|(hidden, heads)| hidden.checked_div(heads));
         for (key, own) in
             [("embedding_size", hidden), ("pooler_hidden_size", hidden), ("attention_head_size", head)]
         {
@@ -53,7 +52,17 @@ impl Reader<'_> {
         }
     }
 
-    /// `p2c|c2p`, in either order, or as a list.
+    /// Returns true if `key` is `true`; `absent` if the file does not have the key.
+    fn is_true(&self, key: &str, absent: bool) -> bool {
+        self.keys.get(key).map_or(absent, |value| *value == true)
+    }
+
+    /// Returns the value of `key` if it is a whole number.
+    fn whole_number(&self, key: &str) -> Option<u64> {
+        self.keys.get(key).and_then(Value::as_u64)
+    }
+
+    /// Normalises `pos_att_type`: `p2c|c2p` in either order, one of the two, or a list of them.
     fn unfold_scores(&mut self) {
         const KEY: &str = "pos_att_type";
         let Some(value) = self.keys.get(KEY) else { return };
@@ -64,9 +73,10 @@ impl Reader<'_> {
             _ => None,
         };
         let word = words.and_then(|words| {
-            let has = |word: &str| words.iter().any(|other| other == word);
-            let is_known = |word: &String| ["c2p", "p2c", "none", ""].contains(&word.as_str());
-            words.iter().all(is_known).then(|| match (has("c2p"), has("p2c")) {
+            let has_c2p = words.iter().any(|word| word == "c2p");
+            let has_p2c = words.iter().any(|word| word == "p2c");
+            let are_known = words.iter().all(|word| ["c2p", "p2c", "none", ""].contains(&word.as_str()));
+            are_known.then_some(match (has_c2p, has_p2c) {
                 (true, true) => "p2c|c2p",
                 (true, false) => "c2p",
                 (false, true) => "p2c",
@@ -82,7 +92,7 @@ impl Reader<'_> {
         }
     }
 
-    /// `none` or `layer_norm`, as one word of several.
+    /// Normalises `norm_rel_ebd`, several words with `|` between them, to `layer_norm` or `none`.
     fn unfold_norm(&mut self) {
         const KEY: &str = "norm_rel_ebd";
         let Some(words) = self.keys.get(KEY).and_then(Value::as_str).map(split) else { return };
@@ -119,9 +129,9 @@ mod tests {
         HubConfig::parse("config.json", all.to_string().as_bytes()).map_err(|e| e.to_string())
     }
 
-    /// The keys of `microsoft/deberta-v3-small` that have to do with positions.
+    /// Uses the keys of `microsoft/deberta-v3-small` that have to do with positions.
     #[test]
-    fn the_published_form_is_read_and_comes_back() {
+    fn the_published_form_is_read_and_written_back() {
         let published = json!({
             "position_buckets": 256, "norm_rel_ebd": "layer_norm", "share_att_key": true,
             "pos_att_type": "p2c|c2p", "max_relative_positions": -1, "position_biased_input": false,
@@ -142,20 +152,24 @@ mod tests {
     }
 
     #[test]
-    fn other_forms_say_the_same() {
-        let scores = |value: Value| read(&json!({"pos_att_type": value})).unwrap().model.encoder.pos_att_type;
-        assert_eq!(scores(json!(["p2c", "c2p"])), PositionScores::Both);
-        assert_eq!(scores(json!(" C2P | p2c ")), PositionScores::Both);
-        assert_eq!(scores(json!(["c2p"])), PositionScores::ContentToPosition);
-        assert_eq!(scores(json!("p2c")), PositionScores::PositionToContent);
-        assert_eq!(scores(json!(null)), PositionScores::None);
+    fn other_forms_are_read_as_the_published_one() {
+        for (value, scores) in [
+            (json!(["p2c", "c2p"]), PositionScores::Both),
+            (json!(" C2P | p2c "), PositionScores::Both),
+            (json!(["c2p"]), PositionScores::ContentToPosition),
+            (json!("p2c"), PositionScores::PositionToContent),
+            (json!(null), PositionScores::None),
+        ] {
+            let encoder = read(&json!({"pos_att_type": value})).unwrap().model.encoder;
+            assert_eq!(encoder.pos_att_type, scores, "{value}");
+        }
         let absent = read(&json!({"legacy": false, "position_buckets": -1})).unwrap().model.encoder;
         assert_eq!((absent.position_buckets, absent.pos_att_type), (0, PositionScores::None));
         assert!(absent.position_biased_input && !absent.share_att_key);
     }
 
     #[test]
-    fn what_is_not_supported_is_refused_by_its_key() {
+    fn unsupported_keys_are_refused_by_name() {
         for (keys, part) in [
             (json!({"relative_attention": false}), "`relative_attention` must be `true`"),
             (json!({"pos_att_type": "p2p"}), "`pos_att_type` must be of `c2p` and `p2c`"),

@@ -1,8 +1,9 @@
-//! Rotary positions and kinds of layers in the newer of two forms, brought to the older.
+//! Converts the newer form of the keys for rotary positions (RoPE) and kinds of layers to the older form.
 //!
 //! Transformers 5 writes `rope_parameters` with a table for each kind of layer, and `layer_types` with the
-//! kind of each. Before, and in the published folders of ModernBERT, these were `global_rope_theta`,
-//! `local_rope_theta` and `global_attn_every_n_layers`, which every version reads, and which are written here.
+//! kind of each layer. Older versions and the published folders of ModernBERT have `global_rope_theta`,
+//! `local_rope_theta` and `global_attn_every_n_layers` instead. Every version reads these, so this program
+//! writes them.
 
 use serde_json::Map;
 use serde_json::Value;
@@ -15,11 +16,12 @@ const LOCAL: &str = "sliding_attention";
 const EVERY: &str = "global_attn_every_n_layers";
 
 impl Reader<'_> {
-    /// Where both forms are there, the newer one counts, as it does in transformers.
+    /// Replaces the newer keys by the older ones. If the file has both forms, the newer wins, as in
+    /// transformers.
     pub(super) fn unfold_layers(&mut self) {
         match self.keys.shift_remove("rope_parameters") {
             None | Some(Value::Null) => {}
-            Some(Value::Object(kinds)) => self.unfold_angles(kinds),
+            Some(Value::Object(kinds)) => self.unfold_rope_parameters(kinds),
             Some(other) => {
                 self.refuse(format!("`rope_parameters` must be an object, not {}", shown(&other)));
             }
@@ -29,32 +31,33 @@ impl Reader<'_> {
         }
         match self.keys.shift_remove("layer_types") {
             None | Some(Value::Null) => {}
-            Some(Value::Array(kinds)) => self.unfold_kinds(&kinds),
+            Some(Value::Array(kinds)) => self.unfold_layer_types(&kinds),
             Some(other) => self.refuse(format!("`layer_types` must be a list, not {}", shown(&other))),
         }
     }
 
-    fn unfold_angles(&mut self, mut kinds: Map<String, Value>) {
+    fn unfold_rope_parameters(&mut self, mut kinds: Map<String, Value>) {
         for (kind, key) in [(GLOBAL, "global_rope_theta"), (LOCAL, "local_rope_theta")] {
             let place = format!("rope_parameters.{kind}");
-            let mut angles = match kinds.shift_remove(kind) {
+            let mut parameters = match kinds.shift_remove(kind) {
                 None | Some(Value::Null) => continue,
-                Some(Value::Object(angles)) => angles,
+                Some(Value::Object(parameters)) => parameters,
                 Some(other) => {
                     self.refuse(format!("`{place}` must be an object, not {}", shown(&other)));
                     continue;
                 }
             };
-            if let Some(theta) = angles.shift_remove("rope_theta") {
+            if let Some(theta) = parameters.shift_remove("rope_theta") {
                 self.keys.insert(key.to_string(), theta);
             }
-            let is_default = |value: &Value| value.is_null() || *value == "default";
             for key in ["rope_type", "type"] {
-                if let Some(other) = angles.shift_remove(key).filter(|value| !is_default(value)) {
+                let value =
+                    parameters.shift_remove(key).filter(|value| !value.is_null() && *value != "default");
+                if let Some(other) = value {
                     self.refuse(format!("`{place}.{key}` {other} is not supported, only `default` is"));
                 }
             }
-            for (key, _) in angles.iter().filter(|(_, value)| !value.is_null()) {
+            for (key, _) in parameters.iter().filter(|(_, value)| !value.is_null()) {
                 self.refuse(format!("`{place}.{key}` is not supported"));
             }
         }
@@ -63,8 +66,9 @@ impl Reader<'_> {
         }
     }
 
-    /// The layers that attend to all tokens must be every so many, from the first on.
-    fn unfold_kinds(&mut self, kinds: &[Value]) {
+    /// Replaces `layer_types` by `global_attn_every_n_layers`. The layers that attend to all tokens must be
+    /// the first and every n-th after it; else the list is refused.
+    fn unfold_layer_types(&mut self, kinds: &[Value]) {
         let layers = self.keys.get("num_hidden_layers").and_then(Value::as_u64);
         if layers.is_some_and(|layers| layers != kinds.len() as u64) {
             let count = kinds.len();
@@ -73,18 +77,23 @@ impl Reader<'_> {
             ));
             return;
         }
-        let fits = |every: usize| {
-            let wanted = |layer: usize| if layer.is_multiple_of(every) { GLOBAL } else { LOCAL };
-            kinds.iter().enumerate().all(|(layer, kind)| *kind == wanted(layer))
-        };
         let given = self.keys.get(EVERY).and_then(Value::as_u64).unwrap_or(0) as usize;
-        match std::iter::once(given).chain(1..=kinds.len().max(1)).find(|&every| every > 0 && fits(every)) {
+        let mut candidates = std::iter::once(given).chain(1..=kinds.len().max(1));
+        match candidates.find(|&every| every > 0 && is_global_every(kinds, every)) {
             Some(every) => _ = self.keys.insert(EVERY.to_string(), every.into()),
             None => self.refuse(format!(
                 "`layer_types` is supported only with `{GLOBAL}` for the first layer and every so many from there on, and `{LOCAL}` for the others"
             )),
         }
     }
+}
+
+/// Returns true if layers 0, `every`, 2 × `every`, ... attend to all tokens and all others to a window.
+fn is_global_every(kinds: &[Value], every: usize) -> bool {
+    kinds.iter().enumerate().all(|(layer, kind)| {
+        let wanted = if layer.is_multiple_of(every) { GLOBAL } else { LOCAL };
+        *kind == wanted
+    })
 }
 
 #[cfg(test)]
@@ -100,7 +109,7 @@ mod tests {
         HubConfig::parse("config.json", all.to_string().as_bytes()).map_err(|e| e.to_string())
     }
 
-    /// Global angles, local angles, how many layers to a global one.
+    /// Returns the RoPE bases of global and local layers, and n of "every n-th layer is global".
     fn sizes(keys: &Value) -> (f64, f64, usize) {
         let config = read(keys).unwrap();
         assert_eq!(config.extra.len(), 0, "{:?}", config.extra);
@@ -109,14 +118,13 @@ mod tests {
     }
 
     #[test]
-    fn both_forms_say_the_same_and_the_newer_counts() {
+    fn both_forms_give_the_same_model_and_the_newer_wins() {
         assert_eq!(sizes(&json!({})), (160_000.0, 10_000.0, 3));
         let older = json!({"global_rope_theta": 5.0, "local_rope_theta": 6, "global_attn_every_n_layers": 2});
         assert_eq!(sizes(&older), (5.0, 6.0, 2));
-        let angles = |theta: f64| json!({"rope_type": "default", "rope_theta": theta});
         let kinds = ["full_attention", "sliding_attention", "full_attention", "sliding_attention"];
         let newer = json!({
-            "rope_parameters": {"full_attention": angles(5.0), "sliding_attention": angles(6.0)},
+            "rope_parameters": {"full_attention": rope(5.0), "sliding_attention": rope(6.0)},
             "layer_types": kinds, "global_rope_theta": 7.0, "global_attn_every_n_layers": 3, "rope_scaling": null,
         });
         assert_eq!(sizes(&newer), (5.0, 6.0, 2));
@@ -128,8 +136,12 @@ mod tests {
         assert_eq!(sizes(&empty), (160_000.0, 10_000.0, 3));
     }
 
+    fn rope(theta: f64) -> Value {
+        json!({"rope_type": "default", "rope_theta": theta})
+    }
+
     #[test]
-    fn what_is_not_supported_is_refused_by_its_key() {
+    fn unsupported_keys_are_refused_by_name() {
         let local = ["sliding_attention", "full_attention", "full_attention", "full_attention"];
         for (keys, part) in [
             (json!({"layer_types": local}), "`layer_types` is supported only"),

@@ -1,8 +1,9 @@
-//! What a command does as JSON lines on standard error, `--events`, for a program that started it: Python's
-//! package is one.
+//! Progress as JSON lines on standard error (`--events`), for a program that started the command, such as the
+//! Python package.
 //!
-//! Each line is an object with `event`: `run` (its `folder`), `step` and `stage` (how far), `metrics` (a record),
-//! `note`, `warning` and `error` (a `text`). Readers pass over what they do not know.
+//! Each line is an object with the key `event`: `run` (with its `folder`), `step` and `stage` (progress),
+//! `metrics` (a record), `note`, `warning` or `error` (each with a `text`). Readers must ignore events and
+//! keys that they do not know.
 
 use std::io;
 use std::io::ErrorKind;
@@ -20,18 +21,18 @@ use crate::secrets;
 static ON: AtomicBool = AtomicBool::new(false);
 static READER_IS_GONE: AtomicBool = AtomicBool::new(false);
 
-/// Whether events take the place of bars and lines.
+/// Sets whether events replace bars and lines.
 pub fn set_on(on: bool) {
     ON.store(on, Ordering::Relaxed);
 }
 
-/// Whether events were asked for.
+/// Returns true if events were asked for.
 pub fn are_on() -> bool {
     ON.load(Ordering::Relaxed)
 }
 
-/// Tells an event with these fields. Where its reader is gone, the command is asked to end, once: nobody is left
-/// who could stop it.
+/// Writes an event with these fields. If the reader closed the pipe, raises SIGTERM once, so that the command
+/// ends: no program is left that could stop it.
 pub fn send(event: &str, fields: Value) {
     let sent = io::stderr().write_all(line(event, fields).as_bytes());
     let is_gone = sent.is_err_and(|e| e.kind() == ErrorKind::BrokenPipe);
@@ -40,7 +41,7 @@ pub fn send(event: &str, fields: Value) {
     }
 }
 
-/// Tells an event that is a text.
+/// Writes an event whose only field is a text.
 pub fn send_text(event: &str, text: &str) {
     send(event, json!({"text": text}));
 }

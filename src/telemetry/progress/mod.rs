@@ -1,6 +1,7 @@
-//! Progress on stderr: bars on a terminal, plain lines elsewhere, nothing but warnings with `-q`; or JSON.
+//! Shows progress on stderr: as bars on a terminal, else as plain lines, as warnings only with `-q`, or as
+//! JSON with `--events`.
 //!
-//! Writing here never fails: a closed or full stderr is no reason to stop.
+//! Errors of writing are ignored: a closed or full stderr is no reason to stop.
 
 pub mod events;
 mod stage;
@@ -26,14 +27,14 @@ pub use stage::Stage;
 pub use stage::Unit;
 pub use training::TrainingProgress;
 
-/// Bars are drawn anew this often even when nothing moves, so that the clock runs.
+/// Interval at which bars are redrawn even without progress, so that their clock advances.
 const TICK: Duration = Duration::from_millis(500);
 
-/// The terminal, or what stands for it; clones write to the same place.
+/// The output of progress, usually stderr; clones write to the same output.
 #[derive(Clone)]
 pub struct Progress {
     mode: Mode,
-    /// Stands before what is said, where several runs say something at once.
+    /// Prefix of each message, for several runs at once.
     label: Option<Arc<str>>,
     out: Arc<Mutex<dyn Write + Send>>,
 }
@@ -47,32 +48,32 @@ enum Mode {
 }
 
 impl Progress {
-    /// Events where they were asked for; bars if stderr is a terminal that can move its cursor, else lines; nothing
-    /// if `quiet`. `NO_COLOR` is respected.
+    /// Chooses the form of progress: events if they were asked for; no progress if `quiet`; bars if stderr is
+    /// a terminal that can move its cursor; else lines. Respects `NO_COLOR`.
     pub fn detect(quiet: bool) -> Self {
-        let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-        let able =
+        let has_bars =
             std::io::stderr().is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb");
-        let mode = match (quiet, able) {
+        let color = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+        let mode = match (quiet, has_bars) {
             _ if events::are_on() => Mode::Events,
             (true, _) => Mode::Silent,
-            (false, true) => Mode::Bars { bars: MultiProgress::new(), color: !set("NO_COLOR") },
+            (false, true) => Mode::Bars { bars: MultiProgress::new(), color },
             (false, false) => Mode::Lines,
         };
         Self { mode, label: None, out: Arc::new(Mutex::new(std::io::stderr())) }
     }
 
-    /// No progress, warnings only: for callers that are no command, such as tests.
+    /// Returns an output of warnings only, without progress, for callers other than commands, such as tests.
     pub fn silent() -> Self {
         Self::detect(true)
     }
 
-    /// Plain lines to `out`.
+    /// Returns an output of plain lines to `out`.
     pub fn lines(out: impl Write + Send + 'static) -> Self {
         Self { mode: Mode::Lines, label: None, out: Arc::new(Mutex::new(out)) }
     }
 
-    /// The same place, with `label` before all that is said.
+    /// Returns a handle to the same output that puts `label: ` before each message.
     #[must_use]
     pub fn labelled(&self, label: &str) -> Self {
         Self { label: Some(label.into()), ..self.clone() }
@@ -82,7 +83,7 @@ impl Progress {
         self.label.as_ref().map_or_else(|| text.to_string(), |label| format!("{label}: {text}"))
     }
 
-    /// Says something worth a line, above the bars; silent with `-q`, but for the log file.
+    /// Prints a line above the bars and adds it to the log file; with `-q` to the log file only.
     pub fn note(&self, text: &str) {
         self.log(text);
         if !matches!(self.mode, Mode::Silent) {
@@ -90,14 +91,14 @@ impl Progress {
         }
     }
 
-    /// Says what was decided on the way, with `-v`.
+    /// Prints a detail, such as a decision on the way, if `-v` was given.
     pub fn detail(&self, text: &str) {
         if log::is_verbose() {
             self.note(text);
         }
     }
 
-    /// Warns, also with `-q`.
+    /// Prints a warning, also with `-q`, and adds it to the log file.
     pub fn warn(&self, text: &str) {
         let line = format!("warning: {text}");
         self.log(&line);
@@ -108,27 +109,28 @@ impl Progress {
         }
     }
 
-    /// Tells a program that started this one where the run lies; people are told at its end.
+    /// Sends the path of the run folder as an event. Without events, the path is printed at the end of the
+    /// run instead.
     pub fn run_folder(&self, folder: &Path) {
         if self.sends_events() {
             events::send("run", json!({"folder": folder.display().to_string()}));
         }
     }
 
-    /// Adds a line to the log file alone.
+    /// Adds a line to the log file only.
     fn log(&self, text: &str) {
         if let Some(warning) = log::add(&self.with_label(text)) {
             self.print(&warning);
         }
     }
 
-    /// The bar of a training run in `folder` of `total_steps` updates of which `done_steps` were done before; a
-    /// sink for its records.
+    /// Returns the bar of a training run in `folder`, which is also a sink for its records. `done_steps` of
+    /// the `total_steps` updates were done before.
     pub fn training(&self, folder: &Path, total_steps: u64, done_steps: u64) -> TrainingProgress {
         TrainingProgress::new(self.clone(), folder, total_steps, done_steps)
     }
 
-    /// The bar of a stage such as reading a corpus; `total` is unknown for pipes.
+    /// Returns the bar of a stage such as reading a corpus; `total` is `None` if it is unknown, as for pipes.
     pub fn stage(&self, label: &str, unit: Unit, total: Option<u64>) -> Stage {
         Stage::new(self.clone(), label, unit, total)
     }
@@ -139,21 +141,22 @@ impl Progress {
             return events::send_text("note", &text);
         }
         let text = secrets::masked(&text);
-        let write = || {
-            if let Ok(mut out) = self.out.lock() {
-                let _ = writeln!(out, "{text}");
-                let _ = out.flush();
-            }
-        };
         match &self.mode {
-            // A bar that is being drawn would run through the line.
-            Mode::Bars { bars, .. } => bars.suspend(write),
-            _ => write(),
+            // Bars are hidden meanwhile: one that is being drawn would overwrite a part of the line.
+            Mode::Bars { bars, .. } => bars.suspend(|| self.write_line(&text)),
+            _ => self.write_line(&text),
         }
     }
 
-    /// A bar of this layout, on a terminal only; `plain` is the template, its `{bar}` is coloured where that
-    /// is wanted.
+    fn write_line(&self, text: &str) {
+        if let Ok(mut out) = self.out.lock() {
+            let _ = writeln!(out, "{text}");
+            let _ = out.flush();
+        }
+    }
+
+    /// Adds a bar with the template `plain`; returns `None` if bars are not shown. The template's `{bar}` is
+    /// coloured if colours are on.
     fn bar(&self, total: Option<u64>, plain: &str) -> Option<ProgressBar> {
         let Mode::Bars { bars, color } = &self.mode else { return None };
         let bar = bars.add(total.map_or_else(ProgressBar::no_length, ProgressBar::new));
@@ -165,7 +168,7 @@ impl Progress {
         Some(bar)
     }
 
-    /// Takes a bar off the terminal; a cleared one that is not removed would keep an empty line.
+    /// Removes a bar from the terminal. A bar that is only cleared would leave an empty line.
     fn remove(&self, bar: &ProgressBar) {
         bar.finish_and_clear();
         if let Mode::Bars { bars, .. } = &self.mode {
@@ -188,7 +191,7 @@ mod tests {
     use crate::telemetry::Record;
     use crate::telemetry::Sink;
 
-    /// A place that tests can look into.
+    /// An output whose bytes tests can read.
     #[derive(Clone, Default)]
     struct Shared(Arc<Mutex<Vec<u8>>>);
 

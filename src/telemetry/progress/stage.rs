@@ -1,4 +1,5 @@
-//! The bar, or the lines, of anything that counts up: reading a corpus, writing shards, evaluating.
+//! Progress of a stage other than training, such as reading a corpus, writing shards or evaluating: a bar,
+//! lines or events.
 
 use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
@@ -15,20 +16,20 @@ use crate::telemetry::progress::events;
 use crate::telemetry::progress::text;
 use crate::telemetry::progress::training::EVENT_INTERVAL;
 
-/// Without a terminal a long stage says this often how far it is.
+/// Interval between two lines of progress of a long stage, without a terminal.
 const LINE_INTERVAL: Duration = Duration::from_secs(10);
 
-/// What a stage counts.
+/// The unit that a stage counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unit {
     /// Bytes, shown as KiB, MiB, ...
     Bytes,
-    /// Things: documents, batches, examples.
+    /// Documents, batches or examples.
     Items,
 }
 
-/// A stage that is under way; may be advanced from several threads. Dropped without [`Stage::finish`], its
-/// bar disappears.
+/// A stage in progress, which several threads may advance. If dropped without [`Stage::finish`], the bar
+/// disappears and no line remains.
 pub struct Stage {
     progress: Progress,
     bar: Option<ProgressBar>,
@@ -37,7 +38,8 @@ pub struct Stage {
     total: Option<u64>,
     done: AtomicU64,
     started: Instant,
-    last_line: Mutex<Instant>,
+    /// Time of the last line or event.
+    last_shown: Mutex<Instant>,
 }
 
 impl Stage {
@@ -63,11 +65,11 @@ impl Stage {
             total,
             done: AtomicU64::new(0),
             started: now,
-            last_line: Mutex::new(now),
+            last_shown: Mutex::new(now),
         }
     }
 
-    /// `count` more bytes or items are done.
+    /// Counts `count` more bytes or items as done.
     pub fn advance(&self, count: u64) {
         let done = self.done.fetch_add(count, Ordering::Relaxed) + count;
         if let Some(bar) = &self.bar {
@@ -75,12 +77,13 @@ impl Stage {
         } else if self.progress.sends_events() && self.is_due(EVENT_INTERVAL) {
             self.send(done);
         } else if self.progress.prints_lines() && self.is_due(LINE_INTERVAL) {
-            let of = self.total.map(|total| format!(" of {}", self.count_text(total))).unwrap_or_default();
-            self.progress.note(&format!("{}: {}{of}", self.label, self.count_text(done)));
+            let of_total =
+                self.total.map(|total| format!(" of {}", self.count_text(total))).unwrap_or_default();
+            self.progress.note(&format!("{}: {}{of_total}", self.label, self.count_text(done)));
         }
     }
 
-    /// The stage is over: the bar goes and a line stays, `label: summary (40.0 MiB in 3s)`.
+    /// Ends the stage: removes the bar and prints the line `label: summary (40.0 MiB in 3s)`.
     pub fn finish(self, summary: &str) {
         let done = self.done.load(Ordering::Relaxed);
         if self.progress.sends_events() {
@@ -98,7 +101,7 @@ impl Stage {
         }
     }
 
-    /// Tells as an event how far it is.
+    /// Sends the progress as an event.
     fn send(&self, done: u64) {
         let unit = match self.unit {
             Unit::Bytes => "bytes",
@@ -108,9 +111,10 @@ impl Stage {
         events::send("stage", json!({"stage": stage, "done": done, "total": self.total, "unit": unit}));
     }
 
+    /// Returns true, and restarts the interval, if the last line or event is at least `interval` ago.
     fn is_due(&self, interval: Duration) -> bool {
-        // A thread that does not get the lock leaves the line to the one that has it.
-        let Ok(mut last) = self.last_line.try_lock() else { return false };
+        // A thread that does not get the lock leaves the line to the thread that has it.
+        let Ok(mut last) = self.last_shown.try_lock() else { return false };
         let due = last.elapsed() >= interval;
         if due {
             *last = Instant::now();

@@ -1,9 +1,9 @@
-//! Records and quantities as short text.
+//! Formats records and quantities as short text for one line.
 
 use crate::scores::NOT_MEASURED;
 use crate::telemetry::record::Record;
 
-/// Tags that a line shows, in this order, and the names it gives them; the rest is in metrics.jsonl.
+/// Tags that a line shows, in this order, each with its name there. All other tags are in metrics.jsonl only.
 const SHOWN: [(&str, &str); 10] = [
     ("train/loss", "loss"),
     ("perf/tokens_per_second", "tokens/s"),
@@ -17,13 +17,13 @@ const SHOWN: [(&str, &str); 10] = [
     ("eval/matthews_correlation", "Matthews"),
 ];
 
-/// `step 120/1000  epoch 0.24  loss 5.1234  lr 3.0e-4  ...`.
+/// Formats a record as `step 120/1000  epoch 0.24  loss 5.1234  lr 3.0e-4  ...`.
 pub(super) fn record_line(record: &Record, total_steps: u64) -> String {
     format!("step {}/{total_steps}  epoch {:.2}  {}", record.step, record.epoch, values_text(record))
 }
 
-/// The shown values of a record, what matters most first, for a narrow terminal cuts the end: `loss 5.1234
-/// tokens/s 9.8k  lr 3.0e-4`.
+/// Formats the shown values of a record as `loss 5.1234  tokens/s 9.8k  lr 3.0e-4`. The most important ones
+/// come first, since a narrow terminal cuts the end off.
 pub(super) fn values_text(record: &Record) -> String {
     let mut parts = Vec::new();
     for (tag, name) in SHOWN {
@@ -44,7 +44,7 @@ fn value_text(name: &str, value: f64) -> String {
     }
 }
 
-/// `950`, `12.3k`, `4.56M`.
+/// Formats a count as `950`, `12.3k` or `4.56M`.
 pub(super) fn count_text(value: f64) -> String {
     match value {
         _ if value < 1e3 => format!("{value:.0}"),
@@ -53,7 +53,7 @@ pub(super) fn count_text(value: f64) -> String {
     }
 }
 
-/// `42s`, `3m20s`, `5h07m`, `2d03h`.
+/// Formats a duration as `42s`, `3m20s`, `5h07m` or `2d03h`.
 pub(super) fn duration_text(seconds: f64) -> String {
     let seconds = seconds.max(0.0).round() as u64;
     match seconds {
@@ -64,8 +64,9 @@ pub(super) fn duration_text(seconds: f64) -> String {
     }
 }
 
-/// Seconds to go, if the steps to come take as long as those done; `None` before the first.
-pub(super) fn seconds_to_go(done_steps: u64, steps_to_go: u64, elapsed_seconds: f64) -> Option<f64> {
+/// Estimates the remaining seconds, if further steps take as long as those done; `None` before the first
+/// step.
+pub(super) fn remaining_seconds(done_steps: u64, steps_to_go: u64, elapsed_seconds: f64) -> Option<f64> {
     (done_steps > 0).then(|| elapsed_seconds / done_steps as f64 * steps_to_go as f64)
 }
 
@@ -74,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_shows_what_people_look_for() {
+    fn a_line_shows_the_most_important_values() {
         let values = [
             ("perf/tokens_per_second", 12_345.0),
             ("train/learning_rate", 3e-4),
@@ -99,7 +100,7 @@ mod tests {
             [41.6, 200.0, 18_420.0, 183_600.0, -5.0].map(duration_text),
             ["42s", "3m20s", "5h07m", "2d03h", "0s"]
         );
-        assert_eq!(seconds_to_go(0, 10, 5.0), None);
-        assert_eq!(seconds_to_go(4, 10, 2.0).map(f64::to_bits), Some(5.0_f64.to_bits()));
+        assert_eq!(remaining_seconds(0, 10, 5.0), None);
+        assert_eq!(remaining_seconds(4, 10, 2.0).map(f64::to_bits), Some(5.0_f64.to_bits()));
     }
 }

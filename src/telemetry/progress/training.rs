@@ -1,4 +1,4 @@
-//! The bar, or the lines, of a training run.
+//! Progress of a training run: a bar, lines or events.
 
 use std::path::Path;
 use std::time::Duration;
@@ -14,19 +14,20 @@ use crate::telemetry::progress::text;
 use crate::telemetry::record::Record;
 use crate::telemetry::sink::Sink;
 
-/// A program is told so often at most how far a run or a stage is.
+/// Shortest interval between two events with the progress of a run or a stage.
 pub(super) const EVENT_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Shows steps, loss, tokens/s and the time to go.
+/// Shows steps, loss, tokens/s and the remaining time.
 pub struct TrainingProgress {
     progress: Progress,
     folder: String,
     bar: Option<ProgressBar>,
     total_steps: u64,
+    /// Number of updates that earlier processes of the run did.
     first_step: u64,
     started: Instant,
-    /// When the last event told the step.
-    told: Instant,
+    /// Time of the last event with the step.
+    last_event: Instant,
 }
 
 impl TrainingProgress {
@@ -37,11 +38,12 @@ impl TrainingProgress {
             bar.set_position(done_steps);
             bar.set_prefix("?");
         }
-        let (folder, now) = (folder.display().to_string(), Instant::now());
-        Self { progress, folder, bar, total_steps, first_step: done_steps, started: now, told: now }
+        let folder = folder.display().to_string();
+        let now = Instant::now();
+        Self { progress, folder, bar, total_steps, first_step: done_steps, started: now, last_event: now }
     }
 
-    /// There are so many updates in all.
+    /// Changes the total number of updates.
     pub fn end_after(&mut self, total_steps: u64) {
         self.total_steps = total_steps;
         if let Some(bar) = &self.bar {
@@ -49,29 +51,30 @@ impl TrainingProgress {
         }
     }
 
-    /// `step` updates are done: moves the bar between two records.
+    /// Shows that `step` updates are done, also between two records.
     pub fn step(&mut self, step: u64) {
         if let Some(bar) = &self.bar {
             bar.set_position(step);
-            if let Some(seconds) = self.seconds_to_go(step) {
+            if let Some(seconds) = self.remaining_seconds(step) {
                 bar.set_prefix(text::duration_text(seconds));
             }
         }
-        let is_due = step == self.total_steps || self.told.elapsed() >= EVENT_INTERVAL;
+        let is_due = step == self.total_steps || self.last_event.elapsed() >= EVENT_INTERVAL;
         if self.progress.sends_events() && is_due {
-            self.told = Instant::now();
-            let (total, to_go) = (self.total_steps, self.seconds_to_go(step));
-            let fields =
-                json!({"folder": self.folder, "step": step, "total_steps": total, "seconds_to_go": to_go});
+            self.last_event = Instant::now();
+            let total = self.total_steps;
+            let remaining = self.remaining_seconds(step);
+            let fields = json!({"folder": self.folder, "step": step, "total_steps": total, "seconds_to_go": remaining});
             events::send("step", fields);
         }
     }
 
-    /// Steps of an earlier sitting took none of this one's time, so the bar's own estimate would be far too
-    /// good.
-    fn seconds_to_go(&self, step: u64) -> Option<f64> {
+    /// Estimates the remaining seconds from the steps of this process only. Steps of earlier processes took
+    /// no time of this one, so the bar's own estimate would be far too low.
+    fn remaining_seconds(&self, step: u64) -> Option<f64> {
         let done = step.saturating_sub(self.first_step);
-        text::seconds_to_go(done, self.total_steps.saturating_sub(step), self.started.elapsed().as_secs_f64())
+        let elapsed_seconds = self.started.elapsed().as_secs_f64();
+        text::remaining_seconds(done, self.total_steps.saturating_sub(step), elapsed_seconds)
     }
 }
 
@@ -88,8 +91,8 @@ impl Sink for TrainingProgress {
             }
         } else {
             let line = text::record_line(record, self.total_steps);
-            let wanted = !is_evaluation && record.step < self.total_steps;
-            let eta = self.seconds_to_go(record.step).filter(|_| wanted);
+            let has_eta = !is_evaluation && record.step < self.total_steps;
+            let eta = self.remaining_seconds(record.step).filter(|_| has_eta);
             let eta =
                 eta.map(|seconds| format!("  eta {}", text::duration_text(seconds))).unwrap_or_default();
             let line = format!("{line}{eta}");
@@ -110,7 +113,8 @@ impl Sink for TrainingProgress {
     }
 
     fn finish(&mut self) -> Result<()> {
-        // A bar that stays would share its line with the report; the last evaluation stands above it already.
+        // A bar that remained would share its line with the report. The last evaluation was printed above it
+        // already.
         if let Some(bar) = self.bar.take() {
             self.progress.remove(&bar);
         }

@@ -1,4 +1,5 @@
-//! A configuration as TensorBoard shows it: a page of text, and the hyper-parameters that runs are compared by.
+//! Converts a configuration to TensorBoard's summaries: a page of text, and the hyper-parameters by which
+//! runs are compared.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +17,7 @@ use super::messages::SummaryValue;
 use super::messages::TensorProto;
 use super::messages::TensorShape;
 
-/// What people sort runs by, where a configuration has it.
+/// Keys of a configuration that become hyper-parameters, by which people sort runs.
 const HPARAMS: [&str; 14] = [
     "task",
     "model",
@@ -34,15 +35,15 @@ const HPARAMS: [&str; 14] = [
     "precision.compute",
 ];
 
-/// `DT_STRING` of `types.proto`.
+/// The value of `DT_STRING` in tensorflow's `types.proto`.
 const DT_STRING: i32 = 7;
 
-/// Both summaries of a configuration.
+/// Returns both summaries of a configuration.
 pub(super) fn values(config: &Value, seed: u64, start_time_secs: f64) -> Vec<SummaryValue> {
     vec![text(config), hparams(config, seed, start_time_secs)]
 }
 
-/// Markdown: JSON in a block of code.
+/// Returns the page of text: Markdown with the JSON in a code block.
 fn text(config: &Value) -> SummaryValue {
     let page = format!("```json\n{config:#}\n```");
     let tensor = TensorProto {
@@ -50,7 +51,7 @@ fn text(config: &Value) -> SummaryValue {
         tensor_shape: Some(TensorShape { dim: vec![Dim { size: 1 }] }),
         string_val: vec![page.into_bytes()],
     };
-    let metadata = Some(of_plugin("text", Vec::new()));
+    let metadata = Some(plugin_metadata("text", Vec::new()));
     SummaryValue {
         tag: "config/text_summary".to_string(),
         tensor: Some(tensor),
@@ -75,10 +76,10 @@ fn hparams(config: &Value, seed: u64, start_time_secs: f64) -> SummaryValue {
         found.chain(seed).map(|(key, kind)| (key, ProtoValue { kind: Some(kind) })).collect();
     let start = SessionStartInfo { hparams, start_time_secs };
     let content = HParamsPluginData { session_start_info: Some(start) }.encode_to_vec();
-    let metadata = Some(of_plugin("hparams", content));
+    let metadata = Some(plugin_metadata("hparams", content));
     SummaryValue { tag: "_hparams_/session_start_info".to_string(), metadata, ..Default::default() }
 }
 
-fn of_plugin(name: &str, content: Vec<u8>) -> SummaryMetadata {
+fn plugin_metadata(name: &str, content: Vec<u8>) -> SummaryMetadata {
     SummaryMetadata { plugin_data: Some(PluginData { plugin_name: name.to_string(), content }) }
 }

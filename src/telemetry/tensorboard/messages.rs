@@ -1,5 +1,6 @@
-//! The messages of event files, as far as they are written here: fields are numbered as in tensorflow's
-//! `event.proto`, `summary.proto` and `tensor.proto`, and in `plugin_data.proto` of TensorBoard's hparams.
+//! The protobuf messages of event files, with only those fields that this program writes. Fields are numbered
+//! as in tensorflow's `event.proto`, `summary.proto` and `tensor.proto`, and in `plugin_data.proto` of
+//! TensorBoard's hparams.
 
 use std::collections::BTreeMap;
 
@@ -114,7 +115,7 @@ pub(super) struct SessionStartInfo {
     pub(super) start_time_secs: f64,
 }
 
-/// `google.protobuf.Value`.
+/// The message `google.protobuf.Value`.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct ProtoValue {
     #[prost(oneof = "ProtoKind", tags = "2, 3, 4")]

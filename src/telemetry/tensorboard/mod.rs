@@ -1,5 +1,5 @@
-//! TensorBoard event files: TFRecord framing around `tensorflow.Event` messages. Scalars of each record,
-//! histograms of weights, and the configuration as text and as hyper-parameters.
+//! Writes TensorBoard event files: TFRecord framing around `tensorflow.Event` messages. They contain the
+//! scalars of each record, histograms of weights, and the configuration as text and as hyper-parameters.
 
 mod described;
 mod messages;
@@ -26,18 +26,18 @@ use messages::SessionLog;
 use messages::Summary;
 use messages::SummaryValue;
 
-/// The sink behind `runs/<date>_<host>/events.out.tfevents.*`.
+/// The sink that writes `runs/<date>_<host>/events.out.tfevents.*`.
 #[derive(Debug)]
 pub(super) struct TensorBoard {
     log: AppendLog,
 }
 
 impl TensorBoard {
-    /// Begins an event file under `runs_folder`: in a folder of its own for a new run (`None`), else beside
-    /// the earlier ones.
+    /// Creates an event file under `runs_folder`: in a new folder for a new run (`None`), else in the folder
+    /// of the run's earlier files.
     ///
-    /// On a resume TensorBoard is told to forget what came after `resumed_step`; a new run begins with its
-    /// configuration and its seed.
+    /// The file of a resumed run starts with a message that makes TensorBoard drop the values after
+    /// `resumed_step`; that of a new run starts with the configuration and the seed.
     pub(super) fn create(
         runs_folder: &Path,
         resumed_step: Option<u64>,
@@ -68,6 +68,7 @@ impl TensorBoard {
         Ok(board)
     }
 
+    /// Appends an event of `step`, which `fill` completes.
     fn append(&mut self, step: u64, fill: impl FnOnce(&mut Event)) -> Result<()> {
         let mut event = Event { wall_time: now().as_secs_f64(), step: step as i64, ..Event::default() };
         fill(&mut event);
@@ -77,26 +78,20 @@ impl TensorBoard {
 
 impl Sink for TensorBoard {
     fn write(&mut self, record: &Record) -> Result<()> {
-        let value = |(tag, value): &(String, f64)| SummaryValue {
-            tag: tag.clone(),
-            simple_value: Some(*value as f32),
-            ..SummaryValue::default()
-        };
-        // What was not measured is no point of a curve.
+        // NaN means that a value was not measured: the curve gets no point.
         let measured = record.values.iter().filter(|(_, value)| !value.is_nan());
-        let values = measured.map(value).collect();
+        let values = measured
+            .map(|(tag, value)| SummaryValue {
+                tag: tag.clone(),
+                simple_value: Some(*value as f32),
+                ..SummaryValue::default()
+            })
+            .collect();
         self.append(record.step, |event| event.summary = Some(Summary { values }))
     }
 
     fn weights(&mut self, step: u64, parts: &[(String, Histogram)]) -> Result<()> {
-        let value = |(part, histogram): &(String, Histogram)| {
-            let Histogram { min, max, num, sum, sum_squares, buckets } = histogram.clone();
-            let (bucket_limit, bucket) = buckets.into_iter().unzip();
-            let histogram = HistogramProto { min, max, num, sum, sum_squares, bucket_limit, bucket };
-            let tag = format!("weights/{part}");
-            SummaryValue { tag, histogram: Some(histogram), ..SummaryValue::default() }
-        };
-        let values = parts.iter().map(value).collect();
+        let values = parts.iter().map(|(part, histogram)| histogram_value(part, histogram)).collect();
         self.append(step, |event| event.summary = Some(Summary { values }))
     }
 
@@ -109,9 +104,19 @@ impl Sink for TensorBoard {
     }
 }
 
+/// Returns the summary of the histogram of one part of the model.
+fn histogram_value(part: &str, histogram: &Histogram) -> SummaryValue {
+    let Histogram { min, max, num, sum, sum_squares, buckets } = histogram.clone();
+    let (bucket_limit, bucket) = buckets.into_iter().unzip();
+    let histogram = HistogramProto { min, max, num, sum, sum_squares, bucket_limit, bucket };
+    let tag = format!("weights/{part}");
+    SummaryValue { tag, histogram: Some(histogram), ..SummaryValue::default() }
+}
+
+/// The status `START` of a `SessionLog`: TensorBoard drops earlier events from its step on.
 const SESSION_START: i32 = 1;
 
-/// A TFRecord: length, its checksum, data, its checksum.
+/// Frames data as a TFRecord: length, checksum of the length, data, checksum of the data.
 fn framed(data: &[u8]) -> Vec<u8> {
     let length = (data.len() as u64).to_le_bytes();
     let mut record = Vec::with_capacity(data.len() + 16);
@@ -122,17 +127,18 @@ fn framed(data: &[u8]) -> Vec<u8> {
     record
 }
 
-/// The CRC-32C of TFRecord files, rotated and shifted so that a checksum of data that holds checksums stays
-/// good.
+/// Returns the masked CRC-32C of TFRecord files: rotated and shifted, so that it also protects data that
+/// contains checksums.
 fn masked_checksum(data: &[u8]) -> u32 {
     crc32c::crc32c(data).rotate_right(15).wrapping_add(0xa282_ead8)
 }
 
 fn now() -> std::time::Duration {
-    // A clock before 1970 is wrong, but no reason to stop.
+    // A clock before 1970 is wrong but no reason to stop.
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
+/// Returns the last folder by name; names start with the date.
 fn newest_folder(runs_folder: &Path) -> Option<PathBuf> {
     fs::list(runs_folder).ok()?.into_iter().rfind(|path| fs::is_folder(path))
 }
@@ -144,7 +150,7 @@ fn host_name() -> String {
     if name.is_empty() { "localhost".to_string() } else { name }
 }
 
-/// `20261121-114847` in UTC.
+/// Formats a time in UTC as `20261121-114847`.
 fn date_text(seconds: u64) -> String {
     let time = DateTime::from_timestamp(i64::try_from(seconds).unwrap_or_default(), 0).unwrap_or_default();
     time.format("%Y%m%d-%H%M%S").to_string()
@@ -158,7 +164,8 @@ mod tests {
 
     fn read_back(path: &Path) -> Vec<Event> {
         let bytes = std::fs::read(path).unwrap();
-        let (mut events, mut rest) = (Vec::new(), &bytes[..]);
+        let mut events = Vec::new();
+        let mut rest = &bytes[..];
         while !rest.is_empty() {
             let length = u64::from_le_bytes(rest[..8].try_into().unwrap()) as usize;
             assert_eq!(rest[8..12], masked_checksum(&rest[..8]).to_le_bytes());
@@ -204,7 +211,7 @@ mod tests {
         assert_eq!((events[1].step, events[1].session_log.as_ref().unwrap().status), (2, SESSION_START));
     }
 
-    // Bytes that tensorboard 2.21.0 writes: `RecordWriter.write(b"abc")`.
+    // The expected bytes are those that `RecordWriter.write(b"abc")` of tensorboard 2.21.0 writes.
     #[test]
     fn framing_is_that_of_tensorboard() {
         let golden = [
