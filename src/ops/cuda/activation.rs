@@ -29,7 +29,8 @@ struct Args {
 
 /// Returns `y = F(x + bias)`, computed by the kernel of the activation `F`; `x` and `y` are `[rows, cols]`.
 pub(crate) fn forward(gpu: &Gpu, kernel: Kernel, x: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
-    let (dtype, (rows, cols)) = (x.dtype(), x.dims2()?);
+    let dtype = x.dtype();
+    let (rows, cols) = x.dims2()?;
     let y = gpu.uninitialised((rows, cols), dtype)?;
     let from = gpu.input(x, dtype)?;
     let to = gpu.output(&y, dtype)?;
@@ -52,7 +53,8 @@ pub(crate) fn backward(
     bias: Option<&Tensor>,
     dbias: Option<Accumulator<'_>>,
 ) -> Result<Tensor> {
-    let (dtype, (rows, cols)) = (from.dtype(), from.dims2()?);
+    let dtype = from.dtype();
+    let (rows, cols) = from.dims2()?;
     let dx = gpu.uninitialised((rows, cols), dtype)?;
     let blocks = RowBlocks::of(rows, WARPS);
     let partials = Partials::new(gpu, blocks.count, cols)?;

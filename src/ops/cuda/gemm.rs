@@ -222,7 +222,8 @@ impl Gpu {
     /// `from` points to at least as many f32 values as `to` has elements.
     pub(crate) unsafe fn round(&self, from: Address, to: &Tensor) -> Result<()> {
         const KERNEL: Kernel = Kernel { op: "cuda", name: "round_values" };
-        let (dtype, count) = (to.dtype(), to.elem_count());
+        let dtype = to.dtype();
+        let count = to.elem_count();
         let args = RoundArgs { from, to: self.output(to, dtype)?, count: count as i64 };
         let blocks = count.div_ceil(256).min(MOST_BLOCKS);
         // SAFETY: the caller promises `count` values, and `to` has as many.

@@ -282,7 +282,7 @@ mod tests {
                 let starts: Vec<u64> = (0..6).map(|_| start(10)).collect();
                 assert_ne!(starts[0], starts[1]);
                 assert!(starts.chunks(2).all(|pair| pair == &starts[..2]), "{starts:?}");
-                // More than the least size of a slot.
+                // Larger than the smallest size of a slot.
                 let large: Vec<u64> = (0..6).map(|_| start(1 << 19)).collect();
                 assert!(large.chunks(2).all(|pair| pair == &large[..2]), "{large:?}");
                 let small: Vec<u64> = (0..2).map(|_| start(10)).collect();

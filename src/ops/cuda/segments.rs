@@ -34,10 +34,11 @@ pub(crate) unsafe fn launch(
     (bounds, segments): (Address, usize),
     rows: usize,
 ) -> Result<Tensor> {
-    let (dtype, cols) = (from.dtype(), from.dims2()?.1);
+    let dtype = from.dtype();
+    let (_, cols) = from.dims2()?;
     let to = gpu.uninitialised((rows, cols), dtype)?;
-    let (from, into) = (gpu.input(from, dtype)?, gpu.output(&to, dtype)?);
-    let args = Segments { from, bounds, to: into, cols: cols as i64 };
+    let args =
+        Segments { from: gpu.input(from, dtype)?, bounds, to: gpu.output(&to, dtype)?, cols: cols as i64 };
     let blocks = [segments as u32, cols.div_ceil(THREADS) as u32, 1];
     let grid = Grid { blocks, threads: THREADS as u32, shared_bytes: 0 };
     // SAFETY: the caller promises that the kernel keeps within both matrices.

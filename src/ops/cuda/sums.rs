@@ -75,11 +75,13 @@ impl Partials {
         const KERNEL: Kernel = Kernel { op: "cuda", name: "add_partials" };
         const { assert!(N <= MOST_SUMS) };
         let cols = self.cols / N;
-        let (mut out, mut begun) = ([Address::NULL; MOST_SUMS], [0; MOST_SUMS]);
+        let mut out = [Address::NULL; MOST_SUMS];
+        let mut begun = [0; MOST_SUMS];
         for (index, accumulator) in into.into_iter().enumerate() {
             let Some(Accumulator { sum, begun: has_begun }) = accumulator else { continue };
             assert_eq!(sum.elem_count(), cols, "there is a sum for each column");
-            (out[index], begun[index]) = (gpu.output(sum, DType::F32)?, u32::from(has_begun));
+            out[index] = gpu.output(sum, DType::F32)?;
+            begun[index] = u32::from(has_begun);
         }
         let args = AddPartialsArgs {
             partials: gpu.input(&self.sums, DType::F32)?,

@@ -1,10 +1,10 @@
 //! Slot for packets: page-locked host memory, GPU memory, and the events that order accesses to them.
 //!
-//! | who | waits for | where |
+//! | waiting | event | where |
 //! |---|---|---|
-//! | the host, to write to its buffer | the copy before (`copied`) | on the host; it was done long ago where slots take turns |
-//! | the copy | what read the GPU's buffer (`read`) | on the stream of copies |
-//! | what computes | the copy (`copied`) | on the stream that computes |
+//! | the host, before it writes to its buffer | the previous copy (`copied`) | host; long done if slots alternate |
+//! | the copy | the last read of the GPU buffer (`read`) | copy stream |
+//! | the computation | the copy (`copied`) | compute stream |
 
 use std::sync::Arc;
 

@@ -52,8 +52,10 @@ mod tests {
 
     /// Bits of the results of all products of a linear map, with candidates that take these times.
     fn products(seconds: &[Option<f64>]) -> Vec<Vec<u32>> {
-        let (x, weight, bias, dy) =
-            (fresh((50, 70), 1), fresh((24, 70), 2), fresh(24, 3), fresh((50, 24), 4));
+        let x = fresh((50, 70), 1);
+        let weight = fresh((24, 70), 2);
+        let bias = fresh(24, 3);
+        let dy = fresh((50, 24), 4);
         let dweight = fresh((24, 70), 5).to_device(&Device::Cpu).unwrap();
         let pass = || {
             let y = linear::forward(&x, &weight, Some(&bias)).unwrap();

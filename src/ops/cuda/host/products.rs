@@ -119,7 +119,8 @@ mod tests {
     /// of all ops with products.
     #[test]
     fn a_leading_dimension_that_is_too_large_gives_other_numbers() {
-        let (a, b): (Vec<f32>, Vec<f32>) = ((1..=64).map(|i| i as f32).collect(), vec![1.0; 64]);
+        let a: Vec<f32> = (1..=64).map(|i| i as f32).collect();
+        let b = vec![1.0f32; 64];
         let outcome = |leading: usize| {
             let mut out = [0.0f32; 4];
             let gemm = Gemm {

@@ -3,10 +3,10 @@
 //
 // Layouts are those of PTX, "Matrix fragments for mma.m16n8k16": with g = lane / 4 and c = 2 (lane % 4), a
 // lane holds of
-//   A [16, 16]  a[0] = A[g][c, c + 1], a[1] = A[g + 8][c, c + 1], a[2] and a[3] the same of columns c + 8, c
-//   + 9 B [16, 8]   b0 = B[c, c + 1][g], b1 = B[c + 8, c + 9][g] C [16, 8]   c[0], c[1] = C[g][c, c + 1],
-//   c[2], c[3] = C[g + 8][c, c + 1]
-// so two tiles of C side by side, rounded, are one tile of A.
+//   A [16, 16]: a[0] = A[g][c, c + 1], a[1] = A[g + 8][c, c + 1]; a[2], a[3] the same of columns c + 8, c + 9
+//   B [16, 8]: b0 = B[c, c + 1][g], b1 = B[c + 8, c + 9][g]
+//   C [16, 8]: c[0], c[1] = C[g][c, c + 1]; c[2], c[3] = C[g + 8][c, c + 1]
+// so two neighbouring tiles of C, rounded, form one tile of A.
 //
 // On sm_75, f16 is the only half type, and its product is computed as two products of half the depth; bf16
 // traps there.
