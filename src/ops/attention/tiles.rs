@@ -78,8 +78,7 @@ pub struct Tiles {
 }
 
 impl Tiles {
-    /// Returns the tiles that were uploaded together with `cu_seqlens`; if there are none, computes and
-    /// uploads them.
+    /// Returns the tiles that were uploaded together with `cu_seqlens`; otherwise computes and uploads them.
     pub(crate) fn of(gpu: &Gpu, cu_seqlens: Indices<'_>) -> Result<Self> {
         if let Some(tiles) = cu_seqlens.plan::<Self>() {
             return Ok(tiles.clone());

@@ -1,5 +1,5 @@
-//! Driver of a build without CUDA: no device is a GPU, so a `Driver` or `Slot` never exists and none of their
-//! methods can be called.
+//! Driver of a build without CUDA: no device is a GPU, so a `Driver` or `Slot` never exists, and their
+//! methods can never be called.
 
 use candle_core::DType;
 use candle_core::Device;

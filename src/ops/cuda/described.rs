@@ -49,6 +49,20 @@ pub struct Layout {
 }
 
 impl Layout {
+    /// Describes a stored operand X for which op(X) is a column-major matrix of `rows` by `cols`; if op
+    /// transposes, X itself is `cols` by `rows`.
+    fn new(
+        operand: &Operand,
+        dtype: DType,
+        rows: usize,
+        cols: usize,
+        batch_count: usize,
+        batch_stride: usize,
+    ) -> Self {
+        let (rows, cols) = if operand.transposed { (cols, rows) } else { (rows, cols) };
+        Self { dtype, rows, cols, leading: operand.stride, batch_count, batch_stride }
+    }
+
     /// Returns the bytes of the values of all matrices of the batch; a shared matrix counts once.
     fn bytes(&self) -> u64 {
         let matrices = if self.batch_stride == 0 { 1 } else { self.batch_count };
@@ -86,17 +100,12 @@ impl Description {
     /// Describes a product, which also writes the sums of the rows of its `a` to `sums` if that is given.
     pub(super) fn of(gemm: &Gemm, sums: Option<Address>) -> Self {
         let batch = gemm.batch;
-        let layout = |dtype, rows: usize, cols: usize, operand: &Operand, batch_stride| {
-            let (rows, cols) = if operand.transposed { (cols, rows) } else { (rows, cols) };
-            Layout { dtype, rows, cols, leading: operand.stride, batch_count: batch.count, batch_stride }
-        };
-
         let vector = gemm.bias.map(|bias| bias.address).or(sums);
         Self {
             layouts: [
-                layout(gemm.dtype, gemm.n, gemm.k, &gemm.b, batch.b),
-                layout(gemm.dtype, gemm.k, gemm.m, &gemm.a, batch.a),
-                layout(gemm.out_dtype, gemm.n, gemm.m, &gemm.out, batch.out),
+                Layout::new(&gemm.b, gemm.dtype, gemm.n, gemm.k, batch.count, batch.b),
+                Layout::new(&gemm.a, gemm.dtype, gemm.k, gemm.m, batch.count, batch.a),
+                Layout::new(&gemm.out, gemm.out_dtype, gemm.n, gemm.m, batch.count, batch.out),
             ],
             transposed: [gemm.b.transposed, gemm.a.transposed],
             epilogue: match (gemm.bias, sums) {

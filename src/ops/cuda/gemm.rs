@@ -95,8 +95,7 @@ impl Gemm {
         let wide = 16 / bytes;
         let [a_fits, b_fits, out_fits] =
             [self.a, self.b, self.out].map(|operand| operand.stride.is_multiple_of(wide));
-        let is_odd = |width: usize| width > wide && !width.is_multiple_of(wide);
-        if is_odd(self.n) && out_fits && b_fits {
+        if is_odd(self.n, wide) && out_fits && b_fits {
             let n = self.n - self.n % wide;
             let by = if self.b.transposed { n * self.b.stride } else { n } * bytes;
             let bias = self
@@ -113,7 +112,7 @@ impl Gemm {
         let holds_depth = [(!self.a.transposed, a_fits), (self.b.transposed, b_fits)];
         let fits = holds_depth.iter().any(|(holds, _)| *holds)
             && holds_depth.iter().all(|(holds, fits)| !holds || *fits);
-        if is_odd(self.k) && fits && self.bias.is_none() {
+        if is_odd(self.k, wide) && fits && self.bias.is_none() {
             let k = self.k - self.k % wide;
             let a_values = if self.a.transposed { k * self.a.stride } else { k };
             let b_values = if self.b.transposed { k } else { k * self.b.stride };
@@ -125,6 +124,11 @@ impl Gemm {
         }
         None
     }
+}
+
+/// Returns true if a width has more than `wide` values but is not a multiple of it.
+fn is_odd(width: usize, wide: usize) -> bool {
+    width > wide && !width.is_multiple_of(wide)
 }
 
 impl Gpu {

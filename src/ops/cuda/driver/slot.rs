@@ -2,7 +2,7 @@
 //!
 //! | waiting | event | where |
 //! |---|---|---|
-//! | the host, before it writes to its buffer | the previous copy (`copied`) | host; long done if slots alternate |
+//! | the host, to write to its buffer | previous copy (`copied`) | host; long done if slots alternate |
 //! | the copy | the last read of the GPU buffer (`read`) | copy stream |
 //! | the computation | the copy (`copied`) | compute stream |
 

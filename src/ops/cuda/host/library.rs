@@ -1,5 +1,5 @@
-//! Algorithms of the stand-in for cuBLASLt: one for every product, or in a test several with prescribed run
-//! times.
+//! Algorithms that the CPU's replacement of cuBLASLt offers: one for every product, or in a test several with
+//! prescribed run times.
 
 use std::cell::RefCell;
 use std::collections::HashMap;

@@ -10,7 +10,7 @@
 struct ActivationArgs {
     const void* dy;         // backward only
     const void* from;       // x; in backward x or y, see `slope`
-    const float* bias;      // null if there is none, or if backward does not need it
+    const float* bias;      // null without a bias, or if backward does not need it
     void* to;               // y or dx
     float* dbias_partials;  // [blocks of rows, cols], backward only
     Columns columns;

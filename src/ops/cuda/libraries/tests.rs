@@ -1,5 +1,5 @@
-//! Tests of the search, with folders and files as users have them in a temporary folder that stands in for
-//! the machine's root.
+//! Tests of the search, with folders and files as users have them, in a temporary folder that serves as the
+//! root of a machine.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
