@@ -6,7 +6,7 @@
 //! | build | driver |
 //! |---|---|
 //! | `--features cuda` | `driver/`: CUDA, through cudarc, on the stream of candle's device |
-//! | `--features cuda-on-host` | `host/`: each `kernel.cu` as C++ on the CPU (`kernels/host.hpp`), for tests |
+//! | `--features cuda-on-host` | `host/`: each `kernel.cu` as C++ on the CPU for tests (`kernels/host.hpp`) |
 //! | neither | `absent.rs`: there is no GPU |
 //!
 //! All computation runs in order on one stream. A tensor may therefore be dropped as soon as the work that
