@@ -1,9 +1,9 @@
-//! Attention on the CPU: one task for each (segment, head), blocks of query rows against all keys of the
-//! segment that one of them sees.
+//! Attention on the CPU: one task per (segment, head), which processes blocks of query rows against all keys
+//! of the segment that any of these queries sees.
 //!
-//! Scores are f32 and live in a buffer of `QUERY_BLOCK` rows that a thread uses again; probabilities are
-//! rounded to the type of the inputs for the products that take them. No `[T, T]` matrix is ever in memory.
-//! Biased attention is the same pass with a [`Bias`].
+//! Scores are f32 in a buffer of `QUERY_BLOCK` rows that a thread reuses; probabilities are rounded to the
+//! type of the inputs for the products that read them. No `[T, T]` matrix is ever in memory. Biased attention
+//! is the same pass with a [`Bias`].
 
 mod bias;
 
@@ -29,14 +29,14 @@ use crate::tensor::values;
 
 pub(crate) use bias::Bias;
 
-/// Query rows handled at once: enough for the matrix kernel, small enough that the scores stay in the L2
+/// Query rows processed at once: enough for the matrix kernel, few enough that the scores stay in the L2
 /// cache.
 const QUERY_BLOCK: usize = 128;
 
-/// An output that tasks share; each writes only the rows of its segment and the columns of its head.
+/// Output that tasks share: each task writes only the rows of its segment and the columns of its head.
 #[derive(Clone, Copy)]
 pub(crate) struct SharedOutput<T>(*mut T);
-// SAFETY: tasks of different (segment, head) touch disjoint elements, see `Task`.
+// SAFETY: tasks of different (segment, head) access disjoint elements, see `Task`.
 unsafe impl<T: Element> Send for SharedOutput<T> {}
 // SAFETY: as above.
 unsafe impl<T: Element> Sync for SharedOutput<T> {}
@@ -51,22 +51,22 @@ impl<T> SharedOutput<T> {
     }
 }
 
-/// One head of one segment.
+/// Task of one head and one segment.
 #[derive(Clone, Copy)]
 pub(crate) struct Task {
     pub(crate) start: usize,
     pub(crate) len: usize,
     pub(crate) head: usize,
-    /// As [`Segments::window`]; the whole segment where there is none.
+    /// As [`Segments::window`]; the length of the segment if there is no window.
     pub(crate) window: usize,
 }
 
-/// A block of queries and the keys that one of them sees, as rows of their segment.
+/// Block of queries and the keys that any of them sees, as rows of their segment.
 #[derive(Clone, Copy)]
 pub(crate) struct Block {
     pub(crate) first: usize,
     pub(crate) queries: usize,
-    /// A multiple of what dropout draws at once.
+    /// First key, rounded down to a multiple of the 8 keys that dropout draws at once.
     first_key: usize,
     pub(crate) keys: usize,
 }
@@ -81,7 +81,7 @@ impl Task {
         })
     }
 
-    /// The keys that a query of a block sees, counted from the block's first one.
+    /// Returns the keys that a query of a block sees, relative to the block's first key.
     pub(crate) fn seen(self, block: Block, row: usize) -> Range<usize> {
         let query = block.first + row;
         let end = query.saturating_add(self.window).saturating_add(1).min(self.len);
@@ -93,7 +93,7 @@ pub(crate) struct Shape {
     pub(crate) hidden: usize,
     pub(crate) heads: usize,
     pub(crate) head_size: usize,
-    /// What scores are multiplied by.
+    /// Factor by which scores are multiplied.
     pub(crate) scale: f32,
 }
 
@@ -103,14 +103,14 @@ impl Shape {
         Ok(Self { hidden, heads, head_size: hidden / heads, scale: 1.0 / ((hidden / heads) as f32).sqrt() })
     }
 
-    /// Offset of a token's slice of a head in a `[T, D]` matrix.
+    /// Returns the offset of a token's columns of a head in a `[T, D]` matrix.
     pub(crate) fn at(&self, task: Task, row: usize) -> usize {
         (task.start + row) * self.hidden + task.head * self.head_size
     }
 
-    /// Rows from `row` on of a head of a segment as a matrix.
+    /// Returns the rows of a segment from `row` on, restricted to the columns of the head, as a matrix.
     pub(crate) fn window<T: Element>(&self, data: &[T], task: Task, row: usize) -> Matrix<T> {
-        // SAFETY: row `task.start + row` and the head's columns lie inside the `[T, D]` slice (checked by the
+        // SAFETY: row `task.start + row` and the head's columns are inside the `[T, D]` slice (checked by the
         // caller).
         unsafe { Matrix::window(data.as_ptr(), self.at(task, row), self.hidden) }
     }
@@ -129,7 +129,8 @@ impl Shape {
 pub(crate) fn tasks(segments: &Segments<'_>) -> Vec<Task> {
     let mut tasks = Vec::new();
     for bounds in segments.cu_seqlens.host().windows(2) {
-        let (start, len) = (bounds[0] as usize, (bounds[1] - bounds[0]) as usize);
+        let start = bounds[0] as usize;
+        let len = (bounds[1] - bounds[0]) as usize;
         if len > 0 {
             let window = segments.window.unwrap_or(len);
             tasks.extend((0..segments.heads).map(|head| Task { start, len, head, window }));
@@ -138,7 +139,7 @@ pub(crate) fn tasks(segments: &Segments<'_>) -> Vec<Task> {
     tasks
 }
 
-/// What all tasks of a pass know.
+/// Values that all tasks of a pass share.
 struct Pass<'a> {
     shape: Shape,
     segments: &'a Segments<'a>,
@@ -150,7 +151,7 @@ impl<'a> Pass<'a> {
         Ok(Self { shape: Shape::of(q, segments.heads)?, segments, bias })
     }
 
-    /// The scores of a block, `[queries, keys]`.
+    /// Computes the scores of a block, `[queries, keys]`.
     fn score<T: Element>(&self, task: Task, block: Block, q: &[T], k: &[T], scores: &mut [f32]) {
         score_block(&self.shape, task, block, q, k, scores);
         if let Some(bias) = &self.bias {
@@ -159,20 +160,21 @@ impl<'a> Pass<'a> {
     }
 }
 
-/// Buffers of one thread: scores and their gradients in f32, and what they become for the next products.
+/// Buffers of one thread: f32 scores and their gradients, and their rounded versions for the next products.
 #[derive(Debug)]
 pub(crate) struct Scratch<T> {
     pub(crate) scores: Vec<f32>,
     pub(crate) d_scores: Vec<f32>,
     pub(crate) factors: Vec<f32>,
-    /// `do . o` of each row.
+    /// Dot product `do . o` of each row.
     pub(crate) deltas: Vec<f32>,
     pub(crate) probabilities: Vec<T>,
     pub(crate) rounded_d_scores: Vec<T>,
-    /// Gradients of keys and values of a segment of several blocks of queries, summed in f32.
+    /// Gradients of keys and values, summed in f32 over the blocks of queries, for segments of several
+    /// blocks.
     pub(crate) d_keys: Vec<f32>,
     pub(crate) d_values: Vec<f32>,
-    /// Gradients of a [`Bias`] by place.
+    /// Gradients of a [`Bias`] by relative position.
     d_places: Vec<f32>,
 }
 
@@ -194,7 +196,8 @@ impl<T> Default for Scratch<T> {
     }
 }
 
-/// The first `len` values of a buffer, which grows when it must; they hold what was left there.
+/// Returns the first `len` values of a buffer, which grows if necessary; they may contain values of earlier
+/// uses.
 pub(crate) fn room<T: Element>(buffer: &mut Vec<T>, len: usize) -> &mut [T] {
     if buffer.len() < len {
         buffer.resize(len, T::narrow(0.0));
@@ -209,8 +212,11 @@ pub(crate) fn forward<T: Element>(
 ) -> Result<(Tensor, Saved)> {
     let (tokens, hidden) = q.dims2()?;
     let pass = Pass::new(q, segments, bias)?;
-    let (q, k, v) = (values::<T>(q)?, values::<T>(k)?, values::<T>(v)?);
-    let (mut output, mut log_sum_exp_th) = (Vec::new(), Vec::new());
+    let q = values::<T>(q)?;
+    let k = values::<T>(k)?;
+    let v = values::<T>(v)?;
+    let mut output = Vec::new();
+    let mut log_sum_exp_th = Vec::new();
     let out = SharedOutput::of(unwritten(&mut output, tokens * hidden));
     let log_sum_exp = SharedOutput::of(unwritten(&mut log_sum_exp_th, tokens * segments.heads));
     tasks(segments).par_iter().for_each_init(Scratch::default, |scratch, &task| {
@@ -239,8 +245,8 @@ fn forward_task<T: Element>(
     for block in task.blocks() {
         let Block { first, queries, first_key, keys } = block;
         pass.score(task, block, q, k, room(&mut scratch.scores, queries * keys));
-        let (factors, probabilities) =
-            (room(&mut scratch.factors, keys), room(&mut scratch.probabilities, queries * keys));
+        let factors = room(&mut scratch.factors, keys);
+        let probabilities = room(&mut scratch.probabilities, queries * keys);
         let rows = scratch.scores.chunks_exact_mut(keys).zip(probabilities.chunks_exact_mut(keys));
         for (row, (scores, probabilities)) in rows.take(queries).enumerate() {
             let token = task.start + first + row;
@@ -252,13 +258,15 @@ fn forward_task<T: Element>(
             };
         }
         let probabilities = Matrix::rows(probabilities, keys);
-        let (values, out) = (shape.window(v, task, first_key), shape.output(out, task, first));
-        // SAFETY: the windows lie inside `[T, D]`; only this task writes its rows and columns of the output.
+        let values = shape.window(v, task, first_key);
+        let out = shape.output(out, task, first);
+        // SAFETY: the windows are inside `[T, D]`, and only this task writes its rows and columns of the
+        // output.
         unsafe { product((queries, shape.head_size, keys), out, probabilities, values, 1.0, false) };
     }
 }
 
-/// `scores[queries, keys] = c q k^T` of a block.
+/// Computes `scores[queries, keys] = c q k^T` of a block.
 pub(crate) fn score_block<T: Element>(
     shape: &Shape,
     task: Task,
@@ -269,19 +277,21 @@ pub(crate) fn score_block<T: Element>(
 ) {
     let Block { first, queries, first_key, keys } = block;
     let size = (queries, keys, shape.head_size);
-    let (q, k) = (shape.window(q, task, first), shape.window(k, task, first_key).transposed());
-    // SAFETY: the windows lie inside `[T, D]`, and `scores` is `[queries, keys]`.
+    let q = shape.window(q, task, first);
+    let k = shape.window(k, task, first_key).transposed();
+    // SAFETY: the windows are inside `[T, D]`, and `scores` is `[queries, keys]`.
     unsafe { product(size, Output::rows(scores.as_mut_ptr(), keys), q, k, shape.scale, false) };
 }
 
-/// What drops the probabilities of a token and head, from a key of its segment on.
+/// Returns the dropout of a token's probabilities in a head, from key `first` of its segment on; `None`
+/// without dropout.
 pub(crate) fn keep<'a>(segments: &Segments<'a>, token: usize, head: usize, first: usize) -> Option<Keep<'a>> {
     let row_key = segments.token_keys.host()[token] * segments.heads as u64 + head as u64;
     segments.dropout.map(|dropout| Keep { dropout, row_key, first })
 }
 
-/// With a bias there are sums for the rows of its table, zeros, `[tasks, R]`: each of the [`tasks`] adds its
-/// gradients to its own.
+/// Computes the gradients of queries, keys and values. With a bias, also adds the gradients of the bias table
+/// to the given sums, `[tasks, R]`, initially zeros: each of the [`tasks`] adds to its own row.
 pub(crate) fn backward<T: Element>(
     d_out: &Tensor,
     activations: Activations<'_>,
@@ -319,35 +329,42 @@ fn backward_task<T: Element>(
     log_sum_exp_th: &[f32],
     scratch: &mut Scratch<T>,
     [dq, dk, dv]: &[SharedOutput<T>; 3],
-    of_bias: &mut [f32],
+    bias_sums: &mut [f32],
 ) {
     let shape = &pass.shape;
-    let (n, head_size) = (task.len, shape.head_size);
+    let n = task.len;
+    let head_size = shape.head_size;
     let d_places = room(&mut scratch.d_places, if pass.bias.is_some() { 2 * n - 1 } else { 0 });
     d_places.fill(0.0);
-    // One block of queries gives the whole sums; those of several meet in f32 before they are rounded.
+    // A single block of queries gives the complete sums; those of several blocks are added in f32 before they
+    // are rounded.
     let several = n > QUERY_BLOCK;
     let sums = if several { n * head_size } else { 0 };
-    let (d_keys, d_values) = (room(&mut scratch.d_keys, sums), room(&mut scratch.d_values, sums));
-    // Keys that the sums have reached: blocks of queries come in order, and so do the last keys they see.
+    let d_keys = room(&mut scratch.d_keys, sums);
+    let d_values = room(&mut scratch.d_values, sums);
+    // Number of keys whose sums have been initialised: blocks of queries come in order, and so do the last
+    // keys they see.
     let mut reached = 0;
     for block in task.blocks() {
         let Block { first, queries, first_key, keys } = block;
         let area = queries * keys;
-        let (scores, d_scores) = (room(&mut scratch.scores, area), room(&mut scratch.d_scores, area));
+        let scores = room(&mut scratch.scores, area);
+        let d_scores = room(&mut scratch.d_scores, area);
         pass.score(task, block, q, k, scores);
         let values = shape.window(v, task, first_key).transposed();
         let out = Output::rows(d_scores.as_mut_ptr(), keys);
         let size = (queries, keys, head_size);
-        // SAFETY: the windows lie inside `[T, D]`, the buffer was sized above.
+        // SAFETY: the windows are inside `[T, D]`, and the buffer was sized above.
         unsafe { product(size, out, shape.window(d_out, task, first), values, 1.0, false) };
         let factors = room(&mut scratch.factors, keys);
-        let (dropped, ds) =
-            (room(&mut scratch.probabilities, area), room(&mut scratch.rounded_d_scores, area));
-        let (deltas, at) = (room(&mut scratch.deltas, queries), shape.at(task, first));
-        rows::dots(&d_out[at..], &o[at..], head_size, shape.hidden, deltas);
+        let dropped = room(&mut scratch.probabilities, area);
+        let ds = room(&mut scratch.rounded_d_scores, area);
+        let deltas = room(&mut scratch.deltas, queries);
+        let offset = shape.at(task, first);
+        rows::dots(&d_out[offset..], &o[offset..], head_size, shape.hidden, deltas);
         for (row, &delta) in deltas.iter().enumerate() {
-            let (token, range) = (task.start + first + row, row * keys..(row + 1) * keys);
+            let token = task.start + first + row;
+            let range = row * keys..(row + 1) * keys;
             let log_sum_exp = log_sum_exp_th[token * shape.heads + task.head];
             let out = (&mut dropped[range.clone()], &mut ds[range.clone()]);
             let keep = keep(pass.segments, token, task.head, first_key);
@@ -364,11 +381,12 @@ fn backward_task<T: Element>(
                 rows::collect(&ds[range], &mut d_places[block.place(row, n)..]);
             }
         }
-        let (dropped, ds) = (Matrix::rows(dropped, keys), Matrix::rows(ds, keys));
+        let dropped = Matrix::rows(dropped, keys);
+        let ds = Matrix::rows(ds, keys);
         let d_out = shape.window(d_out, task, first);
         let query = shape.window(q, task, first);
-        // SAFETY: the windows lie inside `[T, D]`; only this task writes its rows and columns of the outputs;
-        // the sums were sized above.
+        // SAFETY: the windows are inside `[T, D]`, only this task writes its rows and columns of the outputs,
+        // and the sums were sized above.
         unsafe {
             product(
                 (queries, head_size, keys),
@@ -403,14 +421,14 @@ fn backward_task<T: Element>(
         write_rows(shape, task, sums, out);
     }
     if let Some(bias) = &pass.bias {
-        bias.collect(d_places, of_bias);
+        bias.collect(d_places, bias_sums);
     }
 }
 
-/// Rounds the sums of the rows of a task into an output.
+/// Rounds the sums of a task's rows and writes them to an output.
 pub(crate) fn write_rows<T: Element>(shape: &Shape, task: Task, sums: &[f32], out: &SharedOutput<T>) {
     for (row, sums) in sums.chunks_exact(shape.head_size).enumerate() {
-        // SAFETY: the row and the head's columns lie inside `[T, D]`, and only this task writes them.
+        // SAFETY: the row and the head's columns are inside `[T, D]`, and only this task writes them.
         let out = unsafe {
             let first = out.pointer().add(shape.at(task, row)).cast::<MaybeUninit<T>>();
             std::slice::from_raw_parts_mut(first, shape.head_size)

@@ -1,6 +1,6 @@
-//! Attention on the GPU: a block for each tile of a segment and head; backward in two launches, one for the
-//! queries and one for the keys, so that nothing is added up across blocks, or, where a block has room for
-//! whole segments, in one. Disentangled attention has the same launches but for the last, of kernels of its
+//! Attention on the GPU: one block per tile of a segment and head. Backward takes two launches, one for the
+//! queries and one for the keys, so that no sum runs across blocks; or one launch, if a block has room for
+//! whole segments. Disentangled attention uses the same launches except for the last one, with kernels of its
 //! own.
 
 use std::sync::LazyLock;
@@ -32,7 +32,7 @@ use crate::dropout::Dropout;
 use crate::dropout::DropoutArgs;
 use crate::tensor::check_shape;
 
-/// The kernels of one way to compute.
+/// Kernels of one variant.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Kernels {
     pub(crate) forward: Kernel,
@@ -40,7 +40,7 @@ pub(crate) struct Kernels {
     pub(crate) backward_keys: Kernel,
 }
 
-/// The kernels of an op, named after it, with a suffix.
+/// Kernels of an op, named after the op, the pass and a suffix.
 macro_rules! kernels {
     ($op:literal, $suffix:expr) => {
         $crate::attention::cuda::Kernels {
@@ -55,19 +55,19 @@ macro_rules! kernels {
 }
 pub(crate) use kernels;
 
-/// The kernels on tensor cores for heads of one size.
+/// Tensor-core kernels for heads of one size.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TensorKernels {
     pub(crate) head_size: usize,
-    /// Without dropout, with it, and the earlier ones, which did both.
+    /// Kernels without dropout, with dropout, and the earlier ones, which handle both.
     pub(crate) kernels: [Kernels; 3],
-    /// With 128 queries a block, without dropout and with it.
+    /// Kernels with 128 queries per block, without dropout and with it.
     pub(crate) wide: Option<[Kernels; 2]>,
-    /// The same for backward of segments of at most [`SHORT_ROWS`] rows.
+    /// Kernels of backward for segments of at most [`SHORT_ROWS`] rows, in the order of `kernels`.
     pub(crate) short: Option<[Kernel; 3]>,
 }
 
-/// The kernels on tensor cores of an op for heads of one size.
+/// Tensor-core kernels of an op for heads of one size.
 macro_rules! tensor_kernels {
     ($op:literal, $head_size:literal) => {
         $crate::attention::cuda::TensorKernels {
@@ -84,21 +84,21 @@ macro_rules! tensor_kernels {
 }
 pub(crate) use tensor_kernels;
 
-/// What an op that is attention brings along to its launches.
+/// Kernels and parameters by which one kind of attention differs from the others.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Form<'a> {
-    /// For every type and head size.
+    /// Kernels for every type and head size.
     pub(crate) plain: Kernels,
-    /// For half types on tensor cores.
+    /// Kernels for half types on tensor cores.
     pub(crate) tensor: &'a [TensorKernels],
-    /// Bytes of shared memory behind attention's own, without and with tensor cores.
+    /// Bytes of shared memory in addition to attention's own, without and with tensor cores.
     pub(crate) shared_bytes: [usize; 2],
-    /// What scores are multiplied with.
+    /// Factor by which scores are multiplied.
     pub(crate) scale: f32,
 }
 
 const PLAIN: Kernels = kernels!("attention", "");
-/// [`tensor_kernels`] with those of wide tiles and of short segments.
+/// [`tensor_kernels`] together with the kernels of wide tiles and of short segments.
 macro_rules! all_kernels {
     ($head_size:literal) => {
         TensorKernels {
@@ -129,7 +129,7 @@ const TENSOR: [TensorKernels; 5] = [
     tensor_kernels!("attention", 128),
 ];
 
-/// Attention without more.
+/// Plain attention.
 fn form(head_size: usize) -> Form<'static> {
     let scale = 1.0 / (head_size as f32).sqrt();
     Form { plain: PLAIN, tensor: &TENSOR, shared_bytes: [0; 2], scale }
@@ -137,18 +137,18 @@ fn form(head_size: usize) -> Form<'static> {
 
 /// `sizeof(PlainRoom)` in `plain.cuh`.
 const PLAIN_SHARED_BYTES: usize = 34_560;
-/// Columns of a head's results that a block of the plain kernels computes.
+/// Columns of a head's output that a block of the plain kernels computes.
 const PLAIN_COLUMNS: usize = 128;
-/// Threads of a block that has a whole segment.
+/// Threads of a block that processes a whole segment.
 const SHORT_THREADS: u32 = 256;
-/// Bytes for each streamed row beside its values: of `KeptSquares` in both kernels of backward on tensor
-/// cores, and of `QueryRows` in that of the keys.
+/// Shared memory of each streamed row in addition to its values: `KeptSquares` in both backward kernels on
+/// tensor cores, and `QueryRows` in that of the keys.
 const ROW_BYTES: [usize; 2] = [8, 8 + 8];
-/// Bytes of shared memory after the rows in the kernels of wide tiles: in forward two `RowDraws` of each
-/// thread, and the `KeptSquares` of two stages in that of the queries.
+/// Shared memory in addition to the rows in the kernels of wide tiles: in forward two `RowDraws` per thread,
+/// and in the backward kernel of the queries the `KeptSquares` of two stages.
 const WIDE_BYTES: [usize; 2] = [2 * 128 * 12, 2 * 8 * 2 * 32];
 
-/// Twin of `Args` in `arguments.cuh`.
+/// Same layout as `Args` in `arguments.cuh`.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub(crate) struct Args {
@@ -174,10 +174,12 @@ pub(crate) struct Args {
     window: u32,
 }
 
-/// An error where keys of rows of probabilities would lose bits: 16 of a counter's 64 name the columns.
+/// Fails if dropout keys of rows of probabilities would lose bits: 16 of a counter's 64 bits are used for the
+/// columns.
 fn check_keys(segments: &Segments<'_>) -> Result<()> {
-    let (keys, most) = (segments.token_keys.host(), (1u64 << 48) / segments.heads as u64);
-    // All bits together are one pass without a comparison, and no less than the largest key.
+    let keys = segments.token_keys.host();
+    let most = (1u64 << 48) / segments.heads as u64;
+    // The bitwise or of all keys needs no comparisons, and is at least as large as the largest key.
     if keys.iter().fold(0, |all, key| all | key) >= most
         && let Some(key) = keys.iter().max().filter(|key| **key >= most)
     {
@@ -186,7 +188,7 @@ fn check_keys(segments: &Segments<'_>) -> Result<()> {
     Ok(())
 }
 
-/// What the launches of a pass have in common, and the arrays behind its addresses.
+/// Values that the launches of a pass share, including the arrays that the addresses point into.
 struct Launch<'a> {
     args: Args,
     form: Form<'a>,
@@ -199,9 +201,12 @@ struct Launch<'a> {
 }
 
 impl<'a> Launch<'a> {
-    /// For `q`, `k`, `v` and the dropout of `segments`; addresses of what a pass adds are left out.
+    /// Prepares a pass over `q`, `k`, `v` with the dropout of `segments`; the addresses of the pass's other
+    /// tensors stay null.
     fn new(gpu: &Gpu, form: Form<'a>, [q, k, v]: [&Tensor; 3], segments: &Segments<'_>) -> Result<Self> {
-        let (dtype, hidden, heads) = (q.dtype(), q.dim(1)?, segments.heads);
+        let dtype = q.dtype();
+        let hidden = q.dim(1)?;
+        let heads = segments.heads;
         let tiles = Tiles::of(gpu, segments.cu_seqlens)?;
         let dropout = Dropout::active(segments.dropout)?;
         let head_size = hidden / heads;
@@ -231,9 +236,9 @@ impl<'a> Launch<'a> {
         Ok(Self { args, form, dtype, head_size, tiles, drops: dropout.is_some(), takes_wide })
     }
 
-    /// Keys to draw from, and room for what is decided, where anything is dropped. The array is to live until
-    /// the kernel is launched.
-    fn draws(&mut self, gpu: &Gpu, segments: &Segments<'_>) -> Result<Option<(Tensor, Array)>> {
+    /// With dropout, sets the addresses of the keys to draw from and of a new tensor for the decisions. The
+    /// returned tensors must live until the kernel is launched.
+    fn prepare_dropout(&mut self, gpu: &Gpu, segments: &Segments<'_>) -> Result<Option<(Tensor, Array)>> {
         if !self.drops {
             return Ok(None);
         }
@@ -249,8 +254,8 @@ impl<'a> Launch<'a> {
         Ok(Some((kept, keys)))
     }
 
-    /// What forward has decided, where anything is dropped.
-    fn finds(&mut self, gpu: &Gpu, kept: Option<&Tensor>, heads: usize) -> Result<()> {
+    /// With dropout, sets the address of the decisions that forward has saved.
+    fn load_dropout(&mut self, gpu: &Gpu, kept: Option<&Tensor>, heads: usize) -> Result<()> {
         if !self.drops {
             return Ok(());
         }
@@ -262,7 +267,8 @@ impl<'a> Launch<'a> {
         Ok(())
     }
 
-    /// Tensor cores take half types of some head sizes, 16 bytes at a time.
+    /// Returns the tensor-core kernels for this launch, if there are any. They need a half type, one of
+    /// certain head sizes, and addresses that allow accesses of 16 bytes.
     fn tensor(&self) -> Option<&'a TensorKernels> {
         let Args { q, k, v, o, d_out, dq, dk, dv, kept, .. } = self.args;
         let fits = self.dtype != DType::F32
@@ -270,24 +276,24 @@ impl<'a> Launch<'a> {
         self.form.tensor.iter().find(|kernels| fits && kernels.head_size == self.head_size)
     }
 
-    /// The kernels that this launch takes, and what they have of a tile.
-    fn kernels(&self) -> (Kernels, Of) {
-        let Some(tensor) = self.tensor() else { return (self.form.plain, Of::Plain) };
+    /// Returns the kernels of this launch and the work of their blocks.
+    fn kernels(&self) -> (Kernels, Work) {
+        let Some(tensor) = self.tensor() else { return (self.form.plain, Work::Plain) };
         let takes_wide =
-            self.takes_wide && self.tiles.fill_wide_ones() && earlier::way(self.head_size) == Way::Now;
+            self.takes_wide && self.tiles.are_wide_tiles_full() && earlier::way(self.head_size) == Way::Now;
         match tensor.wide {
-            Some(wide) if takes_wide => (wide[usize::from(self.drops)], Of::WideTile),
-            _ => (tensor.kernels[self.index()], Of::Tile),
+            Some(wide) if takes_wide => (wide[usize::from(self.drops)], Work::WideTile),
+            _ => (tensor.kernels[self.index()], Work::Tile),
         }
     }
 
-    /// Index of the kernels on tensor cores.
+    /// Returns the index of the variant in [`TensorKernels::kernels`].
     fn index(&self) -> usize {
         if earlier::way(self.head_size) == Way::Earlier { 2 } else { usize::from(self.drops) }
     }
 
-    /// The kernel and the grid of backward in one launch, where a block has room for each whole segment. Of
-    /// the blocks for a segment's tiles only the first does something.
+    /// Returns the kernel and the grid of backward in one launch, if a block has room for each whole segment.
+    /// Only the first of a segment's blocks does any work.
     fn short(&self) -> Option<(Kernel, Grid)> {
         static APART: LazyLock<bool> = LazyLock::new(|| {
             std::env::var_os("MLMTRAIN_ATTENTION_BACKWARD").is_some_and(|value| value == "apart")
@@ -296,54 +302,57 @@ impl<'a> Launch<'a> {
             return None;
         }
         let kernel = self.tensor()?.short?[self.index()];
-        // `ShortRoom` in `tensor_short.cuh`: keys and two stages, rows padded by 16 bytes; decisions of
-        // dropout for two stages; gradients of scores for 32 queries, padded as well; two numbers a query.
+        // Size of `ShortRoom` in `tensor_short.cuh`: keys and two stages, with rows padded by 16 bytes;
+        // dropout decisions for two stages; gradients of scores for 32 queries, padded as well; two numbers
+        // per query.
         let rows = SHORT_ROWS as usize;
         let shared_bytes = rows * (2 * (self.head_size + 8) + 40) * size_of::<u16>() + rows * (8 + 8);
         let blocks = [self.tiles.count as u32, self.args.heads, 1];
         Some((kernel, Grid { blocks, threads: SHORT_THREADS, shared_bytes: shared_bytes as u32 }))
     }
 
-    /// A block for each tile and head. `row_bytes`: shared memory for each streamed row beside its values, on
-    /// tensor cores.
-    fn grid(&self, of: Of, row_bytes: usize) -> Grid {
+    /// Returns the grid with a block for each tile and head. `row_bytes` is the shared memory of each
+    /// streamed row in addition to its values, on tensor cores.
+    fn grid(&self, work: Work, row_bytes: usize) -> Grid {
         let across = [self.tiles.count as u32, self.args.heads];
-        if of == Of::Plain {
+        if work == Work::Plain {
             let blocks = [across[0], across[1], self.head_size.div_ceil(PLAIN_COLUMNS) as u32];
             let shared_bytes = PLAIN_SHARED_BYTES + self.form.shared_bytes[0];
             return Grid { blocks, threads: 256, shared_bytes: shared_bytes as u32 };
         }
-        // `Room` in `tensor.cuh`: two stages of two tiles, rows padded by 16 bytes.
+        // Size of `Room` in `tensor.cuh`: two stages of two tiles, with rows padded by 16 bytes.
         let stream = if self.head_size <= 80 { TILE_ROWS } else { TILE_ROWS / 2 };
         let streamed = 2 * stream * (2 * self.padded_row_bytes() + row_bytes);
         let shared_bytes = streamed + self.form.shared_bytes[1];
         Grid { blocks: [across[0], across[1], 1], threads: 128, shared_bytes: shared_bytes as u32 }
     }
 
-    /// The same for wide tiles: the block's own rows, and two times 64 that are streamed.
+    /// Returns the grid for wide tiles, with shared memory for the block's own rows, twice 64 streamed rows
+    /// and `more_bytes`.
     fn wide_grid(&self, more_bytes: usize) -> Grid {
         let shared_bytes = (WIDE_TILE_ROWS + 2 * TILE_ROWS) * self.padded_row_bytes() + more_bytes;
         let blocks = [self.tiles.wide as u32, self.args.heads, 1];
         Grid { blocks, threads: 128, shared_bytes: shared_bytes as u32 }
     }
 
-    /// Bytes of a row of half types in shared memory.
+    /// Returns the bytes of a padded row of a half type in shared memory.
     fn padded_row_bytes(&self) -> usize {
         (self.head_size + 8) * size_of::<u16>()
     }
 
-    /// The arguments of a kernel of wide tiles, which come after the others.
+    /// Returns the arguments of a kernel of wide tiles, whose bounds are stored after those of the other
+    /// tiles.
     fn wide_args(&self) -> Args {
         Args { tiles: self.args.tiles.plus(self.tiles.count * size_of::<[u32; 4]>()), ..self.args }
     }
 }
 
-/// The work of a block.
+/// Work of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Of {
-    /// A tile, without tensor cores.
+enum Work {
+    /// A tile, processed without tensor cores.
     Plain,
-    /// A tile.
+    /// A tile, processed on tensor cores.
     Tile,
     /// A wide tile of queries, or a tile of keys.
     WideTile,
@@ -361,10 +370,11 @@ pub(super) fn forward(
     unsafe { forward_of(gpu, form, [q_td, k_td, v_td], segments, |args| args) }
 }
 
-/// The forward pass of an op that is attention; `all` makes the arguments of its kernels.
+/// Runs the forward pass of any kind of attention; `all` extends the arguments to those of its kernels.
 ///
-/// # Safety The kernels of `form` take what `all` gives, and what that names beside attention's own arguments
-/// is as large as they read it to be.
+/// # Safety
+/// The kernels of `form` take the arguments that `all` returns, and the memory that these point to
+/// in addition to attention's own arguments is as large as the kernels read it to be.
 pub(crate) unsafe fn forward_of<A: Copy>(
     gpu: &Gpu,
     form: Form<'_>,
@@ -378,24 +388,24 @@ pub(crate) unsafe fn forward_of<A: Copy>(
     let log_sum_exp_th = gpu.uninitialised((tokens, segments.heads), DType::F32)?;
     launch.args.o = gpu.output(&o_td, launch.dtype)?;
     launch.args.log_sum_exp = gpu.output(&log_sum_exp_th, DType::F32)?;
-    let drawn = launch.draws(gpu, segments)?;
-    let (kernels, of) = launch.kernels();
-    let (grid, args) = match of {
-        Of::WideTile => (launch.wide_grid(WIDE_BYTES[0]), launch.wide_args()),
-        Of::Plain | Of::Tile => (launch.grid(of, 0), launch.args),
+    let drawn = launch.prepare_dropout(gpu, segments)?;
+    let (kernels, work) = launch.kernels();
+    let (grid, args) = match work {
+        Work::WideTile => (launch.wide_grid(WIDE_BYTES[0]), launch.wide_args()),
+        Work::Plain | Work::Tile => (launch.grid(work, 0), launch.args),
     };
     let args = all(args);
-    // SAFETY: all of `[T, D]` are of one shape and type, log-sum-exp is `[T, H]`, there is a key for each
-    // token, and tiles lie inside the segments, which end at `T`: all checked by the caller. There is room
-    // for the decisions of all squares of each head. What the op adds is the caller's promise.
+    // SAFETY: all `[T, D]` tensors have the same shape and type, log-sum-exp is `[T, H]`, there is a key for
+    // each token, and tiles are inside the segments, which end at `T`: all checked by the caller. There is
+    // room for the decisions of all squares of each head. The caller promises the arguments that the op adds.
     unsafe { gpu.launch(kernels.forward, Some(launch.dtype), grid, &args) }?;
     Ok((o_td, Saved { log_sum_exp_th, kept: drawn.map(|(kept, _)| kept) }))
 }
 
-/// Room for the gradients of `q`, `k` and `v`. Where these are parts of one tensor, as the outputs of maps
-/// that are one product, so are their gradients, in the same order: the gradients of the maps are one
-/// product, too.
-fn gradients(gpu: &Gpu, launch: &Launch<'_>, (tokens, hidden): (usize, usize)) -> Result<[Tensor; 3]> {
+/// Allocates the gradients of `q`, `k` and `v`. If these three are parts of one tensor, as the outputs of
+/// linear maps that are computed as one product, then so are their gradients, in the same order, so that the
+/// gradients of the maps can be computed as one product, too.
+fn gradients(gpu: &Gpu, launch: &Launch<'_>, tokens: usize, hidden: usize) -> Result<[Tensor; 3]> {
     let Args { q, k, v, .. } = launch.args;
     let apart = Apart::of(&[q, k, v], launch.dtype, |address| Ok(*address))?;
     let room = |parts: usize| gpu.uninitialised((parts, tokens, hidden), launch.dtype);
@@ -403,8 +413,8 @@ fn gradients(gpu: &Gpu, launch: &Launch<'_>, (tokens, hidden): (usize, usize)) -
         return Ok([room(1)?.get(0)?, room(1)?.get(0)?, room(1)?.get(0)?]);
     };
     let all = room(3)?;
-    let [of_q, of_k, of_v] = apart.ranks;
-    Ok([all.get(of_q)?, all.get(of_k)?, all.get(of_v)?])
+    let [q_rank, k_rank, v_rank] = apart.ranks;
+    Ok([all.get(q_rank)?, all.get(k_rank)?, all.get(v_rank)?])
 }
 
 pub(super) fn backward(
@@ -419,7 +429,7 @@ pub(super) fn backward(
     unsafe { backward_of(gpu, form, do_td, activations, saved, segments, |args| args) }
 }
 
-/// The backward pass of an op that is attention.
+/// Runs the backward pass of any kind of attention.
 ///
 /// # Safety
 /// As [`forward_of`].
@@ -437,7 +447,7 @@ pub(crate) unsafe fn backward_of<A: Copy>(
     check_shape("attention: log-sum-exp", &saved.log_sum_exp_th, &[tokens, segments.heads])?;
     let mut launch = Launch::new(gpu, form, [q_td, k_td, v_td], segments)?;
     let dtype = launch.dtype;
-    let [dq_td, dk_td, dv_td] = gradients(gpu, &launch, (tokens, hidden))?;
+    let [dq_td, dk_td, dv_td] = gradients(gpu, &launch, tokens, hidden)?;
     launch.args = Args {
         o: gpu.input(o_td, dtype)?,
         d_out: gpu.input(do_td, dtype)?,
@@ -447,8 +457,8 @@ pub(crate) unsafe fn backward_of<A: Copy>(
         log_sum_exp: gpu.input(&saved.log_sum_exp_th, DType::F32)?,
         ..launch.args
     };
-    launch.finds(gpu, saved.kept.as_ref(), segments.heads)?;
-    let (kernels, of) = launch.kernels();
+    launch.load_dropout(gpu, saved.kept.as_ref(), segments.heads)?;
+    let (kernels, work) = launch.kernels();
     if let Some((kernel, grid)) = launch.short() {
         // SAFETY: as in `forward_of`, and no segment is longer than the kernel has room for.
         unsafe { gpu.launch(kernel, Some(dtype), grid, &all(launch.args)) }?;
@@ -456,16 +466,19 @@ pub(crate) unsafe fn backward_of<A: Copy>(
     }
     let delta_th = gpu.uninitialised((tokens, segments.heads), DType::F32)?;
     launch.args.delta = gpu.output(&delta_th, DType::F32)?;
-    let [mut of_queries, of_keys] = ROW_BYTES.map(|row_bytes| launch.grid(of, row_bytes));
-    let (mut args_of_queries, args) = (launch.args, all(launch.args));
-    if of == Of::WideTile {
-        (of_queries, args_of_queries) = (launch.wide_grid(WIDE_BYTES[1]), launch.wide_args());
+    let [mut queries_grid, keys_grid] = ROW_BYTES.map(|row_bytes| launch.grid(work, row_bytes));
+    let mut queries_args = launch.args;
+    if work == Work::WideTile {
+        queries_grid = launch.wide_grid(WIDE_BYTES[1]);
+        queries_args = launch.wide_args();
     }
+    let queries_args = all(queries_args);
+    let keys_args = all(launch.args);
     // SAFETY: as in `forward_of`; delta is `[T, H]`, and the kernel of the queries, launched first, writes
     // all of it.
     unsafe {
-        gpu.launch(kernels.backward_queries, Some(dtype), of_queries, &all(args_of_queries))?;
-        gpu.launch(kernels.backward_keys, Some(dtype), of_keys, &args)?;
+        gpu.launch(kernels.backward_queries, Some(dtype), queries_grid, &queries_args)?;
+        gpu.launch(kernels.backward_keys, Some(dtype), keys_grid, &keys_args)?;
     }
     Ok([dq_td, dk_td, dv_td])
 }

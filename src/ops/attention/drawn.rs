@@ -1,4 +1,4 @@
-//! Segments and dropout that tests of all kinds of attention draw.
+//! Segments and dropout factors for the tests of all kinds of attention.
 
 use candle_core::DType;
 use candle_core::Device;
@@ -7,7 +7,7 @@ use candle_core::Tensor;
 use crate::attention::Segments;
 use crate::dropout::Dropout;
 
-/// Segments of these lengths, their tokens' keys, and the factors that are drawn for each head.
+/// Batch of segments with the dropout keys of their tokens.
 pub(crate) struct Batch {
     pub(crate) heads: usize,
     pub(crate) cu_seqlens: Vec<u32>,
@@ -26,22 +26,43 @@ impl Batch {
     }
 
     pub(crate) fn segments(&self) -> Segments<'_> {
-        let (cu_seqlens, token_keys) = ((&self.cu_seqlens).into(), (&self.token_keys).into());
-        Segments { heads: self.heads, cu_seqlens, token_keys, window: None, dropout: self.dropout.as_ref() }
+        Segments {
+            heads: self.heads,
+            cu_seqlens: (&self.cu_seqlens).into(),
+            token_keys: (&self.token_keys).into(),
+            window: None,
+            dropout: self.dropout.as_ref(),
+        }
     }
 
+    /// Returns the dropout factors of each segment and head; `None` without dropout.
     pub(crate) fn factors(&self) -> Option<Vec<Vec<Tensor>>> {
         let dropout = self.dropout?;
-        let matrix = |start: usize, n: usize, head: usize| {
-            let mut values = vec![0.0f32; n * n];
-            for (row, factors) in values.chunks_exact_mut(n.max(1)).enumerate() {
-                dropout.keep_row(self.token_keys[start + row] * self.heads as u64 + head as u64, factors);
-            }
-            Tensor::from_vec(values, (n, n), &Device::Cpu).unwrap().to_dtype(DType::F64).unwrap()
-        };
-        let of = |w: &[u32]| {
-            (0..self.heads).map(|head| matrix(w[0] as usize, (w[1] - w[0]) as usize, head)).collect()
-        };
-        Some(self.cu_seqlens.windows(2).map(of).collect())
+        Some(factors(&dropout, self.heads, &self.cu_seqlens, &self.token_keys))
     }
+}
+
+/// Returns the dropout factors that the op draws, `[n, n]` in f64 for each segment and head, as the reference
+/// takes them.
+pub(crate) fn factors(
+    dropout: &Dropout,
+    heads: usize,
+    cu_seqlens: &[u32],
+    token_keys: &[u64],
+) -> Vec<Vec<Tensor>> {
+    let segments = cu_seqlens.windows(2).map(|bounds| {
+        let token_keys = &token_keys[bounds[0] as usize..bounds[1] as usize];
+        (0..heads).map(|head| factors_of_head(dropout, heads, head, token_keys)).collect()
+    });
+    segments.collect()
+}
+
+/// Returns the dropout factors `[n, n]` of one head of the segment of these tokens.
+fn factors_of_head(dropout: &Dropout, heads: usize, head: usize, token_keys: &[u64]) -> Tensor {
+    let n = token_keys.len();
+    let mut values = vec![0.0f32; n * n];
+    for (key, factors) in token_keys.iter().zip(values.chunks_exact_mut(n.max(1))) {
+        dropout.keep_row(key * heads as u64 + head as u64, factors);
+    }
+    Tensor::from_vec(values, (n, n), &Device::Cpu).unwrap().to_dtype(DType::F64).unwrap()
 }

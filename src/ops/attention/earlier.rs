@@ -1,5 +1,5 @@
-//! A switch between the ways to compute on tensor cores, until a GPU has compared their times:
-//! `MLMTRAIN_ATTENTION`. All give the same bits.
+//! Switch between variants of the tensor-core kernels, `MLMTRAIN_ATTENTION`, until their times have been
+//! compared on a GPU. All variants give the same bits.
 
 use std::sync::LazyLock;
 
@@ -13,15 +13,15 @@ use crate::testing::bits;
 #[cfg(test)]
 use crate::testing::on_host;
 
-/// A way to compute on tensor cores.
+/// Variant of the tensor-core kernels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Way {
-    /// 128 queries a block where the GPU and the segments suit that, else 64.
+    /// 128 queries per block if the GPU and the segments suit that, else 64.
     Now,
-    /// `narrow`: 64 queries a block, always.
+    /// `narrow`: always 64 queries per block.
     Narrow,
-    /// `earlier`: kernels from before dropout was drawn ahead of the scores and came to backward with the
-    /// rows.
+    /// `earlier`: kernels from before dropout was drawn ahead of the scores in forward and copied together
+    /// with the rows in backward.
     Earlier,
 }
 
@@ -30,14 +30,14 @@ thread_local! {
     static IN_THIS_TEST: std::cell::Cell<Way> = const { std::cell::Cell::new(Way::Now) };
 }
 
-/// Sizes of heads that have earlier kernels: on the host all, in a build for GPUs the one that most models
-/// have.
+/// Head sizes for which the earlier kernels exist: all sizes on the host, and in a build for GPUs the one
+/// that most models use.
 #[cfg(all(feature = "cuda-on-host", not(feature = "cuda")))]
 pub(crate) const HEAD_SIZES: &[usize] = &[32, 64, 80, 96, 128];
 #[cfg(not(all(feature = "cuda-on-host", not(feature = "cuda"))))]
 pub(crate) const HEAD_SIZES: &[usize] = &[64];
 
-/// The way that is asked for, as far as heads of this size have it.
+/// Returns the requested variant, or the default one if heads of this size do not have it.
 pub(super) fn way(head_size: usize) -> Way {
     static ASKED: LazyLock<Way> = LazyLock::new(|| match std::env::var("MLMTRAIN_ATTENTION").as_deref() {
         Ok("earlier") => Way::Earlier,
@@ -51,7 +51,7 @@ pub(super) fn way(head_size: usize) -> Way {
     if asked == Way::Earlier && !HEAD_SIZES.contains(&head_size) { Way::Now } else { asked }
 }
 
-/// Runs `f` in this way.
+/// Runs `f` with this variant.
 #[cfg(test)]
 pub(crate) fn with<R>(way: Way, f: impl FnOnce() -> R) -> R {
     IN_THIS_TEST.set(way);
@@ -60,22 +60,28 @@ pub(crate) fn with<R>(way: Way, f: impl FnOnce() -> R) -> R {
     result
 }
 
-/// Panics unless `run` gives tensors of the same bits in all ways.
+/// Panics unless `run` returns tensors with the same bits for all variants.
 #[cfg(test)]
 pub(crate) fn assert_same_bits(name: &str, run: impl Fn() -> Vec<Tensor>) {
-    let words = |t: &Tensor| match t.dtype() {
-        DType::U32 => on_host(t).flatten_all().unwrap().to_vec1::<u32>().unwrap(),
-        _ => bits(t),
-    };
-    let are = run();
+    let by_default = run();
     for way in [Way::Narrow, Way::Earlier] {
-        let were = with(way, &run);
-        assert_eq!(were.len(), are.len(), "{name}");
-        for (index, (was, is)) in were.iter().zip(&are).enumerate() {
-            let (was, is) = (words(was), words(is));
+        let by_variant = with(way, &run);
+        assert_eq!(by_variant.len(), by_default.len(), "{name}");
+        for (index, (was, is)) in by_variant.iter().zip(&by_default).enumerate() {
+            let was = words(was);
+            let is = words(is);
             assert!(is.iter().any(|&word| word != 0), "{name}: tensor {index} is 0");
             let differ = was.iter().zip(&is).filter(|(was, is)| was != is).count();
             assert_eq!((differ, was.len()), (0, is.len()), "{name}, {way:?}: tensor {index} of {}", is.len());
         }
+    }
+}
+
+/// Returns the bits of a tensor's values; of u32 values, the values themselves.
+#[cfg(test)]
+fn words(t: &Tensor) -> Vec<u32> {
+    match t.dtype() {
+        DType::U32 => on_host(t).flatten_all().unwrap().to_vec1::<u32>().unwrap(),
+        _ => bits(t),
     }
 }

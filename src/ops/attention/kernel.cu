@@ -1,18 +1,19 @@
 // Attention over packed rows; see mod.rs for the formulas.
 //
-// A block takes a tile of 64 rows of one segment (blockIdx.x, see tiles.rs) and one head (blockIdx.y) and
-// goes through the rows of the other side of the segment that it sees; sums stay in registers, no score is
-// ever in global memory, and no two blocks write the same element.
+// A block processes a tile of 64 rows of one segment (blockIdx.x, see tiles.rs) and one head (blockIdx.y). It
+// iterates over the rows of the other side (keys for queries, queries for keys) that the tile sees. Sums stay
+// in registers, no score is ever in global memory, and no two blocks write the same element.
 //
 //   forward           a tile of queries, all keys and values    o, log-sum-exp
 //   backward_queries  a tile of queries, all keys and values    dq, and delta = rowsum(do o) for the next
 //   backward_keys     a tile of keys, all queries               dk, dv
-//   backward_short    a segment of at most 128 rows             dq, dk, dv: instead of these two
+//   backward_short    a segment of at most 128 rows             dq, dk, dv: instead of the previous two
 //
-// Half types with a head size that the tensor cores like are in `tensor_forward.cuh` and `tensor_backward.cuh` (4
-// warps of 16 rows each, rows of the other side streamed through shared memory), with 128 queries a block in
-// `tensor_wide.cuh`, their dropout in `tensor_dropout.cuh`; f32 and every other head size in `plain.cuh`.
-// `earlier/` goes when a GPU has compared times (`MLMTRAIN_ATTENTION`): folder, switch and tests.
+// Half types with a head size that suits the tensor cores are in `tensor_forward.cuh` and
+// `tensor_backward.cuh` (4 warps of 16 rows each, rows of the other side streamed through shared memory),
+// with 128 queries per block in `tensor_wide.cuh`, their dropout in `tensor_dropout.cuh`; f32 and every other
+// head size are in `plain.cuh`. `earlier/` (folder, switch `MLMTRAIN_ATTENTION` and tests) will be removed
+// once times have been compared on a GPU.
 #include "common.cuh"
 #include "mma.cuh"
 

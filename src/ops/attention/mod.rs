@@ -1,21 +1,21 @@
-//! Scaled dot-product attention over packed rows: tokens attend inside their own segment only.
+//! Scaled dot-product attention over packed rows: tokens attend only to tokens of their own segment.
 //!
-//! With `c = 1 / sqrt(K)`, for each head and segment, `z` the dropout factor of a probability (0 or `1 / (1 -
-//! p)`):
+//! For each head and segment, with `c = 1 / sqrt(K)` and `z` the dropout factor of a probability (0 or `1 /
+//! (1 - p)`):
 //!
 //! ```text
 //! s = c q k^T      p = softmax(s)      o = (p z) v
 //! dv = (p z)^T do      dp = (do v^T) z      ds = p (dp - rowsum(do o))      dq = c ds k      dk = c ds^T q
 //! ```
 //!
-//! With a window of `w`, query `i` sees the keys `i - w ..= i + w` of its segment only; products with the
-//! others are left out, as far as blocks of rows allow.
+//! With a window of `w`, query `i` sees only the keys `i - w ..= i + w` of its segment; products with other
+//! keys are skipped, as far as the blocks of rows allow.
 //!
-//! `q`, `k`, `v`, `o` are `[T, D]`; head `h` is columns `h K .. (h + 1) K`. Saved: the log-sum-exp of each
-//! row of `s` (`[T, H]`), `q`, `k`, `v`, `o`; the probabilities are computed again in backward. Dropout is
-//! drawn again there, but on a GPU its decisions are saved, too: a bit for each probability. Nothing
-//! accumulates. `[T, D]` tensors are f32, bf16 or f16; scores, softmax and sums
-//! are f32. Formulation after Dao et al., "FlashAttention" (2022), section 3.
+//! `q`, `k`, `v`, `o` are `[T, D]`; head `h` is columns `h K .. (h + 1) K`. Saved for backward: `q`, `k`,
+//! `v`, `o` and the log-sum-exp of each row of `s` (`[T, H]`); backward recomputes the probabilities. The CPU
+//! also redraws dropout in backward, while a GPU saves its decisions, one bit per probability. No output is
+//! added to previous values. `[T, D]` tensors are f32, bf16 or f16; scores, softmax and sums are f32.
+//! Formulation after Dao et al., "FlashAttention" (2022), section 3.
 
 use candle_core::Result;
 use candle_core::Tensor;
@@ -39,32 +39,33 @@ pub use tiles::Tiles;
 pub use tiles::TilesOnHost;
 pub use tiles::kept_bytes;
 
-/// What tokens form a segment, and how probabilities are dropped.
+/// Partition of the tokens into segments, with the window and the dropout of attention.
 #[derive(Debug, Clone, Copy)]
 pub struct Segments<'a> {
     /// Number of heads (H).
     pub heads: usize,
-    /// Start of each segment, and `T` at the end.
+    /// Start of each segment, followed by `T`.
     pub cu_seqlens: Indices<'a>,
-    /// Key of each token for dropout, `[T]`.
+    /// Dropout key of each token, `[T]`.
     pub token_keys: Indices<'a, u64>,
-    /// The farthest that a token attends to either side; `None` where it attends to its whole segment.
+    /// Largest distance to a key that a token attends to, on either side; `None` for the whole segment.
     pub window: Option<usize>,
     /// Dropout of the probabilities.
     pub dropout: Option<&'a Dropout>,
 }
 
-/// What backward needs besides inputs and output.
+/// Values that backward needs in addition to inputs and output.
 #[derive(Debug, Clone)]
 pub struct Saved {
     /// Log-sum-exp of the scores of each token and head, `[T, H]`.
     pub(crate) log_sum_exp_th: Tensor,
-    /// Which probabilities a GPU's forward pass has kept, u32 `[H, squares, 8]`, see `kernel.cu`; `None`
-    /// where it drops nothing, and on the CPU.
+    /// Dropout decisions of a GPU's forward pass, a bit per probability: u32 `[H, squares, 8]`, see
+    /// `kept_at` in `arguments.cuh`. `None` without dropout, and on the CPU.
     pub(crate) kept: Option<Tensor>,
 }
 
-/// Attention output `[T, D]` and what backward needs besides `q`, `k`, `v` and the output.
+/// Computes the attention output `[T, D]` and the values that backward needs in addition to `q`, `k`, `v` and
+/// the output.
 pub fn forward(
     q_td: &Tensor,
     k_td: &Tensor,
@@ -78,7 +79,7 @@ pub fn forward(
     }
 }
 
-/// Inputs and output of the forward pass, as backward wants them.
+/// Inputs and output of the forward pass, which backward needs.
 #[derive(Debug, Clone, Copy)]
 pub struct Activations<'a> {
     /// Queries, `[T, D]`.
@@ -91,7 +92,7 @@ pub struct Activations<'a> {
     pub o_td: &'a Tensor,
 }
 
-/// Gradients of queries, keys and values, each `[T, D]`.
+/// Computes the gradients of queries, keys and values, each `[T, D]`.
 pub fn backward(
     do_td: &Tensor,
     activations: Activations<'_>,
@@ -108,7 +109,7 @@ pub fn backward(
     }
 }
 
-/// An error unless the tensors are of one shape, which heads and segments fit.
+/// Fails unless the tensors have the same shape and fit the heads and segments.
 pub(crate) fn check(tensors: &[&Tensor], segments: &Segments<'_>) -> Result<()> {
     let (tokens, hidden) = tensors[0].dims2()?;
     if let Some(other) = tensors.iter().find(|t| t.dims() != [tokens, hidden]) {
@@ -118,7 +119,8 @@ pub(crate) fn check(tensors: &[&Tensor], segments: &Segments<'_>) -> Result<()> 
     if *heads == 0 || hidden % heads != 0 {
         bail!("attention: {heads} heads do not divide hidden size {hidden}");
     }
-    let (bounds, keys) = (cu_seqlens.host(), token_keys.len());
+    let bounds = cu_seqlens.host();
+    let keys = token_keys.len();
     let ordered = bounds.first() == Some(&0) && bounds.windows(2).all(|w| w[0] <= w[1]);
     if !ordered || bounds.last() != Some(&(tokens as u32)) || keys != tokens {
         bail!("attention: segments {bounds:?} with {keys} token keys do not cover {tokens} tokens");

@@ -1,14 +1,14 @@
 // Attention without tensor cores, for every type and head size.
 //
-// 256 threads as 16 x 16: thread (y, x) has rows y, y + 16, ... and columns x, x + 16, ... of each 64 x 64
-// tile of scores. Operands pass through shared memory 32 columns at a time; blockIdx.z takes 128 columns of
-// the head's results, and wider heads compute their scores once for each.
+// 256 threads are arranged as 16 x 16: thread (y, x) computes rows y, y + 16, ... and columns x, x + 16, ...
+// of each 64 x 64 tile of scores. Operands pass through shared memory 32 columns at a time. blockIdx.z
+// selects 128 columns of the head's output; blocks of wider heads each compute the scores again.
 constexpr int PIECE = 32;    // columns of the operands in shared memory
-constexpr int PIECES = 4;    // of the results of a block
-constexpr int EDGE = 16;     // threads each way
+constexpr int PIECES = 4;    // pieces of the output of a block
+constexpr int EDGE = 16;     // threads in each direction
 constexpr int MINE = ROWS / EDGE;
 
-// One column of padding keeps a column's values in different banks.
+// One column of padding puts the values of a column into different banks.
 struct PlainRoom {
     float a[ROWS][PIECE + 1];
     float b[ROWS][PIECE + 1];
@@ -26,7 +26,7 @@ template <typename T>
 __device__ __forceinline__ float rounded(float value) {
     return widen(narrow<T>(value));
 }
-// Over the 16 threads that share rows.
+// Sum over the 16 threads that share rows.
 __device__ __forceinline__ float row_sum(float value) {
 #pragma unroll
     for (int mask = EDGE / 2; mask > 0; mask /= 2) value += __shfl_xor_sync(ALL_LANES, value, mask);
@@ -38,7 +38,7 @@ __device__ __forceinline__ float row_max(float value) {
     return value;
 }
 
-// What all three kernels know.
+// State and helpers that all three kernels share.
 template <typename T, typename A>
 struct Plain {
     const A& a;
@@ -47,7 +47,8 @@ struct Plain {
     u32 x = threadIdx.x % EDGE, y = threadIdx.x / EDGE;
     i64 head = i64(blockIdx.y) * a.head_size;
 
-    // 64 rows from `first` on, 32 columns from `column` of the head on; zeros outside.
+    // Loads 64 rows from `first` on, 32 columns from `column` of the head on; zeros outside the segment and
+    // the head.
     __device__ __forceinline__ void fetch(float (&to)[ROWS][PIECE + 1], const void* from, i64 first, u32 column) {
         for (u32 i = threadIdx.x; i < ROWS * PIECE; i += EDGE * EDGE) {
             u32 row = i / PIECE, c = column + i % PIECE;
@@ -55,7 +56,7 @@ struct Plain {
             to[row][i % PIECE] = valid ? widen(static_cast<const T*>(from)[(first + row) * a.hidden + head + c]) : 0.0f;
         }
     }
-    // out = left right^T, for 64 rows of each.
+    // Computes out = left right^T, for 64 rows of each.
     __device__ __forceinline__ void scores(Square& out, const void* left, i64 left_first, const void* right, i64 right_first) {
 #pragma unroll
         for (int i = 0; i < MINE * MINE; i++) out[i / MINE][i % MINE] = 0.0f;
@@ -74,7 +75,8 @@ struct Plain {
             }
         }
     }
-    // sums += weights right: the block's columns of 64 rows. Weights were written just before.
+    // Computes sums += weights right, for the block's columns and 64 rows. The weights may have been written
+    // just before: a barrier comes first.
     __device__ __forceinline__ void add_product(Sums& sums, const void* right, i64 first) {
 #pragma unroll
         for (int piece = 0; piece < PIECES; piece++) {
@@ -110,14 +112,14 @@ struct Plain {
             }
         }
     }
-    // What was decided for a query of the batch and eight keys of the segment.
+    // Returns the address of the dropout decisions for a query of the batch and eight keys of the segment.
     __device__ __forceinline__ unsigned char* kept_byte(i64 query, u32 eighth) {
         u32 row = u32(query - tile.start);
         auto* square = reinterpret_cast<unsigned char*>(kept_at(a, tile, row, eighth * 8));
         return square + row % 8 * 4 + row / 8 % 2 * 2 + eighth % 2;
     }
-    // Decides dropout for 64 queries of the batch and 64 keys of the segment, or finds what forward has
-    // decided. The next products have a barrier for its readers.
+    // Decides dropout for 64 queries of the batch and 64 keys of the segment, or, if DRAWN, reads forward's
+    // decisions. The barrier in the next product makes them visible to all threads.
     template <bool DRAWN>
     __device__ __forceinline__ void drop(i64 first_query, u32 first_key) {
         if (a.dropout.threshold == 0) return;
@@ -131,7 +133,7 @@ struct Plain {
                     bits = *kept;
                 } else {
                     bits = static_cast<unsigned char>(keep_bits(a.dropout, row_key(a, a.token_keys[query]), eighth));
-                    // Every block of a wide head decides the same.
+                    // Every block of a wide head makes the same decisions.
                     if (blockIdx.z == 0) *kept = bits;
                 }
             }
@@ -144,7 +146,8 @@ struct Plain {
     __device__ __forceinline__ i64 of_head(i64 row) { return row * a.heads + blockIdx.y; }
 };
 
-// Adds what positions say to the scores of a block's own rows and of those of the other side from `other` on.
+// Adds the contribution of positions to the scores of a block's own rows and 64 rows of the other side from
+// `other` on.
 template <bool OWN_ARE_KEYS, typename T, typename A, typename P>
 __device__ __forceinline__ void add_positions(const Plain<T, A>& plain, const P& positions, Square& s, u32 other) {
 #pragma unroll
@@ -259,7 +262,7 @@ __device__ void plain_backward_queries(const A& a) {
     plain.store(a.dq, dq, factors);
 }
 
-// Tiles of scores are transposed here: rows are keys.
+// Tiles of scores are transposed here: their rows are keys.
 template <typename T, typename A>
 __device__ void plain_backward_keys(const A& a) {
     Plain<T, A> plain{a};

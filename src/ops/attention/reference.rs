@@ -1,11 +1,12 @@
-//! The definition of correct, composed of candle's differentiable ops, one segment and head at a time.
+//! Reference implementation of attention, composed of candle's differentiable ops, one segment and head at a
+//! time.
 
 use candle_core::D;
 use candle_core::Result;
 use candle_core::Tensor;
 
-/// Attention in any float type. `factors[segment][head]` is the `[n, n]` dropout factor of the probabilities;
-/// `window` is the farthest that a token attends.
+/// Computes attention in any float type. `factors[segment][head]` is the `[n, n]` dropout factor of the
+/// probabilities; `window` is the largest distance to a key that a token attends to.
 pub fn forward(
     q_td: &Tensor,
     k_td: &Tensor,
@@ -19,7 +20,8 @@ pub fn forward(
     let scale = 1.0 / (head_size as f64).sqrt();
     let mut rows = Vec::new();
     for (segment, bounds) in cu_seqlens.windows(2).enumerate() {
-        let (start, len) = (bounds[0] as usize, (bounds[1] - bounds[0]) as usize);
+        let start = bounds[0] as usize;
+        let len = (bounds[1] - bounds[0]) as usize;
         if len == 0 {
             continue;
         }
@@ -38,10 +40,11 @@ pub fn forward(
     Tensor::cat(&rows, 0)
 }
 
-/// What the scores `[n, n]` of a head give of its values `[n, K]`: their softmax, dropped where there are
-/// factors, times the values.
+/// Returns the output of a head for scores `[n, n]` and values `[n, K]`: the softmax of the scores, times the
+/// dropout factors if there are any, times the values.
 pub(crate) fn attended(scores_nn: &Tensor, factors_nn: Option<&Tensor>, v_nk: &Tensor) -> Result<Tensor> {
-    // candle's own softmax over the last dimension cuts the graph; this one is composed.
+    // candle's own softmax over the last dimension detaches the autograd graph, so this one is composed of
+    // basic ops.
     let exp = scores_nn.broadcast_sub(&scores_nn.max_keepdim(D::Minus1)?.detach())?.exp()?;
     let mut probabilities = exp.broadcast_div(&exp.sum_keepdim(D::Minus1)?)?;
     if let Some(factors) = factors_nn {
@@ -50,8 +53,9 @@ pub(crate) fn attended(scores_nn: &Tensor, factors_nn: Option<&Tensor>, v_nk: &T
     probabilities.matmul(v_nk)
 }
 
-/// `[n, n]`: 0 where a query sees a key, minus infinity elsewhere.
+/// Returns the mask `[n, n]` to add to scores: 0 if the query sees the key, else minus infinity.
 fn unseen(n: usize, window: usize, like: &Tensor) -> Result<Tensor> {
-    let at = |index: usize| if (index / n).abs_diff(index % n) > window { f64::NEG_INFINITY } else { 0.0 };
-    Tensor::from_vec((0..n * n).map(at).collect(), (n, n), like.device())?.to_dtype(like.dtype())
+    let distances = (0..n * n).map(|index| (index / n).abs_diff(index % n));
+    let mask = distances.map(|distance| if distance > window { f64::NEG_INFINITY } else { 0.0 });
+    Tensor::from_vec(mask.collect(), (n, n), like.device())?.to_dtype(like.dtype())
 }

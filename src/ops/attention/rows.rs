@@ -1,4 +1,4 @@
-//! The passes over one row of scores, compiled for the widest vectors of the machine.
+//! Passes over one row of scores, compiled for the widest vectors of the machine.
 
 use std::ops::Range;
 
@@ -6,18 +6,18 @@ use crate::dropout::Dropout;
 use crate::simd;
 use crate::simd::kernel;
 
-/// Where the factors of a row of probabilities are drawn from.
+/// Source of the dropout factors of a row of probabilities.
 #[derive(Clone, Copy)]
 pub(crate) struct Keep<'a> {
     pub(crate) dropout: &'a Dropout,
     pub(crate) row_key: u64,
-    /// Index in its segment of the first key.
+    /// Index of the first key in its segment.
     pub(crate) first: usize,
 }
 
 kernel! {
-    /// One row of forward: scores of the keys in `seen` to probabilities, dropped where `keep` says so, and 0
-    /// for all others; gives the row's log-sum-exp.
+    /// Forward pass of one row: converts the scores of the keys in `seen` to probabilities, with dropout by
+    /// `keep`, and writes 0 for all other keys. Returns the row's log-sum-exp.
     pub(crate) fn softmax<T>(
         scores: &mut [f32],
         seen: Range<usize>,
@@ -30,10 +30,12 @@ kernel! {
         }
         probabilities[..seen.start].fill(T::narrow(0.0));
         probabilities[seen.end..].fill(T::narrow(0.0));
-        let (scores, factors) = (&mut scores[seen.clone()], &factors[seen.clone()]);
+        let scores = &mut scores[seen.clone()];
+        let factors = &factors[seen.clone()];
         let probabilities = &mut probabilities[seen];
         let len = probabilities.len();
-        let (scores, factors) = (&mut scores[..len], &factors[..len]);
+        let scores = &mut scores[..len];
+        let factors = &factors[..len];
         let max = simd::max(scores);
         for score in scores.iter_mut() {
             *score = simd::exp_f32(*score - max);
@@ -52,7 +54,7 @@ kernel! {
         max + sum.ln()
     }
 
-    /// Adds what is added to each of a row of scores.
+    /// Adds a bias to a row of scores, value by value.
     pub(crate) fn add(scores: &mut [f32], bias: &[f32]) {
         for (score, bias) in scores.iter_mut().zip(bias) {
             *score += bias;
@@ -66,8 +68,9 @@ kernel! {
         }
     }
 
-    /// `out[i] = a_i . b_i` for windows of rows of two matrices, the first `width` of every `stride` values.
-    /// All in one loop: rows come from main memory, and while one is added up the next ones are on their way.
+    /// Computes `out[i] = a_i . b_i` for windows of rows of two matrices: the first `width` of every `stride`
+    /// values. A single loop does all rows: they come from main memory, and the next rows are prefetched
+    /// while one is summed.
     pub(crate) fn dots<T>(a: &[T], b: &[T], width: usize, stride: usize, out: &mut [f32]) {
         for (i, out) in out.iter_mut().enumerate() {
             let row = i * stride..i * stride + width;
@@ -75,8 +78,9 @@ kernel! {
         }
     }
 
-    /// One row of backward. In: scores, `d_dropped = do v^T`, the row's log-sum-exp and `do . o`. Out:
-    /// dropped probabilities and gradients of the scores, 0 for keys that are not in `seen`.
+    /// Backward pass of one row. Inputs: the scores, `d_dropped = do v^T`, and `sums`, the row's log-sum-exp
+    /// and `do . o`. Outputs: the dropped probabilities and the gradients of the scores, 0 for keys outside
+    /// `seen`.
     pub(crate) fn backward<T>(
         scores: &[f32],
         d_dropped: &[f32],
@@ -86,7 +90,8 @@ kernel! {
         factors: &mut [f32],
         out: (&mut [T], &mut [T]),
     ) {
-        let ((log_sum_exp, delta), (probabilities, d_scores)) = (sums, out);
+        let (log_sum_exp, delta) = sums;
+        let (probabilities, d_scores) = out;
         match keep {
             Some(keep) => keep.dropout.keep_columns(keep.row_key, keep.first, factors),
             None => factors.fill(1.0),
@@ -95,11 +100,16 @@ kernel! {
             probabilities[unseen.clone()].fill(T::narrow(0.0));
             d_scores[unseen].fill(T::narrow(0.0));
         }
-        let (scores, d_dropped, factors) = (&scores[seen.clone()], &d_dropped[seen.clone()], &factors[seen.clone()]);
-        let (probabilities, d_scores) = (&mut probabilities[seen.clone()], &mut d_scores[seen]);
+        let scores = &scores[seen.clone()];
+        let d_dropped = &d_dropped[seen.clone()];
+        let factors = &factors[seen.clone()];
+        let probabilities = &mut probabilities[seen.clone()];
+        let d_scores = &mut d_scores[seen];
         let len = scores.len();
-        let (d_dropped, factors) = (&d_dropped[..len], &factors[..len]);
-        let (probabilities, d_scores) = (&mut probabilities[..len], &mut d_scores[..len]);
+        let d_dropped = &d_dropped[..len];
+        let factors = &factors[..len];
+        let probabilities = &mut probabilities[..len];
+        let d_scores = &mut d_scores[..len];
         for i in 0..len {
             let probability = simd::exp_f32(scores[i] - log_sum_exp);
             d_scores[i] = T::narrow(probability * (d_dropped[i] * factors[i] - delta));

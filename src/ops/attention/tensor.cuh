@@ -1,42 +1,44 @@
-// What the tensor-core kernels of attention share: tiles in shared memory, products of 16 x 16 tiles.
+// Definitions that the tensor-core kernels of attention share: tiles in shared memory, products of 16 x 16
+// tiles.
 //
-// Rows in shared memory are K values and 16 bytes of padding: eight rows, 16 bytes each, then lie in
-// different banks for each K. Keys and values (or queries and output gradients) are streamed through two
-// stages, one filled while the other is used.
+// Rows in shared memory are K values and 16 bytes of padding, so that for each K eight rows, 16 bytes each,
+// are in different banks. Keys and values (or queries and output gradients) are streamed through two stages:
+// one is filled while the other is used.
 constexpr float LOG2_E = 1.4426950408889634f;
 
 template <int K>
 struct Room {
     static constexpr int STRIDE = K + 8;
-    // Rows of a streamed tile: both stages stay under 48 KiB. The same in cuda.rs.
+    // Rows of a streamed tile, chosen so that both stages stay under 48 KiB. The same as in cuda.rs.
     static constexpr int STREAM = K <= 80 ? 64 : 32;
     static constexpr int CHUNKS = STREAM / 16;
-    // Values of a stage: two tiles.
+    // Number of values of a stage, which holds two tiles.
     static constexpr int STAGE = 2 * STREAM * STRIDE;
 };
 
 struct Lane {
     u32 lane = threadIdx.x % WARP;
     u32 warp = threadIdx.x / WARP;
-    u32 row = lane / 4;         // of C, the other one is 8 further
-    u32 column = lane % 4 * 2;  // of C, the other one is next to it
+    u32 row = lane / 4;         // first row of the lane in C; the second is row + 8
+    u32 column = lane % 4 * 2;  // first column of the lane in C; the second is column + 1
 };
 
-// Where a lane's row for `load_matrices` begins: [0] and [1] are then a pair b0, b1 for rows 0 to 7 of 16,
-// [2] and [3] for rows 8 to 15, where rows are the columns of B.
+// Returns the offset of the row that a lane passes to `load_matrices` for an operand B whose columns are the
+// rows in shared memory. Results [0] and [1] are then the pair b0, b1 for rows 0 to 7 of 16, [2] and [3] for
+// rows 8 to 15.
 template <int K>
 __device__ __forceinline__ u32 at_columns(const Lane& lane) {
     return (lane.lane % 8 + lane.lane / 16 * 8) * Room<K>::STRIDE + lane.lane / 8 % 2 * 8;
 }
-// The same for A; for `load_matrices_transposed`, b0, b1 for columns 0 to 7 and 8 to 15 of rows that are the
-// rows of B.
+// Returns the same for an operand A. With `load_matrices_transposed`, the offset is for an operand B whose
+// rows are the rows in shared memory: b0, b1 for its columns 0 to 7 and then 8 to 15.
 template <int K>
 __device__ __forceinline__ u32 at_rows(const Lane& lane) {
     return lane.lane % 16 * Room<K>::STRIDE + lane.lane / 16 * 8;
 }
 
-// Starts to copy `COUNT` rows to shared memory, of which `count` are there; the others become zeros. A thread has
-// the same columns of each of its rows: `at` is where the first one's are.
+// Starts to copy `COUNT` rows to shared memory, of which the first `count` exist; the others become zeros. A
+// thread copies the same columns of each of its rows; `at` is the address of these columns in its first row.
 template <typename T, int K, int COUNT, int THREADS = 128>
 __device__ __forceinline__ void copy_rows_at(T* to, const T* at, u32 count, i64 hidden) {
     constexpr int PIECES = K / 8, STEP = THREADS / PIECES;
@@ -48,7 +50,7 @@ __device__ __forceinline__ void copy_rows_at(T* to, const T* at, u32 count, i64 
     }
 }
 
-// Starts to copy `COUNT` rows from `first` on to shared memory; those from `end` on become zeros.
+// Starts to copy `COUNT` rows from `first` on to shared memory; rows from `end` on become zeros.
 template <typename T, int K, int COUNT, int THREADS = 128>
 __device__ __forceinline__ void copy_rows(T* to, const T* from, i64 first, i64 end, i64 hidden) {
     constexpr int PIECES = K / 8, ALL = COUNT * PIECES, STEP = THREADS / PIECES;
@@ -66,14 +68,14 @@ __device__ __forceinline__ void copy_rows(T* to, const T* from, i64 first, i64 e
     }
 }
 
-// The 16 rows of a warp as fragments of A.
+// Loads the 16 rows of a warp as fragments of A.
 template <typename T, int K>
 __device__ __forceinline__ void load_rows(u32 (&a)[K / 16][4], const T* rows, const Lane& lane) {
 #pragma unroll
     for (int k = 0; k < K / 16; k++) load_matrices(a[k], rows + at_rows<K>(lane) + k * 16);
 }
 
-// c[16, 16] = a[16, K] b[16, K]^T.
+// Computes c[16, 16] = a[16, K] b[16, K]^T.
 template <typename T, int K>
 __device__ __forceinline__ void times_transposed(float (&c)[2][4], const u32 (&a)[K / 16][4], const T* b, const Lane& lane) {
 #pragma unroll
@@ -87,14 +89,14 @@ __device__ __forceinline__ void times_transposed(float (&c)[2][4], const u32 (&a
     }
 }
 
-// Two tiles of C, rounded, as one tile of A.
+// Rounds two tiles of C and packs them as one tile of A.
 template <typename T>
 __device__ __forceinline__ void pack_tiles(u32 (&rounded)[4], const float (&c)[2][4]) {
 #pragma unroll
     for (int i = 0; i < 4; i++) rounded[i] = pack<T>(c[i / 2][i % 2 * 2], c[i / 2][i % 2 * 2 + 1]);
 }
 
-// c[16, K] += a[16, 16] b[16, K].
+// Computes c[16, K] += a[16, 16] b[16, K].
 template <typename T, int K>
 __device__ __forceinline__ void add_product(float (&c)[K / 8][4], const u32 (&rounded)[4], const T* b, const Lane& lane) {
 #pragma unroll
@@ -105,7 +107,7 @@ __device__ __forceinline__ void add_product(float (&c)[K / 8][4], const u32 (&ro
         mma<T>(c[2 * d + 1], rounded, r[2], r[3]);
     }
 }
-// The same where `a` are two tiles of C.
+// Computes the same product with two tiles of C as `a`.
 template <typename T, int K>
 __device__ __forceinline__ void add_product(float (&c)[K / 8][4], const float (&a)[2][4], const T* b, const Lane& lane) {
     u32 rounded[4];
@@ -113,15 +115,15 @@ __device__ __forceinline__ void add_product(float (&c)[K / 8][4], const float (&
     add_product<T, K>(c, rounded, b, lane);
 }
 
-// Whether to keep c[n][i] of a tile whose rows are queries; `bits` are word `row` of the square (`kept_at`), from
-// bit `column` on.
+// Returns true if c[n][i] is kept, in a tile whose rows are queries; `bits` are word `row` of the square
+// (`kept_at`), from bit `column` on.
 __device__ __forceinline__ bool kept(u32 bits, int n, int i) { return bits >> (i / 2 * 16 + n * 8 + i % 2) & 1; }
-// Whether to keep c[n][i] of a tile whose rows are keys; `bits` are words `column` and `column + 1` of the square,
-// from bit `row` on.
+// Returns true if c[n][i] is kept, in a tile whose rows are keys; `bits` are words `column` and `column + 1`
+// of the square, from bit `row` on.
 __device__ __forceinline__ bool kept_transposed(const u32 (&bits)[2], int n, int i) { return bits[i % 2] >> (n * 16 + i / 2 * 8) & 1; }
 
-// Writes the 16 rows of a warp, times a factor for rows 0 to 7 and one for the others, through the warp's own
-// room.
+// Writes the 16 rows of a warp, multiplied by `low` for rows 0 to 7 and by `high` for the others, by way of
+// the warp's own shared memory.
 template <typename T, int K>
 __device__ __forceinline__ void store_rows(
     T* room, const float (&c)[K / 8][4], float low, float high, T* to, i64 first, i64 end, i64 hidden, const Lane& lane) {

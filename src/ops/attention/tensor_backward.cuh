@@ -1,9 +1,11 @@
-// Backward on tensor cores: probabilities again from scores and log-sum-exp, 16 x 16 at a time.
+// Backward on tensor cores: recomputes the probabilities from scores and log-sum-exp, 16 x 16 at a time.
 //
-// The kernel for keys works on transposed tiles (rows are keys), so that what it computes is the left operand
-// of its next product without passing through shared memory. What dropout has decided comes into shared memory with the
-// rows of a stage: asked for where it is needed, it would take longer than the products.
-// dq of a tile of queries; writes delta for the kernel of the keys.
+// The kernel for keys works on transposed tiles (their rows are keys), so that its results are the left
+// operand of its next product without passing through shared memory. Dropout decisions are copied to shared
+// memory together with the rows of a stage: loaded where they are used, they would take longer than the
+// products.
+
+// Computes dq of a tile of queries; writes delta for the kernel of the keys.
 template <typename T, int K, bool DROPS, typename A>
 __device__ void tensor_backward_queries(const A& a) {
     constexpr int STREAM = Room<K>::STREAM, STRIDE = Room<K>::STRIDE, STAGE = Room<K>::STAGE;
@@ -35,7 +37,7 @@ __device__ void tensor_backward_queries(const A& a) {
     const Span span = span_of(a, tile);
     fetch(0, span.first);
 
-    float delta[2], log_sum_exp[2];  // the latter to base 2
+    float delta[2], log_sum_exp[2];  // log_sum_exp is to base 2
 #pragma unroll
     for (int half = 0; half < 2; half++) {
         i64 row = own + lane.row + half * 8;
@@ -87,7 +89,7 @@ __device__ void tensor_backward_queries(const A& a) {
                     }
                 }
             };
-            // Most tiles are whole and all of them seen: one test for all.
+            // Most tiles are complete and all of their keys are seen: a single test for the whole tile.
             if (some - first >= 16 && a.window == EVERYTHING) {
                 gradients([](u32, u32) { return true; });
             } else {
@@ -103,14 +105,14 @@ __device__ void tensor_backward_queries(const A& a) {
     store_rows<T, K>(room + lane.warp * 16 * STRIDE, dq, a.scale, a.scale, out, own, tile.end, a.hidden, lane);
 }
 
-// What a stage of streamed queries has besides the rows.
+// Values of a stage of streamed queries in addition to the rows.
 template <int STREAM>
 struct QueryRows {
     float log_sum_exp[STREAM];
     float delta[STREAM];
 };
 
-// dk and dv of a tile of keys, TURN times 16 queries at a time.
+// Computes dk and dv of a tile of keys, from TURN times 16 queries at a time.
 template <typename T, int K, bool DROPS, int TURN, typename A>
 __device__ __forceinline__ void backward_keys_by(const A& a) {
     constexpr int STREAM = Room<K>::STREAM, STRIDE = Room<K>::STRIDE, STAGE = Room<K>::STAGE;
@@ -134,7 +136,7 @@ __device__ __forceinline__ void backward_keys_by(const A& a) {
         i64 row = valid ? first + threadIdx.x : first, at = row * a.heads + blockIdx.y;
         QueryRows<STREAM>& rows = of_rows[stage];
         copy_async<4>(&rows.delta[threadIdx.x], a.delta + at, valid);
-        // Probabilities of rows that do not exist are 0.
+        // The probabilities of rows that do not exist are 0.
         if (valid) {
             copy_async<4>(&rows.log_sum_exp[threadIdx.x], a.log_sum_exp + at, true);
         } else {

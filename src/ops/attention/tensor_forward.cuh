@@ -1,16 +1,18 @@
-// Forward on tensor cores: softmax is carried along the keys, relative to the highest score so far.
+// Forward on tensor cores with an online softmax: it is updated along the keys, relative to the highest score
+// so far.
 //
-// The factor 1 / (1 - p) of dropout is left to the end, together with the sum: probabilities that meet the
-// values are exp(s - highest), rounded to the type, 0 where dropped.
-// What a lane carries of its two rows.
+// The factor 1 / (1 - p) of dropout is applied at the end, together with the division by the sum: the
+// probabilities that multiply the values are exp(s - highest), rounded to the type, and 0 if dropped.
+
+// State of the softmax and the output for the two rows of a lane.
 template <int K>
 struct Softmax {
     float out[K / 8][4] = {};
-    float highest[2] = {-INFINITY, -INFINITY};  // of q k^T, not yet scaled
-    float sum[2] = {0.0f, 0.0f};                // of the lane's own columns
+    float highest[2] = {-INFINITY, -INFINITY};  // maximum of q k^T, not yet scaled
+    float sum[2] = {0.0f, 0.0f};                // sum over the lane's own columns
 };
 
-// Turns scores into exp(s - highest) and brings what was summed before to the new highest score.
+// Converts scores to exp(s - highest) and rescales the previous sums to the new highest score.
 template <int K>
 __device__ __forceinline__ void rescale(Softmax<K>& softmax, float (&scores)[Room<K>::CHUNKS][2][4], float factor) {
 #pragma unroll
@@ -22,7 +24,7 @@ __device__ __forceinline__ void rescale(Softmax<K>& softmax, float (&scores)[Roo
             for (int n = 0; n < 2; n++) highest = fmaxf(highest, fmaxf(scores[j][n][2 * half], scores[j][n][2 * half + 1]));
         }
         highest = quad_max(highest);
-        // Where all scores so far are -inf, any finite base will do.
+        // If all scores so far are -inf, any finite base will do.
         float base = highest == -INFINITY ? 0.0f : highest * factor;
         float correction = exp2_fast(softmax.highest[half] * factor - base), sum = 0.0f;
         softmax.highest[half] = highest;
@@ -46,7 +48,7 @@ __device__ __forceinline__ void rescale(Softmax<K>& softmax, float (&scores)[Roo
     }
 }
 
-// Scores of keys that are not there, or that a query does not see, are -inf.
+// Sets the scores of keys that do not exist, or that a query does not see, to -inf.
 template <int K>
 __device__ __forceinline__ void hide_keys(
     const Args& a, float (&scores)[Room<K>::CHUNKS][2][4], u32 query_row, u32 key, u32 keys, const Lane& lane) {
@@ -63,7 +65,7 @@ __device__ __forceinline__ void hide_keys(
     }
 }
 
-// Writes what has become of the 16 queries from `first` on, by way of `room`.
+// Writes the output and log-sum-exp of the 16 queries from `first` on, by way of `room`.
 template <typename T, int K>
 __device__ __forceinline__ void finish_rows(
     const Args& a, const Softmax<K>& softmax, T* room, i64 first, const Tile& tile, i64 columns, const Lane& lane) {
@@ -81,9 +83,8 @@ __device__ __forceinline__ void finish_rows(
     store_rows<T, K>(room, softmax.out, factor[0], factor[1], out, first, tile.end, a.hidden, lane);
 }
 
-// One streamed tile of keys and values, `key` the first one's index in the segment of the tile, `query_row` that
-// of the warp's first query. Under DROPS the
-// lane draws for the row of `draws`.
+// Processes one streamed tile of keys and values. `key` is the index in the segment of the tile's first key,
+// `query_row` that of the warp's first query. If DROPS, the lane draws for the row of `draws`.
 template <typename T, int K, bool DROPS, typename A, typename P>
 __device__ __forceinline__ void forward_tile(
     const A& a, P& positions, Softmax<K>& softmax, const u32 (&query)[K / 16][4], const T* rows, const Tile& tile,
@@ -129,7 +130,8 @@ __device__ void tensor_forward(const A& a) {
         copy_rows<T, K, STREAM>(to, k, i64(tile.start) + key, tile.end, a.hidden);
         copy_rows<T, K, STREAM>(to + STREAM * STRIDE, v, i64(tile.start) + key, tile.end, a.hidden);
     };
-    // The queries pass through the second stage, which the keys do not reach before the barrier in the loop.
+    // The queries pass through the second stage, which is not filled with keys before the barrier in the
+    // loop.
     copy_rows<T, K, ROWS>(room + STAGE, static_cast<const T*>(a.q) + columns, tile.first, tile.end, a.hidden);
     const Span span = span_of(a, tile);
     fetch(0, span.first);
@@ -145,7 +147,8 @@ __device__ void tensor_forward(const A& a) {
     if (DROPS && drawn < tile.end) random_key = row_key(a, a.token_keys[drawn]);
     const RowDraws draws(a.dropout, random_key);
     const Threshold threshold(a.dropout.threshold);
-    // The same for all lanes, and by this the compiler knows it: else each shuffle in the loop would have a second way.
+    // The value is the same in all lanes; the ballot lets the compiler know it, which would otherwise
+    // generate a divergent path for each shuffle in the loop.
     const bool is_idle = __ballot_sync(ALL_LANES, own >= tile.end) != 0;
     u32 stage = 0;
     for (u32 key = span.first; key < span.end; key += STREAM, stage ^= 1) {

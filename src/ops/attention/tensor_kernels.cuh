@@ -1,6 +1,7 @@
-// Names for the kernels on tensor cores of an op that is attention: with and without dropout, with 128 queries a
-// block (`wide`), and those before (`earlier`), which a switch asks for. The registers of forward leave room for
-// BESIDE blocks on a multiprocessor; on sm_75, whose shared memory has room for one or two, they need not.
+// Names for the tensor-core kernels of one kind of attention: with and without dropout, with 128 queries per
+// block (`wide`), and the previous versions (`earlier`), which a switch selects. The registers of forward are
+// limited so that BESIDE blocks fit on a multiprocessor at the same time; not on sm_75, whose shared memory
+// has room for only one or two.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
 #define FORWARD_BESIDE(BLOCKS) 1
 #else
@@ -17,7 +18,7 @@
     TENSOR_KERNELS_OF(op, Args, K, bf16, BESIDE) \
     TENSOR_KERNELS_OF(op, Args, K, f16, BESIDE)
 
-// Three blocks on a multiprocessor, of at most 168 registers a thread.
+// Three blocks fit on a multiprocessor, with at most 168 registers per thread.
 #define WIDE_KERNELS_OF(op, Args, K, T)                                                                                  \
     KERNEL_BESIDE(op##_forward_##K##_wide_##T, Args, 128, 3, wide_forward<T, K, false>)                                  \
     KERNEL_BESIDE(op##_backward_queries_##K##_wide_##T, Args, 128, 3, wide_backward_queries<T, K, false>)                \
@@ -29,7 +30,7 @@
     WIDE_KERNELS_OF(op, Args, K, bf16) \
     WIDE_KERNELS_OF(op, Args, K, f16)
 
-// Two blocks on a multiprocessor: their registers, and 2 x 48 KiB of shared memory.
+// Two blocks fit on a multiprocessor, by their registers and by 2 x 48 KiB of shared memory.
 #define SHORT_KERNELS_OF(op, Args, K, T)                                                                     \
     KERNEL_BESIDE(op##_backward_short_##K##_##T, Args, SHORT_THREADS, 2, tensor_backward_short<T, K, false>) \
     KERNEL_BESIDE(op##_backward_short_##K##_dropout_##T, Args, SHORT_THREADS, 2, tensor_backward_short<T, K, true>)

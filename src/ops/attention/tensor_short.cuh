@@ -1,23 +1,23 @@
 // Backward of segments of at most 128 rows on tensor cores: dq, dk and dv in one launch.
 //
-// A block has all rows of a segment. So it computes scores, probabilities and their gradients once: five
-// products, where a launch for the queries and one for the keys need seven. A warp has 16 keys, as in
-// `tensor_backward_keys`, and leaves the gradients of a chunk's scores in shared memory, from where all warps
-// together make dq of the chunk: each sum is one thread's, over all keys, in their order. Longer segments would
-// need sums of several blocks to be added up in memory, and that takes longer than the two products
-// (benches/README.md).
+// A block processes all rows of a segment, so it computes scores, probabilities and their gradients once:
+// five products, while a launch for the queries and one for the keys need seven. A warp processes 16 keys, as
+// in `tensor_backward_keys`, and writes the gradients of a chunk's scores to shared memory, from which all
+// warps together compute dq of the chunk: each sum is computed by one thread, over all keys in their order.
+// For longer segments, the sums of several blocks would have to be added in memory, which takes longer than
+// the two products (benches/README.md).
 constexpr int SHORT_ROWS = 128;     // `SHORT_ROWS` in tiles.rs
-constexpr int SHORT_THREADS = 256;  // a warp for each 16 rows
+constexpr int SHORT_THREADS = 256;  // one warp per 16 rows
 constexpr int SHORT_STREAM = 32;    // queries of a chunk
 constexpr int SHORT_STRIDE = SHORT_STREAM + 8;
 
 template <typename T, int K>
 struct ShortRoom {
     T keys[SHORT_ROWS][K + 8];
-    T streamed[2][2][SHORT_STREAM][K + 8];  // [stage][queries, output gradients]; before them, values
+    T streamed[2][2][SHORT_STREAM][K + 8];  // [stage][queries, output gradients]; first used for the values
     KeptSquares<SHORT_STREAM / 16, SHORT_ROWS / 16> kept[2];  // [stage]
-    T scores[SHORT_ROWS][SHORT_STRIDE];     // gradients of scores, a row a key
-    float log_sum_exp[SHORT_ROWS];          // of queries, to base 2
+    T scores[SHORT_ROWS][SHORT_STRIDE];     // gradients of scores, one row per key
+    float log_sum_exp[SHORT_ROWS];          // of the queries, to base 2
     float delta[SHORT_ROWS];
 };
 
@@ -27,7 +27,7 @@ __device__ void tensor_backward_short(const A& a) {
     static_assert(sizeof(ShortRoom<T, K>) <= 49152, "what every generation gives without being asked");
     static_assert(SHORT_STREAM / 16 * (K / 16) <= SHORT_THREADS / int(WARP), "a warp has 16 x 16 of a chunk's dq");
     const Tile tile = tile_of(a);
-    if (tile.first != tile.start) return;  // the segment is the block's that has its first tile
+    if (tile.first != tile.start) return;  // the block of the segment's first tile processes the whole segment
     auto& room = *reinterpret_cast<ShortRoom<T, K>*>(shared_memory());
     const Lane lane;
     const i64 columns = i64(blockIdx.y) * K;
@@ -43,7 +43,7 @@ __device__ void tensor_backward_short(const A& a) {
         copy_rows<T, K, SHORT_STREAM, SHORT_THREADS>(room.streamed[stage][1][0], d_out, first, tile.end, a.hidden);
         if constexpr (DROPS) room.kept[stage].template fetch<SHORT_THREADS>(a, tile, query, 0);
     };
-    // Values pass through the room of the stages into registers.
+    // The values pass through the memory of the stages into registers.
     T* values = room.streamed[0][0][0];
     copy_rows<T, K, SHORT_ROWS, SHORT_THREADS>(room.keys[0], k, tile.start, tile.end, a.hidden);
     copy_rows<T, K, SHORT_ROWS, SHORT_THREADS>(values, v, tile.start, tile.end, a.hidden);
@@ -60,7 +60,7 @@ __device__ void tensor_backward_short(const A& a) {
         sum = quad_sum(sum);
         if (threadIdx.x % 4 != 0) continue;
         room.delta[query] = sum;
-        // Probabilities of rows that do not exist are 0.
+        // The probabilities of rows that do not exist are 0.
         room.log_sum_exp[query] = query < size ? a.log_sum_exp[at * a.heads + blockIdx.y] * LOG2_E : INFINITY;
     }
     wait_for_copies();
@@ -112,7 +112,7 @@ __device__ void tensor_backward_short(const A& a) {
                     *reinterpret_cast<u32*>(to + 8 * SHORT_STRIDE) = pack<T>(ds[n][2], ds[n][3]);
                 }
             };
-            // Most tiles are whole and all of them seen: one test for all.
+            // Most tiles are complete and all of their keys are seen: a single test for the whole tile.
             if (size - own >= 16 && a.window == EVERYTHING) {
                 gradients_of([](u32, u32) { return true; });
             } else {
@@ -146,7 +146,7 @@ __device__ void tensor_backward_short(const A& a) {
         }
     }
     if (own >= size) return;
-    // No warp needs the stages any more; this one's rows there are its own.
+    // No warp uses the stages any more; each warp writes through its own rows there.
     T* own_room = values + own * (K + 8);
     const i64 first = i64(tile.start) + own;
     T* out[2] = {static_cast<T*>(a.dk) + columns, static_cast<T*>(a.dv) + columns};

@@ -1,20 +1,22 @@
-// Forward and the gradients of queries on tensor cores with 32 queries a warp and 128 a block: each fragment of keys or
-// values that comes from shared memory then meets two of queries, and each row is copied there half as often. For
-// sm_80 and later: on sm_75 a multiprocessor has room for one such block.
+// Forward and the gradients of queries on tensor cores with 32 queries per warp and 128 per block: each
+// fragment of keys or values that is loaded from shared memory is multiplied with two fragments of queries,
+// and each row is copied to shared memory half as often. For sm_80 and later: on sm_75 a multiprocessor has
+// room for only one such block.
 //
-// Every sum has the order that it has in `tensor_forward.cuh` and `tensor_backward.cuh`, so that results have the same
-// bits: a softmax is carried from 64 keys to the next 64, and gradients are added up over 16 keys at a time.
+// Every sum has the same order as in `tensor_forward.cuh` and `tensor_backward.cuh`, so that results have the
+// same bits: the softmax is updated every 64 keys, and gradients are summed over 16 keys at a time.
 constexpr int WIDE_ROWS = 128;  // `WIDE_TILE_ROWS` in tiles.rs
-constexpr int GROUPS = 2;       // of 16 queries in a warp
+constexpr int GROUPS = 2;       // groups of 16 queries in a warp
 
-// Keys that some query of the block sees.
+// Returns the range of keys that some query of the block sees.
 __device__ __forceinline__ Span wide_span_of(const Args& a, const Tile& tile) {
     Span span = span_of(a, tile);
     if (tile.end - tile.first > ROWS) span.end = span_of(a, {tile.start, tile.end, tile.first + ROWS, tile.squares}).end;
     return span;
 }
-// Whether the tile of 64 queries that the warp's first one, `own_row`, is of sees some of the `count` keys from
-// `key` on; no warp past the end of the segment does. The same in all lanes, and by the vote the compiler knows it.
+// Returns true if the tile of 64 queries that contains the warp's first query, `own_row`, sees any of the
+// `count` keys from `key` on; false for warps past the end of the segment. The value is the same in all
+// lanes, and the ballot lets the compiler know it.
 __device__ __forceinline__ bool is_seen(const Args& a, u32 rows, u32 own_row, u32 key, u32 count) {
     bool seen = own_row < rows;
     if (a.window != EVERYTHING && seen) {
@@ -24,7 +26,7 @@ __device__ __forceinline__ bool is_seen(const Args& a, u32 rows, u32 own_row, u3
     return __ballot_sync(ALL_LANES, seen) != 0;
 }
 
-// c[16, K] += a[16, 16] b[16, K] for each group.
+// Computes c[16, K] += a[16, 16] b[16, K] for each group.
 template <typename T, int K, typename C>
 __device__ __forceinline__ void add_products(C of_group, const u32 (&rounded)[GROUPS][4], const T* b, const Lane& lane) {
 #pragma unroll
@@ -49,7 +51,8 @@ __device__ void wide_forward(const A& a) {
     T* queries = reinterpret_cast<T*>(shared_memory());  // [WIDE_ROWS][STRIDE]
     T* keys = queries + WIDE_ROWS * STRIDE;              // [STREAM][STRIDE]
     T* values = keys + STREAM * STRIDE;                  // [STREAM][STRIDE]
-    // What each thread draws from, [GROUPS][128]: read anew for each turn, since registers are short.
+    // State from which each thread draws, [GROUPS][128]: read again for each streamed tile, since registers
+    // are scarce.
     RowDraws* draws = reinterpret_cast<RowDraws*>(values + STREAM * STRIDE) + threadIdx.x;
     const Tile tile = tile_of(a);
     const Lane lane;
@@ -75,7 +78,7 @@ __device__ void wide_forward(const A& a) {
     const u32 all_keys = tile.end - tile.start, own_row = tile.first - tile.start + lane.warp * 32;
     for (u32 key = span.first; key < span.end; key += STREAM) {
         const bool is_used = is_seen(a, all_keys, own_row, key, STREAM);
-        // The keys have arrived, and no thread reads the values before any more.
+        // The keys have arrived, and no thread reads the previous values any more.
         wait_for_copies();
         __syncthreads();
         fetch(values, reinterpret_cast<const T*>(reinterpret_cast<u64>(k) + apart), key);
@@ -130,11 +133,11 @@ __device__ void wide_forward(const A& a) {
             add_products<T, K>(out, rounded[j], values + j * 16 * STRIDE, lane);
         }
     }
-    // Read again, to take no registers until here.
+    // The tile is read again, so that it occupies no registers until here.
     const Tile at_end = tile_of(a);
     const i64 own = i64(at_end.first) + lane.warp * 32;
     if (own >= at_end.end) return;
-    // The warp's own rows of queries are read by no other, and are the room for its results.
+    // No other warp reads this warp's rows of queries, so they can serve as room for its results.
     __syncwarp();
 #pragma unroll
     for (int g = 0; g < GROUPS; g++) {
@@ -143,7 +146,7 @@ __device__ void wide_forward(const A& a) {
 #endif
 }
 
-// dq of 128 queries; writes delta for the kernel of the keys.
+// Computes dq of 128 queries; writes delta for the kernel of the keys.
 template <typename T, int K, bool DROPS, typename A>
 __device__ void wide_backward_queries(const A& a) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
@@ -151,7 +154,7 @@ __device__ void wide_backward_queries(const A& a) {
 #else
     constexpr int STREAM = 32, STRIDE = Room<K>::STRIDE, STAGE = 2 * STREAM * STRIDE;
     using Kept = KeptSquares<WIDE_ROWS / 16, STREAM / 16>;
-    T* gradients = reinterpret_cast<T*>(shared_memory());            // of outputs, [WIDE_ROWS][STRIDE]
+    T* gradients = reinterpret_cast<T*>(shared_memory());            // output gradients, [WIDE_ROWS][STRIDE]
     T* room = gradients + WIDE_ROWS * STRIDE;                        // [stage][keys, values][STREAM][STRIDE]
     auto* kept_squares = reinterpret_cast<Kept*>(room + 2 * STAGE);  // [stage]
     const Tile tile = tile_of(a);
@@ -166,7 +169,7 @@ __device__ void wide_backward_queries(const A& a) {
         copy_rows<T, K, STREAM>(to + STREAM * STRIDE, v, i64(tile.start) + key, tile.end, a.hidden);
         if constexpr (DROPS) kept_squares[stage].template fetch<128>(a, tile, tile.first - tile.start, key);
     };
-    // Queries pass through both stages into registers.
+    // The queries pass through both stages into registers.
     static_assert(2 * STAGE == WIDE_ROWS * STRIDE);
     copy_rows<T, K, WIDE_ROWS>(room, static_cast<const T*>(a.q) + columns, tile.first, tile.end, a.hidden);
     copy_rows<T, K, WIDE_ROWS>(gradients, static_cast<const T*>(a.d_out) + columns, tile.first, tile.end, a.hidden);
@@ -180,7 +183,7 @@ __device__ void wide_backward_queries(const A& a) {
     fetch(0, span.first);
 
     const T* own_gradients = gradients + lane.warp * 32 * STRIDE;
-    float delta[GROUPS][2], log_sum_exp[GROUPS][2];  // the latter to base 2
+    float delta[GROUPS][2], log_sum_exp[GROUPS][2];  // log_sum_exp is to base 2
 #pragma unroll
     for (int g = 0; g < GROUPS; g++) {
 #pragma unroll
@@ -260,7 +263,7 @@ __device__ void wide_backward_queries(const A& a) {
                     pack_tiles<T>(rounded[g], ds[g]);
                 }
             };
-            // Most tiles are whole and all of them seen: one test for all.
+            // Most tiles are complete and all of their keys are seen: a single test for the whole tile.
             if (some - first >= 16 && a.window == EVERYTHING) {
                 gradients_of([](u32, u32) { return true; });
             } else {
@@ -269,7 +272,7 @@ __device__ void wide_backward_queries(const A& a) {
             add_products<T, K>([&](int g) -> float(&)[K / 8][4] { return dq[g]; }, rounded, rows, lane);
         }
     }
-    // As in `wide_forward`.
+    // Read again to save registers, as in `wide_forward`.
     const Tile at_end = tile_of(a);
     const i64 first = i64(at_end.first) + lane.warp * 32;
     if (first >= at_end.end) return;
@@ -283,7 +286,8 @@ __device__ void wide_backward_queries(const A& a) {
 #endif
 }
 
-// dk and dv of 64 keys, 32 queries a turn: two chains of dependent products run side by side.
+// Computes dk and dv of 64 keys, from 32 queries at a time, so that two chains of dependent products run
+// concurrently.
 template <typename T, int K, bool DROPS, typename A>
 __device__ void wide_backward_keys(const A& a) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800

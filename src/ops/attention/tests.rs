@@ -1,5 +1,5 @@
-//! Attention over packed rows against the reference: odd head sizes and those of tensor cores, one token, no
-//! tokens, empty segments, several blocks of queries and keys, dropout.
+//! Tests of attention over packed rows against the reference: odd head sizes and those of tensor cores, one
+//! token, no tokens, empty segments, several blocks of queries and keys, dropout.
 
 mod keys;
 mod same_bits;
@@ -7,13 +7,13 @@ mod short;
 
 use candle_core::DType;
 use candle_core::Device;
-use candle_core::Result;
 use candle_core::Tensor;
 
 use crate::attention;
 use crate::attention::Activations;
 use crate::attention::Segments;
 use crate::attention::cuda;
+use crate::attention::drawn::factors;
 use crate::attention::reference;
 use crate::cuda::Gpu;
 use crate::dropout::Dropout;
@@ -39,30 +39,14 @@ use crate::upload::upload;
 use base::rng::Purpose;
 use base::rng::Stream;
 
-/// The dropout factors that the op draws, as the matrices that the reference takes.
-fn factors(dropout: &Dropout, heads: usize, cu_seqlens: &[u32], token_keys: &[u64]) -> Vec<Vec<Tensor>> {
-    let matrix = |start: usize, n: usize, head: usize| {
-        let mut values = vec![0.0f32; n * n];
-        for row in 0..n {
-            dropout.keep_row(
-                token_keys[start + row] * heads as u64 + head as u64,
-                &mut values[row * n..(row + 1) * n],
-            );
-        }
-        Tensor::from_vec(values, (n, n), &Device::Cpu).unwrap().to_dtype(DType::F64).unwrap()
-    };
-    let segment =
-        |w: &[u32]| (0..heads).map(|head| matrix(w[0] as usize, (w[1] - w[0]) as usize, head)).collect();
-    cu_seqlens.windows(2).map(segment).collect()
-}
-
-/// In every type: a half type rounds probabilities and gradients of scores once and its results once more,
-/// and the gradients of scores are differences that contain the rounded output.
+/// Compares forward and backward with the reference in every type. A half type rounds probabilities and
+/// gradients of scores once and its results once more, and the gradients of scores are differences that
+/// contain the rounded output; hence the tolerances.
 fn compare(heads: usize, head_size: usize, lengths: &[u32], dropout: Option<&Dropout>) {
     compare_within(None, heads, head_size, lengths, dropout);
 }
 
-/// The same where tokens see a window only.
+/// Compares as [`compare`] does, with tokens that see only a window.
 fn compare_within(
     window: Option<usize>,
     heads: usize,
@@ -70,10 +54,10 @@ fn compare_within(
     lengths: &[u32],
     dropout: Option<&Dropout>,
 ) {
-    compare_in(DType::F32, (2e-6, 5e-6), window, (heads, head_size), lengths, dropout);
+    compare_in(DType::F32, (2e-6, 5e-6), window, heads, head_size, lengths, dropout);
     for dtype in [DType::BF16, DType::F16] {
         let tolerances = (rounding(dtype), 4.0 * rounding(dtype));
-        compare_in(dtype, tolerances, window, (heads, head_size), lengths, dropout);
+        compare_in(dtype, tolerances, window, heads, head_size, lengths, dropout);
     }
 }
 
@@ -81,7 +65,8 @@ fn compare_in(
     dtype: DType,
     tolerances: (f64, f64),
     window: Option<usize>,
-    (heads, head_size): (usize, usize),
+    heads: usize,
+    head_size: usize,
     lengths: &[u32],
     dropout: Option<&Dropout>,
 ) {
@@ -91,10 +76,11 @@ fn compare_in(
     let hidden = heads * head_size;
     let [q, k, v, d_out] = [1, 2, 3, 4].map(|id| fresh_in((tokens, hidden), id, dtype));
     let factors = dropout.map(|d| factors(d, heads, &cu_seqlens, &token_keys));
-    let composed = |i: &[Tensor]| {
-        reference::forward(&i[0], &i[1], &i[2], heads, &cu_seqlens, window, factors.as_deref())
-    };
-    let (want, gradients) = reference_gradients(composed, &[&q, &k, &v], &d_out);
+    let (want, gradients) = reference_gradients(
+        |i| reference::forward(&i[0], &i[1], &i[2], heads, &cu_seqlens, window, factors.as_deref()),
+        &[&q, &k, &v],
+        &d_out,
+    );
     let segments = Segments {
         heads,
         cu_seqlens: (&cu_seqlens).into(),
@@ -103,16 +89,16 @@ fn compare_in(
         dropout,
     };
     let (o, saved) = attention::forward(&q, &k, &v, &segments).unwrap();
-    let name = |what: &str| format!("{what} in {dtype:?}, heads of {head_size}");
-    assert_close(&name("o"), &o, &want, tolerances.0);
+    let name = format!("in {dtype:?}, heads of {head_size}");
+    assert_close(&format!("o {name}"), &o, &want, tolerances.0);
     let activations = Activations { q_td: &q, k_td: &k, v_td: &v, o_td: &o };
     let got = attention::backward(&d_out, activations, &saved, &segments).unwrap();
     for ((what, got), want) in ["dq", "dk", "dv"].into_iter().zip(&got).zip(&gradients) {
-        assert_close(&name(what), got, want, tolerances.1);
+        assert_close(&format!("{what} {name}"), got, want, tolerances.1);
     }
 }
 
-/// Segments of these lengths.
+/// Returns the bounds of segments of these lengths.
 fn bounds(lengths: &[u32]) -> Vec<u32> {
     let ends = lengths.iter().scan(0, |sum, n| {
         *sum += n;
@@ -155,7 +141,7 @@ fn dropped_probabilities_are_drawn_again_in_backward() {
     });
 }
 
-/// Windows that end inside of tiles and blocks, at their edges, and beyond the segment.
+/// Windows that end inside tiles and blocks, at their edges, and past the segment.
 #[test]
 fn tokens_see_their_window_only() {
     let dropout = Dropout { probability: 0.3, stream: Stream::new(3, Purpose::Dropout, 4) };
@@ -171,8 +157,9 @@ fn tokens_see_their_window_only() {
     });
 }
 
-/// All scores are the same and values name their keys, so that outputs are the probabilities, and so are the
-/// gradients of values where output gradients name their queries.
+/// All scores are equal and each value vector is the one-hot vector of its key, so the outputs are the
+/// probabilities; output gradients are the one-hot vectors of their queries, so the gradients of the values
+/// are the probabilities, too.
 #[test]
 fn every_device_draws_the_mask_of_the_cpu() {
     const HEADS: usize = 2;
@@ -181,15 +168,17 @@ fn every_device_draws_the_mask_of_the_cpu() {
         for (dtype, head_size) in DTYPES.into_iter().flat_map(|dtype| [(dtype, 128), (dtype, 100)]) {
             let cu_seqlens = bounds(&[28, 100]);
             let token_keys: Vec<u64> = (0..128).map(|t| (t << 32) + 77).collect();
-            let name = |t: u32| if t < 28 { t } else { t - 28 };
+
             let columns = HEADS * head_size;
-            let named: Vec<f32> = (0..128)
-                .flat_map(|t| (0..columns).map(move |c| f32::from(c % head_size == name(t) as usize)))
+            // One-hot vectors of the tokens' positions in their segments, for each head.
+            let positions = (0..28usize).chain(0..100);
+            let one_hot: Vec<f32> = positions
+                .flat_map(|position| (0..columns).map(move |c| f32::from(c % head_size == position)))
                 .collect();
-            let named = placed(
-                &Tensor::from_vec(named, (128, columns), &Device::Cpu).unwrap().to_dtype(dtype).unwrap(),
+            let one_hot = placed(
+                &Tensor::from_vec(one_hot, (128, columns), &Device::Cpu).unwrap().to_dtype(dtype).unwrap(),
             );
-            let zero = named.zeros_like().unwrap();
+            let zero = one_hot.zeros_like().unwrap();
             let segments = Segments {
                 heads: HEADS,
                 cu_seqlens: (&cu_seqlens).into(),
@@ -197,9 +186,9 @@ fn every_device_draws_the_mask_of_the_cpu() {
                 window: None,
                 dropout: Some(&dropout),
             };
-            let (o, saved) = attention::forward(&zero, &zero, &named, &segments).unwrap();
-            let activations = Activations { q_td: &zero, k_td: &zero, v_td: &named, o_td: &o };
-            let [_, _, dv] = attention::backward(&named, activations, &saved, &segments).unwrap();
+            let (o, saved) = attention::forward(&zero, &zero, &one_hot, &segments).unwrap();
+            let activations = Activations { q_td: &zero, k_td: &zero, v_td: &one_hot, o_td: &o };
+            let [_, _, dv] = attention::backward(&one_hot, activations, &saved, &segments).unwrap();
             let [o, dv] = [o, dv].map(|t| double(&t).to_vec2::<f64>().unwrap());
             let want = factors(&dropout, HEADS, &cu_seqlens, &token_keys);
             for (segment, heads) in want.iter().enumerate() {
@@ -225,8 +214,8 @@ fn every_device_draws_the_mask_of_the_cpu() {
     });
 }
 
-/// Scores that grow along the keys move the base of the exponentials from tile to tile, far enough to
-/// overflow without it; scores far below zero make those of rows that only fill up a tile the largest ones.
+/// Scores that grow along the keys change the base of the exponentials from tile to tile, far enough to
+/// overflow otherwise. With scores far below zero, the rows that pad a tile have the largest scores.
 #[test]
 fn large_scores_do_not_overflow() {
     on_each_device(|| {
@@ -237,9 +226,11 @@ fn large_scores_do_not_overflow() {
             let ramp: Vec<f32> = ramp.flat_map(|score| vec![score; head_size]).collect();
             let k =
                 Tensor::from_vec(ramp, (tokens, head_size), &Device::Cpu).unwrap().to_dtype(dtype).unwrap();
-            let (q, v) = (placed(&k.ones_like().unwrap()), fresh_in((tokens, head_size), 3, dtype));
+            let q = placed(&k.ones_like().unwrap());
+            let v = fresh_in((tokens, head_size), 3, dtype);
             let k = placed(&k);
-            let (cu_seqlens, keys) = (bounds(&[tokens as u32]), vec![0; tokens]);
+            let cu_seqlens = bounds(&[tokens as u32]);
+            let keys = vec![0; tokens];
             let segments = Segments {
                 heads: 1,
                 cu_seqlens: (&cu_seqlens).into(),
@@ -247,19 +238,20 @@ fn large_scores_do_not_overflow() {
                 window: None,
                 dropout: None,
             };
-            let composed = |i: &[Tensor]| reference::forward(&i[0], &i[1], &i[2], 1, &cu_seqlens, None, None);
-            let (want, gradients) = reference_gradients(composed, &[&q, &k, &v], &v);
+            let (want, gradients) = reference_gradients(
+                |i| reference::forward(&i[0], &i[1], &i[2], 1, &cu_seqlens, None, None),
+                &[&q, &k, &v],
+                &v,
+            );
             let (o, saved) = attention::forward(&q, &k, &v, &segments).unwrap();
             let activations = Activations { q_td: &q, k_td: &k, v_td: &v, o_td: &o };
             let [dq, dk, dv] = attention::backward(&v, activations, &saved, &segments).unwrap();
             // Scores are up to 2,700: their own rounding is most of the error in f32.
-            let (name, tolerance) = (
-                format!("{dtype:?}, heads of {head_size}, below zero: {below}"),
-                4.0 * rounding(dtype).max(1e-4),
-            );
+            let name = format!("{dtype:?}, heads of {head_size}, below zero: {below}");
+            let tolerance = 4.0 * rounding(dtype).max(1e-4);
             assert_close(&format!("o in {name}"), &o, &want, tolerance);
             assert_close(&format!("dv in {name}"), &dv, &gradients[2], tolerance);
-            // What is left of the other gradients is rounding.
+            // The other gradients cancel to rounding errors.
             for t in [dq, dk] {
                 assert!(
                     double(&t)
@@ -276,14 +268,15 @@ fn large_scores_do_not_overflow() {
     });
 }
 
-/// Bounds and keys that were uploaded beforehand, as a training step does it.
+/// Bounds and keys are uploaded beforehand, as a training step does.
 #[test]
 fn uploaded_segments_give_the_same_bits() {
     let dropout = Dropout { probability: 0.2, stream: Stream::new(5, Purpose::Dropout, 1) };
     on_each_device(|| {
         let [q, k, v] = [1, 2, 3].map(|id| fresh_in((70, 64), id, DType::F16));
         let Some(gpu) = Gpu::of(&q).unwrap() else { return };
-        let (cu_seqlens, keys) = (bounds(&[3, 67]), (100..170).collect::<Vec<u64>>());
+        let cu_seqlens = bounds(&[3, 67]);
+        let keys: Vec<u64> = (100..170).collect();
         let arrays = [Numbers::Bounds(&cu_seqlens), Numbers::Keys(&keys)];
         let [on_gpu, keys_on_gpu] = upload(&gpu, arrays, &Plans::of(arrays)).unwrap();
         let uploaded = (Indices::uploaded(&cu_seqlens, &on_gpu), Indices::uploaded(&keys, &keys_on_gpu));
@@ -299,10 +292,10 @@ fn uploaded_segments_give_the_same_bits() {
     });
 }
 
-/// Drawn once: backward of a GPU is given other keys, and drops what forward has dropped. It also does where
-/// it goes another way, because its gradient begins at an odd address.
+/// Dropout is drawn only once: backward on a GPU gets other keys and still drops what forward has dropped,
+/// even if it takes other kernels because its gradient begins at an odd address.
 #[test]
-fn backward_on_a_gpu_finds_what_forward_has_decided() {
+fn backward_on_a_gpu_uses_the_dropout_decisions_of_forward() {
     let dropout = Dropout { probability: 0.4, stream: Stream::new(7, Purpose::Dropout, 3) };
     let windows = [None, Some(40)];
     let sizes = [(DType::F32, 24), (DType::BF16, 64), (DType::F16, 128), (DType::BF16, 160)];
@@ -311,8 +304,8 @@ fn backward_on_a_gpu_finds_what_forward_has_decided() {
             let hidden = 2 * head_size;
             let [q, k, v] = [1, 2, 3].map(|id| fresh_in((109, hidden), id, dtype));
             let both = fresh_in(109 * hidden + 1, 4, dtype);
-            let at =
-                |first: usize| both.narrow(0, first, 109 * hidden).unwrap().reshape((109, hidden)).unwrap();
+            let [d_out, odd] = [0, 1]
+                .map(|first| both.narrow(0, first, 109 * hidden).unwrap().reshape((109, hidden)).unwrap());
             if Gpu::of(&q).unwrap().is_none() {
                 return;
             }
@@ -327,14 +320,12 @@ fn backward_on_a_gpu_finds_what_forward_has_decided() {
             });
             let (o, saved) = attention::forward(&q, &k, &v, &segments[0]).unwrap();
             let kept = saved.kept.as_ref().map_or(0, Tensor::elem_count) * size_of::<u32>();
-            let of_segment = |length| attention::kept_bytes(2, length, length);
-            assert_eq!(kept as u64, of_segment(70) + of_segment(39));
+            assert_eq!(kept as u64, attention::kept_bytes(2, 70, 70) + attention::kept_bytes(2, 39, 39));
             let activations = Activations { q_td: &q, k_td: &k, v_td: &v, o_td: &o };
             let [same, other] = segments
                 .each_ref()
-                .map(|segments| attention::backward(&at(0), activations, &saved, segments).unwrap());
+                .map(|segments| attention::backward(&d_out, activations, &saved, segments).unwrap());
             assert_eq!(same.each_ref().map(bits), other.map(|t| bits(&t)), "{dtype:?}, heads of {head_size}");
-            let odd = at(1);
             let aligned = placed(&on_host(&odd).affine(1.0, 0.0).unwrap());
             let [odd, aligned] = [odd, aligned]
                 .map(|d_out| attention::backward(&d_out, activations, &saved, &segments[0]).unwrap());
@@ -374,11 +365,8 @@ fn no_tokens_work() {
 
 #[test]
 fn the_reference_is_differentiable() {
-    let composed = |i: &[Tensor]| -> Result<Tensor> {
-        reference::forward(&i[0], &i[1], &i[2], 2, &[0, 1, 4], Some(1), None)
-    };
     assert_reference_is_differentiable(
-        composed,
+        |i| reference::forward(&i[0], &i[1], &i[2], 2, &[0, 1, 4], Some(1), None),
         &[&fresh((4, 4), 1), &fresh((4, 4), 2), &fresh((4, 4), 3)],
         &fresh((4, 4), 4),
     );
@@ -389,67 +377,72 @@ fn a_token_never_sees_another_segment() {
     on_each_device(|| {
         for (dtype, hidden) in DTYPES.into_iter().flat_map(|dtype| [(dtype, 8), (dtype, 64)]) {
             let [q, k, v] = [1, 2, 3].map(|id| fresh_in((6, hidden), id, dtype));
-            let keys = [0u64; 6];
-            let run = |q: &Tensor, k: &Tensor, v: &Tensor, cu_seqlens: &[u32]| {
-                let token_keys = (&keys[..q.dim(0).unwrap()]).into();
-                let segments = Segments {
-                    heads: 2,
-                    cu_seqlens: cu_seqlens.into(),
-                    token_keys,
-                    window: None,
-                    dropout: None,
-                };
-                attention::forward(q, k, v, &segments).unwrap().0
-            };
-            let packed = run(&q, &k, &v, &[0, 4, 6]);
+            let packed = attend(&q, &k, &v, &[0, 4, 6]);
             let alone = [&q, &k, &v].map(|t| t.narrow(0, 4, 2).unwrap().contiguous().unwrap());
             assert_close(
                 "second segment",
                 &packed.narrow(0, 4, 2).unwrap(),
-                &run(&alone[0], &alone[1], &alone[2], &[0, 2]),
+                &attend(&alone[0], &alone[1], &alone[2], &[0, 2]),
                 1e-6,
             );
         }
     });
 }
 
-/// Offsets are 64 bits: tokens whose rows lie behind 2^31 values attend as those at the beginning do. What
-/// lies before them is no segment, which only the kernels put up with.
+/// Output of two heads without dropout.
+fn attend(q: &Tensor, k: &Tensor, v: &Tensor, cu_seqlens: &[u32]) -> Tensor {
+    let token_keys = vec![0; q.dim(0).unwrap()];
+    let segments = Segments {
+        heads: 2,
+        cu_seqlens: cu_seqlens.into(),
+        token_keys: (&token_keys).into(),
+        window: None,
+        dropout: None,
+    };
+    attention::forward(q, k, v, &segments).unwrap().0
+}
+
+/// Offsets are 64 bits: tokens whose rows are stored after 2^31 values attend as those at the beginning do.
+/// The rows before them belong to no segment, which only the kernels accept.
 #[test]
-fn tokens_behind_two_billion_values_attend_as_any_other() {
+fn tokens_after_two_billion_values_attend_as_any_other() {
     on_each_device(|| {
-        let (hidden, tokens) = (64, 130);
+        let hidden = 64;
+        let tokens = 130;
         for (dtype, head_size) in [(DType::F32, 64), (DType::BF16, 64), (DType::BF16, 16)] {
-            // Zeros of a half type are written one by one on a CPU, so that they would take memory.
+            // Zeros of a half type are written one by one on a CPU, so they would take up memory.
             if dtype != DType::F32 && device().is_cpu() {
                 continue;
             }
-            // Queries, keys and values are one tensor; output and three gradients.
+            // One tensor serves as queries, keys and values; in addition there are the output and three
+            // gradients.
             let bytes = 5 * (1u64 << 31) * dtype.size_in_bytes() as u64;
             let x = fresh_in((tokens, hidden), 1, dtype);
             let Some(gpu) = Gpu::of(&x).unwrap().filter(|_| has_room(bytes + bytes / 4)) else { continue };
-            let run = |before: usize| {
-                let whole = far(&x.flatten_all().unwrap(), before * hidden)
-                    .reshape((before + tokens, hidden))
-                    .unwrap();
-                let cu_seqlens = [0, 70, 130].map(|bound| before as u32 + bound);
-                let segments = Segments {
-                    heads: hidden / head_size,
-                    cu_seqlens: (&cu_seqlens).into(),
-                    token_keys: (&[]).into(),
-                    window: None,
-                    dropout: None,
-                };
-                let (o, saved) = cuda::forward(&gpu, &whole, &whole, &whole, &segments).unwrap();
-                let activations = Activations { q_td: &whole, k_td: &whole, v_td: &whole, o_td: &o };
-                let [dq, dk, dv] = cuda::backward(&gpu, &whole, activations, &saved, &segments).unwrap();
-                [o, dq, dk, dv].map(|t| bits(&t.narrow(0, before, tokens).unwrap()))
-            };
-            let near = run(0);
+            let near = bits_after(&gpu, &x, hidden / head_size, 0);
             assert!(near.iter().flatten().all(|&value| f32::from_bits(value).is_finite()));
-            assert!(run((1 << 31) / hidden + 3) == near, "{dtype:?}, heads of {head_size}");
+            let far = bits_after(&gpu, &x, hidden / head_size, (1 << 31) / hidden + 3);
+            assert!(far == near, "{dtype:?}, heads of {head_size}");
         }
     });
+}
+
+/// Bits of output and gradients for the 130 tokens of `x`, stored after `before` other rows.
+fn bits_after(gpu: &Gpu, x: &Tensor, heads: usize, before: usize) -> [Vec<u32>; 4] {
+    let (tokens, hidden) = x.dims2().unwrap();
+    let whole = far(&x.flatten_all().unwrap(), before * hidden).reshape((before + tokens, hidden)).unwrap();
+    let cu_seqlens = [0, 70, 130].map(|bound| before as u32 + bound);
+    let segments = Segments {
+        heads,
+        cu_seqlens: (&cu_seqlens).into(),
+        token_keys: (&[]).into(),
+        window: None,
+        dropout: None,
+    };
+    let (o, saved) = cuda::forward(gpu, &whole, &whole, &whole, &segments).unwrap();
+    let activations = Activations { q_td: &whole, k_td: &whole, v_td: &whole, o_td: &o };
+    let [dq, dk, dv] = cuda::backward(gpu, &whole, activations, &saved, &segments).unwrap();
+    [o, dq, dk, dv].map(|t| bits(&t.narrow(0, before, tokens).unwrap()))
 }
 
 #[test]

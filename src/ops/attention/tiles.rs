@@ -1,5 +1,5 @@
-//! What each block of the GPU's attention works on, and of other ops that ask for a token's place: a tile of
-//! rows of one segment.
+//! Work plan of the GPU's attention, and of other ops that need a token's position: each block processes a
+//! tile of rows of one segment.
 
 use candle_core::Result;
 
@@ -8,44 +8,45 @@ use crate::cuda::Gpu;
 use crate::cuda::Values;
 use crate::indices::Indices;
 
-/// Rows of a tile.
+/// Number of rows of a tile.
 pub(super) const TILE_ROWS: usize = 64;
 
-/// Rows of a wide tile: `tensor_wide.cuh`.
+/// Number of rows of a wide tile: see `tensor_wide.cuh`.
 pub(super) const WIDE_TILE_ROWS: usize = 128;
 
-/// Rows of the longest segment for which one block computes all gradients: `tensor_short.cuh`.
+/// Length of the longest segment whose gradients one block computes alone: see `tensor_short.cuh`.
 pub(super) const SHORT_ROWS: u32 = 128;
 
-/// Queries and keys of a square, for which dropout is decided and kept together.
+/// Number of queries and of keys in a square, the unit in which dropout is decided and saved.
 const SQUARE_ROWS: u32 = 16;
-/// u32 words of its decisions, a bit for each pair: `kept_at` in `kernel.cu`.
+/// u32 words of a square's decisions, one bit for each pair of query and key: `kept_at` in `arguments.cuh`.
 pub(super) const SQUARE_WORDS: usize = 8;
 
-/// Bytes in which a GPU keeps, for backward, which probabilities of `tokens` tokens are dropped: segments of
-/// `length` tokens, with so many heads.
+/// Returns the bytes in which a GPU saves, for backward, the dropout decisions of `tokens` tokens in segments
+/// of `length` tokens, with `heads` heads.
 pub fn kept_bytes(heads: u64, tokens: u64, length: u64) -> u64 {
-    let (segments, across) = (tokens.div_ceil(length.max(1)), length.div_ceil(SQUARE_ROWS.into()));
+    let segments = tokens.div_ceil(length.max(1));
+    let across = length.div_ceil(SQUARE_ROWS.into());
     heads * segments * across.pow(2) * size_of::<[u32; SQUARE_WORDS]>() as u64
 }
 
-/// The tiles of all segments, the longest segments first, so that their blocks, which take longest, do not
-/// begin last; after them the wide tiles in the same order.
+/// Tiles of all segments, followed by the wide tiles. In both, the longest segments come first, so that their
+/// blocks, which take longest, are not the last to begin.
 #[derive(Debug, Clone)]
 pub struct TilesOnHost {
     bounds: Vec<[u32; 4]>,
-    /// Tiles that are not wide.
+    /// Number of tiles that are not wide.
     count: usize,
     squares: u64,
 }
 
-/// Rows of the longest segment: that of the first tile.
+/// Returns the length of the longest segment, which the first tile belongs to.
 fn longest(bounds: &[[u32; 4]]) -> u32 {
     bounds.first().map_or(0, |[start, end, ..]| end - start)
 }
 
 impl TilesOnHost {
-    /// The tiles of the segments between `cu_seqlens`.
+    /// Computes the tiles of the segments between `cu_seqlens`.
     pub fn of(cu_seqlens: &[u32]) -> Self {
         let (mut bounds, squares) = tiles(cu_seqlens, TILE_ROWS);
         let count = bounds.len();
@@ -53,30 +54,31 @@ impl TilesOnHost {
         Self { bounds, count, squares }
     }
 
-    /// What is uploaded.
+    /// Returns the array to upload.
     pub(crate) fn values(&self) -> Values<'_> {
         Values::U32(self.bounds.as_flattened())
     }
 }
 
-/// The tiles of all segments, on the GPU.
+/// Tiles of all segments, on the GPU.
 #[derive(Debug, Clone)]
 pub struct Tiles {
-    /// Start and end of the segment, first row of the tile (all counted in the batch) and squares of the
-    /// segments before, for each tile: u32, `[(count + wide) * 4]`.
+    /// For each tile, start and end of the segment, first row of the tile (all as rows of the batch), and the
+    /// number of squares in the segments before: u32, `[(count + wide) * 4]`.
     pub bounds: Array,
     /// Number of tiles.
     pub count: usize,
     /// Number of wide tiles.
     pub wide: usize,
-    /// Squares of all segments, of each head: 16 queries by 16 keys, those at the end of a segment cut short.
+    /// Number of squares per head, over all segments. A square is 16 queries by 16 keys; those at the end of
+    /// a segment are cut off.
     pub squares: u64,
-    /// Rows of the longest segment.
+    /// Length of the longest segment.
     pub longest: u32,
 }
 
 impl Tiles {
-    /// The plan that came with `cu_seqlens`; without one, it is made now.
+    /// Returns the tiles that were uploaded together with `cu_seqlens`; otherwise computes and uploads them.
     pub(crate) fn of(gpu: &Gpu, cu_seqlens: Indices<'_>) -> Result<Self> {
         if let Some(tiles) = cu_seqlens.plan::<Self>() {
             return Ok(tiles.clone());
@@ -85,28 +87,33 @@ impl Tiles {
         Ok(Self::new(&tiles, gpu.send_one(tiles.values())?))
     }
 
-    /// The tiles with their array.
+    /// Combines the tiles with their uploaded array.
     pub(crate) fn new(tiles: &TilesOnHost, bounds: Array) -> Self {
-        let (count, wide) = (tiles.count, tiles.bounds.len() - tiles.count);
-        Self { count, wide, bounds, squares: tiles.squares, longest: longest(&tiles.bounds) }
+        Self {
+            bounds,
+            count: tiles.count,
+            wide: tiles.bounds.len() - tiles.count,
+            squares: tiles.squares,
+            longest: longest(&tiles.bounds),
+        }
     }
 
-    /// Returns true if wide tiles are full enough: the warps of a block that have no rows wait for the
+    /// Returns true if wide tiles have few empty rows: warps of a block without rows only wait for the
     /// others.
-    pub(super) fn fill_wide_ones(&self) -> bool {
+    pub(super) fn are_wide_tiles_full(&self) -> bool {
         4 * self.wide <= 3 * self.count
     }
 }
 
-/// The tiles of `rows` rows and the number of squares. More squares than a tile can count are an error of
-/// the op that keeps something for each; the others do not look at them.
+/// Returns the tiles of `rows` rows and the number of squares. If there are more squares than a u32 can
+/// count, ops that save decisions per square must fail; other ops do not use the number.
 fn tiles(cu_seqlens: &[u32], rows: usize) -> (Vec<[u32; 4]>, u64) {
     let mut segments: Vec<(u32, u32)> = cu_seqlens.windows(2).map(|w| (w[0], w[1])).collect();
     segments.sort_by_key(|(start, end)| std::cmp::Reverse(end - start));
-    let (mut bounds, mut squares) = (Vec::new(), 0u64);
+    let mut bounds = Vec::new();
+    let mut squares = 0u64;
     for (start, end) in segments {
-        let tile = |row| [start, end, row, squares as u32];
-        bounds.extend((start..end).step_by(rows).map(tile));
+        bounds.extend((start..end).step_by(rows).map(|row| [start, end, row, squares as u32]));
         squares += u64::from((end - start).div_ceil(SQUARE_ROWS)).pow(2);
     }
     (bounds, squares)

@@ -1,4 +1,5 @@
-//! A build without CUDA: no device is a GPU, so nothing of the rest can be called.
+//! Driver of a build without CUDA: no device is a GPU, so a `Driver` or `Slot` never exists, and their
+//! methods can never be called.
 
 use candle_core::DType;
 use candle_core::Device;
@@ -16,12 +17,12 @@ use super::gemm::Gemm;
 use super::slots::Room;
 use super::slots::Slots;
 
-/// A type without values, as `std::convert::Infallible` is one. The types below hold it, so that none of them
-/// can be made; used by itself, it would make the compiler warn of code that cannot be reached.
+/// Uninhabited type, like `std::convert::Infallible`. The types below contain it, so that no value of them
+/// can be constructed; used directly in their place, it would make the compiler warn about unreachable code.
 #[derive(Debug, Clone)]
 enum Never {}
 
-/// Never made: this build has no code for GPUs.
+/// Never constructed: this build has no code for GPUs.
 #[derive(Debug, Clone)]
 pub(super) struct Driver(Never);
 
@@ -88,7 +89,7 @@ impl Driver {
     }
 }
 
-/// Never made: this build has no code for GPUs.
+/// Never constructed: this build has no code for GPUs.
 pub(super) struct Slot(Never);
 
 impl Slot {

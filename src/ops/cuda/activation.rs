@@ -1,4 +1,4 @@
-//! Functions of each element with a bias before them: see `kernels/activation.cuh`.
+//! Element-wise activations that add a bias per column first: launches of `kernels/activation.cuh`.
 
 use candle_core::DType;
 use candle_core::Result;
@@ -14,7 +14,7 @@ use super::sums::RowBlocks;
 use super::wide;
 use crate::accumulator::Accumulator;
 
-/// Twin of `ActivationArgs`.
+/// Same layout as `ActivationArgs` in `kernels/activation.cuh`.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 struct Args {
@@ -27,22 +27,24 @@ struct Args {
     wide: u32,
 }
 
-/// `y = F(x + bias)` by the kernel of `F`; `x` and `y` are `[rows, cols]`.
+/// Returns `y = F(x + bias)`, computed by the kernel of the activation `F`; `x` and `y` are `[rows, cols]`.
 pub(crate) fn forward(gpu: &Gpu, kernel: Kernel, x: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
-    let (dtype, (rows, cols)) = (x.dtype(), x.dims2()?);
+    let dtype = x.dtype();
+    let (rows, cols) = x.dims2()?;
     let y = gpu.uninitialised((rows, cols), dtype)?;
-    let (from, to) = (gpu.input(x, dtype)?, gpu.output(&y, dtype)?);
+    let from = gpu.input(x, dtype)?;
+    let to = gpu.output(&y, dtype)?;
     let columns = Columns::of((rows, cols), RowBlocks::of(rows, WARPS));
     let wide = wide::flag(cols, dtype, &[from, to]);
     let bias = bias.map_or(Ok(Address::NULL), |bias| gpu.input(bias, DType::F32))?;
     let args = Args { dy: Address::NULL, from, bias, to, dbias_partials: Address::NULL, columns, wide };
-    // SAFETY: `x` and `y` are `[rows, cols]`, a bias is `[cols]`.
+    // SAFETY: `x` and `y` are `[rows, cols]`, and a bias is `[cols]`.
     unsafe { gpu.launch(kernel, Some(dtype), columns.grid(wide::lane_values(wide, dtype)), &args) }?;
     Ok(y)
 }
 
-/// `dx` from what the kernel's slope is a function of (`x` with the bias, or `y`); adds to `dbias`, where
-/// there is one.
+/// Returns `dx` and adds to `dbias` if there is one. `from` is the argument of the kernel's derivative: `x`
+/// (to which `bias` is added) or the saved output `y`.
 pub(crate) fn backward(
     gpu: &Gpu,
     kernel: Kernel,
@@ -51,16 +53,20 @@ pub(crate) fn backward(
     bias: Option<&Tensor>,
     dbias: Option<Accumulator<'_>>,
 ) -> Result<Tensor> {
-    let (dtype, (rows, cols)) = (from.dtype(), from.dims2()?);
-    let (dx, blocks) = (gpu.uninitialised((rows, cols), dtype)?, RowBlocks::of(rows, WARPS));
+    let dtype = from.dtype();
+    let (rows, cols) = from.dims2()?;
+    let dx = gpu.uninitialised((rows, cols), dtype)?;
+    let blocks = RowBlocks::of(rows, WARPS);
     let partials = Partials::new(gpu, blocks.count, cols)?;
-    let (dy, from, to) = (gpu.input(dy, dtype)?, gpu.input(from, dtype)?, gpu.output(&dx, dtype)?);
+    let dy = gpu.input(dy, dtype)?;
+    let from = gpu.input(from, dtype)?;
+    let to = gpu.output(&dx, dtype)?;
     let columns = Columns::of((rows, cols), blocks);
     let wide = wide::flag(cols, dtype, &[dy, from, to]);
     let bias = bias.map_or(Ok(Address::NULL), |bias| gpu.input(bias, DType::F32))?;
     let args = Args { dy, from, bias, to, dbias_partials: partials.address(gpu)?, columns, wide };
-    // SAFETY: `dy`, `from` and `dx` are `[rows, cols]`, a bias is `[cols]`, there is a row of partial sums
-    // for each block of rows.
+    // SAFETY: `dy`, `from` and `dx` are `[rows, cols]`, a bias is `[cols]`, and there is a row of partial
+    // sums for each block of rows.
     unsafe {
         gpu.launch(kernel, Some(dtype), columns.grid_with_sums(wide::lane_values(wide, dtype)), &args)
     }?;

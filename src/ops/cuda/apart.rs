@@ -1,23 +1,25 @@
-//! Whether tensors of one shape lie at equal distances in memory, so that one product can take them all.
+//! Detects tensors of one shape that are stored at equal distances in memory, so that one batched product can
+//! read or write them all.
 
 use candle_core::DType;
 use candle_core::Result;
 
 use super::Address;
 
-/// Addresses at equal distances.
+/// Start addresses at equal distances.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Apart<const N: usize> {
-    /// The lowest.
+    /// Lowest of the addresses.
     pub(crate) first: Address,
-    /// Values from each to the next.
+    /// Distance from each address to the next, in values of the type.
     pub(crate) stride: usize,
-    /// Which one each of them is, counted from the lowest.
+    /// Index of each input in the order of addresses, 0 for the lowest.
     pub(crate) ranks: [usize; N],
 }
 
 impl<const N: usize> Apart<N> {
-    /// Of the addresses of several things; `None` where distances differ, or are no whole values of `dtype`.
+    /// Returns the distances between the addresses of several things; `None` if the distances differ or are
+    /// not a whole number of values of `dtype`.
     pub(crate) fn of<T>(
         things: &[T; N],
         dtype: DType,
@@ -39,8 +41,8 @@ impl<const N: usize> Apart<N> {
         if bytes == 0 || !are_equal || !bytes.is_multiple_of(size) {
             return None;
         }
-        let rank = |address: Address| sorted.iter().filter(|&&other| other < address.0).count();
-        Some(Self { first: Address(sorted[0]), stride: (bytes / size) as usize, ranks: addresses.map(rank) })
+        let ranks = addresses.map(|address| sorted.iter().filter(|&&other| other < address.0).count());
+        Some(Self { first: Address(sorted[0]), stride: (bytes / size) as usize, ranks })
     }
 }
 
@@ -50,9 +52,12 @@ mod tests {
 
     #[test]
     fn equal_distances_of_whole_values_are_found_in_any_order() {
-        let of = |addresses: [u64; 3]| Apart::of_addresses(addresses.map(Address), DType::F32);
-        assert_eq!(of([300, 100, 500]), Some(Apart { first: Address(100), stride: 50, ranks: [1, 0, 2] }));
-        assert_eq!([of([0, 8, 12]), of([8, 8, 8]), of([0, 6, 12])], [None; 3]);
+        let equal = Apart { first: Address(100), stride: 50, ranks: [1, 0, 2] };
+        for (addresses, want) in
+            [([300, 100, 500], Some(equal)), ([0, 8, 12], None), ([8, 8, 8], None), ([0, 6, 12], None)]
+        {
+            assert_eq!(Apart::of_addresses(addresses.map(Address), DType::F32), want);
+        }
         assert_eq!(Apart::of_addresses([Address(4)], DType::F32), None);
     }
 }

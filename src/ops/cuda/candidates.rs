@@ -1,16 +1,16 @@
-//! Which of the algorithms that cuBLASLt's heuristic names for a product is taken: the first one, or with
-//! `MLMTRAIN_PRODUCTS=timed` the one that is fastest here.
+//! Choice among the algorithms that cuBLASLt's heuristic proposes for a product: its first proposal, or with
+//! `MLMTRAIN_PRODUCTS=timed` the fastest one on this GPU.
 //!
-//! That is off by default: algorithms add up in different orders, and which of two that are as fast wins may
-//! change from start to start, so that a run would not end in the same bits twice.
+//! Timing is off by default: algorithms sum in different orders, and which of two equally fast ones wins may
+//! change from one start of the program to the next, so a run would not be reproducible bit for bit.
 
 #[cfg(feature = "cuda")]
 use std::sync::LazyLock;
 
-/// Times each of them runs for the clock, in turn with the others.
+/// Timed runs of each candidate, alternating with the other candidates.
 const ROUNDS: usize = 3;
 
-/// How many candidates the library is asked for.
+/// Number of candidates that the library is asked for.
 #[cfg(feature = "cuda")]
 pub(super) fn wanted() -> usize {
     const MOST: usize = 8;
@@ -19,8 +19,10 @@ pub(super) fn wanted() -> usize {
     if *TIMED { MOST } else { 1 }
 }
 
-/// The candidate with the shortest of its runs, after one that does not count; the first of those that are as
-/// fast. `None` runs out of those that fail, and where all do, nothing is chosen. One by itself is not run.
+/// Returns the candidate whose fastest run is the shortest, and the first of equally fast ones.
+/// `seconds(candidate)` runs a candidate once and returns its time, or `None` if it fails. The first run of
+/// each is a warm-up and does not count. A candidate that fails is not run again; if all fail, the result is
+/// `None`. If there is only one candidate, it is returned without a run.
 pub(super) fn fastest(count: usize, mut seconds: impl FnMut(usize) -> Option<f64>) -> Option<usize> {
     if count == 1 {
         return Some(0);
@@ -43,7 +45,7 @@ mod tests {
     #[test]
     fn the_fastest_run_decides_and_the_first_run_does_not_count() {
         let mut runs = Vec::new();
-        // The second one is slow at first; the third fails, at first or later.
+        // Candidate 1 is slow in its first run; candidate 2 fails, in its first run or later.
         for fails_in in [0, 2] {
             runs.clear();
             let chosen = fastest(4, |candidate| {

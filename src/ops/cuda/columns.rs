@@ -1,12 +1,12 @@
-//! How kernels that go over whole matrices share them out: see `kernels/columns.cuh`.
+//! Partition of a matrix over the blocks and lanes of element-wise kernels: see `kernels/columns.cuh`.
 
 use super::Grid;
 use super::sums::RowBlocks;
 
-/// Warps of a block, which take its rows in turns.
+/// Warps per block, which process the block's rows in turns.
 pub(crate) const WARPS: usize = 8;
 
-/// Twin of `Columns`.
+/// Same layout as `Columns` in `kernels/columns.cuh`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C)]
 pub(crate) struct Columns {
@@ -17,26 +17,25 @@ pub(crate) struct Columns {
 }
 
 impl Columns {
-    /// A matrix of `[rows, cols]`, its rows shared out so.
+    /// Returns the partition of a `[rows, cols]` matrix into these blocks of rows.
     pub(crate) fn of((rows, cols): (usize, usize), blocks: RowBlocks) -> Self {
-        let (rows, cols) = (rows as i64, cols as i64);
-        Self { rows, cols, stride: cols, block_rows: blocks.rows as i64 }
+        Self { rows: rows as i64, cols: cols as i64, stride: cols as i64, block_rows: blocks.rows as i64 }
     }
 
-    /// The same with rows that begin so many values apart.
+    /// Returns the same partition for a matrix whose rows begin `stride` values apart.
     #[must_use]
     pub(crate) fn with_stride(self, stride: usize) -> Self {
         Self { stride: stride as i64, ..self }
     }
 
-    /// The blocks of a launch whose lanes hold so many columns each.
+    /// Returns the grid of a launch in which each lane holds `lane_values` neighbouring columns.
     pub(crate) fn grid(self, lane_values: usize) -> Grid {
         let across = (self.cols as usize).div_ceil(32 * lane_values) as u32;
         let down = (self.rows as usize).div_ceil(self.block_rows as usize) as u32;
         Grid { blocks: [across, down, 1], threads: 32 * WARPS as u32, shared_bytes: 0 }
     }
 
-    /// The same with the shared memory of `write_column_sums`.
+    /// Returns the same grid with the shared memory that `write_column_sums` needs.
     pub(crate) fn grid_with_sums(self, lane_values: usize) -> Grid {
         self.grid(lane_values).with_shared(WARPS * 32 * lane_values * size_of::<f32>())
     }
@@ -46,7 +45,8 @@ impl Columns {
 mod tests {
     use super::*;
 
-    /// The kernels count rows and values in 64 bits; blocks must stay within what a launch can count.
+    /// Kernels count rows and values in 64 bits, but the number of blocks must stay below the limit of a
+    /// launch.
     #[test]
     fn blocks_cover_matrices_of_more_than_two_billion_values() {
         for (rows, cols, lane_values) in

@@ -1,9 +1,10 @@
-//! A product as cuBLASLt is asked for it: its descriptors as plain data, the same in every build.
+//! Description of a product in cuBLASLt's terms: its descriptors as plain data, the same in every build.
 //!
-//! cuBLASLt knows matrices by columns. A row-major matrix is its own transpose there, so `out = a b` is asked
-//! for as `out^T = b^T a^T`: operands change places, and a bias for each column of `out` becomes one for each
-//! row. `driver/products.rs` hands the description on; builds without CUDA hold it against the library's
-//! rules (`rules.rs`), and carry it out as it says (`host/products.rs`).
+//! cuBLASLt's matrices are column-major. A row-major matrix is its own transpose there, so `out = a b` is
+//! requested as `out^T = b^T a^T`: the operands change places, and a bias for each column of `out` becomes a
+//! bias for each row. `driver/products.rs` passes the description to the library; builds without CUDA check
+//! it against the library's rules (`rules.rs`) and compute it on the CPU exactly as described
+//! (`host/products.rs`).
 
 use candle_core::DType;
 
@@ -11,13 +12,13 @@ use super::Address;
 use super::gemm::Gemm;
 use super::gemm::Operand;
 
-/// What NVIDIA recommends for Hopper; older generations take less of it.
+/// Workspace size that NVIDIA recommends for Hopper; older generations need less.
 pub(super) const WORKSPACE_BYTES: usize = 32 << 20;
 
-/// Larger alignments make no difference to the library.
+/// Largest alignment that makes a difference to the library, in bytes.
 pub(super) const MOST_ALIGNMENT: u32 = 256;
 
-/// What the library does beside the product.
+/// Operation that the library fuses with the product.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Epilogue {
     /// Nothing.
@@ -28,60 +29,83 @@ pub enum Epilogue {
     ColumnSumsOfB,
 }
 
-/// A matrix by columns: column `c` begins `leading * c` values after the first. Of a batch of products, each
-/// has its own, `batch_stride` values after the one before, or all have the same.
+/// Column-major matrix: column `c` begins `leading * c` values after the first. In a batch, the matrix of
+/// each product begins `batch_stride` values after the previous one's; with a stride of 0 all products share
+/// one matrix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Layout {
-    /// Type of its values.
+    /// Type of the values.
     pub dtype: DType,
-    /// Values of a column.
+    /// Number of values in a column.
     pub rows: usize,
-    /// Columns.
+    /// Number of columns.
     pub cols: usize,
-    /// Values from one column to the next.
+    /// Distance from one column to the next, in values.
     pub leading: usize,
-    /// Products that have such a matrix.
+    /// Number of products in the batch.
     pub batch_count: usize,
-    /// Values from one product's matrix to the next one's.
+    /// Distance from the matrix of one product to that of the next, in values.
     pub batch_stride: usize,
 }
 
-/// `D = op(A) op(B)`, with beta = 1 plus D as it was, in f32 inside.
+impl Layout {
+    /// Describes a stored operand X for which op(X) is a column-major matrix of `rows` by `cols`; if op
+    /// transposes, X itself is `cols` by `rows`.
+    fn new(
+        operand: &Operand,
+        dtype: DType,
+        rows: usize,
+        cols: usize,
+        batch_count: usize,
+        batch_stride: usize,
+    ) -> Self {
+        let (rows, cols) = if operand.transposed { (cols, rows) } else { (rows, cols) };
+        Self { dtype, rows, cols, leading: operand.stride, batch_count, batch_stride }
+    }
+
+    /// Returns the bytes of the values of all matrices of the batch; a shared matrix counts once.
+    fn bytes(&self) -> u64 {
+        let matrices = if self.batch_stride == 0 { 1 } else { self.batch_count };
+        (matrices * self.rows * self.cols * self.dtype.size_in_bytes()) as u64
+    }
+}
+
+/// Returns the largest power of two, at most 256, that divides an address.
+fn alignment(address: Address) -> u32 {
+    (1 << address.0.trailing_zeros().min(8)).min(MOST_ALIGNMENT)
+}
+
+/// The product `D = op(A) op(B)`, plus the previous D if beta is 1, computed in f32.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Description {
-    /// Of A, of B, and of C and D, which are one matrix.
+    /// Layouts of A, of B, and of C and D, which are the same matrix.
     pub layouts: [Layout; 3],
-    /// Whether op transposes A and B.
+    /// True for each of A and B that op transposes.
     pub transposed: [bool; 2],
-    /// What else is done.
+    /// Operation fused with the product.
     pub epilogue: Epilogue,
-    /// Type of the bias or of the sums.
+    /// Type of the bias or of the column sums.
     pub vector: DType,
-    /// Values from one product's bias or sums to those of the next.
+    /// Distance from the bias or column sums of one product to those of the next, in values.
     pub vector_stride: usize,
-    /// Whether beta is 1.
+    /// True for beta = 1: the product is added to D.
     pub accumulate: bool,
-    /// Powers of two that the addresses of A, B, D and the vector are multiples of, at most 256.
+    /// Largest powers of two, up to 256, that divide the addresses of A, B, D and the vector.
     pub alignments: [u32; 4],
-    /// Memory that the library may use meanwhile.
+    /// Bytes of scratch memory that the library may use during the product.
     pub workspace_bytes: usize,
 }
 
 impl Description {
-    /// Of a product, with the sums of the rows of its `a` where they are asked for.
+    /// Describes a product, which also writes the sums of the rows of its `a` to `sums` if that is given.
     pub(super) fn of(gemm: &Gemm, sums: Option<Address>) -> Self {
         let batch = gemm.batch;
-        let layout = |dtype, rows: usize, cols: usize, operand: &Operand, batch_stride| {
-            let (rows, cols) = if operand.transposed { (cols, rows) } else { (rows, cols) };
-            Layout { dtype, rows, cols, leading: operand.stride, batch_count: batch.count, batch_stride }
-        };
-        let alignment = |address: Address| (1 << address.0.trailing_zeros().min(8)).min(MOST_ALIGNMENT);
         let vector = gemm.bias.map(|bias| bias.address).or(sums);
         Self {
             layouts: [
-                layout(gemm.dtype, gemm.n, gemm.k, &gemm.b, batch.b),
-                layout(gemm.dtype, gemm.k, gemm.m, &gemm.a, batch.a),
-                layout(gemm.out_dtype, gemm.n, gemm.m, &gemm.out, batch.out),
+                Layout::new(&gemm.b, gemm.dtype, gemm.n, gemm.k, batch.count, batch.b),
+                Layout::new(&gemm.a, gemm.dtype, gemm.k, gemm.m, batch.count, batch.a),
+                Layout::new(&gemm.out, gemm.out_dtype, gemm.n, gemm.m, batch.count, batch.out),
             ],
             transposed: [gemm.b.transposed, gemm.a.transposed],
             epilogue: match (gemm.bias, sums) {
@@ -102,43 +126,40 @@ impl Description {
         }
     }
 
-    /// Whether the library may have no such product without that being an error: there are ways around.
+    /// Returns true if the library may refuse this product without that being an error: callers have a
+    /// fallback for epilogues and batches.
     #[cfg(any(feature = "cuda", feature = "cuda-on-host"))]
     pub(super) fn may_be_refused(&self) -> bool {
         self.epilogue != Epilogue::Nothing || self.batch_count() > 1
     }
 
-    /// Products that are done at once.
+    /// Number of products in the batch.
     pub fn batch_count(&self) -> usize {
         self.layouts[2].batch_count
     }
 
-    /// m, n and k of each product as the library knows them.
+    /// Returns m, n and k of each product in cuBLASLt's column-major terms.
     pub fn sizes(&self) -> [usize; 3] {
         let [a, _, d] = self.layouts;
         [d.rows, d.cols, if self.transposed[0] { a.rows } else { a.cols }]
     }
 
-    /// Floating-point operations.
+    /// Returns the number of floating-point operations of the whole batch.
     pub fn flops(&self) -> f64 {
         let [m, n, k] = self.sizes();
         2.0 * self.batch_count() as f64 * m as f64 * n as f64 * k as f64
     }
 
-    /// Bytes from the first value of the output to behind its last one, in all products of the batch.
+    /// Bytes from the first value of the output to the end of its last value, over all products of the batch.
     #[cfg(feature = "cuda")]
     pub(super) fn out_bytes(&self) -> usize {
         let Layout { dtype, rows, cols, leading, batch_count, batch_stride } = self.layouts[2];
         ((batch_count - 1) * batch_stride + leading * (cols - 1) + rows) * dtype.size_in_bytes()
     }
 
-    /// Bytes of the operands, each once, and of the output, twice where it is added to.
+    /// Bytes of memory traffic: each operand once, and the output once, or twice if it is added to.
     pub fn bytes(&self) -> u64 {
-        let bytes = |layout: &Layout| {
-            let matrices = if layout.batch_stride == 0 { 1 } else { layout.batch_count };
-            (matrices * layout.rows * layout.cols * layout.dtype.size_in_bytes()) as u64
-        };
         let [a, b, d] = &self.layouts;
-        bytes(a) + bytes(b) + bytes(d) * (1 + u64::from(self.accumulate))
+        a.bytes() + b.bytes() + d.bytes() * (1 + u64::from(self.accumulate))
     }
 }

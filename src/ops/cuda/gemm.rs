@@ -1,4 +1,4 @@
-//! A matrix product on the GPU: cuBLASLt's, described in row-major terms.
+//! Matrix products on the GPU by cuBLASLt, described in row-major terms.
 
 use std::sync::LazyLock;
 
@@ -11,53 +11,53 @@ use super::Gpu;
 use super::Grid;
 use super::Kernel;
 
-/// A row-major matrix in memory: row `r` begins `r * stride` elements after the first.
+/// Row-major matrix in memory: row `r` begins `r * stride` elements after the first.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Operand {
     pub(crate) address: Address,
-    /// Elements between rows as they lie in memory.
+    /// Distance between the stored rows, in elements.
     pub(crate) stride: usize,
-    /// Whether the product takes its transpose.
+    /// True if the product uses the transpose of the matrix.
     pub(crate) transposed: bool,
 }
 
 impl Operand {
-    /// Rows of `cols` values, one after the other.
+    /// Returns a matrix whose rows of `cols` values are contiguous.
     pub(crate) fn rows(address: Address, cols: usize) -> Self {
         Self { address, stride: cols, transposed: false }
     }
 
-    /// The same, so many bytes behind it.
-    fn behind(self, bytes: usize) -> Self {
+    /// Returns the same matrix with its start moved forward by `bytes` bytes.
+    fn advanced(self, bytes: usize) -> Self {
         Self { address: self.address.plus(bytes), ..self }
     }
 
-    /// The transpose: no data moves.
+    /// Returns the transpose; no data moves.
     #[must_use]
     pub(crate) fn transposed(self) -> Self {
         Self { transposed: !self.transposed, ..self }
     }
 }
 
-/// Several products of one shape at once: how many, and the values from what one of them names to what the
-/// next one does. What they share is 0 apart.
+/// Batch of products of one shape: their number, and for each matrix the distance, in values, from that of
+/// one product to that of the next. The distance of a matrix that all products share is 0.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Batch {
     pub(crate) count: usize,
     pub(crate) a: usize,
     pub(crate) b: usize,
     pub(crate) out: usize,
-    /// Of the bias, or of the sums of rows.
+    /// Distance of the biases, or of the row sums.
     pub(crate) vector: usize,
 }
 
 impl Batch {
-    /// A single product.
+    /// Batch of a single product.
     pub(crate) const ONE: Self = Self { count: 1, a: 0, b: 0, out: 0, vector: 0 };
 }
 
-/// `out[m, n] = a[m, k] b[k, n]`, plus `bias[n]` where there is one, or added to what stands in `out`. Sums
-/// are f32.
+/// The product `out[m, n] = a[m, k] b[k, n]`, plus `bias[n]` if there is one, or added to `out` if
+/// `accumulate` is set. Sums are computed in f32.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Gemm {
     pub(crate) m: usize,
@@ -65,19 +65,20 @@ pub(crate) struct Gemm {
     pub(crate) k: usize,
     pub(crate) a: Operand,
     pub(crate) b: Operand,
-    /// Not transposed.
+    /// Output; never transposed.
     pub(crate) out: Operand,
     /// Type of `a` and `b`.
     pub(crate) dtype: DType,
-    /// Type of `out`: `dtype` or f32.
+    /// Type of `out`: equal to `dtype`, or f32.
     pub(crate) out_dtype: DType,
     pub(crate) accumulate: bool,
-    /// cuBLASLt adds one of the output's type: any other is f32 and is rounded to it first.
+    /// Bias to add. cuBLASLt wants it in the output's type: an f32 bias of a half-precision output is rounded
+    /// first.
     pub(crate) bias: Option<Bias>,
     pub(crate) batch: Batch,
 }
 
-/// `[n]` values for the rows of a product.
+/// Bias vector `[n]` that is added to each row of a product.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Bias {
     pub(crate) address: Address,
@@ -85,47 +86,55 @@ pub(crate) struct Bias {
 }
 
 impl Gemm {
-    /// The same as two products, where the rows of all matrices begin at multiples of 16 bytes and only a width does
-    /// not end at one: cuBLASLt chooses by widths, and its kernels for any of them take five to seven times as long
-    /// (the logits of a base model with 50,265 words on an H200: 1.07 ms).
+    /// Splits the product in two where the rows of all matrices begin at multiples of 16 bytes and only a
+    /// width is not a multiple of 16 bytes. cuBLASLt chooses its kernels by widths, and those for arbitrary
+    /// widths take five to seven times as long (the logits of a base model with 50,265 words on an H200: 1.07
+    /// ms).
     fn cut(&self) -> Option<[Self; 2]> {
         let bytes = self.dtype.size_in_bytes();
         let wide = 16 / bytes;
         let [a_fits, b_fits, out_fits] =
             [self.a, self.b, self.out].map(|operand| operand.stride.is_multiple_of(wide));
-        let is_odd = |width: usize| width > wide && !width.is_multiple_of(wide);
-        if is_odd(self.n) && out_fits && b_fits {
+        if is_odd(self.n, wide) && out_fits && b_fits {
             let n = self.n - self.n % wide;
             let by = if self.b.transposed { n * self.b.stride } else { n } * bytes;
             let bias = self
                 .bias
                 .map(|bias| Bias { address: bias.address.plus(n * bias.dtype.size_in_bytes()), ..bias });
-            let out = self.out.behind(n * self.out_dtype.size_in_bytes());
+            let out = self.out.advanced(n * self.out_dtype.size_in_bytes());
             return Some([
                 Self { n, ..*self },
-                Self { n: self.n - n, b: self.b.behind(by), out, bias, ..*self },
+                Self { n: self.n - n, b: self.b.advanced(by), out, bias, ..*self },
             ]);
         }
-        // Along the depth only rows that hold it need to end so; and what is added to has no bias.
+        // A cut along the depth needs alignment only of operands whose stored rows run along the depth. The
+        // second part is added to the output, which excludes a bias.
         let holds_depth = [(!self.a.transposed, a_fits), (self.b.transposed, b_fits)];
         let fits = holds_depth.iter().any(|(holds, _)| *holds)
             && holds_depth.iter().all(|(holds, fits)| !holds || *fits);
-        if is_odd(self.k) && fits && self.bias.is_none() {
+        if is_odd(self.k, wide) && fits && self.bias.is_none() {
             let k = self.k - self.k % wide;
-            let by = |holds: bool, stride: usize| if holds { k } else { k * stride } * bytes;
-            let a = self.a.behind(by(!self.a.transposed, self.a.stride));
-            let b = self.b.behind(by(self.b.transposed, self.b.stride));
-            // The small part first: it is rounded to the output's type before the large one is added.
+            let a_values = if self.a.transposed { k * self.a.stride } else { k };
+            let b_values = if self.b.transposed { k } else { k * self.b.stride };
+            let a = self.a.advanced(a_values * bytes);
+            let b = self.b.advanced(b_values * bytes);
+            // The small part comes first: its sum is rounded to the output's type before the large one is
+            // added.
             return Some([Self { k: self.k - k, a, b, ..*self }, Self { k, accumulate: true, ..*self }]);
         }
         None
     }
 }
 
+/// Returns true if a width has more than `wide` values but is not a multiple of it.
+fn is_odd(width: usize, wide: usize) -> bool {
+    width > wide && !width.is_multiple_of(wide)
+}
+
 impl Gpu {
     /// Runs a product, and overwrites `sums`, f32 `[m]`, with the sums of the rows of `a`: the bias gradient
-    /// of a linear map. False where the library has no such product, or `MLMTRAIN_ROW_SUMS=apart` asks for
-    /// sums by a kernel of ours, to compare both; then nothing was done.
+    /// of a linear map. Returns false, with nothing done, if the library has no such product, or if
+    /// `MLMTRAIN_ROW_SUMS=apart` selects mlmtrain's own kernel for the sums, for comparison.
     ///
     /// # Safety
     /// As [`Gpu::gemm`].
@@ -136,8 +145,8 @@ impl Gpu {
     }
 
     /// Runs a batch of products, with biases of the output's type, or with the sums of the rows of each `a`
-    /// as [`Gpu::gemm_with_row_sums`] has them. False where the library has no such product, and then nothing
-    /// was done.
+    /// as [`Gpu::gemm_with_row_sums`] describes. Returns false, with nothing done, if the library has no such
+    /// product.
     ///
     /// # Safety
     /// As [`Gpu::gemm`], for each product of the batch.
@@ -154,7 +163,7 @@ impl Gpu {
     /// Runs a single product.
     ///
     /// # Safety
-    /// The operands and the output are matrices of these sizes and types.
+    /// The operands and the output are matrices of the sizes and types that `gemm` gives.
     pub(crate) unsafe fn gemm(&self, gemm: &Gemm) -> Result<()> {
         debug_assert_eq!(gemm.batch, Batch::ONE, "ways around a product are for one at a time");
         debug_assert!(
@@ -165,14 +174,14 @@ impl Gpu {
             return Ok(());
         }
         if let Some(parts) = gemm.cut() {
-            // SAFETY: both lie within the product, of which the caller promises what there is.
+            // SAFETY: both parts are within the matrices of the product, which the caller promises.
             return parts.iter().try_for_each(|part| unsafe { self.gemm(part) });
         }
         let Some(mut bias) = gemm.bias else {
             // SAFETY: the caller's promise.
             return unsafe { self.0.gemm(gemm, None) }.map(|_| ());
         };
-        // Held until the product is launched.
+        // Keeps the rounded bias alive until the product is launched.
         let mut rounded = None;
         if bias.dtype != gemm.out_dtype {
             let rounded = rounded.insert(self.uninitialised(gemm.n, gemm.out_dtype)?);
@@ -185,16 +194,17 @@ impl Gpu {
             if self.0.gemm(&Gemm { bias: Some(bias), ..*gemm }, None)? {
                 return Ok(());
             }
-            // Where the library has no such product, it adds to what begins as the bias in every row.
+            // If the library has no product with a bias, the bias is written to every row of the output and
+            // the product is added to it.
             self.spread(bias.address, gemm)?;
             self.0.gemm(&Gemm { bias: None, accumulate: true, ..*gemm }, None).map(|_| ())
         }
     }
 
-    /// Writes a bias of the output's type into each row of the output.
+    /// Writes a bias of the output's type to each row of the output.
     ///
     /// # Safety
-    /// The bias has `n` values, and the output is a matrix of its size.
+    /// The bias has `n` values, and the output is a matrix of the size that `gemm` gives.
     unsafe fn spread(&self, bias: Address, gemm: &Gemm) -> Result<()> {
         const KERNEL: Kernel = Kernel { op: "cuda", name: "spread_rows" };
         let count = gemm.m * gemm.n;
@@ -210,13 +220,14 @@ impl Gpu {
         unsafe { self.launch(KERNEL, Some(gemm.out_dtype), Grid::of(blocks, 256), &args) }
     }
 
-    /// Rounds as many f32 values from `from` on as `to` has to the type of `to`.
+    /// Rounds the f32 values at `from` to the type of `to`, one for each element of `to`.
     ///
     /// # Safety
-    /// There are so many values.
+    /// `from` points to at least as many f32 values as `to` has elements.
     pub(crate) unsafe fn round(&self, from: Address, to: &Tensor) -> Result<()> {
         const KERNEL: Kernel = Kernel { op: "cuda", name: "round_values" };
-        let (dtype, count) = (to.dtype(), to.elem_count());
+        let dtype = to.dtype();
+        let count = to.elem_count();
         let args = RoundArgs { from, to: self.output(to, dtype)?, count: count as i64 };
         let blocks = count.div_ceil(256).min(MOST_BLOCKS);
         // SAFETY: the caller promises `count` values, and `to` has as many.
@@ -224,10 +235,10 @@ impl Gpu {
     }
 }
 
-/// Beyond it, threads take several values each.
+/// Most blocks of a launch; for larger sizes each thread processes several values.
 const MOST_BLOCKS: usize = 4096;
 
-/// Twin of `RoundArgs`.
+/// Same layout as `RoundArgs` in `kernel.cu`.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 struct RoundArgs {
@@ -236,7 +247,7 @@ struct RoundArgs {
     count: i64,
 }
 
-/// Twin of `SpreadArgs`.
+/// Same layout as `SpreadArgs` in `kernel.cu`.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 struct SpreadArgs {

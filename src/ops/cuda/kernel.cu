@@ -1,21 +1,22 @@
-// Kernels that no single op owns.
+// Kernels that several ops share: sums of partial sums, rounding, broadcast of a row.
 #include "common.cuh"
 
-// ---- sums over rows, second half: what blocks of rows came to is added in order ----
+// ---- sums over rows, second pass: the partial sums of the blocks of rows are added in order ----
 
 struct AddPartialsArgs {
     const float* partials;  // [count, stride]
-    float* out[3];          // [cols] each, for columns side by side; null where a sum is not wanted
+    float* out[3];          // [cols] each, for up to three vectors side by side; null if a sum is not wanted
     i64 count;
     i64 cols;
     i64 stride;    // values between the partial sums of two blocks
-    u32 begun[3];  // whether `out` is added to; else it is overwritten
+    u32 begun[3];  // 1: add to `out`; 0: overwrite it
 };
 
 constexpr u32 SUM_WARPS = 16;  // `WARPS` in sums.rs
 
-// A block has 32 columns, one a lane; its warps take the partial sums in turns, so that a column's reads are
-// under way side by side: one thread a column waits 264 times for memory.
+// A block processes 32 columns, one per lane. Its warps take the partial sums in turns, so that a column's
+// reads are in flight concurrently: with one thread per column, the thread would wait for memory up to 264
+// times in a row.
 __device__ void add_partials(const AddPartialsArgs& a) {
     float* out = a.out[blockIdx.y];
     if (!out) return;
@@ -53,7 +54,7 @@ __device__ void round_values(const RoundArgs& a) {
 }
 KERNELS(round_values, RoundArgs, 256, round_values)
 
-// ---- one row in the place of each ----
+// ---- one row copied to every row of a matrix ----
 
 struct SpreadArgs {
     const void* row;  // [cols]

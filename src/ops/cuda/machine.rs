@@ -1,59 +1,59 @@
-//! Which GPU there is, or why there is none.
+//! Opening and querying of the GPU, and the reasons why none can be used.
 
 use candle_core::Device;
 
 use super::driver;
 use super::libraries;
 
-/// What errors of our own allocations begin with.
+/// Beginning of the error message of a failed allocation by mlmtrain itself.
 pub(super) const OUT_OF_MEMORY: &str = "the GPU is out of memory";
 
-/// Whether an error says that a GPU has no more memory, in our words or, from candle's own allocations, in
-/// the driver's.
+/// Returns true if an error message reports that a GPU is out of memory, in mlmtrain's words or, for candle's
+/// own allocations, in the driver's.
 pub fn is_out_of_memory(error: &str) -> bool {
     error.contains(OUT_OF_MEMORY) || error.contains("CUDA_ERROR_OUT_OF_MEMORY")
 }
 
-/// Why a GPU cannot be used.
+/// Reason why a GPU cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unavailable {
-    /// A build without the feature.
+    /// The program was built without the feature `cuda`.
     #[error("this program was built without CUDA (feature `cuda`)")]
     NotBuilt,
-    /// No libcuda.
+    /// The driver's library libcuda cannot be loaded.
     #[error("the NVIDIA driver is missing: `libcuda.so.1` cannot be loaded")]
     DriverMissing,
-    /// The driver says so itself.
+    /// The driver reports an error.
     #[error("the NVIDIA driver finds no usable GPU: {0}")]
     Driver(String),
-    /// A number that is too high.
+    /// The GPU number is too high.
     #[error("there is no GPU number {ordinal}: the driver sees {count}")]
     NoSuchDevice {
-        /// What was asked for.
+        /// Number of the GPU that was requested, from 0.
         ordinal: usize,
-        /// How many there are.
+        /// Number of GPUs that the driver sees.
         count: usize,
     },
-    /// A library of CUDA.
+    /// A library of CUDA cannot be loaded.
     #[error("`{name}` of CUDA 13 cannot be loaded: {why}")]
     LibraryMissing {
-        /// Its file.
+        /// File name of the library.
         name: String,
-        /// Where it was looked for, or what is wrong with the one that was found.
+        /// Folders that were searched, or the loader's error for the file that was found.
         why: String,
     },
-    /// A generation that the kernels were not compiled for.
+    /// The kernels were not compiled for a GPU this old.
     #[error("the GPU has compute capability {}.{}, the oldest supported is {}.{}", capability.0, capability.1, oldest.0, oldest.1)]
     TooOld {
-        /// Of the GPU.
+        /// Compute capability of the GPU.
         capability: (u32, u32),
-        /// Ours.
+        /// Oldest compute capability that the kernels support.
         oldest: (u32, u32),
     },
 }
 
 impl Unavailable {
-    /// What to do about it.
+    /// Returns advice on how to fix the problem.
     pub fn hint(&self) -> &'static str {
         match self {
             Self::NotBuilt => "build it with `cargo build --release --features cuda` (README, \"On a GPU\")",
@@ -68,60 +68,60 @@ impl Unavailable {
     }
 }
 
-/// What is known of a GPU.
+/// Properties of a GPU.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Properties {
-    /// Its number.
+    /// Number of the GPU, from 0.
     pub ordinal: usize,
-    /// `GPU-` and 32 hexadecimal digits in groups: the same in NVIDIA's other tools.
+    /// Unique id: `GPU-` and 32 hexadecimal digits in groups, as NVIDIA's other tools print it.
     pub uuid: String,
-    /// As the driver calls it.
+    /// Name as the driver reports it.
     pub name: String,
-    /// Its generation: major and minor.
+    /// Compute capability: major and minor version.
     pub capability: (u32, u32),
-    /// All of its memory.
+    /// Total memory of the GPU.
     pub memory_bytes: u64,
 }
 
-/// Memory of a GPU that tensors of this process take.
+/// Memory of a GPU that is occupied by tensors of this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Memory {
-    /// Now.
+    /// Bytes in use now.
     pub used_bytes: u64,
-    /// The most so far.
+    /// Peak of the bytes in use so far.
     pub peak_bytes: u64,
 }
 
-/// Opens GPU `ordinal`: with a stream of its own, on which everything runs in order.
+/// Opens GPU `ordinal` with a stream of its own, on which all work runs in order.
 pub fn open(ordinal: usize) -> Result<Device, Unavailable> {
     driver::open(ordinal)
 }
 
-/// Loads NCCL, which processes with GPUs want, wherever it lies.
+/// Loads NCCL, which is needed for runs on several GPUs, from the folder where it is installed.
 #[cfg(feature = "nccl")]
 pub fn load_nccl() -> Result<(), Unavailable> {
     driver::load_nccl()
 }
 
-/// What is known of an open GPU; `None` for the CPU.
+/// Returns the properties of an open GPU; `None` for the CPU.
 pub fn properties(device: &Device) -> Option<Properties> {
     driver::properties(device)
 }
 
-/// Memory of an open GPU; `None` for the CPU.
+/// Returns the memory use of an open GPU; `None` for the CPU.
 pub fn memory(device: &Device) -> Option<Memory> {
     driver::memory(device)
 }
 
-/// Asks a GPU at once for `bytes` of memory that the steps to come will take and free, so that none of them
-/// has to ask for more; the bytes that it has left where these are fewer. `None` where they are there, and
-/// for the CPU, whose memory comes when it is touched.
+/// Reserves `bytes` of GPU memory for the coming steps at once, so that no step has to request more from the
+/// system. Returns the number of free bytes if fewer than that are free. Returns `None` if the reservation
+/// succeeded, and for the CPU, whose memory is allocated when it is first touched.
 pub fn reserve(device: &Device, bytes: u64) -> candle_core::Result<Option<u64>> {
     driver::reserve(device, bytes)
 }
 
-/// Lets products of f32 round their operands to TF32: three times the speed and more on Ampere and newer, 10
-/// bits of mantissa.
+/// Allows f32 products to round their operands to TF32 (10 bits of mantissa), which is at least three times
+/// as fast on Ampere and newer.
 pub fn set_tf32(on: bool) {
     driver::set_tf32(on);
 }

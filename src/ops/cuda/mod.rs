@@ -1,18 +1,19 @@
-//! The GPU as ops see it: memory, launches of kernels, products.
+//! The interface between ops and the GPU: memory, kernel launches, matrix products.
 //!
-//! An op's `cuda.rs` describes its launches in these terms and nothing else, so it compiles in every build;
-//! what carries them out is picked here:
+//! An op's `cuda.rs` describes its launches with these types and nothing else, so it compiles in every build.
+//! The build's features select the driver that executes them:
 //!
 //! | build | driver |
 //! |---|---|
 //! | `--features cuda` | `driver/`: CUDA, through cudarc, on the stream of candle's device |
-//! | `--features cuda-on-host` | `host/`: each op's `kernel.cu` as C++ on the CPU, for tests: see `kernels/host.hpp` |
+//! | `--features cuda-on-host` | `host/`: each `kernel.cu` as C++ on the CPU for tests (`kernels/host.hpp`) |
 //! | neither | `absent.rs`: there is no GPU |
 //!
-//! Everything that computes is in the order of one stream: a tensor may be dropped as soon as the work that
-//! reads it is launched, and nothing waits but what reads a value back. The numbers of a batch come by a
-//! second stream, all in one copy from page-locked memory while the batch before is computed: see
-//! `packet.rs`. The CPU's code is the reference; masks and dropout come from the same counters.
+//! All computation runs in order on one stream. A tensor may therefore be dropped as soon as the work that
+//! reads it is launched, and the host waits only when it reads a value back. The integer arrays of a batch
+//! (ids, labels, bounds) are copied on a second stream, in one copy from page-locked memory, while the
+//! previous batch is computed: see `packet.rs`. The CPU implementation is the reference; masks and dropout
+//! draw from the same counter-based random numbers on both.
 
 pub(crate) mod activation;
 pub(crate) mod apart;
@@ -79,55 +80,56 @@ pub(crate) use packet::Kind;
 pub(crate) use packet::Values;
 pub use packet::locks_pages;
 
-/// The generations of GPUs that the kernels were compiled for, as the build script says; `None` in a build
-/// without CUDA.
+/// GPU generations (compute capabilities) that the kernels were compiled for, as the build script lists them;
+/// `None` in a build without CUDA.
 #[cfg(feature = "cuda")]
 pub const GPU_CODE: Option<&str> = Some(env!("MLMTRAIN_GPU_CODE"));
-/// The generations of GPUs that the kernels were compiled for; none in a build without CUDA.
+/// GPU generations that the kernels were compiled for: `None`, since this build has no CUDA.
 #[cfg(not(feature = "cuda"))]
 pub const GPU_CODE: Option<&str> = None;
 
-/// A GPU with its stream; cheap to clone.
+/// Handle of a GPU and its stream; cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Gpu(driver::Driver);
 
-/// A place in the memory of a GPU.
+/// Address in the memory of a GPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(transparent)]
 pub(crate) struct Address(pub(crate) u64);
 
 impl Address {
-    /// For what a kernel does not look at.
+    /// Null address, for an argument that the kernel does not use.
     pub(crate) const NULL: Self = Self(0);
 
-    /// So many bytes further on.
+    /// Returns the address `bytes` bytes after this one.
     pub(crate) fn plus(self, bytes: usize) -> Self {
         Self(self.0 + bytes as u64)
     }
 }
 
-/// A kernel of an op's `kernel.cu`.
+/// Name of a kernel in an op's `kernel.cu`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Kernel {
-    /// The op's folder.
+    /// Name of the op's folder in `src/ops`.
     pub op: &'static str,
-    /// Its name; those that exist for each number type have `_f32`, `_bf16`, `_f16` behind it.
+    /// Name of the kernel; for a kernel that exists once per number type, without its suffix `_f32`, `_bf16`
+    /// or `_f16`.
     pub name: &'static str,
 }
 
-/// How many threads run a kernel.
+/// Launch configuration of a kernel: blocks, threads and shared memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Grid {
-    /// Blocks in x, y and z; the latter two at most 65,535.
+    /// Number of blocks in x, y and z; y and z are at most 65,535.
     pub blocks: [u32; 3],
-    /// Threads of a block, whole warps.
+    /// Threads per block, a multiple of the warp size 32.
     pub threads: u32,
-    /// Dynamic shared memory of a block.
+    /// Dynamic shared memory per block.
     pub shared_bytes: u32,
 }
 
 impl Grid {
-    /// `blocks` blocks in a row, without shared memory.
+    /// Returns a one-dimensional grid of `blocks` blocks without dynamic shared memory.
     pub fn of(blocks: usize, threads: u32) -> Self {
         Self {
             blocks: [u32::try_from(blocks).expect("blocks were counted from a tensor's rows"), 1, 1],
@@ -136,14 +138,14 @@ impl Grid {
         }
     }
 
-    /// The same with dynamic shared memory.
+    /// Returns this grid with `shared_bytes` bytes of dynamic shared memory per block.
     #[must_use]
     pub fn with_shared(self, shared_bytes: usize) -> Self {
         Self { shared_bytes: shared_bytes as u32, ..self }
     }
 }
 
-/// A copy of an f32 tensor in a half type, on the same device.
+/// Returns a copy of an f32 tensor rounded to a half-precision type, on the same device.
 pub fn rounded(t: &Tensor, dtype: DType) -> Result<Tensor> {
     let Some(gpu) = Gpu::of(t)? else { return t.to_dtype(dtype) };
     let copy = gpu.uninitialised(t.shape(), dtype)?;
@@ -152,20 +154,23 @@ pub fn rounded(t: &Tensor, dtype: DType) -> Result<Tensor> {
     Ok(copy)
 }
 
-/// Writes a contiguous tensor over another of its type and shape on the same device; through a view, over that
-/// part of its buffer. By the driver: candle's kernel for it is not there for each type on each GPU.
+/// Copies a contiguous tensor into another one of the same type and shape on the same device. If the target
+/// is a view, that part of its buffer is overwritten. On a GPU the driver copies, because candle's own copy
+/// kernel does not exist for every type on every GPU.
 pub fn overwrite(to: &Tensor, from: &Tensor) -> Result<()> {
     let Some(gpu) = Gpu::of(to)? else { return to.slice_set(from, 0, 0) };
     let dtype = to.dtype();
     if to.dims() != from.dims() {
         bail!("a tensor {:?} is to be written over {:?}", from.dims(), to.dims());
     }
-    let (from, start) = (gpu.input(from, dtype)?, gpu.output(to, dtype)?);
-    // SAFETY: both are contiguous, and have so many bytes.
+    let from = gpu.input(from, dtype)?;
+    let start = gpu.output(to, dtype)?;
+    // SAFETY: both are contiguous and have this many bytes.
     unsafe { gpu.0.copy(from, start, to.elem_count() * dtype.size_in_bytes()) }
 }
 
-/// The values of an f64 vector; waits for the device. All that a step reads back goes through here.
+/// Returns the values of an f64 vector on the host, after waiting for the device. Every value that a training
+/// step reads back comes through here.
 pub fn read(t: &Tensor) -> Result<Vec<f64>> {
     match Gpu::of(t)? {
         None => t.to_vec1(),
@@ -174,40 +179,40 @@ pub fn read(t: &Tensor) -> Result<Vec<f64>> {
 }
 
 impl Gpu {
-    /// The GPU that a tensor lies on; `None` on the CPU.
+    /// Returns the GPU that stores a tensor; `None` for a tensor on the CPU.
     pub fn of(t: &Tensor) -> Result<Option<Self>> {
         Self::of_device(t.device())
     }
 
-    /// The GPU behind a device; `None` for the CPU. An error for a device that this build has no code for.
+    /// Returns the GPU of a device; `None` for the CPU. Fails for a device that this build has no code for.
     pub fn of_device(device: &Device) -> Result<Option<Self>> {
         Ok(driver::Driver::of(device)?.map(Self))
     }
 
-    /// The generation of this GPU: major and minor.
+    /// Returns the compute capability of this GPU: major and minor version.
     pub(crate) fn capability(&self) -> (u32, u32) {
         self.0.capability()
     }
 
-    /// Where tensors of this GPU live.
+    /// Returns the candle device on which tensors of this GPU are allocated.
     pub fn device(&self) -> &Device {
         self.0.device()
     }
 
-    /// A tensor with whatever its memory holds: the kernel that is launched next must write all of it.
+    /// Allocates a tensor without initialising it: the next kernel that is launched must write all of it.
     pub fn uninitialised(&self, shape: impl Into<Shape>, dtype: DType) -> Result<Tensor> {
         self.0.uninitialised(shape.into(), dtype)
     }
 
-    /// Fills a contiguous tensor with zeros; through a view, that part of its buffer. By the driver: a kernel
-    /// of candle's may not be compiled for this GPU.
+    /// Fills a contiguous tensor with zeros; if it is a view, that part of its buffer. The driver does it,
+    /// because candle's kernel for it may not be compiled for this GPU.
     pub(crate) fn clear(&self, t: &Tensor) -> Result<()> {
         let start = self.output(t, t.dtype())?;
-        // SAFETY: the tensor is contiguous and has so many bytes.
+        // SAFETY: the tensor is contiguous and has this many bytes.
         unsafe { self.0.clear(start, t.elem_count() * t.dtype().size_in_bytes()) }
     }
 
-    /// A copy of host values.
+    /// Copies host values into a new tensor on the GPU.
     pub fn upload<T: WithDType>(&self, values: &[T]) -> Result<Tensor> {
         if values.is_empty() {
             return self.uninitialised(0, T::DTYPE);
@@ -215,25 +220,25 @@ impl Gpu {
         Tensor::from_slice(values, values.len(), self.0.device())
     }
 
-    /// Where a contiguous tensor of this type begins, for a kernel that reads it.
+    /// Returns the start address of a contiguous tensor of type `dtype`, for a kernel that reads it.
     pub(crate) fn input(&self, t: &Tensor, dtype: DType) -> Result<Address> {
         Self::check(t, dtype)?;
         self.0.input(t)
     }
 
-    /// Where a contiguous tensor of this type begins, for a kernel that writes it. Through a view, its buffer
-    /// is written.
+    /// Returns the start address of a contiguous tensor of type `dtype`, for a kernel that writes it. Writing
+    /// to a view writes to the buffer it belongs to.
     pub(crate) fn output(&self, t: &Tensor, dtype: DType) -> Result<Address> {
         Self::check(t, dtype)?;
         self.0.output(t)
     }
 
-    /// Launches a kernel; one that exists for each number type when `dtype` names one. Without blocks there
-    /// is nothing to do.
+    /// Launches a kernel; `dtype` selects the variant of a kernel that exists once per number type. A grid
+    /// without blocks launches nothing.
     ///
     /// # Safety
-    /// `args` is the twin of the kernel's struct, and what it names is as large as the kernel reads and
-    /// writes it to be.
+    /// `args` has the same layout as the kernel's struct of arguments, and the memory that it points to is as
+    /// large as the kernel's reads and writes require.
     pub(crate) unsafe fn launch<A: Copy>(
         &self,
         kernel: Kernel,
@@ -282,7 +287,8 @@ mod tests {
     fn values_are_rounded_and_written_over_a_part() {
         on_each_device(|| {
             for dtype in DTYPES {
-                let (values, whole) = (fresh((3, 5), 1), fresh_in(40, 2, dtype));
+                let values = fresh((3, 5), 1);
+                let whole = fresh_in(40, 2, dtype);
                 let mut want = bits(&whole);
                 let half = rounded(&values, dtype).unwrap();
                 assert_eq!(

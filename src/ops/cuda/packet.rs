@@ -1,11 +1,12 @@
-//! Whole numbers on their way to the GPU: all arrays of a batch lie one behind the other in one packet, and
-//! one copy takes it there.
+//! Upload of integer arrays to the GPU: all arrays of a batch are packed one after the other into one packet,
+//! which one copy transfers.
 //!
-//! A packet lies in a slot: a host buffer, page-locked on a real GPU, and a buffer of the GPU. The copy runs
-//! on a stream of its own, beside what the GPU computes from earlier packets; what is launched from now on
-//! waits for it there. The slot is free again when the last array of its packet is dropped. The GPU may not
-//! have come so far by then, so the next copy into the slot waits for it, on its stream: the host waits for
-//! nothing but to write to a host buffer whose own last copy is not done.
+//! A packet is stored in a slot: a host buffer (page-locked on a real GPU) and a buffer on the GPU. The copy
+//! runs on a stream of its own, concurrently with the GPU's computation on earlier packets; work that is
+//! launched afterwards waits for it on the GPU. The slot is free again when the last array of its packet is
+//! dropped. The GPU may still be using the packet by then, so the next copy into the slot waits for that on
+//! its stream. The host itself waits only before it writes to a host buffer whose own last copy is not
+//! finished.
 
 use std::any::Any;
 use std::fmt;
@@ -25,19 +26,19 @@ use super::slots::Room;
 use super::slots::Slots;
 use super::slots::slot_bytes;
 
-/// Every array begins at a multiple of so many bytes, as memory that is allocated for itself does.
+/// Alignment of every array in a packet, in bytes: the same as that of memory allocated for a single tensor.
 const ALIGNMENT_BYTES: usize = 256;
 
-/// An array on the host.
+/// Array on the host.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Values<'a> {
-    /// Ids, labels, bounds, plans.
+    /// Token ids, labels, segment bounds and plans of kernels.
     U32(&'a [u32]),
     /// Dropout keys.
     U64(&'a [u64]),
 }
 
-/// What an array holds.
+/// Type of an array's values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     U32,
@@ -59,7 +60,7 @@ impl Values<'_> {
         }
     }
 
-    /// Little-endian, as every GPU is.
+    /// Writes the values in little-endian order, which every GPU uses.
     fn write(self, to: &mut [u8]) {
         match self {
             Self::U32(values) => to
@@ -74,24 +75,24 @@ impl Values<'_> {
     }
 }
 
-/// An array on the GPU. Its memory is used for other numbers once all arrays of its packet are dropped:
-/// keep it until the kernel that reads it is launched.
+/// Array on the GPU. Its memory is reused for other numbers once all arrays of its packet are dropped: keep
+/// it until the kernel that reads it is launched.
 #[derive(Debug, Clone)]
 pub struct Array {
     start: Address,
     kind: Kind,
-    /// Its packet, or the tensor that it is.
+    /// Owner of the memory: the packet of the array, or the tensor it was made from.
     _memory: Arc<dyn Any + Send + Sync>,
 }
 
 impl Array {
-    /// The numbers of a contiguous u32 tensor, which a kernel has written or will write.
+    /// Wraps a contiguous u32 tensor, which a kernel has written or will write.
     pub(crate) fn of(gpu: &Gpu, numbers: &Tensor) -> Result<Self> {
         let start = gpu.input(numbers, DType::U32)?;
         Ok(Self { start, kind: Kind::U32, _memory: Arc::new(numbers.clone()) })
     }
 
-    /// A copy of keys in a tensor of its own, for those that outlive every batch.
+    /// Copies keys into a tensor of their own, for keys that are used longer than one batch.
     pub(crate) fn of_keys(gpu: &Gpu, keys: &[u64]) -> Result<Self> {
         // candle has no unsigned type of 64 bits.
         let keys = gpu.upload(&keys.iter().map(|&key| key as i64).collect::<Vec<i64>>())?;
@@ -99,7 +100,8 @@ impl Array {
         Ok(Self { start, kind: Kind::U64, _memory: Arc::new(keys) })
     }
 
-    /// Where it begins, for a kernel that reads values of this kind.
+    /// Returns the start address, for a kernel that reads values of type `kind`; fails if the array has
+    /// another type.
     pub(crate) fn address(&self, kind: Kind) -> Result<Address> {
         if self.kind != kind {
             bail!("an array of {:?} was passed on as one of {kind:?}", self.kind);
@@ -108,11 +110,11 @@ impl Array {
     }
 }
 
-/// What lies in a slot.
+/// Packet: the contents of a slot.
 struct Packet {
     driver: Driver,
     start: Address,
-    /// Empty only while it is being dropped.
+    /// Slot of the packet; `None` only while the packet is being dropped.
     slot: Option<Slot>,
 }
 
@@ -123,7 +125,7 @@ impl fmt::Debug for Packet {
 }
 
 impl Packet {
-    /// Sends arrays that begin at these offsets of `bytes` bytes.
+    /// Uploads arrays that begin at these offsets of a packet of `bytes` bytes.
     fn send(driver: &Driver, arrays: &[Values<'_>], offsets: &[usize], bytes: usize) -> Result<Self> {
         let mut slot = free_slot(driver, bytes)?;
         slot.send(bytes, |host| {
@@ -138,53 +140,55 @@ impl Packet {
 impl Drop for Packet {
     fn drop(&mut self) {
         let Some(mut slot) = self.slot.take() else { return };
-        // Where the driver cannot even be told, the slot is not used again, and the next call to it says
-        // why.
+        // If even this call to the driver fails, the slot is not reused, and the next call to the driver
+        // reports why.
         if slot.retire().is_ok() {
-            // What comes back is dropped after the list of free slots is let go: that may wait for the GPU.
+            // A superfluous slot is dropped after the lock on the free slots is released, since dropping it
+            // may wait for the GPU.
             let _superfluous = self.driver.with_slots(|slots| slots.give_back(slot));
         }
     }
 }
 
-/// A slot with room for a packet. One that packets have outgrown is dropped.
+/// Returns a slot with room for a packet. A free slot that is too small is dropped.
 fn free_slot(driver: &Driver, bytes: usize) -> Result<Slot> {
     let slot = driver.with_slots(Slots::take).filter(|slot| slot.bytes() >= bytes);
     slot.map_or_else(|| driver.new_slot(slot_bytes(bytes)), Ok)
 }
 
-/// Where each array begins, and the bytes of them all.
+/// Returns the offset of each array in the packet, and the size of the packet in bytes.
 fn layout(arrays: &[Values<'_>]) -> (Vec<usize>, usize) {
     let mut end = 0;
-    let place = |array: &Values<'_>| {
+    let mut offsets = Vec::with_capacity(arrays.len());
+    for array in arrays {
         let start = usize::next_multiple_of(end, ALIGNMENT_BYTES);
         end = start + array.bytes();
-        start
-    };
-    (arrays.iter().map(place).collect(), end)
+        offsets.push(start);
+    }
+    (offsets, end)
 }
 
 impl Gpu {
-    /// Sends arrays as one packet; they come back in their order.
+    /// Uploads arrays as one packet and returns them on the GPU, in the same order.
     pub(crate) fn send(&self, arrays: &[Values<'_>]) -> Result<Vec<Array>> {
         let (offsets, bytes) = layout(arrays);
         let packet = Arc::new(Packet::send(&self.0, arrays, &offsets, bytes)?);
-        let array = |(array, offset): (&Values<'_>, usize)| Array {
+        let placed = arrays.iter().zip(offsets).map(|(array, offset)| Array {
             start: packet.start.plus(offset),
             kind: array.kind(),
             _memory: packet.clone(),
-        };
-        Ok(arrays.iter().zip(offsets).map(array).collect())
+        });
+        Ok(placed.collect())
     }
 
-    /// Sends one array by itself.
+    /// Uploads a single array.
     pub(crate) fn send_one(&self, array: Values<'_>) -> Result<Array> {
         Ok(self.send(&[array])?.remove(0))
     }
 }
 
-/// Whether batches are copied to this GPU from page-locked memory, which the copy can read by itself; `None`
-/// for the CPU.
+/// Returns true if batches are copied to this GPU from page-locked memory, from which the copy runs
+/// asynchronously; `None` for the CPU.
 pub fn locks_pages(device: &Device) -> Result<Option<bool>> {
     let Some(gpu) = Gpu::of_device(device)? else { return Ok(None) };
     let packet = Packet::send(&gpu.0, &[], &[], 0)?;
@@ -197,7 +201,8 @@ mod tests {
 
     #[test]
     fn arrays_begin_at_multiples_of_256_bytes_and_empty_ones_take_no_room() {
-        let (ids, keys) = ([1u32; 65], [2u64; 3]);
+        let ids = [1u32; 65];
+        let keys = [2u64; 3];
         let arrays = [
             Values::U32(&[]),
             Values::U32(&ids),
@@ -221,20 +226,22 @@ mod tests {
 
         fn numbers(array: &Array, count: usize) -> Vec<u32> {
             let start = array.address(Kind::U32).unwrap().0 as *const u32;
-            // SAFETY: the array lives, and the tests ask for as many numbers as it has.
+            // SAFETY: the array is alive, and the tests read no more numbers than it has.
             (0..count).map(|index| unsafe { *start.add(index) }).collect()
         }
 
         #[test]
         fn every_array_arrives_aligned() {
             on_host(|| {
-                let (a, b, c) = ([7u32, 8, 9], [1u64 << 40, 5], [6u32]);
+                let a = [7u32, 8, 9];
+                let b = [1u64 << 40, 5];
+                let c = [6u32];
                 let sent = gpu()
                     .send(&[Values::U32(&a), Values::U64(&b), Values::U32(&[]), Values::U32(&c)])
                     .unwrap();
                 assert_eq!((numbers(&sent[0], 3), numbers(&sent[3], 1)), (a.to_vec(), c.to_vec()));
                 let keys = sent[1].address(Kind::U64).unwrap().0;
-                // SAFETY: two keys were sent, and their array lives.
+                // SAFETY: two keys were sent, and their array is alive.
                 assert_eq!(unsafe { [*(keys as *const u64), *(keys as *const u64).add(1)] }, b);
                 let starts = [(0, Kind::U32), (1, Kind::U64), (2, Kind::U32), (3, Kind::U32)];
                 assert!(
@@ -257,7 +264,7 @@ mod tests {
                 for (value, array) in (0..).zip(&sent) {
                     assert_eq!(numbers(array, 100), [value; 100]);
                 }
-                // One array keeps the whole packet.
+                // A single array keeps the whole packet alive.
                 let [first, last] =
                     gpu().send(&[Values::U32(&[50]), Values::U32(&[60; 9])]).unwrap().try_into().unwrap();
                 drop((sent, first));
@@ -275,7 +282,7 @@ mod tests {
                 let starts: Vec<u64> = (0..6).map(|_| start(10)).collect();
                 assert_ne!(starts[0], starts[1]);
                 assert!(starts.chunks(2).all(|pair| pair == &starts[..2]), "{starts:?}");
-                // More than the least size of a slot.
+                // Larger than the smallest size of a slot.
                 let large: Vec<u64> = (0..6).map(|_| start(1 << 19)).collect();
                 assert!(large.chunks(2).all(|pair| pair == &large[..2]), "{large:?}");
                 let small: Vec<u64> = (0..2).map(|_| start(10)).collect();
@@ -289,7 +296,7 @@ mod tests {
                 let array = gpu().send_one(Values::U32(&[4; 3])).unwrap();
                 let start = array.address(Kind::U32).unwrap().0 as *const u32;
                 drop(array);
-                // SAFETY: the free slot keeps its memory.
+                // SAFETY: the free slot still owns its memory.
                 assert_eq!(unsafe { *start }, u32::MAX);
             });
         }

@@ -1,5 +1,5 @@
-//! The rules that cuBLASLt has for a product, as far as its documentation tells them: what it refuses, and
-//! what makes it slow. The library itself is not needed to hold a product against them.
+//! Rules of cuBLASLt for a product, as far as its documentation states them: which products it refuses, and
+//! which are slow. A product can be checked without the library itself.
 //!
 //! Source: cuBLAS 13 documentation, `cublasLtMatmul()` (table of types for regular column-major matrices),
 //! `cublasLtMatrixLayoutAttribute_t`, `cublasLtMatmulDescAttributes_t`, `cublasLtEpilogue_t`, and "Tensor
@@ -11,18 +11,18 @@ use super::described::Description;
 use super::described::Epilogue;
 use super::described::Layout;
 
-/// The workspace is to begin and end at multiples of so many bytes.
+/// Alignment of the workspace's start and size, in bytes.
 const WORKSPACE_ALIGNMENT: usize = 256;
 
-/// What a bias vector has to be aligned to: on Ampere some kernels read it 16 bytes at a time.
+/// Alignment of a bias vector, in bytes: on Ampere some kernels read 16 bytes of it at a time.
 const VECTOR_ALIGNMENT: u32 = 16;
 
-/// What loads of operands for tensor cores take at a time.
+/// Bytes that one load of a tensor core's operand reads.
 const FAST_BYTES: usize = 16;
 
 const NAMES: [&str; 3] = ["A", "B", "D"];
 
-/// The first rule that a product breaks.
+/// Checks a product; the error is the first rule that it breaks.
 pub fn check(product: &Description) -> Result<(), String> {
     for (name, layout) in NAMES.iter().zip(&product.layouts) {
         matrix(layout).map_err(|problem| format!("{name}: {problem}"))?;
@@ -57,18 +57,22 @@ fn matrix(layout: &Layout) -> Result<(), String> {
 }
 
 fn sizes(product: &Description) -> Result<(), String> {
-    let of = |index: usize| {
-        let Layout { rows, cols, .. } = product.layouts[index];
-        if product.transposed[index] { [cols, rows] } else { [rows, cols] }
-    };
-    let ([a, b], d) = ([of(0), of(1)], product.layouts[2]);
+    let a = operand_size(product, 0);
+    let b = operand_size(product, 1);
+    let d = product.layouts[2];
     if a[1] != b[0] || [a[0], b[1]] != [d.rows, d.cols] {
         return Err(format!("op(A) {a:?} times op(B) {b:?} does not give D [{}, {}]", d.rows, d.cols));
     }
     Ok(())
 }
 
-/// Computed and scaled in f32.
+/// Rows and columns of op(A) for index 0, of op(B) for index 1.
+fn operand_size(product: &Description, index: usize) -> [usize; 2] {
+    let Layout { rows, cols, .. } = product.layouts[index];
+    if product.transposed[index] { [cols, rows] } else { [rows, cols] }
+}
+
+/// Checks the types for products that are computed and scaled in f32.
 fn types(product: &Description) -> Result<(), String> {
     let [a, b, d] = product.layouts.map(|layout| layout.dtype);
     let is_known = a == b
@@ -83,8 +87,8 @@ fn types(product: &Description) -> Result<(), String> {
     Ok(())
 }
 
-/// All matrices are of one batch, and no product writes what another one does: each writes behind the one
-/// before, or all write columns side by side.
+/// Checks that all matrices have the same number of products, and that no product overwrites the output of
+/// another: each output begins after the end of the previous one, or all write columns side by side.
 fn batch(product: &Description) -> Result<(), String> {
     let counts = product.layouts.map(|layout| layout.batch_count);
     if counts[0] == 0 || counts != [counts[0]; 3] {
@@ -107,7 +111,8 @@ fn vector(product: &Description) -> Result<(), String> {
     if product.epilogue == Epilogue::Nothing {
         return Ok(());
     }
-    let (vector, d) = (product.vector, product.layouts[2].dtype);
+    let vector = product.vector;
+    let d = product.layouts[2].dtype;
     if vector != d {
         return Err(format!(
             "the vector of {:?} is {vector:?}, beside D it has to be {d:?}",
@@ -125,8 +130,8 @@ fn vector(product: &Description) -> Result<(), String> {
     Ok(())
 }
 
-/// What keeps a product from the fast kernels: operands whose columns do not all begin at multiples of 16
-/// bytes. Each is named.
+/// Lists what keeps a product from the fast kernels: each matrix whose columns do not all begin at multiples
+/// of 16 bytes.
 pub fn slow(product: &Description) -> Vec<String> {
     let mut reasons = Vec::new();
     for (name, (layout, alignment)) in NAMES.iter().zip(product.layouts.iter().zip(product.alignments)) {
@@ -154,7 +159,7 @@ mod tests {
     use super::super::gemm::Operand;
     use super::*;
 
-    /// `[96, 768] = [96, 512] [768, 512]^T` in bf16 with a bias: a linear map.
+    /// The product of a linear map with a bias, in bf16: `[96, 768] = [96, 512] [768, 512]^T`.
     fn forward() -> Gemm {
         Gemm {
             m: 96,
@@ -171,13 +176,15 @@ mod tests {
         }
     }
 
-    /// Three of them with the same input, whose weights, biases and outputs lie apart.
+    /// Batch of three such products that share the input and have their own weights, biases and outputs.
     fn three() -> Gemm {
-        let (b, out, vector) = (768 * 512 + 768, 96 * 768, 768 * 512 + 768);
-        Gemm { batch: Batch { count: 3, a: 0, b, out, vector }, ..forward() }
+        let parameters = 768 * 512 + 768;
+        let batch = Batch { count: 3, a: 0, b: parameters, out: 96 * 768, vector: parameters };
+        Gemm { batch, ..forward() }
     }
 
-    fn described(change: impl FnOnce(&mut Description)) -> Result<(), String> {
+    /// Checks the product of [`forward`] after a change to its description.
+    fn check_changed(change: impl FnOnce(&mut Description)) -> Result<(), String> {
         let mut product = Description::of(&forward(), None);
         change(&mut product);
         check(&product)
@@ -218,14 +225,14 @@ mod tests {
 
     #[test]
     fn a_wrong_leading_dimension_is_found() {
-        assert_eq!(described(|_| ()), Ok(()));
-        // The leading dimension of the output instead of the weight's, and one that was cut.
+        assert_eq!(check_changed(|_| ()), Ok(()));
+        // The output gets the input's leading dimension, and the weight's is one too small.
         assert_eq!(
-            described(|product| product.layouts[2].leading = 512).unwrap_err(),
+            check_changed(|product| product.layouts[2].leading = 512).unwrap_err(),
             "D: its leading dimension 512 is less than its 768 rows"
         );
         assert_eq!(
-            described(|product| product.layouts[0].leading -= 1).unwrap_err(),
+            check_changed(|product| product.layouts[0].leading -= 1).unwrap_err(),
             "A: its leading dimension 511 is less than its 512 rows"
         );
     }
@@ -238,7 +245,7 @@ mod tests {
         assert!(slow(&product).is_empty(), "{product:?}");
         let one = Description::of(&forward(), None);
         assert_eq!(product.flops().to_bits(), (3.0 * one.flops()).to_bits());
-        // The input is read once.
+        // The shared input is read once.
         assert_eq!(product.bytes(), 3 * one.bytes() - 2 * 2 * 96 * 512);
         let broken: [(&str, Change); 5] = [
             ("batches of [3, 1, 3] products are not one batch", |p| p.layouts[1].batch_count = 1),
@@ -261,23 +268,21 @@ mod tests {
         assert_eq!((check(&odd), slow(&odd)), (Ok(()), vec!["A: products 787966 bytes apart".to_string()]));
     }
 
-    /// Heads that write their columns of one matrix; nearer, or with one more, two of them would write the
-    /// same.
+    /// Attention heads each write their own columns of one matrix. With a smaller distance, or with one more
+    /// head, two of them would write the same value.
     #[test]
     fn products_may_write_columns_side_by_side() {
-        let heads = |count: usize, out: usize| {
+        for (count, out, is_valid) in [(12, 64, true), (12, 63, false), (13, 64, false)] {
             let batch = Batch { count, a: 0, b: 64 * 512, out, vector: 0 };
-            check(&Description::of(&Gemm { n: 64, bias: None, batch, ..forward() }, None))
-        };
-        assert_eq!(heads(12, 64), Ok(()));
-        for (count, out) in [(12, 63), (13, 64)] {
+            let heads = Gemm { n: 64, bias: None, batch, ..forward() };
             let message = format!("D: products lie {out} values apart, and each has 73024");
-            assert_eq!(heads(count, out), Err(message));
+            let want = if is_valid { Ok(()) } else { Err(message) };
+            assert_eq!(check(&Description::of(&heads, None)), want);
         }
     }
 
     #[test]
-    fn every_other_rule_is_told() {
+    fn every_other_broken_rule_is_reported() {
         type Change = fn(&mut Description);
         let broken: [(&str, Change); 7] = [
             ("B: a matrix of 512 x 0 has no values", |p| p.layouts[1].cols = 0),
@@ -291,12 +296,12 @@ mod tests {
             ("the workspace of 100 bytes is no multiple of 256", |p| p.workspace_bytes = 100),
         ];
         for (message, change) in broken {
-            assert_eq!(described(change).unwrap_err(), message);
+            assert_eq!(check_changed(change).unwrap_err(), message);
         }
     }
 
     #[test]
-    fn an_odd_vocabulary_is_told_as_slow() {
+    fn an_odd_vocabulary_is_reported_as_slow() {
         let bias = Some(Bias { address: Address(4 << 20), dtype: DType::F32 });
         let out = Operand::rows(Address(3 << 20), 50_265);
         let logits = Gemm { n: 50_265, out, out_dtype: DType::F32, bias, ..forward() };

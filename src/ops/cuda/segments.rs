@@ -1,4 +1,4 @@
-//! Launches of kernels that go over segments of rows: see `kernels/segments.cuh`.
+//! Launch of kernels that process a segment of rows per block: see `kernels/segments.cuh`.
 
 use candle_core::Result;
 use candle_core::Tensor;
@@ -8,10 +8,10 @@ use super::Gpu;
 use super::Grid;
 use super::Kernel;
 
-/// Threads of a block, each for a column.
+/// Threads per block, each of which processes one column.
 const THREADS: usize = 128;
 
-/// Twin of `Segments`.
+/// Same layout as `Segments` in `kernels/segments.cuh`.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 struct Segments {
@@ -21,11 +21,12 @@ struct Segments {
     cols: i64,
 }
 
-/// Makes `rows` rows of `from`, whose tokens `bounds` shares out to so many segments.
+/// Launches the kernel over the rows of `from`, which `bounds` divides into `segments` segments, and returns
+/// its output: a new matrix of `rows` rows with as many columns as `from`.
 ///
 /// # Safety
-/// There is a bound more than segments, and with these the kernel keeps within `from` and within `rows` rows of as
-/// many columns.
+/// `bounds` points to `segments + 1` bounds, and with these the kernel stays within `from` and within the
+/// `rows` rows of the output.
 pub(crate) unsafe fn launch(
     gpu: &Gpu,
     kernel: Kernel,
@@ -33,10 +34,11 @@ pub(crate) unsafe fn launch(
     (bounds, segments): (Address, usize),
     rows: usize,
 ) -> Result<Tensor> {
-    let (dtype, cols) = (from.dtype(), from.dims2()?.1);
+    let dtype = from.dtype();
+    let (_, cols) = from.dims2()?;
     let to = gpu.uninitialised((rows, cols), dtype)?;
-    let (from, into) = (gpu.input(from, dtype)?, gpu.output(&to, dtype)?);
-    let args = Segments { from, bounds, to: into, cols: cols as i64 };
+    let args =
+        Segments { from: gpu.input(from, dtype)?, bounds, to: gpu.output(&to, dtype)?, cols: cols as i64 };
     let blocks = [segments as u32, cols.div_ceil(THREADS) as u32, 1];
     let grid = Grid { blocks, threads: THREADS as u32, shared_bytes: 0 };
     // SAFETY: the caller promises that the kernel keeps within both matrices.

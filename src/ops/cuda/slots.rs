@@ -1,28 +1,28 @@
-//! Which slot a packet takes: pairs of a host buffer and a buffer of the GPU, used again and again.
+//! Pool of slots, pairs of a host buffer and a GPU buffer that are reused for one packet after the other.
 //!
-//! It knows nothing of copies and events: those are the drivers'.
+//! The pool does no copies and records no events: the drivers do.
 
 use std::collections::VecDeque;
 
-/// Free slots that are kept: two batches alive at once, and as many that the GPU still works on.
+/// Most free slots that are kept: for two batches alive at once, and two that the GPU is still processing.
 const MOST_FREE: usize = 4;
 
-/// The least size of a slot: batches of a few thousand tokens fit, so that slots hardly ever have to grow.
+/// Smallest size of a slot: batches of a few thousand tokens fit, so slots rarely have to grow.
 const LEAST_BYTES: usize = 1 << 20;
 
-/// How large a slot is made for a packet of so many bytes: a power of two, so that packets of all sizes soon
-/// fit into all slots.
+/// Size of a new slot for a packet of `packet_bytes` bytes: a power of two, so that soon every slot fits
+/// packets of all sizes.
 pub(super) fn slot_bytes(packet_bytes: usize) -> usize {
     packet_bytes.next_power_of_two().max(LEAST_BYTES)
 }
 
-/// What the slots of all drivers have.
+/// Interface that the slots of all drivers share.
 pub(super) trait Room {
-    /// Bytes of each of its buffers.
+    /// Size in bytes of each of the slot's two buffers.
     fn bytes(&self) -> usize;
 }
 
-/// The slots that no packet is in, that which was given back first in front.
+/// Slots without a packet, in the order in which they became free.
 #[derive(Debug)]
 pub(super) struct Slots<S> {
     free: VecDeque<S>,
@@ -35,14 +35,14 @@ impl<S> Default for Slots<S> {
 }
 
 impl<S: Room> Slots<S> {
-    /// The slot that has been free for longest; `None` where a new one is to be made. One slot always stays
-    /// behind: the GPU may still be reading what was given back last, and a copy to it would wait for that
-    /// instead of running beside it.
+    /// Takes the slot that has been free for longest; `None` if a new one has to be made. The slot that
+    /// became free last always stays in the pool: the GPU may still be reading from it, and a copy into it
+    /// would wait for that instead of running concurrently.
     pub(super) fn take(&mut self) -> Option<S> {
         if self.free.len() < 2 { None } else { self.free.pop_front() }
     }
 
-    /// Takes a slot back. Of too many, the smallest is no longer needed and comes back.
+    /// Puts a slot back. If there are now too many, removes the smallest one and returns it.
     pub(super) fn give_back(&mut self, slot: S) -> Option<S> {
         self.free.push_back(slot);
         if self.free.len() <= MOST_FREE {
@@ -57,7 +57,7 @@ impl<S: Room> Slots<S> {
 mod tests {
     use super::*;
 
-    /// Its name and its size.
+    /// Slot of a test: its name and its size.
     #[derive(Debug, PartialEq, Eq)]
     struct Slot(char, usize);
 
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn of_too_many_free_slots_the_smallest_goes() {
+    fn the_smallest_of_too_many_free_slots_is_dropped() {
         let mut slots = Slots::default();
         for (name, bytes) in [('a', 4), ('b', 2), ('c', 8), ('d', 8)] {
             assert_eq!(slots.give_back(Slot(name, bytes)), None);

@@ -1,4 +1,5 @@
-//! Sums over rows in two halves: blocks of rows by the op's own kernel, then the blocks in order.
+//! Sums over rows in two passes: the op's own kernel sums blocks of rows, then a second kernel adds the
+//! blocks in order.
 
 use candle_core::DType;
 use candle_core::Result;
@@ -10,28 +11,28 @@ use super::Grid;
 use super::Kernel;
 use crate::accumulator::Accumulator;
 
-/// Most blocks of rows: enough to fill the largest GPU twice; the same number on every GPU, so that sums are
-/// the same.
+/// Most blocks of rows: enough to fill the largest GPU twice, and the same number on every GPU, so that the
+/// sums are bitwise the same.
 const MOST_BLOCKS: usize = 264;
 
-/// How rows are shared out to blocks: a function of their number alone.
+/// Partition of rows into blocks, which depends on the number of rows alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RowBlocks {
-    /// Rows of each block but the last.
+    /// Rows of each block; the last block may have fewer.
     pub(crate) rows: usize,
-    /// Blocks.
+    /// Number of blocks.
     pub(crate) count: usize,
 }
 
 impl RowBlocks {
-    /// Blocks of at least `least` rows.
+    /// Divides `rows` rows into blocks of at least `least` rows.
     pub(crate) fn of(rows: usize, least: usize) -> Self {
         let size = rows.div_ceil(MOST_BLOCKS).max(least).max(1);
         Self { rows: size, count: rows.div_ceil(size) }
     }
 }
 
-/// What blocks of rows come to, `[blocks, cols]` in f32: written by one kernel, added up by the next.
+/// Partial sums of the blocks of rows, `[blocks, cols]` in f32: written by one kernel, added up by the next.
 #[derive(Debug)]
 pub(crate) struct Partials {
     sums: Tensor,
@@ -39,12 +40,12 @@ pub(crate) struct Partials {
     cols: usize,
 }
 
-/// Vectors whose sums lie side by side in one row of partials, at most.
+/// Most vectors whose partial sums are stored side by side in one row.
 const MOST_SUMS: usize = 3;
-/// `SUM_WARPS` in `kernel.cu`.
+/// Warps per block: equal to `SUM_WARPS` in `kernel.cu`.
 const WARPS: u32 = 16;
 
-/// Twin of `AddPartialsArgs`.
+/// Same layout as `AddPartialsArgs` in `kernel.cu`.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 struct AddPartialsArgs {
@@ -57,27 +58,30 @@ struct AddPartialsArgs {
 }
 
 impl Partials {
-    /// Room for the sums of so many blocks.
+    /// Allocates the partial sums of `blocks` blocks.
     pub(crate) fn new(gpu: &Gpu, blocks: usize, cols: usize) -> Result<Self> {
         Ok(Self { sums: gpu.uninitialised((blocks, cols), DType::F32)?, blocks, cols })
     }
 
-    /// Where the kernel writes them.
+    /// Returns the address to which the first kernel writes the partial sums.
     pub(crate) fn address(&self, gpu: &Gpu) -> Result<Address> {
         gpu.output(&self.sums, DType::F32)
     }
 
-    /// Adds the sums of the columns to `into`, or begins them, each `[cols / N]` for the N that lie side by
-    /// side; those without a place are left out.
+    /// Adds up the blocks of each column and adds the result to `into`, or overwrites it if its sum has not
+    /// begun. Each of the N targets has `[cols / N]` values, and their partial sums are side by side in each
+    /// row; a target of `None` is skipped.
     pub(crate) fn add_to<const N: usize>(&self, gpu: &Gpu, into: [Option<Accumulator<'_>>; N]) -> Result<()> {
         const KERNEL: Kernel = Kernel { op: "cuda", name: "add_partials" };
         const { assert!(N <= MOST_SUMS) };
         let cols = self.cols / N;
-        let (mut out, mut begun) = ([Address::NULL; MOST_SUMS], [0; MOST_SUMS]);
+        let mut out = [Address::NULL; MOST_SUMS];
+        let mut begun = [0; MOST_SUMS];
         for (index, accumulator) in into.into_iter().enumerate() {
             let Some(Accumulator { sum, begun: has_begun }) = accumulator else { continue };
             assert_eq!(sum.elem_count(), cols, "there is a sum for each column");
-            (out[index], begun[index]) = (gpu.output(sum, DType::F32)?, u32::from(has_begun));
+            out[index] = gpu.output(sum, DType::F32)?;
+            begun[index] = u32::from(has_begun);
         }
         let args = AddPartialsArgs {
             partials: gpu.input(&self.sums, DType::F32)?,
@@ -89,8 +93,8 @@ impl Partials {
         };
         let blocks = [cols.div_ceil(32) as u32, N as u32, 1];
         let grid = Grid { blocks, threads: 32 * WARPS, shared_bytes: 32 * WARPS * size_of::<f32>() as u32 };
-        // SAFETY: the sums are `[blocks, cols]`, and every `out` that there is has as many values as columns
-        // are read for it.
+        // SAFETY: the partial sums are `[blocks, cols]`, and every `out` that is not null has one value for
+        // each column that is read for it.
         unsafe { gpu.launch(KERNEL, Some(DType::F32), grid, &args) }
     }
 }

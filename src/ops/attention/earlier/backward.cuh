@@ -1,7 +1,8 @@
-// Backward on tensor cores as it was before decisions of dropout came with the rows, for `MLMTRAIN_ATTENTION=earlier`.
+// Backward on tensor cores as it was before dropout decisions were copied together with the rows, for
+// `MLMTRAIN_ATTENTION=earlier`.
 namespace earlier {
 
-// dq of a tile of queries; writes delta for the kernel of the keys.
+// Computes dq of a tile of queries; writes delta for the kernel of the keys.
 template <typename T, int K, typename A>
 __device__ void tensor_backward_queries(const A& a) {
     constexpr int STREAM = Room<K>::STREAM, STRIDE = Room<K>::STRIDE, STAGE = Room<K>::STAGE;
@@ -30,7 +31,7 @@ __device__ void tensor_backward_queries(const A& a) {
     const Span span = span_of(a, tile);
     fetch(0, span.first);
 
-    float delta[2], log_sum_exp[2];  // the latter to base 2
+    float delta[2], log_sum_exp[2];  // log_sum_exp is to base 2
 #pragma unroll
     for (int half = 0; half < 2; half++) {
         i64 row = own + lane.row + half * 8;
@@ -65,7 +66,7 @@ __device__ void tensor_backward_queries(const A& a) {
         for (u32 first = 0; first < some; first += 16) {
             const T* rows = room + stage * STAGE + first * STRIDE;
             float p[2][4], ds[2][4];
-            // Asked for before the products, which it then takes no longer than.
+            // Loaded before the products, so that the load takes no longer than they do.
             u32 bits = ALL_LANES;
             if (a.dropout.threshold != 0) bits = kept_at(a, tile, u32(own - tile.start), key + first)[lane.row] >> lane.column;
             times_transposed<T, K>(p, query, rows, lane);
@@ -91,7 +92,7 @@ __device__ void tensor_backward_queries(const A& a) {
     store_rows<T, K>(room + lane.warp * 16 * STRIDE, dq, a.scale, a.scale, out, own, tile.end, a.hidden, lane);
 }
 
-// dk and dv of a tile of keys.
+// Computes dk and dv of a tile of keys.
 template <typename T, int K, typename A>
 __device__ void tensor_backward_keys(const A& a) {
     constexpr int STREAM = Room<K>::STREAM, STRIDE = Room<K>::STRIDE, STAGE = Room<K>::STAGE;
@@ -112,7 +113,7 @@ __device__ void tensor_backward_keys(const A& a) {
         i64 row = valid ? first + threadIdx.x : first, at = row * a.heads + blockIdx.y;
         QueryRows<STREAM>& rows = of_rows[stage];
         copy_async<4>(&rows.delta[threadIdx.x], a.delta + at, valid);
-        // Probabilities of rows that do not exist are 0.
+        // The probabilities of rows that do not exist are 0.
         if (valid) {
             copy_async<4>(&rows.log_sum_exp[threadIdx.x], a.log_sum_exp + at, true);
         } else {

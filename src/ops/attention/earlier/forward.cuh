@@ -1,8 +1,8 @@
-// Forward on tensor cores as it was before it drew ahead of the scores, for `MLMTRAIN_ATTENTION=earlier`: to compare bits
-// and times, until a GPU has judged both.
+// Forward on tensor cores as it was before dropout was drawn ahead of the scores, for
+// `MLMTRAIN_ATTENTION=earlier`: to compare bits and times, until both have been measured on a GPU.
 namespace earlier {
 
-// Starts to copy `COUNT` rows from `first` on to shared memory; those from `end` on become zeros.
+// Starts to copy `COUNT` rows from `first` on to shared memory; rows from `end` on become zeros.
 template <typename T, int K, int COUNT, int THREADS = 128>
 __device__ __forceinline__ void copy_rows_one_by_one(T* to, const T* from, i64 first, i64 end, i64 hidden) {
     constexpr int PIECES = K / 8, ALL = COUNT * PIECES;
@@ -15,16 +15,16 @@ __device__ __forceinline__ void copy_rows_one_by_one(T* to, const T* from, i64 f
     }
 }
 
-// Dropout of 16 queries and 16 keys from column 8 `eighth` on, one draw a lane: `key` is that of query lane %
-// 16. Lane L gets word L % 8 of the square (`kept_at`).
+// Draws dropout for 16 queries and 16 keys from column 8 `eighth` on, one draw per lane: `key` is the key of
+// query lane % 16. Lane L returns word L % 8 of the square (`kept_at`).
 __device__ __forceinline__ u32 keep_tile(const Dropout& dropout, u64 key, u32 eighth, const Lane& lane) {
     u32 bits = keep_bits(dropout, key, eighth + lane.lane / 16) << (lane.lane / 8 % 2 * 16 + lane.lane / 16 * 8);
     bits |= __shfl_xor_sync(ALL_LANES, bits, 16);
     return bits | __shfl_xor_sync(ALL_LANES, bits, 8);
 }
 
-// One streamed tile of keys and values, `key` the first one's index in the segment of the tile, `query_row` that
-// of the warp's first query.
+// Processes one streamed tile of keys and values. `key` is the index in the segment of the tile's first key,
+// `query_row` that of the warp's first query.
 template <typename T, int K, typename A, typename P>
 __device__ __forceinline__ void forward_tile(
     const A& a, P& positions, Softmax<K>& softmax, const u32 (&query)[K / 16][4], const T* rows, const Tile& tile,
@@ -84,7 +84,8 @@ __device__ void tensor_forward(const A& a) {
         copy_rows_one_by_one<T, K, STREAM>(to, k, i64(tile.start) + key, tile.end, a.hidden);
         copy_rows_one_by_one<T, K, STREAM>(to + STREAM * STRIDE, v, i64(tile.start) + key, tile.end, a.hidden);
     };
-    // The queries pass through the second stage, which the keys do not reach before the barrier in the loop.
+    // The queries pass through the second stage, which is not filled with keys before the barrier in the
+    // loop.
     copy_rows_one_by_one<T, K, ROWS>(room + STAGE, static_cast<const T*>(a.q) + columns, tile.first, tile.end, a.hidden);
     const Span span = span_of(a, tile);
     fetch(0, span.first);

@@ -1,12 +1,13 @@
-// Backward of short segments as it was before decisions of dropout came with the rows, for `MLMTRAIN_ATTENTION=earlier`.
+// Backward of short segments as it was before dropout decisions were copied together with the rows, for
+// `MLMTRAIN_ATTENTION=earlier`.
 namespace earlier {
 
 template <typename T, int K>
 struct ShortRoom {
     T keys[SHORT_ROWS][K + 8];
-    T streamed[2][2][SHORT_STREAM][K + 8];  // [stage][queries, output gradients]; before them, values
-    T scores[SHORT_ROWS][SHORT_STRIDE];     // gradients of scores, a row a key
-    float log_sum_exp[SHORT_ROWS];          // of queries, to base 2
+    T streamed[2][2][SHORT_STREAM][K + 8];  // [stage][queries, output gradients]; first used for the values
+    T scores[SHORT_ROWS][SHORT_STRIDE];     // gradients of scores, one row per key
+    float log_sum_exp[SHORT_ROWS];          // of the queries, to base 2
     float delta[SHORT_ROWS];
 };
 
@@ -16,7 +17,7 @@ __device__ void tensor_backward_short(const A& a) {
     static_assert(sizeof(ShortRoom<T, K>) <= 49152, "what every generation gives without being asked");
     static_assert(SHORT_STREAM / 16 * (K / 16) <= SHORT_THREADS / int(WARP), "a warp has 16 x 16 of a chunk's dq");
     const Tile tile = tile_of(a);
-    if (tile.first != tile.start) return;  // the segment is the block's that has its first tile
+    if (tile.first != tile.start) return;  // the block of the segment's first tile processes the whole segment
     auto& room = *reinterpret_cast<ShortRoom<T, K>*>(shared_memory());
     const Lane lane;
     const i64 columns = i64(blockIdx.y) * K;
@@ -31,7 +32,7 @@ __device__ void tensor_backward_short(const A& a) {
         copy_rows_one_by_one<T, K, SHORT_STREAM, SHORT_THREADS>(room.streamed[stage][0][0], q, first, tile.end, a.hidden);
         copy_rows_one_by_one<T, K, SHORT_STREAM, SHORT_THREADS>(room.streamed[stage][1][0], d_out, first, tile.end, a.hidden);
     };
-    // Values pass through the room of the stages into registers.
+    // The values pass through the memory of the stages into registers.
     T* values = room.streamed[0][0][0];
     copy_rows_one_by_one<T, K, SHORT_ROWS, SHORT_THREADS>(room.keys[0], k, tile.start, tile.end, a.hidden);
     copy_rows_one_by_one<T, K, SHORT_ROWS, SHORT_THREADS>(values, v, tile.start, tile.end, a.hidden);
@@ -48,7 +49,7 @@ __device__ void tensor_backward_short(const A& a) {
         sum = quad_sum(sum);
         if (threadIdx.x % 4 != 0) continue;
         room.delta[query] = sum;
-        // Probabilities of rows that do not exist are 0.
+        // The probabilities of rows that do not exist are 0.
         room.log_sum_exp[query] = query < size ? a.log_sum_exp[at * a.heads + blockIdx.y] * LOG2_E : INFINITY;
     }
     wait_for_copies();
@@ -127,7 +128,7 @@ __device__ void tensor_backward_short(const A& a) {
         }
     }
     if (own >= size) return;
-    // No warp needs the stages any more; this one's rows there are its own.
+    // No warp uses the stages any more; each warp writes through its own rows there.
     T* own_room = values + own * (K + 8);
     const i64 first = i64(tile.start) + own;
     T* out[2] = {static_cast<T*>(a.dk) + columns, static_cast<T*>(a.dv) + columns};

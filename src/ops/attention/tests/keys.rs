@@ -1,4 +1,4 @@
-//! Keys of dropout that a counter has no room for.
+//! Tests of dropout keys that do not fit into a counter.
 
 use crate::attention;
 use crate::attention::Segments;
@@ -9,7 +9,8 @@ use crate::testing::on_each_device;
 use base::rng::Purpose;
 use base::rng::Stream;
 
-/// Keys of rows of probabilities are keys of tokens times heads, and have 48 bits.
+/// The key of a row of probabilities is the token's key times the number of heads plus the head, and has 48
+/// bits.
 #[test]
 fn keys_that_would_lose_bits_are_refused_by_a_gpu() {
     let dropout = Dropout { probability: 0.1, stream: Stream::new(1, Purpose::Dropout, 1) };

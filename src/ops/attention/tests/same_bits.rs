@@ -1,5 +1,5 @@
-//! Kernels on tensor cores and the earlier ones that a switch asks for: the same bits, decisions of dropout
-//! included.
+//! Tests that the tensor-core kernels and the earlier ones, which a switch selects, give the same bits,
+//! including the dropout decisions.
 
 use candle_core::DType;
 use candle_core::Tensor;
@@ -17,7 +17,7 @@ use crate::testing::on_each_device;
 use base::rng::Purpose;
 use base::rng::Stream;
 
-/// Keys whose words beyond the first are not 0, either.
+/// Returns dropout keys whose upper 32 bits are not zero, either.
 fn keys(tokens: usize) -> Vec<u64> {
     (0..tokens as u64).map(|t| (t << 32 | 0xabc0_0000) + 7 * t).collect()
 }
@@ -26,7 +26,7 @@ fn dropout(probability: f32) -> Dropout {
     Dropout { probability, stream: Stream::new(0x1234_5678_9abc, Purpose::Dropout, 1 << 33 | 5) }
 }
 
-/// Output, log-sum-exp, gradients and, with dropout, its decisions.
+/// Returns the output, log-sum-exp, gradients and, with dropout, its decisions.
 fn all(segments: &Segments<'_>, hidden: usize, dtype: DType) -> Vec<Tensor> {
     let tokens = segments.token_keys.len();
     let [q, k, v, d_out] = [1, 2, 3, 4].map(|id| fresh_in((tokens, hidden), id, dtype));
@@ -36,7 +36,7 @@ fn all(segments: &Segments<'_>, hidden: usize, dtype: DType) -> Vec<Tensor> {
     [o, saved.log_sum_exp_th].into_iter().chain(gradients).chain(saved.kept).collect()
 }
 
-fn compare((heads, head_size): (usize, usize), lengths: &[u32], window: Option<usize>, probability: f32) {
+fn compare(heads: usize, head_size: usize, lengths: &[u32], window: Option<usize>, probability: f32) {
     let cu_seqlens = bounds(lengths);
     let token_keys = keys(cu_seqlens[lengths.len()] as usize);
     let dropout = dropout(probability);
@@ -57,47 +57,47 @@ fn is_gpu() -> bool {
     Gpu::of(&fresh_in(1, 1, DType::F32)).unwrap().is_some()
 }
 
-/// Whole tiles and parts of them, of one segment and of several; a segment that ends in the middle of a
+/// Whole tiles and partial ones, of one segment and of several; a segment that ends in the middle of a
 /// square.
 #[test]
 fn every_head_size_gives_the_bits_of_the_earlier_kernels() {
     on_each_device(|| {
         for &head_size in earlier::HEAD_SIZES.iter().filter(|_| is_gpu()) {
             for probability in [0.0, 0.1] {
-                compare((1, head_size), &[130, 1, 0, 16], None, probability);
-                compare((1, head_size), &[5, 129], Some(40), probability);
-                compare((1, head_size), &[200, 70], None, probability);
-                compare((1, head_size), &[290], Some(30), probability);
+                compare(1, head_size, &[130, 1, 0, 16], None, probability);
+                compare(1, head_size, &[5, 129], Some(40), probability);
+                compare(1, head_size, &[200, 70], None, probability);
+                compare(1, head_size, &[290], Some(30), probability);
             }
         }
     });
 }
 
-/// In one launch backward.
+/// Backward runs in one launch.
 #[test]
 fn short_segments_give_the_bits_of_the_earlier_kernels() {
     on_each_device(|| {
         for &head_size in earlier::HEAD_SIZES.iter().filter(|&&size| size <= 64 && is_gpu()) {
             for probability in [0.0, 0.1] {
-                compare((1, head_size), &[128, 17, 1], None, probability);
-                compare((2, head_size), &[5, 40], Some(20), probability);
+                compare(1, head_size, &[128, 17, 1], None, probability);
+                compare(2, head_size, &[5, 40], Some(20), probability);
             }
         }
     });
 }
 
-/// Thresholds of one unit, just below, at and above the half of all, and large ones.
+/// Dropout thresholds of one unit, just below, at and just above half of the range, and large ones.
 #[test]
 fn every_threshold_gives_the_bits_of_the_earlier_kernels() {
     let units = [1.0, 32767.0, 32768.0, 32769.0, 60000.0, 65000.0];
     on_each_device(|| {
         for unit in units.into_iter().filter(|_| is_gpu()) {
-            compare((2, 64), &[40, 16], None, unit / 65536.0);
+            compare(2, 64, &[40, 16], None, unit / 65536.0);
         }
     });
 }
 
-/// The control: a launch takes the kernels that it is asked for.
+/// Control of these tests: a launch uses the kernels that were requested.
 #[cfg(all(feature = "cuda-on-host", not(feature = "cuda")))]
 #[test]
 fn the_switch_takes_other_kernels() {
@@ -105,7 +105,8 @@ fn the_switch_takes_other_kernels() {
     use crate::cuda;
     use crate::cuda::Event;
     let launches = |probability: f32, lengths: &[u32]| {
-        let (cu_seqlens, dropout) = (bounds(lengths), dropout(probability));
+        let cu_seqlens = bounds(lengths);
+        let dropout = dropout(probability);
         let token_keys = keys(cu_seqlens[lengths.len()] as usize);
         let segments = Segments {
             heads: 1,
@@ -134,7 +135,7 @@ fn the_switch_takes_other_kernels() {
         assert_eq!(launches(0.1, lengths), named("_dropout", short));
         assert_eq!(earlier::with(Way::Earlier, || launches(0.1, lengths)), named("_earlier", short));
     }
-    // Wide tiles, where they are full enough.
+    // Wide tiles are used if they are full enough.
     assert_eq!(launches(0.0, &[160]), named("_wide", false));
     assert_eq!(launches(0.1, &[160]), named("_wide_dropout", false));
     assert_eq!(earlier::with(Way::Narrow, || launches(0.1, &[160])), named("_dropout", false));

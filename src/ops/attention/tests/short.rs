@@ -1,4 +1,4 @@
-//! Segments that one block of a GPU has room for, and rows that fill up its tiles.
+//! Tests of segments that fit into one block of a GPU, and of the rows that pad its tiles.
 
 use super::bounds;
 use super::compare;
@@ -16,8 +16,8 @@ use crate::testing::placed;
 use base::rng::Purpose;
 use base::rng::Stream;
 
-/// A GPU computes all gradients of segments of at most 128 tokens in one launch, and those of a longer one's
-/// batch in two.
+/// A GPU computes all gradients of a batch in one launch if its segments have at most 128 tokens, and in two
+/// launches if one is longer.
 #[test]
 fn segments_that_one_block_has_room_for_are_the_reference() {
     let dropout = Dropout { probability: 0.3, stream: Stream::new(3, Purpose::Dropout, 5) };
@@ -30,7 +30,7 @@ fn segments_that_one_block_has_room_for_are_the_reference() {
     });
 }
 
-/// Rows that fill up a segment's last tile have scores of 0, beside which these probabilities would be
+/// The rows that pad a segment's last tile have scores of 0; relative to these, the probabilities would be
 /// infinite.
 #[test]
 fn scores_far_below_zero_are_no_worse_than_others() {
@@ -39,7 +39,8 @@ fn scores_far_below_zero_are_no_worse_than_others() {
             let [q, k, v] = [(1, 10.0), (2, -10.0), (3, 0.0)]
                 .map(|(id, mean)| on_host(&fresh_in((length, 64), id, dtype)).affine(1.0, mean).unwrap())
                 .map(|t| placed(&t));
-            let (cu_seqlens, token_keys) = (bounds(&[length as u32]), vec![0; length]);
+            let cu_seqlens = bounds(&[length as u32]);
+            let token_keys = vec![0; length];
             let segments = Segments {
                 heads: 1,
                 cu_seqlens: (&cu_seqlens).into(),

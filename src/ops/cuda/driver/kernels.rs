@@ -1,4 +1,4 @@
-//! The kernels of all ops as nvcc made them, loaded when they are first launched.
+//! Kernels of all ops as compiled by nvcc, loaded when they are first launched.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use candle_core::cuda::cudarc::nvrtc::Ptx;
 
 use super::super::Kernel;
 
-/// Name of the op and its fat binary.
+/// Name of each op and its fat binary.
 const FAT_BINARIES: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/fat_binaries.rs"));
 
-/// Dynamic shared memory that a kernel may have without asking for more.
+/// Dynamic shared memory that a kernel may use without a request for more.
 const USUAL_SHARED_BYTES: u32 = 48 << 10;
 
 /// Loaded modules and functions of one device.
@@ -35,7 +35,7 @@ impl Kernels {
         Self { context, modules: HashMap::new(), functions: HashMap::new() }
     }
 
-    /// The function of a kernel, allowed so much shared memory.
+    /// Returns the function of a kernel, allowed to use `shared_bytes` of dynamic shared memory.
     pub(super) fn function(
         &mut self,
         kernel: Kernel,

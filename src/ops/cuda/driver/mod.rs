@@ -1,8 +1,8 @@
-//! CUDA through cudarc, on the stream of candle's device: memory and launches; and on a stream of its own the
-//! copies of packets.
+//! Driver for real GPUs: CUDA through cudarc. Memory and launches are on the stream of candle's device, the
+//! copies of packets on a stream of their own.
 //!
-//! What belongs to a device beside candle's own (loaded kernels, cuBLASLt's plans) is kept once for each and
-//! found again by the device's id.
+//! State of a device that candle does not keep (loaded kernels, cuBLASLt's plans) is stored once per device
+//! and looked up by the device's id.
 
 mod kernels;
 mod memory;
@@ -55,7 +55,7 @@ pub(super) use open::properties;
 pub(super) use plan::set_tf32;
 pub(super) use slot::Slot;
 
-/// A device and what we keep of it.
+/// Device together with the state that mlmtrain keeps for it.
 #[derive(Clone)]
 pub(super) struct Driver {
     device: Device,
@@ -72,7 +72,7 @@ struct State {
     cuda: CudaDevice,
     capability: (u32, u32),
     stream: Arc<CudaStream>,
-    /// The stream of copies, which does not wait for the other one by itself.
+    /// Stream of copies; it does not synchronise with the compute stream by itself.
     copies: Arc<CudaStream>,
     kernels: Mutex<Kernels>,
     products: Mutex<Products>,
@@ -102,10 +102,11 @@ impl State {
         Ok(state)
     }
 
-    /// A tensor over fresh memory. Memory without elements is one element long: the driver refuses less.
+    /// Allocates a tensor. A tensor without elements gets memory for one, since the driver refuses to
+    /// allocate zero bytes.
     fn allocate<T: CudaDType + DeviceRepr>(&self, shape: Shape) -> Result<Tensor> {
         let count = shape.elem_count().max(1);
-        // SAFETY: what the memory holds is not read before a kernel wrote it: the contract of
+        // SAFETY: the memory is not read before a kernel has written it, which is the contract of
         // `Gpu::uninitialised`.
         let slice = unsafe { self.cuda.alloc::<T>(count) }
             .map_err(|e| not_allocated(e, &self.stream, count * size_of::<T>()))?;
@@ -114,8 +115,9 @@ impl State {
     }
 }
 
-/// The driver's message; where memory is what is missing, with how much was asked for and is left. An error
-/// of a kernel comes up at whatever is called next: it must not be told as one of memory.
+/// Returns the driver's error; if it reports that memory ran out, adds how much was requested and how much is
+/// free. Other errors stay as they are: a kernel's error surfaces at the next call to the driver and must not
+/// be reported as one of memory.
 fn not_allocated(e: candle_core::Error, stream: &CudaStream, bytes: usize) -> candle_core::Error {
     if !super::is_out_of_memory(&e.to_string()) {
         return e;
@@ -137,7 +139,7 @@ impl Driver {
             Device::Cpu => Ok(None),
             Device::Cuda(cuda) => {
                 let state = State::of(cuda)?;
-                // Launches below the safe layer want the context on this thread.
+                // Launches through cudarc's unsafe functions need the context to be current on this thread.
                 state.stream.context().bind_to_thread().map_err(candle_core::Error::wrap)?;
                 Ok(Some(Self { device: device.clone(), state }))
             }
@@ -177,7 +179,7 @@ impl Driver {
         }
     }
 
-    /// Kernels write behind the back of candle's lock, in the order of the stream.
+    /// Kernels write to the memory without taking candle's lock, in the order of the stream.
     pub(super) fn output(&self, t: &Tensor) -> Result<Address> {
         self.input(t)
     }
@@ -193,8 +195,8 @@ impl Driver {
             );
         };
         let slice = storage.as_cuda_slice::<T>()?;
-        // Events are off: the guard does nothing, and what is launched on the one stream comes before what
-        // frees the memory.
+        // Event tracking is off, so the guard does nothing. All work is on one stream, so launches from now
+        // on run before the memory is freed.
         let (start, _guard) = slice.device_ptr(&self.state.stream);
         Ok(Address(start).plus(layout.start_offset() * size_of::<T>()))
     }
@@ -203,7 +205,7 @@ impl Driver {
         if bytes == 0 {
             return Ok(());
         }
-        // SAFETY: the caller's promise; the stream keeps the order.
+        // SAFETY: the caller promises the memory, and the stream keeps the order.
         unsafe { result::memset_d8_async(start.0, 0, bytes, self.state.stream.cu_stream()) }
             .map_err(candle_core::Error::wrap)
     }
@@ -238,8 +240,8 @@ impl Driver {
         let mut parameters = [std::ptr::from_mut(&mut args).cast::<c_void>()];
         let [x, y, z] = grid.blocks;
         let stream = self.state.stream.cu_stream();
-        // SAFETY: the caller promises that the arguments are those of the kernel and name memory as large as
-        // it is used.
+        // SAFETY: the caller promises that the arguments are the kernel's and point to memory as large as the
+        // kernel uses.
         unsafe {
             result::launch_kernel(
                 function,

@@ -1,4 +1,4 @@
-//! Opening a GPU, or saying why there is none; and what is known of it.
+//! Opening of a GPU with its libraries, the reasons for failures, and the properties of an open GPU.
 
 use std::ffi::CStr;
 use std::ffi::CString;
@@ -20,10 +20,11 @@ use super::super::libraries::LIBRARIES;
 use super::super::libraries::Places;
 use super::memory::keep_freed_memory;
 
-/// The oldest generation that our kernels are compiled for: Turing.
+/// Oldest compute capability that the kernels are compiled for: Turing.
 const OLDEST: (u32, u32) = (7, 5);
 
-/// Opens GPU `ordinal` with a stream of its own, events off, and freed memory kept.
+/// Opens GPU `ordinal` with a stream of its own, without event tracking, and with a memory pool that keeps
+/// freed memory.
 pub(in super::super) fn open(ordinal: usize) -> Result<Device, Unavailable> {
     if load(DRIVER.as_bytes(), libc::RTLD_NOW).is_err() {
         return Err(Unavailable::DriverMissing);
@@ -39,22 +40,23 @@ pub(in super::super) fn open(ordinal: usize) -> Result<Device, Unavailable> {
         return Err(Unavailable::TooOld { capability, oldest: OLDEST });
     }
     let cuda = CudaDevice::new_with_stream(ordinal).map_err(|e| Unavailable::Driver(e.to_string()))?;
-    // SAFETY: all work is on the one stream of this device, so no event is needed to order it; nothing was
-    // allocated yet that would have one.
+    // SAFETY: all work is on the one stream of this device, so no event is needed to order it; nothing that
+    // would have an event has been allocated yet.
     unsafe { cuda.disable_event_tracking() };
     keep_freed_memory(&cuda).map_err(|e| Unavailable::Driver(text(e)))?;
     Ok(Device::Cuda(cuda))
 }
 
-/// Loads what is called by its bare name when the first of its functions is used: the loader then takes the
-/// file that is there already, wherever it lies. Without one of them the program would fail in mid-run.
+/// Loads the libraries that cudarc opens by their bare names when it first uses them: the loader then returns
+/// the file that is already loaded, in whichever folder that is. A missing library is reported here rather
+/// than in the middle of a run.
 fn load_libraries() -> Result<(), Unavailable> {
     static LOADED: LazyLock<Result<(), Unavailable>> =
         LazyLock::new(|| LIBRARIES.iter().try_for_each(|names| load_together(names)));
     LOADED.clone()
 }
 
-/// Loads what processes with GPUs want besides.
+/// Loads NCCL, which is needed in addition for runs on several GPUs.
 #[cfg(feature = "nccl")]
 pub(in super::super) fn load_nccl() -> Result<(), Unavailable> {
     load_together(super::super::libraries::NCCL)
@@ -65,8 +67,8 @@ fn load_together(names: &[&str]) -> Result<(), Unavailable> {
     names.iter().zip(places.find(names)).try_for_each(|(name, paths)| load_first(name, &paths, &places))
 }
 
-/// Loads the first of `paths` that can be; before them one that the program was linked with, after them what
-/// the loader knows by itself.
+/// Loads the first of `paths` that can be loaded. A library that the program is already linked with takes
+/// precedence; if no path works, the system's loader searches by itself.
 fn load_first(name: &str, paths: &[PathBuf], places: &Places) -> Result<(), Unavailable> {
     if load(name.as_bytes(), libc::RTLD_NOW | libc::RTLD_NOLOAD).is_ok() {
         return Ok(());
@@ -85,11 +87,11 @@ fn load_first(name: &str, paths: &[PathBuf], places: &Places) -> Result<(), Unav
     })
 }
 
-/// Loads a library for as long as the program runs; the loader's message where it cannot.
+/// Loads a library for the rest of the program's run; the error is the loader's message.
 fn load(name: &[u8], flags: i32) -> Result<(), String> {
     let name = CString::new(name).map_err(|e| e.to_string())?;
-    // SAFETY: the libraries are NVIDIA's; what they run when loaded is what using them runs. The message is
-    // read before this thread calls the loader again.
+    // SAFETY: the libraries are NVIDIA's, and loading them runs only their own initialisers, which using them
+    // requires. The message is read before this thread calls the loader again.
     unsafe {
         if !libc::dlopen(name.as_ptr(), flags).is_null() {
             return Ok(());
@@ -109,14 +111,14 @@ fn text(e: DriverError) -> String {
 fn capability(ordinal: usize) -> Result<(u32, u32), DriverError> {
     let device = result::device::get(ordinal as i32)?;
     let attribute = |which| {
-        // SAFETY: the device was just given by the driver.
+        // SAFETY: the device was just returned by the driver.
         unsafe { result::device::get_attribute(device, which) }.map(|value| value as u32)
     };
     let major = attribute(sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
     Ok((major, attribute(sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?))
 }
 
-/// Name, generation and memory of an open GPU; `None` for another device.
+/// Returns number, uuid, name, compute capability and memory of an open GPU; `None` for another device.
 pub(in super::super) fn properties(device: &Device) -> Option<Properties> {
     let Device::Cuda(cuda) = device else { return None };
     let stream = cuda.cuda_stream();
@@ -131,7 +133,7 @@ pub(in super::super) fn properties(device: &Device) -> Option<Properties> {
     })
 }
 
-/// As NVML and `nvidia-smi` write it.
+/// Formats a uuid as NVML and `nvidia-smi` do.
 fn uuid(bytes: [std::ffi::c_char; 16]) -> String {
     let hex = format!("{:032x}", u128::from_be_bytes(bytes.map(|byte| byte as u8)));
     format!("GPU-{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])

@@ -1,4 +1,5 @@
-//! What cuBLASLt is told of products of one kind, and the algorithms that its heuristic names for them.
+//! Plan of one kind of product: its cuBLASLt descriptors and the algorithms that the library's heuristic
+//! proposes.
 
 use std::ffi::c_int;
 use std::sync::atomic::AtomicBool;
@@ -20,27 +21,28 @@ use super::super::described::Description;
 use super::super::described::Epilogue;
 use super::super::described::Layout;
 
-/// Whether products of f32 may round their operands to TF32.
+/// True if f32 products may round their operands to TF32.
 static TF32: AtomicBool = AtomicBool::new(false);
 
-/// Lets products of f32 round their operands to TF32 (10 bits of mantissa), on generations that have it.
-/// Plans made before keep what they have.
+/// Allows f32 products to round their operands to TF32 (10 bits of mantissa), on generations that support it.
+/// Plans made earlier do not change.
 pub(in super::super) fn set_tf32(on: bool) {
     TF32.store(on, Ordering::Relaxed);
 }
 
-/// Descriptors and algorithms of products of one kind.
+/// Descriptors and algorithms of one kind of product.
 pub(super) struct Plan {
     pub(super) product: sys::cublasLtMatmulDesc_t,
-    /// Of b, a and out, as cuBLASLt wants them.
+    /// Layouts of b, a and out, in cuBLASLt's order.
     pub(super) layouts: [sys::cublasLtMatrixLayout_t; 3],
-    /// As the heuristic names them; once one was chosen, that one.
+    /// Algorithms in the heuristic's order; only the chosen one after the choice.
     pub(super) algorithms: Vec<sys::cublasLtMatmulAlgo_t>,
 }
 
 impl Plan {
-    /// `None` for a bias that the library cannot add, row sums that it cannot write beside this product, or a
-    /// batch that it cannot do at once; a product that it cannot do at all is an error.
+    /// Makes the plan of a product. Returns `None` for a bias that the library cannot add, row sums that it
+    /// cannot write together with this product, or a batch that it cannot run as one; a plain product that it
+    /// cannot run is an error.
     pub(super) fn new(
         handle: sys::cublasLtHandle_t,
         asked: &Description,
@@ -60,7 +62,7 @@ impl Plan {
             _ => sys::cublasComputeType_t::CUBLAS_COMPUTE_32F,
         };
         let product = result::create_matmul_desc(compute, sys::cudaDataType_t::CUDA_R_32F)?;
-        // Dropped, with what it has by then, when one of the next steps fails.
+        // If a later call fails, the plan is dropped and frees the descriptors made so far.
         let mut plan = Self { product, layouts: [std::ptr::null_mut(); 3], algorithms: Vec::new() };
         let [of_a, of_b] = asked.transposed.map(operation);
         plan.set(Attribute::CUBLASLT_MATMUL_DESC_TRANSA, &of_a)?;
@@ -104,11 +106,11 @@ impl Plan {
         preference.set(PreferenceOf::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &out)?;
         preference.set(PreferenceOf::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &out)?;
         let [first, second, out] = self.layouts;
-        // SAFETY: plain numbers, all of which may be 0.
+        // SAFETY: the struct consists of plain numbers, for which zero is a valid value.
         let mut found = vec![unsafe { std::mem::zeroed::<sys::cublasLtMatmulHeuristicResult_t>() }; wanted()];
         let mut count = 0;
-        // SAFETY: all descriptors were just made and live, and there is room for as many results as are asked
-        // for.
+        // SAFETY: all descriptors were just made and are alive, and there is room for as many results as are
+        // requested.
         unsafe {
             sys::cublasLtMatmulAlgoGetHeuristic(
                 handle,
@@ -135,13 +137,13 @@ impl Plan {
         Ok(self)
     }
 
-    /// The bias, or where the row sums go; in the type of the output.
+    /// Sets the address of the bias or of the row sums, which have the type of the output.
     pub(super) fn set_vector(&mut self, vector: Address) -> Result<(), CublasError> {
         self.set(Attribute::CUBLASLT_MATMUL_DESC_BIAS_POINTER, &vector.0)
     }
 
     fn set<T>(&self, attribute: Attribute, value: &T) -> Result<(), CublasError> {
-        // SAFETY: the descriptor lives, and each attribute above is given a value of its own type.
+        // SAFETY: the descriptor is alive, and each attribute above is given a value of its own type.
         unsafe {
             result::set_matmul_desc_attribute(
                 self.product,
@@ -159,7 +161,7 @@ fn set_layout<T>(
     value: &T,
 ) -> Result<(), CublasError> {
     let value_at = std::ptr::from_ref(value).cast();
-    // SAFETY: the layout lives, and each attribute is given a value of its own type.
+    // SAFETY: the layout is alive, and each attribute is given a value of its own type.
     unsafe { result::set_matrix_layout_attribute(layout, attribute, value_at, size_of::<T>()) }
 }
 
@@ -175,12 +177,12 @@ impl Drop for Plan {
     }
 }
 
-/// What the heuristic is to heed.
+/// Constraints of the heuristic's search: workspace size and alignments.
 struct Preference(sys::cublasLtMatmulPreference_t);
 
 impl Preference {
     fn set<T>(&self, attribute: PreferenceOf, value: &T) -> Result<(), CublasError> {
-        // SAFETY: the preference lives, and each attribute is given a value of its own type.
+        // SAFETY: the preference is alive, and each attribute is given a value of its own type.
         unsafe {
             result::set_matmul_pref_attribute(
                 self.0,

@@ -1,6 +1,6 @@
-//! Products by cuBLASLt: for each description one plan, with the algorithm that the library's heuristic names
-//! first, or the fastest of several (`candidates.rs`). Its GELU epilogues are not used: they are the tanh
-//! form, the models' is erf.
+//! Products by cuBLASLt: one plan per description, with the algorithm that the library's heuristic proposes
+//! first, or the fastest of several (`candidates.rs`). cuBLASLt's GELU epilogues are not used: they are the
+//! tanh approximation, while the models use erf.
 
 use std::collections::HashMap;
 use std::ffi::c_void;
@@ -22,33 +22,33 @@ use super::super::described::WORKSPACE_BYTES;
 use super::super::gemm::Gemm;
 use super::plan::Plan;
 
-/// Plans, and the memory that products may use meanwhile.
+/// Plans of products and the workspace that all products share.
 pub(super) struct Products {
     handle: sys::cublasLtHandle_t,
     stream: Arc<CudaStream>,
     workspace: CudaSlice<u8>,
-    /// `None` where the library has no such product.
+    /// Plan of each kind of product; `None` if the library has no such product.
     plans: HashMap<Description, Option<Plan>>,
 }
 
-// SAFETY: handles of cuBLASLt and its descriptors belong to no thread; the lock around `Products` lets in one
-// at a time.
+// SAFETY: handles of cuBLASLt and its descriptors are not bound to a thread; the lock around `Products`
+// admits one thread at a time.
 unsafe impl Send for Products {}
 
 impl Products {
     pub(super) fn new(stream: &Arc<CudaStream>) -> candle_core::Result<Self> {
         let handle = result::create_handle().map_err(candle_core::Error::wrap)?;
-        // SAFETY: only the library writes to it, before it reads.
+        // SAFETY: only the library uses the workspace, and it writes before it reads.
         let workspace = unsafe { stream.alloc::<u8>(WORKSPACE_BYTES) }.map_err(candle_core::Error::wrap)?;
         Ok(Self { handle, stream: stream.clone(), workspace, plans: HashMap::new() })
     }
 
-    /// Runs a product, with a bias or the sums of the rows of `a` where they are asked for; false where the
-    /// library cannot do both, and then nothing was done.
+    /// Runs a product, with a bias or the sums of the rows of `a` if they are requested. Returns false, with
+    /// nothing done, if the library cannot do them together with the product.
     ///
     /// # Safety
-    /// The operands and the output are matrices of the sizes and types that it names, and there is a sum for
-    /// each row.
+    /// The operands and the output are matrices of the sizes and types that `gemm` gives, and `sums` has room
+    /// for one value per row.
     pub(super) unsafe fn run(&mut self, gemm: &Gemm, sums: Option<Address>) -> candle_core::Result<bool> {
         let key = Description::of(gemm, sums);
         let is_new = !self.plans.contains_key(&key);
@@ -86,7 +86,7 @@ impl Drop for Products {
     }
 }
 
-/// Where products run.
+/// Library handle, stream and workspace with which products run.
 struct Place<'a> {
     handle: sys::cublasLtHandle_t,
     stream: &'a Arc<CudaStream>,
@@ -95,7 +95,7 @@ struct Place<'a> {
 
 impl Place<'_> {
     /// # Safety
-    /// As [`Products::run`]; `out` is a matrix as the product's own.
+    /// As [`Products::run`]; `out` is a matrix with the layout of the product's output.
     unsafe fn run(
         &self,
         plan: &Plan,
@@ -103,9 +103,10 @@ impl Place<'_> {
         gemm: &Gemm,
         out: Address,
     ) -> Result<(), CublasError> {
-        let (alpha, beta) = (1.0f32, if gemm.accumulate { 1.0f32 } else { 0.0 });
+        let alpha = 1.0f32;
+        let beta = if gemm.accumulate { 1.0f32 } else { 0.0 };
         let pointer = |address: Address| address.0 as *mut c_void;
-        // SAFETY: the plan's descriptors live as long as it, and the caller promises the matrices.
+        // SAFETY: the plan's descriptors live as long as the plan, and the caller promises the matrices.
         unsafe {
             result::matmul(
                 self.handle,
@@ -128,15 +129,15 @@ impl Place<'_> {
         }
     }
 
-    /// Leaves the plan with the candidate that is fastest; with the first where none could be timed. A
-    /// product that is added to what is there is timed into memory of its own; the others write what they
-    /// will write anyway.
+    /// Reduces the plan's algorithms to the fastest one, or to the first if none could be timed. A product
+    /// that is added to its output is timed with scratch memory as output; other products write the output
+    /// that they will write anyway.
     ///
     /// # Safety
     /// As [`Products::run`].
     unsafe fn choose(&self, plan: &mut Plan, product: &Description, gemm: &Gemm) {
         if plan.algorithms.len() > 1 {
-            // Without room or clock the heuristic's first choice stays.
+            // If memory or events cannot be had for the timing, the heuristic's first choice stays.
             // SAFETY: the caller's promise.
             let chosen = unsafe { self.timed(plan, product, gemm) }.ok().flatten().unwrap_or(0);
             plan.algorithms.swap(0, chosen);
@@ -153,7 +154,7 @@ impl Place<'_> {
         gemm: &Gemm,
     ) -> Result<Option<usize>, DriverError> {
         let elsewhere = if gemm.accumulate {
-            // SAFETY: what it holds is added to and thrown away.
+            // SAFETY: its values are only added to and then discarded.
             Some(unsafe { self.stream.alloc::<u8>(product.out_bytes()) }?)
         } else {
             None
@@ -163,10 +164,12 @@ impl Place<'_> {
             .map(|room| room.device_ptr(self.stream))
             .map_or((gemm.out.address, None), |(at, guard)| (Address(at), Some(guard)));
         let event = || self.stream.context().new_event(Some(CUevent_flags::CU_EVENT_DEFAULT));
-        let (begin, end) = (event()?, event()?);
+        let begin = event()?;
+        let end = event()?;
         Ok(fastest(plan.algorithms.len(), |candidate| {
             begin.record(self.stream).ok()?;
-            // SAFETY: the caller's promise; `out` is its own, or as large.
+            // SAFETY: the caller promises the operands; `out` is the product's own output or memory of the
+            // same size.
             unsafe { self.run(plan, plan.algorithms[candidate], gemm, out) }.ok()?;
             end.record(self.stream).ok()?;
             begin.elapsed_ms(&end).ok().map(f64::from)

@@ -1,10 +1,10 @@
-//! A slot of packets: page-locked memory, memory of the GPU, and the events that keep apart who touches them.
+//! Slot for packets: page-locked host memory, GPU memory, and the events that order accesses to them.
 //!
-//! | who | waits for | where |
+//! | waiting | event | where |
 //! |---|---|---|
-//! | the host, to write to its buffer | the copy before (`copied`) | on the host; it was done long ago where slots take turns |
-//! | the copy | what read the GPU's buffer (`read`) | on the stream of copies |
-//! | what computes | the copy (`copied`) | on the stream that computes |
+//! | the host, to write to its buffer | previous copy (`copied`) | host; long done if slots alternate |
+//! | the copy | the last read of the GPU buffer (`read`) | copy stream |
+//! | the computation | the copy (`copied`) | compute stream |
 
 use std::sync::Arc;
 
@@ -25,25 +25,25 @@ use super::not_allocated;
 /// Buffers for one packet at a time.
 pub(in super::super) struct Slot {
     host: HostBuffer,
-    /// Of the stream of copies: allocated and freed in its order.
+    /// GPU buffer, allocated and freed in the order of the copy stream.
     device: CudaSlice<u8>,
-    /// Behind the last copy. Waiting for an event that was never recorded returns at once.
+    /// Event after the last copy. Waiting for an event that was never recorded returns at once.
     copied: CudaEvent,
-    /// Behind all that was launched before the last reader of a packet let go.
+    /// Event after all work that was launched before the last reader of a packet was dropped.
     read: CudaEvent,
     compute: Arc<CudaStream>,
     copies: Arc<CudaStream>,
 }
 
 impl Slot {
-    /// A slot of `bytes` bytes, more than none.
+    /// Allocates a slot of `bytes` bytes, at least one.
     pub(super) fn new(
         compute: &Arc<CudaStream>,
         copies: &Arc<CudaStream>,
         bytes: usize,
     ) -> candle_core::Result<Self> {
         let context = compute.context();
-        // SAFETY: kernels read only what a copy has written.
+        // SAFETY: kernels read only bytes that a copy has written.
         let device = unsafe { copies.alloc::<u8>(bytes) }
             .map_err(|e| not_allocated(Error::wrap(e), compute, bytes))?;
         let event = || context.new_event(None).map_err(Error::wrap);
@@ -58,7 +58,7 @@ impl Slot {
     }
 
     pub(in super::super) fn address(&self) -> Address {
-        // Events are off: the guard does nothing.
+        // Event tracking is off: the guard does nothing.
         let (start, _guard) = self.device.device_ptr(&self.copies);
         Address(start)
     }
@@ -67,8 +67,8 @@ impl Slot {
         matches!(self.host, HostBuffer::PageLocked(_))
     }
 
-    /// Copies the first `bytes` bytes of the host's buffer once `write` has written them. What is launched
-    /// from now on finds them at [`Slot::address`].
+    /// Lets `write` fill the first `bytes` bytes of the host buffer, then copies them to the GPU. Work that
+    /// is launched from now on finds them at [`Slot::address`].
     pub(in super::super) fn send(
         &mut self,
         bytes: usize,
@@ -86,14 +86,14 @@ impl Slot {
             return Ok(());
         }
         self.copies.wait(&self.read)?;
-        // SAFETY: both buffers have `bytes` bytes. The host's is not touched before `copied` is waited for,
-        // above, and both live until the copy is done, see `drop`.
+        // SAFETY: both buffers have `bytes` bytes. The host buffer is not touched again before the wait for
+        // `copied` above, and `drop` keeps both alive until the copy is done.
         unsafe { result::memcpy_htod_async(to, from, self.copies.cu_stream()) }?;
         self.copied.record(&self.copies)?;
         self.compute.wait(&self.copied)
     }
 
-    /// Says that all that reads the packet is launched.
+    /// Records that all work that reads the packet has been launched.
     pub(in super::super) fn retire(&mut self) -> candle_core::Result<()> {
         self.read.record(&self.compute).map_err(Error::wrap)
     }
@@ -106,39 +106,39 @@ impl Room for Slot {
 }
 
 impl Drop for Slot {
-    /// The host's buffer is freed once its copy is done, which is waited for, and the GPU's behind all that
-    /// may read it, in the order of its stream. A failure cannot be reported from here.
+    /// Waits for the copy before the host buffer is freed; the GPU buffer is freed after all work that may
+    /// read it, in the order of its stream. A failure cannot be reported from here.
     fn drop(&mut self) {
         let _ = self.copies.synchronize();
         let _ = self.read.record(&self.compute).and_then(|()| self.copies.wait(&self.read));
     }
 }
 
-/// Where the host writes packets.
+/// Host memory in which packets are assembled.
 enum HostBuffer {
-    /// The GPU reads it by itself, while the host goes on.
+    /// Page-locked memory: the GPU reads it asynchronously while the host continues.
     PageLocked(PinnedHostSlice<u8>),
-    /// Where the system lets no more memory be locked: the driver copies it to memory of its own first, and
-    /// the host waits.
+    /// Ordinary memory, used if the system does not allow more page-locked memory: the driver first copies it
+    /// to its own buffer, and the host waits for that.
     Pageable(Vec<u8>),
 }
 
 impl HostBuffer {
     fn new(context: &Arc<CudaContext>, bytes: usize) -> Result<Self, DriverError> {
-        // No flags: memory as it is usually cached.
-        // SAFETY: it is written in the next lines.
+        // No flags: memory that is cached as usual.
+        // SAFETY: the memory is initialised in the next lines.
         let Ok(mut locked) = (unsafe { context.alloc_pinned_with_flags::<u8>(bytes, 0) }) else {
             return Ok(Self::Pageable(vec![0; bytes]));
         };
         let start = locked.as_mut_ptr()?;
-        // SAFETY: it was just allocated with so many bytes.
+        // SAFETY: the memory was just allocated with `bytes` bytes.
         unsafe { start.write_bytes(0, bytes) };
         Ok(Self::PageLocked(locked))
     }
 
     fn as_mut_slice(&mut self) -> Result<&mut [u8], DriverError> {
         match self {
-            // It waits for an event of its own, which is never recorded.
+            // This waits for an event of the slice itself, which is never recorded.
             Self::PageLocked(locked) => locked.as_mut_slice(),
             Self::Pageable(bytes) => Ok(bytes),
         }

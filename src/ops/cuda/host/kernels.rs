@@ -1,4 +1,5 @@
-//! Starts kernels as C++: `kernels/host.cpp`. A race of their threads is an error.
+//! Launches kernels that are compiled as C++ (`kernels/host.cpp`). A data race between their threads is an
+//! error.
 
 use std::cell::Cell;
 use std::ffi::CStr;
@@ -25,14 +26,14 @@ unsafe extern "C" {
     fn mlmtrain_host_order(order: u32, seed: u64, watched: bool);
 }
 
-/// Who goes on when several threads of a block can, and which block comes next.
+/// Scheduling order of the threads of a block when several can run, and of the blocks of a launch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Turns {
-    /// The lowest.
+    /// The lowest index runs first.
     Forwards,
-    /// The highest.
+    /// The highest index runs first.
     Backwards,
-    /// One drawn from this seed; every launch draws on.
+    /// Random order from this seed; successive launches continue the same random sequence.
     Drawn(u64),
 }
 
@@ -40,13 +41,13 @@ thread_local! {
     static TURNS: Cell<Turns> = const { Cell::new(Turns::Forwards) };
 }
 
-/// The order of this thread's launches.
+/// Returns the order of this thread's launches.
 pub(super) fn turns() -> Turns {
     TURNS.get()
 }
 
-/// Sets the order for the launches of this thread from now on, and whether races are looked for. Looking is
-/// slow, and a race is found in any order, so that one is enough; it is what threads begin with.
+/// Sets the order of this thread's launches from now on, and whether races are detected. Detection is slow
+/// and finds a race in any order, so one watched run is enough; threads start with detection on.
 pub fn take_turns(turns: Turns, watched: bool) {
     TURNS.set(turns);
     let (order, seed) = match turns {
@@ -54,7 +55,7 @@ pub fn take_turns(turns: Turns, watched: bool) {
         Turns::Backwards => (1, 0),
         Turns::Drawn(seed) => (2, seed),
     };
-    // SAFETY: sets variables of this thread.
+    // SAFETY: the function only sets variables of this thread.
     unsafe { mlmtrain_host_order(order, seed, watched) };
 }
 
@@ -68,7 +69,7 @@ pub(super) unsafe fn launch<A: Copy>(
 ) -> candle_core::Result<()> {
     let name = CString::new(format!("{}{suffix}", kernel.name)).expect("kernels have plain names");
     let args_at = std::ptr::from_ref(args).cast();
-    // SAFETY: the caller's promise; the size of the arguments is checked on the other side.
+    // SAFETY: the caller's promise; the C++ side checks the size of the arguments.
     let outcome = unsafe {
         mlmtrain_host_launch(
             name.as_ptr(),
@@ -88,20 +89,21 @@ pub(super) unsafe fn launch<A: Copy>(
             size_of::<A>()
         ),
         _ => {
-            // SAFETY: a string of this thread, which is not changed before the next launch.
+            // SAFETY: the string belongs to this thread and is not changed before its next launch.
             let race = unsafe { CStr::from_ptr(mlmtrain_host_race()) };
             bail!("{}: {}", kernel.op, race.to_string_lossy())
         }
     }
 }
 
-/// Kernels with planted faults and their twins without: `kernels/planted.cuh`.
+/// Tests of the race detector with the kernels of `kernels/planted.cuh`: some contain deliberate faults, the
+/// others are the same without the fault.
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::cuda::Address;
 
-    /// Twin of `PlantedArgs`.
+    /// Same layout as `PlantedArgs` in `kernels/planted.cuh`.
     #[derive(Debug, Clone, Copy)]
     #[repr(C)]
     struct Args {
@@ -111,13 +113,13 @@ mod tests {
 
     const THREADS: usize = 256;
 
-    /// What the kernel wrote for 0, 1, 2, ..., and what its launch said.
+    /// Runs a planted kernel on the input 0, 1, 2, ...; returns its output and the result of the launch.
     fn planted(name: &'static str, blocks: usize) -> (Vec<u32>, candle_core::Result<()>) {
         let from: Vec<u32> = (0..(blocks * THREADS) as u32).collect();
         let mut to = vec![u32::MAX; from.len()];
         let args = Args { from: Address(from.as_ptr() as u64), to: Address(to.as_mut_ptr() as u64) };
         let grid = Grid::of(blocks, THREADS as u32).with_shared(2 * THREADS * size_of::<u32>());
-        // SAFETY: there is a value for each thread on both sides.
+        // SAFETY: both buffers have a value for each thread.
         let outcome = unsafe { launch(Kernel { op: "planted", name }, "", grid, &args) };
         (to, outcome)
     }
@@ -129,7 +131,8 @@ mod tests {
         }
     }
 
-    /// The error of a launch names the kernel, the address, both threads and the barrier that is missing.
+    /// Asserts that in every order the launch fails with an error that names the kernel, the address, both
+    /// threads and the missing barrier.
     fn assert_found(name: &'static str, blocks: usize, parts: &[&str]) {
         each_order(|turns| {
             let message = planted(name, blocks).1.expect_err("a race was planted").to_string();
@@ -193,7 +196,7 @@ mod tests {
         });
     }
 
-    /// The control of the drawn orders: forwards and backwards, the same of three warps comes second.
+    /// Control of the random orders: forwards and backwards, the same one of three warps comes second.
     #[test]
     fn drawn_orders_show_what_forwards_and_backwards_do_not() {
         let second = |turns: Turns| {

@@ -1,5 +1,5 @@
-//! What the stand-in for cuBLASLt names for a product: one algorithm, or in a test several with the times
-//! that they would take.
+//! Algorithms that the CPU's replacement of cuBLASLt offers: one for every product, or in a test several with
+//! prescribed run times.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -10,7 +10,7 @@ use super::super::described::MOST_ALIGNMENT;
 
 #[derive(Debug)]
 struct Library {
-    /// Of each candidate of every product; `None` fails.
+    /// Run time of each candidate, the same for every product; a candidate with `None` fails.
     seconds: Vec<Option<f64>>,
     chosen: HashMap<Description, usize>,
 }
@@ -19,21 +19,22 @@ thread_local! {
     static LIBRARY: RefCell<Option<Library>> = const { RefCell::new(None) };
 }
 
-/// Runs `f` with a library that names several candidates for every product, the n-th of which takes
-/// `seconds[n]`, or fails; and in how many products it had to choose.
+/// Runs `f` with a library that proposes several candidates for every product: the n-th takes `seconds[n]`,
+/// or fails if that is `None`. Returns the result of `f` and the number of products for which the library had
+/// to choose.
 pub fn with_candidates<R>(seconds: &[Option<f64>], f: impl FnOnce() -> R) -> (R, usize) {
     LIBRARY.set(Some(Library { seconds: seconds.to_vec(), chosen: HashMap::new() }));
     let outcome = f();
     (outcome, LIBRARY.take().map_or(0, |library| library.chosen.len()))
 }
 
-/// The algorithm that a product is done by: chosen when it is first asked for.
+/// Returns the algorithm that computes a product; it is chosen when the product is first requested.
 pub(super) fn algorithm(product: &Description) -> usize {
     LIBRARY.with_borrow_mut(|library| {
         let Some(Library { seconds, chosen }) = library else { return 0 };
         let choose = || fastest(seconds.len(), |candidate| seconds[candidate]).unwrap_or(0);
-        // A GPU's memory begins at multiples of 256 bytes. The host's begins where its allocator has room, so
-        // that the same product would be another one the next time.
+        // GPU allocations begin at multiples of 256 bytes. Host allocations begin where the allocator has
+        // room, so without this the same product could have a different description the next time.
         let product = Description { alignments: [MOST_ALIGNMENT; 4], ..*product };
         *chosen.entry(product).or_insert_with(choose)
     })
@@ -49,10 +50,12 @@ mod tests {
     use crate::testing::bits;
     use crate::testing::fresh;
 
-    /// Products of every kind of a linear map, with candidates that take these seconds.
+    /// Bits of the results of all products of a linear map, with candidates that take these times.
     fn products(seconds: &[Option<f64>]) -> Vec<Vec<u32>> {
-        let (x, weight, bias, dy) =
-            (fresh((50, 70), 1), fresh((24, 70), 2), fresh(24, 3), fresh((50, 24), 4));
+        let x = fresh((50, 70), 1);
+        let weight = fresh((24, 70), 2);
+        let bias = fresh(24, 3);
+        let dy = fresh((50, 24), 4);
         let dweight = fresh((24, 70), 5).to_device(&Device::Cpu).unwrap();
         let pass = || {
             let y = linear::forward(&x, &weight, Some(&bias)).unwrap();
@@ -60,7 +63,7 @@ mod tests {
             linear::backward_parameters(&dy, &x, &dweight, None).unwrap();
             [y, dx].map(|t| bits(&t))
         };
-        // A second pass finds what the first one has chosen, wherever its results lie.
+        // Later passes use the choices of the first one, at whatever addresses their results are stored.
         let apart = |bytes: usize| (pass(), Vec::<u8>::with_capacity(bytes));
         let (passes, products) = with_candidates(seconds, || on_host(|| [0, 16, 32, 64, 16].map(apart)));
         let [(first, _), others @ ..] = passes;
@@ -69,7 +72,7 @@ mod tests {
         first.into_iter().chain([bits(&dweight)]).collect()
     }
 
-    /// Algorithms add up in different orders: the bits say which one was taken.
+    /// Algorithms sum in different orders, so the bits show which one was used.
     #[test]
     fn the_fastest_candidate_does_the_product() {
         let [first, second] = [&[Some(1.0)][..], &[Some(2.0), Some(1.0)]].map(products);
@@ -79,7 +82,7 @@ mod tests {
         assert_eq!(products(&[Some(3.0), Some(1.0), Some(2.0)]), second);
         assert_eq!(products(&[Some(1.0), Some(3.0), Some(1.0)]), first);
         assert_eq!(products(&[None, Some(3.0), None]), second);
-        // The heuristic's own choice where none can be timed.
+        // If no candidate can be timed, the heuristic's own choice is used.
         assert_eq!(products(&[None, None]), first);
     }
 }

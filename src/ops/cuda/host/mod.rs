@@ -1,5 +1,5 @@
-//! The kernels as C++ on the CPU, for tests: tensors stay where they are, and ops called inside [`on_host`]
-//! take the way of the GPU.
+//! Driver that runs the kernels as C++ on the CPU, for tests: tensors stay in host memory, and ops called
+//! inside [`on_host`] take their GPU code path.
 
 mod kernels;
 mod library;
@@ -44,11 +44,11 @@ pub(super) use slot::Slot;
 
 thread_local! {
     static ACTIVE: Cell<bool> = const { Cell::new(false) };
-    /// A GPU for each thread, so that tests do not see each other's slots.
+    /// Slots of this thread: each thread simulates a GPU of its own, so that tests do not share slots.
     static SLOTS: RefCell<Slots<Slot>> = RefCell::default();
 }
 
-/// Runs `f`; ops that it calls on this thread with tensors of the CPU run their kernels as C++.
+/// Runs `f`; ops that it calls on this thread with CPU tensors run their kernels as C++.
 pub fn on_host<R>(f: impl FnOnce() -> R) -> R {
     struct Reset(bool);
     impl Drop for Reset {
@@ -60,7 +60,7 @@ pub fn on_host<R>(f: impl FnOnce() -> R) -> R {
     f()
 }
 
-/// The CPU in the part of a GPU.
+/// Driver that simulates a GPU on the CPU.
 #[derive(Debug, Clone)]
 pub(super) struct Driver;
 
@@ -72,7 +72,7 @@ impl Driver {
         }
     }
 
-    /// That of Hopper: kernels for every generation are there.
+    /// Returns the compute capability of Hopper, so that the kernels of every generation can be used.
     #[expect(clippy::unused_self, reason = "as the other drivers have it")]
     pub(super) fn capability(&self) -> (u32, u32) {
         (9, 0)
@@ -83,8 +83,9 @@ impl Driver {
         &Device::Cpu
     }
 
-    /// All NaN, or zeros in types that have none: what a kernel leaves out is seen. More than a gibibyte is
-    /// zeros, too: in f32, pages that are never written take no memory.
+    /// Returns a tensor of NaN, or of zeros in types without NaN, so that values that a kernel fails to write
+    /// show up. Tensors of more than a gibibyte are zeros, too, since pages that are never written take no
+    /// memory.
     #[expect(clippy::unused_self, reason = "as the other drivers have it")]
     pub(super) fn uninitialised(&self, shape: Shape, dtype: DType) -> candle_core::Result<Tensor> {
         let len = shape.elem_count();
@@ -122,7 +123,8 @@ impl Driver {
         }
     }
 
-    /// Written behind the back of candle's lock, by one thread, while none reads: what a GPU does.
+    /// Returns the address of a tensor that a kernel writes. As on a GPU, the kernel writes without taking
+    /// candle's lock; it does so on one thread, while no one reads.
     pub(super) fn output(&self, t: &Tensor) -> candle_core::Result<Address> {
         fn of<T: Element>(t: &Tensor) -> candle_core::Result<Address> {
             with_values_mut::<T, _>(t, |values| Address(values.as_mut_ptr() as u64))
@@ -178,8 +180,8 @@ impl Driver {
 
     #[expect(clippy::unused_self, reason = "as the other drivers have it")]
     pub(super) unsafe fn gemm(&self, gemm: &Gemm, sums: Option<Address>) -> candle_core::Result<bool> {
-        // As if the library had no epilogues and no batches, so that every test takes the ways around them,
-        // too.
+        // In backwards order, the library behaves as if it had no epilogues and no batches, so that every
+        // test covers the fallbacks, too.
         let product = Description::of(gemm, sums);
         if product.may_be_refused() && kernels::turns() == Turns::Backwards {
             return Ok(false);

@@ -1,4 +1,5 @@
-//! Products on the CPU as their descriptions say, element by element: matrices by columns.
+//! Reference products on the CPU, computed element by element from their cuBLASLt descriptions with
+//! column-major matrices.
 
 use candle_core::DType;
 use candle_core::bail;
@@ -13,10 +14,10 @@ use super::super::gemm::Gemm;
 use super::super::rules;
 use crate::element::Element;
 
-/// Where the matrices and the vector of a product lie.
+/// Addresses of the matrices and the vector of a product.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Places {
-    /// Of A, B and D.
+    /// Addresses of A, B and D.
     matrices: [Address; 3],
     vector: Address,
 }
@@ -27,7 +28,7 @@ impl Places {
         Self { matrices: [gemm.b.address, gemm.a.address, gemm.out.address], vector }
     }
 
-    /// Those of the product of this number in its batch.
+    /// Returns the addresses of product number `number` of the batch.
     fn of_batch(&self, product: &Description, number: usize) -> Self {
         let mut places = *self;
         for (matrix, layout) in places.matrices.iter_mut().zip(&product.layouts) {
@@ -38,7 +39,7 @@ impl Places {
     }
 }
 
-/// An error where the product breaks a rule of the library.
+/// Fails if the product breaks a rule of the library.
 pub(super) fn check(product: &Description) -> candle_core::Result<()> {
     match rules::check(product) {
         Ok(()) => Ok(()),
@@ -46,8 +47,8 @@ pub(super) fn check(product: &Description) -> candle_core::Result<()> {
     }
 }
 
-/// Carries all products of a batch out. Algorithm 0 adds up in the order of the values, 1 every other one
-/// first, and so on.
+/// Computes all products of a batch. Algorithm 0 sums in the order of the values, algorithm 1 first every
+/// other value and then the rest, and so on.
 ///
 /// # Safety
 /// The matrices and the vectors are as large as the description says.
@@ -114,11 +115,12 @@ mod tests {
     use super::super::super::gemm::Operand;
     use super::*;
 
-    /// A leading dimension that is too large breaks no rule, but the result: the control of the tests of all
-    /// ops with products.
+    /// A leading dimension that is too large breaks no rule but changes the result: the control of the tests
+    /// of all ops with products.
     #[test]
     fn a_leading_dimension_that_is_too_large_gives_other_numbers() {
-        let (a, b): (Vec<f32>, Vec<f32>) = ((1..=64).map(|i| i as f32).collect(), vec![1.0; 64]);
+        let a: Vec<f32> = (1..=64).map(|i| i as f32).collect();
+        let b = vec![1.0f32; 64];
         let outcome = |leading: usize| {
             let mut out = [0.0f32; 4];
             let gemm = Gemm {
@@ -137,7 +139,7 @@ mod tests {
             let mut product = Description::of(&gemm, None);
             product.layouts[1].leading = leading;
             check(&product).unwrap();
-            // SAFETY: all matrices lie within their buffers for the leading dimensions below.
+            // SAFETY: all matrices are within their buffers for the leading dimensions used below.
             unsafe { run(&product, Places::of(&gemm, None), 0) }.unwrap();
             out.map(f32::to_bits)
         };

@@ -1,40 +1,42 @@
-//! What a GPU would be asked for, written down instead of done: to count launches and bytes of whole steps,
-//! and to see their products, in sizes that the CPU could not compute. Its tensors have no values
-//! (`valueless.rs`), so that nothing is done beside what is written down.
+//! Recording of the work that a GPU would be given, without doing it: counts the launches and bytes of whole
+//! steps and lists their products, in sizes that the CPU could not compute. The tensors have no values
+//! (`valueless.rs`), so nothing but the recording happens.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use super::super::described::Description;
 
-/// One thing that a GPU is asked for.
+/// Recorded request to the GPU.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
-    /// A kernel of ours.
+    /// Launch of one of mlmtrain's kernels.
     Launch {
-        /// With its type.
+        /// Name of the kernel with the suffix of its number type.
         kernel: String,
-        /// Bytes of the tensors that its arguments name, from there to their ends, each counted once.
+        /// Bytes of the tensors that its arguments point to, from each address to the tensor's end, each
+        /// address counted once.
         bytes: u64,
     },
-    /// A product of the library.
+    /// Product by cuBLASLt.
     Product(Description),
-    /// Zeros in so many bytes.
+    /// Zeros written to this number of bytes.
     Clear(u64),
-    /// A copy of so many bytes to another place.
+    /// Copy of this number of bytes on the device.
     Move(u64),
-    /// A copy of so many bytes from the host.
+    /// Copy of this number of bytes from the host.
     Copy(u64),
-    /// A copy to the host, which waits for all that was asked for before.
+    /// Copy to the host, which waits for all earlier requests.
     Read,
 }
 
 #[derive(Debug, Default)]
 struct Record {
     events: Vec<Event>,
-    /// First address and bytes of the tensors that were named so far.
+    /// Size in bytes of each tensor seen so far, by its start address.
     tensors: BTreeMap<u64, u64>,
-    /// Whether all that is named from now on has to be made by the driver, or was named before.
+    /// True if from now on every tensor that is used must be allocated by the driver or have been used
+    /// before.
     strict: bool,
 }
 
@@ -42,8 +44,8 @@ thread_local! {
     static RECORD: RefCell<Option<Record>> = const { RefCell::new(None) };
 }
 
-/// Runs `f` as [`super::on_host`] does, but kernels and products are only written down: tensors have no
-/// values, and what is read back of them is 0. [`take`] gives what was written so far.
+/// Runs `f` as [`super::on_host`] does, but only records kernels and products: tensors have no values, and
+/// values read back are 0. [`take`] returns the events recorded so far.
 pub fn recorded<R>(f: impl FnOnce() -> R) -> R {
     struct Reset;
     impl Drop for Reset {
@@ -56,8 +58,8 @@ pub fn recorded<R>(f: impl FnOnce() -> R) -> R {
     super::on_host(f)
 }
 
-/// What was asked for on this thread since the last call. From the first call on, a tensor that candle has
-/// made is refused where a kernel or a product is to take it, unless one has taken it before.
+/// Returns the events recorded on this thread since the last call. From the first call on, a tensor that
+/// candle itself has made is refused as operand of a kernel or product, unless one has used it before.
 pub fn take() -> Vec<Event> {
     let taken = |record: &mut Record| {
         record.strict = true;
@@ -74,12 +76,12 @@ pub(super) fn is_strict() -> bool {
     RECORD.with_borrow(|record| record.as_ref().is_some_and(|record| record.strict))
 }
 
-/// Writes an event down; false where nothing is recorded, and it is to be done.
+/// Records an event. Returns false if recording is off and the work has to be done.
 pub(super) fn write(event: impl FnOnce() -> Event) -> bool {
     RECORD.with_borrow_mut(|record| record.as_mut().map(|record| record.events.push(event())).is_some())
 }
 
-/// A tensor was named for the arguments of a launch to come.
+/// Records the address and size of a tensor that a launch will use.
 pub(super) fn tensor(start: u64, bytes: usize) {
     RECORD.with_borrow_mut(|record| {
         if let Some(record) = record {
@@ -88,15 +90,15 @@ pub(super) fn tensor(start: u64, bytes: usize) {
     });
 }
 
-/// Writes a launch down; false where nothing is recorded.
+/// Records a launch. Returns false if recording is off.
 pub(super) fn launch<A: Copy>(kernel: &str, suffix: &str, args: &A) -> bool {
     RECORD.with_borrow_mut(|record| {
         let Some(record) = record else { return false };
         let words = std::ptr::from_ref(args).cast::<u64>();
         let mut named = BTreeMap::new();
         for index in 0..size_of::<A>() / size_of::<u64>() {
-            // SAFETY: the arguments of kernels are plain words; padding in them is not told from a value, and
-            // an address that no tensor has counts nothing.
+            // SAFETY: the arguments of kernels consist of plain words. Padding cannot be distinguished from a
+            // value, but a word that is not inside a known tensor counts nothing.
             let word = unsafe { words.add(index).read_unaligned() };
             if let Some((start, bytes)) = record.tensors.range(..=word).next_back()
                 && word - start < *bytes

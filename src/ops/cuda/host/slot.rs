@@ -1,16 +1,16 @@
-//! Slots of packets in plain memory.
+//! Slots for packets in ordinary memory.
 
 use super::super::Address;
 use super::super::slots::Room;
 use super::record;
 use super::record::Event;
 
-/// A slot of plain memory; its copy is done when [`Slot::send`] returns.
+/// Slot in ordinary memory; its copy is done when [`Slot::send`] returns.
 pub(in super::super) struct Slot {
     host: Vec<u8>,
-    /// Longer by what the first multiple of 256 bytes in it may be away.
+    /// Simulated GPU buffer, with 256 extra bytes so that the packet can begin at a multiple of 256 bytes.
     device: Vec<u8>,
-    /// Where that multiple is.
+    /// Offset of the packet in `device`.
     start: usize,
     sent: usize,
 }
@@ -40,7 +40,7 @@ impl Slot {
         write: impl FnOnce(&mut [u8]),
     ) -> candle_core::Result<()> {
         record::write(|| Event::Copy(bytes as u64));
-        // Else its address may be counted as one in a large tensor that lay there before.
+        // Without this, the address could be counted as part of a large tensor that was stored there before.
         record::tensor(self.address().0, bytes);
         write(&mut self.host[..bytes]);
         self.device[self.start..self.start + bytes].copy_from_slice(&self.host[..bytes]);
@@ -48,7 +48,7 @@ impl Slot {
         Ok(())
     }
 
-    /// Overwrites what was sent: a kernel that reads it afterwards is seen.
+    /// Overwrites the packet, so that a kernel that still reads it gives wrong results.
     #[expect(clippy::unnecessary_wraps, reason = "as the other drivers have it")]
     pub(in super::super) fn retire(&mut self) -> candle_core::Result<()> {
         self.device[self.start..self.start + self.sent].fill(u8::MAX);

@@ -1,10 +1,9 @@
-//! Tensors of a GPU that is only written down (`record.rs`): they have a type, a shape and an address, but no
-//! values.
+//! Tensors for recorded runs (`record.rs`): they have a type, a shape and an address, but no values.
 //!
-//! An operation of candle's that would be a kernel on a GPU finds none and panics. One that reads memory
-//! without looking (a product) gives a tensor that has values, and so has whatever candle makes from nothing;
-//! that is refused where a kernel is to take it, once the record is strict. Views touch no values, and a copy
-//! of a whole tensor, which is no kernel on a GPU either, has none.
+//! A candle operation that would launch a kernel on a GPU finds no values and panics. One that reads memory
+//! without a bounds check (a product) returns a tensor that has values, and so does whatever candle makes
+//! from nothing; once the record is strict, such a tensor is refused as operand of a kernel. Views touch no
+//! values, and a copy of a whole tensor, which is not a kernel on a GPU either, has none.
 
 use candle_core::CpuStorage;
 use candle_core::DType;
@@ -20,9 +19,9 @@ use candle_core::op::BackpropOp;
 use super::super::Address;
 use super::record;
 
-/// Room for a tensor of this shape. Pages that are never written take no memory.
+/// Returns a tensor of this shape without values. Pages that are never written take no memory.
 pub(super) fn tensor(shape: Shape, dtype: DType) -> Result<Tensor> {
-    // An address of its own, also without elements.
+    // A tensor without elements gets its own address, too.
     let room = shape.elem_count().max(1);
     let storage = match dtype {
         DType::F32 => CpuStorage::F32(Vec::with_capacity(room)),
@@ -36,8 +35,8 @@ pub(super) fn tensor(shape: Shape, dtype: DType) -> Result<Tensor> {
     Ok(Tensor::from_storage(Storage::Cpu(storage), shape, BackpropOp::none(), false))
 }
 
-/// Where a tensor begins that is named for a kernel or a product. Values that it has, because it lay there
-/// before the first step, are taken from it; in a strict record they are an error.
+/// Records a tensor that a kernel or product uses, and returns its address. If the tensor has values, because
+/// it was made before the first step, they are removed; in a strict record they are an error.
 pub(super) fn named(t: &Tensor) -> Result<Address> {
     let (start, has_values) = place(t)?;
     if has_values && record::is_strict() {
@@ -56,7 +55,7 @@ pub(super) fn named(t: &Tensor) -> Result<Address> {
     Ok(start)
 }
 
-/// Where the storage of a tensor begins, and whether it has values.
+/// Returns the start address of a tensor's storage, and true if the storage has values.
 fn place(t: &Tensor) -> Result<(Address, bool)> {
     fn of<T>(values: &[T]) -> (Address, bool) {
         (Address(values.as_ptr() as u64), !values.is_empty())
@@ -73,7 +72,7 @@ fn place(t: &Tensor) -> Result<(Address, bool)> {
     }
 }
 
-/// Leaves a storage where it is, without values.
+/// Operation that removes the values of a storage but keeps its memory.
 struct TakeValues;
 
 impl InplaceOp1 for TakeValues {
@@ -113,7 +112,7 @@ mod tests {
         gpu().uninitialised((4, 4), DType::F32).unwrap()
     }
 
-    /// The control of every step that is written down.
+    /// Control of every recorded step.
     #[test]
     fn whatever_launches_a_kernel_of_candles_is_found() {
         type Launch = fn(&Tensor) -> Result<Tensor>;

@@ -1,16 +1,16 @@
-// A function of each element with a bias for each column before it: `y = F(x + bias)`, and back.
+// Element-wise activation with a bias per column: `y = F(x + bias)`, and its gradients.
 //
-// F has `forward(u)`, the function, and `slope(from, bias)`, its derivative by what backward has: `x` (GELU)
-// or `y` (tanh).
+// F provides `forward(u)`, the function, and `slope(from, bias)`, its derivative as a function of the tensor
+// that backward has: `x` (GELU) or `y` (tanh).
 #pragma once
 
 #include "columns.cuh"
 
-// Twin of `Args` in `activation.rs`.
+// Same layout as `Args` in `activation.rs`.
 struct ActivationArgs {
     const void* dy;         // backward only
-    const void* from;       // x, or what backward has
-    const float* bias;      // null where there is none, or backward has no need of it
+    const void* from;       // x; in backward x or y, see `slope`
+    const float* bias;      // null without a bias, or if backward does not need it
     void* to;               // y or dx
     float* dbias_partials;  // [blocks of rows, cols], backward only
     Columns columns;

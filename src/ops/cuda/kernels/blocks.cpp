@@ -1,4 +1,5 @@
-// Fibers and the order of their turns; see `blocks.hpp`. This unit is not instrumented.
+// Fibers and their scheduling; see `blocks.hpp`. This compilation unit is not instrumented for race
+// detection.
 #include "blocks.hpp"
 
 #include <algorithm>
@@ -10,7 +11,7 @@
 
 #include "races.hpp"
 
-// Saves the registers that a call must keep, and goes on with another stack.
+// Saves the registers that a call must preserve, and continues on another stack.
 extern "C" void mlmtrain_switch_stack(void** save, void* load);
 asm(R"(
 .text
@@ -45,7 +46,7 @@ struct Fiber {
 
 struct Warp {
     unsigned ready, done;        // a bit for each lane
-    unsigned at[5];              // lanes in each state
+    unsigned at[5];              // lanes in each state, as bits
     unsigned epoch;              // barriers so far
     alignas(16) Slots slots[2];
 };
@@ -63,7 +64,7 @@ struct Block {
 struct Turns {
     Order order = Order::FORWARDS;
     uint64_t state = 0;
-    unsigned patience = 1;  // turns that a warp takes on end, about
+    unsigned patience = 1;  // expected number of consecutive turns of a warp
     unsigned warp = 0;
 
     // SplitMix64.
@@ -87,12 +88,11 @@ void enter() {
 
 void prepare(Fiber& fiber, std::vector<unsigned char>& stack, unsigned thread) {
     stack.resize(STACK_BYTES);
-    // Each begins a few lines of the cache lower than the one before: as far apart as they are, all would want the
-    // same lines.
+    // Each stack begins a few cache lines lower than the previous one: at equal distances, all stacks would
+    // compete for the same lines of the cache.
     auto top = (reinterpret_cast<uintptr_t>(stack.data()) + STACK_BYTES - thread * 576 % 4096) & ~uintptr_t(63);
     auto* words = reinterpret_cast<uintptr_t*>(top);
-    // Six registers, then the address that the first switch returns to, with the alignment that a call would
-    // leave.
+    // Six registers, then the address that the first switch returns to, aligned as after a call.
     words[-2] = reinterpret_cast<uintptr_t>(&enter);
     fiber = Fiber();
     fiber.stack_pointer = words - 8;
@@ -108,7 +108,7 @@ void go_on(Warp& warp, State from) {
     }
 }
 
-// Lets the lanes of a warp go on if all are there, and all threads of the block likewise.
+// Resumes the lanes of a warp if all of them wait in this state, and likewise all threads of the block.
 void release(Warp& warp, State state) {
     if (state != State::AT_BLOCK && state != State::DONE) {
         if ((warp.at[int(state)] | warp.done) != ~0u) return;
@@ -126,7 +126,7 @@ void release(Warp& warp, State state) {
     for (Warp& each : block.warps) go_on(each, State::AT_BLOCK);
 }
 
-// A warp that can go on, or none.
+// Returns a warp that can run, or null.
 Warp* next_warp() {
     Block& block = this_block();
     unsigned count = unsigned(block.warps.size());
@@ -163,7 +163,7 @@ void take_turn(Warp& warp) {
     now.stack = reinterpret_cast<uintptr_t>(block.stacks[thread].data());
     threadIdx = {thread, 0, 0};
     now.watching = now.armed;
-    // What a started copy writes, it may write at any time until it is waited for.
+    // A copy that was started may write at any time until it is waited for.
     for (const Copy& copy : fiber.copies) touch(copy.to, copy.bytes, true);
     mlmtrain_switch_stack(&block.scheduler, fiber.stack_pointer);
     now.watching = false;
@@ -185,7 +185,7 @@ void run_block(unsigned threads) {
     now.block_run++;
     now.block_epoch = 0;
     now.block = (blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
-    // From a warp that runs as far as it can to one that is left after every turn.
+    // Ranges from switching the warp after every turn to letting a warp run as far as it can.
     turns.patience = 1u << turns.draw() % 10;
     while (Warp* warp = next_warp()) take_turn(*warp);
     for (const Warp& warp : block.warps) {

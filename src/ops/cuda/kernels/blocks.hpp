@@ -1,7 +1,9 @@
-// Blocks of threads on the CPU: each thread is a fiber that runs until it meets a barrier or another lane.
+// Simulation of thread blocks on the CPU: each thread is a fiber that runs until it reaches a barrier or an
+// exchange with other lanes.
 //
-// Whenever a thread has come that far, any other that can go on may: the lowest, the highest, or one drawn
-// from a seed. Blocks run one after the other, drawn likewise. Written for x86-64.
+// When a thread has stopped there, any other thread that can run may be next: the lowest, the highest, or one
+// drawn at random from a seed. Blocks run one after the other, in an order chosen the same way. Written for
+// x86-64.
 #pragma once
 
 #include <cstddef>
@@ -22,8 +24,8 @@ namespace host {
 
 constexpr unsigned WARP = 32;
 
-// The one `T` of this thread of the system. By a pointer, since each look at a `thread_local` with a constructor
-// would ask first whether that has run.
+// Returns the `T` of this operating-system thread. It goes through a pointer, since each access to a
+// `thread_local` with a constructor first checks whether the constructor has run.
 template <typename T>
 T& of_this_thread() {
     static thread_local T* found = nullptr;
@@ -34,28 +36,29 @@ T& of_this_thread() {
     return *found;
 }
 
-// In which order threads and blocks take their turns, on this thread of the system.
+// Order in which threads and blocks run, for launches on this operating-system thread.
 enum class Order { FORWARDS, BACKWARDS, DRAWN };
 void set_order(Order order, uint64_t seed);
 
-// Where a thread waits: for the lanes of its warp, in a shuffle or product or in `__syncwarp()`, or for its
-// block.
+// State of a thread: ready, done, or waiting for the lanes of its warp (in a shuffle or product, or in
+// `__syncwarp()`) or for its block.
 enum class State { READY, AT_SHUFFLE, AT_WARP, AT_BLOCK, DONE };
 
-// Waits until all others that are not done have come to the same place.
+// Suspends the running thread until all others that are not done have reached the same barrier.
 void wait(State state);
 
-// What the lanes of a warp tell each other.
+// Values that the lanes of a warp exchange.
 using Slots = unsigned char[WARP][64];
-// The room for the next exchange of this warp: two take turns, so that one barrier an exchange is enough.
+// Returns the buffer for the next exchange of this warp. Two buffers alternate, so that one barrier per
+// exchange is enough.
 Slots& next_slots();
 
-// A copy to shared memory that the running thread starts. It is done no earlier than it is waited for, so
-// that a missing wait is seen.
+// Starts an asynchronous copy to shared memory by the running thread. It is carried out only when the thread
+// waits for it, so that a missing wait gives wrong results.
 void start_copy(void* to, const void* from, size_t bytes, bool valid);
 void finish_copies();
 
-// Shared memory of the block, 64-byte aligned; NaN until it is written.
+// Returns the shared memory of the block, 64-byte aligned; it is NaN until it is written.
 void* shared_memory();
 
 void run(const std::function<void()>& body, const unsigned* blocks, unsigned threads, unsigned shared_bytes);

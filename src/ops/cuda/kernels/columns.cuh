@@ -1,15 +1,16 @@
-// How kernels that go over whole matrices share them out, and how they sum columns on the way.
+// Partition of a matrix over the blocks and lanes of element-wise kernels, and sums of columns computed on
+// the way.
 //
-// A block has 8 warps and takes `block_rows` rows of 32 N columns: a lane holds N columns side by side, and
-// the warps take the rows in turns. The order of a column's sum depends on the rows and `block_rows` alone,
-// not on N.
+// A block has 8 warps and processes `block_rows` rows of 32 N columns: a lane holds N neighbouring columns,
+// and the warps take the rows in turns. The order of a column's sum depends on the number of rows and on
+// `block_rows` alone, not on N.
 #pragma once
 
 #include "common.cuh"
 
 constexpr u32 COLUMN_WARPS = 8;
 
-// Twin of `Columns` in `columns.rs`.
+// Same layout as `Columns` in `columns.rs`.
 struct Columns {
     i64 rows;
     i64 cols;
@@ -17,13 +18,14 @@ struct Columns {
     i64 block_rows;
 };
 
-// The first of the N columns of this lane; beyond the last one where there are no more.
+// Returns the first of the N columns of this lane, which is past the last column if there are no more.
 template <int N>
 __device__ __forceinline__ i64 lane_column() {
     return (i64(blockIdx.x) * WARP + threadIdx.x % WARP) * N;
 }
 
-// Calls `f` with each row of this lane, and where the lane's columns of it lie.
+// Calls `f(row, offset)` for each row of this lane; `offset` is the index of the lane's first value in that
+// row.
 template <int N, int UNROLL = 1, typename F>
 __device__ __forceinline__ void each_row(const Columns& c, F f) {
     i64 col = lane_column<N>();
@@ -33,8 +35,9 @@ __device__ __forceinline__ void each_row(const Columns& c, F f) {
     for (i64 row = first + threadIdx.x / WARP; row < end; row += COLUMN_WARPS) f(row, row * c.stride + col);
 }
 
-// Adds up what the lanes of the block have of each column, and writes it to its row of `partials`, [blocks of
-// rows, cols]. All threads of the block come here; dynamic shared memory holds a value of each.
+// Adds up the sums that the block's lanes hold of each column, and writes the result to the block's row of
+// `partials`, [blocks of rows, cols]. All threads of the block must call this; dynamic shared memory holds
+// one value per lane and column.
 template <int N>
 __device__ __forceinline__ void write_column_sums(const Columns& c, const float (&sums)[N], float* partials) {
     float* room = reinterpret_cast<float*>(shared_memory());  // [COLUMN_WARPS, 32 N]

@@ -1,9 +1,10 @@
-// What all kernels share: the number types, wide loads, sums over warps and blocks, random numbers, and how a
-// kernel gets its names. Compiled by nvcc for GPUs, and as C++ for tests on the CPU (`host.hpp`).
+// Definitions that all kernels share: number types, wide loads, sums over warps and blocks, random numbers,
+// and the macros that define kernels. Compiled by nvcc for GPUs, and as C++ for tests on the CPU
+// (`host.hpp`).
 //
-// A kernel takes one struct of arguments, the same bytes as its `#[repr(C)]` twin in `cuda.rs`: fields of 8
-// bytes first. Indices into tensors are 64 bits. Sums are f32 or wider and have an order that depends on
-// shapes alone: no float atomics.
+// A kernel takes one struct of arguments with the same bytes as its `#[repr(C)]` counterpart in `cuda.rs`:
+// fields of 8 bytes come first. Indices into tensors are 64 bits. Sums are f32 or wider, and their order
+// depends on shapes alone: no float atomics.
 #pragma once
 
 #ifdef KERNELS_ON_HOST
@@ -75,7 +76,7 @@ __device__ __forceinline__ float narrow<float>(float value) {
 
 // ---- wide loads and stores ----
 
-// N values side by side; 16 bytes where N is WIDE<T>.
+// N contiguous values; 16 bytes if N is WIDE<T>.
 template <typename T, int N>
 struct alignas(sizeof(T) * N) Vec {
     T v[N];
@@ -83,8 +84,8 @@ struct alignas(sizeof(T) * N) Vec {
 template <typename T>
 constexpr int WIDE = 16 / sizeof(T);
 
-// As one access, of 16 or 8 bytes: nvcc takes a struct apart into its elements, and where a branch stands
-// between the parts it does not put them together again.
+// Loads N values in one access of 16 or 8 bytes. nvcc splits a struct into its elements, and does not merge
+// them again if a branch is between the parts; hence the explicit word types.
 template <typename T, int N>
 __device__ __forceinline__ Vec<T, N> load_whole(const T* from) {
 #ifndef KERNELS_ON_HOST
@@ -123,7 +124,7 @@ __device__ __forceinline__ void store_whole(T* to, const Vec<T, N>& values) {
     *reinterpret_cast<Vec<T, N>*>(to) = values;
 }
 
-// N f32 values from N values of any type.
+// Loads N values of any type and widens them to f32.
 template <int N, typename T>
 __device__ __forceinline__ void load(float (&out)[N], const T* from) {
     Vec<T, N> values = load_whole<T, N>(from);
@@ -137,7 +138,8 @@ __device__ __forceinline__ void store(T* to, const float (&values)[N]) {
     for (int i = 0; i < N; i++) out.v[i] = narrow<T>(values[i]);
     store_whole<T, N>(to, out);
 }
-// f32 tables beside half rows: N values are more than 16 bytes there, and are read in pieces of 16.
+// Loads N f32 values, in pieces of 16 bytes: for f32 tables used together with half-precision rows, where N
+// values are more than 16 bytes.
 template <int N>
 __device__ __forceinline__ void load_f32(float (&out)[N], const float* from) {
     static_assert(N % 4 == 0);
@@ -156,7 +158,7 @@ __device__ __forceinline__ void store_f32(float* to, const float (&values)[N]) {
         store_whole<float, 4>(to + i, {{values[i], values[i + 1], values[i + 2], values[i + 3]}});
     }
 }
-// The same for any N: one value has no alignment to speak of.
+// The same for any N: a single value needs no alignment beyond its own.
 template <int N>
 __device__ __forceinline__ void load_vector(float (&out)[N], const float* from) {
     if constexpr (N % 4 == 0) {
@@ -189,8 +191,8 @@ __device__ __forceinline__ float warp_max(float value) {
     for (int mask = 16; mask > 0; mask /= 2) value = fmaxf(value, __shfl_xor_sync(ALL_LANES, value, mask));
     return value;
 }
-// The sum over all threads of a block, the same in each; `room` holds a value for each warp and may be used
-// again after it.
+// Returns the sum over all threads of a block, the same in each thread; `room` holds a value for each warp
+// and may be reused afterwards.
 template <typename S>
 __device__ __forceinline__ S block_sum(S value, S* room) {
     u32 warps = blockDim.x / WARP;
@@ -213,10 +215,11 @@ __device__ __forceinline__ float block_max(float value, float* room) {
     return max;
 }
 
-// ---- what a GPU has in one instruction, floats right to a few units of the last place ----
+// ---- single instructions of a GPU; float results are accurate to a few units in the last place ----
 
-// Bytes of two words, 0 to 3 of `low` and 4 to 7 of `high`: digit i of `selector` names that of byte i of the result. A
-// digit of 8 or more names byte digit - 8 and asks for its highest bit, eight times.
+// Selects bytes of two words, numbered 0 to 3 in `low` and 4 to 7 in `high`: digit i of `selector` is the
+// number of byte i of the result. A digit of 8 or more refers to byte digit - 8 and replicates its highest
+// bit eight times.
 #ifdef KERNELS_ON_HOST
 inline u32 permute_bytes(u32 low, u32 high, u32 selector) {
     u64 all = u64(high) << 32 | low;
@@ -236,13 +239,14 @@ __device__ __forceinline__ u32 permute_bytes(u32 low, u32 high, u32 selector) {
     asm("prmt.b32 %0, %1, %2, %3;" : "=r"(out) : "r"(low), "r"(high), "r"(selector));
     return out;
 }
-// Of each bit what two of the three have. The compiler would take a word of equal bits apart into a selection.
+// Returns, for each bit, the majority of the three words' bits. In inline assembly, because the compiler
+// would turn a word whose bits are all equal into a selection.
 __device__ __forceinline__ u32 majority(u32 a, u32 b, u32 c) {
     u32 out;
     asm("lop3.b32 %0, %1, %2, %3, 0xe8;" : "=r"(out) : "r"(a), "r"(b), "r"(c));
     return out;
 }
-// 2^x to two units in the last place; 0 where the result would be subnormal.
+// Returns 2^x to two units in the last place; 0 if the result would be subnormal.
 __device__ __forceinline__ float exp2_fast(float x) {
     float y;
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
@@ -267,7 +271,7 @@ constexpr u32 PHILOX_STEP_0 = 0x9E3779B9u, PHILOX_STEP_1 = 0xBB67AE85u;
 __device__ __forceinline__ Words philox(u32 c0, u32 c1, u32 c2, u32 c3, u32 k0, u32 k1) {
 #pragma unroll
     for (int round = 0; round < 10; round++) {
-        // One instruction for both halves of a product.
+        // A single instruction computes both halves of the product.
         u64 even = u64(PHILOX_MULTIPLIER_0) * c0, odd = u64(PHILOX_MULTIPLIER_1) * c2;
         c0 = u32(odd >> 32) ^ c1 ^ k0, c1 = u32(odd);
         c2 = u32(even >> 32) ^ c3 ^ k1, c3 = u32(even);
@@ -276,7 +280,7 @@ __device__ __forceinline__ Words philox(u32 c0, u32 c1, u32 c2, u32 c3, u32 k0, 
     return {{c0, c1, c2, c3}};
 }
 
-// Twin of `ops::dropout::DropoutArgs`. A threshold of 0 drops nothing; keys are then not read.
+// Same layout as `ops::dropout::DropoutArgs`. A threshold of 0 drops nothing; the keys are not read then.
 struct Dropout {
     u32 key[2];
     u32 id[2];
@@ -284,7 +288,7 @@ struct Dropout {
     float scale;
 };
 
-// The factors of the eight columns from 8 * `eighth` on of the row with key `row_key`: see
+// Computes the dropout factors of the eight columns from 8 * `eighth` on, in the row with key `row_key`: see
 // `src/ops/dropout/mod.rs`.
 __device__ __forceinline__ void keep_eight(const Dropout& dropout, u64 row_key, u32 eighth, float (&factors)[8]) {
     u64 index = row_key << 16 | eighth;
@@ -295,7 +299,7 @@ __device__ __forceinline__ void keep_eight(const Dropout& dropout, u64 row_key, 
         factors[2 * i + 1] = (words.w[i] >> 16) < dropout.threshold ? 0.0f : dropout.scale;
     }
 }
-// The same decisions as bits: bit i is set where column 8 * `eighth` + i is kept.
+// Returns the same decisions as bits: bit i is set if column 8 * `eighth` + i is kept.
 __device__ __forceinline__ u32 keep_bits(const Dropout& dropout, u64 row_key, u32 eighth) {
     u64 index = row_key << 16 | eighth;
     Words words = philox(u32(index), u32(index >> 32), dropout.id[0], dropout.id[1], dropout.key[0], dropout.key[1]);
@@ -307,21 +311,22 @@ __device__ __forceinline__ u32 keep_bits(const Dropout& dropout, u64 row_key, u3
     }
     return bits;
 }
-// The factors of N columns from `column` on, a multiple of N; N is 8, 4 or 1. The rest of the eight is drawn
-// for nothing.
+// Computes the factors of N columns from `column` on, which is a multiple of N; N is 8, 4 or 1. The other
+// factors of the eight are drawn in vain.
 template <int N>
 __device__ __forceinline__ void keep_columns(const Dropout& dropout, u64 row_key, i64 column, float (&factors)[N]) {
     static_assert(8 % N == 0);
     float eight[8];
     keep_eight(dropout, row_key, u32(column / 8), eight);
-    // Picked by comparisons: an index known only at run time would put the eight into local memory.
+    // Selected by comparisons, since an index known only at run time would put the array into local memory.
 #pragma unroll
     for (int first = 0; first < 8; first += N) {
 #pragma unroll
         for (int i = 0; i < N; i++) factors[i] = first == 0 || column % 8 == first ? eight[first + i] : factors[i];
     }
 }
-// The factor of one column: an eighth of what was drawn is used, so only for edges.
+// Returns the factor of one column. Only an eighth of the drawn random numbers is used, so this is only for
+// edges.
 __device__ __forceinline__ float keep_one(const Dropout& dropout, u64 row_key, u32 column) {
     float factor[1];
     keep_columns<1>(dropout, row_key, column, factor);
@@ -340,10 +345,10 @@ __device__ __forceinline__ unsigned char* shared_memory() {
 }
 #endif
 
-// KERNEL(name, Args, body): a kernel `name` that runs `body(const Args&)`; KERNELS: one for each number type,
-// named `name_f32`, `name_bf16`, `name_f16`, that run `body<T>`. THREADS is the most threads that a block may
-// have. KERNEL_BESIDE: one whose registers must leave room for so many blocks beside each other on a
-// multiprocessor.
+// KERNEL(name, Args, THREADS, body) defines a kernel `name` that runs `body(const Args&)`; KERNELS defines
+// one for each number type, named `name_f32`, `name_bf16`, `name_f16`, that run `body<T>`. THREADS is the
+// largest number of threads of a block. KERNEL_BESIDE limits the registers so that BLOCKS blocks fit on a
+// multiprocessor at the same time.
 #ifdef KERNELS_ON_HOST
 #define KERNEL_NAMED(name, Args, THREADS, ...)                                                                  \
     static host::Registered registered_##name(                                                                  \

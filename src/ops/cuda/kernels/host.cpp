@@ -1,4 +1,5 @@
-// The door through which tests start kernels on the CPU. This unit is not instrumented.
+// C interface through which tests launch kernels on the CPU. This compilation unit is not instrumented for
+// race detection.
 #include "host.hpp"
 
 #include <map>
@@ -27,10 +28,11 @@ Registered::Registered(const char* name, Run run, size_t args_bytes) { kernels()
 
 }  // namespace host
 
-// In the unit of the kernels: without a call to it, the linker would leave that out.
+// Defined in the kernels' compilation unit: without a call to it, the linker would leave that unit out.
 extern "C" void mlmtrain_kernels_are_linked();
 
-// 0, or what went wrong: 1 there is no such kernel, 2 its arguments have another size, 3 a race.
+// Launches a kernel. Returns 0 on success, 1 if there is no such kernel, 2 if its arguments have another
+// size, 3 if a race was found.
 extern "C" int mlmtrain_host_launch(const char* name, const void* args, size_t args_bytes, const unsigned* blocks,
                                     unsigned threads, unsigned shared_bytes) {
     mlmtrain_kernels_are_linked();
@@ -43,18 +45,18 @@ extern "C" int mlmtrain_host_launch(const char* name, const void* args, size_t a
     return host::race.empty() ? 0 : 3;
 }
 
-// What the arguments of a kernel take; 0 where there is no such kernel.
+// Returns the size of a kernel's arguments in bytes; 0 if there is no such kernel.
 extern "C" size_t mlmtrain_host_args_bytes(const char* name) {
     mlmtrain_kernels_are_linked();
     auto found = host::kernels().find(name);
     return found == host::kernels().end() ? 0 : found->second.args_bytes;
 }
 
-// The race of this thread's last launch, in words; valid until its next launch.
+// Returns a description of the race in this thread's last launch; valid until its next launch.
 extern "C" const char* mlmtrain_host_race() { return host::race.c_str(); }
 
-// Who takes turns when, from now on: 0 the lowest first, 1 the highest first, 2 drawn from the seed; and
-// whether races are looked for.
+// Sets the scheduling order of this thread's launches (0 lowest index first, 1 highest index first, 2 random
+// from the seed), and whether races are detected.
 extern "C" void mlmtrain_host_order(unsigned order, uint64_t seed, bool watched) {
     host::set_order(static_cast<host::Order>(order), seed);
     host::set_watched(watched);

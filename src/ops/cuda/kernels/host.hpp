@@ -1,9 +1,9 @@
-// CUDA's words as C++, for kernels on the CPU, in tests.
+// CUDA's keywords and functions as C++, for tests that run kernels on the CPU.
 //
-// Each thread of a block is a fiber (`blocks.hpp`), and every access to memory is looked at (`races.hpp`).
-// This shows whether a kernel computes what it should in any order of its threads, and whether its barriers
-// leave no other; it knows nothing of caches, banks or time. Shared memory begins as NaN, so that a value
-// that was never written is seen in the result.
+// Each thread of a block is a fiber (`blocks.hpp`), and every memory access is checked (`races.hpp`). This
+// shows whether a kernel computes the right result in any order of its threads, and whether its barriers rule
+// out every other result; it does not model caches, banks or time. Shared memory begins as NaN, so that a
+// value that was never written shows up in the result.
 #pragma once
 
 #include <algorithm>
@@ -25,7 +25,8 @@
 
 namespace host {
 
-// Every lane of the warp gives a value; gives the values of all lanes, until the next exchange but one.
+// Exchanges a value between all lanes of the warp; the returned values stay valid until the next exchange but
+// one.
 template <typename T>
 const Slots& share(const T& value) {
     static_assert(sizeof(T) <= sizeof(Slots) / WARP);
@@ -44,14 +45,14 @@ T value_of(const Slots& slots, int lane) {
 
 using Run = void (*)(const void* args, const unsigned* blocks, unsigned threads, unsigned shared_bytes);
 
-// Makes a kernel known by its name.
+// Registers a kernel under its name.
 struct Registered {
     Registered(const char* name, Run run, size_t args_bytes);
 };
 
 }  // namespace host
 
-// ---- what CUDA calls by these names ----
+// ---- CUDA's own functions ----
 
 inline void __syncthreads() { host::wait(host::State::AT_BLOCK); }
 inline void __syncwarp(unsigned = ~0u) { host::wait(host::State::AT_WARP); }
@@ -98,7 +99,7 @@ inline unsigned __float_as_uint(float x) {
     std::memcpy(&value, &x, 4);
     return value;
 }
-// Not looked at by the race detector: atomic accesses do not race with each other.
+// Not instrumented for race detection, since atomic accesses do not race with each other.
 template <typename T>
 __attribute__((noinline, no_sanitize_thread)) T atomicAdd(T* at, T value) {
     T before = *at;

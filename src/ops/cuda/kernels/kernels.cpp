@@ -1,6 +1,6 @@
-// All kernels in one unit, which is instrumented: see `races.hpp`.
+// All kernels in one compilation unit, which is instrumented for race detection: see `races.hpp`.
 //
-// `all_kernels.inc` is written by the build script: each op's `kernel.cu`, in a namespace of its own.
+// The build script writes `all_kernels.inc`, which includes each op's `kernel.cu` in a namespace of its own.
 #define KERNELS_ON_HOST
 #include "common.cuh"
 #include "activation.cuh"

@@ -1,18 +1,19 @@
-// Products of 16 x 16 tiles on tensor cores, and copies from global to shared memory that run beside the
-// arithmetic.
+// Products of 16 x 16 tiles on tensor cores, and copies from global to shared memory that run concurrently
+// with the arithmetic.
 //
 // Layouts are those of PTX, "Matrix fragments for mma.m16n8k16": with g = lane / 4 and c = 2 (lane % 4), a
 // lane holds of
-//   A [16, 16]  a[0] = A[g][c, c + 1], a[1] = A[g + 8][c, c + 1], a[2] and a[3] the same of columns c + 8, c
-//   + 9 B [16, 8]   b0 = B[c, c + 1][g], b1 = B[c + 8, c + 9][g] C [16, 8]   c[0], c[1] = C[g][c, c + 1],
-//   c[2], c[3] = C[g + 8][c, c + 1]
-// so two tiles of C side by side, rounded, are one tile of A.
+//   A [16, 16]: a[0] = A[g][c, c + 1], a[1] = A[g + 8][c, c + 1]; a[2], a[3] the same of columns c + 8, c + 9
+//   B [16, 8]: b0 = B[c, c + 1][g], b1 = B[c + 8, c + 9][g]
+//   C [16, 8]: c[0], c[1] = C[g][c, c + 1]; c[2], c[3] = C[g + 8][c, c + 1]
+// so two neighbouring tiles of C, rounded, form one tile of A.
 //
-// Half types of sm_75: f16 only, as two products of half the depth; bf16 traps there.
+// On sm_75, f16 is the only half type, and its product is computed as two products of half the depth; bf16
+// traps there.
 #pragma once
 #include "common.cuh"
 
-// Two values in one register, the first in the low half.
+// Packs two values into one register, the first in the low half.
 template <typename T>
 __device__ __forceinline__ u32 pack(float low, float high);
 
@@ -89,7 +90,7 @@ __device__ __forceinline__ u32 pack<f16>(float low, float high) {
     return *reinterpret_cast<u32*>(&two);
 }
 
-// c += a b. Every lane of the warp must take part.
+// Computes c += a b. Every lane of the warp must take part.
 template <typename T>
 __device__ __forceinline__ void mma(float (&c)[4], const u32 (&a)[4], u32 b0, u32 b1);
 template <>
@@ -118,15 +119,15 @@ __device__ __forceinline__ void mma<f16>(float (&c)[4], const u32 (&a)[4], u32 b
 #endif
 }
 
-// Four 8 x 8 matrices from shared memory: lane L gives the address of row L % 8 of matrix L / 8, 16 bytes; of
-// matrix i, r[i] gets row lane / 4, columns 2 (lane % 4) and the next.
+// Loads four 8 x 8 matrices from shared memory. Lane L passes the address of row L % 8 of matrix L / 8, 16
+// bytes. r[i] receives row lane / 4 of matrix i, columns 2 (lane % 4) and the next.
 __device__ __forceinline__ void load_matrices(u32 (&r)[4], const void* row) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];\n"
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
                  : "r"(shared_address(row))
                  : "memory");
 }
-// The same of their transposes.
+// Loads the transposes of the four matrices.
 __device__ __forceinline__ void load_matrices_transposed(u32 (&r)[4], const void* row) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];\n"
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
@@ -134,8 +135,9 @@ __device__ __forceinline__ void load_matrices_transposed(u32 (&r)[4], const void
                  : "memory");
 }
 
-// BYTES (4, 8 or 16) to shared memory, or zeros where `valid` is not: then `from` is not read. There after
-// this thread's `wait_for_copies`, and for others after a barrier behind it.
+// Copies BYTES (4, 8 or 16) to shared memory, or zeros if `valid` is false, in which case `from` is not read.
+// The bytes are there for this thread after its `wait_for_copies`, and for other threads after a barrier that
+// follows it.
 template <int BYTES>
 __device__ __forceinline__ void copy_async(void* to, const void* from, bool valid) {
 #if __CUDA_ARCH__ >= 800

@@ -1,4 +1,5 @@
-// Kernels with planted faults, and twins without: the control of `races.hpp` and of the order of turns.
+// Kernels with deliberate faults, each with a correct version: the control of the race detector in
+// `races.hpp` and of the scheduling order.
 #pragma once
 
 struct PlantedArgs {
@@ -6,7 +7,7 @@ struct PlantedArgs {
     u32* out;
 };
 
-// A block turns 256 values round by way of shared memory, with a barrier between or not.
+// A block reverses 256 values by way of shared memory, with a barrier between the accesses or without.
 template <bool IS_ORDERED>
 __device__ void planted_reverse(const PlantedArgs& a) {
     u32* room = reinterpret_cast<u32*>(shared_memory());
@@ -17,8 +18,8 @@ __device__ void planted_reverse(const PlantedArgs& a) {
 KERNEL(planted_reverse, PlantedArgs, 256, planted_reverse<true>)
 KERNEL(planted_reverse_race, PlantedArgs, 256, planted_reverse<false>)
 
-// Each warp turns its 32 values round; a shuffle stands between in both, which makes lanes wait but orders no
-// memory.
+// Each warp reverses its 32 values. Both versions have a shuffle between the accesses, which makes lanes wait
+// but does not order memory.
 template <bool IS_ORDERED>
 __device__ void planted_warp(const PlantedArgs& a) {
     u32* room = reinterpret_cast<u32*>(shared_memory());
@@ -31,8 +32,8 @@ __device__ void planted_warp(const PlantedArgs& a) {
 KERNEL(planted_warp, PlantedArgs, 256, planted_warp<true>)
 KERNEL(planted_warp_race, PlantedArgs, 256, planted_warp<false>)
 
-// Two stages take turns as in attention: a copy that is started before the barrier meets those who still
-// read.
+// Two stages alternate as in attention: a copy that is started before the barrier conflicts with threads that
+// still read.
 template <bool IS_ORDERED>
 __device__ void planted_stages(const PlantedArgs& a) {
     u32* room = reinterpret_cast<u32*>(shared_memory());
@@ -51,7 +52,7 @@ __device__ void planted_stages(const PlantedArgs& a) {
 KERNEL(planted_stages, PlantedArgs, 256, planted_stages<true>)
 KERNEL(planted_stages_race, PlantedArgs, 256, planted_stages<false>)
 
-// Each thread copies 16 bytes, from the address that is given or one value behind it.
+// Each thread copies 16 bytes, from the given address or from one value after it.
 template <u32 BEHIND>
 __device__ void planted_wide(const PlantedArgs& a) {
     if (threadIdx.x < 8) store_whole<u32, 4>(a.out + 4 * threadIdx.x, load_whole<u32, 4>(a.in + 4 * threadIdx.x + BEHIND));
@@ -59,7 +60,7 @@ __device__ void planted_wide(const PlantedArgs& a) {
 KERNEL(planted_wide, PlantedArgs, 256, planted_wide<0>)
 KERNEL(planted_wide_misaligned, PlantedArgs, 256, planted_wide<1>)
 
-// Each block writes the value of the block behind it, or its own.
+// Each block writes its own values; in the faulty version also a value of the next block.
 template <bool IS_ORDERED>
 __device__ void planted_blocks(const PlantedArgs& a) {
     u32 own = blockIdx.x * blockDim.x + threadIdx.x, next = (own + blockDim.x) % (gridDim.x * blockDim.x);
@@ -69,7 +70,7 @@ __device__ void planted_blocks(const PlantedArgs& a) {
 KERNEL(planted_blocks, PlantedArgs, 256, planted_blocks<true>)
 KERNEL(planted_blocks_race, PlantedArgs, 256, planted_blocks<false>)
 
-// Which warp is the second of three to come to a place: the same forwards and backwards.
+// Writes which of three warps arrives second: the same one forwards and backwards.
 __device__ void planted_second(const PlantedArgs& a) {
     if (threadIdx.x % WARP == 0 && atomicAdd(a.out, 1u) == 1) a.out[1] = threadIdx.x / WARP;
 }

@@ -1,4 +1,4 @@
-// The race detector of `races.hpp`. This unit is not instrumented itself.
+// Race detector of `races.hpp`. This compilation unit is not instrumented itself.
 #include "races.hpp"
 
 #include <algorithm>
@@ -17,21 +17,22 @@ constexpr unsigned WORD = 4;
 constexpr unsigned PAGE_SHIFT = 12;
 constexpr unsigned NOBODY = ~0u;
 
-// What was done to a byte or word. Only the last write is kept: what is not ordered after an earlier one is
-// not ordered after it either, or it was a race itself. Blocks run one after the other, so that of other
-// blocks one reader is enough.
+// Accesses to a byte or word so far. Only the last write is kept: an access that is not ordered after an
+// earlier write is not ordered after the last one either, or the last write was a race itself. Blocks run one
+// after the other, so one reader of another block is enough.
 struct Cell {
     struct {
         unsigned run, block, block_epoch, warp_epoch, thread;
     } write;
     struct {
         unsigned run, block, other_block;
-        unsigned block_epoch, warp, other_warps_thread;  // readers since the last barrier of the block
-        unsigned warp_epoch, lanes;                      // those of `warp` since its last barrier
+        unsigned block_epoch, warp, other_warps_thread;  // readers since the block's last barrier
+        unsigned warp_epoch, lanes;                      // readers in `warp` since its last barrier
     } read;
 };
 
-// What was done to all four bytes at once, until one of them is touched by itself: then to each.
+// Accesses to a word of four bytes: recorded for the whole word, until one byte is accessed by itself; from
+// then on for each byte.
 struct Word {
     Cell whole;
     unsigned split_run;
@@ -42,7 +43,8 @@ struct Page {
     Word words[(1 << PAGE_SHIFT) / WORD];
 };
 
-// What lies in it is void by its number of the run, so nothing is cleared.
+// Shadow memory. Entries of earlier launches and blocks are recognised by their number of the run, so nothing
+// is ever cleared.
 struct Shadow {
     std::vector<Word> shared;
     std::unordered_map<uintptr_t, std::unique_ptr<Page>> pages;
@@ -73,7 +75,7 @@ std::string of_block(unsigned block) {
     return "(" + std::to_string(x) + ", " + std::to_string(y) + ", " + std::to_string(z) + ")";
 }
 
-// The argument that the address lies behind, and how far.
+// Describes an address: the kernel argument that points to or before it, and the distance in bytes.
 std::string in_words(const Shadow& shadow, uintptr_t at) {
     char text[128];
     if (at - now.shared < now.shared_bytes) {
@@ -160,7 +162,7 @@ void note_read(Cell& cell, unsigned run) {
 void touch_cell(Cell& cell, unsigned run, uintptr_t at, bool writes) {
     const auto& last = cell.write;
     bool is_same = last.run == run && last.thread == now.thread && last.block == now.block;
-    // What others did since would have been found when they did it.
+    // Conflicting accesses of other threads since then were found when they happened.
     if (is_same && writes && last.block_epoch == now.block_epoch && last.warp_epoch == now.warp_epoch) return;
     after_write(cell, run, at, writes);
     if (!writes) return note_read(cell, run);
@@ -168,7 +170,7 @@ void touch_cell(Cell& cell, unsigned run, uintptr_t at, bool writes) {
     cell.write = {run, now.block, now.block_epoch, now.warp_epoch, now.thread};
 }
 
-// An access to the bytes first..end of the word at `at`.
+// Records an access to the bytes first..end of the word at `at`.
 void touch_word(Word& word, unsigned run, uintptr_t at, unsigned first, unsigned end, bool writes) {
     bool is_split = word.split_run == run;
     if (!is_split && end - first == WORD) return touch_cell(word.whole, run, at, writes);
@@ -229,9 +231,10 @@ std::string end_of_watch() {
 
 }  // namespace host
 
-// ---- what the compiler calls ----
+// ---- functions that the compiler's instrumentation calls ----
 
-// What the compiler takes for aligned is, up to the 8 bytes that it asks of 16; `load_whole` and `store_whole` ask more.
+// The compiler's aligned accesses are checked for an alignment of up to 8 bytes, which is all that it
+// requires for 16-byte accesses; `load_whole` and `store_whole` check for 16.
 #define ACCESS(bytes)                                                                          \
     extern "C" void __tsan_read##bytes(void* at) {                                             \
         if (host::now.watching) host::aligned(at, bytes < 8 ? bytes : 8);                      \

@@ -1,10 +1,10 @@
-// What kernels over segments of rows are given: a block takes some columns of a segment, a thread one of them, so that
-// rows are read side by side, and each column adds up in the order of its rows.
+// Arguments of kernels that process segments of rows. A block processes some columns of a segment, and each
+// thread one column, so that rows are read contiguously and each column is summed in the order of its rows.
 #pragma once
 
 #include "common.cuh"
 
-// Twin of `Segments` in `segments.rs`.
+// Same layout as `Segments` in `segments.rs`.
 struct Segments {
     const void* from;
     const u32* bounds;  // [segments + 1]

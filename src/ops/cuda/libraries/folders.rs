@@ -1,4 +1,4 @@
-//! The folders of each origin, found by their names: no program is asked.
+//! Folders of each origin, found by their names; no program is run to find them.
 
 use std::path::Path;
 use std::path::PathBuf;
@@ -8,24 +8,24 @@ use super::Surroundings;
 use super::is_same;
 use base::fs;
 
-/// Most bytes of a file that lists folders.
+/// Most bytes that are read of a file that lists folders.
 const CAP_BYTES: u64 = 1 << 20;
 
-/// Files that include others that include others: no system nests them deeper.
+/// Deepest nesting of files that include other files: no real system nests them deeper.
 const DEEPEST: usize = 8;
 
-/// The folders of one origin in their order.
-pub(super) fn of(origin: Origin, surroundings: &Surroundings<'_>) -> Vec<PathBuf> {
+/// Returns the folders of one origin, in the order of the search.
+pub(super) fn from_origin(origin: Origin, surroundings: &Surroundings<'_>) -> Vec<PathBuf> {
     match origin {
         Origin::Variable => paths_in(surroundings, "LD_LIBRARY_PATH"),
-        Origin::Program => surroundings.program.iter().flat_map(|folder| beside(folder)).collect(),
+        Origin::Program => surroundings.program.iter().flat_map(|folder| next_to_program(folder)).collect(),
         Origin::Python => python(surroundings),
         Origin::Toolkit => toolkits(surroundings),
         Origin::System => system(&surroundings.root),
     }
 }
 
-/// The folders in a variable such as `PATH`.
+/// Returns the folders listed in an environment variable such as `PATH`.
 fn paths_in(surroundings: &Surroundings<'_>, name: &str) -> Vec<PathBuf> {
     let value = (surroundings.variable)(name).unwrap_or_default();
     std::env::split_paths(&value).filter(|path| !path.as_os_str().is_empty()).collect()
@@ -35,15 +35,15 @@ fn folder_in(surroundings: &Surroundings<'_>, name: &str) -> Option<PathBuf> {
     (surroundings.variable)(name).filter(|value| !value.is_empty()).map(PathBuf::from)
 }
 
-fn beside(program: &Path) -> Vec<PathBuf> {
+fn next_to_program(program: &Path) -> Vec<PathBuf> {
     let mut folders = vec![program.to_path_buf(), program.join("lib")];
     folders.extend(program.parent().map(|above| above.join("lib/mlmtrain")));
     folders
 }
 
-/// Python's packages bring libraries in `nvidia/cu13/lib` (or `nvidia/<package>/lib`): those of the
-/// environments that are active, then of the one that this program is installed in, then of each `python3` on
-/// the PATH, then the user's own.
+/// Returns the folders `nvidia/cu13/lib` (or `nvidia/<package>/lib`) in which Python packages install
+/// libraries: those of the active environments, then of the environment that this program is installed in,
+/// then of each `python3` on the PATH, then the user's own.
 fn python(surroundings: &Surroundings<'_>) -> Vec<PathBuf> {
     let mut prefixes: Vec<PathBuf> =
         ["VIRTUAL_ENV", "CONDA_PREFIX"].iter().filter_map(|name| folder_in(surroundings, name)).collect();
@@ -55,36 +55,39 @@ fn python(surroundings: &Surroundings<'_>) -> Vec<PathBuf> {
             continue;
         }
         if folder.ends_with("shims") {
-            // pyenv: a script there starts one of these.
+            // pyenv: the script in this folder starts one of the installed versions.
             let versions = fs::list(&fs::parent_of(&folder).join("versions")).unwrap_or_default();
             prefixes
                 .extend(newest_first(versions).into_iter().filter(|version| !pythons(version).is_empty()));
             continue;
         }
-        // In a virtual environment `python3` is a link to the one that it was made with, which has packages
-        // of its own.
+        // In a virtual environment `python3` is a link to the interpreter that it was made with, which has
+        // packages of its own.
         for program in [program.clone(), fs::canonical(&program)] {
             prefixes.extend(fs::parent_of(&program).parent().map(Path::to_path_buf));
         }
     }
     prefixes.extend(folder_in(surroundings, "HOME").map(|home| home.join(".local")));
     let system = surroundings.root.join("usr");
-    // What pip installs for all users on Debian.
-    let local = |prefix: &PathBuf| is_same(prefix, &system).then(|| system.join("local"));
-    prefixes
-        .iter()
-        .flat_map(|prefix| [Some(prefix.clone()), local(prefix)])
-        .flatten()
-        .flat_map(|p| packages(&p))
-        .collect()
+    let mut folders = Vec::new();
+    for prefix in prefixes {
+        folders.extend(packages(&prefix));
+        if is_same(&prefix, &system) {
+            // On Debian, pip installs packages for all users here.
+            folders.extend(packages(&system.join("local")));
+        }
+    }
+    folders
 }
 
-/// `<prefix>/lib/python3*`, the newest first. Where `/lib` is another name of `/usr/lib`, that one counts.
+/// Returns `<prefix>/lib/python3*`, the newest first. If `/lib` is a link to `/usr/lib`, the paths are those
+/// in `/usr/lib`.
 fn pythons(prefix: &Path) -> Vec<PathBuf> {
     newest_first(matching(&fs::canonical(&prefix.join("lib")), |name| name.starts_with("python3")))
 }
 
-/// `<prefix>/lib/python3*/{site,dist}-packages/nvidia/*/lib`, with stars in the first part that has no match.
+/// Returns `<prefix>/lib/python3*/{site,dist}-packages/nvidia/*/lib`, with a `*` left in the first part that
+/// has no match.
 fn packages(prefix: &Path) -> Vec<PathBuf> {
     let sites: Vec<PathBuf> = pythons(prefix)
         .iter()
@@ -99,7 +102,7 @@ fn packages(prefix: &Path) -> Vec<PathBuf> {
         let nvidia = site.join("nvidia");
         let mut with_libraries = matching(&nvidia, |_| true);
         with_libraries.retain(|package| fs::is_folder(&package.join("lib")));
-        // CUDA 13's own before all others.
+        // The package of CUDA 13 itself comes before all others.
         with_libraries.sort_by_key(|package| !package.ends_with("cu13"));
         if with_libraries.is_empty() {
             with_libraries.push(nvidia.join("*"));
@@ -109,7 +112,8 @@ fn packages(prefix: &Path) -> Vec<PathBuf> {
     folders
 }
 
-/// Toolkits: where the variables of their own say, and `/usr/local/cuda*`, the link `cuda` before all numbers.
+/// Returns the library folders of toolkits: those that CUDA's environment variables name, and
+/// `/usr/local/cuda*`, where the link `cuda` comes before the numbered versions.
 fn toolkits(surroundings: &Surroundings<'_>) -> Vec<PathBuf> {
     let mut toolkits: Vec<PathBuf> =
         ["CUDA_HOME", "CUDA_PATH"].iter().filter_map(|name| folder_in(surroundings, name)).collect();
@@ -120,23 +124,23 @@ fn toolkits(surroundings: &Surroundings<'_>) -> Vec<PathBuf> {
         found.push(local.join("cuda*"));
     }
     toolkits.extend(found);
-    let in_toolkit = |toolkit: &PathBuf| {
+    let mut folders = Vec::new();
+    for toolkit in toolkits {
         let targets = matching(&toolkit.join("targets"), |name| TARGETS.contains(&name));
-        std::iter::once(toolkit.join("lib64"))
-            .chain(targets.into_iter().map(|target| target.join("lib")))
-            .collect()
-    };
-    toolkits.iter().flat_map(|toolkit| -> Vec<PathBuf> { in_toolkit(toolkit) }).collect()
+        folders.push(toolkit.join("lib64"));
+        folders.extend(targets.into_iter().map(|target| target.join("lib")));
+    }
+    folders
 }
 
-/// What toolkits call the machines that this program runs on.
+/// Names that toolkits give to the platforms that this program runs on.
 pub(super) const TARGETS: &[&str] =
     if cfg!(target_arch = "aarch64") { &["aarch64-linux", "sbsa-linux"] } else { &["x86_64-linux"] };
 
-/// What the loader of Linux searches: the folders of `/etc/ld.so.conf`, then those that it knows by itself.
+/// Returns the folders that the loader of Linux searches: those of `/etc/ld.so.conf`, then its built-in ones.
 fn system(root: &Path) -> Vec<PathBuf> {
     let mut folders = Vec::new();
-    listed(root, &root.join("etc/ld.so.conf"), DEEPEST, &mut folders);
+    add_listed_folders(root, &root.join("etc/ld.so.conf"), DEEPEST, &mut folders);
     let triple = format!("{}-linux-gnu", std::env::consts::ARCH);
     for folder in ["lib", "usr/lib"] {
         folders.extend([
@@ -149,35 +153,40 @@ fn system(root: &Path) -> Vec<PathBuf> {
     folders
 }
 
-/// Adds the folders that a file lists, a line each; `include PATTERN` stands for other files.
-fn listed(root: &Path, file: &Path, depth: usize, folders: &mut Vec<PathBuf>) {
+/// Adds the folders that a file lists, one per line; a line `include PATTERN` includes other files.
+fn add_listed_folders(root: &Path, file: &Path, depth: usize, folders: &mut Vec<PathBuf>) {
     let Ok(text) = fs::read_text_capped(file, CAP_BYTES) else { return };
-    let below_root = |path: &str| root.join(path.trim_start_matches('/'));
     for line in text.lines().map(|line| line.split('#').next().unwrap_or("").trim()) {
         if let Some(pattern) = line.strip_prefix("include ").filter(|_| depth > 0) {
             let pattern = match pattern.trim() {
-                absolute if absolute.starts_with('/') => below_root(absolute),
+                absolute if absolute.starts_with('/') => below_root(root, absolute),
                 relative => fs::parent_of(file).join(relative),
             };
             let files = glob::glob(&pattern.to_string_lossy()).into_iter().flatten().flatten();
-            files.for_each(|file| listed(root, &file, depth - 1, folders));
+            files.for_each(|file| add_listed_folders(root, &file, depth - 1, folders));
         } else if line.starts_with('/') {
-            folders.push(below_root(line));
+            folders.push(below_root(root, line));
         }
     }
 }
 
-/// Sorted by the numbers in their names, the largest first: 3.13 comes before 3.9.
+/// Returns an absolute path inside the root folder of the search.
+fn below_root(root: &Path, path: &str) -> PathBuf {
+    root.join(path.trim_start_matches('/'))
+}
+
+/// Sorts paths by the numbers in their names, the largest first: 3.13 comes before 3.9.
 fn newest_first(mut paths: Vec<PathBuf>) -> Vec<PathBuf> {
-    let numbers = |path: &PathBuf| -> Vec<u32> {
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        name.split(|c: char| !c.is_ascii_digit()).filter_map(|part| part.parse().ok()).collect()
-    };
-    paths.sort_by_cached_key(|path| std::cmp::Reverse(numbers(path)));
+    paths.sort_by_cached_key(|path| std::cmp::Reverse(numbers_in_name(path)));
     paths
 }
 
-/// The entries of a folder whose names fit, sorted; none of one that cannot be read.
+fn numbers_in_name(path: &Path) -> Vec<u32> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    name.split(|c: char| !c.is_ascii_digit()).filter_map(|part| part.parse().ok()).collect()
+}
+
+/// Returns the entries of a folder whose names fit, sorted; an empty list if the folder cannot be read.
 fn matching(folder: &Path, fits: impl Fn(&str) -> bool) -> Vec<PathBuf> {
     let mut entries = fs::list(folder).unwrap_or_default();
     entries.retain(|path| path.file_name().is_some_and(|name| fits(&name.to_string_lossy())));

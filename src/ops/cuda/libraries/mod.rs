@@ -1,9 +1,9 @@
-//! Where the libraries of CUDA lie that the program loads while it runs: in which folders they are looked for,
-//! and in which they are.
+//! Search for the CUDA libraries that the program loads at run time: the folders that are searched, and the
+//! files that are found.
 //!
-//! The search only looks at names; nothing is loaded here, and it works in a build without CUDA. The order is
-//! that of `LD_LIBRARY_PATH`, the folders beside the program, Python's packages (`folders.rs`), toolkits, and
-//! what the system's own loader searches.
+//! The search only looks at file names. It loads nothing and works in a build without CUDA. The order is:
+//! `LD_LIBRARY_PATH`, the folders next to the program, Python's packages (`folders.rs`), CUDA toolkits, and
+//! the folders that the system's own loader searches.
 
 mod folders;
 #[cfg(test)]
@@ -15,50 +15,50 @@ use std::path::PathBuf;
 
 use base::fs;
 
-/// Files of CUDA 13 that belong together: all of one row come from one folder, where one has them all. Those
-/// that others need stand first.
+/// Files of CUDA 13, grouped: all files of a group are taken from one folder if one has them all. Libraries
+/// that others depend on come first.
 pub const LIBRARIES: [&[&str]; 2] = [&["libcublasLt.so.13", "libcublas.so.13"], &["libcurand.so.10"]];
 
-/// What processes with GPUs want besides, in a build with it.
+/// Libraries needed in addition for runs on several GPUs; empty in a build without NCCL.
 pub const NCCL: &[&str] = if cfg!(feature = "nccl") { &["libnccl.so.2"] } else { &[] };
 
-/// The library of the driver, which is found by the system's loader alone: any other would not fit the
-/// driver.
+/// Library of the driver. It is loaded only by way of the system's loader, since any other copy would not
+/// match the installed driver.
 pub const DRIVER: &str = "libcuda.so.1";
 
-/// What to do where one of them is missing.
+/// Advice for the user if one of the libraries is missing.
 pub const HINT: &str = "install CUDA 13's libraries (`pip install nvidia-cublas nvidia-curand`, or `scripts/cuda-toolkit.sh --libraries PREFIX`; for several processes `pip install nvidia-nccl-cu13`; no root is needed), and add their folder to LD_LIBRARY_PATH where it is none of these";
 
-/// What the search depends on.
+/// Environment of the search; tests replace it.
 pub struct Surroundings<'a> {
-    /// Variables of the environment.
+    /// Looks up an environment variable.
     pub variable: &'a dyn Fn(&str) -> Option<OsString>,
-    /// The folder of this program.
+    /// Folder of this program.
     pub program: Option<PathBuf>,
-    /// Below which `/usr`, `/etc` and so on lie.
+    /// Root folder that contains `/usr`, `/etc` and so on.
     pub root: PathBuf,
 }
 
-/// Why a folder is looked at.
+/// Reason why a folder is searched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
-    /// Named in `LD_LIBRARY_PATH`.
+    /// The folder is named in `LD_LIBRARY_PATH`.
     Variable,
-    /// Beside the program.
+    /// The folder is next to the program.
     Program,
-    /// A package of Python.
+    /// The folder is part of a Python package.
     Python,
-    /// A toolkit.
+    /// The folder is part of a CUDA toolkit.
     Toolkit,
-    /// Searched by the system's loader.
+    /// The system's loader searches the folder.
     System,
 }
 
 impl Origin {
-    /// In the order of the search.
+    /// All origins in the order of the search.
     pub const ALL: [Self; 5] = [Self::Variable, Self::Program, Self::Python, Self::Toolkit, Self::System];
 
-    /// In words.
+    /// Returns the description that messages use.
     pub fn title(self) -> &'static str {
         match self {
             Self::Variable => "LD_LIBRARY_PATH",
@@ -70,25 +70,32 @@ impl Origin {
     }
 }
 
-/// A folder that is looked at.
+/// Folder that is searched.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
-    /// Why.
+    /// Reason why it is searched.
     pub origin: Origin,
-    /// With a star where there is no folder that fits it.
+    /// Path of the folder; contains a `*` if no folder matches the pattern.
     pub folder: PathBuf,
 }
 
-/// The folders in their order, each once.
+impl Place {
+    /// Returns the path of a file in this folder; `None` if there is no such file.
+    fn file(&self, name: &str) -> Option<PathBuf> {
+        Some(self.folder.join(name)).filter(|path| fs::exists(path))
+    }
+}
+
+/// Folders in the order of the search, each once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Places(Vec<Place>);
 
 impl Places {
-    /// All folders of these surroundings.
-    pub fn of(surroundings: &Surroundings<'_>) -> Self {
+    /// Lists the folders for these surroundings.
+    pub fn new(surroundings: &Surroundings<'_>) -> Self {
         let mut places: Vec<Place> = Vec::new();
         for origin in Origin::ALL {
-            for folder in folders::of(origin, surroundings) {
+            for folder in folders::from_origin(origin, surroundings) {
                 if !places.iter().any(|place| is_same(&place.folder, &folder)) {
                     places.push(Place { origin, folder });
                 }
@@ -97,60 +104,60 @@ impl Places {
         Self(places)
     }
 
-    /// Those of this process.
+    /// Lists the folders for this process.
     pub fn here() -> Self {
         let program = std::env::current_exe().ok().map(|path| fs::parent_of(&fs::canonical(&path)));
-        Self::of(&Surroundings {
+        Self::new(&Surroundings {
             variable: &|name| std::env::var_os(name),
             program,
             root: PathBuf::from("/"),
         })
     }
 
-    /// Where each of `names`, which belong together, lies: first as they are in a folder that has them all,
-    /// then one by one.
+    /// Returns the paths at which each of `names`, a group of libraries, is found: first those in folders
+    /// that have the whole group, then the others.
     pub fn find(&self, names: &[&str]) -> Vec<Vec<PathBuf>> {
-        let file = |place: &Place, name: &str| Some(place.folder.join(name)).filter(|path| fs::exists(path));
-        let is_whole = |place: &&Place| names.iter().all(|name| file(place, name).is_some());
-        let (whole, others): (Vec<&Place>, Vec<&Place>) = self.0.iter().partition(is_whole);
-        let in_order = || whole.iter().chain(&others);
-        names.iter().map(|name| in_order().filter_map(|place| file(place, name)).collect()).collect()
+        let (mut in_order, others): (Vec<&Place>, Vec<&Place>) =
+            self.0.iter().partition(|place| names.iter().all(|name| place.file(name).is_some()));
+        in_order.extend(others);
+        names.iter().map(|name| in_order.iter().filter_map(|place| place.file(name)).collect()).collect()
     }
 
-    /// The files that are loaded, by name; `None` for one that is nowhere.
+    /// Returns the file that is loaded for each library; `None` for one that is not found.
     pub fn found(&self) -> Vec<(&'static str, Option<PathBuf>)> {
-        let of_row = |names: &&'static [&'static str]| {
+        let mut found = Vec::new();
+        for names in LIBRARIES.iter().chain(std::iter::once(&NCCL)) {
             let paths = self.find(names).into_iter().map(|paths| paths.into_iter().next());
-            names.iter().copied().zip(paths).collect::<Vec<_>>()
-        };
-        LIBRARIES.iter().chain(std::iter::once(&NCCL)).flat_map(of_row).collect()
+            found.extend(names.iter().copied().zip(paths));
+        }
+        found
     }
 
-    /// Where the driver's library lies, as far as its place can be told from names.
+    /// Returns the path of the driver's library, as far as file names show it.
     pub fn driver(&self) -> Option<PathBuf> {
-        let searched = |place: &&Place| matches!(place.origin, Origin::Variable | Origin::System);
-        let mut paths = self.0.iter().filter(searched).map(|place| place.folder.join(DRIVER));
-        paths.find(|path| fs::exists(path))
+        let is_searched = [Origin::Variable, Origin::System];
+        self.0.iter().filter(|place| is_searched.contains(&place.origin)).find_map(|place| place.file(DRIVER))
     }
 
-    /// All folders in words, each origin's after its name.
+    /// Returns a text with all folders, grouped by origin.
     pub fn in_words(&self) -> String {
-        let of_origin = |origin: Origin| {
-            let folders = self.0.iter().filter(|place| place.origin == origin);
-            let folders: Vec<String> = folders.map(|place| place.folder.display().to_string()).collect();
-            let folders = if folders.is_empty() { "none".to_string() } else { folders.join(", ") };
-            format!("{} ({folders})", origin.title())
-        };
-        Origin::ALL.map(of_origin).join("; ")
+        Origin::ALL
+            .map(|origin| {
+                let folders = self.0.iter().filter(|place| place.origin == origin);
+                let folders: Vec<String> = folders.map(|place| place.folder.display().to_string()).collect();
+                let folders = if folders.is_empty() { "none".to_string() } else { folders.join(", ") };
+                format!("{} ({folders})", origin.title())
+            })
+            .join("; ")
     }
 
-    /// The folders.
+    /// Iterates over the folders in the order of the search.
     pub fn iter(&self) -> impl Iterator<Item = &Place> {
         self.0.iter()
     }
 }
 
-/// Whether two paths name one file or folder.
+/// Returns true if two paths name the same file or folder.
 fn is_same(a: &Path, b: &Path) -> bool {
     fs::canonical(a) == fs::canonical(b)
 }

@@ -1,4 +1,5 @@
-//! Folders and files as users have them, in a temporary folder that stands for the whole machine.
+//! Tests of the search, with folders and files as users have them, in a temporary folder that serves as the
+//! root of a machine.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -13,7 +14,7 @@ use super::Origin;
 use super::Places;
 use super::Surroundings;
 
-/// A machine of files and variables.
+/// Simulated machine: files below a temporary root, and environment variables.
 struct Fake {
     root: TempDir,
     variables: HashMap<&'static str, OsString>,
@@ -36,7 +37,7 @@ impl Fake {
         path
     }
 
-    /// All libraries in a folder.
+    /// Creates all libraries in a folder.
     fn libraries(&self, folder: &str) {
         LIBRARIES
             .iter()
@@ -45,21 +46,21 @@ impl Fake {
             .for_each(|name| drop(self.file(&format!("{folder}/{name}"), "")));
     }
 
-    /// A variable that lists folders of this machine.
+    /// Sets a variable to a list of folders of this machine.
     fn set(&mut self, name: &'static str, folders: &[&str]) {
         let folders = folders.iter().map(|folder| self.root.path().join(folder));
         self.variables.insert(name, std::env::join_paths(folders).unwrap());
     }
 
     fn places(&self) -> Places {
-        Places::of(&Surroundings {
+        Places::new(&Surroundings {
             variable: &|name| self.variables.get(name).cloned(),
             program: self.program.clone(),
             root: self.root.path().to_path_buf(),
         })
     }
 
-    /// The one folder that all libraries come from, below the root.
+    /// Returns the one folder, relative to the root, that all libraries are taken from.
     fn folder(&self) -> Option<String> {
         let mut folders: Vec<PathBuf> = self
             .places()
@@ -73,9 +74,10 @@ impl Fake {
     }
 }
 
-/// Each place by itself, and where all have the libraries, in this order.
+/// Adds the libraries to one folder after the other, from the last in the order of the search to the first,
+/// and checks each time that the new folder is used.
 #[test]
-fn every_place_is_found_and_comes_in_its_turn() {
+fn every_place_is_found_in_the_order_of_the_search() {
     let mut fake = Fake::new();
     fake.program = Some(fake.path("opt/app/bin"));
     fake.set("LD_LIBRARY_PATH", &["none", "opt/cuda/lib"]);
@@ -123,7 +125,7 @@ fn every_place_is_found_and_comes_in_its_turn() {
 }
 
 #[test]
-fn the_packages_of_the_python_behind_a_link_are_found() {
+fn the_packages_of_a_python_that_is_a_link_target_are_found() {
     let mut fake = Fake::new();
     let python = fake.file("opt/python/bin/python3.12", "");
     std::fs::create_dir_all(fake.path("venv/bin")).unwrap();
@@ -136,15 +138,15 @@ fn the_packages_of_the_python_behind_a_link_are_found() {
     assert_eq!(fake.folder().as_deref(), Some("venv/lib/python3.12/site-packages/nvidia/cu13/lib"));
 }
 
-/// A cuBLAS beside the cuBLASLt of another release may lack what it wants of it.
+/// A cuBLAS may not work with the cuBLASLt of another release.
 #[test]
-fn what_belongs_together_comes_from_one_folder() {
+fn a_group_of_libraries_is_taken_from_one_folder() {
     let mut fake = Fake::new();
     fake.set("LD_LIBRARY_PATH", &["half", "other"]);
     fake.file("half/libcublas.so.13", "");
     fake.libraries("usr/local/cuda-13.0/lib64");
     assert_eq!(fake.folder().as_deref(), Some("usr/local/cuda-13.0/lib64"));
-    // Where no folder has both, each is taken from where it is.
+    // If no folder has both, each is taken from where it is.
     std::fs::remove_file(fake.path("usr/local/cuda-13.0/lib64/libcublas.so.13")).unwrap();
     let found: HashMap<_, _> = fake.places().found().into_iter().collect();
     assert_eq!(found["libcublas.so.13"], Some(fake.path("half/libcublas.so.13")));
@@ -162,7 +164,7 @@ fn the_driver_is_the_systems_own() {
 }
 
 #[test]
-fn every_place_that_was_looked_at_is_named() {
+fn the_message_names_every_searched_place() {
     let mut fake = Fake::new();
     fake.program = Some(fake.path("app"));
     fake.set("VIRTUAL_ENV", &["venv"]);
@@ -172,9 +174,10 @@ fn every_place_that_was_looked_at_is_named() {
     insta::assert_snapshot!(words, @"LD_LIBRARY_PATH (none); beside the program (/app, /app/lib, /lib/mlmtrain); Python's packages (/venv/lib/python3.12/site-packages/nvidia/*/lib); CUDA toolkits (/usr/local/cuda*/lib64); the system's folders (/lib)");
 }
 
-/// Links in circles, a file that lists itself, folders that are files: nothing loops or fails.
+/// Circular links, a file that includes itself and files in place of folders cause no endless loop and no
+/// error.
 #[test]
-fn what_is_strange_is_passed_over() {
+fn circular_links_and_files_in_place_of_folders_are_ignored() {
     let mut fake = Fake::new();
     fake.set("LD_LIBRARY_PATH", &["file", ""]);
     fake.set("VIRTUAL_ENV", &["file"]);

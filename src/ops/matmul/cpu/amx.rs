@@ -1,19 +1,20 @@
-//! AMX: eight registers of 16 rows of 64 bytes, and an instruction that multiplies two of them.
+//! AMX instructions: eight tile registers of 16 rows of 64 bytes, and an instruction that multiplies two of
+//! them.
 //!
-//! Rust's own functions for it are not stable, so the instructions are written as assembly. Source: Intel 64
+//! Rust's intrinsics for AMX are not stable, so the instructions are written as assembly. Source: Intel 64
 //! and IA-32 Architectures Software Developer's Manual, volume 1, chapter 18, and volume 2 for each
 //! instruction.
 
 use std::arch::asm;
 
-/// Rows of a register.
+/// Number of rows of a register.
 pub(super) const ROWS: usize = 16;
 
 /// Bytes of a row of a register: 32 values of bf16, or 16 of f32.
 pub(super) const ROW_BYTES: usize = 64;
 
-/// Sizes of the registers as `ldtilecfg` reads them, for a product of two by two: 0 to 3 hold sums, 4 and 5
-/// rows of the left operand, 6 and 7 columns of the right one.
+/// Sizes of the registers as `ldtilecfg` reads them, for a product of two by two registers: 0 to 3 hold sums,
+/// 4 and 5 rows of the left operand, 6 and 7 columns of the right one.
 #[repr(C, align(64))]
 struct Sizes {
     palette: u8,
@@ -24,7 +25,7 @@ struct Sizes {
 }
 
 impl Sizes {
-    /// For `first` rows in the upper registers and `second` in the lower ones.
+    /// Returns the sizes for `first` rows in the upper registers and `second` rows in the lower ones.
     const fn new(first: u8, second: u8) -> Self {
         let all = ROWS as u8;
         let rows = [first, first, second, second, first, second, all, all, 0, 0, 0, 0, 0, 0, 0, 0];
@@ -34,19 +35,20 @@ impl Sizes {
     }
 }
 
-/// Gives all registers their full size, or takes up to `2 * ROWS` rows on the left side; clears them.
+/// Configures the registers for `rows` rows on the left side, at their full size if there are `2 * ROWS`, and
+/// clears them.
 ///
 /// # Safety
 /// AMX is available; until [`release`] the registers belong to the caller.
 pub(super) unsafe fn configure(rows: usize) {
     static FULL: Sizes = Sizes::new(ROWS as u8, ROWS as u8);
-    // SAFETY: the sizes are allowed ones.
+    // SAFETY: the sizes are valid.
     unsafe {
         if rows >= 2 * ROWS {
             return load_sizes(&FULL);
         }
-        // Registers without rows must not be used: [`multiply`] is told not to. A size they have all the
-        // same.
+        // With 16 or fewer rows, [`multiply`] is called with `both` false and does not use the lower
+        // registers, which must not be used without rows. They are given a valid size nevertheless.
         let second = if rows > ROWS { rows - ROWS } else { ROWS };
         load_sizes(&Sizes::new(rows.min(ROWS) as u8, second as u8));
     }
@@ -58,7 +60,7 @@ unsafe fn load_sizes(sizes: &Sizes) {
     unsafe { asm!("ldtilecfg [{sizes}]", sizes = in(reg) sizes, options(nostack, preserves_flags)) };
 }
 
-/// Clears the registers and lets the system no longer save them.
+/// Clears the registers, so that the operating system no longer has to save them.
 ///
 /// # Safety
 /// AMX is available.
@@ -68,36 +70,38 @@ pub(super) unsafe fn release() {
     unsafe { asm!("tilerelease", options(nostack, preserves_flags)) };
 }
 
-/// The left operand of a product: rows of bf16 whose depth runs along memory.
+/// Left operand of a product: rows of bf16 whose depth is contiguous in memory.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Left {
-    /// First value.
+    /// Address of the first value.
     pub(super) data: *const u8,
-    /// Distance between rows.
+    /// Distance between rows, in bytes.
     pub(super) row_bytes: usize,
-    /// Distance between row 0 and row [`ROWS`].
+    /// Distance between row 0 and row [`ROWS`], in bytes.
     pub(super) second_bytes: usize,
-    /// Distance between value 0 and value 32 of a row.
+    /// Distance between value 0 and value 32 of a row, in bytes.
     pub(super) step_bytes: usize,
 }
 
-/// f32 sums of a product, row by row; only their place in memory is used.
+/// f32 sums of a product, row by row. Only the address of this memory is used.
 #[repr(align(64))]
 pub(super) struct Sums(
     #[expect(dead_code, reason = "written by an instruction, read through a pointer")]
     [f32; 2 * ROWS * 2 * ROWS],
 );
 
-/// `sums = left right` for 32 columns and, with `both`, 32 rows, else the 16 or fewer of the upper registers.
-/// `right` has its values in pairs, `[16 count][32]` of 32 bits; `count` times 32 is the depth.
+/// Computes `sums = left right` for 32 columns and, if `both`, for 32 rows, else for the 16 or fewer rows of
+/// the upper registers. `right` has its values in pairs, `[16 count][32]` of 32 bits; the depth is 32
+/// `count`.
 ///
 /// # Safety
 /// The registers are configured for the rows, and the operands cover them.
 #[inline]
 pub(super) unsafe fn multiply(both: bool, count: usize, left: Left, right: *const u32, sums: *mut Sums) {
-    /// Two columns' registers side by side.
+    /// Bytes of a row of the right operand, which spans two registers of columns.
     const RIGHT_ROW_BYTES: usize = 2 * ROW_BYTES;
-    let (mut a, mut b) = (left.data, right.cast::<u8>());
+    let mut a = left.data;
+    let mut b = right.cast::<u8>();
     // SAFETY: operands and sums are as large as the registers were configured, by the caller's promise.
     unsafe {
         asm!(
@@ -143,13 +147,13 @@ pub(super) unsafe fn multiply(both: bool, count: usize, left: Left, right: *cons
     }
 }
 
-/// A product of two registers with itself, over and over: the most that this thread can do. Gives the
-/// operations it did.
+/// Multiplies registers repeatedly, which reaches this thread's peak performance. Returns the number of
+/// floating-point operations.
 ///
 /// # Safety
 /// AMX is available.
 pub(crate) unsafe fn chains(rounds: usize) -> f64 {
-    /// 16 x 16 sums of 32 products.
+    /// Operations of one instruction: 16 x 16 sums of 32 products.
     const FLOPS: usize = 2 * ROWS * ROWS * 32;
     const CHAINS: usize = 4;
     // SAFETY: the registers are configured and read no memory.

@@ -1,7 +1,8 @@
-//! Tiles of 32 x 32 by AMX: an instruction adds the products of 16 rows and 16 columns over a depth of 32.
+//! Tiles of 32 x 32 by AMX: one instruction adds the products of 16 rows and 16 columns over a depth of 32.
 //!
-//! The right operand has the order that `vdpbf16ps` wants, too. Rows of the left one are read in place where
-//! they begin at cache lines, else copied: a load that crosses lines takes five times as long.
+//! The right operand is packed in the same order as for `vdpbf16ps`. Rows of the left operand are read in
+//! place if they begin at cache lines, and copied otherwise: a load that crosses cache lines takes five times
+//! as long.
 
 use std::arch::x86_64::__m512i;
 use std::arch::x86_64::_MM_HINT_T0;
@@ -31,20 +32,20 @@ use super::pairs::words;
 use super::target::Target;
 use crate::element::Element;
 
-/// Marker of the kernel.
+/// Kernel that multiplies bf16 by AMX.
 pub(super) struct Kernel;
 
 const ROWS: usize = 2 * amx::ROWS;
 
-/// Elements of the depth that one multiplication takes.
+/// Elements of the depth that one multiplication processes.
 const DEPTH: usize = amx::ROW_BYTES / size_of::<bf16>();
 
-/// Pairs of them.
+/// Pairs of values in that depth.
 const PAIRS: usize = DEPTH / 2;
 
 impl TileKernel for Kernel {
     type Operand = bf16;
-    /// Two neighbours in depth, the first in the low half.
+    /// Two values that are neighbours in depth, the first in the low half.
     type Packed = u32;
     const STEP: usize = 2;
     const DEPTH_MULTIPLE: usize = DEPTH;
@@ -72,7 +73,7 @@ impl TileKernel for Kernel {
         a.col_stride == 1 && at_lines && depth.is_multiple_of(DEPTH)
     }
 
-    /// A panel is `[depth / 32][ROWS][32]`.
+    /// Packs rows as panels `[depth / 32][ROWS][32]`.
     unsafe fn pack_rows(a: Matrix<bf16>, rows: usize, depth: usize, out: *mut u32, panel_stride: usize) {
         // SAFETY: the caller promises the extents and the instructions.
         unsafe {
@@ -88,7 +89,8 @@ impl TileKernel for Kernel {
         // SAFETY: the caller promises the extents and the instructions.
         unsafe {
             pack_cols(b, cols, depth, out, strip_stride);
-            let (first, end) = (depth.div_ceil(2), Self::steps(depth));
+            let first = depth.div_ceil(2);
+            let end = Self::steps(depth);
             for strip in 0..cols.div_ceil(COLS) {
                 std::ptr::write_bytes(out.add(strip * strip_stride + first * COLS), 0, (end - first) * COLS);
             }
@@ -96,20 +98,22 @@ impl TileKernel for Kernel {
     }
 
     unsafe fn tile<O: Element>(
-        (rows, cols): (usize, usize),
+        rows: usize,
+        cols: usize,
         steps: usize,
         left: Left<'_, Self>,
         strip: *const u32,
         target: Target<O>,
     ) {
         // SAFETY: the caller promises the extents and the instructions.
-        unsafe { tile((rows, cols), steps / PAIRS, &left, strip, &target) }
+        unsafe { tile(rows, cols, steps / PAIRS, &left, strip, &target) }
     }
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
 unsafe fn tile<O: Element>(
-    (rows, cols): (usize, usize),
+    rows: usize,
+    cols: usize,
     count: usize,
     left: &Left<'_, Kernel>,
     strip: *const u32,
@@ -119,7 +123,7 @@ unsafe fn tile<O: Element>(
     // panels.
     unsafe {
         if target.accumulate {
-            // Gradients come from main memory: they are on their way while the tile is computed.
+            // Gradients come from main memory: they are prefetched while the tile is computed.
             for row in 0..rows {
                 let row = target.data.add(row * target.row_stride).cast::<i8>();
                 _mm_prefetch::<_MM_HINT_T0>(row);
@@ -159,13 +163,13 @@ unsafe fn tile<O: Element>(
     }
 }
 
-/// Panels from rows whose depth runs along memory.
+/// Packs panels of rows whose depth is contiguous in memory.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
 unsafe fn copy_rows(a: Matrix<bf16>, rows: usize, depth: usize, out: *mut u32, panel_stride: usize) {
     for row in 0..rows.next_multiple_of(ROWS) {
         for first in (0..depth).step_by(DEPTH) {
-            // SAFETY: the row has the depth where there is one; the panel holds `depth / 32` groups of `ROWS`
-            // rows.
+            // SAFETY: the row, if it exists, has the whole depth; the panel has room for `depth / 32` groups
+            // of `ROWS` rows.
             unsafe {
                 let line = if row < rows {
                     _mm512_maskz_loadu_epi16(
@@ -182,7 +186,8 @@ unsafe fn copy_rows(a: Matrix<bf16>, rows: usize, depth: usize, out: *mut u32, p
     }
 }
 
-/// Panels from an operand whose rows are neighbours in memory: squares of 16 rows by 16 pairs are transposed.
+/// Packs panels of an operand whose rows are neighbours in memory: squares of 16 rows by 16 pairs are
+/// transposed.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
 unsafe fn transpose_rows(a: Matrix<bf16>, rows: usize, depth: usize, out: *mut u32, panel_stride: usize) {
     let halves = [pairs_from(0), pairs_from(LANES)];
@@ -191,13 +196,13 @@ unsafe fn transpose_rows(a: Matrix<bf16>, rows: usize, depth: usize, out: *mut u
             let mask = words(rows - row);
             let line = |k: usize| {
                 if k < depth {
-                    // SAFETY: line k holds `rows` values, of which the mask leaves out what lies beyond.
+                    // SAFETY: line k has `rows` values, and the mask excludes everything past them.
                     unsafe { _mm512_maskz_loadu_epi16(mask, a.data.add(k * a.col_stride + row).cast()) }
                 } else {
                     _mm512_setzero_si512()
                 }
             };
-            // SAFETY: the panel holds `depth / 32` groups of `ROWS` rows.
+            // SAFETY: the panel has room for `depth / 32` groups of `ROWS` rows.
             let group = unsafe { out.add(row / ROWS * panel_stride + first / DEPTH * ROWS * PAIRS) };
             for (half, order) in halves.iter().enumerate() {
                 let mut square = [_mm512_setzero_si512(); LANES];
@@ -215,16 +220,17 @@ unsafe fn transpose_rows(a: Matrix<bf16>, rows: usize, depth: usize, out: *mut u
     }
 }
 
-/// Panels from an operand of any strides, one pair after the other: for operands that no caller has in its
-/// hot path.
+/// Packs panels of an operand with any strides, one pair after the other; for operands that are not in the
+/// hot path of any caller.
 unsafe fn gather_rows(a: Matrix<bf16>, rows: usize, depth: usize, out: *mut u32, panel_stride: usize) {
     for row in 0..rows.next_multiple_of(ROWS) {
         for pair in 0..Kernel::steps(depth) {
-            // SAFETY: the panel holds `depth / 32` groups of `ROWS` rows; the caller promises the operand.
+            // SAFETY: the panel has room for `depth / 32` groups of `ROWS` rows, and the caller promises the
+            // operand.
             unsafe {
                 let panel = out.add(row / ROWS * panel_stride);
                 *panel.add((pair / PAIRS * ROWS + row % ROWS) * PAIRS + pair % PAIRS) =
-                    pair_at(a, (row, rows), (2 * pair, depth));
+                    pair_at(a, row, rows, 2 * pair, depth);
             }
         }
     }

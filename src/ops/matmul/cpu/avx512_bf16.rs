@@ -1,7 +1,7 @@
-//! Tiles of 12 x 32 by `vdpbf16ps`: each lane adds the products of two pairs of bf16 to an f32.
+//! Tiles of 12 x 32 by `vdpbf16ps`, which adds the product of two pairs of bf16 to an f32 in each lane.
 //!
-//! 24 sums and two strips of columns fill 26 of the 32 registers; a step is 24 multiplications, two loads and
-//! 12 broadcasts, so the multiplier is what limits (99 % of its peak on Zen 4 from a depth of 768 on).
+//! 24 sums and two vectors of columns fill 26 of the 32 registers. A step is 24 multiplications, two loads
+//! and 12 broadcasts, so the multiplier is the bottleneck (99 % of its peak on Zen 4 from a depth of 768 on).
 
 use std::arch::x86_64::__m256i;
 use std::arch::x86_64::__m512;
@@ -47,14 +47,14 @@ use super::pairs::words;
 use super::target::Target;
 use crate::element::Element;
 
-/// Marker of the kernel.
+/// Kernel that multiplies bf16 by AVX-512-BF16.
 pub(super) struct Kernel;
 
 const ROWS: usize = 12;
 
 impl TileKernel for Kernel {
     type Operand = bf16;
-    /// Two neighbours in depth, the first in the low half.
+    /// Two values that are neighbours in depth, the first in the low half.
     type Packed = u32;
     const STEP: usize = 2;
     const DEPTH_MULTIPLE: usize = 2;
@@ -67,7 +67,7 @@ impl TileKernel for Kernel {
     const COLS: usize = COLS;
 
     fn reads_in_place(a: Matrix<bf16>, depth: usize) -> bool {
-        // Of an odd depth the last pair would reach into what follows the row.
+        // With an odd depth, the last pair would read past the end of the row.
         a.col_stride == 1 && depth.is_multiple_of(2)
     }
 
@@ -80,7 +80,8 @@ impl TileKernel for Kernel {
             let count = ROWS.min(rows - row);
             // SAFETY: the caller promises the extents and the instructions.
             unsafe {
-                let (a, out) = (a.from(row, 0), out.add(number * panel_stride));
+                let a = a.from(row, 0);
+                let out = out.add(number * panel_stride);
                 if a.col_stride == 1 {
                     transpose_rows(a, count, depth, out);
                 } else {
@@ -96,7 +97,8 @@ impl TileKernel for Kernel {
     }
 
     unsafe fn tile<O: Element>(
-        (rows, cols): (usize, usize),
+        rows: usize,
+        cols: usize,
         steps: usize,
         left: Left<'_, Self>,
         strip: *const u32,
@@ -106,20 +108,21 @@ impl TileKernel for Kernel {
         unsafe {
             match left {
                 Left::Packed(panel) => {
-                    by_rows::<O, true>((rows, cols), steps, panel.as_ptr().cast(), 4, strip, &target);
+                    by_rows::<O, true>(rows, cols, steps, panel.as_ptr().cast(), 4, strip, &target);
                 }
                 Left::InPlace(a) => {
-                    by_rows::<O, false>((rows, cols), steps, a.data.cast(), 2 * a.row_stride, strip, &target);
+                    by_rows::<O, false>(rows, cols, steps, a.data.cast(), 2 * a.row_stride, strip, &target);
                 }
             }
         }
     }
 }
 
-/// Picks the tile of exactly this many rows and vectors.
+/// Calls the tile function for exactly this number of rows and vectors.
 #[inline]
 unsafe fn by_rows<O: Element, const PACKED: bool>(
-    (rows, cols): (usize, usize),
+    rows: usize,
+    cols: usize,
     steps: usize,
     left: *const u8,
     row_bytes: usize,
@@ -149,13 +152,14 @@ unsafe fn tile<O: Element, const M: usize, const N: usize, const PACKED: bool>(
     strip: *const u32,
     target: &Target<O>,
 ) {
-    // Known to the compiler where it is a constant: then one register addresses all rows.
+    // For packed rows these are compile-time constants, so that one register addresses all rows.
     let (row_bytes, step_bytes) = if PACKED { (4, 4 * ROWS) } else { (row_bytes, 4) };
     if target.accumulate {
         target.prefetch(M, cols);
     }
     let mut sums = [[_mm512_setzero_ps(); N]; M];
-    let (mut left, mut strip) = (left, strip);
+    let mut left = left;
+    let mut strip = strip;
     for _ in 0..steps {
         // SAFETY: strip and rows hold `steps` steps; rows in place need no alignment.
         unsafe {
@@ -173,7 +177,8 @@ unsafe fn tile<O: Element, const M: usize, const N: usize, const PACKED: bool>(
             strip = strip.add(COLS);
         }
     }
-    // By way of memory: a loop over registers would have to be unrolled with all that storing may involve.
+    // The sums go through memory: a loop over registers would have to be unrolled together with all cases of
+    // storing.
     let mut tile = [[MaybeUninit::<__m512>::uninit(); N]; M];
     for (tile, sums) in tile.iter_mut().zip(sums) {
         for (tile, sum) in tile.iter_mut().zip(sums) {
@@ -182,7 +187,7 @@ unsafe fn tile<O: Element, const M: usize, const N: usize, const PACKED: bool>(
     }
     for (i, tile) in tile.iter().enumerate() {
         for (j, sum) in tile.iter().enumerate() {
-            // SAFETY: the sum was written above; the mask leaves out what lies beyond the last column.
+            // SAFETY: the sum was written above; the mask excludes everything past the last column.
             unsafe { store(sum.assume_init(), i, j * LANES, lanes(cols - j * LANES), target) };
         }
     }
@@ -191,7 +196,7 @@ unsafe fn tile<O: Element, const M: usize, const N: usize, const PACKED: bool>(
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn as_pairs(lanes: __m512i) -> __m512bh {
-    // SAFETY: both are 64 bytes without invalid patterns.
+    // SAFETY: both types are 64 bytes, and every bit pattern is valid.
     unsafe { std::mem::transmute(lanes) }
 }
 
@@ -204,7 +209,7 @@ pub(super) unsafe fn store<O: Element>(
     mask: __mmask16,
     target: &Target<O>,
 ) {
-    // SAFETY: the caller promises that (row, col) and the lanes of the mask lie inside the target.
+    // SAFETY: the caller promises that (row, col) and the lanes of the mask are inside the target.
     unsafe {
         let mut value = sum;
         if !target.partial.is_null() {
@@ -236,23 +241,26 @@ pub(super) unsafe fn store<O: Element>(
     }
 }
 
-/// All panels from an operand whose rows are neighbours in memory: reads two lines in a row, writes a step of
-/// each panel.
+/// Packs all panels of an operand whose rows are neighbours in memory: reads two lines sequentially and
+/// writes one step of each panel.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
 unsafe fn interleave_rows(a: Matrix<bf16>, rows: usize, depth: usize, out: *mut u32, panel_stride: usize) {
-    // Two panels are made of one load of each line.
-    let (low, high, whole) = (pairs_from(0), pairs_from(ROWS), lanes(ROWS));
+    // One load of each line fills two panels.
+    let low = pairs_from(0);
+    let high = pairs_from(ROWS);
+    let whole = lanes(ROWS);
     for k in (0..depth).step_by(2) {
-        let (mut row, mut to) = (0, k / 2 * ROWS);
+        let mut row = 0;
+        let mut to = k / 2 * ROWS;
         while row < rows {
             let mask = words((rows - row).min(2 * ROWS));
-            // SAFETY: the lines k and, where there is one, k + 1 hold `rows` values; each panel holds a step
-            // of `ROWS`, and the second one exists where it is written.
+            // SAFETY: the lines k and, if it exists, k + 1 have `rows` values; each panel has room for a step
+            // of `ROWS`, and the second one is written only if it exists.
             unsafe {
                 let line =
                     |k: usize| _mm512_maskz_loadu_epi16(mask, a.data.add(k * a.col_stride + row).cast());
-                let (first, second) =
-                    (line(k), if k + 1 < depth { line(k + 1) } else { _mm512_setzero_si512() });
+                let first = line(k);
+                let second = if k + 1 < depth { line(k + 1) } else { _mm512_setzero_si512() };
                 _mm512_mask_storeu_epi32(
                     out.add(to).cast(),
                     whole,
@@ -269,12 +277,13 @@ unsafe fn interleave_rows(a: Matrix<bf16>, rows: usize, depth: usize, out: *mut 
     }
 }
 
-/// One panel from an operand whose depth runs along memory.
+/// Packs one panel of an operand whose depth is contiguous in memory.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
 unsafe fn transpose_rows(a: Matrix<bf16>, rows: usize, depth: usize, out: *mut u32) {
-    let (steps, mask) = (depth.div_ceil(2), lanes(ROWS));
+    let steps = depth.div_ceil(2);
+    let mask = lanes(ROWS);
     for step in (0..steps).step_by(LANES) {
-        // SAFETY: `rows` rows of the depth exist; the panel holds a step of `ROWS` for each pair.
+        // SAFETY: `rows` rows of this depth exist; the panel has room for a step of `ROWS` for each pair.
         unsafe {
             let square = transpose(&load_square(a.data.add(2 * step), a.row_stride, rows, depth - 2 * step));
             for (i, line) in square.iter().enumerate().take(steps - step) {

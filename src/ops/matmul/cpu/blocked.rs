@@ -1,10 +1,11 @@
-//! Cuts a product into tasks, tasks into tiles, and packs operands so that a tile reads them in a row.
+//! Splits a product into tasks and tasks into tiles, and packs operands so that a tile reads them
+//! sequentially.
 //!
-//! A task owns a block of the output: it packs its columns of `b` (and its rows of `a` where the kernel
+//! A task computes a block of the output: it packs its columns of `b` (and its rows of `a` if the kernel
 //! cannot read them in place) into buffers of its thread, for a piece of the depth that stays in the L2
-//! cache, then runs the tiles of its block. Where several tasks would pack the same columns (or rows, where
-//! the kernel asks for it), these are packed before, by all threads, for all tasks. Which task computes an
-//! element decides nothing: pieces of the depth are cut by the depth alone.
+//! cache, then runs the tiles of its block. If several tasks would pack the same columns (or rows, if the
+//! kernel asks for it), all threads pack these first, for all tasks. The result does not depend on which task
+//! computes an element: pieces of the depth are determined by the depth alone.
 
 use std::ops::Range;
 
@@ -25,53 +26,53 @@ use super::packing::with_shared;
 use super::target::Target;
 use crate::element::Element;
 
-/// Code for one tile of the output, and the form in which it wants its operands.
+/// Kernel that computes one tile of the output, and the form in which it reads its operands.
 pub(super) trait TileKernel {
     /// Type of the operands.
     type Operand: Element;
-    /// What one lane takes at one step.
+    /// Packed values that one lane reads in one step.
     type Packed: Copy + Send + Sync + 'static;
-    /// Elements of the depth that one step takes.
+    /// Elements of the depth that one step processes.
     const STEP: usize;
-    /// Packed depths are whole multiples of so many elements, filled up with zeros.
+    /// Packed depths are padded with zeros to a multiple of this number of elements.
     const DEPTH_MULTIPLE: usize;
-    /// Whether rows that cannot be read in place are packed once for all tasks, rather than by each for its
-    /// own.
+    /// True if rows that cannot be read in place are packed once for all tasks, rather than by each task for
+    /// itself.
     const SHARES_ROWS: bool;
-    /// Below this many multiplications another task costs more than it gains.
+    /// Fewest multiplications of a task; below this, another task costs more than it gains.
     const LEAST_TASK: usize;
     /// Most elements of the depth that are packed at once.
     const DEPTH_BLOCK: usize;
-    /// Rows of a task, packed or in place, that stay in the L2 cache while all strips pass over them; where it
-    /// is none, the longer side of a block is gone through once, while the shorter one stays in the caches.
+    /// Rows of a task, packed or in place, that stay in the L2 cache while all strips pass over them. If
+    /// `None`, the longer side of a block is passed over once, while the shorter one stays in the caches.
     const ROW_BLOCK: Option<usize>;
     /// Most rows of a tile.
     const ROWS: usize;
     /// Most columns of a tile.
     const COLS: usize;
 
-    /// Steps of a packed piece of this depth.
+    /// Number of steps of a packed piece of this depth.
     fn steps(depth: usize) -> usize {
         depth.next_multiple_of(Self::DEPTH_MULTIPLE) / Self::STEP
     }
 
-    /// Makes the processor ready for tiles; [`TileKernel::end`] follows.
+    /// Prepares the processor for tiles; [`TileKernel::end`] must follow.
     ///
     /// # Safety
     /// The machine has the kernel's instructions.
     unsafe fn begin() {}
 
-    /// Ends what [`TileKernel::begin`] began.
+    /// Undoes [`TileKernel::begin`].
     ///
     /// # Safety
-    /// As there.
+    /// As [`TileKernel::begin`].
     unsafe fn end() {}
 
-    /// Whether a tile can read the rows of `a` where they lie.
+    /// Returns true if a tile can read the rows of `a` in place, without packing.
     fn reads_in_place(a: Matrix<Self::Operand>, depth: usize) -> bool;
 
-    /// Writes `rows` rows of `a` as panels `[step][ROWS]`, `panel_stride` apart, zeros where there is no row
-    /// or depth.
+    /// Packs `rows` rows of `a` as panels `[step][ROWS]`, `panel_stride` apart, with zeros past the last row
+    /// and the end of the depth.
     ///
     /// # Safety
     /// `a` must cover `[rows, depth]`, `out` must have room for the panels.
@@ -83,8 +84,8 @@ pub(super) trait TileKernel {
         panel_stride: usize,
     );
 
-    /// Writes `cols` columns of `b` as strips `[step][COLS]`, `strip_stride` apart, zeros where there is no
-    /// column or depth.
+    /// Packs `cols` columns of `b` as strips `[step][COLS]`, `strip_stride` apart, with zeros past the last
+    /// column and the end of the depth.
     ///
     /// # Safety
     /// `b` must cover `[depth, cols]`, `out` must have room for the strips.
@@ -96,12 +97,13 @@ pub(super) trait TileKernel {
         strip_stride: usize,
     );
 
-    /// Computes one tile of at most `ROWS x COLS` and stores it.
+    /// Computes one tile of `rows x cols`, at most `ROWS x COLS`, and stores it.
     ///
     /// # Safety
     /// `left` and `strip` must hold `steps` steps, `target` must cover `[rows, cols]`.
     unsafe fn tile<O: Element>(
-        size: (usize, usize),
+        rows: usize,
+        cols: usize,
         steps: usize,
         left: Left<'_, Self>,
         strip: *const Self::Packed,
@@ -110,11 +112,11 @@ pub(super) trait TileKernel {
         Self: Sized;
 }
 
-/// The rows of a tile.
+/// Rows of the left operand that a tile reads.
 pub(super) enum Left<'a, K: TileKernel> {
-    /// A panel as `pack_rows` writes it.
+    /// Panel packed by `pack_rows`.
     Packed(&'a [K::Packed]),
-    /// Rows in place.
+    /// Rows read in place.
     #[cfg_attr(
         not(target_arch = "x86_64"),
         expect(dead_code, reason = "the kernels for any machine pack all rows")
@@ -125,21 +127,22 @@ pub(super) enum Left<'a, K: TileKernel> {
 /// Most rows of a task: they stream through the caches once for each strip.
 const TASK_ROWS: usize = 1032;
 
-/// Most columns of a task: packed, they lie in the L2 or L3 cache.
+/// Most columns of a task: packed, they fit in the L2 or L3 cache.
 const TASK_COLS: usize = 768;
 
-/// Fewest tiles on a side of a task.
+/// Fewest tiles along each side of a task.
 const LEAST_TILES: usize = 2;
 
-/// Tasks a thread, so that a thread which is held up delays the others little.
+/// Tasks per thread: several, so that a delayed thread holds up the others only a little.
 const TASKS_A_THREAD: usize = 6;
 
-/// `out = scale * sum of the terms (+ bias)`, or added to what is there.
+/// Computes `out = scale * sum of the terms (+ bias)`, or adds the terms to `out`.
 ///
 /// # Safety
 /// The extents are as in `sum_of_products`, and the machine has the instructions of `K`.
 pub(super) unsafe fn run<K: TileKernel, O: Element>(
-    (m, n): (usize, usize),
+    m: usize,
+    n: usize,
     out: Output<'_, O>,
     terms: &[Term<K::Operand>],
     scale: f32,
@@ -152,66 +155,53 @@ pub(super) unsafe fn run<K: TileKernel, O: Element>(
     let threads = if parallel { rayon::current_num_threads() } else { 1 };
     let in_place = depth_in_place::<K>(terms);
     let may_share = K::SHARES_ROWS && parallel && in_place < depth;
-    let (row_tasks, col_tasks) =
-        grid::<K>((m, n), depth, may_share || in_place >= depth - depth / 8, threads);
-    let shares_rows = may_share && col_tasks > 1;
-    let block = |index: usize| {
-        let (row, col) = (index % row_tasks, index / row_tasks);
-        (part(m, row_tasks, row, K::ROWS), part(n, col_tasks, col, K::COLS))
-    };
-    let for_each = |task: &(dyn Fn(usize) + Sync)| {
-        if row_tasks * col_tasks == 1 || threads == 1 {
-            (0..row_tasks * col_tasks).for_each(task);
-        } else {
-            (0..row_tasks * col_tasks).into_par_iter().for_each(task);
-        }
-    };
-    let shares_cols = row_tasks > 1;
+    let (row_parts, col_parts) = grid::<K>(m, n, depth, may_share || in_place >= depth - depth / 8, threads);
+    let tasks = Tasks { m, n, row_parts, col_parts, is_parallel: threads > 1 };
+    let shares_rows = may_share && col_parts > 1;
+    let shares_cols = row_parts > 1;
     if !shares_cols && !shares_rows {
-        for_each(&|index| {
+        tasks.for_each::<K>(&|block| {
             // SAFETY: blocks of different tasks are disjoint and inside `[m, n]`.
-            with_buffers(|buffers| unsafe { run_task::<K, O>(block(index), out, terms, scale, buffers) });
+            with_buffers(|buffers| unsafe { run_task::<K, O>(block, out, terms, scale, buffers) });
         });
         return;
     }
     with_shared(|Buffers { rows: panels, cols: columns, partial }| {
-        let sums = Sums::new::<K>(out, terms, scale, (0..m, 0..n), partial);
-        let parts = if threads == 1 || row_tasks * col_tasks == 1 { 1 } else { TASKS_A_THREAD * threads };
+        let sums = Sums::new::<K>(out, terms, scale, &Block { rows: 0..m, cols: 0..n }, partial);
+        let parts = if threads == 1 || row_parts * col_parts == 1 { 1 } else { TASKS_A_THREAD * threads };
         for (index, (term, depth)) in pieces::<K>(terms).enumerate() {
-            // SAFETY: the piece lies inside the operands.
+            // SAFETY: the piece is inside the operands.
             let (a, b) = unsafe { (term.a.from(0, depth.start), term.b.from(depth.start, 0)) };
-            // SAFETY: as above.
-            let (panels, columns, length) = (&mut *panels, &mut *columns, depth.len());
-            // Side by side: threads wait for the slowest of them once.
+            let panels = &mut *panels;
+            let columns = &mut *columns;
+            let length = depth.len();
+            // Both are packed concurrently, so that threads wait for the slowest of them only once.
             let (shared_rows, shared_cols) = both(
                 parts > 1,
                 // SAFETY: as above.
-                || shares_rows.then(move || unsafe { Rows::<K>::pack(a, (m, length), parts, panels) }),
+                || shares_rows.then(move || unsafe { Rows::<K>::pack(a, m, length, parts, panels) }),
                 // SAFETY: as above.
-                || shares_cols.then(move || unsafe { Strips::<K>::pack(b, (n, length), parts, columns) }),
+                || shares_cols.then(move || unsafe { Strips::<K>::pack(b, n, length, parts, columns) }),
             );
-            for_each(&|task| {
-                let (rows, cols) = block(task);
+            tasks.for_each::<K>(&|block| {
+                let Block { rows, cols } = block;
                 with_buffers(|own| {
-                    // SAFETY: blocks of different tasks are disjoint and inside `[m, n]`, the piece inside
-                    // the operands.
+                    // SAFETY: blocks of different tasks are disjoint and inside `[m, n]`, and the piece is
+                    // inside the operands.
                     unsafe {
                         let rows_of_task = match &shared_rows {
                             Some(all) => all.from(rows.start),
                             None => {
-                                Rows::pack(a.from(rows.start, 0), (rows.len(), depth.len()), 1, &mut own.rows)
+                                Rows::pack(a.from(rows.start, 0), rows.len(), depth.len(), 1, &mut own.rows)
                             }
                         };
                         let cols_of_task = match &shared_cols {
                             Some(all) => all.from(cols.start),
-                            None => Strips::pack(
-                                b.from(0, cols.start),
-                                (cols.len(), depth.len()),
-                                1,
-                                &mut own.cols,
-                            ),
+                            None => {
+                                Strips::pack(b.from(0, cols.start), cols.len(), depth.len(), 1, &mut own.cols)
+                            }
                         };
-                        sums.add(index, (rows, cols), &Packed::new(rows_of_task, cols_of_task, depth.len()));
+                        sums.add(index, block, &Packed::new(rows_of_task, cols_of_task, depth.len()));
                     }
                 });
             });
@@ -219,25 +209,64 @@ pub(super) unsafe fn run<K: TileKernel, O: Element>(
     });
 }
 
-/// What two functions give, each on a thread of its own where they are `apart`.
-fn both<A: Send, B: Send>(apart: bool, a: impl FnOnce() -> A + Send, b: impl FnOnce() -> B + Send) -> (A, B) {
-    if apart { rayon::join(a, b) } else { (a(), b()) }
+/// Rows and columns of a part of the output.
+struct Block {
+    rows: Range<usize>,
+    cols: Range<usize>,
 }
 
-/// Over how much of the depth rows can be read in place: all but the last piece where only the end of the
-/// depth is odd.
+/// Tasks of a product: its rows and columns, each split into parts.
+struct Tasks {
+    m: usize,
+    n: usize,
+    row_parts: usize,
+    col_parts: usize,
+    is_parallel: bool,
+}
+
+impl Tasks {
+    /// Calls `task` with the block of each task, on all threads if there are several.
+    fn for_each<K: TileKernel>(&self, task: &(dyn Fn(&Block) + Sync)) {
+        let count = self.row_parts * self.col_parts;
+        if count == 1 || !self.is_parallel {
+            (0..count).for_each(|index| task(&self.block::<K>(index)));
+        } else {
+            (0..count).into_par_iter().for_each(|index| task(&self.block::<K>(index)));
+        }
+    }
+
+    /// Returns the block of task `index`.
+    fn block<K: TileKernel>(&self, index: usize) -> Block {
+        Block {
+            rows: part(self.m, self.row_parts, index % self.row_parts, K::ROWS),
+            cols: part(self.n, self.col_parts, index / self.row_parts, K::COLS),
+        }
+    }
+}
+
+/// Returns the results of two functions, run on two threads if `concurrent`.
+fn both<A: Send, B: Send>(
+    concurrent: bool,
+    a: impl FnOnce() -> A + Send,
+    b: impl FnOnce() -> B + Send,
+) -> (A, B) {
+    if concurrent { rayon::join(a, b) } else { (a(), b()) }
+}
+
+/// Returns the part of the depth over which rows can be read in place: all but the last piece if only the end
+/// of the depth is not aligned.
 fn depth_in_place<K: TileKernel>(terms: &[Term<K::Operand>]) -> usize {
-    let in_place = |term: &Term<K::Operand>, depth: &Range<usize>| {
-        // SAFETY: the piece lies inside the operand.
+    let in_place = pieces::<K>(terms).filter(|(term, depth)| {
+        // SAFETY: the piece is inside the operand.
         K::reads_in_place(unsafe { term.a.from(0, depth.start) }, depth.len())
-    };
-    pieces::<K>(terms).filter(|(term, depth)| in_place(term, depth)).map(|(_, depth)| depth.len()).sum()
+    });
+    in_place.map(|(_, depth)| depth.len()).sum()
 }
 
-/// In how many parts rows and columns are cut: enough for all threads, and so that the least is packed. Each
-/// part of the columns packs all rows unless they are `ready`: in place, but for little of the depth, or
-/// packed for all; columns are packed once.
-fn grid<K: TileKernel>((m, n): (usize, usize), depth: usize, ready: bool, threads: usize) -> (usize, usize) {
+/// Returns the number of parts into which rows and columns are split: enough for all threads, and so that as
+/// little as possible is packed. Each part of the columns packs all rows again, unless they are `ready`:
+/// almost all readable in place, or packed once for all tasks. Columns are packed once.
+fn grid<K: TileKernel>(m: usize, n: usize, depth: usize, ready: bool, threads: usize) -> (usize, usize) {
     let least_rows = m.div_ceil(TASK_ROWS);
     let wanted = if threads == 1 {
         1
@@ -250,21 +279,22 @@ fn grid<K: TileKernel>((m, n): (usize, usize), depth: usize, ready: bool, thread
         let most_cols = n.div_ceil(LEAST_TILES * K::COLS).max(least_cols);
         (rows, wanted.div_ceil(rows).clamp(least_cols, most_cols))
     });
-    let packed = |&(rows, cols): &(usize, usize)| {
-        // Too few tasks weigh more than any packing.
+    let best = grids.min_by_key(|(rows, cols)| {
+        // Having too few tasks costs more than any packing.
         let idle = wanted.saturating_sub(rows * cols);
         (idle, if ready { 0 } else { cols * m })
-    };
-    grids.min_by_key(packed).expect("there is always the least number of rows")
+    });
+    best.expect("there is always the least number of rows")
 }
 
-/// One of `parts` parts of `0..len`, of whole tiles, as even as they can be.
+/// Returns part `index` of `0..len` split into `parts` parts of whole tiles, as even as possible.
 fn part(len: usize, parts: usize, index: usize, tile: usize) -> Range<usize> {
-    let border = |index: usize| (len.div_ceil(tile) * index / parts * tile).min(len);
-    border(index)..border(index + 1)
+    let tiles = len.div_ceil(tile);
+    (tiles * index / parts * tile).min(len)..(tiles * (index + 1) / parts * tile).min(len)
 }
 
-/// The pieces of the depth, as (term, range): cut by the depths alone. There is always one, be it empty.
+/// Returns the pieces of the depth as (term, range); they depend on the depths alone. There is always at
+/// least one, which may be empty.
 fn pieces<K: TileKernel>(
     terms: &[Term<K::Operand>],
 ) -> impl Iterator<Item = (&Term<K::Operand>, Range<usize>)> {
@@ -276,34 +306,36 @@ fn pieces<K: TileKernel>(
 }
 
 /// # Safety
-/// As [`run`], for a block inside the output that no other task touches.
+/// As [`run`], for a block inside the output that no other task accesses.
 unsafe fn run_task<K: TileKernel, O: Element>(
-    (rows, cols): (Range<usize>, Range<usize>),
+    block: &Block,
     out: Output<'_, O>,
     terms: &[Term<K::Operand>],
     scale: f32,
     buffers: &mut Buffers,
 ) {
     let Buffers { rows: panels, cols: columns, partial } = buffers;
-    let sums = Sums::new::<K>(out, terms, scale, (rows.clone(), cols.clone()), partial);
+    let Block { rows, cols } = block;
+    let sums = Sums::new::<K>(out, terms, scale, block, partial);
     for (index, (term, depth)) in pieces::<K>(terms).enumerate() {
-        // SAFETY: the block lies inside the operands' extents and inside `out`.
+        // SAFETY: the block is inside the operands' extents and inside `out`.
         unsafe {
-            let (a, b) = (term.a.from(rows.start, depth.start), term.b.from(depth.start, cols.start));
-            let strips = Strips::<K>::pack(b, (cols.len(), depth.len()), 1, columns);
-            let panels = Rows::pack(a, (rows.len(), depth.len()), 1, panels);
-            sums.add(index, (rows.clone(), cols.clone()), &Packed::new(panels, strips, depth.len()));
+            let a = term.a.from(rows.start, depth.start);
+            let b = term.b.from(depth.start, cols.start);
+            let strips = Strips::<K>::pack(b, cols.len(), depth.len(), 1, columns);
+            let panels = Rows::pack(a, rows.len(), depth.len(), 1, panels);
+            sums.add(index, block, &Packed::new(panels, strips, depth.len()));
         }
     }
 }
 
-/// Where the sum over the pieces of the depth grows: in the output, or, where that is of a half type and
-/// would round each time, in f32 beside it until the last piece.
+/// Accumulator of the sum over the pieces of the depth: the output itself, or, if that has a half type and
+/// would be rounded for each piece, a separate f32 buffer until the last piece.
 struct Sums<'a, O> {
     out: Output<'a, O>,
     scale: f32,
     pieces: usize,
-    /// In f32 for the block below; null where the output itself takes all pieces.
+    /// f32 partial sums of the block; null if the output itself accumulates all pieces.
     partial: *mut f32,
     origin: (usize, usize),
     partial_stride: usize,
@@ -313,14 +345,15 @@ struct Sums<'a, O> {
 unsafe impl<O: Element> Sync for Sums<'_, O> {}
 
 impl<'a, O: Element> Sums<'a, O> {
-    /// For a block of the output.
+    /// Makes the accumulator of a block of the output.
     fn new<K: TileKernel>(
         out: Output<'a, O>,
         terms: &[Term<K::Operand>],
         scale: f32,
-        (rows, cols): (Range<usize>, Range<usize>),
+        block: &Block,
         buffer: &'a mut Buffer,
     ) -> Self {
+        let Block { rows, cols } = block;
         let pieces = pieces::<K>(terms).count();
         let keeps = O::DTYPE != DType::F32 && pieces > 1;
         let partial = if keeps {
@@ -334,29 +367,27 @@ impl<'a, O: Element> Sums<'a, O> {
     /// Adds piece `index` of the depth to a part of the block.
     ///
     /// # Safety
-    /// The part lies inside the block, nothing else touches it, and the operands were packed for it.
-    unsafe fn add<K: TileKernel>(
-        &self,
-        index: usize,
-        (rows, cols): (Range<usize>, Range<usize>),
-        packed: &Packed<'_, K>,
-    ) {
-        let size = (rows.len(), cols.len());
-        // SAFETY: the caller promises that every element lies inside the block, for which `partial` was
-        // sized.
+    /// The part is inside the block, nothing else accesses it, and the operands were packed for it.
+    unsafe fn add<K: TileKernel>(&self, index: usize, block: &Block, packed: &Packed<'_, K>) {
+        let Block { rows, cols } = block;
+        let height = rows.len();
+        let width = cols.len();
+        // SAFETY: the caller promises that every element is inside the block, for which `partial` was
+        // allocated.
         unsafe {
-            let target = |row, col| Target::at(self.out, (rows.start + row, cols.start + col), self.scale);
-            let (from_row, from_col) = (rows.start - self.origin.0, cols.start - self.origin.1);
+            let target = |row, col| Target::new(self.out, rows.start + row, cols.start + col, self.scale);
+            let from_row = rows.start - self.origin.0;
+            let from_col = cols.start - self.origin.1;
             let partial =
                 |row, col| self.partial.add((from_row + row) * self.partial_stride + from_col + col);
             if self.partial.is_null() {
-                tiles::<K, O>(size, packed, |row, col| target(row, col).piece(index));
+                tiles::<K, O>(height, width, packed, |row, col| target(row, col).piece(index));
             } else if index + 1 < self.pieces {
-                tiles::<K, f32>(size, packed, |row, col| {
+                tiles::<K, f32>(height, width, packed, |row, col| {
                     Target::partial(partial(row, col), self.partial_stride, index > 0)
                 });
             } else {
-                tiles::<K, O>(size, packed, |row, col| {
+                tiles::<K, O>(height, width, packed, |row, col| {
                     target(row, col).after(partial(row, col), self.partial_stride)
                 });
             }
@@ -364,23 +395,17 @@ impl<'a, O: Element> Sums<'a, O> {
     }
 }
 
-/// All tiles of a block over one piece of the depth; `target` says where the one at (row, column) of the
-/// block goes.
+/// Computes all tiles of a block over one piece of the depth; `target(row, column)` returns the target of the
+/// tile at (row, column) of the block.
 ///
 /// # Safety
 /// The operands were packed for a block of this size, and the targets cover it.
 unsafe fn tiles<K: TileKernel, O: Element>(
-    (rows, cols): (usize, usize),
+    rows: usize,
+    cols: usize,
     packed: &Packed<'_, K>,
     target: impl Fn(usize, usize) -> Target<O>,
 ) {
-    let tile = |row: usize, col: usize| {
-        let size = (K::ROWS.min(rows - row), K::COLS.min(cols - col));
-        // SAFETY: the tile lies inside the block.
-        unsafe {
-            K::tile(size, packed.steps(), packed.left(row), packed.strip(col).as_ptr(), target(row, col));
-        };
-    };
     // SAFETY: the machine has the instructions.
     unsafe { K::begin() };
     let in_a_block = match K::ROW_BLOCK {
@@ -390,7 +415,15 @@ unsafe fn tiles<K: TileKernel, O: Element>(
     };
     for first in (0..rows).step_by(in_a_block.max(1)) {
         for col in (0..cols).step_by(K::COLS) {
-            (first..rows.min(first + in_a_block)).step_by(K::ROWS).for_each(|row| tile(row, col));
+            for row in (first..rows.min(first + in_a_block)).step_by(K::ROWS) {
+                let height = K::ROWS.min(rows - row);
+                let width = K::COLS.min(cols - col);
+                let strip = packed.strip(col).as_ptr();
+                // SAFETY: the tile is inside the block.
+                unsafe {
+                    K::tile(height, width, packed.steps(), packed.left(row), strip, target(row, col));
+                };
+            }
         }
     }
     // SAFETY: as above.

@@ -1,9 +1,9 @@
-//! Tiles in f32 by fused multiply-adds, for every type of operand: 6 x 16 by AVX2, 6 x 64 by AVX-512.
+//! f32 tiles by fused multiply-adds, for every type of operand: 6 x 16 by AVX2, 6 x 64 by AVX-512.
 //!
-//! A step of a tile is a multiply-add for each of its vectors, a load for each vector of columns and a
-//! broadcast for each row, so the multipliers are what limits. Rows and columns are packed, half types widened
-//! meanwhile. Each element is one chain of multiply-adds over a piece of the depth, whatever the vectors: the
-//! bits do not depend on the instructions.
+//! A step of a tile is one multiply-add for each of its vectors, one load for each vector of columns and one
+//! broadcast for each row, so the multipliers are the bottleneck. Rows and columns are packed, and half types
+//! are converted to f32 meanwhile. Each element is one chain of multiply-adds over a piece of the depth,
+//! whatever the vector width: the bits do not depend on the instructions.
 
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
@@ -18,13 +18,13 @@ use super::lanes::enter;
 use super::target::Target;
 use crate::element::Element;
 
-/// Marker of the kernel for operands of type `T` in vectors of `S`.
+/// Kernel for operands of type `T` in vectors of `S`.
 pub(super) struct Kernel<S, T>(PhantomData<(S, T)>);
 
-/// Rows of a tile: with its vectors of columns and a broadcast the sums fill the registers.
+/// Rows of a tile: its sums, the vectors of columns and a broadcast fill the registers.
 const ROWS: usize = 6;
 
-/// The most values of a line that are widened at once.
+/// Most values of a line that are converted to f32 at once.
 const WIDENED: usize = 64;
 
 impl<S: Lanes, T: Element> TileKernel for Kernel<S, T> {
@@ -32,7 +32,7 @@ impl<S: Lanes, T: Element> TileKernel for Kernel<S, T> {
     type Packed = f32;
     const STEP: usize = 1;
     const DEPTH_MULTIPLE: usize = 1;
-    // A strip of columns lies in the L1 cache (of AVX-512 in L2), a block of rows in the L2 cache.
+    // A strip of columns fits in the L1 cache (with AVX-512 in L2), a block of rows in the L2 cache.
     const DEPTH_BLOCK: usize = 384;
     const ROW_BLOCK: Option<usize> = Some(72);
     const SHARES_ROWS: bool = true;
@@ -41,7 +41,7 @@ impl<S: Lanes, T: Element> TileKernel for Kernel<S, T> {
     const COLS: usize = S::VECTORS * S::F32_LANES;
 
     fn reads_in_place(_: Matrix<T>, _: usize) -> bool {
-        // Rows a multiple of 4 KiB apart would all fall into the same set of the cache.
+        // Rows that are a multiple of 4 KiB apart would all map to the same set of the cache.
         false
     }
 
@@ -62,33 +62,36 @@ impl<S: Lanes, T: Element> TileKernel for Kernel<S, T> {
     }
 
     unsafe fn tile<O: Element>(
-        size: (usize, usize),
+        rows: usize,
+        cols: usize,
         steps: usize,
         left: Left<'_, Self>,
         strip: *const f32,
         target: Target<O>,
     ) {
         let Left::Packed(panel) = left else { unreachable!("rows are never read in place") };
-        let (panel, target) = (panel.as_ptr(), &target);
+        let panel = panel.as_ptr();
+        let target = &target;
         // SAFETY: the caller promises the extents and the instructions.
         unsafe {
             match S::VECTORS {
-                2 => enter::<S>(|simd| tile::<S, O, 2>(simd, size, steps, panel, strip, target)),
-                4 => enter::<S>(|simd| tile::<S, O, 4>(simd, size, steps, panel, strip, target)),
+                2 => enter::<S>(|simd| tile::<S, O, 2>(simd, rows, cols, steps, panel, strip, target)),
+                4 => enter::<S>(|simd| tile::<S, O, 4>(simd, rows, cols, steps, panel, strip, target)),
                 _ => unreachable!("a tile has 2 or 4 vectors"),
             }
         }
     }
 }
 
-/// One tile of rows of `N` vectors, of which so many rows and columns are stored.
+/// Computes a tile with rows of `N` vectors, of which `rows` rows and `cols` columns are stored.
 ///
 /// # Safety
 /// `panel` and `strip` must hold `steps` steps, `target` must cover `[rows, cols]`.
 #[inline(always)]
 unsafe fn tile<S: Lanes, O: Element, const N: usize>(
     simd: S,
-    (rows, cols): (usize, usize),
+    rows: usize,
+    cols: usize,
     steps: usize,
     panel: *const f32,
     strip: *const f32,
@@ -98,7 +101,8 @@ unsafe fn tile<S: Lanes, O: Element, const N: usize>(
         target.prefetch(rows, cols);
     }
     let mut sums = [[simd.splat_f32s(0.0); N]; ROWS];
-    let (mut panel, mut strip) = (panel, strip);
+    let mut panel = panel;
+    let mut strip = strip;
     for _ in 0..steps {
         // SAFETY: strip and panel hold `steps` steps.
         unsafe {
@@ -116,7 +120,8 @@ unsafe fn tile<S: Lanes, O: Element, const N: usize>(
             strip = strip.add(N * S::F32_LANES);
         }
     }
-    // By way of memory: a loop over registers would have to be unrolled with all that storing may involve.
+    // The sums go through memory: a loop over registers would have to be unrolled together with all cases of
+    // storing.
     let mut finished = [[MaybeUninit::<S::f32s>::uninit(); N]; ROWS];
     for (finished, sums) in finished.iter_mut().zip(sums) {
         for (finished, sum) in finished.iter_mut().zip(sums) {
@@ -124,7 +129,7 @@ unsafe fn tile<S: Lanes, O: Element, const N: usize>(
         }
     }
     for (row, sums) in finished.iter().enumerate().take(rows) {
-        // SAFETY: the sums were written above, as many values as their vectors have; the row lies inside the
+        // SAFETY: the sums were written above, as many values as their vectors have; the row is inside the
         // target.
         unsafe {
             if O::DTYPE == DType::F32 && cols == N * S::F32_LANES {
@@ -136,10 +141,10 @@ unsafe fn tile<S: Lanes, O: Element, const N: usize>(
     }
 }
 
-/// A whole row of a tile of f32, as [`Target::store_row`].
+/// Stores a whole row of an f32 tile, as [`Target::store_row`].
 ///
 /// # Safety
-/// The sums were written, the row lies inside the target, `O` is f32.
+/// The sums were written, the row is inside the target, and `O` is f32.
 #[inline(always)]
 unsafe fn store_vectors<S: Lanes, O: Element, const N: usize>(
     simd: S,
@@ -149,7 +154,7 @@ unsafe fn store_vectors<S: Lanes, O: Element, const N: usize>(
 ) {
     let scale = simd.splat_f32s(target.scale);
     for (j, sum) in sums.iter().enumerate() {
-        // SAFETY: the caller promises the row; a bias is as long.
+        // SAFETY: the caller promises the row; a bias has the same length.
         unsafe {
             let at = target.data.add(row * target.row_stride + j * S::F32_LANES).cast::<S::f32s>();
             let start = if target.accumulate {
@@ -164,11 +169,12 @@ unsafe fn store_vectors<S: Lanes, O: Element, const N: usize>(
     }
 }
 
-/// Lines of `a`, its rows, as groups `[depth][W]`, `group_stride` apart; zeros beyond the last one.
+/// Packs the rows of `a` ("lines") as groups `[depth][W]`, `group_stride` apart, with zeros past the last
+/// line.
 ///
 /// # Safety
-/// `a` must cover `[lines, depth]`, `out` must have room for the groups and a vector between them; the machine
-/// has the instructions.
+/// `a` must cover `[lines, depth]`, `out` must have room for the groups and for a vector between them, and
+/// the machine has the instructions.
 unsafe fn pack<S: Lanes, T: Element, const W: usize>(
     a: Matrix<T>,
     lines: usize,
@@ -183,29 +189,33 @@ unsafe fn pack<S: Lanes, T: Element, const W: usize>(
     for (number, first) in (0..lines).step_by(W).enumerate() {
         // SAFETY: the caller promises the lines and the room.
         unsafe {
-            let (a, out) = (a.from(first, 0), out.add(number * group_stride));
+            let a = a.from(first, 0);
+            let out = out.add(number * group_stride);
             let there = lines - first;
             let mut line = 0;
-            // A vector of lines may reach beyond the group: what it writes there is overwritten by the next
-            // depth, or falls between the groups.
+            // A vector of lines may extend past the group: the values written there are overwritten by the
+            // next depth, or are in the gap between the groups.
             while a.col_stride == 1 && line < W && line + S::F32_LANES <= there {
                 transpose::<S, T>(a.from(line, 0), depth, out.add(line), W);
                 line += S::F32_LANES;
             }
             for line in line..W {
                 for k in 0..depth {
-                    let value = || (*a.data.add(line * a.row_stride + k * a.col_stride)).widen();
-                    *out.add(k * W + line) = if line < there { value() } else { 0.0 };
+                    *out.add(k * W + line) = if line < there {
+                        (*a.data.add(line * a.row_stride + k * a.col_stride)).widen()
+                    } else {
+                        0.0
+                    };
                 }
             }
         }
     }
 }
 
-/// [`pack`] of lines that are neighbours in memory.
+/// Packs as [`pack`] does, for lines that are contiguous in memory.
 ///
 /// # Safety
-/// As there.
+/// As [`pack`].
 #[inline(always)]
 unsafe fn copy<T: Element, const W: usize>(
     a: Matrix<T>,
@@ -232,7 +242,8 @@ unsafe fn copy<T: Element, const W: usize>(
     }
 }
 
-/// A vector's number of lines whose depth runs along memory, as `[depth]` of them, `to_stride` apart.
+/// Packs as many lines as a vector has lanes, whose depth is contiguous in memory, as `[depth]` vectors that
+/// are `to_stride` apart.
 ///
 /// # Safety
 /// The lines have the depth, and there is room; the machine has the instructions.
@@ -249,7 +260,7 @@ unsafe fn transpose<S: Lanes, T: Element>(a: Matrix<T>, depth: usize, to: *mut f
             let mut wide = [0.0f32; 16 * WIDENED];
             for first in (0..whole).step_by(WIDENED) {
                 let count = WIDENED.min(whole - first);
-                enter::<S>(|_| widen(a.from(0, first), (lanes, count), &mut wide));
+                enter::<S>(|_| widen(a.from(0, first), lanes, count, &mut wide));
                 for k in (0..count).step_by(lanes) {
                     S::transpose(wide.as_ptr().add(k), WIDENED, to.add((first + k) * to_stride), to_stride);
                 }
@@ -263,12 +274,12 @@ unsafe fn transpose<S: Lanes, T: Element>(a: Matrix<T>, depth: usize, to: *mut f
     }
 }
 
-/// The first `count` values of so many lines.
+/// Converts the first `count` values of `lines` lines to f32.
 ///
 /// # Safety
-/// The lines have so many values.
+/// The lines have at least `count` values.
 #[inline(always)]
-unsafe fn widen<T: Element>(a: Matrix<T>, (lines, count): (usize, usize), wide: &mut [f32; 16 * WIDENED]) {
+unsafe fn widen<T: Element>(a: Matrix<T>, lines: usize, count: usize, wide: &mut [f32; 16 * WIDENED]) {
     for (line, wide) in wide.as_chunks_mut::<WIDENED>().0.iter_mut().enumerate().take(lines) {
         // SAFETY: the caller promises the line.
         let values = unsafe { std::slice::from_raw_parts(a.data.add(line * a.row_stride), count) };

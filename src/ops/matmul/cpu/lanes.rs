@@ -1,4 +1,4 @@
-//! Vectors of f32 that tiles of fused multiply-adds are made of: 256 bits of AVX2, or 512 of AVX-512.
+//! f32 vectors for the tiles of `fma.rs`: 256 bits of AVX2, or 512 bits of AVX-512.
 
 use std::arch::x86_64::__m256;
 use std::arch::x86_64::_MM_HINT_T0;
@@ -21,22 +21,23 @@ use pulp::x86::V4;
 
 use super::pairs::transpose;
 
-/// The vectors of an instruction set.
+/// Vectors of an instruction set.
 pub(super) trait Lanes: Simd {
-    /// Vectors of a row of a tile.
+    /// Number of vectors in a row of a tile.
     const VECTORS: usize;
 
-    /// The instructions.
+    /// Returns the token with which `pulp` gives access to the instructions.
     ///
     /// # Safety
-    /// The machine has them.
+    /// The machine has the instructions.
     unsafe fn token() -> Self;
 
-    /// Writes the transpose of `F32_LANES` lines, `stride` apart, of `F32_LANES` values each: lines `to_stride`
-    /// apart, one after the other, so that where they overlap the later one stays.
+    /// Writes the transpose of `F32_LANES` lines, `stride` apart, of `F32_LANES` values each. The output
+    /// lines are `to_stride` apart and written in order, so that a later line overwrites an earlier one that
+    /// it overlaps.
     ///
     /// # Safety
-    /// The machine has the instructions, and both squares lie in memory.
+    /// The machine has the instructions, and both squares are inside allocated memory.
     unsafe fn transpose(from: *const f32, stride: usize, to: *mut f32, to_stride: usize);
 }
 
@@ -68,10 +69,10 @@ impl Lanes for V4 {
     }
 }
 
-/// Calls `f`, a line that calls something `#[inline(always)]`, compiled for the instructions.
+/// Calls `f`, compiled for the instructions of `S`; `f` only calls a function that is `#[inline(always)]`.
 ///
 /// # Safety
-/// The machine has them.
+/// The machine has the instructions.
 pub(super) unsafe fn enter<S: Lanes>(f: impl FnOnce(S)) {
     struct Body<S, F>(S, F);
     impl<S: Lanes, F: FnOnce(S)> WithSimd for Body<S, F> {
@@ -90,7 +91,7 @@ pub(super) unsafe fn enter<S: Lanes>(f: impl FnOnce(S)) {
 unsafe fn transpose_8(from: *const f32, stride: usize, to: *mut f32, to_stride: usize) {
     let mut lines = [_mm256_setzero_ps(); 8];
     for (i, line) in lines.iter_mut().enumerate() {
-        // The lines of the next square: the processor does not foresee so many of them side by side.
+        // Lines of the next square: the hardware prefetcher does not follow eight parallel streams.
         _mm_prefetch::<_MM_HINT_T0>(from.wrapping_add((8 + i) * stride).cast());
         // SAFETY: the caller promises eight lines of eight values.
         *line = unsafe { _mm256_loadu_ps(from.add(i * stride)) };
@@ -102,7 +103,7 @@ unsafe fn transpose_8(from: *const f32, stride: usize, to: *mut f32, to_stride: 
     }
     let mut fours: [__m256; 8] = pairs;
     for i in 0..2 {
-        let (a, b, c, d) = (pairs[4 * i], pairs[4 * i + 1], pairs[4 * i + 2], pairs[4 * i + 3]);
+        let [a, b, c, d] = [pairs[4 * i], pairs[4 * i + 1], pairs[4 * i + 2], pairs[4 * i + 3]];
         fours[4 * i] = _mm256_shuffle_ps::<0x44>(a, c);
         fours[4 * i + 1] = _mm256_shuffle_ps::<0xee>(a, c);
         fours[4 * i + 2] = _mm256_shuffle_ps::<0x44>(b, d);

@@ -1,4 +1,4 @@
-//! The operands of a product on the CPU, and the choice of its kernel.
+//! Operands and output of a product on the CPU, and the choice of its implementation.
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod amx;
@@ -26,8 +26,7 @@ use crate::element::Element;
 use crate::instructions;
 use crate::instructions::Instructions;
 
-/// A borrowed matrix: element (r, c) lies at `data[r * row_stride + c *
-/// col_stride]`.
+/// Borrowed matrix: element (r, c) is stored at `data[r * row_stride + c * col_stride]`.
 #[derive(Debug, Clone, Copy)]
 pub struct Matrix<T> {
     data: *const T,
@@ -36,115 +35,117 @@ pub struct Matrix<T> {
 }
 
 impl<T: Element> Matrix<T> {
-    /// A row-major `[rows, cols]` matrix that fills `data`.
+    /// Returns a row-major `[rows, cols]` matrix that fills `data`.
     pub fn rows(data: &[T], cols: usize) -> Self {
         Self { data: data.as_ptr(), row_stride: cols, col_stride: 1 }
     }
 
-    /// A window of a row-major matrix: starts at `offset`, rows are `row_stride` apart.
+    /// Returns a window of a row-major matrix: it starts at `offset`, and its rows are `row_stride` elements
+    /// apart.
     ///
     /// # Safety
-    /// Every element that a product reads through it must lie inside one live allocation.
+    /// Every element that a product reads through the window must be inside one live allocation.
     pub unsafe fn window(data: *const T, offset: usize, row_stride: usize) -> Self {
-        // SAFETY: the caller promises that the window lies inside the allocation.
+        // SAFETY: the caller promises that the window is inside the allocation.
         Self { data: unsafe { data.add(offset) }, row_stride, col_stride: 1 }
     }
 
-    /// The transpose: no data moves.
+    /// Returns the transpose; no data moves.
     #[must_use]
     pub fn transposed(self) -> Self {
         Self { data: self.data, row_stride: self.col_stride, col_stride: self.row_stride }
     }
 
-    /// The matrix from (row, col) on.
+    /// Returns the part of the matrix that begins at (row, col).
     ///
     /// # Safety
-    /// The element must lie inside the matrix.
+    /// The element (row, col) must be inside the matrix.
     unsafe fn from(self, row: usize, col: usize) -> Self {
         // SAFETY: the caller promises that the element exists.
         Self { data: unsafe { self.data.add(row * self.row_stride + col * self.col_stride) }, ..self }
     }
 }
 
-// SAFETY: a `Matrix` is only read; the caller of a product promises that its elements are not written
-// meanwhile.
+// SAFETY: a `Matrix` is only read; the caller of a product promises that its elements are not written while
+// the product runs.
 unsafe impl<T: Element> Send for Matrix<T> {}
 // SAFETY: as above.
 unsafe impl<T: Element> Sync for Matrix<T> {}
 
-/// Where a product goes: row-major, rows `row_stride` apart.
+/// Output of a product: row-major, with rows `row_stride` elements apart.
 #[derive(Debug, Clone, Copy)]
 pub struct Output<'a, O> {
-    /// First element.
+    /// Address of the first element.
     pub data: *mut O,
-    /// Distance between rows in elements.
+    /// Distance between rows, in elements.
     pub row_stride: usize,
-    /// Add to what is there instead of overwriting it.
+    /// If true, the product is added to the previous values instead of overwriting them.
     pub accumulate: bool,
-    /// Added to each row, `[n]`; not together with `accumulate`.
+    /// Bias `[n]` added to each row; not together with `accumulate`.
     pub bias: Option<&'a [f32]>,
 }
 
 impl<O: Element> Output<'_, O> {
-    /// A row-major matrix with rows of `cols` values that is overwritten.
+    /// Returns a row-major output with rows of `cols` values that is overwritten.
     pub fn rows(data: *mut O, cols: usize) -> Self {
         Self { data, row_stride: cols, accumulate: false, bias: None }
     }
 
-    /// [`Output::rows`] for memory that was not written yet.
+    /// Returns [`Output::rows`] for uninitialised memory.
     pub fn unwritten(room: &mut [MaybeUninit<O>], cols: usize) -> Self {
         Self::rows(room.as_mut_ptr().cast(), cols)
     }
 
-    /// The same place, added to.
+    /// Returns the same output, to which the product is added.
     #[must_use]
     pub fn accumulating(self) -> Self {
         Self { accumulate: true, ..self }
     }
 }
 
-// SAFETY: the tasks of a product write disjoint parts of its output, and the caller promises that
-// nothing else touches it.
+// SAFETY: the tasks of a product write disjoint parts of its output, and the caller promises that nothing
+// else accesses it.
 unsafe impl<O: Element> Send for Output<'_, O> {}
 // SAFETY: as above.
 unsafe impl<O: Element> Sync for Output<'_, O> {}
 
-/// One summand: `a [m, depth]` times `b [depth, n]`.
+/// Summand of a product: `a [m, depth]` times `b [depth, n]`.
 #[derive(Debug, Clone, Copy)]
 pub struct Term<T> {
     /// Left operand.
     pub a: Matrix<T>,
     /// Right operand.
     pub b: Matrix<T>,
-    /// The dimension that is summed over.
+    /// Size of the dimension that is summed over.
     pub depth: usize,
 }
 
-/// Code for products.
+/// Implementations of products.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Code {
     /// AMX, for bf16.
     Amx,
     /// AVX-512-BF16, for bf16.
     Avx512Bf16,
-    /// The `gemm` crate, for f32: it takes the widest vectors of the machine and cannot be told not to.
+    /// The `gemm` crate, for f32: it uses the widest vectors of the machine, and this cannot be disabled.
     Gemm,
     /// Multiply-adds of f32 by AVX-512, for every type.
     Fma512,
-    /// The same by AVX2.
+    /// Multiply-adds of f32 by AVX2, for every type.
     Fma256,
-    /// Half types become f32 while they are packed, in plain loops: for every machine.
+    /// Plain loops for half types on every machine: operands are converted to f32 while they are packed.
     Widened,
 }
 
 impl Code {
-    /// The fastest first.
+    /// All implementations, the fastest first.
     const ALL: [Self; 6] =
         [Self::Amx, Self::Avx512Bf16, Self::Gemm, Self::Fma512, Self::Fma256, Self::Widened];
 
-    /// What may be used for a type, the fastest first.
+    /// Returns the implementations that this machine can use for a type, the fastest first.
     pub(super) fn available(dtype: DType) -> impl Iterator<Item = Self> {
-        let (in_use, is_single) = (instructions::in_use(), dtype == DType::F32);
+        let in_use = instructions::in_use();
+        let is_single = dtype == DType::F32;
         Self::ALL.into_iter().filter(move |code| match code {
             Self::Amx => dtype == DType::BF16 && in_use >= Instructions::Amx,
             Self::Avx512Bf16 => dtype == DType::BF16 && in_use >= Instructions::Avx512Bf16,
@@ -160,17 +161,18 @@ impl Code {
     }
 }
 
-/// Whether products of this type run on instructions made for it; else they are widened to f32, at f32's
-/// speed or less.
+/// Returns true if products of this type run on instructions made for it. Otherwise they are converted to f32
+/// and run at most at the speed of f32.
 pub fn is_native(dtype: DType) -> bool {
     dtype == DType::F32 || matches!(Code::fastest(dtype), Code::Amx | Code::Avx512Bf16)
 }
 
-/// `out[m, n] (+)= scale * a[m, depth] b[depth, n] (+ bias)`.
+/// Computes `out[m, n] (+)= scale * a[m, depth] b[depth, n] (+ bias)`.
 ///
 /// # Safety
-/// `a`, `b` and `out` must cover `[m, depth]`, `[depth, n]` and `[m, n]`; nothing else may touch `out`
-/// meanwhile. All of `[m, n]` is written; only where `accumulate` is set must it hold values before.
+/// `a`, `b` and `out` must cover `[m, depth]`, `[depth, n]` and `[m, n]`, and nothing else may access `out`
+/// while the product runs. All of `[m, n]` is written; it must be initialised before only if `accumulate` is
+/// set.
 pub unsafe fn product<T: Element, O: Element>(
     (m, n, depth): (usize, usize, usize),
     out: Output<'_, O>,
@@ -183,11 +185,11 @@ pub unsafe fn product<T: Element, O: Element>(
     unsafe { sum_of_products((m, n), out, &[Term { a, b, depth }], scale, parallel) }
 }
 
-/// `out[m, n] (+)= scale * sum of the terms (+ bias)`: the terms are summed in f32 and rounded once.
+/// Computes `out[m, n] (+)= scale * sum of the terms (+ bias)`: the terms are summed in f32 and rounded once.
 ///
 /// # Safety
-/// Each term's operands must cover `[m, depth]` and `[depth, n]`, `out` must cover `[m, n]`, nothing else may
-/// touch `out` meanwhile. `O` is f32 or `T`.
+/// Each term's operands must cover `[m, depth]` and `[depth, n]`, `out` must cover `[m, n]`, and nothing else
+/// may access `out` while the product runs. `O` is f32 or `T`.
 pub unsafe fn sum_of_products<T: Element, O: Element>(
     (m, n): (usize, usize),
     out: Output<'_, O>,
@@ -199,48 +201,50 @@ pub unsafe fn sum_of_products<T: Element, O: Element>(
         !(out.accumulate && out.bias.is_some()),
         "a bias and what is there cannot both be the start"
     );
-    // SAFETY: the machine has the code; the extents are the caller's.
-    unsafe { sum_by(Code::fastest(T::DTYPE), (m, n), out, terms, scale, parallel) }
+    // SAFETY: this machine can run the implementation; the caller promises the extents.
+    unsafe { sum_by(Code::fastest(T::DTYPE), m, n, out, terms, scale, parallel) }
 }
 
-/// [`sum_of_products`] by this code.
+/// Computes [`sum_of_products`] with the given implementation.
 ///
 /// # Safety
-/// As there, and `code` must be one that is available for `T`.
+/// As [`sum_of_products`], and `code` must be available for `T` on this machine.
 pub(super) unsafe fn sum_by<T: Element, O: Element>(
     code: Code,
-    (m, n): (usize, usize),
+    m: usize,
+    n: usize,
     out: Output<'_, O>,
     terms: &[Term<T>],
     scale: f32,
     parallel: bool,
 ) {
-    // SAFETY: the caller's promise; `T` is bf16, or f32 as `O` then is, where the code is for that alone.
+    // SAFETY: the caller's promise. An implementation for bf16 alone is available only if `T` is bf16, and
+    // one for f32 alone only if `T`, and thus `O`, is f32.
     unsafe {
         match code {
             #[cfg(target_arch = "x86_64")]
             Code::Amx => {
-                blocked::run::<amx_bf16::Kernel, O>((m, n), out, &cast_terms(terms), scale, parallel);
+                blocked::run::<amx_bf16::Kernel, O>(m, n, out, &cast_terms(terms), scale, parallel);
             }
             #[cfg(target_arch = "x86_64")]
             Code::Avx512Bf16 => {
-                blocked::run::<avx512_bf16::Kernel, O>((m, n), out, &cast_terms(terms), scale, parallel);
+                blocked::run::<avx512_bf16::Kernel, O>(m, n, out, &cast_terms(terms), scale, parallel);
             }
             #[cfg(target_arch = "x86_64")]
             Code::Fma512 => {
-                blocked::run::<fma::Kernel<pulp::x86::V4, T>, O>((m, n), out, terms, scale, parallel);
+                blocked::run::<fma::Kernel<pulp::x86::V4, T>, O>(m, n, out, terms, scale, parallel);
             }
             #[cfg(target_arch = "x86_64")]
             Code::Fma256 => {
-                blocked::run::<fma::Kernel<pulp::x86::V3, T>, O>((m, n), out, terms, scale, parallel);
+                blocked::run::<fma::Kernel<pulp::x86::V3, T>, O>(m, n, out, terms, scale, parallel);
             }
-            Code::Gemm => single::sum_of_products((m, n), cast_output(out), terms, scale, parallel),
-            _ => blocked::run::<widened::Kernel<T>, O>((m, n), out, terms, scale, parallel),
+            Code::Gemm => single::sum_of_products(m, n, cast_output(out), terms, scale, parallel),
+            _ => blocked::run::<widened::Kernel<T>, O>(m, n, out, terms, scale, parallel),
         }
     }
 }
 
-/// The same addresses under the type that `T` was found to be.
+/// Casts a matrix to the type that `T` is known to be.
 fn cast_matrix<T: Element, U: Element>(matrix: Matrix<T>) -> Matrix<U> {
     Matrix { data: matrix.data.cast(), row_stride: matrix.row_stride, col_stride: matrix.col_stride }
 }

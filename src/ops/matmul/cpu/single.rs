@@ -1,4 +1,4 @@
-//! Products of f32 by the `gemm` crate, on processors for which it is the fastest.
+//! f32 products by the `gemm` crate, on processors for which it is the fastest implementation.
 
 use std::mem::MaybeUninit;
 
@@ -7,12 +7,14 @@ use super::Term;
 use super::cast_term;
 use crate::element::Element;
 
-/// The terms one after the other; the bias is laid down first and added to.
+/// Computes the terms one after the other; a bias is written to the output first, and the terms are added to
+/// it.
 ///
 /// # Safety
 /// As [`super::sum_of_products`], with `T` f32.
 pub(super) unsafe fn sum_of_products<T: Element>(
-    (m, n): (usize, usize),
+    m: usize,
+    n: usize,
     out: Output<'_, f32>,
     terms: &[Term<T>],
     scale: f32,
@@ -34,7 +36,7 @@ pub(super) unsafe fn sum_of_products<T: Element>(
     }
     for term in terms {
         // SAFETY: the caller promises the extents.
-        unsafe { product((m, n), Output { accumulate, ..out }, cast_term(term), scale, parallel) };
+        unsafe { product(m, n, Output { accumulate, ..out }, cast_term(term), scale, parallel) };
         accumulate = true;
     }
 }
@@ -43,11 +45,11 @@ fn parallelism(parallel: bool) -> gemm::Parallelism {
     if parallel { gemm::Parallelism::Rayon(0) } else { gemm::Parallelism::None }
 }
 
-/// One product.
+/// Computes a single product.
 ///
 /// # Safety
 /// The operands cover `[m, depth]` and `[depth, n]`, `out` covers `[m, n]`.
-unsafe fn product((m, n): (usize, usize), out: Output<'_, f32>, term: Term<f32>, scale: f32, parallel: bool) {
+unsafe fn product(m: usize, n: usize, out: Output<'_, f32>, term: Term<f32>, scale: f32, parallel: bool) {
     let Term { a, b, depth } = term;
     // SAFETY: the caller promises the extents; gemm reads and writes nothing outside them.
     unsafe {

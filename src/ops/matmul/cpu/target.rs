@@ -1,4 +1,4 @@
-//! Where a tile of a product goes, and what is added on the way.
+//! Destination of a tile of a product, and the values added when the tile is stored.
 
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::_MM_HINT_T0;
@@ -9,36 +9,44 @@ use std::mem::MaybeUninit;
 use super::Output;
 use crate::element::Element;
 
-/// Where a tile goes: `(sum + partial) * scale + bias`, or that added to what is there.
+/// Destination of a tile, which stores `(sum + partial) * scale + bias`, or adds `(sum + partial) * scale` to
+/// the previous values.
 pub(super) struct Target<O> {
-    /// First element.
+    /// Address of the first element.
     pub(super) data: *mut O,
-    /// Distance between rows in elements.
+    /// Distance between rows, in elements.
     pub(super) row_stride: usize,
-    /// Whether to add to what is there.
+    /// If true, the result is added to the previous values.
     pub(super) accumulate: bool,
-    /// Factor of the sum.
+    /// Factor by which the sum is multiplied.
     pub(super) scale: f32,
-    /// Added to each row; may be null.
+    /// Bias added to each row; may be null.
     pub(super) bias: *const f32,
-    /// The sum of the depth before, may be null.
+    /// Sum over the earlier pieces of the depth; may be null.
     pub(super) partial: *const f32,
-    /// Distance between rows of `partial`.
+    /// Distance between rows of `partial`, in elements.
     pub(super) partial_stride: usize,
 }
 
 impl<O: Element> Target<O> {
-    /// The sum over some pieces of the depth, in f32.
+    /// Makes a target for the f32 sum over some pieces of the depth.
     pub(super) fn partial(data: *mut O, row_stride: usize, accumulate: bool) -> Self {
-        let (bias, partial) = (std::ptr::null(), std::ptr::null());
-        Self { data, row_stride, accumulate, scale: 1.0, bias, partial, partial_stride: 0 }
+        Self {
+            data,
+            row_stride,
+            accumulate,
+            scale: 1.0,
+            bias: std::ptr::null(),
+            partial: std::ptr::null(),
+            partial_stride: 0,
+        }
     }
 
-    /// The result from (row, col) on.
+    /// Makes a target for the part of the product's output that begins at (row, col).
     ///
     /// # Safety
-    /// The element must lie inside `out`.
-    pub(super) unsafe fn at(out: Output<'_, O>, (row, col): (usize, usize), scale: f32) -> Self {
+    /// The element must be inside `out`.
+    pub(super) unsafe fn new(out: Output<'_, O>, row: usize, col: usize, scale: f32) -> Self {
         Self {
             // SAFETY: the caller promises that the element exists.
             data: unsafe { out.data.add(row * out.row_stride + col) },
@@ -51,22 +59,22 @@ impl<O: Element> Target<O> {
         }
     }
 
-    /// The result when the pieces before this one were summed elsewhere.
+    /// Returns the target with the sum over the earlier pieces taken from `partial`.
     pub(super) fn after(self, partial: *const f32, partial_stride: usize) -> Self {
         Self { partial, partial_stride, ..self }
     }
 
-    /// The result when the pieces before this one are in it already.
+    /// Returns the target for piece `index` when the output already contains the sum over the earlier pieces.
     pub(super) fn piece(self, index: usize) -> Self {
         if index == 0 { self } else { Self { accumulate: true, bias: std::ptr::null(), ..self } }
     }
 
-    /// Has so many rows and columns on their way to the caches: gradients come from main memory.
+    /// Prefetches this many rows and columns into the caches: gradients come from main memory.
     #[inline(always)]
     pub(super) fn prefetch(&self, rows: usize, cols: usize) {
         #[cfg(target_arch = "x86_64")]
         for row in 0..rows {
-            // SAFETY: the row is in the target; a prefetch reads nothing.
+            // SAFETY: the row is in the target, and a prefetch does not read.
             unsafe {
                 let row = self.data.add(row * self.row_stride).cast::<i8>();
                 _mm_prefetch::<_MM_HINT_T0>(row);
@@ -75,10 +83,11 @@ impl<O: Element> Target<O> {
         }
     }
 
-    /// Stores the sums of a row; for code that is compiled for the machine's instructions.
+    /// Stores the sums of a row. It is inlined into code that is compiled for the machine's instructions.
     ///
     /// # Safety
-    /// The target, and what is added to it, covers the row and as many columns as there are sums.
+    /// The target, and the values that are added to the sums, cover the row and as many columns as there are
+    /// sums.
     #[inline(always)]
     pub(super) unsafe fn store_row(&self, row: usize, sums: &[f32]) {
         // SAFETY: the caller's promise.
@@ -86,11 +95,12 @@ impl<O: Element> Target<O> {
             let there = |data: *const f32, offset: usize| {
                 (!data.is_null()).then(|| std::slice::from_raw_parts(data.add(offset), sums.len()))
             };
-            let (partial, bias) = (there(self.partial, row * self.partial_stride), there(self.bias, 0));
+            let partial = there(self.partial, row * self.partial_stride);
+            let bias = there(self.bias, 0);
             let out = self.data.add(row * self.row_stride).cast::<MaybeUninit<O>>();
             let out = std::slice::from_raw_parts_mut(out, sums.len());
             for (i, out) in out.iter_mut().enumerate() {
-                // What is added to holds values, as the caller of the product promises.
+                // The previous values are initialised, as the caller of the product promises.
                 let start = if self.accumulate {
                     out.assume_init_read().widen()
                 } else {

@@ -1,6 +1,7 @@
-//! Tiles of 4 x 32 in f32 for half types on any machine: operands are widened while packed.
+//! Tiles of 4 x 32 in f32 for half types on any machine: operands are converted to f32 while they are packed.
 //!
-//! The loops are plain, compiled for the vectors that the machine has; `fma.rs` is faster where it can run.
+//! The loops are plain Rust, compiled for the vectors that the machine has; `fma.rs` is faster on machines
+//! that can run it.
 
 use std::marker::PhantomData;
 
@@ -12,7 +13,7 @@ use crate::element::Element;
 use crate::simd;
 use crate::simd::kernel;
 
-/// Marker of the kernel for operands of type `T`.
+/// Kernel for operands of type `T`.
 pub(super) struct Kernel<T>(PhantomData<T>);
 
 const ROWS: usize = 4;
@@ -59,7 +60,8 @@ impl<T: Element> TileKernel for Kernel<T> {
     }
 
     unsafe fn tile<O: Element>(
-        (rows, cols): (usize, usize),
+        rows: usize,
+        cols: usize,
         steps: usize,
         left: Left<'_, Self>,
         strip: *const f32,
@@ -70,7 +72,7 @@ impl<T: Element> TileKernel for Kernel<T> {
         // SAFETY: the caller promises `steps` steps.
         multiply(panel, unsafe { std::slice::from_raw_parts(strip, steps * COLS) }, &mut sums);
         for (row, sums) in sums.iter().enumerate().take(rows) {
-            // SAFETY: the caller promises that the target, and what is added to it, covers `[rows, cols]`.
+            // SAFETY: the caller promises that the target, and the values added to it, cover `[rows, cols]`.
             simd::run(|| unsafe { target.store_row(row, &sums[..cols]) });
         }
     }
@@ -90,14 +92,14 @@ kernel! {
     }
 }
 
-/// `lines` rows of `a` as `[depth][width]`, zeros beyond them.
+/// Packs `lines` rows of `a` as `[depth][width]`, with zeros past the last row.
 ///
 /// # Safety
 /// `a` must cover `[lines, depth]`, `out` must have room.
 unsafe fn pack<T: Element>(a: Matrix<T>, lines: usize, depth: usize, out: *mut f32, width: usize) {
     for k in 0..depth {
         for line in 0..width {
-            // SAFETY: (line, k) lies inside the operand, and the caller promises the room.
+            // SAFETY: (line, k) is inside the operand, and the caller promises the room.
             unsafe {
                 *out.add(k * width + line) = if line < lines {
                     (*a.data.add(line * a.row_stride + k * a.col_stride)).widen()
