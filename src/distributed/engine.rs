@@ -287,6 +287,17 @@ impl Lost {
     }
 }
 
+/// Reports a signal that came while this process waited. If a process was lost, the launcher sends SIGTERM to
+/// the others and kills them a moment later.
+fn report_end_signal(calls: &Calls, tell: fn(&str), rank: usize, size: usize) {
+    if calls.has_end_signal.swap(false, Ordering::SeqCst) {
+        tell(&format!(
+            "rank {rank} of {size} was told to end while it waited for the others {}",
+            calls.step_text()
+        ));
+    }
+}
+
 /// Runs the queued jobs until all processes leave.
 fn serve(
     mut transport: impl Transport,
@@ -298,15 +309,7 @@ fn serve(
     let rank = transport.rank();
     let size = transport.size();
     let aborting = &calls.aborting;
-    // If a process was lost, the launcher sends SIGTERM to the others and kills them a moment later.
-    let look = || {
-        if calls.has_end_signal.swap(false, Ordering::SeqCst) {
-            tell(&format!(
-                "rank {rank} of {size} was told to end while it waited for the others {}",
-                calls.step_text()
-            ));
-        }
-    };
+    let look: &dyn Fn() = &|| report_end_signal(calls, tell, rank, size);
     let mut carrier: Option<Box<dyn Carrier>> = None;
     let mut lost = Lost::default();
     while let Ok(job) = queue.recv() {
@@ -316,7 +319,7 @@ fn serve(
         }
         match job {
             Job::Sum(own, order, reply) => {
-                let wait = Wait::new(Some(timeout), aborting, &look);
+                let wait = Wait::new(Some(timeout), aborting, look);
                 let _ = reply.send(lost.unless(|| match (own, order) {
                     (Travelling::F32(own), SumOrder::Fast) => {
                         transport.all_reduce(own, &wait).map(Travelling::F32)
@@ -328,11 +331,11 @@ fn serve(
                 }));
             }
             Job::Join(own, counts, reply) => {
-                let wait = Wait::new(Some(timeout), aborting, &look);
+                let wait = Wait::new(Some(timeout), aborting, look);
                 let _ = reply.send(lost.unless(|| transport.all_gather(own, &counts, &wait)));
             }
             Job::Gather(own, longer, reply) => {
-                let wait = Wait::new(longer.or(Some(timeout)), aborting, &look);
+                let wait = Wait::new(longer.or(Some(timeout)), aborting, look);
                 let _ = reply.send(lost.unless(|| transport.gather(own, &wait)));
             }
             Job::Carry(make, reply) => {
@@ -340,7 +343,7 @@ fn serve(
                 let _ = reply.send(made);
             }
             Job::OnGpus(OnGpus { tensor, after, parts }, ways, reply) => {
-                let wait = Wait::new(Some(timeout), aborting, &look);
+                let wait = Wait::new(Some(timeout), aborting, look);
                 let _ = reply.send(lost.unless(|| {
                     let carrier = carrier.as_deref_mut().ok_or(Ended::Aborted)?;
                     match (parts, ways.wire) {

@@ -112,13 +112,8 @@ fn other_ways_to_travel_lose_little_and_the_same_everywhere() {
 fn bf16_is_added_up_on_gpus_as_on_cpus() {
     let config = DistributedConfig { wire: Wire::Bf16, ..DistributedConfig::default() };
     for (size, len) in [(2, 1003), (3, 1003), (5, 77), (5, 3)] {
-        let own = |rank: usize| {
-            // With fewer values than processes, GPUs add up f32; sums of small integers are exact in any
-            // order.
-            if len < 5 { (0..len).map(|i| i as f32).collect() } else { normals(8, rank as u64, len) }
-        };
         let on_cpus = in_each(&threads::worlds_of(size, TIMEOUT, &config), |world| {
-            let mut own = own(world.rank);
+            let mut own = bf16_test_values(world.rank, len);
             world.sum_values(&mut own).unwrap();
             own
         });
@@ -126,7 +121,9 @@ fn bf16_is_added_up_on_gpus_as_on_cpus() {
             // The values are a slice of a longer tensor, as buckets are.
             let around = Tensor::zeros(len as usize + 20, DType::F32, &Device::Cpu).unwrap();
             let values = around.narrow(0, 10, len as usize).unwrap();
-            values.slice_set(&Tensor::new(own(world.rank), &Device::Cpu).unwrap(), 0, 0).unwrap();
+            values
+                .slice_set(&Tensor::new(bf16_test_values(world.rank, len), &Device::Cpu).unwrap(), 0, 0)
+                .unwrap();
             world.sum_in_place(&values).unwrap();
             assert_eq!(around.narrow(0, 0, 10).unwrap().to_vec1::<f32>().unwrap(), [0.0; 10]);
             values.to_vec1::<f32>().unwrap()
@@ -135,52 +132,62 @@ fn bf16_is_added_up_on_gpus_as_on_cpus() {
     }
 }
 
+/// The values of a process. With fewer values than processes, GPUs add up f32: then the values are small
+/// integers, whose sums are exact in any order.
+fn bf16_test_values(rank: usize, len: u64) -> Vec<f32> {
+    if len < 5 { (0..len).map(|i| i as f32).collect() } else { normals(8, rank as u64, len) }
+}
+
 /// Sums that are sent early have the same bits, also if a process reports no final gradients in a step, or
 /// reports them in another order.
 #[test]
 fn sums_that_travel_early_are_the_same() {
-    let len = 1000;
-    let ranges = [800..1000, 300..800, 10..300];
     let worlds = threads::worlds(4, TIMEOUT);
     let plain = in_each(&worlds, |world| {
         let mut sums = Vec::new();
         for step in 0..4 {
-            let mut own = normals(7, 10 * step + world.rank as u64, len);
+            let mut own = normals(7, 10 * step + world.rank as u64, EARLY_LEN);
             world.sum_values(&mut own).unwrap();
             sums.push(own);
         }
         sums
     });
     let on_gpus = threads::worlds_on_gpus(4, TIMEOUT, &DistributedConfig::default());
-    let early = |world: World| {
-        let sums = world.sums_meanwhile().unwrap();
-        let mut found = Vec::new();
-        for step in 0..4 {
-            let own = Tensor::new(normals(7, 10 * step + world.rank as u64, len), &Device::Cpu).unwrap();
-            let mut finished = ranges.to_vec();
-            match (world.rank, step) {
-                (1, 2) => finished.clear(),
-                (2, 3) => finished.reverse(),
-                _ => {}
-            }
-            for range in finished {
-                sums.add(range.clone(), &own.narrow(0, range.start, range.len()).unwrap()).unwrap();
-            }
-            sums.finish(&own).unwrap();
-            found.push(own.to_vec1::<f32>().unwrap());
-        }
-        let zeros = Tensor::zeros(200, DType::F32, &Device::Cpu).unwrap();
-        let again = [0, 1].map(|_| sums.add(ranges[0].clone(), &zeros));
-        assert!(again[0].is_ok() && again[1].as_ref().unwrap_err().to_string().contains("twice"));
-        found
-    };
-    assert!(in_each(&worlds, early) == plain);
+    assert!(in_each(&worlds, early_sums) == plain);
     // The simulated GPUs add up the four vectors one after the other, not in pairs.
-    for (found, plain) in in_each(&on_gpus, early).iter().zip(&plain) {
+    for (found, plain) in in_each(&on_gpus, early_sums).iter().zip(&plain) {
         for (a, b) in found.iter().flatten().zip(plain.iter().flatten()) {
             assert!((a - b).abs() <= 1e-6 * (a.abs() + b.abs()).max(1.0));
         }
     }
+}
+
+/// Number of values of which ranges are sent early.
+const EARLY_LEN: u64 = 1000;
+
+/// The sums of four steps whose gradients become final in three ranges and a rest.
+fn early_sums(world: World) -> Vec<Vec<f32>> {
+    let ranges = [800..1000, 300..800, 10..300];
+    let sums = world.sums_meanwhile().unwrap();
+    let mut found = Vec::new();
+    for step in 0..4 {
+        let own = Tensor::new(normals(7, 10 * step + world.rank as u64, EARLY_LEN), &Device::Cpu).unwrap();
+        let mut finished = ranges.to_vec();
+        match (world.rank, step) {
+            (1, 2) => finished.clear(),
+            (2, 3) => finished.reverse(),
+            _ => {}
+        }
+        for range in finished {
+            sums.add(range.clone(), &own.narrow(0, range.start, range.len()).unwrap()).unwrap();
+        }
+        sums.finish(&own).unwrap();
+        found.push(own.to_vec1::<f32>().unwrap());
+    }
+    let zeros = Tensor::zeros(200, DType::F32, &Device::Cpu).unwrap();
+    let again = [0, 1].map(|_| sums.add(ranges[0].clone(), &zeros));
+    assert!(again[0].is_ok() && again[1].as_ref().unwrap_err().to_string().contains("twice"));
+    found
 }
 
 #[test]
