@@ -311,9 +311,9 @@ impl Transport for Nccl {
         }
         all[parts[self.rank].clone()].copy_from_slice(&own);
         let on_gpu = self.stream.clone_htod(&all).map_err(driver)?;
-        // SAFETY: it is there until the end of this function, which waits.
         // SAFETY: the buffer lives until the end of this function, which waits for the exchange.
         unsafe { self.give(self.start_of(&on_gpu), parts.into_iter()) }?;
+        self.fetched(&on_gpu, wait)
     }
 
     /// Does nothing: the others notice by their connections or their timeout that this process has ended.
