@@ -96,7 +96,7 @@ mod tests {
         assert!(note(&pairs, None, None, true).contains("plain text has no pairs"));
         assert_eq!(note(&pairs, Some("c"), Some("d"), false), "");
         let single = TrainedColumns::default();
-        assert_eq!(note(&single, None, None, true), "");
+        assert_eq!(single.note(None, None, true), None);
         assert!(note(&single, None, Some("b"), false).contains("trained on single texts"));
     }
 
