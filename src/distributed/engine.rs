@@ -1,6 +1,7 @@
-//! The one thread of a process that talks to the others; it has a queue of what to exchange.
+//! The communication thread of a process, the only one that talks to the other processes, and its queue of
+//! exchanges.
 //!
-//! Values are moved to it and back, so that whoever asks can go on meanwhile.
+//! Callers move values into the queue and get them back with the answer, so they can compute in the meantime.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -36,7 +37,7 @@ use crate::error::Class;
 use crate::error::Problem;
 use crate::fs;
 
-/// The queue of the thread.
+/// Handle of the communication thread: the sending end of its queue.
 #[derive(Debug)]
 pub(crate) struct Engine {
     jobs: Mutex<Sender<Job>>,
@@ -47,20 +48,20 @@ pub(crate) struct Engine {
     timeout: Duration,
 }
 
-/// What the thread is told while it waits, and what it can tell.
+/// State that other threads share with the communication thread while it waits.
 #[derive(Debug, Default)]
 struct Calls {
-    /// The exit code with which all are to end, 0 as long as none is.
+    /// Exit code with which all processes are to end; 0 while no process aborts.
     aborting: AtomicI32,
-    /// The step that this process is in, for messages.
+    /// Step of this process, for messages.
     step: AtomicU64,
-    /// Whether a launcher that is about to kill this process has said so.
-    is_told_to_end: Arc<AtomicBool>,
+    /// True once a launcher that is about to kill this process has sent SIGTERM.
+    has_end_signal: Arc<AtomicBool>,
 }
 
 impl Calls {
-    /// "in step 12".
-    fn at(&self) -> String {
+    /// Text such as "in step 12", for messages.
+    fn step_text(&self) -> String {
         match self.step.load(Ordering::Relaxed) {
             0 => "before the first step".to_string(),
             step => format!("in step {step}"),
@@ -72,13 +73,13 @@ enum Job {
     Sum(Travelling, SumOrder, Reply<Travelling>),
     Join(Vec<f32>, Vec<usize>, Reply<Vec<f32>>),
     Gather(Vec<u8>, Option<Duration>, Reply<Vec<Vec<u8>>>),
-    /// From here on this carries between GPUs.
+    /// Uses this carrier for all later exchanges between GPUs.
     Carry(MakeCarrier, Sender<Result<()>>),
     OnGpus(OnGpus, Ways, Reply<()>),
-    /// How long this thread has had a processor.
+    /// Asks for the processor seconds that this thread has used.
     Seconds(Reply<Option<f64>>),
     Leave(Sender<()>),
-    /// Only wakes the thread; whoever asks sees by the sender when that is over.
+    /// Only wakes the thread. The caller waits until the sender is dropped.
     Abort {
         _sender: Sender<()>,
     },
@@ -86,25 +87,27 @@ enum Job {
 
 type Reply<T> = Sender<Result<T, Ended>>;
 
-/// Makes what carries between GPUs, on the thread that will use it.
+/// Makes the carrier between GPUs, on the thread that will use it.
 pub(super) type MakeCarrier = Box<dyn FnOnce() -> Result<Box<dyn Carrier>> + Send>;
 
-/// What is to be done with a tensor on the GPU, behind what was launched before `after`.
+/// An exchange of a tensor on the GPU, which starts after all work that was launched before `after`.
 #[derive(Debug)]
 pub(super) struct OnGpus {
     pub(super) tensor: Tensor,
     pub(super) after: Mark,
-    /// Its parts are given to all processes; without any it is added up over them.
+    /// Parts that each process shares with the others; `None` adds the tensor up over all processes.
     pub(super) parts: Option<Vec<Range<usize>>>,
 }
 
-/// At the start all are waited for so long at least: machines of a cluster are not ready at the same moment.
+/// Shortest time to wait for all processes at the start: machines of a cluster are not ready at the same
+/// moment.
 const ALL_HERE: Duration = Duration::from_secs(600);
 
-/// A library that hangs in a call is waited for so much longer than one that can be asked.
+/// Time added to the timeout for a library that may hang inside a call, since such a call cannot check the
+/// timeout itself.
 const GUARD: Duration = Duration::from_secs(5);
 
-/// What was asked of the thread.
+/// Answer of the communication thread that has not arrived yet.
 #[derive(Debug)]
 pub(super) struct Pending<'a, T> {
     answer: Receiver<Result<T, Ended>>,
@@ -112,13 +115,13 @@ pub(super) struct Pending<'a, T> {
 }
 
 impl<T> Pending<'_, T> {
-    /// The answer; waits for it.
+    /// Waits for the answer.
     pub(super) fn wait(self) -> Result<T> {
         let answer = self.answer.recv().unwrap_or(Err(Ended::Aborted));
         answer.map_err(|ended| self.engine.problem(ended).into())
     }
 
-    /// The answer of a library that may hang.
+    /// Waits for the answer of a library that may hang: at most the timeout and [`GUARD`].
     pub(super) fn wait_guarded(self) -> Result<T> {
         let answer = match self.answer.recv_timeout(self.engine.timeout + GUARD) {
             Err(RecvTimeoutError::Timeout) => Err(Ended::TimedOut(self.engine.timeout)),
@@ -129,8 +132,8 @@ impl<T> Pending<'_, T> {
 }
 
 impl Engine {
-    /// Starts the thread, on which `make` makes what carries the values; what it carries for a step has to
-    /// arrive within `timeout`. What it has to say while it waits goes to `tell`.
+    /// Starts the communication thread, on which `make` builds the transport. Values that are exchanged for a
+    /// step have to arrive within `timeout`. Messages of the thread while it waits go to `tell`.
     pub(super) fn start<T: Transport>(
         make: impl FnOnce() -> Result<T> + Send + 'static,
         timeout: Duration,
@@ -139,17 +142,16 @@ impl Engine {
         let (jobs, queue) = channel();
         let (started, start) = channel();
         let calls = Arc::new(Calls::default());
-        let of_thread = Arc::clone(&calls);
-        let run = move || match make() {
-            Ok(transport) => {
-                let _ = started.send(Ok((transport.rank(), transport.size())));
-                serve(transport, &queue, timeout, (&of_thread, tell));
-            }
-            Err(e) => drop(started.send(Err(e))),
-        };
+        let thread_calls = Arc::clone(&calls);
         std::thread::Builder::new()
             .name("exchange".to_string())
-            .spawn(run)
+            .spawn(move || match make() {
+                Ok(transport) => {
+                    let _ = started.send(Ok((transport.rank(), transport.size())));
+                    serve(transport, &queue, timeout, &thread_calls, tell);
+                }
+                Err(e) => drop(started.send(Err(e))),
+            })
             .context("cannot start the thread that talks to other processes")?;
         let (rank, size) = start
             .recv_timeout(timeout.max(ALL_HERE))
@@ -168,37 +170,39 @@ impl Engine {
         self.size
     }
 
-    /// Messages name this step from here on.
+    /// Sets the step that messages name from now on.
     pub(super) fn at_step(&self, step: u64) {
         self.calls.step.store(step, Ordering::Relaxed);
     }
 
-    /// To be set by a signal that asks for an end.
-    pub(super) fn told_to_end(&self) -> Arc<AtomicBool> {
-        Arc::clone(&self.calls.is_told_to_end)
+    /// Flag to be set by a signal handler when a signal asks this process to end.
+    pub(super) fn end_signal_flag(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.calls.has_end_signal)
     }
 
-    /// "rank 1 of 4, in step 12".
+    /// Text such as "rank 1 of 4, in step 12", for messages.
     pub(super) fn place(&self) -> String {
-        format!("rank {} of {}, {}", self.rank, self.size, self.calls.at())
+        format!("rank {} of {}, {}", self.rank, self.size, self.calls.step_text())
     }
 
-    /// Begins to add these values to those of all others.
+    /// Starts an all-reduce (sum) of these values.
     pub(super) fn sum(&self, own: Travelling, order: SumOrder) -> Pending<'_, Travelling> {
         self.ask(|reply| Job::Sum(own, order, reply))
     }
 
-    /// Begins to put the values of all processes one behind the other; process r has `counts[r]`.
+    /// Starts an all-gather: concatenates the values of all processes in rank order. Process r has
+    /// `counts[r]` values.
     pub(super) fn join(&self, own: Vec<f32>, counts: Vec<usize>) -> Pending<'_, Vec<f32>> {
         self.ask(|reply| Job::Join(own, counts, reply))
     }
 
-    /// Begins to gather the bytes of all processes; `timeout` is for where some do more than others before.
+    /// Starts to gather the bytes of all processes. A `timeout` replaces the usual one where some processes
+    /// have more work to do before this call than others.
     pub(super) fn gather(&self, own: Vec<u8>, timeout: Option<Duration>) -> Pending<'_, Vec<Vec<u8>>> {
         self.ask(|reply| Job::Gather(own, timeout, reply))
     }
 
-    /// Has what `make` makes carry between GPUs; waits until all processes have it.
+    /// Uses the carrier that `make` builds for exchanges between GPUs. Waits until all processes have it.
     pub(super) fn carry_by(&self, make: MakeCarrier) -> Result<()> {
         let (reply, answer) = channel();
         self.send(Job::Carry(make, reply));
@@ -211,25 +215,26 @@ impl Engine {
         })
     }
 
-    /// Begins to do this; the tensor is held until it is done.
+    /// Starts this exchange between GPUs. The tensor is kept alive until the exchange is done.
     pub(super) fn on_gpus(&self, what: OnGpus, ways: Ways) -> Pending<'_, ()> {
         self.ask(|reply| Job::OnGpus(what, ways, reply))
     }
 
-    /// Seconds for which the thread has had a processor, where the system tells, and those since its start.
+    /// Processor seconds of the communication thread, if the system reports them, and wall-clock seconds
+    /// since its start.
     pub(super) fn seconds(&self) -> Option<(f64, f64)> {
         let busy = self.ask(Job::Seconds).wait().ok().flatten()?;
         Some((busy, self.started.elapsed().as_secs_f64()))
     }
 
-    /// Waits until all others leave as well.
+    /// Waits until all other processes leave as well.
     pub(super) fn leave(&self) {
         let (done, is_done) = channel();
         self.send(Job::Leave(done));
         let _ = is_done.recv();
     }
 
-    /// Ends all processes with this exit code; returns where that takes longer than `patience`.
+    /// Ends all processes with this exit code. Returns if that takes longer than `patience`.
     pub(super) fn abort(&self, code: i32, patience: Duration) {
         let (done, is_done) = channel();
         self.calls.aborting.store(code, Ordering::SeqCst);
@@ -244,13 +249,14 @@ impl Engine {
     }
 
     fn send(&self, job: Job) {
-        // Where the thread has ended, the answer never comes, and that is an error for whoever waits for it.
+        // If the thread has ended, the answer never arrives, and `Pending::wait` returns an error.
         let _ = self.jobs.lock().unwrap_or_else(PoisonError::into_inner).send(job);
     }
 
     fn problem(&self, ended: Ended) -> Problem {
-        let step = self.calls.at();
-        let (rank, again) = (self.rank, "the same command continues from the last checkpoint");
+        let step = self.calls.step_text();
+        let rank = self.rank;
+        let again = "the same command continues from the last checkpoint";
         let problem = match ended {
             Ended::TimedOut(timeout) => Problem::new(format!(
                 "rank {rank} of {} has waited {} s for the others {step}: one of them has died or hangs",
@@ -267,12 +273,13 @@ impl Engine {
     }
 }
 
-/// Why an exchange came to no end. The others are at another place then: nothing more is exchanged with them, so
-/// that what was asked for meanwhile does not wait, too.
+/// Reason why an exchange failed. The processes are then no longer in step with each other, so all later
+/// exchanges fail at once with the same reason instead of waiting for a timeout.
 #[derive(Debug, Default)]
 struct Lost(Option<Ended>);
 
 impl Lost {
+    /// Runs `exchange` unless an earlier exchange has failed; keeps the reason if this one fails.
     fn unless<T>(&mut self, exchange: impl FnOnce() -> Result<T, Ended>) -> Result<T, Ended> {
         let done = self.0.take().map_or_else(exchange, Err);
         self.0 = done.as_ref().err().cloned();
@@ -280,24 +287,31 @@ impl Lost {
     }
 }
 
-/// Does what is asked until all leave.
+/// Reports a signal that came while this process waited. If a process was lost, the launcher sends SIGTERM to
+/// the others and kills them a moment later.
+fn report_end_signal(calls: &Calls, tell: fn(&str), rank: usize, size: usize) {
+    if calls.has_end_signal.swap(false, Ordering::SeqCst) {
+        tell(&format!(
+            "rank {rank} of {size} was told to end while it waited for the others {}",
+            calls.step_text()
+        ));
+    }
+}
+
+/// Runs the queued jobs until all processes leave.
 fn serve(
     mut transport: impl Transport,
     queue: &Receiver<Job>,
     timeout: Duration,
-    (calls, tell): (&Calls, fn(&str)),
+    calls: &Calls,
+    tell: fn(&str),
 ) {
-    let (rank, size, aborting) = (transport.rank(), transport.size(), &calls.aborting);
-    // Where a process was lost, the launcher kills the others, and gives them a moment.
-    let look = || {
-        if calls.is_told_to_end.swap(false, Ordering::SeqCst) {
-            tell(&format!(
-                "rank {rank} of {size} was told to end while it waited for the others {}",
-                calls.at()
-            ));
-        }
-    };
-    let (mut carrier, mut lost): (Option<Box<dyn Carrier>>, _) = (None, Lost::default());
+    let rank = transport.rank();
+    let size = transport.size();
+    let aborting = &calls.aborting;
+    let look: &dyn Fn() = &|| report_end_signal(calls, tell, rank, size);
+    let mut carrier: Option<Box<dyn Carrier>> = None;
+    let mut lost = Lost::default();
     while let Ok(job) = queue.recv() {
         match aborting.load(Ordering::SeqCst) {
             0 => {}
@@ -305,7 +319,7 @@ fn serve(
         }
         match job {
             Job::Sum(own, order, reply) => {
-                let wait = Wait::new(Some(timeout), aborting, &look);
+                let wait = Wait::new(Some(timeout), aborting, look);
                 let _ = reply.send(lost.unless(|| match (own, order) {
                     (Travelling::F32(own), SumOrder::Fast) => {
                         transport.all_reduce(own, &wait).map(Travelling::F32)
@@ -317,11 +331,11 @@ fn serve(
                 }));
             }
             Job::Join(own, counts, reply) => {
-                let wait = Wait::new(Some(timeout), aborting, &look);
+                let wait = Wait::new(Some(timeout), aborting, look);
                 let _ = reply.send(lost.unless(|| transport.all_gather(own, &counts, &wait)));
             }
             Job::Gather(own, longer, reply) => {
-                let wait = Wait::new(longer.or(Some(timeout)), aborting, &look);
+                let wait = Wait::new(longer.or(Some(timeout)), aborting, look);
                 let _ = reply.send(lost.unless(|| transport.gather(own, &wait)));
             }
             Job::Carry(make, reply) => {
@@ -329,13 +343,13 @@ fn serve(
                 let _ = reply.send(made);
             }
             Job::OnGpus(OnGpus { tensor, after, parts }, ways, reply) => {
-                let wait = Wait::new(Some(timeout), aborting, &look);
+                let wait = Wait::new(Some(timeout), aborting, look);
                 let _ = reply.send(lost.unless(|| {
                     let carrier = carrier.as_deref_mut().ok_or(Ended::Aborted)?;
                     match (parts, ways.wire) {
                         (Some(parts), _) => carrier.share(&tensor, &parts, &after, &wait),
                         (None, Wire::F32) => carrier.sum(&tensor, &after, &wait),
-                        (None, Wire::Bf16) => narrow::sum(carrier, &tensor, (rank, size), &wait),
+                        (None, Wire::Bf16) => narrow::sum(carrier, &tensor, rank, size, &wait),
                     }
                 }));
             }

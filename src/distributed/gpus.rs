@@ -1,5 +1,5 @@
-//! Processes with a GPU each: gradients are added up there, by NCCL; and processes of which nothing but variables
-//! tells, which meet by it.
+//! Processes with a GPU each, whose gradients NCCL adds up on the GPUs; and processes without an MPI
+//! launcher, which find each other by NCCL and environment variables alone.
 
 use std::path::Path;
 
@@ -14,12 +14,13 @@ use crate::distributed::nccl;
 use crate::error::Problem;
 use crate::ops::cuda;
 
-/// Variable of NCCL's own (2.30 and later): with 1 several processes may compute on one GPU, slowly.
+/// Variable of NCCL (2.30 and later): set to 1, it lets several processes compute on one GPU, slowly.
 const SHARED_GPU_VARIABLE: &str = "NCCL_MULTI_RANK_GPU_ENABLE";
 
 impl World {
-    /// The processes that were started with this one, which computes on `device`: `self`, which a launcher has brought
-    /// together, or those that meet by NCCL, where all see `folder`.
+    /// Returns `self` if a launcher has connected the processes. Otherwise connects the processes that
+    /// `WORLD_SIZE` counts by NCCL, if there are any: this one computes on `device`, and all of them see
+    /// `folder`.
     pub fn or_meet(self, device: &Device, folder: &Path, config: &DistributedConfig) -> Result<Self> {
         if self.is_shared() || !has_no_launcher() {
             return Ok(self);
@@ -38,8 +39,8 @@ impl World {
         meet(device, folder, config)
     }
 
-    /// These processes, each with a GPU of its own, or none with one. Several may have one GPU where NCCL is told to
-    /// allow that.
+    /// Checks that either no process has a GPU or each has one of its own. Several may share one GPU if
+    /// `SHARED_GPU_VARIABLE` allows it.
     pub fn with_own_gpus(self, device: &Device) -> Result<Self> {
         if !self.is_shared() {
             return Ok(self);
@@ -54,7 +55,8 @@ impl World {
         if std::env::var(SHARED_GPU_VARIABLE).is_ok_and(|value| value == "1") {
             return Ok(self);
         }
-        let (low, high) = (self.rank.min(other), self.rank.max(other));
+        let low = self.rank.min(other);
+        let high = self.rank.max(other);
         Err(Problem::usage(format!("ranks {low} and {high} compute on one GPU"))
             .at("run.device")
             .hint(
@@ -64,7 +66,7 @@ impl World {
             .into())
     }
 
-    /// These processes, where those with GPUs add up gradients on them.
+    /// Returns this world set up to add up gradients on the GPUs if its processes have GPUs.
     pub fn adding_up_on(self, device: &Device) -> Result<Self> {
         if !self.is_shared() || device.is_cpu() {
             return Ok(self);
@@ -76,7 +78,8 @@ impl World {
             return Err(problem.at("run.device").hint(hint).into());
         }
         let own = self.is_first().then(nccl::new_id).transpose()?;
-        let (id, device): (Vec<u8>, _) = (self.from_first(own)?, device.clone());
+        let id: Vec<u8> = self.from_first(own)?;
+        let device = device.clone();
         let Some(engine) = self.engine else { return Ok(self) };
         engine.carry_by(Box::new(move || nccl::join(&device, self.rank, self.size, &id)))?;
         Ok(Self { on_gpus: true, ..self })
@@ -108,8 +111,8 @@ fn meet(device: &Device, folder: &Path, config: &DistributedConfig) -> Result<Wo
     })
 }
 
-/// How processes hear the name of their group: by a file in a folder, which counts as long as the first of them holds
-/// it, so that one that was left behind misleads nobody.
+/// How processes learn the id of their NCCL group without a launcher: rank 0 writes it to a file. The file
+/// counts only while rank 0 holds the lock of its folder, so that a file left by an earlier run is ignored.
 #[cfg(any(feature = "nccl", test))]
 mod meeting {
     use std::path::Path;
@@ -123,42 +126,45 @@ mod meeting {
     use crate::error::Problem;
     use crate::fs;
 
-    /// Far longer than a name.
+    /// Upper limit on the size of the file, far longer than an id.
     const NAME_BYTES_MAX: u64 = 1 << 10;
 
     const PAUSE: Duration = Duration::from_millis(20);
 
-    fn place(folder: &Path) -> (PathBuf, PathBuf) {
-        let place = folder.join("nccl");
-        (place.join("id"), place)
+    /// The folder of the id and the file in it.
+    fn paths(folder: &Path) -> (PathBuf, PathBuf) {
+        let meeting_folder = folder.join("nccl");
+        let id_file = meeting_folder.join("id");
+        (meeting_folder, id_file)
     }
 
-    /// Tells all who come what the group is named, for as long as `join` takes.
+    /// Publishes the id `name` to the other processes while `join` runs.
     pub(super) fn call<T>(folder: &Path, name: &[u8], join: impl FnOnce(Vec<u8>) -> Result<T>) -> Result<T> {
-        let (file, place) = place(folder);
-        fs::create_folder(&place)?;
-        if fs::exists(&file) {
-            fs::remove_file(&file)?;
+        let (meeting_folder, id_file) = paths(folder);
+        fs::create_folder(&meeting_folder)?;
+        if fs::exists(&id_file) {
+            fs::remove_file(&id_file)?;
         }
-        let held = fs::FolderLock::wait_for(&place, || {})?;
-        fs::write_bytes(&file, name)?;
+        let lock = fs::FolderLock::wait_for(&meeting_folder, || {})?;
+        fs::write_bytes(&id_file, name)?;
         let joined = join(name.to_vec());
-        fs::remove_folder(&place)?;
-        drop(held);
+        fs::remove_folder(&meeting_folder)?;
+        drop(lock);
         joined
     }
 
-    /// The name, once it is told.
+    /// Waits until rank 0 publishes the id, and returns it.
     pub(super) fn come(folder: &Path, timeout: Duration) -> Result<Vec<u8>> {
-        let ((file, place), since) = (place(folder), Instant::now());
+        let (meeting_folder, id_file) = paths(folder);
+        let since = Instant::now();
         while since.elapsed() < timeout {
-            if fs::is_locked(&place) && fs::exists(&file) {
-                return fs::read_capped(&file, NAME_BYTES_MAX);
+            if fs::is_locked(&meeting_folder) && fs::exists(&id_file) {
+                return fs::read_capped(&id_file, NAME_BYTES_MAX);
             }
             std::thread::sleep(PAUSE);
         }
-        let message =
-            format!("rank 0 has not come to `{}` within {} s", place.display(), timeout.as_secs_f64());
+        let seconds = timeout.as_secs_f64();
+        let message = format!("rank 0 has not come to `{}` within {seconds} s", meeting_folder.display());
         Err(Problem::new(message)
             .hint("all processes must see the folder of the run; start all of them, or give `NCCL_COMM_ID`")
             .class(Class::Restart)
@@ -170,16 +176,16 @@ mod meeting {
         use super::*;
 
         #[test]
-        fn a_name_is_heard_while_it_is_called_and_one_that_was_left_behind_is_not() {
+        fn an_id_is_read_while_rank_0_publishes_it_and_an_old_one_is_ignored() {
             let folder = tempfile::tempdir().unwrap();
             let folder = folder.path();
-            let (file, place) = place(folder);
-            fs::create_folder(&place).unwrap();
-            fs::write_bytes(&file, b"left behind").unwrap();
+            let (meeting_folder, id_file) = paths(folder);
+            fs::create_folder(&meeting_folder).unwrap();
+            fs::write_bytes(&id_file, b"left behind").unwrap();
             let error = come(folder, Duration::from_millis(60)).unwrap_err();
             assert!(error.to_string().contains("rank 0 has not come to `"), "{error}");
             assert_eq!(crate::error::class_of(&error).exit_code(), 75);
-            let heard = std::thread::scope(|scope| {
+            let ids = std::thread::scope(|scope| {
                 let others = [0, 1].map(|_| scope.spawn(|| come(folder, Duration::from_secs(60)).unwrap()));
                 call(folder, b"new", |name| {
                     assert_eq!(name, b"new");
@@ -187,8 +193,8 @@ mod meeting {
                 })
                 .unwrap()
             });
-            assert_eq!(heard, [b"new", b"new"]);
-            assert!(!fs::exists(&place));
+            assert_eq!(ids, [b"new", b"new"]);
+            assert!(!fs::exists(&meeting_folder));
         }
     }
 }

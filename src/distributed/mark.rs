@@ -1,11 +1,11 @@
-//! A place in the order of what a GPU was given.
+//! A position in the queue of work of a GPU.
 
 use anyhow::Result;
 use candle_core::Tensor;
 #[cfg(feature = "nccl")]
 use candle_core::cuda::cudarc::driver::CudaEvent;
 
-/// What was launched until now on the stream that computes a tensor; nothing on a CPU, where tests are.
+/// Position after all work launched so far on the CUDA stream of a tensor. Empty on a CPU, where tests run.
 #[derive(Debug)]
 pub(super) struct Mark {
     #[cfg(feature = "nccl")]

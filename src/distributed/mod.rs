@@ -1,10 +1,10 @@
-//! How many processes train together, what they add up, and what they decide together.
+//! How several processes train together: which values they add up and which decisions they share.
 //!
-//! [`World`] is all that the rest of the crate sees of it. Each process has one thread that talks to the
-//! others (`engine.rs`); it hands values around by MPI (`mpi.rs`) in a build with the feature `mpi`, and adds up
-//! what is on GPUs by NCCL (`nccl.rs`) in one with `nccl`, which can do without MPI (`gpus.rs`). A build with neither,
-//! and commands that train nothing, refuse to be one of many: every process would do the same work and write to the
-//! same folder.
+//! [`World`] is all that the rest of the crate sees of this module. Each process has one thread that talks to
+//! the others (`engine.rs`). It exchanges values by MPI (`mpi.rs`) in a build with the feature `mpi`, and
+//! adds up tensors on GPUs by NCCL (`nccl.rs`) in one with `nccl`, which also works without MPI (`gpus.rs`).
+//! A build with neither feature and commands that do not train refuse to run as one of several processes:
+//! every process would do the same work and write to the same folder.
 
 #[cfg_attr(
     not(any(feature = "mpi", feature = "nccl", test)),
@@ -70,32 +70,32 @@ pub use overlap::Sums;
 pub use tree::leaves;
 pub use tree::micro_batches_per_leaf;
 
-/// Values that are exchanged at once: enough for the network to be busy, and few beside a model.
+/// Number of values exchanged at once: enough to keep the network busy, yet small compared with a model.
 const BUCKET_VALUES: usize = 1 << 21;
 
-/// Buckets that are under way at a time: one is copied while another travels.
+/// Number of buckets in flight at a time: one is copied while another is sent.
 const BUCKETS_AHEAD: usize = 2;
 
-/// What may take as long as it likes, since it depends on the text: longer than any of it.
+/// Timeout for work whose duration depends on the size of the corpus: longer than any real run needs.
 const LONG: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// The processes of a run.
+/// The processes of a run, seen from one of them.
 #[derive(Debug, Clone, Copy)]
 pub struct World {
-    /// Number of this process, from 0.
+    /// Rank of this process, from 0.
     pub rank: usize,
     /// Number of processes.
     pub size: usize,
-    /// What talks to the others, where there are any.
+    /// Communication thread; `None` if this process is alone.
     pub(crate) engine: Option<&'static Engine>,
-    /// How values travel.
+    /// Settings of the exchange.
     pub(crate) ways: Ways,
-    /// Whether gradients are on GPUs, and added up there.
+    /// True if gradients are on GPUs and added up there.
     pub(crate) on_gpus: bool,
 }
 
-/// How gradients travel between processes, and how often it is seen that all have the same model: keys of
-/// `distributed`.
+/// Settings of the exchange of gradients between processes, and of the check that all have the same model.
+/// Each field is the key of that name in `distributed`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Ways {
     overlap: bool,
@@ -106,7 +106,7 @@ pub(crate) struct Ways {
 }
 
 impl Ways {
-    fn of(config: &DistributedConfig) -> Self {
+    fn from_config(config: &DistributedConfig) -> Self {
         let &DistributedConfig { overlap, wire, sum, shard_optimizer, check_replicas_steps, .. } = config;
         Self { overlap, wire, sum, shard_optimizer, check_replicas_steps }
     }
@@ -114,7 +114,7 @@ impl Ways {
 
 impl Default for Ways {
     fn default() -> Self {
-        Self::of(&DistributedConfig::default())
+        Self::from_config(&DistributedConfig::default())
     }
 }
 
@@ -125,7 +125,7 @@ impl Default for World {
 }
 
 impl World {
-    /// One process.
+    /// A world of one process.
     pub const ALONE: Self = Self {
         rank: 0,
         size: 1,
@@ -140,29 +140,29 @@ impl World {
         on_gpus: false,
     };
 
-    /// Whether this is the process that writes what all share.
+    /// True for rank 0, which writes the files that all processes share.
     pub fn is_first(&self) -> bool {
         self.rank == 0
     }
 
-    /// Whether there are others.
+    /// True if there are other processes.
     pub fn is_shared(&self) -> bool {
         self.engine.is_some()
     }
 
-    /// Seconds of a processor that talking to the others has taken in this process, and those since it began.
+    /// Processor seconds of the communication thread of this process, and wall-clock seconds since its start.
     pub fn exchange_seconds(&self) -> Option<(f64, f64)> {
         self.engine?.seconds()
     }
 
-    /// Messages about the exchange name this step from here on.
+    /// Sets the step that messages about the exchange name from now on.
     pub fn at_step(&self, step: u64) {
         if let Some(engine) = self.engine {
             engine.at_step(step);
         }
     }
 
-    /// The sums of all processes' numbers.
+    /// Element-wise sums of `own` over all processes.
     pub fn sum(&self, own: Vec<usize>) -> Result<Vec<usize>> {
         if !self.is_shared() {
             return Ok(own);
@@ -172,7 +172,7 @@ impl World {
         Ok((0..len).map(|index| all.iter().map(|numbers| numbers[index]).sum()).collect())
     }
 
-    /// What each process has, in their order.
+    /// The values of all processes, in rank order.
     pub fn gather<T: Serialize + DeserializeOwned>(&self, own: &T) -> Result<Vec<T>> {
         self.gather_within(own, None)
     }
@@ -184,11 +184,12 @@ impl World {
     ) -> Result<Vec<T>> {
         let own = serde_json::to_vec(own).context("what processes tell each other as JSON")?;
         let all = self.gather_bytes_within(own, timeout)?;
-        let read = |bytes: &Vec<u8>| serde_json::from_slice(bytes).context("what another process told");
-        all.iter().map(read).collect()
+        let parsed =
+            all.iter().map(|bytes| serde_json::from_slice(bytes).context("what another process told"));
+        parsed.collect()
     }
 
-    /// The bytes of each process, in their order, however long it takes to have them.
+    /// The bytes of all processes, in rank order, without a practical limit on the time to wait.
     pub fn gather_bytes(&self, own: Vec<u8>) -> Result<Vec<Vec<u8>>> {
         self.gather_bytes_within(own, Some(LONG))
     }
@@ -200,23 +201,23 @@ impl World {
         }
     }
 
-    /// The decision that all processes take, which is that of the first.
+    /// The value of rank 0, on all processes.
     pub fn agree<T: Serialize + DeserializeOwned>(&self, own: T) -> Result<T> {
         if !self.is_shared() {
             return Ok(own);
         }
-        // What others have is not asked for.
-        self.told_by_first(self.is_first().then_some(own))
+        // The values of the other ranks are not used, so they are not sent.
+        self.broadcast_from_first(self.is_first().then_some(own))
     }
 
-    fn told_by_first<T: Serialize + DeserializeOwned>(&self, own: Option<T>) -> Result<T> {
-        // Lists, since JSON has one word for `None` and for `Some(None)`.
+    fn broadcast_from_first<T: Serialize + DeserializeOwned>(&self, own: Option<T>) -> Result<T> {
+        // Sent as lists, since JSON writes both `None` and `Some(None)` as `null`.
         let own: Vec<T> = own.into_iter().collect();
-        let told = self.gather(&own)?.into_iter().flatten().next();
-        told.ok_or_else(|| Problem::new("rank 0 has told nothing").into())
+        let value = self.gather(&own)?.into_iter().flatten().next();
+        value.ok_or_else(|| Problem::new("rank 0 has told nothing").into())
     }
 
-    /// The decision of whichever process has made one, of the first of these.
+    /// The value of the lowest rank that has one; `None` if no process has one.
     pub fn any<T: Serialize + DeserializeOwned>(&self, own: Option<T>) -> Result<Option<T>> {
         if !self.is_shared() {
             return Ok(own);
@@ -224,13 +225,13 @@ impl World {
         Ok(self.gather(&own)?.into_iter().flatten().next())
     }
 
-    /// `own`, where every process has it: what one of them has broken off is broken off for all.
+    /// Returns `own` if every process has a value; `None` on all of them as soon as one has none.
     pub fn all_of<T>(&self, own: Option<T>) -> Result<Option<T>> {
         let is_missing = self.any(own.is_none().then_some(true))?.is_some();
         Ok(own.filter(|_| !is_missing))
     }
 
-    /// Goes on when all have come here, however long that takes.
+    /// Returns once all processes have called this, without a practical limit on the time to wait.
     pub fn wait_for_all(&self) -> Result<()> {
         if !self.is_shared() {
             return Ok(());
@@ -238,20 +239,21 @@ impl World {
         self.gather_within(&(), Some(LONG)).map(drop)
     }
 
-    /// Does `work` in the first process, and goes on in all of them when it is done.
+    /// Runs `work` on rank 0. All processes return when it is done, rank 0 with the result.
     pub fn in_first<R>(&self, work: impl FnOnce() -> Result<R>) -> Result<Option<R>> {
         let done = self.is_first().then(work).transpose()?;
         self.wait_for_all()?;
         Ok(done)
     }
 
-    /// What the first process says, however long it takes to say it; the others give `None`.
+    /// The value of rank 0, on all processes, without a practical limit on the time to wait. The others pass
+    /// `None`.
     pub fn from_first<T: Serialize + DeserializeOwned>(&self, own: Option<T>) -> Result<T> {
         self.wait_for_all()?;
-        self.told_by_first(own)
+        self.broadcast_from_first(own)
     }
 
-    /// Refuses to go on where processes differ in any of these, each with its name.
+    /// Returns an error if any of these named values differs between processes.
     pub fn require_same(&self, named: &[(&str, String)]) -> Result<()> {
         if !self.is_shared() {
             return Ok(());
@@ -259,39 +261,40 @@ impl World {
         let named: Vec<(String, String)> =
             named.iter().map(|(name, value)| ((*name).to_string(), value.clone())).collect();
         let all = self.gather_within(&named, Some(LONG))?;
-        let first = &all[0];
-        let differs = |(index, (name, value)): (usize, &(String, String))| {
-            let other = |own: &&(usize, &Vec<(String, String)>)| {
-                own.1.get(index).is_none_or(|(_, other)| other != value)
-            };
-            let ranks: Vec<(usize, _)> = all.iter().enumerate().collect();
-            let ranks: Vec<String> = ranks.iter().filter(other).map(|(rank, _)| rank.to_string()).collect();
-            (!ranks.is_empty()).then(|| (name.clone(), ranks))
-        };
-        let Some((name, ranks)) = first.iter().enumerate().find_map(differs) else { return Ok(()) };
-        let which = if ranks.len() == 1 { "rank" } else { "ranks" };
-        Err(Problem::usage(format!("{name} of {which} {} differs from that of rank 0", ranks.join(", ")))
-            .hint("start all processes with the same program, files and command line")
-            .into())
+        for (index, (name, value)) in all[0].iter().enumerate() {
+            let ranks = ranks_that_differ(&all, index, value);
+            if ranks.is_empty() {
+                continue;
+            }
+            let which = if ranks.len() == 1 { "rank" } else { "ranks" };
+            let message = format!("{name} of {which} {} differs from that of rank 0", ranks.join(", "));
+            return Err(Problem::usage(message)
+                .hint("start all processes with the same program, files and command line")
+                .into());
+        }
+        Ok(())
     }
 
-    /// Sums that travel while gradients are still computed, where there are others and that is wanted.
+    /// Sums that are sent while the backward pass still runs, if there are other processes and `overlap` is
+    /// set.
     pub fn sums_meanwhile(&self) -> Option<Arc<Sums>> {
         let engine = self.engine.filter(|_| self.ways.overlap)?;
         Some(Arc::new(Sums::new(*self, engine)))
     }
 
-    /// Whether it is to be seen after `step` that all processes have the same model.
+    /// True if `compare_replicas` is due after `step`: at every multiple of `check_replicas_steps`, and if
+    /// the model is saved after it.
     pub fn is_to_compare(&self, step: u64, is_saved: bool) -> bool {
         let every = self.ways.check_replicas_steps;
         self.is_shared() && every > 0 && (is_saved || step.is_multiple_of(every))
     }
 
-    /// An error where the parameters of a process, of which this is the hash, are not those of most others.
+    /// Returns an error if the parameters of some process, whose hash is `sha256`, differ from those of the
+    /// majority.
     pub fn compare_replicas(&self, sha256: &str, step: u64) -> Result<()> {
         let all = self.gather(&sha256.to_string())?;
-        let votes = |hash: &String| all.iter().filter(|other| *other == hash).count();
-        let Some(most) = all.iter().rev().max_by_key(|hash| votes(hash)) else { return Ok(()) };
+        let most = all.iter().rev().max_by_key(|hash| all.iter().filter(|other| other == hash).count());
+        let Some(most) = most else { return Ok(()) };
         let other = all.iter().enumerate().filter(|(_, hash)| *hash != most);
         let other: Vec<String> = other.map(|(rank, _)| rank.to_string()).collect();
         if other.is_empty() {
@@ -305,17 +308,19 @@ impl World {
         Err(Problem::new(message).hint(hint).into())
     }
 
-    /// Whether each process updates a part of the parameters, and has the state of the optimizer for it alone.
+    /// True if each process updates a part of the parameters and keeps the optimizer state of that part
+    /// alone.
     pub fn shards_optimizer(&self) -> bool {
         self.is_shared() && self.ways.shard_optimizer
     }
 
-    /// Whether gradients that are final are copied for the exchange while others are computed.
+    /// True if final gradients are copied for the exchange while the backward pass computes the others.
     pub fn copies_gradients(&self) -> bool {
         self.is_shared() && self.ways.overlap && !self.on_gpus
     }
 
-    /// Gives this process's of the consecutive `parts` of a vector of f32 to all others, and takes theirs into it.
+    /// All-gather in place: `whole` is a vector of f32 with consecutive `parts`, one per rank. Sends the part
+    /// of this process to all others, and writes their parts into `whole`.
     pub fn share_in_place(&self, whole: &Tensor, parts: &[Range<usize>]) -> Result<()> {
         if self.on_gpus {
             return self.do_on_gpus(whole, Some(parts.to_vec()));
@@ -326,7 +331,7 @@ impl World {
         })?
     }
 
-    /// Adds up a vector of f32 over all processes; all have the same sums after it.
+    /// All-reduce in place: adds up a vector of f32 over all processes, which all get the same sums.
     pub fn sum_in_place(&self, values: &Tensor) -> Result<()> {
         if self.on_gpus {
             return self.do_on_gpus(values, None);
@@ -340,8 +345,8 @@ impl World {
         engine.on_gpus(what, self.ways).wait_guarded()
     }
 
-    /// Gives `own`, this process's of the consecutive `parts` of a whole, to all others, and puts all of them into
-    /// `whole` where that is wanted here.
+    /// All-gather of consecutive `parts` of a whole: sends `own`, the part of this process, to all others.
+    /// Writes all parts into `whole` on processes that pass it.
     pub fn join_parts(
         &self,
         own: &[f32],
@@ -351,32 +356,30 @@ impl World {
         let Some(engine) = self.engine else { return Ok(()) };
         let at_once = (BUCKET_VALUES / self.size).max(1);
         let rounds = parts.iter().map(Range::len).max().unwrap_or(0).div_ceil(at_once);
-        // What a process gives in a round, counted from the beginning of its part.
-        let piece = |rank: usize, round: usize| {
-            let len = parts[rank].len();
-            (round * at_once).min(len)..((round + 1) * at_once).min(len)
-        };
-        let (mut under_way, mut next) = (VecDeque::new(), 0);
+        let mut under_way = VecDeque::new();
+        let mut next = 0;
         while next < rounds || !under_way.is_empty() {
             if next < rounds && under_way.len() < BUCKETS_AHEAD {
-                let counts = (0..self.size).map(|rank| piece(rank, next).len()).collect();
-                under_way.push_back((next, engine.join(own[piece(self.rank, next)].to_vec(), counts)));
+                let counts = parts.iter().map(|part| round_range(part.len(), next, at_once).len()).collect();
+                let piece = own[round_range(parts[self.rank].len(), next, at_once)].to_vec();
+                under_way.push_back((next, engine.join(piece, counts)));
                 next += 1;
             } else if let Some((round, joined)) = under_way.pop_front() {
-                let (joined, mut at): (Vec<f32>, usize) = (joined.wait()?, 0);
+                let joined: Vec<f32> = joined.wait()?;
+                let mut offset = 0;
                 let Some(whole) = &mut whole else { continue };
-                for (rank, part) in parts.iter().enumerate() {
-                    let piece = piece(rank, round);
+                for part in parts {
+                    let piece = round_range(part.len(), round, at_once);
                     whole[part.start + piece.start..part.start + piece.end]
-                        .copy_from_slice(&joined[at..at + piece.len()]);
-                    at += piece.len();
+                        .copy_from_slice(&joined[offset..offset + piece.len()]);
+                    offset += piece.len();
                 }
             }
         }
         Ok(())
     }
 
-    /// Adds up `values` over all processes, over the tree of `tree.rs`; all have the same sums after it.
+    /// All-reduce: adds up `values` over all processes in the order of `tree.rs`; all get the same sums.
     pub fn sum_values(&self, values: &mut [f32]) -> Result<()> {
         let Some(engine) = self.engine else { return Ok(()) };
         let mut under_way = VecDeque::new();
@@ -387,7 +390,7 @@ impl World {
                 next = range.end;
                 under_way.push_back((
                     range.clone(),
-                    engine.sum(Travelling::of(&values[range], self.ways.wire), self.ways.sum),
+                    engine.sum(Travelling::from_values(&values[range], self.ways.wire), self.ways.sum),
                 ));
                 continue;
             }
@@ -398,4 +401,20 @@ impl World {
         }
         Ok(())
     }
+}
+
+/// The ranks whose value at `index` is not `value`.
+fn ranks_that_differ(all: &[Vec<(String, String)>], index: usize, value: &str) -> Vec<String> {
+    let mut ranks = Vec::new();
+    for (rank, values) in all.iter().enumerate() {
+        if values.get(index).is_none_or(|(_, other)| other != value) {
+            ranks.push(rank.to_string());
+        }
+    }
+    ranks
+}
+
+/// The values of a part of length `len` that are sent in `round`, relative to the start of the part.
+fn round_range(len: usize, round: usize, values_per_round: usize) -> Range<usize> {
+    (round * values_per_round).min(len)..((round + 1) * values_per_round).min(len)
 }

@@ -1,5 +1,5 @@
-//! Values carried by MPI: the calls that return at once, and a look every 100 to 250 microseconds whether
-//! they are done. A call that waits would take a core as long as it does.
+//! Transport by MPI. Uses the non-blocking calls and tests every 100 to 250 microseconds if they are done: a
+//! blocking call would keep a core busy for as long as it waits.
 
 use std::ffi::c_int;
 use std::ffi::c_void;
@@ -20,31 +20,32 @@ use crate::distributed::transport::Wait;
 use crate::distributed::transport::one_behind_the_other;
 use crate::error::Problem;
 
-/// Open MPI's variable for the connections between two machines, and what it is set to where nobody has. By a
-/// single one, what processes ask of each other waits behind what is on its way: a third of 250 Mb/s was left unused.
+/// Open MPI's variable for the number of connections between two machines, and the value for it unless the
+/// user has set one. With a single connection, small messages wait until the values being sent have passed: a
+/// third of 250 Mb/s was left unused.
 const CONNECTIONS: (&str, &str) = ("OMPI_MCA_btl_tcp_links", "2");
 
-/// Sets what MPI is to read when it starts.
+/// Sets the environment variables that MPI reads when it starts.
 ///
 /// # Safety
-/// No other thread looks at the environment meanwhile.
+/// No other thread reads or writes the environment during the call.
 pub(super) unsafe fn set_preferences() {
     let (name, value) = CONNECTIONS;
     if std::env::var_os(name).is_none() {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees it.
         unsafe { std::env::set_var(name, value) };
     }
 }
 
 /// All processes that a launcher started together.
 pub(super) struct Mpi {
-    /// Not dropped by accident: that waits for all other processes, for ever where one has failed.
+    /// Never dropped implicitly: a drop waits for all other processes, forever if one has failed.
     universe: ManuallyDrop<Universe>,
     world: SimpleCommunicator,
 }
 
 impl Mpi {
-    /// Joins the others. The thread that calls this is the one that may use it.
+    /// Joins the other processes. Only the thread that calls this may use the result.
     pub(super) fn join() -> Result<Self> {
         let (universe, _) = mpi::initialize_with_threading(Threading::Funneled)
             .ok_or_else(|| Problem::new("MPI was started before in this process"))?;
@@ -52,8 +53,8 @@ impl Mpi {
         Ok(Self { universe: ManuallyDrop::new(universe), world })
     }
 
-    /// Waits for the request that `begin` makes. `buffers` is what the call reads and writes; it is not freed
-    /// where the call never ends.
+    /// Waits for the request that `begin` starts. `buffers` is the memory that the call reads and writes; it
+    /// is leaked if the call never ends.
     fn finish<B>(
         buffers: B,
         wait: &Wait<'_>,
@@ -68,7 +69,7 @@ impl Mpi {
         }
         loop {
             let mut done: c_int = 0;
-            // SAFETY: the request was just made, and its buffers are alive until it is done or for ever.
+            // SAFETY: the request was just made, and its buffers live until it is done (or are leaked).
             let tested = unsafe { ffi::MPI_Test(&raw mut request, &raw mut done, ffi::RSMPI_STATUS_IGNORE) };
             if tested != 0 {
                 return Err(failed(tested));
@@ -80,7 +81,7 @@ impl Mpi {
         }
     }
 
-    /// The values of all, `counts[r]` of type `kind` from process r, into `all`.
+    /// Gathers the values of all processes into `all`: `counts[r]` values of MPI type `kind` from process r.
     fn gather_counted<T>(
         &self,
         own: Vec<T>,
@@ -93,8 +94,8 @@ impl Mpi {
         let (counts, starts) = layout(counts);
         let buffers =
             Self::finish((own, all, counts, starts), wait, |(own, all, counts, starts), request| {
-                // SAFETY: `own` has as many values as the counts say of this process, `all` as many as they add
-                // up to, and both are of this type.
+                // SAFETY: `own` has the number of values that `counts` has for this process, `all` has the
+                // sum of `counts`, and both are of this type.
                 unsafe {
                     ffi::MPI_Iallgatherv(
                         own.as_ptr().cast::<c_void>(),
@@ -117,13 +118,14 @@ fn failed(code: c_int) -> Ended {
     Ended::Failed(format!("MPI says {code}"))
 }
 
-/// MPI's name of a type: it only carries those of two bytes, whatever they mean.
+/// MPI's name of a type. Values of two bytes are only copied, never added up by MPI, so any type of two bytes
+/// will do.
 fn kind_of<V: Value>() -> ffi::MPI_Datatype {
     // SAFETY: constants of the library.
     unsafe { if size_of::<V>() == 2 { ffi::RSMPI_UINT16_T } else { ffi::RSMPI_FLOAT } }
 }
 
-/// How many values, and behind how many others, as MPI takes it.
+/// The number of values of each process and their offsets, as MPI takes them.
 fn layout(counts: &[usize]) -> (Vec<c_int>, Vec<c_int>) {
     one_behind_the_other(counts).map(|part| (part.len() as c_int, part.start as c_int)).unzip()
 }
@@ -148,8 +150,8 @@ impl Transport for Mpi {
         let kind = kind_of::<V>();
         let buffers = (own, all, layout(counts), layout(&given));
         let buffers = Self::finish(buffers, wait, |(own, all, sent, given), request| {
-            // SAFETY: `own` has as many values as the counts of what is sent add up to, `all` as many as those of
-            // what is given.
+            // SAFETY: `own` has the sum of the counts that are sent, `all` the sum of the counts that are
+            // received.
             unsafe {
                 ffi::MPI_Ialltoallv(
                     own.as_ptr().cast::<c_void>(),
@@ -180,7 +182,7 @@ impl Transport for Mpi {
     fn all_reduce(&mut self, own: Vec<f32>, wait: &Wait<'_>) -> Result<Vec<f32>, Ended> {
         let sums = vec![0.0_f32; own.len()];
         let buffers = Self::finish((own, sums), wait, |(own, sums), request| {
-            // SAFETY: both have as many f32 as is said; the operation is a constant of the library.
+            // SAFETY: both buffers have `own.len()` f32 values; the operation is a constant of the library.
             unsafe {
                 ffi::MPI_Iallreduce(
                     own.as_ptr().cast::<c_void>(),
@@ -202,7 +204,7 @@ impl Transport for Mpi {
         lengths: &[usize],
         wait: &Wait<'_>,
     ) -> Result<Vec<u8>, Ended> {
-        // Without room, a vector of bytes has the address 1, which Open MPI takes for MPI_IN_PLACE.
+        // A vector of bytes without capacity has the address 1, which Open MPI takes for MPI_IN_PLACE.
         own.reserve(1);
         let bytes = lengths.iter().sum();
         let mut all = Vec::with_capacity(bytes + 1);

@@ -1,4 +1,5 @@
-//! Sums over GPUs of values that travel as bf16 and are added up in f32: those of `tree.rs`, to the bit.
+//! All-reduce of tensors on GPUs whose values are sent as bf16 and added up in f32. Gives the same bits as
+//! the sums of `tree.rs`.
 
 use std::ops::Range;
 
@@ -12,12 +13,14 @@ use crate::distributed::transport::Wait;
 use crate::distributed::tree;
 use crate::ops::cuda;
 
-/// Adds up `values`, a vector of f32, over all processes, in place: process `rank` of `size` adds up a part and gives
-/// it to the others. Fewer values than processes travel as they are: kernels are not launched on nothing.
+/// Adds up `values`, a vector of f32, over all processes, in place: process `rank` of `size` adds up one part
+/// and sends the sum to the others. A vector with fewer values than processes is added up as f32, since
+/// kernels cannot be launched on empty parts.
 pub(super) fn sum(
     carrier: &mut dyn Carrier,
     values: &Tensor,
-    (rank, size): (usize, usize),
+    rank: usize,
+    size: usize,
     wait: &Wait<'_>,
 ) -> Result<(), Ended> {
     let count = values.elem_count();
@@ -35,7 +38,7 @@ pub(super) fn sum(
     all.to_dtype(DType::F32).and_then(|sums| cuda::overwrite(values, &sums)).map_err(failed)
 }
 
-/// The sum of `count` vectors of bf16 that lie one behind the other: in pairs, in f32.
+/// The sum of `count` consecutive bf16 vectors, added up in pairs in f32.
 fn added_up(vectors: &Tensor, count: usize) -> candle_core::Result<Tensor> {
     let vectors = vectors.to_dtype(DType::F32)?.reshape((count, ()))?;
     let mut sums =

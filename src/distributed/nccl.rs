@@ -1,9 +1,9 @@
-//! NCCL: adds up and shares what lies on GPUs, on a stream beside the one that computes; and carries what
-//! processes tell each other where no MPI does.
+//! Exchange by NCCL: adds up and shares tensors on GPUs, on a CUDA stream of its own next to the one that
+//! computes; and exchanges messages between processes where there is no MPI.
 //!
-//! A call returns when its work is in the stream, and every 100 to 250 microseconds it is looked whether that is done:
-//! a process that has gone must not be waited for. Only the first calls, which connect, may hang themselves: whoever
-//! asked the engine for them waits no longer than for anything else.
+//! An NCCL call returns when its work is queued in the stream. Every 100 to 250 microseconds this module
+//! tests if that work is done, so that it does not wait forever for a process that has died. Only the first
+//! calls, which connect the processes, may hang; callers of the engine therefore give up after a timeout.
 
 use std::ffi::c_int;
 use std::ffi::c_void;
@@ -41,24 +41,25 @@ use crate::distributed::transport::values;
 use crate::error::Problem;
 use crate::ops::cuda;
 
-/// Variable of NCCL's own: where the first process listens. With it all make the same name of the group.
+/// NCCL's own variable for the address on which rank 0 listens. With it all processes derive the same group
+/// id.
 pub(super) const ID_VARIABLE: &str = "NCCL_COMM_ID";
 
-/// A [`Nccl`], for the engine.
+/// Joins the group and returns it boxed, as the engine needs it.
 pub(super) fn join(device: &Device, rank: usize, size: usize, id: &[u8]) -> Result<Box<dyn Carrier>> {
     Ok(Box::new(Nccl::join(device, rank, size, id)?))
 }
 
-/// A name for a new group of processes, which one of them makes and tells the others.
+/// Makes an id for a new group of processes; one process makes it and sends it to the others.
 pub(super) fn new_id() -> Result<Vec<u8>> {
     load()?;
     let mut id = sys::ncclUniqueId { internal: [0; 128] };
-    // SAFETY: it writes the name.
+    // SAFETY: the call writes the id.
     started("name", unsafe { sys::ncclGetUniqueId(&raw mut id) })?;
     Ok(id.internal.iter().map(|&byte| byte as u8).collect())
 }
 
-/// Finds the library, wherever it lies.
+/// Loads the NCCL library from wherever it is installed.
 fn load() -> Result<(), Problem> {
     cuda::load_nccl().map_err(|reason| Problem::usage(reason.to_string()).hint(reason.hint()))
 }
@@ -72,7 +73,7 @@ fn started(what: &str, result: ncclResult_t) -> Result<()> {
     }
 }
 
-/// A group of processes, each with a GPU. It stays on the thread that has made it.
+/// A group of processes, each with a GPU. Must stay on the thread that made it.
 pub(super) struct Nccl {
     group: sys::ncclComm_t,
     rank: usize,
@@ -82,7 +83,7 @@ pub(super) struct Nccl {
 }
 
 impl Nccl {
-    /// Joins the group of this name on the GPU `device`, and waits until all have.
+    /// Joins the group with this id on the GPU `device`, and waits until all processes have joined.
     pub(super) fn join(device: &Device, rank: usize, size: usize, id: &[u8]) -> Result<Self> {
         load()?;
         let Device::Cuda(device) = device else {
@@ -93,7 +94,7 @@ impl Nccl {
         let internal: Vec<_> = id.iter().map(|&byte| byte as std::ffi::c_char).collect();
         let internal = internal.try_into().ok().context("the name of NCCL's group has another length")?;
         let mut group = std::ptr::null_mut();
-        // SAFETY: it writes the group; the context of the GPU is that of this thread.
+        // SAFETY: the call writes the group; the context of the GPU is bound to this thread.
         let joined = unsafe {
             sys::ncclCommInitRank(
                 &raw mut group,
@@ -103,21 +104,22 @@ impl Nccl {
             )
         };
         started("group", joined)?;
-        let (stream, done) = (context.new_stream()?, context.new_event(None)?);
+        let stream = context.new_stream()?;
+        let done = context.new_event(None)?;
         Ok(Self { group, rank, size, stream, done })
     }
 
-    /// What comes next in the stream waits for what was launched before.
+    /// Makes later work of this stream wait for the work that was launched before `mark`.
     fn wait_behind(&self, mark: &Mark) -> Result<(), Ended> {
         mark.event.iter().try_for_each(|event| self.stream.wait(event)).map_err(driver)
     }
 
-    /// Waits until all that is in the stream is done.
+    /// Waits until all work of the stream is done.
     fn finish(&self, wait: &Wait<'_>) -> Result<(), Ended> {
         self.done.record(&self.stream).map_err(driver)?;
         while !self.done.try_is_complete().map_err(driver)? {
             let mut state = ncclResult_t::ncclSuccess;
-            // SAFETY: it writes the state of a group that is there.
+            // SAFETY: the call writes the state of a live group.
             check(unsafe { sys::ncclCommGetAsyncError(self.group, &raw mut state) })?;
             check(state)?;
             wait.pause()?;
@@ -125,41 +127,44 @@ impl Nccl {
         Ok(())
     }
 
-    /// Adds up `count` f32 at `start`, in place.
+    /// All-reduce in place of the `count` f32 values at the address `start`.
     ///
     /// # Safety
-    /// They are in the memory of the GPU until that is done.
+    /// The values stay in the memory of the GPU until the sum is done.
     unsafe fn add(&self, start: u64, count: usize) -> Result<(), Ended> {
         let start = start as *mut c_void;
-        let (sum, stream) = (sys::ncclRedOp_t::ncclSum, self.stream.cu_stream().cast());
-        // SAFETY: the caller's promise.
+        let sum = sys::ncclRedOp_t::ncclSum;
+        let stream = self.stream.cu_stream().cast();
+        // SAFETY: the caller guarantees it.
         check(unsafe { sys::ncclAllReduce(start, start, count, ncclFloat32, sum, self.group, stream) })
     }
 
-    /// Gives each process's of these `parts`, in bytes from `start`, to all others, in place.
+    /// All-gather in place: sends the part of each process to all others. `parts` are byte ranges relative to
+    /// `start`.
     ///
     /// # Safety
-    /// They are in the memory of the GPU until that is done.
+    /// The values stay in the memory of the GPU until the exchange is done.
     unsafe fn give(&self, start: u64, parts: impl Iterator<Item = Range<usize>>) -> Result<(), Ended> {
-        // SAFETY: what is between the two is one call for NCCL.
+        // SAFETY: NCCL treats the calls between start and end as one call.
         check(unsafe { sys::ncclGroupStart() })?;
         for (root, part) in parts.enumerate().filter(|(_, part)| !part.is_empty()) {
-            let (at, stream) = ((start + part.start as u64) as *mut c_void, self.stream.cu_stream().cast());
-            // SAFETY: the caller's promise.
+            let at = (start + part.start as u64) as *mut c_void;
+            let stream = self.stream.cu_stream().cast();
+            // SAFETY: the caller guarantees it.
             check(unsafe {
                 sys::ncclBroadcast(at, at, part.len(), ncclUint8, root as c_int, self.group, stream)
             })?;
         }
-        // SAFETY: it was begun above.
+        // SAFETY: the group call was started above.
         check(unsafe { sys::ncclGroupEnd() })
     }
 
     fn start_of<T>(&self, slice: &CudaSlice<T>) -> u64 {
-        // Events are off: the guard does nothing.
+        // Event tracking is off, so the guard that is dropped here does nothing.
         slice.device_ptr(&self.stream).0
     }
 
-    /// What is at the end of the stream in this memory.
+    /// Copies this memory to the host after all work of the stream.
     fn fetched<T: DeviceRepr>(&self, slice: &CudaSlice<T>, wait: &Wait<'_>) -> Result<Vec<T>, Ended> {
         self.finish(wait)?;
         let fetched = self.stream.clone_dtoh(slice).map_err(driver)?;
@@ -179,7 +184,7 @@ fn driver(error: DriverError) -> Ended {
     Ended::Failed(format!("CUDA says {error}"))
 }
 
-/// Where a contiguous tensor of f32 or bf16 begins on its GPU.
+/// GPU address of a contiguous tensor of f32 or bf16.
 fn address(tensor: &Tensor, stream: &CudaStream) -> Result<u64, Ended> {
     let (storage, layout) = tensor.storage_and_layout();
     let start = match &*storage {
@@ -189,7 +194,7 @@ fn address(tensor: &Tensor, stream: &CudaStream) -> Result<u64, Ended> {
         },
         _ => None,
     };
-    // What is asked for is a vector of gradients or parameters.
+    // All callers pass vectors of gradients or parameters on a GPU, so this fails only on a bug.
     let start = start.ok_or_else(|| Ended::Failed("the tensor is not one of a GPU".to_string()))?;
     Ok(start + (layout.start_offset() * tensor.dtype().size_in_bytes()) as u64)
 }
@@ -197,7 +202,7 @@ fn address(tensor: &Tensor, stream: &CudaStream) -> Result<u64, Ended> {
 impl Carrier for Nccl {
     fn sum(&mut self, values: &Tensor, after: &Mark, wait: &Wait<'_>) -> Result<(), Ended> {
         self.wait_behind(after)?;
-        // SAFETY: the tensor has so many values, and is held until they are added up.
+        // SAFETY: the tensor has this number of values, and is kept alive until they are added up.
         unsafe { self.add(address(values, &self.stream)?, values.elem_count()) }?;
         self.finish(wait)
     }
@@ -212,22 +217,25 @@ impl Carrier for Nccl {
     ) -> Result<(), Ended> {
         self.wait_behind(after)?;
         let size = own.dtype().size_in_bytes();
-        let (from, to) = (address(own, &self.stream)?, address(given, &self.stream)?);
-        let (length, stream) = (parts[self.rank].len() * size, self.stream.cu_stream().cast());
-        // SAFETY: what is between the two is one call for NCCL.
+        let from = address(own, &self.stream)?;
+        let to = address(given, &self.stream)?;
+        let length = parts[self.rank].len() * size;
+        let stream = self.stream.cu_stream().cast();
+        // SAFETY: NCCL treats the calls between start and end as one call.
         check(unsafe { sys::ncclGroupStart() })?;
         for (other, part) in parts.iter().enumerate() {
             let part_from = (from + (part.start * size) as u64) as *const c_void;
             let part_to = (to + (other * length) as u64) as *mut c_void;
-            // SAFETY: the parts are those of one tensor; the other has room for one of this process from each. Both
-            // are held until that is done.
+            // SAFETY: the parts are ranges of `own`; `given` has room for a part of this process's length
+            // from each process. Both tensors are kept alive until the exchange is done.
             unsafe {
-                let (sent, other) = (part.len() * size, other as c_int);
+                let sent = part.len() * size;
+                let other = other as c_int;
                 check(sys::ncclSend(part_from, sent, ncclUint8, other, self.group, stream))?;
                 check(sys::ncclRecv(part_to, length, ncclUint8, other, self.group, stream))?;
             }
         }
-        // SAFETY: it was begun above.
+        // SAFETY: the group call was started above.
         check(unsafe { sys::ncclGroupEnd() })?;
         self.finish(wait)
     }
@@ -242,13 +250,14 @@ impl Carrier for Nccl {
         self.wait_behind(after)?;
         let size = whole.dtype().size_in_bytes();
         let in_bytes = |part: &Range<usize>| part.start * size..part.end * size;
-        // SAFETY: the parts are those of the tensor, which is held until they are given.
+        // SAFETY: the parts are ranges of the tensor, which is kept alive until they are sent.
         unsafe { self.give(address(whole, &self.stream)?, parts.iter().map(in_bytes)) }?;
         self.finish(wait)
     }
 }
 
-/// What processes tell each other is short; sums of values on the host are not for training.
+/// Messages between processes go through the GPU. They are short; training does not use these sums of host
+/// values.
 impl Transport for Nccl {
     fn rank(&self) -> usize {
         self.rank
@@ -258,7 +267,7 @@ impl Transport for Nccl {
         self.size
     }
 
-    /// By way of all values of all processes.
+    /// Gathers all values of all processes, and keeps those for this process.
     fn all_to_all<V: Value>(
         &mut self,
         own: Vec<V>,
@@ -266,7 +275,8 @@ impl Transport for Nccl {
         wait: &Wait<'_>,
     ) -> Result<Vec<V>, Ended> {
         let all = self.all_gather(own, &vec![counts.iter().sum(); self.size], wait)?;
-        let (before, count) = (counts[..self.rank].iter().sum::<usize>(), counts[self.rank]);
+        let before = counts[..self.rank].iter().sum::<usize>();
+        let count = counts[self.rank];
         let of_each = all.chunks(counts.iter().sum::<usize>().max(1));
         Ok(of_each.flat_map(|values| values[before..before + count].to_vec()).collect())
     }
@@ -286,12 +296,13 @@ impl Transport for Nccl {
             return Ok(own);
         }
         let on_gpu = self.stream.clone_htod(&own).map_err(driver)?;
-        // SAFETY: it has as many values, and is there until the end of this function, which waits.
+        // SAFETY: the buffer has this number of values and lives until the end of this function, which waits
+        // for the sum.
         unsafe { self.add(self.start_of(&on_gpu), own.len()) }?;
         self.fetched(&on_gpu, wait)
     }
 
-    /// By way of the GPU.
+    /// Copies the bytes to the GPU and gathers them there.
     fn gather_bytes(&mut self, own: Vec<u8>, lengths: &[usize], wait: &Wait<'_>) -> Result<Vec<u8>, Ended> {
         let parts: Vec<Range<usize>> = one_behind_the_other(lengths).collect();
         let mut all = vec![0_u8; lengths.iter().sum()];
@@ -300,17 +311,17 @@ impl Transport for Nccl {
         }
         all[parts[self.rank].clone()].copy_from_slice(&own);
         let on_gpu = self.stream.clone_htod(&all).map_err(driver)?;
-        // SAFETY: it is there until the end of this function, which waits.
+        // SAFETY: the buffer lives until the end of this function, which waits for the exchange.
         unsafe { self.give(self.start_of(&on_gpu), parts.into_iter()) }?;
         self.fetched(&on_gpu, wait)
     }
 
-    /// The others see by their connections, or by their watch, that this one has gone.
+    /// Does nothing: the others notice by their connections or their timeout that this process has ended.
     fn abort(&mut self, _: i32) {}
 
     fn leave(mut self) {
         let aborting = AtomicI32::new(0);
-        // Whoever has gone already waits for nobody.
+        // A process that has already left waits for no other one, so an error here is ignored.
         let _ = self.gather(Vec::new(), &Wait::new(None, &aborting, &|| {}));
     }
 }
@@ -325,7 +336,7 @@ mod tests {
     use crate::ops::testing::fresh;
     use crate::ops::testing::on_each_device;
 
-    /// Two need two GPUs.
+    /// Uses a group of one process, since a group of two needs two GPUs.
     #[test]
     fn one_process_adds_up_and_shares_what_it_has() {
         on_each_device(|| {
@@ -339,11 +350,12 @@ mod tests {
             let before = values.to_vec1::<f32>().unwrap();
             let part = values.narrow(0, 3, 900).unwrap();
             alone.sum(&part, &Mark::behind(&part).unwrap(), &wait()).unwrap();
-            let (whole, mark) = (Range { start: 0, end: 1003 }, Mark::behind(&values).unwrap());
+            let whole = Range { start: 0, end: 1003 };
+            let mark = Mark::behind(&values).unwrap();
             alone.share(&values, &[whole], &mark, &wait()).unwrap();
             assert_eq!(values.to_vec1::<f32>().unwrap(), before);
             let rounded = values.to_dtype(DType::BF16).unwrap().to_dtype(DType::F32).unwrap();
-            narrow::sum(&mut alone, &values, (0, 1), &wait()).unwrap();
+            narrow::sum(&mut alone, &values, 0, 1, &wait()).unwrap();
             assert_eq!(values.to_vec1::<f32>().unwrap(), rounded.to_vec1::<f32>().unwrap());
             assert_eq!(alone.gather(b"told".to_vec(), &wait()), Ok(vec![b"told".to_vec()]));
             assert_eq!(alone.all_reduce(before.clone(), &wait()), Ok(before.clone()));

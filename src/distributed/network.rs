@@ -1,4 +1,4 @@
-//! What the exchange between the processes can do, measured.
+//! Measurements of the latency and the throughput of the exchange between processes.
 
 use std::time::Duration;
 use std::time::Instant;
@@ -12,14 +12,14 @@ use crate::distributed::BUCKETS_AHEAD;
 use crate::distributed::Ways;
 use crate::distributed::World;
 
-/// Small messages that are timed.
+/// Number of small messages that are timed.
 const MESSAGES: usize = 50;
 
-/// Gradients that are added up at a time: as many buckets as travel together, twice.
+/// Number of gradients that are added up at a time: twice the buckets that are in flight together.
 const VALUES: usize = 2 * BUCKETS_AHEAD * BUCKET_VALUES;
 
 impl World {
-    /// Seconds until all processes have a few bytes of all, in the middle of many times.
+    /// Median seconds in which all processes gather a few bytes of each other; the slowest process counts.
     pub fn message_seconds(&self) -> Result<f64> {
         let mut seconds = Vec::with_capacity(MESSAGES);
         for _ in 0..MESSAGES {
@@ -31,16 +31,17 @@ impl World {
         self.slowest(seconds[MESSAGES / 2])
     }
 
-    /// Gradients a second that are added up over all processes as they travel in `wire`, in the order of the tree;
-    /// measured for about so long.
+    /// Gradients per second that are added up over all processes if sent as `wire`, in the order of the tree.
+    /// Measures for roughly the time `about`.
     pub fn values_per_second(&self, wire: Wire, about: Duration) -> Result<f64> {
         let world = Self { ways: Ways { wire, sum: SumOrder::Tree, ..self.ways }, ..*self };
         let mut values = vec![1.0 / self.size as f32; VALUES];
-        // The first time also fetches memory and opens connections.
+        // The first sum also allocates memory and opens connections.
         world.sum_values(&mut values)?;
-        let (begun, mut rounds) = (Instant::now(), 0);
+        let begun = Instant::now();
+        let mut rounds = 0;
         loop {
-            // Sums of sums would leave the range of numbers.
+            // Adding up the sums of the last round again would overflow after some rounds.
             values.fill(1.0 / self.size as f32);
             world.sum_values(&mut values)?;
             rounds += 1;
@@ -52,7 +53,7 @@ impl World {
         Ok(VALUES as f64 / seconds)
     }
 
-    /// The largest of what the processes have measured.
+    /// The largest of the values that the processes have measured.
     pub fn slowest(&self, own: f64) -> Result<f64> {
         Ok(self.gather(&own)?.into_iter().fold(own, f64::max))
     }

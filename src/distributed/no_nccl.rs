@@ -1,4 +1,4 @@
-//! A build without NCCL: nothing is added up on GPUs.
+//! Stand-in for `nccl.rs` in a build without NCCL: adding up on GPUs is an error.
 
 use anyhow::Result;
 use candle_core::Device;
@@ -10,7 +10,7 @@ pub(super) fn new_id() -> Result<Vec<u8>> {
     Err(missing().into())
 }
 
-/// Nothing that carries, ever.
+/// Always fails.
 pub(super) fn join(_: &Device, _: usize, _: usize, _: &[u8]) -> Result<Box<dyn Carrier>> {
     Err(missing().into())
 }

@@ -1,8 +1,8 @@
-//! Sums of gradients that travel while the backward pass still runs.
+//! Sums of gradients that are exchanged while the backward pass still runs.
 //!
-//! All processes must give the same ranges in the same order, also one whose micro-batch has nothing to learn
-//! from and no backward pass. So the order is agreed on: it is the one in which the first process has told of
-//! its ranges in its first step, which itself waits until all are there.
+//! All processes must exchange the same ranges in the same order, even a process whose micro-batch has no
+//! targets and no backward pass. So they agree on an order: the one in which gradients of rank 0 became final
+//! in its first step. In that step all gradients are exchanged only at the end.
 
 use std::collections::BTreeMap;
 use std::collections::VecDeque;
@@ -25,7 +25,7 @@ use crate::error::Problem;
 use crate::ops::tensor::with_slice;
 use crate::ops::tensor::with_slice_mut;
 
-/// The sums of an update.
+/// The sums of gradients of an update.
 #[derive(Debug)]
 pub struct Sums {
     world: World,
@@ -35,23 +35,24 @@ pub struct Sums {
 
 #[derive(Debug, Default)]
 struct Step {
-    /// The ranges in the order in which they travel, which cover all values; none before it is agreed on.
+    /// All ranges, in the order in which they are exchanged. Together they cover all values; empty until it
+    /// is agreed on.
     order: Vec<Range<usize>>,
-    /// Those that were told of in this step.
-    told: Vec<Range<usize>>,
-    /// By their starts, values that are final and wait for those before them.
+    /// Ranges that became final in this step.
+    finished: Vec<Range<usize>>,
+    /// Values that are final and wait for ranges earlier in the order, by the start of their range.
     waiting: BTreeMap<usize, Values>,
-    /// How many have left.
+    /// Number of ranges of `order` that were sent in this step.
     sent: usize,
     under_way: VecDeque<(Range<usize>, UnderWay)>,
 }
 
-/// Values that are final.
+/// Gradients that are final.
 #[derive(Debug)]
 enum Values {
-    /// A copy of them.
+    /// Copy on the host.
     OnHost(Travelling),
-    /// On a GPU, where they are added up.
+    /// Values on a GPU, where they are added up.
     OnGpu(OnGpus),
 }
 
@@ -66,16 +67,16 @@ impl Sums {
         Self { world, engine, step: Mutex::default() }
     }
 
-    /// These values are final in this process.
+    /// Reports that the gradients in `range` are final in this process; sends them if their turn has come.
     pub fn add(&self, range: Range<usize>, values: &Tensor) -> Result<()> {
         let mut step = self.step.lock().unwrap_or_else(PoisonError::into_inner);
-        if step.told.contains(&range) && !step.order.is_empty() {
+        if step.finished.contains(&range) && !step.order.is_empty() {
             return Err(Problem::new(format!("the gradients {range:?} are final twice in a step")).into());
         }
         if step.order.contains(&range) {
             step.waiting.insert(range.start, self.final_values(values)?);
         }
-        step.told.push(range);
+        step.finished.push(range);
         while let Some(next) = step.order.get(step.sent).cloned()
             && let Some(values) = step.waiting.remove(&next.start)
         {
@@ -84,22 +85,22 @@ impl Sums {
         Ok(())
     }
 
-    /// Waits until all sums are in `all`, the gradients of this process.
+    /// Sends the ranges that are left and waits until the sums of all are in `all`, the gradients of this
+    /// process.
     pub fn finish(&self, all: &Tensor) -> Result<()> {
         let mut step = self.step.lock().unwrap_or_else(PoisonError::into_inner);
-        let told = std::mem::take(&mut step.told);
+        let finished = std::mem::take(&mut step.finished);
         if step.order.is_empty() {
             self.world.sum_in_place(all)?;
-            step.order = order(&self.world.agree(told)?, all.elem_count());
+            step.order = order(&self.world.agree(finished)?, all.elem_count());
             return Ok(());
         }
-        let part = |range: &Range<usize>| all.narrow(0, range.start, range.len());
         while step.sent < step.order.len() || !step.under_way.is_empty() {
             if step.sent < step.order.len() && step.under_way.len() < BUCKETS_AHEAD {
                 let next = step.order[step.sent].clone();
                 let values = match step.waiting.remove(&next.start) {
                     Some(values) => values,
-                    None => self.final_values(&part(&next)?)?,
+                    None => self.final_values(&all.narrow(0, next.start, next.len())?)?,
                 };
                 self.send(&mut step, next, values);
                 continue;
@@ -107,7 +108,8 @@ impl Sums {
             match step.under_way.pop_front() {
                 Some((range, UnderWay::OnHost(sums))) => {
                     let sums = sums.wait()?;
-                    with_slice_mut(&part(&range)?, |own| sums.write_to(own))?;
+                    let own = all.narrow(0, range.start, range.len())?;
+                    with_slice_mut(&own, |own| sums.write_to(own))?;
                 }
                 Some((_, UnderWay::OnGpu(sums))) => sums.wait_guarded()?,
                 None => {}
@@ -121,7 +123,7 @@ impl Sums {
         Ok(if self.world.on_gpus {
             Values::OnGpu(OnGpus { tensor: values.clone(), after: Mark::behind(values)?, parts: None })
         } else {
-            Values::OnHost(with_slice(values, |values| Travelling::of(values, self.world.ways.wire))?)
+            Values::OnHost(with_slice(values, |own| Travelling::from_values(own, self.world.ways.wire))?)
         })
     }
 
@@ -135,14 +137,16 @@ impl Sums {
     }
 }
 
-/// The order of all of `len` values, of which these were told of one after the other: those that were told of
-/// once, and behind them whatever lies between them.
-fn order(told: &[Range<usize>], len: usize) -> Vec<Range<usize>> {
-    let overlaps = |a: &Range<usize>, b: &Range<usize>| a.start < b.end && b.start < a.end;
-    let is_alone = |range: &&Range<usize>| {
-        range.end <= len && told.iter().filter(|other| overlaps(range, other)).count() == 1
-    };
-    let mut order: Vec<Range<usize>> = told.iter().filter(is_alone).cloned().collect();
+/// Returns ranges that cover all of `len` values: first the `finished` ranges that overlap no other one, in
+/// their order, then the gaps between them.
+fn order(finished: &[Range<usize>], len: usize) -> Vec<Range<usize>> {
+    let mut order = Vec::new();
+    for range in finished {
+        let overlapping = finished.iter().filter(|other| range.start < other.end && other.start < range.end);
+        if range.end <= len && overlapping.count() == 1 {
+            order.push(range.clone());
+        }
+    }
     let mut by_start = order.clone();
     by_start.sort_by_key(|range| range.start);
     let mut covered = 0;
@@ -163,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_order_covers_all_and_sends_nothing_early_that_is_told_of_twice() {
+    fn an_order_covers_all_and_sends_nothing_early_that_is_final_twice() {
         let all = Range { start: 0, end: 5 };
         assert_eq!(order(&[], 5), std::slice::from_ref(&all));
         assert_eq!(order(&[6..9, 2..4, 6..9, 4..5], 12), [2..4, 4..5, 0..2, 5..12]);

@@ -1,4 +1,4 @@
-//! Threads as processes.
+//! Tests of a world of several processes, which are simulated by threads.
 
 use std::time::Duration;
 
@@ -15,12 +15,9 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 
 #[test]
 fn one_of_many_is_refused_and_one_alone_is_not() {
-    let with = |name: &'static str, value: &'static str| {
-        move |asked: &str| (asked == name).then(|| value.to_string())
-    };
     assert_eq!(World::detect(|_| None).unwrap().size, 1);
-    assert_eq!(World::detect(with("SLURM_NTASKS", "1")).unwrap().size, 1);
-    let error = World::detect(with("OMPI_COMM_WORLD_SIZE", "4")).unwrap_err();
+    assert_eq!(World::detect(only("SLURM_NTASKS", "1")).unwrap().size, 1);
+    let error = World::detect(only("OMPI_COMM_WORLD_SIZE", "4")).unwrap_err();
     assert!(
         error.to_string().contains("`OMPI_COMM_WORLD_SIZE` says that this is one of 4 processes"),
         "{error}"
@@ -28,39 +25,41 @@ fn one_of_many_is_refused_and_one_alone_is_not() {
     assert_eq!(error.class.exit_code(), 2);
 }
 
-/// Leaves `from..to`, in pairs.
-fn tree(
-    from: u64,
-    to: u64,
-    leaf: &dyn Fn(u64) -> Vec<f32>,
-    add: &dyn Fn(Vec<f32>, Vec<f32>) -> Vec<f32>,
-) -> Vec<f32> {
-    if to - from == 1 {
-        return leaf(from);
-    }
-    let middle = u64::midpoint(from, to);
-    add(tree(from, middle, leaf, add), tree(middle, to, leaf, add))
+/// An environment with this one variable.
+fn only(name: &'static str, value: &'static str) -> impl Fn(&str) -> Option<String> {
+    move |asked| (asked == name).then(|| value.to_string())
 }
 
-/// Eight vectors, added up where they are: by one process over a tree of its own, or by more of them.
+/// `len` normally distributed values.
+fn normals(seed: u64, index: u64, len: u64) -> Vec<f32> {
+    let stream = Stream::new(seed, Purpose::Test, index);
+    (0..len).map(|i| stream.normal(i) as f32).collect()
+}
+
+/// The sum of the leaves `from..to`, added up in pairs.
+fn tree(from: u64, to: u64, len: u64) -> Vec<f32> {
+    if to - from == 1 {
+        let stream = Stream::new(5, Purpose::Test, from);
+        return (0..len).map(|i| stream.normal(i % 4096) as f32).collect();
+    }
+    let middle = u64::midpoint(from, to);
+    let mut sum = tree(from, middle, len);
+    sum.iter_mut().zip(tree(middle, to, len)).for_each(|(a, b)| *a += b);
+    sum
+}
+
+/// Eight vectors give the same sum whether one process adds them up over its own tree or several processes
+/// do.
 #[test]
 fn sums_have_the_same_bits_for_any_number_of_processes() {
-    let len = BUCKET_VALUES + 1003;
-    let leaf = |leaf: u64| {
-        let stream = Stream::new(5, Purpose::Test, leaf);
-        (0..len as u64).map(|i| stream.normal(i % 4096) as f32).collect::<Vec<f32>>()
-    };
-    let added = |mut a: Vec<f32>, b: Vec<f32>| {
-        a.iter_mut().zip(b).for_each(|(a, b)| *a += b);
-        a
-    };
-    let expected = tree(0, 8, &leaf, &added);
+    let len = BUCKET_VALUES as u64 + 1003;
+    let expected = tree(0, 8, len);
     for size in [2, 4, 8] {
         let worlds = threads::worlds(size, TIMEOUT);
         let sums = in_each(&worlds, |world| {
             let leaves = 8 / size as u64;
             let first = world.rank as u64 * leaves;
-            let mut own = tree(first, first + leaves, &leaf, &added);
+            let mut own = tree(first, first + leaves, len);
             world.sum_values(&mut own).unwrap();
             own
         });
@@ -68,7 +67,7 @@ fn sums_have_the_same_bits_for_any_number_of_processes() {
     }
 }
 
-/// Parts of other lengths than a bucket, one of them empty; only the first process wants the whole.
+/// The parts are not as long as a bucket, and one of them is empty; only rank 0 wants the whole.
 #[test]
 fn parts_are_joined_in_their_order() {
     let len = 2 * BUCKET_VALUES + 77;
@@ -83,25 +82,23 @@ fn parts_are_joined_in_their_order() {
     assert!(joined[0] == all && joined[1].is_empty());
 }
 
-/// Half the bytes, or an order of the library's own: nearly the same sums, and the same in all processes.
+/// bf16 values or the library's own order of summation give nearly the same sums, and the same ones in all
+/// processes.
 #[test]
 fn other_ways_to_travel_lose_little_and_the_same_everywhere() {
     let len = 1003;
-    let own = |rank: usize| {
-        let stream = Stream::new(6, Purpose::Test, rank as u64);
-        (0..len).map(|i| stream.normal(i) as f32).collect::<Vec<f32>>()
-    };
+    let values: Vec<Vec<f32>> = (0..4).map(|rank| normals(6, rank, len)).collect();
     let exact: Vec<f64> =
-        (0..len as usize).map(|i| (0..4).map(|rank| f64::from(own(rank)[i])).sum()).collect();
+        (0..len as usize).map(|i| values.iter().map(|own| f64::from(own[i])).sum()).collect();
     let worlds = threads::worlds(4, TIMEOUT);
     for (wire, sum, bits) in [(Wire::Bf16, SumOrder::Tree, 8), (Wire::F32, SumOrder::Fast, 22)] {
         let sums = in_each(&worlds, |world| {
-            let mut own = own(world.rank);
+            let mut own = values[world.rank].clone();
             World { ways: Ways { wire, sum, ..Ways::default() }, ..world }.sum_values(&mut own).unwrap();
             own
         });
         assert!(sums.iter().all(|other| *other == sums[0]));
-        // Each of four values and their sum are rounded, and values are below five.
+        // Each of the four values and their sum are rounded, and values are below five.
         let most = 5.0 * 20.0 * 0.5_f64.powi(bits + 1);
         let wrong = sums[0].iter().zip(&exact).map(|(sum, exact)| (f64::from(*sum) - exact).abs());
         let worst = wrong.fold(0.0, f64::max);
@@ -109,27 +106,24 @@ fn other_ways_to_travel_lose_little_and_the_same_everywhere() {
     }
 }
 
-/// Between GPUs bf16 is added up as between CPUs, to the bit: in parts of unlike lengths, and where there is less than
-/// a value for each.
+/// The sum of bf16 values on GPUs has the same bits as on CPUs, also if the parts differ in length and if
+/// there are fewer values than processes.
 #[test]
 fn bf16_is_added_up_on_gpus_as_on_cpus() {
     let config = DistributedConfig { wire: Wire::Bf16, ..DistributedConfig::default() };
     for (size, len) in [(2, 1003), (3, 1003), (5, 77), (5, 3)] {
-        let own = |world: World| {
-            let stream = Stream::new(8, Purpose::Test, world.rank as u64);
-            // Sums of these are exact in f32, whatever their order, where all of them travel.
-            (0..len).map(|i| if len < 5 { i as f32 } else { stream.normal(i) as f32 }).collect::<Vec<f32>>()
-        };
         let on_cpus = in_each(&threads::worlds_of(size, TIMEOUT, &config), |world| {
-            let mut own = own(world);
+            let mut own = bf16_test_values(world.rank, len);
             world.sum_values(&mut own).unwrap();
             own
         });
         let on_gpus = in_each(&threads::worlds_on_gpus(size, TIMEOUT, &config), |world| {
-            // Inside a longer vector, as buckets are.
+            // The values are a slice of a longer tensor, as buckets are.
             let around = Tensor::zeros(len as usize + 20, DType::F32, &Device::Cpu).unwrap();
             let values = around.narrow(0, 10, len as usize).unwrap();
-            values.slice_set(&Tensor::new(own(world), &Device::Cpu).unwrap(), 0, 0).unwrap();
+            values
+                .slice_set(&Tensor::new(bf16_test_values(world.rank, len), &Device::Cpu).unwrap(), 0, 0)
+                .unwrap();
             world.sum_in_place(&values).unwrap();
             assert_eq!(around.narrow(0, 0, 10).unwrap().to_vec1::<f32>().unwrap(), [0.0; 10]);
             values.to_vec1::<f32>().unwrap()
@@ -138,54 +132,62 @@ fn bf16_is_added_up_on_gpus_as_on_cpus() {
     }
 }
 
-/// What travels early is summed to the same bits, also where a process has nothing to tell in a step, or tells
-/// it in another order.
+/// The values of a process. With fewer values than processes, GPUs add up f32: then the values are small
+/// integers, whose sums are exact in any order.
+fn bf16_test_values(rank: usize, len: u64) -> Vec<f32> {
+    if len < 5 { (0..len).map(|i| i as f32).collect() } else { normals(8, rank as u64, len) }
+}
+
+/// Sums that are sent early have the same bits, also if a process reports no final gradients in a step, or
+/// reports them in another order.
 #[test]
 fn sums_that_travel_early_are_the_same() {
-    let len = 1000;
-    let ranges = [800..1000, 300..800, 10..300];
-    let own = |rank: usize, step: u64| {
-        let stream = Stream::new(7, Purpose::Test, 10 * step + rank as u64);
-        (0..len).map(|i| stream.normal(i) as f32).collect::<Vec<f32>>()
-    };
     let worlds = threads::worlds(4, TIMEOUT);
     let plain = in_each(&worlds, |world| {
-        let sum = |step| {
-            let mut own = own(world.rank, step);
+        let mut sums = Vec::new();
+        for step in 0..4 {
+            let mut own = normals(7, 10 * step + world.rank as u64, EARLY_LEN);
             world.sum_values(&mut own).unwrap();
-            own
-        };
-        (0..4).map(sum).collect::<Vec<_>>()
+            sums.push(own);
+        }
+        sums
     });
     let on_gpus = threads::worlds_on_gpus(4, TIMEOUT, &DistributedConfig::default());
-    let early = |world: World| {
-        let sums = world.sums_meanwhile().unwrap();
-        let sum = |step| {
-            let own = Tensor::new(own(world.rank, step), &Device::Cpu).unwrap();
-            let mut told = ranges.to_vec();
-            match (world.rank, step) {
-                (1, 2) => told.clear(),
-                (2, 3) => told.reverse(),
-                _ => {}
-            }
-            for range in told {
-                sums.add(range.clone(), &own.narrow(0, range.start, range.len()).unwrap()).unwrap();
-            }
-            sums.finish(&own).unwrap();
-            own.to_vec1::<f32>().unwrap()
-        };
-        let found: Vec<_> = (0..4).map(sum).collect();
-        let zeros = Tensor::zeros(200, DType::F32, &Device::Cpu).unwrap();
-        let again = [0, 1].map(|_| sums.add(ranges[0].clone(), &zeros));
-        assert!(again[0].is_ok() && again[1].as_ref().unwrap_err().to_string().contains("twice"));
-        found
-    };
-    assert!(in_each(&worlds, early) == plain);
-    // Four are added up one after the other there.
-    let close = |(a, b): (&f32, &f32)| (a - b).abs() <= 1e-6 * (a.abs() + b.abs()).max(1.0);
-    for (found, plain) in in_each(&on_gpus, early).iter().zip(&plain) {
-        assert!(found.iter().flatten().zip(plain.iter().flatten()).all(close));
+    assert!(in_each(&worlds, early_sums) == plain);
+    // The simulated GPUs add up the four vectors one after the other, not in pairs.
+    for (found, plain) in in_each(&on_gpus, early_sums).iter().zip(&plain) {
+        for (a, b) in found.iter().flatten().zip(plain.iter().flatten()) {
+            assert!((a - b).abs() <= 1e-6 * (a.abs() + b.abs()).max(1.0));
+        }
     }
+}
+
+/// Number of values of which ranges are sent early.
+const EARLY_LEN: u64 = 1000;
+
+/// The sums of four steps whose gradients become final in three ranges and a rest.
+fn early_sums(world: World) -> Vec<Vec<f32>> {
+    let ranges = [800..1000, 300..800, 10..300];
+    let sums = world.sums_meanwhile().unwrap();
+    let mut found = Vec::new();
+    for step in 0..4 {
+        let own = Tensor::new(normals(7, 10 * step + world.rank as u64, EARLY_LEN), &Device::Cpu).unwrap();
+        let mut finished = ranges.to_vec();
+        match (world.rank, step) {
+            (1, 2) => finished.clear(),
+            (2, 3) => finished.reverse(),
+            _ => {}
+        }
+        for range in finished {
+            sums.add(range.clone(), &own.narrow(0, range.start, range.len()).unwrap()).unwrap();
+        }
+        sums.finish(&own).unwrap();
+        found.push(own.to_vec1::<f32>().unwrap());
+    }
+    let zeros = Tensor::zeros(200, DType::F32, &Device::Cpu).unwrap();
+    let again = [0, 1].map(|_| sums.add(ranges[0].clone(), &zeros));
+    assert!(again[0].is_ok() && again[1].as_ref().unwrap_err().to_string().contains("twice"));
+    found
 }
 
 #[test]
@@ -200,14 +202,15 @@ fn a_process_with_another_model_is_named() {
         found.iter().all(|e| e.starts_with("rank 2 of 4 has other parameters after step 40\n")),
         "{found:?}"
     );
-    let due = |step, is_saved| worlds[0].is_to_compare(step, is_saved);
-    assert!(due(1000, false) && due(7, true) && !due(7, false) && !World::ALONE.is_to_compare(1000, true));
+    let world = &worlds[0];
+    assert!(world.is_to_compare(1000, false) && world.is_to_compare(7, true));
+    assert!(!world.is_to_compare(7, false) && !World::ALONE.is_to_compare(1000, true));
 }
 
 #[test]
-fn processes_agree_and_are_told_apart() {
+fn processes_agree_and_differences_are_named() {
     let worlds = threads::worlds(3, TIMEOUT);
-    let told = in_each(&worlds, |world| {
+    let found = in_each(&worlds, |world| {
         let rank = world.rank;
         let sums = world.sum(vec![rank, 10]).unwrap();
         let agreed = world.agree(format!("of {rank}")).unwrap();
@@ -222,7 +225,7 @@ fn processes_agree_and_are_told_apart() {
         let error = world.require_same(&[("the version", "1".to_string()), ("the data", hash.to_string())]);
         (sums, agreed, any, none, error.unwrap_err())
     });
-    for (sums, agreed, any, none, error) in told {
+    for (sums, agreed, any, none, error) in found {
         assert_eq!((sums, agreed.as_str(), any, none), (vec![3, 30], "of 0", Some(1), None));
         assert!(
             error.to_string().starts_with("the data of ranks 1, 2 differs from that of rank 0"),
@@ -233,7 +236,7 @@ fn processes_agree_and_are_told_apart() {
 }
 
 #[test]
-fn what_never_comes_is_told_with_rank_and_step() {
+fn a_timeout_is_reported_with_rank_and_step() {
     let worlds = threads::worlds(2, Duration::from_millis(50));
     worlds[1].at_step(7);
     let error = worlds[1].gather(&1).unwrap_err();
@@ -242,7 +245,7 @@ fn what_never_comes_is_told_with_rank_and_step() {
         "{error}"
     );
     assert_eq!(class_of(&error).exit_code(), 75);
-    // The other one comes late.
+    // The other process comes too late.
     assert!(worlds[0].gather(&0).is_err(), "it waits for what the first one did not come to say");
     assert!(worlds[1].gather(&2).is_err(), "nothing more is exchanged");
 }

@@ -1,4 +1,4 @@
-//! Threads as processes, for tests: what is summed and agreed needs no launcher.
+//! Threads that act as processes in tests, so that sums and decisions are tested without a launcher.
 
 use std::ops::Range;
 use std::sync::mpsc::Receiver;
@@ -24,55 +24,58 @@ use crate::distributed::transport::Wait;
 use crate::distributed::transport::bytes;
 use crate::distributed::transport::values;
 
-/// One of the threads.
-struct Threads {
+/// One of the threads, with its channels.
+struct ThreadTransport {
     rank: usize,
-    /// To each of them.
+    /// Senders to each thread, by rank.
     to: Vec<Sender<Vec<u8>>>,
-    /// From each of them.
+    /// Receivers from each thread, by rank.
     from: Vec<Receiver<Vec<u8>>>,
 }
 
-/// The worlds of `size` threads that belong together.
+/// The worlds of `size` threads that form one group.
 pub(crate) fn worlds(size: usize, timeout: Duration) -> Vec<World> {
     worlds_of(size, timeout, &DistributedConfig::default())
 }
 
-/// The same with another configuration.
+/// As [`worlds`], with this configuration.
 pub(crate) fn worlds_of(size: usize, timeout: Duration, config: &DistributedConfig) -> Vec<World> {
-    let start = |threads: Threads| {
-        let rank = threads.rank;
-        let engine = Engine::start(move || Ok(threads), timeout, |_| {}).unwrap();
+    let mut worlds = Vec::with_capacity(size);
+    for transport in connected(size) {
+        let rank = transport.rank;
+        let engine = Engine::start(move || Ok(transport), timeout, |_| {}).unwrap();
         let engine = Some(&*Box::leak(Box::new(engine)));
-        World { rank, size, engine, ways: Ways::of(config), on_gpus: false }
-    };
-    connected(size).into_iter().map(start).collect()
+        worlds.push(World { rank, size, engine, ways: Ways::from_config(config), on_gpus: false });
+    }
+    worlds
 }
 
-/// The same where tensors are added up where they are, as those on GPUs.
+/// As [`worlds_of`], but tensors are added up through a [`Carrier`], as tensors on GPUs are.
 pub(crate) fn worlds_on_gpus(size: usize, timeout: Duration, config: &DistributedConfig) -> Vec<World> {
-    let worlds = worlds_of(size, timeout, config).into_iter().zip(connected(size));
-    let carried = |(world, threads): (World, Threads)| {
-        world.engine.unwrap().carry_by(Box::new(move || Ok(Box::new(threads)))).unwrap();
-        World { on_gpus: true, ..world }
-    };
-    worlds.map(carried).collect()
+    let mut worlds = worlds_of(size, timeout, config);
+    for (world, transport) in worlds.iter_mut().zip(connected(size)) {
+        world.engine.unwrap().carry_by(Box::new(move || Ok(Box::new(transport)))).unwrap();
+        world.on_gpus = true;
+    }
+    worlds
 }
 
-fn connected(size: usize) -> Vec<Threads> {
-    let (mut to, mut from): (Vec<Vec<_>>, Vec<Vec<_>>) = (vec![Vec::new(); size], vec![]);
+/// One transport per thread, with a channel between each two threads.
+fn connected(size: usize) -> Vec<ThreadTransport> {
+    let mut to: Vec<Vec<_>> = vec![Vec::new(); size];
+    let mut from: Vec<Vec<_>> = vec![];
     for _ in 0..size {
         let (senders, receivers): (Vec<_>, Vec<_>) = (0..size).map(|_| channel()).unzip();
         to.iter_mut().zip(senders).for_each(|(to, sender)| to.push(sender));
         from.push(receivers);
     }
-    // Receiver `s` of process `r` is to belong to what `s` sends.
+    // Receiver `s` of process `r` must get what process `s` sends.
     let to: Vec<Vec<Sender<Vec<u8>>>> = to;
     let threads = to.into_iter().zip(from).enumerate();
-    threads.map(|(rank, (to, from))| Threads { rank, to, from }).collect()
+    threads.map(|(rank, (to, from))| ThreadTransport { rank, to, from }).collect()
 }
 
-/// What `f` gives in each of these processes.
+/// Runs `f` in each of these processes at the same time; returns the results in rank order.
 pub(crate) fn in_each<R: Send>(worlds: &[World], f: impl Fn(World) -> R + Sync) -> Vec<R> {
     let f = &f;
     std::thread::scope(|scope| {
@@ -85,26 +88,28 @@ fn gone() -> Ended {
     Ended::Failed("the other thread has ended".to_string())
 }
 
-impl Threads {
-    /// Sends a message to each, and takes one from each.
+impl ThreadTransport {
+    /// Sends one message to each thread, and receives one from each.
     fn send_and_take(&self, messages: Vec<Vec<u8>>, wait: &Wait<'_>) -> Result<Vec<Vec<u8>>, Ended> {
         for (to, message) in self.to.iter().zip(messages) {
             to.send(message).map_err(|_| gone())?;
         }
-        let receive = |from: &Receiver<Vec<u8>>| {
-            loop {
-                match from.recv_timeout(PAUSE) {
-                    Ok(message) => return Ok(message),
-                    Err(RecvTimeoutError::Timeout) => wait.check()?,
-                    Err(RecvTimeoutError::Disconnected) => return Err(gone()),
-                }
-            }
-        };
-        self.from.iter().map(receive).collect()
+        self.from.iter().map(|from| receive(from, wait)).collect()
     }
 }
 
-impl Transport for Threads {
+/// The next message of a channel.
+fn receive(from: &Receiver<Vec<u8>>, wait: &Wait<'_>) -> Result<Vec<u8>, Ended> {
+    loop {
+        match from.recv_timeout(PAUSE) {
+            Ok(message) => return Ok(message),
+            Err(RecvTimeoutError::Timeout) => wait.check()?,
+            Err(RecvTimeoutError::Disconnected) => return Err(gone()),
+        }
+    }
+}
+
+impl Transport for ThreadTransport {
     fn rank(&self) -> usize {
         self.rank
     }
@@ -120,12 +125,12 @@ impl Transport for Threads {
         wait: &Wait<'_>,
     ) -> Result<Vec<V>, Ended> {
         let mut rest = own.as_slice();
-        let mut next = |&count: &usize| {
-            let (part, behind) = rest.split_at(count);
-            rest = behind;
-            bytes(part)
-        };
-        let messages = counts.iter().map(&mut next).collect();
+        let mut messages = Vec::with_capacity(counts.len());
+        for &count in counts {
+            let (part, after) = rest.split_at(count);
+            rest = after;
+            messages.push(bytes(part));
+        }
         Ok(values(&self.send_and_take(messages, wait)?.concat()))
     }
 
@@ -148,20 +153,20 @@ impl Transport for Threads {
     fn leave(self) {}
 }
 
-/// The values of a vector of any type.
-fn held(vector: &Tensor) -> Vec<f32> {
+/// The values of a vector of any dtype, as f32.
+fn to_f32(vector: &Tensor) -> Vec<f32> {
     vector.to_dtype(DType::F32).unwrap().to_vec1().unwrap()
 }
 
-/// Writes all values of a vector.
+/// Overwrites all values of a vector.
 fn put(vector: &Tensor, values: Vec<f32>) {
     let values = Tensor::new(values, vector.device()).unwrap().to_dtype(vector.dtype()).unwrap();
     vector.slice_set(&values, 0, 0).unwrap();
 }
 
-impl Carrier for Threads {
+impl Carrier for ThreadTransport {
     fn sum(&mut self, values: &Tensor, _: &Mark, wait: &Wait<'_>) -> Result<(), Ended> {
-        put(values, self.all_reduce(held(values), wait)?);
+        put(values, self.all_reduce(to_f32(values), wait)?);
         Ok(())
     }
 
@@ -174,7 +179,7 @@ impl Carrier for Threads {
         wait: &Wait<'_>,
     ) -> Result<(), Ended> {
         let counts: Vec<usize> = parts.iter().map(Range::len).collect();
-        put(given, self.all_to_all(held(own), &counts, wait)?);
+        put(given, self.all_to_all(to_f32(own), &counts, wait)?);
         Ok(())
     }
 
@@ -186,7 +191,7 @@ impl Carrier for Threads {
         wait: &Wait<'_>,
     ) -> Result<(), Ended> {
         let own = parts[self.rank].clone();
-        let own = held(&whole.narrow(0, own.start, own.len()).unwrap());
+        let own = to_f32(&whole.narrow(0, own.start, own.len()).unwrap());
         put(whole, self.all_gather(own, &[], wait)?);
         Ok(())
     }

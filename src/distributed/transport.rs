@@ -1,6 +1,7 @@
-//! What a transport does: ways to hand values around, and the wait for them; and what does so with values on GPUs.
+//! The interfaces between the engine and the libraries that exchange values: [`Transport`] for values on the
+//! host, [`Carrier`] for tensors on GPUs; and [`Wait`], the waiting of both.
 //!
-//! Sums that are to be the same over any transport are those of `tree.rs`.
+//! Sums that must have the same bits over any transport are computed in `tree.rs`.
 
 use std::ops::Range;
 use std::sync::atomic::AtomicI32;
@@ -14,31 +15,32 @@ use half::bf16;
 use crate::distributed::mark::Mark;
 use crate::ops::element::Element;
 
-/// A type in which values travel: f32, or its upper half.
+/// A type in which values are sent: f32, or bf16, its upper half.
 pub(super) trait Value: Element {}
 
 impl Value for f32 {}
 
 impl Value for bf16 {}
 
-/// Values as bytes; those of two bytes are the upper halves of f32.
+/// Values as bytes, in little-endian order.
 #[cfg(any(feature = "nccl", test))]
 pub(super) fn bytes<V: Value>(values: &[V]) -> Vec<u8> {
     values.iter().flat_map(|value| value.widen().to_le_bytes()[4 - size_of::<V>()..].to_vec()).collect()
 }
 
-/// What [`bytes`] was made of.
+/// The values that [`bytes`] was given.
 #[cfg(any(feature = "nccl", test))]
 pub(super) fn values<V: Value>(bytes: &[u8]) -> Vec<V> {
-    let value = |bytes: &[u8]| {
+    let mut values = Vec::new();
+    for value in bytes.chunks_exact(size_of::<V>()) {
         let mut whole = [0; 4];
-        whole[4 - size_of::<V>()..].copy_from_slice(bytes);
-        V::narrow(f32::from_le_bytes(whole))
-    };
-    bytes.chunks_exact(size_of::<V>()).map(value).collect()
+        whole[4 - size_of::<V>()..].copy_from_slice(value);
+        values.push(V::narrow(f32::from_le_bytes(whole)));
+    }
+    values
 }
 
-/// Where parts of these lengths lie.
+/// Ranges of consecutive parts with these lengths.
 pub(super) fn one_behind_the_other(lengths: &[usize]) -> impl Iterator<Item = Range<usize>> {
     lengths.iter().scan(0, |next, &length| {
         let start = *next;
@@ -47,17 +49,17 @@ pub(super) fn one_behind_the_other(lengths: &[usize]) -> impl Iterator<Item = Ra
     })
 }
 
-/// Carries values between the processes of a world. Each call is made by all of them, in the same order, and
-/// by one thread of each, the one that made the transport.
+/// Exchanges values between the processes of a world. All processes make each call, in the same order, and
+/// each of them from one thread, the one that made the transport.
 pub(super) trait Transport {
-    /// Number of this process, from 0.
+    /// Rank of this process, from 0.
     fn rank(&self) -> usize;
 
     /// Number of processes.
     fn size(&self) -> usize;
 
-    /// Gives `counts[r]` values of `own` to each process r, in their order; returns those that this process
-    /// is given, from each process in its order.
+    /// Sends `counts[r]` values of `own` to each process r, consecutive in rank order. Returns the values
+    /// that this process receives, in rank order of their senders.
     fn all_to_all<V: Value>(
         &mut self,
         own: Vec<V>,
@@ -65,7 +67,7 @@ pub(super) trait Transport {
         wait: &Wait<'_>,
     ) -> Result<Vec<V>, Ended>;
 
-    /// The values of all processes in their order; process r has `counts[r]`.
+    /// Returns the values of all processes in rank order; process r has `counts[r]`.
     fn all_gather<V: Value>(
         &mut self,
         own: Vec<V>,
@@ -73,13 +75,13 @@ pub(super) trait Transport {
         wait: &Wait<'_>,
     ) -> Result<Vec<V>, Ended>;
 
-    /// The sums over all processes, in an order of its own.
+    /// Returns the sums over all processes, added up in whatever order the library chooses.
     fn all_reduce(&mut self, own: Vec<f32>, wait: &Wait<'_>) -> Result<Vec<f32>, Ended>;
 
-    /// The bytes of all processes in their order; process r has `lengths[r]`.
+    /// Returns the bytes of all processes in rank order; process r has `lengths[r]`.
     fn gather_bytes(&mut self, own: Vec<u8>, lengths: &[usize], wait: &Wait<'_>) -> Result<Vec<u8>, Ended>;
 
-    /// The bytes of each process, which need not know how many those of the others are.
+    /// Returns the bytes of each process in rank order. No process needs to know the lengths of the others.
     fn gather(&mut self, own: Vec<u8>, wait: &Wait<'_>) -> Result<Vec<Vec<u8>>, Ended> {
         const LENGTH_BYTES: usize = size_of::<u64>();
         let length = (own.len() as u64).to_le_bytes().to_vec();
@@ -90,20 +92,21 @@ pub(super) trait Transport {
         Ok(one_behind_the_other(&lengths).map(|part| all[part].to_vec()).collect())
     }
 
-    /// Ends all processes with this exit code, as far as that is in its power.
+    /// Ends all processes with this exit code, as far as the library can.
     fn abort(&mut self, code: i32);
 
-    /// Waits until all others leave as well.
+    /// Waits until all other processes leave as well.
     fn leave(self);
 }
 
-/// Carries vectors between GPUs, from where they lie to where they lie. Calls are made as those of a [`Transport`].
+/// Exchanges vectors between GPUs without a copy on the host. The rules for calls are those of [`Transport`].
 pub(super) trait Carrier {
-    /// Adds up `values`, which are f32, over all processes, in place, behind what was launched before `after`.
+    /// Adds up `values`, which are f32, over all processes, in place. Starts after all work that was launched
+    /// before `after`.
     fn sum(&mut self, values: &Tensor, after: &Mark, wait: &Wait<'_>) -> Result<(), Ended>;
 
-    /// Gives part r of `own` to each process r, and puts what each has for this one into `given`, one behind the
-    /// other; likewise.
+    /// Sends part r of `own` to each process r, and writes the parts that this process receives into `given`,
+    /// consecutive in rank order. Starts after all work that was launched before `after`.
     fn swap(
         &mut self,
         own: &Tensor,
@@ -113,7 +116,8 @@ pub(super) trait Carrier {
         wait: &Wait<'_>,
     ) -> Result<(), Ended>;
 
-    /// Gives each process's of the consecutive `parts` of `whole` to all others, in place, likewise.
+    /// Sends the part of each process, one of the consecutive `parts` of `whole`, to all others, in place.
+    /// Starts after all work that was launched before `after`.
     fn share(
         &mut self,
         whole: &Tensor,
@@ -123,18 +127,18 @@ pub(super) trait Carrier {
     ) -> Result<(), Ended>;
 }
 
-/// Why a transport came to no end.
+/// Reason why an exchange failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Ended {
-    /// Nothing came for this long.
+    /// Nothing arrived for this long.
     TimedOut(Duration),
-    /// This process gives up.
+    /// This process aborts.
     Aborted,
-    /// Another process has gone, or a library gave an error, of which this tells.
+    /// Another process has ended, or a library returned this error.
     Failed(String),
 }
 
-/// How long is waited for the others.
+/// The waiting for other processes: its start, its limit and what to do meanwhile.
 pub(super) struct Wait<'a> {
     since: Instant,
     timeout: Option<Duration>,
@@ -142,21 +146,23 @@ pub(super) struct Wait<'a> {
     look: &'a dyn Fn(),
 }
 
-/// Between two looks whether a message has come. Longer ones would be felt in a step, shorter ones take a core.
+/// Shortest time between two tests for a message. A longer one would slow steps down, a shorter one keeps a
+/// core busy.
 pub(super) const PAUSE: Duration = Duration::from_micros(100);
 
-/// What takes long is looked at less often: a line of 10 Gb/s brings 300 kB in this time.
+/// Longest time between two tests, for exchanges that take long: a link of 10 Gb/s carries 300 kB in this
+/// time.
 #[cfg(any(feature = "mpi", feature = "nccl"))]
 const LONG_PAUSE: Duration = Duration::from_micros(250);
 
 impl<'a> Wait<'a> {
-    /// From now on; `aborting` is not 0 where this process gives up, and `look` is called over and over.
+    /// Starts now. `aborting` becomes non-zero when this process aborts; `look` is called at each test.
     pub(super) fn new(timeout: Option<Duration>, aborting: &'a AtomicI32, look: &'a dyn Fn()) -> Self {
         Self { since: Instant::now(), timeout, aborting, look }
     }
 
-    /// Does nothing until the next look: for a sixteenth of what was waited already, within bounds. An error where no
-    /// more is to be waited.
+    /// Sleeps until the next test: a sixteenth of the time waited so far, within bounds. Returns an error if
+    /// the timeout has passed or this process aborts.
     #[cfg(any(feature = "mpi", feature = "nccl"))]
     pub(super) fn pause(&self) -> Result<(), Ended> {
         self.check()?;
@@ -164,7 +170,7 @@ impl<'a> Wait<'a> {
         Ok(())
     }
 
-    /// An error where no more is to be waited.
+    /// Returns an error if the timeout has passed or this process aborts.
     pub(super) fn check(&self) -> Result<(), Ended> {
         (self.look)();
         if self.aborting.load(Ordering::SeqCst) != 0 {

@@ -1,4 +1,4 @@
-//! The batches of an evaluation, divided among the processes that train together.
+//! Evaluation batches, divided among the processes that train together.
 
 use anyhow::Result;
 use candle_core::DType;
@@ -10,13 +10,13 @@ use crate::distributed::World;
 use crate::ops::tensor::from_vec;
 use crate::tasks::Task;
 
-/// The outputs of a batch between processes: its number, their shape, and their bits, since JSON has no word for
-/// what is not finite.
-type Told = (usize, (usize, usize), Vec<u32>);
+/// The outputs of a batch as they are sent between processes: number of the batch, shape, and the bits of the
+/// values, since JSON cannot represent NaN and infinity.
+type BatchOutput = (usize, (usize, usize), Vec<u32>);
 
-/// Gives `each` the number and the outputs, f32 `[M, outputs]` on the CPU, of every batch that has a label, in their
-/// order. Each process computes some of them and tells the others, so that all see the same. `false` where one of
-/// them was interrupted between two.
+/// Calls `each` with the number and the outputs, f32 `[M, outputs]` on the CPU, of every batch that has a
+/// label, in order. Each process computes some of the batches and sends the outputs to the others, so all
+/// processes see the same. Returns false if one of them was interrupted.
 pub(super) fn for_each_output(
     world: World,
     task: &dyn Task,
@@ -24,7 +24,8 @@ pub(super) fn for_each_output(
     interrupted: &dyn Fn() -> bool,
     mut each: impl FnMut(usize, Tensor) -> Result<()>,
 ) -> Result<bool> {
-    let (mut own, mut is_cut_off) = (Vec::<Told>::new(), false);
+    let mut own: Vec<BatchOutput> = Vec::new();
+    let mut is_cut_off = false;
     for (number, batch) in batches.into_iter().enumerate() {
         if number % world.size != world.rank || batch.num_labels() == 0 {
             continue;
@@ -48,9 +49,9 @@ pub(super) fn for_each_output(
     if all.iter().any(|(is_cut_off, _)| *is_cut_off) {
         return Ok(false);
     }
-    let mut told: Vec<Told> = all.into_iter().flat_map(|(_, own)| own).collect();
-    told.sort_unstable_by_key(|&(number, ..)| number);
-    for (number, shape, bits) in told {
+    let mut outputs: Vec<BatchOutput> = all.into_iter().flat_map(|(_, own)| own).collect();
+    outputs.sort_unstable_by_key(|&(number, ..)| number);
+    for (number, shape, bits) in outputs {
         each(number, from_vec(bits.into_iter().map(f32::from_bits).collect(), shape)?)?;
     }
     Ok(true)
@@ -67,35 +68,36 @@ mod tests {
     use crate::models::Model;
     use crate::tasks::classify::Classify;
 
-    fn told(
+    /// The numbers and output bits of the batches that one process sees; `None` if it was interrupted.
+    fn seen_outputs(
         world: World,
         batches: &[Batch],
         interrupted: &dyn Fn() -> bool,
     ) -> Option<Vec<(usize, Vec<u32>)>> {
         let model = Model::classifier(&named_model("tiny").unwrap(), 3, 1, &Device::Cpu).unwrap();
-        let mut told = Vec::new();
-        let each = |number, outputs: Tensor| {
-            let values = outputs.flatten_all()?.to_vec1::<f32>()?;
-            told.push((number, values.into_iter().map(f32::to_bits).collect()));
-            Ok(())
-        };
+        let mut seen = Vec::new();
         let batches = batches.iter().cloned();
-        for_each_output(world, &Classify { model }, batches, interrupted, each).unwrap().then_some(told)
+        let is_complete =
+            for_each_output(world, &Classify { model }, batches, interrupted, |number, outputs| {
+                let values = outputs.flatten_all()?.to_vec1::<f32>()?;
+                seen.push((number, values.into_iter().map(f32::to_bits).collect()));
+                Ok(())
+            });
+        is_complete.unwrap().then_some(seen)
     }
 
     #[test]
     fn all_processes_see_the_same_in_the_order_of_the_batches() {
-        let batch = |number: u32| Batch::of_segment((5..9 + number).collect(), vec![number % 3]);
-        let mut batches: Vec<Batch> = (0..7).map(batch).collect();
+        let mut batches: Vec<Batch> =
+            (0..7).map(|number| Batch::of_segment((5..9 + number).collect(), vec![number % 3])).collect();
         batches[2] = Batch::of_segment(vec![5, 6], Vec::new());
-        let alone = told(World::ALONE, &batches, &|| false).unwrap();
+        let alone = seen_outputs(World::ALONE, &batches, &|| false).unwrap();
         assert_eq!(alone.iter().map(|(number, _)| *number).collect::<Vec<_>>(), [0, 1, 3, 4, 5, 6]);
-        assert!(told(World::ALONE, &batches, &|| true).is_none());
+        assert!(seen_outputs(World::ALONE, &batches, &|| true).is_none());
         let worlds = worlds(3, Duration::from_secs(60));
-        assert!(
-            in_each(&worlds, |world| told(world, &batches, &|| false) == Some(alone.clone())) == [true; 3]
-        );
-        let cut_off = in_each(&worlds, |world| told(world, &batches, &|| world.rank == 2).is_none());
+        let seen = in_each(&worlds, |world| seen_outputs(world, &batches, &|| false));
+        assert!(seen.iter().all(|outputs| *outputs == Some(alone.clone())));
+        let cut_off = in_each(&worlds, |world| seen_outputs(world, &batches, &|| world.rank == 2).is_none());
         assert_eq!(cut_off, [true; 3]);
     }
 }

@@ -1,7 +1,8 @@
-//! What a fine-tuning run trains on and what it is evaluated on: two files or one that is split, and of the
-//! training examples the part that is asked for.
+//! The training and evaluation examples of a fine-tuning run: from two files or from one that is split, with
+//! the requested part of the training examples.
 //!
-//! It knows no label: a task says what its rows are labelled with, and in which proportions to take them.
+//! Independent of the kind of labels: a task supplies the labels of its rows, and the classes whose
+//! proportions are kept.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -19,7 +20,7 @@ use crate::tasks::labelled::files::Rows;
 use crate::tasks::labelled::read_examples_skipping;
 use crate::tasks::subset;
 
-/// Rows and their labels.
+/// Rows with their labels, in the same order.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Set<T, I> {
     pub(super) rows: Vec<T>,
@@ -35,15 +36,15 @@ impl<T: Clone, I: Clone> Set<T, I> {
     }
 }
 
-/// The rows that a configuration names.
+/// The rows of the files that a configuration names.
 pub(super) struct Sources<T> {
-    /// Rows to train on, and where there is no other file also those to evaluate on.
+    /// Rows to train on; without a separate evaluation file also the rows to evaluate on.
     pub(super) train: Rows<T>,
     eval: Option<Rows<T>>,
 }
 
 impl<T: Clone> Sources<T> {
-    /// Reads them; errors name the file.
+    /// Reads the rows; errors name the file.
     pub(super) fn read(data: &ClassifyData, mut read: impl FnMut(&Path) -> Result<Vec<T>>) -> Result<Self> {
         let train = Rows::read(&data.train_file, &mut read)?;
         let eval =
@@ -51,9 +52,10 @@ impl<T: Clone> Sources<T> {
         Ok(Self { train, eval })
     }
 
-    /// The examples of training and those of evaluation. `ids` are the labels of rows of a file; `strata`
-    /// are the classes whose proportions parts keep; `text` is what makes two rows the same. The part of
-    /// the training examples is drawn with the seed of the run, the same for every training seed.
+    /// Returns the training and the evaluation examples. `ids` gives the labels of the rows of a file,
+    /// `strata` the classes whose proportions each part keeps, and `text` a key that is equal for rows that
+    /// count as the same. The part of the training examples is drawn with the seed of the run, so it is the
+    /// same for every training seed.
     pub(super) fn divided<I: Clone>(
         self,
         config: &FinetuneConfig,
@@ -61,17 +63,14 @@ impl<T: Clone> Sources<T> {
         strata: impl Fn(&Set<T, I>) -> Vec<u32>,
         text: impl Fn(&T) -> String,
     ) -> Result<(Set<T, I>, Set<T, I>)> {
-        let set = |rows: Rows<T>| anyhow::Ok(Set { ids: rows.each(&ids)?, rows: rows.all });
-        let all = set(self.train)?;
+        let all = labelled(self.train, &ids)?;
         let (train, eval) = match (self.eval, config.data.eval_fraction) {
-            (Some(eval), _) => (all, set(eval)?),
+            (Some(eval), _) => (all, labelled(eval, &ids)?),
             (None, fraction) => {
                 let texts: Vec<String> = all.rows.iter().map(&text).collect();
                 let sides = held_out(&texts, &strata(&all), fraction.unwrap_or_default())?;
-                let of = |side: bool| -> Vec<usize> {
-                    (0..sides.len()).filter(|&row| sides[row] == side).collect()
-                };
-                (all.part(&of(false)), all.part(&of(true)))
+                let (eval, train): (Vec<usize>, Vec<usize>) = (0..sides.len()).partition(|&row| sides[row]);
+                (all.part(&train), all.part(&eval))
             }
         };
         Ok(match subset::chosen(&strata(&train), &config.data, config.run.seed)? {
@@ -95,9 +94,14 @@ impl Sources<Example> {
     }
 }
 
-/// Which rows are kept for evaluation: of each stratum this share, chosen by the hashes of the texts alone.
-/// So the order of the rows does not matter, and rows with the same text are on one side, that of the
-/// lowest of their strata. A stratum keeps a text to train on.
+/// Rows with the labels that `ids` gives them.
+fn labelled<T, I>(rows: Rows<T>, ids: &impl Fn(&Path, &[T]) -> Result<Vec<I>>) -> Result<Set<T, I>> {
+    Ok(Set { ids: rows.each(ids)?, rows: rows.all })
+}
+
+/// True for each row that is kept for evaluation: this fraction of each stratum, chosen by the hashes of the
+/// texts alone. So the order of the rows does not matter. Rows with the same text are on the same side and
+/// count for the lowest of their strata. Each stratum keeps at least one text for training.
 fn held_out(texts: &[String], strata: &[u32], fraction: f64) -> Result<Vec<bool>> {
     let mut units: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
     for (row, text) in texts.iter().enumerate() {
@@ -139,14 +143,19 @@ mod tests {
 
     use super::*;
 
-    fn held(rows: &[(String, u32)], fraction: f64) -> Option<BTreeSet<String>> {
+    fn evaluation_texts(rows: &[(String, u32)], fraction: f64) -> Option<BTreeSet<String>> {
         let texts: Vec<String> = rows.iter().map(|(text, _)| text.clone()).collect();
         let strata: Vec<u32> = rows.iter().map(|(_, stratum)| *stratum).collect();
         let sides = held_out(&texts, &strata, fraction).ok()?;
-        let of = |wanted| {
-            texts.iter().zip(&sides).filter(move |(_, side)| **side == wanted).map(|(t, _)| t.clone())
-        };
-        let (train, eval): (BTreeSet<String>, BTreeSet<String>) = (of(false).collect(), of(true).collect());
+        let mut train = BTreeSet::new();
+        let mut eval = BTreeSet::new();
+        for (text, is_held_out) in texts.into_iter().zip(sides) {
+            if is_held_out {
+                eval.insert(text)
+            } else {
+                train.insert(text)
+            };
+        }
         assert!(train.is_disjoint(&eval), "a text on both sides");
         Some(eval)
     }
@@ -155,18 +164,18 @@ mod tests {
     fn each_label_gives_its_share() {
         let rows: Vec<(String, u32)> =
             (0..1000).map(|i| (format!("text {i}"), u32::from(i % 10 == 0))).collect();
-        let eval = held(&rows, 0.2).unwrap();
+        let eval = evaluation_texts(&rows, 0.2).unwrap();
         let rare = rows.iter().filter(|(text, stratum)| *stratum == 1 && eval.contains(text)).count();
         assert_eq!((eval.len(), rare), (200, 20));
-        assert!(held(&rows[..1], 0.5).is_none(), "one text cannot be on both sides");
+        assert!(evaluation_texts(&rows[..1], 0.5).is_none(), "one text cannot be on both sides");
         let rows = [("a".to_string(), 0), ("b".to_string(), 1)];
-        assert!(held(&rows, 0.5).is_none(), "each label keeps a text to train on");
+        assert!(evaluation_texts(&rows, 0.5).is_none(), "each label keeps a text to train on");
     }
 
     #[test]
     fn the_side_of_a_text_is_the_same_in_every_version() {
         let rows: Vec<(String, u32)> = (0..10).map(|i| (format!("text {i}"), 0)).collect();
-        let eval: Vec<String> = held(&rows, 0.3).unwrap().into_iter().collect();
+        let eval: Vec<String> = evaluation_texts(&rows, 0.3).unwrap().into_iter().collect();
         insta::assert_debug_snapshot!(eval, @r#"
         [
             "text 2",
@@ -186,7 +195,8 @@ mod tests {
             let mut turned = rows.clone();
             turned.rotate_left(turn % rows.len());
             turned.reverse();
-            let (eval, other) = (held(&rows, fraction), held(&turned, fraction));
+            let eval = evaluation_texts(&rows, fraction);
+            let other = evaluation_texts(&turned, fraction);
             prop_assert_eq!(&eval, &other);
             let texts: BTreeSet<&String> = rows.iter().map(|(text, _)| text).collect();
             if let Some(eval) = eval {
@@ -201,12 +211,13 @@ mod tests {
         ) {
             let rows = strata.iter().enumerate().map(|(row, stratum)| (format!("t{row}"), *stratum));
             let rows: Vec<(String, u32)> = rows.collect();
-            let eval = held(&rows, fraction).unwrap();
+            let eval = evaluation_texts(&rows, fraction).unwrap();
             for stratum in 0..4 {
-                let of: Vec<&(String, u32)> = rows.iter().filter(|(_, s)| *s == stratum).collect();
-                let taken = of.iter().filter(|(text, _)| eval.contains(text)).count();
-                let exact = of.len() as f64 * fraction;
-                prop_assert!((taken as f64 - exact).abs() <= 2.0, "{taken} of {} at {fraction}", of.len());
+                let members: Vec<&(String, u32)> = rows.iter().filter(|(_, s)| *s == stratum).collect();
+                let taken = members.iter().filter(|(text, _)| eval.contains(text)).count();
+                let exact = members.len() as f64 * fraction;
+                let all = members.len();
+                prop_assert!((taken as f64 - exact).abs() <= 2.0, "{taken} of {all} at {fraction}");
             }
         }
     }

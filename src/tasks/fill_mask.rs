@@ -1,4 +1,4 @@
-//! What a task that predicts masked tokens would put in place of the mask tokens of a text.
+//! Predictions of a masked language model for the mask tokens of a text.
 
 use anyhow::Result;
 use candle_core::D;
@@ -11,7 +11,7 @@ use crate::tasks::Task;
 use crate::tasks::finite::require_finite;
 use crate::tokenizer::Tokenizer;
 
-/// Candidates of each mask.
+/// Number of candidates for each mask.
 const CANDIDATES: usize = 5;
 
 /// One candidate for a mask.
@@ -19,14 +19,14 @@ const CANDIDATES: usize = 5;
 pub struct Candidate {
     /// Id in the vocabulary.
     pub id: u32,
-    /// The token as text, a leading space included.
+    /// The token as text, with its leading space if it has one.
     pub token: String,
-    /// Its probability.
+    /// Probability of the token.
     pub probability: f64,
 }
 
-/// The best candidates of each mask token of `text`, best first; `longest` is the most tokens that the
-/// model takes, `place` names the text in errors.
+/// Returns the best candidates for each mask token of `text`, most probable first. `longest` is the most
+/// tokens that the model takes; `place` names the text in errors.
 pub fn fill_mask(
     task: &dyn Task,
     longest: usize,
@@ -50,7 +50,7 @@ pub fn fill_mask(
             .hint("shorten the text")
             .into());
     }
-    // A model in training may compute in a half type; a softmax over the vocabulary needs f32.
+    // A model in training may compute in f16 or bf16; a softmax over the vocabulary needs f32.
     let logits_mv =
         task.logits(&Batch::of_segment(ids, positions))?.to_device(&Device::Cpu)?.to_dtype(DType::F32)?;
     let probabilities = candle_nn::ops::softmax(&logits_mv, D::Minus1)?.to_vec2::<f32>()?;
@@ -58,14 +58,17 @@ pub fn fill_mask(
     probabilities.iter().map(|row| best(row, CANDIDATES, tokenizer)).collect()
 }
 
+/// The `top` most probable tokens; of equally probable ones the lower id comes first.
 fn best(probabilities: &[f32], top: usize, tokenizer: &Tokenizer) -> Result<Vec<Candidate>> {
-    // A model may have more rows than its tokenizer has entries (padded to a round number).
+    // A model may have more rows than its tokenizer has entries, if its vocabulary is padded to a round
+    // number.
     let mut ids: Vec<u32> = (0..probabilities.len().min(tokenizer.vocab_size()) as u32).collect();
     ids.sort_by(|&a, &b| probabilities[b as usize].total_cmp(&probabilities[a as usize]).then(a.cmp(&b)));
     ids.truncate(top);
-    let candidate = |id: u32| {
+    let mut candidates = Vec::with_capacity(ids.len());
+    for id in ids {
         let probability = f64::from(probabilities[id as usize]);
-        Ok(Candidate { id, token: tokenizer.decode(&[id], false)?, probability })
-    };
-    ids.into_iter().map(candidate).collect()
+        candidates.push(Candidate { id, token: tokenizer.decode(&[id], false)?, probability });
+    }
+    Ok(candidates)
 }

@@ -1,4 +1,4 @@
-//! What a task of fine-tuning brings along; `list.rs` names them all.
+//! The interface of a fine-tuning task. `list.rs` lists all of them.
 
 use std::path::Path;
 
@@ -16,25 +16,25 @@ use crate::tasks::planned::Planned;
 use crate::tasks::run::Kind;
 use crate::tasks::trained::Trained;
 
-/// What a model has to beat.
+/// A baseline without a neural network that a model has to beat.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Floor {
-    /// How it is made.
+    /// Name of the baseline, as reports print it.
     pub name: &'static str,
-    /// What it says of each evaluation example.
+    /// Its result on each evaluation example.
     pub outcomes: Outcomes,
 }
 
-/// A task that a pretrained encoder is fine-tuned for: its examples, which are read once for all seeds.
+/// A task that a pretrained encoder is fine-tuned for, with its examples, which are read once for all seeds.
 pub trait Finetuned: Sized + Sync {
-    /// The head that it trains.
+    /// The head that the task trains.
     const HEAD: HeadKind;
 
-    /// The scores of a report, in its order: Trainer's name, the title of the column, and 100 for a share
-    /// that is shown in percent.
+    /// The score columns of a report, in order: name of the score in the Trainer of transformers, title of
+    /// the column, and the factor of the printed value (100 for a share printed in percent).
     const COLUMNS: &'static [(&'static str, &'static str, f64)];
 
-    /// The run of one seed.
+    /// The fine-tuning run of one seed.
     type Kind<'a>: Kind
     where
         Self: 'a;
@@ -42,34 +42,35 @@ pub trait Finetuned: Sized + Sync {
     /// Reads and checks the examples.
     fn read(config: &FinetuneConfig) -> Result<Self>;
 
-    /// One line of what was read.
+    /// Returns a line that summarises the examples.
     fn summary(&self) -> String;
 
-    /// How many examples there are to train on.
+    /// Returns the number of training examples.
     fn num_train(&self) -> usize;
 
-    /// What a run from `folder` would read, without its weights. What is wrong with the lengths that are
-    /// asked for is an error, as in a run.
+    /// Returns what a run starting from `folder` would read, without loading the weights. Invalid lengths in
+    /// the configuration are an error, as in a run.
     fn planned(&self, config: &FinetuneConfig, folder: &PretrainedFolder) -> Result<Planned>;
 
-    /// The run of one seed from the encoder of `folder`.
+    /// Returns the run of one seed, starting from the encoder of `folder`.
     fn kind<'a>(&'a self, config: &'a FinetuneConfig, folder: &'a PretrainedFolder) -> Self::Kind<'a>;
 
-    /// What a report says of the last evaluation of a run, beside its scores.
+    /// Returns text about the last evaluation of a run that a report prints in addition to the scores.
     fn details(&self, data: &<Self::Kind<'_> as Kind>::Data) -> String;
 
-    /// The score that says which of two runs is better, as an evaluation names it, and which way.
+    /// Returns the score by which the better of two runs is chosen, as an evaluation names it, and if higher
+    /// or lower is better.
     fn best(&self) -> (&'static str, Better);
 
-    /// What the last evaluation of a run said of each example.
+    /// Returns the result of each example in the last evaluation of a run.
     fn outcomes(&self, data: &<Self::Kind<'_> as Kind>::Data) -> Outcomes;
 
-    /// What is reached on these examples without a neural network, the best way last.
+    /// Returns the baselines on these examples that need no neural network, the best one last.
     fn floors(&self) -> Vec<Floor>;
 
-    /// The task of a model folder, with values that are still to be read.
+    /// Builds the task of a model folder, without reading the values of its parameters.
     fn unfilled(folder: &PretrainedFolder, machine: &Machine) -> Result<Box<dyn Task>>;
 
-    /// The model of a folder that was trained for it.
+    /// Opens the model of a folder that was trained for this task.
     fn open(path: &Path, device: &Device) -> Result<Box<dyn Trained>>;
 }

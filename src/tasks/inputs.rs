@@ -1,8 +1,9 @@
-//! A batch as models take it: the host's numbers, what follows from them, and their copies where the model is
-//! on a GPU.
+//! The arrays of a batch that a model reads: the host's numbers, arrays derived from them, and copies on the
+//! GPU if the model is on one.
 //!
-//! Of a batch that is trained on, the thread that makes it can work out what follows ([`planner`]), and the
-//! copies can be sent before its step ([`send`]); what was not done then is done when a pass wants it.
+//! The loader thread that makes a training batch can derive the arrays ([`planner`]), and the copies can be
+//! sent before the batch's step ([`send`]). Whatever was not done in advance is done when a pass needs the
+//! arrays.
 
 use std::sync::Arc;
 
@@ -22,7 +23,7 @@ use crate::ops::upload::Numbers;
 use crate::ops::upload::Plans;
 use crate::ops::upload::upload;
 
-/// What a pass over a batch reads.
+/// The arrays that a pass over a batch reads.
 #[derive(Debug)]
 pub(super) struct Inputs<'a> {
     batch: &'a Batch,
@@ -30,35 +31,35 @@ pub(super) struct Inputs<'a> {
     on_gpu: Option<Arc<Copies>>,
 }
 
-/// Arrays of a batch on a GPU.
+/// Number of arrays of a batch on a GPU.
 const ARRAYS: usize = 8;
 
-/// Copies in the order of [`Derived::arrays`].
+/// GPU copies in the order of [`Derived::arrays`].
 type Copies = [Uploaded; ARRAYS];
 
-/// What follows from a batch for a model.
+/// Arrays that are derived from a batch for a model.
 #[derive(Debug)]
 struct Derived {
-    /// Rows of the position table, the family's offset included, `[T]`.
+    /// Rows of the position embedding table, including the family's offset, `[T]`.
     position_ids: Vec<u32>,
     /// Dropout keys of the labelled positions, `[M]`.
     label_keys: Vec<u64>,
 }
 
-/// A batch as [`planner`] leaves it.
+/// A batch after [`planner`]: the derived arrays, and the plans of the kernels that use them.
 struct Planned {
     derived: Arc<Derived>,
     plans: Plans<ARRAYS>,
 }
 
-/// A batch as [`send`] leaves it.
+/// A batch after [`send`]: the derived arrays, and the copies on the GPU.
 struct Sent {
     derived: Arc<Derived>,
     copies: Arc<Copies>,
 }
 
 impl Derived {
-    fn of(batch: &Batch, config: &ModelConfig) -> Self {
+    fn new(batch: &Batch, config: &ModelConfig) -> Self {
         let offset = config.position_offset() as u32;
         Self {
             position_ids: batch.position_ids.iter().map(|p| p + offset).collect(),
@@ -66,7 +67,7 @@ impl Derived {
         }
     }
 
-    /// All arrays, each by the plan that its op wants; with `backward`, what gradients need besides.
+    /// All arrays, each in the form that its op needs; `backward` includes what the gradients need.
     fn arrays<'b>(&'b self, batch: &'b Batch, config: &ModelConfig, backward: bool) -> [Numbers<'b>; ARRAYS] {
         let padding = config.padding_rows();
         let ids =
@@ -85,43 +86,44 @@ impl Derived {
 }
 
 impl Planned {
-    fn of(batch: &Batch, config: &ModelConfig) -> Self {
-        let derived = Arc::new(Derived::of(batch, config));
+    fn new(batch: &Batch, config: &ModelConfig) -> Self {
+        let derived = Arc::new(Derived::new(batch, config));
         let plans = Plans::of(derived.arrays(batch, config, true));
         Self { derived, plans }
     }
 
-    fn sent(&self, batch: &Batch, config: &ModelConfig, gpu: &Gpu) -> Result<Sent> {
+    fn send(&self, batch: &Batch, config: &ModelConfig, gpu: &Gpu) -> Result<Sent> {
         let copies = Arc::new(upload(gpu, self.derived.arrays(batch, config, true), &self.plans)?);
         Ok(Sent { derived: Arc::clone(&self.derived), copies })
     }
 }
 
-/// Plans batches for the training of a model on `device`; `None` where that is no GPU.
+/// Returns a function that plans batches for the training of a model on `device`; `None` if that is not a
+/// GPU.
 pub(super) fn planner(config: &ModelConfig, device: &Device) -> Option<Planner> {
-    // A device that there is no code for is refused by the first pass.
+    // An unsupported device is refused by the first pass, not here.
     Gpu::of_device(device).ok()??;
     let config = config.clone();
     Some(Arc::new(move |batch: &mut Batch| {
-        let planned = Planned::of(batch, &config);
+        let planned = Planned::new(batch, &config);
         batch.ahead.set(planned);
     }))
 }
 
-/// Begins to copy a batch to the GPU that the model is on, beside what is computed there. Its memory there is
-/// free again when the batch is cleared or dropped, on a thread that uses the GPU.
+/// Starts to copy a batch to the GPU of the model, in parallel with the computation there. The GPU memory is
+/// freed when the batch is cleared or dropped on a thread that uses the GPU.
 pub(super) fn send(batch: &mut Batch, config: &ModelConfig, device: &Device) -> Result<()> {
     let Some(gpu) = Gpu::of_device(device)? else { return Ok(()) };
     let sent = match batch.ahead.get::<Planned>() {
-        Some(planned) => planned.sent(batch, config, &gpu)?,
-        None => Planned::of(batch, config).sent(batch, config, &gpu)?,
+        Some(planned) => planned.send(batch, config, &gpu)?,
+        None => Planned::new(batch, config).send(batch, config, &gpu)?,
     };
     batch.ahead.set(sent);
     Ok(())
 }
 
 impl<'a> Inputs<'a> {
-    /// The inputs that `batch` is for a model on `device`; with `backward`, what gradients need besides.
+    /// The inputs of `batch` for a model on `device`; `backward` includes what the gradients need.
     pub(super) fn new(
         batch: &'a Batch,
         config: &ModelConfig,
@@ -129,58 +131,61 @@ impl<'a> Inputs<'a> {
         backward: bool,
     ) -> Result<Self> {
         let Some(gpu) = Gpu::of_device(device)? else {
-            return Ok(Self { batch, derived: Arc::new(Derived::of(batch, config)), on_gpu: None });
-        };
-        let of = |Sent { derived, copies }: &Sent| Self {
-            batch,
-            derived: Arc::clone(derived),
-            on_gpu: Some(Arc::clone(copies)),
+            return Ok(Self { batch, derived: Arc::new(Derived::new(batch, config)), on_gpu: None });
         };
         if !backward {
-            let derived = Derived::of(batch, config);
+            let derived = Derived::new(batch, config);
             let arrays = derived.arrays(batch, config, false);
             let copies = Arc::new(upload(&gpu, arrays, &Plans::of(arrays))?);
-            return Ok(of(&Sent { derived: Arc::new(derived), copies }));
+            return Ok(Self::from_sent(batch, &Sent { derived: Arc::new(derived), copies }));
         }
         match (batch.ahead.get::<Sent>(), batch.ahead.get::<Planned>()) {
-            (Some(sent), _) => Ok(of(sent)),
-            (None, Some(planned)) => Ok(of(&planned.sent(batch, config, &gpu)?)),
-            (None, None) => Ok(of(&Planned::of(batch, config).sent(batch, config, &gpu)?)),
+            (Some(sent), _) => Ok(Self::from_sent(batch, sent)),
+            (None, Some(planned)) => Ok(Self::from_sent(batch, &planned.send(batch, config, &gpu)?)),
+            (None, None) => {
+                let sent = Planned::new(batch, config).send(batch, config, &gpu)?;
+                Ok(Self::from_sent(batch, &sent))
+            }
         }
     }
 
-    fn at<'b, T>(&'b self, host: &'b [T], index: usize) -> Indices<'b, T> {
+    fn from_sent(batch: &'a Batch, sent: &Sent) -> Self {
+        Self { batch, derived: Arc::clone(&sent.derived), on_gpu: Some(Arc::clone(&sent.copies)) }
+    }
+
+    /// An array with its GPU copy, which has this index in [`Derived::arrays`].
+    fn array<'b, T>(&'b self, host: &'b [T], index: usize) -> Indices<'b, T> {
         self.on_gpu.as_ref().map_or(host.into(), |copies| Indices::uploaded(host, &copies[index]))
     }
 
-    /// Rows of the word table, `[T]`.
+    /// Rows of the word embedding table, `[T]`.
     pub(super) fn ids(&self) -> Indices<'_> {
-        self.at(&self.batch.ids, 0)
+        self.array(&self.batch.ids, 0)
     }
 
-    /// The ids of the tokens.
+    /// The token ids, position ids and token types.
     pub(super) fn tokens(&self) -> TokenIds<'_> {
         TokenIds {
             ids: self.ids().into(),
-            position_ids: self.at(&self.derived.position_ids, 1),
-            token_type_ids: self.at(&self.batch.token_type_ids, 2),
+            position_ids: self.array(&self.derived.position_ids, 1),
+            token_type_ids: self.array(&self.batch.token_type_ids, 2),
         }
     }
 
-    /// Segments and keys.
+    /// The bounds of the segments and the dropout keys of the tokens.
     pub(super) fn rows(&self) -> Rows<'_> {
         Rows {
-            cu_seqlens: self.at(&self.batch.cu_seqlens, 3),
-            token_keys: self.at(&self.batch.token_keys, 4),
+            cu_seqlens: self.array(&self.batch.cu_seqlens, 3),
+            token_keys: self.array(&self.batch.token_keys, 4),
         }
     }
 
-    /// The rows with labels.
+    /// The labelled positions with their labels and dropout keys.
     pub(super) fn targets(&self) -> Targets<'_> {
         Targets {
-            positions: self.at(&self.batch.label_positions, 5),
-            labels: self.at(&self.batch.labels, 6),
-            keys: self.at(&self.derived.label_keys, 7),
+            positions: self.array(&self.batch.label_positions, 5),
+            labels: self.array(&self.batch.labels, 6),
+            keys: self.array(&self.derived.label_keys, 7),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Every task: by its name in a configuration, and by the head of a model folder.
+//! List of all tasks, by their name in a configuration and by the head of a model folder.
 
 use std::path::Path;
 
@@ -38,16 +38,16 @@ use crate::tasks::token_classify;
 use crate::tasks::trained::Trained;
 use crate::tokenizer::Tokenizer;
 
-/// What is done with a task of pretraining that is known by its name.
+/// Code that is generic over a pretraining task which is only known by name at run time.
 pub trait PretrainedVisitor {
-    /// What comes of it.
+    /// Result of [`Self::visit`].
     type Output;
 
-    /// Does it.
+    /// Runs the code for the task `T`.
     fn visit<T: Pretrained>(self) -> Self::Output;
 }
 
-/// Shows a task of pretraining to `visitor`.
+/// Calls `visitor` with the type of this pretraining task.
 pub fn pretrained<V: PretrainedVisitor>(task: PretrainTask, visitor: V) -> V::Output {
     match task {
         PretrainTask::MaskedLm => visitor.visit::<MaskedLm>(),
@@ -57,16 +57,16 @@ pub fn pretrained<V: PretrainedVisitor>(task: PretrainTask, visitor: V) -> V::Ou
     }
 }
 
-/// What is done with a task of fine-tuning that is known by its goal.
+/// Code that is generic over a fine-tuning task which is only known by its goal at run time.
 pub trait FinetunedVisitor {
-    /// What comes of it.
+    /// Result of [`Self::visit`].
     type Output;
 
-    /// Does it.
+    /// Runs the code for the task `T`.
     fn visit<T: Finetuned>(self) -> Self::Output;
 }
 
-/// Shows the task of fine-tuning that has this goal to `visitor`.
+/// Calls `visitor` with the type of the fine-tuning task for this goal.
 pub fn finetuned<V: FinetunedVisitor>(goal: Goal, visitor: V) -> V::Output {
     match goal {
         Goal::Label => visitor.visit::<classify::Examples>(),
@@ -76,7 +76,7 @@ pub fn finetuned<V: FinetunedVisitor>(goal: Goal, visitor: V) -> V::Output {
     }
 }
 
-/// The sizes of a run of `config` with `model`, whose vocabulary is known.
+/// Returns the sizes of a run of `config` with `model`, whose vocabulary is known.
 pub fn shapes(config: &PretrainConfig, model: &ModelConfig) -> Result<Shapes> {
     struct OfShapes<'a>(&'a PretrainConfig, &'a ModelConfig);
     impl PretrainedVisitor for OfShapes<'_> {
@@ -89,10 +89,11 @@ pub fn shapes(config: &PretrainConfig, model: &ModelConfig) -> Result<Shapes> {
     pretrained(config.task(), OfShapes(config, model))
 }
 
-/// A task whose values are still to be read, and the model folders that hold them.
+/// A task whose parameters are not read yet, and the model folders that contain them.
 pub type Unfilled = (Box<dyn Task>, Vec<ModelFolder>);
 
-/// The task of a run of `config` that wrote the model folder, or the two, at `path`.
+/// Builds the task of the pretraining run with `config` that wrote the model folder (or pair of folders) at
+/// `path`.
 pub fn of_pretraining(path: &Path, config: &PretrainConfig, setting: Setting<'_>) -> Result<Unfilled> {
     struct Build<'a>(&'a PretrainConfig, ModelConfig, Tokenizer, Setting<'a>);
     impl PretrainedVisitor for Build<'_> {
@@ -105,11 +106,12 @@ pub fn of_pretraining(path: &Path, config: &PretrainConfig, setting: Setting<'_>
         }
     }
     let path = if holds_pair(path) { path.join(DISCRIMINATOR) } else { path.to_path_buf() };
-    let (model, tokenizer) = (read_folder(&path)?.config, Tokenizer::load(&path)?);
+    let model = read_folder(&path)?.config;
+    let tokenizer = Tokenizer::load(&path)?;
     pretrained(config.task(), Build(config, model, tokenizer, setting))
 }
 
-/// The task of a run of `config` that wrote the model folder at `path`.
+/// Builds the task of the fine-tuning run with `config` that wrote the model folder at `path`.
 pub fn of_finetuning(path: &Path, config: &FinetuneConfig, machine: &Machine) -> Result<Unfilled> {
     struct Build<'a>(PretrainedFolder, &'a Machine);
     impl FinetunedVisitor for Build<'_> {
@@ -124,11 +126,11 @@ pub fn of_finetuning(path: &Path, config: &FinetuneConfig, machine: &Machine) ->
     Ok((task, vec![ModelFolder { place: "", files: Vec::new(), names, added: Vec::new() }]))
 }
 
-/// The model of a folder in the Hugging Face layout, or the two of an ELECTRA run.
+/// Opens the model of a folder in the Hugging Face layout, or the pair of models of an ELECTRA run.
 pub fn open(path: &Path, device: &Device) -> Result<Box<dyn Trained>> {
     struct Open<'a>(HeadKind, &'a Path, &'a Device);
     impl Open<'_> {
-        fn of(&self, head: HeadKind, open: Opener) -> Option<Result<Box<dyn Trained>>> {
+        fn open_if(&self, head: HeadKind, open: Opener) -> Option<Result<Box<dyn Trained>>> {
             (head == self.0).then(|| open(self.1, self.2))
         }
     }
@@ -136,14 +138,14 @@ pub fn open(path: &Path, device: &Device) -> Result<Box<dyn Trained>> {
         type Output = Option<Result<Box<dyn Trained>>>;
 
         fn visit<T: Pretrained>(self) -> Self::Output {
-            self.of(T::HEAD, T::open)
+            self.open_if(T::HEAD, T::open)
         }
     }
     impl FinetunedVisitor for &Open<'_> {
         type Output = Option<Result<Box<dyn Trained>>>;
 
         fn visit<T: Finetuned>(self) -> Self::Output {
-            self.of(T::HEAD, T::open)
+            self.open_if(T::HEAD, T::open)
         }
     }
     if holds_pair(path) {
@@ -161,5 +163,5 @@ pub fn open(path: &Path, device: &Device) -> Result<Box<dyn Trained>> {
     })
 }
 
-/// What opens the model of a folder.
+/// Function that opens the model of a folder.
 type Opener = fn(&Path, &Device) -> Result<Box<dyn Trained>>;

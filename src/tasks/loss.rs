@@ -1,4 +1,4 @@
-//! Losses of a batch, known or still under way on the device.
+//! Losses of a batch, on the host or still being computed on the device.
 
 use candle_core::Device;
 use candle_core::Result;
@@ -9,20 +9,21 @@ use crate::ops::cross_entropy::Totals;
 use crate::ops::norm;
 use crate::ops::tensor::from_vec;
 
-/// Losses of a batch, summed: means are taken over the *global* count, once, by what adds the batches up.
+/// Summed losses of a batch. The caller that adds up the batches divides once by the *global* number of
+/// targets.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Loss {
     /// Sum of the losses of all targets, in nats.
     pub sum: f64,
     /// Number of targets.
     pub count: usize,
-    /// Targets whose best-scored class is right.
+    /// Number of targets for which the class with the highest score is right.
     pub correct: usize,
 }
 
 impl Loss {
-    /// Mean loss of a target; NaN without targets, which is a loss that was not measured, and infinite where it
-    /// was and is no number.
+    /// Returns the mean loss per target: NaN without targets (the loss was not measured), infinite if the sum
+    /// is NaN.
     pub fn mean(&self) -> f64 {
         match self.count {
             0 => f64::NAN,
@@ -36,7 +37,7 @@ impl Loss {
         self.count > 0 && !self.sum.is_finite()
     }
 
-    /// Share of right targets; NaN without targets.
+    /// Share of targets that were predicted correctly; NaN without targets.
     pub fn accuracy(&self) -> f64 {
         if self.count == 0 { f64::NAN } else { self.correct as f64 / self.count as f64 }
     }
@@ -50,10 +51,10 @@ impl std::ops::AddAssign for Loss {
     }
 }
 
-/// A loss that may still be under way on the device.
+/// A loss that may still be being computed on the device.
 #[derive(Debug, Clone, Default)]
 pub struct PendingLoss {
-    /// As in [`Entropy`]; none for a batch without targets.
+    /// Totals as in [`Entropy`]; `None` for a batch without targets.
     totals: Option<Tensor>,
     count: usize,
 }
@@ -64,23 +65,24 @@ impl PendingLoss {
         Self { totals: Some(entropy.totals), count }
     }
 
-    /// The loss of `count` targets from f64 totals that begin as those of [`Entropy`].
+    /// The loss of `count` targets from f64 totals that start with those of [`Entropy`].
     pub fn of_totals(totals: Tensor, count: usize) -> Self {
         Self { totals: Some(totals), count }
     }
 
-    /// A loss that another process has told, on the device of the norm that it may poison.
+    /// A loss that was received from another process, on the device of the gradient norm that
+    /// [`Self::poison`] changes.
     pub fn known(Loss { sum, count, correct }: Loss, device: &Device) -> Result<Self> {
         let totals = from_vec(vec![sum, correct as f64], 2)?.to_device(device)?;
         Ok(Self { totals: Some(totals), count })
     }
 
-    /// Makes `norm` NaN unless this loss is finite, without waiting for either.
+    /// Makes `norm` NaN unless this loss is finite, without waiting for either value.
     pub fn poison(&self, norm: &Tensor) -> Result<()> {
         self.totals.as_ref().map_or(Ok(()), |totals| norm::poison(norm, totals))
     }
 
-    /// The loss; waits for the device.
+    /// Waits for the device and returns the loss.
     pub fn read(&self) -> Result<Loss> {
         let Some(totals) = &self.totals else { return Ok(Loss::default()) };
         let Totals { loss_sum, correct } = Totals::read(totals)?;

@@ -26,7 +26,7 @@ use crate::tasks::labelled::InputFile;
 use crate::tasks::labelled::InputText;
 use crate::tasks::pretraining::Pretrained;
 use crate::tasks::pretraining::corpus::PREDICTED_TOKENS;
-use crate::tasks::pretraining::origin::OfFolders;
+use crate::tasks::pretraining::origin::FolderNames;
 use crate::tasks::pretraining::scored;
 use crate::tasks::run::ModelFolder;
 use crate::tasks::run::Scores;
@@ -71,8 +71,8 @@ impl Pretrained for MaskedLm {
         Ok(Self { model }.computing_in(machine.policy.compute)?)
     }
 
-    fn of_folders(&self) -> OfFolders {
-        OfFolders { model: self.model.parameters.layout().own_names(), generator: Vec::new() }
+    fn folder_names(&self) -> FolderNames {
+        FolderNames { model: self.model.parameters.layout().own_names(), generator: Vec::new() }
     }
 
     fn folders(&self, tokenizer: &Tokenizer) -> Vec<ModelFolder> {
@@ -80,7 +80,7 @@ impl Pretrained for MaskedLm {
         vec![ModelFolder::whole(&hub, tokenizer, self.model.parameters.layout())]
     }
 
-    /// Trainer's names: `loss`, `perplexity`, `accuracy`.
+    /// Returns `loss`, `perplexity` and `accuracy`, the names of the Trainer of transformers.
     fn scores(_: &[Term], losses: &[Loss]) -> Scores {
         let loss = losses.first().copied().unwrap_or_default();
         vec![
@@ -112,24 +112,28 @@ impl MaskFiller {
         Ok(Self { task, tokenizer })
     }
 
-    /// Whether a text has a mask.
+    /// Returns true if a text contains a mask token.
     pub fn is_masked(&self, text: &str) -> Result<bool> {
         let mask = self.tokenizer.token(self.tokenizer.special().mask()?);
         Ok(mask.is_some_and(|mask| text.contains(&mask)))
     }
 
-    /// What stands in the place of each mask.
+    /// Passes the best candidates for each mask token of a text to `answers`.
     pub fn answer(&self, text: &InputText, answers: &mut dyn Answers) -> Result<()> {
         let Self { task, tokenizer } = self;
-        // An empty line has an answer, too.
+        // An empty line gets an answer, too, so that answers match lines.
         if text.texts.0.trim().is_empty() {
             return answers.answer(json!({"text": text.texts.0, "masks": []}), text);
         }
         let masks = fill_mask(task, task.longest(), tokenizer, &text.texts.0, &text.place)?;
-        let candidate = |c: &Candidate| json!({"token": c.token, "id": c.id, "score": c.probability});
-        let masks: Vec<Vec<Value>> = masks.iter().map(|m| m.iter().map(candidate).collect()).collect();
+        let masks: Vec<Vec<Value>> =
+            masks.iter().map(|candidates| candidates.iter().map(candidate_json).collect()).collect();
         answers.answer(json!({"text": text.texts.0, "masks": masks}), text)
     }
+}
+
+fn candidate_json(candidate: &Candidate) -> Value {
+    json!({"token": candidate.token, "id": candidate.id, "score": candidate.probability})
 }
 
 impl Trained for MaskFiller {
@@ -137,12 +141,13 @@ impl Trained for MaskFiller {
         let mut scores = Scored::default();
         let (losses, entropy) = scored::losses(evaluation, &self.task, &self.tokenizer, &mut scores)?;
         let masked = losses.first().copied().unwrap_or_default();
-        let (loss, accuracy) = (masked.mean(), masked.accuracy());
+        let loss = masked.mean();
+        let accuracy = masked.accuracy();
         scores.add(PREDICTED_TOKENS, masked.count, "tokens predicted", masked.count);
         scores.add_measured("loss", loss, "loss", |loss| format!("{loss:.4}"));
         scores.add_measured("perplexity", loss.exp(), "perplexity", |value| format!("{value:.2}"));
         scores.add_measured("accuracy", accuracy, "masked accuracy", percent);
-        // A baseline that has seen the file which it is scored on is better than any that has not.
+        // Computed from the scored file itself, so no unigram baseline from other text can be better.
         let text = format!("{entropy:.4} (entropy of this file's own token frequencies)");
         scores.add("own_unigram_entropy", entropy, "unigram entropy", text);
         Ok(scores)

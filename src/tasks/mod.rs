@@ -1,8 +1,8 @@
-//! What a model is trained for: examples + head + loss + score, a folder for each.
+//! The tasks that a model is trained for, a folder for each: examples, head, loss and scores.
 //!
-//! A [`Task`] turns a batch into losses and gradients; it knows nothing of steps, schedules, checkpoints or
-//! sinks. [`run`] is what a task brings along for a whole run, whose skeleton is `train/run.rs`; [`trained`]
-//! is what a trained model is used for. A new task is a folder with a line in [`list`] and its name in
+//! A [`Task`] turns a batch into losses and gradients; it does not know about steps, schedules, checkpoints
+//! or sinks. [`run`] defines what a task adds to a whole run, whose skeleton is `train/run.rs`; [`trained`]
+//! is the interface of a trained model. A new task is a folder with a line in [`list`] and its name in
 //! `config/task.rs`.
 
 pub mod classify;
@@ -50,36 +50,37 @@ pub use loss::Loss;
 pub use loss::PendingLoss;
 pub use supervised::Supervised;
 
-/// A part of the loss that has targets of its own.
+/// A part of the loss that has its own targets.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Term {
-    /// As logs and results name it, where there are several.
+    /// Name in logs and results, used if the loss has several terms.
     pub name: &'static str,
-    /// What its mean is multiplied by.
+    /// Factor of the term's mean in the loss.
     pub weight: f64,
 }
 
-/// Takes hidden states: the name of the model where a run has several, the part behind which they are.
+/// Called with (name of the model if a run has several, part of the model, output of that part `[T, D]`).
 pub type Seen<'a> = dyn FnMut(&'static str, Part, &Tensor) -> Result<()> + 'a;
 
-/// What the trainer needs of a task.
+/// The interface through which the trainer trains a task.
 pub trait Task {
-    /// The terms of the loss, which is the sum of `weight x mean over the term's targets`.
+    /// Returns the terms of the loss, which is the sum of `weight x mean over the term's targets`.
     fn terms(&self) -> &[Term] {
         &[Term { name: "loss", weight: 1.0 }]
     }
 
-    /// Targets of `batch`, for each term: known before anything is computed, so that gradients are those of
-    /// means over whole steps from the first micro-batch on.
+    /// Returns the number of targets of `batch` for each term. It is known before the forward pass, so that
+    /// gradients are those of means over whole steps from the first micro-batch on.
     fn counts(&self, batch: &Batch) -> Vec<usize> {
         vec![batch.num_labels()]
     }
 
-    /// Adds the gradients of `batch` to `gradients`: of each term's *summed* loss, times its entry of
-    /// `scales`. The losses that it gives, one a term, are not scaled.
+    /// Adds the gradients of `batch` to `gradients`: for each term the gradient of its *summed* loss, times
+    /// its entry of `scales`. The returned losses, one per term, are not scaled.
     ///
-    /// With `weight / targets of the whole step` as scales, gradients add up to that of the loss; loss
-    /// scaling is a further factor, there from the first gradient on. Nothing waits for a GPU here.
+    /// With `weight / targets of the whole step` as scales, the gradients of all micro-batches add up to that
+    /// of the loss. Loss scaling is a further factor, included from the first gradient on. Does not wait for
+    /// the GPU.
     fn accumulate(
         &self,
         batch: &Batch,
@@ -88,35 +89,35 @@ pub trait Task {
         gradients: &Gradients,
     ) -> Result<Vec<PendingLoss>>;
 
-    /// What can be worked out of a batch before [`Self::accumulate`] takes it, by the thread that makes it:
-    /// plans for a GPU. `None` where there is nothing to work out.
+    /// Returns a function that prepares a batch for [`Self::accumulate`] on the loader thread that makes the
+    /// batch: plans for the kernels of a GPU. `None` if there is nothing to prepare.
     fn planner(&self) -> Option<Planner> {
         None
     }
 
-    /// Begins to copy to a GPU what [`Self::accumulate`] will read of `batch`, beside what is computed there.
+    /// Starts to copy the arrays of `batch` that [`Self::accumulate`] reads to the GPU, in parallel with the
+    /// computation there.
     fn send(&self, _batch: &mut Batch) -> Result<()> {
         Ok(())
     }
 
-    /// Shows `seen` the hidden states, `[T, D]`, that the forward pass of [`Self::accumulate`] goes through:
-    /// of which model of the run, behind which part of it.
+    /// Calls `seen` with the hidden states, `[T, D]`, after each part of each model in the forward pass of
+    /// [`Self::accumulate`].
     fn observe(&self, batch: &Batch, pass: Pass, seen: &mut Seen<'_>) -> Result<()>;
 
     /// Logits at the label positions, `[M, classes]`, without dropout.
     fn logits(&self, batch: &Batch) -> Result<Tensor>;
 
-    /// The losses of `batch`, one a term, without dropout and without gradients. Behind them stands what else
-    /// a task counts of its predictions: how many there are, and how many of them are right.
+    /// Returns the losses of `batch`, one per term, without dropout and without gradients. After them a task
+    /// may add further counts of its predictions: how many there are, and how many of them are right.
     fn evaluate(&self, batch: &Batch) -> Result<Vec<Loss>>;
 
-    /// The values that training changes.
+    /// Returns the parameters that are trained.
     fn parameters(&self) -> &Parameters;
 
-    /// Goes on with angles of another base in the layers that attend to all tokens; nothing where positions
-    /// are no angles.
+    /// Sets the RoPE base of the layers with global attention. Does nothing in a model without RoPE.
     fn set_global_rope_theta(&self, _theta: f64) {}
 
-    /// Floating-point operations of forward and backward of `batch`.
+    /// Returns the floating-point operations of the forward and backward pass of `batch`.
     fn flops(&self, batch: &Batch) -> f64;
 }

@@ -1,6 +1,6 @@
-//! What a task brings along for a whole run: its model, its data, its files and its scores.
+//! The parts of a whole run that differ by task: model, data, files and scores.
 //!
-//! The skeleton that all runs share is `train/run.rs`; it knows none of them.
+//! The skeleton that all runs share is `train/run.rs`; it knows no task by name.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -28,144 +28,149 @@ use crate::tasks::Task;
 use crate::telemetry::Progress;
 use crate::tokenizer::Tokenizer;
 
-/// The description of a model in its folder.
+/// The file that describes a model in its folder.
 const CONFIG_JSON: &str = "config.json";
 
-/// Scores by Trainer's names.
+/// Scores with the names that the Trainer of transformers gives them.
 pub type Scores = Vec<(String, f64)>;
 
-/// What a run is made from besides its configuration: a hash of each input, by the key that names it.
+/// The inputs of a run in addition to its configuration: a hash of each, by the configuration key that names
+/// the input.
 pub type Inputs = BTreeMap<String, String>;
 
-/// What a run is built with.
+/// The values that the trainer passes to [`Kind::build`].
 #[derive(Clone, Copy)]
 pub struct Setting<'a> {
-    /// Batch, optimizer and schedule, with numbers for what the configuration leaves open.
+    /// Batch, optimizer and schedule, with the values left open in the configuration filled in.
     pub training: &'a TrainingConfig,
-    /// What is computed on.
+    /// Device and number types of the run.
     pub machine: &'a Machine,
-    /// Seed of initial values, order, masks and dropout.
+    /// Seed of the initial values, the order of the examples, masks and dropout.
     pub seed: u64,
-    /// Takes what a user should know.
+    /// Receives notes for the user.
     pub progress: &'a Progress,
-    /// Whether the initial values will be trained on, and not overwritten by those of a checkpoint.
+    /// True if training starts with the initial values; false if a checkpoint will overwrite them.
     pub is_beginning: bool,
 }
 
-/// A kind of run.
+/// A kind of run: pretraining or fine-tuning for one task.
 pub trait Kind: Send {
-    /// What is trained.
+    /// The model and its loss.
     type Task: Task + Send;
-    /// What it is trained on.
+    /// Batches and evaluation.
     type Data: Data + Send;
 
-    /// The sizes of its steps.
+    /// Returns the sizes of a step, from which its memory is predicted.
     fn shapes(&self) -> Result<Shapes>;
 
-    /// Hashes of what it learns from: a run goes on with the same ones only.
+    /// Returns hashes of the training data and the starting model. A run resumes only if they are unchanged.
     fn inputs(&self) -> Result<Inputs>;
 
-    /// All parts, with initial values. What would fail at the end of a run should fail here.
+    /// Builds all parts, with initial values. Problems that would only show at the end of a run are reported
+    /// here.
     fn build(self, setting: Setting<'_>) -> Result<Parts<Self::Task, Self::Data>>;
 }
 
-/// The parts of a run.
+/// The parts of a run that is ready to train.
 pub struct Parts<T, D> {
-    /// What is trained.
+    /// The model and its loss.
     pub task: T,
-    /// What it is trained on.
+    /// Batches and evaluation.
     pub data: D,
-    /// Updates in all.
+    /// Number of updates of the whole run.
     pub total_steps: u64,
-    /// The model folders that each checkpoint holds.
+    /// The model folders that each checkpoint contains.
     pub folders: Vec<ModelFolder>,
-    /// The score that decides which checkpoint is best, and which way is better.
+    /// The score that selects the best checkpoint, and if higher or lower is better.
     pub best: (&'static str, Better),
 }
 
-/// Where a run begins.
+/// Position from which a run starts or resumes.
 #[derive(Debug, Clone)]
 pub struct Beginning {
-    /// Where the next batch comes from.
+    /// Position of the next batch in the data.
     pub cursor: Cursor,
-    /// Updates that are done.
+    /// Number of updates done.
     pub step: u64,
-    /// Updates in all.
+    /// Number of updates of the whole run.
     pub total_steps: u64,
 }
 
-/// Where batches and scores come from.
+/// The batches of a run and its evaluation.
 pub trait Data {
-    /// From the next start on, batches that are made by threads of their own are shown to `planner` there.
+    /// From the next start on, loader threads pass the batches that they make to `planner`.
     fn plan_with(&mut self, _planner: Planner) {}
 
-    /// Gets ready to give the steps from `beginning` on.
+    /// Prepares the steps from `beginning` on.
     fn start(&mut self, beginning: Beginning) -> Result<()>;
 
-    /// The micro-batches of the next step.
+    /// Returns the micro-batches of the next step.
     fn next_step(&mut self) -> Result<StepBatches>;
 
-    /// Takes back the step that was trained on, to use its memory again.
+    /// Takes back the step that was trained on, so that its memory is reused.
     fn give_back(&mut self, _step: StepBatches) {}
 
-    /// Scores of the model as it is, `loss` first; `None` where it was interrupted. What the model predicted
-    /// may be kept until the next evaluation.
+    /// Returns the scores of the current model, `loss` first; `None` if the evaluation was interrupted. The
+    /// predictions may be kept until the next evaluation.
     fn evaluate(&mut self, task: &dyn Task, interrupted: &dyn Fn() -> bool) -> Result<Option<Scores>>;
 
-    /// The share that each source has of the tokens of the step after `steps_done`, where that changes during
-    /// the run.
+    /// Returns the share of each source in the tokens of the step after `steps_done`, if the mix changes
+    /// during the run; otherwise nothing.
     fn mix(&self, _steps_done: u64) -> Vec<(String, f64)> {
         Vec::new()
     }
 
-    /// The names of the scores that evaluations may give.
+    /// Returns the names of all scores that an evaluation may give.
     fn score_names(&self) -> Vec<String> {
         vec!["loss".to_string()]
     }
 
-    /// Whether [`Data::finish`] needs an evaluation of the final model in this process.
+    /// Returns true if [`Data::finish`] needs an evaluation of the final model in this process.
     fn wants_evaluation(&self) -> bool {
         false
     }
 
-    /// Files that belong into the folder of the final model beside its own, by what its last evaluation
-    /// found.
+    /// Returns additional files for the folder of the final model, made from the results of its last
+    /// evaluation.
     fn model_files(&self) -> Vec<(String, Vec<u8>)> {
         Vec::new()
     }
 
-    /// Bytes that [`Data::finish`] writes, at most.
+    /// Returns an upper limit on the bytes that [`Data::finish`] writes.
     fn finish_bytes(&self) -> u64 {
         0
     }
 
-    /// Writes what belongs beside the final model into the run's folder `output`; scores that need no model,
-    /// or `None` where it was interrupted.
+    /// Writes further results into the run's folder `output`, next to the final model. Returns scores that
+    /// need no model, or `None` if it was interrupted.
     fn finish(&mut self, _output: &Path, _interrupted: &dyn Fn() -> bool) -> Result<Option<Scores>> {
         Ok(Some(Scores::new()))
     }
 }
 
-/// A folder that transformers loads: the weights of some parameters, and the files beside them.
+/// A folder that transformers can load: some parameters of the run, with the configuration and tokenizer
+/// files.
 #[derive(Debug, Clone)]
 pub struct ModelFolder {
-    /// Its place below a checkpoint, with a slash at the end; empty where it is the checkpoint itself.
+    /// Path relative to a checkpoint, with a slash at the end; empty if the checkpoint itself is the folder.
     pub place: &'static str,
     /// `config.json` and the files of the tokenizer.
     pub files: Vec<(String, Vec<u8>)>,
-    /// The parameters that it holds, with the names that they have in it.
+    /// The parameters in the folder, as pairs of their name in the run and their name in the folder.
     pub names: Vec<(String, String)>,
-    /// Parameters of which it holds the sum with another one of the run, each with that one.
+    /// Parameters stored as a sum: pairs of a parameter and the other parameter of the run that is added to
+    /// it.
     pub added: Vec<(String, String)>,
 }
 
 impl ModelFolder {
-    /// The only model of a run, its parameters by their own names.
+    /// The folder of the only model of a run, with the parameters' own names.
     pub fn whole(config: &HubConfig, tokenizer: &Tokenizer, layout: &Layout) -> Self {
         Self::new("", config, tokenizer, layout.own_names())
     }
 
-    /// A model at `place`, with the parameters of `names`: as the run and as the folder calls them.
+    /// The folder of a model at `place`; `names` are pairs of a parameter's name in the run and its name in
+    /// the folder.
     pub fn new(
         place: &'static str,
         config: &HubConfig,
@@ -186,7 +191,7 @@ impl ModelFolder {
         Self { place, files, names, added: Vec::new() }
     }
 
-    /// Its files, `config.json` with this base of the angles of layers that attend to all tokens, where it is
+    /// Returns the files, with this RoPE base of the layers with global attention in `config.json` if one is
     /// given.
     pub fn files_with(&self, global_rope_theta: Option<f64>) -> Result<Vec<(String, Vec<u8>)>> {
         let mut files = self.files.clone();
@@ -199,13 +204,14 @@ impl ModelFolder {
         Ok(files)
     }
 
-    /// Refuses a model whose `config.json` could not be read again.
+    /// Returns an error for a model whose `config.json` could not be read back.
     pub fn require_readable(&self) -> Result<()> {
         let mut configs = self.files.iter().filter(|(name, _)| name == CONFIG_JSON);
         configs.try_for_each(|(_, bytes)| HubConfig::require_readable(bytes))
     }
 
-    /// The same with the sums of these pairs of parameters under the names of the first ones.
+    /// Returns the folder with the sums of these pairs of parameters, each sum under the name of the first
+    /// parameter.
     #[must_use]
     pub fn with_added(self, added: Vec<(String, String)>) -> Self {
         Self { added, ..self }
@@ -218,36 +224,38 @@ fn has_token_types(model: &ModelConfig, tokenizer: &Tokenizer) -> bool {
     tokenizer.framing().with_types_below(types) != tokenizer.framing().with_types_below(1)
 }
 
-/// Rows that reach a head.
+/// Number of rows that reach a head.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum TargetShare {
-    /// This share of the tokens.
+    /// This fraction of the tokens.
     OfTokens(f64),
-    /// One a row.
+    /// One row per sequence.
     OneARow,
 }
 
-/// The sizes of a run's steps, as far as memory goes.
+/// The sizes of a run's steps that determine its memory.
 pub struct Shapes {
-    /// What is trained.
+    /// Memory and parameters of the model with its heads.
     pub outline: Box<dyn Outline>,
-    /// Family and shape, the vocabulary included.
+    /// Family and shape, including the vocabulary size.
     pub model: ModelConfig,
-    /// Tokens of a row at most.
+    /// Most tokens in one row.
     pub length: usize,
-    /// Rows that reach the head at most.
+    /// Most rows that reach the head.
     pub targets: TargetShare,
 }
 
 impl Shapes {
-    /// Memory of a step of `tokens` tokens, and of a batch of evaluation.
+    /// Predicts the memory of a training step of `tokens` tokens, and of an evaluation batch.
     pub fn prediction(&self, tokens: u64, training: &TrainingConfig, place: Place) -> Prediction {
         let on = training.gradient_checkpointing.is_on();
-        let of = |tokens| self.outline.memory(&self.sizes(tokens, self.length, on, place));
-        let evaluated = (training.per_device_eval_batch_size * self.length) as u64;
-        let (step, parameters) = (of(tokens), self.outline.num_parameters());
+        let evaluation_tokens = (training.per_device_eval_batch_size * self.length) as u64;
+        let step = self.outline.memory(&self.sizes(tokens, self.length, on, place));
+        let evaluation = self.outline.memory(&self.sizes(evaluation_tokens, self.length, on, place));
+        let parameters = self.outline.num_parameters();
         let is_copied = !place.on_gpu && training.save_in_background && training.save_steps > 0;
-        // Moments of other processes are not here, but for those of a checkpoint.
+        // Optimizer moments of other processes are not in this process, except while a checkpoint gathers
+        // them.
         let moments = 8 * parameters;
         let elsewhere = moments - moments / place.sharers as u64;
         let gathered = if elsewhere > 0 { moments } else { 0 };
@@ -257,13 +265,13 @@ impl Shapes {
             + exchanged;
         Prediction {
             state_bytes: (step.state_bytes + more).saturating_sub(elsewhere),
-            evaluation_bytes: of(evaluated).evaluation_bytes,
+            evaluation_bytes: evaluation.evaluation_bytes,
             saving_bytes: if is_copied { checkpoint_bytes(parameters) } else { gathered },
             ..step
         }
     }
 
-    /// Sizes of a step of `tokens` tokens in rows of `length`.
+    /// Returns the sizes of a step of `tokens` tokens in rows of `length`.
     pub fn sizes(&self, tokens: u64, length: usize, gradient_checkpointing: bool, place: Place) -> StepSizes {
         let targets = match self.targets {
             TargetShare::OfTokens(share) => (tokens as f64 * share).ceil() as u64,
@@ -274,8 +282,8 @@ impl Shapes {
     }
 }
 
-/// What the tree takes over which a process adds up its micro-batches, beside one set of gradients: one more for
-/// each level (`layers/gradients`).
+/// Bytes of the tree over which a process adds up its micro-batches, in addition to one set of gradients: one
+/// further set per level (`layers/gradients`).
 fn summing_bytes(parameters: u64, training: &TrainingConfig, place: Place) -> u64 {
     if place.on_gpu {
         0
@@ -284,15 +292,15 @@ fn summing_bytes(parameters: u64, training: &TrainingConfig, place: Place) -> u6
     }
 }
 
-/// Bytes of the batches of an update and of the next one, which is prefetched. On a GPU they are in the memory of the
-/// host, which is not counted.
+/// Bytes of the batches of one update and of the next one, which is prefetched. 0 on a GPU, where batches are
+/// in host memory, which is not counted.
 fn batches_bytes(training: &TrainingConfig, length: usize, place: Place) -> u64 {
-    // Ids, types, positions and keys of tokens, and labels of some.
+    // Ids, types, positions and dropout keys of all tokens, and labels of some.
     const BYTES_PER_TOKEN: u64 = 24;
     if place.on_gpu { 0 } else { 2 * BYTES_PER_TOKEN * (training.rows_per_update() * length) as u64 }
 }
 
-/// Updates of a run: `max_steps`, or as many as the epochs need.
+/// Number of updates of a run: `max_steps`, or as many as the epochs need.
 pub fn total_steps(training: &TrainingConfig, rows_per_epoch: u64) -> u64 {
     if training.max_steps >= 0 {
         return training.max_steps as u64;

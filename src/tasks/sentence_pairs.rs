@@ -1,8 +1,9 @@
-//! Masked language modelling, and beside it telling pairs of segments: whether the second follows the first
-//! (BERT's next-sentence prediction), or whether both were swapped (ALBERT's sentence-order prediction).
+//! Masked language modelling together with the classification of pairs of segments: if the second one follows
+//! the first (BERT's next-sentence prediction), or if the two were swapped (ALBERT's sentence-order
+//! prediction).
 //!
-//! The loss is the sum of both (`BertForPreTraining` and `AlbertForPreTraining` of transformers). Pairs are made
-//! in `batches/pairs.rs`, which says what a segment is.
+//! The loss is the sum of both (`BertForPreTraining` and `AlbertForPreTraining` of transformers). Pairs are
+//! made in `batches/pairs.rs`, which defines a segment.
 
 use std::marker::PhantomData;
 use std::path::Path;
@@ -39,7 +40,7 @@ use crate::tasks::inputs;
 use crate::tasks::inputs::Inputs;
 use crate::tasks::masked_lm::MaskFiller;
 use crate::tasks::pretraining::Pretrained;
-use crate::tasks::pretraining::origin::OfFolders;
+use crate::tasks::pretraining::origin::FolderNames;
 use crate::tasks::run::ModelFolder;
 use crate::tasks::run::Scores;
 use crate::tasks::run::Setting;
@@ -48,9 +49,9 @@ use crate::tasks::supervised::mean_length;
 use crate::tasks::trained::Trained;
 use crate::tokenizer::Tokenizer;
 
-/// What the pairs are about.
+/// The question that the model answers about a pair.
 pub trait About: Send + 'static {
-    /// The task.
+    /// The pretraining task.
     const TASK: PretrainTask;
     /// The terms of the loss.
     const TERMS: [Term; 2];
@@ -58,11 +59,11 @@ pub trait About: Send + 'static {
     const SCORES: [&'static str; 8];
 }
 
-/// Whether the second segment follows the first.
+/// Next-sentence prediction: does the second segment follow the first?
 #[derive(Debug)]
 pub struct NextSentence;
 
-/// Whether both segments were swapped.
+/// Sentence-order prediction: were the two segments swapped?
 #[derive(Debug)]
 pub struct SentenceOrder;
 
@@ -105,19 +106,20 @@ pub struct SentencePairs<A> {
 }
 
 impl<A: About> SentencePairs<A> {
-    /// The task of a model.
+    /// Wraps a model.
     pub fn new(model: Model<SentencePairHeads>) -> Self {
         Self { model, about: PhantomData }
     }
 
-    /// The same task computing in `dtype`.
+    /// Converts the model to compute in `dtype`.
     pub fn computing_in(self, dtype: DType) -> candle_core::Result<Self> {
         Ok(Self::new(self.model.computing_in(dtype)?))
     }
 
-    /// Logits of the pairs, `[P, 2]`, without dropout.
+    /// Returns the logits of the pairs, `[P, 2]`, without dropout.
     pub fn pair_logits(&self, batch: &Batch) -> candle_core::Result<Tensor> {
-        let (inputs, keys) = (self.inputs(batch, false)?, pair_keys(batch));
+        let inputs = self.inputs(batch, false)?;
+        let keys = pair_keys(batch);
         self.head_logits(&inputs, pair_targets(batch, &keys), &self.model.head.pairs)
     }
 
@@ -125,7 +127,7 @@ impl<A: About> SentencePairs<A> {
         Inputs::new(batch, &self.model.config, self.model.parameters.flat().device(), backward)
     }
 
-    /// What one of the heads says of its targets, without dropout.
+    /// Returns the logits of one of the heads for its targets, without dropout.
     fn head_logits(
         &self,
         inputs: &Inputs<'_>,
@@ -143,7 +145,7 @@ fn pair_keys(batch: &Batch) -> Vec<u64> {
     batch.pair_positions.iter().map(|&position| batch.token_keys[position as usize]).collect()
 }
 
-/// The pairs with their labels: too few to be worth sending to a GPU ahead of their step.
+/// The pairs with their labels. They are too few to be worth sending to a GPU ahead of their step.
 fn pair_targets<'a>(batch: &'a Batch, keys: &'a [u64]) -> Targets<'a> {
     Targets {
         positions: (&batch.pair_positions).into(),
@@ -152,12 +154,13 @@ fn pair_targets<'a>(batch: &'a Batch, keys: &'a [u64]) -> Targets<'a> {
     }
 }
 
-/// The losses of masked tokens and of pairs.
+/// The losses of masked tokens and of pairs, from the totals of each.
 fn pending(batch: &Batch, [masked, pairs]: [Option<Tensor>; 2]) -> [PendingLoss; 2] {
-    let of = |totals: Option<Tensor>, count| {
-        totals.map_or(PendingLoss::default(), |totals| PendingLoss::of_totals(totals, count))
-    };
-    [of(masked, batch.num_labels()), of(pairs, batch.pair_labels.len())]
+    [pending_loss(masked, batch.num_labels()), pending_loss(pairs, batch.pair_labels.len())]
+}
+
+fn pending_loss(totals: Option<Tensor>, count: usize) -> PendingLoss {
+    totals.map_or(PendingLoss::default(), |totals| PendingLoss::of_totals(totals, count))
 }
 
 impl<A: About> Task for SentencePairs<A> {
@@ -165,7 +168,7 @@ impl<A: About> Task for SentencePairs<A> {
         &A::TERMS
     }
 
-    /// Masked tokens and pairs.
+    /// Returns the number of masked tokens and of pairs.
     fn counts(&self, batch: &Batch) -> Vec<usize> {
         vec![batch.num_labels(), batch.pair_labels.len()]
     }
@@ -182,7 +185,8 @@ impl<A: About> Task for SentencePairs<A> {
             return Ok(pending(batch, [None, None]).into());
         }
         let Model { encoder, head, parameters, .. } = &self.model;
-        let (inputs, keys) = (self.inputs(batch, true)?, pair_keys(batch));
+        let inputs = self.inputs(batch, true)?;
+        let keys = pair_keys(batch);
         let ctx = Context { parameters, rows: inputs.rows(), pass: Some(pass) };
         let (hidden_td, saved) = encoder.forward(inputs.tokens(), None, &ctx)?;
         let targets = [inputs.targets(), pair_targets(batch, &keys)];
@@ -209,16 +213,17 @@ impl<A: About> Task for SentencePairs<A> {
         Ok(())
     }
 
-    /// Those of the masked tokens.
+    /// Returns the logits of the masked tokens.
     fn logits(&self, batch: &Batch) -> candle_core::Result<Tensor> {
         let inputs = self.inputs(batch, false)?;
         self.head_logits(&inputs, inputs.targets(), &self.model.head.masked_lm)
     }
 
-    /// Behind the losses: the pairs, and how many of them are of class 1.
+    /// Returns the two losses, then the number of pairs with the number of those of class 1.
     fn evaluate(&self, batch: &Batch) -> candle_core::Result<Vec<Loss>> {
         let Model { encoder, head, parameters, .. } = &self.model;
-        let (inputs, keys) = (self.inputs(batch, false)?, pair_keys(batch));
+        let inputs = self.inputs(batch, false)?;
+        let keys = pair_keys(batch);
         let ctx = Context { parameters, rows: inputs.rows(), pass: None };
         let hidden_td = encoder.infer(inputs.tokens(), None, &ctx)?;
         let totals = head.losses(&hidden_td, [inputs.targets(), pair_targets(batch, &keys)], &ctx)?;
@@ -234,7 +239,8 @@ impl<A: About> Task for SentencePairs<A> {
 
     fn flops(&self, batch: &Batch) -> f64 {
         let Model { encoder, head, .. } = &self.model;
-        let (masked, pairs) = (batch.num_labels() as f64, batch.pair_labels.len() as f64);
+        let masked = batch.num_labels() as f64;
+        let pairs = batch.pair_labels.len() as f64;
         let tokens = batch.num_tokens() as f64;
         encoder.flops(tokens, mean_length(batch), tokens) + head.flops(masked, pairs)
     }
@@ -258,8 +264,8 @@ impl<A: About> Pretrained for SentencePairs<A> {
         Ok(Self::new(model).computing_in(machine.policy.compute)?)
     }
 
-    fn of_folders(&self) -> OfFolders {
-        OfFolders { model: self.model.parameters.layout().own_names(), generator: Vec::new() }
+    fn folder_names(&self) -> FolderNames {
+        FolderNames { model: self.model.parameters.layout().own_names(), generator: Vec::new() }
     }
 
     fn folders(&self, tokenizer: &Tokenizer) -> Vec<ModelFolder> {
@@ -267,8 +273,8 @@ impl<A: About> Pretrained for SentencePairs<A> {
         vec![ModelFolder::whole(&hub, tokenizer, self.model.parameters.layout())]
     }
 
-    /// `loss` is the sum of both; perplexity and accuracy are those of masked tokens. The baselines are those
-    /// of knowing only how often a pair is of which class.
+    /// `loss` is the sum of both losses; perplexity and accuracy are those of masked tokens. The baselines
+    /// know only the frequencies of the two classes of pairs.
     fn scores(_: &[Term], losses: &[Loss]) -> Scores {
         let [masked, pairs, labels] = losses else { return Scores::new() };
         let ones = labels.accuracy();
@@ -289,7 +295,7 @@ impl<A: About> Pretrained for SentencePairs<A> {
         self.model.config.max_sequence_length()
     }
 
-    /// What its masked language model is used for.
+    /// Opens the masked language model, without the head for pairs.
     fn open(path: &Path, device: &Device) -> Result<Box<dyn Trained>> {
         Ok(Box::new(MaskFiller::load(path, device)?))
     }

@@ -1,4 +1,4 @@
-//! Training examples in a new order each epoch, cut into steps and micro-batches.
+//! Training examples in a new order each epoch, split into steps and micro-batches.
 
 use std::ops::Range;
 
@@ -11,22 +11,23 @@ use crate::rng::Purpose;
 use crate::rng::Stream;
 use crate::tasks::run::Setting;
 
-/// Where the next step takes its examples.
+/// The position in the shuffled examples at which the next step begins, and the sizes of steps.
 #[derive(Debug, Clone)]
 pub(super) struct Shuffled {
     cursor: Cursor,
     seed: u64,
     micro_rows: usize,
     rows_per_step: usize,
-    /// Micro-batches of a step, and those that this process has.
+    /// Number of micro-batches of a step, and the range of those of this process.
     micro_batches: usize,
     own: Range<usize>,
 }
 
 impl Shuffled {
-    /// At the beginning of the first epoch.
+    /// Starts at the first epoch.
     pub(super) fn new(setting: &Setting<'_>) -> Self {
-        let (training, world) = (setting.training, setting.machine.world);
+        let training = setting.training;
+        let world = setting.machine.world;
         let micro_batches = training.gradient_accumulation_steps;
         Self {
             micro_batches,
@@ -38,24 +39,26 @@ impl Shuffled {
         }
     }
 
-    /// Goes on from `cursor`.
+    /// Continues from `cursor`.
     pub(super) fn start(&mut self, cursor: Cursor) {
         self.cursor = cursor;
     }
 
-    /// Rows of all updates of an epoch of `len` examples; the last one may have fewer.
+    /// Number of rows of all updates of an epoch of `len` examples, as if the last update were full.
     pub(super) fn rows_per_epoch(&self, len: usize) -> u64 {
         len.next_multiple_of(self.rows_per_step) as u64
     }
 
-    /// The next step of `examples`; `batch` makes a micro-batch of some of them, the first of which has this
-    /// place in the step. The last step of an epoch may have fewer.
+    /// Returns the next step of `examples`. `batch` makes a micro-batch of some examples, given also the
+    /// index in the step of the first of them. The last step of an epoch may have fewer examples than the
+    /// others.
     pub(super) fn next_step<E>(
         &mut self,
         examples: &[E],
         batch: impl Fn(&[&E], u64) -> Batch,
     ) -> StepBatches {
-        let (epoch, first) = (self.cursor.epoch, self.cursor.index as usize);
+        let epoch = self.cursor.epoch;
+        let first = self.cursor.index as usize;
         let order = epoch_order(examples.len(), self.seed, epoch);
         let chosen: Vec<&E> =
             order.skip(first).take(self.rows_per_step).map(|index| &examples[index]).collect();
@@ -83,7 +86,7 @@ impl Shuffled {
     }
 }
 
-/// The order in which epoch `epoch` visits `len` examples: each once.
+/// The order in which `epoch` visits `len` examples, each exactly once.
 fn epoch_order(len: usize, seed: u64, epoch: u64) -> impl Iterator<Item = usize> {
     let order = Permutation::new(Stream::new(seed, Purpose::Order, epoch), len as u64);
     (0..len as u64).map(move |index| order.at(index) as usize)

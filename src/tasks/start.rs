@@ -1,5 +1,5 @@
-//! What runs of fine-tuning begin with: the hashes of their inputs, and what a user should know of the model
-//! folder that they start from.
+//! The start of fine-tuning runs: hashes of their inputs, the architecture and the tokenizer, and notes about
+//! the model folder that they start from.
 
 use anyhow::Result;
 use serde::Serialize;
@@ -19,21 +19,25 @@ use crate::tasks::run::Inputs;
 use crate::telemetry::Progress;
 use crate::tokenizer::Tokenizer;
 
-/// SHA-256 of examples in their order, whatever file they stand in.
+/// SHA-256 of examples in order, independent of the file that contains them.
 pub(super) fn sha256_of<T: Serialize>(examples: impl Iterator<Item = T>) -> Result<String> {
     let mut sum = Sha256Sum::default();
     for example in examples {
-        // As JSON, so that the end of a text cannot pass for the beginning of the next one.
+        // As JSON, so that moving text from the end of one example to the start of the next one changes the
+        // hash.
         sum.add(&serde_json::to_vec(&example)?);
     }
     Ok(sum.finish())
 }
 
-/// The tokenizer of a model folder; an error where it has tokens that the model has no rows for.
+/// Loads the tokenizer of a model folder. Returns an error if it has tokens beyond the model's embedding
+/// table.
 pub(super) fn tokenizer_of(folder: &PretrainedFolder) -> Result<Tokenizer> {
     let tokenizer = Tokenizer::load(&folder.path)?;
-    let (rows, entries) = (folder.config.encoder.vocab_size, tokenizer.vocab_size());
-    // Control tokens that only a config names get ids behind the vocabulary, and no text has them.
+    let rows = folder.config.encoder.vocab_size;
+    let entries = tokenizer.vocab_size();
+    // Control tokens that only a configuration file names get ids after the vocabulary, and no text contains
+    // them.
     if entries > rows && (rows as u32..entries as u32).any(|id| !tokenizer.is_unused_control(id)) {
         return Err(Problem::new(format!("the tokenizer has {entries} entries, the model {rows}"))
             .at(folder.path.display())
@@ -42,7 +46,8 @@ pub(super) fn tokenizer_of(folder: &PretrainedFolder) -> Result<Tokenizer> {
     Ok(tokenizer)
 }
 
-/// The inputs of a run: its model, the hashes of its examples, and the names of what is learnt.
+/// The inputs of a run: hashes of its model folder, of its training and evaluation examples, and of its label
+/// names.
 pub(super) fn inputs(folder: &PretrainedFolder, examples: [String; 2], names: &[String]) -> Result<Inputs> {
     let [train, eval] = examples;
     let hashes = [
@@ -54,8 +59,9 @@ pub(super) fn inputs(folder: &PretrainedFolder, examples: [String; 2], names: &[
     Ok(hashes.map(|(key, hash)| (key.to_string(), hash)).into())
 }
 
-/// The architecture that a run trains: that of its folder, with the dropout of the configuration where it has
-/// any. What is dropped before the classifier follows `hidden_dropout_prob` unless the folder says otherwise.
+/// The architecture that a run trains: that of the folder, with the dropout probabilities of the
+/// configuration if it sets any. The dropout before the classifier is `hidden_dropout_prob` unless the folder
+/// sets another one.
 pub(super) fn model_of(config: &FinetuneConfig, folder: &ModelConfig) -> Result<ModelConfig> {
     let mut model = folder.clone();
     let family = model.family;
@@ -83,8 +89,8 @@ pub(super) fn model_of(config: &FinetuneConfig, folder: &ModelConfig) -> Result<
     Ok(model)
 }
 
-/// Tells an encoder which of its layers are trained and what they save; an error where more are to be frozen
-/// than it has.
+/// Sets which layers of an encoder are trained and which activations they save. Returns an error if more
+/// layers are to be frozen than the encoder has.
 pub(super) fn follow(training: &TrainingConfig, encoder: &mut Encoder) -> Result<()> {
     encoder.gradient_checkpointing = training.gradient_checkpointing.is_on();
     encoder.first_trained = first_trained(training);
@@ -108,7 +114,7 @@ pub(super) fn follow(training: &TrainingConfig, encoder: &mut Encoder) -> Result
     refuse_rates_of_layers(training, encoder)
 }
 
-/// An error where layers are to learn at rates of their own, but share their parameters.
+/// Returns an error if layers are to have their own learning rates, but share their parameters.
 pub(super) fn refuse_rates_of_layers(training: &TrainingConfig, encoder: &Encoder) -> Result<()> {
     if encoder.shares_layers && training.layerwise_lr_decay < 1.0 {
         let message = "gives each layer its own rate, and the model has one set of parameters for all layers";
@@ -120,8 +126,8 @@ pub(super) fn refuse_rates_of_layers(training: &TrainingConfig, encoder: &Encode
     Ok(())
 }
 
-/// The tokenizer of a run of fine-tuning, as `data.split_special_tokens` wants it; says what of its files was
-/// ignored or changed.
+/// Returns the tokenizer of a fine-tuning run, configured by `data.split_special_tokens`. Prints notes about
+/// tokenizer files that were ignored or changed.
 pub(super) fn for_texts(config: &FinetuneConfig, tokenizer: Tokenizer, progress: &Progress) -> Tokenizer {
     for note in tokenizer.notes() {
         progress.note(&format!("{}: {note}", config.model.display()));
@@ -129,12 +135,12 @@ pub(super) fn for_texts(config: &FinetuneConfig, tokenizer: Tokenizer, progress:
     splitting(config, tokenizer)
 }
 
-/// As [`for_texts`], without a word.
+/// As [`for_texts`], without notes.
 pub(super) fn splitting(config: &FinetuneConfig, tokenizer: Tokenizer) -> Tokenizer {
     if config.data.split_special_tokens { tokenizer } else { tokenizer.with_split_special_tokens(false) }
 }
 
-/// Says what of the folder was not as it should be, and which parameters are new.
+/// Prints notes about problems of the folder, and the names of newly initialised parameters.
 pub(super) fn tell(
     config: &FinetuneConfig,
     folder: &PretrainedFolder,
@@ -158,19 +164,15 @@ mod tests {
 
     #[test]
     fn a_family_without_a_kind_of_dropout_takes_none() {
-        let config = |key: &str| -> FinetuneConfig {
-            let mut all = serde_json::json!({"model": "m", "data": {"train_file": "a", "eval_file": "b"}});
-            all[key] = 0.3.into();
-            serde_json::from_value(all).expect("has the shape")
-        };
         let without =
             Family::ALL.into_iter().filter(|family| family.key("hidden_dropout_prob").is_none()).count();
         assert_eq!(without, 1, "ModernBERT alone");
         for family in Family::ALL {
             let own = ModelConfig { family, encoder: EncoderConfig::of(family) };
-            let found = model_of(&config("attention_probs_dropout_prob"), &own).expect("all have it").encoder;
+            let found =
+                model_of(&config_with("attention_probs_dropout_prob"), &own).expect("all have it").encoder;
             assert_eq!(found, EncoderConfig { attention_probs_dropout_prob: 0.3, ..own.encoder.clone() });
-            let found = model_of(&config("hidden_dropout_prob"), &own);
+            let found = model_of(&config_with("hidden_dropout_prob"), &own);
             if family.key("hidden_dropout_prob").is_some() {
                 let wanted = EncoderConfig { hidden_dropout_prob: 0.3, ..own.encoder.clone() };
                 assert_eq!(found.expect("has it").encoder, wanted);
@@ -179,5 +181,12 @@ mod tests {
                 assert!(error.contains(family.name) && error.contains("no such dropout"), "{error}");
             }
         }
+    }
+
+    /// A configuration with this dropout probability set.
+    fn config_with(key: &str) -> FinetuneConfig {
+        let mut all = serde_json::json!({"model": "m", "data": {"train_file": "a", "eval_file": "b"}});
+        all[key] = 0.3.into();
+        serde_json::from_value(all).expect("has the shape")
     }
 }

@@ -1,6 +1,6 @@
-//! Takes a part of the training examples: the same share of each label, chosen by a seed.
+//! Selects a part of the training examples: the same share of each label, chosen by a seed.
 //!
-//! Same labels, size and seed, same subset; the order of the examples is kept.
+//! The same labels, size and seed give the same subset; the order of the examples is kept.
 
 use std::collections::BTreeSet;
 
@@ -12,24 +12,24 @@ use crate::rng::Permutation;
 use crate::rng::Purpose;
 use crate::rng::Stream;
 
-/// The indices, ascending, of the examples that a configuration takes of those with these `labels`; `None`
-/// where it takes all.
+/// Returns the ascending indices of the examples that a configuration selects from those with these `labels`;
+/// `None` if it selects all.
 pub(super) fn chosen(labels: &[u32], data: &ClassifyData, seed: u64) -> Result<Option<Vec<usize>>> {
-    let size = |share| subset_size(labels.len(), share, data.max_train_samples);
-    let taken = size(data.max_train_fraction)?;
+    let taken = subset_size(labels.len(), data.max_train_fraction, data.max_train_samples)?;
     if taken >= labels.len() {
         return Ok(None);
     }
     let mut chosen: BTreeSet<usize> = stratified(labels, taken, seed).into_iter().collect();
     for &share in &data.nested_train_fractions {
-        chosen.extend(stratified(labels, size(Some(share))?, seed));
+        let size = subset_size(labels.len(), Some(share), data.max_train_samples)?;
+        chosen.extend(stratified(labels, size, seed));
     }
     Ok(Some(chosen.into_iter().collect()))
 }
 
-/// How many of `total` examples to use: the smaller of the two limits, at least one.
+/// Returns the number of examples to use out of `total`: the smaller of the two limits, at least one.
 ///
-/// `fraction` must lie in (0, 1], `samples` must not be 0.
+/// `fraction` must be in (0, 1], `samples` must not be 0.
 fn subset_size(total: usize, fraction: Option<f64>, samples: Option<usize>) -> Result<usize> {
     let mut size = total;
     if let Some(fraction) = fraction {
@@ -49,10 +49,10 @@ fn subset_size(total: usize, fraction: Option<f64>, samples: Option<usize>) -> R
     Ok(size.min(total))
 }
 
-/// The indices, ascending, of `size` of the examples: of each label its exact share rounded down or up.
+/// Returns the ascending indices of `size` examples. Each label gets its exact share rounded down or up.
 ///
-/// The places that rounding down leaves go first to labels that would have none, then to the largest
-/// remainders. All indices when `size` is no smaller than the number of examples.
+/// The examples that are left over after rounding down go first to labels that would have none, then to the
+/// largest remainders. Returns all indices if `size` is at least the number of examples.
 fn stratified(labels: &[u32], size: usize, seed: u64) -> Vec<usize> {
     if size >= labels.len() {
         return (0..labels.len()).collect();
@@ -72,18 +72,18 @@ fn stratified(labels: &[u32], size: usize, seed: u64) -> Vec<usize> {
     chosen
 }
 
-/// Cuts `size` places into shares in proportion to `counts` (method of largest remainders, in whole numbers).
+/// Divides `size` into shares in proportion to `counts` (method of largest remainders, in integers).
 pub(super) fn shares(counts: &[usize], size: usize) -> Vec<usize> {
     let total: u128 = counts.iter().map(|count| *count as u128).sum::<u128>().max(1);
-    let exact = |count: usize| count as u128 * size as u128;
-    let mut shares: Vec<usize> = counts.iter().map(|count| (exact(*count) / total) as usize).collect();
+    // Each exact share is `exact[class] / total`.
+    let exact: Vec<u128> = counts.iter().map(|count| *count as u128 * size as u128).collect();
+    let mut shares: Vec<usize> = exact.iter().map(|exact| (exact / total) as usize).collect();
     let left = size - shares.iter().sum::<usize>();
     let mut by_remainder: Vec<usize> = (0..counts.len()).collect();
-    by_remainder
-        .sort_by_key(|class| (shares[*class] > 0, std::cmp::Reverse(exact(counts[*class]) % total), *class));
-    // A label without examples has no remainder, and there are at most as many places left as labels with
-    // one.
-    for class in by_remainder.into_iter().filter(|class| exact(counts[*class]) % total > 0).take(left) {
+    by_remainder.sort_by_key(|&class| (shares[class] > 0, std::cmp::Reverse(exact[class] % total), class));
+    // A label without examples has no remainder, and there are at most as many examples left over as labels
+    // with a remainder.
+    for class in by_remainder.into_iter().filter(|class| !exact[*class].is_multiple_of(total)).take(left) {
         shares[class] += 1;
     }
     shares
@@ -142,23 +142,23 @@ mod tests {
         let labels: Vec<u32> = (0..14).map(|i| if i < 12 { i % 2 } else { 2 }).collect();
         assert_eq!(shares(&[6, 6, 2], 10), [4, 4, 2]);
         assert_eq!(shares(&[6, 6, 2], 11), [5, 5, 1]);
-        let of = |share: f64, nested: &[f64]| {
-            let nested_train_fractions = nested.to_vec();
-            let data = ClassifyData {
-                max_train_fraction: Some(share),
-                nested_train_fractions,
-                ..Default::default()
-            };
-            chosen(&labels, &data, 3).expect("valid").expect("is a part")
-        };
-        let (small, large) = (of(10.0 / 14.0, &[]), of(11.0 / 14.0, &[10.0 / 14.0]));
+        let small = chosen_part(&labels, 10.0 / 14.0, &[]);
+        let large = chosen_part(&labels, 11.0 / 14.0, &[10.0 / 14.0]);
         assert!(small.iter().all(|index| large.contains(index)) && large.len() == 12, "{small:?} {large:?}");
-        assert!(!small.iter().all(|index| of(11.0 / 14.0, &[]).contains(index)));
+        let unnested = chosen_part(&labels, 11.0 / 14.0, &[]);
+        assert!(!small.iter().all(|index| unnested.contains(index)));
+    }
+
+    fn chosen_part(labels: &[u32], share: f64, nested: &[f64]) -> Vec<usize> {
+        let nested_train_fractions = nested.to_vec();
+        let data =
+            ClassifyData { max_train_fraction: Some(share), nested_train_fractions, ..Default::default() };
+        chosen(labels, &data, 3).expect("valid").expect("is a part")
     }
 
     proptest! {
         #[test]
-        fn the_smaller_lies_in_the_larger(labels in proptest::collection::vec(0u32..6, 2..200), seed: u64,
+        fn the_smaller_part_is_in_the_larger(labels in proptest::collection::vec(0u32..6, 2..200), seed: u64,
             mut parts in proptest::collection::vec(0.01f64..0.99, 2..5)) {
             parts.sort_by(f64::total_cmp);
             let mut before: Vec<usize> = Vec::new();

@@ -1,6 +1,6 @@
-//! The task of one model with one head: its loss at the label positions, forward and backward.
+//! The task of a model with one head: its loss at the label positions, forward and backward.
 //!
-//! Masked language modelling and classification differ in their heads and examples; the pass is the same.
+//! Masked language modelling and classification differ only in their heads and examples.
 
 use candle_core::DType;
 use candle_core::Result;
@@ -21,7 +21,7 @@ use crate::tasks::Task;
 use crate::tasks::inputs;
 use crate::tasks::inputs::Inputs;
 
-/// A model that learns labels.
+/// A model that is trained on labels.
 #[derive(Debug)]
 pub struct Supervised<H> {
     /// Encoder and head.
@@ -29,7 +29,7 @@ pub struct Supervised<H> {
 }
 
 impl<H: Head> Supervised<H> {
-    /// The same task computing in `dtype`.
+    /// Converts the model to compute in `dtype`.
     pub fn computing_in(self, dtype: DType) -> Result<Self> {
         Ok(Self { model: self.model.computing_in(dtype)? })
     }
@@ -38,7 +38,7 @@ impl<H: Head> Supervised<H> {
         Inputs::new(batch, &self.model.config, self.model.parameters.flat().device(), backward)
     }
 
-    /// `f` with the last hidden states of a pass without dropout and backward.
+    /// Runs the encoder without dropout and without gradients, and calls `f` with the last hidden states.
     fn inferred<R>(
         &self,
         batch: &Batch,
@@ -115,7 +115,7 @@ impl<H: Head> Task for Supervised<H> {
     }
 }
 
-/// Length of the segment that a token attends to, averaged over tokens.
+/// Returns the length of the segment that a token attends to, averaged over tokens.
 pub(super) fn mean_length(batch: &Batch) -> f64 {
     let squares: f64 = batch.cu_seqlens.windows(2).map(|w| f64::from(w[1] - w[0]).powi(2)).sum();
     squares / batch.num_tokens().max(1) as f64

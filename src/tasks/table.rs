@@ -3,10 +3,16 @@
 use crate::pages::columns;
 use crate::pages::columns::width;
 
-/// Columns of a terminal that a table may take.
+/// Widest table, in columns of the terminal.
 pub(super) const WIDEST: usize = 100;
 
-/// Rows of cells, the first to the left and all others to the right; `None` where that is too wide.
+/// A share in percent, with two digits and without a sign.
+pub(super) fn percent_number(share: f64) -> String {
+    format!("{:.2}", 100.0 * share)
+}
+
+/// Aligns rows of cells, the first column to the left and all others to the right; `None` if that is too
+/// wide.
 pub(super) fn aligned(rows: &[Vec<String>]) -> Option<String> {
     let lines = columns::aligned(rows, 1);
     let fits = lines.iter().all(|line| width(line) <= WIDEST);

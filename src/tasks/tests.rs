@@ -1,5 +1,5 @@
-//! Whole passes and steps on the GPU against the CPU: the same loss, gradients and parameters, with dropout,
-//! in every type.
+//! Forward and backward passes and updates on the GPU compared with the CPU: the same loss, gradients and
+//! parameters, with dropout, in every dtype.
 
 use candle_core::DType;
 use candle_core::Device;
@@ -54,32 +54,33 @@ fn config_of(family: Family) -> ModelConfig {
     ModelConfig { family, encoder }
 }
 
-/// With two heads of 32 columns and relative positions, the farthest of which share a bucket.
+/// Two heads of 32 columns and relative positions, the farthest of which share a bucket.
 fn deberta() -> ModelConfig {
     let ModelConfig { family, encoder } = config_of(Family::DEBERTA_V2);
     let encoder = EncoderConfig { position_buckets: 16, max_relative_positions: 50, ..encoder };
     ModelConfig { family, encoder }
 }
 
-/// The same with two passes in the place of its last layer.
+/// As [`deberta`], with the two passes of an enhanced mask decoder instead of the last layer.
 fn decoding() -> ModelConfig {
     let ModelConfig { family, encoder } = deberta();
     ModelConfig { family, encoder: EncoderConfig { enhanced_mask_decoder: true, ..encoder } }
 }
 
-/// Segments of one token, a few, and more than a tile of attention.
+/// A batch with segments of one token, of a few tokens, and of more than one tile of attention.
 fn batch() -> Batch {
     let cu_seqlens = vec![0u32, 1, 18, 90];
     let tokens = cu_seqlens[cu_seqlens.len() - 1];
     let stream = Stream::new(1, Purpose::Test, 0);
-    let id = |index: u32| 5 + stream.below(u64::from(index), VOCABULARY - 5) as u32;
+    let ids = (0..2 * u64::from(tokens)).map(|index| 5 + stream.below(index, VOCABULARY - 5) as u32);
+    let ids: Vec<u32> = ids.collect();
     let label_positions: Vec<u32> = (0..tokens).step_by(6).collect();
     Batch {
-        ids: (0..tokens).map(id).collect(),
+        ids: ids[..tokens as usize].to_vec(),
         token_type_ids: vec![0; tokens as usize],
         position_ids: cu_seqlens.windows(2).flat_map(|w| 0..w[1] - w[0]).collect(),
         token_keys: (0..u64::from(tokens)).map(|t| 7 * t + 3).collect(),
-        labels: label_positions.iter().map(|&t| id(t + tokens)).collect(),
+        labels: label_positions.iter().map(|&t| ids[(t + tokens) as usize]).collect(),
         label_positions,
         sample_ids: (0..cu_seqlens.len() as u64 - 1).collect(),
         cu_seqlens,
@@ -87,7 +88,7 @@ fn batch() -> Batch {
     }
 }
 
-/// The first token of each segment carries a class.
+/// A batch in which the first token of each segment has a class as label.
 fn labelled_batch() -> Batch {
     let batch = batch();
     let starts = batch.cu_seqlens[..batch.cu_seqlens.len() - 1].to_vec();
@@ -98,15 +99,15 @@ fn on_cpu(t: &Tensor) -> Tensor {
     t.to_device(&Device::Cpu).unwrap()
 }
 
-/// Loss and gradients of one pass, on the CPU.
+/// Loss and gradients of one pass, copied to the CPU.
 fn gradients(task: &dyn Task, batch: &Batch) -> (f64, Tensor) {
     let gradients = Gradients::new(task.parameters()).unwrap();
     let loss = task.accumulate(batch, Pass::new(3, 2), &[0.125], &gradients).unwrap();
     (loss[0].read().unwrap().sum, on_cpu(gradients.flat().unwrap()))
 }
 
-/// f32 sums in another order; half types round at every op, and gradients add up what rounding did in all of
-/// them.
+/// The tolerance in f32 covers sums in another order. f16 and bf16 round after every op, and gradients
+/// contain the rounding errors of all ops.
 fn tolerance(dtype: DType) -> f64 {
     if dtype == DType::F32 { 2e-5 } else { 12.0 * rounding(dtype) }
 }
@@ -119,39 +120,51 @@ fn assert_same(what: &str, dtype: DType, got: &(f64, Tensor), want: &(f64, Tenso
     assert!(gradient <= tolerance(dtype), "{what} {dtype:?}: gradients differ by {gradient:e}");
 }
 
+/// Compares the loss and gradients of `pass` on each device with those on the CPU, which are returned.
+#[track_caller]
+fn assert_same_on_each_device(
+    what: &str,
+    dtype: DType,
+    pass: impl Fn(&Device) -> (f64, Tensor),
+) -> (f64, Tensor) {
+    let want = pass(&Device::Cpu);
+    on_each_device(|| assert_same(what, dtype, &pass(&device()), &want));
+    want
+}
+
 #[test]
 fn a_pass_of_the_masked_language_model_is_the_same_on_each_device() {
-    // Layers of their own, one layer that adds to its gradients again and again, two kinds of relative
-    // positions, and a mask decoder.
+    // Models with separate layers, with one shared layer that adds to its gradients several times, with two
+    // kinds of relative positions, and with a mask decoder.
     let configs = [Family::ROBERTA, Family::ALBERT, Family::MPNET].map(config_of);
     let configs: Vec<ModelConfig> = configs.into_iter().chain([deberta(), decoding()]).collect();
     for (dtype, config) in
         DTYPES.into_iter().flat_map(|dtype| configs.iter().map(move |config| (dtype, config)))
     {
         for gradient_checkpointing in [false, true] {
-            let pass = |device: &Device| {
+            let what = format!("masked language model of {}", config.family.title);
+            let want = assert_same_on_each_device(&what, dtype, |device| {
                 let mut model = Model::masked_lm(config, 1, device).unwrap().computing_in(dtype).unwrap();
                 model.encoder.gradient_checkpointing = gradient_checkpointing;
                 gradients(&MaskedLm { model }, &batch())
-            };
-            let want = pass(&Device::Cpu);
+            });
             assert!(
                 relative_error(&want.1.zeros_like().unwrap(), &want.1) > 0.99,
                 "there are gradients to compare"
             );
-            let what = format!("masked language model of {}", config.family.title);
-            on_each_device(|| assert_same(&what, dtype, &pass(&device()), &want));
         }
     }
 }
 
-/// On a GPU: what another thread has planned, and what was sent before the pass.
+/// On a GPU, a batch planned on another thread and a batch sent before the pass give the same bits as a plain
+/// batch.
 #[test]
 fn a_batch_that_was_made_ready_ahead_gives_the_same_bits() {
     on_each_device(|| {
         let task = MaskedLm { model: Model::masked_lm(&config(), 1, &device()).unwrap() };
         let Some(planner) = task.planner() else { return };
-        let (mut planned, mut sent) = (batch(), batch());
+        let mut planned = batch();
+        let mut sent = batch();
         std::thread::scope(|scope| scope.spawn(|| planner(&mut planned)).join().unwrap());
         task.send(&mut sent).unwrap();
         let all = [batch(), planned, sent].map(|batch| gradients(&task, &batch));
@@ -163,13 +176,11 @@ fn a_batch_that_was_made_ready_ahead_gives_the_same_bits() {
 #[test]
 fn a_pass_of_the_classifier_is_the_same_on_each_device() {
     for (dtype, config) in DTYPES.into_iter().flat_map(|dtype| [(dtype, config()), (dtype, deberta())]) {
-        let pass = |device: &Device| {
+        let what = format!("classifier of {}", config.family.title);
+        assert_same_on_each_device(&what, dtype, |device| {
             let model = Model::classifier(&config, 3, 1, device).unwrap().computing_in(dtype).unwrap();
             gradients(&Classify { model }, &labelled_batch())
-        };
-        let want = pass(&Device::Cpu);
-        let what = format!("classifier of {}", config.family.title);
-        on_each_device(|| assert_same(&what, dtype, &pass(&device()), &want));
+        });
     }
 }
 
@@ -178,17 +189,15 @@ fn a_pass_of_the_token_classifier_is_the_same_on_each_device() {
     let batch = batch();
     let batch = Batch { labels: batch.labels.iter().map(|id| id % 5).collect(), ..batch };
     for dtype in DTYPES {
-        let pass = |device: &Device| {
+        assert_same_on_each_device("token classifier", dtype, |device| {
             let model =
                 Model::token_classifier(&config(), 5, 1, device).unwrap().computing_in(dtype).unwrap();
             gradients(&TokenClassify { model }, &batch)
-        };
-        let want = pass(&Device::Cpu);
-        on_each_device(|| assert_same("token classifier", dtype, &pass(&device()), &want));
+        });
     }
 }
 
-/// The first tokens of segments are pairs, of which one is masked as well.
+/// The first token of each segment is the position of a pair; one of these tokens is masked as well.
 #[test]
 fn a_pass_of_masks_and_pairs_is_the_same_on_each_device() {
     let mut batch = batch();
@@ -197,21 +206,19 @@ fn a_pass_of_masks_and_pairs_is_the_same_on_each_device() {
     for (config, dtype) in
         [Family::BERT, Family::ALBERT].into_iter().flat_map(|f| DTYPES.map(|dtype| (config_of(f), dtype)))
     {
-        let pass = |device: &Device| {
+        assert_same_on_each_device("masks and pairs", dtype, |device| {
             let model = Blueprint::sentence_pairs(&config).unwrap().initialise(1, device).unwrap();
             let task = SentencePairs::<NextSentence>::new(model).computing_in(dtype).unwrap();
             let gradients = Gradients::new(task.parameters()).unwrap();
             let losses = task.accumulate(&batch, Pass::new(3, 2), &[0.125, 0.5], &gradients).unwrap();
             let sum = losses.iter().map(|loss| loss.read().unwrap().sum).sum();
             (sum, on_cpu(gradients.flat().unwrap()))
-        };
-        let want = pass(&Device::Cpu);
-        on_each_device(|| assert_same("masks and pairs", dtype, &pass(&device()), &want));
+        });
     }
 }
 
-/// With drawn ids that are given, and with the generator's own: in f32, no draw is so close that rounding
-/// decides.
+/// With given replacement ids, and with ids drawn by the generator: in f32, no draw is so close that rounding
+/// decides it.
 #[test]
 fn a_pass_of_generator_and_discriminator_is_the_same_on_each_device() {
     let config = config();
@@ -226,43 +233,49 @@ fn a_pass_of_generator_and_discriminator_is_the_same_on_each_device() {
         ..EncoderConfig::of(Family::ELECTRA)
     };
     compare_pair(&ModelConfig { family: Family::ELECTRA, encoder });
-    // Word embeddings of both models are added, and the head sees the first token of each segment.
+    // The word embeddings of both models are added, and the head reads the first token of each segment.
     let deberta = deberta();
     let encoder = EncoderConfig { initializer_range: 0.2, ..deberta.encoder };
     compare_pair(&ModelConfig { encoder, ..deberta });
 }
 
 fn compare_pair(model: &ModelConfig) {
-    let (rtd, batch) = (RtdConfig::default(), batch());
-    let task = |dtype, device: &Device| {
-        let pair = blueprint(&rtd, model).unwrap().initialise(1, device).unwrap();
-        ReplacedTokenDetection::new(pair, &rtd).computing_in(dtype).unwrap()
-    };
-    // Every other one is the original.
+    let rtd = RtdConfig::default();
+    let batch = batch();
+    // Every other given id is the original one.
     let given: Vec<u32> =
         batch.labels.iter().zip(0..).map(|(&id, m)| if m % 2 == 0 { id } else { id - 1 }).collect();
     let given = Tensor::new(given, &Device::Cpu).unwrap();
     for (dtype, given) in DTYPES.map(|dtype| (dtype, Some(&given))).into_iter().chain([(DType::F32, None)]) {
-        let pass = |device: &Device| {
-            let task = task(dtype, device);
+        let what = format!("generator and discriminator of {}", model.family.title);
+        assert_same_on_each_device(&what, dtype, |device| {
+            let task = pair_task(&rtd, model, dtype, device);
             let gradients = Gradients::new(task.parameters()).unwrap();
             let given = given.map(|ids| ids.to_device(device).unwrap());
-            let (at, scales) = (Pass::new(3, 2), [0.125, 0.5]);
-            let losses = task.accumulate_with(&batch, at, &scales, &gradients, given.as_ref()).unwrap();
+            let pass = Pass::new(3, 2);
+            let losses =
+                task.accumulate_with(&batch, pass, &[0.125, 0.5], &gradients, given.as_ref()).unwrap();
             let sum = losses.iter().map(|loss| loss.read().unwrap().sum).sum();
             (sum, on_cpu(gradients.flat().unwrap()))
-        };
-        let want = pass(&Device::Cpu);
-        let what = format!("generator and discriminator of {}", model.family.title);
-        on_each_device(|| assert_same(&what, dtype, &pass(&device()), &want));
+        });
     }
-    let replaced = |device: &Device| {
-        let losses = task(DType::F32, device).evaluate(&batch).unwrap();
-        losses[3..].iter().map(|loss| loss.count).chain([losses[4].correct]).collect::<Vec<usize>>()
-    };
-    let want = replaced(&Device::Cpu);
+    let want = replaced_counts(&pair_task(&rtd, model, DType::F32, &Device::Cpu), &batch);
     assert!(want[0] > 0 && want[0] + want[2] == batch.num_labels(), "{want:?}");
-    on_each_device(|| assert_eq!(replaced(&device()), want));
+    on_each_device(|| {
+        assert_eq!(replaced_counts(&pair_task(&rtd, model, DType::F32, &device()), &batch), want);
+    });
+}
+
+fn pair_task(rtd: &RtdConfig, model: &ModelConfig, dtype: DType, device: &Device) -> ReplacedTokenDetection {
+    let pair = blueprint(rtd, model).unwrap().initialise(1, device).unwrap();
+    ReplacedTokenDetection::new(pair, rtd).computing_in(dtype).unwrap()
+}
+
+/// The three counts that follow the losses of an evaluation, and the number of replaced tokens that the
+/// discriminator finds.
+fn replaced_counts(task: &ReplacedTokenDetection, batch: &Batch) -> Vec<usize> {
+    let losses = task.evaluate(batch).unwrap();
+    losses[3..].iter().map(|loss| loss.count).chain([losses[4].correct]).collect()
 }
 
 #[test]
@@ -280,7 +293,7 @@ fn updates_are_the_same_on_each_device_and_a_broken_gradient_changes_nothing() {
             let mut gradients = Gradients::new(task.parameters()).unwrap();
             let mut losses = Vec::new();
             for step in 1..=3 {
-                // In the second step the gradients overflow: nothing may change.
+                // The gradients of the second step overflow, so that step must change nothing.
                 gradients.clear();
                 let scale = if step == 2 { f32::INFINITY } else { 0.125 };
                 let loss = task.accumulate(&batch(), Pass::new(3, step), &[scale], &gradients).unwrap();
@@ -302,8 +315,8 @@ fn updates_are_the_same_on_each_device_and_a_broken_gradient_changes_nothing() {
                     "{optim:?} {dtype:?}: loss {got} is not {want}"
                 );
             }
-            // Adam's first steps are signs of gradients: where one is rounding noise, a parameter differs by
-            // twice the step.
+            // Adam's first steps are signs of gradients: where a gradient is rounding noise, a parameter
+            // differs by twice the step.
             let error = relative_error(&got.1, &want.1);
             assert!(
                 error <= if dtype == DType::F32 { 2e-4 } else { 1e-2 },

@@ -1,4 +1,4 @@
-//! A trained model, as `evaluate` and `predict` use it.
+//! The interface of a trained model for `evaluate` and `predict`.
 
 use std::fmt::Display;
 use std::path::Path;
@@ -22,43 +22,46 @@ use crate::tasks::labelled::InputFile;
 use crate::tasks::labelled::InputText;
 use crate::tasks::labelled::Tagging;
 
-/// A model with its tokenizer, whatever it was trained for.
+/// A model with its tokenizer, for any task.
 pub trait Trained {
-    /// Scores of what it says of a file.
+    /// Scores the model on a file.
     fn evaluate(&self, evaluation: &Evaluation<'_>) -> Result<Scored>;
 
-    /// Answers each text of `input`, at most `batch_size` at a time.
+    /// Passes the model's answer for each text of `input` to `answers`; computes at most `batch_size` texts
+    /// at a time.
     fn predict(&self, input: &InputFile<'_>, batch_size: usize, answers: &mut dyn Answers) -> Result<()>;
 
-    /// Notes about the tokenizer's files that were ignored or changed.
+    /// Returns notes about tokenizer files that were ignored or changed.
     fn notes(&self) -> &[String] {
         &[]
     }
 }
 
-/// What is evaluated, and how.
+/// Settings of an evaluation.
 #[derive(Debug, Clone, Copy)]
 pub struct Evaluation<'a> {
-    /// Labelled examples or text, as the model needs.
+    /// File with labelled examples or text, depending on the model.
     pub data: &'a Path,
-    /// Which columns of it to read.
+    /// Columns of the file to read.
     pub columns: Columns<'a>,
-    /// The names that numbers in the place of tags or labels stand for, from 0; without any they are refused.
+    /// Names of the classes 0, 1, ... for files whose tags or labels are numbers; if empty, numbers are an
+    /// error.
     pub labels: &'a [String],
-    /// How tagged words are read.
+    /// How the words and tags of sentences are read.
     pub tagging: Tagging<'a>,
-    /// Where what the model says of every example is written.
+    /// File for the model's prediction for every example.
     pub predictions: Option<&'a Path>,
-    /// How text for a language model is cleaned.
+    /// Cleaning of the text for a language model.
     pub cleaning: &'a CleaningConfig,
-    /// Texts in one batch.
+    /// Number of texts in a batch.
     pub batch_size: usize,
-    /// Where the first batch and its logits are written.
+    /// File for the first batch and its logits.
     pub dump_logits: Option<&'a Path>,
 }
 
 impl Evaluation<'_> {
-    /// Refuses to write predictions, for a model that has none to tell of an example.
+    /// Returns an error if a file for predictions was requested, for a model that makes no predictions for
+    /// examples.
     pub fn refuse_predictions(&self) -> Result<()> {
         let Some(path) = self.predictions else { return Ok(()) };
         Err(Problem::usage("the model tells classes of nothing, so there are no predictions to write")
@@ -67,24 +70,21 @@ impl Evaluation<'_> {
             .into())
     }
 
-    /// An example of the data by its number from 0, as errors call it.
+    /// Place of an example in the data, as errors print it; `number` starts at 0.
     pub fn example(&self, number: usize) -> String {
         format!("{}: example {}", self.data.display(), number + 1)
     }
 
-    /// Writes the first batch and its logits where that was asked for, so that another program can be held
-    /// against them.
+    /// Writes the first batch and its logits if that was requested, to compare another program with this one.
     pub fn dump_logits(&self, task: &dyn Task, batch: &Batch) -> Result<()> {
         let Some(path) = self.dump_logits else { return Ok(()) };
-        let ids =
-            |name: &str, values: &[u32]| anyhow::Ok((name.to_string(), Tensor::new(values, &Device::Cpu)?));
         let tensors = vec![
-            ids("ids", &batch.ids)?,
-            ids("token_type_ids", &batch.token_type_ids)?,
-            ids("position_ids", &batch.position_ids)?,
-            ids("cu_seqlens", &batch.cu_seqlens)?,
-            ids("label_positions", &batch.label_positions)?,
-            ids("labels", &batch.labels)?,
+            named_tensor("ids", &batch.ids)?,
+            named_tensor("token_type_ids", &batch.token_type_ids)?,
+            named_tensor("position_ids", &batch.position_ids)?,
+            named_tensor("cu_seqlens", &batch.cu_seqlens)?,
+            named_tensor("label_positions", &batch.label_positions)?,
+            named_tensor("labels", &batch.labels)?,
             ("logits".to_string(), task.logits(batch)?.to_device(&Device::Cpu)?),
         ];
         let bytes =
@@ -94,50 +94,55 @@ impl Evaluation<'_> {
     }
 }
 
-/// What an evaluation found, for people and for programs.
+fn named_tensor(name: &str, values: &[u32]) -> Result<(String, Tensor)> {
+    Ok((name.to_string(), Tensor::new(values, &Device::Cpu)?))
+}
+
+/// Results of an evaluation, for people and for programs.
 #[derive(Debug, Default)]
 pub struct Scored {
-    /// For people.
+    /// Lines for people.
     pub lines: Vec<String>,
-    /// By the names that the Trainer gives them.
+    /// Scores for programs, with the names of the Trainer of transformers.
     pub json: Map<String, Value>,
-    /// What a user should know of the model, whichever of the two is shown.
+    /// Warnings about the model, shown with either form.
     pub warnings: Vec<String>,
 }
 
-/// The warning about a model that gives every example the same answer; `how` describes that.
+/// The warning about a model that gives every example the same answer; `how` describes that answer.
 pub fn learnt_nothing(how: &str) -> String {
     format!("{how}: the model has learnt nothing that shows; train longer, or with another learning rate")
 }
 
 impl Scored {
-    /// Warns of a model that gives every example the same answer.
+    /// Adds a warning if the model answers all examples with the same class.
     pub fn warn_if_uniform(&mut self, outcomes: &Outcomes) {
         self.warnings.extend(outcomes.uniform_answers().map(|how| learnt_nothing(&how)));
     }
 
-    /// A number by the name that the Trainer gives it, and a line with a name of its own.
+    /// Adds a score: `key` is its name in the Trainer of transformers, `name` its name in the line for
+    /// people.
     pub fn add(&mut self, key: &str, value: impl Into<Value>, name: &str, text: impl Display) {
         self.json.insert(format!("eval_{key}"), value.into());
         self.lines.push(format!("{name:20} {text}"));
     }
 
-    /// As [`Self::add`] for a score that may not have been measured: null, and said in words.
+    /// Adds a score that may not have been measured (NaN): `null` for programs, a phrase for people.
     pub fn add_measured(&mut self, key: &str, value: f64, name: &str, show: impl FnOnce(f64) -> String) {
         self.add(key, value, name, measured(value, show));
     }
 }
 
-/// A share in percent.
+/// Formats a share in percent.
 pub fn percent(share: f64) -> String {
     format!("{:.2} %", 100.0 * share)
 }
 
-/// Takes what a model says of texts.
+/// Receives the answers of a model.
 pub trait Answers {
-    /// What was found of a text, a JSON object.
+    /// Receives the answer for a text, a JSON object.
     fn answer(&mut self, found: Value, text: &InputText) -> Result<()>;
 
-    /// What a user should know besides.
+    /// Receives a note for the user.
     fn note(&mut self, text: &str);
 }

@@ -1,4 +1,4 @@
-//! A classifier ready for use: model, tokenizer and labels together, texts in, probabilities out.
+//! A classifier ready for use: model, tokenizer and label names together turn texts into probabilities.
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -28,32 +28,33 @@ use crate::tasks::labelled::twins;
 use crate::tasks::start;
 use crate::tokenizer::Tokenizer;
 
-/// Everything that turns texts into labels.
+/// A model with everything that turns texts into probabilities of labels.
 pub struct Classifier {
     /// Model and head.
     pub task: Classify,
-    /// Its tokenizer.
+    /// Tokenizer of the model.
     pub tokenizer: Tokenizer,
     /// Names of the classes in the order of their ids.
     pub labels: Vec<String>,
-    /// Names that several classes have in the folder.
+    /// Label names that the folder gives to more than one class.
     shared: BTreeSet<String>,
-    /// Frames and cuts examples.
+    /// Adds special tokens and truncates examples.
     pub collator: Collator,
 }
 
 impl Classifier {
-    /// Loads a trained classifier. Texts are cut where those were cut that it was trained on, as the
-    /// `model_max_length` of its `tokenizer_config.json` tells, else at the longest sequence that it takes.
+    /// Loads a trained classifier. Texts are truncated at the `model_max_length` of its
+    /// `tokenizer_config.json`, the length used in training; without one, at the longest sequence that the
+    /// model takes.
     pub fn load(path: &Path, device: &Device) -> Result<Self> {
         Self::load_head(path, HeadKind::SequenceClassification, device)
     }
 
-    /// Loads a model with a head of this kind, which is that of a classifier in all but its loss.
+    /// Loads a model with a head of this kind, which differs from that of a classifier only in its loss.
     pub(in crate::tasks) fn load_head(path: &Path, head: HeadKind, device: &Device) -> Result<Self> {
         let folder = read_folder(path)?;
         let Some((labels, shared)) =
-            folder.id2label.as_deref().filter(|_| folder.head == head).map(told_apart)
+            folder.id2label.as_deref().filter(|_| folder.head == head).map(distinct_labels)
         else {
             let what = match head {
                 HeadKind::Regression => "regression model",
@@ -75,16 +76,17 @@ impl Classifier {
         Ok(classifier.with_objective(Objective::of(head)))
     }
 
-    /// The same model with another loss.
+    /// Replaces the loss of the model.
     #[must_use]
     pub(in crate::tasks) fn with_objective(mut self, objective: Objective) -> Self {
         self.task.model.head = self.task.model.head.with_objective(objective);
         self
     }
 
-    /// A classifier for `labels` on the encoder of `folder`, whose dropout `config` may change, and what filling
-    /// it came to. `new_head` is the kind of a head to train and the seed that it is drawn from, where the folder has
-    /// none for these labels; without it that is an error.
+    /// Builds a classifier for `labels` on the encoder of `folder`, with the architecture `config`, which may
+    /// differ from the folder's in its dropout. Also returns what was read from the folder. If the folder has
+    /// no head for these labels, `new_head` (its kind, and the seed of its initial values) says how to
+    /// initialise one; without `new_head` that is an error.
     pub fn from_folder(
         folder: &PretrainedFolder,
         config: &ModelConfig,
@@ -104,29 +106,29 @@ impl Classifier {
         Ok((Self { task: Classify { model }, tokenizer, labels, shared, collator }, filled))
     }
 
-    /// The same classifier computing in `dtype`.
+    /// Converts the model to compute in `dtype`.
     pub fn computing_in(self, dtype: DType) -> Result<Self> {
         Ok(Self { task: self.task.computing_in(dtype)?, ..self })
     }
 
-    /// Token ids of texts, cut to the longest sequence; `labels` are their classes, in the same order (0
-    /// where unknown).
+    /// Tokenizes texts and truncates them to the longest sequence. `labels` are their classes in the same
+    /// order, 0 where unknown.
     pub fn encode(&self, texts: &[TextPair], labels: &[u32]) -> Result<(Vec<Encoded>, Truncation)> {
         encode(&self.tokenizer, &self.collator, texts, labels)
     }
 
-    /// Probabilities of the labels for each example.
+    /// Returns the probabilities of the labels for each example.
     pub fn probabilities(&self, examples: &[Encoded]) -> Result<Vec<Vec<f32>>> {
         if examples.is_empty() { Ok(Vec::new()) } else { softmax(&self.logits(examples)?) }
     }
 
-    /// Logits of the labels for each of some examples, f32 on the CPU, `[B, labels]`.
+    /// Returns the logits of the labels for each example, f32 on the CPU, `[B, labels]`.
     pub(super) fn logits(&self, examples: &[Encoded]) -> Result<Tensor> {
         let logits = self.task.logits(&self.collator.batch(examples, 0))?;
         Ok(logits.to_device(&Device::Cpu)?.to_dtype(DType::F32)?)
     }
 
-    /// Notes for the user about the names of the classes, a line each.
+    /// Returns notes for the user about the names of the classes, one per line.
     pub(in crate::tasks) fn label_notes(&self) -> Vec<String> {
         let shared = (!self.shared.is_empty()).then(|| {
             let names: Vec<String> = self.shared.iter().map(|name| format!("`{name}`")).collect();
@@ -135,32 +137,33 @@ impl Classifier {
                 names.join(", ")
             )
         });
-        let twins = twins::told("labels", self.labels.iter().map(String::as_str));
+        let twins = twins::twin_note("labels", self.labels.iter().map(String::as_str));
         shared.into_iter().chain(twins.map(|twins| format!("note: {twins}"))).collect()
     }
 }
 
-/// Labels that no two classes share: of a name that several have, each has the id behind it. So every class has a
-/// place in what is written by labels. And the names that were shared.
-fn told_apart(labels: &[String]) -> (Vec<String>, BTreeSet<String>) {
+/// Makes label names unique: a name that several classes have is followed by the id of the class, so that
+/// every class has its own key in the output. Also returns the names that were shared.
+fn distinct_labels(labels: &[String]) -> (Vec<String>, BTreeSet<String>) {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for label in labels {
         *counts.entry(label).or_default() += 1;
     }
-    let name = |(id, label): (usize, &String)| match counts[label.as_str()] {
-        1 => label.clone(),
-        _ => format!("{label} ({id})"),
-    };
+    let mut distinct = Vec::with_capacity(labels.len());
+    for (id, label) in labels.iter().enumerate() {
+        let is_shared = counts[label.as_str()] > 1;
+        distinct.push(if is_shared { format!("{label} ({id})") } else { label.clone() });
+    }
     let shared = labels.iter().filter(|label| counts[label.as_str()] > 1).cloned().collect();
-    (labels.iter().enumerate().map(name).collect(), shared)
+    (distinct, shared)
 }
 
-/// Probabilities of logits, a row each.
+/// Returns the probabilities for each row of logits.
 pub(super) fn softmax(logits: &Tensor) -> Result<Vec<Vec<f32>>> {
     Ok(candle_nn::ops::softmax(logits, D::Minus1)?.to_vec2::<f32>()?)
 }
 
-/// The outputs of a model for some examples, a row each.
+/// Returns the outputs of a model for each example.
 pub(in crate::tasks) fn outputs(
     task: &dyn Task,
     collator: &Collator,
@@ -173,7 +176,8 @@ pub(in crate::tasks) fn outputs(
     Ok(outputs.to_device(&Device::Cpu)?.to_dtype(DType::F32)?.to_vec2()?)
 }
 
-/// Token ids of texts, cut to the longest sequence of `collator`.
+/// Tokenizes texts and truncates them to the longest sequence of `collator`. `labels` are their classes in
+/// the same order, 0 where missing.
 pub(in crate::tasks) fn encode(
     tokenizer: &Tokenizer,
     collator: &Collator,
@@ -182,8 +186,10 @@ pub(in crate::tasks) fn encode(
 ) -> Result<(Vec<Encoded>, Truncation)> {
     let firsts: Vec<&str> = texts.iter().map(|(first, _)| first.as_str()).collect();
     let seconds: Vec<&str> = texts.iter().map(|(_, second)| second.as_deref().unwrap_or_default()).collect();
-    // A text is content: `<mask>` spelled out in it is text, as it was in pretraining, unless it is told otherwise.
-    let (firsts, seconds) = (tokenizer.encode_examples(&firsts)?, tokenizer.encode_examples(&seconds)?);
+    // By default, `<mask>` spelled out in a text is ordinary text, as in pretraining; the tokenizer may be
+    // set otherwise.
+    let firsts = tokenizer.encode_examples(&firsts)?;
+    let seconds = tokenizer.encode_examples(&seconds)?;
     let mut encoded = Vec::with_capacity(texts.len());
     for (index, (first, second)) in firsts.into_iter().zip(seconds).enumerate() {
         let second = texts[index].1.as_ref().map(|_| second);
@@ -194,7 +200,7 @@ pub(in crate::tasks) fn encode(
     Ok((encoded, lost))
 }
 
-/// The tokenizer of a folder and what frames its texts for sequences of this length.
+/// The tokenizer of a folder, and a collator for sequences of this length.
 pub(in crate::tasks) fn framing(
     folder: &PretrainedFolder,
     max_seq_length: usize,
@@ -212,7 +218,7 @@ pub(in crate::tasks) fn framing(
     Ok((tokenizer, collator))
 }
 
-/// The special tokens around the texts of a model, as its tokenizer puts them.
+/// The collator of a model: adds the special tokens of its tokenizer.
 pub(in crate::tasks) fn collator(
     config: &ModelConfig,
     tokenizer: &Tokenizer,

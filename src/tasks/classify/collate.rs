@@ -1,6 +1,6 @@
-//! Encoded examples -> batches: special tokens, truncation, one segment an example, no padding.
+//! Turns tokenized examples into batches: special tokens, truncation, one segment per example, no padding.
 //!
-//! Of the tokenizer it takes what stands around texts; the model that reads the batches is others' matter.
+//! Needs from the tokenizer only the special tokens around texts, and does not know the model.
 
 use anyhow::Result;
 
@@ -17,35 +17,35 @@ pub struct Encoded {
     pub first: Vec<u32>,
     /// The second text of a pair.
     pub second: Option<Vec<u32>>,
-    /// The class to predict.
+    /// The class to predict; 0 if unknown.
     pub label: u32,
-    /// Names the example where a loss is not finite: its place in its file, from 0.
+    /// Index of the example in its file, from 0; names the example if its loss is not finite.
     pub sample_id: u64,
 }
 
-/// What truncation took away.
+/// Counts of what truncation removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Truncation {
-    /// Examples that lost tokens.
+    /// Number of examples that lost tokens.
     pub examples: u64,
-    /// Tokens lost.
+    /// Number of tokens lost.
     pub tokens: u64,
-    /// Tokens of the longest example before it was cut, special tokens included.
+    /// Length in tokens of the longest example before truncation, including special tokens.
     pub longest: u64,
 }
 
-/// Makes batches for one tokenizer and one longest length.
+/// Makes batches for one tokenizer and one maximum length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Collator {
     framing: Framing,
-    /// True if texts that are too long lose their beginning.
+    /// True if texts that are too long lose their beginning instead of their end.
     truncates_left: bool,
     max_seq_length: usize,
 }
 
 impl Collator {
-    /// Frames and cuts texts as `tokenizer` says, for a model of so many token types. `max_seq_length` counts
-    /// special tokens and must leave room for a token of each text.
+    /// Uses the special tokens and the truncation side of `tokenizer`, for a model with `types` token types.
+    /// `max_seq_length` includes special tokens and must leave room for a token of each text.
     pub fn new(tokenizer: &Tokenizer, types: usize, max_seq_length: usize, pairs: bool) -> Result<Self> {
         let types = if tokenizer.gives_token_types() { types as u32 } else { 0 };
         let framing = tokenizer.framing().with_types_below(types);
@@ -68,21 +68,21 @@ impl Collator {
         Ok(Self { framing, truncates_left, max_seq_length })
     }
 
-    /// The same, with sequences of at most `length` tokens; a longer one than before, or one without room for
-    /// text, changes nothing.
+    /// Limits sequences to `length` tokens. A length above the present one, or one without room for text,
+    /// changes nothing.
     #[must_use]
     pub fn cut_at(self, length: usize) -> Self {
         let possible = least_tokens(&self.framing, false)..=self.max_seq_length;
         if possible.contains(&length) { Self { max_seq_length: length, ..self } } else { self }
     }
 
-    /// Longest sequence of an example: a pair has room for a token of each text, even where all that was
-    /// known of were single texts.
+    /// Returns the longest sequence of an example. A pair always has room for a token of each text, even if
+    /// the collator was made for single texts.
     fn longest(&self, example: &Encoded) -> usize {
         self.max_seq_length.max(least_tokens(&self.framing, example.second.is_some()))
     }
 
-    /// Longest sequence, special tokens included.
+    /// The longest sequence, including special tokens.
     pub fn max_seq_length(&self) -> usize {
         self.max_seq_length
     }
@@ -95,10 +95,11 @@ impl Collator {
         }
     }
 
-    /// Cuts texts to fit, the longer one of a pair first, and says what was lost.
+    /// Truncates texts to fit, the longer one of a pair first, and returns the number of tokens lost.
     ///
-    /// As `truncation="longest_first"` of the tokenizers crate: where both texts of a pair are longer than
-    /// half of the room each keeps half, and the longer one (the second of equals) the odd token.
+    /// Equivalent to `truncation="longest_first"` of the tokenizers crate: if both texts of a pair are longer
+    /// than half of the available length, each keeps half, and the longer one (the second one of equals) gets
+    /// the odd token.
     pub fn truncate(&self, examples: &mut [Encoded]) -> Truncation {
         let mut lost = Truncation::default();
         for example in examples {
@@ -124,9 +125,10 @@ impl Collator {
         lost
     }
 
-    /// One batch of truncated examples, which are rows `first_row..` of their step's global batch.
+    /// Makes a batch of truncated examples, which are the rows from `first_row` on of their step's global
+    /// batch.
     ///
-    /// Each example is one segment and labelled at its first token.
+    /// Each example is one segment, with its label at the first token.
     pub fn batch<'a>(&self, examples: impl IntoIterator<Item = &'a Encoded>, first_row: u64) -> Batch {
         let mut batch = Batch { cu_seqlens: vec![0], ..Batch::default() };
         for (row, example) in (first_row..).zip(examples) {
@@ -146,7 +148,8 @@ impl Collator {
 
     fn push_segment(&self, batch: &mut Batch, example: &Encoded) {
         let Frame { before, between, after, text_types } = frame(&self.framing, example.second.is_some());
-        let (ids, types) = (&mut batch.ids, &mut batch.token_type_ids);
+        let ids = &mut batch.ids;
+        let types = &mut batch.token_type_ids;
         before.push(ids, types);
         ids.extend(&example.first);
         types.resize(ids.len(), text_types[0]);
@@ -163,13 +166,15 @@ fn frame(framing: &Framing, pair: bool) -> &Frame {
     if pair { &framing.pair } else { &framing.single }
 }
 
-/// The shortest sequence that has room for a token of each text.
+/// Length of the shortest sequence that has room for a token of each text.
 fn least_tokens(framing: &Framing, pair: bool) -> usize {
     frame(framing, pair).special_tokens() + 1 + usize::from(pair)
 }
 
+/// The lengths to which the texts of a pair are truncated so that both fit into `room` tokens.
 fn longest_first(first: usize, second: usize, room: usize) -> (usize, usize) {
-    let (short, long) = (first.min(second), first.max(second));
+    let short = first.min(second);
+    let long = first.max(second);
     let (short, long) =
         if short <= room / 2 { (short, long.min(room - short)) } else { (room / 2, room - room / 2) };
     if first > second { (long, short) } else { (short, long) }
@@ -183,13 +188,14 @@ mod tests {
 
     use super::*;
 
-    /// `<s> a </s>` and `<s> a </s></s> b </s>`.
+    /// Frames texts as `<s> a </s>` and `<s> a </s></s> b </s>`.
     fn roberta(length: usize, pairs: bool) -> Result<Collator> {
         let processor = json!({"type": "RobertaProcessing", "sep": ["</s>", 2], "cls": ["<s>", 0], "trim_offsets": true, "add_prefix_space": false});
         collator("RobertaTokenizer", &processor, length, pairs)
     }
 
-    /// `[CLS] a [SEP]` and `[CLS] a [SEP] b [SEP]`, the second text and its `[SEP]` of token type 1.
+    /// Frames texts as `[CLS] a [SEP]` and `[CLS] a [SEP] b [SEP]`; the second text and its `[SEP]` have
+    /// token type 1.
     fn bert(length: usize, pairs: bool) -> Result<Collator> {
         collator("BertTokenizer", &json!(null), length, pairs)
     }

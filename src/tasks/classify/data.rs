@@ -1,5 +1,5 @@
-//! The data of a fine-tuning run: encoded examples, where the next step takes its own, and what the model
-//! predicts for those that it is evaluated on.
+//! The data of a fine-tuning run for classification: tokenized examples, the position of the next step, and
+//! the predictions for the evaluation examples.
 
 use std::path::Path;
 
@@ -33,16 +33,16 @@ use crate::tasks::shuffled::Shuffled;
 use crate::telemetry::Progress;
 use crate::tokenizer::Tokenizer;
 
-/// Predictions on the evaluation file, beside the final model.
+/// File with the predictions for the evaluation examples, in the run's folder.
 pub const PREDICTIONS: &str = "predictions.jsonl";
 
-/// Trainer's names of the scores of an evaluation.
+/// Names of the scores of an evaluation, as the Trainer of transformers gives them.
 const SCORES: [&str; 4] = ["loss", "accuracy", "f1", "matthews_correlation"];
 
-/// Predictions that take longer to write than anybody would wait without a word.
-const TOLD_BYTES: u64 = 64 << 20;
+/// Size of a predictions file from which on a note says that it is being written, since that takes long.
+const ANNOUNCED_BYTES: u64 = 64 << 20;
 
-/// Examples as batches.
+/// Training and evaluation examples, and the results of the latest evaluation.
 pub struct TrainingData<'a> {
     examples: &'a Examples,
     progress: Progress,
@@ -50,32 +50,31 @@ pub struct TrainingData<'a> {
     eval: Vec<Encoded>,
     collator: Collator,
     order: Shuffled,
-    /// The processes that divide an evaluation among them.
+    /// The processes that share an evaluation.
     world: World,
     eval_rows: usize,
-    /// Of the latest evaluation, a row of probabilities for each example.
+    /// Probabilities of the labels for each example, from the latest evaluation.
     probabilities: Vec<Vec<f32>>,
-    /// Of the latest evaluation, gold against predicted labels.
+    /// Gold against predicted labels, from the latest evaluation.
     pub confusion: Confusion,
 }
 
 impl<'a> TrainingData<'a> {
-    /// Encodes all examples, and says what was cut.
+    /// Tokenizes all examples, and prints a note about truncation.
     pub(super) fn encode(
         examples: &'a Examples,
         tokenizer: &Tokenizer,
         collator: Collator,
         setting: Setting<'_>,
     ) -> Result<Self> {
-        let encode = |what, examples, ids| {
-            sequence::encoded(what, examples, ids, (tokenizer, &collator), setting.progress)
-        };
+        let progress = setting.progress;
+        let Examples { train, train_ids, eval, eval_ids, .. } = examples;
         Ok(Self {
-            train: encode("training", &examples.train, &examples.train_ids)?,
-            eval: encode("evaluation", &examples.eval, &examples.eval_ids)?,
+            train: sequence::encoded("training", train, train_ids, tokenizer, &collator, progress)?,
+            eval: sequence::encoded("evaluation", eval, eval_ids, tokenizer, &collator, progress)?,
             confusion: Confusion::new(examples.labels.len()),
             examples,
-            progress: setting.progress.clone(),
+            progress: progress.clone(),
             collator,
             order: Shuffled::new(&setting),
             world: setting.machine.world,
@@ -84,12 +83,12 @@ impl<'a> TrainingData<'a> {
         })
     }
 
-    /// The label of each evaluation example, by the latest evaluation.
+    /// Returns the label that the latest evaluation predicted for each example.
     pub(super) fn predicted(&self) -> Vec<u32> {
         self.probabilities.iter().map(|row| best_class(row) as u32).collect()
     }
 
-    /// Rows of all updates of an epoch; the last one may have fewer.
+    /// Number of rows of all updates of an epoch, as if the last update were full.
     pub(super) fn rows_per_epoch(&self) -> u64 {
         self.order.rows_per_epoch(self.train.len())
     }
@@ -102,12 +101,12 @@ impl Data for TrainingData<'_> {
     }
 
     fn next_step(&mut self) -> Result<StepBatches> {
-        let batch = |rows: &[&Encoded], first_row| self.collator.batch(rows.iter().copied(), first_row);
-        Ok(self.order.next_step(&self.train, batch))
+        Ok(self.order.next_step(&self.train, |rows, first| self.collator.batch(rows.iter().copied(), first)))
     }
 
     fn evaluate(&mut self, task: &dyn Task, interrupted: &dyn Fn() -> bool) -> Result<Option<Scores>> {
-        let (mut loss, mut confusion) = (Loss::default(), Confusion::new(self.examples.labels.len()));
+        let mut loss = Loss::default();
+        let mut confusion = Confusion::new(self.examples.labels.len());
         let mut probabilities = Vec::with_capacity(self.eval.len());
         let batches: Vec<&[Encoded]> = self.eval.chunks(self.eval_rows).collect();
         let made = batches.iter().map(|examples| self.collator.batch(*examples, 0));
@@ -124,7 +123,8 @@ impl Data for TrainingData<'_> {
             return Ok(None);
         }
         let scores = [loss.mean(), confusion.accuracy(), confusion.macro_f1(), confusion.matthews()];
-        (self.confusion, self.probabilities) = (confusion, probabilities);
+        self.confusion = confusion;
+        self.probabilities = probabilities;
         Ok(Some(SCORES.iter().zip(scores).map(|(name, value)| ((*name).to_string(), value)).collect()))
     }
 
@@ -141,18 +141,20 @@ impl Data for TrainingData<'_> {
     }
 
     fn finish(&mut self, output: &Path, interrupted: &dyn Fn() -> bool) -> Result<Option<Scores>> {
-        let (examples, path) = (self.examples, output.join(PREDICTIONS));
+        let examples = self.examples;
+        let path = output.join(PREDICTIONS);
         let bytes = self.finish_bytes();
         fs::require_space(&path, bytes, "the predictions do not fit").map_err(|problem| {
             problem.hint("free some room and run the same command again; the model is in the last checkpoint")
         })?;
-        if bytes > TOLD_BYTES {
-            let (bytes, labels) = (format_bytes(bytes), examples.labels.len());
+        if bytes > ANNOUNCED_BYTES {
+            let bytes = format_bytes(bytes);
+            let labels = examples.labels.len();
             self.progress.note(&format!("writing about {bytes} of predictions with {labels} labels each"));
         }
         let mut file = StagedFile::create(&path)?;
         for (example, probabilities) in examples.eval.iter().zip(&self.probabilities) {
-            // With thousands of labels a row is long, and all rows take minutes.
+            // With thousands of labels a row is long, and all rows together take minutes.
             if interrupted() {
                 return Ok(None);
             }

@@ -1,4 +1,4 @@
-//! A fine-tuning run: labelled examples, a pretrained encoder, a new head.
+//! A fine-tuning run for classification: labelled examples, a pretrained encoder and a new head.
 
 use std::path::Path;
 
@@ -44,11 +44,11 @@ use crate::tasks::run::total_steps;
 use crate::tasks::start;
 use crate::tasks::trained::Trained;
 
-/// The examples of a run, read and checked before anything is trained.
+/// The examples of a run, read and checked before training starts.
 pub struct Examples {
     /// Names of the labels in the order of their ids.
     pub labels: Vec<String>,
-    /// Training examples, after the subset was taken.
+    /// Training examples, after the subset was selected.
     pub train: Vec<Example>,
     pub(super) train_ids: Vec<u32>,
     /// Evaluation examples.
@@ -70,15 +70,19 @@ impl Finetuned for Examples {
     type Kind<'a> = Finetuning<'a>;
 
     fn read(config: &FinetuneConfig) -> Result<Self> {
-        let (data, columns) = (&config.data, Columns::of(&config.data));
-        let (sources, notes) = Sources::of_examples(data, &columns)?;
+        let data = &config.data;
+        let (sources, notes) = Sources::of_examples(data, &Columns::from_config(data))?;
         let labels = if data.labels.is_empty() {
             LabelSet::discover(&data.train_file, &sources.train.all)?
         } else {
             LabelSet::given(&data.labels)?
         };
-        let ids = |path: &Path, rows: &[Example]| labels.ids(path, rows);
-        let (train, eval) = sources.divided(config, ids, |set| set.ids.clone(), Example::whole_text)?;
+        let (train, eval) = sources.divided(
+            config,
+            |path, rows| labels.ids(path, rows),
+            |set| set.ids.clone(),
+            Example::whole_text,
+        )?;
         let labels = labels.names().to_vec();
         Ok(Self {
             labels,
@@ -91,11 +95,11 @@ impl Finetuned for Examples {
     }
 
     fn summary(&self) -> String {
-        let count = |examples: &[Example]| format_count(examples.len() as u64);
-        let (train, eval) = (count(&self.train), count(&self.eval));
+        let train = format_count(self.train.len() as u64);
+        let eval = format_count(self.eval.len() as u64);
         let summary =
             format!("{train} training and {eval} evaluation examples, {} labels", self.labels.len());
-        let twins = twins::told("labels", self.labels.iter().map(String::as_str));
+        let twins = twins::twin_note("labels", self.labels.iter().map(String::as_str));
         self.notes.iter().cloned().chain([summary]).chain(twins).collect::<Vec<_>>().join("\n")
     }
 
@@ -126,9 +130,10 @@ impl Finetuned for Examples {
     }
 
     fn floors(&self) -> Vec<Floor> {
-        let texts = |examples: &[Example]| examples.iter().map(Example::whole_text).collect::<Vec<String>>();
         let classes = self.labels.len();
-        let predicted = tf_idf::classify(&texts(&self.train), &self.train_ids, classes, &texts(&self.eval));
+        let train = sequence::whole_texts(&self.train);
+        let eval = sequence::whole_texts(&self.eval);
+        let predicted = tf_idf::classify(&train, &self.train_ids, classes, &eval);
         vec![Floor { name: tf_idf::NAME, outcomes: Outcomes::labels(classes, &self.eval_ids, &predicted) }]
     }
 
@@ -142,9 +147,10 @@ impl Finetuned for Examples {
 }
 
 impl Examples {
-    /// What training makes of the labels, where they are not taken as they are.
+    /// Label smoothing and class weights of the training loss; `None` for plain cross-entropy.
     fn soft_targets(&self, training: &TrainingConfig) -> Result<Option<SoftTargets>> {
-        let (classes, smoothing) = (self.labels.len(), training.label_smoothing_factor as f32);
+        let classes = self.labels.len();
+        let smoothing = training.label_smoothing_factor as f32;
         let weights = match &training.class_weights {
             None if smoothing > 0.0 => vec![1.0; classes],
             None => return Ok(None),
@@ -160,12 +166,12 @@ impl Examples {
     }
 }
 
-/// A configuration, and the model and the examples that it names.
+/// A configuration, with the model folder and the examples that it names.
 #[derive(Clone, Copy)]
 pub struct Finetuning<'a> {
     /// The configuration.
     pub config: &'a FinetuneConfig,
-    /// The folder of its model.
+    /// The folder of the model to start from.
     pub folder: &'a PretrainedFolder,
     /// The examples.
     pub examples: &'a Examples,
@@ -181,8 +187,8 @@ impl<'a> Kind for Finetuning<'a> {
 
     fn inputs(&self) -> Result<Inputs> {
         let Self { folder, examples, .. } = self;
-        let hash = |of: &[Example]| start::sha256_of(of.iter().map(|e| (&e.text, &e.text_pair, &e.label)));
-        start::inputs(folder, [hash(&examples.train)?, hash(&examples.eval)?], &examples.labels)
+        let hashes = [sha256_of(&examples.train)?, sha256_of(&examples.eval)?];
+        start::inputs(folder, hashes, &examples.labels)
     }
 
     fn build(self, setting: Setting<'_>) -> Result<Parts<Classify, TrainingData<'a>>> {
@@ -196,4 +202,8 @@ impl<'a> Kind for Finetuning<'a> {
         let total_steps = total_steps(setting.training, data.rows_per_epoch());
         Ok(Parts { task, data, total_steps, folders, best: examples.best() })
     }
+}
+
+fn sha256_of(examples: &[Example]) -> Result<String> {
+    start::sha256_of(examples.iter().map(|example| (&example.text, &example.text_pair, &example.label)))
 }

@@ -1,6 +1,6 @@
 //! The labels of a classifier and their ids.
 //!
-//! An id is a place in the list of labels, which the model folder keeps as `id2label`.
+//! An id is an index into the list of labels, which the model folder stores as `id2label`.
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -13,7 +13,7 @@ use crate::tasks::labelled::read::Example;
 use crate::tasks::labelled::twins;
 use crate::tasks::labelled::twins::are_twins;
 
-/// Most labels that an error lists.
+/// Number of labels that an error lists at most.
 const LISTED: usize = 12;
 
 /// Labels in the order of their ids.
@@ -23,12 +23,12 @@ pub struct LabelSet {
 }
 
 impl LabelSet {
-    /// Labels in a given order: a configuration's, or those of a trained model.
+    /// Labels in a given order, from a configuration or a trained model. At least two are needed.
     pub fn given(names: &[String]) -> Result<Self> {
         Self::at_least_two(Self::given_some(names)?.names).map_err(|problem| problem.at("data.labels").into())
     }
 
-    /// One label or more in a given order.
+    /// As [`Self::given`], but one label is enough.
     pub fn given_some(names: &[String]) -> Result<Self> {
         let mut seen = BTreeSet::new();
         if let Some(twice) = names.iter().find(|name| !seen.insert(name.as_str())) {
@@ -37,13 +37,14 @@ impl LabelSet {
         Ok(Self { names: names.to_vec() })
     }
 
-    /// The labels that occur in `examples`: by number where all are whole numbers, else by code point.
+    /// The labels that occur in `examples`, in numeric order if all of them are integers, otherwise by code
+    /// point.
     pub fn discover(source: &Path, examples: &[Example]) -> Result<Self> {
         let names = sorted(examples.iter().filter_map(|example| example.label.as_deref()));
         Self::at_least_two(names).map_err(|problem| problem.at(source.display()).into())
     }
 
-    /// The labels that occur in examples that each have any number of them, in the same order.
+    /// As [`Self::discover`] for examples with any number of labels each. One label is enough.
     pub fn discover_some(source: &Path, examples: &[Example]) -> Result<Self> {
         let names = sorted(examples.iter().flat_map(|example| &example.labels).map(String::as_str));
         if names.is_empty() {
@@ -67,80 +68,87 @@ impl LabelSet {
         &self.names
     }
 
-    /// How many there are.
+    /// Number of labels.
     pub fn len(&self) -> usize {
         self.names.len()
     }
 
-    /// Whether there are none.
+    /// True if there are no labels.
     pub fn is_empty(&self) -> bool {
         self.names.is_empty()
     }
 
-    /// The id of each example of `source`; a label outside the set is an error that names the line and the
-    /// known labels.
+    /// Returns the id of the label of each example of `source`. A label outside the set is an error that
+    /// names the line and lists the known labels.
     pub fn ids(&self, source: &Path, examples: &[Example]) -> Result<Vec<u32>> {
         let ids = self.by_name();
-        let id = |example: &Example| {
+        let mut found = Vec::with_capacity(examples.len());
+        for example in examples {
             let Some(label) = &example.label else {
                 let place = format!("{}:{}", source.display(), example.line);
                 return Err(Problem::new("the row has no label").at(place).into());
             };
-            self.id_of(&ids, source, example, label)
-        };
-        examples.iter().map(id).collect()
+            found.push(self.id_of(&ids, source, example, label)?);
+        }
+        Ok(found)
     }
 
-    /// The ids of the labels of each example of `source` that has any number of them, ascending.
+    /// Returns the ascending ids of the labels of each example of `source`, for examples with any number of
+    /// labels.
     pub fn sets(&self, source: &Path, examples: &[Example]) -> Result<Vec<Vec<u32>>> {
         let ids = self.by_name();
-        let set = |example: &Example| -> Result<Vec<u32>> {
-            let of = example.labels.iter().map(|label| self.id_of(&ids, source, example, label));
-            let mut set = of.collect::<Result<Vec<u32>>>()?;
+        let mut sets = Vec::with_capacity(examples.len());
+        for example in examples {
+            let labels = example.labels.iter();
+            let set = labels.map(|label| self.id_of(&ids, source, example, label));
+            let mut set = set.collect::<Result<Vec<u32>>>()?;
             set.sort_unstable();
-            Ok(set)
-        };
-        examples.iter().map(set).collect()
+            sets.push(set);
+        }
+        Ok(sets)
     }
 
-    /// The weight of each label, in the order of their ids; a name that is no label and a label without a
-    /// weight are errors that list the labels.
+    /// Returns the weight of each label, in the order of ids. A name that is not a label and a label without
+    /// a weight are errors that list the labels.
     pub fn weights(&self, by_label: &BTreeMap<String, f64>) -> Result<Vec<f32>> {
-        let refuse = |message: String| {
-            let hint = format!("the labels are {}", self.listed());
-            Problem::usage(message).at("training.class_weights").hint(hint)
-        };
         if let Some(other) = by_label.keys().find(|name| !self.names.contains(name)) {
-            return Err(refuse(format!("`{other}` is no label of the examples")).into());
+            return Err(self.wrong_weights(format!("`{other}` is no label of the examples")).into());
         }
-        let weight = |label: &String| match by_label.get(label) {
-            Some(weight) => Ok(*weight as f32),
-            None => Err(refuse(format!("the label `{label}` has no weight")).into()),
-        };
-        self.names.iter().map(weight).collect()
+        let mut weights = Vec::with_capacity(self.names.len());
+        for label in &self.names {
+            let Some(weight) = by_label.get(label) else {
+                return Err(self.wrong_weights(format!("the label `{label}` has no weight")).into());
+            };
+            weights.push(*weight as f32);
+        }
+        Ok(weights)
+    }
+
+    fn wrong_weights(&self, message: String) -> Problem {
+        let hint = format!("the labels are {}", self.listed());
+        Problem::usage(message).at("training.class_weights").hint(hint)
     }
 
     fn by_name(&self) -> BTreeMap<&str, u32> {
         self.names.iter().enumerate().map(|(id, name)| (name.as_str(), id as u32)).collect()
     }
 
-    fn id_of(&self, ids: &BTreeMap<&str, u32>, source: &Path, of: &Example, label: &str) -> Result<u32> {
+    fn id_of(&self, ids: &BTreeMap<&str, u32>, source: &Path, example: &Example, label: &str) -> Result<u32> {
         match ids.get(label) {
             Some(&id) => Ok(id),
             None => Err(Problem::new(format!("unknown label `{label}`; known are {}", self.listed()))
-                .at(format!("{}:{}", source.display(), of.line))
+                .at(format!("{}:{}", source.display(), example.line))
                 .hint(self.hint(label))
                 .into()),
         }
     }
 
-    /// The hint about a label that the model does not have.
+    /// The hint for a label that the model does not have.
     fn hint(&self, label: &str) -> String {
         if self.names.iter().any(|name| are_twins(name, label)) {
             return "one of them looks the same, in another Unicode form (NFC, NFD): write both in one"
                 .to_string();
         }
-        let is_number = |text: &str| text.parse::<u64>().is_ok();
         if is_number(label) && !self.names.iter().any(|name| is_number(name)) {
             return "numbers are not read in the order of the model's labels: write their names, or give `evaluate` \
                     `--labels` with the names in the order of this file"
@@ -149,27 +157,27 @@ impl LabelSet {
         "name all labels under `data.labels`, or correct the row".to_string()
     }
 
-    /// A line about two labels that differ in their Unicode form alone, if there are some.
-    pub fn told_twins(&self) -> Option<String> {
-        twins::told("labels", self.names.iter().map(String::as_str))
+    /// Note about two labels that differ only in their Unicode form, if there are any.
+    pub fn twin_note(&self) -> Option<String> {
+        twins::twin_note("labels", self.names.iter().map(String::as_str))
     }
 
-    /// Examples whose numbers are the names that they stand for, in the order of `names`; a number that is itself a
-    /// label stays one.
+    /// Replaces labels that are numbers by the entry of `names` with that index. A number that is itself a
+    /// label stays as it is.
     pub fn named(&self, mut examples: Vec<Example>, names: &[String]) -> Vec<Example> {
-        let name = |label: &str| {
-            let place =
-                label.parse::<usize>().ok().filter(|_| !self.names.iter().any(|name| name == label))?;
-            names.get(place).cloned()
-        };
         for example in &mut examples {
-            let labels = example.label.iter_mut().chain(&mut example.labels);
-            labels.for_each(|label| *label = name(label).unwrap_or_else(|| std::mem::take(label)));
+            for label in example.label.iter_mut().chain(&mut example.labels) {
+                let is_known = self.names.iter().any(|name| name == label);
+                let index = label.parse::<usize>().ok().filter(|_| !is_known);
+                if let Some(name) = index.and_then(|index| names.get(index)) {
+                    label.clone_from(name);
+                }
+            }
         }
         examples
     }
 
-    /// The labels for a message, the first ones of many.
+    /// Lists the labels for a message, cut after `LISTED` of them.
     pub fn listed(&self) -> String {
         let first: Vec<String> = self.names.iter().take(LISTED).map(|name| format!("`{name}`")).collect();
         let rest = self.names.len().saturating_sub(LISTED);
@@ -177,7 +185,11 @@ impl LabelSet {
     }
 }
 
-/// Labels, each once: by number where all are whole numbers, else by code point.
+fn is_number(text: &str) -> bool {
+    text.parse::<u64>().is_ok()
+}
+
+/// Distinct labels, in numeric order if all of them are integers, otherwise by code point.
 fn sorted<'a>(labels: impl Iterator<Item = &'a str>) -> Vec<String> {
     let mut names: Vec<String> = labels.collect::<BTreeSet<&str>>().into_iter().map(str::to_string).collect();
     let numbers: Option<Vec<i64>> = names.iter().map(|name| name.parse().ok()).collect();
@@ -187,24 +199,29 @@ fn sorted<'a>(labels: impl Iterator<Item = &'a str>) -> Vec<String> {
     names
 }
 
-/// The weight of each of `classes`, as scikit-learn's `compute_class_weight("balanced")`: examples / (classes x
-/// examples of the class). The error is a class without examples.
+/// Returns the weight of each of `classes`, as scikit-learn's `compute_class_weight("balanced")`: examples /
+/// (classes x examples of the class). The error is the id of a class without examples.
 pub fn balanced_weights(classes: usize, ids: &[u32]) -> Result<Vec<f32>, usize> {
     let mut counts = vec![0usize; classes];
     for id in ids {
         counts[*id as usize] += 1;
     }
-    let weight = |(class, &count): (usize, &usize)| {
-        if count == 0 { Err(class) } else { Ok((ids.len() as f64 / (classes * count) as f64) as f32) }
-    };
-    counts.iter().enumerate().map(weight).collect()
+    let mut weights = Vec::with_capacity(classes);
+    for (class, &count) in counts.iter().enumerate() {
+        if count == 0 {
+            return Err(class);
+        }
+        weights.push((ids.len() as f64 / (classes * count) as f64) as f32);
+    }
+    Ok(weights)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    // scikit-learn 1.9: `compute_class_weight("balanced", classes=[0, 1, 2], y=[0, 0, 0, 0, 1, 2, 2, 0])`.
+    // Golden values of scikit-learn 1.9: `compute_class_weight("balanced", classes=[0, 1, 2], y=[0, 0, 0, 0,
+    // 1, 2, 2, 0])`.
     #[test]
     fn balanced_weights_are_those_of_scikit_learn() {
         let ids = [0, 0, 0, 0, 1, 2, 2, 0];
@@ -213,32 +230,37 @@ mod tests {
     }
 
     #[test]
-    fn weights_are_put_in_the_order_of_the_labels_and_what_does_not_fit_lists_them() {
+    fn weights_follow_the_order_of_the_labels_and_errors_list_the_labels() {
         let set = LabelSet::given(&["pos".to_string(), "neg".to_string()]).expect("two labels");
-        let weights = |pairs: &[(&str, f64)]| {
-            set.weights(&pairs.iter().map(|(name, weight)| ((*name).to_string(), *weight)).collect())
-        };
-        assert_eq!(weights(&[("neg", 0.5), ("pos", 2.0)]).expect("all labels"), [2.0, 0.5]);
-        let error =
-            weights(&[("neg", 0.5), ("pos", 2.0), ("neutral", 1.0)]).expect_err("another").to_string();
+        let weights = set.weights(&by_label(&[("neg", 0.5), ("pos", 2.0)])).expect("all labels");
+        assert_eq!(weights, [2.0, 0.5]);
+        let three = by_label(&[("neg", 0.5), ("pos", 2.0), ("neutral", 1.0)]);
+        let error = set.weights(&three).expect_err("another").to_string();
         insta::assert_snapshot!(error, @r"
         training.class_weights: `neutral` is no label of the examples
           hint: the labels are `pos`, `neg`
         ");
-        let error = weights(&[("neg", 0.5)]).expect_err("one is missing").to_string();
+        let error = set.weights(&by_label(&[("neg", 0.5)])).expect_err("one is missing").to_string();
         assert!(error.starts_with("training.class_weights: the label `pos` has no weight"), "{error}");
     }
 
+    fn by_label(pairs: &[(&str, f64)]) -> BTreeMap<String, f64> {
+        pairs.iter().map(|(name, weight)| ((*name).to_string(), *weight)).collect()
+    }
+
     fn examples(labels: &[&str]) -> Vec<Example> {
-        let example = |(index, label): (usize, &&str)| Example {
-            text: "some text".to_string(),
-            text_pair: None,
-            label: Some((*label).to_string()),
-            labels: Vec::new(),
-            numbers: Vec::new(),
-            line: index as u64 + 2,
-        };
-        labels.iter().enumerate().map(example).collect()
+        let mut examples = Vec::new();
+        for (index, label) in labels.iter().enumerate() {
+            examples.push(Example {
+                text: "some text".to_string(),
+                text_pair: None,
+                label: Some((*label).to_string()),
+                labels: Vec::new(),
+                numbers: Vec::new(),
+                line: index as u64 + 2,
+            });
+        }
+        examples
     }
 
     fn discovered(labels: &[&str]) -> Vec<String> {
@@ -278,9 +300,9 @@ mod tests {
         let twin = LabelSet::given(&["caf\u{e9}".to_string(), "b".to_string()]).expect("two labels");
         let error = twin.ids(source, &examples(&["cafe\u{301}"])).expect_err("another form").to_string();
         assert!(error.contains("in another Unicode form"), "{error}");
-        assert_eq!(twin.told_twins(), None);
+        assert_eq!(twin.twin_note(), None);
         let twins = ["caf\u{e9}".to_string(), "cafe\u{301}".to_string()];
-        assert!(LabelSet::given(&twins).expect("two labels").told_twins().is_some());
+        assert!(LabelSet::given(&twins).expect("two labels").twin_note().is_some());
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! Sequence classification: examples -> labels -> batches -> model -> report.
 //!
-//! `finetuning.rs` is its run, `data.rs` the batches and scores of one, `sequence.rs` what other runs over whole
-//! texts have alike, `classifier.rs` a model with its labels, `trained.rs` what it is used for; everything else is about examples and knows no model.
+//! `finetuning.rs` is the run, `data.rs` its batches and scores, `sequence.rs` the code shared with other
+//! tasks over whole texts, `classifier.rs` a model with its labels, `trained.rs` its evaluation and
+//! predictions. All other files handle examples and do not know the model.
 
 pub mod classifier;
 pub mod collate;

@@ -1,6 +1,6 @@
-//! What a classifier says: rows of predictions as JSONL, and the confusion matrix as a table.
+//! Output of a classifier: rows of predictions as JSONL, and the confusion matrix as a table.
 //!
-//! Scores themselves are `scores`' matter.
+//! The scores themselves are computed in `scores`.
 
 use anyhow::Context;
 use anyhow::Result;
@@ -9,20 +9,21 @@ use serde_json::Map;
 use serde_json::Value;
 
 use crate::pages::columns::shortened;
-use crate::scores::ClassScore;
 use crate::scores::Confusion;
 use crate::tasks::labelled::Example;
 use crate::tasks::table::WIDEST;
 use crate::tasks::table::aligned;
+use crate::tasks::table::percent_number;
 
-/// Characters of a label before its scores, and before a row of a matrix with numbered columns.
+/// Most characters of a label in the table of scores.
 const LABEL_CHARS: usize = 50;
+/// Most characters of a label in a matrix with numbered columns.
 const NUMBERED_CHARS: usize = 16;
 
-/// What rows and columns of the matrix are.
+/// Heading of the matrix: rows are gold labels, columns predicted ones.
 const CORNER: &str = "gold \\ predicted";
 
-/// How many confusions are listed where the table would be too wide.
+/// Number of confusions that are listed if the matrix would be too wide.
 const LISTED_CONFUSIONS: usize = 20;
 
 /// One line of a predictions file.
@@ -33,9 +34,9 @@ pub struct PredictionRow {
     /// The second text of a pair.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text_pair: Option<String>,
-    /// The label of the highest probability, the first of equals.
+    /// The label with the highest probability, the first one of equals.
     pub label: String,
-    /// The label in the file, where it has one.
+    /// The label in the file, if it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gold: Option<String>,
     /// The probability of `label`.
@@ -45,8 +46,8 @@ pub struct PredictionRow {
 }
 
 impl PredictionRow {
-    /// The row of a text whose classes have these `probabilities` (one for each of `labels`, which must not
-    /// be empty).
+    /// Makes the row of a text from the probabilities of its classes, one for each of `labels`, which must
+    /// not be empty.
     pub fn new(
         text: String,
         text_pair: Option<String>,
@@ -69,36 +70,36 @@ impl PredictionRow {
         }
     }
 
-    /// The row as a line of JSON, with its end.
+    /// Formats the row as a line of JSON, including the newline.
     pub fn line(&self) -> Result<String> {
         Ok(serde_json::to_string(self).context("cannot write a prediction as JSON")? + "\n")
     }
 }
 
-/// The index of the largest number, the first of equals; 0 when there is none.
+/// Returns the index of the largest number, the first one of equals; 0 if there are no numbers.
 pub fn best_class(values: &[f32]) -> usize {
-    let larger = |best: usize, index: usize| if values[index] > values[best] { index } else { best };
-    (0..values.len()).fold(0, larger)
+    (0..values.len()).fold(0, |best, index| if values[index] > values[best] { index } else { best })
 }
 
-/// Bytes of a probability in a row of predictions, at most, with what stands around it and its label.
+/// Most bytes of a probability in a row of predictions, including the punctuation around it and its label.
 const PROBABILITY_BYTES: u64 = 30;
 
-/// Bytes that the lines of these examples take in a predictions file, about: JSON escapes few characters.
+/// Estimates the bytes of the lines of these examples in a predictions file. Few characters need a JSON
+/// escape.
 pub fn rows_bytes(examples: &[Example], labels: &[String]) -> u64 {
     let longest = labels.iter().map(String::len).max().unwrap_or(0) as u64;
-    let of_labels: u64 = labels.iter().map(|label| label.len() as u64 + PROBABILITY_BYTES).sum();
+    let label_bytes: u64 = labels.iter().map(|label| label.len() as u64 + PROBABILITY_BYTES).sum();
     let texts = examples.iter().map(|e| e.text.len() + e.text_pair.as_ref().map_or(0, String::len));
-    let of_texts = texts.sum::<usize>() as u64;
-    // Beside the texts: the names of the keys, the label, and the one in the file.
-    of_texts + examples.len() as u64 * (of_labels + 2 * longest + 150)
+    let text_bytes = texts.sum::<usize>() as u64;
+    // 150 bytes for the names of the keys, and twice a label: the predicted one and the one in the file.
+    text_bytes + examples.len() as u64 * (label_bytes + 2 * longest + 150)
 }
 
-/// The confusion matrix as text, then precision, recall, F1 and support of each label.
+/// Formats the confusion matrix as text, followed by precision, recall, F1 and support of each label.
 ///
-/// `labels` are the names of its classes: a row for each label in the file, a column for each predicted one.
-/// Where the names make it too wide, columns have the numbers of their labels; where that is too wide, only
-/// the most frequent confusions are listed. Ends in a newline.
+/// `labels` are the names of the classes: a row for each gold label, a column for each predicted one. If the
+/// names make the table too wide, columns are headed by the numbers of their labels; if that is still too
+/// wide, only the most frequent confusions are listed. Ends in a newline.
 pub fn confusion_table(confusion: &Confusion, labels: &[String]) -> String {
     let matrix = named_columns(confusion, labels)
         .or_else(|| numbered_columns(confusion, labels))
@@ -113,37 +114,40 @@ fn named_columns(confusion: &Confusion, labels: &[String]) -> Option<String> {
     aligned(&std::iter::once(header).chain(rows).collect::<Vec<_>>())
 }
 
-/// The number before a row's label is that of its column.
+/// The number in front of a row's label is the heading of its column.
 fn numbered_columns(confusion: &Confusion, labels: &[String]) -> Option<String> {
     may_fit(labels)?;
-    let row = |(index, label): (usize, &String)| {
-        numbers(format!("{:>2} {}", index + 1, shortened(label, NUMBERED_CHARS)), confusion, index)
-    };
     let header = std::iter::once(CORNER.to_string()).chain((1..=labels.len()).map(|n| n.to_string()));
-    let rows = labels.iter().enumerate().map(row);
+    let rows = labels.iter().enumerate().map(|(index, label)| {
+        numbers(format!("{:>2} {}", index + 1, shortened(label, NUMBERED_CHARS)), confusion, index)
+    });
     aligned(&std::iter::once(header.collect()).chain(rows).collect::<Vec<_>>())
 }
 
-/// `None` where a digit for each column is too wide: a table of thousands of labels is not even begun.
+/// Returns `None` if even a digit for each column is too wide, so that no table of thousands of labels is
+/// built.
 fn may_fit(labels: &[String]) -> Option<()> {
     (labels.len() * 3 <= WIDEST).then_some(())
 }
 
-/// The row of label `gold`.
+/// The row of label `gold`: `first`, then its counts.
 fn numbers(first: String, confusion: &Confusion, gold: usize) -> Vec<String> {
     let counts = (0..confusion.classes()).map(|predicted| confusion.count(gold, predicted).to_string());
     std::iter::once(first).chain(counts).collect()
 }
 
 fn scores_by_label(confusion: &Confusion, labels: &[String]) -> String {
-    let percent = |share: f64| format!("{:.2}", 100.0 * share);
-    let row = |(label, of): (&String, ClassScore)| {
-        let label = shortened(label, LABEL_CHARS);
-        vec![label, percent(of.precision), percent(of.recall), percent(of.f1), of.support.to_string()]
-    };
-    let header = ["label", "precision %", "recall %", "F1 %", "examples"].map(str::to_string).to_vec();
-    let rows: Vec<_> =
-        std::iter::once(header).chain(labels.iter().zip(confusion.per_class()).map(row)).collect();
+    let mut rows =
+        vec![["label", "precision %", "recall %", "F1 %", "examples"].map(str::to_string).to_vec()];
+    for (label, score) in labels.iter().zip(confusion.per_class()) {
+        rows.push(vec![
+            shortened(label, LABEL_CHARS),
+            percent_number(score.precision),
+            percent_number(score.recall),
+            percent_number(score.f1),
+            score.support.to_string(),
+        ]);
+    }
     aligned(&rows).expect("the label is shortened and the numbers are narrow")
 }
 
@@ -153,10 +157,11 @@ fn frequent_confusions(confusion: &Confusion, labels: &[String]) -> String {
     wrong.sort_by_key(|(count, gold, predicted)| (std::cmp::Reverse(*count), *gold, *predicted));
     let shown = wrong.len().min(LISTED_CONFUSIONS);
     let title = format!("{shown} most frequent of {} confusions, as count  gold -> predicted\n", wrong.len());
-    let line = |(count, gold, predicted): &(u64, usize, usize)| {
-        format!("{count:>6}  {} -> {}\n", labels[*gold], labels[*predicted])
-    };
-    std::iter::once(title).chain(wrong[..shown].iter().map(line)).collect()
+    let mut lines = vec![title];
+    for (count, gold, predicted) in &wrong[..shown] {
+        lines.push(format!("{count:>6}  {} -> {}\n", labels[*gold], labels[*predicted]));
+    }
+    lines.concat()
 }
 
 #[cfg(test)]
@@ -167,7 +172,7 @@ mod tests {
         names.iter().map(|name| (*name).to_string()).collect()
     }
 
-    /// True class, predicted class, and how often.
+    /// Confusion matrix from (gold class, predicted class, count).
     fn confusion(classes: usize, counts: &[(u32, u32, u32)]) -> Confusion {
         let mut confusion = Confusion::new(classes);
         for &(gold, predicted, count) in counts {
@@ -186,15 +191,15 @@ mod tests {
             &[0.75, 0.25],
         );
         let text = row.line().expect("has a JSON form");
-        let example = |text: &str| Example {
-            text: text.into(),
+        let example = Example {
+            text: "a \"b\"\nc".into(),
             text_pair: None,
             label: None,
             labels: vec![],
             numbers: vec![],
             line: 1,
         };
-        let estimate = rows_bytes(&[example("a \"b\"\nc")], &labels(&["pos", "neg"]));
+        let estimate = rows_bytes(&[example], &labels(&["pos", "neg"]));
         assert!((text.len() as u64..3 * text.len() as u64).contains(&estimate), "{estimate}");
         assert!(text.ends_with('\n'));
         insta::assert_snapshot!(text.trim_end(), @r#"{"text":"a \"b\"\nc","label":"pos","gold":"neg","score":0.75,"probabilities":{"pos":0.75,"neg":0.25}}"#);
@@ -235,7 +240,7 @@ mod tests {
 
     #[test]
     fn of_many_labels_only_the_confusions_are_listed() {
-        // A table of this many columns is not even begun.
+        // A table of this many columns is not even built.
         let many: Vec<String> = (0..100_000).map(|id| format!("c{id}")).collect();
         let table = confusion_table(&confusion(many.len(), &[(99_999, 0, 1)]), &many);
         assert!(table.starts_with("1 most frequent of 1 confusions"), "{}", &table[..80]);

@@ -1,4 +1,4 @@
-//! What runs with a head over whole texts share, whatever it says of them: a class, several labels, numbers.
+//! Code shared by all runs with a head over whole texts: classes, several labels per text, and numbers.
 
 use anyhow::Result;
 
@@ -31,19 +31,19 @@ use crate::tasks::start;
 use crate::telemetry::Progress;
 use crate::tokenizer::Tokenizer;
 
-/// A model that is ready to be trained, and what goes with it.
+/// A model that is ready to be trained, with its tokenizer, collator and folders.
 pub(in crate::tasks) struct Ready {
     /// Model and head.
     pub(in crate::tasks) task: Classify,
-    /// Cuts where training cuts.
+    /// Tokenizer with the maximum length of training.
     pub(in crate::tasks) tokenizer: Tokenizer,
-    /// Frames and cuts examples.
+    /// Adds special tokens and truncates examples.
     pub(in crate::tasks) collator: Collator,
-    /// What a checkpoint holds of it.
+    /// The model folders of a checkpoint.
     pub(in crate::tasks) folders: Vec<ModelFolder>,
 }
 
-/// Shapes of a run whose head has so many outputs.
+/// Sizes of the steps of a run whose head has this number of `outputs`.
 pub(in crate::tasks) fn shapes(
     config: &FinetuneConfig,
     folder: &PretrainedFolder,
@@ -60,7 +60,8 @@ pub(in crate::tasks) fn shapes(
     })
 }
 
-/// The model of `folder` with a head of this kind, an output for each of `names`, and says what was read.
+/// Builds the model of `folder` with a head of this kind, which has one output for each of `names`, and
+/// prints notes about what was read.
 pub(in crate::tasks) fn ready(
     config: &FinetuneConfig,
     folder: &PretrainedFolder,
@@ -69,8 +70,10 @@ pub(in crate::tasks) fn ready(
     setting: Setting<'_>,
 ) -> Result<Ready> {
     let Setting { training, machine, seed, progress, .. } = setting;
-    let (pairs, length) = (config.data.text_pair_column.is_some(), config.data.sequence_length());
-    let (model, new_head) = (start::model_of(config, &folder.config)?, Some((head, seed)));
+    let pairs = config.data.text_pair_column.is_some();
+    let length = config.data.sequence_length();
+    let model = start::model_of(config, &folder.config)?;
+    let new_head = Some((head, seed));
     let (classifier, filled) =
         Classifier::from_folder(folder, &model, names.to_vec(), length, pairs, new_head, &machine.device)?;
     start::tell(config, folder, &filled, seed, progress);
@@ -79,7 +82,7 @@ pub(in crate::tasks) fn ready(
     start::follow(training, &mut task.model.encoder)?;
     let mut hub = HubConfig::new(model, head, Some(names.to_vec()));
     hub.extra.clone_from(&folder.extra);
-    // So that texts are cut at the same place where the model is used.
+    // Stores the length in the folder, so that texts are truncated at the same length when the model is used.
     let tokenizer = start::for_texts(config, tokenizer, progress).with_model_max_length(length);
     let mut folder = ModelFolder::whole(&hub, &tokenizer, task.model.parameters.layout());
     folder.files.push(TrainedColumns::new(&config.data).file());
@@ -87,32 +90,40 @@ pub(in crate::tasks) fn ready(
     Ok(Ready { task, tokenizer, collator, folders })
 }
 
-/// What a run with these examples would read, `labels` beside it.
+/// Summary of the data of a run with these training and evaluation examples; `labels` is the line about
+/// labels.
 pub(in crate::tasks) fn planned(
     config: &FinetuneConfig,
     folder: &PretrainedFolder,
     examples: [&[Example]; 2],
     labels: String,
 ) -> Result<Planned> {
-    let (pairs, length) = (config.data.text_pair_column.is_some(), config.data.sequence_length());
+    let pairs = config.data.text_pair_column.is_some();
+    let length = config.data.sequence_length();
     let (tokenizer, collator) = framing(folder, length, pairs)?;
     let tokenizer = start::splitting(config, tokenizer);
-    let lengths = |examples: &[Example]| {
-        let (_, lost) = encode(&tokenizer, &collator, &texts(examples), &[])?;
-        anyhow::Ok(Lengths { examples: examples.len(), longest: lost.longest, too_long: lost.examples })
-    };
     let [train, eval] = examples;
-    let both = [lengths(train)?, lengths(eval)?];
+    let both = [lengths(&tokenizer, &collator, train)?, lengths(&tokenizer, &collator, eval)?];
     let cut = planned::too_long(both, &format!("texts, at {length} tokens"));
     let lines = vec![("labels", labels), ("longest text", planned::longest(both)), ("cut", cut)];
     Ok(Planned { rows: train.len(), lines })
+}
+
+fn lengths(tokenizer: &Tokenizer, collator: &Collator, examples: &[Example]) -> Result<Lengths> {
+    let (_, lost) = encode(tokenizer, collator, &texts(examples), &[])?;
+    Ok(Lengths { examples: examples.len(), longest: lost.longest, too_long: lost.examples })
+}
+
+/// The text of each example, for a pair both texts as one.
+pub(in crate::tasks) fn whole_texts(examples: &[Example]) -> Vec<String> {
+    examples.iter().map(Example::whole_text).collect()
 }
 
 fn texts(examples: &[Example]) -> Vec<TextPair> {
     examples.iter().map(|e| (e.text.clone(), e.text_pair.clone())).collect()
 }
 
-/// The model of a folder before its values are read.
+/// Builds the model of a folder without reading the values of its parameters.
 pub(in crate::tasks) fn unfilled(folder: &PretrainedFolder, machine: &Machine) -> Result<Box<dyn Task>> {
     let outputs = folder.id2label.as_ref().map_or(0, Vec::len);
     let mut model = Model::classifier(&folder.config, outputs, 0, &machine.device)?;
@@ -120,17 +131,20 @@ pub(in crate::tasks) fn unfilled(folder: &PretrainedFolder, machine: &Machine) -
     Ok(Box::new(Classify { model }.computing_in(machine.policy.compute)?))
 }
 
-/// Token ids of examples and their labels (0 where there are none), and says what was cut.
+/// Tokenizes examples with their labels (0 where there are none), and prints a note about truncation.
 pub(in crate::tasks) fn encoded(
     what: &str,
     examples: &[Example],
     labels: &[u32],
-    (tokenizer, collator): (&Tokenizer, &Collator),
+    tokenizer: &Tokenizer,
+    collator: &Collator,
     progress: &Progress,
 ) -> Result<Vec<Encoded>> {
     let (encoded, lost) = encode(tokenizer, collator, &texts(examples), labels)?;
     if lost.examples > 0 {
-        let (cut, all, tokens) = (lost.examples, examples.len(), lost.tokens);
+        let cut = lost.examples;
+        let all = examples.len();
+        let tokens = lost.tokens;
         let length = collator.max_seq_length();
         progress.note(&format!(
             "{cut} of {all} {what} examples were cut at {length} tokens, {tokens} tokens lost"

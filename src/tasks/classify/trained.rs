@@ -1,4 +1,4 @@
-//! A classifier in the hands of `evaluate` and `predict`.
+//! A classifier as `evaluate` and `predict` use it.
 
 use anyhow::Result;
 use serde_json::Value;
@@ -40,19 +40,19 @@ impl Trained for Classifier {
         let mut file = evaluation.predictions.map(StagedFile::create).transpose()?;
         let mut rows = examples.into_iter();
         let (encoded, lost) = self.encode(&texts, &ids)?;
-        let (mut predicted, mut loss) = (Vec::with_capacity(ids.len()), Loss::default());
+        let mut predicted = Vec::with_capacity(ids.len());
+        let mut loss = Loss::default();
         for (number, batch) in encoded.chunks(evaluation.batch_size).enumerate() {
             if number == 0 {
                 evaluation.dump_logits(&self.task, &self.collator.batch(batch, 0))?;
             }
-            // By the logits: a probability that is 0 in f32 has a loss all the same.
+            // The loss is computed from logits: it is finite even if a probability is 0 in f32.
             let logits = self.logits(batch)?;
             let gold: Vec<u32> = batch.iter().map(|example| example.label).collect();
             loss += PendingLoss::of(cross_entropy::forward(&logits, &gold)?, gold.len()).read()?;
-            let judged = softmax(&logits)?;
-            let place = |row: usize| evaluation.example(number * evaluation.batch_size + row);
-            require_finite(&judged, place)?;
-            for probabilities in judged {
+            let probabilities = softmax(&logits)?;
+            require_finite(&probabilities, |row| evaluation.example(number * evaluation.batch_size + row))?;
+            for probabilities in probabilities {
                 if let (Some(file), Some(row)) = (&mut file, rows.next()) {
                     let Example { text, text_pair, label, .. } = row;
                     let row = PredictionRow::new(text, text_pair, label, &self.labels, &probabilities);
@@ -65,24 +65,29 @@ impl Trained for Classifier {
             file.publish(b"")?;
         }
         let confusion = Confusion::of(self.labels.len(), &ids, &predicted);
-        let (loss, accuracy, f1) = (loss.mean(), confusion.accuracy(), confusion.macro_f1());
+        let loss = loss.mean();
+        let accuracy = confusion.accuracy();
+        let f1 = confusion.macro_f1();
         let mut scores = Scored::default();
         scores.warn_if_uniform(&Outcomes::labels(self.labels.len(), &ids, &predicted));
         scores.add("examples", ids.len(), "examples", ids.len());
-        let number = |value: f64| format!("{value:.4}");
-        scores.add_measured("loss", loss, "loss", number);
+        scores.add_measured("loss", loss, "loss", four_digits);
         scores.add_measured("accuracy", accuracy, "accuracy", percent);
         scores.add_measured("f1", f1, "macro F1", percent);
-        scores.add_measured("matthews_correlation", confusion.matthews(), "Matthews", number);
+        scores.add_measured("matthews_correlation", confusion.matthews(), "Matthews", four_digits);
         if lost.examples > 0 {
             let text = format!("{} examples, {} tokens lost", lost.examples, lost.tokens);
             scores.add("examples_cut", lost.examples, "cut", text);
         }
         let by_class = self.labels.iter().zip(confusion.per_class());
-        let by_class = by_class.map(|(label, of)| {
-            let of =
-                json!({"precision": of.precision, "recall": of.recall, "f1": of.f1, "support": of.support});
-            (label.clone(), of)
+        let by_class = by_class.map(|(label, score)| {
+            let values = json!({
+                "precision": score.precision,
+                "recall": score.recall,
+                "f1": score.f1,
+                "support": score.support,
+            });
+            (label.clone(), values)
         });
         scores.json.insert("eval_by_class".to_string(), Value::Object(by_class.collect()));
         scores.lines.extend(self.label_notes());
@@ -92,16 +97,18 @@ impl Trained for Classifier {
 
     fn predict(&self, input: &InputFile<'_>, batch_size: usize, answers: &mut dyn Answers) -> Result<()> {
         self.label_notes().iter().for_each(|note| answers.note(note));
-        let (mut examples, mut cut) = (0, 0);
+        let mut examples = 0;
+        let mut cut = 0;
         let mut texts = input.texts()?.peekable();
         while texts.peek().is_some() {
             let batch: Vec<InputText> = texts.by_ref().take(batch_size).collect::<Result<_>>()?;
             let pairs: Vec<TextPair> = batch.iter().map(|text| text.texts.clone()).collect();
             let (encoded, lost) = self.encode(&pairs, &[])?;
-            (examples, cut) = (examples + batch.len(), cut + lost.examples);
-            let judged = self.probabilities(&encoded)?;
-            require_finite(&judged, |row| batch[row].place.clone())?;
-            for ((text, (first, second)), probabilities) in batch.iter().zip(pairs).zip(judged) {
+            examples += batch.len();
+            cut += lost.examples;
+            let probabilities = self.probabilities(&encoded)?;
+            require_finite(&probabilities, |row| batch[row].place.clone())?;
+            for ((text, (first, second)), probabilities) in batch.iter().zip(pairs).zip(probabilities) {
                 let row = PredictionRow::new(first, second, None, &self.labels, &probabilities);
                 answers.answer(serde_json::to_value(&row)?, text)?;
             }
@@ -117,4 +124,8 @@ impl Trained for Classifier {
     fn notes(&self) -> &[String] {
         self.tokenizer.notes()
     }
+}
+
+fn four_digits(value: f64) -> String {
+    format!("{value:.4}")
 }

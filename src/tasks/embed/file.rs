@@ -1,4 +1,4 @@
-//! Where vectors go: the end of the file's name says in which format.
+//! Output files of vectors, in the format that the extension of the file's name selects.
 
 use std::path::Path;
 
@@ -9,26 +9,26 @@ use crate::tasks::embed::npy::NpyFile;
 use crate::tasks::embed::parquet::ParquetFile;
 use crate::tasks::labelled::TextPair;
 
-/// A file under way, which appears under its name when it is whole.
+/// A file that is being written; it appears under its name only when it is complete.
 pub trait VectorFile {
     /// Adds a row for each text.
     fn write(&mut self, texts: &[TextPair], vectors: &[Vec<f32>]) -> Result<()>;
 
-    /// Ends the file.
+    /// Completes the file.
     fn finish(self: Box<Self>) -> Result<()>;
 }
 
-/// How vectors are written.
+/// Format of a file of vectors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum VectorFormat {
-    /// NumPy's matrix: the vectors alone.
+    /// NumPy matrix with the vectors alone.
     Npy,
-    /// A table of texts and vectors.
+    /// Table of texts with their vectors.
     Parquet,
 }
 
 impl VectorFormat {
-    /// Told by the end of the name.
+    /// Selects the format by the extension of the name.
     pub fn of(path: &Path) -> Result<Self, Problem> {
         match path.extension().and_then(|extension| extension.to_str()) {
             Some("npy") => Ok(Self::Npy),
@@ -40,7 +40,7 @@ impl VectorFormat {
         }
     }
 
-    /// Begins a file of vectors of `width` numbers that will be `path`.
+    /// Starts the file `path` for vectors of `width` numbers.
     pub fn create(self, path: &Path, width: usize) -> Result<Box<dyn VectorFile>> {
         Ok(match self {
             Self::Npy => Box::new(NpyFile::create(path, width)?),

@@ -1,5 +1,5 @@
-//! Vectors of texts: the last hidden states of an encoder, pooled. No head is looked at, so that any model
-//! folder gives them; a folder of sentence-transformers gives those that it gives there.
+//! Vectors of texts: the last hidden states of an encoder, pooled. The head is ignored, so any model folder
+//! can be used. A folder of sentence-transformers gives the same vectors as in that library.
 
 mod file;
 mod npy;
@@ -42,7 +42,7 @@ use recipe::Step;
 pub use file::VectorFile;
 pub use file::VectorFormat;
 
-/// Everything that turns texts into vectors.
+/// A model with everything that turns texts into vectors.
 pub struct Embedder {
     model: Model<()>,
     tokenizer: Tokenizer,
@@ -55,16 +55,17 @@ pub struct Embedder {
     notes: Vec<String>,
 }
 
-/// The kind of pooling: one that classifiers use, or any of sentence-transformers.
+/// The kind of pooling: one that classifiers use as well, or any of those of sentence-transformers.
 enum Pooled {
     One(Pooling),
     Several(Vec<Mode>),
 }
 
 impl Embedder {
-    /// The encoder of a model folder, of an ELECTRA run that of its discriminator. A vector is the first
-    /// token's hidden state or the mean of all, special tokens included; with `normalize` of length 1. Where
-    /// `pooling` is `None`, the files of sentence-transformers say what it is, else it is the mean.
+    /// Loads the encoder of a model folder; for an ELECTRA run, that of its discriminator. A vector is the
+    /// hidden state of the first token or the mean of all tokens, including special tokens; with `normalize`
+    /// it has length 1. Without `pooling`, the files of sentence-transformers in the folder select it; if
+    /// there are none, it is the mean.
     pub fn load(path: &Path, pooling: Option<Pooling>, normalize: bool, device: &Device) -> Result<Self> {
         let path = if holds_pair(path) { path.join(DISCRIMINATOR) } else { path.to_path_buf() };
         let path = cached_folder(&path).unwrap_or(path);
@@ -73,7 +74,7 @@ impl Embedder {
         let folder = read_folder(place)?;
         let tokenizer = start::tokenizer_of(&folder)?;
         let model = Blueprint::encoder_alone(&folder.config).initialise(0, device)?;
-        // Tensors of a head stay unread, which is told of no other folder.
+        // Tensors of a head stay unread, without the note that other uses of a folder print about that.
         folder.fill(&model.parameters, false)?;
         let longest = folder.config.max_sequence_length();
         let collator = collator(&folder.config, &tokenizer, longest, true)?;
@@ -98,34 +99,37 @@ impl Embedder {
         Ok(embedder)
     }
 
+    /// Pools and changes vectors as the recipe of a folder says, and adds a note about that.
     fn follow(&mut self, recipe: Recipe) {
         let Recipe { modes, steps, lowers_letters, prompt, .. } = recipe;
         let names: Vec<&str> = modes.iter().map(|mode| mode.name()).collect();
-        let mut told = format!("vectors as modules.json says: {}", names.join(" and "));
+        let mut note = format!("vectors as modules.json says: {}", names.join(" and "));
         for step in &steps {
-            told += match step {
+            note += match step {
                 Step::Normalize => ", normalized",
                 Step::Dense(_) => ", a linear map",
             };
         }
         if !prompt.is_empty() {
-            told = format!("{told}, each text behind {prompt:?}");
+            note = format!("{note}, each text behind {prompt:?}");
         }
-        self.notes.push(told);
+        self.notes.push(note);
         self.pooling = match modes[..] {
             [Mode::Cls] => Pooled::One(Pooling::Cls),
             [Mode::Mean] => Pooled::One(Pooling::Mean),
             _ => Pooled::Several(modes),
         };
-        (self.steps, self.lowers_letters, self.prompt) = (steps, lowers_letters, prompt);
+        self.steps = steps;
+        self.lowers_letters = lowers_letters;
+        self.prompt = prompt;
     }
 
-    /// Notes for the log: files of the folder that were followed or ignored.
+    /// Notes for the log: files of the folder that were used or ignored.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
 
-    /// Values of a vector.
+    /// Length of a vector.
     pub fn width(&self) -> Result<usize> {
         let dense = self.steps.iter().rev().find_map(|step| match step {
             Step::Dense(dense) => Some(dense.width()),
@@ -138,30 +142,26 @@ impl Embedder {
         dense.unwrap_or(Ok(pooled * self.model.config.encoder.hidden_size))
     }
 
-    /// The longest sequence in tokens, special tokens included.
+    /// The longest sequence in tokens, including special tokens.
     pub fn max_seq_length(&self) -> usize {
         self.collator.max_seq_length()
     }
 
-    /// A vector for each text, in their order, and what was cut. Texts of like lengths are computed together,
-    /// `batch_size` at a time.
+    /// Returns a vector for each text, in order, and the number of tokens lost to truncation. Texts of
+    /// similar length are computed together, `batch_size` at a time.
     pub fn vectors(&self, texts: &[TextPair], batch_size: usize) -> Result<(Vec<Vec<f32>>, Truncation)> {
         let changed: Vec<TextPair>;
         let texts = if self.lowers_letters || !self.prompt.is_empty() {
-            let change = |text: &String| {
-                let text = format!("{}{text}", self.prompt);
-                if self.lowers_letters { text.chars().flat_map(char::to_lowercase).collect() } else { text }
-            };
-            changed = texts.iter().map(|(first, second)| (change(first), second.clone())).collect();
+            changed = texts.iter().map(|(first, second)| (self.changed(first), second.clone())).collect();
             &changed
         } else {
             texts
         };
         let (encoded, lost) = encode(&self.tokenizer, &self.collator, texts, &[])?;
-        let tokens =
-            |&place: &usize| encoded[place].first.len() + encoded[place].second.as_ref().map_or(0, Vec::len);
         let mut order: Vec<usize> = (0..encoded.len()).collect();
-        order.sort_by_key(tokens);
+        order.sort_by_key(|&index| {
+            encoded[index].first.len() + encoded[index].second.as_ref().map_or(0, Vec::len)
+        });
         let mut vectors = vec![Vec::new(); encoded.len()];
         for places in order.chunks(batch_size) {
             let batch = self.collator.batch(places.iter().map(|&place| &encoded[place]), 0);
@@ -170,6 +170,12 @@ impl Embedder {
             }
         }
         Ok((vectors, lost))
+    }
+
+    /// The text after the prompt, in lower case if the recipe wants that.
+    fn changed(&self, text: &str) -> String {
+        let text = format!("{}{text}", self.prompt);
+        if self.lowers_letters { text.chars().flat_map(char::to_lowercase).collect() } else { text }
     }
 
     /// Applies the steps after pooling to one row for each text.
@@ -183,12 +189,11 @@ impl Embedder {
         Ok(rows)
     }
 
-    /// A row for each text of a batch.
+    /// The pooled hidden states of each text of a batch.
     fn pooled(&self, batch: &Batch) -> Result<Vec<Vec<f32>>> {
         let Model { config, encoder, parameters, .. } = &self.model;
         let inputs = Inputs::new(batch, config, parameters.flat().device(), false)?;
         let ctx = Context { parameters, rows: inputs.rows(), pass: None };
-        let on_host = |tensor: &Tensor| tensor.to_device(&Device::Cpu)?.to_dtype(DType::F32);
         let pooled_md = match &self.pooling {
             Pooled::One(Pooling::Cls) => {
                 let Targets { positions, keys, .. } = inputs.targets();
@@ -200,14 +205,18 @@ impl Embedder {
             }
             Pooled::Several(modes) => {
                 let hidden_td = encoder.infer(inputs.tokens(), None, &ctx)?;
-                return pooled::pool(modes, &on_host(&hidden_td)?, &batch.cu_seqlens);
+                return pooled::pool(modes, &f32_on_cpu(&hidden_td)?, &batch.cu_seqlens);
             }
         };
-        Ok(on_host(&pooled_md)?.to_vec2()?)
+        Ok(f32_on_cpu(&pooled_md)?.to_vec2()?)
     }
 }
 
-/// The vector divided by its length; one of zeros as it is.
+fn f32_on_cpu(tensor: &Tensor) -> candle_core::Result<Tensor> {
+    tensor.to_device(&Device::Cpu)?.to_dtype(DType::F32)
+}
+
+/// Divides the vector by its length; a vector of zeros stays as it is.
 fn normalized(vector: Vec<f32>) -> Vec<f32> {
     let length = vector.iter().map(|value| f64::from(*value).powi(2)).sum::<f64>().sqrt();
     if length == 0.0 {

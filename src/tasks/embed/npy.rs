@@ -1,4 +1,4 @@
-//! A matrix of f32 numbers as NumPy's `.npy`, version 1.0, written a row at a time.
+//! Writes a matrix of f32 as NumPy's `.npy`, version 1.0, a row at a time.
 //!
 //! Format: <https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html>.
 
@@ -10,10 +10,10 @@ use crate::fs::StagedFile;
 use crate::tasks::embed::VectorFile;
 use crate::tasks::labelled::TextPair;
 
-/// Bytes before the numbers; a multiple of 64, so that they are aligned.
+/// Bytes before the numbers; a multiple of 64, so that the numbers are aligned.
 const HEADER_BYTES: usize = 128;
 
-/// A file under way, which appears under its name when it is whole.
+/// A file that is being written; it appears under its name only when it is complete.
 pub(super) struct NpyFile {
     file: StagedFile,
     rows: u64,
@@ -21,7 +21,7 @@ pub(super) struct NpyFile {
 }
 
 impl NpyFile {
-    /// A matrix of `width` columns that will be `path`.
+    /// Starts the file `path` for a matrix of `width` columns.
     pub(super) fn create(path: &Path, width: usize) -> Result<Self> {
         let mut file = StagedFile::create(path)?;
         file.write(&[0; HEADER_BYTES])?;
@@ -56,7 +56,7 @@ fn header(rows: u64, width: usize) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    // `numpy.save` of numpy 2.4.6, an array of shape (2, 3).
+    // Golden bytes from `numpy.save` of numpy 2.4.6, an array of shape (2, 3).
     #[test]
     fn a_file_is_numpys() {
         let folder = tempfile::tempdir().unwrap();

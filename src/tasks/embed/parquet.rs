@@ -1,4 +1,5 @@
-//! Texts with their vectors as a Parquet file: `text`, `text_pair` and the list of numbers `embedding`.
+//! Writes texts with their vectors as a Parquet file: `text`, `text_pair` and the list of numbers
+//! `embedding`.
 //!
 //! Format: <https://parquet.apache.org/docs/file-format/>, lists as three levels.
 
@@ -27,12 +28,12 @@ use crate::tasks::labelled::TextPair;
 const SCHEMA: &str = "message embeddings { required binary text (STRING); optional binary text_pair (STRING); \
                       required group embedding (LIST) { repeated group list { required float element; } } }";
 
-/// A file under way, which appears under its name when it is whole.
+/// A file that is being written; it appears under its name only when it is complete.
 pub(super) struct ParquetFile {
     writer: SerializedFileWriter<Sink>,
 }
 
-/// Errors of the file reach the crate, and come back from it, as those of a writer.
+/// Adapts a [`StagedFile`] to the parquet crate, which needs a `Write` and returns its errors as I/O errors.
 struct Sink(StagedFile);
 
 impl Write for Sink {
@@ -47,10 +48,10 @@ impl Write for Sink {
 }
 
 impl ParquetFile {
-    /// A file that will be `path`.
+    /// Starts the file `path`.
     pub(super) fn create(path: &Path) -> Result<Self> {
         let schema = Arc::new(parse_message_type(SCHEMA)?);
-        // Numbers of vectors hardly repeat: a dictionary of them would be larger than they are.
+        // Values of vectors hardly repeat, so a dictionary would be larger than the values.
         let properties = WriterProperties::builder()
             .set_compression(Compression::ZSTD(ZstdLevel::default()))
             .set_dictionary_enabled(false)
@@ -71,7 +72,7 @@ impl VectorFile for ParquetFile {
         let is_there: Vec<i16> = texts.iter().map(|(_, pair)| i16::from(pair.is_some())).collect();
         column::<ByteArrayType>(&mut group, &second, Some(&is_there), None)?;
         let numbers: Vec<f32> = vectors.iter().flatten().copied().collect();
-        // All numbers of a list but its first one repeat.
+        // In each list, every number except the first one has repetition level 1.
         let repeats: Vec<i16> =
             vectors.iter().flat_map(|vector| (0..vector.len()).map(|at| i16::from(at > 0))).collect();
         column::<FloatType>(&mut group, &numbers, Some(&vec![1; numbers.len()]), Some(&repeats))?;

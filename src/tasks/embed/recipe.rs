@@ -1,8 +1,9 @@
-//! The files of a sentence-transformers folder: how it cuts texts, what it pools, and what it does with the
-//! vectors then.
+//! The files of a sentence-transformers folder, which define truncation, pooling and the steps after pooling.
 //!
-//! A step that is not known is refused by its name, so that no vector is of another kind than its folder says.
+//! An unknown step is an error that names it, so that no vector silently differs from what the folder
+//! defines.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::path::PathBuf;
 
@@ -20,18 +21,18 @@ use crate::tasks::embed::pooled::Mode;
 
 const CAP_BYTES: u64 = 1 << 20;
 const MODULES: &str = "modules.json";
-/// Names of the transformer's own file, the newest first.
+/// Names of the transformer's configuration file, the newest first.
 const TRANSFORMER: [&str; 2] = ["sentence_bert_config.json", "sentence_roberta_config.json"];
 
 /// A step after pooling.
 pub(super) enum Step {
-    /// Vectors get length 1.
+    /// Scales vectors to length 1.
     Normalize,
-    /// A linear map and what follows it.
+    /// A linear map with its activation.
     Dense(Dense),
 }
 
-/// `activation(x W^T + b)`, with `x` added where it has a residual.
+/// `activation(x W^T + b)`, plus `x` if there is a residual connection.
 pub(super) struct Dense {
     weight_oi: Tensor,
     bias_o: Option<Tensor>,
@@ -52,7 +53,7 @@ impl Dense {
         Ok(self.weight_oi.dims2()?.0)
     }
 
-    /// `[M, I]` to `[M, O]`, on the CPU.
+    /// Maps `[M, I]` to `[M, O]`, on the CPU.
     pub(super) fn forward(&self, x_mi: &Tensor) -> Result<Tensor> {
         let mut y_mo = x_mi.matmul(&self.weight_oi.t()?)?;
         if let Some(bias) = &self.bias_o {
@@ -68,24 +69,24 @@ impl Dense {
     }
 }
 
-/// The description of a folder's vectors.
+/// The definition of a folder's vectors.
 pub(super) struct Recipe {
     /// The folder of the encoder.
     pub(super) transformer: PathBuf,
-    /// The kinds of pooling; the vectors of several are concatenated.
+    /// The pooling modes; the vectors of several modes are concatenated.
     pub(super) modes: Vec<Mode>,
     /// Steps after pooling, in order.
     pub(super) steps: Vec<Step>,
-    /// Longest sequence in tokens.
+    /// Longest sequence in tokens, if it is set.
     pub(super) max_seq_length: Option<usize>,
-    /// True if letters are lowered whatever the tokenizer does.
+    /// True if text is lowercased in addition to what the tokenizer does.
     pub(super) lowers_letters: bool,
-    /// Goes before each text.
+    /// Text to put before each text.
     pub(super) prompt: String,
 }
 
 impl Recipe {
-    /// The recipe of a folder; `None` where it has no `modules.json`.
+    /// Reads the recipe of a folder; `None` if it has no `modules.json`.
     pub(super) fn read(folder: &Path) -> Result<Option<Self>> {
         let path = folder.join(MODULES);
         if !fs::exists(&path) {
@@ -134,19 +135,19 @@ impl Recipe {
         let file = TRANSFORMER.iter().map(|name| at.join(name)).find(|path| fs::exists(path));
         if let Some(file) = file {
             let keys = object(&file)?;
-            let wrong = |key: &str| {
-                Problem::new(format!("`{key}` is {}, which is not supported", keys[key])).at(file.display())
-            };
             self.lowers_letters = match keys.get("do_lower_case") {
                 None | Some(Value::Null) => false,
-                Some(value) => value.as_bool().ok_or_else(|| wrong("do_lower_case"))?,
+                Some(value) => value.as_bool().ok_or_else(|| unsupported(&file, &keys, "do_lower_case"))?,
             };
             self.max_seq_length = match keys.get("max_seq_length") {
                 None | Some(Value::Null) => None,
-                Some(value) => Some(value.as_u64().ok_or_else(|| wrong("max_seq_length"))? as usize),
+                Some(value) => {
+                    let length = value.as_u64();
+                    Some(length.ok_or_else(|| unsupported(&file, &keys, "max_seq_length"))? as usize)
+                }
             };
             if keys.get("transformer_task").is_some_and(|task| task != "feature-extraction") {
-                return Err(wrong("transformer_task").into());
+                return Err(unsupported(&file, &keys, "transformer_task").into());
             }
         }
         self.transformer = at;
@@ -156,7 +157,6 @@ impl Recipe {
     fn read_pooling(&mut self, at: &Path) -> Result<()> {
         let path = at.join("config.json");
         let keys = object(&path)?;
-        let refuse = |message: String| Problem::new(message).at(path.display());
         let named: Vec<&str> = match keys.get("pooling_mode") {
             Some(Value::String(name)) => vec![name],
             Some(Value::Array(names)) => names.iter().filter_map(Value::as_str).collect(),
@@ -166,20 +166,25 @@ impl Recipe {
             }
         };
         for name in if named.is_empty() { vec!["mean"] } else { named } {
-            let mode = Mode::ALL.iter().find(|mode| mode.name() == name);
-            self.modes
-                .push(*mode.ok_or_else(|| refuse(format!("`pooling_mode` `{name}` is not supported")))?);
+            let Some(mode) = Mode::ALL.iter().find(|mode| mode.name() == name) else {
+                let message = format!("`pooling_mode` `{name}` is not supported");
+                return Err(Problem::new(message).at(path.display()).into());
+            };
+            self.modes.push(*mode);
         }
         if keys.get("include_prompt") == Some(&false.into()) && !self.prompt.is_empty() {
-            return Err(
-                refuse("`include_prompt` false is not supported where texts have a prompt".into()).into()
-            );
+            let message = "`include_prompt` false is not supported where texts have a prompt";
+            return Err(Problem::new(message).at(path.display()).into());
         }
         Ok(())
     }
 }
 
-/// The prompt that goes before each text unless another is named.
+fn unsupported(file: &Path, keys: &Map<String, Value>, key: &str) -> Problem {
+    Problem::new(format!("`{key}` is {}, which is not supported", keys[key])).at(file.display())
+}
+
+/// The prompt of `default_prompt_name`, to be put before each text; empty if there is none.
 fn prompt(folder: &Path) -> Result<String> {
     let path = folder.join("config_sentence_transformers.json");
     let keys = object(&path)?;
@@ -187,11 +192,13 @@ fn prompt(folder: &Path) -> Result<String> {
         return Ok(String::new());
     };
     let prompt = keys.get("prompts").and_then(|prompts| prompts[name].as_str());
-    let missing =
-        || Problem::new(format!("`prompts` has no {name:?}, the `default_prompt_name`")).at(path.display());
-    Ok(prompt.ok_or_else(missing)?.to_string())
+    let prompt = prompt.ok_or_else(|| {
+        Problem::new(format!("`prompts` has no {name:?}, the `default_prompt_name`")).at(path.display())
+    })?;
+    Ok(prompt.to_string())
 }
 
+/// Reads a linear map from its folder.
 fn dense(at: &Path) -> Result<Dense> {
     let path = at.join("config.json");
     let keys = object(&path)?;
@@ -216,12 +223,9 @@ fn dense(at: &Path) -> Result<Dense> {
             .into());
     }
     let mut tensors = TensorFile::open(&weights)?.tensors()?;
-    let mut take = |name: &str| {
-        tensors.remove(name).map(|t| t.to_device(&Device::Cpu)?.to_dtype(DType::F32)).transpose()
-    };
-    let missing = || Problem::new("tensor `linear.weight` is missing").at(weights.display());
-    let weight_oi = take("linear.weight")?.ok_or_else(missing)?;
-    let bias_o = take("linear.bias")?;
+    let weight_oi = take_f32(&mut tensors, "linear.weight")?
+        .ok_or_else(|| Problem::new("tensor `linear.weight` is missing").at(weights.display()))?;
+    let bias_o = take_f32(&mut tensors, "linear.bias")?;
     let has_residual = keys.get("use_residual") == Some(&true.into());
     let (outputs, inputs) = weight_oi.dims2()?;
     if has_residual && inputs != outputs {
@@ -232,7 +236,12 @@ fn dense(at: &Path) -> Result<Dense> {
     Ok(Dense { weight_oi, bias_o, activation, has_residual })
 }
 
-/// Steps on token vectors give no vectors of texts.
+/// Removes a tensor of this name, if there is one, and converts it to f32 on the CPU.
+fn take_f32(tensors: &mut BTreeMap<String, Tensor>, name: &str) -> candle_core::Result<Option<Tensor>> {
+    tensors.remove(name).map(|tensor| tensor.to_device(&Device::Cpu)?.to_dtype(DType::F32)).transpose()
+}
+
+/// Returns an error for a step on token vectors, since vectors of texts cannot be made that way.
 fn check_inputs(keys: &Map<String, Value>, at: &Path) -> Result<(), Problem> {
     for key in ["module_input_name", "module_output_name"] {
         match keys.get(key) {

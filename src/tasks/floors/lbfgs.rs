@@ -1,20 +1,21 @@
-//! Minimises a smooth convex function: L-BFGS with a backtracking line search.
+//! Minimises a smooth convex function by L-BFGS with a backtracking line search.
 //!
 //! Nocedal and Wright, Numerical Optimization (2006), algorithms 7.4 (two-loop recursion) and 3.1.
 
 use std::collections::VecDeque;
 
-/// Corrections that are kept.
+/// Number of corrections that are kept.
 const HISTORY: usize = 8;
 
-/// The share of the promised decrease that a step has to keep (Armijo).
+/// The fraction of the predicted decrease that a step has to achieve (Armijo condition).
 const DECREASE: f64 = 1e-4;
 
-/// Halvings of a step, after which rounding is all that is left.
+/// Most halvings of a step; beyond them only rounding errors remain.
 const MOST_HALVINGS: u32 = 40;
 
-/// The point, from `start` on, where no entry of the gradient is over `tolerance`, or the last one after
-/// `most_steps`. `function` writes the gradient of a point and gives its value.
+/// Returns the first point, starting at `start`, where all entries of the gradient are at most `tolerance`,
+/// or the last point after `most_steps` steps. `function` writes the gradient at a point and returns the
+/// value there.
 pub(super) fn minimise(
     mut function: impl FnMut(&[f64], &mut [f64]) -> f64,
     start: Vec<f64>,
@@ -31,7 +32,7 @@ pub(super) fn minimise(
         }
         let direction = descent(&gradient, &history);
         let slope = dot(&gradient, &direction);
-        // Without a history the gradient tells no length.
+        // Without a history, the length of the gradient does not suggest a step size.
         let mut length =
             if history.is_empty() { 1.0 / dot(&gradient, &gradient).sqrt().max(1.0) } else { 1.0 };
         let mut next = vec![0.0; point.len()];
@@ -57,26 +58,29 @@ pub(super) fn minimise(
             }
             history.push_back(Correction { step, change, curvature });
         }
-        (point, gradient, value) = (next, next_gradient, next_value);
+        point = next;
+        gradient = next_gradient;
+        value = next_value;
     }
     point
 }
 
-/// A step that was taken, and what became of the gradient with it.
+/// A step that was taken, and the change of the gradient over it.
 struct Correction {
     step: Vec<f64>,
     change: Vec<f64>,
-    /// Their product, above 0.
+    /// Dot product of `step` and `change`, above 0.
     curvature: f64,
 }
 
-/// The direction to go: the negative gradient times the inverse curvature that the history tells.
+/// Direction of descent: the negative gradient times the inverse curvature that is estimated from the
+/// history.
 fn descent(gradient: &[f64], history: &VecDeque<Correction>) -> Vec<f64> {
     let mut direction: Vec<f64> = gradient.iter().map(|slope| -slope).collect();
     let mut shares = Vec::with_capacity(history.len());
-    for of in history.iter().rev() {
-        let share = dot(&of.step, &direction) / of.curvature;
-        add(&mut direction, &of.change, -share);
+    for correction in history.iter().rev() {
+        let share = dot(&correction.step, &direction) / correction.curvature;
+        add(&mut direction, &correction.change, -share);
         shares.push(share);
     }
     if let Some(last) = history.back() {
@@ -85,9 +89,9 @@ fn descent(gradient: &[f64], history: &VecDeque<Correction>) -> Vec<f64> {
             *entry *= scale;
         }
     }
-    for (of, share) in history.iter().zip(shares.into_iter().rev()) {
-        let back = dot(&of.change, &direction) / of.curvature;
-        add(&mut direction, &of.step, share - back);
+    for (correction, share) in history.iter().zip(shares.into_iter().rev()) {
+        let back = dot(&correction.change, &direction) / correction.curvature;
+        add(&mut direction, &correction.step, share - back);
     }
     direction
 }
@@ -96,6 +100,7 @@ fn dot(left: &[f64], right: &[f64]) -> f64 {
     left.iter().zip(right).map(|(l, r)| l * r).sum()
 }
 
+/// Adds `times * what` to `to`.
 fn add(to: &mut [f64], what: &[f64], times: f64) {
     to.iter_mut().zip(what).for_each(|(t, w)| *t += times * w);
 }
@@ -104,7 +109,7 @@ fn add(to: &mut [f64], what: &[f64], times: f64) {
 mod tests {
     use super::*;
 
-    /// `sum_i i (x_i - 1)^2 / 2 + (sum_i x_i - n)^4`, whose minimum is at 1.
+    /// Minimises `sum_i i (x_i - 1)^2 / 2 + (sum_i x_i - n)^4`, whose minimum is at 1.
     #[test]
     fn the_minimum_of_an_uneven_bowl_is_found() {
         let n = 30;

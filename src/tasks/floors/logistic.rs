@@ -1,23 +1,24 @@
-//! L2-regularised logistic regression over sparse rows: as scikit-learn's `LogisticRegression`.
+//! L2-regularised logistic regression over sparse rows, equivalent to scikit-learn's `LogisticRegression`.
 //!
-//! It minimises `sum_i loss_i + |W|^2 / (2 C)` over weights `W` and biases, which are not regularised; the
-//! loss is the cross entropy of a softmax, for two classes that of a sigmoid with one row of weights.
+//! Minimises `sum_i loss_i + |W|^2 / (2 C)` over weights `W` and biases; biases are not regularised. The loss
+//! is the cross-entropy of a softmax; for two classes it is that of a sigmoid with one row of weights.
 
 use crate::tasks::floors::lbfgs::minimise;
 
-/// The inverse strength of the regularisation, scikit-learn's default.
+/// Inverse strength of the regularisation, scikit-learn's default.
 const C: f64 = 1.0;
 
-/// Largest entry of the gradient of the mean loss at the end.
+/// Largest entry of the gradient of the mean loss at which the minimisation stops.
 const TOLERANCE: f64 = 1e-6;
 
-/// Steps at most; a few dozen are usual.
+/// Most steps; a few dozen are usual.
 const MOST_STEPS: usize = 500;
 
-/// A row: places of its features, ascending, and their values.
+/// A sparse row: ascending indices of its features, with their values.
 pub(super) type Row = Vec<(u32, f64)>;
 
-/// What was learnt: for each class, or for the second of two, weights of the features and then the bias.
+/// A trained model. For each class (with two classes only for the second one), `parameters` has the weights
+/// of the features and then the bias.
 pub(super) struct Logistic {
     parameters: Vec<f64>,
     features: usize,
@@ -25,10 +26,11 @@ pub(super) struct Logistic {
 }
 
 impl Logistic {
-    /// Learns the classes, below `classes`, of rows with so many `features`.
+    /// Trains on rows with this number of `features`; ids of classes are below `classes`.
     pub(super) fn fit(rows: &[Row], ids: &[u32], features: usize, classes: usize) -> Self {
         let outputs = if classes == 2 { 1 } else { classes };
-        let (width, examples) = (features + 1, rows.len() as f64);
+        let width = features + 1;
+        let examples = rows.len() as f64;
         let strength = 1.0 / (C * examples);
         let objective = |parameters: &[f64], gradient: &mut [f64]| {
             gradient.fill(0.0);
@@ -57,7 +59,7 @@ impl Logistic {
         Self { parameters, features, classes }
     }
 
-    /// The probability of each class.
+    /// Returns the probability of each class.
     pub(super) fn probabilities(&self, row: &Row) -> Vec<f64> {
         let outputs = if self.classes == 2 { 1 } else { self.classes };
         let mut scores = scores(&self.parameters, row, self.features + 1, outputs);
@@ -71,14 +73,15 @@ impl Logistic {
 
 /// The score of each output: weights times features, plus the bias.
 fn scores(parameters: &[f64], row: &Row, width: usize, outputs: usize) -> Vec<f64> {
-    let of = |output: usize| {
-        let weights = &parameters[output * width..(output + 1) * width];
+    let weights = parameters.chunks_exact(width).take(outputs);
+    let products = weights.map(|weights| {
         row.iter().map(|&(at, value)| weights[at as usize] * value).sum::<f64>() + weights[width - 1]
-    };
-    (0..outputs).map(of).collect()
+    });
+    products.collect()
 }
 
-/// The loss of an example of class `id`; its slope by each score stands where the score was.
+/// Returns the loss of an example of class `id`, and replaces each score by the derivative of the loss with
+/// respect to it.
 fn loss_and_slopes(scores: &mut [f64], id: usize) -> f64 {
     if let [score] = scores {
         // log(1 + exp(-s)) of the score with the sign of the class, without overflow.
@@ -94,7 +97,7 @@ fn loss_and_slopes(scores: &mut [f64], id: usize) -> f64 {
     log_sum - target
 }
 
-/// Scores become probabilities; gives the logarithm of the sum of their exponentials.
+/// Turns scores into probabilities; returns the logarithm of the sum of their exponentials.
 fn softmax(scores: &mut [f64]) -> f64 {
     let largest = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     for score in &mut *scores {

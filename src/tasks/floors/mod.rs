@@ -1,5 +1,4 @@
-//! What a task reaches without a neural network: a model that does not beat it has learnt nothing of
-//! language.
+//! Baselines without a neural network: a model that does not beat them has learnt nothing about language.
 
 pub mod dictionary;
 mod lbfgs;

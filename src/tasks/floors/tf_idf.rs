@@ -1,8 +1,8 @@
-//! Words and pairs of words, weighted by TF-IDF, with logistic or linear regression: what counting words is
-//! worth.
+//! Baseline that only counts words: words and pairs of words, weighted by TF-IDF, with logistic or linear
+//! regression.
 //!
-//! As scikit-learn's `TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, min_df=2)` with
-//! `LogisticRegression()` or `Ridge()`, which tests hold it against.
+//! Equivalent to scikit-learn's `TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, min_df=2)` with
+//! `LogisticRegression()` or `Ridge()`, which the tests compare it with.
 
 use std::collections::BTreeSet;
 use std::collections::HashMap;
@@ -11,79 +11,82 @@ use crate::tasks::floors::logistic::Logistic;
 use crate::tasks::floors::logistic::Row;
 use crate::tasks::floors::ridge::Ridge;
 
-/// What reports call it.
+/// Name in reports of the baseline for classes.
 pub const NAME: &str = "TF-IDF + logistic regression";
 
-/// What reports call it where numbers are learnt.
+/// Name in reports of the baseline for numbers.
 pub const OF_NUMBERS: &str = "TF-IDF + ridge regression";
 
-/// Texts that a word or pair must occur in: one that occurs in one text tells its label and nothing else, and
-/// most do.
+/// Number of texts that a word or pair must occur in. Most occur in one text only; such a word is no evidence
+/// for the label of another text.
 const LEAST_TEXTS: usize = 2;
 
-/// The class of each of `eval`, learnt from the classes `ids`, below `classes`, of `train`.
+/// Returns the class of each text of `eval`, after training on `train` with the classes `ids`, which are
+/// below `classes`.
 pub fn classify(train: &[String], ids: &[u32], classes: usize, eval: &[String]) -> Vec<u32> {
-    let best = |row: Vec<f64>| {
-        let larger = |best: usize, at: usize| if row[at] > row[best] { at } else { best };
-        (0..row.len()).fold(0, larger) as u32
-    };
-    probabilities(train, ids, classes, eval).into_iter().map(best).collect()
+    probabilities(train, ids, classes, eval).iter().map(|row| argmax(row) as u32).collect()
 }
 
-/// The ids of the labels of each of `eval`, ascending, learnt from the sets `ids` of `train`: a regression
-/// for each of so many labels, as scikit-learn's `OneVsRestClassifier`, which says it where it is likelier
-/// than not.
+/// The index of the largest value, the first one of equal values.
+fn argmax(row: &[f64]) -> usize {
+    (0..row.len()).fold(0, |best, index| if row[index] > row[best] { index } else { best })
+}
+
+/// Returns the ascending ids of the labels of each text of `eval`, after training on `train` with the label
+/// sets `ids`: one logistic regression for each of the `labels` labels, as in scikit-learn's
+/// `OneVsRestClassifier`. A text gets a label if its probability is above 0.5.
 pub fn label_sets(train: &[String], ids: &[Vec<u32>], labels: usize, eval: &[String]) -> Vec<Vec<u32>> {
-    let features = Features::of(train);
+    let features = Features::new(train);
     let rows: Vec<Row> = train.iter().map(|text| features.row(text)).collect();
     let eval: Vec<Row> = eval.iter().map(|text| features.row(text)).collect();
     let mut sets = vec![Vec::new(); eval.len()];
     for label in 0..labels as u32 {
         let is_there: Vec<u32> = ids.iter().map(|ids| u32::from(ids.binary_search(&label).is_ok())).collect();
         let is_constant = is_there.iter().all(|is| *is == is_there[0]);
-        // What all examples or none of them have has no finite bias.
+        // A label of all examples or of none has no finite bias.
         let model = (!is_constant).then(|| Logistic::fit(&rows, &is_there, features.idf.len(), 2));
         for (set, row) in sets.iter_mut().zip(&eval) {
-            let said = match &model {
+            let has_label = match &model {
                 Some(model) => model.probabilities(row)[1] > 0.5,
                 None => is_there.first() == Some(&1),
             };
-            set.extend(said.then_some(label));
+            set.extend(has_label.then_some(label));
         }
     }
     sets
 }
 
-/// The numbers of each of `eval`, learnt from `numbers`, one or several for each of `train`.
+/// Returns the numbers of each text of `eval`, after training on `train`, whose texts have one or several
+/// `numbers` each.
 pub fn numbers(train: &[String], numbers: &[Vec<f32>], eval: &[String]) -> Vec<Vec<f32>> {
-    let features = Features::of(train);
+    let features = Features::new(train);
     let rows: Vec<Row> = train.iter().map(|text| features.row(text)).collect();
     let eval: Vec<Row> = eval.iter().map(|text| features.row(text)).collect();
-    let mut said = vec![Vec::new(); eval.len()];
+    let mut predicted = vec![Vec::new(); eval.len()];
     for number in 0..numbers.first().map_or(0, Vec::len) {
-        let of: Vec<f64> = numbers.iter().map(|row| f64::from(row[number])).collect();
-        let model = Ridge::fit(&rows, &of, features.idf.len());
-        said.iter_mut().zip(&eval).for_each(|(said, row)| said.push(model.number(row) as f32));
+        let targets: Vec<f64> = numbers.iter().map(|row| f64::from(row[number])).collect();
+        let model = Ridge::fit(&rows, &targets, features.idf.len());
+        predicted.iter_mut().zip(&eval).for_each(|(numbers, row)| numbers.push(model.number(row) as f32));
     }
-    said
+    predicted
 }
 
 fn probabilities(train: &[String], ids: &[u32], classes: usize, eval: &[String]) -> Vec<Vec<f64>> {
-    let features = Features::of(train);
+    let features = Features::new(train);
     let rows: Vec<Row> = train.iter().map(|text| features.row(text)).collect();
     let model = Logistic::fit(&rows, ids, features.idf.len(), classes);
     eval.iter().map(|text| model.probabilities(&features.row(text))).collect()
 }
 
-/// The words and pairs that count, and how rare each is.
+/// The words and pairs that are used as features, with their inverse document frequencies.
 struct Features {
     places: HashMap<String, u32>,
-    /// `ln((1 + texts) / (1 + texts with it)) + 1`.
+    /// `ln((1 + texts) / (1 + texts with the word or pair)) + 1`.
     idf: Vec<f64>,
 }
 
 impl Features {
-    fn of(texts: &[String]) -> Self {
+    fn new(texts: &[String]) -> Self {
         let (mut places, mut counts): (HashMap<String, u32>, Vec<usize>) = Default::default();
         for text in texts {
             for term in terms(text).into_iter().collect::<BTreeSet<String>>() {
@@ -104,13 +107,15 @@ impl Features {
         Self { places, idf }
     }
 
-    /// `(1 + ln count) * idf` of each feature, scaled to length 1.
+    /// Returns `(1 + ln count) * idf` of each feature, scaled to length 1.
     fn row(&self, text: &str) -> Row {
         let mut places: Vec<u32> =
             terms(text).iter().filter_map(|term| self.places.get(term).copied()).collect();
         places.sort_unstable();
-        let weight = |same: &[u32]| (same[0], (1.0 + (same.len() as f64).ln()) * self.idf[same[0] as usize]);
-        let mut row: Row = places.chunk_by(|a, b| a == b).map(weight).collect();
+        let mut row: Row = Vec::new();
+        for same in places.chunk_by(|a, b| a == b) {
+            row.push((same[0], (1.0 + (same.len() as f64).ln()) * self.idf[same[0] as usize]));
+        }
         let length = row.iter().map(|(_, value)| value * value).sum::<f64>().sqrt();
         for (_, value) in &mut row {
             *value /= length;
@@ -119,7 +124,8 @@ impl Features {
     }
 }
 
-/// The words of a text in lower case, two or more letters, digits or `_` each, and its pairs of neighbours.
+/// Returns the words of a text in lower case, of two or more letters, digits or `_` each, and its pairs of
+/// neighbouring words.
 fn terms(text: &str) -> Vec<String> {
     let text = text.to_lowercase();
     let words: Vec<&str> = text
@@ -136,18 +142,16 @@ mod tests {
 
     use super::*;
 
-    /// `scripts/make_floor_golden.py` wrote what scikit-learn says of the sample topics.
+    /// The golden file was written by `scripts/make_floor_golden.py`: probabilities of scikit-learn for the
+    /// sample topics.
     #[test]
     fn probabilities_are_those_of_scikit_learn() {
         let golden: Value = serde_json::from_str(include_str!("../../../tests/golden/tf_idf.json")).unwrap();
         for case in golden["cases"].as_array().unwrap() {
-            let texts = |key: &str| -> Vec<String> {
-                case[key].as_array().unwrap().iter().map(|t| t.as_str().unwrap().to_string()).collect()
-            };
             let ids: Vec<u32> =
                 case["ids"].as_array().unwrap().iter().map(|id| id.as_u64().unwrap() as u32).collect();
             let classes = case["classes"].as_u64().unwrap() as usize;
-            let found = probabilities(&texts("train"), &ids, classes, &texts("eval"));
+            let found = probabilities(&texts(&case["train"]), &ids, classes, &texts(&case["eval"]));
             let wanted = case["probabilities"].as_array().unwrap();
             assert_eq!(found.len(), wanted.len());
             for (found, wanted) in found.iter().zip(wanted) {
@@ -160,23 +164,19 @@ mod tests {
         assert!(golden["cases"].as_array().unwrap().len() >= 2, "two classes and more are different paths");
     }
 
-    /// With two classes, one of them is the label that is there or not.
+    /// With two classes, the second class corresponds to a label that a text has or does not have.
     #[test]
-    fn a_label_is_said_where_a_classifier_of_two_says_it() {
+    fn a_label_is_given_where_a_classifier_of_two_classes_gives_it() {
         let golden: Value = serde_json::from_str(include_str!("../../../tests/golden/tf_idf.json")).unwrap();
         let case = golden["cases"].as_array().unwrap().iter().find(|case| case["classes"] == 2).unwrap();
-        let texts = |key: &str| -> Vec<String> {
-            case[key].as_array().unwrap().iter().map(|t| t.as_str().unwrap().to_string()).collect()
-        };
-        let id = |value: &Value| value.as_u64().unwrap() as u32;
-        // The first label is the second class, all have the second and none the third.
+        // The first label is the second class; all texts have the second label, and no text has the third.
         let sets: Vec<Vec<u32>> = case["ids"]
             .as_array()
             .unwrap()
             .iter()
-            .map(|value| if id(value) == 1 { vec![0, 1] } else { vec![1] })
+            .map(|id| if id.as_u64() == Some(1) { vec![0, 1] } else { vec![1] })
             .collect();
-        let found = label_sets(&texts("train"), &sets, 3, &texts("eval"));
+        let found = label_sets(&texts(&case["train"]), &sets, 3, &texts(&case["eval"]));
         let wanted = case["probabilities"]
             .as_array()
             .unwrap()
@@ -186,13 +186,14 @@ mod tests {
         assert!(found.iter().any(|set| set.len() == 1) && found.iter().any(|set| set.len() == 2));
     }
 
-    /// `scripts/make_floor_golden.py` wrote what scikit-learn says of numbers of the sample topics.
+    /// The golden file was written by `scripts/make_floor_golden.py`: numbers that scikit-learn predicts for
+    /// the sample topics.
     #[test]
     fn numbers_are_those_of_scikit_learn() {
         let golden: Value = serde_json::from_str(include_str!("../../../tests/golden/ridge.json")).unwrap();
-        let texts = |key: &str| -> Vec<String> { serde_json::from_value(golden[key].clone()).unwrap() };
-        let rows = |key: &str| -> Vec<Vec<f32>> { serde_json::from_value(golden[key].clone()).unwrap() };
-        let (found, wanted) = (numbers(&texts("train"), &rows("numbers"), &texts("eval")), rows("said"));
+        let train_numbers: Vec<Vec<f32>> = serde_json::from_value(golden["numbers"].clone()).unwrap();
+        let wanted: Vec<Vec<f32>> = serde_json::from_value(golden["said"].clone()).unwrap();
+        let found = numbers(&texts(&golden["train"]), &train_numbers, &texts(&golden["eval"]));
         assert_eq!((found.len(), found[0].len()), (wanted.len(), 2));
         for (found, wanted) in found.iter().flatten().zip(wanted.iter().flatten()) {
             assert!((found - wanted).abs() < 1e-4, "{found}, not {wanted}");
@@ -200,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn words_have_two_letters_and_stand_in_pairs() {
+    fn words_have_two_letters_and_are_paired() {
         assert_eq!(
             terms("A Red-fox's den, 7_1!"),
             ["red", "fox", "den", "7_1", "red fox", "fox den", "den 7_1"]
@@ -208,9 +209,14 @@ mod tests {
     }
 
     #[test]
-    fn without_a_word_in_common_the_commonest_class_is_said() {
-        let texts = |all: &[&str]| all.iter().map(ToString::to_string).collect::<Vec<_>>();
-        let train = texts(&["one apple", "two pears", "three plums"]);
-        assert_eq!(classify(&train, &[1, 1, 0], 2, &texts(&["no fruit", ""])), [1, 1]);
+    fn without_a_word_in_common_the_most_frequent_class_is_predicted() {
+        let train = ["one apple", "two pears", "three plums"].map(str::to_string);
+        let eval = ["no fruit", ""].map(str::to_string);
+        assert_eq!(classify(&train, &[1, 1, 0], 2, &eval), [1, 1]);
+    }
+
+    /// The texts of a JSON array.
+    fn texts(array: &Value) -> Vec<String> {
+        serde_json::from_value(array.clone()).unwrap()
     }
 }

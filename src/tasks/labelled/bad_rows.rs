@@ -1,4 +1,4 @@
-//! Rows that cannot be read: they are errors, or are skipped and counted.
+//! Rows that cannot be read: either errors, or skipped and counted.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use crate::config::OnBadRecord;
 use crate::error::Problem;
 use crate::quantity::format_count;
 
-/// An error of one row, or of the file.
+/// An error of one row or of the whole file.
 #[derive(Debug)]
 pub enum RowError {
     /// One row is wrong; the next one can be read.
@@ -38,7 +38,7 @@ impl From<RowError> for anyhow::Error {
     }
 }
 
-/// Handles the bad rows of one file: counts those that are skipped.
+/// Handling of the bad rows of one file: reports the first one as an error, or skips and counts them.
 #[derive(Debug, Clone)]
 pub struct BadRows {
     on_bad_record: OnBadRecord,
@@ -49,12 +49,13 @@ pub struct BadRows {
 }
 
 impl BadRows {
-    /// For a file that was not read yet. `unit` is `row` or `sentence`, for messages.
+    /// No bad rows yet. `unit` is `row` or `sentence`, for messages.
     pub fn new(on_bad_record: OnBadRecord, unit: &'static str) -> Self {
         Self { on_bad_record, unit, count: 0, first: None }
     }
 
-    /// Returns a row that can be read. A bad row is an error, or is counted and `None` if bad rows are skipped.
+    /// Returns a good row. A bad row is an error; if bad rows are skipped, it is counted and `None` is
+    /// returned.
     pub(super) fn take<T>(&mut self, row: Result<T, RowError>) -> Result<Option<T>> {
         match row {
             Ok(row) => Ok(Some(row)),
@@ -67,16 +68,18 @@ impl BadRows {
         }
     }
 
-    /// A note with the number of rows of `path` that were skipped, and the error of the first; `None` for no rows.
+    /// A note with the number of skipped rows of `path` and the error of the first one; `None` if none was
+    /// skipped.
     pub fn note(&self, path: &Path) -> Option<String> {
         let first = self.first.as_ref()?;
-        let (place, count) = (path.display(), format_count(self.count));
+        let place = path.display();
+        let count = format_count(self.count);
         let unit = self.unit;
         let ending = if self.count == 1 { "" } else { "s" };
         Some(format!("{place}: {count} {unit}{ending} left out that cannot be read; the first: {first}"))
     }
 
-    /// The error for a file without `rows`; it has the note if all of them were skipped.
+    /// The error for a file without `rows`; its hint is the note about skipped rows, if there are any.
     pub(super) fn none_left(&self, path: &Path, rows: &str) -> Problem {
         let problem = Problem::new(format!("has no {rows}")).at(path.display());
         match self.note(path) {

@@ -1,7 +1,7 @@
-//! The files of a set of examples: one, those of a folder, or those that match a pattern; and their rows as
-//! one list that still knows which file each is of.
+//! The files of a set of examples: one file, those in a folder, or those that match a pattern; and their rows
+//! as one list in which the file of each row is known.
 //!
-//! It reads no row itself.
+//! Does not parse rows.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -14,19 +14,18 @@ use crate::error::Problems;
 use crate::fs;
 use crate::tasks::labelled::rows::RowFormat;
 
-/// The files that a path names, by name: itself, all labelled files in it where it is a folder, or all that
-/// match it. At least one, and all of one format.
+/// Returns the files that a path names, sorted by name: the file itself, all labelled files in a folder, or
+/// all files that match a pattern. There is at least one, and all have the same format.
 pub fn files_of(path: &Path) -> Result<Vec<PathBuf>> {
-    // A name that exists is meant literally, whatever brackets it contains; so is one that is no pattern.
+    // An existing name is meant literally even if it has brackets, and so is a name without wildcards.
     let text = path.to_string_lossy();
-    let (is_folder, is_pattern) = (fs::is_folder(path), text.contains(['*', '?', '[']));
+    let is_folder = fs::is_folder(path);
+    let is_pattern = text.contains(['*', '?', '[']);
     if !is_folder && (fs::exists(path) || !is_pattern) {
         return Ok(vec![path.to_path_buf()]);
     }
     let mut files: Vec<PathBuf> = if is_folder {
-        let is_labelled =
-            |file: &PathBuf| fs::is_regular(file) && !fs::is_hidden(file) && RowFormat::of(file).is_some();
-        fs::list(path)?.into_iter().filter(is_labelled).collect()
+        fs::list(path)?.into_iter().filter(|file| is_labelled(file)).collect()
     } else {
         fs::matching(&text)?
     };
@@ -47,11 +46,15 @@ pub fn files_of(path: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// An error that names all of the files that are missing, if any are.
+fn is_labelled(file: &Path) -> bool {
+    fs::is_regular(file) && !fs::is_hidden(file) && RowFormat::of(file).is_some()
+}
+
+/// Returns an error that lists all missing files, if any are missing.
 pub fn require<'a>(paths: impl IntoIterator<Item = &'a Path>) -> Result<()> {
     let mut missing_files = Vec::new();
-    let mut told = BTreeSet::new();
-    for path in paths.into_iter().filter(|path| told.insert(*path)) {
+    let mut checked = BTreeSet::new();
+    for path in paths.into_iter().filter(|path| checked.insert(*path)) {
         if let Some(file) = files_of(path)?.iter().find(|file| !fs::exists(file)) {
             missing_files.push(missing(file));
         }
@@ -59,25 +62,26 @@ pub fn require<'a>(paths: impl IntoIterator<Item = &'a Path>) -> Result<()> {
     if missing_files.is_empty() { Ok(()) } else { Err(Problems(missing_files).into()) }
 }
 
-/// The problem of a file that is not there.
+/// The problem of a file that does not exist.
 pub fn missing(file: &Path) -> Problem {
     let problem = Problem::usage("there is no such file").at(file.display());
     problem.hint("check the path; it is relative to the current folder")
 }
 
-/// The rows of one file or of several, in the order of the files.
+/// The rows of one or several files, in the order of the files.
 #[derive(Debug)]
 pub(in crate::tasks) struct Rows<T> {
-    /// All of them.
+    /// The rows of all files.
     pub(in crate::tasks) all: Vec<T>,
-    /// Each file, and how many rows there are up to its end.
+    /// Each file, with the number of rows up to its end.
     files: Vec<(PathBuf, usize)>,
 }
 
 impl<T> Rows<T> {
-    /// Those of the files that a path names.
+    /// Reads the rows of the files that a path names.
     pub(in crate::tasks) fn read(path: &Path, mut read: impl FnMut(&Path) -> Result<Vec<T>>) -> Result<Self> {
-        let (mut all, mut files) = (Vec::new(), Vec::new());
+        let mut all = Vec::new();
+        let mut files = Vec::new();
         for file in files_of(path)? {
             all.extend(read(&file)?);
             files.push((file, all.len()));
@@ -85,9 +89,10 @@ impl<T> Rows<T> {
         Ok(Self { all, files })
     }
 
-    /// Something of each row, made of the rows of one file after the other.
+    /// Calls `of` with the rows of each file, and returns its results for all rows in order.
     pub(in crate::tasks) fn each<I>(&self, of: impl Fn(&Path, &[T]) -> Result<Vec<I>>) -> Result<Vec<I>> {
-        let (mut found, mut start) = (Vec::with_capacity(self.all.len()), 0);
+        let mut found = Vec::with_capacity(self.all.len());
+        let mut start = 0;
         for (file, end) in &self.files {
             found.extend(of(file, &self.all[start..*end])?);
             start = *end;
@@ -101,43 +106,46 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_folder_or_a_pattern_is_its_files_by_name() {
+    fn a_folder_or_a_pattern_gives_its_files_by_name() {
         let folder = tempfile::tempdir().unwrap();
-        let path = |name: &str| folder.path().join(name);
+        let root = folder.path();
         for name in ["b.csv", "a.csv.gz", "notes.md", ".hidden.csv", "[1].csv", "c.jsonl"] {
-            std::fs::write(path(name), "").unwrap();
+            std::fs::write(root.join(name), "").unwrap();
         }
-        std::fs::create_dir(path("d.csv")).unwrap();
-        let names = |pattern: &str| -> Result<Vec<String>, String> {
-            let files = files_of(&path(pattern)).map_err(|e| e.to_string())?;
-            Ok(files.iter().map(|f| f.file_name().unwrap().to_string_lossy().into_owned()).collect())
-        };
-        assert_eq!(names("*.csv*").unwrap(), ["[1].csv", "a.csv.gz", "b.csv"]);
-        assert_eq!(names(".h*.csv").unwrap(), [".hidden.csv"], "a pattern with the dot");
-        assert_eq!(names("[1].csv").unwrap(), ["[1].csv"], "a name that exists is no pattern");
-        assert_eq!(names("none.csv").unwrap(), ["none.csv"], "to be told when it is opened");
-        let mixed = names("").unwrap_err();
+        std::fs::create_dir(root.join("d.csv")).unwrap();
+        assert_eq!(names(root, "*.csv*").unwrap(), ["[1].csv", "a.csv.gz", "b.csv"]);
+        assert_eq!(names(root, ".h*.csv").unwrap(), [".hidden.csv"], "a pattern with the dot");
+        assert_eq!(names(root, "[1].csv").unwrap(), ["[1].csv"], "a name that exists is no pattern");
+        assert_eq!(names(root, "none.csv").unwrap(), ["none.csv"], "to be told when it is opened");
+        let mixed = names(root, "").unwrap_err();
         assert!(mixed.contains("[1].csv` and `") && mixed.contains("c.jsonl` are of two formats"), "{mixed}");
-        std::fs::remove_file(path("c.jsonl")).unwrap();
-        assert_eq!(names("").unwrap(), ["[1].csv", "a.csv.gz", "b.csv"]);
-        assert!(names("x*.csv").unwrap_err().contains("matches no file"));
-        std::fs::create_dir(path("empty")).unwrap();
-        assert!(names("empty").unwrap_err().contains("holds no labelled file"));
-        assert!(names("***.csv").unwrap_err().contains("is not a pattern"));
+        std::fs::remove_file(root.join("c.jsonl")).unwrap();
+        assert_eq!(names(root, "").unwrap(), ["[1].csv", "a.csv.gz", "b.csv"]);
+        assert!(names(root, "x*.csv").unwrap_err().contains("matches no file"));
+        std::fs::create_dir(root.join("empty")).unwrap();
+        assert!(names(root, "empty").unwrap_err().contains("holds no labelled file"));
+        assert!(names(root, "***.csv").unwrap_err().contains("is not a pattern"));
+    }
+
+    /// The names of the files for a pattern below `root`.
+    fn names(root: &Path, pattern: &str) -> Result<Vec<String>, String> {
+        let files = files_of(&root.join(pattern)).map_err(|e| e.to_string())?;
+        Ok(files.iter().map(|f| f.file_name().unwrap().to_string_lossy().into_owned()).collect())
     }
 
     #[test]
     fn all_files_that_are_missing_are_named_at_once() {
         let folder = tempfile::tempdir().unwrap();
-        let path = |name: &str| folder.path().join(name);
-        std::fs::write(path("a.csv"), "").unwrap();
-        let paths = ["a.csv", "b.csv", "c.csv", "b.csv"].map(path);
+        let root = folder.path();
+        std::fs::write(root.join("a.csv"), "").unwrap();
+        let paths = ["a.csv", "b.csv", "c.csv", "b.csv"].map(|name| root.join(name));
         let error = require(paths.iter().map(PathBuf::as_path)).unwrap_err();
         assert_eq!(crate::error::class_of(&error).exit_code(), 2);
-        let (text, hint) = (error.to_string(), "check the path; it is relative to the current folder");
+        let text = error.to_string();
+        let hint = "check the path; it is relative to the current folder";
         assert_eq!(text.matches("there is no such file").count(), 2, "{text}");
         assert!(text.contains("b.csv: ") && text.contains("c.csv: ") && text.contains(hint), "{text}");
-        require([path("a.csv").as_path(), folder.path()]).unwrap();
+        require([root.join("a.csv").as_path(), root]).unwrap();
     }
 
     #[test]
@@ -146,8 +154,10 @@ mod tests {
         for (name, rows) in [("a.csv", "1\n2\n"), ("b.csv", ""), ("c.csv", "3\n")] {
             std::fs::write(folder.path().join(name), rows).unwrap();
         }
-        let read = |path: &Path| Ok(std::fs::read_to_string(path)?.lines().map(str::to_string).collect());
-        let rows = Rows::read(folder.path(), read).unwrap();
+        let rows = Rows::read(folder.path(), |path| {
+            Ok(std::fs::read_to_string(path)?.lines().map(str::to_string).collect())
+        });
+        let rows = rows.unwrap();
         let named = rows.each(|path, rows: &[String]| {
             let name = path.file_stem().unwrap().to_string_lossy().into_owned();
             Ok(rows.iter().map(|row| format!("{name}{row}")).collect())

@@ -1,4 +1,5 @@
-//! Finds the columns of texts and labels in a labelled file, by their names or by the first rows.
+//! Guesses the columns of texts and labels in a labelled file, from their names or from the values of the
+//! first rows.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -15,10 +16,10 @@ use crate::tasks::labelled::read::format_of;
 use crate::tasks::labelled::rows::rows_of;
 use crate::tasks::labelled::several;
 
-/// Rows that are looked at.
-const LOOKED_AT: usize = 1000;
+/// Number of rows that are read for a guess.
+const ROWS_READ: usize = 1000;
 
-/// Columns of texts that belong together, as the sets of GLUE and others name them.
+/// Names of columns of texts that form a pair, as in the datasets of GLUE and others.
 const PAIRS: [(&str, &str); 6] = [
     ("sentence1", "sentence2"),
     ("question1", "question2"),
@@ -28,7 +29,7 @@ const PAIRS: [(&str, &str); 6] = [
     ("question", "sentence"),
 ];
 
-/// Most different labels per row. A column with more different values holds texts or numbers of rows.
+/// Most different labels per row. A column with more different values contains texts or row numbers.
 const MOST_LABELS_PER_ROW: f64 = 0.2;
 
 /// Statistics of one column.
@@ -84,10 +85,10 @@ impl Column {
 struct FileColumns(Vec<Column>);
 
 impl FileColumns {
-    /// Reads the first rows.
+    /// Reads the statistics of the first rows.
     fn read(path: &Path) -> Result<Self> {
         let mut columns: Vec<Column> = Vec::new();
-        for row in rows_of(path, format_of(path)?)?.take(LOOKED_AT) {
+        for row in rows_of(path, format_of(path)?)?.take(ROWS_READ) {
             let fields = row?.into_fields().map_err(|problem| problem.at(path.display()))?;
             for (name, value) in fields {
                 let known = columns.iter().position(|column| column.name == name);
@@ -139,7 +140,7 @@ impl FileColumns {
         self.0.iter().map(Column::describe).collect()
     }
 
-    /// The error for a column that is missing: the one that was `asked` for, or any that looks like `what`.
+    /// The error for a missing column: the column `asked` for, or one that looks like the `what`.
     fn missing(&self, path: &Path, asked: Option<&str>, what: &str) -> Problem {
         let there = self.described().join(", ");
         let message = match asked {
@@ -151,8 +152,8 @@ impl FileColumns {
     }
 }
 
-/// Finds the columns of a file of labelled texts. `text` and `label` name columns that are known; if `numbers` is
-/// true, the label is a number. Errors list the columns of the file.
+/// Guesses the columns of a file of labelled texts. `text` and `label` are names of columns that are already
+/// known; if `numbers` is true, the label is a number. Errors list the columns of the file.
 pub fn guess_columns(
     path: &Path,
     text: Option<&str>,
@@ -167,7 +168,7 @@ pub fn guess_columns(
         (None, None) => columns.first_of(&TEXT_COLUMNS).or_else(|| columns.longest_texts(&[label])),
     };
     let first = first.ok_or_else(|| columns.missing(path, text, "text"))?;
-    let second = pair.filter(|(of, _)| *of == first.name).map(|(_, second)| *second);
+    let second = pair.filter(|(one, _)| *one == first.name).map(|(_, second)| *second);
     let texts = [Some(first.name.as_str()), second];
     let gold = match (label, numbers) {
         (Some(name), _) => columns.named(name),
@@ -197,17 +198,14 @@ mod tests {
     }
 
     #[test]
-    fn columns_are_told_by_their_names_or_by_what_they_hold() {
-        let rows = |header: &str, row: fn(usize) -> String| {
-            std::iter::once(header.to_string()).chain((0..40).map(row)).collect::<Vec<_>>().join("\n")
-        };
-        let usual = rows("id,text,label", |n| format!("{n},a text of some words {n},{}", n % 2));
+    fn columns_are_guessed_from_their_names_or_values() {
+        let usual = table("id,text,label", |n| format!("{n},a text of some words {n},{}", n % 2));
         assert_eq!(guessed("a.csv", &usual, false).unwrap(), ("text".into(), None, "label".into()));
-        let own = rows("nr\tReview\tStars\tShop", |n| {
+        let own = table("nr\tReview\tStars\tShop", |n| {
             format!("{n}\tIt is a fine thing, number {n}\t{}\tshop{}", n % 5 + 1, n % 7)
         });
         assert_eq!(guessed("b.tsv", &own, false).unwrap(), ("Review".into(), None, "Stars".into()));
-        let pairs = rows("index,sentence1,sentence2,score", |n| format!("{n},one {n},two {n},{}.5", n % 6));
+        let pairs = table("index,sentence1,sentence2,score", |n| format!("{n},one {n},two {n},{}.5", n % 6));
         assert_eq!(
             guessed("c.csv", &pairs, true).unwrap(),
             ("sentence1".into(), Some("sentence2".into()), "score".into())
@@ -219,5 +217,10 @@ mod tests {
         );
         let error = guessed("e.csv", "a,b\n", false).unwrap_err();
         assert!(error.ends_with("has no examples"), "{error}");
+    }
+
+    /// A table of 40 rows.
+    fn table(header: &str, row: fn(usize) -> String) -> String {
+        std::iter::once(header.to_string()).chain((0..40).map(row)).collect::<Vec<_>>().join("\n")
     }
 }

@@ -1,5 +1,4 @@
-//! What `predict` is given: a file or standard input, which the model reads as texts or as sentences of
-//! words.
+//! The input of `predict`: a file or standard input, read as texts or as sentences of words.
 
 use std::path::Path;
 
@@ -14,27 +13,27 @@ use crate::tasks::labelled::sentences::Sentences;
 use crate::tasks::labelled::texts::InputText;
 use crate::tasks::labelled::texts::InputTexts;
 
-/// A file to answer, or standard input, before it is opened.
+/// A file, or standard input, that is not opened yet.
 #[derive(Debug, Clone, Copy)]
 pub struct InputFile<'a> {
-    /// Its path, or `-`.
+    /// Path of the file, or `-` for standard input.
     pub path: &'a Path,
-    /// How it is read; else its name tells.
+    /// Format of the input; `None` selects it by the name of the file.
     pub format: Option<RowFormat>,
-    /// Where the texts stand.
+    /// Columns of the texts.
     pub columns: Columns<'a>,
-    /// Column of the words of a CoNLL file.
+    /// Column of the words in a CoNLL file.
     pub token_column: i64,
 }
 
 impl InputFile<'_> {
-    /// Its texts.
+    /// Opens the input as texts.
     pub fn texts(&self) -> Result<InputTexts> {
         InputTexts::open(self.path, self.format, &self.columns)
     }
 
-    /// Its texts, or its sentences where it has words: a word a line (`.conll`, and `.tsv` unless a column of
-    /// texts is named), or lists in JSONL and Parquet.
+    /// Opens the input as sentences of words if it has words, else as texts. Words are one per line
+    /// (`.conll`, and `.tsv` unless a column of texts is named), or lists in JSONL and Parquet.
     pub fn asked(&self) -> Result<Box<dyn Iterator<Item = Result<Asked>>>> {
         let columns = SentenceColumns {
             token: self.token_column,
@@ -65,12 +64,12 @@ impl InputFile<'_> {
     }
 }
 
-/// One text, or one sentence of words, to answer.
+/// A text or a sentence of words to be answered.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Asked {
-    /// A text, to be split into words.
+    /// A text, which is split into words.
     Text(InputText),
-    /// Words; the text is empty, and has the other fields of the row.
+    /// Words. The texts of the row are empty; it has the other fields of the input.
     Words(Vec<String>, InputText),
 }
 
@@ -83,7 +82,7 @@ impl Asked {
         )
     }
 
-    /// The row that it comes from.
+    /// The row of the input.
     pub fn row(&self) -> &InputText {
         match self {
             Self::Text(row) | Self::Words(_, row) => row,
@@ -91,7 +90,7 @@ impl Asked {
     }
 }
 
-/// JSONL or Parquet, each of whose objects has a text or a list of words.
+/// Rows of JSONL or Parquet, each with a text or a list of words.
 struct Objects {
     texts: InputTexts,
     fields: ListFields,

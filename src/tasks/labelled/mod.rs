@@ -1,13 +1,13 @@
-//! Files of examples and of texts to answer: CSV, TSV, JSONL and plain lines -> rows -> examples or texts;
-//! CoNLL columns and JSONL -> sentences of tagged words.
+//! Labelled files and files of texts to answer. CSV, TSV, JSONL and plain lines are read into rows, and rows
+//! into examples or texts; CoNLL columns and JSONL are read into sentences of tagged words.
 //!
-//! They know no model and no task: every task that learns from labels reads them.
+//! Independent of models and tasks; all tasks with labels use these readers.
 
 mod bad_rows;
 pub(in crate::tasks) mod files;
 mod guess;
-mod held;
 pub mod input;
+mod memory;
 pub mod read;
 pub mod rows;
 pub mod sentences;

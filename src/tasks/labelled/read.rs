@@ -1,8 +1,7 @@
-//! Reads labelled examples from CSV, TSV, JSONL and Parquet files: which columns are meant, and what a good
-//! row is.
+//! Reads labelled examples from CSV, TSV, JSONL and Parquet files: selects the columns, and checks the rows.
 //!
-//! A bad row is an error that names the file and the line, unless the caller wants bad rows skipped and counted.
-//! `rows` cuts a file into rows; `labels` gives labels their ids.
+//! A bad row is an error that names the file and the line, unless the caller wants bad rows skipped and
+//! counted. `rows` splits a file into rows; `labels` assigns ids to labels.
 
 use std::path::Path;
 
@@ -13,8 +12,8 @@ use crate::config::finetune::ClassifyData;
 use crate::error::Problem;
 use crate::tasks::labelled::bad_rows::BadRows;
 use crate::tasks::labelled::bad_rows::RowError;
-use crate::tasks::labelled::held::BLOCK_BYTES;
-use crate::tasks::labelled::held::Held;
+use crate::tasks::labelled::memory::BLOCK_BYTES;
+use crate::tasks::labelled::memory::ExampleMemory;
 use crate::tasks::labelled::rows::Row;
 use crate::tasks::labelled::rows::RowFormat;
 use crate::tasks::labelled::rows::Rows;
@@ -29,30 +28,30 @@ pub(super) const TEXT_COLUMNS: [&str; 3] = ["text", "sentence", "content"];
 const LABEL_COLUMNS: [&str; 3] = ["label", "category", "class"];
 pub(super) const NUMBER_COLUMNS: [&str; 3] = ["label", "score", "similarity"];
 
-/// The hint about a value that is empty.
+/// The hint for an empty value.
 const NO_VALUE: &str = "give the row one, take the row out of the file, or leave such rows out in fine-tuning: \
     `data.on_bad_record: skip`";
 
-/// One text, or pair of texts, and its label.
+/// A text, or a pair of texts, with its label.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Example {
     /// The (first) text, never empty.
     pub text: String,
     /// The second text of a pair, never empty.
     pub text_pair: Option<String>,
-    /// The label as it stands in the file, without white space around it; absent where none was asked for.
+    /// The label as written in the file, without surrounding white space; `None` if no label was requested.
     pub label: Option<String>,
-    /// The labels of the row where it may have any number, each once, as they stand in the file; none where
-    /// one label or none was asked for.
+    /// The distinct labels of a row with any number of labels, as written in the file; empty if one label or
+    /// none was requested.
     pub labels: Vec<String>,
-    /// The numbers of the row, all finite; none where they were not asked for.
+    /// The numbers of the row, all finite; empty if they were not requested.
     pub numbers: Vec<f32>,
     /// The line of the file on which the row begins, from 1.
     pub line: u64,
 }
 
 impl Example {
-    /// Both texts of a pair as one.
+    /// Joins both texts of a pair with a space.
     pub fn whole_text(&self) -> String {
         match &self.text_pair {
             Some(pair) => format!("{} {pair}", self.text),
@@ -60,8 +59,8 @@ impl Example {
         }
     }
 
-    /// Memory that it takes, about: each text has a block of its own.
-    fn held_bytes(&self) -> u64 {
+    /// Approximate memory of the example. Each text is an allocation of its own.
+    fn memory_bytes(&self) -> u64 {
         let texts = [Some(&self.text), self.text_pair.as_ref(), self.label.as_ref()];
         let blocks: usize =
             texts.into_iter().flatten().chain(&self.labels).map(|text| text.len() + BLOCK_BYTES).sum();
@@ -69,37 +68,37 @@ impl Example {
     }
 }
 
-/// Which columns (CSV, TSV) or fields (JSONL) to read.
+/// The columns (CSV, TSV) or fields (JSONL) to read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Columns<'a> {
-    /// Column of the text; `text`, `sentence` or `content` when absent.
+    /// Column of the text; `text`, `sentence` or `content` if `None`.
     pub text: Option<&'a str>,
-    /// Column of the second text; no pairs when absent.
+    /// Column of the second text; `None` for single texts.
     pub text_pair: Option<&'a str>,
-    /// Column of the label; `label`, `category` or `class` when absent.
+    /// Column of the label; `label`, `category` or `class` if `None`.
     pub label: Option<&'a str>,
-    /// Whether each row must have a label. Without, labels are not read at all.
+    /// True if each row must have a label; otherwise labels are not read at all.
     pub labelled: bool,
-    /// The labels, if they are known, of rows that each have any number of them; absent where one label or
-    /// none is read.
+    /// For rows with any number of labels: the known labels, or an empty list. `None` if one label or none is
+    /// read.
     pub several: Option<&'a [String]>,
-    /// What stands between the labels of a text that has any number of them; `,` when absent.
+    /// Separator of the labels in a text with any number of labels; `,` if `None`.
     pub label_separator: Option<&'a str>,
-    /// The names that numbers in the place of labels, and places in lists of 0 and 1, stand for.
+    /// Names for labels that are numbers, and for the positions in lists of 0 and 1.
     pub label_names: &'a [String],
-    /// The labels, if they are known before the file is read. If they are numbers, class names of the file are not
-    /// used.
+    /// The labels, if they are known before the file is read. If they are numbers, class names of the file
+    /// are not used.
     pub known_labels: &'a [String],
-    /// Columns of the numbers that each row must have; an empty list stands for the column of the label, else
-    /// `label`, `score` or `similarity`. Absent where no numbers are read.
+    /// Columns of the numbers that each row must have. An empty list means the column of the label, or
+    /// else `label`, `score` or `similarity`. `None` if no numbers are read.
     pub numbers: Option<&'a [String]>,
-    /// The columns of texts that the model was trained on, which are read where no others are named.
+    /// The columns of texts that the model was trained on, used if no others are named.
     pub trained: Option<&'a TrainedColumns>,
 }
 
 impl<'a> Columns<'a> {
     /// The columns that a configuration names, with labels.
-    pub fn of(data: &'a ClassifyData) -> Self {
+    pub fn from_config(data: &'a ClassifyData) -> Self {
         Self {
             text: data.text_column.as_deref(),
             text_pair: data.text_pair_column.as_deref(),
@@ -114,33 +113,33 @@ impl<'a> Columns<'a> {
         }
     }
 
-    /// The column of the text, if it is named or was trained on and `row` has it.
+    /// Returns the column of the text that is named or, if `row` has it, the one of training; `None` for
+    /// neither.
     fn text_of(&self, row: &Row) -> Option<&'a str> {
-        let trained = || self.trained?.text_column.as_deref().filter(|name| row.has(name));
-        self.text.or_else(trained)
+        self.text.or_else(|| self.trained?.text_column.as_deref().filter(|name| row.has(name)))
     }
 
-    /// The column of the second text, if it is named or was trained on; where a text is named alone, the latter
-    /// only if `row` has it.
+    /// Returns the column of the second text that is named, or the one of training. If only a text column is
+    /// named, the one of training is used only if `row` has it.
     fn text_pair_of(&self, row: &Row) -> Option<&'a str> {
-        let trained = || {
+        self.text_pair.or_else(|| {
             let name = self.trained?.text_pair_column.as_deref()?;
             (self.text.is_none() || row.has(name)).then_some(name)
-        };
-        self.text_pair.or_else(trained)
+        })
     }
 }
 
 /// Reads all examples of a file: `.csv`, `.tsv`, `.jsonl` (`.ndjson`, `.json`), each also `.gz`, `.zst`,
 /// `.bz2`; `.parquet`.
 ///
-/// In a CSV file a field may be quoted and hold commas, newlines and doubled quotes (RFC 4180). In a TSV file
-/// quotes are ordinary characters, as in GLUE's files. Text must be UTF-8. A row that cannot be read is an error.
+/// In a CSV file a field may be quoted and contain commas, newlines and doubled quotes (RFC 4180). In a TSV
+/// file quotes are ordinary characters, as in GLUE's files. Text must be UTF-8. A row that cannot be read is
+/// an error.
 pub fn read_examples(path: &Path, columns: &Columns<'_>) -> Result<Vec<Example>> {
     read_examples_skipping(path, columns, &mut BadRows::new(OnBadRecord::Fail, "row"))
 }
 
-/// The format that the name of a file tells; an error says which names there are.
+/// Returns the format for the name of a file; the error lists the names that are known.
 pub(super) fn format_of(path: &Path) -> Result<RowFormat, Problem> {
     RowFormat::of(path).ok_or_else(|| {
         let hint = "name it `.csv`, `.tsv` or `.jsonl`, followed by `.gz`, `.zst` or `.bz2` where it is compressed, \
@@ -149,7 +148,8 @@ pub(super) fn format_of(path: &Path) -> Result<RowFormat, Problem> {
     })
 }
 
-/// As [`read_examples`]; `bad_rows` says what becomes of rows that cannot be read, and counts those left out.
+/// As [`read_examples`]; `bad_rows` decides if rows that cannot be read are errors or skipped, and counts
+/// those.
 pub fn read_examples_skipping(
     path: &Path,
     columns: &Columns<'_>,
@@ -157,7 +157,8 @@ pub fn read_examples_skipping(
 ) -> Result<Vec<Example>> {
     let format = format_of(path)?;
     let name = path.display().to_string();
-    let (mut examples, mut held) = (Vec::new(), Held::default());
+    let mut examples = Vec::new();
+    let mut memory = ExampleMemory::default();
     let mut chosen: Option<Chosen> = None;
     let mut rows = rows_of(path, format)?;
     while let Some(row) = rows.next() {
@@ -169,7 +170,7 @@ pub fn read_examples_skipping(
             Ok(chosen.example(&name, row)?)
         });
         let Some(example) = bad_rows.take(example)? else { continue };
-        held.add(example.held_bytes(), rows.position_bytes(), || format!("{name}:{}", example.line))?;
+        memory.add(example.memory_bytes(), rows.position_bytes(), || format!("{name}:{}", example.line))?;
         examples.push(example);
     }
     if examples.is_empty() {
@@ -181,42 +182,31 @@ pub fn read_examples_skipping(
     Ok(examples)
 }
 
-/// The columns of one file by name, settled on its first row.
+/// The columns of one file by name, chosen from its first row.
 pub(super) struct Chosen {
     pub(super) text: String,
     pub(super) text_pair: Option<String>,
     label: Option<String>,
     several: Option<SeveralColumns>,
     numbers: Vec<String>,
-    /// The names that the file gives to the numbers of its labels; none in most files.
+    /// The names that the file gives to labels that are numbers; empty for most files.
     class_names: Vec<String>,
 }
 
 impl Chosen {
     pub(super) fn new(source: &str, row: &Row, columns: &Columns<'_>) -> Result<Self, RowError> {
-        // What a header lacks is missing in all rows.
-        let missing = |problem: Problem| {
-            if row.has_header() { RowError::File(problem.into()) } else { RowError::Row(problem) }
-        };
-        let pick = |asked: Option<&str>, defaults: &[&str], option: &str| -> Result<String, RowError> {
-            let found = match asked {
-                Some(name) => row.has(name).then_some(name),
-                None => defaults.iter().copied().find(|name| row.has(name)),
-            };
-            found
-                .map(str::to_string)
-                .ok_or_else(|| missing(missing_column(source, row, asked, defaults, option)))
-        };
         let chosen = Self {
-            text: pick(columns.text_of(row), &TEXT_COLUMNS, "text_column")?,
+            text: pick(source, row, columns.text_of(row), &TEXT_COLUMNS, "text_column")?,
             text_pair: match columns.text_pair_of(row) {
                 Some(name) if columns.text_pair.is_none() && !row.has(name) => {
-                    return Err(missing(missing_pair(source, row, name)));
+                    return Err(missing_in(row, missing_pair(source, row, name)));
                 }
-                named => named.map(|name| pick(Some(name), &[], "text_pair_column")).transpose()?,
+                named => {
+                    named.map(|name| pick(source, row, Some(name), &[], "text_pair_column")).transpose()?
+                }
             },
             label: if columns.labelled {
-                Some(pick(columns.label, &LABEL_COLUMNS, "label_column")?)
+                Some(pick(source, row, columns.label, &LABEL_COLUMNS, "label_column")?)
             } else {
                 None
             },
@@ -225,7 +215,7 @@ impl Chosen {
                 Some(names) => Some(match several::each(names, columns.label, row) {
                     Some(each) => each,
                     None => several::one(
-                        pick(columns.label, &several::LABEL_COLUMNS, "label_column")?,
+                        pick(source, row, columns.label, &several::LABEL_COLUMNS, "label_column")?,
                         columns.label_separator,
                         columns.label_names,
                     ),
@@ -233,10 +223,11 @@ impl Chosen {
             },
             numbers: match columns.numbers {
                 None => Vec::new(),
-                Some([]) => vec![pick(columns.label, &NUMBER_COLUMNS, "label_column")?],
-                Some(names) => {
-                    names.iter().map(|name| pick(Some(name), &[], "labels")).collect::<Result<_, _>>()?
-                }
+                Some([]) => vec![pick(source, row, columns.label, &NUMBER_COLUMNS, "label_column")?],
+                Some(names) => names
+                    .iter()
+                    .map(|name| pick(source, row, Some(name), &[], "labels"))
+                    .collect::<Result<_, _>>()?,
             },
             class_names: Vec::new(),
         };
@@ -244,7 +235,8 @@ impl Chosen {
         Ok(chosen)
     }
 
-    /// Refuses a column that is to be two things: a model that reads its label learns nothing.
+    /// Returns an error if one column is used for two purposes (text, second text, label): a model that reads
+    /// its label learns nothing.
     fn require_apart(&self, source: &str) -> Result<(), Problem> {
         let texts = [("text", Some(&self.text)), ("second text", self.text_pair.as_ref())];
         let golds = self.label.iter().chain(&self.numbers).map(|name| ("label", Some(name)));
@@ -261,8 +253,8 @@ impl Chosen {
         Ok(())
     }
 
-    /// With the names that the file gives to the numbers of its labels, as a Parquet file of `datasets` does. A model
-    /// whose labels are numbers keeps to the numbers.
+    /// Adds the names that the file gives to labels that are numbers, as a Parquet file of `datasets` does.
+    /// They are not used for a model whose own labels are numbers.
     fn named_by(mut self, rows: &dyn Rows, columns: &Columns<'_>) -> Self {
         let column = self.label.as_deref().or_else(|| self.several.as_ref()?.column());
         let known = columns.several.unwrap_or(columns.known_labels);
@@ -272,7 +264,7 @@ impl Chosen {
         self
     }
 
-    /// The name of a label, which may be written as its number.
+    /// Returns the name of a label, which may be written as its number.
     fn class_name(&self, label: String, place: &str) -> Result<String, Problem> {
         let names = &self.class_names;
         match label.parse::<i64>() {
@@ -286,43 +278,70 @@ impl Chosen {
 
     fn example(&mut self, source: &str, mut row: Row) -> Result<Example, Problem> {
         let line = row.line;
-        let mut take = |name: &String, what: &str| -> Result<String, Problem> {
-            match take(source, &mut row, name)? {
-                Some(value) if !value.trim().is_empty() => Ok(value),
-                _ => Err(Problem::new(format!("{what} `{name}` is empty"))
-                    .at(format!("{source}:{line}"))
-                    .hint(NO_VALUE)),
-            }
+        let text = take_filled(source, &mut row, &self.text, "text")?;
+        let text_pair = match &self.text_pair {
+            Some(name) => Some(take_filled(source, &mut row, name, "second text")?),
+            None => None,
         };
-        let text = take(&self.text, "text")?;
-        let text_pair = self.text_pair.as_ref().map(|name| take(name, "second text")).transpose()?;
-        let label = self
-            .label
-            .as_ref()
-            .map(|name| take(name, "label").map(|label| label.trim().to_string()))
-            .transpose()?;
+        let label = match &self.label {
+            Some(name) => Some(take_filled(source, &mut row, name, "label")?.trim().to_string()),
+            None => None,
+        };
         let has_names = !self.class_names.is_empty();
         let labels = match &mut self.several {
             Some(several) => several.labels(source, &mut row, has_names)?,
             None => Vec::new(),
         };
-        let named = |label| self.class_name(label, &format!("{source}:{line}"));
-        let label = label.map(named).transpose()?;
-        let labels = labels.into_iter().map(named).collect::<Result<_, _>>()?;
+        let place = format!("{source}:{line}");
+        let label = label.map(|label| self.class_name(label, &place)).transpose()?;
+        let labels =
+            labels.into_iter().map(|label| self.class_name(label, &place)).collect::<Result<_, _>>()?;
         let numbers =
             self.numbers.iter().map(|name| number(source, &mut row, name)).collect::<Result<_, _>>()?;
         Ok(Example { text, text_pair, label, labels, numbers, line })
     }
 }
 
-/// A label with a number to which the file gives no name.
+/// The column that is `asked` for, or else the first of `defaults` that `row` has.
+fn pick(
+    source: &str,
+    row: &Row,
+    asked: Option<&str>,
+    defaults: &[&str],
+    option: &str,
+) -> Result<String, RowError> {
+    let found = match asked {
+        Some(name) => row.has(name).then_some(name),
+        None => defaults.iter().copied().find(|name| row.has(name)),
+    };
+    found
+        .map(str::to_string)
+        .ok_or_else(|| missing_in(row, missing_column(source, row, asked, defaults, option)))
+}
+
+/// The error for a missing column: a column that the header lacks is missing in all rows.
+fn missing_in(row: &Row, problem: Problem) -> RowError {
+    if row.has_header() { RowError::File(problem.into()) } else { RowError::Row(problem) }
+}
+
+/// Takes a value that must not be empty.
+fn take_filled(source: &str, row: &mut Row, name: &str, what: &str) -> Result<String, Problem> {
+    match take(source, row, name)? {
+        Some(value) if !value.trim().is_empty() => Ok(value),
+        _ => Err(Problem::new(format!("{what} `{name}` is empty"))
+            .at(format!("{source}:{}", row.line))
+            .hint(NO_VALUE)),
+    }
+}
+
+/// The problem of a label that is a number for which the file has no name.
 fn unnamed(number: i64, names: usize) -> Problem {
     let most = names - 1;
     let message = format!("the label is {number}, and the file has names for the numbers 0 to {most}");
     Problem::new(message).hint("`datasets` writes -1 where a row has no label: take such rows out")
 }
 
-/// A number that the row must have.
+/// Takes a number that the row must have.
 fn number(source: &str, row: &mut Row, name: &str) -> Result<f32, Problem> {
     let place = format!("{source}:{}", row.line);
     let text = row.take_number(name).map_err(|problem| problem.clone().at(&place))?;
@@ -351,7 +370,7 @@ fn missing_column(source: &str, row: &Row, asked: Option<&str>, defaults: &[&str
     Problem::new(message).at(format!("{source}:{place_line}")).hint(hint)
 }
 
-/// The column of the second text is missing where the model was trained on pairs.
+/// The problem of a missing column of second texts, for a model that was trained on pairs.
 fn missing_pair(source: &str, row: &Row, name: &str) -> Problem {
     let there = list(row.names());
     Problem::new(format!(

@@ -1,7 +1,7 @@
-//! Cuts CSV, TSV, JSONL and Parquet files, and plain text, into rows of named fields, each with the line on
-//! which it begins; in Parquet that is the number of the row.
+//! Splits CSV, TSV, JSONL and Parquet files, and plain text, into rows of named fields. Each row has the line
+//! on which it starts; in Parquet that is the number of the row.
 //!
-//! Does not know which fields matter.
+//! Does not know the meaning of fields.
 
 mod array;
 mod lines;
@@ -28,27 +28,28 @@ use crate::tasks::labelled::rows::lines::LineRows;
 use crate::tasks::labelled::rows::parquet::ParquetRows;
 use crate::tasks::labelled::rows::table::TableRows;
 
-/// How an input is cut into rows.
+/// Format of an input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RowFormat {
-    /// Columns with a header line, between commas, or what the header has instead of them; fields may be
-    /// quoted.
+    /// Columns with a header line, separated by commas or by the separator that the header uses; fields may
+    /// be quoted.
     Csv,
-    /// Tab-separated columns with a header line; a quote is a character like any other.
+    /// Tab-separated columns with a header line; quotes are ordinary characters.
     Tsv,
-    /// One JSON object a line, or an array of them.
+    /// One JSON object per line, or an array of objects.
     Jsonl,
-    /// One text a line, without a header; its field is `text`.
+    /// One text per line, without a header; the field is called `text`.
     Text,
-    /// A word a line, in columns without a header; an empty line ends a sentence.
+    /// One word per line, in columns without a header; an empty line ends a sentence.
     Conll,
-    /// Columns of values and of lists, each with a name.
+    /// Named columns of values and of lists.
     Parquet,
 }
 
 impl RowFormat {
-    /// Told by the extension before that of the compression, which Parquet has inside; `None` for any other
-    /// than those of tables, JSON, CoNLL and Parquet.
+    /// Returns the format for the extension of a path, without that of a compression (Parquet compresses
+    /// inside the file, so it has none). `None` for extensions other than those of tables, JSON, CoNLL and
+    /// Parquet.
     pub fn of(path: &Path) -> Option<Self> {
         let plain = fs::without_compression(path);
         match plain.extension().and_then(|e| e.to_str()).map(str::to_ascii_lowercase).as_deref() {
@@ -62,23 +63,24 @@ impl RowFormat {
     }
 }
 
-/// The longest line, and the longest row of a table: what is longer is no text to label.
+/// Hint for a list where a single value is wanted.
 const LISTS: &str = "lists are read as several labels (`problem_type: multi_label_classification`) or as words \
                      (`--task token-classify`)";
+/// Longest line, and longest row of a table; anything longer is not text to label.
 const ROW_BYTES_MAX: usize = 4 << 20;
 
-/// A text to be cut into rows, and what errors call it.
+/// Decompressed text to be split into rows, with its name for errors.
 pub(in crate::tasks) struct Source {
     /// The path, or `standard input`.
     pub(in crate::tasks) name: String,
-    /// Decompressed.
+    /// The decompressed text.
     pub(super) text: TextFile,
-    /// The kind of the file by its first bytes.
+    /// Kind of the file, from its first bytes.
     kind: Kind,
 }
 
 impl Source {
-    /// A plain or compressed file.
+    /// Opens a plain or compressed file.
     pub(in crate::tasks) fn file(path: &Path) -> Result<Self> {
         let (text, kind) = fs::open_content(path)?;
         match kind {
@@ -87,20 +89,20 @@ impl Source {
         }
     }
 
-    /// What the process is given.
+    /// Opens the standard input.
     pub(super) fn standard_input() -> Result<Self> {
         let (text, kind) = fs::standard_input(true)?;
         Ok(Self { name: "standard input".to_string(), text, kind })
     }
 
-    /// An error for what wants texts and was given words.
+    /// The error for a file of words where texts are wanted.
     fn no_texts(&self) -> Problem {
         Problem::usage("is a file of words, and only a model that tags words reads them")
             .at(&self.name)
             .hint("give it texts: `--format text`, `csv`, `tsv` or `jsonl`")
     }
 
-    /// The rows of the source.
+    /// Splits the source into rows.
     pub(in crate::tasks) fn rows(self, format: RowFormat) -> Result<Box<dyn Rows>> {
         let is_page = matches!(self.kind, Kind::Markup(_));
         if is_page && matches!(format, RowFormat::Csv | RowFormat::Tsv | RowFormat::Jsonl) {
@@ -125,7 +127,7 @@ impl Source {
     }
 }
 
-/// The rows of a file.
+/// Opens the rows of a file.
 pub(in crate::tasks) fn rows_of(path: &Path, format: RowFormat) -> Result<Box<dyn Rows>> {
     match (fs::kind_of_file(path)?, format) {
         (Kind::Parquet, _) | (Kind::Text, RowFormat::Parquet) => Ok(Box::new(ParquetRows::open(path)?)),
@@ -134,12 +136,12 @@ pub(in crate::tasks) fn rows_of(path: &Path, format: RowFormat) -> Result<Box<dy
     }
 }
 
-/// The rows of a source, one after the other.
+/// Iterator over the rows of a source.
 pub(in crate::tasks) trait Rows: Iterator<Item = Result<Row, RowError>> {
-    /// Bytes of the file, as it lies on the disk, that have been read so far.
+    /// Bytes of the (possibly compressed) file that have been read so far.
     fn position_bytes(&self) -> u64;
 
-    /// The names that the file itself gives to the numbers of a field; most formats have none.
+    /// The names that the file itself gives to the numbers in a field; `None` in most formats.
     fn class_names(&self, _field: &str) -> Option<Vec<String>> {
         None
     }
@@ -148,9 +150,9 @@ pub(in crate::tasks) trait Rows: Iterator<Item = Result<Row, RowError>> {
 /// One row of a file.
 #[derive(Debug)]
 pub(in crate::tasks) struct Row {
-    /// The line on which it begins, from 1.
+    /// The line on which the row starts, from 1.
     pub(in crate::tasks) line: u64,
-    /// The line that names the columns: the header, or in JSONL the row itself.
+    /// The line that names the columns: the header; in JSONL the row itself.
     pub(super) header_line: u64,
     fields: Fields,
 }
@@ -170,7 +172,7 @@ impl Row {
         }
     }
 
-    /// As [`Row::take`], for a number that may have a fraction.
+    /// As [`Row::take`], but for a number that may have a fraction.
     pub(super) fn take_number(&mut self, name: &str) -> Result<Option<String>, Problem> {
         if let Fields::Json(object) = &self.fields
             && let Some(Value::Number(number)) = object.get(name)
@@ -180,12 +182,12 @@ impl Row {
         self.take(name)
     }
 
-    /// Whether its names are those of a header, which all rows of the file share.
+    /// True if the names come from a header that all rows of the file share.
     pub(super) fn has_header(&self) -> bool {
         matches!(self.fields, Fields::Table { .. })
     }
 
-    /// All fields as they are; those of a table are texts.
+    /// Returns all fields unchanged; those of a table are strings.
     pub(in crate::tasks) fn into_fields(self) -> Result<Map<String, Value>, Problem> {
         match self.fields {
             Fields::Json(object) => Ok(object),
@@ -200,7 +202,7 @@ impl Row {
         }
     }
 
-    /// The items of a field that is a list, as only JSON and Parquet have them; `None` where it is none.
+    /// Takes the items of a list; `None` if the field is not a list. Only JSON and Parquet have lists.
     pub(super) fn take_list(&mut self, name: &str) -> Option<Vec<Value>> {
         match &mut self.fields {
             Fields::Json(object) => match object.get_mut(name) {
@@ -211,18 +213,17 @@ impl Row {
         }
     }
 
-    /// Whether there is a field of this name.
+    /// True if there is a field of this name.
     pub(in crate::tasks) fn has(&self, name: &str) -> bool {
         self.names().any(|known| known == name)
     }
 
-    /// Whether a field holds a list, as only JSON does.
+    /// True if the field is a list. Only JSON and Parquet have lists.
     pub(super) fn is_list(&self, name: &str) -> bool {
         matches!(&self.fields, Fields::Json(object) if object.get(name).is_some_and(Value::is_array))
     }
 
-    /// The value of a field as text; `None` where it is absent or null. Whole numbers and booleans are read
-    /// as text.
+    /// Takes the value of a field as text; `None` if it is absent or null. Integers and booleans become text.
     pub(super) fn take(&mut self, name: &str) -> Result<Option<String>, Problem> {
         match &mut self.fields {
             Fields::Table { header, record } => {
@@ -247,7 +248,7 @@ impl Row {
     }
 }
 
-/// The value of a field that the row must have; `None` where it is null.
+/// Takes the value of a field that the row must have; `None` if it is null.
 pub(super) fn take(source: &str, row: &mut Row, name: &str) -> Result<Option<String>, Problem> {
     let place = format!("{source}:{}", row.line);
     if !row.has(name) {
@@ -257,12 +258,12 @@ pub(super) fn take(source: &str, row: &mut Row, name: &str) -> Result<Option<Str
     row.take(name).map_err(|problem| problem.at(place))
 }
 
-/// Names, each in backticks.
+/// Joins names, each in backticks, with commas.
 pub(super) fn list<'a>(names: impl Iterator<Item = &'a str>) -> String {
     names.map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
 }
 
-/// A value as text; `None` where it is null, and what it is where it cannot be a name or a text.
+/// Converts a value to text; `None` for null. The error describes a value that cannot be a name or a text.
 pub(super) fn text_of(value: Value) -> Result<Option<String>, &'static str> {
     match value {
         Value::Null => Ok(None),

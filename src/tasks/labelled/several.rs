@@ -1,4 +1,5 @@
-//! Labels of rows that have any number of them: a list, names in one text, or a column of 0 and 1 for each.
+//! Labels of rows with any number of labels: a list, names in one text, or a column of 0 and 1 for each
+//! label.
 
 use std::collections::BTreeSet;
 
@@ -10,34 +11,35 @@ use crate::tasks::labelled::rows::Row;
 use crate::tasks::labelled::rows::take;
 use crate::tasks::labelled::rows::text_of;
 
-/// Columns of labels, where none is named.
+/// Default names of the column of labels.
 pub(super) const LABEL_COLUMNS: [&str; 4] = ["labels", "label", "category", "class"];
 
-/// What stands between the labels of a text where nothing else is said.
+/// Default separator of the labels in a text.
 const SEPARATOR: &str = ",";
 
-/// The columns of one file.
+/// The columns of the labels in one file.
 pub(super) enum SeveralColumns {
-    /// A column with a list, or with a text and its separator.
+    /// One column with a list, or with a text and its separator.
     One { name: String, separator: String, marks: Marks },
-    /// A column for each label.
+    /// A column of 0 and 1 for each label.
     Each(Vec<String>),
 }
 
-/// The columns of `names`, where none is `asked` for and all of them are there.
+/// Returns one column for each of `names` if no column is `asked` for and `row` has all of them.
 pub(super) fn each(names: &[String], asked: Option<&str>, row: &Row) -> Option<SeveralColumns> {
     let are_columns = asked.is_none() && !names.is_empty() && names.iter().all(|name| row.has(name));
     are_columns.then(|| SeveralColumns::Each(names.to_vec()))
 }
 
-/// The column `name`, whose texts have this separator; `names` are what the places of lists of marks stand for.
+/// Returns the single column `name` with this separator; `names` are the labels for the positions of lists of
+/// 0 and 1.
 pub(super) fn one(name: String, separator: Option<&str>, names: &[String]) -> SeveralColumns {
     let separator = separator.unwrap_or(SEPARATOR).to_string();
     SeveralColumns::One { name, separator, marks: Marks::new(names) }
 }
 
 impl SeveralColumns {
-    /// The one column with all labels of a row, if there is one.
+    /// The single column with all labels of a row, if there is one.
     pub(super) fn column(&self) -> Option<&str> {
         match self {
             Self::One { name, .. } => Some(name),
@@ -45,9 +47,9 @@ impl SeveralColumns {
         }
     }
 
-    /// The labels of a row, each once, without white space around them. A list or text that is empty is a row
-    /// without labels; a value that is missing is an error. If the file names its classes (`has_names`), a list of 0
-    /// and 1 holds class numbers and is never multi-hot.
+    /// Takes the labels of a row, distinct and without surrounding white space. An empty list or text is a
+    /// row without labels; a missing value is an error. If the file names its classes (`has_names`), a list
+    /// of 0 and 1 contains class numbers and is never multi-hot.
     pub(super) fn labels(
         &mut self,
         source: &str,
@@ -67,15 +69,15 @@ impl SeveralColumns {
             }
             Self::One { name, separator, marks } => {
                 if has_names && let Some(items) = row.take_list(name) {
-                    of_list(name, items).map_err(|problem| problem.at(&place))?
+                    labels_of_list(name, items).map_err(|problem| problem.at(&place))?
                 } else if let Some(items) = row.take_list(name) {
                     let is_marked = items.iter().map(mark).collect::<Option<Vec<Mark>>>();
                     match marks.read(name, is_marked, row.line).map_err(|problem| problem.at(&place))? {
                         Some(labels) => labels,
-                        None => of_list(name, items).map_err(|problem| problem.at(place))?,
+                        None => labels_of_list(name, items).map_err(|problem| problem.at(place))?,
                     }
                 } else if let Some(text) = take(source, row, name)? {
-                    let labels = of_text(&text, separator);
+                    let labels = split(&text, separator);
                     let is_marked = labels.iter().map(|label| mark_of_text(label)).collect();
                     marks.read(name, is_marked, row.line).map_err(|p| p.at(place))?.unwrap_or(labels)
                 } else {
@@ -90,7 +92,8 @@ impl SeveralColumns {
         Ok(labels)
     }
 
-    /// Refuses a file all of whose rows are lists of as many marks, which nothing names.
+    /// Returns an error for a file in which all rows are lists of the same number of marks, without names for
+    /// the positions.
     pub(super) fn require_labels(&self, source: &str) -> Result<()> {
         let Self::One { name, marks, .. } = self else { return Ok(()) };
         match marks.first_doubtful {
@@ -102,18 +105,18 @@ impl SeveralColumns {
     }
 }
 
-/// Lists of a 0 or 1 for each label ("multi-hot") in a column of labels. They are told from lists of the numbers of
-/// labels by what those never have: a number twice, a fraction, a truth value.
+/// Recognises multi-hot lists (a 0 or 1 for each label) in a column of labels. Unlike lists of class numbers,
+/// they may contain a number twice, a fraction or a boolean.
 pub(super) struct Marks {
-    /// The names of the positions of a list; empty if none were given.
+    /// The labels for the positions of a list; empty if none were given.
     names: Vec<String>,
-    /// The line and the length of the first list that may be one of marks or one of numbers.
+    /// Line and length of the first list that may be multi-hot or a list of class numbers.
     first_doubtful: Option<(u64, usize)>,
-    /// Returns true if a row has anything else.
+    /// True if some row is not a list of 0 and 1.
     has_others: bool,
 }
 
-/// A 0 or a 1, and whether it is written as no number of a label is.
+/// A 0 or a 1; `is_certain` if it is written as a class number never is.
 #[derive(Clone, Copy, PartialEq)]
 struct Mark {
     is_one: bool,
@@ -122,13 +125,13 @@ struct Mark {
 
 impl Marks {
     fn new(names: &[String]) -> Self {
-        // Labels that are called so are numbers, and no marks.
+        // If a label is called `0` or `1`, such values are class numbers and not marks.
         let are_numbers = names.iter().any(|name| name == "0" || name == "1");
         let names = if are_numbers { Vec::new() } else { names.to_vec() };
         Self { names, first_doubtful: None, has_others: are_numbers }
     }
 
-    /// The labels that a cell marks, where it is a list of marks; `None` where it is not.
+    /// Returns the labels that a cell marks, or `None` if it is not a multi-hot list.
     fn read(
         &mut self,
         name: &str,
@@ -139,8 +142,9 @@ impl Marks {
             self.has_others = true;
             return Ok(None);
         };
-        let is_twice = |is_one: bool| marked.iter().filter(|mark| mark.is_one == is_one).count() > 1;
-        let is_certain = marked.iter().any(|mark| mark.is_certain) || is_twice(true) || is_twice(false);
+        let ones = marked.iter().filter(|mark| mark.is_one).count();
+        let zeros = marked.len() - ones;
+        let is_certain = marked.iter().any(|mark| mark.is_certain) || ones > 1 || zeros > 1;
         if marked.len() == self.names.len() {
             let named = self.names.iter().zip(&marked).filter(|(_, mark)| mark.is_one);
             return Ok(Some(named.map(|(name, _)| name.clone()).collect()));
@@ -190,27 +194,30 @@ fn mark_of_text(label: &str) -> Option<Mark> {
     }
 }
 
-fn of_text(text: &str, separator: &str) -> Vec<String> {
+fn split(text: &str, separator: &str) -> Vec<String> {
     text.split(separator).map(str::trim).filter(|label| !label.is_empty()).map(str::to_string).collect()
 }
 
-fn of_list(name: &str, items: Vec<Value>) -> Result<Vec<String>, Problem> {
-    let label = |(place, item): (usize, Value)| {
-        let number = place + 1;
-        let refuse = |is: &str| {
-            Problem::new(format!("item {number} of `{name}` is {is}, a text or a whole number is wanted"))
+fn labels_of_list(name: &str, items: Vec<Value>) -> Result<Vec<String>, Problem> {
+    let mut labels = Vec::with_capacity(items.len());
+    for (index, item) in items.into_iter().enumerate() {
+        let is = match text_of(item) {
+            Ok(Some(label)) if !label.trim().is_empty() => {
+                labels.push(label.trim().to_string());
+                continue;
+            }
+            Ok(Some(_)) => "empty",
+            Ok(None) => "null",
+            Err(is) => is,
         };
-        match text_of(item) {
-            Ok(Some(label)) if !label.trim().is_empty() => Ok(label.trim().to_string()),
-            Ok(Some(_)) => Err(refuse("empty")),
-            Ok(None) => Err(refuse("null")),
-            Err(is) => Err(refuse(is)),
-        }
-    };
-    items.into_iter().enumerate().map(label).collect()
+        let number = index + 1;
+        let message = format!("item {number} of `{name}` is {is}, a text or a whole number is wanted");
+        return Err(Problem::new(message));
+    }
+    Ok(labels)
 }
 
-/// Whether the row has the label that is the name of a column.
+/// Returns true if the row has the label after which the column is named.
 fn is_one(source: &str, row: &mut Row, name: &str) -> Result<bool, Problem> {
     let place = format!("{source}:{}", row.line);
     let text = row.take_number(name).map_err(|problem| problem.at(&place))?.unwrap_or_default();

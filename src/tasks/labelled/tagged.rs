@@ -1,4 +1,4 @@
-//! Reads tagged sentences whole, holds their tags against their scheme, and turns them into IOB2.
+//! Reads a whole file of tagged sentences, checks the tags against their scheme, and converts them to IOB2.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use crate::config::TagScheme;
 use crate::error::Problem;
 use crate::quantity::format_count;
 use crate::tasks::labelled::bad_rows::BadRows;
-use crate::tasks::labelled::held::Held;
+use crate::tasks::labelled::memory::ExampleMemory;
 use crate::tasks::labelled::sentences::Sentence;
 use crate::tasks::labelled::sentences::SentenceColumns;
 use crate::tasks::labelled::sentences::Sentences;
@@ -18,22 +18,22 @@ use crate::tasks::labelled::tags;
 use crate::tasks::labelled::tags::Evidence;
 use crate::tasks::labelled::tags::scheme_name;
 
-/// How a file of tagged words is to be read.
+/// Settings for reading a file of tagged words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Tagging<'a> {
-    /// Where words and tags stand.
+    /// Columns of the words and the tags.
     pub columns: SentenceColumns<'a>,
-    /// How entities are tagged.
+    /// Scheme of the tags.
     pub scheme: TagScheme,
-    /// Whether a tag in a place that the scheme does not allow is an error.
+    /// True if a tag in a position that the scheme does not allow is an error.
     pub strict: bool,
-    /// What to do with a sentence that cannot be read.
+    /// Handling of a sentence that cannot be read.
     pub on_bad_record: OnBadRecord,
 }
 
 impl<'a> Tagging<'a> {
-    /// What a configuration says.
-    pub fn of(data: &'a ClassifyData) -> Self {
+    /// The settings of a configuration.
+    pub fn from_config(data: &'a ClassifyData) -> Self {
         let columns = SentenceColumns {
             token: data.token_column,
             tag: data.tag_column,
@@ -49,29 +49,30 @@ impl<'a> Tagging<'a> {
 /// The sentences of a file.
 #[derive(Debug, Clone)]
 pub struct TaggedFile {
-    /// All of them, at least one, their tags in IOB2.
+    /// All sentences, at least one, with tags in IOB2.
     pub sentences: Vec<Sentence>,
-    /// The scheme of the file.
+    /// The scheme of the tags in the file.
     pub scheme: TagScheme,
-    /// Whether the scheme was guessed.
+    /// True if the scheme was guessed.
     pub is_guessed: bool,
-    /// Tags in places that the scheme does not allow.
+    /// Number of tags in positions that the scheme does not allow.
     pub irregular: u64,
-    /// Where the first of them stands, and what is wrong with it.
+    /// The first of these tags, with its place.
     pub first_irregular: Option<Problem>,
     /// Sentences that were left out.
     pub bad_rows: BadRows,
 }
 
 impl TaggedFile {
-    /// Words of all sentences.
+    /// Number of words in all sentences.
     pub fn num_words(&self) -> u64 {
         self.sentences.iter().map(|sentence| sentence.words.len() as u64).sum()
     }
 
-    /// What a user should know of the tags, a line each.
+    /// Notes for the user about the tags, one per line.
     pub fn notes(&self, path: &Path) -> Vec<String> {
-        let (place, name) = (path.display(), scheme_name(self.scheme));
+        let place = path.display();
+        let name = scheme_name(self.scheme);
         let guessed =
             self.is_guessed.then(|| format!("{place}: tags read as {name} (guessed; `tag_scheme` says it)"));
         let broken = self.first_irregular.as_ref().map(|first| {
@@ -82,21 +83,22 @@ impl TaggedFile {
     }
 }
 
-/// Reads all sentences of a file; a bad line, or a tag that breaks the scheme where that is strict, is an
-/// error that names it.
+/// Reads all sentences of a file. A bad line is an error that names it, and so is a tag that breaks the
+/// scheme if `strict` is set.
 pub fn read_tagged(path: &Path, tagging: &Tagging<'_>) -> Result<TaggedFile> {
     let columns = SentenceColumns { tagged: true, ..tagging.columns };
-    let at = |line: u64| format!("{}:{line}", path.display());
-    let (mut sentences, mut evidence, mut held) = (Vec::new(), Evidence::default(), Held::default());
+    let mut sentences = Vec::new();
+    let mut evidence = Evidence::default();
+    let mut memory = ExampleMemory::default();
     let mut bad_rows = BadRows::new(tagging.on_bad_record, "sentence");
     let mut reader = Sentences::open(path, &columns)?;
     while let Some(sentence) = reader.next() {
         let sentence = sentence.and_then(|sentence| match tags::check_form(&sentence.tags) {
             Ok(()) => Ok(Sentence { others: serde_json::Map::new(), ..sentence }),
-            Err((place, problem)) => Err(problem.at(at(sentence.lines[place])).into()),
+            Err((place, problem)) => Err(problem.at(line_place(path, sentence.lines[place])).into()),
         });
         let Some(sentence) = bad_rows.take(sentence)? else { continue };
-        held.add(sentence.held_bytes(), reader.position_bytes(), || at(sentence.line))?;
+        memory.add(sentence.memory_bytes(), reader.position_bytes(), || line_place(path, sentence.line))?;
         evidence.add(&sentence.tags);
         sentences.push(sentence);
     }
@@ -109,7 +111,7 @@ pub fn read_tagged(path: &Path, tagging: &Tagging<'_>) -> Result<TaggedFile> {
         TaggedFile { sentences, scheme, is_guessed, irregular: 0, first_irregular: None, bad_rows };
     for sentence in &mut file.sentences {
         for (place, problem, is_foreign) in tags::irregular(&sentence.tags, scheme) {
-            let problem = problem.at(at(sentence.lines[place]));
+            let problem = problem.at(line_place(path, sentence.lines[place]));
             if is_foreign || tagging.strict {
                 let hint = "correct the tag, or say with `tag_scheme` what the file has";
                 let lenient = format!("{hint}; without `strict` it is read as conlleval does");
@@ -122,4 +124,8 @@ pub fn read_tagged(path: &Path, tagging: &Tagging<'_>) -> Result<TaggedFile> {
         sentence.tags = tags::iob2(&old);
     }
     Ok(file)
+}
+
+fn line_place(path: &Path, line: u64) -> String {
+    format!("{}:{line}", path.display())
 }

@@ -1,7 +1,8 @@
-//! Tags of words and their schemes: what a file keeps to, what breaks it, and IOB2 of it.
+//! Tags of words and their schemes: guesses the scheme of a file, finds tags that break it, and converts to
+//! IOB2.
 //!
-//! Entities are read off tags as `conlleval` and seqeval do, whatever the scheme; the scheme decides only
-//! which tags are held to be wrong.
+//! Entities are derived from tags as in `conlleval` and seqeval, independent of the scheme; the scheme only
+//! decides which tags are reported as wrong.
 
 use crate::config::TagScheme;
 use crate::error::Problem;
@@ -10,19 +11,19 @@ use crate::scores::entities;
 /// The tag outside of all entities.
 pub const OUTSIDE: &str = "O";
 
-/// Whether a text is `O`, or `B-`, `I-`, `E-` or `S-` and the type of an entity.
+/// True if a text is `O`, or `B-`, `I-`, `E-` or `S-` followed by the type of an entity.
 pub fn is_tag(text: &str) -> bool {
     text == OUTSIDE || parts(text).is_some()
 }
 
-/// Prefix and type of a tag inside an entity.
+/// Splits a tag inside an entity into its prefix and type.
 fn parts(tag: &str) -> Option<(char, &str)> {
     let (prefix, kind) = tag.split_once('-')?;
     let prefix = ["B", "I", "E", "S"].contains(&prefix).then(|| prefix.chars().next())??;
     (!kind.is_empty()).then_some((prefix, kind))
 }
 
-/// Refuses texts that are no tags; gives the index of the word with the problem.
+/// Returns an error if a text is not a tag, with the index of the word.
 pub(super) fn check_form(tags: &[String]) -> Result<(), (usize, Problem)> {
     match tags.iter().position(|tag| !is_tag(tag)) {
         None => Ok(()),
@@ -40,14 +41,14 @@ pub(super) fn check_form(tags: &[String]) -> Result<(), (usize, Problem)> {
     }
 }
 
-/// What the tags of a file look like.
+/// Counts of tags in a file from which its scheme is guessed.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Evidence {
-    /// `E-` and `S-`.
+    /// Number of `E-` and `S-` tags.
     ends: u64,
-    /// `B-` that only IOB2 has: nothing of its type stands before it.
+    /// Number of `B-` tags that IOB1 does not have: no tag of the same type is right before them.
     begins: u64,
-    /// `I-` that only IOB1 has: nothing of its type stands before it.
+    /// Number of `I-` tags that IOB2 does not have: no tag of the same type is right before them.
     insides: u64,
 }
 
@@ -67,7 +68,7 @@ impl Evidence {
         }
     }
 
-    /// The scheme that the tags speak for; IOB2 where nothing tells.
+    /// Returns the scheme that the counts suggest; IOB2 if they are inconclusive.
     pub(super) fn scheme(self) -> TagScheme {
         match self {
             Self { ends: 1.., .. } => TagScheme::Bioes,
@@ -87,27 +88,26 @@ pub fn scheme_name(scheme: TagScheme) -> &'static str {
     }
 }
 
-/// What breaks `scheme` in the tags of a sentence, with the index of each word: tags of another scheme, which
-/// are always wrong (`true`), and tags in a wrong place.
+/// Finds the tags of a sentence that break `scheme`, as (index of the word, problem, is foreign). Foreign
+/// tags, those of another scheme, are always wrong; the others are in a wrong position.
 pub(super) fn irregular(tags: &[String], scheme: TagScheme) -> Vec<(usize, Problem, bool)> {
     let name = scheme_name(scheme);
     let mut found = Vec::new();
     let mut before: Option<(char, &str)> = None;
     for (place, tag) in tags.iter().enumerate() {
         let now = parts(tag);
-        // Whether an entity of this type is under way.
-        let is_open =
-            |kind: &str| before.is_some_and(|(prefix, open)| open == kind && !matches!(prefix, 'E' | 'S'));
-        let mut add = |message: String, is_foreign| found.push((place, Problem::new(message), is_foreign));
         match (scheme, now) {
             (TagScheme::Iob1 | TagScheme::Iob2, Some(('E' | 'S', _))) => {
-                add(format!("`{tag}` is a tag of BIOES, and the file is {name}"), true);
+                let message = format!("`{tag}` is a tag of BIOES, and the file is {name}");
+                found.push((place, Problem::new(message), true));
             }
-            (TagScheme::Iob2 | TagScheme::Bioes, Some(('I' | 'E', kind))) if !is_open(kind) => {
-                add(format!("`{tag}` has no `B-{kind}` before it, as {name} wants"), false);
+            (TagScheme::Iob2 | TagScheme::Bioes, Some(('I' | 'E', kind))) if !is_open(before, kind) => {
+                let message = format!("`{tag}` has no `B-{kind}` before it, as {name} wants");
+                found.push((place, Problem::new(message), false));
             }
-            (TagScheme::Iob1, Some(('B', kind))) if !is_open(kind) => {
-                add(format!("`{tag}` parts no two entities: {name} wants `I-{kind}`"), false);
+            (TagScheme::Iob1, Some(('B', kind))) if !is_open(before, kind) => {
+                let message = format!("`{tag}` parts no two entities: {name} wants `I-{kind}`");
+                found.push((place, Problem::new(message), false));
             }
             _ => {}
         }
@@ -129,7 +129,12 @@ pub(super) fn irregular(tags: &[String], scheme: TagScheme) -> Vec<(usize, Probl
     found
 }
 
-/// Tags of IOB2 with the same entities.
+/// True if the tag before a word leaves an entity of type `kind` open.
+fn is_open(before: Option<(char, &str)>, kind: &str) -> bool {
+    before.is_some_and(|(prefix, open)| open == kind && !matches!(prefix, 'E' | 'S'))
+}
+
+/// Converts tags to IOB2 tags with the same entities.
 pub fn iob2(tags: &[&str]) -> Vec<String> {
     let mut new = vec![OUTSIDE.to_string(); tags.len()];
     for entity in entities(tags) {
@@ -144,7 +149,6 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::scores::Entity;
 
     fn owned(tags: &[&str]) -> Vec<String> {
         tags.iter().map(|tag| (*tag).to_string()).collect()
@@ -173,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_scheme_does_not_allow_is_told_at_its_word() {
+    fn tags_that_break_a_scheme_are_reported_with_their_word() {
         assert_eq!(messages(&["B-PER", "I-PER", "O", "B-LOC"], TagScheme::Iob2), [""; 0]);
         assert_eq!(
             messages(&["O", "I-PER", "I-LOC", "S-LOC"], TagScheme::Iob2),
@@ -200,8 +204,13 @@ mod tests {
     }
 
     fn any_tags() -> impl Strategy<Value = Vec<String>> {
+        // Any sequence of valid tags, also those that break their scheme.
         let tag = prop_oneof![Just("O".to_string()), "[BIES]-(PER|LOC|a-b)"];
         prop::collection::vec(tag, 0..12)
+    }
+
+    fn spans(tags: &[&str]) -> Vec<(String, usize, usize)> {
+        entities(tags).iter().map(|entity| (entity.kind.to_string(), entity.first, entity.last)).collect()
     }
 
     proptest! {
@@ -210,10 +219,6 @@ mod tests {
             let before: Vec<&str> = tags.iter().map(String::as_str).collect();
             let converted = iob2(&before);
             let after: Vec<&str> = converted.iter().map(String::as_str).collect();
-            let spans = |tags: &[&str]| -> Vec<(String, usize, usize)> {
-                let span = |e: &Entity<'_>| (e.kind.to_string(), e.first, e.last);
-                entities(tags).iter().map(span).collect()
-            };
             prop_assert_eq!(spans(&before), spans(&after));
             prop_assert!(irregular(&converted, TagScheme::Iob2).is_empty());
         }

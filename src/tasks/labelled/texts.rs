@@ -1,6 +1,6 @@
-//! Texts to label, one after the other, each with the other fields of its row.
+//! Texts to label, each with the other fields of its row, read one by one.
 //!
-//! Other than examples, they are not read whole: an input may be endless. An empty text is a text.
+//! Unlike examples they are not read as a whole, since an input may be endless. An empty text is a text.
 
 use std::path::Path;
 
@@ -28,22 +28,20 @@ pub type TextPair = (String, Option<String>);
 pub struct InputText {
     /// File and line, for errors.
     pub place: String,
-    /// What is to be labelled.
+    /// The text or pair of texts to label.
     pub texts: TextPair,
-    /// The other fields of the row, in their order.
+    /// The other fields of the row, in order.
     pub others: Map<String, Value>,
 }
 
 impl InputText {
-    /// The other fields under names that `output` leaves free: `label` becomes `input_label` where the output
-    /// has a `label`.
+    /// Renames other fields whose names `output` uses: `label` becomes `input_label` if the output has a
+    /// `label`.
     pub fn others_beside(&self, output: &Map<String, Value>) -> Map<String, Value> {
         let mut named = Map::new();
         for (name, value) in &self.others {
             let mut free = name.clone();
-            let is_taken =
-                |free: &String| output.contains_key(free) || free != name && self.others.contains_key(free);
-            while is_taken(&free) {
+            while output.contains_key(&free) || free != *name && self.others.contains_key(&free) {
                 free.insert_str(0, "input_");
             }
             named.insert(free, value.clone());
@@ -52,7 +50,7 @@ impl InputText {
     }
 }
 
-/// The texts of an input.
+/// Iterator over the texts of an input.
 pub struct InputTexts {
     name: String,
     rows: Box<dyn Rows>,
@@ -63,8 +61,8 @@ pub struct InputTexts {
 }
 
 impl InputTexts {
-    /// Opens a file, or standard input where `path` is `-`. Without `format` the extension tells it: anything
-    /// but `.csv`, `.tsv`, `.jsonl` (each also compressed) and `.parquet` is plain text, a text a line.
+    /// Opens a file, or standard input if `path` is `-`. Without `format` the extension selects it: anything
+    /// but `.csv`, `.tsv`, `.jsonl` (each also compressed) and `.parquet` is plain text, one text per line.
     pub fn open(path: &Path, format: Option<RowFormat>, columns: &Columns<'_>) -> Result<Self> {
         let format = format.or_else(|| RowFormat::of(path)).unwrap_or(RowFormat::Text);
         let is_named = columns.text.is_some() || columns.text_pair.is_some();
@@ -90,17 +88,17 @@ impl InputTexts {
         })
     }
 
-    /// What errors call the input.
+    /// Name of the input, for errors.
     pub(super) fn name(&self) -> &str {
         &self.name
     }
 
-    /// The next row as it is.
+    /// The next row, unchanged.
     pub(super) fn next_row(&mut self) -> Option<Result<Row, RowError>> {
         self.rows.next()
     }
 
-    /// The text of a row.
+    /// Takes the text or pair of texts out of a row.
     pub(super) fn text_of(&mut self, mut row: Row) -> Result<InputText> {
         let columns = Columns {
             text: self.text.as_deref(),

@@ -1,5 +1,5 @@
-//! The columns whose texts a model was trained on, in a file of its folder, so that `evaluate` and `predict`
-//! read the same ones: above all, whether texts come in pairs.
+//! The columns of texts that a model was trained on, stored in a file of its folder so that `evaluate` and
+//! `predict` read the same columns, and know if texts come in pairs.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use crate::config::finetune::ClassifyData;
 use crate::error::Problem;
 use crate::fs;
 
-/// Its name.
+/// Name of the file.
 const NAME: &str = "mlmtrain.json";
 
 const CAP_BYTES: u64 = 1 << 20;
@@ -19,9 +19,9 @@ const CAP_BYTES: u64 = 1 << 20;
 /// Columns by name.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct TrainedColumns {
-    /// Column of the (first) text; absent where the usual names were looked for.
+    /// Column of the (first) text; `None` if the default names were used.
     pub text_column: Option<String>,
-    /// Column of the second text; absent where there were no pairs.
+    /// Column of the second text; `None` for single texts.
     pub text_pair_column: Option<String>,
 }
 
@@ -31,7 +31,7 @@ impl TrainedColumns {
         Self { text_column: data.text_column.clone(), text_pair_column: data.text_pair_column.clone() }
     }
 
-    /// The columns of the model in a folder; `None` where nothing is known of them.
+    /// Reads the columns for the model in a folder; `None` if it has no such file.
     pub fn read(folder: &Path) -> Result<Option<Self>> {
         let path = folder.join(NAME);
         if !fs::exists(&path) {
@@ -45,13 +45,13 @@ impl TrainedColumns {
         })?))
     }
 
-    /// The file.
+    /// Returns the name and the content of the file.
     pub fn file(&self) -> (String, Vec<u8>) {
         (NAME.to_string(), format!("{:#}\n", serde_json::json!(self)).into_bytes())
     }
 
-    /// Says how texts are read by these columns where a user names `text` and `text_pair`, and of plain text
-    /// where `is_plain`; `None` where that is plain to see.
+    /// Note about how texts are read with these columns, if a user names the columns `text` and `text_pair`;
+    /// `is_plain` for plain text. `None` if nothing needs to be explained.
     pub fn note(&self, text: Option<&str>, text_pair: Option<&str>, is_plain: bool) -> Option<String> {
         let first =
             text.or(self.text_column.as_deref()).map_or("texts".to_string(), |name| format!("`{name}`"));
@@ -89,15 +89,18 @@ mod tests {
     }
 
     #[test]
-    fn it_is_said_how_texts_are_read() {
+    fn the_note_explains_how_texts_are_read() {
         let pairs = TrainedColumns { text_column: Some("a".into()), text_pair_column: Some("b".into()) };
-        let said = |text, pair, is_plain| pairs.note(text, pair, is_plain).unwrap_or_default();
-        assert!(said(None, None, false).contains("pairs of `a` and `b` are read"));
-        assert!(said(Some("c"), None, false).contains("pairs of `c` and `b` are read"));
-        assert!(said(None, None, true).contains("plain text has no pairs"));
-        assert_eq!(said(Some("c"), Some("d"), false), "");
+        assert!(note(&pairs, None, None, false).contains("pairs of `a` and `b` are read"));
+        assert!(note(&pairs, Some("c"), None, false).contains("pairs of `c` and `b` are read"));
+        assert!(note(&pairs, None, None, true).contains("plain text has no pairs"));
+        assert_eq!(note(&pairs, Some("c"), Some("d"), false), "");
         let single = TrainedColumns::default();
         assert_eq!(single.note(None, None, true), None);
-        assert!(single.note(None, Some("b"), false).expect("is said").contains("trained on single texts"));
+        assert!(note(&single, None, Some("b"), false).contains("trained on single texts"));
+    }
+
+    fn note(columns: &TrainedColumns, text: Option<&str>, pair: Option<&str>, is_plain: bool) -> String {
+        columns.note(text, pair, is_plain).unwrap_or_default()
     }
 }

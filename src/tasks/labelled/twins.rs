@@ -1,17 +1,18 @@
-//! Names that look the same and are not: the same characters in two forms of Unicode, such as `é` as one character
-//! and as `e` with an accent after it.
+//! Names that look the same but are different: the same characters in two Unicode forms, such as `é` as one
+//! character and as `e` followed by a combining accent.
 
 use std::collections::BTreeMap;
 
 use unicode_normalization::UnicodeNormalization;
 
-/// Returns true if two names differ only in their Unicode form.
+/// True if two names differ only in their Unicode form.
 pub fn are_twins(one: &str, other: &str) -> bool {
     one != other && one.nfc().eq(other.nfc())
 }
 
-/// A line about the first two of some names that are the same but for their form; `what` the names are.
-pub fn told<'a>(what: &str, names: impl IntoIterator<Item = &'a str>) -> Option<String> {
+/// A note about the first two names that differ only in their Unicode form, if there are any; `what` is their
+/// kind.
+pub fn twin_note<'a>(what: &str, names: impl IntoIterator<Item = &'a str>) -> Option<String> {
     let mut seen: BTreeMap<String, &str> = BTreeMap::new();
     for name in names {
         let other = seen.entry(name.nfc().collect()).or_insert(name);
@@ -30,10 +31,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_in_two_forms_are_told() {
-        let line = told("labels", ["caf\u{e9}", "b", "cafe\u{301}"]).expect("two forms");
+    fn names_in_two_forms_are_reported() {
+        let line = twin_note("labels", ["caf\u{e9}", "b", "cafe\u{301}"]).expect("two forms");
         assert!(line.contains("the labels `café` and `cafe\u{301}` look the same"), "{line}");
-        assert_eq!(told("labels", ["caf\u{e9}", "cafe", "caf\u{e9}"]), None);
+        assert_eq!(twin_note("labels", ["caf\u{e9}", "cafe", "caf\u{e9}"]), None);
         assert!(are_twins("\u{1e9b}\u{323}", "\u{17f}\u{323}\u{307}") && !are_twins("ﬁ", "fi"));
     }
 }

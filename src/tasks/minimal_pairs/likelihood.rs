@@ -1,10 +1,10 @@
-//! How likely a pretrained model finds a sentence.
+//! The log-likelihood that a pretrained model gives a sentence.
 //!
-//! A masked language model: the sum over the tokens of the log-probability of each, masked, among all others
-//! (Salazar et al., arXiv:1910.14659); or with what follows of its word masked too, which keeps a long word
-//! from being likely because its end gives away its beginning (Kauf and Ivanova, arXiv:2305.10588). A
-//! discriminator: the sum of the log-probabilities that a token was not replaced. Special tokens around the
-//! sentence do not count.
+//! For a masked language model it is the pseudo-log-likelihood: the sum over all tokens of the
+//! log-probability of each token while it is masked (Salazar et al., arXiv:1910.14659). Optionally the rest
+//! of the token's word is masked too; otherwise a long word seems likely because its end gives away its
+//! beginning (Kauf and Ivanova, arXiv:2305.10588). For a discriminator it is the sum of the log-probabilities
+//! that each token was not replaced. Special tokens around the sentence do not count.
 
 use std::path::Path;
 
@@ -31,41 +31,39 @@ use crate::tokenizer::Frame;
 use crate::tokenizer::Tokenizer;
 use crate::tokenizer::WordBoundaries;
 
-/// Tokens of a batch: enough to keep a CPU busy, and a few hundred rows of logits.
+/// Tokens of a batch: enough to keep a CPU busy, with a few hundred rows of logits.
 const TOKENS_AT_ONCE: usize = 4096;
 
-/// What is masked while a token is predicted.
+/// The tokens that are masked while one token is predicted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Masking {
-    /// The token alone.
+    /// Only the predicted token.
     Token,
-    /// The token and those behind it in its word.
+    /// The predicted token and those after it in its word.
     RestOfWord,
 }
 
-/// A model that knows how likely sentences are.
+/// A model that scores sentences.
 pub enum Likelihood {
-    /// By the pseudo-log-likelihood.
+    /// A masked language model, scored by the pseudo-log-likelihood.
     Masked(Box<Masked>),
-    /// By a discriminator.
-    Told(Box<Discriminator>),
+    /// A discriminator, scored by the probabilities that tokens were not replaced.
+    Discriminator(Box<Discriminator>),
 }
 
-/// A masked language model, and what it masks.
+/// A masked language model with its tokenizer and its kind of masking.
 pub struct Masked {
     task: MaskedLm,
     tokenizer: Tokenizer,
-    /// Where words end, if the rest of a word is masked.
+    /// The word boundaries, if the rest of a word is masked; otherwise `None`.
     words: Option<WordBoundaries>,
 }
 
 impl Likelihood {
-    /// The model of a folder in the Hugging Face layout; of the two of an ELECTRA run the discriminator. Errors
-    /// where it is no pretrained one.
+    /// Opens the model of a folder in the Hugging Face layout; of an ELECTRA run, the discriminator. Returns
+    /// an error if the head of the model is not that of a pretraining task.
     pub fn open(path: &Path, device: &Device, masking: Masking) -> Result<Self> {
         let path = if holds_pair(path) { &path.join(DISCRIMINATOR) } else { path };
-        let refused =
-            |message: &str, hint: &str| Err(Problem::usage(message).at(path.display()).hint(hint).into());
         match read_folder(path)?.head {
             HeadKind::MaskedLm | HeadKind::SentencePairs => {
                 let (task, tokenizer) = MaskedLm::load(path, device)?;
@@ -75,18 +73,24 @@ impl Likelihood {
                 };
                 Ok(Self::Masked(Box::new(Masked { task, tokenizer, words })))
             }
-            HeadKind::ReplacedTokenDetection if masking == Masking::RestOfWord => {
-                refused("holds a discriminator, which masks nothing", "leave out `--mask-rest-of-word`")
+            HeadKind::ReplacedTokenDetection if masking == Masking::RestOfWord => Err(refused(
+                path,
+                "holds a discriminator, which masks nothing",
+                "leave out `--mask-rest-of-word`",
+            )),
+            HeadKind::ReplacedTokenDetection => {
+                Ok(Self::Discriminator(Box::new(Discriminator::load(path, device)?)))
             }
-            HeadKind::ReplacedTokenDetection => Ok(Self::Told(Box::new(Discriminator::load(path, device)?))),
-            _ => refused(
+            _ => Err(refused(
+                path,
                 "holds no pretrained model, which alone knows how likely a sentence is",
                 "name the folder of `pretrain`, or a published one with a masked-LM head",
-            ),
+            )),
         }
     }
 
-    /// Both sentences of each pair; `done` is told how many sentences more are finished.
+    /// Scores both sentences of each pair. Calls `done` with the number of sentences finished since the last
+    /// call.
     pub fn judge(&self, pairs: &[Pair], done: &mut dyn FnMut(u64)) -> Result<Vec<Judged>> {
         let sentences: Vec<(&str, &str)> = pairs
             .iter()
@@ -96,12 +100,12 @@ impl Likelihood {
         Ok(scores.as_chunks::<2>().0.iter().map(|&[good, bad]| Judged { good, bad }).collect())
     }
 
-    /// The log-likelihoods, in nats, of sentences with their places, for errors; `done` is told how many
-    /// sentences more are finished.
+    /// Returns the log-likelihoods, in nats, of sentences that are given with their places for errors. Calls
+    /// `done` with the number of sentences finished since the last call.
     pub fn of_sentences(&self, sentences: &[(&str, &str)], done: &mut dyn FnMut(u64)) -> Result<Vec<f64>> {
         let (tokenizer, longest) = match self {
             Self::Masked(masked) => (&masked.tokenizer, masked.task.longest()),
-            Self::Told(told) => (told.tokenizer(), told.longest()),
+            Self::Discriminator(model) => (model.tokenizer(), model.longest()),
         };
         let (texts, places): (Vec<&str>, Vec<&str>) = sentences.iter().copied().unzip();
         let ids = tokenizer.encode_corpus(&texts)?;
@@ -112,7 +116,7 @@ impl Likelihood {
             check(ids.len(), longest.saturating_sub(frame.special_tokens()), places[index])?;
             match self {
                 Self::Masked(masked) => masked.push(ids, index, &mut waiting, &mut sums)?,
-                Self::Told(_) => {
+                Self::Discriminator(_) => {
                     let tokens = 0..ids.len() as u32;
                     waiting.push(&frame, ids, tokens.map(|at| (at, 0)), index);
                 }
@@ -131,8 +135,8 @@ impl Likelihood {
     fn finish(&self, waiting: &mut Waiting, sums: &mut [f64]) -> Result<()> {
         match self {
             Self::Masked(masked) => masked.finish(waiting, sums),
-            Self::Told(told) => {
-                let logits = told.logits(&waiting.batch)?;
+            Self::Discriminator(model) => {
+                let logits = model.logits(&waiting.batch)?;
                 waiting.add(sums, |_, at| -softplus(f64::from(logits[at])));
                 Ok(())
             }
@@ -140,6 +144,11 @@ impl Likelihood {
     }
 }
 
+fn refused(path: &Path, message: &str, hint: &str) -> anyhow::Error {
+    Problem::usage(message).at(path.display()).hint(hint).into()
+}
+
+/// Returns an error for a sentence without tokens, and for one with more than `most` tokens.
 fn check(tokens: usize, most: usize, place: &str) -> Result<(), Problem> {
     match tokens {
         0 => Err(Problem::new("has a sentence without a token of the vocabulary").at(place)),
@@ -157,15 +166,15 @@ fn softplus(x: f64) -> f64 {
 }
 
 impl Masked {
-    /// A copy of the sentence for each of its tokens.
+    /// Adds a copy of the sentence for each of its tokens, with that token masked.
     fn push(&self, ids: &[u32], sentence: usize, waiting: &mut Waiting, sums: &mut [f64]) -> Result<()> {
         let mask = self.tokenizer.special().mask()?;
         for at in 0..ids.len() {
             let mut masked = ids.to_vec();
             masked[at] = mask;
             if let Some(words) = &self.words {
-                let ends = |next: usize| words.starts_word(ids[next]) || words.ends_word(ids[next - 1]);
-                let rest = (at + 1..ids.len()).take_while(|&next| !ends(next));
+                let rest = (at + 1..ids.len())
+                    .take_while(|&next| !words.starts_word(ids[next]) && !words.ends_word(ids[next - 1]));
                 rest.for_each(|next| masked[next] = mask);
             }
             let label = std::iter::once((at as u32, ids[at]));
@@ -184,15 +193,16 @@ impl Masked {
         let batch = &waiting.batch;
         let logits_mv = self.task.logits(batch)?;
         let labels = Tensor::new(batch.labels.as_slice(), logits_mv.device())?.unsqueeze(1)?;
-        let of_label = logits_mv.gather(&labels, 1)?.squeeze(1)?.to_dtype(DType::F32)?;
+        let label_logits =
+            logits_mv.gather(&labels, 1)?.squeeze(1)?.to_dtype(DType::F32)?.to_vec1::<f32>()?;
         let normaliser = cross_entropy::forward(&logits_mv, batch.labels.as_slice())?.log_sum_exp_m;
-        let (of_label, normaliser) = (of_label.to_vec1::<f32>()?, normaliser.to_vec1::<f32>()?);
-        waiting.add(sums, |label, _| f64::from(of_label[label]) - f64::from(normaliser[label]));
+        let normaliser = normaliser.to_vec1::<f32>()?;
+        waiting.add(sums, |label, _| f64::from(label_logits[label]) - f64::from(normaliser[label]));
         Ok(())
     }
 }
 
-/// A batch that grows, and the sentence of each label.
+/// A growing batch, with the sentence of each of its labels.
 #[derive(Default)]
 struct Waiting {
     batch: Batch,
@@ -200,7 +210,7 @@ struct Waiting {
 }
 
 impl Waiting {
-    /// Adds a segment with labels at places of its text.
+    /// Adds a segment; `labels` are pairs of a position in the text and the token at it.
     fn push(
         &mut self,
         frame: &Frame,
@@ -226,8 +236,8 @@ impl Waiting {
         }
     }
 
-    /// Adds what `score` says of each label, by its number and its place in the batch, to its sentence, and
-    /// begins a new batch.
+    /// Adds the score of each label to the sum of its sentence, and starts a new batch. `score` is called
+    /// with the index of the label and its position in the batch.
     fn add(&mut self, sums: &mut [f64], score: impl Fn(usize, usize) -> f64) {
         for (label, &sentence) in self.sentences.iter().enumerate() {
             sums[sentence] += score(label, self.batch.label_positions[label] as usize);

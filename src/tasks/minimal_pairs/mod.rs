@@ -1,8 +1,9 @@
-//! Minimal pairs: which of two sentences that differ in one thing a pretrained model finds likelier. Nothing is
-//! trained.
+//! Minimal pairs: which of two sentences, differing in one respect, a pretrained model finds more likely.
+//! Nothing is trained.
 //!
-//! A masked language model gives a sentence its pseudo-log-likelihood, a discriminator that of no token being
-//! replaced ([`likelihood`]). BLiMP is the best known set of such pairs (arXiv:1912.00582).
+//! A masked language model gives a sentence its pseudo-log-likelihood, a discriminator the log-probability
+//! that no token was replaced ([`likelihood`]). BLiMP is the best known dataset of such pairs
+//! (arXiv:1912.00582).
 
 pub mod likelihood;
 mod pairs;
@@ -19,14 +20,14 @@ pub use report::report;
 /// Log-likelihoods in nats of the two sentences of a pair.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Judged {
-    /// Of the sentence that is right.
+    /// Log-likelihood of the correct sentence.
     pub good: f64,
-    /// Of the other one.
+    /// Log-likelihood of the other sentence.
     pub bad: f64,
 }
 
 impl Judged {
-    /// Whether the right sentence is the likelier one; a tie is wrong.
+    /// True if the correct sentence is more likely; a tie is wrong.
     pub fn is_right(self) -> bool {
         self.good > self.bad
     }

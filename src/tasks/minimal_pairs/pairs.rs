@@ -1,4 +1,4 @@
-//! Files of minimal pairs: CSV, TSV or JSONL, with BLiMP's own names of fields or short ones.
+//! Files of minimal pairs: CSV, TSV or JSONL, with BLiMP's names of fields or shorter ones.
 
 use std::path::Path;
 
@@ -11,28 +11,28 @@ use crate::tasks::labelled::RowFormat;
 use crate::tasks::labelled::rows::Row;
 use crate::tasks::labelled::rows::Source;
 
-/// Names of the field of the right sentence, of the wrong one, of the paradigm and of its field of grammar.
+/// Names of the fields: correct sentence, wrong sentence, paradigm, and field of grammar.
 const NAMES: [&[&str]; 4] =
     [&["good", "sentence_good"], &["bad", "sentence_bad"], &["paradigm", "UID"], &["field"]];
 
-/// Two sentences of which one is right.
+/// A correct and a wrong sentence.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Pair {
     /// File and line, for errors.
     pub place: String,
-    /// The sentence that is right.
+    /// The correct sentence.
     pub good: String,
-    /// The one that is not.
+    /// The wrong sentence.
     pub bad: String,
-    /// What they show, where the file says so.
+    /// The phenomenon that the pair tests, if the file names it.
     pub paradigm: Option<String>,
-    /// The part of grammar that it belongs to, where the file says so.
+    /// The part of grammar that the phenomenon belongs to, if the file names it.
     pub field: Option<String>,
-    /// All fields of the row as they are.
+    /// All fields of the row, unchanged.
     pub fields: Map<String, Value>,
 }
 
-/// All pairs of a file. Errors name the line.
+/// Reads all pairs of a file. Errors name the line.
 pub fn read_pairs(path: &Path) -> Result<Vec<Pair>> {
     let Some(format) = RowFormat::of(path) else {
         return Err(Problem::new("cannot tell the format of the file from its name")
@@ -51,17 +51,25 @@ pub fn read_pairs(path: &Path) -> Result<Vec<Pair>> {
 
 fn pair(source: &str, row: Row) -> Result<Pair> {
     let place = format!("{source}:{}", row.line);
-    let at = |problem: Problem| problem.at(&place);
     let names = NAMES.map(|names| names.iter().find(|name| row.has(name)).copied());
-    let fields = row.into_fields().map_err(at)?;
-    let text = |name: Option<&str>| fields.get(name?).and_then(Value::as_str).map(str::to_string);
-    let sentence = |index: usize| match text(names[index]) {
-        Some(text) if !text.trim().is_empty() => Ok(text),
-        Some(_) => Err(at(Problem::new(format!("`{}` is empty", NAMES[index][0])))),
-        None => Err(at(Problem::new(format!("has no text `{}` or `{}`", NAMES[index][0], NAMES[index][1])))
-            .hint("a pair is two sentences, such as {\"good\": \"Dogs bark.\", \"bad\": \"Dogs barks.\"}")),
-    };
-    let (good, bad) = (sentence(0)?, sentence(1)?);
-    let (paradigm, field) = (text(names[2]), text(names[3]));
+    let fields = row.into_fields().map_err(|problem| problem.at(&place))?;
+    let good = sentence(&fields, names[0], NAMES[0]).map_err(|problem| problem.at(&place))?;
+    let bad = sentence(&fields, names[1], NAMES[1]).map_err(|problem| problem.at(&place))?;
+    let paradigm = text(&fields, names[2]);
+    let field = text(&fields, names[3]);
     Ok(Pair { place, good, bad, paradigm, field, fields })
+}
+
+fn text(fields: &Map<String, Value>, name: Option<&str>) -> Option<String> {
+    fields.get(name?).and_then(Value::as_str).map(str::to_string)
+}
+
+/// The sentence in the field `name`, which must have one of the names `allowed`.
+fn sentence(fields: &Map<String, Value>, name: Option<&str>, allowed: &[&str]) -> Result<String, Problem> {
+    match text(fields, name) {
+        Some(text) if !text.trim().is_empty() => Ok(text),
+        Some(_) => Err(Problem::new(format!("`{}` is empty", allowed[0]))),
+        None => Err(Problem::new(format!("has no text `{}` or `{}`", allowed[0], allowed[1]))
+            .hint("a pair is two sentences, such as {\"good\": \"Dogs bark.\", \"bad\": \"Dogs barks.\"}")),
+    }
 }

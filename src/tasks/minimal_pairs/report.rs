@@ -1,4 +1,5 @@
-//! How often a model finds the right sentence the likelier one: in all, by field of grammar and by paradigm.
+//! Share of pairs whose correct sentence the model finds more likely: overall, by field of grammar and by
+//! paradigm.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +11,7 @@ use super::Pair;
 use crate::scores::wilson_interval;
 use crate::tasks::trained::Scored;
 
-/// Pairs, and those of them that were judged right.
+/// Number of pairs, and of those that were judged correctly.
 #[derive(Debug, Clone, Copy, Default)]
 struct Share {
     right: u64,
@@ -39,9 +40,10 @@ impl Share {
     }
 }
 
-/// The scores of `judged`, one for each of `pairs`. Intervals are Wilson's of 95 %.
+/// Makes the scores of `judged`, one for each of `pairs`. Intervals are Wilson's at 95 %.
 pub fn report(pairs: &[Pair], judged: &[Judged]) -> Scored {
-    let (mut all, mut ties) = (Share::default(), 0);
+    let mut all = Share::default();
+    let mut ties = 0;
     let (mut by_field, mut by_paradigm): (BTreeMap<&str, Share>, BTreeMap<&str, Share>) = Default::default();
     for (pair, judged) in pairs.iter().zip(judged) {
         let is_right = judged.is_right();
@@ -55,8 +57,8 @@ pub fn report(pairs: &[Pair], judged: &[Judged]) -> Scored {
     }
     let mut scored = Scored::default();
     for (title, shares) in [("field", &by_field), ("paradigm", &by_paradigm)] {
-        let of = |(name, share): (&&str, &Share)| (name.to_string(), share.json());
-        let json: serde_json::Map<String, Value> = shares.iter().map(of).collect();
+        let json = shares.iter().map(|(name, share)| (name.to_string(), share.json()));
+        let json: serde_json::Map<String, Value> = json.collect();
         scored.json.insert(format!("eval_by_{title}"), json.into());
         scored.lines.extend(shares.iter().map(|(name, share)| share.line(name)));
     }

@@ -1,4 +1,4 @@
-//! Reading of pairs, and the report of them.
+//! Tests of reading pairs and of the report.
 
 use std::path::Path;
 
@@ -8,8 +8,7 @@ fn read(name: &str, text: &str) -> Result<Vec<Pair>, String> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(name);
     std::fs::write(&path, text).unwrap();
-    let place = |e: anyhow::Error| format!("{e:#}").replace(&format!("{}/", folder.path().display()), "");
-    read_pairs(&path).map_err(place)
+    read_pairs(&path).map_err(|e| format!("{e:#}").replace(&format!("{}/", folder.path().display()), ""))
 }
 
 #[test]
@@ -30,38 +29,41 @@ fn pairs_are_read_from_each_format_under_both_names() {
 }
 
 #[test]
-fn what_is_no_pair_is_named_with_its_line() {
-    let refused = |name, text| read(name, text).unwrap_err();
-    let error = refused("a.jsonl", "{\"good\": \"A\", \"bad\": \"B\"}\n{\"good\": \"A\"}\n");
+fn a_row_without_a_pair_is_named_with_its_line() {
+    let text = "{\"good\": \"A\", \"bad\": \"B\"}\n{\"good\": \"A\"}\n";
+    let error = read("a.jsonl", text).unwrap_err();
     assert!(error.contains("a.jsonl:2: has no text `bad` or `sentence_bad`"), "{error}");
-    let error = refused("a.csv", "good,bad\nA, \n");
+    let error = read("a.csv", "good,bad\nA, \n").unwrap_err();
     assert!(error.contains("a.csv:2: `bad` is empty"), "{error}");
-    assert!(refused("a.jsonl", "\n").contains("has no pairs"));
-    assert!(refused("a.txt", "A\tB\n").contains("cannot tell the format"));
+    assert!(read("a.jsonl", "\n").unwrap_err().contains("has no pairs"));
+    assert!(read("a.txt", "A\tB\n").unwrap_err().contains("cannot tell the format"));
     assert!(read_pairs(Path::new("/nowhere.jsonl")).is_err());
 }
 
 #[test]
 fn shares_are_counted_in_all_and_by_name_and_a_tie_is_wrong() {
-    let pair = |paradigm: &str, field: Option<&str>| Pair {
+    let pairs = [pair("a", Some("syntax")), pair("a", Some("syntax")), pair("b", None), pair("b", None)];
+    let judged =
+        [(-1.0, -2.0), (-2.0, -1.0), (-3.0, -3.0), (-1.0, -9.0)].map(|(good, bad)| Judged { good, bad });
+    let scored = report(&pairs, &judged);
+    let json = &scored.json;
+    assert_eq!(
+        (&json["eval_accuracy"], &json["eval_examples"], &json["eval_ties"]),
+        (&0.5.into(), &4.into(), &1.into())
+    );
+    assert_eq!(json["eval_by_paradigm"]["b"]["accuracy"], 0.5);
+    assert_eq!(json["eval_by_field"]["syntax"]["pairs"], 2);
+    assert_eq!(scored.lines.len(), 5, "{:?}", scored.lines);
+    assert!(scored.lines[3].starts_with("overall ") && scored.lines[3].contains(" 50.00 % ( 15.0 to  85.0)"));
+}
+
+fn pair(paradigm: &str, field: Option<&str>) -> Pair {
+    Pair {
         place: String::new(),
         good: String::new(),
         bad: String::new(),
         paradigm: Some(paradigm.to_string()),
         field: field.map(str::to_string),
         fields: serde_json::Map::new(),
-    };
-    let pairs = [pair("a", Some("syntax")), pair("a", Some("syntax")), pair("b", None), pair("b", None)];
-    let judged =
-        [(-1.0, -2.0), (-2.0, -1.0), (-3.0, -3.0), (-1.0, -9.0)].map(|(good, bad)| Judged { good, bad });
-    let scored = report(&pairs, &judged);
-    let of = |key: &str| &scored.json[key];
-    assert_eq!(
-        (of("eval_accuracy"), of("eval_examples"), of("eval_ties")),
-        (&0.5.into(), &4.into(), &1.into())
-    );
-    assert_eq!(of("eval_by_paradigm")["b"]["accuracy"], 0.5);
-    assert_eq!(of("eval_by_field")["syntax"]["pairs"], 2);
-    assert_eq!(scored.lines.len(), 5, "{:?}", scored.lines);
-    assert!(scored.lines[3].starts_with("overall ") && scored.lines[3].contains(" 50.00 % ( 15.0 to  85.0)"));
+    }
 }

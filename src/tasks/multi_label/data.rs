@@ -1,5 +1,5 @@
-//! The data of a run with any number of labels a text: encoded examples with their labels, where the next
-//! step takes its own, and what the model predicts for those that it is evaluated on.
+//! The data of a run with any number of labels per text: tokenized examples with their labels, the position
+//! of the next step, and the predictions for the evaluation examples.
 
 use std::path::Path;
 
@@ -36,38 +36,37 @@ use crate::tasks::run::Setting;
 use crate::tasks::shuffled::Shuffled;
 use crate::tokenizer::Tokenizer;
 
-/// Predictions on the evaluation file, beside the final model.
+/// File with the predictions for the evaluation examples, in the run's folder.
 pub const PREDICTIONS: &str = "predictions.jsonl";
 
-/// Examples as batches.
+/// Training and evaluation examples, and the results of the latest evaluation.
 pub struct TrainingData<'a> {
     examples: &'a LabelledExamples,
     train: Vec<Encoded>,
     eval: Vec<Encoded>,
     collator: Collator,
     order: Shuffled,
-    /// The processes that divide an evaluation among them.
+    /// The processes that share an evaluation.
     world: World,
     eval_rows: usize,
-    /// Of the latest evaluation, a row of probabilities for each example.
+    /// Probabilities of the labels for each example, from the latest evaluation.
     pub(super) probabilities: Vec<Vec<f32>>,
-    /// Of the latest evaluation.
+    /// Thresholds that were tuned in the latest evaluation.
     pub(super) thresholds: Thresholds,
 }
 
 impl<'a> TrainingData<'a> {
-    /// Encodes all examples, and says what was cut.
+    /// Tokenizes all examples, and prints a note about truncation.
     pub(super) fn encode(
         examples: &'a LabelledExamples,
         tokenizer: &Tokenizer,
         collator: Collator,
         setting: Setting<'_>,
     ) -> Result<Self> {
-        let encode =
-            |what, examples| sequence::encoded(what, examples, &[], (tokenizer, &collator), setting.progress);
+        let progress = setting.progress;
         Ok(Self {
-            train: encode("training", &examples.train)?,
-            eval: encode("evaluation", &examples.eval)?,
+            train: sequence::encoded("training", &examples.train, &[], tokenizer, &collator, progress)?,
+            eval: sequence::encoded("evaluation", &examples.eval, &[], tokenizer, &collator, progress)?,
             thresholds: Thresholds::default_of(examples.labels.len()),
             examples,
             collator,
@@ -78,25 +77,25 @@ impl<'a> TrainingData<'a> {
         })
     }
 
-    /// Rows of all updates of an epoch; the last one may have fewer.
+    /// Number of rows of all updates of an epoch, as if the last update were full.
     pub(super) fn rows_per_epoch(&self) -> u64 {
         self.order.rows_per_epoch(self.train.len())
     }
 }
 
-/// A batch whose labels are 0 or 1, for each label of each example.
+/// Makes a batch whose labels are a 0 or 1 for each label of each example.
 fn batch(examples: &LabelledExamples, collator: &Collator, rows: &[&Encoded], first_row: u64) -> Batch {
     let ids = rows.iter().map(|row| &examples.train_ids[row.sample_id as usize]);
     let labels = ids.flat_map(|ids| hot(ids, examples.labels.len())).collect();
     Batch { labels, ..collator.batch(rows.iter().copied(), first_row) }
 }
 
-/// For each of so many labels 1 where it is among `ids`, which are ascending, else 0.
+/// Multi-hot vector of length `labels`: 1 for each of `ids`, which are ascending, and 0 elsewhere.
 fn hot(ids: &[u32], labels: usize) -> impl Iterator<Item = u32> {
     (0..labels as u32).map(|label| u32::from(ids.binary_search(&label).is_ok()))
 }
 
-/// The probabilities of the labels of some examples, and the loss of these where their labels are `ids`.
+/// Returns the probabilities of the labels of some examples, and their loss if their labels are `ids`.
 pub(super) fn judged(mut logits: Vec<Vec<f32>>, ids: &[Vec<u32>]) -> Result<(Vec<Vec<f32>>, Loss)> {
     let classes = logits.first().map_or(0, Vec::len);
     let labels: Vec<u32> = ids.iter().flat_map(|ids| hot(ids, classes)).collect();
@@ -118,26 +117,28 @@ impl Data for TrainingData<'_> {
         Ok(order.next_step(train, |rows, first_row| batch(examples, collator, rows, first_row)))
     }
 
-    /// Thresholds are tuned anew, but the scores are those of 0.5: else every evaluation would fit to its own
-    /// examples, and no two would compare.
+    /// Tunes the thresholds, but returns the scores at the threshold 0.5: with tuned thresholds every
+    /// evaluation would be fitted to its own examples, and evaluations would not be comparable.
     fn evaluate(&mut self, task: &dyn Task, interrupted: &dyn Fn() -> bool) -> Result<Option<Scores>> {
-        let (labels, gold) = (self.examples.labels.len(), &self.examples.eval_ids);
-        let (mut probabilities, mut loss) = (Vec::with_capacity(gold.len()), Loss::default());
+        let labels = self.examples.labels.len();
+        let gold = &self.examples.eval_ids;
+        let mut probabilities = Vec::with_capacity(gold.len());
+        let mut loss = Loss::default();
         let ids: Vec<&[Vec<u32>]> = gold.chunks(self.eval_rows).collect();
         let made = self.eval.chunks(self.eval_rows).map(|examples| self.collator.batch(examples, 0));
         let is_whole = for_each_output(self.world, task, made, interrupted, |number, logits| {
-            let (rows, of_batch) = judged(logits.to_vec2()?, ids[number])?;
+            let (rows, batch_loss) = judged(logits.to_vec2()?, ids[number])?;
             probabilities.extend(rows);
-            loss += of_batch;
+            loss += batch_loss;
             Ok(())
         })?;
         if !is_whole {
             return Ok(None);
         }
-        let of_half = scores(&tally(gold, &probabilities, &Thresholds::default_of(labels)));
+        let untuned = scores(&tally(gold, &probabilities, &Thresholds::default_of(labels)));
         self.thresholds = Thresholds::tuned(labels, gold, &probabilities);
         self.probabilities = probabilities;
-        let all = [("loss", loss.mean())].into_iter().chain(of_half);
+        let all = [("loss", loss.mean())].into_iter().chain(untuned);
         Ok(Some(all.map(|(name, value)| (name.to_string(), value)).collect()))
     }
 
@@ -158,7 +159,8 @@ impl Data for TrainingData<'_> {
     }
 
     fn finish(&mut self, output: &Path, interrupted: &dyn Fn() -> bool) -> Result<Option<Scores>> {
-        let (examples, path) = (self.examples, output.join(PREDICTIONS));
+        let examples = self.examples;
+        let path = output.join(PREDICTIONS);
         fs::require_space(&path, self.finish_bytes(), "the predictions do not fit").map_err(|problem| {
             problem.hint("free some room and run the same command again; the model is in the last checkpoint")
         })?;

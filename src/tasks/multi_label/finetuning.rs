@@ -1,4 +1,4 @@
-//! A run with any number of labels a text: labelled examples, a pretrained encoder, a new head.
+//! A run with any number of labels per text: labelled examples, a pretrained encoder and a new head.
 
 use std::path::Path;
 
@@ -44,9 +44,9 @@ use crate::tasks::trained::percent;
 pub struct LabelledExamples {
     /// Names of the labels in the order of their ids.
     pub labels: Vec<String>,
-    /// Training examples, after the subset was taken.
+    /// Training examples, after the subset was selected.
     pub train: Vec<Example>,
-    /// The ids of the labels of each, ascending.
+    /// The ascending ids of the labels of each training example.
     pub(super) train_ids: Vec<Vec<u32>>,
     /// Evaluation examples.
     pub eval: Vec<Example>,
@@ -73,7 +73,7 @@ impl Finetuned for LabelledExamples {
             several: Some(&data.labels),
             label_names: &data.labels,
             labelled: false,
-            ..Columns::of(data)
+            ..Columns::from_config(data)
         };
         let (sources, notes) = Sources::of_examples(data, &columns)?;
         let labels = if data.labels.is_empty() {
@@ -81,9 +81,12 @@ impl Finetuned for LabelledExamples {
         } else {
             LabelSet::given_some(&data.labels)?
         };
-        let ids = |path: &Path, rows: &[Example]| labels.sets(path, rows);
-        let (train, eval) =
-            sources.divided(config, ids, |set| strata(labels.len(), &set.ids), Example::whole_text)?;
+        let (train, eval) = sources.divided(
+            config,
+            |path, rows| labels.sets(path, rows),
+            |set| strata(labels.len(), &set.ids),
+            Example::whole_text,
+        )?;
         let labels = labels.names().to_vec();
         Ok(Self {
             labels,
@@ -96,12 +99,13 @@ impl Finetuned for LabelledExamples {
     }
 
     fn summary(&self) -> String {
-        let count = |examples: &[Example]| format_count(examples.len() as u64);
-        let (train, eval, labels) = (count(&self.train), count(&self.eval), self.labels.len());
+        let train = format_count(self.train.len() as u64);
+        let eval = format_count(self.eval.len() as u64);
+        let labels = self.labels.len();
         let each = self.train_ids.iter().map(Vec::len).sum::<usize>() as f64 / self.train.len() as f64;
         let summary =
             format!("{train} training and {eval} evaluation examples, {labels} labels, {each:.2} a text");
-        let twins = twins::told("labels", self.labels.iter().map(String::as_str));
+        let twins = twins::twin_note("labels", self.labels.iter().map(String::as_str));
         self.notes.iter().cloned().chain([summary]).chain(twins).collect::<Vec<_>>().join("\n")
     }
 
@@ -120,21 +124,20 @@ impl Finetuned for LabelledExamples {
 
     fn details(&self, data: &TrainingData<'_>) -> String {
         let found = report::tally(&self.eval_ids, &data.probabilities, &data.thresholds);
-        let of = report::scores(&found);
-        let of: Vec<String> = of
+        let scores: Vec<String> = report::scores(&found)
             .iter()
             .map(|(name, value)| format!("{} {}", name.replace('_', " "), measured(*value, percent)))
             .collect();
         let table = report::label_table(&found, &self.labels, &data.thresholds);
-        format!("at thresholds tuned on the evaluation file: {}\n{}", of.join(", "), table.trim_end())
+        format!("at thresholds tuned on the evaluation file: {}\n{}", scores.join(", "), table.trim_end())
     }
 
     fn best(&self) -> (&'static str, Better) {
         ("f1_micro", Better::Higher)
     }
 
-    /// Thresholds that were tuned on these very examples are left out: a difference between models would be
-    /// one between their fits.
+    /// Uses the threshold 0.5, not thresholds tuned on these very examples: otherwise a difference between
+    /// models might only be a difference between the fits of their thresholds.
     fn outcomes(&self, data: &TrainingData<'_>) -> Outcomes {
         let predicted = report::untuned(&data.probabilities, self.labels.len());
         Outcomes::LabelSets { classes: self.labels.len(), gold: self.eval_ids.clone(), predicted }
@@ -142,8 +145,9 @@ impl Finetuned for LabelledExamples {
 
     fn floors(&self) -> Vec<Floor> {
         let classes = self.labels.len();
-        let texts = |examples: &[Example]| examples.iter().map(Example::whole_text).collect::<Vec<String>>();
-        let predicted = tf_idf::label_sets(&texts(&self.train), &self.train_ids, classes, &texts(&self.eval));
+        let train = sequence::whole_texts(&self.train);
+        let eval = sequence::whole_texts(&self.eval);
+        let predicted = tf_idf::label_sets(&train, &self.train_ids, classes, &eval);
         let outcomes = Outcomes::LabelSets { classes, gold: self.eval_ids.clone(), predicted };
         vec![Floor { name: tf_idf::NAME, outcomes }]
     }
@@ -157,23 +161,24 @@ impl Finetuned for LabelledExamples {
     }
 }
 
-/// The rarest label of each example, of equals the first; those without labels are a class of their own. So a
-/// part has the share of each label that is nobody's second, and about that of all others.
+/// The rarest label of each example (the first one of equals); examples without labels form a class of their
+/// own. A part of the examples that keeps the proportions of these classes has about the same share of each
+/// label as the whole set.
 fn strata(labels: usize, ids: &[Vec<u32>]) -> Vec<u32> {
     let mut counts = vec![0usize; labels];
     for id in ids.iter().flatten() {
         counts[*id as usize] += 1;
     }
-    let rarest = |ids: &Vec<u32>| ids.iter().copied().min_by_key(|id| counts[*id as usize]);
-    ids.iter().map(|ids| rarest(ids).unwrap_or(labels as u32)).collect()
+    let rarest = ids.iter().map(|ids| ids.iter().copied().min_by_key(|id| counts[*id as usize]));
+    rarest.map(|rarest| rarest.unwrap_or(labels as u32)).collect()
 }
 
-/// A configuration, and the model and the examples that it names.
+/// A configuration, with the model folder and the examples that it names.
 #[derive(Clone, Copy)]
 pub struct Finetuning<'a> {
     /// The configuration.
     pub config: &'a FinetuneConfig,
-    /// The folder of its model.
+    /// The folder of the model to start from.
     pub folder: &'a PretrainedFolder,
     /// The examples.
     pub examples: &'a LabelledExamples,
@@ -189,8 +194,8 @@ impl<'a> Kind for Finetuning<'a> {
 
     fn inputs(&self) -> Result<Inputs> {
         let Self { folder, examples, .. } = self;
-        let hash = |of: &[Example]| start::sha256_of(of.iter().map(|e| (&e.text, &e.text_pair, &e.labels)));
-        start::inputs(folder, [hash(&examples.train)?, hash(&examples.eval)?], &examples.labels)
+        let hashes = [sha256_of(&examples.train)?, sha256_of(&examples.eval)?];
+        start::inputs(folder, hashes, &examples.labels)
     }
 
     fn build(self, setting: Setting<'_>) -> Result<Parts<Classify, TrainingData<'a>>> {
@@ -203,12 +208,16 @@ impl<'a> Kind for Finetuning<'a> {
     }
 }
 
+fn sha256_of(examples: &[Example]) -> Result<String> {
+    start::sha256_of(examples.iter().map(|example| (&example.text, &example.text_pair, &example.labels)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn examples_are_parted_by_their_rarest_label() {
+    fn strata_are_the_rarest_labels_of_examples() {
         let ids = [vec![0, 1], vec![0], vec![], vec![0, 2], vec![1, 2], vec![0, 1]];
         assert_eq!(strata(3, &ids), [1, 0, 3, 2, 2, 1]);
     }

@@ -1,4 +1,5 @@
-//! A classifier of several labels ready for use: texts in, the labels above their thresholds out.
+//! A classifier with several labels per text, ready for use: predicts the labels whose probability is above
+//! their threshold.
 
 use std::path::Path;
 
@@ -35,19 +36,19 @@ use crate::tasks::trained::Scored;
 use crate::tasks::trained::Trained;
 use crate::tasks::trained::percent;
 
-/// A model of several labels, which is a classifier in all but its loss and what is made of its outputs.
+/// A model that differs from a classifier only in its loss and in the use of its outputs.
 pub struct Labeller {
-    /// Model, tokenizer and labels.
+    /// Model, tokenizer and label names.
     pub classifier: Classifier,
-    /// Of each label.
+    /// Threshold of each label.
     pub thresholds: Thresholds,
 }
 
 impl Labeller {
-    /// Loads a trained model, with the thresholds beside it.
+    /// Loads a trained model with its thresholds.
     pub fn load(path: &Path, device: &Device) -> Result<Self> {
         let classifier = Classifier::load_head(path, HeadKind::MultiLabelClassification, device)?;
-        let thresholds = Thresholds::beside(path, &classifier.labels)?;
+        let thresholds = Thresholds::load(path, &classifier.labels)?;
         Ok(Self { classifier, thresholds })
     }
 }
@@ -65,13 +66,14 @@ impl Trained for Labeller {
         let (encoded, lost) = classifier.encode(&texts, &[])?;
         let first = &encoded[..encoded.len().min(evaluation.batch_size)];
         evaluation.dump_logits(&classifier.task, &classifier.collator.batch(first, 0))?;
-        let (mut probabilities, mut loss) = (Vec::with_capacity(gold.len()), Loss::default());
+        let mut probabilities = Vec::with_capacity(gold.len());
+        let mut loss = Loss::default();
         for (encoded, ids) in encoded.chunks(evaluation.batch_size).zip(gold.chunks(evaluation.batch_size)) {
             let logits = outputs(&classifier.task, &classifier.collator, encoded)?;
             require_finite(&logits, |row| evaluation.example(probabilities.len() + row))?;
-            let (rows, of_batch) = judged(logits, ids)?;
+            let (rows, batch_loss) = judged(logits, ids)?;
             probabilities.extend(rows);
-            loss += of_batch;
+            loss += batch_loss;
         }
         if let Some(path) = evaluation.predictions {
             let mut file = StagedFile::create(path)?;
@@ -82,35 +84,40 @@ impl Trained for Labeller {
             file.publish(b"")?;
         }
         let found = tally(&gold, &probabilities, thresholds);
-        let of_half = tally(&gold, &probabilities, &Thresholds::default_of(labels.len()));
+        let untuned = tally(&gold, &probabilities, &Thresholds::default_of(labels.len()));
         let mut scored = Scored::default();
         let predicted = probabilities.iter().map(|row| above(row, &thresholds.values)).collect();
         scored.warn_if_uniform(&Outcomes::LabelSets { classes: labels.len(), gold: gold.clone(), predicted });
         scored.add("examples", gold.len(), "examples", gold.len());
         scored.add_measured("loss", loss.mean(), "loss", |loss| format!("{loss:.4}"));
-        let mut add = |end: &str, of| {
-            for (name, value) in scores(of) {
-                let name = format!("{name}{end}");
+        let mut tallies = vec![("", &untuned)];
+        if thresholds.are_tuned {
+            tallies.push((TUNED, &found));
+        }
+        for (suffix, tally) in tallies {
+            for (name, value) in scores(tally) {
+                let name = format!("{name}{suffix}");
                 scored.add_measured(&name, value, &name.replace('_', " "), percent);
             }
-        };
-        add("", &of_half);
-        if thresholds.are_tuned {
-            add(TUNED, &found);
         }
         if lost.examples > 0 {
             let text = format!("{} examples, {} tokens lost", lost.examples, lost.tokens);
             scored.add("examples_cut", lost.examples, "cut", text);
         }
         let by_label = labels.iter().zip(found.per_label()).zip(&thresholds.values);
-        let by_label = by_label.map(|((label, of), threshold)| {
-            let of = json!({"threshold": threshold, "precision": of.precision, "recall": of.recall,
-                "f1": of.f1, "support": of.support});
-            (label.clone(), of)
+        let by_label = by_label.map(|((label, score), threshold)| {
+            let values = json!({
+                "threshold": threshold,
+                "precision": score.precision,
+                "recall": score.recall,
+                "f1": score.f1,
+                "support": score.support,
+            });
+            (label.clone(), values)
         });
         scored.json.insert("eval_by_label".to_string(), Value::Object(by_label.collect()));
         scored.lines.extend(classifier.label_notes());
-        scored.lines.push(thresholds.told());
+        scored.lines.push(thresholds.description());
         scored.lines.extend(label_table(&found, labels, thresholds).lines().map(str::to_string));
         Ok(scored)
     }
@@ -118,14 +125,16 @@ impl Trained for Labeller {
     fn predict(&self, input: &InputFile<'_>, batch_size: usize, answers: &mut dyn Answers) -> Result<()> {
         let Self { classifier, thresholds } = self;
         classifier.label_notes().iter().for_each(|note| answers.note(note));
-        answers.note(&format!("note: {}", thresholds.told()));
-        let (mut examples, mut cut) = (0, 0);
+        answers.note(&format!("note: {}", thresholds.description()));
+        let mut examples = 0;
+        let mut cut = 0;
         let mut texts = input.texts()?.peekable();
         while texts.peek().is_some() {
             let batch: Vec<InputText> = texts.by_ref().take(batch_size).collect::<Result<_>>()?;
             let pairs: Vec<TextPair> = batch.iter().map(|text| text.texts.clone()).collect();
             let (encoded, lost) = classifier.encode(&pairs, &[])?;
-            (examples, cut) = (examples + batch.len(), cut + lost.examples);
+            examples += batch.len();
+            cut += lost.examples;
             let logits = outputs(&classifier.task, &classifier.collator, &encoded)?;
             require_finite(&logits, |row| batch[row].place.clone())?;
             for ((text, (first, second)), logits) in batch.iter().zip(pairs).zip(logits) {

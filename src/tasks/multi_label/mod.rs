@@ -1,8 +1,9 @@
-//! Classification with any number of labels a text: examples -> sets of labels -> batches -> model -> report.
+//! Classification with any number of labels per text: examples -> sets of labels -> batches -> model ->
+//! report.
 //!
-//! `finetuning.rs` is its run, `data.rs` the batches and scores of one, `thresholds.rs` what a probability
-//! has to be above, `labeller.rs` a model in use. Texts are framed, cut and encoded as those of a classifier
-//! are.
+//! `finetuning.rs` is the run, `data.rs` its batches and scores, `thresholds.rs` the probability above which
+//! a label is predicted, `labeller.rs` a trained model. Texts are tokenized and truncated as for a
+//! classifier.
 
 pub mod data;
 pub mod finetuning;

@@ -1,5 +1,5 @@
-//! What a classifier of several labels says: rows of predictions as JSONL, scores, and those of each label as
-//! a table.
+//! Output of a classifier with several labels per text: rows of predictions as JSONL, scores, and a table of
+//! the scores of each label.
 
 use anyhow::Context;
 use anyhow::Result;
@@ -15,14 +15,15 @@ use crate::scores::above;
 use crate::tasks::labelled::Example;
 use crate::tasks::multi_label::thresholds::Thresholds;
 use crate::tasks::table::aligned;
+use crate::tasks::table::percent_number;
 
-/// Characters of a label before its scores.
+/// Most characters of a label in the table of scores.
 const LABEL_CHARS: usize = 40;
 
-/// The scores of sets of labels, as evaluations call them.
+/// Names of the scores of label sets in an evaluation.
 pub const SCORES: [&str; 4] = ["f1_micro", "f1_macro", "f1_samples", "exact_match"];
 
-/// The end of the name of a score at tuned thresholds.
+/// Suffix of the name of a score at tuned thresholds.
 pub const TUNED: &str = "_tuned";
 
 /// One line of a predictions file.
@@ -33,9 +34,9 @@ pub struct PredictionRow {
     /// The second text of a pair.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text_pair: Option<String>,
-    /// The labels whose probabilities are above their thresholds, the likeliest first; there may be none.
+    /// The labels whose probabilities are above their thresholds, most probable first; may be empty.
     pub labels: Vec<String>,
-    /// The labels in the file, where it has some.
+    /// The labels in the file, if it has some.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gold: Option<Vec<String>>,
     /// The probabilities of `labels`.
@@ -45,7 +46,8 @@ pub struct PredictionRow {
 }
 
 impl PredictionRow {
-    /// The row of an example, or of a text without `gold`, whose labels have these `probabilities`.
+    /// Makes the row of a text from the probabilities of its labels. `gold` is `None` for a text without
+    /// known labels.
     pub fn new(
         text: String,
         text_pair: Option<String>,
@@ -70,7 +72,7 @@ impl PredictionRow {
         }
     }
 
-    /// The row of an example of a labelled file.
+    /// Makes the row of an example of a labelled file.
     pub fn of_example(
         example: &Example,
         labels: &[String],
@@ -81,13 +83,13 @@ impl PredictionRow {
         Self::new(text, text_pair, Some(gold), labels, probabilities, thresholds)
     }
 
-    /// The row as a line of JSON, with its end.
+    /// Formats the row as a line of JSON, including the newline.
     pub fn line(&self) -> Result<String> {
         Ok(serde_json::to_string(self).context("cannot write a prediction as JSON")? + "\n")
     }
 }
 
-/// Counts the labels that are above these thresholds.
+/// Counts the labels that are above these thresholds, and those of them that are right.
 pub fn tally(gold: &[Vec<u32>], probabilities: &[Vec<f32>], thresholds: &Thresholds) -> LabelTally {
     let mut tally = LabelTally::new(thresholds.values.len());
     for (gold, row) in gold.iter().zip(probabilities) {
@@ -96,42 +98,39 @@ pub fn tally(gold: &[Vec<u32>], probabilities: &[Vec<f32>], thresholds: &Thresho
     tally
 }
 
-/// The values of [`SCORES`].
+/// Computes the scores named in [`SCORES`].
 pub fn scores(tally: &LabelTally) -> [(&'static str, f64); 4] {
     let values = [tally.f1_micro(), tally.f1_macro(), tally.f1_samples(), tally.exact_match()];
     std::array::from_fn(|at| (SCORES[at], values[at]))
 }
 
-/// The sets that are predicted where nothing was tuned, so that models compare.
+/// Predicts label sets at the threshold 0.5, so that models can be compared.
 pub fn untuned(probabilities: &[Vec<f32>], labels: usize) -> Vec<Vec<u32>> {
     probabilities.iter().map(|row| above(row, &vec![DEFAULT_THRESHOLD; labels])).collect()
 }
 
-/// Threshold, precision, recall, F1 and support of each label. Ends in a newline.
+/// Formats a table of threshold, precision, recall, F1 and support of each label. Ends in a newline.
 pub fn label_table(tally: &LabelTally, labels: &[String], thresholds: &Thresholds) -> String {
-    let percent = |share: f64| format!("{:.2}", 100.0 * share);
     let header = ["label", "threshold", "precision %", "recall %", "F1 %", "examples"].map(str::to_string);
-    let of = tally.per_label();
-    let row = |((label, of), threshold): ((&String, _), &f64)| {
-        let ClassScore { precision, recall, f1, support } = of;
-        let shares = [precision, recall, f1].map(percent);
+    let mut rows = vec![header.to_vec()];
+    for ((label, score), threshold) in labels.iter().zip(tally.per_label()).zip(&thresholds.values) {
+        let ClassScore { precision, recall, f1, support } = score;
+        let shares = [precision, recall, f1].map(percent_number);
         let first = [shortened(label, LABEL_CHARS), format!("{threshold:.3}")];
-        [&first[..], &shares, &[support.to_string()]].concat()
-    };
-    let rows = labels.iter().zip(of).zip(&thresholds.values).map(row);
-    let rows: Vec<Vec<String>> = std::iter::once(header.to_vec()).chain(rows).collect();
+        rows.push([&first[..], &shares, &[support.to_string()]].concat());
+    }
     aligned(&rows).expect("the label is shortened and the numbers are narrow")
 }
 
-/// Bytes of a probability in a row of predictions, at most, with what stands around it and its label.
+/// Most bytes of a probability in a row of predictions, including the punctuation around it and its label.
 const PROBABILITY_BYTES: u64 = 30;
 
-/// Bytes that the lines of these examples take in a predictions file, about: each label stands there three
-/// times at most, as predicted, as gold and with its probability.
+/// Estimates the bytes of the lines of these examples in a predictions file. A label appears at most three
+/// times in a line: as predicted, as gold, and with its probability.
 pub fn rows_bytes(examples: &[Example], labels: &[String]) -> u64 {
-    let of_labels: u64 = labels.iter().map(|label| 3 * label.len() as u64 + 2 * PROBABILITY_BYTES).sum();
+    let label_bytes: u64 = labels.iter().map(|label| 3 * label.len() as u64 + 2 * PROBABILITY_BYTES).sum();
     let texts = examples.iter().map(|e| e.text.len() + e.text_pair.as_ref().map_or(0, String::len));
-    texts.sum::<usize>() as u64 + examples.len() as u64 * (of_labels + 150)
+    texts.sum::<usize>() as u64 + examples.len() as u64 * (label_bytes + 150)
 }
 
 #[cfg(test)]
@@ -143,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_of_predictions_names_what_is_above_its_threshold_the_likeliest_first() {
+    fn a_row_of_predictions_has_the_labels_above_their_thresholds_by_probability() {
         let example = Example {
             text: "a ship".into(),
             text_pair: None,

@@ -1,4 +1,4 @@
-//! The data of a pretraining run: masked rows of the training shards, and fixed ones to evaluate on.
+//! The data of a pretraining run: masked rows of the training shards, and fixed rows for evaluation.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -26,38 +26,38 @@ use crate::tasks::run::Data;
 use crate::tasks::run::Scores;
 use crate::tokenizer::Tokenizer;
 
-/// The score that is no score: tokens that an evaluation predicted.
+/// Name of the number of tokens that an evaluation predicted, which is reported next to the scores.
 pub const PREDICTED_TOKENS: &str = "predicted_tokens";
 
-/// Shards as batches.
+/// Training shards with their loader, and the validation set.
 pub struct Corpus {
     /// The tokenizer of the shards.
     pub tokenizer: Tokenizer,
     pub(super) train: Arc<ShardSet>,
     pub(super) frame: Frame,
     pub(super) masking: Masking,
-    /// Its first step, last step and cursor are set by [`Data::start`].
+    /// Options of the loader; [`Data::start`] sets the first step, the last step and the cursor.
     pub(super) options: LoaderOptions,
     pub(super) loader: Option<Loader>,
-    /// What the loader's threads do with a batch that they have made.
+    /// Function with which loader threads prepare each batch that they make.
     pub(super) planner: Option<Planner>,
-    /// Which sources come how often.
+    /// The mix of sources over the steps.
     pub(super) mixes: Mixes,
     pub(super) validation: Validation,
-    /// What the summed losses of an evaluation come to.
+    /// Function that turns the summed losses of an evaluation into scores.
     pub(super) scores: fn(&[Term], &[Loss]) -> Scores,
     pub(super) score_names: &'static [&'static str],
     /// The processes that share steps and evaluations.
     pub(super) world: World,
 }
 
-/// The fixed batches that a run is evaluated on.
+/// The fixed batches of an evaluation.
 pub(super) struct Validation {
     pub(super) shards: Arc<ShardSet>,
     pub(super) frame: Frame,
     pub(super) masking: Masking,
     pub(super) rows_per_batch: usize,
-    /// The loss of the best model that knows only how frequent each token is.
+    /// Loss of the best model that knows only the frequency of each token.
     pub(super) unigram_loss: f64,
 }
 
@@ -69,7 +69,8 @@ impl Data for Corpus {
     fn start(&mut self, beginning: Beginning) -> Result<()> {
         let Beginning { cursor, step, total_steps } = beginning;
         let options = LoaderOptions { first_step: step, total_steps, ..self.options.clone() };
-        let (train, masking) = (Arc::clone(&self.train), self.masking.clone());
+        let train = Arc::clone(&self.train);
+        let masking = self.masking.clone();
         let memory = Arc::new(HostMemory::planned(self.planner.clone()));
         self.loader = Some(Loader::start_with(memory, train, self.frame, masking, options, cursor)?);
         Ok(())
@@ -105,8 +106,8 @@ impl Data for Corpus {
 }
 
 impl Corpus {
-    /// The scores of summed losses, none of them measured where there was no batch; and how many tokens were
-    /// predicted.
+    /// Returns the scores of summed losses, all NaN if there was no batch, and the number of predicted
+    /// tokens.
     fn scored(&self, task: &dyn Task, losses: &[Loss]) -> Scores {
         let mut scores: Scores = match losses {
             [] => self.score_names.iter().map(|name| ((*name).to_string(), f64::NAN)).collect(),
@@ -118,8 +119,8 @@ impl Corpus {
     }
 }
 
-/// Losses over `batches` without dropout, as [`Task::evaluate`] gives them; `None` where it was interrupted
-/// between two of them.
+/// Returns the losses over `batches` without dropout, as [`Task::evaluate`] gives them; `None` if it was
+/// interrupted between two batches.
 pub fn evaluate(
     task: &dyn Task,
     batches: impl IntoIterator<Item = Result<Batch>>,
@@ -128,18 +129,21 @@ pub fn evaluate(
     evaluate_with(World::ALONE, task, batches, interrupted)
 }
 
-/// Losses between processes: of each the bits of its sum, its count, and how many are right.
-type Told = Vec<(u64, usize, usize)>;
+/// The losses of a batch as they are sent between processes: for each term the bits of the sum, the number of
+/// targets, and the number of right predictions.
+type BatchLosses = Vec<(u64, usize, usize)>;
 
-/// As [`evaluate`], with each process of `world` doing some of the batches; all have the same losses, which
-/// are added up in the order of the batches, however many processes there are.
+/// As [`evaluate`], with the batches divided among the processes of `world`. All processes get the same
+/// losses, which are added up in the order of the batches, independent of the number of processes.
 fn evaluate_with(
     world: World,
     task: &dyn Task,
     batches: impl IntoIterator<Item = Result<Batch>>,
     interrupted: &dyn Fn() -> bool,
 ) -> Result<Option<Vec<Loss>>> {
-    let (mut own, mut is_cut_off, mut most_tokens) = (Vec::new(), false, 0);
+    let mut own: Vec<BatchLosses> = Vec::new();
+    let mut is_cut_off = false;
+    let mut most_tokens = 0;
     for (number, batch) in batches.into_iter().enumerate() {
         let batch = batch?;
         if number % world.size != world.rank {
@@ -149,15 +153,15 @@ fn evaluate_with(
         if is_cut_off {
             break;
         }
-        // The last batch may be a small one, whose blocks would lie beside those of the others.
+        // Blocks of memory for a small last batch would be allocated in addition to the larger freed ones.
         if batch.num_tokens() < most_tokens / 2 {
             memory::give_back_freed_blocks();
         }
         most_tokens = most_tokens.max(batch.num_tokens());
-        let bits = |loss: Loss| (loss.sum.to_bits(), loss.count, loss.correct);
-        own.push(task.evaluate(&batch)?.into_iter().map(bits).collect());
+        let losses = task.evaluate(&batch)?;
+        own.push(losses.into_iter().map(|loss| (loss.sum.to_bits(), loss.count, loss.correct)).collect());
     }
-    let all: Vec<(bool, Vec<Told>)> =
+    let all: Vec<(bool, Vec<BatchLosses>)> =
         if world.is_shared() { world.gather(&(is_cut_off, own))? } else { vec![(is_cut_off, own)] };
     if all.iter().any(|(is_cut_off, _)| *is_cut_off) {
         return Ok(None);

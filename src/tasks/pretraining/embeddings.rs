@@ -1,4 +1,4 @@
-//! Puts word vectors of the text in the place of a model's random embeddings.
+//! Initialises the word embeddings of a model with word vectors from the text instead of random values.
 
 use anyhow::Context;
 use anyhow::Result;
@@ -14,8 +14,9 @@ use crate::tasks::pretraining::word_vectors::WordVectors;
 use crate::tasks::pretraining::word_vectors::word_vectors;
 use crate::telemetry::Progress;
 
-/// Gives each token of the text its vector, as long as its random row should be; rows of other tokens stay.
-/// Of two models that share embeddings it is the one table that does not begin at zero.
+/// Overwrites the embedding of each token that occurs in the text with its word vector, scaled to the
+/// expected length of a random row; rows of other tokens stay random. If two models share embeddings, this is
+/// the one word table that is not initialised with zeros.
 pub(super) fn begin_with_text(
     parameters: &Parameters,
     model: &ModelConfig,
@@ -31,7 +32,7 @@ pub(super) fn begin_with_text(
     let named = parameters.named()?;
     let (_, table) = named.iter().find(|(name, _)| *name == spec.name).context("it was just found")?;
     let mut values: Vec<f32> = table.flatten_all()?.to_vec1()?;
-    // What the squares of a random row should add up to.
+    // Expected length of a random row.
     let length = model.encoder.initializer_range * (width as f64).sqrt();
     for (row, vector) in values.chunks_exact_mut(width).zip(vectors.chunks_exact(width)) {
         if vector.iter().any(|value| *value != 0.0) {

@@ -1,58 +1,60 @@
-//! The mixes of sources of a run: how often each comes over the steps, and what share of the tokens that is.
+//! The mixes of sources of a run: the weight of each source over the steps, and its share of the tokens.
 
 use crate::batches::Order;
 use crate::config::PretrainConfig;
 use crate::config::value_at;
 use crate::shards::Manifest;
 
-/// How often each source comes, from which step on.
+/// Weights of the sources over the steps.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Mixes {
-    /// What the sources are called, with their tokens where these are known.
+    /// Names of the sources, with their numbers of tokens if these are known.
     sources: Vec<(String, Option<u64>)>,
-    /// Weights of the sources, each with the steps that are done when they begin to hold.
+    /// Weights of the sources, each with the number of steps done when they begin to apply.
     weights: Vec<(u64, Vec<f64>)>,
 }
 
 impl Mixes {
-    /// The mixes of a run; the shares of sources are known with the manifest of its shards only.
+    /// Makes the mixes of a run. The shares of tokens are known only with the manifest of its shards.
     pub fn new(config: &PretrainConfig, manifest: Option<&Manifest>) -> Self {
         let sources = &config.data.sources;
-        let own = || sources.iter().map(|source| source.weight).collect();
-        let weights = config.training.changes(|phase| phase.map_or_else(own, |phase| phase.weights(sources)));
-        let tokens = |number: usize, manifest: &Manifest| -> u64 {
-            let shards = manifest.train.shards.iter().filter(|shard| shard.source == number);
-            shards.map(|shard| shard.tokens).sum()
-        };
-        let source = |number: usize| {
-            let tokens = manifest.map(|manifest| tokens(number, manifest));
+        let weights = config.training.changes(|phase| match phase {
+            Some(phase) => phase.weights(sources),
+            None => sources.iter().map(|source| source.weight).collect(),
+        });
+        let mut named = Vec::with_capacity(sources.len());
+        for (number, source) in sources.iter().enumerate() {
             let name = manifest.and_then(|manifest| manifest.sources.get(number).cloned());
-            (name.unwrap_or_else(|| sources[number].display_name()), tokens)
-        };
-        Self { sources: (0..sources.len()).map(source).collect(), weights }
+            let tokens = manifest.map(|manifest| source_tokens(manifest, number));
+            named.push((name.unwrap_or_else(|| source.display_name()), tokens));
+        }
+        Self { sources: named, weights }
     }
 
-    /// Whether there are several.
+    /// True if the mix changes during the run.
     pub fn change(&self) -> bool {
         self.weights.len() > 1
     }
 
-    /// The order of the first mix, and those of later ones with the steps that are done when they begin.
+    /// Returns the order of documents for the first mix, and those of later mixes, each with the number of
+    /// steps done when it begins.
     pub(super) fn orders(&self, seed: u64) -> (Order, Vec<(u64, Order)>) {
-        let order = |weights: &[f64]| Order::Weighted { seed, weights: weights.into() };
-        let mut orders = self.weights.iter().map(|(from, weights)| (*from, order(weights)));
+        let mut orders = self
+            .weights
+            .iter()
+            .map(|(from, weights)| (*from, Order::Weighted { seed, weights: weights.as_slice().into() }));
         let (_, first) = orders.next().expect("the first one begins with the run");
         (first, orders.collect())
     }
 
-    /// The share that each source has of the tokens of the step after `steps_done`, where that is known.
+    /// Returns the share of each source in the tokens of the step after `steps_done`, if the numbers of
+    /// tokens are known.
     pub fn shares_at(&self, steps_done: u64) -> Option<Vec<(String, f64)>> {
         let weights = value_at(&self.weights, steps_done);
-        let weighted = |((name, tokens), weight): (&(String, Option<u64>), &f64)| {
-            Some((name.clone(), (*tokens)? as f64 * weight))
-        };
-        let mut shares: Vec<(String, f64)> =
-            self.sources.iter().zip(weights).map(weighted).collect::<Option<_>>()?;
+        let mut shares = Vec::with_capacity(self.sources.len());
+        for ((name, tokens), weight) in self.sources.iter().zip(weights) {
+            shares.push((name.clone(), (*tokens)? as f64 * weight));
+        }
         let sum: f64 = shares.iter().map(|(_, tokens)| tokens).sum();
         for (_, tokens) in &mut shares {
             *tokens /= sum;
@@ -60,7 +62,8 @@ impl Mixes {
         Some(shares)
     }
 
-    /// The mix of the step after `steps_done`, for people: shares of the tokens, else weights.
+    /// Formats the mix of the step after `steps_done` as shares of the tokens if they are known, else as
+    /// weights.
     pub fn text_at(&self, steps_done: u64) -> String {
         let parts: Vec<String> = if let Some(shares) = self.shares_at(steps_done) {
             shares.iter().map(|(name, share)| format!("{name} {:.0} %", 100.0 * share)).collect()
@@ -70,6 +73,11 @@ impl Mixes {
         };
         parts.join(", ")
     }
+}
+
+fn source_tokens(manifest: &Manifest, number: usize) -> u64 {
+    let shards = manifest.train.shards.iter().filter(|shard| shard.source == number);
+    shards.map(|shard| shard.tokens).sum()
 }
 
 #[cfg(test)]
@@ -85,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn weights_are_told_until_there_are_shards() {
+    fn weights_are_shown_until_there_are_shards() {
         let plain = Mixes::new(&config(""), None);
         assert_eq!((plain.text_at(0), plain.change()), ("web x 1, news x 3".to_string(), false));
         let phases = r#"{"until_step": 4, "max_seq_length": 64, "sources": [{"name": "news", "weight": 0}]}"#;
@@ -93,8 +101,11 @@ mod tests {
         assert!(mixes.change());
         assert_eq!([mixes.text_at(3), mixes.text_at(4)], ["web x 1, news x 0", "web x 1, news x 3"]);
         let (first, later) = mixes.orders(1);
-        let order = |weights: [f64; 2]| Order::Weighted { seed: 1, weights: weights.into() };
-        assert_eq!((first, later), (order([1.0, 0.0]), vec![(4, order([1.0, 3.0]))]));
+        assert_eq!((first, later), (weighted([1.0, 0.0]), vec![(4, weighted([1.0, 3.0]))]));
+    }
+
+    fn weighted(weights: [f64; 2]) -> Order {
+        Order::Weighted { seed: 1, weights: weights.into() }
     }
 
     #[test]

@@ -1,6 +1,6 @@
-//! A pretraining run: from shards to the model of a task.
+//! A pretraining run: from shards to the trained model of a task.
 //!
-//! What a task brings along is [`Pretrained`]; `corpus.rs` holds the batches and scores of a run.
+//! [`Pretrained`] is the interface of a pretraining task; `corpus.rs` has the batches and scores of a run.
 
 pub mod corpus;
 mod embeddings;
@@ -32,7 +32,6 @@ use crate::config::MlmConfig;
 use crate::config::PretrainConfig;
 use crate::config::PretrainTask;
 use crate::config::Shuffle;
-use crate::config::TrainingPhase;
 use crate::error::Problem;
 use crate::families::HeadKind;
 use crate::families::ModelConfig;
@@ -50,7 +49,7 @@ use crate::tasks::fill_mask::fill_mask;
 use crate::tasks::pretraining::corpus::Corpus;
 use crate::tasks::pretraining::corpus::Validation;
 use crate::tasks::pretraining::mixes::Mixes;
-use crate::tasks::pretraining::origin::OfFolders;
+use crate::tasks::pretraining::origin::FolderNames;
 use crate::tasks::pretraining::origin::Origin;
 use crate::tasks::run::Inputs;
 use crate::tasks::run::Kind;
@@ -66,43 +65,43 @@ use crate::tokenizer::Tokenizer;
 
 /// A task that a model is pretrained for.
 pub trait Pretrained: Task + Sized + Send + 'static {
-    /// Its name.
+    /// Name of the task.
     const NAME: PretrainTask;
 
-    /// The head of the model that it leaves.
+    /// Head of the trained model.
     const HEAD: HeadKind;
 
-    /// What would be trained.
+    /// Describes the model to be trained, without allocating it.
     fn outline(config: &PretrainConfig, model: &ModelConfig) -> Result<Box<dyn Outline>>;
 
-    /// The task with initial values, computing as the machine does.
+    /// Builds the task with initial values, computing in the dtype of the machine.
     fn build(config: &PretrainConfig, model: &ModelConfig, setting: Setting<'_>) -> Result<Self>;
 
-    /// The parameters that come out of the folders that a run may begin with.
-    fn of_folders(&self) -> OfFolders;
+    /// Returns the names of the parameters in the model folders from which a run may start.
+    fn folder_names(&self) -> FolderNames;
 
-    /// Makes what the parameters stand for of what they were in these folders.
+    /// Converts the parameters after they were read from these folders, if the task stores them differently.
     fn filled(&self) -> Result<()> {
         Ok(())
     }
 
-    /// The model folders of a checkpoint.
+    /// Returns the model folders of a checkpoint.
     fn folders(&self, tokenizer: &Tokenizer) -> Vec<ModelFolder>;
 
-    /// The names of [`Pretrained::scores`].
+    /// Names of the scores that [`Pretrained::scores`] returns.
     const SCORES: &'static [&'static str];
 
-    /// What the summed losses of an evaluation come to, `loss` first.
+    /// Turns the summed losses of an evaluation into scores, `loss` first.
     fn scores(terms: &[Term], losses: &[Loss]) -> Scores;
 
-    /// The longest text, in tokens, whose masks it fills in.
+    /// Returns the longest text, in tokens, whose masks the model can fill in.
     fn longest(&self) -> usize;
 
-    /// The model of a folder that was trained for it.
+    /// Opens the model of a folder that was trained for this task.
     fn open(path: &Path, device: &Device) -> Result<Box<dyn Trained>>;
 }
 
-/// A configuration and the data that it asks for.
+/// A configuration with the data that it names, prepared.
 pub struct Pretraining<'a, T> {
     config: &'a PretrainConfig,
     prepared: Prepared,
@@ -112,17 +111,17 @@ pub struct Pretraining<'a, T> {
 }
 
 impl<'a, T: Pretrained> Pretraining<'a, T> {
-    /// A run on data that is ready; an error where model and tokenizer do not fit.
+    /// Prepares a run. Returns an error if model and tokenizer do not match.
     pub fn new(config: &'a PretrainConfig, prepared: Prepared, origin: Option<Origin>) -> Result<Self> {
         let model = config.model().context("validation lets only one model family pass")?;
         let model = fitted_model(model, &prepared.tokenizer)?;
-        angles(config, &model)?;
+        require_rope(config, &model)?;
         Ok(Self { config, prepared, model, origin, task: PhantomData })
     }
 }
 
-/// The model of a configuration as far as it can be told before there is a tokenizer: a vocabulary of 0 is
-/// that of the tokenizer at hand, or of the one that is to be trained.
+/// Returns the model of a configuration before its tokenizer is trained: a vocabulary size of 0 is replaced
+/// by that of the existing tokenizer, or the one that is to be trained.
 pub fn planned_model(config: &PretrainConfig) -> Result<ModelConfig> {
     let mut model = config.model().context("validation lets only one model family pass")?;
     if model.encoder.vocab_size == 0 {
@@ -134,23 +133,24 @@ pub fn planned_model(config: &PretrainConfig) -> Result<ModelConfig> {
     Ok(model)
 }
 
-/// The largest share of the tokens that is masked in a run.
+/// Returns the largest fraction of the tokens that is masked during a run.
 pub fn most_masked(mlm: &MlmConfig) -> f64 {
     mlm.mlm_probability.max(mlm.mlm_probability_end.unwrap_or(0.0))
 }
 
-/// The model for a tokenizer: a vocabulary of 0 is the tokenizer's, and so is the family's own padding id,
-/// which may be written out or not.
+/// Adapts the model to a tokenizer: a vocabulary size of 0 becomes the tokenizer's, and a padding id that is
+/// the family's default, written out or not, becomes the tokenizer's padding id.
 fn fitted_model(mut model: ModelConfig, tokenizer: &Tokenizer) -> Result<ModelConfig> {
-    let key = |key: &str| format!("model.{}.{key}", model.family.name);
-    let (size, entries) = (model.encoder.vocab_size, tokenizer.vocab_size());
+    let size = model.encoder.vocab_size;
+    let entries = tokenizer.vocab_size();
     if size != 0 && size < entries {
         return Err(Problem::usage(format!("is {size}, the tokenizer has {entries} entries"))
-            .at(key("vocab_size"))
+            .at(model_key(&model, "vocab_size"))
             .hint("leave the key out to take the tokenizer's number")
             .into());
     }
-    let (given, pad) = (model.encoder.pad_token_id, tokenizer.special().pad);
+    let given = model.encoder.pad_token_id;
+    let pad = tokenizer.special().pad;
     if given != pad && model.family.key("pad_token_id").is_none() {
         let message = format!(
             "its padding token has the id {pad}, and models of {} have padding at {given}",
@@ -163,7 +163,7 @@ fn fitted_model(mut model: ModelConfig, tokenizer: &Tokenizer) -> Result<ModelCo
     }
     if given != pad && given != model.family.defaults.pad_token_id {
         return Err(Problem::usage(format!("is {given}, the tokenizer's padding token has the id {pad}"))
-            .at(key("pad_token_id"))
+            .at(model_key(&model, "pad_token_id"))
             .hint("leave the key out to take the tokenizer's id")
             .into());
     }
@@ -172,10 +172,15 @@ fn fitted_model(mut model: ModelConfig, tokenizer: &Tokenizer) -> Result<ModelCo
     Ok(model)
 }
 
-/// Refuses angles in a phase for a model that has none; of a folder that is known only now.
-fn angles(config: &PretrainConfig, model: &ModelConfig) -> Result<(), Problem> {
-    let is_given = |phase: &TrainingPhase| phase.global_rope_theta.is_some();
-    let given = config.training.phases.iter().position(is_given);
+fn model_key(model: &ModelConfig, key: &str) -> String {
+    format!("model.{}.{key}", model.family.name)
+}
+
+/// Returns an error if a phase sets the RoPE base of a model without RoPE. For a model from a folder this is
+/// known only now.
+fn require_rope(config: &PretrainConfig, model: &ModelConfig) -> Result<(), Problem> {
+    let phases = &config.training.phases;
+    let given = phases.iter().position(|phase| phase.global_rope_theta.is_some());
     let Some(index) = given.filter(|_| model.family.positions != PositionKind::Rotary) else {
         return Ok(());
     };
@@ -184,9 +189,10 @@ fn angles(config: &PretrainConfig, model: &ModelConfig) -> Result<(), Problem> {
         .hint("remove it: it is for `modernbert`"))
 }
 
-/// Says which padding token `fitted` has, where its configuration says another one.
+/// Note about the padding id of `fitted`, if its configuration has another one.
 fn padding_note(config: &PretrainConfig, fitted: &ModelConfig) -> Option<String> {
-    let (given, taken) = (config.model()?.encoder.pad_token_id, fitted.encoder.pad_token_id);
+    let given = config.model()?.encoder.pad_token_id;
+    let taken = fitted.encoder.pad_token_id;
     let key = format!("model.{}.pad_token_id", fitted.family.name);
     let text =
         format!("note: `{key}` is {given} by default; {taken}, the tokenizer's padding token, is taken");
@@ -218,26 +224,26 @@ impl<T: Pretrained> Kind for Pretraining<'_, T> {
         let Prepared { tokenizer, train, validation, manifest, .. } = prepared;
         let task = T::build(config, &model, setting)?;
         if let Some(origin) = origin {
-            let names = task.of_folders();
+            let names = task.folder_names();
             origin.fill(task.parameters(), &names, &model, &tokenizer, progress)?;
             task.filled()?;
         }
         if is_beginning && config.model.initial_embeddings == InitialEmbeddings::Cooccurrence {
             embeddings::begin_with_text(task.parameters(), &model, &train, seed, progress)?;
         }
-        // A text that cannot be filled in is better told now than after hours of training.
+        // An unusable sample text should be reported now, not after hours of training.
         sample(config, &task, &tokenizer)?;
         let folders = task.folders(&tokenizer);
         let plan = BatchPlan::new(training, config.data.max_seq_length);
         let frame = frame(config, &tokenizer)?;
-        // Evaluation is packed in segments unless it is about pairs, so that runs with other packings can be
-        // compared.
+        // Evaluation packs rows in segments (or pairs, if the task is about pairs), so that runs with other
+        // packings can be compared.
         let pairs = T::NAME.sentence_pairs();
         let eval_frame = frame.with_packing(pairs.map_or(Packing::Segments, Packing::Pairs));
         let mixes = Mixes::new(config, Some(&manifest));
         let (order, later_orders) = mixes.orders(config.run.seed);
         let order = windowed(config, &train).unwrap_or(order);
-        // Where the steps are given, no epoch has to be played through.
+        // If the number of steps is given, the rows of an epoch need not be counted.
         let rows_of_epoch = if training.max_steps >= 0 { 0 } else { rows_per_epoch(&train, &order, frame)? };
         let validation = Validation {
             unigram_loss: unigram_loss(&validation)?,
@@ -277,7 +283,7 @@ impl<T: Pretrained> Kind for Pretraining<'_, T> {
     }
 }
 
-/// The sizes of a run of `config` with `model`, whose vocabulary is known.
+/// Returns the sizes of a run of `config` with `model`, whose vocabulary is known.
 pub fn shapes<T: Pretrained>(config: &PretrainConfig, model: &ModelConfig) -> Result<Shapes> {
     let phases = config.training.phases.iter().map(|phase| phase.max_seq_length);
     Ok(Shapes {
@@ -288,36 +294,37 @@ pub fn shapes<T: Pretrained>(config: &PretrainConfig, model: &ModelConfig) -> Re
     })
 }
 
-/// The order of training behind all phases: each source as often as its weight says.
+/// Returns the order of documents after all phases: each source in proportion to its weight.
 pub fn order(config: &PretrainConfig, train: &ShardSet) -> Order {
     let weights = config.data.sources.iter().map(|source| source.weight).collect();
     windowed(config, train).unwrap_or(Order::Weighted { seed: config.run.seed, weights })
 }
 
-/// The order of training where documents are shuffled within some shards at a time.
+/// Returns the order of documents that shuffles within a few shards at a time, if that is configured.
 fn windowed(config: &PretrainConfig, train: &ShardSet) -> Option<Order> {
     let size = config.data.shuffle_window_shards?;
     Some(Order::Windowed { seed: config.run.seed, size, shards: train.ranges().into() })
 }
 
-/// How rows are filled.
+/// Returns the packing of training rows.
 fn rows(config: &PretrainConfig) -> Packing {
     let pairs = config.task().sentence_pairs();
     pairs.map_or_else(|| Packing::new(&config.data.packing), Packing::Pairs)
 }
 
-/// The rows of training, at the length of the last phase.
+/// Returns the frame of training rows, at the length of the last phase.
 pub fn frame(config: &PretrainConfig, tokenizer: &Tokenizer) -> Result<Frame> {
     let frame = Frame::new(tokenizer, config.data.max_seq_length)?.with_packing(rows(config));
     Ok(if config.data.shuffle == Some(Shuffle::Documents) { frame } else { frame.with_chunks() })
 }
 
-/// How well packing as configured fills the rows of an epoch of `train`, at the length of the last phase.
+/// Reports how well the configured packing fills the rows of an epoch of `train`, at the length of the last
+/// phase.
 pub fn packing(config: &PretrainConfig, tokenizer: &Tokenizer, train: &ShardSet) -> Result<PackingReport> {
     packing_report(train, &order(config, train), frame(config, tokenizer)?)
 }
 
-/// The loss of the best model that knows only how frequent each token of the validation set is.
+/// Returns the loss of the best model that knows only the frequency of each token in the validation set.
 fn unigram_loss(validation: &ShardSet) -> Result<f64> {
     let mut counts = vec![0u64; validation.vocab_size()];
     for index in 0..validation.num_documents() {
@@ -328,7 +335,7 @@ fn unigram_loss(validation: &ShardSet) -> Result<f64> {
     Ok(unigram_entropy(&counts))
 }
 
-/// The candidates of each mask of the sample text; none where there is no text.
+/// Returns the candidates for each mask of the sample text; none if there is no text.
 pub fn sample<T: Pretrained>(
     config: &PretrainConfig,
     task: &T,
@@ -374,12 +381,8 @@ mod tests {
 
     #[test]
     fn a_family_with_padding_in_one_place_takes_no_tokenizer_with_padding_elsewhere() {
-        let fitted = |family| {
-            let model = ModelConfig { family: Family::MPNET, encoder: EncoderConfig::of(Family::MPNET) };
-            fitted_model(model, &tokenizer(family))
-        };
-        assert_eq!(fitted(Family::ROBERTA).unwrap().encoder.pad_token_id, 1);
-        let error = fitted(Family::BERT).unwrap_err().to_string();
+        assert_eq!(fitted_mpnet(Family::ROBERTA).unwrap().encoder.pad_token_id, 1);
+        let error = fitted_mpnet(Family::BERT).unwrap_err().to_string();
         assert_eq!(
             error,
             "tokenizer.path: its padding token has the id 0, and models of MPNet have padding at 1\n  \
@@ -387,11 +390,17 @@ mod tests {
         );
     }
 
+    /// A model of MPNet for the tokenizer of another family.
+    fn fitted_mpnet(family: Family) -> Result<ModelConfig> {
+        let model = ModelConfig { family: Family::MPNET, encoder: EncoderConfig::of(Family::MPNET) };
+        fitted_model(model, &tokenizer(family))
+    }
+
     #[test]
-    fn the_padding_id_of_the_tokenizer_takes_the_place_of_the_familys_and_is_told() {
+    fn the_padding_id_of_the_tokenizer_replaces_that_of_the_family_with_a_note() {
         let config = config(r#"{"roberta": {"pad_token_id": 1}}"#, "");
-        let fitted = |family| fitted_model(config.model().unwrap(), &tokenizer(family)).unwrap();
-        let (own, other) = (fitted(Family::ROBERTA), fitted(Family::BERT));
+        let own = fitted_model(config.model().unwrap(), &tokenizer(Family::ROBERTA)).unwrap();
+        let other = fitted_model(config.model().unwrap(), &tokenizer(Family::BERT)).unwrap();
         assert_eq!((own.encoder.pad_token_id, other.encoder.pad_token_id), (1, 0));
         assert_eq!(padding_note(&config, &own), None);
         let note = padding_note(&config, &other).unwrap();
@@ -399,31 +408,27 @@ mod tests {
     }
 
     #[test]
-    fn a_vocabulary_of_zero_is_planned_as_that_of_the_tokenizer_at_hand() {
+    fn a_vocabulary_size_of_zero_is_planned_as_that_of_the_existing_tokenizer() {
         let folder = tempfile::tempdir().unwrap();
         let tokenizer = tokenizer(Family::BERT);
         for (name, bytes) in tokenizer.files() {
             std::fs::write(folder.path().join(name), bytes).unwrap();
         }
         let path = folder.path().display();
-        let at_hand =
+        let existing =
             config(r#"{"bert": {"vocab_size": 0}}"#, &format!(r#", "tokenizer": {{"path": "{path}"}}"#));
-        assert_eq!(planned_model(&at_hand).unwrap().encoder.vocab_size, tokenizer.vocab_size());
+        assert_eq!(planned_model(&existing).unwrap().encoder.vocab_size, tokenizer.vocab_size());
         let to_be_made = config(r#"{"bert": {"vocab_size": 0}}"#, r#", "tokenizer": {"vocab_size": 500}"#);
         let planned = planned_model(&to_be_made).unwrap().encoder.vocab_size;
         assert_eq!(planned, to_be_made.tokenizer.padded_vocab_size());
     }
 
     #[test]
-    fn the_most_that_is_masked_is_that_of_the_beginning_or_of_the_end() {
-        let most = |start, end| {
-            most_masked(&MlmConfig {
-                mlm_probability: start,
-                mlm_probability_end: end,
-                ..MlmConfig::default()
-            })
-        };
-        let found = [most(0.15, None), most(0.15, Some(0.3)), most(0.3, Some(0.15))];
-        assert_eq!(found.map(f64::to_bits), [0.15, 0.3, 0.3].map(f64::to_bits));
+    fn the_largest_masked_fraction_is_that_of_the_start_or_the_end() {
+        for (start, end, expected) in [(0.15, None, 0.15_f64), (0.15, Some(0.3), 0.3), (0.3, Some(0.15), 0.3)]
+        {
+            let mlm = MlmConfig { mlm_probability: start, mlm_probability_end: end, ..MlmConfig::default() };
+            assert_eq!(most_masked(&mlm).to_bits(), expected.to_bits());
+        }
     }
 }

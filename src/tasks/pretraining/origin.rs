@@ -1,8 +1,8 @@
-//! Where a run begins that does not begin from nothing: with the architecture, the weights and the tokenizer
-//! of a model folder, ours or somebody else's.
+//! The start of a run from the architecture, weights and tokenizer of an existing model folder, written by
+//! mlmtrain or another program.
 //!
-//! With another tokenizer the rows of tokens that both have are kept, by their text, and the others begin at
-//! the mean of all rows.
+//! With another tokenizer, the embedding rows of tokens that both tokenizers have are kept (matched by their
+//! text), and the others start at the mean of all rows.
 
 use std::path::Path;
 
@@ -29,24 +29,25 @@ use crate::tasks::run::Inputs;
 use crate::telemetry::Progress;
 use crate::tokenizer::Tokenizer;
 
-/// The folders that a run begins with.
+/// The model folders that a run starts from.
 pub struct Origin {
-    /// The model.
+    /// Folder of the model (the discriminator of an ELECTRA pair).
     model: PretrainedFolder,
-    /// Its generator, if there is one.
+    /// Folder of the generator, if there is one.
     generator: Option<PretrainedFolder>,
-    /// The tokenizer of the folder, where the run has another one.
+    /// The folder's tokenizer, if the run uses a different one.
     other_tokenizer: Option<Tokenizer>,
 }
 
-/// A configuration whose model is known, and what the run begins with where that is a folder.
+/// Completes a configuration with the model and task of the folder that it names, if any. Returns it with the
+/// folders to start from.
 pub fn resolve(config: &PretrainConfig) -> Result<(PretrainConfig, Option<Origin>)> {
     let Some(path) = &config.model.path else { return Ok((config.clone(), None)) };
     let mut resolved = config.clone();
     let folder = read_folder(path)?;
     let family = folder.config.family;
-    let of_head = match folder.head {
-        // Which of the two its pairs were of, the folder does not say.
+    let head_task = match folder.head {
+        // The folder does not record which of the two tasks about pairs it was trained for.
         HeadKind::MaskedLm | HeadKind::SentencePairs => PretrainTask::MaskedLm,
         HeadKind::ReplacedTokenDetection => PretrainTask::ReplacedTokenDetection,
         HeadKind::None
@@ -55,7 +56,7 @@ pub fn resolve(config: &PretrainConfig) -> Result<(PretrainConfig, Option<Origin
         | HeadKind::Regression
         | HeadKind::TokenClassification => PretrainTask::of(family),
     };
-    let task = *resolved.task.get_or_insert(of_head);
+    let task = *resolved.task.get_or_insert(head_task);
     let mut model = folder.config.clone();
     let keeps_tokenizer = config.tokenizer == TokenizerConfig::default();
     if keeps_tokenizer {
@@ -73,7 +74,7 @@ pub fn resolve(config: &PretrainConfig) -> Result<(PretrainConfig, Option<Origin
                 .into());
         }
         if family.positions == PositionKind::Relative {
-            // Distances keep the rows that they have, however long sequences become.
+            // Relative distances keep their rows, however long sequences become.
             model.encoder.max_relative_positions = model.encoder.farthest_position();
         }
         model.encoder.max_position_embeddings = positions;
@@ -81,7 +82,8 @@ pub fn resolve(config: &PretrainConfig) -> Result<(PretrainConfig, Option<Origin
     if let Some(layers) = config.model.num_hidden_layers {
         deepen(&mut model, layers)?;
     }
-    let (length, longest) = (config.data.max_seq_length, model.max_sequence_length());
+    let length = config.data.max_seq_length;
+    let longest = model.max_sequence_length();
     if length > longest {
         return Err(Problem::usage(format!("is {length}, the model of the folder takes {longest} tokens"))
             .at("data.max_seq_length")
@@ -105,25 +107,27 @@ pub fn resolve(config: &PretrainConfig) -> Result<(PretrainConfig, Option<Origin
     Ok((resolved.with_task_defaults(), Some(Origin { model: folder, generator, other_tokenizer })))
 }
 
-/// Gives a model as many layers.
+/// Increases the number of layers of a model to `layers`.
 fn deepen(model: &mut ModelConfig, layers: usize) -> Result<(), Problem> {
-    let refuse =
-        |message: String, hint: &str| Err(Problem::usage(message).at("model.num_hidden_layers").hint(hint));
     let there = model.encoder.num_hidden_layers;
     if layers < there {
         let message = format!("is {layers}, the model of the folder has {there}");
-        return refuse(message, "leave it out, or give it a larger number");
+        return Err(refused_depth(message, "leave it out, or give it a larger number"));
     }
     if let NormNames::Before { .. } = model.family.names.norms {
         let message =
             format!("cannot be given: the first layer of {} is unlike all others", model.family.title);
-        return refuse(message, "leave it out");
+        return Err(refused_depth(message, "leave it out"));
     }
     model.encoder.num_hidden_layers = layers;
     Ok(())
 }
 
-/// The folder of the generator: the one that is named, or that lies beside the discriminator.
+fn refused_depth(message: String, hint: &str) -> Problem {
+    Problem::usage(message).at("model.num_hidden_layers").hint(hint)
+}
+
+/// Reads the folder of the generator: the one that is named, or the one next to the discriminator.
 fn generator(config: &PretrainConfig, path: &Path, task: PretrainTask) -> Result<Option<PretrainedFolder>> {
     if task != PretrainTask::ReplacedTokenDetection {
         return Ok(None);
@@ -135,25 +139,28 @@ fn generator(config: &PretrainConfig, path: &Path, task: PretrainTask) -> Result
     }
 }
 
-/// The parameters of a task that come out of a folder, each with its name there.
-pub struct OfFolders {
-    /// Those of the model.
+/// The parameters of a task that are read from model folders, as pairs of their name in the run and in the
+/// folder.
+pub struct FolderNames {
+    /// Parameters of the model.
     pub model: Vec<(String, String)>,
-    /// Those of its generator, without the embeddings that are shared; none where the task has none.
+    /// Parameters of the generator, without the embeddings that it shares with the model; empty without a
+    /// generator.
     pub generator: Vec<(String, String)>,
 }
 
 impl Origin {
-    /// Hashes of the folders, by the keys that name them.
+    /// Returns hashes of the folders, by the configuration keys that name them.
     pub fn inputs(&self) -> Result<Inputs> {
         let named = [("model.path", Some(&self.model)), ("model.generator_path", self.generator.as_ref())];
         let found = named.into_iter().filter_map(|(key, folder)| Some((key, folder?)));
         found.map(|(key, folder)| Ok((key.to_string(), folder.sha256()?))).collect()
     }
 
-    /// The error with which a run of `task` would refuse the folders, if there is one; `model` is that of the run.
+    /// Returns the error with which a run of `task` would refuse the folders, if there is one; `model` is the
+    /// model of the run.
     pub fn check(&self, model: &ModelConfig, task: PretrainTask) -> Result<()> {
-        // Any row does for any word of another tokenizer.
+        // For this check, the rows of another tokenizer may come from any row of the folder.
         let words = self.other_tokenizer.as_ref().map(|_| vec![None; model.encoder.vocab_size]);
         let refit = Refit {
             words,
@@ -178,11 +185,11 @@ impl Origin {
         generator.check(&layout, &layout.own_names(), Some(&Refit { layers: None, ..refit }))
     }
 
-    /// Puts the weights of the folders into `parameters`, and says what became of them.
+    /// Copies the weights of the folders into `parameters`, and prints notes about missing and changed ones.
     pub fn fill(
         &self,
         parameters: &Parameters,
-        names: &OfFolders,
+        names: &FolderNames,
         model: &ModelConfig,
         tokenizer: &Tokenizer,
         progress: &Progress,
@@ -241,23 +248,31 @@ impl Origin {
     }
 }
 
-/// For each row of a vocabulary of `rows`, the row that the same token has in `before`. Special tokens are
-/// the same by their role.
+/// For each row of a vocabulary of `rows`, the row of the same token in `before`. Special tokens are matched
+/// by their role.
 fn matches(before: &Tokenizer, after: &Tokenizer, rows: usize) -> Vec<Option<u32>> {
-    let roles = |tokenizer: &Tokenizer| {
-        let special = tokenizer.special();
-        [Some(special.cls), Some(special.sep), Some(special.pad), special.mask, special.unk]
-    };
-    let pairs: Vec<(u32, u32)> =
-        roles(after).into_iter().zip(roles(before)).filter_map(|(new, old)| new.zip(old)).collect();
-    let row = |id: u32| match pairs.iter().find(|(new, _)| *new == id) {
-        Some(&(_, old)) => Some(old),
-        None => after.token(id).and_then(|token| before.id(&token)),
-    };
-    (0..rows as u32).map(row).collect()
+    let pairs: Vec<(u32, u32)> = special_ids(after)
+        .into_iter()
+        .zip(special_ids(before))
+        .filter_map(|(new, old)| new.zip(old))
+        .collect();
+    let mut matches = Vec::with_capacity(rows);
+    for id in 0..rows as u32 {
+        matches.push(match pairs.iter().find(|(new, _)| *new == id) {
+            Some(&(_, old)) => Some(old),
+            None => after.token(id).and_then(|token| before.id(&token)),
+        });
+    }
+    matches
 }
 
-/// The first names, and how many more.
+/// The ids of the special tokens, in the order of their roles.
+fn special_ids(tokenizer: &Tokenizer) -> [Option<u32>; 5] {
+    let special = tokenizer.special();
+    [Some(special.cls), Some(special.sep), Some(special.pad), special.mask, special.unk]
+}
+
+/// Lists the first names, and the number of the others.
 fn listed(names: &[String]) -> String {
     const SHOWN: usize = 6;
     let shown = names.iter().take(SHOWN).map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");

@@ -1,4 +1,4 @@
-//! Scores of a pretrained model on a file of text, cleaned as `prepare` cleans it and not filtered.
+//! Scores of a pretrained model on a file of text, which is cleaned as by `prepare` and not filtered.
 
 use std::sync::Arc;
 
@@ -26,11 +26,11 @@ use crate::tokenizer::MUCH_UNKNOWN;
 use crate::tokenizer::Tokenizer;
 use crate::tokenizer::UnknownText;
 
-/// Longest rows that text is scored in, unless the model takes less.
+/// Longest rows for scoring text, unless the model takes shorter ones only.
 const ROW_TOKENS: usize = 512;
 
-/// The losses of a task over the documents of the file, and the entropy of their tokens; `scores` says what
-/// was read.
+/// Returns the losses of a task over the documents of the file, and the entropy of their tokens. Adds the
+/// numbers of documents and tokens to `scores`.
 pub fn losses<T: Pretrained>(
     evaluation: &Evaluation<'_>,
     task: &T,
@@ -71,11 +71,13 @@ pub fn losses<T: Pretrained>(
     Ok((losses, unigram_entropy(&counts)))
 }
 
-/// The cleaned texts of a file, and how many were left out for their length; empty ones are not missed.
+/// Returns the cleaned texts of a file, and the number of those left out for their length; empty ones are not
+/// counted.
 fn documents(evaluation: &Evaluation<'_>) -> Result<(Vec<String>, u64)> {
-    let (path, field) = (evaluation.data, evaluation.columns.text);
-    // A missing file is named as such, not as a pattern without a match. It is not opened: a pipe could not be
-    // opened again.
+    let path = evaluation.data;
+    let field = evaluation.columns.text;
+    // A missing file is reported as such, not as a pattern without a match. It is not opened here, since a
+    // pipe cannot be opened twice.
     fs::len_bytes(path)?;
     if fs::is_folder(path) {
         return Err(Problem::new("is a folder, a file is wanted").at(path.display()).into());
@@ -84,8 +86,10 @@ fn documents(evaluation: &Evaluation<'_>) -> Result<(Vec<String>, u64)> {
     let source = SourceConfig { field, ..SourceConfig::of_files(vec![path.display().to_string()]) };
     let cleaning = evaluation.cleaning.clone();
     let data = DataConfig { sources: vec![source], cleaning, ..DataConfig::default() };
-    let (corpus, judge) = (Corpus::open(&data)?, Judge::new(&data)?);
-    let (mut texts, mut left_out) = (Vec::new(), 0);
+    let corpus = Corpus::open(&data)?;
+    let judge = Judge::new(&data)?;
+    let mut texts = Vec::new();
+    let mut left_out = 0;
     for item in corpus.documents() {
         match item? {
             Item::Document(document) => {

@@ -1,4 +1,4 @@
-//! The rows that a run begins with, for those who want to look at them.
+//! The first rows of a run, for users who want to look at them.
 
 use anyhow::Result;
 
@@ -13,7 +13,7 @@ use crate::tasks::pretraining::mixes::Mixes;
 use crate::tasks::pretraining::windowed;
 use crate::tokenizer::Tokenizer;
 
-/// The order of documents and the frame of the first rows of training, as `config` asks for.
+/// Returns the order of documents and the frame of the first rows of training, as `config` defines them.
 pub fn first_rows(
     config: &PretrainConfig,
     tokenizer: &Tokenizer,
@@ -27,7 +27,8 @@ pub fn first_rows(
     Ok((order, Frame { max_seq_length, ..frame(config, tokenizer)? }))
 }
 
-/// The order and the frame of evaluation: segments, whatever training packs, or pairs where it is about them.
+/// Returns the order and the frame of evaluation: segments, or pairs if the task is about pairs, independent
+/// of the packing of training.
 pub fn evaluation_rows(config: &PretrainConfig, tokenizer: &Tokenizer) -> Result<(Order, Frame)> {
     let pairs = config.task().sentence_pairs();
     let frame = Frame::new(tokenizer, config.data.max_seq_length)?;

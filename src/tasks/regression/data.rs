@@ -1,5 +1,5 @@
-//! The data of a regression run: encoded examples with their numbers, where the next step takes its own, and
-//! what the model predicts for those that it is evaluated on.
+//! The data of a regression run: tokenized examples with their numbers, the position of the next step, and
+//! the predictions for the evaluation examples.
 
 use std::path::Path;
 
@@ -26,39 +26,38 @@ use crate::tasks::run::Setting;
 use crate::tasks::shuffled::Shuffled;
 use crate::tokenizer::Tokenizer;
 
-/// Predictions on the evaluation file, beside the final model.
+/// File with the predictions for the evaluation examples, in the run's folder.
 pub const PREDICTIONS: &str = "predictions.jsonl";
 
-/// Bytes of a number in a row of predictions, twice, with its name.
+/// Bytes of a number in a row of predictions, with its name; it appears twice.
 const NUMBER_BYTES: u64 = 80;
 
-/// Examples as batches.
+/// Training and evaluation examples, and the results of the latest evaluation.
 pub struct TrainingData<'a> {
     examples: &'a NumberExamples,
     train: Vec<Encoded>,
     eval: Vec<Encoded>,
     collator: Collator,
     order: Shuffled,
-    /// The processes that divide an evaluation among them.
+    /// The processes that share an evaluation.
     world: World,
     eval_rows: usize,
-    /// Of the latest evaluation, the numbers of each example.
+    /// Predicted numbers of each example, from the latest evaluation.
     pub(super) predicted: Vec<Vec<f32>>,
 }
 
 impl<'a> TrainingData<'a> {
-    /// Encodes all examples, and says what was cut.
+    /// Tokenizes all examples, and prints a note about truncation.
     pub(super) fn encode(
         examples: &'a NumberExamples,
         tokenizer: &Tokenizer,
         collator: Collator,
         setting: Setting<'_>,
     ) -> Result<Self> {
-        let encode =
-            |what, examples| sequence::encoded(what, examples, &[], (tokenizer, &collator), setting.progress);
+        let progress = setting.progress;
         Ok(Self {
-            train: encode("training", &examples.train)?,
-            eval: encode("evaluation", &examples.eval)?,
+            train: sequence::encoded("training", &examples.train, &[], tokenizer, &collator, progress)?,
+            eval: sequence::encoded("evaluation", &examples.eval, &[], tokenizer, &collator, progress)?,
             examples,
             collator,
             order: Shuffled::new(&setting),
@@ -68,13 +67,13 @@ impl<'a> TrainingData<'a> {
         })
     }
 
-    /// Rows of all updates of an epoch; the last one may have fewer.
+    /// Number of rows of all updates of an epoch, as if the last update were full.
     pub(super) fn rows_per_epoch(&self) -> u64 {
         self.order.rows_per_epoch(self.train.len())
     }
 }
 
-/// A batch whose labels are the bits of the numbers of its examples.
+/// Makes a batch whose labels are the bits of the numbers of its examples.
 fn batch(examples: &NumberExamples, collator: &Collator, rows: &[&Encoded], first_row: u64) -> Batch {
     let numbers = rows.iter().flat_map(|row| &examples.train[row.sample_id as usize].numbers);
     let labels = numbers.map(|number| number.to_bits()).collect();

@@ -1,4 +1,4 @@
-//! A regression run: texts with numbers, a pretrained encoder, a new head.
+//! A regression run: texts with numbers, a pretrained encoder and a new head.
 
 use std::path::Path;
 
@@ -17,7 +17,6 @@ use crate::tasks::Task;
 use crate::tasks::classify::Classify;
 use crate::tasks::classify::sequence;
 use crate::tasks::classify::sequence::Ready;
-use crate::tasks::examples::Set;
 use crate::tasks::examples::Sources;
 use crate::tasks::finetuned::Finetuned;
 use crate::tasks::finetuned::Floor;
@@ -36,17 +35,17 @@ use crate::tasks::run::total_steps;
 use crate::tasks::start;
 use crate::tasks::trained::Trained;
 
-/// What reports call the guess that needs no text.
+/// Name in reports of the baseline that does not read the text.
 const MEAN: &str = "mean of the training numbers";
 
-/// What transformers calls the only number of a model.
+/// Name that transformers gives the number of a model with a single output.
 const ONLY_NAME: &str = "LABEL_0";
 
 /// The examples of a run, read and checked before anything is trained.
 pub struct NumberExamples {
-    /// Names of the numbers, in their order.
+    /// Names of the numbers, in order.
     pub names: Vec<String>,
-    /// Training examples, after the subset was taken.
+    /// Training examples, after the subset was selected.
     pub train: Vec<Example>,
     /// Evaluation examples.
     pub eval: Vec<Example>,
@@ -67,20 +66,23 @@ impl Finetuned for NumberExamples {
 
     fn read(config: &FinetuneConfig) -> Result<Self> {
         let data = &config.data;
-        let columns = Columns { numbers: Some(&data.labels), labelled: false, ..Columns::of(data) };
+        let columns = Columns { numbers: Some(&data.labels), labelled: false, ..Columns::from_config(data) };
         let (sources, notes) = Sources::of_examples(data, &columns)?;
-        let (ids, strata) = (
-            |_: &Path, rows: &[Example]| Ok(vec![(); rows.len()]),
-            |set: &Set<Example, ()>| vec![0; set.rows.len()],
-        );
-        let (train, eval) = sources.divided(config, ids, strata, Example::whole_text)?;
+        // There are no classes whose proportions could be kept.
+        let (train, eval) = sources.divided(
+            config,
+            |_, rows| Ok(vec![(); rows.len()]),
+            |set| vec![0; set.rows.len()],
+            Example::whole_text,
+        )?;
         let names = if data.labels.is_empty() { vec![ONLY_NAME.to_string()] } else { data.labels.clone() };
         Ok(Self { names, train: train.rows, eval: eval.rows, notes })
     }
 
     fn summary(&self) -> String {
-        let count = |examples: &[Example]| format_count(examples.len() as u64);
-        let (train, eval, numbers) = (count(&self.train), count(&self.eval), self.names.len());
+        let train = format_count(self.train.len() as u64);
+        let eval = format_count(self.eval.len() as u64);
+        let numbers = self.names.len();
         let numbers = if numbers == 1 { "a number".to_string() } else { format!("{numbers} numbers") };
         let summary = format!("{train} training and {eval} evaluation examples, {numbers} each");
         self.notes.iter().cloned().chain([summary]).collect::<Vec<_>>().join("\n")
@@ -112,17 +114,23 @@ impl Finetuned for NumberExamples {
         Outcomes::Numbers { gold, predicted: data.predicted.clone() }
     }
 
-    /// The mean needs no text, and its correlation is not defined: it is a floor of errors alone.
+    /// The mean of the training numbers is a baseline for errors only: its correlation is undefined.
     fn floors(&self) -> Vec<Floor> {
-        let numbers = |examples: &[Example]| examples.iter().map(|e| e.numbers.clone()).collect::<Vec<_>>();
-        let texts = |examples: &[Example]| examples.iter().map(Example::whole_text).collect::<Vec<String>>();
-        let (train, gold) = (numbers(&self.train), numbers(&self.eval));
-        let column = |number: usize| train.iter().map(|row| f64::from(row[number])).collect::<Vec<f64>>();
-        let means = (0..self.names.len()).map(|number| mean(&column(number)) as f32).collect();
-        let said = tf_idf::numbers(&texts(&self.train), &train, &texts(&self.eval));
-        let floor =
-            |name, predicted| Floor { name, outcomes: Outcomes::Numbers { gold: gold.clone(), predicted } };
-        vec![floor(MEAN, vec![means; gold.len()]), floor(tf_idf::OF_NUMBERS, said)]
+        let train = numbers_of(&self.train);
+        let gold = numbers_of(&self.eval);
+        let mut means = Vec::with_capacity(self.names.len());
+        for number in 0..self.names.len() {
+            let column: Vec<f64> = train.iter().map(|row| f64::from(row[number])).collect();
+            means.push(mean(&column) as f32);
+        }
+        let eval_texts = sequence::whole_texts(&self.eval);
+        let predicted = tf_idf::numbers(&sequence::whole_texts(&self.train), &train, &eval_texts);
+        let baselines = [(MEAN, vec![means; gold.len()]), (tf_idf::OF_NUMBERS, predicted)];
+        let mut floors = Vec::new();
+        for (name, predicted) in baselines {
+            floors.push(Floor { name, outcomes: Outcomes::Numbers { gold: gold.clone(), predicted } });
+        }
+        floors
     }
 
     fn unfilled(folder: &PretrainedFolder, machine: &Machine) -> Result<Box<dyn Task>> {
@@ -134,12 +142,12 @@ impl Finetuned for NumberExamples {
     }
 }
 
-/// A configuration, and the model and the examples that it names.
+/// A configuration, with the model folder and the examples that it names.
 #[derive(Clone, Copy)]
 pub struct Finetuning<'a> {
     /// The configuration.
     pub config: &'a FinetuneConfig,
-    /// The folder of its model.
+    /// The folder of the model to start from.
     pub folder: &'a PretrainedFolder,
     /// The examples.
     pub examples: &'a NumberExamples,
@@ -155,8 +163,8 @@ impl<'a> Kind for Finetuning<'a> {
 
     fn inputs(&self) -> Result<Inputs> {
         let Self { folder, examples, .. } = self;
-        let hash = |of: &[Example]| start::sha256_of(of.iter().map(|e| (&e.text, &e.text_pair, &e.numbers)));
-        start::inputs(folder, [hash(&examples.train)?, hash(&examples.eval)?], &examples.names)
+        let hashes = [sha256_of(&examples.train)?, sha256_of(&examples.eval)?];
+        start::inputs(folder, hashes, &examples.names)
     }
 
     fn build(self, setting: Setting<'_>) -> Result<Parts<Classify, TrainingData<'a>>> {
@@ -167,4 +175,12 @@ impl<'a> Kind for Finetuning<'a> {
         let total_steps = total_steps(setting.training, data.rows_per_epoch());
         Ok(Parts { task, data, total_steps, folders, best: examples.best() })
     }
+}
+
+fn numbers_of(examples: &[Example]) -> Vec<Vec<f32>> {
+    examples.iter().map(|example| example.numbers.clone()).collect()
+}
+
+fn sha256_of(examples: &[Example]) -> Result<String> {
+    start::sha256_of(examples.iter().map(|example| (&example.text, &example.text_pair, &example.numbers)))
 }

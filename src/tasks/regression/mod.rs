@@ -1,7 +1,7 @@
 //! Regression: texts with numbers -> batches -> model -> errors and correlations.
 //!
-//! `finetuning.rs` is its run, `data.rs` the batches and scores of one, `regressor.rs` a model in use. Texts
-//! are framed, cut and encoded as those of a classifier are.
+//! `finetuning.rs` is the run, `data.rs` its batches and scores, `regressor.rs` a trained model. Texts are
+//! tokenized and truncated as for a classifier.
 
 pub mod data;
 pub mod finetuning;

@@ -1,4 +1,4 @@
-//! A regression model ready for use: texts in, numbers out.
+//! A regression model ready for use: predicts the numbers of texts.
 
 use std::path::Path;
 
@@ -27,7 +27,7 @@ use crate::tasks::trained::Evaluation;
 use crate::tasks::trained::Scored;
 use crate::tasks::trained::Trained;
 
-/// A model of numbers, which are the "labels" of what is a classifier in all else.
+/// A model that differs from a classifier in its loss and output; the names of its numbers are the "labels".
 pub struct Regressor(pub Classifier);
 
 impl Regressor {
@@ -36,7 +36,7 @@ impl Regressor {
         Ok(Self(Classifier::load_head(path, HeadKind::Regression, device)?))
     }
 
-    /// Numbers of each example.
+    /// Predicts the numbers of each example.
     fn numbers(&self, examples: &[Encoded], batch_size: usize) -> Result<Vec<Vec<f32>>> {
         let mut numbers = Vec::with_capacity(examples.len());
         for batch in examples.chunks(batch_size) {
@@ -46,7 +46,7 @@ impl Regressor {
     }
 }
 
-/// A line of a predictions file.
+/// Formats a line of a predictions file.
 pub(super) fn line(example: &Example, names: &[String], predicted: &[f32]) -> String {
     let mut row = row(&example.text, example.text_pair.as_deref(), names, predicted);
     row.insert("gold".to_string(), named(names, &example.numbers));
@@ -60,7 +60,7 @@ fn row(text: &str, text_pair: Option<&str>, names: &[String], numbers: &[f32]) -
     row
 }
 
-/// One number as it is, several by their names.
+/// JSON value of the numbers: a single one as a number, several as an object by their names.
 fn named(names: &[String], numbers: &[f32]) -> Value {
     match numbers {
         [one] => json!(one),
@@ -104,13 +104,15 @@ impl Trained for Regressor {
     }
 
     fn predict(&self, input: &InputFile<'_>, batch_size: usize, answers: &mut dyn Answers) -> Result<()> {
-        let (mut examples, mut cut) = (0, 0);
+        let mut examples = 0;
+        let mut cut = 0;
         let mut texts = input.texts()?.peekable();
         while texts.peek().is_some() {
             let batch: Vec<InputText> = texts.by_ref().take(batch_size).collect::<Result<_>>()?;
             let pairs: Vec<TextPair> = batch.iter().map(|text| text.texts.clone()).collect();
             let (encoded, lost) = self.0.encode(&pairs, &[])?;
-            (examples, cut) = (examples + batch.len(), cut + lost.examples);
+            examples += batch.len();
+            cut += lost.examples;
             let predicted = self.numbers(&encoded, batch_size)?;
             require_finite(&predicted, |row| batch[row].place.clone())?;
             for (text, numbers) in batch.iter().zip(predicted) {

@@ -1,63 +1,65 @@
-//! Scores of predicted numbers, by the names of transformers' `run_glue.py` for STS-B.
+//! Scores of predicted numbers, with the names of transformers' `run_glue.py` for STS-B.
 
 use crate::scores::mean;
 use crate::scores::pearson;
 use crate::scores::spearman;
 
-/// Scores of `predicted` against `gold`, each a number for each of `names` a row: errors of all, correlations
-/// (means over the names), and where there are several names those of each. A correlation that is not
-/// defined, as for predictions that are all the same, is NaN.
+/// Compares `predicted` with `gold`; each row has a number for each of `names`. Returns the errors and
+/// correlations, averaged over the names, and with several names those of each. An undefined correlation,
+/// such as that of constant predictions, is NaN.
 pub fn scores(names: &[String], gold: &[Vec<f32>], predicted: &[Vec<f32>]) -> Vec<(String, f64)> {
-    let column = |rows: &[Vec<f32>], index: usize| -> Vec<f64> {
-        rows.iter().map(|row| f64::from(row[index])).collect()
+    let each: Vec<NumberScores> = (0..names.len())
+        .map(|index| NumberScores::new(&column(gold, index), &column(predicted, index)))
+        .collect();
+    let all = NumberScores {
+        mse: mean_over(&each, |scores| scores.mse),
+        mae: mean_over(&each, |scores| scores.mae),
+        pearson: mean_over(&each, |scores| scores.pearson),
+        spearman: mean_over(&each, |scores| scores.spearman),
     };
-    let each: Vec<Of> =
-        (0..names.len()).map(|index| Of::new(&column(gold, index), &column(predicted, index))).collect();
-    let over = |value: fn(&Of) -> f64| mean(&each.iter().map(value).collect::<Vec<f64>>());
-    let all = Of {
-        mse: over(|of| of.mse),
-        mae: over(|of| of.mae),
-        pearson: over(|of| of.pearson),
-        spearman: over(|of| of.spearman),
-    };
-    // As any other loss: not measured without examples, infinite where predictions are no numbers.
+    // The loss follows the rules of other losses: NaN without examples, infinite if predictions are NaN.
     let loss = if all.mse.is_nan() && !gold.is_empty() { f64::INFINITY } else { all.mse };
     let mut scores = vec![("loss".to_string(), loss)];
     scores.extend(all.named(""));
     if names.len() > 1 {
-        scores.extend(names.iter().zip(&each).flat_map(|(name, of)| of.named(&format!("{name}_"))));
+        scores.extend(names.iter().zip(&each).flat_map(|(name, each)| each.named(&format!("{name}_"))));
     }
     scores
 }
 
-/// The names of [`scores`].
+fn column(rows: &[Vec<f32>], index: usize) -> Vec<f64> {
+    rows.iter().map(|row| f64::from(row[index])).collect()
+}
+
+fn mean_over(scores: &[NumberScores], value: fn(&NumberScores) -> f64) -> f64 {
+    mean(&scores.iter().map(value).collect::<Vec<f64>>())
+}
+
+/// Names of the scores that [`scores`] returns.
 pub fn score_names(names: &[String]) -> Vec<String> {
     let starts = std::iter::once(String::new());
     let starts = starts.chain(names.iter().filter(|_| names.len() > 1).map(|name| format!("{name}_")));
-    let of = starts.flat_map(|start| OF.map(|name| format!("{start}{name}")));
-    std::iter::once("loss".to_string()).chain(of).collect()
+    let each = starts.flat_map(|start| SCORES.map(|name| format!("{start}{name}")));
+    std::iter::once("loss".to_string()).chain(each).collect()
 }
 
-/// The scores of a number.
-const OF: [&str; 4] = ["mse", "mae", "pearson", "spearmanr"];
+/// Names of the scores of one number.
+const SCORES: [&str; 4] = ["mse", "mae", "pearson", "spearmanr"];
 
-/// Scores of one number.
+/// The scores of one number.
 #[derive(Debug, Clone, Copy)]
-struct Of {
+struct NumberScores {
     mse: f64,
     mae: f64,
     pearson: f64,
     spearman: f64,
 }
 
-impl Of {
+impl NumberScores {
     fn new(gold: &[f64], predicted: &[f64]) -> Self {
-        let of = |error: fn(f64) -> f64| {
-            mean(&gold.iter().zip(predicted).map(|(gold, value)| error(value - gold)).collect::<Vec<f64>>())
-        };
         Self {
-            mse: of(|error| error * error),
-            mae: of(f64::abs),
+            mse: mean_error(gold, predicted, |error| error * error),
+            mae: mean_error(gold, predicted, f64::abs),
             pearson: pearson(gold, predicted),
             spearman: spearman(gold, predicted),
         }
@@ -65,15 +67,21 @@ impl Of {
 
     fn named(&self, start: &str) -> Vec<(String, f64)> {
         let values = [self.mse, self.mae, self.pearson, self.spearman];
-        OF.iter().zip(values).map(|(name, value)| (format!("{start}{name}"), value)).collect()
+        SCORES.iter().zip(values).map(|(name, value)| (format!("{start}{name}"), value)).collect()
     }
+}
+
+/// The mean of `error` over the differences between predicted and gold numbers.
+fn mean_error(gold: &[f64], predicted: &[f64], error: fn(f64) -> f64) -> f64 {
+    mean(&gold.iter().zip(predicted).map(|(gold, value)| error(value - gold)).collect::<Vec<f64>>())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    // scikit-learn 1.9 (mean_squared_error, mean_absolute_error) and scipy 1.17.1 (pearsonr, spearmanr).
+    // Golden values of scikit-learn 1.9 (mean_squared_error, mean_absolute_error) and scipy 1.17.1 (pearsonr,
+    // spearmanr).
     #[test]
     fn scores_agree_with_scikit_learn_and_scipy() {
         let names = ["first".to_string(), "second".to_string()];
@@ -85,8 +93,8 @@ mod tests {
             .iter()
             .map(|(name, value)| format!("{name} {value:.12}"))
             .collect();
-        let told: Vec<&str> = found.iter().filter_map(|line| line.split(' ').next()).collect();
-        assert_eq!(score_names(&names), told);
+        let names_found: Vec<&str> = found.iter().filter_map(|line| line.split(' ').next()).collect();
+        assert_eq!(score_names(&names), names_found);
         insta::assert_snapshot!(found.join("\n"), @r"
         loss 0.543750000000
         mse 0.543750000000

@@ -1,15 +1,15 @@
 //! Replaced-token detection (Clark et al. 2020, ELECTRA): a generator fills in masked tokens, and a
-//! discriminator tells for every token whether it is the original one.
+//! discriminator decides for every token if it is the original one.
 //!
-//! Both are trained in one step: the generator as a masked language model, on the masked tokens alone; no
-//! gradient passes through what it draws. `corrupt.rs` puts the drawn tokens in; on a GPU they stay there, so
-//! that a step waits for nothing. `scores.rs` says what an evaluation came to; `told.rs` is what a
-//! discriminator alone is used for, `pair_folder.rs` both.
+//! Both are trained in one step: the generator as a masked language model, on the masked tokens only; no
+//! gradient passes through the tokens that it draws. `corrupt.rs` inserts the drawn tokens; on a GPU they
+//! stay there, so that a step waits for nothing. `scores.rs` has the scores of an evaluation,
+//! `discriminator.rs` the use of a discriminator alone, `pair_folder.rs` the use of both models.
 
 mod corrupt;
+pub mod discriminator;
 pub mod pair_folder;
 pub mod scores;
-pub mod told;
 
 use std::path::Path;
 
@@ -36,7 +36,6 @@ use crate::interop::read_folder;
 use crate::layers::Context;
 use crate::layers::Gradients;
 use crate::layers::Parameters;
-use crate::layers::Part;
 use crate::layers::context::Pass;
 use crate::models::Head;
 use crate::models::Pair;
@@ -56,7 +55,7 @@ use crate::tasks::Term;
 use crate::tasks::inputs;
 use crate::tasks::inputs::Inputs;
 use crate::tasks::pretraining::Pretrained;
-use crate::tasks::pretraining::origin::OfFolders;
+use crate::tasks::pretraining::origin::FolderNames;
 use crate::tasks::replaced_token_detection::corrupt::Corrupted;
 use crate::tasks::run::ModelFolder;
 use crate::tasks::run::Scores;
@@ -65,8 +64,8 @@ use crate::tasks::supervised::mean_length;
 use crate::tasks::trained::Trained;
 use crate::tokenizer::Tokenizer;
 
+pub use discriminator::Discriminator;
 pub use pair_folder::PairFolder;
-pub use told::Discriminator;
 
 /// The task and its models.
 #[derive(Debug)]
@@ -76,7 +75,8 @@ pub struct ReplacedTokenDetection {
     terms: [Term; 2],
 }
 
-/// Both models of a configuration, before they have values; an error for a family that has no such head.
+/// Describes both models of a configuration, without allocating them. Returns an error for a family that has
+/// no such head.
 pub fn blueprint(config: &RtdConfig, model: &ModelConfig) -> Result<PairBlueprint> {
     blueprint_of(&config.generator(model), model)
 }
@@ -92,7 +92,7 @@ fn blueprint_of(generator: &ModelConfig, discriminator: &ModelConfig) -> Result<
 }
 
 impl ReplacedTokenDetection {
-    /// The task of these models, with the weights of `config`.
+    /// The task of these models, with the loss weights of `config`.
     pub fn new(pair: Pair, config: &RtdConfig) -> Self {
         let terms = [
             Term { name: "generator", weight: config.generator_weight },
@@ -101,20 +101,16 @@ impl ReplacedTokenDetection {
         Self { pair, terms }
     }
 
-    /// Loads the two folders that a run leaves, with their tokenizer.
+    /// Loads the two model folders of a run, with their tokenizer.
     pub fn load(path: &Path, device: &Device) -> Result<(Self, Tokenizer)> {
         Ok((Self::load_models(path, device)?, Tokenizer::load(&path.join(DISCRIMINATOR))?))
     }
 
     /// As [`Self::load`], without the tokenizer.
     pub fn load_models(path: &Path, device: &Device) -> Result<Self> {
-        let (generator, discriminator) =
-            (read_folder(&path.join(GENERATOR))?, read_folder(&path.join(DISCRIMINATOR))?);
-        let (of_generator, of_discriminator) = (&generator.config.encoder, &discriminator.config.encoder);
-        let tables = |shape: &EncoderConfig| {
-            (shape.vocab_size, shape.embedding_width(), shape.max_position_embeddings, shape.type_vocab_size)
-        };
-        if tables(of_generator) != tables(of_discriminator) {
+        let generator = read_folder(&path.join(GENERATOR))?;
+        let discriminator = read_folder(&path.join(DISCRIMINATOR))?;
+        if table_sizes(&generator.config.encoder) != table_sizes(&discriminator.config.encoder) {
             let message = "generator and discriminator have embeddings of different sizes";
             return Err(Problem::new(message).at(path.display()).into());
         }
@@ -125,14 +121,14 @@ impl ReplacedTokenDetection {
         Ok(Self::new(pair, &RtdConfig::default()))
     }
 
-    /// The same task computing in `dtype`.
+    /// Converts the models to compute in `dtype`.
     pub fn computing_in(self, dtype: DType) -> Result<Self> {
         Ok(Self { pair: self.pair.computing_in(dtype)?, ..self })
     }
 
     fn inputs<'a>(&self, batch: &'a Batch, backward: bool) -> candle_core::Result<Inputs<'a>> {
         let Pair { discriminator, parameters, .. } = &self.pair;
-        // What inputs depend on (padding, positions) is the same for both models.
+        // The inputs depend only on padding and positions, which are the same for both models.
         Inputs::new(batch, &discriminator.config, parameters.flat().device(), backward)
     }
 
@@ -143,6 +139,11 @@ impl ReplacedTokenDetection {
     ) -> candle_core::Result<Corrupted<'a>> {
         Corrupted::new(inputs, drawn, self.pair.discriminator.config.encoder.vocab_size)
     }
+}
+
+/// Sizes of the embedding tables, which both models must share.
+fn table_sizes(shape: &EncoderConfig) -> [usize; 4] {
+    [shape.vocab_size, shape.embedding_width(), shape.max_position_embeddings, shape.type_vocab_size]
 }
 
 impl Pretrained for ReplacedTokenDetection {
@@ -161,27 +162,22 @@ impl Pretrained for ReplacedTokenDetection {
         Self::new(pair, &config.rtd).computing_in(machine.policy.compute)
     }
 
-    fn of_folders(&self) -> OfFolders {
+    fn folder_names(&self) -> FolderNames {
         let model = self.pair.discriminator_names();
         let mut generator = self.pair.generator_names();
         generator.retain(|(own, _)| !model.iter().any(|(shared, _)| shared == own));
-        OfFolders { model, generator }
+        FolderNames { model, generator }
     }
 
     fn folders(&self, tokenizer: &Tokenizer) -> Vec<ModelFolder> {
         let Pair { generator, discriminator, .. } = &self.pair;
-        let folder = |place, config: &ModelConfig, head, names| {
-            ModelFolder::new(place, &HubConfig::new(config.clone(), head, None), tokenizer, names)
-        };
+        let generator = HubConfig::new(generator.config.clone(), HeadKind::MaskedLm, None);
+        let discriminator =
+            HubConfig::new(discriminator.config.clone(), HeadKind::ReplacedTokenDetection, None);
         vec![
-            folder(GENERATOR_PLACE, &generator.config, HeadKind::MaskedLm, self.pair.generator_names()),
-            folder(
-                DISCRIMINATOR_PLACE,
-                &discriminator.config,
-                HeadKind::ReplacedTokenDetection,
-                self.pair.discriminator_names(),
-            )
-            .with_added(self.pair.added_names()),
+            ModelFolder::new(GENERATOR_PLACE, &generator, tokenizer, self.pair.generator_names()),
+            ModelFolder::new(DISCRIMINATOR_PLACE, &discriminator, tokenizer, self.pair.discriminator_names())
+                .with_added(self.pair.added_names()),
         ]
     }
 
@@ -193,7 +189,7 @@ impl Pretrained for ReplacedTokenDetection {
         scores::scores(terms, losses)
     }
 
-    /// The generator fills in masks.
+    /// Returns the limit of the generator, which fills in masks.
     fn longest(&self) -> usize {
         self.pair.generator.config.max_sequence_length()
     }
@@ -204,7 +200,8 @@ impl Pretrained for ReplacedTokenDetection {
 }
 
 impl ReplacedTokenDetection {
-    /// The discriminator's logit of each token, `[T]`, where `drawn` stand at the labelled positions.
+    /// Returns the discriminator's logit of each token, `[T]`, after `drawn` is put at the labelled
+    /// positions.
     pub fn discriminator_logits(&self, batch: &Batch, drawn: &Tensor) -> candle_core::Result<Tensor> {
         let Pair { discriminator, parameters, .. } = &self.pair;
         let inputs = self.inputs(batch, false)?;
@@ -214,7 +211,8 @@ impl ReplacedTokenDetection {
         discriminator.head.logits(&hidden_td, &ctx)
     }
 
-    /// [`Task::accumulate`]; the discriminator reads `given`, u32 `[M]`, instead of what the generator draws.
+    /// As [`Task::accumulate`], but if `given`, u32 `[M]`, is set, the discriminator reads it instead of the
+    /// tokens that the generator draws.
     pub fn accumulate_with(
         &self,
         batch: &Batch,
@@ -226,7 +224,8 @@ impl ReplacedTokenDetection {
         let Pair { generator, discriminator, parameters } = &self.pair;
         let inputs = self.inputs(batch, true)?;
         let rows = inputs.rows();
-        let (mut of_generator, mut drawn) = (PendingLoss::default(), None);
+        let mut generator_loss = PendingLoss::default();
+        let mut drawn = None;
         if batch.num_labels() > 0 {
             let ctx = Context { parameters, rows, pass: Some(Pass { model: pair::GENERATOR, ..pass }) };
             let stream = Stream::new(pass.seed, Purpose::Sample, pass.step);
@@ -237,7 +236,7 @@ impl ReplacedTokenDetection {
             let passed = generator.head.pass(&hidden_md, targets, scales[0], draw, &ctx, gradients)?;
             drop(hidden_md);
             generator.encoder.backward(passed.d_hidden, inputs.tokens(), chosen, saved, &ctx, gradients)?;
-            of_generator = PendingLoss::of(passed.entropy, batch.num_labels());
+            generator_loss = PendingLoss::of(passed.entropy, batch.num_labels());
             drawn = passed.drawn;
         }
         let corrupted = self.corrupted(&inputs, given.or(drawn.as_ref()))?;
@@ -248,7 +247,7 @@ impl ReplacedTokenDetection {
             discriminator.head.totals_and_gradient(&hidden_td, replaced, scales[1], &ctx, gradients)?;
         drop(hidden_td);
         discriminator.encoder.backward(d_hidden, corrupted.tokens(), None, saved, &ctx, gradients)?;
-        Ok(vec![of_generator, PendingLoss::of_totals(totals, batch.num_tokens())])
+        Ok(vec![generator_loss, PendingLoss::of_totals(totals, batch.num_tokens())])
     }
 }
 
@@ -257,7 +256,7 @@ impl Task for ReplacedTokenDetection {
         &self.terms
     }
 
-    /// Masked tokens for the generator, all tokens for the discriminator.
+    /// Returns the number of masked tokens (for the generator) and of all tokens (for the discriminator).
     fn counts(&self, batch: &Batch) -> Vec<usize> {
         vec![batch.num_labels(), batch.num_tokens()]
     }
@@ -287,22 +286,25 @@ impl Task for ReplacedTokenDetection {
         let mut drawn = None;
         if batch.num_labels() > 0 {
             let ctx = Context { parameters, rows, pass: Some(Pass { model: pair::GENERATOR, ..pass }) };
-            let (stream, targets) = (Stream::new(pass.seed, Purpose::Sample, pass.step), inputs.targets());
+            let stream = Stream::new(pass.seed, Purpose::Sample, pass.step);
+            let targets = inputs.targets();
             let draw = Some(Draw { stream: &stream, keys: targets.keys });
-            let mut of_generator = |part: Part, hidden_td: &Tensor| seen("generator", part, hidden_td);
             let (hidden_td, _) =
-                generator.encoder.observed(inputs.tokens(), None, &ctx, &mut of_generator)?;
+                generator.encoder.observed(inputs.tokens(), None, &ctx, &mut |part, hidden_td| {
+                    seen("generator", part, hidden_td)
+                })?;
             let hidden_md = gather_rows::forward(&hidden_td, targets.positions)?;
             drawn = generator.head.loss_and_draws(&hidden_md, targets, draw, &ctx)?.1;
         }
         let corrupted = self.corrupted(&inputs, drawn.as_ref())?;
         let ctx = Context { parameters, rows, pass: Some(Pass { model: pair::DISCRIMINATOR, ..pass }) };
-        let mut of_discriminator = |part: Part, hidden_td: &Tensor| seen("discriminator", part, hidden_td);
-        discriminator.encoder.observed(corrupted.tokens(), None, &ctx, &mut of_discriminator)?;
+        discriminator.encoder.observed(corrupted.tokens(), None, &ctx, &mut |part, hidden_td| {
+            seen("discriminator", part, hidden_td)
+        })?;
         Ok(())
     }
 
-    /// Those of the generator.
+    /// Returns the logits of the generator.
     fn logits(&self, batch: &Batch) -> candle_core::Result<Tensor> {
         let Pair { generator, parameters, .. } = &self.pair;
         let inputs = self.inputs(batch, false)?;
@@ -312,14 +314,15 @@ impl Task for ReplacedTokenDetection {
         generator.head.logits(&hidden_md, targets, &ctx)
     }
 
-    /// Behind the losses: the tokens told to be replaced and those of them that are, the replaced ones and
-    /// those of them that are told, the drawn ones and those of them that are the original. What is drawn
-    /// depends on the place of a token in the evaluation alone.
+    /// Returns the two losses, then three pairs of counts: tokens predicted as replaced and those of them
+    /// that are; replaced tokens and those of them that are found; drawn tokens and those of them that equal
+    /// the original. The drawn tokens depend only on the position of a token in the evaluation.
     fn evaluate(&self, batch: &Batch) -> candle_core::Result<Vec<Loss>> {
         let Pair { generator, discriminator, parameters } = &self.pair;
         let inputs = self.inputs(batch, false)?;
         let ctx = Context { parameters, rows: inputs.rows(), pass: None };
-        let (stream, targets) = (Stream::new(0, Purpose::Sample, 0), inputs.targets());
+        let stream = Stream::new(0, Purpose::Sample, 0);
+        let targets = inputs.targets();
         let hidden_md = generator.encoder.infer(inputs.tokens(), generator.head.chosen(targets), &ctx)?;
         let draw = Some(Draw { stream: &stream, keys: targets.keys });
         let (entropy, drawn) = generator.head.loss_and_draws(&hidden_md, targets, draw, &ctx)?;
@@ -327,15 +330,15 @@ impl Task for ReplacedTokenDetection {
         let corrupted = self.corrupted(&inputs, drawn.as_ref())?;
         let hidden_td = discriminator.encoder.infer(corrupted.tokens(), None, &ctx)?;
         let totals = discriminator.head.totals(&hidden_td, corrupted.replaced(), &ctx)?;
-        let told = Totals::read(&totals)?;
-        let replaced = told.ones(batch.num_tokens());
-        let (masked, counted) = (batch.num_labels(), |count, correct| Loss { sum: 0.0, count, correct });
+        let counts = Totals::read(&totals)?;
+        let replaced = counts.ones(batch.num_tokens());
+        let masked = batch.num_labels();
         Ok(vec![
             PendingLoss::of(entropy, masked).read()?,
             PendingLoss::of_totals(totals, batch.num_tokens()).read()?,
-            counted(told.predicted, told.hits),
-            counted(replaced, told.hits),
-            counted(masked, masked - replaced),
+            Loss { sum: 0.0, count: counts.predicted, correct: counts.hits },
+            Loss { sum: 0.0, count: replaced, correct: counts.hits },
+            Loss { sum: 0.0, count: masked, correct: masked - replaced },
         ])
     }
 

@@ -1,4 +1,4 @@
-//! The folder of a run: a generator and a discriminator, each of which can be used.
+//! The folder of a run, with a generator and a discriminator that can both be used.
 
 use std::path::Path;
 use std::path::PathBuf;
@@ -14,9 +14,9 @@ use crate::tasks::masked_lm::MaskFiller;
 use crate::tasks::pretraining::Pretrained;
 use crate::tasks::pretraining::corpus::PREDICTED_TOKENS;
 use crate::tasks::pretraining::scored;
+use crate::tasks::replaced_token_detection::Discriminator;
 use crate::tasks::replaced_token_detection::ReplacedTokenDetection;
 use crate::tasks::replaced_token_detection::scores::finds_nothing;
-use crate::tasks::replaced_token_detection::told::Discriminator;
 use crate::tasks::trained::Answers;
 use crate::tasks::trained::Evaluation;
 use crate::tasks::trained::Scored;
@@ -30,7 +30,7 @@ pub struct PairFolder {
 }
 
 impl PairFolder {
-    /// The folder at `path`, whose models are loaded when it is known what for.
+    /// The folder at `path`. Its models are loaded only when they are used.
     pub fn new(path: &Path, device: &Device) -> Self {
         Self { path: path.to_path_buf(), device: device.clone() }
     }
@@ -45,14 +45,15 @@ impl Trained for PairFolder {
         scores.add(PREDICTED_TOKENS, predicted, "tokens predicted", predicted);
         for (name, value) in ReplacedTokenDetection::scores(task.terms(), &losses) {
             let is_share = !name.ends_with("loss");
-            let show = |value: f64| if is_share { percent(value) } else { format!("{value:.4}") };
-            scores.add_measured(&name, value, &name.replace('_', " "), show);
+            scores.add_measured(&name, value, &name.replace('_', " "), |value| {
+                if is_share { percent(value) } else { format!("{value:.4}") }
+            });
             scores.warnings.extend(finds_nothing(&name, value));
         }
         Ok(scores)
     }
 
-    /// A text with masks goes to the generator, any other to the discriminator.
+    /// Passes a text with masks to the generator, any other to the discriminator.
     fn predict(&self, input: &InputFile<'_>, _: usize, answers: &mut dyn Answers) -> Result<()> {
         let generator = MaskFiller::load(&self.path.join(GENERATOR), &self.device)?;
         let discriminator = Discriminator::load(&self.path.join(DISCRIMINATOR), &self.device)?;

@@ -1,11 +1,11 @@
-//! What an evaluation came to, by name.
+//! The scores of an evaluation, by name.
 
 use crate::tasks::Loss;
 use crate::tasks::Term;
 use crate::tasks::run::Scores;
 use crate::tasks::trained::learnt_nothing;
 
-/// The names of [`scores`].
+/// Names of the scores that [`scores`] returns.
 pub const NAMES: [&str; 9] = [
     "loss",
     "generator_loss",
@@ -18,9 +18,9 @@ pub const NAMES: [&str; 9] = [
     "sampled_equal_share",
 ];
 
-/// The scores of the losses that [`super::ReplacedTokenDetection`] gives, summed over all batches.
+/// Turns the losses that [`super::ReplacedTokenDetection`] returns, summed over all batches, into scores.
 pub fn scores(terms: &[Term], losses: &[Loss]) -> Scores {
-    let [generator, discriminator, told, replaced, drawn] = losses else { return Scores::new() };
+    let [generator, discriminator, predicted, replaced, drawn] = losses else { return Scores::new() };
     let loss = terms[0].weight * generator.mean() + terms[1].weight * discriminator.mean();
     let values = [
         loss,
@@ -29,29 +29,32 @@ pub fn scores(terms: &[Term], losses: &[Loss]) -> Scores {
         discriminator.mean(),
         discriminator.accuracy(),
         binary_entropy(replaced.count, discriminator.count),
-        told.accuracy(),
+        predicted.accuracy(),
         replaced.accuracy(),
         drawn.accuracy(),
     ];
     NAMES.iter().zip(values).map(|(name, value)| ((*name).to_string(), value)).collect()
 }
 
-/// The warning of a discriminator of which the score `name` has this value, where it finds no replaced token.
+/// Warning for a discriminator that finds none of the replaced tokens, if the score `name` with this value
+/// shows that.
 pub fn finds_nothing(name: &str, value: f64) -> Option<String> {
     (name == "replaced_recall" && value == 0.0)
         .then(|| learnt_nothing("the discriminator finds none of the replaced tokens"))
 }
 
-/// The loss of knowing only how often a token is replaced, in nats; NaN without tokens.
+/// Loss of knowing only how often a token is replaced, in nats; NaN without tokens.
 fn binary_entropy(ones: usize, all: usize) -> f64 {
     if all == 0 {
         return f64::NAN;
     }
-    let term = |count: usize| {
-        let share = count as f64 / all as f64;
-        if count == 0 { 0.0 } else { -share * share.ln() }
-    };
-    term(ones) + term(all.saturating_sub(ones))
+    entropy_term(ones, all) + entropy_term(all.saturating_sub(ones), all)
+}
+
+/// `-p ln p` for the share `p` of `count` in `all`.
+fn entropy_term(count: usize, all: usize) -> f64 {
+    let share = count as f64 / all as f64;
+    if count == 0 { 0.0 } else { -share * share.ln() }
 }
 
 #[cfg(test)]
@@ -61,16 +64,20 @@ mod tests {
     #[test]
     fn scores_are_shares_and_means_and_the_loss_is_weighted() {
         let terms = [Term { name: "generator", weight: 1.0 }, Term { name: "discriminator", weight: 50.0 }];
-        let loss = |sum, count, correct| Loss { sum, count, correct };
-        let losses = [loss(12.0, 4, 1), loss(2.5, 10, 8), loss(0.0, 5, 2), loss(0.0, 3, 2), loss(0.0, 4, 1)];
+        let losses = [(12.0, 4, 1), (2.5, 10, 8), (0.0, 5, 2), (0.0, 3, 2), (0.0, 4, 1)];
+        let losses = losses.map(|(sum, count, correct)| Loss { sum, count, correct });
         let scores = scores(&terms, &losses);
-        let value = |name: &str| scores.iter().find(|(known, _)| known == name).unwrap().1;
-        assert!((value("loss") - 15.5).abs() < 1e-12);
-        assert!((value("replaced_precision") - 0.4).abs() < 1e-12);
-        assert!((value("replaced_recall") - 2.0 / 3.0).abs() < 1e-12);
-        assert!((value("sampled_equal_share") - 0.25).abs() < 1e-12);
         let baseline = -(0.3 * 0.3f64.ln() + 0.7 * 0.7f64.ln());
-        assert!((value("discriminator_baseline_loss") - baseline).abs() < 1e-12);
+        for (name, expected) in [
+            ("loss", 15.5),
+            ("replaced_precision", 0.4),
+            ("replaced_recall", 2.0 / 3.0),
+            ("sampled_equal_share", 0.25),
+            ("discriminator_baseline_loss", baseline),
+        ] {
+            let (_, value) = scores.iter().find(|(known, _)| known == name).unwrap();
+            assert!((value - expected).abs() < 1e-12, "{name}: {value}");
+        }
         assert!(finds_nothing("replaced_recall", 0.0).is_some_and(|text| text.contains("replaced tokens")));
         assert!(
             finds_nothing("replaced_recall", 0.01).or(finds_nothing("replaced_precision", 0.0)).is_none()

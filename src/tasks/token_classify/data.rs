@@ -1,5 +1,5 @@
-//! The data of a token-classification run: windows of sentences, where the next step takes its own, and what
-//! the model predicts for those that it is evaluated on.
+//! The data of a token-classification run: windows of sentences, the position of the next step, and the
+//! predictions for the evaluation sentences.
 
 use std::path::Path;
 
@@ -29,59 +29,40 @@ use crate::tasks::token_classify::tagger::Predictions;
 use crate::tasks::token_classify::tagger::encode;
 use crate::tasks::token_classify::windows::Window;
 use crate::tasks::token_classify::windows::WindowCollator;
+use crate::telemetry::Progress;
 use crate::tokenizer::Tokenizer;
 
-/// Predictions on the evaluation file, beside the final model: as JSONL, and as columns.
+/// Files with the predictions for the evaluation sentences, in the run's folder: as JSONL, and as columns.
 pub const PREDICTIONS: [&str; 2] = ["predictions.jsonl", "predictions.conll"];
 
-/// Windows as batches.
+/// Training and evaluation windows, and the results of the latest evaluation.
 pub struct TrainingData<'a> {
     examples: &'a TaggedExamples,
     train: Vec<Window>,
     eval: Vec<Window>,
     collator: WindowCollator,
     order: Shuffled,
-    /// The processes that divide an evaluation among them.
+    /// The processes that share an evaluation.
     world: World,
     eval_rows: usize,
-    /// Of the latest evaluation, for each word of each sentence.
+    /// Prediction for each word of each sentence, from the latest evaluation.
     predicted: Vec<Vec<Predicted>>,
-    /// Of the latest evaluation.
+    /// Counts of entities, from the latest evaluation.
     pub tally: EntityTally,
 }
 
 impl<'a> TrainingData<'a> {
-    /// Encodes all sentences, and says which are long.
+    /// Tokenizes all sentences, and prints notes about long sentences, words without tokens and truncated
+    /// words.
     pub(super) fn encode(
         examples: &'a TaggedExamples,
         tokenizer: &Tokenizer,
         collator: WindowCollator,
         setting: Setting<'_>,
     ) -> Result<Self> {
-        let encode = |what: &str, sentences: &[Sentence], ids: &[Vec<u32>]| {
-            let encoded = encode(tokenizer, &collator, &words(sentences), ids)?;
-            let (many, length) = (sentences.len(), collator.max_seq_length);
-            if encoded.long_sentences > 0 {
-                let long = encoded.long_sentences;
-                let windows = encoded.windows.len() as u64 - encoded.short_sentences;
-                setting.progress.note(&format!(
-                    "{long} of {many} {what} sentences are longer than {length} tokens: \
-                     read in {windows} windows"
-                ));
-            }
-            if encoded.unseen_words > 0 {
-                let count = encoded.unseen_words;
-                setting.progress.note(&format!(
-                    "{count} {what} words are nothing to the tokenizer: the model never sees them"
-                ));
-            }
-            if encoded.cut_words > 0 {
-                let count = encoded.cut_words;
-                setting.progress.note(&format!("{count} {what} words were cut at {length} tokens"));
-            }
-            anyhow::Ok(encoded.windows)
-        };
-        let train = encode("training", &examples.train, &examples.train_ids)?;
+        let progress = setting.progress;
+        let TaggedExamples { train, train_ids, eval, eval_ids, .. } = examples;
+        let train = encode_with_notes("training", train, train_ids, tokenizer, &collator, progress)?;
         if train.is_empty() {
             return Err(Problem::new("the tokenizer makes nothing of any word to train on")
                 .at("data.train_file")
@@ -90,7 +71,7 @@ impl<'a> TrainingData<'a> {
         }
         Ok(Self {
             train,
-            eval: encode("evaluation", &examples.eval, &examples.eval_ids)?,
+            eval: encode_with_notes("evaluation", eval, eval_ids, tokenizer, &collator, progress)?,
             examples,
             collator,
             order: Shuffled::new(&setting),
@@ -101,24 +82,58 @@ impl<'a> TrainingData<'a> {
         })
     }
 
-    /// Entities of each evaluation sentence, by the latest evaluation.
+    /// Returns the counts of entities in each evaluation sentence, from the latest evaluation.
     pub(super) fn sentence_counts(&self) -> Vec<EntityCounts> {
-        let (labels, examples) = (&self.examples.labels, &self.examples.eval);
-        let of = |(sentence, predicted)| {
-            tally(labels, std::slice::from_ref(sentence), std::slice::from_ref(predicted)).overall()
-        };
-        examples.iter().zip(&self.predicted).map(of).collect()
+        let mut counts = Vec::with_capacity(self.predicted.len());
+        for (sentence, predicted) in self.examples.eval.iter().zip(&self.predicted) {
+            let sentence = std::slice::from_ref(sentence);
+            let predicted = std::slice::from_ref(predicted);
+            counts.push(tally(&self.examples.labels, sentence, predicted).overall());
+        }
+        counts
     }
 
-    /// Rows of all updates of an epoch; the last one may have fewer.
+    /// Number of rows of all updates of an epoch, as if the last update were full.
     pub(super) fn rows_per_epoch(&self) -> u64 {
         self.order.rows_per_epoch(self.train.len())
     }
 
-    /// The sentences that it is evaluated on, each with what was predicted.
+    /// The evaluation sentences, each with its predictions.
     fn predicted(&self) -> impl Iterator<Item = (&Sentence, &[Predicted])> {
         self.examples.eval.iter().zip(self.predicted.iter().map(Vec::as_slice))
     }
+}
+
+/// The windows of sentences with these labels; prints notes about what is unusual about them.
+fn encode_with_notes(
+    what: &str,
+    sentences: &[Sentence],
+    ids: &[Vec<u32>],
+    tokenizer: &Tokenizer,
+    collator: &WindowCollator,
+    progress: &Progress,
+) -> Result<Vec<Window>> {
+    let encoded = encode(tokenizer, collator, &words(sentences), ids)?;
+    let many = sentences.len();
+    let length = collator.max_seq_length;
+    if encoded.long_sentences > 0 {
+        let long = encoded.long_sentences;
+        let windows = encoded.windows.len() as u64 - encoded.short_sentences;
+        progress.note(&format!(
+            "{long} of {many} {what} sentences are longer than {length} tokens: \
+             read in {windows} windows"
+        ));
+    }
+    if encoded.unseen_words > 0 {
+        let count = encoded.unseen_words;
+        progress
+            .note(&format!("{count} {what} words are nothing to the tokenizer: the model never sees them"));
+    }
+    if encoded.cut_words > 0 {
+        let count = encoded.cut_words;
+        progress.note(&format!("{count} {what} words were cut at {length} tokens"));
+    }
+    Ok(encoded.windows)
 }
 
 /// The words of each sentence.
@@ -126,9 +141,9 @@ pub(super) fn words(sentences: &[Sentence]) -> Vec<&[String]> {
     sentences.iter().map(|sentence| sentence.words.as_slice()).collect()
 }
 
-/// Counts the entities of sentences, whose tags are IOB2, and of what is predicted for them. A model of
-/// another scheme is held against them in IOB2 as well. Words that the model never saw count nowhere, as in
-/// transformers' run_ner.py.
+/// Counts the entities in the gold tags of sentences, which are IOB2, and in the tags predicted for them.
+/// Predictions of a model with another scheme are converted to IOB2 first. Words that the model never saw are
+/// not counted, as in transformers' run_ner.py.
 pub(super) fn tally(labels: &TagSet, sentences: &[Sentence], predicted: &[Vec<Predicted>]) -> EntityTally {
     let mut tally = EntityTally::default();
     for (sentence, predicted) in sentences.iter().zip(predicted) {
@@ -145,7 +160,7 @@ pub(super) fn tally(labels: &TagSet, sentences: &[Sentence], predicted: &[Vec<Pr
     tally
 }
 
-/// Writes a file of predictions: columns where its name ends in `.conll`, else JSONL. `false` where it was
+/// Writes a file of predictions: columns if its name ends in `.conll`, else JSONL. Returns false if it was
 /// interrupted.
 pub(super) fn write_predictions<'s>(
     path: &Path,
@@ -173,12 +188,11 @@ impl Data for TrainingData<'_> {
     }
 
     fn next_step(&mut self) -> Result<StepBatches> {
-        let batch = |rows: &[&Window], first_row| self.collator.batch(rows.iter().copied(), first_row);
-        Ok(self.order.next_step(&self.train, batch))
+        Ok(self.order.next_step(&self.train, |rows, first| self.collator.batch(rows.iter().copied(), first)))
     }
 
     fn evaluate(&mut self, task: &dyn Task, interrupted: &dyn Fn() -> bool) -> Result<Option<Scores>> {
-        let mut predictions = Predictions::of(&words(&self.examples.eval));
+        let mut predictions = Predictions::new(&words(&self.examples.eval));
         let batches: Vec<&[Window]> = self.eval.chunks(self.eval_rows).collect();
         let made = batches.iter().map(|windows| self.collator.batch(*windows, 0));
         let is_whole = for_each_output(self.world, task, made, interrupted, |number, logits| {

@@ -1,4 +1,4 @@
-//! A token-classification run: tagged sentences, a pretrained encoder, a new head.
+//! A token-classification run: tagged sentences, a pretrained encoder and a new head.
 
 use std::path::Path;
 
@@ -16,7 +16,6 @@ use crate::quantity::format_count;
 use crate::scores::Better;
 use crate::scores::Outcomes;
 use crate::tasks::Task;
-use crate::tasks::examples::Set;
 use crate::tasks::examples::Sources;
 use crate::tasks::finetuned::Finetuned;
 use crate::tasks::finetuned::Floor;
@@ -46,13 +45,15 @@ use crate::tasks::token_classify::data::words;
 use crate::tasks::token_classify::report;
 use crate::tasks::token_classify::tagger::encode;
 use crate::tasks::token_classify::tagger::framing;
+use crate::tasks::token_classify::windows::WindowCollator;
 use crate::tasks::trained::Trained;
+use crate::tokenizer::Tokenizer;
 
 /// The sentences of a run, read and checked before anything is trained.
 pub struct TaggedExamples {
-    /// The labels.
+    /// The labels of words.
     pub labels: TagSet,
-    /// Training sentences, after the subset was taken.
+    /// Training sentences, after the subset was selected.
     pub train: Vec<Sentence>,
     pub(super) train_ids: Vec<Vec<u32>>,
     /// Evaluation sentences.
@@ -73,9 +74,11 @@ impl Finetuned for TaggedExamples {
 
     type Kind<'a> = Finetuning<'a>;
 
-    /// Parts have the same share of sentences with entities.
+    /// Splits and subsets keep the proportion of sentences with entities.
     fn read(config: &FinetuneConfig) -> Result<Self> {
-        let (data, tagging, mut notes) = (&config.data, Tagging::of(&config.data), Vec::new());
+        let data = &config.data;
+        let tagging = Tagging::from_config(data);
+        let mut notes = Vec::new();
         let sources = Sources::read(data, |path| {
             let file = read_tagged(path, &tagging)?;
             notes.extend(file.notes(path));
@@ -86,14 +89,13 @@ impl Finetuned for TaggedExamples {
         } else {
             TagSet::given(&data.labels)?
         };
-        notes.extend(twins::told("types", labels.kinds()));
-        let ids = |path: &Path, sentences: &[Sentence]| -> Result<Vec<Vec<u32>>> {
-            sentences.iter().map(|sentence| labels.ids(path, sentence)).collect()
-        };
-        let has_entities = |sentence: &Sentence| u32::from(sentence.tags.iter().any(|tag| tag != OUTSIDE));
-        let strata = |set: &Set<Sentence, Vec<u32>>| set.rows.iter().map(has_entities).collect();
-        let text = |sentence: &Sentence| sentence.words.join(" ");
-        let (train, eval) = sources.divided(config, ids, strata, text)?;
+        notes.extend(twins::twin_note("types", labels.kinds()));
+        let (train, eval) = sources.divided(
+            config,
+            |path, sentences| sentences.iter().map(|sentence| labels.ids(path, sentence)).collect(),
+            |set| set.rows.iter().map(|sentence| u32::from(has_entities(sentence))).collect(),
+            |sentence| sentence.words.join(" "),
+        )?;
         Ok(Self {
             labels,
             train: train.rows,
@@ -105,12 +107,9 @@ impl Finetuned for TaggedExamples {
     }
 
     fn summary(&self) -> String {
-        let count = |count: usize| format_count(count as u64);
-        let words = |sentences: &[Sentence]| count(sentences.iter().map(|s| s.words.len()).sum());
-        let of = |sentences: &[Sentence]| {
-            format!("{} sentences ({} words)", count(sentences.len()), words(sentences))
-        };
-        let (train, eval, types) = (of(&self.train), of(&self.eval), self.labels.num_types());
+        let train = size_text(&self.train);
+        let eval = size_text(&self.eval);
+        let types = self.labels.num_types();
         let summary = format!("{train} to train on, {eval} to evaluate on, {types} types of entities");
         [&self.notes[..], &[summary]].concat().join("\n")
     }
@@ -122,12 +121,8 @@ impl Finetuned for TaggedExamples {
     fn planned(&self, config: &FinetuneConfig, folder: &PretrainedFolder) -> Result<Planned> {
         let length = config.data.sequence_length();
         let (tokenizer, collator) = framing(folder, length, true)?;
-        let encoded = |sentences: &[Sentence]| {
-            let encoded = encode(&tokenizer, &collator, &words(sentences), &[])?;
-            let (longest, too_long) = (encoded.longest, encoded.long_sentences);
-            anyhow::Ok((Lengths { examples: sentences.len(), longest, too_long }, encoded.windows.len()))
-        };
-        let ((train, rows), (eval, _)) = (encoded(&self.train)?, encoded(&self.eval)?);
+        let (train, rows) = lengths(&tokenizer, &collator, &self.train)?;
+        let (eval, _) = lengths(&tokenizer, &collator, &self.eval)?;
         let both = [train, eval];
         let windows = format!("sentences are longer than {length} tokens, and read in windows");
         let kinds: Vec<String> = self.labels.kinds().into_iter().map(|kind| format!("`{kind}`")).collect();
@@ -171,12 +166,38 @@ impl Finetuned for TaggedExamples {
     }
 }
 
-/// A configuration, and the model and the sentences that it names.
+fn has_entities(sentence: &Sentence) -> bool {
+    sentence.tags.iter().any(|tag| tag != OUTSIDE)
+}
+
+/// Text such as "12 sentences (208 words)".
+fn size_text(sentences: &[Sentence]) -> String {
+    let words: usize = sentences.iter().map(|sentence| sentence.words.len()).sum();
+    format!("{} sentences ({} words)", format_count(sentences.len() as u64), format_count(words as u64))
+}
+
+/// The lengths of sentences, and the number of their windows.
+fn lengths(
+    tokenizer: &Tokenizer,
+    collator: &WindowCollator,
+    sentences: &[Sentence],
+) -> Result<(Lengths, usize)> {
+    let encoded = encode(tokenizer, collator, &words(sentences), &[])?;
+    let lengths =
+        Lengths { examples: sentences.len(), longest: encoded.longest, too_long: encoded.long_sentences };
+    Ok((lengths, encoded.windows.len()))
+}
+
+fn sha256_of(sentences: &[Sentence]) -> Result<String> {
+    start::sha256_of(sentences.iter().map(|sentence| (&sentence.words, &sentence.tags)))
+}
+
+/// A configuration, with the model folder and the sentences that it names.
 #[derive(Clone, Copy)]
 pub struct Finetuning<'a> {
     /// The configuration.
     pub config: &'a FinetuneConfig,
-    /// The folder of its model.
+    /// The folder of the model to start from.
     pub folder: &'a PretrainedFolder,
     /// The sentences.
     pub examples: &'a TaggedExamples,
@@ -195,15 +216,15 @@ impl<'a> Kind for Finetuning<'a> {
             outline: Box::new(outline),
             model,
             length: self.config.data.sequence_length(),
-            // Most words have one piece.
+            // Most words are a single token, so nearly all tokens have a label.
             targets: TargetShare::OfTokens(1.0),
         })
     }
 
     fn inputs(&self) -> Result<Inputs> {
         let Self { folder, examples, .. } = self;
-        let hash = |of: &[Sentence]| start::sha256_of(of.iter().map(|e| (&e.words, &e.tags)));
-        start::inputs(folder, [hash(&examples.train)?, hash(&examples.eval)?], examples.labels.names())
+        let hashes = [sha256_of(&examples.train)?, sha256_of(&examples.eval)?];
+        start::inputs(folder, hashes, examples.labels.names())
     }
 
     fn build(self, setting: Setting<'_>) -> Result<Parts<TokenClassify, TrainingData<'a>>> {
@@ -220,7 +241,7 @@ impl<'a> Kind for Finetuning<'a> {
         let names = labels.names().to_vec();
         let mut hub = HubConfig::new(model, HeadKind::TokenClassification, Some(names));
         hub.extra.clone_from(&folder.extra);
-        // So that windows are as long where the model is used.
+        // Stores the length in the folder, so that windows have the same length when the model is used.
         let tokenizer = start::for_texts(config, tokenizer, progress).with_model_max_length(length);
         let folders = vec![ModelFolder::whole(&hub, &tokenizer, task.model.parameters.layout())];
         let data = TrainingData::encode(examples, &tokenizer, collator, setting)?;

@@ -1,6 +1,6 @@
-//! The labels of a token classifier: tags, and their ids.
+//! The labels of a token classifier: tags with their ids.
 //!
-//! An id is a place in the list of tags, which the model folder keeps as `id2label`.
+//! An id is an index into the list of tags, which the model folder stores as `id2label`.
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -13,11 +13,12 @@ use crate::tasks::labelled::Sentence;
 use crate::tasks::labelled::tags::OUTSIDE;
 use crate::tasks::labelled::tags::is_tag;
 
-/// Most types that an error lists.
+/// Number of types that an error lists at most.
 const LISTED: usize = 12;
 
-/// The prefixes that may mark a word of an entity, the best first, by whether the word is its first and its
-/// last: what a model lacks of BIOES it says in IOB2, and what it lacks of that with `I-` alone.
+/// The prefixes with which a word of an entity may be tagged, the best first, depending on whether it is the
+/// entity's first and its last word. A model without the tags of BIOES uses those of IOB2, and a model
+/// without `B-` uses `I-` alone.
 fn prefixes(is_first: bool, is_last: bool) -> &'static [&'static str] {
     match (is_first, is_last) {
         (true, true) => &["S", "B", "I"],
@@ -27,17 +28,18 @@ fn prefixes(is_first: bool, is_last: bool) -> &'static [&'static str] {
     }
 }
 
-/// Tags in the order of their ids.
+/// The labels in the order of their ids.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TagSet {
     names: Vec<String>,
-    /// The names as tags.
+    /// The labels as tags.
     tags: Vec<String>,
     ids: BTreeMap<String, u32>,
 }
 
 impl TagSet {
-    /// `O`, then `B-` and `I-` of each type that occurs in `sentences`, the types sorted by code point.
+    /// Returns `O`, then `B-` and `I-` of each type that occurs in `sentences`, with the types sorted by code
+    /// point.
     pub fn discover(source: &Path, sentences: &[Sentence]) -> Result<Self> {
         let tags = sentences.iter().flat_map(|sentence| &sentence.tags);
         let kinds: BTreeSet<&str> = tags.filter_map(|tag| Some(tag.split_once('-')?.1)).collect();
@@ -47,43 +49,49 @@ impl TagSet {
                 .hint("`data.tag_column` says where the tags are")
                 .into());
         }
-        let of = |kind: &&str| [format!("B-{kind}"), format!("I-{kind}")];
-        Ok(Self::of_model([OUTSIDE.to_string()].into_iter().chain(kinds.iter().flat_map(of)).collect()))
+        let mut names = vec![OUTSIDE.to_string()];
+        for kind in kinds {
+            names.extend([format!("B-{kind}"), format!("I-{kind}")]);
+        }
+        Ok(Self::of_model(names))
     }
 
-    /// The tags of a configuration: with `O`, and a tag for each word of an entity of each type.
+    /// Returns the tags of a configuration, which must have `O`, and a tag for each word of an entity of each
+    /// type.
     pub fn given(names: &[String]) -> Result<Self> {
-        let refuse = |message: String| Problem::usage(message).at("data.labels");
         let hint = "name `O`, and `B-` and `I-` of each type";
         let set = Self::of_model(names.to_vec());
         if let Some(other) = names.iter().find(|name| !is_tag(name)) {
-            return Err(refuse(format!("`{other}` is no tag")).hint(hint).into());
+            return Err(wrong_labels(format!("`{other}` is no tag")).hint(hint).into());
         }
         if set.ids.len() < names.len() {
-            return Err(refuse("a tag is given twice".to_string()).into());
+            return Err(wrong_labels("a tag is given twice".to_string()).into());
         }
         if !set.ids.contains_key(OUTSIDE) || names.len() < 2 {
-            return Err(refuse("there is no `O`, or nothing else".to_string()).hint(hint).into());
+            return Err(wrong_labels("there is no `O`, or nothing else".to_string()).hint(hint).into());
         }
         for kind in names.iter().filter_map(|tag| Some(tag.split_once('-')?.1)) {
             let places = [(true, true), (true, false), (false, true), (false, false)];
             if places.iter().any(|&(first, last)| set.id_in(kind, first, last).is_none()) {
                 let message = format!("the tags of `{kind}` do not reach for all words of an entity");
-                return Err(refuse(message).hint(hint).into());
+                return Err(wrong_labels(message).hint(hint).into());
             }
         }
         Ok(set)
     }
 
-    /// The labels of a model, whatever they are. One that is no tag, such as `PER` alone, is read as `I-PER`.
+    /// Returns the labels of a model, which may be anything. A label that is not a tag, such as `PER` alone,
+    /// is read as `I-PER`.
     pub fn of_model(names: Vec<String>) -> Self {
-        let as_tag = |name: &String| if is_tag(name) { name.clone() } else { format!("I-{name}") };
-        let tags: Vec<String> = names.iter().map(as_tag).collect();
+        let mut tags = Vec::with_capacity(names.len());
+        for name in &names {
+            tags.push(if is_tag(name) { name.clone() } else { format!("I-{name}") });
+        }
         let ids = tags.iter().cloned().zip(0..).collect();
         Self { names, tags, ids }
     }
 
-    /// The tags in the order of their ids.
+    /// The labels in the order of their ids.
     pub fn names(&self) -> &[String] {
         &self.names
     }
@@ -93,47 +101,55 @@ impl TagSet {
         &self.tags[id as usize]
     }
 
-    /// Whether the tags are those of IOB2.
+    /// True if the tags are those of IOB2.
     pub fn is_iob2(&self) -> bool {
-        let starts = |start: &str| self.tags.iter().any(|tag| tag.starts_with(start));
-        starts("B-") && !starts("E-") && !starts("S-")
+        self.has_prefix("B-") && !self.has_prefix("E-") && !self.has_prefix("S-")
     }
 
-    /// How many types of entities there are.
+    fn has_prefix(&self, prefix: &str) -> bool {
+        self.tags.iter().any(|tag| tag.starts_with(prefix))
+    }
+
+    /// Number of types of entities.
     pub fn num_types(&self) -> usize {
         self.kinds().len()
     }
 
-    /// The types of entities, in the order of their names.
+    /// The types of entities, sorted by name.
     pub fn kinds(&self) -> BTreeSet<&str> {
         self.tags.iter().filter_map(|tag| Some(tag.split_once('-')?.1)).collect()
     }
 
+    /// The id of the best tag for a word of an entity of type `kind`.
     fn id_in(&self, kind: &str, is_first: bool, is_last: bool) -> Option<u32> {
         prefixes(is_first, is_last)
             .iter()
             .find_map(|prefix| self.ids.get(&format!("{prefix}-{kind}")).copied())
     }
 
-    /// The label of each word of a sentence of `source` whose tags are IOB2; a type outside the set is an
-    /// error that names the line and the known types.
+    /// Returns the label of each word of a sentence of `source` whose tags are IOB2. A type outside the set
+    /// is an error that names the line and lists the known types.
     pub fn ids(&self, source: &Path, sentence: &Sentence) -> Result<Vec<u32>> {
         let tags = &sentence.tags;
-        let goes_on = |place: usize, kind: &str| {
-            tags.get(place).is_some_and(|tag| tag.strip_prefix("I-").is_some_and(|inside| inside == kind))
-        };
-        let id = |(place, tag): (usize, &String)| {
+        let mut ids = Vec::with_capacity(tags.len());
+        for (index, tag) in tags.iter().enumerate() {
             let found = match tag.split_once('-') {
                 None => self.ids.get(OUTSIDE).copied(),
-                Some((prefix, kind)) => self.id_in(kind, prefix == "B", !goes_on(place + 1, kind)),
+                Some((prefix, kind)) => {
+                    let next = tags.get(index + 1).and_then(|tag| tag.strip_prefix("I-"));
+                    self.id_in(kind, prefix == "B", next != Some(kind))
+                }
             };
-            found.ok_or_else(|| {
-                self.unknown(tag).at(format!("{}:{}", source.display(), sentence.lines[place]))
-            })
-        };
-        Ok(tags.iter().enumerate().map(id).collect::<Result<_, Problem>>()?)
+            let Some(id) = found else {
+                let place = format!("{}:{}", source.display(), sentence.lines[index]);
+                return Err(self.unknown(tag).at(place).into());
+            };
+            ids.push(id);
+        }
+        Ok(ids)
     }
 
+    /// The problem of a tag for which there is no label.
     fn unknown(&self, tag: &str) -> Problem {
         let kinds = self.kinds();
         let Some((_, kind)) = tag.split_once('-') else {
@@ -147,6 +163,10 @@ impl TagSet {
         Problem::new(format!("unknown type `{kind}`; known are {}{rest}", first.join(", ")))
             .hint("name all tags under `data.labels`, or correct the line")
     }
+}
+
+fn wrong_labels(message: String) -> Problem {
+    Problem::usage(message).at("data.labels")
 }
 
 #[cfg(test)]
@@ -163,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_are_both_tags_of_each_type_behind_the_outside() {
+    fn labels_are_the_outside_tag_then_both_tags_of_each_type() {
         let sentences = [sentence(&["B-PER", "O"]), sentence(&["B-LOC", "I-LOC"])];
         let set = TagSet::discover(Path::new("a.conll"), &sentences).unwrap();
         assert_eq!(set.names(), ["O", "B-LOC", "I-LOC", "B-PER", "I-PER"]);
@@ -176,24 +196,26 @@ mod tests {
 
     #[test]
     fn a_model_of_another_scheme_gets_its_own_tags() {
-        let tags = ["B-PER", "B-PER", "I-PER", "I-PER", "O"];
-        let named = |names: &[&str]| -> Vec<String> {
-            let set = TagSet::of_model(owned(names));
-            let ids = set.ids(Path::new("a"), &sentence(&tags)).unwrap();
-            ids.iter().map(|&id| set.names()[id as usize].clone()).collect()
-        };
         let bioes = ["O", "B-PER", "I-PER", "E-PER", "S-PER"];
-        assert_eq!(named(&bioes), ["S-PER", "B-PER", "I-PER", "E-PER", "O"]);
-        assert_eq!(named(&["I-PER", "O"]), ["I-PER", "I-PER", "I-PER", "I-PER", "O"]);
-        assert_eq!(named(&["O", "PER"]), ["PER", "PER", "PER", "PER", "O"]);
-        let is_iob2 = |names: &[&str]| TagSet::of_model(owned(names)).is_iob2();
-        assert_eq!(
-            [is_iob2(&bioes), is_iob2(&["O", "I-PER"]), is_iob2(&["O", "B-PER", "I-PER"])],
-            [false, false, true]
-        );
+        assert_eq!(relabelled(&bioes), ["S-PER", "B-PER", "I-PER", "E-PER", "O"]);
+        assert_eq!(relabelled(&["I-PER", "O"]), ["I-PER", "I-PER", "I-PER", "I-PER", "O"]);
+        assert_eq!(relabelled(&["O", "PER"]), ["PER", "PER", "PER", "PER", "O"]);
+        for (names, is_iob2) in
+            [(&bioes[..], false), (&["O", "I-PER"], false), (&["O", "B-PER", "I-PER"], true)]
+        {
+            assert_eq!(TagSet::of_model(owned(names)).is_iob2(), is_iob2, "{names:?}");
+        }
         let words = TagSet::of_model(owned(&["NOUN", "VERB"]));
         let error = words.ids(Path::new("a"), &sentence(&["O"])).unwrap_err().to_string();
         assert!(error.contains("the model has no label for `O`"), "{error}");
+    }
+
+    /// The labels of a model with these `names` for a sentence with three entities.
+    fn relabelled(names: &[&str]) -> Vec<String> {
+        let set = TagSet::of_model(owned(names));
+        let tags = ["B-PER", "B-PER", "I-PER", "I-PER", "O"];
+        let ids = set.ids(Path::new("a"), &sentence(&tags)).unwrap();
+        ids.iter().map(|&id| set.names()[id as usize].clone()).collect()
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Token classification: tagged sentences -> labels -> windows -> batches -> model -> entities.
 //!
-//! `finetuning.rs` is its run, `data.rs` the batches and scores of one, `tagger.rs` a model with its labels,
-//! `trained.rs` what it is used for; everything else is about sentences and knows no model.
+//! `finetuning.rs` is the run, `data.rs` its batches and scores, `tagger.rs` a model with its labels,
+//! `trained.rs` its evaluation and predictions. All other files handle sentences and do not know the model.
 
 pub mod data;
 pub mod finetuning;

@@ -1,6 +1,6 @@
-//! What a token classifier says: rows of predictions as JSONL and as CoNLL columns, and scores by type.
+//! Output of a token classifier: rows of predictions as JSONL and as CoNLL columns, and scores by type.
 //!
-//! Scores themselves are `scores`' matter.
+//! The scores themselves are computed in `scores`.
 
 use std::fmt::Write;
 
@@ -9,52 +9,55 @@ use serde_json::Value;
 use serde_json::json;
 
 use crate::pages::columns::shortened;
-use crate::scores::Entity;
-use crate::scores::EntityCounts;
 use crate::scores::EntityTally;
 use crate::scores::entities;
 use crate::scores::measured;
 use crate::tasks::labelled::tags::OUTSIDE;
 use crate::tasks::table::aligned;
+use crate::tasks::table::percent_number;
 use crate::tasks::token_classify::TagSet;
 use crate::tasks::token_classify::tagger::Predicted;
 use crate::tasks::token_classify::words::Span;
 use crate::tasks::token_classify::words::joined;
 
-/// Characters of a type before its scores.
+/// Most characters of a type in the table of scores.
 const TYPE_CHARS: usize = 50;
 
-/// Bytes of a word in both files of predictions, at most, besides the word itself and its tags.
+/// Most bytes of a word in both files of predictions, in addition to the word itself and its tags.
 const WORD_BYTES: u64 = 90;
 
-/// The names of the predicted tags of a sentence; a word that the model never saw is in no entity.
+/// Returns the names of the predicted tags of a sentence; a word that the model never saw is in no entity.
 pub fn tags<'a>(labels: &'a TagSet, predicted: &[Predicted]) -> Vec<&'a str> {
-    let name = |word: &Predicted| labels.names().get(word.label as usize).map_or(OUTSIDE, String::as_str);
-    predicted.iter().map(name).collect()
+    let names = labels.names();
+    predicted.iter().map(|word| names.get(word.label as usize).map_or(OUTSIDE, String::as_str)).collect()
 }
 
-/// The entities of a text, each with its words, its type, its score and its place; `spans` are those of its
-/// words. The score is the mean probability of the tags of its words.
+/// Returns the entities of a text, each with its words, type, score and place. `spans` are the ranges of the
+/// words. The score is the mean probability of the tags of the entity's words.
 pub fn entity_rows(text: &str, spans: &[Span], labels: &TagSet, predicted: &[Predicted]) -> Vec<Value> {
-    let tag = |word: &Predicted| if word.is_seen() { labels.tag(word.label) } else { OUTSIDE };
-    let tags: Vec<&str> = predicted.iter().map(tag).collect();
-    let row = |entity: Entity<'_>| {
-        let (first, last) = (&spans[entity.first], &spans[entity.last]);
+    let mut tags = Vec::with_capacity(predicted.len());
+    for word in predicted {
+        tags.push(if word.is_seen() { labels.tag(word.label) } else { OUTSIDE });
+    }
+    let mut rows = Vec::new();
+    for entity in entities(&tags) {
+        let first = &spans[entity.first];
+        let last = &spans[entity.last];
         let words = &predicted[entity.first..=entity.last];
         let score = words.iter().map(|word| f64::from(word.score)).sum::<f64>() / words.len() as f64;
-        json!({
+        rows.push(json!({
             "text": text[first.bytes.start..last.bytes.end],
             "type": entity.kind,
             "score": score,
             "start": first.characters.start,
             "end": last.characters.end,
-        })
-    };
-    entities(&tags).into_iter().map(row).collect()
+        }));
+    }
+    rows
 }
 
-/// The words of a sentence, their tags, and the probability of each tag: null of a word that the model never
-/// saw.
+/// Returns the words of a sentence, their tags, and the probability of each tag (null for a word that the
+/// model never saw).
 pub fn word_row(words: &[String], labels: &TagSet, predicted: &[Predicted]) -> Map<String, Value> {
     let scores: Vec<f32> = predicted.iter().map(|word| word.score).collect();
     let row = json!({"tokens": words, "tags": tags(labels, predicted), "scores": scores});
@@ -62,8 +65,8 @@ pub fn word_row(words: &[String], labels: &TagSet, predicted: &[Predicted]) -> M
     row
 }
 
-/// A line of a predictions file: the words with predicted tags and those of the data, and the entities with
-/// their places in the text that the words make with blanks between them.
+/// Formats a line of a predictions file: the words with predicted and gold tags, and the entities with their
+/// places in the text that the words form with blanks between them.
 pub fn line(words: &[String], gold: &[String], labels: &TagSet, predicted: &[Predicted]) -> String {
     let mut row = word_row(words, labels, predicted);
     let (text, spans) = joined(words);
@@ -73,11 +76,11 @@ pub fn line(words: &[String], gold: &[String], labels: &TagSet, predicted: &[Pre
     Value::from(row).to_string() + "\n"
 }
 
-/// The same as columns: word, tag of the data, predicted tag; an empty line at the end.
+/// Formats the sentence as columns: word, gold tag, predicted tag; with an empty line at the end.
 pub fn columns(words: &[String], gold: &[String], labels: &TagSet, predicted: &[Predicted]) -> String {
     let mut text = String::new();
     for ((word, gold), tag) in words.iter().zip(gold).zip(tags(labels, predicted)) {
-        // In JSONL a word may hold what ends a column or a line here.
+        // In JSONL a word may contain characters that would end a column or a line here.
         let word = word.replace(['\t', '\n', '\r'], " ");
         // Writing to a string cannot fail.
         let _ = writeln!(text, "{word}\t{gold}\t{tag}");
@@ -86,16 +89,18 @@ pub fn columns(words: &[String], gold: &[String], labels: &TagSet, predicted: &[
     text
 }
 
-/// Bytes that both files of predictions take, about.
+/// Estimates the bytes of both files of predictions.
 pub fn rows_bytes<'a>(sentences: impl Iterator<Item = &'a [String]>, labels: &TagSet) -> u64 {
     let longest = labels.names().iter().map(String::len).max().unwrap_or(0) as u64;
-    let of = |words: &[String]| {
-        words.iter().map(|word| 4 * word.len() as u64 + 5 * longest + WORD_BYTES).sum::<u64>() + 100
-    };
-    sentences.map(of).sum()
+    let mut bytes = 0;
+    for words in sentences {
+        bytes += words.iter().map(|word| 4 * word.len() as u64 + 5 * longest + WORD_BYTES).sum::<u64>() + 100;
+    }
+    bytes
 }
 
-/// The scores of a run, by the names of transformers' `run_ner.py` with `return_entity_level_metrics`.
+/// Returns the scores of a run, with the names of transformers' `run_ner.py` with
+/// `return_entity_level_metrics`.
 pub fn scores(loss: f64, tally: &EntityTally) -> Vec<(String, f64)> {
     let overall = tally.overall();
     let mut scores = vec![
@@ -105,37 +110,41 @@ pub fn scores(loss: f64, tally: &EntityTally) -> Vec<(String, f64)> {
         ("overall_f1".to_string(), overall.f1()),
         ("overall_accuracy".to_string(), tally.accuracy()),
     ];
-    // A type may be called `overall`; the scores of all types stay what they are.
-    for (kind, of) in tally.by_type().filter(|(kind, _)| *kind != "overall") {
+    // A type may be called `overall`; it must not overwrite the scores of all types.
+    for (kind, counts) in tally.by_type().filter(|(kind, _)| *kind != "overall") {
         let values = [
-            ("precision", of.precision()),
-            ("recall", of.recall()),
-            ("f1", of.f1()),
-            ("number", of.support as f64),
+            ("precision", counts.precision()),
+            ("recall", counts.recall()),
+            ("f1", counts.f1()),
+            ("number", counts.support as f64),
         ];
         scores.extend(values.map(|(name, value)| (format!("{kind}_{name}"), value)));
     }
     scores
 }
 
-/// The names of [`scores`] that tell how good a model is, with those of types that may not occur.
+/// Returns the names of the quality scores among [`scores`], including those of types that may not occur.
 pub fn score_names(labels: &TagSet) -> Vec<String> {
-    let of = |kind: &str| ["precision", "recall", "f1"].map(|name| format!("{kind}_{name}"));
-    let kinds = labels.kinds().into_iter().filter(|kind| *kind != "overall").flat_map(of);
     let overall = ["loss", "overall_precision", "overall_recall", "overall_f1", "overall_accuracy"];
-    overall.map(str::to_string).into_iter().chain(kinds).collect()
+    let mut names = overall.map(str::to_string).to_vec();
+    for kind in labels.kinds().into_iter().filter(|kind| *kind != "overall") {
+        names.extend(["precision", "recall", "f1"].map(|name| format!("{kind}_{name}")));
+    }
+    names
 }
 
-/// Precision, recall, F1 and support of each type, then of all. Ends in a newline.
+/// Formats a table of precision, recall, F1 and support of each type, then of all types. Ends in a newline.
 pub fn score_table(tally: &EntityTally) -> String {
-    let percent = |share: f64| measured(share, |share| format!("{:.2}", 100.0 * share));
-    let row = |(kind, of): (&str, EntityCounts)| {
-        let kind = shortened(kind, TYPE_CHARS);
-        vec![kind, percent(of.precision()), percent(of.recall()), percent(of.f1()), of.support.to_string()]
-    };
-    let header = ["type", "precision %", "recall %", "F1 %", "entities"].map(str::to_string).to_vec();
-    let all = std::iter::once(("all", tally.overall()));
-    let rows: Vec<_> = std::iter::once(header).chain(tally.by_type().chain(all).map(row)).collect();
+    let mut rows = vec![["type", "precision %", "recall %", "F1 %", "entities"].map(str::to_string).to_vec()];
+    for (kind, counts) in tally.by_type().chain(std::iter::once(("all", tally.overall()))) {
+        rows.push(vec![
+            shortened(kind, TYPE_CHARS),
+            measured(counts.precision(), percent_number),
+            measured(counts.recall(), percent_number),
+            measured(counts.f1(), percent_number),
+            counts.support.to_string(),
+        ]);
+    }
     aligned(&rows).expect("the type is shortened and the numbers are narrow")
 }
 
@@ -144,21 +153,25 @@ mod tests {
     use super::*;
 
     fn sentence() -> (Vec<String>, Vec<String>, TagSet, Vec<Predicted>) {
-        let owned = |words: &[&str]| words.iter().map(|w| (*w).to_string()).collect::<Vec<_>>();
         let labels = TagSet::of_model(owned(&["O", "B-PER", "I-PER"]));
         let predicted =
             [(1, 0.5), (2, 0.75), (0, 1.0)].map(|(label, score)| Predicted { label, score }).to_vec();
         (owned(&["Åsa", "B.\t", "sings"]), owned(&["B-PER", "O", "O"]), labels, predicted)
     }
 
+    fn owned(words: &[&str]) -> Vec<String> {
+        words.iter().map(|word| (*word).to_string()).collect()
+    }
+
     #[test]
     fn predictions_are_lines_of_json_and_columns() {
         let (words, gold, labels, predicted) = sentence();
-        let (line, columns) =
-            (line(&words, &gold, &labels, &predicted), columns(&words, &gold, &labels, &predicted));
+        let line = line(&words, &gold, &labels, &predicted);
+        let columns = columns(&words, &gold, &labels, &predicted);
         insta::assert_snapshot!(line.trim_end(), @r#"{"tokens":["Åsa","B.\t","sings"],"tags":["B-PER","I-PER","O"],"scores":[0.5,0.75,1.0],"gold":["B-PER","O","O"],"entities":[{"text":"Åsa B.\t","type":"PER","score":0.625,"start":0,"end":7}],"text":"Åsa B.\t sings"}"#);
         assert_eq!(columns, "Åsa\tB-PER\tB-PER\nB. \tO\tI-PER\nsings\tO\tO\n\n");
-        let (bytes, estimate) = (line.len() + columns.len(), rows_bytes([&words[..]].into_iter(), &labels));
+        let bytes = line.len() + columns.len();
+        let estimate = rows_bytes([&words[..]].into_iter(), &labels);
         assert!((bytes as u64..3 * bytes as u64).contains(&estimate), "{estimate} for {bytes}");
     }
 

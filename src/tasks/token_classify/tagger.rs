@@ -1,4 +1,4 @@
-//! A token classifier ready for use: model, tokenizer and labels together, words in, tags out.
+//! A token classifier ready for use: model, tokenizer and labels together turn words into tags.
 
 use std::path::Path;
 
@@ -33,29 +33,29 @@ use crate::tokenizer::Tokenizer;
 /// Most bytes of a `config.json`.
 const CONFIG_CAP_BYTES: u64 = 1 << 20;
 
-/// Everything that turns words into tags.
+/// A model with everything that turns words into tags.
 pub struct Tagger {
     /// Model and head.
     pub task: TokenClassify,
-    /// Its tokenizer.
+    /// Tokenizer of the model.
     pub tokenizer: Tokenizer,
-    /// Its labels.
+    /// Labels of the model.
     pub labels: TagSet,
-    /// Frames windows.
+    /// Adds special tokens to windows.
     pub collator: WindowCollator,
 }
 
-/// What is said of a word.
+/// The prediction for a word.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Predicted {
-    /// Id of the label with the highest probability, the first of equals.
+    /// Id of the label with the highest probability, the first one of equals.
     pub label: u32,
-    /// Its probability.
+    /// Probability of that label.
     pub score: f32,
 }
 
 impl Predicted {
-    /// A word of which the tokenizer makes nothing: the model never sees it, and says nothing of it.
+    /// Prediction for a word for which the tokenizer returns no tokens, so that the model never sees it.
     pub(super) const UNSEEN: Self = Self { label: u32::MAX, score: f32::NAN };
 
     /// True if the model has seen the word.
@@ -64,27 +64,28 @@ impl Predicted {
     }
 }
 
-/// Sentences as windows, and what was unusual about them.
+/// The windows of sentences, with counts of unusual cases.
 #[derive(Debug, Clone, Default)]
 pub struct Encoded {
     /// The windows of all sentences.
     pub windows: Vec<Window>,
-    /// Sentences of several windows.
+    /// Number of sentences with several windows.
     pub long_sentences: u64,
-    /// Sentences of one window.
+    /// Number of sentences with one window.
     pub short_sentences: u64,
-    /// Words that alone are longer than a window: only their first pieces are seen.
+    /// Number of words that are longer than a window; only their first tokens are seen.
     pub cut_words: u64,
-    /// Words of which the tokenizer makes nothing, such as a lone joiner: transformers' run_ner.py gives them
-    /// no label.
+    /// Number of words for which the tokenizer returns no tokens, such as a lone joiner: transformers'
+    /// run_ner.py gives them no label.
     pub unseen_words: u64,
-    /// Tokens of the longest sentence, special tokens included.
+    /// Length in tokens of the longest sentence, including special tokens.
     pub longest: u64,
 }
 
 impl Tagger {
-    /// Loads a trained token classifier. Windows are as long as those that it was trained on, as the
-    /// `model_max_length` of its `tokenizer_config.json` tells, else as the longest sequence that it takes.
+    /// Loads a trained token classifier. The length of windows is the `model_max_length` of its
+    /// `tokenizer_config.json`, the length used in training; without one, the longest sequence that the model
+    /// takes.
     pub fn load(path: &Path, device: &Device) -> Result<Self> {
         let folder = read_folder(path)?;
         let Some(labels) = folder.id2label.clone().filter(|_| folder.head == HeadKind::TokenClassification)
@@ -106,9 +107,10 @@ impl Tagger {
         Ok(tagger)
     }
 
-    /// A token classifier for `labels` on the encoder of `folder`, whose dropout `config` may change, and what
-    /// filling it came to. Where the folder has no head for as many labels, `new_head` is the seed that one is
-    /// drawn from; without it that is an error.
+    /// Builds a token classifier for `labels` on the encoder of `folder`, with the architecture `config`,
+    /// which may differ from the folder's in its dropout. Also returns what was read from the folder. If the
+    /// folder has no head for these labels, `new_head` is the seed of the initial values of a new one;
+    /// without it that is an error.
     pub fn from_folder(
         folder: &PretrainedFolder,
         config: &ModelConfig,
@@ -130,13 +132,13 @@ impl Tagger {
         Ok((Self { task: TokenClassify { model }, tokenizer, labels, collator }, filled))
     }
 
-    /// The same token classifier computing in `dtype`.
+    /// Converts the model to compute in `dtype`.
     pub fn computing_in(self, dtype: DType) -> Result<Self> {
         Ok(Self { task: self.task.computing_in(dtype)?, ..self })
     }
 
-    /// What the model says of each word of some sentences, and the loss by their `labels`; at most
-    /// `batch_size` windows at a time.
+    /// Predicts the tag of each word of some sentences, and computes the loss for their `labels`, with at
+    /// most `batch_size` windows at a time.
     pub fn tag(
         &self,
         sentences: &[&[String]],
@@ -144,7 +146,7 @@ impl Tagger {
         batch_size: usize,
     ) -> Result<(Encoded, Predictions)> {
         let encoded = encode(&self.tokenizer, &self.collator, sentences, labels)?;
-        let mut predictions = Predictions::of(sentences);
+        let mut predictions = Predictions::new(sentences);
         let batches: Vec<&[Window]> = encoded.windows.chunks(batch_size).collect();
         let made = batches.iter().map(|windows| self.collator.batch(*windows, 0));
         for_each_output(World::ALONE, &self.task, made, &|| false, |number, logits| {
@@ -154,14 +156,16 @@ impl Tagger {
     }
 }
 
-/// The tokenizer of a folder, which is trained as a tagger or was, and what frames windows of this length.
+/// The tokenizer of a folder, and a collator for windows of this length. With `is_to_train` the folder is one
+/// to fine-tune, otherwise a trained tagger.
 pub(super) fn framing(
     folder: &PretrainedFolder,
     max_seq_length: usize,
     is_to_train: bool,
 ) -> Result<(Tokenizer, WindowCollator)> {
     let mut tokenizer = start::tokenizer_of(folder)?;
-    // Words of a text stand behind blanks, and so pretraining saw them. A tagger goes on as it was trained.
+    // In text, words follow blanks, and pretraining saw them so. A trained tagger keeps the way in which it
+    // was trained.
     let is_new = is_to_train && folder.head != HeadKind::TokenClassification;
     if is_new || had_blanks(folder, &tokenizer)? {
         tokenizer = tokenizer.for_words()?;
@@ -181,8 +185,9 @@ pub(super) fn framing(
     Ok((tokenizer, WindowCollator { frame, max_seq_length }))
 }
 
-/// Whether words had blanks where this tagger was trained, though its tokenizer.json does not tell: earlier
-/// versions of this program wrote so. Transformers, which has its name in each `config.json`, did not.
+/// Returns true if this tagger was trained with blanks before words although its tokenizer.json does not show
+/// that. Earlier versions of mlmtrain wrote such folders; transformers, which writes its version into each
+/// `config.json`, did not.
 fn had_blanks(folder: &PretrainedFolder, tokenizer: &Tokenizer) -> Result<bool> {
     if folder.head != HeadKind::TokenClassification || !tokenizer.asks_for_words() {
         return Ok(false);
@@ -192,7 +197,7 @@ fn had_blanks(folder: &PretrainedFolder, tokenizer: &Tokenizer) -> Result<bool> 
     Ok(config["transformers_version"].is_null())
 }
 
-/// Windows of sentences; `labels` are those of their words, none where they are not known.
+/// Splits sentences into windows; `labels` are those of their words, or empty if they are unknown.
 pub(super) fn encode(
     tokenizer: &Tokenizer,
     collator: &WindowCollator,
@@ -221,31 +226,32 @@ pub(super) fn encode(
     Ok(encoded)
 }
 
-/// What a model says of sentences, put together from their windows.
+/// The predictions for sentences, assembled from their windows.
 #[derive(Debug, Clone, Default)]
 pub struct Predictions {
-    /// One for each word of each sentence.
+    /// The prediction for each word of each sentence.
     pub by_sentence: Vec<Vec<Predicted>>,
-    /// Loss of all words, by the labels that they were given.
+    /// Loss of all words, for the labels that they were given.
     pub loss: Loss,
 }
 
 impl Predictions {
-    /// Room for as many words.
-    pub(super) fn of(sentences: &[&[String]]) -> Self {
+    /// No predictions yet for the words of these sentences.
+    pub(super) fn new(sentences: &[&[String]]) -> Self {
         let by_sentence = sentences.iter().map(|words| vec![Predicted::UNSEEN; words.len()]).collect();
         Self { by_sentence, loss: Loss::default() }
     }
 
-    /// The scores of the words of each sentence that the model has seen.
+    /// Probabilities of the predicted labels of each sentence, without words that the model never saw.
     pub(super) fn scores(&self) -> Vec<Vec<f32>> {
-        let of_sentence = |words: &Vec<Predicted>| {
-            words.iter().filter(|word| word.is_seen()).map(|word| word.score).collect::<Vec<f32>>()
-        };
-        self.by_sentence.iter().map(of_sentence).collect()
+        let mut scores = Vec::with_capacity(self.by_sentence.len());
+        for words in &self.by_sentence {
+            scores.push(words.iter().filter(|word| word.is_seen()).map(|word| word.score).collect());
+        }
+        scores
     }
 
-    /// Takes the logits, f32 on the CPU, of the words of some windows.
+    /// Adds the logits, f32 on the CPU, of the words of some windows.
     pub(super) fn add(&mut self, windows: &[Window], logits: &Tensor) -> Result<()> {
         let labels: Vec<u32> = windows.iter().flat_map(|window| window.labels.iter().copied()).collect();
         let entropy = cross_entropy::forward(logits, &labels)?;
@@ -259,6 +265,7 @@ impl Predictions {
     }
 }
 
+/// The label with the highest probability, the first one of equals.
 fn best(probabilities: &[f32]) -> Predicted {
     let start = Predicted { label: 0, score: probabilities.first().copied().unwrap_or(0.0) };
     probabilities.iter().zip(0..).fold(start, |best, (&score, label)| {

@@ -1,4 +1,4 @@
-//! A token classifier in the hands of `evaluate` and `predict`.
+//! A token classifier as `evaluate` and `predict` use it.
 
 use anyhow::Result;
 use serde_json::Value;
@@ -27,7 +27,8 @@ impl Trained for Tagger {
     fn evaluate(&self, evaluation: &Evaluation<'_>) -> Result<Scored> {
         let Evaluation { data, tagging, columns, .. } = *evaluation;
         let mut fields = tagging.columns;
-        (fields.token_field, fields.tag_field) = (columns.text, columns.label);
+        fields.token_field = columns.text;
+        fields.tag_field = columns.label;
         fields.tag_names = evaluation.labels;
         let file = read_tagged(data, &Tagging { columns: fields, ..tagging })?;
         let sentences = &file.sentences;
@@ -68,7 +69,8 @@ impl Trained for Tagger {
         Ok(scored)
     }
 
-    /// A text is split into words and answered with its entities; a sentence of words with a tag for each.
+    /// Splits a text into words and answers with its entities; answers a sentence of words with a tag for
+    /// each word.
     fn predict(&self, input: &InputFile<'_>, batch_size: usize, answers: &mut dyn Answers) -> Result<()> {
         let mut asked = input.asked()?.peekable();
         let mut cut = 0;
@@ -102,7 +104,7 @@ impl Trained for Tagger {
     }
 }
 
-/// The words of what is asked.
+/// The words of a text or sentence to be answered.
 fn words_asked(asked: &Asked) -> Vec<String> {
     match asked {
         Asked::Words(words, _) => words.clone(),

@@ -1,5 +1,5 @@
-//! Sentences as windows of token ids: one for a sentence that fits the model, several that overlap for a
-//! longer one. Each word has its label, and gets its prediction, in the window that shows most around it.
+//! Sentences as windows of token ids: one for a sentence that fits the model, several overlapping ones for a
+//! longer one. Each word has its label and gets its prediction in the window with the most context around it.
 
 use crate::batches::Batch;
 use crate::tokenizer::Frame;
@@ -7,19 +7,20 @@ use crate::tokenizer::Frame;
 /// Token ids of a part of a sentence, without special tokens.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Window {
-    /// The sentence, by its place in its file, from 0.
+    /// Index of the sentence in its file, from 0.
     pub sentence: usize,
-    /// Ids of the pieces of its words.
+    /// Ids of the tokens of its words.
     pub ids: Vec<u32>,
-    /// Words of the sentence that are told here, ascending, each with the place of its first piece in `ids`.
+    /// Words of the sentence that are predicted in this window, ascending, each with the index of its first
+    /// token in `ids`.
     pub words: Vec<(usize, u32)>,
-    /// Their labels, as many.
+    /// Labels of `words`, in the same order.
     pub labels: Vec<u32>,
 }
 
-/// The windows of a sentence whose words have these ids, at most `capacity` each; `labels` are those of the
-/// words, or none where they are not known (0 is then taken). A word without ids is told nowhere, a sentence
-/// of such words has no window.
+/// Splits a sentence whose words have these token ids into windows of at most `capacity` tokens. `labels` are
+/// those of the words, or empty if they are unknown (0 is then used). A word without tokens is predicted in
+/// no window; a sentence of such words has no window.
 pub fn windows(sentence: usize, words: &[Vec<u32>], labels: &[u32], capacity: usize) -> Vec<Window> {
     let lengths: Vec<usize> = words.iter().map(Vec::len).collect();
     if lengths.iter().all(|length| *length == 0) {
@@ -40,7 +41,7 @@ pub fn windows(sentence: usize, words: &[Vec<u32>], labels: &[u32], capacity: us
     found
 }
 
-/// Where each word begins in the pieces of the sentence, and where the last one ends.
+/// Index of the first token of each word in the sentence, then the number of all tokens.
 fn starts(lengths: &[usize]) -> Vec<usize> {
     let mut sum = 0;
     let mut starts = vec![0];
@@ -51,13 +52,13 @@ fn starts(lengths: &[usize]) -> Vec<usize> {
     starts
 }
 
-/// First word of each window and the word behind its last: a neighbour begins in the middle of a window, and
-/// the last window reaches back as far as it can.
+/// The first word of each window and the word after its last one. The next window starts in the middle of a
+/// window; the last window starts as early as it can.
 fn ranges(lengths: &[usize], capacity: usize) -> Vec<(usize, usize)> {
     let mut ranges = Vec::new();
     let mut first = 0;
     while first < lengths.len() {
-        // A word that is longer than a window cannot come here, so that each step takes one at least.
+        // `words` has no word longer than a window, so each step takes at least one word.
         let end = first + fitting(lengths[first..].iter(), capacity).max(1);
         if end < lengths.len() {
             ranges.push((first, end));
@@ -73,47 +74,50 @@ fn ranges(lengths: &[usize], capacity: usize) -> Vec<(usize, usize)> {
     ranges
 }
 
-/// How many words have at most `most` pieces together.
+/// Returns the number of words at the start of `lengths` that have at most `most` tokens together.
 fn fitting<'a>(lengths: impl Iterator<Item = &'a usize>, most: usize) -> usize {
     let mut sum = 0;
-    let is_within = |length: &&usize| {
+    let fits = lengths.take_while(|length| {
         sum += **length;
         sum <= most
-    };
-    lengths.take_while(is_within).count()
+    });
+    fits.count()
 }
 
-/// The window in which the fewer of the pieces before and behind a word are most, the first of equals. The
-/// ends of the sentence hide nothing.
+/// Returns the window with the most context around a word, which is the smaller of the numbers of tokens
+/// before and after it; of equals, the first. Context is not limited at the ends of the sentence.
 fn home(word: usize, ranges: &[(usize, usize)], starts: &[usize]) -> usize {
-    let words = starts.len() - 1;
-    let context = |&(first, end): &(usize, usize)| {
-        let before = if first == 0 { usize::MAX } else { starts[word] - starts[first] };
-        let behind = if end == words { usize::MAX } else { starts[end] - starts[word + 1] };
-        before.min(behind)
-    };
     let candidates =
         ranges.partition_point(|&(_, end)| end <= word)..ranges.partition_point(|&(first, _)| first <= word);
-    candidates.rev().max_by_key(|&index| context(&ranges[index])).unwrap_or(0)
+    candidates.rev().max_by_key(|&index| context(word, ranges[index], starts)).unwrap_or(0)
 }
 
-/// Puts windows between special tokens, end to end.
+/// The smaller of the numbers of tokens before and after a word in a window of the words `first..end`.
+fn context(word: usize, window: (usize, usize), starts: &[usize]) -> usize {
+    let (first, end) = window;
+    let words = starts.len() - 1;
+    let before = if first == 0 { usize::MAX } else { starts[word] - starts[first] };
+    let after = if end == words { usize::MAX } else { starts[end] - starts[word + 1] };
+    before.min(after)
+}
+
+/// Makes batches of windows, each between special tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WindowCollator {
     /// The special tokens around a text.
     pub frame: Frame,
-    /// Longest sequence, special tokens included.
+    /// Longest sequence, including special tokens.
     pub max_seq_length: usize,
 }
 
 impl WindowCollator {
-    /// The most ids of a window.
+    /// Most token ids of a window.
     pub fn capacity(&self) -> usize {
         self.max_seq_length.saturating_sub(self.frame.special_tokens())
     }
 
-    /// One batch of windows, which are rows `first_row..` of their step's global batch: each is one segment,
-    /// labelled at the first piece of the words that are told in it.
+    /// Makes a batch of windows, which are the rows from `first_row` on of their step's global batch. Each
+    /// window is one segment, with labels at the first token of the words that are predicted in it.
     pub fn batch<'a>(&self, windows: impl IntoIterator<Item = &'a Window>, first_row: u64) -> Batch {
         let mut batch = Batch { cu_seqlens: vec![0], ..Batch::default() };
         for (row, window) in (first_row..).zip(windows) {
@@ -172,25 +176,26 @@ mod tests {
     }
 
     #[test]
-    fn words_of_a_long_sentence_are_told_where_most_is_around_them() {
-        let told: Vec<Vec<usize>> = windows(0, &pieces(&[1; 10]), &[], 6)
+    fn words_of_a_long_sentence_are_predicted_where_they_have_most_context() {
+        let predicted: Vec<Vec<usize>> = windows(0, &pieces(&[1; 10]), &[], 6)
             .iter()
             .map(|window| window.words.iter().map(|(word, _)| *word).collect())
             .collect();
-        // Windows 0..6, 3..9, 4..10: word 4 has one behind it in the first and one before it in the second.
-        assert_eq!(told, [vec![0, 1, 2, 3, 4], vec![5, 6], vec![7, 8, 9]]);
+        // Windows 0..6, 3..9, 4..10: word 4 has one word after it in the first and one before it in the
+        // second.
+        assert_eq!(predicted, [vec![0, 1, 2, 3, 4], vec![5, 6], vec![7, 8, 9]]);
     }
 
     proptest! {
         #[test]
-        fn every_word_is_told_once_whole_and_with_context(
+        fn every_word_is_predicted_once_whole_and_with_context(
             lengths in prop::collection::vec(1usize..5, 1..80),
             capacity in 4usize..64,
         ) {
             let words = pieces(&lengths);
             let labels: Vec<u32> = (0..lengths.len() as u32).collect();
             let found = windows(0, &words, &labels, capacity);
-            let mut told: Vec<u32> = Vec::new();
+            let mut predicted: Vec<u32> = Vec::new();
             let starts = starts(&lengths);
             for window in &found {
                 prop_assert!(window.ids.len() <= capacity);
@@ -198,16 +203,16 @@ mod tests {
                     prop_assert_eq!(label as usize, word);
                     let place = place as usize;
                     prop_assert_eq!(&window.ids[place..place + lengths[word]], &words[word][..]);
-                    told.push(label);
-                    // A quarter of a window, less the word itself and what would not fit as a whole.
-                    let behind = window.ids.len() - place - lengths[word];
+                    predicted.push(label);
+                    // A quarter of a window, minus the word itself and what does not fit as a whole word.
+                    let after = window.ids.len() - place - lengths[word];
                     let wanted = (capacity / 4).saturating_sub(7);
                     prop_assert!(place >= wanted.min(starts[word]));
-                    prop_assert!(behind >= wanted.min(starts[lengths.len()] - starts[word + 1]));
+                    prop_assert!(after >= wanted.min(starts[lengths.len()] - starts[word + 1]));
                 }
             }
-            told.sort_unstable();
-            prop_assert_eq!(told, labels);
+            predicted.sort_unstable();
+            prop_assert_eq!(predicted, labels);
         }
     }
 }

@@ -1,43 +1,47 @@
-//! The words of a raw text, as people would mark them: Unicode's words (UAX #29), and each sign by itself.
+//! The words of a raw text, as an annotator would mark them: Unicode's words (UAX #29), and each punctuation
+//! mark or symbol by itself.
 
 use std::ops::Range;
 
 use unicode_segmentation::UnicodeSegmentation;
 
-/// The place of a word in a text.
+/// The range of a word in a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Span {
-    /// In characters (Unicode code points, as Python counts).
+    /// Range in characters (Unicode code points, as Python counts).
     pub characters: Range<usize>,
-    /// In bytes.
+    /// Range in bytes.
     pub bytes: Range<usize>,
 }
 
-/// The words and signs of `text`, without white space.
+/// Splits `text` into words and symbols, without white space.
 pub(super) fn words(text: &str) -> Vec<Span> {
     let mut characters = 0;
-    let span = |(start, word): (usize, &str)| {
+    let mut spans = Vec::new();
+    for (start, word) in text.split_word_bound_indices() {
         let begin = characters;
         characters += word.chars().count();
-        let span = Span { characters: begin..characters, bytes: start..start + word.len() };
-        (!word.trim().is_empty()).then_some(span)
-    };
-    text.split_word_bound_indices().filter_map(span).collect()
+        if !word.trim().is_empty() {
+            spans.push(Span { characters: begin..characters, bytes: start..start + word.len() });
+        }
+    }
+    spans
 }
 
-/// Words that were given one by one: the text that they make with a blank between two, and their places in
-/// it.
+/// Joins words with blanks. Returns the text and the ranges of the words in it.
 pub(super) fn joined(words: &[String]) -> (String, Vec<Span>) {
-    let (mut characters, mut bytes) = (0, 0);
-    let span = |word: &String| {
+    let mut spans = Vec::with_capacity(words.len());
+    let mut characters = 0;
+    let mut bytes = 0;
+    for word in words {
         let span = Span {
             characters: characters..characters + word.chars().count(),
             bytes: bytes..bytes + word.len(),
         };
-        (characters, bytes) = (span.characters.end + 1, span.bytes.end + 1);
-        span
-    };
-    let spans = words.iter().map(span).collect();
+        characters = span.characters.end + 1;
+        bytes = span.bytes.end + 1;
+        spans.push(span);
+    }
     (words.join(" "), spans)
 }
 
@@ -46,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_and_signs_have_their_places_in_characters() {
+    fn words_and_symbols_have_their_ranges_in_characters() {
         let text = "Åsa's 3.5 € (U.S.) \u{1f469}\u{200d}\u{1f680} äänet,\työ!";
         let found = words(text);
         let characters: Vec<char> = text.chars().collect();

@@ -1,4 +1,5 @@
-//! Tests of reading labelled files: made ones for each trap, and the real sets where they are present.
+//! Tests of reading labelled files: small files made for each special case, and real datasets if they are
+//! present.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -42,6 +43,11 @@ impl Folder {
         std::fs::write(&path, content).expect("a writable folder");
         path
     }
+
+    /// A message without the path of the folder.
+    fn relative(&self, message: &str) -> String {
+        message.replace(&format!("{}/", self.0.path().display()), "")
+    }
 }
 
 fn read(name: &str, content: impl AsRef<[u8]>, columns: Columns<'_>) -> Vec<(u64, String, String)> {
@@ -58,7 +64,7 @@ fn error(name: &str, content: impl AsRef<[u8]>, columns: Columns<'_>) -> String 
     let path = folder.file(name, content);
     let error = read_examples(&path, &columns).expect_err("an unreadable file");
     let chain: Vec<String> = error.chain().map(ToString::to_string).collect();
-    chain.join(" because ").replace(&format!("{}/", folder.0.path().display()), "")
+    folder.relative(&chain.join(" because "))
 }
 
 fn row(line: u64, text: &str, label: &str) -> (u64, String, String) {
@@ -75,19 +81,8 @@ fn csv_keeps_quoted_newlines_commas_and_quotes_and_counts_lines() {
 
 #[test]
 fn rows_that_cannot_be_read_are_left_out_and_counted_where_that_is_wanted() {
-    let folder = Folder::new();
-    let examples = |name: &str, content: &str, columns: &Columns<'_>| {
-        let (path, mut bad_rows) = (folder.file(name, content), BadRows::new(OnBadRecord::Skip, "row"));
-        let bare = |text: String| text.replace(&format!("{}/", folder.0.path().display()), "");
-        let read = read_examples_skipping(&path, columns, &mut bad_rows).map_err(|e| bare(e.to_string()))?;
-        let texts = read.into_iter().map(|example| example.text).collect::<Vec<_>>().join(" ");
-        Ok::<_, String>((texts, bad_rows.note(&path).map(bare).unwrap_or_default()))
-    };
     let numbers = Columns { numbers: Some(&[]), ..Columns::default() };
     let several = Columns { several: Some(&[]), ..Columns::default() };
-    let note = |name: &str, rows: &str, first: &str| {
-        format!("{name}: {rows} left out that cannot be read; the first: {name}:{first}")
-    };
     for (name, content, columns, texts, rows, first) in [
         ("a.csv", "text,label\na,x\nb\n,x\nc,y\n", &LABELLED, "a c", "2 rows", "3: 1 field is here"),
         ("b.csv", "text,label\na,\nb,1\nc,good\n", &numbers, "b", "2 rows", "2: number `label` is empty"),
@@ -116,19 +111,33 @@ fn rows_that_cannot_be_read_are_left_out_and_counted_where_that_is_wanted() {
             "2: the labels `labels` are null",
         ),
     ] {
-        let (read, told) = examples(name, content, columns).unwrap();
+        let (read, note) = read_skipping(name, content, columns).unwrap();
         assert_eq!(read, texts, "{name}");
-        assert!(told.starts_with(&note(name, rows, first)), "{name}: {told}");
+        let start = format!("{name}: {rows} left out that cannot be read; the first: {name}:{first}");
+        assert!(note.starts_with(&start), "{name}: {note}");
     }
-    assert_eq!(examples("f.csv", "text,label\na,x\n", &LABELLED).unwrap(), ("a".to_string(), String::new()));
+    let (read, note) = read_skipping("f.csv", "text,label\na,x\n", &LABELLED).unwrap();
+    assert_eq!((read.as_str(), note.as_str()), ("a", ""));
     for (name, content, words) in [
         ("g.csv", "text,label\n,x\n", "g.csv: has no examples\n  hint: g.csv: 1 row left out"),
         ("h.csv", "text,mark\na,x\n", "h.csv:1: has no column `label`"),
         ("i.csv", "text,label\na,\"x\nb,y\nc,\"z\n", "i.csv:2: a quote opened in this row"),
     ] {
-        let error = examples(name, content, &LABELLED).unwrap_err();
+        let error = read_skipping(name, content, &LABELLED).unwrap_err();
         assert!(error.starts_with(words), "{name}: {error}");
     }
+}
+
+/// The texts of a file without its bad rows, joined by blanks, and the note about bad rows.
+fn read_skipping(name: &str, content: &str, columns: &Columns<'_>) -> Result<(String, String), String> {
+    let folder = Folder::new();
+    let path = folder.file(name, content);
+    let mut bad_rows = BadRows::new(OnBadRecord::Skip, "row");
+    let read = read_examples_skipping(&path, columns, &mut bad_rows)
+        .map_err(|error| folder.relative(&error.to_string()))?;
+    let texts: Vec<String> = read.into_iter().map(|example| example.text).collect();
+    let note = bad_rows.note(&path).unwrap_or_default();
+    Ok((texts.join(" "), folder.relative(&note)))
 }
 
 #[test]
@@ -150,15 +159,7 @@ fn tsv_takes_quotes_literally() {
 }
 
 #[test]
-fn numbers_are_read_and_what_is_none_is_told_with_its_line() {
-    let numbers = |name: &str, content: &str, names: &[String]| -> Result<Vec<Vec<f32>>, String> {
-        let folder = Folder::new();
-        let columns = Columns { numbers: Some(names), ..Columns::default() };
-        match read_examples(&folder.file(name, content), &columns) {
-            Ok(examples) => Ok(examples.into_iter().map(|example| example.numbers).collect()),
-            Err(e) => Err(e.to_string().replace(&format!("{}/", folder.0.path().display()), "")),
-        }
-    };
+fn numbers_are_read_and_values_that_are_not_numbers_are_reported_with_their_line() {
     let names = ["valence".to_string(), "arousal".to_string()];
     assert_eq!(numbers("a.csv", "text,score\na,1.5\nb, -2e-1 \n", &[]).unwrap(), [[1.5], [-0.2]]);
     assert_eq!(numbers("a.csv", "arousal,text,valence\n1,a,2\n", &names).unwrap(), [[2.0, 1.0]]);
@@ -175,6 +176,16 @@ fn numbers_are_read_and_what_is_none_is_told_with_its_line() {
     }
     let error = numbers("a.csv", "text,valence\na,1\n", &names).unwrap_err();
     assert!(error.starts_with("a.csv:1: has no column `arousal`"), "{error}");
+}
+
+/// The numbers of the rows of a file.
+fn numbers(name: &str, content: &str, names: &[String]) -> Result<Vec<Vec<f32>>, String> {
+    let folder = Folder::new();
+    let columns = Columns { numbers: Some(names), ..Columns::default() };
+    match read_examples(&folder.file(name, content), &columns) {
+        Ok(examples) => Ok(examples.into_iter().map(|example| example.numbers).collect()),
+        Err(e) => Err(folder.relative(&e.to_string())),
+    }
 }
 
 #[test]
@@ -202,24 +213,25 @@ fn columns_of_training_are_read_where_none_are_named() {
     let path = folder.file("a.csv", "premise,hypothesis,text,label\np,h,t,x\n");
     let pairs =
         TrainedColumns { text_column: Some("premise".into()), text_pair_column: Some("hypothesis".into()) };
-    let read = |columns: Columns<'_>| {
-        let example = read_examples(&path, &columns).expect("readable").remove(0);
-        (example.text, example.text_pair.unwrap_or_default())
-    };
     let trained = Columns { trained: Some(&pairs), ..LABELLED };
-    let both = |first: &str, second: &str| (first.to_string(), second.to_string());
-    assert_eq!(read(trained), both("p", "h"));
-    assert_eq!(read(Columns { text: Some("text"), ..trained }), both("t", "h"));
-    assert_eq!(read(Columns { text_pair: Some("text"), ..trained }), both("p", "t"));
+    assert_eq!(first_pair(&path, trained), ["p", "h"]);
+    assert_eq!(first_pair(&path, Columns { text: Some("text"), ..trained }), ["t", "h"]);
+    assert_eq!(first_pair(&path, Columns { text_pair: Some("text"), ..trained }), ["p", "t"]);
     let single = TrainedColumns { text_column: Some("elsewhere".into()), text_pair_column: None };
-    assert_eq!(read(Columns { trained: Some(&single), ..LABELLED }), both("t", ""));
+    assert_eq!(first_pair(&path, Columns { trained: Some(&single), ..LABELLED }), ["t", ""]);
     let content = "premise,text,label\np,t,x\n";
     insta::assert_snapshot!(error("b.csv", content, trained), @r"
     b.csv:1: has no column `hypothesis`, whose texts the model was trained on as second ones; there are `premise`, `text`, `label`
       hint: name it with `text_pair_column`; with `text_column` alone single texts are read
     ");
     let alone = Columns { text: Some("text"), ..trained };
-    assert_eq!(self::read("b.csv", content, alone), [row(2, "t", "x")]);
+    assert_eq!(read("b.csv", content, alone), [row(2, "t", "x")]);
+}
+
+/// Both texts of the first example of a file.
+fn first_pair(path: &Path, columns: Columns<'_>) -> [String; 2] {
+    let example = read_examples(path, &columns).expect("readable").remove(0);
+    [example.text, example.text_pair.unwrap_or_default()]
 }
 
 #[test]
@@ -294,24 +306,39 @@ fn bad_rows_name_their_line() {
     }
 }
 
-/// Kilobytes that unfold to hundreds of megabytes, and files that hold one endless thing.
+/// Kilobytes that decompress to hundreds of megabytes, and files with one endless line or field.
 #[test]
 fn bombs_are_refused_by_their_line() {
     let rows = b"a\tb\n".repeat(1 << 20);
     let long = vec![b'x'; 5 << 20];
-    let row = |start: &[u8], end: &[u8]| [start, &long, end].concat();
     let columns: Vec<String> = (0..200_000).map(|n| format!("c{n}")).collect();
-    let zstd = |bytes: &[u8]| zstd::encode_all(bytes, 1).expect("memory");
-    let many = [zstd(b"text\tlabel\n"), zstd(&rows).repeat(40)].concat();
+    let header = zstd::encode_all(&b"text\tlabel\n"[..], 1).expect("memory");
+    let many = [header, zstd::encode_all(&rows[..], 1).expect("memory").repeat(40)].concat();
     let unfolded = error("a.tsv.zst", &many, LABELLED);
     assert!(unfolded.contains(" of this file unfold to 1"), "{} bytes give {unfolded}", many.len());
     for (name, content, start) in [
-        ("a.tsv", row(b"text\tlabel\n", b"\tb\n"), "a.tsv:2: the row is longer than 4194304 bytes"),
-        ("a.csv", row(b"text,label\n\"", b"\",b\n"), "a.csv:2: the row is longer than 4194304 bytes"),
-        ("a.csv", row(b"text,label\na,b\n\"", b""), "a.csv:3: a quote in this row is never closed"),
-        ("a.jsonl", row(b"{\"text\": \"", b"\"}\n"), "a.jsonl:1: the line is longer than 4194304 bytes"),
+        (
+            "a.tsv",
+            [b"text\tlabel\n", &long[..], b"\tb\n"].concat(),
+            "a.tsv:2: the row is longer than 4194304 bytes",
+        ),
+        (
+            "a.csv",
+            [b"text,label\n\"", &long[..], b"\",b\n"].concat(),
+            "a.csv:2: the row is longer than 4194304 bytes",
+        ),
+        (
+            "a.csv",
+            [b"text,label\na,b\n\"", &long[..]].concat(),
+            "a.csv:3: a quote in this row is never closed",
+        ),
+        (
+            "a.jsonl",
+            [b"{\"text\": \"", &long[..], b"\"}\n"].concat(),
+            "a.jsonl:1: the line is longer than 4194304 bytes",
+        ),
         ("a.csv", columns.join(",").into_bytes(), "a.csv:1: the header "),
-        ("a.csv", row(b"", b"\n"), "a.csv:1: the header is longer than 1048576 bytes"),
+        ("a.csv", [&long[..], b"\n"].concat(), "a.csv:1: the header is longer than 1048576 bytes"),
     ] {
         let error = error(name, &content, LABELLED);
         assert!(error.starts_with(start), "{name} of {} bytes gives {error}", content.len());
@@ -380,7 +407,7 @@ proptest! {
     }
 }
 
-/// A Parquet file of texts with these labels, whose names are those of ids as `datasets` writes them.
+/// A Parquet file of texts with these label ids and the names of the ids, as `datasets` writes it.
 fn parquet_with_class_names(ids: &[i64], names: &[&str]) -> Vec<u8> {
     let schema = "message m { required binary text (UTF8); required int64 label; \
                   required group labels (LIST) { repeated group list { required int64 element; } } }";
@@ -389,7 +416,8 @@ fn parquet_with_class_names(ids: &[i64], names: &[&str]) -> Vec<u8> {
     let value = json!({"info": {"features": features}}).to_string();
     let metadata = KeyValue { key: "huggingface".to_string(), value: Some(value) };
     let properties = WriterProperties::builder().set_key_value_metadata(Some(vec![metadata])).build();
-    let (schema, properties) = (Arc::new(parse_message_type(schema).unwrap()), Arc::new(properties));
+    let schema = Arc::new(parse_message_type(schema).unwrap());
+    let properties = Arc::new(properties);
     let mut bytes = Vec::new();
     let mut writer = SerializedFileWriter::new(&mut bytes, schema, properties).unwrap();
     let mut group = writer.next_row_group().unwrap();
@@ -400,7 +428,7 @@ fn parquet_with_class_names(ids: &[i64], names: &[&str]) -> Vec<u8> {
     let mut column = group.next_column().unwrap().unwrap();
     column.typed::<Int64Type>().write_batch(ids, None, None).unwrap();
     column.close().unwrap();
-    // Each list has the label and the next one: `[0, 1]` is no list of marks.
+    // Each list has the label and the next one, so that `[0, 1]` is not a multi-hot list.
     let pairs: Vec<i64> = ids.iter().flat_map(|id| [*id, (id + 1) % 4]).collect();
     let repeats: Vec<i16> = ids.iter().flat_map(|_| [0, 1]).collect();
     let mut column = group.next_column().unwrap().unwrap();
@@ -414,30 +442,34 @@ fn parquet_with_class_names(ids: &[i64], names: &[&str]) -> Vec<u8> {
 #[test]
 fn numbers_of_labels_get_the_names_that_a_parquet_file_gives_them() {
     let names = ["World", "Sports", "Business", "Sci/Tech"];
-    let labels = |columns: Columns<'_>| -> Vec<String> {
-        let rows = read("a.parquet", parquet_with_class_names(&[3, 0, 1], &names), columns);
-        rows.into_iter().map(|(_, _, label)| label).collect()
-    };
-    assert_eq!(labels(LABELLED), ["Sci/Tech", "World", "Sports"]);
-    // The model's own order is another.
+    let file = parquet_with_class_names(&[3, 0, 1], &names);
+    assert_eq!(labels(&file, LABELLED), ["Sci/Tech", "World", "Sports"]);
+    // The model's own order differs from that of the file.
     let known = ["Sports", "World", "Sci/Tech"].map(str::to_string);
-    assert_eq!(labels(Columns { known_labels: &known, ..LABELLED }), ["Sci/Tech", "World", "Sports"]);
+    assert_eq!(labels(&file, Columns { known_labels: &known, ..LABELLED }), ["Sci/Tech", "World", "Sports"]);
     let numbers = ["0", "1", "2", "3"].map(str::to_string);
-    assert_eq!(labels(Columns { known_labels: &numbers, ..LABELLED }), ["3", "0", "1"]);
+    assert_eq!(labels(&file, Columns { known_labels: &numbers, ..LABELLED }), ["3", "0", "1"]);
 
-    let folder = Folder::new();
-    let path = folder.file("a.parquet", parquet_with_class_names(&[3, 0, 1], &names));
-    let several = |names: &[String]| -> Vec<Vec<String>> {
-        let columns = Columns { labelled: false, several: Some(names), label_names: names, ..LABELLED };
-        read_examples(&path, &columns).unwrap().into_iter().map(|example| example.labels).collect()
-    };
     let named = [["Sci/Tech", "World"], ["World", "Sports"], ["Sports", "Business"]];
-    assert_eq!(several(&[]), named);
-    assert_eq!(several(&known[..2]), named, "no list of two marks");
-    assert_eq!(several(&numbers), [["3", "0"], ["0", "1"], ["1", "2"]]);
+    assert_eq!(label_sets(&file, &[]), named);
+    assert_eq!(label_sets(&file, &known[..2]), named, "no list of two marks");
+    assert_eq!(label_sets(&file, &numbers), [["3", "0"], ["0", "1"], ["1", "2"]]);
 
     insta::assert_snapshot!(error("a.parquet", parquet_with_class_names(&[-1], &names), LABELLED), @r"
     a.parquet:1: the label is -1, and the file has names for the numbers 0 to 3
       hint: `datasets` writes -1 where a row has no label: take such rows out
     ");
+}
+
+/// The label of each row of a Parquet file.
+fn labels(parquet: &[u8], columns: Columns<'_>) -> Vec<String> {
+    read("a.parquet", parquet, columns).into_iter().map(|(_, _, label)| label).collect()
+}
+
+/// The labels of each row of a Parquet file whose rows have several.
+fn label_sets(parquet: &[u8], names: &[String]) -> Vec<Vec<String>> {
+    let folder = Folder::new();
+    let columns = Columns { labelled: false, several: Some(names), label_names: names, ..LABELLED };
+    let examples = read_examples(&folder.file("a.parquet", parquet), &columns).unwrap();
+    examples.into_iter().map(|example| example.labels).collect()
 }

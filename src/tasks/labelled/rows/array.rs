@@ -15,7 +15,7 @@ use crate::tasks::labelled::rows::Rows;
 use crate::tasks::labelled::rows::Source;
 use crate::tasks::labelled::rows::lines::object_of;
 
-/// The objects of an array, one after the other.
+/// The objects of a JSON array.
 pub(super) struct ArrayRows {
     name: String,
     elements: JsonElements,
@@ -30,16 +30,22 @@ impl ArrayRows {
     fn next_row(&mut self) -> Result<Option<Row>, RowError> {
         let Some(element) = self.elements.advance()? else { return Ok(None) };
         let Element { json, line, column, length, is_whole, .. } = element;
-        let problem = |message: String| Problem::new(message).at(format!("{}:{line}:{column}", self.name));
         if !is_whole {
-            return Err(problem("the file ends in the middle of this object".to_string()).into());
+            let message = "the file ends in the middle of this object".to_string();
+            return Err(problem(&self.name, line, column, message).into());
         }
         if length > ROW_BYTES_MAX as u64 {
-            return Err(problem(format!("the object is longer than {ROW_BYTES_MAX} bytes")).into());
+            let message = format!("the object is longer than {ROW_BYTES_MAX} bytes");
+            return Err(problem(&self.name, line, column, message).into());
         }
-        let object = object_of(json).map_err(|e| problem(format!("is not a JSON object: {e}")))?;
+        let object = object_of(json)
+            .map_err(|e| problem(&self.name, line, column, format!("is not a JSON object: {e}")))?;
         Ok(Some(Row { line, header_line: line, fields: Fields::Json(object) }))
     }
+}
+
+fn problem(name: &str, line: u64, column: u64, message: String) -> Problem {
+    Problem::new(message).at(format!("{name}:{line}:{column}"))
 }
 
 impl Iterator for ArrayRows {

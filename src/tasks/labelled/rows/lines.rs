@@ -23,11 +23,11 @@ use crate::tasks::labelled::rows::Row;
 use crate::tasks::labelled::rows::Rows;
 use crate::tasks::labelled::rows::Source;
 
-/// The field that holds a line of plain text.
+/// The name of the field for a line of plain text.
 const LINE_FIELD: &str = "text";
 
-/// The rows of JSONL, one object a line, where blank lines are passed over; or of plain text, where a blank line is
-/// an empty text, so that there is an answer for each line.
+/// The rows of JSONL (one object per line, blank lines skipped), or of plain text, where a blank line is an
+/// empty text, so that each line gets an answer.
 pub(super) struct LineRows {
     name: String,
     lines: Lines,
@@ -65,7 +65,7 @@ fn fields_of(line: &Line<'_>, is_json: bool) -> Result<Map<String, Value>, Probl
     if line.is_too_long {
         return Err(Problem::new(format!("the line is longer than {ROW_BYTES_MAX} bytes")));
     }
-    // Files put together have the byte-order marks of all of them.
+    // Concatenated files contain the byte-order marks of all of them.
     let bytes = line.bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line.bytes);
     if is_json {
         return object_of(bytes).map_err(|e| Problem::new(format!("is not a JSON object on one line: {e}")));
@@ -77,20 +77,23 @@ fn fields_of(line: &Line<'_>, is_json: bool) -> Result<Map<String, Value>, Probl
     Ok(Map::from_iter([(LINE_FIELD.to_string(), text.into())]))
 }
 
-/// An object as JSON has it, or Python's json, which writes `NaN` for what is no number; that is null.
+/// Parses a JSON object. Also accepts `NaN` and infinities as Python's json writes them, and reads them as
+/// null.
 pub(super) fn object_of(json: &[u8]) -> serde_json::Result<Map<String, Value>> {
-    let read = |json: &[u8]| {
-        let mut deserializer = serde_json::Deserializer::from_slice(json);
-        let object = deserializer.deserialize_map(EachOnce)?;
-        deserializer.end().map(|()| object)
-    };
-    read(json).or_else(|e| match std::str::from_utf8(json).ok().and_then(without_nan) {
-        Some(text) => read(text.as_bytes()).map_err(|_| e),
+    read_object(json).or_else(|e| match std::str::from_utf8(json).ok().and_then(without_nan) {
+        Some(text) => read_object(text.as_bytes()).map_err(|_| e),
         None => Err(e),
     })
 }
 
-/// An object in which each name comes once: of two, it would not be known which one is meant.
+fn read_object(json: &[u8]) -> serde_json::Result<Map<String, Value>> {
+    let mut deserializer = serde_json::Deserializer::from_slice(json);
+    let object = deserializer.deserialize_map(EachOnce)?;
+    deserializer.end().map(|()| object)
+}
+
+/// Visitor for an object that refuses a name which appears twice, since it would be unclear which value is
+/// meant.
 struct EachOnce;
 
 impl<'de> Visitor<'de> for EachOnce {

@@ -1,4 +1,4 @@
-//! Rows of Parquet: an object of each, with its number.
+//! Rows of Parquet: each is an object with the number of the row.
 
 use std::path::Path;
 

@@ -1,6 +1,6 @@
-//! Rows of CSV and TSV: a header line, then records with as many fields.
+//! Rows of CSV and TSV: a header line, then records with the same number of fields.
 //!
-//! The corpus reads its tables with the same `Fields`, which never hold more of a field than they are told.
+//! The corpus reads its tables with the same [`TableFields`], which store no more of a field than allowed.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -56,23 +56,25 @@ impl TableRows {
         Ok(Some(Row { line: self.fields.record_line(), header_line: self.fields.header_line(), fields }))
     }
 
-    /// A quote that was left open may have taken any number of rows with it.
+    /// Returns an error for an unclosed quote, which may have swallowed any number of rows.
     fn require_closed_quotes(&self) -> Result<()> {
         self.fields.open_quote().map_or(Ok(()), |problem| Err(problem.into()))
     }
 
-    /// Reads a row into `record`, which holds no more fields than the header; gives the number of its fields,
-    /// 0 at the end of the file.
+    /// Reads a row into `record`, keeping at most as many fields as the header has. Returns the number of
+    /// fields of the row, 0 at the end of the file.
     fn read(&mut self, record: &mut ByteRecord) -> Result<usize> {
         record.clear();
-        let (mut count, mut bytes) = (0, 0);
+        let mut count = 0;
+        let mut bytes = 0;
         loop {
             self.kept.clear();
             let end = self.fields.next(Some(&mut self.kept))?;
             if end == End::File {
                 return Ok(0);
             }
-            (count, bytes) = (count + 1, bytes + self.kept.length());
+            count += 1;
+            bytes += self.kept.length();
             if bytes > ROW_BYTES_MAX as u64 {
                 self.require_closed_quotes()?;
                 let message = format!("the row is longer than {ROW_BYTES_MAX} bytes");

@@ -1,4 +1,4 @@
-//! Labelled files that are not what their names say.
+//! Tests of labelled files whose content does not match their names.
 
 use std::io::Write;
 
@@ -23,9 +23,6 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
 
 #[test]
 fn two_rows_are_read_in_every_disguise() {
-    let utf16 = |text: &str| -> Vec<u8> {
-        [0xfeff].into_iter().chain(text.encode_utf16()).flat_map(u16::to_be_bytes).collect()
-    };
     let json = "[{\"text\": \"a, b\", \"label\": \"x\"},\n {\"text\": \"c\", \"label\": \"y\"}]";
     let objects = "{\"text\": \"a, b\", \"label\": \"x\"}\n{\"text\": \"c\", \"label\": \"y\"}\n";
     let files: [(&str, Vec<u8>); 12] = [
@@ -48,8 +45,13 @@ fn two_rows_are_read_in_every_disguise() {
     }
 }
 
+/// Big-endian UTF-16 with a byte-order mark.
+fn utf16(text: &str) -> Vec<u8> {
+    [0xfeff].into_iter().chain(text.encode_utf16()).flat_map(u16::to_be_bytes).collect()
+}
+
 #[test]
-fn what_is_no_number_is_null() {
+fn nan_and_infinity_are_read_as_null() {
     for (name, text) in [
         ("nan.jsonl", "{\"text\": \"a\", \"score\": NaN}\n{\"text\": \"NaN\", \"score\": -Infinity}\n"),
         ("nan.json", "[{\"text\": \"a\", \"score\": NaN}, {\"text\": \"NaN\", \"score\": -Infinity}]"),

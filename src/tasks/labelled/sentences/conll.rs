@@ -1,6 +1,8 @@
-//! A word a line, its tag in another column, an empty line behind each sentence.
+//! Sentences in columns: a word per line with its tag in another column, and an empty line after each
+//! sentence.
 //!
-//! Columns are separated by a tab each, or by any number of blanks: the first line decides for the file.
+//! Columns are separated by single tabs, or by any number of blanks; the first line decides for the whole
+//! file.
 
 use std::path::Path;
 
@@ -18,10 +20,10 @@ use crate::tasks::labelled::sentences::WORDS_MAX;
 use crate::tasks::labelled::sentences::too_many_words;
 use crate::tasks::labelled::tags::is_tag;
 
-/// Longest line: no word is so long.
+/// Longest line; no word is that long.
 const LINE_BYTES_MAX: usize = 1 << 20;
 
-/// What stands for a word where a document begins, in the files of CoNLL-2003.
+/// Word of the line that starts a document in the files of CoNLL-2003.
 const DOCUMENT_START: &str = "-DOCSTART-";
 
 /// Reads sentences line by line.
@@ -29,14 +31,14 @@ pub(super) struct ColumnLines {
     name: String,
     lines: Lines,
     token: i64,
-    /// Column of the tags, where they are read.
+    /// Column of the tags, if they are read.
     tag: Option<i64>,
     layout: Option<Layout>,
     /// True after a bad line, until the rest of its sentence is skipped.
     in_bad_sentence: bool,
 }
 
-/// What the first line with a word says of the others.
+/// Layout of the first line with a word, which the other lines have to match.
 #[derive(Debug, Clone, Copy)]
 struct Layout {
     is_tabs: bool,
@@ -44,14 +46,14 @@ struct Layout {
     line: u64,
 }
 
-/// What a line is.
+/// The content of a line.
 enum Row {
     Word {
         word: String,
         tag: Option<String>,
         line: u64,
     },
-    /// An empty line, or the beginning of a document.
+    /// An empty line, or the start of a document.
     Break,
     Comment,
 }
@@ -68,7 +70,8 @@ impl ColumnLines {
         self.lines.position_bytes()
     }
 
-    /// The next sentence; `None` at the end of the file. After the error of a bad line, the sentence that follows.
+    /// Returns the next sentence; `None` at the end of the file. After an error, continues with the sentence
+    /// after the bad one.
     pub(super) fn next_sentence(&mut self) -> Result<Option<Sentence>, RowError> {
         if std::mem::take(&mut self.in_bad_sentence) {
             self.skip_sentence()?;
@@ -77,13 +80,12 @@ impl ColumnLines {
         let mut sentence = Sentence::default();
         while let Some(line) = lines.advance()? {
             let number = line.number;
-            let place = |problem: Problem| problem.at(format!("{name}:{number}"));
             let read = match row(&line, *token, *tag, layout) {
                 Ok(Row::Word { .. }) if sentence.words.len() == WORDS_MAX => Err(too_many_words()),
                 read => read,
             };
             *in_bad_sentence = read.is_err();
-            match read.map_err(place)? {
+            match read.map_err(|problem| problem.at(format!("{name}:{number}")))? {
                 Row::Comment => {}
                 Row::Break if sentence.words.is_empty() => {}
                 Row::Break => return Ok(Some(sentence)),
@@ -111,7 +113,7 @@ impl ColumnLines {
     }
 }
 
-/// Returns true for an empty line and for the beginning of a document.
+/// True for an empty line and for the start of a document.
 fn is_break(line: &[u8]) -> bool {
     line.trim_ascii().is_empty() || line.starts_with(DOCUMENT_START.as_bytes())
 }
@@ -130,7 +132,7 @@ fn row(line: &Line<'_>, token: i64, tag: Option<i64>, layout: &mut Option<Layout
     if is_comment(text, layout.as_ref()) {
         return Ok(Row::Comment);
     }
-    let known = layout.unwrap_or_else(|| Layout::of(text, line.number));
+    let known = layout.unwrap_or_else(|| Layout::new(text, line.number));
     let columns = known.columns_of(text)?;
     let word = pick(&columns, token, "token_column")?;
     let tag = tag.map(|tag| pick(&columns, tag, "tag_column")).transpose()?;
@@ -142,7 +144,7 @@ fn row(line: &Line<'_>, token: i64, tag: Option<i64>, layout: &mut Option<Layout
     Ok(Row::Word { word: word.to_string(), tag: tag.map(str::to_string), line: line.number })
 }
 
-/// A line of `#` and a blank is a comment, unless it has the columns of a word that is `#`, and a tag.
+/// A line of `#` and a blank is a comment, unless it has the columns of a line whose word is `#`, with a tag.
 fn is_comment(text: &str, layout: Option<&Layout>) -> bool {
     let is_alone = text == "#" && layout.is_none_or(|layout| layout.columns > 1);
     if !text.starts_with("# ") || text.contains('\t') {
@@ -154,13 +156,13 @@ fn is_comment(text: &str, layout: Option<&Layout>) -> bool {
 }
 
 impl Layout {
-    fn of(text: &str, line: u64) -> Self {
+    fn new(text: &str, line: u64) -> Self {
         let is_tabs = text.contains('\t');
         let columns = if is_tabs { text.split('\t').count() } else { text.split_ascii_whitespace().count() };
         Self { is_tabs, columns, line }
     }
 
-    /// The columns of a line, as many as the first one has.
+    /// Splits a line into columns, which must be as many as those of the first line.
     fn columns_of<'a>(&self, text: &'a str) -> Result<Vec<&'a str>, Problem> {
         let first = self.line;
         let has_tab = text.contains('\t');
@@ -177,18 +179,24 @@ impl Layout {
         if columns.len() == self.columns {
             return Ok(columns);
         }
-        let many =
-            |count: usize| if count == 1 { "1 column".to_string() } else { format!("{count} columns") };
-        let message = format!("has {}, line {first} has {}", many(columns.len()), many(self.columns));
+        let here = count_columns(columns.len());
+        let message = format!("has {here}, line {first} has {}", count_columns(self.columns));
         Err(Problem::new(message).hint("an empty line ends a sentence, and `# ` begins a comment"))
     }
 }
 
-/// The column of number `column`, which the key `key` gives.
+fn count_columns(count: usize) -> String {
+    if count == 1 { "1 column".to_string() } else { format!("{count} columns") }
+}
+
+/// Returns the column with this number, counted from 1, or from the end if negative; `key` is its key in the
+/// configuration.
 fn pick<'a>(columns: &[&'a str], column: i64, key: &str) -> Result<&'a str, Problem> {
-    let from_start = usize::try_from(column - 1).ok();
-    let from_end = || columns.len().checked_sub(usize::try_from(column.unsigned_abs()).ok()?);
-    let index = if column > 0 { from_start } else { from_end() };
+    let index = if column > 0 {
+        usize::try_from(column - 1).ok()
+    } else {
+        usize::try_from(column.unsigned_abs()).ok().and_then(|from_end| columns.len().checked_sub(from_end))
+    };
     let Some(text) = index.and_then(|index| columns.get(index)) else {
         let message = format!("has {} columns, and column {column} is wanted", columns.len());
         return Err(Problem::new(message).hint(format!("`{key}` names another")));

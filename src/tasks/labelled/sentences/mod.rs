@@ -1,6 +1,7 @@
-//! Sentences of words, with or without their tags: CoNLL columns, JSONL and Parquet, one after the other.
+//! Sentences of words, with or without tags, from CoNLL columns, JSONL and Parquet.
 //!
-//! A bad line is an error that names it; the sentences after it can be read. What tags mean is `tags`' matter.
+//! A bad line is an error that names it; the sentences after it can still be read. `tags` interprets the
+//! tags.
 
 mod conll;
 
@@ -13,7 +14,7 @@ use serde_json::Value;
 use crate::error::Problem;
 use crate::fs;
 use crate::tasks::labelled::bad_rows::RowError;
-use crate::tasks::labelled::held::BLOCK_BYTES;
+use crate::tasks::labelled::memory::BLOCK_BYTES;
 use crate::tasks::labelled::rows::Row;
 use crate::tasks::labelled::rows::RowFormat;
 use crate::tasks::labelled::rows::Rows;
@@ -21,56 +22,58 @@ use crate::tasks::labelled::rows::Source;
 use crate::tasks::labelled::rows::rows_of;
 use crate::tasks::labelled::sentences::conll::ColumnLines;
 
-/// Fields of JSONL and columns of Parquet that hold the words, and the tags.
+/// Default field (JSONL) or column (Parquet) of the words.
 const TOKEN_FIELD: &str = "tokens";
+
+/// Default fields or columns of the tags, in order of preference.
 const TAG_FIELDS: [&str; 2] = ["tags", "ner_tags"];
 
-/// The hint about numbers in place of tags.
+/// The hint for numbers instead of tags.
 const NAME_TAGS: &str = "name all tags in the order that the numbers of this file have: `data.labels`, or `--labels` \
     of `evaluate`";
 
-/// Longest sentence in words: a file in which nothing ends a sentence is none.
+/// Longest sentence in words. In a longer one the empty line that ends a sentence is missing.
 const WORDS_MAX: usize = 1 << 20;
 
-/// One sentence.
+/// A sentence.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Sentence {
-    /// Its words, at least one of them where tags were asked for; none is empty.
+    /// The words, none of them empty; at least one if tags were requested.
     pub words: Vec<String>,
-    /// The tag of each word; none where they were not asked for.
+    /// The tag of each word; empty if tags were not requested.
     pub tags: Vec<String>,
     /// The line of each word, from 1.
     pub lines: Vec<u64>,
-    /// The line on which the sentence begins.
+    /// The line on which the sentence starts.
     pub line: u64,
     /// The other fields of a JSON object.
     pub others: Map<String, Value>,
 }
 
 impl Sentence {
-    /// Memory that it takes, about.
-    pub(super) fn held_bytes(&self) -> u64 {
+    /// Approximate memory of the sentence.
+    pub(super) fn memory_bytes(&self) -> u64 {
         let texts = self.words.iter().chain(&self.tags);
         let blocks: usize = texts.map(|text| text.len() + BLOCK_BYTES + size_of::<String>()).sum();
         (size_of::<Self>() + blocks + self.lines.len() * size_of::<u64>()) as u64
     }
 }
 
-/// Where the words and the tags of a sentence stand.
+/// The columns or fields of the words and the tags.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SentenceColumns<'a> {
     /// Column of the words in a CoNLL file: 1 is the first, -1 the last; never 0.
     pub token: i64,
-    /// Column of the tags.
+    /// Column of the tags in a CoNLL file, numbered as `token`.
     pub tag: i64,
-    /// Field of the words in JSONL; `tokens` when absent.
+    /// Field of the words in JSONL; `tokens` if `None`.
     pub token_field: Option<&'a str>,
-    /// Field of the tags; `tags` or `ner_tags` when absent.
+    /// Field of the tags; `tags` or `ner_tags` if `None`.
     pub tag_field: Option<&'a str>,
-    /// The tags that numbers in a list of tags stand for, from 0, unless the file names them itself. Without
-    /// either, numbers are refused: a model's own order is not that of the file.
+    /// Names of the tags 0, 1, ... for lists of numbers, unless the file names them itself. Without either,
+    /// numbers are an error, since the order of a model's tags is not that of the file.
     pub tag_names: &'a [String],
-    /// Whether each word must have a tag. Without, tags are not read at all.
+    /// True if each word must have a tag; otherwise tags are not read at all.
     pub tagged: bool,
 }
 
@@ -80,7 +83,7 @@ impl Default for SentenceColumns<'_> {
     }
 }
 
-/// The sentences of a file.
+/// Iterator over the sentences of a file.
 pub struct Sentences {
     form: Form,
 }
@@ -91,9 +94,9 @@ enum Form {
 }
 
 impl Sentences {
-    /// Opens a file, plain or compressed. `.jsonl` (`.ndjson`, `.json`) has an object a line with a list of
-    /// words and one of tags, `.parquet` a column of each; any other file a word a line in columns, as
-    /// CoNLL's shared tasks have it.
+    /// Opens a plain or compressed file. `.jsonl` (`.ndjson`, `.json`) has an object per line with a list of
+    /// words and a list of tags, `.parquet` has a column for each of the two. Any other file has a word per
+    /// line in columns, as in CoNLL's shared tasks.
     pub fn open(path: &Path, columns: &SentenceColumns<'_>) -> Result<Self> {
         let plain = fs::without_compression(path);
         let extension = plain.extension().and_then(|e| e.to_str()).unwrap_or_default().to_ascii_lowercase();
@@ -114,12 +117,12 @@ impl Sentences {
         Ok(Self { form })
     }
 
-    /// The sentences of standard input, in columns.
+    /// Opens the standard input, in columns.
     pub fn of_standard_input(columns: &SentenceColumns<'_>) -> Result<Self> {
         Ok(Self { form: Form::Columns(ColumnLines::new(Source::standard_input()?, columns)) })
     }
 
-    /// Bytes of the file, as it lies on the disk, that have been read so far.
+    /// Bytes of the (possibly compressed) file that have been read so far.
     pub(super) fn position_bytes(&self) -> u64 {
         match &self.form {
             Form::Columns(lines) => lines.position_bytes(),
@@ -158,7 +161,7 @@ impl ListFields {
         Self { tokens, tags, tag_names: columns.tag_names.to_vec(), tagged: columns.tagged }
     }
 
-    /// With the names of tags that the file gives itself, where it does.
+    /// Uses the names of tags that the file gives itself, if it does.
     fn named_by(mut self, rows: &dyn Rows) -> Self {
         let fields = self.tags.as_deref().map_or(TAG_FIELDS.to_vec(), |field| vec![field]);
         if let Some(names) = fields.into_iter().find_map(|field| rows.class_names(field)) {
@@ -172,23 +175,27 @@ impl ListFields {
         &self.tokens
     }
 
-    /// The sentence of a row of the source `name`.
+    /// Makes the sentence of a row; `name` is the source, for errors.
     pub(super) fn sentence(&self, name: &str, row: Row) -> Result<Sentence, Problem> {
         let line = row.line;
-        let place = |problem: Problem| problem.at(format!("{name}:{line}"));
-        let mut fields = row.into_fields().map_err(place)?;
-        let words = list(&mut fields, &self.tokens, &[]).map_err(place)?;
+        self.sentence_on(row).map_err(|problem| problem.at(format!("{name}:{line}")))
+    }
+
+    fn sentence_on(&self, row: Row) -> Result<Sentence, Problem> {
+        let line = row.line;
+        let mut fields = row.into_fields()?;
+        let words = list(&mut fields, &self.tokens, &[])?;
         if let Some(empty) = words.iter().position(String::is_empty) {
-            return Err(place(Problem::new(format!("word {} of `{}` is empty", empty + 1, self.tokens))));
+            return Err(Problem::new(format!("word {} of `{}` is empty", empty + 1, self.tokens)));
         }
         let mut tags = Vec::new();
         if self.tagged {
             let usual =
                 TAG_FIELDS.into_iter().find(|field| fields.contains_key(*field)).unwrap_or(TAG_FIELDS[0]);
             let field = self.tags.as_deref().unwrap_or(usual);
-            tags = list(&mut fields, field, &self.tag_names).map_err(place)?;
+            tags = list(&mut fields, field, &self.tag_names)?;
             if words.is_empty() {
-                return Err(place(Problem::new("the sentence has no words").hint("take the line out")));
+                return Err(Problem::new("the sentence has no words").hint("take the line out"));
             }
             if tags.len() != words.len() {
                 let counts = format!(
@@ -197,16 +204,15 @@ impl ListFields {
                     self.tokens,
                     tags.len()
                 );
-                return Err(place(Problem::new(counts).hint("each word needs a tag")));
+                return Err(Problem::new(counts).hint("each word needs a tag"));
             }
         }
         Ok(Sentence { lines: vec![line; words.len()], words, tags, line, others: fields })
     }
 }
 
-/// Takes a list of texts out of an object; numbers stand for `names`, where there are some.
+/// Takes a list of texts out of an object; numbers are replaced by the entries of `names`, if there are any.
 fn list(fields: &mut Map<String, Value>, name: &str, names: &[String]) -> Result<Vec<String>, Problem> {
-    let wanted = |is: &str| Problem::new(format!("field `{name}` is {is}, a list of texts is wanted"));
     match fields.shift_remove(name) {
         None => {
             let there: Vec<String> = fields.keys().map(|key| format!("`{key}`")).collect();
@@ -220,7 +226,7 @@ fn list(fields: &mut Map<String, Value>, name: &str, names: &[String]) -> Result
             .map(|(place, value)| match value {
                 Value::String(text) => Ok(text),
                 Value::Number(number) if names.is_empty() => {
-                    Err(wanted(&format!("a list with the number {number}")).hint(NAME_TAGS))
+                    Err(list_wanted(name, &format!("a list with the number {number}")).hint(NAME_TAGS))
                 }
                 Value::Number(number) => {
                     let named = number.as_u64().and_then(|id| names.get(usize::try_from(id).ok()?));
@@ -231,15 +237,19 @@ fn list(fields: &mut Map<String, Value>, name: &str, names: &[String]) -> Result
                             .hint(NAME_TAGS)
                     })
                 }
-                _ => Err(wanted(&format!("a list whose item {} is no text", place + 1))),
+                _ => Err(list_wanted(name, &format!("a list whose item {} is no text", place + 1))),
             })
             .collect(),
-        Some(Value::String(_)) => Err(wanted("a text")),
-        Some(_) => Err(wanted("no list")),
+        Some(Value::String(_)) => Err(list_wanted(name, "a text")),
+        Some(_) => Err(list_wanted(name, "no list")),
     }
 }
 
-/// An error for a sentence that does not end.
+fn list_wanted(name: &str, is: &str) -> Problem {
+    Problem::new(format!("field `{name}` is {is}, a list of texts is wanted"))
+}
+
+/// The error for a sentence that does not end.
 fn too_many_words() -> Problem {
     Problem::new(format!("the sentence has more than {WORDS_MAX} words"))
         .hint("an empty line ends a sentence")

@@ -1,4 +1,4 @@
-//! Tests of reading sentences: every form of a good file, and what is said of each kind of bad one.
+//! Tests of reading sentences: every form of a good file, and the error for each kind of bad one.
 
 use std::io::Write;
 use std::path::Path;
@@ -6,6 +6,7 @@ use std::path::Path;
 use crate::config::OnBadRecord;
 use crate::config::TagScheme;
 use crate::fs::testing::skipped;
+use crate::tasks::labelled::Sentence;
 use crate::tasks::labelled::SentenceColumns;
 use crate::tasks::labelled::TaggedFile;
 use crate::tasks::labelled::Tagging;
@@ -21,7 +22,8 @@ fn read(name: &str, content: impl AsRef<[u8]>, tagging: Tagging<'_>) -> Result<T
     })
 }
 
-fn at(token: i64, tag: i64) -> Tagging<'static> {
+/// Reads words and tags from these columns.
+fn columns(token: i64, tag: i64) -> Tagging<'static> {
     Tagging { columns: SentenceColumns { token, tag, ..SentenceColumns::default() }, ..Tagging::default() }
 }
 
@@ -29,12 +31,14 @@ fn declared(scheme: TagScheme, strict: bool) -> Tagging<'static> {
     Tagging { scheme, strict, ..Tagging::default() }
 }
 
-/// `word/tag` of each word, a line a sentence.
+/// Formats each sentence as a line with `word/tag` for each word.
 fn flat(file: &TaggedFile) -> Vec<String> {
-    let pair = |(word, tag): (&String, &String)| format!("{word}/{tag}");
-    let line =
-        |words: &[String], tags: &[String]| words.iter().zip(tags).map(pair).collect::<Vec<_>>().join(" ");
-    file.sentences.iter().map(|s| line(&s.words, &s.tags)).collect()
+    file.sentences.iter().map(tagged_words).collect()
+}
+
+fn tagged_words(sentence: &Sentence) -> String {
+    let words = sentence.words.iter().zip(&sentence.tags);
+    words.map(|(word, tag)| format!("{word}/{tag}")).collect::<Vec<_>>().join(" ")
 }
 
 #[test]
@@ -56,11 +60,11 @@ fn columns_of_every_form_give_the_same_sentences() {
              -DOCSTART- -X- -X- O\n\nin IN I-PP O\nLondon NNP I-NP I-LOC\n",
             Tagging::default(),
         ),
-        ("the tag first", "B-PER Ada\nI-PER Lovelace\nO sings\n\nO in\nB-LOC London\n", at(2, 1)),
+        ("the tag first", "B-PER Ada\nI-PER Lovelace\nO sings\n\nO in\nB-LOC London\n", columns(2, 1)),
         (
             "from the end",
             "1 Ada B-PER x\n2 Lovelace I-PER x\n3 sings O x\n\n1 in O x\n2 London B-LOC x\n",
-            at(-3, -2),
+            columns(-3, -2),
         ),
         ("BIOES", "Ada B-PER\nLovelace E-PER\nsings O\n\nin O\nLondon S-LOC\n", Tagging::default()),
         (
@@ -83,9 +87,10 @@ fn columns_of_every_form_give_the_same_sentences() {
                  {\"ner_tags\": [\"O\", \"B-LOC\"], \"tokens\": [\"in\", \"London\"]}\n";
     assert_eq!(flat(&read("a.jsonl", jsonl, Tagging::default()).unwrap()), want);
     let named = jsonl.replace("tokens", "w").replace("ner_tags", "tags").replace("tags", "t");
-    let columns =
+    let fields =
         SentenceColumns { token_field: Some("w"), tag_field: Some("t"), ..SentenceColumns::default() };
-    assert_eq!(flat(&read("a.jsonl", named, Tagging { columns, ..Tagging::default() }).unwrap()), want);
+    let tagging = Tagging { columns: fields, ..Tagging::default() };
+    assert_eq!(flat(&read("a.jsonl", named, tagging).unwrap()), want);
     let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     packed.write_all(forms[0].1.as_bytes()).unwrap();
     assert_eq!(flat(&read("a.conll.gz", packed.finish().unwrap(), Tagging::default()).unwrap()), want);
@@ -116,7 +121,7 @@ fn schemes_are_guessed_or_declared_and_what_breaks_them_is_counted() {
 #[test]
 fn sentences_with_a_bad_line_are_left_out_whole_where_that_is_wanted() {
     let skip = Tagging { on_bad_record: OnBadRecord::Skip, ..Tagging::default() };
-    for (name, content, sentences, told) in [
+    for (name, content, sentences, notes) in [
         (
             "a.conll",
             "word\nx O\n\na O\nb B-LOC\n\nc O\nd\ne O\n\n\nf O\n\ng X\nh O\n",
@@ -139,20 +144,19 @@ fn sentences_with_a_bad_line_are_left_out_whole_where_that_is_wanted() {
         let file = read(name, content, skip).unwrap();
         assert_eq!(flat(&file), sentences, "{name}");
         let note = file.notes(Path::new(name)).pop().unwrap();
-        assert!(told.iter().all(|part| note.contains(part)), "{name}: {note}");
+        assert!(notes.iter().all(|part| note.contains(part)), "{name}: {note}");
     }
     let error = read("d.conll", "a X\n\nb Y\n", skip).unwrap_err();
     assert!(error.contains("has no sentences") && error.contains("2 sentences left out"), "{error}");
 }
 
-/// File, what is in it, how it is read, and what must be said.
+/// Name of a file, its content, how it is read, and parts of the expected error.
 type Bad = (&'static str, &'static [u8], Tagging<'static>, &'static [&'static str]);
 
 #[test]
-fn each_kind_of_bad_columns_is_told_with_its_line() {
+fn each_kind_of_bad_columns_is_reported_with_its_line() {
     let usual = Tagging::default();
-    let strict = |scheme| declared(scheme, true);
-    assert_told(&[
+    assert_errors(&[
         ("a.conll", b"", usual, &["a.conll: has no sentences"]),
         ("a.conll", b"\n \n\t\n", usual, &["a.conll: has no sentences"]),
         ("a.conll", b"# only\n# comments here\n", usual, &["has no sentences"]),
@@ -185,34 +189,39 @@ fn each_kind_of_bad_columns_is_told_with_its_line() {
         (
             "a.conll",
             b"a O\n",
-            at(1, 5),
+            columns(1, 5),
             &["a.conll:1: has 2 columns, and column 5 is wanted", "`tag_column`"],
         ),
         (
             "a.conll",
             b"a O\n",
-            at(-7, -1),
+            columns(-7, -1),
             &["a.conll:1: has 2 columns, and column -7 is wanted", "`token_column`"],
         ),
         (
             "a.conll",
             b"a O\n\nb I-PER\nc B-LOC\n",
-            strict(TagScheme::Iob2),
+            declared(TagScheme::Iob2, true),
             &["a.conll:3: `I-PER` has no `B-PER`", "`strict`"],
         ),
         (
             "a.conll",
             b"a I-PER\nb O\nc B-PER\n",
-            strict(TagScheme::Iob1),
+            declared(TagScheme::Iob1, true),
             &["a.conll:3: `B-PER` parts no two entities"],
         ),
         (
             "a.conll",
             b"a B-PER\nb O\n",
-            strict(TagScheme::Bioes),
+            declared(TagScheme::Bioes, true),
             &["a.conll:1: `B-PER` has no `E-PER` behind it"],
         ),
-        ("a.conll", b"a B-PER\nb I-LOC\n", strict(TagScheme::Auto), &["a.conll:2: `I-LOC` has no `B-LOC`"]),
+        (
+            "a.conll",
+            b"a B-PER\nb I-LOC\n",
+            declared(TagScheme::Auto, true),
+            &["a.conll:2: `I-LOC` has no `B-LOC`"],
+        ),
         (
             "a.conll",
             b"a S-PER\n",
@@ -223,9 +232,9 @@ fn each_kind_of_bad_columns_is_told_with_its_line() {
 }
 
 #[test]
-fn each_kind_of_bad_objects_is_told_with_its_line() {
+fn each_kind_of_bad_objects_is_reported_with_its_line() {
     let usual = Tagging::default();
-    assert_told(&[
+    assert_errors(&[
         (
             "a.jsonl",
             b"{\"tokens\": [\"a\"], \"tags\": [\"O\", \"O\"]}\n",
@@ -271,7 +280,7 @@ fn each_kind_of_bad_objects_is_told_with_its_line() {
     ]);
 }
 
-fn assert_told(bad: &[Bad]) {
+fn assert_errors(bad: &[Bad]) {
     for &(name, content, tagging, words) in bad {
         let shown = String::from_utf8_lossy(content).into_owned();
         let error = read(name, content, tagging).map(|file| flat(&file)).expect_err(&shown);

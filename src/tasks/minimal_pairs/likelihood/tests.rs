@@ -1,4 +1,4 @@
-//! Likelihoods of a batch against sums that are computed one token at a time.
+//! Tests that compare likelihoods of a batch with sums computed one token at a time.
 
 use candle_core::D;
 use candle_core::Device;
@@ -35,31 +35,33 @@ fn masked(masking: Masking) -> Masked {
     Masked { task: MaskedLm { model }, tokenizer, words }
 }
 
-/// The sum of the log-probabilities of the tokens of `text`, each predicted in a pass of its own; `masks` says
-/// which tokens are masked for the one at this place.
+/// The sum of the log-probabilities of the tokens of `text`, each predicted in a separate pass. `masks`
+/// returns the indices of the tokens that are masked while the token at an index is predicted.
 fn one_by_one(model: &Masked, text: &str, masks: impl Fn(&[u32], usize) -> Vec<usize>) -> f64 {
-    let special = model.tokenizer.special();
     let inner = model.tokenizer.encode(text).unwrap();
-    let score = |at: usize| {
-        let mut ids = vec![special.cls];
-        ids.extend(&inner);
-        ids.push(special.sep);
-        for masked in masks(&inner, at) {
-            ids[masked + 1] = special.mask().unwrap();
-        }
-        let logits = model.task.logits(&Batch::of_segment(ids, vec![at as u32 + 1])).unwrap();
-        let logits = logits.to_dtype(DType::F64).unwrap();
-        let probabilities = candle_nn::ops::softmax(&logits, D::Minus1).unwrap().to_vec2::<f64>().unwrap();
-        probabilities[0][inner[at] as usize].ln()
-    };
-    (0..inner.len()).map(score).sum()
+    (0..inner.len()).map(|at| log_probability(model, &inner, at, &masks(&inner, at))).sum()
+}
+
+/// The log-probability of the token at the index `at` while the tokens at `masked` are masked.
+fn log_probability(model: &Masked, inner: &[u32], at: usize, masked: &[usize]) -> f64 {
+    let special = model.tokenizer.special();
+    let mut ids = vec![special.cls];
+    ids.extend(inner);
+    ids.push(special.sep);
+    for index in masked {
+        ids[index + 1] = special.mask().unwrap();
+    }
+    let logits = model.task.logits(&Batch::of_segment(ids, vec![at as u32 + 1])).unwrap();
+    let logits = logits.to_dtype(DType::F64).unwrap();
+    let probabilities = candle_nn::ops::softmax(&logits, D::Minus1).unwrap().to_vec2::<f64>().unwrap();
+    probabilities[0][inner[at] as usize].ln()
 }
 
 fn scores(model: &Likelihood, texts: &[&str]) -> Vec<f64> {
     let sentences: Vec<(&str, &str)> = texts.iter().map(|text| (*text, "a.jsonl:1")).collect();
-    let mut told = 0;
-    let scores = model.of_sentences(&sentences, &mut |count| told += count).unwrap();
-    assert_eq!(told, texts.len() as u64);
+    let mut done = 0;
+    let scores = model.of_sentences(&sentences, &mut |count| done += count).unwrap();
+    assert_eq!(done, texts.len() as u64);
     scores
 }
 
@@ -75,7 +77,7 @@ fn assert_close(found: &[f64], wanted: impl Iterator<Item = f64>) {
 #[test]
 fn a_sentence_is_the_sum_over_its_tokens_each_masked_alone() {
     let model = masked(Masking::Token);
-    // More than one batch.
+    // The texts fill more than one batch.
     let texts = TEXTS.repeat(40);
     let wanted: Vec<f64> = TEXTS.iter().map(|text| one_by_one(&model, text, |_, at| vec![at])).collect();
     assert_close(&scores(&Likelihood::Masked(Box::new(model)), &texts), wanted.repeat(40).into_iter());
@@ -85,11 +87,13 @@ fn a_sentence_is_the_sum_over_its_tokens_each_masked_alone() {
 fn the_rest_of_a_word_is_masked_with_it_and_nothing_of_the_next() {
     let model = masked(Masking::RestOfWord);
     let words = model.tokenizer.word_boundaries().unwrap();
-    let rest = |ids: &[u32], at: usize| {
-        let end = (at + 1..ids.len()).find(|&next| words.starts_word(ids[next])).unwrap_or(ids.len());
-        (at..end).collect::<Vec<usize>>()
-    };
-    let wanted: Vec<f64> = TEXTS.iter().map(|text| one_by_one(&model, text, rest)).collect();
+    let wanted = TEXTS.iter().map(|text| {
+        one_by_one(&model, text, |ids, at| {
+            let end = (at + 1..ids.len()).find(|&next| words.starts_word(ids[next])).unwrap_or(ids.len());
+            (at..end).collect()
+        })
+    });
+    let wanted: Vec<f64> = wanted.collect();
     let alone: Vec<f64> = TEXTS.iter().map(|text| one_by_one(&model, text, |_, at| vec![at])).collect();
     assert!(
         wanted.iter().zip(&alone).any(|(rest, alone)| (rest - alone).abs() > 1e-3),
@@ -102,8 +106,11 @@ fn the_rest_of_a_word_is_masked_with_it_and_nothing_of_the_next() {
 fn sentences_that_cannot_be_scored_are_named() {
     let model = Likelihood::Masked(Box::new(masked(Masking::Token)));
     let long = "robin ".repeat(80);
-    let refused = |text| model.of_sentences(&[(text, "a.jsonl:7")], &mut |_| {}).unwrap_err().to_string();
-    let error = refused(long.as_str());
+    let error = scoring_error(&model, &long);
     assert!(error.starts_with("a.jsonl:7: has a sentence of ") && error.contains("takes 62"), "{error}");
-    assert!(refused("").contains("without a token"));
+    assert!(scoring_error(&model, "").contains("without a token"));
+}
+
+fn scoring_error(model: &Likelihood, text: &str) -> String {
+    model.of_sentences(&[(text, "a.jsonl:7")], &mut |_| {}).unwrap_err().to_string()
 }

@@ -1,4 +1,4 @@
-//! How often tokens stand near each other, as positive pointwise mutual information.
+//! Counts of tokens that occur near each other, as positive pointwise mutual information.
 
 use std::ops::Range;
 
@@ -8,23 +8,24 @@ use rayon::iter::ParallelIterator;
 
 use crate::shards::ShardSet;
 
-/// Tokens to either side that count as neighbours, a neighbour at distance d by 1/d.
+/// Number of tokens to either side that count as neighbours; a neighbour at distance d has the weight 1/d.
 pub(super) const WINDOW: usize = 5;
 
-/// Rows that are counted at once, in full: their counts stay in the caches where vocabularies are small.
+/// Number of rows that are counted at once, as dense rows: with small vocabularies their counts stay in the
+/// caches.
 const BLOCK: usize = 256;
 
-/// The tokens of documents, one after the other.
+/// The tokens of documents, concatenated.
 #[derive(Debug)]
 pub(super) struct Text {
     tokens: Vec<u32>,
-    /// Where each document ends.
+    /// End of each document in `tokens`.
     ends: Vec<usize>,
     vocab_size: usize,
 }
 
 impl Text {
-    /// All documents of the shards, or as many of them, spread evenly, as have `most` tokens together.
+    /// Reads all documents of the shards, or a part of them, spread evenly, with `most` tokens in total.
     pub(super) fn read(shards: &ShardSet, most: u64) -> Result<Self> {
         let every = shards.num_tokens().div_ceil(most).max(1);
         let mut text = Self { tokens: Vec::new(), ends: Vec::new(), vocab_size: shards.vocab_size() };
@@ -38,7 +39,7 @@ impl Text {
     }
 
     #[cfg(test)]
-    pub(super) fn of(documents: &[&[u32]], vocab_size: usize) -> Self {
+    pub(super) fn from_documents(documents: &[&[u32]], vocab_size: usize) -> Self {
         let tokens = documents.concat();
         let ends = documents.iter().scan(0, |end, document| {
             *end += document.len();
@@ -57,19 +58,19 @@ impl Text {
     }
 }
 
-/// A symmetric matrix `[V, V]` of which only what is above zero is kept, by rows.
+/// A symmetric matrix `[V, V]` that stores only its positive entries, by rows.
 #[derive(Debug, Default)]
 pub(super) struct Associations {
-    /// Where each row begins in `columns` and `values`, and where the last one ends.
+    /// Start of each row in `columns` and `values`, then the end of the last row.
     starts: Vec<usize>,
     columns: Vec<u32>,
     values: Vec<f32>,
 }
 
 impl Associations {
-    /// max(0, log(c_ij t / (f_i f_j))), where c counts neighbours, f is the sum of a row of c, and t that of
-    /// all. `after` is called with the number of rows that are done.
-    pub(super) fn of(text: &Text, after: impl Fn(u64) + Sync) -> Self {
+    /// Computes max(0, log(c_ij t / (f_i f_j))), where c counts neighbours, f is the sum of a row of c, and t
+    /// the sum of all counts. Calls `after` with the number of rows that were finished.
+    pub(super) fn new(text: &Text, after: impl Fn(u64) + Sync) -> Self {
         let vocab_size = text.vocab_size;
         let frequencies = frequencies(text);
         let total: f64 = frequencies.iter().sum();
@@ -105,12 +106,12 @@ impl Associations {
         matrix
     }
 
-    /// Rows, and columns (V).
+    /// Number of rows, which is also the number of columns (V).
     pub(super) fn len(&self) -> usize {
         self.starts.len() - 1
     }
 
-    /// What is above zero in a row, with its columns.
+    /// The positive entries of a row, with their columns.
     pub(super) fn row(&self, row: usize) -> impl Iterator<Item = (usize, f32)> {
         let range = self.starts[row]..self.starts[row + 1];
         let columns = self.columns[range.clone()].iter().map(|&column| column as usize);
@@ -118,16 +119,17 @@ impl Associations {
     }
 }
 
-/// The sum of each row of the counts.
+/// Sum of each row of the counts.
 fn frequencies(text: &Text) -> Vec<f64> {
-    // What neighbours on one side, where so many are there, count together.
-    let of_side: Vec<f64> =
+    // Total weight of the neighbours on one side, by their number.
+    let side_weights: Vec<f64> =
         (0..=WINDOW).map(|there| (1..=there).map(|distance| f64::from(weight(distance))).sum()).collect();
     let mut frequencies = vec![0.0; text.vocab_size];
     for document in text.documents() {
         for (at, &token) in document.iter().enumerate() {
-            let (before, behind) = (at.min(WINDOW), (document.len() - 1 - at).min(WINDOW));
-            frequencies[token as usize] += of_side[before] + of_side[behind];
+            let before = at.min(WINDOW);
+            let after = (document.len() - 1 - at).min(WINDOW);
+            frequencies[token as usize] += side_weights[before] + side_weights[after];
         }
     }
     frequencies
@@ -137,7 +139,7 @@ fn weight(distance: usize) -> f32 {
     1.0 / distance as f32
 }
 
-/// `[rows, V]`: what stands near the tokens `rows`.
+/// Weighted counts of the neighbours of the tokens `rows`, `[rows, V]`.
 fn counts(text: &Text, rows: &Range<usize>) -> Vec<f32> {
     let mut counts = vec![0.0; rows.len() * text.vocab_size];
     for document in text.documents() {

@@ -1,12 +1,12 @@
-//! First word embeddings from the text itself: tokens that stand beside the same tokens begin near each other.
+//! Initial word embeddings from the text itself: tokens with the same neighbours start close to each other.
 //!
-//! From random rows a model spends millions of tokens on finding out which words are alike; counting says much
-//! of it in seconds. Tokens within [`counts::WINDOW`] of each other are counted, the counts become positive
-//! pointwise mutual information, and the rows are what its dominant singular vectors say of each token, all of
-//! equal weight and every row of equal length. Levy, Goldberg and Dagan (2015, "Improving distributional
-//! similarity with lessons learned from word embeddings") compare these choices.
+//! With random rows a model spends millions of tokens on learning which words are similar; counting
+//! neighbours gives much of that in seconds. Tokens within [`counts::WINDOW`] of each other are counted, the
+//! counts become positive pointwise mutual information, and the rows are the entries of its dominant singular
+//! vectors, all weighted equally, with every row scaled to the same length. Levy, Goldberg and Dagan (2015,
+//! "Improving distributional similarity with lessons learned from word embeddings") compare these choices.
 //!
-//! Knows no model: whoever asks scales the rows.
+//! Independent of the model: the caller scales the rows.
 
 mod counts;
 mod subspace;
@@ -26,20 +26,20 @@ use crate::tasks::pretraining::word_vectors::counts::Text;
 use crate::telemetry::Progress;
 use crate::telemetry::Unit;
 
-/// The most tokens that are counted, spread over the text: more change the rows of rare tokens only.
+/// Most tokens that are counted, spread over the text; counting more changes only the rows of rare tokens.
 const MOST_TOKENS: u64 = 16 << 20;
 
-/// A row for each entry of the vocabulary.
+/// A vector for each entry of the vocabulary.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct WordVectors {
-    /// Row-major: of length 1, or all zero for a token that the text does not have.
+    /// Row-major, each row of length 1, or all zero for a token that the text does not contain.
     pub(super) rows: Vec<f32>,
-    /// Tokens that have a row.
+    /// Number of tokens that have a vector.
     pub(super) found: usize,
 }
 
-/// The vectors of the tokens of a text; the same for any number of threads. An error for a text with too few
-/// different tokens.
+/// Computes the vectors of the tokens of a text, with the same result for any number of threads. Returns an
+/// error for a text with too few different tokens.
 pub(super) fn word_vectors(
     text: &ShardSet,
     dimensions: usize,
@@ -48,7 +48,7 @@ pub(super) fn word_vectors(
 ) -> Result<WordVectors> {
     let text = Text::read(text, MOST_TOKENS)?;
     let counting = progress.stage("counting neighbours", Unit::Items, None);
-    let associations = Associations::of(&text, |rows| counting.advance(rows));
+    let associations = Associations::new(&text, |rows| counting.advance(rows));
     counting.finish(&format!("{} tokens", text.len()));
     let stream = Stream::new(seed, Purpose::Init, hash_name("word vectors"));
     let finding = progress.stage("finding word vectors", Unit::Items, Some(subspace::ROUNDS));
@@ -65,7 +65,8 @@ pub(super) fn word_vectors(
     let mut found = 0;
     for row in rows.chunks_exact_mut(dimensions) {
         let length = row.iter().map(|value| f64::from(*value).powi(2)).sum::<f64>().sqrt();
-        // A token without neighbours has exact zeros; dividing by less than this would show rounding errors.
+        // A token without neighbours has exact zeros. A length below this bound would be that of rounding
+        // errors.
         if length > 1e-9 {
             found += 1;
             for value in row {

@@ -1,5 +1,5 @@
 //! The dominant singular vectors of a sparse symmetric matrix, by subspace iteration (Halko, Martinsson and
-//! Tropp 2011, algorithm 4.4): a random basis is multiplied and made orthonormal again and again.
+//! Tropp 2011, algorithm 4.4): a random basis is repeatedly multiplied and orthonormalised.
 
 use anyhow::Result;
 use candle_core::Device;
@@ -12,11 +12,11 @@ use rayon::slice::ParallelSliceMut;
 use crate::rng::Stream;
 use crate::tasks::pretraining::word_vectors::counts::Associations;
 
-/// Multiplications: what lies between the wanted vectors and the others shrinks with each.
+/// Number of multiplications; each reduces the component of the basis outside the dominant subspace.
 pub(super) const ROUNDS: u64 = 8;
 
-/// An orthonormal basis `[V, dimensions]`, row-major, of the dominant subspace; `None` where the matrix has
-/// fewer dimensions. `after` is called after each of [`ROUNDS`] rounds.
+/// Returns an orthonormal basis `[V, dimensions]`, row-major, of the dominant subspace; `None` if the matrix
+/// has fewer dimensions. Calls `after` after each of [`ROUNDS`] rounds.
 pub(super) fn dominant(
     matrix: &Associations,
     dimensions: usize,
@@ -28,7 +28,7 @@ pub(super) fn dominant(
     for _ in 0..ROUNDS {
         let product = multiply(matrix, &basis, dimensions);
         let mut columns = Tensor::from_vec(product, (matrix.len(), dimensions), &Device::Cpu)?;
-        // The second time mends what rounding left of the first (CholeskyQR2, Yamamoto et al. 2015).
+        // The second time removes the rounding errors of the first (CholeskyQR2, Yamamoto et al. 2015).
         for _ in 0..2 {
             let Some(orthonormal) = orthonormal(&columns)? else { return Ok(None) };
             columns = orthonormal;
@@ -39,7 +39,7 @@ pub(super) fn dominant(
     Ok(Some(basis))
 }
 
-/// `matrix` times `basis`.
+/// Multiplies `matrix` by `basis`.
 fn multiply(matrix: &Associations, basis: &[f32], dimensions: usize) -> Vec<f32> {
     let mut product = vec![0.0; basis.len()];
     product.par_chunks_exact_mut(dimensions).enumerate().for_each(|(row, out)| {
@@ -51,8 +51,8 @@ fn multiply(matrix: &Associations, basis: &[f32], dimensions: usize) -> Vec<f32>
     product
 }
 
-/// The same space in orthonormal columns: `Y R^-1`, where `R^T R = Y^T Y`; `None` where columns depend on each
-/// other.
+/// Orthonormal columns that span the same space: `Y R^-1`, where `R^T R = Y^T Y`; `None` if the columns are
+/// linearly dependent.
 fn orthonormal(columns: &Tensor) -> Result<Option<Tensor>> {
     let gram: Vec<Vec<f64>> = columns
         .t()?
@@ -69,7 +69,7 @@ fn orthonormal(columns: &Tensor) -> Result<Option<Tensor>> {
     Ok(Some(columns.matmul(&inverse.t()?)?))
 }
 
-/// The lower triangle L of `L L^T`; `None` for a matrix that is not positive definite, or hardly so.
+/// The lower triangle L of `L L^T`; `None` for a matrix that is not positive definite, or only barely.
 fn cholesky(mut matrix: Vec<Vec<f64>>) -> Option<Vec<Vec<f64>>> {
     let largest = matrix.iter().enumerate().map(|(i, row)| row[i]).fold(0.0, f64::max);
     for i in 0..matrix.len() {
@@ -89,7 +89,7 @@ fn cholesky(mut matrix: Vec<Vec<f64>>) -> Option<Vec<Vec<f64>>> {
     Some(matrix)
 }
 
-/// The inverse of a lower triangle.
+/// Inverse of a lower triangular matrix.
 fn inverted(lower: &[Vec<f64>]) -> Vec<Vec<f64>> {
     let size = lower.len();
     let mut inverse = vec![vec![0.0; size]; size];

@@ -1,4 +1,4 @@
-//! A discriminator alone: which tokens of a text it holds to be replaced.
+//! A discriminator used alone: predicts which tokens of a text were replaced.
 
 use std::path::Path;
 use std::path::PathBuf;
@@ -31,12 +31,12 @@ pub struct Discriminator {
     tokenizer: Tokenizer,
 }
 
-/// A token of a text and the probability that it was replaced.
+/// A token of a text, with the probability that it was replaced.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Told {
-    /// As text, a leading space included.
+pub struct TokenPrediction {
+    /// The token as text, with its leading space if it has one.
     pub token: String,
-    /// The probability.
+    /// Probability that the token was replaced.
     pub replaced: f64,
 }
 
@@ -53,17 +53,18 @@ impl Discriminator {
         Ok(Self { path: path.to_path_buf(), model, tokenizer })
     }
 
-    /// Says of a text how probably each token was replaced.
+    /// Passes the probability of each token of a text being replaced to `answers`.
     pub fn answer(&self, text: &InputText, answers: &mut dyn Answers) -> Result<()> {
-        let told = self.tell(&text.texts.0, &text.place)?;
+        let predictions = self.predict_tokens(&text.texts.0, &text.place)?;
         let (tokens, replaced): (Vec<String>, Vec<f64>) =
-            told.into_iter().map(|t| (t.token, t.replaced)).unzip();
+            predictions.into_iter().map(|prediction| (prediction.token, prediction.replaced)).unzip();
         answers.answer(json!({"text": text.texts.0, "tokens": tokens, "replaced": replaced}), text)
     }
 
-    /// Each token of a text; `place` names it in errors.
-    pub fn tell(&self, text: &str, place: &str) -> Result<Vec<Told>> {
-        let (frame, text) = (self.tokenizer.framing().single, self.tokenizer.encode(text)?);
+    /// Predicts for each token of a text if it was replaced; `place` names the text in errors.
+    pub fn predict_tokens(&self, text: &str, place: &str) -> Result<Vec<TokenPrediction>> {
+        let frame = self.tokenizer.framing().single;
+        let text = self.tokenizer.encode(text)?;
         let ids = frame.around(&text);
         let longest = self.longest();
         if ids.len() > longest {
@@ -75,15 +76,16 @@ impl Discriminator {
         let batch = Batch::of_segment(ids, Vec::new());
         let logits = self.logits(&batch)?;
         require_finite(&[&logits], |_| place.to_string())?;
-        let words = frame.before.len()..frame.before.len() + text.len();
-        let told = |at: usize| {
-            let token = self.tokenizer.decode(&[batch.ids[at]], false)?;
-            Ok(Told { token, replaced: 1.0 / (1.0 + f64::from(-logits[at]).exp()) })
-        };
-        words.map(told).collect()
+        let mut predictions = Vec::with_capacity(text.len());
+        for (id, logit) in batch.ids.iter().zip(&logits).skip(frame.before.len()).take(text.len()) {
+            let token = self.tokenizer.decode(&[*id], false)?;
+            let replaced = 1.0 / (1.0 + f64::from(-logit).exp());
+            predictions.push(TokenPrediction { token, replaced });
+        }
+        Ok(predictions)
     }
 
-    /// The logit of each token of `batch` being replaced, `[T]`.
+    /// Returns the logit of each token of `batch` being replaced, `[T]`.
     pub fn logits(&self, batch: &Batch) -> Result<Vec<f32>> {
         let Model { config, encoder, head, parameters } = &self.model;
         let inputs = Inputs::new(batch, config, parameters.flat().device(), false)?;
@@ -92,12 +94,12 @@ impl Discriminator {
         Ok(head.logits(&hidden_td, &ctx)?.to_device(&Device::Cpu)?.to_vec1::<f32>()?)
     }
 
-    /// Its tokenizer.
+    /// The tokenizer of the model.
     pub fn tokenizer(&self) -> &Tokenizer {
         &self.tokenizer
     }
 
-    /// The longest sequence that it takes, in tokens.
+    /// The longest sequence that the model takes, in tokens.
     pub fn longest(&self) -> usize {
         self.model.config.max_sequence_length()
     }
