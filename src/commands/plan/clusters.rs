@@ -88,18 +88,20 @@ pub(super) fn lines(spread: &[Spread<'_>]) -> Vec<String> {
 
 /// The same for programs.
 pub(super) fn json(spread: &[Spread<'_>]) -> Value {
-    let row = |row: &Spread<'_>| {
-        json!({
-            "device": row.device,
-            "machines": row.cluster.machines,
-            "gpus_per_machine": row.cluster.gpus_each,
-            "gigabits_per_second": row.cluster.gigabits_per_second,
-            "per_device_train_batch_size": row.alone.fitted.training.rows_at_once(),
-            "micro_batches": row.found.micro_batches,
-            "efficiency": row.found.efficiency,
-            "train_seconds": row.found.seconds,
-            "usd": row.usd(),
+    spread
+        .iter()
+        .map(|row| {
+            json!({
+                "device": row.device,
+                "machines": row.cluster.machines,
+                "gpus_per_machine": row.cluster.gpus_each,
+                "gigabits_per_second": row.cluster.gigabits_per_second,
+                "per_device_train_batch_size": row.alone.fitted.training.rows_at_once(),
+                "micro_batches": row.found.micro_batches,
+                "efficiency": row.found.efficiency,
+                "train_seconds": row.found.seconds,
+                "usd": row.usd(),
+            })
         })
-    };
-    spread.iter().map(row).collect()
+        .collect()
 }

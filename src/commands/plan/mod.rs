@@ -22,7 +22,6 @@ use crate::commands::terminal;
 use crate::commands::terminal::Output;
 use crate::config::DeviceChoice;
 use crate::config::PretrainConfig;
-use crate::config::Price;
 use crate::config::RunSection;
 use crate::config::TrainingConfig;
 use crate::config::load_prices;
@@ -65,7 +64,8 @@ pub struct PlanArgs {
     /// The configuration.
     #[command(flatten)]
     pub config: ConfigArgs,
-    /// Devices: `here` and `cpu` are this machine and measured, GPUs by name (h100, a100-80, l4, t4, ...) are predicted
+    /// Devices: `here` and `cpu` are this machine and measured, GPUs by name (h100, a100-80, l4, t4, ...) are
+    /// predicted
     #[arg(
         long,
         value_name = "DEVICE",
@@ -80,8 +80,8 @@ pub struct PlanArgs {
     /// A file of such prices, `h100: 1.99` a line (YAML or JSON); `--price` goes before it
     #[arg(long, value_name = "FILE")]
     pub prices: Option<PathBuf>,
-    /// Predict for so many machines as well, each with `--gpus-per-machine` of the GPUs, and as many processes:
-    /// `1,4,32`
+    /// Predict for so many machines as well, each with `--gpus-per-machine` of the GPUs, and as many
+    /// processes: `1,4,32`
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..))]
     pub machines: Vec<u16>,
     /// GPUs of each of `--machines`
@@ -161,11 +161,13 @@ fn gigabits(text: &str) -> Result<f64, String> {
 
 /// The prices of a file, by the names of their devices.
 fn prices(path: &Path) -> Result<Vec<(String, f64)>, Problems> {
-    let known = |price: Price| match device(&price.device) {
-        Ok(device) => Ok((device.name().to_string(), price.usd_per_hour)),
-        Err(message) => Err(Problems(vec![Problem::usage(message).at(price.place)])),
-    };
-    load_prices(path)?.into_iter().map(known).collect()
+    load_prices(path)?
+        .into_iter()
+        .map(|price| match device(&price.device) {
+            Ok(device) => Ok((device.name().to_string(), price.usd_per_hour)),
+            Err(message) => Err(Problems(vec![Problem::usage(message).at(price.place)])),
+        })
+        .collect()
 }
 
 /// Runs the subcommand.
@@ -228,8 +230,8 @@ struct Run<'a> {
 /// More updates than any run has: a slip of the keyboard.
 const MOST_STEPS: u64 = 100_000_000;
 
-/// Updates of a run: as many as the tokens that are asked for need; where epochs are given, as many as the shards
-/// need, which must be there.
+/// Updates of a run: as many as the tokens that are asked for need; where epochs are given, as many as the
+/// shards need, which must be there.
 fn steps(args: &PlanArgs, config: &PretrainConfig) -> Result<u64> {
     if let Some(tokens) = args.tokens {
         let plan = BatchPlan::new(&config.training, config.data.max_seq_length);

@@ -177,7 +177,11 @@ fn json_parts(fitted: &Fitted) -> Value {
 /// The same for programs.
 pub(super) fn json(run: &Run<'_>, rows: &[Row]) -> Value {
     let work = run.work(&run.config.training);
-    let row = |row: &Row| match &row.found {
+    json!({
+        "num_parameters": run.shapes.outline.num_parameters(),
+        "steps": run.steps,
+        "tokens": work.tokens(),
+        "devices": rows.iter().map(|row| match &row.found {
         Err(why) => json!({"device": row.device.name(), "fits": false, "problem": why}),
         Ok(found) => {
             let training = &found.fitted.training;
@@ -202,11 +206,6 @@ pub(super) fn json(run: &Run<'_>, rows: &[Row]) -> Value {
                 "usd": row.usd_per_hour.map(|usd| found.usd(usd)),
             })
         }
-    };
-    json!({
-        "num_parameters": run.shapes.outline.num_parameters(),
-        "steps": run.steps,
-        "tokens": work.tokens(),
-        "devices": rows.iter().map(row).collect::<Vec<Value>>(),
+    }).collect::<Vec<Value>>(),
     })
 }

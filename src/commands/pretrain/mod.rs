@@ -87,8 +87,9 @@ pub fn run(args: &PretrainArgs) -> Result<()> {
         let mut resolved = config.clone();
         decay::resolve(&mut resolved, &start, derived)?;
         let world = World::join(&config.distributed)?;
-        let back = || upload::take_back(&resolved, derived, &config.run, &start, &progress);
-        remote = world.in_first(back)?.flatten();
+        remote = world
+            .in_first(|| upload::take_back(&resolved, derived, &config.run, &start, &progress))?
+            .flatten();
     }
     let parent = decay::resolve(&mut config, &start, derived)?;
     // A decay takes the model of its checkpoint as it was saved.
@@ -148,7 +149,8 @@ fn refuse_used(folder: &Path) -> Result<()> {
     Err(Problem::usage(message).at(store.path_of(step).display()).hint(hint).into())
 }
 
-/// Prepares and trains; gives the report. `resolved` is `config` with the model of the folder that it may name.
+/// Prepares and trains; gives the report. `resolved` is `config` with the model of the folder that it may
+/// name.
 fn train(
     config: &PretrainConfig,
     resolved: &PretrainConfig,
@@ -167,7 +169,7 @@ fn train(
     let signals = Signals::listen()?;
     let with = Equipment { machine, progress, signals: &signals, world: World::ALONE };
     let tasks = config.evaluation.probes.as_ref().map(|path| staging::tasks(path, &[])).transpose()?;
-    let probes = Probes::of(resolved, tasks.unwrap_or_default(), &config.precision, with)?;
+    let probes = Probes::new(resolved, tasks.unwrap_or_default(), &config.precision, with)?;
     let request = Request {
         config,
         run: &config.run,
@@ -206,8 +208,7 @@ impl PretrainedVisitor for Training<'_> {
         let kind = Pretraining::<T>::new(config, prepared, origin)?;
         let loss_band = loss_band(config, &kind, progress)?;
         let request = &Request { loss_band, ..*request };
-        let run = || train::run::run(kind, request, machine, progress, signals);
-        let outcome = machine::in_pool(run)?;
+        let outcome = machine::in_pool(|| train::run::run(kind, request, machine, progress, signals))?;
         if let Some(End::Signal(signal)) = outcome.end {
             return Err(stopped_by(signal, &format!("step {} is saved", outcome.step)).into());
         }
