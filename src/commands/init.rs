@@ -75,8 +75,8 @@ pub struct InitArgs {
     /// How long the run may take, e.g. `10m`, `2h`, `3d`
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub budget: Option<Duration>,
-    /// Where it will run: cpu, cuda, cuda:1, auto (the first GPU where there is one), or the name of a GPU that is
-    /// not here, e.g. H100, A100, L4, T4, "RTX 4090"
+    /// Where it will run: cpu, cuda, cuda:1, auto (the first GPU where there is one), or the name of a GPU
+    /// that is not here, e.g. H100, A100, L4, T4, "RTX 4090"
     #[arg(long, value_name = "DEVICE", default_value = "auto")]
     pub device: String,
     /// Threads; 0 means one for each core that this process may use
@@ -212,7 +212,7 @@ fn of_text(args: &InitArgs, budget: Duration, output: &Path, output_dir: String)
     let Some(choice) = choice else {
         return Err(Problem::new("not even the smallest model fits into memory").into());
     };
-    let plan = Plan::of(choice, speed.rows(), sample.cut(choice.vocab_size)?.long_share);
+    let plan = Plan::new(choice, speed.rows(), sample.cut(choice.vocab_size)?.long_share);
     let long_factor = if plan.has_long_rows() {
         let model = choice.size.model(args.family, choice.vocab_size, plan.max_seq_length);
         let long = speed.tokens_per_second(&model, plan.max_seq_length, choice.size.mlm_probability())?;
