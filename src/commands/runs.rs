@@ -99,7 +99,7 @@ impl Row {
         let mut whole = results::read(&path).unwrap_or_default();
         let last = last_records(&path.join(METRICS));
         let latest = |key: &str| last.iter().rev().find_map(|record| record.get(key)?.as_f64());
-        let state = State::of(&path, &whole)?;
+        let state = State::read(&path, &whole)?;
         whole.retain(|_, value| value.is_finite());
         let of = |name: &str, end: &str| whole.get(&format!("{name}{end}")).copied();
         let of_run = |name: &str| {
