@@ -26,7 +26,7 @@ static ALLOCATOR: LargeBlocks = LargeBlocks;
 fn main() -> ExitCode {
     // SAFETY: there is no other thread yet.
     unsafe { distributed::set_preferences() };
-    let arguments = commands::home::expanded(std::env::args_os());
+    let arguments = commands::home::expand(std::env::args_os());
     let cli = match Cli::try_parse_from(&arguments) {
         Ok(cli) => cli,
         Err(message) => return print_usage(&usage::with_tips(message, &arguments)),
