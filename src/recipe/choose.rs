@@ -17,7 +17,7 @@ pub(super) const MOST_EPOCHS: f64 = 40.0;
 pub enum Limit {
     /// The next larger size would see too few tokens in the time.
     Time,
-    /// The next larger size would need more epochs over the text than [`MOST_EPOCHS`].
+    /// The next larger size would need more epochs over the text than `MOST_EPOCHS`.
     Text,
     /// The next larger size does not fit into memory.
     Memory,
@@ -54,7 +54,7 @@ impl Choice {
     }
 }
 
-/// Chooses from [`Size::ALL`], from the smallest to the largest that sees [`TOKENS_PER_PARAMETER`] tokens.
+/// Chooses from [`Size::ALL`], from the smallest to the largest that sees `TOKENS_PER_PARAMETER` tokens.
 ///
 /// `text_tokens` returns the number of tokens of the text for a vocabulary size. `tokens_per_second` returns
 /// the training speed of a size with a vocabulary size, or `None` if the model does not fit into memory. The

@@ -54,7 +54,7 @@ pub struct Cut {
 }
 
 impl TextSample {
-    /// Reads documents from the files of a configuration, from [`MOST_FILES`] of them at most.
+    /// Reads documents from the files of a configuration, from `MOST_FILES` (64) of them at most.
     ///
     /// # Errors
     /// Returns an error if a file cannot be read as the configuration describes, if one is standard input, or

@@ -77,7 +77,7 @@ fn too_little_memory_and_too_little_speed_limit_the_size() {
 }
 
 #[test]
-fn a_plan_uses_what_was_chosen() {
+fn a_plan_uses_the_chosen_tokens_and_speed() {
     for (tokens, long_share) in [(4e6, 0.0), (1.5e7, 0.9), (3e8, 0.9), (3e8, 0.1), (5e10, 0.5)] {
         let choice = Choice { tokens, ..chosen(3600.0, 1e8, 1e12) };
         let plan = Plan::new(choice, 32, long_share);
@@ -99,7 +99,7 @@ fn a_plan_uses_what_was_chosen() {
 }
 
 #[test]
-fn the_configuration_is_a_valid_one_and_says_what_was_planned() {
+fn the_configuration_is_valid_and_has_the_planned_values() {
     let folder = tempfile::tempdir().unwrap();
     let text = folder.path().join("text with \"quotes\".txt");
     let line = "A line of some words that say little, again and again, until the file is long enough.\n";

@@ -31,7 +31,7 @@ const CAP_BYTES: u64 = 1 << 30;
 pub struct Record {
     /// The configuration that the cell was trained with.
     pub config: FinetuneConfig,
-    /// Hashes of the model and the files that the cell was trained on.
+    /// Hash of each input, such as the model and the training file, by the key that names it.
     pub inputs: Inputs,
     /// Finite scores by the names of transformers' Trainer (`eval_accuracy`, ...); empty if training
     /// diverged.

@@ -47,7 +47,7 @@ fn rows_are_every_combination_in_the_order_of_the_flags() {
 }
 
 #[test]
-fn a_configuration_says_what_the_flags_do_not() {
+fn a_configuration_gives_the_values_without_flags() {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/configs/quickstart.yaml");
     let compute = Hardware::cpu().best().name();
     assert_eq!(labels(&format!("--model {file}")), [format!("{file} 32 x 64 {compute}")]);

@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn the_folder_of_the_runs_goes_with_them_unless_it_is_to_be_kept() {
+    fn the_folder_of_the_runs_is_removed_unless_it_is_kept() {
         let folder = tempfile::tempdir().unwrap();
         for keep in [false, true] {
             let workplace = Workplace::create(&folder.path().join("runs/a"), keep).unwrap();
