@@ -93,8 +93,9 @@ impl Verdict {
         manifest.verify(read).map_err(|faults| self.faults.extend(faults)).ok()
     }
 
-    /// Checks a folder without a manifest. A checkpoint with a folder `trainer` must have one. A model inside a
-    /// checkpoint is compared with the manifest of the folder above; models of other programs have no hashes.
+    /// Checks a folder without a manifest. A checkpoint with a folder `trainer` must have one. A model inside
+    /// a checkpoint is compared with the manifest of the folder above; models of other programs have no
+    /// hashes.
     fn without_manifest(&mut self) {
         if fs::is_folder(&self.path.join("trainer")) {
             let message = "there is no `manifest.json`, so this is no complete checkpoint";
