@@ -1,6 +1,6 @@
-//! Parses the command line, dispatches, prints the error chain, sets the exit code.
+//! The program: parses the command line, runs the command, prints the error chain and sets the exit code.
 //!
-//! It never panics over a terminal that is gone: what cannot be printed is dropped.
+//! A terminal that is gone is no reason to panic: text that cannot be printed is dropped.
 
 use std::io::ErrorKind;
 use std::io::Write;
@@ -26,7 +26,7 @@ static ALLOCATOR: LargeBlocks = LargeBlocks;
 fn main() -> ExitCode {
     // SAFETY: there is no other thread yet.
     unsafe { distributed::set_preferences() };
-    let arguments = commands::home::expanded(std::env::args_os());
+    let arguments = commands::home::expand(std::env::args_os());
     let cli = match Cli::try_parse_from(&arguments) {
         Ok(cli) => cli,
         Err(message) => return print_usage(&usage::with_tips(message, &arguments)),
@@ -56,7 +56,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Says before a panic which of several processes it is of.
+/// Prints the process (its rank) before the message of a panic, if there are several processes.
 fn name_panics() {
     let tell = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -67,13 +67,13 @@ fn name_panics() {
     }));
 }
 
-/// Where there are other processes, each waits here for all.
+/// Leaves the group of processes, which waits until all of them are here, and returns success.
 fn ended_well() -> ExitCode {
     distributed::leave();
     ExitCode::SUCCESS
 }
 
-/// An error may quote a label or a name from outside: nothing of it drives the terminal.
+/// Escapes control characters: an error may quote a label or a name from outside.
 fn safe(text: &str) -> String {
     text.lines().map(|line| terminal::printable(line) + "\n").collect()
 }

@@ -1,4 +1,4 @@
-//! `mlmtrain advise-network`: what the network between several processes costs a run, and what to set.
+//! `mlmtrain advise-network`: measures the network between several processes, and advises which keys to set.
 
 use std::time::Duration;
 
@@ -47,7 +47,7 @@ pub struct AdviseNetworkArgs {
 
 /// Runs the subcommand.
 pub fn run(args: &AdviseNetworkArgs) -> Result<()> {
-    let config = staging::pretraining(args.config.load()?.config, Corpus::Left)?;
+    let config = staging::pretraining(args.config.load()?.config, Corpus::Skipped)?;
     let machine = machine::set_up_as_one_of_many(&config.run, &config.precision, &config.distributed)?;
     let world = machine.world;
     if !world.is_shared() {
@@ -80,7 +80,7 @@ pub fn run(args: &AdviseNetworkArgs) -> Result<()> {
     output.finish()
 }
 
-/// All processes measure at the same time, as they train at the same time.
+/// Measures the network and a micro-batch, on all processes at the same time, as they train at the same time.
 fn measure(
     args: &AdviseNetworkArgs,
     config: &PretrainConfig,
@@ -104,8 +104,8 @@ fn measure(
     }
     let compute = machine.policy.compute_type();
     let on = config.training.gradient_checkpointing.is_on();
-    let size = (rows, config.data.max_seq_length);
-    let found = bench::step_seconds(config, model, size, compute, on)?;
+    let shape = bench::BatchShape { rows, length: config.data.max_seq_length };
+    let found = bench::step_seconds(config, model, shape, compute, on)?;
     let Some(step_seconds) = world.all_of(found)? else {
         return Err(Problem::new("a micro-batch ran out of memory")
             .hint("take smaller micro-batches (`training.per_device_train_batch_size`)")
@@ -114,7 +114,7 @@ fn measure(
     measuring.finish("done");
     let step_seconds = world.slowest(step_seconds)?;
     let gradients = shapes(config, model)?.outline.num_parameters();
-    // What was timed has an update.
+    // The timed step includes an update.
     let update_seconds = world.slowest(bench::update_seconds(gradients, step_seconds))?;
     let shape = &model.encoder;
     Ok(Exchange {
@@ -127,17 +127,20 @@ fn measure(
     })
 }
 
-/// The levers that are compared: with the micro-batches that each process has, and with those of the advice.
+/// Returns the settings to compare: each wire type with and without overlap, for 1 micro-batch, for the
+/// micro-batches that each process has now, and for those of the advice.
 fn compared(measured: &Exchange, each: usize) -> Vec<Levers> {
     let mut counts = vec![1, each];
     counts.extend(measured.advice(each).map(|levers| levers.micro_batches));
     counts.sort_unstable();
     counts.dedup();
-    let of = |micro_batches| {
-        let ways = [(Wire::F32, false), (Wire::F32, true), (Wire::Bf16, false), (Wire::Bf16, true)];
-        ways.map(|(wire, overlap)| Levers { micro_batches, wire, overlap })
-    };
-    counts.into_iter().flat_map(of).collect()
+    counts
+        .into_iter()
+        .flat_map(|micro_batches| {
+            let ways = [(Wire::F32, false), (Wire::F32, true), (Wire::Bf16, false), (Wire::Bf16, true)];
+            ways.map(|(wire, overlap)| Levers { micro_batches, wire, overlap })
+        })
+        .collect()
 }
 
 fn lines(measured: &Exchange, world: World, each: usize) -> Vec<String> {
@@ -170,12 +173,12 @@ fn lines(measured: &Exchange, world: World, each: usize) -> Vec<String> {
     }));
     lines.extend(columns::aligned(&cells, 3).into_iter().map(|line| line.trim_end().to_string()));
     lines.push(String::new());
-    lines.push(told(measured, world, each));
+    lines.push(advice(measured, world, each));
     lines
 }
 
-/// What to set.
-fn told(measured: &Exchange, world: World, each: usize) -> String {
+/// The keys to set, in a sentence.
+fn advice(measured: &Exchange, world: World, each: usize) -> String {
     let Some(levers) = measured.advice(each) else {
         return "this network is too slow for this model: train in one process, or on machines that are nearer \
                 to each other"
@@ -193,15 +196,7 @@ fn told(measured: &Exchange, world: World, each: usize) -> String {
 }
 
 fn json(measured: &Exchange, world: World, each: usize) -> serde_json::Value {
-    let row = |levers: Levers| {
-        json!({
-            "micro_batches": levers.micro_batches,
-            "wire": levers.wire.name(),
-            "overlap": levers.overlap,
-            "step_seconds": measured.update_seconds(levers),
-            "efficiency": measured.efficiency(levers),
-        })
-    };
+    let compared = compared(measured, each).into_iter();
     json!({
         "processes": world.size,
         "message_seconds": measured.message_seconds,
@@ -209,7 +204,18 @@ fn json(measured: &Exchange, world: World, each: usize) -> serde_json::Value {
         "gradients": measured.gradients,
         "micro_batch_seconds": measured.micro_batch_seconds,
         "update_seconds": measured.update_seconds,
-        "predicted": compared(measured, each).into_iter().map(row).collect::<Vec<_>>(),
-        "advice": measured.advice(each).map(row),
+        "predicted": compared.map(|levers| levers_json(measured, levers)).collect::<Vec<_>>(),
+        "advice": measured.advice(each).map(|levers| levers_json(measured, levers)),
+    })
+}
+
+/// The prediction for one choice of settings.
+fn levers_json(measured: &Exchange, levers: Levers) -> serde_json::Value {
+    json!({
+        "micro_batches": levers.micro_batches,
+        "wire": levers.wire.name(),
+        "overlap": levers.overlap,
+        "step_seconds": measured.update_seconds(levers),
+        "efficiency": measured.efficiency(levers),
     })
 }

@@ -1,8 +1,8 @@
 //! The command line as typed: subcommands and their help texts.
 //!
-//! It only describes; arguments and what a subcommand does are in the file or folder of its name.
-//! Hyper-parameters live in the configuration, and `--set` changes any of them; those that are changed most have
-//! flags as well (`training_flags`).
+//! The arguments and the code of a subcommand are in the file or folder of its name. Hyper-parameters are in
+//! the configuration, and `--set` changes any of them; the ones that are changed most have flags, too
+//! (`training_flags`).
 
 use std::path::PathBuf;
 use std::sync::LazyLock;
@@ -37,7 +37,7 @@ use crate::commands::verify_resume::args::VerifyResumeArgs;
 use crate::distributed;
 use crate::ops::cuda;
 
-/// What `--version` prints; `-V` prints the number alone.
+/// The text of `--version`; `-V` prints only the number.
 static VERSION: LazyLock<String> = LazyLock::new(version);
 
 fn version() -> String {
@@ -85,7 +85,7 @@ pub struct Cli {
     /// exits, stop as on SIGTERM
     #[arg(long, global = true, conflicts_with = "quiet", help_heading = GLOBAL)]
     pub events: bool,
-    /// What to do.
+    /// The subcommand.
     #[command(subcommand)]
     pub command: Command,
 }
@@ -95,8 +95,9 @@ pub struct Cli {
 pub enum Command {
     /// Write an example to try out: its configuration and its text, which the program carries
     ///
-    /// A file that is there already stays as it is: one that differs is an error, and then nothing is written.
-    /// Paths of a configuration start in the current folder, so go to FOLDER before the next command.
+    /// A file that is there already stays as it is: one that differs is an error, and then nothing is
+    /// written. Paths of a configuration start in the current folder, so go to FOLDER before the next
+    /// command.
     #[command(after_help = "Examples:
   mlmtrain example quickstart
   mlmtrain example quickstart try-it
@@ -104,9 +105,9 @@ pub enum Command {
     Example(ExampleArgs),
     /// Write a configuration for a text and a budget of time, or for labelled files
     ///
-    /// Of a text: looks at it, measures for some seconds how fast this machine trains models of several sizes, and
-    /// writes the configuration of the largest one that the budget trains well. Of labelled files: finds the
-    /// columns, counts labels and lengths. The file has the reason of each choice.
+    /// Of a text: looks at it, measures for some seconds how fast this machine trains models of several
+    /// sizes, and writes the configuration of the largest one that the budget trains well. Of labelled files:
+    /// finds the columns, counts labels and lengths. The file has the reason of each choice.
     #[command(after_help = "Examples:
   mlmtrain init --text corpus/*.txt --budget 2h
   mlmtrain init --text finnish.jsonl.gz --language fi --budget 10m --output finnish.yaml
@@ -115,8 +116,8 @@ pub enum Command {
     Init(InitArgs),
     /// Say what a pretraining run takes here and on rented GPUs: memory, time, energy, money
     ///
-    /// This machine is measured for some seconds, other devices are predicted from operations and bytes.
-    /// If the batch does not fit in memory, plans a smaller one with more accumulation steps; the update is the
+    /// This machine is measured for some seconds, other devices are predicted from operations and bytes. If
+    /// the batch does not fit in memory, plans a smaller one with more accumulation steps; the update is the
     /// same. Nothing is written.
     #[command(after_help = "Examples:
   mlmtrain plan --config configs/roberta-base.yaml --tokens 10B
@@ -125,9 +126,9 @@ pub enum Command {
     Plan(PlanArgs),
     /// Say what the network between several processes costs a pretraining run, and what to set
     ///
-    /// Started as the run will be, on its machines. It measures for some seconds how fast gradients are added up over
-    /// all processes and how long a micro-batch takes, and predicts what accumulation, the type in which gradients
-    /// travel, and overlap will give. Nothing is written.
+    /// Started as the run will be, on its machines. It measures for some seconds how fast gradients are added
+    /// up over all processes and how long a micro-batch takes, and predicts what accumulation, the type in
+    /// which gradients travel, and overlap will give. Nothing is written.
     #[command(after_help = "Examples:
   mpirun -np 4 --hostfile hosts mlmtrain advise-network --config my.yaml
   mpirun -np 2 mlmtrain advise-network --config my.yaml --seconds 3 --json")]
@@ -157,9 +158,9 @@ pub enum Command {
     Prepare(PrepareArgs),
     /// Fine-tune a model on labelled examples
     ///
-    /// Takes a configuration, or the flags that stand for its usual keys, or both: flags win. With
-    /// `--sweep` it trains a grid of settings, each with all seeds, prints one table, keeps the best model,
-    /// and goes on where it was stopped; with `--fractions` it draws a learning curve.
+    /// Takes a configuration, or the flags for its usual keys, or both: flags win. With `--sweep` it
+    /// trains a grid of settings, each with all seeds, prints one table, keeps the best model, and
+    /// resumes where it was stopped; with `--fractions` it draws a learning curve.
     #[command(after_help = "Examples:
   mlmtrain finetune --task classify --config configs/finetune-sample.yaml
   mlmtrain finetune --task classify --model runs/quickstart/final --train train.csv --eval dev.csv
@@ -176,11 +177,11 @@ pub enum Command {
     Finetune(Box<FinetuneArgs>),
     /// Compare models on a list of tasks: each fine-tuned with the same budget, over seeds, with intervals
     ///
-    /// Beside the models stand an untrained twin of each architecture, and counted words (TF-IDF with
-    /// logistic regression) or a dictionary of entities: what a model has to beat. Each pair gets the
-    /// interval of its difference, by a bootstrap over examples and seeds, and how many seeds would tell
-    /// the two apart. It may be stopped at any moment: the same command continues, and leaves the same
-    /// tables. Weights are not kept.
+    /// In addition to the models, it scores an untrained twin of each architecture, and counted words (TF-IDF
+    /// with logistic regression) or a dictionary of entities: what a model has to beat. Each pair gets the
+    /// interval of its difference, by a bootstrap over examples and seeds, and the number of seeds that would
+    /// make the difference clear. It may be stopped at any moment: the same command continues, and leaves the
+    /// same tables. Weights are not kept.
     #[command(after_help = "Examples:
   mlmtrain compare --models runs/quickstart/final runs/quickstart-electra/final \\
       --tasks configs/tasks/compare-sample.yaml
@@ -224,16 +225,16 @@ pub enum Command {
     /// List the runs below a folder: task, state, step, loss and score of each
     ///
     /// A run is `running` while a process holds its folder, `complete`, `diverged`, or `stopped`: the command
-    /// that began it resumes it. A run of several seeds has their mean, and each seed is listed after it. On a
-    /// narrow terminal some columns are left out; `--json` has them all.
+    /// that began it resumes it. A run of several seeds has their mean, and each seed is listed after it. On
+    /// a narrow terminal some columns are left out; `--json` has them all.
     #[command(after_help = "Examples:
   mlmtrain runs
   mlmtrain runs /data/experiments --json")]
     Runs(RunsArgs),
     /// Look back at runs: one HTML page with curves, scores, mistakes, time, machine and differences
     ///
-    /// The page needs neither network nor scripts. Runs may still go on, or have been interrupted; several are
-    /// drawn over each other.
+    /// The page needs neither network nor scripts. Runs may be unfinished or interrupted; several are drawn
+    /// over each other.
     #[command(after_help = "Examples:
   mlmtrain report runs/quickstart
   mlmtrain report runs/a runs/b -o a-and-b.html
@@ -255,10 +256,10 @@ pub enum Command {
     Checkpoint(CheckpointCommand),
     /// Prove that a run of a configuration, stopped and resumed, ends in the same bytes as an undisturbed one
     ///
-    /// Trains some steps straight, and the same steps in another folder with a SIGTERM or a SIGKILL every
-    /// few steps, and compares weights, moments and state. Both folders lie beside `run.output_dir`, which is
-    /// not touched, and are deleted at the end; prepared data is used where it lies. Exit code 0 when all
-    /// bytes are the same, 1 when not, with the first tensor that differs.
+    /// Trains some steps straight, and the same steps in another folder with a SIGTERM or a SIGKILL every few
+    /// steps, and compares weights, moments and state. Both folders are next to `run.output_dir`, which is
+    /// not touched, and are deleted at the end; prepared data is used in place. Exit code 0 when all bytes
+    /// are the same, 1 when not, with the first tensor that differs.
     #[command(after_help = "Examples:
   mlmtrain verify-resume --config configs/quickstart.yaml
   mlmtrain verify-resume --config my.yaml --steps 100 --set precision.compute=bf16
@@ -269,10 +270,10 @@ pub enum Command {
     Tokenizer(TokenizerCommand),
     /// Measure whole training steps: speed, share of the machine's peak, memory
     ///
-    /// Each row trains on synthetic batches in a process of its own: forward, backward, clipping, AdamW, 15 % of
-    /// tokens masked, or with `--task classify` a label a row. All tokens of a row are real; fine-tuning pads
-    /// nothing, so that `--length` is best the mean length of the texts. MFU is the share of the peak that this
-    /// machine reaches in the row's compute type, measured at the beginning.
+    /// Each row trains on synthetic batches in a process of its own: forward, backward, clipping, AdamW, 15 %
+    /// of tokens masked, or with `--task classify` a label a row. All tokens of a row are real; fine-tuning
+    /// pads nothing, so that `--length` is best the mean length of the texts. MFU is the share of the peak
+    /// that this machine reaches in the row's compute type, measured at the beginning.
     #[command(after_help = "Examples:
   mlmtrain bench --model tiny,small,base --batch 8,16 --length 128 --compute f32,bf16
   mlmtrain bench --model configs/quickstart.yaml

@@ -1,4 +1,4 @@
-//! `mlmtrain compare`: which of several models is better, on which tasks, and how sure that is.
+//! `mlmtrain compare`: compares models on several tasks, with confidence intervals for their differences.
 
 use std::path::PathBuf;
 
@@ -67,11 +67,11 @@ pub fn run(args: &CompareArgs) -> Result<()> {
         return Err(problem.hint("keep one of the two").into());
     }
     let mut tasks = staging::tasks(&args.tasks, &overrides)?;
-    tasks.iter().try_for_each(|task| upload::refuse(&task.config.run))?;
+    tasks.iter().try_for_each(|task| upload::refuse_for_many_runs(&task.config.run))?;
     let models = staging::staged(args.models.clone(), &CacheConfig::default())?;
     let folders = Comparison::folders(&tasks, &models, &args.output_dir);
     let Some(first) = tasks.first() else { return Ok(()) };
-    // All cells are computed by one machine in one type, or their scores would not compare.
+    // All cells are computed on one kind of device in one number type, so that their scores can be compared.
     let mut shared = first.config.clone();
     if let Some(other) = tasks.iter().find(|task| {
         (task.config.precision.clone(), task.config.run.device)
@@ -107,19 +107,19 @@ pub fn run(args: &CompareArgs) -> Result<()> {
     if world.is_first() {
         notify(&shared.run, &lines);
     }
-    // Names come from outside.
+    // Names of models and tasks come from outside and are escaped.
     lines?.iter().map(|line| terminal::printable(line)).try_for_each(|line| terminal::stdout_line(&line))
 }
 
-/// Tokens of the longest sequence that all of the models take.
+/// Longest sequence in tokens that all models accept.
 fn longest(models: &[PathBuf]) -> Result<usize> {
     models
         .iter()
         .try_fold(usize::MAX, |least, path| Ok(least.min(read_folder(path)?.config.max_sequence_length())))
 }
 
-/// A comparison as text, for several processes to compare.
+/// A comparison as text. Several processes compare it, to make sure that they were started with the same one.
 fn text(tasks: &[NamedTask], models: &[PathBuf]) -> String {
-    let of_task = |task: &NamedTask| format!("{} {:?}\n{}", task.name, task.seeds, to_yaml(&task.config));
-    format!("{models:?}\n{}", tasks.iter().map(of_task).collect::<String>())
+    let tasks = tasks.iter().map(|task| format!("{} {:?}\n{}", task.name, task.seeds, to_yaml(&task.config)));
+    format!("{models:?}\n{}", tasks.collect::<Vec<String>>().concat())
 }

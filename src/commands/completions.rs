@@ -15,7 +15,7 @@ pub struct CompletionsArgs {
 
 /// Prints the script for a command line.
 pub fn run(args: &CompletionsArgs, mut cli: Command) -> Result<()> {
-    // The generator panics when its writer fails, and memory does not.
+    // The generator panics if its writer fails, so it writes into memory first.
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut cli, "mlmtrain", &mut script);
     let mut output = Output::stdout();

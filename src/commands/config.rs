@@ -1,4 +1,5 @@
-//! `mlmtrain config check|show|convert|schema|keys`: looks at a configuration without reading anything that it names.
+//! `mlmtrain config`: checks, shows, converts and describes configurations, without reading the files that
+//! they name.
 
 use std::path::Path;
 use std::path::PathBuf;
@@ -62,7 +63,7 @@ Then put this line first in a configuration (VS Code with the YAML extension, Ze
     Keys,
 }
 
-/// A configuration file to look at, and changes to it.
+/// A configuration file, and changes to it.
 #[derive(Debug, Args)]
 pub struct FileArgs {
     /// YAML or JSON configuration of `pretrain`, `finetune` or `compare`
@@ -79,7 +80,7 @@ pub struct FileArgs {
 /// Arguments of `config show`.
 #[derive(Debug, Args)]
 pub struct ShowArgs {
-    /// What to show.
+    /// The configuration to show.
     #[command(flatten)]
     pub file: FileArgs,
     /// Print one JSON object with the values alone, which is a configuration, too
@@ -99,12 +100,12 @@ pub struct ConvertArgs {
     /// Permission to replace a file that exists.
     #[command(flatten)]
     pub overwrite: OverwriteArgs,
-    /// What the arguments are for; else their names tell
+    /// Task of the arguments; recognized by their names when not given
     #[arg(long = "for", value_enum, value_name = "WHAT")]
     pub purpose: Option<ConvertFor>,
 }
 
-/// What arguments of other programs are for.
+/// The task of the arguments of another program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum ConvertFor {
     /// run_mlm.py
@@ -128,7 +129,7 @@ impl From<ConvertFor> for Purpose {
     }
 }
 
-/// Which configuration a schema describes.
+/// The kind of configuration that a schema describes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum SchemaOf {
     /// Of `pretrain` and `prepare`
@@ -160,13 +161,14 @@ fn check(args: &FileArgs) -> Result<String, Problems> {
     Ok(format!("{}: OK (configuration of `{command}`)", path.display()))
 }
 
-/// Notes go first: they are many, and the end of a terminal is what is read.
+/// Converts the arguments of another program. Notes are printed before the configuration: they may be many,
+/// and users read the end of the output.
 fn convert(args: &ConvertArgs) -> Result<()> {
     if let Some(path) = &args.output {
         args.overwrite.require(&[Output::new("--output", path)], &[&args.file])?;
     }
     let converted = config::convert(&args.file, args.purpose.map(Into::into))?;
-    // They quote what the file holds.
+    // Notes quote text from the file, which is escaped.
     converted.notes.iter().for_each(|note| terminal::note(&terminal::printable(note)));
     match &args.output {
         Some(path) => fs::write_bytes(path, converted.yaml.as_bytes()),
@@ -180,7 +182,8 @@ impl FileArgs {
     }
 }
 
-fn show(ShowArgs { file, json }: &ShowArgs) -> Result<String, Problems> {
+fn show(args: &ShowArgs) -> Result<String, Problems> {
+    let ShowArgs { file, json } = args;
     Ok(match config::load_any(&file.file, &file.overrides()?)? {
         AnyLoaded::Pretrain(loaded) => shown(&loaded, *json),
         AnyLoaded::Finetune(loaded) | AnyLoaded::Sweep(loaded) => shown(&loaded, *json),

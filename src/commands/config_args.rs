@@ -1,10 +1,11 @@
-//! The command lines of `pretrain` and `prepare`, which name a configuration.
+//! The arguments of `pretrain` and `prepare`: a configuration file and changes to it.
 
 use std::convert::Infallible;
 use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::Args;
+use serde_json::json;
 
 use crate::commands::training_flags::TrainingFlags;
 use crate::config;
@@ -31,12 +32,13 @@ pub struct ConfigArgs {
 }
 
 impl ConfigArgs {
-    /// The file's configuration with the flags and then the `--set` values put over it, checked as a whole.
+    /// Loads the configuration of the file, applies the flags and then the `--set` values, and checks the
+    /// result.
     pub fn load(&self) -> Result<Loaded<PretrainConfig>, Problems> {
         self.load_with(Vec::new())
     }
 
-    /// As [`ConfigArgs::load`], with the settings of more flags.
+    /// Loads the configuration like [`ConfigArgs::load`], with the settings of more flags.
     fn load_with(&self, mut overrides: Vec<Override>) -> Result<Loaded<PretrainConfig>, Problems> {
         overrides.extend(self.threads.map(|threads| Override::flag("--threads", "run.threads", threads)));
         overrides.extend(config::overrides(&self.profile, &self.set)?);
@@ -66,31 +68,31 @@ pub struct PretrainArgs {
     /// Say what would be done, and do nothing
     #[arg(long)]
     pub dry_run: bool,
-    // Last: its heading would be that of what follows.
+    // Last, because its help heading would also apply to the fields after it.
     /// Hyper-parameters that are changed often.
     #[command(flatten)]
     pub training: TrainingFlags,
 }
 
 impl PretrainArgs {
-    /// The configuration with the flags and then the `--set` values put over it.
+    /// Loads the configuration of the file, and applies the flags and then the `--set` values.
     pub fn load(&self) -> Result<Loaded<PretrainConfig>, Problems> {
-        let table = |key: &str, path: &PathBuf| serde_json::json!({key: path});
-        let model = self.model.iter().map(|path| Override::flag("--model", "model", table("path", path)));
-        let decay = self.decay_from.iter().map(|path| table("checkpoint", path));
-        let decay = decay.map(|table| Override::flag("--decay-from", "decay_from", table));
+        let model = self.model.iter().map(|path| Override::flag("--model", "model", json!({"path": path})));
+        let decay = self.decay_from.iter();
+        let decay =
+            decay.map(|path| Override::flag("--decay-from", "decay_from", json!({"checkpoint": path})));
         self.config.load_with(model.chain(decay).chain(self.training.of_pretraining()).collect())
     }
 }
 
-/// Where `pretrain` starts.
+/// The state that `pretrain` starts from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Resume {
-    /// At the newest valid checkpoint of the output folder, or afresh.
+    /// The newest valid checkpoint of the output folder, or a new run if there is none.
     Auto,
-    /// Afresh; an output folder with checkpoints is refused.
+    /// A new run; an output folder with checkpoints is refused.
     Never,
-    /// At this checkpoint folder.
+    /// This checkpoint folder.
     From(PathBuf),
 }
 

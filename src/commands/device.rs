@@ -1,4 +1,4 @@
-//! The device of `evaluate` and `predict`, which have no configuration that names one.
+//! The device of commands without a configuration, such as `evaluate` and `predict`.
 
 use anyhow::Result;
 use candle_core::Device;
@@ -9,7 +9,7 @@ use crate::error::Problem;
 use crate::machine;
 use crate::precision::Hardware;
 
-/// The device of a choice. An error names the flag, not the key of a configuration.
+/// Opens the chosen device. Errors name the flag `--device` instead of a configuration key.
 pub(super) fn pick(choice: DeviceChoice) -> Result<Device> {
     let (device, without_gpu) =
         machine::pick_device(choice).map_err(|error| match error.downcast::<Problem>() {

@@ -1,4 +1,4 @@
-//! `mlmtrain embed`: a vector for each text, in a file that NumPy or whatever reads Parquet opens.
+//! `mlmtrain embed`: computes a vector for each text, and writes them as a NumPy or a Parquet file.
 
 use std::path::PathBuf;
 
@@ -27,7 +27,7 @@ use crate::tasks::labelled::TextPair;
 use crate::telemetry::Progress;
 use crate::telemetry::Unit;
 
-/// Batches of texts that are read, and sorted by their lengths, at once.
+/// Number of batches whose texts are read together and sorted by length.
 const BATCHES_AT_ONCE: usize = 64;
 
 /// Arguments of `embed`.
@@ -43,14 +43,14 @@ pub struct EmbedArgs {
     /// How to read the texts; else the name of the file tells, and standard input is a text a line
     #[arg(long, value_enum)]
     pub format: Option<InputFormat>,
-    /// Which fields of the file to read.
+    /// Columns of the file to read.
     #[command(flatten)]
     pub columns: ColumnArgs,
-    /// Where the vectors go, f32, a row for each text in its order: .npy, or .parquet with the texts beside
-    /// them
+    /// File for the vectors, f32, a row for each text in order: .npy, or .parquet with the texts as well
     #[arg(long, value_name = "FILE.npy|FILE.parquet")]
     pub output: PathBuf,
-    /// What a vector is made of; else as the folder's modules.json says (sentence-transformers), else the mean
+    /// Pooling of hidden states; else as the folder's modules.json says (sentence-transformers), else the
+    /// mean
     #[arg(long, value_enum)]
     pub pooling: Option<PoolingChoice>,
     /// Make every vector one of length 1
@@ -64,7 +64,7 @@ pub struct EmbedArgs {
     pub compute: ComputeArgs,
 }
 
-/// What a vector is made of.
+/// The pooling of hidden states to a vector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum PoolingChoice {
     /// The mean of the hidden states of all tokens, special ones included
@@ -83,7 +83,8 @@ pub fn run(args: &EmbedArgs) -> Result<()> {
         PoolingChoice::Mean => Pooling::Mean,
         PoolingChoice::Cls => Pooling::Cls,
     });
-    let (input, folder) = (staging::input(&args.file)?, model_folder::named(&args.model)?);
+    let input = staging::input(&args.file)?;
+    let folder = model_folder::resolve(&args.model)?;
     args.overwrite.require(&[Output::new("--output", &args.output)], &[&input, &folder])?;
     let mut texts = InputTexts::open(&input, args.format.map(Into::into), &args.columns.named())?;
     let embedder = Embedder::load(&folder, pooling, args.normalize, &device)?;
@@ -91,7 +92,9 @@ pub fn run(args: &EmbedArgs) -> Result<()> {
     let mut file = format.create(&args.output, embedder.width()?)?;
     let batch_size = args.compute.batch_size as usize;
     let bar = Progress::detect(terminal::is_quiet()).stage("texts", Unit::Items, None);
-    let (mut count, mut cut, mut lost) = (0, 0, 0);
+    let mut count = 0;
+    let mut cut_texts = 0;
+    let mut lost_tokens = 0;
     loop {
         let some: Vec<TextPair> = texts
             .by_ref()
@@ -104,7 +107,8 @@ pub fn run(args: &EmbedArgs) -> Result<()> {
         let (vectors, truncation) = embedder.vectors(&some, batch_size)?;
         require_finite(&vectors, |row| format!("{}: text {}", args.file.display(), count + row + 1))?;
         file.write(&some, &vectors)?;
-        (cut, lost) = (cut + truncation.examples, lost + truncation.tokens);
+        cut_texts += truncation.examples;
+        lost_tokens += truncation.tokens;
         count += some.len();
         bar.advance(some.len() as u64);
     }
@@ -113,12 +117,13 @@ pub fn run(args: &EmbedArgs) -> Result<()> {
     }
     file.finish()?;
     bar.finish("embedded");
-    if cut > 0 {
+    if cut_texts > 0 {
         let length = embedder.max_seq_length();
         terminal::note(&format!(
-            "note: {cut} of {count} texts were cut at {length} tokens, {lost} tokens lost"
+            "note: {cut_texts} of {count} texts were cut at {length} tokens, {lost_tokens} tokens lost"
         ));
     }
-    let (output, width) = (args.output.display(), embedder.width()?);
+    let output = args.output.display();
+    let width = embedder.width()?;
     terminal::stdout_line(&terminal::printable(&format!("{count} vectors of {width} numbers: {output}")))
 }

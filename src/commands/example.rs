@@ -1,5 +1,5 @@
-//! `mlmtrain example NAME`: configurations and texts that the program carries, for a machine that has
-//! nothing else.
+//! `mlmtrain example NAME`: writes configurations and texts that are embedded in the program, for a first try
+//! without downloads.
 
 use std::path::Path;
 use std::path::PathBuf;
@@ -18,12 +18,12 @@ pub struct ExampleArgs {
     /// Which example
     #[arg(value_enum)]
     pub name: ExampleName,
-    /// Where its files go; created when it is missing
+    /// Folder for its files; created if missing
     #[arg(value_name = "FOLDER", default_value = ".")]
     pub folder: PathBuf,
 }
 
-/// What can be tried out.
+/// The embedded examples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum ExampleName {
     /// A small RoBERTa on six English novels (1 MB), in minutes
@@ -32,13 +32,14 @@ pub enum ExampleName {
     Classify,
 }
 
-/// A file under its name below the folder, and its bytes.
+/// An embedded file: its path below the output folder, and its bytes.
 struct Embedded {
     name: &'static str,
     bytes: &'static [u8],
 }
 
-/// A file of the source tree; the second name is the one that it is written under, where that is another.
+/// Embeds a file of the source tree. The second argument is the path below the output folder, if it is
+/// another.
 macro_rules! embedded {
     ($path:literal) => {
         embedded!($path, $path)
@@ -48,7 +49,8 @@ macro_rules! embedded {
     };
 }
 
-/// Texts lie under the names that the configurations give them, from the folder of the configuration.
+/// Files of the example `quickstart`. Texts have the paths that the configuration names, relative to its
+/// folder.
 const QUICKSTART: &[Embedded] = &[
     embedded!("configs/quickstart.yaml", "quickstart.yaml"),
     embedded!("configs/quickstart/README.md"),
@@ -74,7 +76,7 @@ pub fn run(args: &ExampleArgs) -> Result<()> {
             (CLASSIFY, "mlmtrain finetune --task classify --config finetune-sample.yaml")
         }
     };
-    // All are looked at before the first one is written.
+    // All files are checked before the first one is written.
     let mut missing = Vec::new();
     for file in files {
         let path = args.folder.join(file.name);
@@ -96,7 +98,7 @@ pub fn run(args: &ExampleArgs) -> Result<()> {
     terminal::stdout_line(&format!("next: {first}{command}"))
 }
 
-/// Whether `path` holds these bytes already; one that holds others is a problem.
+/// True if `path` has these bytes already; an error if it has others.
 fn is_there(path: &Path, bytes: &[u8]) -> Result<bool> {
     if !fs::exists(path) {
         return Ok(false);

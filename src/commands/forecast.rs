@@ -1,4 +1,4 @@
-//! What a run would take of memory and disk, as `--dry-run` tells it.
+//! The prediction of memory and disk for `--dry-run`, as text.
 
 use crate::batches::BatchPlan;
 use crate::config::RunSection;
@@ -10,7 +10,7 @@ use crate::quantity::format_bytes;
 use crate::tasks::run::Shapes;
 use crate::train::room;
 
-/// What a checkpoint takes, and all of them at most.
+/// The bytes of a checkpoint, and the largest number of bytes of all checkpoints together.
 pub(super) fn disk(checkpoint: u64, training: &TrainingConfig, run: &RunSection) -> String {
     let total_steps = u64::try_from(training.max_steps).ok();
     let most = room::most_checkpoint_bytes(checkpoint, training, total_steps, run.upload_to.is_some());
@@ -25,7 +25,7 @@ pub(super) fn disk(checkpoint: u64, training: &TrainingConfig, run: &RunSection)
     }
 }
 
-/// The peak of the largest step of all phases.
+/// The peak of memory in the largest step of all phases, or in an evaluation if that needs more.
 pub(super) fn memory(
     training: &TrainingConfig,
     max_seq_length: usize,
@@ -37,23 +37,23 @@ pub(super) fn memory(
     let Prediction { state_bytes, activation_bytes, temporary_bytes, evaluation_bytes, .. } = prediction;
     let [total, state, other] =
         [prediction.total(), state_bytes, temporary_bytes + PROCESS_BYTES].map(format_bytes);
-    let of_state = format!("{total} at the peak: {state} of values, gradients and moments");
+    let state = format!("{total} at the peak: {state} of values, gradients and moments");
     if evaluation_bytes > prediction.step_bytes() {
         let [evaluation, other] = [evaluation_bytes, PROCESS_BYTES].map(format_bytes);
         return format!(
-            "{of_state}, {evaluation} of evaluation (`training.per_device_eval_batch_size` {}), {other} other",
+            "{state}, {evaluation} of evaluation (`training.per_device_eval_batch_size` {}), {other} other",
             training.per_device_eval_batch_size
         );
     }
-    format!("{of_state}, {} of activations, {other} other", format_bytes(activation_bytes))
+    format!("{state}, {} of activations, {other} other", format_bytes(activation_bytes))
 }
 
-/// What training may cost and until when it may take.
+/// The limits on the cost and the end of training, if there are any.
 pub(super) fn limits(run: &RunSection) -> Option<String> {
     let money = run.budget_usd.map(|usd| format!("${usd}"));
     let day = run.deadline.as_ref().map(|deadline| format!("until {deadline}"));
-    let told: Vec<String> = money.into_iter().chain(day).collect();
-    (!told.is_empty()).then(|| told.join(" and "))
+    let limits: Vec<String> = money.into_iter().chain(day).collect();
+    (!limits.is_empty()).then(|| limits.join(" and "))
 }
 
 #[cfg(test)]
@@ -61,22 +61,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_disk_is_that_of_the_number_or_of_the_bytes_whichever_is_less() {
-        let of = |save_total_limit, save_total_bytes, run: &RunSection| {
-            let training = TrainingConfig { save_total_limit, save_total_bytes, ..TrainingConfig::default() };
-            disk(1 << 20, &training, run)
-        };
-        let disk = |number, bytes| of(number, bytes, &RunSection::default());
-        assert_eq!(disk(10, None), "1MiB a checkpoint, 12MiB at most");
-        assert_eq!(disk(10, Some(5 << 20)), "1MiB a checkpoint, 6MiB at most");
-        assert_eq!(disk(2, Some(50 << 20)), "1MiB a checkpoint, 4MiB at most");
-        let little = disk(10, Some(1 << 20));
+    fn the_disk_is_limited_by_number_or_bytes_whichever_is_less() {
+        let run = RunSection::default();
+        for (number, bytes, expected) in [
+            (10, None, "1MiB a checkpoint, 12MiB at most"),
+            (10, Some(5 << 20), "1MiB a checkpoint, 6MiB at most"),
+            (2, Some(50 << 20), "1MiB a checkpoint, 4MiB at most"),
+        ] {
+            assert_eq!(disk_of_mebibyte(number, bytes, &run), expected);
+        }
+        let little = disk_of_mebibyte(10, Some(1 << 20), &run);
         assert!(
             little.starts_with("1MiB a checkpoint, 4MiB at most; `training.save_total_bytes`"),
             "{little}"
         );
-        assert!(disk(usize::MAX, None).ends_with("at most"));
+        assert!(disk_of_mebibyte(usize::MAX, None, &run).ends_with("at most"));
         let uploaded = RunSection { upload_to: Some("s3://bucket/run".to_string()), ..RunSection::default() };
-        assert_eq!(of(10, None, &uploaded), "1MiB a checkpoint, 13MiB at most");
+        assert_eq!(disk_of_mebibyte(10, None, &uploaded), "1MiB a checkpoint, 13MiB at most");
+    }
+
+    fn disk_of_mebibyte(save_total_limit: usize, save_total_bytes: Option<u64>, run: &RunSection) -> String {
+        let training = TrainingConfig { save_total_limit, save_total_bytes, ..TrainingConfig::default() };
+        disk(1 << 20, &training, run)
     }
 }

@@ -1,4 +1,5 @@
-//! `~/` at the beginning of a path on the command line, which a shell leaves as it is in `--flag=~/x` and in quotes.
+//! Expands `~/` at the beginning of a path on the command line, which a shell does not do in `--flag=~/x` and
+//! in quotes.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -6,13 +7,13 @@ use std::path::PathBuf;
 
 const HOME: &str = "~/";
 
-/// Arguments with the home folder of the user in the place of `~`; as they are where none is known.
-pub fn expanded(arguments: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
+/// Replaces `~/` at the beginning of each argument by the home folder of the user, if it is known.
+pub fn expand(arguments: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let home = std::env::var_os("HOME").filter(|home| !home.is_empty()).map(PathBuf::from);
     arguments.into_iter().map(|argument| in_home(argument, home.as_deref())).collect()
 }
 
-/// `~/x` and `--flag=~/x`, in the folder `home`.
+/// Expands one argument, `~/x` or `--flag=~/x`; all others stay the same.
 fn in_home(argument: OsString, home: Option<&Path>) -> OsString {
     let (Some(home), Some(text)) = (home, argument.to_str()) else { return argument };
     let (flag, path) = match text.split_once('=') {
@@ -31,14 +32,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_in_the_home_folder_are_found_and_all_else_is_as_it_was() {
-        let told =
-            |argument: &str| in_home(argument.into(), Some(Path::new("/home/ann"))).into_string().unwrap();
-        assert_eq!(told("~/corpus/a.txt"), "/home/ann/corpus/a.txt");
-        assert_eq!(told("--model=~/runs/a"), "/home/ann/runs/a".replace("/home", "--model=/home"));
+    fn only_paths_in_the_home_folder_are_expanded() {
+        let home = Path::new("/home/ann");
+        for (argument, expected) in
+            [("~/corpus/a.txt", "/home/ann/corpus/a.txt"), ("--model=~/runs/a", "--model=/home/ann/runs/a")]
+        {
+            assert_eq!(in_home(argument.into(), Some(home)), expected);
+        }
         for other in ["~", "~ann/x", "a=~/x", "data.files=~/x", "x~/y", "--set=run.output_dir=~/x", "--text"]
         {
-            assert_eq!(told(other), other);
+            assert_eq!(in_home(other.into(), Some(home)), other);
         }
         assert_eq!(in_home("~/x".into(), None), "~/x");
     }

@@ -1,5 +1,5 @@
-//! `mlmtrain init`: a commented configuration for a text and a budget of time, by a short measurement, or for
-//! labelled files.
+//! `mlmtrain init`: writes a commented configuration for a text and a budget of time, after a short
+//! measurement, or for labelled files.
 
 mod labelled;
 mod sources;
@@ -51,7 +51,7 @@ use crate::recipe::Wish;
 use crate::telemetry::Progress;
 use crate::telemetry::Unit;
 
-/// The share of the budget that training gets; the rest is for preparing, evaluating and saving.
+/// Share of the budget for training; the rest is for preparing, evaluating and saving.
 const TRAINING_SHARE: f64 = 0.9;
 
 /// Arguments of `init`.
@@ -63,7 +63,7 @@ pub struct InitArgs {
     /// Field or column that holds the text, of .jsonl, .csv, .tsv and .parquet
     #[arg(long, value_name = "NAME", default_value = "text")]
     pub field: String,
-    /// What one document of plain text is; found out when not given
+    /// Unit of a document in plain text; guessed when not given
     #[arg(long, value_enum)]
     pub document: Option<UnitChoice>,
     /// Language of the text, e.g. `fi`: documents in another one are left out
@@ -75,8 +75,8 @@ pub struct InitArgs {
     /// How long the run may take, e.g. `10m`, `2h`, `3d`
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub budget: Option<Duration>,
-    /// Where it will run: cpu, cuda, cuda:1, auto (the first GPU where there is one), or the name of a GPU that is
-    /// not here, e.g. H100, A100, L4, T4, "RTX 4090"
+    /// Where it will run: cpu, cuda, cuda:1, auto (the first GPU where there is one), or the name of a GPU
+    /// that is not here, e.g. H100, A100, L4, T4, "RTX 4090"
     #[arg(long, value_name = "DEVICE", default_value = "auto")]
     pub device: String,
     /// Threads; 0 means one for each core that this process may use
@@ -96,7 +96,7 @@ pub struct InitArgs {
     pub labelled: LabelledArgs,
 }
 
-/// What one document of plain text is.
+/// The unit of a document in plain text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum UnitChoice {
     /// The whole file
@@ -121,13 +121,12 @@ fn duration(text: &str) -> Result<Duration, String> {
     parse_duration(text).map_err(|e| e.to_string())
 }
 
-/// A family in which layers have weights of their own: sizes are chosen by their number.
+/// Parses the name of a family. Families whose layers share weights are refused: the number of parameters, by
+/// which a size is chosen, would not grow with the number of layers.
 fn family(name: &str) -> Result<Family, String> {
-    let able = || Family::ALL.into_iter().filter(|family| !family.shares_layers);
-    able().find(|family| family.name == name).ok_or_else(|| {
-        let names: Vec<&str> = able().map(|family| family.name).collect();
-        format!("not one of {}", names.join(", "))
-    })
+    let mut families = Family::ALL.into_iter().filter(|family| !family.shares_layers);
+    let names: Vec<&str> = families.clone().map(|family| family.name).collect();
+    families.find(|family| family.name == name).ok_or_else(|| format!("not one of {}", names.join(", ")))
 }
 
 fn language(code: &str) -> Result<String, String> {
@@ -137,15 +136,17 @@ fn language(code: &str) -> Result<String, String> {
     })
 }
 
-/// Rows that are computed at once, at most: enough to keep the device busy, and few enough for its memory.
+/// Most rows of a micro-batch on a CPU: enough to keep it busy, and few enough for its memory.
 const CPU_ROWS: usize = 32;
+
+/// Most rows of a micro-batch on a GPU.
 const GPU_ROWS: usize = 128;
 
-/// Where the speed comes from.
+/// The source of training speeds.
 enum Speed {
-    /// Measured here.
+    /// Measurements on this machine.
     Here { device: DeviceChoice, on_gpu: bool, compute: ComputeType, threads: usize },
-    /// A GPU with this name, and the operations a second of its data sheet.
+    /// Predictions for a GPU with this name, from the operations per second of its data sheet.
     Elsewhere { name: String, peak_flops: f64 },
 }
 
@@ -158,7 +159,7 @@ pub fn run(args: &InitArgs) -> Result<()> {
         let labelled =
             [&args.labelled.train, &args.labelled.eval, &args.labelled.model].into_iter().flatten();
         let named: Vec<PathBuf> = args.text.iter().map(PathBuf::from).chain(labelled.cloned()).collect();
-        // Files that a pattern matches are read as well.
+        // Files that a pattern matches are inputs, too.
         let matched: Vec<PathBuf> =
             named.iter().filter_map(|path| fs::matching(path.to_str()?).ok()).flatten().collect();
         let inputs: Vec<&Path> = named.iter().chain(&matched).map(PathBuf::as_path).collect();
@@ -166,16 +167,16 @@ pub fn run(args: &InitArgs) -> Result<()> {
     }
     match (&args.labelled.train, args.budget) {
         (Some(train), _) => labelled::run(&args.labelled, train, &output, output_dir),
-        (None, Some(budget)) => of_text(args, budget, &output, output_dir),
+        (None, Some(budget)) => write_pretraining(args, budget, &output, output_dir),
         (None, None) => unreachable!("the parser wants a budget beside a text"),
     }
 }
 
-/// Writes a configuration of `pretrain`.
-fn of_text(args: &InitArgs, budget: Duration, output: &Path, output_dir: String) -> Result<()> {
+/// Writes a configuration of `pretrain` for a text.
+fn write_pretraining(args: &InitArgs, budget: Duration, output: &Path, output_dir: String) -> Result<()> {
     machine::use_threads(args.threads)?;
     let progress = Progress::detect(terminal::is_quiet());
-    let speed = Speed::of(args)?;
+    let speed = Speed::new(args)?;
     let sources = sources::sources(&args.text, &args.field, args.document.map(UnitChoice::into))?;
     let data = DataConfig { sources: sources.clone(), ..DataConfig::default() };
     let staged = staging::staged(data, &CacheConfig::default())?;
@@ -212,7 +213,7 @@ fn of_text(args: &InitArgs, budget: Duration, output: &Path, output_dir: String)
     let Some(choice) = choice else {
         return Err(Problem::new("not even the smallest model fits into memory").into());
     };
-    let plan = Plan::of(choice, speed.rows(), sample.cut(choice.vocab_size)?.long_share);
+    let plan = Plan::new(choice, speed.rows(), sample.cut(choice.vocab_size)?.long_share);
     let long_factor = if plan.has_long_rows() {
         let model = choice.size.model(args.family, choice.vocab_size, plan.max_seq_length);
         let long = speed.tokens_per_second(&model, plan.max_seq_length, choice.size.mlm_probability())?;
@@ -274,7 +275,8 @@ fn show_previews(reason: &str, previews: &[FilterPreview], progress: &Progress) 
 }
 
 impl Speed {
-    fn of(args: &InitArgs) -> Result<Self> {
+    /// Chooses the source of speeds for the device of `args`.
+    fn new(args: &InitArgs) -> Result<Self> {
         if let Some(choice) = DeviceChoice::named(&args.device) {
             let device = device::pick(choice)?;
             let compute = Hardware::of(&device).best();
@@ -294,6 +296,7 @@ impl Speed {
         }
     }
 
+    /// Training speed of a model with rows of `length` tokens; `None` if it does not fit into memory.
     fn tokens_per_second(
         &self,
         model: &ModelConfig,
@@ -302,8 +305,8 @@ impl Speed {
     ) -> Result<Option<f64>> {
         match self {
             Self::Here { device, compute, threads, .. } => {
-                let rows = self.rows() * SHORT_LENGTH / length;
-                bench::tokens_per_second(model, (rows, length), masked_share, (*device, *compute), *threads)
+                let shape = bench::BatchShape { rows: self.rows() * SHORT_LENGTH / length, length };
+                bench::tokens_per_second(model, shape, masked_share, *device, *compute, *threads)
             }
             Self::Elsewhere { peak_flops, .. } => {
                 let tokens = (self.rows() * SHORT_LENGTH) as f64;
@@ -313,12 +316,12 @@ impl Speed {
         }
     }
 
-    /// Rows of [`SHORT_LENGTH`] tokens that are computed at once, at most.
+    /// Most rows of [`SHORT_LENGTH`] tokens in a micro-batch.
     fn rows(&self) -> usize {
         if matches!(self, Self::Here { on_gpu: false, .. }) { CPU_ROWS } else { GPU_ROWS }
     }
 
-    /// `run.device` of the configuration.
+    /// Key `run.device` of the configuration.
     fn device_name(&self) -> String {
         match self {
             Self::Here { device, .. } => device.name(),
@@ -326,7 +329,7 @@ impl Speed {
         }
     }
 
-    /// In words, for the head of the configuration.
+    /// Description of the machine for the head of the configuration.
     fn place(&self) -> String {
         match self {
             Self::Here { compute, .. } => {

@@ -1,4 +1,4 @@
-//! `mlmtrain manual FOLDER`: a manual page for each command, as `man` shows them.
+//! `mlmtrain manual FOLDER`: writes a manual page for each command, in the format of `man`.
 
 use std::path::PathBuf;
 
@@ -15,23 +15,23 @@ use crate::fs::Output;
 /// Arguments of `manual`.
 #[derive(Debug, Args)]
 pub struct ManualArgs {
-    /// Where the pages go; created when it is missing
+    /// Folder for the pages; created if missing
     #[arg(value_name = "FOLDER")]
     pub folder: PathBuf,
 }
 
-/// Writes the pages of a command line and of all its subcommands, but for those that help hides.
+/// Writes the pages of a command line and of all its subcommands, except the hidden ones.
 pub fn run(args: &ManualArgs, cli: Command) -> Result<()> {
     let mut cli = cli.disable_help_subcommand(true);
-    // Only now do subcommands know that they belong to `mlmtrain`.
+    // `build` tells subcommands the name of the program.
     cli.build();
-    let (mut commands, mut count) = (vec![cli], 0);
+    let mut commands = vec![cli];
+    let mut count = 0;
     while let Some(command) = commands.pop() {
         commands.extend(command.get_subcommands().filter(|inner| !inner.is_hide_set()).cloned());
         let name = command.get_display_name().unwrap_or(command.get_name()).to_string();
         let path = args.folder.join(format!("{name}.1"));
-        let is_own = |head: &[u8]| String::from_utf8_lossy(head).contains(".TH mlmtrain");
-        let own = Output { is_own, ..Output::new("FOLDER", &path) };
+        let own = Output { is_own: is_manual_page, ..Output::new("FOLDER", &path) };
         OverwriteArgs::default().require(&[own], &[])?;
         fs::write_bytes(&path, &page(command)?)?;
         count += 1;
@@ -39,7 +39,12 @@ pub fn run(args: &ManualArgs, cli: Command) -> Result<()> {
     terminal::stdout_line(&format!("wrote {count} pages to `{}`", args.folder.display()))
 }
 
-/// One page in roff. Examples keep their lines, which the generator would join.
+/// True if `head` is the beginning of a page that this command wrote.
+fn is_manual_page(head: &[u8]) -> bool {
+    String::from_utf8_lossy(head).contains(".TH mlmtrain")
+}
+
+/// One page in roff. Examples are added here, because the generator would join their lines.
 fn page(command: Command) -> Result<Vec<u8>> {
     let after = command.get_after_help().map(ToString::to_string).unwrap_or_default();
     let mut page = Vec::new();
@@ -51,12 +56,12 @@ fn page(command: Command) -> Result<Vec<u8>> {
     Ok(page)
 }
 
-/// Text that roff shows as it is.
+/// Escapes text, so that roff shows it unchanged.
 fn verbatim(text: &str) -> String {
     let lines = text.strip_prefix("Examples:\n").unwrap_or(text).lines();
     let escaped = lines.map(|line| {
         let line = line.replace('\\', "\\e").replace('-', "\\-");
-        // A dot or a quote at the beginning of a line would be a request.
+        // A dot or a quote at the beginning of a line would start a roff request.
         if line.starts_with(['.', '\'']) { format!("\\&{line}") } else { line }
     });
     escaped.collect::<Vec<_>>().join("\n")
@@ -67,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_roff_would_take_for_a_request_is_text() {
+    fn text_that_looks_like_a_roff_request_is_escaped() {
         assert_eq!(verbatim("Examples:\n  a --b \\\n.c\n'd"), "  a \\-\\-b \\e\n\\&.c\n\\&'d");
     }
 }

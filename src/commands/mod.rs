@@ -1,4 +1,4 @@
-//! The subcommands: one file or folder each. What they share is the command line (`cli`) and the terminal
+//! The subcommands, each in a file or folder of its own. They share the command line (`cli`) and the terminal
 //! (`terminal`).
 
 pub mod advise_network;
@@ -55,7 +55,7 @@ use crate::ops::instructions;
 use crate::telemetry::events;
 use crate::telemetry::log;
 
-/// Runs what the command line asks for.
+/// Runs the subcommand of the command line.
 pub fn run(cli: &Cli) -> Result<()> {
     terminal::set_quiet(cli.quiet);
     log::set_verbose(cli.verbose);
@@ -64,12 +64,14 @@ pub fn run(cli: &Cli) -> Result<()> {
         log::open(path).map_err(|e| Problem::usage(format!("{e:#}")).at("--log-file"))?;
     }
     if cli.verbose {
-        let (version, process) = (env!("CARGO_PKG_VERSION"), std::process::id());
+        let version = env!("CARGO_PKG_VERSION");
+        let process = std::process::id();
         let host = fs::host_name().unwrap_or_else(|| "unknown".to_string());
         terminal::note(&format!("mlmtrain {version}, process {process} on {host}"));
     }
     fs::heed_size_limit();
-    // A cap on the CPU's instructions that was mistyped would leave all that the processor has in use.
+    // A mistyped limit on the CPU's instructions is an error: without it the program would use all
+    // instructions.
     instructions::choice()?;
     match &cli.command {
         Command::Example(args) => example::run(args),

@@ -1,4 +1,4 @@
-//! The folder of a model that a command line names.
+//! Finds the model folder that a command line names, and the columns that its model was trained on.
 
 use std::path::Path;
 use std::path::PathBuf;
@@ -11,9 +11,9 @@ use crate::commands::terminal;
 use crate::interop::cached_folder;
 use crate::tasks::labelled::TrainedColumns;
 
-/// The folder itself, the one in the cache that a URL names, or the one that the cache of the Hugging Face hub
-/// has by this name, which is told.
-pub(super) fn named(path: &Path) -> Result<PathBuf> {
+/// Returns the local folder for `path`: the folder itself, a download if it is a URL, or a folder in the
+/// cache of the Hugging Face hub if it is a name there, with a note.
+pub(super) fn resolve(path: &Path) -> Result<PathBuf> {
     Ok(match cached_folder(path) {
         Some(cached) => {
             let place = cached.display();
@@ -27,15 +27,16 @@ pub(super) fn named(path: &Path) -> Result<PathBuf> {
     })
 }
 
-/// The columns of texts that the model of a folder was trained on, if it tells them; what that means beside the
-/// columns that are named is told.
+/// Returns the text columns that the model of a folder was trained on, if the folder records them. Prints a
+/// note on how they combine with the columns on the command line.
 pub(super) fn trained_columns(
     folder: &Path,
     named: &ColumnArgs,
     is_plain: bool,
 ) -> Result<Option<TrainedColumns>> {
     let trained = TrainedColumns::read(folder)?;
-    let (text, pair) = (named.text_column.as_deref(), named.text_pair_column.as_deref());
+    let text = named.text_column.as_deref();
+    let pair = named.text_pair_column.as_deref();
     if let Some(note) = trained.as_ref().and_then(|trained| trained.note(text, pair, is_plain)) {
         terminal::note(&terminal::printable(&note));
     }

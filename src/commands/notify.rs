@@ -1,4 +1,5 @@
-//! `run.notify_command`: tells somebody how a command ended. It changes nothing of that end.
+//! Runs `run.notify_command`, which tells the user how a command ended. A failure of it changes no results
+//! and no exit code.
 
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -17,12 +18,14 @@ use crate::error::Class;
 use crate::error::class_of;
 use crate::error::told;
 
-/// What hangs would keep a rented machine.
-const PATIENCE: Duration = Duration::from_secs(30);
-/// A report begins with what came of a run.
+/// Time limit of the command: one that hangs would keep a rented machine running.
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Number of lines of the report in the message; the first lines have the results.
 const MESSAGE_LINES: usize = 2;
 
-/// Runs the command of `run`, if there is one, for a command that ended with these lines or this error.
+/// Runs the notify command of `run`, if there is one, after a command that ended with these lines or this
+/// error.
 pub(super) fn notify(run: &RunSection, end: &Result<Vec<String>>) {
     let Some(command) = &run.notify_command else { return };
     let (event, message) = match end {
@@ -36,25 +39,27 @@ pub(super) fn notify(run: &RunSection, end: &Result<Vec<String>>) {
     let mut shell = Command::new("sh");
     shell.args(["-c", command]).stdin(Stdio::null()).stdout(io::stderr());
     shell.env("MLMTRAIN_EVENT", event).env("MLMTRAIN_RUN", &run.output_dir).env("MLMTRAIN_MESSAGE", message);
-    let failed = match patiently(&mut shell, PATIENCE) {
+    let failed = match run_with_timeout(&mut shell, TIMEOUT) {
         Ok(Some(status)) if status.success() => return,
         Ok(Some(status)) => status.to_string(),
-        Ok(None) => format!("it was ended after {} s", PATIENCE.as_secs()),
+        Ok(None) => format!("it was ended after {} s", TIMEOUT.as_secs()),
         Err(e) => e.to_string(),
     };
     terminal::note(&format!("warning: `run.notify_command` failed: {failed}"));
 }
 
-/// Runs a command to its end; `None` where it was killed after `patience`, with all that it had started.
-fn patiently(command: &mut Command, patience: Duration) -> io::Result<Option<ExitStatus>> {
-    let (mut child, began) = (command.process_group(0).spawn()?, Instant::now());
+/// Runs a command to its end. Returns `None` if it was killed after `timeout`, with all processes that it had
+/// started.
+fn run_with_timeout(command: &mut Command, timeout: Duration) -> io::Result<Option<ExitStatus>> {
+    let mut child = command.process_group(0).spawn()?;
+    let began = Instant::now();
     loop {
         if let Some(status) = child.try_wait()? {
             return Ok(Some(status));
         }
-        if began.elapsed() > patience {
-            // SAFETY: `kill` takes plain numbers. The group is that of the child, which is not waited for yet, so its
-            // number is of no other process.
+        if began.elapsed() > timeout {
+            // SAFETY: `kill` takes plain numbers. The group is that of the child, which was not waited for
+            // yet, so its number belongs to no other process.
             let _ = unsafe { libc::kill(-(child.id() as libc::pid_t), libc::SIGKILL) };
             child.kill()?;
             child.wait()?;
@@ -69,10 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_hangs_is_ended() {
-        let shell = |line: &str, patience| {
-            patiently(Command::new("sh").args(["-c", line]), Duration::from_millis(patience)).unwrap()
-        };
+    fn a_command_that_hangs_is_killed() {
         assert_eq!(shell("exit 3", 60_000).unwrap().code(), Some(3));
         assert_eq!(shell("exec sleep 600", 50), None);
         let folder = tempfile::tempdir().unwrap();
@@ -81,5 +83,10 @@ mod tests {
         assert_eq!(shell(&line, 300), None);
         thread::sleep(Duration::from_millis(1500));
         assert!(!path.exists(), "what it started has ended with it");
+    }
+
+    fn shell(line: &str, timeout_millis: u64) -> Option<ExitStatus> {
+        let timeout = Duration::from_millis(timeout_millis);
+        run_with_timeout(Command::new("sh").args(["-c", line]), timeout).unwrap()
     }
 }

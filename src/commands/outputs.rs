@@ -1,4 +1,4 @@
-//! Files that a command line names to be written, and the flag that lets one take the place of another file.
+//! The flag `--overwrite`, and the check of the output files that a command line names.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use crate::fs;
 use crate::fs::Output;
 use crate::telemetry::log;
 
-/// The flag of all commands that write a file which the command line names.
+/// The flag of all commands that write a file named on the command line.
 #[derive(Debug, Clone, Copy, Default, Args)]
 pub struct OverwriteArgs {
     /// Replace a file that exists already; one that the command reads is never replaced
@@ -18,7 +18,8 @@ pub struct OverwriteArgs {
 }
 
 impl OverwriteArgs {
-    /// Refuses outputs that would replace one of the `inputs`, the log file, or what the command did not write.
+    /// Refuses outputs that would replace one of the `inputs`, the log file, or, without `--overwrite`,
+    /// another existing file that an earlier run of the command did not write.
     pub(super) fn require(self, outputs: &[Output<'_>], inputs: &[&Path]) -> Result<()> {
         let log = log::place();
         let inputs: Vec<&Path> = inputs.iter().copied().chain(log.as_deref()).collect();

@@ -1,4 +1,4 @@
-//! `mlmtrain predict`: labels texts, or fills in their masks; one JSON line each on standard output.
+//! `mlmtrain predict`: labels texts, or fills in their masks, and prints one JSON line for each.
 
 use anyhow::Result;
 use serde_json::Map;
@@ -26,7 +26,7 @@ pub fn run(args: &PredictArgs) -> Result<()> {
     let device = device::pick(args.compute.device)?;
     let mut out = Output::stdout();
     let path = staging::input(&args.input)?;
-    let folder = model_folder::named(&args.model)?;
+    let folder = model_folder::resolve(&args.model)?;
     let format = args.format.map(Into::into).or_else(|| RowFormat::of(&path));
     let is_plain = format.is_none_or(|format| format == RowFormat::Text);
     let trained = model_folder::trained_columns(&folder, &args.columns, is_plain)?;
@@ -42,7 +42,7 @@ pub fn run(args: &PredictArgs) -> Result<()> {
 }
 
 impl Answers for Output {
-    /// Writes what was found, and behind it the other fields of the input.
+    /// Writes a line with the prediction, followed by the other fields of the input.
     fn answer(&mut self, found: Value, text: &InputText) -> Result<()> {
         let mut line: Map<String, Value> = serde_json::from_value(found)?;
         let others = text.others_beside(&line);

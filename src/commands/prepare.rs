@@ -1,4 +1,4 @@
-//! `mlmtrain prepare`: the stages before training, run as far as they are missing.
+//! `mlmtrain prepare`: runs the stages before training whose results are missing.
 
 use anyhow::Result;
 
@@ -26,8 +26,8 @@ use crate::telemetry::Unit;
 
 /// Runs the subcommand.
 pub fn run(args: &PrepareArgs) -> Result<()> {
-    // A model folder that is named brings its tokenizer along.
-    let (config, _) = origin::resolve(&staging::pretraining(args.config.load()?.config, Corpus::Whole)?)?;
+    // If the configuration names a model folder, its tokenizer is used.
+    let (config, _) = origin::resolve(&staging::pretraining(args.config.load()?.config, Corpus::Included)?)?;
     let (threads, world) = machine::set_up_threads_of_many(&config.run, &config.distributed)?;
     let progress = Progress::detect(terminal::is_quiet());
     let progress = together::begin(world, || config::to_yaml(&config), &config.run, progress)?;
@@ -47,7 +47,7 @@ pub fn run(args: &PrepareArgs) -> Result<()> {
     summary(&config, &prepared).iter().chain(&more).try_for_each(|line| terminal::stdout_line(line))
 }
 
-/// Makes what is missing, with a progress bar for each stage.
+/// Makes the tokenizer and the shards if they are missing, with a progress bar for each stage.
 pub(super) fn ensure_prepared(
     world: World,
     config: &PretrainConfig,
@@ -57,7 +57,7 @@ pub(super) fn ensure_prepared(
         match Space::predict(config) {
             Ok(space) if space.is_tight() => progress.warn(&format!("the disk may become full: {space}")),
             Ok(space) => progress.note(&format!("disk: {space}")),
-            // What cannot be read stops the first stage with a better word.
+            // A file that cannot be read is an error of the first stage, with a better message.
             Err(_) => {}
         }
     }
@@ -84,7 +84,8 @@ fn finish(stage: Option<(prepare::Stage, Stage, u64)>) {
     }
 }
 
-/// Warns of sources of which the tokenizer does not know much, as the report of the prepared folder has them.
+/// Warns of sources with much text that is unknown to the tokenizer, according to the report of the prepared
+/// folder.
 pub(super) fn warn_of_unknown_text(config: &PretrainConfig, progress: &Progress) -> Result<()> {
     let report = prepare::read_report(&config.prepared_dir())?;
     for (source, share) in report.iter().flat_map(|report| &report.unknown_text) {
@@ -97,9 +98,10 @@ pub(super) fn warn_of_unknown_text(config: &PretrainConfig, progress: &Progress)
     Ok(())
 }
 
-/// What lies in the prepared folder, and what was left out of it.
+/// Returns lines about the content of the prepared folder, and about documents that were left out of it.
 pub(super) fn summary(config: &PretrainConfig, prepared: &Prepared) -> Vec<String> {
-    let (manifest, folder) = (&prepared.manifest, config.prepared_dir());
+    let manifest = &prepared.manifest;
+    let folder = config.prepared_dir();
     let made = if prepared.was_reused { "found" } else { "made" };
     let mut lines = vec![format!(
         "{made} `{}`: vocabulary {}, {} documents, {} tokens ({} for validation) of {} of text",

@@ -1,4 +1,4 @@
-//! `mlmtrain replay`: the step on which a run diverged, once more and on its own.
+//! `mlmtrain replay`: repeats the step in which a run diverged, and reports its tensors.
 
 use std::path::PathBuf;
 
@@ -26,36 +26,43 @@ pub struct ReplayArgs {
 /// Runs the subcommand.
 pub fn run(args: &ReplayArgs) -> Result<()> {
     let replay = Replay::open(&args.path)?;
-    let seen = replay.run()?;
+    let observations = replay.run()?;
     if args.json {
-        return seen.iter().try_for_each(|seen| terminal::stdout_line(&serde_json::to_string(seen)?));
+        return observations.iter().try_for_each(|one| terminal::stdout_line(&serde_json::to_string(one)?));
     }
     let failed = &replay.failed;
     let tokens: usize = failed.micro.iter().map(Batch::num_tokens).sum();
     let summary = replay.machine.summary();
     terminal::stdout_line(&format!("step {}, {tokens} tokens, {summary}: {}", failed.step, failed.problem))?;
-    lines(&seen).iter().try_for_each(|line| terminal::stdout_line(line))
+    lines(&observations).iter().try_for_each(|line| terminal::stdout_line(line))
 }
 
-/// A row for each tensor that the batch went through, one for all parameters, one for all gradients, and
-/// where it began.
-fn lines(seen: &[Observation]) -> Vec<String> {
-    let of = |stage: Stage| seen.iter().filter(move |seen| seen.stage == stage);
-    let all = |stage: Stage, name: &str| {
-        let not_finite: usize = of(stage).map(|seen| seen.not_finite).sum();
-        let largest = of(stage).map(|seen| seen.largest).fold(0.0, f64::max);
-        format!("  {name:36} {:>12} {largest:>12.4e} {not_finite:>12}", "")
-    };
+/// The observations of one stage.
+fn in_stage(observations: &[Observation], stage: Stage) -> impl Iterator<Item = &Observation> {
+    observations.iter().filter(move |one| one.stage == stage)
+}
+
+/// One row for all tensors of a stage.
+fn stage_line(observations: &[Observation], stage: Stage, name: &str) -> String {
+    let not_finite: usize = in_stage(observations, stage).map(|one| one.not_finite).sum();
+    let largest = in_stage(observations, stage).map(|one| one.largest).fold(0.0, f64::max);
+    format!("  {name:36} {:>12} {largest:>12.4e} {not_finite:>12}", "")
+}
+
+/// Returns a row for all parameters, one for each hidden state and loss, one for all gradients, and a line
+/// about the first tensor with a value that is not finite.
+fn lines(observations: &[Observation]) -> Vec<String> {
     let mut lines = vec![format!("  {:36} {:>12} {:>12} {:>12}", "", "rms", "largest", "not finite")];
-    lines.push(all(Stage::Parameter, "parameters"));
-    for seen in of(Stage::HiddenStates).chain(of(Stage::Loss)) {
-        let kind = if seen.stage == Stage::Loss { " (sum)" } else { "" };
-        let name = format!("{}: {}{kind}", seen.micro_batch.unwrap_or(1), seen.name);
-        let Observation { rms, largest, not_finite, .. } = seen;
+    lines.push(stage_line(observations, Stage::Parameter, "parameters"));
+    let hidden = in_stage(observations, Stage::HiddenStates);
+    for one in hidden.chain(in_stage(observations, Stage::Loss)) {
+        let kind = if one.stage == Stage::Loss { " (sum)" } else { "" };
+        let name = format!("{}: {}{kind}", one.micro_batch.unwrap_or(1), one.name);
+        let Observation { rms, largest, not_finite, .. } = one;
         lines.push(format!("  {name:36} {rms:>12.4e} {largest:>12.4e} {not_finite:>12}"));
     }
-    lines.push(all(Stage::Gradient, "gradients"));
-    lines.push(match first_not_finite(seen) {
+    lines.push(stage_line(observations, Stage::Gradient, "gradients"));
+    lines.push(match first_not_finite(observations) {
         None => "every value is finite".to_string(),
         Some(first) => {
             let what = match first.stage {
@@ -64,9 +71,9 @@ fn lines(seen: &[Observation]) -> Vec<String> {
                 Stage::Loss => "the sum of",
                 Stage::Gradient => "the gradient of",
             };
-            let of = first.micro_batch.map(|n| format!(" in micro-batch {n}")).unwrap_or_default();
+            let place = first.micro_batch.map(|n| format!(" in micro-batch {n}")).unwrap_or_default();
             format!(
-                "the first tensor that is not finite: {what} `{}`{of}, {} of {} values",
+                "the first tensor that is not finite: {what} `{}`{place}, {} of {} values",
                 first.name, first.not_finite, first.elements
             )
         }

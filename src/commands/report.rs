@@ -1,4 +1,4 @@
-//! `mlmtrain report`: runs as one HTML page.
+//! `mlmtrain report`: writes one HTML page about one or several runs.
 
 use std::path::Path;
 use std::path::PathBuf;
@@ -16,10 +16,10 @@ use crate::quantity::format_bytes;
 use crate::report;
 use crate::report::Run;
 
-/// More would be no page that anybody reads.
+/// Most runs of a page: a page of more would be too long to read.
 const MOST_RUNS: usize = 100;
 
-/// Name of the page where none is given.
+/// Default file name of the page.
 const PAGE: &str = "report.html";
 
 /// Arguments of `report`.
@@ -28,8 +28,8 @@ pub struct ReportArgs {
     /// Folders of runs, or of several (all seeds, a sweep, a comparison)
     #[arg(value_name = "RUN", required = true)]
     pub runs: Vec<PathBuf>,
-    /// Where the page goes; `-` for standard output; without it `report.html`, in the folder of a single RUN or in
-    /// the current one
+    /// File of the page; `-` for standard output; without it `report.html`, in the folder of a single RUN or
+    /// in the current one
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// Permission to replace a file that is not a report.
@@ -57,7 +57,7 @@ pub fn run(args: &ReportArgs) -> Result<()> {
     for path in &paths {
         match Run::read(path) {
             Ok(run) => runs.push(run),
-            // A page of no run would be none.
+            // Without any run there is no page.
             Err(error) if paths.len() == 1 => return Err(error),
             Err(error) => unread.push(error),
         }

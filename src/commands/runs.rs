@@ -1,5 +1,6 @@
-//! `mlmtrain runs`: the runs below a folder, how far each has come, and how well it does.
+//! `mlmtrain runs`: lists the runs below a folder with state, step, loss and score.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::path::PathBuf;
 use std::time::SystemTime;
@@ -22,20 +23,22 @@ use crate::report::State;
 use crate::train::results;
 use crate::train::run_folder::METRICS;
 
-/// The end of the records, which holds the last ones.
+/// Bytes at the end of `metrics.jsonl` that are read, enough for the last records.
 const TAIL_BYTES: u64 = 1 << 16;
 
-/// Columns that a narrow terminal does without, the first of them first.
+/// Columns that are left out on a narrow terminal, in this order.
 const DISPENSABLE: [&str; 4] = ["last record", "task", "eval loss", "step"];
 
-/// Characters that are left of the name of a run before a column is given up for it.
+/// Least characters of a run's name: before a name is cut further, a column is left out.
 const NAME_CHARS: usize = 24;
 
-/// Ends of the names of results over several seeds.
+/// Suffix of the mean of a result over seeds.
 const MEAN: &str = "_mean";
+
+/// Suffix of the standard deviation of a result over seeds.
 const SPREAD: &str = "_std";
 
-/// Scores of tasks, of which a run has one; of others its loss is all there is.
+/// Main scores of tasks, of which a run has at most one. A run without any has only its loss.
 const SCORES: [&str; 4] = ["eval_accuracy", "eval_overall_f1", "eval_f1_micro", "eval_pearson"];
 
 /// Arguments of `runs`.
@@ -57,11 +60,11 @@ struct Row {
     state: State,
     step: Option<u64>,
     loss: Option<f64>,
-    /// Its name without `eval_`, and its value.
+    /// Name of the main score without `eval_`, and its value.
     score: Option<(String, f64)>,
     /// The standard deviation of the score over seeds.
     spread: Option<f64>,
-    /// Seconds since the last record.
+    /// Seconds since the last record was written.
     age_seconds: Option<u64>,
 }
 
@@ -95,25 +98,21 @@ pub fn run(args: &RunsArgs) -> Result<()> {
 
 impl Row {
     fn read(path: PathBuf) -> Result<Self> {
-        // A run of another version may have other keys, and a damaged file none: what can be told is told.
+        // A run of another version may have other keys, and a damaged file none. The row has the values that
+        // can be read.
         let mut whole = results::read(&path).unwrap_or_default();
         let last = last_records(&path.join(METRICS));
-        let latest = |key: &str| last.iter().rev().find_map(|record| record.get(key)?.as_f64());
-        let state = State::of(&path, &whole)?;
+        let state = State::read(&path, &whole)?;
         whole.retain(|_, value| value.is_finite());
-        let of = |name: &str, end: &str| whole.get(&format!("{name}{end}")).copied();
-        let of_run = |name: &str| {
-            of(name, "").or_else(|| of(name, MEAN)).or_else(|| latest(&name.replacen('_', "/", 1)))
-        };
-        let scored = SCORES.iter().find_map(|name| Some((*name, of_run(name)?)));
+        let scored = SCORES.iter().find_map(|name| Some((*name, score(name, &whole, &last)?)));
         let age = fs::modified(&path.join(METRICS)).or_else(|_| fs::modified(&path.join("all_results.json")));
         let age = age.ok().and_then(|time| SystemTime::now().duration_since(time).ok());
         Ok(Self {
             task: task_of(&path.join("config.yaml")).unwrap_or_else(|| "unknown".to_string()),
             state,
-            step: latest("step").map(|step| step as u64),
-            loss: of_run("eval_loss"),
-            spread: scored.and_then(|(name, _)| of(name, SPREAD)),
+            step: latest(&last, "step").map(|step| step as u64),
+            loss: score("eval_loss", &whole, &last),
+            spread: scored.and_then(|(name, _)| whole.get(&format!("{name}{SPREAD}")).copied()),
             score: scored.map(|(name, value)| (name.trim_start_matches("eval_").to_string(), value)),
             age_seconds: age.map(|age| age.as_secs()),
             path,
@@ -135,7 +134,18 @@ impl Row {
     }
 }
 
-/// The task that a configuration is for, as it writes it.
+/// The latest value of a key in the last records of a run.
+fn latest(records: &[Value], key: &str) -> Option<f64> {
+    records.iter().rev().find_map(|record| record.get(key)?.as_f64())
+}
+
+/// A score of a run: of the final model, else its mean over seeds, else of the latest evaluation.
+fn score(name: &str, results: &BTreeMap<String, f64>, records: &[Value]) -> Option<f64> {
+    let result = results.get(name).or_else(|| results.get(&format!("{name}{MEAN}"))).copied();
+    result.or_else(|| latest(records, &name.replacen('_', "/", 1)))
+}
+
+/// The name of the task in a configuration.
 fn task_of(path: &Path) -> Option<String> {
     let task = match config::load_saved(path).ok()? {
         AnyLoaded::Pretrain(loaded) => serde_json::to_value(loaded.config.task()),
@@ -145,8 +155,8 @@ fn task_of(path: &Path) -> Option<String> {
     Some(task.ok()?.as_str()?.to_string())
 }
 
-/// The last records of a run; none where there is no file. The first line may be cut, and the last one too
-/// while it is written.
+/// Reads the last records of a run; without a file there are no records. The first line may be cut, and the
+/// last one may be incomplete while it is written: these are skipped.
 fn last_records(path: &Path) -> Vec<Value> {
     let text = fs::read_tail(path, TAIL_BYTES).unwrap_or_default();
     text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
@@ -157,16 +167,15 @@ fn table(rows: &[Row], folder: &Path, width: Option<usize>) -> Vec<String> {
     let mut cells = vec![header.map(str::to_string).to_vec()];
     for row in rows {
         let name = row.path.strip_prefix(folder).ok().filter(|name| !name.as_os_str().is_empty());
-        let or_none = |text: Option<String>| text.unwrap_or_else(|| "-".to_string());
         let spread = row.spread.map(|spread| format!(" ± {:.2}", 100.0 * spread)).unwrap_or_default();
         cells.push(vec![
             name.unwrap_or(&row.path).display().to_string(),
             row.task.clone(),
             row.state.name().to_string(),
-            or_none(row.step.map(|step| step.to_string())),
-            or_none(row.loss.map(|loss| format!("{loss:.4}"))),
-            or_none(row.score.as_ref().map(|(name, value)| format!("{name} {:.2}{spread} %", 100.0 * value))),
-            or_none(row.age_seconds.map(|age| format!("{} ago", format_age(age)))),
+            or_dash(row.step.map(|step| step.to_string())),
+            or_dash(row.loss.map(|loss| format!("{loss:.4}"))),
+            or_dash(row.score.as_ref().map(|(name, value)| format!("{name} {:.2}{spread} %", 100.0 * value))),
+            or_dash(row.age_seconds.map(|age| format!("{} ago", format_age(age)))),
         ]);
     }
     if let Some(width) = width {
@@ -176,16 +185,22 @@ fn table(rows: &[Row], folder: &Path, width: Option<usize>) -> Vec<String> {
     columns::aligned(&cells, names)
 }
 
-/// Cuts the names of runs, and leaves out columns where that is not enough, until lines are `width` wide at most.
+fn or_dash(text: Option<String>) -> String {
+    text.unwrap_or_else(|| "-".to_string())
+}
+
+/// Columns that the aligned table is wider than `width`.
+fn excess(cells: &[Vec<String>], width: usize) -> usize {
+    let line = columns::aligned(cells, 0).first().map_or(0, |line| columns::width(line));
+    line.saturating_sub(width)
+}
+
+/// Makes lines at most `width` wide: cuts the names of runs, and leaves out columns if that is not enough.
 fn fit(cells: &mut [Vec<String>], width: usize) {
-    let excess = |cells: &[Vec<String>]| {
-        let line = columns::aligned(cells, 0).first().map_or(0, |line| columns::width(line));
-        line.saturating_sub(width)
-    };
     let longest = cells.iter().map(|row| columns::width(&row[0])).max().unwrap_or(0);
     let least = longest.min(NAME_CHARS);
     for title in DISPENSABLE {
-        if excess(cells) + least <= longest {
+        if excess(cells, width) + least <= longest {
             break;
         }
         let at = cells[0].iter().position(|cell| cell == title);
@@ -195,7 +210,7 @@ fn fit(cells: &mut [Vec<String>], width: usize) {
             }
         }
     }
-    let most = longest.saturating_sub(excess(cells)).max(least);
+    let most = longest.saturating_sub(excess(cells, width)).max(least);
     for row in cells {
         row[0] = columns::without_middle(&row[0], most);
     }
@@ -206,21 +221,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_says_what_is_known() {
-        let row = |name: &str, state, step, loss, score: Option<f64>| Row {
-            path: Path::new("runs").join(name),
-            task: "masked_lm".to_string(),
-            state,
-            step,
-            loss,
-            score: score.map(|value| ("accuracy".to_string(), value)),
-            spread: None,
-            age_seconds: step.map(|_| 300),
-        };
+    fn the_table_has_a_dash_for_unknown_values() {
         let rows = [
-            row("a", State::Complete, Some(3000), Some(4.36), Some(0.26)),
-            row("b/long", State::Running, Some(5), None, None),
-            row("c", State::Stopped, None, None, None),
+            pretraining("a", State::Complete, Some(3000), Some(4.36), Some(0.26)),
+            pretraining("b/long", State::Running, Some(5), None, None),
+            pretraining("c", State::Stopped, None, None, None),
         ];
         insta::assert_snapshot!(table(&rows, Path::new("runs"), None).join("\n"), @r"
         run     task       state     step  eval loss             score  last record
@@ -231,8 +236,9 @@ mod tests {
     }
 
     #[test]
-    fn a_narrow_terminal_has_the_whole_table_with_less_in_it() {
-        let row = |name: &str| Row {
+    fn a_narrow_terminal_shows_fewer_columns() {
+        let names = ["names", "sweep/learning_rate=0.00003,num_train_epochs=4/seed-1"];
+        let rows = names.map(|name| Row {
             path: Path::new("runs").join(name),
             task: "token-classify".to_string(),
             state: State::Complete,
@@ -241,18 +247,37 @@ mod tests {
             score: Some(("overall_f1".to_string(), 0.5)),
             spread: Some(0.0125),
             age_seconds: Some(300),
-        };
-        let rows = [row("names"), row("sweep/learning_rate=0.00003,num_train_epochs=4/seed-1")];
-        let at = |width: usize| table(&rows, Path::new("runs"), Some(width));
-        let widest =
-            |lines: &[String]| lines.iter().map(|line| columns::width(line.trim_end())).max().unwrap();
+        });
         for width in [64, 80, 100, 120] {
-            let lines = at(width);
-            assert!(widest(&lines) <= width, "{width}: {lines:#?}");
+            let lines = table(&rows, Path::new("runs"), Some(width));
+            let widest = lines.iter().map(|line| columns::width(line.trim_end())).max().unwrap();
+            assert!(widest <= width, "{width}: {lines:#?}");
             assert!(lines[1].starts_with("names ") && lines[2].contains("/seed-1 "), "{lines:#?}");
             assert!(lines[1].contains("overall_f1 50.00 ± 1.25 %"), "{lines:#?}");
         }
-        assert!(at(120)[0].contains("last record") && !at(80)[0].contains("last record"));
-        assert_eq!(at(500), table(&rows, Path::new("runs"), None));
+        for (width, has_age) in [(120, true), (80, false)] {
+            let header = table(&rows, Path::new("runs"), Some(width)).remove(0);
+            assert_eq!(header.contains("last record"), has_age, "{header}");
+        }
+        assert_eq!(table(&rows, Path::new("runs"), Some(500)), table(&rows, Path::new("runs"), None));
+    }
+
+    fn pretraining(
+        name: &str,
+        state: State,
+        step: Option<u64>,
+        loss: Option<f64>,
+        score: Option<f64>,
+    ) -> Row {
+        Row {
+            path: Path::new("runs").join(name),
+            task: "masked_lm".to_string(),
+            state,
+            step,
+            loss,
+            score: score.map(|value| ("accuracy".to_string(), value)),
+            spread: None,
+            age_seconds: step.map(|_| 300),
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! The command lines of `evaluate` and `predict`, as typed.
+//! The arguments of `evaluate` and `predict`.
 
 use std::path::PathBuf;
 
@@ -20,11 +20,12 @@ pub struct EvaluateArgs {
     #[arg(long, value_name = "DIR")]
     pub model: PathBuf,
     /// Labelled examples (.csv, .tsv, .jsonl, .parquet) for a classifier, tagged words (CoNLL, .jsonl,
-    /// .parquet) for a token classifier, text for a masked language model, which is cleaned as its run's or else
-    /// `prepare`'s default `data.cleaning` says, and not filtered, pairs of sentences (`good`, `bad`) for minimal pairs
+    /// .parquet) for a token classifier, text for a masked language model, which is cleaned as its run's or
+    /// else `prepare`'s default `data.cleaning` says, and not filtered, pairs of sentences (`good`, `bad`)
+    /// for minimal pairs
     #[arg(long, value_name = "FILE")]
     pub data: PathBuf,
-    /// What to score a model on; else on what it was trained for
+    /// Task to score a model on; else the task that it was trained for
     #[arg(long, value_enum)]
     pub task: Option<ScoringTask>,
     /// Minimal pairs: mask what follows a token in its word as well
@@ -33,24 +34,24 @@ pub struct EvaluateArgs {
     /// Minimal pairs: write the log-likelihoods of each pair, a JSON line each; `-` is standard output
     #[arg(long, value_name = "FILE|-", requires = "task")]
     pub scores: Option<PathBuf>,
-    /// Which columns of the data to read.
+    /// Columns of the data to read.
     #[command(flatten)]
     pub columns: ColumnArgs,
     /// Column of the label; in JSONL of tagged words the field of the tags
     #[arg(long, value_name = "NAME")]
     pub label_column: Option<String>,
-    /// What stands between the labels of a text that has any number of them, `,` when absent; not between the
-    /// items of a list, as JSONL has them
+    /// Separator of the labels of a text that has any number of them, `,` when absent; not of the items of a
+    /// list, as JSONL has them
     #[arg(long, value_name = "TEXT")]
     pub label_separator: Option<String>,
-    /// Where the data has numbers in the place of tags or labels, or lists of 0 and 1: what they stand for, in the
-    /// order of the data, such as `O,B-PER,I-PER`. Without it numbers are refused
+    /// Names of the tags or labels, if the data has numbers or lists of 0 and 1 in their place, in the order
+    /// of the data, such as `O,B-PER,I-PER`. Without it numbers are refused
     #[arg(long, value_name = "NAME,NAME", value_delimiter = ',')]
     pub labels: Vec<String>,
     /// How tagged words are read.
     #[command(flatten)]
     pub tagging: TaggingArgs,
-    /// Also write what the model says of every example to this file: JSONL, of tagged words also .conll
+    /// Also write the predictions for all examples to this file: JSONL, for tagged words also .conll
     #[arg(long, value_name = "FILE")]
     pub predictions: Option<PathBuf>,
     /// Also write the first batch and its logits to this safetensors file
@@ -67,7 +68,7 @@ pub struct EvaluateArgs {
     pub compute: ComputeArgs,
 }
 
-/// What a model can be scored on that it was not trained for.
+/// The tasks that a model can be scored on without being trained for them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum ScoringTask {
     /// Which of two sentences a pretrained model finds likelier
@@ -88,7 +89,7 @@ pub struct PredictArgs {
     /// How to read the input; else its name tells, and standard input is a text a line
     #[arg(long, value_enum)]
     pub format: Option<InputFormat>,
-    /// Which fields of the input to read.
+    /// Columns of the input to read.
     #[command(flatten)]
     pub columns: ColumnArgs,
     /// Column of the words in a CoNLL file: 1 is the first, -1 the last
@@ -99,7 +100,7 @@ pub struct PredictArgs {
     pub compute: ComputeArgs,
 }
 
-/// How `predict` reads its input.
+/// The format of the input of `predict`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum InputFormat {
     /// One text a line, without a header
@@ -126,7 +127,7 @@ impl From<InputFormat> for RowFormat {
     }
 }
 
-/// How `evaluate` reads tagged words.
+/// Arguments for tagged words.
 #[derive(Debug, Args)]
 pub struct TaggingArgs {
     /// Column of the words in a CoNLL file: 1 is the first, -1 the last
@@ -138,13 +139,13 @@ pub struct TaggingArgs {
     /// How entities are tagged
     #[arg(long, value_enum, default_value_t = TagScheme::Auto)]
     pub tag_scheme: TagScheme,
-    /// Refuse tags that the scheme does not allow where they stand
+    /// Refuse tags that the scheme does not allow at their place
     #[arg(long)]
     pub strict: bool,
 }
 
 impl TaggingArgs {
-    /// What is said.
+    /// Returns the arguments for the reader of tagged words.
     pub fn tagging(&self) -> Tagging<'_> {
         let columns =
             SentenceColumns { token: self.token_column, tag: self.tag_column, ..SentenceColumns::default() };
@@ -152,13 +153,13 @@ impl TaggingArgs {
     }
 }
 
-/// The number of a column: from 1 on, or from the end with -1.
+/// Parses the number of a column: 1 is the first, -1 the last.
 pub(super) fn column(text: &str) -> Result<i64, String> {
     let column: i64 = text.parse().map_err(|e| format!("{e}"))?;
     if column == 0 { Err("columns count from 1, and from the end with -1".to_string()) } else { Ok(column) }
 }
 
-/// Columns that hold the texts.
+/// Arguments for the columns of texts.
 #[derive(Debug, Args)]
 pub struct ColumnArgs {
     /// Column or JSON field of the text; else `text`, `sentence` or `content`
@@ -171,14 +172,17 @@ pub struct ColumnArgs {
 }
 
 impl ColumnArgs {
-    /// The columns that were named.
+    /// Returns the columns that the user named.
     pub fn named(&self) -> Columns<'_> {
-        let (text, text_pair) = (self.text_column.as_deref(), self.text_pair_column.as_deref());
-        Columns { text, text_pair, ..Columns::default() }
+        Columns {
+            text: self.text_column.as_deref(),
+            text_pair: self.text_pair_column.as_deref(),
+            ..Columns::default()
+        }
     }
 }
 
-/// How much at once.
+/// Arguments for the device, the batch size and the threads.
 #[derive(Debug, Args)]
 pub struct ComputeArgs {
     /// Where to compute: cpu, cuda, cuda:1, ...; auto takes the first GPU where there is one

@@ -1,5 +1,5 @@
-//! URLs in the place of paths, on a command line or in a configuration: what they name is brought into the
-//! cache before anything else runs, and all that comes after knows paths only.
+//! Downloads the files behind URLs on a command line or in a configuration into the cache, and replaces the
+//! URLs by paths. This happens first in a command, so that all other code works with paths only.
 
 use std::cell::OnceCell;
 use std::collections::BTreeSet;
@@ -33,20 +33,21 @@ use crate::telemetry::Unit;
 use crate::tokenizer::COMPANIONS;
 use crate::tokenizer::TOKENIZER_JSON;
 
-/// The files of a model folder beside those of its tokenizer.
+/// The files of a model folder without those of its tokenizer.
 const MODEL_FILES: [&str; 4] =
     ["config.json", "manifest.json", "model.safetensors", "model.safetensors.index.json"];
 
-/// How much of a configuration is wanted here.
+/// The choice whether the text of a configuration is downloaded.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Corpus {
-    /// All of it.
-    Whole,
-    /// All but the text, of which nothing is read.
-    Left,
+    /// The text is downloaded, too.
+    Included,
+    /// Everything but the text is downloaded, because the command does not read it.
+    Skipped,
 }
 
-/// A configuration with paths in the place of its URLs. Shards that are there already need no text.
+/// Returns a pretraining configuration with paths instead of URLs. If the shards exist already, the text is
+/// not downloaded.
 pub(super) fn pretraining(mut config: PretrainConfig, corpus: Corpus) -> Result<PretrainConfig> {
     let cache = config.cache.clone();
     if let Some(url) = config.data.prepared_dir.as_ref().and_then(|path| path.to_str())
@@ -57,7 +58,7 @@ pub(super) fn pretraining(mut config: PretrainConfig, corpus: Corpus) -> Result<
     let folder = config.prepared_dir();
     let is_prepared =
         fs::exists(&folder.join("shards").join(MANIFEST_JSON)) && fs::is_folder(&folder.join("tokenizer"));
-    if corpus == Corpus::Whole && !is_prepared {
+    if corpus == Corpus::Included && !is_prepared {
         return staged(config, &cache);
     }
     let mut rest = config;
@@ -67,48 +68,53 @@ pub(super) fn pretraining(mut config: PretrainConfig, corpus: Corpus) -> Result<
     Ok(rest)
 }
 
-/// The folder of a tokenizer and shards that lie behind `url`. Where training reads them in windows, those for
-/// training come when they are wanted.
+/// Returns an error for settings that read all shards, if training reads shards in windows.
+fn refuse_reading_all_shards(config: &PretrainConfig) -> Result<(), Problem> {
+    let (key, message, hint) = if config.training.max_steps < 0 {
+        let message = "is not given: counting the rows of an epoch reads all shards";
+        ("training.max_steps", message, "give a number of steps")
+    } else if config.model.initial_embeddings == InitialEmbeddings::Cooccurrence {
+        let hint = "leave it out, or leave out `data.shuffle_window_shards`";
+        ("model.initial_embeddings", "counts in all shards", hint)
+    } else {
+        return Ok(());
+    };
+    let message = format!("{message}, and `data.prepared_dir` lies in a bucket");
+    Err(Problem::usage(message).at(key).hint(hint))
+}
+
+/// Downloads the tokenizer and the shards of the prepared folder at `url`, and returns the folder in the
+/// cache. If training reads shards in windows, the shards for training are downloaded later, when they are
+/// needed.
 fn prepared(url: &str, config: &PretrainConfig, corpus: Corpus) -> Result<PathBuf> {
-    let of = |name: &str| format!("{}/{name}", url.trim_end_matches('/'));
-    let shards = |name: &str| of(&format!("shards/{name}"));
     if config.data.shuffle_window_shards.is_some() {
-        let refuse = |key: &str, message: &str, hint: &str| {
-            let message = format!("{message}, and `data.prepared_dir` lies in a bucket");
-            Err(Problem::usage(message).at(key).hint(hint).into())
-        };
-        if config.training.max_steps < 0 {
-            let message = "is not given: counting the rows of an epoch reads all shards";
-            return refuse("training.max_steps", message, "give a number of steps");
-        }
-        if config.model.initial_embeddings == InitialEmbeddings::Cooccurrence {
-            let hint = "leave it out, or leave out `data.shuffle_window_shards`";
-            return refuse("model.initial_embeddings", "counts in all shards", hint);
-        }
+        refuse_reading_all_shards(config)?;
     }
-    let paths = stage(&[of("settings.json"), of("tokenizer/"), shards(MANIFEST_JSON)], &config.cache)
-        .context(
-            "of a URL, `data.prepared_dir` is what `mlmtrain prepare` made on a disk, and was copied there",
-        )?;
+    let url_folder = url.trim_end_matches('/');
+    let names = ["settings.json", "tokenizer/", &format!("shards/{MANIFEST_JSON}")];
+    let paths = stage(&names.map(|name| format!("{url_folder}/{name}")), &config.cache).context(
+        "of a URL, `data.prepared_dir` is what `mlmtrain prepare` made on a disk, and was copied there",
+    )?;
     let folder = fs::parent_of(&paths[0]);
-    if corpus == Corpus::Whole {
+    if corpus == Corpus::Included {
         let manifest = Manifest::read(&folder.join("shards"))?;
-        let is_read_ahead = config.data.shuffle_window_shards.is_some();
-        let train = manifest.train.shards.iter().filter(|_| !is_read_ahead);
-        let wanted = manifest.validation.shards.iter().chain(train);
-        stage(&wanted.map(|shard| shards(&shard.file)).collect::<Vec<_>>(), &config.cache)?;
+        let in_windows = config.data.shuffle_window_shards.is_some();
+        let train = manifest.train.shards.iter().filter(|_| !in_windows);
+        let needed = manifest.validation.shards.iter().chain(train);
+        let urls = needed.map(|shard| format!("{url_folder}/shards/{}", shard.file));
+        stage(&urls.collect::<Vec<_>>(), &config.cache)?;
     }
     config::moved(url, &folder.to_string_lossy());
     Ok(folder)
 }
 
-/// As [`pretraining`].
+/// Returns a fine-tuning configuration with paths instead of URLs.
 pub(super) fn finetuning(config: FinetuneConfig) -> Result<FinetuneConfig> {
     let cache = config.cache.clone();
     staged(config, &cache)
 }
 
-/// The tasks of a file, as [`finetuning`].
+/// Loads the tasks of a file, with paths instead of URLs.
 pub(super) fn tasks(path: &Path, overrides: &[Override]) -> Result<Vec<NamedTask>> {
     let mut tasks = config::load_tasks(path, overrides)?;
     for task in &mut tasks {
@@ -117,12 +123,12 @@ pub(super) fn tasks(path: &Path, overrides: &[Override]) -> Result<Vec<NamedTask
     Ok(tasks)
 }
 
-/// The path of what a command line names, which may be a URL.
+/// Returns the path for an argument of the command line, which may be a URL.
 pub(super) fn path(named: &Path) -> Result<PathBuf> {
     staged(named.to_path_buf(), &CacheConfig::default())
 }
 
-/// As [`path`], of a file that is read: one that is missing is an error. `-` is standard input.
+/// Returns the path of an input file like [`path`]; an error if it does not exist. `-` is standard input.
 pub(super) fn input(named: &Path) -> Result<PathBuf> {
     let path = path(named)?;
     let is_pattern = path.to_string_lossy().contains(['*', '?', '[']);
@@ -132,9 +138,9 @@ pub(super) fn input(named: &Path) -> Result<PathBuf> {
     Err(labelled::missing(&path).into())
 }
 
-/// The same with a path in the place of each text that is a URL.
+/// Downloads all URLs in a value, and returns the value with paths in their place.
 pub(super) fn staged<T: Serialize + DeserializeOwned>(whole: T, cache: &CacheConfig) -> Result<T> {
-    // A path that is no UTF-8 is no URL either.
+    // A value with a path that is not UTF-8 cannot be JSON, and is a path on the command line, not a URL.
     let Ok(mut json) = serde_json::to_value(&whole) else { return Ok(whole) };
     let mut urls = BTreeSet::new();
     each_url(&mut json, &mut |url| {
@@ -155,7 +161,7 @@ pub(super) fn staged<T: Serialize + DeserializeOwned>(whole: T, cache: &CacheCon
     Ok(serde_json::from_value(json)?)
 }
 
-/// Shows every URL to `what`, but those of `run`, where a run leaves things.
+/// Calls `what` with every URL in a value, except those in the section `run`, which name outputs.
 fn each_url(value: &mut Value, what: &mut dyn FnMut(&mut String)) {
     match value {
         Value::String(text) if stores::is_url(text) => what(text),
@@ -167,6 +173,7 @@ fn each_url(value: &mut Value, what: &mut dyn FnMut(&mut String)) {
     }
 }
 
+/// Downloads files into the cache, unless they are there, and returns their paths.
 fn stage(urls: &[String], config: &CacheConfig) -> Result<Vec<PathBuf>> {
     let progress = Progress::detect(terminal::is_quiet());
     let cache = stores::cache(&config.folder(), config.max_bytes)?;
@@ -175,8 +182,7 @@ fn stage(urls: &[String], config: &CacheConfig) -> Result<Vec<PathBuf>> {
     let paths = cache.stage(urls, &model_files, &|event| match event {
         Event::Note(text) => progress.note(&text),
         Event::Total(bytes) => {
-            let start = || progress.stage("downloading", Unit::Bytes, Some(bytes));
-            bar.get_or_init(start);
+            bar.get_or_init(|| progress.stage("downloading", Unit::Bytes, Some(bytes)));
         }
         Event::Got(bytes) => bar.get().into_iter().for_each(|bar| bar.advance(bytes)),
     })?;

@@ -1,6 +1,6 @@
-//! The two streams of a command: results on standard output, notes on standard error.
+//! The output of commands: results on standard output, notes on standard error.
 //!
-//! Nothing here panics: a reader that went away ends the program quietly, a full disk behind a redirection is
+//! Nothing here panics. If the reader of standard output goes away, the program ends quietly; a full disk is
 //! an error.
 
 use std::borrow::Cow;
@@ -24,23 +24,24 @@ use crate::telemetry::log;
 
 static QUIET: AtomicBool = AtomicBool::new(false);
 
-/// Standard output was closed by its reader, as `head` does. No failure: `main` ends with exit code 0.
+/// Standard output was closed by its reader, for example `head`. This is no failure: `main` ends with exit
+/// code 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("standard output was closed")]
 pub struct ReaderGone;
 
-/// Whether [`note`] is silent, as `-q` asks.
+/// Turns the notes on standard error off or on, as `-q` asks.
 pub fn set_quiet(quiet: bool) {
     QUIET.store(quiet, Ordering::Relaxed);
 }
 
-/// Whether `-q` was given.
+/// True if notes are off (`-q`).
 pub fn is_quiet() -> bool {
     QUIET.load(Ordering::Relaxed)
 }
 
-/// Writes a line to standard error, unless `-q` was given, and to the log file. A standard error that
-/// cannot be written to is no reason to stop.
+/// Writes a line to standard error, unless notes are off, and to the log file. Errors of standard error are
+/// ignored.
 pub fn note(text: &str) {
     if let Some(warning) = log::add(text) {
         let _ = writeln!(io::stderr().lock(), "{warning}");
@@ -52,26 +53,26 @@ pub fn note(text: &str) {
     }
 }
 
-/// Notes what could not be read while the rest is shown.
+/// Warns of each item that could not be read and is left out of the output.
 pub fn note_left_out(unread: &[anyhow::Error]) {
     for error in unread {
         note(&printable(&format!("warning: left out: {error:#}")));
     }
 }
 
-/// Whether standard output shows colours: a terminal that can, unless `NO_COLOR` is set.
+/// True if standard output is a terminal that shows colours, and `NO_COLOR` is not set.
 pub fn shows_colors() -> bool {
     let is_set = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     io::stdout().is_terminal() && !is_set && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
 }
 
-/// Columns of the terminal that standard output is; none where it is no terminal.
+/// Width of the terminal in columns; `None` if standard output is not a terminal.
 pub fn width() -> Option<usize> {
     terminal_size::terminal_size_of(io::stdout()).map(|(width, _)| width.0.into())
 }
 
-/// Text from outside that cannot drive a terminal: a line end is `⏎`, other control and direction characters
-/// are escaped.
+/// Escapes text from outside, so that it cannot control a terminal: a line end becomes `⏎`, other control
+/// characters and direction marks become escapes.
 pub fn printable(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for character in text.chars() {
@@ -93,7 +94,8 @@ pub fn stdout_line(text: &str) -> Result<()> {
     output.finish()
 }
 
-/// Buffered lines of results. Dropped without [`Output::finish`], the last of them may be lost.
+/// A buffered writer of result lines. If it is dropped without [`Output::finish`], the last lines may be
+/// lost.
 #[derive(Debug)]
 pub struct Output<W: Write = Stdout> {
     writer: BufWriter<W>,
@@ -101,39 +103,39 @@ pub struct Output<W: Write = Stdout> {
 }
 
 impl Output<Stdout> {
-    /// To standard output.
+    /// Returns a writer to standard output.
     pub fn stdout() -> Self {
         Self { is_terminal: io::stdout().is_terminal(), ..Self::to(io::stdout()) }
     }
 }
 
 impl<W: Write> Output<W> {
-    /// To any writer.
+    /// Returns an output that writes to `writer`.
     pub fn to(writer: W) -> Self {
         Self { writer: BufWriter::new(writer), is_terminal: false }
     }
 
-    /// Writes `text` and a line break. [`ReaderGone`] when the reader has gone.
+    /// Writes `text` and a line break. The error is [`ReaderGone`] if the reader has closed the pipe.
     pub fn line(&mut self, text: &str) -> Result<()> {
         self.write(text.as_bytes())?;
         self.write(b"\n")
     }
 
-    /// Writes bytes as they are; on a terminal without characters that drive one and that JSON does not escape.
+    /// Writes bytes as they are. On a terminal, control characters that JSON does not escape are escaped.
     pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
         let harmless = if self.is_terminal { escape_controls(bytes) } else { Cow::Borrowed(bytes) };
         let bytes = harmless.as_ref();
         self.writer.write_all(bytes).map_err(|e| classified(&e))
     }
 
-    /// Hands everything to the system; only then is a result safe.
+    /// Flushes the buffer to the operating system. Only then are all lines written.
     pub fn finish(mut self) -> Result<()> {
         self.writer.flush().map_err(|e| classified(&e))
     }
 }
 
-/// Escapes as JSON does what JSON itself leaves as it is: DEL, controls above ASCII, direction marks. ESC stays, with
-/// which the program's own colours begin.
+/// Escapes the control characters that JSON does not escape (DEL, controls above ASCII, direction marks) in
+/// the way of JSON. ESC is kept: the program's own colours begin with it.
 fn escape_controls(bytes: &[u8]) -> Cow<'_, [u8]> {
     let Ok(text) = std::str::from_utf8(bytes) else { return Cow::Borrowed(bytes) };
     if !text.contains(drives_terminal) {
@@ -150,11 +152,12 @@ fn drives_terminal(character: char) -> bool {
     matches!(character, '\u{7f}'..='\u{9f}') || turns_direction(character)
 }
 
-/// Returns true for a character after which a text is shown in another order than it has.
+/// True for a character that makes terminals show the following text in another order.
 fn turns_direction(character: char) -> bool {
     matches!(character, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
+/// Turns a write error into [`ReaderGone`] or an error of class [`Class::Disk`].
 fn classified(error: &io::Error) -> anyhow::Error {
     if error.kind() == ErrorKind::BrokenPipe {
         return ReaderGone.into();
@@ -186,10 +189,14 @@ mod tests {
     }
 
     #[test]
-    fn what_json_leaves_is_escaped_on_a_terminal() {
-        let escaped = |text: &str| String::from_utf8(escape_controls(text.as_bytes()).into_owned()).unwrap();
-        assert_eq!(escaped("{\"a\":\"\u{9b}31m\u{202e}\u{7f}ä\"}"), r#"{"a":"\u009b31m\u202e\u007fä"}"#);
-        assert_eq!(escaped("\u{1b}[31mred"), "\u{1b}[31mred", "colours of our own");
+    fn control_characters_that_json_keeps_are_escaped_on_a_terminal() {
+        for (text, escaped) in [
+            ("{\"a\":\"\u{9b}31m\u{202e}\u{7f}ä\"}", r#"{"a":"\u009b31m\u202e\u007fä"}"#),
+            // The program's own colours are kept.
+            ("\u{1b}[31mred", "\u{1b}[31mred"),
+        ] {
+            assert_eq!(std::str::from_utf8(&escape_controls(text.as_bytes())), Ok(escaped));
+        }
     }
 
     fn write_to(writer: impl Write) -> Result<()> {
@@ -199,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_went_away_is_told_from_a_full_disk() {
+    fn a_closed_reader_is_another_error_than_a_full_disk() {
         let gone = write_to(Failing(ErrorKind::BrokenPipe)).expect_err("is wrong");
         assert_eq!(gone.downcast_ref(), Some(&ReaderGone));
         let full = write_to(Failing(ErrorKind::StorageFull)).expect_err("is wrong");
@@ -211,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn no_text_drives_the_terminal() {
+    fn control_characters_are_escaped() {
         let hostile = "\u{1b}[2Jä\r\u{7}\u{9b}31m\u{202e}txt\u{2066}\n\t.";
         assert_eq!(printable(hostile), r"\u{1b}[2Jä\r\u{7}\u{9b}31m\u{202e}txt\u{2066}⏎\t.");
     }

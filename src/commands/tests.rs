@@ -1,4 +1,4 @@
-//! The command line as a user types it.
+//! Tests of the command line as a user types it.
 
 use std::path::Path;
 
@@ -36,9 +36,11 @@ fn the_definition_holds_together() {
     Cli::command().debug_assert();
 }
 
-/// The words of a command line, as a shell reads them up to what it keeps for itself.
+/// Splits a command line into words like a shell, up to a redirection, a pipe or a comment.
 fn words(line: &str) -> Vec<String> {
-    let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
+    let mut words = Vec::new();
+    let mut word = None::<String>;
+    let mut quote = None;
     for c in line.chars().chain([' ']) {
         match (c, quote) {
             (c, Some(open)) if c == open => quote = None,
@@ -55,19 +57,21 @@ fn words(line: &str) -> Vec<String> {
     words
 }
 
-/// Every call of the program in a text whose lines of code begin with this many blanks.
+/// Returns every call of the program in a text whose lines of code are indented by `indent` blanks.
 fn calls(text: &str, indent: usize) -> Vec<String> {
     let text = text.replace("\\\n", " ");
     let code = text.lines().filter(|line| {
         let rest = line.trim_start_matches(' ');
         line.len() - rest.len() == indent && !rest.starts_with(['#', '$']) && !line.contains("cargo ")
     });
-    let at = |line: &str| {
+    code.flat_map(|line| {
         let starts = line.match_indices("mlmtrain ").map(|(at, _)| at);
-        let is_program = |at: &usize| line[..*at].is_empty() || line[..*at].ends_with([' ', '/']);
-        starts.filter(is_program).map(|at| line[at..].to_string()).collect::<Vec<String>>()
-    };
-    code.flat_map(at).collect()
+        starts
+            .filter(|at| line[..*at].is_empty() || line[..*at].ends_with([' ', '/']))
+            .map(|at| line[at..].to_string())
+            .collect::<Vec<String>>()
+    })
+    .collect()
 }
 
 #[test]

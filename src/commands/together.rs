@@ -1,5 +1,5 @@
-//! Several processes of one run at the terminal: the first one tells how it goes, each has a log file, and
-//! all must have been started alike.
+//! The output of several processes of one run: rank 0 reports progress, every other rank writes a log file.
+//! All processes must have the same version and configuration.
 
 use anyhow::Result;
 
@@ -10,8 +10,11 @@ use crate::fs;
 use crate::telemetry::Progress;
 use crate::telemetry::log;
 
-/// Where this process tells how the run of this configuration, as text, goes; an error where it is not the run of
-/// all others.
+/// Returns the progress of this process, which is silent on all ranks but 0. `configuration` returns the
+/// configuration as text.
+///
+/// # Errors
+/// Returns an error if the processes have different versions or configurations.
 pub(super) fn begin(
     world: World,
     configuration: impl FnOnce() -> String,

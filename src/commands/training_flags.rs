@@ -1,12 +1,12 @@
-//! Flags for the hyper-parameters that are changed most often, of `pretrain` and of `finetune`.
+//! Flags of `pretrain` and `finetune` for the hyper-parameters that are changed most often.
 //!
-//! They judge no value: each becomes a setting that the configuration checks under the flag's name.
+//! Values are not checked here: each becomes a setting of the configuration, whose errors name the flag.
 
 use clap::Args;
 
 use crate::config::Override;
 
-/// Values for keys of the configuration, as they were typed.
+/// The values of the flags, as the user typed them.
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Training (for keys of the configuration; `--set` wins over these)")]
 pub struct TrainingFlags {
@@ -26,7 +26,8 @@ pub struct TrainingFlags {
     /// Longest sequence in tokens (key `data.max_seq_length`)
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub max_seq_length: Option<String>,
-    /// Steps in which the learning rate rises; below 1, their share of all steps (key `training.warmup_steps`)
+    /// Steps in which the learning rate rises; below 1, their share of all steps (key
+    /// `training.warmup_steps`)
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub warmup: Option<String>,
     /// Dropout of hidden states and of attention probabilities (keys `hidden_dropout_prob` and
@@ -39,13 +40,13 @@ pub struct TrainingFlags {
 }
 
 impl TrainingFlags {
-    /// The settings of a pretraining configuration.
+    /// Returns the settings for a pretraining configuration.
     pub fn of_pretraining(&self) -> Vec<Override> {
         let dropout = self.dropout.as_ref().map(|share| Override::dropout_of_model("--dropout", share));
         self.shared().into_iter().chain(dropout).collect()
     }
 
-    /// The settings of a fine-tuning configuration.
+    /// Returns the settings for a fine-tuning configuration.
     pub fn of_finetuning(&self) -> Vec<Override> {
         let keys = ["hidden_dropout_prob", "attention_probs_dropout_prob"];
         let dropout =
@@ -54,7 +55,7 @@ impl TrainingFlags {
     }
 
     fn shared(&self) -> Vec<Override> {
-        // A number of steps in the file would go before the epochs.
+        // `max_steps: -1` removes a number of steps in the file, which would take precedence over the epochs.
         let any_steps = self.epochs.as_ref().map(|_| "-1".to_string());
         let flags = [
             ("--learning-rate", "training.learning_rate", &self.learning_rate),

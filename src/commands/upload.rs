@@ -1,4 +1,5 @@
-//! `run.upload_to`: what a run finds in the bucket of an earlier machine, and what it leaves there.
+//! `run.upload_to`: restores the checkpoints of an earlier machine from a bucket before a run, and uploads
+//! the run folder during it.
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -42,22 +43,25 @@ use crate::train::saved::INPUTS;
 
 const HINT: &str = "choose another `run.upload_to`; nothing was changed there";
 
-/// The bucket of a run and its rules for uploading.
+/// The bucket of a run, and the rules for uploading.
 pub(super) struct Bucket {
     remote: Remote,
-    /// The claim of an earlier process.
-    seen: Option<Claim>,
-    /// The configuration, as checkpoints hold it.
+    /// The claim of an earlier process, a file in the bucket.
+    earlier_claim: Option<Claim>,
+    /// The configuration, as it is saved in checkpoints.
     config: Value,
-    /// `training.save_total_limit`.
+    /// Key `training.save_total_limit`.
     limit: usize,
-    /// `run.stop_within`.
+    /// Key `run.stop_within`.
     stop_within: Duration,
 }
 
-/// The bucket of a run, if it has one, after its checkpoints that are newer than those here were brought
-/// here. One that holds another run is refused.
-pub(super) fn take_back<C: Serialize + DeserializeOwned>(
+/// Downloads the checkpoints in the bucket of a run that are newer than the local ones, and returns the
+/// bucket; `None` if the run has none.
+///
+/// # Errors
+/// Returns an error if the bucket has another run.
+pub(super) fn restore_newer<C: Serialize + DeserializeOwned>(
     config: &C,
     derived: &[Derived],
     run: &RunSection,
@@ -80,7 +84,8 @@ pub(super) fn take_back<C: Serialize + DeserializeOwned>(
             objects.retain(|name, _| !name.starts_with(&format!("{folder}/")));
         }
     }
-    // The whole checkpoints of each folder that has some: the run's own, or one for each seed.
+    // Complete checkpoints by step, for each folder that has some: the run itself, or the folder of each
+    // seed.
     let mut found: BTreeMap<&str, BTreeMap<u64, &str>> = BTreeMap::new();
     for folder in objects.keys().filter_map(|name| sealed_folder(name, &objects)) {
         if let Some((above, step)) = checkpoint_of(folder) {
@@ -90,12 +95,12 @@ pub(super) fn take_back<C: Serialize + DeserializeOwned>(
     if *start == Start::Fresh && !found.is_empty() {
         return Err(Problem::usage("holds checkpoints of another run").at(remote.shown()).hint(HINT).into());
     }
-    let seen = Claim::read(&remote)?;
+    let earlier_claim = Claim::read(&remote)?;
     let has_run_here = !CheckpointStore::new(&run.output_dir).steps()?.is_empty();
-    if found.is_empty() && seen.is_none() && !has_run_here {
+    if found.is_empty() && earlier_claim.is_none() && !has_run_here {
         refuse_results(&remote, &objects)?;
     }
-    if let Some(claim) = seen.as_ref().filter(|_| found.is_empty()) {
+    if let Some(claim) = earlier_claim.as_ref().filter(|_| found.is_empty()) {
         require_resumable(claim.config.clone(), config, derived).with_context(|| {
             format!("`{}` is claimed by {claim}; where it is gone, delete `claim.json` there", remote.shown())
         })?;
@@ -105,21 +110,21 @@ pub(super) fn take_back<C: Serialize + DeserializeOwned>(
         let here = store.steps()?.last().copied();
         let Some((&step, folder)) = checkpoints.last_key_value() else { continue };
         let own = here.map(|step| store.path_of(step));
-        is_of_this_run(&remote, folder, config, derived, own.as_deref())
+        require_same_run(&remote, folder, config, derived, own.as_deref())
             .with_context(|| format!("`{}` holds another run: {HINT}", remote.shown()))?;
         if *start == Start::Auto && here.is_none_or(|here| here < step) {
-            restore(&remote, &objects, run, (above, here), progress)?;
+            restore(&remote, &objects, run, above, here, progress)?;
         }
     }
     let config = saved(config);
     let limit = config["training"]["save_total_limit"].as_u64().map_or(usize::MAX, |limit| limit as usize);
     let stop_within =
         parse_duration(&run.stop_within).map_err(|e| Problem::usage(e.to_string()).at("run.stop_within"))?;
-    Ok(Some(Bucket { remote, seen, config, limit, stop_within }))
+    Ok(Some(Bucket { remote, earlier_claim, config, limit, stop_within }))
 }
 
-/// Refuses a bucket with results. A run that has ended leaves a checkpoint too; without one here or in the bucket, the
-/// results are those of another run.
+/// Refuses a bucket with results but without checkpoints. A finished run of mlmtrain has a checkpoint, here
+/// or in the bucket, so these are the results of another run.
 fn refuse_results(remote: &Remote, objects: &Objects) -> Result<(), Problem> {
     for name in objects.keys() {
         let own = name_in_seed(name);
@@ -131,32 +136,34 @@ fn refuse_results(remote: &Remote, objects: &Objects) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Refuses a checkpoint in the bucket whose configuration does not go on with this one, or that learnt from
-/// other data than the one here.
-fn is_of_this_run<C: Serialize + DeserializeOwned>(
+/// Reads a JSON file of a checkpoint in the bucket.
+fn remote_json(remote: &Remote, folder: &str, name: &str) -> Result<Value> {
+    let name = format!("{folder}/{name}");
+    let bytes = remote
+        .read(&name)?
+        .ok_or_else(|| Problem::new("is missing").at(format!("{}/{name}", remote.shown())))?;
+    serde_json::from_slice(&bytes).with_context(|| format!("{}/{name}: is not valid JSON", remote.shown()))
+}
+
+/// Refuses a checkpoint in the bucket that this configuration cannot resume, or that was trained on other
+/// data than the local checkpoint `own`.
+fn require_same_run<C: Serialize + DeserializeOwned>(
     remote: &Remote,
     folder: &str,
     config: &C,
     derived: &[Derived],
     own: Option<&Path>,
 ) -> Result<()> {
-    let json = |name: &str| {
-        let name = format!("{folder}/{name}");
-        let missing = || Problem::new("is missing").at(format!("{}/{name}", remote.shown()));
-        let bytes = remote.read(&name)?.ok_or_else(missing)?;
-        serde_json::from_slice::<Value>(&bytes)
-            .with_context(|| format!("{}/{name}: is not valid JSON", remote.shown()))
-    };
-    require_resumable(json(CONFIG)?, config, derived)?;
+    require_resumable(remote_json(remote, folder, CONFIG)?, config, derived)?;
     let Some(own) = own.map(|own| own.join(INPUTS)).filter(|own| fs::exists(own)) else { return Ok(()) };
     let own: Option<Value> = serde_json::from_slice(&fs::read_capped(&own, 1 << 20)?).ok();
-    if own == Some(json(INPUTS)?) {
+    if own == Some(remote_json(remote, folder, INPUTS)?) {
         return Ok(());
     }
     Err(Problem::usage("its checkpoints learnt from other data than those of `run.output_dir`").into())
 }
 
-/// Returns true if the sections of a configuration that are read by name below are tables or absent.
+/// True if the sections of a configuration that [`require_resumable`] reads by name are tables or absent.
 fn has_sections(config: &Value) -> bool {
     let Some(sections) = config.as_object() else { return false };
     let named = ["training", "data", "precision"].into_iter().filter_map(|name| sections.get(name));
@@ -173,7 +180,8 @@ fn require_resumable<C: Serialize + DeserializeOwned>(
         return Err(Problem::new("is not a configuration of this command").at(CONFIG).into());
     }
     let mut before = with_former_defaults(before);
-    // Values for `auto`, the shuffle and keys that are not given are taken from the checkpoint later.
+    // Keys that are `auto` or not given, and the shuffle, are no difference: they are taken from the
+    // checkpoint later.
     for Derived { key, .. } in derived {
         before["training"][key] = saved(config)["training"][key].clone();
     }
@@ -191,87 +199,104 @@ fn require_resumable<C: Serialize + DeserializeOwned>(
     Ok(())
 }
 
-/// Brings here what belongs to the checkpoints of the folder `above` that are newer than `here`, and them.
+/// The path for a file or folder while it is downloaded. The next save removes such leftovers.
+fn partial_path(path: &Path) -> PathBuf {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    path.with_file_name(format!(".tmp-restored-{name}"))
+}
+
+/// Returns the files of the folder `above` to download, grouped by step and folder: checkpoints newer than
+/// the step `here`, other complete folders that do not exist in `output`, and single files.
+fn files_to_restore<'a>(
+    objects: &'a Objects,
+    output: &Path,
+    above: &str,
+    here: Option<u64>,
+) -> BTreeMap<(u64, &'a str), Vec<&'a String>> {
+    let mut folders: BTreeMap<(u64, &str), Vec<&String>> = BTreeMap::new();
+    for name in objects.keys().filter(|name| is_kept(name)) {
+        let Some(rest) = name.strip_prefix(above) else { continue };
+        if !above.is_empty() && !rest.starts_with('/') {
+            continue;
+        }
+        let Some(folder) = sealed_folder(name, objects) else {
+            if !name.contains("checkpoint-") {
+                folders.entry((0, "")).or_default().push(name);
+            }
+            continue;
+        };
+        let step = checkpoint_of(folder).map(|(_, step)| step);
+        let is_newer = match step {
+            Some(step) => here.is_none_or(|here| here < step),
+            None => !folder.contains("diverged-") && !fs::exists(&output.join(folder)),
+        };
+        if is_newer {
+            folders.entry((step.unwrap_or(0), folder)).or_default().push(name);
+        }
+    }
+    folders
+}
+
+/// Downloads the checkpoints of the folder `above` that are newer than the step `here`, and the files that
+/// belong to them.
 fn restore(
     remote: &Remote,
     objects: &Objects,
     run: &RunSection,
-    (above, here): (&str, Option<u64>),
+    above: &str,
+    here: Option<u64>,
     progress: &Progress,
 ) -> Result<()> {
     let output = &run.output_dir;
     let _lock = FolderLock::take(output)?;
-    let is_newer = |folder: &str| match checkpoint_of(folder) {
-        Some((_, step)) => here.is_none_or(|here| here < step),
-        None => !folder.contains("diverged-") && !fs::exists(&output.join(folder)),
-    };
-    // The newest last: what is cut off goes on the next time.
-    let mut folders: BTreeMap<(u64, &str), Vec<&String>> = BTreeMap::new();
-    let is_below = |name: &&String| {
-        is_kept(name)
-            && name.strip_prefix(above).is_some_and(|rest| above.is_empty() || rest.starts_with('/'))
-    };
-    for name in objects.keys().filter(is_below) {
-        match sealed_folder(name, objects) {
-            Some(folder) if is_newer(folder) => {
-                folders
-                    .entry((checkpoint_of(folder).map_or(0, |(_, step)| step), folder))
-                    .or_default()
-                    .push(name);
-            }
-            None if !name.contains("checkpoint-") => folders.entry((0, "")).or_default().push(name),
-            _ => {}
-        }
-    }
+    // The newest checkpoint comes last, so that an interrupted download is resumed the next time.
+    let folders = files_to_restore(objects, output, above, here);
     let total: u64 = folders.values().flatten().map(|name| objects[*name].size).sum();
     fs::require_space(output, total, "there is no room for the checkpoints in the bucket")?;
     let bar = progress.stage("restoring", Unit::Bytes, Some(total));
-    // Under a name that the next save tidies away, until a folder is whole.
-    let aside = |path: &Path| -> PathBuf {
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        path.with_file_name(format!(".tmp-restored-{name}"))
-    };
-    let fetch = |name: &String, path: &Path| remote.fetch(&objects[name], path, &|bytes| bar.advance(bytes));
     for ((_, folder), files) in &folders {
         let target = output.join(folder);
         if folder.is_empty() {
-            for name in files {
+            for &name in files {
                 let path = output.join(name);
-                fs::remove_file(&aside(&path))?;
-                fetch(name, &aside(&path))?;
-                fs::rename(&aside(&path), &path)?;
+                let partial = partial_path(&path);
+                fs::remove_file(&partial)?;
+                remote.fetch(&objects[name], &partial, &|bytes| bar.advance(bytes))?;
+                fs::rename(&partial, &path)?;
             }
             continue;
         }
-        fs::remove_folder(&aside(&target))?;
-        for name in files {
+        let partial = partial_path(&target);
+        fs::remove_folder(&partial)?;
+        for &name in files {
             let below = name.strip_prefix(folder).unwrap_or(name).trim_start_matches('/');
-            fetch(name, &aside(&target).join(below))?;
+            remote.fetch(&objects[name], &partial.join(below), &|bytes| bar.advance(bytes))?;
         }
         fs::remove_folder(&target)?;
-        fs::publish_folder(&aside(&target), &target)?;
+        fs::publish_folder(&partial, &target)?;
     }
     bar.finish(&format!("{} folders of `{}`", folders.len(), remote.shown()));
     Ok(())
 }
 
-/// Does `run` while the folder is copied into the bucket, and waits until all that it left is there.
-pub(super) fn along<R>(
+/// Calls `run` while the folder is uploaded into the bucket, then waits until all files are uploaded.
+pub(super) fn while_uploading<R>(
     bucket: Option<Bucket>,
     folder: &Path,
     progress: &Progress,
     run: impl FnOnce() -> Result<R>,
 ) -> Result<R> {
-    let Some(Bucket { remote, seen, config, limit, stop_within }) = bucket else { return run() };
-    let (shown, warnings) = (remote.shown().to_string(), progress.clone());
-    let uploaded = Uploaded { folder, claim: Claim::new(config), seen, limit };
+    let Some(Bucket { remote, earlier_claim, config, limit, stop_within }) = bucket else { return run() };
+    let shown = remote.shown().to_string();
+    let warnings = progress.clone();
+    let uploaded = Uploaded { folder, claim: Claim::new(config), seen: earlier_claim, limit };
     let mirror = Mirror::start(remote, uploaded, Box::new(move |text| warnings.warn(text)))?;
     let ran = run();
     progress.note(&format!("uploading what is left to `{shown}`"));
-    // Who stops a run has little time; what is missing in the bucket is on this disk.
+    // After a signal there is little time. Files that are missing in the bucket are on this disk.
     let is_stopped = ran.as_ref().err().is_some_and(|e| matches!(class_of(e), Class::Interrupted(_)));
     let within = is_stopped.then_some(stop_within);
-    let waiting = || match within {
+    let finished = mirror.finish(within, || match within {
         None => progress.note(&format!("`{shown}` takes its time, and is waited for")),
         Some(within) => {
             let within = format_duration(within);
@@ -279,8 +304,8 @@ pub(super) fn along<R>(
                 "`{shown}` takes its time, and is waited for {within} at most (`run.stop_within`)"
             ));
         }
-    };
-    let Err(error) = mirror.finish(within, waiting) else {
+    });
+    let Err(error) = finished else {
         progress.note("uploaded");
         return ran;
     };
@@ -293,8 +318,8 @@ pub(super) fn along<R>(
     Err(error)
 }
 
-/// Refuses the key where many runs are one.
-pub(super) fn refuse(run: &RunSection) -> Result<()> {
+/// Refuses the key `run.upload_to` for commands that train many runs.
+pub(super) fn refuse_for_many_runs(run: &RunSection) -> Result<()> {
     if run.upload_to.is_none() {
         return Ok(());
     }

@@ -1,4 +1,4 @@
-//! A wrong command line: tips that need the subcommands and the keys of configurations.
+//! Errors of a wrong command line: adds tips that need the names of subcommands and of configuration keys.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -15,10 +15,10 @@ use crate::commands::cli::Cli;
 use crate::config;
 use crate::config::Kind;
 
-/// Endings of configuration files.
+/// Extensions of configuration files.
 const CONFIG_ENDINGS: [&str; 3] = ["yaml", "yml", "json"];
 
-/// The error of a command line with the tips that clap cannot give.
+/// Adds the tips to an error of the command line that clap cannot give.
 pub fn with_tips(mut error: Error, arguments: &[OsString]) -> Error {
     match error.kind() {
         ErrorKind::InvalidSubcommand => nearest_subcommand(&mut error),
@@ -38,13 +38,16 @@ fn nearest_subcommand(error: &mut Error) {
     }
 }
 
-/// The text of an error with flags instead of keys, for a command line without a configuration: `--text-column`
-/// for `data.text_column`. A command with a configuration keeps the keys.
+/// Replaces keys by flags in the text of an error, such as `data.text_column` by `--text-column`, if the
+/// command line has no `--config`. With a configuration the keys are kept.
 pub fn in_flags(text: &str, arguments: &[OsString]) -> String {
+    let mut texts = arguments.iter().filter_map(|argument| argument.to_str());
+    if texts.any(|argument| argument.starts_with("--config")) {
+        return text.to_string();
+    }
     let all = Cli::command();
     let named = arguments.iter().skip(1).find_map(|argument| all.find_subcommand(argument));
-    let is_config = |argument: &OsString| argument.to_str().is_some_and(|text| text.starts_with("--config"));
-    let Some(command) = named.filter(|_| !arguments.iter().any(is_config)) else { return text.to_string() };
+    let Some(command) = named else { return text.to_string() };
     let flags = command.get_arguments().filter_map(|argument| argument.get_long());
     flags.fold(text.to_string(), |text, flag| {
         let key = format!("data.{}", flag.replace('-', "_"));
@@ -54,6 +57,7 @@ pub fn in_flags(text: &str, arguments: &[OsString]) -> String {
     })
 }
 
+/// Adds a tip about an unknown argument.
 fn unknown_argument(error: &mut Error, arguments: &[OsString]) {
     let Some(ContextValue::String(typed)) = error.get(ContextKind::InvalidArg).cloned() else { return };
     let all = Cli::command();
@@ -63,15 +67,19 @@ fn unknown_argument(error: &mut Error, arguments: &[OsString]) {
     error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![StyledStr::from(tip)]));
 }
 
-/// A tip about an argument that `command` does not know.
+fn has_flag(command: &Command, flag: &str) -> bool {
+    command.get_arguments().any(|argument| argument.get_long() == Some(flag))
+}
+
+/// Returns a tip about an argument that `command` does not know.
 fn tip(command: &Command, typed: &str) -> Option<String> {
-    let has = |flag: &str| command.get_arguments().any(|argument| argument.get_long() == Some(flag));
     let Some(name) = typed.strip_prefix("--") else {
         let ending = Path::new(typed).extension().and_then(|ending| ending.to_str());
-        let is_config = has("config") && ending.is_some_and(|ending| CONFIG_ENDINGS.contains(&ending));
+        let is_config =
+            has_flag(command, "config") && ending.is_some_and(|ending| CONFIG_ENDINGS.contains(&ending));
         return is_config.then(|| format!("a configuration is named by a flag: '--config {typed}'"));
     };
-    if !has("set") {
+    if !has_flag(command, "set") {
         return None;
     }
     let kinds: &[Kind] = match command.get_name() {
@@ -110,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_flag_but_a_key_is_told_with_its_section() {
+    fn a_key_that_is_typed_as_a_flag_gets_a_tip_with_its_section() {
         for (line, tip) in [
             ("pretrain --config a.yaml --weight-decay 0.1", "'--set training.weight_decay=VALUE'"),
             ("pretrain --config a.yaml --num_train_epochs=2", "'--set training.num_train_epochs=VALUE'"),

@@ -1,68 +1,75 @@
-//! The largest model that a budget trains well.
+//! Chooses the largest model that can be trained well within a budget of time and text.
 
 use anyhow::Result;
 
 use crate::recipe::size::Size;
 
-/// Tokens of training for each parameter of the layers, below which a smaller model ends with the lower loss.
+/// Least number of training tokens per parameter of the layers. With fewer, a smaller model reaches a lower
+/// loss.
 pub(super) const TOKENS_PER_PARAMETER: f64 = 5.0;
 
-/// Times that a text is worth reading: masks are drawn anew each time, but what it says stays the same.
+/// Most epochs over a text. Each epoch draws new masks, but the text stays the same and teaches less each
+/// time.
 pub(super) const MOST_EPOCHS: f64 = 40.0;
 
-/// What keeps a model from being trained for longer or from being larger.
+/// The reason why a model is not larger or not trained for longer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Limit {
-    /// The next size would see too few tokens.
+    /// The next larger size would see too few tokens in the time.
     Time,
-    /// The text would be read more often than it is worth.
+    /// The next larger size would need more epochs over the text than `MOST_EPOCHS`.
     Text,
-    /// The next size does not fit into memory.
+    /// The next larger size does not fit into memory.
     Memory,
     /// There is no larger size.
     Sizes,
 }
 
-/// A size, and what the budget gives it.
+/// A chosen model size, with its vocabulary and its number of training tokens.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Choice {
-    /// The model.
+    /// Depth and width of the model.
     pub size: Size,
-    /// Entries of its vocabulary.
+    /// Number of entries of the vocabulary.
     pub vocab_size: usize,
-    /// Tokens of the whole text in this vocabulary, about.
+    /// Estimated number of tokens of the whole text with this vocabulary.
     pub text_tokens: f64,
-    /// Tokens of training a second.
+    /// Training speed.
     pub tokens_per_second: f64,
-    /// Tokens to train on.
+    /// Number of tokens to train on, over all epochs.
     pub tokens: f64,
-    /// Why it is not a larger one.
+    /// The reason why the model is not larger.
     pub limit: Limit,
 }
 
 impl Choice {
-    /// Times that the text is read.
+    /// Number of epochs over the text.
     pub fn epochs(&self) -> f64 {
         self.tokens / self.text_tokens
     }
 
-    /// Tokens of training for each parameter of the layers.
+    /// Number of training tokens per parameter of the layers.
     pub fn tokens_per_parameter(&self) -> f64 {
         self.tokens / self.size.layer_parameters() as f64
     }
 }
 
-/// Chooses from [`Size::ALL`], from the smallest on: `text_tokens` counts the text in a vocabulary,
-/// `tokens_per_second` says how fast a model trains (`None`: it does not fit). The smallest is taken where even
-/// it would see too few tokens; an error when it does not fit, or when one of the two fails.
+/// Chooses from [`Size::ALL`], from the smallest to the largest that sees `TOKENS_PER_PARAMETER` tokens.
+///
+/// `text_tokens` returns the number of tokens of the text for a vocabulary size. `tokens_per_second` returns
+/// the training speed of a size with a vocabulary size, or `None` if the model does not fit into memory. The
+/// smallest size is chosen even if it sees too few tokens. Returns `None` if the smallest size does not fit.
+///
+/// # Errors
+/// Returns an error if one of the two functions fails.
 pub fn choose(
     training_seconds: f64,
     text_tokens: impl Fn(usize) -> Result<f64>,
     mut tokens_per_second: impl FnMut(Size, usize) -> Result<Option<f64>>,
 ) -> Result<Option<Choice>> {
     let mut chosen: Option<Choice> = None;
-    // The size of a vocabulary follows from the tokens of the text, and these from the vocabulary: the smallest
-    // one counts them well enough.
+    // The vocabulary size depends on the number of tokens, which depends on the vocabulary. A count with the
+    // smallest vocabulary is good enough to choose the vocabulary size.
     let roughly = text_tokens(Size::ALL[0].vocab_size(0.0))?;
     let mut counted = (0, 0.0);
     for size in Size::ALL {
@@ -74,7 +81,8 @@ pub fn choose(
             counted = (vocab_size, text_tokens(vocab_size)?);
         }
         let text_tokens = counted.1;
-        let (by_time, by_text) = (speed * training_seconds, MOST_EPOCHS * text_tokens);
+        let by_time = speed * training_seconds;
+        let by_text = MOST_EPOCHS * text_tokens;
         let tokens = by_time.min(by_text);
         let limit = if by_text < by_time { Limit::Text } else { Limit::Time };
         if chosen.is_some() && tokens < TOKENS_PER_PARAMETER * size.layer_parameters() as f64 {

@@ -11,10 +11,11 @@ use crate::recipe::sample::TextSample;
 /// Fields of a record that name the page it comes from.
 const PAGE_FIELDS: [&str; 4] = ["url", "URL", "source_url", "warc-target-uri"];
 
-/// Files that are looked at, the first ones.
+/// Number of files that are checked, from the first on.
 const MOST_FILES: usize = 8;
 
-/// A filter that drops a larger share of the documents is left to the user.
+/// Largest share of documents that a filter may drop to be used; a filter that drops more is written as a
+/// comment.
 const MOST_DROPPED: f64 = 0.25;
 
 /// A filter with the values that suit most crawls.

@@ -4,19 +4,20 @@ use crate::quantity::format_count;
 use crate::recipe::write::Yaml;
 use crate::recipe::write::quoted;
 
-/// Most labels whose counts are listed.
+/// Most labels whose counts are listed in the configuration.
 const LISTED: usize = 20;
 
-/// Narrower models have a higher learning rate and larger batches, as in the lists of configs/tasks.
+/// Hidden size from which a model counts as wide. Narrower models get a higher learning rate and larger
+/// batches, as in the configurations of `configs/tasks`.
 const WIDE: usize = 512;
 
-/// Updates that a task takes at least; small files have more epochs.
+/// Least number of updates of a run: small files are read in more epochs.
 const LEAST_UPDATES: f64 = 600.0;
 
 /// Macro F1 is the metric if the rarest label has less than this share of the most frequent one.
 const BALANCED_SHARE: f64 = 0.1;
 
-/// Evaluations, and checkpoints, of a run.
+/// Number of evaluations, and of checkpoints, in a run.
 const EVALUATIONS: u64 = 6;
 
 /// Columns of a file of labelled texts.

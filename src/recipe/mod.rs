@@ -1,10 +1,10 @@
-//! A configuration of `pretrain` for a text, a budget of time and the speed of a machine: what `mlmtrain init`
-//! writes.
+//! The configurations that `mlmtrain init` writes: of `pretrain` for a text, a budget of time and the speed
+//! of a machine, and of `finetune` for labelled files.
 //!
-//! `sample.rs` looks at the text, `size.rs` knows the models that are chosen from, `choose.rs` weighs the two
-//! against the budget, `plan.rs` makes steps of it, and `write.rs` writes it as commented YAML. `labelled.rs` writes a
-//! configuration of `finetune`, and `crawl.rs` measures how much of a text from the web each filter drops. The caller
-//! measures speed.
+//! `sample.rs` reads a sample of the text, `size.rs` lists the model sizes, `choose.rs` chooses one for the
+//! budget, `plan.rs` computes its steps and batches, and `write.rs` writes the commented YAML. `labelled.rs`
+//! writes a configuration of `finetune`, and `crawl.rs` measures how much of a text from the web each filter
+//! drops. The speed of the machine is measured by the caller.
 
 mod choose;
 mod crawl;

@@ -1,56 +1,60 @@
-//! Steps and batches of a choice.
+//! Computes the steps and batches of a chosen model.
 
 use crate::config::defaults;
 use crate::recipe::choose::Choice;
 use crate::recipe::size::SHORT_LENGTH;
 
-/// Rows of this length come at the end of a training that is long enough.
+/// Row length in tokens for the last steps, if the training is long enough.
 const LONG_LENGTH: usize = 512;
 
-/// The share of the steps that they get.
+/// Share of the steps with long rows.
 const LONG_SHARE: f64 = 0.1;
 
-/// Trainings of fewer tokens have no time for them.
+/// Least number of training tokens for long rows: shorter trainings have no time for them.
 const LEAST_TOKENS_FOR_LONG: f64 = 1e8;
 
-/// The least share of the text beyond the first tokens of its documents that makes long rows worth it.
+/// Least share of the text after the first [`SHORT_LENGTH`] tokens of each document that makes long rows
+/// worth it.
 const LEAST_LONG_SHARE: f64 = 0.2;
 
-/// Longer trainings learn from their steps what counting could have said; less text has too few words to
-/// count.
+/// Most training tokens for embeddings that start from co-occurrence counts: a longer training learns as much
+/// itself.
 const MOST_TOKENS_FOR_COUNTS: f64 = 1e8;
+
+/// Least tokens of text for co-occurrence counts: in less text most words are too rare.
 const LEAST_TEXT_FOR_COUNTS: f64 = 1e6;
 
-/// How often a training looks at its validation loss and saves.
+/// Number of evaluations, and of checkpoints, in a training.
 const LOOKS: u64 = 10;
 
-/// How a choice is trained.
+/// Steps, batches and row lengths for a chosen model.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Plan {
-    /// What is trained.
+    /// The chosen model.
     pub choice: Choice,
     /// Longest row in tokens.
     pub max_seq_length: usize,
-    /// Updates.
+    /// Number of updates.
     pub steps: u64,
-    /// Updates with short rows, before the others; all of them where no row is long.
+    /// Number of updates with short rows, which come first; equal to `steps` if there are no long rows.
     pub short_steps: u64,
-    /// Short rows of a micro-batch.
+    /// Number of short rows in a micro-batch.
     pub rows: usize,
-    /// Micro-batches of an update.
+    /// Number of micro-batches of an update.
     pub micro_batches: usize,
-    /// Updates over which the number of micro-batches grows; 0 where there is one.
+    /// Number of updates over which the number of micro-batches grows from 1; 0 if there is one micro-batch.
     pub ramp_steps: u64,
-    /// Updates between two looks at the validation loss, and between two checkpoints.
+    /// Number of updates between two evaluations, and between two checkpoints.
     pub look_steps: u64,
     /// Share of the documents that is kept for validation.
     pub validation_fraction: f64,
 }
 
 impl Plan {
-    /// Of a choice, with at most so many short rows (a power of two, 32 at least) at once, for a text of which
-    /// this share of the tokens lies beyond the first [`SHORT_LENGTH`] of its document.
-    pub fn of(choice: Choice, most_rows: usize, long_share: f64) -> Self {
+    /// Returns the plan for a chosen model. `most_rows` is the largest number of short rows in a micro-batch
+    /// (a power of two, at least 32), `long_share` the share of the text after the first [`SHORT_LENGTH`]
+    /// tokens of each document.
+    pub fn new(choice: Choice, most_rows: usize, long_share: f64) -> Self {
         let all_rows = defaults::update_rows(choice.tokens, SHORT_LENGTH);
         let rows = all_rows.min(most_rows);
         let micro_batches = all_rows / rows;
@@ -65,42 +69,43 @@ impl Plan {
             micro_batches,
             ramp_steps: if micro_batches > 1 { steps / 20 } else { 0 },
             look_steps: steps / LOOKS,
-            // Some 64,000 tokens tell losses apart that differ by a hundredth.
+            // About 64,000 tokens are enough to see a difference of 0.01 in the loss.
             validation_fraction: two_digits((65_536.0 / choice.text_tokens).clamp(0.001, 0.05)),
         }
     }
 
-    /// Whether the last steps have longer rows.
+    /// True if the last steps have long rows.
     pub fn has_long_rows(&self) -> bool {
         self.short_steps < self.steps
     }
 
-    /// Whether word embeddings begin with what the text says of neighbours.
+    /// True if word embeddings start from co-occurrence counts of the text.
     pub fn has_counted_embeddings(&self) -> bool {
         self.choice.tokens <= MOST_TOKENS_FOR_COUNTS && self.choice.text_tokens >= LEAST_TEXT_FOR_COUNTS
     }
 
-    /// Tokens of an update.
+    /// Number of tokens of an update with all its micro-batches.
     pub fn update_tokens(&self) -> u64 {
         (self.micro_batches * self.rows * SHORT_LENGTH) as u64
     }
 
-    /// Tokens of all updates, with as many micro-batches as each has.
+    /// Number of tokens of all updates, with fewer micro-batches during the ramp.
     pub fn tokens(&self) -> u64 {
-        // The ramp rises from one to all in a straight line.
+        // The ramp is linear, from one micro-batch to all.
         let missing = self.ramp_steps as f64 * (self.micro_batches as f64 - 1.0) / 2.0;
         let micro_batches = self.steps as f64 * self.micro_batches as f64 - missing;
         (micro_batches * (self.rows * SHORT_LENGTH) as f64) as u64
     }
 
-    /// Seconds of training, where long rows take so many times as long as short ones for each token.
+    /// Training time in seconds, if a token of a long row takes `long_factor` times as long as one of a short
+    /// row.
     pub fn seconds(&self, long_factor: f64) -> f64 {
         let long = (self.steps - self.short_steps) as f64 * self.update_tokens() as f64;
         (self.tokens() as f64 + long * (long_factor - 1.0)) / self.choice.tokens_per_second
     }
 }
 
-/// `0.013` of 0.01327.
+/// Rounds to two significant digits, such as 0.01327 to 0.013.
 fn two_digits(value: f64) -> f64 {
     let unit = 10_f64.powf(value.log10().floor() - 1.0);
     // A division by a power of ten prints without noise, a product does not.

@@ -1,4 +1,4 @@
-//! A look at a text: how much there is of it, and how its documents are cut into tokens.
+//! A sample of a text, and estimates from it: the size of the whole text, and its number of tokens.
 
 use std::io::Read;
 
@@ -21,41 +21,44 @@ use crate::tokenizer::Tokenizer;
 use crate::tokenizer::Trainer;
 use crate::tokenizer::TrainerOptions;
 
-/// Bytes of text that are read of all files together.
+/// Bytes of text in the sample, over all files.
 const SAMPLE_BYTES: u64 = 8 << 20;
 
-/// Files that are looked into, spread evenly over all of them.
+/// Most files that are read for the sample, spread evenly over all files.
 const MOST_FILES: usize = 64;
 
-/// Bytes of a plain text that are looked at for blank lines.
+/// Bytes at the beginning of a plain text that are searched for blank lines.
 const SNIFFED_BYTES: u64 = 1 << 16;
 
-/// Some documents of a text, from all over its files.
+/// A sample of the documents of a text, from files spread over the whole text.
 #[derive(Debug, Clone)]
 pub struct TextSample {
     documents: Vec<String>,
-    /// Files of the whole text.
+    /// Number of files of the whole text.
     pub files: usize,
-    /// Their bytes on the disk.
+    /// Bytes of all files on the disk.
     pub disk_bytes: u64,
-    /// Bytes of the whole text as read, about: what the sample has, by the share of the files that it read.
+    /// Estimated bytes of the whole text after decompression and parsing, extrapolated from the sample.
     pub text_bytes: f64,
-    /// Things that the reader left out of the sample, such as rows without text.
+    /// Number of records that the reader left out of the sample, such as rows without text.
     pub left_out: u64,
 }
 
-/// What a tokenizer makes of a text.
+/// Estimated token counts of a text with one tokenizer.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Cut {
-    /// Tokens of the whole text, about.
+    /// Estimated number of tokens of the whole text.
     pub tokens: f64,
-    /// Share of them beyond the first tokens of their document, as many as a short row has.
+    /// Share of the tokens that come after the first [`SHORT_LENGTH`] tokens of their document.
     pub long_share: f64,
 }
 
 impl TextSample {
-    /// Reads documents from all files of a configuration, or from some of very many; an error when a file
-    /// cannot be read as the configuration says, or when there is no text.
+    /// Reads documents from the files of a configuration, from `MOST_FILES` (64) of them at most.
+    ///
+    /// # Errors
+    /// Returns an error if a file cannot be read as the configuration describes, if one is standard input, or
+    /// if there is no text.
     pub fn read(data: &DataConfig) -> Result<Self> {
         let corpus = Corpus::open(data)?;
         if let Some(file) = corpus.files().iter().find(|file| file.is_standard_input()) {
@@ -63,15 +66,18 @@ impl TextSample {
             return Err(problem.at(file.path.display()).hint("write it to a file").into());
         }
         let files = corpus.files().len();
-        let looked_at: Vec<usize> =
+        let sampled: Vec<usize> =
             (0..files.min(MOST_FILES)).map(|n| n * files / files.min(MOST_FILES)).collect();
-        let bytes_of = |n: usize| corpus.files()[n].size_bytes.max(1);
-        let looked_at_bytes: u64 = looked_at.iter().map(|&n| bytes_of(n)).sum();
-        let (mut documents, mut text_bytes, mut left_out) = (Vec::new(), 0.0, 0);
-        for &n in &looked_at {
-            let wanted = (SAMPLE_BYTES as f64 * bytes_of(n) as f64 / looked_at_bytes as f64) as u64;
+        let sampled_bytes: u64 = sampled.iter().map(|&n| corpus.files()[n].size_bytes.max(1)).sum();
+        let mut documents = Vec::new();
+        let mut text_bytes = 0.0;
+        let mut left_out = 0;
+        for &n in &sampled {
+            let file_bytes = corpus.files()[n].size_bytes.max(1);
+            let wanted = (SAMPLE_BYTES as f64 * file_bytes as f64 / sampled_bytes as f64) as u64;
             let file = corpus.only(n);
-            let (mut items, mut taken) = (file.documents(), 0);
+            let mut items = file.documents();
+            let mut taken = 0;
             let is_whole = loop {
                 if taken > wanted {
                     break false;
@@ -85,13 +91,14 @@ impl TextSample {
                     None => break true,
                 }
             };
-            let of_file = &corpus.files()[n];
-            if !is_whole && of_file.is_plain_text() && of_file.kind() == Kind::Text {
-                // What is read ahead says nothing of the text then.
-                text_bytes += of_file.size_bytes as f64;
+            let source = &corpus.files()[n];
+            if !is_whole && source.is_plain_text() && source.kind() == Kind::Text {
+                // Plain text is as long as its file. The reader's position is no measure: it includes bytes
+                // that were read ahead.
+                text_bytes += source.size_bytes as f64;
                 continue;
             }
-            let share = items.position_bytes() as f64 / bytes_of(n) as f64;
+            let share = items.position_bytes() as f64 / file_bytes as f64;
             text_bytes += if is_whole { taken as f64 } else { taken as f64 / share.clamp(f64::EPSILON, 1.0) };
         }
         if documents.iter().all(|document| document.trim().is_empty()) {
@@ -104,8 +111,8 @@ impl TextSample {
             documents,
             files,
             disk_bytes: corpus.size_bytes(),
-            // Of files that were not looked into, as much for each byte of the disk.
-            text_bytes: text_bytes * corpus.size_bytes() as f64 / looked_at_bytes as f64,
+            // The other files are assumed to have as much text per byte on the disk.
+            text_bytes: text_bytes * corpus.size_bytes() as f64 / sampled_bytes as f64,
             left_out,
         })
     }
@@ -115,22 +122,21 @@ impl TextSample {
         &self.documents
     }
 
-    /// The same text without what `judge` leaves out.
+    /// Returns the sample without the documents and passages that `judge` removes.
     #[must_use]
     pub fn filtered(mut self, judge: &Judge) -> Self {
-        let bytes = |documents: &[String]| documents.iter().map(String::len).sum::<usize>() as f64;
-        let before = bytes(&self.documents);
         let judged = self.documents.iter().map(|text| judge.judge(text));
         let kept: Vec<String> = judged.filter(|one| one.rejection.is_none()).map(|one| one.text).collect();
-        // `prepare` reports a corpus of which nothing is left.
+        // `prepare` reports an error if nothing is left of the corpus.
         if !kept.is_empty() {
-            self.text_bytes *= bytes(&kept) / before;
+            self.text_bytes *= total_bytes(&kept) as f64 / total_bytes(&self.documents) as f64;
             self.documents = kept;
         }
         self
     }
 
-    /// What a byte-level BPE of this size, trained on the sample, makes of the whole text.
+    /// Trains a byte-level BPE tokenizer with `vocab_size` entries on the sample, and estimates the token
+    /// counts of the whole text.
     pub fn cut(&self, vocab_size: usize) -> Result<Cut> {
         let config = TokenizerConfig { vocab_size, ..TokenizerConfig::default() };
         let family = plain_model(1, 64, vocab_size).family;
@@ -144,16 +150,19 @@ impl TextSample {
         let lengths: Vec<usize> = tokenizer.encode_corpus(&self.documents)?.iter().map(Vec::len).collect();
         let tokens: usize = lengths.iter().sum();
         let beyond: usize = lengths.iter().map(|&length| length.saturating_sub(SHORT_LENGTH)).sum();
-        let bytes: usize = self.documents.iter().map(String::len).sum();
         Ok(Cut {
-            tokens: tokens as f64 * self.text_bytes / bytes as f64,
+            tokens: tokens as f64 * self.text_bytes / total_bytes(&self.documents) as f64,
             long_share: beyond as f64 / tokens.max(1) as f64,
         })
     }
 }
 
-/// What one document of these files is, as far as plain text tells: a file where there are many small ones, a
-/// paragraph where there are blank lines, else a line. `None` where no file is plain text.
+fn total_bytes(documents: &[String]) -> usize {
+    documents.iter().map(String::len).sum()
+}
+
+/// Guesses the unit of a document from the plain text among `files`: a file if there are many small files, a
+/// paragraph if there are blank lines, else a line. `None` if no file is plain text.
 pub fn document_unit(files: &[SourceFile]) -> Result<Option<DocumentUnit>> {
     let plain: Vec<&SourceFile> =
         files.iter().filter(|file| file.is_plain_text() && !file.is_standard_input()).collect();
@@ -167,10 +176,11 @@ pub fn document_unit(files: &[SourceFile]) -> Result<Option<DocumentUnit>> {
     if matches!(kind, Kind::Tar | Kind::Warc) {
         return Ok(Some(DocumentUnit::File));
     }
-    let cannot_read = || format!("cannot read `{}`", first.path.display());
-    text.take(SNIFFED_BYTES).read_to_end(&mut beginning).with_context(cannot_read)?;
+    text.take(SNIFFED_BYTES)
+        .read_to_end(&mut beginning)
+        .with_context(|| format!("cannot read `{}`", first.path.display()))?;
     let beginning = String::from_utf8_lossy(&beginning).replace("\r\n", "\n").replace('\r', "\n");
     let blank = beginning.split('\n').filter(|line| line.trim().is_empty()).count();
-    // What follows the last end of a line counts as an empty one.
+    // `split` returns one empty line after the last line end, so a text without blank lines counts 1.
     Ok(Some(if blank > 1 { DocumentUnit::Paragraph } else { DocumentUnit::Line }))
 }

@@ -1,5 +1,6 @@
-//! Choices, plans and configurations on made texts and machines.
+//! Tests of choices, plans and configurations on generated texts and with invented speeds.
 
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Result;
@@ -26,7 +27,7 @@ use crate::recipe::choose::TOKENS_PER_PARAMETER;
 use crate::recipe::sample::document_unit;
 use crate::recipe::to_yaml;
 
-/// A machine of so many operations a second, where a parameter takes six of them for each token.
+/// The training speed on a machine with `flops_per_second`: a token takes six operations per parameter.
 fn speed(flops_per_second: f64) -> impl Fn(Size, usize) -> Result<Option<f64>> {
     move |size, _| Ok(Some(flops_per_second / (6.0 * size.layer_parameters() as f64)))
 }
@@ -62,12 +63,12 @@ fn a_small_text_limits_model_vocabulary_and_length_of_training() {
 }
 
 #[test]
-fn what_does_not_fit_and_what_is_too_slow_is_said() {
-    let fits = |size: Size| size.hidden <= 256;
-    let choice = choose(1e6, |_| Ok(1e10), |size, _| Ok(fits(size).then_some(1e6))).unwrap().unwrap();
+fn too_little_memory_and_too_little_speed_limit_the_size() {
+    let choice = choose(1e6, |_| Ok(1e10), |size, _| Ok((size.hidden <= 256).then_some(1e6)));
+    let choice = choice.unwrap().unwrap();
     assert_eq!((choice.size.hidden, choice.limit), (256, Limit::Memory));
     assert_eq!(choose(1e6, |_| Ok(1e10), |_, _| Ok(None)).unwrap(), None);
-    // Too slow for any: the smallest, with fewer tokens than it wants.
+    // A machine that is too slow for any size: the smallest is chosen, with fewer tokens than it needs.
     let slow = chosen(10.0, 1e10, 1e8);
     assert_eq!(slow.size, Size::ALL[0]);
     assert!(slow.tokens_per_parameter() < TOKENS_PER_PARAMETER);
@@ -76,10 +77,10 @@ fn what_does_not_fit_and_what_is_too_slow_is_said() {
 }
 
 #[test]
-fn a_plan_uses_what_was_chosen() {
+fn a_plan_uses_the_chosen_tokens_and_speed() {
     for (tokens, long_share) in [(4e6, 0.0), (1.5e7, 0.9), (3e8, 0.9), (3e8, 0.1), (5e10, 0.5)] {
         let choice = Choice { tokens, ..chosen(3600.0, 1e8, 1e12) };
-        let plan = Plan::of(choice, 32, long_share);
+        let plan = Plan::new(choice, 32, long_share);
         let planned = plan.tokens() as f64;
         assert!((0.9..=1.001).contains(&(planned / tokens)), "{planned} of {tokens}: {plan:?}");
         assert_eq!(plan.update_tokens() as usize, plan.micro_batches * plan.rows * SHORT_LENGTH);
@@ -90,13 +91,15 @@ fn a_plan_uses_what_was_chosen() {
         assert!((seconds * choice.tokens_per_second - planned).abs() < 1.0);
         assert_eq!(plan.seconds(2.0) > seconds, plan.has_long_rows());
     }
-    // The largest size of update is a matter of the length of training.
-    let updates = |tokens| Plan::of(Choice { tokens, ..chosen(60.0, 1e8, 1e12) }, 32, 0.0).update_tokens();
-    assert_eq!((updates(1.6e7), updates(2.56e8), updates(1e15)), (4096, 16_384, 524_288));
+    // The size of an update grows with the number of training tokens.
+    for (tokens, expected) in [(1.6e7, 4096), (2.56e8, 16_384), (1e15, 524_288)] {
+        let plan = Plan::new(Choice { tokens, ..chosen(60.0, 1e8, 1e12) }, 32, 0.0);
+        assert_eq!(plan.update_tokens(), expected);
+    }
 }
 
 #[test]
-fn the_configuration_is_a_valid_one_and_says_what_was_planned() {
+fn the_configuration_is_valid_and_has_the_planned_values() {
     let folder = tempfile::tempdir().unwrap();
     let text = folder.path().join("text with \"quotes\".txt");
     let line = "A line of some words that say little, again and again, until the file is long enough.\n";
@@ -106,7 +109,7 @@ fn the_configuration_is_a_valid_one_and_says_what_was_planned() {
     let sample = TextSample::read(&data).unwrap();
     let families = Family::ALL.into_iter().filter(|family| !family.shares_layers);
     for (family, (seconds, long_share)) in families.flat_map(|f| [(f, (60.0, 0.0)), (f, (1e6, 0.9))]) {
-        let plan = Plan::of(chosen(seconds, 1e9, 1e12), 128, long_share);
+        let plan = Plan::new(chosen(seconds, 1e9, 1e12), 128, long_share);
         let wish = Wish {
             sources: vec![SourceConfig { document: DocumentUnit::Line, ..source.clone() }],
             crawl: None,
@@ -138,7 +141,7 @@ fn the_configuration_is_a_valid_one_and_says_what_was_planned() {
 }
 
 #[test]
-fn a_sample_of_many_and_of_compressed_files_tells_the_size_of_the_text() {
+fn a_sample_of_many_files_estimates_the_size_of_the_text() {
     let folder = tempfile::tempdir().unwrap();
     let mut bytes = 0;
     for n in 0..100 {
@@ -146,41 +149,32 @@ fn a_sample_of_many_and_of_compressed_files_tells_the_size_of_the_text() {
         bytes += text.len();
         fs::write_bytes(&folder.path().join(format!("{n}.txt")), text.as_bytes()).unwrap();
     }
-    let data = |document| DataConfig {
-        sources: vec![SourceConfig {
-            document,
-            ..SourceConfig::of_files(vec![format!("{}/*.txt", folder.path().display())])
-        }],
-        ..DataConfig::default()
-    };
-    let files = Corpus::open(&data(DocumentUnit::File)).unwrap();
+    let pattern = folder.path().join("*.txt");
+    let files = Corpus::open(&data_config(&pattern, DocumentUnit::File)).unwrap();
     assert_eq!(document_unit(files.files()).unwrap(), Some(DocumentUnit::File));
-    let sample = TextSample::read(&data(DocumentUnit::Line)).unwrap();
+    let sample = TextSample::read(&data_config(&pattern, DocumentUnit::Line)).unwrap();
     assert_eq!(sample.files, 100);
     let found = sample.text_bytes / bytes as f64;
     assert!((0.9..1.1).contains(&found), "{found} of what there is");
     let cut = sample.cut(512).unwrap();
     assert!(cut.tokens > 0.05 * bytes as f64 && cut.tokens < bytes as f64, "{cut:?}");
     assert!(cut.long_share < 1e-9, "{cut:?}");
-    // Whole files are documents longer than a row.
-    assert!(TextSample::read(&data(DocumentUnit::File)).unwrap().cut(512).unwrap().long_share > 0.3);
+    // With a document per file, documents are longer than a row.
+    let sample = TextSample::read(&data_config(&pattern, DocumentUnit::File)).unwrap();
+    assert!(sample.cut(512).unwrap().long_share > 0.3);
 }
 
 #[test]
 fn a_large_compressed_text_is_read_in_part() {
     let folder = tempfile::tempdir().unwrap();
-    // Random enough that it stays large when it is compressed.
-    let line = |n: u64| {
+    // Lines that look random, so that the file stays large when it is compressed.
+    let lines = (0..600_000u64).map(|n| {
         format!("{:x} {:x}\n", n.wrapping_mul(0x9e37_79b9_7f4a_7c15), n.wrapping_mul(0xd1b5_4a32_d192_ed03))
-    };
-    let text: String = (0..600_000).map(line).collect();
+    });
+    let text: String = lines.collect();
     let path = folder.path().join("large.txt.zst");
     fs::write_bytes(&path, &zstd::encode_all(text.as_bytes(), 1).unwrap()).unwrap();
-    let source = SourceConfig {
-        document: DocumentUnit::Line,
-        ..SourceConfig::of_files(vec![path.display().to_string()])
-    };
-    let sample = TextSample::read(&DataConfig { sources: vec![source], ..DataConfig::default() }).unwrap();
+    let sample = TextSample::read(&data_config(&path, DocumentUnit::Line)).unwrap();
     let found = sample.text_bytes / text.len() as f64;
     assert!((0.8..1.2).contains(&found), "{found} of what there is");
 }
@@ -188,19 +182,19 @@ fn a_large_compressed_text_is_read_in_part() {
 #[test]
 fn blank_lines_make_paragraphs() {
     let folder = tempfile::tempdir().unwrap();
-    let unit_of = |text: &str| {
+    for (text, unit) in
+        [("one\ntwo\nthree\n", DocumentUnit::Line), ("one\ntwo\n\nthree\n", DocumentUnit::Paragraph)]
+    {
         let path = folder.path().join("text.txt");
         fs::write_bytes(&path, text.as_bytes()).unwrap();
         let source = SourceConfig::of_files(vec![path.display().to_string()]);
         let corpus = Corpus::open(&DataConfig { sources: vec![source], ..DataConfig::default() }).unwrap();
-        document_unit(corpus.files()).unwrap()
-    };
-    assert_eq!(unit_of("one\ntwo\nthree\n"), Some(DocumentUnit::Line));
-    assert_eq!(unit_of("one\ntwo\n\nthree\n"), Some(DocumentUnit::Paragraph));
+        assert_eq!(document_unit(corpus.files()).unwrap(), Some(unit));
+    }
 }
 
 #[test]
-fn the_size_of_a_text_is_that_of_its_lines_and_not_of_what_waits_in_buffers() {
+fn the_size_of_a_text_does_not_count_bytes_that_were_read_ahead() {
     let folder = tempfile::tempdir().unwrap();
     let line = "the owl sees the horse, and the wolf waits by the river\n";
     for number in 0..40 {
@@ -209,15 +203,18 @@ fn the_size_of_a_text_is_that_of_its_lines_and_not_of_what_waits_in_buffers() {
     let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     std::io::Write::write_all(&mut packed, line.repeat(40_000).as_bytes()).unwrap();
     std::fs::write(folder.path().join("packed.gz"), packed.finish().unwrap()).unwrap();
-    let of = |pattern: &str| {
-        let files = folder.path().join(pattern).display().to_string();
-        let source = SourceConfig { document: DocumentUnit::Line, ..SourceConfig::of_files(vec![files]) };
-        let data = DataConfig { sources: vec![source], ..DataConfig::default() };
-        TextSample::read(&data).unwrap().text_bytes
-    };
-    // Without the end of each line, which is no text.
-    let plain = (40 * 6000 * (line.len() - 1)) as f64;
-    assert!((of("*.txt") / plain - 1.0).abs() < 0.02, "{} of {plain}", of("*.txt"));
-    let packed = (40_000 * (line.len() - 1)) as f64;
-    assert!((of("packed.gz") / packed - 1.0).abs() < 0.02, "{} of {packed}", of("packed.gz"));
+    for (pattern, lines) in [("*.txt", 40 * 6000), ("packed.gz", 40_000)] {
+        let data = data_config(&folder.path().join(pattern), DocumentUnit::Line);
+        let found = TextSample::read(&data).unwrap().text_bytes;
+        // The end of each line is not part of the text.
+        let expected = (lines * (line.len() - 1)) as f64;
+        assert!((found / expected - 1.0).abs() < 0.02, "{found} of {expected}");
+    }
+}
+
+/// A configuration that reads the files of `pattern` with one document per `document`.
+fn data_config(pattern: &Path, document: DocumentUnit) -> DataConfig {
+    let files = vec![pattern.display().to_string()];
+    let source = SourceConfig { document, ..SourceConfig::of_files(files) };
+    DataConfig { sources: vec![source], ..DataConfig::default() }
 }

@@ -1,4 +1,4 @@
-//! A plan as a commented configuration.
+//! Writes a plan as a configuration in YAML, with a comment that gives the reason for each value.
 
 use std::fmt::Write;
 
@@ -22,22 +22,22 @@ use crate::recipe::plan::Plan;
 use crate::recipe::sample::TextSample;
 use crate::recipe::size::SHORT_LENGTH;
 
-/// What was asked for.
+/// The user's request, and the facts about text and machine that the configuration quotes.
 #[derive(Debug, Clone)]
 pub struct Wish {
-    /// Where the text lies and how it is read.
+    /// The files of the text, and how they are read.
     pub sources: Vec<SourceConfig>,
-    /// The reason to take the text for a crawl, and what each filter does to it.
+    /// If the text looks like a crawl: the reason, and the share that each filter drops.
     pub crawl: Option<(String, Vec<FilterPreview>)>,
     /// ISO code of the language that documents should have.
     pub language: Option<String>,
-    /// As it was typed, such as `2h`.
+    /// The budget of time as the user typed it, such as `2h`.
     pub budget: String,
-    /// `run.device`.
+    /// Key `run.device`.
     pub device: String,
-    /// What the speed was measured or computed on, in words.
+    /// Description of the machine that the speed was measured on or computed for.
     pub measured_on: String,
-    /// `run.output_dir`.
+    /// Key `run.output_dir`.
     pub output_dir: String,
     /// The family of the model.
     pub family: Family,
@@ -50,7 +50,7 @@ impl Wish {
     }
 }
 
-/// The configuration, with the reason of each choice beside it.
+/// Returns the configuration as YAML, with the reason for each choice as a comment.
 pub fn to_yaml(wish: &Wish, sample: &TextSample, plan: &Plan) -> String {
     let mut yaml = Yaml::default();
     yaml.head(wish, sample, plan);
@@ -66,12 +66,13 @@ pub fn to_yaml(wish: &Wish, sample: &TextSample, plan: &Plan) -> String {
 pub(super) struct Yaml(pub(super) String);
 
 impl Yaml {
+    /// Adds a line with `indent` spaces before it.
     pub(super) fn line(&mut self, indent: usize, text: &str) {
         // Writing into a String cannot fail.
         let _ = writeln!(self.0, "{:indent$}{text}", "");
     }
 
-    /// A comment, wrapped.
+    /// Adds a comment, wrapped at 100 columns.
     pub(super) fn why(&mut self, indent: usize, text: &str) {
         const WIDTH: usize = 100;
         let mut line = String::new();
@@ -326,8 +327,8 @@ impl Yaml {
     }
 }
 
-/// A string as YAML reads it back whatever it holds.
+/// Quotes a string, so that YAML reads it back unchanged whatever characters it has.
 pub(super) fn quoted(text: &str) -> String {
-    // A JSON string is one of YAML.
+    // Every JSON string is a valid YAML string.
     serde_json::Value::from(text).to_string()
 }

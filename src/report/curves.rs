@@ -1,4 +1,4 @@
-//! Charts of what runs recorded over their steps: which there are, in which order, and how they are drawn.
+//! The charts of the page: which tags of `metrics.jsonl` are drawn, in which order, and with which curves.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -21,18 +21,22 @@ use crate::report::units::duration;
 use crate::report::units::tag_title;
 use crate::tasks::pretraining::corpus::PREDICTED_TOKENS;
 
-/// Points of all curves of a page, and those of them that say their value: a page must stay small.
+/// Most points of all curves of a page together: the page must stay small.
 const MOST_POINTS: usize = 40_000;
+
+/// Most points of a page that show their value on hover.
 const MOST_HINTS: usize = 4_000;
 
-/// Points of a curve, and those that say their value.
+/// Least and most points of a curve.
 const CURVE_POINTS: std::ops::RangeInclusive<usize> = 20..=400;
+
+/// Most points of a curve that show their value on hover.
 const CURVE_HINTS: usize = 60;
 
-/// Charts behind those of known tags.
+/// Most charts of scores, and most charts of tags that are not in [`KNOWN`].
 const MOST_OTHERS: usize = 24;
 
-/// What is drawn after losses and scores, in this order.
+/// Tags that are drawn after losses and scores, in this order.
 const KNOWN: [&str; 11] = [
     "train/learning_rate",
     "train/grad_norm",
@@ -47,7 +51,7 @@ const KNOWN: [&str; 11] = [
     "cost/usd",
 ];
 
-/// What tables have.
+/// Tags that are not drawn, because tables show them.
 const UNDRAWN: [&str; 8] = [
     "epoch",
     "train/epoch",
@@ -63,12 +67,14 @@ const UNDRAWN: [&str; 8] = [
 struct Plan {
     title: String,
     tags: Vec<String>,
-    /// The tag of a score that knows nothing.
+    /// Name of the score of a model without knowledge, such as the unigram loss, which is drawn as a dashed
+    /// line.
     baseline: Option<String>,
+    /// True if the x axis is the training time, false if it is the step.
     by_time: bool,
 }
 
-/// All charts, below a legend; nothing without records.
+/// Returns the HTML of all charts below a legend, or an empty text if there are no records.
 pub(super) fn section(runs: &[Run]) -> String {
     let plans = plans(runs);
     let curves = plans.iter().map(|plan| plan.tags.len() * runs.len()).sum::<usize>().max(1);
@@ -81,7 +87,7 @@ pub(super) fn section(runs: &[Run]) -> String {
     format!("{}<div class=\"charts\">\n{}</div>\n{}", legend(runs), charts.concat(), note(runs, most))
 }
 
-/// How curves were thinned, where they were.
+/// The note on how curves were thinned, if any was.
 fn note(runs: &[Run], most: usize) -> String {
     let longest = runs.iter().flat_map(|run| run.curves.values()).map(Thinned::count).max();
     match longest.filter(|longest| *longest > most) {
@@ -106,67 +112,64 @@ fn legend(runs: &[Run]) -> String {
         }
         html.push_str("<li class=\"muted\">pale: training; with points: evaluation</li>\n");
     }
-    let has_baseline =
-        |run: &Run| run.score_names().any(|name| name == "unigram_loss" || name.ends_with("baseline_loss"));
-    if runs.iter().any(has_baseline) {
+    if runs
+        .iter()
+        .any(|run| run.score_names().any(|name| name == "unigram_loss" || name.ends_with("baseline_loss")))
+    {
         html.push_str("<li><i class=\"stroke dashed\"></i>baseline</li>\n");
     }
     html + "</ul>\n"
 }
 
+/// Returns the charts to draw, in the order of the page: losses, scores, known tags, other tags.
 fn plans(runs: &[Run]) -> Vec<Plan> {
     let tags: BTreeSet<&str> = runs.iter().flat_map(|run| run.curves.keys()).map(String::as_str).collect();
     let mut plans = losses(runs, &tags);
     let has_types = tags.contains("eval/overall_f1");
-    let is_loss = |tag: &str| tag.ends_with("loss");
-    let is_drawn = |tag: &str| {
+    let mut scores: Vec<&str> = tags.iter().copied().filter(|tag| tag.starts_with("eval/")).collect();
+    scores.retain(|tag| {
         let name = tag.trim_start_matches("eval/");
         let of_type = ["_precision", "_recall", "_f1", "_number"].iter().any(|end| name.ends_with(end));
-        !(name.contains("baseline")
+        let is_left_out = name.ends_with("loss")
+            || name.contains("baseline")
             || name == PREDICTED_TOKENS
-            || has_types && of_type && !name.starts_with("overall_"))
-    };
-    let is_curve =
-        |tag: &str| runs.iter().any(|run| run.curves.get(tag).is_some_and(|curve| curve.count() > 1));
-    let mut scores: Vec<&str> = tags.iter().copied().filter(|tag| tag.starts_with("eval/")).collect();
-    scores.retain(|tag| !is_loss(tag) && is_drawn(tag) && is_curve(tag));
+            || has_types && of_type && !name.starts_with("overall_");
+        let has_several = runs.iter().any(|run| run.curves.get(*tag).is_some_and(|curve| curve.count() > 1));
+        !is_left_out && has_several
+    });
     scores.sort_by_key(|tag| {
         MAIN_SCORES.iter().position(|name| tag.ends_with(name)).unwrap_or(MAIN_SCORES.len())
     });
     let known = KNOWN.iter().copied().filter(|tag| tags.contains(tag));
     let others = tags.iter().copied().filter(|tag| {
-        !tag.starts_with("eval/") && !is_loss(tag) && !KNOWN.contains(tag) && !UNDRAWN.contains(tag)
+        !tag.starts_with("eval/") && !tag.ends_with("loss") && !KNOWN.contains(tag) && !UNDRAWN.contains(tag)
     });
-    let single = |tag: &str| Plan {
-        title: tag_title(tag),
-        tags: vec![tag.to_string()],
-        baseline: None,
-        by_time: false,
-    };
-    plans.extend(
-        scores.into_iter().take(MOST_OTHERS).chain(known).chain(others.take(MOST_OTHERS)).map(single),
-    );
+    plans.extend(scores.into_iter().take(MOST_OTHERS).chain(known).chain(others.take(MOST_OTHERS)).map(
+        |tag| Plan { title: tag_title(tag), tags: vec![tag.to_string()], baseline: None, by_time: false },
+    ));
     plans
 }
 
-/// Losses of training and evaluation that belong together, with their baselines; of several runs the first
-/// also over time.
+/// Returns a chart for each loss, with its training and evaluation curves and its baseline. With several
+/// runs, the first loss also has a chart over training time.
 fn losses(runs: &[Run], tags: &BTreeSet<&str>) -> Vec<Plan> {
-    let name_of =
-        |tag: &&str| tag.strip_prefix("train/").or_else(|| tag.strip_prefix("eval/")).map(str::to_string);
-    let is_loss =
-        |name: &String| (name == "loss" || name.ends_with("_loss")) && !name.ends_with("baseline_loss");
-    let mut names: Vec<String> = tags.iter().filter_map(name_of).filter(is_loss).collect();
+    let mut names: Vec<String> = tags
+        .iter()
+        .filter_map(|tag| {
+            tag.strip_prefix("train/").or_else(|| tag.strip_prefix("eval/")).map(str::to_string)
+        })
+        .filter(|name| (name == "loss" || name.ends_with("_loss")) && !name.ends_with("baseline_loss"))
+        .collect();
     names.retain(|name| name != "unigram_loss");
     names.sort_by_key(|name| (name != "loss", name.clone()));
     names.dedup();
-    // The unigram loss is that of masked tokens, which may be one loss of several.
-    let of_tokens = ["mlm_loss", "generator_loss"].into_iter().find(|name| names.iter().any(|n| n == name));
-    let of_tokens = of_tokens.unwrap_or("loss");
+    // The unigram loss is the baseline of the loss on masked tokens, which may be one of several losses.
+    let token_loss = ["mlm_loss", "generator_loss"].into_iter().find(|name| names.iter().any(|n| n == name));
+    let token_loss = token_loss.unwrap_or("loss");
     let mut plans = Vec::new();
     for name in names {
         let own = format!("{}_baseline_loss", name.trim_end_matches("_loss"));
-        let baseline = if name == of_tokens { "unigram_loss".to_string() } else { own };
+        let baseline = if name == token_loss { "unigram_loss".to_string() } else { own };
         let tags: Vec<String> = ["train", "eval"]
             .map(|side| format!("{side}/{name}"))
             .into_iter()
@@ -174,28 +177,29 @@ fn losses(runs: &[Run], tags: &BTreeSet<&str>) -> Vec<Plan> {
             .collect();
         let title = tag_title(&format!("train/{name}"));
         let over_time = plans.is_empty() && runs.len() > 1 && tags.iter().all(|tag| has_times(runs, tag));
-        let plan = |title: String, by_time| Plan {
-            title,
+        let timed = over_time.then(|| Plan {
+            title: format!("{title} over time"),
             tags: tags.clone(),
             baseline: Some(baseline.clone()),
-            by_time,
-        };
-        plans.push(plan(title.clone(), false));
-        plans.extend(over_time.then(|| plan(format!("{title} over time"), true)));
+            by_time: true,
+        });
+        plans.push(Plan { title, tags, baseline: Some(baseline), by_time: false });
+        plans.extend(timed);
     }
     plans
 }
 
-/// Whether every run that has this tag knows when.
+/// True if every run with this tag recorded the training time of each value.
 fn has_times(runs: &[Run], tag: &str) -> bool {
-    let of = |run: &Run| {
+    runs.iter().all(|run| {
         run.curves.get(tag).is_none_or(|curve| curve.points(usize::MAX).iter().all(|p| p.seconds.is_some()))
-    };
-    runs.iter().all(of)
+    })
 }
 
+/// Draws one chart with at most `most` points for each curve, of which about `hints` show their value on
+/// hover.
 fn figure(plan: &Plan, runs: &[Run], most: usize, hints: usize) -> String {
-    let unit = plan.tags.first().map_or(Unit::Plain, |tag| Unit::of(tag));
+    let unit = plan.tags.first().map_or(Unit::Plain, |tag| Unit::from_name(tag));
     let mut curves = Vec::new();
     for (index, run) in runs.iter().enumerate() {
         for tag in &plan.tags {
@@ -210,17 +214,16 @@ fn figure(plan: &Plan, runs: &[Run], most: usize, hints: usize) -> String {
                 (false, false) => "var(--s0)".to_string(),
             };
             let mark = if is_evaluation && points.len() <= 40 { Mark::Dots } else { Mark::Line };
-            let place = |point: &Point| {
-                (
-                    if plan.by_time { point.seconds.unwrap_or_default() } else { point.step },
-                    point.value * unit.factor(),
-                )
-            };
+            let positions: Vec<(f64, f64)> = points.iter().map(|point| position(plan, unit, point)).collect();
             let every = points.len().div_ceil(hints.max(1)).max(1);
-            let hint = |point: &Point| (place(point), hint(runs, run, unit, point));
-            let told = points.iter().step_by(every).filter(|_| hints > 0).map(hint).collect();
-            let curve = Curve::new(points.iter().map(place).collect(), &color, mark);
-            curves.push(Curve { hints: told, ..curve });
+            let hints = points
+                .iter()
+                .zip(&positions)
+                .step_by(every)
+                .filter(|_| hints > 0)
+                .map(|(point, position)| (*position, hint(runs, run, unit, point)))
+                .collect();
+            curves.push(Curve { hints, ..Curve::new(positions, &color, mark) });
         }
     }
     curves.extend(baseline(plan, runs, unit, &curves));
@@ -241,18 +244,27 @@ fn figure(plan: &Plan, runs: &[Run], most: usize, hints: usize) -> String {
     format!("<figure><figcaption>{}</figcaption>{svg}</figure>\n", escape(&plan.title))
 }
 
-/// A line at the score that knows nothing, as wide as the curves; that of the first run which has one.
+/// The position of a point in the chart: step or seconds, and the value in the unit of the axis.
+fn position(plan: &Plan, unit: Unit, point: &Point) -> (f64, f64) {
+    let x = if plan.by_time { point.seconds.unwrap_or_default() } else { point.step };
+    (x, point.value * unit.factor())
+}
+
+/// Returns a horizontal line at the baseline, as wide as the curves, from the first run that has the
+/// baseline.
 fn baseline(plan: &Plan, runs: &[Run], unit: Unit, curves: &[Curve]) -> Option<Curve> {
     let name = plan.baseline.as_ref()?;
     let value = runs.iter().find_map(|run| run.score(name))? * unit.factor();
-    let places = || curves.iter().flat_map(|curve| &curve.points).map(|point| point.0);
-    let (first, last) = (places().reduce(f64::min)?, places().reduce(f64::max)?);
+    let xs = curves.iter().flat_map(|curve| &curve.points).map(|point| point.0);
+    let first = xs.clone().reduce(f64::min)?;
+    let last = xs.reduce(f64::max)?;
     let text = format!("{}: {}", name.replace('_', " "), unit.text(value));
     let hints = vec![((last, value), text)];
     let line = Curve::new(vec![(first, value), (last, value)], "var(--muted)", Mark::Dashes);
     Some(Curve { hints, ..line })
 }
 
+/// The text that a point shows on hover.
 fn hint(runs: &[Run], run: &Run, unit: Unit, point: &Point) -> String {
     let name = if runs.len() > 1 { format!("{}, ", run.name) } else { String::new() };
     format!("{name}step {}: {}", format_grouped(point.step as u64), unit.text(point.value))

@@ -1,4 +1,5 @@
-//! What there is to say of runs in one line each: scores, time, cost, machine, and what differs between them.
+//! The facts in the tables of the page, a row each: scores, time, cost, machine, and differing configuration
+//! keys.
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -21,37 +22,43 @@ use crate::scores::mean;
 use crate::scores::measured;
 use crate::scores::sample_std;
 
-/// Scores that a task is judged by, of which a run has one; of others its loss is all there is.
+/// Main scores of tasks, of which a run has at most one. A run without any is judged by its loss.
 pub(super) const MAIN_SCORES: [&str; 4] = ["accuracy", "overall_f1", "f1_micro", "pearson"];
 
-/// Characters of a value of a configuration.
+/// Characters of a configuration value in a table; a longer one is cut.
 const VALUE_CHARS: usize = 60;
 
-/// Where a run's files lie is no difference between runs.
+/// Keys of folders, which do not count as a difference between runs.
 const PLACES: [&str; 2] = ["run.output_dir", "data.prepared_dir"];
 
-/// A score with its name without `eval_`, and that of knowing nothing where there is one.
+/// The score that a run is judged by.
 pub(super) struct MainScore {
+    /// Name of the score without `eval_`.
     pub(super) name: &'static str,
     pub(super) value: f64,
+    /// The same score of a model without knowledge, if it was computed.
     pub(super) baseline: Option<f64>,
 }
 
-/// The score that a run is judged by.
-pub(super) fn main_score(run: &Run) -> Option<MainScore> {
-    // Of pretraining the loss comes first: masked accuracy is only another view of it. The loss of two models
-    // is a sum that says little.
-    let of = |name: &'static str, baseline: &str| {
-        Some(MainScore { name, value: run.score(name)?, baseline: run.score(baseline) })
-    };
-    of("discriminator_loss", "discriminator_baseline_loss")
-        .or_else(|| run.score("mlm_loss").and_then(|_| of("mlm_loss", "unigram_loss")))
-        .or_else(|| run.score("perplexity").and_then(|_| of("loss", "unigram_loss")))
-        .or_else(|| MAIN_SCORES.iter().find_map(|name| of(name, "")))
-        .or_else(|| of("loss", ""))
+impl MainScore {
+    /// The score `name` of a run; `None` if the run has no such score.
+    fn new(run: &Run, name: &'static str, baseline: &str) -> Option<Self> {
+        Some(Self { name, value: run.score(name)?, baseline: run.score(baseline) })
+    }
 }
 
-/// `step 1,200 of 3,000`.
+/// Returns the score that a run is judged by.
+pub(super) fn main_score(run: &Run) -> Option<MainScore> {
+    // In pretraining the loss comes before the masked accuracy, which is another view of it. The loss of a
+    // generator and a discriminator is a sum that says little, so the loss of the discriminator comes first.
+    MainScore::new(run, "discriminator_loss", "discriminator_baseline_loss")
+        .or_else(|| MainScore::new(run, "mlm_loss", "unigram_loss"))
+        .or_else(|| run.score("perplexity").and_then(|_| MainScore::new(run, "loss", "unigram_loss")))
+        .or_else(|| MAIN_SCORES.iter().find_map(|name| MainScore::new(run, name, "")))
+        .or_else(|| MainScore::new(run, "loss", ""))
+}
+
+/// The steps that are done, such as `1,200 of 3,000`.
 pub(super) fn steps(run: &Run) -> Option<String> {
     let step = format_grouped(run.step?);
     Some(match run.total_steps {
@@ -60,22 +67,23 @@ pub(super) fn steps(run: &Run) -> Option<String> {
     })
 }
 
-/// State, steps, and all scores; those by label or type of entity have their own table.
+/// Returns the table of results: state, steps, and scores, without those by label or type of entity, which
+/// have a table of their own.
 pub(super) fn results(runs: &[Run]) -> Vec<Fact> {
     let mut found = vec![
-        Fact::of("state", runs, |run| (runs.len() > 1).then(|| run.state.name().to_string())),
-        Fact::of("steps", runs, steps),
+        Fact::new("state", runs, |run| (runs.len() > 1).then(|| run.state.name().to_string())),
+        Fact::new("steps", runs, steps),
     ];
     let names: BTreeSet<&str> =
-        runs.iter().flat_map(Run::score_names).filter(|name| is_told(runs, name)).collect();
+        runs.iter().flat_map(Run::score_names).filter(|name| is_listed(runs, name)).collect();
     let mut names: Vec<&str> = names.into_iter().collect();
     names.sort_by_key(|name| (rank(name), *name));
     for name in names {
         let values: Vec<Option<f64>> = runs.iter().map(|run| run.score(name)).collect();
-        let unit = Unit::of(name);
+        let unit = Unit::from_name(name);
         let is_baseline = name.contains("baseline") || name == "unigram_loss";
         let known: Vec<u64> = values.iter().flatten().map(|value| value.to_bits()).collect();
-        // Of equals none is the best.
+        // If all values are equal, no run is marked as the best.
         let differ = known.windows(2).any(|pair| pair[0] != pair[1]);
         let is_compared = differ && !is_baseline && unit != Unit::Count;
         let best = is_compared.then(|| Better::of(name).best_place(values.iter().copied())).flatten();
@@ -85,22 +93,28 @@ pub(super) fn results(runs: &[Run]) -> Vec<Fact> {
     found
 }
 
-/// Means of the scores over runs that differ in nothing but their seeds; empty for others.
+/// Returns titles and means of the main scores over runs that differ only in their seeds; empty for other
+/// runs.
 pub(super) fn means(runs: &[Run]) -> Vec<(String, String)> {
     if runs.len() < 2 || differing(runs).iter().any(|key| !matches!(key.as_str(), "run.seed" | "seeds")) {
         return Vec::new();
     }
-    let row = |name: &&str| {
-        let values: Vec<f64> = runs.iter().map(|run| run.score(name)).collect::<Option<_>>()?;
-        let (unit, mean, std) = (Unit::of(name), mean(&values), sample_std(&values));
-        let spread = |mean: f64| format!("{} ± {}", unit.text(mean), unit.text(std));
-        Some((score_title(name), measured(mean, spread)))
-    };
-    MAIN_SCORES.iter().chain(&["loss"]).filter_map(row).collect()
+    MAIN_SCORES
+        .iter()
+        .chain(&["loss"])
+        .filter_map(|name| {
+            let values: Vec<f64> = runs.iter().map(|run| run.score(name)).collect::<Option<_>>()?;
+            let unit = Unit::from_name(name);
+            let std = sample_std(&values);
+            let text = measured(mean(&values), |mean| format!("{} ± {}", unit.text(mean), unit.text(std)));
+            Some((score_title(name), text))
+        })
+        .collect()
 }
 
 fn title_in(runs: &[Run], name: &str) -> String {
-    // What `loss` is the sum of has the baseline, where there are several terms.
+    // If `loss` is a sum of several losses, the unigram loss is the baseline of the loss on masked tokens,
+    // not of the sum.
     let is_part =
         runs.iter().any(|run| run.score("generator_loss").is_some() || run.score("mlm_loss").is_some());
     match name {
@@ -110,41 +124,44 @@ fn title_in(runs: &[Run], name: &str) -> String {
     }
 }
 
-fn is_told(runs: &[Run], name: &str) -> bool {
+/// True if a score is in the table of results: not the runtime, and not a score of one type of entity.
+fn is_listed(runs: &[Run], name: &str) -> bool {
     let has_types = runs.iter().any(|run| run.score("overall_f1").is_some());
     let of_type = ["_precision", "_recall", "_f1", "_number"].iter().any(|end| name.ends_with(end));
     name != "runtime" && !(has_types && of_type && !name.starts_with("overall_"))
 }
 
+/// Sort key of a score: losses first, then main scores, then all others.
 fn rank(name: &str) -> usize {
     let first = ["loss", "unigram_loss", "perplexity"].iter().chain(&MAIN_SCORES);
     first.clone().position(|known| *known == name).unwrap_or(first.count())
 }
 
-/// How long, how fast, for how much.
+/// Returns the table of time, speed, cost and memory, without rows that no run recorded.
 pub(super) fn time(runs: &[Run]) -> Vec<Fact> {
-    let result = |run: &Run, name: &str| run.results.get(name).copied();
     let mut found = vec![
-        Fact::of("training", runs, |run| training_seconds(run).map(duration)),
-        Fact::of("tokens", runs, |run| result(run, "train_num_input_tokens_seen").map(compact_count)),
-        Fact::of("passes over the data", runs, |run| {
-            let epochs = result(run, "epoch").or_else(|| run.latest("train/epoch"))?;
+        Fact::new("training", runs, |run| training_seconds(run).map(duration)),
+        Fact::new("tokens", runs, |run| run.result("train_num_input_tokens_seen").map(compact_count)),
+        Fact::new("passes over the data", runs, |run| {
+            let epochs = run.result("epoch").or_else(|| run.latest("train/epoch"))?;
             Some(format!("{epochs:.2}"))
         }),
-        Fact::of("throughput", runs, |run| {
+        Fact::new("throughput", runs, |run| {
             throughput(run).map(|speed| format!("{} tokens/s", compact_count(speed)))
         }),
-        Fact::of("floating-point operations", runs, |run| {
-            result(run, "total_flos").filter(|flops| *flops > 0.0).map(|flops| format!("{flops:.2e}"))
+        Fact::new("floating-point operations", runs, |run| {
+            run.result("total_flos").filter(|flops| *flops > 0.0).map(|flops| format!("{flops:.2e}"))
         }),
-        Fact::of("cost", runs, |run| cost(run).map(|usd| Unit::Dollars.text(usd))),
-        Fact::of("cost of a million tokens", runs, |run| {
+        Fact::new("cost", runs, |run| cost(run).map(|usd| Unit::Dollars.text(usd))),
+        Fact::new("cost of a million tokens", runs, |run| {
             run.latest("cost/usd_per_million_tokens").map(|usd| format!("${usd:.4}"))
         }),
-        Fact::of("memory, peak", runs, |run| highest(run, "perf/peak_memory_bytes")),
-        Fact::of("GPU memory, peak", runs, |run| highest(run, "perf/gpu_peak_memory_bytes")),
-        Fact::of("skipped steps", runs, |run| run.latest("train/skipped_steps").map(|n| Unit::Count.text(n))),
-        Fact::of("went back", runs, |run| {
+        Fact::new("memory, peak", runs, |run| highest(run, "perf/peak_memory_bytes")),
+        Fact::new("GPU memory, peak", runs, |run| highest(run, "perf/gpu_peak_memory_bytes")),
+        Fact::new("skipped steps", runs, |run| {
+            run.latest("train/skipped_steps").map(|n| Unit::Count.text(n))
+        }),
+        Fact::new("went back", runs, |run| {
             run.latest("train/rollbacks").map(|n| format!("{} times", Unit::Count.text(n)))
         }),
     ];
@@ -152,33 +169,28 @@ pub(super) fn time(runs: &[Run]) -> Vec<Fact> {
     found
 }
 
-/// Seconds of training, all sittings together.
+/// Training time in seconds, summed over all starts of the run.
 pub(super) fn training_seconds(run: &Run) -> Option<f64> {
-    run.results.get("train_runtime").copied().or_else(|| run.latest(ELAPSED))
+    run.result("train_runtime").or_else(|| run.latest(ELAPSED))
 }
 
-/// Tokens a second over the whole run, or the latest.
+/// Tokens per second over the whole run, or the latest recorded speed if the run is not complete.
 pub(super) fn throughput(run: &Run) -> Option<f64> {
-    run.results.get("train_tokens_per_second").copied().or_else(|| run.latest("perf/tokens_per_second"))
+    run.result("train_tokens_per_second").or_else(|| run.latest("perf/tokens_per_second"))
 }
 
-/// Dollars.
+/// Cost in US dollars.
 pub(super) fn cost(run: &Run) -> Option<f64> {
     run.latest("cost/usd")
 }
 
+/// The largest value of a tag that counts bytes.
 fn highest(run: &Run, tag: &str) -> Option<String> {
     Some(format_bytes(run.curves.get(tag)?.highest()? as u64))
 }
 
-/// What runs were computed on, as they wrote it.
+/// Returns the table of the machines, from the `machine.json` of each run.
 pub(super) fn machine(runs: &[Run]) -> Vec<Fact> {
-    let text = |run: &Run, name: &str| match run.machine.get(name)? {
-        Value::String(text) => Some(text.clone()),
-        Value::Null => None,
-        Value::Number(number) if name == "memory_bytes" => Some(format_bytes(number.as_u64()?)),
-        other => Some(other.to_string()),
-    };
     let rows = [
         ("mlmtrain", "version"),
         ("device", "device"),
@@ -190,33 +202,44 @@ pub(super) fn machine(runs: &[Run]) -> Vec<Fact> {
         ("memory of the machine", "memory_bytes"),
         ("system", "system"),
     ];
-    rows.map(|(title, name)| Fact::of(title, runs, |run| text(run, name))).to_vec()
+    rows.map(|(title, name)| Fact::new(title, runs, |run| machine_text(run, name))).to_vec()
 }
 
-/// The keys whose values differ, with the value of each run.
+fn machine_text(run: &Run, name: &str) -> Option<String> {
+    match run.machine.get(name)? {
+        Value::String(text) => Some(text.clone()),
+        Value::Null => None,
+        Value::Number(number) if name == "memory_bytes" => Some(format_bytes(number.as_u64()?)),
+        other => Some(other.to_string()),
+    }
+}
+
+/// Returns the configuration keys whose values differ, with the value of each run.
 pub(super) fn differences(runs: &[Run]) -> Vec<Fact> {
     let differing = differing(runs);
-    let fact = |key: &String| {
-        let value = |run: &Run| {
-            let found = run.keys.iter().find(|(known, _)| known == key);
-            found.map(|(_, value)| shortened(value, VALUE_CHARS))
-        };
-        Fact::of(key, runs, value)
-    };
-    differing.iter().map(fact).collect()
+    differing
+        .iter()
+        .map(|key| {
+            Fact::new(key, runs, |run: &Run| {
+                let found = run.keys.iter().find(|(known, _)| known == key);
+                found.map(|(_, value)| shortened(value, VALUE_CHARS))
+            })
+        })
+        .collect()
 }
 
-/// In the order of the first configuration that has them.
+/// Returns the differing keys, in the order of the first configuration that has them.
 fn differing(runs: &[Run]) -> Vec<String> {
-    // A run without a configuration does not differ in each of its keys.
-    let told: Vec<BTreeMap<&str, &str>> = runs
+    // A run without a configuration is left out: otherwise every key would differ.
+    let configs: Vec<BTreeMap<&str, &str>> = runs
         .iter()
         .filter(|run| !run.keys.is_empty())
         .map(|run| run.keys.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect())
         .collect();
-    let (mut seen, mut found) = (BTreeSet::new(), Vec::new());
+    let mut seen = BTreeSet::new();
+    let mut found = Vec::new();
     for (key, _) in runs.iter().flat_map(|run| &run.keys) {
-        let values: BTreeSet<Option<&&str>> = told.iter().map(|keys| keys.get(key.as_str())).collect();
+        let values: BTreeSet<Option<&&str>> = configs.iter().map(|keys| keys.get(key.as_str())).collect();
         if values.len() > 1 && !PLACES.contains(&key.as_str()) && seen.insert(key) {
             found.push(key.clone());
         }
@@ -224,7 +247,7 @@ fn differing(runs: &[Run]) -> Vec<String> {
     found
 }
 
-/// What a run is doing, in a sentence.
+/// The state of a run as a sentence.
 pub(super) fn state(run: &Run) -> String {
     let at =
         steps(run).map_or_else(|| "before its first record".to_string(), |steps| format!("at step {steps}"));

@@ -1,4 +1,4 @@
-//! Where runs are: folders with a configuration and records.
+//! Finds run folders: folders with a configuration and records.
 
 use std::path::Path;
 use std::path::PathBuf;
@@ -10,38 +10,43 @@ use crate::error::Problem;
 use crate::fs;
 use crate::train::run_folder::METRICS;
 
-/// Folders within folders that are looked into: a run lies at the top of what somebody keeps.
+/// Most levels of folders that are searched.
 const DEEPEST: usize = 4;
 
-/// What the folders of several seeds are called, before the seed.
+/// Prefix of the folder names of several seeds.
 const SEED: &str = "seed-";
 
-/// Runs that were found, and the folders on the way that could not be looked into.
+/// The runs of a search, and the errors of folders that could not be read.
 #[derive(Debug, Default)]
 pub struct Found {
     /// Folders of runs, in the order of their names.
     pub runs: Vec<PathBuf>,
-    /// Why each of the others could not be read.
+    /// The error of each folder that could not be read.
     pub unread: Vec<Error>,
 }
 
-/// Finds the folders of runs in a folder, or the folder itself. Folders inside a run are not searched, except for
-/// the runs of its seeds, which follow it.
+/// Finds the run folders at or below `folder`. Folders inside a run are not searched, except for the runs of
+/// its seeds, which are listed after it.
 pub fn find(folder: &Path) -> Result<Found> {
     Search::new(folder, is_run, true).found()
 }
 
-/// The folders of the seeds of a run.
+/// Returns the folders `seed-N` in the folder of a run with several seeds.
 pub(super) fn seeds_of(folder: &Path) -> Result<Vec<PathBuf>> {
-    let is_seed = |entry: &PathBuf| {
-        let name = entry.file_name().unwrap_or_default().to_string_lossy();
-        name.strip_prefix(SEED).is_some_and(|seed| seed.parse::<u64>().is_ok()) && fs::is_folder(entry)
-    };
-    Ok(fs::list(folder)?.into_iter().filter(is_seed).collect())
+    Ok(fs::list(folder)?
+        .into_iter()
+        .filter(|entry| {
+            let name = entry.file_name().unwrap_or_default().to_string_lossy();
+            name.strip_prefix(SEED).is_some_and(|seed| seed.parse::<u64>().is_ok()) && fs::is_folder(entry)
+        })
+        .collect())
 }
 
-/// The runs that a user means by a folder: itself, or where it only holds others (several seeds, a sweep, a
-/// comparison), all of these. One without any run is an error.
+/// Returns the runs that a user means by a folder: the folder itself if it is a run, or all runs below it if
+/// it is the folder of several seeds, a sweep or a comparison.
+///
+/// # Errors
+/// Returns an error if there is no such folder or no run in it.
 pub fn runs_of(folder: &Path) -> Result<Found> {
     if !fs::is_folder(folder) {
         let problem = Problem::usage("is no folder").at(folder.display());
@@ -63,10 +68,11 @@ pub fn runs_of(folder: &Path) -> Result<Found> {
     Ok(found)
 }
 
-/// A search for folders below another one.
+/// A search for the folders below `folder` that `is_wanted` accepts.
 struct Search {
     folder: PathBuf,
     is_wanted: fn(&Path) -> bool,
+    /// True if the seeds of an accepted folder are searched, too.
     with_seeds: bool,
     found: Found,
 }
@@ -91,11 +97,14 @@ impl Search {
         if deep == 0 {
             return Ok(());
         }
-        // The link of a sweep to its best run is a second name of what is found anyway.
+        // A link into the searched folder, such as the link of a sweep to its best run, would list a run
+        // twice.
         let root = fs::canonical(&self.folder);
-        let is_second_name = |entry: &Path| fs::is_link(entry) && fs::canonical(entry).starts_with(&root);
-        for entry in below.iter().filter(|entry| fs::is_folder(entry) && !is_second_name(entry)) {
-            // One that cannot be read hides no others.
+        for entry in below.iter().filter(|entry| fs::is_folder(entry)) {
+            if fs::is_link(entry) && fs::canonical(entry).starts_with(&root) {
+                continue;
+            }
+            // A folder that cannot be read must not hide the other folders.
             if let Err(error) = self.look_into(entry, deep - 1) {
                 self.found.unread.push(error);
             }
@@ -105,8 +114,9 @@ impl Search {
 }
 
 fn is_run(folder: &Path) -> bool {
-    let has = |name: &str| fs::exists(&folder.join(name));
-    has("config.yaml") && (has(METRICS) || has("all_results.json"))
+    let [has_config, has_metrics, has_results] =
+        ["config.yaml", METRICS, "all_results.json"].map(|name| fs::exists(&folder.join(name)));
+    has_config && (has_metrics || has_results)
 }
 
 fn has_records(folder: &Path) -> bool {

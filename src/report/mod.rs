@@ -1,8 +1,8 @@
-//! One page to look back at runs: what each came to, its curves, what it got wrong, what it took, and how it
-//! was made.
+//! The report: an HTML page about one or several runs, with scores, curves, mistakes, time, cost and
+//! configuration.
 //!
-//! It reads run folders, of any version, and changes nothing in them. What a run did not record is not told;
-//! what cannot be read is told as a gap.
+//! The report reads run folders of any version and changes nothing in them. Values that a run did not record
+//! are left out of the page; files that cannot be read are listed as gaps.
 
 mod curves;
 mod facts;

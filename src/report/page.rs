@@ -1,4 +1,4 @@
-//! The page from top to bottom.
+//! The sections of the page from top to bottom, and the ones that have no module of their own.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -30,11 +30,11 @@ use crate::report::wrong;
 
 const STYLE: &str = include_str!("style.css");
 
-/// Whole configurations that are shown.
+/// Most runs whose state and configuration are shown.
 const MOST_CONFIGURATIONS: usize = 10;
 
-/// The page of runs, which must be one at least. `folder` is where the page will lie, if in one: links are
-/// relative to it.
+/// Returns the HTML page about `runs`, at least one. `folder` is the folder of the page, if it is written to
+/// a file: links are relative to it.
 pub fn page(runs: &[Run], folder: Option<&Path>) -> String {
     let time = [parts::bars(runs), table::facts(runs, &facts::time(runs))].concat();
     let sections = [
@@ -60,7 +60,7 @@ fn title(runs: &[Run]) -> String {
     }
 }
 
-/// Names, states, and of a single run the figures that people look for first.
+/// Returns the header with the names and states of the runs; for a single run also with its main figures.
 fn header(runs: &[Run], title: &str) -> String {
     let mut html = format!("<header>\n<h1>{}</h1>\n", escape(title));
     for (index, run) in runs.iter().enumerate().take(MOST_CONFIGURATIONS) {
@@ -89,12 +89,13 @@ fn header(runs: &[Run], title: &str) -> String {
     html + "</header>\n"
 }
 
+/// The main figures of a run: score, time, speed and cost.
 fn figures(run: &Run) -> String {
     let mut figures = Vec::new();
     if let Some(MainScore { name, value, baseline }) = facts::main_score(run) {
-        let text = |baseline: f64| format!(", baseline {}", Unit::Nats.text(baseline));
-        let baseline = baseline.map_or(String::new(), text);
-        figures.push((Unit::of(name).text(value), format!("{}{baseline}", score_title(name))));
+        let baseline = baseline.map(|baseline| format!(", baseline {}", Unit::Nats.text(baseline)));
+        let label = format!("{}{}", score_title(name), baseline.unwrap_or_default());
+        figures.push((Unit::from_name(name).text(value), label));
     }
     if let Some(perplexity) = run.score("perplexity") {
         figures.push((Unit::Perplexity.text(perplexity), "perplexity".to_string()));
@@ -110,8 +111,8 @@ fn figures(run: &Run) -> String {
 }
 
 fn means(runs: &[Run]) -> String {
-    let row = |(title, text): (String, String)| vec![title, text];
-    let rows: Vec<Vec<String>> = facts::means(runs).into_iter().map(row).collect();
+    let rows: Vec<Vec<String>> =
+        facts::means(runs).into_iter().map(|(title, text)| vec![title, text]).collect();
     if rows.is_empty() {
         String::new()
     } else {
@@ -128,42 +129,41 @@ fn differences(runs: &[Run]) -> String {
     if table.is_empty() && runs.iter().all(|run| !run.keys.is_empty()) { nothing.to_string() } else { table }
 }
 
-/// What became of each corpus, in short.
+/// A summary of each prepared corpus. Runs with the same corpus share one.
 fn corpora(runs: &[Run], page: Option<&Path>) -> String {
-    let mut told: Vec<PathBuf> = Vec::new();
+    let mut listed: Vec<PathBuf> = Vec::new();
     let mut html = String::new();
     for (folder, report) in runs.iter().filter_map(|run| run.corpus.as_ref()) {
         let folder = fs::canonical(folder);
-        if !told.contains(&folder) {
+        if !listed.contains(&folder) {
             html.push_str(&corpus(&folder, report, page));
-            told.push(folder);
+            listed.push(folder);
         }
     }
     html
 }
 
+/// A summary of the corpus in `folder`, with a link to its whole report.
 fn corpus(folder: &Path, report: &Report, page: Option<&Path>) -> String {
-    let row = |name: &str, read: Amount, kept: Amount| {
-        let counts = [read.documents, read.documents.saturating_sub(kept.documents), kept.documents];
-        let [read, dropped, kept_documents] = counts.map(format_grouped);
-        vec![name.to_string(), read, dropped, kept_documents, format_bytes(kept.bytes)]
-    };
     let mut rows: Vec<Vec<String>> =
-        report.sources.iter().map(|source| row(&source.name, source.read, source.kept)).collect();
+        report.sources.iter().map(|source| corpus_row(&source.name, source.read, source.kept)).collect();
     if rows.len() > 1 {
-        rows.push(row("all", report.read, report.kept));
+        rows.push(corpus_row("all", report.read, report.kept));
     }
     let mut html = table::plain(&["source", "documents read", "left out", "kept", "text"], &rows);
     let mut dropped: Vec<_> = report.dropped.iter().collect();
     dropped.sort_by_key(|(_, amount)| std::cmp::Reverse(amount.documents));
-    let reason = |(name, amount): &(&String, &Amount)| {
-        format!("{} {}", name.replace('_', " "), format_grouped(amount.documents))
-    };
     let mut notes: Vec<String> = Vec::new();
     if !dropped.is_empty() {
         notes.push(format!(
             "Left out because of: {}.",
-            dropped.iter().map(reason).collect::<Vec<_>>().join(", ")
+            dropped
+                .iter()
+                .map(|(name, amount)| {
+                    format!("{} {}", name.replace('_', " "), format_grouped(amount.documents))
+                })
+                .collect::<Vec<_>>()
+                .join(", ")
         ));
     }
     if let Some(shards) = &report.shards {
@@ -179,7 +179,14 @@ fn corpus(folder: &Path, report: &Report, page: Option<&Path>) -> String {
     html
 }
 
-/// A relative path as an address: everything but letters, digits and a few marks as its bytes.
+/// The cells of a source of the corpus.
+fn corpus_row(name: &str, read: Amount, kept: Amount) -> Vec<String> {
+    let counts = [read.documents, read.documents.saturating_sub(kept.documents), kept.documents];
+    let [read, dropped, kept_documents] = counts.map(format_grouped);
+    vec![name.to_string(), read, dropped, kept_documents, format_bytes(kept.bytes)]
+}
+
+/// Returns a relative path as a URL: all bytes except letters, digits and a few marks are percent-encoded.
 fn address(path: &Path) -> String {
     let mut address = String::new();
     for byte in path.as_os_str().as_encoded_bytes() {
@@ -192,7 +199,7 @@ fn address(path: &Path) -> String {
             }
         }
     }
-    // A first part with a colon would be another scheme.
+    // Without `./`, a colon in the first part would make the part before it a scheme.
     format!("./{address}")
 }
 
@@ -221,8 +228,8 @@ fn gaps(runs: &[Run]) -> String {
     if gaps.is_empty() {
         return String::new();
     }
-    let item = |gap: &&String| format!("<li>{}</li>\n", escape(gap));
-    format!("<ul class=\"gaps\">\n{}</ul>\n", gaps.iter().map(item).collect::<String>())
+    let items: Vec<String> = gaps.iter().map(|gap| format!("<li>{}</li>\n", escape(gap))).collect();
+    format!("<ul class=\"gaps\">\n{}</ul>\n", items.concat())
 }
 
 fn footer() -> String {

@@ -1,4 +1,4 @@
-//! What the time of runs went into, as far as their records tell.
+//! The parts of the training time of each run, such as steps, evaluation and saving, as a bar.
 
 use std::fmt::Write;
 
@@ -10,10 +10,10 @@ use crate::report::table::dot;
 use crate::report::thinned::Thinned;
 use crate::report::units::duration;
 
-/// A part of the time, its class, and its name.
+/// A part of the training time: CSS class, name, seconds.
 type Part = (&'static str, &'static str, f64);
 
-/// A bar for each run with the parts of its time; nothing where no run recorded them.
+/// Returns a bar for each run with the parts of its time, or an empty text if no run recorded them.
 pub(super) fn bars(runs: &[Run]) -> String {
     let parts: Vec<Option<Vec<Part>>> = runs.iter().map(parts).collect();
     if parts.iter().all(Option::is_none) {
@@ -23,19 +23,23 @@ pub(super) fn bars(runs: &[Run]) -> String {
     for (index, (run, parts)) in runs.iter().zip(&parts).enumerate() {
         let Some(parts) = parts else { continue };
         let whole: f64 = parts.iter().map(|part| part.2).sum();
-        let text = |(class, name, seconds): &Part| {
-            let text = format!("{name}: {}", duration(*seconds));
-            ((*class).to_string(), text, seconds / whole.max(1e-9))
-        };
         let name =
             if runs.len() > 1 { format!("{}{}", dot(index), escape(&run.name)) } else { "all".to_string() };
-        let bar = chart::bar(&parts.iter().map(text).collect::<Vec<_>>());
+        let bar = chart::bar(
+            &parts
+                .iter()
+                .map(|(class, name, seconds)| {
+                    let text = format!("{name}: {}", duration(*seconds));
+                    ((*class).to_string(), text, seconds / whole.max(1e-9))
+                })
+                .collect::<Vec<_>>(),
+        );
         let _ =
             writeln!(html, "<div class=\"bar\"><span>{name}</span>{bar}<em>{}</em></div>", duration(whole));
     }
     html.push_str("</div>\n<ul class=\"legend\">\n");
-    let told = parts.iter().flatten().next().map(Vec::as_slice).unwrap_or_default();
-    for (class, name, seconds) in told {
+    let first = parts.iter().flatten().next().map(Vec::as_slice).unwrap_or_default();
+    for (class, name, seconds) in first {
         let time = if runs.len() == 1 {
             format!(" <span class=\"muted\">{}</span>", duration(*seconds))
         } else {
@@ -46,21 +50,20 @@ pub(super) fn bars(runs: &[Run]) -> String {
     html + "</ul>\n"
 }
 
-/// Steps, waiting, evaluations, probes, saving; `None` where the run recorded no evaluation or saving.
+/// Returns the seconds of steps, waiting for data, evaluations, probes and saving; `None` if the run recorded
+/// no evaluation, probe or saving.
 fn parts(run: &Run) -> Option<Vec<Part>> {
-    let sum = |tag: &str| run.curves.get(tag).map_or(0.0, Thinned::sum);
-    let (evaluating, saving, probing) =
-        (sum("perf/eval_seconds"), sum("perf/save_seconds"), sum("perf/probe_seconds"));
+    let [evaluating, saving, probing] = ["perf/eval_seconds", "perf/save_seconds", "perf/probe_seconds"]
+        .map(|tag| run.curves.get(tag).map_or(0.0, Thinned::sum));
     if evaluating + saving + probing <= 0.0 {
         return None;
     }
-    // What comes after the last step is no part of the time of training.
-    let after = |tag: &str| {
-        let curve = run.curves.get(tag)?;
-        (curve.last_step()? >= run.step? as f64).then(|| curve.last())?
-    };
-    let behind = after("perf/eval_seconds").unwrap_or(0.0) + after("perf/probe_seconds").unwrap_or(0.0);
-    let stepping = (training_seconds(run)? - (evaluating + saving + probing - behind)).max(0.0);
+    // The training time ends with the last step, so it does not include an evaluation or probe after that
+    // step.
+    let [last_eval, last_probe] = ["perf/eval_seconds", "perf/probe_seconds"]
+        .map(|tag| seconds_after_last_step(run, tag).unwrap_or(0.0));
+    let after = last_eval + last_probe;
+    let stepping = (training_seconds(run)? - (evaluating + saving + probing - after)).max(0.0);
     let share = run.results.get("train_data_wait_share").copied();
     let waiting =
         stepping * share.or_else(|| run.latest("perf/data_wait_share")).unwrap_or(0.0).clamp(0.0, 1.0);
@@ -72,4 +75,10 @@ fn parts(run: &Run) -> Option<Vec<Part>> {
         ("c0", "saving", saving),
     ];
     Some(all.into_iter().filter(|part| part.2 > 0.0).collect())
+}
+
+/// The latest value of `tag`, if it was recorded after the last step.
+fn seconds_after_last_step(run: &Run, tag: &str) -> Option<f64> {
+    let curve = run.curves.get(tag)?;
+    if curve.last_step()? >= run.step? as f64 { curve.last() } else { None }
 }

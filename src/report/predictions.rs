@@ -1,5 +1,5 @@
-//! What a run said of its evaluation examples, read line by line from `predictions.jsonl`: counts, and the
-//! examples that it was most surely wrong about.
+//! The predictions of a run for its evaluation examples, read line by line from `predictions.jsonl`: counts,
+//! and the wrong predictions with the highest confidence.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -18,57 +18,55 @@ use crate::scores::EntityCounts;
 use crate::scores::EntityTally;
 use crate::scores::LabelTally;
 
-/// The file of predictions on the evaluation examples, whatever the task.
+/// File of the predictions for the evaluation examples, the same for all tasks.
 const PREDICTIONS: &str = "predictions.jsonl";
 
-/// A longer line is left out.
+/// Longest line in bytes; longer ones are left out.
 const LINE_CAP_BYTES: u64 = 16 << 20;
 
-/// Wrong examples that are told.
+/// Most wrong predictions that are listed.
 const MOST_WRONG: usize = 12;
 
-/// What a run said, by what its examples have.
+/// The predictions by the kind of task, in counts.
 #[derive(Debug)]
-pub(super) enum Said {
-    /// One label each.
-    Labels {
-        /// Their names.
-        names: Vec<String>,
-        confusion: Confusion,
-    },
-    /// Any number of labels, or entities: names with their scores.
+pub(super) enum Counts {
+    /// Classification with one label for each example.
+    Labels { names: Vec<String>, confusion: Confusion },
+    /// Several labels for an example, or entities: the name of each label or type with its scores.
     Scored(Vec<(String, ClassScore)>),
-    /// Numbers, the first of each example: in the data, and predicted.
+    /// Regression: pairs of the number in the data and the predicted one, for the first number of each
+    /// example.
     Numbers(Vec<(f64, f64)>),
 }
 
 /// The predictions of a run.
 #[derive(Debug)]
 pub(super) struct Predictions {
-    pub(super) said: Said,
-    /// Examples.
+    pub(super) counts: Counts,
+    /// Number of examples.
     pub(super) examples: u64,
-    /// Those with a mistake; `None` of numbers, which are never quite right.
+    /// Number of examples with a mistake; `None` for numbers, which are never exactly right.
     pub(super) mistaken: Option<u64>,
     /// The worst mistakes, the worst one first.
     pub(super) wrong: Vec<Wrong>,
-    /// Lines that could not be used.
+    /// Number of lines that are not predictions.
     pub(super) damaged: u64,
 }
 
-/// The predictions in the folder of a run; `None` where there are none.
+/// Reads the predictions in the folder of a run; `None` if there are none.
 pub(super) fn read(folder: &Path) -> Result<Option<Predictions>> {
     let path = folder.join(PREDICTIONS);
     if !fs::exists(&path) {
         return Ok(None);
     }
-    let (mut reader, mut damaged) = (None, 0);
+    let mut reader = None;
+    let mut damaged = 0;
     fs::each_line(&path, LINE_CAP_BYTES, &mut |line| {
         let row: Option<Map<String, Value>> = serde_json::from_slice(line).ok();
         let taken = row.and_then(|row| {
             let reader = match &mut reader {
                 Some(reader) => reader,
-                None => reader.insert(Reader::of(&row)?),
+                None => reader.insert(Reader::new(&row)?),
             };
             reader.take(&row)
         });
@@ -82,7 +80,7 @@ pub(super) fn read(folder: &Path) -> Result<Option<Predictions>> {
     }
 }
 
-/// Predictions while they are read.
+/// The counts so far, while predictions are read.
 struct Reader {
     kind: Kind,
     examples: u64,
@@ -101,27 +99,23 @@ enum Kind {
         tally: LabelTally,
     },
     Tags(EntityTally),
-    /// Every so many pairs are kept.
     Numbers {
         pairs: Vec<(f64, f64)>,
+        /// One of this many pairs is kept.
         every: u64,
     },
 }
 
 impl Reader {
-    /// For rows like this one; `None` where it is no prediction.
-    fn of(row: &Map<String, Value>) -> Option<Self> {
-        let names = || -> Vec<String> {
-            let labels = row.get("probabilities").and_then(Value::as_object);
-            labels.map(|labels| labels.keys().cloned().collect()).unwrap_or_default()
-        };
+    /// Returns a reader for rows of the same kind as `row`; `None` if `row` is not a prediction.
+    fn new(row: &Map<String, Value>) -> Option<Self> {
+        let labels = row.get("probabilities").and_then(Value::as_object);
+        let names: Vec<String> = labels.map(|labels| labels.keys().cloned().collect()).unwrap_or_default();
         let kind = if row.contains_key("tags") {
             Kind::Tags(EntityTally::default())
         } else if row.contains_key("labels") {
-            let names = names();
             Kind::Sets { tally: LabelTally::new(names.len()), names }
         } else if row.contains_key("label") {
-            let names = names();
             let ids = names.iter().cloned().zip(0..).collect();
             Kind::Labels { names, ids, counts: BTreeMap::new() }
         } else if row.contains_key("prediction") {
@@ -132,7 +126,7 @@ impl Reader {
         Some(Self { kind, examples: 0, mistaken: 0, wrong: Vec::new() })
     }
 
-    /// Counts a row; `None` where it is none of its kind.
+    /// Counts a row; `None` if the row is not of this reader's kind.
     fn take(&mut self, row: &Map<String, Value>) -> Option<()> {
         let wrong = match &mut self.kind {
             Kind::Labels { names, ids, counts } => rows::labels(row, names, ids, counts)?,
@@ -143,7 +137,7 @@ impl Reader {
         self.examples += 1;
         self.mistaken += u64::from(!wrong.is_empty());
         for wrong in wrong {
-            // The first of equals comes first, and only few are kept.
+            // Kept in descending order of the score; of equal ones, the earlier row comes first.
             let place = self.wrong.partition_point(|other| other.score >= wrong.score);
             self.wrong.insert(place, wrong);
             self.wrong.truncate(MOST_WRONG);
@@ -152,30 +146,35 @@ impl Reader {
     }
 
     fn finish(self, damaged: u64) -> Predictions {
-        let (said, counts_mistakes) = match self.kind {
+        let (counts, has_mistakes) = match self.kind {
             Kind::Labels { names, counts, .. } => {
                 let mut confusion = Confusion::new(names.len());
                 for ((gold, predicted), count) in counts {
                     (0..count).for_each(|_| confusion.add(gold, predicted));
                 }
-                (Said::Labels { names, confusion }, true)
+                (Counts::Labels { names, confusion }, true)
             }
             Kind::Sets { names, tally } => {
-                (Said::Scored(names.into_iter().zip(tally.per_label()).collect()), true)
+                (Counts::Scored(names.into_iter().zip(tally.per_label()).collect()), true)
             }
             Kind::Tags(tally) => {
-                let score = |(kind, of): (&str, EntityCounts)| (kind.to_string(), score_of(of));
-                (Said::Scored(tally.by_type().map(score).collect()), true)
+                let scores = tally.by_type().map(|(kind, counts)| (kind.to_string(), class_score(counts)));
+                (Counts::Scored(scores.collect()), true)
             }
-            Kind::Numbers { pairs, .. } => (Said::Numbers(pairs), false),
+            Kind::Numbers { pairs, .. } => (Counts::Numbers(pairs), false),
         };
-        let mistaken = counts_mistakes.then_some(self.mistaken);
-        Predictions { said, examples: self.examples, mistaken, wrong: self.wrong, damaged }
+        let mistaken = has_mistakes.then_some(self.mistaken);
+        Predictions { counts, examples: self.examples, mistaken, wrong: self.wrong, damaged }
     }
 }
 
-fn score_of(of: EntityCounts) -> ClassScore {
-    ClassScore { precision: of.precision(), recall: of.recall(), f1: of.f1(), support: of.support }
+fn class_score(counts: EntityCounts) -> ClassScore {
+    ClassScore {
+        precision: counts.precision(),
+        recall: counts.recall(),
+        f1: counts.f1(),
+        support: counts.support,
+    }
 }
 
 #[cfg(test)]
@@ -189,47 +188,42 @@ mod tests {
     }
 
     #[test]
-    fn of_labels_the_surest_mistakes_come_first() {
-        let row = |gold: &str, label: &str, score: f64| {
-            format!(
-                "{{\"text\":\"{gold} {score}\",\"label\":\"{label}\",\"gold\":\"{gold}\",\"score\":{score},\"probabilities\":{{\"sea\":0.5,\"land\":0.5}}}}\n"
-            )
-        };
+    fn labels_list_the_most_confident_mistakes_first() {
         let rows = [row("sea", "land", 0.6), row("sea", "sea", 0.99), row("land", "sea", 0.9)];
         let found = predictions(&format!("{}\n[1]\n", rows.concat()));
-        let Said::Labels { names, confusion } = &found.said else { panic!("{found:?}") };
+        let Counts::Labels { names, confusion } = &found.counts else { panic!("{found:?}") };
         assert_eq!(
             (names.as_slice(), confusion.count(0, 1), confusion.count(1, 0)),
             (["sea", "land"].map(str::to_string).as_slice(), 1, 1)
         );
         assert_eq!((found.examples, found.mistaken, found.damaged), (3, Some(2), 2));
-        let told: Vec<(&str, &str)> =
+        let listed: Vec<(&str, &str)> =
             found.wrong.iter().map(|w| (w.text[0].as_str(), w.predicted.as_str())).collect();
-        assert_eq!(told, [("land 0.9", "sea"), ("sea 0.6", "land")]);
+        assert_eq!(listed, [("land 0.9", "sea"), ("sea 0.6", "land")]);
         let many: String = (0..50).map(|at| row("sea", "land", 0.5 + f64::from(at) / 100.0)).collect();
         let found = predictions(&many);
         assert_eq!((found.wrong.len(), found.wrong[0].score), (MOST_WRONG, 0.99));
     }
 
     #[test]
-    fn of_entities_the_wrong_words_are_marked() {
+    fn wrong_entities_are_marked_in_their_text() {
         let found = predictions(
             "{\"tokens\":[\"In\",\"New\",\"York\",\"Ann\"],\"tags\":[\"O\",\"B-LOC\",\"O\",\"B-PER\"],\"gold\":[\"O\",\"B-LOC\",\"I-LOC\",\"B-PER\"],\"scores\":[0.9,0.8,0.7,0.99]}\n",
         );
-        let Said::Scored(scores) = &found.said else { panic!("{found:?}") };
+        let Counts::Scored(scores) = &found.counts else { panic!("{found:?}") };
         assert_eq!(
-            scores.iter().map(|(kind, of)| (kind.as_str(), of.f1)).collect::<Vec<_>>(),
+            scores.iter().map(|(kind, score)| (kind.as_str(), score.f1)).collect::<Vec<_>>(),
             [("LOC", 0.0), ("PER", 1.0)]
         );
-        let told: Vec<_> =
+        let listed: Vec<_> =
             found.wrong.iter().map(|w| (w.text.join("|"), w.gold.as_str(), w.predicted.as_str())).collect();
         let texts = [("In |New York| Ann".to_string(), "B-LOC I-LOC", "B-LOC O")];
-        assert_eq!(told, texts);
+        assert_eq!(listed, texts);
         assert_eq!((found.examples, found.mistaken), (1, Some(1)));
     }
 
     #[test]
-    fn of_sets_and_numbers_the_farthest_off_are_told() {
+    fn sets_and_numbers_list_the_largest_errors() {
         let found = predictions(
             "{\"text\":\"a\",\"labels\":[\"x\"],\"gold\":[\"y\"],\"scores\":[0.9],\"probabilities\":{\"x\":0.9,\"y\":0.05}}\n",
         );
@@ -240,7 +234,7 @@ mod tests {
         let found = predictions(
             "{\"text\":\"a\",\"prediction\":1.5,\"gold\":1.0}\n{\"text\":\"b\",\"prediction\":{\"p\":1.0,\"q\":9.0},\"gold\":{\"p\":4.0,\"q\":9.0}}\n",
         );
-        let Said::Numbers(pairs) = &found.said else { panic!("{found:?}") };
+        let Counts::Numbers(pairs) = &found.counts else { panic!("{found:?}") };
         assert_eq!(
             (pairs.as_slice(), found.wrong[0].score, found.mistaken),
             ([(1.0, 1.5), (4.0, 1.0)].as_slice(), 3.0, None)
@@ -248,12 +242,18 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_something_else_is_an_error_and_none_is_none() {
+    fn a_file_without_predictions_is_an_error_and_a_missing_one_is_none() {
         let folder = tempfile::tempdir().unwrap();
         assert!(read(folder.path()).unwrap().is_none());
         std::fs::write(folder.path().join(PREDICTIONS), "{\"a\":1}\n").unwrap();
         assert!(
             read(folder.path()).unwrap_err().to_string().contains("predictions.jsonl: holds no predictions")
         );
+    }
+
+    fn row(gold: &str, label: &str, score: f64) -> String {
+        format!(
+            "{{\"text\":\"{gold} {score}\",\"label\":\"{label}\",\"gold\":\"{gold}\",\"score\":{score},\"probabilities\":{{\"sea\":0.5,\"land\":0.5}}}}\n"
+        )
     }
 }

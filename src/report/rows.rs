@@ -1,6 +1,6 @@
-//! One row of predictions of each kind: counted, and what is wrong about it.
+//! Counts one row of `predictions.jsonl` for each kind of task, and returns its mistakes.
 //!
-//! A row that lacks something is `None` and counts nothing.
+//! A row that lacks a field gives `None` and is not counted.
 
 use std::collections::BTreeMap;
 
@@ -14,130 +14,146 @@ use crate::scores::LabelTally;
 use crate::scores::entities;
 use crate::scores::mean;
 
-/// Characters of a text that are told.
+/// Characters of a text that are shown.
 const TEXT_CHARS: usize = 300;
 
-/// Characters of labels or tags that are told.
+/// Characters of labels or tags that are shown.
 const LABEL_CHARS: usize = 80;
 
-/// Words before and behind a wrong entity.
+/// Number of words that are shown before and after a wrong entity.
 const WORDS_AROUND: usize = 10;
 
-/// Pairs of numbers that are drawn.
+/// Most pairs of numbers that are drawn.
 const MOST_PAIRS: usize = 600;
 
-/// A mistake.
+/// A wrong prediction.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Wrong {
-    /// What comes before the words that it is about, these, and what comes behind.
+    /// The text before the wrong words, the wrong words, and the text after them.
     pub(super) text: [String; 3],
     /// The second text of a pair.
     pub(super) pair: Option<String>,
-    /// What the data say.
+    /// Label, tags or number in the data.
     pub(super) gold: String,
-    /// What the model said.
+    /// Label, tags or number that the model predicted.
     pub(super) predicted: String,
-    /// How sure it was: a probability; of numbers the distance.
+    /// Confidence of the prediction, a probability; for numbers the distance from the number in the data.
     pub(super) score: f64,
 }
 
 type Row = Map<String, Value>;
 
-/// One label of many; labels that were not known come behind the known ones.
+/// Counts a row with one label. Names that are not in `names` are added at the end.
 pub(super) fn labels(
     row: &Row,
     names: &mut Vec<String>,
     ids: &mut BTreeMap<String, u32>,
     counts: &mut BTreeMap<(u32, u32), u64>,
 ) -> Option<Vec<Wrong>> {
-    let (gold, label, score) = (text(row, "gold")?, text(row, "label")?, row.get("score")?.as_f64()?);
-    let mut id = |name: &str| {
+    let gold = text(row, "gold")?;
+    let label = text(row, "label")?;
+    let score = row.get("score")?.as_f64()?;
+    let pair = [gold, label].map(|name| {
         *ids.entry(name.to_string()).or_insert_with(|| {
             names.push(name.to_string());
             names.len() as u32 - 1
         })
-    };
-    *counts.entry((id(gold), id(label))).or_default() += 1;
+    });
+    *counts.entry(pair.into()).or_default() += 1;
     Some(if gold == label { Vec::new() } else { vec![wrong(row, gold, label, score)?] })
 }
 
-/// Any number of labels: how far the probability of a label is off says how wrong a row is.
+/// Counts a row with any number of labels. The score of a mistake is the largest distance of a wrong label's
+/// probability from 0 or 1.
 pub(super) fn sets(row: &Row, names: &[String], tally: &mut LabelTally) -> Option<Vec<Wrong>> {
-    let (gold, labels) = (texts(row, "gold")?, texts(row, "labels")?);
-    let has = |labels: &[&str], name: &String| labels.contains(&name.as_str());
-    let ids = |labels: &[&str]| -> Vec<u32> {
-        (0..).zip(names).filter(|(_, name)| has(labels, name)).map(|(id, _)| id).collect()
-    };
-    tally.add(&ids(&gold), &ids(&labels));
+    let gold = texts(row, "gold")?;
+    let labels = texts(row, "labels")?;
+    tally.add(&label_ids(&gold, names), &label_ids(&labels, names));
     let probabilities = row.get("probabilities")?.as_object()?;
-    let distance = |name: &String| {
-        let wanted = if has(&gold, name) { 1.0 } else { 0.0 };
-        let is_wrong = has(&gold, name) != has(&labels, name);
+    let errors = names.iter().filter_map(|name| {
+        let is_gold = gold.contains(&name.as_str());
+        let wanted = if is_gold { 1.0 } else { 0.0 };
+        let is_wrong = is_gold != labels.contains(&name.as_str());
         is_wrong.then_some((probabilities.get(name)?.as_f64()? - wanted).abs())
-    };
-    let Some(score) = names.iter().filter_map(distance).reduce(f64::max) else { return Some(Vec::new()) };
-    let list = |labels: &[&str]| if labels.is_empty() { "none".to_string() } else { labels.join(", ") };
-    Some(vec![wrong(row, &list(&gold), &list(&labels), score)?])
+    });
+    let Some(score) = errors.reduce(f64::max) else { return Some(Vec::new()) };
+    Some(vec![wrong(row, &joined(&gold), &joined(&labels), score)?])
 }
 
-/// Tags of words: every entity that is not there, or that was not found.
+/// The places in `names` of the labels of a row.
+fn label_ids(labels: &[&str], names: &[String]) -> Vec<u32> {
+    (0..).zip(names).filter(|(_, name)| labels.contains(&name.as_str())).map(|(id, _)| id).collect()
+}
+
+fn joined(labels: &[&str]) -> String {
+    if labels.is_empty() { "none".to_string() } else { labels.join(", ") }
+}
+
+/// Counts a row of tagged words. Returns a mistake for each predicted entity that is not in the data, and for
+/// each entity of the data that was not found.
 pub(super) fn tags(row: &Row, tally: &mut EntityTally) -> Option<Vec<Wrong>> {
-    let (words, gold, tags) = (texts(row, "tokens")?, texts(row, "gold")?, texts(row, "tags")?);
+    let words = texts(row, "tokens")?;
+    let gold = texts(row, "gold")?;
+    let tags = texts(row, "tags")?;
     let scores: Vec<f64> = row.get("scores")?.as_array()?.iter().map(Value::as_f64).collect::<Option<_>>()?;
     if [gold.len(), tags.len(), scores.len()] != [words.len(); 3] {
         return None;
     }
     tally.add(&gold, &tags);
-    let (in_data, found) = (entities(&gold), entities(&tags));
-    let overlaps = |a: &Entity<'_>, b: &Entity<'_>| a.first <= b.last && b.first <= a.last;
-    // One that has another type or other ends than that of the data is told once, with all of its words.
-    let with_data = |entity: &Entity<'_>| {
-        let same = in_data.iter().filter(|other| overlaps(entity, other));
+    let in_data = entities(&gold);
+    let found = entities(&tags);
+    // A predicted entity with another type or other ends than the one in the data is one mistake, with the
+    // words of both.
+    let wrong = found.iter().filter(|entity| !in_data.contains(entity)).map(|entity| {
+        let same = in_data.iter().filter(|other| overlap(entity, other));
         same.fold((entity.first, entity.last), |(first, last), other| {
             (first.min(other.first), last.max(other.last))
         })
-    };
-    let wrong: Vec<&Entity<'_>> = found.iter().filter(|entity| !in_data.contains(entity)).collect();
-    let missed = in_data.iter().filter(|entity| !found.iter().any(|other| overlaps(entity, other)));
-    let spans =
-        wrong.iter().map(|entity| with_data(entity)).chain(missed.map(|entity| (entity.first, entity.last)));
-    let of = |(first, last): (usize, usize)| Wrong {
-        text: marked(&words, first, last + 1),
-        pair: None,
-        gold: shortened(&gold[first..=last].join(" "), LABEL_CHARS),
-        predicted: shortened(&tags[first..=last].join(" "), LABEL_CHARS),
-        score: mean(&scores[first..=last]),
-    };
-    Some(spans.map(of).collect())
+    });
+    let missed = in_data.iter().filter(|entity| !found.iter().any(|other| overlap(entity, other)));
+    let spans = wrong.chain(missed.map(|entity| (entity.first, entity.last)));
+    Some(
+        spans
+            .map(|(first, last)| Wrong {
+                text: marked(&words, first, last + 1),
+                pair: None,
+                gold: shortened(&gold[first..=last].join(" "), LABEL_CHARS),
+                predicted: shortened(&tags[first..=last].join(" "), LABEL_CHARS),
+                score: mean(&scores[first..=last]),
+            })
+            .collect(),
+    )
 }
 
-/// The words from `first` to before `end`, with some before and behind them.
+fn overlap(a: &Entity<'_>, b: &Entity<'_>) -> bool {
+    a.first <= b.last && b.first <= a.last
+}
+
+/// Returns the words before, from `first` to before `end`, and after; [`WORDS_AROUND`] words at most on each
+/// side.
 fn marked(words: &[&str], first: usize, end: usize) -> [String; 3] {
-    let (from, to) = (first.saturating_sub(WORDS_AROUND), words.len().min(end + WORDS_AROUND));
-    let part = |from: usize, to: usize| shortened(&words[from..to].join(" "), TEXT_CHARS);
-    let (start, rest) = (if from > 0 { "… " } else { "" }, if to < words.len() { " …" } else { "" });
-    let space = |is_there: bool| if is_there { " " } else { "" };
-    [
-        format!("{start}{}{}", part(from, first), space(from < first)),
-        part(first, end),
-        format!("{}{}{rest}", space(end < to), part(end, to)),
-    ]
+    let from = first.saturating_sub(WORDS_AROUND);
+    let to = words.len().min(end + WORDS_AROUND);
+    let [before, marked, after] =
+        [from..first, first..end, end..to].map(|range| shortened(&words[range].join(" "), TEXT_CHARS));
+    let start = if from > 0 { "… " } else { "" };
+    let rest = if to < words.len() { " …" } else { "" };
+    let before_space = if from < first { " " } else { "" };
+    let after_space = if end < to { " " } else { "" };
+    [format!("{start}{before}{before_space}"), marked, format!("{after_space}{after}{rest}")]
 }
 
-/// Numbers: the one that is farthest off. Of the first number of each row, `pairs` has every so many.
+/// Counts a row with one or several numbers. Returns the number with the largest error. `pairs` keeps one of
+/// `every` pairs of the first number in the data and the predicted one; when it is full, every second pair is
+/// dropped.
 pub(super) fn numbers(
     row: &Row,
     index: u64,
     pairs: &mut Vec<(f64, f64)>,
     every: &mut u64,
 ) -> Option<Vec<Wrong>> {
-    let of = |name: &str| -> Option<Vec<f64>> {
-        match row.get(name)? {
-            Value::Object(several) => several.values().map(Value::as_f64).collect(),
-            one => Some(vec![one.as_f64()?]),
-        }
-    };
-    let (gold, predicted) = (of("gold")?, of("prediction")?);
+    let gold = numbers_in(row.get("gold")?)?;
+    let predicted = numbers_in(row.get("prediction")?)?;
     let both = gold.iter().copied().zip(predicted.iter().copied());
     let farthest = both.reduce(|a, b| if (b.0 - b.1).abs() > (a.0 - a.1).abs() { b } else { a })?;
     if index.is_multiple_of(*every) {
@@ -152,8 +168,15 @@ pub(super) fn numbers(
         *every *= 2;
     }
     let (gold, predicted) = farthest;
-    let number = |value: f64| format!("{value:.3}");
-    Some(vec![wrong(row, &number(gold), &number(predicted), (gold - predicted).abs())?])
+    Some(vec![wrong(row, &format!("{gold:.3}"), &format!("{predicted:.3}"), (gold - predicted).abs())?])
+}
+
+/// One number, or the numbers of an object.
+fn numbers_in(value: &Value) -> Option<Vec<f64>> {
+    match value {
+        Value::Object(several) => several.values().map(Value::as_f64).collect(),
+        one => Some(vec![one.as_f64()?]),
+    }
 }
 
 fn wrong(row: &Row, gold: &str, predicted: &str, score: f64) -> Option<Wrong> {

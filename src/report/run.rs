@@ -1,4 +1,4 @@
-//! What a run folder holds, read file by file: a damaged one is a gap, and all others are told.
+//! Reads a run folder, file by file. A damaged file is a gap of the report; the other files are used.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -25,46 +25,47 @@ use crate::train::results;
 use crate::train::run_folder::MACHINE;
 use crate::train::run_folder::METRICS;
 
-/// More than a configuration, or what a run says of its machine, ever takes.
+/// Largest configuration or `machine.json` that is read, in bytes; real ones are much smaller.
 const CAP_BYTES: u64 = 1 << 20;
 
-/// More than the log of a long run takes.
+/// Largest `trainer_state.json` that is read, in bytes: more than the log of a long run has.
 const STATE_CAP_BYTES: u64 = 256 << 20;
 
-/// A run, as its folder tells of it.
+/// A run as read from its folder.
 #[derive(Debug)]
 pub struct Run {
     pub(super) path: PathBuf,
     pub(super) name: String,
     pub(super) state: State,
-    /// Seconds since the last record.
+    /// Seconds since the last record was written.
     pub(super) age_seconds: Option<u64>,
-    /// Updates in all, where they are known.
+    /// Number of updates of the whole run, if it is known.
     pub(super) total_steps: Option<u64>,
-    /// Updates done.
+    /// Number of updates that are done.
     pub(super) step: Option<u64>,
-    /// What `all_results.json` holds.
+    /// Content of `all_results.json`.
     pub(super) results: BTreeMap<String, f64>,
-    /// By tag.
+    /// Values of `metrics.jsonl` by tag.
     pub(super) curves: BTreeMap<String, Thinned>,
-    /// The resolved configuration: dotted keys and values.
+    /// Dotted keys and values of the resolved configuration.
     pub(super) keys: Vec<(String, String)>,
-    /// The same as its file.
+    /// Text of `config.yaml`, the resolved configuration.
     pub(super) yaml: String,
-    /// What it was computed on.
+    /// Content of `machine.json`, the machine that the run was computed on.
     pub(super) machine: Map<String, Value>,
-    /// The folder of its prepared corpus, and the report of it.
+    /// Folder of the prepared corpus, and its report.
     pub(super) corpus: Option<(PathBuf, Report)>,
-    /// What it said of the evaluation examples.
-    pub(super) said: Option<Predictions>,
-    /// What could not be read.
+    /// Predictions for the evaluation examples.
+    pub(super) predictions: Option<Predictions>,
+    /// Errors of files that could not be read.
     pub(super) gaps: Vec<String>,
 }
 
-/// What may be read, or a gap that says why not.
+/// Collects the errors of files that could not be read.
 struct Gaps(Vec<String>);
 
 impl Gaps {
+    /// Returns the value, or notes the error and returns the default.
     fn or_default<T: Default>(&mut self, read: Result<T>) -> T {
         read.unwrap_or_else(|e| {
             self.0.push(format!("{e:#}"));
@@ -74,7 +75,10 @@ impl Gaps {
 }
 
 impl Run {
-    /// Reads the folder of a run. Only a folder that cannot be listed is an error.
+    /// Reads the folder of a run.
+    ///
+    /// # Errors
+    /// Returns an error only if the folder cannot be listed.
     pub fn read(path: &Path) -> Result<Self> {
         let mut gaps = Gaps(Vec::new());
         let results = gaps.or_default(results::read(path));
@@ -91,7 +95,7 @@ impl Run {
         let mut run = Self {
             path: path.to_path_buf(),
             name: path.display().to_string(),
-            state: State::of(path, &results)?,
+            state: State::read(path, &results)?,
             age_seconds: age.map(|age| age.as_secs()),
             total_steps: None,
             step,
@@ -101,7 +105,7 @@ impl Run {
             yaml,
             machine: gaps.or_default(machine(&path.join(MACHINE))),
             corpus: None,
-            said: gaps.or_default(predictions::read(path)),
+            predictions: gaps.or_default(predictions::read(path)),
             gaps: Vec::new(),
         };
         run.total_steps =
@@ -114,62 +118,69 @@ impl Run {
         Ok(run)
     }
 
-    /// The value of a dotted key of the configuration; `None` for `null`.
+    /// Returns the value of a dotted key of the configuration; `None` for `null`.
     pub(super) fn key(&self, path: &str) -> Option<&str> {
         let found = self.keys.iter().find(|(key, _)| key == path);
         found.map(|(_, value)| value.as_str()).filter(|value| *value != "null")
     }
 
-    /// A score by its name without `eval_`: of the final model, or of the latest evaluation.
+    /// Returns a score by its name without `eval_`: of the final model, else of the latest evaluation.
     pub(super) fn score(&self, name: &str) -> Option<f64> {
-        self.results.get(&format!("eval_{name}")).copied().or_else(|| self.latest(&format!("eval/{name}")))
+        self.result(&format!("eval_{name}")).or_else(|| self.latest(&format!("eval/{name}")))
     }
 
-    /// The latest value of a tag.
+    /// Returns a value of `all_results.json`.
+    pub(super) fn result(&self, name: &str) -> Option<f64> {
+        self.results.get(name).copied()
+    }
+
+    /// Returns the latest value of a tag.
     pub(super) fn latest(&self, tag: &str) -> Option<f64> {
         self.curves.get(tag)?.last()
     }
 
-    /// The names of all scores, without `eval_`.
+    /// Returns the names of all scores, without `eval_`.
     pub(super) fn score_names(&self) -> impl Iterator<Item = &str> {
         let of_results = self.results.keys().filter_map(|name| name.strip_prefix("eval_"));
         of_results.chain(self.curves.keys().filter_map(|tag| tag.strip_prefix("eval/")))
     }
 
+    /// The folder of the prepared corpus: `data` in the run folder, else `data.prepared_dir`.
     fn corpus_folder(&self) -> Option<PathBuf> {
         let own = self.path.join("data");
-        let elsewhere = || self.key("data.prepared_dir").map(PathBuf::from);
-        if fs::is_folder(&own) { Some(own) } else { elsewhere() }
+        if fs::is_folder(&own) { Some(own) } else { self.key("data.prepared_dir").map(PathBuf::from) }
     }
 }
 
-/// Gives each run the shortest name that its path has among the others: what all paths begin with is left
-/// out.
+/// Names each run by its path, without the folders that all paths begin with.
 pub fn name_all(runs: &mut [Run]) {
-    let paths: Vec<PathBuf> = runs.iter().map(|run| fs::canonical(&run.path)).collect();
-    let parts = |path: &Path| path.iter().map(|part| part.to_string_lossy().into_owned()).collect::<Vec<_>>();
-    let paths: Vec<Vec<String>> = paths.iter().map(|path| parts(path)).collect();
-    let is_shared = |at: usize| paths.iter().all(|path| at + 1 < path.len() && path[at] == paths[0][at]);
+    let paths: Vec<Vec<String>> = runs
+        .iter()
+        .map(|run| fs::canonical(&run.path).iter().map(|part| part.to_string_lossy().into_owned()).collect())
+        .collect();
     let shortest = paths.iter().map(Vec::len).min().unwrap_or(0);
-    let shared = (0..shortest).take_while(|&at| is_shared(at)).count();
+    let shared = (0..shortest)
+        .take_while(|&at| paths.iter().all(|path| at + 1 < path.len() && path[at] == paths[0][at]))
+        .count();
     for (run, path) in runs.iter_mut().zip(&paths) {
         run.name = path[shared.min(path.len().saturating_sub(1))..].join("/");
     }
 }
 
-/// What `metrics.jsonl` holds.
+/// Content of `metrics.jsonl`.
 #[derive(Default)]
 struct Records {
     curves: BTreeMap<String, Thinned>,
-    /// Of the last record.
+    /// Step of the last record.
     step: Option<u64>,
-    /// Lines without a record.
+    /// Number of lines that are not records.
     damaged: u64,
 }
 
-/// The records of a run; none without a file.
+/// Reads the records of a run; without a file there are none.
 fn records(path: &Path) -> Result<Records> {
-    let (mut records, mut seconds) = (Records::default(), None);
+    let mut records = Records::default();
+    let mut seconds = None;
     if !fs::exists(path) {
         return Ok(records);
     }
@@ -189,19 +200,20 @@ fn records(path: &Path) -> Result<Records> {
     Ok(records)
 }
 
-/// The tag of the seconds since the beginning of a run.
+/// Tag of the training time in seconds.
 pub(super) const ELAPSED: &str = "perf/elapsed_seconds";
 
+/// Reads `machine.json`; without a file the map is empty.
 fn machine(path: &Path) -> Result<Map<String, Value>> {
     if !fs::exists(path) {
         return Ok(Map::new());
     }
     let text = fs::read_text_capped(path, CAP_BYTES)?;
-    let broken = |e| Problem::new(format!("is not a JSON object: {e}")).at(path.display());
-    Ok(serde_json::from_str(&text).map_err(broken)?)
+    Ok(serde_json::from_str(&text)
+        .map_err(|e| Problem::new(format!("is not a JSON object: {e}")).at(path.display()))?)
 }
 
-/// The updates that the newest checkpoint is to be trained for in all.
+/// Reads the planned number of updates of the whole run from the newest checkpoint.
 fn steps_of_checkpoint(folder: &Path) -> Option<u64> {
     let store = CheckpointStore::new(folder);
     let newest = store.path_of(*store.steps().ok()?.last()?);

@@ -1,4 +1,4 @@
-//! Whether a run goes on, has ended, or waits to be continued.
+//! The state of a run: running, complete, diverged or stopped.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,22 +10,22 @@ use crate::report::find::seeds_of;
 use crate::train::results;
 use crate::train::run_folder::METRICS;
 
-/// What has become of a run.
+/// The state of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
-    /// A process holds its folder.
+    /// A process has locked the folder.
     Running,
-    /// It has its results.
+    /// The run has written its results.
     Complete,
-    /// It ended with exit code 76.
+    /// Training diverged (exit code 76).
     Diverged,
-    /// It goes on when it is started again.
+    /// The run is not complete; the same command resumes it.
     Stopped,
 }
 
 impl State {
-    /// That of the run in `folder`, which has these `results`.
-    pub fn of(folder: &Path, results: &BTreeMap<String, f64>) -> Result<Self> {
+    /// Determines the state of the run in `folder` with these `results` (of its `all_results.json`).
+    pub fn read(folder: &Path, results: &BTreeMap<String, f64>) -> Result<Self> {
         Ok(if fs::is_locked(folder) {
             Self::Running
         } else if results::are_whole(results) {
@@ -46,15 +46,15 @@ impl State {
         }
         let mut states = Vec::new();
         for seed in seeds_of(folder)? {
-            // A seed whose results cannot be read has none, like a single run.
-            states.push(Self::of(&seed, &results::read(&seed).unwrap_or_default())?);
+            // Results that cannot be read count as missing, as they do for a single run.
+            states.push(Self::read(&seed, &results::read(&seed).unwrap_or_default())?);
         }
-        // A state that needs attention wins.
+        // If the seeds differ, the state that needs most attention is the state of all.
         let first = [Self::Running, Self::Stopped, Self::Diverged, Self::Complete];
         Ok(first.into_iter().find(|state| states.contains(state)))
     }
 
-    /// A word for it.
+    /// The name of the state in lower case.
     pub fn name(self) -> &'static str {
         match self {
             Self::Running => "running",

@@ -1,29 +1,29 @@
-//! Tables with a row for each fact and a column for each run: they scroll within themselves on a narrow
-//! screen.
+//! HTML tables: one with a row for each fact and a column for each run, and a plain one. Wide tables scroll
+//! by themselves on a narrow screen.
 
 use std::fmt::Write;
 
 use crate::pages::html::escape;
 use crate::report::run::Run;
 
-/// A fact of each run.
+/// One row of a table: a title, and a cell for each run.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Fact {
     pub(super) title: String,
-    /// Of each run, in their order; `None` where it is not recorded.
+    /// The text for each run, in the order of the runs; `None` if the run did not record the value.
     pub(super) cells: Vec<Option<String>>,
-    /// The run that is best in it.
+    /// Index of the run with the best value.
     pub(super) best: Option<usize>,
 }
 
 impl Fact {
-    /// What `of` says of each run.
-    pub(super) fn of(title: &str, runs: &[Run], of: impl Fn(&Run) -> Option<String>) -> Self {
-        Self { title: title.to_string(), cells: runs.iter().map(of).collect(), best: None }
+    /// Returns a row with the cell `text` of each run.
+    pub(super) fn new(title: &str, runs: &[Run], text: impl Fn(&Run) -> Option<String>) -> Self {
+        Self { title: title.to_string(), cells: runs.iter().map(text).collect(), best: None }
     }
 }
 
-/// The facts that some run has; nothing without one. Titles and cells are texts.
+/// Returns a table of the facts that at least one run has, or an empty text. Titles and cells are escaped.
 pub(super) fn facts(runs: &[Run], facts: &[Fact]) -> String {
     let known: Vec<&Fact> = facts.iter().filter(|fact| fact.cells.iter().any(Option::is_some)).collect();
     if known.is_empty() {
@@ -50,7 +50,7 @@ pub(super) fn facts(runs: &[Run], facts: &[Fact]) -> String {
     html + "</tbody>\n</table></div>\n"
 }
 
-/// Rows of cells below a header, all of them texts; the first column is a name.
+/// Returns a table with a header. All cells are escaped; the first column contains names.
 pub(super) fn plain(header: &[&str], rows: &[Vec<String>]) -> String {
     let mut html = "<div class=\"scroll\"><table>\n<thead><tr>".to_string();
     for title in header {
@@ -68,12 +68,12 @@ pub(super) fn plain(header: &[&str], rows: &[Vec<String>]) -> String {
     html + "</tbody>\n</table></div>\n"
 }
 
-/// The mark of run `index`, in its colour.
+/// The coloured dot of run `index`.
 pub(super) fn dot(index: usize) -> String {
     format!("<i class=\"dot s{}\"></i>", color(index))
 }
 
-/// The colour of run `index`.
+/// Number of the colour of run `index`; colours repeat after eight runs.
 pub(super) fn color(index: usize) -> usize {
     index % 8
 }

@@ -1,4 +1,4 @@
-//! Run folders that the tests make up: whole, damaged, hostile, long.
+//! Tests of pages about made-up run folders: complete, damaged, hostile and long ones.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -51,7 +51,7 @@ fn page_of(folders: &[PathBuf]) -> String {
     page(&runs, None)
 }
 
-/// Every element that is opened is closed.
+/// Checks that every element is closed, and that the page has no script, no image and no NaN.
 #[track_caller]
 fn assert_whole(page: &str) {
     for tag in [
@@ -68,7 +68,7 @@ fn assert_whole(page: &str) {
 }
 
 #[test]
-fn a_run_is_told_from_its_state_to_its_configuration() {
+fn the_page_of_a_run_has_state_scores_time_and_configuration() {
     let root = tempfile::tempdir().unwrap();
     let page = page_of(&[pretrained(root.path(), "novels", 7, 4.36)]);
     assert_whole(&page);
@@ -114,19 +114,22 @@ fn several_runs_are_drawn_over_each_other_and_compared() {
     );
     assert!(page.contains("4.3050 ± 0.0778"), "only the seeds differ");
     assert!(page.contains("Loss over time") && page.contains("var(--pale1)"));
-    // With another difference they are no seeds of one.
+    // With another difference than the seed, there are no means over seeds.
     write(&folders[1], "config.yaml", "run:\n  seed: 8\ntask: masked_lm\ntraining:\n  max_steps: 90\n");
     let page = page_of(&folders);
     assert!(page.contains("training.max_steps</th><td>100</td><td>90</td>") && !page.contains(" ± "));
 }
 
+fn json(text: &str) -> String {
+    serde_json::to_string(text).unwrap()
+}
+
 #[test]
-fn nothing_of_a_run_is_markup() {
+fn texts_of_a_run_are_escaped() {
     let root = tempfile::tempdir().unwrap();
     let name = HOSTILE.replace('/', "_");
     let folder = root.path().join(format!("x{name}"));
     write(&folder, "config.yaml", &format!("task: \"{}\"\nkey: 1\n", HOSTILE.replace('"', "\\\"")));
-    let json = |text: &str| serde_json::to_string(text).unwrap();
     let hostile = json(HOSTILE);
     let tag = json(&format!("eval/{HOSTILE}"));
     let other = json(&format!("odd/{HOSTILE}"));
@@ -137,12 +140,12 @@ fn nothing_of_a_run_is_markup() {
     );
     write(&folder, "machine.json", &format!("{{\"processor\":{hostile}}}"));
     write(&folder, "all_results.json", &format!("{{{}:1}}", json(&format!("eval_{HOSTILE}"))));
-    let row = |gold: &str| {
+    let rows = [hostile.as_str(), "\"b\""].map(|gold| {
         format!(
             "{{\"text\":{hostile},\"text_pair\":{hostile},\"label\":{hostile},\"gold\":{gold},\"score\":0.9,\"probabilities\":{{{hostile}:1,\"b\":0}}}}\n"
         )
-    };
-    write(&folder, "predictions.jsonl", &[row(&hostile), row("\"b\"")].concat());
+    });
+    write(&folder, "predictions.jsonl", &rows.concat());
     let twin = root.path().join(format!("y{name}"));
     write(&twin, "config.yaml", "task: b\n");
     write(&twin, "metrics.jsonl", &format!("{{\"step\":1,{tag}:1}}\n"));
@@ -153,7 +156,7 @@ fn nothing_of_a_run_is_markup() {
 }
 
 #[test]
-fn damaged_files_are_gaps_and_the_rest_is_told() {
+fn damaged_files_are_gaps_and_the_rest_is_shown() {
     let root = tempfile::tempdir().unwrap();
     let folder = pretrained(root.path(), "run", 7, 4.36);
     std::fs::create_dir(folder.join("data")).unwrap();
@@ -207,7 +210,7 @@ fn a_long_run_is_a_small_page() {
 }
 
 #[test]
-fn folders_of_several_runs_are_all_of_them() {
+fn a_folder_of_several_runs_stands_for_all_of_them() {
     let root = tempfile::tempdir().unwrap();
     let both =
         [pretrained(root.path(), "topics/seed-1", 1, 2.0), pretrained(root.path(), "topics/seed-2", 2, 2.0)];
@@ -220,6 +223,7 @@ fn folders_of_several_runs_are_all_of_them() {
     assert_eq!(runs_of(&root.path().join("topics")).unwrap().runs, both, "a second name of a run");
     assert_eq!(find(root.path()).unwrap().runs, [&[root.path().join("topics")], &both[..]].concat());
     write(&root.path().join("empty"), "notes.txt", "");
-    let message = |name: &str| runs_of(&root.path().join(name)).unwrap_err().to_string();
-    assert!(message("empty").contains("holds no run") && message("none").contains("is no folder"));
+    for (name, message) in [("empty", "holds no run"), ("none", "is no folder")] {
+        assert!(runs_of(&root.path().join(name)).unwrap_err().to_string().contains(message));
+    }
 }

@@ -1,20 +1,20 @@
-//! A curve of any number of values in little memory: neighbours share a place once there are many, which
-//! keeps the lowest and the highest of them.
+//! A curve of any number of values in little memory. Once there are many, neighbouring values are merged into
+//! groups that keep only the lowest and the highest value.
 
-/// Groups that are held at most; a curve has two points of each.
+/// Most groups of a curve; each has up to two points.
 const MOST_GROUPS: usize = 512;
 
 /// A value of a curve.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Point {
-    /// Updates done.
+    /// Number of updates that were done.
     pub(super) step: f64,
-    /// Seconds of training until then, where they are known.
+    /// Training time in seconds, if it was recorded.
     pub(super) seconds: Option<f64>,
     pub(super) value: f64,
 }
 
-/// Points that follow each other.
+/// The lowest and the highest of `points` consecutive values.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Group {
     low: Point,
@@ -26,7 +26,7 @@ struct Group {
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct Thinned {
     groups: Vec<Group>,
-    /// Points of a full group.
+    /// Number of values in a full group.
     width: usize,
     last: Option<Point>,
     sum: f64,
@@ -34,7 +34,7 @@ pub(super) struct Thinned {
 }
 
 impl Thinned {
-    /// Takes the next value.
+    /// Adds the next value.
     pub(super) fn push(&mut self, point: Point) {
         self.width = self.width.max(1);
         (self.last, self.sum, self.count) = (Some(point), self.sum + point.value, self.count + 1);
@@ -59,12 +59,12 @@ impl Thinned {
         self.last.map(|point| point.step)
     }
 
-    /// Of all values.
+    /// Sum of all values.
     pub(super) fn sum(&self) -> f64 {
         self.sum
     }
 
-    /// How many values there were.
+    /// Number of all values.
     pub(super) fn count(&self) -> usize {
         self.count
     }
@@ -74,7 +74,7 @@ impl Thinned {
         self.groups.iter().map(|group| group.high.value).reduce(f64::max)
     }
 
-    /// At most `most` points (at least 3), the last one among them, in their order.
+    /// Returns at most `most` points (at least 3) in their order, the last value among them.
     pub(super) fn points(&self, most: usize) -> Vec<Point> {
         let mut groups = self.groups.clone();
         while groups.iter().map(Group::size).sum::<usize>() > most.saturating_sub(1).max(2) {
@@ -109,8 +109,7 @@ impl Group {
 }
 
 fn halved(groups: &[Group]) -> Vec<Group> {
-    let both = |pair: &[Group]| pair[1..].iter().fold(pair[0], |group, next| group.with(next));
-    groups.chunks(2).map(both).collect()
+    groups.chunks(2).map(|pair| pair[1..].iter().fold(pair[0], |group, next| group.with(next))).collect()
 }
 
 #[cfg(test)]
@@ -139,13 +138,12 @@ mod tests {
     }
 
     #[test]
-    fn of_a_long_one_the_extremes_the_ends_and_the_order_stay() {
-        let value = |step: usize| match step {
+    fn a_long_curve_keeps_its_extremes_its_end_and_its_order() {
+        let curve = curve(300_000, |step: usize| match step {
             123_456 => 100.0,
             200_001 => -100.0,
             _ => (step as f64 / 1e4).sin(),
-        };
-        let curve = curve(300_000, value);
+        });
         assert!(curve.groups.len() <= MOST_GROUPS);
         for most in [3, 10, 300, 2000] {
             let points = curve.points(most);

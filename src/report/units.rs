@@ -1,4 +1,4 @@
-//! What tags and scores are called, and how their values are written.
+//! Titles of tags and scores, and the format of their values.
 
 use std::time::Duration;
 
@@ -11,54 +11,46 @@ use crate::scores::Metric;
 use crate::scores::NOT_MEASURED;
 use crate::tasks::pretraining::corpus::PREDICTED_TOKENS;
 
-/// How a value is written.
+/// The unit of a value, which decides its format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Unit {
-    /// A share, in percent.
+    /// A share, shown in percent.
     Percent,
-    /// Natural logarithm of a probability.
+    /// A loss: the negative natural logarithm of a probability.
     Nats,
     Bytes,
     Watts,
     Dollars,
     PerSecond,
     Count,
-    /// One decimal.
+    /// A perplexity, shown with one decimal.
     Perplexity,
-    /// A number as it is.
+    /// A number without a unit.
     Plain,
 }
 
 impl Unit {
-    /// That of a tag, or of the name of a score.
-    pub(super) fn of(name: &str) -> Self {
+    /// Returns the unit of a tag or score by its name.
+    pub(super) fn from_name(name: &str) -> Self {
         const SHARES: [&str; 8] =
             ["accuracy", "precision", "recall", "share", "mfu", "utilisation", "match", "f1"];
         let last = name.rsplit('/').next().unwrap_or(name);
-        let words: Vec<&str> = last.split('_').collect();
-        let is = |wanted: &[&str]| words.last().is_some_and(|word| wanted.contains(word));
-        if is(&["loss"]) {
-            Self::Nats
-        } else if is(&SHARES) || words.contains(&"f1") {
-            Self::Percent
-        } else if is(&["bytes"]) {
-            Self::Bytes
-        } else if is(&["watts"]) {
-            Self::Watts
-        } else if is(&["usd"]) {
-            Self::Dollars
-        } else if last == "perplexity" {
-            Self::Perplexity
-        } else if last == "tokens_per_second" {
-            Self::PerSecond
-        } else if is(&["steps", "rollbacks", "number"]) || last == PREDICTED_TOKENS {
-            Self::Count
-        } else {
-            Self::Plain
+        match last.rsplit('_').next().unwrap_or(last) {
+            "loss" => Self::Nats,
+            word if SHARES.contains(&word) || last.split('_').any(|word| word == "f1") => Self::Percent,
+            "bytes" => Self::Bytes,
+            "watts" => Self::Watts,
+            "usd" => Self::Dollars,
+            _ if last == "perplexity" => Self::Perplexity,
+            _ if last == "tokens_per_second" => Self::PerSecond,
+            word if ["steps", "rollbacks", "number"].contains(&word) || last == PREDICTED_TOKENS => {
+                Self::Count
+            }
+            _ => Self::Plain,
         }
     }
 
-    /// What an axis of it is called.
+    /// The label of an axis in this unit.
     pub(super) fn axis(self) -> &'static str {
         match self {
             Self::Percent => "%",
@@ -71,7 +63,7 @@ impl Unit {
         }
     }
 
-    /// What a value is multiplied by on an axis.
+    /// The factor from a recorded value to its position on an axis.
     pub(super) fn factor(self) -> f64 {
         match self {
             Self::Percent => 100.0,
@@ -80,7 +72,7 @@ impl Unit {
         }
     }
 
-    /// A value with its unit.
+    /// Formats a value with its unit.
     pub(super) fn text(self, value: f64) -> String {
         match self {
             _ if value.is_nan() => NOT_MEASURED.to_string(),
@@ -99,7 +91,7 @@ impl Unit {
     }
 }
 
-/// Three digits and a unit: `980`, `15.2k`, `2.34M`.
+/// A number with three digits and a suffix: `980`, `15.2k`, `2.34M`.
 pub(super) fn compact_count(value: f64) -> String {
     match value.abs() {
         size if size < 1e3 => format!("{value:.0}"),
@@ -110,7 +102,7 @@ pub(super) fn compact_count(value: f64) -> String {
     }
 }
 
-/// Seconds in two units at most: `0.4s`, `7.2s`, `2m24s`, `3h5m`, `4d2h`.
+/// Formats seconds in at most two units: `0.4s`, `7.2s`, `2m24s`, `3h5m`, `4d2h`.
 pub(super) fn duration(seconds: f64) -> String {
     if seconds < 10.0 {
         return format!("{:.1}s", seconds.max(0.0));
@@ -120,12 +112,12 @@ pub(super) fn duration(seconds: f64) -> String {
         _ if seconds < 86_400.0 => 60.0,
         _ => 3600.0,
     };
-    // A count of seconds that no clock gives is told as the largest there is.
+    // The cap keeps the conversion to an integer within range for absurd values.
     let rounded = ((seconds / whole).round() * whole).min(1e12);
     format_duration(Duration::from_secs(rounded as u64))
 }
 
-/// The name of a score as people read it; the first letter stays small.
+/// The title of a score, with a lower-case first letter.
 pub(super) fn score_title(name: &str) -> String {
     const METRICS: [Metric; 12] = [
         Metric::Accuracy,
@@ -154,7 +146,7 @@ pub(super) fn score_title(name: &str) -> String {
     }
 }
 
-/// What a chart of a tag is called.
+/// The title of the chart of a tag.
 pub(super) fn tag_title(tag: &str) -> String {
     let named = match tag {
         "train/grad_norm" => "Gradient norm",
@@ -196,7 +188,7 @@ mod tests {
             ("train/learning_rate", 2e-3),
             ("train/skipped_steps", 1234.0),
         ];
-        let texts = texts.map(|(name, value)| Unit::of(name).text(value));
+        let texts = texts.map(|(name, value)| Unit::from_name(name).text(value));
         let wanted = [
             "26.01 %", "4.3600", "87.50 %", "50.00 %", "78.3", "0.5000", "2.8GiB", "42.7k/s", "2.000e-3",
             "1,234",
@@ -205,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_words() {
+    fn titles_of_scores_and_tags_are_words() {
         assert_eq!(
             ["loss", "overall_f1", "nsp_baseline_loss", "f1_micro_tuned", "LOC_f1"].map(score_title),
             ["evaluation loss", "entity F1", "nsp baseline loss", "micro F1 (tuned thresholds)", "LOC f1"]

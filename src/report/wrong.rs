@@ -1,4 +1,5 @@
-//! What runs got wrong on their evaluation examples: confusions, scores by label, and the worst mistakes.
+//! The mistakes of runs on their evaluation examples: confusion matrix, scores by label, and the worst
+//! mistakes.
 
 use std::cmp::Reverse;
 use std::fmt::Write;
@@ -10,8 +11,8 @@ use crate::pages::chart::compact;
 use crate::pages::columns::shortened;
 use crate::pages::html::escape;
 use crate::quantity::format_grouped;
+use crate::report::predictions::Counts;
 use crate::report::predictions::Predictions;
-use crate::report::predictions::Said;
 use crate::report::rows::Wrong;
 use crate::report::run::Run;
 use crate::report::table;
@@ -20,28 +21,29 @@ use crate::report::units::compact_count;
 use crate::scores::ClassScore;
 use crate::scores::Confusion;
 
-/// Runs that are told of: more would bury the rest of the page.
+/// Most runs whose mistakes are shown: more would bury the rest of the page.
 const MOST_RUNS: usize = 10;
 
-/// Labels of a whole matrix; of more only the most frequent confusions are told.
+/// Most labels of a confusion matrix; with more labels only the most frequent confusions are listed.
 const MATRIX_LABELS: usize = 16;
 
-/// Confusions that are told.
+/// Most confusions that are listed.
 const MOST_CONFUSIONS: usize = 20;
 
-/// Labels whose scores are told.
+/// Most labels whose scores are listed.
 const MOST_LABELS: usize = 100;
 
 /// Characters of a label in a table.
 const LABEL_CHARS: usize = 40;
 
-/// The part of each run that has predictions; nothing without any.
+/// Returns a part for each run that has predictions, or an empty text if none has.
 pub(super) fn section(runs: &[Run]) -> String {
-    let told: Vec<(usize, &Run, &Predictions)> =
-        runs.iter().enumerate().filter_map(|(index, run)| Some((index, run, run.said.as_ref()?))).collect();
+    let predicted =
+        runs.iter().enumerate().filter_map(|(index, run)| Some((index, run, run.predictions.as_ref()?)));
+    let predicted: Vec<(usize, &Run, &Predictions)> = predicted.collect();
     let mut html = String::new();
-    for (at, (index, run, predictions)) in told.iter().take(MOST_RUNS).enumerate() {
-        let content = of_run(predictions);
+    for (at, (index, run, predictions)) in predicted.iter().take(MOST_RUNS).enumerate() {
+        let content = run_content(predictions);
         if runs.len() == 1 {
             let _ = write!(html, "<p class=\"lead\">{}.</p>\n{content}", mistakes(predictions));
             continue;
@@ -54,13 +56,14 @@ pub(super) fn section(runs: &[Run]) -> String {
             mistakes(predictions)
         );
     }
-    if told.len() > MOST_RUNS {
-        let _ = writeln!(html, "<p class=\"note\">Told of the first {MOST_RUNS} of {} runs.</p>", told.len());
+    if predicted.len() > MOST_RUNS {
+        let all = predicted.len();
+        let _ = writeln!(html, "<p class=\"note\">Told of the first {MOST_RUNS} of {all} runs.</p>");
     }
     html
 }
 
-/// `7 of 24 examples wrong`.
+/// The number of mistakes as text, such as `7 of 24 examples wrong`.
 fn mistakes(predictions: &Predictions) -> String {
     let examples = format_grouped(predictions.examples);
     match predictions.mistaken {
@@ -69,17 +72,18 @@ fn mistakes(predictions: &Predictions) -> String {
     }
 }
 
-fn of_run(predictions: &Predictions) -> String {
+/// The tables and charts of one run.
+fn run_content(predictions: &Predictions) -> String {
     let mut html = String::new();
-    match &predictions.said {
-        Said::Labels { names, confusion } => {
+    match &predictions.counts {
+        Counts::Labels { names, confusion } => {
             html.push_str(&confusions(names, confusion));
             let scores: Vec<(String, ClassScore)> =
                 names.iter().cloned().zip(confusion.per_class()).collect();
             html.push_str(&by_label(&scores));
         }
-        Said::Scored(scores) => html.push_str(&by_label(scores)),
-        Said::Numbers(pairs) => html.push_str(&scatter(pairs)),
+        Counts::Scored(scores) => html.push_str(&by_label(scores)),
+        Counts::Numbers(pairs) => html.push_str(&scatter(pairs)),
     }
     html.push_str(&worst(predictions));
     if predictions.damaged > 0 {
@@ -89,18 +93,22 @@ fn of_run(predictions: &Predictions) -> String {
     html
 }
 
-/// The confusion matrix, or of many labels the most frequent confusions.
+/// Returns the confusion matrix, or a list of the most frequent confusions if there are many labels.
 fn confusions(names: &[String], confusion: &Confusion) -> String {
     if names.len() > MATRIX_LABELS {
         let mut wrong: Vec<(usize, usize, u64)> = confusion.mistakes().collect();
         wrong.sort_by_key(|(gold, predicted, count)| (Reverse(*count), *gold, *predicted));
-        let row = |(gold, predicted, count): &(usize, usize, u64)| {
-            let label = |id: &usize| shortened(&names[*id], LABEL_CHARS);
-            vec![label(gold), label(predicted), format_grouped(*count)]
-        };
-        let rows: Vec<Vec<String>> = wrong.iter().take(MOST_CONFUSIONS).map(row).collect();
+        let rows: Vec<Vec<String>> = wrong
+            .iter()
+            .take(MOST_CONFUSIONS)
+            .map(|(gold, predicted, count)| {
+                let [gold, predicted] = [*gold, *predicted].map(|id| shortened(&names[id], LABEL_CHARS));
+                vec![gold, predicted, format_grouped(*count)]
+            })
+            .collect();
         let table = table::plain(&["in the data", "predicted", "examples"], &rows);
-        let (shown, all) = (rows.len(), format_grouped(wrong.len() as u64));
+        let shown = rows.len();
+        let all = format_grouped(wrong.len() as u64);
         return format!("{table}<p class=\"note\">The {shown} most frequent of {all} confusions.</p>\n");
     }
     let mut html =
@@ -125,36 +133,38 @@ fn confusions(names: &[String], confusion: &Confusion) -> String {
     html + "</tbody>\n</table></div>\n"
 }
 
-/// Precision, recall, F1 and support; of many labels those with the lowest F1.
+/// Returns precision, recall, F1 and support of each label; if there are many labels, of those with the
+/// lowest F1.
 fn by_label(scores: &[(String, ClassScore)]) -> String {
-    let mut told: Vec<&(String, ClassScore)> = scores.iter().collect();
-    if told.len() > MOST_LABELS {
-        told.sort_by(|a, b| a.1.f1.total_cmp(&b.1.f1));
-        told.truncate(MOST_LABELS);
+    let mut listed: Vec<&(String, ClassScore)> = scores.iter().collect();
+    if listed.len() > MOST_LABELS {
+        listed.sort_by(|a, b| a.1.f1.total_cmp(&b.1.f1));
+        listed.truncate(MOST_LABELS);
     }
-    let percent = |share: f64| format!("{:.1} %", 100.0 * share);
-    let row = |(name, of): &&(String, ClassScore)| {
-        let [precision, recall, f1] = [of.precision, of.recall, of.f1].map(percent);
-        vec![shortened(name, LABEL_CHARS), precision, recall, f1, format_grouped(of.support)]
-    };
-    let rows: Vec<Vec<String>> = told.iter().map(row).collect();
+    let rows: Vec<Vec<String>> = listed
+        .iter()
+        .map(|(name, score)| {
+            let [precision, recall, f1] =
+                [score.precision, score.recall, score.f1].map(|share| format!("{:.1} %", 100.0 * share));
+            vec![shortened(name, LABEL_CHARS), precision, recall, f1, format_grouped(score.support)]
+        })
+        .collect();
     if rows.is_empty() {
         return String::new();
     }
     let table = table::plain(&["label", "precision", "recall", "F1", "in the data"], &rows);
-    if told.len() == scores.len() {
+    if listed.len() == scores.len() {
         return table;
     }
     let all = format_grouped(scores.len() as u64);
     format!("{table}<p class=\"note\">The {MOST_LABELS} labels with the lowest F1 of {all}.</p>\n")
 }
 
-/// Numbers of the data against predicted ones.
+/// Draws the predicted numbers against those in the data.
 fn scatter(pairs: &[(f64, f64)]) -> String {
-    let all = || pairs.iter().flat_map(|pair| [pair.0, pair.1]);
-    let (Some(low), Some(high)) = (all().reduce(f64::min), all().reduce(f64::max)) else {
-        return String::new();
-    };
+    let all = pairs.iter().flat_map(|pair| [pair.0, pair.1]);
+    let Some(low) = all.clone().reduce(f64::min) else { return String::new() };
+    let high = all.fold(low, f64::max);
     let hints = pairs.iter().take(200).map(|pair| (*pair, format!("{:.3}: predicted {:.3}", pair.0, pair.1)));
     let same = Curve::new(vec![(low, low), (high, high)], "var(--muted)", Mark::Dashes);
     let dots = Curve { hints: hints.collect(), ..Curve::new(pairs.to_vec(), "var(--s0)", Mark::Points) };
@@ -170,15 +180,16 @@ fn scatter(pairs: &[(f64, f64)]) -> String {
     format!("<div class=\"charts\"><figure>{}</figure></div>\n", chart.svg())
 }
 
+/// The list of the worst mistakes.
 fn worst(predictions: &Predictions) -> String {
     if predictions.wrong.is_empty() {
         return String::new();
     }
-    let is_number = matches!(predictions.said, Said::Numbers(_));
+    let is_number = matches!(predictions.counts, Counts::Numbers(_));
     let title = if is_number { "Farthest off" } else { "Most surely wrong" };
     let mut html = format!("<h3>{title}</h3>\n<ol class=\"wrong\">\n");
     for Wrong { text, pair, gold, predicted, score } in &predictions.wrong {
-        let [before, about, behind] = text.each_ref().map(|part| escape(part));
+        let [before, about, after] = text.each_ref().map(|part| escape(part));
         let about = if about.is_empty() { about } else { format!("<mark>{about}</mark>") };
         let pair =
             pair.as_ref().map_or(String::new(), |pair| format!("<p dir=\"auto\">{}</p>", escape(pair)));
@@ -189,7 +200,7 @@ fn worst(predictions: &Predictions) -> String {
         };
         let _ = writeln!(
             html,
-            "<li><p dir=\"auto\">{before}{about}{behind}</p>{pair}<p class=\"said\"><span>in the data <b>{}</b></span>\
+            "<li><p dir=\"auto\">{before}{about}{after}</p>{pair}<p class=\"said\"><span>in the data <b>{}</b></span>\
              <span>predicted <b>{}</b></span><span class=\"muted\">{score}</span></p></li>",
             escape(gold),
             escape(predicted)
@@ -198,6 +209,7 @@ fn worst(predictions: &Predictions) -> String {
     html + "</ol>\n"
 }
 
+/// Three decimals for a small number, else a compact count.
 fn compact_count_or(value: f64) -> String {
     if value < 1e3 { format!("{value:.3}") } else { compact_count(value) }
 }

@@ -1,4 +1,5 @@
-//! One run of many: trained, resumed, or taken from its record.
+//! A cell: one fine-tuning run of a sweep, a comparison or a probe. It is trained, resumed, or read from its
+//! record.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -27,31 +28,31 @@ use crate::trials::lanes::Job;
 use crate::trials::record;
 use crate::trials::record::Record;
 
-/// What a stop leaves of a grid.
+/// The text after the name of the signal that stopped a grid of cells.
 const SAVED: &str = "what is done is saved";
 
-/// Longer names are told apart by a hash.
+/// Longest file name in bytes; a longer one is cut, and a hash keeps it unique.
 const MOST_NAME_BYTES: usize = 60;
 
-/// A configuration with one seed and one folder.
+/// A fine-tuning configuration with one seed and a folder of its own.
 #[derive(Debug, Clone)]
 pub struct Cell {
-    /// What tells it from the others, for people.
+    /// The name in messages, which no other cell of the command has.
     pub name: String,
-    /// Where it is trained.
+    /// The run folder of this cell (its `run.output_dir`).
     pub folder: PathBuf,
-    /// The seed of its head, its order and its dropout.
+    /// The seed of the new head's weights, the order of examples and dropout.
     pub seed: u64,
-    /// All else.
+    /// The configuration, with this folder and this seed alone.
     pub config: FinetuneConfig,
 }
 
 /// A cell that is done.
 #[derive(Debug, Clone)]
 pub struct Done {
-    /// What it came to.
+    /// Its scores and outcomes.
     pub record: Record,
-    /// How long it was trained in this process; none where it was complete already.
+    /// Training time in this process; `None` if the cell was complete already.
     pub took: Option<Duration>,
 }
 
@@ -66,18 +67,18 @@ impl Job for Cell {
 }
 
 impl Cell {
-    /// A cell of `config` in `folder`.
+    /// Returns a cell that trains `config` with `seed` in `folder`.
     pub fn new(name: String, folder: PathBuf, seed: u64, config: &FinetuneConfig) -> Self {
         let mut config = config.clone();
         config.seeds = vec![seed];
-        // A record tells nothing of what stood beside its run.
+        // A record must not depend on how many runs shared the machine.
         config.runs_at_once = 0;
         config.run.output_dir.clone_from(&folder);
         Self { name, folder, seed, config }
     }
 
-    /// Trains it, goes on where it was interrupted, or takes its record. Training that diverges is a result:
-    /// a rate that is too high is what a sweep is to find out.
+    /// Trains this cell, resumes it after an interruption, or reads its record if it is complete. Divergence
+    /// is a result, not an error: a sweep has to find out which learning rates are too high.
     pub fn run<T: Finetuned>(
         &self,
         examples: &T,
@@ -119,10 +120,13 @@ impl Cell {
                 if let Some(End::Signal(signal)) = outcome.end {
                     return Err(stopped_by(signal, SAVED).into());
                 }
-                let is_score = |(name, value): &(String, f64)| {
-                    name.starts_with("eval_") && name != "eval_runtime" && value.is_finite()
-                };
-                let scores = outcome.results.into_iter().filter(is_score).collect();
+                let scores = outcome
+                    .results
+                    .into_iter()
+                    .filter(|(name, value)| {
+                        name.starts_with("eval_") && name != "eval_runtime" && value.is_finite()
+                    })
+                    .collect();
                 Record { config, inputs, scores, outcomes: Some(examples.outcomes(&outcome.data)) }
             }
             Err(e) if class_of(&e) == Class::Diverged => {
@@ -136,8 +140,8 @@ impl Cell {
     }
 }
 
-/// `precision.compute: auto` becomes the type that these cells were computed in, if one has begun: all cells
-/// keep one type on whatever machine they go on.
+/// Replaces `precision.compute: auto` with the number type that the first started cell among `folders` was
+/// computed in, so that all cells keep one type even when another machine resumes the command.
 pub fn keep_type(config: &mut FinetuneConfig, folders: impl IntoIterator<Item = PathBuf>) -> Result<()> {
     for folder in folders {
         if config.precision.compute.known().is_some() {
@@ -151,10 +155,11 @@ pub fn keep_type(config: &mut FinetuneConfig, folders: impl IntoIterator<Item = 
     Ok(())
 }
 
-/// A value or a name from outside as the name of one file or folder; two never have the same one.
+/// Turns a value or name from outside into the name of one file or folder. Different values get different
+/// names.
 pub(super) fn file_name(value: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "+-.".contains(c);
-    let plain: String = value.chars().map(|c| if is_plain(c) { c } else { '_' }).collect();
+    let plain: String =
+        value.chars().map(|c| if c.is_ascii_alphanumeric() || "+-.".contains(c) { c } else { '_' }).collect();
     let is_a_step = value.chars().all(|c| c == '.');
     if plain == value && !is_a_step && value.len() <= MOST_NAME_BYTES {
         return plain;
@@ -163,11 +168,10 @@ pub(super) fn file_name(value: &str) -> String {
     format!("{}-{}", end.chars().rev().collect::<String>(), &fs::sha256_of(&[value.as_bytes()])[..8])
 }
 
-/// Names all files of examples that are missing, before anything is trained.
+/// Refuses missing training and evaluation files, before anything is trained; the error lists all of them.
 pub fn require_files<'a>(configs: impl IntoIterator<Item = &'a FinetuneConfig>) -> Result<()> {
-    let files = |config: &'a FinetuneConfig| {
+    labelled::require(configs.into_iter().flat_map(|config| {
         let eval = config.data.eval_fraction.is_none().then_some(config.data.eval_file.as_path());
         std::iter::once(config.data.train_file.as_path()).chain(eval)
-    };
-    labelled::require(configs.into_iter().flat_map(files))
+    }))
 }

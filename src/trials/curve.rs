@@ -1,4 +1,4 @@
-//! A learning curve: what more labelled examples are worth, as a table and as a picture.
+//! A learning curve: the score by the share of training examples, as a table and as an SVG picture.
 
 use serde::Serialize;
 
@@ -12,35 +12,42 @@ use crate::trials::summary::Summary;
 use crate::trials::table::Table;
 use crate::trials::table::mean_and_deviation;
 
-/// Colours of the picture, which stands alone: light and dark.
+/// The style of the picture, a file of its own: colours for light and dark displays.
 const STYLE: &str = "\
 :root{--paper:#fcfbf9;--muted:#74706a;--line:#e3dfd8;--model:#35618f}\
 @media(prefers-color-scheme:dark){:root{--paper:#171716;--muted:#9b968d;--line:#34322f;--model:#7fb0e0}}";
 
-/// What a share of the examples came to.
+/// One point of the curve: the scores with one share of the training examples.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct Point {
     pub(super) share: f64,
-    /// Training examples.
+    /// Number of training examples.
     pub(super) examples: usize,
-    /// The score that decides, with each seed that did not diverge.
+    /// The score that the sweep ranks by, for each seed that did not diverge.
     pub(super) scores: Vec<f64>,
-    /// What is reached without a neural network on the same examples.
+    /// The score of the floor, a baseline without a neural network, trained on the same examples.
     pub(super) floor: Option<f64>,
 }
 
-/// A curve with the names of what it shows.
+impl Point {
+    /// Position of a score in the plot: the share in percent, and the score as it is displayed.
+    fn position(&self, score: f64, factor: f64) -> (f64, f64) {
+        (100.0 * self.share, score * factor)
+    }
+}
+
+/// The points of a learning curve, with the titles of score and floor.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Curve<'a> {
     pub(super) points: Vec<Point>,
-    /// Title of the score, and what it is multiplied by.
+    /// Title of the score, and the factor for display (100 for percent).
     pub(super) metric: (&'a str, f64),
-    /// What the floor is called, where there is one.
+    /// Name of the floor, if the task has one.
     pub(super) floor: Option<&'a str>,
 }
 
 impl Curve<'_> {
-    /// The table of a sweep over shares, with examples and floor beside them.
+    /// Returns the table of the sweep, with columns for the number of examples and for the floor.
     pub(super) fn table(&self, summary: &Summary<'_>) -> Table {
         let mut table = summary.table();
         table.header[0] = "share".to_string();
@@ -48,47 +55,46 @@ impl Curve<'_> {
         table.header.extend(self.floor.map(|name| format!("{name}: {}", self.metric.0)));
         for (row, point) in table.rows.iter_mut().zip(&self.points) {
             row.insert(1, point.examples.to_string());
-            let text = |floor: f64| mean_and_deviation(floor, None, self.metric.1);
-            row.extend(self.floor.map(|_| point.floor.map_or("-".to_string(), text)));
+            row.extend(self.floor.map(|_| {
+                point
+                    .floor
+                    .map_or("-".to_string(), |floor: f64| mean_and_deviation(floor, None, self.metric.1))
+            }));
         }
         table
     }
 
-    /// The mean over seeds by share, on a logarithmic axis, with a band of one standard deviation.
+    /// Draws the mean over seeds by share on a logarithmic axis, with a band of one standard deviation.
     pub(super) fn svg(&self) -> String {
         let factor = self.metric.1;
         let trained: Vec<&Point> = self.points.iter().filter(|point| !point.scores.is_empty()).collect();
-        let place = |point: &Point, score: f64| (100.0 * point.share, score * factor);
-        let hint = |point: &Point, score: f64| {
-            let score_text = mean_and_deviation(score, None, factor);
-            (place(point, score), format!("{} examples: {score_text}", point.examples))
-        };
-        let each = || trained.iter().flat_map(|point| point.scores.iter().map(|score| (*point, *score)));
-        let means = trained.iter().map(|point| place(point, mean(&point.scores))).collect();
-        let band = |point: &&Point| {
-            let (mean, std) = (mean(&point.scores) * factor, sample_std(&point.scores) * factor);
-            (mean - std, mean + std)
-        };
-        let measured = |floor: Option<f64>| floor.filter(|floor| floor.is_finite());
-        let floors = || self.points.iter().filter_map(|point| Some((point, measured(point.floor)?)));
+        let mut means = Vec::new();
+        let mut band = Vec::new();
+        let mut dots = Vec::new();
+        let mut hints = Vec::new();
+        for point in trained {
+            let mean = mean(&point.scores);
+            let std = sample_std(&point.scores) * factor;
+            means.push(point.position(mean, factor));
+            band.push((mean * factor - std, mean * factor + std));
+            for &score in &point.scores {
+                let position = point.position(score, factor);
+                let score_text = mean_and_deviation(score, None, factor);
+                dots.push(position);
+                hints.push((position, format!("{} examples: {score_text}", point.examples)));
+            }
+        }
         let color = "var(--model)";
         let mut curves = vec![
-            chart::Curve {
-                band: trained.iter().map(band).collect(),
-                ..chart::Curve::new(means, color, Mark::Line)
-            },
-            chart::Curve {
-                hints: each().map(|(point, score)| hint(point, score)).collect(),
-                ..chart::Curve::new(
-                    each().map(|(point, score)| place(point, score)).collect(),
-                    color,
-                    Mark::Points,
-                )
-            },
+            chart::Curve { band, ..chart::Curve::new(means, color, Mark::Line) },
+            chart::Curve { hints, ..chart::Curve::new(dots, color, Mark::Points) },
         ];
         if self.floor.is_some() {
-            let floors = floors().map(|(point, score)| place(point, score)).collect();
-            curves.push(chart::Curve::new(floors, "var(--muted)", Mark::Dashes));
+            let floors = self.points.iter().filter_map(|point| {
+                let floor = point.floor.filter(|floor| floor.is_finite())?;
+                Some(point.position(floor, factor))
+            });
+            curves.push(chart::Curve::new(floors.collect(), "var(--muted)", Mark::Dashes));
         }
         let percent = if factor > 1.0 { " %" } else { "" };
         let metric = self.metric.0.trim_end_matches(" %");
@@ -114,12 +120,6 @@ mod tests {
 
     #[test]
     fn the_picture_has_a_dot_for_each_seed_and_rises_to_the_right() {
-        let point = |share: f64, scores: &[f64], floor| Point {
-            share,
-            examples: (1000.0 * share) as usize,
-            scores: scores.to_vec(),
-            floor: Some(floor),
-        };
         let points = vec![
             point(0.01, &[0.4, 0.6], 0.45),
             point(0.1, &[0.7, 0.72], 0.65),
@@ -128,7 +128,7 @@ mod tests {
         ];
         let curve = Curve { points, metric: ("accuracy %", 100.0), floor: Some("words <b>") };
         let svg = curve.svg();
-        // A dot for each, and one that says its value.
+        // Each score has two circles: the dot, and the target that shows the value on hover.
         assert_eq!((svg.matches("<circle").count(), svg.matches("<title>").count()), (12, 6));
         assert!(svg.contains("words &lt;b&gt;") && !svg.contains("NaN"), "{svg}");
         for word in
@@ -138,5 +138,10 @@ mod tests {
         }
         let nothing = Curve { points: vec![point(1.0, &[], 0.7)], floor: None, ..curve };
         assert!(nothing.svg().starts_with("<svg xmlns=") && nothing.svg().ends_with("</svg>\n"));
+    }
+
+    fn point(share: f64, scores: &[f64], floor: f64) -> Point {
+        let examples = (1000.0 * share) as usize;
+        Point { share, examples, scores: scores.to_vec(), floor: Some(floor) }
     }
 }

@@ -1,20 +1,20 @@
-//! What all runs of a command are trained with. It trains none.
+//! The machine, progress, signals and processes that all runs of a command share. It trains nothing.
 
 use crate::distributed::World;
 use crate::machine::Machine;
 use crate::telemetry::Progress;
 use crate::train::signals::Signals;
 
-/// What all cells are trained with.
+/// The shared surroundings of all cells of a command.
 #[derive(Clone, Copy)]
 pub struct Equipment<'a> {
-    /// What is computed on.
+    /// The device, threads and number types to compute with.
     pub machine: &'a Machine,
-    /// Takes what a user should know.
+    /// Receives notes and warnings for the user.
     pub progress: &'a Progress,
-    /// Asks for an end.
+    /// Reports signals that ask the command to stop.
     pub signals: &'a Signals,
-    /// The processes that runs are dealt out to; one that trains all of them, or trains each together with others,
-    /// is alone here.
+    /// The processes that share the runs, each run on one process. [`World::ALONE`] if this process trains
+    /// all of them, or if all processes train each run together.
     pub world: World,
 }

@@ -1,7 +1,8 @@
-//! Many fine-tuning runs as one: sweeps over hyper-parameters, learning curves, comparisons of models.
+//! Commands that consist of many fine-tuning runs: sweeps over hyper-parameters, learning curves, comparisons
+//! of models, and probes of a pretraining run.
 //!
-//! A cell ([`cell`]) is one run in a folder of its own; what it came to is its [`record`], so that cells that
-//! are done are not run again. It prints nothing: commands print the lines of [`Table`]s.
+//! A cell ([`cell`]) is one run in a folder of its own. Its [`record`] keeps the scores, so that a finished
+//! cell is not trained again. This module prints nothing: commands print the lines of [`Table`]s.
 
 pub mod cell;
 pub mod comparison;

@@ -1,7 +1,8 @@
-//! Probes: what weights that are still being pretrained are worth on tasks.
+//! Probes: the scores on tasks of a model that is still being pretrained.
 //!
-//! Each probe fine-tunes copies of them, and finds of minimal pairs which sentence is likelier. What an
-//! interrupted one has done is kept until the same weights are probed again.
+//! A probe fine-tunes copies of the weights on each task, and judges minimal pairs by which sentence is
+//! likelier. After an interruption its finished cells are kept, and used when the same weights are probed
+//! again.
 
 use std::path::Path;
 use std::path::PathBuf;
@@ -35,30 +36,32 @@ use crate::trials::cell::require_files;
 use crate::trials::equipment::Equipment;
 use crate::trials::record;
 
-/// Where probes work, in the folder of the run.
+/// The folder for probes inside the run folder.
 const FOLDER: &str = "probes";
 
-/// Characters of the hash that tells weights apart.
+/// Length of the hash of the weights in the name of a probe's folder.
 const HASH_CHARS: usize = 16;
 
-/// Pairs between two looks at signals.
+/// Number of minimal pairs that are judged between two checks for a signal.
 const PAIRS_AT_ONCE: usize = 256;
 
-/// The tasks of a run's probes, and what they are done with.
+/// The tasks and minimal pairs that a pretraining run is probed with.
 pub struct Probes<'a> {
     tasks: Vec<NamedTask>,
     pairs: Vec<Vec<Pair>>,
-    /// Of the tasks, then of the pairs.
+    /// Names of the scores: first those of the tasks, then those of the files of minimal pairs.
     names: Vec<String>,
+    /// Number of steps between two probes.
     every: u64,
     folder: PathBuf,
     with: Equipment<'a>,
 }
 
 impl<'a> Probes<'a> {
-    /// The probes of a run, if it has any: `tasks` are those of its `evaluation.probes`. Every file of theirs
-    /// is read once, so that a wrong line is found before the first step. `precision` is that of the run.
-    pub fn of(
+    /// Returns the probes of a pretraining run, or `None` if it has none. `tasks` are the tasks of its key
+    /// `evaluation.probes`, `precision` is that of the run. Every file is read once, so that a wrong line is
+    /// found before the first step.
+    pub fn new(
         config: &PretrainConfig,
         mut tasks: Vec<NamedTask>,
         precision: &PrecisionConfig,
@@ -77,11 +80,17 @@ impl<'a> Probes<'a> {
             }
             check(task, config.data.max_seq_length)?;
             task.config.precision = precision.clone();
-            list::finetuned(task.config.goal(), Reading(task))?;
+            list::finetuned(task.config.goal(), ReadExamples(task))?;
         }
-        let stem = |path: &PathBuf| path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        let names: Vec<String> =
-            tasks.iter().map(|task| task.name.clone()).chain(minimal_pairs.iter().map(stem)).collect();
+        let names: Vec<String> = tasks
+            .iter()
+            .map(|task| task.name.clone())
+            .chain(
+                minimal_pairs
+                    .iter()
+                    .map(|path| path.file_stem().unwrap_or_default().to_string_lossy().into_owned()),
+            )
+            .collect();
         if let Some(twice) = (1..names.len()).find(|&at| names[..at].contains(&names[at])) {
             let message = format!("two probes are called `{}`", names[twice]);
             return Err(Problem::usage(message).at("evaluation").hint("rename one of them").into());
@@ -91,16 +100,16 @@ impl<'a> Probes<'a> {
         Ok(Some(Self { tasks, pairs, names, every: *every, folder, with }))
     }
 
-    /// The score of one task, mean over its seeds; none where all of them diverged.
+    /// Returns the mean score of one task over its seeds; `None` if all of them diverged.
     fn score(&self, task: &NamedTask, folder: &PretrainedFolder, output: &Path) -> Result<Option<f64>> {
-        // What a fine-tuning run says of itself would drown what the run says.
+        // The notes of each fine-tuning run would drown those of the pretraining run.
         let with = Equipment { progress: &Progress::silent(), ..self.with };
-        let scores = list::finetuned(task.config.goal(), Probing { task, folder, output, with })?;
-        // The mean over seeds of which one was not measured is not measured, either.
+        let scores = list::finetuned(task.config.goal(), FinetuneSeeds { task, folder, output, with })?;
+        // If the score of one seed is NaN (not defined), so is the mean.
         Ok((!scores.is_empty()).then(|| mean(&scores)))
     }
 
-    /// The share of pairs whose right sentence is the likelier one; none when a signal came in.
+    /// Returns the share of minimal pairs whose right sentence is the likelier one; `None` after a signal.
     fn share(&self, pairs: &[Pair], model: &Path) -> Result<Option<f64>> {
         let likelihood = Likelihood::open(model, &self.with.machine.device, Masking::Token)?;
         let mut right = 0;
@@ -113,10 +122,11 @@ impl<'a> Probes<'a> {
         Ok(Some(right as f64 / pairs.len() as f64))
     }
 
+    /// Runs all probes on the weights in `model`; `None` after a signal.
     fn measure(&self, model: &Path) -> Result<Option<Scores>> {
         let folder = read_folder(model)?;
         let output = self.folder.join(&folder.sha256()?[..HASH_CHARS]);
-        // What was begun with other weights will not be asked for again.
+        // Cells that started from other weights will not be needed again.
         let stale = fs::list(&self.folder)?.into_iter().filter(|found| *found != output);
         stale.into_iter().try_for_each(|found| fs::remove_folder(&found))?;
         let mut scores = Scores::new();
@@ -150,27 +160,26 @@ impl Probe for Probes<'_> {
     }
 }
 
-/// Refuses what the run decides for its probes.
+/// Refuses a task that sets a precision or a longer sequence length than the pretraining run: the run decides
+/// these.
 fn check(task: &NamedTask, max_seq_length: usize) -> Result<(), Problem> {
-    let refuse = |key: &str, message: String, hint: &str| {
-        Err(Problem::usage(message).at(format!("task `{}`: {key}", task.name)).hint(hint))
-    };
     let config = &task.config;
-    if config.precision != PrecisionConfig::default() {
-        return refuse("precision", "is that of the run".to_string(), "remove it");
-    }
     let length = config.data.sequence_length();
-    if length > max_seq_length {
+    let (key, message, hint) = if config.precision != PrecisionConfig::default() {
+        ("precision", "is that of the run".to_string(), "remove it".to_string())
+    } else if length > max_seq_length {
         let message = format!("is {length}, and the model is trained with {max_seq_length} tokens");
-        return refuse("data.max_seq_length", message, &format!("set it to {max_seq_length} or less"));
-    }
-    Ok(())
+        ("data.max_seq_length", message, format!("set it to {max_seq_length} or less"))
+    } else {
+        return Ok(());
+    };
+    Err(Problem::usage(message).at(format!("task `{}`: {key}", task.name)).hint(hint))
 }
 
-/// Reads the examples of a task.
-struct Reading<'a>(&'a NamedTask);
+/// Reads the examples of a task once, to find errors in its files.
+struct ReadExamples<'a>(&'a NamedTask);
 
-impl FinetunedVisitor for Reading<'_> {
+impl FinetunedVisitor for ReadExamples<'_> {
     type Output = Result<()>;
 
     fn visit<T: Finetuned>(self) -> Self::Output {
@@ -178,16 +187,16 @@ impl FinetunedVisitor for Reading<'_> {
     }
 }
 
-/// Fine-tunes a model on a task with each of its seeds, in `output`; gives the scores of those seeds that did
-/// not diverge.
-struct Probing<'a> {
+/// Fine-tunes a model on a task with each seed, below `output`. Returns the scores of the seeds that did not
+/// diverge.
+struct FinetuneSeeds<'a> {
     task: &'a NamedTask,
     folder: &'a PretrainedFolder,
     output: &'a Path,
     with: Equipment<'a>,
 }
 
-impl FinetunedVisitor for Probing<'_> {
+impl FinetunedVisitor for FinetuneSeeds<'_> {
     type Output = Result<Vec<f64>>;
 
     fn visit<T: Finetuned>(self) -> Self::Output {

@@ -1,4 +1,5 @@
-//! What a cell came to, as its folder keeps it: with it the cell is complete, and its weights may go.
+//! The record of a finished cell: a file `cell.json` in its folder, with configuration, scores and outcomes.
+//! Once it is written the cell is complete, and its weights may be removed.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,29 +18,30 @@ use crate::scores::Outcomes;
 use crate::tasks::run::Inputs;
 use crate::train::run_folder::FINAL;
 
-/// The file of a record in the folder of its cell.
+/// File name of the record in the folder of its cell.
 const RECORD: &str = "cell.json";
 
-/// Predictions of ten million examples.
+/// Largest record that is read, in bytes: enough for the predictions of ten million examples.
 const CAP_BYTES: u64 = 1 << 30;
 
-/// A finished cell. It holds no times: a cell that was interrupted leaves the same bytes as one that was not.
+/// A finished cell. It contains no times, so that a cell that was interrupted leaves the same bytes as one
+/// that was not.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Record {
-    /// The configuration that it was trained with.
+    /// The configuration that the cell was trained with.
     pub config: FinetuneConfig,
-    /// Hashes of what it was trained on.
+    /// Hash of each input, such as the model and the training file, by the key that names it.
     pub inputs: Inputs,
-    /// Scores by the Trainer's names (`eval_accuracy`, ...), those that are numbers; none where training
+    /// Finite scores by the names of transformers' Trainer (`eval_accuracy`, ...); empty if training
     /// diverged.
     pub scores: BTreeMap<String, f64>,
-    /// What was said of each example; absent where training diverged.
+    /// The outcome of each evaluation example; absent if training diverged.
     pub outcomes: Option<Outcomes>,
 }
 
 impl Record {
-    /// The record of the cell in `folder`, if it has one.
+    /// Reads the record of the cell in `folder`, if it has one.
     pub fn read(folder: &Path) -> Result<Option<Self>> {
         if !exists(folder) {
             return Ok(None);
@@ -53,14 +55,15 @@ impl Record {
         Ok(Some(record))
     }
 
-    /// Writes it into the folder of its cell.
+    /// Writes the record into the folder of its cell.
     pub(super) fn write(&self, folder: &Path) -> Result<()> {
         let mut json = serde_json::to_value(self)?;
         json["config"] = config::saved(&self.config);
         fs::write_bytes(&folder.join(RECORD), format!("{json}\n").as_bytes())
     }
 
-    /// Refuses a record of other values or inputs than those of the cell: a table would mix them unseen.
+    /// Refuses a record whose configuration or inputs differ from those of the cell: a table would mix them
+    /// unnoticed.
     pub(super) fn agree(&self, folder: &Path, config: &FinetuneConfig, inputs: &Inputs) -> Result<()> {
         let place = folder.join(RECORD).display().to_string();
         let hint = "restore it, or choose another `run.output_dir`";
@@ -68,27 +71,27 @@ impl Record {
         let changed = differences.filter(|change| !change.keeps_numbers()).map(|change| {
             Problem::usage(format!("`{}` was {} and is {} now", change.path, change.old, change.new))
         });
-        let differs = |key: &&String| self.inputs.get(*key) != inputs.get(*key);
-        let inputs = inputs.keys().filter(differs).map(|key| {
+        let changed_inputs = inputs.iter().filter(|(key, hash)| self.inputs.get(*key) != Some(*hash));
+        let changed_inputs = changed_inputs.map(|(key, _)| {
             Problem::usage(format!("the content of `{key}` is not what it was when this cell was trained"))
         });
         let problems: Vec<Problem> =
-            changed.chain(inputs).map(|problem| problem.at(&place).hint(hint)).collect();
+            changed.chain(changed_inputs).map(|problem| problem.at(&place).hint(hint)).collect();
         if problems.is_empty() { Ok(()) } else { Err(Problems(problems).into()) }
     }
 }
 
-/// Whether the cell in `folder` is done.
+/// True if the cell in `folder` is complete.
 pub(super) fn exists(folder: &Path) -> bool {
     fs::exists(&folder.join(RECORD))
 }
 
-/// Forgets that the cell in `folder` is done.
+/// Removes the record of the cell in `folder`, so that the cell is trained again.
 pub(super) fn forget(folder: &Path) -> Result<()> {
     fs::remove_file(&folder.join(RECORD))
 }
 
-/// Removes the weights of a cell that has its record.
+/// Removes the final model and the checkpoints of a cell that has its record.
 pub(super) fn remove_weights(folder: &Path) -> Result<()> {
     fs::remove_folder(&folder.join(FINAL))?;
     let store = CheckpointStore::new(folder);

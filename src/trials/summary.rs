@@ -1,4 +1,4 @@
-//! What the settings of a sweep came to: means over seeds, the best one, as a table and as JSON.
+//! The results of a sweep: means over seeds for each setting and the best run, as a table and as JSON.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -15,97 +15,90 @@ use crate::scores::sample_std;
 use crate::trials::table::Table;
 use crate::trials::table::mean_and_deviation;
 
-/// A score by the Trainer's name, the title of its column, and what it is multiplied by.
+/// The name of a score in transformers' Trainer, the title of its column, and its factor for display.
 pub(super) type Column = (&'static str, &'static str, f64);
 
-/// One run of a setting.
+/// The run of a setting with one seed.
 #[derive(Debug, Clone)]
-pub(super) struct OfSeed {
+pub(super) struct SeedRun {
     pub(super) seed: u64,
     pub(super) folder: PathBuf,
-    /// By the Trainer's names; none where training diverged.
+    /// Scores by the names of transformers' Trainer; empty if training diverged.
     pub(super) scores: BTreeMap<String, f64>,
 }
 
-/// The runs of each setting that is done, in the order of the sweep.
+/// The runs of each finished setting, in the order of the sweep.
 #[derive(Debug, Clone)]
 pub(super) struct Summary<'a> {
     pub(super) sweep: &'a Sweep,
-    /// The score that decides, by the Trainer's name.
+    /// The score that ranks the settings, by the name of transformers' Trainer.
     pub(super) metric: String,
     pub(super) better: Better,
     pub(super) columns: &'static [Column],
-    pub(super) settings: Vec<Vec<OfSeed>>,
+    /// The runs of each setting, one for each seed.
+    pub(super) settings: Vec<Vec<SeedRun>>,
 }
 
 impl Summary<'_> {
     /// The values of a score over the seeds of a setting.
     pub(super) fn values(&self, setting: usize, name: &str) -> Vec<f64> {
-        self.settings[setting].iter().filter_map(|of| of.scores.get(name).copied()).collect()
+        self.settings[setting].iter().filter_map(|run| run.scores.get(name).copied()).collect()
     }
 
-    /// The setting with the best mean, the first of equals. One that diverged with any seed is not trusted
-    /// with the others.
+    /// The setting with the best mean; of equal ones, the first. A setting that diverged with any seed is
+    /// left out.
     pub(super) fn best_setting(&self) -> Option<usize> {
-        let score = |setting: usize| {
+        self.better.best_place((0..self.settings.len()).map(|setting| {
             let values = self.values(setting, &self.metric);
             (values.len() == self.sweep.seeds.len()).then(|| mean(&values))
-        };
-        self.better.best_place((0..self.settings.len()).map(score))
+        }))
     }
 
-    /// The best run of a setting, the first of equals.
-    pub(super) fn best_seed(&self, setting: usize) -> Option<&OfSeed> {
+    /// The best run of a setting; of equal ones, the first.
+    pub(super) fn best_seed(&self, setting: usize) -> Option<&SeedRun> {
         let runs = &self.settings[setting];
-        let at = self.better.best_place(runs.iter().map(|of| of.scores.get(&self.metric).copied()))?;
+        let at = self.better.best_place(runs.iter().map(|run| run.scores.get(&self.metric).copied()))?;
         runs.get(at)
     }
 
-    /// The names of the swept keys, as short as they are clear.
+    /// The names of the swept keys, as short as is unambiguous.
     pub(super) fn names(&self) -> Vec<&str> {
         short_names(&self.sweep.keys)
     }
 
-    /// A row for each setting, the best one marked.
+    /// Returns the table of the sweep: a row for each setting, the best one marked.
     pub(super) fn table(&self) -> Table {
         let mut header: Vec<String> = self.names().iter().map(ToString::to_string).collect();
         let names = header.len();
         header.push("seeds".to_string());
         header.extend(self.columns.iter().map(|(_, title, _)| title.to_string()));
-        let row = |setting: usize| {
-            let mut cells = self.sweep.settings[setting].values.clone();
-            let runs = &self.settings[setting];
-            let diverged = runs.iter().filter(|of| of.scores.is_empty()).count();
-            let lost = if diverged > 0 { format!(" ({diverged} diverged)") } else { String::new() };
-            cells.push(format!("{}{lost}", runs.len()));
-            cells.extend(self.columns.iter().map(|(name, _, factor)| {
-                let values = self.values(setting, name);
-                // With all seeds diverged there was nothing to measure.
-                if diverged == runs.len() {
-                    return "-".to_string();
-                }
-                mean_and_deviation(mean(&values), (values.len() > 1).then(|| sample_std(&values)), *factor)
-            }));
-            cells
-        };
-        let rows = (0..self.settings.len()).map(row).collect();
+        let rows = (0..self.settings.len())
+            .map(|setting| {
+                let mut cells = self.sweep.settings[setting].values.clone();
+                let runs = &self.settings[setting];
+                let diverged = runs.iter().filter(|run| run.scores.is_empty()).count();
+                let lost = if diverged > 0 { format!(" ({diverged} diverged)") } else { String::new() };
+                cells.push(format!("{}{lost}", runs.len()));
+                cells.extend(self.columns.iter().map(|(name, _, factor)| {
+                    let values = self.values(setting, name);
+                    // If all seeds diverged, there is no score.
+                    if diverged == runs.len() {
+                        return "-".to_string();
+                    }
+                    mean_and_deviation(
+                        mean(&values),
+                        (values.len() > 1).then(|| sample_std(&values)),
+                        *factor,
+                    )
+                }));
+                cells
+            })
+            .collect();
         Table { header, rows, marked: self.best_setting(), names }
     }
 
-    /// All scores of all runs, and which run is the best.
+    /// Returns the content of `sweep.json`: all scores of all runs, and the best run.
     pub(super) fn json(&self) -> Value {
-        let of_setting = |setting: usize| {
-            let mut row = self.key_values(setting);
-            let values = self.values(setting, &self.metric);
-            row.insert("mean".to_string(), json!(Some(mean(&values)).filter(|mean| mean.is_finite())));
-            row.insert("std".to_string(), json!((values.len() > 1).then(|| sample_std(&values))));
-            let runs: Vec<Value> = self.settings[setting]
-                .iter()
-                .map(|of| json!({"seed": of.seed, "folder": of.folder, "scores": of.scores}))
-                .collect();
-            row.insert("runs".to_string(), runs.into());
-            Value::from(row)
-        };
         let best = self.best_setting().and_then(|setting| {
             let run = self.best_seed(setting)?;
             let mut row = self.key_values(setting);
@@ -113,26 +106,42 @@ impl Summary<'_> {
             row.insert("folder".to_string(), json!(run.folder));
             Some(Value::from(row))
         });
-        let settings: Vec<Value> = (0..self.settings.len()).map(of_setting).collect();
+        let settings: Vec<Value> =
+            (0..self.settings.len()).map(|setting| self.setting_json(setting)).collect();
         json!({"metric": self.metric, "better": self.better, "settings": settings, "best": best})
     }
 
-    /// The swept keys, by their paths, with the values that a setting gives them.
+    /// The values, mean, deviation and runs of a setting.
+    fn setting_json(&self, setting: usize) -> Value {
+        let mut row = self.key_values(setting);
+        let values = self.values(setting, &self.metric);
+        row.insert("mean".to_string(), json!(Some(mean(&values)).filter(|mean| mean.is_finite())));
+        row.insert("std".to_string(), json!((values.len() > 1).then(|| sample_std(&values))));
+        let runs: Vec<Value> = self.settings[setting]
+            .iter()
+            .map(|run| json!({"seed": run.seed, "folder": run.folder, "scores": run.scores}))
+            .collect();
+        row.insert("runs".to_string(), runs.into());
+        Value::from(row)
+    }
+
+    /// Returns the values that a setting gives the swept keys, by the paths of the keys.
     fn key_values(&self, setting: usize) -> Map<String, Value> {
         let config = config::saved(&self.sweep.settings[setting].config);
-        let value = |key: &String| config.pointer(&format!("/{}", key.replace('.', "/"))).cloned();
-        let keys = self.sweep.keys.iter();
-        Map::from_iter([(
-            "setting".to_string(),
-            keys.map(|key| (key.clone(), value(key).unwrap_or_default())).collect::<Map<_, _>>().into(),
-        )])
+        let values = self.sweep.keys.iter().map(|key| {
+            let value = config.pointer(&format!("/{}", key.replace('.', "/")));
+            (key.clone(), value.cloned().unwrap_or_default())
+        });
+        Map::from_iter([("setting".to_string(), values.collect::<Map<_, _>>().into())])
     }
 }
 
-/// The last names of dotted paths, or the whole paths where two have the same last name.
+/// Returns the last part of each dotted path, or the whole path if two paths end in the same part.
 pub(super) fn short_names(keys: &[String]) -> Vec<&str> {
-    let last = |key: &'_ String| key.rsplit('.').next().unwrap_or_default().to_string();
-    let is_alone = |key: &String| keys.iter().filter(|other| last(other) == last(key)).count() == 1;
-    let short = |key: &'_ String| key.rfind('.').filter(|_| is_alone(key)).map_or(0, |at| at + 1);
-    keys.iter().map(|key| &key[short(key)..]).collect()
+    let last_parts: Vec<&str> = keys.iter().map(|key| key.rsplit('.').next().unwrap_or_default()).collect();
+    let names = keys.iter().zip(&last_parts).map(|(key, part)| {
+        let is_unique = last_parts.iter().filter(|other| *other == part).count() == 1;
+        if is_unique { *part } else { key.as_str() }
+    });
+    names.collect()
 }

@@ -1,6 +1,6 @@
-//! A sweep: each setting with each seed, in their order, and the weights of the best run kept.
+//! A sweep: trains each setting with each seed, in their order, and keeps the weights of the best run.
 //!
-//! It may be stopped at any moment: the same command goes on, and leaves the same table.
+//! A sweep may be stopped at any moment: the same command resumes it and writes the same table.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -32,32 +32,32 @@ use crate::trials::equipment::Equipment;
 use crate::trials::forecast::Forecast;
 use crate::trials::lanes;
 use crate::trials::record;
-use crate::trials::summary::OfSeed;
+use crate::trials::summary::SeedRun;
 use crate::trials::summary::Summary;
 use crate::trials::summary::short_names;
 use crate::trials::table::Table;
 
-/// The best run of a sweep, a link to its folder.
+/// Name of the link to the folder of the best run, in the folder of the sweep.
 pub const BEST: &str = "best";
 
-/// A sweep and where it is run.
+/// A sweep and the folder that it is run in.
 pub struct SweepRun<'a> {
-    /// What is swept.
+    /// The settings and seeds.
     pub sweep: &'a Sweep,
     /// The folder of all cells, `run.output_dir`.
     pub output: &'a Path,
-    /// What all cells are trained with.
+    /// The machine, progress and signals that all cells share.
     pub with: Equipment<'a>,
 }
 
-/// What a sweep came to.
+/// The result of a sweep.
 #[derive(Debug, Clone)]
 pub struct Swept {
     /// A row for each setting.
     pub table: Table,
-    /// The folder of the best model; none where all settings diverged, and in all processes but the first.
+    /// The folder of the best model; `None` if all settings diverged, and in all processes but rank 0.
     pub best: Option<PathBuf>,
-    /// What is said below the table.
+    /// The lines to print below the table.
     pub notes: Vec<String>,
 }
 
@@ -76,7 +76,7 @@ impl FinetunedVisitor for SweepRun<'_> {
         let mut forecast = Forecast::new(with.progress, sweep.settings.len() * sweep.seeds.len());
         let mut summary: Option<Summary<'_>> = None;
         let mut points = Vec::new();
-        // Settings of the same data are trained side by side, and memory never holds the data of two.
+        // Only settings with the same data are trained at the same time: one data set is in memory at once.
         for group in sweep.settings.chunk_by(|one, other| one.config.data == other.config.data) {
             let jobs: Vec<Cell> = group.iter().flat_map(|setting| cells(sweep, setting, output)).collect();
             let Some(setting) = group.first() else { continue };
@@ -96,26 +96,31 @@ impl FinetunedVisitor for SweepRun<'_> {
                 lanes = lanes.min(lanes::lanes(&jobs, &examples, config, folder, with.machine)?);
             }
             forecast.at_once(lanes, world.size);
-            let run = |at: usize, with: Equipment<'_>| {
-                jobs[at].run(&examples, &models[&jobs[at].config.model], with)
-            };
-            let mut runs: Vec<Option<OfSeed>> = vec![None; jobs.len()];
-            let (mut whole, seeds) = (0, sweep.seeds.len());
-            lanes::side_by_side(&jobs, lanes, with, run, |at, done: Done| {
-                let Cell { name, folder, seed, .. } = &jobs[at];
-                forecast.add(name, &told(&done, &summary.metric), done.took);
-                runs[at] = Some(OfSeed { seed: *seed, folder: folder.clone(), scores: done.record.scores });
-                // Settings count in their order, once all of their seeds are there.
-                while let Some(of_setting) = runs.get(whole * seeds..(whole + 1) * seeds) {
-                    let Some(of_setting) = of_setting.iter().cloned().collect() else { break };
-                    summary.settings.push(of_setting);
-                    if world.is_first() {
-                        keep_best(summary)?;
+            let mut runs: Vec<Option<SeedRun>> = vec![None; jobs.len()];
+            let seeds = sweep.seeds.len();
+            let mut whole = 0;
+            lanes::side_by_side(
+                &jobs,
+                lanes,
+                with,
+                |at, with| jobs[at].run(&examples, &models[&jobs[at].config.model], with),
+                |at, done: Done| {
+                    let Cell { name, folder, seed, .. } = &jobs[at];
+                    forecast.add(name, &score_text(&done, &summary.metric), done.took);
+                    runs[at] =
+                        Some(SeedRun { seed: *seed, folder: folder.clone(), scores: done.record.scores });
+                    // Settings enter the summary in their order, each once all of its seeds are done.
+                    while let Some(of_setting) = runs.get(whole * seeds..(whole + 1) * seeds) {
+                        let Some(of_setting) = of_setting.iter().cloned().collect() else { break };
+                        summary.settings.push(of_setting);
+                        if world.is_first() {
+                            keep_best(summary)?;
+                        }
+                        whole += 1;
                     }
-                    whole += 1;
-                }
-                Ok(())
-            })?;
+                    Ok(())
+                },
+            )?;
             if is_curve(sweep) {
                 points.push(point(summary, setting, &examples, metric));
             }
@@ -129,26 +134,30 @@ impl FinetunedVisitor for SweepRun<'_> {
     }
 }
 
-/// The cells of a sweep, in their order.
+/// Returns the folders of the cells of a sweep, in their order.
 pub fn folders(sweep: &Sweep, output: &Path) -> Vec<PathBuf> {
     sweep.settings.iter().flat_map(|setting| cells(sweep, setting, output)).map(|cell| cell.folder).collect()
 }
 
 fn cells(sweep: &Sweep, setting: &Setting, output: &Path) -> Vec<Cell> {
     let names = short_names(&sweep.keys);
-    let pairs = || names.iter().zip(&setting.values);
-    let title: Vec<String> = pairs().map(|(name, value)| format!("{name}={value}")).collect();
-    let folder: Vec<String> = pairs().map(|(name, value)| format!("{name}={}", file_name(value))).collect();
-    // Beside what `finetune --seeds` leaves in the same folder, whose weights are not a sweep's to remove.
+    let pairs = names.iter().zip(&setting.values);
+    let title: Vec<String> = pairs.clone().map(|(name, value)| format!("{name}={value}")).collect();
+    let folder: Vec<String> = pairs.map(|(name, value)| format!("{name}={}", file_name(value))).collect();
+    // Without swept keys the folder is `sweep`, apart from the folders of `finetune --seeds`, whose weights a
+    // sweep must not remove.
     let above = output.join(if folder.is_empty() { "sweep".to_string() } else { folder.join(",") });
-    let cell = |&seed: &u64| {
-        let name = [&title[..], &[format!("seed={seed}")]].concat().join(", ");
-        Cell::new(name, above.join(format!("seed-{seed}")), seed, &setting.config)
-    };
-    sweep.seeds.iter().map(cell).collect()
+    sweep
+        .seeds
+        .iter()
+        .map(|&seed| {
+            let name = [&title[..], &[format!("seed={seed}")]].concat().join(", ");
+            Cell::new(name, above.join(format!("seed-{seed}")), seed, &setting.config)
+        })
+        .collect()
 }
 
-/// The model folders of all settings, opened once: their tensors are read when they are asked for.
+/// Opens the model folders of all settings, each once. Tensors are read later, on demand.
 fn models(sweep: &Sweep) -> Result<BTreeMap<PathBuf, PretrainedFolder>> {
     let mut models = BTreeMap::new();
     for setting in &sweep.settings {
@@ -160,7 +169,8 @@ fn models(sweep: &Sweep) -> Result<BTreeMap<PathBuf, PretrainedFolder>> {
     Ok(models)
 }
 
-fn told(done: &Done, metric: &str) -> String {
+/// The score of a finished cell for the progress line.
+fn score_text(done: &Done, metric: &str) -> String {
     match done.record.scores.get(metric) {
         Some(score) => format!("{metric} {score:.4}"),
         None if done.record.outcomes.is_some() => format!("{metric} {NOT_MEASURED}"),
@@ -168,7 +178,8 @@ fn told(done: &Done, metric: &str) -> String {
     }
 }
 
-/// Removes the weights of all runs that are done but the best one: a grid of large models would fill a disk.
+/// Removes the weights of all finished runs except the best one: the weights of a whole grid would fill the
+/// disk.
 fn keep_best(summary: &Summary<'_>) -> Result<()> {
     let best = summary.best_setting().and_then(|setting| summary.best_seed(setting));
     let runs = summary.settings.iter().flatten();
@@ -176,7 +187,8 @@ fn keep_best(summary: &Summary<'_>) -> Result<()> {
         .try_for_each(|run| record::remove_weights(&run.folder))
 }
 
-/// Trains the best run again where its weights are gone, as after a sweep with other settings beside it.
+/// Trains the best run again if its weights are gone, for example because an earlier sweep in this folder had
+/// another best run.
 fn restore_best<T: Finetuned>(
     summary: &Summary<'_>,
     models: &BTreeMap<PathBuf, PretrainedFolder>,
@@ -196,12 +208,13 @@ fn restore_best<T: Finetuned>(
     cell.run(&T::read(&setting.config)?, &models[&setting.config.model], with).map(|_| ())
 }
 
-/// Whether a sweep is over shares of the training examples alone.
+/// True if the sweep is a learning curve: its only key is the share of the training examples.
 fn is_curve(sweep: &Sweep) -> bool {
     sweep.keys.len() == 1 && sweep.keys[0] == "data.max_train_fraction"
 }
 
-/// The point of a learning curve that a setting is.
+/// Returns the point of a learning curve for the last setting in `summary`, and the name of the floor if the
+/// task has one.
 fn point<T: Finetuned>(
     summary: &Summary<'_>,
     setting: &Setting,
@@ -209,25 +222,27 @@ fn point<T: Finetuned>(
     metric: &str,
 ) -> (Point, Option<&'static str>) {
     let floor = examples.floors().pop();
-    // The loss of numbers is their squared error.
+    // The loss of a regression is the mean squared error.
     let metric = if metric == "loss" { Metric::Mse.name() } else { metric };
-    let of_floor = floor.as_ref().and_then(|floor| {
-        Some(floor.outcomes.score(floor.outcomes.metrics().iter().copied().find(|of| of.name() == metric)?))
+    let floor_score = floor.as_ref().and_then(|floor| {
+        let metric = floor.outcomes.metrics().iter().copied().find(|known| known.name() == metric)?;
+        Some(floor.outcomes.score(metric))
     });
     let point = Point {
         share: setting.config.data.max_train_fraction.unwrap_or(1.0),
         examples: examples.num_train(),
         scores: summary.values(summary.settings.len() - 1, &summary.metric),
-        floor: of_floor,
+        floor: floor_score,
     };
     (point, floor.map(|floor| floor.name))
 }
 
-/// Writes the table as JSON and Markdown, and points to the best run.
+/// Writes the table as JSON and Markdown, the learning curve if there is one, and the link to the best run.
 fn finish(summary: &Summary<'_>, points: Vec<(Point, Option<&'static str>)>, output: &Path) -> Result<Swept> {
     let mut table = summary.table();
     let best = summary.best_setting().and_then(|setting| summary.best_seed(setting));
-    let (seeds, metric) = (summary.sweep.seeds.len(), &summary.metric);
+    let seeds = summary.sweep.seeds.len();
+    let metric = &summary.metric;
     let way = if summary.better == Better::Higher { "highest" } else { "lowest" };
     let mut notes = vec![format!(
         "mean ± standard deviation over {seeds} {}; chosen by the {way} mean `{metric}` of the evaluation file",

@@ -1,4 +1,4 @@
-//! A table for a terminal and for Markdown: the same cells, one of its rows marked.
+//! A table of text cells, rendered for a terminal and as Markdown, with one row marked as the best.
 
 use crate::pages::columns::aligned;
 use crate::scores::NOT_MEASURED;
@@ -8,45 +8,49 @@ use crate::scores::NOT_MEASURED;
 pub struct Table {
     /// Titles of the columns.
     pub header: Vec<String>,
-    /// Rows, each as long as the header.
+    /// Cells of each row, as many as the header has.
     pub rows: Vec<Vec<String>>,
-    /// The row that stands out.
+    /// Index of the row that is marked, such as the best one.
     pub marked: Option<usize>,
-    /// Columns at the left that hold names, not numbers.
+    /// Number of columns at the left that contain names, not numbers.
     pub names: usize,
 }
 
 impl Table {
-    /// Aligned lines, the marked row with a `*` before it.
+    /// Returns aligned lines; the marked row begins with `*`.
     pub fn lines(&self) -> Vec<String> {
         let all: Vec<&[String]> =
             std::iter::once(&self.header).chain(&self.rows).map(Vec::as_slice).collect();
-        let marker = |index: usize| match (self.marked, index) {
-            (None, _) => "",
-            (Some(marked), index) if index == marked + 1 => "* ",
-            _ => "  ",
-        };
-        let lines = aligned(&all, self.names).into_iter().enumerate();
-        lines.map(|(index, line)| format!("{}{line}", marker(index)).trim_end().to_string()).collect()
+        let lines = aligned(&all, self.names).into_iter().enumerate().map(|(index, line)| {
+            let marker = match self.marked {
+                None => "",
+                Some(marked) if index == marked + 1 => "* ",
+                Some(_) => "  ",
+            };
+            format!("{marker}{line}").trim_end().to_string()
+        });
+        lines.collect()
     }
 
-    /// GitHub's Markdown, the marked row in bold. Ends in a newline.
+    /// Returns a table in GitHub's Markdown with the marked row in bold. The text ends in a newline.
     pub fn markdown(&self) -> String {
-        let row = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
-        let plain = |cells: &[String]| cells.iter().map(|cell| escaped(cell)).collect::<Vec<_>>();
-        let rule = |column: usize| if column < self.names { "---" } else { "---:" }.to_string();
-        let mut text = row(plain(&self.header)) + &row((0..self.header.len()).map(rule).collect());
+        let rules = (0..self.header.len()).map(|column| if column < self.names { "---" } else { "---:" });
+        let rules: Vec<String> = rules.map(str::to_string).collect();
+        let mut text = markdown_row(&escaped_all(&self.header)) + &markdown_row(&rules);
         for (index, cells) in self.rows.iter().enumerate() {
-            let bold = |cell: String| if cell.is_empty() { cell } else { format!("**{cell}**") };
-            let cells = plain(cells);
-            text +=
-                &row(if self.marked == Some(index) { cells.into_iter().map(bold).collect() } else { cells });
+            let mut cells = escaped_all(cells);
+            if self.marked == Some(index) {
+                for cell in cells.iter_mut().filter(|cell| !cell.is_empty()) {
+                    *cell = format!("**{cell}**");
+                }
+            }
+            text += &markdown_row(&cells);
         }
         text
     }
 }
 
-/// Text that is no markup: of a cell, or of a heading.
+/// Escapes the text of a cell or heading, so that Markdown shows it as it is.
 pub(super) fn escaped(cell: &str) -> String {
     let mut text = String::with_capacity(cell.len());
     for character in cell.chars() {
@@ -58,16 +62,28 @@ pub(super) fn escaped(cell: &str) -> String {
     text
 }
 
-/// A mean with its deviation, such as `81.20 ± 0.35`; the mean alone where there is one value, words where it was
-/// not measured (NaN).
+/// Returns a mean with its standard deviation, such as `81.20 ± 0.35`; the mean alone without a deviation,
+/// and words if the mean is NaN (not defined). Values are multiplied by `factor` for display.
 pub fn mean_and_deviation(mean: f64, deviation: Option<f64>, factor: f64) -> String {
-    let digits =
-        |value: f64| if factor > 1.0 { format!("{:.2}", value * factor) } else { format!("{value:.4}") };
     match deviation {
         _ if mean.is_nan() => NOT_MEASURED.to_string(),
-        Some(deviation) => format!("{} ± {}", digits(mean), digits(deviation)),
-        None => digits(mean),
+        Some(deviation) => format!("{} ± {}", digits(mean, factor), digits(deviation, factor)),
+        None => digits(mean, factor),
     }
+}
+
+/// Two decimals for a percentage (a factor above 1), else four.
+fn digits(value: f64, factor: f64) -> String {
+    if factor > 1.0 { format!("{:.2}", value * factor) } else { format!("{value:.4}") }
+}
+
+/// One line of a Markdown table.
+fn markdown_row(cells: &[String]) -> String {
+    format!("| {} |\n", cells.join(" | "))
+}
+
+fn escaped_all(cells: &[String]) -> Vec<String> {
+    cells.iter().map(|cell| escaped(cell)).collect()
 }
 
 #[cfg(test)]
@@ -76,7 +92,6 @@ mod tests {
 
     #[test]
     fn both_forms_hold_the_same_cells() {
-        let row = |cells: [&str; 3]| cells.map(str::to_string).to_vec();
         let table = Table {
             header: row(["learning_rate", "seeds", "accuracy %"]),
             rows: vec![row(["1e-5", "3", "71.20 ± 1.25"]), row(["a|b*c", "3", "-"])],
@@ -101,5 +116,9 @@ mod tests {
         assert_eq!(mean_and_deviation(0.812, Some(0.0035), 100.0), "81.20 ± 0.35");
         assert_eq!(mean_and_deviation(0.812, None, 1.0), "0.8120");
         assert_eq!(mean_and_deviation(f64::NAN, Some(f64::NAN), 1.0), NOT_MEASURED);
+    }
+
+    fn row(cells: [&str; 3]) -> Vec<String> {
+        cells.map(str::to_string).to_vec()
     }
 }

@@ -1,4 +1,4 @@
-//! Arguments of `bench`, as typed.
+//! The arguments of `bench`.
 
 use clap::Args;
 use clap::ValueEnum;
@@ -16,7 +16,7 @@ pub struct BenchArgs {
     /// and its batch, length and precision where the flags say nothing); several with commas
     #[arg(long, value_name = "NAME|FILE,...", value_delimiter = ',', required = true)]
     pub model: Vec<String>,
-    /// What the steps train for: `pretrain` is the task of the configuration, or the family's own
+    /// Task of the steps: `pretrain` is the task of the configuration, or the family's own
     #[arg(long, value_enum, default_value_t = BenchTask::Pretrain)]
     pub task: BenchTask,
     /// Labels of `--task classify`; 4 when not given
@@ -37,10 +37,10 @@ pub struct BenchArgs {
     /// Time steps for at least this many seconds
     #[arg(long, value_name = "S", default_value_t = 2.0, value_parser = some_seconds)]
     pub seconds: f64,
-    /// Tell the minutes that so many examples take, and at `--usd-per-hour` the cents
+    /// Also print the minutes that N examples take, and with `--usd-per-hour` the cents
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub examples: Option<u64>,
-    /// What this machine costs an hour, in US dollars
+    /// Price of this machine per hour, in US dollars
     #[arg(long, value_name = "USD", value_parser = price, requires = "examples")]
     pub usd_per_hour: Option<f64>,
     /// Fill the rows with documents of 20 to 60 tokens, instead of one document each
@@ -67,7 +67,7 @@ pub struct BenchArgs {
     pub json: bool,
 }
 
-/// What `bench` can measure.
+/// The tasks whose training steps `bench` can measure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum BenchTask {
     /// A masked language model, or what else its family is pretrained for
@@ -79,7 +79,7 @@ pub enum BenchTask {
 /// Arguments of the process that measures one row.
 #[derive(Debug, Args)]
 pub struct BenchJobArgs {
-    /// What to measure, JSON.
+    /// The measurement, as JSON.
     pub job: String,
 }
 
@@ -90,7 +90,7 @@ fn price(text: &str) -> Result<f64, String> {
     }
 }
 
-/// A time to measure for.
+/// Parses a time to measure for, in seconds.
 pub(in crate::commands) fn some_seconds(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(value) if (0.0..=86_400.0).contains(&value) => Ok(value),

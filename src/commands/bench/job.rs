@@ -1,6 +1,7 @@
-//! One measurement in a process of its own: the side that starts it and the side that is started.
+//! One measurement in a process of its own: the parent's side, which starts the process, and the child's
+//! side.
 //!
-//! They talk over the child's standard output, a JSON [`Message`] a line.
+//! The child writes its results to its standard output, one JSON [`Message`] per line.
 
 use std::collections::HashSet;
 use std::io::BufRead;
@@ -34,16 +35,16 @@ use crate::precision::Hardware;
 use crate::precision::Policy;
 use crate::train::bench::Case;
 
-/// What a child measures.
+/// The measurement that a child makes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) enum Job {
-    /// What the machine is, and its peaks.
+    /// The facts and the peak speeds of the machine.
     Machine(Place),
-    /// Training steps.
+    /// The speed of training steps.
     Steps(Box<Steps>),
 }
 
-/// Where to measure, and in which types.
+/// The device and the number types to measure.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Place {
     pub(super) device: DeviceChoice,
@@ -57,31 +58,32 @@ pub(super) struct Steps {
     pub(super) case: Case,
     pub(super) device: DeviceChoice,
     pub(super) tf32: bool,
-    /// Steps to time at least.
+    /// Least number of steps to time.
     pub(super) least: usize,
-    /// Seconds to time at least.
+    /// Least time for all timed steps, in seconds.
     pub(super) least_seconds: f64,
 }
 
-/// What the machine can do at most.
+/// The facts and the peak speeds of the machine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Machine {
     pub(super) threads: usize,
     /// `cpu`, or `cuda:0` and so on.
     pub(super) device: String,
-    /// In words, as a policy's messages have it.
+    /// Name for messages, such as the model of the GPU.
     pub(super) name: String,
-    /// By which instructions products of each type are computed, on a CPU.
+    /// The instruction set that matrix products of each type use on a CPU.
     pub(super) instructions: Vec<(ComputeType, String)>,
-    /// The cap on them that is set.
+    /// The largest instruction set that the user allows, if there is a limit.
     pub(super) instructions_cap: Option<String>,
-    /// Measured on a CPU, from the data sheet of a GPU; a type without an entry has no known peak.
+    /// Peak of each type: measured on a CPU, from the data sheet of a GPU. A type without an entry has no
+    /// known peak.
     pub(super) flops_per_second: Vec<(ComputeType, f64)>,
-    /// Measured on a CPU; not known of a GPU.
+    /// Memory bandwidth: measured on a CPU, `None` for a GPU.
     pub(super) bytes_per_second: Option<f64>,
-    /// Memory that may be taken.
+    /// Memory that a step may use: the total of a GPU, the free memory of a CPU.
     pub(super) memory_bytes: Option<u64>,
-    /// What should be known of it.
+    /// Notes for the user.
     pub(super) notes: Vec<String>,
 }
 
@@ -90,18 +92,18 @@ impl Machine {
         self.device != "cpu"
     }
 
-    /// By which instructions products of this type are computed, on a CPU.
+    /// The instruction set that matrix products of this type use on a CPU.
     pub(super) fn path(&self, compute: ComputeType) -> Option<&str> {
-        self.instructions.iter().find(|(of, _)| *of == compute).map(|(_, name)| name.as_str())
+        self.instructions.iter().find(|(known, _)| *known == compute).map(|(_, name)| name.as_str())
     }
 
-    /// The peak of a compute type that was measured.
+    /// The peak of a compute type in operations per second, if it is known.
     pub(super) fn peak(&self, compute: ComputeType) -> Option<f64> {
-        self.flops_per_second.iter().find(|(of, _)| *of == compute).map(|(_, flops)| *flops)
+        self.flops_per_second.iter().find(|(known, _)| *known == compute).map(|(_, flops)| *flops)
     }
 }
 
-/// How long steps took, and what they took of memory.
+/// Time and memory of the measured steps.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Timed {
     pub(super) median_seconds: f64,
@@ -111,7 +113,7 @@ pub(super) struct Timed {
     pub(super) peak_memory_bytes: Option<u64>,
 }
 
-/// A line of the child.
+/// A line on the standard output of the child.
 #[derive(Debug, Serialize, Deserialize)]
 enum Message {
     Step,
@@ -119,7 +121,7 @@ enum Message {
     Machine(Machine),
 }
 
-/// How a child ended.
+/// The outcome of a child.
 #[derive(Debug)]
 pub(super) enum Ended {
     Machine(Machine),
@@ -128,15 +130,19 @@ pub(super) enum Ended {
     Failed(String),
 }
 
-/// What is sent to the child.
+/// The argument of the child.
 #[derive(Debug, Serialize, Deserialize)]
 struct Order {
     job: Job,
     threads: usize,
 }
 
-/// Runs this program again for `job` and waits for it; `after_step` is called after each timed step. An error
-/// when the program cannot be started, which is no matter of the row.
+/// Starts this program again for `job` and waits for its result. `after_step` is called after each timed
+/// step.
+///
+/// # Errors
+/// Returns an error if the program cannot be started or sends no valid messages. A failed measurement is an
+/// [`Ended`].
 pub(super) fn start(job: &Job, threads: usize, after_step: impl Fn()) -> Result<Ended> {
     let program = std::env::current_exe().context("cannot tell where this program lies")?;
     let order = serde_json::to_string(&Order { job: job.clone(), threads })?;
@@ -145,13 +151,14 @@ pub(super) fn start(job: &Job, threads: usize, after_step: impl Fn()) -> Result<
     let mut child = command.spawn().with_context(|| format!("cannot start `{}` again", program.display()))?;
     let ended = follow(&mut child, after_step);
     if ended.is_err() {
-        // It may still be computing; what it says will not be read.
+        // The child may still be computing, and its results will not be read.
         let _ = child.kill();
         let _ = child.wait();
     }
     ended
 }
 
+/// Reads the messages of a child until it ends.
 fn follow(child: &mut Child, after_step: impl Fn()) -> Result<Ended> {
     let mut result = None;
     if let Some(stdout) = child.stdout.take() {
@@ -168,13 +175,14 @@ fn follow(child: &mut Child, after_step: impl Fn()) -> Result<Ended> {
         stderr.read_to_end(&mut errors)?;
     }
     let status = child.wait()?;
-    Ok(result.filter(|_| status.success()).unwrap_or_else(|| why(status, &String::from_utf8_lossy(&errors))))
+    let result = result.filter(|_| status.success());
+    Ok(result.unwrap_or_else(|| failure(status, &String::from_utf8_lossy(&errors))))
 }
 
-/// Why a child brought no result.
-pub(super) fn why(status: ExitStatus, errors: &str) -> Ended {
-    // Rust aborts where an allocation fails; the system kills where it cannot keep the promise of an earlier
-    // one.
+/// The reason why a child gave no result, from its exit status and its standard error.
+pub(super) fn failure(status: ExitStatus, errors: &str) -> Ended {
+    // Rust aborts when an allocation fails. Linux kills a process when it has no memory left for an earlier
+    // allocation.
     let refused = (errors.contains("memory allocation of") && errors.contains("failed"))
         || cuda::is_out_of_memory(errors);
     if refused || status.signal() == Some(libc::SIGKILL) {
@@ -182,7 +190,8 @@ pub(super) fn why(status: ExitStatus, errors: &str) -> Ended {
     }
     let message = errors.lines().find(|line| !line.trim().is_empty()).unwrap_or("it said nothing");
     let message = message.strip_prefix("error: ").unwrap_or(message);
-    // Refused by the program itself; anything else is a crash, and its code says more than its last words.
+    // With exit code 1 or 2 the message explains the error. Anything else is a crash, and the status explains
+    // more.
     Ended::Failed(if matches!(status.code(), Some(1 | 2)) {
         message.to_string()
     } else {
@@ -190,22 +199,22 @@ pub(super) fn why(status: ExitStatus, errors: &str) -> Ended {
     })
 }
 
-/// The side of the child.
+/// Runs the measurement in the child.
 pub(in crate::commands) fn run(args: &BenchJobArgs) -> Result<()> {
     let order: Order = serde_json::from_str(&args.job).map_err(|e| {
         Problem::usage(format!("`bench-job` is for `mlmtrain bench` to start, not for you: {e}"))
     })?;
-    // Should memory run out after all, this process goes, and not another one.
+    // If memory runs out after all, the system should kill this process, not another one.
     fs::end_me_first();
     machine::use_threads(order.threads)?;
     let message = match order.job {
         Job::Machine(place) => Message::Machine(machine(&place)?),
         Job::Steps(steps) => Message::Timed(machine::in_pool(|| time(&steps))?),
     };
-    say(&message)
+    send(&message)
 }
 
-/// What the machine is, and what it can do at most.
+/// Measures the machine, or looks it up in data sheets if it is a GPU.
 fn machine(place: &Place) -> Result<Machine> {
     let (device, without_gpu) = machine::pick_device(place.device)?;
     let hardware = Hardware::of(&device);
@@ -214,18 +223,10 @@ fn machine(place: &Place) -> Result<Machine> {
     for &compute in &place.computes {
         notes.extend(Policy::plain(compute, &hardware)?.notes);
     }
-    // The cap is a matter of the CPU, not of a type.
+    // Each type has the same note about the limit on instructions: it is kept once.
     let mut seen = HashSet::new();
     notes.retain(|note| seen.insert(note.clone()));
     let threads = rayon::current_num_threads();
-    let path = |compute| instructions::in_use().of_products(precision::dtype(compute)).name().to_string();
-    let peaks = |peak: &dyn Fn(DType) -> Option<f64>| {
-        place
-            .computes
-            .iter()
-            .filter_map(|&compute| Some((compute, peak(precision::dtype(compute))?)))
-            .collect()
-    };
     Ok(match cuda::properties(&device) {
         Some(gpu) => Machine {
             threads,
@@ -233,7 +234,7 @@ fn machine(place: &Place) -> Result<Machine> {
             name: hardware.name,
             instructions: Vec::new(),
             instructions_cap: None,
-            flops_per_second: peaks(&|dtype| data_sheet(&gpu.name, dtype, place.tf32)),
+            flops_per_second: peaks(&place.computes, |dtype| data_sheet(&gpu.name, dtype, place.tf32)),
             bytes_per_second: None,
             memory_bytes: Some(gpu.memory_bytes),
             notes,
@@ -242,9 +243,16 @@ fn machine(place: &Place) -> Result<Machine> {
             threads,
             device: "cpu".to_string(),
             name: hardware.name,
-            instructions: place.computes.iter().map(|&compute| (compute, path(compute))).collect(),
+            instructions: place
+                .computes
+                .iter()
+                .map(|&compute| {
+                    let path = instructions::in_use().of_products(precision::dtype(compute));
+                    (compute, path.name().to_string())
+                })
+                .collect(),
             instructions_cap: instructions::choice()?.cap.map(|cap| cap.name().to_string()),
-            flops_per_second: peaks(&|dtype| Some(peak::flops_per_second(dtype))),
+            flops_per_second: peaks(&place.computes, |dtype| Some(peak::flops_per_second(dtype))),
             bytes_per_second: Some(peak::bytes_per_second()),
             memory_bytes: fs::available_bytes(),
             notes,
@@ -252,12 +260,18 @@ fn machine(place: &Place) -> Result<Machine> {
     })
 }
 
+/// The known peaks of some compute types.
+fn peaks(computes: &[ComputeType], peak: impl Fn(DType) -> Option<f64>) -> Vec<(ComputeType, f64)> {
+    computes.iter().filter_map(|&compute| Some((compute, peak(precision::dtype(compute))?))).collect()
+}
+
+/// Times the training steps of a row.
 fn time(steps: &Steps) -> Result<Timed> {
     let (device, _) = machine::pick_device(steps.device)?;
     cuda::set_tf32(steps.tf32);
     let timing = steps.case.time_steps(&device, steps.least, steps.least_seconds, || {
-        // Should the reader have gone, the last message will say so.
-        let _ = say(&Message::Step);
+        // If the reader has gone, sending the last message reports the error.
+        let _ = send(&Message::Step);
     })?;
     Ok(Timed {
         median_seconds: timing.median_seconds(),
@@ -270,6 +284,6 @@ fn time(steps: &Steps) -> Result<Timed> {
     })
 }
 
-fn say(message: &Message) -> Result<()> {
+fn send(message: &Message) -> Result<()> {
     stdout_line(&serde_json::to_string(message)?)
 }

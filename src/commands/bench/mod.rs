@@ -1,8 +1,8 @@
-//! `mlmtrain bench`: how fast whole training steps are, a row for each device, model, batch, length and compute
-//! type.
+//! `mlmtrain bench`: measures the speed of whole training steps, a row for each device, model, batch, length
+//! and compute type.
 //!
-//! Each row is measured in a process of its own (`job.rs`), so that its peak memory is its own and a row that
-//! does not fit takes nothing else with it. `table.rs` is how rows look.
+//! Each row is measured in a process of its own (`job.rs`), so that its peak memory is its own, and a row
+//! that runs out of memory ends nothing else. `table.rs` formats the rows.
 
 pub mod args;
 mod job;
@@ -57,14 +57,16 @@ use crate::train::bench::TimedTask;
 pub(super) use args::some_seconds;
 pub(super) use job::run as run_job;
 
-/// The share of tokens with a label, where no configuration says another.
+/// Default share of masked tokens, without a configuration.
 const MASKED_SHARE: f64 = 0.15;
 
-/// Rows and their length where neither flag nor configuration says them.
+/// Default number of rows, without a flag or a configuration.
 const BATCH: usize = 8;
+
+/// Default row length in tokens, without a flag or a configuration.
 const LENGTH: usize = 128;
 
-/// Labels of a classifier where no flag says how many: AG News has as many.
+/// Default number of labels of a classifier, as in AG News.
 const LABELS: usize = 4;
 
 /// Runs the subcommand.
@@ -114,12 +116,12 @@ pub fn run(args: &BenchArgs) -> Result<()> {
     Err(Problem::new(format!("{failed} of {all} rows could not be measured")).into())
 }
 
-/// Every row that is asked for, in the order of the flags, with the name of its model.
+/// Returns every combination of the flags, in their order, with the name of its model.
 fn rows(args: &BenchArgs) -> Result<Vec<(String, Case)>> {
-    refuse_what_has_no_place(args)?;
+    refuse_flags_of_other_task(args)?;
     let mut rows = Vec::new();
     for name in &args.model {
-        let defaults = Defaults::of(name)?;
+        let defaults = Defaults::new(name)?;
         let longest = defaults.model.max_sequence_length();
         let task = match args.task {
             BenchTask::Pretrain => defaults.task.clone(),
@@ -155,8 +157,8 @@ fn rows(args: &BenchArgs) -> Result<Vec<(String, Case)>> {
     Ok(rows)
 }
 
-/// Flags of the other task.
-fn refuse_what_has_no_place(args: &BenchArgs) -> Result<()> {
+/// Refuses flags that apply only to the other task.
+fn refuse_flags_of_other_task(args: &BenchArgs) -> Result<()> {
     let (flag, message) = match args.task {
         BenchTask::Pretrain if args.labels.is_some() => ("--labels", "is for `--task classify`"),
         BenchTask::Classify if args.short => {
@@ -171,10 +173,10 @@ fn given(values: &[u32], default: usize) -> Vec<usize> {
     if values.is_empty() { vec![default] } else { values.iter().map(|&value| value as usize).collect() }
 }
 
-/// A model, and what is timed with it unless a flag says otherwise.
+/// A model, and the settings of its steps unless a flag changes them.
 struct Defaults {
     model: ModelConfig,
-    /// Of pretraining.
+    /// The pretraining task of the model.
     task: TimedTask,
     batch: usize,
     length: usize,
@@ -182,8 +184,8 @@ struct Defaults {
 }
 
 impl Defaults {
-    /// Of a named model, of the model in this folder, or of the configuration in this file.
-    fn of(name: &str) -> Result<Self> {
+    /// Returns the defaults for `name`: a named model, a model folder, or a configuration file.
+    fn new(name: &str) -> Result<Self> {
         let path = Path::new(name);
         let shape = match named_model(name) {
             None if path.is_dir() => Some(HubConfig::read(&path.join("config.json"))?.model),
@@ -222,13 +224,13 @@ impl Defaults {
                 BatchSize::Auto => BATCH,
             },
             length: config.data.max_seq_length,
-            // What a run would take on a CPU; a flag says what is to be measured on a GPU.
+            // The type that a run would choose on a CPU; for a GPU there is a flag.
             compute: config.precision.compute.known().unwrap_or_else(|| Hardware::cpu().best()),
         })
     }
 }
 
-/// Measures the peaks that the rows are compared with, and says what they are.
+/// Measures the peaks that the rows are compared with, and reports them.
 fn measure_machine(
     args: &BenchArgs,
     device: DeviceChoice,
@@ -264,15 +266,24 @@ fn measure_machine(
     Ok(machine)
 }
 
-/// Tokens of training a second of a masked language model, by steps of `rows` rows of `length` tokens for about
-/// a second, in a process of its own; `None` where they do not fit into memory.
+/// Size of a micro-batch: rows, and tokens of a row.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct BatchShape {
+    pub(super) rows: usize,
+    pub(super) length: usize,
+}
+
+/// Measures the training speed of a masked language model in tokens per second, with steps of `shape` for
+/// about a second, in a process of its own. `None` if they do not fit into memory.
 pub(super) fn tokens_per_second(
     model: &ModelConfig,
-    (rows, length): (usize, usize),
+    shape: BatchShape,
     masked_share: f64,
-    (device, compute): (DeviceChoice, ComputeType),
+    device: DeviceChoice,
+    compute: ComputeType,
     threads: usize,
 ) -> Result<Option<f64>> {
+    let BatchShape { rows, length } = shape;
     let case = Case {
         model: model.clone(),
         task: TimedTask::Pretraining { task: None, rtd: RtdConfig::default(), masked_share },
@@ -286,12 +297,12 @@ pub(super) fn tokens_per_second(
     Ok(seconds(steps, threads)?.map(|seconds| (rows * length) as f64 / seconds))
 }
 
-/// Seconds of a step of one micro-batch of a configuration, of `rows` rows of `length` tokens, measured for
-/// about three seconds in a process of its own; `None` where it does not fit into memory.
+/// Measures the seconds of one micro-batch of a configuration with an update, for about three seconds in a
+/// process of its own. `None` if it does not fit into memory.
 pub(super) fn step_seconds(
     config: &PretrainConfig,
     model: &ModelConfig,
-    (rows, length): (usize, usize),
+    shape: BatchShape,
     compute: ComputeType,
     gradient_checkpointing: bool,
 ) -> Result<Option<f64>> {
@@ -300,19 +311,28 @@ pub(super) fn step_seconds(
         rtd: config.rtd.clone(),
         masked_share: most_masked(&config.mlm),
     };
-    let model = model.clone();
-    let case = Case { model, task, compute, rows, length, short_segments: false, gradient_checkpointing };
-    let (device, tf32) = (config.run.device, config.precision.tf32);
-    let steps = Steps { case, device, tf32, least: 3, least_seconds: 3.0 };
+    let case = Case {
+        model: model.clone(),
+        task,
+        compute,
+        rows: shape.rows,
+        length: shape.length,
+        short_segments: false,
+        gradient_checkpointing,
+    };
+    let device = config.run.device;
+    let steps = Steps { case, device, tf32: config.precision.tf32, least: 3, least_seconds: 3.0 };
     seconds(steps, config.run.threads)
 }
 
-/// Of a step of `step_seconds` on this CPU, those that the update of so many parameters takes.
+/// Estimates the seconds of the update of `parameters` parameters on this CPU from its memory bandwidth; at
+/// most half of `step_seconds`, the time of a step with that update.
 pub(super) fn update_seconds(parameters: u64, step_seconds: f64) -> f64 {
     let bytes = parameters as f64 * UPDATE_BYTES;
     (bytes / machine::in_pool(peak::bytes_per_second)).min(step_seconds / 2.0)
 }
 
+/// The median seconds of a step; `None` if it does not fit into memory.
 fn seconds(steps: Steps, threads: usize) -> Result<Option<f64>> {
     match job::start(&Job::Steps(Box::new(steps)), threads, || {})? {
         Ended::Steps(timed) => Ok(Some(timed.median_seconds)),
@@ -324,6 +344,7 @@ fn seconds(steps: Steps, threads: usize) -> Result<Option<f64>> {
     }
 }
 
+/// Measures a row, unless its predicted memory is more than there is.
 fn measure(
     model: &str,
     steps: &Steps,
@@ -351,7 +372,7 @@ fn measure(
     })
 }
 
-/// A row in words, for progress and warnings.
+/// Name of a row for progress and warnings.
 fn label(model: &str, case: &Case) -> String {
     format!("{} {} x {} {}", terminal::printable(model), case.rows, case.length, case.compute.name())
 }

@@ -1,4 +1,5 @@
-//! `bench --most-rows-on`: the most rows that GPUs of given sizes should hold, from the forecast alone.
+//! `bench --most-rows-on`: predicts the largest number of rows for GPUs with a given memory, without
+//! measuring.
 
 use anyhow::Result;
 
@@ -7,7 +8,7 @@ use crate::quantity::format_bytes;
 use crate::train::batch_size::GPU_RESERVE_BYTES;
 use crate::train::bench::Case;
 
-/// More rows than any table needs.
+/// Largest number of rows that is tried.
 const MOST: usize = 1 << 14;
 
 /// Prints a line for each model, length and type, without and with gradient checkpointing.
@@ -17,7 +18,8 @@ pub(super) fn print(rows: &[(String, Case)], sizes: &[u64]) -> Result<()> {
     for (name, case) in rows {
         for (on, word) in [(false, "no"), (true, "yes")] {
             let found: Result<Vec<usize>> = sizes.iter().map(|bytes| most_rows(case, on, *bytes)).collect();
-            let (length, found) = (case.length.to_string(), found?);
+            let length = case.length.to_string();
+            let found = found?;
             let found = found.iter().map(usize::to_string);
             terminal::stdout_line(&line(name, &length, case.compute.name(), word, found))?;
         }
@@ -30,17 +32,17 @@ fn line(model: &str, length: &str, compute: &str, word: &str, cells: impl Iterat
     format!("{model:14} {length:>6}  {compute:5} {word:13}{}", cells.concat())
 }
 
-/// The most rows of a step that are predicted to fit into `bytes` of a GPU; 0 where not even one does.
+/// The largest number of rows of a step that is predicted to fit into `bytes` of a GPU; 0 if not even one row
+/// fits.
 fn most_rows(case: &Case, gradient_checkpointing: bool, bytes: u64) -> Result<usize> {
     let room = bytes.saturating_sub(GPU_RESERVE_BYTES);
-    let fits = |rows: usize| {
+    let mut fitting = 0;
+    let mut too_many = MOST + 1;
+    while too_many - fitting > 1 {
+        let rows = usize::midpoint(fitting, too_many);
         let case = Case { rows, gradient_checkpointing, ..case.clone() };
-        anyhow::Ok(case.predicted_bytes(true)? <= room)
-    };
-    let (mut fitting, mut beyond) = (0, MOST + 1);
-    while beyond - fitting > 1 {
-        let middle = usize::midpoint(fitting, beyond);
-        *(if fits(middle)? { &mut fitting } else { &mut beyond }) = middle;
+        let fits = case.predicted_bytes(true)? <= room;
+        *(if fits { &mut fitting } else { &mut too_many }) = rows;
     }
     Ok(fitting)
 }

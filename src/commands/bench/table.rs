@@ -1,4 +1,4 @@
-//! How a row of `mlmtrain bench` looks: aligned for people, as JSON for programs.
+//! The format of the rows of `mlmtrain bench`: an aligned table for people, JSON for programs.
 
 use anyhow::Result;
 use serde_json::Value;
@@ -12,21 +12,21 @@ use crate::quantity::format_grouped;
 use crate::train::bench::Case;
 use crate::train::bench::TimedTask;
 
-/// What a row says.
+/// A row of the table: what was measured, and the outcome.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Row<'a> {
-    /// As it was asked for.
+    /// Name of the model as the user typed it.
     pub(super) model: &'a str,
     pub(super) case: &'a Case,
     pub(super) machine: &'a Machine,
     pub(super) outcome: Outcome,
 }
 
-/// What is told besides of so many examples.
+/// The number of examples and the price for the columns of minutes and cents per epoch.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Epoch {
     pub(super) examples: u64,
-    /// What the machine costs.
+    /// Price of the machine.
     pub(super) usd_per_hour: Option<f64>,
 }
 
@@ -40,30 +40,32 @@ impl Epoch {
     }
 }
 
-/// What became of a row.
+/// The outcome of a row.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Outcome {
     Done(Measured),
-    /// With the reason.
+    /// Out of memory, with an explanation.
     DoesNotFit(String),
-    /// With the message.
+    /// Another error, with its message.
     Failed(String),
 }
 
-/// The figures of a row.
+/// The measured figures of a row.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Measured {
-    /// Median.
+    /// Median over the timed steps.
     pub(super) step_seconds: f64,
+    /// Time of the fastest step.
     pub(super) least_step_seconds: f64,
     pub(super) timed_steps: usize,
     pub(super) examples_per_second: f64,
     pub(super) tokens_per_second: f64,
     pub(super) flops_per_second: f64,
-    /// Share of the machine's peak in the row's compute type: measured on a CPU, by its data sheet of a GPU.
+    /// Share of the machine's peak in the row's compute type; the peak is measured on a CPU, from the data
+    /// sheet of a GPU.
     pub(super) mfu: Option<f64>,
     pub(super) peak_memory_bytes: Option<u64>,
-    /// What the shapes alone said before.
+    /// Memory that was predicted from the shapes before the measurement.
     pub(super) predicted_memory_bytes: u64,
 }
 
@@ -84,7 +86,7 @@ impl Measured {
     }
 }
 
-/// The columns of a table, known before its first row is.
+/// The columns of a table, known before its first row.
 #[derive(Debug)]
 pub(super) struct Table {
     model_width: usize,
@@ -92,13 +94,13 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// For rows of these models.
+    /// Returns a table for rows of these models.
     pub(super) fn new<'a>(models: impl Iterator<Item = &'a str>, epoch: Option<Epoch>) -> Self {
         let width = models.map(|model| terminal::printable(model).chars().count()).max().unwrap_or(0);
         Self { model_width: width.max("model".len()), epoch }
     }
 
-    /// The names of the columns.
+    /// The line of column titles.
     pub(super) fn header(&self) -> String {
         let first = self.first(["model", "device", "batch", "length", "compute"]);
         let epoch =
@@ -107,10 +109,12 @@ impl Table {
         format!("{first}{figures}{}", epoch.unwrap_or_default())
     }
 
-    /// One row.
+    /// The line of one row.
     pub(super) fn line(&self, row: &Row<'_>) -> String {
-        let (model, case) = (terminal::printable(row.model), row.case);
-        let (batch, length) = (case.rows.to_string(), case.length.to_string());
+        let case = row.case;
+        let model = terminal::printable(row.model);
+        let batch = case.rows.to_string();
+        let length = case.length.to_string();
         let first = self.first([&model, &row.machine.device, &batch, &length, case.compute.name()]);
         match &row.outcome {
             Outcome::Done(measured) => format!("{first}{}", measured.line(self.epoch)),
@@ -143,7 +147,7 @@ impl Measured {
     }
 }
 
-/// With a digit behind the point where it is small.
+/// A number with one decimal if it is below 100, else a whole number with separators.
 fn grouped(number: f64) -> String {
     if number < 100.0 { format!("{number:.1}") } else { format_grouped(number.round() as u64) }
 }
@@ -157,11 +161,10 @@ fn epoch_cells(minutes: &str, cents: Option<&str>) -> String {
 }
 
 impl Row<'_> {
-    /// The row as an object; figures that there are not are `null`.
+    /// Returns the row as a JSON object; figures that were not measured are `null`.
     pub(super) fn to_json(&self, epoch: Option<Epoch>) -> Value {
         let Self { model, case, machine, outcome } = self;
         let measured = if let Outcome::Done(measured) = outcome { Some(measured) } else { None };
-        let figure = |of: fn(&Measured) -> f64| measured.map(of);
         let (fits, problem) = match outcome {
             Outcome::Done(_) => (Some(true), None),
             Outcome::DoesNotFit(reason) => (Some(false), Some(reason)),
@@ -183,12 +186,12 @@ impl Row<'_> {
             "instructions": machine.path(case.compute),
             "instructions_cap": machine.instructions_cap,
             "fits": fits,
-            "examples_per_second": figure(|m| m.examples_per_second),
-            "tokens_per_second": figure(|m| m.tokens_per_second),
-            "step_seconds": figure(|m| m.step_seconds),
-            "least_step_seconds": figure(|m| m.least_step_seconds),
+            "examples_per_second": measured.map(|m| m.examples_per_second),
+            "tokens_per_second": measured.map(|m| m.tokens_per_second),
+            "step_seconds": measured.map(|m| m.step_seconds),
+            "least_step_seconds": measured.map(|m| m.least_step_seconds),
             "timed_steps": measured.map(|m| m.timed_steps),
-            "flops_per_second": figure(|m| m.flops_per_second),
+            "flops_per_second": measured.map(|m| m.flops_per_second),
             "mfu": measured.and_then(|m| m.mfu),
             "peak_memory_bytes": measured.and_then(|m| m.peak_memory_bytes),
             "predicted_memory_bytes": measured.map(|m| m.predicted_memory_bytes),

@@ -1,4 +1,4 @@
-//! Rows from flags, how they look, and what a dead child means.
+//! Tests of the rows that flags make, of their format, and of the outcomes of a child that failed.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::*;
 use crate::commands::bench::job::Timed;
-use crate::commands::bench::job::why;
+use crate::commands::bench::job::failure;
 use crate::commands::cli::Cli;
 use crate::commands::cli::Command;
 use crate::families::HeadKind;
@@ -47,14 +47,14 @@ fn rows_are_every_combination_in_the_order_of_the_flags() {
 }
 
 #[test]
-fn a_configuration_says_what_the_flags_do_not() {
+fn a_configuration_gives_the_values_without_flags() {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/configs/quickstart.yaml");
     let compute = Hardware::cpu().best().name();
     assert_eq!(labels(&format!("--model {file}")), [format!("{file} 32 x 64 {compute}")]);
     assert_eq!(labels(&format!("--model {file} --batch 4")), [format!("{file} 4 x 64 {compute}")]);
     let (_, case) = rows(&parse(&format!("--model {file}")).unwrap()).unwrap().remove(0);
     assert_eq!(case.model.encoder.vocab_size, 4096);
-    // The largest step of a run whose share of masked tokens grows is one of its last.
+    // If the share of masked tokens grows during a run, the largest steps are the last ones.
     let folder = tempfile::tempdir().unwrap();
     let growing = folder.path().join("growing.yaml");
     let text = std::fs::read_to_string(file).unwrap();
@@ -65,7 +65,7 @@ fn a_configuration_says_what_the_flags_do_not() {
     assert_eq!(masked_share.to_bits(), 0.4f64.to_bits());
 }
 
-/// What another task than pretraining takes from the same models, and from a folder.
+/// `--task classify` takes its model from a name, from a pretraining configuration, or from a folder.
 #[test]
 fn classifiers_have_the_shape_of_a_name_a_configuration_or_a_folder() {
     let folder = tempfile::tempdir().unwrap();
@@ -83,8 +83,7 @@ fn classifiers_have_the_shape_of_a_name_a_configuration_or_a_folder() {
 }
 
 #[test]
-fn what_is_wrong_says_what_is_possible() {
-    let wrong = |line: &str| rows(&parse(line).unwrap()).unwrap_err().to_string();
+fn errors_name_the_possible_values() {
     insta::assert_snapshot!(wrong("--model huge"), @"
     --model: `huge` is neither a model's name nor a file
       hint: take tiny, small, base, large, electra-small, electra-base, distilbert-small, distilbert-base, modernbert-small, modernbert-base, deberta-v3-small, deberta-v3-base, albert-small, albert-base, mpnet-small, mpnet-base, or the path of a model folder or of a configuration of `pretrain`
@@ -119,8 +118,13 @@ fn what_is_wrong_says_what_is_possible() {
     assert!(message.contains("f32, bf16, f16"), "{message}");
 }
 
-/// A model's name, and what became of it, on a machine of 240 GFLOP/s in f32.
+/// A model's name, its case, and an outcome on a machine of 240 GFLOP/s in f32.
 type Sample = (&'static str, Case, Outcome);
+
+/// The error of the rows of a command line.
+fn wrong(line: &str) -> String {
+    rows(&parse(line).unwrap()).unwrap_err().to_string()
+}
 
 fn machine() -> Machine {
     Machine {
@@ -136,20 +140,21 @@ fn machine() -> Machine {
     }
 }
 
-fn samples() -> Vec<Sample> {
-    let sample = |name: &'static str, compute, step_flops: f64, median_seconds: f64| {
-        let (_, case) = rows(&parse(&format!("--model {name} --batch 32")).unwrap()).unwrap().remove(0);
-        let case = Case { compute, ..case };
-        let timed = Timed {
-            median_seconds,
-            least_seconds: median_seconds / 1.25,
-            steps: 5,
-            step_flops,
-            peak_memory_bytes: Some(150_000_000),
-        };
-        let outcome = Outcome::Done(Measured::new(&case, &timed, &machine()).unwrap());
-        (name, case, outcome)
+fn sample(name: &'static str, compute: ComputeType, step_flops: f64, median_seconds: f64) -> Sample {
+    let (_, case) = rows(&parse(&format!("--model {name} --batch 32")).unwrap()).unwrap().remove(0);
+    let case = Case { compute, ..case };
+    let timed = Timed {
+        median_seconds,
+        least_seconds: median_seconds / 1.25,
+        steps: 5,
+        step_flops,
+        peak_memory_bytes: Some(150_000_000),
     };
+    let outcome = Outcome::Done(Measured::new(&case, &timed, &machine()).unwrap());
+    (name, case, outcome)
+}
+
+fn samples() -> Vec<Sample> {
     let tiny = sample("tiny", ComputeType::F32, 15e9, 0.125);
     let base = sample("base", ComputeType::Bf16, 2.3e12, 16.0);
     let no_room = Outcome::DoesNotFit("needs about 9GiB, 5.5GiB are free".to_string());
@@ -158,12 +163,14 @@ fn samples() -> Vec<Sample> {
     vec![tiny, base, large, failed]
 }
 
-fn row<'a>((model, case, outcome): &'a Sample, machine: &'a Machine) -> Row<'a> {
+fn row<'a>(sample: &'a Sample, machine: &'a Machine) -> Row<'a> {
+    let (model, case, outcome) = sample;
     Row { model, case, machine, outcome: outcome.clone() }
 }
 
 fn table(epoch: Option<Epoch>) -> String {
-    let (samples, machine) = (samples(), machine());
+    let samples = samples();
+    let machine = machine();
     let table = Table::new(samples.iter().map(|(model, ..)| *model), epoch);
     let lines = samples.iter().map(|sample| table.line(&row(sample, &machine)));
     std::iter::once(table.header()).chain(lines).collect::<Vec<_>>().join("\n")
@@ -191,7 +198,8 @@ fn the_table_is_aligned() {
 
 #[test]
 fn a_row_is_one_object() {
-    let (samples, machine) = (samples(), machine());
+    let samples = samples();
+    let machine = machine();
     let epoch = Some(Epoch { examples: 2560, usd_per_hour: Some(3.6) });
     let objects: Vec<serde_json::Value> =
         samples.iter().map(|sample| row(sample, &machine).to_json(epoch)).collect();
@@ -214,24 +222,28 @@ fn a_row_is_one_object() {
 }
 
 #[test]
-fn a_child_without_memory_is_told_from_one_that_failed() {
-    let (killed, aborted, error) =
-        (ExitStatus::from_raw(9), ExitStatus::from_raw(6), ExitStatus::from_raw(1 << 8));
-    let ended = |status, errors| match why(status, errors) {
+fn a_child_out_of_memory_is_not_a_failure() {
+    let killed = ExitStatus::from_raw(9);
+    let aborted = ExitStatus::from_raw(6);
+    let error = ExitStatus::from_raw(1 << 8);
+    assert_eq!(failure_text(killed, ""), "out of memory");
+    assert_eq!(failure_text(aborted, "memory allocation of 8589934592 bytes failed\n"), "out of memory");
+    assert_eq!(
+        failure_text(error, "error: linear: no implementation for BF16\n  hint: wait\n"),
+        "linear: no implementation for BF16"
+    );
+    assert!(failure_text(aborted, "thread 'main' panicked").ends_with(": thread 'main' panicked"));
+}
+
+fn failure_text(status: ExitStatus, errors: &str) -> String {
+    match failure(status, errors) {
         Ended::OutOfMemory => "out of memory".to_string(),
         Ended::Failed(message) => message,
         other => panic!("{other:?}"),
-    };
-    assert_eq!(ended(killed, ""), "out of memory");
-    assert_eq!(ended(aborted, "memory allocation of 8589934592 bytes failed\n"), "out of memory");
-    assert_eq!(
-        ended(error, "error: linear: no implementation for BF16\n  hint: wait\n"),
-        "linear: no implementation for BF16"
-    );
-    assert!(ended(aborted, "thread 'main' panicked").ends_with(": thread 'main' panicked"));
+    }
 }
 
-/// Typed by hand it says whose it is.
+/// Typed by hand, `bench-job` names the command to use instead.
 #[test]
 fn the_hidden_command_is_not_for_people() {
     let Ok(Cli { command: Command::BenchJob(args), .. }) =

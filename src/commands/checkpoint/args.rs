@@ -1,4 +1,4 @@
-//! The command line of `checkpoint`, as typed.
+//! The arguments of `checkpoint`.
 
 use std::path::PathBuf;
 
@@ -10,7 +10,7 @@ use clap::Subcommand;
 pub enum CheckpointCommand {
     /// Print the checkpoints of a run: step, age, size, which one is the best, whether it is whole
     ///
-    /// Every file is read and held against its hash. A damaged checkpoint is a line of the table, and the
+    /// Every file is read and compared with its hash. A damaged checkpoint is a line of the table, and the
     /// reason follows the table.
     #[command(after_help = "Examples:
   mlmtrain checkpoint list runs/quickstart
@@ -28,8 +28,8 @@ pub enum CheckpointCommand {
     Verify(VerifyArgs),
     /// Delete old checkpoints of a run, never the best one
     ///
-    /// Keeps the newest N that are intact, which it verifies before it deletes anything. Damaged checkpoints are
-    /// reported and kept; if none is intact, nothing is deleted.
+    /// Keeps the newest N that are intact, which it verifies before it deletes anything. Damaged checkpoints
+    /// are reported and kept; if none is intact, nothing is deleted.
     #[command(after_help = "Examples:
   mlmtrain checkpoint prune runs/quickstart --keep 1 --dry-run
   mlmtrain checkpoint prune runs/quickstart --keep 2")]
@@ -64,7 +64,7 @@ pub struct PruneArgs {
     /// The folder of a run, `run.output_dir`
     #[arg(value_name = "DIR")]
     pub folder: PathBuf,
-    /// Whole checkpoints to keep, newest first; the best one is kept besides
+    /// Whole checkpoints to keep, newest first; the best one is kept as well
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub keep: u32,
     /// Say what would be deleted, and delete nothing

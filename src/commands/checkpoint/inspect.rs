@@ -1,4 +1,4 @@
-//! Everything that can be said of one model folder: hashes, tensors, shapes, and the state of its run.
+//! Checks one model folder: hashes, tensors, shapes, and the state of its run.
 
 use std::path::Path;
 use std::path::PathBuf;
@@ -24,30 +24,33 @@ use crate::models::PairBlueprint;
 use crate::quantity::format_bytes;
 use crate::train;
 
-/// What was found of a folder.
+/// The result of the checks of a folder.
 pub(super) struct Verdict {
     pub(super) path: PathBuf,
-    /// Of the manifest.
+    /// Step in the manifest.
     step: Option<u64>,
-    /// Files that were held against a hash.
+    /// Number of files that were compared with a hash.
     hashed_files: usize,
     tensors: usize,
     bytes: u64,
     pub(super) faults: Vec<Error>,
 }
 
-/// Bytes that [`Verdict::of`] reads of a folder, about.
+/// Estimated number of bytes that [`Verdict::read`] reads from a folder.
 pub(super) fn bytes_to_read(folder: &Path) -> u64 {
     let hashed = Unverified::find(folder).ok().flatten().map_or(0, |manifest| manifest.bytes());
-    let is_tensors = |path: &&PathBuf| path.extension().is_some_and(|end| end == "safetensors");
     let files = fs::files_below(folder).unwrap_or_default();
-    let tensors = files.iter().filter(is_tensors).filter_map(|path| fs::len_bytes(path).ok());
+    let tensors = files
+        .iter()
+        .filter(|path| path.extension().is_some_and(|end| end == "safetensors"))
+        .filter_map(|path| fs::len_bytes(path).ok());
     tensors.fold(hashed, u64::saturating_add)
 }
 
 impl Verdict {
-    /// Reads all of `folder`; `read` is told how many more bytes.
-    pub(super) fn of(folder: &Path, read: &dyn Fn(u64)) -> Self {
+    /// Reads and checks all of `folder`. `read` is called with the number of bytes after each part that was
+    /// read.
+    pub(super) fn read(folder: &Path, read: &dyn Fn(u64)) -> Self {
         let mut verdict = Self {
             path: folder.to_path_buf(),
             step: None,
@@ -68,7 +71,7 @@ impl Verdict {
         verdict
     }
 
-    /// Holds the files against their manifest, if there is one.
+    /// Compares the files with the hashes in their manifest, if there is one.
     fn hashes(&mut self, read: &dyn Fn(u64)) -> Option<Checkpoint> {
         let manifest = match Unverified::find(&self.path) {
             Ok(Some(manifest)) => manifest,
@@ -90,7 +93,9 @@ impl Verdict {
         manifest.verify(read).map_err(|faults| self.faults.extend(faults)).ok()
     }
 
-    /// Folders of others have no hashes. Ours has them, if not in it, then in the one above it.
+    /// Checks a folder without a manifest. A checkpoint with a folder `trainer` must have one. A model inside
+    /// a checkpoint is compared with the manifest of the folder above; models of other programs have no
+    /// hashes.
     fn without_manifest(&mut self) {
         if fs::is_folder(&self.path.join("trainer")) {
             let message = "there is no `manifest.json`, so this is no complete checkpoint";
@@ -100,7 +105,7 @@ impl Verdict {
         }
     }
 
-    /// Looks at every tensor of the one or two models.
+    /// Checks every tensor of the model, or of the generator and the discriminator.
     fn models(&mut self, read: &dyn Fn(u64)) -> Vec<PretrainedFolder> {
         let places = if holds_pair(&self.path) {
             vec![self.path.join(GENERATOR), self.path.join(DISCRIMINATOR)]
@@ -130,7 +135,7 @@ impl Verdict {
         self.faults.iter().any(|fault| !is_unsupported(fault))
     }
 
-    /// What is right with it, in a line.
+    /// One line about a folder without faults.
     pub(super) fn summary(&self) -> String {
         let step = self.step.map(|step| format!("step {step}, ")).unwrap_or_default();
         let hashes = match self.hashed_files {
@@ -140,7 +145,7 @@ impl Verdict {
         format!("{step}{} tensors, {hashes}, {}", self.tensors, format_bytes(self.bytes))
     }
 
-    /// The same for programs.
+    /// Returns the result as a JSON object.
     pub(super) fn to_json(&self) -> Value {
         json!({
             "path": self.path.display().to_string(),
@@ -160,13 +165,13 @@ pub(super) fn is_unsupported(fault: &Error) -> bool {
     class_of(fault) == Class::Usage
 }
 
-/// Elements of the moments of a run of these models; `None` where that cannot be told.
+/// Number of elements of each AdamW moment in a run of these models; `None` if it is not known.
 fn values_of_run(models: &[PretrainedFolder]) -> Option<usize> {
     match models {
         [model] => Some(model.layout()?.len()),
         [generator, discriminator] => {
             let names = discriminator.config.family.replaced_tokens?;
-            // Sizes that no real model has are told already.
+            // A model with impossible sizes has no layout, and is a fault already.
             generator.layout().and(discriminator.layout())?;
             Some(PairBlueprint::new(&generator.config, &discriminator.config, names).layout.len())
         }

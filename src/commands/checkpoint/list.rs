@@ -24,17 +24,17 @@ use crate::telemetry::Unit;
 use crate::train::run_folder::FINAL;
 use crate::train::saved::Resumed;
 
-/// A line of the table.
+/// A line of the table: a checkpoint, or the final model.
 struct Row {
     path: PathBuf,
-    /// Of its name; none for the final model.
+    /// Step in the name of the folder; `None` for the final model.
     step: Option<u64>,
-    /// Seconds since 1970.
+    /// Time of the save, in seconds since 1970.
     saved: Option<u64>,
     bytes: u64,
     is_best: bool,
     eval_loss: Option<f64>,
-    /// Why it cannot be used, if it cannot.
+    /// The reason why it cannot be used, if so.
     fault: Option<String>,
 }
 
@@ -45,8 +45,9 @@ pub(super) fn run(args: &ListArgs) -> Result<()> {
     let paths: Vec<PathBuf> = steps.iter().map(|&step| store.path_of(step)).collect();
     let total = paths.iter().chain([&last]).map(|path| bytes_of_manifest(path)).fold(0, u64::saturating_add);
     let bar = Progress::detect(terminal::is_quiet()).stage("verifying", Unit::Bytes, Some(total));
-    let (mut rows, mut best) = (Vec::new(), None);
-    // The newest whole one knows which was the best.
+    let mut rows = Vec::new();
+    let mut best = None;
+    // The newest intact checkpoint knows which checkpoint is the best.
     for (path, step) in paths.into_iter().zip(steps).rev() {
         let (row, resumed) = row(path, Some(step), &bar);
         if let Some(resumed) = resumed {
@@ -63,7 +64,7 @@ pub(super) fn run(args: &ListArgs) -> Result<()> {
         rows.push(row(last, None, &bar).0);
     }
     bar.finish("done");
-    // A run that goes on may have deleted one meanwhile.
+    // A running training may have deleted a checkpoint meanwhile.
     rows.retain(|row| row.fault.is_none() || fs::is_folder(&row.path));
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |now| now.as_secs());
     if args.json {
@@ -82,7 +83,8 @@ fn bytes_of_manifest(path: &Path) -> u64 {
     Unverified::find(path).ok().flatten().map_or(0, |manifest| manifest.bytes())
 }
 
-/// Verifies a checkpoint, or a final model where there is no step; with what a run would go on from.
+/// Verifies a checkpoint, or the final model if `step` is `None`. Returns its row, and for a checkpoint the
+/// state that a run would resume from.
 fn row(path: PathBuf, step: Option<u64>, bar: &Stage) -> (Row, Option<Resumed>) {
     let found = verified(&path, bar).and_then(|checkpoint| match step {
         Some(step) if step != checkpoint.step() => {
@@ -103,13 +105,14 @@ fn row(path: PathBuf, step: Option<u64>, bar: &Stage) -> (Row, Option<Resumed>) 
     (Row { path, step, saved, bytes, is_best: false, eval_loss, fault }, resumed)
 }
 
-/// The checkpoint at `path`; what is wrong with several files is told as the first of them.
+/// Opens and verifies the checkpoint at `path`. If several files are damaged, the error is that of the first
+/// one.
 fn verified(path: &Path, bar: &Stage) -> Result<Checkpoint> {
-    let missing = || Problem::new("there is no `manifest.json`, so it is not complete").at(path.display());
-    let manifest = Unverified::find(path)?.ok_or_else(missing)?;
+    let manifest = Unverified::find(path)?.ok_or_else(|| {
+        Problem::new("there is no `manifest.json`, so it is not complete").at(path.display())
+    })?;
     manifest.verify(&|bytes| bar.advance(bytes)).map_err(|faults| {
-        let unknown = || Problem::new("is damaged").at(path.display()).into();
-        faults.into_iter().next().unwrap_or_else(unknown)
+        faults.into_iter().next().unwrap_or_else(|| Problem::new("is damaged").at(path.display()).into())
     })
 }
 
@@ -133,20 +136,21 @@ impl Row {
     }
 }
 
-/// The table, then why some checkpoints cannot be used.
+fn table_line(cells: [&str; 6]) -> String {
+    let [step, age, size, best, valid, loss] = cells;
+    format!("{step:>10}{age:>10}{size:>12}  {best:<4}  {valid:<5}{loss:>10}").trim_end().to_string()
+}
+
+/// Returns the lines of the table, then the reasons why some checkpoints cannot be used.
 fn table(rows: &[Row], now: u64) -> Vec<String> {
-    let line = |cells: [&str; 6]| {
-        let [step, age, size, best, valid, loss] = cells;
-        format!("{step:>10}{age:>10}{size:>12}  {best:<4}  {valid:<5}{loss:>10}").trim_end().to_string()
-    };
-    let mut lines = vec![line(["step", "age", "size", "", "valid", "eval loss"])];
+    let mut lines = vec![table_line(["step", "age", "size", "", "valid", "eval loss"])];
     for row in rows {
         let step = row.step.map_or(FINAL.to_string(), |step| step.to_string());
         let age = row.age_seconds(now).map_or("-".to_string(), format_age);
         let loss = row.eval_loss.map_or("-".to_string(), |loss| format!("{loss:.4}"));
         let best = if row.is_best { "best" } else { "" };
         let valid = if row.fault.is_none() { "yes" } else { "no" };
-        lines.push(line([&step, &age, &format_bytes(row.bytes), best, valid, &loss]));
+        lines.push(table_line([&step, &age, &format_bytes(row.bytes), best, valid, &loss]));
     }
     lines.extend(rows.iter().filter_map(|row| row.fault.clone()));
     lines
@@ -157,16 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_says_what_is_known_and_the_reasons_follow() {
-        let row = |step, fault: Option<&str>| Row {
-            path: PathBuf::from("run"),
-            step,
-            saved: Some(1_000),
-            bytes: 3 << 20,
-            is_best: step == Some(16),
-            eval_loss: (step == Some(16)).then_some(4.25),
-            fault: fault.map(str::to_string),
-        };
+    fn faults_follow_the_table() {
         let rows =
             [row(Some(8), None), row(Some(16), None), row(Some(24), Some("run: is cut")), row(None, None)];
         insta::assert_snapshot!(table(&rows, 1_300).join("\n"), @r"
@@ -177,5 +172,17 @@ mod tests {
              final        5m        3MiB        yes           -
         run: is cut
         ");
+    }
+
+    fn row(step: Option<u64>, fault: Option<&str>) -> Row {
+        Row {
+            path: PathBuf::from("run"),
+            step,
+            saved: Some(1_000),
+            bytes: 3 << 20,
+            is_best: step == Some(16),
+            eval_loss: (step == Some(16)).then_some(4.25),
+            fault: fault.map(str::to_string),
+        }
     }
 }

@@ -1,4 +1,5 @@
-//! `mlmtrain checkpoint`: looks at the checkpoints of a run and at model folders, and deletes old ones.
+//! `mlmtrain checkpoint`: lists the checkpoints of a run, verifies model folders, and deletes old
+//! checkpoints.
 
 pub mod args;
 mod inspect;
@@ -28,7 +29,7 @@ pub fn run(command: &CheckpointCommand) -> Result<()> {
     }
 }
 
-/// The store of a run folder; an error where it is none.
+/// Returns the checkpoint store of a run folder, or an error if `folder` has no checkpoints.
 fn store_of_run(folder: &Path) -> Result<CheckpointStore> {
     if is_run(folder)? {
         return Ok(CheckpointStore::new(folder));
@@ -43,13 +44,15 @@ fn store_of_run(folder: &Path) -> Result<CheckpointStore> {
     .into())
 }
 
-/// Whether a run left checkpoints or a final model here.
+/// True if the folder has checkpoints or a final model.
 fn is_run(folder: &Path) -> Result<bool> {
-    let has_steps = || anyhow::Ok(!CheckpointStore::new(folder).steps()?.is_empty());
-    Ok(fs::is_folder(folder) && (fs::is_folder(&folder.join(FINAL)) || has_steps()?))
+    if !fs::is_folder(folder) {
+        return Ok(false);
+    }
+    Ok(fs::is_folder(&folder.join(FINAL)) || !CheckpointStore::new(folder).steps()?.is_empty())
 }
 
-/// The run folders of several seeds below one folder.
+/// Returns the run folders `seed-N` below a folder of several seeds.
 fn seeds(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut seeds = Vec::new();
     let entries = if fs::is_folder(folder) { fs::list(folder)? } else { Vec::new() };
@@ -62,21 +65,24 @@ fn seeds(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(seeds)
 }
 
-/// The model folders that `folder` stands for: itself, or those of a run, or of a run for each seed.
+/// Returns the checkpoints and the final model of a run.
+fn models_of_run(folder: &Path) -> Result<Vec<PathBuf>> {
+    let store = CheckpointStore::new(folder);
+    let mut models: Vec<PathBuf> = store.steps()?.into_iter().map(|step| store.path_of(step)).collect();
+    models.extend(Some(folder.join(FINAL)).filter(|path| fs::is_folder(path)));
+    Ok(models)
+}
+
+/// Returns the model folders that the user means by `folder`: those of a run or of several seeds, and the
+/// folder itself if it is a model.
 fn models_of(folder: &Path) -> Result<Vec<PathBuf>> {
-    let of_run = |folder: &Path| {
-        let store = CheckpointStore::new(folder);
-        let mut models: Vec<PathBuf> = store.steps()?.into_iter().map(|step| store.path_of(step)).collect();
-        models.extend(Some(folder.join(FINAL)).filter(|path| fs::is_folder(path)));
-        anyhow::Ok(models)
-    };
-    let mut models = if is_run(folder)? { of_run(folder)? } else { Vec::new() };
+    let mut models = if is_run(folder)? { models_of_run(folder)? } else { Vec::new() };
     if models.is_empty() {
         for seed in seeds(folder)? {
-            models.extend(of_run(&seed)?);
+            models.extend(models_of_run(&seed)?);
         }
     }
-    // Other programs leave the model of a run beside its checkpoints.
+    // Other programs write the final model of a run into the same folder as its checkpoints.
     if is_model(folder) || models.is_empty() && is_named_as_model(folder) {
         models.push(folder.to_path_buf());
     }
@@ -91,17 +97,18 @@ fn models_of(folder: &Path) -> Result<Vec<PathBuf>> {
 }
 
 fn is_model(folder: &Path) -> bool {
-    let has_manifest = || Unverified::find(folder).is_ok_and(|manifest| manifest.is_some());
-    fs::exists(&folder.join("config.json")) || holds_pair(folder) || has_manifest()
+    fs::exists(&folder.join("config.json"))
+        || holds_pair(folder)
+        || Unverified::find(folder).is_ok_and(|manifest| manifest.is_some())
 }
 
-/// Whether a folder has the name of a checkpoint or of a final model, whatever is left of its files.
+/// True if a folder has the name of a checkpoint or of a final model, even if its files are missing.
 fn is_named_as_model(folder: &Path) -> bool {
     fs::is_folder(folder)
         && (step_of_name(folder).is_some() || folder.file_name().is_some_and(|n| n == FINAL))
 }
 
-/// The step that the name of a checkpoint folder says.
+/// The step in the name of a checkpoint folder.
 fn step_of_name(folder: &Path) -> Option<u64> {
     folder.file_name()?.to_str()?.strip_prefix("checkpoint-")?.parse().ok()
 }

@@ -1,4 +1,4 @@
-//! `mlmtrain checkpoint prune`: deletes old checkpoints, after those that stay were verified.
+//! `mlmtrain checkpoint prune`: deletes old checkpoints, after it has verified the ones to keep.
 
 use std::path::Path;
 
@@ -17,27 +17,29 @@ use crate::telemetry::Progress;
 use crate::telemetry::Unit;
 use crate::train::saved::Resumed;
 
-/// What stays and what goes.
+/// The checkpoints to keep and to delete, by their steps.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Plan {
-    /// The newest whole ones, newest first.
+    /// The newest intact checkpoints, newest first.
     kept: Vec<u64>,
-    /// The best one, where it is not among them.
+    /// The best checkpoint, if it is not one of `kept`. It is kept, too.
     best: Option<u64>,
-    /// Newer ones that are damaged, with the reason: they stay.
+    /// Damaged checkpoints that are newer than the oldest of `kept`, with the reason. They are kept, too.
     damaged: Vec<(u64, String)>,
-    /// All others, oldest first.
+    /// The checkpoints to delete, oldest first.
     gone: Vec<u64>,
 }
 
-/// What is known of a checkpoint that could be gone on from: the step of the best one when it was saved.
+/// A checkpoint that a run could resume from.
 struct Whole {
+    /// Step of the best checkpoint when this one was saved.
     best: Option<u64>,
 }
 
 pub(super) fn run(args: &PruneArgs) -> Result<()> {
     let store = store_of_run(&args.folder)?;
-    // A run that goes on deletes by itself. A dry run leaves no trace, not even a lock.
+    // The lock excludes a running training, which deletes checkpoints itself. A dry run leaves no trace, not
+    // even a lock.
     let _lock = (!args.dry_run).then(|| FolderLock::take(&args.folder)).transpose()?;
     let progress = Progress::detect(terminal::is_quiet());
     let steps = store.steps()?;
@@ -60,7 +62,7 @@ pub(super) fn run(args: &PruneArgs) -> Result<()> {
     carry_out(&store, &plan, args.dry_run)
 }
 
-/// Reads a checkpoint as a run would that goes on from it.
+/// Reads a checkpoint as a run would that resumes from it.
 fn whole(store: &CheckpointStore, step: u64) -> Result<Whole> {
     let path = store.path_of(step);
     let resumed = Resumed::read(Checkpoint::open(&path)?)?;
@@ -71,8 +73,8 @@ fn whole(store: &CheckpointStore, step: u64) -> Result<Whole> {
     Err(Problem::new(message).at(path.display()).into())
 }
 
-/// Which of `steps` stay: the `keep` newest of which `whole` says that they are, and the best one as the
-/// newest of these knows it. What is newer than the oldest of these stays, too.
+/// Plans which of `steps` to keep: the `keep` newest that `whole` can read, the best one according to the
+/// newest of these, and everything newer than the oldest of these.
 fn plan(steps: &[u64], keep: usize, mut whole: impl FnMut(u64) -> Result<Whole>) -> Plan {
     let mut newest_first = steps.to_vec();
     newest_first.sort_unstable_by(|a, b| b.cmp(a));
@@ -83,7 +85,7 @@ fn plan(steps: &[u64], keep: usize, mut whole: impl FnMut(u64) -> Result<Whole>)
         }
         match whole(step) {
             Ok(Whole { best }) => {
-                // Only the newest one is asked.
+                // Only the newest checkpoint knows the current best one.
                 if plan.kept.is_empty() {
                     plan.best = best;
                 }
@@ -98,30 +100,33 @@ fn plan(steps: &[u64], keep: usize, mut whole: impl FnMut(u64) -> Result<Whole>)
     plan
 }
 
+/// Deletes the checkpoints of a plan, unless it is a dry run, and prints what is kept and deleted.
 fn carry_out(store: &CheckpointStore, plan: &Plan, dry_run: bool) -> Result<()> {
-    let place = |step: u64| store.path_of(step);
-    let say = |what: &str, path: &Path, why: &str| {
-        terminal::stdout_line(&terminal::printable(&format!("{what}{}{why}", path.display())))
-    };
     for &step in plan.kept.iter().rev() {
-        say("keep    ", &place(step), "")?;
+        print_action("keep    ", &store.path_of(step), "")?;
     }
     if let Some(best) = plan.best {
-        say("keep    ", &place(best), ", the best one")?;
+        print_action("keep    ", &store.path_of(best), ", the best one")?;
     }
-    let (mut freed, verb) = (0u64, if dry_run { "would go" } else { "deleted " });
+    let verb = if dry_run { "would go" } else { "deleted " };
+    let mut freed = 0u64;
     for &step in &plan.gone {
-        let bytes = fs::bytes_below(&place(step))?;
+        let path = store.path_of(step);
+        let bytes = fs::bytes_below(&path)?;
         if !dry_run {
             store.remove(step)?;
         }
         freed = freed.saturating_add(bytes);
-        say(&format!("{verb}  "), &place(step), &format!(", {}", format_bytes(bytes)))?;
+        print_action(&format!("{verb}  "), &path, &format!(", {}", format_bytes(bytes)))?;
     }
     let count = plan.gone.len();
-    let (noun, would) =
-        (if count == 1 { "checkpoint" } else { "checkpoints" }, if dry_run { "would be " } else { "" });
+    let noun = if count == 1 { "checkpoint" } else { "checkpoints" };
+    let would = if dry_run { "would be " } else { "" };
     terminal::stdout_line(&format!("{count} {noun} {would}deleted, {} {would}freed", format_bytes(freed)))
+}
+
+fn print_action(action: &str, path: &Path, detail: &str) -> Result<()> {
+    terminal::stdout_line(&terminal::printable(&format!("{action}{}{detail}", path.display())))
 }
 
 #[cfg(test)]
@@ -132,13 +137,15 @@ mod tests {
 
     fn plan_of(steps: &[u64], keep: usize, damaged: &[u64], best: Option<u64>) -> Plan {
         plan(steps, keep, |step| {
-            let cut = || Problem::new(format!("checkpoint {step} is cut")).into();
-            if damaged.contains(&step) { Err(cut()) } else { Ok(Whole { best }) }
+            if damaged.contains(&step) {
+                return Err(Problem::new(format!("checkpoint {step} is cut")).into());
+            }
+            Ok(Whole { best })
         })
     }
 
     #[test]
-    fn the_newest_whole_ones_stay_and_the_best() {
+    fn the_newest_intact_ones_and_the_best_are_kept() {
         let plan = plan_of(&[8, 16, 24, 32, 40], 2, &[32], Some(16));
         assert_eq!((plan.kept, plan.best, plan.gone), (vec![40, 24], Some(16), vec![8]));
         assert_eq!(plan.damaged.iter().map(|(step, _)| *step).collect::<Vec<_>>(), [32]);
@@ -147,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_goes_where_nothing_is_whole() {
+    fn nothing_is_deleted_if_no_checkpoint_is_intact() {
         let plan = plan_of(&[8, 16], 1, &[8, 16], Some(8));
         assert_eq!((plan.kept, plan.gone), (vec![], vec![]));
         assert_eq!(plan_of(&[], 1, &[], None), Plan::default());
@@ -155,7 +162,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_goes_is_older_than_whole_ones_that_stay(
+        fn deleted_ones_are_older_than_the_kept_intact_ones(
             steps in proptest::collection::btree_set(0..40_u64, 0..12),
             damaged in proptest::collection::vec(0..40_u64, 0..8),
             keep in 0..5_usize,

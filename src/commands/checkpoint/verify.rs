@@ -1,4 +1,5 @@
-//! `mlmtrain checkpoint verify`: a line for each folder, all of them, whatever is wrong with one.
+//! `mlmtrain checkpoint verify`: checks model folders and prints a line for each; a damaged one does not stop
+//! the others.
 
 use std::path::PathBuf;
 
@@ -18,14 +19,14 @@ use crate::telemetry::Unit;
 
 pub(super) fn run(args: &VerifyArgs) -> Result<()> {
     let mut folders: Vec<PathBuf> = Vec::new();
-    // A folder that is none of these is told before anything is read.
+    // A folder without a model is an error before anything is read.
     for folder in &args.folders {
         folders.extend(models_of(folder)?);
     }
     let total = folders.iter().map(|folder| bytes_to_read(folder)).fold(0, u64::saturating_add);
     let bar = Progress::detect(terminal::is_quiet()).stage("verifying", Unit::Bytes, Some(total));
     let verdicts: Vec<Verdict> =
-        folders.iter().map(|folder| Verdict::of(folder, &|bytes| bar.advance(bytes))).collect();
+        folders.iter().map(|folder| Verdict::read(folder, &|bytes| bar.advance(bytes))).collect();
     bar.finish("done");
     print(&verdicts, args.json)?;
     let damaged: Vec<&Verdict> = verdicts.iter().filter(|verdict| verdict.is_damaged()).collect();
@@ -37,7 +38,7 @@ pub(super) fn run(args: &VerifyArgs) -> Result<()> {
         .into())
 }
 
-/// An error where folders are whole and cannot be used all the same.
+/// Returns an error if folders are intact but not supported by this program.
 fn supported(verdicts: &[Verdict]) -> Result<()> {
     let others: Vec<&Verdict> = verdicts.iter().filter(|verdict| !verdict.is_right()).collect();
     let Some(first) = others.first() else { return Ok(()) };
@@ -60,7 +61,7 @@ fn print(verdicts: &[Verdict], json: bool) -> Result<()> {
             output.line(&terminal::printable(&line))?;
         }
         for fault in &verdict.faults {
-            // A message that goes over several lines is one line here.
+            // A message of several lines is joined into one.
             let what = if is_unsupported(fault) { "NOT SUPPORTED" } else { "BAD" };
             let line = format!("{what:5} {fault:#}").replace("\n  hint: ", "; ").replace("\nerror: ", "; ");
             output.line(&terminal::printable(&line))?;

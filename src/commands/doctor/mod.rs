@@ -1,4 +1,4 @@
-//! `mlmtrain doctor`: what there is of this machine, and what a run would take of it.
+//! `mlmtrain doctor`: prints the hardware and software of this machine, and the part that a run would use.
 
 mod table;
 #[cfg(test)]
@@ -27,7 +27,7 @@ pub fn run(args: &DoctorArgs) -> Result<()> {
     }
     let mut output = Output::stdout();
     for line in table::lines(&survey) {
-        // Names of folders and of hardware come from outside.
+        // Names of folders and of hardware come from outside and are escaped.
         output.line(&terminal::printable(&line))?;
     }
     output.finish()

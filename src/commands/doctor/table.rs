@@ -1,4 +1,4 @@
-//! How the machine looks to people: a table for each part of it.
+//! The text output of `doctor`: a table for each part of the machine.
 
 use std::fmt::Display;
 use std::path::Path;
@@ -15,13 +15,13 @@ use crate::ops::instructions::VARIABLE;
 use crate::quantity::format_bytes;
 use crate::telemetry::GpuFacts;
 
-/// Where the second column begins.
+/// Width of the first column.
 const NAME_WIDTH: usize = 22;
 
-/// What is not known.
+/// The text for a value that is not known.
 const UNKNOWN: &str = "unknown";
 
-/// All tables, a line each.
+/// Returns the lines of all tables.
 pub(super) fn lines(survey: &Survey) -> Vec<String> {
     let parts = [
         ("processor", processor(&survey.processor)),

@@ -1,4 +1,4 @@
-//! How machines look: one of which all is known, and one of which nothing is.
+//! Tests of the tables of two machines: one with all values known, and one with none.
 
 use std::path::PathBuf;
 
@@ -86,7 +86,7 @@ fn known() -> Survey {
 }
 
 #[test]
-fn what_is_known_is_told() {
+fn known_values_are_shown() {
     insta::assert_snapshot!(lines(&known()).join("\n"), @"
     mlmtrain 1.2.3
     processor
@@ -124,7 +124,7 @@ fn what_is_known_is_told() {
 }
 
 #[test]
-fn what_is_unknown_is_said_to_be() {
+fn unknown_values_are_shown_as_unknown() {
     let known = known();
     let mut survey = Survey {
         processor: Processor {
@@ -186,7 +186,7 @@ fn what_is_unknown_is_said_to_be() {
 }
 
 #[test]
-fn an_object_has_null_for_what_is_unknown() {
+fn unknown_values_are_null_in_json() {
     let mut survey = known();
     survey.processor.model = None;
     let object = serde_json::to_value(&survey).unwrap();

@@ -1,4 +1,5 @@
-//! `mlmtrain evaluate --task minimal-pairs`: which of two sentences a pretrained model finds likelier.
+//! `mlmtrain evaluate --task minimal-pairs`: scores a pretrained model by how often it finds the right one of
+//! two sentences likelier.
 
 use std::io::Write;
 use std::path::Path;
@@ -24,7 +25,8 @@ use crate::tasks::minimal_pairs::report;
 use crate::telemetry::Progress;
 use crate::telemetry::Unit;
 
-/// Scores every pair, writes the scores where that is asked for, and prints how many are right.
+/// Scores every pair, writes the scores of all pairs if the user wants them, and prints the share of right
+/// ones.
 pub(super) fn run(args: &EvaluateArgs, device: &Device) -> Result<()> {
     let to_terminal = args.scores.as_deref() == Some(Path::new("-"));
     if to_terminal && args.json {
@@ -32,7 +34,8 @@ pub(super) fn run(args: &EvaluateArgs, device: &Device) -> Result<()> {
         return Err(problem.hint("give `--scores` a file").into());
     }
     let masking = if args.mask_rest_of_word { Masking::RestOfWord } else { Masking::Token };
-    let (data, folder) = (staging::input(&args.data)?, model_folder::named(&args.model)?);
+    let data = staging::input(&args.data)?;
+    let folder = model_folder::resolve(&args.model)?;
     require_outputs(args, &data, &folder)?;
     let pairs = read_pairs(&data)?;
     let model = Likelihood::open(&folder, device, masking)?;
@@ -56,7 +59,7 @@ pub(super) fn run(args: &EvaluateArgs, device: &Device) -> Result<()> {
     if args.json {
         return terminal::stdout_line(&Value::from(found.json).to_string());
     }
-    // The names come from outside.
+    // Names of phenomena come from the file and are escaped.
     let mut lines = found.lines.iter().map(|line| terminal::printable(line));
     if to_terminal {
         lines.for_each(|line| terminal::note(&line));
@@ -65,7 +68,7 @@ pub(super) fn run(args: &EvaluateArgs, device: &Device) -> Result<()> {
     lines.try_for_each(|line| terminal::stdout_line(&line))
 }
 
-/// The fields of a pair and its two scores.
+/// The fields of a pair and its two scores, as a JSON line.
 fn scores_line(pair: &Pair, judged: Judged) -> String {
     let mut fields = pair.fields.clone();
     fields.insert("good_score".into(), judged.good.into());

@@ -1,5 +1,5 @@
-//! `mlmtrain evaluate`: scores a model on a file; the kind of model decides what the file holds, or the task
-//! that is named.
+//! `mlmtrain evaluate`: scores a model on a file. The kind of model, or `--task`, decides how the file is
+//! read.
 
 mod minimal_pairs;
 
@@ -35,7 +35,7 @@ pub fn run(args: &EvaluateArgs) -> Result<()> {
         return minimal_pairs::run(args, &device);
     }
     let data = staging::input(&args.data)?;
-    let model = model_folder::named(&args.model)?;
+    let model = model_folder::resolve(&args.model)?;
     require_outputs(args, &data, &model)?;
     let cleaning = cleaning_of(&model);
     let trained = model_folder::trained_columns(&model, &args.columns, false)?;
@@ -61,11 +61,11 @@ pub fn run(args: &EvaluateArgs) -> Result<()> {
     if args.json {
         return terminal::stdout_line(&Value::from(scores.json).to_string());
     }
-    // Labels come from outside.
+    // Labels come from outside and are escaped.
     scores.lines.iter().try_for_each(|line| terminal::stdout_line(&terminal::printable(line)))
 }
 
-/// Refuses files to write that would replace what is read, or what exists.
+/// Refuses output files that would replace an input, or another existing file.
 fn require_outputs(args: &EvaluateArgs, data: &Path, model: &Path) -> Result<()> {
     let named = [
         ("--predictions", &args.predictions),
@@ -78,12 +78,12 @@ fn require_outputs(args: &EvaluateArgs, data: &Path, model: &Path) -> Result<()>
     args.overwrite.require(&outputs, &[data, model])
 }
 
-/// How the text was cleaned that a model was pretrained on, where its run's configuration lies above it; else as
-/// `prepare` cleans by default.
+/// Returns the cleaning of the text that a model was pretrained on, from the configuration in the run folder
+/// above the model; without one the defaults of `prepare`.
 fn cleaning_of(model: &Path) -> CleaningConfig {
     let saved = fs::canonical(model).parent().map(|run| run.join("config.yaml"));
-    let of_run = saved.filter(|path| fs::exists(path)).and_then(|path| config::load_saved(&path).ok());
-    match of_run {
+    let loaded = saved.filter(|path| fs::exists(path)).and_then(|path| config::load_saved(&path).ok());
+    match loaded {
         Some(AnyLoaded::Pretrain(loaded)) => loaded.config.data.cleaning,
         _ => CleaningConfig::default(),
     }

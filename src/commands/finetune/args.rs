@@ -1,4 +1,4 @@
-//! Arguments of `finetune`, and the configuration that they and a file make together.
+//! Arguments of `finetune`, and how they are combined with a configuration file.
 
 use std::path::Path;
 use std::path::PathBuf;
@@ -16,14 +16,15 @@ use crate::config::Swept;
 use crate::error::Problem;
 use crate::error::Problems;
 
-/// Headings of the help.
+/// Help heading of the flags for data.
 const EXAMPLES: &str = "Examples to learn from";
+/// Help heading of the flags for several runs.
 const SEVERAL_RUNS: &str = "Several runs";
 
 /// Arguments of `finetune`.
 #[derive(Debug, Args)]
 pub struct FinetuneArgs {
-    /// What to fine-tune for (key `task`)
+    /// Task to fine-tune for (key `task`)
     #[arg(long, value_enum)]
     pub task: Option<FinetuneTask>,
     /// YAML or JSON configuration
@@ -40,7 +41,8 @@ pub struct FinetuneArgs {
     /// Evaluation examples (key `data.eval_file`)
     #[arg(long, help_heading = EXAMPLES, value_name = "FILE")]
     pub eval: Option<PathBuf>,
-    /// Hold out this share of the training file for evaluation, instead of `--eval` (key `data.eval_fraction`)
+    /// Hold out this share of the training file for evaluation, instead of `--eval` (key
+    /// `data.eval_fraction`)
     #[arg(long, help_heading = EXAMPLES, value_name = "SHARE", value_parser = number)]
     pub eval_fraction: Option<f64>,
     /// Column of the text (key `data.text_column`)
@@ -56,8 +58,8 @@ pub struct FinetuneArgs {
     /// `multi_label_classification` (key `problem_type`)
     #[arg(long, help_heading = EXAMPLES, value_name = "TYPE")]
     pub problem_type: Option<String>,
-    /// What stands between the labels of a text that has any number of them, `,` when absent; not between the
-    /// items of a list, as JSONL has them (key `data.label_separator`)
+    /// Separator of the labels of a text that has any number of them, `,` when absent; not of the items of a
+    /// list, as JSONL has them (key `data.label_separator`)
     #[arg(long, help_heading = EXAMPLES, value_name = "TEXT")]
     pub label_separator: Option<String>,
     /// Column of the words in a CoNLL file: 1 is the first, -1 the last (key `data.token_column`)
@@ -83,8 +85,8 @@ pub struct FinetuneArgs {
     /// `learning_rate=1e-5,3e-5`; may be repeated (table `sweep`)
     #[arg(long, help_heading = SEVERAL_RUNS, value_name = "KEY=VALUE,VALUE,...")]
     pub sweep: Vec<String>,
-    /// Draw the curve of scores by shares of the training examples, e.g. `0.01,0.1,1`: the smaller lie in the
-    /// larger
+    /// Draw the curve of scores by shares of the training examples, e.g. `0.01,0.1,1`: each smaller share is
+    /// part of the larger ones
     #[arg(long, help_heading = SEVERAL_RUNS, value_name = "SHARE,SHARE,...", value_delimiter = ',', value_parser = number)]
     pub fractions: Vec<f64>,
     /// Say what would be done, and do nothing
@@ -102,15 +104,15 @@ pub struct FinetuneArgs {
     /// Change any other key, e.g. `training.learning_rate=3e-5`; may be repeated
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
-    // Last: its heading would be that of what follows.
+    // Last, because its help heading would also apply to the fields after it.
     /// Hyper-parameters that are changed often.
     #[command(flatten)]
     pub training: TrainingFlags,
 }
 
 impl FinetuneArgs {
-    /// The file's configuration with the flags and then the `--set` values put over it, checked as a whole;
-    /// or that of each run of a sweep.
+    /// Loads the configuration of the file, applies the flags and then the `--set` values, and checks the
+    /// result: one configuration, or those of all settings of a sweep.
     pub fn load(&self) -> Result<FinetunePlan, Problems> {
         self.need_file_or_flags().map_err(|problem| Problems(vec![problem]))?;
         let mut overrides = self.flags().map_err(|problem| Problems(vec![problem]))?;
@@ -183,13 +185,14 @@ impl FinetuneArgs {
     }
 }
 
-/// A finite number: JSON, in which a setting travels, has no other.
+/// Parses a finite number. Settings are passed on as JSON, which has no NaN and no infinity.
 fn number(text: &str) -> Result<f64, String> {
     let number: f64 = text.parse().map_err(|e| format!("{e}"))?;
     if number.is_finite() { Ok(number) } else { Err("a finite number is wanted".to_string()) }
 }
 
-/// Paths are saved in `config.yaml`, which is UTF-8.
+/// Returns a path as text; an error if it is not UTF-8, because paths are saved in `config.yaml`, which is
+/// UTF-8.
 fn text_of<'a>(flag: &str, path: &'a Path) -> Result<&'a str, Problem> {
     path.to_str().ok_or_else(|| {
         Problem::usage(format!("`{}` is not UTF-8", path.display()))

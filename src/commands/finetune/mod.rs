@@ -1,4 +1,5 @@
-//! `mlmtrain finetune`: trains a pretrained encoder on labelled examples, once for each seed; or a sweep.
+//! `mlmtrain finetune`: trains a pretrained encoder on labelled examples, once for each seed, or runs a
+//! sweep.
 
 pub mod args;
 mod plan;
@@ -23,6 +24,7 @@ use crate::config::FinetunePlan;
 use crate::distributed::World;
 use crate::fs;
 use crate::fs::FolderLock;
+use crate::interop::PretrainedFolder;
 use crate::interop::read_folder;
 use crate::machine;
 use crate::machine::Machine;
@@ -49,32 +51,39 @@ use crate::trials::cell;
 use crate::trials::lanes;
 use crate::trials::lanes::Job;
 
-/// A seed and its folder: the output folder itself for a single one.
-struct OfSeed {
+/// The run of one seed. A single seed trains in the output folder itself, several each in a folder below it.
+struct SeedRun {
     seed: u64,
     folder: PathBuf,
 }
 
-impl Job for OfSeed {
+impl Job for SeedRun {
     fn name(&self) -> String {
         format!("seed {}", self.seed)
     }
 
-    /// A run that is complete finds it out itself.
+    /// Always false: a run that is complete notices that itself.
     fn is_done(&self) -> bool {
         false
     }
 }
 
-/// One seed, and what became of it.
+/// The outcome of the run of one seed.
 struct Outcome {
     seed: u64,
-    /// Why it ended; `None` when it was complete already.
+    /// The reason why training ended; `None` if the run was complete already.
     end: Option<End>,
     results: BTreeMap<String, f64>,
-    /// What is said of its last evaluation beside the scores.
+    /// Details of the last evaluation that are not scores.
     details: String,
     model: PathBuf,
+}
+
+impl Outcome {
+    /// A result by its name; NaN if there is none.
+    fn value(&self, name: &str) -> f64 {
+        self.results.get(name).copied().unwrap_or(f64::NAN)
+    }
 }
 
 /// Runs the subcommand.
@@ -90,10 +99,11 @@ pub fn run(args: &FinetuneArgs) -> Result<()> {
     progress.run_folder(&config.run.output_dir);
     let mut remote = None;
     if config.run.upload_to.is_some() && !args.dry_run {
-        let back = || upload::take_back(&config, &[], &config.run, &Start::Auto, &progress);
-        remote = World::join(&config.distributed)?.in_first(back)?.flatten();
+        remote = World::join(&config.distributed)?
+            .in_first(|| upload::restore_newer(&config, &[], &config.run, &Start::Auto, &progress))?
+            .flatten();
     }
-    let folders = seeds(&config).into_iter().map(|of| of.folder);
+    let folders = seeds(&config).into_iter().map(|run| run.folder);
     keep_compute(&mut config.precision, &Start::Auto, folders)?;
     let machine = machine::set_up_as_one_of_many(&config.run, &config.precision, &config.distributed)?;
     config.precision.compute = machine.policy.compute_type().into();
@@ -110,8 +120,8 @@ pub fn run(args: &FinetuneArgs) -> Result<()> {
     }
     let training = Training { config: &config, machine: &machine, progress: &progress };
     let mut next = String::new();
-    // Results are told also where they cannot be uploaded.
-    let lines = upload::along(remote, &config.run.output_dir, &progress, || {
+    // Results are printed even if the upload fails.
+    let lines = upload::while_uploading(remote, &config.run.output_dir, &progress, || {
         let ended = list::finetuned(config.goal(), training)?;
         if machine.world.is_first() {
             ended.lines.iter().try_for_each(|line| terminal::stdout_line(line))?;
@@ -129,7 +139,7 @@ pub fn run(args: &FinetuneArgs) -> Result<()> {
     Ok(())
 }
 
-/// The runs of a task that is known by its name.
+/// The runs of a task, whose type the visitor is called with.
 struct Training<'a> {
     config: &'a FinetuneConfig,
     machine: &'a Machine,
@@ -142,7 +152,7 @@ impl FinetunedVisitor for Training<'_> {
     fn visit<T: Finetuned>(self) -> Result<Ended> {
         let Self { config, machine, progress } = self;
         let seeds = seeds(config);
-        // Each run holds its own folder; the one above several has to be held, too.
+        // Each run locks its own folder. The folder above several runs has to be locked, too.
         if seeds.len() > 1 && machine.world.is_first() {
             used::refuse_for_many(
                 &config.run.output_dir,
@@ -164,49 +174,23 @@ impl FinetunedVisitor for Training<'_> {
         }
         let examples = T::read(config)?;
         progress.note(&examples.summary());
-        // Opened once for all seeds: its tensors are read when they are asked for.
+        // The folder is opened once for all seeds. Tensors are read later, on demand.
         let folder = read_folder(&config.model)?;
         progress.detail(&format!("starting from `{}`", folder.path.display()));
         let signals = Signals::listen()?;
         let lanes = lanes::lanes(&seeds, &examples, config, &folder, machine)?;
-        let run = |at: usize, with: Equipment<'_>| {
-            let OfSeed { seed, folder: output } = &seeds[at];
-            let request = Request {
-                config,
-                run: &config.run,
-                training: &config.training,
-                precision: &config.precision,
-                max_seq_length: config.data.sequence_length(),
-                output,
-                seed: *seed,
-                start: &Start::Auto,
-                probe: None,
-                loss_band: None,
-                parent: None,
-            };
-            let kind = examples.kind(config, &folder);
-            let outcome = machine::in_pool(|| {
-                train::run::run(kind, &request, with.machine, with.progress, with.signals)
-            })?;
-            if let Some(End::Signal(signal)) = outcome.end {
-                return Err(stopped_by(signal, &format!("step {} is saved", outcome.step)).into());
-            }
-            let train::run::Outcome { end, results, model, data, .. } = outcome;
-            // With thresholds of their own, labels may be given all the same.
-            let is_tuned = results.get("eval_f1_micro_tuned").is_some_and(|&score| score > 0.0);
-            let uniform =
-                examples.outcomes(&data).uniform_answers().filter(|_| !is_tuned && machine.world.is_first());
-            if let Some(how) = uniform {
-                with.progress.labelled(&format!("seed {seed}")).warn(&learnt_nothing(&how));
-            }
-            Ok(Outcome { seed: *seed, end, results, model, details: examples.details(&data) })
-        };
         let mut outcomes: Vec<Option<Outcome>> = seeds.iter().map(|_| None).collect();
         let with = Equipment { machine, progress, signals: &signals, world: World::ALONE };
-        lanes::side_by_side(&seeds, lanes, with, run, |at, outcome| {
-            outcomes[at] = Some(outcome);
-            Ok(())
-        })?;
+        lanes::side_by_side(
+            &seeds,
+            lanes,
+            with,
+            |at, with| train_seed(&seeds[at], &examples, &folder, config, with),
+            |at, outcome| {
+                outcomes[at] = Some(outcome);
+                Ok(())
+            },
+        )?;
         let outcomes: Vec<Outcome> = outcomes.into_iter().flatten().collect();
         if outcomes.len() > 1 && machine.world.is_first() {
             let output = &config.run.output_dir;
@@ -219,8 +203,47 @@ impl FinetunedVisitor for Training<'_> {
     }
 }
 
-/// Chooses the length of sequences for the model of a configuration, if it is not given; and a note where the
-/// model takes less than is usual.
+/// Trains one seed, and warns if the model gives all examples the same answer.
+fn train_seed<T: Finetuned>(
+    seed_run: &SeedRun,
+    examples: &T,
+    folder: &PretrainedFolder,
+    config: &FinetuneConfig,
+    with: Equipment<'_>,
+) -> Result<Outcome> {
+    let SeedRun { seed, folder: output } = seed_run;
+    let request = Request {
+        config,
+        run: &config.run,
+        training: &config.training,
+        precision: &config.precision,
+        max_seq_length: config.data.sequence_length(),
+        output,
+        seed: *seed,
+        start: &Start::Auto,
+        probe: None,
+        loss_band: None,
+        parent: None,
+    };
+    let kind = examples.kind(config, folder);
+    let outcome =
+        machine::in_pool(|| train::run::run(kind, &request, with.machine, with.progress, with.signals))?;
+    if let Some(End::Signal(signal)) = outcome.end {
+        return Err(stopped_by(signal, &format!("step {} is saved", outcome.step)).into());
+    }
+    let train::run::Outcome { end, results, model, data, .. } = outcome;
+    // With tuned thresholds, the model may give different labels all the same.
+    let is_tuned = results.get("eval_f1_micro_tuned").is_some_and(|&score| score > 0.0);
+    let is_first = with.machine.world.is_first();
+    let uniform = examples.outcomes(&data).uniform_answers().filter(|_| !is_tuned && is_first);
+    if let Some(how) = uniform {
+        with.progress.labelled(&format!("seed {seed}")).warn(&learnt_nothing(&how));
+    }
+    Ok(Outcome { seed: *seed, end, results, model, details: examples.details(&data) })
+}
+
+/// Chooses the sequence length for the model of a configuration, if it is not given. Returns a note if the
+/// model accepts fewer tokens than usual.
 fn choose_length(config: &mut FinetuneConfig) -> Result<Option<String>> {
     if config.data.max_seq_length.is_some() {
         return Ok(None);
@@ -229,14 +252,13 @@ fn choose_length(config: &mut FinetuneConfig) -> Result<Option<String>> {
     Ok(config.data.choose_sequence_length(longest))
 }
 
-fn seeds(config: &FinetuneConfig) -> Vec<OfSeed> {
+fn seeds(config: &FinetuneConfig) -> Vec<SeedRun> {
     let output = &config.run.output_dir;
     match config.seeds.as_slice() {
-        [] => vec![OfSeed { seed: config.run.seed, folder: output.clone() }],
-        [seed] => vec![OfSeed { seed: *seed, folder: output.clone() }],
+        [] => vec![SeedRun { seed: config.run.seed, folder: output.clone() }],
+        [seed] => vec![SeedRun { seed: *seed, folder: output.clone() }],
         many => {
-            let of = |&seed: &u64| OfSeed { seed, folder: output.join(format!("seed-{seed}")) };
-            many.iter().map(of).collect()
+            many.iter().map(|&seed| SeedRun { seed, folder: output.join(format!("seed-{seed}")) }).collect()
         }
     }
 }
@@ -255,41 +277,43 @@ fn summary(outcomes: &[Outcome]) -> Vec<(String, f64)> {
         .collect()
 }
 
-/// A score by Trainer's name, the title of its column, and what it is multiplied by.
+/// The name of a score in transformers' Trainer, the title of its column, and its factor for display.
 type Column = (&'static str, &'static str, f64);
 
+/// The table of all seeds with mean and deviation, and the details of the last one.
 fn report(outcomes: &[Outcome], columns: &[Column]) -> Vec<String> {
     let header = cells(columns, |(_, title, _)| title.to_string());
     let mut lines = vec![format!("{:>8}{header}{:>12}{:>14}  model", "seed", "training s", "evaluation s")];
-    let column =
-        |name: &str| -> Vec<f64> { outcomes.iter().filter_map(|o| o.results.get(name).copied()).collect() };
     for outcome in outcomes {
-        let value = |name: &str| outcome.results.get(name).copied().unwrap_or(f64::NAN);
-        let row = cells(columns, |(name, _, factor)| digits(value(name) * factor, *factor));
+        let row = cells(columns, |(name, _, factor)| digits(outcome.value(name) * factor, *factor));
         let note = if outcome.end.is_none() { "  (complete already)" } else { "" };
         lines.push(format!(
             "{:>8}{row}{:>12.0}{:>14.1}  {}{note}",
             outcome.seed,
-            value("train_runtime"),
-            value("eval_runtime"),
+            outcome.value("train_runtime"),
+            outcome.value("eval_runtime"),
             outcome.model.display()
         ));
     }
     if outcomes.len() > 1 {
         for (title, statistic) in [("mean", mean as fn(&[f64]) -> f64), ("std", sample_std)] {
-            let row = cells(columns, |(name, _, factor)| digits(statistic(&column(name)) * factor, *factor));
+            let row = cells(columns, |(name, _, factor)| {
+                let values: Vec<f64> =
+                    outcomes.iter().filter_map(|outcome| outcome.results.get(*name).copied()).collect();
+                digits(statistic(&values) * factor, *factor)
+            });
             lines.push(format!("{title:>8}{row}"));
         }
     }
     if let Some(last) = outcomes.last() {
-        // Labels come from outside.
+        // Labels come from outside and are escaped.
         let details = format!("seed {}, {}", last.seed, last.details);
         lines.extend(details.lines().map(terminal::printable));
     }
     lines
 }
 
-/// One line of cells, 14 places each; a longer one moves those after it.
+/// One line of cells, each 14 columns wide; a longer one moves the cells after it.
 fn cells(columns: &[Column], text: impl Fn(&Column) -> String) -> String {
     let cells: Vec<String> = columns.iter().map(|column| format!(" {:>13}", text(column))).collect();
     cells.concat()

@@ -1,7 +1,7 @@
-//! What `finetune` would do: examples, sizes, steps, memory and disk, from the configuration and what it
-//! names.
+//! `finetune --dry-run`: predicts examples, sizes, steps, memory and disk of a run.
 //!
-//! It reads the examples, the tokenizer and the weights, which it keeps not: what a run refuses, it refuses.
+//! The plan reads the configuration, the examples, the tokenizer and the model folder, so that it reports the
+//! same errors as a run. It does not train.
 
 use anyhow::Result;
 
@@ -26,7 +26,7 @@ use crate::train::batch_size;
 
 /// Prints the lines of `finetune --dry-run`.
 pub(super) fn single(config: &FinetuneConfig, machine: &Machine) -> Result<()> {
-    tell(vec!["dry run: nothing is written".to_string()], config, machine)
+    print_plan(vec!["dry run: nothing is written".to_string()], config, machine)
 }
 
 /// Prints how many runs a sweep has, and the lines of its first setting.
@@ -36,26 +36,29 @@ pub(super) fn sweep(sweep: &Sweep) -> Result<()> {
     choose_length(&mut config)?;
     let machine = machine::set_up(&config.run, &config.precision)?;
     config.precision.compute = machine.policy.compute_type().into();
-    let (settings, seeds) = (sweep.settings.len(), sweep.seeds.len());
+    let settings = sweep.settings.len();
+    let seeds = sweep.seeds.len();
     let values: Vec<String> =
         sweep.keys.iter().zip(&first.values).map(|(key, value)| format!("{key}={value}")).collect();
-    let of = format!("{settings} settings x {seeds} seeds = {} runs", settings * seeds);
-    let lines = vec![format!("dry run: nothing is written; {of}; the first, {}:", values.join(", "))];
-    tell(lines, &config, &machine)
+    let runs = format!("{settings} settings x {seeds} seeds = {} runs", settings * seeds);
+    let lines = vec![format!("dry run: nothing is written; {runs}; the first, {}:", values.join(", "))];
+    print_plan(lines, &config, &machine)
 }
 
-fn tell(mut lines: Vec<String>, config: &FinetuneConfig, machine: &Machine) -> Result<()> {
-    lines.extend(list::finetuned(config.goal(), Telling { config, machine })?);
-    // Labels come from outside.
+/// Prints `lines`, then the lines of the plan.
+fn print_plan(mut lines: Vec<String>, config: &FinetuneConfig, machine: &Machine) -> Result<()> {
+    lines.extend(list::finetuned(config.goal(), PlanLines { config, machine })?);
+    // Labels come from outside and are escaped.
     lines.iter().map(|line| terminal::printable(line)).try_for_each(|line| terminal::stdout_line(&line))
 }
 
-struct Telling<'a> {
+/// Computes the lines of a plan.
+struct PlanLines<'a> {
     config: &'a FinetuneConfig,
     machine: &'a Machine,
 }
 
-impl FinetunedVisitor for Telling<'_> {
+impl FinetunedVisitor for PlanLines<'_> {
     type Output = Result<Vec<String>>;
 
     fn visit<T: Finetuned>(self) -> Result<Vec<String>> {
@@ -101,8 +104,8 @@ impl FinetunedVisitor for Telling<'_> {
         if let Some(text) = forecast::limits(&config.run) {
             row("limit", format!("{text}; there are fewer steps if it does not suffice for all"));
         }
-        for of in seeds(config) {
-            row("output", format!("{}, seed {}", of.folder.display(), of.seed));
+        for run in seeds(config) {
+            row("output", format!("{}, seed {}", run.folder.display(), run.seed));
         }
         Ok(lines)
     }

@@ -1,4 +1,4 @@
-//! `mlmtrain finetune --sweep` and `--fractions`: many runs, one table.
+//! `mlmtrain finetune --sweep` and `--fractions`: trains many settings and prints one table.
 
 use std::collections::BTreeSet;
 
@@ -33,9 +33,9 @@ pub(super) fn run(mut sweep: Sweep) -> Result<()> {
     for setting in &mut sweep.settings {
         notes.extend(choose_length(&mut setting.config)?);
     }
-    // Machine, type, task and output folder are those of all settings.
+    // Machine, number type, task and output folder are the same in all settings.
     let Some(first) = sweep.settings.first() else { return Ok(()) };
-    upload::refuse(&first.config.run)?;
+    upload::refuse_for_many_runs(&first.config.run)?;
     let mut shared = first.config.clone();
     let output = shared.run.output_dir.clone();
     cell::keep_type(&mut shared, sweep::folders(&sweep, &output))?;
@@ -59,7 +59,7 @@ pub(super) fn run(mut sweep: Sweep) -> Result<()> {
         return lines.map(drop);
     }
     notify(&shared.run, &lines);
-    // Values come from outside.
+    // Values of settings come from outside and are escaped.
     lines?.iter().map(|line| terminal::printable(line)).try_for_each(|line| terminal::stdout_line(&line))?;
     let best = output.join(sweep::BEST).join(FINAL);
     if fs::exists(&best) {
@@ -68,7 +68,7 @@ pub(super) fn run(mut sweep: Sweep) -> Result<()> {
     Ok(())
 }
 
-/// A sweep as text, for several processes to compare.
+/// A sweep as text. Several processes compare it, to make sure that they were started with the same one.
 fn text(sweep: &Sweep) -> String {
     let settings = sweep.settings.iter().map(|setting| to_yaml(&setting.config));
     settings.chain([format!("{:?}", sweep.seeds)]).collect()

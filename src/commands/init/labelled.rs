@@ -1,4 +1,4 @@
-//! `mlmtrain init --train FILE`: looks at labelled files for a configuration of `finetune`.
+//! `mlmtrain init --train FILE`: reads labelled files and writes a configuration of `finetune` for them.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -24,7 +24,7 @@ use crate::tasks::labelled::read_examples;
 use crate::tasks::labelled::read_tagged;
 use crate::tokenizer::Tokenizer;
 
-/// Special tokens of a text, and of a pair with two separators between its texts.
+/// Number of special tokens of a text, and of a pair with two separators between its texts.
 const SPECIAL_TOKENS: [usize; 2] = [2, 4];
 
 /// Arguments of `init` for labelled files.
@@ -51,7 +51,7 @@ pub struct LabelledArgs {
     pub label_column: Option<String>,
 }
 
-/// The examples of all files.
+/// The texts, label counts and columns of all files.
 #[derive(Default)]
 struct Found {
     texts: Vec<String>,
@@ -110,16 +110,17 @@ pub(super) fn run(args: &LabelledArgs, train: &Path, output: &Path, output_dir: 
     print(lines.iter().map(String::as_str))
 }
 
-/// Prints lines with names from files.
+/// Prints lines. Names from files in them are escaped.
 fn print<'a>(mut lines: impl Iterator<Item = &'a str>) -> Result<()> {
     lines.try_for_each(|line| terminal::stdout_line(&terminal::printable(line)))
 }
 
-/// The name of a value in configurations.
+/// The name of a value in a configuration.
 fn name_of(value: &impl ValueEnum) -> String {
     value.to_possible_value().map(|value| value.get_name().to_string()).unwrap_or_default()
 }
 
+/// Reads files of tagged words.
 fn tagged(train: &Path) -> Result<Found> {
     let mut found = Found::default();
     for path in files_of(train)? {
@@ -135,6 +136,7 @@ fn tagged(train: &Path) -> Result<Found> {
     Ok(found)
 }
 
+/// Reads files of labelled texts.
 fn texts(args: &LabelledArgs, train: &Path) -> Result<Found> {
     let files = files_of(train)?;
     let Some(first) = files.first() else { return Err(Problem::usage("names no file").into()) };

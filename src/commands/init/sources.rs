@@ -1,5 +1,5 @@
-//! The sources of a text that is named on a command line: one for each way in which plain text is cut into documents,
-//! with a pattern where a shell has expanded one.
+//! The data sources for the files on the command line of `init`: one source for each unit of documents. Files
+//! that a shell has expanded from a pattern become a pattern again.
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -17,10 +17,11 @@ use crate::corpus::Corpus;
 use crate::fs;
 use crate::recipe;
 
-/// Fewer files than these are named one by one.
+/// Least number of files of a folder that are written as a pattern; fewer are listed one by one.
 const FEWEST_OF_A_PATTERN: usize = 3;
 
-/// The sources that `entries` make. Plain text is cut as `unit` says, or else as each entry looks.
+/// Returns the sources for `entries`: files, folders or patterns. Plain text is cut into documents by `unit`,
+/// or by a guess for each entry.
 ///
 /// # Errors
 /// Returns an error if an entry names no file, or one that cannot be read.
@@ -29,34 +30,39 @@ pub(super) fn sources(
     field: &str,
     unit: Option<DocumentUnit>,
 ) -> Result<Vec<SourceConfig>> {
-    let source =
-        |files: Vec<String>| SourceConfig { field: field.to_string(), ..SourceConfig::of_files(files) };
-    let open = |files: Vec<String>| {
-        let data = DataConfig { sources: vec![source(files)], ..DataConfig::default() };
-        Corpus::open(&staging::staged(data, &CacheConfig::default())?)
-    };
-    // All files that are missing are one error.
-    open(entries.to_vec())?;
+    // All files are opened together first, so that one error lists all missing files.
+    open(entries.to_vec(), field)?;
     let entries = patterns(entries);
     let mut units: Vec<Option<DocumentUnit>> = Vec::new();
     for entry in &entries {
-        let corpus = open(vec![entry.clone()])?;
+        let corpus = open(vec![entry.clone()], field)?;
         units.push(if unit.is_some() { unit } else { recipe::document_unit(corpus.files())? });
     }
-    // The unit of plain text does not matter to entries without plain text.
+    // Entries without plain text have no unit of their own, and join the source of the first unit.
     let first = units.iter().find_map(|unit| *unit);
     let mut sources: Vec<SourceConfig> = Vec::new();
     for (entry, unit) in entries.into_iter().zip(units) {
         let document = unit.or(first).unwrap_or(DocumentUnit::File);
         match sources.iter_mut().find(|source| source.document == document) {
             Some(source) => source.files.push(entry),
-            None => sources.push(SourceConfig { document, ..source(vec![entry]) }),
+            None => sources.push(SourceConfig { document, ..source(vec![entry], field) }),
         }
     }
     Ok(sources)
 }
 
-/// The entries, with `folder/*.txt` in the place of all files of a folder that have one extension.
+fn source(files: Vec<String>, field: &str) -> SourceConfig {
+    SourceConfig { field: field.to_string(), ..SourceConfig::of_files(files) }
+}
+
+/// Opens files as a corpus. URLs are downloaded first.
+fn open(files: Vec<String>, field: &str) -> Result<Corpus> {
+    let data = DataConfig { sources: vec![source(files, field)], ..DataConfig::default() };
+    Corpus::open(&staging::staged(data, &CacheConfig::default())?)
+}
+
+/// Returns the entries, with a pattern such as `folder/*.txt` instead of all files of a folder with that
+/// extension.
 fn patterns(entries: &[String]) -> Vec<String> {
     let mut files: BTreeMap<String, BTreeSet<PathBuf>> = BTreeMap::new();
     for entry in entries {
@@ -65,8 +71,8 @@ fn patterns(entries: &[String]) -> Vec<String> {
         }
     }
     files.retain(|pattern, named| {
-        let all = || fs::matching(pattern).map(BTreeSet::from_iter);
-        named.len() >= FEWEST_OF_A_PATTERN && all().is_ok_and(|all| all == *named)
+        named.len() >= FEWEST_OF_A_PATTERN
+            && fs::matching(pattern).is_ok_and(|all| BTreeSet::from_iter(all) == *named)
     });
     let mut written = BTreeSet::new();
     let shortened = entries.iter().filter_map(|entry| match pattern_of(entry) {
@@ -76,7 +82,7 @@ fn patterns(entries: &[String]) -> Vec<String> {
     shortened.collect()
 }
 
-/// The pattern that matches a file and all files of its folder with the same extension.
+/// Returns the pattern for a file and all files of its folder with the same extension.
 fn pattern_of(entry: &str) -> Option<String> {
     let path = Path::new(entry);
     if entry.contains(['*', '?', '[']) || !fs::exists(path) || fs::is_folder(path) {
@@ -92,24 +98,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_that_are_cut_alike_are_a_source_and_a_folder_of_them_a_pattern() {
+    fn files_of_one_unit_are_a_source_and_a_folder_of_them_is_a_pattern() {
         let folder = tempfile::tempdir().unwrap();
-        let path = |name: &str| folder.path().join(name).display().to_string();
-        for name in ["a.txt", "b.txt", "c.txt"] {
-            std::fs::write(path(name), "one line\nand another\n").unwrap();
+        let names = ["a.txt", "b.txt", "c.txt", "rows.jsonl", "book.text", "*.txt"];
+        let paths = names.map(|name| folder.path().join(name).display().to_string());
+        let [first, second, third, rows, book, pattern] = &paths;
+        for path in [first, second, third] {
+            std::fs::write(path, "one line\nand another\n").unwrap();
         }
-        std::fs::write(path("book.text"), "a paragraph\n\nanother\n\nand a third\n").unwrap();
-        std::fs::write(path("rows.jsonl"), "{\"body\": \"a\"}\n").unwrap();
-        let entries = ["a.txt", "b.txt", "c.txt", "rows.jsonl", "book.text"].map(path);
-        let found = sources(&entries, "body", None).unwrap();
+        std::fs::write(book, "a paragraph\n\nanother\n\nand a third\n").unwrap();
+        std::fs::write(rows, "{\"body\": \"a\"}\n").unwrap();
+        let entries = &paths[..5];
+        let found = sources(entries, "body", None).unwrap();
         let [lines, paragraphs] = found.as_slice() else { panic!("{found:?}") };
         assert_eq!((lines.document, paragraphs.document), (DocumentUnit::Line, DocumentUnit::Paragraph));
-        assert_eq!(lines.files, [path("*.txt"), path("rows.jsonl")]);
-        assert_eq!(paragraphs.files, [path("book.text")]);
+        assert_eq!(lines.files, [pattern.as_str(), rows]);
+        assert_eq!(paragraphs.files, [book.as_str()]);
         assert_eq!(lines.field, "body");
-        // Not all of them: each is named.
+        // Some files of a folder are listed one by one.
         assert_eq!(patterns(&entries[..2]), entries[..2]);
-        let given = sources(&entries, "text", Some(DocumentUnit::File)).unwrap();
+        let given = sources(entries, "text", Some(DocumentUnit::File)).unwrap();
         assert_eq!((given.len(), given[0].document), (1, DocumentUnit::File));
     }
 }

@@ -1,4 +1,4 @@
-//! The part of a plan for several machines.
+//! The part of a plan for several machines: predictions for each GPU, number of machines and network.
 
 use serde_json::Value;
 use serde_json::json;
@@ -15,8 +15,8 @@ use crate::pages::columns;
 use crate::quantity::format_amount;
 use crate::quantity::format_span;
 
-/// A run on several machines.
-pub(super) struct Spread<'a> {
+/// The prediction of a run on one cluster of GPUs.
+pub(super) struct ClusterRun<'a> {
     device: &'static str,
     alone: &'a Estimate,
     usd_per_hour: Option<f64>,
@@ -24,14 +24,15 @@ pub(super) struct Spread<'a> {
     found: Clustered,
 }
 
-impl Spread<'_> {
+impl ClusterRun<'_> {
     fn usd(&self) -> Option<f64> {
         Some(self.usd_per_hour? * self.cluster.gpus() as f64 * self.found.seconds / 3600.0)
     }
 }
 
-/// Each GPU that the run fits on, on each of the clusters that are asked for. One machine has no network.
-pub(super) fn spread<'a>(args: &PlanArgs, run: &Run<'_>, rows: &'a [Row]) -> Vec<Spread<'a>> {
+/// Predicts the run for each GPU that it fits on, in each of the clusters that the user asks for. A single
+/// machine needs no network, and is predicted once.
+pub(super) fn cluster_runs<'a>(args: &PlanArgs, run: &Run<'_>, rows: &'a [Row]) -> Vec<ClusterRun<'a>> {
     let shape = &run.model.encoder;
     let words = shape.embedding_size.unwrap_or(shape.hidden_size) * shape.vocab_size;
     let gradients = Gradients { all: run.shapes.outline.num_parameters(), last: words as u64 };
@@ -42,26 +43,29 @@ pub(super) fn spread<'a>(args: &PlanArgs, run: &Run<'_>, rows: &'a [Row]) -> Vec
         for &machines in &args.machines {
             let networks = if machines == 1 { &args.network[..1] } else { &args.network[..] };
             for &gigabits_per_second in networks {
-                let (machines, gpus_each) = (machines.into(), args.gpus_per_machine.into());
-                let cluster = Cluster { machines, gpus_each, gigabits_per_second };
+                let cluster = Cluster {
+                    machines: machines.into(),
+                    gpus_each: args.gpus_per_machine.into(),
+                    gigabits_per_second,
+                };
                 let found = cluster.takes(alone, &gpu, gradients, (distributed.wire, distributed.overlap));
-                let (device, usd_per_hour) = (row.device.name(), row.usd_per_hour);
-                all.push(Spread { device, alone, usd_per_hour, cluster, found });
+                let device = row.device.name();
+                all.push(ClusterRun { device, alone, usd_per_hour: row.usd_per_hour, cluster, found });
             }
         }
     }
     all
 }
 
-/// A table of them; nothing where none were asked for.
-pub(super) fn lines(spread: &[Spread<'_>]) -> Vec<String> {
-    if spread.is_empty() {
+/// Returns the table of the cluster runs, or no lines if there are none.
+pub(super) fn lines(runs: &[ClusterRun<'_>]) -> Vec<String> {
+    if runs.is_empty() {
         return Vec::new();
     }
     let header =
         ["device", "machines x GPUs", "Gb/s", "type", "micro-batch x steps", "computing", "time", "USD"];
     let mut cells = vec![header.map(str::to_string)];
-    cells.extend(spread.iter().map(|row| {
+    cells.extend(runs.iter().map(|row| {
         let Cluster { machines, gpus_each, gigabits_per_second } = row.cluster;
         let rows = row.alone.fitted.training.rows_at_once();
         [
@@ -86,20 +90,21 @@ pub(super) fn lines(spread: &[Spread<'_>]) -> Vec<String> {
     lines
 }
 
-/// The same for programs.
-pub(super) fn json(spread: &[Spread<'_>]) -> Value {
-    let row = |row: &Spread<'_>| {
-        json!({
-            "device": row.device,
-            "machines": row.cluster.machines,
-            "gpus_per_machine": row.cluster.gpus_each,
-            "gigabits_per_second": row.cluster.gigabits_per_second,
-            "per_device_train_batch_size": row.alone.fitted.training.rows_at_once(),
-            "micro_batches": row.found.micro_batches,
-            "efficiency": row.found.efficiency,
-            "train_seconds": row.found.seconds,
-            "usd": row.usd(),
+/// Returns the cluster runs as JSON.
+pub(super) fn json(runs: &[ClusterRun<'_>]) -> Value {
+    runs.iter()
+        .map(|row| {
+            json!({
+                "device": row.device,
+                "machines": row.cluster.machines,
+                "gpus_per_machine": row.cluster.gpus_each,
+                "gigabits_per_second": row.cluster.gigabits_per_second,
+                "per_device_train_batch_size": row.alone.fitted.training.rows_at_once(),
+                "micro_batches": row.found.micro_batches,
+                "efficiency": row.found.efficiency,
+                "train_seconds": row.found.seconds,
+                "usd": row.usd(),
+            })
         })
-    };
-    spread.iter().map(row).collect()
+        .collect()
 }

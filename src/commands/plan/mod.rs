@@ -1,7 +1,8 @@
-//! `mlmtrain plan`: what a pretraining run takes on this machine and on GPUs that could be rented.
+//! `mlmtrain plan`: predicts memory, time, energy and cost of a pretraining run on this machine and on rented
+//! GPUs.
 
 mod clusters;
-mod kept;
+mod saved;
 mod table;
 
 use std::path::Path;
@@ -22,7 +23,6 @@ use crate::commands::terminal;
 use crate::commands::terminal::Output;
 use crate::config::DeviceChoice;
 use crate::config::PretrainConfig;
-use crate::config::Price;
 use crate::config::RunSection;
 use crate::config::TrainingConfig;
 use crate::config::load_prices;
@@ -50,13 +50,13 @@ use crate::telemetry::Unit;
 use crate::train::batch_size;
 use crate::train::horizon;
 
-pub(in crate::commands) use kept::Taken;
-pub(in crate::commands) use kept::compared;
+pub(in crate::commands) use saved::Actual;
+pub(in crate::commands) use saved::compared;
 
-/// The device that is this machine, as the configuration says.
+/// Name of the device that the configuration chooses on this machine.
 const HERE: &str = "here";
 
-/// The processor of this machine.
+/// Name of the CPU of this machine.
 const CPU: &str = "cpu";
 
 /// Arguments of `plan`.
@@ -65,7 +65,8 @@ pub struct PlanArgs {
     /// The configuration.
     #[command(flatten)]
     pub config: ConfigArgs,
-    /// Devices: `here` and `cpu` are this machine and measured, GPUs by name (h100, a100-80, l4, t4, ...) are predicted
+    /// Devices: `here` and `cpu` are this machine and measured, GPUs by name (h100, a100-80, l4, t4, ...) are
+    /// predicted
     #[arg(
         long,
         value_name = "DEVICE",
@@ -74,13 +75,13 @@ pub struct PlanArgs {
         value_parser = device
     )]
     pub device: Vec<Device>,
-    /// What an hour of a device costs, in US dollars: `h100=1.99`, `here=0.08`; may be repeated
+    /// Price of a device per hour, in US dollars: `h100=1.99`, `here=0.08`; may be repeated
     #[arg(long, value_name = "DEVICE=USD", value_delimiter = ',', value_parser = price)]
     pub price: Vec<(String, f64)>,
-    /// A file of such prices, `h100: 1.99` a line (YAML or JSON); `--price` goes before it
+    /// A file of such prices, `h100: 1.99` a line (YAML or JSON); `--price` wins over it
     #[arg(long, value_name = "FILE")]
     pub prices: Option<PathBuf>,
-    /// Predict for so many machines as well, each with `--gpus-per-machine` of the GPUs, and as many processes:
+    /// Also predict for N machines, each with `--gpus-per-machine` of the GPUs, and a process for each GPU:
     /// `1,4,32`
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..))]
     pub machines: Vec<u16>,
@@ -96,24 +97,24 @@ pub struct PlanArgs {
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
-    /// Keep the plan in the run's folder, so that `pretrain` tells at its end what became of it
+    /// Save the plan in the run's folder, so that `pretrain` compares the run with it at its end
     #[arg(long)]
     pub save: bool,
 }
 
-/// Where a run might be.
+/// A device that a run is planned for.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Device {
-    /// On this machine, as the configuration says.
+    /// The device of this machine that the configuration chooses.
     Here,
-    /// On the CPU of this machine.
+    /// The CPU of this machine.
     Cpu,
-    /// On a GPU that is not here.
+    /// A GPU of another machine, for rent.
     Rented(Rentable),
 }
 
 impl Device {
-    /// On this machine, where it can be measured.
+    /// True if the device is in this machine, so that it can be measured.
     fn is_here(&self) -> bool {
         !matches!(self, Self::Rented(_))
     }
@@ -159,20 +160,22 @@ fn gigabits(text: &str) -> Result<f64, String> {
     }
 }
 
-/// The prices of a file, by the names of their devices.
+/// Reads a file of prices. Returns the names of devices with their prices per hour.
 fn prices(path: &Path) -> Result<Vec<(String, f64)>, Problems> {
-    let known = |price: Price| match device(&price.device) {
-        Ok(device) => Ok((device.name().to_string(), price.usd_per_hour)),
-        Err(message) => Err(Problems(vec![Problem::usage(message).at(price.place)])),
-    };
-    load_prices(path)?.into_iter().map(known).collect()
+    load_prices(path)?
+        .into_iter()
+        .map(|price| match device(&price.device) {
+            Ok(device) => Ok((device.name().to_string(), price.usd_per_hour)),
+            Err(message) => Err(Problems(vec![Problem::usage(message).at(price.place)])),
+        })
+        .collect()
 }
 
 /// Runs the subcommand.
 pub fn run(args: &PlanArgs) -> Result<()> {
     let mut prices = args.prices.as_deref().map(prices).transpose()?.unwrap_or_default();
     prices.extend_from_slice(&args.price);
-    let config = staging::pretraining(args.config.load()?.config, Corpus::Left)?;
+    let config = staging::pretraining(args.config.load()?.config, Corpus::Skipped)?;
     let machine = machine::set_up(&config.run, &config.precision)?;
     let (config, _) = origin::resolve(&config)?;
     let model = planned_model(&config)?;
@@ -183,13 +186,6 @@ pub fn run(args: &PlanArgs) -> Result<()> {
         model: &model,
     };
     let progress = Progress::detect(terminal::is_quiet());
-    let usd_per_hour = |device: &Device| {
-        let given = prices.iter().rev().find(|(name, _)| name == device.name()).map(|(_, usd)| *usd);
-        given.or(match device {
-            Device::Here | Device::Cpu => config.run.usd_per_hour,
-            Device::Rented(gpu) => Some(gpu.usd_per_hour),
-        })
-    };
     let mut rows = Vec::new();
     for device in &args.device {
         let (found, watts) = match device {
@@ -197,27 +193,31 @@ pub fn run(args: &PlanArgs) -> Result<()> {
             Device::Cpu => (run.on_cpu(&progress)?, None),
             Device::Rented(gpu) => (run.rented(gpu), Some(gpu.watts)),
         };
-        let usd_per_hour = usd_per_hour(device);
+        let given = prices.iter().rev().find(|(name, _)| name == device.name()).map(|(_, usd)| *usd);
+        let usd_per_hour = given.or(match device {
+            Device::Here | Device::Cpu => config.run.usd_per_hour,
+            Device::Rented(gpu) => Some(gpu.usd_per_hour),
+        });
         let affordable_seconds = run.affordable_seconds(usd_per_hour)?;
         rows.push(Row { device: *device, found, watts, usd_per_hour, affordable_seconds });
     }
-    let spread = clusters::spread(args, &run, &rows);
+    let cluster_runs = clusters::cluster_runs(args, &run, &rows);
     if args.save {
-        kept::keep(&config.run.output_dir, &table::json(&run, &rows))?;
+        saved::save(&config.run.output_dir, &table::json(&run, &rows))?;
     }
     let mut output = Output::stdout();
     if args.json {
         let mut all = table::json(&run, &rows);
-        all["clusters"] = clusters::json(&spread);
+        all["clusters"] = clusters::json(&cluster_runs);
         output.line(&all.to_string())?;
     } else {
-        let lines = [table::lines(&run, &rows), clusters::lines(&spread)].concat();
+        let lines = [table::lines(&run, &rows), clusters::lines(&cluster_runs)].concat();
         lines.iter().try_for_each(|line| output.line(line))?;
     }
     output.finish()
 }
 
-/// What is planned.
+/// The run that is planned.
 struct Run<'a> {
     config: &'a PretrainConfig,
     model: &'a ModelConfig,
@@ -225,15 +225,16 @@ struct Run<'a> {
     steps: u64,
 }
 
-/// More updates than any run has: a slip of the keyboard.
+/// Largest number of updates that is planned; more are a typing error.
 const MOST_STEPS: u64 = 100_000_000;
 
-/// Updates of a run: as many as the tokens that are asked for need; where epochs are given, as many as the shards
-/// need, which must be there.
+/// Returns the number of updates of a run: for `--tokens`, else `training.max_steps`, else for the epochs.
+/// The last needs the shards, to know the number of tokens.
 fn steps(args: &PlanArgs, config: &PretrainConfig) -> Result<u64> {
     if let Some(tokens) = args.tokens {
         let plan = BatchPlan::new(&config.training, config.data.max_seq_length);
-        let (mut steps, mut planned) = (0, 0);
+        let mut steps = 0;
+        let mut planned = 0;
         while planned < tokens && steps < MOST_STEPS {
             planned += plan.at(steps).tokens();
             steps += 1;
@@ -256,28 +257,30 @@ fn steps(args: &PlanArgs, config: &PretrainConfig) -> Result<u64> {
             .at("training.max_steps")
             .hint("say how many tokens to plan (`--tokens 10B`), or run `mlmtrain prepare` first")
     })?;
-    // Each row has two special tokens; rows are nearly full.
+    // An estimate: each row has two special tokens, and rows are assumed to be full.
     let rows = manifest.train.tokens / (config.data.max_seq_length.saturating_sub(2).max(1) as u64);
     Ok(total_steps(&config.training, rows))
 }
 
 impl Run<'_> {
+    /// All steps of the run with these batch sizes.
     fn work(&self, training: &TrainingConfig) -> Work {
         Work::new(training, self.config.data.max_seq_length, self.steps)
     }
 
-    /// Seconds that `run.budget_usd` and `run.deadline` leave where an hour costs so much.
+    /// Returns the seconds of training that `run.budget_usd` and `run.deadline` allow at this price.
     fn affordable_seconds(&self, usd_per_hour: Option<f64>) -> Result<Option<f64>, Problem> {
         let run = RunSection { usd_per_hour, ..self.config.run.clone() };
         horizon::limit_seconds(&run, 0.0, SystemTime::now())
     }
 
-    /// The limit on training, in seconds.
+    /// Key `training.max_train_time` in seconds.
     fn limit_seconds(&self) -> Option<f64> {
         let limit = self.config.training.max_train_time.as_deref()?;
         parse_duration(limit).ok().as_ref().map(Duration::as_secs_f64)
     }
 
+    /// Predicts the run on a rented GPU from its data sheet.
     fn rented(&self, gpu: &Rentable) -> Result<Estimate, String> {
         let precision = &self.config.precision;
         let wanted = precision.compute.known().map(precision::dtype);
@@ -285,7 +288,7 @@ impl Run<'_> {
         Estimate::on_gpu(gpu, training, &self.shapes, wanted, precision.tf32, |training| self.work(training))
     }
 
-    /// As [`Self::here`] where a GPU is left alone.
+    /// Measures the run like [`Self::here`], but on the CPU even if there is a GPU.
     fn on_cpu(&self, progress: &Progress) -> Result<Result<Estimate, String>> {
         let run = RunSection { device: DeviceChoice::Cpu, ..self.config.run.clone() };
         let machine = match machine::set_up(&run, &self.config.precision) {
@@ -297,7 +300,8 @@ impl Run<'_> {
         Run { config, shapes, ..*self }.here(&machine, progress)
     }
 
-    /// Measured, a few seconds for each size of micro-batches.
+    /// Measures the run on this machine, a few seconds for each size of micro-batch. The inner error is the
+    /// reason why the run is not possible here.
     fn here(&self, machine: &Machine, progress: &Progress) -> Result<Result<Estimate, String>> {
         let Some(room_bytes) = batch_size::room(machine) else {
             return Ok(Err("the free memory is not known".to_string()));
@@ -312,11 +316,11 @@ impl Run<'_> {
         let measuring = progress.stage("measuring steps", Unit::Items, Some(work.parts.len() as u64));
         let mut measured = Vec::new();
         for part in &work.parts {
-            let size = (part.rows, part.length);
-            let Some(seconds) = bench::step_seconds(self.config, self.model, size, compute, on)? else {
+            let shape = bench::BatchShape { rows: part.rows, length: part.length };
+            let Some(seconds) = bench::step_seconds(self.config, self.model, shape, compute, on)? else {
                 return Ok(Err("a step ran out of memory".to_string()));
             };
-            // What was timed has an update for each micro-batch.
+            // The timed step has an update for each micro-batch; with accumulation, most have none.
             let update = if part.updates < part.micro_batches {
                 bench::update_seconds(self.shapes.outline.num_parameters(), seconds)
             } else {

@@ -1,4 +1,4 @@
-//! How a plan looks: as text, and as JSON.
+//! The format of a plan: a table for people, JSON for programs.
 
 use serde_json::Value;
 use serde_json::json;
@@ -15,17 +15,18 @@ use crate::quantity::format_bytes;
 use crate::quantity::format_count;
 use crate::quantity::format_span;
 
-/// A device, and what the run takes there, or why it cannot be there.
+/// The plan for one device.
 pub(super) struct Row {
     pub(super) device: Device,
+    /// The estimate, or the reason why the run is not possible there.
     pub(super) found: Result<Estimate, String>,
     pub(super) watts: Option<f64>,
     pub(super) usd_per_hour: Option<f64>,
-    /// By the money and the day that limit the run.
+    /// Seconds of training that `run.budget_usd` and `run.deadline` allow.
     pub(super) affordable_seconds: Option<f64>,
 }
 
-/// The page.
+/// Returns the lines of the whole plan.
 pub(super) fn lines(run: &Run<'_>, rows: &[Row]) -> Vec<String> {
     let work = run.work(&run.config.training);
     let encoder = &run.model.encoder;
@@ -64,7 +65,8 @@ pub(super) fn lines(run: &Run<'_>, rows: &[Row]) -> Vec<String> {
             Ok(found) => filled(row, found),
             Err(why) => {
                 let mut cells = header.map(|_| String::new());
-                (cells[0], cells[10]) = (row.device.name().to_string(), why.clone());
+                cells[0] = row.device.name().to_string();
+                cells[10].clone_from(why);
                 cells
             }
         });
@@ -106,18 +108,19 @@ pub(super) fn lines(run: &Run<'_>, rows: &[Row]) -> Vec<String> {
     lines
 }
 
-/// What memory is for, a line for all devices where it is the same.
+/// Returns the parts of the memory, one line for consecutive devices with the same parts.
 fn memory(rows: &[Row]) -> Vec<String> {
-    let mut told: Vec<(Vec<&str>, String)> = Vec::new();
+    let mut groups: Vec<(Vec<&str>, String)> = Vec::new();
     for row in rows {
         let Ok(found) = &row.found else { continue };
-        let (name, parts) = (row.device.name(), memory_parts(&found.fitted));
-        match told.last_mut().filter(|(_, last)| *last == parts) {
+        let name = row.device.name();
+        let parts = memory_parts(&found.fitted);
+        match groups.last_mut().filter(|(_, last)| *last == parts) {
             Some((names, _)) => names.push(name),
-            None => told.push((vec![name], parts)),
+            None => groups.push((vec![name], parts)),
         }
     }
-    told.into_iter().map(|(names, parts)| format!("memory on {}: {parts}", names.join(", "))).collect()
+    groups.into_iter().map(|(names, parts)| format!("memory on {}: {parts}", names.join(", "))).collect()
 }
 
 fn memory_parts(fitted: &Fitted) -> String {
@@ -130,21 +133,25 @@ fn memory_parts(fitted: &Fitted) -> String {
         ("of a checkpoint that is written meanwhile", fitted.peak_bytes() - found.total()),
         ("of the program itself", PROCESS_BYTES),
     ];
-    let told = parts.iter().filter(|(_, bytes)| *bytes > 0);
-    let told: Vec<String> = told.map(|(name, bytes)| format!("{} {name}", format_bytes(*bytes))).collect();
-    told.join(", ")
+    let parts = parts.iter().filter(|(_, bytes)| *bytes > 0);
+    let parts: Vec<String> = parts.map(|(name, bytes)| format!("{} {name}", format_bytes(*bytes))).collect();
+    parts.join(", ")
 }
 
+fn amount_or_dash(value: Option<f64>) -> String {
+    value.map_or("-".to_string(), format_amount)
+}
+
+/// The cells of a device that the run is possible on.
 fn filled(row: &Row, found: &Estimate) -> [String; 11] {
     let training = &found.fitted.training;
     let times = training.gradient_accumulation_steps;
-    let said = [
+    let notes = [
         (times > 1).then(|| format!(", {times} times")),
         training.gradient_checkpointing.is_on().then(|| ", checkpointed".to_string()),
         (!found.fitted.is_as_given).then(|| " (as given it does not fit)".to_string()),
     ];
-    let rows = format!("{}{}", training.rows_at_once(), said.into_iter().flatten().collect::<String>());
-    let or_dash = |value: Option<f64>| value.map_or("-".to_string(), format_amount);
+    let rows = format!("{}{}", training.rows_at_once(), notes.into_iter().flatten().collect::<String>());
     let is_measured = row.device.is_here();
     [
         row.device.name().to_string(),
@@ -155,13 +162,13 @@ fn filled(row: &Row, found: &Estimate) -> [String; 11] {
         format_bytes(found.fitted.room_bytes),
         format_count(found.tokens_per_second as u64),
         format_span(found.seconds),
-        or_dash(row.watts.map(|watts| found.kilowatt_hours(watts))),
-        or_dash(row.usd_per_hour.map(|usd| found.usd(usd))),
+        amount_or_dash(row.watts.map(|watts| found.kilowatt_hours(watts))),
+        amount_or_dash(row.usd_per_hour.map(|usd| found.usd(usd))),
         if is_measured { "measured" } else { "predicted" }.to_string(),
     ]
 }
 
-/// Steps and evaluations take turns, so that the larger of both counts.
+/// The parts of the memory. Steps and evaluations do not overlap, so the peak has the larger of the two.
 fn json_parts(fitted: &Fitted) -> Value {
     let prediction = &fitted.prediction;
     json!({
@@ -174,10 +181,19 @@ fn json_parts(fitted: &Fitted) -> Value {
     })
 }
 
-/// The same for programs.
+/// Returns the plan as JSON.
 pub(super) fn json(run: &Run<'_>, rows: &[Row]) -> Value {
     let work = run.work(&run.config.training);
-    let row = |row: &Row| match &row.found {
+    json!({
+        "num_parameters": run.shapes.outline.num_parameters(),
+        "steps": run.steps,
+        "tokens": work.tokens(),
+        "devices": rows.iter().map(device_json).collect::<Vec<Value>>(),
+    })
+}
+
+fn device_json(row: &Row) -> Value {
+    match &row.found {
         Err(why) => json!({"device": row.device.name(), "fits": false, "problem": why}),
         Ok(found) => {
             let training = &found.fitted.training;
@@ -202,11 +218,5 @@ pub(super) fn json(run: &Run<'_>, rows: &[Row]) -> Value {
                 "usd": row.usd_per_hour.map(|usd| found.usd(usd)),
             })
         }
-    };
-    json!({
-        "num_parameters": run.shapes.outline.num_parameters(),
-        "steps": run.steps,
-        "tokens": work.tokens(),
-        "devices": rows.iter().map(row).collect::<Vec<Value>>(),
-    })
+    }
 }

@@ -1,8 +1,8 @@
-//! `mlmtrain pretrain`: trains a model on raw text, with masked language modelling or replaced-token
-//! detection.
+//! `mlmtrain pretrain`: trains a model on raw text, by masked language modelling or replaced-token detection.
 
 mod plan;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::Result;
@@ -13,7 +13,7 @@ use crate::commands::config_args::Resume;
 use crate::commands::next_step;
 use crate::commands::next_step::Ended;
 use crate::commands::notify::notify;
-use crate::commands::plan::Taken;
+use crate::commands::plan::Actual;
 use crate::commands::plan::compared;
 use crate::commands::prepare;
 use crate::commands::staging;
@@ -63,12 +63,12 @@ use crate::train::signals::stopped_by;
 use crate::trials::Equipment;
 use crate::trials::Probes;
 
-/// An evaluation that predicts fewer tokens says how many they were.
+/// The report has the number of predicted tokens if the evaluation predicted fewer than these.
 const FEW_PREDICTED: f64 = 1000.0;
 
 /// Runs the subcommand.
 pub fn run(args: &PretrainArgs) -> Result<()> {
-    let corpus = if args.dry_run { Corpus::Left } else { Corpus::Whole };
+    let corpus = if args.dry_run { Corpus::Skipped } else { Corpus::Included };
     let Loaded { config, origins } = args.load()?;
     let derived = origins.derived();
     let mut config = staging::pretraining(config, corpus)?;
@@ -87,11 +87,12 @@ pub fn run(args: &PretrainArgs) -> Result<()> {
         let mut resolved = config.clone();
         decay::resolve(&mut resolved, &start, derived)?;
         let world = World::join(&config.distributed)?;
-        let back = || upload::take_back(&resolved, derived, &config.run, &start, &progress);
-        remote = world.in_first(back)?.flatten();
+        remote = world
+            .in_first(|| upload::restore_newer(&resolved, derived, &config.run, &start, &progress))?
+            .flatten();
     }
     let parent = decay::resolve(&mut config, &start, derived)?;
-    // A decay takes the model of its checkpoint as it was saved.
+    // For a decay, `config.model` is now that of its checkpoint, as it was saved, and may name URLs.
     config.model = staging::staged(config.model, &config.cache)?;
     keep_compute(&mut config.precision, &start, [config.run.output_dir.clone()])?;
     keep_shuffle(&mut config.data, &start, config.run.output_dir.clone())?;
@@ -110,7 +111,7 @@ pub fn run(args: &PretrainArgs) -> Result<()> {
     let progress = together::begin(machine.world, || to_yaml(&config), &config.run, progress)?;
     machine.announce(&progress);
     progress.detail(&format!("configuration `{}`", args.config.config.display()));
-    // A resumed run and a decay have the values of the run before.
+    // A resumed run and a decay keep the values of the earlier run.
     let is_new = !has_begun && config.decay_from.is_none();
     if let Some(line) = defaults::summary(&config.training, derived).filter(|_| is_new) {
         progress.note(&line);
@@ -119,9 +120,10 @@ pub fn run(args: &PretrainArgs) -> Result<()> {
         progress.note(&line);
     }
     let mut next = String::new();
-    // Results are told also where they cannot be uploaded.
-    let lines = upload::along(remote, &config.run.output_dir, &progress, || {
-        let ended = train(&config, &resolved, origin, (&start, parent.as_ref()), &machine, &progress)?;
+    // Results are printed even if the upload fails.
+    let lines = upload::while_uploading(remote, &config.run.output_dir, &progress, || {
+        let from = Beginning { start: &start, parent: parent.as_ref() };
+        let ended = train(&config, &resolved, origin, from, &machine, &progress)?;
         if machine.world.is_first() {
             ended.lines.iter().try_for_each(|line| terminal::stdout_line(line))?;
         }
@@ -138,7 +140,7 @@ pub fn run(args: &PretrainArgs) -> Result<()> {
     Ok(())
 }
 
-/// Refuses to begin anew in a folder that has checkpoints, whose run would be lost.
+/// Refuses to start a new run in a folder that has checkpoints of another run, which would be lost.
 fn refuse_used(folder: &Path) -> Result<()> {
     let store = CheckpointStore::new(folder);
     let Some(step) = store.steps()?.last().copied() else { return Ok(()) };
@@ -148,12 +150,21 @@ fn refuse_used(folder: &Path) -> Result<()> {
     Err(Problem::usage(message).at(store.path_of(step).display()).hint(hint).into())
 }
 
-/// Prepares and trains; gives the report. `resolved` is `config` with the model of the folder that it may name.
+/// The state that training begins with.
+#[derive(Clone, Copy)]
+struct Beginning<'a> {
+    start: &'a Start,
+    /// The checkpoint of another run, for a decay.
+    parent: Option<&'a Resumed>,
+}
+
+/// Prepares the data, trains, and returns the report. `resolved` is `config` with the model of the folder
+/// that it may name.
 fn train(
     config: &PretrainConfig,
     resolved: &PretrainConfig,
     origin: Option<Origin>,
-    (start, parent): (&Start, Option<&Resumed>),
+    from: Beginning<'_>,
     machine: &Machine,
     progress: &Progress,
 ) -> Result<Ended> {
@@ -167,7 +178,7 @@ fn train(
     let signals = Signals::listen()?;
     let with = Equipment { machine, progress, signals: &signals, world: World::ALONE };
     let tasks = config.evaluation.probes.as_ref().map(|path| staging::tasks(path, &[])).transpose()?;
-    let probes = Probes::of(resolved, tasks.unwrap_or_default(), &config.precision, with)?;
+    let probes = Probes::new(resolved, tasks.unwrap_or_default(), &config.precision, with)?;
     let request = Request {
         config,
         run: &config.run,
@@ -176,17 +187,17 @@ fn train(
         max_seq_length: config.data.max_seq_length,
         output: &config.run.output_dir,
         seed: config.run.seed,
-        start,
+        start: from.start,
         probe: probes.as_ref().map(|probes| probes as &dyn Probe),
         loss_band: None,
-        parent,
+        parent: from.parent,
     };
     let training =
         Training { request: &request, resolved, origin, prepared, machine, progress, signals: &signals };
     list::pretrained(resolved.task(), training)
 }
 
-/// A run whose task is known by its name.
+/// A run of a task, whose type the visitor is called with.
 struct Training<'a> {
     request: &'a Request<'a, PretrainConfig>,
     /// The configuration with the model of the folder that it may name.
@@ -206,8 +217,7 @@ impl PretrainedVisitor for Training<'_> {
         let kind = Pretraining::<T>::new(config, prepared, origin)?;
         let loss_band = loss_band(config, &kind, progress)?;
         let request = &Request { loss_band, ..*request };
-        let run = || train::run::run(kind, request, machine, progress, signals);
-        let outcome = machine::in_pool(run)?;
+        let outcome = machine::in_pool(|| train::run::run(kind, request, machine, progress, signals))?;
         if let Some(End::Signal(signal)) = outcome.end {
             return Err(stopped_by(signal, &format!("step {} is saved", outcome.step)).into());
         }
@@ -226,7 +236,8 @@ impl PretrainedVisitor for Training<'_> {
     }
 }
 
-/// Where the loss is expected, if the configuration says it of such a run.
+/// Returns the band that the loss is expected in, if the configuration has one for a run with these settings
+/// and data.
 fn loss_band<'a>(
     config: &'a PretrainConfig,
     kind: &impl Kind,
@@ -234,16 +245,16 @@ fn loss_band<'a>(
 ) -> Result<Option<&'a LossBand>> {
     let Some(band) = &config.evaluation.loss_band else { return Ok(None) };
     let inputs = kind.inputs()?;
-    let of = config.likeness(&inputs.values().map(String::as_str).collect::<Vec<&str>>());
-    if of.as_ref() == Some(&band.of) {
+    let likeness = config.likeness(&inputs.values().map(String::as_str).collect::<Vec<&str>>());
+    if likeness.as_ref() == Some(&band.of) {
         return Ok(Some(band));
     }
     let text = "note: `evaluation.loss_band` is ignored: it belongs to other settings or data than these";
-    progress.note(&format!("{text} (`{}`)", of.unwrap_or_default()));
+    progress.note(&format!("{text} (`{}`)", likeness.unwrap_or_default()));
     Ok(None)
 }
 
-/// The lines at the end of a run.
+/// Returns the lines that are printed at the end of a run.
 fn report<T, D>(
     config: &PretrainConfig,
     outcome: &Outcome<T, D>,
@@ -259,49 +270,45 @@ fn report<T, D>(
         Some(End::Patience) => format!("stopped after {} steps: evaluation no longer improves", outcome.step),
         Some(End::Steps | End::Signal(_)) => format!("trained {} steps", outcome.step),
     }];
-    let value = |name: &str| outcome.results.get(name).copied();
+    let results = &outcome.results;
     let mut row =
         |name: &str, text: Option<String>| lines.extend(text.map(|text| format!("  {name:20} {text}")));
-    let number = |name: &str| value(name).map(|v| measured(v, |v| format!("{v:.4}")));
-    let percent = |name: &str| value(name).map(|v| measured(v, |v| format!("{:.1} %", 100.0 * v)));
-    row("validation loss", number("eval_loss"));
-    let predicted = value("eval_predicted_tokens").filter(|&tokens| tokens < FEW_PREDICTED);
+    row("validation loss", number(results, "eval_loss"));
+    let predicted = value(results, "eval_predicted_tokens").filter(|&tokens| tokens < FEW_PREDICTED);
     row("tokens predicted", predicted.map(|tokens| format!("{tokens}: too few to tell much")));
-    for (task, told) in [("nsp", "next segment"), ("sop", "segment order")] {
-        row(&format!("{told}: right"), percent(&format!("eval_{task}_accuracy")));
-        let baseline = percent(&format!("eval_{task}_baseline_accuracy"));
+    for (task, title) in [("nsp", "next segment"), ("sop", "segment order")] {
+        row(&format!("{title}: right"), percent(results, &format!("eval_{task}_accuracy")));
+        let baseline = percent(results, &format!("eval_{task}_baseline_accuracy"));
         row("baseline", baseline.map(|v| format!("{v} (always guessing the more frequent class)")));
     }
-    row("generator loss", number("eval_generator_loss"));
-    row("generator accuracy", percent("eval_generator_accuracy"));
-    row("discriminator loss", number("eval_discriminator_loss"));
+    row("generator loss", number(results, "eval_generator_loss"));
+    row("generator accuracy", percent(results, "eval_generator_accuracy"));
+    row("discriminator loss", number(results, "eval_discriminator_loss"));
     row(
         "baseline",
-        number("eval_discriminator_baseline_loss")
+        number(results, "eval_discriminator_baseline_loss")
             .map(|v| format!("{v} (always guessing the rate of replacement)")),
     );
-    row("replaced: precision", percent("eval_replaced_precision"));
-    row("replaced: recall", percent("eval_replaced_recall"));
-    row("generator guessed the original", percent("eval_sampled_equal_share"));
-    row("perplexity", value("eval_perplexity").map(|v| measured(v, |v| format!("{v:.1}"))));
-    row("masked accuracy", percent("eval_accuracy"));
+    row("replaced: precision", percent(results, "eval_replaced_precision"));
+    row("replaced: recall", percent(results, "eval_replaced_recall"));
+    row("generator guessed the original", percent(results, "eval_sampled_equal_share"));
+    row("perplexity", value(results, "eval_perplexity").map(|v| measured(v, |v| format!("{v:.1}"))));
+    row("masked accuracy", percent(results, "eval_accuracy"));
     row(
         "unigram baseline",
-        number("eval_unigram_loss").map(|v| format!("{v} (always guessing by frequency alone)")),
+        number(results, "eval_unigram_loss").map(|v| format!("{v} (always guessing by frequency alone)")),
     );
-    row("tokens/s", value("train_tokens_per_second").map(|v| format_count(v.round() as u64)));
-    row(
-        "training time",
-        value("train_runtime").map(|v| format_duration(std::time::Duration::from_secs_f64(v.max(0.0)))),
-    );
-    let cost = config.run.usd_per_hour.zip(value("train_runtime"));
+    let tokens_per_second = value(results, "train_tokens_per_second");
+    row("tokens/s", tokens_per_second.map(|v| format_count(v.round() as u64)));
+    let seconds = value(results, "train_runtime");
+    row("training time", seconds.map(|v| format_duration(std::time::Duration::from_secs_f64(v.max(0.0)))));
+    let cost = config.run.usd_per_hour.zip(seconds);
     row("cost", cost.map(|(usd, seconds)| format!("${}", format_amount(usd * seconds / 3600.0))));
-    if let (Some(tokens), Some(speed), true) =
-        (value("train_num_input_tokens_seen"), value("train_tokens_per_second"), outcome.end.is_some())
-    {
-        let taken = Taken::on(machine, tokens, speed);
-        let told = compared(&config.run.output_dir, machine, taken);
-        ["planned", "actual"].into_iter().zip(told).for_each(|(name, text)| row(name, Some(text)));
+    let tokens = value(results, "train_num_input_tokens_seen");
+    if let (Some(tokens), Some(speed), true) = (tokens, tokens_per_second, outcome.end.is_some()) {
+        let actual = Actual::new(machine, tokens, speed);
+        let compared = compared(&config.run.output_dir, machine, actual);
+        ["planned", "actual"].into_iter().zip(compared).for_each(|(name, text)| row(name, Some(text)));
     }
     row("model", Some(outcome.model.display().to_string()));
     if let Some(text) = &config.run.sample_text {
@@ -317,7 +324,19 @@ fn report<T, D>(
     lines
 }
 
-/// A token as a reader sees it: a leading space is visible by the quotes.
+fn value(results: &BTreeMap<String, f64>, name: &str) -> Option<f64> {
+    results.get(name).copied()
+}
+
+fn number(results: &BTreeMap<String, f64>, name: &str) -> Option<String> {
+    value(results, name).map(|v| measured(v, |v| format!("{v:.4}")))
+}
+
+fn percent(results: &BTreeMap<String, f64>, name: &str) -> Option<String> {
+    value(results, name).map(|v| measured(v, |v| format!("{:.1} %", 100.0 * v)))
+}
+
+/// A token in quotes, which make a leading space visible.
 fn quoted(token: &str) -> String {
     format!("{token:?} ")
 }

@@ -1,4 +1,5 @@
-//! What a run would do: sizes, steps and stages, from the configuration and what lies in its folders already.
+//! `pretrain --dry-run`: predicts sizes, steps, memory and disk of a run, from the configuration and the
+//! prepared data that is there already.
 
 use anyhow::Result;
 
@@ -20,7 +21,7 @@ use crate::tasks::pretraining::planned_model;
 use crate::train::batch_size;
 use crate::train::decay;
 
-/// The lines of `pretrain --dry-run`.
+/// Returns the lines of `pretrain --dry-run`.
 pub(super) fn pretrain(config: &PretrainConfig, machine: &Machine) -> Result<Vec<String>> {
     let mut config = config.clone();
     let mut lines = vec!["dry run: nothing is written".to_string()];
@@ -56,17 +57,14 @@ pub(super) fn pretrain(config: &PretrainConfig, machine: &Machine) -> Result<Vec
             format!("{copy} more memory; if less than twice that is free, training pauses while saving"),
         );
     }
-    let update = |shape: StepShape| {
-        let rows = (shape.rows_per_micro_batch * shape.micro_batches) as u64;
-        format!("{rows} rows, at most {} tokens", format_count(rows * shape.max_seq_length as u64))
-    };
     let plan = BatchPlan::new(&config.training, config.data.max_seq_length);
-    let more = Changing::new(&config, model.encoder.global_rope_theta);
+    let phases = PhaseSettings::new(&config, model.encoder.global_rope_theta);
     for phase in &config.training.phases {
         let last = phase.until_step.saturating_sub(1);
-        row(&format!("update {}", phase.until_step), format!("{}{}", update(plan.at(last)), more.at(last)));
+        let text = format!("{}{}", update_size(plan.at(last)), phases.text_at(last));
+        row(&format!("update {}", phase.until_step), text);
     }
-    row("update", format!("{}{}", update(plan.at(u64::MAX)), more.at(u64::MAX)));
+    row("update", format!("{}{}", update_size(plan.at(u64::MAX)), phases.text_at(u64::MAX)));
     let steps = match config.training.max_steps {
         steps if steps >= 0 => format_count(steps as u64),
         _ => format!("{} epochs (counted when the shards are there)", config.training.num_train_epochs),
@@ -95,9 +93,10 @@ pub(super) fn pretrain(config: &PretrainConfig, machine: &Machine) -> Result<Vec
         row("limit", format!("{text}; there are fewer steps if it does not suffice for all"));
     }
     let folder = config.prepared_dir();
-    let state = |name: &str| if fs::exists(&folder.join(name)) { "there" } else { "to be made" };
-    row("tokenizer", format!("{} in `{}`", state("tokenizer"), folder.display()));
-    row("shards", format!("{} in `{}`", state("shards/manifest.json"), folder.display()));
+    for (name, file) in [("tokenizer", "tokenizer"), ("shards", "shards/manifest.json")] {
+        let state = if fs::exists(&folder.join(file)) { "there" } else { "to be made" };
+        row(name, format!("{state} in `{}`", folder.display()));
+    }
     if !fs::exists(&folder.join("shards/manifest.json")) {
         row(
             "disk for data",
@@ -109,24 +108,31 @@ pub(super) fn pretrain(config: &PretrainConfig, machine: &Machine) -> Result<Vec
     Ok(lines)
 }
 
-/// What phases change beside the sizes of updates.
-struct Changing<'a> {
+fn update_size(shape: StepShape) -> String {
+    let rows = (shape.rows_per_micro_batch * shape.micro_batches) as u64;
+    format!("{rows} rows, at most {} tokens", format_count(rows * shape.max_seq_length as u64))
+}
+
+/// The settings that phases change, other than the size of updates.
+struct PhaseSettings<'a> {
     training: &'a TrainingConfig,
+    /// RoPE base of the model.
     theta: f64,
     mixes: Mixes,
 }
 
-impl<'a> Changing<'a> {
-    /// Of a run whose angles have the base `theta` where no phase says otherwise.
+impl<'a> PhaseSettings<'a> {
+    /// Returns the settings of a run whose RoPE base is `theta` unless a phase changes it.
     fn new(config: &'a PretrainConfig, theta: f64) -> Self {
-        // Shares of sources can be told once their tokens are counted.
+        // Shares of sources are known once the shards have counted their tokens.
         let manifest = Manifest::read(&config.prepared_dir().join("shards")).ok();
         Self { training: &config.training, theta, mixes: Mixes::new(config, manifest.as_ref()) }
     }
 
-    /// What holds in the step after `steps_done`, each with a semicolon before it.
-    fn at(&self, steps_done: u64) -> String {
-        let (phases, phase) = (&self.training.phases, self.training.phase_at(steps_done));
+    /// Returns the settings of the step after `steps_done` steps as text, a semicolon before each.
+    fn text_at(&self, steps_done: u64) -> String {
+        let phases = &self.training.phases;
+        let phase = self.training.phase_at(steps_done);
         let mut parts = vec![String::new()];
         if phases.iter().any(|phase| phase.learning_rate.is_some()) {
             let peak = phase.and_then(|phase| phase.learning_rate).unwrap_or(self.training.learning_rate);

@@ -1,4 +1,4 @@
-//! The command line of `shards`, as typed.
+//! The arguments of `shards`.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! `mlmtrain shards inspect`: statistics, then rows with their masks, or one document.
+//! `mlmtrain shards inspect`: prints statistics and rows with their masks, or one document.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ use crate::tasks::pretraining::shown::evaluation_rows;
 use crate::tasks::pretraining::shown::first_rows;
 use crate::tokenizer::Tokenizer;
 
-/// The masks of every evaluation, whatever the seed of the run.
+/// Seed of the masks of every evaluation, independent of the seed of the run.
 const EVALUATION_SEED: u64 = 0;
 
 pub(super) fn run(args: &InspectArgs) -> Result<()> {
@@ -56,13 +56,16 @@ pub(super) fn run(args: &InspectArgs) -> Result<()> {
         let tokenizer = needed(tokenizer.as_ref(), args)?;
         let config = settings(args)?;
         let seed = args.seed.unwrap_or(config.as_ref().map_or(RunSection::default().seed, |c| c.run.seed));
-        let default_frame = || Frame::new(tokenizer, DataConfig::default().max_seq_length);
-        let in_chunks = || default_frame().map(Frame::with_chunks);
         let (order, frame) = match (&config, side) {
             (Some(config), Side::Train) => first_rows(config, tokenizer, &set, &manifest)?,
             (Some(config), Side::Validation) => evaluation_rows(config, tokenizer)?,
-            (None, Side::Train) => (Order::Shuffled { seed }, in_chunks()?),
-            (None, Side::Validation) => (Order::Fixed, default_frame()?),
+            (None, side) => {
+                let frame = Frame::new(tokenizer, DataConfig::default().max_seq_length)?;
+                match side {
+                    Side::Train => (Order::Shuffled { seed }, frame.with_chunks()),
+                    Side::Validation => (Order::Fixed, frame),
+                }
+            }
         };
         let masking = match side {
             Side::Train => {
@@ -83,18 +86,17 @@ pub(super) fn run(args: &InspectArgs) -> Result<()> {
     output.finish()
 }
 
-/// Text needs the tokenizer that made the ids.
+/// Returns the tokenizer, or an error if there is none: text cannot be shown without it.
 fn needed<'a>(tokenizer: Option<&'a Tokenizer>, args: &InspectArgs) -> Result<&'a Tokenizer> {
-    let missing = || {
+    Ok(tokenizer.ok_or_else(|| {
         Problem::new("has no tokenizer beside the shards, so that ids cannot be shown as text")
             .at(args.folder.display())
             .hint("`--rows 0` prints the statistics alone")
-    };
-    Ok(tokenizer.ok_or_else(missing)?)
+    })?)
 }
 
-/// The configuration that decides over rows and masks, if one is named, with the task of the folder that it may begin
-/// with.
+/// Loads the configuration that defines rows and masks, if the user names one. If it starts from a model
+/// folder, the task is that of the folder.
 fn settings(args: &InspectArgs) -> Result<Option<PretrainConfig>> {
     let Some(path) = &args.config else { return Ok(None) };
     let mut config = origin::resolve(&config::load_pretrain(path, &[])?.config)?.0;
@@ -107,7 +109,7 @@ fn document_lines(set: &ShardSet, index: u64, tokenizer: &Tokenizer) -> Result<V
     let source = set.sources().iter().rfind(|source| source.first_document <= index && source.documents > 0);
     let source = source.map(|source| terminal::printable(&source.name)).unwrap_or_default();
     let mut lines = vec![format!("document {index} of source `{source}`: {} tokens", ids.len())];
-    // Line ends are kept here: this is the document as people read it.
+    // Line ends are kept, unlike in rows: a document is printed for reading.
     lines.extend(rows::decode(tokenizer, &ids)?.lines().map(terminal::printable));
     Ok(lines)
 }

@@ -1,4 +1,4 @@
-//! `mlmtrain shards`: looks into tokenised text and checks it.
+//! `mlmtrain shards`: shows tokenised text and checks it for damage.
 
 pub mod args;
 mod inspect;
@@ -24,14 +24,14 @@ pub fn run(command: &ShardsCommand) -> Result<()> {
     }
 }
 
-/// Where the shards lie, and their tokenizer if it is beside them.
+/// The folder of the shards, and the folder of their tokenizer if it is next to them.
 struct Folders {
     shards: PathBuf,
     tokenizer: Option<PathBuf>,
 }
 
 impl Folders {
-    /// `folder` is a prepared folder or that of the shards.
+    /// Finds the shards and the tokenizer. `folder` is a prepared folder, or the folder of the shards in it.
     fn find(folder: &Path) -> Result<Self> {
         let inside = folder.join("shards");
         let shards =
@@ -43,9 +43,9 @@ impl Folders {
             .at(folder.display())
             .hint("name the prepared folder, by default `<run.output_dir>/data`; `mlmtrain prepare` makes it")
         })?;
-        // `..` also works where the shards are the current folder.
-        let beside = [folder.join("tokenizer"), shards.join("..").join("tokenizer")];
-        let tokenizer = beside.into_iter().find(|tokenizer| fs::is_folder(tokenizer));
+        // `..` also works if the shards are in the current folder, whose path has no parent.
+        let candidates = [folder.join("tokenizer"), shards.join("..").join("tokenizer")];
+        let tokenizer = candidates.into_iter().find(|tokenizer| fs::is_folder(tokenizer));
         Ok(Self { shards, tokenizer })
     }
 }

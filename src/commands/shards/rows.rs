@@ -1,4 +1,4 @@
-//! Rows as the model sees them: packed, masked, and written so that the masks can be told from the text.
+//! Prints rows as the model sees them: packed and masked, with marks around masked tokens.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -24,29 +24,29 @@ const YELLOW: &str = "\x1b[33m";
 const DIM: &str = "\x1b[2m";
 const RESET: &str = "\x1b[0m";
 
-/// What became of a token.
+/// The effect of masking on a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fate {
-    /// Not chosen.
+    /// Not chosen for prediction.
     Plain,
-    /// Stands around a segment.
+    /// A special token at the start or end of a segment.
     Special,
-    /// To predict, behind the mask.
+    /// Chosen for prediction, and replaced by the mask token.
     Masked,
-    /// To predict, behind a random token.
+    /// Chosen for prediction, and replaced by a random token.
     Random,
-    /// To predict, as it is.
+    /// Chosen for prediction, and left unchanged.
     Kept,
 }
 
-/// Which rows to make, and how to show them.
+/// The source of rows, and the settings for masking and printing them.
 pub(super) struct Rows<'a> {
     pub(super) set: Arc<ShardSet>,
     pub(super) tokenizer: &'a Tokenizer,
     pub(super) order: Order,
     pub(super) frame: Frame,
     pub(super) masking: Masking,
-    /// Of the masks.
+    /// Seed of the masks.
     pub(super) seed: u64,
     pub(super) in_color: bool,
 }
@@ -60,7 +60,8 @@ impl Rows<'_> {
         output.line(&self.legend())?;
         for number in 0..count {
             let Some(mut row) = packer.next_row_of_epoch()? else { break };
-            let (original, mut chosen) = (row.ids.clone(), vec![false; row.ids.len()]);
+            let original = row.ids.clone();
+            let mut chosen = vec![false; row.ids.len()];
             self.masking.apply(
                 Stream::new(self.seed, Purpose::Mask, row.sample_id),
                 &mut row.ids,
@@ -87,13 +88,17 @@ impl Rows<'_> {
         }
     }
 
+    /// Returns a line of counts for a row, and a line for each segment. `original` are the ids before
+    /// masking, `chosen` is true for the tokens to predict.
     fn row_lines(&self, number: usize, row: &Row, original: &[u32], chosen: &[bool]) -> Result<Vec<String>> {
         let mask = self.tokenizer.special().mask()?;
         let fates: Vec<Fate> =
             (0..row.ids.len()).map(|at| self.fate(original[at], row.ids[at], chosen[at], mask)).collect();
-        let count = |fate| fates.iter().filter(|one| **one == fate).count();
-        let (masked, random, kept) = (count(Fate::Masked), count(Fate::Random), count(Fate::Kept));
-        let (tokens, segments, predicted) = (row.ids.len(), row.segment_ends.len(), masked + random + kept);
+        let [masked, random, kept] = [Fate::Masked, Fate::Random, Fate::Kept]
+            .map(|fate| fates.iter().filter(|one| **one == fate).count());
+        let predicted = masked + random + kept;
+        let tokens = row.ids.len();
+        let segments = row.segment_ends.len();
         let plural = if segments == 1 { "" } else { "s" };
         let mut lines = vec![
             String::new(),
@@ -122,7 +127,8 @@ impl Rows<'_> {
         }
     }
 
-    /// One segment: runs of untouched tokens are decoded together, every other token on its own.
+    /// Returns the text of one segment. Consecutive plain tokens are decoded together, every other token on
+    /// its own.
     fn segment(&self, original: &[u32], seen: &[u32], fates: &[Fate]) -> Result<String> {
         let mut text = String::new();
         let mut at = 0;
@@ -146,9 +152,10 @@ impl Rows<'_> {
     }
 
     fn marked(&self, fate: Fate, was: &str, is: &str) -> String {
-        // The space before a word stays outside of the marks.
+        // The space before a word is not part of the marked text.
         let space = if was.starts_with(' ') { " " } else { "" };
-        let (was_word, is_word) = (was.trim_start_matches(' '), is.trim_start_matches(' '));
+        let was_word = was.trim_start_matches(' ');
+        let is_word = is.trim_start_matches(' ');
         match (fate, self.in_color) {
             (Fate::Plain, _) | (Fate::Special, false) => was.to_string(),
             (Fate::Special, true) => format!("{DIM}{was}{RESET}"),
@@ -160,16 +167,19 @@ impl Rows<'_> {
     }
 }
 
-/// The text of `ids` that follow the token `before`: what a decoder adds between two tokens depends on both.
+/// Returns the text of `ids` after the token `before`. The text that a decoder puts between two tokens
+/// depends on both.
 fn piece(tokenizer: &Tokenizer, before: Option<u32>, ids: &[u32]) -> Result<String> {
     let alone = decode(tokenizer, ids)?;
     let Some(before) = before else { return Ok(printable(&alone)) };
-    let (prefix, both) = (decode(tokenizer, &[before])?, decode(tokenizer, &[&[before], ids].concat())?);
-    // Where two tokens share a character, the first of them alone is not the beginning of both.
+    let prefix = decode(tokenizer, &[before])?;
+    let both = decode(tokenizer, &[&[before], ids].concat())?;
+    // If two tokens share the bytes of a character, the text of the first alone is not a prefix of the text
+    // of both.
     Ok(printable(both.strip_prefix(&prefix).unwrap_or(&alone)))
 }
 
-/// The text of `ids` with special tokens spelled out.
+/// Returns the text of `ids`, with special tokens spelled out.
 pub(super) fn decode(tokenizer: &Tokenizer, ids: &[u32]) -> Result<String> {
     tokenizer.decode(ids, false)
 }
@@ -203,24 +213,29 @@ mod tests {
         }
     }
 
-    /// `<s> the fox and the hen\n</s>` with a mask, a random replacement and a token that was kept.
+    /// The lines of `<s> the fox and the hen\n</s>` with a mask, a random replacement and a token that was
+    /// kept.
     fn shown(in_color: bool) -> String {
         let tokenizer = tokenizer();
-        let id = |token: &str| tokenizer.id(token).unwrap();
-        let mut original = vec![id("<s>")];
+        let [begin, end, mask, the] =
+            ["<s>", "</s>", "<mask>", "Ġthe"].map(|token| tokenizer.id(token).unwrap());
+        let mut original = vec![begin];
         original.extend(tokenizer.encode("the fox and the hen\n\u{1b}[2J").unwrap());
-        original.push(id("</s>"));
-        let place = |token: &str| original.iter().position(|held| *held == id(token)).unwrap();
-        let (masked, random, kept) = (place("Ġfox"), place("Ġand"), place("Ġhen"));
+        original.push(end);
+        let [masked, random, kept] = ["Ġfox", "Ġand", "Ġhen"].map(|token| {
+            let id = tokenizer.id(token).unwrap();
+            original.iter().position(|other| *other == id).unwrap()
+        });
         let mut ids = original.clone();
-        (ids[masked], ids[random]) = (id("<mask>"), id("Ġthe"));
+        ids[masked] = mask;
+        ids[random] = the;
         let chosen: Vec<bool> = (0..ids.len()).map(|at| [masked, random, kept].contains(&at)).collect();
         let row = Row { sample_id: 0, segment_ends: vec![ids.len() as u32], ids };
         rows(&tokenizer, in_color).row_lines(0, &row, &original, &chosen).unwrap()[1..].join("\n")
     }
 
     #[test]
-    fn masks_stand_in_brackets_and_no_text_drives_the_terminal() {
+    fn masks_are_in_brackets_and_control_characters_are_escaped() {
         let shown = shown(false);
         assert!(shown.contains("in 1 segment, 3 to predict (1 masked, 1 random, 1 kept)"), "{shown}");
         assert!(shown.ends_with("\n  <s>the [fox→<mask>] [and→the] the [hen→hen]⏎\\u{1b}[2J</s>"), "{shown}");

@@ -1,4 +1,4 @@
-//! What a folder of shards holds, in figures.
+//! Statistics of a folder of shards: documents, tokens, sizes, sources and lengths.
 
 use std::path::Path;
 
@@ -13,12 +13,13 @@ use crate::shards::Manifest;
 use crate::shards::ShardSet;
 use crate::tokenizer::Tokenizer;
 
-/// Columns of the longest bar.
+/// Width of the longest bar of the histogram.
 const BAR: u64 = 40;
 
-/// Digits of a fingerprint that tell tokenizers apart well enough to be read by people.
+/// Digits of a tokenizer's fingerprint that are shown.
 const FINGERPRINT: usize = 16;
 
+/// Returns the lines of all statistics.
 pub(super) fn lines(
     folder: &Path,
     manifest: &Manifest,
@@ -28,17 +29,14 @@ pub(super) fn lines(
 ) -> Result<Vec<String>> {
     let mut lines = vec![format!("{}", folder.display())];
     let mut row = |name: &str, text: String| lines.push(format!("  {name:12} {text}"));
-    let both = |train: u64, validation: u64| {
-        let all = format_grouped(train.saturating_add(validation));
-        format!("{all} ({} train, {} validation)", format_grouped(train), format_grouped(validation))
-    };
-    let (train, validation) = (&manifest.train, &manifest.validation);
+    let train = &manifest.train;
+    let validation = &manifest.validation;
     let disk_bytes: u64 =
         train.shards.iter().chain(&validation.shards).map(|shard| shard.bytes).fold(0, u64::saturating_add);
     let text_bytes = train.text_bytes.saturating_add(validation.text_bytes);
     let tokens = manifest.tokens().max(1) as f64;
-    row("documents", both(train.documents, validation.documents));
-    row("tokens", both(train.tokens, validation.tokens));
+    row("documents", counts(train.documents, validation.documents));
+    row("tokens", counts(train.tokens, validation.tokens));
     row("text", format!("{}, {:.2} bytes a token", format_bytes(text_bytes), text_bytes as f64 / tokens));
     let ratio = disk_bytes as f64 / text_bytes.max(1) as f64;
     let files = train.shards.len() + validation.shards.len();
@@ -58,6 +56,13 @@ pub(super) fn lines(
     Ok(lines)
 }
 
+/// The sum of two counts, and both of them.
+fn counts(train: u64, validation: u64) -> String {
+    let all = format_grouped(train.saturating_add(validation));
+    format!("{all} ({} train, {} validation)", format_grouped(train), format_grouped(validation))
+}
+
+/// The fingerprint of the tokenizer that made the shards, compared with the one in the same folder.
 fn fingerprint(manifest: &Manifest, tokenizer: Option<&Tokenizer>) -> String {
     let short: String = manifest.tokenizer.chars().take(FINGERPRINT).collect();
     let beside = match tokenizer {
@@ -74,7 +79,8 @@ fn sources(set: &ShardSet, name: &str) -> Vec<String> {
         set.sources().iter().map(|source| printable(&source.name).chars().count()).max().unwrap_or(0).min(40);
     for source in set.sources() {
         let share = 100.0 * source.tokens as f64 / set.num_tokens().max(1) as f64;
-        let (documents, tokens) = (format_grouped(source.documents), format_grouped(source.tokens));
+        let documents = format_grouped(source.documents);
+        let tokens = format_grouped(source.tokens);
         lines.push(format!(
             "  {:width$}  {documents:>13} documents  {tokens:>15} tokens  {share:5.1} %",
             printable(&source.name)
@@ -91,13 +97,12 @@ fn lengths(set: &ShardSet, name: &str) -> Result<Vec<String>> {
         lines.push("  there are none".to_string());
         return Ok(lines);
     };
-    let at = |part: usize| format_grouped(u64::from(lengths[(lengths.len() - 1) * part / 100]));
+    let [median, most] =
+        [50, 90].map(|part| format_grouped(u64::from(lengths[(lengths.len() - 1) * part / 100])));
     let mean = set.num_tokens() as f64 / lengths.len() as f64;
-    let (first, last) = (format_grouped(u64::from(*first)), format_grouped(u64::from(*last)));
+    let [first, last] = [*first, *last].map(|length| format_grouped(u64::from(length)));
     lines.push(format!(
-        "  shortest {first}, median {}, mean {mean:.1}, 90 % up to {}, longest {last}",
-        at(50),
-        at(90)
+        "  shortest {first}, median {median}, mean {mean:.1}, 90 % up to {most}, longest {last}"
     ));
     let mut histogram = Lengths::default();
     for length in &lengths {
@@ -105,7 +110,7 @@ fn lengths(set: &ShardSet, name: &str) -> Result<Vec<String>> {
     }
     let highest = histogram.0.iter().copied().max().unwrap_or(1).max(1);
     for (bucket, &documents) in histogram.0.iter().enumerate().skip_while(|(_, documents)| **documents == 0) {
-        // A bar for any document at all: a rare length is not a missing one.
+        // Rounded up, so that even one document has a bar.
         let columns = (documents * BAR).div_ceil(highest) as usize;
         let from = format_grouped(Lengths::least(bucket));
         lines.push(

@@ -1,4 +1,5 @@
-//! `mlmtrain shards verify`: a line for each file, all of them, whatever is wrong with one.
+//! `mlmtrain shards verify`: checks every file of a folder of shards and prints a line for each; a damaged
+//! file does not stop the check.
 
 use std::path::Path;
 
@@ -27,13 +28,15 @@ pub(super) fn run(args: &VerifyArgs) -> Result<()> {
     let entries: Vec<&ShardEntry> = manifest.train.shards.iter().chain(&manifest.validation.shards).collect();
     let total = entries.iter().fold(0u64, |sum, entry| sum.saturating_add(entry.bytes));
     let bar = Progress::detect(terminal::is_quiet()).stage("verifying", Unit::Bytes, Some(total));
-    let look = |entry: &&ShardEntry| {
-        let verdict = shards::verify_shard(&folders.shards, &manifest, entry);
-        bar.advance(entry.bytes);
-        verdict
-    };
     let mut verdicts = vec![(shards::verify_manifest(&folders.shards, &manifest), totals(&manifest))];
-    let of_shards: Vec<Verdict> = entries.par_iter().map(look).collect();
+    let of_shards: Vec<Verdict> = entries
+        .par_iter()
+        .map(|entry| {
+            let verdict = shards::verify_shard(&folders.shards, &manifest, entry);
+            bar.advance(entry.bytes);
+            verdict
+        })
+        .collect();
     verdicts.extend(of_shards.into_iter().zip(entries.iter().map(|entry| contents(entry))));
     if let Some(tokenizer) = &folders.tokenizer {
         verdicts.push((
@@ -58,7 +61,7 @@ fn print(folders: &Folders, manifest: &Manifest, verdicts: &[(Verdict, String)])
     for (verdict, contents) in verdicts {
         match &verdict.result {
             Ok(()) => output.line(&format!("ok    {}  {contents}", terminal::printable(&verdict.file)))?,
-            // A message that goes over several lines is one line here.
+            // A message of several lines is joined into one.
             Err(e) => output.line(&format!(
                 "BAD   {}",
                 terminal::printable(&format!("{e:#}").replace("\n  hint: ", "; "))
@@ -91,24 +94,25 @@ fn totals(manifest: &Manifest) -> String {
 }
 
 fn contents(entry: &ShardEntry) -> String {
-    let (documents, tokens) = (format_grouped(entry.documents), format_grouped(entry.tokens));
+    let documents = format_grouped(entry.documents);
+    let tokens = format_grouped(entry.tokens);
     format!("{}, {documents} documents, {tokens} tokens", format_bytes(entry.bytes))
 }
 
 fn verify_tokenizer(folder: &Path, manifest: &Manifest) -> Verdict {
-    let check = || {
-        let tokenizer = Tokenizer::load(folder)?;
-        if tokenizer.fingerprint() != manifest.tokenizer {
-            return Err(Problem::new("is not the tokenizer that made the shards")
-                .at(folder.display())
-                .into());
-        }
-        if tokenizer.vocab_size() != manifest.vocab_size {
-            let message =
-                format!("has {} entries, the manifest says {}", tokenizer.vocab_size(), manifest.vocab_size);
-            return Err(Problem::new(message).at(folder.display()).into());
-        }
-        Ok(())
-    };
-    Verdict { file: "tokenizer".to_string(), result: check() }
+    Verdict { file: "tokenizer".to_string(), result: check_tokenizer(folder, manifest) }
+}
+
+/// Returns an error if the tokenizer in `folder` is not the one that made the shards.
+fn check_tokenizer(folder: &Path, manifest: &Manifest) -> Result<()> {
+    let tokenizer = Tokenizer::load(folder)?;
+    if tokenizer.fingerprint() != manifest.tokenizer {
+        return Err(Problem::new("is not the tokenizer that made the shards").at(folder.display()).into());
+    }
+    if tokenizer.vocab_size() != manifest.vocab_size {
+        let message =
+            format!("has {} entries, the manifest says {}", tokenizer.vocab_size(), manifest.vocab_size);
+        return Err(Problem::new(message).at(folder.display()).into());
+    }
+    Ok(())
 }

@@ -1,4 +1,4 @@
-//! The command line of `verify-resume`, as typed.
+//! The arguments of `verify-resume`.
 
 use std::path::PathBuf;
 

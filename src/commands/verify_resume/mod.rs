@@ -1,8 +1,8 @@
-//! `mlmtrain verify-resume`: a straight run and one that is stopped again and again, and whether they come to
-//! the same bytes.
+//! `mlmtrain verify-resume`: trains the same steps without interruption and with several stops, and compares
+//! the bytes of both checkpoints.
 
 pub mod args;
-mod sitting;
+mod launch;
 mod subject;
 
 use std::path::Path;
@@ -16,11 +16,11 @@ use crate::checkpoint::Same;
 use crate::checkpoint::compare_tensors;
 use crate::commands::terminal;
 use crate::commands::verify_resume::args::VerifyResumeArgs;
-use crate::commands::verify_resume::sitting::Blow;
-use crate::commands::verify_resume::sitting::Ended;
-use crate::commands::verify_resume::sitting::Run;
-use crate::commands::verify_resume::sitting::Stop;
-use crate::commands::verify_resume::subject::Cadence;
+use crate::commands::verify_resume::launch::Ended;
+use crate::commands::verify_resume::launch::Run;
+use crate::commands::verify_resume::launch::Stop;
+use crate::commands::verify_resume::launch::StopSignal;
+use crate::commands::verify_resume::subject::SaveSettings;
 use crate::commands::verify_resume::subject::Subject;
 use crate::error::Problem;
 use crate::fs;
@@ -31,12 +31,12 @@ use crate::train::inspect::state_difference;
 use crate::train::saved::Resumed;
 use crate::train::signals::Signals;
 
-/// How often a run is stopped.
+/// Number of times that a run is stopped.
 const STOPS: u64 = 4;
 
-/// Checkpoints that a run keeps. A run may be some steps further than asked for when it is seen, and has then
-/// deleted the checkpoint that counts: the next number is tried. Large models are slow, so that only small
-/// ones come to it.
+/// Values of `save_total_limit` to try in order. A fast run may have made more steps when its last step is
+/// noticed, and may have deleted the checkpoint to compare: then the next value is tried. Large models are
+/// too slow for that.
 const LIMITS: [u64; 3] = [2, 10, 1000];
 
 /// Runs the subcommand.
@@ -56,7 +56,7 @@ pub fn run(args: &VerifyResumeArgs) -> Result<()> {
     if args.keep {
         progress.note(&format!("both runs are left in `{}`", workplace.folder.display()));
     }
-    let stops = stops.iter().map(|stop| format!("{} after step {}", stop.blow.name(), stop.step));
+    let stops = stops.iter().map(|stop| format!("{} after step {}", stop.signal.name(), stop.step));
     let stops = stops.collect::<Vec<_>>().join(", ");
     let same = compare(straight, interrupted).map_err(|error| match error.downcast::<Different>() {
         Ok(Different(difference)) => {
@@ -77,7 +77,8 @@ pub fn run(args: &VerifyResumeArgs) -> Result<()> {
     terminal::stdout_line(&format!("  stopped by {stops}"))
 }
 
-/// The folder of both runs, beside the output folder of the configuration.
+/// The folder of both runs, next to the output folder of the configuration. It is deleted at the end unless
+/// `keep`.
 struct Workplace {
     folder: PathBuf,
     keep: bool,
@@ -96,12 +97,13 @@ impl Workplace {
 impl Drop for Workplace {
     fn drop(&mut self) {
         if !self.keep {
-            // What cannot be removed has the name of what it is.
+            // An error is ignored: a folder that cannot be removed has a telling name.
             let _ = fs::remove_folder(&self.folder);
         }
     }
 }
 
+/// The two runs of a configuration and the progress of both.
 struct Proof<'a> {
     subject: &'a Subject,
     workplace: &'a Path,
@@ -110,11 +112,11 @@ struct Proof<'a> {
 }
 
 impl Proof<'_> {
-    /// Trains `steps` steps, or as many as the run has, and gives the checkpoint of the last of them.
+    /// Trains `steps` steps, or fewer if the run ends before, and returns the checkpoint of the last one.
     fn straight(&self, steps: u64) -> Result<Checkpoint> {
         for limit in LIMITS {
             let run = self.run("straight", steps, limit)?;
-            let ended = self.told(&run, |seen| run.sit(None, seen))?;
+            let ended = self.with_progress(&run, |on_step| run.launch(None, on_step))?;
             let store = CheckpointStore::new(&run.folder);
             let last = match ended {
                 Ended::Complete => store.steps()?.last().copied().filter(|&last| last < steps),
@@ -132,12 +134,13 @@ impl Proof<'_> {
         Err(self.too_quick())
     }
 
-    /// Trains `steps` steps with a stop every few of them; with the stops that there were.
+    /// Trains `steps` steps with a stop every few steps. Returns the last checkpoint and the stops that
+    /// happened.
     fn interrupted(&self, steps: u64) -> Result<(Checkpoint, Vec<Stop>)> {
         for (attempt, limit) in LIMITS.into_iter().enumerate() {
             let run = self.run("interrupted", steps, limit)?;
             let planned = stops(steps);
-            let done = self.told(&run, |seen| stop_again_and_again(&run, &planned, seen))?;
+            let done = self.with_progress(&run, |on_step| launch_with_stops(&run, &planned, on_step))?;
             let path = CheckpointStore::new(&run.folder).path_of(steps);
             let is_last = attempt + 1 == LIMITS.len();
             let is_enough = done.len() == planned.len() || is_last && !done.is_empty();
@@ -148,16 +151,20 @@ impl Proof<'_> {
         Err(self.too_quick())
     }
 
-    /// A run that begins afresh.
+    /// Returns a new run in an empty folder.
     fn run(&self, name: &'static str, last_step: u64, save_total_limit: u64) -> Result<Run<'_>> {
         let folder = self.workplace.join(name);
         fs::remove_folder(&folder)?;
-        let cadence = Cadence { save_steps: save_steps(last_step), save_total_limit };
-        Ok(Run { subject: self.subject, name, folder, last_step, cadence, signals: self.signals })
+        let saves = SaveSettings { save_steps: save_steps(last_step), save_total_limit };
+        Ok(Run { subject: self.subject, name, folder, last_step, saves, signals: self.signals })
     }
 
-    /// Does something with a run, with a bar of its steps.
-    fn told<T>(&self, run: &Run<'_>, work: impl FnOnce(&mut dyn FnMut(u64)) -> Result<T>) -> Result<T> {
+    /// Calls `work` with a progress bar of the steps of `run`.
+    fn with_progress<T>(
+        &self,
+        run: &Run<'_>,
+        work: impl FnOnce(&mut dyn FnMut(u64)) -> Result<T>,
+    ) -> Result<T> {
         let bar = self.progress.stage(&format!("{} run", run.name), Unit::Items, Some(run.last_step));
         let mut most = 0;
         let result = work(&mut |step| {
@@ -179,57 +186,60 @@ impl Proof<'_> {
     }
 }
 
-/// All sittings of a run, the last one to its end; the stops that there were.
-fn stop_again_and_again(run: &Run<'_>, planned: &[Stop], seen: &mut dyn FnMut(u64)) -> Result<Vec<Stop>> {
+/// Launches a run again after each of the planned stops, the last time to its end. Returns the stops that
+/// happened.
+fn launch_with_stops(run: &Run<'_>, planned: &[Stop], on_step: &mut dyn FnMut(u64)) -> Result<Vec<Stop>> {
     let mut done: Vec<Stop> = Vec::new();
     for stop in planned {
-        // It may have come further than it was to come.
+        // The run may have made more steps than planned before it was stopped the last time.
         let step = done.last().map_or(stop.step, |last| stop.step.max(last.step + 1));
         if step >= run.last_step {
             break;
         }
-        match run.sit(Some(Stop { step, ..*stop }), seen)? {
+        match run.launch(Some(Stop { step, ..*stop }), on_step)? {
             Ended::Stopped(step) => done.push(Stop { step, ..*stop }),
             Ended::Saved | Ended::Complete => return Ok(done),
         }
     }
-    run.sit(None, seen)?;
+    run.launch(None, on_step)?;
     Ok(done)
 }
 
-/// The stops of a run of so many steps: evenly spread, the kinds in turn.
+/// Returns the stops of a run of `steps` steps, evenly spread, with SIGTERM and SIGKILL in turn.
 fn stops(steps: u64) -> Vec<Stop> {
     let mut stops: Vec<Stop> = Vec::new();
     for number in 1..=STOPS {
         let step = steps * number / (STOPS + 1);
         let is_new = stops.last().is_none_or(|last| step > last.step);
         if step > 0 && step < steps && is_new {
-            let blow = if stops.len().is_multiple_of(2) { Blow::Terminate } else { Blow::Kill };
-            stops.push(Stop { blow, step });
+            let signal = if stops.len().is_multiple_of(2) { StopSignal::Terminate } else { StopSignal::Kill };
+            stops.push(Stop { signal, step });
         }
     }
     stops
 }
 
-/// Steps between two checkpoints of a run of so many steps: a kill loses some.
+/// Number of steps between two checkpoints of a run of `steps` steps: more than one, so that a SIGKILL loses
+/// some steps.
 fn save_steps(steps: u64) -> u64 {
     (steps / 4).max(1)
 }
 
-/// The most steps up to `steps` after which a checkpoint is due.
+/// The largest number of steps, at most `steps`, after which a checkpoint is saved.
 fn with_checkpoint(steps: u64) -> u64 {
     steps - steps % save_steps(steps)
 }
 
-/// Two checkpoints are not the same.
+/// The error that two checkpoints differ.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 struct Different(String);
 
-/// Weights and moments byte for byte, then the rest of the state.
+/// Compares weights and moments byte for byte, then the rest of the state.
 fn compare(straight: Checkpoint, interrupted: Checkpoint) -> Result<Same> {
     let same = compare_tensors(&straight, &interrupted)?.map_err(|found| Different(found.to_string()))?;
-    let (straight, interrupted) = (Resumed::read(straight)?, Resumed::read(interrupted)?);
+    let straight = Resumed::read(straight)?;
+    let interrupted = Resumed::read(interrupted)?;
     match state_difference(&straight.state, &interrupted.state)? {
         None => Ok(same),
         Some(difference) => Err(Different(format!("trainer/state.json: {difference}")).into()),
@@ -242,14 +252,13 @@ mod tests {
 
     #[test]
     fn stops_are_spread_and_of_both_kinds() {
-        let text = |steps| {
+        for (steps, expected) in
+            [(20, &["T4", "K8", "T12", "K16"][..]), (4, &["T1", "K2", "T3"]), (2, &["T1"]), (1, &[])]
+        {
             let stops = stops(steps);
-            stops.iter().map(|stop| format!("{}{}", &stop.blow.name()[3..4], stop.step)).collect::<Vec<_>>()
-        };
-        assert_eq!(text(20), ["T4", "K8", "T12", "K16"]);
-        assert_eq!(text(4), ["T1", "K2", "T3"]);
-        assert_eq!(text(2), ["T1"]);
-        assert_eq!(text(1), [""; 0]);
+            let texts = stops.iter().map(|stop| format!("{}{}", &stop.signal.name()[3..4], stop.step));
+            assert_eq!(texts.collect::<Vec<_>>(), expected);
+        }
     }
 
     #[test]
@@ -261,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn the_folder_of_the_runs_goes_with_them_unless_it_is_to_be_kept() {
+    fn the_folder_of_the_runs_is_removed_unless_it_is_kept() {
         let folder = tempfile::tempdir().unwrap();
         for keep in [false, true] {
             let workplace = Workplace::create(&folder.path().join("runs/a"), keep).unwrap();

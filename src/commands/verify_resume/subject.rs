@@ -1,6 +1,6 @@
-//! What is proved something of: a configuration, the command that trains it, and its prepared data.
+//! The subject of the proof: a configuration, the command that trains it, and its prepared data.
 //!
-//! It starts nothing: it says how a sitting of a run in another folder is started.
+//! This module starts no process. It builds the command line that trains the configuration in another folder.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -14,33 +14,33 @@ use crate::config::AnyLoaded;
 use crate::error::Problem;
 use crate::fs;
 
-/// A configuration that is right.
+/// A checked configuration.
 pub(super) struct Subject {
     /// The subcommand that trains it.
     command: &'static str,
-    /// `--config`, and what the user sets.
+    /// The arguments `--config`, `--profile`, `--set` and `--threads` of the user.
     arguments: Vec<OsString>,
-    /// Where it would leave its checkpoints.
+    /// The output folder of the configuration, which is not used.
     pub(super) output_dir: PathBuf,
-    /// Where its tokenizer and shards lie, or would lie; none for fine-tuning.
+    /// The folder for tokenizer and shards, which may not exist yet; `None` for fine-tuning.
     prepared_dir: Option<PathBuf>,
-    /// The first of several seeds.
+    /// The first seed, if there are several.
     seed: Option<u64>,
 }
 
-/// How a sitting differs from the run that the user would start.
+/// The frequency of checkpoints, which differs from the user's configuration.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Cadence {
-    /// Steps between two checkpoints.
+pub(super) struct SaveSettings {
+    /// Number of steps between two checkpoints.
     pub(super) save_steps: u64,
-    /// Checkpoints kept.
+    /// Number of checkpoints that are kept.
     pub(super) save_total_limit: u64,
 }
 
-/// What a prepared folder consists of, for a run that only trains.
+/// The entries of a prepared folder that training needs.
 const PREPARED: [&str; 3] = ["settings.json", "shards", "tokenizer"];
 
-/// Where the runs find their data, below the folder of all of this.
+/// Name of the data folder of both runs, inside the folder of the proof.
 pub(super) const DATA: &str = "data";
 
 impl Subject {
@@ -74,8 +74,8 @@ impl Subject {
         })
     }
 
-    /// Lets the runs in `folder` find the prepared data where it lies, without touching it: they lock and
-    /// tidy a folder of links. Returns what a user should know.
+    /// Makes a folder of links to the prepared data in `folder`, so that the runs use the data without
+    /// locking or changing its own folder. Returns a note for the user if there is no prepared data.
     pub(super) fn share_data(&self, folder: &Path) -> Result<Option<String>> {
         let Some(prepared) = &self.prepared_dir else { return Ok(None) };
         let is_whole = fs::exists(&prepared.join("shards").join("manifest.json"))
@@ -95,20 +95,20 @@ impl Subject {
         Ok(None)
     }
 
-    /// The command line of a sitting in `run`, a folder below that of all of this.
-    pub(super) fn sitting(&self, run: &Path, cadence: Cadence) -> Result<Vec<OsString>> {
-        let Cadence { save_steps, save_total_limit } = cadence;
+    /// Returns the arguments to train in `run`, a folder inside the folder of the proof.
+    pub(super) fn arguments_for(&self, run: &Path, saves: SaveSettings) -> Result<Vec<OsString>> {
+        let SaveSettings { save_steps, save_total_limit } = saves;
         let mut sets = vec![
             format!("run.output_dir={}", text_of(run)?),
             format!("training.save_steps={save_steps}"),
             format!("training.save_total_limit={save_total_limit}"),
             "training.save_total_bytes=null".to_string(),
-            // Each step is seen, so that it is known when to stop.
+            // Each step writes a record, by which the watching process knows when to stop the run.
             "training.logging_steps=1".to_string(),
             "run.tensorboard=false".to_string(),
-            // What is proved something of is not the run whose bucket this may be.
+            // The bucket may belong to the real run of this configuration.
             "run.upload_to=null".to_string(),
-            // Time is no part of what is proved, and would end both runs at steps of their own.
+            // Limits of time and money would end the two runs at different steps.
             "training.max_train_time=null".to_string(),
             "run.budget_usd=null".to_string(),
             "run.deadline=null".to_string(),
@@ -123,17 +123,18 @@ impl Subject {
         Ok(arguments)
     }
 
-    /// What a sitting in `run` said, with the place of the data that the user knows.
-    pub(super) fn in_known_terms(&self, said: &str, run: &Path) -> String {
-        let Some(prepared) = &self.prepared_dir else { return said.to_string() };
+    /// Replaces the linked data folder in the output of a launch in `run` by the original folder, which the
+    /// user knows.
+    pub(super) fn with_original_paths(&self, output: &str, run: &Path) -> String {
+        let Some(prepared) = &self.prepared_dir else { return output.to_string() };
         let linked = run.with_file_name(DATA).display().to_string();
-        said.replace(&linked, &prepared.display().to_string())
+        output.replace(&linked, &prepared.display().to_string())
     }
 }
 
-/// Settings are text.
+/// Returns a path as text; an error if it is not UTF-8, which a `--set` argument needs.
 fn text_of(path: &Path) -> Result<&str> {
-    let problem =
-        || Problem::usage("is not UTF-8").at(path.display()).hint("choose another `run.output_dir`");
-    Ok(path.to_str().ok_or_else(problem)?)
+    Ok(path.to_str().ok_or_else(|| {
+        Problem::usage("is not UTF-8").at(path.display()).hint("choose another `run.output_dir`")
+    })?)
 }

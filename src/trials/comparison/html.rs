@@ -1,5 +1,5 @@
-//! The page of a comparison: tables and plots in one file, light and dark, no script, nothing from the
-//! network.
+//! The HTML page of a comparison: tables and plots in one file with a light and a dark style. It has no
+//! script and loads nothing from the network.
 
 use std::fmt::Write;
 
@@ -13,13 +13,12 @@ use crate::trials::comparison::report::NOTE;
 use crate::trials::comparison::report::SEEDS_NOTE;
 use crate::trials::comparison::report::number;
 use crate::trials::comparison::result::RowKind;
-use crate::trials::comparison::result::Scored;
 use crate::trials::comparison::result::TaskResult;
 use crate::trials::table::Table;
 
 const STYLE: &str = include_str!("style.css");
 
-/// Longer names are cut in plots: the tables have them whole.
+/// Characters of a model name in plots; the tables show the whole name.
 const NAME_CHARS: usize = 30;
 
 pub(super) fn page(results: &[TaskResult]) -> String {
@@ -38,7 +37,8 @@ pub(super) fn page(results: &[TaskResult]) -> String {
     html::page("Comparison of models", STYLE, &main)
 }
 
-/// A row for each model, a column for each task. Floors stand where all tasks have them.
+/// Returns the table of means with a row for each model and floor, and a column for each task; `-` if a task
+/// has no such row.
 fn overview(results: &[TaskResult]) -> Table {
     let mut names: Vec<&str> = Vec::new();
     for row in results.iter().flat_map(|result| &result.rows) {
@@ -46,24 +46,34 @@ fn overview(results: &[TaskResult]) -> Table {
             names.push(&row.name);
         }
     }
-    let cell = |result: &TaskResult, name: &str| {
-        let row = result.rows.iter().find(|row| row.name == name);
-        row.map_or("-".to_string(), |row| row.mean_text(result.metric.factor()))
-    };
-    let row = |name: &&str| {
-        let cells = results.iter().map(|result| cell(result, name));
-        std::iter::once((*name).to_string()).chain(cells).collect()
-    };
-    let title = |result: &TaskResult| format!("{} ({})", result.name, result.metric.title());
-    let header = std::iter::once("model".to_string()).chain(results.iter().map(title)).collect();
-    Table { header, rows: names.iter().map(row).collect(), marked: None, names: 1 }
+    let header = std::iter::once("model".to_string())
+        .chain(results.iter().map(|result| format!("{} ({})", result.name, result.metric.title())))
+        .collect();
+    Table {
+        header,
+        rows: names
+            .iter()
+            .map(|name| {
+                let cells = results.iter().map(|result| mean_cell(result, name));
+                std::iter::once((*name).to_string()).chain(cells).collect()
+            })
+            .collect(),
+        marked: None,
+        names: 1,
+    }
 }
 
+/// The mean of the row called `name`, or `-` if this task has no such row.
+fn mean_cell(result: &TaskResult, name: &str) -> String {
+    let row = result.rows.iter().find(|row| row.name == name);
+    row.map_or("-".to_string(), |row| row.mean_text(result.metric.factor()))
+}
+
+/// Renders a table as HTML. `kinds` gives each row a coloured dot; it is empty for tables without dots.
 fn table(table: &Table, kinds: &[RowKind]) -> String {
     let mut html = "<div class=\"scroll\"><table>\n<thead><tr>".to_string();
-    let class = |column: usize| if column < table.names { " class=\"name\"" } else { "" };
     for (column, title) in table.header.iter().enumerate() {
-        let _ = write!(html, "<th scope=\"col\"{}>{}</th>", class(column), escape(title));
+        let _ = write!(html, "<th scope=\"col\"{}>{}</th>", column_class(table, column), escape(title));
     }
     html.push_str("</tr></thead>\n<tbody>\n");
     for (index, row) in table.rows.iter().enumerate() {
@@ -74,11 +84,15 @@ fn table(table: &Table, kinds: &[RowKind]) -> String {
                 Some(kind) if column == 0 => format!("<i class=\"dot {}\"></i>", class_of(*kind)),
                 _ => String::new(),
             };
-            let _ = write!(html, "<td{}>{dot}{}</td>", class(column), escape(cell));
+            let _ = write!(html, "<td{}>{dot}{}</td>", column_class(table, column), escape(cell));
         }
         html.push_str("</tr>\n");
     }
     html + "</tbody>\n</table></div>\n"
+}
+
+fn column_class(table: &Table, column: usize) -> &'static str {
+    if column < table.names { " class=\"name\"" } else { "" }
 }
 
 fn class_of(kind: RowKind) -> &'static str {
@@ -89,18 +103,21 @@ fn class_of(kind: RowKind) -> &'static str {
     }
 }
 
-/// A line for each row: a dot for each seed, a stroke for the mean.
+/// Returns the plot of one task: a line for each row, a dot for each seed, a stroke for the mean.
 fn plot(result: &TaskResult) -> String {
     let factor = result.metric.factor();
-    let row = |row: &Scored| Row {
-        name: shortened(&row.name, NAME_CHARS),
-        color: format!("var(--{})", class_of(row.kind)),
-        values: (row.scores.iter().filter(|score| score.is_finite()))
-            .map(|score| (score * factor, number(*score, factor)))
-            .collect(),
-        mean: row.mean.map(|mean| mean * factor),
-    };
-    let rows = result.rows.iter().map(row).collect();
+    let rows = result
+        .rows
+        .iter()
+        .map(|row| Row {
+            name: shortened(&row.name, NAME_CHARS),
+            color: format!("var(--{})", class_of(row.kind)),
+            values: (row.scores.iter().filter(|score| score.is_finite()))
+                .map(|score| (score * factor, number(*score, factor)))
+                .collect(),
+            mean: row.mean.map(|mean| mean * factor),
+        })
+        .collect();
     let chart = Rows { title: report::title(result), x: result.metric.title().to_string(), rows }.svg();
     if chart.is_empty() { chart } else { format!("<figure class=\"scroll\">{chart}</figure>\n") }
 }

@@ -1,7 +1,8 @@
-//! Models compared: each fine-tuned on each task with the same budget, beside what needs no pretraining.
+//! The comparison of models: each is fine-tuned on each task with the same budget, and compared with
+//! untrained twins and with floors, baselines without a neural network.
 //!
-//! It may be stopped at any moment: the same command goes on, and leaves the same tables. Only records and
-//! predictions of the cells are kept, no weights.
+//! A comparison may be stopped at any moment: the same command resumes it and writes the same tables. It
+//! keeps the records and predictions of the cells, no weights.
 
 mod html;
 mod report;
@@ -36,21 +37,21 @@ use crate::trials::forecast::Forecast;
 use crate::trials::lanes;
 use crate::trials::record;
 
-/// Who is compared on what, and where.
+/// The models and tasks of a comparison, and the folder for its results.
 pub struct Comparison<'a> {
     /// The tasks.
     pub tasks: &'a [NamedTask],
     /// Model folders.
     pub models: &'a [PathBuf],
-    /// The folder of all cells and of the tables.
+    /// The folder for all cells and for the tables.
     pub output: &'a Path,
-    /// What all cells are trained with.
+    /// The machine, progress and signals that all cells share.
     pub with: Equipment<'a>,
 }
 
-/// A model as it is compared.
+/// One model of the comparison: as given, or the untrained twin of one.
 struct Entrant {
-    /// As tables and folders call it.
+    /// The name in tables and in the paths of cells.
     name: String,
     path: PathBuf,
     folder: PretrainedFolder,
@@ -58,8 +59,8 @@ struct Entrant {
 }
 
 impl Comparison<'_> {
-    /// Trains whatever is not done yet; gives the lines of the tables, which also lie in `output`: in the first
-    /// process, where there are several.
+    /// Trains the cells that are not done yet, writes the tables into `output` and returns their lines. With
+    /// several processes, only rank 0 writes; the others return no lines.
     pub fn run(&self) -> Result<Vec<String>> {
         let is_first = self.with.world.is_first();
         if is_first {
@@ -69,17 +70,17 @@ impl Comparison<'_> {
         require_files(self.tasks.iter().map(|task| &task.config))?;
         let entrants = entrants(self.models)?;
         check_lengths(self.tasks, &entrants)?;
-        // All files are read before anything is trained: a wrong line of the last one is found now.
+        // All files are read before anything is trained, so that a wrong line of the last one is found now.
         let mut floors = Vec::new();
         for task in self.tasks {
             self.with.progress.note(&format!("reading `{}`", task.name));
-            floors.push(list::finetuned(task.config.goal(), OfFloors(task))?);
+            floors.push(list::finetuned(task.config.goal(), ComputeFloors(task))?);
         }
         let cells = self.tasks.iter().map(|task| task.seeds.len() * entrants.len()).sum();
         let mut forecast = Forecast::new(self.with.progress, cells);
         let mut results = Vec::new();
         for (task, floors) in self.tasks.iter().zip(floors) {
-            let training = OfTask { comparison: self, task, entrants: &entrants, forecast: &mut forecast };
+            let training = TrainTask { comparison: self, task, entrants: &entrants, forecast: &mut forecast };
             let mut rows = list::finetuned(task.config.goal(), training)?;
             rows.extend(floors.into_iter().map(|Floor { name, outcomes }| Row {
                 name: name.to_string(),
@@ -92,27 +93,36 @@ impl Comparison<'_> {
         if is_first { report::write(&results, self.output) } else { Ok(Vec::new()) }
     }
 
-    /// The cells of a model on a task, one for each seed.
+    /// Returns the cells of a model on a task, one for each seed.
     fn cells(&self, task: &NamedTask, entrant: &Entrant) -> Vec<Cell> {
         let mut config = task.config.clone();
         config.model.clone_from(&entrant.path);
-        let cell = |&seed: &u64| {
-            let name = format!("{}: {}, seed={seed}", task.name, entrant.name);
-            Cell::new(name, folder(self.output, task, &entrant.name, seed), seed, &config)
-        };
-        task.seeds.iter().map(cell).collect()
+        task.seeds
+            .iter()
+            .map(|&seed| {
+                let name = format!("{}: {}, seed={seed}", task.name, entrant.name);
+                Cell::new(name, folder(self.output, task, &entrant.name, seed), seed, &config)
+            })
+            .collect()
     }
 
-    /// The folders of all cells.
+    /// Returns the folders of all cells.
     pub fn folders(tasks: &[NamedTask], models: &[PathBuf], output: &Path) -> Vec<PathBuf> {
         let names = names(models);
-        let of_task = |task: &NamedTask| -> Vec<PathBuf> {
-            let of = |name: &String| {
-                task.seeds.iter().map(|&seed| folder(output, task, name, seed)).collect::<Vec<PathBuf>>()
-            };
-            names.iter().flat_map(of).collect()
-        };
-        tasks.iter().flat_map(of_task).collect()
+        tasks
+            .iter()
+            .flat_map(|task: &NamedTask| -> Vec<PathBuf> {
+                names
+                    .iter()
+                    .flat_map(|name| {
+                        task.seeds
+                            .iter()
+                            .map(|&seed| folder(output, task, name, seed))
+                            .collect::<Vec<PathBuf>>()
+                    })
+                    .collect()
+            })
+            .collect()
     }
 }
 
@@ -120,7 +130,7 @@ fn folder(output: &Path, task: &NamedTask, name: &str, seed: u64) -> PathBuf {
     output.join(file_name(&task.name)).join(file_name(name)).join(format!("seed-{seed}"))
 }
 
-/// The models, and an untrained twin of each that has another architecture or tokenizer than those before.
+/// Opens the models, and adds an untrained twin for each architecture and tokenizer among them.
 fn entrants(models: &[PathBuf]) -> Result<Vec<Entrant>> {
     let mut entrants = Vec::new();
     for (path, name) in models.iter().zip(names(models)) {
@@ -128,30 +138,37 @@ fn entrants(models: &[PathBuf]) -> Result<Vec<Entrant>> {
     }
     let mut kinds = Vec::new();
     for at in 0..models.len() {
-        let (folder, name) = (&entrants[at].folder, &entrants[at].name);
+        let folder = &entrants[at].folder;
+        let name = &entrants[at].name;
         let hashes = folder.tokenizer_files.iter().map(|path| fs::sha256_of_file(path));
         let kind = (folder.config.clone(), hashes.collect::<Result<Vec<String>>>()?);
         if kinds.contains(&kind) {
             continue;
         }
         kinds.push(kind);
-        let (name, path) = (format!("random twin of {name}"), models[at].clone());
+        let name = format!("random twin of {name}");
+        let path = models[at].clone();
         let folder = read_folder(&path)?.untrained();
         entrants.push(Entrant { name, path, folder, kind: RowKind::Twin });
     }
     Ok(entrants)
 }
 
-/// What models are called: the last folder of their path, without the `final` of our runs; the whole path
-/// where two would be called the same.
+/// Returns the names of models in tables: the last folder of each path (a run's folder, not its `final`), or
+/// the whole path if two models would have the same name.
 fn names(models: &[PathBuf]) -> Vec<String> {
-    let short = |path: &PathBuf| {
-        let is_name = |part: &&std::ffi::OsStr| *part != "final" && *part != ".";
-        let parts: Vec<&std::ffi::OsStr> = path.iter().filter(is_name).collect();
-        parts.last().unwrap_or(&path.as_os_str()).to_string_lossy().into_owned()
-    };
-    let is_alone = |path: &PathBuf| models.iter().filter(|other| short(other) == short(path)).count() == 1;
-    models.iter().map(|path| if is_alone(path) { short(path) } else { path.display().to_string() }).collect()
+    let short: Vec<String> = models.iter().map(|path| short_name(path)).collect();
+    let names = models.iter().zip(&short).map(|(path, name)| {
+        let is_unique = short.iter().filter(|other| *other == name).count() == 1;
+        if is_unique { name.clone() } else { path.display().to_string() }
+    });
+    names.collect()
+}
+
+/// The last part of `path` that is not `final` or `.`.
+fn short_name(path: &Path) -> String {
+    let last = path.iter().rfind(|part| *part != "final" && *part != ".");
+    last.unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
 }
 
 fn check_lengths(tasks: &[NamedTask], entrants: &[Entrant]) -> Result<()> {
@@ -169,10 +186,10 @@ fn check_lengths(tasks: &[NamedTask], entrants: &[Entrant]) -> Result<()> {
     Ok(())
 }
 
-/// What a task has to beat.
-struct OfFloors<'a>(&'a NamedTask);
+/// Computes the floors of a task: the scores that models have to beat.
+struct ComputeFloors<'a>(&'a NamedTask);
 
-impl FinetunedVisitor for OfFloors<'_> {
+impl FinetunedVisitor for ComputeFloors<'_> {
     type Output = Result<Vec<Floor>>;
 
     fn visit<T: Finetuned>(self) -> Self::Output {
@@ -180,15 +197,15 @@ impl FinetunedVisitor for OfFloors<'_> {
     }
 }
 
-/// All cells of a task.
-struct OfTask<'a> {
+/// Trains all cells of a task and returns a row for each model.
+struct TrainTask<'a> {
     comparison: &'a Comparison<'a>,
     task: &'a NamedTask,
     entrants: &'a [Entrant],
     forecast: &'a mut Forecast,
 }
 
-impl FinetunedVisitor for OfTask<'_> {
+impl FinetunedVisitor for TrainTask<'_> {
     type Output = Result<Vec<Row>>;
 
     fn visit<T: Finetuned>(self) -> Self::Output {
@@ -202,24 +219,29 @@ impl FinetunedVisitor for OfTask<'_> {
             lanes = lanes.min(lanes::lanes(&jobs, &examples, &task.config, folder, machine)?);
         }
         forecast.at_once(lanes, comparison.with.world.size);
-        let run = |at: usize, with: Equipment<'_>| {
-            let done = jobs[at].run(&examples, &entrants[at / task.seeds.len()].folder, with)?;
-            // Not by two processes at the same time.
-            if done.took.is_some() || with.world.is_first() {
-                record::remove_weights(&jobs[at].folder)?;
-            }
-            Ok(done)
-        };
         let mut outcomes = vec![None; jobs.len()];
-        lanes::side_by_side(&jobs, lanes, comparison.with, run, |at, done: Done| {
-            outcomes[at] = done.record.outcomes;
-            let told = outcomes[at].as_ref().map_or("training diverged".to_string(), |outcomes| {
-                let score = measured(outcomes.score(task.metric), |score| format!("{score:.4}"));
-                format!("{} {score}", task.metric.name())
-            });
-            forecast.add(&jobs[at].name, &told, done.took);
-            Ok(())
-        })?;
+        lanes::side_by_side(
+            &jobs,
+            lanes,
+            comparison.with,
+            |at, with| {
+                let done = jobs[at].run(&examples, &entrants[at / task.seeds.len()].folder, with)?;
+                // Two processes must not remove the same weights at the same time.
+                if done.took.is_some() || with.world.is_first() {
+                    record::remove_weights(&jobs[at].folder)?;
+                }
+                Ok(done)
+            },
+            |at, done: Done| {
+                outcomes[at] = done.record.outcomes;
+                let result = outcomes[at].as_ref().map_or("training diverged".to_string(), |outcomes| {
+                    let score = measured(outcomes.score(task.metric), |score| format!("{score:.4}"));
+                    format!("{} {score}", task.metric.name())
+                });
+                forecast.add(&jobs[at].name, &result, done.took);
+                Ok(())
+            },
+        )?;
         let rows = entrants.iter().zip(outcomes.chunks(task.seeds.len())).map(|(entrant, of_seeds)| Row {
             name: entrant.name.clone(),
             kind: entrant.kind,
@@ -236,8 +258,11 @@ mod tests {
 
     #[test]
     fn models_are_called_by_their_run_unless_two_would_be_the_same() {
-        let paths = |all: &[&str]| all.iter().map(PathBuf::from).collect::<Vec<_>>();
-        assert_eq!(names(&paths(&["runs/a/final", "models/minilm/", "."])), ["a", "minilm", "."]);
-        assert_eq!(names(&paths(&["x/a/final", "y/a", "z/b"])), ["x/a/final", "y/a", "b"]);
+        for (paths, expected) in [
+            (["runs/a/final", "models/minilm/", "."], ["a", "minilm", "."]),
+            (["x/a/final", "y/a", "z/b"], ["x/a/final", "y/a", "b"]),
+        ] {
+            assert_eq!(names(&paths.map(PathBuf::from)), expected);
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! The tables of a comparison: for a terminal, as Markdown, as JSON, and as a page.
+//! The tables of a comparison: for a terminal, as Markdown, as JSON and as an HTML page.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -13,30 +13,31 @@ use crate::scores::SeedsNeeded;
 use crate::scores::measured;
 use crate::trials::comparison::html;
 use crate::trials::comparison::result::Pair;
-use crate::trials::comparison::result::Scored;
 use crate::trials::comparison::result::TaskResult;
 use crate::trials::table::Table;
 use crate::trials::table::escaped;
 
-/// What a reader has to know of the intervals.
+/// The note that explains means and intervals to the reader of a table.
 pub(super) const NOTE: &str = "mean ± standard deviation over seeds; intervals of 95 % by a bootstrap over \
     evaluation examples and seeds (1,000 replicates)";
 
-/// What a reader has to know of the last column.
+/// The note that explains the column `seeds needed`.
 pub(super) const SEEDS_NOTE: &str =
     "seeds needed: of each model, for a difference as large as this one to be clear four times in five";
 
-/// The files of a comparison.
+/// The files that a comparison writes.
 pub(super) const FILES: [&str; 3] = ["compare.html", "compare.md", "compare.json"];
 
-/// Writes all forms into `output`, and gives the lines for a terminal.
+/// Writes the page, the Markdown and the JSON into `output`, and returns the lines for a terminal.
 pub(super) fn write(results: &[TaskResult], output: &Path) -> Result<Vec<String>> {
     let json = json!({"note": NOTE, "tasks": results});
     fs::write_bytes(&output.join("compare.json"), format!("{json:#}\n").as_bytes())?;
     fs::write_bytes(&output.join("compare.html"), html::page(results).as_bytes())?;
-    let (mut lines, mut markdown) = (Vec::new(), "# Comparison\n".to_string());
+    let mut lines = Vec::new();
+    let mut markdown = "# Comparison\n".to_string();
     for result in results {
-        let (scores, pairs) = (scores(result), pairs(&result.pairs, result.metric.factor()));
+        let scores = scores(result);
+        let pairs = pairs(&result.pairs, result.metric.factor());
         lines.push(title(result));
         lines.extend(scores.lines());
         lines.push(String::new());
@@ -58,58 +59,69 @@ pub(super) fn write(results: &[TaskResult], output: &Path) -> Result<Vec<String>
     Ok(lines)
 }
 
-/// `topics: accuracy of 24 examples, 3 seeds`.
+/// The title of a task, such as `topics: accuracy of 24 examples, 3 seeds`.
 pub(super) fn title(result: &TaskResult) -> String {
-    let (metric, examples) = (result.metric.title(), format_grouped(result.examples as u64));
+    let metric = result.metric.title();
+    let examples = format_grouped(result.examples as u64);
     let seeds = result.seeds.len();
     let seeds = if seeds == 1 { "1 seed".to_string() } else { format!("{seeds} seeds") };
     let what = if result.metric == Metric::OverallF1 { "sentences" } else { "examples" };
     format!("{}: {metric} of {examples} {what}, {seeds}", result.name)
 }
 
-/// A row for each model and each floor, the best marked.
+/// Returns the table of scores: a row for each model and each floor, the best one marked.
 pub(super) fn scores(result: &TaskResult) -> Table {
     let factor = result.metric.factor();
-    let row = |row: &Scored| {
-        let lost = if row.diverged > 0 { format!(" ({} diverged)", row.diverged) } else { String::new() };
-        let all: Vec<String> = row.scores.iter().map(|score| number(*score, factor)).collect();
-        let mean = row.mean_text(factor);
-        vec![row.name.clone(), mean, format!("{}{lost}", all.join(" "))]
-    };
     Table {
         header: ["model", result.metric.title(), "each seed"].map(str::to_string).to_vec(),
-        rows: result.rows.iter().map(row).collect(),
+        rows: result
+            .rows
+            .iter()
+            .map(|row| {
+                let lost =
+                    if row.diverged > 0 { format!(" ({} diverged)", row.diverged) } else { String::new() };
+                let all: Vec<String> = row.scores.iter().map(|score| number(*score, factor)).collect();
+                let mean = row.mean_text(factor);
+                vec![row.name.clone(), mean, format!("{}{lost}", all.join(" "))]
+            })
+            .collect(),
         marked: result.best(),
         names: 1,
     }
 }
 
-/// A row for each pair.
+/// Returns the table of differences, a row for each pair.
 pub(super) fn pairs(pairs: &[Pair], factor: f64) -> Table {
-    let row = |pair: &Pair| {
-        let of = &pair.difference;
-        let signed = |value: f64| {
-            let text = number(value, factor);
-            if value > 0.0 { format!("+{text}") } else { text }
-        };
-        let clear = if of.is_clear() { "yes" } else { "no" };
-        vec![
-            pair.left.clone(),
-            pair.right.clone(),
-            signed(of.difference),
-            measured(of.low, |low| format!("{} to {}", signed(low), signed(of.high))),
-            clear.to_string(),
-            measured(of.p_value, |p_value| format!("{p_value:.3}")),
-            seeds(of.seeds_needed),
-        ]
-    };
     let titles = ["model", "against", "difference", "interval", "clear", "p", "seeds needed"];
     Table {
         header: titles.map(str::to_string).to_vec(),
-        rows: pairs.iter().map(row).collect(),
+        rows: pairs
+            .iter()
+            .map(|pair| {
+                let found = &pair.difference;
+                let clear = if found.is_clear() { "yes" } else { "no" };
+                vec![
+                    pair.left.clone(),
+                    pair.right.clone(),
+                    signed(found.difference, factor),
+                    measured(found.low, |low| {
+                        format!("{} to {}", signed(low, factor), signed(found.high, factor))
+                    }),
+                    clear.to_string(),
+                    measured(found.p_value, |p_value| format!("{p_value:.3}")),
+                    seeds(found.seeds_needed),
+                ]
+            })
+            .collect(),
         marked: None,
         names: 2,
     }
+}
+
+/// A number with a `+` if it is positive.
+fn signed(value: f64, factor: f64) -> String {
+    let text = number(value, factor);
+    if value > 0.0 { format!("+{text}") } else { text }
 }
 
 pub(super) fn number(value: f64, factor: f64) -> String {

@@ -1,4 +1,4 @@
-//! The scores of a task and what they say of each pair of models.
+//! The result of a task: the scores of each model, and a bootstrap test of each pair of models.
 
 use serde::Serialize;
 
@@ -14,18 +14,18 @@ use crate::trials::table::mean_and_deviation;
 /// Replicates of the bootstrap: the ends of its intervals are known to about a twentieth of their length.
 const REPLICATES: u64 = 1000;
 
-/// Its seed: tables of the same predictions are the same.
+/// Seed of the bootstrap. It is fixed, so that the same predictions give the same tables.
 const SEED: u64 = 42;
 
-/// What a row is.
+/// The kind of a row in the table of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum RowKind {
-    /// A model that was asked for.
+    /// A model that the user named.
     Model,
-    /// The architecture and tokenizer of one, with weights that were never trained.
+    /// The architecture and tokenizer of such a model, with random weights before fine-tuning.
     Twin,
-    /// No neural network.
+    /// A baseline without a neural network.
     Floor,
 }
 
@@ -34,8 +34,9 @@ pub(super) enum RowKind {
 pub(super) struct Row {
     pub(super) name: String,
     pub(super) kind: RowKind,
-    /// With each seed that did not diverge.
+    /// The outcomes of each seed that did not diverge.
     pub(super) outcomes: Vec<Outcomes>,
+    /// Number of seeds that diverged.
     pub(super) diverged: usize,
 }
 
@@ -44,18 +45,31 @@ pub(super) struct Row {
 pub(super) struct Scored {
     pub(super) name: String,
     pub(super) kind: RowKind,
-    /// With each seed that did not diverge; NaN for one that is not measured, as a correlation that is not
-    /// defined.
+    /// The score with each seed that did not diverge; NaN if it is not defined, such as the correlation of a
+    /// constant.
     pub(super) scores: Vec<f64>,
-    /// Absent where all diverged, or one is not measured.
+    /// The mean over seeds; absent if all seeds diverged or a score is not defined.
     pub(super) mean: Option<f64>,
-    /// Absent for one seed.
+    /// The sample standard deviation over seeds; absent for one seed.
     pub(super) std: Option<f64>,
+    /// Number of seeds that diverged.
     pub(super) diverged: usize,
 }
 
 impl Scored {
-    /// The mean with its deviation; `-` where training diverged with all seeds.
+    fn new(row: &Row, metric: Metric) -> Self {
+        let scores: Vec<f64> = row.outcomes.iter().map(|outcomes| outcomes.score(metric)).collect();
+        Self {
+            name: row.name.clone(),
+            kind: row.kind,
+            mean: Some(mean(&scores)).filter(|mean| mean.is_finite()),
+            std: (scores.len() > 1).then(|| sample_std(&scores)).filter(|std| std.is_finite()),
+            scores,
+            diverged: row.diverged,
+        }
+    }
+
+    /// The mean with its standard deviation; `-` if training diverged with all seeds.
     pub(super) fn mean_text(&self, factor: f64) -> String {
         if self.scores.is_empty() {
             return "-".to_string();
@@ -64,25 +78,25 @@ impl Scored {
     }
 }
 
-/// Two rows, of which one at least is a model.
+/// Two rows that are compared; the left one is always a model, not a twin or a floor.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct Pair {
     pub(super) left: String,
     pub(super) right: String,
-    /// Whether both are models that were asked for.
+    /// True if both rows are models that the user named.
     pub(super) of_models: bool,
     #[serde(flatten)]
     pub(super) difference: Difference,
-    /// Which one is better, where that is clear.
+    /// The name of the better row, if the difference is clear.
     pub(super) better: Option<String>,
 }
 
-/// What became of a task.
+/// The table of one task: scores of all rows, and differences of pairs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct TaskResult {
     pub(super) name: String,
     pub(super) metric: Metric,
-    /// Evaluation examples: sentences for entities.
+    /// Number of evaluation examples; of sentences where the task is to find entities.
     pub(super) examples: usize,
     pub(super) seeds: Vec<u64>,
     pub(super) rows: Vec<Scored>,
@@ -90,21 +104,10 @@ pub(super) struct TaskResult {
 }
 
 impl TaskResult {
-    /// Scores the rows and compares each model with all rows behind it.
+    /// Scores the rows, and compares each model with every row after it.
     pub(super) fn new(task: &NamedTask, rows: &[Row]) -> Self {
         let metric = task.metric;
-        let scored = |row: &Row| {
-            let scores: Vec<f64> = row.outcomes.iter().map(|outcomes| outcomes.score(metric)).collect();
-            Scored {
-                name: row.name.clone(),
-                kind: row.kind,
-                mean: Some(mean(&scores)).filter(|mean| mean.is_finite()),
-                std: (scores.len() > 1).then(|| sample_std(&scores)).filter(|std| std.is_finite()),
-                scores,
-                diverged: row.diverged,
-            }
-        };
-        let scored: Vec<Scored> = rows.iter().map(scored).collect();
+        let scored: Vec<Scored> = rows.iter().map(|row| Scored::new(row, metric)).collect();
         let examples = rows.iter().flat_map(|row| &row.outcomes).next().map_or(0, Outcomes::len);
         let whole: Vec<&Row> = rows.iter().filter(|row| !row.outcomes.is_empty()).collect();
         let outcomes: Vec<Vec<Outcomes>> = whole.iter().map(|row| row.outcomes.clone()).collect();
@@ -128,7 +131,7 @@ impl TaskResult {
         Self { name: task.name.clone(), metric, examples, seeds, rows: scored, pairs }
     }
 
-    /// The model with the best mean, the first of equals.
+    /// The index of the row with the best mean; of equal ones, the first.
     pub(super) fn best(&self) -> Option<usize> {
         self.metric.better().best_place(self.rows.iter().map(|row| row.mean))
     }

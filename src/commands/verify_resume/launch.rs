@@ -1,6 +1,6 @@
-//! One sitting of a run: this program started again, watched, and stopped after a step.
+//! One launch of a run: starts this program again, watches its steps, and stops it after one of them.
 //!
-//! A step is done when it stands in `metrics.jsonl`. What is said on the way goes to a file.
+//! A step counts as done when its record is in `metrics.jsonl`. The output of the program goes to a file.
 
 use std::os::unix::fs::FileExt;
 use std::os::unix::process::ExitStatusExt;
@@ -17,29 +17,29 @@ use anyhow::Result;
 use serde_json::Value;
 
 use crate::checkpoint::CheckpointStore;
-use crate::commands::verify_resume::subject::Cadence;
+use crate::commands::verify_resume::subject::SaveSettings;
 use crate::commands::verify_resume::subject::Subject;
 use crate::error::Class;
 use crate::error::Problem;
 use crate::fs;
 use crate::train::signals::Signals;
 
-/// Between two looks at the run; the looks take far less time than a step.
+/// Time between two checks of the run.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// More than the last record of a run takes.
+/// Bytes at the end of `metrics.jsonl` that are read: more than the last record has.
 const RECORD_BYTES: u64 = 1 << 14;
 
-/// What stops a run from outside.
+/// The signal that stops a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Blow {
-    /// Asks for a checkpoint and an end.
+pub(super) enum StopSignal {
+    /// SIGTERM, after which the run saves a checkpoint and ends.
     Terminate,
-    /// Ends the process at once.
+    /// SIGKILL, which ends the process at once.
     Kill,
 }
 
-impl Blow {
+impl StopSignal {
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Terminate => "SIGTERM",
@@ -48,42 +48,43 @@ impl Blow {
     }
 }
 
-/// When a run is stopped, and how.
+/// A stop of a run: the signal, and the step after which it is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Stop {
-    pub(super) blow: Blow,
-    /// It comes when so many steps are done, or soon after.
+    pub(super) signal: StopSignal,
+    /// The signal is sent when this number of steps is done, or soon after.
     pub(super) step: u64,
 }
 
-/// How a sitting ended.
+/// The end of a launch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ended {
-    /// By the blow, when so many steps were done.
+    /// The signal ended the process after this number of steps.
     Stopped(u64),
-    /// The checkpoint that was waited for is there.
+    /// The checkpoint of the last step was saved, and the process was killed.
     Saved,
-    /// The run came to its end.
+    /// The run ended by itself.
     Complete,
 }
 
-/// A run and what it is watched for.
+/// A run, and the step whose checkpoint is needed.
 pub(super) struct Run<'a> {
     pub(super) subject: &'a Subject,
     /// `straight` or `interrupted`.
     pub(super) name: &'static str,
-    /// Its output folder.
+    /// The output folder of the run.
     pub(super) folder: PathBuf,
-    /// The step whose checkpoint ends it.
+    /// The step whose checkpoint is compared; the run is killed after it.
     pub(super) last_step: u64,
-    pub(super) cadence: Cadence,
-    /// Ask this process itself to stop.
+    pub(super) saves: SaveSettings,
+    /// Signals to this process itself.
     pub(super) signals: &'a Signals,
 }
 
 impl Run<'_> {
-    /// Starts the run, or goes on with it, until `stop` or its last step; `seen` is told how far it is.
-    pub(super) fn sit(&self, stop: Option<Stop>, seen: &mut dyn FnMut(u64)) -> Result<Ended> {
+    /// Starts or resumes the run, and watches it until `stop` or its last step. `on_step` is called with the
+    /// number of steps that are done.
+    pub(super) fn launch(&self, stop: Option<Stop>, on_step: &mut dyn FnMut(u64)) -> Result<Ended> {
         let program = std::env::current_exe().context("cannot tell where this program lies")?;
         let metrics = self.folder.join("metrics.jsonl");
         let before = last_step(&metrics);
@@ -91,7 +92,7 @@ impl Run<'_> {
         let log = fs::append(&self.log())?;
         let errors = log.try_clone().with_context(|| format!("cannot use `{}`", self.log().display()))?;
         let mut command = Command::new(&program);
-        command.args(self.subject.sitting(&self.folder, self.cadence)?);
+        command.args(self.subject.arguments_for(&self.folder, self.saves)?);
         command.stdin(Stdio::null()).stdout(log).stderr(errors);
         let child = command.spawn().with_context(|| format!("cannot start `{}` again", program.display()))?;
         let mut child = Running(child);
@@ -106,39 +107,44 @@ impl Run<'_> {
                     .into());
             }
             let last = last_step(&metrics);
-            // What an earlier sitting left says nothing of this one, which may not yet listen to signals.
+            // Records of an earlier launch do not show that this process has started training; before that it
+            // may not handle signals yet.
             has_begun |= last != before;
             let step = last.unwrap_or(0);
-            seen(step);
+            on_step(step);
             if fs::is_folder(&saved) {
                 return Ok(Ended::Saved);
             }
             if let Some(stop) = stop.filter(|stop| has_begun && step >= stop.step) {
-                child.strike(stop.blow)?;
-                return self.ended(child.0.wait()?, Some((stop.blow, step)));
+                child.send(stop.signal)?;
+                return self.ended(child.0.wait()?, Some(Stop { step, ..stop }));
             }
             std::thread::sleep(PAUSE);
         }
     }
 
-    /// Where the program writes what it says.
+    /// The file for the output of the program.
     fn log(&self) -> PathBuf {
         self.folder.with_extension("log")
     }
 
-    fn ended(&self, status: ExitStatus, struck: Option<(Blow, u64)>) -> Result<Ended> {
-        let ends_as = |blow: Blow| match blow {
-            Blow::Terminate => status.code() == Some(128 + libc::SIGTERM),
-            Blow::Kill => status.signal() == Some(libc::SIGKILL),
-        };
-        match struck {
-            _ if status.success() => Ok(Ended::Complete),
-            Some((blow, step)) if ends_as(blow) => Ok(Ended::Stopped(step)),
+    /// Classifies the end of the process. `stop` is the signal that was sent, if any, and the step after
+    /// which it was.
+    fn ended(&self, status: ExitStatus, stop: Option<Stop>) -> Result<Ended> {
+        if status.success() {
+            return Ok(Ended::Complete);
+        }
+        let is_stopped = stop.is_some_and(|stop| match stop.signal {
+            StopSignal::Terminate => status.code() == Some(128 + libc::SIGTERM),
+            StopSignal::Kill => status.signal() == Some(libc::SIGKILL),
+        });
+        match stop {
+            Some(stop) if is_stopped => Ok(Ended::Stopped(stop.step)),
             _ => Err(self.failure(status)),
         }
     }
 
-    /// What the program said last, as the reason of this one's failure.
+    /// Returns the error for a run that failed, with the last output of the program as the reason.
     fn failure(&self, status: ExitStatus) -> anyhow::Error {
         let class = match status.code() {
             Some(2) => Class::Usage,
@@ -146,48 +152,48 @@ impl Run<'_> {
             Some(76) => Class::Diverged,
             _ => Class::Failed,
         };
-        let said = tail(&self.log(), 1 << 13).unwrap_or_default();
-        let from = said.find("error: ").map_or(0, |at| at + "error: ".len());
-        let said = said[from..].trim();
-        let said = if said.is_empty() { "it said nothing" } else { said };
-        let said = self.subject.in_known_terms(said, &self.folder);
-        Problem::new(format!("the {} run failed ({status}): {said}", self.name)).class(class).into()
+        let output = tail(&self.log(), 1 << 13).unwrap_or_default();
+        let from = output.find("error: ").map_or(0, |at| at + "error: ".len());
+        let output = output[from..].trim();
+        let output = if output.is_empty() { "it said nothing" } else { output };
+        let reason = self.subject.with_original_paths(output, &self.folder);
+        Problem::new(format!("the {} run failed ({status}): {reason}", self.name)).class(class).into()
     }
 }
 
-/// A child that does not outlive this value.
+/// A child process that is killed when this value is dropped.
 struct Running(Child);
 
 impl Running {
-    fn strike(&mut self, blow: Blow) -> Result<()> {
-        let struck = match blow {
-            Blow::Kill => self.0.kill(),
-            Blow::Terminate => {
+    fn send(&mut self, signal: StopSignal) -> Result<()> {
+        let sent = match signal {
+            StopSignal::Kill => self.0.kill(),
+            StopSignal::Terminate => {
                 // SAFETY: the child was not waited for, so that its number is still its own.
-                let sent = unsafe { libc::kill(self.0.id() as libc::pid_t, libc::SIGTERM) };
-                if sent == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
+                let result = unsafe { libc::kill(self.0.id() as libc::pid_t, libc::SIGTERM) };
+                if result == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
             }
         };
-        struck.with_context(|| format!("cannot send {} to a run", blow.name()))
+        sent.with_context(|| format!("cannot send {} to a run", signal.name()))
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Both fail where it has ended already.
+        // Both fail if the process has ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// The step of the last whole record of `metrics.jsonl`.
+/// The step of the last complete record of `metrics.jsonl`.
 fn last_step(path: &Path) -> Option<u64> {
     let text = tail(path, RECORD_BYTES)?;
     let (whole, _) = text.rsplit_once('\n')?;
     serde_json::from_str::<Value>(whole.lines().last()?).ok()?["step"].as_u64()
 }
 
-/// The end of a file, of at most `bytes` bytes.
+/// Reads the last `bytes` bytes of a file, or all of it if it is shorter.
 fn tail(path: &Path, bytes: u64) -> Option<String> {
     let file = fs::open(path).ok()?;
     let length = fs::len_bytes(path).ok()?;
