@@ -39,7 +39,7 @@ pub enum Compression {
 
 impl Compression {
     /// The compression that the last extension of `path` names, in upper or lower case.
-    pub fn of(path: &Path) -> Self {
+    pub fn from_path(path: &Path) -> Self {
         match path.extension().and_then(|e| e.to_str()).map(str::to_ascii_lowercase).as_deref() {
             Some("gz" | "tgz") => Self::Gzip,
             Some("zst" | "tzst") => Self::Zstd,
@@ -50,7 +50,7 @@ impl Compression {
     }
 
     /// The compression whose magic number is at the start of `head`, the first bytes of a file.
-    pub(super) fn of_bytes(head: &[u8]) -> Option<Self> {
+    pub(super) fn from_bytes(head: &[u8]) -> Option<Self> {
         match head {
             [0x1f, 0x8b, ..] => Some(Self::Gzip),
             // The magic number of an ordinary frame, or of a skippable frame.
@@ -68,7 +68,7 @@ impl Compression {
 /// `path` without the extension of its compression: `a/b.jsonl.gz` gives `a/b.jsonl`, `a.tgz` gives `a.tar`.
 pub fn without_compression(path: &Path) -> PathBuf {
     let extension = path.extension().and_then(|e| e.to_str()).unwrap_or_default();
-    match Compression::of(path) {
+    match Compression::from_path(path) {
         Compression::None => path.to_path_buf(),
         _ if extension.starts_with(['t', 'T']) => path.with_extension("tar"),
         _ => path.with_extension(""),

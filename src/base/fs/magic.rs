@@ -112,11 +112,11 @@ const UNMARKED: [(Unicode, &str, &str); 4] = [
 
 impl Kind {
     /// The kind of a file that starts with `head`: its first [`SNIFFED_BYTES`], or all of a shorter file.
-    pub fn of(head: &[u8]) -> Self {
-        if let Some(compression) = Compression::of_bytes(head) {
+    pub fn from_bytes(head: &[u8]) -> Self {
+        if let Some(compression) = Compression::from_bytes(head) {
             return Self::Compressed(compression);
         }
-        if let Some(unicode) = Unicode::of_mark(head) {
+        if let Some(unicode) = Unicode::from_mark(head) {
             return Self::Unicode(unicode);
         }
         if is_tar(head) {
@@ -178,7 +178,7 @@ impl Kind {
 /// Returns an error if the first bytes `head` of a file show that it is not `wanted`, a format that is
 /// neither compressed nor an archive. HTML pages are refused, too.
 pub fn refuse_mistaken(path: &Path, head: &[u8], wanted: &str) -> Result<(), Problem> {
-    match Kind::of(&head[..head.len().min(SNIFFED_BYTES)]) {
+    match Kind::from_bytes(&head[..head.len().min(SNIFFED_BYTES)]) {
         Kind::Text => Ok(()),
         kind => Err(kind.mistaken(path, wanted)),
     }
@@ -251,22 +251,22 @@ mod tests {
         header[..5].copy_from_slice(b"a.txt");
         header[100..108].copy_from_slice(b"0000644\0");
         header[124..136].copy_from_slice(b"00000000003\0");
-        assert_eq!(Kind::of(&header), Kind::Text);
+        assert_eq!(Kind::from_bytes(&header), Kind::Text);
         let sum: u32 = header.iter().map(|byte| u32::from(*byte)).sum::<u32>() + 8 * 32;
         header[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
-        assert_eq!(Kind::of(&header), Kind::Tar);
+        assert_eq!(Kind::from_bytes(&header), Kind::Tar);
         header[257..262].copy_from_slice(b"ustar");
-        assert_eq!(Kind::of(&header[..300]), Kind::Tar);
-        assert_eq!(Kind::of(&header[..200]), Kind::Text);
+        assert_eq!(Kind::from_bytes(&header[..300]), Kind::Tar);
+        assert_eq!(Kind::from_bytes(&header[..200]), Kind::Text);
     }
 
     fn kind_name(head: &[u8]) -> &'static str {
-        Kind::of(head).name()
+        Kind::from_bytes(head).name()
     }
 
     /// The encoding conversion that the hint suggests, or the name of a supported kind.
     fn hint(head: &[u8]) -> &'static str {
-        match Kind::of(head) {
+        match Kind::from_bytes(head) {
             Kind::Foreign(foreign) => foreign.hint.split('`').nth(1).unwrap_or_default(),
             other => other.name(),
         }

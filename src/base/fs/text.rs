@@ -69,7 +69,7 @@ impl TextFile {
     /// compressed twice.
     pub fn sniffed(mut self, path: &Path) -> Result<(Self, Kind)> {
         let head = read_head(&mut self.reader, false).with_context(|| cannot_read(path))?;
-        let kind = Kind::of(&head);
+        let kind = Kind::from_bytes(&head);
         let reader = Cursor::new(head).chain(self.reader);
         let is_compressed = self.is_compressed;
         let progress = self.progress;
@@ -116,7 +116,7 @@ pub fn standard_input(is_live: bool) -> Result<(TextFile, Kind)> {
     }
     let path = Path::new("standard input");
     let (text, head) = opened(std::io::stdin(), path, is_live)?;
-    let kind = Kind::of(&head);
+    let kind = Kind::from_bytes(&head);
     if is_live && kind == Kind::Text { Ok((text, kind)) } else { text.sniffed(path) }
 }
 
@@ -133,7 +133,7 @@ pub fn open_decompressed(path: &Path) -> Result<TextFile> {
     let (text, head) = opened(super::open_stream(path)?, path, false)?;
     check_name(path, &head)?;
     let TextFile { reader, progress, .. } = text;
-    let Kind::Compressed(compression) = Kind::of(&head) else {
+    let Kind::Compressed(compression) = Kind::from_bytes(&head) else {
         return Ok(TextFile { reader, progress, is_compressed: false });
     };
     let buffered = BufReader::with_capacity(BUFFER_BYTES, reader);
@@ -151,7 +151,7 @@ pub fn kind_of_file(path: &Path) -> Result<Kind> {
     }
     let head = read_head(&mut &file, false).with_context(|| cannot_read(path))?;
     check_name(path, &head)?;
-    Ok(Kind::of(&head))
+    Ok(Kind::from_bytes(&head))
 }
 
 fn cannot_read(path: &Path) -> String {
@@ -191,7 +191,10 @@ fn read_head(source: &mut impl Read, is_live: bool) -> std::io::Result<Vec<u8>> 
 /// Returns an error if the name of a file promises compression but its first bytes are neither text nor a
 /// known format. Plain text under such a name is accepted, because browsers decompress downloads.
 fn check_name(path: &Path, head: &[u8]) -> Result<()> {
-    if Compression::of(path) == Compression::None || Kind::of(head) != Kind::Text || is_text(head) {
+    if Compression::from_path(path) == Compression::None
+        || Kind::from_bytes(head) != Kind::Text
+        || is_text(head)
+    {
         return Ok(());
     }
     let extension = path.extension().unwrap_or_default().to_string_lossy();

@@ -23,7 +23,7 @@ pub enum Unicode {
 
 impl Unicode {
     /// The encoding of the byte-order mark at the start of `head`.
-    pub(super) fn of_mark(head: &[u8]) -> Option<Self> {
+    pub(super) fn from_mark(head: &[u8]) -> Option<Self> {
         match head {
             [0xff, 0xfe, 0, 0, ..] => Some(Self::Utf32Le),
             [0, 0, 0xfe, 0xff, ..] => Some(Self::Utf32Be),
