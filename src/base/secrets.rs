@@ -7,8 +7,8 @@
 use std::borrow::Cow;
 use std::sync::Mutex;
 
-/// Registered values with their replacements. The longest value comes first, so that a secret that contains another one
-/// is replaced as a whole.
+/// Registered values with their replacements. The longest value comes first, so that a secret that contains
+/// another one is replaced as a whole.
 static REPLACEMENTS: Mutex<Vec<(String, String)>> = Mutex::new(Vec::new());
 
 /// Endings that mark a word in the name of a variable as a word for a secret.
@@ -89,8 +89,8 @@ pub fn hold(variable: &str, value: &str) {
     stand_for(value, &format!("${{{variable}}}"));
 }
 
-/// Registers a replacement: from now on `value` is shown as `shown`. It also replaces a path by the URL that its
-/// content came from.
+/// Registers a replacement: from now on `value` is shown as `shown`. It also replaces a path by the URL that
+/// its content came from.
 pub fn stand_for(value: &str, shown: &str) {
     let Ok(mut replacements) = REPLACEMENTS.lock() else { return };
     if value.is_empty() || replacements.iter().any(|(known, _)| known == value) {

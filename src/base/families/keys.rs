@@ -65,7 +65,8 @@ impl Family {
         self.has_field(field).then_some(renamed.unwrap_or(field))
     }
 
-    /// Returns true if the family lists the field as its own, or neither lacks it nor leaves it to other families.
+    /// Returns true if the family lists the field as its own, or neither lacks it nor leaves it to other
+    /// families.
     fn has_field(self, field: &str) -> bool {
         let is_absent = self.keys.absent.contains(&field)
             || Self::ALL.iter().any(|other| other.keys.own.contains(&field));
