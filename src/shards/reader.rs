@@ -1,9 +1,9 @@
 //! Reads documents of one side of the split by their index, straight from the files.
 //!
-//! Opening checks every shard against the manifest: length, hash, header; one that lies in a bucket is checked
-//! when it comes. After that a document costs two positioned reads and no memory is held, so that corpora of
-//! any size open alike; a file that shrinks under a run is an error and not a bus error, as it would be with a
-//! memory map.
+//! Opening checks every shard against the manifest: length, hash, header; one that lies in a bucket is
+//! checked when it comes. After that a document costs two positioned reads and no memory is held, so that
+//! corpora of any size open alike; a file that shrinks under a run is an error and not a bus error, as it
+//! would be with a memory map.
 
 use std::ops::Range;
 use std::path::Path;
@@ -104,8 +104,8 @@ impl ShardSet {
         self.tokens += tokens;
     }
 
-    /// Opens the shards of one side by a manifest that was read already. Of those that lie in a bucket, `most`
-    /// are here at once, or all.
+    /// Opens the shards of one side by a manifest that was read already. Of those that lie in a bucket,
+    /// `most` are here at once, or all.
     pub fn open_with(folder: &Path, manifest: &Manifest, side: Side, most: Option<usize>) -> Result<Self> {
         let entry = manifest.side(side);
         let source =

@@ -174,7 +174,7 @@ mod tests {
             let message = read_capped(&root.join(name), 10).unwrap_err().to_string();
             assert!(message.ends_with(&format!("{name}: is no file, but a pipe or a device")), "{message}");
         }
-        let message = open(folder.root.join()).unwrap_err().to_string();
+        let message = open(root).unwrap_err().to_string();
         assert!(message.ends_with("is a folder, a file is wanted"), "{message}");
         assert!(open_stream(&root.join("link-to-device")).is_err());
         let named = ["pipe", "link-to-pipe", "file", "link-to-device", "none"]
