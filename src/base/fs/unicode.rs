@@ -58,14 +58,14 @@ impl Unicode {
 
     fn unit(self, bytes: &[u8]) -> u32 {
         match self {
-            Self::Utf16Le | Self::Utf32Le => bytes.iter().rev().fold(0, append_byte),
-            Self::Utf16Be | Self::Utf32Be => bytes.iter().fold(0, append_byte),
+            Self::Utf16Le | Self::Utf32Le => bytes.iter().rev().copied().fold(0, append_byte),
+            Self::Utf16Be | Self::Utf32Be => bytes.iter().copied().fold(0, append_byte),
         }
     }
 }
 
-fn append_byte(value: u32, byte: &u8) -> u32 {
-    value << 8 | u32::from(*byte)
+fn append_byte(value: u32, byte: u8) -> u32 {
+    value << 8 | u32::from(byte)
 }
 
 /// Reader that converts text in another encoding to UTF-8 and drops its byte-order mark.
