@@ -110,7 +110,8 @@ mod tests {
             let kept_bytes: u64 = kept.iter().map(|(_, bytes)| bytes).sum();
             let others = kept.iter().any(|(step, _)| !spared.contains(&Some(*step)));
             prop_assert!(kept_bytes <= total_bytes || !others, "more than the budget only of what must stay");
-            let oldest_kept = kept.iter().map(|(step, _)| *step).filter(|&step| !spared.contains(&Some(step))).min();
+            let kept_steps = kept.iter().map(|(step, _)| *step);
+            let oldest_kept = kept_steps.filter(|&step| !spared.contains(&Some(step))).min();
             let newest_gone = gone.iter().max();
             prop_assert!(
                 newest_gone.zip(oldest_kept).is_none_or(|(gone, kept)| *gone < kept),

@@ -165,7 +165,7 @@ impl Address {
                 let mut found = Vec::new();
                 for name in folder_files {
                     let key = Key::parse(format!("{}{name}", self.key)).context("names of files are keys")?;
-                    found.extend(self.look_at(&key).await.map_err(|e| self.explain(e))?);
+                    found.extend(self.look_at(&key).await.map_err(|e| self.explain(&e))?);
                 }
                 found
             }
@@ -175,21 +175,21 @@ impl Address {
                 let options =
                     glob::MatchOptions { require_literal_separator: true, ..glob::MatchOptions::default() };
                 let above = self.key[..wild].rsplit_once('/').map_or("", |(above, _)| above);
-                let mut found = self.below(above).await.map_err(|e| self.explain(e))?;
+                let mut found = self.below(above).await.map_err(|e| self.explain(&e))?;
                 found.retain(|meta| pattern.matches_with(meta.location.as_ref(), options));
                 found
             }
             None => {
-                let key = Key::parse(&self.key).map_err(|e| self.explain(e.into()))?;
+                let key = Key::parse(&self.key).map_err(|e| self.explain(&e.into()))?;
                 let one = if self.key.is_empty() {
                     None
                 } else {
-                    self.look_at(&key).await.map_err(|e| self.explain(e))?
+                    self.look_at(&key).await.map_err(|e| self.explain(&e))?
                 };
                 match one {
                     Some(meta) => vec![meta],
                     None if self.is_http() => Vec::new(),
-                    None => self.below(&self.key).await.map_err(|e| self.explain(e))?,
+                    None => self.below(&self.key).await.map_err(|e| self.explain(&e))?,
                 }
             }
         };
@@ -200,8 +200,8 @@ impl Address {
         Ok(found)
     }
 
-    fn explain(&self, error: object_store::Error) -> Problem {
-        explained(&error, &self.shown)
+    fn explain(&self, error: &object_store::Error) -> Problem {
+        explained(error, &self.shown)
     }
 
     /// Metadata of one object; `None` if the object does not exist.

@@ -28,9 +28,10 @@ impl Outcomes {
             }
             Self::Numbers { gold, predicted } => {
                 let numbers = gold.first().map_or(0, Vec::len);
-                let are_equal = (0..numbers).all(|at| range(predicted, at) < NARROW * range(gold, at));
-                (predicted.len() == gold.len() && numbers > 0 && are_equal)
-                    .then(|| format!("all {} examples get about the same number", gold.len()))
+                let is_uniform = predicted.len() == gold.len()
+                    && numbers > 0
+                    && (0..numbers).all(|at| range(predicted, at) < NARROW * range(gold, at));
+                is_uniform.then(|| format!("all {} examples get about the same number", gold.len()))
             }
         }
     }
