@@ -91,7 +91,7 @@ impl Cluster {
     }
 }
 
-/// How often each value passes the link of a ring's member: twice, except for the part that the member owns.
+/// Number of times that a value passes the link of a member of a ring: twice, except for its own part.
 fn passes_in_ring(members: usize) -> f64 {
     2.0 * (members - 1) as f64 / members as f64
 }
