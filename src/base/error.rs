@@ -1,7 +1,7 @@
-//! What went wrong, where, and what to do about it: the error type of every seam and the exit code that it
-//! means.
+//! The error type of the whole program: what went wrong, where, what to do about it, and which exit code
+//! follows.
 //!
-//! It does not print: `main` does, once, with [`render`].
+//! This module prints nothing: `main` prints the error once, with [`render`].
 
 use std::fmt;
 use std::fmt::Write;
@@ -10,7 +10,7 @@ use std::io::ErrorKind;
 
 use crate::secrets;
 
-/// What an error means for the caller of the program; the exit code follows from it.
+/// Class of an error, which determines the exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Class {
     /// Anything without a class of its own: exit code 1.
@@ -20,7 +20,7 @@ pub enum Class {
     Usage,
     /// The disk is full or failing: exit code 74.
     Disk,
-    /// Another process has died or hangs; the same command goes on: exit code 75.
+    /// Another process died or hangs; the same command, run again, continues: exit code 75.
     Restart,
     /// Training diverged (non-finite loss): exit code 76.
     Diverged,
@@ -42,18 +42,18 @@ impl Class {
     }
 }
 
-/// One problem: `place: message`, then an indented `hint:` line.
+/// One problem, displayed as `place: message` with an indented `hint:` line.
 ///
 /// `place` is a file with line and column, a config key, or a tensor name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// What kind of failure this is.
+    /// Class of the failure.
     pub class: Class,
-    /// `configs/a.yaml:14:3`, `data/wiki.jsonl:1042`, `training.warmup_steps`.
+    /// Place of the problem: `configs/a.yaml:14:3`, `data/wiki.jsonl:1042`, `training.warmup_steps`.
     pub place: Option<String>,
-    /// Lower case, no final period, literals in backticks.
+    /// Message in lower case, without final period, with literals in backticks.
     pub message: String,
-    /// What to do about it.
+    /// Advice for the user.
     pub hint: Option<String>,
 }
 
@@ -68,14 +68,14 @@ impl Problem {
         Self { class: Class::Usage, ..Self::new(message) }
     }
 
-    /// Says where.
+    /// Sets the place.
     #[must_use]
     pub fn at(mut self, place: impl fmt::Display) -> Self {
         self.place = Some(place.to_string());
         self
     }
 
-    /// Says what to do.
+    /// Sets the hint.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
@@ -105,7 +105,7 @@ impl fmt::Display for Problem {
 
 impl std::error::Error for Problem {}
 
-/// Several problems found in one go, such as everything that is wrong with a configuration.
+/// Several problems found in one pass, such as all mistakes in a configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problems(pub Vec<Problem>);
 
@@ -147,12 +147,13 @@ pub fn render(error: &anyhow::Error) -> String {
     told(&text)
 }
 
-/// A text about an error as it may be told.
+/// Removes secrets and passwords from a text about an error.
 pub fn told(text: &str) -> String {
     without_passwords(&secrets::masked(text))
 }
 
-/// The text without what stands before the `@` of a URL: an error is copied into reports and chats.
+/// Removes user and password (the part before `@`) from URLs, because errors are copied into reports and
+/// chats.
 fn without_passwords(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     let mut rest = text;
@@ -167,22 +168,24 @@ fn without_passwords(text: &str) -> String {
     safe + rest
 }
 
-/// Whether an error came from a disk without room.
+/// Returns true if an error was caused by a full disk.
 pub fn is_of_full_disk(error: &anyhow::Error) -> bool {
     error.chain().filter_map(|cause| cause.downcast_ref()).any(is_full)
 }
 
-/// Returns true if there is no room: on the disk, for this user, or for a file of this size (`ulimit -f`).
+/// Returns true if space ran out: on the disk, in the user's quota, or in the permitted size of a file
+/// (`ulimit -f`).
 pub fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge)
 }
 
-/// Whether the disk is to blame. The standard library has no kind of its own for EIO.
+/// Returns true if the disk caused the error. EIO is compared by number, since the standard library has no
+/// kind for it.
 fn is_of_disk(error: &io::Error) -> bool {
     is_full(error) || error.kind() == ErrorKind::ReadOnlyFilesystem || error.raw_os_error() == Some(libc::EIO)
 }
 
-/// The class of the first classified cause in the chain; [`Class::Failed`] when none is.
+/// The class of the first cause in the chain that has a class; [`Class::Failed`] if none has one.
 pub fn class_of(error: &anyhow::Error) -> Class {
     for cause in error.chain() {
         if let Some(problem) = cause.downcast_ref::<Problem>() {
@@ -204,19 +207,14 @@ mod tests {
 
     #[test]
     fn an_interruption_is_a_note_and_keeps_its_exit_code() {
-        let stopped = |class| Problem::new("stopped; step 3 is saved").class(class).hint("go on").into();
-        let interrupted: anyhow::Error = stopped(Class::Interrupted(2));
+        let interrupted = stopped(Class::Interrupted(2));
         assert_eq!(render(&interrupted), "note: stopped; step 3 is saved\n  hint: go on\n");
         assert_eq!(class_of(&interrupted).exit_code(), 130);
         assert!(render(&stopped(Class::Failed)).starts_with("error: "));
     }
 
     #[test]
-    fn a_disk_that_fails_is_told_from_one_that_is_full() {
-        let ended = |number| {
-            let error = anyhow::Error::from(io::Error::from_raw_os_error(number)).context("cannot read `a`");
-            (class_of(&error).exit_code(), render(&error))
-        };
+    fn a_failing_disk_is_distinguished_from_a_full_one() {
         for (number, hint) in [
             (libc::EIO, "hint: see to the disk"),
             (libc::EROFS, "hint: see to the disk"),
@@ -224,19 +222,29 @@ mod tests {
             (libc::EDQUOT, "hint: free some room"),
             (libc::EFBIG, "hint: free some room"),
         ] {
-            let (code, text) = ended(number);
+            let (code, text) = exit_code_and_text(number);
             assert!(code == 74 && text.contains(hint), "{code}: {text}");
         }
-        assert_eq!(ended(libc::ENOENT).0, 1);
+        assert_eq!(exit_code_and_text(libc::ENOENT).0, 1);
+    }
+
+    fn exit_code_and_text(error_number: i32) -> (u8, String) {
+        let error =
+            anyhow::Error::from(io::Error::from_raw_os_error(error_number)).context("cannot read `a`");
+        (class_of(&error).exit_code(), render(&error))
+    }
+
+    fn stopped(class: Class) -> anyhow::Error {
+        Problem::new("stopped; step 3 is saved").class(class).hint("go on").into()
     }
 
     #[test]
     fn a_password_in_a_url_is_not_repeated() {
-        let shown = |text: &str| render(&Problem::new("no such file").at(text).into());
-        assert_eq!(shown("s3://me:secret@host/a@b"), "error: s3://***@host/a@b: no such file\n");
-        assert_eq!(
-            shown("https://host/x, http://u@h"),
-            "error: https://host/x, http://***@h: no such file\n"
-        );
+        for (place, shown) in [
+            ("s3://me:secret@host/a@b", "error: s3://***@host/a@b: no such file\n"),
+            ("https://host/x, http://u@h", "error: https://host/x, http://***@h: no such file\n"),
+        ] {
+            assert_eq!(render(&Problem::new("no such file").at(place).into()), shown);
+        }
     }
 }

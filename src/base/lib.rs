@@ -1,6 +1,6 @@
-//! The foundation of mlmtrain: errors, files, random streams, scores, and the data of the families.
+//! The foundation of mlmtrain: errors, files, random streams, scores, and descriptions of the model families.
 //!
-//! It knows no tensor. The map of the whole program is the page of the crate `mlmtrain`.
+//! Nothing here uses tensors. The documentation of the crate `mlmtrain` is the map of the whole program.
 
 pub mod error;
 pub mod families;

@@ -1,27 +1,27 @@
-//! Durations (`1h30m`), byte counts (`64MB`, `2GiB`) and big counts (`10B`, `5k`): text to number and back.
+//! Durations (`1h30m`), byte counts (`64MB`, `2GiB`) and large counts (`10B`, `5k`): parsing and formatting.
 //!
-//! Pure functions; knows neither the configuration keys that hold such text nor the clock.
+//! Pure functions, which know neither the clock nor the configuration keys with such values.
 
 use std::time::Duration;
 use std::time::SystemTime;
 
 use chrono::DateTime;
 
-/// More documents or bytes than any disk holds: sums of counts that are no larger stay within 64 bits.
+/// An upper bound on the documents or bytes on any disk. Sums of counts within this bound fit into 64 bits.
 pub const MOST_ON_A_DISK: u64 = 1 << 50;
 
-/// Why a text is no quantity; the message quotes the text and says what would be one.
+/// The reason why a text is not a quantity. The message quotes the text and shows the expected form.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum QuantityError {
-    /// Not a duration at all.
+    /// Not a duration.
     #[error("`{0}` is not a duration: write it like `90s`, `4m`, `24h`, `1h30m` or `2d`")]
     Duration(String),
-    /// A duration's units must go from large to small, each once.
+    /// Units of a duration that are not in order from large to small, each at most once.
     #[error(
         "`{0}` has its units out of order: write days, hours, minutes, seconds, each at most once, as in `1h30m`"
     )]
     DurationOrder(String),
-    /// Not a moment.
+    /// Not a moment in time.
     #[error("`{0}` is not a moment: write it like `2026-12-24T18:00:00+02:00`, or with `Z` for UTC")]
     Moment(String),
     /// Not a byte count.
@@ -30,18 +30,19 @@ pub enum QuantityError {
     /// Not a count.
     #[error("`{0}` is not a count: write it like `1500`, `5k`, `2.5M` or `10B` (10^9)")]
     Count(String),
-    /// More than 64 bits hold.
+    /// More than 64 bits can store.
     #[error("`{0}` is too large")]
     TooLarge(String),
-    /// Such as `1.5B` bytes or `0.0001k`.
+    /// Not a whole number, such as `1.5B` bytes or `0.0001k`.
     #[error("`{0}` is not a whole number")]
     NotWhole(String),
 }
 
-/// Units of time with their seconds, from large to small.
+/// Units of time with their lengths in seconds, from large to small.
 const TIME_UNITS: [(&str, u64); 4] = [("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1)];
 
-/// Units of bytes; the binary ones first, so that [`format_bytes`] can take the largest that fits.
+/// Units of bytes with their sizes. The binary units come first, so that [`format_bytes`] finds the largest
+/// that fits.
 const BYTE_UNITS: [(&str, u64); 9] = [
     ("TiB", 1 << 40),
     ("GiB", 1 << 30),
@@ -54,45 +55,50 @@ const BYTE_UNITS: [(&str, u64); 9] = [
     ("B", 1),
 ];
 
-/// Units of counts, from large to small.
+/// Units of counts with their sizes, from large to small.
 const COUNT_UNITS: [(&str, u64); 4] =
     [("T", 1_000_000_000_000), ("B", 1_000_000_000), ("M", 1_000_000), ("k", 1_000)];
 
-/// Reads a duration such as `90s`, `4m`, `24h`, `1h30m` or `2d`; upper case and spaces between parts are
+/// Parses a duration such as `90s`, `4m`, `24h`, `1h30m` or `2d`. Upper case and spaces between the parts are
 /// accepted.
 pub fn parse_duration(text: &str) -> Result<Duration, QuantityError> {
-    let wrong = || QuantityError::Duration(text.to_string());
     let mut rest = text.trim();
     let mut seconds: u64 = 0;
     let mut smaller_than = u64::MAX;
     if rest.is_empty() {
-        return Err(wrong());
+        return Err(not_a_duration(text));
     }
     while !rest.is_empty() {
         let (digits, after) = rest.split_at(rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len()));
-        let unit = after.chars().next().ok_or_else(wrong)?;
+        let unit = after.chars().next().ok_or_else(|| not_a_duration(text))?;
         let unit_seconds = TIME_UNITS
             .iter()
             .find(|(name, _)| name.starts_with(unit.to_ascii_lowercase()))
-            .ok_or_else(wrong)?
+            .ok_or_else(|| not_a_duration(text))?
             .1;
         if digits.is_empty() {
-            return Err(wrong());
+            return Err(not_a_duration(text));
         }
         if unit_seconds >= smaller_than {
             return Err(QuantityError::DurationOrder(text.to_string()));
         }
         smaller_than = unit_seconds;
         let part = digits.parse::<u64>().ok().and_then(|n| n.checked_mul(unit_seconds));
-        seconds = part
-            .and_then(|p| seconds.checked_add(p))
-            .ok_or_else(|| QuantityError::TooLarge(text.to_string()))?;
+        seconds = part.and_then(|p| seconds.checked_add(p)).ok_or_else(|| too_large(text))?;
         rest = after[unit.len_utf8()..].trim_start();
     }
     Ok(Duration::from_secs(seconds))
 }
 
-/// Reads a moment of RFC 3339, which names its distance from UTC; seconds may be left out.
+fn not_a_duration(text: &str) -> QuantityError {
+    QuantityError::Duration(text.to_string())
+}
+
+fn too_large(text: &str) -> QuantityError {
+    QuantityError::TooLarge(text.to_string())
+}
+
+/// Parses a moment in the format of RFC 3339, which includes the offset from UTC. Seconds may be left out.
 pub fn parse_moment(text: &str) -> Result<SystemTime, QuantityError> {
     let text = text.trim();
     let moment = DateTime::parse_from_rfc3339(text);
@@ -102,7 +108,8 @@ pub fn parse_moment(text: &str) -> Result<SystemTime, QuantityError> {
     Ok(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds))
 }
 
-/// Writes a duration in the form that [`parse_duration`] reads, cut to whole seconds: `1h30m`, `0s`.
+/// Formats a duration in the form that [`parse_duration`] accepts, rounded down to whole seconds: `1h30m`,
+/// `0s`.
 pub fn format_duration(duration: Duration) -> String {
     let mut rest = duration.as_secs();
     let mut text = String::new();
@@ -116,7 +123,7 @@ pub fn format_duration(duration: Duration) -> String {
     if text.is_empty() { "0s".to_string() } else { text }
 }
 
-/// A span of time in its largest unit: `59s`, `3m`, `47h`, `12d`.
+/// Formats an age in a single unit, rounded down: `59s`, `3m`, `47h`, `12d`.
 pub fn format_age(seconds: u64) -> String {
     match seconds {
         0..=119 => format!("{seconds}s"),
@@ -126,24 +133,26 @@ pub fn format_age(seconds: u64) -> String {
     }
 }
 
-/// Units of predicted time with their seconds, from small to large.
+/// Units of predicted durations with their lengths in seconds, from small to large.
 const SPANS: [(&str, f64); 5] =
     [("second", 1.0), ("minute", 60.0), ("hour", 3_600.0), ("day", 86_400.0), ("year", 31_557_600.0)];
 
-/// Writes a span of time that is known by about two digits: `42 seconds`, `6.9 days`, `3.9 years`.
+/// Formats a duration that is known to about two significant digits: `42 seconds`, `6.9 days`, `3.9 years`.
 pub fn format_span(seconds: f64) -> String {
-    // Less than a hundredth of a second is no time.
+    // Less than a hundredth of a second counts as zero.
     let seconds = if seconds < 0.01 { 0.0 } else { seconds };
-    let of = |(unit, size): (&'static str, f64)| (two_digits(seconds / size), unit);
-    let is_whole = |next: &(&str, f64)| two_digits(seconds / next.1).parse::<f64>().is_ok_and(|n| n >= 1.0);
-    let largest = SPANS.into_iter().rev().find(is_whole).unwrap_or(SPANS[0]);
-    let (number, unit) = of(largest);
+    let (unit, unit_seconds) = SPANS
+        .into_iter()
+        .rev()
+        .find(|(_, size)| two_digits(seconds / size).parse::<f64>().is_ok_and(|number| number >= 1.0))
+        .unwrap_or(SPANS[0]);
+    let number = two_digits(seconds / unit_seconds);
     let plural = if number == "1" { "" } else { "s" };
     format!("{number} {unit}{plural}")
 }
 
-/// Writes an amount of money or energy: cents below 10, whole numbers from there on, and of less than a tenth two
-/// digits: `683`, `3.42`, `0.0042`.
+/// Formats an amount of money or energy: a whole number from 10 on, two decimal places below 10, two
+/// significant digits below a tenth: `683`, `3.42`, `0.0042`.
 pub fn format_amount(amount: f64) -> String {
     match amount.abs() {
         size if size >= 9.995 => format!("{amount:.0}"),
@@ -152,7 +161,7 @@ pub fn format_amount(amount: f64) -> String {
     }
 }
 
-/// A number with two significant digits, without trailing zeros after the decimal point.
+/// Formats a number with two significant digits, without trailing zeros after the decimal point.
 fn two_digits(value: f64) -> String {
     if value == 0.0 || !value.is_finite() {
         return format!("{value:.0}");
@@ -164,10 +173,10 @@ fn two_digits(value: f64) -> String {
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_string() } else { text }
 }
 
-/// Reads a byte count: a plain number, or one with a decimal (`KB`, `MB`, `GB`, `TB`) or binary (`KiB` ...
+/// Parses a byte count: a plain number, or one with a decimal (`KB`, `MB`, `GB`, `TB`) or binary (`KiB` ...
 /// `TiB`) unit.
 ///
-/// A lone `M` is refused: half of the world reads it as 10^6, the other half as 2^20.
+/// A lone `M` is refused, because it means 10^6 to some readers and 2^20 to others.
 pub fn parse_bytes(text: &str) -> Result<u64, QuantityError> {
     let (number, unit) = split_unit(text);
     let factor = match unit {
@@ -177,7 +186,7 @@ pub fn parse_bytes(text: &str) -> Result<u64, QuantityError> {
     scale(text, number, factor.ok_or_else(|| QuantityError::Bytes(text.to_string()))?, QuantityError::Bytes)
 }
 
-/// Writes a byte count with a binary unit and at most one decimal place: `512B`, `1.5KiB`, `2GiB`.
+/// Formats a byte count with a binary unit and at most one decimal place: `512B`, `1.5KiB`, `2GiB`.
 pub fn format_bytes(bytes: u64) -> String {
     match BYTE_UNITS[..4].iter().find(|(_, factor)| bytes >= *factor) {
         Some((unit, factor)) => format!("{}{unit}", one_decimal(bytes as f64 / *factor as f64)),
@@ -185,7 +194,7 @@ pub fn format_bytes(bytes: u64) -> String {
     }
 }
 
-/// Reads a count such as `1500`, `1_500`, `5k`, `2.5M`, `10B` (10^9) or `1T`.
+/// Parses a count such as `1500`, `1_500`, `5k`, `2.5M`, `10B` (10^9) or `1T`.
 pub fn parse_count(text: &str) -> Result<u64, QuantityError> {
     let (number, unit) = split_unit(text);
     let factor = match unit {
@@ -195,7 +204,7 @@ pub fn parse_count(text: &str) -> Result<u64, QuantityError> {
     scale(text, number, factor.ok_or_else(|| QuantityError::Count(text.to_string()))?, QuantityError::Count)
 }
 
-/// Writes a count with at most one decimal place: `950`, `5k`, `2.5M`, `10B`.
+/// Formats a count with at most one decimal place: `950`, `5k`, `2.5M`, `10B`.
 pub fn format_count(count: u64) -> String {
     match COUNT_UNITS.iter().find(|(_, factor)| count >= *factor) {
         Some((unit, factor)) => format!("{}{unit}", one_decimal(count as f64 / *factor as f64)),
@@ -203,7 +212,7 @@ pub fn format_count(count: u64) -> String {
     }
 }
 
-/// Writes a count with all its digits in groups of three: `1,234,567`.
+/// Formats a count with all its digits in groups of three: `1,234,567`.
 pub fn format_grouped(count: u64) -> String {
     let digits = count.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
@@ -227,7 +236,7 @@ fn split_unit(text: &str) -> (&str, &str) {
     (&text[..end], text[end..].trim_start())
 }
 
-/// `number * factor` in whole-number arithmetic, so that `0.1GB` is exactly 100,000,000.
+/// Computes `number * factor` in integer arithmetic, so that `0.1GB` is exactly 100,000,000.
 fn scale(
     text: &str,
     number: &str,
@@ -241,17 +250,16 @@ fn scale(
     if !is_number {
         return Err(wrong(text.to_string()));
     }
-    let too_large = || QuantityError::TooLarge(text.to_string());
     let fraction = fraction.trim_end_matches('0');
     let unit_parts = 10_u128
         .checked_pow(fraction.len() as u32)
         .ok_or_else(|| QuantityError::NotWhole(text.to_string()))?;
-    let digits = format!("{whole}{fraction}").parse::<u128>().map_err(|_| too_large())?;
-    let scaled = digits.checked_mul(u128::from(factor)).ok_or_else(too_large)?;
+    let digits = format!("{whole}{fraction}").parse::<u128>().map_err(|_| too_large(text))?;
+    let scaled = digits.checked_mul(u128::from(factor)).ok_or_else(|| too_large(text))?;
     if scaled % unit_parts != 0 {
         return Err(QuantityError::NotWhole(text.to_string()));
     }
-    u64::try_from(scaled / unit_parts).map_err(|_| too_large())
+    u64::try_from(scaled / unit_parts).map_err(|_| too_large(text))
 }
 
 #[cfg(test)]
@@ -265,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn digits_stand_in_groups_of_three() {
+    fn digits_are_in_groups_of_three() {
         for (count, want) in [
             (0, "0"),
             (999, "999"),

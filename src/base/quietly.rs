@@ -1,5 +1,5 @@
-//! Runs code of others that may panic on broken files: the panic becomes an error, and nothing is printed of
-//! it.
+//! Runs third-party code that may panic on broken files. A panic becomes an error, and its message is not
+//! printed.
 
 use std::cell::Cell;
 use std::fmt::Display;
@@ -15,8 +15,8 @@ thread_local! {
 
 static HOOK: Once = Once::new();
 
-/// What `run` gives; an error or a panic as a message. What `run` was changing must not be used after an
-/// error.
+/// Runs `run` and returns its value, or its error or panic as a message. After an error, values that `run`
+/// was changing must not be used.
 pub fn quietly<T, E: Display>(run: impl FnOnce() -> Result<T, E>) -> Result<T, String> {
     HOOK.call_once(|| {
         let before = take_hook();

@@ -1,10 +1,10 @@
 //! Counter-based random streams: every random number is a pure function of (seed, purpose, id, index).
 //!
-//! Nothing here keeps state, so there is none to save, and any element of any stream can be computed on its
+//! Streams have no state that would have to be saved, and any element of any stream can be computed on its
 //! own, on any thread, in any order. The generator is Philox4x32-10 (Salmon et al., "Parallel random numbers:
 //! as easy as 1, 2, 3", SC 2011), checked against the authors' known answers.
 
-/// What a stream is for. Streams of different purposes never share a counter.
+/// Purpose of a stream. Streams with different purposes never share a counter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Purpose {
@@ -12,23 +12,23 @@ pub enum Purpose {
     Init = 1,
     /// Order of documents or examples; id = epoch.
     Order = 2,
-    /// Which tokens are masked and by what; id = sample.
+    /// Choice of the masked tokens and of their replacements; id = sample.
     Mask = 3,
     /// Dropout; id = step and site.
     Dropout = 4,
-    /// Which documents go to validation, which examples to a subset; id = document or label.
+    /// Choice of validation documents, and of subsets of examples; id = document or label.
     Split = 5,
-    /// Fresh inputs of tests and benches.
+    /// Inputs of tests and benchmarks.
     Test = 6,
-    /// Ids drawn from a model's predictions; id = step and site.
+    /// Token ids sampled from a model's predictions; id = step and site.
     Sample = 7,
-    /// Which examples and seeds a bootstrap draws; id = replicate.
+    /// Examples and seeds that a bootstrap draws; id = replicate.
     Bootstrap = 8,
-    /// Where pairs of segments are cut, and what takes the place of the second one; id = sample.
+    /// Cuts of segment pairs, and replacements of second segments; id = sample.
     Pairs = 9,
     /// Order of the chunks of long documents; id = epoch.
     Chunks = 10,
-    /// The hash functions of near-duplicate search; id = which of their constants.
+    /// Hash functions of near-duplicate search; id = number of one of their constants.
     Sketch = 16,
 }
 
@@ -40,7 +40,7 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// The stream of `purpose` and `id` under `seed`; only the low 56 bits of `id` count.
+    /// The stream of `purpose` and `id` under `seed`; only the low 56 bits of `id` are used.
     pub fn new(seed: u64, purpose: Purpose, id: u64) -> Self {
         Self {
             key: [seed as u32, (seed >> 32) as u32],
@@ -48,21 +48,21 @@ impl Stream {
         }
     }
 
-    /// Key and id, for kernels that count for themselves: word `w` of index `i` is word `w` of the generator
-    /// at counter `[i's low half, i's high half, id[0], id[1]]`.
+    /// Key and id, for kernels that compute the counter themselves: word `w` of index `i` is word `w` of the
+    /// generator at counter `[i's low half, i's high half, id[0], id[1]]`.
     pub fn counter(&self) -> ([u32; 2], [u32; 2]) {
         (self.key, self.id)
     }
 
-    /// Four random words at `index`.
+    /// The four random words at `index`.
     #[inline(always)]
     pub fn words(&self, index: u64) -> [u32; 4] {
         philox([index as u32, (index >> 32) as u32, self.id[0], self.id[1]], self.key)
     }
 
     /// The words at `first`, `first + 1`, ... in lanes: element `[w][i]` is word `w` at index `first + i`.
-    /// With at least eight lanes the compiler vectorises this loop over counters, which it does not for calls
-    /// of [`Self::words`].
+    /// With at least eight lanes the compiler vectorises this loop over counters, which it does not do for
+    /// single calls of [`Self::words`].
     #[expect(
         clippy::needless_range_loop,
         reason = "four arrays are written side by side, which iterators cannot say"
@@ -77,9 +77,9 @@ impl Stream {
         lanes
     }
 
-    /// The words at `first`, `first + 1`, ..., one index after the other. The compiler vectorises it as
-    /// [`Self::words_lanes`]; from 16 on the multiplications of two vectors run at a time, and none waits for
-    /// the other.
+    /// The words at `first`, `first + 1`, ..., in the order of the indices. The compiler vectorises this loop
+    /// like that of [`Self::words_lanes`]. With a `COUNT` of at least 16, the multiplications of two vectors
+    /// run at the same time, since neither depends on the other.
     #[inline(always)]
     pub fn words_in_order<const COUNT: usize>(&self, first: u64) -> [[u32; 4]; COUNT] {
         let mut all = [[0; 4]; COUNT];
@@ -113,7 +113,7 @@ impl Stream {
     pub fn normal(&self, index: u64) -> f64 {
         let [a, b, c, d] = self.words(index);
         let scale = 1.0 / (1u64 << 53) as f64;
-        // 1 - u lies in (0, 1]: its logarithm is finite.
+        // 1 - u is in (0, 1], so its logarithm is finite.
         let u = 1.0 - ((u64::from(a) | u64::from(b) << 32) >> 11) as f64 * scale;
         let v = ((u64::from(c) | u64::from(d) << 32) >> 11) as f64 * scale;
         (-2.0 * u.ln()).sqrt() * (std::f64::consts::TAU * v).cos()
@@ -135,20 +135,21 @@ impl Permutation {
         Self { stream, len, half_bits: bits.div_ceil(2).max(1) }
     }
 
-    /// Where `index` goes; `index` must be below the length.
+    /// The image of `index`, which must be below the length.
     #[inline]
     pub fn at(&self, index: u64) -> u64 {
         debug_assert!(index < self.len);
         let mask = (1u64 << self.half_bits) - 1;
         let mut value = index;
         loop {
-            let (mut left, mut right) = (value >> self.half_bits, value & mask);
+            let mut left = value >> self.half_bits;
+            let mut right = value & mask;
             for round in 0..4u64 {
                 let mixed = self.stream.u64(round << 48 | right) & mask;
                 (left, right) = (right, left ^ mixed);
             }
             value = left << self.half_bits | right;
-            // Walking the cycle until it comes back into range keeps the map one-to-one.
+            // Repeating the map until the value is in range (cycle walking) keeps it one-to-one.
             if value < self.len {
                 return value;
             }
@@ -156,7 +157,7 @@ impl Permutation {
     }
 }
 
-/// A 64-bit FNV-1a hash: turns a name into a stream id.
+/// A 64-bit FNV-1a hash of a name, for use as the id of a stream.
 pub fn hash_name(name: &str) -> u64 {
     name.bytes()
         .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
@@ -167,8 +168,8 @@ const M1: u32 = 0xCD9E_8D57;
 const W0: u32 = 0x9E37_79B9;
 const W1: u32 = 0xBB67_AE85;
 
-/// The words are the low halves of 64 bits from round to round: a product then is one lane of a vector, and
-/// neither it nor its halves have to change lanes.
+/// Philox4x32-10 of one counter. Between rounds, each word is the low half of a 64-bit number: so a product
+/// is one lane of a vector, and neither the product nor its halves have to change lanes.
 #[inline(always)]
 fn philox(counter: [u32; 4], mut k: [u32; 2]) -> [u32; 4] {
     const LOW: u64 = 0xffff_ffff;
@@ -204,7 +205,8 @@ mod tests {
     fn many_indices_at_once_have_the_same_words_as_single_ones() {
         let stream = Stream::new(0x0123_4567_89ab_cdef, Purpose::Dropout, 77);
         for first in [0, 5 << 16 | 3, u64::from(u32::MAX) - 3] {
-            let (lanes, in_order) = (stream.words_lanes::<8>(first), stream.words_in_order::<8>(first));
+            let lanes = stream.words_lanes::<8>(first);
+            let in_order = stream.words_in_order::<8>(first);
             for i in 0..8 {
                 assert_eq!(stream.words(first + i as u64), lanes.map(|word| word[i]));
                 assert_eq!(stream.words(first + i as u64), in_order[i]);

@@ -1,15 +1,17 @@
-//! Values that are never told: a secret that came from the environment is shown by the name of its variable,
-//! wherever text leaves the program for people or for a file that says what a run was told.
+//! Secrets that are never shown. Where text leaves the program, for people or for a file that records the
+//! settings of a run, a secret from the environment is replaced by the name of its variable.
 //!
-//! It does not look for secrets: `config` names those that a configuration takes from variables.
+//! This module does not look for secrets: `config` registers the values that a configuration takes from
+//! variables.
 
 use std::borrow::Cow;
 use std::sync::Mutex;
 
-/// Values with what stands for them, longest first, so that one that holds another is found whole.
-static HELD: Mutex<Vec<(String, String)>> = Mutex::new(Vec::new());
+/// Registered values with their replacements. The longest value comes first, so that a secret that contains
+/// another one is replaced as a whole.
+static REPLACEMENTS: Mutex<Vec<(String, String)>> = Mutex::new(Vec::new());
 
-/// What the last word of a secret's name ends in.
+/// Endings that mark a word in the name of a variable as a word for a secret.
 const ENDINGS: [&str; 20] = [
     "TOKEN",
     "TOKENS",
@@ -33,10 +35,10 @@ const ENDINGS: [&str; 20] = [
     "WEBHOOKS",
 ];
 
-/// Words for a secret that others end in as well.
+/// Whole words for a secret that other words end in as well.
 const WORDS: [&str; 6] = ["PAT", "SAS", "JWT", "DSN", "PWD", "SESSION"];
 
-/// What tokens of well-known services begin with, and keys in files.
+/// Prefixes of tokens of well-known services, and of keys in files.
 const BEGINNINGS: [&str; 12] = [
     "ghp_",
     "gho_",
@@ -52,15 +54,16 @@ const BEGINNINGS: [&str; 12] = [
     "-----BEGIN ",
 ];
 
-/// Length of the shortest text that may be a token of a service.
+/// Length of the shortest text that counts as a token of a service.
 const LEAST_TOKEN: usize = 16;
 
-/// Shorter ones are hidden only where they stand by themselves: they would be found in every other word.
+/// Length from which a secret is replaced everywhere in a text. A shorter secret is replaced only where it is
+/// not a part of a word, because it would occur in many words by chance.
 const SHORT: usize = 6;
 
-/// Whether a variable of this name holds a secret: one of its words is a word for it (`HF_TOKEN`,
-/// `AWS_SECRET_ACCESS_KEY`, `PGPASSWORD`), also with a number at its end (`API_KEY1`). A name that is one word, such as
-/// `PWD`, is a secret's only by a word that means nothing else.
+/// Returns true if the name of a variable says that its value is a secret: one of its words is a word for a
+/// secret (`HF_TOKEN`, `AWS_SECRET_ACCESS_KEY`, `PGPASSWORD`), also with a number at its end (`API_KEY1`). In
+/// a name of a single word, such as `PWD`, only words that mean nothing else count.
 pub fn is_named(variable: &str) -> bool {
     let words: Vec<String> =
         variable.split(['_', '-', '.']).map(str::to_uppercase).filter(|word| !word.is_empty()).collect();
@@ -70,8 +73,8 @@ pub fn is_named(variable: &str) -> bool {
     })
 }
 
-/// Returns true if a value looks like a secret, whatever its variable is called: a URL with a password, or a token of
-/// a well-known service.
+/// Returns true if a value looks like a secret, whatever the name of its variable: a URL with a user or a
+/// password, or a token of a well-known service.
 pub fn is_credential(value: &str) -> bool {
     let with_user = value.split_once("://").is_some_and(|(_, rest)| {
         let authority = &rest[..rest.find(['/', '?', '#']).unwrap_or(rest.len())];
@@ -81,23 +84,24 @@ pub fn is_credential(value: &str) -> bool {
     with_user || is_token
 }
 
-/// From here on `value` is told as the name of the variable that it came from: `${HF_TOKEN}`.
+/// Registers a secret: from now on `value` is shown as the name of its variable, such as `${HF_TOKEN}`.
 pub fn hold(variable: &str, value: &str) {
     stand_for(value, &format!("${{{variable}}}"));
 }
 
-/// From here on `value` is told as `told`: also a path as the URL that its content came from.
-pub fn stand_for(value: &str, told: &str) {
-    let Ok(mut held) = HELD.lock() else { return };
-    if value.is_empty() || held.iter().any(|(known, _)| known == value) {
+/// Registers a replacement: from now on `value` is shown as `shown`. It also replaces a path by the URL that
+/// its content came from.
+pub fn stand_for(value: &str, shown: &str) {
+    let Ok(mut replacements) = REPLACEMENTS.lock() else { return };
+    if value.is_empty() || replacements.iter().any(|(known, _)| known == value) {
         return;
     }
-    let at = held.partition_point(|(known, _)| known.len() >= value.len());
-    held.insert(at, (value.to_string(), told.to_string()));
+    let at = replacements.partition_point(|(known, _)| known.len() >= value.len());
+    replacements.insert(at, (value.to_string(), shown.to_string()));
 }
 
-/// A URL without its user and password and without its query, which may be signed; in a bucket, where `?` may
-/// be of a pattern, one has a `=`. Any other text is as it was.
+/// Hides user, password and query of a URL; the query may contain a signature. In the URL of a bucket, `?`
+/// may belong to a pattern, so that only a query with `=` is hidden. Any other text is returned unchanged.
 pub fn url(text: &str) -> Cow<'_, str> {
     let Some((scheme, rest)) = text.split_once("://") else { return Cow::Borrowed(text) };
     let authority = &rest[..rest.find('/').unwrap_or(rest.len())];
@@ -109,11 +113,11 @@ pub fn url(text: &str) -> Cow<'_, str> {
     Cow::Owned(format!("{scheme}://{rest}"))
 }
 
-/// The text with the name of its variable in the place of each secret.
+/// Replaces each registered value in a text, so that a secret is shown as the name of its variable.
 pub fn masked(text: &str) -> Cow<'_, str> {
     let mut text = Cow::Borrowed(text);
-    let Ok(held) = HELD.lock() else { return text };
-    for (secret, name) in held.iter() {
+    let Ok(replacements) = REPLACEMENTS.lock() else { return text };
+    for (secret, name) in replacements.iter() {
         if let Some(without) = replaced(&text, secret, name) {
             text = Cow::Owned(without);
         }
@@ -121,19 +125,22 @@ pub fn masked(text: &str) -> Cow<'_, str> {
     text
 }
 
-/// The text without `secret`; none where it is not in it.
+/// Replaces `secret` in a text by `name`; `None` if nothing was replaced.
 fn replaced(text: &str, secret: &str, name: &str) -> Option<String> {
-    let is_hidden = |at: usize| {
-        let before = text[..at].chars().next_back();
-        let after = text[at + secret.len()..].chars().next();
-        secret.len() >= SHORT || ![before, after].into_iter().flatten().any(char::is_alphanumeric)
-    };
-    let (mut safe, mut told) = (String::new(), 0);
-    for (at, _) in text.match_indices(secret).filter(|(at, _)| is_hidden(*at)) {
-        safe.extend([&text[told..at], name]);
-        told = at + secret.len();
+    let mut safe = String::new();
+    let mut copied = 0;
+    for (at, _) in text.match_indices(secret).filter(|(at, _)| must_replace(text, secret, *at)) {
+        safe.extend([&text[copied..at], name]);
+        copied = at + secret.len();
     }
-    (told > 0).then(|| safe + &text[told..])
+    (copied > 0).then(|| safe + &text[copied..])
+}
+
+/// Returns true if the `secret` found at byte `at` is long, or not a part of a word.
+fn must_replace(text: &str, secret: &str, at: usize) -> bool {
+    let before = text[..at].chars().next_back();
+    let after = text[at + secret.len()..].chars().next();
+    secret.len() >= SHORT || ![before, after].into_iter().flatten().any(char::is_alphanumeric)
 }
 
 #[cfg(test)]
@@ -197,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_is_told_by_its_name_also_where_one_holds_another() {
+    fn a_secret_is_shown_as_its_name_even_if_it_contains_another() {
         hold("SECRETS_TEST_TOKEN", "planted-5f1d");
         hold("SECRETS_TEST_KEY", "planted-5f1d-and-more");
         hold("SECRETS_TEST_PASS", "q7");

@@ -1,7 +1,7 @@
-//! A checkpoint that is written while training goes on.
+//! A checkpoint that is written in a thread during training.
 //!
-//! One at a time: who saves the next one waits for it, so that a slow disk holds training up instead of
-//! filling memory. What is written is the owner's copy, which nothing changes any more.
+//! There is one save at a time: the next one waits for it, so that a slow disk slows training down instead of
+//! filling the memory. The thread writes a copy that nothing changes any more.
 
 use std::thread::JoinHandle;
 
@@ -12,7 +12,7 @@ use crate::checkpoint::retention::Retention;
 use crate::checkpoint::store::CheckpointStore;
 use crate::error::Problem;
 
-/// A save that goes on in a thread of its own.
+/// A save that runs in its own thread.
 #[derive(Debug)]
 pub struct BackgroundSave {
     step: u64,
@@ -20,25 +20,28 @@ pub struct BackgroundSave {
 }
 
 impl BackgroundSave {
-    /// Starts [`CheckpointStore::save`].
+    /// Starts [`CheckpointStore::save`] in a thread.
     pub fn start(store: &CheckpointStore, snapshot: Snapshot, keep: Retention) -> Self {
-        let (store, step) = (store.clone(), snapshot.step);
+        let store = store.clone();
+        let step = snapshot.step;
         Self { step, thread: std::thread::spawn(move || store.save(&snapshot, &keep)) }
     }
 
-    /// The step that is saved.
+    /// The step that is being saved.
     pub fn step(&self) -> u64 {
         self.step
     }
 
-    /// Whether [`Self::wait`] would not wait.
+    /// Returns true if [`Self::wait`] would return at once.
     pub fn is_finished(&self) -> bool {
         self.thread.is_finished()
     }
 
-    /// Waits for its end, and says what [`CheckpointStore::save`] says.
+    /// Waits for the end of the save, and returns the result of [`CheckpointStore::save`].
     pub fn wait(self) -> Result<Vec<String>> {
-        let broken = || Problem::new(format!("the thread that saved step {} panicked", self.step));
-        self.thread.join().unwrap_or_else(|_| Err(broken().into()))
+        let step = self.step;
+        self.thread.join().unwrap_or_else(|_| {
+            Err(Problem::new(format!("the thread that saved step {step} panicked")).into())
+        })
     }
 }

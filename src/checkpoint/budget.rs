@@ -1,31 +1,30 @@
-//! Which checkpoints go so that those that stay keep to a number of bytes, as a pure function.
+//! The choice of checkpoints to delete so that the others stay within a number of bytes, as a pure function.
 //!
-//! How many may stay is said in `retention.rs`.
+//! `retention.rs` limits the number of checkpoints.
 
 use crate::checkpoint::retention::Retention;
 
-/// The steps to delete out of `stored`, which is steps and their bytes. Never all of them.
+/// The steps to delete out of `stored`, which has pairs of step and bytes. Never all of them.
 ///
-/// They go from the oldest on: of two that may go, the newer one stays longer, also where it alone is too
-/// large.
+/// The oldest are deleted first: of two that may be deleted, the newer one stays longer, even if it alone is
+/// too large.
 pub(super) fn over_budget(stored: &[(u64, u64)], total_bytes: u64, keep: &Retention) -> Vec<u64> {
     let mut newest_first = stored.to_vec();
     newest_first.sort_unstable_by(|(a, _), (b, _)| b.cmp(a));
     newest_first.dedup_by_key(|(step, _)| *step);
-    let steps = || newest_first.iter().map(|(step, _)| *step);
-    // A signal saves others between those that are due, and these must not push out the one that every run
-    // of this configuration has.
-    let spared = [steps().next(), steps().find(|&step| keep.is_due(step)), keep.best_step];
-    let is_spared = |(step, _): &&(u64, u64)| spared.contains(&Some(*step));
-    let stay = newest_first.iter().filter(is_spared);
-    let mut taken_bytes = stay.fold(0u64, |sum, (_, bytes)| sum.saturating_add(*bytes));
-    let may_go = newest_first.iter().filter(|pair| !is_spared(pair));
-    let fits = |(_, bytes): &&(u64, u64)| {
+    let newest = newest_first.first().map(|(step, _)| *step);
+    // A signal saves further checkpoints between those that are due. They must not push out the newest due
+    // one, which every run of this configuration has.
+    let newest_due = newest_first.iter().map(|(step, _)| *step).find(|&step| keep.is_due(step));
+    let spared = [newest, newest_due, keep.best_step];
+    let (stay, may_go): (Vec<(u64, u64)>, Vec<(u64, u64)>) =
+        newest_first.into_iter().partition(|(step, _)| spared.contains(&Some(*step)));
+    let mut taken_bytes = stay.iter().fold(0u64, |sum, (_, bytes)| sum.saturating_add(*bytes));
+    let over = may_go.into_iter().skip_while(|(_, bytes)| {
         taken_bytes = taken_bytes.saturating_add(*bytes);
         taken_bytes <= total_bytes
-    };
-    let over = may_go.skip_while(fits);
-    over.map(|(step, _)| *step).collect()
+    });
+    over.map(|(step, _)| step).collect()
 }
 
 #[cfg(test)]
@@ -52,13 +51,13 @@ mod tests {
         assert_eq!(over(&stored, 39, None, 0), [100]);
         assert_eq!(over(&stored, 25, Some(100), 0), [300, 200]);
         assert_eq!(over(&stored, 0, None, 0), [300, 200, 100]);
-        // A small one does not stay in the place of a larger one that is newer.
+        // A small checkpoint does not stay in place of a newer and larger one.
         assert_eq!(over(&[(1, 1), (2, 50), (3, 10)], 20, None, 0), [2, 1]);
         assert_eq!(over(&[], 0, Some(3), 5), [0_u64; 0]);
     }
 
     #[test]
-    fn the_newest_that_was_due_stays_beside_those_of_a_signal() {
+    fn the_newest_that_was_due_stays_in_addition_to_those_of_a_signal() {
         let stored = [(100, 10), (200, 10), (240, 10), (260, 10)];
         assert_eq!(over(&stored, 0, None, 100), [240, 100]);
         assert_eq!(over(&stored, 0, Some(100), 100), [240]);
@@ -79,15 +78,17 @@ mod tests {
     fn a_store_deletes_what_is_over_and_leaves_another_branch_alone() {
         let folder = tempfile::tempdir().unwrap();
         let store = store_of(folder.path(), &[(1, 1000), (2, 1000), (3, 1000), (4, 1000), (9, 1000)]);
-        let kept = |total_bytes| {
-            assert_eq!(store.keep_within_budget(4, &keep(Some(total_bytes), Some(1), 0)), [""; 0]);
-            store.steps().unwrap()
-        };
-        assert_eq!(kept(3000), [1, 3, 4, 9]);
-        assert_eq!(kept(2999), [1, 4, 9]);
-        assert_eq!(kept(1), [1, 4, 9]);
+        assert_eq!(kept(&store, 3000), [1, 3, 4, 9]);
+        assert_eq!(kept(&store, 2999), [1, 4, 9]);
+        assert_eq!(kept(&store, 1), [1, 4, 9]);
         assert_eq!(store.keep_within_budget(4, &keep(None, None, 0)), [""; 0]);
         assert_eq!(store.steps().unwrap(), [1, 4, 9], "without a budget nothing goes");
+    }
+
+    /// The steps that stay within a number of bytes, where step 1 is the best.
+    fn kept(store: &CheckpointStore, total_bytes: u64) -> Vec<u64> {
+        assert_eq!(store.keep_within_budget(4, &keep(Some(total_bytes), Some(1), 0)), [""; 0]);
+        store.steps().unwrap()
     }
 
     proptest! {
@@ -103,13 +104,14 @@ mod tests {
             let kept: Vec<(u64, u64)> = pairs.iter().copied().filter(|(step, _)| !gone.contains(step)).collect();
             let newest = *stored.keys().max().unwrap();
             let due = stored.keys().copied().filter(|step| save_steps > 0 && step % save_steps == 0).max();
-            let is_spared = |step: u64| step == newest || Some(step) == best_step || Some(step) == due;
+            let spared = [Some(newest), best_step, due];
             prop_assert!(gone.iter().all(|step| stored.contains_key(step)), "only what is there goes");
-            prop_assert!(!gone.iter().any(|&step| is_spared(step)), "newest, best and due stay");
+            prop_assert!(!gone.iter().any(|&step| spared.contains(&Some(step))), "newest, best and due stay");
             let kept_bytes: u64 = kept.iter().map(|(_, bytes)| bytes).sum();
-            let others = kept.iter().any(|(step, _)| !is_spared(*step));
+            let others = kept.iter().any(|(step, _)| !spared.contains(&Some(*step)));
             prop_assert!(kept_bytes <= total_bytes || !others, "more than the budget only of what must stay");
-            let oldest_kept = kept.iter().map(|(step, _)| *step).filter(|&step| !is_spared(step)).min();
+            let kept_steps = kept.iter().map(|(step, _)| *step);
+            let oldest_kept = kept_steps.filter(|&step| !spared.contains(&Some(step))).min();
             let newest_gone = gone.iter().max();
             prop_assert!(
                 newest_gone.zip(oldest_kept).is_none_or(|(gone, kept)| *gone < kept),

@@ -1,6 +1,6 @@
-//! Where the tensors of two folders differ first, byte for byte.
+//! The first difference between the tensors of two folders, byte for byte.
 //!
-//! It knows nothing of what the tensors mean, nor of any other file.
+//! This module compares no other files, and does not know what the tensors mean.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -11,14 +11,14 @@ use crate::checkpoint::open::Checkpoint;
 use crate::checkpoint::tensor_file::TensorFile;
 use crate::checkpoint::tensor_file::TensorInfo;
 
-/// The first thing that is not the same in two checkpoints.
+/// The first difference between two checkpoints.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Difference {
-    /// The file, below both.
+    /// Path of the file, relative to both folders.
     pub file: String,
-    /// The tensor; none where a file is missing on one side.
+    /// Name of the tensor; `None` if the file is missing in one of the folders.
     pub tensor: Option<String>,
-    /// What is not the same.
+    /// Description of the difference.
     pub what: String,
 }
 
@@ -31,37 +31,40 @@ impl fmt::Display for Difference {
     }
 }
 
-/// How much was compared and was the same.
+/// Numbers of files, tensors and bytes that were compared and are equal.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Same {
-    /// Files of tensors.
+    /// Number of files with tensors.
     pub files: usize,
-    /// Tensors in them.
+    /// Number of tensors in these files.
     pub tensors: usize,
-    /// Bytes of their values.
+    /// Number of bytes of their values.
     pub bytes: u64,
 }
 
-/// Compares all files of tensors, in the order of their names, and the tensors of each by name: bit for bit,
-/// so that a not-a-number is the same as itself, and zero is not minus zero.
+/// Compares all files with tensors in the order of their names, and their tensors by name. Values are
+/// compared bit for bit, so that NaN equals itself, and zero does not equal minus zero.
 pub fn compare_tensors(left: &Checkpoint, right: &Checkpoint) -> Result<Result<Same, Difference>> {
-    let files = |checkpoint: &Checkpoint| -> BTreeSet<String> {
-        checkpoint.names().filter(|name| name.ends_with(".safetensors")).map(str::to_string).collect()
-    };
-    let (left_files, right_files) = (files(left), files(right));
+    let left_files = tensor_files(left);
+    let right_files = tensor_files(right);
     let mut same = Same::default();
     for file in left_files.union(&right_files) {
         let there = (left_files.contains(file), right_files.contains(file));
         if there != (true, true) {
             return Ok(Err(only_once(file, None, there.0)));
         }
-        let open = |checkpoint: &Checkpoint| TensorFile::open(&checkpoint.path().join(file));
-        if let Some(difference) = compare_files(file, &open(left)?, &open(right)?, &mut same)? {
+        let left = TensorFile::open(&left.path().join(file))?;
+        let right = TensorFile::open(&right.path().join(file))?;
+        if let Some(difference) = compare_files(file, &left, &right, &mut same)? {
             return Ok(Err(difference));
         }
         same.files += 1;
     }
     Ok(Ok(same))
+}
+
+fn tensor_files(checkpoint: &Checkpoint) -> BTreeSet<String> {
+    checkpoint.names().filter(|name| name.ends_with(".safetensors")).map(str::to_string).collect()
 }
 
 fn compare_files(
@@ -71,21 +74,21 @@ fn compare_files(
     same: &mut Same,
 ) -> Result<Option<Difference>> {
     for name in left.names().union(&right.names()) {
-        let differs = |what: String| Difference { file: file.to_string(), tensor: Some(name.clone()), what };
         let (Some(one), Some(other)) = (left.info(name), right.info(name)) else {
             return Ok(Some(only_once(file, Some(name), left.info(name).is_some())));
         };
         if one != other {
-            let text = |info: &TensorInfo| format!("{} {:?}", info.dtype, info.shape);
-            return Ok(Some(differs(format!(
-                "is {} in the first, {} in the second",
-                text(&one),
-                text(&other)
-            ))));
+            let what = format!(
+                "is {} {:?} in the first, {} {:?} in the second",
+                one.dtype, one.shape, other.dtype, other.shape
+            );
+            return Ok(Some(Difference { file: file.to_string(), tensor: Some(name.clone()), what }));
         }
-        let (values, others) = (left.bytes(name)?, right.bytes(name)?);
+        let values = left.bytes(name)?;
+        let others = right.bytes(name)?;
         if values != others {
-            return Ok(Some(differs(first_values(&one, &values, &others))));
+            let what = first_values(&one, &values, &others);
+            return Ok(Some(Difference { file: file.to_string(), tensor: Some(name.clone()), what }));
         }
         same.tensors += 1;
         same.bytes += one.bytes;
@@ -93,6 +96,7 @@ fn compare_files(
     Ok(None)
 }
 
+/// The difference of a file or a tensor that is in one checkpoint only.
 fn only_once(file: &str, tensor: Option<&String>, in_first: bool) -> Difference {
     let there = if in_first { "first" } else { "second" };
     Difference {
@@ -102,24 +106,28 @@ fn only_once(file: &str, tensor: Option<&String>, in_first: bool) -> Difference 
     }
 }
 
-/// How many values of two tensors of the same kind differ, and the first one that does.
+/// Describes the differences of two tensors with the same type and shape: the number of values that differ,
+/// and the first of them.
 fn first_values(info: &TensorInfo, values: &[u8], others: &[u8]) -> String {
     let count = info.shape.iter().product::<usize>().max(1);
     let width = (values.len() / count).max(1);
-    let pairs = || values.chunks(width).zip(others.chunks(width)).enumerate();
-    let differing = pairs().filter(|(_, (one, other))| one != other).count();
-    let first = pairs().find(|(_, (one, other))| one != other);
-    let Some((index, (one, other))) = first else { return "differs".to_string() };
-    let text = |bytes: &[u8]| match (info.dtype.as_str(), bytes.try_into()) {
-        ("F32", Ok(bytes)) => format!("{:e}", f32::from_le_bytes(bytes)),
-        // Least byte last, as numbers are written.
-        _ => bytes.iter().rev().fold("0x".to_string(), |text, byte| format!("{text}{byte:02x}")),
-    };
+    let pairs = values.chunks(width).zip(others.chunks(width)).enumerate();
+    let mut differing = pairs.filter(|(_, (one, other))| one != other);
+    let Some((index, (one, other))) = differing.next() else { return "differs".to_string() };
+    let differing = 1 + differing.count();
     format!(
         "differs in {differing} of {count} values, first in value {index}: {} in the first, {} in the second",
-        text(one),
-        text(other)
+        value_text(&info.dtype, one),
+        value_text(&info.dtype, other)
     )
+}
+
+fn value_text(dtype: &str, bytes: &[u8]) -> String {
+    match (dtype, bytes.try_into()) {
+        ("F32", Ok(bytes)) => format!("{:e}", f32::from_le_bytes(bytes)),
+        // Least significant byte last, as numbers are written.
+        _ => bytes.iter().rev().fold("0x".to_string(), |text, byte| format!("{text}{byte:02x}")),
+    }
 }
 
 #[cfg(test)]
@@ -133,9 +141,8 @@ mod tests {
     use crate::checkpoint::Snapshot;
     use crate::checkpoint::write_sealed;
 
-    /// A checkpoint with weights and moments; `change` does something to the parts.
+    /// A checkpoint with weights and moments; `change` changes the moments.
     fn checkpoint(change: impl FnOnce(&mut Vec<(String, Tensor)>)) -> (tempfile::TempDir, Checkpoint) {
-        let tensor = |values: &[f32]| Tensor::new(values, &Device::Cpu).unwrap();
         let mut moments = vec![
             ("exp_avg".to_string(), tensor(&[1.0, 2.0, f32::NAN, 0.0])),
             ("exp_avg_sq".to_string(), tensor(&[0.5; 4])),
@@ -153,13 +160,18 @@ mod tests {
         (folder, Checkpoint::open(&path).unwrap())
     }
 
+    fn tensor(values: &[f32]) -> Tensor {
+        Tensor::new(values, &Device::Cpu).unwrap()
+    }
+
     fn difference(change: impl FnOnce(&mut Vec<(String, Tensor)>)) -> Result<Same, String> {
-        let ((_first, left), (_second, right)) = (checkpoint(|_| {}), checkpoint(change));
+        let (_first, left) = checkpoint(|_| {});
+        let (_second, right) = checkpoint(change);
         compare_tensors(&left, &right).unwrap().map_err(|difference| difference.to_string())
     }
 
     #[test]
-    fn the_same_bytes_are_the_same_with_numbers_that_are_none() {
+    fn equal_bytes_are_equal_including_nan() {
         assert_eq!(difference(|_| {}), Ok(Same { files: 2, tensors: 4, bytes: 8 + 16 + 16 + 8 }));
     }
 
@@ -172,7 +184,7 @@ mod tests {
         let message = changed.unwrap_err();
         let start = "trainer/optimizer.safetensors: tensor `exp_avg` differs in 1 of 4 values, first in value 1: 2e0 ";
         assert!(message.starts_with(start), "{message}");
-        // Equal as numbers, but not in their bytes.
+        // Equal as numbers, but not as bytes.
         let signed = difference(|moments| {
             moments[0].1 = Tensor::new(&[1.0f32, 2.0, f32::NAN, -0.0], &Device::Cpu).unwrap();
         });

@@ -1,7 +1,7 @@
-//! `manifest.json`: the size and SHA-256 of each file of a checkpoint, written last, and sealed with its own
-//! hash.
+//! `manifest.json`: the size and SHA-256 of each file of a checkpoint. It is written last and sealed with a
+//! hash of itself.
 //!
-//! safetensors accepts flipped data bits; nothing here does.
+//! safetensors accepts flipped bits in its data; the hashes do not.
 
 use std::io::Read;
 use std::path::Component;
@@ -50,12 +50,12 @@ impl Manifest {
         manifest
     }
 
-    /// The manifest as it is written.
+    /// The bytes of the manifest's file.
     pub(super) fn to_bytes(&self) -> Vec<u8> {
         serde_json::to_vec_pretty(self).expect("strings and numbers always have a JSON form")
     }
 
-    /// Reads and checks the manifest of a folder; the files it names are not looked at.
+    /// Reads and checks the manifest of a folder, without looking at the files that it names.
     pub(super) fn read(folder: &Path) -> Result<Self> {
         let path = folder.join(FILE_NAME);
         if !fs::exists(&path) {
@@ -67,13 +67,13 @@ impl Manifest {
         Self::parse(&bytes).map_err(|problem| problem.at(path.display()).into())
     }
 
-    /// The manifest of a folder; none where there is no `manifest.json`, or one of some other program.
+    /// The manifest of a folder; `None` if there is no `manifest.json`, or one of another program.
     pub(super) fn find(folder: &Path) -> Result<Option<Self>> {
         let path = folder.join(FILE_NAME);
         if !fs::exists(&path) {
             return Ok(None);
         }
-        // One damaged place does not take both keys from a manifest of ours.
+        // A manifest of this program that is damaged in one place has at least one of these keys.
         let of_another = serde_json::from_slice::<Value>(&fs::read_capped(&path, CAP_BYTES)?)
             .is_ok_and(|value| value.get("seal").is_none() && value.get("files").is_none());
         if of_another { Ok(None) } else { Self::read(folder).map(Some) }
@@ -108,11 +108,11 @@ impl Manifest {
 impl Entry {
     /// Reads the file in `folder` and compares its size and hash.
     pub(super) fn verify(&self, folder: &Path) -> Result<()> {
-        self.verify_and_tell(folder, &|_| {})
+        self.verify_with_progress(folder, &|_| {})
     }
 
-    /// As [`Entry::verify`]; `read` is told how many more bytes were read.
-    pub(super) fn verify_and_tell(&self, folder: &Path, read: &dyn Fn(u64)) -> Result<()> {
+    /// Same as [`Entry::verify`]; `read` is called with the number of bytes that each read returned.
+    pub(super) fn verify_with_progress(&self, folder: &Path, read: &dyn Fn(u64)) -> Result<()> {
         let path = folder.join(&self.name);
         let bytes = fs::len_bytes(&path)?;
         if bytes != self.bytes {
@@ -120,7 +120,7 @@ impl Entry {
                 .at(path.display())
                 .into());
         }
-        let reader = Told { inner: fs::open(&path)?, read };
+        let reader = Reporting { inner: fs::open(&path)?, read };
         let found =
             fs::sha256_of_reader(reader).with_context(|| format!("cannot read `{}`", path.display()))?;
         if found != self.sha256 {
@@ -134,13 +134,13 @@ impl Entry {
     }
 }
 
-/// A reader that tells how much was read.
-struct Told<'a, R> {
+/// A reader that reports the number of bytes that each read returned.
+struct Reporting<'a, R> {
     inner: R,
     read: &'a dyn Fn(u64),
 }
 
-impl<R: Read> Read for Told<'_, R> {
+impl<R: Read> Read for Reporting<'_, R> {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         let count = self.inner.read(buffer)?;
         (self.read)(count as u64);
@@ -148,7 +148,8 @@ impl<R: Read> Read for Told<'_, R> {
     }
 }
 
-/// Whether a name stays inside the checkpoint's folder: relative, without `..`, `.` or empty pieces.
+/// Returns true if a name stays inside the checkpoint's folder: it is relative, without `..`, `.` or empty
+/// pieces.
 pub(super) fn is_safe_name(name: &str) -> bool {
     !name.is_empty()
         && !name.contains(['\\', '\0'])

@@ -1,7 +1,8 @@
-//! Checkpoints: folders of named tensors and JSON with a manifest of hashes, published whole or not at all.
+//! Checkpoints: folders of named tensors and JSON with a manifest of hashes, published as a whole or not at
+//! all.
 //!
-//! It does not know what the parts mean: owners give a [`Snapshot`] and read a [`Checkpoint`]. "The latest"
-//! is never a file; it is the newest folder whose manifest verifies.
+//! This module does not know what the parts mean: owners give a [`Snapshot`] and read a [`Checkpoint`]. No
+//! file names the latest checkpoint; it is the newest folder whose manifest verifies.
 
 mod background;
 mod budget;

@@ -1,4 +1,4 @@
-//! A finished checkpoint, verified before anything of it is used.
+//! A finished checkpoint, which is verified before any part of it is used.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -22,8 +22,8 @@ pub struct Checkpoint {
 }
 
 impl Checkpoint {
-    /// Reads every byte of the folder at `path`; the error names the first bad file and what is wrong with
-    /// it.
+    /// Opens the folder at `path` and reads every byte of it. The error names the first bad file and what is
+    /// wrong with it.
     pub fn open(path: &Path) -> Result<Self> {
         let manifest = Manifest::read(path)?;
         for entry in &manifest.files {
@@ -32,22 +32,22 @@ impl Checkpoint {
         Ok(Self { path: path.to_path_buf(), manifest })
     }
 
-    /// Updates done when it was saved.
+    /// Number of updates done when the checkpoint was saved.
     pub fn step(&self) -> u64 {
         self.manifest.step
     }
 
-    /// The folder.
+    /// Path of the folder.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The names of its files, in the order in which they were written.
+    /// Names of its files, in the order in which they were written.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.manifest.files.iter().map(|entry| entry.name.as_str())
     }
 
-    /// A JSON part.
+    /// Reads a JSON part.
     pub fn json(&self, name: &str) -> Result<serde_json::Value> {
         let path = self.path_of(name)?;
         let bytes = fs::read_capped(&path, JSON_CAP_BYTES)?;
@@ -55,12 +55,12 @@ impl Checkpoint {
             .map_err(|e| Problem::new(format!("is not valid JSON: {e}")).at(path.display()).into())
     }
 
-    /// A tensor part, by name, on the CPU.
+    /// Reads the tensors of a part, by name, on the CPU.
     pub fn tensors(&self, name: &str) -> Result<BTreeMap<String, Tensor>> {
         TensorFile::open(&self.path_of(name)?)?.tensors()
     }
 
-    /// A part as it is, of at most `cap_bytes` bytes.
+    /// Reads the bytes of a part; more than `cap_bytes` are an error.
     pub fn bytes(&self, name: &str, cap_bytes: u64) -> Result<Vec<u8>> {
         fs::read_capped(&self.path_of(name)?, cap_bytes)
     }

@@ -1,4 +1,4 @@
-//! What a checkpoint is made of, before it is written.
+//! The parts of a checkpoint before it is written.
 
 use anyhow::Result;
 use candle_core::Tensor;
@@ -7,38 +7,38 @@ use crate::checkpoint::manifest;
 use crate::checkpoint::tensor_file;
 use crate::error::Problem;
 
-/// File systems hand out space in blocks of about this size: each file wastes at most one.
+/// Approximate size of the blocks in which file systems allocate space: each file wastes at most one block.
 const BLOCK_BYTES: u64 = 4096;
 
 /// The content of one file of a checkpoint.
 #[derive(Debug, Clone)]
 pub enum Part {
-    /// A safetensors file; names must differ.
+    /// A safetensors file; the names must be distinct.
     Tensors(Vec<(String, Tensor)>),
     /// A JSON file, written with indentation.
     Json(serde_json::Value),
-    /// A file as it is.
+    /// A file with just these bytes.
     Bytes(Vec<u8>),
 }
 
-/// Everything that is to be saved at one step.
+/// Everything that is saved at one step.
 #[derive(Debug, Clone)]
 pub struct Snapshot {
-    /// Updates done.
+    /// Number of updates done.
     pub step: u64,
-    /// Relative paths such as `model.safetensors` or `trainer/state.json`, and their contents.
+    /// Parts by their relative paths, such as `model.safetensors` or `trainer/state.json`.
     pub parts: Vec<(String, Part)>,
 }
 
 impl Snapshot {
-    /// Bytes that the folder of this snapshot takes on the disk, at most.
+    /// Upper bound on the bytes that the folder of this snapshot takes on disk.
     pub fn size_bytes(&self) -> u64 {
         let files: u64 = self.parts.iter().map(|(_, part)| part.size_bytes() + BLOCK_BYTES).sum();
-        // The manifest and the folders themselves.
+        // Space for the manifest and the folders themselves.
         files + 8 * BLOCK_BYTES
     }
 
-    /// Refuses names that leave the folder, name the manifest, or come twice.
+    /// Returns an error for names that leave the folder, are the name of the manifest, or occur twice.
     pub(super) fn check_names(&self) -> Result<()> {
         let mut names: Vec<&str> = self.parts.iter().map(|(name, _)| name.as_str()).collect();
         names.sort_unstable();
@@ -61,7 +61,8 @@ impl Part {
     fn size_bytes(&self) -> u64 {
         match self {
             Self::Tensors(tensors) => tensor_file::size_bytes(tensors),
-            // A megabyte of slack is less work than serialising twice, and nothing beside the tensors.
+            // A megabyte of slack is less work than serialising twice, and negligible compared with the
+            // tensors.
             Self::Json(_) => 1 << 20,
             Self::Bytes(bytes) => bytes.len() as u64,
         }

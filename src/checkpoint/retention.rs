@@ -1,24 +1,25 @@
-//! Which checkpoints may go, as a pure function.
+//! The choice of checkpoints to delete, as a pure function.
 
-/// What to keep of older checkpoints.
+/// Rules for keeping older checkpoints.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Retention {
-    /// Checkpoints kept, newest first; 0 counts as 1.
+    /// Number of checkpoints to keep, from the newest on; 0 counts as 1.
     pub limit: usize,
-    /// Every so many steps a checkpoint is due, and only those count, beside the newest one: a run that goes
-    /// back to one must not depend on where it was interrupted. 0 where all count.
+    /// A checkpoint is due every `save_steps` steps. Only due checkpoints count towards `limit`, in addition
+    /// to the newest one: a run that rolls back to a checkpoint must not depend on where it was interrupted.
+    /// If it is 0, all checkpoints count.
     pub save_steps: u64,
-    /// Bytes of all of them together, if there is a limit. The newest, the best one and the newest that was
-    /// due stay even where they take more.
+    /// Limit of the total bytes of all checkpoints, if there is one. The newest one, the best one and the
+    /// newest that was due stay even if they take more.
     pub total_bytes: Option<u64>,
-    /// Those that were saved because of an interruption while steps were bad: they do not count as due.
+    /// Steps of checkpoints that an interruption saved while steps were bad: they do not count as due.
     pub in_trouble: Vec<u64>,
-    /// The step of the best one, which is kept besides.
+    /// Step of the best checkpoint, which is kept in addition.
     pub best_step: Option<u64>,
 }
 
 impl Retention {
-    /// Whether the checkpoint of `step` was due.
+    /// Returns true if the checkpoint of `step` was due.
     pub(super) fn is_due(&self, step: u64) -> bool {
         self.save_steps > 0 && step.is_multiple_of(self.save_steps) && !self.in_trouble.contains(&step)
     }
@@ -29,8 +30,12 @@ pub fn retention(steps: &[u64], keep: &Retention) -> Vec<u64> {
     let mut newest_first = steps.to_vec();
     newest_first.sort_unstable_by(|a, b| b.cmp(a));
     newest_first.dedup();
-    let counts = |step: &u64| keep.save_steps == 0 || keep.is_due(*step);
-    let kept: Vec<u64> = newest_first.iter().copied().filter(counts).take(keep.limit.max(1)).collect();
+    let kept: Vec<u64> = newest_first
+        .iter()
+        .copied()
+        .filter(|step| keep.save_steps == 0 || keep.is_due(*step))
+        .take(keep.limit.max(1))
+        .collect();
     let older = newest_first.into_iter().skip(1);
     older.filter(|step| Some(*step) != keep.best_step && !kept.contains(step)).collect()
 }
@@ -48,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn interruptions_push_out_none_that_is_due() {
+    fn checkpoints_of_interruptions_push_out_no_due_one() {
         assert_eq!(retention(&[100, 200, 240, 260], &keep(2, 100, None)), [240]);
         assert_eq!(retention(&[100, 200, 260, 300], &keep(2, 100, None)), [260, 100]);
         assert_eq!(retention(&[100, 130], &keep(1, 100, None)), [0_u64; 0]);

@@ -1,7 +1,8 @@
-//! Folders of files with a manifest of their hashes: written with it, and held against it where they are
-//! used.
+//! Folders of files with a manifest of their hashes. The manifest is written with the files, and they are
+//! verified against it where they are used.
 //!
-//! A checkpoint is one, a final model and a prepared tokenizer are others. It does not know which is which.
+//! Checkpoints, final models and prepared tokenizers are such folders; this module does not know which is
+//! which.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -20,8 +21,8 @@ use crate::error::Problem;
 use crate::fs;
 use crate::fs::Sha256Sum;
 
-/// Writes all parts into `folder`, which must not be there yet, and the manifest last; all of it is durable
-/// but the name of the folder.
+/// Writes all parts into `folder`, which must not exist yet, and the manifest last. Everything is synced
+/// except for the name of the folder.
 pub fn write_sealed(folder: &Path, snapshot: &Snapshot) -> Result<()> {
     snapshot.check_names()?;
     let folders = folders_of(folder, snapshot);
@@ -35,8 +36,9 @@ pub fn write_sealed(folder: &Path, snapshot: &Snapshot) -> Result<()> {
     fs::create_synced(&folder.join(manifest::FILE_NAME), |writer| Ok(writer.write_all(&manifest)?))
 }
 
-/// Holds the files of `folder` that are `wanted`, by their names below it, against the manifest there, or the
-/// one of the folder above it. Where neither names them, nothing is known of them, and nothing is refused.
+/// Verifies the files of `folder` that are `wanted`, by their names relative to it, against the manifest
+/// there or the one of the parent folder. If neither names a file, nothing is known about it, and it is
+/// accepted.
 pub fn verify_sealed(folder: &Path, wanted: impl Fn(&str) -> bool) -> Result<()> {
     let name = folder.file_name().map(|name| format!("{}/", name.to_string_lossy()));
     let above = fs::parent_of(folder);
@@ -48,8 +50,9 @@ pub fn verify_sealed(folder: &Path, wanted: impl Fn(&str) -> bool) -> Result<()>
         },
         (None, None) => return Ok(()),
     };
-    let is_wanted = |entry: &&Entry| entry.name.strip_prefix(&below).is_some_and(&wanted);
-    manifest.files.iter().filter(is_wanted).try_for_each(|entry| entry.verify(root)).map_err(|error| {
+    let mut entries =
+        manifest.files.iter().filter(|entry| entry.name.strip_prefix(&below).is_some_and(&wanted));
+    entries.try_for_each(|entry| entry.verify(root)).map_err(|error| {
         let hint = "restore the file; where it was changed on purpose, remove `manifest.json`";
         match error.downcast::<Problem>() {
             Ok(problem) => problem.hint(hint).into(),
@@ -58,9 +61,9 @@ pub fn verify_sealed(folder: &Path, wanted: impl Fn(&str) -> bool) -> Result<()>
     })
 }
 
-/// Removes the folder `target`, whose place another one takes that has the parts of `snapshot`. One that holds
-/// what neither its manifest nor the snapshot names is renamed instead, and its new path returned: others put
-/// something there.
+/// Removes the folder `target`, so that a folder with the parts of `snapshot` can take its place. If it
+/// contains files that neither its manifest nor the snapshot names, somebody else put them there: then the
+/// folder is renamed, and its new path returned.
 pub fn make_way(target: &Path, snapshot: &Snapshot) -> Result<Option<PathBuf>> {
     let manifest = Manifest::find(target).ok().flatten();
     let named = manifest.iter().flat_map(|manifest| &manifest.files).map(|entry| entry.name.as_str());
@@ -91,18 +94,15 @@ fn has_others(folder: &Path, own: &BTreeSet<PathBuf>) -> Result<bool> {
     Ok(false)
 }
 
-/// `folder` and all folders below it that hold parts; each comes before those in it.
+/// `folder` and all folders below it that contain parts, each before the folders in it.
 fn folders_of(folder: &Path, snapshot: &Snapshot) -> BTreeSet<PathBuf> {
-    let above = |name: &String| -> Vec<PathBuf> {
+    let mut folders = BTreeSet::from([folder.to_path_buf()]);
+    for (name, _) in &snapshot.parts {
         let path = folder.join(name);
-        path.ancestors()
-            .skip(1)
-            .take_while(|above| above.starts_with(folder))
-            .map(Path::to_path_buf)
-            .collect()
-    };
-    let below = snapshot.parts.iter().flat_map(|(name, _)| above(name));
-    below.chain([folder.to_path_buf()]).collect()
+        let above = path.ancestors().skip(1).take_while(|above| above.starts_with(folder));
+        folders.extend(above.map(Path::to_path_buf));
+    }
+    folders
 }
 
 fn write_part(folder: &Path, name: &str, part: &Part) -> Result<Entry> {
@@ -111,7 +111,7 @@ fn write_part(folder: &Path, name: &str, part: &Part) -> Result<Entry> {
         let mut writer = HashingWriter { inner: file, sum: Sha256Sum::default(), bytes: 0 };
         match part {
             Part::Tensors(tensors) => write_tensors(&mut writer, tensors)?,
-            // In two steps, because serde_json would hide the error of a full disk.
+            // Serialised to memory first, because serde_json would hide the error of a full disk.
             Part::Json(value) => writer.write_all(&serde_json::to_vec_pretty(value)?)?,
             Part::Bytes(bytes) => writer.write_all(bytes)?,
         }
@@ -122,7 +122,8 @@ fn write_part(folder: &Path, name: &str, part: &Part) -> Result<Entry> {
     Ok(entry)
 }
 
-/// Hashes what goes through, so that the manifest describes what was meant, not what the disk made of it.
+/// Hashes the bytes that are written, so that the manifest describes what was meant, not what the disk made
+/// of it.
 struct HashingWriter<W> {
     inner: W,
     sum: Sha256Sum,

@@ -1,8 +1,9 @@
-//! The checkpoints of one run folder: save whole or not at all, find the newest that verifies, delete the
-//! old.
+//! The checkpoints of one run folder: saves them completely or not at all, finds the newest that verifies,
+//! and deletes old ones.
 //!
-//! A save writes `.tmp-checkpoint-N`, syncs each file, writes the manifest last and renames. Whatever happens
-//! in between, `newest` finds the checkpoint before it. It takes no lock: the run does.
+//! A save writes `.tmp-checkpoint-N`, syncs each file, writes the manifest last and renames the folder. If it
+//! is interrupted at any point, `newest` finds the checkpoint before it. The store takes no lock; the run
+//! does.
 
 use std::path::Path;
 use std::path::PathBuf;
@@ -22,9 +23,9 @@ use crate::quantity::format_bytes;
 
 const PREFIX: &str = "checkpoint-";
 const TEMPORARY_PREFIX: &str = ".tmp-checkpoint-";
-/// What any interrupted write of this program leaves behind begins like this.
+/// Prefix of the files and folders that any interrupted write of this program leaves.
 const LEFTOVER_PREFIX: &str = ".tmp-";
-/// A checkpoint that is just being replaced by another of the same step.
+/// Prefix of a checkpoint that is being replaced by another one of the same step.
 const REPLACED_PREFIX: &str = ".old-checkpoint-";
 
 const LESS: &str = "free some space or lower `training.save_total_limit`; older checkpoints were kept";
@@ -36,25 +37,26 @@ pub struct CheckpointStore {
 }
 
 impl CheckpointStore {
-    /// The store of a run folder; touches nothing.
+    /// The store of a run folder; accesses no file.
     pub fn new(folder: &Path) -> Self {
         Self { folder: folder.to_path_buf() }
     }
 
-    /// Where the checkpoint of `step` lies or would lie.
+    /// Path of the checkpoint of `step`, whether it exists or not.
     pub fn path_of(&self, step: u64) -> PathBuf {
         self.folder.join(format!("{PREFIX}{step}"))
     }
 
-    /// The steps of all checkpoint folders, ascending, whether they verify or not.
+    /// Steps of all checkpoint folders, ascending, including those that do not verify.
     pub fn steps(&self) -> Result<Vec<u64>> {
         self.steps_of(PREFIX)
     }
 
-    /// Saves, verifies by reading everything back, then deletes what `keep` does not want. Returns why some
-    /// of that could not be deleted: the checkpoint is saved all the same.
+    /// Saves a checkpoint, verifies it by reading everything back, and then deletes those that `keep` does
+    /// not want. Returns messages about checkpoints that could not be deleted: the new one is saved all the
+    /// same.
     ///
-    /// When it fails, what was there before is still there; a full or failing disk is a problem of
+    /// If it fails, all earlier checkpoints still exist; a full or failing disk is a problem of
     /// [`Class::Disk`]. Checkpoints of later steps are left alone: they belong to another branch of the run.
     pub fn save(&self, snapshot: &Snapshot, keep: &Retention) -> Result<Vec<String>> {
         fs::create_folder(&self.folder)?;
@@ -66,7 +68,7 @@ impl CheckpointStore {
         let published = write_sealed(&temporary, snapshot)
             .and_then(|()| self.publish(&temporary, &target, snapshot.step));
         if let Err(e) = published {
-            // Asked before the cleaning up, which makes room.
+            // The message names the free space, so it is determined before the cleanup, which frees some.
             let limit = self.room_left(&e);
             let cleaned = fs::remove_folder(&temporary);
             let left = if cleaned.is_ok() {
@@ -91,12 +93,12 @@ impl CheckpointStore {
         fs::remove_folder(&self.path_of(step))
     }
 
-    /// What `read` makes of the newest checkpoint that verifies and that it can read, and why each newer one
-    /// was refused.
+    /// Passes checkpoints that verify to `read`, from the newest on, until it accepts one. Returns its
+    /// result, and the reason for each newer checkpoint that was refused.
     pub fn newest<T>(&self, read: impl Fn(Checkpoint) -> Result<T>) -> Result<(Option<T>, Vec<String>)> {
         let mut candidates: Vec<(u64, PathBuf)> =
             self.steps()?.into_iter().map(|step| (step, self.path_of(step))).collect();
-        // A crash between the two renames of a replacement leaves the old one under this name only.
+        // A crash between the two renames of a replacement leaves the old checkpoint under this name only.
         candidates
             .extend(self.steps_of(REPLACED_PREFIX)?.into_iter().map(|step| (step, self.replaced(step))));
         candidates.sort_by(|(a, left), (b, right)| b.cmp(a).then_with(|| right.cmp(left)));
@@ -110,12 +112,14 @@ impl CheckpointStore {
         Ok((None, refused))
     }
 
-    /// Refuses when fewer than `needed_bytes` bytes are free where checkpoints go.
+    /// Returns an error if fewer than `needed_bytes` bytes are free for checkpoints.
     pub fn require_space(&self, needed_bytes: u64) -> Result<()> {
         let required = fs::require_space(&self.folder, needed_bytes, "there is no room for a checkpoint");
         Ok(required.map_err(|problem| problem.hint(LESS))?)
     }
 
+    /// Renames a written folder to its final name and verifies it. If that fails, restores what was there
+    /// before.
     fn publish(&self, temporary: &Path, target: &Path, step: u64) -> Result<()> {
         let replaced = self.replaced(step);
         let replaces = fs::exists(target);
@@ -132,7 +136,7 @@ impl CheckpointStore {
         }
     }
 
-    /// Removes what an interrupted save left behind, and finishes or undoes an interrupted replacement.
+    /// Removes what interrupted saves left, and completes or undoes an interrupted replacement.
     fn tidy(&self) -> Result<()> {
         for path in fs::list(&self.folder)? {
             let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
@@ -151,20 +155,23 @@ impl CheckpointStore {
         Ok(())
     }
 
-    /// Names the limit that a save met, or the free bytes if the disk failed in another way; `None` for other errors.
+    /// Names the limit that a save reached, or the free bytes if the disk failed in another way; `None` for
+    /// other errors.
     fn room_left(&self, error: &anyhow::Error) -> Option<String> {
         let is_of_disk = error.chain().any(<dyn std::error::Error>::is::<std::io::Error>);
-        let free = || Some(format!("{} are free", format_bytes(fs::free_bytes(&self.folder).ok()?)));
-        fs::room_left(&self.folder, error).or_else(|| is_of_disk.then(free).flatten())
+        fs::room_left(&self.folder, error).or_else(|| {
+            let free = is_of_disk.then(|| fs::free_bytes(&self.folder).ok()).flatten()?;
+            Some(format!("{} are free", format_bytes(free)))
+        })
     }
 
-    /// Deletes what takes too many bytes of the checkpoints up to `step`, and says what cannot be measured or
-    /// deleted.
+    /// Deletes checkpoints up to `step` that exceed the limit of total bytes. Returns messages about those
+    /// that cannot be measured or deleted.
     pub(super) fn keep_within_budget(&self, step: u64, keep: &Retention) -> Vec<String> {
         let Some(total_bytes) = keep.total_bytes else { return Vec::new() };
-        let measure = |step: u64| Ok((step, fs::bytes_below(&self.path_of(step))?));
         let stored = self.steps().and_then(|steps| {
-            steps.into_iter().filter(|&found| found <= step).map(measure).collect::<Result<Vec<_>>>()
+            let steps = steps.into_iter().filter(|&found| found <= step);
+            steps.map(|step| Ok((step, fs::bytes_below(&self.path_of(step))?))).collect::<Result<Vec<_>>>()
         });
         match stored {
             Ok(stored) => over_budget(&stored, total_bytes, keep)
@@ -176,30 +183,35 @@ impl CheckpointStore {
         }
     }
 
+    /// Path of the checkpoint of `step` while another one replaces it.
     fn replaced(&self, step: u64) -> PathBuf {
         self.folder.join(format!("{REPLACED_PREFIX}{step}"))
     }
 
     fn steps_of(&self, prefix: &str) -> Result<Vec<u64>> {
-        let step_of = |path: &PathBuf| {
-            let digits = path.file_name()?.to_str()?.strip_prefix(prefix)?;
-            let step: u64 = digits.parse().ok()?;
-            // `checkpoint-007` and `checkpoint-+7` were not written by this program.
-            (step.to_string() == digits && fs::is_folder(path)).then_some(step)
-        };
-        let mut steps: Vec<u64> = fs::list(&self.folder)?.iter().filter_map(step_of).collect();
+        let mut steps: Vec<u64> =
+            fs::list(&self.folder)?.iter().filter_map(|path| step_of(path, prefix)).collect();
         steps.sort_unstable();
         Ok(steps)
     }
 }
 
-/// Returns true for the name of a file or folder that a process of this program was writing when it was killed.
+/// The step of a folder whose name is `prefix` and a number.
+fn step_of(path: &Path, prefix: &str) -> Option<u64> {
+    let digits = path.file_name()?.to_str()?.strip_prefix(prefix)?;
+    let step: u64 = digits.parse().ok()?;
+    // `checkpoint-007` and `checkpoint-+7` were not written by this program.
+    (step.to_string() == digits && fs::is_folder(path)).then_some(step)
+}
+
+/// Returns true for the name of a file or folder that a process of this program was writing when it was
+/// killed.
 fn is_leftover(name: &str) -> bool {
     let Some(rest) = name.strip_prefix(LEFTOVER_PREFIX) else { return false };
     let folders = ["checkpoint-", "diverged-", "restored-", "tokenizer", "final"];
     let writer = rest.split_once('-').and_then(|(pid, _)| pid.parse::<u32>().ok());
     match writer {
-        // Another command, or another thread of this process, may be writing it.
+        // Another command, or another thread of this process, may still be writing it.
         Some(pid) => program_of(&pid.to_string()) != program_of("self"),
         None => folders.iter().any(|start| rest.starts_with(start)),
     }
@@ -210,7 +222,7 @@ fn program_of(process: &str) -> PathBuf {
     fs::canonical(Path::new(&format!("/proc/{process}/exe")))
 }
 
-/// The checkpoint at `path`, which must be that of `step`.
+/// Opens the checkpoint at `path`, which must be that of `step`.
 fn open_as(path: &Path, step: u64) -> Result<Checkpoint> {
     let checkpoint = Checkpoint::open(path)?;
     if checkpoint.step() == step {

@@ -1,6 +1,6 @@
-//! safetensors files: written as a stream of one tensor at a time, read with every size checked first.
+//! safetensors files: written as a stream of one tensor at a time, and read after every size was checked.
 //!
-//! It knows no names of tensors. The bytes of a file depend on names and values only.
+//! This module knows no names of tensors. The bytes of a file depend on names and values only.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -29,24 +29,24 @@ use crate::error::Problem;
 use crate::fs;
 use crate::fs::File;
 
-/// Longer headers are refused, as the safetensors library refuses them.
+/// Size of the largest header that is accepted, as in the safetensors library.
 const HEADER_BYTES_MAX: u64 = 100_000_000;
 
-/// What a header says of a tensor.
+/// Description of a tensor in a header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TensorInfo {
-    /// Name of its type in safetensors: `F32`, `I64`.
+    /// Name of its type in safetensors, such as `F32` or `I64`.
     pub dtype: String,
-    /// Whether its values are floating-point numbers of 16 bits or more.
+    /// True if its values are floating-point numbers of 16 bits or more.
     pub is_float: bool,
-    /// Its shape.
+    /// Shape of the tensor.
     pub shape: Vec<usize>,
-    /// Bytes of its values.
+    /// Number of bytes of its values.
     pub bytes: u64,
 }
 
-/// An open safetensors file whose header was checked against its length; tensors are read when they are asked
-/// for.
+/// An open safetensors file, whose header was checked against its length. Tensors are read when they are
+/// asked for.
 #[derive(Debug)]
 pub struct TensorFile {
     path: PathBuf,
@@ -56,26 +56,27 @@ pub struct TensorFile {
 }
 
 impl TensorFile {
-    /// Opens the file at `path`; a damaged header, a size against the file's length and a name that comes
-    /// twice are errors.
+    /// Opens the file at `path`. A damaged header, sizes that contradict the file's length, and a repeated
+    /// name are errors.
     pub fn open(path: &Path) -> Result<Self> {
-        let refuse = |message: String| Problem::new(message).at(path.display()).hint("is the file complete?");
         let file = fs::open(path)?;
         let file_bytes = fs::len_bytes(path)?;
         let mut head = vec![0; fs::SNIFFED_BYTES];
         let count =
             file.read_at(&mut head, 0).with_context(|| format!("cannot read `{}`", path.display()))?;
-        // Behind the length of the header stands its first byte; the length alone may look like anything.
+        // The header starts after its own length, which may look like any other format.
         if head[..count].get(8) != Some(&b'{') {
             fs::refuse_mistaken(path, &head[..count], "a safetensors file")?;
         }
         let mut length = [0; 8];
         let header_bytes = match file.read_exact_at(&mut length, 0) {
             Ok(()) => u64::from_le_bytes(length),
-            Err(_) => return Err(refuse(format!("is no safetensors file: it has {file_bytes} bytes")).into()),
+            Err(_) => {
+                return Err(refuse(path, format!("is no safetensors file: it has {file_bytes} bytes")).into());
+            }
         };
         if header_bytes > HEADER_BYTES_MAX || header_bytes + 8 > file_bytes {
-            return Err(refuse(format!(
+            return Err(refuse(path, format!(
                 "is not a valid safetensors file: a header of {header_bytes} bytes in a file of {file_bytes}"
             ))
             .into());
@@ -83,49 +84,49 @@ impl TensorFile {
         let mut header = vec![0; header_bytes as usize];
         file.read_exact_at(&mut header, 8).with_context(|| format!("cannot read `{}`", path.display()))?;
         let metadata: Metadata = serde_json::from_slice(&header).map_err(|e| {
-            refuse(format!("has no valid header in its first {} bytes: {e}", 8 + header_bytes))
+            refuse(path, format!("has no valid header in its first {} bytes: {e}", 8 + header_bytes))
         })?;
         if let Some(name) = repeated_name(&header) {
-            return Err(refuse(format!("holds tensor `{name}` twice")).into());
+            return Err(refuse(path, format!("holds tensor `{name}` twice")).into());
         }
-        let (data_start, data_bytes) = (8 + header_bytes, metadata.data_len() as u64);
+        let data_start = 8 + header_bytes;
+        let data_bytes = metadata.data_len() as u64;
         if data_start.saturating_add(data_bytes) != file_bytes {
             let message = format!(
                 "is not a valid safetensors file: its tensors end at byte {}, the file at {file_bytes}",
                 data_start.saturating_add(data_bytes)
             );
-            return Err(refuse(message).into());
+            return Err(refuse(path, message).into());
         }
         Ok(Self { path: path.to_path_buf(), file, data_start, metadata })
     }
 
-    /// Where it lies.
+    /// Path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The names of the tensors, sorted.
+    /// Names of the tensors, sorted.
     pub fn names(&self) -> BTreeSet<String> {
         self.metadata.offset_keys().into_iter().collect()
     }
 
-    /// One tensor, in the type of the file, on the CPU.
+    /// Reads one tensor, in the type of the file, on the CPU.
     pub fn tensor(&self, name: &str) -> Result<Tensor> {
-        let refuse =
-            |message: String| Problem::new(format!("tensor `{name}` {message}")).at(self.path.display());
-        let info = self.metadata.info(name).ok_or_else(|| refuse("is missing".to_string()))?;
-        let dtype = DType::try_from(info.dtype)
-            .map_err(|_| refuse(format!("has type {:?}, which is not supported", info.dtype)))?;
+        let info = self.metadata.info(name).ok_or_else(|| self.tensor_problem(name, "is missing"))?;
+        let dtype = DType::try_from(info.dtype).map_err(|_| {
+            self.tensor_problem(name, &format!("has type {:?}, which is not supported", info.dtype))
+        })?;
         let data = self.bytes(name)?;
         let tensor = Tensor::from_raw_buffer(&data, dtype, &info.shape, &Device::Cpu)
-            .map_err(|e| refuse(format!("cannot be read: {e}")))?;
+            .map_err(|e| self.tensor_problem(name, &format!("cannot be read: {e}")))?;
         Ok(tensor)
     }
 
-    /// The values of a tensor as they lie in the file.
+    /// Reads the values of a tensor, as the bytes of the file.
     pub fn bytes(&self, name: &str) -> Result<Vec<u8>> {
-        let missing = || Problem::new(format!("tensor `{name}` is missing")).at(self.path.display());
-        let (start, end) = self.metadata.info(name).ok_or_else(missing)?.data_offsets;
+        let info = self.metadata.info(name).ok_or_else(|| self.tensor_problem(name, "is missing"))?;
+        let (start, end) = info.data_offsets;
         // In range: the header was checked against the length of the file.
         let mut data = vec![0; end - start];
         let read = self.file.read_exact_at(&mut data, self.data_start + start as u64);
@@ -133,7 +134,7 @@ impl TensorFile {
         Ok(data)
     }
 
-    /// What a tensor is like, without its values.
+    /// Type, shape and size of a tensor; `None` if there is no tensor with this name.
     pub fn info(&self, name: &str) -> Option<TensorInfo> {
         let info = self.metadata.info(name)?;
         let (start, end) = info.data_offsets;
@@ -142,16 +143,24 @@ impl TensorFile {
         Some(TensorInfo { dtype, is_float, shape: info.shape.clone(), bytes: (end - start) as u64 })
     }
 
-    /// Every tensor by name.
+    /// Reads all tensors, by name.
     pub fn tensors(&self) -> Result<BTreeMap<String, Tensor>> {
         self.names().into_iter().map(|name| self.tensor(&name).map(|tensor| (name, tensor))).collect()
     }
+
+    fn tensor_problem(&self, name: &str, message: &str) -> Problem {
+        Problem::new(format!("tensor `{name}` {message}")).at(self.path.display())
+    }
 }
 
-/// Writes a safetensors file with the metadata `format = pt` that transformers asks for.
+fn refuse(path: &Path, message: String) -> Problem {
+    Problem::new(message).at(path.display()).hint("is the file complete?")
+}
+
+/// Writes a safetensors file with the metadata `format = pt`, which transformers requires.
 ///
-/// Tensors are laid out as the safetensors library does: widest type first, then by name; it takes the memory
-/// of one tensor.
+/// Tensors are in the order of the safetensors library: widest type first, then by name. Writing takes the
+/// memory of one tensor.
 pub fn write_tensors(writer: &mut impl Write, tensors: &[(String, Tensor)]) -> Result<()> {
     let mut sorted: Vec<&(String, Tensor)> = tensors.iter().collect();
     sorted.sort_by(|(a, left), (b, right)| {
@@ -170,11 +179,11 @@ pub fn write_tensors(writer: &mut impl Write, tensors: &[(String, Tensor)]) -> R
     Ok(())
 }
 
-/// Values that are copied at once: an embedding is a large part of a model, and a copy of it would be the
-/// peak of a run's memory.
+/// Number of values that are copied at once. An embedding is a large part of a model, and a copy of all of it
+/// would be the peak of a run's memory.
 const COPIED_VALUES: usize = 1 << 18;
 
-/// Writes `[N]` values on the CPU.
+/// Writes the values of a tensor of shape `[N]` on the CPU.
 fn write_values(writer: &mut impl Write, values: &Tensor) -> Result<()> {
     let count = values.elem_count();
     for first in (0..count).step_by(COPIED_VALUES) {
@@ -185,7 +194,7 @@ fn write_values(writer: &mut impl Write, values: &Tensor) -> Result<()> {
     Ok(())
 }
 
-/// Bytes of the file that [`write_tensors`] makes, at most.
+/// Upper bound on the bytes of the file that [`write_tensors`] writes.
 pub(super) fn size_bytes(tensors: &[(String, Tensor)]) -> u64 {
     let header_bytes_of_one = 200;
     tensors
@@ -214,7 +223,7 @@ fn header(sorted: &[&(String, Tensor)]) -> Result<Vec<u8>> {
         offset = end;
     }
     let mut header = serde_json::to_vec(&entries)?;
-    // The format wants the data aligned to eight bytes, with spaces behind the header.
+    // The format requires that the data is aligned to eight bytes, so the header is padded with spaces.
     header.resize(header.len().next_multiple_of(8), b' ');
     Ok(header)
 }
@@ -232,7 +241,7 @@ fn dtype_name(dtype: DType) -> Option<&'static str> {
     }
 }
 
-/// The first name that comes twice in a header; a JSON map would silently keep the last one.
+/// The first name that occurs twice in a header; a JSON map would silently keep the last one.
 fn repeated_name(header: &[u8]) -> Option<String> {
     struct Names;
     impl<'de> Visitor<'de> for Names {

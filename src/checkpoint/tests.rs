@@ -1,4 +1,5 @@
-//! What a checkpoint promises: whole or not there, damage always found, the newest valid one used.
+//! Tests of what checkpoints promise: they are complete or absent, damage is always found, and the newest
+//! valid one is used.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -79,7 +80,7 @@ fn what_was_saved_comes_back() {
 fn the_file_is_what_the_safetensors_library_reads_and_transformers_accepts() {
     let device = Device::Cpu;
     let tensors = vec![
-        // More than is copied at once, and not in the order of memory.
+        // More values than are copied at once, and not in the order of memory.
         (
             "long".to_string(),
             Tensor::arange(0.0_f32, 420_000.0, &device).unwrap().reshape((700, 600)).unwrap().t().unwrap(),
@@ -140,13 +141,13 @@ fn every_flipped_byte_is_found_and_named() {
 }
 
 #[test]
-fn a_checkpoint_that_its_reader_cannot_use_is_passed_over() {
+fn a_checkpoint_that_its_reader_cannot_use_is_skipped() {
     let (_folder, store) = store_with(&[1, 2, 3]);
-    let read = |checkpoint: Checkpoint| match checkpoint.step() {
+    let newest = store.newest(|checkpoint| match checkpoint.step() {
         3 => anyhow::bail!("no state"),
         step => Ok(step),
-    };
-    assert_eq!(store.newest(read).unwrap(), (Some(2), vec!["no state".to_string()]));
+    });
+    assert_eq!(newest.unwrap(), (Some(2), vec!["no state".to_string()]));
 }
 
 #[test]
@@ -178,51 +179,58 @@ fn old_checkpoints_go_and_the_best_and_later_ones_stay() {
 }
 
 #[test]
-fn an_old_checkpoint_that_cannot_be_deleted_is_told_and_hinders_no_save() {
-    use std::os::unix::fs::PermissionsExt;
+fn an_old_checkpoint_that_cannot_be_deleted_is_reported_and_prevents_no_save() {
     let (_folder, store) = store_with(&[1, 2]);
-    let permit = |mode| std::fs::set_permissions(store.path_of(1), std::fs::Permissions::from_mode(mode));
-    permit(0o500).unwrap();
+    set_mode(&store.path_of(1), 0o500);
     let warnings = store.save(&snapshot(3), &keep(2, None)).unwrap();
     if !store.path_of(1).exists() {
         return skipped("this user may delete everything");
     }
-    permit(0o700).unwrap();
+    set_mode(&store.path_of(1), 0o700);
     assert!(warnings.len() == 1 && warnings[0].contains("checkpoint-1"), "{warnings:?}");
     assert_eq!(newest_step(&store), Some(3));
 }
 
+fn set_mode(path: &Path, mode: u32) {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+}
+
 #[test]
-fn files_of_a_sealed_folder_are_held_against_it_and_manifests_of_others_are_let_be() {
+fn files_of_a_sealed_folder_are_verified_and_manifests_of_other_programs_are_ignored() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().join("final");
-    let part = |name: &str| (name.to_string(), Part::Bytes(b"{}".to_vec()));
-    write_sealed(&root, &Snapshot { step: 1, parts: vec![part("a/config.json"), part("b/config.json")] })
-        .unwrap();
-    let verify = |name: &str| verify_sealed(&root.join(name), |_| true).map_err(|e| e.to_string());
-    assert_eq!((verify("a"), verify("b"), verify("")), (Ok(()), Ok(()), Ok(())));
+    let parts = ["a/config.json", "b/config.json"];
+    let parts = parts.map(|name| (name.to_string(), Part::Bytes(b"{}".to_vec()))).to_vec();
+    write_sealed(&root, &Snapshot { step: 1, parts }).unwrap();
+    assert_eq!((verify(&root, "a"), verify(&root, "b"), verify(&root, "")), (Ok(()), Ok(()), Ok(())));
     std::fs::write(root.join("a/config.json"), b"{ }").unwrap();
-    let message = verify("a").unwrap_err();
+    let message = verify(&root, "a").unwrap_err();
     assert!(message.contains("a/config.json: has 3 bytes") && message.contains("hint: restore"), "{message}");
-    assert!(verify("").is_err() && verify("b").is_ok());
+    assert!(verify(&root, "").is_err() && verify(&root, "b").is_ok());
     verify_sealed(&root.join("a"), |name| name != "config.json").unwrap();
-    // Of some other program; then one of ours that is cut off.
+    // A manifest of another program, then a truncated manifest of this program.
     std::fs::write(root.join("manifest.json"), br#"{"name": "an application"}"#).unwrap();
-    assert_eq!(verify("a"), Ok(()));
+    assert_eq!(verify(&root, "a"), Ok(()));
     std::fs::write(root.join("manifest.json"), br#"{"format_version": 1, "wri"#).unwrap();
-    assert!(verify("a").unwrap_err().contains("manifest.json: is not a manifest"));
+    assert!(verify(&root, "a").unwrap_err().contains("manifest.json: is not a manifest"));
+}
+
+fn verify(root: &Path, name: &str) -> Result<(), String> {
+    verify_sealed(&root.join(name), |_| true).map_err(|e| e.to_string())
 }
 
 #[test]
 fn a_link_in_the_place_of_a_new_folder_is_not_followed() {
     let folder = tempfile::tempdir().unwrap();
-    let (root, outside) = (folder.path().join(".tmp-checkpoint-1"), folder.path().join("outside"));
+    let root = folder.path().join(".tmp-checkpoint-1");
+    let outside = folder.path().join("outside");
     std::fs::create_dir(&outside).unwrap();
     std::os::unix::fs::symlink(&outside, &root).unwrap();
     let message = format!("{:#}", write_sealed(&root, &snapshot(1)).unwrap_err());
     assert!(message.contains(".tmp-checkpoint-1"), "{message}");
     assert_eq!(names_in(&outside), [""; 0]);
-    // As a store meets it: it goes, and what it led to stays.
+    // A store removes the link and leaves its target alone.
     CheckpointStore::new(folder.path()).save(&snapshot(1), KEEP_ALL).unwrap();
     assert_eq!(names_in(folder.path()), ["checkpoint-1", "outside"]);
     assert_eq!(names_in(&outside), [""; 0]);
@@ -247,7 +255,7 @@ fn an_interrupted_replacement_loses_nothing_and_leftovers_go() {
     assert_eq!(newest_step(&store), Some(3));
     store.save(&snapshot(4), KEEP_ALL).unwrap();
     assert_eq!(names_in(folder.path()), ["checkpoint-3", "checkpoint-4"]);
-    // The other way round: the new one was published, but is damaged, and the old one is still there.
+    // The reverse: the new checkpoint was published, but is damaged, and the old one is still there.
     std::fs::rename(store.path_of(4), folder.path().join(".old-checkpoint-4")).unwrap();
     std::fs::create_dir(store.path_of(4)).unwrap();
     assert_eq!(newest_step(&store), Some(4));
@@ -260,7 +268,7 @@ fn an_interrupted_replacement_loses_nothing_and_leftovers_go() {
 fn a_failed_save_keeps_what_was_there_and_says_how_much_room_there_is() {
     let (folder, store) = store_with(&[1]);
     let mut broken = snapshot(2);
-    // `trainer` cannot be a file and a folder: the second write fails as a failing disk would.
+    // `trainer` cannot be a file and a folder: the second write fails like on a failing disk.
     broken.parts.insert(0, ("trainer".to_string(), Part::Bytes(Vec::new())));
     let error = store.save(&broken, &keep(1, None)).unwrap_err();
     assert_eq!(class_of(&error), Class::Disk);

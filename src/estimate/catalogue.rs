@@ -1,19 +1,19 @@
-//! GPUs that people rent, as their data sheets have them, and what an hour costs about.
+//! GPUs for rent, with figures from their data sheets and approximate prices per hour.
 
 use crate::ops::cuda::Properties;
 
-/// When the prices below were gathered.
+/// Year in which the prices below were gathered.
 pub const PRICES_AS_OF: &str = "2025";
 
-/// The oldest generation that the kernels are compiled for.
+/// Compute capability of the oldest generation that the kernels are compiled for.
 const OLDEST: (u32, u32) = (7, 5);
 
-/// A kind of GPU.
+/// A model of GPU for rent.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rentable {
-    /// As `--device` takes it.
+    /// Name that `--device` takes.
     pub name: &'static str,
-    /// As its driver calls it.
+    /// Name that its driver reports.
     pub driver_name: &'static str,
     /// Compute capability.
     pub capability: (u32, u32),
@@ -21,17 +21,17 @@ pub struct Rentable {
     pub memory_mib: u64,
     /// Bandwidth of its memory in GB/s.
     pub gigabytes_per_second: f64,
-    /// Bandwidth of its line to the other GPUs of a machine in GB/s and either direction: NVLink, or PCIe where it
-    /// has none.
+    /// Bandwidth of its link to the other GPUs of a machine, in GB/s per direction: NVLink, or PCIe if it has
+    /// no NVLink.
     pub link_gigabytes_per_second: f64,
     /// Power of the board in watts.
     pub watts: f64,
-    /// US dollars an hour for one of them on demand: a round figure, prices differ by a factor of two.
+    /// US dollars per hour for one GPU on demand: a round figure, since prices differ by a factor of two.
     pub usd_per_hour: f64,
 }
 
 impl Rentable {
-    /// The newest first.
+    /// All models, the newest first.
     pub const ALL: [Self; 13] = [
         gpu("b200", "NVIDIA B200", (10, 0), 183_359, [8000.0, 900.0], 1000.0, 5.5),
         gpu("h200", "NVIDIA H200", (9, 0), 143_771, [4800.0, 450.0], 700.0, 3.5),
@@ -48,7 +48,8 @@ impl Rentable {
         gpu("v100-16", "Tesla V100-SXM2-16GB", (7, 0), 16_384, [900.0, 150.0], 300.0, 2.0),
     ];
 
-    /// The one with this name, in any case; `a100` is the one with 80 GB, `v100` the one with 16.
+    /// The GPU with this name, in upper or lower case. `a100` is the one with 80 GB, `v100` the one with 16
+    /// GB.
     pub fn named(name: &str) -> Option<Self> {
         let name = name.to_ascii_lowercase().replace([' ', '_'], "-");
         let name = match name.as_str() {
@@ -59,12 +60,12 @@ impl Rentable {
         Self::ALL.into_iter().find(|gpu| gpu.name == name)
     }
 
-    /// Whether kernels are compiled for it.
+    /// Returns true if the kernels are compiled for this GPU.
     pub fn is_served(&self) -> bool {
         self.capability >= OLDEST
     }
 
-    /// As the driver would describe it.
+    /// The properties that the driver would report.
     pub fn properties(&self) -> Properties {
         Properties {
             ordinal: 0,

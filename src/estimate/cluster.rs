@@ -1,4 +1,4 @@
-//! What a run takes on several machines with several GPUs each, from what it takes on one of them.
+//! Time of a run on several machines with several GPUs each, derived from its time on one of these GPUs.
 
 use crate::config::Wire;
 use crate::estimate::catalogue::Rentable;
@@ -6,59 +6,59 @@ use crate::estimate::cost::Estimate;
 use crate::estimate::network::Exchange;
 use crate::estimate::network::Levers;
 
-/// Share of the bandwidth of a network, and of the lines between the GPUs of a machine, that sums reach.
+/// Share of the bandwidth of a network, and of the links between the GPUs of a machine, that an all-reduce
+/// reaches.
 const LINE_SHARE: f64 = 0.7;
 
-/// Seconds until all processes have a few bytes of all.
+/// Seconds until all processes have received a few bytes from every process.
 const MESSAGE_SECONDS: f64 = 1e-4;
 
-/// Machines with as many GPUs each, and the network between them.
+/// Machines with the same number of GPUs, and the network between them.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Cluster {
-    /// Machines.
+    /// Number of machines.
     pub machines: usize,
-    /// GPUs of each, with a process for each.
+    /// Number of GPUs per machine, with one process each.
     pub gpus_each: usize,
-    /// The line of each machine, in Gb/s and either direction.
+    /// Bandwidth of the link of each machine, in Gb/s per direction.
     pub gigabits_per_second: f64,
 }
 
-/// The gradients of a model.
+/// Numbers of gradients in a model.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Gradients {
-    /// All.
+    /// All gradients.
     pub all: u64,
-    /// Those that are final at the very end.
+    /// Gradients that are final only at the very end of a step.
     pub last: u64,
 }
 
-/// What a run takes on a cluster.
+/// Time of a run on a cluster.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Clustered {
     /// Seconds of training.
     pub seconds: f64,
-    /// Micro-batches of a process in the last update.
+    /// Micro-batches per process in the last update.
     pub micro_batches: usize,
-    /// The share of the time that is computing.
+    /// Share of the time that is spent computing.
     pub efficiency: f64,
 }
 
 impl Cluster {
-    /// GPUs in all.
+    /// Number of GPUs in all machines.
     pub fn gpus(&self) -> usize {
         self.machines * self.gpus_each
     }
 
-    /// Gradients a second that are added up over all, each of so many bytes: in a ring over the GPUs of each
-    /// machine, and in one over the machines. Either passes each value twice, but for the part that is at home.
+    /// Gradients per second that are summed over all GPUs, with `bytes` bytes for each gradient. One ring
+    /// connects the GPUs of each machine, another one the machines.
     fn values_per_second(&self, gpu: &Rentable, bytes: f64) -> f64 {
-        let passes = |members: usize| 2.0 * (members - 1) as f64 / members as f64;
-        let inside = passes(self.gpus_each) / (gpu.link_gigabytes_per_second * 1e9);
-        let between = passes(self.machines) / (self.gigabits_per_second * 1e9 / 8.0);
+        let inside = passes_in_ring(self.gpus_each) / (gpu.link_gigabytes_per_second * 1e9);
+        let between = passes_in_ring(self.machines) / (self.gigabits_per_second * 1e9 / 8.0);
         LINE_SHARE / (bytes * (inside + between))
     }
 
-    /// What the run of `alone`, on one such GPU, takes here.
+    /// The time of a run on this cluster, where `alone` is its estimate on one of these GPUs.
     pub fn takes(
         &self,
         alone: &Estimate,
@@ -91,6 +91,11 @@ impl Cluster {
     }
 }
 
+/// Number of times that a value passes the link of a member of a ring: twice, except for its own part.
+fn passes_in_ring(members: usize) -> f64 {
+    2.0 * (members - 1) as f64 / members as f64
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -103,7 +108,7 @@ mod tests {
 
     const GRADIENTS: Gradients = Gradients { all: 330_000_000, last: 30_000_000 };
 
-    /// BERT's size, 64 micro-batches of 32 rows an update.
+    /// A model of the size of BERT-large, with 64 micro-batches of 32 rows per update.
     fn alone(gpu: &Rentable) -> Estimate {
         let model = named_model("large").expect("is known");
         let shapes = Shapes {
@@ -117,8 +122,8 @@ mod tests {
             gradient_accumulation_steps: 64,
             ..TrainingConfig::default()
         };
-        let work = |training: &TrainingConfig| Work::new(training, 128, 100);
-        Estimate::on_gpu(gpu, &training, &shapes, None, false, work).expect("fits")
+        Estimate::on_gpu(gpu, &training, &shapes, None, false, |training| Work::new(training, 128, 100))
+            .expect("fits")
     }
 
     fn takes(machines: usize, gpus_each: usize, gigabits: f64, levers: (Wire, bool)) -> Clustered {
@@ -145,8 +150,10 @@ mod tests {
     #[test]
     fn a_slow_network_costs_what_its_bytes_take() {
         let plain = (Wire::F32, false);
-        let (near, far) = (takes(4, 1, 1e9, plain), takes(4, 1, 10.0, plain));
-        // Each value passes the line of a machine 2 x 3/4 times: 330 M of 4 bytes at 70 % of 1.25 GB/s.
+        let near = takes(4, 1, 1e9, plain);
+        let far = takes(4, 1, 10.0, plain);
+        // Each value passes the link of a machine 2 x 3/4 times: 330 M values of 4 bytes at 70 % of 1.25
+        // GB/s.
         let travel = 330e6 * 4.0 * 1.5 / (0.7 * 1.25e9);
         assert!(((far.seconds - near.seconds) / 100.0 / travel - 1.0).abs() < 1e-6);
         let half = takes(4, 1, 10.0, (Wire::Bf16, false));

@@ -1,4 +1,4 @@
-//! Memory, time, energy and money of a run on one device.
+//! Memory, time, energy and cost of a run on one device.
 
 use candle_core::DType;
 
@@ -17,70 +17,58 @@ use crate::tasks::run::Shapes;
 use crate::train::batch_size;
 use crate::train::batch_size::GPU_RESERVE_BYTES;
 
-/// The share of a GPU's data sheet that products of training are taken to reach.
+/// Share of the peak on a GPU's data sheet that the matrix products of training are assumed to reach.
 pub const GPU_SHARE: f64 = 0.35;
 
-/// Seconds that a micro-batch takes on a GPU at least: a small model waits for its launches.
+/// Shortest time of a micro-batch on a GPU, in seconds: a small model waits for its kernel launches.
 const GPU_LEAST_SECONDS: f64 = 3e-3;
 
 /// Share of a GPU's bandwidth that an update of the parameters reaches.
 const BANDWIDTH_SHARE: f64 = 0.8;
 
-/// Bytes of each parameter that an update reads or writes: value, gradient and two moments, all but the
-/// gradient both ways, and the copy in a half type.
+/// Bytes that an update reads or writes for each parameter: value, gradient and two moments, all except the
+/// gradient in both directions, and the copy in a half type.
 pub const UPDATE_BYTES: f64 = 30.0;
 
-/// What checkpointing adds to a step: its forward pass once more.
+/// Factor of gradient checkpointing on the time of a step: the forward pass runs a second time.
 const CHECKPOINTING_FACTOR: f64 = 4.0 / 3.0;
 
-/// Seconds of a micro-batch of so many floating-point operations on a GPU whose data sheet says so many a
-/// second.
+/// Seconds of a micro-batch of `flops` floating-point operations on a GPU whose data sheet promises
+/// `peak_flops` per second.
 pub fn gpu_seconds(flops: f64, peak_flops: f64) -> f64 {
     (flops / (GPU_SHARE * peak_flops)).max(GPU_LEAST_SECONDS)
 }
 
-/// How a training fits into the memory of a device.
+/// A training configuration that fits into the memory of a device.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Fitted {
-    /// With the rows at once that fit.
+    /// The configuration, with a number of rows at once that fits.
     pub training: TrainingConfig,
     /// Memory of the largest step, by parts.
     pub prediction: Prediction,
-    /// Memory that a run may take there.
+    /// Memory that a run may use on the device.
     pub room_bytes: u64,
-    /// The most rows at once that would fit.
+    /// The largest number of rows at once that would fit.
     pub most_rows: usize,
-    /// Whether it is as the configuration says, or something else that does the same updates.
+    /// True if this is the given configuration; otherwise it is another one that does the same updates.
     pub is_as_given: bool,
 }
 
 impl Fitted {
-    /// The training as it is where it fits, else with gradient checkpointing, else with fewer rows at once
-    /// and more micro-batches; `None` where not even one row fits.
+    /// Keeps the configuration if it fits. Otherwise turns on gradient checkpointing; if that is not enough,
+    /// takes fewer rows at once and more micro-batches. `None` if not even one row fits.
     pub fn new(training: &TrainingConfig, shapes: &Shapes, place: Place, room_bytes: u64) -> Option<Self> {
-        let needed = |training: &TrainingConfig| {
-            batch_size::predicted_bytes(training.rows_at_once(), training, shapes, place)
-        };
-        let fit = |training: &TrainingConfig| batch_size::fit_into(room_bytes, training, shapes, place).ok();
-        // What the configuration leaves open is settled as a run settles it.
-        let given = fit(training)?.map_or_else(|| training.clone(), |fit| fit.training);
+        // Settings that the configuration leaves open are chosen as a run would choose them.
+        let fit = batch_size::fit_into(room_bytes, training, shapes, place).ok()?;
+        let given = fit.map_or_else(|| training.clone(), |fit| fit.training);
         let light = TrainingConfig { gradient_checkpointing: GradientCheckpointing::On, ..given.clone() };
-        let cut = || {
-            let open = TrainingConfig {
-                per_device_train_batch_size: BatchSize::Auto,
-                train_batch_size: Some(given.rows_per_update()),
-                gradient_checkpointing: GradientCheckpointing::Auto,
-                ..given.clone()
-            };
-            Some(fit(&open)??.training)
-        };
-        let is_as_given = needed(&given) <= room_bytes;
+        let is_as_given = fits(&given, shapes, place, room_bytes);
         let training = if is_as_given {
             given
-        } else if needed(&light) <= room_bytes {
+        } else if fits(&light, shapes, place, room_bytes) {
             light
         } else {
-            cut()?
+            with_fewer_rows(given, shapes, place, room_bytes)?
         };
         Some(Self {
             prediction: batch_size::predicted(training.rows_at_once(), &training, shapes, place),
@@ -91,20 +79,41 @@ impl Fitted {
         })
     }
 
-    /// Memory at the peak.
+    /// Peak memory in bytes.
     pub fn peak_bytes(&self) -> u64 {
         self.prediction.peak(self.room_bytes)
     }
 }
 
-/// Micro-batches of one size, and what they take on a device.
+fn fits(training: &TrainingConfig, shapes: &Shapes, place: Place, room_bytes: u64) -> bool {
+    batch_size::predicted_bytes(training.rows_at_once(), training, shapes, place) <= room_bytes
+}
+
+/// A configuration with the same rows per update and with fewer rows at once; `None` if not even one row
+/// fits.
+fn with_fewer_rows(
+    given: TrainingConfig,
+    shapes: &Shapes,
+    place: Place,
+    room_bytes: u64,
+) -> Option<TrainingConfig> {
+    let open = TrainingConfig {
+        per_device_train_batch_size: BatchSize::Auto,
+        train_batch_size: Some(given.rows_per_update()),
+        gradient_checkpointing: GradientCheckpointing::Auto,
+        ..given
+    };
+    Some(batch_size::fit_into(room_bytes, &open, shapes, place).ok()??.training)
+}
+
+/// Micro-batches of one size, and their time on a device.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Timed {
-    /// How many there are.
+    /// Size and number of the micro-batches.
     pub part: Part,
-    /// Seconds of one of them.
+    /// Seconds of one micro-batch.
     pub micro_batch_seconds: f64,
-    /// Seconds that an update takes besides.
+    /// Seconds of an update, in addition to its micro-batches.
     pub update_seconds: f64,
 }
 
@@ -115,24 +124,24 @@ impl Timed {
     }
 }
 
-/// What a run takes on a device.
+/// Memory and time of a run on a device.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Estimate {
-    /// The type that it computes in.
+    /// Number type of the computation.
     pub compute: DType,
-    /// How it fits.
+    /// The configuration that fits.
     pub fitted: Fitted,
-    /// The parts of the work, and what each takes.
+    /// Parts of the work, with their times.
     pub timed: Vec<Timed>,
     /// Seconds of training.
     pub seconds: f64,
-    /// Tokens of training a second.
+    /// Tokens per second of training.
     pub tokens_per_second: f64,
 }
 
 impl Estimate {
-    /// On a GPU that is not here, where the configuration computes in `wanted`, or in the best type of each
-    /// device where that is open. An error says why it cannot.
+    /// Estimates a run on a GPU that is not in this machine. The run computes in `wanted`, or in the best
+    /// type of the GPU if that is `None`. The error is the reason why the run is not possible.
     pub fn on_gpu(
         gpu: &Rentable,
         training: &TrainingConfig,
@@ -160,33 +169,38 @@ impl Estimate {
         let factor = if on { CHECKPOINTING_FACTOR } else { 1.0 };
         let parameters = shapes.outline.num_parameters() as f64;
         let update_seconds = parameters * UPDATE_BYTES / (BANDWIDTH_SHARE * gpu.gigabytes_per_second * 1e9);
-        let seconds = |part: &Part| {
+        let work = work(&fitted.training);
+        let seconds = work.parts.iter().map(|part| {
             let flops = shapes.outline.flops(&shapes.sizes(part.tokens_at_once(), part.length, on, place));
             (gpu_seconds(factor * flops, peak), update_seconds)
-        };
-        let work = work(&fitted.training);
-        let seconds: Vec<(f64, f64)> = work.parts.iter().map(seconds).collect();
+        });
+        let seconds: Vec<(f64, f64)> = seconds.collect();
         Ok(Self::of(fitted, compute, &work, &seconds))
     }
 
-    /// Where a micro-batch of each part of the work takes so many seconds, and an update so many besides.
+    /// The estimate from times: `seconds` has, for each part of the work, those of a micro-batch and of an
+    /// update.
     pub fn of(fitted: Fitted, compute: DType, work: &Work, seconds: &[(f64, f64)]) -> Self {
-        let timed = |(&part, &(micro_batch_seconds, update_seconds)): (&Part, &(f64, f64))| Timed {
-            part,
-            micro_batch_seconds,
-            update_seconds,
-        };
-        let timed: Vec<Timed> = work.parts.iter().zip(seconds).map(timed).collect();
+        let timed: Vec<Timed> = work
+            .parts
+            .iter()
+            .zip(seconds)
+            .map(|(&part, &(micro_batch_seconds, update_seconds))| Timed {
+                part,
+                micro_batch_seconds,
+                update_seconds,
+            })
+            .collect();
         let seconds: f64 = timed.iter().map(Timed::seconds).sum();
         Self { compute, fitted, timed, seconds, tokens_per_second: work.tokens() as f64 / seconds }
     }
 
-    /// Kilowatt-hours of a board of so many watts at full power.
+    /// Energy in kilowatt-hours of a board that always draws `watts`.
     pub fn kilowatt_hours(&self, watts: f64) -> f64 {
         watts * self.seconds / 3.6e6
     }
 
-    /// US dollars at so many an hour.
+    /// Cost in US dollars, at `per_hour` dollars per hour.
     pub fn usd(&self, per_hour: f64) -> f64 {
         per_hour * self.seconds / 3600.0
     }

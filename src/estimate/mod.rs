@@ -1,8 +1,8 @@
-//! What a run takes on a device before it is rented: memory, time, energy, money.
+//! Estimates of a run on a device before the device is rented: memory, time, energy, cost.
 //!
-//! `catalogue.rs` knows the GPUs that people rent, `work.rs` counts what a configuration asks for, `cost.rs` puts
-//! the two together, and `cluster.rs` many of them by what `network.rs` knows of their exchange. Nothing here
-//! measures: the speed of this machine is brought along.
+//! `catalogue.rs` has the GPUs for rent, `work.rs` counts the work of a configuration, `cost.rs` puts the two
+//! together, and `cluster.rs` combines many GPUs with the model of their network in `network.rs`. Nothing
+//! here measures: callers pass the speed of this machine.
 
 mod catalogue;
 mod cluster;

@@ -1,48 +1,49 @@
-//! How long an update takes in several processes, from what was measured of one of them and of the network between
-//! them.
+//! Time of an update in several processes, from measurements of one process and of the network between them.
 
 use crate::config::Wire;
 
-/// The share of a micro-batch's time in which gradients can travel: backward is two thirds of it, and the first
-/// gradients are final some time after its beginning.
+/// Share of a micro-batch's time in which gradients can be sent: backward takes two thirds of the time, and
+/// the first gradients are final some time after it starts.
 const OVERLAPPED_SHARE: f64 = 0.6;
 
-/// The share of the time that is to be spent on micro-batches.
+/// Share of the time that should be spent on micro-batches.
 pub const WANTED_EFFICIENCY: f64 = 0.95;
 
-/// The most micro-batches of a process that are advised.
+/// The largest number of micro-batches per process that is advised.
 const MOST_MICRO_BATCHES: usize = 64;
 
-/// What was measured.
+/// Measurements of a process and of the network.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Exchange {
-    /// Forward and backward of a micro-batch in a process, in seconds.
+    /// Seconds of forward and backward for one micro-batch in a process.
     pub micro_batch_seconds: f64,
-    /// An update of the parameters, in seconds.
+    /// Seconds of an update of the parameters.
     pub update_seconds: f64,
-    /// Gradients of the model.
+    /// Number of gradients in the model.
     pub gradients: u64,
-    /// Of them, those that are final at the very end: word embeddings are read by the first layer.
+    /// Number of gradients that are final only at the very end: those of the word embeddings, which the first
+    /// layer reads.
     pub last_gradients: u64,
-    /// Gradients a second that are added up over all processes as f32, and as bf16.
+    /// Gradients per second that are summed over all processes, as f32 and as bf16.
     pub values_per_second: [f64; 2],
-    /// Until all have a few bytes of all, in seconds; an update has about three such messages.
+    /// Seconds until all processes have received a few bytes from every process; an update has about three
+    /// such messages.
     pub message_seconds: f64,
 }
 
-/// What can be set.
+/// Settings that can be changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Levers {
-    /// Micro-batches of each process in an update.
+    /// Micro-batches per process in an update.
     pub micro_batches: usize,
-    /// The type in which gradients travel.
+    /// Type in which gradients are sent.
     pub wire: Wire,
-    /// Whether they travel while others are computed.
+    /// True if gradients are sent while others are computed.
     pub overlap: bool,
 }
 
 impl Exchange {
-    /// Seconds of an update.
+    /// Seconds of an update with its micro-batches.
     pub fn update_seconds(&self, levers: Levers) -> f64 {
         let Levers { micro_batches, wire, overlap } = levers;
         let rate = self.values_per_second[usize::from(wire == Wire::Bf16)];
@@ -53,7 +54,7 @@ impl Exchange {
         self.computing_seconds(micro_batches) + travel - hidden + messages
     }
 
-    /// The share of an update that the processes spend on what one would have to do as well.
+    /// Share of an update that processes spend on work that a single process would do as well.
     pub fn efficiency(&self, levers: Levers) -> f64 {
         self.computing_seconds(levers.micro_batches) / self.update_seconds(levers)
     }
@@ -62,14 +63,16 @@ impl Exchange {
         micro_batches as f64 * self.micro_batch_seconds + self.update_seconds
     }
 
-    /// What to set where a process has so many micro-batches now: what changes least and is efficient enough, bits
-    /// before rows of an update. `None` where nothing is.
+    /// Advises settings for a process that has `micro_batches` in an update now: the smallest change that is
+    /// efficient enough. Gradients in fewer bits come before larger updates. `None` if no setting is
+    /// efficient enough.
     pub fn advice(&self, micro_batches: usize) -> Option<Levers> {
         let more = std::iter::successors(Some(micro_batches.max(1)), |now| Some(2 * now));
         let more = more.take_while(|&now| now <= MOST_MICRO_BATCHES.max(micro_batches));
-        let wires =
-            |micro_batches| [Wire::F32, Wire::Bf16].map(|wire| Levers { micro_batches, wire, overlap: true });
-        more.flat_map(wires).find(|&levers| self.efficiency(levers) >= WANTED_EFFICIENCY)
+        more.flat_map(|micro_batches| {
+            [Wire::F32, Wire::Bf16].map(|wire| Levers { micro_batches, wire, overlap: true })
+        })
+        .find(|&levers| self.efficiency(levers) >= WANTED_EFFICIENCY)
     }
 }
 
@@ -77,7 +80,8 @@ impl Exchange {
 mod tests {
     use super::*;
 
-    /// A second of computing, 50 million gradients, a tenth of them last; 25 million a second in f32.
+    /// A second of computing and 50 million gradients, the last tenth of them final at the end; 25 million
+    /// per second in f32.
     const SLOW: Exchange = Exchange {
         micro_batch_seconds: 1.0,
         update_seconds: 0.0,
@@ -88,17 +92,18 @@ mod tests {
     };
 
     #[test]
-    fn what_travels_beside_computing_costs_nothing_and_the_rest_does() {
-        let seconds =
-            |micro_batches, wire, overlap| SLOW.update_seconds(Levers { micro_batches, wire, overlap });
-        let close = |a: f64, b: f64| assert!((a - b).abs() < 1e-9, "{a} {b}");
-        close(seconds(1, Wire::F32, false), 3.0);
-        close(seconds(1, Wire::F32, true), 3.0 - 0.6);
-        close(seconds(1, Wire::Bf16, false), 2.0);
-        close(seconds(4, Wire::Bf16, true), 5.0 - 0.6);
+    fn gradients_sent_during_computing_cost_no_time_and_all_others_do() {
+        for (micro_batches, wire, overlap, seconds) in [
+            (1, Wire::F32, false, 3.0),
+            (1, Wire::F32, true, 3.0 - 0.6),
+            (1, Wire::Bf16, false, 2.0),
+            (4, Wire::Bf16, true, 5.0 - 0.6),
+        ] {
+            assert_close(SLOW.update_seconds(Levers { micro_batches, wire, overlap }), seconds);
+        }
         let fast = Exchange { values_per_second: [500e6, 1e9], ..SLOW };
-        // A tenth of a second, nine tenths of which are hidden.
-        close(fast.update_seconds(Levers { micro_batches: 1, wire: Wire::F32, overlap: true }), 1.01);
+        // Sending takes a tenth of a second, of which nine tenths are hidden.
+        assert_close(fast.update_seconds(Levers { micro_batches: 1, wire: Wire::F32, overlap: true }), 1.01);
     }
 
     #[test]
@@ -110,5 +115,9 @@ mod tests {
         assert_eq!(SLOW.advice(1), Some(Levers { micro_batches: 8, wire: Wire::Bf16, overlap: true }));
         let hopeless = Exchange { values_per_second: [1e5, 2e5], ..SLOW };
         assert_eq!(hopeless.advice(1), None);
+    }
+
+    fn assert_close(a: f64, b: f64) {
+        assert!((a - b).abs() < 1e-9, "{a} {b}");
     }
 }

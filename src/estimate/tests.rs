@@ -1,4 +1,4 @@
-//! Predictions against the same arithmetic by hand, and what fits where.
+//! Predictions compared with the same arithmetic by hand, and configurations that fit or do not fit.
 
 use super::*;
 use crate::config::BatchSizeRamp;
@@ -28,7 +28,12 @@ fn training(rows: usize, micro_batches: usize) -> TrainingConfig {
     }
 }
 
-fn on(gpu: &str, training: &TrainingConfig, shapes: &Shapes, steps: u64) -> Result<Estimate, String> {
+fn estimate_on(
+    gpu: &str,
+    training: &TrainingConfig,
+    shapes: &Shapes,
+    steps: u64,
+) -> Result<Estimate, String> {
     let gpu = Rentable::named(gpu).expect("it is in the catalogue");
     Estimate::on_gpu(&gpu, training, shapes, None, false, |training| {
         Work::new(training, shapes.length, steps)
@@ -46,9 +51,11 @@ fn micro_batches_are_counted_by_their_sizes_through_phases_and_a_ramp() {
         ..training(8, 6)
     };
     let work = Work::new(&training, 512, 15);
-    // 2, 3, 4, 5, then 6 times 6; and 5 times 6 of the long rows.
-    let part = |rows, length, micro_batches, updates| Part { rows, length, micro_batches, updates };
-    assert_eq!(work.parts, [part(32, 128, 50, 10), part(8, 512, 30, 5)]);
+    // The ramp has 2, 3, 4, 5, then six times 6 micro-batches of short rows; five times 6 of long rows
+    // follow.
+    let short = Part { rows: 32, length: 128, micro_batches: 50, updates: 10 };
+    let long = Part { rows: 8, length: 512, micro_batches: 30, updates: 5 };
+    assert_eq!(work.parts, [short, long]);
     assert_eq!(work.tokens(), 50 * 4096 + 30 * 4096);
 }
 
@@ -56,8 +63,8 @@ fn micro_batches_are_counted_by_their_sizes_through_phases_and_a_ramp() {
 fn a_prediction_is_operations_at_a_share_of_the_data_sheet_and_the_bytes_of_updates() {
     let base = named_model("base").unwrap();
     let shapes = masked_lm(&base, 128);
-    let found = on("h100", &training(64, 2), &shapes, 1000).unwrap();
-    // 6 x 85.1M x 8,192 tokens and attention, and the head on 1,229 rows: 4.6 TFLOP a micro-batch.
+    let found = estimate_on("h100", &training(64, 2), &shapes, 1000).unwrap();
+    // 6 x 85.1M x 8,192 tokens and attention, and the head on 1,229 rows: 4.6 TFLOP per micro-batch.
     let flops = Blueprint::masked_lm(&base).flops(8192.0, 128.0, 1229.0);
     let update = 124_697_433.0 * 30.0 / (0.8 * 3350e9);
     let wanted = 1000.0 * (2.0 * flops / (0.35 * 989.4e12) + update);
@@ -66,21 +73,21 @@ fn a_prediction_is_operations_at_a_share_of_the_data_sheet_and_the_bytes_of_upda
     assert!((found.usd(3600.0) - found.seconds).abs() < 1e-6);
     assert!((found.kilowatt_hours(1000.0) * 3600.0 - found.seconds).abs() < 1e-6);
     let tiny = masked_lm(&named_model("tiny").unwrap(), 128);
-    let waits = on("h100", &training(8, 1), &tiny, 1000).unwrap();
+    let waits = estimate_on("h100", &training(8, 1), &tiny, 1000).unwrap();
     assert!((3.0..3.1).contains(&waits.seconds), "launches are the limit: {}", waits.seconds);
 }
 
 #[test]
-fn what_does_not_fit_as_given_is_checkpointed_and_then_cut_into_the_same_update() {
+fn a_configuration_that_does_not_fit_is_checkpointed_and_then_cut_into_smaller_micro_batches() {
     let large = named_model("large").unwrap();
     let shapes = masked_lm(&large, 512);
     let given = training(64, 4);
-    let h200 = on("h200", &given, &shapes, 10).unwrap();
+    let h200 = estimate_on("h200", &given, &shapes, 10).unwrap();
     assert!(h200.fitted.is_as_given && h200.fitted.training == given);
-    let l4 = on("l4", &given, &shapes, 10).unwrap().fitted;
+    let l4 = estimate_on("l4", &given, &shapes, 10).unwrap().fitted;
     assert!(!l4.is_as_given && l4.training.gradient_checkpointing.is_on());
     assert_eq!(l4.training.rows_at_once(), 64);
-    let t4 = on("t4", &training(256, 1), &shapes, 10).unwrap();
+    let t4 = estimate_on("t4", &training(256, 1), &shapes, 10).unwrap();
     let cut = &t4.fitted.training;
     assert!(!t4.fitted.is_as_given && cut.rows_at_once() < 256);
     assert_eq!(cut.rows_per_update(), 256);
@@ -89,20 +96,24 @@ fn what_does_not_fit_as_given_is_checkpointed_and_then_cut_into_the_same_update(
 }
 
 #[test]
-fn a_gpu_that_cannot_says_why() {
+fn an_impossible_run_is_an_error_with_its_reason() {
     let shapes = masked_lm(&named_model("base").unwrap(), 128);
     let given = training(8, 1);
-    assert_eq!(on("v100", &given, &shapes, 1).unwrap_err(), "no code for it: a T4 or newer is wanted");
+    assert_eq!(
+        estimate_on("v100", &given, &shapes, 1).unwrap_err(),
+        "no code for it: a T4 or newer is wanted"
+    );
     let t4 = Rentable::named("T4").unwrap();
     let wanted = Some(candle_core::DType::BF16);
-    let work = |training: &TrainingConfig| Work::new(training, 128, 1);
-    let refused = Estimate::on_gpu(&t4, &given, &shapes, wanted, false, work).unwrap_err();
+    let refused =
+        Estimate::on_gpu(&t4, &given, &shapes, wanted, false, |training| Work::new(training, 128, 1));
+    let refused = refused.unwrap_err();
     assert_eq!(refused, "cannot compute in bf16");
     let deep = ModelConfig {
         encoder: crate::families::EncoderConfig { num_hidden_layers: 400, ..shapes.model.encoder.clone() },
         ..shapes.model.clone()
     };
-    let refused = on("t4", &given, &masked_lm(&deep, 128), 1).unwrap_err();
+    let refused = estimate_on("t4", &given, &masked_lm(&deep, 128), 1).unwrap_err();
     assert_eq!(refused, "does not fit, not even a row at a time");
 }
 
@@ -113,6 +124,6 @@ fn names_are_found_in_any_spelling_and_every_gpu_has_a_speed() {
     assert_eq!(Rentable::named("tpu"), None);
     let shapes = masked_lm(&named_model("tiny").unwrap(), 128);
     for gpu in Rentable::ALL.iter().filter(|gpu| gpu.is_served()) {
-        assert!(on(gpu.name, &training(8, 1), &shapes, 1).is_ok(), "{}", gpu.name);
+        assert!(estimate_on(gpu.name, &training(8, 1), &shapes, 1).is_ok(), "{}", gpu.name);
     }
 }

@@ -1,4 +1,5 @@
-//! What a run computes on: device, number types, threads, and the processes that it is one of.
+//! The machine that a run computes on: device, number types, threads, and the group of processes that it is
+//! one of.
 
 pub mod survey;
 
@@ -25,43 +26,43 @@ use crate::precision::Hardware;
 use crate::precision::Policy;
 use crate::telemetry::Progress;
 
-/// What a run computes on, and in which types.
+/// The machine of a run and the number types that it computes in.
 #[derive(Debug, Clone)]
 pub struct Machine {
-    /// Where parameters and activations are.
+    /// Device of parameters and activations.
     pub device: Device,
     /// Number types.
     pub policy: Policy,
-    /// Threads of the pool.
+    /// Number of threads in the pool.
     pub threads: usize,
-    /// Why there is no GPU, where one could have been taken.
+    /// Reason why no GPU is used, if one could have been chosen.
     pub without_gpu: Option<Unavailable>,
     /// The processes that train together.
     pub world: World,
 }
 
-/// What the memory of a step depends on besides its sizes.
+/// Properties of a machine that decide the memory of a step, in addition to its sizes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
-    /// Type of activations and products.
+    /// Type of activations and matrix products.
     pub compute: DType,
-    /// Whether it is a GPU.
+    /// True on a GPU.
     pub on_gpu: bool,
-    /// Processes that divide the moments of the optimizer among them.
+    /// Number of processes that shard the moments of the optimizer.
     pub sharers: usize,
-    /// Whether gradients that are final are copied for other processes while others are computed.
+    /// True if final gradients are copied for other processes while others are still computed.
     pub overlaps: bool,
 }
 
 impl Place {
-    /// Of one process alone.
+    /// The place of a single process.
     pub fn alone(compute: DType, on_gpu: bool) -> Self {
         Self { compute, on_gpu, sharers: 1, overlaps: false }
     }
 }
 
 impl Machine {
-    /// Where steps are computed, and in which type.
+    /// The place where steps are computed, and their type.
     pub fn place(&self) -> Place {
         let world = self.world;
         let sharers = if world.shards_optimizer() { world.size } else { 1 };
@@ -69,13 +70,13 @@ impl Machine {
         Place { sharers, overlaps: world.copies_gradients(), ..alone }
     }
 
-    /// One process on `device`, with the threads that the pool has.
+    /// A single process on `device`, with the current number of threads in the pool.
     pub fn alone(device: &Device, policy: Policy) -> Self {
-        let (device, threads) = (device.clone(), rayon::current_num_threads());
-        Self { device, policy, threads, without_gpu: None, world: World::ALONE }
+        let threads = rayon::current_num_threads();
+        Self { device: device.clone(), policy, threads, without_gpu: None, world: World::ALONE }
     }
 
-    /// `bf16 on the CPU, 2 threads`.
+    /// A summary such as `bf16 on the CPU, 2 threads`.
     pub fn summary(&self) -> String {
         format!(
             "{} on {}, {}",
@@ -85,7 +86,8 @@ impl Machine {
         )
     }
 
-    /// What a run folder keeps of it: program, device, number type, threads, processor, memory.
+    /// Facts that a run folder records about the machine: program, device, number type, threads, processor,
+    /// memory.
     pub fn to_json(&self) -> Value {
         let processor = Processor::here();
         json!({
@@ -101,55 +103,55 @@ impl Machine {
         })
     }
 
-    /// Says what is computed on, and what should be known of it.
+    /// Reports device, number type and threads, with notes and warnings about them.
     pub fn announce(&self, progress: &Progress) {
         progress.note(&format!("computing in {}", self.summary()));
         if let Some(reason) = &self.without_gpu {
             progress.note(&format!("note: no GPU is used: {reason}; {}", reason.hint()));
         }
         self.policy.notes.iter().for_each(|note| progress.note(note));
-        // Any other failure comes up again with the first batch.
+        // Any other failure is reported with the first batch.
         if let Ok(Some(false)) = cuda::locks_pages(&self.device) {
             progress.warn("no page-locked memory can be had, so copies of batches to the GPU hold up the program: look at the limits of its container and at `ulimit -l`");
         }
     }
 }
 
-/// Sets up threads, picks the device and the types; refuses to be one of several processes.
+/// Sets up threads, device and number types. Refuses to be one of several processes.
 pub fn set_up(run: &RunSection, precision: &PrecisionConfig) -> Result<Machine> {
     set_up_in(World::detect(|name| std::env::var(name).ok())?, run, precision, 0)
 }
 
-/// As [`set_up`], as one of the processes that train together, where there are several.
+/// Same as [`set_up`], for a process that may be one of several that train together.
 pub fn set_up_as_one_of_many(
     run: &RunSection,
     precision: &PrecisionConfig,
     distributed: &DistributedConfig,
 ) -> Result<Machine> {
-    let machine = set_up_beside_others(run, precision, distributed)?;
+    let machine = set_up_with_others(run, precision, distributed)?;
     let world = machine.world.adding_up_on(&machine.device)?;
     Ok(Machine { world, ..machine })
 }
 
-/// As [`set_up`], for one of the processes that runs are dealt out to: it computes alone, and the world of all is
-/// beside it.
+/// Same as [`set_up`], for one of the processes that divide runs among them: its machine computes alone, and
+/// the world of all processes is returned with it.
 pub fn set_up_to_share_runs(
     run: &RunSection,
     precision: &PrecisionConfig,
     distributed: &DistributedConfig,
 ) -> Result<(Machine, World)> {
-    let mut machine = set_up_beside_others(run, precision, distributed)?;
+    let mut machine = set_up_with_others(run, precision, distributed)?;
     let world = std::mem::take(&mut machine.world);
     Ok((machine, world))
 }
 
-/// Each process with a GPU of its own, where they have GPUs.
-fn set_up_beside_others(
+/// Sets up a machine in the world of all processes. If they use GPUs, each process has its own.
+fn set_up_with_others(
     run: &RunSection,
     precision: &PrecisionConfig,
     distributed: &DistributedConfig,
 ) -> Result<Machine> {
-    // Those that meet by NCCL need their GPUs for it.
+    // Processes that meet by NCCL need their GPUs for that, so they meet after the device is chosen.
     let world = if distributed::has_no_launcher() { World::ALONE } else { World::join(distributed)? };
     let machine = set_up_in(world, run, precision, distributed::local_rank())?;
     let world = machine.world.or_meet(&machine.device, &run.output_dir, distributed)?;
@@ -170,61 +172,65 @@ fn set_up_in(
     Ok(Machine { device, policy, threads: rayon::current_num_threads(), without_gpu, world })
 }
 
-/// The device of a choice; with the CPU where it was left open, why it is not a GPU. Asking for a GPU that
-/// cannot be used is an error.
+/// Opens the device of a choice. If the choice was left open and no GPU can be used, returns the CPU and the
+/// reason. A GPU that was asked for and cannot be used is an error.
 pub fn pick_device(choice: DeviceChoice) -> Result<(Device, Option<Unavailable>)> {
     pick_device_of(choice, 0)
 }
 
-/// The same for the process of this number on its machine: GPUs are counted from the one that is chosen.
+/// Same as [`pick_device`], for the process with this rank on its machine: GPUs are counted from the chosen
+/// one.
 fn pick_device_of(choice: DeviceChoice, local_rank: usize) -> Result<(Device, Option<Unavailable>)> {
-    let open = |ordinal| match cuda::open(ordinal + local_rank) {
-        // The launcher has given each process a GPU of its own, and it sees no other.
-        Err(Unavailable::NoSuchDevice { count: 1, .. }) if ordinal == 0 => cuda::open(0),
-        opened => opened,
-    };
     match choice {
         DeviceChoice::Cpu => Ok((Device::Cpu, None)),
-        DeviceChoice::Cuda(ordinal) => match open(ordinal) {
+        DeviceChoice::Cuda(ordinal) => match open_gpu(ordinal, local_rank) {
             Ok(device) => Ok((device, None)),
             Err(reason) => {
                 let problem = Problem::usage(format!("cannot compute on `{}`: {reason}", choice.name()));
                 Err(problem.at("run.device").hint(reason.hint()).into())
             }
         },
-        DeviceChoice::Auto => Ok(match open(0) {
+        DeviceChoice::Auto => Ok(match open_gpu(0, local_rank) {
             Ok(device) => (device, None),
-            // A program without CUDA on a machine without a GPU is no news.
+            // A build without CUDA on a machine without a GPU needs no note.
             Err(Unavailable::NotBuilt) if !fs::exists(Path::new(GPU_NODE)) => (Device::Cpu, None),
             Err(reason) => (Device::Cpu, Some(reason)),
         }),
     }
 }
 
-/// There where the machine has an NVIDIA GPU with its driver.
+fn open_gpu(ordinal: usize, local_rank: usize) -> Result<Device, Unavailable> {
+    match cuda::open(ordinal + local_rank) {
+        // The launcher gave each process a GPU of its own, and the process sees no other.
+        Err(Unavailable::NoSuchDevice { count: 1, .. }) if ordinal == 0 => cuda::open(0),
+        opened => opened,
+    }
+}
+
+/// A file that exists if the machine has an NVIDIA GPU with its driver.
 const GPU_NODE: &str = "/dev/nvidia0";
 
-/// Sets up threads alone, and says how many, and joins the other processes, where there are any.
+/// Joins the other processes, if there are any, and sets up threads only. Returns the number of threads.
 pub fn set_up_threads_of_many(run: &RunSection, distributed: &DistributedConfig) -> Result<(usize, World)> {
     let world = World::join(distributed)?;
     use_threads(run.threads)?;
     Ok((rayon::current_num_threads(), world))
 }
 
-/// `1 thread`, `2 threads`.
+/// A number of threads in words: `1 thread`, `2 threads`.
 pub fn threads_text(threads: usize) -> String {
     format!("{threads} {}", if threads == 1 { "thread" } else { "threads" })
 }
 
-/// Sizes the one pool that everything computes in; 0 means one thread for each core that this process may
-/// use, by its CPU affinity and its cgroup's CPU quota: rayon asks `std::thread::available_parallelism`,
-/// which knows both.
+/// Sets the size of the single thread pool that everything computes in. 0 means one thread for each core that
+/// this process may use, by its CPU affinity and its cgroup's CPU quota: rayon asks
+/// `std::thread::available_parallelism`, which respects both.
 pub fn use_threads(threads: usize) -> Result<()> {
     if rayon::ThreadPoolBuilder::new().num_threads(threads).build_global().is_err()
         && threads > 0
         && rayon::current_num_threads() != threads
     {
-        // The pool is made once in a process; only a second run inside it can come here.
+        // A process creates its pool only once, so only a second run in the same process can fail here.
         return Err(Problem::new(format!(
             "the thread pool has {} threads already, {threads} were asked for",
             rayon::current_num_threads()
@@ -234,9 +240,9 @@ pub fn use_threads(threads: usize) -> Result<()> {
     Ok(())
 }
 
-/// Runs `f` on a thread of the pool. From outside of it every parallel loop of every op would put its caller
-/// to sleep and wake a thread of the pool, and the other way round at its end: two thousand switches in a
-/// step of twelve layers.
+/// Runs `f` on a thread of the pool. Outside of the pool, every parallel loop of every op would put its
+/// caller to sleep and wake a thread of the pool, and the reverse at its end: two thousand context switches
+/// in a step of twelve layers.
 pub fn in_pool<R: Send>(f: impl FnOnce() -> R + Send) -> R {
     rayon::scope(|_| f())
 }

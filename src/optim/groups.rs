@@ -1,14 +1,13 @@
-//! The groups of the optimizers: which weight decay and which share of the learning rate each parameter has,
-//! and which parameters have none of it, because they are frozen.
+//! Parameter groups of the optimizers: the weight decay and the learning rate scale of each parameter. Frozen
+//! parameters are in no group.
 
 use crate::config::FrozenLayers;
 use crate::config::TrainingConfig;
 use crate::layers::Layout;
 use crate::layers::Part;
-use crate::layers::parameters::ParameterSpec;
 use crate::ops::update::Group;
 
-/// The lowest part of an encoder that is trained.
+/// The lowest part of an encoder that is not frozen.
 pub fn first_trained(config: &TrainingConfig) -> Part {
     match config.frozen_layers {
         FrozenLayers::Layers(0) => Part::Embeddings,
@@ -17,17 +16,16 @@ pub fn first_trained(config: &TrainingConfig) -> Part {
     }
 }
 
-/// The groups of `AdamW`: all that is trained in as few as can be, the alignment gaps within a run of like
-/// neighbours included: they are zero and stay so.
+/// The groups of `AdamW`, as few as possible. A group of neighbouring tensors with the same settings includes
+/// the alignment gaps between them, which are zero and stay zero.
 pub(super) fn by_neighbours(layout: &Layout, config: &TrainingConfig) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
     let mut follows = false;
     for group in of_tensors(layout, config) {
-        let factors = |group: &Group| (group.weight_decay.to_bits(), group.lr_scale.to_bits());
         let is_trained = group.is_some();
         match (groups.last_mut(), group) {
             (_, None) => {}
-            (Some(last), Some(group)) if follows && factors(last) == factors(&group) => {
+            (Some(last), Some(group)) if follows && settings(last) == settings(&group) => {
                 last.range.end = group.range.end;
             }
             (_, Some(group)) => groups.push(group),
@@ -37,35 +35,41 @@ pub(super) fn by_neighbours(layout: &Layout, config: &TrainingConfig) -> Vec<Gro
     groups
 }
 
-/// The groups of LAMB: one for each tensor, because each has its own trust ratio. Biases and `LayerNorm` do
-/// not decay, so theirs is 1.
+/// Weight decay and learning rate scale of a group, as bits.
+fn settings(group: &Group) -> (u32, u32) {
+    (group.weight_decay.to_bits(), group.lr_scale.to_bits())
+}
+
+/// The groups of LAMB: one for each tensor, because each has its own trust ratio. Biases and `LayerNorm` have
+/// no weight decay, so their trust ratio is 1.
 pub(super) fn by_tensor(layout: &Layout, config: &TrainingConfig) -> Vec<Group> {
     of_tensors(layout, config).into_iter().flatten().collect()
 }
 
-/// A group for each tensor in the order of the buffer; `None` for one that is frozen.
+/// A group for each tensor, in the order of the buffer; `None` for a frozen tensor.
 fn of_tensors(layout: &Layout, config: &TrainingConfig) -> Vec<Option<Group>> {
     let decay = config.weight_decay as f32;
-    let layers = |model: u8| {
-        let of_model = layout.specs().filter(|spec| spec.model == model);
-        of_model
-            .filter_map(|spec| if let Part::Layer(layer) = spec.part { Some(layer + 1) } else { None })
-            .max()
-    };
     let head = config.head_learning_rate.map(|rate| (rate / config.learning_rate) as f32);
-    let group = |spec: &ParameterSpec| {
-        let share = lr_scale(config.layerwise_lr_decay, spec.part, layers(spec.model).unwrap_or(0));
+    let groups = layout.specs().map(|spec| {
+        let share = lr_scale(config.layerwise_lr_decay, spec.part, num_layers(layout, spec.model));
         (spec.part >= first_trained(config)).then(|| Group {
             range: spec.range.clone(),
             weight_decay: if spec.decays { decay } else { 0.0 },
             lr_scale: head.filter(|_| spec.part == Part::Head).unwrap_or(share),
         })
-    };
-    layout.specs().map(group).collect()
+    });
+    groups.collect()
 }
 
-/// `decay^depth`, counted from the head (0) over the last layer (2) down to the embeddings, as
-/// `_get_layer_lrs` of ELECTRA's `model/optimization.py` counts.
+fn num_layers(layout: &Layout, model: u8) -> usize {
+    let of_model = layout.specs().filter(|spec| spec.model == model);
+    let layers =
+        of_model.filter_map(|spec| if let Part::Layer(layer) = spec.part { Some(layer + 1) } else { None });
+    layers.max().unwrap_or(0)
+}
+
+/// `decay^depth`, where the depth is counted from the head (0) over the last layer (2) down to the
+/// embeddings, as in `_get_layer_lrs` of ELECTRA's `model/optimization.py`.
 fn lr_scale(decay: f64, part: Part, layers: usize) -> f32 {
     let depth = match part {
         Part::Head => 0,
@@ -83,7 +87,7 @@ mod tests {
     use crate::layers::Init;
     use crate::layers::Registry;
 
-    /// Ranges and shares of the rate of a model of three layers of a tensor each.
+    /// Ranges and learning rate scales of the groups, in a model of three layers with one tensor each.
     fn groups(config: &TrainingConfig) -> Vec<(Range<usize>, f32)> {
         let mut registry = Registry::default();
         for (name, part) in [
@@ -101,17 +105,21 @@ mod tests {
     }
 
     #[test]
-    fn what_is_frozen_is_in_no_group_and_no_group_reaches_over_it() {
-        let frozen = |frozen_layers| groups(&TrainingConfig { frozen_layers, ..TrainingConfig::default() });
+    fn frozen_parameters_are_in_no_group_and_no_group_spans_them() {
         // classifier, embeddings, layer.0, layer.1, layer.2: in the order of their names.
-        assert_eq!(frozen(FrozenLayers::Layers(0)), [(0..320, 1.0)]);
-        assert_eq!(frozen(FrozenLayers::Embeddings), [(0..64, 1.0), (128..320, 1.0)]);
-        assert_eq!(frozen(FrozenLayers::Layers(2)), [(0..64, 1.0), (256..320, 1.0)]);
-        assert_eq!(frozen(FrozenLayers::Layers(3)), [(0..64, 1.0)]);
+        for (frozen_layers, ranges) in [
+            (FrozenLayers::Layers(0), vec![0..320]),
+            (FrozenLayers::Embeddings, vec![0..64, 128..320]),
+            (FrozenLayers::Layers(2), vec![0..64, 256..320]),
+            (FrozenLayers::Layers(3), vec![0..64]),
+        ] {
+            let groups = groups(&TrainingConfig { frozen_layers, ..TrainingConfig::default() });
+            assert_eq!(groups, ranges.into_iter().map(|range| (range, 1.0)).collect::<Vec<_>>());
+        }
     }
 
     #[test]
-    fn a_rate_of_the_head_is_its_own_whatever_the_layers_have() {
+    fn the_head_can_have_a_learning_rate_of_its_own() {
         let config = TrainingConfig {
             learning_rate: 1e-4,
             head_learning_rate: Some(1e-3),

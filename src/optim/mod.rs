@@ -1,7 +1,7 @@
-//! How gradients become updates: AdamW and LAMB over the flat buffers, parameter groups, and the learning
-//! rate over the steps.
+//! From gradients to updates: AdamW and LAMB over the flat buffers, parameter groups, and the learning rate
+//! schedule.
 //!
-//! Knows no loop and no file; its state goes out by `snapshot` and comes back by `restore`.
+//! Knows no training loop and no file; its state is saved with `snapshot` and loaded with `restore`.
 
 mod groups;
 mod optimizer;

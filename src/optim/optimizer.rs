@@ -1,9 +1,9 @@
 //! The optimizer of a run: moments, groups, the number of updates, and one update over the flat buffers.
 //!
-//! The rules are ops (`ops/adamw`, `ops/lamb`) and have the same state, so that it is kept here, once. Several
-//! processes may divide it among them (Rajbhandari et al. 2020, arXiv:1910.02054, stage 1): each updates a part of
-//! the parameters, with the moments of that part, and gives it to the others. The bits are the same, since no
-//! value depends on where the buffers are cut, and LAMB's tensors are not cut.
+//! The update rules are ops (`ops/adamw`, `ops/lamb`) with the same state, so that the state is kept here
+//! only once. Several processes may shard it (Rajbhandari et al. 2020, arXiv:1910.02054, stage 1): each
+//! updates a part of the parameters, with the moments of that part, and gives it to the others. The bits are
+//! the same, since no value depends on where the buffers are cut, and LAMB's tensors are not cut.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -32,15 +32,15 @@ use crate::optim::shards;
 #[derive(Debug)]
 pub struct Optimizer {
     rule: OptimizerType,
-    /// Of this process's part of the buffers, as is the second one.
+    /// First moment of this process's part of the buffers, which is also the part of `second_moment`.
     first_moment: Tensor,
     second_moment: Tensor,
-    /// The part of each process; one part where this one has all.
+    /// The part of each process; a single part if the state is not sharded.
     parts: Vec<Range<usize>>,
     world: World,
-    /// The moments of all parts, as long as they are being saved.
+    /// The moments of all parts, while they are being saved.
     gathered: Option<[Tensor; 2]>,
-    /// Of this process's part, from its beginning.
+    /// Groups of this process's part, relative to its start.
     groups: KeptGroups,
     beta1: f64,
     beta2: f64,
@@ -50,12 +50,12 @@ pub struct Optimizer {
 }
 
 impl Optimizer {
-    /// Zero moments; decay for all parameters but biases and `LayerNorm`.
+    /// An optimizer with zero moments. All parameters except biases and `LayerNorm` have weight decay.
     pub fn new(parameters: &Parameters, config: &TrainingConfig) -> Result<Self> {
         Self::among(World::ALONE, parameters, config)
     }
 
-    /// The same in one of several processes, which may divide the moments among them.
+    /// Same as [`Self::new`], in one of several processes, which may shard the moments.
     pub fn among(world: World, parameters: &Parameters, config: &TrainingConfig) -> Result<Self> {
         let (groups, keeps_groups) = match config.optim {
             OptimizerType::Adamw => (groups::by_neighbours(parameters.layout(), config), false),
@@ -65,11 +65,10 @@ impl Optimizer {
         let size = if world.shards_optimizer() { world.size } else { 1 };
         let parts = shards::parts(all.elem_count(), &groups, size, keeps_groups);
         let own = parts[world.rank % size].clone();
-        let zeros = || Tensor::zeros(own.len(), DType::F32, all.device());
         Ok(Self {
             rule: config.optim,
-            first_moment: zeros()?,
-            second_moment: zeros()?,
+            first_moment: Tensor::zeros(own.len(), DType::F32, all.device())?,
+            second_moment: Tensor::zeros(own.len(), DType::F32, all.device())?,
             groups: KeptGroups::new(shards::within(&groups, &own)),
             parts,
             world,
@@ -82,9 +81,9 @@ impl Optimizer {
         })
     }
 
-    /// One update of the parameters and of their copy in a half type, with the gradients times
-    /// `gradient_multiplier` (the inverse of the loss scale), clipped. Where their norm is not finite it does
-    /// nothing, and the caller, once it knows, says so by [`Optimizer::was_skipped`].
+    /// Updates the parameters and their copy in a half type, with the clipped gradients times
+    /// `gradient_multiplier` (the inverse of the loss scale). If the norm of the gradients is not finite,
+    /// nothing is changed, and the caller reports this, as soon as it knows, with [`Optimizer::was_skipped`].
     pub fn update(
         &mut self,
         parameters: &Parameters,
@@ -103,11 +102,10 @@ impl Optimizer {
             bias_correction: self.bias_correction,
             gradient_multiplier: gradient_multiplier as f32,
         };
-        let own = |all: &Tensor| all.narrow(0, self.own().start, self.own().len());
-        let shadow = parameters.shadow().map(own).transpose()?;
+        let shadow = parameters.shadow().map(|all| self.own_part(all)).transpose()?;
         let buffers = Buffers {
-            parameters: &own(parameters.flat())?,
-            gradients: &own(gradients.flat()?)?,
+            parameters: &self.own_part(parameters.flat())?,
+            gradients: &self.own_part(gradients.flat()?)?,
             first_moment: &self.first_moment,
             second_moment: &self.second_moment,
             shadow: shadow.as_ref(),
@@ -119,17 +117,21 @@ impl Optimizer {
         }
     }
 
-    /// The part of the buffers that this process updates.
+    fn own_part(&self, all: &Tensor) -> Result<Tensor> {
+        all.narrow(0, self.own().start, self.own().len())
+    }
+
+    /// Range of the buffers that this process updates.
     fn own(&self) -> &Range<usize> {
         &self.parts[self.world.rank % self.parts.len()]
     }
 
-    /// Whether other processes have other parts of the moments.
+    /// Returns true if other processes have other parts of the moments.
     pub fn is_sharded(&self) -> bool {
         self.parts.len() > 1
     }
 
-    /// After an update: gives this process's part of the parameters to all others, and takes theirs.
+    /// After an update: gives this process's part of the parameters to all others, and receives theirs.
     pub fn share(&self, parameters: &Parameters) -> anyhow::Result<()> {
         if !self.is_sharded() {
             return Ok(());
@@ -140,36 +142,38 @@ impl Optimizer {
         Ok(())
     }
 
-    /// Before a checkpoint, in all processes: the first one has all moments after it, until [`Self::let_go`].
+    /// Before a checkpoint, in all processes: gathers all moments on rank 0, until [`Self::let_go`].
     pub fn gather(&mut self) -> anyhow::Result<()> {
         if !self.is_sharded() {
             return Ok(());
         }
-        let gather = |own: &Tensor| {
-            let len = self.parts.last().map_or(0, |last| last.end);
-            let mut all = vec![0.0; if self.world.is_first() { len } else { 0 }];
-            with_slice(&own.to_device(&Device::Cpu)?, |own| {
-                let whole = self.world.is_first().then_some(all.as_mut_slice());
-                self.world.join_parts(own, &self.parts, whole)
-            })??;
-            Ok::<_, anyhow::Error>(Tensor::new(all, &Device::Cpu)?)
-        };
-        let gathered = [gather(&self.first_moment)?, gather(&self.second_moment)?];
+        let gathered = [self.gathered(&self.first_moment)?, self.gathered(&self.second_moment)?];
         self.gathered = self.world.is_first().then_some(gathered);
         Ok(())
     }
 
-    /// Frees what [`Self::gather`] took.
+    /// All parts of a moment on rank 0; empty in the other processes.
+    fn gathered(&self, own: &Tensor) -> anyhow::Result<Tensor> {
+        let len = self.parts.last().map_or(0, |last| last.end);
+        let mut all = vec![0.0; if self.world.is_first() { len } else { 0 }];
+        with_slice(&own.to_device(&Device::Cpu)?, |own| {
+            let whole = self.world.is_first().then_some(all.as_mut_slice());
+            self.world.join_parts(own, &self.parts, whole)
+        })??;
+        Ok(Tensor::new(all, &Device::Cpu)?)
+    }
+
+    /// Frees the moments that [`Self::gather`] gathered.
     pub fn let_go(&mut self) {
         self.gathered = None;
     }
 
-    /// The last update was none: gradients had overflowed. It does not count.
+    /// The last update changed nothing, because gradients had overflowed. It does not count.
     pub fn was_skipped(&mut self) {
         self.updates -= 1;
     }
 
-    /// Updates done, without those that were skipped.
+    /// Number of updates done, without those that were skipped.
     pub fn updates(&self) -> u64 {
         self.updates
     }
@@ -177,7 +181,7 @@ impl Optimizer {
     /// The state by name: `exp_avg` and `exp_avg_sq`, flat, in the order of the parameters' names, and
     /// `updates`.
     ///
-    /// Those of all processes, which [`Self::gather`] has brought together; an error where it has not.
+    /// The moments are those of all processes, which [`Self::gather`] gathers before; an error if it did not.
     pub fn snapshot(&self) -> Result<Vec<(String, Tensor)>> {
         let own = [self.first_moment.clone(), self.second_moment.clone()];
         let [first, second] = match &self.gathered {
@@ -192,36 +196,43 @@ impl Optimizer {
         ])
     }
 
-    /// Takes a snapshot back. That it is one of the same rule is for the caller to see: the moments look
-    /// alike.
+    /// Restores a snapshot. The caller has to make sure that it was made with the same update rule: the
+    /// moments of both rules have the same form.
     pub fn restore(&mut self, snapshot: &BTreeMap<String, Tensor>) -> Result<()> {
-        let tensor = |name: &str, dtype: DType, dims: &[usize]| match snapshot.get(name) {
-            None => bail!("tensor `{name}` is missing"),
-            Some(t) if t.dtype() != dtype || t.dims() != dims => {
-                bail!(
-                    "tensor `{name}` is {:?} {:?}, the optimizer wants {dtype:?} {dims:?}",
-                    t.dtype(),
-                    t.dims()
-                )
-            }
-            Some(t) => Ok(t),
-        };
-        let (own, device) = (self.own(), self.first_moment.device());
         let dims = &[self.parts.last().map_or(0, |last| last.end)];
-        let updates = tensor(UPDATES, DType::I64, &[1])?.to_vec1::<i64>()?[0];
+        let updates = checked(snapshot, UPDATES, DType::I64, &[1])?.to_vec1::<i64>()?[0];
         let Ok(updates) = u64::try_from(updates) else {
             bail!("tensor `{UPDATES}` holds {updates}, a number of updates is not negative")
         };
-        let part = |name| {
-            let all = tensor(name, DType::F32, dims)?;
-            // A part is a copy: a view would keep the rest in memory.
-            let part =
-                if self.is_sharded() { all.narrow(0, own.start, own.len())?.copy()? } else { all.clone() };
-            part.to_device(device)
-        };
-        let (first, second) = (part(FIRST)?, part(SECOND)?);
-        (self.first_moment, self.second_moment, self.updates) = (first, second, updates);
+        let first = self.restored(checked(snapshot, FIRST, DType::F32, dims)?)?;
+        let second = self.restored(checked(snapshot, SECOND, DType::F32, dims)?)?;
+        self.first_moment = first;
+        self.second_moment = second;
+        self.updates = updates;
         Ok(())
+    }
+
+    /// This process's part of a moment, on the device of the moments.
+    fn restored(&self, all: &Tensor) -> Result<Tensor> {
+        // A part is a copy: a view would keep the rest in memory.
+        let part = if self.is_sharded() { self.own_part(all)?.copy()? } else { all.clone() };
+        part.to_device(self.first_moment.device())
+    }
+}
+
+/// The tensor with this name; an error if it is missing or has another type or shape.
+fn checked<'a>(
+    snapshot: &'a BTreeMap<String, Tensor>,
+    name: &str,
+    dtype: DType,
+    dims: &[usize],
+) -> Result<&'a Tensor> {
+    match snapshot.get(name) {
+        None => bail!("tensor `{name}` is missing"),
+        Some(t) if t.dtype() != dtype || t.dims() != dims => {
+            bail!("tensor `{name}` is {:?} {:?}, the optimizer wants {dtype:?} {dims:?}", t.dtype(), t.dims())
+        }
+        Some(t) => Ok(t),
     }
 }
 
@@ -268,19 +279,17 @@ mod tests {
     #[test]
     fn adamw_has_a_group_for_each_decay_and_lamb_one_for_each_tensor() {
         let parameters = parameters(DType::F32);
-        let groups = |optim| {
-            optimizer(optim, &parameters)
-                .0
-                .groups
-                .iter()
-                .map(|g| (g.range.clone(), g.weight_decay > 0.0))
-                .collect::<Vec<_>>()
-        };
-        assert_eq!(groups(OptimizerType::Adamw), [(0..255, true), (256..390, false)]);
+        assert_eq!(groups(OptimizerType::Adamw, &parameters), [(0..255, true), (256..390, false)]);
         assert_eq!(
-            groups(OptimizerType::Lamb),
+            groups(OptimizerType::Lamb, &parameters),
             [(0..150, true), (192..255, true), (256..261, false), (320..390, false)]
         );
+    }
+
+    /// Range of each group, and true if it has weight decay.
+    fn groups(optim: OptimizerType, parameters: &Parameters) -> Vec<(Range<usize>, bool)> {
+        let (optimizer, _) = optimizer(optim, parameters);
+        optimizer.groups.iter().map(|group| (group.range.clone(), group.weight_decay > 0.0)).collect()
     }
 
     #[test]
@@ -306,51 +315,56 @@ mod tests {
             let parameters = parameters(DType::F32);
             let (mut optimizer, mut gradients) = optimizer(optim, &parameters);
             step(&mut optimizer, &parameters, &mut gradients, 0.5);
-            let state = |o: &Optimizer| [parameters.flat(), &o.first_moment, &o.second_moment].map(bits);
-            let before = state(&optimizer);
+            let before = state(&parameters, &optimizer);
             step(&mut optimizer, &parameters, &mut gradients, f32::INFINITY);
             optimizer.was_skipped();
-            assert!(state(&optimizer) == before && optimizer.updates() == 1);
+            assert!(state(&parameters, &optimizer) == before && optimizer.updates() == 1);
         }
     }
 
+    fn state(parameters: &Parameters, optimizer: &Optimizer) -> [Vec<u32>; 3] {
+        [parameters.flat(), &optimizer.first_moment, &optimizer.second_moment].map(bits)
+    }
+
     #[test]
-    fn a_restored_optimizer_goes_on_with_the_same_bits() {
+    fn a_restored_optimizer_continues_with_the_same_bits() {
         for optim in RULES {
-            let train = |restart_after: Option<u64>| {
-                let parameters = parameters(DType::F32);
-                let (mut current, mut gradients) = optimizer(optim, &parameters);
-                for number in 1..=4 {
-                    step(&mut current, &parameters, &mut gradients, 0.5);
-                    if restart_after == Some(number) {
-                        let snapshot = current.snapshot().unwrap().into_iter().collect();
-                        current = optimizer(optim, &parameters).0;
-                        current.restore(&snapshot).unwrap();
-                    }
-                }
-                assert_eq!(current.updates(), 4);
-                bits(parameters.flat())
-            };
-            assert!(train(Some(2)) == train(None), "{optim:?}");
+            assert!(trained(optim, Some(2)) == trained(optim, None), "{optim:?}");
         }
+    }
+
+    /// The parameters after four updates, with a new optimizer restored after update `restart_after`.
+    fn trained(optim: OptimizerType, restart_after: Option<u64>) -> Vec<u32> {
+        let parameters = parameters(DType::F32);
+        let (mut current, mut gradients) = optimizer(optim, &parameters);
+        for number in 1..=4 {
+            step(&mut current, &parameters, &mut gradients, 0.5);
+            if restart_after == Some(number) {
+                let snapshot = current.snapshot().unwrap().into_iter().collect();
+                current = optimizer(optim, &parameters).0;
+                current.restore(&snapshot).unwrap();
+            }
+        }
+        assert_eq!(current.updates(), 4);
+        bits(parameters.flat())
     }
 
     #[test]
     fn a_snapshot_that_does_not_fit_is_refused_and_changes_nothing() {
         let parameters = parameters(DType::F32);
         let (mut optimizer, _) = optimizer(OptimizerType::Adamw, &parameters);
-        let whole: BTreeMap<String, Tensor> = optimizer.snapshot().unwrap().into_iter().collect();
-        let mut error = |name: &str, tensor: Option<Tensor>| {
-            let mut snapshot = whole.clone();
+        let short = Tensor::zeros(3, DType::F32, &Device::Cpu).unwrap();
+        let negative = Tensor::new(&[-1i64], &Device::Cpu).unwrap();
+        for (name, tensor, message) in [
+            ("exp_avg_sq", None, "`exp_avg_sq` is missing"),
+            ("exp_avg", Some(short), "`exp_avg` is F32 [3], the optimizer wants F32 [448]"),
+            ("updates", Some(negative), "-1"),
+        ] {
+            let mut snapshot: BTreeMap<String, Tensor> = optimizer.snapshot().unwrap().into_iter().collect();
             snapshot.remove(name);
             snapshot.extend(tensor.map(|t| (name.to_string(), t)));
-            optimizer.restore(&snapshot).unwrap_err().to_string()
-        };
-        let short = Tensor::zeros(3, DType::F32, &Device::Cpu).unwrap();
-        assert!(error("exp_avg_sq", None).contains("`exp_avg_sq` is missing"));
-        assert!(
-            error("exp_avg", Some(short)).contains("`exp_avg` is F32 [3], the optimizer wants F32 [448]")
-        );
-        assert!(error("updates", Some(Tensor::new(&[-1i64], &Device::Cpu).unwrap())).contains("-1"));
+            let error = optimizer.restore(&snapshot).unwrap_err().to_string();
+            assert!(error.contains(message), "{error}");
+        }
     }
 }

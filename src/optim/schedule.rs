@@ -1,21 +1,22 @@
 //! The learning rate as a pure function of the step, equal to transformers' `get_scheduler`
 //! (`optimization.py`, 5.23).
 //!
-//! It keeps no counter: the optimizer asks for the rate of each step, so there is nothing to save or restore.
+//! There is no counter: the optimizer asks for the rate of each step, so there is no state to save or
+//! restore.
 
 use crate::config::DecayType;
 use crate::config::SchedulerType;
 use crate::config::TrainingConfig;
 use crate::config::value_at;
 
-/// Where the learning rate of a run stands.
+/// Stage of the learning rate of a run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Stage {
-    /// It still rises.
+    /// The learning rate still rises.
     Warmup,
-    /// It is this.
+    /// The learning rate is constant at this value.
     Stable(f64),
-    /// It falls, or has fallen.
+    /// The learning rate falls, or has fallen.
     Decay,
 }
 
@@ -23,7 +24,7 @@ pub enum Stage {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Schedule {
     kind: SchedulerType,
-    /// The peak from a number of steps on: that of each phase.
+    /// Peak of each phase, with the number of steps from which it applies.
     peaks: Vec<(u64, f64)>,
     power: f64,
     warmup_steps: u64,
@@ -36,8 +37,8 @@ pub struct Schedule {
 impl Schedule {
     /// The schedule of a run of `total_steps` updates.
     ///
-    /// A `warmup_steps` or `lr_decay_steps` below 1 is a share of all steps, rounded up; one of 1 or more is
-    /// cut to a whole number.
+    /// A `warmup_steps` or `lr_decay_steps` below 1 is a share of all steps, rounded up; a value of 1 or more
+    /// is cut to a whole number.
     pub fn new(config: &TrainingConfig, total_steps: u64) -> Self {
         Self {
             kind: config.lr_scheduler_type,
@@ -52,12 +53,12 @@ impl Schedule {
         }
     }
 
-    /// Updates that it is for.
+    /// Number of updates in the run.
     pub fn total_steps(&self) -> u64 {
         self.total_steps
     }
 
-    /// Steps of linear warm-up.
+    /// Number of steps of linear warm-up.
     pub fn warmup_steps(&self) -> u64 {
         self.warmup_steps
     }
@@ -67,7 +68,7 @@ impl Schedule {
         value_at(&self.peaks, step) * self.factor(step)
     }
 
-    /// Where the learning rate stands when `step` updates are done.
+    /// Stage of the learning rate after `step` updates.
     pub fn stage_after(&self, step: u64) -> Stage {
         let is_warming_up = self.kind != SchedulerType::Constant && step < self.warmup_steps;
         match self.factor(step) {
@@ -77,6 +78,7 @@ impl Schedule {
         }
     }
 
+    /// The learning rate relative to its peak.
     fn factor(&self, step: u64) -> f64 {
         if self.kind == SchedulerType::Constant {
             return 1.0;
@@ -95,20 +97,20 @@ impl Schedule {
         }
     }
 
-    /// The share of the steps after warm-up that is done, 0 to 1.
+    /// Share of the steps after warm-up that are done, from 0 to 1.
     fn progress(&self, step: u64) -> f64 {
         let steps = self.total_steps.saturating_sub(self.warmup_steps).max(1);
         ((step - self.warmup_steps) as f64 / steps as f64).min(1.0)
     }
 
-    /// The share of the steps after warm-up that is still to do, 1 to 0; counted from the end, so that the
-    /// last is exactly 0.
+    /// Share of the steps after warm-up that are left, from 1 to 0. It is counted from the end, so that the
+    /// last one is exactly 0.
     fn remaining(&self, step: u64) -> f64 {
         let steps = self.total_steps.saturating_sub(self.warmup_steps).max(1);
         self.total_steps.saturating_sub(step) as f64 / steps as f64
     }
 
-    /// `get_wsd_schedule`: linear warm-up, then a decay of some type over the last `lr_decay_steps`.
+    /// `get_wsd_schedule` after its linear warm-up: constant, then a decay over the last `lr_decay_steps`.
     fn stable_then_decay(&self, step: u64) -> f64 {
         let decay_start = self.total_steps.saturating_sub(self.decay_steps).max(self.warmup_steps);
         if step < decay_start {

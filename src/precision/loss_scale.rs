@@ -1,23 +1,23 @@
-//! The factor by which the loss of f16 is multiplied, so that small gradients are not rounded to zero
+//! The loss scale of f16: the loss is multiplied by it, so that small gradients are not rounded to zero
 //! (Micikevicius et al. 2018).
 //!
-//! A state machine without tensors, as PyTorch's `GradScaler` with its defaults: a step whose gradients
-//! overflow is skipped and halves the factor, so many good steps in a row double it. The factor is a power of
-//! two, so that scaling is exact.
+//! A state machine without tensors, like PyTorch's `GradScaler` with its defaults: a step whose gradients
+//! overflow is skipped and halves the scale, and `growth_interval` good steps in a row double it. The scale
+//! is a power of two, so that scaling is exact.
 
 use serde::Deserialize;
 use serde::Serialize;
 
 use crate::config::LossScaleConfig;
 
-/// The first factor where the configuration names none.
+/// Initial scale if the configuration sets none.
 const INIT_SCALE: f64 = 65_536.0;
 
-/// The factor stops growing here, as in NVIDIA's apex: with ever larger ones every other growth would
+/// The scale stops growing here, as in NVIDIA's apex: with ever larger scales, every other growth would
 /// overflow.
 const MAX_SCALE: f64 = 16_777_216.0;
 
-/// The factor, and the rules by which it moves.
+/// The scale, and the rules by which it changes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LossScale {
     growth_interval: u64,
@@ -25,7 +25,7 @@ pub struct LossScale {
     state: LossScaleState,
 }
 
-/// What a checkpoint holds of a [`LossScale`].
+/// State of a [`LossScale`] in a checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LossScaleState {
@@ -34,7 +34,7 @@ pub struct LossScaleState {
 }
 
 impl LossScale {
-    /// The beginning of a run.
+    /// The scale at the start of a run.
     pub fn new(config: &LossScaleConfig) -> Self {
         let scale = config.init_scale.unwrap_or(INIT_SCALE).max(config.min_scale);
         Self {
@@ -44,12 +44,12 @@ impl LossScale {
         }
     }
 
-    /// What the loss of the next step is multiplied by.
+    /// The factor by which the loss of the next step is multiplied.
     pub fn factor(&self) -> f64 {
         self.state.scale
     }
 
-    /// The gradients of a step were finite.
+    /// Records a step with finite gradients.
     pub fn succeeded(&mut self) {
         let state = &mut self.state;
         state.good_steps += 1;
@@ -59,7 +59,8 @@ impl LossScale {
         }
     }
 
-    /// The gradients of a step were not finite. Whether a smaller factor is left that may mend it.
+    /// Records a step whose gradients were not finite. Returns true if the scale became smaller, which may
+    /// help.
     pub fn overflowed(&mut self) -> bool {
         let state = &mut self.state;
         state.good_steps = 0;
@@ -73,7 +74,7 @@ impl LossScale {
         self.state
     }
 
-    /// Goes on from a snapshot.
+    /// Continues from a snapshot.
     pub fn restore(&mut self, state: LossScaleState) {
         self.state = state;
     }
@@ -111,7 +112,7 @@ mod tests {
         scale.succeeded();
         scale.overflowed();
         assert_factor(&scale, 512.0);
-        // Those before the overflow no longer count.
+        // Steps before the overflow no longer count.
         scale.succeeded();
         scale.succeeded();
         assert_factor(&scale, 512.0);
@@ -120,30 +121,23 @@ mod tests {
     }
 
     #[test]
-    fn it_does_not_grow_without_end() {
+    fn the_scale_does_not_grow_without_end() {
         let mut scale = scale(MAX_SCALE, 1, 1.0);
         scale.succeeded();
         assert_factor(&scale, MAX_SCALE);
     }
 
     #[test]
-    fn at_the_floor_no_smaller_factor_is_left() {
+    fn at_the_minimum_no_smaller_scale_is_left() {
         let mut scale = scale(4.0, 2000, 1.0);
         assert_eq!([(); 4].map(|()| scale.overflowed()), [true, true, false, false]);
         assert_factor(&scale, 1.0);
     }
 
     #[test]
-    fn a_snapshot_goes_on_where_it_was_taken() {
+    fn a_snapshot_continues_where_it_was_taken() {
         let mut whole = scale(64.0, 3, 1.0);
         let steps = [true, true, false, true, true, true, true, false, false, true];
-        let step = |scale: &mut LossScale, good: bool| {
-            if good {
-                scale.succeeded();
-            } else {
-                scale.overflowed();
-            }
-        };
         for (index, &good) in steps.iter().enumerate() {
             let text = serde_json::to_string(&whole.snapshot()).unwrap();
             let mut resumed = scale(2.0, 3, 1.0);
@@ -155,6 +149,14 @@ mod tests {
             }
             assert_eq!(resumed, undisturbed);
             step(&mut whole, good);
+        }
+    }
+
+    fn step(scale: &mut LossScale, good: bool) {
+        if good {
+            scale.succeeded();
+        } else {
+            scale.overflowed();
         }
     }
 }

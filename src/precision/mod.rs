@@ -1,7 +1,7 @@
-//! Which number type where.
+//! The number types of a run.
 //!
-//! Parameters, moments, gradients of parameters and sums are f32 always; the policy says in which type the
-//! model computes and whether the loss is scaled for it. The layers carry it out: `Parameters::computing_in`.
+//! Parameters, moments, gradients of parameters and sums are always f32. The policy decides in which type the
+//! model computes, and if the loss is scaled for it. The layers carry it out: `Parameters::computing_in`.
 
 mod hardware;
 mod loss_scale;
@@ -18,24 +18,24 @@ pub use hardware::Support;
 pub use loss_scale::LossScale;
 pub use loss_scale::LossScaleState;
 
-/// The types of a run.
+/// The number types of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Policy {
     /// Type of activations, of their gradients, and of matrix products.
     pub compute: DType,
-    /// What a user should know of this type on this hardware.
+    /// Notes for the user about this type on this hardware.
     pub notes: Vec<String>,
     loss_scale: Option<LossScaleConfig>,
 }
 
 impl Policy {
-    /// A policy without a configuration: this type on this hardware, whatever its speed.
+    /// A policy without a configuration: this type on this hardware, regardless of its speed.
     pub fn plain(compute: ComputeType, hardware: &Hardware) -> Result<Self, Problem> {
         Self::new(&PrecisionConfig { compute: compute.into(), ..PrecisionConfig::default() }, hardware)
     }
 
-    /// The policy that a configuration asks for; an error where the hardware cannot, with the types that it
-    /// can.
+    /// The policy of a configuration. If the hardware cannot compute in its type, the error names the types
+    /// that it can compute in.
     pub fn new(config: &PrecisionConfig, hardware: &Hardware) -> Result<Self, Problem> {
         let compute = dtype(config.compute.known().unwrap_or_else(|| hardware.best()));
         let mut notes: Vec<String> = hardware.cap.iter().cloned().collect();
@@ -58,24 +58,24 @@ impl Policy {
                 .hint(format!("it can in {}", able.join(" and "))));
             }
         }
-        // bf16 has the exponents of f32: what f32 holds does not overflow in it.
+        // bf16 has the exponents of f32, so values that fit into f32 do not overflow in it.
         let loss_scale = (compute == DType::F16).then(|| config.loss_scale.clone().unwrap_or_default());
         Ok(Self { compute, notes, loss_scale })
     }
 
-    /// The type as configurations name it.
+    /// The type by its name in configurations.
     pub fn compute_type(&self) -> ComputeType {
         let named = ComputeType::ALL.into_iter().find(|compute| dtype(*compute) == self.compute);
         named.unwrap_or(ComputeType::F32)
     }
 
-    /// The scale of the loss at the beginning of a run; `None` where none is needed.
+    /// The loss scale at the start of a run; `None` if the type needs no scale.
     pub fn loss_scale(&self) -> Option<LossScale> {
         self.loss_scale.as_ref().map(LossScale::new)
     }
 }
 
-/// The type that a configuration names.
+/// The type that a configuration names, for tensors.
 pub fn dtype(compute: ComputeType) -> DType {
     match compute {
         ComputeType::F32 => DType::F32,
@@ -116,14 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_hardware_cannot_do_is_refused_with_what_it_can() {
-        let gpu = |name: &str, capability| Properties {
-            ordinal: 0,
-            uuid: String::new(),
-            name: name.into(),
-            capability,
-            memory_bytes: 15 << 30,
-        };
+    fn types_that_the_hardware_lacks_are_refused_with_those_that_it_has() {
         let turing = Hardware::gpu(&gpu("Tesla T4", (7, 5)));
         assert!(policy(ComputeType::Bf16, &Hardware::gpu(&gpu("NVIDIA A10", (8, 6)))).is_ok());
         assert!(policy(ComputeType::F16, &turing).is_ok());
@@ -131,5 +124,9 @@ mod tests {
         precision.compute: GPU 0 `Tesla T4` cannot compute in bf16
           hint: it can in `f32` and `f16`
         ");
+    }
+
+    fn gpu(name: &str, capability: (u32, u32)) -> Properties {
+        Properties { ordinal: 0, uuid: String::new(), name: name.into(), capability, memory_bytes: 15 << 30 }
     }
 }

@@ -1,4 +1,5 @@
-//! Shards that lie in a bucket and come here when they are wanted; a few of them stay.
+//! Shards in a bucket, which are downloaded when they are needed. A limited number of them stays on this
+//! disk.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -11,85 +12,85 @@ use anyhow::Result;
 
 use crate::fs;
 use crate::shards::ShardEntry;
-use crate::shards::held::Held;
+use crate::shards::held::OpenShard;
 use crate::stores;
 
-/// How many are open at once when nothing else is said: a run that touches all of them keeps all.
+/// Limit if no other is set: a run that reads all shards keeps all of them.
 const ALL: usize = usize::MAX;
 
-/// The shards that are here, the first to come first.
+/// The shards that are on this disk, in the order in which they were opened.
 #[derive(Debug)]
-pub(super) struct Shelf {
+pub(super) struct ShardCache {
     most: usize,
-    here: Mutex<VecDeque<Arc<Slot>>>,
+    here: Mutex<VecDeque<Arc<DistantShard>>>,
 }
 
-/// A shard that may be here.
+/// A shard that may be on this disk.
 #[derive(Debug)]
-pub(super) struct Slot {
+pub(super) struct DistantShard {
     pub(super) path: PathBuf,
     entry: ShardEntry,
-    held: Mutex<Option<Arc<Held>>>,
+    open: Mutex<Option<Arc<OpenShard>>>,
 }
 
-impl Slot {
+impl DistantShard {
     pub(super) fn new(path: PathBuf, entry: ShardEntry) -> Arc<Self> {
-        Arc::new(Self { path, entry, held: Mutex::new(None) })
+        Arc::new(Self { path, entry, open: Mutex::new(None) })
     }
 }
 
-impl Shelf {
-    /// Room for `most` shards, or for all.
+impl ShardCache {
+    /// A cache of at most `most` shards, or of all.
     pub(super) fn new(most: Option<usize>) -> Self {
         Self { most: most.unwrap_or(ALL), here: Mutex::new(VecDeque::new()) }
     }
 
-    /// The shard of a slot: brought here and compared with the manifest where that was not done yet. What
-    /// came first goes when there are too many.
-    pub(super) fn held(&self, slot: &Arc<Slot>) -> Result<Arc<Held>> {
-        let held = {
-            // Whoever wants the same shard meanwhile waits for this one.
-            let mut place = locked(&slot.held);
-            if let Some(held) = &*place {
-                return Ok(Arc::clone(held));
+    /// Opens a shard. If it is not open yet, it is downloaded and compared with the manifest. If there are
+    /// too many shards then, those that came first are released.
+    pub(super) fn open(&self, shard: &Arc<DistantShard>) -> Result<Arc<OpenShard>> {
+        let opened = {
+            // Other readers of the same shard wait here until it is open.
+            let mut place = locked(&shard.open);
+            if let Some(open) = &*place {
+                return Ok(Arc::clone(open));
             }
-            if !fs::exists(&slot.path) {
-                stores::bring(std::slice::from_ref(&slot.path))?;
+            if !fs::exists(&shard.path) {
+                stores::bring(std::slice::from_ref(&shard.path))?;
             }
-            let held = Arc::new(Held::open(&slot.path, &slot.entry)?);
-            *place = Some(Arc::clone(&held));
-            held
+            let open = Arc::new(OpenShard::open(&shard.path, &shard.entry)?);
+            *place = Some(Arc::clone(&open));
+            open
         };
-        locked(&self.here).push_back(Arc::clone(slot));
-        self.let_go(self.most)?;
-        Ok(held)
+        locked(&self.here).push_back(Arc::clone(shard));
+        self.release(self.most)?;
+        Ok(opened)
     }
 
-    /// Lets those go that came first, until there are at most `most`.
-    fn let_go(&self, most: usize) -> Result<()> {
+    /// Releases the shards that came first, until at most `most` are left.
+    fn release(&self, most: usize) -> Result<()> {
         let mut here = locked(&self.here);
         while here.len() > most {
             let Some(first) = here.pop_front() else { break };
-            *locked(&first.held) = None;
+            *locked(&first.open) = None;
             stores::release(&first.path)?;
         }
         Ok(())
     }
 
-    /// Brings several here, at once.
-    pub(super) fn bring(&self, slots: &[Arc<Slot>]) -> Result<()> {
+    /// Downloads several shards at the same time, and opens them.
+    pub(super) fn bring(&self, shards: &[Arc<DistantShard>]) -> Result<()> {
         let missing: Vec<PathBuf> =
-            slots.iter().map(|slot| slot.path.clone()).filter(|path| !fs::exists(path)).collect();
+            shards.iter().map(|shard| shard.path.clone()).filter(|path| !fs::exists(path)).collect();
         if !missing.is_empty() {
-            // First, so that their room can be taken.
-            self.let_go(self.most.saturating_sub(missing.len()))?;
+            // Other shards are released first, so that their space can be used.
+            self.release(self.most.saturating_sub(missing.len()))?;
             stores::bring(&missing)?;
         }
-        slots.iter().try_for_each(|slot| self.held(slot).map(drop))
+        shards.iter().try_for_each(|shard| self.open(shard).map(drop))
     }
 }
 
-/// A panic of another thread leaves nothing half done here.
+/// Locks a mutex. A panic in another thread leaves no half-done change in these mutexes.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

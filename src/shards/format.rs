@@ -1,7 +1,7 @@
 //! The layout of one shard: a safetensors file with `offsets` (U64) and `tokens` (U16 or U32), little-endian.
 //!
 //! Document `i` is `tokens[offsets[i]..offsets[i + 1]]`. The header is written by hand because its bytes must
-//! be the same each time; it is read strictly, since a shard is outside data.
+//! be the same each time; it is read strictly, since a shard comes from outside.
 
 use std::collections::BTreeMap;
 
@@ -9,36 +9,36 @@ use serde::Deserialize;
 use serde::Serialize;
 use serde_json::json;
 
-/// The longest header that is read; ours take some hundred bytes.
+/// Length of the longest header that is read; this program writes headers of some hundred bytes.
 pub(super) const HEADER_BYTES_MAX: u64 = 1 << 16;
 
-/// The header: all that a reader needs to find a document.
+/// The header of a shard: everything that a reader needs to find a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Layout {
-    /// Documents in the shard.
+    /// Number of documents in the shard.
     pub(super) documents: u64,
-    /// Tokens in the shard.
+    /// Number of tokens in the shard.
     pub(super) tokens: u64,
-    /// Bytes of one token: 2 or 4.
+    /// Bytes per token: 2 or 4.
     pub(super) token_bytes: u64,
-    /// Where the offsets start in the file; the tokens follow them.
+    /// Position of the offsets in the file, in bytes; the tokens follow them.
     pub(super) data_start: u64,
 }
 
 impl Layout {
-    /// Where the tokens start in the file.
+    /// Position of the tokens in the file, in bytes.
     pub(super) fn tokens_start(&self) -> u64 {
         self.data_start + 8 * (self.documents + 1)
     }
 
-    /// The length of the whole file; `None` when the header claims more than a file can hold.
+    /// Length of the whole file in bytes; `None` if the header claims more than a file can have.
     fn file_bytes(&self) -> Option<u64> {
         let offsets = self.documents.checked_add(1)?.checked_mul(8)?;
         self.data_start.checked_add(offsets)?.checked_add(self.tokens.checked_mul(self.token_bytes)?)
     }
 }
 
-/// Bytes of one token id when the vocabulary has `vocab_size` entries.
+/// Bytes per token id for a vocabulary of `vocab_size` entries.
 pub fn token_bytes_for(vocab_size: usize) -> u64 {
     if vocab_size <= 1 << 16 { 2 } else { 4 }
 }
@@ -59,7 +59,8 @@ pub(super) fn encode_header(
         "tokens": {"dtype": dtype, "shape": [tokens], "data_offsets": [offsets_bytes, offsets_bytes + tokens * token_bytes]},
     });
     let mut text = header.to_string();
-    // Spaces at its end align the data to 8 bytes, as safetensors readers that map files into memory want it.
+    // Spaces at the end align the data to 8 bytes, as readers of safetensors that map files into memory
+    // require.
     while !text.len().is_multiple_of(8) {
         text.push(' ');
     }
@@ -68,8 +69,7 @@ pub(super) fn encode_header(
     bytes
 }
 
-/// Reads the header's JSON; the message says what is wrong with it. Every size is checked against
-/// `file_bytes`.
+/// Reads the header's JSON and checks every size against `file_bytes`. The error message says what is wrong.
 pub(super) fn decode_header(json: &[u8], file_bytes: u64) -> Result<Layout, String> {
     let header: Header = serde_json::from_slice(json).map_err(|e| format!("has a broken header: {e}"))?;
     if header.metadata.get("format").map(String::as_str) != Some("mlmtrain-shard") {
@@ -97,7 +97,7 @@ pub(super) fn decode_header(json: &[u8], file_bytes: u64) -> Result<Layout, Stri
     Ok(layout)
 }
 
-/// The fingerprint of the tokenizer that the header names, as far as it can be read.
+/// Fingerprint of the tokenizer that the header names, if it can be read.
 pub(super) fn tokenizer_of(json: &[u8]) -> Option<String> {
     serde_json::from_slice::<Header>(json).ok()?.metadata.remove("tokenizer")
 }

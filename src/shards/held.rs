@@ -1,4 +1,4 @@
-//! One shard that lies on this disk, or in memory.
+//! One shard on this disk or in memory, open for reading.
 
 use std::io::Read;
 use std::os::unix::fs::FileExt;
@@ -15,22 +15,22 @@ use crate::shards::ShardEntry;
 use crate::shards::format;
 use crate::shards::format::Layout;
 
-/// Where the bytes of a shard are.
+/// Storage of the bytes of a shard.
 #[derive(Debug)]
 enum Bytes {
     File(File),
     Memory(Vec<u8>),
 }
 
-/// A shard that can be read.
+/// A shard that is open for reading.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct OpenShard {
     bytes: Bytes,
     path: PathBuf,
     pub(super) layout: Layout,
 }
 
-impl Held {
+impl OpenShard {
     pub(super) fn in_memory(documents: &[Vec<u32>]) -> Self {
         let tokens: u64 = documents.iter().map(|d| d.len() as u64).sum();
         let ends = documents.iter().scan(0u64, |end, document| {
@@ -43,34 +43,38 @@ impl Held {
         Self { bytes: Bytes::Memory(bytes), path: PathBuf::from("memory"), layout }
     }
 
-    /// Opens a file and compares length, header and hash with its entry.
+    /// Opens a file and compares its length, header and hash with its entry in the manifest.
     pub(super) fn open(path: &Path, entry: &ShardEntry) -> Result<Self> {
-        let broken = |message: String| Problem::new(message).at(path.display());
         let mut file = fs::open(path)?;
         let file_bytes = fs::len_bytes(path)?;
         if file_bytes != entry.bytes {
-            return Err(broken(format!(
-                "has {file_bytes} bytes, the manifest says {}: it is cut or was replaced",
-                entry.bytes
-            ))
+            return Err(broken(
+                path,
+                format!(
+                    "has {file_bytes} bytes, the manifest says {}: it is cut or was replaced",
+                    entry.bytes
+                ),
+            )
             .into());
         }
         let mut length = [0; 8];
         file.read_exact_at(&mut length, 0).with_context(|| format!("cannot read `{}`", path.display()))?;
         let header_bytes = le_u64(&length);
         if header_bytes > format::HEADER_BYTES_MAX || header_bytes + 8 > file_bytes {
-            return Err(broken(format!(
-                "has a header of {header_bytes} bytes: it is damaged or not a shard"
-            ))
+            return Err(broken(
+                path,
+                format!("has a header of {header_bytes} bytes: it is damaged or not a shard"),
+            )
             .into());
         }
         let mut header = vec![0; header_bytes as usize];
         file.read_exact_at(&mut header, 8).with_context(|| format!("cannot read `{}`", path.display()))?;
-        let layout = format::decode_header(&header, file_bytes).map_err(broken)?;
+        let layout = format::decode_header(&header, file_bytes).map_err(|message| broken(path, message))?;
         let sha256 =
             fs::sha256_of_reader(&mut file).with_context(|| format!("cannot read `{}`", path.display()))?;
         if sha256 != entry.sha256 || (layout.documents, layout.tokens) != (entry.documents, entry.tokens) {
             return Err(broken(
+                path,
                 "does not match its hash in the manifest: it is damaged or was replaced".to_string(),
             )
             .into());
@@ -89,6 +93,10 @@ impl Held {
     pub(super) fn damaged(&self, message: String) -> anyhow::Error {
         Problem::new(message).at(self.path.display()).hint("it is damaged: prepare the text again").into()
     }
+}
+
+fn broken(path: &Path, message: String) -> Problem {
+    Problem::new(message).at(path.display())
 }
 
 pub(super) fn le_u64(bytes: &[u8]) -> u64 {

@@ -1,5 +1,5 @@
-//! `manifest.json`: what the shards of a folder hold and the hash of each; written last, so that it vouches
-//! for all.
+//! `manifest.json`: the content of the shards of a folder, with the hash of each. It is written last, so that
+//! it exists only if all shards are complete.
 
 use std::path::Path;
 
@@ -23,13 +23,13 @@ const MANIFEST_BYTES_MAX: u64 = 64 << 20;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ShardEntry {
-    /// Its name inside the folder.
+    /// Name of the file inside the folder.
     pub file: String,
     /// Index of the source that its documents come from.
     pub source: usize,
-    /// Documents in it.
+    /// Number of documents in the shard.
     pub documents: u64,
-    /// Tokens in it.
+    /// Number of tokens in the shard.
     pub tokens: u64,
     /// Length of the file in bytes.
     pub bytes: u64,
@@ -41,11 +41,11 @@ pub struct ShardEntry {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SplitEntry {
-    /// Documents of all shards.
+    /// Number of documents in all shards.
     pub documents: u64,
-    /// Tokens of all shards, without special tokens around documents.
+    /// Number of tokens in all shards, without special tokens around documents.
     pub tokens: u64,
-    /// UTF-8 bytes of the text of these documents.
+    /// Number of UTF-8 bytes in the text of these documents.
     pub text_bytes: u64,
     /// The shards in order.
     pub shards: Vec<ShardEntry>,
@@ -61,17 +61,17 @@ pub struct Manifest {
     pub settings_sha256: String,
     /// Fingerprint of the tokenizer.
     pub tokenizer: String,
-    /// Entries of its vocabulary; every token id is below.
+    /// Number of entries in its vocabulary; every token id is smaller.
     pub vocab_size: usize,
-    /// What the sources are called, in the order of the configuration.
+    /// Names of the sources, in the order of the configuration.
     pub sources: Vec<String>,
-    /// Documents that were read from the corpus.
+    /// Number of documents that were read from the corpus.
     pub documents_read: u64,
-    /// Documents for which the tokenizer has no token at all; they are left out.
+    /// Number of documents that are left out because the tokenizer gives them no token at all.
     pub without_tokens: u64,
-    /// For training.
+    /// Shards for training.
     pub train: SplitEntry,
-    /// For evaluation.
+    /// Shards for evaluation.
     pub validation: SplitEntry,
 }
 
@@ -79,28 +79,29 @@ impl Manifest {
     /// The version that this program writes and reads.
     pub const VERSION: u32 = VERSION;
 
-    /// Documents on both sides.
+    /// Number of documents on both sides.
     pub fn documents(&self) -> u64 {
         self.train.documents.saturating_add(self.validation.documents)
     }
 
-    /// Tokens on both sides.
+    /// Number of tokens on both sides.
     pub fn tokens(&self) -> u64 {
         self.train.tokens.saturating_add(self.validation.tokens)
     }
 
-    /// SHA-256 of what all shards hold, whatever folder they lie in.
+    /// SHA-256 of the content of all shards, independent of their folder.
     pub fn content_sha256(&self) -> String {
         let mut sum = Sha256Sum::default();
         for side in [&self.train, &self.validation] {
-            // Its number of shards goes first, so that none can pass from one side to the other.
+            // The number of shards of a side goes first, so that the hash changes if a shard moves to the
+            // other side.
             sum.add(&(side.shards.len() as u64).to_le_bytes());
             side.shards.iter().for_each(|shard| sum.add(shard.sha256.as_bytes()));
         }
         sum.finish()
     }
 
-    /// One side.
+    /// The entry of one side of the split.
     pub fn side(&self, side: Side) -> &SplitEntry {
         match side {
             Side::Train => &self.train,
@@ -155,7 +156,7 @@ impl Manifest {
     }
 }
 
-/// `train` or `validation`, as the files are called.
+/// `train` or `validation`, as in the names of the files.
 pub(super) fn name_of(side: Side) -> &'static str {
     match side {
         Side::Train => "train",

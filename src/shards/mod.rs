@@ -1,6 +1,6 @@
-//! Tokenised text on the disk: safetensors shards, the manifest that vouches for them, writing and reading.
+//! Tokenised text on disk: safetensors shards, their manifest, and their writer and reader.
 //!
-//! How text becomes shards is the business of `prepare`. Nothing here knows rows or masks.
+//! The module `prepare` turns text into shards. Nothing here knows rows or masks.
 
 mod distant;
 mod format;

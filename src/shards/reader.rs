@@ -1,8 +1,8 @@
-//! Reads documents of one side of the split by their index, straight from the files.
+//! Reads documents of one side of the split by their index, directly from the files.
 //!
-//! Opening checks every shard against the manifest: length, hash, header; one that lies in a bucket is checked
-//! when it comes. After that a document costs two positioned reads and no memory is held, so that corpora of
-//! any size open alike; a file that shrinks under a run is an error and not a bus error, as it would be with a
+//! Opening checks every shard against the manifest: length, hash, header. A shard in a bucket is checked when
+//! it is downloaded. After that a document costs two positioned reads and no memory, so that corpora of any
+//! size open in the same way. A file that shrinks during a run is an error, and not a bus error as with a
 //! memory map.
 
 use std::ops::Range;
@@ -15,10 +15,10 @@ use crate::corpus::Side;
 use crate::error::Problem;
 use crate::fs;
 use crate::shards::Manifest;
-use crate::shards::distant::Shelf;
-use crate::shards::distant::Slot;
+use crate::shards::distant::DistantShard;
+use crate::shards::distant::ShardCache;
 use crate::shards::format::Layout;
-use crate::shards::held::Held;
+use crate::shards::held::OpenShard;
 use crate::shards::held::le_u64;
 use crate::stores;
 
@@ -30,54 +30,53 @@ pub struct ShardSet {
     documents: u64,
     tokens: u64,
     vocab_size: usize,
-    shelf: Shelf,
+    cache: ShardCache,
 }
 
-/// The documents of one source: they follow each other.
+/// The documents of one source, which have consecutive indices.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SourceRange {
-    /// What the source is called.
+    /// Name of the source.
     pub name: String,
     /// Index of its first document.
     pub first_document: u64,
-    /// Its documents.
+    /// Number of its documents.
     pub documents: u64,
-    /// Their tokens.
+    /// Number of their tokens.
     pub tokens: u64,
 }
 
-/// Where a document lies.
+/// Position of a document in its shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
     shard: usize,
     start: u64,
-    /// Tokens of the document.
+    /// Number of tokens in the document.
     pub len: u64,
 }
 
-/// Where a shard is.
+/// Location of a shard.
 #[derive(Debug)]
-enum Whereabouts {
-    Here(Arc<Held>),
-    Distant(Arc<Slot>),
+enum Location {
+    Here(Arc<OpenShard>),
+    Distant(Arc<DistantShard>),
 }
 
 #[derive(Debug)]
 struct Shard {
-    place: Whereabouts,
-    /// Index of its first document among all.
+    location: Location,
+    /// Index of its first document among the documents of all shards.
     first_document: u64,
     documents: u64,
 }
 
 impl ShardSet {
-    /// Opens and verifies the shards of `side` in `folder`, which must hold a manifest.
+    /// Opens and verifies the shards of `side` in `folder`, which must contain a manifest.
     pub fn open(folder: &Path, side: Side) -> Result<Self> {
         Self::open_with(folder, &Manifest::read(folder)?, side, None)
     }
 
-    /// Documents that never lie in a file, such as a text that is evaluated once; ids must be below
-    /// `vocab_size`.
+    /// Documents in memory only, such as a text that is evaluated once; ids must be below `vocab_size`.
     pub fn in_memory(documents: &[Vec<u32>], vocab_size: usize) -> Self {
         Self::in_memory_sources(&[("memory", documents)], vocab_size)
     }
@@ -86,44 +85,56 @@ impl ShardSet {
     pub fn in_memory_sources(sources: &[(&str, &[Vec<u32>])], vocab_size: usize) -> Self {
         let mut set = Self::empty(Vec::new(), vocab_size, None);
         for (name, documents) in sources {
-            let (held, first_document) = (Held::in_memory(documents), set.documents);
-            let Layout { documents, tokens, .. } = held.layout;
+            let shard = OpenShard::in_memory(documents);
+            let first_document = set.documents;
+            let Layout { documents, tokens, .. } = shard.layout;
             set.sources.push(SourceRange { name: (*name).to_string(), first_document, documents, tokens });
-            set.push(Whereabouts::Here(Arc::new(held)), documents, tokens);
+            set.push(Location::Here(Arc::new(shard)), documents, tokens);
         }
         set
     }
 
     fn empty(sources: Vec<SourceRange>, vocab_size: usize, most: Option<usize>) -> Self {
-        Self { shards: Vec::new(), sources, documents: 0, tokens: 0, vocab_size, shelf: Shelf::new(most) }
+        Self {
+            shards: Vec::new(),
+            sources,
+            documents: 0,
+            tokens: 0,
+            vocab_size,
+            cache: ShardCache::new(most),
+        }
     }
 
-    fn push(&mut self, place: Whereabouts, documents: u64, tokens: u64) {
-        self.shards.push(Shard { place, first_document: self.documents, documents });
+    fn push(&mut self, location: Location, documents: u64, tokens: u64) {
+        self.shards.push(Shard { location, first_document: self.documents, documents });
         self.documents += documents;
         self.tokens += tokens;
     }
 
-    /// Opens the shards of one side by a manifest that was read already. Of those that lie in a bucket, `most`
-    /// are here at once, or all.
+    /// Opens the shards of one side, by a manifest that was read already. At most `most` of the shards in a
+    /// bucket are on this disk at the same time; without a limit if it is `None`.
     pub fn open_with(folder: &Path, manifest: &Manifest, side: Side, most: Option<usize>) -> Result<Self> {
         let entry = manifest.side(side);
-        let source =
-            |name: &String| SourceRange { name: name.clone(), first_document: 0, documents: 0, tokens: 0 };
-        let sources = manifest.sources.iter().map(source).collect();
+        let sources = manifest.sources.iter().map(|name| SourceRange {
+            name: name.clone(),
+            first_document: 0,
+            documents: 0,
+            tokens: 0,
+        });
+        let sources = sources.collect();
         let mut set = Self::empty(sources, manifest.vocab_size, most);
         for shard in &entry.shards {
             let path = folder.join(&shard.file);
-            let place = if !fs::exists(&path) && stores::is_distant(&path) {
-                Whereabouts::Distant(Slot::new(path, shard.clone()))
+            let location = if !fs::exists(&path) && stores::is_distant(&path) {
+                Location::Distant(DistantShard::new(path, shard.clone()))
             } else {
-                let held = Held::open(&path, shard).map_err(|error| explain(error, folder))?;
-                Whereabouts::Here(Arc::new(held))
+                let open = OpenShard::open(&path, shard).map_err(|error| explain(error, folder))?;
+                Location::Here(Arc::new(open))
             };
             let source = &mut set.sources[shard.source];
             source.documents += shard.documents;
             source.tokens += shard.tokens;
-            set.push(place, shard.documents, shard.tokens);
+            set.push(location, shard.documents, shard.tokens);
         }
         if (set.documents, set.tokens) != (entry.documents, entry.tokens) {
             return Err(Problem::new("has totals that contradict its list of shards")
@@ -138,60 +149,63 @@ impl ShardSet {
         Ok(set)
     }
 
-    /// The sources in the order of their documents; one may have none.
+    /// The sources in the order of their documents; a source may have no document.
     pub fn sources(&self) -> &[SourceRange] {
         &self.sources
     }
 
-    /// Documents in all shards.
+    /// Number of documents in all shards.
     pub fn num_documents(&self) -> u64 {
         self.documents
     }
 
-    /// Tokens in all shards.
+    /// Number of tokens in all shards.
     pub fn num_tokens(&self) -> u64 {
         self.tokens
     }
 
-    /// The documents of each shard.
+    /// Indices of the documents in each shard.
     pub fn ranges(&self) -> Vec<Range<u64>> {
-        let range = |shard: &Shard| shard.first_document..shard.first_document + shard.documents;
-        self.shards.iter().map(range).collect()
+        self.shards.iter().map(|shard| shard.first_document..shard.first_document + shard.documents).collect()
     }
 
-    /// Has the shards of these documents here before they are read: waits for those that lie in a bucket.
+    /// Downloads the shards of these documents before they are read, and waits for those that are in a
+    /// bucket.
     pub fn bring(&self, documents: &[u64]) -> Result<()> {
-        let slots: Vec<Arc<Slot>> = documents.iter().filter_map(|document| self.slot(*document)).collect();
-        if slots.is_empty() { Ok(()) } else { self.shelf.bring(&slots) }
+        let shards: Vec<Arc<DistantShard>> =
+            documents.iter().filter_map(|document| self.distant_shard(*document)).collect();
+        if shards.is_empty() { Ok(()) } else { self.cache.bring(&shards) }
     }
 
-    /// As [`bring`](Self::bring), beside what goes on. What fails is tried again when it is read.
+    /// Same as [`bring`](Self::bring), in a thread. A failed download is tried again when the document is
+    /// read.
     pub fn bring_meanwhile(self: &Arc<Self>, documents: Vec<u64>) {
-        if documents.iter().any(|document| self.slot(*document).is_some()) {
+        if documents.iter().any(|document| self.distant_shard(*document).is_some()) {
             let shards = Arc::clone(self);
-            let bring = move || drop(shards.bring(&documents));
-            // Without a thread they come when they are read.
-            let _ = std::thread::Builder::new().name("shards ahead".to_string()).spawn(bring);
+            // Without a thread, shards are downloaded when they are read.
+            let _ = std::thread::Builder::new()
+                .name("shards ahead".to_string())
+                .spawn(move || drop(shards.bring(&documents)));
         }
     }
 
-    /// The slot of the shard of a document, where that lies in a bucket.
-    fn slot(&self, document: u64) -> Option<Arc<Slot>> {
+    /// The shard of a document, if it is in a bucket.
+    fn distant_shard(&self, document: u64) -> Option<Arc<DistantShard>> {
         let next = self.shards.partition_point(|shard| shard.first_document <= document);
-        match &self.shards.get(next.checked_sub(1)?)?.place {
-            Whereabouts::Distant(slot) => Some(Arc::clone(slot)),
-            Whereabouts::Here(_) => None,
+        match &self.shards.get(next.checked_sub(1)?)?.location {
+            Location::Distant(shard) => Some(Arc::clone(shard)),
+            Location::Here(_) => None,
         }
     }
 
-    fn held(&self, number: usize) -> Result<Arc<Held>> {
-        match &self.shards[number].place {
-            Whereabouts::Here(held) => Ok(Arc::clone(held)),
-            Whereabouts::Distant(slot) => self.shelf.held(slot),
+    fn open_shard(&self, number: usize) -> Result<Arc<OpenShard>> {
+        match &self.shards[number].location {
+            Location::Here(shard) => Ok(Arc::clone(shard)),
+            Location::Distant(shard) => self.cache.open(shard),
         }
     }
 
-    /// Entries of the vocabulary; every token id that is read is below.
+    /// Number of entries in the vocabulary; every token id that is read is smaller.
     pub fn vocab_size(&self) -> usize {
         self.vocab_size
     }
@@ -204,7 +218,7 @@ impl ShardSet {
         Ok(ids)
     }
 
-    /// Where document `index` lies and how long it is.
+    /// Position and length of document `index`.
     pub fn locate(&self, index: u64) -> Result<Place> {
         let number = self.shard_of(index)?;
         let mut bytes = [0; 16];
@@ -212,7 +226,7 @@ impl ShardSet {
         place(&shard, number, index, &bytes)
     }
 
-    /// The positions of `count` documents of one shard, from document `first` on.
+    /// Positions of `count` documents of one shard, from document `first` on.
     pub fn locate_run(&self, first: u64, count: u64) -> Result<Vec<Place>> {
         let number = self.shard_of(first)?;
         let mut bytes = vec![0; 8 * (count as usize + 1)];
@@ -223,7 +237,7 @@ impl ShardSet {
             .collect()
     }
 
-    /// The shard of document `index`.
+    /// Number of the shard with document `index`.
     fn shard_of(&self, index: u64) -> Result<usize> {
         let next = self.shards.partition_point(|shard| shard.first_document <= index);
         let number = next.checked_sub(1).filter(|_| index < self.documents).ok_or_else(|| {
@@ -232,17 +246,18 @@ impl ShardSet {
         Ok(number)
     }
 
-    /// Fills `bytes` with the offsets of a shard from those of document `first` on.
-    fn read_offsets(&self, number: usize, first: u64, bytes: &mut [u8]) -> Result<Arc<Held>> {
-        let (shard, first_document) = (self.held(number)?, self.shards[number].first_document);
+    /// Fills `bytes` with the offsets of a shard, from that of document `first` on, and returns the shard.
+    fn read_offsets(&self, number: usize, first: u64, bytes: &mut [u8]) -> Result<Arc<OpenShard>> {
+        let shard = self.open_shard(number)?;
+        let first_document = self.shards[number].first_document;
         shard.read_at(bytes, shard.layout.data_start + 8 * (first - first_document))?;
         Ok(shard)
     }
 
-    /// Adds `count` tokens of the document at `place`, from its token `from` on, to `ids`; the range must lie
-    /// inside it.
+    /// Appends `count` tokens of the document at `place` to `ids`, from its token `from` on. The range must
+    /// be inside of the document.
     pub fn read(&self, place: &Place, from: u64, count: u64, ids: &mut Vec<u32>) -> Result<()> {
-        let shard = self.held(place.shard)?;
+        let shard = self.open_shard(place.shard)?;
         debug_assert!(from + count <= place.len);
         let width = shard.layout.token_bytes;
         let mut bytes = vec![0; (count * width) as usize];
@@ -265,7 +280,7 @@ impl ShardSet {
     pub fn lengths(&self) -> Result<Vec<u32>> {
         let mut lengths = Vec::with_capacity(self.documents as usize);
         for number in 0..self.shards.len() {
-            let shard = self.held(number)?;
+            let shard = self.open_shard(number)?;
             let mut bytes = vec![0; 8 * (shard.layout.documents as usize + 1)];
             shard.read_at(&mut bytes, shard.layout.data_start)?;
             let offsets: Vec<u64> = bytes.chunks_exact(8).map(le_u64).collect();
@@ -278,9 +293,10 @@ impl ShardSet {
     }
 }
 
-/// The position of document `index`, by the two offsets in `bytes`.
-fn place(shard: &Held, number: usize, index: u64, bytes: &[u8]) -> Result<Place> {
-    let (start, end) = (le_u64(&bytes[..8]), le_u64(&bytes[8..]));
+/// Position of document `index`, from the two offsets in `bytes`.
+fn place(shard: &OpenShard, number: usize, index: u64, bytes: &[u8]) -> Result<Place> {
+    let start = le_u64(&bytes[..8]);
+    let end = le_u64(&bytes[8..]);
     if start > end || end > shard.layout.tokens {
         let tokens = shard.layout.tokens;
         return Err(
@@ -290,7 +306,8 @@ fn place(shard: &Held, number: usize, index: u64, bytes: &[u8]) -> Result<Place>
     Ok(Place { shard: number, start, len: end - start })
 }
 
-/// What to do about a shard that is damaged. A disk that fails and too many open files say nothing of it.
+/// Adds to the error of a damaged shard what to do about it. An I/O error, such as a failing disk or too many
+/// open files, does not mean that the shard is damaged.
 fn explain(error: anyhow::Error, folder: &Path) -> anyhow::Error {
     if error.chain().any(<dyn std::error::Error>::is::<std::io::Error>) {
         return error;

@@ -1,4 +1,4 @@
-//! Shards written and read back, and damaged in many ways.
+//! Tests with shards that are written and read back, and damaged in many ways.
 
 use std::path::Path;
 

@@ -1,6 +1,6 @@
-//! Looks at every byte of a folder of shards: what opening checks, and what opening leaves to the first read.
+//! Verifies every byte of a folder of shards: what opening checks, and what opening leaves to the first read.
 //!
-//! It judges one file at a time, so that one bad shard does not hide another.
+//! Each file is verified on its own, so that one bad shard does not hide another.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -14,58 +14,63 @@ use crate::shards::MANIFEST_JSON;
 use crate::shards::Manifest;
 use crate::shards::ShardEntry;
 use crate::shards::format;
-use crate::shards::held::Held;
+use crate::shards::held::OpenShard;
 use crate::shards::held::le_u64;
 
-/// Memory that reading takes; a multiple of all widths.
+/// Memory for reading, in bytes; a multiple of all widths of tokens.
 const PORTION_BYTES: u64 = 1 << 20;
 
-/// What was found about one file.
+/// Result of the verification of one file.
 #[derive(Debug)]
 pub struct Verdict {
-    /// Its name inside the folder.
+    /// Name of the file inside the folder.
     pub file: String,
-    /// Nothing wrong, or what.
+    /// The error describes the damage.
     pub result: Result<()>,
 }
 
-/// Whether the manifest agrees with itself: totals, names, sources.
+/// Verifies that the manifest agrees with itself: totals, names, sources.
 pub fn verify_manifest(folder: &Path, manifest: &Manifest) -> Verdict {
-    let check = || {
-        let mut names = BTreeSet::new();
-        for side in [Side::Train, Side::Validation] {
-            let (entry, name) = (manifest.side(side), super::manifest::name_of(side));
-            let sum = |of: fn(&ShardEntry) -> u64| {
-                entry.shards.iter().try_fold(0u64, |sum, shard| sum.checked_add(of(shard)))
-            };
-            let listed = (sum(|shard| shard.documents), sum(|shard| shard.tokens));
-            if listed != (Some(entry.documents), Some(entry.tokens)) {
-                return Err(Problem::new(format!(
-                    "says {} documents and {} tokens for {name}, its shards have others",
-                    entry.documents, entry.tokens
-                )));
-            }
-            if let Some(twice) = entry.shards.iter().find(|shard| !names.insert(&shard.file)) {
-                return Err(Problem::new(format!("lists `{}` twice", twice.file.escape_debug())));
-            }
-        }
-        Ok(())
-    };
     let place = folder.join(MANIFEST_JSON);
     Verdict {
         file: MANIFEST_JSON.to_string(),
-        result: check().map_err(|problem| problem.at(place.display()).into()),
+        result: check_manifest(manifest).map_err(|problem| problem.at(place.display()).into()),
     }
 }
 
-/// Length, hash, header, offsets, token ids and tokenizer of one shard. Reads the file twice in little
-/// memory.
+fn check_manifest(manifest: &Manifest) -> Result<(), Problem> {
+    let mut names = BTreeSet::new();
+    for side in [Side::Train, Side::Validation] {
+        let entry = manifest.side(side);
+        let name = super::manifest::name_of(side);
+        let documents = total(&entry.shards, |shard| shard.documents);
+        let tokens = total(&entry.shards, |shard| shard.tokens);
+        if (documents, tokens) != (Some(entry.documents), Some(entry.tokens)) {
+            return Err(Problem::new(format!(
+                "says {} documents and {} tokens for {name}, its shards have others",
+                entry.documents, entry.tokens
+            )));
+        }
+        if let Some(twice) = entry.shards.iter().find(|shard| !names.insert(&shard.file)) {
+            return Err(Problem::new(format!("lists `{}` twice", twice.file.escape_debug())));
+        }
+    }
+    Ok(())
+}
+
+/// Sum over all shards; `None` if it does not fit into 64 bits.
+fn total(shards: &[ShardEntry], number: fn(&ShardEntry) -> u64) -> Option<u64> {
+    shards.iter().try_fold(0u64, |sum, shard| sum.checked_add(number(shard)))
+}
+
+/// Verifies length, hash, header, offsets, token ids and tokenizer of one shard. Reads the file twice, in
+/// little memory.
 pub fn verify_shard(folder: &Path, manifest: &Manifest, entry: &ShardEntry) -> Verdict {
     Verdict { file: entry.file.clone(), result: check(&folder.join(&entry.file), manifest, entry) }
 }
 
 fn check(path: &Path, manifest: &Manifest, entry: &ShardEntry) -> Result<()> {
-    let shard = Held::open(path, entry)?;
+    let shard = OpenShard::open(path, entry)?;
     let mut header = vec![0; (shard.layout.data_start - 8) as usize];
     shard.read_at(&mut header, 8)?;
     match format::tokenizer_of(&header) {
@@ -80,10 +85,11 @@ fn check(path: &Path, manifest: &Manifest, entry: &ShardEntry) -> Result<()> {
     Ok(())
 }
 
-/// Offsets start at 0, never fall, and end at the last token.
-fn check_offsets(shard: &Held) -> Result<()> {
+/// Checks that offsets start at 0, never decrease, and end at the last token.
+fn check_offsets(shard: &OpenShard) -> Result<()> {
     let layout = shard.layout;
-    let (mut last, mut document) = (0, 0u64);
+    let mut last = 0;
+    let mut document = 0u64;
     portions(shard, layout.data_start, layout.tokens_start(), |bytes| {
         for offset in bytes.chunks_exact(8).map(le_u64) {
             if offset < last || offset > layout.tokens || (document == 0 && offset != 0) {
@@ -92,7 +98,8 @@ fn check_offsets(shard: &Held) -> Result<()> {
                     layout.tokens
                 )));
             }
-            (last, document) = (offset, document + 1);
+            last = offset;
+            document += 1;
         }
         Ok(())
     })?;
@@ -103,8 +110,10 @@ fn check_offsets(shard: &Held) -> Result<()> {
     }
 }
 
-fn check_ids(shard: &Held, vocab_size: usize) -> Result<()> {
-    let (start, width) = (shard.layout.tokens_start(), shard.layout.token_bytes);
+/// Checks that all token ids are in the vocabulary.
+fn check_ids(shard: &OpenShard, vocab_size: usize) -> Result<()> {
+    let start = shard.layout.tokens_start();
+    let width = shard.layout.token_bytes;
     let mut place = 0u64;
     portions(shard, start, start + shard.layout.tokens * width, |bytes| {
         for id in bytes.chunks_exact(width as usize).map(le_u64) {
@@ -119,7 +128,13 @@ fn check_ids(shard: &Held, vocab_size: usize) -> Result<()> {
     })
 }
 
-fn portions(shard: &Held, mut from: u64, to: u64, mut look: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
+/// Calls `look` with consecutive portions of the bytes from `from` to `to`.
+fn portions(
+    shard: &OpenShard,
+    mut from: u64,
+    to: u64,
+    mut look: impl FnMut(&[u8]) -> Result<()>,
+) -> Result<()> {
     let mut bytes = vec![0; PORTION_BYTES.min(to - from) as usize];
     while from < to {
         let count = PORTION_BYTES.min(to - from) as usize;
@@ -136,7 +151,7 @@ mod tests {
     use crate::shards::ShardWriter;
     use crate::shards::SplitEntry;
 
-    fn made(folder: &Path) -> Manifest {
+    fn written_manifest(folder: &Path) -> Manifest {
         let mut writer = ShardWriter::new(folder, Side::Train, "fingerprint", 100, 30);
         (0..20u32).for_each(|n| writer.push(0, &[n, n + 1, n + 2], 10).unwrap());
         Manifest {
@@ -152,7 +167,7 @@ mod tests {
         }
     }
 
-    /// Changes the file and signs the change with a new hash, as a broken writer would.
+    /// Changes the file and puts the hash of the changed file into its entry, as a broken writer would.
     fn forge(folder: &Path, entry: &mut ShardEntry, change: impl Fn(&mut [u8], usize)) {
         let path = folder.join(&entry.file);
         let mut bytes = std::fs::read(&path).unwrap();
@@ -167,9 +182,9 @@ mod tests {
     }
 
     #[test]
-    fn whole_shards_are_right_and_each_kind_of_damage_is_told() {
+    fn intact_shards_pass_and_each_kind_of_damage_is_reported() {
         let folder = tempfile::tempdir().unwrap();
-        let mut manifest = made(folder.path());
+        let mut manifest = written_manifest(folder.path());
         assert!(manifest.train.shards.len() > 1);
         assert!(verify_manifest(folder.path(), &manifest).result.is_ok());
         assert!(

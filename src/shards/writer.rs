@@ -1,7 +1,7 @@
-//! Writes the shards of one side of the split, one file after the other; memory holds one shard.
+//! Writes the shards of one side of the split, one file after the other, with one shard in memory.
 //!
-//! A shard's bytes depend on its documents and the tokenizer alone; a shard holds documents of one source.
-//! Files appear whole or not at all.
+//! The bytes of a shard depend only on its documents and on the tokenizer. A shard has documents of a single
+//! source. Files appear as a whole or not at all.
 
 use std::io::Write;
 use std::path::Path;
@@ -17,7 +17,7 @@ use crate::shards::SplitEntry;
 use crate::shards::format;
 use crate::shards::manifest;
 
-/// Collects documents and writes a shard whenever one is full.
+/// Collects documents, and writes a shard whenever one is full.
 pub struct ShardWriter {
     folder: PathBuf,
     side: Side,
@@ -25,16 +25,16 @@ pub struct ShardWriter {
     vocab_size: usize,
     token_bytes: u64,
     shard_tokens: u64,
-    /// What is being collected for the next shard.
-    open: OpenShard,
-    /// What stands in the shards that are written.
+    /// Documents that are collected for the next shard.
+    open: PendingShard,
+    /// Description of the shards that are written.
     written: SplitEntry,
 }
 
 #[derive(Default)]
-struct OpenShard {
+struct PendingShard {
     source: usize,
-    /// Where each document ends, in tokens.
+    /// End of each document, in tokens.
     ends: Vec<u64>,
     /// Little-endian token ids.
     tokens: Vec<u8>,
@@ -42,7 +42,7 @@ struct OpenShard {
 }
 
 impl ShardWriter {
-    /// Writes into `folder`; a shard has at most `shard_tokens` tokens, unless one document alone has more.
+    /// A writer into `folder`. A shard has at most `shard_tokens` tokens, unless a single document has more.
     pub fn new(folder: &Path, side: Side, tokenizer: &str, vocab_size: usize, shard_tokens: u64) -> Self {
         Self {
             folder: folder.to_path_buf(),
@@ -51,27 +51,27 @@ impl ShardWriter {
             vocab_size,
             token_bytes: format::token_bytes_for(vocab_size),
             shard_tokens,
-            open: OpenShard::default(),
+            open: PendingShard::default(),
             written: SplitEntry::default(),
         }
     }
 
-    /// Goes on behind the shards that `written` describes.
+    /// Continues after the shards that `written` describes.
     #[must_use]
     pub fn behind(mut self, written: SplitEntry) -> Self {
         self.written = written;
         self
     }
 
-    /// The shards that are written; documents that are still collected do not count.
+    /// Description of the shards that are written, without the documents that are still being collected.
     pub fn written(&self) -> &SplitEntry {
         &self.written
     }
 
-    /// Whether `push` of a document of this source and length would first write a shard without it.
+    /// Returns true if `push` of a document of this source and length would first write a shard without it.
     pub fn is_full_for(&self, source: usize, tokens: usize) -> bool {
-        let held = self.held_tokens();
-        held > 0 && (source != self.open.source || held + tokens as u64 > self.shard_tokens)
+        let collected = self.collected_tokens();
+        collected > 0 && (source != self.open.source || collected + tokens as u64 > self.shard_tokens)
     }
 
     /// Adds a document of `text_bytes` bytes of text. Documents of a source must follow each other.
@@ -89,29 +89,30 @@ impl ShardWriter {
             }
             self.open.tokens.extend_from_slice(&id.to_le_bytes()[..self.token_bytes as usize]);
         }
-        let end = self.held_tokens();
+        let end = self.collected_tokens();
         self.open.source = source;
         self.open.ends.push(end);
         self.open.text_bytes += text_bytes;
         Ok(())
     }
 
-    /// Writes what is left and says what was written.
+    /// Writes the last shard, and returns the description of all shards.
     pub fn finish(mut self) -> Result<SplitEntry> {
         self.write_shard()?;
         Ok(self.written)
     }
 
-    fn held_tokens(&self) -> u64 {
+    fn collected_tokens(&self) -> u64 {
         self.open.tokens.len() as u64 / self.token_bytes
     }
 
-    /// Writes the shard that is being collected; without a document there is none.
+    /// Writes the shard that is being collected, unless it has no document.
     pub fn write_shard(&mut self) -> Result<()> {
         if self.open.ends.is_empty() {
             return Ok(());
         }
-        let (documents, tokens) = (self.open.ends.len() as u64, self.held_tokens());
+        let documents = self.open.ends.len() as u64;
+        let tokens = self.collected_tokens();
         let offsets: Vec<u8> =
             std::iter::once(&0).chain(&self.open.ends).flat_map(|offset| offset.to_le_bytes()).collect();
         let data_sha256 = fs::sha256_of(&[&offsets, &self.open.tokens]);
@@ -138,7 +139,7 @@ impl ShardWriter {
         self.written.documents += documents;
         self.written.tokens += tokens;
         self.written.text_bytes += self.open.text_bytes;
-        // The buffer keeps its size: the next shard will be as large.
+        // The buffer keeps its capacity: the next shard will be as large.
         self.open.tokens.clear();
         self.open.ends.clear();
         self.open.text_bytes = 0;

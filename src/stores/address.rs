@@ -1,4 +1,4 @@
-//! A URL taken apart: which store, with whose credentials, and which objects it names there.
+//! Parses URLs: which store a URL names, with whose credentials, and which objects there.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ use crate::stores::unsure::Unsure;
 
 const SCHEMES: [&str; 5] = ["s3", "gs", "az", "https", "http"];
 
-/// Whether a text is the URL of an object, a folder of them or a pattern, and no path.
+/// Returns true if a text is the URL of an object, of a folder of objects or of a pattern, and not a path.
 pub fn is_url(text: &str) -> bool {
     scheme_of(text).is_some()
 }
@@ -47,25 +47,26 @@ fn scheme_of(text: &str) -> Option<(&'static str, &str)> {
     SCHEMES.iter().find_map(|scheme| Some((*scheme, text.strip_prefix(scheme)?.strip_prefix("://")?)))
 }
 
-/// What a URL names.
+/// A parsed URL.
 pub(super) struct Address {
     pub(super) store: Arc<dyn ObjectStore>,
     pub(super) scheme: &'static str,
-    /// Bucket, container or host.
+    /// Name of the bucket, the container or the host.
     pub(super) place: String,
-    /// The object, folder or pattern there.
+    /// Key of the object, folder or pattern there.
     pub(super) key: String,
-    /// A hash of the query of an https URL, which may choose among objects; empty without one.
+    /// Hash of the query of an https URL, which may choose among objects; empty without a query.
     pub(super) query_hash: String,
-    /// The URL as it may be told.
+    /// The URL without secrets, for messages.
     pub(super) shown: String,
-    /// Objects that listings have left out.
+    /// Names of objects that listings left out.
     pub(super) left_out: LeftOut,
-    /// Objects of which the store's checksum says nothing.
+    /// Names of objects that the store's checksum does not verify.
     pub(super) unsure: Unsure,
 }
 
-/// Most objects in a listing. More are neither a corpus nor a run, and their names alone would fill the memory.
+/// The most objects in a listing. More objects are neither a corpus nor a run, and their names alone would
+/// fill the memory.
 const MOST_OBJECTS: usize = 1_000_000;
 
 /// The error for a listing with more than [`MOST_OBJECTS`] objects.
@@ -74,46 +75,52 @@ const MOST_OBJECTS: usize = 1_000_000;
 struct Endless;
 
 impl Address {
-    /// Takes a URL apart. Its password and its signed query are told nowhere from here on.
+    /// Parses a URL. From here on, messages hide its password and its signed query.
     pub(super) fn parse(url: &str) -> Result<Self> {
         let shown = secrets::url(url).into_owned();
-        let wrong = |message: &str, hint: &str| Problem::usage(message).at(&shown).hint(hint);
-        let (scheme, rest) =
-            scheme_of(url).ok_or_else(|| wrong("is no URL of a store", "write `s3://bucket/folder`"))?;
+        let (scheme, rest) = scheme_of(url)
+            .ok_or_else(|| wrong(&shown, "is no URL of a store", "write `s3://bucket/folder`"))?;
         let (authority, key) = rest.split_once('/').unwrap_or((rest, ""));
         let (user, place) =
             authority.rsplit_once('@').map_or((None, authority), |(user, place)| (Some(user), place));
         let is_http = scheme.starts_with("http");
         if place.is_empty() {
-            return Err(wrong("names no bucket", "write `s3://bucket/folder`").into());
+            return Err(wrong(&shown, "names no bucket", "write `s3://bucket/folder`").into());
         }
         if user.is_some() && !is_http {
             let hint =
                 "leave it out: credentials come from the variables of the cloud (AWS_ACCESS_KEY_ID, ...)";
-            return Err(wrong("holds a user", hint).into());
+            return Err(wrong(&shown, "holds a user", hint).into());
         }
         if !environment::is_place(scheme, place) {
             let (what, hint) =
                 if is_http { ("host", "see its name and its port") } else { ("bucket", "see its name") };
-            return Err(wrong(&format!("names no {what} that there can be"), hint).into());
+            return Err(wrong(&shown, &format!("names no {what} that there can be"), hint).into());
         }
         environment::require(scheme)?;
         if !is_http && (key.starts_with('/') || key.contains("//")) {
-            return Err(
-                wrong("has an empty part in its path", "write one `/`; is a variable in it empty?").into()
-            );
+            return Err(wrong(
+                &shown,
+                "has an empty part in its path",
+                "write one `/`; is a variable in it empty?",
+            )
+            .into());
         }
-        let has_query = |query: &str| is_http || query.contains('=');
-        let (key, query) = key.split_once('?').filter(|(_, query)| has_query(query)).unwrap_or((key, ""));
-        hold_credentials(user.unwrap_or_default(), query);
+        let (key, query) =
+            key.split_once('?').filter(|(_, query)| is_http || query.contains('=')).unwrap_or((key, ""));
+        register_credentials(user.unwrap_or_default(), query);
         if !query.is_empty() && !is_http {
             let hint = "leave it out: a signature stands in AZURE_STORAGE_SAS_KEY";
-            return Err(wrong("holds a query", hint).into());
+            return Err(wrong(&shown, "holds a query", hint).into());
         }
-        let bad =
-            |e: object_store::path::Error| wrong(&format!("is no URL of an object: {e}"), "see its path");
-        let decoded =
-            if is_http { Key::from_url_path(key).map_err(bad)?.to_string() } else { key.to_string() };
+        let decoded = if is_http {
+            let decoded = Key::from_url_path(key);
+            let decoded = decoded
+                .map_err(|e| wrong(&shown, &format!("is no URL of an object: {e}"), "see its path"))?;
+            decoded.to_string()
+        } else {
+            key.to_string()
+        };
         let end = if is_http && key.ends_with('/') { "/" } else { "" };
         let left_out = LeftOut::default();
         let store = store_of(scheme, place, user, query, &left_out).map_err(|e| explained(&e, &shown))?;
@@ -137,15 +144,15 @@ impl Address {
         self.scheme.starts_with("http")
     }
 
-    /// An object of this store as it may be told.
+    /// URL of an object in this store, for messages.
     pub(super) fn shown_of(&self, key: &Key) -> String {
         format!("{}://{}/{key}", self.scheme, self.place)
     }
 
-    /// All objects that are meant: the one of this name, those below it, or those that match the pattern.
-    /// Servers behind https list nothing: of a folder there they are those of `folder_files` that it has.
+    /// All objects that the URL names: the object of this name, those below it, or those that match the
+    /// pattern. Servers behind https list nothing: for a folder there, these are the `folder_files` that
+    /// exist in it.
     pub(super) async fn find(&self, folder_files: &[&str]) -> Result<Vec<ObjectMeta>> {
-        let explain = |e| explained(&e, &self.shown);
         let found = match self.key.find(['*', '?', '[']) {
             Some(_) if self.is_http() => {
                 let hint = "name each file; only `s3://`, `gs://` and `az://` can be looked through";
@@ -158,7 +165,7 @@ impl Address {
                 let mut found = Vec::new();
                 for name in folder_files {
                     let key = Key::parse(format!("{}{name}", self.key)).context("names of files are keys")?;
-                    found.extend(self.look_at(&key).await.map_err(explain)?);
+                    found.extend(self.look_at(&key).await.map_err(|e| self.explain(&e))?);
                 }
                 found
             }
@@ -168,18 +175,21 @@ impl Address {
                 let options =
                     glob::MatchOptions { require_literal_separator: true, ..glob::MatchOptions::default() };
                 let above = self.key[..wild].rsplit_once('/').map_or("", |(above, _)| above);
-                let mut found = self.below(above).await.map_err(explain)?;
+                let mut found = self.below(above).await.map_err(|e| self.explain(&e))?;
                 found.retain(|meta| pattern.matches_with(meta.location.as_ref(), options));
                 found
             }
             None => {
-                let key = Key::parse(&self.key).map_err(|e| explain(e.into()))?;
-                let one =
-                    if self.key.is_empty() { None } else { self.look_at(&key).await.map_err(explain)? };
+                let key = Key::parse(&self.key).map_err(|e| self.explain(&e.into()))?;
+                let one = if self.key.is_empty() {
+                    None
+                } else {
+                    self.look_at(&key).await.map_err(|e| self.explain(&e))?
+                };
                 match one {
                     Some(meta) => vec![meta],
                     None if self.is_http() => Vec::new(),
-                    None => self.below(&self.key).await.map_err(explain)?,
+                    None => self.below(&self.key).await.map_err(|e| self.explain(&e))?,
                 }
             }
         };
@@ -190,9 +200,13 @@ impl Address {
         Ok(found)
     }
 
-    /// What is known of one object; none where there is no such thing.
+    fn explain(&self, error: &object_store::Error) -> Problem {
+        explained(error, &self.shown)
+    }
+
+    /// Metadata of one object; `None` if the object does not exist.
     pub(super) async fn look_at(&self, key: &Key) -> object_store::Result<Option<ObjectMeta>> {
-        // A signed URL may be good for GET alone: what comes of it is dropped unread.
+        // A signed URL may permit only GET. The body of the answer is dropped unread.
         let meta = if self.is_http() {
             self.store.get(key).await.map(|got| got.meta)
         } else {
@@ -205,7 +219,8 @@ impl Address {
         }
     }
 
-    /// All objects below a folder, by name. What some consoles put down for an empty folder is none.
+    /// All objects below a folder, sorted by name, without the empty objects that some consoles create as
+    /// folders.
     pub(super) async fn below(&self, folder: &str) -> object_store::Result<Vec<ObjectMeta>> {
         let folder = Key::parse(folder)?;
         let mut all: Vec<ObjectMeta> = Vec::new();
@@ -217,9 +232,8 @@ impl Address {
             }
         }
         all.sort_by(|a, b| a.location.cmp(&b.location));
-        // Azure's listings have tags without the quotes that belong to them everywhere else.
-        let bare = |tag: &&mut String| !tag.ends_with('"');
-        for tag in all.iter_mut().filter_map(|meta| meta.e_tag.as_mut()).filter(bare) {
+        // Azure's listings return tags without the quotes that tags have everywhere else.
+        for tag in all.iter_mut().filter_map(|meta| meta.e_tag.as_mut()).filter(|tag| !tag.ends_with('"')) {
             *tag = format!("\"{tag}\"");
         }
         let markers: BTreeSet<Key> = all
@@ -228,7 +242,7 @@ impl Address {
             .map(|meta| meta.location.clone())
             .collect();
         all.retain(|meta| !markers.contains(&meta.location));
-        // A disk has no place for a file that is a folder as well.
+        // On a disk, a file cannot be a folder at the same time.
         let both: Vec<bool> = all.iter().map(|meta| has_objects_below(&all, meta)).collect();
         for (meta, _) in all.iter().zip(&both).filter(|(_, is_both)| **is_both) {
             self.left_out.add(meta.location.as_ref());
@@ -239,16 +253,21 @@ impl Address {
     }
 }
 
-/// Returns true if the name of an object, which is one of `sorted`, is also that of a folder with objects in it.
+fn wrong(shown: &str, message: &str, hint: &str) -> Problem {
+    Problem::usage(message).at(shown).hint(hint)
+}
+
+/// Returns true if the name of `meta`, which is one of the `sorted` objects, is also that of a folder with
+/// objects.
 fn has_objects_below(sorted: &[ObjectMeta], meta: &ObjectMeta) -> bool {
     let inside = format!("{}/", meta.location);
     let next = sorted.partition_point(|other| other.location.as_ref() < inside.as_str());
     sorted.get(next).is_some_and(|other| other.location.as_ref().starts_with(&inside))
 }
 
-/// Keeps what is secret from being told: parts of a URL, and the clouds' own variables, whose values a
-/// server may repeat in a message.
-fn hold_credentials(user: &str, query: &str) {
+/// Registers secrets, so that messages hide them: parts of a URL, and values of the clouds' own variables,
+/// which a server may repeat in its answers.
+fn register_credentials(user: &str, query: &str) {
     let password = user.split_once(':').map_or("", |(_, password)| password);
     let values = query.split('&').filter_map(|pair| pair.split_once('='));
     let signed = values.filter(|(name, _)| *name == "sig" || secrets::is_named(&name.replace('-', "_")));
@@ -266,6 +285,10 @@ fn hold_credentials(user: &str, query: &str) {
     }
 }
 
+fn uses_http(endpoint: Option<String>) -> bool {
+    endpoint.is_some_and(|url| url.starts_with("http://"))
+}
+
 fn store_of(
     scheme: &str,
     place: &str,
@@ -274,10 +297,9 @@ fn store_of(
     left_out: &LeftOut,
 ) -> object_store::Result<Arc<dyn ObjectStore>> {
     runtime::choose_cryptography();
-    // Beyond a minute the download tries again itself, where it stopped.
+    // After a minute the download itself tries again, from where it stopped.
     let retry =
         RetryConfig { max_retries: 6, retry_timeout: Duration::from_secs(60), ..RetryConfig::default() };
-    let is_plain = |endpoint: Option<String>| endpoint.is_some_and(|url| url.starts_with("http://"));
     let is_http = scheme.starts_with("http");
     let left_out = left_out.clone();
     let mut connector = Connector {
@@ -288,19 +310,19 @@ fn store_of(
     Ok(match scheme {
         "s3" => {
             let builder = AmazonS3Builder::from_env().with_bucket_name(place).with_retry(retry);
-            let is_plain = is_plain(builder.get_config_value(&AmazonS3ConfigKey::Endpoint));
+            let is_plain = uses_http(builder.get_config_value(&AmazonS3ConfigKey::Endpoint));
             let key = AmazonS3ConfigKey::Client(ClientConfigKey::AllowHttp);
             Arc::new(builder.with_config(key, is_plain.to_string()).with_http_connector(connector).build()?)
         }
         "gs" => {
             let builder = GoogleCloudStorageBuilder::from_env().with_bucket_name(place).with_retry(retry);
-            let is_plain = is_plain(builder.get_config_value(&GoogleConfigKey::BaseUrl));
+            let is_plain = uses_http(builder.get_config_value(&GoogleConfigKey::BaseUrl));
             let key = GoogleConfigKey::Client(ClientConfigKey::AllowHttp);
             Arc::new(builder.with_config(key, is_plain.to_string()).with_http_connector(connector).build()?)
         }
         "az" => {
             let builder = MicrosoftAzureBuilder::from_env().with_container_name(place).with_retry(retry);
-            let is_plain = is_plain(builder.get_config_value(&AzureConfigKey::Endpoint));
+            let is_plain = uses_http(builder.get_config_value(&AzureConfigKey::Endpoint));
             let key = AzureConfigKey::Client(ClientConfigKey::AllowHttp);
             Arc::new(builder.with_config(key, is_plain.to_string()).with_http_connector(connector).build()?)
         }

@@ -1,9 +1,9 @@
 //! The claim of a process on a folder of a bucket: an object that names the process that uploads there.
 //!
-//! A process claims the folder before it uploads anything, and looks whether it still has the claim before each
-//! checkpoint. Of two that find no claim the store lets one write it. A claim that is found may be that of a machine
-//! that was lost, so a later process takes it over. An earlier process that still runs notices this before its next
-//! checkpoint and stops uploading, so that the files of two runs do not mix.
+//! A process claims the folder before it uploads anything, and checks before each checkpoint that it still
+//! has the claim. If two processes find no claim, the store lets only one of them write it. An existing claim
+//! may be that of a lost machine, so a later process takes it over. An earlier process that still runs
+//! notices this before its next checkpoint and stops uploading, so that the files of two runs do not mix.
 
 use std::time::SystemTime;
 use std::time::UNIX_EPOCH;
@@ -24,10 +24,10 @@ pub(super) const CLAIM: &str = "claim.json";
 /// A process that uploads a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Claim {
-    /// Different for each process that ever claims.
+    /// Id that is different for each process that ever claims a folder.
     id: String,
     host: String,
-    /// When the process claimed the folder, as RFC 3339.
+    /// Time of the claim, in the format of RFC 3339.
     since: String,
     /// The configuration of its run.
     pub config: Value,
@@ -52,7 +52,7 @@ impl Claim {
         Ok(bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok()))
     }
 
-    /// Writes the claim, in the place of `seen`, the one that was there when the bucket was looked at.
+    /// Writes the claim. It replaces `seen`, the claim that was there when the bucket was first read.
     ///
     /// # Errors
     /// Returns an error if the store refuses, or if another process has claimed the folder since.
@@ -62,7 +62,7 @@ impl Claim {
             (Some(now), Some(seen)) if now.id == seen.id => remote.put(CLAIM, &mut bytes.as_slice()),
             (Some(now), _) => Err(now.in_the_way(remote).into()),
             (None, _) if remote.put_new(CLAIM, &bytes)? => Ok(()),
-            // It may be our own, where the answer to a first attempt was lost on its way here.
+            // The claim may be that of this process, if the answer to a first attempt was lost.
             (None, _) => match self.taken_by(remote)? {
                 Some(other) => Err(other.in_the_way(remote).into()),
                 None => Ok(()),
@@ -70,7 +70,8 @@ impl Claim {
         }
     }
 
-    /// The claim of another process, if there is one now. One that was deleted is written again.
+    /// The claim of another process, if there is one now. If there is no claim any more, writes this one
+    /// again.
     pub(super) fn taken_by(&self, remote: &Remote) -> Result<Option<Self>> {
         let now = Self::read(remote)?;
         if now.is_none() {
@@ -79,7 +80,7 @@ impl Claim {
         Ok(now.filter(|now| now.id != self.id))
     }
 
-    /// Deletes the claim where it is still that of this process.
+    /// Deletes the claim if it still is that of this process.
     pub(super) fn release(&self, remote: &Remote) -> Result<()> {
         match Self::read(remote)? {
             Some(now) if now.id == self.id => remote.delete(CLAIM),

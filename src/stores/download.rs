@@ -1,5 +1,5 @@
-//! One object onto the disk: in pieces of what comes, on from where an earlier attempt stopped, and never a
-//! mixture of two versions.
+//! Downloads one object to the disk. A download continues where an earlier attempt stopped, and never mixes
+//! two versions.
 
 use std::cell::Cell;
 use std::io::Read;
@@ -23,12 +23,12 @@ use crate::fs::File;
 use crate::stores::address::Address;
 use crate::stores::failure::explained;
 
-/// Attempts that bring nothing new before a download is given up.
+/// Number of attempts without any new byte, after which a download fails.
 const ATTEMPTS: u32 = 5;
 
-/// Why there is no object.
+/// Reason why a download failed.
 pub(super) enum Broken {
-    /// It was replaced while it was read.
+    /// The object was replaced during the download.
     Changed,
     Failed(anyhow::Error),
 }
@@ -39,13 +39,14 @@ impl From<anyhow::Error> for Broken {
     }
 }
 
-/// Whether a store says of two versions that they are two.
+/// Returns true if the store distinguishes versions of the object, by a tag or by a modification time.
 pub(super) fn is_versioned(meta: &ObjectMeta) -> bool {
     meta.e_tag.is_some() || meta.last_modified.timestamp() > 0
 }
 
-/// Brings `part` to the size and, where the store tells it, the checksum of the object, and makes it durable.
-/// What lies there already is of the same version. `got` is told how many bytes came.
+/// Downloads an object to `part`, checks its size and, if the store has one, its checksum, and syncs the
+/// file. Bytes that are in `part` already are of the same version. `got` is called with the number of new
+/// bytes.
 pub(super) async fn download(
     address: &Address,
     meta: &ObjectMeta,
@@ -57,21 +58,23 @@ pub(super) async fn download(
     if !is_versioned(meta) || fs::len_bytes(part)? > meta.size {
         empty(&file, part)?;
     }
-    // What comes twice is told once.
-    let told = Cell::new(fs::len_bytes(part)?);
-    let (mut best, mut failures, mut sums) = (told.get(), 0, Vec::new());
+    // Bytes that are downloaded twice are reported once.
+    let reported = Cell::new(fs::len_bytes(part)?);
+    let mut best = reported.get();
+    let mut failures = 0;
+    let mut sums = Vec::new();
     loop {
         let (result, sum) = fill(address, meta, part, &mut file, &|have| {
-            got(have.saturating_sub(told.get()));
-            told.set(have.max(told.get()));
+            got(have.saturating_sub(reported.get()));
+            reported.set(have.max(reported.get()));
         })
         .await;
         let have = fs::len_bytes(part)?;
         let error = match result {
             Ok(()) if have == meta.size => {
-                match sum_of(address, meta).filter(|wanted| *wanted != sum) {
-                    // Encrypted by a key of its own, an object has another sum than its bytes: twice the
-                    // same is right.
+                match expected_md5(address, meta).filter(|wanted| *wanted != sum) {
+                    // The tag of an object that the store encrypts with its own key is not the checksum of
+                    // its bytes: the same bytes twice are accepted.
                     Some(_) if !sums.contains(&sum) => {
                         sums.push(sum);
                         empty(&file, part)?;
@@ -108,19 +111,20 @@ pub(super) async fn download(
     Ok(())
 }
 
-/// Neither the disk nor a refusal gets better by asking again.
+/// Returns true if another attempt cannot help: after an error of the disk or a refusal.
 fn is_final(error: &anyhow::Error) -> bool {
-    let refused = |e: &Refused| e.0;
-    error.chain().any(|cause| cause.downcast_ref().is_some_and(refused) || cause.is::<std::io::Error>())
+    error.chain().any(|cause| {
+        cause.downcast_ref::<Refused>().is_some_and(|refused| refused.0) || cause.is::<std::io::Error>()
+    })
 }
 
-/// A request that did not work out, and whether another one cannot either.
+/// A failed request, and true if another request must fail, too.
 #[derive(Debug, thiserror::Error)]
 #[error("{1}")]
 struct Refused(bool, Problem);
 
-/// One request for what is missing: adds what comes. The second value is the checksum of the whole, where
-/// the store tells one.
+/// Sends one request for the missing bytes, and appends those that arrive. The second value is the MD5 of the
+/// whole file; empty if the store has no checksum.
 async fn fill(
     address: &Address,
     meta: &ObjectMeta,
@@ -128,7 +132,7 @@ async fn fill(
     file: &mut File,
     have: &dyn Fn(u64),
 ) -> (Result<(), Broken>, Vec<u8>) {
-    let mut sum = sum_of(address, meta).map(|_| Md5::new());
+    let mut sum = expected_md5(address, meta).map(|_| Md5::new());
     let filled = fill_and_sum(address, meta, part, file, have, &mut sum).await;
     (filled, sum.map(|sum| sum.finalize().to_vec()).unwrap_or_default())
 }
@@ -146,16 +150,12 @@ async fn fill_and_sum(
     if start >= meta.size {
         return Ok(read_into(part, sum)?);
     }
-    let options = |start: u64| {
-        let range = (start > 0).then_some(GetRange::Bounded(start..meta.size));
-        GetOptions { range, if_match: meta.e_tag.clone(), ..GetOptions::default() }
-    };
-    let answer = match address.store.get_opts(&meta.location, options(start)).await {
-        // A server that sends no parts sends all of it.
+    let answer = match address.store.get_opts(&meta.location, request_from(start, meta)).await {
+        // A server that does not send ranges sends the whole object.
         Err(Error::NotSupported { .. }) if start > 0 => {
             empty(file, part)?;
             start = 0;
-            address.store.get_opts(&meta.location, options(0)).await
+            address.store.get_opts(&meta.location, request_from(0, meta)).await
         }
         other => other,
     };
@@ -167,11 +167,10 @@ async fn fill_and_sum(
         }
         Ok(answer) => answer,
     };
-    let same =
-        |a: &ObjectMeta| (&a.e_tag, a.last_modified, a.size) == (&meta.e_tag, meta.last_modified, meta.size);
-    // Listings of some stores know fewer digits of the time than answers do.
-    if !same(&answer.meta)
-        && (meta.e_tag.is_none() || answer.meta.e_tag != meta.e_tag || answer.meta.size != meta.size)
+    let is_same = (&answer.meta.e_tag, answer.meta.last_modified, answer.meta.size)
+        == (&meta.e_tag, meta.last_modified, meta.size);
+    // The listings of some stores have times with fewer digits than their answers have.
+    if !is_same && (meta.e_tag.is_none() || answer.meta.e_tag != meta.e_tag || answer.meta.size != meta.size)
     {
         return Err(Broken::Changed);
     }
@@ -195,9 +194,17 @@ async fn fill_and_sum(
     Ok(())
 }
 
+/// A request for this version of an object, from byte `start` on.
+fn request_from(start: u64, meta: &ObjectMeta) -> GetOptions {
+    let range = (start > 0).then_some(GetRange::Bounded(start..meta.size));
+    GetOptions { range, if_match: meta.e_tag.clone(), ..GetOptions::default() }
+}
+
+/// Adds the content of `part` to a checksum.
 fn read_into(part: &Path, sum: &mut Option<Md5>) -> Result<()> {
     let Some(sum) = sum else { return Ok(()) };
-    let (mut file, mut buffer) = (fs::open(part)?, vec![0; 1 << 20]);
+    let mut file = fs::open(part)?;
+    let mut buffer = vec![0; 1 << 20];
     loop {
         match file.read(&mut buffer).with_context(|| format!("cannot read `{}`", part.display()))? {
             0 => return Ok(()),
@@ -210,9 +217,9 @@ fn empty(file: &File, part: &Path) -> Result<()> {
     file.set_len(0).with_context(|| format!("cannot write `{}`", part.display()))
 }
 
-/// The MD5 of an object: S3's tag, where it was not put together from parts.
-fn sum_of(address: &Address, meta: &ObjectMeta) -> Option<Vec<u8>> {
+/// The MD5 of an object: its tag in S3, unless it was uploaded in parts.
+fn expected_md5(address: &Address, meta: &ObjectMeta) -> Option<Vec<u8>> {
     let tag = meta.e_tag.as_deref().filter(|_| address.scheme == "s3")?.trim_matches('"').as_bytes();
-    let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
-    tag.chunks(2).map(byte).collect::<Option<Vec<u8>>>().filter(|sum| sum.len() == 16)
+    let bytes = tag.chunks(2).map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok());
+    bytes.collect::<Option<Vec<u8>>>().filter(|sum| sum.len() == 16)
 }

@@ -1,5 +1,5 @@
-//! The variables of the clouds, looked at before they are used: `object_store` panics over an endpoint that is no
-//! URL, and over text that cannot be part of a request.
+//! Checks the clouds' environment variables before they are used: `object_store` panics on an endpoint that
+//! is not a URL, and on text that cannot be part of a request.
 
 use std::ffi::OsStr;
 
@@ -10,7 +10,7 @@ use reqwest::Url;
 
 use crate::error::Problem;
 
-/// What a variable may hold.
+/// Kind of value that a variable needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Wanted {
     /// The URL of a server, without a query.
@@ -44,61 +44,68 @@ pub(super) fn require(scheme: &str) -> Result<(), Problem> {
 }
 
 fn check(name: &str, value: &OsStr) -> Result<(), Problem> {
-    let refuse = |message: &str| {
-        let hint = "correct the variable, or unset it; its value is not told here";
-        Err(Problem::usage(message).at(name).hint(hint))
-    };
     let wanted = wanted(name);
-    let Some(value) = value.to_str() else { return refuse("is not UTF-8 text") };
+    let Some(value) = value.to_str() else { return refuse(name, "is not UTF-8 text") };
     if wanted == Wanted::Any {
         return Ok(());
     }
     if value.trim().is_empty() {
-        return refuse("is empty");
+        return refuse(name, "is empty");
     }
     if value.trim() != value || value.chars().any(|c| !c.is_ascii() || c.is_control()) {
-        return refuse("holds blanks at an end, control characters, or others than ASCII has");
+        return refuse(name, "holds blanks at an end, control characters, or others than ASCII has");
     }
-    let is_of_hosts = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '.' || c == '_';
     match wanted {
-        Wanted::Server if !is_server(value) => {
-            refuse("is no URL of a server: it wants `https://`, a host, and a port of at most 65535 if any")
-        }
+        Wanted::Server if !is_server(value) => refuse(
+            name,
+            "is no URL of a server: it wants `https://`, a host, and a port of at most 65535 if any",
+        ),
         Wanted::UrlPath if !value.starts_with('/') || value.contains(char::is_whitespace) => {
-            refuse("is no path of a URL, which begins with `/`")
+            refuse(name, "is no path of a URL, which begins with `/`")
         }
-        Wanted::HostPart if !value.chars().all(is_of_hosts) => {
-            refuse("holds characters that no name of a host has")
+        Wanted::HostPart if !value.chars().all(is_of_host) => {
+            refuse(name, "holds characters that no name of a host has")
         }
         _ => Ok(()),
     }
 }
 
-/// What the variable of this name is used for.
+fn refuse(name: &str, message: &str) -> Result<(), Problem> {
+    let hint = "correct the variable, or unset it; its value is not told here";
+    Err(Problem::usage(message).at(name).hint(hint))
+}
+
+fn is_of_host(character: char) -> bool {
+    character.is_ascii_alphanumeric() || ['-', '.', '_'].contains(&character)
+}
+
+/// The kind of value that the variable with this name needs.
 fn wanted(name: &str) -> Wanted {
     let name = name.to_ascii_uppercase();
-    let has = |parts: &[&str]| parts.iter().any(|part| name.contains(part));
-    if has(&["FILE", "SERVICE_ACCOUNT", "APPLICATION_CREDENTIALS", "CERTIFICATE", "PATH"]) {
+    if contains_any(&name, &["FILE", "SERVICE_ACCOUNT", "APPLICATION_CREDENTIALS", "CERTIFICATE", "PATH"]) {
         Wanted::Any
-    } else if has(&["RELATIVE_URI"]) {
+    } else if contains_any(&name, &["RELATIVE_URI"]) {
         Wanted::UrlPath
-    } else if has(&["USE_FABRIC_ENDPOINT"]) {
+    } else if contains_any(&name, &["USE_FABRIC_ENDPOINT"]) {
         Wanted::Line
-    } else if has(&["ENDPOINT", "FULL_URI", "_URL", "AUTHORITY_HOST"]) {
+    } else if contains_any(&name, &["ENDPOINT", "FULL_URI", "_URL", "AUTHORITY_HOST"]) {
         Wanted::Server
-    } else if has(&["REGION", "ACCOUNT_NAME", "WORKLOAD_HOST"]) {
+    } else if contains_any(&name, &["REGION", "ACCOUNT_NAME", "WORKLOAD_HOST"]) {
         Wanted::HostPart
     } else {
         Wanted::Line
     }
 }
 
+fn contains_any(name: &str, parts: &[&str]) -> bool {
+    parts.iter().any(|part| name.contains(part))
+}
+
 /// Returns true if a text is the URL of a server, without a query: requests add their own path.
 fn is_server(text: &str) -> bool {
     let url = Url::parse(text).ok().filter(|url| ["http", "https"].contains(&url.scheme()));
-    let is_whole = |url: Url| url.has_host() && url.query().is_none() && url.fragment().is_none();
-    // The parser of URLs repairs what the parser of requests refuses.
-    url.is_some_and(is_whole)
+    url.is_some_and(|url| url.has_host() && url.query().is_none() && url.fragment().is_none())
+        // The parser of URLs repairs these characters, which the parser of requests refuses.
         && !text.contains([' ', '\\', '"', '<', '>', '{', '}', '|', '^', '`'])
         && text.contains("://")
 }
@@ -118,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cannot_be_used_is_refused_by_the_name_of_its_variable() {
+    fn unusable_values_are_errors_that_name_the_variable() {
         let bad = [
             "",
             " ",

@@ -1,4 +1,4 @@
-//! What a store answers, as an error that says what to do.
+//! Converts an error of a store into one that says what to do.
 
 use std::error::Error as _;
 
@@ -7,14 +7,14 @@ use object_store::Error;
 use crate::error::Problem;
 use crate::secrets;
 
-/// As much of a server's answer as is told: some send whole pages.
+/// The most characters of a server's answer in a message: some servers send whole pages.
 const MOST_CHARS: usize = 300;
 
 const CREDENTIALS: &str = "see to the credentials in the environment (AWS_ACCESS_KEY_ID, \
                            GOOGLE_SERVICE_ACCOUNT, AZURE_STORAGE_ACCOUNT_NAME, ... or the user in the URL): \
                            whether they are set, may do this, and have not expired";
 
-/// The error of `url`.
+/// The error for `url`, with a hint.
 pub(super) fn explained(error: &Error, url: &str) -> Problem {
     let text = chain(error);
     let has_no_place = ["NoSuchBucket", "ContainerNotFound", "specified bucket does not exist"]
@@ -29,7 +29,8 @@ pub(super) fn explained(error: &Error, url: &str) -> Problem {
         Error::Unauthenticated { .. } => {
             Problem::new(format!("who asks is not known: {text}")).hint(CREDENTIALS)
         }
-        // Where nothing is set, the library asks the machine, which only a cloud's own can answer.
+        // Without credentials in the environment, the library asks a server that only machines in a cloud
+        // have.
         _ if ["169.254.169.254", "metadata.google", "computeMetadata"].iter().any(|at| text.contains(at)) => {
             Problem::new(format!("there are no credentials: {text}")).hint(CREDENTIALS)
         }
@@ -40,7 +41,7 @@ pub(super) fn explained(error: &Error, url: &str) -> Problem {
     problem.at(url)
 }
 
-/// An error and its causes in one line.
+/// An error and its causes in one line, without secrets, at most [`MOST_CHARS`] characters long.
 fn chain(error: &Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
@@ -52,7 +53,7 @@ fn chain(error: &Error) -> String {
         source = cause.source();
     }
     let line: Vec<&str> = text.split_whitespace().collect();
-    // Before the text is cut: half of a secret is not recognised.
+    // Secrets are hidden before the text is cut, because half of a secret would not be recognised.
     let line = secrets::masked(&line.join(" ")).into_owned();
     if line.chars().count() > MOST_CHARS {
         line.chars().take(MOST_CHARS).chain("...".chars()).collect()

@@ -1,7 +1,7 @@
-//! Listings of buckets without what no file can be called: one odd name (`d//x`, `..`, a line break) would make
-//! `object_store` refuse the whole listing.
+//! Listings of buckets without the objects whose names cannot be names of files. One odd name (`d//x`, `..`,
+//! a line break) would make `object_store` refuse the whole listing.
 //!
-//! What is left out is counted, and the first of it named.
+//! The objects that are left out are counted, and the first of them named.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -20,13 +20,13 @@ use reqwest::Client;
 use reqwest::Method;
 use reqwest::header::CONTENT_LENGTH;
 
-/// So many names are told.
+/// Number of names in a message.
 const NAMED: usize = 3;
 
-/// The longest part of a name that a disk takes, in bytes.
+/// The longest part of a path that a disk accepts, in bytes.
 const MOST_PART_BYTES: usize = 255;
 
-/// Names of objects that were left out, of one store.
+/// Names of the objects of one store that were left out.
 #[derive(Debug, Clone, Default)]
 pub(super) struct LeftOut(Arc<Mutex<BTreeSet<String>>>);
 
@@ -52,7 +52,7 @@ impl LeftOut {
     }
 }
 
-/// A client whose listings hold no odd names.
+/// A client that leaves odd names out of listings.
 #[derive(Debug)]
 pub(super) struct Listing {
     pub(super) client: Client,
@@ -69,8 +69,8 @@ impl HttpService for Listing {
     {
         Box::pin(async move {
             let query = request.uri().query().unwrap_or_default();
-            let is_of = |wanted: &str| query.split('&').any(|pair| pair == wanted);
-            let is_listing = request.method() == Method::GET && (is_of("list-type=2") || is_of("comp=list"));
+            let is_listing = request.method() == Method::GET
+                && query.split('&').any(|pair| ["list-type=2", "comp=list"].contains(&pair));
             let answer = HttpService::call(&self.client, request).await?;
             if !is_listing || !answer.status().is_success() {
                 return Ok(answer);
@@ -86,11 +86,11 @@ impl HttpService for Listing {
     }
 }
 
-/// A listing, XML, without the entries of objects with odd names.
+/// Removes the entries of objects with odd names from a listing in XML.
 fn without_odd(text: &str, left_out: &LeftOut) -> String {
     let mut kept = String::with_capacity(text.len());
     let mut rest = text;
-    // S3's and Google's listings, and Azure's.
+    // Tags in the listings of S3 and Google, and in those of Azure.
     let entries = [("<Contents>", "</Contents>", "Key"), ("<Blob>", "</Blob>", "Name")];
     while let Some((at, start, end, tag)) = entries
         .iter()
@@ -118,9 +118,10 @@ fn name_in(entry: &str, tag: &str) -> Option<String> {
     Some(unescaped(&entry[from..from + length]))
 }
 
-/// Text of XML with its references resolved.
+/// Text of XML with its character references resolved.
 fn unescaped(text: &str) -> String {
-    let (mut plain, mut rest) = (String::new(), text);
+    let mut plain = String::new();
+    let mut rest = text;
     while let Some(at) = rest.find('&') {
         plain.push_str(&rest[..at]);
         rest = &rest[at..];
@@ -142,8 +143,8 @@ fn unescaped(text: &str) -> String {
 fn is_odd(name: &str) -> bool {
     let own = name.strip_suffix('/').unwrap_or(name);
     let is_key = Key::parse(name).is_ok_and(|key| key.as_ref() == own);
-    let is_too_long = |part: &str| part.len() > MOST_PART_BYTES;
-    !is_key || name.chars().any(char::is_control) || name.split('/').any(is_too_long)
+    let is_too_long = name.split('/').any(|part| part.len() > MOST_PART_BYTES);
+    !is_key || name.chars().any(char::is_control) || is_too_long
 }
 
 #[cfg(test)]
@@ -151,8 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn odd_names_hide_no_others_and_are_told() {
-        let entry = |name: &str| format!("<Contents><Key>{name}</Key><Size>1</Size></Contents>");
+    fn odd_names_hide_no_others_and_are_reported() {
         let odd =
             ["d//x", "/d/x", "d/../x", "d/./x", "..", "d/a&#10;b", "d/a&#x0;b", "d///", &"n".repeat(256)];
         let good = ["d/x", "d/a &amp; b", "d/ä.txt", "d/", "d/a..b", "d/&lt;mask&gt;"];
@@ -161,10 +161,10 @@ mod tests {
         let kept = without_odd(&format!("<L><Name>b//</Name>{all}<T>x</T></L>"), &left_out);
         let wanted: String = good.iter().chain(&good[..1]).map(|name| entry(name)).collect();
         assert_eq!(kept, format!("<L><Name>b//</Name>{wanted}<T>x</T></L>"));
-        let told = left_out.to_string();
+        let shown = left_out.to_string();
         assert!(
-            told.starts_with("9 left out, whose names no file can have: `..`, `/d/x`, `d/../x`, ..."),
-            "{told}"
+            shown.starts_with("9 left out, whose names no file can have: `..`, `/d/x`, `d/../x`, ..."),
+            "{shown}"
         );
         let azure = "<Blobs><Blob><Name>a//b</Name></Blob><Blob><Name>c</Name></Blob></Blobs>";
         assert_eq!(without_odd(azure, &left_out), "<Blobs><Blob><Name>c</Name></Blob></Blobs>");
@@ -178,5 +178,9 @@ mod tests {
             assert_eq!(without_odd(text, &LeftOut::default()), text);
         }
         assert_eq!(unescaped("a&amp;b&#65;&unknown;c&"), "a&bAc&");
+    }
+
+    fn entry(name: &str) -> String {
+        format!("<Contents><Key>{name}</Key><Size>1</Size></Contents>")
     }
 }

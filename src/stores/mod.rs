@@ -1,9 +1,8 @@
-//! Objects behind URLs: in the stores of Amazon, Google and Azure and whatever speaks as they do, and behind
-//! https.
+//! Objects behind URLs: in the stores of Amazon, Google and Azure, in compatible stores, and behind https.
 //!
-//! [`Cache`] brings them onto this disk before anything reads them, so that all other modules know paths and
-//! nothing else; shards come while they are read ([`bring`]). A [`Mirror`] copies a run folder into a bucket.
-//! It knows no configuration; credentials are those of each cloud's own variables.
+//! [`Cache`] downloads objects to this disk before anything reads them, so that all other modules only know
+//! paths. Shards are downloaded while they are read ([`bring`]). A [`Mirror`] copies a run folder into a
+//! bucket. This module knows no configuration; credentials come from each cloud's own variables.
 
 mod address;
 mod cache;

@@ -1,5 +1,5 @@
-//! The caches that this process has open, each once and to its end: what is in use must not be deleted by
-//! another process.
+//! The caches that this process has open. Each is opened once and stays open until the process ends, so that
+//! no other process deletes objects in use.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,7 +16,7 @@ use crate::stores::Cache;
 
 static OPEN: Mutex<BTreeMap<PathBuf, Arc<Cache>>> = Mutex::new(BTreeMap::new());
 
-/// The cache in `folder`; opened with this limit where it is not open yet.
+/// The cache in `folder`. If it is not open yet, opens it with this limit.
 pub fn cache(folder: &Path, max_bytes: u64) -> Result<Arc<Cache>> {
     let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(cache) = open.get(folder) {
@@ -27,22 +27,22 @@ pub fn cache(folder: &Path, max_bytes: u64) -> Result<Arc<Cache>> {
     Ok(cache)
 }
 
-/// Whether a path is one that a cache of this process gave, or lies in a folder that it gave: what is not
-/// there can be brought.
+/// Returns true if a cache of this process returned this path or a folder above it. If the file is missing,
+/// [`bring`] can download it.
 pub fn is_distant(path: &Path) -> bool {
     cache_of(path).is_some()
 }
 
-/// Brings what belongs at these paths of one cache.
+/// Downloads the objects of these paths, which belong to one cache.
 pub fn bring(paths: &[PathBuf]) -> Result<()> {
     let Some(first) = paths.first() else { return Ok(()) };
-    let of_no_bucket = || Problem::new("is not there, and is of no bucket").at(first.display());
-    let cache = cache_of(first).ok_or_else(of_no_bucket)?;
+    let cache = cache_of(first)
+        .ok_or_else(|| Problem::new("is not there, and is of no bucket").at(first.display()))?;
     let urls: Vec<String> = paths.iter().filter_map(|path| cache.url_of(path)).collect();
     cache.stage(&urls, &[], &|_| ()).map(drop)
 }
 
-/// What lies at this path is not in use any more: it goes when its room is needed.
+/// Marks the object at this path as no longer in use: the cache deletes it when it needs the room.
 pub fn release(path: &Path) -> Result<()> {
     if is_distant(path) { fs::remove_file(path) } else { Ok(()) }
 }

@@ -1,7 +1,7 @@
-//! A run folder in a bucket: which of its folders are whole, and single objects of it read, written and
-//! deleted.
+//! A run folder in a bucket: finds out which of its folders are complete, and reads, writes and deletes
+//! objects.
 //!
-//! A folder with a manifest is whole there when the manifest is: it is written last and deleted first.
+//! A folder with a manifest is complete if the manifest exists: it is written last and deleted first.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -26,14 +26,16 @@ use crate::stores::download::download;
 use crate::stores::failure::explained;
 use crate::stores::runtime;
 
-/// What is last written of a folder that is whole.
+/// File that is written last in a complete folder.
 pub(super) const MANIFEST: &str = "manifest.json";
 
-/// No small object has more: claims, manifests and configurations.
+/// The most bytes that are read of a small object: a claim, a manifest or a configuration.
 const MOST_READ_BYTES: usize = 64 << 20;
 
-/// Larger files go in parts of so many bytes, a few at once.
+/// Size of the parts in which larger files are uploaded.
 const PART_BYTES: usize = 16 << 20;
+
+/// Number of parts that are uploaded at the same time.
 const PARTS_AT_ONCE: usize = 4;
 
 /// All objects of a folder, by their paths below it.
@@ -45,17 +47,17 @@ pub struct Remote {
 }
 
 impl Remote {
-    /// The folder that `url` names, which need not be there yet.
+    /// The folder that `url` names. It need not exist yet.
     pub fn open(url: &str) -> Result<Self> {
         Ok(Self { address: Address::parse(url)? })
     }
 
-    /// Its URL.
+    /// URL of the folder, for messages.
     pub fn shown(&self) -> &str {
         &self.address.shown
     }
 
-    /// What listings have left out, if anything.
+    /// A note about the objects that listings left out; `None` if all were listed.
     pub fn left_out(&self) -> Option<String> {
         let left_out = &self.address.left_out;
         (!left_out.is_empty()).then(|| format!("{}: {left_out}", self.shown()))
@@ -65,26 +67,29 @@ impl Remote {
     pub fn objects(&self) -> Result<Objects> {
         let all = runtime::block_on(self.address.below(self.prefix()))?;
         let all = all.map_err(|e| explained(&e, self.shown()))?.into_iter();
-        let name = |meta: &ObjectMeta| {
-            Some(meta.location.as_ref().strip_prefix(self.prefix())?.trim_start_matches('/').to_string())
-        };
-        Ok(all.filter_map(|meta| Some((name(&meta)?, meta))).collect())
+        let objects = all.filter_map(|meta| {
+            let name =
+                meta.location.as_ref().strip_prefix(self.prefix())?.trim_start_matches('/').to_string();
+            Some((name, meta))
+        });
+        Ok(objects.collect())
     }
 
-    /// Whether all files that the manifest of one of its folders names are among its objects.
+    /// Returns true if all files that the manifest of `folder` names are among `objects`.
     pub fn is_complete(&self, folder: &str, objects: &Objects) -> Result<bool> {
         let manifest = self.read(&format!("{folder}/{MANIFEST}"))?;
         Ok(manifest.is_some_and(|manifest| is_complete(folder, &manifest, objects)))
     }
 
-    /// A small object; none where there is no such thing, or one that is too large to be ours.
+    /// Reads a small object; `None` if it does not exist, or is larger than any object that mlmtrain reads
+    /// this way.
     pub fn read(&self, name: &str) -> Result<Option<Vec<u8>>> {
         let key = self.key(name)?;
         let read = async {
             match self.address.store.get(&key).await {
                 Err(object_store::Error::NotFound { .. }) => Ok(None),
                 Err(e) => Err(e),
-                // The size that a store reports may be wrong.
+                // The size that a store reports may be wrong, so the bytes are counted.
                 Ok(got) => {
                     let mut bytes = Vec::new();
                     let mut stream = got.into_stream();
@@ -101,7 +106,7 @@ impl Remote {
         Ok(runtime::block_on(read)?.map_err(|e| explained(&e, &self.address.shown_of(&key)))?)
     }
 
-    /// Writes an object to `path`, which is durable then; `got` is told how many bytes came.
+    /// Downloads an object to `path` and syncs the file. `got` is called with the number of new bytes.
     pub fn fetch(&self, meta: &ObjectMeta, path: &Path, got: &dyn Fn(u64)) -> Result<()> {
         fs::create_folder(&fs::parent_of(path))?;
         runtime::block_on(download(&self.address, meta, path, got))?.map_err(|broken| match broken {
@@ -113,37 +118,31 @@ impl Remote {
         })
     }
 
-    /// Writes an object with what is read of a file.
+    /// Writes an object with the content of `file`.
     pub(super) fn put(&self, name: &str, file: &mut impl Read) -> Result<()> {
         let key = self.key(name)?;
-        let mut portion = || {
-            let mut bytes = Vec::new();
-            let read = file.by_ref().take(PART_BYTES as u64).read_to_end(&mut bytes);
-            read.with_context(|| format!("cannot read `{name}`"))?;
-            anyhow::Ok(bytes)
-        };
+        let shown = self.address.shown_of(&key);
         let put = async {
-            let mut bytes = portion()?;
-            let told = |e| explained(&e, &self.address.shown_of(&key));
+            let mut bytes = next_part(file, name)?;
             if bytes.len() < PART_BYTES {
-                self.address.store.put(&key, bytes.into()).await.map_err(told)?;
+                self.address.store.put(&key, bytes.into()).await.map_err(|e| explained(&e, &shown))?;
                 return Ok(());
             }
-            let parts = self.address.store.put_multipart(&key).await.map_err(told)?;
+            let parts = self.address.store.put_multipart(&key).await.map_err(|e| explained(&e, &shown))?;
             let mut parts = WriteMultipart::new_with_chunk_size(parts, PART_BYTES);
             while !bytes.is_empty() {
-                parts.wait_for_capacity(PARTS_AT_ONCE).await.map_err(told)?;
+                parts.wait_for_capacity(PARTS_AT_ONCE).await.map_err(|e| explained(&e, &shown))?;
                 parts.put(bytes.into());
-                bytes = portion()?;
+                bytes = next_part(file, name)?;
             }
-            parts.finish().await.map_err(told)?;
+            parts.finish().await.map_err(|e| explained(&e, &shown))?;
             anyhow::Ok(())
         };
         runtime::block_on(put)?
     }
 
-    /// Writes a small object where none has its name; returns false where one has. A store that knows no such
-    /// condition replaces it.
+    /// Writes a small object if no object has its name, and returns false if one has. A store that does not
+    /// support this condition replaces the object.
     pub(super) fn put_new(&self, name: &str, bytes: &[u8]) -> Result<bool> {
         let key = self.key(name)?;
         let only_new = self.address.store.put_opts(&key, bytes.to_vec().into(), PutMode::Create.into());
@@ -155,7 +154,7 @@ impl Remote {
         }
     }
 
-    /// Deletes an object; a missing one is fine.
+    /// Deletes an object; a missing object is not an error.
     pub(super) fn delete(&self, name: &str) -> Result<()> {
         let key = self.key(name)?;
         match runtime::block_on(self.address.store.delete(&key))? {
@@ -175,13 +174,21 @@ impl Remote {
     }
 }
 
+/// Reads the next part of a file; empty at its end.
+fn next_part(file: &mut impl Read, name: &str) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let read = file.take(PART_BYTES as u64).read_to_end(&mut bytes);
+    read.with_context(|| format!("cannot read `{name}`"))?;
+    Ok(bytes)
+}
+
 /// Returns true for the answer of a store that does not know a kind of request (501).
 fn is_unknown_request(error: &object_store::Error) -> bool {
     matches!(error, object_store::Error::NotImplemented { .. })
         || error.to_string().contains("501 Not Implemented")
 }
 
-/// Whether all files that the manifest of a folder names are among `files`.
+/// Returns true if all files that the manifest of `folder` names are among `files`.
 pub(super) fn is_complete<V>(folder: &str, manifest: &[u8], files: &BTreeMap<String, V>) -> bool {
     let manifest: Value = serde_json::from_slice(manifest).unwrap_or_default();
     let names =
@@ -203,7 +210,7 @@ pub fn name_in_seed(name: &str) -> &str {
     }
 }
 
-/// The folder with a manifest that a file of these is in, as its path; none for one that stands by itself.
+/// The outermost folder above a file that has a manifest among `files`; `None` if there is no such folder.
 pub fn sealed_folder<'a, V>(name: &'a str, files: &BTreeMap<String, V>) -> Option<&'a str> {
     let ends = name.match_indices('/').map(|(at, _)| &name[..at]);
     ends.into_iter().find(|folder| files.contains_key(&format!("{folder}/{MANIFEST}")))

@@ -1,11 +1,11 @@
-//! Objects that came twice with the same bytes, and not with the checksum that their tag says. So it is with those that
-//! a store encrypts by a key of its own, whose tags are no checksums.
+//! Objects that were downloaded twice with the same bytes, which do not match the checksum in their tag.
+//! Objects that a store encrypts with its own key are like this: their tags are not checksums.
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
 use std::sync::PoisonError;
 
-/// The names of such objects, of one store.
+/// Names of such objects in one store.
 #[derive(Debug, Default)]
 pub(super) struct Unsure(Mutex<BTreeSet<String>>);
 
@@ -14,7 +14,7 @@ impl Unsure {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_string());
     }
 
-    /// What to tell of them, if there are any.
+    /// A note about these objects, if there are any.
     pub(super) fn note(&self) -> Option<String> {
         let names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let first = names.first()?;

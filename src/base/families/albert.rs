@@ -1,4 +1,4 @@
-//! ALBERT: BERT with one set of parameters for all layers, embeddings of a width of their own and the tanh
+//! ALBERT: BERT with one set of parameters for all layers, embeddings with a width of their own, and the tanh
 //! form of GELU. arXiv:1909.11942; `modeling_albert.py` of transformers.
 
 use crate::families::AttentionNames;
@@ -33,7 +33,7 @@ static DESCRIPTOR: Descriptor = Descriptor {
     other_classes: &[],
     prefix: "albert",
     defaults: BASE,
-    // Those of the largest model, as transformers has them.
+    // Sizes of the largest model, which are the defaults of transformers.
     hub_defaults: EncoderConfig {
         vocab_size: 30_000,
         hidden_size: 4096,
@@ -91,7 +91,7 @@ static DESCRIPTOR: Descriptor = Descriptor {
         unk: "<unk>",
         ..SpecialNames::BERT
     },
-    // Its class has ids of the published vocabulary for these, which other vocabularies do not have.
+    // The class of transformers has default ids for these, which are right only for the published vocabulary.
     token_ids: &[("bos_token_id", SpecialRole::Cls), ("eos_token_id", SpecialRole::Sep)],
     double_separator: false,
     second_type: 1,

@@ -1,5 +1,5 @@
-//! BERT: WordPiece, two token types, and a pooler that is the first map of the classifier. arXiv:1810.04805;
-//! `modeling_bert.py` of transformers.
+//! BERT: WordPiece, two token types, and a pooler that is the first linear layer of the classifier.
+//! arXiv:1810.04805; `modeling_bert.py` of transformers.
 
 use crate::families::ClassificationNames;
 use crate::families::Descriptor;
@@ -21,7 +21,7 @@ impl Family {
 }
 
 impl SpecialNames {
-    /// Those of WordPiece vocabularies.
+    /// Special tokens of WordPiece vocabularies.
     pub(super) const BERT: Self = Self {
         order: ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"],
         cls: "[CLS]",

@@ -1,13 +1,13 @@
-//! How large the numbers of a model may be: the same in a configuration and in every `config.json`, so that what is
-//! trained can be read again.
+//! Limits of the numbers that describe a model. A configuration and every `config.json` have the same limits,
+//! so that a trained model can be read again.
 
 use std::ops::RangeInclusive;
 
-/// The largest epsilon of a layer norm; hidden states have a variance of about 1.
+/// The largest epsilon of a layer norm. For comparison, hidden states have a variance of about 1.
 pub const MOST_LAYER_NORM_EPS: f64 = 1.0;
 
-/// The largest standard deviation of weights that are drawn.
+/// The largest standard deviation of initial weights.
 pub const MOST_INITIALIZER_RANGE: f64 = 1e3;
 
-/// The base of the angles of rotary positions.
+/// Permitted RoPE bases.
 pub const ROPE_THETA: RangeInclusive<f64> = 1e-9..=1e12;

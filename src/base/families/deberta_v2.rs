@@ -1,7 +1,8 @@
-//! DeBERTa-v2 and v3: attention in which contents and relative positions meet, no absolute positions and no
-//! token types, and a pooler with GELU. arXiv:2006.03654, arXiv:2111.09543; `modeling_deberta_v2.py` of
-//! transformers, whose models of both versions have one class. As there, the masked-LM head sees the last
-//! hidden states; the authors' enhanced mask decoder, which tells it absolute positions, is a key of our own.
+//! DeBERTa-v2 and v3: attention between contents and relative positions, no absolute positions and no token
+//! types, and a pooler with GELU. arXiv:2006.03654, arXiv:2111.09543; `modeling_deberta_v2.py` of
+//! transformers, which has one class for both versions. As in transformers, the masked-LM head reads the last
+//! hidden states. The authors' enhanced mask decoder, which adds absolute positions, is a configuration key
+//! that transformers does not have.
 
 use crate::families::AttentionNames;
 use crate::families::ClassificationNames;
@@ -36,7 +37,7 @@ static DESCRIPTOR: Descriptor = Descriptor {
     other_classes: &[],
     prefix: "deberta",
     defaults: V3_BASE,
-    // Those of v2-xlarge, as transformers has them.
+    // Sizes of v2-xlarge, which are the defaults of transformers.
     hub_defaults: EncoderConfig {
         vocab_size: 128_100,
         hidden_size: 1536,
@@ -97,7 +98,7 @@ static DESCRIPTOR: Descriptor = Descriptor {
         bias: "cls.predictions.bias",
         decoder: "cls.predictions.decoder",
     },
-    // Those of v3; transformers has no class for a model with this head.
+    // Names of v3; transformers has no class for a model with this head.
     sentence_pairs: None,
     replaced_tokens: Some(ReplacedTokens {
         norm: Some("mask_predictions.LayerNorm"),
@@ -117,7 +118,7 @@ static DESCRIPTOR: Descriptor = Descriptor {
     },
     token_classifier: Some("classifier"),
     unused_tensors: &[],
-    // The same head, as the authors and `legacy: false` of transformers call it.
+    // Names of the same head in the authors' code, and in transformers with `legacy: false`.
     other_names: &[
         ("lm_predictions.lm_head.dense.", "cls.predictions.transform.dense."),
         ("lm_predictions.lm_head.LayerNorm.", "cls.predictions.transform.LayerNorm."),

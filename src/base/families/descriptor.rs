@@ -1,4 +1,4 @@
-//! What is to be said of a family.
+//! The description of a family.
 
 use crate::families::Dropouts;
 use crate::families::EncoderConfig;
@@ -8,79 +8,80 @@ use crate::families::HeadKind;
 use crate::families::Keys;
 use crate::families::PositionKind;
 
-/// Everything in which families differ.
+/// All properties in which families differ.
 #[derive(Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "each says something else of a family")]
+#[expect(clippy::struct_excessive_bools, reason = "the flags are independent properties of a family")]
 pub struct Descriptor {
-    /// Its table in a configuration, `model_type` in `config.json`.
+    /// Name of its table in a configuration, and `model_type` in `config.json`.
     pub name: &'static str,
-    /// As people write it.
+    /// Name as people write it.
     pub title: &'static str,
-    /// Begin of the names of its classes in transformers.
+    /// Start of the names of its classes in transformers.
     pub class: &'static str,
-    /// Other classes that are read, and the head that is taken of them.
+    /// Other classes of transformers whose models can be read, with the head that is used of them.
     pub other_classes: &'static [(&'static str, HeadKind)],
     /// First part of the encoder's parameter names.
     pub prefix: &'static str,
-    /// What absent keys of a configuration stand for: the base model on the hub.
+    /// Defaults of the keys in a configuration: those of the base model on the Hugging Face Hub.
     pub defaults: EncoderConfig,
-    /// What absent keys of `config.json` stand for: the defaults of transformers' own class (5.23).
+    /// Defaults of the keys in `config.json`: those of transformers' own class (5.23).
     pub hub_defaults: EncoderConfig,
-    /// What its keys are called in a configuration and in `config.json`.
+    /// Names of its keys in a configuration and in `config.json`.
     pub keys: Keys,
-    /// How the model learns where tokens stand.
+    /// Kind of position information.
     pub positions: PositionKind,
-    /// Whether maps and norms have biases; the decoder and the last map of a head have one in any case.
+    /// True if linear layers and norms have biases. The decoder and the last layer of a head always have one.
     pub has_biases: bool,
-    /// Whether the feed-forward block is gated: its first map gives two halves, GELU of the first of which is
-    /// multiplied by the second.
+    /// True if the feed-forward block is gated: the output of its first linear layer has two halves, and GELU
+    /// of the first half is multiplied by the second half.
     pub is_gated: bool,
-    /// How weights begin.
+    /// Initialisation of the weights.
     pub initialisation: Initialisation,
-    /// Where values are dropped.
+    /// Dropout rates, computed from the shape of the encoder.
     pub dropouts: fn(&EncoderConfig) -> Dropouts,
-    /// The map behind embeddings that may have a width of their own (`embedding_size`).
+    /// Linear layer after the embeddings, for embeddings with a width of their own (`embedding_size`).
     pub embedding_map: Option<EmbeddingMap>,
-    /// Whether all layers are one: they share its parameters, and each adds to their gradients. Names are
-    /// those of layer 0.
+    /// True if all layers share the parameters of one layer, so that each layer adds to the same gradients.
+    /// The names are those of layer 0.
     pub shares_layers: bool,
     /// Names of the encoder's parameters.
     pub names: EncoderNames,
     /// Names of the masked-LM head.
     pub masked_lm: MaskedLmNames,
-    /// The head that tells pairs of segments, beside the masked-LM head, where the family has it.
+    /// Head that classifies pairs of segments, in addition to the masked-LM head, if the family has one.
     pub sentence_pairs: Option<SentencePairNames>,
-    /// The head that tells replaced tokens, and the generator beside it, where the family has them.
+    /// Head that detects replaced tokens, with its generator, if the family has them.
     pub replaced_tokens: Option<ReplacedTokens>,
     /// Names and form of the sequence classifier.
     pub classification: ClassificationNames,
-    /// Name of the map to labels of the token classifier; `None` where the family has none that is built. Where
-    /// the sequence classifier has a norm, the token classifier begins with its map, activation and norm.
+    /// Name of the token classifier's linear layer to labels; `None` if no token classifier is implemented
+    /// for the family. If the sequence classifier has a norm, the token classifier starts with the same
+    /// linear layer, activation and norm.
     pub token_classifier: Option<&'static str>,
-    /// Beginnings of the names of tensors that some folders have and nothing reads.
+    /// Prefixes of the names of tensors that some model folders contain and that nothing reads.
     pub unused_tensors: &'static [&'static str],
-    /// Beginnings of names that some folders have, and what stands in their place here; where both are there,
-    /// the latter counts.
+    /// Prefixes of tensor names in some model folders, each with the prefix that is used here instead. If a
+    /// folder has both, the latter is read.
     pub other_names: &'static [(&'static str, &'static str)],
-    /// The special tokens that a new tokenizer gets.
+    /// Special tokens of a new tokenizer.
     pub special: SpecialNames,
-    /// Keys of `config.json` that hold the id of a special token, besides `pad_token_id`.
+    /// Keys of `config.json`, other than `pad_token_id`, with the id of a special token.
     pub token_ids: &'static [(&'static str, SpecialRole)],
-    /// Whether two separators stand between the texts of a pair.
+    /// True if two separators are between the texts of a pair.
     pub double_separator: bool,
-    /// Token type of the second text of a pair, where the model has more than one type.
+    /// Token type of the second text of a pair, for models with more than one type.
     pub second_type: u32,
-    /// Class of transformers that reads a byte-level BPE of this family; it makes its pipeline anew, without
-    /// a normalizer. `None`: there is none, and `PreTrainedTokenizerFast` reads `tokenizer.json` as it
-    /// is.
+    /// Class of transformers that reads a byte-level BPE tokenizer of this family. It rebuilds the pipeline
+    /// without a normalizer. `None` if there is no such class, and `PreTrainedTokenizerFast` reads
+    /// `tokenizer.json` as it is.
     pub byte_level_class: Option<&'static str>,
-    /// Class of transformers that reads a WordPiece tokenizer of this family, and puts its special tokens
+    /// Class of transformers that reads a WordPiece tokenizer of this family and puts its special tokens
     /// around a text.
     pub word_piece_class: Option<&'static str>,
 }
 
 impl Descriptor {
-    /// Name of transformers' class of an encoder with this head; `None` where it has none.
+    /// Name of transformers' class for an encoder with this head; `None` if there is no such class.
     pub fn architecture(&self, head: HeadKind) -> Option<String> {
         let has_class = match head {
             HeadKind::ReplacedTokenDetection => self.replaced_tokens.is_some_and(|form| form.has_class),
@@ -90,15 +91,17 @@ impl Descriptor {
         has_class.then(|| format!("{}{}", self.class, head.class_suffix()))
     }
 
-    /// The head of the model that a class of transformers makes; `None` for classes that are not known.
+    /// The head of the model that a class of transformers builds; `None` for an unknown class.
     pub fn head_of(&self, class: &str) -> Option<HeadKind> {
         let other = self.other_classes.iter().find(|(name, _)| *name == class).map(|&(_, head)| head);
-        let own =
-            || HeadKind::ALL.into_iter().find(|&head| self.architecture(head).as_deref() == Some(class));
-        other.or_else(own).filter(|&head| self.has(head))
+        other
+            .or_else(|| {
+                HeadKind::ALL.into_iter().find(|&head| self.architecture(head).as_deref() == Some(class))
+            })
+            .filter(|&head| self.has(head))
     }
 
-    /// Whether there are models of this family with this head.
+    /// Returns true if models of this family can have this head.
     pub fn has(&self, head: HeadKind) -> bool {
         match head {
             HeadKind::ReplacedTokenDetection => self.replaced_tokens.is_some(),
@@ -113,79 +116,82 @@ impl Descriptor {
     }
 }
 
-/// How the weights of matrices and tables begin; biases begin at 0, norms at 1.
+/// Initialisation of matrices and embedding tables; biases start at 0 and norms at 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Initialisation {
-    /// Normal with a deviation of `initializer_range`; the rows of padding tokens are 0.
+    /// Normal with the standard deviation `initializer_range`; the rows of padding tokens are 0.
     Normal,
-    /// Normal, cut off at two deviations: `initializer_range`, for the last map of each block and the first
-    /// one of a head divided by `sqrt(2 L)`, for a classifier's last map `D^-0.5`. `_init_weights` of
-    /// `modeling_modernbert.py` (transformers 5.23).
+    /// Normal, truncated at two standard deviations. The standard deviation is `initializer_range`, divided
+    /// by `sqrt(2 L)` for the last linear layer of each block and for the first one of a head; for the last
+    /// layer of a classifier it is `D^-0.5`. As in `_init_weights` of `modeling_modernbert.py` (transformers
+    /// 5.23).
     TruncatedByDepth,
 }
 
-/// The map from the width of the embeddings to that of hidden states.
+/// The linear layer from the width of the embeddings to that of the hidden states.
 #[derive(Debug, Clone, Copy)]
 pub struct EmbeddingMap {
-    /// Its name, in the encoder.
+    /// Its name, relative to the encoder.
     pub name: &'static str,
-    /// Whether it is there where both widths are the same, too.
+    /// True if the layer exists even if both widths are the same.
     pub is_always_there: bool,
 }
 
 /// Names of the parameters of the masked-LM head.
 #[derive(Debug, Clone, Copy)]
 pub struct MaskedLmNames {
-    /// The map.
+    /// Linear layer before the decoder.
     pub dense: &'static str,
-    /// The `LayerNorm`.
+    /// Layer norm before the decoder.
     pub norm: &'static str,
-    /// The decoder's bias.
+    /// Bias of the decoder.
     pub bias: &'static str,
-    /// The decoder, which some folders save beside the word embedding that it is.
+    /// Decoder, which is tied to the word embedding; some folders save both.
     pub decoder: &'static str,
 }
 
-/// The head that tells pairs of segments: a map behind the pooler, which is the first map of the classifier.
+/// The head that classifies pairs of segments: a linear layer after the pooler. The pooler is also the first
+/// layer of the classifier.
 #[derive(Debug, Clone, Copy)]
 pub struct SentencePairNames {
-    /// Name of the map to two classes.
+    /// Name of the linear layer to two classes.
     pub output: &'static str,
-    /// Whether its input is dropped, as that of a classifier's last map is.
+    /// True if its input has dropout, like the input of a classifier's last layer.
     pub drops_input: bool,
 }
 
-/// How models of a family learn to tell replaced tokens.
+/// Replaced-token detection in a family: the head, and the generator that is trained with it.
 #[derive(Debug, Clone, Copy)]
 pub struct ReplacedTokens {
-    /// Name of the head's norm, where it has one: of the sum of a token's hidden state and the first one's.
+    /// Name of the head's norm, if it has one. Its input is the sum of a token's hidden state and that of the
+    /// first token.
     pub norm: Option<&'static str>,
-    /// Name of the head's map.
+    /// Name of the head's first linear layer.
     pub dense: &'static str,
-    /// Name of its map to one number.
+    /// Name of the head's linear layer to one number.
     pub output: &'static str,
-    /// Whether transformers has a class for a model with this head.
+    /// True if transformers has a class for a model with this head.
     pub has_class: bool,
-    /// Whether models are pretrained so unless a configuration says otherwise.
+    /// True if models of the family are pretrained this way by default.
     pub is_usual: bool,
-    /// What generator and discriminator share.
+    /// Embeddings that generator and discriminator share.
     pub sharing: EmbeddingSharing,
-    /// The generator beside a model, unless a configuration says otherwise.
+    /// Default size of the generator.
     pub generator: GeneratorSize,
 }
 
-/// What generator and discriminator share of their embeddings.
+/// Sharing of embeddings between generator and discriminator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EmbeddingSharing {
-    /// All of them.
+    /// All embeddings are shared.
     Whole,
-    /// The discriminator's word embedding is the generator's plus one that begins at zero, and only the
-    /// latter has a gradient of the discriminator (gradient-disentangled embedding sharing, He et al. 2021,
-    /// section 3.3).
+    /// The discriminator's word embedding is the generator's plus a difference that starts at zero. Gradients
+    /// of the discriminator reach only the difference (gradient-disentangled embedding sharing, He et al.
+    /// 2021, section 3.3).
     Disentangled,
 }
 
-/// The size of a generator beside its model.
+/// Size of a generator relative to its discriminator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GeneratorSize {
     /// A quarter of the width, in whole attention heads.
@@ -194,7 +200,7 @@ pub enum GeneratorSize {
     HalfOfDepth,
 }
 
-/// What stands between the two maps of a sequence classifier.
+/// Activation between the two linear layers of a sequence classifier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HeadActivation {
     /// The hyperbolic tangent.
@@ -208,55 +214,55 @@ pub enum HeadActivation {
 /// Names of the parameters of the sequence classifier, and its form.
 #[derive(Debug, Clone, Copy)]
 pub struct ClassificationNames {
-    /// The first map; where it is the encoder's pooler, it is there in folders without a classifier, too.
+    /// First linear layer. If it is the encoder's pooler, folders without a classifier contain it, too.
     pub dense: &'static str,
-    /// The norm behind the activation, where there is one.
+    /// Norm after the activation, if there is one.
     pub norm: Option<&'static str>,
-    /// The map to labels.
+    /// Linear layer to labels.
     pub output: &'static str,
-    /// Whether the input of the first map is dropped as well.
+    /// True if the input of the first linear layer has dropout, too.
     pub drops_input: bool,
-    /// Between the two maps.
+    /// Activation between the two linear layers.
     pub activation: HeadActivation,
 }
 
-/// What a special token is for.
+/// Role of a special token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SpecialRole {
-    /// It begins a text.
+    /// Starts a text.
     Cls,
-    /// It ends a text.
+    /// Ends a text.
     Sep,
 }
 
 /// Names of special tokens, by role.
 #[derive(Debug, Clone, Copy)]
 pub struct SpecialNames {
-    /// All of them, in the order of their ids.
+    /// All special tokens, in the order of their ids.
     pub order: [&'static str; 5],
-    /// Begins a text.
+    /// Starts a text.
     pub cls: &'static str,
     /// Ends a text.
     pub sep: &'static str,
     /// Padding.
     pub pad: &'static str,
-    /// What the vocabulary cannot spell.
+    /// Takes the place of text that the vocabulary cannot represent.
     pub unk: &'static str,
     /// Takes the place of a token that is to be predicted.
     pub mask: &'static str,
-    /// What stands around the number of an entry that only fills the vocabulary up.
+    /// Text before and after the number, in the name of an entry that only fills up the vocabulary.
     pub unused: (&'static str, &'static str),
 }
 
 impl SpecialNames {
-    /// The id of a name.
+    /// Id of the special token with this name; 0 if there is none.
     pub fn id(&self, name: &str) -> usize {
         self.order.iter().position(|known| *known == name).unwrap_or_default()
     }
 }
 
 impl EncoderConfig {
-    /// The defaults of a family: those of its base model on the hub.
+    /// The defaults of a family: those of its base model on the Hugging Face Hub.
     pub fn of(family: Family) -> Self {
         family.defaults.clone()
     }

@@ -1,4 +1,4 @@
-//! DistilBERT: BERT without token types and pooler, with names of its own for all else. arXiv:1910.01108;
+//! DistilBERT: BERT without token types and pooler, with its own names for all parameters. arXiv:1910.01108;
 //! `modeling_distilbert.py` of transformers.
 
 use crate::families::AttentionNames;

@@ -1,5 +1,5 @@
-//! ELECTRA: BERT's tokens and layers behind embeddings of a width of their own, pretrained by telling
-//! replaced tokens, with a classifier that has GELU. arXiv:2003.10555; `modeling_electra.py` of transformers.
+//! ELECTRA: BERT's tokens and layers after embeddings with a width of their own, pretrained by detecting
+//! replaced tokens, with GELU in the classifier. arXiv:2003.10555; `modeling_electra.py` of transformers.
 
 use crate::families::ClassificationNames;
 use crate::families::Descriptor;
@@ -30,7 +30,7 @@ static DESCRIPTOR: Descriptor = Descriptor {
     other_classes: &[],
     prefix: "electra",
     defaults: EncoderConfig::BASE,
-    // Those of the small model, as transformers has them.
+    // Sizes of the small model, which are the defaults of transformers.
     hub_defaults: EncoderConfig {
         vocab_size: 30_522,
         embedding_size: Some(128),

@@ -9,7 +9,7 @@ use crate::families::PositionKind;
 use crate::families::PositionNorm;
 use crate::families::PositionScores;
 
-/// What a classifier makes one vector of, for each text.
+/// Reduction of the hidden states of a text to one vector, for a classifier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Pooling {
@@ -19,7 +19,7 @@ pub enum Pooling {
     Mean,
 }
 
-/// What stands between the two maps of a feed-forward block, and in the masked-LM head.
+/// Activation in feed-forward blocks and in the masked-LM head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum HiddenAct {
@@ -60,14 +60,14 @@ pub struct EncoderConfig {
     pub mlp_dropout: f64,
     /// Dropout before the classifier; `hidden_dropout_prob` when absent.
     pub classifier_dropout: Option<f64>,
-    /// What a classifier sees of a text.
+    /// Reduction of a text to one vector, for a classifier.
     pub classifier_pooling: Pooling,
     /// Entries of the position embedding, of which RoBERTa can use two fewer; where positions are rotary, the
     /// longest sequence in tokens.
     pub max_position_embeddings: usize,
     /// Tokens that a token of a local layer attends to, half of them to either side.
     pub local_attention: usize,
-    /// One layer in so many attends to all tokens, the first one among them; the others are local.
+    /// Every n-th layer, starting with the first, attends to all tokens; the others are local.
     pub global_attn_every_n_layers: usize,
     /// Base of the rotary angles of layers that attend to all tokens.
     pub global_rope_theta: f64,
@@ -79,15 +79,15 @@ pub struct EncoderConfig {
     /// The distance from which on all relative positions are the same; 0 stands for
     /// `max_position_embeddings`.
     pub max_relative_positions: usize,
-    /// Which scores of attention know relative positions.
+    /// Attention scores that use relative positions.
     pub pos_att_type: PositionScores,
-    /// Whether relative positions are projected by the maps of contents, not by maps of their own.
+    /// Projects relative positions by the linear layers of contents, not by layers of their own.
     pub share_att_key: bool,
-    /// What stands behind the table of relative positions.
+    /// Norm after the table of relative positions.
     pub norm_rel_ebd: PositionNorm,
-    /// Whether a position embedding is added to the input beside relative positions.
+    /// Adds a position embedding to the input, in addition to relative positions.
     pub position_biased_input: bool,
-    /// Whether a masked language model runs its last layer twice, in a decoder that is told absolute positions.
+    /// Runs the last layer of a masked language model twice, in a decoder with absolute positions.
     pub enhanced_mask_decoder: bool,
     /// Dropout before the pooler of a classifier, where it has a key of its own.
     pub pooler_dropout: f64,
@@ -108,7 +108,7 @@ impl Default for EncoderConfig {
 }
 
 impl EncoderConfig {
-    /// The sizes of every base model, with the numbers of BERT's paper and of transformers' classes.
+    /// Sizes of every base model, with the numbers of BERT's paper and of transformers' classes.
     pub(super) const BASE: Self = Self {
         vocab_size: 0,
         embedding_size: None,
@@ -160,7 +160,8 @@ impl EncoderConfig {
         }
     }
 
-    /// Whether buckets of relative positions grow from those of one distance each to the farthest.
+    /// Returns true if the buckets of relative positions reach from buckets of a single distance to the
+    /// farthest distance.
     pub fn buckets_fit(&self) -> bool {
         match self.position_buckets {
             0 => true,
@@ -168,32 +169,33 @@ impl EncoderConfig {
         }
     }
 
-    /// The farthest that a token of a layer attends to either side; `None` where it attends to all.
+    /// The largest distance at which a token of this layer attends to others, on either side; `None` if it
+    /// attends to all tokens.
     pub fn window(&self, layer: usize) -> Option<usize> {
         let is_global = layer.is_multiple_of(self.global_attn_every_n_layers);
         (!is_global).then_some(self.local_attention / 2)
     }
 }
 
-/// Where a model drops values, and how many of them.
+/// Dropout rates, by place in the model.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Dropouts {
-    /// Behind the embeddings.
+    /// After the embeddings.
     pub embeddings: f64,
-    /// Of the attention probabilities.
+    /// On the attention probabilities.
     pub attention_probabilities: f64,
-    /// Behind the last map of an attention block.
+    /// After the last linear layer of an attention block.
     pub attention_output: f64,
-    /// Before the last map of a feed-forward block.
+    /// Before the last linear layer of a feed-forward block.
     pub feed_forward_input: f64,
-    /// Behind the last map of a feed-forward block; 0 where values are dropped before it.
+    /// After the last linear layer of a feed-forward block; 0 if dropout is applied before it.
     pub feed_forward_output: f64,
-    /// Before the last map of a token classifier.
+    /// Before the last linear layer of a token classifier.
     pub token_classifier: f64,
 }
 
 impl Dropouts {
-    /// Those of BERT and what descends from it.
+    /// Dropout rates of BERT and of the families derived from it.
     pub(super) const BERT: fn(&EncoderConfig) -> Self = |shape| Self {
         embeddings: shape.hidden_dropout_prob,
         attention_probabilities: shape.attention_probs_dropout_prob,
@@ -204,7 +206,7 @@ impl Dropouts {
     };
 }
 
-/// A family and its encoder: what models are built from.
+/// A family and the shape of its encoder, from which models are built.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ModelConfig {
     /// The family.
@@ -213,7 +215,7 @@ pub struct ModelConfig {
     pub encoder: EncoderConfig,
 }
 
-/// Rows of the embeddings that belong to padding: they start at zero and get no gradient.
+/// Rows of the embeddings for padding: they start at zero and get no gradient.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PaddingRows {
     /// Row of the word embedding.
@@ -223,7 +225,7 @@ pub struct PaddingRows {
 }
 
 impl ModelConfig {
-    /// The rows that are padding.
+    /// The embedding rows of the padding token.
     pub fn padding_rows(&self) -> PaddingRows {
         let word = Some(self.encoder.pad_token_id);
         PaddingRows { word, position: word.filter(|_| self.position_offset() > 0) }
@@ -234,7 +236,7 @@ impl ModelConfig {
         self.encoder.max_position_embeddings.saturating_sub(self.position_offset())
     }
 
-    /// The row of the position embedding that the first token takes.
+    /// Row of the position embedding for the first token.
     pub fn position_offset(&self) -> usize {
         match self.family.positions {
             PositionKind::TableBehindPadding => self.encoder.pad_token_id as usize + 1,

@@ -1,23 +1,23 @@
-//! What stands on top of an encoder, as model folders tell it.
+//! Heads of encoders, as model folders name them.
 
-/// What stands on top of an encoder.
+/// Kind of head on top of an encoder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HeadKind {
-    /// Nothing: hidden states only.
+    /// No head: hidden states only.
     None,
     /// A masked language model, its decoder tied to the word embedding.
     MaskedLm,
-    /// One class for a sequence.
+    /// One class per sequence.
     SequenceClassification,
-    /// Any number of labels for a sequence.
+    /// Any number of labels per sequence.
     MultiLabelClassification,
-    /// Numbers for a sequence.
+    /// Numbers per sequence.
     Regression,
-    /// One class for each token.
+    /// One class per token.
     TokenClassification,
-    /// Whether each token was replaced: the discriminator of ELECTRA.
+    /// A decision for each token if it was replaced: the discriminator of ELECTRA.
     ReplacedTokenDetection,
-    /// A masked language model, and beside it one of two classes for a pair of segments.
+    /// A masked language model, and in addition one of two classes for a pair of segments.
     SentencePairs,
 }
 
@@ -34,17 +34,17 @@ impl HeadKind {
         Self::SentencePairs,
     ];
 
-    /// Whether its outputs have names, which are in `config.json`.
+    /// Returns true if its outputs have names, which are stored in `config.json`.
     pub fn has_labels(self) -> bool {
         self.is_of_sequences() || self == Self::TokenClassification
     }
 
-    /// Whether it is a head of transformers' `ForSequenceClassification`.
+    /// Returns true if transformers has it in `ForSequenceClassification`.
     pub fn is_of_sequences(self) -> bool {
         matches!(self, Self::SequenceClassification | Self::MultiLabelClassification | Self::Regression)
     }
 
-    /// `problem_type` of `config.json`, by which transformers tells heads of the same class apart.
+    /// `problem_type` of `config.json`, by which transformers distinguishes heads of the same class.
     pub fn problem_type(self) -> Option<&'static str> {
         match self {
             Self::SequenceClassification => Some("single_label_classification"),
@@ -54,7 +54,7 @@ impl HeadKind {
         }
     }
 
-    /// The end of the name of transformers' class, behind the family's: `RobertaForMaskedLM`.
+    /// End of the name of transformers' class, after the name of the family: `RobertaForMaskedLM`.
     pub fn class_suffix(self) -> &'static str {
         match self {
             Self::None => "Model",

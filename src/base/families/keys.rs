@@ -1,5 +1,5 @@
-//! What the fields of [`EncoderConfig`] are called in a family's `config.json` and in its table of a
-//! configuration, and which of them a family has.
+//! Names of the fields of [`EncoderConfig`] in a family's `config.json` and in its table of a configuration,
+//! and which of the fields a family has.
 
 use serde::Deserialize;
 use serde::de::Error;
@@ -10,20 +10,20 @@ use crate::families::EncoderConfig;
 use crate::families::Family;
 use crate::families::ModelConfig;
 
-/// How a family's keys differ from the fields of [`EncoderConfig`].
+/// Differences between a family's keys and the fields of [`EncoderConfig`].
 #[derive(Debug, Clone, Copy)]
 pub struct Keys {
-    /// Fields that it calls by another name: the field, its key.
+    /// Fields with another name in this family: the field and its key.
     pub renamed: &'static [(&'static str, &'static str)],
-    /// Fields that it has and other families have only where they say so as well.
+    /// Fields that this family has, and that other families have only if they list them here, too.
     pub own: &'static [&'static str],
-    /// Fields of most families that it does not have.
+    /// Fields of most families that this family does not have.
     pub absent: &'static [&'static str],
-    /// Keys of `config.json` that have one value here, which is what they stand for where they are absent.
+    /// Keys of `config.json` for which only one value is supported; an absent key has this value.
     pub constants: &'static [(&'static str, Constant)],
 }
 
-/// The only value of a key.
+/// The only supported value of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Constant {
     /// A text.
@@ -35,7 +35,7 @@ pub enum Constant {
 }
 
 impl Constant {
-    /// As JSON.
+    /// The value as JSON.
     pub fn json(self) -> Value {
         match self {
             Self::Text(text) => text.into(),
@@ -46,7 +46,7 @@ impl Constant {
 }
 
 impl Keys {
-    /// Those of BERT and what descends from it.
+    /// Keys of BERT and of the families derived from it.
     pub(super) const BERT: Self = Self {
         renamed: &[],
         own: &[],
@@ -59,45 +59,53 @@ impl Keys {
 }
 
 impl Family {
-    /// What the family calls a field of [`EncoderConfig`]; `None` where it has none.
+    /// The family's key for a field of [`EncoderConfig`]; `None` if the family does not have the field.
     pub fn key(self, field: &str) -> Option<&str> {
         let renamed = self.keys.renamed.iter().find(|(own, _)| *own == field).map(|(_, key)| *key);
         self.has_field(field).then_some(renamed.unwrap_or(field))
     }
 
+    /// Returns true if the family lists the field as its own, or neither lacks it nor leaves it to other
+    /// families.
     fn has_field(self, field: &str) -> bool {
-        let is_others = || Self::ALL.iter().any(|other| other.keys.own.contains(&field));
-        self.keys.own.contains(&field) || !(self.keys.absent.contains(&field) || is_others())
+        let is_absent = self.keys.absent.contains(&field)
+            || Self::ALL.iter().any(|other| other.keys.own.contains(&field));
+        self.keys.own.contains(&field) || !is_absent
     }
 
-    /// The field of [`EncoderConfig`] that the family calls `key`.
+    /// The field of [`EncoderConfig`] for the family's `key`.
     pub fn field(self, key: &str) -> Option<&str> {
         let renamed = self.keys.renamed.iter().find(|(_, own)| *own == key);
-        let is_own =
-            |field: &str| self.has_field(field) && self.keys.renamed.iter().all(|(other, _)| *other != field);
-        renamed.map(|(field, _)| *field).or_else(|| Some(key).filter(|key| is_own(key)))
+        renamed.map(|(field, _)| *field).or_else(|| {
+            let is_renamed = self.keys.renamed.iter().any(|(field, _)| *field == key);
+            (self.has_field(key) && !is_renamed).then_some(key)
+        })
     }
 }
 
 impl ModelConfig {
-    /// The sizes by the family's own keys.
+    /// The fields of the encoder under the family's own keys.
     pub fn to_table(&self) -> Map<String, Value> {
         let Value::Object(fields) = serde_json::to_value(&self.encoder).expect("numbers have a JSON form")
         else {
             unreachable!("a struct is written as an object");
         };
-        let own = |(field, value): (String, Value)| Some((self.family.key(&field)?.to_string(), value));
-        fields.into_iter().filter_map(own).collect()
+        fields
+            .into_iter()
+            .filter_map(|(field, value)| Some((self.family.key(&field)?.to_string(), value)))
+            .collect()
     }
 
-    /// The model of a table of the family's own keys; absent ones take the family's defaults.
+    /// Builds a model from a table with the family's own keys; absent keys get the family's defaults.
     pub fn from_table(family: Family, table: Map<String, Value>) -> Result<Self, serde_json::Error> {
         let Value::Object(mut fields) = serde_json::to_value(&family.defaults)? else {
             unreachable!("a struct is written as an object");
         };
         for (key, value) in table {
-            let unknown = || serde_json::Error::custom(format!("unknown key `{key}`"));
-            fields.insert(family.field(&key).ok_or_else(unknown)?.to_string(), value);
+            let Some(field) = family.field(&key) else {
+                return Err(serde_json::Error::custom(format!("unknown key `{key}`")));
+            };
+            fields.insert(field.to_string(), value);
         }
         Ok(Self { family, encoder: EncoderConfig::deserialize(Value::Object(fields))? })
     }
@@ -139,11 +147,14 @@ mod tests {
 
     #[test]
     fn a_key_of_another_family_is_unknown() {
-        let table = |key: &str| Map::from_iter([(key.to_string(), 1e-5.into())]);
-        assert!(ModelConfig::from_table(Family::MODERNBERT, table("norm_eps")).is_ok());
+        assert!(ModelConfig::from_table(Family::MODERNBERT, table_with("norm_eps")).is_ok());
         for (family, key) in [(Family::MODERNBERT, "layer_norm_eps"), (Family::BERT, "norm_eps")] {
-            let error = ModelConfig::from_table(family, table(key)).unwrap_err().to_string();
+            let error = ModelConfig::from_table(family, table_with(key)).unwrap_err().to_string();
             assert!(error.contains(key), "{error}");
         }
+    }
+
+    fn table_with(key: &str) -> Map<String, Value> {
+        Map::from_iter([(key.to_string(), 1e-5.into())])
     }
 }

@@ -1,7 +1,6 @@
-//! The families of encoders, each as data in a file of its own: what differs between them, and nothing that
-//! computes.
+//! The families of encoders, each described as data in a file of its own. Nothing here computes.
 //!
-//! No code outside this folder asks which family a model is of: what depends on it is a field of
+//! No code outside this folder checks to which family a model belongs: every difference is a field of
 //! [`Descriptor`].
 
 mod albert;
@@ -68,7 +67,7 @@ pub use positions::PositionKind;
 pub use relative::PositionNorm;
 pub use relative::PositionScores;
 
-/// A family, by its description.
+/// A family, identified by its description.
 #[derive(Clone, Copy)]
 pub struct Family(&'static Descriptor);
 
@@ -87,22 +86,22 @@ impl Family {
         Self::MPNET,
     ];
 
-    /// The family of this name, as configurations and `config.json` write it.
+    /// The family with this name, as in configurations and in `config.json`.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|family| family.name == name)
     }
 
-    /// Its special tokens, for as long as the program runs.
+    /// The family's special tokens, with a static lifetime.
     pub fn special_names(self) -> &'static SpecialNames {
         &self.0.special
     }
 
-    /// The names of its encoder's parameters, for as long as the program runs.
+    /// The names of the parameters of the family's encoder, with a static lifetime.
     pub fn encoder_names(self) -> &'static EncoderNames {
         &self.0.names
     }
 
-    /// "`roberta`, `bert` and `electra`".
+    /// The names of all families, such as "`roberta`, `bert` and `electra`", where `joined_by` is `and`.
     pub fn names(joined_by: &str) -> String {
         let names: Vec<String> = Self::ALL.iter().map(|family| format!("`{}`", family.name)).collect();
         match names.split_last() {
@@ -143,9 +142,9 @@ impl Serialize for Family {
 impl<'de> Deserialize<'de> for Family {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let name = String::deserialize(deserializer)?;
-        let unknown =
-            || D::Error::custom(format!("unknown family `{name}`: there are {}", Self::names("and")));
-        Self::named(&name).ok_or_else(unknown)
+        Self::named(&name).ok_or_else(|| {
+            D::Error::custom(format!("unknown family `{name}`: there are {}", Self::names("and")))
+        })
     }
 }
 

@@ -1,6 +1,5 @@
-//! ModernBERT: byte-level BPE, rotary positions, norms before their blocks, gated feed-forward, no biases,
-//! and two layers in three that attend to their neighbourhood only. arXiv:2412.13663;
-//! `modeling_modernbert.py` of transformers.
+//! ModernBERT: byte-level BPE, rotary positions, pre-norm blocks, gated feed-forward, no biases, and local
+//! attention in two of three layers. arXiv:2412.13663; `modeling_modernbert.py` of transformers.
 
 use crate::families::AttentionNames;
 use crate::families::ClassificationNames;
@@ -101,7 +100,7 @@ static DESCRIPTOR: Descriptor = Descriptor {
     unused_tensors: &[],
     other_names: &[],
     special: SpecialNames::BERT,
-    // Its class has ids of the published vocabulary for these, which other vocabularies do not have.
+    // The class of transformers has default ids for these, which are right only for the published vocabulary.
     token_ids: &[
         ("bos_token_id", SpecialRole::Cls),
         ("cls_token_id", SpecialRole::Cls),

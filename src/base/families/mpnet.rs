@@ -1,7 +1,7 @@
-//! MPNet: RoBERTa without token types, with a bias of attention that is learnt for each head and distance,
-//! and BERT's WordPiece between RoBERTa's special tokens. Its models are trained on masked tokens here; what
-//! gave it its name, permuted language modelling, is not built. arXiv:2004.09297; `modeling_mpnet.py` of
-//! transformers.
+//! MPNet: RoBERTa without token types, with a learnt attention bias for each head and distance, and with
+//! BERT's WordPiece between RoBERTa's special tokens. Here its models are trained on masked tokens; permuted
+//! language modelling, which gave MPNet its name, is not implemented. arXiv:2004.09297; `modeling_mpnet.py`
+//! of transformers.
 
 use crate::families::AttentionNames;
 use crate::families::Constant;
@@ -32,7 +32,8 @@ static DESCRIPTOR: Descriptor = Descriptor {
         absent: &["embedding_size", "type_vocab_size", "classifier_dropout", "pad_token_id"],
         constants: &[
             ("hidden_act", Constant::Text("gelu")),
-            // Whatever these say, transformers shares distances out to 32 rows and counts positions from 2.
+            // Whatever these keys say, transformers divides distances into 32 buckets and counts positions
+            // from 2.
             ("relative_attention_num_buckets", Constant::Number(32)),
             ("pad_token_id", Constant::Number(1)),
         ],
@@ -45,7 +46,7 @@ static DESCRIPTOR: Descriptor = Descriptor {
         position_bias: Some("encoder.relative_attention_bias"),
         ..EncoderNames::BERT
     },
-    // transformers makes a pooler for `MPNetModel`, which no head reads.
+    // transformers adds a pooler to `MPNetModel`, which no head reads.
     unused_tensors: &["mpnet.pooler."],
     special: SpecialNames {
         order: ["<s>", "<pad>", "</s>", "[UNK]", "<mask>"],

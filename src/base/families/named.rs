@@ -1,14 +1,15 @@
-//! Shapes that have a name: what speed is measured on.
+//! Named shapes of models, for measurements of speed.
 //!
-//! `tiny`, `small`, `base` and `large` are RoBERTa's, `base` and `large` those of the paper; of other families
-//! there are `-small` and `-base`. Every `-base` is the published one, every small model 12 layers (DistilBERT 6)
-//! of 256 with 30,522 words. `scripts/peer_pytorch.py` builds the same.
+//! `tiny`, `small`, `base` and `large` are RoBERTa models; `base` and `large` are those of the paper. Other
+//! families have a `-small` and a `-base`. Every `-base` is the published model. Every small model has 12
+//! layers (DistilBERT 6) of width 256 and a vocabulary of 30,522. `scripts/peer_pytorch.py` builds the same
+//! models.
 
 use crate::families::EncoderConfig;
 use crate::families::Family;
 use crate::families::ModelConfig;
 
-/// The names, from small to large, family by family.
+/// Names of all shapes, from small to large, family by family.
 pub const MODEL_NAMES: [&str; 16] = [
     "tiny",
     "small",
@@ -28,11 +29,11 @@ pub const MODEL_NAMES: [&str; 16] = [
     "mpnet-base",
 ];
 
-/// Words of a small model.
+/// Vocabulary of the small models.
 const SMALL_VOCABULARY: usize = 30_522;
 
-/// The model of a name; `None` for any other word. All have heads of 64, 512 positions but for ModernBERT
-/// (8,192), and dropout 0.1 but for ModernBERT and ALBERT (none).
+/// The model with this name; `None` for an unknown name. All models have attention heads of size 64, 512
+/// positions (ModernBERT 8,192), and dropout 0.1 (ModernBERT and ALBERT none).
 pub fn named_model(name: &str) -> Option<ModelConfig> {
     match name {
         "tiny" => return Some(plain_model(2, 128, 8192)),
@@ -41,8 +42,8 @@ pub fn named_model(name: &str) -> Option<ModelConfig> {
         "large" => return Some(plain_model(24, 1024, 50_265)),
         _ => {}
     }
-    let (of, size) = name.rsplit_once('-')?;
-    let (family, vocab_size) = match of {
+    let (family_name, size) = name.rsplit_once('-')?;
+    let (family, vocab_size) = match family_name {
         "electra" => (Family::ELECTRA, 30_522),
         "distilbert" => (Family::DISTILBERT, 30_522),
         "modernbert" => (Family::MODERNBERT, 50_368),
@@ -56,7 +57,7 @@ pub fn named_model(name: &str) -> Option<ModelConfig> {
         "base" => base,
         "small" => EncoderConfig {
             vocab_size: SMALL_VOCABULARY,
-            // ELECTRA's is published with embeddings of half the width.
+            // The published small ELECTRA has embeddings of half the width.
             embedding_size: if family == Family::ELECTRA { Some(128) } else { base.embedding_size },
             hidden_size: 256,
             num_hidden_layers: base.num_hidden_layers.min(12),
@@ -69,8 +70,8 @@ pub fn named_model(name: &str) -> Option<ModelConfig> {
     Some(ModelConfig { family, encoder })
 }
 
-/// A RoBERTa, the family that most things are tried with first, in the usual proportions: heads of 64, and four
-/// widths between the maps of a layer.
+/// A RoBERTa model, the family that most things are tried with first, in the usual proportions: attention
+/// heads of size 64, and a feed-forward width of four times the hidden size.
 pub fn plain_model(num_hidden_layers: usize, hidden_size: usize, vocab_size: usize) -> ModelConfig {
     let family = Family::ROBERTA;
     let encoder = EncoderConfig {

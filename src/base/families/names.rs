@@ -1,80 +1,82 @@
-//! Names of the parameters of an encoder, behind the family's prefix.
+//! Names of the parameters of an encoder, without the family's prefix.
 
-/// All of them.
+/// Names of all parameters of an encoder.
 #[derive(Debug, Clone, Copy)]
 pub struct EncoderNames {
-    /// The word embedding.
+    /// Word embedding.
     pub word: &'static str,
-    /// The table of positions, where there is one.
+    /// Position embedding, if there is one.
     pub position: Option<&'static str>,
-    /// The table of token types, where there is one.
+    /// Token type embedding, if there is one.
     pub token_type: Option<&'static str>,
-    /// The norm behind the embeddings.
+    /// Norm after the embeddings.
     pub embedding_norm: &'static str,
-    /// What stands before the number of a layer. Names of the maps stand behind that.
+    /// Part of a name before the number of a layer; names inside of a layer follow the number.
     pub layers: &'static str,
-    /// The maps to queries, keys and values.
+    /// Linear layers to queries, keys and values.
     pub attention: AttentionNames,
-    /// The last map of the attention block.
+    /// Last linear layer of the attention block.
     pub attention_output: &'static str,
-    /// The first map of the feed-forward block.
+    /// First linear layer of the feed-forward block.
     pub intermediate: &'static str,
-    /// The last map of the feed-forward block.
+    /// Last linear layer of the feed-forward block.
     pub output: &'static str,
-    /// The norms of a layer.
+    /// Norms of a layer.
     pub norms: NormNames,
-    /// Of relative positions that queries and keys meet, where there are any.
+    /// Relative positions in attention between contents and positions, if the family has them.
     pub relative: Option<RelativeNames>,
-    /// The table of what distances add to the scores of each head, in the encoder, where there is one; all
-    /// layers share it.
+    /// Table of biases by distance that are added to the attention scores of each head, if there is one. It
+    /// belongs to the encoder: all layers share it.
     pub position_bias: Option<&'static str>,
 }
 
-/// Names of the maps to queries, keys and values.
+/// Names of the linear layers to queries, keys and values.
 #[derive(Debug, Clone, Copy)]
 pub enum AttentionNames {
-    /// A tensor each.
+    /// A tensor for each.
     Apart([&'static str; 3]),
-    /// One tensor for all three, one below the other.
+    /// A single tensor: the rows of queries, keys and values, in this order.
     Together(&'static str),
 }
 
 /// Names of the parameters of relative positions.
 #[derive(Debug, Clone, Copy)]
 pub struct RelativeNames {
-    /// The table, in the encoder.
+    /// Embedding table, relative to the encoder.
     pub table: &'static str,
-    /// Its norm, in the encoder.
+    /// Norm of the table, relative to the encoder.
     pub norm: &'static str,
-    /// The map to keys of positions, in the layer, where that is not the one to keys of contents.
+    /// Linear layer to keys of positions, relative to the layer, unless the layer to keys of contents is
+    /// used.
     pub key: &'static str,
-    /// The map to queries of positions, as well.
+    /// Linear layer to queries of positions, likewise.
     pub query: &'static str,
 }
 
-/// Names of the norms, and where they stand.
+/// Names and places of the norms.
 #[derive(Debug, Clone, Copy)]
 pub enum NormNames {
-    /// Behind each block (post-norm).
+    /// After each block (post-norm).
     After {
-        /// Behind attention, in the layer.
+        /// After attention, relative to the layer.
         attention: &'static str,
-        /// Behind feed-forward, in the layer.
+        /// After feed-forward, relative to the layer.
         feed_forward: &'static str,
     },
     /// Before each block (pre-norm).
     Before {
-        /// Before attention, in the layer; the first layer has none: it reads embeddings, which are normed.
+        /// Before attention, relative to the layer. The first layer has no such norm: the embeddings that it
+        /// reads are normalised.
         attention: &'static str,
-        /// Before feed-forward, in the layer.
+        /// Before feed-forward, relative to the layer.
         feed_forward: &'static str,
-        /// Behind the last layer, in the encoder.
+        /// After the last layer, relative to the encoder.
         last: &'static str,
     },
 }
 
 impl EncoderNames {
-    /// Those of BERT, RoBERTa and ELECTRA.
+    /// Names of BERT, RoBERTa and ELECTRA.
     pub(super) const BERT: Self = Self {
         word: "embeddings.word_embeddings",
         position: Some("embeddings.position_embeddings"),
@@ -94,7 +96,8 @@ impl EncoderNames {
         position_bias: None,
     };
 
-    /// Whether a name begins as those of the encoder do: bare encoders are saved without their prefix.
+    /// Returns true if `name` starts like a parameter of the encoder: bare encoders are saved without the
+    /// family's prefix.
     pub fn begins(&self, name: &str) -> bool {
         let last = match self.norms {
             NormNames::Before { last, .. } => last,

@@ -1,15 +1,16 @@
-//! How models learn where tokens stand.
+//! Kinds of position information.
 
-/// How a model learns where tokens stand.
+/// Kind of position information in a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PositionKind {
-    /// By a table of positions from 0 on.
+    /// An embedding table of absolute positions from 0 on.
     Table,
-    /// By a table of positions that count from one past the padding id, whose row is padding too.
+    /// An embedding table of absolute positions that start at one past the padding id, whose row is padding,
+    /// too.
     TableBehindPadding,
-    /// Queries and keys are turned by angles: there is no table.
+    /// Rotary positions (RoPE): queries and keys are rotated, and there is no table.
     Rotary,
-    /// Queries and keys meet a table of relative positions; beside it there may be one of positions from 0
-    /// on.
+    /// Attention between contents and a table of relative positions. There may also be a table of absolute
+    /// positions from 0 on.
     Relative,
 }

@@ -1,10 +1,10 @@
-//! Words of DeBERTa's `config.json` for relative positions.
+//! Values of DeBERTa's keys for relative positions in `config.json`.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::Serialize;
 
-/// Which scores of attention know relative positions, beside those of contents.
+/// Attention scores that use relative positions, in addition to the scores of contents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum PositionScores {
     /// None: tokens meet by their contents only.
@@ -22,18 +22,18 @@ pub enum PositionScores {
 }
 
 impl PositionScores {
-    /// Whether queries meet keys of positions.
+    /// Returns true if queries of contents are multiplied with keys of positions.
     pub fn content_to_position(self) -> bool {
         matches!(self, Self::ContentToPosition | Self::Both)
     }
 
-    /// Whether keys meet queries of positions.
+    /// Returns true if keys of contents are multiplied with queries of positions.
     pub fn position_to_content(self) -> bool {
         matches!(self, Self::PositionToContent | Self::Both)
     }
 }
 
-/// What stands behind the table of relative positions.
+/// Norm after the table of relative positions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum PositionNorm {

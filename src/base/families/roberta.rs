@@ -1,5 +1,5 @@
 //! RoBERTa: byte-level BPE, positions from one past the padding id, one token type, dropout before the first
-//! map of the classifier. arXiv:1907.11692; `modeling_roberta.py` of transformers.
+//! linear layer of the classifier. arXiv:1907.11692; `modeling_roberta.py` of transformers.
 
 use crate::families::ClassificationNames;
 use crate::families::Descriptor;
@@ -20,7 +20,7 @@ impl Family {
     pub const ROBERTA: Self = Self(&DESCRIPTOR);
 }
 
-/// What descends from it takes all that it does not say itself.
+/// Families that descend from RoBERTa take every field from here that they do not set themselves.
 pub(super) const DESCRIPTOR: Descriptor = Descriptor {
     name: "roberta",
     title: "RoBERTa",
@@ -59,7 +59,7 @@ pub(super) const DESCRIPTOR: Descriptor = Descriptor {
         activation: HeadActivation::Tanh,
     },
     token_classifier: Some("classifier"),
-    // transformers makes a pooler for `RobertaModel`, which is never trained and which no head reads.
+    // transformers adds a pooler to `RobertaModel`, which is never trained and which no head reads.
     unused_tensors: &["roberta.pooler."],
     other_names: &[],
     special: SpecialNames {
@@ -78,7 +78,7 @@ pub(super) const DESCRIPTOR: Descriptor = Descriptor {
     word_piece_class: None,
 };
 
-/// What absent keys of `config.json` stand for in its descendants.
+/// Defaults of the keys in `config.json`, for the families that descend from RoBERTa.
 pub(super) const HUB_DEFAULTS: EncoderConfig = EncoderConfig { vocab_size: 30_522, ..BASE };
 
 const BASE: EncoderConfig = EncoderConfig { pad_token_id: 1, ..EncoderConfig::BASE };

@@ -13,33 +13,33 @@ use flate2::bufread::GzDecoder;
 
 /// The largest zstd window that is accepted, as a power of two: 128 MiB.
 ///
-/// It is what `zstd -d` accepts without further options and what `zstd --long` writes, so large corpora use
-/// it; a smaller cap would refuse them. A frame that claims it and holds little touches little of it, and no
-/// file can make a reader hold more than one window: half of the 256 MiB that a hostile file may cost.
+/// `zstd -d` accepts this window without further options and `zstd --long` writes it, so large corpora use
+/// it; a smaller cap would refuse them. A frame that declares this window but holds little data touches
+/// little of its memory. No file makes a reader allocate more than one window: half of the 256 MiB that a
+/// hostile file may cost.
 const ZSTD_WINDOW_LOG_MAX: u32 = 27;
 
-/// The most memory that an xz decoder may take, in bytes: the same 128 MiB (`xz -9` writes files that need
-/// 65).
+/// The most memory that an xz decoder may take, in bytes: 128 MiB, as for zstd. Files of `xz -9` need 65 MiB.
 const XZ_MEMORY_BYTES_MAX: u64 = 128 << 20;
 
-/// How a file is compressed.
+/// Compression format of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Compression {
-    /// Not at all.
+    /// Not compressed.
     None,
-    /// gzip, also several members one after the other.
+    /// gzip; a file may have several members.
     Gzip,
-    /// Zstandard, also several frames.
+    /// Zstandard; a file may have several frames.
     Zstd,
-    /// bzip2, also several streams.
+    /// bzip2; a file may have several streams.
     Bzip2,
-    /// xz, also several streams.
+    /// xz; a file may have several streams.
     Xz,
 }
 
 impl Compression {
-    /// The one that the last extension of `path` names, whatever its case.
-    pub fn of(path: &Path) -> Self {
+    /// The compression that the last extension of `path` names, in upper or lower case.
+    pub fn from_path(path: &Path) -> Self {
         match path.extension().and_then(|e| e.to_str()).map(str::to_ascii_lowercase).as_deref() {
             Some("gz" | "tgz") => Self::Gzip,
             Some("zst" | "tzst") => Self::Zstd,
@@ -49,13 +49,14 @@ impl Compression {
         }
     }
 
-    /// The one that a file of these first bytes has.
-    pub(super) fn of_bytes(head: &[u8]) -> Option<Self> {
+    /// The compression whose magic number is at the start of `head`, the first bytes of a file.
+    pub(super) fn from_bytes(head: &[u8]) -> Option<Self> {
         match head {
             [0x1f, 0x8b, ..] => Some(Self::Gzip),
-            // A frame, or one of those that are passed over.
+            // The magic number of an ordinary frame, or of a skippable frame.
             [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Some(Self::Zstd),
-            // A block begins with the digits of pi, the end of a file without one with those of its root.
+            // A block starts with the digits of pi. A file without blocks starts with its footer: the digits
+            // of sqrt(pi).
             [b'B', b'Z', b'h', b'1'..=b'9', 0x31, 0x41, 0x59, 0x26, 0x53, 0x59, ..]
             | [b'B', b'Z', b'h', b'1'..=b'9', 0x17, 0x72, 0x45, 0x38, 0x50, 0x90, ..] => Some(Self::Bzip2),
             [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => Some(Self::Xz),
@@ -67,7 +68,7 @@ impl Compression {
 /// `path` without the extension of its compression: `a/b.jsonl.gz` gives `a/b.jsonl`, `a.tgz` gives `a.tar`.
 pub fn without_compression(path: &Path) -> PathBuf {
     let extension = path.extension().and_then(|e| e.to_str()).unwrap_or_default();
-    match Compression::of(path) {
+    match Compression::from_path(path) {
         Compression::None => path.to_path_buf(),
         _ if extension.starts_with(['t', 'T']) => path.with_extension("tar"),
         _ => path.with_extension(""),
@@ -96,17 +97,17 @@ pub(super) fn decompressed<R: BufRead + Send + 'static>(
     })
 }
 
-/// A decoder of one compressed stream.
+/// A decoder of a single compressed stream: a gzip member, a bzip2 stream or a zstd frame.
 trait Stream<R>: Read + Sized {
-    /// The name of the compression, as users know it.
+    /// The name of the compression in error messages.
     const NAME: &'static str;
 
-    /// First bytes of a stream; those of zstd's are of two kinds.
+    /// Bytes that a stream may start with; zstd has ordinary and skippable frames.
     const STARTS: &'static [u8];
 
     fn begin(source: R) -> Result<Self>;
 
-    /// The source after the end of the compressed stream.
+    /// Returns the source, which continues after the end of the compressed stream.
     fn end(self) -> R;
 }
 
@@ -153,30 +154,30 @@ impl<R: BufRead> Stream<R> for zstd::stream::read::Decoder<'static, R> {
     }
 }
 
-/// Streams one after the other, with zeros between and behind them, as tapes and some disks pad them: gzip's
-/// own program passes over these, too.
+/// Decodes all streams of a source. Zero bytes between and after the streams are skipped, as `gzip` does:
+/// tapes and some disks pad files with zeros.
 struct Streams<D, R> {
-    at: At<D, R>,
+    state: State<D, R>,
 }
 
-enum At<D, R> {
-    /// In front of a stream, of zeros, or at the end.
+enum State<D, R> {
+    /// Before a stream, before padding zeros, or at the end of the source.
     Between(R),
     Inside(D),
-    /// Behind the last one, or behind an error.
+    /// After the last stream, or after an error.
     End,
 }
 
 impl<D: Stream<R>, R: BufRead> Streams<D, R> {
     fn new(source: R) -> Self {
-        Self { at: At::Between(source) }
+        Self { state: State::Between(source) }
     }
 
-    /// Moves to the next stream or to the end.
-    fn next(mut source: R) -> Result<At<D, R>> {
+    /// Skips zeros and starts the next stream; `State::End` at the end of the source.
+    fn next(mut source: R) -> Result<State<D, R>> {
         loop {
             let chunk = source.fill_buf()?;
-            let Some(&last) = chunk.last() else { return Ok(At::End) };
+            let Some(&last) = chunk.last() else { return Ok(State::End) };
             let zeros = if last == 0 && chunk.iter().all(|byte| *byte == 0) {
                 chunk.len()
             } else {
@@ -186,7 +187,7 @@ impl<D: Stream<R>, R: BufRead> Streams<D, R> {
             source.consume(zeros);
             match first {
                 None => {}
-                Some(byte) if D::STARTS.contains(&byte) => return Ok(At::Inside(D::begin(source)?)),
+                Some(byte) if D::STARTS.contains(&byte) => return Ok(State::Inside(D::begin(source)?)),
                 Some(_) => {
                     let message = format!("bytes behind the end of the {} stream belong to none", D::NAME);
                     return Err(Error::new(ErrorKind::InvalidData, message));
@@ -202,13 +203,13 @@ impl<D: Stream<R>, R: BufRead> Read for Streams<D, R> {
             return Ok(0);
         }
         loop {
-            match std::mem::replace(&mut self.at, At::End) {
-                At::End => return Ok(0),
-                At::Between(source) => self.at = Self::next(source)?,
-                At::Inside(mut stream) => match stream.read(buffer)? {
-                    0 => self.at = At::Between(stream.end()),
+            match std::mem::replace(&mut self.state, State::End) {
+                State::End => return Ok(0),
+                State::Between(source) => self.state = Self::next(source)?,
+                State::Inside(mut stream) => match stream.read(buffer)? {
+                    0 => self.state = State::Between(stream.end()),
                     count => {
-                        self.at = At::Inside(stream);
+                        self.state = State::Inside(stream);
                         return Ok(count);
                     }
                 },
@@ -217,7 +218,7 @@ impl<D: Stream<R>, R: BufRead> Read for Streams<D, R> {
     }
 }
 
-/// Says what to do about a file that needs more memory than it may have.
+/// Replaces the error of a decoder that runs out of its memory limit by one that says what to do.
 struct Explained<R>(R);
 
 impl<R: Read> Read for Explained<R> {
@@ -243,31 +244,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn zeros_between_and_behind_streams_are_passed_over_and_other_bytes_are_not() {
-        let read = |compression, bytes: &[u8]| -> Result<Vec<u8>> {
-            let mut text = Vec::new();
-            let source = std::io::BufReader::with_capacity(7, std::io::Cursor::new(bytes.to_vec()));
-            decompressed(compression, source)?.read_to_end(&mut text)?;
-            Ok(text)
-        };
-        let gzip = |text: &[u8]| {
-            let mut gzip = Vec::new();
-            flate2::bufread::GzEncoder::new(text, flate2::Compression::fast())
-                .read_to_end(&mut gzip)
-                .map(|_| gzip)
-        };
-        let bzip2 = |text: &[u8]| {
-            let mut bzip2 = Vec::new();
-            bzip2::bufread::BzEncoder::new(text, bzip2::Compression::fast())
-                .read_to_end(&mut bzip2)
-                .map(|_| bzip2)
-        };
-        let zstd = |text: &[u8]| zstd::encode_all(text, 1);
+    fn zeros_between_and_after_streams_are_skipped_and_other_bytes_are_not() {
         let zeros = vec![0; 100];
         for (compression, one, two) in [
-            (Compression::Gzip, gzip(b"one ").unwrap(), gzip(b"two").unwrap()),
-            (Compression::Bzip2, bzip2(b"one ").unwrap(), bzip2(b"two").unwrap()),
-            (Compression::Zstd, zstd(b"one ").unwrap(), zstd(b"two").unwrap()),
+            (Compression::Gzip, gzip(b"one "), gzip(b"two")),
+            (Compression::Bzip2, bzip2(b"one "), bzip2(b"two")),
+            (Compression::Zstd, zstd(b"one "), zstd(b"two")),
         ] {
             let padded = [&one, &zeros, &two, &zeros].map(Vec::as_slice).concat();
             assert_eq!(read(compression, &padded).unwrap(), b"one two", "{compression:?}");
@@ -285,5 +267,30 @@ mod tests {
         assert_eq!(without_compression(Path::new("a/b.jsonl.gz")), Path::new("a/b.jsonl"));
         assert_eq!(without_compression(Path::new("a/b.jsonl")), Path::new("a/b.jsonl"));
         assert_eq!(without_compression(Path::new("a/b.TGZ")), Path::new("a/b.tar"));
+    }
+
+    fn read(compression: Compression, bytes: &[u8]) -> Result<Vec<u8>> {
+        let mut text = Vec::new();
+        let source = std::io::BufReader::with_capacity(7, std::io::Cursor::new(bytes.to_vec()));
+        decompressed(compression, source)?.read_to_end(&mut text)?;
+        Ok(text)
+    }
+
+    fn gzip(text: &[u8]) -> Vec<u8> {
+        let mut gzip = Vec::new();
+        let mut encoder = flate2::bufread::GzEncoder::new(text, flate2::Compression::fast());
+        encoder.read_to_end(&mut gzip).unwrap();
+        gzip
+    }
+
+    fn bzip2(text: &[u8]) -> Vec<u8> {
+        let mut bzip2 = Vec::new();
+        let mut encoder = bzip2::bufread::BzEncoder::new(text, bzip2::Compression::fast());
+        encoder.read_to_end(&mut bzip2).unwrap();
+        bzip2
+    }
+
+    fn zstd(text: &[u8]) -> Vec<u8> {
+        zstd::encode_all(text, 1).unwrap()
     }
 }

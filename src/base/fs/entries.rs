@@ -1,4 +1,4 @@
-//! What is known of files and folders without opening them, and names that stand for others.
+//! Sizes, times and symbolic links of files and folders, without opening files.
 
 use std::path::Path;
 use std::time::SystemTime;
@@ -6,10 +6,11 @@ use std::time::SystemTime;
 use anyhow::Context;
 use anyhow::Result;
 
-/// Bytes of all files in a folder and the folders below it; none for one that is missing. Links are counted
-/// as what they take themselves.
+/// Total size in bytes of all files in a folder and in the folders below it; 0 if the folder is missing. A
+/// link counts with its own size, not with that of its target.
 pub fn bytes_below(folder: &Path) -> Result<u64> {
-    let (mut bytes, mut folders) = (0u64, vec![folder.to_path_buf()]);
+    let mut bytes = 0u64;
+    let mut folders = vec![folder.to_path_buf()];
     while let Some(folder) = folders.pop() {
         for path in super::list(&folder)? {
             let metadata = std::fs::symlink_metadata(&path)
@@ -24,33 +25,33 @@ pub fn bytes_below(folder: &Path) -> Result<u64> {
     Ok(bytes)
 }
 
-/// When a file was written last.
+/// Time of the last write to a file.
 pub fn modified(path: &Path) -> Result<SystemTime> {
     std::fs::metadata(path)
         .and_then(|metadata| metadata.modified())
         .with_context(|| format!("cannot read `{}`", path.display()))
 }
 
-/// Returns true if a name is a link to something else.
+/// Returns true if `path` is a symbolic link.
 pub fn is_link(path: &Path) -> bool {
     path.is_symlink()
 }
 
-/// Marks a file as written now.
+/// Sets the modification time of a file to now.
 pub fn touch(path: &Path) -> Result<()> {
     super::open(path)?
         .set_modified(SystemTime::now())
         .with_context(|| format!("cannot write `{}`", path.display()))
 }
 
-/// Makes `link` another name of `target`, which may lie anywhere.
+/// Creates the symbolic link `link` to the absolute path of `target`.
 pub fn link(target: &Path, link: &Path) -> Result<()> {
     std::os::unix::fs::symlink(std::path::absolute(target)?, link)
         .with_context(|| format!("cannot link `{}` to `{}`", link.display(), target.display()))
 }
 
-/// Makes `link` another name of `target`, which is relative to the folder of the link, whatever it named
-/// before.
+/// Creates the symbolic link `link`, or atomically replaces it. `target` is relative to the folder of the
+/// link.
 pub fn relink(target: &Path, link: &Path) -> Result<()> {
     let name = link.file_name().unwrap_or_default().to_string_lossy();
     let temporary = link.with_file_name(format!(".tmp-{}-{name}", std::process::id()));
@@ -68,15 +69,15 @@ mod tests {
     #[test]
     fn files_of_all_depths_are_counted_and_links_lead_nowhere() {
         let folder = tempfile::tempdir().unwrap();
-        let path = |name: &str| folder.path().join(name);
-        std::fs::create_dir_all(path("a/b")).unwrap();
-        std::fs::write(path("a/one"), [0; 100]).unwrap();
-        std::fs::write(path("a/b/.two"), [0; 23]).unwrap();
-        assert_eq!(bytes_below(&path("a")).unwrap(), 123);
-        assert_eq!(bytes_below(&path("missing")).unwrap(), 0);
-        link(&path("a"), &path("a/b/round")).unwrap();
-        assert!(bytes_below(&path("a")).unwrap() < 123 + 4096);
-        assert_eq!(std::fs::read(path("a/b/round/one")).unwrap().len(), 100);
+        let root = folder.path();
+        std::fs::create_dir_all(root.join("a/b")).unwrap();
+        std::fs::write(root.join("a/one"), [0; 100]).unwrap();
+        std::fs::write(root.join("a/b/.two"), [0; 23]).unwrap();
+        assert_eq!(bytes_below(&root.join("a")).unwrap(), 123);
+        assert_eq!(bytes_below(&root.join("missing")).unwrap(), 0);
+        link(&root.join("a"), &root.join("a/b/round")).unwrap();
+        assert!(bytes_below(&root.join("a")).unwrap() < 123 + 4096);
+        assert_eq!(std::fs::read(root.join("a/b/round/one")).unwrap().len(), 100);
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! Hashes in hexadecimal: SHA-256 of bytes and of what a reader gives, and a quick one of samples of a file.
+//! Hashes in hexadecimal: SHA-256 of bytes, readers and files, and faster hashes of a file or of samples of
+//! it.
 
 use std::fmt::Write;
 use std::io::Read;
@@ -12,17 +13,17 @@ use sha2::Sha256;
 use xxhash_rust::xxh3::Xxh3;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// SHA-256 of what is added to it piece by piece.
+/// SHA-256 of bytes that are added piece by piece.
 #[derive(Clone, Default)]
 pub struct Sha256Sum(Sha256);
 
 impl Sha256Sum {
-    /// Goes on with these bytes.
+    /// Adds bytes to the hash.
     pub fn add(&mut self, bytes: &[u8]) {
         self.0.update(bytes);
     }
 
-    /// The hash of all of it, in hexadecimal.
+    /// Returns the hash of all added bytes, in hexadecimal.
     pub fn finish(self) -> String {
         self.0.finalize().iter().fold(String::with_capacity(64), |mut text, byte| {
             write!(text, "{byte:02x}").expect("writing to a string cannot fail");
@@ -31,7 +32,7 @@ impl Sha256Sum {
     }
 }
 
-/// SHA-256 of `parts` one after the other, in hexadecimal.
+/// SHA-256 of the concatenated `parts`, in hexadecimal.
 pub fn sha256_of(parts: &[&[u8]]) -> String {
     let mut sum = Sha256Sum::default();
     for part in parts {
@@ -40,7 +41,7 @@ pub fn sha256_of(parts: &[&[u8]]) -> String {
     sum.finish()
 }
 
-/// SHA-256 of everything that `reader` still gives, in hexadecimal.
+/// SHA-256 of all bytes that `reader` still yields, in hexadecimal.
 pub fn sha256_of_reader(mut reader: impl Read) -> std::io::Result<String> {
     let mut sum = Sha256Sum::default();
     let mut buffer = vec![0; 1 << 20];
@@ -57,43 +58,46 @@ pub fn sha256_of_file(path: &Path) -> Result<String> {
     sha256_of_reader(super::open(path)?).with_context(|| format!("cannot read `{}`", path.display()))
 }
 
-/// A quick hash of all of a file, in hexadecimal: it reads as fast as the disk does.
+/// XXH3 hash (128 bits) of a whole file, in hexadecimal. Only the disk limits its speed.
 pub fn content_hash(path: &Path) -> Result<String> {
     let mut file = super::open(path)?;
-    let (mut hash, mut buffer) = (Xxh3::new(), vec![0; 1 << 20]);
+    let mut hash = Xxh3::new();
+    let mut buffer = vec![0; 1 << 20];
     loop {
         match file.read(&mut buffer).with_context(|| format!("cannot read `{}`", path.display()))? {
-            0 => return Ok(shown(&hash)),
+            0 => return Ok(hex_digest(&hash)),
             count => hash.update(&buffer[..count]),
         }
     }
 }
 
-/// A quick hash of all that was added to it, in hexadecimal.
-pub(super) fn shown(hash: &Xxh3) -> String {
+/// XXH3 hash (128 bits) of all bytes added to `hash`, in hexadecimal.
+pub(super) fn hex_digest(hash: &Xxh3) -> String {
     format!("{:032x}", hash.digest128())
 }
 
-/// Blocks and bytes of each that [`sample_hash`] reads.
-const SAMPLES: (u64, u64) = (16, 4096);
+/// Number of blocks that [`sample_hash`] reads.
+const SAMPLE_BLOCKS: u64 = 16;
 
-/// A hash of sixteen blocks spread over a file, in hexadecimal: notices nearly every edit and costs the same
-/// for any size.
+/// Size of each block that [`sample_hash`] reads.
+const SAMPLE_BYTES: u64 = 4096;
+
+/// XXH3 hash (64 bits) of sixteen blocks spread evenly over a file, in hexadecimal. It notices nearly every
+/// edit and costs the same for any file size.
 ///
-/// What cannot be read twice (a pipe) has no hash.
+/// `None` for a file that cannot be read twice, such as a pipe.
 pub fn sample_hash(path: &Path) -> Result<Option<String>> {
     let metadata = std::fs::metadata(path).with_context(|| format!("cannot open `{}`", path.display()))?;
     if !metadata.is_file() && !metadata.is_dir() {
         return Ok(None);
     }
     let file = super::open(path)?;
-    let (blocks, block_bytes) = SAMPLES;
     let mut buffer = Vec::new();
-    let last = metadata.len().saturating_sub(block_bytes);
-    for block in 0..blocks {
-        let mut bytes = vec![0; block_bytes as usize];
+    let last = metadata.len().saturating_sub(SAMPLE_BYTES);
+    for block in 0..SAMPLE_BLOCKS {
+        let mut bytes = vec![0; SAMPLE_BYTES as usize];
         let count = file
-            .read_at(&mut bytes, last * block / (blocks - 1))
+            .read_at(&mut bytes, last * block / (SAMPLE_BLOCKS - 1))
             .with_context(|| format!("cannot read `{}`", path.display()))?;
         buffer.extend_from_slice(&bytes[..count]);
     }

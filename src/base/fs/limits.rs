@@ -4,13 +4,13 @@ use std::path::Path;
 
 use crate::fs::read_system_text;
 
-/// Most bytes of addresses (`ulimit -v`).
+/// Limit on the address space of a process, in bytes (`ulimit -v`).
 pub(super) const ADDRESS_SPACE: &str = "Max address space";
 
-/// Most bytes of a file that is written (`ulimit -f`).
+/// Limit on the size of a written file, in bytes (`ulimit -f`).
 pub(super) const FILE_SIZE: &str = "Max file size";
 
-/// Reads the soft limit called `name` below `root`, which is `/` outside of tests; `None` if it is unlimited.
+/// Returns the soft limit called `name`; `None` if it is unlimited. `root` is `/` outside of tests.
 pub(super) fn limit_bytes(root: &Path, name: &str) -> Option<u64> {
     limit_in(&read_system_text(&root.join("proc/self/limits"))?, name)
 }

@@ -1,6 +1,7 @@
-//! One run per output folder: an advisory lock file that names its holder.
+//! A lock on an output folder, so that only one run writes to it: an advisory lock file that names its
+//! holder.
 //!
-//! The operating system releases the lock when the process ends, however it ends.
+//! The operating system releases the lock when the process ends for any reason.
 
 use std::fs::File;
 use std::fs::OpenOptions;
@@ -17,10 +18,10 @@ use anyhow::Result;
 
 use crate::error::Problem;
 
-/// Holders have short names.
+/// The most bytes to read of a lock file: the name of a holder is short.
 const HOLDER_BYTES_MAX: u64 = 1 << 10;
 
-/// Holds a folder for this process until dropped.
+/// A locked folder. Dropping this value releases the lock.
 #[derive(Debug)]
 pub struct FolderLock {
     file: File,
@@ -28,11 +29,11 @@ pub struct FolderLock {
 }
 
 impl FolderLock {
-    /// Takes the lock of `folder` (file `.lock`), or says which process holds it.
+    /// Locks `folder` with its file `.lock`. If another process holds the lock, the error names that process.
     pub fn take(folder: &Path) -> Result<Self> {
         let lock = Self::open(folder)?;
-        if lock.is_taken()? {
-            return lock.sign();
+        if lock.try_take()? {
+            return lock.write_holder();
         }
         let mut holder = String::new();
         let _ = (&lock.file).take(HOLDER_BYTES_MAX).read_to_string(&mut holder);
@@ -42,20 +43,21 @@ impl FolderLock {
             .into())
     }
 
-    /// Takes the lock of `folder`; none where another process holds it.
+    /// Locks `folder`; `None` if another process holds the lock.
     pub fn take_if_free(folder: &Path) -> Result<Option<Self>> {
         let lock = Self::open(folder)?;
-        if lock.is_taken()? { lock.sign().map(Some) } else { Ok(None) }
+        if lock.try_take()? { lock.write_holder().map(Some) } else { Ok(None) }
     }
 
-    /// Takes the lock of `folder` when it is free; calls `waiting` once where that is not at once.
+    /// Locks `folder`. If another process holds the lock, calls `waiting` once and waits until the lock is
+    /// free.
     pub fn wait_for(folder: &Path, waiting: impl FnOnce()) -> Result<Self> {
         let lock = Self::open(folder)?;
-        if !lock.is_taken()? {
+        if !lock.try_take()? {
             waiting();
             lock.file.lock().with_context(|| format!("cannot lock `{}`", lock.path.display()))?;
         }
-        lock.sign()
+        lock.write_holder()
     }
 
     fn open(folder: &Path) -> Result<Self> {
@@ -66,15 +68,16 @@ impl FolderLock {
             .read(true)
             .write(true)
             .truncate(false)
-            // A link in a shared folder would have the holder's name written into what it points to.
+            // Following a link in a shared folder would write the holder's name into the file that it points
+            // to.
             .custom_flags(libc::O_NOFOLLOW)
             .open(&path)
             .with_context(|| format!("cannot open `{}`", path.display()))?;
         Ok(Self { file, path })
     }
 
-    /// Tries to take it, and says whether it is taken now.
-    fn is_taken(&self) -> Result<bool> {
+    /// Tries to take the lock without waiting. Returns true if this process holds it now.
+    fn try_take(&self) -> Result<bool> {
         match self.file.try_lock() {
             Ok(()) => Ok(true),
             Err(TryLockError::WouldBlock) => Ok(false),
@@ -84,8 +87,9 @@ impl FolderLock {
         }
     }
 
-    /// Writes who holds it. A folder may be shared by machines, whose numbers of processes are their own.
-    fn sign(mut self) -> Result<Self> {
+    /// Writes the process id and the host name of the holder into the lock file. The host matters because
+    /// machines that share the folder may use the same process ids.
+    fn write_holder(mut self) -> Result<Self> {
         let host = super::host_name().unwrap_or_else(|| "unknown".to_string());
         let signed = self
             .file
@@ -96,19 +100,19 @@ impl FolderLock {
     }
 }
 
-/// Device and inode of the lock file in a folder, if there is one. They change when the folder is removed and made
-/// again.
+/// Device and inode of the lock file in a folder, if it exists. They change when the folder is removed and
+/// created again.
 pub fn lock_identity(folder: &Path) -> Option<(u64, u64)> {
     let file = std::fs::symlink_metadata(folder.join(".lock")).ok()?;
     Some((file.dev(), file.ino()))
 }
 
-/// Returns true if a process has ever locked this folder.
+/// Returns true if a process has ever locked this folder: the lock file stays after the lock is released.
 pub fn has_lock(folder: &Path) -> bool {
     folder.join(".lock").is_file()
 }
 
-/// Whether another process holds this folder. It leaves nothing behind.
+/// Returns true if another process holds the lock of this folder. Creates no file.
 pub fn is_locked(folder: &Path) -> bool {
     let Ok(file) = super::open(&folder.join(".lock")) else { return false };
     matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock))
@@ -133,8 +137,8 @@ mod tests {
         receiver.recv().unwrap();
         drop(held);
         assert!(next.join().unwrap().is_ok());
-        let told = FolderLock::wait_for(folder.path(), || panic!("it is free")).unwrap();
-        drop(told);
+        let second = FolderLock::wait_for(folder.path(), || panic!("it is free")).unwrap();
+        drop(second);
         assert!(!is_locked(folder.path()) && !is_locked(&folder.path().join("none")));
         assert!(FolderLock::take_if_free(folder.path()).unwrap().is_some());
     }

@@ -1,6 +1,7 @@
-//! Kinds of files, by their first bytes: compression, archives, encodings of text, and what is no text.
+//! Kinds of files by their first bytes: compression, archives, encodings of text, and formats that are not
+//! text.
 //!
-//! A name decides only what the bytes leave open. Nothing here reads a file.
+//! The name of a file decides only what its bytes leave open. This module reads no file.
 
 use std::path::Path;
 
@@ -8,36 +9,36 @@ use crate::error::Problem;
 use crate::fs::Compression;
 use crate::fs::Unicode;
 
-/// Bytes that tell the kind of a file: a header of tar.
+/// Number of first bytes that identify the kind of a file: the size of a tar header.
 pub const SNIFFED_BYTES: usize = 512;
 
 /// The kind of a file, by its first bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Nothing known: text, or whatever its name says.
+    /// No known magic number: text, or the format that the file name says.
     Text,
-    /// A page of HTML, or XML: text in a corpus, a mistake anywhere else.
+    /// An HTML page or an XML document: text in a corpus, a mistake anywhere else.
     Markup(&'static str),
-    /// Compressed in a way that is read.
+    /// Compressed in a supported format.
     Compressed(Compression),
     /// Text in UTF-16 or UTF-32 with a byte-order mark.
     Unicode(Unicode),
     /// A tar archive.
     Tar,
-    /// Records of a web archive.
+    /// A WARC web archive.
     Warc,
     /// Apache Parquet.
     Parquet,
-    /// Something that is not read.
+    /// A format that is not supported.
     Foreign(Foreign),
 }
 
-/// A kind of file that is not read.
+/// A format that is not supported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Foreign {
-    /// Its name with an article.
+    /// Description for messages, such as `a zip archive`.
     pub what: &'static str,
-    /// The hint for the user.
+    /// Advice for the user.
     pub hint: &'static str,
 }
 
@@ -46,7 +47,7 @@ const DECOMPRESS: &str = "decompress it; .gz, .zst, .bz2 and .xz are read as the
 const EXPORT: &str = "write its text as .txt, .csv, .jsonl or .parquet";
 const FETCH: &str = "the file itself was not fetched: `git lfs pull` does it";
 
-/// First bytes, what they begin, and what to do about it.
+/// Unsupported formats: magic number, description and advice.
 const FOREIGN: [(&[u8], &str, &str); 30] = [
     (b"version https://git-lfs.github.com/spec/", "a pointer of git-lfs", FETCH),
     (b"version https://hawser.github.com/spec/", "a pointer of git-lfs", FETCH),
@@ -84,7 +85,8 @@ const FOREIGN: [(&[u8], &str, &str); 30] = [
     (b"GIF87a", "a picture (GIF)", "is this the right file?"),
 ];
 
-/// UTF-16 and UTF-32 without a byte-order mark, told by where zeros are.
+/// UTF-16 and UTF-32 without a byte-order mark: encoding, description and advice. [`Unicode::fits`]
+/// recognises them in bytes that contain zeros.
 const UNMARKED: [(Unicode, &str, &str); 4] = [
     (
         Unicode::Utf32Le,
@@ -109,12 +111,12 @@ const UNMARKED: [(Unicode, &str, &str); 4] = [
 ];
 
 impl Kind {
-    /// The kind of a file that begins with `head`, its first [`SNIFFED_BYTES`] or all of it.
-    pub fn of(head: &[u8]) -> Self {
-        if let Some(compression) = Compression::of_bytes(head) {
+    /// The kind of a file that starts with `head`: its first [`SNIFFED_BYTES`], or all of a shorter file.
+    pub fn from_bytes(head: &[u8]) -> Self {
+        if let Some(compression) = Compression::from_bytes(head) {
             return Self::Compressed(compression);
         }
-        if let Some(unicode) = Unicode::of_mark(head) {
+        if let Some(unicode) = Unicode::from_mark(head) {
             return Self::Unicode(unicode);
         }
         if is_tar(head) {
@@ -123,7 +125,7 @@ impl Kind {
         if head.starts_with(b"WARC/") && head.get(5).is_some_and(u8::is_ascii_digit) {
             return Self::Warc;
         }
-        // The magic number is followed by the first byte of a header, which is a control character.
+        // In a Parquet file, the magic number is followed by the first byte of a header, a control character.
         if head.starts_with(b"PAR1")
             && head.get(4).is_none_or(|byte| *byte < 0x20 && !b"\t\n\r".contains(byte))
         {
@@ -143,7 +145,7 @@ impl Kind {
         Self::Text
     }
 
-    /// The name of the kind with an article, where it is not simply text.
+    /// Description of the kind for messages, such as `a tar archive`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Text => "text",
@@ -160,7 +162,7 @@ impl Kind {
         }
     }
 
-    /// The error for a file of this kind where `wanted` is; it names the kind and no other reason.
+    /// The error for a file of this kind where `wanted` is expected. It names the kind and no other reason.
     pub fn mistaken(self, path: &Path, wanted: &str) -> Problem {
         let hint = match self {
             Self::Foreign(foreign) => foreign.hint,
@@ -173,16 +175,17 @@ impl Kind {
     }
 }
 
-/// Refuses a file that begins with `head` and is to be `wanted`, which is neither compressed nor an archive,
-/// where its first bytes say that it is something else; a page of HTML is something else, too.
+/// Returns an error if the first bytes `head` of a file show that it is not `wanted`, a format that is
+/// neither compressed nor an archive. HTML pages are refused, too.
 pub fn refuse_mistaken(path: &Path, head: &[u8], wanted: &str) -> Result<(), Problem> {
-    match Kind::of(&head[..head.len().min(SNIFFED_BYTES)]) {
+    match Kind::from_bytes(&head[..head.len().min(SNIFFED_BYTES)]) {
         Kind::Text => Ok(()),
         kind => Err(kind.mistaken(path, wanted)),
     }
 }
 
-/// The `ustar` of all newer archives, or the checksum of a header, which older ones have alone.
+/// Returns true for a tar header. Newer archives have the magic `ustar`; older ones only have a valid
+/// checksum.
 fn is_tar(head: &[u8]) -> bool {
     if head.get(257..262) == Some(b"ustar") {
         return true;
@@ -196,13 +199,18 @@ fn is_tar(head: &[u8]) -> bool {
     end > 0 && header[0] != 0 && stored == bytes - own + 8 * u64::from(b' ')
 }
 
+/// Describes `head` if it is the start of an HTML page or an XML document.
 fn markup(head: &[u8]) -> Option<&'static str> {
     let text = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head).trim_ascii_start();
-    let begins = |start: &[u8]| text.len() >= start.len() && text[..start.len()].eq_ignore_ascii_case(start);
-    if begins(b"<!doctype html") || begins(b"<html") {
+    if starts_with_any_case(text, b"<!doctype html") || starts_with_any_case(text, b"<html") {
         return Some("a page of HTML");
     }
-    begins(b"<?xml").then_some("an XML document")
+    starts_with_any_case(text, b"<?xml").then_some("an XML document")
+}
+
+/// Returns true if `text` starts with `start`, in upper or lower case.
+fn starts_with_any_case(text: &[u8], start: &[u8]) -> bool {
+    text.get(..start.len()).is_some_and(|head| head.eq_ignore_ascii_case(start))
 }
 
 #[cfg(test)]
@@ -210,33 +218,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_is_told_from_everything_else() {
-        let name = |bytes: &[u8]| Kind::of(bytes).name();
+    fn text_is_distinguished_from_everything_else() {
         for text in ["", "a", "PAR1 of the book", "version 2", "BZh9 is no archive", "WARC/x", "<p>", "äö\0b"]
         {
-            assert_eq!(name(text.as_bytes()), "text", "{text}");
+            assert_eq!(kind_name(text.as_bytes()), "text", "{text}");
         }
-        assert_eq!(name(b"PAR1\x15\x04"), "a Parquet file");
-        assert_eq!(name(b"WARC/1.0\r\n"), "a web archive (WARC)");
-        assert_eq!(name(b"version https://git-lfs.github.com/spec/v1\noid"), "a pointer of git-lfs");
-        assert_eq!(name(b"\n <!DOCTYPE HTML><html>"), "a page of HTML");
-        assert_eq!(name(b"PK\x03\x04\x14"), "a zip archive (.docx, .xlsx, .epub and .npz are some, too)");
-        assert_eq!(name(b"\x1f\x8b\x08\0"), "compressed by gzip");
+        assert_eq!(kind_name(b"PAR1\x15\x04"), "a Parquet file");
+        assert_eq!(kind_name(b"WARC/1.0\r\n"), "a web archive (WARC)");
+        assert_eq!(kind_name(b"version https://git-lfs.github.com/spec/v1\noid"), "a pointer of git-lfs");
+        assert_eq!(kind_name(b"\n <!DOCTYPE HTML><html>"), "a page of HTML");
+        assert_eq!(
+            kind_name(b"PK\x03\x04\x14"),
+            "a zip archive (.docx, .xlsx, .epub and .npz are some, too)"
+        );
+        assert_eq!(kind_name(b"\x1f\x8b\x08\0"), "compressed by gzip");
     }
 
     #[test]
-    fn text_of_two_or_four_bytes_a_character_is_told_without_a_mark() {
-        let utf16 = |text: &str, big: bool| -> Vec<u8> {
-            text.encode_utf16()
-                .flat_map(|unit| if big { unit.to_be_bytes() } else { unit.to_le_bytes() })
-                .collect()
-        };
-        let utf32 =
-            |text: &str| -> Vec<u8> { text.chars().flat_map(|c| u32::from(c).to_le_bytes()).collect() };
-        let hint = |bytes: &[u8]| match Kind::of(bytes) {
-            Kind::Foreign(foreign) => foreign.hint.split('`').nth(1).unwrap_or_default(),
-            other => other.name(),
-        };
+    fn text_of_two_or_four_bytes_a_character_is_recognised_without_a_mark() {
         for text in ["text,label\nOil,b\n", "Съешь ещё этих мягких булок\n", "春眠不覚暁\n処処聞啼鳥\n"]
         {
             assert_eq!(hint(&utf16(text, false)), "iconv -f utf-16le -t utf-8", "{text}");
@@ -247,17 +246,39 @@ mod tests {
     }
 
     #[test]
-    fn archives_old_and_new_are_told_by_magic_or_checksum() {
+    fn archives_old_and_new_are_recognised_by_magic_or_checksum() {
         let mut header = [0u8; 512];
         header[..5].copy_from_slice(b"a.txt");
         header[100..108].copy_from_slice(b"0000644\0");
         header[124..136].copy_from_slice(b"00000000003\0");
-        assert_eq!(Kind::of(&header), Kind::Text);
+        assert_eq!(Kind::from_bytes(&header), Kind::Text);
         let sum: u32 = header.iter().map(|byte| u32::from(*byte)).sum::<u32>() + 8 * 32;
         header[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
-        assert_eq!(Kind::of(&header), Kind::Tar);
+        assert_eq!(Kind::from_bytes(&header), Kind::Tar);
         header[257..262].copy_from_slice(b"ustar");
-        assert_eq!(Kind::of(&header[..300]), Kind::Tar);
-        assert_eq!(Kind::of(&header[..200]), Kind::Text);
+        assert_eq!(Kind::from_bytes(&header[..300]), Kind::Tar);
+        assert_eq!(Kind::from_bytes(&header[..200]), Kind::Text);
+    }
+
+    fn kind_name(head: &[u8]) -> &'static str {
+        Kind::from_bytes(head).name()
+    }
+
+    /// The encoding conversion that the hint suggests, or the name of a supported kind.
+    fn hint(head: &[u8]) -> &'static str {
+        match Kind::from_bytes(head) {
+            Kind::Foreign(foreign) => foreign.hint.split('`').nth(1).unwrap_or_default(),
+            other => other.name(),
+        }
+    }
+
+    fn utf16(text: &str, big: bool) -> Vec<u8> {
+        text.encode_utf16()
+            .flat_map(|unit| if big { unit.to_be_bytes() } else { unit.to_le_bytes() })
+            .collect()
+    }
+
+    fn utf32(text: &str) -> Vec<u8> {
+        text.chars().flat_map(|c| u32::from(c).to_le_bytes()).collect()
     }
 }

@@ -1,7 +1,7 @@
-//! How much memory this process took at most, and how much is left: what Linux tells in `/proc`, and its
-//! control groups (`groups.rs`).
+//! Memory of this process and of the system: peak use, and how much is left. The figures come from Linux's
+//! `/proc` and from its control groups (`groups.rs`).
 //!
-//! Elsewhere nothing is known, and every answer is `None`.
+//! On other systems every answer is `None`.
 
 use std::io::Write;
 use std::path::Path;
@@ -12,58 +12,60 @@ use crate::fs::limits::ADDRESS_SPACE;
 use crate::fs::limits::limit_bytes;
 use crate::fs::read_system_text;
 
-/// The most memory that this process has held at once (its resident set), in bytes.
+/// Peak resident set size of this process, in bytes.
 pub fn peak_resident_bytes() -> Option<u64> {
     field_bytes(&read_system_text(Path::new("/proc/self/status"))?, "VmHWM:")
 }
 
-/// Seconds for which this thread has had a processor.
+/// Processor time of the calling thread, in seconds.
 pub fn thread_seconds() -> Option<f64> {
     let text = read_system_text(Path::new("/proc/thread-self/schedstat"))?;
     text.split_whitespace().next()?.parse::<f64>().ok().map(|nanoseconds| nanoseconds * 1e-9)
 }
 
-/// The most memory counts from here on; where the system does not do that, it counts as before.
+/// Resets the peak that [`peak_resident_bytes`] returns. Where the system does not support that, nothing
+/// changes.
 pub fn forget_peak() {
     if let Ok(mut file) = append(Path::new("/proc/self/clear_refs")) {
         let _ = file.write_all(b"5");
     }
 }
 
-/// Bytes that may still be taken without swapping: what the system has, or less where a control group or
-/// `ulimit -v` allows less.
+/// Bytes that can still be allocated without swapping: the available memory of the system, or less if a
+/// control group or `ulimit -v` allows less.
 pub fn available_bytes() -> Option<u64> {
     available_bytes_below(Path::new("/"))
 }
 
-/// The same where `root` is `/`.
+/// Same as [`available_bytes`], with `root` in place of `/`.
 pub fn available_bytes_below(root: &Path) -> Option<u64> {
     let system = system_bytes(root, "MemAvailable:");
     [system, group_limits(root).room_bytes, addresses_left(root)].into_iter().flatten().min()
 }
 
-/// Bytes of address space that `ulimit -v` leaves to this process; `None` without a limit. Mapped memory counts even
-/// if it is not used.
+/// Bytes of address space that `ulimit -v` leaves to this process; `None` without a limit. Mapped memory
+/// counts even if it is not used.
 fn addresses_left(root: &Path) -> Option<u64> {
     let limit = limit_bytes(root, ADDRESS_SPACE)?;
     let taken = field_bytes(&read_system_text(&root.join("proc/self/status"))?, "VmSize:")?;
     Some(limit.saturating_sub(taken))
 }
 
-/// A line of `/proc/meminfo`, such as `MemTotal:`, where `root` is `/`.
+/// The value of a line of `/proc/meminfo`, in bytes; `name` is for example `MemTotal:`. `root` is `/` outside
+/// of tests.
 pub fn system_bytes(root: &Path, name: &str) -> Option<u64> {
     field_bytes(&read_system_text(&root.join("proc/meminfo"))?, name)
 }
 
-/// Tells the system to end this process before any other when memory runs out; where that cannot be told,
-/// nothing changes.
+/// Asks the kernel to kill this process before any other when memory runs out. Where the system does not
+/// support that, nothing changes.
 pub fn end_me_first() {
     if let Ok(mut file) = append(Path::new("/proc/self/oom_score_adj")) {
         let _ = file.write_all(b"1000");
     }
 }
 
-/// The value of a line such as `VmHWM:   12 kB`.
+/// The value of a line such as `VmHWM:   12 kB`, in bytes.
 fn field_bytes(text: &str, name: &str) -> Option<u64> {
     let value = text.lines().find_map(|line| line.strip_prefix(name))?;
     Some(value.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? << 10)
@@ -83,19 +85,13 @@ mod tests {
     #[test]
     fn a_limit_of_addresses_is_one_of_memory() {
         let root = tempfile::tempdir().unwrap();
-        let write = |name: &str, text: &str| {
-            let path = root.path().join(name);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, text).unwrap();
-        };
-        write("proc/meminfo", "MemAvailable: 4000 kB\n");
-        write("proc/self/status", "VmSize:\t 1000 kB\n");
-        let free = || available_bytes_below(root.path());
-        assert_eq!(free(), Some(4000 << 10));
-        write("proc/self/limits", "Max address space  2048000  unlimited  bytes\n");
-        assert_eq!(free(), Some(1000 << 10));
-        write("proc/self/limits", "Max address space  1024  unlimited  bytes\n");
-        assert_eq!(free(), Some(0));
+        write(root.path(), "proc/meminfo", "MemAvailable: 4000 kB\n");
+        write(root.path(), "proc/self/status", "VmSize:\t 1000 kB\n");
+        assert_eq!(available_bytes_below(root.path()), Some(4000 << 10));
+        write(root.path(), "proc/self/limits", "Max address space  2048000  unlimited  bytes\n");
+        assert_eq!(available_bytes_below(root.path()), Some(1000 << 10));
+        write(root.path(), "proc/self/limits", "Max address space  1024  unlimited  bytes\n");
+        assert_eq!(available_bytes_below(root.path()), Some(0));
     }
 
     #[test]
@@ -104,5 +100,11 @@ mod tests {
             assert!(peak_resident_bytes().unwrap() > 1 << 20);
             assert!(available_bytes().unwrap() > 1 << 20);
         }
+    }
+
+    fn write(root: &Path, name: &str, text: &str) {
+        let path = root.join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
     }
 }

@@ -1,8 +1,8 @@
 //! The only place that opens files: every error names the path, every file that matters is written
 //! atomically.
 //!
-//! It knows nothing of formats. Writing: temporary file beside the target, fsync, rename, fsync of the
-//! folder.
+//! This module knows no file formats. An atomic write creates a temporary file next to the target, syncs it,
+//! renames it to the target and syncs the folder.
 
 use std::fs::Metadata;
 use std::fs::OpenOptions;
@@ -100,9 +100,10 @@ pub use walk::is_hidden;
 pub use walk::matching;
 pub use walk::walk;
 
-/// Writes a file so that it is either the old one or the whole new one, whatever happens in between.
+/// Writes a file atomically: after a crash, `path` holds either its old content or the whole new content.
 ///
-/// `fill` writes the content; the file appears under `path` only after it and the fsync succeeded.
+/// `fill` writes the content. The temporary file is renamed to `path` only after `fill` and the fsync have
+/// succeeded.
 pub fn write_atomic(path: &Path, fill: impl FnOnce(&mut BufWriter<File>) -> Result<()>) -> Result<()> {
     write_whole(path, None, fill)
 }
@@ -117,7 +118,7 @@ fn write_whole(
     size_bytes: Option<u64>,
     fill: impl FnOnce(&mut BufWriter<File>) -> Result<()>,
 ) -> Result<()> {
-    let (file, temporary) = staged::create_beside(path)?;
+    let (file, temporary) = staged::create_temporary(path)?;
     let written = (|| {
         let mut writer = BufWriter::new(file);
         fill(&mut writer)?;
@@ -127,17 +128,19 @@ fn write_whole(
         anyhow::Ok(())
     })();
     if let Err(e) = written {
-        // Asked before the cleaning up, which makes room.
+        // The message names the free space, so it is made before the temporary file is removed, which frees
+        // some.
         let e = space::unwritten(path, size_bytes, e);
-        // The half-written temporary file is of no use to anyone; failing to remove it changes nothing.
+        // A half-written temporary file has no use; a failure to remove it is ignored, since the write has
+        // failed anyway.
         let _ = std::fs::remove_file(&temporary);
         return Err(e);
     }
     sync_folder(&parent_of(path))
 }
 
-/// Writes a new file and makes its content durable; one that is already there is an error, and no link is
-/// followed.
+/// Creates a new file, writes it with `fill` and syncs it. An existing file or link at `path` is an error;
+/// the link is not followed.
 pub fn create_synced(path: &Path, fill: impl FnOnce(&mut BufWriter<File>) -> Result<()>) -> Result<()> {
     create_folder(&parent_of(path))?;
     let written = (|| {
@@ -149,8 +152,8 @@ pub fn create_synced(path: &Path, fill: impl FnOnce(&mut BufWriter<File>) -> Res
     written.map_err(|e| space::unwritten(path, None, e))
 }
 
-/// Opens a file to add to its end, creating it when it is missing. A link in its place is an error and not
-/// followed: another user of a shared folder could have put it there.
+/// Opens a file for appending and creates it if it is missing. A symbolic link at `path` is an error and is
+/// not followed, because another user of a shared folder could have put it there.
 pub fn append(path: &Path) -> Result<File> {
     create_folder(&parent_of(path))?;
     OpenOptions::new()
@@ -161,17 +164,22 @@ pub fn append(path: &Path) -> Result<File> {
         .with_context(|| format!("cannot open `{}` to append", path.display()))
 }
 
-/// What this machine is called; `None` where the system does not tell.
+/// Host name of this machine; `None` if the system does not report one.
 pub fn host_name() -> Option<String> {
     const CAP_BYTES: u64 = 256;
     let name = read_text_capped(Path::new("/proc/sys/kernel/hostname"), CAP_BYTES).ok()?;
     Some(name.trim().to_string()).filter(|name| !name.is_empty())
 }
 
-/// Whether `path` still names `file`: it may have been removed or replaced since it was opened.
+/// Returns true if `path` still names the open `file`, which may have been removed or replaced since it was
+/// opened.
 pub fn is_still_at(file: &File, path: &Path) -> bool {
-    let same = |open: &Metadata, named: &Metadata| (open.dev(), open.ino()) == (named.dev(), named.ino());
-    file.metadata().is_ok_and(|open| std::fs::metadata(path).is_ok_and(|named| same(&open, &named)))
+    file.metadata().is_ok_and(|open| std::fs::metadata(path).is_ok_and(|named| is_same_file(&open, &named)))
+}
+
+/// Returns true if both describe the same file: device and inode are equal.
+fn is_same_file(a: &Metadata, b: &Metadata) -> bool {
+    (a.dev(), a.ino()) == (b.dev(), b.ino())
 }
 
 /// Creates a folder and its parents.
@@ -179,21 +187,21 @@ pub fn create_folder(path: &Path) -> Result<()> {
     std::fs::create_dir_all(path).with_context(|| format!("cannot create folder `{}`", path.display()))
 }
 
-/// Creates a folder that is not there yet, and its parents. One that is there is an error, and so is a link,
-/// which another user of a shared folder could have put there.
+/// Creates a folder and its missing parents. An existing folder or link at `path` is an error, because
+/// another user of a shared folder could have put it there.
 pub fn create_new_folder(path: &Path) -> Result<()> {
     create_folder(&parent_of(path))?;
     std::fs::create_dir(path).with_context(|| format!("cannot create folder `{}`", path.display()))
 }
 
-/// Makes the names inside a folder durable.
+/// Syncs a folder, so that the names in it survive a crash.
 pub fn sync_folder(path: &Path) -> Result<()> {
     File::open(path)
         .and_then(|f| f.sync_all())
         .with_context(|| format!("cannot sync folder `{}`", path.display()))
 }
 
-/// Renames a finished temporary folder to its final name and makes both durable.
+/// Renames a finished temporary folder to its final name and syncs the folder and its parent.
 pub fn publish_folder(temporary: &Path, target: &Path) -> Result<()> {
     sync_folder(temporary)?;
     std::fs::rename(temporary, target)
@@ -201,14 +209,14 @@ pub fn publish_folder(temporary: &Path, target: &Path) -> Result<()> {
     sync_folder(&parent_of(target))
 }
 
-/// Renames a file or folder and makes the new name durable.
+/// Renames a file or folder and syncs the folder of the new name.
 pub fn rename(from: &Path, to: &Path) -> Result<()> {
     std::fs::rename(from, to)
         .with_context(|| format!("cannot rename `{}` to `{}`", from.display(), to.display()))?;
     sync_folder(&parent_of(to))
 }
 
-/// Removes a folder and all in it; a missing one is fine.
+/// Removes a folder with its content; a missing folder is not an error.
 pub fn remove_folder(path: &Path) -> Result<()> {
     match std::fs::remove_dir_all(path) {
         Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
@@ -218,8 +226,8 @@ pub fn remove_folder(path: &Path) -> Result<()> {
     }
 }
 
-/// Removes what an atomic write into this folder left when the process was killed; no other process may be
-/// writing there.
+/// Removes the temporary files (`.tmp-*`) that atomic writes into this folder left when their process was
+/// killed. No other process may be writing to the folder.
 pub fn remove_leftovers(folder: &Path) -> Result<()> {
     for path in list(folder)? {
         let is_leftover = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(".tmp-"));
@@ -230,7 +238,7 @@ pub fn remove_leftovers(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Removes a file; a missing one is fine.
+/// Removes a file; a missing file is not an error.
 pub fn remove_file(path: &Path) -> Result<()> {
     match std::fs::remove_file(path) {
         Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
@@ -240,7 +248,7 @@ pub fn remove_file(path: &Path) -> Result<()> {
     }
 }
 
-/// The entries of a folder, sorted by name; a missing folder has none.
+/// The entries of a folder, sorted by path; empty if the folder is missing.
 pub fn list(path: &Path) -> Result<Vec<PathBuf>> {
     let entries = match std::fs::read_dir(path) {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -254,12 +262,12 @@ pub fn list(path: &Path) -> Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-/// The files in a folder and all folders below it, sorted by path, without those whose name starts with a
-/// dot.
+/// The files in a folder and in all folders below it, sorted by path, without names that start with a dot.
 ///
-/// A link to a file is followed, one to a folder is not: so there are no loops.
+/// Links to files are followed and links to folders are not, so there are no loops.
 pub fn files_below(folder: &Path) -> Result<Vec<PathBuf>> {
-    let (mut files, mut folders) = (Vec::new(), vec![folder.to_path_buf()]);
+    let mut files = Vec::new();
+    let mut folders = vec![folder.to_path_buf()];
     while let Some(folder) = folders.pop() {
         for path in list(&folder)? {
             let is_hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
@@ -275,28 +283,28 @@ pub fn files_below(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// The one path of a file, whatever links and dots it was named with; `path` itself where there is no such
-/// file.
+/// The canonical path of a file, with links and dots resolved; `path` itself if there is no such file.
 pub fn canonical(path: &Path) -> PathBuf {
     std::fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf())
 }
 
-/// Whether something lies under `path`.
+/// Returns true if a file or folder exists at `path`; links are followed.
 pub fn exists(path: &Path) -> bool {
     path.exists()
 }
 
-/// Whether `path` is a folder.
+/// Returns true if `path` is a folder or a link to one.
 pub fn is_folder(path: &Path) -> bool {
     path.is_dir()
 }
 
-/// Returns true unless `path` is a folder, a pipe or a device. A link to nothing counts: reading it is an error.
+/// Returns true unless `path` is a folder, a pipe or a device. A missing file or a broken link counts as
+/// regular: reading it reports the error.
 pub fn is_regular(path: &Path) -> bool {
     path.is_file() || !path.exists()
 }
 
-/// The first path in a folder that is free: between `start` and `end` a number from 1.
+/// The first free path `{start}{number}{end}` in `folder`, with `number` counted from 1.
 pub fn free_name(folder: &Path, start: &str, end: &str) -> PathBuf {
     let mut number = 1_u64;
     loop {
@@ -313,7 +321,7 @@ pub fn len_bytes(path: &Path) -> Result<u64> {
     Ok(std::fs::metadata(path).with_context(|| format!("cannot read `{}`", path.display()))?.len())
 }
 
-/// The folder that holds `path`; `.` for a bare name.
+/// The folder that contains `path`; `.` for a bare name.
 pub fn parent_of(path: &Path) -> PathBuf {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent.to_path_buf(),

@@ -1,4 +1,5 @@
-//! How far a file is read, and a hash of all that was read of it, for those who do not read it themselves.
+//! Reading progress of a file and a hash of the bytes read so far, for code that does not read the file
+//! itself.
 
 use std::io::Read;
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use std::sync::atomic::Ordering;
 
 use xxhash_rust::xxh3::Xxh3;
 
-/// How far a file is read.
+/// Reading progress of a file: the number of bytes read so far, and their hash.
 #[derive(Default)]
 pub struct Progress {
     bytes: AtomicU64,
@@ -17,18 +18,18 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Bytes of the file, as it lies on the disk, that were read.
+    /// Number of bytes read so far, counted as they are on disk, before decompression.
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Hash of these bytes, as [`super::content_hash`] has it of a whole file.
+    /// Hash of the bytes read so far; [`super::content_hash`] computes the same hash for a whole file.
     pub fn hash(&self) -> String {
-        super::hash::shown(&self.hash.lock().unwrap_or_else(PoisonError::into_inner))
+        super::hash::hex_digest(&self.hash.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-/// Counts what is read, and hashes it.
+/// Reader that counts and hashes the bytes that pass through it.
 pub(super) struct Counted<R> {
     source: R,
     progress: Arc<Progress>,

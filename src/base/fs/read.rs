@@ -1,6 +1,6 @@
-//! Opens files to read them: regular ones, and pipes only where a user may hand one over.
+//! Opens files for reading: regular files, and pipes only where a user may pass one.
 //!
-//! It decompresses nothing: [`super::open_text`] does.
+//! This module decompresses nothing; [`super::open_text`] does.
 
 use std::fs::File;
 use std::fs::FileType;
@@ -20,21 +20,26 @@ use anyhow::Result;
 
 use crate::error::Problem;
 
-/// The last bytes of a text file, at most so many; what is no UTF-8 there (a character that is cut) is replaced.
+/// The end of a text file, at most `most_bytes` bytes. Invalid UTF-8 (a character that is cut) is replaced.
 pub fn read_tail(path: &Path, most_bytes: u64) -> Result<String> {
-    let mut file = open(path)?;
-    let cannot_read = || format!("cannot read `{}`", path.display());
-    let end = file.seek(SeekFrom::End(0)).with_context(cannot_read)?;
-    file.seek(SeekFrom::Start(end.saturating_sub(most_bytes))).with_context(cannot_read)?;
-    let mut bytes = Vec::new();
-    file.take(most_bytes).read_to_end(&mut bytes).with_context(cannot_read)?;
+    let read = last_bytes(open(path)?, most_bytes);
+    let bytes = read.with_context(|| format!("cannot read `{}`", path.display()))?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Opens a regular file for reading, also through links. A pipe, a socket or a device in its place, on which
-/// opening or reading could wait for ever, is an error.
+fn last_bytes(mut file: File, most_bytes: u64) -> std::io::Result<Vec<u8>> {
+    let end = file.seek(SeekFrom::End(0))?;
+    file.seek(SeekFrom::Start(end.saturating_sub(most_bytes)))?;
+    let mut bytes = Vec::new();
+    file.take(most_bytes).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Opens a regular file for reading; links are followed. A pipe, a socket or a device is an error, because
+/// opening or reading it could block forever.
 pub fn open(path: &Path) -> Result<File> {
-    // A pipe without a writer is opened, too: what it is, is asked of what was opened.
+    // With `O_NONBLOCK`, opening a pipe without a writer does not block. The kind of the open file is checked
+    // next.
     let file = open_with(path, libc::O_NONBLOCK)?;
     if !kind_of(path, &file)?.is_file() {
         return Err(Problem::new("is no file, but a pipe or a device").at(path.display()).into());
@@ -42,8 +47,8 @@ pub fn open(path: &Path) -> Result<File> {
     Ok(file)
 }
 
-/// As [`open`], but also a pipe, which is waited for: what a shell hands over as `/dev/stdin` or `<(...)` is
-/// one. It can be read only once.
+/// Opens a file like [`open`], but accepts a pipe, too, and waits for its writer: a shell passes pipes as
+/// `/dev/stdin` or `<(...)`. A pipe can be read only once.
 pub fn open_stream(path: &Path) -> Result<File> {
     let file = open_with(path, 0)?;
     refuse_device(path, &file)?;
@@ -59,14 +64,14 @@ fn open_with(path: &Path, flags: i32) -> Result<File> {
     Ok(file)
 }
 
-/// Whether `path` names a pipe in a folder (`mkfifo`), and not one that a shell hands over (`/dev/stdin`,
+/// Returns true if `path` names a pipe in a folder (`mkfifo`), and not one that a shell passes (`/dev/stdin`,
 /// `<(...)`).
 pub fn is_named_pipe(path: &Path) -> bool {
     let real = std::fs::canonicalize(path).and_then(std::fs::metadata);
     real.is_ok_and(|found| found.file_type().is_fifo())
 }
 
-/// Refuses what would never end, such as `/dev/zero`. A terminal ends, and `/dev/null` is an empty file.
+/// Refuses a device that never ends, such as `/dev/zero`. A terminal ends, and `/dev/null` is an empty file.
 fn refuse_device(path: &Path, file: &File) -> Result<()> {
     let kind = kind_of(path, file)?;
     let may_end = file.is_terminal() || super::canonical(path) == Path::new("/dev/null");
@@ -81,15 +86,16 @@ fn kind_of(path: &Path, file: &File) -> Result<FileType> {
     Ok(metadata.file_type())
 }
 
-/// Reads a whole file of at most `cap_bytes` bytes; a larger one is an error that names both sizes.
+/// Reads a whole file of at most `cap_bytes` bytes; a larger file is an error that names the cap.
 pub fn read_capped(path: &Path, cap_bytes: u64) -> Result<Vec<u8>> {
     read_open_capped(path, open(path)?, cap_bytes)
 }
 
-/// As [`read_capped`], of a file that is open; `path` is what errors call it.
+/// Same as [`read_capped`] for a file that is open already; errors name it `path`.
 pub fn read_open_capped(path: &Path, file: File, cap_bytes: u64) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    // One byte over the cap tells a full file from a cut one, also for pipes, whose length is not known.
+    // One byte more than the cap is read, to distinguish a larger file from one of just that size: the length
+    // of a pipe is not known.
     file.take(cap_bytes + 1)
         .read_to_end(&mut bytes)
         .with_context(|| format!("cannot read `{}`", path.display()))?;
@@ -103,26 +109,29 @@ pub fn read_open_capped(path: &Path, file: File, cap_bytes: u64) -> Result<Vec<u
     Ok(bytes)
 }
 
-/// Reads a whole UTF-8 file of at most `cap_bytes` bytes; an invalid byte is named by its offset.
+/// Reads a whole UTF-8 file of at most `cap_bytes` bytes. The error for invalid UTF-8 names the offset of the
+/// first invalid byte.
 pub fn read_text_capped(path: &Path, cap_bytes: u64) -> Result<String> {
     text_of(path, read_capped(path, cap_bytes)?)
 }
 
-/// Reads a file that the system makes up, below `/proc` or `/sys`; `None` where there is no such file.
+/// Reads a file that the kernel generates, in `/proc` or `/sys`; `None` if it cannot be read.
 pub fn read_system_text(path: &Path) -> Option<String> {
     const CAP_BYTES: u64 = 4 << 20;
     read_text_capped(path, CAP_BYTES).ok()
 }
 
-/// As [`read_text_capped`] for what a user may hand over through a pipe.
+/// Same as [`read_text_capped`], for a path that may be a pipe that the user passes.
 pub fn read_text_stream_capped(path: &Path, cap_bytes: u64) -> Result<String> {
     text_of(path, read_open_capped(path, open_stream(path)?, cap_bytes)?)
 }
 
-/// Calls `what` with each whole line of a file, its end included; the last one has none while it is being
-/// written, and is passed over. Of a line of more than `cap_bytes` only its end comes.
+/// Calls `what` with each complete line of a file, including its line break. A last line without a line break
+/// is skipped, because it may still be being written. Of a line longer than `cap_bytes`, only the last piece
+/// is passed.
 pub fn each_line(path: &Path, cap_bytes: u64, what: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
-    let (mut reader, mut line) = (BufReader::new(open(path)?), Vec::new());
+    let mut reader = BufReader::new(open(path)?);
+    let mut line = Vec::new();
     loop {
         line.clear();
         let read = reader.by_ref().take(cap_bytes).read_until(b'\n', &mut line);
@@ -152,24 +161,24 @@ mod tests {
     use crate::fs::link;
 
     #[test]
-    fn only_regular_files_are_opened_and_nothing_is_waited_for() {
+    fn only_regular_files_are_opened_and_opening_never_blocks() {
         let folder = tempfile::tempdir().unwrap();
-        let path = |name: &str| folder.path().join(name);
-        std::fs::write(path("file"), "text").unwrap();
-        link(&path("file"), &path("link")).unwrap();
-        assert_eq!(read_text_capped(&path("link"), 10).unwrap(), "text");
-        assert!(std::process::Command::new("mkfifo").arg(path("pipe")).status().unwrap().success());
-        link(&path("pipe"), &path("link-to-pipe")).unwrap();
-        link(Path::new("/dev/zero"), &path("link-to-device")).unwrap();
+        let root = folder.path();
+        std::fs::write(root.join("file"), "text").unwrap();
+        link(&root.join("file"), &root.join("link")).unwrap();
+        assert_eq!(read_text_capped(&root.join("link"), 10).unwrap(), "text");
+        assert!(std::process::Command::new("mkfifo").arg(root.join("pipe")).status().unwrap().success());
+        link(&root.join("pipe"), &root.join("link-to-pipe")).unwrap();
+        link(Path::new("/dev/zero"), &root.join("link-to-device")).unwrap();
         for name in ["pipe", "link-to-pipe", "link-to-device"] {
-            let message = read_capped(&path(name), 10).unwrap_err().to_string();
+            let message = read_capped(&root.join(name), 10).unwrap_err().to_string();
             assert!(message.ends_with(&format!("{name}: is no file, but a pipe or a device")), "{message}");
         }
-        let message = open(folder.path()).unwrap_err().to_string();
+        let message = open(root).unwrap_err().to_string();
         assert!(message.ends_with("is a folder, a file is wanted"), "{message}");
-        assert!(open_stream(&path("link-to-device")).is_err());
-        let named =
-            ["pipe", "link-to-pipe", "file", "link-to-device", "none"].map(|name| is_named_pipe(&path(name)));
+        assert!(open_stream(&root.join("link-to-device")).is_err());
+        let named = ["pipe", "link-to-pipe", "file", "link-to-device", "none"]
+            .map(|name| is_named_pipe(&root.join(name)));
         assert_eq!(named, [true, true, false, false, false]);
     }
 

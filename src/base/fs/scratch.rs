@@ -1,7 +1,7 @@
-//! Files for what does not fit into memory: without a name, so that they are gone with their handle, also
-//! after a crash.
+//! Temporary files for data that does not fit into memory. A scratch file has no name, so it disappears when
+//! its handle is closed, even after a crash.
 //!
-//! Nothing in them is durable or meant to be.
+//! Their content is never synced: it is not meant to survive.
 
 use std::fs::File;
 use std::io::Write;
@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering;
 use anyhow::Context;
 use anyhow::Result;
 
-/// A nameless file that is written at its end and read anywhere.
+/// A nameless temporary file: bytes are appended at its end and read at any offset.
 #[derive(Debug)]
 pub struct ScratchFile {
     file: File,
@@ -23,11 +23,11 @@ pub struct ScratchFile {
 }
 
 impl ScratchFile {
-    /// An empty file on the disk of `folder`, which is created when it is missing.
+    /// Creates an empty file on the file system of `folder`, which is created if it is missing.
     pub fn create(folder: &Path) -> Result<Self> {
         static CREATED: AtomicU64 = AtomicU64::new(0);
         let number = CREATED.fetch_add(1, Ordering::Relaxed);
-        let (file, path) = super::staged::create_beside(&folder.join(format!("scratch-{number}")))?;
+        let (file, path) = super::staged::create_temporary(&folder.join(format!("scratch-{number}")))?;
         super::remove_file(&path)?;
         Ok(Self { file, folder: folder.to_path_buf(), len_bytes: 0 })
     }
@@ -37,16 +37,17 @@ impl ScratchFile {
         self.len_bytes
     }
 
-    /// Adds to the end; there is no buffer in between.
+    /// Appends bytes to the end, without buffering.
     pub fn append(&mut self, bytes: &[u8]) -> Result<()> {
         let written = self.file.write_all(bytes);
-        let failed = |e: std::io::Error| super::space::unwritten(&self.folder, None, e.into());
-        written.map_err(failed).context("a temporary file is needed")?;
+        written
+            .map_err(|e| super::space::unwritten(&self.folder, None, e.into()))
+            .context("a temporary file is needed")?;
         self.len_bytes += bytes.len() as u64;
         Ok(())
     }
 
-    /// Fills `bytes` with what stands at `offset`.
+    /// Fills `bytes` with the content from `offset` on.
     pub fn read_at(&self, bytes: &mut [u8], offset: u64) -> Result<()> {
         let read = self.file.read_exact_at(bytes, offset);
         read.with_context(|| format!("cannot read a temporary file in `{}`", self.folder.display()))

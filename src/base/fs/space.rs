@@ -1,4 +1,4 @@
-//! How much room a file system has left, and a limit on the size of files.
+//! Free space of file systems, and the limit on the size of files (`ulimit -f`).
 
 use std::ffi::CString;
 use std::io;
@@ -18,19 +18,22 @@ use crate::fs::limits::FILE_SIZE;
 use crate::fs::limits::limit_bytes;
 use crate::quantity::format_bytes;
 
-/// Makes a write past the limit of `ulimit -f` an error as on a full disk, instead of a signal that ends the
-/// process without a word.
+/// Turns a write past the limit of `ulimit -f` into an error, as on a full disk. By default, the signal
+/// `SIGXFSZ` ends the process without a message.
 pub fn heed_size_limit() {
-    // Whether it came does not matter: the write fails. Where it cannot be caught, all is as before.
+    // The flag that the handler sets is never read, because the write itself fails. If the handler cannot be
+    // installed, the default remains.
     let _ = signal_hook::flag::register(libc::SIGXFSZ, Arc::default());
 }
 
-/// Refuses when fewer than `needed_bytes` are free where `path` lies: `what` says what they are for. Where
-/// free space cannot be told, writing will tell.
+/// Returns an error if fewer than `needed_bytes` are free on the file system of `path`; its message starts
+/// with `what`, which says what the space is for. If the free space is unknown, the check passes and the
+/// write itself may fail.
 pub fn require_space(path: &Path, needed_bytes: u64, what: &str) -> Result<(), Problem> {
     match free_bytes(path) {
         Ok(free) if free < needed_bytes => {
-            let (needed, free) = (format_bytes(needed_bytes), format_bytes(free));
+            let needed = format_bytes(needed_bytes);
+            let free = format_bytes(free);
             Err(Problem::new(format!("{what}: {needed} are needed, {free} are free"))
                 .at(path.display())
                 .class(Class::Disk))
@@ -39,7 +42,8 @@ pub fn require_space(path: &Path, needed_bytes: u64, what: &str) -> Result<(), P
     }
 }
 
-/// `error` as that of writing `path`, with its size where that is known and what is free, if that is the reason.
+/// Adds context to an error of writing `path`. If a lack of space caused it, the context names the needed
+/// size (where it is known) and the limit that was reached.
 pub(super) fn unwritten(path: &Path, size_bytes: Option<u64>, error: anyhow::Error) -> anyhow::Error {
     let name = path.display();
     let Some(limit) = room_left(path, &error) else {
@@ -49,8 +53,8 @@ pub(super) fn unwritten(path: &Path, size_bytes: Option<u64>, error: anyhow::Err
     error.context(format!("cannot write `{name}`: {needed}{limit}"))
 }
 
-/// Names the limit that caused `error` on the file system of `path`: file size, inodes, quota, or free bytes. `None` if
-/// no limit caused it.
+/// Describes the limit that caused `error` on the file system of `path`: file size, inodes, quota or free
+/// bytes. `None` if no such limit caused it.
 pub fn room_left(path: &Path, error: &anyhow::Error) -> Option<String> {
     let full: &io::Error = error.chain().filter_map(|cause| cause.downcast_ref()).find(|e| is_full(e))?;
     let stats = statistics(path).ok();
@@ -73,7 +77,8 @@ pub fn room_left(path: &Path, error: &anyhow::Error) -> Option<String> {
     })
 }
 
-/// Bytes that this user may still write where `path` lies; the nearest existing folder above it counts.
+/// Bytes that this user may still write on the file system of `path`, or of its nearest existing parent
+/// folder.
 pub fn free_bytes(path: &Path) -> Result<u64> {
     Ok(free_of(&statistics(path)?))
 }
@@ -107,22 +112,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_disk_without_room_is_told_in_bytes_and_any_other_fault_is_not() {
+    fn errors_of_a_full_disk_name_its_free_bytes_and_other_errors_do_not() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a");
-        let of = |number| unwritten(&path, Some(3 << 20), io::Error::from_raw_os_error(number).into());
-        let full = of(libc::ENOSPC).to_string();
+        let full = unwritten_message(&path, libc::ENOSPC);
         assert!(full.contains("/a`: 3MiB are needed, ") && full.ends_with(" are free"), "{full}");
-        assert!(of(libc::EIO).to_string().ends_with("/a`"));
+        assert!(unwritten_message(&path, libc::EIO).ends_with("/a`"));
         assert!(
-            of(libc::EFBIG)
-                .to_string()
+            unwritten_message(&path, libc::EFBIG)
                 .ends_with("/a`: 3MiB are needed, this file system takes no file of this size")
         );
-        assert!(of(libc::EDQUOT).to_string().ends_with("the quota of this user is used up"));
+        assert!(unwritten_message(&path, libc::EDQUOT).ends_with("the quota of this user is used up"));
         assert!(require_space(&path, 1, "a file").is_ok());
         let refused = require_space(&path, u64::MAX, "a file").unwrap_err();
         assert_eq!(refused.class, Class::Disk);
         assert!(refused.message.starts_with("a file: 16777216TiB are needed, "), "{refused}");
+    }
+
+    /// The message when a write of 3 MiB to `path` fails with this error number.
+    fn unwritten_message(path: &Path, error_number: i32) -> String {
+        unwritten(path, Some(3 << 20), io::Error::from_raw_os_error(error_number).into()).to_string()
     }
 }

@@ -1,6 +1,6 @@
-//! A file that is written piece by piece and appears under its name only when it is whole.
+//! A file that is written piece by piece and appears under its name only when it is complete.
 //!
-//! For content that is at hand at once there is [`super::write_atomic`].
+//! Content that is available at once can be written with [`super::write_atomic`].
 
 use std::fs::File;
 use std::io::BufWriter;
@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use anyhow::Context;
 use anyhow::Result;
 
-/// A temporary file beside its target; dropping it without [`Self::publish`] removes it.
+/// A temporary file next to its target. Dropping it without [`Self::publish`] removes it.
 #[derive(Debug)]
 pub struct StagedFile {
     writer: BufWriter<File>,
@@ -22,18 +22,18 @@ pub struct StagedFile {
 }
 
 impl StagedFile {
-    /// Starts an empty file that will be `path`.
+    /// Creates an empty temporary file that [`Self::publish`] renames to `path`.
     pub fn create(path: &Path) -> Result<Self> {
-        let (file, temporary) = create_beside(path)?;
+        let (file, temporary) = create_temporary(path)?;
         Ok(Self { writer: BufWriter::new(file), temporary, path: path.to_path_buf(), published: false })
     }
 
-    /// Adds to the end.
+    /// Appends bytes to the end.
     pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
         self.writer.write_all(bytes).map_err(|e| super::space::unwritten(&self.path, None, e.into()))
     }
 
-    /// Writes `start` over the first bytes, makes all of it durable, and gives it its name.
+    /// Overwrites the first bytes with `start`, syncs the file and renames it to its target.
     pub fn publish(mut self, start: &[u8]) -> Result<()> {
         let written = (|| {
             self.writer.rewind()?;
@@ -51,16 +51,16 @@ impl StagedFile {
 impl Drop for StagedFile {
     fn drop(&mut self) {
         if !self.published {
-            // Half a file is of no use to anyone; failing to remove it changes nothing.
+            // A half-written file has no use; a failure to remove it is ignored.
             let _ = std::fs::remove_file(&self.temporary);
         }
     }
 }
 
-/// A new file to write, and later to read, beside `path`; what a killed process left under its name is
-/// removed first. A link under that name is removed, too, and not followed: another user of a shared folder
-/// could have put it there.
-pub(super) fn create_beside(path: &Path) -> Result<(File, PathBuf)> {
+/// Creates a temporary file next to `path`, open for writing and reading, and returns it with its own path. A
+/// file or link that a killed process left under the temporary name is removed first. A link is not followed:
+/// another user of a shared folder could have put it there.
+pub(super) fn create_temporary(path: &Path) -> Result<(File, PathBuf)> {
     let folder = super::parent_of(path);
     super::create_folder(&folder)?;
     let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
@@ -80,13 +80,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let victim = folder.path().join("victim");
         std::fs::write(&victim, "untouched").unwrap();
-        let plant = |name: &str| {
-            let link = folder.path().join(format!(".tmp-{}-{name}", std::process::id()));
-            std::os::unix::fs::symlink(&victim, link).unwrap();
-        };
-        plant("a");
+        plant_link(folder.path(), "a", &victim);
         crate::fs::write_bytes(&folder.path().join("a"), b"new").unwrap();
-        plant("b");
+        plant_link(folder.path(), "b", &victim);
         let mut staged = StagedFile::create(&folder.path().join("b")).unwrap();
         staged.write(b"new").unwrap();
         staged.publish(b"").unwrap();
@@ -94,5 +90,11 @@ mod tests {
             assert_eq!(std::fs::read_to_string(folder.path().join(file)).unwrap(), content);
         }
         assert!(std::fs::symlink_metadata(folder.path().join("a")).unwrap().is_file());
+    }
+
+    /// Puts a link to `victim` under the name of the temporary file for `name`.
+    fn plant_link(folder: &Path, name: &str, victim: &Path) {
+        let link = folder.join(format!(".tmp-{}-{name}", std::process::id()));
+        std::os::unix::fs::symlink(victim, link).unwrap();
     }
 }

@@ -1,12 +1,12 @@
-//! Where tests find real data.
+//! The folder of real data for tests, and notes about skipped tests.
 
 use std::path::PathBuf;
 
 #[path = "../../../tests/skipped/notes.rs"]
 mod notes;
 
-/// The folder of real data: `MLMTRAIN_DATA`, else `../shared/data` beside the project. Where it is absent,
-/// says so.
+/// The folder of real data: `MLMTRAIN_DATA`, else `../shared/data` next to the project. Without the data,
+/// reports the test as skipped and returns `None`.
 #[track_caller]
 pub fn real_data() -> Option<PathBuf> {
     let folder = std::env::var_os("MLMTRAIN_DATA").map_or_else(
@@ -20,7 +20,7 @@ pub fn real_data() -> Option<PathBuf> {
     None
 }
 
-/// Says that the test of this thread is skipped and why, now and at the end of `cargo test`.
+/// Reports that the test of this thread is skipped and why: now, and again at the end of `cargo test`.
 #[track_caller]
 pub fn skipped(reason: &str) {
     notes::skipped(reason);

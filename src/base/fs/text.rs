@@ -1,7 +1,8 @@
-//! Opens text that may be compressed, archived or in another encoding. The first bytes decide, not the name.
+//! Opens text that may be compressed, archived or in another encoding. The first bytes decide, not the file
+//! name.
 //!
-//! A hostile file gets at most one decompression window, because no file is decompressed twice. Members of
-//! archives, lines and characters are left to the readers above.
+//! A hostile file gets at most one decompression window, because no file is decompressed twice. The callers
+//! take apart members of archives, lines and characters.
 
 use std::io::BufReader;
 use std::io::Chain;
@@ -24,7 +25,7 @@ use crate::fs::progress::Counted;
 use crate::fs::progress::Progress;
 use crate::fs::unicode::AsUtf8;
 
-/// The input of a process can be read only once.
+/// True once standard input was opened: a process can read it only once.
 static STANDARD_INPUT_TAKEN: AtomicBool = AtomicBool::new(false);
 
 const BUFFER_BYTES: usize = 128 << 10;
@@ -37,23 +38,24 @@ pub struct TextFile {
 }
 
 impl TextFile {
-    /// A part of `whole`, which `reader` gives, such as a member of an archive.
+    /// A part of `whole`, such as a member of an archive, whose bytes come from `reader`. It shares the
+    /// progress of `whole`.
     pub fn of_part(whole: &Self, reader: Box<dyn Read + Send>) -> Self {
         Self { reader, progress: Arc::clone(&whole.progress), is_compressed: whole.is_compressed }
     }
 
-    /// Bytes of the file itself (as it lies on the disk) read so far.
+    /// Number of bytes of the file read so far, counted as they are on disk, before decompression.
     pub fn position_bytes(&self) -> u64 {
         self.progress.bytes()
     }
 
-    /// How far the file itself is read, for those who look when its reader has gone.
+    /// Reading progress of the file, which can be queried even after this value is dropped.
     pub fn progress(&self) -> Arc<Progress> {
         Arc::clone(&self.progress)
     }
 
-    /// True if the first byte that is neither white space nor of a byte-order mark is `byte`, as far as one
-    /// read tells.
+    /// Returns the file, and true if its first byte after a byte-order mark and white space is `byte`. Only
+    /// the bytes of one read are examined.
     pub fn begins_with(mut self, byte: u8, path: &Path) -> Result<(Self, bool)> {
         let head = read_head(&mut self.reader, true).with_context(|| cannot_read(path))?;
         let begins =
@@ -62,18 +64,15 @@ impl TextFile {
         Ok((self, begins))
     }
 
-    /// The kind of what it holds, decompressed and as UTF-8, without reading over it. What is neither text
-    /// nor an archive is an error that says what it is, and so is what is compressed twice.
+    /// Returns the file, decompressed and converted to UTF-8, and the kind of its content; no byte is
+    /// consumed. Content in an unsupported format is an error that names the format, and so is content
+    /// compressed twice.
     pub fn sniffed(mut self, path: &Path) -> Result<(Self, Kind)> {
         let head = read_head(&mut self.reader, false).with_context(|| cannot_read(path))?;
-        let kind = Kind::of(&head);
+        let kind = Kind::from_bytes(&head);
         let reader = Cursor::new(head).chain(self.reader);
         let is_compressed = self.is_compressed;
-        let with = |reader: Box<dyn Read + Send>, is_compressed| Self {
-            reader,
-            progress: self.progress,
-            is_compressed,
-        };
+        let progress = self.progress;
         match kind {
             Kind::Foreign(_) => Err(kind.mistaken(path, "text").into()),
             Kind::Compressed(_) if is_compressed => {
@@ -83,12 +82,13 @@ impl TextFile {
             Kind::Compressed(compression) => {
                 let buffered = BufReader::with_capacity(BUFFER_BYTES, reader);
                 let inside = decompressed(compression, buffered).with_context(|| cannot_read(path))?;
-                with(inside, true).sniffed(path)
+                Self { reader: inside, progress, is_compressed: true }.sniffed(path)
             }
             Kind::Unicode(unicode) => {
-                Ok((with(Box::new(AsUtf8::new(reader, unicode)), is_compressed), Kind::Text))
+                let reader = Box::new(AsUtf8::new(reader, unicode));
+                Ok((Self { reader, progress, is_compressed }, Kind::Text))
             }
-            _ => Ok((with(Box::new(reader), is_compressed), kind)),
+            _ => Ok((Self { reader: Box::new(reader), progress, is_compressed }, kind)),
         }
     }
 }
@@ -99,15 +99,15 @@ impl Read for TextFile {
     }
 }
 
-/// Opens a file for reading what it holds, and tells its kind: see [`TextFile::sniffed`].
+/// Opens a file and returns its content with its kind, as [`TextFile::sniffed`] does.
 pub fn open_content(path: &Path) -> Result<(TextFile, Kind)> {
     let (text, head) = opened(super::open_stream(path)?, path, false)?;
     check_name(path, &head)?;
     text.sniffed(path)
 }
 
-/// The same of standard input; the second time is an error. With `is_live` it does not wait for more than is
-/// there.
+/// Opens standard input like [`open_content`]; a second call is an error. With `is_live`, plain text is
+/// returned after a single read, without waiting for more input.
 pub fn standard_input(is_live: bool) -> Result<(TextFile, Kind)> {
     if STANDARD_INPUT_TAKEN.swap(true, Ordering::Relaxed) {
         return Err(Problem::usage("standard input can be read only once")
@@ -116,11 +116,11 @@ pub fn standard_input(is_live: bool) -> Result<(TextFile, Kind)> {
     }
     let path = Path::new("standard input");
     let (text, head) = opened(std::io::stdin(), path, is_live)?;
-    let kind = Kind::of(&head);
+    let kind = Kind::from_bytes(&head);
     if is_live && kind == Kind::Text { Ok((text, kind)) } else { text.sniffed(path) }
 }
 
-/// Opens plain or compressed text for reading it as UTF-8; anything else is an error that says what it is.
+/// Opens plain or compressed text as UTF-8. Content of any other kind is an error that names the kind.
 pub fn open_text(path: &Path) -> Result<TextFile> {
     match open_content(path)? {
         (text, Kind::Text | Kind::Markup(_)) => Ok(text),
@@ -128,12 +128,12 @@ pub fn open_text(path: &Path) -> Result<TextFile> {
     }
 }
 
-/// Opens what this program has written itself, plain or compressed, whatever it holds.
+/// Opens a plain or compressed file that this program wrote, whatever its content.
 pub fn open_decompressed(path: &Path) -> Result<TextFile> {
     let (text, head) = opened(super::open_stream(path)?, path, false)?;
     check_name(path, &head)?;
     let TextFile { reader, progress, .. } = text;
-    let Kind::Compressed(compression) = Kind::of(&head) else {
+    let Kind::Compressed(compression) = Kind::from_bytes(&head) else {
         return Ok(TextFile { reader, progress, is_compressed: false });
     };
     let buffered = BufReader::with_capacity(BUFFER_BYTES, reader);
@@ -141,7 +141,8 @@ pub fn open_decompressed(path: &Path) -> Result<TextFile> {
     Ok(TextFile { reader, progress, is_compressed: true })
 }
 
-/// The kind of a file as it lies on the disk. A pipe, whose bytes are there once, is taken for text.
+/// The kind of a file by its bytes on disk, before decompression. A pipe counts as text, because its bytes
+/// can be read only once.
 pub fn kind_of_file(path: &Path) -> Result<Kind> {
     let file = super::open_stream(path)?;
     let is_file = file.metadata().is_ok_and(|metadata| metadata.is_file());
@@ -150,14 +151,14 @@ pub fn kind_of_file(path: &Path) -> Result<Kind> {
     }
     let head = read_head(&mut &file, false).with_context(|| cannot_read(path))?;
     check_name(path, &head)?;
-    Ok(Kind::of(&head))
+    Ok(Kind::from_bytes(&head))
 }
 
 fn cannot_read(path: &Path) -> String {
     format!("cannot read `{}`", path.display())
 }
 
-/// A source of bytes and its first ones, which it still gives.
+/// Returns `source` as a [`TextFile`], and its first bytes, which the file still yields.
 fn opened(source: impl Read + Send + 'static, path: &Path, is_live: bool) -> Result<(TextFile, Vec<u8>)> {
     let progress = Arc::new(Progress::default());
     let mut source = Counted::new(source, Arc::clone(&progress));
@@ -167,7 +168,8 @@ fn opened(source: impl Read + Send + 'static, path: &Path, is_live: bool) -> Res
     Ok((TextFile { reader: Box::new(reader), progress, is_compressed: false }, head))
 }
 
-/// The first bytes of a source, fewer only where it ends, or where it is live and has no more now.
+/// The first [`SNIFFED_BYTES`] bytes of a source; fewer if the source ends earlier, or if `is_live` and the
+/// first read returns fewer.
 fn read_head(source: &mut impl Read, is_live: bool) -> std::io::Result<Vec<u8>> {
     let mut head = vec![0; SNIFFED_BYTES];
     let mut length = 0;
@@ -186,20 +188,27 @@ fn read_head(source: &mut impl Read, is_live: bool) -> std::io::Result<Vec<u8>> 
     Ok(head)
 }
 
-/// A file whose name ends as that of a compressed one may hold text, which a browser has decompressed;
-/// anything else under this name is broken.
+/// Returns an error if the name of a file promises compression but its first bytes are neither text nor a
+/// known format. Plain text under such a name is accepted, because browsers decompress downloads.
 fn check_name(path: &Path, head: &[u8]) -> Result<()> {
-    let is_text = |head: &[u8]| match std::str::from_utf8(head) {
-        Ok(text) => !text.contains('\0'),
-        Err(e) => e.error_len().is_none() && !head.contains(&0),
-    };
-    if Compression::of(path) == Compression::None || Kind::of(head) != Kind::Text || is_text(head) {
+    if Compression::from_path(path) == Compression::None
+        || Kind::from_bytes(head) != Kind::Text
+        || is_text(head)
+    {
         return Ok(());
     }
     let extension = path.extension().unwrap_or_default().to_string_lossy();
     let message =
         format!("is neither text nor what `.{extension}` says: its first bytes are those of nothing known");
     Err(Problem::new(message).at(path.display()).hint("is the file whole, and is its name right?").into())
+}
+
+/// Returns true if `head` is UTF-8 (a character may be cut at its end) without a zero byte.
+fn is_text(head: &[u8]) -> bool {
+    match std::str::from_utf8(head) {
+        Ok(text) => !text.contains('\0'),
+        Err(e) => e.error_len().is_none() && !head.contains(&0),
+    }
 }
 
 #[cfg(test)]
@@ -217,18 +226,6 @@ mod tests {
     #[test]
     fn members_and_frames_that_follow_each_other_are_read_to_the_end() {
         let folder = tempfile::tempdir().unwrap();
-        let gzip = |text: &str| {
-            let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-            encoder.write_all(text.as_bytes()).unwrap();
-            encoder.finish().unwrap()
-        };
-        let bzip2 = |text: &str| {
-            let mut encoder = bzip2::write::BzEncoder::new(Vec::new(), bzip2::Compression::fast());
-            encoder.write_all(text.as_bytes()).unwrap();
-            encoder.finish().unwrap()
-        };
-        let zstd = |text: &str| zstd::encode_all(text.as_bytes(), 3).unwrap();
-        let xz = |text: &str| liblzma::encode_all(text.as_bytes(), 6).unwrap();
         for (name, first, second) in [
             ("a.txt", b"one ".to_vec(), b"two".to_vec()),
             ("a.txt.gz", gzip("one "), gzip("two")),
@@ -244,27 +241,19 @@ mod tests {
 
     #[test]
     fn a_device_that_never_ends_is_refused() {
-        let refused = |path: &str| open_text(Path::new(path)).err().map(|e| e.to_string());
         if Path::new("/dev/zero").exists() {
-            assert_eq!(refused("/dev/zero").unwrap(), "/dev/zero: is a device, a file is wanted");
-            assert_eq!(refused("/dev/null"), None);
+            assert_eq!(error_of("/dev/zero").unwrap(), "/dev/zero: is a device, a file is wanted");
+            assert_eq!(error_of("/dev/null"), None);
         }
     }
 
     #[test]
     fn windows_of_128_mib_are_read_and_larger_ones_refused() {
         let folder = tempfile::tempdir().unwrap();
-        let frame = |window_log: u32| {
-            let mut encoder = zstd::stream::Encoder::new(Vec::new(), 1).unwrap();
-            encoder.long_distance_matching(true).unwrap();
-            encoder.window_log(window_log).unwrap();
-            encoder.write_all(b"long ago").unwrap();
-            encoder.finish().unwrap()
-        };
         let path = folder.path().join("a.txt.zst");
-        std::fs::write(&path, frame(27)).unwrap();
+        std::fs::write(&path, zstd_frame(27)).unwrap();
         assert_eq!(read(&path), "long ago");
-        std::fs::write(&path, frame(28)).unwrap();
+        std::fs::write(&path, zstd_frame(28)).unwrap();
         let message = format!("{:#}", open_text(&path).err().unwrap());
         assert!(message.contains("needs more than 128 MiB"), "{message}");
     }
@@ -284,5 +273,38 @@ mod tests {
         std::fs::write(&path, encoder.finish().unwrap()).unwrap();
         let message = format!("{:#}", open_text(&path).err().unwrap());
         assert!(message.contains("needs more than 128 MiB"), "{message}");
+    }
+
+    fn error_of(path: &str) -> Option<String> {
+        open_text(Path::new(path)).err().map(|e| e.to_string())
+    }
+
+    fn gzip(text: &str) -> Vec<u8> {
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        encoder.write_all(text.as_bytes()).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    fn bzip2(text: &str) -> Vec<u8> {
+        let mut encoder = bzip2::write::BzEncoder::new(Vec::new(), bzip2::Compression::fast());
+        encoder.write_all(text.as_bytes()).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    fn zstd(text: &str) -> Vec<u8> {
+        zstd::encode_all(text.as_bytes(), 3).unwrap()
+    }
+
+    fn xz(text: &str) -> Vec<u8> {
+        liblzma::encode_all(text.as_bytes(), 6).unwrap()
+    }
+
+    /// A frame that declares a window of `2^window_log` bytes.
+    fn zstd_frame(window_log: u32) -> Vec<u8> {
+        let mut encoder = zstd::stream::Encoder::new(Vec::new(), 1).unwrap();
+        encoder.long_distance_matching(true).unwrap();
+        encoder.window_log(window_log).unwrap();
+        encoder.write_all(b"long ago").unwrap();
+        encoder.finish().unwrap()
     }
 }

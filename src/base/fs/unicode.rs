@@ -1,29 +1,29 @@
-//! UTF-16 and UTF-32 as UTF-8, while it is read.
+//! Converts UTF-16 and UTF-32 to UTF-8 while reading.
 //!
-//! Half of a surrogate pair comes out as the three bytes that it would have in UTF-8, which is no valid
-//! UTF-8: so it is treated like any other invalid byte.
+//! An unpaired surrogate is written as the three bytes that it would have in UTF-8. They are not valid UTF-8,
+//! so readers treat them like any other invalid bytes.
 
 use std::io::Read;
 
-/// Read at once.
+/// Number of bytes read from the source at once.
 const BLOCK_BYTES: usize = 32 << 10;
 
-/// An encoding with more than one byte for a character of ASCII.
+/// An encoding that takes more than one byte for an ASCII character.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unicode {
-    /// Two bytes a unit, the low one first.
+    /// UTF-16, low byte first.
     Utf16Le,
-    /// Two bytes a unit, the high one first.
+    /// UTF-16, high byte first.
     Utf16Be,
-    /// Four bytes a character, the lowest first.
+    /// UTF-32, lowest byte first.
     Utf32Le,
-    /// Four bytes a character, the highest first.
+    /// UTF-32, highest byte first.
     Utf32Be,
 }
 
 impl Unicode {
-    /// The encoding that a byte-order mark tells.
-    pub(super) fn of_mark(head: &[u8]) -> Option<Self> {
+    /// The encoding of the byte-order mark at the start of `head`.
+    pub(super) fn from_mark(head: &[u8]) -> Option<Self> {
         match head {
             [0xff, 0xfe, 0, 0, ..] => Some(Self::Utf32Le),
             [0, 0, 0xfe, 0xff, ..] => Some(Self::Utf32Be),
@@ -33,8 +33,8 @@ impl Unicode {
         }
     }
 
-    /// Returns true if `head` is text in this encoding: characters without controls among them, with a blank or the
-    /// end of a line.
+    /// Returns true if `head` is text in this encoding: it has a space or a line end, and no control
+    /// characters and no code points that are not characters.
     pub(super) fn fits(self, head: &[u8]) -> bool {
         let units = head.chunks_exact(self.unit_bytes()).map(|unit| self.unit(unit));
         let mut has_blank = false;
@@ -57,21 +57,24 @@ impl Unicode {
     }
 
     fn unit(self, bytes: &[u8]) -> u32 {
-        let add = |value: u32, byte: &u8| value << 8 | u32::from(*byte);
         match self {
-            Self::Utf16Le | Self::Utf32Le => bytes.iter().rev().fold(0, add),
-            Self::Utf16Be | Self::Utf32Be => bytes.iter().fold(0, add),
+            Self::Utf16Le | Self::Utf32Le => bytes.iter().rev().copied().fold(0, append_byte),
+            Self::Utf16Be | Self::Utf32Be => bytes.iter().copied().fold(0, append_byte),
         }
     }
 }
 
-/// Reads text in another encoding as UTF-8, without its byte-order mark.
+fn append_byte(value: u32, byte: u8) -> u32 {
+    value << 8 | u32::from(byte)
+}
+
+/// Reader that converts text in another encoding to UTF-8 and drops its byte-order mark.
 pub(super) struct AsUtf8<R> {
     source: R,
     unicode: Unicode,
-    /// Bytes of a unit that is not whole yet.
+    /// First bytes of a unit whose last bytes are not read yet.
     rest: Vec<u8>,
-    /// The first half of a surrogate pair.
+    /// First half of a surrogate pair whose second half is not read yet.
     half: Option<u32>,
     is_first: bool,
     output: Vec<u8>,
@@ -83,7 +86,7 @@ impl<R: Read> AsUtf8<R> {
         Self { source, unicode, rest: Vec::new(), half: None, is_first: true, output: Vec::new(), used: 0 }
     }
 
-    /// Fills the output; it stays empty at the end of the source alone.
+    /// Fills the output buffer, which stays empty only at the end of the source.
     fn fill(&mut self) -> std::io::Result<()> {
         self.output.clear();
         self.used = 0;
@@ -127,8 +130,8 @@ impl<R: Read> AsUtf8<R> {
         match char::from_u32(value) {
             Some(c) => self.output.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
             None if value < 0x10000 => {
-                let low = |shift: u32| 0x80 | (value >> shift & 0x3f) as u8;
-                self.output.extend_from_slice(&[0xe0 | (value >> 12) as u8, low(6), low(0)]);
+                let bytes = [0xe0 | value >> 12, 0x80 | value >> 6 & 0x3f, 0x80 | value & 0x3f];
+                self.output.extend_from_slice(&bytes.map(|byte| byte as u8));
             }
             None => self.output.push(0xff),
         }
@@ -162,7 +165,7 @@ mod tests {
 
     use super::*;
 
-    /// Gives a few bytes at a time.
+    /// Reader that returns at most three bytes at a time.
     struct Drops<'a>(&'a [u8]);
 
     impl Read for Drops<'_> {

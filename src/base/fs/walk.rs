@@ -1,4 +1,4 @@
-//! The files below a folder that a reader of text may want, and what is passed over.
+//! Lists the files below a folder for readers of text, and counts the entries that are skipped.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -8,30 +8,33 @@ use anyhow::Result;
 
 use crate::error::Problem;
 
-/// The content of a folder and of all folders below it.
+/// The files in a folder and in all folders below it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Walk {
-    /// Regular files, also behind links, sorted by path.
+    /// Regular files, including those reached through links, sorted by path.
     pub files: Vec<PathBuf>,
-    /// Files and folders whose name starts with a dot.
+    /// Number of files and folders whose name starts with a dot.
     pub hidden: u64,
-    /// Pipes, sockets and devices.
+    /// Number of pipes, sockets and devices.
     pub irregular: u64,
-    /// Links to folders that are read already, by another name or as one that is above.
+    /// Number of links to folders that are read already: under another name, or because they contain the
+    /// link.
     pub repeated: u64,
 }
 
-/// Returns true if a name starts with a dot.
+/// Returns true if the name of a file or folder starts with a dot.
 pub fn is_hidden(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."))
 }
 
-/// Looks through a folder and all folders below it. Links are followed, each folder is read once: so there
-/// are no loops. A broken link is listed with the files, so that opening it fails with its name.
+/// Lists the files in a folder and in all folders below it. Links are followed and each folder is read once,
+/// so there are no loops. A broken link is listed as a file, so that opening it reports an error with its
+/// name.
 pub fn walk(folder: &Path) -> Result<Walk> {
-    let (mut found, mut folders) = (Walk::default(), vec![folder.to_path_buf()]);
+    let mut found = Walk::default();
+    let mut folders = vec![folder.to_path_buf()];
     let mut seen = BTreeSet::from([super::canonical(folder)]);
-    // Links come last: what is there under its own name is read under that name.
+    // Links are visited last, so that a folder that is reachable without a link is read under its own name.
     let mut links = BTreeSet::new();
     loop {
         let folder = match folders.pop().or_else(|| links.pop_first()) {
@@ -60,10 +63,10 @@ pub fn walk(folder: &Path) -> Result<Walk> {
     Ok(found)
 }
 
-/// The files that match a pattern, sorted by path, also behind links; hidden ones only where the pattern has
-/// the dot.
+/// The files that match a glob pattern, sorted by path; links are followed. Hidden files match only if the
+/// pattern has the dot.
 pub fn matching(pattern: &str) -> Result<Vec<PathBuf>, Problem> {
-    // With this option, `glob` leaves them out also where the pattern has the dot.
+    // With `require_literal_leading_dot`, `glob` leaves out hidden files even if the pattern has the dot.
     let wants_hidden = pattern.split('/').any(|part| part.starts_with('.') && part.contains(['*', '?', '[']));
     let options =
         glob::MatchOptions { require_literal_leading_dot: !wants_hidden, ..glob::MatchOptions::default() };
@@ -73,7 +76,7 @@ pub fn matching(pattern: &str) -> Result<Vec<PathBuf>, Problem> {
     for path in found {
         let path =
             path.map_err(|e| Problem::new(format!("cannot be read: {}", e.error())).at(e.path().display()))?;
-        // Pipes and devices are read only if they are named.
+        // Pipes and devices are read only if they are named explicitly.
         if super::is_regular(&path) {
             paths.push(path);
         }
@@ -88,25 +91,25 @@ mod tests {
     use crate::fs::link;
 
     #[test]
-    fn links_are_followed_once_and_what_is_passed_over_is_counted() {
+    fn links_are_followed_once_and_skipped_entries_are_counted() {
         let folder = tempfile::tempdir().unwrap();
-        let path = |name: &str| folder.path().join(name);
-        std::fs::create_dir_all(path("in/b/c")).unwrap();
-        std::fs::create_dir_all(path("out/d")).unwrap();
+        let root = folder.path();
+        std::fs::create_dir_all(root.join("in/b/c")).unwrap();
+        std::fs::create_dir_all(root.join("out/d")).unwrap();
         for file in ["in/1.txt", "in/b/2.txt", "in/b/c/3.txt", "in/.4.txt", "out/5.txt", "out/d/6.txt"] {
-            std::fs::write(path(file), "text").unwrap();
+            std::fs::write(root.join(file), "text").unwrap();
         }
-        link(&path("out"), &path("in/a")).unwrap();
-        link(&path("out/d"), &path("in/b/again")).unwrap();
-        link(&path("in"), &path("out/d/round")).unwrap();
-        link(&path("in/b"), &path("in/a-b")).unwrap();
-        link(&path("nowhere"), &path("in/b/lost.txt")).unwrap();
-        assert!(std::process::Command::new("mkfifo").arg(path("in/pipe")).status().unwrap().success());
-        let found = walk(&path("in")).unwrap();
+        link(&root.join("out"), &root.join("in/a")).unwrap();
+        link(&root.join("out/d"), &root.join("in/b/again")).unwrap();
+        link(&root.join("in"), &root.join("out/d/round")).unwrap();
+        link(&root.join("in/b"), &root.join("in/a-b")).unwrap();
+        link(&root.join("nowhere"), &root.join("in/b/lost.txt")).unwrap();
+        assert!(std::process::Command::new("mkfifo").arg(root.join("in/pipe")).status().unwrap().success());
+        let found = walk(&root.join("in")).unwrap();
         let names: Vec<String> = found
             .files
             .iter()
-            .map(|file| file.strip_prefix(path("in")).unwrap().to_string_lossy().into_owned())
+            .map(|file| file.strip_prefix(root.join("in")).unwrap().to_string_lossy().into_owned())
             .collect();
         assert_eq!(names, ["1.txt", "a/5.txt", "a/d/6.txt", "b/2.txt", "b/c/3.txt", "b/lost.txt"]);
         assert_eq!((found.hidden, found.irregular, found.repeated), (1, 1, 3));

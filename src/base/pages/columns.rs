@@ -1,31 +1,37 @@
-//! Columns of text for a terminal.
+//! Aligns text in columns for a terminal, and shortens it.
 
-/// Lines of cells under each other, two spaces between columns: the first `names` columns to the left, all
-/// others to the right. Every row is as long as the first. A line break in a cell is shown as `⏎`.
+/// Aligns cells in columns with two spaces between them, and returns a line for each row. The first `names`
+/// columns are aligned to the left, all others to the right. Every row has the length of the first. A line
+/// break in a cell is shown as `⏎`.
 pub fn aligned<R: AsRef<[C]>, C: AsRef<str>>(rows: &[R], names: usize) -> Vec<String> {
-    let one_line = |cell: &C| {
-        cell.as_ref().replace(['\n', '\r', '\u{b}', '\u{c}', '\u{85}', '\u{2028}', '\u{2029}'], "⏎")
-    };
-    let rows: Vec<Vec<String>> = rows.iter().map(|row| row.as_ref().iter().map(one_line).collect()).collect();
+    let rows: Vec<Vec<String>> =
+        rows.iter().map(|row| row.as_ref().iter().map(|cell| one_line(cell.as_ref())).collect()).collect();
     let columns = rows.first().map_or(0, Vec::len);
     let widths: Vec<usize> =
         (0..columns).map(|column| rows.iter().map(|row| width(&row[column])).max().unwrap_or(0)).collect();
-    let line = |row: &Vec<String>| {
-        let cells = row.iter().zip(&widths).enumerate().map(|(column, (text, widest))| {
-            let gap = " ".repeat(widest - width(text));
-            if column < names { format!("{text}{gap}") } else { format!("{gap}{text}") }
-        });
-        cells.collect::<Vec<String>>().join("  ")
-    };
-    rows.iter().map(line).collect()
+    rows.iter().map(|row| line(row, &widths, names)).collect()
 }
 
-/// Columns of a terminal that a text takes. It counts characters: labels may hold letters of several bytes.
+fn one_line(cell: &str) -> String {
+    cell.replace(['\n', '\r', '\u{b}', '\u{c}', '\u{85}', '\u{2028}', '\u{2029}'], "⏎")
+}
+
+/// Joins the cells of a row, each padded to its width.
+fn line(row: &[String], widths: &[usize], names: usize) -> String {
+    let cells = row.iter().zip(widths).enumerate().map(|(column, (text, widest))| {
+        let gap = " ".repeat(widest - width(text));
+        if column < names { format!("{text}{gap}") } else { format!("{gap}{text}") }
+    });
+    cells.collect::<Vec<String>>().join("  ")
+}
+
+/// Width of a text in columns of a terminal: its number of characters, since labels may have letters of
+/// several bytes.
 pub fn width(text: &str) -> usize {
     text.chars().count()
 }
 
-/// The beginning of a text, at most so many characters.
+/// The start of a text, at most `characters` characters with the `…` that marks a cut.
 pub fn shortened(text: &str, characters: usize) -> String {
     if width(text) <= characters {
         return text.to_string();
@@ -33,7 +39,7 @@ pub fn shortened(text: &str, characters: usize) -> String {
     text.chars().take(characters - 1).chain(['…']).collect()
 }
 
-/// The beginning and the end of a text, `characters` wide at most.
+/// The start and the end of a text with `…` between them, at most `characters` characters in all.
 pub fn without_middle(text: &str, characters: usize) -> String {
     let all = width(text);
     if all <= characters {

@@ -1,15 +1,16 @@
-//! The frame of an HTML page: one file, light and dark, no script, nothing from the network.
+//! The frame of an HTML page: a single file for light and dark mode, without scripts, which loads nothing
+//! from the network.
 //!
-//! Whatever comes from a corpus, a configuration or a name is hostile: it reaches a page through [`escape`]
-//! only, and the page's own policy forbids all loading and running besides.
+//! Text from a corpus, a configuration or a name is untrusted: it reaches a page only through [`escape`]. In
+//! addition, the content security policy of the page forbids to load or run anything.
 
-/// What all pages look like; each adds its own.
+/// Style of all pages; each page adds its own.
 const STYLE: &str = include_str!("style.css");
 
-/// Loads nothing, runs nothing, whatever a text says.
+/// Content security policy: the page loads and runs nothing, whatever its text contains.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
 
-/// What every page begins with, up to its title.
+/// Start of every page, up to its title.
 fn head() -> String {
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
@@ -19,13 +20,13 @@ fn head() -> String {
     )
 }
 
-/// Tells by its first bytes a file that [`page`] made.
+/// Returns true if the first bytes of a file show that [`page`] made it.
 pub fn is_page(bytes: &[u8]) -> bool {
     bytes.starts_with(head().as_bytes())
 }
 
-/// A page with `main` as its content and `style` after the style of all pages. `title` is escaped, the others
-/// are HTML and CSS already.
+/// A page with the content `main`, whose `style` follows the style of all pages. `title` is escaped here;
+/// `main` and `style` are HTML and CSS already.
 pub fn page(title: &str, style: &str, main: &str) -> String {
     format!(
         "{}<title>{}</title>\n<style>\n{STYLE}{style}</style>\n</head>\n<body>\n<main>\n{main}</main>\n</body>\n\
@@ -35,7 +36,7 @@ pub fn page(title: &str, style: &str, main: &str) -> String {
     )
 }
 
-/// A section of a page; nothing without content, which is HTML already.
+/// A section of a page; empty if `content` is empty. `content` is HTML already.
 pub fn section(title: &str, content: &str) -> String {
     if content.is_empty() {
         return String::new();
@@ -43,22 +44,26 @@ pub fn section(title: &str, content: &str) -> String {
     format!("<section>\n<h2>{}</h2>\n{content}</section>\n", escape(title))
 }
 
-/// Text as HTML and SVG show it, in content and in quoted attributes; control characters as their pictures
-/// (U+2400).
+/// Escapes text for HTML and SVG, in content and in quoted attributes. Control characters are replaced as by
+/// [`visible`].
 pub fn escape(text: &str) -> String {
     htmlize::escape_all_quotes(visible(text)).into_owned()
 }
 
-/// Text with its control characters as their pictures, for those who escape it themselves.
+/// Replaces control characters by their pictures (U+2400 and following), or by U+FFFD if they have none.
+/// Callers escape the result themselves.
 pub fn visible(text: &str) -> String {
-    let picture = |character: char| match character {
+    text.chars().map(picture).collect()
+}
+
+fn picture(character: char) -> char {
+    match character {
         '\n' | '\t' => character,
         '\u{7f}' => '\u{2421}',
         '\0'..='\x1f' => char::from_u32(0x2400 + u32::from(character)).unwrap_or(char::REPLACEMENT_CHARACTER),
         '\u{80}'..='\u{9f}' => char::REPLACEMENT_CHARACTER,
         _ => character,
-    };
-    text.chars().map(picture).collect()
+    }
 }
 
 #[cfg(test)]

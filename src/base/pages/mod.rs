@@ -1,5 +1,4 @@
-//! What reports have in common: aligned columns of text for a terminal, the frame of an HTML page, and
-//! charts.
+//! Building blocks of reports: aligned columns of text for a terminal, the frame of an HTML page, and charts.
 
 pub mod chart;
 pub mod columns;

@@ -1,7 +1,7 @@
-//! How sure the difference between two models is: a bootstrap over examples and seeds together.
+//! Confidence in the difference between two models, by a bootstrap over examples and seeds together.
 //!
 //! Sellam et al., The MultiBERTs: BERT reproductions for robustness analysis (2022), section 4: each
-//! replicate draws the examples, the same for all models, and the seeds of each model on its own.
+//! replicate draws examples, the same for all models, and draws the seeds of each model separately.
 
 use serde::Serialize;
 
@@ -12,41 +12,41 @@ use crate::scores::Outcomes;
 use crate::scores::mean;
 use crate::scores::sample_std;
 
-/// The normal distribution's quantiles at 97.5 % and at 80 %: what a difference must be in standard errors,
-/// so that an interval of 95 % leaves out zero four times in five.
+/// Sum of the quantiles of the normal distribution at 97.5 % and at 80 %: the size of a difference, in
+/// standard errors, for which an interval of 95 % excludes zero four times in five.
 const POWER: f64 = 1.959_963_984_540_054 + 0.841_621_233_572_914;
 
-/// How many seeds it would take to tell two models apart.
+/// Number of seeds that it takes to distinguish two models.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SeedsNeeded {
-    /// So many of each model, for a difference as large as the one found.
+    /// This number of seeds for each model, if the difference is as large as the one found.
     Seeds(u64),
-    /// No number of seeds: it needs more evaluation examples.
+    /// No number of seeds is enough: it takes more evaluation examples.
     MoreExamples,
-    /// One seed tells nothing of how seeds differ.
+    /// Unknown, because a single seed does not show how much seeds differ.
     Unknown,
 }
 
-/// The score of one model less that of another, means over seeds; NaN where a score is not measured.
+/// The score of one model minus that of another, both means over seeds; NaN if a score was not measured.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Difference {
-    /// As found.
+    /// The difference that was found.
     pub difference: f64,
-    /// The lower end of its interval of 95 %, by percentiles.
+    /// Lower end of its 95 % interval, by percentiles.
     pub low: f64,
-    /// The upper end.
+    /// Upper end of its 95 % interval.
     pub high: f64,
-    /// The standard deviation of the replicates.
+    /// Standard deviation of the difference over the replicates.
     pub standard_error: f64,
-    /// Share of replicates on the other side of zero, twice: two-sided.
+    /// Two-sided p-value: twice the share of replicates on the other side of zero.
     pub p_value: f64,
-    /// For the interval to leave out zero with a probability of 80 %.
+    /// Number of seeds for which the interval excludes zero with a probability of 80 %.
     pub seeds_needed: SeedsNeeded,
 }
 
 impl Difference {
-    /// Whether the interval leaves out zero.
+    /// Returns true if the interval excludes zero.
     pub fn is_clear(&self) -> bool {
         self.low > 0.0 || self.high < 0.0
     }
@@ -54,37 +54,27 @@ impl Difference {
 
 /// Scores of several models on the same resampled examples.
 pub struct Resampled {
-    /// Of each model, each seed: the score of all examples.
+    /// Score on all examples, for each model and seed.
     scores: Vec<Vec<f64>>,
-    /// Of each replicate, each model: the mean over seeds that were drawn, and over all of them.
+    /// For each replicate and model: the mean score over the seeds that were drawn, and over all seeds.
     replicates: Vec<Vec<(f64, f64)>>,
 }
 
 impl Resampled {
-    /// Draws `count` samples for models that are given by their outcomes with each seed.
+    /// Draws `count` samples. `models` has the outcomes of each model, one for each of its seeds.
     ///
     /// # Panics
-    /// Where a model has no outcomes, or two have other examples.
+    /// If a model has no outcomes, or if the outcomes have different numbers of examples.
     pub fn new(models: &[Vec<Outcomes>], metric: Metric, count: u64, seed: u64) -> Self {
-        let all = || models.iter().flatten();
-        let examples = all().next().map_or(0, Outcomes::len) as u64;
-        assert!(all().all(|of| of.len() as u64 == examples), "all models answer the same examples");
-        let scores = models.iter().map(|of| of.iter().map(|one| one.score(metric)).collect()).collect();
-        let replicate = |number: u64| {
-            let stream = Stream::new(seed, Purpose::Bootstrap, number);
-            let sample: Vec<u32> = (0..examples).map(|at| stream.below(at, examples) as u32).collect();
-            let of_model = |(model, outcomes): (usize, &Vec<Outcomes>)| {
-                let scores: Vec<f64> = outcomes.iter().map(|of| of.score_of(metric, &sample)).collect();
-                let stream = Stream::new(seed, Purpose::Bootstrap, (model as u64 + 1) << 32 | number);
-                let drawn = (0..scores.len() as u64).map(|at| stream.below(at, scores.len() as u64) as usize);
-                (mean(&drawn.map(|at| scores[at]).collect::<Vec<f64>>()), mean(&scores))
-            };
-            models.iter().enumerate().map(of_model).collect()
-        };
-        Self { scores, replicates: (0..count).map(replicate).collect() }
+        let examples = models.iter().flatten().next().map_or(0, Outcomes::len) as u64;
+        let answer_all = models.iter().flatten().all(|outcomes| outcomes.len() as u64 == examples);
+        assert!(answer_all, "all models answer the same examples");
+        let scores = models.iter().map(|seeds| seeds.iter().map(|one| one.score(metric)).collect()).collect();
+        let replicates = (0..count).map(|number| replicate(models, metric, examples, seed, number)).collect();
+        Self { scores, replicates }
     }
 
-    /// The score of model `left` less that of model `right`.
+    /// The score of model `left` minus that of model `right`.
     pub fn difference(&self, left: usize, right: usize) -> Difference {
         let difference = mean(&self.scores[left]) - mean(&self.scores[right]);
         if difference.is_nan() {
@@ -97,46 +87,73 @@ impl Resampled {
                 seeds_needed: SeedsNeeded::Unknown,
             };
         }
-        // A sample may have no score, such as one of equal numbers no correlation: it tells nothing.
-        let of = |part: fn(&(f64, f64)) -> f64| -> Vec<f64> {
-            let differences = self.replicates.iter().map(|models| part(&models[left]) - part(&models[right]));
-            differences.filter(|difference| !difference.is_nan()).collect()
-        };
-        let (mut drawn, of_examples) = (of(|means| means.0), of(|means| means.1));
+        let mut drawn = self.differences(left, right, |means| means.0);
+        let over_all_seeds = self.differences(left, right, |means| means.1);
         drawn.sort_by(f64::total_cmp);
-        let beyond = |is_beyond: fn(&f64) -> bool| drawn.iter().filter(|value| is_beyond(value)).count();
-        let fewer = beyond(|value| *value <= 0.0).min(beyond(|value| *value >= 0.0));
+        let not_above = drawn.iter().filter(|&&value| value <= 0.0).count();
+        let not_below = drawn.iter().filter(|&&value| value >= 0.0).count();
+        let fewer = not_above.min(not_below);
         Difference {
             difference,
             low: quantile(&drawn, 0.025),
             high: quantile(&drawn, 0.975),
             standard_error: sample_std(&drawn),
             p_value: (2.0 * (fewer + 1) as f64 / (drawn.len() + 1) as f64).min(1.0),
-            seeds_needed: self.seeds_needed(difference, left, right, sample_std(&of_examples)),
+            seeds_needed: self.seeds_needed(difference, left, right, sample_std(&over_all_seeds)),
         }
     }
 
-    fn seeds_needed(&self, difference: f64, left: usize, right: usize, of_examples: f64) -> SeedsNeeded {
+    /// Differences of two models in all replicates. A replicate without a score is left out: for example, a
+    /// sample of equal numbers has no correlation.
+    fn differences(&self, left: usize, right: usize, part: fn(&(f64, f64)) -> f64) -> Vec<f64> {
+        let differences = self.replicates.iter().map(|models| part(&models[left]) - part(&models[right]));
+        differences.filter(|difference| !difference.is_nan()).collect()
+    }
+
+    /// Number of seeds for which the interval excludes zero with a probability of 80 %. `examples_error` is
+    /// the standard error that comes from the choice of examples alone.
+    fn seeds_needed(&self, difference: f64, left: usize, right: usize, examples_error: f64) -> SeedsNeeded {
         let scores = [&self.scores[left], &self.scores[right]];
-        // What is computed without chance, such as a dictionary, has no seeds.
+        // Models without randomness, such as a dictionary, have no seeds.
         if scores.iter().all(|of| of.len() < 2) {
             return SeedsNeeded::Unknown;
         }
-        let of_seeds: f64 = scores.iter().map(|of| sample_std(of).powi(2)).sum();
-        let left_to_seeds = (difference / POWER).powi(2) - of_examples.powi(2);
+        let seeds_variance: f64 = scores.iter().map(|of| sample_std(of).powi(2)).sum();
+        let left_to_seeds = (difference / POWER).powi(2) - examples_error.powi(2);
         if left_to_seeds <= 0.0 {
             return SeedsNeeded::MoreExamples;
         }
-        // A standard deviation takes two.
-        SeedsNeeded::Seeds((of_seeds / left_to_seeds).ceil().max(2.0) as u64)
+        // A standard deviation needs two seeds.
+        SeedsNeeded::Seeds((seeds_variance / left_to_seeds).ceil().max(2.0) as u64)
     }
 }
 
-/// The value below which this share of sorted values lies, interpolated as numpy does.
+/// For each model, the mean score on one sample of examples: over seeds that are drawn, and over all seeds.
+fn replicate(
+    models: &[Vec<Outcomes>],
+    metric: Metric,
+    examples: u64,
+    seed: u64,
+    number: u64,
+) -> Vec<(f64, f64)> {
+    let stream = Stream::new(seed, Purpose::Bootstrap, number);
+    let sample: Vec<u32> = (0..examples).map(|at| stream.below(at, examples) as u32).collect();
+    let mut means = Vec::with_capacity(models.len());
+    for (model, outcomes) in models.iter().enumerate() {
+        let scores: Vec<f64> = outcomes.iter().map(|one| one.score_of(metric, &sample)).collect();
+        let stream = Stream::new(seed, Purpose::Bootstrap, (model as u64 + 1) << 32 | number);
+        let drawn = (0..scores.len() as u64).map(|at| stream.below(at, scores.len() as u64) as usize);
+        means.push((mean(&drawn.map(|at| scores[at]).collect::<Vec<f64>>()), mean(&scores)));
+    }
+    means
+}
+
+/// The quantile of sorted values at this share, interpolated as by numpy; NaN without values.
 fn quantile(sorted: &[f64], share: f64) -> f64 {
     let Some(last) = sorted.len().checked_sub(1) else { return f64::NAN };
     let place = share * last as f64;
-    let (below, above) = (sorted[place.floor() as usize], sorted[place.ceil() as usize]);
+    let below = sorted[place.floor() as usize];
+    let above = sorted[place.ceil() as usize];
     below + (above - below) * place.fract()
 }
 
@@ -151,77 +168,86 @@ mod tests {
         Outcomes::labels(2, &vec![1; examples as usize], &predicted)
     }
 
-    fn near(found: f64, wanted: f64, tolerance: f64) {
+    fn assert_near(found: f64, wanted: f64, tolerance: f64) {
         assert!((found - wanted).abs() < tolerance, "{found}, not {wanted}");
     }
 
-    /// The standard error of a mean of n paired differences: their deviation (divisor n) over the root of n.
+    /// The standard error of a mean of n paired differences is their standard deviation (divisor n) over the
+    /// root of n.
     #[test]
     fn over_examples_the_error_is_that_of_a_mean() {
-        let (left, right) = (right_where(|at| at % 10 < 8, 400), right_where(|at| at % 10 < 7, 400));
+        let left = right_where(|at| at % 10 < 8, 400);
+        let right = right_where(|at| at % 10 < 7, 400);
         let found = Resampled::new(&[vec![left], vec![right]], Metric::Accuracy, 4000, 1).difference(0, 1);
-        near(found.difference, 0.1, 1e-12);
-        near(found.standard_error, (0.1_f64 * 0.9 / 400.0).sqrt(), 0.0006);
+        assert_near(found.difference, 0.1, 1e-12);
+        assert_near(found.standard_error, (0.1_f64 * 0.9 / 400.0).sqrt(), 0.0006);
         assert!(found.is_clear() && found.p_value < 0.01 && found.seeds_needed == SeedsNeeded::Unknown);
     }
 
-    /// Seeds that answer all alike: only which of them are drawn counts, `p (1 - p) / seeds`.
+    /// Each seed gives the same answer to all examples, so only the choice of seeds matters: `p (1 - p) /
+    /// seeds`.
     #[test]
     fn over_seeds_the_error_is_that_of_a_mean_of_seeds() {
         let seeds: Vec<Outcomes> = [true, true, true, false].map(|is| right_where(|_| is, 20)).into();
         let found = Resampled::new(&[seeds, vec![right_where(|_| false, 20)]], Metric::Accuracy, 4000, 1);
         let found = found.difference(0, 1);
-        near(found.difference, 0.75, 1e-12);
-        near(found.standard_error, (0.75_f64 * 0.25 / 4.0).sqrt(), 0.008);
-        // Sample variance 0.25, nothing left to the examples: 0.25 x 2.8016^2 / 0.75^2 = 3.49.
+        assert_near(found.difference, 0.75, 1e-12);
+        assert_near(found.standard_error, (0.75_f64 * 0.25 / 4.0).sqrt(), 0.008);
+        // The sample variance of the seeds is 0.25 and the examples add nothing: 0.25 x 2.8016^2 / 0.75^2 =
+        // 3.49.
         assert_eq!(found.seeds_needed, SeedsNeeded::Seeds(4));
     }
 
     #[test]
-    fn models_that_are_the_same_are_not_told_apart() {
-        let model = || vec![right_where(|at| at % 3 > 0, 90), right_where(|at| at % 4 > 0, 90)];
-        let found = Resampled::new(&[model(), model()], Metric::Accuracy, 1000, 1).difference(0, 1);
+    fn equal_models_are_not_distinguished() {
+        let model = vec![right_where(|at| at % 3 > 0, 90), right_where(|at| at % 4 > 0, 90)];
+        let found = Resampled::new(&[model.clone(), model], Metric::Accuracy, 1000, 1).difference(0, 1);
         assert!(!found.is_clear() && found.p_value > 0.3, "{found:?}");
         assert_eq!(found.seeds_needed, SeedsNeeded::MoreExamples);
     }
 
     #[test]
     fn a_score_that_is_not_measured_has_no_difference() {
-        let rows = |values: [f32; 4]| values.map(|value| vec![value]).to_vec();
-        let gold = [0.0, 1.0, 2.0, 3.0];
-        let of = |predicted| vec![Outcomes::Numbers { gold: rows(gold), predicted: rows(predicted) }];
-        let (model, constant) = (of([0.0, 2.0, 1.0, 3.0]), of([1.0; 4]));
+        let gold = one_column([0.0, 1.0, 2.0, 3.0]);
+        let predicted = one_column([0.0, 2.0, 1.0, 3.0]);
+        let model = vec![Outcomes::Numbers { gold: gold.clone(), predicted }];
+        let constant = vec![Outcomes::Numbers { gold, predicted: one_column([1.0; 4]) }];
         let found = Resampled::new(&[model.clone(), constant, model], Metric::Pearson, 200, 1);
         let undefined = found.difference(0, 1);
         assert!(undefined.difference.is_nan() && undefined.p_value.is_nan() && !undefined.is_clear());
         assert_eq!(serde_json::to_value(undefined).unwrap()["difference"], Value::Null);
-        // Samples of one example four times have no correlation, and do not count.
+        // Samples that draw one example four times have no correlation, and are left out.
         let same = found.difference(0, 2);
         assert!(same.low.is_finite() && same.standard_error.abs() < 1e-12, "{same:?}");
     }
 
-    /// `scripts/make_bootstrap_golden.py` wrote what `scipy.stats.bootstrap` says of paired examples.
+    /// `scripts/make_bootstrap_golden.py` wrote the results of `scipy.stats.bootstrap` for paired examples.
     #[test]
     fn intervals_are_those_of_scipy() {
         let golden: Value =
             serde_json::from_str(include_str!("../../../tests/golden/bootstrap.json")).unwrap();
-        let numbers = |case: &Value, key: &str| -> Vec<f64> {
-            case[key].as_array().unwrap().iter().map(|value| value.as_f64().unwrap()).collect()
-        };
         for case in golden["cases"].as_array().unwrap() {
             let metric: Metric = serde_json::from_value(case["metric"].clone()).unwrap();
-            let outcomes = |key: &str| {
-                let rows = |values: Vec<f64>| values.into_iter().map(|v| vec![v as f32]).collect::<Vec<_>>();
-                Outcomes::Numbers { gold: rows(numbers(case, "gold")), predicted: rows(numbers(case, key)) }
-            };
-            let models = [vec![outcomes("left")], vec![outcomes("right")]];
+            let models = ["left", "right"].map(|key| {
+                let gold = one_column(numbers(case, "gold"));
+                vec![Outcomes::Numbers { gold, predicted: one_column(numbers(case, key)) }]
+            });
             let found = Resampled::new(&models, metric, 8000, 3).difference(0, 1);
             let error = case["standard_error"].as_f64().unwrap();
-            near(found.difference, case["difference"].as_f64().unwrap(), 1e-5);
-            // The ends of an interval are known to a few hundredths of the standard error.
-            near(found.standard_error, error, 0.03 * error);
-            near(found.low, case["low"].as_f64().unwrap(), 0.12 * error);
-            near(found.high, case["high"].as_f64().unwrap(), 0.12 * error);
+            assert_near(found.difference, case["difference"].as_f64().unwrap(), 1e-5);
+            // The ends of an interval are exact to a few hundredths of the standard error.
+            assert_near(found.standard_error, error, 0.03 * error);
+            assert_near(found.low, case["low"].as_f64().unwrap(), 0.12 * error);
+            assert_near(found.high, case["high"].as_f64().unwrap(), 0.12 * error);
         }
+    }
+
+    fn numbers(case: &Value, key: &str) -> Vec<f32> {
+        case[key].as_array().unwrap().iter().map(|value| value.as_f64().unwrap() as f32).collect()
+    }
+
+    /// Examples with a single number each.
+    fn one_column(values: impl IntoIterator<Item = f32>) -> Vec<Vec<f32>> {
+        values.into_iter().map(|value| vec![value]).collect()
     }
 }

@@ -1,7 +1,7 @@
-//! Scores of a classifier, all read off its confusion matrix.
+//! Scores of a classifier, computed from its confusion matrix.
 //!
-//! Definitions are scikit-learn's with `zero_division=0`: the precision of a class that is never predicted is 0.
-//! A score without examples is NaN, which means "not measured".
+//! Definitions are scikit-learn's with `zero_division=0`: the precision of a class that is never predicted is
+//! 0. A score without examples is NaN, which means "not measured".
 
 use std::collections::BTreeMap;
 
@@ -16,27 +16,28 @@ pub struct ClassScore {
     pub recall: f64,
     /// Harmonic mean of both.
     pub f1: f64,
-    /// Examples of this class.
+    /// Number of examples of this class.
     pub support: u64,
 }
 
-/// Counts of (true class, predicted class): only pairs that occur are held, so that many classes cost little.
+/// Counts of (true class, predicted class). Only pairs that occur are stored, so that many classes take
+/// little memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Confusion {
     counts: BTreeMap<(u32, u32), u64>,
-    /// Examples of each class.
+    /// Number of examples of each class.
     truths: Vec<u64>,
-    /// Predictions of each class.
+    /// Number of predictions of each class.
     predictions: Vec<u64>,
 }
 
 impl Confusion {
-    /// No examples yet of `classes` classes.
+    /// An empty matrix of `classes` classes.
     pub fn new(classes: usize) -> Self {
         Self { counts: BTreeMap::new(), truths: vec![0; classes], predictions: vec![0; classes] }
     }
 
-    /// The counts of two equally long lists of class ids below `classes`.
+    /// Counts two equally long lists of class ids, which must be below `classes`.
     pub fn of(classes: usize, truth: &[u32], predicted: &[u32]) -> Self {
         assert_eq!(truth.len(), predicted.len(), "each example has one true and one predicted class");
         let mut confusion = Self::new(classes);
@@ -58,23 +59,23 @@ impl Confusion {
         self.predictions[predicted as usize] += 1;
     }
 
-    /// Classes, whether they occur or not.
+    /// Number of classes, including those that do not occur.
     pub fn classes(&self) -> usize {
         self.truths.len()
     }
 
-    /// Examples of class `truth` that were taken for `predicted`.
+    /// Number of examples of class `truth` that were predicted as `predicted`.
     pub fn count(&self, truth: usize, predicted: usize) -> u64 {
         self.counts.get(&(truth as u32, predicted as u32)).copied().unwrap_or(0)
     }
 
-    /// The wrong predictions: true class, predicted class, and how often; in this order.
+    /// The wrong predictions as (true class, predicted class, count), sorted by the two classes.
     pub fn mistakes(&self) -> impl Iterator<Item = (usize, usize, u64)> {
         let wrong = self.counts.iter().filter(|((truth, predicted), _)| truth != predicted);
         wrong.map(|((truth, predicted), count)| (*truth as usize, *predicted as usize, *count))
     }
 
-    /// Examples counted.
+    /// Number of examples counted.
     pub fn total(&self) -> u64 {
         self.truths.iter().sum()
     }
@@ -89,7 +90,8 @@ impl Confusion {
         (0..self.classes())
             .map(|class| {
                 let right = self.count(class, class) as f64;
-                let (support, predicted) = (self.truths[class], self.predictions[class]);
+                let support = self.truths[class];
+                let predicted = self.predictions[class];
                 ClassScore {
                     precision: ratio(right, predicted as f64),
                     recall: ratio(right, support as f64),
@@ -102,8 +104,8 @@ impl Confusion {
 
     /// The unweighted mean of F1 over the classes that occur as truth or prediction; NaN without examples.
     pub fn macro_f1(&self) -> f64 {
-        // scikit-learn takes the labels from the data: a class that neither occurs nor is predicted does
-        // not count.
+        // scikit-learn takes the labels from the data: a class that neither occurs nor is predicted does not
+        // count.
         let scores: Vec<f64> = self
             .per_class()
             .iter()
@@ -114,17 +116,21 @@ impl Confusion {
         quotient(scores.iter().sum(), scores.len() as f64)
     }
 
-    /// The Matthews correlation coefficient for any number of classes (Gorodkin 2004). It is 0 where all
-    /// predictions are the same, as in scikit-learn, and NaN where all examples are of one class: there is
-    /// nothing that predictions could correlate with.
+    /// The Matthews correlation coefficient for any number of classes (Gorodkin 2004). As in scikit-learn, it
+    /// is 0 if all predictions are the same. It is NaN if all examples are of one class: there is nothing
+    /// that predictions could correlate with.
     pub fn matthews(&self) -> f64 {
         if self.truths.iter().filter(|&&count| count > 0).count() < 2 {
             return f64::NAN;
         }
-        let (total, right) = (self.total() as f64, self.right() as f64);
-        let (mut product, mut truths_squared, mut predictions_squared) = (0.0, 0.0, 0.0);
+        let total = self.total() as f64;
+        let right = self.right() as f64;
+        let mut product = 0.0;
+        let mut truths_squared = 0.0;
+        let mut predictions_squared = 0.0;
         for (&truths, &predictions) in self.truths.iter().zip(&self.predictions) {
-            let (truths, predictions) = (truths as f64, predictions as f64);
+            let truths = truths as f64;
+            let predictions = predictions as f64;
             product += truths * predictions;
             truths_squared += truths * truths;
             predictions_squared += predictions * predictions;
@@ -133,6 +139,7 @@ impl Confusion {
         ratio(right * total - product, spread.sqrt())
     }
 
+    /// Number of right predictions.
     fn right(&self) -> u64 {
         (0..self.classes()).map(|class| self.count(class, class)).sum()
     }
@@ -150,7 +157,7 @@ mod tests {
         assert!((left - right).abs() < 1e-12, "{left} {right}");
     }
 
-    // All constants of this file: scikit-learn 1.9.1, zero_division=0.
+    // All expected values of these tests: scikit-learn 1.9.1, zero_division=0.
     #[test]
     fn four_classes_agree_with_scikit_learn() {
         let truth = [0, 0, 0, 0, 1, 1, 1, 2, 2, 2, 2, 2, 3, 3];
@@ -194,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_example_tells_is_not_measured() {
+    fn scores_without_examples_are_not_measured() {
         assert!(Confusion::new(2).accuracy().is_nan() && Confusion::new(0).macro_f1().is_nan());
         let one_class = Confusion::of(2, &[1, 1, 1], &[1, 0, 1]);
         assert!(one_class.matthews().is_nan());
@@ -203,7 +210,7 @@ mod tests {
 
     #[test]
     fn a_hundred_thousand_classes_cost_little() {
-        // Squared they would take 80 GB.
+        // A full matrix would take 80 GB.
         let mut confusion = Confusion::new(100_000);
         (0..100_000).for_each(|class| confusion.add(class, class - class % 2));
         close(confusion.accuracy(), 0.5);

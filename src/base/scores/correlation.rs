@@ -9,20 +9,24 @@ use crate::scores::mean;
 /// Pearson's correlation coefficient of two equally long lists.
 pub fn pearson(left: &[f64], right: &[f64]) -> f64 {
     assert_eq!(left.len(), right.len(), "a correlation wants pairs");
-    let (left_mean, right_mean) = (mean(left), mean(right));
-    let (mut covariance, mut left_square, mut right_square) = (0.0, 0.0, 0.0);
+    let left_mean = mean(left);
+    let right_mean = mean(right);
+    let mut covariance = 0.0;
+    let mut left_square = 0.0;
+    let mut right_square = 0.0;
     for (l, r) in left.iter().zip(right) {
-        let (l, r) = (l - left_mean, r - right_mean);
+        let l = l - left_mean;
+        let r = r - right_mean;
         covariance += l * r;
         left_square += l * l;
         right_square += r * r;
     }
-    // Rounding may carry a perfect correlation past 1.
+    // Rounding may push a perfect correlation past 1.
     (covariance / (left_square.sqrt() * right_square.sqrt())).clamp(-1.0, 1.0)
 }
 
-/// Spearman's rank correlation of two equally long lists: Pearson's of their ranks, equal values sharing the
-/// mean rank.
+/// Spearman's rank correlation of two equally long lists: Pearson's correlation of their ranks. Equal values
+/// share the mean of their ranks.
 pub fn spearman(left: &[f64], right: &[f64]) -> f64 {
     pearson(&ranks(left), &ranks(right))
 }

@@ -1,7 +1,7 @@
-//! Scores of named entities: spans read off tags, and precision, recall and F1 of them.
+//! Scores of named entities: spans read from tags, and their precision, recall and F1.
 //!
-//! Definitions are those of seqeval 1.2.2 in its default mode, which is `conlleval`'s: any sequence of tags
-//! has entities, also one that no scheme allows.
+//! Definitions are those of seqeval 1.2.2 in its default mode, which is that of `conlleval`: any sequence of
+//! tags has entities, even one that no tagging scheme allows.
 
 use std::collections::BTreeMap;
 
@@ -13,19 +13,20 @@ use crate::scores::measured::quotient;
 /// An entity of a sentence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Entity<'a> {
-    /// What it is, such as `PER`; `_` where its tags name no type.
+    /// Its type, such as `PER`; `_` if its tags name no type.
     pub kind: &'a str,
-    /// Its first word.
+    /// Index of its first word.
     pub first: usize,
-    /// Its last word.
+    /// Index of its last word.
     pub last: usize,
 }
 
-/// The entities of a sentence with these tags, in their order: `O`, or one of `B`, `I`, `E`, `S` with a type
-/// behind a hyphen (IOB1, IOB2 and BIOES, or a mixture).
+/// The entities of a sentence with these tags, in their order. A tag is `O`, or one of `B`, `I`, `E`, `S`
+/// with a type after a hyphen (IOB1, IOB2, BIOES, or a mixture).
 pub fn entities<'a>(tags: &[&'a str]) -> Vec<Entity<'a>> {
     let mut found = Vec::new();
-    let (mut before, mut first) = (('O', "_"), 0);
+    let mut before = ('O', "_");
+    let mut first = 0;
     for (place, tag) in tags.iter().copied().chain(["O"]).enumerate() {
         let now = prefix_and_kind(tag);
         if ends(before, now) {
@@ -39,7 +40,7 @@ pub fn entities<'a>(tags: &[&'a str]) -> Vec<Entity<'a>> {
     found
 }
 
-/// `B-creative-work` is `B` and `creative-work`.
+/// Splits a tag into its prefix and its type: `B-creative-work` gives `B` and `creative-work`.
 fn prefix_and_kind(tag: &str) -> (char, &str) {
     let mut characters = tag.chars();
     let prefix = characters.next().unwrap_or('O');
@@ -48,27 +49,27 @@ fn prefix_and_kind(tag: &str) -> (char, &str) {
     (prefix, if kind.is_empty() { "_" } else { kind })
 }
 
-/// Whether an entity ends before the tag `now`.
+/// Returns true if an entity ends between the tags `before` and `now`.
 fn ends(before: (char, &str), now: (char, &str)) -> bool {
     let by_prefix = matches!((before.0, now.0), ('E' | 'S', _) | ('B' | 'I', 'B' | 'S' | 'O'));
     by_prefix || before.0 != 'O' && before.1 != now.1
 }
 
-/// Whether an entity starts with the tag `now`.
+/// Returns true if an entity starts with the tag `now`, which follows `before`.
 fn starts(before: (char, &str), now: (char, &str)) -> bool {
     let by_prefix = matches!((before.0, now.0), (_, 'B' | 'S') | ('E' | 'S' | 'O', 'E' | 'I'));
     by_prefix || now.0 != 'O' && before.1 != now.1
 }
 
-/// How many entities of one type there are, and how many were found.
+/// Numbers of entities of one type: in the data, predicted, and correctly predicted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "[u64; 3]", from = "[u64; 3]")]
 pub struct EntityCounts {
-    /// Entities in the data.
+    /// Number of entities in the data.
     pub support: u64,
-    /// Entities that were predicted.
+    /// Number of predicted entities.
     pub predicted: u64,
-    /// Predicted ones that are in the data, with the same first and last word.
+    /// Number of predicted entities that are in the data with the same first and last word.
     pub correct: u64,
 }
 
@@ -86,28 +87,29 @@ impl From<EntityCounts> for [u64; 3] {
 
 impl std::iter::Sum for EntityCounts {
     fn sum<I: Iterator<Item = Self>>(counts: I) -> Self {
-        counts.fold(Self::default(), |sum, of| Self {
-            support: sum.support + of.support,
-            predicted: sum.predicted + of.predicted,
-            correct: sum.correct + of.correct,
+        counts.fold(Self::default(), |sum, one| Self {
+            support: sum.support + one.support,
+            predicted: sum.predicted + one.predicted,
+            correct: sum.correct + one.correct,
         })
     }
 }
 
 impl EntityCounts {
-    /// Share of the predicted entities that are right; 0 where none was predicted, and NaN where there is none in
-    /// the data, either.
+    /// Share of the predicted entities that are correct. It is 0 if none is predicted, and NaN if the data
+    /// has none either.
     pub fn precision(&self) -> f64 {
         self.share(self.correct, self.predicted)
     }
 
-    /// Share of the entities that were found; 0 where all that is predicted is wrong, and NaN where nothing is
-    /// predicted, either.
+    /// Share of the entities in the data that were found. It is 0 if the data has none, and NaN if none is
+    /// predicted either.
     pub fn recall(&self) -> f64 {
         self.share(self.correct, self.support)
     }
 
-    /// Zero over zero is 0, as in seqeval, unless there are no entities at all: then nothing was measured.
+    /// A share of these counts. As in seqeval, zero over zero is 0, unless there are no entities at all: then
+    /// nothing was measured.
     fn share(&self, part: u64, whole: u64) -> f64 {
         match whole {
             0 if self.support + self.predicted > 0 => 0.0,
@@ -115,15 +117,16 @@ impl EntityCounts {
         }
     }
 
-    /// Harmonic mean of both, in the order of operations of seqeval.
+    /// Harmonic mean of precision and recall, in seqeval's order of operations.
     pub fn f1(&self) -> f64 {
-        let (precision, recall) = (self.precision(), self.recall());
+        let precision = self.precision();
+        let recall = self.recall();
         let sum = precision + recall;
         2.0 * precision * recall / if sum == 0.0 { 1.0 } else { sum }
     }
 }
 
-/// Entities and words, counted sentence by sentence.
+/// Counts of entities and words, added up sentence by sentence.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EntityTally {
     by_type: BTreeMap<String, EntityCounts>,
@@ -132,44 +135,44 @@ pub struct EntityTally {
 }
 
 impl EntityTally {
-    /// Counts a sentence: the tags of its words in the data, and the predicted ones. A type that a scheme of
-    /// the data lacks is a type as any other.
+    /// Counts a sentence by the tags of its words, in the data and predicted. An entity type that does not
+    /// occur in the data counts like any other.
     ///
     /// # Panics
-    /// Where there are not as many of both.
+    /// If the two lists have different lengths.
     pub fn add(&mut self, gold: &[&str], predicted: &[&str]) {
         assert_eq!(gold.len(), predicted.len(), "a tag for each word");
         self.words += gold.len() as u64;
         self.right_words += gold.iter().zip(predicted).filter(|(gold, tag)| gold == tag).count() as u64;
         let in_data = entities(gold);
         for entity in &in_data {
-            self.of(entity.kind).support += 1;
+            self.counts_mut(entity.kind).support += 1;
         }
         for entity in entities(predicted) {
-            // Both lists are in the order of the words.
+            // Both lists are sorted by the first word.
             let is_right = in_data.binary_search_by_key(&entity.first, |e| e.first);
             let is_right = is_right.is_ok_and(|at| in_data[at] == entity);
-            let counts = self.of(entity.kind);
+            let counts = self.counts_mut(entity.kind);
             counts.predicted += 1;
             counts.correct += u64::from(is_right);
         }
     }
 
-    fn of(&mut self, kind: &str) -> &mut EntityCounts {
+    fn counts_mut(&mut self, kind: &str) -> &mut EntityCounts {
         self.by_type.entry(kind.to_string()).or_default()
     }
 
-    /// The counts of each type of the data and the predictions, sorted by code point.
+    /// Counts of each type in the data or the predictions, sorted by code point.
     pub fn by_type(&self) -> impl Iterator<Item = (&str, EntityCounts)> {
         self.by_type.iter().map(|(kind, &counts)| (kind.as_str(), counts))
     }
 
-    /// The counts of all types together, whose scores are micro averages.
+    /// Counts of all types together; their scores are micro averages.
     pub fn overall(&self) -> EntityCounts {
         self.by_type.values().copied().sum()
     }
 
-    /// Share of the words with the right tag; 0 without words.
+    /// Share of the words with the right tag; NaN without words.
     pub fn accuracy(&self) -> f64 {
         quotient(self.right_words as f64, self.words as f64)
     }
@@ -201,40 +204,34 @@ mod tests {
         assert_eq!(spans(&[]), []);
     }
 
-    /// Random sequences, malformed ones included; `scripts/make_entity_golden.py` wrote what seqeval says.
+    /// Random sequences of tags, including malformed ones. `scripts/make_entity_golden.py` wrote the results
+    /// of seqeval.
     #[test]
     fn scores_are_those_of_seqeval_to_the_last_digit() {
         let golden: Value = serde_json::from_str(include_str!("../../../tests/golden/seqeval.json")).unwrap();
         let words: Vec<&str> =
             golden["tags"].as_array().unwrap().iter().map(|t| t.as_str().unwrap()).collect();
-        let tags = |text: &Value| -> Vec<&str> {
-            text.as_str().unwrap().bytes().map(|byte| words[usize::from(byte - b'A')]).collect()
-        };
-        let (mut compared, mut sentences) = (0, 0);
+        let mut compared = 0;
+        let mut sentences = 0;
         for case in golden["cases"].as_array().unwrap() {
             let mut tally = EntityTally::default();
             let pairs = case["gold"].as_array().unwrap().iter().zip(case["predicted"].as_array().unwrap());
             for (gold, predicted) in pairs {
-                tally.add(&tags(gold), &tags(predicted));
+                tally.add(&tags_in(gold, &words), &tags_in(predicted, &words));
                 sentences += 1;
             }
-            let mut check = |what: &str, want: &Value, counts: EntityCounts| {
-                let got = [counts.precision(), counts.recall(), counts.f1(), counts.support as f64];
-                let want: Vec<f64> = want.as_array().unwrap().iter().map(|v| v.as_f64().unwrap()).collect();
-                assert_eq!(
-                    got.map(f64::to_bits).to_vec(),
-                    bits(&want),
-                    "{what} of {case}: {got:?}, not {want:?}"
-                );
-                compared += 1;
-            };
-            // Of sentences without any entity seqeval says 0, with a warning; here it is not measured.
+            // seqeval returns 0, with a warning, for sentences without any entity; here the score is not
+            // measured.
             if tally.by_type().next().is_some() {
-                check("all types", &case["overall"], tally.overall());
+                assert_scores(&format!("all types of {case}"), &case["overall"], tally.overall());
+                compared += 1;
             }
             let by_type = case["by_type"].as_object().unwrap();
             assert!(tally.by_type().map(|(kind, _)| kind).eq(by_type.keys()), "{case}");
-            tally.by_type().for_each(|(kind, counts)| check(kind, &by_type[kind], counts));
+            for (kind, counts) in tally.by_type() {
+                assert_scores(&format!("{kind} of {case}"), &by_type[kind], counts);
+                compared += 1;
+            }
             assert_eq!(tally.accuracy().to_bits(), case["accuracy"].as_f64().unwrap().to_bits(), "{case}");
         }
         assert!(sentences == 2000 && compared > 450, "{compared} scores of {sentences} sentences");
@@ -249,6 +246,17 @@ mod tests {
         let invented = EntityCounts { predicted: 2, ..nothing };
         assert_eq!([invented.precision(), invented.recall(), invented.f1()].map(f64::to_bits), [0; 3]);
         assert!(EntityTally::default().accuracy().is_nan());
+    }
+
+    /// The tags of a sentence, written as one letter per word.
+    fn tags_in<'a>(text: &Value, tags: &[&'a str]) -> Vec<&'a str> {
+        text.as_str().unwrap().bytes().map(|byte| tags[usize::from(byte - b'A')]).collect()
+    }
+
+    fn assert_scores(what: &str, want: &Value, counts: EntityCounts) {
+        let got = [counts.precision(), counts.recall(), counts.f1(), counts.support as f64];
+        let want: Vec<f64> = want.as_array().unwrap().iter().map(|v| v.as_f64().unwrap()).collect();
+        assert_eq!(got.map(f64::to_bits).to_vec(), bits(&want), "{what}: {got:?}, not {want:?}");
     }
 
     fn bits(values: &[f64]) -> Vec<u64> {

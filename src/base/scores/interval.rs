@@ -1,16 +1,18 @@
-//! How sure a share is.
+//! Confidence interval of a share.
 
-/// The normal distribution's two-sided 95 %.
+/// Two-sided 95 % quantile of the normal distribution.
 const Z: f64 = 1.959_963_984_540_054;
 
-/// Wilson's interval of a share, `right` of `of`, that holds the true one with 95 %; all of 0 to 1 for none.
+/// Wilson's 95 % confidence interval of the share of `right` among `of`; from 0 to 1 if `of` is 0.
 ///
 /// E. B. Wilson, Probable inference, the law of succession, and statistical inference (1927).
 pub fn wilson_interval(right: u64, of: u64) -> (f64, f64) {
     if of == 0 {
         return (0.0, 1.0);
     }
-    let (n, p, z2) = (of as f64, right as f64 / of as f64, Z * Z);
+    let n = of as f64;
+    let p = right as f64 / of as f64;
+    let z2 = Z * Z;
     let center = (p + z2 / (2.0 * n)) / (1.0 + z2 / n);
     let half = Z / (1.0 + z2 / n) * (p * (1.0 - p) / n + z2 / (4.0 * n * n)).sqrt();
     ((center - half).max(0.0), (center + half).min(1.0))

@@ -1,7 +1,8 @@
-//! Scores of examples that each have any number of labels, and the threshold of a label.
+//! Scores of examples that have any number of labels each, and the choice of a label's threshold.
 //!
-//! Definitions are scikit-learn's with `zero_division=0`: a score whose denominator is zero is 0, that of an
-//! example without labels for which none are predicted as well. Where there is no label at all, F1 is NaN.
+//! Definitions are those of scikit-learn with `zero_division=0`: a score whose denominator is zero is 0. This
+//! holds also for an example without labels for which none are predicted. If there is no label at all, F1 is
+//! NaN.
 
 use std::cmp::Ordering;
 
@@ -11,23 +12,24 @@ use crate::scores::measured::quotient;
 /// Counts of labels over examples.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LabelTally {
-    /// Of each label: examples that have it and were found, that have it, that are said to have it.
+    /// For each label, the numbers of examples: with the label and predicted to have it, with the label,
+    /// predicted to have it.
     counts: Vec<[u64; 3]>,
     examples: u64,
-    /// Examples whose labels are all right, and no more.
+    /// Number of examples whose predicted labels are exactly right.
     exact: u64,
-    /// The sum of the F1 of each example's labels.
+    /// Sum of the F1 of each example's labels.
     f1_sum: f64,
 }
 
 impl LabelTally {
-    /// No examples yet of `labels` labels.
+    /// An empty tally of `labels` labels.
     pub fn new(labels: usize) -> Self {
         Self { counts: vec![[0; 3]; labels], examples: 0, exact: 0, f1_sum: 0.0 }
     }
 
-    /// Counts one example by the ids of its labels, which are below the number of labels; each list is
-    /// ascending.
+    /// Counts one example by the ids of its labels in the data and of its predicted labels. Each list is
+    /// ascending, and its ids are below the number of labels.
     pub fn add(&mut self, gold: &[u32], predicted: &[u32]) {
         let mut right = 0;
         for &id in gold {
@@ -45,54 +47,55 @@ impl LabelTally {
         self.f1_sum += f1([right, gold.len() as u64, predicted.len() as u64]);
     }
 
-    /// F1 of all labels counted together; NaN where no example has a label and none is predicted.
+    /// F1 of all labels counted together; NaN if no example has a label and none is predicted.
     pub fn f1_micro(&self) -> f64 {
-        if self.tells_nothing() {
+        if self.has_no_labels() {
             return f64::NAN;
         }
-        let add = |sum: [u64; 3], of: &[u64; 3]| [sum[0] + of[0], sum[1] + of[1], sum[2] + of[2]];
-        f1(self.counts.iter().fold([0; 3], add))
+        f1(self.counts.iter().fold([0; 3], |sum, one| [sum[0] + one[0], sum[1] + one[1], sum[2] + one[2]]))
     }
 
-    /// The unweighted mean of F1 over all labels, whether they occur or not; NaN as [`Self::f1_micro`].
+    /// The unweighted mean of F1 over all labels, including those that do not occur; NaN as for
+    /// [`Self::f1_micro`].
     pub fn f1_macro(&self) -> f64 {
-        if self.tells_nothing() {
+        if self.has_no_labels() {
             return f64::NAN;
         }
         let sum: f64 = self.counts.iter().copied().map(f1).sum();
         ratio(sum, self.counts.len() as f64)
     }
 
-    /// The mean of F1 over the examples; NaN as [`Self::f1_micro`].
+    /// The mean of F1 over the examples; NaN as for [`Self::f1_micro`].
     pub fn f1_samples(&self) -> f64 {
-        if self.tells_nothing() {
+        if self.has_no_labels() {
             return f64::NAN;
         }
         ratio(self.f1_sum, self.examples as f64)
     }
 
-    /// Share of examples whose labels are all right, and no more: scikit-learn's `accuracy_score`.
+    /// Share of examples whose predicted labels are exactly right: scikit-learn's `accuracy_score`.
     pub fn exact_match(&self) -> f64 {
         quotient(self.exact as f64, self.examples as f64)
     }
 
     /// Returns true if no label occurs, neither in the data nor predicted.
-    fn tells_nothing(&self) -> bool {
+    fn has_no_labels(&self) -> bool {
         self.counts.iter().all(|[_, gold, predicted]| gold + predicted == 0)
     }
 
     /// Precision, recall and F1 of each label.
     pub fn per_label(&self) -> Vec<ClassScore> {
-        let of = |counts: &[u64; 3]| {
-            let [right, gold, predicted] = counts.map(|count| count as f64);
-            ClassScore {
-                precision: ratio(right, predicted),
-                recall: ratio(right, gold),
-                f1: f1(*counts),
-                support: counts[1],
-            }
-        };
-        self.counts.iter().map(of).collect()
+        self.counts.iter().map(label_score).collect()
+    }
+}
+
+fn label_score(counts: &[u64; 3]) -> ClassScore {
+    let [right, gold, predicted] = counts.map(|count| count as f64);
+    ClassScore {
+        precision: ratio(right, predicted),
+        recall: ratio(right, gold),
+        f1: f1(*counts),
+        support: counts[1],
     }
 }
 
@@ -104,22 +107,24 @@ fn ratio(numerator: f64, denominator: f64) -> f64 {
     if denominator == 0.0 { 0.0 } else { numerator / denominator }
 }
 
-/// What a probability must be above for a label to be there, where nothing else is known.
+/// Default threshold: a label is predicted if its probability is larger.
 pub const DEFAULT_THRESHOLD: f64 = 0.5;
 
-/// The threshold of a label with the highest F1 on examples that are given by its probability and whether
-/// they have it; of equals the one nearest to a half, which is also that of a label that no example has.
+/// The threshold of a label with the highest F1 on `examples`: pairs of its probability and true if the
+/// example has the label. Among thresholds with equal F1 it is the one nearest to 0.5, which is also the
+/// threshold of a label that no example has.
 ///
-/// It lies in the middle of two neighbouring probabilities, unless a half is between them.
+/// It is the midpoint of two neighbouring probabilities, or 0.5 if that is between them.
 pub fn best_threshold(examples: impl IntoIterator<Item = (f32, bool)>) -> f64 {
     let mut examples: Vec<(f32, bool)> = examples.into_iter().collect();
     examples.sort_by(|a, b| b.0.total_cmp(&a.0));
     let gold = examples.iter().filter(|(_, is_gold)| *is_gold).count() as u64;
-    let (mut right, mut best) = (0, (0.0, DEFAULT_THRESHOLD));
+    let mut right = 0;
+    let mut best = (0.0, DEFAULT_THRESHOLD);
     for (place, &(probability, is_gold)) in examples.iter().enumerate() {
         right += u64::from(is_gold);
-        let (above, below) =
-            (f64::from(probability), f64::from(examples.get(place + 1).map_or(0.0, |next| next.0)));
+        let above = f64::from(probability);
+        let below = f64::from(examples.get(place + 1).map_or(0.0, |next| next.0));
         if above <= below {
             continue;
         }
@@ -149,32 +154,25 @@ mod tests {
 
     use super::*;
 
-    /// `scripts/make_multi_label_golden.py` wrote what scikit-learn says of random sets of labels.
+    /// `scripts/make_multi_label_golden.py` wrote the results of scikit-learn for random sets of labels.
     #[test]
     fn scores_are_those_of_scikit_learn() {
         let golden: Value =
             serde_json::from_str(include_str!("../../../tests/golden/multi_label.json")).unwrap();
-        let ids = |value: &Value| -> Vec<u32> {
-            value.as_array().unwrap().iter().map(|id| id.as_u64().unwrap() as u32).collect()
-        };
-        let near = |what: &str, found: f64, wanted: &Value| {
-            let wanted = wanted.as_f64().unwrap();
-            // Where there is no label at all, scikit-learn warns and says 0.
-            let found = if found.is_nan() { 0.0 } else { found };
-            assert!((found - wanted).abs() < 1e-12, "{what}: {found}, not {wanted}");
-        };
         let cases = golden["cases"].as_array().unwrap();
         for case in cases {
             let mut tally = LabelTally::new(case["labels"].as_u64().unwrap() as usize);
             let pairs = case["gold"].as_array().unwrap().iter().zip(case["predicted"].as_array().unwrap());
-            pairs.for_each(|(gold, predicted)| tally.add(&ids(gold), &ids(predicted)));
-            near("micro", tally.f1_micro(), &case["f1_micro"]);
-            near("macro", tally.f1_macro(), &case["f1_macro"]);
-            near("samples", tally.f1_samples(), &case["f1_samples"]);
-            near("exact match", tally.exact_match(), &case["exact_match"]);
-            for (of, wanted) in tally.per_label().iter().zip(case["per_label"].as_array().unwrap()) {
-                for (place, found) in [of.precision, of.recall, of.f1, of.support as f64].iter().enumerate() {
-                    near("of a label", *found, &wanted[place]);
+            pairs.for_each(|(gold, predicted)| tally.add(&ids_of(gold), &ids_of(predicted)));
+            assert_near("micro", tally.f1_micro(), &case["f1_micro"]);
+            assert_near("macro", tally.f1_macro(), &case["f1_macro"]);
+            assert_near("samples", tally.f1_samples(), &case["f1_samples"]);
+            assert_near("exact match", tally.exact_match(), &case["exact_match"]);
+            for (score, wanted) in tally.per_label().iter().zip(case["per_label"].as_array().unwrap()) {
+                for (place, found) in
+                    [score.precision, score.recall, score.f1, score.support as f64].iter().enumerate()
+                {
+                    assert_near("of a label", *found, &wanted[place]);
                 }
             }
         }
@@ -192,30 +190,41 @@ mod tests {
     }
 
     #[test]
-    fn a_threshold_parts_what_can_be_parted_and_stays_a_half_where_it_may() {
-        let bits = |examples: &[(f32, bool)]| best_threshold(examples.iter().copied()).to_bits();
+    fn a_threshold_separates_labels_if_possible_and_stays_at_a_half_if_possible() {
         let between = f64::midpoint(0.3f32.into(), 0.2f32.into());
-        assert_eq!(bits(&[(0.2, false), (0.4, true), (0.3, true)]), between.to_bits());
+        assert_eq!(best_threshold([(0.2, false), (0.4, true), (0.3, true)]).to_bits(), between.to_bits());
         for examples in [&[(0.9, true), (0.1, false)][..], &[(0.9, false), (0.1, false)], &[]] {
-            assert_eq!(bits(examples), DEFAULT_THRESHOLD.to_bits());
+            assert_eq!(best_threshold(examples.iter().copied()).to_bits(), DEFAULT_THRESHOLD.to_bits());
         }
-        // All of them are better than the two below alone, or than none.
+        // Predicting the label for all three gives an F1 of 0.8; a threshold above 0.6 gives 0.
         assert!(best_threshold([(0.7, false), (0.6, true), (0.6, true)]) < 0.6);
     }
 
     proptest! {
         #[test]
         fn no_other_threshold_is_better(examples in prop::collection::vec((0.0f32..1.0, any::<bool>()), 1..20), other in 0.0f64..1.0) {
-            let score = |threshold: f64| {
-                let mut tally = LabelTally::new(1);
-                for (probability, is_gold) in &examples {
-                    tally.add(if *is_gold { &[0] } else { &[] }, &above(&[*probability], &[threshold]));
-                }
-                // Without a label, and with none predicted, there is nothing to be better at.
-                Some(tally.f1_micro()).filter(|score| !score.is_nan()).unwrap_or_default()
-            };
-            let best = score(best_threshold(examples.iter().copied()));
-            prop_assert!(score(other) <= best + 1e-12 && score(0.5) <= best + 1e-12);
+            let best = f1_at(&examples, best_threshold(examples.iter().copied()));
+            prop_assert!(f1_at(&examples, other) <= best + 1e-12 && f1_at(&examples, 0.5) <= best + 1e-12);
         }
+    }
+
+    /// F1 of a label with this threshold; 0 if no example has the label and none is predicted to.
+    fn f1_at(examples: &[(f32, bool)], threshold: f64) -> f64 {
+        let mut tally = LabelTally::new(1);
+        for (probability, is_gold) in examples {
+            tally.add(if *is_gold { &[0] } else { &[] }, &above(&[*probability], &[threshold]));
+        }
+        Some(tally.f1_micro()).filter(|score| !score.is_nan()).unwrap_or_default()
+    }
+
+    fn ids_of(value: &Value) -> Vec<u32> {
+        value.as_array().unwrap().iter().map(|id| id.as_u64().unwrap() as u32).collect()
+    }
+
+    fn assert_near(what: &str, found: f64, wanted: &Value) {
+        let wanted = wanted.as_f64().unwrap();
+        // If there is no label at all, scikit-learn warns and returns 0.
+        let found = if found.is_nan() { 0.0 } else { found };
+        assert!((found - wanted).abs() < 1e-12, "{what}: {found}, not {wanted}");
     }
 }

@@ -1,6 +1,7 @@
 //! Scores of predictions as pure functions: same inputs, same output, no model, no file.
 //!
-//! It aggregates nothing over batches: callers count into a [`Confusion`] or collect values, then ask once.
+//! Nothing here adds up batches: callers count into a [`Confusion`] or collect values, and then ask for the
+//! score once.
 
 mod bootstrap;
 mod classification;
@@ -36,25 +37,25 @@ pub use outcomes::Outcomes;
 use serde::Deserialize;
 use serde::Serialize;
 
-/// Whether a larger or a smaller score is the better one.
+/// Direction in which a score is better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Better {
-    /// A loss.
+    /// Lower is better, as for a loss.
     Lower,
-    /// An accuracy.
+    /// Higher is better, as for an accuracy.
     Higher,
 }
 
 impl Better {
-    /// Which way a score of this name is better: errors and losses are better the lower they are.
+    /// The direction of the score with this name: errors and losses are better if they are lower.
     pub fn of(score: &str) -> Self {
         let is_error =
             ["loss", "perplexity", "mse", "mae"].iter().any(|error| score == *error || ends_in(score, error));
         if is_error { Self::Lower } else { Self::Higher }
     }
 
-    /// Whether a score is better than another; an equal one is not.
+    /// Returns true if a score is better than another; an equal score is not.
     pub fn is_better(self, score: f64, than: f64) -> bool {
         match self {
             Self::Lower => score < than,
@@ -62,17 +63,19 @@ impl Better {
         }
     }
 
-    /// The place of the best of scores, the first of equals; what has no score, or one that was not measured, is
-    /// passed over.
+    /// The index of the best score, the first among equals. Scores that are `None` or NaN (not measured) are
+    /// skipped.
     pub fn best_place(self, scores: impl IntoIterator<Item = Option<f64>>) -> Option<usize> {
-        let measured = |score: Option<f64>| score.filter(|score| !score.is_nan());
-        let scored = scores.into_iter().enumerate().filter_map(|(at, score)| Some((at, measured(score)?)));
+        let scored = scores
+            .into_iter()
+            .enumerate()
+            .filter_map(|(at, score)| Some((at, score.filter(|score| !score.is_nan())?)));
         let best = scored.reduce(|best, next| if self.is_better(next.1, best.1) { next } else { best });
         best.map(|(at, _)| at)
     }
 }
 
-/// Whether `word` is the last word of a name.
+/// Returns true if `word` is the last word of a name, after an underscore.
 fn ends_in(name: &str, word: &str) -> bool {
     name.strip_suffix(word).is_some_and(|rest| rest.ends_with('_'))
 }
@@ -92,13 +95,12 @@ pub fn sample_std(values: &[f64]) -> f64 {
     (squares / (values.len() - 1) as f64).sqrt()
 }
 
-/// Entropy in nats of the distribution that `counts` describe; NaN when all counts are 0.
+/// Entropy in nats of the distribution that `counts` describe; NaN if all counts are 0.
 ///
 /// This is the loss of the best model that ignores context: the baseline of a language model on the same
 /// tokens.
 pub fn unigram_entropy(counts: &[u64]) -> f64 {
-    // Summed in u128, because the counts of a corpus may together pass 2^64 only in theory, but cost nothing
-    // to allow.
+    // Summed in u128: the counts of a corpus exceed 2^64 only in theory, but allowing for it costs nothing.
     let total: u128 = counts.iter().map(|&count| u128::from(count)).sum();
     if total == 0 {
         return f64::NAN;
@@ -111,11 +113,11 @@ pub fn unigram_entropy(counts: &[u64]) -> f64 {
             -share * share.ln()
         })
         .sum();
-    // A single kind of token gives -0.0, which would be printed as such.
+    // A single kind of token gives -0.0, which would be printed with its sign.
     sum.abs()
 }
 
-/// Perplexity of a mean loss in nats; infinite when the loss is too large for the exponential.
+/// Perplexity of a mean loss in nats; infinite if the loss is too large for the exponential.
 pub fn perplexity(loss: f64) -> f64 {
     loss.exp()
 }
@@ -149,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_measured_is_never_the_best() {
+    fn scores_that_were_not_measured_are_never_the_best() {
         for better in [Better::Lower, Better::Higher] {
             assert_eq!(better.best_place([Some(f64::NAN), None, Some(0.5), Some(f64::NAN)]), Some(2));
             assert_eq!(better.best_place([Some(f64::NAN), None]), None);

@@ -1,6 +1,6 @@
-//! What a model said of each example, and the scores of any sample of them.
+//! Labels and predictions of each example, and the scores of any sample of them.
 //!
-//! So the same predictions can be scored again on resampled examples (`bootstrap.rs`).
+//! They are stored, so that the same predictions can be scored again on resampled examples (`bootstrap.rs`).
 
 use serde::Deserialize;
 use serde::Serialize;
@@ -13,7 +13,7 @@ use crate::scores::mean;
 use crate::scores::pearson;
 use crate::scores::spearman;
 
-/// A score by the name that an evaluation gives it.
+/// Scores, with the names that an evaluation gives them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Metric {
@@ -29,13 +29,13 @@ pub enum Metric {
     F1Macro,
     /// The mean of F1 over the examples.
     F1Samples,
-    /// Share of examples whose labels are all right, and no more.
+    /// Share of examples whose predicted labels are exactly right.
     ExactMatch,
     /// F1 of entities, all types together.
     OverallF1,
-    /// Pearson's correlation of numbers, the mean where there are several.
+    /// Pearson's correlation of numbers; the mean if an example has several numbers.
     Pearson,
-    /// Spearman's.
+    /// Spearman's rank correlation of numbers; the mean if an example has several numbers.
     Spearmanr,
     /// Mean squared error.
     Mse,
@@ -44,16 +44,16 @@ pub enum Metric {
 }
 
 impl Metric {
-    /// Of labels, the usual one first.
+    /// Scores of class labels, the usual one first.
     pub const OF_LABELS: &[Self] = &[Self::Accuracy, Self::F1, Self::MatthewsCorrelation];
-    /// Of sets of labels, the usual one first.
+    /// Scores of sets of labels, the usual one first.
     pub const OF_LABEL_SETS: &[Self] = &[Self::F1Micro, Self::F1Macro, Self::F1Samples, Self::ExactMatch];
-    /// Of entities.
+    /// Scores of entities.
     pub const OF_ENTITIES: &[Self] = &[Self::OverallF1];
-    /// Of numbers, the usual one first.
+    /// Scores of numbers, the usual one first.
     pub const OF_NUMBERS: &[Self] = &[Self::Pearson, Self::Spearmanr, Self::Mse, Self::Mae];
 
-    /// Its name in results, without `eval_`.
+    /// Name in results, without `eval_`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Accuracy => "accuracy",
@@ -71,7 +71,7 @@ impl Metric {
         }
     }
 
-    /// What a reader knows it as.
+    /// Name for people.
     pub fn title(self) -> &'static str {
         match self {
             Self::Accuracy => "accuracy",
@@ -88,60 +88,60 @@ impl Metric {
         }
     }
 
-    /// Which way is better.
+    /// Direction in which the score is better.
     pub fn better(self) -> Better {
         if matches!(self, Self::Mse | Self::Mae) { Better::Lower } else { Better::Higher }
     }
 
-    /// 100 for a score that people read times a hundred, else 1.
+    /// Factor for people: 100 for a score that is read in percent, else 1.
     pub fn factor(self) -> f64 {
         if matches!(self, Self::Mse | Self::Mae) { 1.0 } else { 100.0 }
     }
 }
 
-/// What was in the data and what was predicted, for each example in the order of the data.
+/// Labels in the data and predictions for each example, in the order of the data.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcomes {
-    /// Class ids.
+    /// Class ids, one per example.
     Labels {
-        /// How many classes there are.
+        /// Number of classes.
         classes: usize,
-        /// Those of the data.
+        /// Classes in the data.
         gold: Vec<u32>,
-        /// Those that were predicted, as many.
+        /// Predicted classes, of the same number.
         predicted: Vec<u32>,
     },
-    /// Ids of labels, any number an example, ascending.
+    /// Sets of label ids, one per example, each ascending.
     LabelSets {
-        /// How many labels there are.
+        /// Number of labels.
         classes: usize,
-        /// Those of the data.
+        /// Labels in the data.
         gold: Vec<Vec<u32>>,
-        /// Those that were predicted.
+        /// Predicted labels.
         predicted: Vec<Vec<u32>>,
     },
     /// Counts of entities, sentence by sentence.
     Entities {
-        /// Of each sentence: in the data, predicted, both.
+        /// Counts of each sentence: in the data, predicted, both.
         sentences: Vec<EntityCounts>,
     },
-    /// Numbers, one or several an example.
+    /// Numbers, one or several per example.
     Numbers {
-        /// Those of the data.
+        /// Numbers in the data.
         gold: Vec<Vec<f32>>,
-        /// Those that were predicted.
+        /// Predicted numbers.
         predicted: Vec<Vec<f32>>,
     },
 }
 
 impl Outcomes {
-    /// Of class ids below `classes`.
+    /// Outcomes of class ids, which must be below `classes`.
     pub fn labels(classes: usize, gold: &[u32], predicted: &[u32]) -> Self {
         Self::Labels { classes, gold: gold.to_vec(), predicted: predicted.to_vec() }
     }
 
-    /// Examples.
+    /// Number of examples.
     pub fn len(&self) -> usize {
         match self {
             Self::Labels { gold, .. } => gold.len(),
@@ -151,12 +151,12 @@ impl Outcomes {
         }
     }
 
-    /// Whether there are no examples.
+    /// Returns true if there are no examples.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The scores that these outcomes have, the usual one first.
+    /// The scores that are defined for these outcomes, the usual one first.
     pub fn metrics(&self) -> &'static [Metric] {
         match self {
             Self::Labels { .. } => Metric::OF_LABELS,
@@ -166,16 +166,16 @@ impl Outcomes {
         }
     }
 
-    /// A score of all examples; NaN where it is not defined, as the correlation of constant predictions.
+    /// A score on all examples; NaN if it is undefined, such as the correlation of constant predictions.
     pub fn score(&self, metric: Metric) -> f64 {
         let all: Vec<u32> = (0..self.len() as u32).collect();
         self.score_of(metric, &all)
     }
 
-    /// A score of the examples at these places, which may repeat.
+    /// A score on the examples with these indices, which may repeat.
     ///
     /// # Panics
-    /// Where there is no example of a place.
+    /// If there is no example with an index.
     pub fn score_of(&self, metric: Metric, sample: &[u32]) -> f64 {
         match self {
             Self::Labels { gold, predicted, .. } if metric == Metric::Accuracy => {
@@ -183,8 +183,7 @@ impl Outcomes {
                 right.count() as f64 / sample.len() as f64
             }
             Self::Labels { classes, gold, predicted } => {
-                let of = |ids: &[u32]| sample.iter().map(|&at| ids[at as usize]).collect::<Vec<u32>>();
-                let confusion = Confusion::of(*classes, &of(gold), &of(predicted));
+                let confusion = Confusion::of(*classes, &picked(gold, sample), &picked(predicted, sample));
                 if metric == Metric::F1 { confusion.macro_f1() } else { confusion.matthews() }
             }
             Self::LabelSets { classes, gold, predicted } => {
@@ -204,25 +203,39 @@ impl Outcomes {
             }
             Self::Numbers { gold, predicted } => {
                 let numbers = gold.first().map_or(0, Vec::len);
-                let column = |rows: &[Vec<f32>], number: usize| -> Vec<f64> {
-                    sample.iter().map(|&at| f64::from(rows[at as usize][number])).collect()
-                };
-                let one = |number| of_numbers(metric, &column(gold, number), &column(predicted, number));
-                mean(&(0..numbers).map(one).collect::<Vec<f64>>())
+                let scores = (0..numbers).map(|number| {
+                    score_of_numbers(
+                        metric,
+                        &column(gold, number, sample),
+                        &column(predicted, number, sample),
+                    )
+                });
+                mean(&scores.collect::<Vec<f64>>())
             }
         }
     }
 }
 
-fn of_numbers(metric: Metric, gold: &[f64], predicted: &[f64]) -> f64 {
-    let errors =
-        |of: fn(f64) -> f64| mean(&gold.iter().zip(predicted).map(|(g, p)| of(p - g)).collect::<Vec<_>>());
+fn picked(ids: &[u32], sample: &[u32]) -> Vec<u32> {
+    sample.iter().map(|&at| ids[at as usize]).collect()
+}
+
+/// One number of each example in a sample.
+fn column(rows: &[Vec<f32>], number: usize, sample: &[u32]) -> Vec<f64> {
+    sample.iter().map(|&at| f64::from(rows[at as usize][number])).collect()
+}
+
+fn score_of_numbers(metric: Metric, gold: &[f64], predicted: &[f64]) -> f64 {
     match metric {
-        Metric::Mse => errors(|error| error * error),
-        Metric::Mae => errors(f64::abs),
+        Metric::Mse => mean_error(gold, predicted, |error| error * error),
+        Metric::Mae => mean_error(gold, predicted, f64::abs),
         Metric::Spearmanr => spearman(gold, predicted),
         _ => pearson(gold, predicted),
     }
+}
+
+fn mean_error(gold: &[f64], predicted: &[f64], size: fn(f64) -> f64) -> f64 {
+    mean(&gold.iter().zip(predicted).map(|(gold, predicted)| size(predicted - gold)).collect::<Vec<_>>())
 }
 
 #[cfg(test)]
@@ -250,8 +263,9 @@ mod tests {
         assert!((entities.score(Metric::OverallF1) - 2.0 * 2.0 / (5.0 + 3.0)).abs() < 1e-12);
         assert!((entities.score_of(Metric::OverallF1, &[2, 2]) - 1.0).abs() < 1e-12);
 
-        let rows = |values: &[f32]| values.iter().map(|value| vec![*value]).collect::<Vec<_>>();
-        let numbers = Outcomes::Numbers { gold: rows(&[1.0, 2.0, 4.0]), predicted: rows(&[1.0, 1.0, 6.0]) };
+        let gold = [1.0, 2.0, 4.0].map(|value| vec![value]).to_vec();
+        let predicted = [1.0, 1.0, 6.0].map(|value| vec![value]).to_vec();
+        let numbers = Outcomes::Numbers { gold, predicted };
         assert!((numbers.score(Metric::Mse) - 5.0 / 3.0).abs() < 1e-12);
         assert!((numbers.score(Metric::Mae) - 1.0).abs() < 1e-12);
         assert!(numbers.score_of(Metric::Pearson, &[0, 1]).is_nan(), "of constant predictions");

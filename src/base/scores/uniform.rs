@@ -1,13 +1,14 @@
-//! Models that have learnt nothing: they give every example the same answer.
+//! Recognises models that have learnt nothing: they give the same answer to every example.
 
 use crate::scores::EntityCounts;
 use crate::scores::Outcomes;
 
-/// Predicted numbers whose range is below this share of the range in the data are one number.
+/// Predicted numbers count as equal if their range is below this share of the range in the data.
 const NARROW: f64 = 0.01;
 
 impl Outcomes {
-    /// Describes answers that are the same for all examples although those of the data differ; none for any others.
+    /// Describes predictions that are the same for all examples although the data differ; `None` for all
+    /// others.
     pub fn uniform_answers(&self) -> Option<String> {
         match self {
             Self::Labels { gold, predicted, .. } => {
@@ -27,9 +28,10 @@ impl Outcomes {
             }
             Self::Numbers { gold, predicted } => {
                 let numbers = gold.first().map_or(0, Vec::len);
-                let is_one = |at| range(predicted, at) < NARROW * range(gold, at);
-                (predicted.len() == gold.len() && numbers > 0 && (0..numbers).all(is_one))
-                    .then(|| format!("all {} examples get about the same number", gold.len()))
+                let is_uniform = predicted.len() == gold.len()
+                    && numbers > 0
+                    && (0..numbers).all(|at| range(predicted, at) < NARROW * range(gold, at));
+                is_uniform.then(|| format!("all {} examples get about the same number", gold.len()))
             }
         }
     }
@@ -40,8 +42,9 @@ fn differ(ids: &[u32]) -> bool {
 }
 
 fn range(rows: &[Vec<f32>], number: usize) -> f64 {
-    let values = || rows.iter().map(|row| f64::from(row[number]));
-    values().fold(f64::NEG_INFINITY, f64::max) - values().fold(f64::INFINITY, f64::min)
+    let values = rows.iter().map(|row| f64::from(row[number]));
+    let highest = values.clone().fold(f64::NEG_INFINITY, f64::max);
+    highest - values.fold(f64::INFINITY, f64::min)
 }
 
 #[cfg(test)]
@@ -50,33 +53,43 @@ mod tests {
 
     #[test]
     fn answers_that_are_all_the_same_are_described_where_the_data_differ() {
-        let told = |outcomes: Outcomes| outcomes.uniform_answers().unwrap_or_default();
-        let labels = |gold: &[u32], predicted: &[u32]| told(Outcomes::labels(3, gold, predicted));
         assert_eq!(labels(&[0, 1, 2], &[1, 1, 1]), "all 3 examples get the same label");
         assert_eq!(labels(&[0, 1, 2], &[1, 1, 2]), "");
         assert_eq!(labels(&[1, 1], &[1, 1]), "", "the data has one label");
         assert_eq!(labels(&[0, 1], &[]), "", "nothing was predicted");
 
-        let sets = |gold: Vec<Vec<u32>>, predicted: Vec<Vec<u32>>| {
-            told(Outcomes::LabelSets { classes: 3, gold, predicted })
-        };
         assert_eq!(sets(vec![vec![0], vec![]], vec![vec![], vec![]]), "none of 2 examples gets a label");
         assert_eq!(sets(vec![vec![0], vec![]], vec![vec![], vec![1]]), "");
         assert_eq!(sets(vec![vec![], vec![]], vec![vec![], vec![]]), "");
 
-        let entities = |counts: &[[u64; 3]]| {
-            told(Outcomes::Entities { sentences: counts.iter().copied().map(EntityCounts::from).collect() })
-        };
         assert_eq!(entities(&[[2, 0, 0], [1, 0, 0]]), "none of 3 entities is found, nor any other");
         assert_eq!(entities(&[[2, 1, 0], [1, 0, 0]]), "");
         assert_eq!(entities(&[[0, 0, 0]]), "");
 
-        let rows = |values: &[f32]| values.iter().map(|value| vec![*value]).collect::<Vec<_>>();
-        let numbers = |gold: &[f32], predicted: &[f32]| {
-            told(Outcomes::Numbers { gold: rows(gold), predicted: rows(predicted) })
-        };
         assert_eq!(numbers(&[0.0, 5.0], &[2.5, 2.501]), "all 2 examples get about the same number");
         assert_eq!(numbers(&[0.0, 5.0], &[2.5, 2.6]), "");
         assert_eq!(numbers(&[3.0, 3.0], &[2.5, 2.5]), "");
+    }
+
+    fn labels(gold: &[u32], predicted: &[u32]) -> String {
+        described(&Outcomes::labels(3, gold, predicted))
+    }
+
+    fn sets(gold: Vec<Vec<u32>>, predicted: Vec<Vec<u32>>) -> String {
+        described(&Outcomes::LabelSets { classes: 3, gold, predicted })
+    }
+
+    fn entities(counts: &[[u64; 3]]) -> String {
+        let sentences = counts.iter().copied().map(EntityCounts::from).collect();
+        described(&Outcomes::Entities { sentences })
+    }
+
+    fn numbers(gold: &[f32], predicted: &[f32]) -> String {
+        let [gold, predicted] = [gold, predicted].map(|values| values.iter().map(|v| vec![*v]).collect());
+        described(&Outcomes::Numbers { gold, predicted })
+    }
+
+    fn described(outcomes: &Outcomes) -> String {
+        outcomes.uniform_answers().unwrap_or_default()
     }
 }

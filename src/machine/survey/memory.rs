@@ -1,4 +1,4 @@
-//! Memory: what there is, what is free, and in which pages it comes.
+//! Memory of a machine: how much it has, how much is free, and the use of huge pages.
 
 use std::path::Path;
 
@@ -10,23 +10,25 @@ use crate::fs::read_system_text;
 /// The memory of a machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Memory {
-    /// All of it.
+    /// Total memory.
     pub total_bytes: Option<u64>,
-    /// What the system could give without swapping.
+    /// Memory that the system can provide without swapping.
     pub available_bytes: Option<u64>,
-    /// The least limit of this process's control groups; `None` without one.
+    /// The smallest memory limit of this process's control groups; `None` without a limit.
     pub group_limit_bytes: Option<u64>,
-    /// What is left of the limit that is nearest.
+    /// Memory left below the limit that is closest to being reached.
     pub group_room_bytes: Option<u64>,
-    /// What a run would plan with: the least of these.
+    /// Memory that a run would plan with: the smallest of available memory, room in control groups, and
+    /// `ulimit -v`.
     pub free_bytes: Option<u64>,
-    /// Who gets huge pages: `always`, `madvise` (who asks, as this program does) or `never`.
+    /// Processes that get huge pages: `always` all, `madvise` those that ask for them (as this program does),
+    /// `never` none.
     pub huge_pages: Option<String>,
 }
 
 impl Memory {
-    /// What the system tells where `root` is `/`.
-    pub(super) fn below(root: &Path) -> Self {
+    /// Reads the figures of the system below `root`, which is `/` outside of tests.
+    pub(super) fn read(root: &Path) -> Self {
         let limits = fs::group_limits(root);
         Self {
             total_bytes: fs::system_bytes(root, "MemTotal:"),
@@ -40,7 +42,7 @@ impl Memory {
     }
 }
 
-/// What stands in brackets, as in `always [madvise] never`.
+/// The word in brackets, as in `always [madvise] never`.
 fn chosen(text: &str) -> Option<String> {
     let (_, rest) = text.split_once('[')?;
     Some(rest.split_once(']')?.0.to_string())

@@ -1,7 +1,7 @@
-//! What there is of a machine, and what a run would take of it: what `mlmtrain doctor` tells.
+//! Facts about a machine, and the settings of a run on it: the report of `mlmtrain doctor`.
 //!
-//! Everything that cannot be found out is `None`; nothing here fails. What comes from files is read below a
-//! folder that stands for `/`, so that tests can make up machines.
+//! Facts that cannot be determined are `None`; nothing here fails. Files are read below a folder that is `/`
+//! outside of tests, so that tests can make up machines.
 
 mod gpus;
 mod memory;
@@ -26,22 +26,22 @@ pub use processor::Processor;
 pub use processor::Product;
 pub use run::Run;
 
-/// A machine.
+/// A machine as `mlmtrain doctor` reports it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Survey {
-    /// This program's.
+    /// Version of this program.
     pub version: &'static str,
-    /// What computes.
+    /// Processor.
     pub processor: Processor,
-    /// Where tensors lie.
+    /// Main memory.
     pub memory: Memory,
-    /// NVIDIA's.
+    /// NVIDIA GPUs.
     pub gpus: Gpus,
-    /// What a GPU needs to be used.
+    /// Libraries that a GPU needs.
     pub cuda_libraries: Libraries,
-    /// Where files could be written.
+    /// Folders for files, with their free space.
     pub disk: Vec<Room>,
-    /// What a run would take of it all.
+    /// Settings that a run would choose on this machine.
     pub run: Run,
 }
 
@@ -56,81 +56,80 @@ impl Survey {
         ];
         Self {
             version: env!("CARGO_PKG_VERSION"),
-            processor: Processor::below(root),
-            memory: Memory::below(root),
-            gpus: Gpus::below(root),
-            cuda_libraries: Libraries::of(&Places::here()),
-            disk: folders.into_iter().map(|(name, path)| Room::of(name, path)).collect(),
+            processor: Processor::read(root),
+            memory: Memory::read(root),
+            gpus: Gpus::read(root),
+            cuda_libraries: Libraries::new(&Places::here()),
+            disk: folders.into_iter().map(|(name, path)| Room::new(name, path)).collect(),
             run: Run::by_default(),
         }
     }
 }
 
-/// Where the libraries of CUDA are, and where they were looked for.
+/// The libraries of CUDA, and the folders that were searched for them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Libraries {
-    /// By name.
+    /// Libraries by name.
     pub found: Vec<Library>,
-    /// Folders in their order.
+    /// Searched folders, in the order of the search.
     pub looked_in: Vec<Looked>,
 }
 
-/// A library.
+/// A library of CUDA.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Library {
-    /// Its file.
+    /// Name of its file.
     pub name: &'static str,
-    /// Where it lies; `None` where it is nowhere.
+    /// Its path; `None` if it was not found.
     pub path: Option<PathBuf>,
 }
 
-/// Folders of one kind.
+/// Searched folders of one kind.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Looked {
-    /// Why they are looked at.
+    /// Reason why these folders are searched.
     pub because: &'static str,
-    /// With a star where there is no folder that fits it.
+    /// The folders; a pattern with a star is kept if no folder matches it.
     pub folders: Vec<PathBuf>,
 }
 
+impl Looked {
+    fn new(places: &Places, origin: Origin) -> Self {
+        let folders = places.iter().filter(|place| place.origin == origin);
+        Self { because: origin.title(), folders: folders.map(|place| place.folder.clone()).collect() }
+    }
+}
+
 impl Libraries {
-    fn of(places: &Places) -> Self {
+    fn new(places: &Places) -> Self {
         let driver = std::iter::once((DRIVER, places.driver()));
-        let looked = |origin: Origin| Looked {
-            because: origin.title(),
-            folders: places
-                .iter()
-                .filter(|place| place.origin == origin)
-                .map(|place| place.folder.clone())
-                .collect(),
-        };
         Self {
             found: driver.chain(places.found()).map(|(name, path)| Library { name, path }).collect(),
-            looked_in: Origin::ALL.into_iter().map(looked).collect(),
+            looked_in: Origin::ALL.into_iter().map(|origin| Looked::new(places, origin)).collect(),
         }
     }
 }
 
-/// A folder, and what may still be written there.
+/// A folder and its free space.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Room {
-    /// What it is to this process.
+    /// Role of the folder, such as `temporary folder`.
     pub name: &'static str,
-    /// Where it is.
+    /// Path of the folder.
     pub path: Option<PathBuf>,
-    /// What is left.
+    /// Free space for this user.
     pub free_bytes: Option<u64>,
 }
 
 impl Room {
-    fn of(name: &'static str, path: Option<PathBuf>) -> Self {
+    fn new(name: &'static str, path: Option<PathBuf>) -> Self {
         let there = path.as_deref().filter(|path| fs::is_folder(path));
         let free_bytes = there.and_then(|path| fs::free_bytes(path).ok());
         Self { name, path, free_bytes }
     }
 }
 
-/// What stands behind a name and a colon, as in `model name : Xeon`: the first that is not empty.
+/// The first non-empty value after `name` and a colon, as in `model name : Xeon`.
 fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     text.lines().find_map(|line| {
         let (found, value) = line.split_once(':')?;

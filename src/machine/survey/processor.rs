@@ -1,4 +1,4 @@
-//! The processor: what it is, how much of it this process may use, and which code it will run.
+//! The processor: its model, how much of it this process may use, and which instructions will be used.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -13,59 +13,59 @@ use crate::ops::instructions;
 use crate::ops::instructions::Instructions;
 use crate::ops::matmul::cpu::is_native;
 
-/// A processor, or several of one kind.
+/// A processor, or several processors of one kind.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Processor {
-    /// As it calls itself.
+    /// Name of the model, as the processor reports it.
     pub model: Option<String>,
-    /// `x86_64`, `aarch64`.
+    /// Architecture, such as `x86_64` or `aarch64`.
     pub architecture: &'static str,
-    /// Cores of the whole machine.
+    /// Number of cores in the whole machine.
     pub cores: Option<usize>,
-    /// Threads that run at the same time on these.
+    /// Number of hardware threads of these cores.
     pub threads: Option<usize>,
-    /// How many of them this process may run on.
+    /// Number of hardware threads that this process may run on.
     pub affinity: Option<usize>,
-    /// How many processors' worth of time its control groups allow; `None` without a limit.
+    /// Processor time that its control groups allow, in processors; `None` without a limit.
     pub group_cpus: Option<f64>,
-    /// Instructions that matter here, by Linux's names.
+    /// Instruction sets that matter for this program, by Linux's names.
     pub features: Vec<&'static str>,
-    /// The best set of them.
+    /// The best set of instructions for this program.
     pub instructions: &'static str,
-    /// The cap that the user sets on them (`MLMTRAIN_CPU`).
+    /// Cap that the user sets on the instructions (`MLMTRAIN_CPU`).
     pub cap: Option<&'static str>,
-    /// The best set within the cap.
+    /// The best set of instructions within the cap.
     pub in_use: &'static str,
-    /// How products of matrices are computed.
+    /// Computation of matrix products, for each number type.
     pub products: [Product; 3],
 }
 
-/// How products of one number type are computed.
+/// Computation of the matrix products of one number type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Product {
-    /// The type of the operands.
+    /// Type of the operands.
     pub compute: &'static str,
-    /// The instructions.
+    /// Instructions that compute the products.
     pub instructions: &'static str,
-    /// Whether the operands become f32 for them.
+    /// True if the operands are converted to f32 first.
     pub widened: bool,
 }
 
 impl Processor {
-    /// That of this machine.
+    /// The processor of this machine.
     pub fn here() -> Self {
-        Self::below(Path::new("/"))
+        Self::read(Path::new("/"))
     }
 
-    /// What the system tells where `root` is `/`, and what the processor itself says.
-    pub(super) fn below(root: &Path) -> Self {
+    /// Reads the system's files below `root`, which is `/` outside of tests, and asks the processor itself.
+    pub(super) fn read(root: &Path) -> Self {
         let text = read_system_text(&root.join("proc/cpuinfo")).unwrap_or_default();
-        let threads = text.lines().filter(|line| names(line, "processor")).count();
+        let threads = text.lines().filter(|line| is_field(line, "processor")).count();
         let status = read_system_text(&root.join("proc/self/status"));
         let choice = instructions::choice().ok();
         let in_use = instructions::in_use();
         Self {
-            // `Hardware` and `Model` are what boards with ARM say.
+            // Boards with ARM processors have the fields `Hardware` and `Model`.
             model: ["model name", "Model", "Hardware"]
                 .iter()
                 .find_map(|name| field(&text, name))
@@ -88,24 +88,25 @@ impl Processor {
     }
 }
 
-/// Whether a line of `/proc/cpuinfo` is of this field.
-fn names(line: &str, name: &str) -> bool {
+/// Returns true if a line of `/proc/cpuinfo` has this field.
+fn is_field(line: &str, name: &str) -> bool {
     line.split_once(':').is_some_and(|(found, _)| found.trim() == name)
 }
 
-/// Cores by their numbers; `None` where any thread has none, as in a system on ARM.
+/// Number of cores by their ids; `None` if a thread has no core id, as on ARM.
 fn cores(cpuinfo: &str) -> Option<usize> {
-    let threads = cpuinfo.split("\n\n").filter(|part| part.lines().any(|line| names(line, "processor")));
+    let threads = cpuinfo.split("\n\n").filter(|part| part.lines().any(|line| is_field(line, "processor")));
     let numbers: Option<HashSet<(&str, &str)>> =
         threads.map(|thread| Some((field(thread, "physical id")?, field(thread, "core id")?))).collect();
     numbers.map(|numbers| numbers.len()).filter(|&count| count > 0)
 }
 
-/// How many numbers a list such as `0-3,8` has.
+/// Number of elements in a list such as `0-3,8`.
 fn count_of_list(list: &str) -> Option<usize> {
     list.split(',').try_fold(0usize, |count, part| {
         let (first, last) = part.trim().split_once('-').unwrap_or((part.trim(), part.trim()));
-        let (first, last) = (first.parse::<usize>().ok()?, last.parse::<usize>().ok()?);
+        let first = first.parse::<usize>().ok()?;
+        let last = last.parse::<usize>().ok()?;
         count.checked_add(last.checked_sub(first)?.checked_add(1)?)
     })
 }
@@ -124,12 +125,13 @@ mod tests {
     }
 
     #[test]
-    fn cores_are_told_from_threads() {
-        let thread = |number, package, core| {
-            format!("processor\t: {number}\nphysical id\t: {package}\ncore id\t\t: {core}\n\n")
-        };
-        let two_packages: String =
-            [(0, 0, 0), (1, 0, 1), (2, 1, 0), (3, 0, 0)].iter().map(|&(n, p, c)| thread(n, p, c)).collect();
+    fn cores_are_distinguished_from_threads() {
+        let two_packages: String = [(0, 0, 0), (1, 0, 1), (2, 1, 0), (3, 0, 0)]
+            .iter()
+            .map(|(number, package, core)| {
+                format!("processor\t: {number}\nphysical id\t: {package}\ncore id\t\t: {core}\n\n")
+            })
+            .collect();
         assert_eq!(cores(&two_packages), Some(3));
         assert_eq!(cores(""), None);
         assert_eq!(cores(&format!("{two_packages}processor\t: 4\n")), None);

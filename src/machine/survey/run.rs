@@ -1,5 +1,5 @@
-//! What a run would take of the machine where its configuration says nothing of it, by the functions that a
-//! run asks.
+//! The settings that a run chooses on this machine if its configuration leaves them open. They come from the
+//! functions that a run calls.
 
 use anyhow::Result;
 use serde::Serialize;
@@ -10,25 +10,25 @@ use crate::error::Problem;
 use crate::machine;
 use crate::ops::cuda;
 
-/// What a run would compute on, and in what.
+/// Device, number type and threads that a run would use.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct Run {
-    /// `cpu`, `cuda:0`.
+    /// Device, such as `cpu` or `cuda:0`.
     pub device: Option<String>,
-    /// The type that it computes in.
+    /// Number type of the computation.
     pub compute: Option<&'static str>,
-    /// Equal to `compute`; for programs that read it from when `auto` was not the default.
+    /// Equal to `compute`, for programs that read this key from the time when `auto` was not the default.
     pub compute_auto: Option<&'static str>,
-    /// Of the pool.
+    /// Threads in the pool.
     pub threads: Option<usize>,
-    /// What the run would say of it.
+    /// Notes that the run would print about these settings.
     pub notes: Vec<String>,
-    /// Why there would be no run.
+    /// Error message, if a run would be refused.
     pub refused: Option<String>,
 }
 
 impl Run {
-    /// With the defaults of a configuration.
+    /// The settings for a default configuration.
     pub(super) fn by_default() -> Self {
         Self::try_by_default().unwrap_or_else(|error| {
             let refused =
@@ -38,17 +38,19 @@ impl Run {
     }
 
     fn try_by_default() -> Result<Self> {
-        let (run, precision) = (RunSection::default(), PrecisionConfig::default());
+        let run = RunSection::default();
+        let precision = PrecisionConfig::default();
         let machine = machine::set_up(&run, &precision)?;
         let gpu = cuda::properties(&machine.device);
         let without_gpu = machine.without_gpu.map(|why| format!("no GPU is used: {why}; {}", why.hint()));
-        let said = machine.policy.notes.iter().map(|note| note.trim_start_matches("note: ").to_string());
+        let policy_notes =
+            machine.policy.notes.iter().map(|note| note.trim_start_matches("note: ").to_string());
         Ok(Self {
             device: Some(gpu.map_or_else(|| "cpu".to_string(), |gpu| format!("cuda:{}", gpu.ordinal))),
             compute: Some(machine.policy.compute.as_str()),
             compute_auto: Some(machine.policy.compute.as_str()),
             threads: Some(machine.threads),
-            notes: without_gpu.into_iter().chain(said).collect(),
+            notes: without_gpu.into_iter().chain(policy_notes).collect(),
             refused: None,
         })
     }

@@ -1,4 +1,4 @@
-//! A chart of columns, as histograms are.
+//! Column charts, such as histograms.
 
 use std::sync::Arc;
 
@@ -12,28 +12,28 @@ use crate::pages::chart::drawing::drawn;
 use crate::pages::chart::drawing::layout;
 use crate::pages::html::visible;
 
-/// A chart of columns, each of parts above each other.
+/// A chart of columns, each a stack of portions.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Columns {
-    /// What the chart shows, for those who do not see it.
+    /// Title of the chart, for screen readers.
     pub title: String,
-    /// From left to right: what stands below each, and its parts from the bottom up.
+    /// Columns from left to right: the label below a column, and its portions from the bottom up.
     pub columns: Vec<(String, Vec<Portion>)>,
 }
 
 /// A part of a column.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Portion {
-    /// Its height.
+    /// Height of this part.
     pub value: f64,
-    /// A colour of CSS.
+    /// CSS colour.
     pub color: String,
-    /// What is shown where the pointer rests.
+    /// Text of the tooltip.
     pub text: String,
 }
 
 impl Columns {
-    /// The chart as SVG; empty without a column.
+    /// The chart as SVG; empty if there are no columns.
     pub fn svg(&self) -> String {
         if self.columns.is_empty() {
             return String::new();
@@ -55,8 +55,6 @@ mod tests {
 
     #[test]
     fn columns_have_a_part_for_each_portion() {
-        let portion =
-            |value: f64| Portion { value, color: "var(--s0)".to_string(), text: format!("{value} <it>") };
         let columns = vec![
             ("512".to_string(), vec![portion(7.0), portion(2.5)]),
             (String::new(), vec![portion(90_000.0)]),
@@ -69,5 +67,9 @@ mod tests {
         );
         assert!(svg.contains(">512<") && svg.contains(">100k<"), "{svg}");
         assert_eq!(Columns { title: String::new(), columns: vec![] }.svg(), "");
+    }
+
+    fn portion(value: f64) -> Portion {
+        Portion { value, color: "var(--s0)".to_string(), text: format!("{value} <it>") }
     }
 }

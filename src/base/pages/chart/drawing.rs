@@ -1,4 +1,5 @@
-//! How all charts are drawn: their axes and colours, and the library's file as a part of a page.
+//! Drawing that all charts share: axes, colours, and the conversion of the library's SVG file to an element
+//! of a page.
 
 use kuva::backend::svg::SvgBackend;
 use kuva::render::layout::Layout;
@@ -8,12 +9,19 @@ use kuva::render::theme::Theme;
 
 use crate::pages::html::escape;
 
-/// Width, height and text of a chart in units of about a pixel on a phone, so that its text keeps its size
-/// there.
-pub(super) const INLINE: (f64, f64, u32) = (360.0, 210.0, 11);
+/// Size of a chart and of its text, in pixels.
+#[derive(Clone, Copy)]
+pub(super) struct Size {
+    pub(super) width: f64,
+    pub(super) height: f64,
+    pub(super) text: u32,
+}
+
+/// Size of a chart in a page. Its units are about a pixel on a phone, so that the text keeps its size there.
+pub(super) const INLINE: Size = Size { width: 360.0, height: 210.0, text: 11 };
 
 /// Axes, ticks and grid of a chart of this size.
-pub(super) fn layout(plots: &[Plot], (width, height, text): (f64, f64, u32)) -> Layout {
+pub(super) fn layout(plots: &[Plot], size: Size) -> Layout {
     let theme = Theme {
         background: "none".to_string(),
         axis_color: "var(--line)".to_string(),
@@ -23,12 +31,12 @@ pub(super) fn layout(plots: &[Plot], (width, height, text): (f64, f64, u32)) -> 
         ..Theme::light()
     };
     Layout::auto_from_plots(plots)
-        .with_width(width)
-        .with_height(height)
+        .with_width(size.width)
+        .with_height(size.height)
         .with_theme(theme)
         .with_ticks(5)
-        .with_tick_size(text)
-        .with_label_size(text)
+        .with_tick_size(size.text)
+        .with_label_size(size.text)
         .with_axis_line_width(1.0)
         .with_grid_line_width(1.0)
         .with_tick_width(1.0)
@@ -36,12 +44,12 @@ pub(super) fn layout(plots: &[Plot], (width, height, text): (f64, f64, u32)) -> 
         .with_x_label_offset(0.0, -8.0)
 }
 
-/// A chart as a part of a page.
+/// Renders a chart as an SVG element of a page.
 pub(super) fn drawn(plots: Vec<Plot>, layout: Layout, title: &str) -> String {
     inlined(&SvgBackend::new().render_scene(&render_multiple(plots, layout)), title)
 }
 
-/// A number of an axis in few characters: `0.002`, `15k`, `2.5M`.
+/// Formats a number on an axis in few characters: `0.002`, `15k`, `2.5M`.
 pub fn compact(value: f64) -> String {
     let (size, unit) = match value.abs() {
         size if size >= 1e9 => (1e9, "G"),
@@ -54,14 +62,12 @@ pub fn compact(value: f64) -> String {
     format!("{}{unit}", text.trim_end_matches('0').trim_end_matches('.'))
 }
 
-/// The library's file as a part of a page: scaled to its place, with a title, without definitions (their
-/// names would meet those of other charts) and without digits that nobody sees.
+/// Converts the library's SVG file to an element of a page: scaled to its container, with a title, without
+/// definitions (their ids would clash with those of other charts) and without digits that make no visible
+/// difference.
 fn inlined(svg: &str, title: &str) -> String {
-    let size = |name: &str| {
-        let value = svg.split_once(&format!(" {name}=\""))?.1;
-        Some(value.split_once('"')?.0)
-    };
-    let (width, height) = (size("width").unwrap_or("0"), size("height").unwrap_or("0"));
+    let width = attribute(svg, "width").unwrap_or("0");
+    let height = attribute(svg, "height").unwrap_or("0");
     let body = svg.split_once('>').map_or("", |(_, body)| body);
     let body =
         without(&without(&without(body, "<!--", "-->"), "<rect width=\"100%\"", "/>"), "<defs>", "</defs>");
@@ -74,7 +80,13 @@ fn inlined(svg: &str, title: &str) -> String {
     rounded(&format!("{open}{body}"))
 }
 
-/// A text without its parts from `start` to `end`.
+/// The value of the first attribute with this name.
+fn attribute<'a>(svg: &'a str, name: &str) -> Option<&'a str> {
+    let value = svg.split_once(&format!(" {name}=\""))?.1;
+    Some(value.split_once('"')?.0)
+}
+
+/// Removes all parts of a text that begin with `start`, up to and including `end`.
 fn without(text: &str, start: &str, end: &str) -> String {
     let mut pieces = text.split(start);
     let mut kept = pieces.next().unwrap_or_default().to_string();
@@ -84,9 +96,11 @@ fn without(text: &str, start: &str, end: &str) -> String {
     kept
 }
 
-/// Numbers of attributes with two decimals at most: the library writes `53.800000000000004`.
+/// Cuts numbers in attributes to two decimal places: the library writes `53.800000000000004`.
 fn rounded(svg: &str) -> String {
-    let (mut short, mut in_quotes, mut decimals) = (String::with_capacity(svg.len()), false, None);
+    let mut short = String::with_capacity(svg.len());
+    let mut in_quotes = false;
+    let mut decimals = None;
     for character in svg.chars() {
         in_quotes ^= character == '"';
         decimals = match (character, decimals) {

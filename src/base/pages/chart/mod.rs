@@ -1,7 +1,7 @@
 //! Charts as inline SVG for pages: curves, points and bars.
 //!
-//! Axes, ticks and marks are drawn by `kuva`; their colours are variables of the page's style, so that a chart
-//! follows its light and dark. What a chart says in words (title, legend) is the page's business.
+//! `kuva` draws axes, ticks and marks. Their colours are CSS variables of the page, so that a chart follows
+//! its light and dark mode. Words around a chart (title, legend) are written by the page.
 
 mod columns;
 mod drawing;
@@ -16,6 +16,7 @@ use kuva::render::layout::TickFormat;
 use kuva::render::plots::Plot;
 
 use crate::pages::chart::drawing::INLINE;
+use crate::pages::chart::drawing::Size;
 use crate::pages::chart::drawing::drawn;
 use crate::pages::chart::drawing::layout;
 use crate::pages::html::visible;
@@ -26,13 +27,13 @@ pub use drawing::compact;
 pub use rows::Row;
 pub use rows::Rows;
 
-/// Width, height and text of a chart that is a file of its own, as those of [`INLINE`].
-const FILE: (f64, f64, u32) = (720.0, 420.0, 13);
+/// Size of a chart that is a file of its own.
+const FILE: Size = Size { width: 720.0, height: 420.0, text: 13 };
 
-/// From this ratio of the largest to the smallest value on a logarithmic axis shows more.
+/// Ratio of the largest to the smallest value above which a logarithmic axis is clearer.
 const WIDE: f64 = 20.0;
 
-/// How the values of a curve are shown.
+/// Marks that show the values of a curve.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mark {
     /// A line.
@@ -48,45 +49,45 @@ pub enum Mark {
 /// A curve of a chart.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Curve {
-    /// Finite numbers, in the order in which they are joined.
+    /// Points as (x, y), all finite, in the order in which they are joined.
     pub points: Vec<(f64, f64)>,
-    /// A colour of CSS, such as `var(--s0)`.
+    /// CSS colour, such as `var(--s0)`.
     pub color: String,
-    /// How they are shown.
+    /// Marks that show the points.
     pub mark: Mark,
-    /// What is shown where the pointer rests: a place and its text.
+    /// Tooltips: the position (x, y) and the text of each.
     pub hints: Vec<((f64, f64), String)>,
-    /// Of each point the lower and the upper end of a band around it; empty for none.
+    /// Lower and upper end of a band around each point; empty if there is no band.
     pub band: Vec<(f64, f64)>,
 }
 
 /// A chart of curves over one axis.
 #[derive(Debug, Clone)]
 pub struct Chart {
-    /// What the chart shows, for those who do not see it.
+    /// Title of the chart, for screen readers.
     pub title: String,
     /// Name and unit of the horizontal axis.
     pub x: String,
     /// Unit of the vertical axis; may be empty.
     pub y: String,
-    /// The curves, later ones above.
+    /// The curves; later ones are drawn over earlier ones.
     pub curves: Vec<Curve>,
-    /// Whether the vertical axis may be logarithmic where values are wide apart.
+    /// Allows a logarithmic vertical axis if the values are far apart.
     pub may_be_logarithmic: bool,
-    /// Whether the horizontal axis is logarithmic; its values are above 0 then.
+    /// Makes the horizontal axis logarithmic; its values must be above 0.
     pub x_is_logarithmic: bool,
-    /// How a number of the horizontal axis is written.
+    /// Formats a number on the horizontal axis.
     pub x_text: fn(f64) -> String,
 }
 
 impl Chart {
-    /// The chart as a part of a page; empty without a point.
+    /// The chart as an SVG element of a page; empty if there are no points.
     pub fn svg(&self) -> String {
         self.drawing(INLINE, "").unwrap_or_default()
     }
 
-    /// The chart as an SVG file with its title, and a text below that in small letters. `style` sets the
-    /// variables of its colours, `--paper` among them.
+    /// The chart as an SVG file with its title and a subtitle in small letters. `style` sets the CSS
+    /// variables of the colours, including `--paper`.
     pub fn file(&self, style: &str, subtitle: &str) -> String {
         let drawn = self.drawing(FILE, &visible(subtitle)).unwrap_or_else(|| "<svg></svg>".to_string());
         let (open, body) = drawn.split_once('>').expect("every drawing begins with an element");
@@ -96,19 +97,23 @@ impl Chart {
         format!("{open}><style>{style}{font}</style>{paper}{body}\n")
     }
 
-    /// Returns true if a later curve has the same points, and would hide this one.
-    fn is_covered(&self, at: usize) -> bool {
-        self.curves[at + 1..].iter().any(|later| later.points == self.curves[at].points)
+    /// Returns true if a curve after curve `index` has the same points and would hide it.
+    fn is_covered(&self, index: usize) -> bool {
+        self.curves[index + 1..].iter().any(|later| later.points == self.curves[index].points)
     }
 
-    fn drawing(&self, size: (f64, f64, u32), subtitle: &str) -> Option<String> {
+    fn drawing(&self, size: Size, subtitle: &str) -> Option<String> {
         let ends = self.curves.iter().flat_map(|curve| &curve.band).flat_map(|(low, high)| [*low, *high]);
         let values = self.curves.iter().flat_map(|curve| &curve.points).map(|point| point.1);
         let values: Vec<f64> = values.chain(ends).collect();
         let lowest = values.iter().copied().reduce(f64::min)?;
         let highest = values.into_iter().fold(lowest, f64::max);
-        let plots: Vec<Plot> =
-            self.curves.iter().enumerate().flat_map(|(at, curve)| curve.plots(self.is_covered(at))).collect();
+        let plots: Vec<Plot> = self
+            .curves
+            .iter()
+            .enumerate()
+            .flat_map(|(index, curve)| curve.plots(self.is_covered(index)))
+            .collect();
         let x_text = self.x_text;
         let mut layout = layout(&plots, size)
             .with_x_label(&self.x)
@@ -117,8 +122,8 @@ impl Chart {
             .with_y_tick_format(TickFormat::Custom(Arc::new(compact)));
         if !subtitle.is_empty() {
             let title = visible(&self.title);
-            layout = layout.with_title(title).with_title_size(size.2 + 3).with_subtitle(subtitle);
-            layout = layout.with_subtitle_size(size.2);
+            layout = layout.with_title(title).with_title_size(size.text + 3).with_subtitle(subtitle);
+            layout = layout.with_subtitle_size(size.text);
         }
         if self.may_be_logarithmic && lowest > 0.0 && highest / lowest > WIDE {
             layout = layout.with_log_y();
@@ -131,52 +136,59 @@ impl Chart {
 }
 
 impl Curve {
-    /// A curve without hints and band.
+    /// A curve without tooltips and without a band.
     pub fn new(points: Vec<(f64, f64)>, color: &str, mark: Mark) -> Self {
         Self { points, color: color.to_string(), mark, hints: Vec::new(), band: Vec::new() }
     }
 
-    /// The plots of this curve; with `is_covered`, wide enough to be seen under a later curve.
+    /// The plots that draw this curve. With `is_covered`, they are wide enough to be visible under a later
+    /// curve.
     fn plots(&self, is_covered: bool) -> Vec<Plot> {
         let mut plots = Vec::new();
         let (width, size) = if is_covered { (5.0, 4.6) } else { (1.6, 2.6) };
-        let line = || {
-            let line = LinePlot::new().with_data(self.points.iter().copied());
-            let line = line.with_color(self.color.as_str()).with_stroke_width(width);
-            let ends = || self.band.iter().copied();
-            if self.band.is_empty() { line } else { line.with_band(ends().map(|e| e.0), ends().map(|e| e.1)) }
-        };
-        let points = |places: Vec<(f64, f64)>, color: &str, size: f64| {
-            ScatterPlot::new().with_data(places).with_color(color).with_size(size)
-        };
-        // A line of one point is none.
+        // A line needs at least two points.
         let is_alone = self.points.len() == 1;
         match self.mark {
-            Mark::Dashes => plots.push(Plot::Line(line().with_stroke_width(1.2).with_dashed())),
-            Mark::Line | Mark::Dots if !is_alone => plots.push(Plot::Line(line())),
+            Mark::Dashes => plots.push(Plot::Line(self.line(width).with_stroke_width(1.2).with_dashed())),
+            Mark::Line | Mark::Dots if !is_alone => plots.push(Plot::Line(self.line(width))),
             _ => {}
         }
         if matches!(self.mark, Mark::Points | Mark::Dots) || is_alone {
-            plots.push(Plot::Scatter(points(self.points.clone(), &self.color, size)));
+            plots.push(Plot::Scatter(scatter(self.points.clone(), &self.color, size)));
         }
         if !self.hints.is_empty() {
-            // Unseen until the pointer is there.
+            // These points are invisible; they show their tooltip under the pointer.
             let (places, texts): (Vec<_>, Vec<_>) =
                 self.hints.iter().map(|(place, text)| (*place, visible(text))).unzip();
-            let hints = points(places, "none", 5.0).with_tooltips().with_tooltip_labels(texts);
+            let hints = scatter(places, "none", 5.0).with_tooltips().with_tooltip_labels(texts);
             plots.push(Plot::Scatter(hints));
         }
         plots
     }
+
+    /// The line through all points, with the band if there is one.
+    fn line(&self, width: f64) -> LinePlot {
+        let line = LinePlot::new().with_data(self.points.iter().copied());
+        let line = line.with_color(self.color.as_str()).with_stroke_width(width);
+        if self.band.is_empty() {
+            return line;
+        }
+        line.with_band(self.band.iter().map(|ends| ends.0), self.band.iter().map(|ends| ends.1))
+    }
 }
 
-/// A bar of parts, as wide as its place: the class of each, its text as HTML, its share of the whole (0 to
-/// 1).
+fn scatter(points: Vec<(f64, f64)>, color: &str, size: f64) -> ScatterPlot {
+    ScatterPlot::new().with_data(points).with_color(color).with_size(size)
+}
+
+/// A horizontal bar of parts, as wide as its container. Each part is its CSS class, its tooltip as HTML, and
+/// its share of the whole (0 to 1).
 pub fn bar(parts: &[(String, String, f64)]) -> String {
     let mut svg = "<svg viewBox=\"0 0 1000 20\" preserveAspectRatio=\"none\" role=\"img\">".to_string();
     let mut before = 0.0;
     for (class, text, share) in parts.iter().filter(|part| part.2 > 0.0) {
-        let (x, width) = (1000.0 * before, 1000.0 * share);
+        let x = 1000.0 * before;
+        let width = 1000.0 * share;
         // Writing to a string cannot fail.
         let _ = write!(
             svg,
@@ -194,12 +206,10 @@ mod tests {
     fn chart(points: Vec<(f64, f64)>, mark: Mark) -> Chart {
         let hints = points.iter().map(|point| (*point, format!("<b> {}", point.1))).collect();
         let curve = Curve { hints, ..Curve::new(points, "var(--s0)", mark) };
-        let title = "loss \"of\" <it>".to_string();
-        let (x, y) = ("step".to_string(), "nats".to_string());
         Chart {
-            title,
-            x,
-            y,
+            title: "loss \"of\" <it>".to_string(),
+            x: "step".to_string(),
+            y: "nats".to_string(),
             curves: vec![curve],
             may_be_logarithmic: true,
             x_is_logarithmic: false,
@@ -226,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn values_wide_apart_stand_on_a_logarithmic_axis_where_they_may() {
+    fn values_far_apart_get_a_logarithmic_axis_if_that_is_allowed() {
         let wide = chart(vec![(0.0, 1000.0), (50.0, 10.0), (100.0, 1.0)], Mark::Line);
         assert!(wide.svg().contains(">100<") && !wide.svg().contains(">400<"), "{}", wide.svg());
         let linear = Chart { may_be_logarithmic: false, ..wide };
@@ -234,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn single_and_equal_values_are_charts_and_none_is_nothing() {
+    fn single_and_equal_values_make_charts_and_no_values_make_none() {
         assert_eq!(chart(vec![], Mark::Dots).svg(), "");
         for points in [vec![(5.0, 0.0)], vec![(0.0, 2.5), (9.0, 2.5)], vec![(0.0, -1.0), (1.0, 1e300)]] {
             let svg = chart(points, Mark::Line).svg();
@@ -244,8 +254,8 @@ mod tests {
 
     #[test]
     fn a_bar_has_a_part_for_each_share() {
-        let part = |name: &str, share| (name.to_string(), format!("{name} it is"), share);
-        let svg = bar(&[part("c0", 0.75), part("c1", 0.0), part("c2", 0.25)]);
+        let parts = [("c0", 0.75), ("c1", 0.0), ("c2", 0.25)];
+        let svg = bar(&parts.map(|(name, share)| (name.to_string(), format!("{name} it is"), share)));
         assert_eq!(svg.matches("<rect").count(), 2);
         assert!(svg.contains("<rect class=\"c2\" x=\"750.00\" width=\"250.00\""), "{svg}");
     }
