@@ -17,12 +17,14 @@ tests_of() {
     local folder=$1 others=$2
     sed -nE "s!^$folder/([a-z_]+)(\\.rs|/.*)\$!\\1::!p" <<< "$changed" | grep -vxE "$others" | sort -u || true
 }
-mapfile -t modules < <(tests_of src 'base::|ops::|lib::|main::')
+crates='base|config|ops|stores'
+mapfile -t modules < <(tests_of src "($crates|lib|main)::")
 mapfile -t tests < <(tests_of tests/it 'main::|material::|workplace::')
 
 cargo fmt --all --check
 cargo clippy --workspace --all-targets --locked -- -D warnings
-if grep -q '^src/base/' <<< "$changed"; then cargo test --locked -p mlm-base; fi
-if grep -q '^src/ops/' <<< "$changed"; then cargo test --locked -p mlm-ops; fi
+for crate in ${crates//|/ }; do
+    if grep -q "^src/$crate/" <<< "$changed"; then cargo test --locked -p "mlm-$crate"; fi
+done
 if [ ${#modules[@]} -gt 0 ]; then cargo test --locked -p mlmtrain --lib -- "${modules[@]}"; fi
 cargo test --locked -p mlmtrain --test it -- architecture:: "${tests[@]}"

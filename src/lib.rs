@@ -10,13 +10,13 @@
 //! # Modules
 //!
 //! A module may use only modules above it in this table; `tests/it/architecture.rs` fails on an import
-//! against it. Two crates below this one hold the first of them, so that they are compiled by themselves:
-//! `src/base` has what knows no tensor (errors, files, random streams, scores, families), `src/ops` the
-//! operations, the only code that tests need optimised.
+//! against it. Four crates below this one are compiled by themselves: `src/base` (errors, files, random
+//! streams, scores, families: no tensors), `src/stores` (networks), `src/ops` (operations, the only code that
+//! tests need optimised) and `src/config`.
 //!
 //! | module | owns |
 //! |---|---|
-//! | [`secrets`] | values from the environment that are never told |
+//! | [`secrets`] | values from the environment that are never printed |
 //! | [`error`] | errors with a hint |
 //! | [`pages`] | columns of text, the frame of HTML pages and charts, for reports |
 //! | [`quantity`] | durations, bytes and counts |
@@ -26,9 +26,9 @@
 //! | [`fs`] | the only place that opens files: path in every error, atomic writes, locks |
 //! | [`stores`] | objects behind URLs, and their cache on this disk |
 //! | [`families`] | what differs between RoBERTa, BERT, ...: data, a file each |
-//! | [`ops`] | one folder an op: contract, reference, CPU |
+//! | [`ops`] | one folder an op: contract, reference, CPU, CUDA |
 //! | [`config`] | strict YAML/JSON structs, overrides, validation, schema |
-//! | [`distributed`] | several processes: what they add up and decide together |
+//! | [`distributed`] | several processes: all-reduce of gradients, common decisions |
 //! | [`layers`] | the parameter store and whole layers with explicit forward and backward |
 //! | [`models`] | one encoder for all families, heads, counts of FLOPs and memory |
 //! | [`checkpoint`] | named tensors + JSON parts, manifest with hashes, retention |
@@ -38,16 +38,16 @@
 //! | [`prepare`] | from raw text to tokenizer and shards, stage by stage; the report of it |
 //! | [`batches`] | order -> pack -> mask -> collate -> prefetch; cursor |
 //! | [`precision`] | which dtype where; loss scaling |
-//! | [`telemetry`] | records to progress bar, metrics.jsonl, TensorBoard |
+//! | [`telemetry`] | records to progress bar, metrics.jsonl, TensorBoard, MLflow, Prometheus |
 //! | [`optim`] | parameter groups, `AdamW`, LAMB, schedules, clipping |
 //! | [`interop`] | Hugging Face names, config.json, tokenizer files |
-//! | [`machine`] | what a run computes on: device, number types, threads, processes |
+//! | [`machine`] | the hardware of a run: device, number types, threads, processes |
 //! | [`recipe`] | a configuration for a text, a budget and the speed of a machine |
 //! | [`tasks`] | examples + head + loss + score |
 //! | [`train`] | the loop, one step, cadence, evaluation, state |
-//! | [`estimate`] | what a run takes on a device: memory, time, energy, money |
+//! | [`estimate`] | memory, time, energy and cost of a run on a device |
 //! | [`trials`] | many fine-tuning runs as one: sweeps, learning curves, comparisons of models |
-//! | [`report`] | runs looked back at: one page of what they left |
+//! | [`report`] | one page about finished runs |
 //! | [`commands`] | one file or folder a subcommand |
 //!
 //! # Invariants
@@ -76,7 +76,7 @@
 //! trouble), then `tasks/supervised.rs`,
 //! `models/encoder.rs`, `ops/layer_norm/`. Two models of one run are `models/pair.rs`; what a pretraining
 //! task brings along is `tasks/pretraining/mod.rs`, a fine-tuning one `tasks/finetuned.rs`. A family is a
-//! file of data in `families/`, a task a folder in `tasks/` and a line in `tasks/list.rs`. The road of the
+//! file of data in `families/`; CONTRIBUTING lists the files of a task. The path of the
 //! text starts at `prepare/job.rs`, then `corpus/pass.rs`, `batches/loader.rs`.
 
 pub use base::error;
@@ -91,9 +91,9 @@ pub use base::secrets;
 
 pub use ops;
 
-pub mod stores;
+pub use stores;
 
-pub mod config;
+pub use config;
 
 pub mod distributed;
 

@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use crate::config::BatchSizeRamp;
 use crate::config::TrainingConfig;
+use crate::config::TrainingPhase;
 
 /// The sizes of one step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,7 +53,7 @@ impl BatchPlan {
             rows_per_micro_batch: training.rows_at_once(),
             micro_batches: training.gradient_accumulation_steps,
         };
-        let phase = |phase: &crate::config::TrainingPhase| {
+        let phase = |phase: &TrainingPhase| {
             let shape = StepShape {
                 max_seq_length: phase.max_seq_length,
                 rows_per_micro_batch: phase.per_device_train_batch_size.unwrap_or(last.rows_per_micro_batch),
@@ -101,7 +102,7 @@ impl BatchPlan {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::TrainingPhase;
+    use TrainingPhase;
 
     #[test]
     fn phases_follow_each_other_and_the_ramp_grows_inside_them() {

@@ -2,21 +2,21 @@
 
 use std::path::Path;
 
-use crate::config::FinetuneConfig;
-use crate::config::PretrainConfig;
-use crate::config::kind;
-use crate::config::load;
-use crate::config::load::Loaded;
-use crate::config::overrides::Override;
-use crate::config::schema::Kind;
-use crate::config::sweep;
-use crate::config::sweep::FinetunePlan;
-use crate::config::sweep::Swept;
-use crate::config::tasks_file;
-use crate::config::tasks_file::NamedTask;
-use crate::config::tree::Node;
-use crate::config::variables;
-use crate::error::Problems;
+use crate::FinetuneConfig;
+use crate::PretrainConfig;
+use crate::kind;
+use crate::load;
+use crate::load::Loaded;
+use crate::overrides::Override;
+use crate::schema::Kind;
+use crate::sweep;
+use crate::sweep::FinetunePlan;
+use crate::sweep::Swept;
+use crate::tasks_file;
+use crate::tasks_file::NamedTask;
+use crate::tree::Node;
+use crate::variables;
+use base::error::Problems;
 
 /// A loaded file of any kind.
 #[derive(Debug)]

@@ -3,16 +3,16 @@
 //!
 //! Does not check values: each becomes a setting like that of `--set`, which the loader checks.
 
-use crate::config::shape::Shape;
-use crate::config::shape::name_of;
-use crate::config::shape::quoted;
-use crate::config::suggest::closest;
-use crate::config::tree::Entry;
-use crate::config::tree::Node;
-use crate::config::tree::Value;
-use crate::config::tree::shortened;
-use crate::config::variables;
-use crate::error::Problem;
+use crate::shape::Shape;
+use crate::shape::name_of;
+use crate::shape::quoted;
+use crate::suggest::closest;
+use crate::tree::Entry;
+use crate::tree::Node;
+use crate::tree::Value;
+use crate::tree::shortened;
+use crate::variables;
+use base::error::Problem;
 
 /// Name of the table of a file that contains the swept keys.
 pub(super) const TABLE: &str = "sweep";

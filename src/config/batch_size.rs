@@ -11,8 +11,8 @@ use serde::Deserializer;
 use serde::Serialize;
 use serde::Serializer;
 
-use crate::config::auto;
-use crate::config::auto::AUTO;
+use crate::auto;
+use crate::auto::AUTO;
 
 /// Number of rows per device and micro-batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -9,22 +9,22 @@ use std::collections::BTreeSet;
 use serde_json::Map;
 use serde_json::Value as Json;
 
-use crate::config::foreign;
-use crate::config::scalar;
-use crate::config::shape::Field;
-use crate::config::shape::INCLUDE;
-use crate::config::shape::PROFILES;
-use crate::config::shape::Shape;
-use crate::config::shape::name_of;
-use crate::config::shape::quoted;
-use crate::config::suggest::closest;
-use crate::config::tree::Entry;
-use crate::config::tree::Node;
-use crate::config::tree::Place;
-use crate::config::tree::Value;
-use crate::config::tree::shortened;
-use crate::error::Problem;
-use crate::families::Family;
+use crate::foreign;
+use crate::scalar;
+use crate::shape::Field;
+use crate::shape::INCLUDE;
+use crate::shape::PROFILES;
+use crate::shape::Shape;
+use crate::shape::name_of;
+use crate::shape::quoted;
+use crate::suggest::closest;
+use crate::tree::Entry;
+use crate::tree::Node;
+use crate::tree::Place;
+use crate::tree::Value;
+use crate::tree::shortened;
+use base::error::Problem;
+use base::families::Family;
 
 /// The key of a family's table in configurations of `pretrain`, and of a model folder in those of `finetune`.
 const MODEL: &str = "model";

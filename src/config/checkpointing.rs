@@ -11,8 +11,8 @@ use serde::Deserializer;
 use serde::Serialize;
 use serde::Serializer;
 
-use crate::config::auto;
-use crate::config::auto::AUTO;
+use crate::auto;
+use crate::auto::AUTO;
 
 /// Gradient checkpointing: layers save their input only, and compute the rest again in backward.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

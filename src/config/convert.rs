@@ -6,20 +6,20 @@
 
 use std::path::Path;
 
-use crate::config::FinetuneTask;
-use crate::config::convert::arguments::Arguments;
-use crate::config::defaults::Derived;
-use crate::config::include;
-use crate::config::load;
-use crate::config::load::Loaded;
-use crate::config::overrides::Override;
-use crate::config::schema::Kind;
-use crate::config::shape::Shape;
-use crate::config::show;
-use crate::config::tree::shortened;
-use crate::error::Problem;
-use crate::error::Problems;
-use crate::secrets;
+use crate::FinetuneTask;
+use crate::convert::arguments::Arguments;
+use crate::defaults::Derived;
+use crate::include;
+use crate::load;
+use crate::load::Loaded;
+use crate::overrides::Override;
+use crate::schema::Kind;
+use crate::shape::Shape;
+use crate::show;
+use crate::tree::shortened;
+use base::error::Problem;
+use base::error::Problems;
+use base::secrets;
 
 mod arguments;
 mod corpus;
@@ -119,8 +119,8 @@ pub fn convert(path: &Path, purpose: Option<Purpose>) -> Result<Converted, Probl
     let mut draft = Draft::default();
     let purpose = purpose.unwrap_or_else(|| places::purpose_of(&arguments, &mut draft));
     let (kind, shape) = match purpose {
-        Purpose::Pretrain => (Kind::Pretrain, Shape::from_struct::<crate::config::PretrainConfig>()),
-        Purpose::Finetune(_) => (Kind::Finetune, Shape::from_struct::<crate::config::FinetuneConfig>()),
+        Purpose::Pretrain => (Kind::Pretrain, Shape::from_struct::<crate::PretrainConfig>()),
+        Purpose::Finetune(_) => (Kind::Finetune, Shape::from_struct::<crate::FinetuneConfig>()),
     };
     places::place(&arguments, purpose, &shape, &mut draft);
     let (json, derived) = settled(kind, &mut draft)?;

@@ -7,13 +7,13 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::Serialize;
 
-use crate::config::batching::PackingConfig;
-use crate::config::batching::Shuffle;
-use crate::config::cleaning::CleaningConfig;
-use crate::config::contamination::ContaminationConfig;
-use crate::config::deduplication::DeduplicationConfig;
-use crate::config::filters::FiltersConfig;
-use crate::config::sources::SourceConfig;
+use crate::batching::PackingConfig;
+use crate::batching::Shuffle;
+use crate::cleaning::CleaningConfig;
+use crate::contamination::ContaminationConfig;
+use crate::deduplication::DeduplicationConfig;
+use crate::filters::FiltersConfig;
+use crate::sources::SourceConfig;
 
 /// The corpus, its split, and the folder of its shards.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -1,17 +1,17 @@
 //! Effects of `decay_from` on the other keys, and the check that the other keys agree with those of the
 //! checkpoint's run.
 
-use crate::config::data::DataConfig;
-use crate::config::decay::DecayFrom;
-use crate::config::phases::SourceWeight;
-use crate::config::phases::TrainingPhase;
-use crate::config::pretrain::PretrainConfig;
-use crate::config::resume::compare_for_resume;
-use crate::config::resume::diff;
-use crate::config::resume::shown;
-use crate::config::training::SchedulerType;
-use crate::error::Problem;
-use crate::error::Problems;
+use crate::data::DataConfig;
+use crate::decay::DecayFrom;
+use crate::phases::SourceWeight;
+use crate::phases::TrainingPhase;
+use crate::pretrain::PretrainConfig;
+use crate::resume::compare_for_resume;
+use crate::resume::diff;
+use crate::resume::shown;
+use crate::training::SchedulerType;
+use base::error::Problem;
+use base::error::Problems;
 
 impl PretrainConfig {
     /// Sets the schedule of the decay: `lr_decay_steps` after the step of the checkpoint, from the learning

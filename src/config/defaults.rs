@@ -3,12 +3,12 @@
 
 use serde_json::Value as Json;
 
-use crate::config::pretrain::PretrainConfig;
-use crate::config::task::PretrainTask;
-use crate::config::training::OptimizerType;
-use crate::config::training::SchedulerType;
-use crate::config::training::TrainingConfig;
-use crate::families::ModelConfig;
+use crate::pretrain::PretrainConfig;
+use crate::task::PretrainTask;
+use crate::training::OptimizerType;
+use crate::training::SchedulerType;
+use crate::training::TrainingConfig;
+use base::families::ModelConfig;
 
 /// Keys that set the rows of an update.
 const BATCH: [&str; 2] = ["per_device_train_batch_size", "gradient_accumulation_steps"];

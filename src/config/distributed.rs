@@ -6,8 +6,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::Serialize;
 
-use crate::error::Problem;
-use crate::quantity::parse_duration;
+use base::error::Problem;
+use base::quantity::parse_duration;
 
 /// Settings of a run that `mpirun` or `srun` starts as several processes, in a build with MPI.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

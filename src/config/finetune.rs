@@ -7,15 +7,15 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::Serialize;
 
-use crate::config::cache::CacheConfig;
-use crate::config::distributed::DistributedConfig;
-use crate::config::precision::PrecisionConfig;
-use crate::config::run::RunSection;
-use crate::config::sources::OnBadRecord;
-use crate::config::task::FinetuneTask;
-use crate::config::task::Goal;
-use crate::config::task::ProblemType;
-use crate::config::training::TrainingConfig;
+use crate::cache::CacheConfig;
+use crate::distributed::DistributedConfig;
+use crate::precision::PrecisionConfig;
+use crate::run::RunSection;
+use crate::sources::OnBadRecord;
+use crate::task::FinetuneTask;
+use crate::task::Goal;
+use crate::task::ProblemType;
+use crate::training::TrainingConfig;
 
 /// Labelled files and the columns that matter. Format by extension: .csv, .tsv, .jsonl, .parquet; for tagged
 /// words .jsonl, .parquet, anything else is CoNLL; all but Parquet also .gz, .zst, .bz2.

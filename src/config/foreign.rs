@@ -213,9 +213,9 @@ pub(super) fn value_hint(path: &str, value: &str) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::FinetuneConfig;
-    use crate::config::PretrainConfig;
-    use crate::config::shape::Shape;
+    use crate::FinetuneConfig;
+    use crate::PretrainConfig;
+    use crate::shape::Shape;
 
     #[test]
     fn every_hint_names_keys_that_exist_and_every_name_has_one_hint() {

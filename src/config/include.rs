@@ -6,22 +6,22 @@
 use std::path::Path;
 use std::path::PathBuf;
 
-use crate::config::FinetuneConfig;
-use crate::config::PretrainConfig;
-use crate::config::axes;
-use crate::config::merge::merged;
-use crate::config::shape::INCLUDE;
-use crate::config::shape::PROFILES;
-use crate::config::shape::Shape;
-use crate::config::shape::name_of;
-use crate::config::tree;
-use crate::config::tree::Node;
-use crate::config::tree::Place;
-use crate::config::tree::Value;
-use crate::config::variables;
-use crate::error::Class;
-use crate::error::Problem;
-use crate::fs;
+use crate::FinetuneConfig;
+use crate::PretrainConfig;
+use crate::axes;
+use crate::merge::merged;
+use crate::shape::INCLUDE;
+use crate::shape::PROFILES;
+use crate::shape::Shape;
+use crate::shape::name_of;
+use crate::tree;
+use crate::tree::Node;
+use crate::tree::Place;
+use crate::tree::Value;
+use crate::variables;
+use base::error::Class;
+use base::error::Problem;
+use base::fs;
 
 /// Largest configuration file in bytes, a thousand times the size of a usual one.
 const CAP_BYTES: u64 = 1 << 20;

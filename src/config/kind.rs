@@ -2,12 +2,12 @@
 //!
 //! The keys are read from the shapes of both kinds, so new keys count without a change here.
 
-use crate::config::FinetuneConfig;
-use crate::config::PretrainConfig;
-use crate::config::schema::Kind;
-use crate::config::shape::Shape;
-use crate::config::tree::Node;
-use crate::error::Problem;
+use crate::FinetuneConfig;
+use crate::PretrainConfig;
+use crate::schema::Kind;
+use crate::shape::Shape;
+use crate::tree::Node;
+use base::error::Problem;
 
 /// Returns the kind that has more of the keys to itself. If both have the same number, a `model` that is a
 /// text is taken for a folder to fine-tune.

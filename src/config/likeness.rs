@@ -3,12 +3,12 @@
 
 use std::fmt::Write;
 
-use crate::config::PretrainConfig;
-use crate::config::resume::Change;
-use crate::config::resume::diff;
-use crate::families::EncoderConfig;
-use crate::families::ModelConfig;
-use crate::fs::sha256_of;
+use crate::PretrainConfig;
+use crate::resume::Change;
+use crate::resume::diff;
+use base::families::EncoderConfig;
+use base::families::ModelConfig;
+use base::fs::sha256_of;
 
 /// Sections whose keys decide losses.
 const DECIDING: [&str; 4] = ["model.", "mlm.", "rtd.", "training."];
@@ -60,8 +60,8 @@ fn decides_losses(change: &Change) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Shuffle;
-    use crate::families::named_model;
+    use crate::Shuffle;
+    use base::families::named_model;
 
     #[test]
     fn seed_folder_and_cadence_do_not_change_the_hash() {

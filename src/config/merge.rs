@@ -3,10 +3,10 @@
 //! Does not know which keys exist: a key that is given twice in one table remains twice, for `check.rs` to
 //! report.
 
-use crate::config::shape::name_of;
-use crate::config::tree::Entry;
-use crate::config::tree::Node;
-use crate::config::tree::Value;
+use crate::shape::name_of;
+use crate::tree::Entry;
+use crate::tree::Node;
+use crate::tree::Value;
 
 /// Merges two tables: entries of `over` win over those of `base`. If one of the two is not a table, returns
 /// `over`.
@@ -52,7 +52,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::config::tree::parse;
+    use crate::tree::parse;
 
     fn read(text: &str) -> Node {
         parse(text, "a.yaml").expect("is valid")

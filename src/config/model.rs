@@ -18,9 +18,9 @@ use serde::ser::SerializeMap;
 use serde_json::Map;
 use serde_json::Value;
 
-use crate::families::EncoderConfig;
-use crate::families::Family;
-use crate::families::ModelConfig;
+use base::families::EncoderConfig;
+use base::families::Family;
+use base::families::ModelConfig;
 
 const PATH: &str = "path";
 const GENERATOR_PATH: &str = "generator_path";

@@ -2,19 +2,19 @@
 //!
 //! Does not check values. Their place is the flag, so `check.rs` and `validate` name it in errors.
 
-use crate::config::check::Wrong;
-use crate::config::check::join;
-use crate::config::check::unknown_key;
-use crate::config::shape::Field;
-use crate::config::shape::Shape;
-use crate::config::tree::Entry;
-use crate::config::tree::Node;
-use crate::config::tree::Place;
-use crate::config::tree::Value;
-use crate::config::tree::parse;
-use crate::config::tree::shortened;
-use crate::error::Problem;
-use crate::families::Family;
+use crate::check::Wrong;
+use crate::check::join;
+use crate::check::unknown_key;
+use crate::shape::Field;
+use crate::shape::Shape;
+use crate::tree::Entry;
+use crate::tree::Node;
+use crate::tree::Place;
+use crate::tree::Value;
+use crate::tree::parse;
+use crate::tree::shortened;
+use base::error::Problem;
+use base::families::Family;
 
 /// Start of keys that mean the key of the configuration's own family.
 const OF_FAMILY: &str = "model.<family>.";

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::Serialize;
 
-use crate::config::sources::SourceConfig;
+use crate::sources::SourceConfig;
 
 /// Other rows, another learning rate, other positions or other data for the first steps of a run, such as
 /// short rows before long ones.

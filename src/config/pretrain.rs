@@ -6,20 +6,20 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::Serialize;
 
-use crate::config::cache::CacheConfig;
-use crate::config::data::DataConfig;
-use crate::config::decay::DecayFrom;
-use crate::config::distributed::DistributedConfig;
-use crate::config::evaluation::EvaluationConfig;
-use crate::config::mlm::MlmConfig;
-use crate::config::model::ModelSection;
-use crate::config::precision::PrecisionConfig;
-use crate::config::rtd::RtdConfig;
-use crate::config::run::RunSection;
-use crate::config::task::PretrainTask;
-use crate::config::tokenizer::TokenizerConfig;
-use crate::config::training::TrainingConfig;
-use crate::families::ModelConfig;
+use crate::cache::CacheConfig;
+use crate::data::DataConfig;
+use crate::decay::DecayFrom;
+use crate::distributed::DistributedConfig;
+use crate::evaluation::EvaluationConfig;
+use crate::mlm::MlmConfig;
+use crate::model::ModelSection;
+use crate::precision::PrecisionConfig;
+use crate::rtd::RtdConfig;
+use crate::run::RunSection;
+use crate::task::PretrainTask;
+use crate::tokenizer::TokenizerConfig;
+use crate::training::TrainingConfig;
+use base::families::ModelConfig;
 
 /// Everything that `pretrain` and `prepare` read.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use crate::config::load;
-use crate::config::tree::Value;
-use crate::error::Problem;
-use crate::error::Problems;
+use crate::load;
+use crate::tree::Value;
+use base::error::Problem;
+use base::error::Problems;
 
 /// Hint for errors in such a file.
 const SHAPE: &str = "write a device and what an hour of it costs in US dollars, `h100: 1.99`, a line each";

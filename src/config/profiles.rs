@@ -3,21 +3,21 @@
 //! All profiles are checked, also those that are not asked for; in these, variables that are not set are
 //! ignored.
 
-use crate::config::check::Wrong;
-use crate::config::check::check;
-use crate::config::check::join;
-use crate::config::merge::merged;
-use crate::config::shape::PROFILES;
-use crate::config::shape::Shape;
-use crate::config::shape::quoted;
-use crate::config::suggest::closest;
-use crate::config::tree::Entry;
-use crate::config::tree::Node;
-use crate::config::tree::Place;
-use crate::config::tree::Value;
-use crate::config::variables;
-use crate::error::Problem;
-use crate::error::Problems;
+use crate::check::Wrong;
+use crate::check::check;
+use crate::check::join;
+use crate::merge::merged;
+use crate::shape::PROFILES;
+use crate::shape::Shape;
+use crate::shape::quoted;
+use crate::suggest::closest;
+use crate::tree::Entry;
+use crate::tree::Node;
+use crate::tree::Place;
+use crate::tree::Value;
+use crate::variables;
+use base::error::Problem;
+use base::error::Problems;
 
 const SHAPE: &str =
     "write `profiles:`, below it a name for each, and below that its keys, such as `training:`";

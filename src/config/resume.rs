@@ -6,10 +6,10 @@
 use serde::Serialize;
 use serde_json::Value as Json;
 
-use crate::config::check::join;
-use crate::config::show::saved;
-use crate::error::Problem;
-use crate::error::Problems;
+use crate::check::join;
+use crate::show::saved;
+use base::error::Problem;
+use base::error::Problems;
 
 /// Keys and tables whose change does not affect any number of a run.
 const OUTSIDE: &[&str] = &[

@@ -4,8 +4,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::Serialize;
 
-use crate::families::GeneratorSize;
-use crate::families::ModelConfig;
+use base::families::GeneratorSize;
+use base::families::ModelConfig;
 
 /// The generator, which fills in masked tokens for the model to tell from the original ones, and the weights
 /// of both losses. Read for `task: replaced_token_detection` only; `mlm` says what is masked.
@@ -70,8 +70,8 @@ impl RtdConfig {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::families::EncoderConfig;
-    use crate::families::Family;
+    use base::families::EncoderConfig;
+    use base::families::Family;
 
     fn sizes(hidden_size: usize, num_attention_heads: usize, rtd: &RtdConfig) -> [usize; 4] {
         let encoder = EncoderConfig {

@@ -4,15 +4,15 @@
 
 use serde_json::Value as Json;
 
-use crate::config::foreign;
-use crate::config::shape::Shape;
-use crate::config::shape::quoted;
-use crate::config::suggest::closest;
-use crate::config::tree::Filled;
-use crate::config::tree::Value;
-use crate::config::tree::shortened;
-use crate::quantity;
-use crate::quantity::QuantityError;
+use crate::foreign;
+use crate::shape::Shape;
+use crate::shape::quoted;
+use crate::suggest::closest;
+use crate::tree::Filled;
+use crate::tree::Value;
+use crate::tree::shortened;
+use base::quantity;
+use base::quantity::QuantityError;
 
 /// The end of a message that starts with the key, and the hint.
 pub(super) type Refusal = (String, String);

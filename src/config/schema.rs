@@ -6,12 +6,12 @@ use schemars::JsonSchema;
 use serde_json::Value as Json;
 use serde_json::json;
 
-use crate::config::FinetuneConfig;
-use crate::config::PretrainConfig;
-use crate::config::axes::TABLE;
-use crate::config::shape::INCLUDE;
-use crate::config::shape::OTHER_NAMES;
-use crate::config::shape::PROFILES;
+use crate::FinetuneConfig;
+use crate::PretrainConfig;
+use crate::axes::TABLE;
+use crate::shape::INCLUDE;
+use crate::shape::OTHER_NAMES;
+use crate::shape::PROFILES;
 
 /// The command that a configuration is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub fn schema_json(kind: Kind) -> String {
 }
 
 /// Returns the same schema as a JSON value.
-pub(in crate::config) fn schema_of(kind: Kind) -> Json {
+pub(crate) fn schema_of(kind: Kind) -> Json {
     match kind {
         Kind::Pretrain => schema::<PretrainConfig>("mlmtrain pretrain: configuration"),
         Kind::Finetune => with_sweep(schema::<FinetuneConfig>("mlmtrain finetune: configuration")),

@@ -248,8 +248,8 @@ fn about(schema: &Json) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::FinetuneConfig;
-    use crate::config::PretrainConfig;
+    use crate::FinetuneConfig;
+    use crate::PretrainConfig;
 
     #[test]
     fn the_shape_follows_the_structs() {

@@ -10,11 +10,11 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use serde_json::Value as Json;
 
-use crate::config::check::join;
-use crate::config::defaults::Derived;
-use crate::config::tree::Place;
-use crate::config::variables;
-use crate::secrets;
+use crate::check::join;
+use crate::defaults::Derived;
+use crate::tree::Place;
+use crate::variables;
+use base::secrets;
 
 /// The origin of each value of a configuration.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -243,7 +243,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::config::tree;
+    use crate::tree;
 
     #[test]
     fn secrets_are_blanked_and_ordinary_keys_are_not() {

@@ -4,17 +4,17 @@
 
 use std::path::Path;
 
-use crate::config::FinetuneConfig;
-use crate::config::axes;
-use crate::config::axes::Axis;
-use crate::config::axes::SEEDS_KEY;
-use crate::config::load;
-use crate::config::load::Loaded;
-use crate::config::overrides::Override;
-use crate::config::shape::Shape;
-use crate::config::tree::Node;
-use crate::error::Problem;
-use crate::error::Problems;
+use crate::FinetuneConfig;
+use crate::axes;
+use crate::axes::Axis;
+use crate::axes::SEEDS_KEY;
+use crate::load;
+use crate::load::Loaded;
+use crate::overrides::Override;
+use crate::shape::Shape;
+use crate::tree::Node;
+use base::error::Problem;
+use base::error::Problems;
 
 /// Largest number of runs of a sweep; more are a typing error.
 const MOST_RUNS: usize = 10_000;

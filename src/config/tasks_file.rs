@@ -7,23 +7,23 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use crate::config::FinetuneConfig;
-use crate::config::Goal;
-use crate::config::load;
-use crate::config::merge::merged;
-use crate::config::overrides::Override;
-use crate::config::profiles;
-use crate::config::shape::name_of;
-use crate::config::shape::quoted;
-use crate::config::suggest::closest;
-use crate::config::tree::Node;
-use crate::config::tree::Place;
-use crate::config::tree::Value;
-use crate::config::tree::shortened;
-use crate::config::variables;
-use crate::error::Problem;
-use crate::error::Problems;
-use crate::scores::Metric;
+use crate::FinetuneConfig;
+use crate::Goal;
+use crate::load;
+use crate::merge::merged;
+use crate::overrides::Override;
+use crate::profiles;
+use crate::shape::name_of;
+use crate::shape::quoted;
+use crate::suggest::closest;
+use crate::tree::Node;
+use crate::tree::Place;
+use crate::tree::Value;
+use crate::tree::shortened;
+use crate::variables;
+use base::error::Problem;
+use base::error::Problems;
+use base::scores::Metric;
 
 /// The seeds of a comparison whose file names none. With one seed alone, chance could not be estimated.
 const DEFAULT_SEEDS: [u64; 3] = [1, 2, 3];

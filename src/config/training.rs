@@ -5,12 +5,12 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::Serialize;
 
-use crate::config::batch_size::BatchSize;
-use crate::config::batching::BatchSizeRamp;
-use crate::config::checkpointing::GradientCheckpointing;
-use crate::config::class_weights::ClassWeights;
-use crate::config::frozen_layers::FrozenLayers;
-use crate::config::phases::TrainingPhase;
+use crate::batch_size::BatchSize;
+use crate::batching::BatchSizeRamp;
+use crate::checkpointing::GradientCheckpointing;
+use crate::class_weights::ClassWeights;
+use crate::frozen_layers::FrozenLayers;
+use crate::phases::TrainingPhase;
 
 /// How gradients become updates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -246,7 +246,7 @@ impl Default for TrainingConfig {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::value_at;
+    use crate::value_at;
 
     #[test]
     fn equal_phases_are_not_a_change() {

@@ -10,15 +10,15 @@ use std::sync::Mutex;
 
 use serde_json::Value as Json;
 
-use crate::config::check::Wrong;
-use crate::config::check::join;
-use crate::config::tree::Filled;
-use crate::config::tree::Node;
-use crate::config::tree::Place;
-use crate::config::tree::Value;
-use crate::config::tree::shortened;
-use crate::error::Problem;
-use crate::secrets;
+use crate::check::Wrong;
+use crate::check::join;
+use crate::tree::Filled;
+use crate::tree::Node;
+use crate::tree::Place;
+use crate::tree::Value;
+use crate::tree::shortened;
+use base::error::Problem;
+use base::secrets;
 
 /// Texts that came from variables, with their written form.
 static WRITTEN: Mutex<BTreeMap<String, Filled>> = Mutex::new(BTreeMap::new());
@@ -450,7 +450,7 @@ mod tests {
             model: {roberta: {}}\n";
         std::fs::write(&file, text).unwrap();
         let sets = ["tokenizer.path=~/tokenizer".to_string()];
-        let config = crate::config::load_pretrain(&file, &sets).unwrap().config;
+        let config = crate::load_pretrain(&file, &sets).unwrap().config;
         let paths = [&config.data.sources[0].files[0], &config.data.sources[0].files[1]];
         assert_eq!(paths, [&format!("{home}/corpus/*.txt"), &format!("{home}/a")]);
         assert_eq!(config.run.output_dir, std::path::Path::new(&home).join("runs/x"));
@@ -459,7 +459,7 @@ mod tests {
             Some(std::path::Path::new(&home).join("tokenizer").as_path())
         );
         assert_eq!(config.run.sample_text.as_deref(), Some("~/no path"));
-        let saved = crate::config::saved(&config);
+        let saved = crate::saved(&config);
         assert_eq!(saved["run"]["output_dir"], "~/runs/x");
         let again = with_variables(saved);
         assert_eq!(again["run"]["output_dir"], format!("{home}/runs/x"));

@@ -26,15 +26,15 @@ use object_store::path::Path as Key;
 use reqwest::header::AUTHORIZATION;
 use reqwest::header::HeaderValue;
 
-use crate::error::Problem;
-use crate::fs;
-use crate::secrets;
-use crate::stores::connector::Connector;
-use crate::stores::environment;
-use crate::stores::failure::explained;
-use crate::stores::listing::LeftOut;
-use crate::stores::runtime;
-use crate::stores::unsure::Unsure;
+use crate::connector::Connector;
+use crate::environment;
+use crate::failure::explained;
+use crate::listing::LeftOut;
+use crate::runtime;
+use crate::unsure::Unsure;
+use base::error::Problem;
+use base::fs;
+use base::secrets;
 
 const SCHEMES: [&str; 5] = ["s3", "gs", "az", "https", "http"];
 

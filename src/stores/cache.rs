@@ -22,17 +22,17 @@ use futures_util::TryStreamExt;
 use futures_util::stream;
 use object_store::ObjectMeta;
 
-use crate::error::Problem;
-use crate::fs;
-use crate::fs::FolderLock;
-use crate::quantity::format_bytes;
-use crate::secrets;
-use crate::stores::address::Address;
-use crate::stores::download::Broken;
-use crate::stores::download::download;
-use crate::stores::download::is_versioned;
-use crate::stores::failure::explained;
-use crate::stores::runtime;
+use crate::address::Address;
+use crate::download::Broken;
+use crate::download::download;
+use crate::download::is_versioned;
+use crate::failure::explained;
+use crate::runtime;
+use base::error::Problem;
+use base::fs;
+use base::fs::FolderLock;
+use base::quantity::format_bytes;
+use base::secrets;
 
 /// Number of downloads at the same time.
 const AT_ONCE: usize = 8;

@@ -14,9 +14,9 @@ use serde::Deserialize;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::error::Problem;
-use crate::fs;
-use crate::stores::remote::Remote;
+use crate::remote::Remote;
+use base::error::Problem;
+use base::fs;
 
 /// The object that holds the claim.
 pub(super) const CLAIM: &str = "claim.json";

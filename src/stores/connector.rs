@@ -18,8 +18,8 @@ use reqwest::redirect::Attempt;
 use reqwest::redirect::Policy;
 use reqwest::tls::Certificate;
 
-use crate::stores::listing::LeftOut;
-use crate::stores::listing::Listing;
+use crate::listing::LeftOut;
+use crate::listing::Listing;
 
 /// Time without a byte after which a request is abandoned and repeated.
 pub(super) const SILENCE: Duration = Duration::from_secs(60);

@@ -17,11 +17,11 @@ use object_store::GetOptions;
 use object_store::GetRange;
 use object_store::ObjectMeta;
 
-use crate::error::Problem;
-use crate::fs;
-use crate::fs::File;
-use crate::stores::address::Address;
-use crate::stores::failure::explained;
+use crate::address::Address;
+use crate::failure::explained;
+use base::error::Problem;
+use base::fs;
+use base::fs::File;
 
 /// Number of attempts without any new byte, after which a download fails.
 const ATTEMPTS: u32 = 5;

@@ -8,7 +8,7 @@ use object_store::azure::AzureConfigKey;
 use object_store::gcp::GoogleConfigKey;
 use reqwest::Url;
 
-use crate::error::Problem;
+use base::error::Problem;
 
 /// Kind of value that a variable needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,8 +4,8 @@ use std::error::Error as _;
 
 use object_store::Error;
 
-use crate::error::Problem;
-use crate::secrets;
+use base::error::Problem;
+use base::secrets;
 
 /// The most characters of a server's answer in a message: some servers send whole pages.
 const MOST_CHARS: usize = 300;

@@ -20,17 +20,17 @@ use std::time::SystemTime;
 
 use anyhow::Result;
 
-use crate::error::Problem;
-use crate::fs;
-use crate::fs::File;
-use crate::stores::claim::CLAIM;
-use crate::stores::claim::Claim;
-use crate::stores::remote::MANIFEST;
-use crate::stores::remote::Remote;
-use crate::stores::remote::checkpoint_of;
-use crate::stores::remote::is_complete;
-use crate::stores::remote::name_in_seed;
-use crate::stores::remote::sealed_folder;
+use crate::claim::CLAIM;
+use crate::claim::Claim;
+use crate::remote::MANIFEST;
+use crate::remote::Remote;
+use crate::remote::checkpoint_of;
+use crate::remote::is_complete;
+use crate::remote::name_in_seed;
+use crate::remote::sealed_folder;
+use base::error::Problem;
+use base::fs;
+use base::fs::File;
 
 /// Time between two looks at the folder.
 const INTERVAL: Duration = Duration::from_millis(250);

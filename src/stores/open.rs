@@ -10,9 +10,9 @@ use std::sync::PoisonError;
 
 use anyhow::Result;
 
-use crate::error::Problem;
-use crate::fs;
-use crate::stores::Cache;
+use crate::Cache;
+use base::error::Problem;
+use base::fs;
 
 static OPEN: Mutex<BTreeMap<PathBuf, Arc<Cache>>> = Mutex::new(BTreeMap::new());
 

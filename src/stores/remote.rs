@@ -18,13 +18,13 @@ use object_store::WriteMultipart;
 use object_store::path::Path as Key;
 use serde_json::Value;
 
-use crate::error::Problem;
-use crate::fs;
-use crate::stores::address::Address;
-use crate::stores::download::Broken;
-use crate::stores::download::download;
-use crate::stores::failure::explained;
-use crate::stores::runtime;
+use crate::address::Address;
+use crate::download::Broken;
+use crate::download::download;
+use crate::failure::explained;
+use crate::runtime;
+use base::error::Problem;
+use base::fs;
 
 /// File that is written last in a complete folder.
 pub(super) const MANIFEST: &str = "manifest.json";

@@ -11,8 +11,8 @@ use anyhow::Result;
 use tokio::runtime::Builder;
 use tokio::runtime::Runtime;
 
-use crate::error::Problem;
-use crate::quietly::quietly;
+use base::error::Problem;
+use base::quietly::quietly;
 
 static RUNTIME: OnceLock<io::Result<Runtime>> = OnceLock::new();
 

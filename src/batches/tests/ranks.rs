@@ -2,6 +2,8 @@
 
 use super::*;
 use crate::config::MaskingUnit;
+use crate::config::TrainingConfig;
+use crate::config::TrainingPhase;
 
 /// A step as everything that training could see of it, whatever it was cut into.
 #[derive(Debug, Clone, PartialEq)]
@@ -97,11 +99,11 @@ fn ranks_workers_and_micro_batches_change_nothing() {
 #[test]
 fn phases_and_ramp_give_the_same_steps_to_any_number_of_ranks_and_after_a_resume() {
     let set = sources();
-    let phases = crate::config::TrainingConfig {
+    let phases = TrainingConfig {
         per_device_train_batch_size: 2.into(),
         gradient_accumulation_steps: 8,
-        phases: vec![crate::config::TrainingPhase::of_length(3, 12)],
-        ..crate::config::TrainingConfig::default()
+        phases: vec![TrainingPhase::of_length(3, 12)],
+        ..TrainingConfig::default()
     };
     for frame in frames(32) {
         let start = |rank, world_size, first_step, cursor| {

@@ -2,9 +2,9 @@
 
 use serde_json::Value as Json;
 
-use crate::config::tree::Filled;
-use crate::config::tree::Node;
-use crate::config::tree::Value;
+use crate::tree::Filled;
+use crate::tree::Node;
+use crate::tree::Value;
 
 /// Keys and values in the order of the file.
 #[derive(Debug, Default)]

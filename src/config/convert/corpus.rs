@@ -6,9 +6,9 @@ use std::path::Path;
 use serde_json::Value as Json;
 use serde_json::json;
 
-use crate::config::convert::Draft;
-use crate::config::convert::arguments::Arguments;
-use crate::families::Family;
+use crate::convert::Draft;
+use crate::convert::arguments::Arguments;
+use base::families::Family;
 
 /// The arguments that this module converts.
 const TAKEN: [&str; 14] = [

@@ -3,16 +3,16 @@
 
 use serde_json::Value as Json;
 
-use crate::config::FinetuneTask;
-use crate::config::convert::Draft;
-use crate::config::convert::Purpose;
-use crate::config::convert::arguments::Arguments;
-use crate::config::convert::arguments::is_off_or_empty;
-use crate::config::convert::corpus;
-use crate::config::foreign;
-use crate::config::foreign::Elsewhere;
-use crate::config::shape::Shape;
-use crate::config::shape::name_of;
+use crate::FinetuneTask;
+use crate::convert::Draft;
+use crate::convert::Purpose;
+use crate::convert::arguments::Arguments;
+use crate::convert::arguments::is_off_or_empty;
+use crate::convert::corpus;
+use crate::foreign;
+use crate::foreign::Elsewhere;
+use crate::shape::Shape;
+use crate::shape::name_of;
 
 /// Arguments that only run_mlm.py has.
 const PRETRAINING_ONLY: [&str; 6] = [

@@ -1,7 +1,7 @@
 //! Conversions of arguments as people write them.
 
 use super::*;
-use crate::config::load_any;
+use crate::load_any;
 
 /// Converts arguments and checks that the loader accepts the YAML. Returns the YAML with single spaces
 /// between words, and the notes.

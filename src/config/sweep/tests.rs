@@ -1,7 +1,7 @@
 //! Tests of right and wrong sweeps as users write them.
 
 use super::*;
-use crate::config::overrides;
+use crate::overrides;
 
 const FILE: &str = "\
 model: models/mini

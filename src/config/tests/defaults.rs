@@ -1,7 +1,7 @@
 //! Tests of the defaults of pretraining that depend on the model and the steps.
 
 use super::*;
-use crate::config::defaults;
+use crate::defaults;
 
 /// Returns the lines of `config show` for these keys of `training`.
 fn shown(loaded: &Loaded<PretrainConfig>, keys: &[&str]) -> Vec<String> {

@@ -29,7 +29,7 @@ fn hostile_files_get_a_clear_error() {
       hint: a configuration is a small YAML or JSON file
     "#);
     for problem in missing.0.iter().chain(&folder.0) {
-        assert_eq!(problem.class, crate::error::Class::Usage);
+        assert_eq!(problem.class, base::error::Class::Usage);
     }
 }
 

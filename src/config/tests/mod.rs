@@ -9,9 +9,9 @@ use std::path::Path;
 use std::path::PathBuf;
 
 use super::*;
-use crate::error::Problems;
-use crate::families::EncoderConfig;
-use crate::families::Family;
+use base::error::Problems;
+use base::families::EncoderConfig;
+use base::families::Family;
 
 const SMALL: &str = "\
 data:
@@ -442,7 +442,7 @@ fn resuming_accepts_some_changes_and_refuses_others() {
     let continued = |sets: &[&str]| {
         let Loaded { mut config, origins } = load(SMALL, sets).expect("is right");
         let json = serde_json::to_value(&saved).expect("is JSON");
-        crate::config::defaults::keep_derived(&mut config.training, origins.derived(), &json);
+        crate::defaults::keep_derived(&mut config.training, origins.derived(), &json);
         config
     };
     let current = continued(&["training.max_steps=10", "run.threads=2"]);
@@ -488,7 +488,7 @@ fn resuming_accepts_some_changes_and_refuses_others() {
 
 #[test]
 fn every_file_in_configs_is_right() {
-    let pattern = concat!(env!("CARGO_MANIFEST_DIR"), "/configs/**/*.yaml");
+    let pattern = concat!(env!("CARGO_MANIFEST_DIR"), "/../../configs/**/*.yaml");
     let files: Vec<PathBuf> =
         glob::glob(pattern).expect("is a pattern").map(|file| file.expect("is readable")).collect();
     assert!(files.len() > 30);

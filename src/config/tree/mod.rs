@@ -17,7 +17,7 @@ use serde_saphyr::options::DuplicateKeyPolicy;
 use serde_saphyr::options::MergeKeyPolicy;
 use serde_saphyr::options::NonFiniteFloatPolicy;
 
-use crate::error::Problem;
+use base::error::Problem;
 
 #[cfg(test)]
 mod tests;

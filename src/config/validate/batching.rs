@@ -1,12 +1,12 @@
 //! Checks of packing, the ramp of the batch size and the schedule of masking.
 
-use crate::config::DataConfig;
-use crate::config::FinetuneConfig;
-use crate::config::MlmConfig;
-use crate::config::PackingMode;
-use crate::config::PretrainConfig;
-use crate::config::TrainingConfig;
-use crate::config::validate::Findings;
+use crate::DataConfig;
+use crate::FinetuneConfig;
+use crate::MlmConfig;
+use crate::PackingMode;
+use crate::PretrainConfig;
+use crate::TrainingConfig;
+use crate::validate::Findings;
 
 pub(super) fn batching(config: &PretrainConfig, findings: &mut Findings) {
     packing(&config.data, findings);
@@ -119,10 +119,10 @@ mod tests {
     use serde_json::Value;
     use serde_json::json;
 
-    use crate::config::FinetuneConfig;
-    use crate::config::PretrainConfig;
-    use crate::config::validate_finetune;
-    use crate::config::validate_pretrain;
+    use crate::FinetuneConfig;
+    use crate::PretrainConfig;
+    use crate::validate_finetune;
+    use crate::validate_pretrain;
 
     /// Returns the problems of a configuration with these sections, a line each.
     fn found(data: &Value, training: &Value, mlm: &Value) -> String {

@@ -1,12 +1,12 @@
 //! Checks of filters and contamination: shares, contradicting bounds, languages, and tables that are given
 //! but not enabled.
 
-use crate::config::ContaminationConfig;
-use crate::config::DataConfig;
-use crate::config::FiltersConfig;
-use crate::config::filters::language_code;
-use crate::config::filters::language_codes;
-use crate::config::validate::Findings;
+use crate::ContaminationConfig;
+use crate::DataConfig;
+use crate::FiltersConfig;
+use crate::filters::language_code;
+use crate::filters::language_codes;
+use crate::validate::Findings;
 
 /// Smallest and largest order of the character model: no text is long enough for more than eight.
 const ORDERS: (u64, u64) = (2, 8);
@@ -26,7 +26,7 @@ pub(super) fn curation(data: &DataConfig, findings: &mut Findings) {
 
 /// Reports rules that were changed but are not enabled: they would silently have no effect.
 fn switches(filters: &FiltersConfig, findings: &mut Findings) {
-    use crate::config::filters as tables;
+    use crate::filters as tables;
     let unused = [
         ("markup", !filters.markup.enabled && filters.markup != tables::MarkupFilter::default()),
         ("c4", !filters.c4.enabled && filters.c4 != tables::C4Filter::default()),

@@ -3,20 +3,20 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use crate::config::ClassifyData;
-use crate::config::FinetuneConfig;
-use crate::config::FinetuneTask;
-use crate::config::Goal;
-use crate::config::MlmConfig;
-use crate::config::PretrainConfig;
-use crate::config::RunSection;
-use crate::config::validate::Findings;
-use crate::config::validate::percent_hint;
-use crate::config::validate::sources;
-use crate::config::validate::training::time;
-use crate::quantity;
-use crate::secrets;
-use crate::stores::is_url;
+use crate::ClassifyData;
+use crate::FinetuneConfig;
+use crate::FinetuneTask;
+use crate::Goal;
+use crate::MlmConfig;
+use crate::PretrainConfig;
+use crate::RunSection;
+use crate::validate::Findings;
+use crate::validate::percent_hint;
+use crate::validate::sources;
+use crate::validate::training::time;
+use base::quantity;
+use base::secrets;
+use stores::is_url;
 
 /// Fewest tokens of a sequence: two special tokens and one of text.
 const SHORTEST_SEQUENCE: u64 = 3;

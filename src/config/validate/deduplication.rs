@@ -1,7 +1,7 @@
 //! Checks of the search for near-duplicates.
 
-use crate::config::DeduplicationConfig;
-use crate::config::validate::Findings;
+use crate::DeduplicationConfig;
+use crate::validate::Findings;
 
 pub(super) fn deduplication(config: &DeduplicationConfig, findings: &mut Findings) {
     if let Some(threshold) = config.near_threshold

@@ -4,14 +4,14 @@
 
 use std::ops::RangeInclusive;
 
-use crate::config::DistributedConfig;
-use crate::config::FinetuneConfig;
-use crate::config::PretrainConfig;
-use crate::config::SchedulerType;
-use crate::config::SumOrder;
-use crate::config::Wire;
-use crate::error::Problem;
-use crate::families::ModelConfig;
+use crate::DistributedConfig;
+use crate::FinetuneConfig;
+use crate::PretrainConfig;
+use crate::SchedulerType;
+use crate::SumOrder;
+use crate::Wire;
+use base::error::Problem;
+use base::families::ModelConfig;
 
 mod batching;
 mod curation;

@@ -1,18 +1,18 @@
 //! Checks of the model: consistent sizes, enough positions for the longest sequence, a vocabulary large
 //! enough for the tokenizer.
 
-use crate::config::InitialEmbeddings;
-use crate::config::PretrainConfig;
-use crate::config::PretrainTask;
-use crate::config::check::join;
-use crate::config::validate::Findings;
-use crate::config::validate::unused;
-use crate::families::Family;
-use crate::families::MOST_INITIALIZER_RANGE;
-use crate::families::MOST_LAYER_NORM_EPS;
-use crate::families::ModelConfig;
-use crate::families::PositionKind;
-use crate::families::ROPE_THETA;
+use crate::InitialEmbeddings;
+use crate::PretrainConfig;
+use crate::PretrainTask;
+use crate::check::join;
+use crate::validate::Findings;
+use crate::validate::unused;
+use base::families::Family;
+use base::families::MOST_INITIALIZER_RANGE;
+use base::families::MOST_LAYER_NORM_EPS;
+use base::families::ModelConfig;
+use base::families::PositionKind;
+use base::families::ROPE_THETA;
 
 /// Fewest tokens of a row with a pair: three special tokens, and at least the tokens of text that
 /// `batches::pairs` requires.

@@ -1,13 +1,13 @@
 //! Checks of phases: their order and their changes.
 
-use crate::config::PretrainConfig;
-use crate::config::SourceConfig;
-use crate::config::TrainingPhase;
-use crate::config::validate::Findings;
-use crate::config::validate::batching::needs_max_steps;
-use crate::config::validate::sources::WEIGHT_MAX;
-use crate::families::PositionKind;
-use crate::families::ROPE_THETA;
+use crate::PretrainConfig;
+use crate::SourceConfig;
+use crate::TrainingPhase;
+use crate::validate::Findings;
+use crate::validate::batching::needs_max_steps;
+use crate::validate::sources::WEIGHT_MAX;
+use base::families::PositionKind;
+use base::families::ROPE_THETA;
 
 pub(super) fn phases(config: &PretrainConfig, findings: &mut Findings) {
     let training = &config.training;
@@ -116,8 +116,8 @@ mod tests {
     use serde_json::Value;
     use serde_json::json;
 
-    use crate::config::PretrainConfig;
-    use crate::config::validate_pretrain;
+    use crate::PretrainConfig;
+    use crate::validate_pretrain;
 
     /// Returns the problems of phases of a run with the sources `web` and `news`, a line each.
     fn found(model: &Value, phases: &Value) -> String {

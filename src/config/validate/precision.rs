@@ -1,8 +1,8 @@
 //! Checks of number types and of the loss scale that f16 needs.
 
-use crate::config::ComputeChoice;
-use crate::config::PrecisionConfig;
-use crate::config::validate::Findings;
+use crate::ComputeChoice;
+use crate::PrecisionConfig;
+use crate::validate::Findings;
 
 pub(super) fn precision(precision: &PrecisionConfig, findings: &mut Findings) {
     let Some(loss_scale) = &precision.loss_scale else { return };

@@ -2,11 +2,11 @@
 //!
 //! Reads no files: patterns are matched when the corpus is opened.
 
-use crate::config::DataConfig;
-use crate::config::Format;
-use crate::config::SourceConfig;
-use crate::config::TrainingPhase;
-use crate::config::validate::Findings;
+use crate::DataConfig;
+use crate::Format;
+use crate::SourceConfig;
+use crate::TrainingPhase;
+use crate::validate::Findings;
 
 /// Largest weight of a source; a larger one is more likely a typing error.
 pub(super) const WEIGHT_MAX: f64 = 1000.0;

@@ -2,24 +2,24 @@
 
 use std::path::PathBuf;
 
-use crate::config::BatchSize;
-use crate::config::ComputeChoice;
-use crate::config::FinetuneConfig;
-use crate::config::FinetuneTask;
-use crate::config::Format;
-use crate::config::LossScaleConfig;
-use crate::config::OptimizerType;
-use crate::config::PrecisionConfig;
-use crate::config::PretrainConfig;
-use crate::config::SchedulerType;
-use crate::config::SourceConfig;
-use crate::config::TagScheme;
-use crate::config::TrainingConfig;
-use crate::config::validate::validate_finetune;
-use crate::config::validate::validate_pretrain;
-use crate::families::EncoderConfig;
-use crate::families::Family;
-use crate::families::ModelConfig;
+use crate::BatchSize;
+use crate::ComputeChoice;
+use crate::FinetuneConfig;
+use crate::FinetuneTask;
+use crate::Format;
+use crate::LossScaleConfig;
+use crate::OptimizerType;
+use crate::PrecisionConfig;
+use crate::PretrainConfig;
+use crate::SchedulerType;
+use crate::SourceConfig;
+use crate::TagScheme;
+use crate::TrainingConfig;
+use crate::validate::validate_finetune;
+use crate::validate::validate_pretrain;
+use base::families::EncoderConfig;
+use base::families::Family;
+use base::families::ModelConfig;
 
 fn pretrain() -> PretrainConfig {
     serde_json::from_value(

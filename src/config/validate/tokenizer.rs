@@ -1,9 +1,9 @@
 //! Checks of the tokenizer: room for the alphabet in the vocabulary, and ranges of its numbers.
 
-use crate::config::TokenizerAlgorithm;
-use crate::config::TokenizerConfig;
-use crate::config::validate::Findings;
-use crate::config::validate::SPECIAL_TOKENS;
+use crate::TokenizerAlgorithm;
+use crate::TokenizerConfig;
+use crate::validate::Findings;
+use crate::validate::SPECIAL_TOKENS;
 
 pub(super) fn tokenizer(tokenizer: &TokenizerConfig, findings: &mut Findings) {
     if let Some(path) = &tokenizer.compare_with {

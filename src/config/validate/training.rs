@@ -1,15 +1,15 @@
 //! Checks of the section `training`: batch, length, optimizer, schedule, and intervals of logging, evaluation
 //! and checkpoints.
 
-use crate::config::BatchSize;
-use crate::config::BatchSizeRamp;
-use crate::config::ClassWeights;
-use crate::config::OptimizerType;
-use crate::config::SchedulerType;
-use crate::config::TrainingConfig;
-use crate::config::validate::Findings;
-use crate::config::validate::unused;
-use crate::quantity;
+use crate::BatchSize;
+use crate::BatchSizeRamp;
+use crate::ClassWeights;
+use crate::OptimizerType;
+use crate::SchedulerType;
+use crate::TrainingConfig;
+use crate::validate::Findings;
+use crate::validate::unused;
+use base::quantity;
 
 pub(super) fn training(training: &TrainingConfig, max_seq_length: usize, findings: &mut Findings) {
     batch(training, max_seq_length, findings);

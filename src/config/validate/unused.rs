@@ -6,22 +6,22 @@
 use serde::Serialize;
 use serde_json::Value as Json;
 
-use crate::config::BatchSize;
-use crate::config::DataConfig;
-use crate::config::DeduplicationConfig;
-use crate::config::DocumentUnit;
-use crate::config::FiltersConfig;
-use crate::config::FinetuneConfig;
-use crate::config::FinetuneTask;
-use crate::config::Format;
-use crate::config::Goal;
-use crate::config::PackingMode;
-use crate::config::PretrainConfig;
-use crate::config::SchedulerType;
-use crate::config::SourceConfig;
-use crate::config::TokenizerConfig;
-use crate::config::TrainingConfig;
-use crate::config::validate::Findings;
+use crate::BatchSize;
+use crate::DataConfig;
+use crate::DeduplicationConfig;
+use crate::DocumentUnit;
+use crate::FiltersConfig;
+use crate::FinetuneConfig;
+use crate::FinetuneTask;
+use crate::Format;
+use crate::Goal;
+use crate::PackingMode;
+use crate::PretrainConfig;
+use crate::SchedulerType;
+use crate::SourceConfig;
+use crate::TokenizerConfig;
+use crate::TrainingConfig;
+use crate::validate::Findings;
 
 pub(super) fn pretrain(config: &PretrainConfig, findings: &mut Findings) {
     of_finetuning(&config.training, findings);
@@ -241,10 +241,10 @@ mod tests {
     use serde_json::Value;
     use serde_json::json;
 
-    use crate::config::FinetuneConfig;
-    use crate::config::PretrainConfig;
-    use crate::config::validate_finetune;
-    use crate::config::validate_pretrain;
+    use crate::FinetuneConfig;
+    use crate::PretrainConfig;
+    use crate::validate_finetune;
+    use crate::validate_pretrain;
 
     /// Returns the problems of a right configuration after these sections are merged over it, a line each.
     fn found(sections: &Value) -> String {

@@ -54,8 +54,8 @@ fn each_planted_violation_is_found() {
         ("helpers.rs", "", "helpers.rs: `helpers` is not in the module table"),
         (
             "train/mod.rs",
-            "use crate::{fs, ops};",
-            "train/mod.rs:2: one path a line instead of `use crate::{..}`",
+            "use crate::{fs, commands};",
+            "train/mod.rs:2: `train` uses `commands`, which comes after it",
         ),
         ("shards/read.rs", "let f = std::fs::File::open(p);", "shards/read.rs:2: `std::fs` belongs in `fs`"),
         ("shards/read.rs", "let f = File::open(p);", "shards/read.rs:2: `File::open` belongs in `fs`"),
@@ -130,12 +130,15 @@ fn a_family_is_named_in_its_own_room_and_in_tests_alone() {
 fn each_circle_inside_a_module_is_reported_once() {
     let tree = planted(&[
         ("ops/lib.rs", "//! A file.\nmod indices;\npub use indices::Indices;\nuse indices::Plan;\n"),
-        ("ops/indices.rs", "//! A file.\nuse crate::heads::Tiles;\nuse super::packet::Array;\n"),
+        (
+            "ops/indices.rs",
+            "//! A file.\nuse crate::{heads::Tiles};\nuse super::packet::{\n    Array,\n    Keys,\n};\n",
+        ),
         ("ops/heads/mod.rs", "//! A file.\nuse crate::heads::tiles::Tiles;\n"),
         ("ops/heads/tiles.rs", "//! A file.\nuse super::super::Indices;\nuse super::Shape;\n"),
         ("ops/packet.rs", "//! A file.\n#[cfg(test)]\nuse crate::indices::Indices;\n"),
         ("fs/a.rs", "//! A file.\nuse super::b::B;\n"),
-        ("fs/b.rs", "//! A file.\nuse super::c::C;\n"),
+        ("fs/b.rs", "//! A file.\nuse super::{c, d};\n"),
         ("fs/c.rs", "//! A file.\nuse super::a::A;\n"),
     ]);
     assert_eq!(

@@ -1,18 +1,23 @@
 //! A source file as the rules see it: its place in the module tree, and its lines without comments.
 //!
-//! The crates `base` and `ops` are seen as the modules that the library re-exports: `src/base/fs/lock.rs` is `fs/lock.rs`,
-//! and what `ops` calls `crate::linear` is `crate::ops::linear`.
+//! The other crates are seen as the modules that the library re-exports: `src/base/fs/lock.rs` is `fs/lock.rs`, and
+//! `crate::linear` in the crate `ops` is `crate::ops::linear`.
 //!
 //! It knows no rule.
 
 use std::path::Path;
+
+/// Folders below `src` that are crates of their own.
+const CRATES: [&str; 4] = ["base", "config", "ops", "stores"];
 
 /// A file by its place in the module tree: `ops/linear/mod.rs` is `["ops", "linear"]`; `lib.rs`, `main.rs` and
 /// `base/lib.rs` are `[]`.
 pub(super) struct Source {
     pub(super) file: String,
     pub(super) path: Vec<String>,
+    /// Each path of a grouped `use` is a line of its own here.
     pub(super) lines: Vec<Line>,
+    pub(super) line_count: usize,
     pub(super) starts_with_documentation: bool,
 }
 
@@ -31,7 +36,7 @@ impl Source {
     pub(super) fn new(file: &Path, text: &str) -> Self {
         let parts = file.with_extension("");
         let mut path: Vec<String> = parts.iter().map(|part| part.to_string_lossy().into_owned()).collect();
-        let in_crate = path.first().filter(|first| ["base", "ops"].contains(&first.as_str())).cloned();
+        let in_crate = path.first().filter(|first| CRATES.contains(&first.as_str())).cloned();
         if in_crate.as_deref() == Some("base") {
             path.remove(0);
         }
@@ -41,11 +46,15 @@ impl Source {
         let is_test_file = path.iter().any(|part| part == "tests");
         let starts_with_documentation = text.starts_with("//!");
         let text = match in_crate.as_deref() {
-            Some("ops") => text.replace("crate::", "crate::ops::").replace(" base::", " crate::"),
+            Some(name) if name != "base" => {
+                let text =
+                    text.replace("crate::", &format!("crate::{name}::")).replace(" base::", " crate::");
+                text.replace(" stores::", " crate::stores::")
+            }
             _ => text.to_string(),
         };
-        let lines = lines(&text, is_test_file);
-        Self { file: file.display().to_string(), path, lines, starts_with_documentation }
+        let (lines, line_count) = (lines(&text, is_test_file), text.lines().count());
+        Self { file: file.display().to_string(), path, lines, line_count, starts_with_documentation }
     }
 
     pub(super) fn is_root(&self) -> bool {
@@ -88,7 +97,7 @@ fn lines(text: &str, is_test_file: bool) -> Vec<Line> {
     // Whether an item for tests alone is announced, or has begun.
     let (mut announced, mut in_test_item) = (false, false);
     let mut lines = Vec::new();
-    for (index, line) in text.lines().enumerate() {
+    for (number, line) in ungrouped(text) {
         let code = line.split("//").next().unwrap_or("").trim_end();
         if line.starts_with("#[cfg(test)]") {
             announced = true;
@@ -96,7 +105,7 @@ fn lines(text: &str, is_test_file: bool) -> Vec<Line> {
             (announced, in_test_item) = (false, true);
         }
         let in_tests = is_test_file || announced || in_test_item;
-        lines.push(Line { number: index + 1, code: code.to_string(), inline_depth, in_tests });
+        lines.push(Line { number, code: code.to_string(), inline_depth, in_tests });
         if !code.starts_with(' ') && code.ends_with([';', '}']) {
             in_test_item = false;
         }
@@ -107,6 +116,42 @@ fn lines(text: &str, is_test_file: bool) -> Vec<Line> {
         }
     }
     lines
+}
+
+/// The lines of a file with their numbers; `use a::{b, c};` is `use a::b;` and `use a::c;`.
+fn ungrouped(text: &str) -> Vec<(usize, String)> {
+    let mut lines = Vec::new();
+    let mut statement = String::new();
+    let mut first_number = 0;
+    for (index, line) in text.lines().enumerate() {
+        let number = index + 1;
+        if statement.is_empty() {
+            let is_group =
+                line.contains("use ") && line.contains("::{") && !line.trim_start().starts_with("//");
+            if !is_group {
+                lines.push((number, line.to_string()));
+                continue;
+            }
+            first_number = number;
+        }
+        statement.push_str(if statement.is_empty() { line } else { line.trim() });
+        if statement.ends_with(';') {
+            lines.extend(paths_of(&statement).into_iter().map(|path| (first_number, path)));
+            statement.clear();
+        }
+    }
+    lines
+}
+
+/// `use a::{b, c as d, self};` as `use a::b;`, `use a::c as d;`, `use a;`. Groups inside groups are not used here.
+fn paths_of(statement: &str) -> Vec<String> {
+    let Some((prefix, names)) = statement.trim_end_matches("};").split_once("::{") else {
+        return vec![statement.to_string()];
+    };
+    let names = names.split(',').map(str::trim).filter(|name| !name.is_empty());
+    names
+        .map(|name| if name == "self" { format!("{prefix};") } else { format!("{prefix}::{name};") })
+        .collect()
 }
 
 fn is_inline_module(line: &str) -> bool {

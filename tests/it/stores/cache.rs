@@ -9,6 +9,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering;
 
 use anyhow::Result;
+use mlmtrain::config;
 use mlmtrain::error;
 use mlmtrain::stores::Cache;
 use mlmtrain::stores::Event;
@@ -89,7 +90,7 @@ fn a_later_process_goes_on_where_an_earlier_one_stopped_and_says_why() {
     assert!(seen[1].to_lowercase().contains("range: bytes=40000-"), "{seen:?}");
     // What is saved and told of the path is the URL, without its secrets.
     assert_eq!(mlmtrain::secrets::masked(&path.to_string_lossy()), shown);
-    assert_eq!(mlmtrain::config::saved(&[path])[0], shown);
+    assert_eq!(config::saved(&[path])[0], shown);
 }
 
 #[test]
