@@ -17,8 +17,8 @@ pub(super) fn over_budget(stored: &[(u64, u64)], total_bytes: u64, keep: &Retent
     // one, which every run of this configuration has.
     let newest_due = newest_first.iter().map(|(step, _)| *step).find(|&step| keep.is_due(step));
     let spared = [newest, newest_due, keep.best_step];
-    let (stay, may_go): (Vec<(u64, u64)>, Vec<(u64, u64)>) =
-        newest_first.into_iter().partition(|(step, _)| spared.contains(&Some(*step)));
+    let (stay, may_go) =
+        newest_first.into_iter().partition::<Vec<_>, _>(|(step, _)| spared.contains(&Some(*step)));
     let mut taken_bytes = stay.iter().fold(0u64, |sum, (_, bytes)| sum.saturating_add(*bytes));
     let over = may_go.into_iter().skip_while(|(_, bytes)| {
         taken_bytes = taken_bytes.saturating_add(*bytes);

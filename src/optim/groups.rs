@@ -107,14 +107,14 @@ mod tests {
     #[test]
     fn frozen_parameters_are_in_no_group_and_no_group_spans_them() {
         // classifier, embeddings, layer.0, layer.1, layer.2: in the order of their names.
-        for (frozen_layers, ranges) in [
-            (FrozenLayers::Layers(0), vec![0..320]),
-            (FrozenLayers::Embeddings, vec![0..64, 128..320]),
-            (FrozenLayers::Layers(2), vec![0..64, 256..320]),
-            (FrozenLayers::Layers(3), vec![0..64]),
+        for (frozen_layers, expected) in [
+            (FrozenLayers::Layers(0), vec![(0..320, 1.0)]),
+            (FrozenLayers::Embeddings, vec![(0..64, 1.0), (128..320, 1.0)]),
+            (FrozenLayers::Layers(2), vec![(0..64, 1.0), (256..320, 1.0)]),
+            (FrozenLayers::Layers(3), vec![(0..64, 1.0)]),
         ] {
-            let groups = groups(&TrainingConfig { frozen_layers, ..TrainingConfig::default() });
-            assert_eq!(groups, ranges.into_iter().map(|range| (range, 1.0)).collect::<Vec<_>>());
+            let config = TrainingConfig { frozen_layers, ..TrainingConfig::default() };
+            assert_eq!(groups(&config), expected);
         }
     }
 

@@ -126,12 +126,11 @@ mod tests {
 
     #[test]
     fn cores_are_distinguished_from_threads() {
-        let two_packages: String = [(0, 0, 0), (1, 0, 1), (2, 1, 0), (3, 0, 0)]
-            .iter()
-            .map(|(number, package, core)| {
-                format!("processor\t: {number}\nphysical id\t: {package}\ncore id\t\t: {core}\n\n")
-            })
-            .collect();
+        let threads = [(0, 0, 0), (1, 0, 1), (2, 1, 0), (3, 0, 0)];
+        let threads = threads.map(|(number, package, core)| {
+            format!("processor\t: {number}\nphysical id\t: {package}\ncore id\t\t: {core}\n\n")
+        });
+        let two_packages = threads.concat();
         assert_eq!(cores(&two_packages), Some(3));
         assert_eq!(cores(""), None);
         assert_eq!(cores(&format!("{two_packages}processor\t: 4\n")), None);
