@@ -1,19 +1,20 @@
-//! The gradient of a parameter, which grows over the micro-batches of a step. `begin.rs` begins it.
+//! [`Accumulator`]: the gradient of one parameter, to which each micro-batch of a step adds. The method that
+//! zeroes a fresh one is in `begin.rs`.
 
 use candle_core::Tensor;
 
-/// A sum that grows where it lies.
+/// A sum that is accumulated in place.
 #[derive(Debug, Clone, Copy)]
 pub struct Accumulator<'a> {
-    /// f32.
+    /// The sum so far, f32.
     pub sum: &'a Tensor,
-    /// Whether there is something to add to; else what stands in `sum` has no meaning, and the first summand
-    /// takes its place.
+    /// True if `sum` is valid and is added to. False if the values in `sum` are meaningless; then the first
+    /// summand overwrites them.
     pub begun: bool,
 }
 
 impl<'a> From<&'a Tensor> for Accumulator<'a> {
-    /// A sum that was begun.
+    /// An accumulator whose `sum` is valid and is added to.
     fn from(sum: &'a Tensor) -> Self {
         Self { sum, begun: true }
     }

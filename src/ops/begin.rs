@@ -1,4 +1,4 @@
-//! The beginning of a sum for ops that can only add: zeros, on the CPU or a GPU.
+//! Zeroing of a fresh accumulator, on the CPU or a GPU, for ops that can add to a sum but not overwrite it.
 
 use candle_core::Result;
 use candle_core::Tensor;
@@ -11,7 +11,8 @@ use crate::parallel::BLOCK_VALUES;
 use crate::tensor::with_slice_mut;
 
 impl<'a> Accumulator<'a> {
-    /// The sum with a beginning, for an op that can only add: zeros where there is none.
+    /// Returns the sum, set to zero first if nothing was added to it yet. For ops that can add to a sum but
+    /// not overwrite it.
     pub fn begin(self) -> Result<&'a Tensor> {
         if !self.begun {
             set_to_zero(self.sum)?;

@@ -1,8 +1,8 @@
-//! Compiles the GPU kernels (`*/kernel.cu`) where a feature asks for them; else it does nothing.
+//! Compiles the GPU kernels (`*/kernel.cu`) if one of two features is enabled; otherwise it does nothing.
 //!
-//! `cuda`: by nvcc, to one fat binary an op with machine code for each generation named below and PTX for
-//! what comes after. `cuda-on-host`: as C++, into this program, for tests. It prints to standard output because
-//! cargo reads its instructions there.
+//! With `cuda`, nvcc compiles each op to one fat binary: machine code for each GPU generation in [`CODE`],
+//! and PTX for later generations. With `cuda-on-host`, the C++ compiler compiles the kernels into this
+//! program, for tests. The script prints to standard output because cargo reads its instructions there.
 
 use std::env;
 use std::fs;
@@ -10,7 +10,7 @@ use std::path::Path;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// Generations with machine code of their own, and at the end PTX of the newest: T4, A100, H100.
+/// The nvcc targets: machine code for T4, A100 and H100, then PTX of the newest generation.
 const CODE: [&str; 4] = [
     "arch=compute_75,code=sm_75",
     "arch=compute_80,code=sm_80",
@@ -18,7 +18,8 @@ const CODE: [&str; 4] = [
     "arch=compute_90,code=compute_90",
 ];
 
-/// The generation that candle compiles its own kernels for; without it that of the GPU at hand.
+/// Environment variable with the GPU generation that candle compiles its own kernels for. If it is not set,
+/// candle takes the generation of the GPU in the build machine.
 const CANDLE_CODE: &str = "CUDA_COMPUTE_CAP";
 
 fn main() {
@@ -46,8 +47,8 @@ fn code_in_words() -> String {
     format!("{}, PTX {} for later ones; candle's own for {candles}", machine_code.join(" "), ptx.join(" "))
 }
 
-/// Asks to be run again when a kernel changes, or the file of an op that would say of a new one; not for all
-/// other code of ops, because nvcc takes minutes.
+/// Makes cargo run this script again when a kernel source changes, or a `cuda.rs` or `lib.rs`, which change
+/// when an op gets its first kernel. Other Rust files do not trigger it, because nvcc takes minutes.
 fn watch(folder: &Path) {
     for entry in fs::read_dir(folder).expect("the sources are there") {
         let path = entry.expect("the sources can be read").path();
@@ -62,7 +63,7 @@ fn watch(folder: &Path) {
     }
 }
 
-/// Name of the op and its `kernel.cu`, in the order of names.
+/// Returns the name and the path of `kernel.cu` of each op that has one, sorted by name.
 fn kernel_sources() -> Vec<(String, PathBuf)> {
     let root = env::var("CARGO_MANIFEST_DIR").expect("cargo sets it");
     let ops = fs::read_dir(&root).expect("the sources are there");
@@ -75,8 +76,8 @@ fn kernel_sources() -> Vec<(String, PathBuf)> {
     sources
 }
 
-/// Runs nvcc on all sources, as many at a time as there are processors, and writes the table that `driver.rs`
-/// includes.
+/// Runs nvcc on all sources, one process per CPU at a time, and writes the table of fat binaries that the
+/// folder `cuda/driver` includes.
 fn fat_binaries(sources: &[(String, PathBuf)], out: &Path) {
     let nvcc = env::var("NVCC").unwrap_or_else(|_| "nvcc".to_string());
     let at_once = std::thread::available_parallelism().map_or(1, usize::from);
@@ -110,8 +111,8 @@ fn compiler(nvcc: &str, source: &Path, to: &Path) -> Command {
 
 #[cfg(feature = "cuda-on-host")]
 fn on_host(sources: &[(String, PathBuf)], out: &Path) {
-    // One unit, so that no kernel is left out by the linker; a namespace each, so that their helpers may
-    // share names.
+    // All kernels are one translation unit, so that the linker drops none of them. Each op has a namespace,
+    // so that helper functions of two ops may have the same name.
     let include = |(op, source): &(String, PathBuf)| {
         format!("namespace op_{op} {{\n#include \"{}\"\n}}\n", source.display())
     };
@@ -127,7 +128,8 @@ fn on_host(sources: &[(String, PathBuf)], out: &Path) {
         build.flag_if_supported("-Wno-unknown-pragmas");
         build.files(files.iter().map(|file| kernels.join(file))).compile(library);
     };
-    // The calls before each access that the sanitizer's own library would answer; ours does: `races.hpp`.
+    // With these flags the compiler inserts a call before each memory access. The functions called are not
+    // those of ThreadSanitizer's library but our own, in `races.hpp`.
     let instrumented = ["-fsanitize=thread", "--param=tsan-instrument-func-entry-exit=0"];
     build(&["kernels.cpp"], &instrumented, "mlmtrain_kernels_on_host");
     build(&["host.cpp", "blocks.cpp", "races.cpp"], &[], "mlmtrain_host");

@@ -1,8 +1,8 @@
-//! Whole numbers that one op computes and another one takes: the ids that a generator drew, say.
+//! Integers that one op computes and another op reads, for example the token ids that a generator sampled.
 //!
-//! On a GPU they stay there. The host has not seen them, because it would have to wait for the GPU; so it
-//! cannot check them, and the op that computes them has to see to it that they are what its contract says.
-//! Most ops want [`Indices`], which the host has; those that can do without take [`AnyIndices`].
+//! Numbers computed on a GPU stay on the GPU, because the host would have to wait for the GPU to read them.
+//! So the host cannot check them: the op that computes them must guarantee what its contract promises. Most
+//! ops take [`Indices`], which the host has; ops that work without a host copy take [`AnyIndices`].
 
 use candle_core::Result;
 use candle_core::Tensor;
@@ -14,40 +14,41 @@ use crate::cuda::Gpu;
 use crate::cuda::Kind;
 use crate::indices::Indices;
 
-/// The numbers, where they were computed. Only ops make them.
+/// Integers in the memory of the device that computed them. Only ops create this type.
 #[derive(Debug, Clone)]
-pub struct Computed(Place);
+pub struct Computed(Storage);
 
 #[derive(Debug, Clone)]
-enum Place {
+enum Storage {
     Host(Vec<u32>),
     /// u32 and contiguous.
     Gpu(Tensor),
 }
 
 impl Computed {
-    /// Numbers that were computed on the CPU.
+    /// Wraps numbers that were computed on the CPU.
     pub(crate) fn on_host(numbers: Vec<u32>) -> Self {
-        Self(Place::Host(numbers))
+        Self(Storage::Host(numbers))
     }
 
-    /// Numbers that a kernel writes, u32 and contiguous. No op checks them: they must be what the op that
-    /// computes them promises.
+    /// Wraps numbers that a kernel writes, u32 and contiguous. No reader checks them: they must satisfy the
+    /// contract of the op that computes them.
     pub(crate) fn on_gpu(numbers: Tensor) -> Self {
-        Self(Place::Gpu(numbers))
+        Self(Storage::Gpu(numbers))
     }
 
-    /// The numbers, waiting for the GPU.
+    /// Returns the numbers; waits for the GPU if they are there.
     #[cfg(test)]
     pub(crate) fn read(&self) -> Vec<u32> {
         match &self.0 {
-            Place::Host(numbers) => numbers.clone(),
-            Place::Gpu(numbers) => numbers.to_vec1().unwrap(),
+            Storage::Host(numbers) => numbers.clone(),
+            Storage::Gpu(numbers) => numbers.to_vec1().unwrap(),
         }
     }
 }
 
-/// Numbers that the host may not have: [`Indices`], or what an op has computed. Made by `into()`.
+/// Integers of which the host may have no copy: either [`Indices`], or the [`Computed`] result of an op.
+/// Created with `into()`.
 #[derive(Debug, Clone, Copy)]
 pub struct AnyIndices<'a>(Source<'a>);
 
@@ -59,7 +60,7 @@ enum Source<'a> {
 }
 
 impl<'a> AnyIndices<'a> {
-    /// How many numbers.
+    /// Number of integers.
     pub fn len(&self) -> usize {
         match self.0 {
             Source::Known(numbers) => numbers.len(),
@@ -67,12 +68,12 @@ impl<'a> AnyIndices<'a> {
         }
     }
 
-    /// Whether there are none.
+    /// Returns true if there are no integers.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The numbers where the host has them: for checks, and plans that are made on the host.
+    /// The numbers if the host has them, else `None`. For checks, and for plans that are made on the host.
     pub(crate) fn known(&self) -> Option<Indices<'a>> {
         match self.0 {
             Source::Known(numbers) => Some(numbers),
@@ -80,7 +81,7 @@ impl<'a> AnyIndices<'a> {
         }
     }
 
-    /// The numbers, for the CPU's code; an error where only the GPU has them.
+    /// The numbers for CPU code; an error if only the GPU has them.
     pub fn host(&self) -> Result<&'a [u32]> {
         match self.known() {
             Some(numbers) => Ok(numbers.host()),
@@ -88,8 +89,8 @@ impl<'a> AnyIndices<'a> {
         }
     }
 
-    /// Where the numbers begin on the GPU. The array keeps them there; it must live until the kernel is
-    /// launched.
+    /// The address of the first number on the GPU, and the array that owns this memory. Keep the array until
+    /// the kernel is launched.
     pub(crate) fn on_gpu(&self, gpu: &Gpu) -> Result<(Address, Array)> {
         match self.0 {
             Source::Known(numbers) => numbers.on_gpu(gpu),
@@ -104,8 +105,8 @@ impl<'a> AnyIndices<'a> {
 impl<'a> From<&'a Computed> for AnyIndices<'a> {
     fn from(computed: &'a Computed) -> Self {
         match &computed.0 {
-            Place::Host(numbers) => numbers.into(),
-            Place::Gpu(numbers) => Self(Source::Gpu(numbers)),
+            Storage::Host(numbers) => numbers.into(),
+            Storage::Gpu(numbers) => Self(Source::Gpu(numbers)),
         }
     }
 }
@@ -141,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_only_the_gpu_has_is_no_empty_slice_to_the_cpu() {
+    fn reading_numbers_of_the_gpu_on_the_cpu_is_an_error() {
         let numbers = Computed::on_gpu(Tensor::new(&[3u32, 4], &Device::Cpu).unwrap());
         let numbers = AnyIndices::from(&numbers);
         assert_eq!((numbers.len(), numbers.known().is_none()), (2, true));

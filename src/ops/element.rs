@@ -1,4 +1,4 @@
-//! The number types that activations and products may have, and how they become f32 and back.
+//! The number types of activations and matrix products, and their conversion to f32 and back.
 //!
 //! Arithmetic is f32 everywhere: a value is widened when it is read and rounded once, to the nearest with
 //! ties to even, when it is written. Both conversions are branch-free bit arithmetic, so a loop over them
@@ -12,14 +12,14 @@ use half::f16;
 
 /// A number type of activations: f32, bf16 or f16.
 pub trait Element: WithDType + Send + Sync + 'static {
-    /// The exact value.
+    /// Converts to f32, exactly.
     fn widen(self) -> f32;
 
-    /// The nearest value; NaN stays NaN, what is too large becomes infinite.
+    /// Rounds to the nearest value of this type; NaN stays NaN, values that are too large become infinite.
     fn narrow(value: f32) -> Self;
 
-    /// The exact values of a row, in `buffer` (at least as long) where they are not f32 already: for loops
-    /// that pass over a row several times.
+    /// Returns a row as f32, exactly: the row itself if it is f32, else a copy in `buffer`, which must be at
+    /// least as long as the row. For loops that read a row several times.
     #[inline(always)]
     fn widen_row<'a>(row: &'a [Self], buffer: &'a mut [f32]) -> &'a [f32] {
         let buffer = &mut buffer[..row.len()];
@@ -29,7 +29,7 @@ pub trait Element: WithDType + Send + Sync + 'static {
         buffer
     }
 
-    /// The values of a storage of this type.
+    /// The values of `storage`; `None` if it is of another type.
     fn of_storage(storage: &mut CpuStorage) -> Option<&mut [Self]>;
 }
 
@@ -64,7 +64,7 @@ impl Element for bf16 {
     fn narrow(value: f32) -> Self {
         let bits = value.to_bits();
         let rounded = bits.wrapping_add(0x7fff + (bits >> 16 & 1)) >> 16;
-        // Rounding could carry a NaN into infinity: it becomes the quiet one.
+        // Rounding could turn a NaN into infinity, so every NaN becomes the quiet NaN.
         Self::from_bits(if value.is_nan() { 0x7fc0 } else { rounded as u16 })
     }
 
@@ -76,12 +76,13 @@ impl Element for bf16 {
 impl Element for f16 {
     #[inline(always)]
     fn widen(self) -> f32 {
-        /// Moves the exponent from f16's bias of 15 to f32's of 127; exact, also for what is subnormal in
-        /// f16.
+        /// Factor that moves the exponent from f16's bias of 15 to f32's bias of 127. The product is exact,
+        /// also for values that are subnormal in f16.
         const REBIAS: f32 = f32::from_bits((127 + 127 - 15) << 23);
         let bits = u32::from(self.to_bits());
         let magnitude = f32::from_bits((bits & 0x7fff) << 13) * REBIAS;
-        // The largest exponent of f16 stands for infinity and NaN, that of the product does not.
+        // f16's largest exponent means infinity or NaN, but the product of such a value has an ordinary f32
+        // exponent: set the exponent bits of f32.
         let magnitude =
             if bits & 0x7c00 == 0x7c00 { magnitude.to_bits() | 0x7f80_0000 } else { magnitude.to_bits() };
         f32::from_bits(magnitude | (bits & 0x8000) << 16)
@@ -89,7 +90,8 @@ impl Element for f16 {
 
     #[inline(always)]
     fn narrow(value: f32) -> Self {
-        /// Added to a value that is subnormal in f16, it leaves the value, rounded, in the low bits.
+        /// Adding this to a value that is subnormal in f16 leaves the rounded value in the low bits of the
+        /// sum.
         const SUBNORMAL: f32 = f32::from_bits((127 - 15 + 23 - 10 + 1) << 23);
         let sign = value.to_bits() >> 16 & 0x8000;
         let bits = value.to_bits() & 0x7fff_ffff;
@@ -97,7 +99,7 @@ impl Element for f16 {
         let odd = bits >> 13 & 1;
         let normal = bits.wrapping_add(0xfff + odd).wrapping_sub((127 - 15) << 23) >> 13;
         let finite = if bits < 0x3880_0000 { subnormal } else { normal };
-        // 65520 and more rounds to infinity.
+        // Values of 65520 and more round to infinity.
         let magnitude = if bits >= 0x477f_f000 { 0x7c00 } else { finite };
         let magnitude = if bits > 0x7f80_0000 { 0x7e00 } else { magnitude };
         Self::from_bits((sign | magnitude) as u16)
@@ -108,8 +110,9 @@ impl Element for f16 {
     }
 }
 
-/// Runs `$body` with `$T` the Rust type of a tensor's elements, or (`by_dtype!(of dtype, "op", T => ..)`) of
-/// a dtype; another dtype is an error that names the op.
+/// Runs `$body` with `$T` bound to the Rust type of a tensor's elements. The form
+/// `by_dtype!(of dtype, "op", T => ..)` takes a dtype instead of a tensor. A dtype other than f32, bf16 and
+/// f16 is an error that names the op.
 macro_rules! by_dtype {
     ($op:expr, $tensor:expr, $T:ident => $body:expr) => {
         $crate::element::by_dtype!(of $tensor.dtype(), $op, $T => $body)
@@ -134,8 +137,7 @@ macro_rules! by_dtype {
 }
 pub(crate) use by_dtype;
 
-/// How far a value may be from the one that it was rounded from, relative to it: half a unit in the last
-/// place.
+/// Largest relative error of rounding to `dtype`: half a unit in the last place.
 pub fn rounding(dtype: DType) -> f64 {
     match dtype {
         DType::BF16 => 2f64.powi(-8),
@@ -149,9 +151,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_half_widens_as_the_half_crate_says_and_comes_back() {
+    fn widening_equals_the_half_crate_and_is_reversible() {
         for bits in 0..=u16::MAX {
-            let (b, f) = (bf16::from_bits(bits), f16::from_bits(bits));
+            let b = bf16::from_bits(bits);
+            let f = f16::from_bits(bits);
             if b.is_nan() {
                 assert!(Element::widen(b).is_nan() && <bf16 as Element>::narrow(Element::widen(b)).is_nan());
             } else {
@@ -167,11 +170,13 @@ mod tests {
         }
     }
 
-    /// Values around every half, its midpoints to the next ones included, and values of all magnitudes.
+    /// Tries values around every 16-bit float, including its midpoints to the neighbouring floats, and values
+    /// of all magnitudes.
     #[test]
     fn narrowing_rounds_as_the_half_crate_does() {
         let around = (0..=u16::MAX).flat_map(|h| {
-            let (b, f) = (bf16::from_bits(h).to_f32().to_bits(), f16::from_bits(h).to_f32().to_bits());
+            let b = bf16::from_bits(h).to_f32().to_bits();
+            let f = f16::from_bits(h).to_f32().to_bits();
             [
                 b.wrapping_add(0x7fff),
                 b.wrapping_add(0x8000),

@@ -1,15 +1,15 @@
-//! One folder an op: a pair of plain functions `forward(inputs) -> (output, saved)` and `backward(d_output,
-//! saved) -> d_inputs`.
+//! The numerical operations ("ops"), one folder each: a pair of plain functions
+//! `forward(inputs) -> (output, saved)` and `backward(d_output, saved) -> d_inputs`.
 //!
-//! In each folder `mod.rs` holds the contract (the formulas, the shapes, what is saved, which sums
-//! accumulate) and picks the code of the device, `cpu.rs` is the fast code, and `reference.rs` is the
-//! definition of correct: the same forward composed of candle functions that candle's autograd can
-//! differentiate, in any float dtype. `cuda.rs` and `kernel.cu` are the same on a GPU, see [`cuda`]. Ops know
-//! no configuration, and no file but the libraries of CUDA.
+//! In each folder, `mod.rs` documents the contract (formulas, shapes, saved values, which sums accumulate)
+//! and dispatches by device. `cpu.rs` is the fast CPU code. `reference.rs` defines the correct result: the
+//! same forward pass composed of candle functions that candle's autograd can differentiate, in any float
+//! dtype. `cuda.rs` and `kernel.cu` are the GPU code, see [`cuda`]. Ops read no configuration, and no files
+//! except the CUDA libraries.
 //!
-//! Two rules hold for all of them. Gradients of parameters *accumulate* into the tensor that the caller
-//! passes, usually a view of the flat gradient buffer (see [`accumulator`]); gradients of activations are
-//! returned as new tensors. And every sum has a partition that depends on shapes alone, so a result is
+//! Two rules hold for all ops. Gradients of parameters *accumulate* into the tensor that the caller passes,
+//! usually a view of the flat gradient buffer (see [`accumulator`]); gradients of activations are returned as
+//! new tensors. And the partition of every sum into partial sums depends only on shapes, so a result is
 //! bitwise the same for any number of threads.
 
 pub mod accumulator;

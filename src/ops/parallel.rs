@@ -1,7 +1,7 @@
-//! Work shared out over the rayon pool in blocks whose size depends on shapes alone.
+//! Loops over the rows of a matrix, split over the rayon pool in blocks whose size depends only on shapes.
 //!
-//! Partial sums are made for each block and added in block order, so a result is bitwise the same for 1, 2 or
-//! N threads. It knows no tensor and no op.
+//! Each block makes its own partial sums, and these are added in block order, so a result is bitwise the same
+//! for 1, 2 or N threads. This file works on slices; it knows neither tensors nor ops.
 
 use std::mem::MaybeUninit;
 use std::ops::Range;
@@ -13,36 +13,39 @@ use crate::simd::kernel;
 use crate::tensor::filled;
 use crate::tensor::unwritten;
 
-/// About how many values one task takes: enough to hide the cost of a task, few enough to fill many cores.
+/// Approximate number of values of one task: enough to hide the cost of a task, few enough to fill many
+/// cores.
 pub const BLOCK_VALUES: usize = 32 * 1024;
 
-/// How many sums one task takes where partial sums are added up.
+/// Number of sums of one task when partial sums are added up.
 const SUMS: usize = 256;
 
-/// How many rows of `cols` values make one block; a function of `cols` alone.
+/// Number of rows of `cols` values in one block; depends only on `cols`.
 pub fn block_rows(cols: usize) -> usize {
     (BLOCK_VALUES / cols.max(1)).clamp(1, 1024)
 }
 
-/// The blocks of `0..rows`, in order, for rows of `cols` values.
+/// Splits `0..rows` into blocks, in order, for rows of `cols` values.
 pub fn blocks(rows: usize, cols: usize) -> impl IndexedParallelIterator<Item = Range<usize>> {
     let size = block_rows(cols);
     (0..rows.div_ceil(size)).into_par_iter().map(move |block| block * size..((block + 1) * size).min(rows))
 }
 
 /// Calls `f(rows, values of these rows)` for each block of `out`, a matrix with rows of `cols` values, in
-/// parallel; returns what the calls returned, in block order.
+/// parallel; returns the results of `f` in block order.
 pub fn map_rows<T: Send, P: Send>(
     out: &mut [T],
     cols: usize,
     f: impl Fn(Range<usize>, &mut [T]) -> P + Sync,
 ) -> Vec<P> {
     let size = block_rows(cols);
-    let run = |(block, values): (usize, &mut [T])| {
-        let first = block * size;
-        f(first..first + values.len() / cols.max(1), values)
-    };
-    out.par_chunks_mut((size * cols).max(1)).enumerate().map(run).collect()
+    let blocks = out.par_chunks_mut((size * cols).max(1)).enumerate();
+    blocks.map(|(block, values)| f(rows_from(block * size, values.len(), cols), values)).collect()
+}
+
+/// The range of rows of `cols` values that a slice of `len` values has, beginning with row `first`.
+fn rows_from(first: usize, len: usize, cols: usize) -> Range<usize> {
+    first..first + len / cols.max(1)
 }
 
 /// [`map_rows`] for two matrices of the same shape that are written together.
@@ -54,21 +57,20 @@ pub fn map_rows2<T: Send, P: Send>(
 ) -> Vec<P> {
     assert_eq!(first.len(), second.len(), "two matrices of one shape");
     let size = block_rows(cols);
-    let run = |(block, (first, second)): (usize, (&mut [T], &mut [T]))| {
-        let start = block * size;
-        f(start..start + first.len() / cols.max(1), first, second)
-    };
     let step = (size * cols).max(1);
-    first.par_chunks_mut(step).zip(second.par_chunks_mut(step)).enumerate().map(run).collect()
+    let blocks = first.par_chunks_mut(step).zip(second.par_chunks_mut(step)).enumerate();
+    blocks
+        .map(|(block, (first, second))| f(rows_from(block * size, first.len(), cols), first, second))
+        .collect()
 }
 
-/// [`map_rows`] where the blocks return nothing.
+/// [`map_rows`] for an `f` that returns nothing.
 pub fn for_rows<T: Send>(out: &mut [T], cols: usize, f: impl Fn(Range<usize>, &mut [T]) + Sync) {
     map_rows(out, cols, f);
 }
 
-/// [`map_rows`] where each block also adds up `width` sums, all zero at first: `f(rows, values of these rows,
-/// sums)`.
+/// [`map_rows`] in which each block also adds up `width` partial sums, initially zero: calls
+/// `f(rows, values of these rows, sums)`.
 pub fn sum_rows<T: Send>(
     out: &mut [T],
     cols: usize,
@@ -76,14 +78,14 @@ pub fn sum_rows<T: Send>(
     f: impl Fn(Range<usize>, &mut [T], &mut [f32]) + Sync,
 ) -> PartialSums {
     let step = (block_rows(cols) * cols).max(1);
-    let (mut sums, len) = (Vec::new(), width * out.len().div_ceil(step));
-    let of_blocks = unwritten(&mut sums, len).par_chunks_mut(width.max(1));
-    let run = |(block, (values, sums)): (usize, (&mut [T], &mut [MaybeUninit<f32>]))| {
-        let first = block * block_rows(cols);
-        f(first..first + values.len() / cols.max(1), values, filled(sums, 0.0));
-    };
-    out.par_chunks_mut(step).zip(of_blocks).enumerate().for_each(run);
-    // SAFETY: there are as many sums as blocks, and each block has filled its own.
+    let len = width * out.len().div_ceil(step);
+    let mut sums = Vec::new();
+    let block_sums = unwritten(&mut sums, len).par_chunks_mut(width.max(1));
+    let blocks = out.par_chunks_mut(step).zip(block_sums).enumerate();
+    blocks.for_each(|(block, (values, sums)): (_, (_, &mut [MaybeUninit<f32>]))| {
+        f(rows_from(block * block_rows(cols), values.len(), cols), values, filled(sums, 0.0));
+    });
+    // SAFETY: each block has `width` sums, and each block has filled its own.
     unsafe { sums.set_len(len) };
     PartialSums { values: sums, width }
 }
@@ -98,26 +100,27 @@ pub fn sum_rows2<T: Send>(
 ) -> PartialSums {
     assert_eq!(first.len(), second.len(), "two matrices of one shape");
     let step = (block_rows(cols) * cols).max(1);
-    let (mut sums, len) = (Vec::new(), width * first.len().div_ceil(step));
-    let of_blocks = unwritten(&mut sums, len).par_chunks_mut(width.max(1));
-    let rows = first.par_chunks_mut(step).zip(second.par_chunks_mut(step));
-    rows.zip(of_blocks).enumerate().for_each(|(block, ((first, second), sums))| {
-        let start = block * block_rows(cols);
-        f(start..start + first.len() / cols.max(1), first, second, filled(sums, 0.0));
+    let len = width * first.len().div_ceil(step);
+    let mut sums = Vec::new();
+    let block_sums = unwritten(&mut sums, len).par_chunks_mut(width.max(1));
+    let blocks = first.par_chunks_mut(step).zip(second.par_chunks_mut(step));
+    blocks.zip(block_sums).enumerate().for_each(|(block, ((first, second), sums))| {
+        f(rows_from(block * block_rows(cols), first.len(), cols), first, second, filled(sums, 0.0));
     });
     // SAFETY: as in `sum_rows`.
     unsafe { sums.set_len(len) };
     PartialSums { values: sums, width }
 }
 
-/// The sums of all blocks, one block after the other in one vector.
+/// The partial sums of all blocks, block after block in one vector.
 pub struct PartialSums {
     values: Vec<f32>,
+    /// Number of sums of one block.
     width: usize,
 }
 
 impl PartialSums {
-    /// Adds the sums from the one numbered `first` on to `acc`, block after block.
+    /// Adds the sums `first..first + acc.len()` of each block to `acc`, block after block.
     pub fn add_to(&self, acc: &mut [f32], first: usize) {
         acc.par_chunks_mut(SUMS).enumerate().for_each(|(chunk, acc)| {
             let columns = first + chunk * SUMS..first + chunk * SUMS + acc.len();
@@ -126,7 +129,7 @@ impl PartialSums {
     }
 }
 
-/// Adds partial sums to `acc` in the order given.
+/// Adds the partial sums to `acc`, one vector after the other in the given order.
 pub fn add_in_order<'a, T: Element>(acc: &mut [f32], partials: impl IntoIterator<Item = &'a [T]>) {
     for partial in partials {
         add(&mut *acc, partial);
@@ -171,14 +174,8 @@ mod tests {
     fn column_sums_accumulate_and_do_not_depend_on_the_thread_count() {
         for (rows, cols) in [(0, 7), (1, 24), (5000, 24), (700, 96), (3, 1)] {
             let x = values(rows * cols);
-            let sums = |threads| {
-                let mut acc = vec![1.0f32; cols];
-                let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-                pool.install(|| column_sums_into(&x, &mut acc));
-                acc
-            };
-            let one = sums(1);
-            assert!((2..5).all(|threads| sums(threads) == one));
+            let one = column_sums_with(1, &x, cols);
+            assert!((2..5).all(|threads| column_sums_with(threads, &x, cols) == one));
             for (c, got) in one.iter().enumerate() {
                 let want = 1.0 + (0..rows).map(|r| f64::from(x[r * cols + c])).sum::<f64>();
                 assert!((f64::from(*got) - want).abs() < 1e-3, "{rows}x{cols}: {got} is not {want}");
@@ -186,8 +183,16 @@ mod tests {
         }
     }
 
+    /// One plus the column sums of `x`, computed with `threads` threads.
+    fn column_sums_with(threads: usize, x: &[f32], cols: usize) -> Vec<f32> {
+        let mut acc = vec![1.0f32; cols];
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        pool.install(|| column_sums_into(x, &mut acc));
+        acc
+    }
+
     #[test]
-    fn sums_beside_the_rows_are_those_of_the_columns() {
+    fn sums_made_while_rows_are_written_equal_the_column_sums() {
         for (rows, cols) in [(0, 7), (1, 24), (5000, 24), (700, 300)] {
             let x = values(rows * cols);
             let mut want = vec![1.0f32; cols];
@@ -196,7 +201,8 @@ mod tests {
                 out.copy_from_slice(&x[rows.start * cols..rows.end * cols]);
                 add_in_order(&mut sums[1..], out.chunks_exact(cols));
             };
-            let (mut once, mut twice) = (vec![0.0; x.len()], vec![0.0; x.len()]);
+            let mut once = vec![0.0; x.len()];
+            let mut twice = vec![0.0; x.len()];
             let sums = sum_rows(&mut once, cols, cols + 1, copy);
             let sums2 =
                 sum_rows2(&mut once, &mut twice, cols, cols + 1, |rows, _, out, sums| copy(rows, out, sums));

@@ -1,21 +1,23 @@
-//! Plain loops compiled for the vector units of the machine at hand, and elementary functions that such loops
-//! can take.
+//! Plain loops compiled for the vector instructions of this machine, and elementary functions (exp, erf,
+//! tanh) for use in such loops.
 //!
 //! The functions are branch-free, so a loop over them vectorises. They use fused multiply-add, which rounds
-//! once and the same everywhere: a result does not depend on which instruction set was found at run time.
+//! once and equally on all machines: a result does not depend on the instruction set that was found at run
+//! time.
 
 use std::array::from_fn;
 
 use crate::instructions;
 
-/// Defines functions whose body is compiled for each instruction set, of which the widest that may be used is
-/// taken (see [`crate::instructions`]): `kernel! { fn name(x: &[f32], y: &mut [f32]) { .. } }`, called as `name(x, y)`. Type
-/// parameters are number types: `fn name<T>(x: &[T])` is generic over every [`crate::element::Element`].
+/// Defines functions whose body is compiled once for each instruction set; a call runs the version for the
+/// widest set that may be used (see [`crate::instructions`]).
+/// `kernel! { fn name(x: &[f32], y: &mut [f32]) { .. } }` is called as `name(x, y)`. Type parameters are
+/// number types: `fn name<T>(x: &[T])` is generic over every [`crate::element::Element`].
 ///
-/// Only what is inlined into the body profits: mark every function with a loop or a fused multiply-add that
-/// it calls `#[inline(always)]`, and write loops rather than iterator adaptors with large closures. What is
-/// not inlined stays code for the oldest machine, where each fused multiply-add is a call into the C library,
-/// fifty times slower.
+/// Only code that is inlined into the body profits. Mark every function that it calls and that has a loop or
+/// a fused multiply-add `#[inline(always)]`, and write loops rather than iterator adaptors with large
+/// closures. Code that is not inlined is compiled for the oldest machine, where each fused multiply-add is a
+/// call into the C library, fifty times slower.
 macro_rules! kernel {
     ($(
         $(#[$attribute:meta])* $visibility:vis fn $name:ident $(<$($T:ident),+>)? ($($argument:ident: $type:ty),* $(,)?) $(-> $output:ty)? $body:block
@@ -39,25 +41,26 @@ macro_rules! kernel {
 }
 pub(crate) use kernel;
 
-/// Runs a closure of a few lines as [`kernel`] does; a larger one is not inlined and gains nothing.
+/// Runs a closure of a few lines with wide vector instructions, as [`kernel`] does. A larger closure is not
+/// inlined and gains nothing.
 #[inline]
 pub fn run<R>(f: impl FnOnce() -> R) -> R {
     instructions::arch().dispatch(f)
 }
 
-/// How many sums run side by side: enough independent additions to hide their latency.
+/// Number of independent f32 partial sums: enough to hide the latency of an addition.
 const LANES: usize = 32;
 
-/// The sum of `f` over the values at each place of the inputs, all as long as the first, in 32 interleaved
-/// partial sums that are added in a fixed order. `f` is a few operations: a larger one, as [`exp_f32`], would
-/// not be inlined.
+/// Sum over `i` of `f([inputs[0][i], inputs[1][i], ...])`, for inputs that are at least as long as the first,
+/// in 32 interleaved partial sums that are added in a fixed order. `f` must be a few operations: a larger
+/// function, such as [`exp_f32`], would not be inlined.
 #[inline(always)]
 pub fn sum_of<T: Copy, const N: usize>(inputs: [&[T]; N], f: impl Fn([T; N]) -> f32) -> f32 {
     let len = inputs[0].len();
     let inputs = inputs.map(|input| input[..len].as_chunks::<LANES>());
     let mut lanes = [0.0f32; LANES];
     for chunk in 0..len / LANES {
-        // A new array, not a loop over the sums: the compiler keeps it in registers.
+        // A new array instead of a loop that updates the sums: the compiler keeps it in registers.
         let chunks = inputs.map(|(whole, _)| &whole[chunk]);
         lanes = from_fn(|lane| lanes[lane] + f(chunks.map(|chunk| chunk[lane])));
     }
@@ -67,10 +70,10 @@ pub fn sum_of<T: Copy, const N: usize>(inputs: [&[T]; N], f: impl Fn([T; N]) -> 
     fold(lanes, |a, b| a + b)
 }
 
-/// How many f64 sums run side by side.
+/// Number of independent f64 partial sums.
 const DOUBLE_LANES: usize = 16;
 
-/// The sum of squares in f64, which holds the square of every f32, in 16 interleaved partial sums that are
+/// Sum of squares in f64, in which the square of any f32 is exact, in 16 interleaved partial sums that are
 /// added in order.
 #[inline(always)]
 pub fn sum_of_squares(x: &[f32]) -> f64 {
@@ -87,7 +90,7 @@ pub fn sum_of_squares(x: &[f32]) -> f64 {
     lanes.iter().sum()
 }
 
-/// The sum of `exp(v - shift)` over `x`, as [`sum_of`] adds.
+/// Sum of `exp(v - shift)` over the values `v` of `x`, added in the same order as by [`sum_of`].
 #[inline(always)]
 pub fn sum_exp(x: &[f32], shift: f32) -> f32 {
     let mut lanes = [0.0f32; LANES];
@@ -103,7 +106,7 @@ pub fn sum_exp(x: &[f32], shift: f32) -> f32 {
     fold(lanes, |a, b| a + b)
 }
 
-/// The largest value; NaN values are passed over, and an empty slice gives negative infinity.
+/// The largest value; NaN values are ignored, and an empty slice gives negative infinity.
 #[inline(always)]
 pub fn max(x: &[f32]) -> f32 {
     let mut lanes = [f32::NEG_INFINITY; LANES];
@@ -146,8 +149,9 @@ pub fn exp_f32(x: f32) -> f32 {
         p = p.mul_add(r, c);
     }
     let p = p.mul_add(r * r, r) + 1.0;
-    // The low bits of the shifted number are n: a cast would saturate, which no vector instruction does. 2^n
-    // comes in two factors, because n reaches 128, which one exponent field cannot hold.
+    // The low bits of the shifted number are n. A cast to i32 would saturate, which no vector instruction
+    // does. 2^n is computed as two factors, because n reaches 128, which does not fit into one exponent
+    // field.
     let exponent = shifted.to_bits().wrapping_sub(ROUND.to_bits()) as i32;
     let half = exponent >> 1;
     let y = p * power_of_two(half) * power_of_two(exponent.wrapping_sub(half));
@@ -231,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_and_maxima_take_every_value() {
+    fn sums_and_maxima_include_every_value() {
         for len in [0usize, 1, 31, 32, 33, 1000] {
             let x: Vec<f32> = (0..len).map(|i| (i * 37 % len.max(1)) as f32).collect();
             let largest = if len == 0 { f32::NEG_INFINITY } else { (len - 1) as f32 };

@@ -1,6 +1,7 @@
-//! The bridge between candle tensors and plain slices: read access, write access in place, and construction.
+//! Access to candle tensors as plain slices: reading, writing in place, and construction.
 //!
-//! It knows no arithmetic. Every function wants a contiguous tensor on the CPU and says so otherwise.
+//! It contains no arithmetic except [`accumulate`]. Access needs a contiguous tensor on the CPU and is an
+//! error for any other.
 
 use std::cell::RefCell;
 use std::marker::PhantomData;
@@ -22,10 +23,10 @@ use candle_core::bail;
 
 use crate::element::Element;
 
-/// The values of a contiguous CPU tensor of type `T`, for reading; a view gives exactly its own range.
+/// Returns the values of a contiguous CPU tensor of type `T`, for reading. For a view these are exactly the
+/// values of the view, not those of the whole storage.
 ///
-/// A read lock on the tensor's storage is held as long as this lives: see [`with_values_mut`] for what that
-/// forbids.
+/// The result keeps a read lock on the tensor's storage: see [`with_values_mut`] for the deadlock to avoid.
 pub fn values<T: WithDType>(t: &Tensor) -> Result<Values<impl Deref<Target = Storage> + '_, T>> {
     let (storage, layout) = t.storage_and_layout();
     check_place(t, T::DTYPE)?;
@@ -33,22 +34,22 @@ pub fn values<T: WithDType>(t: &Tensor) -> Result<Values<impl Deref<Target = Sto
         bail!("tensor {:?} is not contiguous", t.shape())
     };
     let Storage::Cpu(on_cpu) = &*storage else { bail!("tensor {:?} is not on the CPU", t.shape()) };
-    // The one check of the type; from here on it is known.
+    // The type is checked here once; `Values::deref` relies on it.
     on_cpu.as_slice::<T>()?;
     Ok(Values { storage, range: start..end, element: PhantomData })
 }
 
-/// A copy in the memory of the CPU, also of what lies there.
+/// Copies a tensor to CPU memory; a tensor that is on the CPU already is copied, too.
 pub fn copy_on_host(t: &Tensor) -> Result<Tensor> {
     if t.device().is_cpu() { t.copy() } else { t.to_device(&Device::Cpu) }
 }
 
-/// The values of a vector on the CPU, or `len` zeros where there is none.
+/// Copies the values of a vector on the CPU; `len` zeros if `t` is `None`.
 pub fn values_or_zeros(t: Option<&Tensor>, len: usize) -> Result<Vec<f32>> {
     t.map_or(Ok(vec![0.0; len]), |t| Ok(values::<f32>(t)?.to_vec()))
 }
 
-/// What [`values`] gives: a slice that holds the lock of its storage.
+/// The result of [`values`]: a slice together with the read lock of its storage.
 pub struct Values<G, T> {
     storage: G,
     range: Range<usize>,
@@ -76,7 +77,7 @@ pub fn with_slice_u32<R>(t: &Tensor, f: impl FnOnce(&[u32]) -> R) -> Result<R> {
     Ok(f(&values(t)?))
 }
 
-/// [`with_slice`] for several f32 tensors at once; they may share a storage.
+/// [`with_slice`] for several f32 tensors at once, which may be views of one storage.
 pub fn with_slices<const N: usize, R>(tensors: [&Tensor; N], f: impl FnOnce([&[f32]; N]) -> R) -> Result<R> {
     let mut guards = Vec::with_capacity(N);
     for t in tensors {
@@ -89,12 +90,12 @@ pub fn with_slices<const N: usize, R>(tensors: [&Tensor; N], f: impl FnOnce([&[f
 
 /// Runs `f` on the values of a contiguous CPU tensor of type `T` for writing in place.
 ///
-/// `f` sees exactly the range of the tensor's layout: for a view (a `narrow` of a flat buffer) the values are
-/// written into the buffer that it views, and every other view of that buffer sees them.
+/// `f` gets exactly the range of the tensor's layout: for a view (a `narrow` of a flat buffer) the values are
+/// written into the underlying buffer, and are visible in every other view of that buffer.
 ///
-/// The storage is locked for writing while `f` runs. Reading or writing, inside `f`, another view *of the
-/// same storage* waits for that lock for ever: two ranges of one flat buffer are written one after the other,
-/// never nested. For the same reason this must not be called while [`values`] of the same storage are held.
+/// The storage is locked for writing while `f` runs. Reading or writing another view *of the same storage*
+/// inside `f` is a deadlock: write two ranges of one flat buffer one after the other, never nested. For the
+/// same reason do not call this function while a result of [`values`] for the same storage is alive.
 pub fn with_values_mut<T: Element, R>(t: &Tensor, f: impl FnOnce(&mut [T]) -> R) -> Result<R> {
     let write = Write { f: RefCell::new(Some(f)), result: RefCell::new(None), element: PhantomData };
     check_place(t, T::DTYPE)?;
@@ -107,37 +108,37 @@ pub fn with_slice_mut<R>(t: &Tensor, f: impl FnOnce(&mut [f32]) -> R) -> Result<
     with_values_mut(t, f)
 }
 
-/// A contiguous CPU tensor of `shape` that owns `values`; the count of values must match.
+/// Makes a contiguous CPU tensor of `shape` that owns `values`; the number of values must match.
 pub fn from_vec<T: WithDType>(values: Vec<T>, shape: impl Into<Shape>) -> Result<Tensor> {
     Tensor::from_vec(values, shape.into(), &Device::Cpu)
 }
 
-/// Room for `len` results in `out`, an empty vector, without the pass that would set them to zero; once they
-/// are written, the caller sets the vector's length.
+/// Reserves room for `len` values in `out`, an empty vector, and returns it uninitialised, which saves the
+/// pass that would set them to zero. The caller writes all of it, then sets the vector's length.
 pub fn unwritten<T>(out: &mut Vec<T>, len: usize) -> &mut [MaybeUninit<T>] {
     debug_assert!(out.is_empty());
     out.reserve_exact(len);
     &mut out.spare_capacity_mut()[..len]
 }
 
-/// Writes `value` to all of the room.
+/// Writes `value` to every element of `room` and returns it as initialised.
 pub fn filled<T: Copy>(room: &mut [MaybeUninit<T>], value: T) -> &mut [T] {
     room.fill(MaybeUninit::new(value));
     // SAFETY: all of it was just written.
     unsafe { assume_written(room) }
 }
 
-/// Room that was written, as the values that are in it.
+/// Returns `room`, of which every element was written, as initialised values.
 ///
 /// # Safety
 /// Every element must have been written.
 pub unsafe fn assume_written<T>(room: &mut [MaybeUninit<T>]) -> &mut [T] {
-    // SAFETY: `MaybeUninit<T>` has the layout of `T`, and the caller promises that each holds a value.
+    // SAFETY: `MaybeUninit<T>` has the layout of `T`, and the caller promises that each element was written.
     unsafe { std::slice::from_raw_parts_mut(room.as_mut_ptr().cast(), room.len()) }
 }
 
-/// Adds `values` to the tensor in place: how a gradient that was summed elsewhere reaches the flat gradient
-/// buffer.
+/// Adds `values` to the tensor in place, for example a gradient that was summed elsewhere to its view of the
+/// flat gradient buffer.
 pub fn accumulate(into: &Tensor, values: &[f32]) -> Result<()> {
     if into.elem_count() != values.len() {
         bail!("accumulate: {:?} cannot take {} values", into.shape(), values.len());
@@ -145,12 +146,13 @@ pub fn accumulate(into: &Tensor, values: &[f32]) -> Result<()> {
     with_slice_mut(into, |into| into.iter_mut().zip(values).for_each(|(a, v)| *a += v))
 }
 
-/// An error unless `t` has exactly the shape `want`; `what` names the op and the tensor.
+/// Returns an error unless `t` has exactly the shape `want`; `what` names the op and the tensor in the
+/// message.
 pub fn check_shape(what: &str, t: &Tensor, want: &[usize]) -> Result<()> {
     if t.dims() == want { Ok(()) } else { bail!("{what} is {:?}, it must be {want:?}", t.dims()) }
 }
 
-/// An error, naming `op`, unless each vector that there is has `len` values.
+/// Returns an error that names `op` unless each vector that is not `None` has `len` values.
 pub fn check_vectors(op: &str, named: &[(&str, Option<&Tensor>)], len: usize) -> Result<()> {
     for (what, t) in named {
         t.map_or(Ok(()), |t| check_shape(&format!("{op}: {what}"), t, &[len]))?;
@@ -158,7 +160,8 @@ pub fn check_vectors(op: &str, named: &[(&str, Option<&Tensor>)], len: usize) ->
     Ok(())
 }
 
-/// An error unless all tensors have the type of the first; `op` and the names of two that differ are in it.
+/// Returns an error unless all tensors have the dtype of the first; it names `op` and two tensors that
+/// differ.
 pub fn check_one_dtype(op: &str, named: &[(&str, &Tensor)]) -> Result<()> {
     let Some((first, rest)) = named.split_first() else { return Ok(()) };
     match rest.iter().find(|(_, t)| t.dtype() != first.1.dtype()) {
@@ -172,14 +175,15 @@ pub fn check_one_dtype(op: &str, named: &[(&str, &Tensor)]) -> Result<()> {
     }
 }
 
-/// An error unless there are as many values as wanted; `what` names the op and the slice.
+/// Returns an error unless `len` equals `want`; `what` names the op and the slice in the message.
 pub fn check_len(what: &str, len: usize, want: usize) -> Result<()> {
     if len == want { Ok(()) } else { bail!("{what} has {len} values, it must have {want}") }
 }
 
 fn check_place(t: &Tensor, dtype: DType) -> Result<()> {
     if !t.device().is_cpu() || t.dtype() != dtype || !t.is_contiguous() {
-        let (shape, stride) = (t.dims(), t.stride());
+        let shape = t.dims();
+        let stride = t.stride();
         bail!(
             "tensor {shape:?} with strides {stride:?} is {:?} on {:?}: wanted contiguous {dtype:?} on the CPU",
             t.dtype(),
@@ -189,8 +193,8 @@ fn check_place(t: &Tensor, dtype: DType) -> Result<()> {
     Ok(())
 }
 
-/// An in-place op that hands the slice to a closure and keeps what it returns; candle passes `&self`, hence
-/// the cells.
+/// An in-place op of candle that passes the slice to a closure and keeps the closure's result. The cells are
+/// needed because candle passes `&self`.
 struct Write<F, R, T> {
     f: RefCell<Option<F>>,
     result: RefCell<Option<R>>,

@@ -1,5 +1,5 @@
-//! The numbers of a batch on their way to the GPU, each with the plan that its op wants: one packet, one
-//! copy.
+//! Uploads all integer arrays of a batch to the GPU, each with the plan that its op needs, in one packet and
+//! thus one copy.
 
 use std::any::Any;
 
@@ -14,25 +14,25 @@ use crate::indices::Uploaded;
 use crate::scatter::Groups;
 use crate::scatter::Scatter;
 
-/// An array of a batch, by what it is for.
+/// An integer array of a batch, by its use; the use decides which plan it needs.
 #[derive(Debug, Clone, Copy)]
 pub enum Numbers<'a> {
-    /// Ids whose rows are added up in backward; `skip` gets nothing.
+    /// Ids of embedding rows, whose gradients backward sums per id.
     Scattered {
         /// The ids.
         rows: &'a [u32],
-        /// The padding row.
+        /// The id of padding, whose row gets no gradient.
         skip: Option<u32>,
     },
     /// Bounds of segments, for attention.
     Bounds(&'a [u32]),
     /// Dropout keys.
     Keys(&'a [u64]),
-    /// Labels, and ids that nothing is added up for.
+    /// Labels, and ids that backward does not sum over.
     Plain(&'a [u32]),
 }
 
-/// What was worked out on the host.
+/// A plan while it is still on the host.
 #[derive(Debug)]
 enum PlanOnHost {
     None,
@@ -41,14 +41,15 @@ enum PlanOnHost {
 }
 
 impl PlanOnHost {
-    fn of(numbers: Numbers<'_>) -> Self {
+    fn new(numbers: Numbers<'_>) -> Self {
         match numbers {
-            Numbers::Scattered { rows, skip } => Self::Scatter(Groups::of(rows, skip)),
+            Numbers::Scattered { rows, skip } => Self::Scatter(Groups::new(rows, skip)),
             Numbers::Bounds(bounds) => Self::Tiles(TilesOnHost::of(bounds)),
             Numbers::Keys(_) | Numbers::Plain(_) => Self::None,
         }
     }
 
+    /// The arrays of this plan that have to be uploaded.
     fn values(&self) -> Vec<Values<'_>> {
         match self {
             Self::None => Vec::new(),
@@ -57,8 +58,8 @@ impl PlanOnHost {
         }
     }
 
-    /// The plan with its arrays, which are the next of those that were sent.
-    fn sent(&self, arrays: &mut impl Iterator<Item = Array>) -> Option<Box<dyn Any + Send + Sync>> {
+    /// Combines the plan with its uploaded arrays, which are the next in `arrays`.
+    fn on_gpu(&self, arrays: &mut impl Iterator<Item = Array>) -> Option<Box<dyn Any + Send + Sync>> {
         match self {
             Self::None => None,
             Self::Scatter(groups) => Some(Box::new(Scatter::new(groups, [(); 4].map(|()| next(arrays))))),
@@ -67,18 +68,19 @@ impl PlanOnHost {
     }
 }
 
-/// The plans of a batch's arrays. Making them sorts ids: any thread can do it beforehand.
+/// The plans of a batch's arrays, on the host. Making them sorts ids, so a prefetch thread may do it in
+/// advance.
 #[derive(Debug)]
 pub struct Plans<const N: usize>([PlanOnHost; N]);
 
 impl<const N: usize> Plans<N> {
-    /// The plans of these arrays.
+    /// Makes the plans of these arrays.
     pub fn of(arrays: [Numbers<'_>; N]) -> Self {
-        Self(arrays.map(PlanOnHost::of))
+        Self(arrays.map(PlanOnHost::new))
     }
 }
 
-/// Uploads the arrays of a batch and their plans, which must be those of these arrays.
+/// Uploads the arrays of a batch and their plans; the plans must have been made from the same arrays.
 pub fn upload<const N: usize>(
     gpu: &Gpu,
     arrays: [Numbers<'_>; N],
@@ -95,7 +97,7 @@ pub fn upload<const N: usize>(
         values.extend(plan.values());
     }
     let mut sent = gpu.send(&values)?.into_iter();
-    Ok(plans.each_ref().map(|plan| Uploaded { numbers: next(&mut sent), plan: plan.sent(&mut sent) }))
+    Ok(plans.each_ref().map(|plan| Uploaded { numbers: next(&mut sent), plan: plan.on_gpu(&mut sent) }))
 }
 
 fn next(arrays: &mut impl Iterator<Item = Array>) -> Array {

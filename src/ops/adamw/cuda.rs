@@ -14,7 +14,8 @@ const UPDATE: Kernel = Kernel { op: "adamw", name: "adamw_update" };
 
 pub(super) fn update(gpu: &Gpu, buffers: Buffers<'_>, groups: Groups<'_>, hyper: &Hyper) -> Result<()> {
     let step_size = (hyper.lr / Adam::new(hyper).correction1) as f32;
-    let Some(update) = Update::of(gpu, &buffers, groups, hyper, step_size)? else { return Ok(()) };
-    // SAFETY: it is such a kernel, and takes nothing else.
+    let Some(update) = Update::new(gpu, &buffers, groups, hyper, step_size)? else { return Ok(()) };
+    // SAFETY: this kernel takes `UpdateArgs`, processes one chunk per block, and does not use `squares` or
+    // `step_sizes`.
     unsafe { update.launch(gpu, UPDATE, Some(update.dtype)) }
 }

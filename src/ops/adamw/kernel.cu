@@ -1,6 +1,6 @@
 // AdamW; see mod.rs for the formulas.
 //
-// A block is a chunk of a group; one pass over all buffers.
+// Each block processes one chunk of a group, in one pass over all buffers.
 #include "../update/chunks.cuh"
 
 template <typename T>
@@ -8,7 +8,7 @@ __device__ void update(const UpdateArgs& a) {
     Chunk chunk = find_chunk(a);
     float multiplier;
     if (!gradient_multiplier(a, multiplier)) return;
-    // Rounded once, from f64: the CPU's bits.
+    // Computed in f64 and rounded once, as on the CPU, for equal bits.
     float scale = chunk.segment.lr_scale;
     float decay = float(a.lr * double(chunk.segment.decay)) * scale, factor = a.factor * scale;
     each_four(a, chunk, [&](i64 i, auto count) {

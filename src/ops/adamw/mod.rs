@@ -2,14 +2,15 @@
 //! `torch.optim.AdamW`.
 //!
 //! For each element, with `g` the gradient times `gradient_multiplier` and `t` the number of this update,
-//! from 1: `p *= 1 - lr * weight_decay`; `m += (1 - beta1) * (g - m)`; `v = beta2 * v + (1 - beta2) * g^2`;
-//! `p -= lr / (1 - beta1^t) * m / (sqrt(v) / sqrt(1 - beta2^t) + eps)`.
+//! counted from 1: `p *= 1 - lr * weight_decay`; `m += (1 - beta1) * (g - m)`;
+//! `v = beta2 * v + (1 - beta2) * g^2`; `p -= lr / (1 - beta1^t) * m / (sqrt(v) / sqrt(1 - beta2^t) + eps)`.
 //!
-//! A group may have a share of `lr` (`lr_scale`). Without `bias_correction` both `1 - beta^t` are 1.
+//! A group may scale `lr` by its own factor (`lr_scale`). Without `bias_correction` both `1 - beta^t` are 1.
 //!
-//! The multiplier folds the clipping factor and the inverse of the loss scale into the pass; `p`, `m`, `v`
-//! are updated in place, and in the same pass each new parameter is rounded into the shadow, where there is
-//! one. Elements outside of all groups keep their value, moments and shadow: frozen parameters.
+//! The multiplier includes the clipping factor and the inverse of the loss scale, which therefore need no
+//! pass of their own. `p`, `m` and `v` are updated in place. If there is a shadow, each new parameter is
+//! rounded into it in the same pass. Elements outside of all groups are frozen parameters: their value,
+//! moments and shadow do not change.
 
 mod cpu;
 mod cuda;
@@ -25,7 +26,8 @@ pub use crate::update::Group;
 use crate::update::Groups;
 pub use crate::update::Hyper;
 
-/// One update in place of all elements of `groups`, which must be in ascending order, apart, and within `N`.
+/// Applies one update in place to all elements of `groups`, which must be in ascending order, within `N`, and
+/// must not overlap.
 pub fn update<'a>(buffers: Buffers<'_>, groups: impl Into<Groups<'a>>, hyper: &Hyper) -> Result<()> {
     let groups = groups.into();
     buffers.check("adamw", groups.list, hyper)?;

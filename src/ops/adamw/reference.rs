@@ -1,11 +1,11 @@
-//! AdamW composed of candle functions, in the order in which PyTorch writes it.
+//! AdamW composed of candle functions, with the operations in PyTorch's order.
 
 use candle_core::Result;
 use candle_core::Tensor;
 
 use crate::adamw::Hyper;
 
-/// Parameters, first and second moment after one update of tensors of one group.
+/// Returns parameters, first moment and second moment after one update of the tensors of one group.
 pub fn update(
     p: &Tensor,
     g: &Tensor,
@@ -14,13 +14,12 @@ pub fn update(
     weight_decay: f64,
     hyper: &Hyper,
 ) -> Result<[Tensor; 3]> {
-    let correction = |beta: f64| if hyper.bias_correction { 1.0 - beta.powf(hyper.step as f64) } else { 1.0 };
+    let [correction1, correction2] = [hyper.beta1, hyper.beta2]
+        .map(|beta| if hyper.bias_correction { 1.0 - beta.powf(hyper.step as f64) } else { 1.0 });
     let g = (g * f64::from(hyper.gradient_multiplier))?;
     let p = (p * (1.0 - hyper.lr * weight_decay))?;
     let m = ((m * hyper.beta1)? + (&g * (1.0 - hyper.beta1))?)?;
     let v = ((v * hyper.beta2)? + (g.sqr()? * (1.0 - hyper.beta2))?)?;
-    let correction1 = correction(hyper.beta1);
-    let correction2 = correction(hyper.beta2);
     let denominator = ((v.sqrt()? / correction2.sqrt())? + hyper.eps)?;
     Ok([(p - (m.div(&denominator)? * (hyper.lr / correction1))?)?, m, v])
 }

@@ -1,6 +1,4 @@
-//! AdamW against PyTorch's numbers, against its reference in f64, and the edges of its groups.
-
-use std::ops::Range;
+//! AdamW compared with PyTorch's numbers and with its reference in f64, and the bounds of its groups.
 
 use candle_core::DType;
 use candle_core::Tensor;
@@ -9,6 +7,7 @@ use super::*;
 use crate::tensor::from_vec;
 use crate::testing::DTYPES;
 use crate::testing::assert_close;
+use crate::testing::assert_same_on_each_device;
 use crate::testing::bits;
 use crate::testing::double;
 use crate::testing::far;
@@ -79,10 +78,10 @@ const TORCH: [[f64; 6]; 5] = [
 ];
 
 #[test]
-fn five_steps_are_those_of_pytorch() {
+fn five_steps_equal_those_of_pytorch() {
     on_each_device(|| {
         let parameters = placed(&from_vec::<f32>(vec![0.5, -1.25, 2.0, 0.0, -0.75, 1.5], 6).unwrap());
-        let (first, second) = (zeros(6), zeros(6));
+        let [first, second] = [(); 2].map(|()| zeros(6));
         let groups = [
             Group { range: 0..3, weight_decay: 0.1, lr_scale: 1.0 },
             Group { range: 3..6, weight_decay: 0.0, lr_scale: 1.0 },
@@ -103,7 +102,8 @@ fn five_steps_are_those_of_pytorch() {
 fn many_blocks_agree_with_the_reference() {
     on_each_device(|| {
         let count = 100_003;
-        let (parameters, first, second) = (fresh(count, 1), zeros(count), zeros(count));
+        let parameters = fresh(count, 1);
+        let [first, second] = [(); 2].map(|()| zeros(count));
         let group = [Group { range: 0..count, weight_decay: 0.01, lr_scale: 1.0 }];
         let mut want = [double(&parameters), double(&first), double(&second)];
         for step in 1..=5 {
@@ -125,24 +125,24 @@ fn many_blocks_agree_with_the_reference() {
         assert_close("parameters", &parameters, &want[0], 1e-6);
         assert_close("first moment", &first, &want[1], 1e-6);
         assert_close("second moment", &second, &want[2], 1e-6);
-        // The control: without bias correction the comparison must fail.
+        // Check of the test itself: after one more update, with zero gradients, the comparison must fail.
         let wrong =
             reference::update(&want[0], &double(&zeros(count)), &want[1], &want[2], 0.01, &hyper(1)).unwrap();
         assert!(crate::testing::relative_error(&parameters, &wrong[0]) > 1e-4);
     });
 }
 
-/// Without bias correction, and in groups that learn at a share of the rate.
+/// Without bias correction, in groups with different learning rates.
 #[test]
-fn shares_of_the_rate_and_uncorrected_moments_agree_with_the_reference() {
+fn scaled_learning_rates_and_uncorrected_moments_agree_with_the_reference() {
     on_each_device(|| {
         let count = 40_007;
-        let (parameters, first, second) = (fresh(count, 1), zeros(count), zeros(count));
+        let parameters = fresh(count, 1);
+        let [first, second] = [(); 2].map(|()| zeros(count));
         let halves = [(0..20_003, 0.8f32), (20_003..count, 0.25)];
         let groups = halves.clone().map(|(range, lr_scale)| Group { range, weight_decay: 0.1, lr_scale });
         let mut want = halves.clone().map(|(range, _)| {
-            let of = |t: &Tensor| double(t).narrow(0, range.start, range.len()).unwrap();
-            [of(&parameters), of(&first), of(&second)]
+            [&parameters, &first, &second].map(|t| double(t).narrow(0, range.start, range.len()).unwrap())
         });
         for step in 1..=3 {
             let gradients = fresh(count, 10 + step);
@@ -164,7 +164,8 @@ fn shares_of_the_rate_and_uncorrected_moments_agree_with_the_reference() {
 #[test]
 fn elements_outside_of_all_groups_are_frozen() {
     on_each_device(|| {
-        let (parameters, gradients, first, second) = (fresh(10, 1), fresh(10, 2), zeros(10), zeros(10));
+        let [parameters, gradients] = [1, 2].map(|id| fresh(10, id));
+        let [first, second] = [(); 2].map(|()| zeros(10));
         let before = parameters.to_vec1::<f32>().unwrap();
         let groups = [
             Group { range: 2..4, weight_decay: 0.0, lr_scale: 1.0 },
@@ -186,11 +187,11 @@ fn the_shadow_is_the_rounded_parameters_and_frozen_elements_keep_theirs() {
             Group { range: 40_000..count - 5, weight_decay: 0.0, lr_scale: 1.0 },
         ];
         for dtype in [DType::BF16, DType::F16] {
-            let (parameters, plain) = (fresh(count, 1), fresh(count, 1));
+            let [parameters, plain] = [(); 2].map(|()| fresh(count, 1));
             let before = fresh(count, 9).to_dtype(dtype).unwrap();
             let shadow = before.copy().unwrap();
             for step in 1..=2 {
-                let (first, second) = (zeros(count), zeros(count));
+                let [first, second] = [(); 2].map(|()| zeros(count));
                 let with_shadow = [&parameters, &fresh(count, 2), &first, &second];
                 update(Buffers { shadow: Some(&shadow), ..buffers(with_shadow) }, &groups, &hyper(step))
                     .unwrap();
@@ -225,17 +226,17 @@ fn the_shadow_is_the_rounded_parameters_and_frozen_elements_keep_theirs() {
     });
 }
 
-/// Bits of parameters, gradients, moments and shadow after three clipped updates; `offset` elements into
-/// larger buffers.
+/// Bits of parameters, gradients, moments and shadow after three clipped updates of views that begin `offset`
+/// elements into larger buffers.
 fn clipped_run(shadow: DType, offset: usize) -> [Vec<u32>; 5] {
     let count = 50_003;
     let view = |t: &Tensor| t.narrow(0, offset, count).unwrap();
     let whole = [fresh(count + 9, 1), fresh(count + 9, 2), zeros(count + 9), zeros(count + 9)];
     let whole_shadow = fresh_in(count + 9, 3, shadow);
-    let (tensors, shadow) = (whole.each_ref().map(view), view(&whole_shadow));
-    let group = |range: Range<usize>, weight_decay| Group { range, weight_decay, lr_scale: 1.0 };
-    let groups =
-        [group(1..6, 0.1), group(6..30_000, 0.0), group(30_002..30_002, 0.5), group(30_003..count - 2, 0.3)];
+    let tensors = whole.each_ref().map(view);
+    let shadow = view(&whole_shadow);
+    let groups = [(1..6, 0.1), (6..30_000, 0.0), (30_002..30_002, 0.5), (30_003..count - 2, 0.3)]
+        .map(|(range, weight_decay)| Group { range, weight_decay, lr_scale: 1.0 });
     for (step, max_norm) in (1..).zip([1.0, 0.0, 1e9]) {
         let gradients = fresh(count, 10 + step);
         let norm = placed(&from_vec(vec![223.6 + step as f64], 1).unwrap());
@@ -247,7 +248,7 @@ fn clipped_run(shadow: DType, offset: usize) -> [Vec<u32>; 5] {
             &hyper(step),
         )
         .unwrap();
-        // From the buffer with the odd beginning, too.
+        // And with gradients in a view that does not begin at a multiple of 16 bytes.
         update(
             Buffers { shadow: Some(&shadow), clip, ..buffers([p, &tensors[1], m, v]) },
             &groups,
@@ -259,22 +260,22 @@ fn clipped_run(shadow: DType, offset: usize) -> [Vec<u32>; 5] {
     [p, g, m, v, bits(&whole_shadow)]
 }
 
-/// Every operation rounds as IEEE 754 says, so a GPU gives the bits of the CPU; elements beside a view keep
-/// theirs.
+/// Every operation rounds as IEEE 754 prescribes, so a GPU and the CPU give the same bits. Elements of the
+/// buffers outside of the views must not change.
 #[test]
 fn devices_agree_to_the_bit() {
     for (dtype, offset) in DTYPES.into_iter().flat_map(|dtype| [0, 1, 8].map(|offset| (dtype, offset))) {
-        let want = clipped_run(dtype, offset);
-        on_each_device(|| assert!(clipped_run(dtype, offset) == want, "{dtype:?} {offset}"));
+        assert_same_on_each_device(&format!("{dtype:?} {offset}"), || clipped_run(dtype, offset));
     }
 }
 
 #[test]
-fn nothing_is_updated_where_the_norm_is_not_finite() {
+fn nothing_is_updated_if_the_norm_is_not_finite() {
     on_each_device(|| {
         for norm in [f64::NAN, f64::INFINITY] {
             let tensors = [fresh(1001, 1), fresh(1001, 2), fresh(1001, 3), fresh(1001, 4)];
-            let (shadow, before) = (fresh_in(1001, 5, DType::BF16), tensors.each_ref().map(bits));
+            let shadow = fresh_in(1001, 5, DType::BF16);
+            let before = tensors.each_ref().map(bits);
             let norm = placed(&from_vec(vec![norm], 1).unwrap());
             let clip = Some(crate::update::Clip { norm: &norm, max_norm: 1.0 });
             let groups = [Group { range: 3..900, weight_decay: 0.1, lr_scale: 1.0 }];
@@ -290,19 +291,22 @@ fn nothing_is_updated_where_the_norm_is_not_finite() {
     });
 }
 
-/// Offsets are 64 bits: a group behind 2^31 elements is updated as the same one at the beginning. Elements
-/// before it are not looked at.
+/// Offsets have 64 bits: a group after 2^31 elements is updated in the same way as one at the start of the
+/// buffers. Elements outside of the groups are not read.
 #[test]
-fn groups_behind_two_billion_elements_are_updated_as_any_other() {
+fn groups_after_two_billion_elements_are_updated_like_any_other() {
     on_each_device(|| {
-        let (count, at) = (20_000, (1 << 31) + 64);
-        // Four buffers and the shadow. All are f32: zeros of a half type are written one by one on a CPU.
+        let count = 20_000;
+        let at = (1 << 31) + 64;
+        // Four buffers and the shadow. All are f32, because on a CPU the zeros of a 16-bit type would be
+        // written one by one.
         if !has_room(5 * 4 * (at + count) as u64) {
             return;
         }
         let [p, g, m] = [1, 2, 3].map(|id| fresh(count, id));
-        let (v, shadow) = (fresh(count, 4).sqr().unwrap(), fresh(count, 5));
-        let run = |at: usize| {
+        let v = fresh(count, 4).sqr().unwrap();
+        let shadow = fresh(count, 5);
+        let [near, moved] = [0, at].map(|at| {
             let whole = [&p, &g, &m, &v, &shadow].map(|t| far(t, at));
             let [parameters, gradients, first_moment, second_moment, shadow] = whole.each_ref();
             let buffers = Buffers {
@@ -313,15 +317,14 @@ fn groups_behind_two_billion_elements_are_updated_as_any_other() {
                 shadow: Some(shadow),
                 clip: None,
             };
-            let group = |range: Range<usize>| Group {
-                range: at + range.start..at + range.end,
+            let groups = [at + 3..at + 17_000, at + 17_005..at + count].map(|range| Group {
+                range,
                 weight_decay: 0.1,
                 lr_scale: 1.0,
-            };
-            update(buffers, &[group(3..17_000), group(17_005..count)], &hyper(2)).unwrap();
+            });
+            update(buffers, &groups, &hyper(2)).unwrap();
             whole.map(|t| bits(&t.narrow(0, at, count).unwrap()))
-        };
-        let (near, moved) = (run(0), run(at));
+        });
         assert!(near[0] != bits(&p) && moved == near);
     });
 }
@@ -329,16 +332,16 @@ fn groups_behind_two_billion_elements_are_updated_as_any_other() {
 #[test]
 fn overlapping_groups_and_step_zero_are_refused() {
     let tensors = [zeros(10), zeros(10), zeros(10), zeros(10)];
-    let run = |groups: &[Range<usize>], step| {
-        let groups: Vec<Group> = groups
-            .iter()
-            .map(|range| Group { range: range.clone(), weight_decay: 0.0, lr_scale: 1.0 })
-            .collect();
-        update(buffers(tensors.each_ref()), &groups, &hyper(step))
-    };
-    assert!(run(&[0..5, 5..10], 1).is_ok());
-    assert!(run(&[0..5, 4..10], 1).unwrap_err().to_string().contains("4..10"));
-    assert!(run(&[0..5, 6..11], 1).is_err());
-    assert!(run(&[0..5, 5..10], 0).unwrap_err().to_string().contains("count from 1"));
+    for (ranges, step, message) in [
+        ([0..5, 5..10], 1, None),
+        ([0..5, 4..10], 1, Some("4..10")),
+        ([0..5, 6..11], 1, Some("")),
+        ([0..5, 5..10], 0, Some("count from 1")),
+    ] {
+        let groups = ranges.map(|range| Group { range, weight_decay: 0.0, lr_scale: 1.0 });
+        let outcome = update(buffers(tensors.each_ref()), &groups, &hyper(step));
+        assert_eq!(outcome.is_err(), message.is_some());
+        assert!(outcome.err().is_none_or(|e| e.to_string().contains(message.unwrap())));
+    }
     assert!(update(buffers([&tensors[0], &zeros(9), &tensors[2], &tensors[3]]), &[], &hyper(1)).is_err());
 }

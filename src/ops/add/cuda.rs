@@ -14,10 +14,10 @@ use crate::cuda::wide;
 const SUM: Kernel = Kernel { op: "add", name: "add_sum" };
 const ACCUMULATE: Kernel = Kernel { op: "add", name: "add_accumulate" };
 const THREADS: usize = 256;
-/// Beyond it, threads take several values each.
+/// Largest number of blocks; for more values, each thread processes several.
 const MOST_BLOCKS: usize = 4096;
 
-/// Twin of `SumArgs` in `kernel.cu`.
+/// Same layout as `SumArgs` in `kernel.cu`.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 struct SumArgs {
@@ -28,7 +28,7 @@ struct SumArgs {
     wide: u32,
 }
 
-/// Twin of `AccumulateArgs`.
+/// Same layout as `AccumulateArgs` in `kernel.cu`.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 struct AccumulateArgs {
@@ -43,7 +43,8 @@ fn grid(values: usize) -> Grid {
 }
 
 pub(super) fn sum(gpu: &Gpu, a: &Tensor, b: &Tensor) -> Result<Tensor> {
-    let (dtype, count) = (a.dtype(), a.elem_count());
+    let dtype = a.dtype();
+    let count = a.elem_count();
     let sum = gpu.uninitialised(a.dims(), dtype)?;
     let (a, b, to) = (gpu.input(a, dtype)?, gpu.input(b, dtype)?, gpu.output(&sum, dtype)?);
     let wide = wide::flag(count, dtype, &[a, b, to]);
@@ -54,7 +55,8 @@ pub(super) fn sum(gpu: &Gpu, a: &Tensor, b: &Tensor) -> Result<Tensor> {
 }
 
 pub(super) fn accumulate(gpu: &Gpu, x: &Tensor, Accumulator { sum, begun }: Accumulator<'_>) -> Result<()> {
-    let (dtype, count) = (x.dtype(), x.elem_count());
+    let dtype = x.dtype();
+    let count = x.elem_count();
     let args = AccumulateArgs {
         x: gpu.input(x, dtype)?,
         sum: gpu.output(sum, DType::F32)?,

@@ -6,7 +6,7 @@ struct SumArgs {
     const void* b;
     void* to;
     i64 count;
-    u32 wide;  // whether all of them are read and written 16 bytes at a time
+    u32 wide;  // 1 if all three are read and written 16 bytes at a time
 };
 
 template <typename T, int N>
@@ -37,7 +37,7 @@ struct AccumulateArgs {
     const void* x;
     float* sum;
     i64 count;
-    u32 begun;  // whether there is something to add to; else it is overwritten
+    u32 begun;  // 1 to add to `sum`, 0 to overwrite it
 };
 
 template <typename T>

@@ -1,8 +1,8 @@
-//! Sums of two tensors, value by value: where no other op can take one of them along.
+//! Elementwise sum of two tensors, for places where the addition cannot be fused into another op.
 //!
-//! `sum`: `y = a + b`, all of one type, f32, bf16 or f16, added in f32 and rounded once. `accumulate`: `s +=
-//! x`, or `s = x` where `s` has not begun, `s` f32 and `x` of any of these types. The gradient of a sum is
-//! that of each of its parts. Nothing is saved.
+//! `sum`: `y = a + b`, all of one type, f32, bf16 or f16, added in f32 and rounded once. `accumulate`:
+//! `s += x`, or `s = x` if nothing was added to `s` yet; `s` is f32 and `x` of any of these types. The
+//! gradient of a sum is also the gradient of each summand. Nothing is saved.
 
 mod cuda;
 pub mod reference;
@@ -24,7 +24,7 @@ use crate::tensor::check_shape;
 use crate::tensor::values;
 use crate::tensor::with_slice_mut;
 
-/// `a + b`, of their shape.
+/// `a + b`; both must have the same shape and dtype.
 pub fn sum(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     check_shape("add: the second tensor", b, a.dims())?;
     check_one_dtype("add", &[("the first tensor", a), ("the second tensor", b)])?;
@@ -34,7 +34,7 @@ pub fn sum(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     }
 }
 
-/// Adds `x` to a sum, or begins it.
+/// Adds `x` to the sum `into`, or overwrites it if nothing was added to it yet.
 pub fn accumulate(x: &Tensor, into: Accumulator<'_>) -> Result<()> {
     check_shape("add: the sum", into.sum, x.dims())?;
     match Gpu::of(x)? {
@@ -43,7 +43,7 @@ pub fn accumulate(x: &Tensor, into: Accumulator<'_>) -> Result<()> {
     }
 }
 
-/// A sum that begins with `x`: its values in f32.
+/// A new sum that has the values of `x` in f32.
 pub fn begun(x: &Tensor) -> Result<Tensor> {
     let sum = match Gpu::of(x)? {
         None => Tensor::zeros(x.dims(), DType::F32, x.device())?,

@@ -1,4 +1,4 @@
-//! The definition of correct.
+//! The sum of two tensors by candle's own addition, as the reference.
 
 use candle_core::Result;
 use candle_core::Tensor;

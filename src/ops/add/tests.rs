@@ -1,9 +1,11 @@
-//! Sums against the reference, in every type, wide and not, begun and not.
+//! Sums compared with the reference, in every dtype, with sizes that the kernel does and does not read 16
+//! bytes at a time, added and overwritten.
 
 use super::*;
 use crate::testing::DTYPES;
 use crate::testing::assert_close;
 use crate::testing::assert_reference_is_differentiable;
+use crate::testing::assert_same_on_each_device;
 use crate::testing::bits;
 use crate::testing::double;
 use crate::testing::fresh;
@@ -12,26 +14,25 @@ use crate::testing::on_each_device;
 use crate::testing::within;
 
 #[test]
-fn sums_are_the_reference_and_have_the_same_bits_on_each_device() {
+fn sums_agree_with_the_reference_and_have_the_same_bits_on_each_device() {
     for (dtype, cols) in DTYPES.into_iter().flat_map(|dtype| [1, 24, 67, 300].map(|cols| (dtype, cols))) {
-        let run = || {
+        assert_same_on_each_device(&format!("{dtype:?}, {cols} columns"), || {
             let [a, b] = [1, 2].map(|id| fresh_in((19, cols), id, dtype));
-            let (of_a, y) = (begun(&a).unwrap(), sum(&a, &b).unwrap());
-            accumulate(&b, (&of_a).into()).unwrap();
+            let total = begun(&a).unwrap();
+            let y = sum(&a, &b).unwrap();
+            accumulate(&b, (&total).into()).unwrap();
             let want = reference::sum(&double(&a), &double(&b)).unwrap();
-            assert_eq!((y.dtype(), of_a.dtype()), (dtype, DType::F32));
+            assert_eq!((y.dtype(), total.dtype()), (dtype, DType::F32));
             assert_close("sum", &y, &want, within(dtype, 1e-7, 1.0));
-            assert_close("accumulated", &of_a, &want, 1e-7);
+            assert_close("accumulated", &total, &want, 1e-7);
             assert_eq!(bits(&begun(&a).unwrap()), bits(&a));
-            [bits(&y), bits(&of_a)]
-        };
-        let want = run();
-        on_each_device(|| assert!(run() == want, "{dtype:?}, {cols} columns"));
+            [bits(&y), bits(&total)]
+        });
     }
 }
 
 #[test]
-fn a_sum_begins_anew_with_what_is_first_added() {
+fn the_first_summand_overwrites_a_sum_that_is_not_begun() {
     on_each_device(|| {
         let (x, sum) = (fresh((3, 5), 1), fresh((3, 5), 2));
         accumulate(&x, Accumulator { sum: &sum, begun: false }).unwrap();
@@ -41,8 +42,11 @@ fn a_sum_begins_anew_with_what_is_first_added() {
 
 #[test]
 fn the_reference_is_differentiable() {
-    let of = |i: &[Tensor]| reference::sum(&i[0], &i[1]);
-    assert_reference_is_differentiable(of, &[&fresh((3, 5), 1), &fresh((3, 5), 2)], &fresh((3, 5), 3));
+    assert_reference_is_differentiable(
+        |i| reference::sum(&i[0], &i[1]),
+        &[&fresh((3, 5), 1), &fresh((3, 5), 2)],
+        &fresh((3, 5), 3),
+    );
 }
 
 #[test]

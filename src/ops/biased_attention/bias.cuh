@@ -1,10 +1,11 @@
-// What the table of biases adds to the scores of attention, and what the gradients of scores come to for each of its
-// rows.
+// Adds the biases of the table to the scores of attention, and sums the gradients of scores for each row of
+// the table.
 //
-// A block has its own rows, which are queries or (OWN_ARE_KEYS) keys, and goes through those of the other side in
-// squares, whose rows are its own. Pairs of one distance stand on a diagonal, of which a square of N by N has 2 N - 1:
-// what is added to each is noted once. Gradients are added up along diagonals, then over the diagonals that share a row
-// of the table, which lie side by side, then over the squares: every sum has one order.
+// A block has its own rows, which are queries or (OWN_ARE_KEYS) keys, and processes the rows of the other
+// side in squares, with its own rows as rows of the square. The pairs of one distance form a diagonal, of
+// which a square of N by N has 2 N - 1: the bias of each diagonal is computed once. Gradients are summed
+// along each diagonal, then over the diagonals that share a row of the table, which are adjacent, then over
+// the squares: the order of every sum is fixed.
 
 struct BiasedArgs : Args {
     const float* bias;  // [TABLE_ROWS, H]
@@ -12,9 +13,9 @@ struct BiasedArgs : Args {
 };
 
 constexpr u32 TABLE_ROWS = 32;  // `ROWS` in buckets.rs
-constexpr u32 SUMS = 4;         // of a block: as in cuda.rs
+constexpr u32 SUMS = 4;         // partial sums of a block for each row of the table, as in cuda.rs
 
-// The row of the table for a query that stands `distance` tokens behind the key, as in buckets.rs.
+// The row of the table for a query `distance` tokens after the key, as in buckets.rs.
 __device__ __forceinline__ u32 table_row(int distance) {
     int apart = distance < 0 ? -distance : distance;
     int begun = (apart >= 8) + (apart >= 12) + (apart >= 16) + (apart >= 23)
@@ -22,23 +23,24 @@ __device__ __forceinline__ u32 table_row(int distance) {
     return u32(begun == 0 ? apart : 7 + begun) + (distance < 0 ? TABLE_ROWS / 2 : 0);
 }
 
-// A square of own rows from `own` on and others from `other` on, both counted in the segment.
+// A square of the own rows `own..own + SIDE` and the other side's rows `other..other + SIDE`, counted in the
+// segment.
 template <bool OWN_ARE_KEYS, int SIDE>
 struct BiasSquare {
     static constexpr u32 DIAGONALS = 2 * SIDE - 1;
     const BiasedArgs& a;
     u32 own, other;
 
-    // Along it the query moves away from the key.
+    // The number of a pair's diagonal; it increases with the distance of the query after the key.
     __device__ __forceinline__ static u32 diagonal(u32 row, u32 column) {
         return OWN_ARE_KEYS ? SIDE - 1 + column - row : SIDE - 1 + row - column;
     }
     __device__ __forceinline__ u32 row_of(u32 diagonal) const {
         return table_row((OWN_ARE_KEYS ? int(other) - int(own) : int(own) - int(other)) + int(diagonal) - (SIDE - 1));
     }
-    // Scores are scaled when this has been added.
+    // The bias of a row of the table, divided by the scale, because scores are scaled after it is added.
     __device__ __forceinline__ float said(u32 row) const { return a.bias[row * a.heads + blockIdx.y] / a.scale; }
-    // The sum along a diagonal of gradients of scores.
+    // The sum of the gradients of scores along a diagonal.
     __device__ __forceinline__ static float along(const float (*values)[SIDE + 1], u32 diagonal) {
         static_assert(!OWN_ARE_KEYS, "gradients are added up where own rows are queries");
         u32 first = diagonal < SIDE ? 0 : diagonal - (SIDE - 1), end = diagonal < SIDE ? diagonal + 1 : SIDE;
@@ -48,17 +50,17 @@ struct BiasSquare {
     }
 };
 
-// Where sum `index` of this block stands for a row of the table.
+// Partial sum `index` of this block for a row of the table.
 __device__ __forceinline__ float& sum_at(const BiasedArgs& a, u32 index, u32 row) {
     return a.sums[((i64(blockIdx.x) * SUMS + index) * TABLE_ROWS + row) * a.heads + blockIdx.y];
 }
 
-// Behind the room of the plain kernels.
+// Shared memory of the plain kernels for the bias, after their `PlainRoom`.
 struct PlainBias {
-    float said[2 * ROWS];       // by diagonal
-    u32 rows[2 * ROWS];         // of the table
-    float diagonals[2 * ROWS];  // sums of gradients
-    float sums[TABLE_ROWS];     // of the squares so far; each is one thread's
+    float said[2 * ROWS];       // bias of each diagonal
+    u32 rows[2 * ROWS];         // row of the table of each diagonal
+    float diagonals[2 * ROWS];  // sum of gradients along each diagonal
+    float sums[TABLE_ROWS];     // sums over the squares so far; each belongs to one thread
 };
 static_assert(sizeof(PlainBias) == 1664, "as in cuda.rs");
 
@@ -94,7 +96,8 @@ struct PlainPositions<T, BiasedArgs> {
     __device__ __forceinline__ float said(u32 row, u32 column, u32) const {
         return room().said[BiasSquare<OWN_ARE_KEYS, ROWS>::diagonal(row, column)];
     }
-    // Every block of a wide head sums the same: one does. It has SUMS of them, all but the first of which are 0.
+    // All blocks of a wide head would compute the same sums, so only the first one does. Of its SUMS partial
+    // sums, all but the first are 0.
     template <bool OWN_ARE_KEYS>
     __device__ __forceinline__ void collect(const float (*values)[ROWS + 1], u32 other) const {
         if constexpr (!OWN_ARE_KEYS) {
@@ -116,12 +119,13 @@ struct PlainPositions<T, BiasedArgs> {
     }
 };
 
-constexpr int SIDE = 16;  // of what a warp has in hand on tensor cores
+constexpr int SIDE = 16;  // side of the square that a warp processes at once on tensor cores
 
-// Of each warp, behind all else. One column of padding keeps a column's values in different banks.
+// Shared memory of each warp for the bias, after all other shared memory. A column of padding keeps the
+// values of a column in different banks.
 struct WarpBias {
     float values[SIDE][SIDE + 1];
-    float by_row[TABLE_ROWS];  // what the diagonals of a square come to
+    float by_row[TABLE_ROWS];  // sums of a square for each row of the table
 };
 static_assert(4 * sizeof(WarpBias) == 4864, "as in cuda.rs");
 
@@ -133,16 +137,17 @@ struct TensorPositions<T, BiasedArgs> {
     WarpBias& room;
     u32 own;
     Lane lane;
-    float sum = 0.0f;  // of the row of the table with the lane's number
+    float sum = 0.0f;  // the sum for the row of the table with the lane's number
 
     __device__ __forceinline__ TensorPositions(const BiasedArgs& a, const Tile& tile, void* all, u32 own)
         : a(a), tile(tile), room(static_cast<WarpBias*>(all)[threadIdx.x / WARP]), own(own) {}
-    // A warp without rows leaves zeros.
+    // Writes zeros first, for warps without rows.
     template <bool OWN_ARE_KEYS>
     __device__ __forceinline__ void begin() const {
         if constexpr (!OWN_ARE_KEYS) sum_at(a, lane.warp, lane.lane) = 0.0f;
     }
-    // To scores of 16 own rows and the 16 others from `other` on; each lane knows a diagonal.
+    // Adds the biases to the scores of 16 own rows and the 16 other rows that begin at `other`. Each lane
+    // computes the bias of one diagonal.
     template <bool OWN_ARE_KEYS>
     __device__ __forceinline__ void add(float (&scores)[2][4], u32 other) const {
         BiasSquare<OWN_ARE_KEYS, SIDE> at = {a, own, other};
@@ -156,14 +161,14 @@ struct TensorPositions<T, BiasedArgs> {
             }
         }
     }
-    // Adds up the gradients of these scores.
+    // Sums the gradients of these scores.
     template <bool OWN_ARE_KEYS>
     __device__ __forceinline__ void collect(const float (&d_scores)[2][4], u32 other) {
         if constexpr (!OWN_ARE_KEYS) {
             BiasSquare<false, SIDE> at = {a, own, other};
             const u32 first = at.row_of(0), last = at.row_of(at.DIAGONALS - 1);
             if (first == last) {
-                // Far from each other, all pairs share a row.
+                // Queries and keys are so far apart that all pairs share a row of the table.
                 float all = 0.0f;
 #pragma unroll
                 for (int i = 0; i < 8; i++) all += rounded<T>(d_scores[i / 4][i % 4]);
@@ -175,7 +180,7 @@ struct TensorPositions<T, BiasedArgs> {
             if (tile.end - tile.start - other <= SIDE) sum_at(a, lane.warp, lane.lane) = sum;
         }
     }
-    // What a square comes to for the row of the table with the lane's number.
+    // Returns the sum of a square's gradients for the row of the table with the lane's number.
     __device__ __forceinline__ float by_row(const BiasSquare<false, SIDE>& at, const float (&d_scores)[2][4]) const {
 #pragma unroll
         for (int n = 0; n < 2; n++) {
@@ -186,8 +191,8 @@ struct TensorPositions<T, BiasedArgs> {
         }
         room.by_row[lane.lane] = 0.0f;
         __syncwarp();
-        // A lane has a diagonal, the last one none. Those of one row stand side by side: the first of them
-        // gets the sum.
+        // Each lane except the last has a diagonal. The diagonals of one row of the table are adjacent; the
+        // lane of the first of them gets their sum.
         const bool is_one = lane.lane < at.DIAGONALS;
         const u32 row = is_one ? at.row_of(lane.lane) : TABLE_ROWS;
         float all = is_one ? at.along(room.values, lane.lane) : 0.0f;

@@ -1,18 +1,20 @@
-//! Which row of the table a distance takes.
+//! The assignment of token distances to rows of the bias table.
 
-/// Rows of the table (R): half of them for keys up to their query, the others for keys behind it.
+/// Number of rows of the table (R). The first half is for keys at or before the query, the second for keys
+/// after it.
 pub const ROWS: usize = 32;
 
-/// Rows of either half, of which the first half is for one distance each.
+/// Number of rows of either half. Each row of its first half is for one distance; those of its second half
+/// are for several.
 const HALF: usize = ROWS / 2;
 
-/// The shortest distance of each row of the second half of a half: they grow from 8 by the square root of 2,
-/// as `relative_position_bucket` of `modeling_mpnet.py` (transformers 5.23) has it for distances up to 128.
-/// `table_row` in `bias.cuh` is the same.
+/// The shortest distance of each row that is for several distances. From 8 on they grow by a factor of the
+/// square root of 2, as in `relative_position_bucket` of `modeling_mpnet.py` (transformers 5.23), for
+/// distances up to 128. The same as in `table_row` in `bias.cuh`.
 const STARTS: [usize; HALF / 2] = [8, 12, 16, 23, 32, 46, 64, 91];
 
-/// The row for a query that stands `distance` tokens behind the key. Row 16, of keys behind the query at no
-/// distance, is never taken.
+/// The row for a query `distance` tokens after the key (before it if negative). Row 16, for keys after the
+/// query at distance 0, is never used.
 pub fn row(distance: isize) -> usize {
     let apart = distance.unsigned_abs();
     let of_half = match STARTS.partition_point(|&start| start <= apart) {
@@ -22,7 +24,8 @@ pub fn row(distance: isize) -> usize {
     if distance < 0 { HALF + of_half } else { of_half }
 }
 
-/// The rows for keys from `longest - 1` tokens before a query to as many behind it.
+/// The row of each key position relative to its query, from `longest - 1` tokens before the query to
+/// `longest - 1` after it.
 pub(super) fn by_place(longest: usize) -> Vec<u32> {
     let last = longest as isize - 1;
     (-last..=last).map(|place| row(-place) as u32).collect()
@@ -32,8 +35,8 @@ pub(super) fn by_place(longest: usize) -> Vec<u32> {
 mod tests {
     use super::*;
 
-    /// The formula of T5 and MPNet, in the order and the type in which they compute it.
-    fn of_formula(distance: isize) -> usize {
+    /// The formula of T5 and MPNet, with the same order of operations and the same type.
+    fn row_by_formula(distance: isize) -> usize {
         let apart = distance.unsigned_abs();
         let beyond = (apart as f32 / 8.0).ln() / 16f32.ln() * 8.0;
         let of_half = if apart < 8 { apart } else { (8 + beyond as usize).min(15) };
@@ -41,16 +44,16 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_those_of_the_formula() {
+    fn rows_agree_with_the_formula() {
         for distance in -2000..=2000 {
-            assert_eq!(row(distance), of_formula(distance), "{distance}");
+            assert_eq!(row(distance), row_by_formula(distance), "{distance}");
         }
         let some = [0, 7, 8, 11, 12, 90, 91, 5000, -1, -8, -91].map(row);
         assert_eq!(some, [0, 7, 8, 8, 9, 14, 15, 15, 17, 24, 31]);
     }
 
     #[test]
-    fn places_go_from_keys_before_to_keys_behind() {
+    fn key_positions_are_ordered_from_before_to_after_the_query() {
         assert_eq!(by_place(3), [2, 1, 0, 17, 18]);
         assert_eq!(by_place(1), [0]);
     }

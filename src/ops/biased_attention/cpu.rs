@@ -1,5 +1,5 @@
-//! Biased attention on the CPU: attention's pass, with the rows of the table laid out by distance before, and
-//! the sums of its tasks added up behind it.
+//! Biased attention on the CPU: expands the table to one bias per distance, runs attention's pass with it,
+//! and adds the gradients of the table from all tasks.
 
 use candle_core::Result;
 use candle_core::Tensor;
@@ -16,20 +16,24 @@ use crate::element::Element;
 use crate::tensor::from_vec;
 use crate::tensor::values;
 
-/// A table by place, for the longest of some segments.
+/// The table expanded to key positions relative to the query, for segments of up to N tokens.
 struct ByPlace {
+    /// The row of the table for each relative position, `[2 N - 1]`.
     rows: Vec<u32>,
-    /// `[H, 2 N - 1]`.
+    /// The bias of each relative position, `[H, 2 N - 1]`.
     values: Vec<f32>,
 }
 
 impl ByPlace {
-    fn of(bias_rh: &Tensor, segments: &Segments<'_>) -> Result<Self> {
-        let (bias, heads) = (values::<f32>(bias_rh)?, segments.heads);
+    fn new(bias_rh: &Tensor, segments: &Segments<'_>) -> Result<Self> {
+        let bias = values::<f32>(bias_rh)?;
+        let heads = segments.heads;
         let lengths = segments.cu_seqlens.host().windows(2).map(|w| (w[1] - w[0]) as usize);
         let rows = buckets::by_place(lengths.max().unwrap_or(1).max(1));
-        let of_head = |head| rows.iter().map(move |&row| (row as usize * heads, head));
-        let values = (0..heads).flat_map(of_head).map(|(row, head)| bias[row + head]).collect();
+        let mut values = Vec::with_capacity(heads * rows.len());
+        for head in 0..heads {
+            values.extend(rows.iter().map(|&row| bias[row as usize * heads + head]));
+        }
         Ok(Self { rows, values })
     }
 
@@ -43,7 +47,7 @@ pub(super) fn forward<T: Element>(
     bias_rh: &Tensor,
     segments: &Segments<'_>,
 ) -> Result<(Tensor, Saved)> {
-    cpu::forward::<T>(contents, segments, Some(ByPlace::of(bias_rh, segments)?.bias()))
+    cpu::forward::<T>(contents, segments, Some(ByPlace::new(bias_rh, segments)?.bias()))
 }
 
 pub(super) fn backward<T: Element>(
@@ -53,7 +57,8 @@ pub(super) fn backward<T: Element>(
     saved: &Saved,
     segments: &Segments<'_>,
 ) -> Result<InputGradients> {
-    let (by_place, tasks) = (ByPlace::of(bias_rh, segments)?, cpu::tasks(segments));
+    let by_place = ByPlace::new(bias_rh, segments)?;
+    let tasks = cpu::tasks(segments);
     let mut sums = vec![0.0f32; tasks.len() * ROWS];
     let with_sums = Some((by_place.bias(), sums.as_mut_slice()));
     let of_contents = cpu::backward::<T>(d_out, activations, saved, segments, with_sums)?;

@@ -1,4 +1,5 @@
-//! Biased attention on the GPU: attention's launches with kernels of its own, and the sums of their blocks.
+//! Biased attention on the GPU: launched like attention, but with its own kernels, whose blocks leave partial
+//! sums for the gradient of the table.
 
 use candle_core::DType;
 use candle_core::Result;
@@ -28,11 +29,11 @@ const TENSOR: [TensorKernels; 2] =
 /// `sizeof(PlainBias)`, and that of four `WarpBias`, in `bias.cuh`.
 const SHARED_BYTES: [usize; 2] = [1664, 4864];
 
-/// Sums that a block leaves for each row of the table: one a warp of the kernels on tensor cores, `SUMS` in
-/// `bias.cuh`.
+/// Number of partial sums that a block leaves for each row of the table, one per warp of the tensor-core
+/// kernels. The same as `SUMS` in `bias.cuh`.
 const SUMS: usize = 4;
 
-/// Twin of `BiasedArgs` in `bias.cuh`.
+/// Same layout as `BiasedArgs` in `bias.cuh`.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 struct Args {
@@ -53,9 +54,15 @@ pub(super) fn forward(
     segments: &Segments<'_>,
 ) -> Result<(Tensor, Saved)> {
     let bias = gpu.input(bias_rh, DType::F32)?;
-    let all = |attention| Args { attention, bias, sums: Address::NULL };
-    // SAFETY: the bias is `[R, H]`, and forward leaves no sums.
-    unsafe { cuda::forward_of(gpu, form(contents[0], segments)?, contents, segments, all) }
+    let form = form(contents[0], segments)?;
+    // SAFETY: the bias is `[R, H]`, and forward writes no sums.
+    unsafe {
+        cuda::forward_of(gpu, form, contents, segments, |attention| Args {
+            attention,
+            bias,
+            sums: Address::NULL,
+        })
+    }
 }
 
 pub(super) fn backward(
@@ -70,11 +77,16 @@ pub(super) fn backward(
     let tiles = Tiles::of(gpu, segments.cu_seqlens)?.count;
     let partials = Partials::new(gpu, SUMS * tiles, ROWS * segments.heads)?;
     let sums = partials.address(gpu)?;
-    let all = |attention| Args { attention, bias, sums };
     let form = form(do_td, segments)?;
-    // SAFETY: the bias is `[R, H]`, and there is room for `[4, R, H]` sums of each tile, of which the kernel
-    // of the queries writes all.
-    let of_contents = unsafe { cuda::backward_of(gpu, form, do_td, activations, saved, segments, all) }?;
+    // SAFETY: the bias is `[R, H]`, and there is room for `[4, R, H]` sums of each tile, all of which the
+    // kernel for the queries writes.
+    let of_contents = unsafe {
+        cuda::backward_of(gpu, form, do_td, activations, saved, segments, |attention| Args {
+            attention,
+            bias,
+            sums,
+        })
+    }?;
     let dbias_rh = gpu.uninitialised((ROWS, segments.heads), DType::F32)?;
     partials.add_to(gpu, [Some(Accumulator { sum: &dbias_rh, begun: false })])?;
     Ok(InputGradients { of_contents, dbias_rh })

@@ -1,16 +1,16 @@
 // Biased attention over packed rows; see mod.rs for the formulas.
 //
-// The kernels are those of attention (`../attention/kernel.cu`), to whose scores `bias.cuh` adds what the table says of
-// their distances, and whose gradients of scores it adds up by rows of the table, in the kernel of the queries. Each block
-// leaves sums of its own, which `add_partials` of the GPU's common kernels adds up in the order of the tiles: no block
-// writes what another one does, and every sum has one order.
+// The kernels are those of attention (`../attention/kernel.cu`). `bias.cuh` adds the biases of the table to
+// their scores and, in the kernel for the queries, sums the gradients of scores for each row of the table.
+// Each block writes partial sums, which `add_partials` of the common kernels adds in the order of the tiles:
+// no two blocks write to the same address, and the order of every sum is fixed.
 //
-// On tensor cores, heads of 32 and 64 columns; all others, and f32, in the plain form. Shared memory of a block, of
-// the 48 KiB that every generation gives without being asked: plain 34,560 + 1,664 bytes; on tensor cores 36,864 (heads
-// of 64) + 4,864 for four warps, backward + 1,024 for decisions of dropout, `backward_keys` + 1,024 for the rows of
-// queries: 43,776. Registers of heads of 64, by ptxas for sm_90, without and with dropout: forward 150 and 160,
-// backward_queries 127 and 127, backward_keys 166 and 166, nothing spilled. The plain kernels have up to 175, and spill
-// nothing either.
+// Heads of 32 and 64 columns use tensor cores; all others, and f32, use the plain kernels. Shared memory of a
+// block, of the 48 KiB that every GPU generation provides by default: plain 34,560 + 1,664 bytes; on tensor
+// cores 36,864 (heads of 64) + 4,864 for four warps, in backward + 1,024 for decisions of dropout, in
+// `backward_keys` + 1,024 for the rows of queries: 43,776. Registers for heads of 64, by ptxas for sm_90,
+// without and with dropout: forward 150 and 160, backward_queries 127 and 127, backward_keys 166 and 166,
+// without spills. The plain kernels use up to 175, also without spills.
 #include "common.cuh"
 #include "mma.cuh"
 

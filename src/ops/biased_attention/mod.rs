@@ -1,8 +1,8 @@
-//! Attention with a bias that is learnt for each head and distance (Raffel et al., "T5", 2020, section 2.1;
+//! Attention with a learned bias for each head and token distance (Raffel et al., "T5", 2020, section 2.1;
 //! Song et al., "MPNet", 2020).
 //!
-//! `b` is a table of [`ROWS`] rows, `r(i, j)` its row for query `i` and key `j` ([`row`]). With `c = 1 /
-//! sqrt(K)`, `z` the dropout factor of a probability, for each head `h` and segment:
+//! `b` is a table of [`ROWS`] rows, and `r(i, j)` is its row for query `i` and key `j` ([`row`]). With
+//! `c = 1 / sqrt(K)` and `z` the dropout factor of a probability, for each head `h` and segment:
 //!
 //! ```text
 //! s_ij = c q_i . k_j + b_r(i,j)h      p = softmax(s)      o = (p z) v
@@ -10,13 +10,13 @@
 //! db_rh = sum over all segments and their i, j with r(i,j) = r of ds_ij
 //! ```
 //!
-//! `q`, `k`, `v`, `o` are `[T, D]` in f32, bf16 or f16, `b` and `db` `[R, H]` in f32; head `h` is columns `h
-//! K .. (h + 1) K`. Saved: the log-sum-exp of each row of `s`, and all inputs; on a GPU the decisions of
-//! dropout. Nothing accumulates. Scores, softmax and sums are f32; `ds` is rounded to the type of the tensors
-//! before it is added up, as before it meets queries and keys. All else is attention's own pass. The
-//! gradients of scores of one distance are added up, then the distances of a row of the table, and then the
-//! segments, all in an order that shapes alone decide. Never is there a tensor of a bias for each pair of
-//! tokens.
+//! `q`, `k`, `v`, `o` are `[T, D]` in f32, bf16 or f16; `b` and `db` are `[R, H]` in f32; head `h` has the
+//! columns `h K .. (h + 1) K`. Saved: the log-sum-exp of each row of `s`, and all inputs; on a GPU also the
+//! decisions of dropout. Nothing accumulates. Scores, softmax and sums are f32. `ds` is rounded to the dtype
+//! of the tensors before it is summed for `db`, as it is before its products with queries and keys. All else
+//! is the same as in [`crate::attention`]. The gradients of scores at one distance are added first, then
+//! those of the distances of a row of the table, then those of the segments, all in an order that depends
+//! only on shapes. There is never a tensor with a bias for each pair of tokens.
 
 mod buckets;
 mod cpu;
@@ -44,13 +44,14 @@ pub use buckets::row;
 /// Gradients of all inputs.
 #[derive(Debug)]
 pub struct InputGradients {
-    /// Of queries, keys and values, `[T, D]`.
+    /// Gradients of queries, keys and values, each `[T, D]`.
     pub of_contents: [Tensor; 3],
-    /// Of the table, f32 `[R, H]`.
+    /// Gradient of the table, f32 `[R, H]`.
     pub dbias_rh: Tensor,
 }
 
-/// Attention output `[T, D]` and what backward needs besides inputs and output.
+/// Returns the attention output `[T, D]`, and the values that backward needs in addition to inputs and
+/// output.
 pub fn forward(
     q_td: &Tensor,
     k_td: &Tensor,
@@ -67,7 +68,7 @@ pub fn forward(
     }
 }
 
-/// Gradients of queries, keys, values and the table.
+/// Returns the gradients of queries, keys, values and the table.
 pub fn backward(
     do_td: &Tensor,
     activations: Activations<'_>,

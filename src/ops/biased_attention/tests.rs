@@ -1,6 +1,6 @@
-//! Biased attention against the reference: distances of all rows of the table and beyond them, several blocks
-//! of queries, dropout; on a GPU head sizes of tensor cores and others, and lengths around the borders of
-//! tiles.
+//! Biased attention compared with the reference: distances of all rows of the table and larger ones, several
+//! blocks of queries, dropout; for the GPU, head sizes with and without tensor-core kernels, and lengths
+//! around the size of a tile.
 
 use candle_core::DType;
 use candle_core::Device;
@@ -21,6 +21,7 @@ use crate::element::rounding;
 use crate::testing::DTYPES;
 use crate::testing::assert_close;
 use crate::testing::assert_reference_is_differentiable;
+use crate::testing::assert_same_for_any_thread_count;
 use crate::testing::bits;
 use crate::testing::double;
 use crate::testing::fresh;
@@ -34,11 +35,10 @@ use base::rng::Stream;
 /// The reference on `q`, `k`, `v` and the table.
 fn composed(inputs: &[Tensor], batch: &Batch) -> candle_core::Result<Tensor> {
     let contents = [&inputs[0], &inputs[1], &inputs[2]];
-    let segments = (batch.heads, batch.cu_seqlens.as_slice());
-    reference::forward(contents, &inputs[3], segments, batch.factors().as_deref())
+    reference::forward(contents, &inputs[3], batch.heads, &batch.cu_seqlens, batch.factors().as_deref())
 }
 
-/// The gradients of `q`, `k`, `v` and the table, behind the output.
+/// The output, then the gradients of `q`, `k`, `v` and the table.
 fn run([q, k, v, d_out]: [&Tensor; 4], bias: &Tensor, batch: &Batch) -> [Tensor; 5] {
     let (o, saved) = op::forward(q, k, v, bias, &batch.segments()).unwrap();
     let activations = Activations { q_td: q, k_td: k, v_td: v, o_td: &o };
@@ -47,28 +47,28 @@ fn run([q, k, v, d_out]: [&Tensor; 4], bias: &Tensor, batch: &Batch) -> [Tensor;
     [o, dq, dk, dv, got.dbias_rh]
 }
 
-/// In every type, as in attention: a half type rounds probabilities and gradients of scores once, and the
-/// results.
+/// Compares every dtype with the reference. As in attention, bf16 and f16 round probabilities and gradients
+/// of scores once, and then the results.
 fn compare(head_size: usize, batch: &Batch) {
     for dtype in DTYPES {
         let half = if dtype == DType::F32 { 0.0 } else { rounding(dtype) };
-        let (hidden, tokens) = (batch.heads * head_size, batch.token_keys.len());
-        let all = [1, 2, 3, 4].map(|id| fresh_in((tokens, hidden), id, dtype));
+        let shape = (batch.token_keys.len(), batch.heads * head_size);
+        let all = [1, 2, 3, 4].map(|id| fresh_in(shape, id, dtype));
         let [q, k, v, d_out] = all.each_ref();
         let bias = fresh((ROWS, batch.heads), 5);
         let (want, gradients) =
             reference_gradients(|i: &[Tensor]| composed(i, batch), &[q, k, v, &bias], d_out);
         let [o, of_inputs @ ..] = run(all.each_ref(), &bias, batch);
-        let name = |what: &str| format!("{what} in {dtype:?}, heads of {head_size}");
-        assert_close(&name("o"), &o, &want, 2e-6 + half);
+        let case = format!("in {dtype:?}, heads of {head_size}");
+        assert_close(&format!("o {case}"), &o, &want, 2e-6 + half);
         for (index, (got, want)) in of_inputs.iter().zip(&gradients).enumerate() {
-            assert_close(&name(&format!("gradient {index}")), got, want, 5e-6 + 4.0 * half);
+            assert_close(&format!("gradient {index} {case}"), got, want, 5e-6 + 4.0 * half);
         }
     }
 }
 
 #[test]
-fn forward_and_backward_are_the_reference() {
+fn forward_and_backward_agree_with_the_reference() {
     on_each_device(|| {
         compare(8, &Batch::new(2, &[1, 29, 0, 4], None));
         compare(24, &Batch::new(1, &[2], None));
@@ -78,9 +78,9 @@ fn forward_and_backward_are_the_reference() {
     });
 }
 
-/// Around the borders of the squares of 16 and the tiles of 64.
+/// Segment lengths around multiples of 16, the side of a square, and of 64, the rows of a tile.
 #[test]
-fn head_sizes_of_tensor_cores_are_the_reference() {
+fn head_sizes_of_tensor_cores_agree_with_the_reference() {
     on_each_device(|| {
         compare(32, &Batch::new(2, &[1, 37, 0, 16], None));
         compare(64, &Batch::new(2, &[63, 65], None));
@@ -99,7 +99,7 @@ fn dropped_probabilities_are_drawn_again_in_backward() {
     });
 }
 
-/// As in attention.
+/// The switch to earlier kernels is the same as in attention.
 #[test]
 fn the_earlier_kernels_give_the_same_bits() {
     on_each_device(|| {
@@ -113,22 +113,22 @@ fn the_earlier_kernels_give_the_same_bits() {
                     return;
                 }
                 let bias = fresh((ROWS, 2), 5);
-                let all = || {
+                let name = format!("{dtype:?}, heads of {head_size}, {probability}");
+                assert_same_bits(&name, || {
                     let (o, saved) = op::forward(&q, &k, &v, &bias, &segments).unwrap();
                     let activations = Activations { q_td: &q, k_td: &k, v_td: &v, o_td: &o };
                     let got = op::backward(&d_out, activations, &bias, &saved, &segments).unwrap();
                     [o, got.dbias_rh].into_iter().chain(got.of_contents).chain(saved.kept).collect()
-                };
-                let name = format!("{dtype:?}, heads of {head_size}, {probability}");
-                assert_same_bits(&name, all);
+                });
             }
         }
     });
 }
 
-/// A table of zeros adds nothing, and one value for all distances is a shift that softmax ignores.
+/// A table of zeros adds nothing. A table with one value for all distances shifts all scores equally, which
+/// softmax ignores.
 #[test]
-fn without_a_bias_it_is_attention() {
+fn constant_tables_give_plain_attention() {
     on_each_device(|| {
         let batch = Batch::new(2, &[9, 150], None);
         let [q, k, v] = [1, 2, 3].map(|id| fresh((159, 16), id));
@@ -147,11 +147,9 @@ fn the_number_of_threads_changes_no_bit() {
     let batch = Batch::new(3, &[40, 3, 150, 9, 70, 1, 60], None);
     let all = [1, 2, 3, 4].map(|id| fresh((333, 24), id));
     let bias = fresh((ROWS, 3), 5);
-    let run = |threads: usize| {
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-        pool.install(|| run(all.each_ref(), &bias, &batch).map(|t| bits(&t)))
-    };
-    assert_eq!(run(1), run(3));
+    assert_same_for_any_thread_count("biased attention", || {
+        run(all.each_ref(), &bias, &batch).map(|t| bits(&t))
+    });
 }
 
 #[test]
@@ -164,9 +162,9 @@ fn no_tokens_work() {
     });
 }
 
-/// Rows of the table that no distance reaches have a gradient of zero, and all others one of their own.
+/// Rows of the table that no distance uses have a gradient of zero; all others have a gradient.
 #[test]
-fn rows_have_a_gradient_where_a_distance_reaches_them() {
+fn rows_have_a_gradient_if_a_distance_uses_them() {
     on_each_device(|| {
         for (dtype, tokens) in DTYPES.into_iter().flat_map(|dtype| [(dtype, 10), (dtype, 100)]) {
             let all = [1, 2, 3, 4].map(|id| fresh_in((tokens, 64), id, dtype));
@@ -182,7 +180,7 @@ fn rows_have_a_gradient_where_a_distance_reaches_them() {
     });
 }
 
-/// Nothing that a segment gets depends on what else is in the batch.
+/// The results of a segment do not depend on the other segments of the batch.
 #[test]
 fn a_segment_gives_the_same_bits_in_any_batch() {
     on_each_device(|| {
@@ -210,17 +208,16 @@ fn the_reference_is_differentiable() {
 }
 
 #[test]
-fn a_table_of_another_shape_or_type_is_refused() {
+fn a_table_of_another_shape_or_dtype_is_an_error() {
     let batch = Batch::new(2, &[3], None);
     let x = fresh((3, 8), 1);
-    let refused = |bias: &Tensor, segments: &Segments<'_>| {
-        op::forward(&x, &x, &x, bias, segments).unwrap_err().to_string()
-    };
-    let error = refused(&fresh((32, 1), 2), &batch.segments());
-    assert!(error.contains("the bias is [32, 1], it must be [32, 2]"), "{error}");
-    let error = refused(&fresh_in((32, 2), 2, DType::BF16), &batch.segments());
-    assert!(error.contains("the bias is BF16, it must be f32"), "{error}");
-    let windowed = Segments { window: Some(3), ..batch.segments() };
-    let error = refused(&fresh((32, 2), 2), &windowed);
-    assert!(error.contains("a window is not built"), "{error}");
+    for (bias, window, message) in [
+        (fresh((32, 1), 2), None, "the bias is [32, 1], it must be [32, 2]"),
+        (fresh_in((32, 2), 2, DType::BF16), None, "the bias is BF16, it must be f32"),
+        (fresh((32, 2), 2), Some(3), "a window is not built"),
+    ] {
+        let segments = Segments { window, ..batch.segments() };
+        let error = op::forward(&x, &x, &x, &bias, &segments).unwrap_err().to_string();
+        assert!(error.contains(message), "{error}");
+    }
 }

@@ -1,7 +1,6 @@
-//! Softmax cross-entropy on the CPU: two passes over a row forward, one in place backward.
+//! Softmax cross-entropy on the CPU: two passes over a row in forward, one pass in place in backward.
 
 use std::mem::MaybeUninit;
-use std::ops::Range;
 
 use candle_core::Result;
 use candle_core::Tensor;
@@ -16,11 +15,12 @@ use crate::tensor::from_vec;
 use crate::tensor::values;
 use crate::tensor::with_values_mut;
 
-/// Exponentials are added in f32 over this many columns and in f64 beyond: a vocabulary is too long for one
-/// f32 sum. So many columns are widened at a time, too: they stay in the first cache.
+/// Number of columns of a chunk. Exponentials are added in f32 within a chunk, and in f64 over the chunks,
+/// because a vocabulary is too long for one f32 sum. A chunk is also widened to f32 at once, and fits into
+/// the L1 cache.
 const SUM_COLUMNS: usize = 4096;
 
-/// Where the columns of one chunk of a row of `classes` logits are widened to.
+/// A buffer for the f32 values of one chunk of a row of `classes` logits.
 pub(crate) fn chunk_room(classes: usize) -> Vec<f32> {
     vec![0.0; SUM_COLUMNS.min(classes)]
 }
@@ -28,17 +28,17 @@ pub(crate) fn chunk_room(classes: usize) -> Vec<f32> {
 pub(super) fn forward<T: Element>(logits_mv: &Tensor, labels: &[u32]) -> Result<Entropy> {
     let classes = logits_mv.dims2()?.1;
     let logits = values::<T>(logits_mv)?;
-    let of_block = |block: Range<usize>| -> Vec<Row> {
+    let blocks = parallel::blocks(labels.len(), classes).map(|block| {
         let mut room = chunk_room(classes);
         block
             .map(|m| forward_row(&logits[m * classes..(m + 1) * classes], labels[m] as usize, &mut room))
-            .collect()
-    };
-    let rows: Vec<Vec<Row>> = parallel::blocks(labels.len(), classes).map(of_block).collect();
+            .collect::<Vec<Row>>()
+    });
+    let rows: Vec<Vec<Row>> = blocks.collect();
     entropy(&rows.concat())
 }
 
-/// What the rows come to, in order.
+/// Adds the results of the rows, in order.
 pub(crate) fn entropy(rows: &[Row]) -> Result<Entropy> {
     let loss_sum: f64 = rows.iter().map(|row| row.loss).sum();
     let correct = rows.iter().filter(|row| row.correct).count();
@@ -49,7 +49,7 @@ pub(crate) fn entropy(rows: &[Row]) -> Result<Entropy> {
     })
 }
 
-/// What a row of logits comes to.
+/// The result of one row of logits.
 #[derive(Clone, Copy)]
 pub(crate) struct Row {
     loss: f64,
@@ -58,7 +58,7 @@ pub(crate) struct Row {
 }
 
 kernel! {
-    /// Loss and score of one row; `room` is that of [`chunk_room`].
+    /// Computes loss, correctness and log-sum-exp of one row; `room` is a buffer from [`chunk_room`].
     pub(crate) fn forward_row<T>(logits: &[T], label: usize, room: &mut [f32]) -> Row {
         let mut max = f32::NEG_INFINITY;
         for chunk in logits.chunks(SUM_COLUMNS) {
@@ -71,7 +71,7 @@ kernel! {
         }
         let log_sum_exp = f64::from(max) + sum.ln();
         let at_label = logits[label].widen();
-        // Of equal largest logits the first is the prediction.
+        // If several logits are largest, the prediction is the first of them.
         let correct = at_label >= max && all_below(&logits[..label], max);
         Row { loss: log_sum_exp - f64::from(at_label), correct, log_sum_exp: log_sum_exp as f32 }
     }
@@ -81,12 +81,13 @@ kernel! {
         for (out, z) in out.iter_mut().zip(logits) {
             out.write(T::narrow(scale * simd::exp_f32(z - log_sum_exp)));
         }
-        // The label's gradient is a difference: rounded once, after it.
+        // The gradient of the label's logit is a difference; it is rounded once, after the subtraction.
         out[label].write(T::narrow(scale * simd::exp_f32(logits[label] - log_sum_exp) - scale));
     }
 }
 
-/// Looks at every value: a loop that may end early does not vectorise.
+/// Returns true if all logits are below `limit`. Reads every value, because a loop that may end early does
+/// not vectorise.
 #[inline(always)]
 fn all_below<T: Element>(logits: &[T], limit: f32) -> bool {
     logits.iter().fold(true, |all, z| all & (z.widen() < limit))
@@ -111,7 +112,7 @@ pub(super) fn backward<T: Element>(
 
 kernel! {
     fn softmax_row<T>(z: &mut [T], label: usize, log_sum_exp: f32, scale: f32) {
-        // The label's gradient is a difference: rounded once, after it.
+        // The gradient of the label's logit is a difference; it is rounded once, after the subtraction.
         let at_label = scale * simd::exp_f32(z[label].widen() - log_sum_exp) - scale;
         for z in &mut *z {
             *z = T::narrow(scale * simd::exp_f32(z.widen() - log_sum_exp));

@@ -1,4 +1,5 @@
-//! Softmax cross-entropy on the GPU: a pass over the rows each way; nothing is read back.
+//! Softmax cross-entropy on the GPU: one pass over the rows in forward, one in backward; nothing is copied to
+//! the host.
 
 use candle_core::DType;
 use candle_core::Result;
@@ -16,15 +17,15 @@ const FORWARD: Kernel = Kernel { op: "cross_entropy", name: "cross_entropy_forwa
 const TOTALS: Kernel = Kernel { op: "cross_entropy", name: "cross_entropy_totals" };
 const BACKWARD: Kernel = Kernel { op: "cross_entropy", name: "cross_entropy_backward" };
 
-/// Size of `Room` in `row.cuh`, and some.
+/// At least the size of `Room` in `row.cuh`.
 pub(crate) const ROOM_BYTES: usize = 32 * 16 + 16;
 
-/// Threads for a row of so many columns, 8 or more columns each where there are enough.
+/// Number of threads for a row of `classes` columns: about one for 8 columns, from 32 to 512.
 pub(crate) fn row_threads(classes: usize) -> u32 {
     (classes / 8).next_multiple_of(32).clamp(32, 512) as u32
 }
 
-/// Twin of `ForwardArgs`.
+/// Same layout as `ForwardArgs` in `kernel.cu`.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 struct ForwardArgs {
@@ -36,7 +37,7 @@ struct ForwardArgs {
     stride: i64,
 }
 
-/// Twin of `TotalsArgs`.
+/// Same layout as `TotalsArgs` in `kernel.cu`.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 struct TotalsArgs {
@@ -45,7 +46,7 @@ struct TotalsArgs {
     rows: i64,
 }
 
-/// Twin of `BackwardArgs`.
+/// Same layout as `BackwardArgs` in `kernel.cu`.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 struct BackwardArgs {
@@ -56,24 +57,24 @@ struct BackwardArgs {
     scale: f32,
 }
 
-/// What rows of logits come to, written by one or several launches.
+/// The results of rows of logits, written by one or several launches.
 pub(crate) struct Found {
-    /// Loss and score of each row, f64 `[M, 2]`.
+    /// Loss, and 1 if the prediction is correct, else 0, for each row: f64 `[M, 2]`.
     rows: Tensor,
     log_sum_exp_m: Tensor,
 }
 
-/// Where the rows from some number on write what they come to.
+/// The addresses to which a launch writes the results of its rows.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct FoundAt {
-    /// Two f64 a row.
+    /// Two f64 per row.
     pub(crate) rows: Address,
-    /// An f32 a row.
+    /// One f32 per row.
     pub(crate) log_sum_exp: Address,
 }
 
 impl Found {
-    /// Room for so many rows.
+    /// Allocates memory for the results of `rows` rows.
     pub(crate) fn new(gpu: &Gpu, rows: usize) -> Result<Self> {
         Ok(Self {
             rows: gpu.uninitialised((rows, 2), DType::F64)?,
@@ -81,15 +82,15 @@ impl Found {
         })
     }
 
-    /// The place of row `first`.
-    pub(crate) fn at(&self, gpu: &Gpu, first: usize) -> Result<FoundAt> {
+    /// The addresses of the results of row `first`.
+    pub(crate) fn addresses(&self, gpu: &Gpu, first: usize) -> Result<FoundAt> {
         Ok(FoundAt {
             rows: gpu.output(&self.rows, DType::F64)?.plus(first * 2 * size_of::<f64>()),
             log_sum_exp: gpu.output(&self.log_sum_exp_m, DType::F32)?.plus(first * size_of::<f32>()),
         })
     }
 
-    /// The totals of all rows, once every one is written.
+    /// Adds the results of all rows; every row must have been written by an earlier launch.
     pub(crate) fn entropy(self, gpu: &Gpu) -> Result<Entropy> {
         let totals = gpu.uninitialised(2, DType::F64)?;
         let args = TotalsArgs {
@@ -98,7 +99,7 @@ impl Found {
             rows: self.rows.dim(0)? as i64,
         };
         let grid = Grid::of(1, 512).with_shared(16 * size_of::<f64>());
-        // SAFETY: there are two values for each row, and two totals.
+        // SAFETY: each row has two values, and there are two totals.
         unsafe { gpu.launch(TOTALS, None, grid, &args) }?;
         Ok(Entropy { totals, log_sum_exp_m: self.log_sum_exp_m })
     }
@@ -109,25 +110,26 @@ pub(super) fn forward(gpu: &Gpu, logits_mv: &Tensor, labels: Indices<'_>) -> Res
     let found = Found::new(gpu, rows)?;
     if rows > 0 {
         let (labels, _kept) = labels.on_gpu(gpu)?;
-        let (shape, dtype) = (logits_mv.dims2()?, logits_mv.dtype());
-        let logits = Operand::rows(gpu.input(logits_mv, dtype)?, shape.1);
-        // SAFETY: there are `rows` logits rows, labels and places for what they come to; the labels were
-        // checked.
-        unsafe { forward_rows(gpu, dtype, logits, shape, labels, found.at(gpu, 0)?) }?;
+        let cols = logits_mv.dim(1)?;
+        let dtype = logits_mv.dtype();
+        let logits = Operand::rows(gpu.input(logits_mv, dtype)?, cols);
+        // SAFETY: there are `rows` rows of logits, labels and results; the labels were checked.
+        unsafe { forward_rows(gpu, dtype, logits, rows, cols, labels, found.addresses(gpu, 0)?) }?;
     }
     found.entropy(gpu)
 }
 
-/// Loss and score of `rows` rows of `cols` logits.
+/// Computes the results of `rows` rows of `cols` logits.
 ///
 /// # Safety
-/// The logits are such a matrix of type `dtype`; there are as many labels, all below `cols`, and places to
-/// write to.
+/// `logits` must be such a matrix of type `dtype`; `labels` must have `rows` values below `cols`, and `found`
+/// room for the results of `rows` rows.
 pub(crate) unsafe fn forward_rows(
     gpu: &Gpu,
     dtype: DType,
     logits: Operand,
-    (rows, cols): (usize, usize),
+    rows: usize,
+    cols: usize,
     labels: Address,
     found: FoundAt,
 ) -> Result<()> {
@@ -152,7 +154,7 @@ pub(super) fn backward(
     log_sum_exp_m: &Tensor,
     scale: f32,
 ) -> Result<()> {
-    /// Columns of a block, about: a few rounds of wide loads for each thread.
+    /// Approximate number of columns of a block: a few wide loads for each thread.
     const BLOCK_COLUMNS: usize = 16 * 1024;
     let (rows, cols) = logits_mv.dims2()?;
     if rows == 0 {
@@ -168,7 +170,7 @@ pub(super) fn backward(
     };
     let parts = cols.div_ceil(BLOCK_COLUMNS).min(65_535) as u32;
     let grid = Grid::of(rows, row_threads(cols));
-    // SAFETY: the logits are `[rows, cols]`, there is a label and a log-sum-exp for each row.
+    // SAFETY: the logits are `[rows, cols]`, and each row has a label and a log-sum-exp.
     unsafe {
         gpu.launch(
             BACKWARD,

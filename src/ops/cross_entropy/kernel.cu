@@ -1,8 +1,8 @@
 // Softmax cross-entropy; see mod.rs for the formulas.
 //
-// Forward: a block is a row, read once. The totals: one block adds what the rows came to, in an order that
-// depends on their number alone. Backward: a block is a row, or a part of a long one, written over the
-// logits.
+// Forward: one block for each row, which is read once. Totals: one block adds the results of the rows, in an
+// order that depends only on the number of rows. Backward: one block for each row, or for a part of a long
+// row; the gradient is written over the logits.
 #include "row.cuh"
 
 struct ForwardArgs {
@@ -11,7 +11,7 @@ struct ForwardArgs {
     double* found;       // [rows, 2]
     float* log_sum_exp;  // [rows]
     i64 cols;
-    i64 stride;  // values from one row of logits to the next
+    i64 stride;  // number of values from one row of logits to the next
 };
 
 template <typename T>
@@ -45,7 +45,7 @@ __device__ void totals(const TotalsArgs& a) {
 KERNEL(cross_entropy_totals, TotalsArgs, 512, totals)
 
 struct BackwardArgs {
-    void* logits;  // [rows, cols], becomes the gradient
+    void* logits;  // [rows, cols], overwritten by the gradient
     const u32* labels;
     const float* log_sum_exp;
     i64 cols;

@@ -1,15 +1,15 @@
-//! Softmax cross-entropy over rows of logits that all have a label: the masked positions only, never
+//! Softmax cross-entropy over rows of logits that all have a label: only the masked positions, never
 //! `[tokens, vocabulary]`.
 //!
 //! Forward, for logits `z` `[M, V]` and labels `l` `[M]`: `lse[m] = log(sum over v of exp(z[m, v]))` and
-//! `loss_sum = sum over m of lse[m] - z[m, l[m]]`; a *sum*, because the count to divide by is that of the
-//! whole step. Saved: `lse` `[M]`; the caller keeps the logits.
+//! `loss_sum = sum over m of lse[m] - z[m, l[m]]`. The loss is a *sum*, because it is divided by the number
+//! of labels of the whole step, not of one micro-batch. Saved: `lse` `[M]`; the caller keeps the logits.
 //!
 //! Backward: `dz[m, v] = scale * (exp(z[m, v] - lse[m]) - [v = l[m]])`, written over the logits, with `scale`
-//! the gradient of the step's loss by `loss_sum` (one over the count of labels).
+//! the gradient of the step's loss with respect to `loss_sum` (one divided by the number of labels).
 //!
-//! Logits are f32, bf16 or f16, and their gradient is of the same type; the arithmetic and what is saved is
-//! f32, the loss f64.
+//! Logits are f32, bf16 or f16, and their gradient has the same dtype; the arithmetic and `lse` are f32, the
+//! loss f64.
 
 pub(crate) mod cpu;
 pub(crate) mod cuda;
@@ -28,22 +28,22 @@ use crate::indices::Indices;
 use crate::tensor::check_len;
 use crate::tensor::check_shape;
 
-/// What a forward pass gives, on the device of the logits; reading it waits for it, nothing else does.
+/// The result of a forward pass, on the device of the logits. Only reading it waits for the device.
 #[derive(Debug, Clone)]
 pub struct Entropy {
-    /// The sum of the losses of all rows in nats, and how many rows have their (first) largest logit at the
-    /// label: f64 `[2]`.
+    /// The sum of the losses of all rows in nats, and the number of rows whose (first) largest logit is that
+    /// of the label: f64 `[2]`.
     pub totals: Tensor,
-    /// The logarithm of the sum of exponentials of each row, f32 `[M]`: what backward needs.
+    /// The logarithm of the sum of exponentials of each row, f32 `[M]`, which backward needs.
     pub log_sum_exp_m: Tensor,
 }
 
-/// The totals of [`Entropy`] once they are read.
+/// The totals of [`Entropy`], on the host.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Totals {
-    /// The sum of the losses of all rows in nats; not finite when a logit is not.
+    /// The sum of the losses of all rows in nats; not finite if a logit is not.
     pub loss_sum: f64,
-    /// How many rows have their (first) largest logit at the label.
+    /// Number of rows whose (first) largest logit is that of the label.
     pub correct: usize,
 }
 
@@ -55,7 +55,8 @@ impl Totals {
     }
 }
 
-/// Loss and score of `logits_mv`; an error names a label that is not below `V`.
+/// Computes the loss of `logits_mv` and the number of correct predictions. A label that is not below `V` is
+/// an error that names it.
 pub fn forward<'a>(logits_mv: &Tensor, labels: impl Into<Indices<'a>>) -> Result<Entropy> {
     let labels = labels.into();
     check(logits_mv, labels)?;
@@ -65,7 +66,8 @@ pub fn forward<'a>(logits_mv: &Tensor, labels: impl Into<Indices<'a>>) -> Result
     }
 }
 
-/// `dlogits_mv`, in the memory of the logits: every other handle on that tensor sees the gradient too.
+/// Returns `dlogits_mv`, written over the logits: all other handles of that tensor have the gradient
+/// afterwards, too.
 pub fn backward<'a>(
     logits_mv: Tensor,
     labels: impl Into<Indices<'a>>,

@@ -1,6 +1,7 @@
-// What a block does with one row of logits, here and in `linear_cross_entropy`.
+// The work of a block on one row of logits, in this op and in `linear_cross_entropy`.
 //
-// No `#pragma once`: every kernel.cu that includes this has a namespace of its own in the build for tests.
+// No `#pragma once`: in the build for tests, each kernel.cu that includes this file does so in its own
+// namespace.
 #include "common.cuh"
 
 template <int N>
@@ -8,10 +9,10 @@ struct Count {
     static constexpr int value = N;
 };
 
-// Calls `f(col, Count<N>())` for all columns of a row, for N columns side by side from `col` on, shared out
-// to the threads `first` of `step`. Where `row + col` is a multiple of 16 bytes N is a whole WIDE<T>. Rows of
-// a vocabulary of 30,522 or 50,265 words begin anywhere, so the columns before the first such place, and
-// those after the last, come one at a time.
+// Calls `f(col, Count<N>())` for the columns `col..col + N`, until all columns of a row are covered. The
+// columns are split over `step` threads, of which this is number `first`. N is WIDE<T> for columns that begin
+// at a multiple of 16 bytes. Rows of a vocabulary of 30,522 or 50,265 words have no alignment, so the columns
+// before the first and after the last such group are passed one at a time.
 template <typename T, typename F>
 __device__ __forceinline__ void each_column(const T* row, i64 cols, i64 first, i64 step, F f) {
     constexpr i64 N = WIDE<T>;
@@ -23,7 +24,8 @@ __device__ __forceinline__ void each_column(const T* row, i64 cols, i64 first, i
     if (first < cols - after) f(after + first, Count<1>());
 }
 
-// N f32 logits, which are 32 bytes where a unit of halves is 16.
+// Loads N logits. For f32 logits with a bf16 or f16 gradient these are 32 bytes, because N values of the
+// gradient are 16.
 template <int N, typename T>
 __device__ __forceinline__ void load_logits(float (&out)[N], const T* from) {
     if constexpr (sizeof(T) * N > 16) {
@@ -33,14 +35,15 @@ __device__ __forceinline__ void load_logits(float (&out)[N], const T* from) {
     }
 }
 
-// What a thread knows of its columns so far.
+// The results of a thread for its columns so far.
 struct Running {
-    float max;    // NaN is passed over
-    float sum;    // of exp(z - max); NaN when a logit is
-    bool beaten;  // whether a logit stands against the label being the first of the largest
+    float max;    // largest logit; NaN is ignored
+    float sum;    // sum of exp(z - max); NaN if a logit is NaN
+    bool beaten;  // true if some logit shows that the label is not the first of the largest logits
 };
 
-// What is subtracted in the exponent; a row may hold minus infinity, and a thread nothing else.
+// The number that is subtracted in the exponent: the maximum, but 0 if all logits of a thread are minus
+// infinity.
 __device__ __forceinline__ float shift(float max) { return max == -INFINITY ? 0.0f : max; }
 
 template <int N>
@@ -61,7 +64,7 @@ __device__ __forceinline__ void add_logits(Running& running, const float (&z)[N]
     running.sum += sum;
 }
 
-// Shared memory of a block; `ROOM_BYTES` in cuda.rs.
+// Shared memory of a block; its size is `ROOM_BYTES` in cuda.rs.
 struct Room {
     double sums[32];
     float maxima[32];
@@ -69,18 +72,18 @@ struct Room {
     float log_sum_exp;
 };
 
-// The parts of a row brought together: each lane of a warp gives one, and gets the whole.
+// Combines the partial results of the lanes of a warp; every lane gets the combined result.
 __device__ __forceinline__ void join(float& max, double& sum, u32& beaten) {
     float whole = warp_max(max);
-    // Infinity less itself is NaN: an infinite logit shows.
+    // Infinity minus infinity is NaN, so an infinite logit makes the loss NaN.
     sum = warp_sum(sum * double(expf(max - shift(whole))));
     beaten = __ballot_sync(ALL_LANES, beaten != 0);
     max = whole;
 }
 
-// Loss and score of a row: `found` gets the loss and 1 where the label is the first of the largest, else 0.
-// One pass; the sum is f32 over the columns of a thread (a hundred of a vocabulary) and f64 beyond.
-// `room.log_sum_exp` may be read after the next barrier.
+// Computes the results of a row in one pass: `found` gets the loss, and 1 if the label is the first of the
+// largest logits, else 0. The sum is f32 over the columns of a thread (about a hundred for a vocabulary) and
+// f64 over the threads. `room.log_sum_exp` may be read after the next barrier.
 template <typename T>
 __device__ __forceinline__ void row_entropy(Room& room, const T* row, i64 cols, i64 label, double* found, float* log_sum_exp) {
     float at_label = widen(row[label]);
@@ -115,7 +118,7 @@ __device__ __forceinline__ void row_entropy(Room& room, const T* row, i64 cols, 
     room.log_sum_exp = float(whole);
 }
 
-// The gradient of a logit; the label's is a difference, rounded once, after it.
+// The gradient of a logit; for the label it is a difference, which is rounded once, after the subtraction.
 __device__ __forceinline__ float logit_gradient(float z, float log_sum_exp, float scale, bool is_label) {
     float probability = scale * expf(z - log_sum_exp);
     return is_label ? probability - scale : probability;

@@ -1,4 +1,4 @@
-//! Cross-entropy against its reference, and at the edges.
+//! Cross-entropy compared with its reference, and special values.
 
 use candle_core::DType;
 use candle_core::Device;
@@ -8,6 +8,7 @@ use crate::tensor::from_vec;
 use crate::testing::DTYPES;
 use crate::testing::assert_close;
 use crate::testing::assert_reference_is_differentiable;
+use crate::testing::assert_same_for_any_thread_count;
 use crate::testing::bits;
 use crate::testing::fresh;
 use crate::testing::fresh_ids;
@@ -24,8 +25,8 @@ fn totals(entropy: &Entropy) -> Totals {
 #[test]
 fn forward_and_backward_agree_with_the_reference() {
     on_each_device(|| {
-        // Rows that begin at multiples of 16 bytes and rows that do not, shorter and longer than the threads
-        // of a block.
+        // Rows that begin at multiples of 16 bytes and rows that do not; fewer and more columns than a block
+        // has threads.
         let sizes = [
             (1, 2, 1.0),
             (7, 96, 1.0),
@@ -35,13 +36,16 @@ fn forward_and_backward_agree_with_the_reference() {
             (9, 3, 1.0),
             (2, 20_002, 3.0),
         ];
-        for (dtype, size) in DTYPES.into_iter().flat_map(|dtype| sizes.map(|size| (dtype, size))) {
-            compare(dtype, size);
+        for dtype in DTYPES {
+            for (rows, classes, spread) in sizes {
+                compare(dtype, rows, classes, spread);
+            }
         }
     });
 }
 
-fn compare(dtype: DType, (rows, classes, spread): (usize, usize, f64)) {
+/// Compares loss and gradient of random logits with a standard deviation of `spread`.
+fn compare(dtype: DType, rows: usize, classes: usize, spread: f64) {
     let logits = fresh((rows, classes), 1).affine(spread, 3.0).unwrap().to_dtype(dtype).unwrap();
     let labels = fresh_ids(rows, classes as u64, 2);
     let on_cpu = logits.to_device(&Device::Cpu).unwrap();
@@ -57,31 +61,29 @@ fn compare(dtype: DType, (rows, classes, spread): (usize, usize, f64)) {
     assert_close("dlogits", &gradient, &gradients[0], within(dtype, 1e-5, 1.0));
 }
 
-/// How many labels are the first of the largest logits of their row.
+/// Number of labels that are the first of the largest logits of their row.
 fn correct(logits: &Tensor, labels: &[u32]) -> usize {
     let rows = logits.to_dtype(DType::F32).unwrap().to_vec2::<f32>().unwrap();
-    let first_largest =
-        |row: &[f32]| (0..row.len()).rev().max_by(|&a, &b| row[a].total_cmp(&row[b])).unwrap();
     rows.iter().zip(labels).filter(|(row, label)| first_largest(row) == **label as usize).count()
+}
+
+fn first_largest(row: &[f32]) -> usize {
+    (0..row.len()).rev().max_by(|&a, &b| row[a].total_cmp(&row[b])).unwrap()
 }
 
 #[test]
 fn the_number_of_threads_does_not_change_a_bit() {
     let labels = fresh_ids(200, 5000, 2);
-    let run = |dtype, threads| {
-        let logits = fresh_in((200, 5000), 1, dtype);
-        rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap().install(|| {
+    for dtype in DTYPES {
+        assert_same_for_any_thread_count(&format!("{dtype:?}"), || {
+            let logits = fresh_in((200, 5000), 1, dtype);
             let entropy = forward(&logits, &labels).unwrap();
             (
                 bits(&backward(logits, &labels, &entropy.log_sum_exp_m, 0.25).unwrap()),
                 bits(&entropy.log_sum_exp_m),
                 totals(&entropy).loss_sum.to_bits(),
             )
-        })
-    };
-    for dtype in DTYPES {
-        let one = run(dtype, 1);
-        assert!((2..5).all(|threads| run(dtype, threads) == one), "{dtype:?}");
+        });
     }
 }
 
@@ -95,12 +97,12 @@ fn the_reference_is_differentiable() {
 }
 
 #[test]
-fn of_equal_logits_the_first_counts() {
+fn the_first_of_equal_logits_is_the_prediction() {
     on_each_device(|| {
         let logits = placed(&from_vec::<f32>(vec![1.0, 2.0, 2.0, 1.0, 2.0, 2.0], (2, 3)).unwrap());
         for dtype in DTYPES {
             assert_eq!(totals(&forward(&logits.to_dtype(dtype).unwrap(), &[1, 2]).unwrap()).correct, 1);
-            // In a row of many threads: of two largest the label is the first, then the second.
+            // In a row that many threads read: the label is the first of two largest logits, then the second.
             for (other, correct) in [(1500, 1), (3, 0)] {
                 let mut row = vec![0.0f32; 2001];
                 (row[other], row[700]) = (5.0, 5.0);
@@ -112,31 +114,33 @@ fn of_equal_logits_the_first_counts() {
 }
 
 #[test]
-fn huge_logits_stay_finite_and_a_nan_shows() {
+fn huge_logits_give_finite_losses_and_nan_gives_nan() {
     on_each_device(|| {
         let logits = placed(&from_vec::<f32>(vec![1e4, -1e4, 0.0, 3e38, 0.0, -3e38], (2, 3)).unwrap());
         let got = forward(&logits, &[0, 0]).unwrap();
         assert_eq!(totals(&got), Totals { loss_sum: 0.0, correct: 2 });
         let dlogits = backward(logits, &[0, 0], &got.log_sum_exp_m, 1.0).unwrap();
         assert_eq!(dlogits.to_vec2::<f32>().unwrap(), [[0.0; 3]; 2]);
-        let of_row = |row: Vec<f32>| {
-            let count = row.len();
-            totals(&forward(&placed(&from_vec(row, (1, count)).unwrap()), &[0]).unwrap())
-        };
-        assert!(of_row(vec![0.0, f32::NAN]).loss_sum.is_nan());
-        assert!(of_row(vec![0.0, f32::INFINITY]).loss_sum.is_nan());
-        // Classes that are ruled out count nothing, also where a thread sees no others.
-        assert_eq!(of_row(vec![0.0, f32::NEG_INFINITY]), Totals { loss_sum: 0.0, correct: 1 });
+        assert!(totals_of_row(vec![0.0, f32::NAN]).loss_sum.is_nan());
+        assert!(totals_of_row(vec![0.0, f32::INFINITY]).loss_sum.is_nan());
+        // Logits of minus infinity add nothing, also if a thread has no other logits.
+        assert_eq!(totals_of_row(vec![0.0, f32::NEG_INFINITY]), Totals { loss_sum: 0.0, correct: 1 });
         let mut long = vec![f32::NEG_INFINITY; 3001];
         long[0] = 1.0;
-        assert_eq!(of_row(long.clone()), Totals { loss_sum: 0.0, correct: 1 });
+        assert_eq!(totals_of_row(long.clone()), Totals { loss_sum: 0.0, correct: 1 });
         long[2999] = f32::NAN;
-        assert!(of_row(long).loss_sum.is_nan());
+        assert!(totals_of_row(long).loss_sum.is_nan());
     });
 }
 
+/// The totals of one row of logits with the label 0.
+fn totals_of_row(row: Vec<f32>) -> Totals {
+    let count = row.len();
+    totals(&forward(&placed(&from_vec(row, (1, count)).unwrap()), &[0]).unwrap())
+}
+
 #[test]
-fn no_rows_give_no_loss_and_a_label_outside_is_named() {
+fn no_rows_give_no_loss_and_an_invalid_label_is_named() {
     on_each_device(|| {
         let none = fresh((0, 9), 1);
         let got = forward(&none, &[]).unwrap();

@@ -1,4 +1,4 @@
-//! Which row of the table of relative positions a distance takes.
+//! The assignment of token distances to rows of the table of relative positions.
 
 use std::sync::Arc;
 use std::sync::Mutex;
@@ -9,24 +9,25 @@ use candle_core::Tensor;
 
 use crate::cuda::Gpu;
 
-/// Distances that the first table of a GPU is for, to either side and with 0.
+/// Number of distances to either side, including 0, in the first table on a GPU.
 const LEAST_PLACES: usize = 512;
 
-/// The rows for distances of a query behind a key: one each near 0, and where there are buckets, the farther
-/// the more distances share a row. `make_log_bucket_position` of `modeling_deberta_v2.py` (transformers
-/// 5.23).
+/// The rows for the distance from a key to a query. Small distances have one row each. With buckets, larger
+/// distances share rows, the more the larger they are: the same as `make_log_bucket_position` of
+/// `modeling_deberta_v2.py` (transformers 5.23).
 #[derive(Debug, Clone)]
 pub struct Buckets {
-    /// Rows for distances to either side: the buckets, or the farthest distance where there are none.
+    /// Number of rows for distances to either side: the number of buckets or, without buckets, the largest
+    /// distance.
     span: usize,
-    /// The distance from which on all take the last bucket; `None` where each distance has a row.
+    /// The distance from which on all distances have the last bucket; `None` if there are no buckets.
     farthest: Option<usize>,
-    /// [`Self::table`] of the last call.
+    /// The result of the last call of [`Self::table`].
     kept: Arc<Mutex<Option<Tensor>>>,
 }
 
-/// Consecutive rows of the tables that the distances of a batch reach, and with them what products like: a
-/// multiple of 8 rows, where the tables have as many.
+/// Consecutive rows of the tables, which include all rows that the distances of a batch use. Their number is
+/// a multiple of 8, as suits products, unless the tables have fewer rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Window {
     pub(super) first: usize,
@@ -34,7 +35,8 @@ pub(super) struct Window {
 }
 
 impl Buckets {
-    /// So many buckets to either side for distances up to `farthest`; 0 for a row for each distance.
+    /// `position_buckets` buckets to either side for distances up to `farthest`; if it is 0, one row for each
+    /// distance.
     pub fn new(position_buckets: usize, farthest: usize) -> Self {
         let (span, farthest) = match position_buckets {
             0 => (farthest, None),
@@ -43,43 +45,46 @@ impl Buckets {
         Self { span, farthest, kept: Arc::default() }
     }
 
-    /// Rows of the table (R).
+    /// Number of rows of the table (R).
     pub fn rows(&self) -> usize {
         2 * self.span
     }
 
-    /// The row for a query that stands `distance` tokens behind the key. It never falls as the distance
-    /// grows.
+    /// The row for a query `distance` tokens after the key (before it if negative). It never decreases if the
+    /// distance increases.
     pub fn row(&self, distance: isize) -> usize {
         (self.bucket(distance) + self.span as isize).clamp(0, self.rows() as isize - 1) as usize
     }
 
     fn bucket(&self, distance: isize) -> isize {
-        let (half, apart) = (self.span / 2, distance.unsigned_abs());
+        let half = self.span / 2;
+        let apart = distance.unsigned_abs();
         let Some(farthest) = self.farthest.filter(|_| apart > half) else { return distance };
-        // In f32 and in this order, as the published models were trained.
-        let of = |distance: usize| (distance as f32 / half as f32).ln();
-        let beyond = (of(apart) / of(farthest - 1) * (half - 1) as f32).ceil() as isize;
+        // In f32 and in this order of operations, as in the training of the published models.
+        let [log, log_farthest] = [apart, farthest - 1].map(|distance| (distance as f32 / half as f32).ln());
+        let beyond = (log / log_farthest * (half - 1) as f32).ceil() as isize;
         distance.signum() * (beyond + half as isize)
     }
 
-    /// The rows for keys from `longest - 1` tokens before a query to as many behind it.
+    /// The row of each key position relative to its query, from `longest - 1` tokens before the query to
+    /// `longest - 1` after it.
     pub(super) fn by_place(&self, longest: usize) -> Vec<u32> {
         let last = longest as isize - 1;
         (-last..=last).map(|place| self.row(-place) as u32).collect()
     }
 
-    /// The row of each distance from `1 - P` to `P - 1` on a GPU, u32, and `P`, at least `places`. It is
-    /// kept, on the GPU of the last call: made of logarithms there, some rows would be others.
+    /// Returns the row of each distance from `1 - P` to `P - 1`, u32 on the GPU, and `P`, which is at least
+    /// `places`. The host makes this table, because logarithms computed on the GPU would differ and give
+    /// other rows. It is kept on the GPU of the last call.
     pub(super) fn table(&self, gpu: &Gpu, places: usize) -> Result<(Tensor, usize)> {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        let places_of = |table: &Tensor| table.elem_count().div_ceil(2);
-        let is_enough =
-            |table: &&Tensor| table.device().same_device(gpu.device()) && places_of(table) >= places;
-        if let Some(table) = kept.as_ref().filter(is_enough) {
-            return Ok((table.clone(), places_of(table)));
+        if let Some(table) = &*kept {
+            let kept_places = table.elem_count().div_ceil(2);
+            if table.device().same_device(gpu.device()) && kept_places >= places {
+                return Ok((table.clone(), kept_places));
+            }
         }
-        // Powers of two: lengths that grow little by little do not make a table each.
+        // Rounded up to a power of two, so that slowly growing lengths do not each need a new table.
         let places = places.next_power_of_two().max(LEAST_PLACES);
         let mut rows = self.by_place(places);
         rows.reverse();
@@ -88,20 +93,21 @@ impl Buckets {
         Ok((table, places))
     }
 
-    /// The rows that the distances within `tokens` tokens reach, as products on a GPU take them.
+    /// The rows that the distances within `tokens` tokens use, padded for products on a GPU.
     pub(super) fn window(&self, tokens: usize) -> Window {
-        let (count, last) = (self.reached(tokens), tokens.max(1) as isize - 1);
-        let count = count.next_multiple_of(8).min(self.rows());
+        let last = tokens.max(1) as isize - 1;
+        let count = self.reached(tokens).next_multiple_of(8).min(self.rows());
         Window { first: self.row(-last).min(self.rows() - count), count }
     }
 
-    /// The values in which a GPU keeps what a token says of the rows that the distances within `tokens`
-    /// tokens reach, for each head: they begin at multiples of 16 bytes in every type.
+    /// Number of values that a GPU allocates for the position scores of one token and head with the rows that
+    /// the distances within `tokens` tokens use. It is padded so that each token begins at a multiple of 16
+    /// bytes in every dtype.
     pub fn width(&self, tokens: usize) -> usize {
         self.window(tokens).count.next_multiple_of(8)
     }
 
-    /// The rows that the distances within `tokens` tokens reach.
+    /// Number of rows that the distances within `tokens` tokens use.
     pub fn reached(&self, tokens: usize) -> usize {
         let last = tokens.max(1) as isize - 1;
         self.row(last) - self.row(-last) + 1
@@ -112,10 +118,10 @@ impl Buckets {
 mod tests {
     use super::*;
 
-    /// From `build_relative_position` of transformers 5.23 with 8 buckets for up to 20 positions, 8 added and
-    /// cut off to rows of the table.
+    /// Values of `build_relative_position` in transformers 5.23 with 8 buckets for up to 20 positions, plus
+    /// 8, limited to the rows of the table.
     #[test]
-    fn distances_take_the_rows_of_transformers() {
+    fn distances_have_the_rows_of_transformers() {
         let buckets = Buckets::new(8, 20);
         let rows: Vec<usize> = (0..=24).map(|distance| buckets.row(distance)).collect();
         assert_eq!(
@@ -130,33 +136,31 @@ mod tests {
         assert_eq!((buckets.rows(), buckets.reached(1), buckets.reached(6)), (16, 1, 11));
     }
 
-    /// The sum of the rows for 0 to 512 tokens, and some of them, as transformers has them for published
-    /// models.
+    /// For the parameters of published models: the sum of the rows for distances from 0 to 512, and some
+    /// single rows, as computed by transformers.
     #[test]
-    fn the_published_buckets_are_those_of_transformers() {
+    fn the_published_buckets_equal_those_of_transformers() {
         let buckets = Buckets::new(256, 512);
         assert_eq!((0..=512).map(|distance| buckets.row(distance)).sum::<usize>(), 218_880);
         let some = [127, 128, 129, 130, 131, 200, 300, 400, 510, 511].map(|distance| buckets.row(distance));
         assert_eq!(some, [383, 384, 385, 386, 387, 425, 463, 489, 511, 511]);
     }
 
-    /// Of segments of 128 tokens: 255 rows and one more. Of the longest the whole table, also where that is
-    /// no multiple of 8.
+    /// A window for segments of 128 tokens has 255 rows and one more. For the longest segments it is the
+    /// whole table, also if the number of rows is not a multiple of 8.
     #[test]
-    fn a_window_holds_the_rows_that_are_reached_in_eights() {
-        let window = |buckets: &Buckets, tokens| {
-            let Window { first, count } = buckets.window(tokens);
-            (first, count)
-        };
+    fn a_window_includes_all_used_rows_and_is_padded_to_eights() {
         let published = Buckets::new(256, 512);
-        assert_eq!([1, 128, 512].map(|tokens| window(&published, tokens)), [(256, 8), (129, 256), (0, 512)]);
+        for (tokens, first, count) in [(1, 256, 8), (128, 129, 256), (512, 0, 512)] {
+            assert_eq!(published.window(tokens), Window { first, count });
+        }
         assert_eq!([1, 128, 512].map(|tokens| published.width(tokens)), [8, 256, 512]);
         let small = Buckets::new(0, 3);
-        assert_eq!([0, 2, 9].map(|tokens| window(&small, tokens)), [(0, 6); 3]);
+        assert_eq!([0, 2, 9].map(|tokens| small.window(tokens)), [Window { first: 0, count: 6 }; 3]);
         assert_eq!(small.width(2), 8);
         let odd = Buckets::new(7, 40);
         for tokens in 1..60 {
-            let (first, count) = window(&odd, tokens);
+            let Window { first, count } = odd.window(tokens);
             assert!(first <= odd.row(1 - tokens as isize) && odd.row(tokens as isize - 1) < first + count);
             assert!(first + count <= 14 && (count % 8 == 0 || count == 14), "{tokens}: {first} {count}");
         }
@@ -171,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_never_fall_as_the_distance_grows_and_all_are_used() {
+    fn rows_never_decrease_with_the_distance_and_all_are_used() {
         for (count, farthest) in [(256, 512), (6, 40), (32, 64), (4, 9)] {
             let buckets = Buckets::new(count, farthest);
             let rows: Vec<usize> =

@@ -1,7 +1,12 @@
-//! Disentangled attention on the CPU: as attention, with what queries and keys say of positions added to each
-//! block of scores.
+//! Disentangled attention on the CPU: the same as attention, with position scores added to each block of
+//! scores.
+//!
+//! Position scores are the products of queries with the keys of positions, and of keys with the queries of
+//! positions.
 
 mod backward;
+
+use std::ops::Range;
 
 use candle_core::Result;
 use candle_core::Tensor;
@@ -31,35 +36,37 @@ use crate::tensor::values;
 
 pub(super) use backward::backward;
 
-/// What all tasks of a pass read.
+/// The inputs that all tasks of a pass read.
 struct Inputs<'a, T> {
     shape: Shape,
     q: &'a [T],
     k: &'a [T],
     v: &'a [T],
-    /// Keys of positions.
+    /// Table of keys of positions, `[R, D]`.
     keys: Option<&'a [T]>,
-    /// Queries of positions.
+    /// Table of queries of positions, `[R, D]`.
     queries: Option<&'a [T]>,
     /// [`super::Buckets::by_place`] for the longest segment.
     by_place: &'a [u32],
     segments: &'a Segments<'a>,
 }
 
-/// The rows of the tables that the distances of a segment reach.
+/// The rows of the tables that the distances of a segment use.
 #[derive(Clone, Copy)]
 struct Reach<'a> {
-    /// The first of them.
+    /// The first of these rows.
     first: usize,
-    /// How many.
+    /// The number of these rows.
     count: usize,
-    /// For keys from `n - 1` tokens before a query to as many behind it.
+    /// The row of each key position relative to its query, from `len - 1` tokens before the query to
+    /// `len - 1` after it.
     by_place: &'a [u32],
+    /// Number of tokens of the segment.
     len: usize,
 }
 
 impl<'a> Reach<'a> {
-    /// The rows, as the table has them, for each key of a query.
+    /// The row of the table for each key of a query.
     fn of_query(&self, query: usize) -> &'a [u32] {
         &self.by_place[self.len - 1 - query..][..self.len]
     }
@@ -67,19 +74,21 @@ impl<'a> Reach<'a> {
 
 /// Buffers of one thread.
 struct Scratch<T> {
-    /// As attention without positions has them.
+    /// The buffers that attention without positions has, too.
     blocks: attention::cpu::Scratch<T>,
-    /// The rows of each key of a query, counted from the first that its segment reaches.
+    /// For each key of a query the row of the tables, counted from the first row that the segment uses.
     places: Vec<u32>,
     positions: Positions,
-    /// Sums of gradients, rounded for products.
+    /// Gradients of position scores, rounded for products.
     rounded: Vec<T>,
 }
 
-/// What a block of queries and the keys of a segment say of positions, and the gradients of that.
+/// Position scores and their gradients, with the rows of the tables that a segment uses.
 #[derive(Default)]
 struct Positions {
+    /// Position scores of a block of queries, `[queries, rows]`.
     by_query: Vec<f32>,
+    /// Position scores of all keys of the segment, `[keys, rows]`.
     by_key: Vec<f32>,
     d_by_query: Vec<f32>,
     d_by_key: Vec<f32>,
@@ -87,41 +96,50 @@ struct Positions {
 
 impl<T> Default for Scratch<T> {
     fn default() -> Self {
-        let (blocks, positions) = (attention::cpu::Scratch::default(), Positions::default());
-        Self { blocks, places: Vec::new(), positions, rounded: Vec::new() }
+        Self {
+            blocks: attention::cpu::Scratch::default(),
+            places: Vec::new(),
+            positions: Positions::default(),
+            rounded: Vec::new(),
+        }
     }
 }
 
 impl<T: Element> Inputs<'_, T> {
     fn reach(&self, task: Task) -> Reach<'_> {
-        let (len, middle) = (task.len, self.by_place.len() / 2);
+        let len = task.len;
+        let middle = self.by_place.len() / 2;
         let by_place = &self.by_place[middle + 1 - len..middle + len];
-        // The last place is that of the smallest distance.
-        let (first, last) = (by_place[by_place.len() - 1] as usize, by_place[0] as usize);
+        // The rows decrease: the last one is that of the smallest distance.
+        let first = by_place[by_place.len() - 1] as usize;
+        let last = by_place[0] as usize;
         Reach { first, count: last + 1 - first, by_place, len }
     }
 
-    /// The rows of a table that a segment reaches, of the task's head.
+    /// The columns of the task's head in the rows of a table that the segment uses.
     fn table(&self, table: &[T], task: Task, reach: Reach<'_>) -> Matrix<T> {
         self.shape.window(table, Task { start: reach.first, ..task }, 0)
     }
 
-    /// `[rows, count]`: what rows of queries or keys, from `row` on, say of each row of a table.
-    fn say(
+    /// Computes the position scores `[rows, count]` of some rows of queries or keys with the used rows of a
+    /// table. `rows` are counted in the segment.
+    fn position_scores(
         &self,
-        (contents, row, rows): (&[T], usize, usize),
+        contents: &[T],
+        rows: Range<usize>,
         table: &[T],
-        (task, reach): (Task, Reach<'_>),
-        said: &mut [f32],
+        task: Task,
+        reach: Reach<'_>,
+        scores: &mut [f32],
     ) {
-        let size = (rows, reach.count, self.shape.head_size);
-        let contents = self.shape.window(contents, task, row);
+        let size = (rows.len(), reach.count, self.shape.head_size);
+        let contents = self.shape.window(contents, task, rows.start);
         let table = self.table(table, task, reach).transposed();
-        // SAFETY: the windows lie inside `[T, D]` and `[R, D]`, and `said` is `[rows, count]`.
+        // SAFETY: the windows are inside `[T, D]` and `[R, D]`, and `scores` is `[rows, count]`.
         unsafe {
             product(
                 size,
-                Output::rows(said.as_mut_ptr(), reach.count),
+                Output::rows(scores.as_mut_ptr(), reach.count),
                 contents,
                 table,
                 self.shape.scale,
@@ -130,32 +148,34 @@ impl<T: Element> Inputs<'_, T> {
         }
     }
 
-    /// What the keys of a segment say of positions; before its blocks.
-    fn say_by_key(&self, task: Task, reach: Reach<'_>, positions: &mut Positions) {
+    /// Computes the position scores of all keys of a segment, which all of its blocks read.
+    fn key_position_scores(&self, task: Task, reach: Reach<'_>, positions: &mut Positions) {
         if let Some(table) = self.queries {
-            let said = room(&mut positions.by_key, task.len * reach.count);
-            self.say((self.k, 0, task.len), table, (task, reach), said);
+            let scores = room(&mut positions.by_key, task.len * reach.count);
+            self.position_scores(self.k, 0..task.len, table, task, reach, scores);
         }
     }
 
-    /// The scores of a block, `[queries, keys]`.
+    /// Computes the scores of a block, `[queries, keys]`, including position scores.
     fn score(
         &self,
-        (task, block, reach): (Task, Block, Reach<'_>),
+        task: Task,
+        block: Block,
+        reach: Reach<'_>,
         positions: &mut Positions,
         places: &mut Vec<u32>,
         scores: &mut [f32],
     ) {
         let Block { first, queries, keys, .. } = block;
         score_block(&self.shape, task, block, self.q, self.k, scores);
-        let said = room(&mut positions.by_query, queries * reach.count);
+        let by_query = room(&mut positions.by_query, queries * reach.count);
         if let Some(table) = self.keys {
-            self.say((self.q, first, queries), table, (task, reach), said);
+            self.position_scores(self.q, first..first + queries, table, task, reach, by_query);
         }
         for (row, scores) in scores.chunks_exact_mut(keys).enumerate() {
             place(reach, first + row, places);
             if self.keys.is_some() {
-                rows::add_by_query(scores, places, &said[row * reach.count..][..reach.count]);
+                rows::add_by_query(scores, places, &by_query[row * reach.count..][..reach.count]);
             }
             if self.queries.is_some() {
                 rows::add_by_key(scores, places, &positions.by_key[..task.len * reach.count]);
@@ -164,13 +184,13 @@ impl<T: Element> Inputs<'_, T> {
     }
 }
 
-/// The rows of each key of a query, counted from the first that is reached.
+/// Writes to `places` the row of the tables for each key of a query, counted from the first used row.
 fn place(reach: Reach<'_>, query: usize, places: &mut Vec<u32>) {
     places.clear();
     places.extend(reach.of_query(query).iter().map(|row| row - reach.first as u32));
 }
 
-/// Runs a pass on the values of its inputs.
+/// Calls `pass` with the values of the input tensors.
 fn with_inputs<T: Element, R>(
     [q, k, v]: [&Tensor; 3],
     relative: &Relative<'_>,
@@ -201,8 +221,10 @@ pub(super) fn forward<T: Element>(
     relative: &Relative<'_>,
     segments: &Segments<'_>,
 ) -> Result<(Tensor, Saved)> {
-    let ((tokens, hidden), heads) = (q.dims2()?, segments.heads);
-    let (mut output, mut log_sum_exp_th) = (Vec::new(), Vec::new());
+    let (tokens, hidden) = q.dims2()?;
+    let heads = segments.heads;
+    let mut output = Vec::new();
+    let mut log_sum_exp_th = Vec::new();
     let out = SharedOutput::of(unwritten(&mut output, tokens * hidden));
     let log_sum_exp = SharedOutput::of(unwritten(&mut log_sum_exp_th, tokens * heads));
     with_inputs::<T, _>([q, k, v], relative, segments, |inputs| {
@@ -226,29 +248,29 @@ fn forward_task<T: Element>(
     out: &SharedOutput<T>,
     log_sum_exp: &SharedOutput<f32>,
 ) {
-    let (shape, reach) = (&inputs.shape, inputs.reach(task));
-    inputs.say_by_key(task, reach, &mut scratch.positions);
+    let shape = &inputs.shape;
+    let reach = inputs.reach(task);
+    inputs.key_position_scores(task, reach, &mut scratch.positions);
     for block in task.blocks() {
         let Block { first, queries, keys, .. } = block;
         let scores = room(&mut scratch.blocks.scores, queries * keys);
-        inputs.score((task, block, reach), &mut scratch.positions, &mut scratch.places, scores);
-        let (factors, probabilities) = (
-            room(&mut scratch.blocks.factors, keys),
-            room(&mut scratch.blocks.probabilities, queries * keys),
-        );
+        inputs.score(task, block, reach, &mut scratch.positions, &mut scratch.places, scores);
+        let factors = room(&mut scratch.blocks.factors, keys);
+        let probabilities = room(&mut scratch.blocks.probabilities, queries * keys);
         let rows = scores.chunks_exact_mut(keys).zip(probabilities.chunks_exact_mut(keys));
         for (row, (scores, probabilities)) in rows.enumerate() {
             let token = task.start + first + row;
             let keep = keep(inputs.segments, token, task.head, 0);
-            // SAFETY: only this task owns (token, head).
+            // SAFETY: only this task writes the value of (token, head).
             unsafe {
                 *log_sum_exp.pointer().add(token * shape.heads + task.head) =
                     attention_rows::softmax(scores, 0..keys, keep, factors, probabilities);
             };
         }
-        let (values, out) = (shape.window(inputs.v, task, 0), shape.output(out, task, first));
+        let values = shape.window(inputs.v, task, 0);
+        let out = shape.output(out, task, first);
         let probabilities = Matrix::rows(probabilities, keys);
-        // SAFETY: the windows lie inside `[T, D]`; only this task writes its rows and columns of the output.
+        // SAFETY: the windows are inside `[T, D]`; only this task writes its rows and columns of the output.
         unsafe { product((queries, shape.head_size, keys), out, probabilities, values, 1.0, false) };
     }
 }

@@ -1,9 +1,10 @@
-//! Disentangled attention on the GPU: attention's launches, with products of the library around them.
+//! Disentangled attention on the GPU: attention's launches, with products by cuBLASLt before and after them.
 //!
-//! Before, all heads at once: what each query and each key says of the rows of the tables, `[H, T, W]` for
-//! the `W` rows that the longest segment reaches. The kernels pick from it by distance, and leave the
-//! gradients in the same form; the products behind them take these to contents and tables. What is said is
-//! not kept for backward: where segments have 128 tokens, it is four times as much as queries and keys.
+//! Products of all heads at once compute the position scores of each query and each key first: `[H, T, W]`
+//! for the `W` rows of the tables that the longest segment uses. The attention kernels read them by distance,
+//! and write their gradients in the same layout; further products compute from these the gradients of
+//! queries, keys and tables. Position scores are not kept for backward, because for segments of 128 tokens
+//! they are four times as large as queries and keys.
 
 use candle_core::DType;
 use candle_core::Result;
@@ -35,7 +36,7 @@ const TENSOR: [TensorKernels; 2] =
 /// `sizeof(PlainPlaces)`, and that of four `WarpPlaces`, in `positions.cuh`.
 const SHARED_BYTES: [usize; 2] = [1536, 5888];
 
-/// Twin of what `RelativeArgs` in `positions.cuh` adds to attention's arguments.
+/// Same layout as the fields that `RelativeArgs` in `positions.cuh` adds to attention's arguments.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 struct Positions {
@@ -50,7 +51,7 @@ struct Positions {
     first: u32,
 }
 
-/// Twin of `RelativeArgs`.
+/// Same layout as `RelativeArgs` in `positions.cuh`.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 struct Args {
@@ -58,7 +59,7 @@ struct Args {
     positions: Positions,
 }
 
-/// What a pass knows before its products.
+/// The sizes of a pass, and the table of rows by distance.
 struct Pass<'a> {
     gpu: &'a Gpu,
     dtype: DType,
@@ -66,9 +67,9 @@ struct Pass<'a> {
     hidden: usize,
     heads: usize,
     window: Window,
-    /// Values from what a token says to what the next one does.
+    /// Number of values from the position scores of one token to those of the next.
     stride: usize,
-    /// The row of each distance, and how many distances there are to either side, with 0.
+    /// The row of each distance, and the number of distances to either side, including 0.
     table: (Tensor, usize),
 }
 
@@ -78,7 +79,8 @@ impl<'a> Pass<'a> {
         let lengths = segments.cu_seqlens.host().windows(2).map(|w| (w[1] - w[0]) as usize);
         let longest = lengths.max().unwrap_or(0).max(1);
         let window = relative.buckets.window(longest);
-        let (stride, table) = (relative.buckets.width(longest), relative.buckets.table(gpu, longest)?);
+        let stride = relative.buckets.width(longest);
+        let table = relative.buckets.table(gpu, longest)?;
         Ok(Self { gpu, dtype: q_td.dtype(), tokens, hidden, heads: segments.heads, window, stride, table })
     }
 
@@ -91,9 +93,10 @@ impl<'a> Pass<'a> {
         Form { plain: PLAIN, tensor: &TENSOR, shared_bytes: SHARED_BYTES, scale }
     }
 
-    /// Addresses of what is said by queries and by keys, and of the gradients of both.
-    fn positions(&self, said: [Address; 2], gradients: [Address; 2]) -> Result<Positions> {
-        let ([by_query, by_key], [d_by_query, d_by_key]) = (said, gradients);
+    /// The kernel arguments for the position scores of queries and of keys, and the gradients of both.
+    fn positions(&self, scores: [Address; 2], gradients: [Address; 2]) -> Result<Positions> {
+        let [by_query, by_key] = scores;
+        let [d_by_query, d_by_key] = gradients;
         Ok(Positions {
             by_query,
             by_key,
@@ -107,47 +110,49 @@ impl<'a> Pass<'a> {
         })
     }
 
-    /// Room for what all heads of all tokens say of the rows of a table.
+    /// Allocates position scores of all tokens with one table.
     fn room(&self) -> Result<Tensor> {
         self.gpu.uninitialised((self.heads, self.tokens, self.stride), self.dtype)
     }
 
-    /// What rows of contents say of the rows of a table, `[H, T, stride]`.
-    fn say(&self, contents_td: &Tensor, table_rd: &Tensor) -> Result<Tensor> {
-        let said = self.room()?;
+    /// Computes the position scores of queries or keys with a table, `[H, T, stride]`.
+    fn position_scores(&self, contents_td: &Tensor, table_rd: &Tensor) -> Result<Tensor> {
+        let scores = self.room()?;
         let gemm = Gemm {
             m: self.tokens,
             n: self.window.count,
             k: self.head_size(),
             a: Operand::rows(self.gpu.input(contents_td, self.dtype)?, self.hidden),
             b: Operand::rows(self.rows(self.gpu.input(table_rd, self.dtype)?), self.hidden).transposed(),
-            out: Operand::rows(self.gpu.output(&said, self.dtype)?, self.stride),
+            out: Operand::rows(self.gpu.output(&scores, self.dtype)?, self.stride),
             batch: Batch { out: self.tokens * self.stride, ..self.batch() },
             ..self.product()
         };
-        // SAFETY: of each head, contents are `[T, K]`, the rows of the table `[W, K]`, and there is room for
+        // SAFETY: for each head, contents are `[T, K]`, the rows of the table `[W, K]`, and there is room for
         // `[T, W]`.
         unsafe { self.run(&gemm) }?;
-        Ok(said)
+        Ok(scores)
     }
 
-    /// Adds to the gradient of contents what the gradients of what they said come to by way of the table, and
-    /// writes that of the table, `[R, D]`.
-    fn take_back(
+    /// The backward pass of [`Self::position_scores`]: adds to the gradient of the contents, and writes that
+    /// of the table, `[R, D]`.
+    fn backward_position_scores(
         &self,
-        d_said: &Tensor,
-        (contents_td, d_contents_td): (&Tensor, &Tensor),
-        (table_rd, d_table): (&Tensor, &Tensor),
+        d_scores: &Tensor,
+        contents_td: &Tensor,
+        d_contents_td: &Tensor,
+        table_rd: &Tensor,
+        d_table: &Tensor,
     ) -> Result<()> {
-        let (gpu, dtype, hidden) = (self.gpu, self.dtype, self.hidden);
-        self.clear_beside_window(d_table)?;
-        let d_said = Operand::rows(gpu.input(d_said, dtype)?, self.stride);
+        let Self { gpu, dtype, hidden, .. } = *self;
+        self.clear_outside_window(d_table)?;
+        let d_scores = Operand::rows(gpu.input(d_scores, dtype)?, self.stride);
         let apart = self.tokens * self.stride;
         let of_contents = Gemm {
             m: self.tokens,
             n: self.head_size(),
             k: self.window.count,
-            a: d_said,
+            a: d_scores,
             b: Operand::rows(self.rows(gpu.input(table_rd, dtype)?), hidden),
             out: Operand::rows(gpu.output(d_contents_td, dtype)?, hidden),
             accumulate: true,
@@ -158,29 +163,26 @@ impl<'a> Pass<'a> {
             m: self.window.count,
             n: self.head_size(),
             k: self.tokens,
-            a: d_said.transposed(),
+            a: d_scores.transposed(),
             b: Operand::rows(gpu.input(contents_td, dtype)?, hidden),
             out: Operand::rows(self.rows(gpu.output(d_table, dtype)?), hidden),
             batch: Batch { a: apart, ..self.batch() },
             ..self.product()
         };
-        // SAFETY: as in `say`, and both gradients are as large as what they are of.
+        // SAFETY: as in `position_scores`, and both gradients have the shapes of their tensors.
         unsafe {
             self.run(&of_contents)?;
             self.run(&of_table)
         }
     }
 
-    /// Room for the gradients of the tables that there are. Where both are parts of one tensor, as the
-    /// outputs of maps that are one product, so are their gradients, in the same order: the gradients of the
-    /// maps are one product, too.
+    /// Allocates the gradients of the tables that are not `None`. If both tables are adjacent parts of one
+    /// tensor, which are the outputs of linear maps computed in one product, then their gradients are
+    /// adjacent parts of one tensor in the same order, so that the gradients of these maps can be computed in
+    /// one product, too.
     fn gradients(&self, tables: [Option<&Tensor>; 2]) -> Result<[Option<Tensor>; 2]> {
-        let room = |table: Option<&Tensor>| {
-            table.map(|table| self.gpu.uninitialised(table.dims(), self.dtype)).transpose()
-        };
         if let [Some(keys), Some(queries)] = tables {
-            let address = |table: &&Tensor| self.gpu.input(table, self.dtype);
-            let apart = Apart::of(&[keys, queries], self.dtype, address)?;
+            let apart = Apart::of(&[keys, queries], self.dtype, |table| self.gpu.input(table, self.dtype))?;
             if let Some(apart) = apart.filter(|apart| apart.stride == keys.elem_count()) {
                 let (rows, hidden) = keys.dims2()?;
                 let both = self.gpu.uninitialised((2, rows, hidden), self.dtype)?;
@@ -188,30 +190,34 @@ impl<'a> Pass<'a> {
                 return Ok([Some(both.get(of_keys)?), Some(both.get(of_queries)?)]);
             }
         }
-        Ok([room(tables[0])?, room(tables[1])?])
+        let [keys, queries] =
+            tables.map(|table| table.map(|t| self.gpu.uninitialised(t.dims(), self.dtype)).transpose());
+        Ok([keys?, queries?])
     }
 
-    /// No distance reaches the rows before the window and behind it; without tokens, none is reached.
-    fn clear_beside_window(&self, d_table: &Tensor) -> Result<()> {
+    /// Zeroes the gradients of the rows before and after the window, which no distance uses; without tokens,
+    /// those of all rows.
+    fn clear_outside_window(&self, d_table: &Tensor) -> Result<()> {
         let Window { first, count } = self.window;
-        let (rows, end) = (d_table.dim(0)?, first + count);
+        let rows = d_table.dim(0)?;
+        let end = first + count;
         let parts = if self.tokens == 0 { [(0, rows), (rows, 0)] } else { [(0, first), (end, rows - end)] };
         let parts = parts.into_iter().filter(|(_, count)| *count > 0);
         parts.into_iter().try_for_each(|(first, count)| self.gpu.clear(&d_table.narrow(0, first, count)?))
     }
 
-    /// Where the rows of a table begin that are reached.
+    /// The address of the first row of the window in a table.
     fn rows(&self, table: Address) -> Address {
         table.plus(self.window.first * self.hidden * self.dtype.size_in_bytes())
     }
 
-    /// Columns of a head on both sides.
+    /// The batch of all heads, for operands and output that have the heads as columns.
     fn batch(&self) -> Batch {
         let head = self.head_size();
         Batch { count: self.heads, a: head, b: head, out: head, vector: 0 }
     }
 
-    /// What all products have in common.
+    /// The fields that all products share.
     fn product(&self) -> Gemm {
         let nothing = Operand::rows(Address::NULL, 0);
         Gemm {
@@ -229,7 +235,7 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Runs the products of all heads: at once, or one by one where the library has no such product.
+    /// Runs the products of all heads: in one batch, or one by one if cuBLASLt has no such batched product.
     ///
     /// # Safety
     /// As [`Gpu::gemm`], for each product of the batch.
@@ -240,33 +246,38 @@ impl<'a> Pass<'a> {
         }
         let size = self.dtype.size_in_bytes();
         (0..self.heads).try_for_each(|head| {
-            let of_head = |operand: Operand, apart: usize| Operand {
+            let Batch { a, b, out, .. } = gemm.batch;
+            let [a, b, out] = [(gemm.a, a), (gemm.b, b), (gemm.out, out)].map(|(operand, apart)| Operand {
                 address: operand.address.plus(head * apart * size),
                 ..operand
-            };
-            let Batch { a, b, out, .. } = gemm.batch;
-            let (a, b, out) = (of_head(gemm.a, a), of_head(gemm.b, b), of_head(gemm.out, out));
+            });
             // SAFETY: the caller's promise.
             unsafe { self.gpu.gemm(&Gemm { a, b, out, batch: Batch::ONE, ..*gemm }) }
         })
     }
 
-    /// What is said by queries and by keys, where there are such terms.
-    fn say_all(&self, [q_td, k_td]: [&Tensor; 2], relative: &Relative<'_>) -> Result<[Option<Tensor>; 2]> {
-        let by_query = relative.keys_rd.map(|table| self.say(q_td, table)).transpose()?;
-        let by_key = relative.queries_rd.map(|table| self.say(k_td, table)).transpose()?;
+    /// The position scores of queries and of keys; `None` for a term that the model does not have.
+    fn all_position_scores(
+        &self,
+        q_td: &Tensor,
+        k_td: &Tensor,
+        relative: &Relative<'_>,
+    ) -> Result<[Option<Tensor>; 2]> {
+        let by_query = relative.keys_rd.map(|table| self.position_scores(q_td, table)).transpose()?;
+        let by_key = relative.queries_rd.map(|table| self.position_scores(k_td, table)).transpose()?;
         Ok([by_query, by_key])
     }
 
-    /// Addresses of tensors for a kernel; null for those that are not there.
+    /// Addresses of tensors for a kernel, from [`Gpu::input`] or [`Gpu::output`]; null for `None`.
     fn addresses(
         &self,
         tensors: &[Option<Tensor>; 2],
-        of: fn(&Gpu, &Tensor, DType) -> Result<Address>,
+        address: fn(&Gpu, &Tensor, DType) -> Result<Address>,
     ) -> Result<[Address; 2]> {
-        let address =
-            |t: &Option<Tensor>| t.as_ref().map_or(Ok(Address::NULL), |t| of(self.gpu, t, self.dtype));
-        Ok([address(&tensors[0])?, address(&tensors[1])?])
+        let [first, second] = tensors
+            .each_ref()
+            .map(|t| t.as_ref().map_or(Ok(Address::NULL), |t| address(self.gpu, t, self.dtype)));
+        Ok([first?, second?])
     }
 }
 
@@ -277,12 +288,16 @@ pub(super) fn forward(
     segments: &Segments<'_>,
 ) -> Result<(Tensor, Saved)> {
     let pass = Pass::new(gpu, contents[0], relative, segments)?;
-    let said = pass.say_all([contents[0], contents[1]], relative)?;
-    let positions = pass.positions(pass.addresses(&said, Gpu::input)?, [Address::NULL; 2])?;
-    let all = |attention| Args { attention, positions };
-    // SAFETY: what is said is `[H, T, stride]` for the rows that any two tokens of a segment reach, and the
-    // table has a row for each of their distances.
-    unsafe { cuda::forward_of(gpu, pass.form(relative), contents, segments, all) }
+    let scores = pass.all_position_scores(contents[0], contents[1], relative)?;
+    let positions = pass.positions(pass.addresses(&scores, Gpu::input)?, [Address::NULL; 2])?;
+    // SAFETY: position scores are `[H, T, stride]`, with all rows that the distances within a segment use,
+    // and the table has an entry for each of these distances.
+    unsafe {
+        cuda::forward_of(gpu, pass.form(relative), contents, segments, |attention| Args {
+            attention,
+            positions,
+        })
+    }
 }
 
 pub(super) fn backward(
@@ -295,22 +310,28 @@ pub(super) fn backward(
 ) -> Result<InputGradients> {
     let Activations { q_td, k_td, .. } = activations;
     let pass = Pass::new(gpu, q_td, relative, segments)?;
-    let said = pass.say_all([q_td, k_td], relative)?;
-    let room = |said: &Option<Tensor>| said.as_ref().map(|_| pass.room()).transpose();
-    let d_said = [room(&said[0])?, room(&said[1])?];
-    let addresses = (pass.addresses(&said, Gpu::input)?, pass.addresses(&d_said, Gpu::output)?);
-    let positions = pass.positions(addresses.0, addresses.1)?;
-    let all = |attention| Args { attention, positions };
-    // SAFETY: as in `forward`; the gradients have the shape of what is said.
-    let of_contents =
-        unsafe { cuda::backward_of(gpu, pass.form(relative), do_td, activations, saved, segments, all) }?;
-    drop(said);
+    let scores = pass.all_position_scores(q_td, k_td, relative)?;
+    let [of_queries, of_keys] =
+        scores.each_ref().map(|scores| scores.as_ref().map(|_| pass.room()).transpose());
+    let d_scores = [of_queries?, of_keys?];
+    let positions =
+        pass.positions(pass.addresses(&scores, Gpu::input)?, pass.addresses(&d_scores, Gpu::output)?)?;
+    let form = pass.form(relative);
+    // SAFETY: as in `forward`; the gradients have the shapes of the position scores.
+    let of_contents = unsafe {
+        cuda::backward_of(gpu, form, do_td, activations, saved, segments, |attention| Args {
+            attention,
+            positions,
+        })
+    }?;
+    drop(scores);
     let tables = [relative.keys_rd, relative.queries_rd];
     let d_tables = pass.gradients(tables)?;
     for (index, contents) in [q_td, k_td].into_iter().enumerate() {
-        if let (Some(d_said), Some(table), Some(d_table)) = (&d_said[index], tables[index], &d_tables[index])
+        if let (Some(d_scores), Some(table), Some(d_table)) =
+            (&d_scores[index], tables[index], &d_tables[index])
         {
-            pass.take_back(d_said, (contents, &of_contents[index]), (table, d_table))?;
+            pass.backward_position_scores(d_scores, contents, &of_contents[index], table, d_table)?;
         }
     }
     let [dkeys_rd, dqueries_rd] = d_tables;

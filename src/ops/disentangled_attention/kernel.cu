@@ -1,16 +1,18 @@
 // Disentangled attention over packed rows; see mod.rs for the formulas.
 //
-// The kernels are those of attention (`../attention/kernel.cu`), to whose scores `positions.cuh` adds what products
-// before them have found that queries and keys say of each row of the tables, and whose gradients of scores it adds up by
-// these rows for the products behind them. No block writes what another one does, and every sum has one order.
+// The kernels are those of attention (`../attention/kernel.cu`). `positions.cuh` adds to their scores the
+// position scores, which products before them have computed, and sums the gradients of scores for each row of
+// the tables, for the products after them. No two blocks write to the same address, and the order of every
+// sum is fixed.
 //
-// On tensor cores, heads of 32 and 64 columns; all others, and f32, in the plain form. Shared memory of a block, of
-// the 48 KiB that every generation gives without being asked: plain 34,560 + 1,536 bytes; on tensor cores 36,864 (heads
-// of 64) + 5,888 for the squares of four warps, backward + 1,024 for decisions of dropout, `backward_keys` + 1,024 for the
-// rows of queries: 44,800. So T4 (64 KiB on a multiprocessor) has one block there, A100 (164) three, H100 and H200 (228)
-// five. Registers of heads of 64, by ptxas for sm_90, without and with dropout: forward 167 and 159, backward_queries 128
-// and 155, backward_keys 160 and 159, nothing spilled: three blocks of 128 threads. The plain kernels have 128 there, of
-// which backward_queries spills 112 bytes.
+// Heads of 32 and 64 columns use tensor cores; all others, and f32, use the plain kernels. Shared memory of a
+// block, of the 48 KiB that every GPU generation provides by default: plain 34,560 + 1,536 bytes; on tensor
+// cores 36,864 (heads of 64) + 5,888 for the squares of four warps, in backward + 1,024 for decisions of
+// dropout, in `backward_keys` + 1,024 for the rows of queries: 44,800. So a multiprocessor of T4 (64 KiB) has
+// room for one block, of A100 (164) for three, of H100 and H200 (228) for five. Registers for heads of 64, by
+// ptxas for sm_90, without and with dropout: forward 167 and 159, backward_queries 128 and 155, backward_keys
+// 160 and 159, without spills: three blocks of 128 threads. The plain kernels use 128, and backward_queries
+// spills 112 bytes.
 #include "common.cuh"
 #include "mma.cuh"
 

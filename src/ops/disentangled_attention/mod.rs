@@ -1,8 +1,8 @@
-//! Disentangled attention over packed rows (He et al., "DeBERTa", 2021, section 3.1): beside queries and keys
-//! of contents, each meets those of relative positions.
+//! Disentangled attention over packed rows (He et al., "DeBERTa", 2021, section 3.1): queries and keys have
+//! products with each other, and also with the keys and queries of relative positions.
 //!
-//! `kr` and `qr` are projections of a table of relative positions, `r(i, j)` its row for query `i` and key
-//! `j` ([`Buckets`]). With `N` the terms of a score that there are, `c = 1 / sqrt(K N)`, `z` the dropout
+//! `kr` and `qr` are projections of a table of relative positions, and `r(i, j)` is its row for query `i` and
+//! key `j` ([`Buckets`]). With `N` the number of terms of a score, `c = 1 / sqrt(K N)`, and `z` the dropout
 //! factor of a probability, for each head and segment:
 //!
 //! ```text
@@ -12,12 +12,13 @@
 //! dq = c (ds k + dcr kr)    dk = c (ds^T q + dpr qr)    dkr = c dcr^T q    dqr = c dpr^T k
 //! ```
 //!
-//! The second term is "content to position" (`c2p`), the third one "position to content" (`p2c`); either may
-//! be absent. `q`, `k`, `v`, `o` are `[T, D]`, `kr` and `qr` `[R, D]`; head `h` is columns `h K .. (h + 1)
-//! K`. Saved: the log-sum-exp of each row of `s`, and all inputs. Nothing accumulates. Tensors are f32, bf16
-//! or f16; scores, softmax and sums are f32. Per segment and head there are products with the rows that its
-//! distances reach, `[n, R]` at most, and never a tensor of positions for each pair of tokens. On a GPU these
-//! products are of all tokens, and round what is said of positions to the type of the tensors.
+//! The second term is "content to position" (`c2p`), the third "position to content" (`p2c`); either may be
+//! absent. `q`, `k`, `v`, `o` are `[T, D]`, `kr` and `qr` are `[R, D]`; head `h` has the columns
+//! `h K .. (h + 1) K`. Saved: the log-sum-exp of each row of `s`, and all inputs. Nothing accumulates.
+//! Tensors are f32, bf16 or f16; scores, softmax and sums are f32. The position scores `q kr^T` and `k qr^T`
+//! are computed for each segment and head with the rows that the segment's distances use, `[n, R]` at most;
+//! there is never a tensor of positions for each pair of tokens. On a GPU the position scores of all tokens
+//! are computed at once, and are rounded to the dtype of the tensors.
 
 mod buckets;
 mod cpu;
@@ -41,19 +42,19 @@ use crate::tensor::check_shape;
 
 pub use buckets::Buckets;
 
-/// Relative positions as attention meets them.
+/// The relative positions of attention.
 #[derive(Debug, Clone, Copy)]
 pub struct Relative<'a> {
-    /// The row of each distance.
+    /// The assignment of distances to rows of the tables.
     pub buckets: &'a Buckets,
-    /// What queries meet (`c2p`), `[R, D]`.
+    /// The keys of positions `kr`, `[R, D]`; `None` without the `c2p` term.
     pub keys_rd: Option<&'a Tensor>,
-    /// What keys meet (`p2c`), `[R, D]`.
+    /// The queries of positions `qr`, `[R, D]`; `None` without the `p2c` term.
     pub queries_rd: Option<&'a Tensor>,
 }
 
 impl Relative<'_> {
-    /// The terms of a score: that of contents and those of positions.
+    /// Number of terms of a score: that of contents and those of positions.
     fn terms(&self) -> usize {
         1 + usize::from(self.keys_rd.is_some()) + usize::from(self.queries_rd.is_some())
     }
@@ -62,15 +63,16 @@ impl Relative<'_> {
 /// Gradients of all inputs.
 #[derive(Debug)]
 pub struct InputGradients {
-    /// Of queries, keys and values, `[T, D]`.
+    /// Gradients of queries, keys and values, each `[T, D]`.
     pub of_contents: [Tensor; 3],
-    /// Of [`Relative::keys_rd`], `[R, D]`.
+    /// Gradient of [`Relative::keys_rd`], `[R, D]`.
     pub dkeys_rd: Option<Tensor>,
-    /// Of [`Relative::queries_rd`], `[R, D]`.
+    /// Gradient of [`Relative::queries_rd`], `[R, D]`.
     pub dqueries_rd: Option<Tensor>,
 }
 
-/// Attention output `[T, D]` and what backward needs besides inputs and output.
+/// Returns the attention output `[T, D]`, and the values that backward needs in addition to inputs and
+/// output.
 pub fn forward(
     q_td: &Tensor,
     k_td: &Tensor,
@@ -87,7 +89,7 @@ pub fn forward(
     }
 }
 
-/// Gradients of queries, keys, values and the projections of positions.
+/// Returns the gradients of queries, keys, values and the projections of positions.
 pub fn backward(
     do_td: &Tensor,
     activations: Activations<'_>,

@@ -1,35 +1,37 @@
-// What relative positions add to the scores of attention, and what the gradients of scores come to for each row of
-// their tables.
+// Adds position scores to the scores of attention, and sums the gradients of scores for each row of the
+// tables of relative positions.
 //
-// A block has its own rows, which are queries or (OWN_ARE_KEYS) keys, and goes through those of the other side in
-// squares, whose rows are its own. The row of the tables for a query and a key depends on their distance alone, so a
-// square of N by N has 2 N - 1 of them, noted once. It never falls as the distance grows: keys that share it with a
-// query stand side by side. The gradients of such a run are added up by the thread that has its first column, in the
-// order of the columns, and written once; a run that goes on in the next square is carried there.
+// A block has its own rows, which are queries or (OWN_ARE_KEYS) keys, and processes the rows of the other
+// side in squares, with its own rows as rows of the square. The row of the tables for a query and a key
+// depends only on their distance, so a square of N by N has 2 N - 1 such rows, which are computed once. The
+// row never decreases if the distance increases, so the keys that share a row for one query are adjacent: a
+// run. The gradients of a run are summed by the thread of its first column, in the order of the columns, and
+// written once. A run that continues in the next square is carried over to it.
 
 struct RelativeArgs : Args {
-    const void* by_query;  // [H, T, stride]: what queries say of the rows of the tables; null without that term
-    const void* by_key;    // the same of keys
+    const void* by_query;  // [H, T, stride]: position scores of queries; null without that term
+    const void* by_key;    // [H, T, stride]: position scores of keys; null without that term
     void* d_by_query;      // [H, T, stride]: gradients of both
     void* d_by_key;
-    const u32* table_rows;  // of the distances -(places - 1) to places - 1
+    const u32* table_rows;  // rows of the tables for the distances -(places - 1) to places - 1
     i64 tokens;
     i64 stride;   // a multiple of 8
     u32 places;
-    u32 first;    // the row of the tables that stands in column 0 of what is said
+    u32 first;    // the row of the tables that belongs to column 0 of the position scores
 };
 
 constexpr u32 NOWHERE = 0xffffffff;
 
-// Of each row of a square the run that is not at its end: its row of the tables, and the sum so far.
+// For each row of a square, the unfinished run at the end of the row: its row of the tables, and its sum so
+// far.
 template <int SIDE>
 struct Carried {
     u32 place[SIDE];
     float sum[SIDE];
 };
 
-// A square of own rows from `own` on and others from `other` on, all counted in the segment. The tables' rows of
-// its distances are in `places`, [2 SIDE - 1].
+// A square of the own rows `own..own + SIDE` and the other side's rows `other..other + SIDE`, counted in the
+// segment. `places` has the rows of the tables for its distances, [2 SIDE - 1].
 template <typename T, bool OWN_ARE_KEYS, int SIDE>
 struct PositionSquare {
     const RelativeArgs& a;
@@ -42,7 +44,8 @@ struct PositionSquare {
     __device__ __forceinline__ static u32 index(u32 row, u32 column) {
         return OWN_ARE_KEYS ? SIDE - 1 + column - row : SIDE - 1 + row - column;
     }
-    // Notes the tables' rows, by `COUNT` threads. Those of distances that no two rows of the segment have mean nothing.
+    // Computes `places`, with `COUNT` threads. Entries for distances that do not occur in the segment are
+    // meaningless.
     template <u32 COUNT>
     __device__ __forceinline__ void look(u32 thread) const {
         for (u32 i = thread; i < 2 * SIDE - 1; i += COUNT) {
@@ -51,20 +54,22 @@ struct PositionSquare {
             places[i] = a.table_rows[max(-last, min(last, distance)) + last] - a.first;
         }
     }
-    // Where the values of a row of the segment begin, in what either side says.
+    // The first position score of a row of the segment.
     template <typename V>
     __device__ __forceinline__ V* of_row(V* all, u32 row) const {
         return all + (i64(blockIdx.y) * a.tokens + tile.start + row) * a.stride;
     }
     __device__ __forceinline__ T* sums() const { return static_cast<T*>(OWN_ARE_KEYS ? a.d_by_key : a.d_by_query); }
-    // What own rows, or those of the other side, say: 0 where they say nothing, or a row is beyond the segment.
+    // The position score of the own row, or of the other side's row: 0 without this term, or past the end of
+    // the segment.
     template <bool OWN>
     __device__ __forceinline__ float said(u32 row, u32 column) const {
         const T* all = static_cast<const T*>(OWN == OWN_ARE_KEYS ? a.by_key : a.by_query);
         if (!all || !holds(row, column)) return 0.0f;
         return widen(of_row(all, OWN ? own + row : other + column)[places[index(row, column)]]);
     }
-    // Zeros for the gradients of `count` own rows: not every distance is met by each of them.
+    // Zeroes the gradients of the position scores of `count` own rows, because not every distance occurs in
+    // each row.
     template <u32 COUNT>
     __device__ __forceinline__ void clear(u32 thread, u32 count) const {
         constexpr u32 WIDTH = WIDE<T>;
@@ -75,7 +80,8 @@ struct PositionSquare {
             store_whole<T, WIDTH>(of_row(sums(), own + i / pieces) + i % pieces * WIDTH, Vec<T, WIDTH>{});
         }
     }
-    // Adds gradients of scores up, [SIDE][SIDE + 1], rounded as those that meet contents.
+    // Sums the gradients of scores [SIDE][SIDE + 1], which are rounded as for the products with queries and
+    // keys.
     template <u32 COUNT>
     __device__ __forceinline__ void collect(const float (*values)[SIDE + 1], Carried<SIDE> (&carried)[2], u32 thread) const {
         if (!sums()) return;
@@ -110,7 +116,7 @@ struct PositionSquare {
     }
 };
 
-// Behind the room of the plain kernels.
+// Shared memory of the plain kernels for positions, after their `PlainRoom`.
 struct PlainPlaces {
     u32 places[2 * ROWS];
     Carried<ROWS> carried[2];
@@ -129,7 +135,7 @@ struct PlainPositions<T, RelativeArgs> {
     __device__ __forceinline__ PositionSquare<T, OWN_ARE_KEYS, ROWS> square(u32 other) const {
         return {a, tile, tile.first - tile.start, other, room().places};
     }
-    // Every block of a wide head sums the same: one writes it.
+    // All blocks of a wide head would compute the same sums, so only the first one does.
     template <bool OWN_ARE_KEYS>
     __device__ __forceinline__ void begin() const {
         if (blockIdx.z == 0) square<OWN_ARE_KEYS>(0).template clear<THREADS>(threadIdx.x, ROWS);
@@ -149,9 +155,10 @@ struct PlainPositions<T, RelativeArgs> {
     }
 };
 
-constexpr int SIDE = 16;  // of what a warp has in hand on tensor cores
+constexpr int SIDE = 16;  // side of the square that a warp processes at once on tensor cores
 
-// Of each warp, behind all else. One column of padding keeps a column's values in different banks.
+// Shared memory of each warp for positions, after all other shared memory. A column of padding keeps the
+// values of a column in different banks.
 struct WarpPlaces {
     float values[SIDE][SIDE + 1];
     u32 places[2 * SIDE];
@@ -174,7 +181,7 @@ struct TensorPositions<T, RelativeArgs> {
     __device__ __forceinline__ PositionSquare<T, OWN_ARE_KEYS, SIDE> square(u32 other) const {
         return {a, tile, own, other, room.places};
     }
-    // The row of the square for value `i` of a tile of C.
+    // The element of the square for value `i` of tile `n` of the accumulator C.
     __device__ __forceinline__ float& value(int n, int i) const {
         return room.values[lane.row + i / 2 * 8][n * 8 + lane.column + i % 2];
     }
@@ -182,9 +189,9 @@ struct TensorPositions<T, RelativeArgs> {
     __device__ __forceinline__ void begin() const {
         square<OWN_ARE_KEYS>(0).template clear<WARP>(lane.lane, SIDE);
     }
-    // Adds what is said to scores of 16 own rows and the 16 others from `other` on. A row says it of places side by
-    // side: lanes go along its row, for own rows in the order of rows, for the others in that of columns, all loads
-    // before the first of them is waited for.
+    // Adds the position scores to the scores of 16 own rows and the 16 other rows that begin at `other`. The
+    // position scores of a row are adjacent in memory, so lanes read along a row: along rows of the square
+    // for own rows, along columns for the other side's. All loads are issued before the first result is used.
     template <bool OWN_ARE_KEYS>
     __device__ __forceinline__ void add(float (&scores)[2][4], u32 other) const {
         constexpr int EACH = SIDE * SIDE / int(WARP);
@@ -212,7 +219,7 @@ struct TensorPositions<T, RelativeArgs> {
         // The next square, or `collect`, overwrites what other lanes read here.
         __syncwarp();
     }
-    // Adds up the gradients of these scores, behind `add` of the same square.
+    // Sums the gradients of these scores; called after `add` of the same square.
     template <bool OWN_ARE_KEYS>
     __device__ __forceinline__ void collect(const float (&d_scores)[2][4], u32 other) const {
 #pragma unroll

@@ -1,7 +1,7 @@
-//! Disentangled attention against the reference: either kind of positions, both and none, segments longer
-//! than the buckets reach, several blocks of queries, several groups of segments, dropout; on a GPU head
-//! sizes of tensor cores and others, lengths around the borders of tiles, and buckets that hold more than a
-//! tile.
+//! Disentangled attention compared with the reference: either term of positions, both and none, distances
+//! beyond the last bucket, several blocks of queries, several groups of segments, dropout; for the GPU, head
+//! sizes with and without tensor-core kernels, lengths around the size of a tile, and buckets with more
+//! distances than a tile has rows.
 
 use candle_core::DType;
 use candle_core::Device;
@@ -22,6 +22,7 @@ use crate::element::rounding;
 use crate::testing::DTYPES;
 use crate::testing::assert_close;
 use crate::testing::assert_reference_is_differentiable;
+use crate::testing::assert_same_for_any_thread_count;
 use crate::testing::bits;
 use crate::testing::double;
 use crate::testing::fresh;
@@ -32,7 +33,7 @@ use crate::testing::reference_gradients;
 use base::rng::Purpose;
 use base::rng::Stream;
 
-/// Which kinds of positions there are: `c2p`, `p2c`.
+/// True for each term of positions that is used: `c2p`, `p2c`.
 type Kinds = [bool; 2];
 
 const BOTH: Kinds = [true, true];
@@ -46,13 +47,13 @@ fn composed(
 ) -> candle_core::Result<Tensor> {
     let keys = kinds[0].then(|| &inputs[3]);
     let queries = kinds[1].then(|| &inputs[3 + usize::from(kinds[0])]);
-    let segments = (batch.heads, batch.cu_seqlens.as_slice());
     let contents = [&inputs[0], &inputs[1], &inputs[2]];
-    reference::forward(contents, keys, queries, buckets, segments, batch.factors().as_deref())
+    let factors = batch.factors();
+    reference::forward(contents, keys, queries, buckets, batch.heads, &batch.cu_seqlens, factors.as_deref())
 }
 
-/// In every type, as in attention: a half type rounds probabilities and gradients of scores once, what they
-/// come to for positions once more, and the results.
+/// Compares every dtype with the reference. As in attention, bf16 and f16 round probabilities and gradients
+/// of scores once; the gradients of position scores are rounded once more, and then the results.
 fn compare(kinds: Kinds, buckets: &Buckets, head_size: usize, batch: &Batch) {
     for dtype in DTYPES {
         let half = if dtype == DType::F32 { 0.0 } else { rounding(dtype) };
@@ -67,21 +68,21 @@ fn compare(kinds: Kinds, buckets: &Buckets, head_size: usize, batch: &Batch) {
         let [keys_rd, queries_rd] = [0, 1].map(|kind| kinds[kind].then_some(&tables[kind]));
         let relative = Relative { buckets, keys_rd, queries_rd };
         let (o, saved) = op::forward(&q, &k, &v, &relative, &batch.segments()).unwrap();
-        let name = |what: &str| format!("{what} of {kinds:?} in {dtype:?}, heads of {head_size}");
-        assert_close(&name("o"), &o, &want, 2e-6 + half);
+        let case = format!("of {kinds:?} in {dtype:?}, heads of {head_size}");
+        assert_close(&format!("o {case}"), &o, &want, 2e-6 + half);
         let activations = Activations { q_td: &q, k_td: &k, v_td: &v, o_td: &o };
         let got = op::backward(&d_out, activations, &relative, &saved, &batch.segments()).unwrap();
         let tables = [got.dkeys_rd, got.dqueries_rd].into_iter().flatten();
         let got: Vec<Tensor> = got.of_contents.into_iter().chain(tables).collect();
         assert_eq!(got.len(), inputs.len());
         for (index, (got, want)) in got.iter().zip(&gradients).enumerate() {
-            assert_close(&name(&format!("gradient {index}")), got, want, 5e-6 + 4.0 * half);
+            assert_close(&format!("gradient {index} {case}"), got, want, 5e-6 + 4.0 * half);
         }
     }
 }
 
 #[test]
-fn forward_and_backward_are_the_reference() {
+fn forward_and_backward_agree_with_the_reference() {
     on_each_device(|| {
         for kinds in [BOTH, [true, false], [false, true]] {
             compare(kinds, &Buckets::new(6, 20), 8, &Batch::new(2, &[1, 29, 0, 4], None));
@@ -93,9 +94,10 @@ fn forward_and_backward_are_the_reference() {
     });
 }
 
-/// Around the borders of the squares of 16 and the tiles of 64; the farthest buckets hold up to 100 tokens.
+/// Segment lengths around multiples of 16, the side of a square, and of 64, the rows of a tile; the last
+/// buckets have up to 100 distances.
 #[test]
-fn head_sizes_of_tensor_cores_are_the_reference() {
+fn head_sizes_of_tensor_cores_agree_with_the_reference() {
     on_each_device(|| {
         for kinds in [[true, false], [false, true]] {
             compare(kinds, &Buckets::new(6, 30), 32, &Batch::new(2, &[1, 37, 0, 16], None));
@@ -116,7 +118,7 @@ fn dropped_probabilities_are_drawn_again_in_backward() {
     });
 }
 
-/// As in attention.
+/// The switch to earlier kernels is the same as in attention.
 #[test]
 fn the_earlier_kernels_give_the_same_bits() {
     let buckets = Buckets::new(16, 60);
@@ -132,23 +134,24 @@ fn the_earlier_kernels_give_the_same_bits() {
                 let tables = [5, 6].map(|id| fresh_in((buckets.rows(), 2 * head_size), id, dtype));
                 let [keys_rd, queries_rd] = [0, 1].map(|kind| kinds[kind].then_some(&tables[kind]));
                 let relative = Relative { buckets: &buckets, keys_rd, queries_rd };
-                let all = || {
+                let name = format!("{kinds:?}, {dtype:?}, heads of {head_size}, {probability}");
+                assert_same_bits(&name, || {
                     let (o, saved) = op::forward(&q, &k, &v, &relative, &batch.segments()).unwrap();
                     let activations = Activations { q_td: &q, k_td: &k, v_td: &v, o_td: &o };
                     let got =
                         op::backward(&d_out, activations, &relative, &saved, &batch.segments()).unwrap();
                     let tables = [got.dkeys_rd, got.dqueries_rd].into_iter().flatten();
                     std::iter::once(o).chain(got.of_contents).chain(tables).chain(saved.kept).collect()
-                };
-                assert_same_bits(&format!("{kinds:?}, {dtype:?}, heads of {head_size}, {probability}"), all);
+                });
             }
         }
     });
 }
 
 #[test]
-fn without_positions_it_is_attention() {
-    let (batch, buckets) = (Batch::new(2, &[9, 150], None), Buckets::new(6, 20));
+fn without_positions_the_result_is_plain_attention() {
+    let batch = Batch::new(2, &[9, 150], None);
+    let buckets = Buckets::new(6, 20);
     let [q, k, v] = [1, 2, 3].map(|id| fresh((159, 16), id));
     let relative = Relative { buckets: &buckets, keys_rd: None, queries_rd: None };
     let (o, _) = op::forward(&q, &k, &v, &relative, &batch.segments()).unwrap();
@@ -158,32 +161,26 @@ fn without_positions_it_is_attention() {
 
 #[test]
 fn the_number_of_threads_changes_no_bit() {
-    let (batch, buckets) = (Batch::new(3, &[40, 3, 150, 9, 70, 1, 60], None), Buckets::new(8, 64));
+    let batch = Batch::new(3, &[40, 3, 150, 9, 70, 1, 60], None);
+    let buckets = Buckets::new(8, 64);
     let [q, k, v, d_out] = [1, 2, 3, 4].map(|id| fresh((333, 24), id));
     let tables = [5, 6].map(|id| fresh((16, 24), id));
     let relative = Relative { buckets: &buckets, keys_rd: Some(&tables[0]), queries_rd: Some(&tables[1]) };
-    let run = |threads: usize| {
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-        pool.install(|| {
-            let (o, saved) = op::forward(&q, &k, &v, &relative, &batch.segments()).unwrap();
-            let activations = Activations { q_td: &q, k_td: &k, v_td: &v, o_td: &o };
-            let got = op::backward(&d_out, activations, &relative, &saved, &batch.segments()).unwrap();
-            [
-                bits(&o),
-                bits(&got.of_contents[0]),
-                bits(&got.dkeys_rd.unwrap()),
-                bits(&got.dqueries_rd.unwrap()),
-            ]
-        })
-    };
-    assert_eq!(run(1), run(3));
+    assert_same_for_any_thread_count("disentangled attention", || {
+        let (o, saved) = op::forward(&q, &k, &v, &relative, &batch.segments()).unwrap();
+        let activations = Activations { q_td: &q, k_td: &k, v_td: &v, o_td: &o };
+        let got = op::backward(&d_out, activations, &relative, &saved, &batch.segments()).unwrap();
+        [o, got.of_contents[0].clone(), got.dkeys_rd.unwrap(), got.dqueries_rd.unwrap()].map(|t| bits(&t))
+    });
 }
 
 #[test]
 fn no_tokens_work() {
     on_each_device(|| {
-        let (batch, buckets) = (Batch::new(1, &[0, 0], None), Buckets::new(2, 8));
-        let (x, table) = (fresh((0, 8), 1), fresh((4, 8), 2));
+        let batch = Batch::new(1, &[0, 0], None);
+        let buckets = Buckets::new(2, 8);
+        let x = fresh((0, 8), 1);
+        let table = fresh((4, 8), 2);
         let relative = Relative { buckets: &buckets, keys_rd: Some(&table), queries_rd: None };
         let (o, saved) = op::forward(&x, &x, &x, &relative, &batch.segments()).unwrap();
         let activations = Activations { q_td: &x, k_td: &x, v_td: &x, o_td: &o };
@@ -193,24 +190,28 @@ fn no_tokens_work() {
     });
 }
 
-/// All scores are the same, values name their keys and gradients of outputs their queries: outputs are the
-/// probabilities that are kept, and the gradients of values those of the same mask.
+/// All scores are equal, and the values and the output gradients are one-hot vectors of the token's position
+/// in its segment. So outputs are the probabilities after dropout, and the gradients of values reveal the
+/// mask of backward.
 #[test]
-fn every_device_draws_the_mask_of_the_cpu() {
+fn every_device_drops_the_same_probabilities_as_the_cpu() {
     let dropout = Dropout { probability: 0.4, stream: Stream::new(11, Purpose::Dropout, 2) };
-    let (batch, buckets) = (Batch::new(1, &[28, 64], Some(dropout)), Buckets::new(6, 20));
+    let batch = Batch::new(1, &[28, 64], Some(dropout));
+    let buckets = Buckets::new(6, 20);
     on_each_device(|| {
         for dtype in DTYPES {
-            let named = |t: usize| if t < 28 { t } else { t - 28 };
-            let ones = (0..92).flat_map(|t| (0..64).map(move |c| f32::from(u8::from(c == named(t)))));
-            let named = Tensor::from_vec(ones.collect(), (92, 64), &Device::Cpu).unwrap();
-            let named = placed(&named.to_dtype(dtype).unwrap());
-            let (zero, table) = (named.zeros_like().unwrap(), named.narrow(0, 0, 12).unwrap());
-            let table = table.zeros_like().unwrap();
+            let mut one_hot = vec![0f32; 92 * 64];
+            for (token, position) in (0..28).chain(0..64).enumerate() {
+                one_hot[token * 64 + position] = 1.0;
+            }
+            let one_hot = Tensor::from_vec(one_hot, (92, 64), &Device::Cpu).unwrap();
+            let one_hot = placed(&one_hot.to_dtype(dtype).unwrap());
+            let zero = one_hot.zeros_like().unwrap();
+            let table = one_hot.narrow(0, 0, 12).unwrap().zeros_like().unwrap();
             let relative = Relative { buckets: &buckets, keys_rd: Some(&table), queries_rd: Some(&table) };
-            let (o, saved) = op::forward(&zero, &zero, &named, &relative, &batch.segments()).unwrap();
-            let activations = Activations { q_td: &zero, k_td: &zero, v_td: &named, o_td: &o };
-            let got = op::backward(&named, activations, &relative, &saved, &batch.segments()).unwrap();
+            let (o, saved) = op::forward(&zero, &zero, &one_hot, &relative, &batch.segments()).unwrap();
+            let activations = Activations { q_td: &zero, k_td: &zero, v_td: &one_hot, o_td: &o };
+            let got = op::backward(&one_hot, activations, &relative, &saved, &batch.segments()).unwrap();
             let [o, dv] = [&o, &got.of_contents[2]].map(|t| double(t).to_vec2::<f64>().unwrap());
             for (segment, of_heads) in batch.factors().unwrap().iter().enumerate() {
                 let start = batch.cu_seqlens[segment] as usize;
@@ -226,8 +227,8 @@ fn every_device_draws_the_mask_of_the_cpu() {
     });
 }
 
-/// On a GPU, tables of products are padded, squares are cut off and sums are carried: nothing of it depends
-/// on what else is in the batch.
+/// On a GPU, position scores are padded, squares may be partial, and sums are carried from square to square;
+/// none of this may depend on the other segments of the batch.
 #[test]
 fn a_segment_gives_the_same_bits_in_any_batch() {
     on_each_device(|| {
@@ -237,17 +238,16 @@ fn a_segment_gives_the_same_bits_in_any_batch() {
             let tables = [5, 6].map(|id| fresh_in((32, head_size), id, dtype));
             let relative =
                 Relative { buckets: &buckets, keys_rd: Some(&tables[0]), queries_rd: Some(&tables[1]) };
-            let run = |[q, k, v, d_out]: [&Tensor; 4], lengths: &[u32]| {
+            let second = all.each_ref().map(|t| t.narrow(0, 70, 80).unwrap().copy().unwrap());
+            let [whole, alone] = [(&all, &[70, 80][..]), (&second, &[80])].map(|(contents, lengths)| {
+                let [q, k, v, d_out] = contents;
                 let batch = Batch::new(1, lengths, None);
                 let (o, saved) = op::forward(q, k, v, &relative, &batch.segments()).unwrap();
                 let activations = Activations { q_td: q, k_td: k, v_td: v, o_td: &o };
                 let got = op::backward(d_out, activations, &relative, &saved, &batch.segments()).unwrap();
                 let [dq, dk, dv] = got.of_contents;
                 [o, dq, dk, dv]
-            };
-            let whole = run(all.each_ref(), &[70, 80]);
-            let second = all.each_ref().map(|t| t.narrow(0, 70, 80).unwrap().copy().unwrap());
-            let alone = run(second.each_ref(), &[80]);
+            });
             for (whole, alone) in whole.iter().zip(&alone) {
                 let part = whole.narrow(0, 70, 80).unwrap();
                 assert!(bits(&part) == bits(alone), "{dtype:?}, heads of {head_size}");
@@ -258,7 +258,8 @@ fn a_segment_gives_the_same_bits_in_any_batch() {
 
 #[test]
 fn the_reference_is_differentiable() {
-    let (batch, buckets) = (Batch::new(2, &[1, 5], None), Buckets::new(2, 8));
+    let batch = Batch::new(2, &[1, 5], None);
+    let buckets = Buckets::new(2, 8);
     let contents = [1, 2, 3].map(|id| fresh((6, 4), id));
     let tables = [4, 5].map(|id| fresh((4, 4), id));
     let inputs: Vec<&Tensor> = contents.iter().chain(&tables).collect();
@@ -266,9 +267,11 @@ fn the_reference_is_differentiable() {
 }
 
 #[test]
-fn a_table_of_other_rows_is_refused() {
-    let (batch, buckets) = (Batch::new(1, &[3], None), Buckets::new(2, 8));
-    let (x, table) = (fresh((3, 8), 1), fresh((5, 8), 2));
+fn a_table_with_a_wrong_number_of_rows_is_an_error() {
+    let batch = Batch::new(1, &[3], None);
+    let buckets = Buckets::new(2, 8);
+    let x = fresh((3, 8), 1);
+    let table = fresh((5, 8), 2);
     let relative = Relative { buckets: &buckets, keys_rd: None, queries_rd: Some(&table) };
     let error = op::forward(&x, &x, &x, &relative, &batch.segments()).unwrap_err().to_string();
     assert!(error.contains("queries of positions is [5, 8], it must be [4, 8]"), "{error}");

@@ -1,4 +1,4 @@
-//! Dropout on the CPU: the mask is made a row at a time, in the cache, and used at once.
+//! Dropout on the CPU: the mask is computed one row at a time, stays in the cache, and is applied at once.
 
 use std::mem::MaybeUninit;
 
@@ -14,14 +14,15 @@ use crate::tensor::unwritten;
 use crate::tensor::values;
 use base::rng::Stream;
 
-/// Counters that are advanced side by side; each gives the decisions of eight columns.
+/// Number of counters of the random generator that one block advances together; each decides eight columns.
 const COUNTERS: usize = 16;
 
 #[inline(always)]
 pub(super) fn keep_columns(dropout: &Dropout, row_key: u64, first: usize, factors: &mut [f32]) {
     let (whole, rest) = factors.as_chunks_mut::<{ 8 * COUNTERS }>();
-    let (threshold, scale, first) =
-        (dropout.threshold(), dropout.scale(), (row_key << 16) + first as u64 / 8);
+    let threshold = dropout.threshold();
+    let scale = dropout.scale();
+    let first = (row_key << 16) + first as u64 / 8;
     let end = first + (whole.len() * COUNTERS) as u64;
     for (index, factors) in whole.iter_mut().enumerate() {
         keep_block(&dropout.stream, first + (index * COUNTERS) as u64, threshold, scale, factors);
@@ -50,13 +51,14 @@ pub(super) fn apply<T: Element>(x_td: &Tensor, row_keys: &[u64], dropout: &Dropo
         let mut room = vec![0.0; cols];
         apply_rows(dropout, &row_keys[rows.clone()], &x[rows.start * cols..rows.end * cols], &mut room, y);
     });
-    // SAFETY: `apply_rows` has written every row: each has its key, and there is room for its factors.
+    // SAFETY: `apply_rows` has written every row: there is a key for each, and `room` has the length of a
+    // row.
     unsafe { y.set_len(x.len()) };
     from_vec(y, x_td.shape())
 }
 
 kernel! {
-    /// `y = keep * x` for the rows with these keys; `room` is for the factors of one row.
+    /// `y = keep * x` for the rows with these keys; `room` has space for the factors of one row.
     fn apply_rows<T>(dropout: &Dropout, row_keys: &[u64], x: &[T], room: &mut [f32], y: &mut [MaybeUninit<T>]) {
         let cols = room.len();
         for ((y, x), &row_key) in y.chunks_exact_mut(cols).zip(x.chunks_exact(cols)).zip(row_keys) {

@@ -15,7 +15,7 @@ use crate::indices::Indices;
 
 const APPLY: Kernel = Kernel { op: "dropout", name: "dropout_apply" };
 
-/// What a kernel with dropout takes: twin of `Dropout` in `cuda/kernels/common.cuh`.
+/// The dropout arguments of a kernel; same layout as `Dropout` in `cuda/kernels/common.cuh`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[repr(C)]
 pub(crate) struct DropoutArgs {
@@ -26,7 +26,7 @@ pub(crate) struct DropoutArgs {
 }
 
 impl DropoutArgs {
-    /// Nothing is dropped without one.
+    /// The arguments for `dropout`; for `None`, those that drop nothing.
     pub(crate) fn of(dropout: Option<&Dropout>) -> Self {
         let Some(dropout) = dropout else {
             return Self { key: [0; 2], id: [0; 2], threshold: 0, scale: 1.0 };
@@ -36,7 +36,7 @@ impl DropoutArgs {
     }
 }
 
-/// Twin of `Args` in `kernel.cu`.
+/// Same layout as `Args` in `kernel.cu`.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 struct Args {
@@ -54,7 +54,8 @@ pub(super) fn apply(
     row_keys: Indices<'_, u64>,
     dropout: &Dropout,
 ) -> Result<Tensor> {
-    let (dtype, (rows, cols)) = (x_td.dtype(), x_td.dims2()?);
+    let dtype = x_td.dtype();
+    let (rows, cols) = x_td.dims2()?;
     let y_td = gpu.uninitialised((rows, cols), dtype)?;
     let (x, y) = (gpu.input(x_td, dtype)?, gpu.output(&y_td, dtype)?);
     let (row_keys, _keys) = row_keys.on_gpu(gpu)?;
@@ -66,7 +67,7 @@ pub(super) fn apply(
         dropout: DropoutArgs::of(Some(dropout)),
         wide: wide::flag(cols, dtype, &[x, y]),
     };
-    // SAFETY: `x` and `y` are `[rows, cols]`, and there is a key for each row.
+    // SAFETY: `x` and `y` are `[rows, cols]`, and each row has a key.
     unsafe { gpu.launch(APPLY, Some(dtype), args.columns.grid(wide::lane_values(args.wide, dtype)), &args) }?;
     Ok(y_td)
 }

@@ -1,4 +1,5 @@
-// Dropout; see mod.rs for which element is dropped, columns.cuh for who computes what.
+// Dropout; see mod.rs for the decision which elements are dropped, columns.cuh for the assignment of values
+// to threads.
 #include "columns.cuh"
 
 struct Args {

@@ -1,9 +1,11 @@
-//! Dropout against its reference, and the statistics of its mask.
+//! Dropout compared with its reference, and the statistics of its mask.
 
 use super::*;
 use crate::testing::DTYPES;
 use crate::testing::assert_close;
 use crate::testing::assert_reference_is_differentiable;
+use crate::testing::assert_same_for_any_thread_count;
+use crate::testing::assert_same_on_each_device;
 use crate::testing::bits;
 use crate::testing::fresh;
 use crate::testing::fresh_in;
@@ -25,16 +27,13 @@ fn forward_and_backward_agree_with_the_reference() {
     on_each_device(|| {
         let sizes = [(1, 1), (1, 24), (7, 96), (130, 67), (3, 768), (600, 20)];
         for (dtype, (rows, cols)) in DTYPES.into_iter().flat_map(|dtype| sizes.map(|size| (dtype, size))) {
-            let (x, dy, dropout, keys) = (
-                fresh_in((rows, cols), 1, dtype),
-                fresh_in((rows, cols), 2, dtype),
-                dropout(0.3),
-                keys(rows),
-            );
+            let [x, dy] = [1, 2].map(|id| fresh_in((rows, cols), id, dtype));
+            let dropout = dropout(0.3);
+            let keys = keys(rows);
             let mask = reference::mask(&dropout, &keys, cols).unwrap();
             let (y, gradients) = reference_gradients(|i| reference::forward(&i[0], &mask), &[&x], &dy);
-            let (got, dx) =
-                (forward(&x, &keys, Some(&dropout)).unwrap(), backward(&dy, &keys, Some(&dropout)).unwrap());
+            let got = forward(&x, &keys, Some(&dropout)).unwrap();
+            let dx = backward(&dy, &keys, Some(&dropout)).unwrap();
             assert_eq!([got.dtype(), dx.dtype()], [dtype; 2]);
             assert_close("y", &got, &y, within(dtype, 1e-6, 1.0));
             assert_close("dx", &dx, &gradients[0], within(dtype, 1e-6, 1.0));
@@ -54,33 +53,34 @@ fn the_reference_is_differentiable() {
 
 #[test]
 fn every_device_draws_the_same_mask() {
-    // Keys of more than 32 bits, rows that are and are not read in wide pieces.
-    let (keys, dropout) = ((0..70).map(|row| row * 0x1_0000_0007 + 5).collect::<Vec<u64>>(), dropout(0.3));
+    // Keys of more than 32 bits; rows that the kernel can and cannot read 16 bytes at a time.
+    let keys: Vec<u64> = (0..70).map(|row| row * 0x1_0000_0007 + 5).collect();
+    let dropout = dropout(0.3);
     for (dtype, cols) in DTYPES.into_iter().flat_map(|dtype| [13, 40, 776].map(|cols| (dtype, cols))) {
-        let run = || bits(&forward(&fresh_in((70, cols), 1, dtype), &keys, Some(&dropout)).unwrap());
-        let want = run();
-        on_each_device(|| assert!(run() == want, "{dtype:?}, {cols} columns"));
+        assert_same_on_each_device(&format!("{dtype:?}, {cols} columns"), || {
+            bits(&forward(&fresh_in((70, cols), 1, dtype), &keys, Some(&dropout)).unwrap())
+        });
     }
 }
 
 #[test]
 fn the_number_of_threads_does_not_change_a_bit() {
-    let (keys, dropout) = (keys(700), dropout(0.2));
-    let run = |dtype, threads| {
-        let x = fresh_in((700, 96), 1, dtype);
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-        bits(&pool.install(|| forward(&x, &keys, Some(&dropout))).unwrap())
-    };
+    let keys = keys(700);
+    let dropout = dropout(0.2);
     for dtype in DTYPES {
-        let one = run(dtype, 1);
-        assert!((2..5).all(|threads| run(dtype, threads) == one), "{dtype:?}");
+        let x = fresh_in((700, 96), 1, dtype);
+        assert_same_for_any_thread_count(&format!("{dtype:?}"), || {
+            bits(&forward(&x, &keys, Some(&dropout)).unwrap())
+        });
     }
 }
 
 #[test]
-fn a_row_depends_on_its_key_alone() {
+fn the_mask_of_a_row_depends_only_on_its_key() {
     on_each_device(|| {
-        let (x, keys, dropout) = (fresh((5, 40), 1), keys(5), dropout(0.2));
+        let x = fresh((5, 40), 1);
+        let keys = keys(5);
+        let dropout = dropout(0.2);
         let all = forward(&x, &keys, Some(&dropout)).unwrap();
         let last = forward(&x.narrow(0, 3, 2).unwrap(), &keys[3..], Some(&dropout)).unwrap();
         assert_eq!(bits(&all.narrow(0, 3, 2).unwrap()), bits(&last));
@@ -89,25 +89,28 @@ fn a_row_depends_on_its_key_alone() {
 
 #[test]
 fn the_rate_and_the_mean_are_right_and_neighbours_are_independent() {
-    let (dropout, cols) = (dropout(0.1), 64 * 1024);
+    let dropout = dropout(0.1);
+    let cols = 64 * 1024;
     let mut factors = vec![0.0; cols];
     dropout.keep_row(42, &mut factors);
-    let dropped = |offset: usize| {
-        (0..cols - offset).filter(|&i| factors[i] == 0.0 && factors[i + offset] == 0.0).count() as f64
-    };
-    // Standard deviations: 77 dropped elements of 65,536, 25 neighbouring pairs.
-    assert!((dropped(0) / cols as f64 - 0.1).abs() < 0.005, "{}", dropped(0));
-    for offset in [1, 2, 8, 64] {
-        assert!((dropped(offset) / cols as f64 - 0.01).abs() < 0.002, "{offset}: {}", dropped(offset));
+    // The standard deviation is 77 dropped elements of 65,536, and 25 pairs of elements that are both
+    // dropped.
+    for (offset, want, tolerance) in
+        [(0, 0.1, 0.005), (1, 0.01, 0.002), (2, 0.01, 0.002), (8, 0.01, 0.002), (64, 0.01, 0.002)]
+    {
+        let pairs = factors.iter().zip(&factors[offset..]);
+        let dropped = pairs.filter(|pair| *pair.0 == 0.0 && *pair.1 == 0.0).count() as f64;
+        assert!((dropped / cols as f64 - want).abs() < tolerance, "{offset}: {dropped}");
     }
     let mean = factors.iter().map(|v| f64::from(*v)).sum::<f64>() / cols as f64;
     assert!((mean - 1.0).abs() < 0.006, "{mean}");
 }
 
 #[test]
-fn nothing_to_drop_is_the_identity_and_nonsense_is_refused() {
+fn dropping_nothing_is_the_identity_and_invalid_probabilities_are_errors() {
     on_each_device(|| {
-        let (x, keys) = (fresh((2, 8), 1), keys(2));
+        let x = fresh((2, 8), 1);
+        let keys = keys(2);
         for identity in [None, Some(dropout(0.0)), Some(dropout(1e-6))] {
             assert_close("y", &forward(&x, &keys, identity.as_ref()).unwrap(), &x, 0.0);
         }

@@ -21,10 +21,11 @@ pub(super) fn forward<T: Element>(ids: Ids<'_>, tables: &Tables<'_>) -> Result<T
     let word = values::<f32>(tables.word_vd)?;
     let [position, kind] =
         [tables.position_pd, tables.type_nd].map(|table| table.map(values::<f32>).transpose());
-    let (position, kind) = (position?, kind?);
+    let position = position?;
+    let kind = kind?;
     let tables = [Some(&*word), position.as_deref(), kind.as_deref()];
     let ids = [ids.word.host()?, ids.position.host(), ids.token_type.host()];
-    // A table that is not there has one row, of zeros, for all ids.
+    // An absent table counts as rows of zeros.
     let nothing = vec![0.0; hidden];
     let row = |table: usize, token: usize| match tables[table] {
         Some(rows) => &rows[ids[table][token] as usize * hidden..][..hidden],
@@ -36,7 +37,7 @@ pub(super) fn forward<T: Element>(ids: Ids<'_>, tables: &Tables<'_>) -> Result<T
             add_three([0, 1, 2].map(|table| row(table, token)), y);
         }
     });
-    // SAFETY: `add_three` has written every row, which is as long as those of the tables.
+    // SAFETY: `add_three` has written every row; rows are as long as those of the tables.
     unsafe { y.set_len(tokens * hidden) };
     from_vec(y, (tokens, hidden))
 }
@@ -49,7 +50,7 @@ kernel! {
     }
 }
 
-/// Adds the gradient of one table.
+/// Adds the gradient of one table to `dtable`.
 pub(super) fn backward<T: Element>(
     dy_td: &Tensor,
     ids: &[u32],

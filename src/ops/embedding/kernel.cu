@@ -1,19 +1,19 @@
 // The sum of embeddings; see mod.rs.
 //
-// Forward: a block has 8 warps, each makes the row of one token.
+// Forward: a block has 8 warps; each makes the row of one token.
 //
-// Backward, for one table, in two kernels. `Groups` (src/ops/scatter/mod.rs) has put the tokens of one id
-// side by side and cut them into pieces. First a block of 128 threads takes a piece: a thread adds up N
-// columns over its tokens, straight into the gradient where the id has that piece alone, else into a row of
-// partial sums. Then a block takes an id, and where it has several pieces adds their sums to the gradient, in
-// order.
+// Backward runs two kernels for each table. `Groups` (src/ops/scatter/mod.rs) has sorted the tokens by id and
+// split the tokens of each id into pieces. In the first kernel, a block of 128 threads processes one piece: a
+// thread sums N columns over the tokens of the piece, directly into the gradient if it is the only piece of
+// its id, else into a row of partial sums. In the second kernel, a block processes one id: if the id has
+// several pieces, the block adds their partial sums to the gradient, in order.
 #include "common.cuh"
 
 constexpr u32 WARPS = 8;
 
 struct ForwardArgs {
     const u32* ids[3];  // [tokens] each
-    const float* tables[3];  // null where there is none: it adds nothing
+    const float* tables[3];  // null for an absent table, which adds nothing
     void* y;
     i64 tokens;
     i64 cols;
@@ -42,7 +42,8 @@ template <typename T>
 __device__ void forward(const ForwardArgs& a) {
     i64 token = i64(blockIdx.x) * WARPS + threadIdx.x / WARP;
     if (token >= a.tokens) return;
-    // The f32 tables are most of what moves: 16 bytes of them at a time, and as many values of y.
+    // Most of the traffic is the f32 tables: they are read 16 bytes at a time, and as many values of y are
+    // written.
     if (a.wide) {
         add_three<T, WIDE<float>>(a, token);
     } else {
@@ -51,8 +52,8 @@ __device__ void forward(const ForwardArgs& a) {
 }
 KERNELS(embedding_forward, ForwardArgs, 256, forward)
 
-constexpr u32 PIECE_ROWS = 128;  // of a piece, at most: as in scatter/mod.rs
-// Rows that are read before the first is added: the sum waits for the memory once for all.
+constexpr u32 PIECE_ROWS = 128;  // most rows of a piece, as in scatter/mod.rs
+// Number of rows that are loaded before the first is added, so that their memory latencies overlap.
 constexpr int BATCH = 8;
 
 struct BackwardArgs {
@@ -62,16 +63,17 @@ struct BackwardArgs {
     const u32* piece_starts;
     const u32* target_pieces;
     float* dtable;    // [ids, cols], added to
-    float* partials;  // sums of the pieces of ids with several; see `slot`
-    i64 pieces;       // or more: those behind the last are empty
+    float* partials;  // sums of the pieces of ids with several pieces; see `slot`
+    i64 pieces;       // number of pieces, or an upper bound of it: additional pieces are empty
     i64 cols;
     u32 wide;
 };
 
-// The row of partial sums of piece `p` of an id with several. All but the last of an id have PIECE_ROWS rows,
-// so they begin behind different multiples of that, as if they were counted; a last piece with fewer has its
-// place beside the piece before. No two pieces share a row, and there are 2 * (rows / PIECE_ROWS + 1) at
-// most, however many pieces stand between.
+// The row of `partials` for piece `p` of an id with several pieces. All pieces of an id except the last have
+// PIECE_ROWS rows. So the starts of two full pieces, rounded up to a multiple of PIECE_ROWS, differ: full
+// pieces get even rows. A last piece with fewer rows gets the odd row after that of the piece before it. No
+// two pieces share a row, and 2 * (rows / PIECE_ROWS + 1) rows are enough, regardless of the number of single
+// pieces between them.
 __device__ __forceinline__ i64 slot(const u32* piece_starts, i64 p) {
     bool full = piece_starts[p + 1] - piece_starts[p] == PIECE_ROWS;
     u32 start = piece_starts[full ? p : p - 1];

@@ -3,12 +3,12 @@
 //!
 //! | value | shape | gradient |
 //! |---|---|---|
-//! | `word`, `position`, `type` | `[V, D]`, `[P, D]`, `[types, D]` | `table[id] += dy[t]` for each token (accumulates) |
+//! | `word`, `position`, `type` | `[V, D]`, `[P, D]`, `[types, D]` | `table[id] += dy[t]` (accumulates) |
 //! | `y` | `[T, D]` | `dy` |
 //!
-//! The tables and their gradients are f32; `y` and `dy` are f32, bf16 or f16: the sum of three is rounded
-//! once. A padding row gets no gradient, as in PyTorch's `nn.Embedding(padding_idx)`. Nothing is saved but
-//! the ids, by the caller.
+//! The tables and their gradients are f32; `y` and `dy` are f32, bf16 or f16. The sum of the three rows is
+//! computed in f32 and rounded once. A padding row gets no gradient, as in PyTorch's
+//! `nn.Embedding(padding_idx)`. The caller saves the ids; nothing else is saved.
 
 use candle_core::DType;
 use candle_core::Result;
@@ -28,38 +28,38 @@ use crate::indices::Indices;
 use crate::tensor::check_len;
 use crate::tensor::check_shape;
 
-/// Rows of the three tables for each of `T` tokens.
+/// For each of `T` tokens, its row in each of the three tables.
 #[derive(Debug, Clone, Copy)]
 pub struct Ids<'a> {
-    /// `[T]`.
+    /// Rows of the word table, `[T]`.
     pub word: AnyIndices<'a>,
-    /// `[T]`.
+    /// Rows of the position table, `[T]`.
     pub position: Indices<'a>,
-    /// `[T]`.
+    /// Rows of the type table, `[T]`.
     pub token_type: Indices<'a>,
 }
 
 /// The three tables, or their gradients.
 #[derive(Debug, Clone, Copy)]
 pub struct Tables<'a> {
-    /// `[V, D]`.
+    /// The word table, `[V, D]`.
     pub word_vd: &'a Tensor,
-    /// `[P, D]`, if there is one.
+    /// The position table, `[P, D]`; `None` if the model has none.
     pub position_pd: Option<&'a Tensor>,
-    /// `[types, D]`, if there is one.
+    /// The token type table, `[types, D]`; `None` if the model has none.
     pub type_nd: Option<&'a Tensor>,
 }
 
-/// Rows that get no gradient.
+/// Padding rows, which get no gradient.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Padding {
-    /// Row of the word table.
+    /// Padding row of the word table.
     pub word: Option<u32>,
-    /// Row of the position table.
+    /// Padding row of the position table.
     pub position: Option<u32>,
 }
 
-/// `y_td`, of the type `dtype`; an id outside of its table is an error that names both.
+/// Returns `y_td` in `dtype`; an id that is not a row of its table is an error that names both.
 pub fn forward(ids: Ids<'_>, tables: &Tables<'_>, dtype: DType) -> Result<Tensor> {
     check(ids, tables)?;
     match Gpu::of(tables.word_vd)? {
@@ -74,7 +74,7 @@ pub fn backward(dy_td: &Tensor, ids: Ids<'_>, gradients: &Tables<'_>, padding: P
     check_shape("embedding: dy", dy_td, &[ids.word.len(), gradients.word_vd.dim(1)?])?;
     match Gpu::of(dy_td)? {
         None => by_dtype!("embedding", dy_td, T => {
-            // One table after the other: all three are views of the same gradient buffer.
+            // One table after the other, never nested: all three may be views of the same gradient buffer.
             for (_, ids, padding, table) in parts(ids, gradients, padding) {
                 cpu::backward::<T>(dy_td, ids.host()?, padding, table)?;
             }
@@ -85,7 +85,7 @@ pub fn backward(dy_td: &Tensor, ids: Ids<'_>, gradients: &Tables<'_>, padding: P
     }
 }
 
-/// Name, ids, padding row and table, of the tables that are there.
+/// Name, ids, padding row and table, for each table that is not `None`.
 fn parts<'a>(
     ids: Ids<'a>,
     tables: &Tables<'a>,

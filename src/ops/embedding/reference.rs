@@ -1,5 +1,5 @@
-//! The sum of embeddings by candle's `index_select`; the gradient of a padding row must be blanked by who
-//! compares it.
+//! The sum of embeddings by candle's `index_select`. It knows no padding: a test must set the gradient of a
+//! padding row to zero before it compares.
 
 use candle_core::Result;
 use candle_core::Tensor;
@@ -8,7 +8,7 @@ use crate::embedding::Ids;
 use crate::embedding::Tables;
 use crate::gather_rows;
 
-/// The sum of the rows of each token in all tables, in any float type.
+/// Returns, for each token, the sum of its rows in all tables, in any float type.
 pub fn forward(ids: Ids<'_>, tables: &Tables<'_>) -> Result<Tensor> {
     let mut sum = gather_rows::reference::forward(tables.word_vd, ids.word.host()?)?;
     for (table, ids) in [(tables.position_pd, ids.position), (tables.type_nd, ids.token_type)] {

@@ -1,9 +1,10 @@
-//! The sum of embeddings against its reference, padding rows, and ids outside.
+//! The sum of embeddings compared with its reference, padding rows, and invalid ids.
 
 use super::*;
 use crate::testing::DTYPES;
 use crate::testing::assert_close;
 use crate::testing::assert_reference_is_differentiable;
+use crate::testing::assert_same_for_any_thread_count;
 use crate::testing::bits;
 use crate::testing::device;
 use crate::testing::fresh;
@@ -30,14 +31,15 @@ fn blank(table: &Tensor, padding: Option<u32>) -> Tensor {
 #[test]
 fn forward_and_backward_agree_with_the_reference() {
     on_each_device(|| {
-        // On a GPU: ids with one piece and with several, which end with a whole piece or with part of one.
+        // For the GPU: ids with one and with several pieces, whose last piece is full or not.
         let sizes = [(1, 24, 1), (70, 96, 2), (3000, 67, 2), (5, 24, 12), (1300, 24, 1), (256, 1040, 1)];
         let paddings = [None, Some(1), Some(0), Some(3), Some(0), None];
         for (dtype, ((tokens, hidden, types), padding)) in DTYPES
             .into_iter()
             .flat_map(|dtype| sizes.into_iter().zip(paddings).map(move |case| (dtype, case)))
         {
-            let (vocabulary, positions) = (50, 20);
+            let vocabulary = 50;
+            let positions = 20;
             let values =
                 [fresh((vocabulary, hidden), 1), fresh((positions, hidden), 2), fresh((types, hidden), 3)];
             let dy = fresh_in((tokens, hidden), 4, dtype);
@@ -65,8 +67,8 @@ fn forward_and_backward_agree_with_the_reference() {
     });
 }
 
-/// Words alone, as rotary models have them, and words with positions: ids of a table that is not there are
-/// not looked at.
+/// Only a word table, as in models with rotary embedding, and a word and a position table. The ids of an
+/// absent table are not read.
 #[test]
 fn tables_may_be_absent() {
     on_each_device(|| {
@@ -74,7 +76,9 @@ fn tables_may_be_absent() {
             DTYPES.into_iter().flat_map(|dtype| [(1, 96), (2, 67)].map(|case| (dtype, case)))
         {
             let values = [fresh((50, hidden), 1), fresh((20, hidden), 2)];
-            let (words, places, none) = (fresh_ids(70, 50, 3), fresh_ids(70, 20, 4), vec![u32::MAX; 70]);
+            let words = fresh_ids(70, 50, 3);
+            let places = fresh_ids(70, 20, 4);
+            let none = vec![u32::MAX; 70];
             let position = if count == 2 { &places } else { &none };
             let ids = Ids { word: (&words).into(), position: position.into(), token_type: (&none).into() };
             let dy = fresh_in((70, hidden), 5, dtype);
@@ -108,9 +112,8 @@ fn no_tokens_add_nothing() {
 fn the_reference_is_differentiable() {
     let ids =
         Ids { word: (&[3, 0, 3]).into(), position: (&[2, 3, 4]).into(), token_type: (&[0, 0, 1]).into() };
-    let reference = |i: &[Tensor]| reference::forward(ids, &tables(i));
     assert_reference_is_differentiable(
-        reference,
+        |i| reference::forward(ids, &tables(i)),
         &[&fresh((4, 5), 1), &fresh((6, 5), 2), &fresh((2, 5), 3)],
         &fresh((3, 5), 4),
     );
@@ -118,30 +121,31 @@ fn the_reference_is_differentiable() {
 
 #[test]
 fn the_number_of_threads_does_not_change_a_bit() {
-    let (tokens, hidden) = (3000, 96);
-    let (ids, types) = (fresh_ids(tokens, 40, 2), fresh_ids(tokens, 2, 3));
+    let tokens = 3000;
+    let hidden = 96;
+    let ids = fresh_ids(tokens, 40, 2);
+    let types = fresh_ids(tokens, 2, 3);
     let ids = Ids { word: (&ids).into(), position: (&ids).into(), token_type: (&types).into() };
-    let run = |dtype, threads| {
-        let dy = fresh_in((tokens, hidden), 1, dtype);
-        let sums = [fresh((40, hidden), 4), fresh((40, hidden), 5), fresh((2, hidden), 6)];
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-        let y = pool.install(|| forward(ids, &tables(&sums), dtype)).unwrap();
-        pool.install(|| backward(&dy, ids, &tables(&sums), Padding::default())).unwrap();
-        (bits(&y), sums.map(|t| bits(&t)))
-    };
     for dtype in DTYPES {
-        let one = run(dtype, 1);
-        assert!((2..5).all(|threads| run(dtype, threads) == one), "{dtype:?}");
+        let dy = fresh_in((tokens, hidden), 1, dtype);
+        assert_same_for_any_thread_count(&format!("{dtype:?}"), || {
+            let sums = [fresh((40, hidden), 4), fresh((40, hidden), 5), fresh((2, hidden), 6)];
+            let y = forward(ids, &tables(&sums), dtype).unwrap();
+            backward(&dy, ids, &tables(&sums), Padding::default()).unwrap();
+            (bits(&y), sums.map(|t| bits(&t)))
+        });
     }
 }
 
-/// What a batch brings with it: padding rows are left out of its plans.
+/// The plans of a batch, which are made in advance, leave out padding rows.
 #[test]
-fn a_plan_made_beforehand_changes_nothing() {
+fn uploaded_plans_do_not_change_the_result() {
     on_each_device(|| {
         let dy = fresh_in((500, 40), 1, DType::BF16);
         let Some(gpu) = Gpu::of(&dy).unwrap() else { return };
-        let (word, position, types) = (fresh_ids(500, 30, 2), fresh_ids(500, 20, 3), vec![0; 500]);
+        let word = fresh_ids(500, 30, 2);
+        let position = fresh_ids(500, 20, 3);
+        let types = vec![0; 500];
         let arrays = [(&word, Some(4)), (&position, Some(2)), (&types, None)];
         let arrays = arrays.map(|(rows, skip)| Numbers::Scattered { rows, skip });
         let [w, p, t] = upload(&gpu, arrays, &Plans::of(arrays)).unwrap();
@@ -151,27 +155,29 @@ fn a_plan_made_beforehand_changes_nothing() {
             token_type: Indices::uploaded(&types, &t),
         };
         let plain = Ids { word: (&word).into(), position: (&position).into(), token_type: (&types).into() };
-        let run = |ids| {
+        let [with_plans, plain] = [with_plans, plain].map(|ids| {
             let sums = [fresh((30, 40), 4), fresh((20, 40), 5), fresh((1, 40), 6)];
             let y = forward(ids, &tables(&sums), DType::F16).unwrap();
             backward(&dy, ids, &tables(&sums), Padding { word: Some(4), position: Some(2) }).unwrap();
             (bits(&y), sums.map(|t| bits(&t)))
-        };
-        assert_eq!(run(with_plans), run(plain));
+        });
+        assert_eq!(with_plans, plain);
     });
 }
 
 #[test]
-fn an_id_outside_or_missing_is_named() {
+fn invalid_and_missing_ids_are_errors() {
     let values = [fresh((4, 5), 1), fresh((3, 5), 2), fresh((1, 5), 3)];
-    let error = |word: &[u32], position: &[u32], token_type: &[u32]| {
+    for (word, position, token_type, message) in [
+        (&[3, 4][..], &[0, 1][..], &[0, 0][..], "token id 4 (number 1 of 2) is not below 4"),
+        (&[0], &[3], &[0], "position id 3"),
+        (&[0], &[0], &[1], "token type id 1"),
+        (&[0, 1], &[0], &[0, 0], "position ids has 1 values, it must have 2"),
+    ] {
         let ids = Ids { word: word.into(), position: position.into(), token_type: token_type.into() };
-        forward(ids, &tables(&values), DType::F32).unwrap_err().to_string()
-    };
-    assert!(error(&[3, 4], &[0, 1], &[0, 0]).contains("token id 4 (number 1 of 2) is not below 4"));
-    assert!(error(&[0], &[3], &[0]).contains("position id 3"));
-    assert!(error(&[0], &[0], &[1]).contains("token type id 1"));
-    assert!(error(&[0, 1], &[0], &[0, 0]).contains("position ids has 1 values, it must have 2"));
+        let error = forward(ids, &tables(&values), DType::F32).unwrap_err().to_string();
+        assert!(error.contains(message), "{error}");
+    }
     let none = Ids { word: (&[]).into(), position: (&[]).into(), token_type: (&[]).into() };
     assert_eq!(forward(none, &tables(&values), DType::BF16).unwrap().dims(), [0, 5]);
     assert!(
@@ -182,14 +188,16 @@ fn an_id_outside_or_missing_is_named() {
     );
 }
 
-/// Offsets are 64 bits: the last rows of the word table lie behind 2^31 values, of which only these are ever
+/// Offsets have 64 bits: the last rows of the word table come after 2^31 values. Only these rows are ever
 /// touched.
 #[test]
-fn rows_behind_two_billion_values_are_found_and_added_to() {
+fn rows_after_two_billion_values_are_found_and_added_to() {
     on_each_device(|| {
-        let (hidden, rows) = (64, (1 << 31) / 64 + 5);
+        let hidden = 64;
+        let rows = (1 << 31) / 64 + 5;
         let word_vd = Tensor::zeros((rows, hidden), DType::F32, &device()).unwrap();
-        let (position_pd, type_nd) = (fresh((2, hidden), 1), fresh((1, hidden), 2));
+        let position_pd = fresh((2, hidden), 1);
+        let type_nd = fresh((1, hidden), 2);
         let tables = Tables { word_vd: &word_vd, position_pd: Some(&position_pd), type_nd: Some(&type_nd) };
         let word = [rows as u32 - 1];
         let ids = Ids { word: (&word).into(), position: (&[1]).into(), token_type: (&[0]).into() };

@@ -1,11 +1,11 @@
-//! The first row of each segment added to its rows on the CPU: by picking rows.
+//! Adds the first row of each segment to its rows on the CPU, by gathering rows.
 
 use candle_core::Result;
 use candle_core::Tensor;
 
 use crate::gather_rows;
 
-/// For each row the first one of its segment.
+/// For each row, the index of the first row of its segment.
 fn first_rows(bounds: &[u32]) -> Vec<u32> {
     bounds.windows(2).flat_map(|segment| (segment[0]..segment[1]).map(|_| segment[0])).collect()
 }

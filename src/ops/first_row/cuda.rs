@@ -1,4 +1,4 @@
-//! The first row of each segment added to its rows on the GPU: a block takes some columns of a segment.
+//! Adds the first row of each segment to its rows on the GPU; one block processes some columns of a segment.
 
 use candle_core::Result;
 use candle_core::Tensor;
@@ -19,9 +19,10 @@ pub(super) fn backward(gpu: &Gpu, dy_td: &Tensor, cu_seqlens: Indices<'_>) -> Re
     run(gpu, BACKWARD, dy_td, cu_seqlens, dy_td.dims2()?.0)
 }
 
-/// Makes `rows` rows of the segments.
+/// Launches `kernel` and returns its output, which has `rows` rows.
 fn run(gpu: &Gpu, kernel: Kernel, from: &Tensor, cu_seqlens: Indices<'_>, rows: usize) -> Result<Tensor> {
     let (bounds, _bounds) = cu_seqlens.on_gpu(gpu)?;
-    // SAFETY: both matrices have a row for each token, which the bounds of the segments cover.
+    // SAFETY: both matrices have one row for each token, and the bounds of the segments were checked to cover
+    // the tokens.
     unsafe { segments::launch(gpu, kernel, from, (bounds, cu_seqlens.len() - 1), rows) }
 }

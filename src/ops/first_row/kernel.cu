@@ -1,4 +1,4 @@
-// The first row of each segment added to its rows; see mod.rs.
+// Adds the first row of each segment to its rows; see mod.rs.
 #include "common.cuh"
 #include "segments.cuh"
 

@@ -1,10 +1,12 @@
-//! Adds to each token the first one of its segment: what DeBERTa's head for replaced tokens sees.
+//! Adds the first row of each segment to all of its rows: the input of DeBERTa's replaced-token detection
+//! head.
 //!
-//! Forward: `y[t] = x[t] + x[f(t)]`, `f(t)` the first row of the segment of row `t`; `x`, `y` `[T, D]`.
-//! Nothing is saved but the bounds of the segments. Backward: `dx[t] = dy[t]`, and for the first row of a
-//! segment `dx[f] = dy[f] + sum over its rows t of dy[t]`. Nothing accumulates.
+//! Forward: `y[t] = x[t] + x[f(t)]`, with `f(t)` the first row of the segment of row `t`; `x` and `y` are
+//! `[T, D]`. Only the bounds of the segments are saved. Backward: `dx[t] = dy[t]`, and for the first row `f`
+//! of a segment, `dx[f] = dy[f] + sum over its rows t of dy[t]`. Nothing accumulates.
 //!
-//! `x`, `y` and their gradients are of one type, f32, bf16 or f16; sums are f32, in the order of the rows.
+//! `x`, `y` and their gradients have one dtype: f32, bf16 or f16. Sums are f32, added in the order of the
+//! rows.
 
 mod cpu;
 mod cuda;
@@ -19,7 +21,7 @@ use candle_core::bail;
 use crate::cuda::Gpu;
 use crate::indices::Indices;
 
-/// `y_td`; `cu_seqlens` is the start of each segment, and `T` at the end.
+/// Returns `y_td`; `cu_seqlens` has the start of each segment, then `T`.
 pub fn forward(x_td: &Tensor, cu_seqlens: Indices<'_>) -> Result<Tensor> {
     check(x_td, cu_seqlens)?;
     match Gpu::of(x_td)? {
@@ -28,7 +30,7 @@ pub fn forward(x_td: &Tensor, cu_seqlens: Indices<'_>) -> Result<Tensor> {
     }
 }
 
-/// `dx_td`.
+/// Returns `dx_td`; `cu_seqlens` as in [`forward`].
 pub fn backward(dy_td: &Tensor, cu_seqlens: Indices<'_>) -> Result<Tensor> {
     check(dy_td, cu_seqlens)?;
     match Gpu::of(dy_td)? {
@@ -38,7 +40,8 @@ pub fn backward(dy_td: &Tensor, cu_seqlens: Indices<'_>) -> Result<Tensor> {
 }
 
 fn check(rows_td: &Tensor, cu_seqlens: Indices<'_>) -> Result<()> {
-    let (bounds, tokens) = (cu_seqlens.host(), rows_td.dims2()?.0);
+    let bounds = cu_seqlens.host();
+    let tokens = rows_td.dims2()?.0;
     let ordered = bounds.first() == Some(&0) && bounds.windows(2).all(|w| w[0] <= w[1]);
     if !ordered || bounds.last() != Some(&(tokens as u32)) {
         bail!("first row: segments {bounds:?} do not cover {tokens} tokens");

@@ -1,4 +1,4 @@
-//! The first row of each segment added to its rows, against the reference, and segments that do not fit.
+//! Adding first rows compared with the reference, and bounds of segments that do not cover the rows.
 
 use super::*;
 use crate::testing::DTYPES;
@@ -10,15 +10,16 @@ use crate::testing::on_each_device;
 use crate::testing::reference_gradients;
 use crate::testing::within;
 
-/// Empty segments at the beginning, in the middle and at the end.
+/// Bounds of segments, with empty segments at the beginning, in the middle and at the end.
 const BOUNDS: [u32; 8] = [0, 0, 5, 6, 6, 136, 139, 139];
 
-/// What reaches a first row is rounded once or, on the CPU, as a sum and once more.
+/// The gradient of a first row is rounded once on a GPU. On the CPU it is rounded twice: the sum of the
+/// segment, then its sum with `dy`.
 #[test]
 fn forward_and_backward_agree_with_the_reference() {
     on_each_device(|| {
         for (dtype, cols) in DTYPES.into_iter().flat_map(|dtype| [1, 24, 67, 300].map(|cols| (dtype, cols))) {
-            let (x, dy) = (fresh_in((139, cols), 1, dtype), fresh_in((139, cols), 2, dtype));
+            let [x, dy] = [1, 2].map(|id| fresh_in((139, cols), id, dtype));
             let (want, gradients) = reference_gradients(|i| reference::forward(&i[0], &BOUNDS), &[&x], &dy);
             let y = forward(&x, (&BOUNDS).into()).unwrap();
             let dx = backward(&dy, (&BOUNDS).into()).unwrap();

@@ -1,6 +1,4 @@
-//! Gathering rows, and its transpose, adding rows to the rows of a table, on the CPU.
-
-use std::ops::Range;
+//! Gathering of rows on the CPU, and its transpose, which adds rows to the rows of a table.
 
 use candle_core::Result;
 use candle_core::Tensor;
@@ -15,8 +13,8 @@ use crate::tensor::unwritten;
 use crate::tensor::values;
 use crate::tensor::with_values_mut;
 
-/// A table with at most this many rows is summed by blocks of the input: sharing out its rows would occupy
-/// few threads.
+/// For a table of at most this many rows, the input rows are split over the threads. For a larger table, the
+/// table's rows are split, which would occupy few threads if there are few rows.
 const FEW_ROWS: usize = 8;
 
 pub(super) fn forward<T: Element>(x_td: &Tensor, positions: &[u32]) -> Result<Tensor> {
@@ -30,13 +28,13 @@ pub(super) fn forward<T: Element>(x_td: &Tensor, positions: &[u32]) -> Result<Te
             }
         }
     });
-    // SAFETY: every row was written with a whole row of `x`.
+    // SAFETY: every row was written, with a row of `x` of the same length.
     unsafe { y.set_len(positions.len() * cols) };
     from_vec(y, (positions.len(), cols))
 }
 
-/// The rows of the result are shared out, so each is written once; those of one position add up in their
-/// order.
+/// Computes `dx`. The rows of the result are split over the threads, so each is written once; the gradients
+/// of one position are added in their order.
 pub(super) fn backward<T: Element>(dy_md: &Tensor, positions: &[u32], tokens: usize) -> Result<Tensor> {
     let cols = dy_md.dims2()?.1;
     let dy = values::<T>(dy_md)?;
@@ -59,7 +57,8 @@ pub(super) fn backward<T: Element>(dy_md: &Tensor, positions: &[u32], tokens: us
     from_vec(dx, (tokens, cols))
 }
 
-/// Few rows are picked: one thread adds them up, each with those of its position in their order.
+/// Adds to `dx_td` on one thread, because few rows are gathered; the gradients of one position are added in
+/// their order.
 pub(super) fn backward_onto<T: Element>(dy_md: &Tensor, positions: &[u32], dx_td: &Tensor) -> Result<()> {
     let cols = dy_md.dims2()?.1;
     let dy = values::<T>(dy_md)?;
@@ -82,15 +81,15 @@ kernel! {
     }
 }
 
-/// The numbers of the ids other than `skip`: by id, and in the order of the input where ids are equal.
+/// The indices of all ids except `skip`, sorted by id; indices of equal ids ascend.
 fn by_id(ids: &[u32], skip: Option<u32>) -> Vec<u32> {
     let mut order: Vec<u32> = (0..ids.len() as u32).filter(|&i| Some(ids[i as usize]) != skip).collect();
     order.sort_by_key(|&i| ids[i as usize]);
     order
 }
 
-/// Adds row `i` of `source` to row `ids[i]` of `table`, both with rows of `cols` values, for all `i` with
-/// `ids[i]` other than `skip`. Every row of the table adds up in an order that depends on the ids alone.
+/// Adds row `i` of `source` to row `ids[i]` of `table`, for all `i` with `ids[i]` other than `skip`. Both
+/// have rows of `cols` values. The order of additions to a row of the table depends only on the ids.
 pub(crate) fn add_rows<T: Element>(
     source: &[T],
     ids: &[u32],
@@ -105,10 +104,11 @@ pub(crate) fn add_rows<T: Element>(
         add_rows_by_blocks(source, ids, skip, table, cols);
         return;
     }
-    // Rows with one id stand together, in the order of the input: each group is the business of one thread.
+    // Source rows with equal ids are adjacent in `order`; one thread adds all rows of such a group.
     let order = by_id(ids, skip);
     let mut work = Vec::new();
-    let (mut rest, mut next_id) = (table, 0);
+    let mut rest = table;
+    let mut next_id = 0;
     for group in order.chunk_by(|&a, &b| ids[a as usize] == ids[b as usize]) {
         let id = ids[group[0] as usize] as usize;
         let (row, after) = rest.split_at_mut((id - next_id) * cols).1.split_at_mut(cols);
@@ -120,6 +120,8 @@ pub(crate) fn add_rows<T: Element>(
     });
 }
 
+/// [`add_rows`] for a table of few rows: each block of source rows makes a partial sum of the whole table,
+/// and the partial sums are added in block order.
 fn add_rows_by_blocks<T: Element>(
     source: &[T],
     ids: &[u32],
@@ -128,14 +130,14 @@ fn add_rows_by_blocks<T: Element>(
     cols: usize,
 ) {
     let len = table.len();
-    let sum_block = |rows: Range<usize>| {
+    let partials = parallel::blocks(ids.len(), cols).map(|rows| {
         let mut partial = vec![0.0; len];
         for row in rows.filter(|&row| Some(ids[row]) != skip) {
             let into = &mut partial[ids[row] as usize * cols..][..cols];
             parallel::add_in_order(into, [&source[row * cols..][..cols]]);
         }
         partial
-    };
-    let partials: Vec<Vec<f32>> = parallel::blocks(ids.len(), cols).map(sum_block).collect();
+    });
+    let partials: Vec<Vec<f32>> = partials.collect();
     parallel::add_in_order(table, partials.iter().map(Vec::as_slice));
 }

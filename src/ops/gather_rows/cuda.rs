@@ -1,4 +1,4 @@
-//! Gathering rows and its transpose on the GPU; each row of the result is written once.
+//! Gathering of rows and its transpose on the GPU; each row of the result is written once.
 
 use candle_core::Result;
 use candle_core::Tensor;
@@ -15,14 +15,14 @@ use crate::scatter::Scatter;
 const FORWARD: Kernel = Kernel { op: "gather_rows", name: "gather_rows_forward" };
 const BACKWARD: Kernel = Kernel { op: "gather_rows", name: "gather_rows_backward" };
 const BACKWARD_ONTO: Kernel = Kernel { op: "gather_rows", name: "gather_rows_backward_onto" };
-/// Rows of a block, a warp each.
+/// Number of warps in a block; each warp has one row.
 const WARPS: usize = 8;
 
 fn grid(rows: usize) -> Grid {
     Grid::of(rows.div_ceil(WARPS), 32 * WARPS as u32)
 }
 
-/// Twin of `ForwardArgs` in `kernel.cu`.
+/// Same layout as `ForwardArgs` in `kernel.cu`.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 struct ForwardArgs {
@@ -35,7 +35,9 @@ struct ForwardArgs {
 }
 
 pub(super) fn forward(gpu: &Gpu, x_td: &Tensor, positions: Indices<'_>) -> Result<Tensor> {
-    let (dtype, cols, picked) = (x_td.dtype(), x_td.dims2()?.1, positions.len());
+    let dtype = x_td.dtype();
+    let cols = x_td.dims2()?.1;
+    let picked = positions.len();
     let y_md = gpu.uninitialised((picked, cols), dtype)?;
     let (x, y) = (gpu.input(x_td, dtype)?, gpu.output(&y_md, dtype)?);
     let (positions, _numbers) = positions.on_gpu(gpu)?;
@@ -47,12 +49,13 @@ pub(super) fn forward(gpu: &Gpu, x_td: &Tensor, positions: Indices<'_>) -> Resul
         cols: cols as i64,
         wide: wide::flag(cols, dtype, &[x, y]),
     };
-    // SAFETY: the positions are `[picked]` and were checked to be rows of `x`; `y` is `[picked, cols]`.
+    // SAFETY: the positions are `[picked]` and were checked to be row indices of `x`; `y` is
+    // `[picked, cols]`.
     unsafe { gpu.launch(FORWARD, Some(dtype), grid(picked), &args) }?;
     Ok(y_md)
 }
 
-/// Twin of `BackwardArgs` in `kernel.cu`.
+/// Same layout as `BackwardArgs` in `kernel.cu`.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 struct BackwardArgs {
@@ -78,7 +81,7 @@ pub(super) fn backward_onto(gpu: &Gpu, dy_md: &Tensor, positions: Indices<'_>, d
     launch_backward(gpu, BACKWARD_ONTO, dy_md, positions, dx_td)
 }
 
-/// Writes or adds to `dx`, as the kernel does.
+/// Launches `kernel`, which either writes `dx` or adds to it.
 fn launch_backward(
     gpu: &Gpu,
     kernel: Kernel,
@@ -86,8 +89,9 @@ fn launch_backward(
     positions: Indices<'_>,
     dx_td: &Tensor,
 ) -> Result<()> {
-    let (dtype, (tokens, cols)) = (dy_md.dtype(), dx_td.dims2()?);
-    let groups = Scatter::of(gpu, positions, None)?;
+    let dtype = dy_md.dtype();
+    let (tokens, cols) = dx_td.dims2()?;
+    let groups = Scatter::planned_or_new(gpu, positions, None)?;
     let (dy, dx) = (gpu.input(dy_md, dtype)?, gpu.output(dx_td, dtype)?);
     let args = BackwardArgs {
         dy,
@@ -101,7 +105,7 @@ fn launch_backward(
         cols: cols as i64,
         wide: wide::flag(cols, dtype, &[dy, dx]),
     };
-    // SAFETY: the groups are those of as many positions as `dy` has rows, all checked to be below `tokens`;
-    // `dx` is `[tokens, cols]`.
+    // SAFETY: the groups were made from the positions, one for each row of `dy`, which were checked to be
+    // below `tokens`; `dx` is `[tokens, cols]`.
     unsafe { gpu.launch(kernel, Some(dtype), grid(tokens), &args) }
 }

@@ -1,8 +1,9 @@
-// Gathering rows; see mod.rs.
+// Gathering of rows; see mod.rs.
 //
-// A block has 8 warps; each makes one row of the result. Backward, a warp looks its row up among the picked
-// ones, which ascend, and adds up what was picked in its order, or writes zeros: the result is written once.
-// Where it is added to a gradient that is there, rows that were not picked are left alone.
+// A block has 8 warps; each makes one row of the result. In backward, a warp searches its row in the
+// ascending list of gathered rows and sums the gradients of that row in their order, or writes zeros if the
+// row was not gathered: the result is written once. `backward_onto`, which adds to an existing gradient,
+// skips rows that were not gathered.
 #include "common.cuh"
 
 constexpr u32 WARPS = 8;
@@ -40,7 +41,8 @@ __device__ void forward(const ForwardArgs& a) {
 }
 KERNELS(gather_rows_forward, ForwardArgs, 256, forward)
 
-// The last four are `Groups` of src/ops/scatter/mod.rs.
+// `order`, `piece_starts`, `targets` and `target_pieces` are the arrays of `Groups` in
+// src/ops/scatter/mod.rs.
 struct BackwardArgs {
     const void* dy;
     void* dx;
@@ -48,13 +50,13 @@ struct BackwardArgs {
     const u32* piece_starts;
     const u32* targets;
     const u32* target_pieces;
-    i64 count;  // of targets
+    i64 count;  // number of targets
     i64 tokens;
     i64 cols;
     u32 wide;
 };
 
-// The number of the first target that is not below `row`.
+// Binary search: the index of the first target that is not below `row`.
 __device__ __forceinline__ i64 find_target(const BackwardArgs& a, i64 row) {
     i64 low = 0, high = a.count;
     while (low < high) {

@@ -1,10 +1,10 @@
-//! Picks rows of a matrix: the masked positions for the language-model head, the first token of each row for
-//! a classifier.
+//! Gathers rows of a matrix: the masked positions for the language-model head, or the first token of each row
+//! for a classifier.
 //!
-//! Forward: `y[m] = x[positions[m]]`, `x` `[T, D]`, `y` `[M, D]`. Nothing is saved but the positions.
-//! Backward: `dx[t] = sum over m with positions[m] = t of dy[m]`, zero for rows that were not picked; or the
-//! same added to a gradient of `x` that is there.
-//! `x`, `y` and their gradients are f32, bf16 or f16; what is added up is added in f32 and rounded once.
+//! Forward: `y[m] = x[positions[m]]`, with `x` `[T, D]` and `y` `[M, D]`. Only the positions are saved.
+//! Backward: `dx[t] = sum over m with positions[m] = t of dy[m]`, which is zero for rows that were not
+//! gathered. [`backward_onto`] adds this to an existing gradient of `x` instead. `x`, `y` and their gradients
+//! are f32, bf16 or f16; sums are computed in f32 and rounded once.
 
 pub(crate) mod cpu;
 mod cuda;
@@ -24,7 +24,7 @@ use crate::tensor::check_len;
 use crate::tensor::check_one_dtype;
 use crate::tensor::check_shape;
 
-/// `y_md`, the rows of `x_td` at `positions`; an error names a position outside.
+/// Returns `y_md`, the rows of `x_td` at `positions`; a position of `T` or more is an error that names it.
 pub fn forward<'a>(x_td: &Tensor, positions: impl Into<Indices<'a>>) -> Result<Tensor> {
     let positions = positions.into();
     check_ids("gather rows: position", positions, x_td.dims2()?.0)?;
@@ -34,7 +34,8 @@ pub fn forward<'a>(x_td: &Tensor, positions: impl Into<Indices<'a>>) -> Result<T
     }
 }
 
-/// `dx_td` with `tokens` rows from `dy_md`; rows picked several times add up in the order of `positions`.
+/// Returns `dx_td`, which has `tokens` rows. The gradients of a row that was gathered several times are added
+/// in the order of `positions`.
 pub fn backward<'a>(dy_md: &Tensor, positions: impl Into<Indices<'a>>, tokens: usize) -> Result<Tensor> {
     let positions = positions.into();
     check_ids("gather rows: position", positions, tokens)?;
@@ -45,7 +46,8 @@ pub fn backward<'a>(dy_md: &Tensor, positions: impl Into<Indices<'a>>, tokens: u
     }
 }
 
-/// Adds what [`backward`] gives to `dx_td`, of the type of `dy_md`; only rows that were picked are touched.
+/// Adds the result of [`backward`] to `dx_td`, which must have the dtype of `dy_md`; only rows that were
+/// gathered are touched.
 pub fn backward_onto<'a>(dy_md: &Tensor, positions: impl Into<Indices<'a>>, dx_td: &Tensor) -> Result<()> {
     let positions = positions.into();
     let (tokens, cols) = dx_td.dims2()?;
@@ -58,9 +60,10 @@ pub fn backward_onto<'a>(dy_md: &Tensor, positions: impl Into<Indices<'a>>, dx_t
     }
 }
 
-/// An error that names the first of `ids` that is not below `size`.
+/// Returns an error that names the first of `ids` that is not below `size`.
 pub(crate) fn check_ids<'a>(what: &str, ids: impl Into<AnyIndices<'a>>, size: usize) -> Result<()> {
-    // What an op has computed on the GPU is what its contract says: to see it, the host would have to wait.
+    // Ids that only the GPU has are not checked, because the host would have to wait for them; the op that
+    // computes them guarantees that they are valid.
     let Some(ids) = ids.into().known() else { return Ok(()) };
     let ids = ids.host();
     match ids.iter().position(|&id| id as usize >= size) {

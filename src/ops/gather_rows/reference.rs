@@ -1,4 +1,4 @@
-//! Gathering rows by candle's `index_select`.
+//! Gathering of rows by candle's `index_select`.
 
 use candle_core::Result;
 use candle_core::Tensor;

@@ -1,4 +1,4 @@
-//! Gathering rows against its reference: many and few rows, repeated positions, none.
+//! Gathering of rows compared with its reference: many and few rows, repeated positions, no positions.
 
 use candle_core::DType;
 use candle_core::Device;
@@ -7,6 +7,7 @@ use super::*;
 use crate::testing::DTYPES;
 use crate::testing::assert_close;
 use crate::testing::assert_reference_is_differentiable;
+use crate::testing::assert_same_for_any_thread_count;
 use crate::testing::bits;
 use crate::testing::device;
 use crate::testing::fresh;
@@ -23,7 +24,8 @@ fn forward_and_backward_agree_with_the_reference() {
         for (dtype, (tokens, picked, cols)) in
             DTYPES.into_iter().flat_map(|dtype| sizes.map(|size| (dtype, size)))
         {
-            let (x, dy) = (fresh_in((tokens, cols), 1, dtype), fresh_in((picked, cols), 2, dtype));
+            let x = fresh_in((tokens, cols), 1, dtype);
+            let dy = fresh_in((picked, cols), 2, dtype);
             let positions = fresh_ids(picked, tokens as u64, 3);
             let (want, gradients) =
                 reference_gradients(|i| reference::forward(&i[0], &positions), &[&x], &dy);
@@ -34,8 +36,9 @@ fn forward_and_backward_agree_with_the_reference() {
             let before = fresh_in((tokens, cols), 4, dtype);
             let onto = before.copy().unwrap();
             backward_onto(&dy, &positions, &onto).unwrap();
-            let f32s = |t: &Tensor| t.to_device(&Device::Cpu).unwrap().to_dtype(DType::F32).unwrap();
-            let sum = (f32s(&gradients[0]) + f32s(&before)).unwrap();
+            let [gradient, before] = [&gradients[0], &before]
+                .map(|t| t.to_device(&Device::Cpu).unwrap().to_dtype(DType::F32).unwrap());
+            let sum = (gradient + before).unwrap();
             assert_close("dx that is added", &onto, &sum, within(dtype, 1e-6, 1.0));
         }
     });
@@ -44,16 +47,12 @@ fn forward_and_backward_agree_with_the_reference() {
 #[test]
 fn the_number_of_threads_does_not_change_a_bit() {
     let positions = fresh_ids(900, 3000, 3);
-    let run = |dtype, threads| {
+    for dtype in DTYPES {
         let x = fresh_in((3000, 96), 1, dtype);
-        rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap().install(|| {
+        assert_same_for_any_thread_count(&format!("{dtype:?}"), || {
             let y = forward(&x, &positions).unwrap();
             [bits(&y), bits(&backward(&y, &positions, 3000).unwrap())]
-        })
-    };
-    for dtype in DTYPES {
-        let one = run(dtype, 1);
-        assert!((2..5).all(|threads| run(dtype, threads) == one), "{dtype:?}");
+        });
     }
 }
 
@@ -87,12 +86,13 @@ fn a_position_outside_is_named() {
     assert!(error.contains("gather rows: output gradient is [2, 6], it must be [2, 5]"), "{error}");
 }
 
-/// Offsets are 64 bits: the last rows lie behind 2^31 values. Pages that are never written take no
-/// memory on a CPU.
+/// Offsets have 64 bits: the last rows come after 2^31 values. On a CPU, pages that are never written take no
+/// memory.
 #[test]
-fn rows_behind_two_billion_values_are_found() {
+fn rows_after_two_billion_values_are_found() {
     on_each_device(|| {
-        let (cols, rows) = (64, (1 << 31) / 64 + 5);
+        let cols = 64;
+        let rows = (1 << 31) / 64 + 5;
         let x = Tensor::zeros((rows, cols), DType::F32, &device()).unwrap();
         let last = fresh((1, cols), 1);
         x.narrow(0, rows - 1, 1).unwrap().slice_set(&last, 0, 0).unwrap();

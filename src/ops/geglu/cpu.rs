@@ -17,14 +17,15 @@ use crate::tensor::values;
 pub(super) fn forward<T: Element>(x_t2f: &Tensor) -> Result<Tensor> {
     let (tokens, cols) = (x_t2f.dim(0)?, x_t2f.dim(1)? / 2);
     let x = values::<T>(x_t2f)?;
-    let (mut y, len) = (Vec::new(), tokens * cols);
+    let len = tokens * cols;
+    let mut y = Vec::new();
     parallel::for_rows(unwritten(&mut y, len), cols, |rows, y| {
         for (row, y) in rows.zip(y.chunks_exact_mut(cols)) {
             let (u, gate) = x[row * 2 * cols..][..2 * cols].split_at(cols);
             forward_row(u, gate, y);
         }
     });
-    // SAFETY: `forward_row` has written every row, which is as long as each half of `x`.
+    // SAFETY: `forward_row` has written every row; rows are as long as each half of a row of `x`.
     unsafe { y.set_len(len) };
     from_vec(y, (tokens, cols))
 }
@@ -57,7 +58,8 @@ pub(super) fn backward<T: Element>(dy_tf: &Tensor, x_t2f: &Tensor) -> Result<Ten
 kernel! {
     fn backward_row<T>(dy: &[T], u: &[T], gate: &[T], du: &mut [MaybeUninit<T>], dgate: &mut [MaybeUninit<T>]) {
         for ((((du, dgate), dy), u), gate) in du.iter_mut().zip(dgate).zip(dy).zip(u).zip(gate) {
-            let (dy, u) = (dy.widen(), u.widen());
+            let dy = dy.widen();
+            let u = u.widen();
             let share = phi_integral(u);
             du.write(T::narrow(dy * gate.widen() * u.mul_add(phi(u), share)));
             dgate.write(T::narrow(dy * (u * share)));

@@ -14,7 +14,7 @@ use crate::cuda::wide;
 const FORWARD: Kernel = Kernel { op: "geglu", name: "geglu_forward" };
 const BACKWARD: Kernel = Kernel { op: "geglu", name: "geglu_backward" };
 
-/// Twin of `Args` in `kernel.cu`.
+/// Same layout as `Args` in `kernel.cu`.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 struct Args {
@@ -43,9 +43,9 @@ fn launch(gpu: &Gpu, kernel: Kernel, dy_tf: Option<&Tensor>, x_t2f: &Tensor, to:
     let dy = dy_tf.map_or(Ok(Address::NULL), |dy| gpu.input(dy, dtype))?;
     let (x, to) = (gpu.input(x_t2f, dtype)?, gpu.output(to, dtype)?);
     let columns = Columns::of((tokens, cols), RowBlocks::of(tokens, WARPS));
-    // A null gradient is a multiple of everything.
+    // In forward, the address of the missing gradient is 0, which counts as aligned.
     let args = Args { dy, x, to, columns, wide: wide::flag(cols, dtype, &[dy, x, to]) };
-    // SAFETY: `x` is `[T, 2F]`, the gradient of the output, where there is one, `[T, F]`; forward writes `[T,
-    // F]`, backward `[T, 2F]`.
+    // SAFETY: `x` is `[T, 2F]`; the output gradient, which backward reads, is `[T, F]`. Forward writes
+    // `[T, F]`, backward writes `[T, 2F]`.
     unsafe { gpu.launch(kernel, Some(dtype), columns.grid(wide::lane_values(args.wide, dtype)), &args) }
 }

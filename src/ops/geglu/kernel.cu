@@ -1,13 +1,13 @@
-// Gated GELU; see mod.rs for the formulas, columns.cuh for who computes what.
+// Gated GELU; see mod.rs for the formulas, columns.cuh for the assignment of values to threads.
 #include "columns.cuh"
 
 #include "../gelu/gelu.cuh"
 
 struct Args {
     const void* dy;   // [T, F], backward only
-    const void* x;    // [T, 2F]: what goes through GELU, then the gates
-    void* to;         // y [T, F], or dx [T, 2F]
-    Columns columns;  // of [T, F]
+    const void* x;    // [T, 2F]: the inputs of GELU, then the gates
+    void* to;         // forward: y [T, F]; backward: dx [T, 2F]
+    Columns columns;  // for a matrix [T, F]
     u32 wide;
 };
 

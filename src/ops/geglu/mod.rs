@@ -1,13 +1,13 @@
-//! Gated GELU (Shazeer, "GLU Variants Improve Transformer", 2020), as ModernBERT has it: one half of a row
-//! goes through GELU (see [`crate::gelu`]), the other half multiplies it.
+//! Gated GELU (Shazeer, "GLU Variants Improve Transformer", 2020), as in ModernBERT: GELU (see
+//! [`crate::gelu`]) of the first half of each row, multiplied by the second half, the gates.
 //!
-//! Forward: of `x` `[T, 2F]`, `u = x[.., ..F]` and `g = x[.., F..]`; `y = u * Phi(u) * g`, `[T, F]`. Saved by
-//! the caller: `x`. There is no bias.
+//! Forward: for `x` `[T, 2F]`, with `u = x[.., ..F]` and `g = x[.., F..]`, `y = u * Phi(u) * g` is `[T, F]`.
+//! The caller saves `x`. There is no bias.
 //!
-//! Backward: `du = dy * g * (Phi(u) + u * phi(u))` and `dg = dy * u * Phi(u)`, side by side in `dx` `[T,
-//! 2F]`. Nothing accumulates.
+//! Backward: `du = dy * g * (Phi(u) + u * phi(u))` and `dg = dy * u * Phi(u)` are the first and second half
+//! of the rows of `dx` `[T, 2F]`. Nothing accumulates.
 //!
-//! `x`, `y` and their gradients are of one type, f32, bf16 or f16; the arithmetic is f32.
+//! `x`, `y` and their gradients have one dtype: f32, bf16 or f16. The arithmetic is done in f32.
 
 mod cpu;
 mod cuda;
@@ -26,16 +26,16 @@ use crate::tensor::check_shape;
 
 /// `y_tf = gelu(x_t2f[.., ..F]) * x_t2f[.., F..]`.
 pub fn forward(x_t2f: &Tensor) -> Result<Tensor> {
-    halves(x_t2f)?;
+    output_shape(x_t2f)?;
     match Gpu::of(x_t2f)? {
         None => by_dtype!("geglu", x_t2f, T => cpu::forward::<T>(x_t2f)),
         Some(gpu) => cuda::forward(&gpu, x_t2f),
     }
 }
 
-/// `dx_t2f`.
+/// Returns `dx_t2f`.
 pub fn backward(dy_tf: &Tensor, x_t2f: &Tensor) -> Result<Tensor> {
-    check_shape("geglu: output gradient", dy_tf, &halves(x_t2f)?)?;
+    check_shape("geglu: output gradient", dy_tf, &output_shape(x_t2f)?)?;
     check_one_dtype("geglu", &[("the input", x_t2f), ("the output gradient", dy_tf)])?;
     match Gpu::of(x_t2f)? {
         None => by_dtype!("geglu", x_t2f, T => cpu::backward::<T>(dy_tf, x_t2f)),
@@ -43,8 +43,8 @@ pub fn backward(dy_tf: &Tensor, x_t2f: &Tensor) -> Result<Tensor> {
     }
 }
 
-/// The shape of the output.
-fn halves(x_t2f: &Tensor) -> Result<[usize; 2]> {
+/// The shape `[T, F]` of the output; an error if rows have an odd length.
+fn output_shape(x_t2f: &Tensor) -> Result<[usize; 2]> {
     let (tokens, cols) = x_t2f.dims2()?;
     if !cols.is_multiple_of(2) {
         bail!("geglu: rows of {cols} values do not fall into two halves");

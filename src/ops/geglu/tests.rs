@@ -1,4 +1,4 @@
-//! Gated GELU against its reference, in the bulk and in both tails.
+//! Gated GELU compared with its reference, for typical values and for values far from zero on both sides.
 
 use candle_core::DType;
 use candle_core::Device;
@@ -9,6 +9,7 @@ use crate::gelu::Form;
 use crate::testing::DTYPES;
 use crate::testing::assert_close;
 use crate::testing::assert_reference_is_differentiable;
+use crate::testing::assert_same_for_any_thread_count;
 use crate::testing::bits;
 use crate::testing::fresh;
 use crate::testing::fresh_in;
@@ -28,7 +29,8 @@ fn forward_and_backward_agree_with_the_reference() {
             let x = (fresh((rows, 2 * half), 1) * spread).unwrap().to_dtype(dtype).unwrap();
             let dy = fresh_in((rows, half), 2, dtype);
             let (want, gradients) = reference_gradients(|i| reference::forward(&i[0]), &[&x], &dy);
-            let (y, dx) = (forward(&x).unwrap(), backward(&dy, &x).unwrap());
+            let y = forward(&x).unwrap();
+            let dx = backward(&dy, &x).unwrap();
             assert_eq!([y.dtype(), dx.dtype()], [dtype; 2]);
             assert_close("y", &y, &want, within(dtype, 2e-6, 1.0));
             assert_close("dx", &dx, &gradients[0], within(dtype, 2e-6, 1.0));
@@ -45,12 +47,12 @@ fn the_reference_is_differentiable() {
     );
 }
 
-/// With gates of one it is GELU, to the last bit, forward as backward.
+/// With gates of one, forward and backward give exactly the bits of GELU.
 #[test]
-fn open_gates_leave_gelu() {
+fn gates_of_one_give_gelu() {
     on_each_device(|| {
         for dtype in DTYPES {
-            let (u, dy) = (fresh_in((20, 72), 1, dtype), fresh_in((20, 72), 2, dtype));
+            let [u, dy] = [1, 2].map(|id| fresh_in((20, 72), id, dtype));
             let gates = on_host(&u).ones_like().unwrap();
             let x = placed(&Tensor::cat(&[&on_host(&u), &gates], 1).unwrap());
             let dx = backward(&dy, &x).unwrap();
@@ -63,17 +65,12 @@ fn open_gates_leave_gelu() {
 
 #[test]
 fn the_number_of_threads_does_not_change_a_bit() {
-    let run = |dtype, threads| {
-        let (x, dy) = (fresh_in((700, 192), 1, dtype), fresh_in((700, 96), 2, dtype));
-        rayon::ThreadPoolBuilder::new()
-            .num_threads(threads)
-            .build()
-            .unwrap()
-            .install(|| [forward(&x).unwrap(), backward(&dy, &x).unwrap()].map(|t| bits(&t)))
-    };
     for dtype in DTYPES {
-        let one = run(dtype, 1);
-        assert!((2..5).all(|threads| run(dtype, threads) == one), "{dtype:?}");
+        let x = fresh_in((700, 192), 1, dtype);
+        let dy = fresh_in((700, 96), 2, dtype);
+        assert_same_for_any_thread_count(&format!("{dtype:?}"), || {
+            [forward(&x).unwrap(), backward(&dy, &x).unwrap()].map(|t| bits(&t))
+        });
     }
 }
 
@@ -83,13 +80,18 @@ fn no_rows_work_and_wrong_shapes_are_named() {
         let none = fresh((0, 8), 1);
         assert_eq!(forward(&none).unwrap().dims(), [0, 4]);
         assert_eq!(backward(&fresh((0, 4), 2), &none).unwrap().dims(), [0, 8]);
-        let error = |dy: &Tensor, x: &Tensor| backward(dy, x).unwrap_err().to_string();
-        let odd = error(&none, &fresh((2, 9), 1));
-        assert!(odd.contains("geglu: rows of 9 values do not fall into two halves"), "{odd}");
-        let wrong = error(&fresh((2, 8), 1), &fresh((2, 8), 2));
-        assert!(wrong.contains("geglu: output gradient is [2, 8], it must be [2, 4]"), "{wrong}");
-        let mixed = error(&fresh_in((2, 4), 1, DType::BF16), &fresh((2, 8), 2));
-        assert!(mixed.contains("the output gradient is BF16, the input is F32"), "{mixed}");
+        for (dy, x, message) in [
+            (none, fresh((2, 9), 1), "geglu: rows of 9 values do not fall into two halves"),
+            (fresh((2, 8), 1), fresh((2, 8), 2), "geglu: output gradient is [2, 8], it must be [2, 4]"),
+            (
+                fresh_in((2, 4), 1, DType::BF16),
+                fresh((2, 8), 2),
+                "the output gradient is BF16, the input is F32",
+            ),
+        ] {
+            let error = backward(&dy, &x).unwrap_err().to_string();
+            assert!(error.contains(message), "{error}");
+        }
         let whole = Tensor::zeros((2, 8), DType::U32, &Device::Cpu).unwrap();
         assert!(forward(&whole).is_err());
     });

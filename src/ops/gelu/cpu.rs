@@ -17,21 +17,22 @@ use crate::tensor::values;
 use crate::tensor::values_or_zeros;
 use crate::tensor::with_slice_mut;
 
-/// The normal distribution function.
+/// The cumulative distribution function of the standard normal distribution.
 #[inline(always)]
 pub(crate) fn phi_integral(u: f32) -> f32 {
     0.5 * (1.0 + simd::erf_f32(u * std::f32::consts::FRAC_1_SQRT_2))
 }
 
-/// The normal density.
+/// The density of the standard normal distribution.
 #[inline(always)]
 pub(crate) fn phi(u: f32) -> f32 {
     const INVERSE_ROOT_TAU: f32 = 0.398_942_3;
     INVERSE_ROOT_TAU * simd::exp_f32(-0.5 * u * u)
 }
 
-/// What the tanh form has for [`phi_integral`] and [`phi`]. By an exponential, so that both keep their digits
-/// where the first is near 0 or 1: of a hyperbolic tangent near 1 nothing would be left of `1 - P`.
+/// `P(u)` and `p(u)` of the tanh form, in place of [`phi_integral`] and [`phi`] of the erf form. Computed
+/// with an exponential, so that both are accurate where `P` is near 0 or 1: with a hyperbolic tangent near 1,
+/// `1 - P` would lose all digits.
 #[inline(always)]
 fn tanh_share_and_slope(u: f32) -> (f32, f32) {
     const TWICE_ROOT_TWO_OVER_PI: f32 = 1.595_769;
@@ -54,7 +55,7 @@ pub(super) fn forward<T: Element>(form: Form, x_tf: &Tensor, bias_f: Option<&Ten
             forward_row(&x[row * cols..][..cols], &bias, y);
         }
     });
-    // SAFETY: either function has written every row, which is as long as the bias.
+    // SAFETY: either function has written every row; rows are as long as the bias.
     unsafe { y.set_len(x.len()) };
     from_vec(y, x_tf.shape())
 }
@@ -95,7 +96,7 @@ pub(super) fn backward<T: Element>(
                 backward_row(&dy[row * cols..][..cols], &x[row * cols..][..cols], &bias, dx, &mut *dbias);
             }
         });
-        // SAFETY: either function has written every row, which is as long as bias and sums.
+        // SAFETY: either function has written every row; rows are as long as bias and sums.
         unsafe { dx.set_len(x.len()) };
         (dx, sums)
     };

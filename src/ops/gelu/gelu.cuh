@@ -1,14 +1,16 @@
-// GELU of one value, for the ops that compute it; see mod.rs for the formulas.
+// GELU of one value, for the kernels that compute it; see mod.rs for the formulas.
 //
-// Each kernel.cu includes it once (and, as C++, into its own namespace), so there is no `#pragma once`.
+// Each kernel.cu includes this file once, in the build as C++ into its own namespace, so there is no
+// `#pragma once`.
 
 struct Gelu {
     float cdf;
     float density;
 
-    // The normal distribution at `u`, both by one exponential: Phi(-|u|) = exp(-u^2 / 2) R(1 / (1 + 0.265 |u|)), of
-    // which the polynomial R, fitted to erfcx for all |u| <= 14, misses at most 6.4e-7. By `erff` and `expf` kernels
-    // take longer (H200, 8,192 x 4,096 in bf16: 44 us instead of 35, backward 71 instead of 58).
+    // Distribution function and density of the standard normal distribution at `u`, both from one
+    // exponential: Phi(-|u|) = exp(-u^2 / 2) R(1 / (1 + 0.265 |u|)). The polynomial R, fitted to erfcx for
+    // all |u| <= 14, has an error of at most 6.4e-7. With `erff` and `expf`, kernels take longer (H200, 8,192
+    // x 4,096 in bf16: 44 us instead of 35, backward 71 instead of 58).
     static __device__ __forceinline__ Gelu at(float u) {
         float e = exp2_fast(-0.72134752044448170f * u * u);
         float t = reciprocal_fast(fmaf(0.265f, fabsf(u), 1.0f));
@@ -31,7 +33,7 @@ struct Gelu {
 
 struct GeluTanh {
     static constexpr float TWICE_ROOT_TWO_OVER_PI = 1.5957691216057308f;
-    // By an exponential: of a hyperbolic tangent near 1 nothing would be left of `1 - P`.
+    // Computed with an exponential: with a hyperbolic tangent near 1, `1 - P` would lose all digits.
     static __device__ __forceinline__ float tail(float u) {
         return expf(-fabsf(TWICE_ROOT_TWO_OVER_PI * u * fmaf(0.044715f * u, u, 1.0f)));
     }

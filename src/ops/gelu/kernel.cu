@@ -1,4 +1,4 @@
-// Bias and GELU; see mod.rs for the formulas, activation.cuh for who computes what.
+// Bias and GELU; see mod.rs for the formulas, activation.cuh for the assignment of values to threads.
 #include "activation.cuh"
 
 #include "gelu.cuh"

@@ -1,16 +1,17 @@
-//! Bias and GELU (Hendrycks and Gimpel 2016), fused: its erf form (`gelu` of Hugging Face) or the tanh form
-//! that comes near it (`gelu_new` there).
+//! Bias and GELU (Hendrycks and Gimpel 2016), fused: the erf form (`gelu` in Hugging Face) or its tanh
+//! approximation (`gelu_new` in Hugging Face).
 //!
-//! Forward: `u = x + bias`, `y = u * P(u)`; `x` and `y` are `[T, F]`. Of the erf form `P(u) = Phi(u) = (1 +
-//! erf(u / sqrt 2)) / 2`, of the tanh form `P(u) = (1 + tanh z(u)) / 2` with `z(u) = sqrt(2 / pi) * (u +
-//! 0.044715 u^3)`. Saved by the caller: `x`, the output of the product before, without the bias.
+//! Forward: `u = x + bias`, `y = u * P(u)`; `x` and `y` are `[T, F]`. In the erf form,
+//! `P(u) = Phi(u) = (1 + erf(u / sqrt 2)) / 2`; in the tanh form, `P(u) = (1 + tanh z(u)) / 2` with
+//! `z(u) = sqrt(2 / pi) * (u + 0.044715 u^3)`. The caller saves `x`, the output of the matrix product before,
+//! without the bias.
 //!
-//! Backward: `dx = dy * (P(u) + u * p(u))` with `p = P'`: `exp(-u^2 / 2) / sqrt(2 pi)`, or `2 P (1 - P) * z'`
-//! with `z' = sqrt(2 / pi) * (1 + 0.134145 u^2)` and `P = 1 / (1 + exp(-2 z))`; `dbias += sum over t of dx` accumulates into what the caller
-//! passes. There may be no bias.
+//! Backward: `dx = dy * (P(u) + u * p(u))` with `p = P'`, which is `exp(-u^2 / 2) / sqrt(2 pi)` in the erf
+//! form, and `2 P (1 - P) * z'` with `z' = sqrt(2 / pi) * (1 + 0.134145 u^2)` and `P = 1 / (1 + exp(-2 z))`
+//! in the tanh form. `dbias += sum over t of dx` accumulates into the caller's tensor. The bias is optional.
 //!
-//! `x`, `y` and their gradients are of one type, f32, bf16 or f16; the bias and its gradient are f32, and so
-//! is the arithmetic.
+//! `x`, `y` and their gradients have one dtype: f32, bf16 or f16. The bias and its gradient are f32, and all
+//! arithmetic is done in f32.
 
 pub(crate) mod cpu;
 mod cuda;
@@ -28,12 +29,12 @@ use crate::tensor::check_one_dtype;
 use crate::tensor::check_shape;
 use crate::tensor::check_vectors;
 
-/// What `P` is.
+/// The formula of `P`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
-    /// The normal distribution function.
+    /// The cumulative distribution function of the standard normal distribution.
     Erf,
-    /// A hyperbolic tangent that comes near it.
+    /// The approximation of that function with a hyperbolic tangent.
     Tanh,
 }
 
@@ -46,7 +47,7 @@ pub fn forward(form: Form, x_tf: &Tensor, bias_f: Option<&Tensor>) -> Result<Ten
     }
 }
 
-/// `dx_tf`; adds to `dbias_f`, or begins it.
+/// Returns `dx_tf`; adds to `dbias_f`, or overwrites it if nothing was added to it yet.
 pub fn backward<'a, D: Into<Accumulator<'a>>>(
     form: Form,
     dy_tf: &Tensor,

@@ -1,12 +1,13 @@
-//! Bias and GELU composed of candle functions; candle's own `gelu_erf` has a gradient of only six digits.
+//! Bias and GELU composed of candle functions; the gradient of candle's own `gelu_erf` has only six correct
+//! digits.
 
 use candle_core::Result;
 use candle_core::Tensor;
 
 use crate::gelu::Form;
 
-/// `u * (1 + erf(u / sqrt 2)) / 2` with `u = x + bias`, or the same with `tanh(sqrt(2 / pi) * (u + 0.044715
-/// u^3))` for the error function.
+/// `u * (1 + erf(u / sqrt 2)) / 2` with `u = x + bias`; in the tanh form with
+/// `tanh(sqrt(2 / pi) * (u + 0.044715 u^3))` instead of the error function.
 pub fn forward(form: Form, x_tf: &Tensor, bias_f: &Tensor) -> Result<Tensor> {
     let u = x_tf.broadcast_add(bias_f)?;
     let curve = match form {

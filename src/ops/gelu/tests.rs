@@ -1,4 +1,4 @@
-//! GELU against its reference, in the bulk and in both tails.
+//! GELU compared with its reference, for typical values and for values far from zero on both sides.
 
 use super::*;
 use crate::gelu::Form::Erf;
@@ -6,6 +6,7 @@ use crate::gelu::Form::Tanh;
 use crate::testing::DTYPES;
 use crate::testing::assert_close;
 use crate::testing::assert_reference_is_differentiable;
+use crate::testing::assert_same_for_any_thread_count;
 use crate::testing::bits;
 use crate::testing::fresh;
 use crate::testing::fresh_in;
@@ -24,35 +25,34 @@ fn forward_and_backward_agree_with_the_reference() {
             cases.flat_map(|(form, dtype)| sizes.map(|size| (form, dtype, size)))
         {
             let x = (fresh((rows, cols), 1) * spread).unwrap().to_dtype(dtype).unwrap();
-            let (bias, dy, dbias) = (fresh(cols, 2), fresh_in((rows, cols), 3, dtype), fresh(cols, 4));
+            let dy = fresh_in((rows, cols), 3, dtype);
+            let [bias, dbias] = [2, 4].map(|id| fresh(cols, id));
             let (want, gradients) =
                 reference_gradients(|i| reference::forward(form, &i[0], &i[1]), &[&x, &bias], &dy);
-            let (y, dx) = (
-                forward(form, &x, Some(&bias)).unwrap(),
-                backward(form, &dy, &x, Some(&bias), Some(&dbias.copy().unwrap())).unwrap(),
-            );
+            let y = forward(form, &x, Some(&bias)).unwrap();
+            let dx = backward(form, &dy, &x, Some(&bias), Some(&dbias.copy().unwrap())).unwrap();
             assert_eq!([y.dtype(), dx.dtype()], [dtype; 2]);
             assert_close("y", &y, &want, within(dtype, 2e-6, 1.0));
             assert_close("dx", &dx, &gradients[0], within(dtype, 2e-6, 1.0));
             let before = dbias.copy().unwrap();
             assert_eq!(bits(&backward(form, &dy, &x, Some(&bias), Some(&dbias)).unwrap()), bits(&dx));
-            // From the values as computed, before they are rounded: as close for every type.
+            // `dbias` is summed from values before they are rounded, so it is equally exact for every dtype.
             assert_close("dbias", &(dbias - before).unwrap(), &gradients[1], 1e-5);
         }
     });
 }
 
 #[test]
-fn without_a_bias_it_is_zero() {
+fn no_bias_equals_a_bias_of_zeros() {
     on_each_device(|| {
         for (form, dtype) in FORMS.into_iter().flat_map(|form| DTYPES.map(|dtype| (form, dtype))) {
             let [x, dy] = [1, 2].map(|id| fresh_in((9, 40), id, dtype));
-            let (zeros, unread) = (fresh(40, 3).zeros_like().unwrap(), fresh(40, 4));
-            let with =
-                (forward(form, &x, Some(&zeros)), backward(form, &dy, &x, Some(&zeros), Some(&unread)));
-            let without = (forward(form, &x, None), backward(form, &dy, &x, None, None::<&Tensor>));
-            assert_eq!(bits(&without.0.unwrap()), bits(&with.0.unwrap()));
-            assert_eq!(bits(&without.1.unwrap()), bits(&with.1.unwrap()));
+            let zeros = fresh(40, 3).zeros_like().unwrap();
+            let unread = fresh(40, 4);
+            let y = forward(form, &x, Some(&zeros)).unwrap();
+            let dx = backward(form, &dy, &x, Some(&zeros), Some(&unread)).unwrap();
+            assert_eq!(bits(&forward(form, &x, None).unwrap()), bits(&y));
+            assert_eq!(bits(&backward(form, &dy, &x, None, None::<&Tensor>).unwrap()), bits(&dx));
         }
     });
 }
@@ -71,19 +71,14 @@ fn the_reference_is_differentiable() {
 #[test]
 fn the_number_of_threads_does_not_change_a_bit() {
     let bias = fresh(96, 2);
-    let run = |form, dtype, threads| {
-        let (x, dy, dbias) = (fresh_in((700, 96), 1, dtype), fresh_in((700, 96), 3, dtype), fresh(96, 4));
-        rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap().install(|| {
-            let (y, dx) = (
-                forward(form, &x, Some(&bias)).unwrap(),
-                backward(form, &dy, &x, Some(&bias), Some(&dbias)).unwrap(),
-            );
-            [y, dx, dbias].map(|t| bits(&t))
-        })
-    };
     for (form, dtype) in FORMS.into_iter().flat_map(|form| DTYPES.map(|dtype| (form, dtype))) {
-        let one = run(form, dtype, 1);
-        assert!((2..5).all(|threads| run(form, dtype, threads) == one), "{form:?} {dtype:?}");
+        let [x, dy] = [1, 3].map(|id| fresh_in((700, 96), id, dtype));
+        assert_same_for_any_thread_count(&format!("{form:?} {dtype:?}"), || {
+            let dbias = fresh(96, 4);
+            let y = forward(form, &x, Some(&bias)).unwrap();
+            let dx = backward(form, &dy, &x, Some(&bias), Some(&dbias)).unwrap();
+            [y, dx, dbias].map(|t| bits(&t))
+        });
     }
 }
 
@@ -106,10 +101,12 @@ fn no_rows_work_and_wrong_shapes_are_named() {
 }
 
 #[test]
-fn a_gradient_that_is_not_begun_takes_the_place_of_what_is_there() {
+fn a_bias_gradient_that_is_not_begun_is_overwritten() {
     on_each_device(|| {
-        let (x, bias, dy) = (fresh((70, 40), 1), fresh(40, 2), fresh((70, 40), 3));
-        let (zeros, unread) = (bias.zeros_like().unwrap(), (&bias.zeros_like().unwrap() + f64::NAN).unwrap());
+        let [x, dy] = [1, 3].map(|id| fresh((70, 40), id));
+        let bias = fresh(40, 2);
+        let zeros = bias.zeros_like().unwrap();
+        let unread = (&zeros + f64::NAN).unwrap();
         backward(Erf, &dy, &x, Some(&bias), Some(&zeros)).unwrap();
         backward(Erf, &dy, &x, Some(&bias), Some(Accumulator { sum: &unread, begun: false })).unwrap();
         assert_eq!(bits(&unread), bits(&zeros));

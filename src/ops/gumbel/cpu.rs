@@ -1,4 +1,5 @@
-//! Gumbel-max on the CPU: the noise of a few columns at a time on the stack, in vectors, then a scan.
+//! Gumbel-max on the CPU: computes the noise of a few columns at a time, vectorised, into an array on the
+//! stack, then scans the sums for the largest.
 
 use candle_core::Result;
 use candle_core::Tensor;
@@ -12,7 +13,7 @@ use crate::tensor::from_vec;
 use crate::tensor::values;
 use base::rng::Stream;
 
-/// Indices of the stream that are drawn side by side, four columns each.
+/// Number of stream indices that are computed together; each gives the noise of four columns.
 const LANES: usize = 16;
 
 pub(super) fn sample<T: Element>(logits_mv: &Tensor, stream: &Stream, keys: &[u64]) -> Result<Tensor> {
@@ -20,20 +21,21 @@ pub(super) fn sample<T: Element>(logits_mv: &Tensor, stream: &Stream, keys: &[u6
     from_vec(sample_rows::<T>(&values(logits_mv)?, classes, stream, keys), rows)
 }
 
-/// An id for each key from its row of logits.
+/// Draws one id for each key, from the key's row of logits.
 pub(crate) fn sample_rows<T: Element>(
     logits: &[T],
     classes: usize,
     stream: &Stream,
     keys: &[u64],
 ) -> Vec<u32> {
-    let row = |(m, &key): (usize, &u64)| sample_row(&logits[m * classes..(m + 1) * classes], stream, key);
-    keys.par_iter().enumerate().map(row).collect()
+    let rows = keys.par_iter().enumerate();
+    rows.map(|(m, &key)| sample_row(&logits[m * classes..(m + 1) * classes], stream, key)).collect()
 }
 
 kernel! {
     fn sample_row<T>(logits: &[T], stream: &Stream, key: u64) -> u32 {
-        let (mut best, mut at) = (f32::NEG_INFINITY, 0);
+        let mut best = f32::NEG_INFINITY;
+        let mut at = 0;
         let mut noise = [0.0f32; 4 * LANES];
         for (chunk, logits) in logits.chunks(4 * LANES).enumerate() {
             let words = stream.words_lanes::<LANES>(key << 24 | (chunk * LANES) as u64);
@@ -53,19 +55,20 @@ kernel! {
     }
 }
 
-/// `g` of a word; see the formulas in `mod.rs`.
+/// The noise `g` from one word of the stream; see the formulas in `mod.rs`.
 #[inline(always)]
 fn gumbel(word: u32) -> f32 {
     const UNIT: f32 = 1.0 / 4_294_967_296.0;
     let upper = (word as i32) < 0;
-    // Below 2^31: as a signed number it has a vector instruction.
+    // The word is below 2^31: unlike u32, i32 has a vector instruction for the conversion to f32.
     let distance = ((if upper { !word } else { word }) as i32 as f32 + 0.5) * UNIT;
     let y = if upper { 1.0 - distance } else { distance };
     let lost = if upper { (distance - (1.0 - y)) / y } else { 0.0 };
     -ln(lost - ln(y))
 }
 
-/// The natural logarithm of a positive normal number, to about an f32's digits: Cephes' polynomial.
+/// The natural logarithm of a positive normal number, to about the precision of f32, by the polynomial of
+/// Cephes.
 #[inline(always)]
 fn ln(x: f32) -> f32 {
     const ROOT_HALF: u32 = 0x3f35_04f3;
@@ -79,14 +82,15 @@ fn ln(x: f32) -> f32 {
         -0.249_999_94,
         0.333_333_3,
     ];
-    // x = 2^n (1 + f) with 1 + f between the roots of 1/2 and of 2.
+    // x = 2^n (1 + f) with 1 + f between the square roots of 1/2 and 2.
     let n = (x.to_bits().wrapping_sub(ROOT_HALF) as i32) >> 23;
     let f = f32::from_bits(x.to_bits().wrapping_sub((n << 23) as u32)) - 1.0;
     let mut p = 0.070_376_836_f32;
     for c in COEFFICIENTS {
         p = p.mul_add(f, c);
     }
-    let (square, n) = (f * f, n as f32);
+    let square = f * f;
+    let n = n as f32;
     let small = n.mul_add(-2.121_944_4e-4, p * f * square);
     n.mul_add(0.693_359_4, f + square.mul_add(-0.5, small))
 }
@@ -96,11 +100,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_noise_has_its_digits_at_both_ends() {
+    fn the_noise_is_precise_at_both_ends_of_its_range() {
         let ends = (0..200).flat_map(|i| [i, u32::MAX - i, (1 << 31) - 100 + i]);
         for word in ends.chain((0..u32::MAX).step_by(40_009)) {
             let u = (f64::from(word) + 0.5) / 4_294_967_296.0;
-            let (got, want) = (f64::from(gumbel(word)), -(-u.ln()).ln());
+            let got = f64::from(gumbel(word));
+            let want = -(-u.ln()).ln();
             assert!((got - want).abs() < 5e-7 * want.abs().max(1.0), "{word}: {got} is not {want}");
         }
     }

@@ -1,4 +1,4 @@
-//! Gumbel-max on the GPU: a block a row, the noise never in memory.
+//! Gumbel-max on the GPU: one block for each row; the noise stays in registers.
 
 use candle_core::DType;
 use candle_core::Result;
@@ -14,7 +14,7 @@ use base::rng::Stream;
 
 const SAMPLE: Kernel = Kernel { op: "gumbel", name: "gumbel_sample" };
 
-/// Twin of `Args` in `kernel.cu`.
+/// Same layout as `Args` in `kernel.cu`.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 struct Args {
@@ -34,37 +34,46 @@ pub(super) fn sample(
     stream: &Stream,
     keys: Indices<'_, u64>,
 ) -> Result<Tensor> {
-    let (dtype, (rows, cols)) = (logits_mv.dtype(), logits_mv.dims2()?);
+    let dtype = logits_mv.dtype();
+    let (rows, cols) = logits_mv.dims2()?;
     let ids = gpu.uninitialised(rows, DType::U32)?;
     if rows > 0 {
         let (keys, _kept) = keys.on_gpu(gpu)?;
         let logits = Operand::rows(gpu.input(logits_mv, dtype)?, cols);
         let at = gpu.output(&ids, DType::U32)?;
-        // SAFETY: the logits are `[rows, cols]`, there is a key and an id for each row.
-        unsafe { sample_rows(gpu, dtype, logits, (rows, cols), stream, keys, at) }?;
+        // SAFETY: the logits are `[rows, cols]`, and each row has a key and an id.
+        unsafe { sample_rows(gpu, dtype, logits, [rows, cols], stream, keys, at) }?;
     }
     Ok(ids)
 }
 
-/// An id for each of `rows` keys, at least one, from its row of `cols` logits.
+/// Draws one id for each row of a matrix of logits with the shape `[rows, cols]`; `rows` must not be 0.
 ///
 /// # Safety
-/// The logits are such a matrix of type `dtype`; there are as many keys, and places for ids.
+/// `logits` must be such a matrix of type `dtype`; `keys` and `ids` must have `rows` elements.
 pub(crate) unsafe fn sample_rows(
     gpu: &Gpu,
     dtype: DType,
     logits: Operand,
-    (rows, cols): (usize, usize),
+    [rows, cols]: [usize; 2],
     stream: &Stream,
     keys: Address,
     ids: Address,
 ) -> Result<()> {
     let (key, id) = stream.counter();
-    // Four values at once, 16 bytes of f32 and 8 of a half type.
+    // The wide kernel reads four values at once: 16 bytes of f32, 8 of bf16 or f16.
     let Operand { address, stride, .. } = logits;
     let wide = stride.is_multiple_of(4) && address.0.is_multiple_of(4 * dtype.size_in_bytes() as u64);
-    let (cols_count, stride) = (cols as i64, stride as i64);
-    let args = Args { logits: address, keys, ids, cols: cols_count, stride, key, id, wide: u32::from(wide) };
+    let args = Args {
+        logits: address,
+        keys,
+        ids,
+        cols: cols as i64,
+        stride: stride as i64,
+        key,
+        id,
+        wide: u32::from(wide),
+    };
     let threads = cols.div_ceil(4).next_multiple_of(32).min(256) as u32;
     // SAFETY: the caller's promise.
     unsafe {

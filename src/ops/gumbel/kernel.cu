@@ -1,8 +1,8 @@
 // Gumbel-max; see mod.rs for the formulas.
 //
-// A block is a row, a thread takes four columns at a time: those of one index of the stream. It is bound by
-// arithmetic (ten rounds of the generator for four values, two logarithms for each), so rows that begin
-// anywhere are read one by one.
+// One block samples one row. A thread processes four columns at a time, those of one index of the stream. The
+// kernel is bound by arithmetic (ten rounds of the generator for four values, two logarithms for each value),
+// so rows without alignment may be read one value at a time.
 #include "common.cuh"
 
 struct Args {
@@ -16,7 +16,7 @@ struct Args {
     u32 wide;
 };
 
-// `g` of a word.
+// The noise `g` from one word of the stream.
 __device__ __forceinline__ float gumbel(u32 word) {
     bool upper = word >> 31;
     float distance = (float(upper ? ~word : word) + 0.5f) * (1.0f / 4294967296.0f);
@@ -25,7 +25,7 @@ __device__ __forceinline__ float gumbel(u32 word) {
     return -logf(lost - logf(y));
 }
 
-// The larger score, and of equal ones the first column.
+// Keeps the larger score with its column; of equal scores the first column.
 __device__ __forceinline__ void take(float& best, u32& at, float score, u32 column) {
     if (score > best || (score == best && column < at)) {
         best = score;
@@ -62,7 +62,7 @@ __device__ void sample(const Args& a) {
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             float score = z[i] + gumbel(words.w[i]);
-            // A thread's columns ascend.
+            // The columns of a thread ascend, so the first of equal scores is kept.
             if (score > best) {
                 best = score;
                 at = u32(col) + i;

@@ -1,18 +1,18 @@
-//! Ids drawn from the softmax of logits by the Gumbel-max trick: how ELECTRA replaces tokens (Clark et al.
-//! 2020, section 2).
+//! Sampling of ids from the softmax of logits by the Gumbel-max trick, with which ELECTRA replaces tokens
+//! (Clark et al. 2020, section 2).
 //!
 //! For logits `z` `[M, V]` and keys `r` `[M]`: `sample[m] = argmax over v of z[m, v] + g(r[m], v)` with
-//! `g = -ln(-ln u)`, which is `v` with the probability `softmax(z[m])[v]`. Of equal largest sums the first is
-//! taken, NaN is passed over, and a row of nothing but NaN and minus infinity gives 0. There is no gradient;
-//! nothing is saved.
+//! `g = -ln(-ln u)`; the sample is `v` with probability `softmax(z[m])[v]`. If several sums are largest, the
+//! sample is the first of them. NaN is ignored, and a row that has only NaN and minus infinity gives 0. There
+//! is no gradient; nothing is saved.
 //!
-//! `u = (w + 1/2) / 2^32`, where `w` is word `v % 4` of the stream at index `r << 24 | v / 4`. It is never 0
-//! or 1, and `-ln u` is right to f32's digits at both ends: `d`, the distance of `u` to the nearer end, is
-//! `(w + 1/2) / 2^32` or `(2^32 - 1 - w + 1/2) / 2^32`; `-ln u` is `-ln d` or, with `y = 1 - d` as rounded,
-//! `-ln y + (d - (1 - y)) / y`. So `g` lies between -3.2 and 22.9. A key names the token, not its place in
-//! the batch.
+//! `u = (w + 1/2) / 2^32`, where `w` is word `v % 4` of the stream at index `r << 24 | v / 4`. `u` is never 0
+//! or 1, and `-ln u` has the precision of f32 at both ends of its range: let `d` be the distance of `u` to
+//! the nearer of 0 and 1, which is `(w + 1/2) / 2^32` or `(2^32 - 1 - w + 1/2) / 2^32`. Near 0, `-ln u` is
+//! `-ln d`. Near 1, with `y = 1 - d` rounded to f32, it is `-ln y + (d - (1 - y)) / y`. So `g` is between
+//! -3.2 and 22.9. A key identifies the token, not its place in the batch.
 //!
-//! Logits are f32, bf16 or f16, the sums f32.
+//! Logits are f32, bf16 or f16; the sums are f32.
 
 pub(crate) mod cpu;
 pub(crate) mod cuda;
@@ -30,12 +30,14 @@ use crate::indices::Indices;
 use crate::tensor::check_len;
 use base::rng::Stream;
 
-/// Most classes: what fits the low 24 bits of an index.
+/// Largest number of classes: four for each value of the low 24 bits of a stream index.
 const MOST_CLASSES: usize = 4 << 24;
 
-/// One id for each row of `logits_mv`, u32 `[M]` on its device; keys count with their low 40 bits.
+/// Draws one id for each row of `logits_mv`: u32 `[M]` on the device of the logits. Only the low 40 bits of a
+/// key are used.
 pub fn sample<'a>(logits_mv: &Tensor, stream: &Stream, keys: impl Into<Indices<'a, u64>>) -> Result<Tensor> {
-    let (keys, (rows, classes)) = (keys.into(), logits_mv.dims2()?);
+    let keys = keys.into();
+    let (rows, classes) = logits_mv.dims2()?;
     check_len("gumbel: keys", keys.len(), rows)?;
     check_classes("gumbel", classes)?;
     match Gpu::of(logits_mv)? {
@@ -44,7 +46,7 @@ pub fn sample<'a>(logits_mv: &Tensor, stream: &Stream, keys: impl Into<Indices<'
     }
 }
 
-/// An error, naming `op`, where an id cannot be drawn from so many classes.
+/// Returns an error that names `op` if ids cannot be drawn from this number of classes.
 pub(crate) fn check_classes(op: &str, classes: usize) -> Result<()> {
     if classes == 0 || classes > MOST_CLASSES {
         bail!("{op}: {classes} classes, there must be 1 to {MOST_CLASSES}");

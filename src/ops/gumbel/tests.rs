@@ -1,4 +1,4 @@
-//! Ids against the largest sums of the reference, their frequencies, and the edges.
+//! Ids compared with the largest sums of the reference, their frequencies, and special values.
 
 use candle_core::DType;
 use candle_core::Device;
@@ -24,7 +24,7 @@ fn ids(logits: &Tensor, keys: &[u64]) -> Vec<u32> {
     ids.to_device(&Device::Cpu).unwrap().to_vec1().unwrap()
 }
 
-/// The column with the first largest score, and by how much it is larger than all others.
+/// The first column with the largest score, and the difference to the second largest score.
 fn largest(scores: &[f64]) -> (usize, f64) {
     let mut order: Vec<usize> = (0..scores.len()).collect();
     order.sort_by(|&a, &b| scores[b].total_cmp(&scores[a]));
@@ -32,7 +32,7 @@ fn largest(scores: &[f64]) -> (usize, f64) {
 }
 
 #[test]
-fn ids_are_those_of_the_reference() {
+fn ids_agree_with_the_reference() {
     on_each_device(|| {
         let sizes = [(1, 1), (40, 3), (300, 37), (70, 128), (5, 1001), (3, 30_001), (2, 20_004)];
         let mut seen = 0;
@@ -43,7 +43,8 @@ fn ids_are_those_of_the_reference() {
                 reference::scores(&double(&logits), &stream(), &keys).unwrap().to_vec2::<f64>().unwrap();
             for (row, (got, scores)) in ids(&logits, &keys).into_iter().zip(&scores).enumerate() {
                 let (want, lead) = largest(scores);
-                // Sums of up to 30 are f32: two within their rounding may change places.
+                // Sums of up to 30 are rounded to f32, which may change the order of two that are nearly
+                // equal.
                 if lead > 1e-5 {
                     assert_eq!(got as usize, want, "{dtype:?} row {row} of {rows} with {classes} classes");
                     seen += 1;
@@ -54,7 +55,7 @@ fn ids_are_those_of_the_reference() {
     });
 }
 
-/// The same draws on every device, but where rounding decides.
+/// Devices draw the same ids unless the two largest sums are nearly equal.
 #[test]
 fn devices_draw_the_same_ids() {
     let keys: Vec<u64> = (0..50).map(|row| u64::MAX - row).collect();
@@ -72,7 +73,7 @@ fn devices_draw_the_same_ids() {
 }
 
 #[test]
-fn classes_come_as_often_as_softmax_says() {
+fn frequencies_of_classes_are_their_softmax() {
     const ROWS: usize = 6_000;
     on_each_device(|| {
         let row = [0.3f32, -1.1, 0.9];
@@ -84,7 +85,7 @@ fn classes_come_as_often_as_softmax_says() {
             let share = drawn.iter().filter(|id| **id as usize == class).count() as f64 / ROWS as f64;
             assert!((share - f64::from(z.exp() / whole)).abs() < 0.02, "class {class}: {share}");
         }
-        // Another key is another draw, the same one is the same.
+        // Equal keys give equal draws, other keys give other draws.
         assert_eq!(ids(&logits, &keys), drawn);
         let others: Vec<u64> = keys.iter().map(|key| key + ROWS as u64).collect();
         assert_ne!(ids(&logits, &others), drawn);
@@ -92,14 +93,16 @@ fn classes_come_as_often_as_softmax_says() {
 }
 
 #[test]
-fn what_cannot_be_drawn_is_passed_over() {
+fn minus_infinity_and_nan_are_never_drawn() {
     on_each_device(|| {
-        let (none, nan) = (f32::NEG_INFINITY, f32::NAN);
+        let none = f32::NEG_INFINITY;
+        let nan = f32::NAN;
         let rows = vec![none, nan, 0.0, none, nan, none, none, none, nan, f32::INFINITY, 5.0, f32::INFINITY];
         for dtype in DTYPES {
             let logits = placed(&from_vec(rows.clone(), (3, 4)).unwrap()).to_dtype(dtype).unwrap();
             assert_eq!(ids(&logits, &[1, 2, 3]), [2, 0, 1]);
-            // Equal ones that different threads see, in one warp and in two; and none at all.
+            // Equal largest sums in columns of different threads, in two warps and in one; then a row with no
+            // class to draw.
             for (first, second) in [(700, 901), (40, 45)] {
                 let mut row = vec![none; 1001];
                 (row[first], row[second]) = (f32::INFINITY, f32::INFINITY);

@@ -1,8 +1,8 @@
-//! What the processor has, and what the system lets this process use.
+//! Detection of the processor's vector instructions, and of those that the operating system permits.
 
 use super::Instructions;
 
-/// The most that may be used here.
+/// The largest set of instructions that the processor has and the system permits.
 #[cfg(target_arch = "x86_64")]
 pub(super) fn best() -> Instructions {
     if pulp::x86::V4::try_new().is_none() {
@@ -20,9 +20,9 @@ pub(super) fn best() -> Instructions {
     Instructions::Baseline
 }
 
-/// Whether a dot product of bf16 (`vdpbf16ps`) does more than the fused multiply-add of f32 in the same time. AMD's
-/// do, twice as much; Intel's do not: measured on Sapphire Rapids, products reach half of what f32 does, and
-/// Intel's answer is AMX.
+/// Returns true if bf16 dot products (`vdpbf16ps`) are faster than f32 fused multiply-adds. On AMD processors
+/// they do twice as much in the same time. On Intel processors they do not: we measured half the speed of f32
+/// products on Sapphire Rapids, where AMX is the fast way.
 #[cfg(target_arch = "x86_64")]
 pub(super) fn has_quick_dots() -> bool {
     const INTEL: [[u8; 4]; 3] = [*b"Genu", *b"ineI", *b"ntel"];
@@ -35,7 +35,7 @@ pub(super) fn has_quick_dots() -> bool {
     false
 }
 
-/// The widest vectors within `limit` that the processor has.
+/// The widest vector instructions that the processor has, but none above `limit`.
 #[cfg(target_arch = "x86_64")]
 pub(super) fn arch(limit: Instructions) -> pulp::Arch {
     use pulp::Arch;
@@ -46,7 +46,7 @@ pub(super) fn arch(limit: Instructions) -> pulp::Arch {
         .unwrap_or(Arch::Scalar)
 }
 
-/// The caps are names of x86-64: elsewhere there is nothing to leave out.
+/// All caps name x86-64 instructions, so on other architectures a cap excludes nothing.
 #[cfg(not(target_arch = "x86_64"))]
 pub(super) fn arch(_: Instructions) -> pulp::Arch {
     pulp::Arch::new()
@@ -85,13 +85,13 @@ pub(super) fn features() -> Vec<&'static str> {
     Vec::new()
 }
 
-/// AMX, of which the standard library does not know yet.
+/// Detection of AMX, which the standard library does not support yet.
 #[cfg(target_arch = "x86_64")]
 mod amx {
     use std::arch::x86_64::__cpuid_count;
     use std::sync::LazyLock;
 
-    /// AMX-TILE and AMX-BF16, leaf 7 of CPUID.
+    /// Returns true if the processor has AMX-TILE and AMX-BF16, from leaf 7 of CPUID.
     pub(super) fn is_there() -> bool {
         const AMX_BF16: u32 = 1 << 22;
         const AMX_TILE: u32 = 1 << 24;
@@ -99,8 +99,9 @@ mod amx {
         __cpuid_count(0, 0).eax >= 7 && __cpuid_count(7, 0).edx & BOTH == BOTH
     }
 
-    /// Asks Linux for the registers, once. It gives them to a process that asks only, for all of its threads
-    /// (`Documentation/arch/x86/xstate.rst`).
+    /// Requests the tile registers from Linux, once for all threads of this process; Linux grants them only
+    /// to processes that request them (`Documentation/arch/x86/xstate.rst`). Returns true if they were
+    /// granted.
     pub(super) fn is_permitted() -> bool {
         static PERMITTED: LazyLock<bool> = LazyLock::new(ask);
         *PERMITTED
@@ -110,7 +111,8 @@ mod amx {
     fn ask() -> bool {
         const ARCH_REQ_XCOMP_PERM: libc::c_ulong = 0x1023;
         const XFEATURE_XTILEDATA: libc::c_ulong = 18;
-        // SAFETY: the call reads no memory of ours; a system that does not know it says so.
+        // SAFETY: the call does not access memory of this process; a system without this call returns an
+        // error.
         unsafe { libc::syscall(libc::SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0 }
     }
 

@@ -1,9 +1,9 @@
-//! Which vector instructions code for the CPU may use: those that the processor has, or fewer where the user
-//! says so.
+//! The vector instructions that CPU code may use: those that the processor has, or fewer if the user sets a
+//! cap.
 //!
-//! This is the only place that asks the processor (`machine.rs`) and the variable `MLMTRAIN_CPU`, once each;
-//! every choice between kernels follows from [`in_use`]. A cap never raises: code for instructions that the
-//! processor lacks cannot be reached.
+//! Only this module queries the processor (`machine.rs`) and the environment variable `MLMTRAIN_CPU`, once
+//! each; every choice between kernels follows from [`in_use`]. A cap can only lower the choice, so code for
+//! instructions that the processor lacks is never run.
 
 mod machine;
 #[cfg(test)]
@@ -16,13 +16,13 @@ use candle_core::DType;
 
 use base::error::Problem;
 
-/// The variable that holds the cap.
+/// The environment variable that sets the cap.
 pub const VARIABLE: &str = "MLMTRAIN_CPU";
 
-/// Sets of vector instructions, each with all of those before it.
+/// Sets of vector instructions; each set includes all sets before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Instructions {
-    /// What every processor of the architecture has.
+    /// The instructions that every processor of the architecture has.
     Baseline,
     /// AVX2 and fused multiply-add: vectors of 256 bits.
     Avx2,
@@ -35,10 +35,10 @@ pub enum Instructions {
 }
 
 impl Instructions {
-    /// What a cap may be.
+    /// The allowed caps.
     pub const CAPS: [Self; 4] = [Self::Avx2, Self::Avx512, Self::Avx512Bf16, Self::Amx];
 
-    /// As the variable has it.
+    /// The name of this set in the variable `MLMTRAIN_CPU`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Baseline => "baseline",
@@ -49,7 +49,7 @@ impl Instructions {
         }
     }
 
-    /// As people call it.
+    /// The usual name of this set, for messages.
     pub fn title(self) -> &'static str {
         match self {
             Self::Baseline if cfg!(target_arch = "x86_64") => "SSE2",
@@ -62,30 +62,30 @@ impl Instructions {
         }
     }
 
-    /// What products of this type take where all of `self` may be used: only those of bf16 have instructions
-    /// of their own.
+    /// The instructions that matrix products of `dtype` use if all of `self` may be used. Only bf16 products
+    /// have special instructions; other products use at most AVX-512.
     #[must_use]
     pub fn of_products(self, dtype: DType) -> Self {
         if dtype == DType::BF16 { self } else { self.min(Self::Avx512) }
     }
 
-    /// Whether products of bf16 have instructions of their own.
+    /// Returns true if this set has instructions for bf16 products.
     pub fn multiply_bf16(self) -> bool {
         self >= Self::Avx512Bf16
     }
 }
 
-/// What the processor has, and what the user lets it use.
+/// The instructions of the processor, and the user's cap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Choice {
-    /// The most that the processor has and the system permits.
+    /// The largest set that the processor has and the system permits.
     pub machine: Instructions,
-    /// The most that is wanted.
+    /// The largest set that the user allows; `None` if there is no cap.
     pub cap: Option<Instructions>,
 }
 
 impl Choice {
-    /// The choice for this value of [`VARIABLE`]; an empty one is none.
+    /// Parses the value of [`VARIABLE`]; an empty value means no cap.
     pub fn new(value: Option<&OsStr>, machine: Instructions) -> Result<Self, Problem> {
         let Some(value) = value.filter(|value| !value.is_empty()) else {
             return Ok(Self { machine, cap: None });
@@ -99,14 +99,15 @@ impl Choice {
         Ok(Self { machine, cap: Some(cap) })
     }
 
-    /// What may be used.
+    /// The largest set that may be used.
     pub fn in_use(self) -> Instructions {
         self.cap.map_or(self.machine, |cap| cap.min(self.machine))
     }
 
-    /// What a user should know of the cap; `None` without one, or where it is what the processor has.
+    /// A message about the effect of the cap; `None` if there is no cap, or if it equals the processor's set.
     pub fn note(self) -> Option<String> {
-        let (cap, machine) = (self.cap?, self.machine);
+        let cap = self.cap?;
+        let machine = self.machine;
         let says = format!("note: {VARIABLE}={}", cap.name());
         match cap.cmp(&machine) {
             std::cmp::Ordering::Less => Some(format!(
@@ -131,31 +132,30 @@ static IN_USE: LazyLock<Instructions> =
 
 static ARCH: LazyLock<pulp::Arch> = LazyLock::new(|| machine::arch(in_use()));
 
-/// The choice of this process; an error where the variable is wrong, which a program asks for before it
-/// computes.
+/// Returns the choice of this process, or an error if the value of [`VARIABLE`] is invalid. A program calls
+/// this before it computes.
 pub fn choice() -> Result<Choice, Problem> {
     CHOICE.clone()
 }
 
-/// What may be used in this process.
+/// The largest set of instructions that this process may use.
 #[inline]
 pub fn in_use() -> Instructions {
     *IN_USE
 }
 
-/// Whether products of bf16 by AVX-512-BF16 are faster than those of f32 by AVX-512.
+/// Returns true if bf16 products with AVX-512-BF16 are faster than f32 products with AVX-512.
 pub fn has_quick_dots() -> bool {
     machine::has_quick_dots()
 }
 
-/// The same for loops that the compiler turns into vector instructions.
+/// The set [`in_use`] as a `pulp` token, for loops that the compiler vectorises.
 #[inline]
 pub fn arch() -> pulp::Arch {
     *ARCH
 }
 
-/// What the processor says that it has, by the names that Linux gives in `/proc/cpuinfo`, as far as it
-/// matters here.
+/// The features of the processor that matter for this program, by their names in Linux's `/proc/cpuinfo`.
 pub fn features() -> Vec<&'static str> {
     machine::features()
 }

@@ -1,4 +1,4 @@
-//! What a cap may be and means; that it is heeded; and the tests of all ops again under each lower cap.
+//! Parsing and effect of the cap, and the tests of all ops again under each lower cap.
 
 use std::ffi::OsStr;
 use std::process::Command;
@@ -39,7 +39,7 @@ fn a_cap_lowers_and_never_raises() {
 }
 
 #[test]
-fn what_is_no_cap_is_refused_with_those_that_are() {
+fn an_unknown_cap_is_an_error_that_lists_the_known_ones() {
     for wrong in ["avx", "AVX2", "baseline", "avx512_bf16", " amx"] {
         let problem = Choice::new(Some(OsStr::new(wrong)), Instructions::Amx).unwrap_err();
         assert_eq!(problem.class.exit_code(), 2, "{wrong}");
@@ -51,25 +51,25 @@ fn what_is_no_cap_is_refused_with_those_that_are() {
 }
 
 #[test]
-fn notes_say_what_the_cap_does() {
+fn notes_describe_the_effect_of_the_cap() {
     insta::assert_snapshot!(choose("avx2", Instructions::Amx).note().unwrap(), @"note: MLMTRAIN_CPU=avx2 keeps the CPU's code to AVX2; this processor has AMX");
     insta::assert_snapshot!(choose("amx", Instructions::Avx512).note().unwrap(), @"note: MLMTRAIN_CPU=amx has no effect: the best that this processor has, and the system permits, is AVX-512");
 }
 
 #[test]
-fn the_processor_says_what_is_taken_of_it() {
+fn the_detected_set_is_among_the_features() {
     let names = features();
     for (least, name) in [
         (Instructions::Avx2, "avx2"),
         (Instructions::Avx512, "avx512vl"),
         (Instructions::Avx512Bf16, "avx512_bf16"),
     ] {
-        // What is more than it takes may be there without the rest of its set.
+        // The converse does not hold: a processor may have one feature of a set but not all of them.
         assert!(machine::best() < least || names.contains(&name), "{least:?} without {name}: {names:?}");
     }
 }
 
-/// In the processes that the next test starts there is a cap.
+/// This test runs without a cap first, and with each lower cap in the processes that the next test starts.
 #[test]
 fn the_cap_of_this_process_is_heeded() {
     let choice = choice().unwrap();
@@ -87,15 +87,15 @@ fn the_cap_of_this_process_is_heeded() {
     assert_eq!(format!("{:?}", arch()), format!("{:?}", pulp::Arch::new()));
 }
 
-/// Each op's comparison with its reference, by all code that is slower than what this machine takes. A
-/// process has one cap from its beginning to its end, so that each runs in one of its own.
+/// Runs the tests of all ops once for each cap below the instructions of this machine, so that the slower
+/// code is tested, too. The cap of a process cannot change, so each run is a process of its own.
 #[test]
 fn all_ops_are_right_under_each_lower_cap() {
     const FEWEST: usize = 100;
     for cap in Instructions::CAPS.into_iter().filter(|cap| *cap < in_use()) {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--skip", "all_ops_are_right", "--skip", "memory::", "--skip", "cuda::"]);
-        // A cap changes nothing of the GPU's code.
+        // A cap does not affect GPU code, so that is tested as little as possible.
         let output = command.env(VARIABLE, cap.name()).env(HOST_TURNS, "0").output().unwrap();
         let text = String::from_utf8_lossy(&output.stdout);
         assert!(output.status.success(), "under {}:\n{text}", cap.name());

@@ -16,7 +16,7 @@ use crate::update::cpu::Block;
 use crate::update::cpu::clipped;
 use crate::update::cpu::with_blocks;
 
-/// Updates that wait on the stack, in the first level of cache, for their squares to be summed.
+/// Number of updates that are buffered on the stack, in the L1 cache, before their squares are summed.
 const TILE: usize = 1024;
 
 pub(super) fn update(buffers: Buffers<'_>, groups: &[Group], hyper: &Hyper) -> Result<()> {
@@ -29,48 +29,47 @@ pub(super) fn update(buffers: Buffers<'_>, groups: &[Group], hyper: &Hyper) -> R
 
 fn run<T: Element>(buffers: Buffers<'_>, groups: &[Group], hyper: &Hyper) -> Result<()> {
     let adam = Adam::new(hyper);
-    let rule = |index: usize| Rule {
-        adam,
-        inverse1: (1.0 / adam.correction1) as f32,
-        decay: groups[index].weight_decay,
-    };
     with_blocks::<T, _>(buffers, groups, |mut blocks| {
         let squares = blocks.par_iter_mut().map(|block| {
             let index = block.group?;
-            Some((index, advance(block.parameters, block.gradients, block.first, block.second, &rule(index))))
+            let rule = Rule::new(adam, &groups[index]);
+            Some((index, advance(block.parameters, block.gradients, block.first, block.second, &rule)))
         });
         let squares: Vec<Option<(usize, Squares)>> = squares.collect();
         let ratios = trust_ratios(groups, squares.into_iter().flatten());
         blocks.par_iter_mut().for_each(|block| {
             let Block { parameters, first, second, shadow, group: Some(index), .. } = block else { return };
             let step_size = (hyper.lr * ratios[*index]) as f32 * groups[*index].lr_scale;
+            let rule = Rule::new(adam, &groups[*index]);
             match shadow {
-                None => apply(parameters, first, second, &rule(*index), step_size),
-                Some(shadow) => apply_and_round(parameters, first, second, shadow, &rule(*index), step_size),
+                None => apply(parameters, first, second, &rule, step_size),
+                Some(shadow) => apply_and_round(parameters, first, second, shadow, &rule, step_size),
             }
         });
     })
 }
 
-/// Sums over a block or a group.
+/// Sums of squares over a block or a group.
 #[derive(Debug, Clone, Copy, Default)]
 struct Squares {
     parameters: f64,
     updates: f64,
 }
 
-/// `|p| / |u|` of each group; 1 where either is 0, or the group does not decay.
+/// `|p| / |u|` of each group; 1 if either norm is 0, or if the group has no weight decay.
 fn trust_ratios(groups: &[Group], blocks: impl Iterator<Item = (usize, Squares)>) -> Vec<f64> {
     let mut sums = vec![Squares::default(); groups.len()];
     for (index, block) in blocks {
         sums[index].parameters += block.parameters;
         sums[index].updates += block.updates;
     }
-    let ratio = |(group, Squares { parameters, updates }): (&Group, Squares)| {
-        let adapts = group.weight_decay != 0.0 && parameters > 0.0 && updates > 0.0;
-        if adapts { (parameters / updates).sqrt() } else { 1.0 }
-    };
-    groups.iter().zip(sums).map(ratio).collect()
+    let groups = groups.iter().zip(sums);
+    groups
+        .map(|(group, Squares { parameters, updates })| {
+            let adapts = group.weight_decay != 0.0 && parameters > 0.0 && updates > 0.0;
+            if adapts { (parameters / updates).sqrt() } else { 1.0 }
+        })
+        .collect()
 }
 
 struct Rule {
@@ -80,7 +79,11 @@ struct Rule {
 }
 
 impl Rule {
-    /// `u`, the same bits in both passes.
+    fn new(adam: Adam, group: &Group) -> Self {
+        Self { adam, inverse1: (1.0 / adam.correction1) as f32, decay: group.weight_decay }
+    }
+
+    /// The update `u` of one element; both passes compute the same bits.
     #[inline(always)]
     fn update(&self, p: f32, m: f32, v: f32) -> f32 {
         self.decay.mul_add(p, self.inverse1 * m / self.adam.denominator(v))

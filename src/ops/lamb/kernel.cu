@@ -1,11 +1,11 @@
 // LAMB; see mod.rs for the formulas.
 //
-// In the two passes over the buffers a block is a chunk of a group. Between them a block for each
-// group adds the squares of its chunks, in an order that depends on the group's size alone, and finds its
-// step size.
+// In the two passes over the buffers, each block processes one chunk of a group. Between them, one block for
+// each group adds the sums of squares of its chunks, in an order that depends only on the group's size, and
+// computes the group's step size.
 #include "../update/chunks.cuh"
 
-// `u`, the same bits in both passes.
+// The update `u` of one element; both passes compute the same bits.
 __device__ __forceinline__ float change(const UpdateArgs& a, const Chunk& chunk, float p, float m, float v) {
     return fmaf(chunk.segment.decay, p, direction(a, a.factor, m, v));
 }

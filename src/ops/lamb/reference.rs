@@ -6,7 +6,7 @@ use candle_core::Tensor;
 
 use crate::update::Hyper;
 
-/// Parameters, first and second moment after one update of a tensor.
+/// Returns parameters, first moment and second moment after one update of one tensor.
 pub fn update(
     p: &Tensor,
     g: &Tensor,
@@ -15,12 +15,13 @@ pub fn update(
     weight_decay: f64,
     hyper: &Hyper,
 ) -> Result<[Tensor; 3]> {
-    let correction = |beta: f64| if hyper.bias_correction { 1.0 - beta.powf(hyper.step as f64) } else { 1.0 };
+    let [correction1, correction2] = [hyper.beta1, hyper.beta2]
+        .map(|beta| if hyper.bias_correction { 1.0 - beta.powf(hyper.step as f64) } else { 1.0 });
     let g = (g * f64::from(hyper.gradient_multiplier))?;
     let m = ((m * hyper.beta1)? + (&g * (1.0 - hyper.beta1))?)?;
     let v = ((v * hyper.beta2)? + (g.sqr()? * (1.0 - hyper.beta2))?)?;
-    let first = (&m / correction(hyper.beta1))?;
-    let second = (&v / correction(hyper.beta2))?;
+    let first = (&m / correction1)?;
+    let second = (&v / correction2)?;
     let u = (first.div(&(second.sqrt()? + hyper.eps)?)? + (p * weight_decay)?)?;
     let ratio = if weight_decay == 0.0 { 1.0 } else { trust_ratio(norm(p)?, norm(&u)?) };
     Ok([(p - (u * (hyper.lr * ratio))?)?, m, v])

@@ -1,4 +1,4 @@
-//! LAMB against timm's numbers, against its reference in f64, and the edges of its groups.
+//! LAMB compared with timm's numbers and with its reference in f64, and the bounds of its groups.
 
 use std::ops::Range;
 
@@ -18,6 +18,7 @@ use crate::testing::has_room;
 use crate::testing::on_each_device;
 use crate::testing::placed;
 use crate::testing::relative_error;
+use crate::testing::with_threads;
 use crate::update::Group;
 
 fn hyper(step: u64) -> Hyper {
@@ -36,7 +37,7 @@ fn zeros(count: usize) -> Tensor {
     placed(&from_vec::<f32>(vec![0.0; count], count).unwrap())
 }
 
-/// Buffers of an optimizer that has just begun.
+/// The buffers of an optimizer: parameters, gradients, first and second moment, and the shadow.
 struct State {
     tensors: [Tensor; 4],
     shadow: Option<Tensor>,
@@ -132,7 +133,7 @@ const TIMM: [[f64; 8]; 5] = [
 ];
 
 #[test]
-fn five_steps_are_those_of_timm() {
+fn five_steps_equal_those_of_timm() {
     on_each_device(|| {
         let mut state = State::new(placed(
             &from_vec::<f32>(vec![0.5, -1.25, 2.0, 0.0, -0.75, 1.5, 0.0, 0.0], 8).unwrap(),
@@ -148,7 +149,7 @@ fn five_steps_are_those_of_timm() {
     });
 }
 
-/// Tensors of odd sizes, shorter and longer than a block, with gaps between them; one does not decay.
+/// Ranges and weight decays of tensors of odd sizes, shorter and longer than a block, with gaps between them.
 const TENSORS: [(Range<usize>, f32); 5] =
     [(0..1, 0.01), (64..65_601, 0.01), (65_664..65_671, 0.0), (65_728..98_496, 0.3), (98_496..100_003, 0.01)];
 
@@ -161,21 +162,20 @@ fn several_tensors_agree_with_the_reference() {
     on_each_device(|| {
         let count = 100_003;
         let mut state = State::new(fresh(count, 1));
-        let part = |t: &Tensor, range: &Range<usize>| t.narrow(0, range.start, range.len()).unwrap();
-        let start = |range: &Range<usize>| {
+        let mut want = TENSORS.map(|(range, _)| {
             [
-                double(&part(&state.tensors[0], range)),
+                double(&part(&state.tensors[0], &range)),
                 double(&zeros(range.len())),
                 double(&zeros(range.len())),
             ]
-        };
-        let mut want: Vec<[Tensor; 3]> = TENSORS.iter().map(|(range, _)| start(range)).collect();
+        });
         let mut without_ratio = want.clone();
         for step in 1..=4 {
             let gradients = fresh(count, 10 + step);
             state.step(&values(&gradients), &groups(), &hyper(step));
             for (((range, decay), want), other) in TENSORS.iter().zip(&mut want).zip(&mut without_ratio) {
-                let (g, decay) = (double(&part(&gradients, range)), f64::from(*decay));
+                let g = double(&part(&gradients, range));
+                let decay = f64::from(*decay);
                 *want = reference::update(&want[0], &g, &want[1], &want[2], decay, &hyper(step)).unwrap();
                 *other = reference::update(&other[0], &g, &other[1], &other[2], 0.0, &hyper(step)).unwrap();
             }
@@ -186,7 +186,7 @@ fn several_tensors_agree_with_the_reference() {
             {
                 assert_close(what, &part(got, range), want, 2e-6);
             }
-            // The control: without decay and trust ratio the comparison must fail.
+            // Check of the test itself: an update without decay and trust ratio must not pass the comparison.
             assert!(
                 *decay == 0.0 || relative_error(&part(&state.tensors[0], range), &other[0]) > 1e-4,
                 "{range:?}"
@@ -195,16 +195,20 @@ fn several_tensors_agree_with_the_reference() {
     });
 }
 
-/// Without bias correction, and at a share of the rate.
+fn part(t: &Tensor, range: &Range<usize>) -> Tensor {
+    t.narrow(0, range.start, range.len()).unwrap()
+}
+
+/// Without bias correction, with a scaled learning rate.
 #[test]
-fn a_share_of_the_rate_and_uncorrected_moments_agree_with_the_reference() {
+fn a_scaled_learning_rate_and_uncorrected_moments_agree_with_the_reference() {
     on_each_device(|| {
         let count = 40_007;
         let mut state = State::new(fresh(count, 1));
         let mut want = state.tensors.each_ref().map(double);
         for step in 1..=3 {
-            let (gradients, hyper) =
-                (fresh(count, 10 + step), Hyper { bias_correction: false, ..hyper(step) });
+            let gradients = fresh(count, 10 + step);
+            let hyper = Hyper { bias_correction: false, ..hyper(step) };
             let group = Group { lr_scale: 0.25, ..group(0..count, 0.1) };
             state.step(&values(&gradients.to_device(&candle_core::Device::Cpu).unwrap()), &[group], &hyper);
             let [p, _, m, v] = &want;
@@ -220,14 +224,14 @@ fn a_share_of_the_rate_and_uncorrected_moments_agree_with_the_reference() {
 #[test]
 fn a_tensor_of_zeros_or_without_an_update_has_the_ratio_one() {
     on_each_device(|| {
-        // The first tensor is zero, the second has no gradient and no decay to move it, the third only its
-        // decay.
+        // The first tensor is zero. The second has neither gradient nor decay, so it does not change. The
+        // third has only decay.
         let mut state = State::new(placed(&from_vec::<f32>(vec![0.0, 0.0, 2.0, 2.0, 3.0, 4.0], 6).unwrap()));
         let groups = [group(0..2, 0.1), group(2..4, 0.0), group(4..6, 0.1)];
         state.step(&[1.0, -1.0, 0.0, 0.0, 0.0, 0.0], &groups, &Hyper { eps: 1e-12, ..hyper(1) });
         let got = values(&state.tensors[0]);
-        // m_hat / sqrt(v_hat) of a first step is the sign; a pure decay has the ratio 1 / decay, so it takes
-        // away lr * p.
+        // In the first step, m_hat / sqrt(v_hat) is the sign of the gradient. With decay only, the ratio is
+        // 1 / decay, so the update is -lr * p.
         for (got, want) in got.iter().zip([-0.01, 0.01, 2.0, 2.0, 3.0 * 0.99, 4.0 * 0.99]) {
             assert!((got - want).abs() < 1e-6, "{got} is not {want}");
         }
@@ -238,47 +242,48 @@ fn a_tensor_of_zeros_or_without_an_update_has_the_ratio_one() {
 fn elements_outside_of_all_groups_are_frozen() {
     on_each_device(|| {
         let mut state = State::new(fresh(1000, 1));
-        let (before, old) = (values(&state.tensors[0]), fresh(1000, 7).to_dtype(DType::BF16).unwrap());
+        let before = values(&state.tensors[0]);
+        let old = fresh(1000, 7).to_dtype(DType::BF16).unwrap();
         state.shadow = Some(old.copy().unwrap());
         state.step(&values(&fresh(1000, 2)), &[group(2..400, 0.1), group(407..999, 0.0)], &hyper(1));
-        let frozen = |i: usize| i < 2 || (400..407).contains(&i) || i == 999;
+        let frozen: Vec<bool> = (0..1000).map(|i| i < 2 || (400..407).contains(&i) || i == 999).collect();
         let after = values(&state.tensors[0]);
         let shadows =
             [&old, state.shadow.as_ref().unwrap()].map(|t| values(&t.to_dtype(DType::F32).unwrap()));
         for i in 0..1000 {
-            assert_eq!(after[i].to_bits() == before[i].to_bits(), frozen(i), "{i}");
-            assert!(!frozen(i) || shadows[0][i].to_bits() == shadows[1][i].to_bits(), "{i}");
+            assert_eq!(after[i].to_bits() == before[i].to_bits(), frozen[i], "{i}");
+            assert!(!frozen[i] || shadows[0][i].to_bits() == shadows[1][i].to_bits(), "{i}");
         }
-        assert!(state.tensors[2..].iter().all(|t| (0..1000).all(|i| !frozen(i) || values(t)[i] == 0.0)));
+        assert!(state.tensors[2..].iter().all(|t| (0..1000).all(|i| !frozen[i] || values(t)[i] == 0.0)));
     });
 }
 
 #[test]
 fn the_shadow_is_the_rounded_parameters_and_the_number_of_threads_does_not_change_a_bit() {
-    let run = |dtype: Option<DType>, threads| {
-        let mut state = State::new(fresh(100_003, 1));
-        state.shadow = dtype.map(|dtype| state.tensors[0].to_dtype(dtype).unwrap());
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-        pool.install(|| {
-            (1..=2).for_each(|step| state.step(&values(&fresh(100_003, 10 + step)), &groups(), &hyper(step)));
-        });
-        state
-    };
-    let bits = |state: &State| state.tensors.each_ref().map(bits);
-    let one = run(None, 1);
+    let one = with_threads(1, || after_two_steps(None));
+    let bits_of_one = one.tensors.each_ref().map(bits);
     for threads in 2..5 {
-        assert!(bits(&run(None, threads)) == bits(&one), "{threads} threads");
+        let state = with_threads(threads, || after_two_steps(None));
+        assert!(state.tensors.each_ref().map(bits) == bits_of_one, "{threads} threads");
     }
     for dtype in [DType::BF16, DType::F16] {
-        let state = run(Some(dtype), 2);
-        assert!(bits(&state) == bits(&one), "{dtype:?}");
+        let state = with_threads(2, || after_two_steps(Some(dtype)));
+        assert!(state.tensors.each_ref().map(bits) == bits_of_one, "{dtype:?}");
         let rounded = one.tensors[0].to_dtype(dtype).unwrap();
         assert_close("shadow", state.shadow.as_ref().unwrap(), &rounded, 0.0);
     }
 }
 
-/// Parameters, gradients, moments and shadow after two clipped updates; `offset` elements into larger
-/// buffers.
+/// The buffers after two steps, with a shadow of `dtype`.
+fn after_two_steps(dtype: Option<DType>) -> State {
+    let mut state = State::new(fresh(100_003, 1));
+    state.shadow = dtype.map(|dtype| state.tensors[0].to_dtype(dtype).unwrap());
+    (1..=2).for_each(|step| state.step(&values(&fresh(100_003, 10 + step)), &groups(), &hyper(step)));
+    state
+}
+
+/// Parameters, gradients, moments and shadow after two clipped updates of views that begin `offset` elements
+/// into larger buffers.
 fn clipped_run(shadow: DType, offset: usize) -> [Tensor; 5] {
     let count = 70_003;
     let view = |t: &Tensor| t.narrow(0, offset, count).unwrap();
@@ -302,8 +307,8 @@ fn clipped_run(shadow: DType, offset: usize) -> [Tensor; 5] {
     whole
 }
 
-/// Moments are those of the CPU to the bit; the norms add up in another order, and may move a step size by a
-/// rounding.
+/// The moments have the same bits on GPU and CPU. The norms are added in different orders, which may change a
+/// step size by a rounding.
 #[test]
 fn devices_agree() {
     for (dtype, offset) in DTYPES.into_iter().flat_map(|dtype| [0, 1, 8].map(|offset| (dtype, offset))) {
@@ -318,14 +323,12 @@ fn devices_agree() {
 }
 
 #[test]
-fn nothing_is_updated_where_the_norm_is_not_finite() {
+fn nothing_is_updated_if_the_norm_is_not_finite() {
     on_each_device(|| {
         for norm in [f64::NAN, f64::INFINITY] {
             let tensors = [fresh(1001, 1), fresh(1001, 2), fresh(1001, 3), fresh(1001, 4)];
-            let (state, before) = (
-                State { tensors: tensors.each_ref().map(|t| t.copy().unwrap()), shadow: None },
-                tensors.map(|t| bits(&t)),
-            );
+            let state = State { tensors: tensors.each_ref().map(|t| t.copy().unwrap()), shadow: None };
+            let before = tensors.map(|t| bits(&t));
             let norm = placed(&from_vec(vec![norm], 1).unwrap());
             let clip = Some(crate::update::Clip { norm: &norm, max_norm: 1.0 });
             update(Buffers { clip, ..state.buffers() }, &[group(3..900, 0.1)], &hyper(1)).unwrap();
@@ -334,19 +337,22 @@ fn nothing_is_updated_where_the_norm_is_not_finite() {
     });
 }
 
-/// Offsets are 64 bits: a group behind 2^31 elements is updated as the same one at the beginning. Elements
-/// before it are not looked at.
+/// Offsets have 64 bits: a group after 2^31 elements is updated in the same way as one at the start of the
+/// buffers. Elements outside of the groups are not read.
 #[test]
-fn groups_behind_two_billion_elements_are_updated_as_any_other() {
+fn groups_after_two_billion_elements_are_updated_like_any_other() {
     on_each_device(|| {
-        let (count, at) = (20_000, (1 << 31) + 64);
-        // Four buffers and the shadow. All are f32: zeros of a half type are written one by one on a CPU.
+        let count = 20_000;
+        let at = (1 << 31) + 64;
+        // Four buffers and the shadow. All are f32, because on a CPU the zeros of a 16-bit type would be
+        // written one by one.
         if !has_room(5 * 4 * (at + count) as u64) {
             return;
         }
         let [p, g, m] = [1, 2, 3].map(|id| fresh(count, id));
-        let (v, shadow) = (fresh(count, 4).sqr().unwrap(), fresh(count, 5));
-        let run = |at: usize| {
+        let v = fresh(count, 4).sqr().unwrap();
+        let shadow = fresh(count, 5);
+        let [near, moved] = [0, at].map(|at| {
             let whole = [&p, &g, &m, &v, &shadow].map(|t| far(t, at));
             let [parameters, gradients, first_moment, second_moment, shadow] = whole.each_ref();
             let buffers = Buffers {
@@ -357,15 +363,10 @@ fn groups_behind_two_billion_elements_are_updated_as_any_other() {
                 shadow: Some(shadow),
                 clip: None,
             };
-            let group = |range: Range<usize>| Group {
-                range: at + range.start..at + range.end,
-                weight_decay: 0.1,
-                lr_scale: 1.0,
-            };
-            update(buffers, &[group(3..17_000), group(17_005..count)], &hyper(2)).unwrap();
+            let groups = [at + 3..at + 17_000, at + 17_005..at + count].map(|range| group(range, 0.1));
+            update(buffers, &groups, &hyper(2)).unwrap();
             whole.map(|t| bits(&t.narrow(0, at, count).unwrap()))
-        };
-        let (near, moved) = (run(0), run(at));
+        });
         assert!(near[0] != bits(&p) && moved == near);
     });
 }

@@ -1,33 +1,33 @@
-// Layer normalisation of rows, backward, for the ops that end in one; included behind forward.cuh, in the
+// The backward pass of layer normalisation, for the ops that end in one. Included after forward.cuh, in the
 // same way.
 //
-// A block takes `block_rows` rows in turns, and sums columns over them.
+// A block processes `block_rows` rows one after the other, and sums columns over them.
 
-constexpr u32 BACKWARD_WARPS = 8;    // of a block, at most
-constexpr int WARP_COLUMNS = 256;    // of a row that a block holds, in registers of a warp
+constexpr u32 BACKWARD_WARPS = 8;    // largest number of warps in a block
+constexpr int WARP_COLUMNS = 256;    // columns per warp of a row that a block holds in registers
 
-// Twin of `NormBackward` in cuda.rs.
+// Same layout as `NormBackward` in cuda.rs.
 struct NormBackward {
     const void* dy;
-    const void* more;  // added to dx before it is rounded; null where there is nothing
+    const void* more;  // added to dx before it is rounded; null to add nothing
     const void* x;
     const float* weight;
     const float* mean;
     const float* rstd;
     void* dx;
-    float* partials;  // [blocks, SUMS * cols]: for dweight, dbias, and what `after` makes of dx
+    float* partials;  // [blocks, SUMS * cols]: sums for dweight, dbias, and of the values from `after`
     i64 rows;
     i64 cols;
     i64 block_rows;
     u32 wide;
-    u32 row_warps;  // of a row that a block holds
+    u32 row_warps;  // number of warps of a row that a block holds in registers
 };
 
-// What the gradient of a row needs to know of the whole row.
+// The numbers of a whole row from which the gradients of its values are computed.
 struct RowGradient {
     float mean;
     float rstd;
-    float gradient_mean;  // of dy * weight
+    float gradient_mean;  // mean of dy * weight
     float gradient_dot;   // mean of dy * weight * normalised
 
     __device__ __forceinline__ float normalised(float x) const { return (x - mean) * rstd; }
@@ -36,7 +36,7 @@ struct RowGradient {
     }
 };
 
-// Adds to the two sums over a row; `n` are its values, normalised.
+// Adds a lane's columns to the two sums over a row; `n` are the normalised values.
 template <typename T, int N>
 __device__ __forceinline__ void add_gradients(RowGradient& row, const Vec<T, N>& dy, const float (&n)[N], const float (&weight)[N]) {
 #pragma unroll
@@ -57,7 +57,7 @@ __device__ __forceinline__ void finish_gradients(RowGradient& row, i64 cols) {
     row.gradient_dot = warp_sum(row.gradient_dot) / float(cols);
 }
 
-// What is added to dx: zeros where there is nothing.
+// Loads the values to add to dx; zeros if there is nothing to add.
 template <typename T, int N>
 __device__ __forceinline__ void load_more(const NormBackward& a, i64 at, Vec<T, N>& more) {
     if (a.more) {
@@ -67,13 +67,14 @@ __device__ __forceinline__ void load_more(const NormBackward& a, i64 at, Vec<T, 
     }
 }
 
-// Columns from one on of a row, and the index of the first of these values in the tensor.
+// Row and first column of a lane's values, and the index of the first value in the tensor.
 struct Place {
     i64 row, col, at;
 };
 
-// `SUMS` is 2, or 3 with `after(place, values, ahead)`: it gets dx before it is rounded and what its `ahead` has
-// loaded for these columns, and leaves what the third sum adds up.
+// Writes dx for a lane's columns, and adds to the sums over rows. `SUMS` is 2; or 3 with
+// `after(place, values, ahead)`, which gets dx before it is rounded and the value that its `ahead` has loaded
+// for these columns, and replaces `values` by the summands of the third sum.
 template <typename T, int N, int SUMS, typename After>
 __device__ __forceinline__ void write_gradients(const NormBackward& a, const RowGradient& known, const Place& place,
                                                 const Vec<T, N>& dy, const float (&n)[N], const Vec<T, N>& more,
@@ -98,7 +99,7 @@ __device__ __forceinline__ void write_gradients(const NormBackward& a, const Row
     }
 }
 
-// The same where the row's values and the vectors are read for it.
+// The same for a caller that has not loaded the weight and the normalised values.
 template <typename T, int N, int SUMS, typename After>
 __device__ __forceinline__ void write_gradients(const NormBackward& a, const RowGradient& known, i64 row, i64 col, const Vec<T, N>& dy,
                                                 const Vec<T, N>& x, float (&sums)[SUMS][N], const After& after) {
@@ -111,7 +112,7 @@ __device__ __forceinline__ void write_gradients(const NormBackward& a, const Row
     write_gradients<T, N, SUMS>(a, known, place, dy, n, more, weight, after.template ahead<N>(place), sums, after);
 }
 
-// For ops whose rows end with their norm.
+// The `after` of ops that do nothing with dx but write it.
 struct Nothing {
     template <int N>
     __device__ __forceinline__ u32 ahead(const Place&) const {
@@ -119,7 +120,7 @@ struct Nothing {
     }
 };
 
-// 16 bytes of a row, as words: nvcc keeps half types that wait in a register each.
+// 16 bytes of a row, as 32-bit words: nvcc would keep each loaded 16-bit value in a register of its own.
 using Piece = Vec<u32, 4>;
 template <typename T>
 __device__ __forceinline__ Piece load_piece(const T* from) {
@@ -132,7 +133,7 @@ __device__ __forceinline__ Vec<T, WIDE<T>> values_of(const Piece& piece) {
     return values;
 }
 
-// A lane's part of a row, as it comes from memory.
+// A lane's values of a row, as loaded from memory.
 template <int CHUNKS>
 struct RowPart {
     Piece dy[CHUNKS], x[CHUNKS], more[CHUNKS];
@@ -140,7 +141,7 @@ struct RowPart {
     float mean, rstd;
 };
 
-// The sum over the warps of a row, each of which has its own in `of_row`, in each lane of them.
+// Sums the values in `of_row`, one for each warp of a row; every lane gets the sum.
 __device__ __forceinline__ float sum_over_warps(const float* of_row, u32 warps) {
     u32 warp = threadIdx.x % BACKWARD_WARPS;
     float sum = warp < warps ? of_row[warp] : 0.0f;
@@ -149,9 +150,10 @@ __device__ __forceinline__ float sum_over_warps(const float* of_row, u32 warps) 
     return sum;
 }
 
-// For rows that the warps of a block hold, `row_warps` warps a row of at most 256 columns each. A lane has the same
-// columns of each row, and their sums, in registers; the next row is on its way while the sums over this one are
-// made. The shared memory is [2][2][BACKWARD_WARPS] for the latter and [groups of row_warps warps, cols].
+// For rows that a block holds in registers: `row_warps` warps per row, each with at most 256 columns. A lane
+// has the same columns of every row, and their sums over rows, in registers. The next row is loaded while the
+// sums over the current row are computed. The shared memory is [2][2][BACKWARD_WARPS] for these sums, then
+// [groups of row_warps warps, cols].
 template <typename T, int SUMS, typename After>
 __device__ __forceinline__ void backward_held(const NormBackward& a, const After& after) {
     constexpr int N = WIDE<T>, CHUNKS = WARP_COLUMNS / int(WARP) / N;
@@ -162,7 +164,7 @@ __device__ __forceinline__ void backward_held(const NormBackward& a, const After
     const u32 cols = u32(a.cols), lane_first = threadIdx.x % row_threads * N;
     auto column = [&](int chunk) { return u32(chunk) * row_threads * N + lane_first; };
     const i64 first = i64(blockIdx.x) * a.block_rows, first_at = first * a.cols;
-    // All values of a block are fewer than 2^32.
+    // A block has fewer than 2^32 values, so 32-bit indices suffice.
     const u32 rows = u32(min(a.block_rows, a.rows - first));
     const T* dy = static_cast<const T*>(a.dy) + first_at;
     const T* x = static_cast<const T*>(a.x) + first_at;
@@ -192,13 +194,13 @@ __device__ __forceinline__ void backward_held(const NormBackward& a, const After
         float n[CHUNKS][N];
 #pragma unroll
         for (int c = 0; c < CHUNKS; c++) {
-            // Beyond the row, weights are 0.
+            // Past the end of the row, weights are 0, so these columns add nothing.
             normalise<T, N>(n[c], known, values_of<T>(part.x[c]));
             add_gradients<T, N>(known, values_of<T>(part.dy[c]), n[c], weight[c]);
         }
         known.gradient_mean = warp_sum(known.gradient_mean), known.gradient_dot = warp_sum(known.gradient_dot);
         if (a.row_warps > 1) {
-            // Two rooms take turns: this one is written again after the barrier of the next row.
+            // Two buffers alternate: this one is written again only after the barrier of the next row.
             Sums& of_row = of_warps[turn];
             if (threadIdx.x % WARP == 0) {
                 of_row[0][threadIdx.x / WARP] = known.gradient_mean, of_row[1][threadIdx.x / WARP] = known.gradient_dot;
@@ -242,11 +244,11 @@ __device__ __forceinline__ void backward_held(const NormBackward& a, const After
     }
 }
 
-// Rows whose sums are known at once, where the row is not held; the shared memory is [TILE_ROWS].
+// Rows of a tile in `backward_any`; the shared memory is [TILE_ROWS].
 constexpr i64 TILE_ROWS = 16;
 
-// For rows of any width, in tiles: warps find the sums over rows, then threads go down the columns, and read
-// all again.
+// For rows of any width, in tiles: first the warps compute the sums over each row of the tile, then each
+// thread goes down its columns and reads all values again.
 template <typename T, int N, int SUMS, typename After>
 __device__ __forceinline__ void backward_any(const NormBackward& a, const After& after) {
     RowGradient* tile = reinterpret_cast<RowGradient*>(shared_memory());
@@ -271,7 +273,7 @@ __device__ __forceinline__ void backward_any(const NormBackward& a, const After&
         __syncthreads();
         for (i64 col = i64(threadIdx.x) * N; col < a.cols; col += i64(blockDim.x) * N) {
             float* partials = a.partials + i64(blockIdx.x) * SUMS * a.cols + col;
-            // A column is one thread's in all tiles, so its sums may wait in memory.
+            // A column has the same thread in all tiles, so its sums may stay in memory between tiles.
             float sums[SUMS][N];
 #pragma unroll
             for (int s = 0; s < SUMS; s++) {

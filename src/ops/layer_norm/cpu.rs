@@ -1,5 +1,6 @@
-//! Layer normalisation on the CPU: a row stays in the cache for all its passes; the variance is that of the
-//! centred row, not a difference of squares, which would lose all digits for rows far from zero.
+//! Layer normalisation on the CPU. A row stays in the cache for all passes over it. The variance is computed
+//! from the centred row, not as a difference of mean squares, which would lose all digits for rows far from
+//! zero.
 
 use std::mem::MaybeUninit;
 
@@ -21,10 +22,11 @@ use crate::tensor::with_slice_mut;
 pub(crate) type Moments = (f32, f32);
 
 kernel! {
-    /// Normalises one row into `y`; `row` is room for its values in f32.
+    /// Normalises one row into `y`; `row` is a buffer for its values in f32.
     pub(crate) fn forward_row<T>(x: &[T], row: &mut [f32], weight: &[f32], bias: &[f32], eps: f64, y: &mut [MaybeUninit<T>]) -> Moments {
         let len = y.len();
-        let (weight, bias) = (&weight[..len], &bias[..len]);
+        let weight = &weight[..len];
+        let bias = &bias[..len];
         let x = &T::widen_row(&x[..len], row)[..len];
         let mean = simd::sum_of([x], |[v]| v) / len as f32;
         let variance = simd::sum_of([x], |[v]| (v - mean) * (v - mean)) / len as f32;
@@ -36,9 +38,9 @@ kernel! {
     }
 }
 
-/// Room for the f32 values of a row on its way back.
+/// Buffers for the f32 values of one row in the backward pass.
 pub(crate) struct Room {
-    /// After [`backward_row`] the gradient of the row, not rounded.
+    /// The gradient of the row before it is rounded, written by [`backward_row`].
     pub(crate) dx: Vec<f32>,
     dy: Vec<f32>,
 }
@@ -49,8 +51,8 @@ impl Room {
     }
 }
 
-/// The gradient of one row into `dx`; adds to the sums over rows, `[dweight, dbias]`. `inputs` are the
-/// gradient of the output and the input; `more` is added to the gradient before it is rounded.
+/// Writes the gradient of one row to `dx`, and adds to the sums over rows, `[dweight, dbias]`. `inputs` are
+/// the gradient of the output and the input; `more` is added to the gradient before it is rounded.
 #[inline]
 pub(crate) fn backward_row<T: Element>(
     inputs: [&[T]; 2],
@@ -75,10 +77,13 @@ kernel! {
         sums: [&mut [f32]; 2],
     ) {
         let len = dx.len();
-        let ([dy, x], (mean, rstd), weight) = (inputs.map(|input| &input[..len]), moments, &weight[..len]);
-        let ([row, room], [dweight, dbias]) = (room.map(|room| &mut room[..len]), sums.map(|sums| &mut sums[..len]));
+        let [dy, x] = inputs.map(|input| &input[..len]);
+        let (mean, rstd) = moments;
+        let weight = &weight[..len];
+        let [row, room] = room.map(|room| &mut room[..len]);
+        let [dweight, dbias] = sums.map(|sums| &mut sums[..len]);
         let dy = &T::widen_row(dy, room)[..len];
-        // The normalised row lies in `row` until the sums are known.
+        // `row` has the normalised values until the sums are known, then the gradient.
         for i in 0..len {
             row[i] = (x[i].widen() - mean) * rstd;
         }
@@ -104,7 +109,7 @@ kernel! {
     }
 }
 
-/// The saved tensors from the moments of each block of rows.
+/// Makes the saved tensors from the moments of each block of rows.
 pub(crate) fn saved(blocks: &[Vec<Moments>]) -> Result<Saved> {
     let (mean, rstd): (Vec<f32>, Vec<f32>) = blocks.iter().flatten().copied().unzip();
     let tokens = mean.len();
@@ -123,10 +128,9 @@ pub(super) fn forward<T: Element>(
     let mut y = Vec::new();
     let moments = parallel::map_rows(unwritten(&mut y, x.len()), hidden, |rows, y| {
         let mut room = vec![0.0; hidden];
-        let row = |(row, y): (usize, &mut [MaybeUninit<T>])| {
-            forward_row(&x[row * hidden..], &mut room, &weight, &bias, eps, y)
-        };
-        rows.zip(y.chunks_exact_mut(hidden)).map(row).collect::<Vec<_>>()
+        rows.zip(y.chunks_exact_mut(hidden))
+            .map(|(row, y)| forward_row(&x[row * hidden..], &mut room, &weight, &bias, eps, y))
+            .collect::<Vec<_>>()
     });
     // SAFETY: `forward_row` has written every row.
     unsafe { y.set_len(x.len()) };

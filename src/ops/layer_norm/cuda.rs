@@ -1,4 +1,4 @@
-//! Layer normalisation on the GPU, and what other ops that end in a norm share with it.
+//! Layer normalisation on the GPU, and the parts that other ops which end in a norm share with it.
 
 use candle_core::DType;
 use candle_core::Result;
@@ -23,28 +23,32 @@ const BACKWARD: ByWidth = ByWidth {
     any: "layer_norm_backward_any",
 };
 
-/// Rows of a block forward, a warp each; warps of a block backward, at most.
+/// Number of rows of a block in the forward kernel; each has one warp.
 const FORWARD_ROWS: usize = 4;
+/// Largest number of warps of a block in the backward kernels.
 const BACKWARD_WARPS: usize = 8;
-/// Columns that a warp has of a row that a block holds.
+/// Number of columns per warp of a row that a block holds in registers.
 const WARP_COLUMNS: usize = 256;
-/// Bytes in which the warps of a row add up their sums: two numbers of each, twice.
+/// Bytes of shared memory for the partial sums of the warps of a row: two numbers per warp, in two buffers
+/// that alternate.
 const WARP_SUMS_BYTES: usize = 2 * BACKWARD_WARPS * 2 * size_of::<f32>();
-/// Rows of a tile where rows are not held in registers, and what is kept of each: see `backward_any` in
-/// `backward.cuh`.
+/// Bytes of shared memory for the four numbers of each of the 16 rows of a tile, for rows that are not held
+/// in registers: see `backward_any` in `backward.cuh`.
 const TILE_BYTES: usize = 16 * 4 * size_of::<f32>();
 
-/// The kernel for rows that a block holds in registers, and the one for all others.
+/// The backward kernels of an op, which are selected by the width of rows.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ByWidth {
     pub(crate) op: &'static str,
+    /// For rows that a block holds in registers.
     pub(crate) held: &'static str,
-    /// The kernels that [`earlier`] selects, each with the most columns that one warp holds.
+    /// The kernels that [`earlier`] selects, each with the largest number of columns that one warp holds.
     pub(crate) earlier: [(usize, &'static str); 2],
+    /// For rows of any width.
     pub(crate) any: &'static str,
 }
 
-/// Twin of `Norm` in `forward.cuh`.
+/// Same layout as `Norm` in `forward.cuh`.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub(crate) struct Norm {
@@ -60,16 +64,19 @@ pub(crate) struct Norm {
 }
 
 impl Norm {
-    /// The norm with these vectors into `y`; `others` is whatever else the kernel reads and writes 16 bytes
-    /// at a time.
+    /// The arguments for a norm with these vectors that writes `y` and `saved`. `others` are the addresses of
+    /// all other arrays that the kernel accesses 16 bytes at a time if their alignment allows it.
     pub(crate) fn new(
         gpu: &Gpu,
-        (weight, bias): (&Tensor, Option<&Tensor>),
+        weight: &Tensor,
+        bias: Option<&Tensor>,
         eps: f64,
-        (y, saved): (&Tensor, &Saved),
+        y: &Tensor,
+        saved: &Saved,
         others: &[Address],
     ) -> Result<Self> {
-        let (dtype, (rows, cols)) = (y.dtype(), y.dims2()?);
+        let dtype = y.dtype();
+        let (rows, cols) = y.dims2()?;
         let (weight, y) = (gpu.input(weight, DType::F32)?, gpu.output(y, dtype)?);
         let bias = bias.map_or(Ok(Address::NULL), |bias| gpu.input(bias, DType::F32))?;
         let all: Vec<Address> = [weight, bias, y].iter().chain(others).copied().collect();
@@ -91,13 +98,15 @@ impl Norm {
     }
 }
 
-/// Room for a norm's output and its moments.
+/// Allocates a norm's output and its moments.
 pub(crate) fn outputs(gpu: &Gpu, rows: usize, cols: usize, dtype: DType) -> Result<(Tensor, Saved)> {
-    let moment = || gpu.uninitialised(rows, DType::F32);
-    Ok((gpu.uninitialised((rows, cols), dtype)?, Saved { mean_t: moment()?, rstd_t: moment()? }))
+    let y = gpu.uninitialised((rows, cols), dtype)?;
+    let mean_t = gpu.uninitialised(rows, DType::F32)?;
+    let rstd_t = gpu.uninitialised(rows, DType::F32)?;
+    Ok((y, Saved { mean_t, rstd_t }))
 }
 
-/// Twin of `NormBackward` in `backward.cuh`.
+/// Same layout as `NormBackward` in `backward.cuh`.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub(crate) struct NormBackward {
@@ -116,7 +125,7 @@ pub(crate) struct NormBackward {
     row_warps: u32,
 }
 
-/// What the gradient of a norm is made from.
+/// The inputs of a norm's backward pass.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct BackwardInputs<'a> {
     pub(crate) dy_td: &'a Tensor,
@@ -128,7 +137,8 @@ pub(crate) struct BackwardInputs<'a> {
 }
 
 impl NormBackward {
-    /// The gradient into `dx`, with room for `sums` sums over each column; `others` as for [`Norm::new`].
+    /// The arguments for a backward pass that writes `dx` and makes `sums` sums over each column, with the
+    /// buffer of partial sums; `others` as for [`Norm::new`].
     pub(crate) fn new(
         gpu: &Gpu,
         inputs: BackwardInputs<'_>,
@@ -136,7 +146,8 @@ impl NormBackward {
         sums: usize,
         others: &[Address],
     ) -> Result<(Self, Partials, RowBlocks)> {
-        let (dtype, (rows, cols)) = (dx.dtype(), dx.dims2()?);
+        let dtype = dx.dtype();
+        let (rows, cols) = dx.dims2()?;
         let blocks = RowBlocks::of(rows, BACKWARD_WARPS);
         let partials = Partials::new(gpu, blocks.count, sums * cols)?;
         let (dy, x) = (gpu.input(inputs.dy_td, dtype)?, gpu.input(inputs.x_td, dtype)?);
@@ -161,29 +172,30 @@ impl NormBackward {
         Ok((args, partials, blocks))
     }
 
-    /// The kernel for these rows and its launch.
+    /// Selects the kernel for the width of these rows, and its grid.
     pub(crate) fn pick(&self, kernels: ByWidth, blocks: RowBlocks) -> (Kernel, Grid) {
-        let (cols, row_warps) = (self.cols as usize, self.row_warps as usize);
-        let kernel = |name| Kernel { op: kernels.op, name };
-        let grid = |warps: usize| Grid::of(blocks.count, 32 * warps as u32);
+        let cols = self.cols as usize;
+        let row_warps = self.row_warps as usize;
         let is_wide = self.wide != 0;
-        if let Some((_, name)) = kernels.earlier.into_iter().find(|&(most, _)| is_wide && cols <= most)
-            && earlier::is_asked_for()
-        {
-            let sums_bytes = BACKWARD_WARPS * cols * size_of::<f32>();
-            return (kernel(name), grid(BACKWARD_WARPS).with_shared(sums_bytes));
-        }
-        if is_wide && row_warps <= BACKWARD_WARPS {
-            // Rows that are in hand together.
-            let rows = BACKWARD_WARPS / row_warps;
-            let sums_bytes = rows * cols * size_of::<f32>();
-            return (kernel(kernels.held), grid(rows * row_warps).with_shared(WARP_SUMS_BYTES + sums_bytes));
-        }
-        (kernel(kernels.any), grid(BACKWARD_WARPS).with_shared(TILE_BYTES))
+        let earlier_kernel = kernels.earlier.into_iter().find(|&(most, _)| is_wide && cols <= most);
+        let (name, warps, shared_bytes) = match earlier_kernel {
+            Some((_, name)) if earlier::is_asked_for() => {
+                (name, BACKWARD_WARPS, BACKWARD_WARPS * cols * size_of::<f32>())
+            }
+            _ if is_wide && row_warps <= BACKWARD_WARPS => {
+                // The number of rows that a block processes at the same time.
+                let rows = BACKWARD_WARPS / row_warps;
+                let sums_bytes = rows * cols * size_of::<f32>();
+                (kernels.held, rows * row_warps, WARP_SUMS_BYTES + sums_bytes)
+            }
+            _ => (kernels.any, BACKWARD_WARPS, TILE_BYTES),
+        };
+        let grid = Grid::of(blocks.count, 32 * warps as u32).with_shared(shared_bytes);
+        (Kernel { op: kernels.op, name }, grid)
     }
 }
 
-/// Twin of `ForwardArgs` in `kernel.cu`.
+/// Same layout as `ForwardArgs` in `kernel.cu`.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 struct ForwardArgs {
@@ -198,11 +210,13 @@ pub(super) fn forward(
     bias_d: Option<&Tensor>,
     eps: f64,
 ) -> Result<(Tensor, Saved)> {
-    let (dtype, (rows, cols)) = (x_td.dtype(), x_td.dims2()?);
+    let dtype = x_td.dtype();
+    let (rows, cols) = x_td.dims2()?;
     let (y, saved) = outputs(gpu, rows, cols, dtype)?;
     let x = gpu.input(x_td, dtype)?;
-    let norm = Norm::new(gpu, (weight_d, bias_d), eps, (&y, &saved), &[x])?;
-    // SAFETY: `x` and `y` are `[rows, cols]`, the vectors that there are `[cols]`, the moments `[rows]`.
+    let norm = Norm::new(gpu, weight_d, bias_d, eps, &y, &saved, &[x])?;
+    // SAFETY: `x` and `y` are `[rows, cols]`, weight and bias (which may be null) `[cols]`, the moments
+    // `[rows]`.
     unsafe { gpu.launch(FORWARD, Some(dtype), norm.grid(), &ForwardArgs { x, norm }) }?;
     Ok((y, saved))
 }
@@ -217,8 +231,8 @@ pub(super) fn backward(
     let dx = gpu.uninitialised(inputs.x_td.dims2()?, dtype)?;
     let (args, partials, blocks) = NormBackward::new(gpu, inputs, &dx, 2, &[])?;
     let (kernel, grid) = args.pick(BACKWARD, blocks);
-    // SAFETY: `dy`, `x` and `dx` are `[rows, cols]`, the weight `[cols]`, the moments `[rows]`; there are two
-    // rows of partial sums for each block.
+    // SAFETY: `dy`, `x` and `dx` are `[rows, cols]`, the weight `[cols]`, the moments `[rows]`; each block
+    // has two rows of partial sums.
     unsafe { gpu.launch(kernel, Some(dtype), grid, &args) }?;
     partials.add_to(gpu, [Some(dweight_d.into()), dbias_d.map(Accumulator::from)])?;
     Ok(dx)

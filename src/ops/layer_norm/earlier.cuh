@@ -1,8 +1,8 @@
-// Backward of rows that one warp holds, as it was before several warps shared a row: see `earlier.rs`. Included after
+// The earlier backward kernel, in which one warp holds a row in registers: see `earlier.rs`. Included after
 // backward.cuh.
 
-// The compiler must work out anew what follows from these values: it would keep twice the registers, and half
-// the warps fit.
+// Makes the compiler recompute everything that it derived from these values. Otherwise it would keep the
+// derived values in registers, needing twice as many, and half as many warps would fit on a multiprocessor.
 template <typename T, int N>
 __device__ __forceinline__ void forget(Vec<T, N>& values) {
 #ifndef KERNELS_ON_HOST
@@ -14,7 +14,7 @@ __device__ __forceinline__ void forget(Vec<T, N>& values) {
 #endif
 }
 
-// For rows of at most CHUNKS * 32 N columns: a warp holds its row and the sums of the columns in registers.
+// For rows of at most CHUNKS * 32 N columns: a warp holds its row and the sums over its columns in registers.
 // The shared memory is [BACKWARD_WARPS, cols].
 template <typename T, int N, int CHUNKS, int SUMS, typename After>
 __device__ __forceinline__ void backward_by_one_warp(const NormBackward& a, const After& after) {

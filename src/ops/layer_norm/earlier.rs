@@ -1,6 +1,6 @@
-//! A switch to the backward kernels of norms as they were before several warps shared a row and forward
-//! kept the decisions of dropout: `MLMTRAIN_NORMS=earlier`. They exist for rows of at most 1,024 columns,
-//! and are removed when a GPU has compared times.
+//! The switch `MLMTRAIN_NORMS=earlier` to the earlier backward kernels of norms, in which one warp has a row
+//! and dropout is computed again instead of being kept by forward. They exist for rows of at most 1,024
+//! columns, and will be removed when the times of both have been compared on a GPU.
 
 use std::sync::LazyLock;
 

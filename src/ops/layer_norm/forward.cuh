@@ -1,20 +1,20 @@
-// Layer normalisation of rows, forward, for the ops that end in one; see layer_norm/mod.rs for the formulas.
-// A warp takes a row.
+// The forward pass of layer normalisation, for the ops that end in one; see layer_norm/mod.rs for the
+// formulas. Each warp processes one row.
 //
-// Each kernel.cu includes it once (and, as C++, into its own namespace), so there is no `#pragma once`.
-// Every product that is added to something is an explicit fmaf: the compiler has no choice, so both ops give
-// the same bits.
+// Each kernel.cu includes this file once, in the build as C++ into its own namespace, so there is no
+// `#pragma once`. Every product that is added to something is an explicit fmaf, so that the compiler cannot
+// choose otherwise in one of the ops, and all ops give the same bits.
 
-// Columns that a warp can hold in registers, 32 values in a lane; wider rows are read again for each pass,
-// from the cache.
+// Largest number of columns that a warp holds in registers, 32 values in a lane. Wider rows are read again
+// for each pass, from the cache.
 constexpr i64 HELD_COLUMNS = 1024;
 
-constexpr u32 FORWARD_ROWS = 4;  // of a block
+constexpr u32 FORWARD_ROWS = 4;  // rows of a block
 
-// Twin of `Norm` in cuda.rs.
+// Same layout as `Norm` in cuda.rs.
 struct Norm {
     const float* weight;
-    const float* bias;  // null where there is none
+    const float* bias;  // null for no bias
     void* y;
     float* mean;
     float* rstd;
@@ -30,7 +30,7 @@ __device__ __forceinline__ int held_column(int chunk) {
     return (chunk * int(WARP) + int(threadIdx.x % WARP)) * N;
 }
 
-// Values of a vector that may not be there.
+// Loads values of an optional vector; zeros if it is null.
 template <int N>
 __device__ __forceinline__ void load_or_zeros(float (&to)[N], const float* from, i64 col) {
     if (from) {
@@ -54,7 +54,7 @@ __device__ __forceinline__ void save_moments(const Norm& norm, i64 row, float me
     }
 }
 
-// Of a row that is held in registers; what is beyond its end is not looked at.
+// Normalises a row that is held in registers; values past its end are not read.
 template <typename T, int N, int CHUNKS>
 __device__ __forceinline__ void normalise_held(const Norm& norm, i64 row, float (&x)[CHUNKS][N]) {
     T* y = static_cast<T*>(norm.y) + row * norm.cols;
@@ -76,8 +76,8 @@ __device__ __forceinline__ void normalise_held(const Norm& norm, i64 row, float 
     }
     float rstd = rstd_of(norm, squares);
     save_moments(norm, row, mean, rstd);
-    // All loads of the vectors come before the first store, which might be to the same memory for all the
-    // compiler knows.
+    // All loads of the vectors come before the first store: the compiler must assume that a store changes the
+    // vectors.
 #pragma unroll
     for (int c = 0; c < CHUNKS; c++) {
         i64 col = held_column<N>(c);
@@ -95,7 +95,8 @@ __device__ __forceinline__ void normalise_held(const Norm& norm, i64 row, float 
     }
 }
 
-// Of a row of any width; each lane reads the columns that it would have written.
+// Normalises a row of any width. `x` may have been written by the same warp: each lane reads the columns that
+// it writes.
 template <typename T, int N>
 __device__ __forceinline__ void normalise_any(const Norm& norm, i64 row, const T* x) {
     i64 first = i64(threadIdx.x % WARP) * N;

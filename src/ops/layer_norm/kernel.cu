@@ -1,13 +1,13 @@
-// Layer normalisation; see mod.rs for the formulas and forward.cuh and backward.cuh for what a warp does.
+// Layer normalisation; see mod.rs for the formulas, and forward.cuh and backward.cuh for the work of a warp.
 //
-// Forward: a block has 4 warps, each takes a row. Backward: a block has at most 8 warps, which take its
-// `block_rows` rows in turns, one or more of them together, and hold rows of up to 2,048 columns in registers. The
-// kernels named `_earlier` have one warp a row; they are removed when a GPU has compared times
-// (`MLMTRAIN_NORMS=earlier`).
+// Forward: a block has 4 warps; each processes one row. Backward: a block has at most 8 warps, which process
+// its `block_rows` rows one after the other, or several at the same time, and hold rows of up to 2,048
+// columns in registers. The kernels named `_earlier` (`MLMTRAIN_NORMS=earlier`) have one warp per row; they
+// will be removed when the times of both have been compared on a GPU.
 #include "common.cuh"
 
 #include "forward.cuh"
-// Behind it: it takes its columns from there.
+// After forward.cuh, whose definitions it uses.
 #include "backward.cuh"
 #include "earlier.cuh"
 
@@ -47,7 +47,7 @@ template <typename T>
 __device__ void backward_of_held(const NormBackward& a) {
     backward_held<T, 2>(a, Nothing());
 }
-// Two blocks on a multiprocessor.
+// Compiled so that two blocks fit on a multiprocessor.
 KERNEL_BESIDE(layer_norm_backward_held_f32, NormBackward, 256, 2, backward_of_held<float>)
 KERNEL_BESIDE(layer_norm_backward_held_bf16, NormBackward, 256, 2, backward_of_held<bf16>)
 KERNEL_BESIDE(layer_norm_backward_held_f16, NormBackward, 256, 2, backward_of_held<f16>)
@@ -70,7 +70,8 @@ template <typename T>
 __device__ void earlier_768(const NormBackward& a) {
     earlier_up_to<T, 768>(a);
 }
-// In half types two blocks fit without spills, if the compiler is told.
+// For bf16 and f16, two blocks fit on a multiprocessor without register spills if the compiler is asked for
+// it.
 KERNEL(layer_norm_backward_768_earlier_f32, NormBackward, 256, earlier_768<float>)
 KERNEL_BESIDE(layer_norm_backward_768_earlier_bf16, NormBackward, 256, 2, earlier_768<bf16>)
 KERNEL_BESIDE(layer_norm_backward_768_earlier_f16, NormBackward, 256, 2, earlier_768<f16>)

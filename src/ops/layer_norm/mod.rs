@@ -1,16 +1,16 @@
-//! Layer normalisation over the last dimension (Ba et al. 2016), with the biased variance, as
+//! Layer normalisation over the last dimension (Ba et al. 2016), with the biased variance, the same as
 //! `torch.nn.LayerNorm`.
 //!
-//! Forward, for each row `t` of `x` `[T, D]`: `mean = sum(x) / D`, `rstd = 1 / sqrt(sum((x - mean)^2) / D +
-//! eps)`, `y = (x - mean) * rstd * weight + bias`, where there may be no bias. Saved: `mean` and `rstd`
-//! `[T]`; the caller keeps `x`.
+//! Forward, for each row `t` of `x` `[T, D]`: `mean = sum(x) / D`,
+//! `rstd = 1 / sqrt(sum((x - mean)^2) / D + eps)`, `y = (x - mean) * rstd * weight + bias`; the bias is
+//! optional. Saved: `mean` and `rstd`, `[T]`; the caller keeps `x`.
 //!
 //! Backward, with `n = (x - mean) * rstd` and `g = dy * weight`:
-//! `dx = rstd * (g - sum(g) / D - n * sum(g * n) / D)`, `dweight += sum over t of dy * n`, `dbias += sum over
-//! t of dy`. The two sums over `t` accumulate into what the caller passes.
+//! `dx = rstd * (g - sum(g) / D - n * sum(g * n) / D)`, `dweight += sum over t of dy * n`,
+//! `dbias += sum over t of dy`. The two sums over `t` accumulate into the caller's tensors.
 //!
-//! `x`, `y` and their gradients are of one type, f32, bf16 or f16; everything else is f32, and so is the
-//! arithmetic.
+//! `x`, `y` and their gradients have one dtype: f32, bf16 or f16. All else is f32, and all arithmetic is done
+//! in f32.
 
 pub(crate) mod cpu;
 pub(crate) mod cuda;
@@ -28,7 +28,7 @@ use crate::tensor::check_one_dtype;
 use crate::tensor::check_shape;
 use crate::tensor::check_vectors;
 
-/// What backward needs beside the input.
+/// The values that backward needs in addition to the input.
 #[derive(Debug, Clone)]
 pub struct Saved {
     /// The mean of each row, `[T]`.
@@ -37,7 +37,7 @@ pub struct Saved {
     pub rstd_t: Tensor,
 }
 
-/// `y_td` and what backward needs, for `x_td`, `weight_d`, and `bias_d` where there is one.
+/// Returns `y_td`, and the values to save for backward.
 pub fn forward(
     x_td: &Tensor,
     weight_d: &Tensor,
@@ -52,7 +52,7 @@ pub fn forward(
     }
 }
 
-/// `dx_td`; adds to `dweight_d`, and to `dbias_d` where there is one.
+/// Returns `dx_td`; adds to `dweight_d` and, unless it is `None`, to `dbias_d`.
 pub fn backward(
     dy_td: &Tensor,
     x_td: &Tensor,

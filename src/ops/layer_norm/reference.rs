@@ -1,11 +1,11 @@
-//! Layer normalisation composed of candle functions. candle-nn's own `LayerNorm` is no reference: it cuts
-//! gradients.
+//! Layer normalisation composed of candle functions. candle-nn's own `LayerNorm` cannot serve as reference,
+//! because its result does not propagate gradients.
 
 use candle_core::D;
 use candle_core::Result;
 use candle_core::Tensor;
 
-/// `(x - mean) / sqrt(variance + eps) * weight + bias` over the last dimension; there may be no bias.
+/// `(x - mean) / sqrt(variance + eps) * weight + bias` over the last dimension; the bias is optional.
 pub fn forward(x_td: &Tensor, weight_d: &Tensor, bias_d: Option<&Tensor>, eps: f64) -> Result<Tensor> {
     let centred = x_td.broadcast_sub(&x_td.mean_keepdim(D::Minus1)?)?;
     let variance = centred.sqr()?.mean_keepdim(D::Minus1)?;

@@ -1,4 +1,4 @@
-//! Layer normalisation against its reference.
+//! Layer normalisation compared with its reference.
 
 use candle_core::DType;
 
@@ -6,6 +6,7 @@ use super::*;
 use crate::testing::DTYPES;
 use crate::testing::assert_close;
 use crate::testing::assert_reference_is_differentiable;
+use crate::testing::assert_same_for_any_thread_count;
 use crate::testing::bits;
 use crate::testing::fresh;
 use crate::testing::fresh_in;
@@ -18,8 +19,8 @@ const EPS: f64 = 1e-5;
 #[test]
 fn forward_and_backward_agree_with_the_reference() {
     on_each_device(|| {
-        // On a GPU: rows that one, two, three, four, five and eight warps hold, wider ones, odd ones, and
-        // several tiles of them.
+        // For the GPU: rows that are held by one, two, three, four, five and eight warps; wider rows; rows of
+        // odd width, also in several tiles.
         let sizes = [
             (1, 24),
             (1, 1),
@@ -35,8 +36,9 @@ fn forward_and_backward_agree_with_the_reference() {
             (4300, 3),
         ];
         for (dtype, (rows, cols)) in DTYPES.into_iter().flat_map(|dtype| sizes.map(|size| (dtype, size))) {
-            let (weight, bias, dy) = (fresh(cols, 2), fresh(cols, 3), fresh_in((rows, cols), 4, dtype));
-            // Rows away from zero: the mean must not swallow the variance.
+            let [weight, bias] = [2, 3].map(|id| fresh(cols, id));
+            let dy = fresh_in((rows, cols), 4, dtype);
+            // The rows have a mean far from zero, which must not make the variance inexact.
             let x = fresh((rows, cols), 1).affine(3.0, 5.0).unwrap().to_dtype(dtype).unwrap();
             let (want, gradients) = reference_gradients(
                 |i| reference::forward(&i[0], &i[1], Some(&i[2]), EPS),
@@ -47,8 +49,8 @@ fn forward_and_backward_agree_with_the_reference() {
             assert_eq!((y.dtype(), saved.mean_t.dtype()), (dtype, DType::F32));
             assert_close("y", &y, &want, within(dtype, 1e-5, 1.0));
 
-            let (dweight, dbias) = (fresh(cols, 5), fresh(cols, 6));
-            let (before_weight, before_bias) = (dweight.copy().unwrap(), dbias.copy().unwrap());
+            let [dweight, dbias] = [5, 6].map(|id| fresh(cols, id));
+            let [before_weight, before_bias] = [&dweight, &dbias].map(|t| t.copy().unwrap());
             let dx = backward(&dy, &x, &weight, &saved, &dweight, Some(&dbias)).unwrap();
             assert_eq!(dx.dtype(), dtype);
             assert_close("dx", &dx, &gradients[0], within(dtype, if cols == 1 { 1e-3 } else { 1e-5 }, 1.0));
@@ -59,18 +61,20 @@ fn forward_and_backward_agree_with_the_reference() {
 }
 
 #[test]
-fn without_a_bias_it_is_zero() {
+fn no_bias_equals_a_bias_of_zeros() {
     on_each_device(|| {
         for (dtype, cols) in DTYPES.into_iter().flat_map(|dtype| [67, 200, 2064].map(|cols| (dtype, cols))) {
             let [x, dy] = [1, 2].map(|id| fresh_in((11, cols), id, dtype));
-            let (weight, zeros) = (fresh(cols, 3), fresh(cols, 4).zeros_like().unwrap());
-            let run = |bias: Option<&Tensor>, dbias: Option<&Tensor>| {
+            let weight = fresh(cols, 3);
+            let zeros = fresh(cols, 4).zeros_like().unwrap();
+            let dbias = fresh(cols, 6);
+            let [without, with] = [(None, None), (Some(&zeros), Some(&dbias))].map(|(bias, dbias)| {
                 let (y, saved) = forward(&x, &weight, bias, EPS).unwrap();
                 let dweight = fresh(cols, 5);
                 let dx = backward(&dy, &x, &weight, &saved, &dweight, dbias).unwrap();
                 [y, dx, dweight].map(|t| bits(&t))
-            };
-            assert!(run(None, None) == run(Some(&zeros), Some(&fresh(cols, 6))), "{dtype:?}, {cols} columns");
+            });
+            assert!(without == with, "{dtype:?}, {cols} columns");
         }
     });
 }
@@ -87,31 +91,28 @@ fn the_reference_is_differentiable() {
 
 #[test]
 fn the_number_of_threads_does_not_change_a_bit() {
-    let (weight, bias) = (fresh(96, 2), fresh(96, 3));
-    let run = |dtype, threads| {
-        let (x, dy) = (fresh_in((700, 96), 1, dtype), fresh_in((700, 96), 4, dtype));
-        rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap().install(|| {
+    let [weight, bias] = [2, 3].map(|id| fresh(96, id));
+    for dtype in DTYPES {
+        let [x, dy] = [1, 4].map(|id| fresh_in((700, 96), id, dtype));
+        assert_same_for_any_thread_count(&format!("{dtype:?}"), || {
             let (y, saved) = forward(&x, &weight, Some(&bias), EPS).unwrap();
             let gradient = weight.zeros_like().unwrap();
             let dx =
                 backward(&dy, &x, &weight, &saved, &gradient, Some(&bias.zeros_like().unwrap())).unwrap();
             [bits(&y), bits(&dx), bits(&gradient)]
-        })
-    };
-    for dtype in DTYPES {
-        let one = run(dtype, 1);
-        assert!((2..5).all(|threads| run(dtype, threads) == one), "{dtype:?}");
+        });
     }
 }
 
 #[test]
 fn no_rows_work_and_wrong_shapes_are_named() {
     on_each_device(|| {
-        let (x, weight) = (fresh((0, 8), 1), fresh(8, 2));
+        let x = fresh((0, 8), 1);
+        let weight = fresh(8, 2);
         let (y, saved) = forward(&x, &weight, Some(&weight), EPS).unwrap();
         assert_eq!(y.dims(), [0, 8]);
-        // Both grow in one launch, and are never the same.
-        let (gradient, other) = (fresh(8, 3), fresh(8, 4));
+        // One launch adds to both gradients, so they must be different tensors.
+        let [gradient, other] = [3, 4].map(|id| fresh(8, id));
         assert_eq!(backward(&y, &x, &weight, &saved, &gradient, Some(&other)).unwrap().dims(), [0, 8]);
         let error = forward(&x, &fresh(9, 1), Some(&weight), EPS).unwrap_err().to_string();
         assert!(error.contains("[9]") && error.contains("[8]"), "{error}");

@@ -1,6 +1,7 @@
-//! Several maps of one input on the GPU as one product each way, where their weights lie at equal distances,
-//! as those of queries, keys and values do in the buffer of all parameters. Elsewhere, and where the library
-//! has no such product, nothing is done here, and each map is one by itself.
+//! Several linear maps of one input on the GPU, computed as one batched product in forward and one in
+//! backward. This needs weights at equal distances in memory, as those of queries, keys and values in the
+//! flat buffer of parameters. If the distances differ, or cuBLASLt has no such product, the functions here do
+//! nothing and report it, and the caller computes each map by itself.
 
 use candle_core::DType;
 use candle_core::Result;
@@ -17,16 +18,19 @@ use crate::cuda::sums::Partials;
 use crate::linear::Map;
 use crate::linear::MapGradients;
 
-/// f32 values that vectors of a batch lie apart, or a multiple: 16 bytes.
+/// The distance between the vectors of a batch must be a multiple of this number of f32 values, which is 16
+/// bytes.
 const VECTOR_VALUES: usize = 4;
 
-/// The outputs, views of one tensor that lie to one another as the weights do; `None` where nothing was done.
+/// Returns the outputs, views of one tensor in the order of the weights in memory; `None` if nothing was
+/// done.
 pub(super) fn forward<const N: usize>(
     gpu: &Gpu,
     x: &Tensor,
     maps: [Map<'_>; N],
 ) -> Result<Option<[Tensor; N]>> {
-    let (dtype, (rows, inputs)) = (x.dtype(), x.dims2()?);
+    let dtype = x.dtype();
+    let (rows, inputs) = x.dims2()?;
     let outputs = maps[0].weight_oi.dim(0)?;
     if rows == 0 || maps.iter().any(|map| map.weight_oi.dims() != [outputs, inputs]) {
         return Ok(None);
@@ -38,11 +42,13 @@ pub(super) fn forward<const N: usize>(
     let biases = match <[&Tensor; N]>::try_from(given) {
         Ok(biases) if biases.iter().all(|bias| bias.dtype() == dtype) => {
             let biases = Apart::of(&biases, dtype, |bias| gpu.input(bias, dtype))?;
-            let fits = |biases: &Apart<N>| {
+            let biases = biases.filter(|biases| {
                 biases.ranks == weights.ranks && biases.stride.is_multiple_of(2 * VECTOR_VALUES)
-            };
-            let Some(biases) = biases.filter(fits) else { return Ok(None) };
-            Some(biases)
+            });
+            if biases.is_none() {
+                return Ok(None);
+            }
+            biases
         }
         Err(given) if given.is_empty() => None,
         _ => return Ok(None),
@@ -67,8 +73,8 @@ pub(super) fn forward<const N: usize>(
             vector: biases.map_or(0, |biases| biases.stride),
         },
     };
-    // SAFETY: `x` is `[rows, inputs]`; of each map, so far apart, the weight is `[outputs, inputs]`, the bias
-    // `[outputs]`, and the output `[rows, outputs]`.
+    // SAFETY: `x` is `[rows, inputs]`. At the given strides, each map has a weight `[outputs, inputs]`, a
+    // bias `[outputs]`, and an output `[rows, outputs]`.
     if !unsafe { gpu.gemm_batch(&gemm, None) }? {
         return Ok(None);
     }
@@ -76,17 +82,19 @@ pub(super) fn forward<const N: usize>(
     Ok(Some(views.try_into().expect("there is a view for each map")))
 }
 
-/// Accumulates the gradients of all weights and biases; false where nothing was done.
+/// Adds the gradients of all weights and biases; returns false if nothing was done.
 pub(super) fn backward_parameters<const N: usize>(
     gpu: &Gpu,
     x: &Tensor,
     maps: [MapGradients<'_>; N],
 ) -> Result<bool> {
-    let (dtype, (rows, inputs)) = (x.dtype(), x.dims2()?);
-    let (outputs, begun) = (maps[0].dy_to.dim(1)?, maps[0].dweight_oi.begun);
-    let differs =
-        |map: &MapGradients<'_>| map.dy_to.dims() != [rows, outputs] || map.dweight_oi.begun != begun;
-    if rows == 0 || maps.iter().any(differs) {
+    let dtype = x.dtype();
+    let (rows, inputs) = x.dims2()?;
+    let outputs = maps[0].dy_to.dim(1)?;
+    let begun = maps[0].dweight_oi.begun;
+    if rows == 0
+        || maps.iter().any(|map| map.dy_to.dims() != [rows, outputs] || map.dweight_oi.begun != begun)
+    {
         return Ok(false);
     }
     let weights = Apart::of(&maps, DType::F32, |map| gpu.output(map.dweight_oi.sum, DType::F32))?;
@@ -109,7 +117,7 @@ pub(super) fn backward_parameters<const N: usize>(
     };
     let given: Vec<Accumulator<'_>> = maps.iter().filter_map(|map| map.dbias_o).collect();
     match <[Accumulator<'_>; N]>::try_from(given) {
-        // SAFETY: `x` is `[rows, inputs]`; of each map, so far apart, `dy` is `[rows, outputs]`, and the
+        // SAFETY: `x` is `[rows, inputs]`. At the given strides, each map has a `dy` `[rows, outputs]`, and a
         // gradient of the weight `[outputs, inputs]` in f32.
         Ok(biases) => unsafe { with_biases(gpu, &of_weights, weights, biases) },
         // SAFETY: as above.
@@ -118,8 +126,9 @@ pub(super) fn backward_parameters<const N: usize>(
     }
 }
 
-/// The product of the weights with the sums of the biases beside it. It can only overwrite these: where they
-/// were begun, or lie elsewhere, they go by way of vectors.
+/// Computes the gradients of the weights, and in the same product the gradients of the biases, which it can
+/// only overwrite. If they must be added to, or are not at equal distances, they are computed into temporary
+/// vectors, which are then added. Returns false if nothing was done.
 ///
 /// # Safety
 /// As [`Gpu::gemm_batch`].
@@ -129,29 +138,37 @@ unsafe fn with_biases<const N: usize>(
     weights: Apart<N>,
     biases: [Accumulator<'_>; N],
 ) -> Result<bool> {
-    let product = |vector: usize| Gemm { batch: Batch { vector, ..of_weights.batch }, ..*of_weights };
     if biases.iter().all(|bias| !bias.begun) {
-        let there = Apart::of(&biases, DType::F32, |bias| gpu.output(bias.sum, DType::F32))?;
-        let fits =
-            |there: &Apart<N>| there.ranks == weights.ranks && there.stride.is_multiple_of(VECTOR_VALUES);
-        if let Some(there) = there.filter(fits) {
-            // SAFETY: the caller's promise; there is a sum for each output of each map, so far apart.
-            return unsafe { gpu.gemm_batch(&product(there.stride), Some(there.first)) };
+        let in_place = Apart::of(&biases, DType::F32, |bias| gpu.output(bias.sum, DType::F32))?;
+        if let Some(in_place) = in_place
+            && in_place.ranks == weights.ranks
+            && in_place.stride.is_multiple_of(VECTOR_VALUES)
+        {
+            // SAFETY: the caller's promise; at the given stride, each map has a sum for each output.
+            return unsafe {
+                gpu.gemm_batch(&with_vector_stride(of_weights, in_place.stride), Some(in_place.first))
+            };
         }
     }
     let outputs = of_weights.m;
     if !outputs.is_multiple_of(VECTOR_VALUES) {
         return Ok(false);
     }
-    let beside = Partials::new(gpu, 1, N * outputs)?;
+    let partials = Partials::new(gpu, 1, N * outputs)?;
+    let product = with_vector_stride(of_weights, outputs);
     // SAFETY: as above.
-    if !unsafe { gpu.gemm_batch(&product(outputs), Some(beside.address(gpu)?)) }? {
+    if !unsafe { gpu.gemm_batch(&product, Some(partials.address(gpu)?)) }? {
         return Ok(false);
     }
     let mut in_order = biases.map(Some);
     for (&rank, bias) in weights.ranks.iter().zip(biases) {
         in_order[rank] = Some(bias);
     }
-    beside.add_to(gpu, in_order)?;
+    partials.add_to(gpu, in_order)?;
     Ok(true)
+}
+
+/// The batched product `gemm` whose vectors are `vector` values apart.
+fn with_vector_stride(gemm: &Gemm, vector: usize) -> Gemm {
+    Gemm { batch: Batch { vector, ..gemm.batch }, ..*gemm }
 }

@@ -1,4 +1,4 @@
-//! Linear on the CPU: three products, and the column sums of the bias gradient.
+//! Linear maps on the CPU: three products, and the column sums of the bias gradient.
 
 use candle_core::Result;
 use candle_core::Tensor;
@@ -18,7 +18,8 @@ use crate::tensor::with_slice_mut;
 use crate::tensor::with_values_mut;
 
 pub(super) fn forward<T: Element>(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
-    let ((rows, inputs), outputs) = (x.dims2()?, weight.dim(0)?);
+    let (rows, inputs) = x.dims2()?;
+    let outputs = weight.dim(0)?;
     let bias = bias.map(values::<f32>).transpose()?;
     let (x, weight) = (values::<T>(x)?, values::<T>(weight)?);
     let mut y = Vec::<T>::new();
@@ -40,7 +41,8 @@ pub(super) fn forward<T: Element>(x: &Tensor, weight: &Tensor, bias: Option<&Ten
 }
 
 pub(super) fn backward_input<T: Element>(dy: &Tensor, weight: &Tensor) -> Result<Tensor> {
-    let ((rows, outputs), inputs) = (dy.dims2()?, weight.dim(1)?);
+    let (rows, outputs) = dy.dims2()?;
+    let inputs = weight.dim(1)?;
     let (dy, weight) = (values::<T>(dy)?, values::<T>(weight)?);
     let mut dx = Vec::<T>::new();
     let out = Output::unwritten(unwritten(&mut dx, rows * inputs), inputs);
@@ -66,12 +68,14 @@ pub(super) fn backward_inputs_accumulate<T: Element>(maps: &[(&Tensor, &Tensor)]
     for (dy, weight) in maps {
         operands.push((values::<T>(dy)?, values::<T>(weight)?, dy.dim(1)?));
     }
-    let term = |(dy, weight, outputs): &(_, _, usize)| Term {
-        a: rows_of(dy, *outputs),
-        b: rows_of(weight, inputs),
-        depth: *outputs,
-    };
-    let terms: Vec<Term<T>> = operands.iter().map(term).collect();
+    let terms: Vec<Term<T>> = operands
+        .iter()
+        .map(|(dy, weight, outputs)| Term {
+            a: rows_of(dy, *outputs),
+            b: rows_of(weight, inputs),
+            depth: *outputs,
+        })
+        .collect();
     with_values_mut::<T, _>(dx, |dx| {
         let out = Output::rows(dx.as_mut_ptr(), inputs).accumulating();
         // SAFETY: every `dy`, every `weight` and `dx` are whole matrices of the shapes checked by the caller.
@@ -89,7 +93,8 @@ pub(super) fn backward_parameters<T: Element>(
     dweight: Accumulator<'_>,
     dbias: Option<Accumulator<'_>>,
 ) -> Result<()> {
-    let ((rows, outputs), inputs) = (dy.dims2()?, x.dim(1)?);
+    let (rows, outputs) = dy.dims2()?;
+    let inputs = x.dim(1)?;
     let (dy, x) = (values::<T>(dy)?, values::<T>(x)?);
     with_slice_mut(dweight.sum, |values| {
         let out = Output { accumulate: dweight.begun, ..Output::rows(values.as_mut_ptr(), inputs) };

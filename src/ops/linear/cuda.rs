@@ -1,4 +1,4 @@
-//! Linear on the GPU: products of the library, and the column sums of the bias gradient.
+//! Linear maps on the GPU: products by cuBLASLt, and the column sums of the bias gradient.
 
 use candle_core::DType;
 use candle_core::Result;
@@ -20,7 +20,7 @@ use crate::cuda::wide;
 
 const COLUMN_SUMS: Kernel = Kernel { op: "linear", name: "linear_column_sums" };
 
-/// Twin of `ColumnSumsArgs` in `kernel.cu`.
+/// Same layout as `ColumnSumsArgs` in `kernel.cu`.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 struct ColumnSumsArgs {
@@ -31,7 +31,9 @@ struct ColumnSumsArgs {
 }
 
 pub(super) fn forward(gpu: &Gpu, x: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
-    let (dtype, (rows, inputs), outputs) = (x.dtype(), x.dims2()?, weight.dim(0)?);
+    let dtype = x.dtype();
+    let (rows, inputs) = x.dims2()?;
+    let outputs = weight.dim(0)?;
     let y = gpu.uninitialised((rows, outputs), dtype)?;
     let gemm = Gemm {
         m: rows,
@@ -46,13 +48,13 @@ pub(super) fn forward(gpu: &Gpu, x: &Tensor, weight: &Tensor, bias: Option<&Tens
         bias: bias.map(|bias| added(gpu, bias)).transpose()?,
         batch: Batch::ONE,
     };
-    // SAFETY: `x` is `[rows, inputs]`, the weight `[outputs, inputs]`, the bias `[outputs]`, `y` `[rows,
-    // outputs]`.
+    // SAFETY: `x` is `[rows, inputs]`, the weight is `[outputs, inputs]`, the bias is `[outputs]`, and `y` is
+    // `[rows, outputs]`.
     unsafe { gpu.gemm(&gemm) }?;
     Ok(y)
 }
 
-/// A bias of any type that products add.
+/// A bias for a product to add, of any dtype that products support.
 fn added(gpu: &Gpu, bias: &Tensor) -> Result<Bias> {
     Ok(Bias { address: gpu.input(bias, bias.dtype())?, dtype: bias.dtype() })
 }
@@ -68,7 +70,9 @@ pub(super) fn backward_inputs_accumulate(gpu: &Gpu, maps: &[(&Tensor, &Tensor)],
 }
 
 fn input_gradient(gpu: &Gpu, dy: &Tensor, weight: &Tensor, dx: &Tensor, accumulate: bool) -> Result<()> {
-    let (dtype, (rows, outputs), inputs) = (dy.dtype(), dy.dims2()?, weight.dim(1)?);
+    let dtype = dy.dtype();
+    let (rows, outputs) = dy.dims2()?;
+    let inputs = weight.dim(1)?;
     let gemm = Gemm {
         m: rows,
         n: inputs,
@@ -93,7 +97,9 @@ pub(super) fn backward_parameters(
     dweight: Accumulator<'_>,
     dbias: Option<Accumulator<'_>>,
 ) -> Result<()> {
-    let (dtype, (rows, outputs), inputs) = (dy.dtype(), dy.dims2()?, x.dim(1)?);
+    let dtype = dy.dtype();
+    let (rows, outputs) = dy.dims2()?;
+    let inputs = x.dim(1)?;
     if rows == 0 {
         return [Some(dweight), dbias].into_iter().flatten().try_for_each(|sum| sum.begin().map(|_| ()));
     }
@@ -110,7 +116,7 @@ pub(super) fn backward_parameters(
         bias: None,
         batch: Batch::ONE,
     };
-    // SAFETY: `dy` is `[rows, outputs]`, `x` `[rows, inputs]`, the gradients `[outputs, inputs]` and
+    // SAFETY: `dy` is `[rows, outputs]`, `x` is `[rows, inputs]`; the gradients are `[outputs, inputs]` and
     // `[outputs]` in f32.
     unsafe {
         match dbias {
@@ -120,36 +126,40 @@ pub(super) fn backward_parameters(
     }
 }
 
-/// The gradient of a weight, and with it that of the bias: cuBLASLt sums the rows of `dy`, which the product
-/// reads anyway. It can only overwrite, so what is to be added goes by way of a vector; where it has no such
-/// product, `dy` is read again.
+/// Computes the gradient of a weight, and in the same product that of the bias: cuBLASLt sums the rows of
+/// `dy`, which the product reads anyway. It can only overwrite the sums; if they must be added to, they are
+/// computed into a temporary vector, which is then added. If cuBLASLt has no such product, a second kernel
+/// reads `dy` again.
 ///
 /// # Safety
-/// As [`Gpu::gemm`]; the left operand of the product is the transpose of `dy`, whose stride its kernels can
-/// read at: rows of a tensor, or padded ones.
+/// As [`Gpu::gemm`]. The left operand of the product must be the transpose of `dy`, with a stride that the
+/// kernel for column sums can read: that of a tensor's rows, or of padded rows.
 pub(crate) unsafe fn weight_and_bias(gpu: &Gpu, of_weight: &Gemm, dbias: Accumulator<'_>) -> Result<()> {
-    let beside = dbias.begun.then(|| Partials::new(gpu, 1, of_weight.m)).transpose()?;
-    let sums =
-        beside.as_ref().map_or_else(|| gpu.output(dbias.sum, DType::F32), |beside| beside.address(gpu))?;
+    let partials = dbias.begun.then(|| Partials::new(gpu, 1, of_weight.m)).transpose()?;
+    let sums = match &partials {
+        None => gpu.output(dbias.sum, DType::F32)?,
+        Some(partials) => partials.address(gpu)?,
+    };
     // SAFETY: the caller's promise; the vector has a value for each row of the output.
     if unsafe { gpu.gemm_with_row_sums(of_weight, sums) }? {
-        return beside.map_or(Ok(()), |beside| beside.add_to(gpu, [Some(dbias)]));
+        return partials.map_or(Ok(()), |partials| partials.add_to(gpu, [Some(dbias)]));
     }
     // SAFETY: the caller's promise.
     unsafe { gpu.gemm(of_weight) }?;
     // SAFETY: as above.
-    unsafe { add_column_sums(gpu, of_weight.dtype, of_weight.a, (of_weight.k, of_weight.m), dbias) }
+    unsafe { add_column_sums(gpu, of_weight.dtype, of_weight.a, of_weight.k, of_weight.m, dbias) }
 }
 
 /// Adds the sum over the rows of a matrix to `into`, f32.
 ///
 /// # Safety
-/// The matrix, whether or not it is transposed elsewhere, lies in memory as `[rows, cols]`.
+/// The matrix must be stored as `[rows, cols]`; whether `matrix` is marked as transposed has no effect.
 unsafe fn add_column_sums(
     gpu: &Gpu,
     dtype: DType,
     matrix: Operand,
-    (rows, cols): (usize, usize),
+    rows: usize,
+    cols: usize,
     into: Accumulator<'_>,
 ) -> Result<()> {
     let blocks = row_blocks(rows, cols);
@@ -161,22 +171,22 @@ unsafe fn add_column_sums(
         columns: Columns::of((rows, cols), blocks).with_stride(matrix.stride),
         lane_values: lane_values as u32,
     };
-    // SAFETY: the matrix is `[rows, cols]`, there is a row of partial sums for each block of rows.
+    // SAFETY: the matrix is `[rows, cols]`, and each block of rows has a row of partial sums.
     unsafe { gpu.launch(COLUMN_SUMS, Some(dtype), args.columns.grid_with_sums(lane_values), &args) }?;
     partials.add_to(gpu, [Some(into)])
 }
 
-/// Few blocks of rows where there are many columns: a vocabulary fills the GPU by itself, and each block of
-/// rows writes a partial sum for every column.
+/// Splits the rows into blocks, fewer if there are many columns: the columns of a vocabulary occupy the whole
+/// GPU already, and each block of rows writes a partial sum for every column.
 fn row_blocks(rows: usize, cols: usize) -> RowBlocks {
-    /// Blocks in both directions, about: eight for each processor of the largest GPU.
+    /// Approximate number of blocks over rows and columns: eight for each multiprocessor of the largest GPU.
     const BLOCKS: usize = 1056;
     let down = (BLOCKS / cols.div_ceil(256).max(1)).max(1);
     RowBlocks::of(rows, rows.div_ceil(down).max(WARPS))
 }
 
-/// Values that a lane reads at once, past the last column into padding where there is some: 16 bytes; 2 where
-/// rows allow no more; or 1.
+/// Number of values that a lane reads at once: those of 16 bytes if the alignment of rows allows it (they may
+/// extend into the padding after the last column), else 2 or 1.
 fn lane_values(stride: usize, dtype: DType, address: Address) -> usize {
     let pairs_fit = stride.is_multiple_of(2) && address.0.is_multiple_of(2 * dtype.size_in_bytes() as u64);
     if wide::flag(stride, dtype, &[address]) == 1 { wide::values(dtype) } else { 1 + usize::from(pairs_fit) }

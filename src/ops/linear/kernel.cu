@@ -1,12 +1,12 @@
-// Column sums, for the gradient of a bias; see mod.rs, and columns.cuh for who adds up what. The products are
-// the library's.
+// Column sums, for the gradient of a bias; see mod.rs, and columns.cuh for the assignment of values to
+// threads. cuBLASLt computes the products.
 #include "columns.cuh"
 
 struct ColumnSumsArgs {
     const void* values;  // [rows, cols]
     float* partials;     // [blocks of rows, cols]
     Columns columns;
-    u32 lane_values;  // N: 16 bytes, 2 values or one
+    u32 lane_values;  // N, the values that a lane reads at once: those of 16 bytes, 2 or 1
 };
 
 template <typename T, int N>

@@ -1,14 +1,14 @@
-//! Linear map: `y = x W^T + b`.
+//! The linear map `y = x W^T + b`.
 //!
 //! | value | shape | type | gradient |
 //! |---|---|---|---|
 //! | `x` | `[T, I]` | compute | `dx = dy W` |
-//! | `W` | `[O, I]` | compute | `dW += dy^T x` (accumulates in f32, or begins) |
+//! | `W` | `[O, I]` | compute | `dW += dy^T x`, or `=` (in f32, see [`Accumulator`]) |
 //! | `b` | `[O]` | f32, on a GPU also compute | `db += sum over rows of dy` (as `dW`) |
 //! | `y` | `[T, O]` | compute | `dy` |
 //!
-//! The compute type is f32, bf16 or f16; sums are f32 and rounded once. Saved for backward: `x`, by the
-//! caller.
+//! The compute type is f32, bf16 or f16; sums are computed in f32 and rounded once. The caller saves `x` for
+//! backward.
 
 use candle_core::DType;
 use candle_core::Result;
@@ -28,25 +28,26 @@ pub mod reference;
 /// One of several maps of an input.
 #[derive(Debug, Clone, Copy)]
 pub struct Map<'a> {
-    /// `[O, I]`.
+    /// The weight `W`, `[O, I]`.
     pub weight_oi: &'a Tensor,
-    /// `[O]`, where there is one.
+    /// The bias `b`, `[O]`; optional.
     pub bias_o: Option<&'a Tensor>,
 }
 
-/// The gradient of the output of one of several maps of an input, and where those of its parameters go.
+/// For one of several maps of an input: the gradient of its output, and the gradients of its parameters,
+/// which are added to.
 #[derive(Debug, Clone, Copy)]
 pub struct MapGradients<'a> {
-    /// `[T, O]`.
+    /// Gradient of the output, `[T, O]`.
     pub dy_to: &'a Tensor,
-    /// `[O, I]`.
+    /// Gradient of the weight, `[O, I]`.
     pub dweight_oi: Accumulator<'a>,
-    /// `[O]`, where there is a bias.
+    /// Gradient of the bias, `[O]`; `None` if there is no bias.
     pub dbias_o: Option<Accumulator<'a>>,
 }
 
-/// `y_to = x_ti W_oi^T + b_o`; without a bias where the next op adds it. A GPU rounds the bias to the type of
-/// `y`, and takes one that already has it.
+/// `y_to = x_ti W_oi^T + b_o`; `bias_o` is `None` if the next op adds the bias. A GPU rounds the bias to the
+/// dtype of `y`, and also accepts a bias that has this dtype already.
 pub fn forward(x_ti: &Tensor, weight_oi: &Tensor, bias_o: Option<&Tensor>) -> Result<Tensor> {
     check_map(x_ti, Map { weight_oi, bias_o })?;
     match Gpu::of(x_ti)? {
@@ -55,7 +56,7 @@ pub fn forward(x_ti: &Tensor, weight_oi: &Tensor, bias_o: Option<&Tensor>) -> Re
     }
 }
 
-/// As [`forward`] for several maps of one input, which a GPU takes in one product where it can.
+/// Like [`forward`], for several maps of one input, which a GPU computes in one product if possible.
 pub fn forward_maps<const N: usize>(x_ti: &Tensor, maps: [Map<'_>; N]) -> Result<[Tensor; N]> {
     if let Some(gpu) = Gpu::of(x_ti)? {
         maps.iter().try_for_each(|map| check_map(x_ti, *map))?;
@@ -76,9 +77,8 @@ pub fn backward_input(dy_to: &Tensor, weight_oi: &Tensor) -> Result<Tensor> {
     }
 }
 
-/// `dx_ti += sum over the maps (dy_to, W_oi) of dy_to W_oi`, for an input that feeds several maps. On the CPU
-/// it is one sum, rounded once; on a GPU each map's product is added to what stands in `dx_ti` and rounded to
-/// its type.
+/// `dx_ti += sum over the maps (dy_to, W_oi) of dy_to W_oi`, for the input of several maps. On the CPU this
+/// is one sum that is rounded once; on a GPU each product is added to `dx_ti` and rounded to its dtype.
 pub fn backward_inputs_accumulate(maps: &[(&Tensor, &Tensor)], dx_ti: &Tensor) -> Result<()> {
     for (dy_to, weight_oi) in maps {
         check(dy_to, weight_oi, 0)?;
@@ -93,7 +93,8 @@ pub fn backward_inputs_accumulate(maps: &[(&Tensor, &Tensor)], dx_ti: &Tensor) -
     }
 }
 
-/// `dW_oi += dy_to^T x_ti`, and `db_o += sum of dy_to` where there is a bias here; both gradients are f32.
+/// `dW_oi += dy_to^T x_ti` and, unless `dbias_o` is `None`, `db_o += sum over rows of dy_to`; both gradients
+/// are f32.
 pub fn backward_parameters<'a>(
     dy_to: &Tensor,
     x_ti: &Tensor,
@@ -110,7 +111,8 @@ pub fn backward_parameters<'a>(
     }
 }
 
-/// As [`backward_parameters`] for several maps of one input, which a GPU takes in one product where it can.
+/// Like [`backward_parameters`], for several maps of one input, which a GPU computes in one product if
+/// possible.
 pub fn backward_parameters_of_maps<const N: usize>(x_ti: &Tensor, maps: [MapGradients<'_>; N]) -> Result<()> {
     if let Some(gpu) = Gpu::of(x_ti)? {
         maps.iter().try_for_each(|map| check_gradients(x_ti, *map))?;
@@ -133,7 +135,8 @@ fn check_map(x_ti: &Tensor, Map { weight_oi, bias_o }: Map<'_>) -> Result<()> {
 }
 
 fn check_gradients(x_ti: &Tensor, map: MapGradients<'_>) -> Result<()> {
-    let ((rows, outputs), inputs) = (map.dy_to.dims2()?, x_ti.dims2()?.1);
+    let (rows, outputs) = map.dy_to.dims2()?;
+    let inputs = x_ti.dims2()?.1;
     check_shape("linear: x", x_ti, &[rows, inputs])?;
     check_shape("linear: weight gradient", map.dweight_oi.sum, &[outputs, inputs])?;
     map.dbias_o.map_or(Ok(()), |dbias| check_shape("linear: bias gradient", dbias.sum, &[outputs]))

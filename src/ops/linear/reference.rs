@@ -1,4 +1,4 @@
-//! The definition of correct, composed of candle's differentiable ops.
+//! The linear map composed of candle functions, as the reference.
 
 use candle_core::Result;
 use candle_core::Tensor;

@@ -1,4 +1,4 @@
-//! The products against the reference: odd sizes, one row, no row, accumulation into what is there.
+//! The products compared with the reference: odd sizes, one row, no rows, and addition to existing gradients.
 
 use candle_core::DType;
 use candle_core::Result;
@@ -24,27 +24,31 @@ fn composed(inputs: &[Tensor]) -> Result<Tensor> {
 }
 
 #[test]
-fn forward_and_backward_are_the_reference() {
+fn forward_and_backward_agree_with_the_reference() {
     on_each_device(|| {
         for dtype in DTYPES {
-            for size in [(1, 1, 1), (1, 24, 96), (7, 5, 3), (65, 96, 24), (130, 131, 129)] {
-                compare(dtype, size);
+            for (rows, inputs, outputs) in [(1, 1, 1), (1, 24, 96), (7, 5, 3), (65, 96, 24), (130, 131, 129)]
+            {
+                compare(dtype, rows, inputs, outputs);
             }
         }
     });
 }
 
-fn compare(dtype: DType, (rows, inputs, outputs): (usize, usize, usize)) {
+fn compare(dtype: DType, rows: usize, inputs: usize, outputs: usize) {
     let tolerance = within(dtype, 1e-6, 1.0);
-    let (x, weight) = (fresh_in((rows, inputs), 1, dtype), fresh_in((outputs, inputs), 2, dtype));
-    let (dy, bias) = (fresh_in((rows, outputs), 4, dtype), fresh(outputs, 3));
+    let x = fresh_in((rows, inputs), 1, dtype);
+    let weight = fresh_in((outputs, inputs), 2, dtype);
+    let dy = fresh_in((rows, outputs), 4, dtype);
+    let bias = fresh(outputs, 3);
     let (want, gradients) = reference_gradients(composed, &[&x, &weight, &bias], &dy);
     assert_close("y", &linear::forward(&x, &weight, Some(&bias)).unwrap(), &want, tolerance);
     assert_close("dx", &linear::backward_input(&dy, &weight).unwrap(), &gradients[0], tolerance);
 
-    // Everything that accumulates starts from something; two maps that share their input add up.
-    let (dx, dweight, dbias) =
-        (fresh_in((rows, inputs), 5, dtype), fresh((outputs, inputs), 6), fresh(outputs, 7));
+    // All sums are added to existing values, and `dx` is summed over two maps of one input.
+    let dx = fresh_in((rows, inputs), 5, dtype);
+    let dweight = fresh((outputs, inputs), 6);
+    let dbias = fresh(outputs, 7);
     let twice = (&gradients[0] * 2.0).unwrap();
     let wanted = [&dx, &dweight, &dbias].into_iter().zip([&twice, &gradients[1], &gradients[2]]);
     let wanted: Vec<Tensor> = wanted.map(|(start, g)| (double(start) + g).unwrap()).collect();
@@ -55,24 +59,26 @@ fn compare(dtype: DType, (rows, inputs, outputs): (usize, usize, usize)) {
     // Gradients of parameters are f32 sums of exact products.
     assert_close("dweight", &dweight, &wanted[1], 1e-6);
     assert_close("dbias", &dbias, &wanted[2], 1e-6);
-    // Without a beginning, what stands there has no meaning.
-    let (dweight, dbias) = ((dweight * f64::NAN).unwrap(), (dbias * f64::NAN).unwrap());
-    let first = |sum| Accumulator { sum, begun: false };
-    linear::backward_parameters(&dy, &x, first(&dweight), Some(first(&dbias))).unwrap();
+    // Accumulators that are not begun are overwritten, whatever their values.
+    let [dweight, dbias] = [dweight, dbias].map(|t| (t * f64::NAN).unwrap());
+    let [first_weight, first_bias] = [&dweight, &dbias].map(|sum| Accumulator { sum, begun: false });
+    linear::backward_parameters(&dy, &x, first_weight, Some(first_bias)).unwrap();
     assert_close("first dweight", &dweight, &gradients[1], 1e-6);
     assert_close("first dbias", &dbias, &gradients[2], 1e-6);
 }
 
-/// Rows of several blocks, and columns that are read in 16 bytes, in pairs, and one by one.
+/// Several blocks of rows, and columns that are read 16 bytes at a time, in pairs, and one by one.
 #[test]
-fn bias_gradients_take_every_row_of_every_column() {
+fn bias_gradients_sum_every_row_of_every_column() {
     on_each_device(|| {
         for (dtype, (rows, cols)) in DTYPES
             .into_iter()
             .flat_map(|dtype| [(700, 264), (41, 1030), (2200, 7), (9, 1)].map(|s| (dtype, s)))
         {
-            let (dy, x) = (fresh_in((rows, cols), 1, dtype), fresh_in((rows, 1), 2, dtype));
-            let (dweight, dbias) = (fresh((cols, 1), 3), fresh(cols, 4));
+            let dy = fresh_in((rows, cols), 1, dtype);
+            let x = fresh_in((rows, 1), 2, dtype);
+            let dweight = fresh((cols, 1), 3);
+            let dbias = fresh(cols, 4);
             let want = (double(&dbias) + double(&dy).sum(0).unwrap()).unwrap();
             linear::backward_parameters(&dy, &x, &dweight, Some((&dbias).into())).unwrap();
             assert_close("dbias", &dbias, &want, 1e-6);
@@ -93,16 +99,19 @@ fn the_reference_is_differentiable() {
 fn no_rows_give_no_output_and_no_gradient() {
     on_each_device(|| {
         for dtype in DTYPES {
-            let (x, dy) = (fresh_in((0, 4), 1, dtype), fresh_in((0, 3), 1, dtype));
-            let (weight, dweight, dbias) = (fresh_in((3, 4), 1, dtype), fresh((3, 4), 2), fresh(3, 3));
+            let x = fresh_in((0, 4), 1, dtype);
+            let dy = fresh_in((0, 3), 1, dtype);
+            let weight = fresh_in((3, 4), 1, dtype);
+            let dweight = fresh((3, 4), 2);
+            let dbias = fresh(3, 3);
             assert_eq!(linear::forward(&x, &weight, None).unwrap().dims(), [0, 3]);
             assert_eq!(linear::backward_input(&dy, &weight).unwrap().dims(), [0, 4]);
             let before = [bits(&dweight), bits(&dbias)];
             linear::backward_parameters(&dy, &x, &dweight, Some((&dbias).into())).unwrap();
             linear::backward_inputs_accumulate(&[(&dy, &weight)], &x).unwrap();
             assert_eq!([bits(&dweight), bits(&dbias)], before);
-            let first = |sum| Accumulator { sum, begun: false };
-            linear::backward_parameters(&dy, &x, first(&dweight), Some(first(&dbias))).unwrap();
+            let [first_weight, first_bias] = [&dweight, &dbias].map(|sum| Accumulator { sum, begun: false });
+            linear::backward_parameters(&dy, &x, first_weight, Some(first_bias)).unwrap();
             assert!([bits(&dweight), bits(&dbias)].concat().iter().all(|&bits| bits == 0));
         }
     });
@@ -115,10 +124,12 @@ fn shapes_that_do_not_fit_are_named() {
 }
 
 #[test]
-fn a_gpu_adds_a_bias_that_is_rounded_already_to_the_same_bits() {
+fn a_rounded_bias_gives_the_same_bits_on_a_gpu() {
     on_each_device(|| {
         for dtype in DTYPES {
-            let (x, weight, bias) = (fresh_in((5, 24), 1, dtype), fresh_in((7, 24), 2, dtype), fresh(7, 3));
+            let x = fresh_in((5, 24), 1, dtype);
+            let weight = fresh_in((7, 24), 2, dtype);
+            let bias = fresh(7, 3);
             let outcome = linear::forward(&x, &weight, Some(&bias.to_dtype(dtype).unwrap()));
             if dtype != DType::F32 && Gpu::of(&x).unwrap().is_none() {
                 let error = outcome.unwrap_err().to_string();
@@ -131,35 +142,29 @@ fn a_gpu_adds_a_bias_that_is_rounded_already_to_the_same_bits() {
     });
 }
 
-/// Weights, biases and gradients as they lie in the buffers of all parameters, key, query and value by name:
-/// at equal distances, that of the queries in the middle; or one of them elsewhere. First gradients and
-/// further ones.
+/// Weights, biases and gradients are views of flat buffers, as in a model, where key, query and value are
+/// sorted by name: at equal distances with that of the queries in the middle, or with one of them at another
+/// distance. Gradients are overwritten, and added to.
 #[test]
-fn several_maps_of_one_input_are_the_maps_by_themselves() {
+fn several_maps_of_one_input_equal_the_single_maps() {
     on_each_device(|| {
         let sizes = [(7usize, 24usize, 16usize), (65, 16, 40), (3, 5, 6)];
         for (dtype, (rows, inputs, outputs)) in
             DTYPES.into_iter().flat_map(|dtype| sizes.map(|size| (dtype, size)))
         {
             for (places, has_bias) in [([1, 0, 2], true), ([0, 1, 2], false), ([1, 0, 3], true)] {
-                let (step, weight) = (64 + (outputs * inputs).next_multiple_of(64), outputs * inputs);
-                let part = |t: &Tensor, first: usize, len: usize| t.narrow(0, first, len).unwrap();
-                let weights_of = |t: &Tensor| {
-                    places.map(|p| part(t, p * step + 64, weight).reshape((outputs, inputs)).unwrap())
-                };
-                let biases_of = |t: &Tensor| places.map(|p| part(t, p * step, outputs));
+                let step = 64 + (outputs * inputs).next_multiple_of(64);
                 let flat = fresh_in(4 * step, 1, dtype);
-                let (weights, biases) = (weights_of(&flat), biases_of(&flat));
+                let (weights, biases) = views(&flat, places, step, outputs, inputs);
                 let x = fresh_in((rows, inputs), 2, dtype);
-                // A CPU takes biases of f32 only.
+                // A CPU accepts only f32 biases.
                 let biases = biases.map(|bias| match Gpu::of(&x).unwrap() {
                     Some(_) => bias,
                     None => bias.to_dtype(DType::F32).unwrap(),
                 });
-                let map =
-                    |i: usize| linear::Map { weight_oi: &weights[i], bias_o: has_bias.then_some(&biases[i]) };
-                let outputs_of = linear::forward_maps(&x, [0, 1, 2].map(map)).unwrap();
-                for (i, y) in outputs_of.iter().enumerate() {
+                let maps = [0, 1, 2]
+                    .map(|i| linear::Map { weight_oi: &weights[i], bias_o: has_bias.then_some(&biases[i]) });
+                for (i, y) in linear::forward_maps(&x, maps).unwrap().iter().enumerate() {
                     let want = linear::forward(&x, &weights[i], has_bias.then_some(&biases[i])).unwrap();
                     assert_close(
                         &format!("map {i} of {places:?}"),
@@ -172,22 +177,38 @@ fn several_maps_of_one_input_are_the_maps_by_themselves() {
                 let dys = places.map(|p| all.get(p).unwrap());
                 for begun in [false, true] {
                     let [together, apart] = [fresh(4 * step, 4), fresh(4 * step, 4)];
-                    let of = |t: &Tensor| (weights_of(t), biases_of(t));
-                    let sum = |sum| Accumulator { sum, begun };
-                    let (into, alone) = (of(&together), of(&apart));
-                    let gradients = [0, 1, 2].map(|i| linear::MapGradients {
-                        dy_to: &dys[i],
-                        dweight_oi: sum(&into.0[i]),
-                        dbias_o: has_bias.then_some(sum(&into.1[i])),
+                    let [into, alone] = [&together, &apart].map(|t| views(t, places, step, outputs, inputs));
+                    let [gradients, single] = [&into, &alone].map(|(dweights, dbiases)| {
+                        [0, 1, 2].map(|i| linear::MapGradients {
+                            dy_to: &dys[i],
+                            dweight_oi: Accumulator { sum: &dweights[i], begun },
+                            dbias_o: has_bias.then_some(Accumulator { sum: &dbiases[i], begun }),
+                        })
                     });
                     linear::backward_parameters_of_maps(&x, gradients).unwrap();
-                    for (i, dy) in dys.iter().enumerate() {
-                        let dbias = has_bias.then_some(sum(&alone.1[i]));
-                        linear::backward_parameters(dy, &x, sum(&alone.0[i]), dbias).unwrap();
+                    for map in single {
+                        linear::backward_parameters(map.dy_to, &x, map.dweight_oi, map.dbias_o).unwrap();
                     }
                     assert_close("gradients of maps", &together, &double(&apart), 1e-6);
                 }
             }
         }
     });
+}
+
+/// Views of the weights and biases of three maps in the flat buffer `t`, at the multiples `places` of `step`:
+/// a bias, then after 64 values the weight.
+fn views(
+    t: &Tensor,
+    places: [usize; 3],
+    step: usize,
+    outputs: usize,
+    inputs: usize,
+) -> ([Tensor; 3], [Tensor; 3]) {
+    let weights = places.map(|place| {
+        let weight = t.narrow(0, place * step + 64, outputs * inputs).unwrap();
+        weight.reshape((outputs, inputs)).unwrap()
+    });
+    let biases = places.map(|place| t.narrow(0, place * step, outputs).unwrap());
+    (weights, biases)
 }

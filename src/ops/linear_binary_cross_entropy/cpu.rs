@@ -1,6 +1,4 @@
-//! The op on the CPU: a pass over the rows for the logits, and one for the gradients.
-
-use std::ops::Range;
+//! The op on the CPU: one pass over the rows for the logits, and one for the gradients.
 
 use candle_core::Result;
 use candle_core::Tensor;
@@ -9,6 +7,7 @@ use rayon::iter::ParallelIterator;
 use crate::element::Element;
 use crate::linear_binary_cross_entropy::Map;
 use crate::parallel;
+use crate::sigmoid_cross_entropy::sigmoid;
 use crate::simd;
 use crate::simd::kernel;
 use crate::tensor::from_vec;
@@ -24,11 +23,11 @@ pub(super) fn logits<T: Element>(x_md: &Tensor, map: Map<'_>) -> Result<Tensor> 
 fn logits_of<T: Element>(x_md: &Tensor, map: Map<'_>) -> Result<Vec<f32>> {
     let (rows, cols) = x_md.dims2()?;
     let (x, weight, bias) = (values::<T>(x_md)?, values::<f32>(map.weight)?, values::<f32>(map.bias)?[0]);
-    let of_block = |block: Range<usize>| {
+    let blocks = parallel::blocks(rows, cols).map(|block| {
         let mut room = vec![0.0; cols];
         block.map(|m| dot(&x[m * cols..(m + 1) * cols], &weight, &mut room) + bias).collect::<Vec<f32>>()
-    };
-    let blocks: Vec<Vec<f32>> = parallel::blocks(rows, cols).map(of_block).collect();
+    });
+    let blocks: Vec<Vec<f32>> = blocks.collect();
     Ok(blocks.concat())
 }
 
@@ -49,17 +48,22 @@ pub(super) fn forward<T: Element>(x_md: &Tensor, map: Map<'_>, labels: &[u32]) -
     totals(&logits_of::<T>(x_md, map)?, labels)
 }
 
-/// What the rows come to, in order.
+/// The totals of all rows, added in order; see [`super::Totals`].
 fn totals(logits: &[f32], labels: &[u32]) -> Result<Tensor> {
-    let (mut loss, mut correct, mut predicted, mut hits) = (0.0, 0.0, 0.0, 0.0);
+    let mut loss = 0.0;
+    let mut correct = 0.0;
+    let mut predicted = 0.0;
+    let mut hits = 0.0;
     for (&logit, &label) in logits.iter().zip(labels) {
-        let (z, is_one, told) = (f64::from(logit), label == 1, logit > 0.0);
+        let z = f64::from(logit);
+        let is_one = label == 1;
+        let predicts_one = logit > 0.0;
         // Unlike `max`, this keeps a NaN.
         let above = if z < 0.0 { 0.0 } else { z };
         loss += above - if is_one { z } else { 0.0 } + (-z.abs()).exp().ln_1p();
-        correct += f64::from(u8::from(told == is_one));
-        predicted += f64::from(u8::from(told));
-        hits += f64::from(u8::from(told && is_one));
+        correct += f64::from(u8::from(predicts_one == is_one));
+        predicted += f64::from(u8::from(predicts_one));
+        hits += f64::from(u8::from(predicts_one && is_one));
     }
     from_vec(vec![loss, correct, predicted, hits], 4)
 }
@@ -88,9 +92,8 @@ pub(super) fn forward_backward<T: Element>(
     Ok((totals(&logits, labels)?, from_vec(dx, (rows, cols))?))
 }
 
-/// The gradient of a row's logit. `sigmoid(z) - 1` is `-sigmoid(-z)`, which loses no digit where the row is
-/// told right.
+/// The gradient of a row's logit. `sigmoid(z) - 1` is computed as `-sigmoid(-z)`, which loses no digits if
+/// the prediction is correct.
 fn slope(z: f32, label: u32, scale: f32) -> f32 {
-    let sigmoid = |z: f32| 1.0 / (1.0 + (-z).exp());
     if label == 1 { -scale * sigmoid(-z) } else { scale * sigmoid(z) }
 }

@@ -1,4 +1,5 @@
-//! The op on the GPU: a warp a row for the logits, then all rows by columns for the gradients.
+//! The op on the GPU: one warp for each row computes the logits, then threads for columns compute the
+//! gradients.
 
 use candle_core::DType;
 use candle_core::Result;
@@ -20,10 +21,10 @@ const ROWS: Kernel = Kernel { op: "linear_binary_cross_entropy", name: "linear_b
 const TOTALS: Kernel = Kernel { op: "linear_binary_cross_entropy", name: "linear_binary_totals" };
 const GRADIENTS: Kernel = Kernel { op: "linear_binary_cross_entropy", name: "linear_binary_gradients" };
 
-/// Rows of a block of [`ROWS`]: one a warp.
+/// Number of rows of a block of [`ROWS`]; each has one warp.
 const BLOCK_ROWS: usize = 8;
 
-/// Twin of `RowsArgs`.
+/// Same layout as `RowsArgs` in `kernel.cu`.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 struct RowsArgs {
@@ -39,7 +40,7 @@ struct RowsArgs {
     scale: f32,
 }
 
-/// Twin of `TotalsArgs`.
+/// Same layout as `TotalsArgs` in `kernel.cu`.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 struct TotalsArgs {
@@ -50,7 +51,7 @@ struct TotalsArgs {
     rows: i64,
 }
 
-/// Twin of `GradientsArgs`.
+/// Same layout as `GradientsArgs` in `kernel.cu`.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 struct GradientsArgs {
@@ -64,7 +65,8 @@ struct GradientsArgs {
 }
 
 impl RowsArgs {
-    fn of(gpu: &Gpu, x_md: &Tensor, map: Map<'_>) -> Result<Self> {
+    /// Arguments without outputs: the addresses of labels and of all results are null.
+    fn new(gpu: &Gpu, x_md: &Tensor, map: Map<'_>) -> Result<Self> {
         let (rows, cols) = x_md.dims2()?;
         Ok(Self {
             x: gpu.input(x_md, x_md.dtype())?,
@@ -80,8 +82,11 @@ impl RowsArgs {
         })
     }
 
+    /// Launches the kernel [`ROWS`], which writes the results whose addresses are not null.
+    ///
     /// # Safety
-    /// Every address that is not null has room for what the kernel reads or writes there: see its `RowsArgs`.
+    /// Every address that is not null must have the size that the kernel accesses: see `RowsArgs` in
+    /// `kernel.cu`.
     unsafe fn launch(&self, gpu: &Gpu, dtype: DType) -> Result<()> {
         if self.rows == 0 {
             return Ok(());
@@ -94,8 +99,8 @@ impl RowsArgs {
 
 pub(super) fn logits(gpu: &Gpu, x_md: &Tensor, map: Map<'_>) -> Result<Tensor> {
     let logits = gpu.uninitialised(x_md.dim(0)?, DType::F32)?;
-    let args = RowsArgs { logits: gpu.output(&logits, DType::F32)?, ..RowsArgs::of(gpu, x_md, map)? };
-    // SAFETY: `x` is `[rows, cols]`, the weight `[1, cols]`, there is a logit for each row.
+    let args = RowsArgs { logits: gpu.output(&logits, DType::F32)?, ..RowsArgs::new(gpu, x_md, map)? };
+    // SAFETY: `x` is `[rows, cols]`, the weight is `[1, cols]`, and each row has a logit.
     unsafe { args.launch(gpu, x_md.dtype()) }?;
     Ok(logits)
 }
@@ -104,8 +109,8 @@ pub(super) fn forward(gpu: &Gpu, x_md: &Tensor, map: Map<'_>, labels: AnyIndices
     rows(gpu, x_md, map, labels, 0.0, None)
 }
 
-/// Loss and scores of all rows; with room for the slopes of their logits, and the gradient of the bias, these
-/// as well.
+/// Computes the totals of all rows. `slopes` are optional outputs: the gradients of the logits, which are
+/// overwritten, and the gradient of the bias, which is added to.
 fn rows(
     gpu: &Gpu,
     x_md: &Tensor,
@@ -117,24 +122,23 @@ fn rows(
     let rows = x_md.dim(0)?;
     let found = gpu.uninitialised((rows, 4), DType::F64)?;
     let totals = gpu.uninitialised(4, DType::F64)?;
-    let at = |t: &Tensor| gpu.output(t, DType::F32);
-    let slopes_at = slopes.map_or(Ok(Address::NULL), |(slopes, _)| at(slopes))?;
+    let slopes_at = slopes.map_or(Ok(Address::NULL), |(slopes, _)| gpu.output(slopes, DType::F32))?;
     if rows > 0 {
         let (labels, _kept) = labels.on_gpu(gpu)?;
         let found = gpu.output(&found, DType::F64)?;
-        let args = RowsArgs { labels, found, slopes: slopes_at, scale, ..RowsArgs::of(gpu, x_md, map)? };
-        // SAFETY: there is a label, room for four values and for a slope for each row of `x`.
+        let args = RowsArgs { labels, found, slopes: slopes_at, scale, ..RowsArgs::new(gpu, x_md, map)? };
+        // SAFETY: each row of `x` has a label, room for four values and, unless it is null, for a slope.
         unsafe { args.launch(gpu, x_md.dtype()) }?;
     }
     let args = TotalsArgs {
         found: gpu.input(&found, DType::F64)?,
         slopes: slopes_at,
         totals: gpu.output(&totals, DType::F64)?,
-        dbias: slopes.map_or(Ok(Address::NULL), |(_, dbias)| at(dbias))?,
+        dbias: slopes.map_or(Ok(Address::NULL), |(_, dbias)| gpu.output(dbias, DType::F32))?,
         rows: rows as i64,
     };
     let grid = Grid::of(1, 512).with_shared(16 * size_of::<f64>());
-    // SAFETY: there are four values, and a slope if any, for each row, and four totals.
+    // SAFETY: each row has four values and, unless it is null, a slope; there are four totals.
     unsafe { gpu.launch(TOTALS, None, grid, &args) }?;
     Ok(totals)
 }
@@ -147,7 +151,8 @@ pub(super) fn forward_backward(
     scale: f32,
     dmap: Map<'_>,
 ) -> Result<(Tensor, Tensor)> {
-    let (dtype, (rows_count, cols)) = (x_md.dtype(), x_md.dims2()?);
+    let dtype = x_md.dtype();
+    let (rows_count, cols) = x_md.dims2()?;
     let slopes = gpu.uninitialised(rows_count, DType::F32)?;
     let totals = rows(gpu, x_md, map, labels, scale, Some((&slopes, dmap.bias)))?;
     let dx_md = gpu.uninitialised((rows_count, cols), dtype)?;
@@ -169,8 +174,8 @@ pub(super) fn forward_backward(
         columns,
         wide,
     };
-    // SAFETY: `x` and `dx` are `[rows, cols]`, the weight is `[1, cols]`, there is a slope for each row and a
-    // row of partial sums for each block of rows.
+    // SAFETY: `x` and `dx` are `[rows, cols]`, the weight is `[1, cols]`, each row has a slope, and each
+    // block of rows has a row of partial sums.
     unsafe {
         gpu.launch(GRADIENTS, Some(dtype), columns.grid_with_sums(wide::lane_values(wide, dtype)), &args)
     }?;

@@ -1,10 +1,11 @@
 // A linear map to one logit and its binary cross-entropy; see mod.rs for the formulas.
 //
-// Rows: a warp is a row. The totals: one block adds what the rows came to, in an order that depends on their
-// number alone. Gradients: by columns, as columns.cuh shares them out, because the weight's is a sum over rows.
+// Rows: one warp for each row. Totals: one block adds the results of the rows, in an order that depends only
+// on the number of rows. Gradients: threads have columns, as assigned in columns.cuh, because the gradient of
+// the weight is a sum over rows.
 #include "columns.cuh"
 
-// What is null is not wanted.
+// Results whose addresses are null are not computed.
 struct RowsArgs {
     const void* x;  // [rows, cols]
     const float* weight;
@@ -12,7 +13,7 @@ struct RowsArgs {
     const u32* labels;
     float* logits;
     double* found;  // [rows, 4]
-    float* slopes;  // of the loss by the logit, times the scale
+    float* slopes;  // gradient of the loss with respect to the logit, times the scale
     i64 rows;
     i64 cols;
     float scale;
@@ -41,7 +42,7 @@ __device__ void rows(const RowsArgs& a) {
     found[1] = told == is_one ? 1.0 : 0.0;
     found[2] = told ? 1.0 : 0.0;
     found[3] = told && is_one ? 1.0 : 0.0;
-    // sigmoid(z) - 1 without losing the digits of a row that is told right.
+    // sigmoid(z) - 1 is computed as -sigmoid(-z), which loses no digits if the prediction is correct.
     if (a.slopes) a.slopes[m] = is_one ? -a.scale * sigmoid(-z) : a.scale * sigmoid(z);
 }
 KERNELS(linear_binary_rows, RowsArgs, 256, rows)

@@ -1,16 +1,16 @@
-//! A linear map to one logit and the binary cross-entropy of it in one op: how a discriminator tells replaced
-//! tokens (Clark et al. 2020, section 2).
+//! A linear map to one logit and its binary cross-entropy, fused: the output of ELECTRA's discriminator,
+//! which detects replaced tokens (Clark et al. 2020, section 2).
 //!
 //! Forward, for `x` `[M, D]`, `w` `[1, D]`, `b` `[1]` and labels `l` `[M]` of 0 or 1: `z[m] = x[m] . w + b`
 //! and `loss_sum = sum over m of max(z, 0) - z l + ln(1 + exp(-|z|))`, a *sum* as in
-//! [`crate::cross_entropy`]. A row counts as told to be 1 where `z > 0`.
+//! [`crate::cross_entropy`]. The prediction for a row is 1 if `z > 0`, else 0.
 //!
-//! Backward, with `dz = scale * (sigmoid(z) - l)`: `dx = dz w`, `dw += sum over m of dz x`, `db += sum over m
-//! of dz`. Both are done at once, because `scale`, the gradient of the step's loss by the loss sum, is known
-//! before; nothing is saved.
+//! Backward, with `dz = scale * (sigmoid(z) - l)`: `dx = dz w`, `dw += sum over m of dz x`,
+//! `db += sum over m of dz`. Forward and backward run together, because `scale`, the gradient of the step's
+//! loss with respect to the loss sum, is known in advance; nothing is saved.
 //!
 //! `x` and `dx` are f32, bf16 or f16; `w`, `b`, the logits and all gradients of parameters are f32, the loss
-//! f64.
+//! is f64.
 
 mod cpu;
 mod cuda;
@@ -29,45 +29,46 @@ use crate::gather_rows::check_ids;
 use crate::tensor::check_len;
 use crate::tensor::check_shape;
 
-/// The map: `w` `[1, D]`, `b` `[1]`, f32.
+/// The parameters of the linear map, f32.
 #[derive(Debug, Clone, Copy)]
 pub struct Map<'a> {
-    /// `w`.
+    /// The weight `w`, `[1, D]`.
     pub weight: &'a Tensor,
-    /// `b`.
+    /// The bias `b`, `[1]`.
     pub bias: &'a Tensor,
 }
 
-/// What a pass over all rows comes to.
+/// The totals of all rows.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Totals {
-    /// The sum of the losses of all rows in nats; not finite when a logit is not.
+    /// The sum of the losses of all rows in nats; not finite if a logit is not.
     pub loss_sum: f64,
-    /// Rows that are told right.
+    /// Number of rows with a correct prediction.
     pub correct: usize,
-    /// Rows that are told to be 1.
+    /// Number of rows with the prediction 1.
     pub predicted: usize,
-    /// Rows that are told to be 1 and are.
+    /// Number of rows with the prediction 1 and the label 1.
     pub hits: usize,
 }
 
 impl Totals {
-    /// Reads the totals that [`forward`] gave, f64 `[4]`; waits for the device.
+    /// Reads totals, f64 `[4]`, that [`forward`] returned; waits for the device.
     pub fn read(totals: &Tensor) -> Result<Self> {
         let values = read(totals)?;
-        let count = |index: usize| values[index] as usize;
-        Ok(Self { loss_sum: values[0], correct: count(1), predicted: count(2), hits: count(3) })
+        let [correct, predicted, hits] = [values[1], values[2], values[3]].map(|count| count as usize);
+        Ok(Self { loss_sum: values[0], correct, predicted, hits })
     }
 
-    /// How many of all `rows` have the label 1.
+    /// Number of rows with the label 1; `rows` is the number of all rows.
     pub fn ones(&self, rows: usize) -> usize {
-        // Told wrong are zeros that are told to be 1, and ones that are not.
-        let (wrong, wrong_zeros) = (rows - self.correct, self.predicted - self.hits);
-        self.hits + wrong - wrong_zeros
+        // Errors are false positives and false negatives.
+        let errors = rows - self.correct;
+        let false_positives = self.predicted - self.hits;
+        self.hits + errors - false_positives
     }
 }
 
-/// The logits, f32 `[M]`.
+/// Returns the logits, f32 `[M]`.
 pub fn logits(x_md: &Tensor, map: Map<'_>) -> Result<Tensor> {
     check(x_md, map)?;
     match Gpu::of(x_md)? {
@@ -76,8 +77,8 @@ pub fn logits(x_md: &Tensor, map: Map<'_>) -> Result<Tensor> {
     }
 }
 
-/// Loss and scores, f64 `[4]` for [`Totals::read`]; an error names a label that is neither 0 nor 1. Labels
-/// that were computed on the GPU are not checked: one that is not 1 counts as 0.
+/// Returns the totals, f64 `[4]`, for [`Totals::read`]. A label that is neither 0 nor 1 is an error that
+/// names it; labels that were computed on the GPU are not checked, and count as 0 unless they are 1.
 pub fn forward<'a>(x_md: &Tensor, map: Map<'_>, labels: impl Into<AnyIndices<'a>>) -> Result<Tensor> {
     let labels = labels.into();
     check(x_md, map)?;
@@ -90,7 +91,8 @@ pub fn forward<'a>(x_md: &Tensor, map: Map<'_>, labels: impl Into<AnyIndices<'a>
     }
 }
 
-/// [`forward`], and `dx_md` for `scale` times the summed loss; adds to `dmap`, the gradients of the map.
+/// Returns the result of [`forward`], and `dx_md` for the loss `scale * loss_sum`; adds to `dmap`, the
+/// gradients of the map.
 pub fn forward_backward<'a>(
     x_md: &Tensor,
     map: Map<'_>,

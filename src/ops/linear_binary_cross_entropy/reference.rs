@@ -1,4 +1,4 @@
-//! The definition of correct, composed of candle functions.
+//! The fused op composed of candle functions, as the reference.
 
 use candle_core::Result;
 use candle_core::Tensor;

@@ -1,4 +1,4 @@
-//! The op against its reference in every type, its scores against a count, and the edges.
+//! The op compared with its reference in every dtype, its counts, and special values.
 
 use candle_core::DType;
 use candle_core::Device;
@@ -8,6 +8,7 @@ use super::*;
 use crate::testing::DTYPES;
 use crate::testing::assert_close;
 use crate::testing::assert_reference_is_differentiable;
+use crate::testing::assert_same_for_any_thread_count;
 use crate::testing::bits;
 use crate::testing::double;
 use crate::testing::fresh;
@@ -22,29 +23,27 @@ fn reference(inputs: &[Tensor], labels: &[u32]) -> Result<Tensor> {
     reference::forward(&inputs[0], &inputs[1], &inputs[2], labels)
 }
 
-fn compare(dtype: DType, (rows, cols): (usize, usize)) {
-    let (x, weight, bias) = (fresh_in((rows, cols), 1, dtype), fresh((1, cols), 2), fresh(1, 3));
+fn compare(dtype: DType, rows: usize, cols: usize) {
+    let x = fresh_in((rows, cols), 1, dtype);
+    let [weight, dweight] = [2, 5].map(|id| fresh((1, cols), id));
+    let [bias, dbias] = [3, 6].map(|id| fresh(1, id));
     let labels = fresh_ids(rows, 2, 4);
     let seed = Tensor::new(0.25f32, &Device::Cpu).unwrap();
     let (loss, gradients) = reference_gradients(|i| reference(i, &labels), &[&x, &weight, &bias], &seed);
     let loss = loss.to_scalar::<f64>().unwrap();
     let map = Map { weight: &weight, bias: &bias };
-    let (dweight, dbias) = (fresh((1, cols), 5), fresh(1, 6));
     let wanted = [(double(&dweight) + &gradients[1]).unwrap(), (double(&dbias) + &gradients[2]).unwrap()];
     let into = Map { weight: &dweight, bias: &dbias };
     let (totals, dx) = forward_backward(&x, map, &labels, 0.25, into).unwrap();
     let got = Totals::read(&totals).unwrap();
     assert!((got.loss_sum - loss).abs() <= 2e-6 * loss.abs() + 1e-5, "{} is not {loss}", got.loss_sum);
     assert_eq!(Totals::read(&forward(&x, map, &labels).unwrap()).unwrap(), got);
-    let told: Vec<bool> =
-        logits(&x, map).unwrap().to_vec1::<f32>().unwrap().into_iter().map(|z| z > 0.0).collect();
-    let count = |of: &dyn Fn(bool, bool) -> bool| {
-        told.iter().zip(&labels).filter(|(told, label)| of(**told, **label == 1)).count()
-    };
-    assert_eq!(
-        (got.correct, got.predicted, got.hits),
-        (count(&|told, one| told == one), count(&|told, _| told), count(&|told, one| told && one))
-    );
+    let logits = logits(&x, map).unwrap().to_vec1::<f32>().unwrap();
+    let predictions = logits.iter().map(|&z| z > 0.0).zip(labels.iter().map(|&label| label == 1));
+    let correct = predictions.clone().filter(|(predicted, label)| predicted == label).count();
+    let predicted = predictions.clone().filter(|(predicted, _)| *predicted).count();
+    let hits = predictions.filter(|(predicted, label)| *predicted && *label).count();
+    assert_eq!((got.correct, got.predicted, got.hits), (correct, predicted, hits));
     assert_eq!(got.ones(rows), labels.iter().filter(|label| **label == 1).count());
     assert_eq!(dx.dtype(), dtype);
     assert_close("dx", &dx, &gradients[0], within(dtype, 1e-5, 1.0));
@@ -56,8 +55,8 @@ fn compare(dtype: DType, (rows, cols): (usize, usize)) {
 fn loss_scores_and_gradients_agree_with_the_reference() {
     on_each_device(|| {
         for dtype in DTYPES {
-            for size in [(1, 3), (7, 24), (300, 64), (2100, 40), (9, 1)] {
-                compare(dtype, size);
+            for (rows, cols) in [(1, 3), (7, 24), (300, 64), (2100, 40), (9, 1)] {
+                compare(dtype, rows, cols);
             }
         }
     });
@@ -71,19 +70,16 @@ fn the_reference_is_differentiable() {
 }
 
 #[test]
-fn large_logits_lose_nothing_and_nan_is_seen() {
+fn large_logits_are_precise_and_nan_gives_nan() {
     on_each_device(|| {
-        let map = |weight| (placed(&Tensor::new(&[[weight]], &Device::Cpu).unwrap()), fresh(1, 3));
         let x = placed(&Tensor::new(&[[1f32], [-1.0]], &Device::Cpu).unwrap());
-        let (weight, bias) = map(200f32);
-        let bias = (bias * 0.0).unwrap();
+        let weight = placed(&Tensor::new(&[[200f32]], &Device::Cpu).unwrap());
+        let bias = (fresh(1, 3) * 0.0).unwrap();
         let map = Map { weight: &weight, bias: &bias };
-        let read = |labels: &[u32]| Totals::read(&forward(&x, map, labels).unwrap()).unwrap();
-        assert_eq!(
-            read(&[1, 0]),
-            Totals { loss_sum: (-200f64).exp() * 2.0, correct: 2, predicted: 1, hits: 1 }
-        );
-        assert!((read(&[0, 1]).loss_sum - 400.0).abs() < 1e-9);
+        let [right, wrong] =
+            [[1, 0], [0, 1]].map(|labels| Totals::read(&forward(&x, map, &labels).unwrap()).unwrap());
+        assert_eq!(right, Totals { loss_sum: (-200f64).exp() * 2.0, correct: 2, predicted: 1, hits: 1 });
+        assert!((wrong.loss_sum - 400.0).abs() < 1e-9);
         let weight = (&weight * f64::NAN).unwrap();
         let totals = forward(&x, Map { weight: &weight, ..map }, &[0, 1]).unwrap();
         assert!(Totals::read(&totals).unwrap().loss_sum.is_nan());
@@ -94,9 +90,11 @@ fn large_logits_lose_nothing_and_nan_is_seen() {
 fn no_rows_give_no_loss_and_no_gradient() {
     on_each_device(|| {
         for dtype in DTYPES {
-            let (x, weight, bias) = (fresh_in((0, 4), 1, dtype), fresh((1, 4), 2), fresh(1, 3));
-            let (dweight, dbias) = (fresh((1, 4), 5), fresh(1, 6));
-            let (map, into) = (Map { weight: &weight, bias: &bias }, Map { weight: &dweight, bias: &dbias });
+            let x = fresh_in((0, 4), 1, dtype);
+            let [weight, dweight] = [2, 5].map(|id| fresh((1, 4), id));
+            let [bias, dbias] = [3, 6].map(|id| fresh(1, id));
+            let map = Map { weight: &weight, bias: &bias };
+            let into = Map { weight: &dweight, bias: &dbias };
             let (totals, dx) = forward_backward(&x, map, &[], 1.0, into).unwrap();
             let nothing = Totals { loss_sum: 0.0, correct: 0, predicted: 0, hits: 0 };
             assert_eq!((Totals::read(&totals).unwrap(), dx.dims()), (nothing, [0, 4].as_slice()));
@@ -108,29 +106,31 @@ fn no_rows_give_no_loss_and_no_gradient() {
 #[test]
 fn the_number_of_threads_does_not_change_a_bit() {
     for dtype in DTYPES {
-        let (x, weight, bias) = (fresh_in((5000, 48), 1, dtype), fresh((1, 48), 2), fresh(1, 3));
+        let x = fresh_in((5000, 48), 1, dtype);
+        let weight = fresh((1, 48), 2);
+        let bias = fresh(1, 3);
         let labels = fresh_ids(5000, 2, 4);
-        let run = |threads| {
-            rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap().install(|| {
-                let (dweight, dbias) = (fresh((1, 48), 5), fresh(1, 6));
-                let (map, into) =
-                    (Map { weight: &weight, bias: &bias }, Map { weight: &dweight, bias: &dbias });
-                let (totals, dx) = forward_backward(&x, map, &labels, 1.0, into).unwrap();
-                let loss = Totals::read(&totals).unwrap().loss_sum.to_bits();
-                (loss, bits(&dx), bits(&dweight), bits(&dbias))
-            })
-        };
-        let one = run(1);
-        assert!((2..4).all(|threads| run(threads) == one));
+        let map = Map { weight: &weight, bias: &bias };
+        assert_same_for_any_thread_count(&format!("{dtype:?}"), || {
+            let dweight = fresh((1, 48), 5);
+            let dbias = fresh(1, 6);
+            let into = Map { weight: &dweight, bias: &dbias };
+            let (totals, dx) = forward_backward(&x, map, &labels, 1.0, into).unwrap();
+            let loss = Totals::read(&totals).unwrap().loss_sum.to_bits();
+            (loss, bits(&dx), bits(&dweight), bits(&dbias))
+        });
     }
 }
 
 #[test]
-fn what_does_not_fit_is_named() {
-    let (x, weight, bias) = (fresh((2, 4), 1), fresh((1, 4), 2), fresh(1, 3));
+fn invalid_labels_and_shapes_are_errors() {
+    let x = fresh((2, 4), 1);
+    let weight = fresh((1, 4), 2);
+    let bias = fresh(1, 3);
     let map = Map { weight: &weight, bias: &bias };
-    let error = |labels: &[u32]| forward(&x, map, labels).unwrap_err().to_string();
-    assert!(error(&[0, 2]).contains("label 2") && error(&[0]).contains("labels"));
+    for (labels, message) in [(&[0, 2][..], "label 2"), (&[0], "labels")] {
+        assert!(forward(&x, map, labels).unwrap_err().to_string().contains(message));
+    }
     let narrow = fresh((1, 3), 2);
     assert!(logits(&x, Map { weight: &narrow, ..map }).unwrap_err().to_string().contains("weight"));
 }

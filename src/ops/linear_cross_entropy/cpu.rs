@@ -1,4 +1,5 @@
-//! The pieces on the CPU: a product, a pass over the rows of logits, and two products with their gradient.
+//! The op on the CPU, for some rows ("a piece") at a time: a product for the logits, a pass over the rows of
+//! logits, and two products with their gradient.
 
 use std::ops::Range;
 
@@ -27,25 +28,26 @@ use crate::tensor::unwritten;
 use crate::tensor::values;
 use crate::tensor::with_slice_mut;
 
-/// Rows whose logits are in memory at once, at most.
+/// Largest number of rows of a piece, whose logits are in memory at once.
 pub(super) fn piece_rows(classes: usize) -> usize {
     (PIECE_VALUES / classes.max(1)).max(1)
 }
 
-/// A function of the shapes alone.
+/// Splits the rows into pieces; the split depends only on shapes.
 fn pieces(rows: usize, classes: usize) -> impl Iterator<Item = Range<usize>> {
     let size = piece_rows(classes);
     (0..rows).step_by(size).map(move |first| first..rows.min(first + size))
 }
 
-/// The logits of some rows of `x`, f32.
+/// Computes the logits of some rows of `x`, f32.
 fn logits<T: Element>(x: &[T], weight: &[T], bias: &[f32]) -> Vec<f32> {
     let classes = bias.len();
     let inputs = weight.len() / classes.max(1);
     let rows = x.len() / inputs.max(1);
     let mut logits = Vec::new();
     let out = Output::unwritten(unwritten(&mut logits, rows * classes), classes);
-    // SAFETY: all three are whole matrices of these shapes, and the product writes all logits.
+    // SAFETY: `x`, `weight` and `logits` are whole matrices of these shapes, and the product writes all
+    // logits.
     unsafe {
         product(
             (rows, classes, inputs),
@@ -60,7 +62,7 @@ fn logits<T: Element>(x: &[T], weight: &[T], bias: &[f32]) -> Vec<f32> {
     logits
 }
 
-/// The ids that were drawn so far, of the rows before a piece.
+/// The ids drawn so far, those of the rows before the current piece.
 struct Drawn<'a> {
     draw: Option<Draw<'a>>,
     ids: Vec<u32>,
@@ -71,8 +73,8 @@ impl<'a> Drawn<'a> {
         Self { draw, ids: Vec::with_capacity(draw.map_or(0, |_| rows)) }
     }
 
-    /// Draws for the rows of a piece.
-    fn piece(&mut self, piece: &Range<usize>, logits: &[f32], classes: usize) {
+    /// Draws the ids of the rows of a piece.
+    fn draw_piece(&mut self, piece: &Range<usize>, logits: &[f32], classes: usize) {
         if let Some(Draw { stream, keys }) = self.draw {
             self.ids.extend(gumbel::cpu::sample_rows(logits, classes, stream, &keys.host()[piece.clone()]));
         }
@@ -90,12 +92,14 @@ pub(super) fn forward<T: Element>(
     labels: &[u32],
     draw: Option<Draw<'_>>,
 ) -> Result<(Entropy, Option<Tensor>)> {
-    let ((rows, inputs), classes) = (x_md.dims2()?, map.bias_v.elem_count());
+    let (rows, inputs) = x_md.dims2()?;
+    let classes = map.bias_v.elem_count();
     let (x, weight, bias) = (values::<T>(x_md)?, values::<T>(map.weight_vd)?, values::<f32>(map.bias_v)?);
-    let (mut found, mut drawn) = (Vec::<Row>::with_capacity(rows), Drawn::new(draw, rows));
+    let mut found = Vec::<Row>::with_capacity(rows);
+    let mut drawn = Drawn::new(draw, rows);
     for piece in pieces(rows, classes) {
         let mut logits = logits(&x[piece.start * inputs..piece.end * inputs], &weight, &bias);
-        drawn.piece(&piece, &logits, classes);
+        drawn.draw_piece(&piece, &logits, classes);
         let labels = &labels[piece];
         found.extend(each_row(&mut logits, classes, |row, logits, room| {
             forward_row(logits, labels[row] as usize, room)
@@ -104,17 +108,17 @@ pub(super) fn forward<T: Element>(
     Ok((entropy(&found)?, drawn.tensor()?))
 }
 
-/// Calls `f` with each row of `matrix` in parallel; what it returns comes back in order.
+/// Calls `f(index, row, buffer)` for each row of `matrix` in parallel; returns the results in order.
 fn each_row<T: Send>(
     matrix: &mut [T],
     cols: usize,
     f: impl Fn(usize, &mut [T], &mut [f32]) -> Row + Sync,
 ) -> impl Iterator<Item = Row> {
-    let of_block = |rows: Range<usize>, values: &mut [T]| -> Vec<Row> {
+    let blocks = parallel::map_rows(matrix, cols, |rows, values| -> Vec<Row> {
         let mut room = chunk_room(cols);
         rows.zip(values.chunks_exact_mut(cols)).map(|(row, values)| f(row, values, &mut room)).collect()
-    };
-    parallel::map_rows(matrix, cols, of_block).into_iter().flatten()
+    });
+    blocks.into_iter().flatten()
 }
 
 pub(super) fn forward_backward<T: Element>(
@@ -125,20 +129,26 @@ pub(super) fn forward_backward<T: Element>(
     mut into: MapGradients<'_>,
     draw: Option<Draw<'_>>,
 ) -> Result<Passed> {
-    let ((rows, inputs), classes) = (x_md.dims2()?, map.bias_v.elem_count());
+    let (rows, inputs) = x_md.dims2()?;
+    let classes = map.bias_v.elem_count();
     let (x, weight) = (values::<T>(x_md)?, values::<T>(map.weight_vd)?);
-    let (mut found, mut drawn) = (Vec::<Row>::with_capacity(rows), Drawn::new(draw, rows));
+    let mut found = Vec::<Row>::with_capacity(rows);
+    let mut drawn = Drawn::new(draw, rows);
     let mut dx = Vec::<T>::new();
     let out = unwritten(&mut dx, rows * inputs);
     for piece in pieces(rows, classes) {
-        let (at, count) = (piece.start * inputs..piece.end * inputs, piece.len());
-        let (x, labels, out) = (&x[at.clone()], &labels[piece.clone()], &mut out[at]);
+        let at = piece.start * inputs..piece.end * inputs;
+        let count = piece.len();
+        let x = &x[at.clone()];
+        let labels = &labels[piece.clone()];
+        let out = &mut out[at];
         let mut dz = Vec::<T>::new();
         {
             let logits = logits(x, &weight, &values::<f32>(map.bias_v)?);
-            drawn.piece(&piece, &logits, classes);
+            drawn.draw_piece(&piece, &logits, classes);
             found.extend(each_row(unwritten(&mut dz, count * classes), classes, |row, dz, room| {
-                let (logits, label) = (&logits[row * classes..(row + 1) * classes], labels[row] as usize);
+                let logits = &logits[row * classes..(row + 1) * classes];
+                let label = labels[row] as usize;
                 let found = forward_row(logits, label, room);
                 gradient_row(logits, label, found.log_sum_exp, scale, dz);
                 found
@@ -170,7 +180,7 @@ pub(super) fn forward_backward<T: Element>(
         with_slice_mut(into.dbias_v.begin()?, |dbias| parallel::column_sums_into(&dz, dbias))?;
         into = into.continued();
     }
-    // SAFETY: the pieces are all rows, and a product has written those of each.
+    // SAFETY: the pieces cover all rows, and a product has written the rows of each piece.
     unsafe { dx.set_len(rows * inputs) };
     into.begin()?;
     Ok(Passed { entropy: entropy(&found)?, dx_md: from_vec(dx, (rows, inputs))?, drawn: drawn.tensor()? })

@@ -1,4 +1,5 @@
-//! The pieces on the GPU: a product, a pass over the rows of logits, and two products with their gradient.
+//! The op on the GPU, for some rows ("a piece") at a time: a product for the logits, a pass over the rows of
+//! logits, and two products with their gradient.
 
 use std::ops::Range;
 
@@ -31,12 +32,13 @@ use crate::linear::cuda::weight_and_bias;
 
 const LOSS_AND_GRADIENT: Kernel = Kernel { op: "linear_cross_entropy", name: "linear_cross_entropy" };
 
-/// Most logits in memory at once: 256 MiB in f32, and half of that for a gradient in a half type. More than
-/// on the CPU: each piece reads and writes the whole gradient of the weight once (300 MB for 50,000 words),
-/// and only with a thousand rows or more is that small beside its three products.
+/// Largest number of logits in memory at once: 256 MiB in f32, and half of that for a bf16 or f16 gradient.
+/// It is larger than on the CPU, because each piece reads and writes the whole gradient of the weight once
+/// (300 MB for 50,000 words), which takes little time compared with the three products only if a piece has a
+/// thousand rows or more.
 pub(super) const PIECE_VALUES: usize = 64 << 20;
 
-/// Twin of `Args` in `kernel.cu`.
+/// Same layout as `Args` in `kernel.cu`.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 struct Args {
@@ -50,14 +52,14 @@ struct Args {
     scale: f32,
 }
 
-/// Values from one row of logits, or of their gradient, to the next. cuBLASLt's fast kernels want rows that
-/// begin at multiples of 16 bytes, which those of a vocabulary of 50,265 do not; whole cache lines of both
-/// types besides.
+/// Number of values from one row of logits, or of their gradient, to the next. cuBLASLt's fast kernels need
+/// rows that begin at multiples of 16 bytes, which unpadded rows of a vocabulary of 50,265 do not. Rows are
+/// padded to whole cache lines of both dtypes.
 pub(super) fn row_stride(classes: usize) -> usize {
     classes.next_multiple_of(64)
 }
 
-/// Rows whose logits are in memory at once.
+/// Number of rows of a piece, whose logits are in memory at once.
 pub(super) fn piece_rows(rows: usize, classes: usize, most_values: usize) -> usize {
     (most_values / row_stride(classes).max(1)).max(1).min(rows)
 }
@@ -66,7 +68,7 @@ fn pieces(rows: usize, size: usize) -> impl Iterator<Item = Range<usize>> {
     (0..rows).step_by(size.max(1)).map(move |first| first..rows.min(first + size))
 }
 
-/// The map and its sizes, as all pieces use them.
+/// The sizes and addresses of the linear map and its inputs, which all pieces share.
 struct Decoder<'a> {
     gpu: &'a Gpu,
     dtype: DType,
@@ -79,7 +81,7 @@ struct Decoder<'a> {
 }
 
 impl Decoder<'_> {
-    /// Where row `first` of `x` begins.
+    /// The address of row `first` of `x`.
     fn x_at(&self, first: usize) -> Address {
         self.x.plus(first * self.inputs * self.dtype.size_in_bytes())
     }
@@ -88,7 +90,7 @@ impl Decoder<'_> {
         self.labels.plus(first * size_of::<u32>())
     }
 
-    /// The logits of some rows of `x`, into f32 room for as many.
+    /// Computes the logits of the rows of a piece into `logits`, f32.
     fn logits(&self, piece: &Range<usize>, logits: Operand) -> Result<()> {
         let gemm = Gemm {
             m: piece.len(),
@@ -103,12 +105,12 @@ impl Decoder<'_> {
             bias: Some(Bias { address: self.bias, dtype: DType::F32 }),
             batch: Batch::ONE,
         };
-        // SAFETY: the piece lies within `x` `[rows, inputs]`, the weight is `[classes, inputs]`, the bias
+        // SAFETY: the piece is within `x` `[rows, inputs]`, the weight is `[classes, inputs]`, the bias is
         // `[classes]`.
         unsafe { self.gpu.gemm(&gemm) }
     }
 
-    /// Loss and gradient of the rows of a piece whose logits are known.
+    /// Computes the losses of the rows of a piece, and the gradient of their logits, from the logits.
     fn loss_and_gradient(
         &self,
         piece: &Range<usize>,
@@ -128,20 +130,21 @@ impl Decoder<'_> {
             scale,
         };
         let grid = Grid::of(piece.len(), row_threads(self.classes)).with_shared(ROOM_BYTES);
-        // SAFETY: logits and gradient have room for the piece, labels and what is found are those of its
-        // rows.
+        // SAFETY: logits and gradient have room for the piece; labels and results begin at its first row.
         unsafe { self.gpu.launch(LOSS_AND_GRADIENT, Some(self.dtype), grid, &args) }
     }
 
-    /// The gradients of a piece of `x` and, added, of the map, from those of its logits.
-    fn products(
+    /// Computes the gradient of the piece's rows of `x` from that of its logits, and adds to the gradients of
+    /// the map.
+    fn gradients(
         &self,
         piece: &Range<usize>,
         gradient: Operand,
         dx: Address,
         into: MapGradients<'_>,
     ) -> Result<()> {
-        let (rows, inputs, classes, dtype) = (piece.len(), self.inputs, self.classes, self.dtype);
+        let Self { inputs, classes, dtype, .. } = *self;
+        let rows = piece.len();
         let weight = Operand::rows(self.weight, inputs);
         let dx = dx.plus(piece.start * inputs * dtype.size_in_bytes());
         let of_x = Gemm {
@@ -171,8 +174,8 @@ impl Decoder<'_> {
             bias: None,
             batch: Batch::ONE,
         };
-        // SAFETY: the gradient is `[rows of the piece, classes]`, the piece lies within `x` and `dx`, both `[..,
-        // inputs]`; weight and gradient are `[classes, inputs]`.
+        // SAFETY: the gradient of the logits is `[rows of the piece, classes]`; the piece is within `x` and
+        // `dx`, both `[.., inputs]`; the weight and its gradient are `[classes, inputs]`.
         unsafe {
             self.gpu.gemm(&of_x)?;
             weight_and_bias(self.gpu, &of_weight, into.dbias_v)
@@ -180,7 +183,7 @@ impl Decoder<'_> {
     }
 }
 
-/// Runs `f` with the decoder; its labels stay on the GPU until all is launched.
+/// Calls `f` with a decoder, and keeps the labels on the GPU until `f` has returned.
 fn with_decoder<R>(
     gpu: &Gpu,
     x_md: &Tensor,
@@ -206,7 +209,8 @@ fn with_decoder<R>(
     })
 }
 
-/// Ids that are drawn piece by piece; keys and ids stay on the GPU until all is launched.
+/// Drawing of ids, piece by piece. Owns the keys and ids on the GPU, and must live until everything is
+/// launched.
 struct Drawing<'a> {
     draw: Draw<'a>,
     keys: Address,
@@ -215,7 +219,7 @@ struct Drawing<'a> {
 }
 
 impl<'a> Drawing<'a> {
-    /// `None` where nothing is drawn, or there is no row.
+    /// Uploads the keys and allocates the ids; `None` if nothing is to be drawn, or there are no rows.
     fn new(gpu: &Gpu, draw: Option<Draw<'a>>) -> Result<Option<Self>> {
         let Some(draw) = draw.filter(|draw| !draw.keys.is_empty()) else { return Ok(None) };
         let (keys, kept) = draw.keys.on_gpu(gpu)?;
@@ -223,18 +227,18 @@ impl<'a> Drawing<'a> {
         Ok(Some(Self { draw, keys, _kept: kept, ids }))
     }
 
-    /// Draws for the rows of a piece, whose f32 logits are known.
-    fn piece(&self, gpu: &Gpu, piece: &Range<usize>, logits: Operand, classes: usize) -> Result<()> {
+    /// Draws the ids of the rows of a piece, from their f32 logits.
+    fn draw_piece(&self, gpu: &Gpu, piece: &Range<usize>, logits: Operand, classes: usize) -> Result<()> {
         let keys = self.keys.plus(piece.start * size_of::<u64>());
         let ids = gpu.output(&self.ids, DType::U32)?.plus(piece.start * size_of::<u32>());
-        let shape = (piece.len(), classes);
-        // SAFETY: the piece lies within the rows, which have a key and an id each; its logits were just
+        let shape = [piece.len(), classes];
+        // SAFETY: the piece is within the rows, each of which has a key and an id; its logits were just
         // written.
         unsafe { gumbel::cuda::sample_rows(gpu, DType::F32, logits, shape, self.draw.stream, keys, ids) }
     }
 }
 
-/// What was drawn; no ids where there was no row.
+/// The drawn ids: empty if there were no rows, `None` if nothing was to be drawn.
 fn ids(gpu: &Gpu, draw: Option<Draw<'_>>, drawing: Option<Drawing<'_>>) -> Result<Option<Tensor>> {
     match (draw, drawing) {
         (None, _) => Ok(None),
@@ -251,21 +255,23 @@ pub(super) fn forward(
     draw: Option<Draw<'_>>,
     most_values: usize,
 ) -> Result<(Entropy, Option<Tensor>)> {
-    let (rows, classes) = (x_md.dim(0)?, map.bias_v.elem_count());
+    let rows = x_md.dim(0)?;
+    let classes = map.bias_v.elem_count();
     let drawing = Drawing::new(gpu, draw)?;
-    let (found, size) = (Found::new(gpu, rows)?, piece_rows(rows, classes, most_values));
+    let found = Found::new(gpu, rows)?;
+    let size = piece_rows(rows, classes, most_values);
     with_decoder(gpu, x_md, map, labels, |decoder| {
         let logits_mv = gpu.uninitialised((size, row_stride(classes)), DType::F32)?;
         let logits = Operand::rows(gpu.output(&logits_mv, DType::F32)?, row_stride(classes));
         for piece in pieces(rows, size) {
             decoder.logits(&piece, logits)?;
             if let Some(drawing) = &drawing {
-                drawing.piece(gpu, &piece, logits, classes)?;
+                drawing.draw_piece(gpu, &piece, logits, classes)?;
             }
-            let (shape, labels) = ((piece.len(), classes), decoder.label_at(piece.start));
-            // SAFETY: the logits of the piece were just written; labels and what is found are those of its
-            // rows.
-            unsafe { forward_rows(gpu, DType::F32, logits, shape, labels, found.at(gpu, piece.start)?) }?;
+            let labels = decoder.label_at(piece.start);
+            let found = found.addresses(gpu, piece.start)?;
+            // SAFETY: the logits of the piece were just written; labels and results begin at its first row.
+            unsafe { forward_rows(gpu, DType::F32, logits, piece.len(), classes, labels, found) }?;
         }
         Ok(())
     })?;
@@ -283,25 +289,31 @@ pub(super) fn forward_backward(
     draw: Option<Draw<'_>>,
     most_values: usize,
 ) -> Result<Passed> {
-    let (dtype, (rows, inputs), classes) = (x_md.dtype(), x_md.dims2()?, map.bias_v.elem_count());
+    let dtype = x_md.dtype();
+    let (rows, inputs) = x_md.dims2()?;
+    let classes = map.bias_v.elem_count();
     let drawing = Drawing::new(gpu, draw)?;
-    let (found, size) = (Found::new(gpu, rows)?, piece_rows(rows, classes, most_values));
+    let found = Found::new(gpu, rows)?;
+    let size = piece_rows(rows, classes, most_values);
     let dx_md = gpu.uninitialised((rows, inputs), dtype)?;
     with_decoder(gpu, x_md, map, labels, |decoder| {
-        let (room, stride) = ((size, row_stride(classes)), row_stride(classes));
-        let logits_mv = gpu.uninitialised(room, DType::F32)?;
-        // In f32 the gradient takes the place of the logits.
-        let dz_mv = if dtype == DType::F32 { logits_mv.clone() } else { gpu.uninitialised(room, dtype)? };
+        let stride = row_stride(classes);
+        let logits_mv = gpu.uninitialised((size, stride), DType::F32)?;
+        // An f32 gradient is written over the logits.
+        let dz_mv = match dtype {
+            DType::F32 => logits_mv.clone(),
+            dtype => gpu.uninitialised((size, stride), dtype)?,
+        };
         let logits = Operand::rows(gpu.output(&logits_mv, DType::F32)?, stride);
         let dz = Operand::rows(gpu.output(&dz_mv, dtype)?, stride);
         let dx = gpu.output(&dx_md, dtype)?;
         for piece in pieces(rows, size) {
             decoder.logits(&piece, logits)?;
             if let Some(drawing) = &drawing {
-                drawing.piece(gpu, &piece, logits, classes)?;
+                drawing.draw_piece(gpu, &piece, logits, classes)?;
             }
-            decoder.loss_and_gradient(&piece, logits, dz, found.at(gpu, piece.start)?, scale)?;
-            decoder.products(&piece, dz, dx, into)?;
+            decoder.loss_and_gradient(&piece, logits, dz, found.addresses(gpu, piece.start)?, scale)?;
+            decoder.gradients(&piece, dz, dx, into)?;
             into = into.continued();
         }
         into.begin()

@@ -1,17 +1,18 @@
-// Loss and gradient of rows of logits; see mod.rs. The products around it are the library's.
+// Loss and gradient of rows of logits; see mod.rs. cuBLASLt computes the products before and after this
+// kernel.
 //
-// A block is a row: one pass for the loss, a second for the gradient, which finds the row in the second-level
-// cache where the rows at work fit it (f32, 50,000 columns: 256 rows on an H100).
+// One block for each row: a first pass for the loss, a second pass for the gradient, which finds the row in
+// the L2 cache if the rows being processed fit into it (f32, 50,000 columns: 256 rows on an H100).
 #include "../cross_entropy/row.cuh"
 
 struct Args {
     const float* logits;  // [rows, cols]
     const u32* labels;
-    void* gradient;      // [rows, cols]; the memory of the logits where it is f32
+    void* gradient;      // [rows, cols]; an f32 gradient is written over the logits
     double* found;       // [rows, 2]
     float* log_sum_exp;  // [rows]
     i64 cols;
-    i64 stride;  // values from one row to the next, of logits and gradient
+    i64 stride;  // number of values from one row to the next, in logits and gradient
     float scale;
 };
 
@@ -22,11 +23,12 @@ __device__ void loss_and_gradient(const Args& a) {
     const float* row = a.logits + m * a.stride;
     T* gradient = static_cast<T*>(a.gradient) + m * a.stride;
     row_entropy(room, row, a.cols, label, a.found + 2 * m, a.log_sum_exp + m);
-    // The last read of a logit by another thread is before it, too: the gradient may be written over the
-    // logits.
+    // This barrier also separates the reads of the first pass by other threads from the writes of the
+    // gradient, which may be written over the logits.
     __syncthreads();
     float log_sum_exp = room.log_sum_exp;
-    // Both matrices begin at multiples of 16 bytes: where a unit of the gradient does, its logits do.
+    // Both matrices begin at multiples of 16 bytes, so if N values of the gradient are aligned, their logits
+    // are, too.
     each_column(gradient, a.cols, threadIdx.x, blockDim.x, [&](i64 col, auto count) {
         constexpr int N = decltype(count)::value;
         float z[N];

@@ -1,15 +1,16 @@
-//! A linear map to many classes and the softmax cross-entropy of its logits in one op: the decoder of a
-//! masked language model, whose logits are never all in memory.
+//! A linear map to many classes and the softmax cross-entropy of its logits, fused: the decoder of a masked
+//! language model, whose logits are never all in memory.
 //!
 //! Forward: `z = x W^T + b` for `x` `[M, D]`, `W` `[V, D]`, `b` `[V]`; then the loss of
-//! [`crate::cross_entropy`], whose sum, score and log-sum-exp are given. Backward, with `dz` as there:
-//! `dx = dz W`, `dW += dz^T x`, `db += sum over m of dz`.
+//! [`crate::cross_entropy`], with the same results: loss sum, number of correct predictions, and log-sum-exp.
+//! Backward, with `dz` as there: `dx = dz W`, `dW += dz^T x`, `db += sum over m of dz`.
 //!
-//! Both are done at once, for as many rows at a time as [`PIECE_VALUES`] logits make (more on a GPU):
-//! `scale`, the gradient of the step's loss by the loss sum, is known before. Logits are f32 whatever the
-//! type of `x` and `W` (f32, bf16 or f16); `dz` is rounded to that type for the two products, which sum in
-//! f32. Nothing is saved. While a row's logits are there, an id can be drawn from their softmax, as
-//! [`crate::gumbel`] does it. Idea: Hsu et al., "Liger Kernel" (2024), section 3.2.
+//! Forward and backward run together, for some rows at a time, whose logits are at most [`PIECE_VALUES`]
+//! values (more on a GPU). This is possible because `scale`, the gradient of the step's loss with respect to
+//! the loss sum, is known in advance. Logits are f32 for every dtype of `x` and `W` (f32, bf16 or f16); `dz`
+//! is rounded to that dtype for the two products, which accumulate in f32. Nothing is saved. While the logits
+//! of a row are in memory, an id can be sampled from their softmax, as by [`crate::gumbel`]. Idea: Hsu et
+//! al., "Liger Kernel" (2024), section 3.2.
 
 mod cpu;
 mod cuda;
@@ -32,11 +33,11 @@ use crate::tensor::check_len;
 use crate::tensor::check_shape;
 use base::rng::Stream;
 
-/// Most logits in memory at once on the CPU: 48 MiB in f32, and half of that or as much again for their
-/// gradient.
+/// Largest number of logits in memory at once on the CPU: 48 MiB in f32, plus 24 MiB (bf16, f16) or 48 MiB
+/// (f32) for their gradient.
 const PIECE_VALUES: usize = 12 << 20;
 
-/// The logits of so many rows that are in memory at once, with what lies between rows on a GPU.
+/// Number of logits that are in memory at once for `rows` rows; on a GPU with the padding of rows.
 pub fn logits_in_memory(rows: usize, classes: usize, on_gpu: bool) -> usize {
     if on_gpu {
         cuda::piece_rows(rows, classes, cuda::PIECE_VALUES) * cuda::row_stride(classes)
@@ -45,48 +46,48 @@ pub fn logits_in_memory(rows: usize, classes: usize, on_gpu: bool) -> usize {
     }
 }
 
-/// The map: `W` `[V, D]` in the type of `x`, `b` `[V]` in f32.
+/// The parameters of the linear map.
 #[derive(Debug, Clone, Copy)]
 pub struct Map<'a> {
-    /// `W`.
+    /// The weight `W`, `[V, D]`, in the dtype of `x`.
     pub weight_vd: &'a Tensor,
-    /// `b`.
+    /// The bias `b`, `[V]`, f32.
     pub bias_v: &'a Tensor,
 }
 
-/// Where the gradients of the map accumulate, f32.
+/// The gradients of the map, f32, which are added to.
 #[derive(Debug, Clone, Copy)]
 pub struct MapGradients<'a> {
-    /// Of `W`, `[V, D]`.
+    /// Gradient of `W`, `[V, D]`.
     pub dweight_vd: Accumulator<'a>,
-    /// Of `b`, `[V]`.
+    /// Gradient of `b`, `[V]`.
     pub dbias_v: Accumulator<'a>,
 }
 
 impl MapGradients<'_> {
-    /// The same, once something was added.
+    /// The same gradients after the first addition: from now on they are added to.
     fn continued(self) -> Self {
         Self { dweight_vd: self.dweight_vd.sum.into(), dbias_v: self.dbias_v.sum.into() }
     }
 
-    /// Zeros where nothing was added: there was no row.
+    /// Sets gradients to zero to which nothing was added, because there were no rows.
     fn begin(self) -> Result<()> {
         self.dweight_vd.begin()?;
         self.dbias_v.begin().map(|_| ())
     }
 }
 
-/// Ids that are drawn from the softmax of the rows: the stream and the key of each row, `[M]`.
+/// Arguments for sampling an id from the softmax of each row.
 #[derive(Debug, Clone, Copy)]
 pub struct Draw<'a> {
-    /// Where the noise comes from.
+    /// The random stream of the noise.
     pub stream: &'a Stream,
-    /// Keys count with their low 40 bits.
+    /// The key of each row, `[M]`; only the low 40 bits of a key are used.
     pub keys: Indices<'a, u64>,
 }
 
-/// Loss and score without gradients; an error names a label that is not below `V`. With `draw`, also an id
-/// for each row, u32 `[M]`.
+/// Computes the loss and the number of correct predictions, without gradients. With `draw`, also samples an
+/// id for each row, u32 `[M]`. A label that is not below `V` is an error that names it.
 pub fn forward<'a>(
     x_md: &Tensor,
     map: Map<'_>,
@@ -103,18 +104,19 @@ pub fn forward<'a>(
     }
 }
 
-/// What [`forward_backward`] gives.
+/// The result of [`forward_backward`].
 #[derive(Debug)]
 pub struct Passed {
-    /// Loss and score.
+    /// Loss, number of correct predictions, and log-sum-exp of each row.
     pub entropy: Entropy,
     /// The gradient of `x`, `[M, D]`.
     pub dx_md: Tensor,
-    /// The ids that were to be drawn, u32 `[M]`.
+    /// The sampled ids, u32 `[M]`; `None` if none were requested.
     pub drawn: Option<Tensor>,
 }
 
-/// As [`forward`], and `dx_md` for `scale` times the summed loss; adds to the gradients in `into`.
+/// Like [`forward`], and also computes `dx_md` for the loss `scale * loss_sum`, and adds to the gradients in
+/// `into`.
 pub fn forward_backward<'a>(
     x_md: &Tensor,
     map: Map<'_>,
@@ -136,15 +138,15 @@ pub fn forward_backward<'a>(
 }
 
 fn check(x_md: &Tensor, map: Map<'_>, labels: Indices<'_>, draw: Option<Draw<'_>>) -> Result<()> {
-    let ((rows, inputs), (classes, width)) = (x_md.dims2()?, map.weight_vd.dims2()?);
+    let (rows, inputs) = x_md.dims2()?;
+    let (classes, width) = map.weight_vd.dims2()?;
     if inputs != width || x_md.dtype() != map.weight_vd.dtype() {
-        let (x, weight) = (x_md, map.weight_vd);
         bail!(
             "linear cross entropy: rows {:?} {:?} do not fit weight {:?} {:?}",
-            x.shape(),
-            x.dtype(),
-            weight.shape(),
-            weight.dtype()
+            x_md.shape(),
+            x_md.dtype(),
+            map.weight_vd.shape(),
+            map.weight_vd.dtype()
         );
     }
     check_shape("linear cross entropy: bias", map.bias_v, &[classes])?;

@@ -1,4 +1,4 @@
-//! The definition of correct: the references of its two parts, one after the other.
+//! The fused op as the references of its two parts, one after the other.
 
 use candle_core::Result;
 use candle_core::Tensor;

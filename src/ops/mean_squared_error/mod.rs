@@ -1,14 +1,14 @@
-//! Squared error of a few numbers for each row, as regression learns them.
+//! Squared error of a few numbers for each row: the loss of regression.
 //!
-//! Forward, for outputs `y` `[M, O]` and targets `t` `[M, O]`: `loss_sum = sum over m, o of (y - t)^2`; a
-//! *sum*, because the count to divide by, `M O` for all rows of the step, is that of the whole step. Nothing
-//! is saved but the outputs.
+//! Forward, for outputs `y` `[M, O]` and targets `t` `[M, O]`: `loss_sum = sum over m, o of (y - t)^2`. The
+//! loss is a *sum*, because it is divided by the count of the whole step (`M O` over all its rows), not by
+//! that of one micro-batch. Only the outputs are saved.
 //!
-//! Backward: `dy = 2 scale (y - t)`, with `scale` the gradient of the step's loss by `loss_sum`.
+//! Backward: `dy = 2 scale (y - t)`, with `scale` the gradient of the step's loss with respect to `loss_sum`.
 //!
-//! Outputs are f32, bf16 or f16, and their gradient is of the same type; differences are f32, the loss is
-//! f64. There are as many numbers as examples, or a few times that: they are computed on the CPU, and a GPU is
-//! waited for.
+//! Outputs are f32, bf16 or f16, and their gradient has the same dtype; differences are f32, the loss is f64.
+//! There are only one or a few numbers for each example, so they are computed on the CPU, which waits for a
+//! GPU.
 
 pub mod reference;
 #[cfg(test)]
@@ -21,14 +21,14 @@ use candle_core::Tensor;
 
 use crate::tensor::check_len;
 
-/// The summed loss, and a zero where losses of classes count what is right: f64 `[2]`, on the device of the
-/// outputs; reading it waits for it.
+/// Returns the summed loss and a zero (classification losses have the number of correct predictions there):
+/// f64 `[2]` on the device of the outputs.
 pub fn forward(outputs_mo: &Tensor, targets: &[f32]) -> Result<Tensor> {
     let sum = difference(outputs_mo, targets)?.to_dtype(DType::F64)?.sqr()?.sum_all()?.reshape(1)?;
     Tensor::cat(&[&sum, &sum.zeros_like()?], 0)?.to_device(outputs_mo.device())
 }
 
-/// The gradient of the outputs, `[M, O]`.
+/// Returns the gradient of the outputs, `[M, O]`.
 pub fn backward(outputs_mo: &Tensor, targets: &[f32], scale: f32) -> Result<Tensor> {
     let gradient = (difference(outputs_mo, targets)? * (2.0 * f64::from(scale)))?;
     gradient.to_dtype(outputs_mo.dtype())?.to_device(outputs_mo.device())

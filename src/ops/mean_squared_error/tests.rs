@@ -1,4 +1,4 @@
-//! Squared error against its reference.
+//! Squared error compared with its reference.
 
 use candle_core::Device;
 
@@ -22,10 +22,11 @@ fn loss_and_gradient_agree_with_the_reference() {
     on_each_device(|| {
         let sizes = [(1, 1), (7, 1), (33, 3), (400, 2)];
         for (dtype, (rows, outputs)) in DTYPES.into_iter().flat_map(|d| sizes.map(|size| (d, size))) {
-            let (y, t) = (fresh_in((rows, outputs), 1, dtype), fresh((rows, outputs), 2));
+            let y = fresh_in((rows, outputs), 1, dtype);
+            let t = fresh((rows, outputs), 2);
             let one = fresh((), 3).ones_like().unwrap();
-            let reference = |i: &[Tensor]| reference::forward(&i[0], &i[1]);
-            let (want, gradients) = reference_gradients(reference, &[&y, &t], &one);
+            let (want, gradients) =
+                reference_gradients(|i| reference::forward(&i[0], &i[1]), &[&y, &t], &one);
             let totals = forward(&y, &numbers(&t)).unwrap();
             let sum = totals.narrow(0, 0, 1).unwrap().reshape(()).unwrap();
             assert_close("loss", &sum, &want, 1e-6);
@@ -53,7 +54,7 @@ fn the_reference_is_differentiable() {
 }
 
 #[test]
-fn no_rows_work_and_another_number_of_targets_is_named() {
+fn no_rows_work_and_a_wrong_number_of_targets_is_an_error() {
     let none = fresh((0, 2), 1);
     assert_eq!(forward(&none, &[]).unwrap().to_vec1::<f64>().unwrap(), [0.0, 0.0]);
     assert_eq!(backward(&none, &[], 1.0).unwrap().dims(), [0, 2]);

@@ -1,18 +1,19 @@
-//! The allocator of large blocks: what a training step frees is kept for the next step.
+//! A global allocator that keeps the large blocks freed by one training step for the next step.
 //!
-//! Every step allocates the same activations. Given back to the system and asked for again, each of their
-//! pages is cleared by the kernel at its first touch. candle's storages are `Vec`s, so the global allocator
-//! is the one place that sees both the birth and the death of every activation: [`LargeBlocks`] is that
-//! allocator, and no op knows of it. A program installs it:
+//! Every step allocates the same activations. If their memory were returned to the system and requested
+//! again, the kernel would clear each page again at its first touch. candle stores tensors in `Vec`s, so only
+//! the global allocator sees both the allocation and the release of every activation: [`LargeBlocks`] is that
+//! allocator, and ops do not know about it. A program installs it:
 //!
 //! ```text
 //! #[global_allocator]
 //! static ALLOCATOR: LargeBlocks = LargeBlocks;
 //! ```
 //!
-//! Blocks of 64 KiB and more come in eight sizes to each power of two (`classes.rs`); smaller requests go to
-//! the system's allocator as they are. Only while [`keep_freed_blocks`] holds are freed blocks kept: what
-//! runs in bounded memory otherwise, such as `prepare`, gives them back at once.
+//! Blocks of 64 KiB and more have one of eight sizes per power of two (`classes.rs`); smaller requests are
+//! passed on to the system's allocator. Freed blocks are kept only while a result of [`keep_freed_blocks`] is
+//! alive. Otherwise they return to the system at once, for code such as `prepare` that runs in bounded
+//! memory.
 
 mod classes;
 mod pages;
@@ -28,7 +29,7 @@ pub use pool::Usage;
 
 static POOL: Pool = Pool::new();
 
-/// The global allocator of a program that trains.
+/// The global allocator of programs that train; see the module's documentation.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct LargeBlocks;
 
@@ -36,7 +37,7 @@ pub struct LargeBlocks;
 // layout asks for.
 unsafe impl GlobalAlloc for LargeBlocks {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the layout has a size, as our caller promises.
+        // SAFETY: the size of the layout is not zero, as the caller promises.
         unsafe { POOL.allocate(layout, false) }
     }
 
@@ -46,7 +47,7 @@ unsafe impl GlobalAlloc for LargeBlocks {
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        // SAFETY: our caller promises that the block came from here with this layout.
+        // SAFETY: the caller promises that the block came from this allocator with this layout.
         unsafe { POOL.free(block, layout) }
     }
 
@@ -56,7 +57,8 @@ unsafe impl GlobalAlloc for LargeBlocks {
     }
 }
 
-/// While this lives, freed blocks are kept; with the last one of a process they go back to the system.
+/// Freed blocks are kept while a value of this type is alive. When the last one of the process is dropped,
+/// they return to the system.
 #[derive(Debug)]
 #[must_use = "freed blocks are kept only as long as this lives"]
 pub struct Keeping(());
@@ -70,21 +72,21 @@ impl Drop for Keeping {
 /// Keeps large blocks that are freed from now on, for the next request of their size, until the result is
 /// dropped.
 ///
-/// Resident memory stays at its peak meanwhile: for a loop that needs it again in every step. Where
-/// [`LargeBlocks`] is not the global allocator it does nothing.
+/// Resident memory then stays at its peak, so this is for a loop that needs that memory again in every step.
+/// Does nothing if [`LargeBlocks`] is not the global allocator.
 pub fn keep_freed_blocks() -> Keeping {
     POOL.start_keeping();
     Keeping(())
 }
 
-/// Gives back to the system what was kept so far: for the moment before work whose blocks have other sizes,
-/// which would lie beside those that are kept.
+/// Returns all blocks kept so far to the system. Call it before work that needs blocks of other sizes, which
+/// would take memory in addition to the kept ones.
 pub fn give_back_freed_blocks() {
     POOL.give_back_all();
 }
 
-/// What the large blocks of this process come to now; all zero where [`LargeBlocks`] is not the global
-/// allocator.
+/// Returns the current sizes and counts of this process's large blocks; all zero if [`LargeBlocks`] is not
+/// the global allocator.
 pub fn usage() -> Usage {
     POOL.usage()
 }

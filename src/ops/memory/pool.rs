@@ -1,9 +1,10 @@
-//! The pool: a list of free blocks for each class, and a mark behind each block that says where it came from.
+//! The pool of large blocks: a list of free blocks for each size class, and a mark after each block that
+//! records where the block came from.
 //!
-//! A block that is given out for a request of class `r` carries its [`Mark`] at the offset `bytes(r)`: just
-//! behind the block where it is one of class `r`, inside it where a larger one had to do. So the
-//! layout of a block that is freed tells where its mark is, blocks keep their alignment, and no table has to
-//! be searched.
+//! A block that serves a request of class `r` has its [`Mark`] at the offset `bytes(r)`: directly after the
+//! block if the block is of class `r`, inside the block if it is of a larger class. So the offset of the mark
+//! follows from the layout with which a block is freed, blocks keep their alignment, and no table has to be
+//! searched.
 
 use std::alloc::GlobalAlloc;
 use std::alloc::Layout;
@@ -18,73 +19,76 @@ use std::sync::atomic::Ordering::SeqCst;
 use super::classes;
 use super::pages;
 
-/// Blocks that may be kept start at a multiple of this many bytes, a cache line; requests of more are not
-/// ours.
+/// Alignment in bytes of blocks that may be kept, a cache line. Requests with a larger alignment go to the
+/// system's allocator.
 const ALIGNMENT: usize = 64;
 
-/// What every allocator of a system aligns to; with it `System.realloc` can move pages instead of bytes.
+/// The alignment that every system allocator provides. With it, `System.realloc` can move pages instead of
+/// copying bytes.
 const PLAIN_ALIGNMENT: usize = 16;
 
-/// Bytes behind each block, for its mark.
+/// Bytes reserved after each block for its mark.
 const MARK_BYTES: usize = 64;
 
-/// When its own class has no free block, a request takes one of at most this many classes above.
+/// If its own class has no free block, a request may take one of up to this many classes above.
 const REACH: usize = 2;
 
-/// Where a block came from, and so how it goes back.
+/// Where a block came from, which determines how it is released.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Origin {
-    /// The system's allocator, while nothing was kept: never kept.
+    /// The system's allocator, at a time when freed blocks were not kept. Such a block is never kept.
     Plain,
     /// The system's allocator, aligned to [`ALIGNMENT`].
     Aligned,
-    /// Pages of its own.
+    /// A memory mapping of its own (`pages.rs`).
     Mapped,
 }
 
-/// What is remembered of a block that is in use.
+/// The class and the origin of a block in use, stored next to the block's data.
 #[derive(Debug, Clone, Copy)]
 struct Mark {
     class: usize,
     origin: Origin,
 }
 
-/// What stands at the start of a free block.
+/// The list entry that is stored in the first bytes of a free block.
 struct Free {
     next: *mut Free,
     origin: Origin,
 }
 
-/// The free blocks of a class, each naming the next.
+/// The free blocks of a class, as a linked list.
 struct FreeList {
     first: *mut Free,
 }
 
-// SAFETY: a free block belongs to its list alone, whichever thread holds the list's lock.
+// SAFETY: only the list refers to a free block, and only the thread that holds the list's lock uses the list.
 unsafe impl Send for FreeList {}
 
-/// Large blocks of a process.
+/// Sizes and counts of the large blocks of a process.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Bytes of blocks that were asked of the system and not given back, in use or kept; address space, of
-    /// which what was never touched takes no memory.
+    /// Bytes of blocks that were requested from the system and not returned, in use or kept. This is address
+    /// space: pages that were never touched take no memory.
     pub held_bytes: usize,
-    /// The most that `held_bytes` ever was.
+    /// The largest value that `held_bytes` ever had.
     pub peak_held_bytes: usize,
     /// Bytes of blocks in use.
     pub used_bytes: usize,
-    /// How many blocks were asked of the system.
+    /// Number of blocks that were requested from the system.
     pub system_requests: usize,
 }
 
 pub(super) struct Pool {
     free: [Mutex<FreeList>; classes::COUNT],
+    /// Number of calls of `start_keeping` without a matching `stop_keeping`; freed blocks are kept if it is
+    /// not 0.
     keepers: AtomicUsize,
     held_bytes: AtomicUsize,
     peak_held_bytes: AtomicUsize,
     used_bytes: AtomicUsize,
     system_requests: AtomicUsize,
-    /// How many blocks were pages of their own.
+    /// Number of blocks that were mapped so far; it selects the offset of the next one into its huge page.
     mapped: AtomicUsize,
 }
 
@@ -114,15 +118,14 @@ impl Pool {
         self.keepers.fetch_add(1, SeqCst);
     }
 
-    /// Takes back one [`Pool::start_keeping`]; after the last one everything that was kept goes to the
-    /// system.
+    /// Ends one [`Pool::start_keeping`]. When the last one ends, all kept blocks return to the system.
     pub(super) fn stop_keeping(&self) {
         if self.keepers.fetch_sub(1, SeqCst) == 1 {
             self.give_back_all();
         }
     }
 
-    /// Everything that is kept goes to the system; what is freed from now on is kept as before.
+    /// Returns all kept blocks to the system. Blocks that are freed later are kept as before.
     pub(super) fn give_back_all(&self) {
         (0..classes::COUNT).for_each(|class| self.give_back(class));
         pages::trim();
@@ -132,6 +135,8 @@ impl Pool {
         self.keepers.load(SeqCst) > 0
     }
 
+    /// Returns a block for `layout`, from the free lists if possible; null if there is no memory.
+    ///
     /// # Safety
     /// The size of the layout must not be zero.
     pub(super) unsafe fn allocate(&self, layout: Layout, zeroed: bool) -> *mut u8 {
@@ -142,7 +147,8 @@ impl Pool {
         let keeps = self.keeps();
         if let Some((block, mark)) = if keeps { self.take(class) } else { None } {
             self.used_bytes.fetch_add(classes::bytes(mark.class), Relaxed);
-            // SAFETY: the block is of this class or a larger one, and ours alone since it left its list.
+            // SAFETY: the block is of this class or a larger one, and has no other owner since it left its
+            // list.
             unsafe {
                 write_mark(block, class, mark);
                 if zeroed {
@@ -170,41 +176,47 @@ impl Pool {
         if !block.is_null() {
             self.count_request(classes::bytes(class));
             self.used_bytes.fetch_add(classes::bytes(class), Relaxed);
-            // SAFETY: the block was made with room for its mark.
+            // SAFETY: the block was allocated with room for its mark.
             unsafe { write_mark(block, class, mark) };
         }
         block
     }
 
+    /// Puts a block on its free list, or returns it to the system if freed blocks are not kept.
+    ///
     /// # Safety
-    /// `block` must come from [`Pool::allocate`] or [`Pool::resize`] of this pool with `layout`, and have no
-    /// users.
+    /// `block` must come from [`Pool::allocate`] or [`Pool::resize`] of this pool with `layout`, and must not
+    /// be used any more.
     pub(super) unsafe fn free(&self, block: *mut u8, layout: Layout) {
         let Some(class) = class_of(layout.size(), layout) else {
             // SAFETY: such a block came from the system with the same layout.
             return unsafe { System.dealloc(block, layout) };
         };
-        // SAFETY: the mark was written where the class of the layout says when the block was given out.
+        // SAFETY: when the block was handed out, its mark was written at the offset that the layout's class
+        // gives.
         let mark = unsafe { read_mark(block, class) };
         self.used_bytes.fetch_sub(classes::bytes(mark.class), Relaxed);
         if mark.origin == Origin::Plain || !self.keeps() {
-            // SAFETY: the caller gives the block up.
+            // SAFETY: the caller no longer uses the block.
             return unsafe { self.release(block, mark) };
         }
         #[expect(clippy::cast_ptr_alignment, reason = "blocks that are kept are aligned to `ALIGNMENT`")]
         let entry = block.cast::<Free>();
         {
             let mut list = self.list(mark.class);
-            // SAFETY: the block has no users, is aligned to `ALIGNMENT` and larger than an entry.
+            // SAFETY: nobody uses the block; it is aligned to `ALIGNMENT` and larger than an entry.
             unsafe { entry.write(Free { next: list.first, origin: mark.origin }) };
             list.first = entry;
         }
-        // If keeping was stopped just now, this list may have been emptied before the block came into it.
+        // If `stop_keeping` ran just now, it may have emptied this list before the block was added to it.
         if !self.keeps() {
             self.give_back(mark.class);
         }
     }
 
+    /// Changes the size of a block to `bytes`, moving its contents if necessary; returns null if there is no
+    /// memory.
+    ///
     /// # Safety
     /// As for [`Pool::free`]; `bytes` must not be zero.
     pub(super) unsafe fn resize(&self, block: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
@@ -216,7 +228,7 @@ impl Pool {
                 // SAFETY: as in `free`.
                 let mark = unsafe { read_mark(block, old) };
                 if mark.origin == Origin::Plain && !self.keeps() {
-                    // SAFETY: the caller's promise, and a plain block is of the class of its layout.
+                    // SAFETY: the caller's promise; and a plain block always has the class of its layout.
                     return unsafe { self.resize_plain(block, mark, new) };
                 }
                 if new <= mark.class && mark.class - new <= REACH {
@@ -230,8 +242,8 @@ impl Pool {
         let Ok(new_layout) = Layout::from_size_align(bytes, layout.align()) else {
             return std::ptr::null_mut();
         };
-        // SAFETY: the new size is not zero; both blocks hold the bytes that are copied and are different
-        // blocks; the old one is freed with its own layout.
+        // SAFETY: the new size is not zero; the blocks are different, and both are at least as long as the
+        // copied range; the old block is freed with its own layout.
         unsafe {
             let moved = self.allocate(new_layout, false);
             if !moved.is_null() {
@@ -242,11 +254,14 @@ impl Pool {
         }
     }
 
+    /// Changes the class of a block that came from the system's allocator, with `System.realloc`.
+    ///
     /// # Safety
     /// `block` must be a plain block in use, of the class of `mark`.
     unsafe fn resize_plain(&self, block: *mut u8, mark: Mark, class: usize) -> *mut u8 {
         let Some(layout) = system_layout(mark) else { return std::ptr::null_mut() };
-        let (old_bytes, new_bytes) = (classes::bytes(mark.class), classes::bytes(class));
+        let old_bytes = classes::bytes(mark.class);
+        let new_bytes = classes::bytes(class);
         // SAFETY: the block came from the system with this layout.
         let moved = unsafe { System.realloc(block, layout, new_bytes + MARK_BYTES) };
         if !moved.is_null() {
@@ -254,20 +269,20 @@ impl Pool {
             self.used_bytes.fetch_sub(old_bytes, Relaxed);
             self.count_request(new_bytes);
             self.used_bytes.fetch_add(new_bytes, Relaxed);
-            // SAFETY: the block has room for its mark behind the new class.
+            // SAFETY: the block has room for its mark after the bytes of the new class.
             unsafe { write_mark(moved, class, Mark { class, ..mark }) };
         }
         moved
     }
 
-    /// A kept block of the class, or of one a little above.
+    /// Takes a kept block of the class, or of one up to [`REACH`] classes above.
     fn take(&self, class: usize) -> Option<(*mut u8, Mark)> {
         (class..classes::COUNT.min(class + REACH + 1)).find_map(|class| self.pop(class))
     }
 
-    /// Gives back a kept block of a class a little below, which the one that is asked of the system in its
-    /// place can serve, too: where sizes differ from step to step, as with the number of masked tokens, each
-    /// class that they come to would have blocks of its own.
+    /// Returns a kept block of up to [`REACH`] classes below `class` to the system, before a block of `class`
+    /// is requested, which can serve those smaller requests, too. Otherwise each class would collect kept
+    /// blocks if sizes differ from step to step, as with the number of masked tokens.
     fn give_up_smaller(&self, class: usize) {
         if let Some((block, mark)) =
             (class.saturating_sub(REACH)..class).rev().find_map(|class| self.pop(class))
@@ -283,14 +298,13 @@ impl Pool {
         if entry.is_null() {
             return None;
         }
-        // SAFETY: an entry of a list is a free block that begins with a valid `Free`; we hold the list's
-        // lock.
+        // SAFETY: an entry of a list is a free block that begins with a valid `Free`, and the list is locked.
         let Free { next, origin } = unsafe { entry.read() };
         list.first = next;
         Some((entry.cast(), Mark { class, origin }))
     }
 
-    /// Gives all free blocks of a class back to the system.
+    /// Returns all free blocks of a class to the system.
     fn give_back(&self, class: usize) {
         while let Some((block, mark)) = self.pop(class) {
             // SAFETY: the block just left its list, so it has no other owner.
@@ -298,12 +312,14 @@ impl Pool {
         }
     }
 
+    /// Returns a block to the system.
+    ///
     /// # Safety
-    /// `block` must be one of `mark` without users.
+    /// `block` must have the class and origin of `mark`, and must not be used any more.
     unsafe fn release(&self, block: *mut u8, mark: Mark) {
         let bytes = classes::bytes(mark.class);
         self.held_bytes.fetch_sub(bytes, Relaxed);
-        // SAFETY: the mark says how the block was made, and the sizes are the same.
+        // SAFETY: the block is released in the way in which its origin allocated it, with the same size.
         unsafe {
             match system_layout(mark) {
                 None => pages::unmap(block, bytes + MARK_BYTES),
@@ -318,19 +334,19 @@ impl Pool {
         self.system_requests.fetch_add(1, Relaxed);
     }
 
-    /// Nothing that may panic or allocate runs under this lock.
+    /// Locks the free list of a class. Code under this lock must neither panic nor allocate.
     fn list(&self, class: usize) -> MutexGuard<'_, FreeList> {
         self.free[class].lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The class that a request of `bytes` with the alignment of `layout` is served from; `None` when it is left
-/// to the system.
+/// The class of a request of `bytes` with the alignment of `layout`; `None` if the system's allocator serves
+/// it.
 fn class_of(bytes: usize, layout: Layout) -> Option<usize> {
-    if layout.align() > ALIGNMENT { None } else { classes::of(bytes) }
+    if layout.align() > ALIGNMENT { None } else { classes::class_for(bytes) }
 }
 
-/// How a block was asked of the system's allocator; `None` for pages of its own.
+/// The layout with which a block was requested from the system's allocator; `None` for a mapped block.
 fn system_layout(mark: Mark) -> Option<Layout> {
     let align = match mark.origin {
         Origin::Plain => PLAIN_ALIGNMENT,
@@ -341,16 +357,22 @@ fn system_layout(mark: Mark) -> Option<Layout> {
     Layout::from_size_align(classes::bytes(mark.class) + MARK_BYTES, align).ok()
 }
 
+/// Stores the mark of a block that serves a request of class `class`.
+///
 /// # Safety
-/// `block` must be in use by the caller, of class `class` or a larger one.
+/// The caller must own `block`, which must be of class `class` or a larger one.
 unsafe fn write_mark(block: *mut u8, class: usize, mark: Mark) {
-    // SAFETY: the offset lies inside a larger block, or in the bytes behind one of this class.
+    // SAFETY: the offset is inside a block of a larger class, or in the bytes reserved after one of this
+    // class.
     unsafe { block.add(classes::bytes(class)).cast::<Mark>().write_unaligned(mark) }
 }
 
+/// Reads the mark of a block that serves a request of class `class`.
+///
 /// # Safety
-/// `block` must have been given out for a request of class `class`.
+/// `block` must have been handed out for a request of class `class`.
 unsafe fn read_mark(block: *mut u8, class: usize) -> Mark {
-    // SAFETY: `write_mark` wrote it when the block was given out; users have no business behind their bytes.
+    // SAFETY: `write_mark` wrote the mark when the block was handed out, and users do not write past their
+    // bytes.
     unsafe { block.add(classes::bytes(class)).cast::<Mark>().read_unaligned() }
 }

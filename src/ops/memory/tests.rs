@@ -1,5 +1,5 @@
-//! Reuse, zeroing, growth and threads of a pool of its own; the allocator of the test program itself is not
-//! involved.
+//! Reuse, zeroing, resizing and threads, on pools created by the tests; the allocator of the test program
+//! itself is not involved.
 
 use std::alloc::Layout;
 
@@ -13,7 +13,7 @@ fn layout(bytes: usize) -> Layout {
     Layout::from_size_align(bytes, 4).unwrap()
 }
 
-/// A block that is filled with one byte and freed with the pool that it came from.
+/// A block whose bytes all have the value `fill`; it is freed in its pool on drop.
 struct Block<'a> {
     pool: &'a Pool,
     data: *mut u8,
@@ -40,8 +40,8 @@ impl<'a> Block<'a> {
     }
 
     fn resize(&mut self, len: usize) {
-        // SAFETY: the block is ours and has this layout; what was there before is still there, the rest is
-        // filled.
+        // SAFETY: the block is owned by `self` and has this layout; the old bytes are initialised and
+        // checked, the new ones are written.
         unsafe {
             self.data = self.pool.resize(self.data, layout(self.len), len);
             let kept = self.len.min(len);
@@ -55,7 +55,7 @@ impl<'a> Block<'a> {
     }
 
     fn check(&self) {
-        // SAFETY: every byte was written or came zeroed.
+        // SAFETY: every byte was written, or was zeroed by the pool.
         let values = unsafe { std::slice::from_raw_parts(self.data, self.len) };
         assert!(
             values.iter().all(|v| *v == self.fill),
@@ -72,9 +72,9 @@ impl Drop for Block<'_> {
     }
 }
 
-/// As with tensors whose size follows the number of masked tokens.
+/// Sizes may vary a little from step to step, for example with the number of masked tokens.
 #[test]
-fn a_block_that_a_little_larger_one_replaces_is_not_kept_beside_it() {
+fn a_block_is_released_when_a_slightly_larger_one_replaces_it() {
     let pool = Pool::new();
     pool.start_keeping();
     for class in [40, 41, 42, 41, 44, 40, 44] {
@@ -87,7 +87,7 @@ fn a_block_that_a_little_larger_one_replaces_is_not_kept_beside_it() {
 }
 
 #[test]
-fn without_keeping_every_block_goes_back() {
+fn without_keeping_every_block_returns_to_the_system() {
     let pool = Pool::new();
     for round in 1..=3 {
         let block = Block::new(&pool, 1 << 20, 7);
@@ -102,17 +102,19 @@ fn without_keeping_every_block_goes_back() {
 }
 
 #[test]
-fn kept_blocks_are_used_again_also_for_a_little_less() {
+fn kept_blocks_are_reused_also_for_slightly_smaller_requests() {
     let pool = Pool::new();
     pool.start_keeping();
     for bytes in [classes::LARGE_BYTES, 1 << 20, pages::MAPPED_BYTES, 40 << 20] {
         let first = Block::new(&pool, bytes, 1);
-        let (data, before) = (first.data as usize, pool.usage());
+        let data = first.data as usize;
+        let before = pool.usage();
         drop(first);
         assert_eq!(pool.usage().held_bytes, before.held_bytes, "nothing went back");
         let aligned = if bytes < pages::MAPPED_BYTES { 64 } else { 256 };
         assert_eq!(data % aligned, 0, "{bytes}");
-        // Two classes below the block's own, then its own: the loan must not make the block smaller.
+        // A request two classes below the block's own class, then one of its own class: serving the smaller
+        // request must not make the block smaller.
         for part in [bytes - 1, bytes / 8 * 7, bytes] {
             let again = Block::new(&pool, part.max(classes::LARGE_BYTES), 2);
             assert_eq!(
@@ -134,29 +136,27 @@ fn kept_blocks_are_used_again_also_for_a_little_less() {
     assert_eq!(pool.usage().held_bytes, 0);
 }
 
-/// Where two of them began at one place of their huge pages, a pass over both would meet the same sets of the
-/// caches.
 #[cfg(target_os = "linux")]
 #[test]
-fn what_is_kept_can_be_given_back_before_work_of_other_sizes() {
+fn kept_blocks_can_be_released_before_work_with_other_sizes() {
     let pool = Pool::new();
     pool.start_keeping();
     let used = Block::new(&pool, 200_000, 1);
-    let both = |sizes: [usize; 2]| drop(sizes.map(|bytes| Block::new(&pool, bytes, 2)));
-    both([1 << 20, 1 << 22]);
+    drop([1 << 20, 1 << 22].map(|bytes| Block::new(&pool, bytes, 2)));
     let kept = pool.usage().held_bytes;
     assert!(kept > pool.usage().used_bytes + (1 << 22));
     pool.give_back_all();
     assert_eq!(pool.usage().held_bytes, pool.usage().used_bytes);
-    both([1 << 21, 1 << 21]);
+    drop([1 << 21, 1 << 21].map(|bytes| Block::new(&pool, bytes, 2)));
     assert!(pool.usage().peak_held_bytes <= kept, "the peaks do not add up");
     assert!(pool.usage().held_bytes > pool.usage().used_bytes, "and freed blocks are kept again");
     used.check();
     pool.stop_keeping();
 }
 
+/// If two blocks began at the same offset, a pass over both would compete for the same sets of the caches.
 #[test]
-fn the_largest_blocks_begin_at_different_places_of_their_pages() {
+fn the_largest_blocks_begin_at_different_offsets_into_their_huge_pages() {
     let pool = Pool::new();
     pool.start_keeping();
     let blocks = [0; 6].map(|_| Block::new(&pool, pages::MAPPED_BYTES, 1));
@@ -170,7 +170,7 @@ fn the_largest_blocks_begin_at_different_places_of_their_pages() {
 }
 
 #[test]
-fn zeroed_means_zeroed_also_the_second_time() {
+fn zeroed_blocks_are_zero_also_when_reused() {
     let pool = Pool::new();
     for keeps in [false, true] {
         if keeps {
@@ -208,14 +208,15 @@ fn a_growing_block_keeps_its_contents_and_moves_only_when_it_must() {
             65_535,
             3,
         ] {
-            let (data, same) =
-                (block.data, classes::of(bytes).is_some() && classes::of(bytes) == classes::of(block.len));
+            let data = block.data;
+            let class = classes::class_for(bytes);
+            let same = class.is_some() && class == classes::class_for(block.len);
             block.resize(bytes);
             block.check();
             assert!(!same || block.data == data, "{bytes}: the block was large enough");
         }
         drop(block);
-        // A block that was lent to a smaller request can take back its own size.
+        // A block that serves a smaller request can grow to its full size in place.
         let data = if keeps { Block::new(&pool, 18 << 20, 1).data } else { std::ptr::null_mut() };
         let mut lent = Block::new(&pool, 16 << 20, 2);
         lent.resize(18 << 20);
@@ -227,9 +228,10 @@ fn a_growing_block_keeps_its_contents_and_moves_only_when_it_must() {
 }
 
 #[test]
-fn what_was_born_before_keeping_dies_well_in_it_and_the_other_way_round() {
+fn blocks_may_outlive_a_change_of_keeping() {
     let pool = Pool::new();
-    let (mut before, grown) = (Block::new(&pool, 5 << 20, 1), Block::new(&pool, 1 << 20, 2));
+    let mut before = Block::new(&pool, 5 << 20, 1);
+    let grown = Block::new(&pool, 1 << 20, 2);
     pool.start_keeping();
     let during = Block::new(&pool, 6 << 20, 3);
     before.resize(7 << 20);
@@ -248,7 +250,7 @@ fn other_alignments_and_impossible_sizes_are_left_to_the_system() {
     pool.start_keeping();
     for align in [1, 32, 64, 128, 4096] {
         let layout = Layout::from_size_align(200_000, align).unwrap();
-        // SAFETY: the size is not zero, and the block is freed with the layout that it came with.
+        // SAFETY: the size is not zero, and the block is freed with the layout of its allocation.
         unsafe {
             let block = pool.allocate(layout, true);
             assert_eq!(block as usize % align, 0);
@@ -260,12 +262,12 @@ fn other_alignments_and_impossible_sizes_are_left_to_the_system() {
     pool.stop_keeping();
 }
 
-/// A block on its way to another thread.
+/// A block that may be sent to another thread.
 struct Parcel<'a>(Block<'a>);
 // SAFETY: a block has one owner, and its pool is shared by design.
 unsafe impl Send for Parcel<'_> {}
 
-/// Blocks of random sizes, handed from thread to thread, each holding its own byte to the end.
+/// Threads exchange blocks of random sizes; each block must keep its fill byte until it is freed.
 #[test]
 fn threads_never_share_a_block() {
     const THREADS: u64 = 4;
@@ -277,7 +279,8 @@ fn threads_never_share_a_block() {
         let shelf = std::sync::Mutex::new(Vec::new());
         std::thread::scope(|scope| {
             for thread in 0..THREADS {
-                let (pool, shelf) = (&pool, &shelf);
+                let pool = &pool;
+                let shelf = &shelf;
                 scope.spawn(move || {
                     let stream = Stream::new(thread, Purpose::Test, u64::from(keeps));
                     for round in 0..150 {

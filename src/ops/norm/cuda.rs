@@ -1,4 +1,5 @@
-//! The norm on the GPU: sums of squares of fixed blocks, then the blocks; nothing is read back.
+//! The norm on the GPU: one kernel sums squares over fixed blocks, a second one adds the blocks' sums;
+//! nothing is copied to the host.
 
 use candle_core::DType;
 use candle_core::Result;
@@ -14,10 +15,10 @@ const SQUARES: Kernel = Kernel { op: "norm", name: "norm_squares" };
 const ROOT: Kernel = Kernel { op: "norm", name: "norm_root" };
 const POISON: Kernel = Kernel { op: "norm", name: "norm_poison" };
 const THREADS: u32 = 512;
-/// A sum for each warp.
+/// Shared memory for one f64 sum per warp.
 const ROOM_BYTES: usize = THREADS as usize / 32 * size_of::<f64>();
 
-/// Twin of `SquaresArgs` in `kernel.cu`.
+/// Same layout as `SquaresArgs` in `kernel.cu`.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 struct SquaresArgs {
@@ -28,7 +29,7 @@ struct SquaresArgs {
     wide: u32,
 }
 
-/// Twin of `RootArgs`.
+/// Same layout as `RootArgs` in `kernel.cu`.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 struct RootArgs {
@@ -37,7 +38,7 @@ struct RootArgs {
     count: i64,
 }
 
-/// Twin of `PoisonArgs`.
+/// Same layout as `PoisonArgs` in `kernel.cu`.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 struct PoisonArgs {
@@ -45,8 +46,8 @@ struct PoisonArgs {
     totals: Address,
 }
 
-/// Values of a block: at least four fours for each thread, and at most four blocks for each processor of the
-/// largest GPU.
+/// Number of values of a block. Each thread has at least 16 values, and there are at most 528 blocks, four
+/// for each multiprocessor of the largest GPU.
 fn block_values(count: usize) -> usize {
     const MOST_BLOCKS: usize = 528;
     count.div_ceil(MOST_BLOCKS).next_multiple_of(4).max(16 * THREADS as usize)
@@ -56,18 +57,19 @@ pub(super) fn l2(gpu: &Gpu, t: &Tensor) -> Result<Tensor> {
     let count = t.elem_count();
     let block_values = block_values(count);
     let blocks = count.div_ceil(block_values);
-    // One at least: there is no memory of no bytes.
-    let (partials, norm) = (gpu.uninitialised(blocks.max(1), DType::F64)?, gpu.uninitialised(1, DType::F64)?);
+    // At least one partial sum, because a GPU cannot allocate zero bytes.
+    let partials = gpu.uninitialised(blocks.max(1), DType::F64)?;
+    let norm = gpu.uninitialised(1, DType::F64)?;
     let values = gpu.input(t, DType::F32)?;
     let squares = SquaresArgs {
         values,
         partials: gpu.output(&partials, DType::F64)?,
         count: count as i64,
         block_values: block_values as i64,
-        // The last four may be cut short: the kernel looks.
+        // The number of values need not be a multiple of four: the kernel checks the end.
         wide: wide::flag(4, DType::F32, &[values]),
     };
-    // SAFETY: the blocks cover the values, and there is a partial sum for each.
+    // SAFETY: the blocks cover the values, and each block has a partial sum.
     unsafe { gpu.launch(SQUARES, None, Grid::of(blocks, THREADS).with_shared(ROOM_BYTES), &squares) }?;
     let root =
         RootArgs { partials: squares.partials, norm: gpu.output(&norm, DType::F64)?, count: blocks as i64 };
@@ -78,7 +80,7 @@ pub(super) fn l2(gpu: &Gpu, t: &Tensor) -> Result<Tensor> {
 
 pub(super) fn poison(gpu: &Gpu, norm: &Tensor, totals: &Tensor) -> Result<()> {
     let args = PoisonArgs { norm: gpu.output(norm, DType::F64)?, totals: gpu.input(totals, DType::F64)? };
-    // SAFETY: the first of each is read or written.
+    // SAFETY: the kernel reads only the first of `totals`, and writes only the first value of `norm`.
     unsafe { gpu.launch(POISON, None, Grid::of(1, 32), &args) }
 }
 
@@ -90,7 +92,8 @@ mod tests {
     #[test]
     fn blocks_cover_more_than_two_billion_values() {
         for count in [1, 8192, 8193, (1 << 31) - 1, (1 << 31) + 7, 5 << 33] {
-            let (values, blocks) = (block_values(count), count.div_ceil(block_values(count)));
+            let values = block_values(count);
+            let blocks = count.div_ceil(values);
             assert!(
                 values.is_multiple_of(4)
                     && blocks <= 528

@@ -1,7 +1,8 @@
 // The Euclidean norm in f64; see mod.rs.
 //
-// First kernel: a block sums the squares of `block_values` values, each thread of fours `blockDim.x` apart.
-// Second: one block adds what the blocks came to. Both orders depend on the number of values alone.
+// In the first kernel, a block sums the squares of `block_values` values; each thread reads four consecutive
+// values at a time, with a stride of 4 * `blockDim.x`. In the second kernel, one block adds the sums of these
+// blocks. Both orders of addition depend only on the number of values.
 #include "common.cuh"
 
 struct SquaresArgs {
@@ -53,7 +54,7 @@ struct PoisonArgs {
 };
 
 __device__ void poison(const PoisonArgs& a) {
-    // What is not finite is not zero less itself.
+    // The difference of infinity or NaN with itself is NaN, not zero.
     if (threadIdx.x == 0 && !(a.totals[0] - a.totals[0] == 0.0)) *a.norm = double(NAN);
 }
 KERNEL(norm_poison, PoisonArgs, 32, poison)

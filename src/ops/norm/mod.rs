@@ -1,8 +1,8 @@
-//! The Euclidean norm of the flat gradient, for clipping, for the log, and to see that every gradient is
+//! The Euclidean norm of the flat gradient, for clipping, for the log, and to check that every gradient is
 //! finite.
 //!
 //! `norm = sqrt(sum over n of g[n]^2)` in f64 (f32 squares overflow from 1.8e19 and underflow below 1e-23).
-//! It is finite exactly when every element is. It stays on the device: the optimizer reads it there, so
+//! The norm is finite exactly if every element is. It stays on the device, where the optimizer reads it, so
 //! that the CPU does not wait for it.
 
 mod cpu;
@@ -16,7 +16,7 @@ use candle_core::Tensor;
 
 use crate::cuda::Gpu;
 
-/// The norm of an f32 tensor of any shape, f64 `[1]`; NaN or infinite when an element is.
+/// The norm of an f32 tensor of any shape, f64 `[1]`; NaN or infinite if an element is.
 pub fn l2(t: &Tensor) -> Result<Tensor> {
     match Gpu::of(t)? {
         None => cpu::l2(t),
@@ -24,8 +24,8 @@ pub fn l2(t: &Tensor) -> Result<Tensor> {
     }
 }
 
-/// Makes `norm` NaN unless the first of `totals` (a loss, f64) is finite: what is updated by the norm then
-/// stays as it is.
+/// Sets `norm` to NaN unless the first of `totals` (a loss, f64) is finite. An optimizer update that is
+/// clipped by this norm then changes nothing.
 pub fn poison(norm: &Tensor, totals: &Tensor) -> Result<()> {
     match Gpu::of(norm)? {
         None => cpu::poison(norm, totals),

@@ -1,7 +1,8 @@
-//! The norm against its reference and on values that f32 squares cannot hold.
+//! The norm compared with its reference, and of values whose squares overflow or underflow in f32.
 
 use super::*;
 use crate::tensor::from_vec;
+use crate::testing::assert_same_for_any_thread_count;
 use crate::testing::double;
 use crate::testing::fresh;
 use crate::testing::on_each_device;
@@ -22,8 +23,8 @@ fn the_norm_is_that_of_the_reference() {
             assert!((l2(&t).unwrap() - want).abs() <= 1e-12 * want, "{len}");
             // A view that begins between two multiples of 16 bytes.
             if len > 1 {
-                let (view, rest) =
-                    (t.narrow(0, 1, len - 1).unwrap(), f64::from(t.to_vec1::<f32>().unwrap()[0]));
+                let view = t.narrow(0, 1, len - 1).unwrap();
+                let rest = f64::from(t.to_vec1::<f32>().unwrap()[0]);
                 assert!(
                     (l2(&view).unwrap().powi(2) + rest * rest - want * want).abs() <= 1e-12 * want * want,
                     "{len}"
@@ -36,36 +37,38 @@ fn the_norm_is_that_of_the_reference() {
 #[test]
 fn the_number_of_threads_does_not_change_a_bit() {
     let t = fresh(300_001, 1);
-    let run = |threads| {
-        rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap().install(|| l2(&t)).unwrap()
-    };
-    let one = run(1).to_bits();
-    assert!((2..5).all(|threads| run(threads).to_bits() == one));
+    assert_same_for_any_thread_count("the norm", || l2(&t).unwrap().to_bits());
 }
 
 #[test]
-fn it_is_finite_exactly_when_every_element_is() {
+fn the_norm_is_finite_exactly_if_every_element_is() {
     on_each_device(|| {
-        let norm = |values: [f32; 2]| l2(&placed(&from_vec(values.to_vec(), 2).unwrap())).unwrap();
-        assert!((norm([3e30, 4e30]) / 5e30 - 1.0).abs() < 1e-6);
-        assert!((norm([3e-30, 4e-30]) / 5e-30 - 1.0).abs() < 1e-6);
-        assert!(norm([1.0, f32::NAN]).is_nan());
-        assert!(norm([1.0, f32::NEG_INFINITY]).is_infinite());
+        assert!((norm_of([3e30, 4e30]) / 5e30 - 1.0).abs() < 1e-6);
+        assert!((norm_of([3e-30, 4e-30]) / 5e-30 - 1.0).abs() < 1e-6);
+        assert!(norm_of([1.0, f32::NAN]).is_nan());
+        assert!(norm_of([1.0, f32::NEG_INFINITY]).is_infinite());
     });
+}
+
+fn norm_of(values: [f32; 2]) -> f64 {
+    l2(&placed(&from_vec(values.to_vec(), 2).unwrap())).unwrap()
 }
 
 #[test]
 fn a_loss_that_is_not_finite_poisons_the_norm() {
     on_each_device(|| {
-        let totals = |loss: f64| placed(&from_vec(vec![loss, 1.0], 2).unwrap());
         let norm = super::l2(&fresh(7, 1)).unwrap();
         let before = norm.to_vec1::<f64>().unwrap();
-        poison(&norm, &totals(3.0)).unwrap();
+        poison(&norm, &totals_with(3.0)).unwrap();
         assert_eq!(norm.to_vec1::<f64>().unwrap(), before);
         for loss in [f64::INFINITY, f64::NEG_INFINITY, f64::NAN] {
             let norm = super::l2(&fresh(7, 1)).unwrap();
-            poison(&norm, &totals(loss)).unwrap();
+            poison(&norm, &totals_with(loss)).unwrap();
             assert!(norm.to_vec1::<f64>().unwrap()[0].is_nan());
         }
     });
+}
+
+fn totals_with(loss: f64) -> Tensor {
+    placed(&from_vec(vec![loss, 1.0], 2).unwrap())
 }

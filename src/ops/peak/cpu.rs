@@ -1,4 +1,5 @@
-//! The loops: chains of multiply-adds that never leave the registers, and the triad.
+//! The measuring loops: chains of multiply-adds that stay in registers, and the triad `a = b + s c` over
+//! memory.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -17,37 +18,42 @@ use crate::matmul::cpu::amx;
 use crate::matmul::cpu::is_native;
 use crate::simd::kernel;
 
-/// Independent sums: more than latency times throughput of any multiplier, few enough for 16 registers.
+/// Number of independent sums: more than latency times throughput of any multiplier, few enough for 16
+/// registers.
 const CHAINS: usize = 12;
 
-/// A run takes at least this long, so that waking the threads does not count.
+/// Minimal duration of a run, so that the time to wake the threads is negligible.
 const RUN: Duration = Duration::from_millis(20);
 
-/// Runs of which the best counts: others on the machine only ever make one slower.
+/// Number of runs, of which the fastest counts: other programs on the machine can only make a run slower.
 const RUNS: usize = 5;
 
-/// f32 values in one of the three arrays of the triad.
+/// Number of f32 values in each of the three arrays of the triad.
 const TRIAD_VALUES: usize = (256 << 20) / 3 / size_of::<f32>();
 
-/// Values of one task of the triad.
+/// Number of values of one task of the triad.
 const TRIAD_BLOCK: usize = 1 << 16;
 
 pub(super) fn flops_per_second(dtype: DType) -> f64 {
     if dtype == DType::BF16 && is_native(dtype) { best_flops(bf16_chains) } else { best_flops(f32_chains) }
 }
 
-/// `chains(rounds)` runs on every thread and returns how many operations that were on one.
+/// The best measured operations per second. `chains(rounds)` runs on every thread and returns the number of
+/// operations that it did on that thread.
 fn best_flops(chains: fn(usize) -> f64) -> f64 {
-    let run = |rounds: usize| {
-        let start = Instant::now();
-        let flops: f64 = rayon::broadcast(|_| chains(rounds)).iter().sum();
-        (flops, start.elapsed())
-    };
     let mut rounds = 1 << 12;
-    while run(rounds).1 < RUN && rounds < 1 << 40 {
+    while run_on_all_threads(chains, rounds).1 < RUN && rounds < 1 << 40 {
         rounds *= 2;
     }
-    (0..RUNS).map(|_| run(rounds)).map(|(flops, took)| flops / took.as_secs_f64()).fold(0.0, f64::max)
+    let runs = (0..RUNS).map(|_| run_on_all_threads(chains, rounds));
+    runs.map(|(flops, took)| flops / took.as_secs_f64()).fold(0.0, f64::max)
+}
+
+/// The number of operations on all threads, and the time that they took.
+fn run_on_all_threads(chains: fn(usize) -> f64, rounds: usize) -> (f64, Duration) {
+    let start = Instant::now();
+    let flops: f64 = rayon::broadcast(|_| chains(rounds)).iter().sum();
+    (flops, start.elapsed())
 }
 
 fn f32_chains(rounds: usize) -> f64 {
@@ -63,7 +69,7 @@ impl WithSimd for F32Chains {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) -> f64 {
-        // The sums stay near one: subnormal and infinite values may take longer.
+        // Factor and addend keep the sums near one: subnormal and infinite values may take longer.
         let (factor, addend) = (simd.splat_f32s(0.5), simd.splat_f32s(black_box(0.5)));
         let mut sums = [simd.splat_f32s(black_box(1.0)); CHAINS];
         for _ in 0..self.rounds {
@@ -81,7 +87,7 @@ impl WithSimd for F32Chains {
 fn bf16_chains(rounds: usize) -> f64 {
     #[cfg(target_arch = "x86_64")]
     match instructions::in_use() {
-        // SAFETY: the machine has the instructions.
+        // SAFETY: `in_use` returns only instructions that the machine has.
         Instructions::Amx => return unsafe { amx::chains(rounds) },
         // SAFETY: as above.
         Instructions::Avx512Bf16 => return unsafe { avx512_bf16_chains(rounds) },
@@ -97,7 +103,7 @@ fn avx512_bf16_chains(rounds: usize) -> f64 {
     use std::arch::x86_64::_mm512_dpbf16_ps;
     use std::arch::x86_64::_mm512_reduce_add_ps;
     use std::arch::x86_64::_mm512_set1_ps;
-    /// An instruction adds 32 products to 16 sums.
+    /// Operations of one instruction, which adds 32 products to 16 sums.
     const FLOPS: usize = 64;
     let value = _mm512_set1_ps(black_box(0.001));
     let pairs = _mm512_cvtne2ps_pbh(value, value);
@@ -114,10 +120,9 @@ fn avx512_bf16_chains(rounds: usize) -> f64 {
 }
 
 pub(super) fn bytes_per_second() -> f64 {
-    let filled = |value: f32| {
+    let [mut a, b, c] = [0.0, 1.0, 2.0].map(|value| {
         (0..TRIAD_VALUES).into_par_iter().with_min_len(TRIAD_BLOCK).map(|_| value).collect::<Vec<f32>>()
-    };
-    let (mut a, b, c) = (filled(0.0), filled(1.0), filled(2.0));
+    });
     let mut best = 0.0f64;
     for _ in 0..RUNS {
         let start = Instant::now();

@@ -1,22 +1,24 @@
-//! Dense peaks of GPUs from their data sheets: what the speed of training is compared with there.
+//! Peak speeds of GPUs from their data sheets, for dense matrices: the reference for the MFU (model FLOP
+//! utilisation) of training on a GPU.
 //!
-//! Measured peaks are 75 to 90 % of these; the data sheet is what everybody's MFU is quoted against.
+//! Measured peaks are 75 to 90 % of these. MFU is usually quoted against the data sheet, so it is here, too.
 
 use candle_core::DType;
 
-/// TFLOP/s of one kind of GPU, without sparsity, with f32 sums.
+/// TFLOP/s of one GPU model, without sparsity, with f32 accumulation.
 struct Peak {
-    /// Part of the driver's name.
+    /// Words that the name reported by the driver contains.
     name: &'static str,
-    /// bf16 and f16 on tensor cores; bf16 only from Ampere on.
+    /// bf16 and f16 on tensor cores; GPUs before Ampere have f16 only.
     half: f64,
-    /// f32 operands rounded to TF32.
+    /// f32 operands rounded to TF32, on tensor cores.
     tf32: f64,
-    /// f32 outside of tensor cores.
+    /// f32 without tensor cores.
     f32: f64,
 }
 
-/// The first whose name is part of the driver's: more particular names stand first.
+/// The table of peaks. A GPU has the first entry whose name is part of the driver's name, so more specific
+/// names come first.
 const PEAKS: [Peak; 23] = [
     Peak { name: "B200", half: 2250.0, tf32: 1125.0, f32: 75.0 },
     Peak { name: "GH200", half: 989.4, tf32: 494.7, f32: 66.9 },
@@ -43,10 +45,10 @@ const PEAKS: [Peak; 23] = [
     Peak { name: "T4", half: 65.0, tf32: 8.1, f32: 8.1 },
 ];
 
-/// Floating-point operations a second that the data sheet of the GPU with this name says of products of
-/// `dtype`; `None` for a GPU that is not in the table.
+/// Floating-point operations per second of products of `dtype`, from the data sheet of the GPU that the
+/// driver calls `name`; `None` for a GPU that is not in the table. `tf32` selects TF32 for f32 products.
 pub fn data_sheet(name: &str, dtype: DType, tf32: bool) -> Option<f64> {
-    let peak = PEAKS.iter().find(|peak| words_of(name, peak.name))?;
+    let peak = PEAKS.iter().find(|peak| contains_words(name, peak.name))?;
     let tera = match dtype {
         DType::BF16 | DType::F16 => peak.half,
         DType::F32 if tf32 => peak.tf32,
@@ -56,11 +58,10 @@ pub fn data_sheet(name: &str, dtype: DType, tf32: bool) -> Option<f64> {
     Some(tera * 1e12)
 }
 
-/// Whether the words of `part` stand in `name`: `A10` is no part of `A100`, but `A100` is one of
-/// `A100-SXM4-40GB`.
-fn words_of(name: &str, part: &str) -> bool {
-    let words = |text: &str| text.split([' ', '-', '_']).map(str::to_string).collect::<Vec<_>>();
-    let (name, part) = (words(name), words(part));
+/// Returns true if `name` contains the words of `part` in sequence: `A100-SXM4-40GB` contains `A100` but not
+/// `A10`.
+fn contains_words(name: &str, part: &str) -> bool {
+    let [name, part] = [name, part].map(|text| text.split([' ', '-', '_']).collect::<Vec<_>>());
     name.windows(part.len()).any(|window| window == part)
 }
 
@@ -69,18 +70,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_as_drivers_give_them_are_found() {
-        let half = |name| data_sheet(name, DType::BF16, false).map(|flops| flops / 1e12);
-        assert_eq!(half("NVIDIA H200"), Some(989.4));
-        assert_eq!(half("NVIDIA H100 80GB HBM3"), Some(989.4));
-        assert_eq!(half("NVIDIA H100 PCIe"), Some(756.0));
-        assert_eq!(half("NVIDIA A100-SXM4-40GB"), Some(312.0));
-        assert_eq!(half("NVIDIA A10"), Some(125.0));
-        assert_eq!(half("NVIDIA A10G"), Some(70.0));
-        assert_eq!(half("NVIDIA L4"), Some(121.0));
-        assert_eq!(half("Tesla T4"), Some(65.0));
-        assert_eq!(half("NVIDIA GeForce RTX 4090"), Some(165.2));
-        assert_eq!(half("Quadro P400"), None);
+    fn names_reported_by_drivers_are_found() {
+        for (name, want) in [
+            ("NVIDIA H200", Some(989.4)),
+            ("NVIDIA H100 80GB HBM3", Some(989.4)),
+            ("NVIDIA H100 PCIe", Some(756.0)),
+            ("NVIDIA A100-SXM4-40GB", Some(312.0)),
+            ("NVIDIA A10", Some(125.0)),
+            ("NVIDIA A10G", Some(70.0)),
+            ("NVIDIA L4", Some(121.0)),
+            ("Tesla T4", Some(65.0)),
+            ("NVIDIA GeForce RTX 4090", Some(165.2)),
+            ("Quadro P400", None),
+        ] {
+            let peak = data_sheet(name, DType::BF16, false).map(|flops| flops / 1e12);
+            assert_eq!(peak, want, "{name}");
+        }
         assert_eq!(data_sheet("NVIDIA A100 80GB PCIe", DType::F32, true), Some(156e12));
         assert_eq!(data_sheet("NVIDIA A100 80GB PCIe", DType::F32, false), Some(19.5e12));
     }

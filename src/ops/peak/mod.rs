@@ -1,25 +1,27 @@
-//! What the machine can do at most, measured: multiply-adds a second in registers, bytes a second to and from
-//! memory.
+//! Measured peak speeds of the CPU: floating-point operations per second in registers, and bytes per second
+//! to and from memory.
 //!
-//! These are what the speed of an op or of a training step is compared with. Both use every thread of the
-//! rayon pool, take the best of a few short runs, and say what this machine reaches now, not what its data
-//! sheet says. They know no op.
+//! The speed of an op or of a training step is compared with these peaks. Both measurements use every thread
+//! of the rayon pool and take the best of a few short runs; they give what this machine reaches now, which
+//! may differ from its data sheet. They use no op.
 
 mod cpu;
 pub mod gpu;
 
 use candle_core::DType;
 
-/// Floating-point operations a second (two for a multiply-add) of products of type `dtype` with f32 sums.
+/// Measures the floating-point operations per second (a multiply-add is two) of products of type `dtype` with
+/// f32 accumulation.
 ///
-/// For bf16 that of its own dot-product instruction where there is one. A type without one is widened, so
-/// that its peak is the one of f32. Takes about 0.2 s.
+/// For bf16 this is the speed of the bf16 dot-product instruction if the processor has one. A type without
+/// its own instruction is widened to f32, so its peak is that of f32. Takes about 0.2 s.
 pub fn flops_per_second(dtype: DType) -> f64 {
     cpu::flops_per_second(dtype)
 }
 
-/// Bytes a second of `a = b + s c` over three arrays of 256 MiB together, far more than the caches hold: two
-/// reads and a write an element, as STREAM counts its triad (McCalpin 1995). Takes about 0.3 s.
+/// Measures the bytes per second of `a = b + s c` over three arrays of 256 MiB in total, far more than the
+/// caches hold. Each element counts as two reads and a write, as in STREAM's triad (McCalpin 1995). Takes
+/// about 0.3 s.
 pub fn bytes_per_second() -> f64 {
     cpu::bytes_per_second()
 }

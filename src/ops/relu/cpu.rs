@@ -24,7 +24,7 @@ pub(super) fn forward<T: Element>(x_bd: &Tensor, bias_d: Option<&Tensor>) -> Res
             forward_row(&x[row * cols..][..cols], &bias, y);
         }
     });
-    // SAFETY: `forward_row` has written every row, which is as long as the bias.
+    // SAFETY: `forward_row` has written every row; rows are as long as the bias.
     unsafe { y.set_len(x.len()) };
     from_vec(y, x_bd.shape())
 }
@@ -33,7 +33,7 @@ kernel! {
     fn forward_row<T>(x: &[T], bias: &[f32], y: &mut [MaybeUninit<T>]) {
         for ((y, x), bias) in y.iter_mut().zip(x).zip(bias) {
             let u = x.widen() + bias;
-            // What is not a number stays so: `max` would make it 0, and a run that diverges look sound.
+            // NaN stays NaN: `max` would turn it into 0 and hide that a run diverges.
             y.write(T::narrow(if u <= 0.0 { 0.0 } else { u }));
         }
     }
@@ -53,7 +53,7 @@ pub(super) fn backward<T: Element>(
                 backward_row(&dy[row * cols..][..cols], &y[row * cols..][..cols], dx, &mut *dbias);
             }
         });
-        // SAFETY: `backward_row` has written every row, which is as long as the sums.
+        // SAFETY: `backward_row` has written every row; rows are as long as the sums.
         unsafe { dx.set_len(y.len()) };
         (dx, sums)
     };

@@ -1,10 +1,11 @@
-// Bias and rectified linear unit; see mod.rs for the formulas, activation.cuh for who computes what.
+// Bias and rectified linear unit; see mod.rs for the formulas, activation.cuh for the assignment of values to
+// threads.
 #include "activation.cuh"
 
 struct Relu {
-    // What is not a number stays so.
+    // NaN stays NaN.
     static __device__ __forceinline__ float forward(float u) { return u <= 0.0f ? 0.0f : u; }
-    // By its output, which needs no bias.
+    // Takes the output `y`, which already includes the bias.
     static __device__ __forceinline__ float slope(float y, float) { return y > 0.0f ? 1.0f : 0.0f; }
 };
 

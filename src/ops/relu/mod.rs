@@ -1,12 +1,12 @@
 //! Bias and rectified linear unit, fused: the dense layer of DistilBERT's classification head.
 //!
-//! Forward: `y = max(x + bias, 0)`, `x` and `y` `[B, D]`. Saved by the caller: `y`.
+//! Forward: `y = max(x + bias, 0)`, with `x` and `y` of shape `[B, D]`. The caller saves `y`.
 //!
-//! Backward: `dx = dy` where `y > 0`, else 0; `dbias += sum over rows of dx` accumulates into what the caller
-//! passes.
+//! Backward: `dx = dy` where `y > 0`, else 0; `dbias += sum over rows of dx` accumulates into the caller's
+//! tensor.
 //!
-//! `x`, `y` and their gradients are of one type, f32, bf16 or f16; the bias and its gradient are f32, and so
-//! is the arithmetic.
+//! `x`, `y` and their gradients have one dtype: f32, bf16 or f16. The bias and its gradient are f32, and all
+//! arithmetic is done in f32.
 
 mod cpu;
 mod cuda;
@@ -33,7 +33,8 @@ pub fn forward(x_bd: &Tensor, bias_d: Option<&Tensor>) -> Result<Tensor> {
     }
 }
 
-/// `dx_bd` from the output `y_bd`; adds to `dbias_d`, or begins it.
+/// Returns `dx_bd`, from the output `y_bd`; adds to `dbias_d`, or overwrites it if nothing was added to it
+/// yet.
 pub fn backward<'a, D: Into<Accumulator<'a>>>(
     dy_bd: &Tensor,
     y_bd: &Tensor,

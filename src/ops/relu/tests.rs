@@ -1,9 +1,10 @@
-//! The rectified linear unit against its reference.
+//! The rectified linear unit compared with its reference.
 
 use super::*;
 use crate::testing::DTYPES;
 use crate::testing::assert_close;
 use crate::testing::assert_reference_is_differentiable;
+use crate::testing::assert_same_for_any_thread_count;
 use crate::testing::bits;
 use crate::testing::fresh;
 use crate::testing::fresh_in;
@@ -16,12 +17,8 @@ fn forward_and_backward_agree_with_the_reference() {
     on_each_device(|| {
         let sizes = [(1, 24), (16, 96), (300, 67), (5, 768)];
         for (dtype, (rows, cols)) in DTYPES.into_iter().flat_map(|dtype| sizes.map(|size| (dtype, size))) {
-            let (x, bias, dy, dbias) = (
-                fresh_in((rows, cols), 1, dtype),
-                fresh(cols, 2),
-                fresh_in((rows, cols), 3, dtype),
-                fresh(cols, 4),
-            );
+            let [x, dy] = [1, 3].map(|id| fresh_in((rows, cols), id, dtype));
+            let [bias, dbias] = [2, 4].map(|id| fresh(cols, id));
             let (want, gradients) =
                 reference_gradients(|i| reference::forward(&i[0], &i[1]), &[&x, &bias], &dy);
             let y = forward(&x, Some(&bias)).unwrap();
@@ -47,24 +44,22 @@ fn the_reference_is_differentiable() {
 #[test]
 fn the_number_of_threads_does_not_change_a_bit() {
     let bias = fresh(96, 2);
-    let run = |dtype, threads| {
-        let (x, dy, dbias) = (fresh_in((700, 96), 1, dtype), fresh_in((700, 96), 3, dtype), fresh(96, 4));
-        rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap().install(|| {
+    for dtype in DTYPES {
+        let [x, dy] = [1, 3].map(|id| fresh_in((700, 96), id, dtype));
+        assert_same_for_any_thread_count(&format!("{dtype:?}"), || {
+            let dbias = fresh(96, 4);
             let y = forward(&x, Some(&bias)).unwrap();
             let dx = backward(&dy, &y, Some(&dbias)).unwrap();
             [y, dx, dbias].map(|t| bits(&t))
-        })
-    };
-    for dtype in DTYPES {
-        let one = run(dtype, 1);
-        assert!((2..5).all(|threads| run(dtype, threads) == one), "{dtype:?}");
+        });
     }
 }
 
 #[test]
 fn no_rows_work_and_wrong_shapes_are_named() {
     on_each_device(|| {
-        let (none, bias, dbias) = (fresh((0, 8), 1), fresh(8, 2), fresh(8, 3));
+        let none = fresh((0, 8), 1);
+        let [bias, dbias] = [2, 3].map(|id| fresh(8, id));
         let y = forward(&none, Some(&bias)).unwrap();
         assert_eq!((y.dims(), backward(&none, &y, Some(&dbias)).unwrap().dims()), (none.dims(), none.dims()));
         assert_eq!(bits(&dbias), bits(&fresh(8, 3)));

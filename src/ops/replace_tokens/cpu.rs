@@ -1,4 +1,4 @@
-//! Drawn ids put in on the CPU.
+//! Replacement of masked ids by drawn ones on the CPU.
 
 use crate::computed::Computed;
 use crate::replace_tokens::Masked;

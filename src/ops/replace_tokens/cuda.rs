@@ -1,4 +1,5 @@
-//! Drawn ids put in on the GPU: a copy of all, then those that were drawn.
+//! Replacement of masked ids by drawn ones on the GPU: one kernel copies all ids, a second one writes the
+//! drawn ones.
 
 use candle_core::DType;
 use candle_core::Result;
@@ -16,7 +17,7 @@ const COPY: Kernel = Kernel { op: "replace_tokens", name: "replace_tokens_copy" 
 const PUT: Kernel = Kernel { op: "replace_tokens", name: "replace_tokens_put" };
 const THREADS: usize = 256;
 
-/// Twin of `Args` in `kernel.cu`.
+/// Same layout as `Args` in `kernel.cu`.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 struct Args {
@@ -37,8 +38,10 @@ pub(super) fn forward(
     drawn_m: &Tensor,
     vocabulary: usize,
 ) -> Result<Replaced> {
-    let (tokens, drawn) = (masked.ids.len(), masked.positions.len());
-    let (ids, replaced) = (gpu.uninitialised(tokens, DType::U32)?, gpu.uninitialised(tokens, DType::U32)?);
+    let tokens = masked.ids.len();
+    let drawn = masked.positions.len();
+    let ids = gpu.uninitialised(tokens, DType::U32)?;
+    let replaced = gpu.uninitialised(tokens, DType::U32)?;
     let [from, positions, originals] =
         [masked.ids.on_gpu(gpu)?, masked.positions.on_gpu(gpu)?, masked.originals.on_gpu(gpu)?];
     let args = Args {
@@ -52,11 +55,15 @@ pub(super) fn forward(
         masked: drawn as i64,
         vocabulary: vocabulary as u32,
     };
-    let grid = |count: usize| Grid::of(count.div_ceil(THREADS), THREADS as u32);
-    // SAFETY: the ids, new and old, and the marks are `[tokens]`.
+    // SAFETY: the old and the new ids and `replaced` are `[tokens]`.
     unsafe { gpu.launch(COPY, None, grid(tokens), &args) }?;
-    // SAFETY: positions, originals and drawn ids are as many; the positions were checked to be below
-    // `tokens`.
+    // SAFETY: positions, originals and drawn ids were checked to have equal lengths, and the positions to be
+    // below `tokens`.
     unsafe { gpu.launch(PUT, None, grid(drawn), &args) }?;
     Ok(Replaced { ids: Computed::on_gpu(ids), replaced: Computed::on_gpu(replaced) })
+}
+
+/// One thread for each of `count` ids.
+fn grid(count: usize) -> Grid {
+    Grid::of(count.div_ceil(THREADS), THREADS as u32)
 }

@@ -1,4 +1,5 @@
-// Drawn ids in the place of masked ones; see mod.rs. A thread is a token, or one that was drawn.
+// Replacement of masked ids by drawn ones; see mod.rs. Each thread of `copy` has a token, each of `put` a
+// drawn id.
 #include "common.cuh"
 
 struct Args {
@@ -23,7 +24,7 @@ __device__ void copy(const Args& a) {
 }
 KERNEL(replace_tokens_copy, Args, 256, copy)
 
-// Positions differ, so no two threads write to one place.
+// All positions differ, so no two threads write to the same address.
 __device__ void put(const Args& a) {
     i64 m = number();
     if (m >= a.masked) return;

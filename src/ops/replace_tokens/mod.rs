@@ -1,14 +1,15 @@
-//! Puts drawn ids in the place of masked ones and says which tokens are replaced by that: what a
-//! discriminator reads, and what it should find (Clark et al. 2020, section 2).
+//! Replaces masked ids by drawn ones, and marks the tokens that differ from the original: the input and the
+//! labels of ELECTRA's discriminator (Clark et al. 2020, section 2).
 //!
-//! For ids `x` `[T]`, positions `p` `[M]`, no two of them equal, the original ids `o` `[M]` at these and
-//! drawn ids `d` `[M]`: `ids[p[m]] = d[m]` and `ids[t] = x[t]` elsewhere; `replaced[p[m]]` is 1 where `d[m]`
-//! is not `o[m]`, and `replaced[t]` is 0 elsewhere. A drawn id that is the original one counts as such. There
-//! is no gradient; nothing is saved.
+//! For ids `x` `[T]`, distinct positions `p` `[M]`, the original ids `o` `[M]` at these positions and drawn
+//! ids `d` `[M]`: `ids[p[m]] = d[m]`, and `ids[t] = x[t]` at other positions. `replaced[p[m]]` is 1 if `d[m]`
+//! differs from `o[m]`; all other values of `replaced` are 0. So a drawn id that equals the original does not
+//! count as replaced. There is no gradient; nothing is saved.
 //!
-//! On a GPU both stay there and nothing waits. All ids that come out are below the size of the vocabulary:
-//! those that come in are checked, the drawn ones on the CPU only. There an id outside is an error; a kernel
-//! takes the last one for it, so that no table is read behind its end.
+//! On a GPU both results stay there, and the host does not wait. All resulting ids are below the size of the
+//! vocabulary. The given ids `x` are checked on the host. The drawn ids are checked on the CPU only, where an
+//! id that is too large is an error; a kernel replaces it by the last id, so that no table is read past its
+//! end.
 
 mod cpu;
 mod cuda;
@@ -28,25 +29,25 @@ use crate::tensor::values;
 /// `T` tokens of which `M` are masked.
 #[derive(Debug, Clone, Copy)]
 pub struct Masked<'a> {
-    /// `x` `[T]`.
+    /// The ids `x`, `[T]`.
     pub ids: Indices<'a>,
-    /// `p` `[M]`.
+    /// The masked positions `p`, `[M]`.
     pub positions: Indices<'a>,
-    /// `o` `[M]`.
+    /// The original ids `o` at these positions, `[M]`.
     pub originals: Indices<'a>,
 }
 
-/// The tokens with drawn ones among them.
+/// The result of [`forward`].
 #[derive(Debug, Clone)]
 pub struct Replaced {
-    /// `[T]`.
+    /// The ids, with the drawn ones at the masked positions, `[T]`.
     pub ids: Computed,
-    /// 1 for each token that is not the original one, else 0, `[T]`.
+    /// 1 for each token that differs from the original, else 0; `[T]`.
     pub replaced: Computed,
 }
 
-/// Puts `drawn_m`, u32 `[M]`, to their positions, on the device where they are; an error names a position or
-/// an id outside.
+/// Writes `drawn_m`, u32 `[M]`, to the masked positions, on the device of `drawn_m`. A position or an id that
+/// is too large is an error that names it.
 pub fn forward(masked: Masked<'_>, drawn_m: &Tensor, vocabulary: usize) -> Result<Replaced> {
     let drawn = drawn_m.dims1()?;
     check_len("replace tokens: positions", masked.positions.len(), drawn)?;

@@ -1,4 +1,4 @@
-//! Drawn ids at their places on each device, how other ops take what comes out, and the edges.
+//! Replacement on each device, use of the results by other ops, and invalid arguments.
 
 use candle_core::DType;
 use candle_core::Device;
@@ -17,11 +17,11 @@ use crate::testing::placed;
 
 const VOCABULARY: usize = 300;
 
-/// Ids, positions of every third token from the last one on, originals and drawn ids.
+/// Ids, the positions of every third token counted from the last, original ids and drawn ids.
 fn text(tokens: usize) -> [Vec<u32>; 4] {
     let positions: Vec<u32> = (0..tokens as u32).rev().step_by(3).collect();
     let masked = positions.len();
-    // Of few values, so that many drawn ids are the original ones.
+    // Originals and drawn ids have only four values, so that many are equal.
     [fresh_ids(tokens, VOCABULARY as u64, 1), positions, fresh_ids(masked, 4, 2), fresh_ids(masked, 4, 3)]
 }
 
@@ -32,17 +32,19 @@ fn run(ids: &[u32], positions: &[u32], originals: &[u32], drawn: &[u32]) -> Resu
 }
 
 #[test]
-fn drawn_tokens_stand_at_their_places_and_equal_ones_are_originals() {
+fn drawn_ids_are_at_their_positions_and_only_changes_are_marked() {
     on_each_device(|| {
         let Replaced { ids, replaced } = run(&[2, 4, 9, 4, 3], &[1, 2, 3], &[7, 9, 8], &[7, 5, 6]).unwrap();
         assert_eq!((ids.read(), replaced.read()), (vec![2, 7, 5, 6, 3], vec![0, 0, 1, 1, 0]));
         for tokens in [1, 2, 256, 257, 5000] {
             let [ids, positions, originals, drawn] = text(tokens);
             let got = run(&ids, &positions, &originals, &drawn).unwrap();
-            let place = |t: usize| positions.iter().position(|&at| at as usize == t);
-            let want_ids: Vec<u32> = (0..tokens).map(|t| place(t).map_or(ids[t], |m| drawn[m])).collect();
-            let differs = |t| place(t).is_some_and(|m| drawn[m] != originals[m]);
-            let want: Vec<u32> = (0..tokens).map(|t| u32::from(differs(t))).collect();
+            let mut want_ids = ids.clone();
+            let mut want = vec![0; tokens];
+            for (m, &at) in positions.iter().enumerate() {
+                want_ids[at as usize] = drawn[m];
+                want[at as usize] = u32::from(drawn[m] != originals[m]);
+            }
             assert_eq!((got.ids.read(), got.replaced.read()), (want_ids, want), "{tokens} tokens");
         }
     });
@@ -59,16 +61,18 @@ fn nothing_masked_and_no_tokens_change_nothing() {
 }
 
 #[test]
-fn what_is_outside_or_missing_is_named() {
+fn values_out_of_range_and_wrong_lengths_are_errors() {
     on_each_device(|| {
-        let error = |ids: &[u32], positions: &[u32], originals: &[u32], drawn: &[u32]| {
-            run(ids, positions, originals, drawn).unwrap_err().to_string()
-        };
-        assert!(error(&[4, 2], &[2], &[1], &[1]).contains("position 2 (number 0 of 1) is not below 2"));
-        assert!(error(&[4, 300], &[0], &[1], &[1]).contains("id 300 (number 1 of 2) is not below 300"));
-        assert!(error(&[4, 2], &[0], &[1], &[1, 2]).contains("positions has 1 values, it must have 2"));
-        assert!(error(&[4, 2], &[0], &[], &[1]).contains("originals has 0 values, it must have 1"));
-        // Only the CPU sees what was drawn.
+        for (ids, positions, originals, drawn, message) in [
+            ([4, 2], [2], &[1][..], &[1][..], "position 2 (number 0 of 1) is not below 2"),
+            ([4, 300], [0], &[1], &[1], "id 300 (number 1 of 2) is not below 300"),
+            ([4, 2], [0], &[1], &[1, 2], "positions has 1 values, it must have 2"),
+            ([4, 2], [0], &[], &[1], "originals has 0 values, it must have 1"),
+        ] {
+            let error = run(&ids, &positions, originals, drawn).unwrap_err().to_string();
+            assert!(error.contains(message), "{error}");
+        }
+        // Only the CPU checks the drawn ids.
         let outside = run(&[4, 2], &[0], &[1], &[300]);
         match Gpu::of_device(&device()).unwrap() {
             None => assert!(outside.unwrap_err().to_string().contains("drawn id 300")),
@@ -77,14 +81,16 @@ fn what_is_outside_or_missing_is_named() {
     });
 }
 
-/// An embedding of the ids, and the gradient of its word table: the same bits as for ids that the host has,
-/// with ids that have one piece of rows and several, a padding row, and none at all.
+/// An embedding of ids that only the device has, and the gradient of the word table, have the same bits as
+/// for ids that the host has: for ids with one and with several pieces of rows, with and without a padding
+/// row, and for no ids.
 #[test]
-fn ids_that_the_host_has_not_seen_embed_to_the_same_bits() {
+fn computed_ids_embed_to_the_same_bits_as_known_ids() {
     on_each_device(|| {
         let sizes = [(0, 3), (1, 1), (500, 250), (1100, 3), (900, 1)];
         for (dtype, (tokens, bound)) in DTYPES.into_iter().flat_map(|dtype| sizes.map(|size| (dtype, size))) {
-            let (given, drawn) = (fresh_ids(tokens, bound, 1), fresh_ids(tokens.div_ceil(2), bound, 2));
+            let given = fresh_ids(tokens, bound, 1);
+            let drawn = fresh_ids(tokens.div_ceil(2), bound, 2);
             let positions: Vec<u32> = (0..tokens as u32).step_by(2).collect();
             let computed = run(&given, &positions, &drawn, &drawn).unwrap().ids;
             let known = computed.read();
@@ -93,36 +99,39 @@ fn ids_that_the_host_has_not_seen_embed_to_the_same_bits() {
                 [(40, Some(0)), (24, None), (7, Some(known.first().copied().unwrap_or(1)))]
             {
                 let dy = fresh_in((tokens, hidden), 3, dtype);
-                let run = |word| {
-                    let sums = [(VOCABULARY, 4), (1, 5), (1, 6)].map(|(rows, id)| fresh((rows, hidden), id));
-                    let [word_vd, position_pd, type_nd] = sums.each_ref();
-                    let (position_pd, type_nd) = (Some(position_pd), Some(type_nd));
-                    let tables = embedding::Tables { word_vd, position_pd, type_nd };
+                let [computed, known] = [(&computed).into(), (&known).into()].map(|word| {
                     let ids =
                         embedding::Ids { word, position: (&others).into(), token_type: (&others).into() };
-                    let y = embedding::forward(ids, &tables, dtype).unwrap();
-                    let padding = embedding::Padding { word: padding, position: None };
-                    embedding::backward(&dy, ids, &tables, padding).unwrap();
-                    (bits(&y), sums.map(|t| bits(&t)))
-                };
-                assert!(
-                    run((&computed).into()) == run((&known).into()),
-                    "{tokens} tokens by {hidden} {dtype:?}"
-                );
+                    embedded(ids, &dy, padding)
+                });
+                assert!(computed == known, "{tokens} tokens by {hidden} {dtype:?}");
             }
         }
     });
 }
 
+/// Bits of the embedding of `ids`, and of the three tables after the gradients from `dy` were added to them.
+fn embedded(ids: embedding::Ids<'_>, dy: &Tensor, padding_word: Option<u32>) -> (Vec<u32>, [Vec<u32>; 3]) {
+    let hidden = dy.dim(1).unwrap();
+    let sums = [(VOCABULARY, 4), (1, 5), (1, 6)].map(|(rows, id)| fresh((rows, hidden), id));
+    let [word_vd, position_pd, type_nd] = sums.each_ref();
+    let tables = embedding::Tables { word_vd, position_pd: Some(position_pd), type_nd: Some(type_nd) };
+    let y = embedding::forward(ids, &tables, dy.dtype()).unwrap();
+    let padding = embedding::Padding { word: padding_word, position: None };
+    embedding::backward(dy, ids, &tables, padding).unwrap();
+    (bits(&y), sums.map(|t| bits(&t)))
+}
+
 #[test]
-fn marks_that_the_host_has_not_seen_are_labels() {
+fn computed_marks_serve_as_labels() {
     on_each_device(|| {
         let [ids, positions, originals, drawn] = text(700);
         let marks = run(&ids, &positions, &originals, &drawn).unwrap().replaced;
         let known = marks.read();
-        let (x, weight, bias) = (fresh_in((700, 24), 1, DType::BF16), fresh((1, 24), 2), fresh(1, 3));
+        let x = fresh_in((700, 24), 1, DType::BF16);
+        let [weight, dweight] = [2, 4].map(|id| fresh((1, 24), id));
+        let [bias, dbias] = [3, 5].map(|id| fresh(1, id));
         let map = linear_binary_cross_entropy::Map { weight: &weight, bias: &bias };
-        let (dweight, dbias) = (fresh((1, 24), 4), fresh(1, 5));
         let into = linear_binary_cross_entropy::Map { weight: &dweight, bias: &dbias };
         let (want, want_dx) =
             linear_binary_cross_entropy::forward_backward(&x, map, &known, 0.5, into).unwrap();

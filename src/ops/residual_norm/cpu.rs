@@ -1,4 +1,5 @@
-//! Bias, dropout, residual and layer normalisation on the CPU, row by row while the row is in the cache.
+//! Bias, dropout, residual and layer normalisation on the CPU: all steps for one row, which stays in the
+//! cache, then the next row.
 
 use std::mem::MaybeUninit;
 
@@ -32,24 +33,29 @@ pub(super) fn forward<T: Element>(
 ) -> Result<(Tensor, Saved)> {
     let hidden = x_td.dims2()?.1;
     let (x, residual) = (values::<T>(x_td)?, values::<T>(residual_td)?);
-    let (weight, eps) = (values::<f32>(weights.norm_weight)?, weights.eps);
+    let weight = values::<f32>(weights.norm_weight)?;
+    let eps = weights.eps;
     let [bias, norm_bias] = [weights.bias, weights.norm_bias].map(|bias| values_or_zeros(bias, hidden));
-    let (bias, norm_bias) = (bias?, norm_bias?);
-    let (mut sum, mut y, len) = (Vec::new(), Vec::new(), x.len());
+    let bias = bias?;
+    let norm_bias = norm_bias?;
+    let len = x.len();
+    let mut sum = Vec::new();
+    let mut y = Vec::new();
     let outputs = (unwritten(&mut sum, len), unwritten(&mut y, len));
     let moments = parallel::map_rows2(outputs.0, outputs.1, hidden, |rows, sum, y| {
         let mut room = vec![0.0; hidden];
-        let row = |(row, [sum, y]): (usize, [&mut [MaybeUninit<T>]; 2])| {
-            let at = row * hidden..(row + 1) * hidden;
-            let keep = dropout.map(|dropout| (dropout, row_keys[row]));
-            add_row(&x[at.clone()], &bias, &residual[at], keep, &mut room, &mut *sum);
-            // SAFETY: `add_row` has written the whole row.
-            let sum = unsafe { assume_written(sum) };
-            // The moments are those of the sum as rounded, which is what backward will see.
-            forward_row(&*sum, &mut room, &weight, &norm_bias, eps, y)
-        };
         let outputs = sum.chunks_exact_mut(hidden).zip(y.chunks_exact_mut(hidden));
-        rows.zip(outputs.map(<[_; 2]>::from)).map(row).collect::<Vec<_>>()
+        rows.zip(outputs)
+            .map(|(row, (sum, y))| {
+                let at = row * hidden..(row + 1) * hidden;
+                let keep = dropout.map(|dropout| (dropout, row_keys[row]));
+                add_row(&x[at.clone()], &bias, &residual[at], keep, &mut room, &mut *sum);
+                // SAFETY: `add_row` has written the whole row.
+                let sum = unsafe { assume_written(sum) };
+                // The moments are those of the rounded sum, which backward reads, too.
+                forward_row(&*sum, &mut room, &weight, &norm_bias, eps, y)
+            })
+            .collect::<Vec<_>>()
     });
     // SAFETY: `add_row` and `forward_row` have written every row of both.
     unsafe {
@@ -63,10 +69,13 @@ pub(super) fn forward<T: Element>(
 }
 
 kernel! {
-    /// `sum = residual + keep * (x + bias)` for one row; `room` is for the factors.
+    /// `sum = residual + keep * (x + bias)` for one row; `room` has space for the factors `keep`.
     fn add_row<T>(x: &[T], bias: &[f32], residual: &[T], keep: Option<(&Dropout, u64)>, room: &mut [f32], sum: &mut [MaybeUninit<T>]) {
         let len = sum.len();
-        let (x, bias, residual, room) = (&x[..len], &bias[..len], &residual[..len], &mut room[..len]);
+        let x = &x[..len];
+        let bias = &bias[..len];
+        let residual = &residual[..len];
+        let room = &mut room[..len];
         if let Some((dropout, row_key)) = keep {
             dropout.keep_row(row_key, room);
             for i in 0..len {
@@ -100,14 +109,17 @@ pub(super) fn backward<T: Element>(
             let more = d_sum.as_ref().map(|d_sum| &d_sum[row * hidden..]);
             backward_row(inputs, more, &weight, (mean[row], rstd[row]), room, dsum, sums);
         };
-        let (mut dresidual, mut dx, len) = (Vec::new(), Vec::new(), dy.len());
+        let len = dy.len();
+        let mut dresidual = Vec::new();
+        let mut dx = Vec::new();
         let dsum = unwritten(&mut dresidual, len);
         let sums = if let Some(dropout) = dropout {
             let outputs = (dsum, unwritten(&mut dx, len));
             let sums =
                 parallel::sum_rows2(outputs.0, outputs.1, hidden, 3 * hidden, |rows, dsum, dx, sums| {
-                    let (mut room, mut keep, [dbias, dweight, dnorm_bias]) =
-                        (Room::new(hidden), vec![0.0; hidden], thirds(sums));
+                    let mut room = Room::new(hidden);
+                    let mut keep = vec![0.0; hidden];
+                    let [dbias, dweight, dnorm_bias] = thirds(sums);
                     for (row, (dsum, dx)) in
                         rows.zip(dsum.chunks_exact_mut(hidden).zip(dx.chunks_exact_mut(hidden)))
                     {
@@ -120,7 +132,8 @@ pub(super) fn backward<T: Element>(
             sums
         } else {
             parallel::sum_rows(dsum, hidden, 3 * hidden, |rows, dsum, sums| {
-                let (mut room, [dbias, dweight, dnorm_bias]) = (Room::new(hidden), thirds(sums));
+                let mut room = Room::new(hidden);
+                let [dbias, dweight, dnorm_bias] = thirds(sums);
                 for (row, dsum) in rows.zip(dsum.chunks_exact_mut(hidden)) {
                     norm_row(row, &mut room, dsum, [&mut *dweight, &mut *dnorm_bias]);
                     parallel::add_in_order(dbias, [room.dx.as_slice()]);
@@ -141,7 +154,7 @@ pub(super) fn backward<T: Element>(
     Ok((dx, dresidual))
 }
 
-/// The sums of the gradients of the three vectors.
+/// Splits the sums of a block into those for the gradients of bias, norm weight and norm bias.
 fn thirds(sums: &mut [f32]) -> [&mut [f32]; 3] {
     let (bias, norm) = sums.split_at_mut(sums.len() / 3);
     let (weight, norm_bias) = norm.split_at_mut(norm.len() / 2);
@@ -149,10 +162,12 @@ fn thirds(sums: &mut [f32]) -> [&mut [f32]; 3] {
 }
 
 kernel! {
-    /// `dx = keep * dsum` for one row, added to the gradient of the bias.
+    /// `dx = keep * dsum` for one row; adds the unrounded values to `dbias`.
     fn drop_row<T>(dropout: &Dropout, row_key: u64, dsum: &[f32], keep: &mut [f32], dx: &mut [MaybeUninit<T>], dbias: &mut [f32]) {
         let len = dx.len();
-        let (dsum, keep, dbias) = (&dsum[..len], &mut keep[..len], &mut dbias[..len]);
+        let dsum = &dsum[..len];
+        let keep = &mut keep[..len];
+        let dbias = &mut dbias[..len];
         dropout.keep_row(row_key, keep);
         for i in 0..len {
             let value = keep[i] * dsum[i];

@@ -1,28 +1,30 @@
 // Bias, dropout, residual and layer normalisation; see mod.rs for the formulas, and layer_norm/forward.cuh
 // and backward.cuh for the norm.
 //
-// Forward: a block has 4 warps, each takes a row: it adds up the row, writes the sum as rounded, and
-// normalises what it wrote. Backward: as of layer_norm; the kernels named `_earlier` also draw again.
+// Forward: a block has 4 warps, each with one row: a warp computes the sum, writes it rounded, and normalises
+// the rounded sum. Backward: as in layer_norm; the kernels named `_earlier` also compute the decisions of
+// dropout again.
 #include "common.cuh"
 
 #include "../layer_norm/forward.cuh"
-// Behind it: it takes its columns from there.
+// After forward.cuh, whose definitions it uses.
 #include "../layer_norm/backward.cuh"
 #include "../layer_norm/earlier.cuh"
 
 struct ForwardArgs {
     const void* x;
     const void* residual;
-    const float* bias;    // null where there is none
+    const float* bias;    // null for no bias
     const u64* row_keys;  // not read without dropout
     void* sum;
-    unsigned char* kept;  // decisions of dropout, see `byte_of`; not written without it
+    unsigned char* kept;  // decisions of dropout, see `byte_of`; not written without dropout
     Norm norm;
     Dropout dropout;
 };
 
-// Where the decisions for the eight columns around `col` are, in bytes of a row each: bit `c % 8` of byte `c / 8` keeps
-// column `c`. `at` is the index of the value in its tensor; where a lane has eight columns, rows are whole bytes.
+// The index of the byte with the decisions for `col` and the other columns of its group of eight. Each row
+// has whole bytes; bit `c % 8` of byte `c / 8` is 1 if column `c` is kept. `at` is the index of the value in
+// its tensor; if lanes have eight columns, the number of columns is a multiple of 8.
 template <int N>
 __device__ __forceinline__ i64 byte_of(i64 cols, i64 row, i64 col, i64 at) {
     return N == 8 ? at / 8 : row * ((cols + 7) / 8) + col / 8;
@@ -33,12 +35,12 @@ __device__ __forceinline__ u32 decisions(const unsigned char* kept, i64 cols, i6
     return N == 8 ? bits : bits >> (col % 8);
 }
 
-// The factor of column `i` of a lane, whose decisions these are.
+// The factor of column `i` of a lane, from the decisions `bits` of the lane's columns.
 __device__ __forceinline__ float factor_of(const Dropout& dropout, u32 bits, int i) {
     return bits >> i & 1 ? dropout.scale : 0.0f;
 }
 
-// `sum = residual + keep * (x + bias)`, rounded to the type.
+// `sum = residual + keep * (x + bias)`, rounded to T.
 template <typename T, int N>
 __device__ __forceinline__ void add(const ForwardArgs& a, i64 row, u64 row_key, i64 col, const Vec<T, N>& x,
                                     const Vec<T, N>& residual, float (&sum)[N]) {
@@ -46,7 +48,8 @@ __device__ __forceinline__ void add(const ForwardArgs& a, i64 row, u64 row_key, 
     load_or_zeros<N>(bias, a.bias, col);
     if (a.dropout.threshold) {
         u32 bits = keep_bits(a.dropout, row_key, u32(col / 8));
-        // Each lane that has columns of these eight has drawn for all of them.
+        // Every lane with a column of this group of eight has computed all eight decisions; one lane writes
+        // them.
         if (N == 8 || col % 8 == 0) {
             a.kept[byte_of<N>(a.norm.cols, row, col, row * a.norm.cols + col)] = static_cast<unsigned char>(bits);
         }
@@ -69,7 +72,7 @@ __device__ __forceinline__ void forward_held(const ForwardArgs& a, i64 row, u64 
     i64 start = row * a.norm.cols;
     Vec<T, N> x[CHUNKS], residual[CHUNKS];
     float sum[CHUNKS][N];
-    // All loads before the first store.
+    // All loads come before the first store.
 #pragma unroll
     for (int c = 0; c < CHUNKS; c++) {
         i64 col = held_column<N>(c);
@@ -99,7 +102,7 @@ __device__ __forceinline__ void forward_any(const ForwardArgs& a, i64 row, u64 r
                   load_whole<T, N>(static_cast<const T*>(a.residual) + start + col), sum);
         store<N>(to + col, sum);
     }
-    // Each lane reads back what it wrote itself.
+    // Each lane reads only values that it wrote itself.
     normalise_any<T, N>(a.norm, row, to);
 }
 
@@ -119,20 +122,20 @@ __device__ void forward(const ForwardArgs& a) {
 KERNELS(residual_norm_forward, ForwardArgs, 128, forward)
 
 struct BackwardArgs {
-    void* dropped;        // the gradient of x where there is dropout; else that is `norm.dx`
-    const u64* row_keys;        // read by the kernels that draw again
-    const unsigned char* kept;  // of forward; read by all others
+    void* dropped;        // with dropout, the gradient of x; without, that is `norm.dx`
+    const u64* row_keys;        // read by the kernels that compute decisions again
+    const unsigned char* kept;  // decisions kept by forward; read by all other kernels
     NormBackward norm;
     Dropout dropout;
 };
 
-// Drops the gradient of the sum, and leaves what was dropped for the gradient of the bias: by the decisions of forward,
-// or under DRAWS by drawing again.
+// Applies dropout to the gradient of the sum, writes the result as the gradient of x, and leaves it in
+// `values` for the gradient of the bias. Uses the decisions kept by forward; with DRAWS, computes them again.
 template <typename T, bool DRAWS>
 struct Drop {
     const BackwardArgs& a;
 
-    // The decisions for a lane's columns, from bit 0 on.
+    // The decisions for a lane's columns, beginning at bit 0.
     template <int N>
     __device__ __forceinline__ u32 ahead(const Place& place) const {
         if (DRAWS || !a.dropout.threshold) return 0;
@@ -158,7 +161,7 @@ template <typename T>
 __device__ void backward_of_held(const BackwardArgs& a) {
     backward_held<T, 3>(a.norm, Drop<T, false>{a});
 }
-// Two blocks on a multiprocessor.
+// Compiled so that two blocks fit on a multiprocessor.
 KERNEL_BESIDE(residual_norm_backward_held_f32, BackwardArgs, 256, 2, backward_of_held<float>)
 KERNEL_BESIDE(residual_norm_backward_held_bf16, BackwardArgs, 256, 2, backward_of_held<bf16>)
 KERNEL_BESIDE(residual_norm_backward_held_f16, BackwardArgs, 256, 2, backward_of_held<f16>)

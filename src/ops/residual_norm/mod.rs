@@ -2,17 +2,17 @@
 //! the rows.
 //!
 //! Forward: `s = residual + keep * (x + bias)`, `y = LN(s; weight, norm_bias, eps)`, with `keep` as in
-//! [`crate::dropout`] and `LN` as in [`crate::layer_norm`]; all of `x`, `residual`, `s`, `y` are
-//! `[T, D]`. Saved: `s` and the moments of its rows; on a GPU also the decisions of dropout, one bit for
-//! each value, so that backward need not draw them again.
+//! [`crate::dropout`] and `LN` as in [`crate::layer_norm`]; all of `x`, `residual`, `s`, `y` are `[T, D]`.
+//! Saved: `s` and the moments of its rows; on a GPU also the decisions of dropout, one bit for each value, so
+//! that backward need not compute them again.
 //!
-//! Backward: `ds` is the gradient of `LN`, plus that of `s` where `s` itself is used beside its norm
-//! (pre-norm); `dresidual = ds`, `dx = ds * keep`. With `n` the normalised `s`, `dbias += sum over t of dx`,
-//! `dweight += sum over t of dy * n` and `dnorm_bias += sum over t of dy`: these three accumulate into what
-//! the caller passes.
+//! Backward: `ds` is the gradient of `LN` with respect to `s`, plus the gradient of `s` itself if `s` is used
+//! in addition to its norm (pre-norm models). `dresidual = ds`, `dx = ds * keep`. With `n` the normalised
+//! `s`, `dbias += sum over t of dx`, `dweight += sum over t of dy * n` and `dnorm_bias += sum over t of dy`:
+//! these three accumulate into the caller's tensors.
 //!
-//! `x`, `residual`, `s`, `y` and their gradients are of one type, f32, bf16 or f16; everything else is f32,
-//! and so is the arithmetic. The norm is that of `s` as rounded to the type, forward as backward.
+//! `x`, `residual`, `s`, `y` and their gradients have one dtype: f32, bf16 or f16. All else is f32, and all
+//! arithmetic is done in f32. Both forward and backward normalise `s` after it was rounded to the dtype.
 
 mod cpu;
 mod cuda;
@@ -34,15 +34,15 @@ use crate::tensor::check_one_dtype;
 use crate::tensor::check_shape;
 use crate::tensor::check_vectors;
 
-/// What backward needs.
+/// The values that backward needs.
 #[derive(Debug, Clone)]
 pub struct Saved {
     /// The sum that was normalised, `[T, D]`.
     pub sum_td: Tensor,
     /// The moments of its rows.
     pub moments: layer_norm::Saved,
-    /// Decisions of dropout from the GPU's forward pass, as u32: whole bytes for each row, of which bit `c
-    /// % 8` of byte `c / 8` keeps column `c`. `None` without dropout, and on the CPU.
+    /// Decisions of dropout from the GPU's forward pass, as u32. Each row has whole bytes; bit `c % 8` of
+    /// byte `c / 8` is 1 if column `c` is kept. `None` without dropout, and on the CPU.
     pub(crate) kept: Option<Tensor>,
 }
 
@@ -54,28 +54,38 @@ pub fn kept_bytes(tokens: u64, hidden: u64) -> u64 {
 /// The vectors of the forward pass, each `[D]`.
 #[derive(Debug, Clone, Copy)]
 pub struct Weights<'a> {
-    /// Added to `x`, where there is one.
+    /// The bias that is added to `x`; optional.
     pub bias: Option<&'a Tensor>,
-    /// Scale of the norm.
+    /// The weight of the norm.
     pub norm_weight: &'a Tensor,
-    /// Shift of the norm, where there is one.
+    /// The bias of the norm; optional.
     pub norm_bias: Option<&'a Tensor>,
     /// Added to the variance.
     pub eps: f64,
 }
 
-/// Where the gradients of the vectors accumulate or begin, each `[D]`.
+/// The gradients of the vectors, each `[D]`, to which backward adds.
 #[derive(Debug, Clone, Copy)]
 pub struct WeightGradients<'a> {
-    /// Of the bias, where there is one.
+    /// Gradient of the bias; `None` if there is no bias.
     pub dbias: Option<Accumulator<'a>>,
-    /// Of the norm's scale.
+    /// Gradient of the norm's weight.
     pub dnorm_weight: Accumulator<'a>,
-    /// Of the norm's shift, where there is one.
+    /// Gradient of the norm's bias; `None` if there is no such bias.
     pub dnorm_bias: Option<Accumulator<'a>>,
 }
 
-/// `y_td` and what backward needs; `row_keys[t]` names row `t` for dropout and may be empty without dropout.
+/// The gradients that flow into backward.
+#[derive(Clone, Copy)]
+struct OutputGradients<'a> {
+    /// Gradient of the output `y`.
+    dy_td: &'a Tensor,
+    /// Gradient of the sum `s`, if the sum itself was used, too.
+    d_sum_td: Option<&'a Tensor>,
+}
+
+/// Returns `y_td`, and the values to save for backward. `row_keys[t]` is the dropout key of row `t`; the keys
+/// may be empty without dropout.
 pub fn forward<'a>(
     x_td: &Tensor,
     residual_td: &Tensor,
@@ -83,7 +93,8 @@ pub fn forward<'a>(
     row_keys: impl Into<Indices<'a, u64>>,
     dropout: Option<&Dropout>,
 ) -> Result<(Tensor, Saved)> {
-    let (row_keys, dropout) = (row_keys.into(), Dropout::active(dropout)?);
+    let row_keys = row_keys.into();
+    let dropout = Dropout::active(dropout)?;
     let (tokens, hidden) = x_td.dims2()?;
     check_shape("residual norm: residual", residual_td, &[tokens, hidden])?;
     let Weights { bias, norm_weight, norm_bias, .. } = *weights;
@@ -101,11 +112,11 @@ pub fn forward<'a>(
     }
 }
 
-/// `(dx_td, dresidual_td)` from the gradient of the output, and from that of the sum where the sum was used,
-/// too; adds to the gradients in `into`.
+/// Returns `(dx_td, dresidual_td)`, and adds to the gradients in `into`. `dy_td` is the gradient of the
+/// output, `d_sum_td` that of the sum if the sum itself was used, too.
 ///
-/// Without dropout both are one and the same tensor: a caller that adds to `dresidual` in place must be done
-/// with `dx`.
+/// Without dropout, both results share one memory: a caller may add to `dresidual` in place only when it no
+/// longer needs `dx`.
 pub fn backward<'a>(
     dy_td: &Tensor,
     d_sum_td: Option<&Tensor>,
@@ -115,7 +126,8 @@ pub fn backward<'a>(
     row_keys: impl Into<Indices<'a, u64>>,
     dropout: Option<&Dropout>,
 ) -> Result<(Tensor, Tensor)> {
-    let (row_keys, dropout) = (row_keys.into(), Dropout::active(dropout)?);
+    let row_keys = row_keys.into();
+    let dropout = Dropout::active(dropout)?;
     let (tokens, hidden) = saved.sum_td.dims2()?;
     check_shape("residual norm: output gradient", dy_td, &[tokens, hidden])?;
     let vectors = [
@@ -137,6 +149,9 @@ pub fn backward<'a>(
         None => {
             by_dtype!("residual norm", dy_td, T => cpu::backward::<T>(dy_td, d_sum_td, saved, norm_weight_d, into, row_keys.host(), dropout))
         }
-        Some(gpu) => cuda::backward(&gpu, (dy_td, d_sum_td), saved, norm_weight_d, into, row_keys, dropout),
+        Some(gpu) => {
+            let gradients = OutputGradients { dy_td, d_sum_td };
+            cuda::backward(&gpu, gradients, saved, norm_weight_d, into, row_keys, dropout)
+        }
     }
 }

@@ -6,7 +6,7 @@ use candle_core::Tensor;
 use crate::dropout;
 use crate::layer_norm;
 
-/// `LN(residual + mask * (x + bias))`, and behind it the sum that it is of.
+/// Returns `LN(residual + mask * (x + bias))`, and the sum that is normalised.
 pub fn forward(
     x_td: &Tensor,
     bias_d: &Tensor,

@@ -1,4 +1,4 @@
-//! The fused op against its reference, with and without dropout.
+//! The fused op compared with its reference, with and without dropout.
 
 use candle_core::DType;
 
@@ -7,6 +7,8 @@ use crate::layer_norm::earlier::with_earlier;
 use crate::testing::DTYPES;
 use crate::testing::assert_close;
 use crate::testing::assert_reference_is_differentiable;
+use crate::testing::assert_same_for_any_thread_count;
+use crate::testing::assert_same_on_each_device;
 use crate::testing::bits;
 use crate::testing::double;
 use crate::testing::fresh;
@@ -24,12 +26,12 @@ fn reference(i: &[Tensor], mask: &Tensor) -> Result<Tensor> {
     Ok(y)
 }
 
-/// Norm and sum side by side, as they are used where norms stand before their blocks.
+/// The norm and the sum, concatenated: pre-norm models use both.
 fn reference_of_both(i: &[Tensor], mask: &Tensor) -> Result<Tensor> {
     Tensor::cat(&reference::forward(&i[0], &i[1], &i[2], &i[3], &i[4], EPS, mask)?, 1)
 }
 
-/// Of bias, scale and shift.
+/// Accumulators for the gradients of bias, norm weight and norm bias.
 fn into(sums: &[Tensor; 3]) -> WeightGradients<'_> {
     let [dbias, dnorm_weight, dnorm_bias] = sums.each_ref().map(Accumulator::from);
     WeightGradients { dbias: Some(dbias), dnorm_weight, dnorm_bias: Some(dnorm_bias) }
@@ -66,7 +68,7 @@ fn forward_and_backward_agree_with_the_reference() {
             let keys: Vec<u64> = (0..rows as u64).map(|row| row + 1000).collect();
             for dropout in [None, Some(&some)] {
                 let [x, residual, dy] = [1, 2, 3].map(|id| fresh_in((rows, cols), id, dtype));
-                let (bias, weight, norm_bias) = (fresh(cols, 4), fresh(cols, 5), fresh(cols, 6));
+                let [bias, weight, norm_bias] = [4, 5, 6].map(|id| fresh(cols, id));
                 let mask = mask(dropout, &keys, cols);
                 let inputs = [&x, &bias, &residual, &weight, &norm_bias];
                 let (y, saved) =
@@ -82,7 +84,7 @@ fn forward_and_backward_agree_with_the_reference() {
                     continue;
                 }
                 let (want, gradients) = reference_gradients(|i| reference(i, &mask), &inputs, &dy);
-                // Rounded twice: the sum, and what becomes of it.
+                // Two roundings: that of the sum, and that of the result.
                 let tolerance = within(dtype, 1e-5, 2.0);
                 assert_close("y", &y, &want, tolerance);
                 for (what, got, want) in [
@@ -99,16 +101,16 @@ fn forward_and_backward_agree_with_the_reference() {
     });
 }
 
-/// Where norms stand before their blocks, the sum is used beside its norm, and gradients come by both.
+/// In pre-norm models, the sum is used in addition to its norm, and both have a gradient.
 #[test]
-fn a_gradient_of_the_sum_joins_that_of_its_norm() {
+fn the_gradient_of_the_sum_is_added_to_that_of_the_norm() {
     on_each_device(|| {
         let some = Dropout { probability: 0.1, stream: Stream::new(1, Purpose::Dropout, 9) };
         for (dtype, cols) in DTYPES.into_iter().flat_map(|dtype| [67, 200, 2064].map(|cols| (dtype, cols))) {
             let keys: Vec<u64> = (0..30).collect();
             for dropout in [None, Some(&some)] {
                 let [x, residual, dy, d_sum] = [1, 2, 3, 4].map(|id| fresh_in((30, cols), id, dtype));
-                let (bias, weight, norm_bias) = (fresh(cols, 5), fresh(cols, 6), fresh(cols, 7));
+                let [bias, weight, norm_bias] = [5, 6, 7].map(|id| fresh(cols, id));
                 let (_, saved) =
                     forward(&x, &residual, &weights(&bias, &weight, &norm_bias), &keys, dropout).unwrap();
                 let sums = [(); 3].map(|()| fresh(cols, 8).zeros_like().unwrap());
@@ -135,44 +137,45 @@ fn a_gradient_of_the_sum_joins_that_of_its_norm() {
 }
 
 #[test]
-fn without_biases_they_are_zero() {
+fn no_biases_equal_biases_of_zeros() {
     let dropout = Dropout { probability: 0.3, stream: Stream::new(1, Purpose::Dropout, 9) };
     let keys: Vec<u64> = (0..12).collect();
     on_each_device(|| {
         for (dtype, cols) in DTYPES.into_iter().flat_map(|dtype| [67, 200, 2064].map(|cols| (dtype, cols))) {
             let [x, residual, dy, d_sum] = [1, 2, 3, 8].map(|id| fresh_in((12, cols), id, dtype));
-            let (weight, zeros) = (fresh(cols, 4), fresh(cols, 5).zeros_like().unwrap());
-            let run = |[bias, norm_bias]: [Option<&Tensor>; 2], d_sum: Option<&Tensor>| {
-                let weights = Weights { bias, norm_weight: &weight, norm_bias, eps: EPS };
-                let (y, saved) = forward(&x, &residual, &weights, &keys, Some(&dropout)).unwrap();
-                let (dnorm_weight, unread) = (fresh(cols, 6), [7, 9].map(|id| fresh(cols, id)));
-                let into = WeightGradients {
-                    dbias: bias.map(|_| (&unread[0]).into()),
-                    dnorm_weight: (&dnorm_weight).into(),
-                    dnorm_bias: norm_bias.map(|_| (&unread[1]).into()),
-                };
-                let (dx, dresidual) =
-                    backward(&dy, d_sum, &saved, &weight, &into, &keys, Some(&dropout)).unwrap();
-                [y, dx, dresidual, dnorm_weight].map(|t| bits(&t))
-            };
+            let weight = fresh(cols, 4);
+            let zeros = fresh(cols, 5).zeros_like().unwrap();
             for d_sum in [None, Some(&d_sum)] {
-                let want = run([Some(&zeros); 2], d_sum);
-                for biases in [[None, None], [None, Some(&zeros)], [Some(&zeros), None]] {
-                    assert!(run(biases, d_sum) == want, "{dtype:?}, {cols} columns");
-                }
+                let biases =
+                    [[Some(&zeros), Some(&zeros)], [None, None], [None, Some(&zeros)], [Some(&zeros), None]];
+                let [want, others @ ..] = biases.map(|[bias, norm_bias]| {
+                    let weights = Weights { bias, norm_weight: &weight, norm_bias, eps: EPS };
+                    let (y, saved) = forward(&x, &residual, &weights, &keys, Some(&dropout)).unwrap();
+                    let dnorm_weight = fresh(cols, 6);
+                    let unread = [7, 9].map(|id| fresh(cols, id));
+                    let into = WeightGradients {
+                        dbias: bias.map(|_| (&unread[0]).into()),
+                        dnorm_weight: (&dnorm_weight).into(),
+                        dnorm_bias: norm_bias.map(|_| (&unread[1]).into()),
+                    };
+                    let (dx, dresidual) =
+                        backward(&dy, d_sum, &saved, &weight, &into, &keys, Some(&dropout)).unwrap();
+                    [y, dx, dresidual, dnorm_weight].map(|t| bits(&t))
+                });
+                assert!(others.iter().all(|other| *other == want), "{dtype:?}, {cols} columns");
             }
         }
     });
 }
 
-/// The sum that is saved is the one that is normalised, to the last bit, and backward without dropout is that
-/// of the norm.
+/// The saved sum is exactly the one that is normalised, and backward without dropout equals that of layer
+/// normalisation.
 #[test]
 fn the_norm_is_the_layer_norm_of_the_saved_sum() {
     on_each_device(|| {
         for (dtype, cols) in DTYPES.into_iter().flat_map(|dtype| [67, 200, 2064].map(|cols| (dtype, cols))) {
             let [x, residual, dy] = [1, 2, 3].map(|id| fresh_in((40, cols), id, dtype));
-            let (bias, weight, norm_bias) = (fresh(cols, 4), fresh(cols, 5), fresh(cols, 6));
+            let [bias, weight, norm_bias] = [4, 5, 6].map(|id| fresh(cols, id));
             let (y, saved) = forward(&x, &residual, &weights(&bias, &weight, &norm_bias), &[], None).unwrap();
             let (want, moments) = layer_norm::forward(&saved.sum_td, &weight, Some(&norm_bias), EPS).unwrap();
             assert_eq!(
@@ -195,38 +198,39 @@ fn the_norm_is_the_layer_norm_of_the_saved_sum() {
     });
 }
 
-/// The sum shows the mask: it is the same to the last bit on every device, and what was not kept gets no
+/// The saved sum reveals the mask: the sum has the same bits on every device, and the same values get no
 /// gradient.
 #[test]
 fn every_device_drops_the_same() {
     let dropout = Dropout { probability: 0.3, stream: Stream::new(1, Purpose::Dropout, 9) };
     let keys: Vec<u64> = (0..20).map(|row| row * 0x1_0000_0001).collect();
-    let run = |dtype, cols| {
-        let [x, residual, dy] = [1, 2, 3].map(|id| fresh_in((20, cols), id, dtype));
-        let (bias, weight, norm_bias) = (fresh(cols, 4), fresh(cols, 5), fresh(cols, 6));
-        let (_, saved) =
-            forward(&x, &residual, &weights(&bias, &weight, &norm_bias), &keys, Some(&dropout)).unwrap();
-        let sums = [7, 8, 9].map(|id| fresh(cols, id));
-        let (dx, _) = backward(&dy, None, &saved, &weight, &into(&sums), &keys, Some(&dropout)).unwrap();
-        let dropped: Vec<bool> = bits(&dx).into_iter().map(|bits| f32::from_bits(bits) == 0.0).collect();
-        (bits(&saved.sum_td), dropped)
-    };
     for (dtype, cols) in DTYPES.into_iter().flat_map(|dtype| [67, 200, 2064].map(|cols| (dtype, cols))) {
-        let want = run(dtype, cols);
-        on_each_device(|| assert!(run(dtype, cols) == want, "{dtype:?}, {cols} columns"));
+        assert_same_on_each_device(&format!("{dtype:?}, {cols} columns"), || {
+            let [x, residual, dy] = [1, 2, 3].map(|id| fresh_in((20, cols), id, dtype));
+            let [bias, weight, norm_bias] = [4, 5, 6].map(|id| fresh(cols, id));
+            let (_, saved) =
+                forward(&x, &residual, &weights(&bias, &weight, &norm_bias), &keys, Some(&dropout)).unwrap();
+            let sums = [7, 8, 9].map(|id| fresh(cols, id));
+            let (dx, _) = backward(&dy, None, &saved, &weight, &into(&sums), &keys, Some(&dropout)).unwrap();
+            (bits(&saved.sum_td), are_zero(&dx))
+        });
     }
 }
 
-/// Backward by the decisions that forward has kept, with several warps a row, and by drawing again, with
-/// one.
+fn are_zero(t: &Tensor) -> Vec<bool> {
+    bits(t).into_iter().map(|bits| f32::from_bits(bits) == 0.0).collect()
+}
+
+/// Compares the backward kernels that read the decisions kept by forward, with several warps per row, with
+/// the earlier ones, which compute the decisions again, with one warp per row.
 #[test]
-fn kept_decisions_are_those_that_are_drawn_again() {
+fn kept_decisions_equal_those_computed_again() {
     let dropout = Dropout { probability: 0.3, stream: Stream::new(1, Purpose::Dropout, 9) };
     let keys: Vec<u64> = (0..20).map(|row| row * 0x1_0000_0001).collect();
     on_each_device(|| {
         for (dtype, cols) in DTYPES.into_iter().flat_map(|dtype| [328, 768, 1000].map(|cols| (dtype, cols))) {
             let [x, residual, dy] = [1, 2, 3].map(|id| fresh_in((20, cols), id, dtype));
-            let (bias, weight, norm_bias) = (fresh(cols, 4), fresh(cols, 5), fresh(cols, 6));
+            let [bias, weight, norm_bias] = [4, 5, 6].map(|id| fresh(cols, id));
             let (_, saved) =
                 forward(&x, &residual, &weights(&bias, &weight, &norm_bias), &keys, Some(&dropout)).unwrap();
             let is_gpu = Gpu::of(&x).unwrap().is_some();
@@ -238,14 +242,12 @@ fn kept_decisions_are_those_that_are_drawn_again() {
                     backward(&dy, None, &saved, &weight, &into(&sums), &keys, Some(&dropout)).unwrap();
                 [[gradients.0, gradients.1].to_vec(), sums.to_vec()].concat()
             };
-            let (are, were) = (run(), with_earlier(run));
-            let dropped = |t: &Tensor| -> Vec<bool> {
-                bits(t).into_iter().map(|bits| f32::from_bits(bits) == 0.0).collect()
-            };
-            assert!(dropped(&are[0]) == dropped(&were[0]), "{dtype:?}, {cols} columns");
-            for (index, (is, was)) in are.iter().zip(&were).enumerate() {
+            let current = run();
+            let earlier = with_earlier(run);
+            assert!(are_zero(&current[0]) == are_zero(&earlier[0]), "{dtype:?}, {cols} columns");
+            for (index, (current, earlier)) in current.iter().zip(&earlier).enumerate() {
                 let name = format!("gradient {index} in {dtype:?}, {cols} columns");
-                assert_close(&name, is, &double(was), within(dtype, 1e-6, 1.0));
+                assert_close(&name, current, &double(earlier), within(dtype, 1e-6, 1.0));
             }
         }
     });
@@ -255,9 +257,9 @@ fn kept_decisions_are_those_that_are_drawn_again() {
 fn the_number_of_threads_does_not_change_a_bit() {
     let dropout = Dropout { probability: 0.1, stream: Stream::new(1, Purpose::Dropout, 9) };
     let keys: Vec<u64> = (0..700).collect();
-    let (bias, weight, norm_bias) = (fresh(96, 4), fresh(96, 5), fresh(96, 6));
-    let run = |dtype, threads| {
-        rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap().install(|| {
+    let [bias, weight, norm_bias] = [4, 5, 6].map(|id| fresh(96, id));
+    for dtype in DTYPES {
+        assert_same_for_any_thread_count(&format!("{dtype:?}"), || {
             let [x, residual, dy] = [1, 2, 3].map(|id| fresh_in((700, 96), id, dtype));
             let (y, saved) =
                 forward(&x, &residual, &weights(&bias, &weight, &norm_bias), &keys, Some(&dropout)).unwrap();
@@ -265,17 +267,15 @@ fn the_number_of_threads_does_not_change_a_bit() {
             let into = into(&sums);
             let (dx, dresidual) = backward(&dy, None, &saved, &weight, &into, &keys, Some(&dropout)).unwrap();
             ([y, dx, dresidual].map(|t| bits(&t)), sums.map(|t| bits(&t)))
-        })
-    };
-    for dtype in DTYPES {
-        let one = run(dtype, 1);
-        assert!((2..5).all(|threads| run(dtype, threads) == one), "{dtype:?}");
+        });
     }
 }
 
 #[test]
-fn types_that_differ_are_named() {
-    let (x, residual, vector) = (fresh((2, 3), 1), fresh_in((2, 3), 2, DType::F16), fresh(3, 3));
+fn dtypes_that_differ_are_named() {
+    let x = fresh((2, 3), 1);
+    let residual = fresh_in((2, 3), 2, DType::F16);
+    let vector = fresh(3, 3);
     let error =
         forward(&x, &residual, &weights(&vector, &vector, &vector), &[], None).unwrap_err().to_string();
     assert!(
@@ -293,21 +293,21 @@ fn the_reference_is_differentiable() {
 }
 
 #[test]
-fn gradients_that_are_not_begun_take_the_place_of_what_is_there() {
+fn gradients_that_are_not_begun_are_overwritten() {
     on_each_device(|| {
-        let (x, residual, dy) = (fresh((70, 40), 1), fresh((70, 40), 2), fresh((70, 40), 3));
-        let (bias, weight, norm_bias) = (fresh(40, 4), fresh(40, 5), fresh(40, 6));
+        let [x, residual, dy] = [1, 2, 3].map(|id| fresh((70, 40), id));
+        let [bias, weight, norm_bias] = [4, 5, 6].map(|id| fresh(40, id));
         let weights =
             Weights { bias: Some(&bias), norm_weight: &weight, norm_bias: Some(&norm_bias), eps: 1e-5 };
         let (_, saved) = forward(&x, &residual, &weights, &[][..], None).unwrap();
-        let sums = |begun: bool| {
+        let [overwritten, added] = [false, true].map(|begun| {
             let value = if begun { 0.0 } else { f64::NAN };
             let sums = [(); 3].map(|()| (bias.zeros_like().unwrap() + value).unwrap());
             let [dbias, dnorm_weight, dnorm_bias] = sums.each_ref().map(|sum| Accumulator { sum, begun });
             let into = WeightGradients { dbias: Some(dbias), dnorm_weight, dnorm_bias: Some(dnorm_bias) };
             backward(&dy, None, &saved, &weight, &into, &[][..], None).unwrap();
             sums.map(|sum| bits(&sum))
-        };
-        assert_eq!(sums(false), sums(true));
+        });
+        assert_eq!(overwritten, added);
     });
 }

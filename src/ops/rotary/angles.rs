@@ -1,4 +1,4 @@
-//! Cosines and sines of the angles of all places that were needed so far.
+//! [`Angles`]: the table of cosines and sines of the rotation angles, for all positions needed so far.
 
 use std::sync::Mutex;
 use std::sync::PoisonError;
@@ -7,21 +7,21 @@ use candle_core::Device;
 use candle_core::Result;
 use candle_core::Tensor;
 
-/// Places of the first table.
+/// Number of positions of the first table.
 const LEAST_PLACES: usize = 512;
 
-/// By how much the pairs of a head are turned, the same for all layers and calls that share it: place `p` and
-/// pair `j` by `p * theta^(-2 j / K)`.
+/// The rotation angles of the pairs of a head, shared by layers and calls: `p * theta^(-2 j / K)` for
+/// position `p` and pair `j`.
 ///
-/// The cosines and sines are computed for the first call, and again when a longer segment comes; they are
-/// kept on the device of the last call.
+/// The cosines and sines are computed in the first call, and again when a segment is longer than the table.
+/// They are kept on the device of the last call.
 #[derive(Debug)]
 pub struct Angles {
     head_size: usize,
     kept: Mutex<Kept>,
 }
 
-/// The base of the angles, and the table that was made of it.
+/// The RoPE base, and the table that was computed for it.
 #[derive(Debug)]
 struct Kept {
     theta: f64,
@@ -29,13 +29,14 @@ struct Kept {
 }
 
 impl Angles {
-    /// For heads of `head_size` columns (K); `theta` is `rope_theta` of transformers.
+    /// The angles for heads of `head_size` columns (`K`); `theta` is the RoPE base, `rope_theta` in
+    /// transformers.
     pub fn new(head_size: usize, theta: f64) -> Self {
         Self { head_size, kept: Mutex::new(Kept { theta, table: None }) }
     }
 
-    /// Turns by another base from the next call on: models that are trained on longer and longer rows get a
-    /// larger one ("ABF" of Xiong et al., "Effective Long-Context Scaling of Foundation Models", 2023).
+    /// Sets the RoPE base for later calls. Models that are trained on rows of increasing length get a larger
+    /// base ("ABF" of Xiong et al., "Effective Long-Context Scaling of Foundation Models", 2023).
     pub fn set_theta(&self, theta: f64) {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.theta.total_cmp(&theta).is_ne() {
@@ -43,22 +44,22 @@ impl Angles {
         }
     }
 
-    /// K.
+    /// The number of columns of a head, `K`.
     pub fn head_size(&self) -> usize {
         self.head_size
     }
 
-    /// `[P, K]` in f32 for at least so many places: a row holds the cosines of the `K / 2` angles of its
-    /// place, then their sines.
+    /// The table `[P, K]` in f32 with `P >= places`. Row `p` has the cosines of the `K / 2` angles of
+    /// position `p`, then their sines.
     pub(super) fn table(&self, places: usize, device: &Device) -> Result<Tensor> {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_enough = |table: &&Tensor| {
-            table.device().same_device(device) && table.dim(0).is_ok_and(|kept_places| kept_places >= places)
-        };
-        if let Some(table) = kept.table.as_ref().filter(is_enough) {
+        if let Some(table) = &kept.table
+            && table.device().same_device(device)
+            && table.dim(0).is_ok_and(|kept_places| kept_places >= places)
+        {
             return Ok(table.clone());
         }
-        // Powers of two: lengths that grow little by little do not make a table each.
+        // Rounded up to a power of two, so that slowly growing lengths do not each need a new table.
         let places = places.next_power_of_two().max(LEAST_PLACES);
         let values = self.values(kept.theta, places);
         let table = Tensor::from_vec(values, (places, self.head_size), device)?;
@@ -77,12 +78,18 @@ impl Angles {
         values
     }
 
-    /// `theta^(-2 j / K)` for each pair. Exponent, power, inverse and (above) angle are each rounded to f32,
-    /// as transformers has them: at place 8,191 other roundings turn a pair by up to 5e-4.
+    /// `theta^(-2 j / K)` for each pair `j`. Exponent, power and inverse, and the angle in `values`, are each
+    /// rounded to f32, as in transformers: at position 8,191, other roundings change the angle of a pair by
+    /// up to 5e-4.
     fn frequencies(&self, theta: f64) -> Vec<f32> {
-        let exponent = |pair: usize| (2 * pair) as f32 / self.head_size as f32;
-        let power = |pair| theta.powf(f64::from(exponent(pair))) as f32;
-        (0..self.head_size / 2).map(|pair| 1.0 / power(pair)).collect()
+        let pairs = 0..self.head_size / 2;
+        pairs
+            .map(|pair| {
+                let exponent = (2 * pair) as f32 / self.head_size as f32;
+                let power = theta.powf(f64::from(exponent)) as f32;
+                1.0 / power
+            })
+            .collect()
     }
 }
 
@@ -93,23 +100,19 @@ mod tests {
     #[test]
     fn the_table_is_kept_and_grows_for_longer_segments() {
         let angles = Angles::new(8, 10_000.0);
-        let table = |places| angles.table(places, &Device::Cpu).unwrap();
-        let first = table(3);
+        let [first, same, longer, kept] =
+            [3, LEAST_PLACES, LEAST_PLACES + 1, 3].map(|places| angles.table(places, &Device::Cpu).unwrap());
         assert_eq!(first.dims(), [LEAST_PLACES, 8]);
-        assert_eq!(table(LEAST_PLACES).id(), first.id());
-        let longer = table(LEAST_PLACES + 1);
+        assert_eq!(same.id(), first.id());
         assert_eq!(longer.dims(), [2 * LEAST_PLACES, 8]);
-        assert_eq!(table(3).id(), longer.id());
-        let rows = |table: &Tensor| table.narrow(0, 0, LEAST_PLACES).unwrap().to_vec2::<f32>().unwrap();
-        assert_eq!(rows(&longer), rows(&first));
+        assert_eq!(kept.id(), longer.id());
+        let beginning = longer.narrow(0, 0, LEAST_PLACES).unwrap();
+        assert_eq!(beginning.to_vec2::<f32>().unwrap(), first.to_vec2::<f32>().unwrap());
     }
 
     #[test]
     fn another_base_makes_another_table() {
         let angles = Angles::new(8, 10_000.0);
-        let values = |angles: &Angles| {
-            angles.table(100, &Device::Cpu).unwrap().flatten_all().unwrap().to_vec1::<f32>().unwrap()
-        };
         let before = values(&angles);
         angles.set_theta(1e6);
         assert_eq!(values(&angles), values(&Angles::new(8, 1e6)));
@@ -119,9 +122,14 @@ mod tests {
         assert_eq!(angles.table(1, &Device::Cpu).unwrap().id(), kept, "the same base keeps its table");
     }
 
-    /// In f64, without a rounding on the way: close as long as places are near.
+    fn values(angles: &Angles) -> Vec<f32> {
+        angles.table(100, &Device::Cpu).unwrap().flatten_all().unwrap().to_vec1().unwrap()
+    }
+
+    /// The formula is evaluated in f64 without intermediate roundings, which agrees closely for small
+    /// positions.
     #[test]
-    fn angles_are_those_of_the_formula() {
+    fn angles_agree_with_the_formula() {
         for (head_size, theta) in [(64, 10_000.0), (64, 160_000.0), (6, 100.0), (2, 7.0)] {
             let table = Angles::new(head_size, theta).table(100, &Device::Cpu).unwrap();
             let rows = table.to_vec2::<f32>().unwrap();

@@ -9,7 +9,7 @@ use crate::simd::kernel;
 use crate::tensor::values;
 use crate::tensor::with_values_mut;
 
-/// Pairs that are turned side by side.
+/// Number of pairs that are rotated together, in vector registers.
 const LANES: usize = 16;
 
 pub(super) fn rotate<T: Element>(
@@ -23,7 +23,8 @@ pub(super) fn rotate<T: Element>(
     with_values_mut::<T, _>(x_td, |x| {
         parallel::for_rows(x, cols, |rows, x| {
             for (row, x) in rows.zip(x.chunks_exact_mut(cols)) {
-                // The last segment that begins here or before: those before it may be empty.
+                // The last segment that does not begin after this row; empty segments with the same start
+                // precede it.
                 let segment = cu_seqlens.partition_point(|&start| start as usize <= row) - 1;
                 let place = row - cu_seqlens[segment] as usize;
                 rotate_row(x, &table[place * head_size..][..head_size], sign);
@@ -33,7 +34,7 @@ pub(super) fn rotate<T: Element>(
 }
 
 kernel! {
-    /// Turns all heads of a row; `angles` holds the cosines of the pairs of a head, then their sines.
+    /// Rotates all heads of a row; `angles` has the cosines of the pairs of a head, then their sines.
     fn rotate_row<T>(row: &mut [T], angles: &[f32], sign: f32) {
         let (cosines, sines) = angles.split_at(angles.len() / 2);
         let (whole_cosines, rest_cosines) = cosines.as_chunks::<LANES>();
@@ -59,7 +60,8 @@ fn turn([first, second]: [f32; 2], cosine: f32, sine: f32) -> [f32; 2] {
     [first.mul_add(cosine, -(second * sine)), second.mul_add(cosine, first * sine)]
 }
 
-/// All is read before anything is written, so that the compiler need not ask whether the halves overlap.
+/// Rotates `LANES` pairs. All values are read before any is written, so that the compiler needs no check
+/// whether the halves overlap.
 #[inline(always)]
 fn rotate_lanes<T: Element>(
     first: &mut [T; LANES],

@@ -1,19 +1,19 @@
 // Rotary position embedding; see mod.rs for the formulas.
 //
-// A block takes HEADS heads of a tile of rows of one segment (src/ops/attention/tiles.rs). A thread turns N
-// pairs of a row, the same ones of each head: it reads their cosines and sines once.
+// A block processes HEADS heads of a tile of rows of one segment (src/ops/attention/tiles.rs). A thread
+// rotates N pairs of a row, the same pairs in each head, so it reads their cosines and sines once.
 #include "common.cuh"
 
 constexpr u32 TILE_ROWS = 64;  // as in tiles.rs
 constexpr u32 HEADS = 4;       // as in cuda.rs
 
 struct Args {
-    void* x;             // [T, heads * head_size], turned in place
+    void* x;             // [T, heads * head_size], rotated in place
     const float* table;  // [places, head_size]: cosines, then sines
-    const u32* tiles;    // start and end of the segment, first row, and one more, for each tile
+    const u32* tiles;    // per tile: start and end of the segment, first row, one unused
     u32 heads;
     u32 head_size;
-    float sign;  // of the sines
+    float sign;  // factor of the sines: 1 forward, -1 backward
     u32 wide;
 };
 
@@ -29,7 +29,7 @@ __device__ __forceinline__ void rotate_tile(const Args& a) {
         const float* angles = a.table + i64(row - start) * a.head_size + col;
         Vec<T, N> left[HEADS], right[HEADS];
         float cosines[N], sines[N];
-        // All loads before the first store.
+        // All loads come before the first store.
 #pragma unroll
         for (u32 h = 0; h < HEADS; h++) {
             if (h < heads) {

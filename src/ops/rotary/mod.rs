@@ -1,19 +1,20 @@
-//! Rotary position embedding (Su et al., "RoFormer", 2021) in the halves of Llama and ModernBERT
-//! (`rotate_half` of transformers): queries and keys are turned by angles that grow with their place.
+//! Rotary position embedding (Su et al., "RoFormer", 2021), with heads split into halves as in Llama and
+//! ModernBERT (`rotate_half` in transformers): queries and keys are rotated by angles proportional to their
+//! position.
 //!
-//! For a token at place `p` of its segment, columns `j` and `j + K / 2` of each head are a pair, which is
-//! turned by `a = p * theta^(-2 j / K)`:
+//! For a token at position `p` of its segment, columns `j` and `j + K / 2` of each head are a pair, which is
+//! rotated by the angle `a = p * theta^(-2 j / K)`:
 //!
 //! ```text
 //! y[j] = x[j] cos a - x[j + K / 2] sin a      y[j + K / 2] = x[j + K / 2] cos a + x[j] sin a
 //! ```
 //!
-//! So the product of a query with a key depends on the places only by their distance. Backward turns the
-//! gradient by `-a`. Both are done in place on `[T, D]`; head `h` is columns `h K .. (h + 1) K`. Nothing is
-//! saved, nothing accumulates.
+//! So the product of a query with a key depends only on the distance of their positions. Backward rotates the
+//! gradient by `-a`. Both work in place on `[T, D]`; head `h` has the columns `h K .. (h + 1) K`. Nothing is
+//! saved, and nothing accumulates.
 //!
-//! `x` is f32, bf16 or f16; the angles, their cosines and sines (see [`Angles`]) and the arithmetic are f32,
-//! rounded once.
+//! `x` is f32, bf16 or f16. The angles, their cosines and sines (see [`Angles`]) and the arithmetic are f32;
+//! the result is rounded once.
 
 mod angles;
 mod cpu;
@@ -32,17 +33,17 @@ use crate::indices::Indices;
 
 pub use angles::Angles;
 
-/// Which way to turn.
+/// The direction of the rotation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
-    /// Queries and keys, by the angles.
+    /// By the angles, for queries and keys.
     Forward,
-    /// Their gradients, back.
+    /// By the negative angles, for the gradients of queries and keys.
     Backward,
 }
 
 impl Direction {
-    /// What sines are multiplied by.
+    /// The factor of the sines.
     fn sign(self) -> f32 {
         match self {
             Self::Forward => 1.0,
@@ -51,8 +52,7 @@ impl Direction {
     }
 }
 
-/// Turns the pairs of all heads of `x_td` in place; `cu_seqlens` is the start of each segment, and `T` at the
-/// end.
+/// Rotates the pairs of all heads of `x_td` in place; `cu_seqlens` has the start of each segment, then `T`.
 pub fn rotate(
     x_td: &Tensor,
     heads: usize,

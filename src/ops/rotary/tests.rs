@@ -1,9 +1,14 @@
-//! Rotary position embedding against its reference, and what it is for.
+//! Rotary position embedding compared with its reference, and its property that scores depend only on
+//! distances.
+
+use candle_core::DType;
 
 use super::*;
 use crate::testing::DTYPES;
 use crate::testing::assert_close;
 use crate::testing::assert_reference_is_differentiable;
+use crate::testing::assert_same_for_any_thread_count;
+use crate::testing::assert_same_on_each_device;
 use crate::testing::bits;
 use crate::testing::double;
 use crate::testing::fresh;
@@ -14,11 +19,12 @@ use crate::testing::within;
 
 const THETA: f64 = 10_000.0;
 
-/// Several segments, empty ones among them, and one of more than a tile.
+/// Bounds of several segments, some of them empty, and one longer than a tile.
 const BOUNDS: [u32; 7] = [0, 0, 5, 6, 6, 136, 139];
 
 fn rotated(x: &Tensor, heads: usize, bounds: &[u32], direction: Direction) -> Tensor {
-    let (x, angles) = (x.copy().unwrap(), Angles::new(x.dim(1).unwrap() / heads, THETA));
+    let x = x.copy().unwrap();
+    let angles = Angles::new(x.dim(1).unwrap() / heads, THETA);
     rotate(&x, heads, bounds.into(), &angles, direction).unwrap();
     x
 }
@@ -26,14 +32,15 @@ fn rotated(x: &Tensor, heads: usize, bounds: &[u32], direction: Direction) -> Te
 #[test]
 fn forward_and_backward_agree_with_the_reference() {
     on_each_device(|| {
-        // On a GPU: heads that are and are not read 16 bytes at a time, more and fewer than a block takes.
+        // For the GPU: heads that can and cannot be read 16 bytes at a time, more and fewer heads than a
+        // block has.
         let sizes = [(12, 64), (1, 2), (3, 6), (5, 24), (2, 80), (4, 128)];
         for (dtype, (heads, head_size)) in
             DTYPES.into_iter().flat_map(|dtype| sizes.map(|size| (dtype, size)))
         {
             for bounds in [&BOUNDS[..], &[0, 64], &[0, 1]] {
                 let shape = (bounds[bounds.len() - 1] as usize, heads * head_size);
-                let (x, dy) = (fresh_in(shape, 1, dtype), fresh_in(shape, 2, dtype));
+                let [x, dy] = [1, 2].map(|id| fresh_in(shape, id, dtype));
                 let (want, gradients) =
                     reference_gradients(|i| reference::forward(&i[0], heads, bounds, THETA), &[&x], &dy);
                 let y = rotated(&x, heads, bounds, Direction::Forward);
@@ -55,16 +62,18 @@ fn the_reference_is_differentiable() {
     );
 }
 
-/// One query and one key at every place: all products of one distance are one number, those of different
-/// distances are not.
+/// With the same query and the same key at every position, products at equal distances are equal, and
+/// products at different distances differ.
 #[test]
-fn scores_depend_on_the_distance_alone() {
+fn scores_depend_only_on_the_distance() {
     on_each_device(|| {
-        let (places, size) = (150, 64);
-        let everywhere =
-            |id| fresh((1, size), id).broadcast_as((places, size)).unwrap().contiguous().unwrap();
+        let places = 150;
+        let size = 64;
         let bounds = [0, places as u32];
-        let [q, k] = [1, 2].map(|id| double(&rotated(&everywhere(id), 1, &bounds, Direction::Forward)));
+        let [q, k] = [1, 2].map(|id| {
+            let everywhere = fresh((1, size), id).broadcast_as((places, size)).unwrap().contiguous().unwrap();
+            double(&rotated(&everywhere, 1, &bounds, Direction::Forward))
+        });
         let scores = q.matmul(&k.t().unwrap()).unwrap().to_vec2::<f64>().unwrap();
         for query in 0..places {
             for key in 0..places {
@@ -82,32 +91,31 @@ fn scores_depend_on_the_distance_alone() {
 #[test]
 fn every_device_and_number_of_threads_gives_the_same_bits() {
     for (dtype, (heads, head_size)) in DTYPES.into_iter().flat_map(|d| [(3, 64), (5, 22)].map(|s| (d, s))) {
-        let run = || {
-            let x = fresh_in((139, heads * head_size), 1, dtype);
-            [Direction::Forward, Direction::Backward].map(|way| bits(&rotated(&x, heads, &BOUNDS, way)))
-        };
-        let want = run();
-        on_each_device(|| assert!(run() == want, "{dtype:?}, {heads} heads of {head_size}"));
-        for threads in 1..5 {
-            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-            assert!(pool.install(run) == want, "{dtype:?}, {threads} threads");
-        }
+        let what = format!("{dtype:?}, {heads} heads of {head_size}");
+        assert_same_on_each_device(&what, || rotated_both_ways(dtype, heads, head_size));
+        assert_same_for_any_thread_count(&what, || rotated_both_ways(dtype, heads, head_size));
     }
 }
 
-/// Back where it was, but for what was rounded; and rows beside a view stay as they are.
+fn rotated_both_ways(dtype: DType, heads: usize, head_size: usize) -> [Vec<u32>; 2] {
+    let x = fresh_in((139, heads * head_size), 1, dtype);
+    [Direction::Forward, Direction::Backward].map(|way| bits(&rotated(&x, heads, &BOUNDS, way)))
+}
+
+/// Forward and then backward give the original values up to rounding; rows outside of the view do not change.
 #[test]
 fn backward_undoes_forward_in_a_view() {
     on_each_device(|| {
-        let (whole, angles) = (fresh((160, 48), 1), Angles::new(16, 160_000.0));
+        let whole = fresh((160, 48), 1);
+        let angles = Angles::new(16, 160_000.0);
         let before = whole.copy().unwrap();
         let view = whole.narrow(0, 10, 139).unwrap();
         rotate(&view, 3, (&BOUNDS).into(), &angles, Direction::Forward).unwrap();
         let moved = (double(&view) - double(&before.narrow(0, 10, 139).unwrap())).unwrap();
         assert!(moved.sqr().unwrap().sum_all().unwrap().to_scalar::<f64>().unwrap() > 100.0);
         for (start, rows) in [(0, 10), (149, 11)] {
-            let rows = |t: &Tensor| bits(&t.narrow(0, start, rows).unwrap());
-            assert_eq!(rows(&whole), rows(&before));
+            let [after, before] = [&whole, &before].map(|t| bits(&t.narrow(0, start, rows).unwrap()));
+            assert_eq!(after, before);
         }
         rotate(&view, 3, (&BOUNDS).into(), &angles, Direction::Backward).unwrap();
         assert_close("there and back", &whole, &before, 1e-6);
@@ -117,27 +125,28 @@ fn backward_undoes_forward_in_a_view() {
 #[test]
 fn no_tokens_work_and_wrong_shapes_are_named() {
     on_each_device(|| {
-        let error = |shape: (usize, usize), heads, head_size, bounds: &[u32]| {
-            let angles = Angles::new(head_size, THETA);
-            rotate(&fresh(shape, 1), heads, bounds.into(), &angles, Direction::Forward)
-                .unwrap_err()
-                .to_string()
-        };
         for (cols, heads, head_size, want) in [
             (9, 3, 3, "rotary: the 3 columns of a head do not fall into pairs"),
             (8, 0, 0, "rotary: the 0 columns of a head do not fall into pairs"),
             (9, 2, 4, "rotary: 2 heads of 4 columns do not make up hidden size 9"),
         ] {
-            let error = error((2, cols), heads, head_size, &[0, 2]);
+            let error = error_of(cols, heads, head_size, &[0, 2]);
             assert!(error.contains(want), "{error}");
         }
         for bounds in [&[0, 1][..], &[0, 3], &[1, 2], &[0, 2, 1, 2], &[]] {
-            let error = error((2, 8), 2, 4, bounds);
+            let error = error_of(8, 2, 4, bounds);
             assert!(error.contains("do not cover 2 tokens"), "{error}");
         }
-        let (none, angles) = (fresh((0, 8), 1), Angles::new(4, THETA));
+        let none = fresh((0, 8), 1);
+        let angles = Angles::new(4, THETA);
         for bounds in [&[0][..], &[0, 0, 0]] {
             rotate(&none, 2, bounds.into(), &angles, Direction::Forward).unwrap();
         }
     });
+}
+
+/// The error of rotating two tokens of `cols` columns.
+fn error_of(cols: usize, heads: usize, head_size: usize, bounds: &[u32]) -> String {
+    let angles = Angles::new(head_size, THETA);
+    rotate(&fresh((2, cols), 1), heads, bounds.into(), &angles, Direction::Forward).unwrap_err().to_string()
 }

@@ -1,20 +1,22 @@
-// `Groups` (src/ops/scatter/mod.rs) of rows that the host has not seen, without atomics and without sorting.
+// Computes `Groups` (src/ops/scatter/mod.rs) for rows that the host does not have, without atomics and
+// without a sorting algorithm.
 //
-// Order: the place of a row among the sorted ones is how many come before it, which a thread counts: it goes
-// over all rows, and a block reads them once for all of its threads. That is count^2 comparisons, much less
-// than the sums that the groups are made for. Group: one block cuts what is sorted into targets and pieces.
+// Kernel `order`: the place of a row in sorted order is the number of rows that come before it. One thread
+// per row counts them over all rows; a block reads the rows once for all of its threads. That is count^2
+// comparisons, much less work than the sums that the groups are used for. Kernel `group`: one block splits
+// the sorted rows into targets and pieces.
 #include "common.cuh"
 
-// No row has this number. It is also the skipped rows' key, by which they come last.
+// A number that no row has. It is the sort key of skipped rows, which therefore come last.
 constexpr u32 NO_ROW = 0xffffffffu;
 constexpr u32 ORDER_THREADS = 128;
 
 struct OrderArgs {
     const u32* rows;  // [count]
     u32* order;       // [count]
-    u32* ranks;       // [count], in the new order: equal rows before this one; NO_ROW if skipped
+    u32* ranks;       // [count], in sorted order: number of equal rows before this one; NO_ROW if skipped
     u32 count;
-    u32 skip;  // NO_ROW: none
+    u32 skip;  // NO_ROW to skip nothing
 };
 
 __device__ __forceinline__ u32 key_of(const OrderArgs& a, u32 i) {
@@ -29,7 +31,8 @@ __device__ void order(const OrderArgs& a) {
     for (u32 first = 0; first < a.count; first += ORDER_THREADS) {
         keys[threadIdx.x] = key_of(a, first + threadIdx.x);
         __syncthreads();
-        // Behind the last row nothing is before anything.
+        // Keys past the last row are NO_ROW and have large indices, so they never count as being before a
+        // row.
 #pragma unroll 8
         for (u32 k = 0; k < ORDER_THREADS; k += 4) {
             Vec<u32, 4> others = load_whole<u32, 4>(keys + k);
@@ -59,8 +62,8 @@ struct GroupArgs {
     u32 piece_rows;
 };
 
-// The sum over the threads of the block before this one; `all` becomes that over all of them. `room` holds a
-// value for each warp and may be used again after it.
+// Returns the sum of `value` over the threads of the block before this one, and sets `all` to the sum over
+// all threads. `room` has space for a value of each warp and may be reused after the call.
 __device__ __forceinline__ u32 sum_before(u32 value, u32* room, u32& all) {
     u32 lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, sum = value;
 #pragma unroll
@@ -80,7 +83,7 @@ __device__ __forceinline__ u32 sum_before(u32 value, u32* room, u32& all) {
     return before;
 }
 
-// A thread takes as many places, side by side, as every other one.
+// Each thread processes an equal number of consecutive sorted rows.
 __device__ void group(const GroupArgs& a) {
     u32* room = reinterpret_cast<u32*>(shared_memory());
     u32 share = (a.count + blockDim.x - 1) / blockDim.x;
@@ -104,7 +107,7 @@ __device__ void group(const GroupArgs& a) {
         }
         if (rank % a.piece_rows == 0) a.piece_starts[piece++] = at;
     }
-    // The ends, and again for all that could have been.
+    // Write the end of each array, and repeat it up to the array's length, so that the padding is empty.
     for (u32 i = threadIdx.x; i <= a.count; i += blockDim.x) {
         if (i >= all_pieces) a.piece_starts[i] = all_rows;
         if (i >= all_targets) a.target_pieces[i] = all_pieces;

@@ -1,8 +1,9 @@
-//! Rows grouped by the row that they are added to, so that the GPU needs no float atomics and adds in an
-//! order that depends on the ids alone.
+//! Groups source rows by the target row to which they are added, so that the GPU needs no float atomics and
+//! the order of additions depends only on the ids.
 //!
-//! The host works that out beforehand. For ids that only the GPU has, the GPU does (`cuda.rs`): the same
-//! groups, so the same sums to the last bit, but the host does not learn how many there are.
+//! The host computes the groups in advance. For ids that only the GPU has, the GPU computes them (`cuda.rs`):
+//! the groups, and thus the bits of the sums, are the same, but the host does not know how many groups there
+//! are.
 
 mod cuda;
 #[cfg(test)]
@@ -17,31 +18,34 @@ use crate::cuda::Array;
 use crate::cuda::Gpu;
 use crate::cuda::Values;
 
-/// Rows of one target that are summed by one block: more are cut into pieces, whose sums are added in order.
+/// Most source rows that one block sums. The rows of a target with more are split into pieces of this length,
+/// whose sums are added in order.
 pub const PIECE_ROWS: usize = 128;
 
 /// The groups on the host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Groups {
-    /// Numbers of the source rows: those of one target side by side, in ascending order; targets ascend,
-    /// too.
+    /// Indices of the source rows, sorted by target, then ascending.
     pub order: Vec<u32>,
-    /// Bounds of each piece in `order`, and their end.
+    /// Start of each piece in `order`, followed by the end of the last.
     pub piece_starts: Vec<u32>,
-    /// The rows that are added to.
+    /// The target rows, ascending.
     pub targets: Vec<u32>,
-    /// Bounds of the pieces of each target, and their end.
+    /// First piece of each target, followed by the number of pieces.
     pub target_pieces: Vec<u32>,
 }
 
 impl Groups {
-    /// The groups of `rows`, without those that are `skip`.
-    pub fn of(rows: &[u32], skip: Option<u32>) -> Self {
+    /// Groups the source rows by their target: `rows[i]` is the target of source row `i`. Source rows with
+    /// the target `skip` are left out.
+    pub fn new(rows: &[u32], skip: Option<u32>) -> Self {
         let mut order: Vec<u32> =
             (0..rows.len() as u32).filter(|&i| Some(rows[i as usize]) != skip).collect();
-        // Stable: sources of one target stay in their order.
+        // The sort is stable, so the source rows of one target stay in ascending order.
         order.sort_by_key(|&i| rows[i as usize]);
-        let (mut piece_starts, mut targets, mut target_pieces) = (Vec::new(), Vec::new(), Vec::new());
+        let mut piece_starts = Vec::new();
+        let mut targets = Vec::new();
+        let mut target_pieces = Vec::new();
         let mut start = 0;
         for group in order.chunk_by(|&a, &b| rows[a as usize] == rows[b as usize]) {
             targets.push(rows[group[0] as usize]);
@@ -54,14 +58,15 @@ impl Groups {
         Self { order, piece_starts, targets, target_pieces }
     }
 
-    /// What is uploaded, in the order that [`Scatter::new`] wants.
+    /// The arrays to upload, in the order that [`Scatter::new`] expects.
     pub(super) fn values(&self) -> [Values<'_>; 4] {
         [&self.order, &self.piece_starts, &self.targets, &self.target_pieces]
             .map(|numbers| Values::U32(numbers))
     }
 }
 
-/// The groups on the GPU. Pieces and targets may be more than there are: those behind the last are empty.
+/// The groups on the GPU. If the GPU computed them, `pieces` and `count` are upper bounds, and the arrays are
+/// padded with empty pieces and targets.
 #[derive(Debug, Clone)]
 pub struct Scatter {
     /// `Groups::order`, u32.
@@ -72,47 +77,49 @@ pub struct Scatter {
     pub targets: Array,
     /// `Groups::target_pieces`, u32.
     pub target_pieces: Array,
-    /// Number of pieces, or more.
+    /// Number of pieces, or an upper bound of it.
     pub pieces: usize,
-    /// Number of targets, or more.
+    /// Number of targets, or an upper bound of it.
     pub count: usize,
-    /// Whether a target may have several pieces.
+    /// True if a target may have several pieces.
     pub splits: bool,
 }
 
 impl Scatter {
-    /// The plan that came with `rows`, which has left out what gets nothing; without one, it is made now.
-    pub(crate) fn of<'a>(
+    /// Returns the plan that was uploaded with `rows`, which was made without the rows to skip. If there is
+    /// none, makes it, on the GPU if the host does not have the numbers.
+    pub(crate) fn planned_or_new<'a>(
         gpu: &Gpu,
         rows: impl Into<AnyIndices<'a>>,
         skip: Option<u32>,
     ) -> Result<Cow<'a, Self>> {
         let rows = rows.into();
-        let Some(known) = rows.known() else { return Self::of_unknown(gpu, rows, skip).map(Cow::Owned) };
+        let Some(known) = rows.known() else { return Self::made_on_gpu(gpu, rows, skip).map(Cow::Owned) };
         if let Some(plan) = known.plan() {
             return Ok(Cow::Borrowed(plan));
         }
-        let groups = Groups::of(known.host(), skip);
+        let groups = Groups::new(known.host(), skip);
         let arrays = gpu.send(&groups.values())?.try_into().expect("as many arrays come back as were sent");
         Ok(Cow::Owned(Self::new(&groups, arrays)))
     }
 
-    /// The groups with their arrays.
+    /// Combines the groups with their uploaded arrays, in the order of [`Groups::values`].
     pub(super) fn new(groups: &Groups, arrays: [Array; 4]) -> Self {
         let [order, piece_starts, targets, target_pieces] = arrays;
-        let (pieces, count) = (groups.piece_starts.len() - 1, groups.targets.len());
+        let pieces = groups.piece_starts.len() - 1;
+        let count = groups.targets.len();
         Self { order, piece_starts, targets, target_pieces, pieces, count, splits: pieces > count }
     }
 
-    /// The groups of rows that the host has not seen: there is a piece and a target for each at most.
-    fn of_unknown(gpu: &Gpu, rows: AnyIndices<'_>, skip: Option<u32>) -> Result<Self> {
+    /// Computes the groups on the GPU, for numbers that the host does not have. There is at most one piece
+    /// and one target for each row.
+    fn made_on_gpu(gpu: &Gpu, rows: AnyIndices<'_>, skip: Option<u32>) -> Result<Self> {
         let [order, piece_starts, targets, target_pieces] = cuda::groups(gpu, rows, skip)?;
-        let array = |t| Array::of(gpu, t);
         Ok(Self {
-            order: array(&order)?,
-            piece_starts: array(&piece_starts)?,
-            targets: array(&targets)?,
-            target_pieces: array(&target_pieces)?,
+            order: Array::of(gpu, &order)?,
+            piece_starts: Array::of(gpu, &piece_starts)?,
+            targets: Array::of(gpu, &targets)?,
+            target_pieces: Array::of(gpu, &target_pieces)?,
             pieces: rows.len(),
             count: rows.len(),
             splits: rows.len() > PIECE_ROWS,

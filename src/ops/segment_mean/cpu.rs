@@ -19,7 +19,8 @@ pub(super) fn forward<T: Element>(x_td: &Tensor, bounds: &[u32]) -> Result<Tenso
     parallel::for_rows(unwritten(&mut y, segments * cols), cols, |rows, y| {
         let mut sum = vec![0.0; cols];
         for (segment, y) in rows.zip(y.chunks_exact_mut(cols)) {
-            let (start, end) = (bounds[segment] as usize, bounds[segment + 1] as usize);
+            let start = bounds[segment] as usize;
+            let end = bounds[segment + 1] as usize;
             sum.fill(0.0);
             parallel::add_in_order(&mut sum, x[start * cols..end * cols].chunks_exact(cols));
             divided(&sum, (end - start).max(1) as f32, y);
@@ -36,7 +37,8 @@ pub(super) fn backward<T: Element>(dy_md: &Tensor, bounds: &[u32], tokens: usize
     let mut dx = Vec::<T>::new();
     parallel::for_rows(unwritten(&mut dx, tokens * cols), cols, |rows, dx| {
         for (token, dx) in rows.zip(dx.chunks_exact_mut(cols)) {
-            // The last segment that begins at the token or before: those without rows lie before it.
+            // The last segment that does not begin after the token; empty segments with the same start
+            // precede it.
             let segment = bounds.partition_point(|&bound| bound as usize <= token) - 1;
             let count = bounds[segment + 1] - bounds[segment];
             divided(&dy[segment * cols..][..cols], count as f32, dx);

@@ -1,4 +1,4 @@
-//! The mean of each segment on the GPU: a block takes some columns of a segment.
+//! The mean of each segment on the GPU; one block processes some columns of a segment.
 
 use candle_core::Result;
 use candle_core::Tensor;
@@ -19,10 +19,10 @@ pub(super) fn backward(gpu: &Gpu, dy_md: &Tensor, cu_seqlens: Indices<'_>, token
     run(gpu, BACKWARD, dy_md, cu_seqlens, tokens)
 }
 
-/// Makes `rows` rows of the segments.
+/// Launches `kernel` and returns its output, which has `rows` rows.
 fn run(gpu: &Gpu, kernel: Kernel, from: &Tensor, cu_seqlens: Indices<'_>, rows: usize) -> Result<Tensor> {
     let (bounds, _bounds) = cu_seqlens.on_gpu(gpu)?;
-    // SAFETY: of `from` and what is made, one has a row for each token, which the bounds of the segments cover,
-    // and the other one for each segment.
+    // SAFETY: one of the input and the output has one row for each token, and the other one row for each
+    // segment; the bounds of the segments were checked to cover the tokens.
     unsafe { segments::launch(gpu, kernel, from, (bounds, cu_seqlens.len() - 1), rows) }
 }

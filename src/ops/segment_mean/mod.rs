@@ -1,11 +1,11 @@
-//! The mean of the rows of each segment: what a classifier with mean pooling sees of a text.
+//! The mean of the rows of each segment: the input of a classifier with mean pooling.
 //!
-//! Forward: `y[m] = 1 / n_m * sum over t in segment m of x[t]`, with `n_m` its rows; `x` `[T, D]`, `y` `[M,
-//! D]`. A segment without rows has a mean of 0. Nothing is saved but the bounds of the segments. Backward:
-//! `dx[t] = dy[m] / n_m` for the segment `m` of row `t`. Nothing accumulates.
+//! Forward: `y[m] = 1 / n_m * sum over t in segment m of x[t]`, with `n_m` the number of rows of segment `m`;
+//! `x` is `[T, D]`, `y` is `[M, D]`. The mean of an empty segment is 0. Only the bounds of the segments are
+//! saved. Backward: `dx[t] = dy[m] / n_m` for the segment `m` of row `t`. Nothing accumulates.
 //!
-//! `x`, `y` and their gradients are of one type, f32, bf16 or f16; sums are f32, in the order of the rows,
-//! and rounded once.
+//! `x`, `y` and their gradients have one dtype: f32, bf16 or f16. Sums are computed in f32, in the order of
+//! the rows, and rounded once.
 
 mod cpu;
 mod cuda;
@@ -22,7 +22,7 @@ use crate::element::by_dtype;
 use crate::indices::Indices;
 use crate::tensor::check_len;
 
-/// `y_md`; `cu_seqlens` is the start of each segment, and `T` at the end.
+/// Returns `y_md`; `cu_seqlens` has the start of each segment, then `T`.
 pub fn forward(x_td: &Tensor, cu_seqlens: Indices<'_>) -> Result<Tensor> {
     check(cu_seqlens, x_td.dims2()?.0)?;
     match Gpu::of(x_td)? {
@@ -31,7 +31,7 @@ pub fn forward(x_td: &Tensor, cu_seqlens: Indices<'_>) -> Result<Tensor> {
     }
 }
 
-/// `dx_td`, with a row for each of `T` tokens.
+/// Returns `dx_td`, where `T` is the last value of `cu_seqlens`.
 pub fn backward(dy_md: &Tensor, cu_seqlens: Indices<'_>) -> Result<Tensor> {
     let tokens = cu_seqlens.host().last().copied().unwrap_or(0) as usize;
     check(cu_seqlens, tokens)?;

@@ -1,9 +1,13 @@
-//! The mean of each segment against its reference, and segments that do not fit.
+//! The mean of each segment compared with its reference, and bounds of segments that do not cover the rows.
+
+use candle_core::DType;
 
 use super::*;
 use crate::testing::DTYPES;
 use crate::testing::assert_close;
 use crate::testing::assert_reference_is_differentiable;
+use crate::testing::assert_same_for_any_thread_count;
+use crate::testing::assert_same_on_each_device;
 use crate::testing::bits;
 use crate::testing::fresh;
 use crate::testing::fresh_in;
@@ -11,14 +15,15 @@ use crate::testing::on_each_device;
 use crate::testing::reference_gradients;
 use crate::testing::within;
 
-/// Empty segments at the beginning, in the middle and at the end.
+/// Bounds of segments, with empty segments at the beginning, in the middle and at the end.
 const BOUNDS: [u32; 8] = [0, 0, 5, 6, 6, 136, 139, 139];
 
 #[test]
 fn forward_and_backward_agree_with_the_reference() {
     on_each_device(|| {
         for (dtype, cols) in DTYPES.into_iter().flat_map(|dtype| [1, 24, 67, 300].map(|cols| (dtype, cols))) {
-            let (x, dy) = (fresh_in((139, cols), 1, dtype), fresh_in((7, cols), 2, dtype));
+            let x = fresh_in((139, cols), 1, dtype);
+            let dy = fresh_in((7, cols), 2, dtype);
             let (want, gradients) = reference_gradients(|i| reference::forward(&i[0], &BOUNDS), &[&x], &dy);
             let y = forward(&x, (&BOUNDS).into()).unwrap();
             let dx = backward(&dy, (&BOUNDS).into()).unwrap();
@@ -41,17 +46,15 @@ fn the_reference_is_differentiable() {
 #[test]
 fn every_device_and_number_of_threads_gives_the_same_bits() {
     for dtype in DTYPES {
-        let run = || {
-            let y = forward(&fresh_in((139, 40), 1, dtype), (&BOUNDS).into()).unwrap();
-            [bits(&y), bits(&backward(&y, (&BOUNDS).into()).unwrap())]
-        };
-        let want = run();
-        on_each_device(|| assert!(run() == want, "{dtype:?}"));
-        for threads in 1..5 {
-            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-            assert!(pool.install(run) == want, "{dtype:?}, {threads} threads");
-        }
+        let what = format!("{dtype:?}");
+        assert_same_on_each_device(&what, || bits_of_both_passes(dtype));
+        assert_same_for_any_thread_count(&what, || bits_of_both_passes(dtype));
     }
+}
+
+fn bits_of_both_passes(dtype: DType) -> [Vec<u32>; 2] {
+    let y = forward(&fresh_in((139, 40), 1, dtype), (&BOUNDS).into()).unwrap();
+    [bits(&y), bits(&backward(&y, (&BOUNDS).into()).unwrap())]
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Binary cross-entropy against its reference, and against PyTorch's values.
+//! Binary cross-entropy compared with its reference and with PyTorch's values.
 
 use super::*;
 use crate::tensor::from_vec;
@@ -27,10 +27,12 @@ fn loss_and_gradient_agree_with_the_reference() {
     on_each_device(|| {
         let sizes = [(1, 1), (7, 3), (33, 20), (5, 1001)];
         for (dtype, (rows, classes)) in DTYPES.into_iter().flat_map(|d| sizes.map(|size| (d, size))) {
-            let (z, labels) = (fresh_in((rows, classes), 1, dtype), fresh_ids(rows * classes, 2, 2));
-            let (l, one) = (as_tensor(&labels, (rows, classes)), fresh((), 3).ones_like().unwrap());
-            let reference = |i: &[Tensor]| reference::forward(&i[0], &i[1]);
-            let (want, gradients) = reference_gradients(reference, &[&z, &l], &one);
+            let z = fresh_in((rows, classes), 1, dtype);
+            let labels = fresh_ids(rows * classes, 2, 2);
+            let l = as_tensor(&labels, (rows, classes));
+            let one = fresh((), 3).ones_like().unwrap();
+            let (want, gradients) =
+                reference_gradients(|i| reference::forward(&i[0], &i[1]), &[&z, &l], &one);
             let found = forward(&z, &labels).unwrap();
             assert_close("loss", &found.narrow(0, 0, 1).unwrap().reshape(()).unwrap(), &want, 1e-5);
             let dz = backward(&z, &labels, 1.0).unwrap();
@@ -59,7 +61,7 @@ fn the_reference_is_differentiable() {
 
 // torch 2.15.0: `BCEWithLogitsLoss(reduction="sum")` in f64, and its gradient.
 #[test]
-fn values_are_those_of_pytorch() {
+fn values_equal_those_of_pytorch() {
     let logits = from_vec::<f32>(vec![0.5, -1.0, 2.0, 40.0, -40.0, 0.0], (2, 3)).unwrap();
     let labels = [1, 0, 0, 0, 1, 1];
     let [loss, correct] = totals(&forward(&logits, &labels).unwrap());
@@ -73,7 +75,7 @@ fn values_are_those_of_pytorch() {
 }
 
 #[test]
-fn what_is_not_finite_stays_so() {
+fn the_loss_of_a_logit_that_is_not_finite_is_not_finite() {
     for z in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
         for label in [0, 1] {
             let [loss, _] = totals(&forward(&from_vec(vec![z], (1, 1)).unwrap(), &[label]).unwrap());
@@ -83,11 +85,14 @@ fn what_is_not_finite_stays_so() {
 }
 
 #[test]
-fn no_rows_give_no_loss_and_what_does_not_fit_is_named() {
+fn no_rows_give_no_loss_and_invalid_labels_are_errors() {
     let none = fresh((0, 2), 1);
     assert_eq!(totals(&forward(&none, &[]).unwrap()).map(f64::to_bits), [0, 0]);
     assert_eq!(backward(&none, &[], 1.0).unwrap().dims(), [0, 2]);
-    let error = |labels: &[u32]| forward(&fresh((1, 2), 1), labels).unwrap_err().to_string();
-    assert!(error(&[2, 0]).contains("label 2 is neither 0 nor 1"));
-    assert!(error(&[0]).contains("sigmoid cross entropy: labels"));
+    for (labels, message) in
+        [(&[2, 0][..], "label 2 is neither 0 nor 1"), (&[0], "sigmoid cross entropy: labels")]
+    {
+        let error = forward(&fresh((1, 2), 1), labels).unwrap_err().to_string();
+        assert!(error.contains(message), "{error}");
+    }
 }

@@ -1,15 +1,17 @@
-//! Softmax cross-entropy of a few classes whose targets are smoothed and whose classes have weights, as
-//! PyTorch's `CrossEntropyLoss(weight, label_smoothing)` and, without weights, transformers' `LabelSmoother`.
+//! Softmax cross-entropy of a few classes with label smoothing and class weights: the same as PyTorch's
+//! `CrossEntropyLoss(weight, label_smoothing)` and, without weights, transformers' `LabelSmoother`.
 //!
 //! Forward, for logits `z` `[M, C]`, labels `l` `[M]`, weights `w` `[C]` and smoothing `e`: targets
-//! `q[m, c] = w[c] ((1 - e) [c = l[m]] + e / C)` and `loss_sum = - sum over m, c of q log softmax(z)`; a
-//! *sum*, because the count to divide by, of all examples, is that of the whole step.
+//! `q[m, c] = w[c] ((1 - e) [c = l[m]] + e / C)` and `loss_sum = - sum over m, c of q log softmax(z)`. The
+//! loss is a *sum*, because it is divided by the number of examples of the whole step, not of one
+//! micro-batch.
 //!
-//! Backward: `dz[m, c] = scale (softmax(z)[m, c] sum over k of q[m, k] - q[m, c])`, with `scale` the gradient of
-//! the step's loss by `loss_sum`. Nothing is saved but the logits.
+//! Backward: `dz[m, c] = scale (softmax(z)[m, c] sum over k of q[m, k] - q[m, c])`, with `scale` the gradient
+//! of the step's loss with respect to `loss_sum`. Only the logits are saved.
 //!
-//! Logits are f32, bf16 or f16, and their gradient is of the same type; the arithmetic is f32, the loss is
-//! f64. There are few classes and a row for each example: they are computed on the CPU, and a GPU is waited for.
+//! Logits are f32, bf16 or f16, and their gradient has the same dtype; the arithmetic is f32, the loss is
+//! f64. There are few classes and only one row for each example, so they are computed on the CPU, which waits
+//! for a GPU.
 
 pub mod reference;
 #[cfg(test)]
@@ -23,30 +25,32 @@ use candle_core::Tensor;
 
 use crate::tensor::check_len;
 
-/// What targets are beside their labels.
+/// Label smoothing and class weights, from which targets are made.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SoftTargets {
-    /// The share of each target that all classes have alike, e.
+    /// The smoothing `e`: the part of the probability that is spread evenly over all classes.
     pub smoothing: f32,
-    /// What the loss of each class is multiplied by, `[C]`.
+    /// The factor of the loss of each class, `[C]`.
     pub weights: Vec<f32>,
 }
 
 impl SoftTargets {
-    /// The targets of `labels`, `[M, C]`.
-    fn of(&self, labels: &[u32]) -> Vec<f32> {
+    /// The targets `q` of `labels`, `[M, C]`.
+    fn targets(&self, labels: &[u32]) -> Vec<f32> {
         let spread = self.smoothing / self.weights.len() as f32;
-        let row = |&label: &u32| {
-            let at =
-                move |class| if class == label as usize { 1.0 - self.smoothing + spread } else { spread };
-            self.weights.iter().enumerate().map(move |(class, weight)| weight * at(class))
-        };
-        labels.iter().flat_map(row).collect()
+        let mut targets = Vec::with_capacity(labels.len() * self.weights.len());
+        for &label in labels {
+            targets.extend(self.weights.iter().enumerate().map(|(class, weight)| {
+                let share = if class == label as usize { 1.0 - self.smoothing + spread } else { spread };
+                weight * share
+            }));
+        }
+        targets
     }
 }
 
-/// The summed loss, and how many rows have their largest logit at the label: f64 `[2]`, on the device of the
-/// logits; reading it waits for it.
+/// Returns the summed loss, and the number of rows whose largest logit is that of the label: f64 `[2]` on the
+/// device of the logits.
 pub fn forward(logits_mc: &Tensor, labels: &[u32], soft: &SoftTargets) -> Result<Tensor> {
     let targets = targets(logits_mc, labels, soft)?;
     if labels.is_empty() {
@@ -60,7 +64,7 @@ pub fn forward(logits_mc: &Tensor, labels: &[u32], soft: &SoftTargets) -> Result
     Tensor::cat(&[&loss, &right], 0)?.to_device(logits_mc.device())
 }
 
-/// The gradient of the logits, `[M, C]`.
+/// Returns the gradient of the logits, `[M, C]`.
 pub fn backward(logits_mc: &Tensor, labels: &[u32], soft: &SoftTargets, scale: f32) -> Result<Tensor> {
     let targets = targets(logits_mc, labels, soft)?;
     if labels.is_empty() {
@@ -84,5 +88,5 @@ fn targets(logits_mc: &Tensor, labels: &[u32], soft: &SoftTargets) -> Result<Ten
     if let Some(label) = labels.iter().find(|label| **label as usize >= classes) {
         candle_core::bail!("soft cross entropy: label {label} is not below {classes}")
     }
-    Tensor::from_vec(soft.of(labels), (rows, classes), &Device::Cpu)
+    Tensor::from_vec(soft.targets(labels), (rows, classes), &Device::Cpu)
 }

@@ -1,11 +1,11 @@
-//! Soft cross-entropy composed of candle functions, term by term as PyTorch defines it.
+//! Soft cross-entropy composed of candle functions, term by term as in PyTorch's definition.
 
 use candle_core::D;
 use candle_core::Result;
 use candle_core::Tensor;
 
-/// `(1 - e) w[l] nll + e / C sum over c of w[c] (-log p[c])`, summed over the rows, a scalar; `one_hot_mc` tells
-/// the labels.
+/// `(1 - e) w[l] nll + e / C sum over c of w[c] (-log p[c])`, summed over the rows to a scalar. `one_hot_mc`
+/// has a one at the label of each row.
 pub fn forward(
     logits_mc: &Tensor,
     one_hot_mc: &Tensor,

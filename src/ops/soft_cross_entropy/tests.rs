@@ -1,4 +1,4 @@
-//! Soft cross-entropy against its reference, and against PyTorch's and transformers' values.
+//! Soft cross-entropy compared with its reference and with the values of PyTorch and transformers.
 
 use candle_core::Device;
 
@@ -18,8 +18,11 @@ use crate::testing::reference_gradients;
 use crate::testing::within;
 
 fn one_hot(labels: &[u32], classes: usize) -> Tensor {
-    let row = |&label: &u32| (0..classes).map(move |class| f32::from(u8::from(class == label as usize)));
-    placed(&from_vec(labels.iter().flat_map(row).collect(), (labels.len(), classes)).unwrap())
+    let mut values = vec![0f32; labels.len() * classes];
+    for (row, &label) in labels.iter().enumerate() {
+        values[row * classes + label as usize] = 1.0;
+    }
+    placed(&from_vec(values, (labels.len(), classes)).unwrap())
 }
 
 fn soft(classes: usize, smoothing: f32) -> SoftTargets {
@@ -38,12 +41,17 @@ fn loss_and_gradient_agree_with_the_reference() {
         for (dtype, (rows, classes, smoothing)) in
             DTYPES.into_iter().flat_map(|d| sizes.map(|size| (d, size)))
         {
-            let (logits, labels) = (fresh_in((rows, classes), 1, dtype), fresh_ids(rows, classes as u64, 2));
+            let logits = fresh_in((rows, classes), 1, dtype);
+            let labels = fresh_ids(rows, classes as u64, 2);
             let soft = soft(classes, smoothing);
             let weights = placed(&from_vec(soft.weights.clone(), classes).unwrap());
-            let (hot, one) = (one_hot(&labels, classes), fresh((), 3).ones_like().unwrap());
-            let reference = |i: &[Tensor]| reference::forward(&i[0], &i[1], &i[2], f64::from(soft.smoothing));
-            let (want, gradients) = reference_gradients(reference, &[&logits, &hot, &weights], &one);
+            let hot = one_hot(&labels, classes);
+            let one = fresh((), 3).ones_like().unwrap();
+            let (want, gradients) = reference_gradients(
+                |i| reference::forward(&i[0], &i[1], &i[2], f64::from(soft.smoothing)),
+                &[&logits, &hot, &weights],
+                &one,
+            );
             let found = forward(&logits, &labels, &soft).unwrap();
             assert_close("loss", &found.narrow(0, 0, 1).unwrap().reshape(()).unwrap(), &want, 1e-5);
             let dz = backward(&logits, &labels, &soft, 1.0).unwrap();
@@ -61,8 +69,9 @@ fn loss_and_gradient_agree_with_the_reference() {
 }
 
 #[test]
-fn without_smoothing_and_weights_it_is_plain_cross_entropy() {
-    let (logits, labels) = (fresh((40, 5), 1), fresh_ids(40, 5, 2));
+fn without_smoothing_and_weights_the_loss_is_plain_cross_entropy() {
+    let logits = fresh((40, 5), 1);
+    let labels = fresh_ids(40, 5, 2);
     let plain = SoftTargets { smoothing: 0.0, weights: vec![1.0; 5] };
     let want = cross_entropy::forward(&logits, &labels).unwrap();
     let [loss, correct] = totals(&forward(&logits, &labels, &plain).unwrap());
@@ -74,18 +83,16 @@ fn without_smoothing_and_weights_it_is_plain_cross_entropy() {
 }
 
 // torch 2.15.0: the sum of `CrossEntropyLoss(weight=w, label_smoothing=0.1, reduction="none")`; transformers
-// 5.23.0: `LabelSmoother(epsilon=0.1)`, a mean, times the rows.
+// 5.23.0: `LabelSmoother(epsilon=0.1)`, whose mean is multiplied by the number of rows here.
 #[test]
-fn values_are_those_of_pytorch_and_transformers() {
+fn values_equal_those_of_pytorch_and_transformers() {
     let logits = from_vec::<f32>(vec![0.5, -1.0, 2.0, 1.5, 0.25, -0.75], (2, 3)).unwrap();
-    let of = |weights: [f32; 3]| {
+    let [[weighted, correct], [smoothed, _]] = [[0.5, 2.0, 1.25], [1.0; 3]].map(|weights| {
         let soft = SoftTargets { smoothing: 0.1, weights: weights.to_vec() };
         totals(&forward(&logits, &[2, 1], &soft).unwrap())
-    };
-    let [weighted, correct] = of([0.5, 2.0, 1.25]);
+    });
     assert!((weighted - 3.590_267_227_263_686).abs() < 1e-5, "{weighted}");
     assert_eq!(correct.to_bits(), 1f64.to_bits());
-    let [smoothed, _] = of([1.0; 3]);
     assert!((smoothed - 1.963_650_571_495_845_9).abs() < 1e-5, "{smoothed}");
 }
 
@@ -100,14 +107,16 @@ fn the_reference_is_differentiable() {
 }
 
 #[test]
-fn no_rows_give_no_loss_and_what_does_not_fit_is_named() {
+fn no_rows_give_no_loss_and_invalid_labels_and_weights_are_errors() {
     let none = fresh((0, 2), 1);
     assert_eq!(totals(&forward(&none, &[], &soft(2, 0.1)).unwrap()).map(f64::to_bits), [0, 0]);
     assert_eq!(backward(&none, &[], &soft(2, 0.1), 1.0).unwrap().dims(), [0, 2]);
-    let error = |labels: &[u32], classes| {
-        forward(&fresh((1, 2), 1), labels, &soft(classes, 0.1)).unwrap_err().to_string()
-    };
-    assert!(error(&[2], 2).contains("label 2 is not below 2"));
-    assert!(error(&[0], 3).contains("soft cross entropy: weights"));
-    assert!(error(&[0, 1], 2).contains("soft cross entropy: labels"));
+    for (labels, classes, message) in [
+        (&[2][..], 2, "label 2 is not below 2"),
+        (&[0], 3, "soft cross entropy: weights"),
+        (&[0, 1], 2, "soft cross entropy: labels"),
+    ] {
+        let error = forward(&fresh((1, 2), 1), labels, &soft(classes, 0.1)).unwrap_err().to_string();
+        assert!(error.contains(message), "{error}");
+    }
 }

@@ -25,7 +25,7 @@ pub(super) fn forward<T: Element>(x_bd: &Tensor, bias_d: Option<&Tensor>) -> Res
             forward_row(&x[row * cols..][..cols], &bias, y);
         }
     });
-    // SAFETY: `forward_row` has written every row, which is as long as the bias.
+    // SAFETY: `forward_row` has written every row; rows are as long as the bias.
     unsafe { y.set_len(x.len()) };
     from_vec(y, x_bd.shape())
 }
@@ -52,7 +52,7 @@ pub(super) fn backward<T: Element>(
                 backward_row(&dy[row * cols..][..cols], &y[row * cols..][..cols], dx, &mut *dbias);
             }
         });
-        // SAFETY: `backward_row` has written every row, which is as long as the sums.
+        // SAFETY: `backward_row` has written every row; rows are as long as the sums.
         unsafe { dx.set_len(y.len()) };
         (dx, sums)
     };

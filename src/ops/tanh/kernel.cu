@@ -1,9 +1,10 @@
-// Bias and hyperbolic tangent; see mod.rs for the formulas, activation.cuh for who computes what.
+// Bias and hyperbolic tangent; see mod.rs for the formulas, activation.cuh for the assignment of values to
+// threads.
 #include "activation.cuh"
 
 struct Tanh {
     static __device__ __forceinline__ float forward(float u) { return tanhf(u); }
-    // By its output, which needs no bias.
+    // Takes the output `y`, which already includes the bias.
     static __device__ __forceinline__ float slope(float y, float) { return 1.0f - y * y; }
 };
 

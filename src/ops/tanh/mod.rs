@@ -1,11 +1,11 @@
 //! Bias and hyperbolic tangent, fused: the dense layer of the classification heads and of BERT's pooler.
 //!
-//! Forward: `y = tanh(x + bias)`, `x` and `y` `[B, D]`. Saved by the caller: `y`.
+//! Forward: `y = tanh(x + bias)`, with `x` and `y` of shape `[B, D]`. The caller saves `y`.
 //!
-//! Backward: `dx = dy * (1 - y^2)`; `dbias += sum over rows of dx` accumulates into what the caller passes.
+//! Backward: `dx = dy * (1 - y^2)`; `dbias += sum over rows of dx` accumulates into the caller's tensor.
 //!
-//! `x`, `y` and their gradients are of one type, f32, bf16 or f16; the bias and its gradient are f32, and so
-//! is the arithmetic.
+//! `x`, `y` and their gradients have one dtype: f32, bf16 or f16. The bias and its gradient are f32, and all
+//! arithmetic is done in f32.
 
 mod cpu;
 mod cuda;
@@ -32,7 +32,8 @@ pub fn forward(x_bd: &Tensor, bias_d: Option<&Tensor>) -> Result<Tensor> {
     }
 }
 
-/// `dx_bd` from the output `y_bd`; adds to `dbias_d`, or begins it.
+/// Returns `dx_bd`, from the output `y_bd`; adds to `dbias_d`, or overwrites it if nothing was added to it
+/// yet.
 pub fn backward<'a, D: Into<Accumulator<'a>>>(
     dy_bd: &Tensor,
     y_bd: &Tensor,

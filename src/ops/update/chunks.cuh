@@ -1,27 +1,29 @@
-// What a block of an update does: one chunk of the flat buffers, read and written 16 bytes at a time.
+// The work of one block of an optimizer update: one chunk of the flat buffers, read and written 16 bytes at a
+// time.
 //
-// No `#pragma once`: every kernel.cu that includes this has a namespace of its own in the build for tests.
+// No `#pragma once`: in the build for tests, each kernel.cu that includes this file does so in its own
+// namespace.
 #include "common.cuh"
 
-// Elements of a chunk, the last of a segment may be shorter; `CHUNK` in cuda.rs.
+// Number of elements in a chunk; the last chunk of a segment may be shorter. The same as `CHUNK` in cuda.rs.
 constexpr i64 CHUNK = 16384;
 
-// A group. Twin of the rows of the table in cuda.rs.
+// A group of parameters. Same layout as a row of the table in cuda.rs.
 struct Segment {
     i64 start;
     i64 end;
-    i64 first_chunk;  // its chunks' blocks follow one another
-    float decay;     // per unit of learning rate
-    float lr_scale;  // of the learning rate
+    i64 first_chunk;  // number of its first chunk; its chunks have consecutive numbers
+    float decay;     // weight decay per unit of learning rate
+    float lr_scale;  // factor of the learning rate
 };
 
-// Twin of `UpdateArgs` in cuda.rs.
+// Same layout as `UpdateArgs` in cuda.rs.
 struct UpdateArgs {
     float* parameters;
     const float* gradients;
     float* first;
     float* second;
-    void* shadow;             // null where there is none
+    void* shadow;             // null if there is no shadow
     const Segment* segments;  // [segment_count]
     const double* norm;       // [1]; null for no clipping
     double* squares;          // LAMB: [chunks, 2]
@@ -41,12 +43,13 @@ struct UpdateArgs {
 
 struct Chunk {
     Segment segment;
-    i64 index;  // of the segment
+    i64 index;  // index of the segment
     i64 start;
     i64 end;
 };
 
-// The chunk of this block: the last segment whose chunks begin at this block or before.
+// Finds the chunk of this block: binary search for the last segment whose first chunk is at most the block's
+// number.
 __device__ __forceinline__ Chunk find_chunk(const UpdateArgs& a) {
     i64 block = blockIdx.x, low = 0, high = a.segment_count - 1;
     while (low < high) {
@@ -62,14 +65,15 @@ __device__ __forceinline__ Chunk find_chunk(const UpdateArgs& a) {
     return {segment, low, start, min(start + CHUNK, segment.end)};
 }
 
-// What gradients are multiplied by, as `Clip::multiplier`; false where nothing is to be updated.
+// Computes the factor of the gradients, as `Clip::multiplier` does; returns false if the norm is not finite,
+// and nothing is to be updated.
 __device__ __forceinline__ bool gradient_multiplier(const UpdateArgs& a, float& multiplier) {
     multiplier = a.multiplier;
     if (a.norm == nullptr) return true;
     double norm = *a.norm, given = a.multiplier;
     double clip = a.max_norm > 0.0 ? fmin(a.max_norm / (__dmul_rn(norm, given) + 1e-6), 1.0) : 1.0;
     multiplier = float(clip * given);
-    // What is not finite is not zero less itself.
+    // False for infinity and NaN, whose difference with themselves is NaN.
     return norm - norm == 0.0;
 }
 
@@ -78,10 +82,10 @@ struct Count {
     static constexpr int value = N;
 };
 
-// Calls `f(i, Count<N>())` for N elements from `i` on, until the chunk is covered: fours, and single ones
-// before the first multiple of four and after the last, or throughout where a buffer does not begin at a
-// multiple of 16 bytes. (A half type's four are 8 bytes: they are an eighth of the traffic, and eight f32 of
-// four buffers would take twice the registers.)
+// Calls `f(i, Count<N>())` for the elements `i..i + N` until the chunk is covered. N is 4, but 1 for the
+// elements before the first and after the last multiple of four, and for all elements if a buffer does not
+// begin at a multiple of 16 bytes. (Four values of a 16-bit shadow are only 8 bytes; but the shadow is an
+// eighth of the traffic, and eight f32 values of four buffers would take twice the registers.)
 template <typename F>
 __device__ __forceinline__ void each_four(const UpdateArgs& a, const Chunk& chunk, F f) {
     i64 first = threadIdx.x, step = blockDim.x;
@@ -98,7 +102,7 @@ __device__ __forceinline__ void each_four(const UpdateArgs& a, const Chunk& chun
 
 // `m += (1 - beta1) * (g - m)` and `v = beta2 * v + (1 - beta2) * g^2`, with `g` multiplied first.
 __device__ __forceinline__ void advance(const UpdateArgs& a, float multiplier, float g, float& m, float& v) {
-    // Not to be fused with the difference: the CPU's bits.
+    // Must not be fused with the subtraction below, so that the result has the same bits as on the CPU.
     g = __fmul_rn(g, multiplier);
     m = fmaf(a.rest1, g - m, m);
     v = fmaf(a.beta2, v, a.rest2 * g * g);

@@ -1,4 +1,4 @@
-//! The flat buffers in blocks over all threads, and the arithmetic that AdamW and LAMB have in common.
+//! Splits the flat buffers into blocks for all threads, and the arithmetic that AdamW and LAMB share.
 
 use candle_core::Result;
 
@@ -12,21 +12,21 @@ use crate::update::Clip;
 use crate::update::Group;
 use crate::update::Hyper;
 
-/// The same range of all buffers. It lies within one group, or outside of all.
+/// The same range of all buffers, which is within one group, or outside of all groups.
 pub(crate) struct Block<'a, T> {
     pub(crate) parameters: &'a mut [f32],
     pub(crate) gradients: &'a [f32],
     pub(crate) first: &'a mut [f32],
     pub(crate) second: &'a mut [f32],
     pub(crate) shadow: Option<&'a mut [T]>,
-    /// Index of the group; none for elements that are frozen.
+    /// Index of the group; `None` for frozen elements, which are in no group.
     pub(crate) group: Option<usize>,
 }
 
-/// Runs `f` on the blocks of all buffers, in order; where they are cut depends on the groups alone. `T` is
-/// the type of the shadow, any type where there is none.
+/// Calls `f` with the blocks of all buffers, in order. The bounds of the blocks depend only on the groups.
+/// `T` is the type of the shadow; any type if there is no shadow.
 ///
-/// The list of blocks is a hundred bytes for each 600 KB of buffers.
+/// The list of blocks takes about a hundred bytes for each 600 KB of buffers.
 pub(crate) fn with_blocks<T: Element, R>(
     buffers: Buffers<'_>,
     groups: &[Group],
@@ -49,7 +49,8 @@ pub(crate) fn with_blocks<T: Element, R>(
     nested??
 }
 
-/// The numbers of the update with the clipping in them; `None` where there is none to be done.
+/// Returns the hyper-parameters with the clipping factor included in the gradient multiplier; `None` if the
+/// norm is not finite and the update must be skipped.
 pub(crate) fn clipped(buffers: &Buffers<'_>, hyper: &Hyper) -> Result<Option<Hyper>> {
     let Some(clip) = buffers.clip else { return Ok(Some(*hyper)) };
     let norm = values::<f64>(clip.norm)?[0];
@@ -86,10 +87,10 @@ fn split<'a, T>(
     blocks
 }
 
-/// Moments and their bias correction, with the numbers of one update.
+/// The update of the moments and their bias correction, with the constants of one step.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Adam {
-    /// `1 - beta1^t`; 1 without correction.
+    /// `1 - beta1^t`; 1 without bias correction.
     pub(crate) correction1: f64,
     /// `1 - beta1`.
     pub(crate) rest1: f32,
@@ -97,16 +98,17 @@ pub(crate) struct Adam {
     pub(crate) beta2: f32,
     /// `1 - beta2`.
     pub(crate) rest2: f32,
-    /// `1 / sqrt(1 - beta2^t)`; 1 without correction.
+    /// `1 / sqrt(1 - beta2^t)`; 1 without bias correction.
     pub(crate) inverse_root: f32,
     /// Added to the root of the second moment.
     pub(crate) eps: f32,
-    /// Of the gradients.
+    /// Factor of the gradients.
     pub(crate) multiplier: f32,
 }
 
 impl Adam {
-    /// Everything is computed in f64 first: 1 - 0.999 in f32 is off by 5e-5 of its value.
+    /// Computes the constants in f64, then rounds them: computed in f32, 1 - 0.999 would be off by 5e-5 of
+    /// its value.
     pub(crate) fn new(hyper: &Hyper) -> Self {
         Self {
             correction1: hyper.correction(hyper.beta1),

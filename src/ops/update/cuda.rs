@@ -1,5 +1,5 @@
-//! The flat buffers on the GPU: which chunk a block works on, and the numbers of an update as kernels take
-//! them.
+//! Updates of the flat buffers on the GPU: the table from which a block finds its chunk, and the kernel
+//! arguments of one update.
 
 use std::sync::PoisonError;
 
@@ -18,12 +18,12 @@ use crate::update::Groups;
 use crate::update::Hyper;
 use crate::update::cpu::Adam;
 
-/// Threads of a block.
+/// Number of threads in a block.
 const THREADS: u32 = 256;
-/// Elements of a chunk; the same in `chunks.cuh`.
+/// Number of elements in a chunk; the same as in `chunks.cuh`.
 const CHUNK: usize = 16_384;
 
-/// Twin of `UpdateArgs` in `chunks.cuh`.
+/// Same layout as `UpdateArgs` in `chunks.cuh`.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub(crate) struct UpdateArgs {
@@ -49,27 +49,27 @@ pub(crate) struct UpdateArgs {
     wide: u32,
 }
 
-/// An update ready to be launched.
+/// An update that is ready to be launched.
 pub(crate) struct Update {
-    /// What all its kernels take.
+    /// The arguments of all its kernels.
     pub(crate) args: UpdateArgs,
-    /// Which block does what.
+    /// The groups, and the assignment of chunks to blocks.
     pub(crate) table: Table,
-    /// Type of the shadow; f32 where there is none.
+    /// Type of the shadow; f32 if there is no shadow.
     pub(crate) dtype: DType,
 }
 
 impl Update {
-    /// An update with the factor of the first moment (see `chunks.cuh`); `None` where there is not an element
-    /// to look at.
-    pub(crate) fn of(
+    /// Prepares an update; `factor` multiplies the first moment (see `chunks.cuh`). Returns `None` if all
+    /// groups are empty.
+    pub(crate) fn new(
         gpu: &Gpu,
         buffers: &Buffers<'_>,
         groups: Groups<'_>,
         hyper: &Hyper,
         factor: f32,
     ) -> Result<Option<Self>> {
-        let Some(table) = Table::of(gpu, groups)? else { return Ok(None) };
+        let Some(table) = Table::kept_or_new(gpu, groups)? else { return Ok(None) };
         let adam = Adam::new(hyper);
         let dtype = buffers.shadow.map_or(DType::F32, Tensor::dtype);
         let [parameters, gradients, first, second] =
@@ -97,7 +97,7 @@ impl Update {
             factor,
             wide: 0,
         };
-        // A null shadow is a multiple of everything.
+        // The address of a missing shadow is 0, which counts as aligned.
         let wide = wide::flag(
             4,
             DType::F32,
@@ -106,38 +106,39 @@ impl Update {
         Ok(Some(Self { args: UpdateArgs { wide, ..args }, table, dtype }))
     }
 
-    /// Launches a kernel with a block for each chunk.
+    /// Launches a kernel with one block for each chunk.
     ///
     /// # Safety
-    /// The kernel is one on `UpdateArgs`, a block a chunk; what else its arguments name has the sizes that it
-    /// wants.
+    /// The kernel must take `UpdateArgs` and process one chunk per block. `squares` and `step_sizes` must
+    /// have the sizes that the kernel needs.
     pub(crate) unsafe fn launch(&self, gpu: &Gpu, kernel: Kernel, dtype: Option<DType>) -> Result<()> {
-        // SAFETY: the buffers were checked to have one length, the segments to lie within it; the rest is the
-        // caller's promise.
+        // SAFETY: the buffers were checked to have equal lengths, and the segments to be within them; the
+        // rest is the caller's promise.
         unsafe { gpu.launch(kernel, dtype, grid(self.table.chunks), &self.args) }
     }
 }
 
-/// Blocks with room for a f64 sum of each warp.
+/// A grid of `blocks` blocks with shared memory for one f64 sum per warp.
 pub(crate) fn grid(blocks: usize) -> Grid {
     Grid::of(blocks, THREADS).with_shared(THREADS as usize / 32 * size_of::<f64>())
 }
 
-/// The rows of `Segment` in `chunks.cuh` on a GPU.
+/// The array of `Segment` (see `chunks.cuh`) on a GPU.
 #[derive(Debug, Clone)]
 pub(crate) struct Table {
-    /// I64, four to a segment.
+    /// Four I64 values for each segment.
     rows: Tensor,
-    /// Groups that are not empty.
+    /// Number of groups that are not empty.
     pub(crate) segments: usize,
-    /// Blocks of a pass over the buffers.
+    /// Number of chunks, which is the number of blocks of a pass over the buffers.
     pub(crate) chunks: usize,
 }
 
 impl Table {
-    /// The table that is kept with the groups, if it fits; else one is made, and kept where there is a place
-    /// for it. `None` where it would be empty.
-    fn of(gpu: &Gpu, groups: Groups<'_>) -> Result<Option<Self>> {
+    /// Returns the table that is kept with the groups if it is on this GPU. Otherwise makes a table, and
+    /// keeps it if the groups have room for one ([`crate::update::KeptGroups`]). Returns `None` if all groups
+    /// are empty.
+    fn kept_or_new(gpu: &Gpu, groups: Groups<'_>) -> Result<Option<Self>> {
         let Some(kept) = groups.table else { return Self::new(gpu, groups.list) };
         let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
         if !kept.as_ref().is_some_and(|table| table.rows.device().same_device(gpu.device())) {
@@ -155,11 +156,13 @@ impl Table {
     }
 }
 
-/// The rows as four 64-bit words each, and the number of chunks.
+/// Returns the segments as four 64-bit words each, and the number of chunks.
 fn rows(groups: &[Group]) -> (Vec<i64>, usize) {
-    let (mut rows, mut chunks) = (Vec::with_capacity(4 * groups.len()), 0);
+    let mut rows = Vec::with_capacity(4 * groups.len());
+    let mut chunks = 0;
     for Group { range, weight_decay, lr_scale } in groups.iter().filter(|group| !group.range.is_empty()) {
-        // Little-endian, as every GPU is: the decay is the lower half of the last word.
+        // GPUs are little-endian: the decay, which comes first in `Segment`, is the lower half of the last
+        // word.
         let factors = u64::from(weight_decay.to_bits()) | u64::from(lr_scale.to_bits()) << 32;
         rows.extend([range.start as i64, range.end as i64, chunks as i64, factors as i64]);
         chunks += range.len().div_ceil(CHUNK);
@@ -175,12 +178,13 @@ mod tests {
 
     #[test]
     fn groups_follow_one_another_in_whole_chunks() {
-        let group = |range, weight_decay| Group { range, weight_decay, lr_scale: 2.0 };
-        let groups =
-            [group(3..CHUNK + 4, 0.5), group(CHUNK + 4..CHUNK + 4, 0.1), group(CHUNK + 9..CHUNK + 10, 0.0)];
-        let (scale, at) = (i64::from(2f32.to_bits()) << 32, |offset: i64| CHUNK as i64 + offset);
+        let groups = [(3..CHUNK + 4, 0.5), (CHUNK + 4..CHUNK + 4, 0.1), (CHUNK + 9..CHUNK + 10, 0.0)]
+            .map(|(range, weight_decay)| Group { range, weight_decay, lr_scale: 2.0 });
+        let chunk = CHUNK as i64;
+        let scale = i64::from(2f32.to_bits()) << 32;
         let decay = scale | i64::from(0.5f32.to_bits());
-        assert_eq!(rows(&groups), ([[3, at(4), 0, decay], [at(9), at(10), 2, scale]].concat(), 3));
+        let want = [[3, chunk + 4, 0, decay], [chunk + 9, chunk + 10, 2, scale]].concat();
+        assert_eq!(rows(&groups), (want, 3));
         assert_eq!(rows(&[]), (vec![], 0));
     }
 
@@ -190,10 +194,10 @@ mod tests {
         crate::cuda::on_host(|| {
             let gpu = Gpu::of_device(&candle_core::Device::Cpu).unwrap().unwrap();
             let groups = KeptGroups::new(vec![Group { range: 2..7, weight_decay: 0.5, lr_scale: 1.0 }]);
-            let id = |groups: Groups<'_>| Table::of(&gpu, groups).unwrap().unwrap().rows.id();
+            let id = |groups: Groups<'_>| Table::kept_or_new(&gpu, groups).unwrap().unwrap().rows.id();
             assert_eq!(id((&groups).into()), id((&groups).into()));
             assert_ne!(id((&*groups).into()), id((&*groups).into()), "nothing is kept for a slice");
-            assert!(Table::of(&gpu, (&KeptGroups::new(vec![])).into()).unwrap().is_none());
+            assert!(Table::kept_or_new(&gpu, (&KeptGroups::new(vec![])).into()).unwrap().is_none());
         });
     }
 }

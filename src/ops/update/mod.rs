@@ -1,7 +1,7 @@
-//! What the optimizers share: the flat buffers, the ranges that have their own decay, and the numbers of one
-//! update.
+//! Types that the optimizers share: the flat buffers, groups with their own weight decay, and the
+//! hyper-parameters of one update.
 //!
-//! It knows no rule: those are `adamw` and `lamb`.
+//! The update rules themselves are in `adamw` and `lamb`.
 
 pub(super) mod cpu;
 pub(super) mod cuda;
@@ -24,12 +24,12 @@ pub struct Group {
     pub range: Range<usize>,
     /// Weight decay, per unit of learning rate.
     pub weight_decay: f32,
-    /// What the learning rate is multiplied by.
+    /// Factor of the learning rate.
     pub lr_scale: f32,
 }
 
-/// The groups of an optimizer, which stay as they are, and the table that a GPU reads of them, uploaded with
-/// the first update.
+/// The groups of an optimizer, which never change, and their table on the GPU, which the first update
+/// uploads.
 #[derive(Debug)]
 pub struct KeptGroups {
     list: Vec<Group>,
@@ -37,7 +37,7 @@ pub struct KeptGroups {
 }
 
 impl KeptGroups {
-    /// Groups in ascending order, apart.
+    /// Keeps these groups, which must be in ascending order and must not overlap.
     pub fn new(list: Vec<Group>) -> Self {
         Self { list, table: Mutex::default() }
     }
@@ -51,8 +51,8 @@ impl Deref for KeptGroups {
     }
 }
 
-/// Groups as an update takes them. Made by `into()`; from a slice alone, a GPU's table is made for one
-/// update.
+/// The groups of one update, created with `into()`. From a slice instead of [`KeptGroups`], the table on the
+/// GPU is made for this one update.
 #[derive(Debug, Clone, Copy)]
 pub struct Groups<'a> {
     pub(super) list: &'a [Group],
@@ -83,7 +83,7 @@ impl<'a, const N: usize> From<&'a [Group; N]> for Groups<'a> {
     }
 }
 
-/// The numbers of one update.
+/// The hyper-parameters of one update.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Hyper {
     /// Learning rate of this step.
@@ -92,55 +92,56 @@ pub struct Hyper {
     pub beta1: f64,
     /// Decay of the second moment.
     pub beta2: f64,
-    /// Added to the root of the second moment, outside of the root.
+    /// Added to the square root of the second moment, after the root is taken.
     pub eps: f64,
-    /// The number of this update, counted from 1.
+    /// The number `t` of this update, counted from 1.
     pub step: u64,
-    /// Whether the moments are corrected for their beginning at zero.
+    /// True if the moments are corrected for their initial value of zero.
     pub bias_correction: bool,
-    /// Every gradient is multiplied by this first.
+    /// Factor by which every gradient is multiplied first.
     pub gradient_multiplier: f32,
 }
 
 impl Hyper {
-    /// `1 - beta^t`, what a moment is divided by; 1 without correction.
+    /// The divisor of a moment for bias correction, `1 - beta^t`; 1 without bias correction.
     pub fn correction(&self, beta: f64) -> f64 {
         let exponent = self.step.min(i32::MAX as u64) as i32;
         if self.bias_correction { 1.0 - beta.powi(exponent) } else { 1.0 }
     }
 }
 
-/// The flat buffers, each `[N]` and f32 but for the shadow. They must not share memory: an update would wait
-/// on its own lock.
+/// The flat buffers, each `[N]`; all are f32 except the shadow. They must not share memory: an update would
+/// deadlock on the lock of the shared storage.
 #[derive(Debug, Clone, Copy)]
 pub struct Buffers<'a> {
-    /// Parameters.
+    /// The parameters, `p`.
     pub parameters: &'a Tensor,
-    /// Gradients.
+    /// The gradients, `g`.
     pub gradients: &'a Tensor,
-    /// m.
+    /// The first moment, `m`.
     pub first_moment: &'a Tensor,
-    /// v.
+    /// The second moment, `v`.
     pub second_moment: &'a Tensor,
-    /// The copy of the parameters that products are computed in, bf16 or f16; none where they are computed
-    /// in f32. Every parameter that changes is rounded into it.
+    /// The bf16 or f16 copy of the parameters, which matrix products read; `None` if products are computed in
+    /// f32. Every parameter that changes is rounded into it.
     pub shadow: Option<&'a Tensor>,
-    /// Clipping by the norm of the gradients; none applies them as they are.
+    /// Clipping by the norm of the gradients; `None` for no clipping.
     pub clip: Option<Clip<'a>>,
 }
 
-/// Clipping: read on the device, so that nothing waits for the norm.
+/// Clipping by a norm that is read on the device, so that the host does not wait for it.
 #[derive(Debug, Clone, Copy)]
 pub struct Clip<'a> {
-    /// Norm of the gradients before they are multiplied, f64 `[1]`. Where it is not finite nothing is
-    /// updated.
+    /// Norm of the gradients before they are multiplied by `gradient_multiplier`, f64 `[1]`. If it is not
+    /// finite, the update changes nothing.
     pub norm: &'a Tensor,
-    /// Largest norm after they are multiplied; 0 for no limit.
+    /// Largest norm of the gradients after that multiplication; 0 for no limit.
     pub max_norm: f64,
 }
 
 impl Clip<'_> {
-    /// What gradients are multiplied by when their norm is `norm`; `None` where that is not finite.
+    /// The total factor of the gradients, including the clipping, if their norm is `norm`; `None` if `norm`
+    /// is not finite.
     pub(super) fn multiplier(max_norm: f64, norm: f64, gradient_multiplier: f32) -> Option<f32> {
         let multiplier = f64::from(gradient_multiplier);
         // PyTorch's clip_grad_norm_ adds 1e-6 to the norm.
@@ -150,8 +151,8 @@ impl Clip<'_> {
 }
 
 impl Buffers<'_> {
-    /// An error, naming `op`, unless all buffers have one length, the groups are in ascending order, apart,
-    /// and within it, and the update has a number.
+    /// Returns an error that names `op` unless all buffers have equal lengths, the groups are in ascending
+    /// order, within the buffers and do not overlap, and `step` is at least 1.
     pub(super) fn check(&self, op: &str, groups: &[Group], hyper: &Hyper) -> Result<()> {
         let count = self.parameters.dims1()?;
         for (what, t) in [
