@@ -119,14 +119,19 @@ fn path_schema(description: &str) -> Value {
 
 /// Returns the schema of a family's table; `fields` are the schemas of the fields of [`EncoderConfig`].
 fn family_schema(family: Family, fields: &Map<String, Value>, generator: &mut SchemaGenerator) -> Value {
+    let defaults = ModelConfig::from_table(family, Map::new()).expect("a family has defaults").to_table();
     let keys: Map<String, Value> = fields
         .iter()
-        .filter_map(|(field, schema)| Some((family.key(field)?.to_string(), schema.clone())))
+        .filter_map(|(field, schema)| {
+            let (key, mut schema) = (family.key(field)?, schema.clone());
+            schema["default"] = defaults.get(key).cloned().unwrap_or_default();
+            Some((key.to_string(), schema))
+        })
         .collect();
     let name = format!("{}Config", family.class);
     let table = serde_json::json!({"type": "object", "properties": keys, "additionalProperties": false});
     generator.definitions_mut().insert(name.clone(), table);
-    let description = format!("A {} encoder; absent keys take the family's own defaults.", family.title);
+    let description = format!("Sizes of a model of the family {}.", family.title);
     let any = [serde_json::json!({"$ref": format!("#/$defs/{name}")}), serde_json::json!({"type": "null"})];
     serde_json::json!({"description": description, "anyOf": any})
 }

@@ -78,6 +78,17 @@ pub fn refuse<C: Serialize + DeserializeOwned>(
     Ok(())
 }
 
+/// Refuses a folder with the configuration of another run before anything is written there. A run with `start` in its
+/// own folder, and one that is given a checkpoint, may go on.
+pub fn refuse_other_run<C: Serialize + DeserializeOwned>(
+    start: &Start,
+    output: &Path,
+    config: &C,
+) -> Result<()> {
+    let has_run = [CONFIG_YAML, MACHINE].iter().all(|name| fs::exists(&output.join(name)));
+    if has_run && matches!(start, Start::Auto) { require_same(output, config) } else { Ok(()) }
+}
+
 /// Refuses a folder for several runs at once, or for a table of them, where these files were not written by such
 /// a command. To be asked before the folder is locked: the lock tells that a command has worked there.
 pub fn refuse_for_many(output: &Path, files: &[&str]) -> Result<()> {

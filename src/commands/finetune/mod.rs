@@ -111,6 +111,9 @@ pub fn run(args: &FinetuneArgs) -> Result<()> {
         if let Some(note) = &note {
             terminal::note(note);
         }
+        for run in seeds(&config) {
+            used::refuse_other_run(&Start::Auto, &run.folder, &config)?;
+        }
         return plan::single(&config, &machine);
     }
     let progress = together::begin(machine.world, || config::to_yaml(&config), &config.run, progress)?;

@@ -5,6 +5,7 @@ use anyhow::Result;
 
 use crate::batches::BatchPlan;
 use crate::batches::StepShape;
+use crate::checkpoint::CheckpointStore;
 use crate::commands::forecast;
 use crate::config::PretrainConfig;
 use crate::config::TrainingConfig;
@@ -104,7 +105,10 @@ pub(super) fn pretrain(config: &PretrainConfig, machine: &Machine) -> Result<Vec
                 .map_or_else(|e| format!("cannot be told: {e}"), |space| space.to_string()),
         );
     }
-    row("output", config.run.output_dir.display().to_string());
+    let output = &config.run.output_dir;
+    let newest = CheckpointStore::new(output).steps()?.last().copied();
+    let resumed = newest.map(|step| format!(", whose run would be resumed after step {step}"));
+    row("output", format!("{}{}", output.display(), resumed.unwrap_or_default()));
     Ok(lines)
 }
 

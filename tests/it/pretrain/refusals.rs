@@ -35,7 +35,25 @@ fn what_a_run_began_with_cannot_change_under_it() {
             "hint:",
         ],
     );
-    place.run(&["tokenizer.vocab_size=420"], &[]).refused(2, &["vocab_size", "run/data"]);
+    place.run(&["tokenizer.vocab_size=420"], &[]).refused(2, &["tokenizer.vocab_size: was `"]);
+    place.run(&changed, &["--dry-run"]).refused(2, &["model.roberta.hidden_size: was `32`"]);
+    assert_same_tree(&before, &place.tree());
+    let dry = place.run(&["training.max_steps=5"], &["--dry-run"]).ok();
+    assert!(dry.stdout.contains("whose run would be resumed after step 3"), "{}", dry.stdout);
+}
+
+#[test]
+fn nothing_is_prepared_in_the_folder_of_another_run() {
+    let place = Workplace::new();
+    place.run(&["training.max_steps=3"], &[]).ok();
+    fs::remove_dir_all(place.path("run/data")).expect("removes");
+    let before = place.tree();
+    place.run(&["training.learning_rate=1e-4"], &[]).refused(2, &["training.learning_rate: was"]);
+    assert_same_tree(&before, &place.tree());
+    let config = "task: classify\nmodel: m\ndata: {train_file: a.csv, eval_file: b.csv}\n";
+    fs::write(place.path("run/config.yaml"), config).expect("writes");
+    let before = place.tree();
+    place.run(&[], &[]).refused(2, &["holds `config.yaml` of a run of another kind"]);
     assert_same_tree(&before, &place.tree());
 }
 
