@@ -1,8 +1,8 @@
-//! Whole training steps on a made batch, with a clock: what `mlmtrain bench` times.
+//! Times whole training steps on a random batch, for `mlmtrain bench`.
 //!
-//! A step is the one of training ([`Stepper`]): forward, backward, clipping, AdamW, dropout as the model has
-//! it. The batch is made, because the speed of a step does not depend on what the tokens say; reading and
-//! masking are the loader's business.
+//! A step is that of training ([`Stepper`]): forward, backward, clipping, AdamW, dropout as configured in the
+//! model. The batch is random, because the speed of a step does not depend on the token ids; reading and
+//! masking belong to the loader and are not timed.
 
 use std::sync::mpsc::sync_channel;
 use std::time::Instant;
@@ -40,57 +40,57 @@ use crate::tasks::run::Setting;
 use crate::telemetry::Progress;
 use crate::train::run::stepper;
 
-/// Steps before the clock counts: the first ones fetch memory from the system.
+/// Untimed steps at the start: they allocate memory from the system.
 const WARM_UP_STEPS: u64 = 2;
 
-/// Small enough that nothing diverges in the steps of a bench.
+/// Small enough that training does not diverge during a benchmark.
 const LEARNING_RATE: f64 = 1e-4;
 
 const SEED: u64 = 1;
 
-/// Tokens of a segment where rows hold several: 20 to 60.
-const SHORT_TOKENS: (u32, u32) = (20, 60);
+/// Range of the length of a segment, in tokens, in rows of several segments.
+const SHORT_TOKENS: std::ops::RangeInclusive<u32> = 20..=60;
 
-/// What a model is trained for in the steps that are timed.
+/// The training task of the timed steps.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum TimedTask {
     /// Pretraining.
     Pretraining {
-        /// The family's own task when absent.
+        /// Pretraining task; the family's own if absent.
         task: Option<PretrainTask>,
-        /// The generator beside it, if any.
+        /// Generator of replaced-token detection, used if the task has one.
         rtd: RtdConfig,
         /// Share of the tokens that carry a label.
         masked_share: f64,
     },
-    /// Fine-tuning with a label a row, one of so many.
+    /// Fine-tuning with one label a row.
     Classification {
-        /// Labels that there are.
+        /// Number of classes.
         labels: usize,
     },
 }
 
-/// What is timed.
+/// A model, a task and the shape of a batch to time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Case {
     /// Family and shape.
     pub model: ModelConfig,
-    /// What it is trained for.
+    /// Training task.
     pub task: TimedTask,
-    /// Type of activations and products.
+    /// Number type of activations and matrix products.
     pub compute: ComputeType,
     /// Rows of a step (B).
     pub rows: usize,
-    /// Tokens of a row, all of them real.
+    /// Tokens of a row, none of them padding.
     pub length: usize,
-    /// Rows of several segments of 20 to 60 tokens each, as packed short texts have, instead of one segment
-    /// a row.
+    /// Rows of several segments of 20 to 60 tokens each, as in packed short texts, instead of one segment a
+    /// row.
     pub short_segments: bool,
-    /// Whether layers save their input only and compute the rest again.
+    /// Gradient checkpointing: layers save their input only and compute the rest again.
     pub gradient_checkpointing: bool,
 }
 
-/// What the clock said.
+/// Measured times of the steps of a [`Case`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct Timing {
     /// Seconds of each timed step, from the fastest to the slowest; at least one.
@@ -100,7 +100,7 @@ pub struct Timing {
 }
 
 impl Timing {
-    /// The step in the middle.
+    /// Median of the step times.
     pub fn median_seconds(&self) -> f64 {
         self.sorted_seconds[self.sorted_seconds.len() / 2]
     }
@@ -112,8 +112,8 @@ impl Case {
         self.rows * self.length
     }
 
-    /// Times steps until there are `least_steps` (at least one) and they took `least_seconds` together;
-    /// `after_step` is called after each of them.
+    /// Runs steps until at least `least_steps` (at least one) are timed and together took at least
+    /// `least_seconds`. `after_step` is called after each timed step.
     pub fn time_steps(
         &self,
         device: &Device,
@@ -121,7 +121,7 @@ impl Case {
         least_seconds: f64,
         after_step: impl FnMut(),
     ) -> Result<Timing> {
-        // From here to the end every step needs the memory of the one before.
+        // From here on every step needs the memory that the step before it has freed.
         let _keeping = memory::keep_freed_blocks();
         let machine = Machine::alone(device, Policy::plain(self.compute, &Hardware::of(device))?);
         let watch = Watch { case: self, machine: &machine, least_steps, least_seconds, after_step };
@@ -160,7 +160,7 @@ impl Case {
         })
     }
 
-    /// Bytes that a step takes at its peak, from the shapes alone.
+    /// Bytes of a step at its peak, predicted from the shapes alone.
     pub fn predicted_bytes(&self, on_gpu: bool) -> Result<u64> {
         let step = StepSizes {
             tokens: self.tokens() as u64,
@@ -181,13 +181,13 @@ impl Case {
         }
     }
 
-    /// Random tokens with random labels: exactly the masked share of them, spread at random, or the first of
-    /// each row.
+    /// A batch of random tokens with random labels. In pretraining exactly the masked share of the tokens,
+    /// drawn at random, has labels; in classification the first token of each row has one.
     fn batch(&self) -> Batch {
         let stream = Stream::new(SEED, Purpose::Test, 0);
         let tokens = self.tokens();
         let vocab_size = self.model.encoder.vocab_size as u64;
-        // Special tokens have the first ids, in vocabularies that are large enough to have any.
+        // The first ids are those of special tokens, except in vocabularies too small to have any.
         let first = if vocab_size > 5 { 5 } else { 0 };
         let id = |index: usize, kind: u64| {
             (first + stream.below(kind << 32 | index as u64, vocab_size - first)) as u32
@@ -224,10 +224,11 @@ impl Case {
         positions
     }
 
-    /// One segment a row, or rows cut into short ones.
+    /// Offsets of the segments in the batch: one segment a row, or rows cut into short ones.
     fn segments(&self) -> Vec<u32> {
         let stream = Stream::new(SEED, Purpose::Test, 1);
-        let (least, most) = SHORT_TOKENS;
+        let least = *SHORT_TOKENS.start();
+        let most = *SHORT_TOKENS.end();
         let mut starts = vec![0];
         for row in 1..=self.rows {
             let end = (row * self.length) as u32;
@@ -249,7 +250,7 @@ struct Watch<'a, F> {
     after_step: F,
 }
 
-/// Builds a task of pretraining and times it.
+/// Builds a pretraining task and times its steps.
 struct OfPretraining<'a, F> {
     config: &'a PretrainConfig,
     watch: Watch<'a, F>,
@@ -260,7 +261,8 @@ impl<F: FnMut()> PretrainedVisitor for OfPretraining<'_, F> {
 
     fn visit<T: Pretrained>(self) -> Result<Timing> {
         let Self { config, watch } = self;
-        let (training, progress) = (&watch.case.training(), &Progress::detect(true));
+        let training = &watch.case.training();
+        let progress = &Progress::detect(true);
         let setting = Setting { training, machine: watch.machine, seed: SEED, progress, is_beginning: true };
         let task = T::build(config, &watch.case.model, setting)?;
         watch.steps(&task)
@@ -268,7 +270,8 @@ impl<F: FnMut()> PretrainedVisitor for OfPretraining<'_, F> {
 }
 
 impl<F: FnMut()> Watch<'_, F> {
-    /// As in a run: for a GPU another thread plans the batches, and the next one is sent while the GPU computes.
+    /// Times steps as a run executes them: for a GPU another thread prepares the batches, and the next batch
+    /// is sent while the GPU computes.
     fn steps(self, task: &impl Task) -> Result<Timing> {
         let batch = self.case.batch();
         let Some(planner) = task.planner() else { return self.timed(task, batch, || Ok(None)) };
@@ -291,7 +294,8 @@ impl<F: FnMut()> Watch<'_, F> {
         })
     }
 
-    /// `next` gives the batch of the step after the one at hand, or none where that is the same.
+    /// Times the steps of `task`. `next` returns the batch of the next step, or `None` to use the same batch
+    /// again.
     fn timed(
         self,
         task: &impl Task,
@@ -300,13 +304,16 @@ impl<F: FnMut()> Watch<'_, F> {
     ) -> Result<Timing> {
         let Self { case, machine, least_steps, least_seconds, mut after_step } = self;
         let mut stepper = stepper(task.parameters(), &case.training(), machine, SEED)?;
-        let (mut sorted_seconds, mut step, mut step_flops) = (Vec::new(), 0, 0.0);
+        let mut sorted_seconds = Vec::new();
+        let mut step = 0;
+        let mut step_flops = 0.0;
         while step < WARM_UP_STEPS
             || sorted_seconds.len() < least_steps.max(1)
             || sorted_seconds.iter().sum::<f64>() < least_seconds
         {
             step += 1;
-            let (start, mut ahead) = (Instant::now(), Ok(None));
+            let start = Instant::now();
+            let mut ahead = Ok(None);
             let micro = (std::slice::from_ref(&batch), 1);
             let outcome = stepper.run_beside(task, micro, step, LEARNING_RATE, || ahead = next())?;
             step_flops = outcome.flops;

@@ -1,7 +1,7 @@
-//! What a checkpoint holds beside its models, looked at as a run would that goes on from it; and whether two
-//! checkpoints are the same to such a run.
+//! Checks the parts of a checkpoint other than its models, as a run that resumes from it would, and compares
+//! the training state of two checkpoints.
 //!
-//! It takes verified checkpoints: hashes are the business of `checkpoint`.
+//! It takes verified checkpoints: hashes are checked in `checkpoint`.
 
 use anyhow::Error;
 use anyhow::Result;
@@ -17,14 +17,14 @@ use crate::train::saved::OPTIMIZER;
 use crate::train::saved::Resumed;
 use crate::train::state::TrainState;
 
-/// Whether a checkpoint holds the state of a run, and not only a model.
+/// Returns true if a checkpoint contains the state of a run, and not only a model.
 pub fn is_of_run(checkpoint: &Checkpoint) -> bool {
     checkpoint.names().any(|name| name == OPTIMIZER)
 }
 
-/// Everything for which a run could not go on from `checkpoint`: moments that are not finite or not of
-/// `values` elements, where that number is known, and a state that cannot be read. `read` is told how many
-/// more bytes were read.
+/// Every reason why a run could not resume from `checkpoint`: moments that are not finite or do not have
+/// `values` elements (if that number is known), and a state that cannot be read. `read` is called with the
+/// bytes read after each tensor.
 pub fn faults(checkpoint: Checkpoint, values: Option<usize>, read: &dyn Fn(u64)) -> Vec<Error> {
     let path = checkpoint.path().join(OPTIMIZER);
     let mut faults = match TensorFile::open(&path) {
@@ -46,7 +46,7 @@ fn moments(file: &TensorFile, values: Option<usize>, read: &dyn Fn(u64)) -> Vec<
 
 fn moment(file: &TensorFile, name: &str, tensor: &Tensor, values: Option<usize>) -> Result<()> {
     if tensor.dtype() != DType::F32 {
-        // The number of updates.
+        // An integer tensor is the number of updates.
         return Ok(());
     }
     let refuse = |message: String| -> Error {
@@ -67,11 +67,12 @@ fn moment(file: &TensorFile, name: &str, tensor: &Tensor, values: Option<usize>)
     }
 }
 
-/// The first part of the state of a run that is not the same in two of them, with both values. Seconds are
-/// left out: no run takes as long as another.
+/// The first field that differs between two training states, with both values. The elapsed seconds are not
+/// compared: they differ in any two runs.
 pub fn state_difference(left: &TrainState, right: &TrainState) -> Result<Option<String>> {
     let without_time = |state: &TrainState| TrainState { elapsed_seconds: 0.0, ..state.clone() }.to_json();
-    let (left, right) = (without_time(left)?, without_time(right)?);
+    let left = without_time(left)?;
+    let right = without_time(right)?;
     let mut fields = left.as_object().into_iter().flatten();
     let differs = |(key, value): (&String, &Value)| {
         let other = &right[key.as_str()];

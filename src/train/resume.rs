@@ -1,4 +1,4 @@
-//! Where a run starts: afresh, at a checkpoint, or not at all because it is complete.
+//! Decides where a run starts: afresh, from a checkpoint, or not at all because it is complete.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -26,15 +26,15 @@ use crate::telemetry::Progress;
 use crate::train::saved::CONFIG;
 use crate::train::saved::Resumed;
 
-/// What the user asks for.
+/// The start that the user asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Start {
-    /// The newest valid checkpoint, or afresh when there is none.
+    /// The newest valid checkpoint, or afresh if there is none.
     Auto,
-    /// Afresh; a folder in which a run has left anything is refused.
+    /// Afresh; an error if the folder contains anything of an earlier run.
     Fresh,
-    /// As [`Self::Auto`], in a folder that is written to by one command alone and may be begun again: a cell of a
-    /// sweep, whose weights are not kept.
+    /// As [`Self::Auto`], in a folder that only one command writes to and that may be begun again: a cell of
+    /// a sweep, whose weights are not kept.
     Again,
     /// This checkpoint.
     At(PathBuf),
@@ -50,15 +50,15 @@ const MORE_TO_DO: [&str; 6] = [
     "training.early_stopping_patience",
 ];
 
-/// A checkpoint to go on from.
+/// The checkpoint that a run resumes from.
 pub struct Found {
-    /// What it says.
+    /// The trainer's parts of the checkpoint.
     pub resumed: Resumed,
-    /// Whether its run came to its end, and nothing more is asked for.
+    /// True if the run of the checkpoint is finished, and the configuration asks for no more steps.
     pub is_complete: bool,
 }
 
-/// The checkpoint to go on from.
+/// Finds the checkpoint to resume from, and prints a note for each changed key of the configuration.
 pub fn find<C: Serialize + DeserializeOwned>(
     start: &Start,
     store: &CheckpointStore,
@@ -80,7 +80,7 @@ pub fn find<C: Serialize + DeserializeOwned>(
     };
     let Some(resumed) = resumed else { return Ok(None) };
     let place = resumed.checkpoint.path().display().to_string();
-    // Only pretraining has sources.
+    // Only configurations of pretraining have `data.sources`.
     let is_pretraining = |config: &Value| !config["data"]["sources"].is_null();
     if is_pretraining(&resumed.config) != is_pretraining(&serde_json::to_value(config)?) {
         let of = if is_pretraining(&resumed.config) { "pretrain" } else { "finetune" };
@@ -100,8 +100,8 @@ pub fn find<C: Serialize + DeserializeOwned>(
     Ok(Some(Found { resumed, is_complete: complete }))
 }
 
-/// Refuses to go on with other inputs than those that the run began with, or, from a checkpoint of another
-/// run, than that one had.
+/// Returns an error if the inputs differ from those with which the run began, or, for a run that starts from
+/// a checkpoint of another run, from those of that run.
 pub fn agree_on_inputs(found: Option<&Found>, parent: Option<&Resumed>, inputs: &Inputs) -> Result<()> {
     if let Some(found) = found {
         let hint = "restore it to continue this run, or start a new one in another `run.output_dir`";
@@ -121,8 +121,8 @@ fn agree(resumed: &Resumed, inputs: &Inputs, when: &str, hint: &str) -> Result<(
     if problems.is_empty() { Ok(()) } else { Err(Problems(problems).into()) }
 }
 
-/// `auto` becomes the type that the newest checkpoint of these runs was computed in, if there is one: a run
-/// keeps its type on whatever machine it goes on.
+/// Replaces the precision `auto` with the number type of the newest checkpoint of these runs, if there is
+/// one: a run keeps its type even if it resumes on another machine.
 pub fn keep_compute(
     precision: &mut PrecisionConfig,
     start: &Start,
@@ -139,8 +139,8 @@ pub fn keep_compute(
     Ok(())
 }
 
-/// Says what is shuffled where the configuration does not: what the newest checkpoint of the run was made
-/// with, or rows in a new run.
+/// Sets `data.shuffle` if the configuration leaves it open: to the value of the newest checkpoint of the run,
+/// or to rows in a new run.
 pub fn keep_shuffle(data: &mut DataConfig, start: &Start, folder: PathBuf) -> Result<()> {
     if data.shuffle.is_none() {
         let saved = newest_config(start, [folder])?;
@@ -188,6 +188,7 @@ fn newest_config(start: &Start, folders: impl IntoIterator<Item = PathBuf>) -> R
 
 const CONFIG_CAP_BYTES: u64 = 16 << 20;
 
+/// The newest readable checkpoint, with a warning for each newer one that cannot be used.
 fn newest(store: &CheckpointStore, progress: &Progress) -> Result<Option<Resumed>> {
     let (resumed, refused) = store.newest(Resumed::read)?;
     let older = if resumed.is_some() { "; an older checkpoint is used" } else { "" };
@@ -209,7 +210,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_run_goes_on_shuffling_what_it_began_with_and_a_new_one_shuffles_rows() {
+    fn a_resumed_run_keeps_what_it_shuffles_and_a_new_one_shuffles_rows() {
         let folder = tempfile::tempdir().unwrap();
         let kept = |given: Option<Shuffle>, start: &Start| {
             let mut data = DataConfig { shuffle: given, ..DataConfig::default() };
@@ -219,7 +220,7 @@ mod tests {
         assert_eq!(kept(None, &Start::Auto), Shuffle::Rows);
         let trainer = CheckpointStore::new(folder.path()).path_of(40).join("trainer");
         std::fs::create_dir_all(&trainer).unwrap();
-        // A run of the time before the key was there, and what was saved since.
+        // Configurations from before the key existed, and with the key.
         for (saved, expected) in [
             (json!({"data": {"sources": []}}), Shuffle::Documents),
             (json!({"data": {"sources": [], "shuffle": "documents"}}), Shuffle::Documents),

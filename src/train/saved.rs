@@ -1,4 +1,4 @@
-//! What a checkpoint holds of a run, by the names of its files, and how a run takes it back.
+//! The files of a checkpoint that belong to the run, and how they are read back.
 
 use std::collections::BTreeMap;
 
@@ -20,28 +20,28 @@ use crate::train::state::TrainState;
 /// Weights of the model inside a checkpoint.
 pub const MODEL: &str = "model.safetensors";
 pub(super) const OPTIMIZER: &str = "trainer/optimizer.safetensors";
-/// Parameters of which a model folder holds the sum with another one: by themselves, to the last bit.
+/// Exact values of the parameters of which a model folder contains only the sum with another parameter.
 pub(super) const ADDED: &str = "trainer/added.safetensors";
 pub(super) const STATE: &str = "trainer/state.json";
-/// Hashes of what the run learnt from inside a checkpoint.
+/// Hashes of the inputs of the run, inside a checkpoint.
 pub const INPUTS: &str = "trainer/inputs.json";
-/// The configuration of the run inside a checkpoint.
+/// The configuration of the run, inside a checkpoint.
 pub const CONFIG: &str = "trainer/config.json";
 pub(super) const TRAINER_STATE: &str = "trainer_state.json";
-/// The batches of a step that failed, inside `diverged-<step>`.
+/// The batches of a failed step, inside `diverged-<step>`.
 pub const FAILED_BATCH: &str = "trainer/batch.json";
 
-/// What a checkpoint says of the run that wrote it.
+/// The state of a run, as read from a checkpoint.
 pub struct Resumed {
-    /// The checkpoint, verified.
+    /// The verified checkpoint.
     pub checkpoint: Checkpoint,
-    /// Where the run stood.
+    /// The training state of the run.
     pub state: TrainState,
-    /// Its configuration.
+    /// The configuration of the run.
     pub config: Value,
-    /// Hashes of what it learnt from.
+    /// Hashes of the inputs of the run.
     pub inputs: Inputs,
-    /// What it has logged.
+    /// The log of the run, in the format of the Hugging Face Trainer.
     pub(super) log: TrainerState,
 }
 
@@ -65,7 +65,7 @@ impl Resumed {
         Ok(Self { checkpoint, state, config, inputs, log })
     }
 
-    /// Puts weights and moments back.
+    /// Restores weights and moments.
     pub fn restore(
         &self,
         folders: &[ModelFolder],
@@ -78,7 +78,7 @@ impl Resumed {
     }
 }
 
-/// Overwrites all parameters with those of a checkpoint, or of a final model folder.
+/// Overwrites all parameters with those of a checkpoint or of a final model folder.
 pub fn load_checkpoint(
     checkpoint: &Checkpoint,
     folders: &[ModelFolder],
@@ -96,8 +96,9 @@ pub fn load_checkpoint(
     take_apart(checkpoint, folders, parameters)
 }
 
-/// Puts parameters in the place of the sums that a folder holds: those that a checkpoint has by themselves, or
-/// what is left of the sum, which is rounded, in a folder that is to be used and not trained on.
+/// Restores the parameters of which a folder contains sums: from their exact values in a checkpoint,
+/// otherwise as the rounded difference of the sum and the other parameter (in a folder that is used but not
+/// trained on).
 fn take_apart(checkpoint: &Checkpoint, folders: &[ModelFolder], parameters: &Parameters) -> Result<()> {
     let added: Vec<&(String, String)> = folders.iter().flat_map(|folder| &folder.added).collect();
     if added.is_empty() {
@@ -114,12 +115,12 @@ fn take_apart(checkpoint: &Checkpoint, folders: &[ModelFolder], parameters: &Par
     Ok(())
 }
 
-/// A file of a model folder, below its checkpoint.
+/// The path of a file of a model folder within its checkpoint.
 pub(super) fn place(folder: &ModelFolder, file: &str) -> String {
     format!("{}{file}", folder.place)
 }
 
-/// The tensors of a model folder, by their names in it, out of those of the whole run.
+/// The tensors of a model folder under their names in its file, taken from the parameters of the whole run.
 pub(super) fn tensors_of(folder: &ModelFolder, named: &[(String, Tensor)]) -> Result<Vec<(String, Tensor)>> {
     let find = |name: &String| {
         let found = named.binary_search_by(|(known, _)| known.cmp(name));

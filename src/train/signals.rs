@@ -1,9 +1,9 @@
-//! SIGINT, SIGTERM, SIGUSR1 and SIGHUP ask for a checkpoint and an end; a second one of the first three ends the
-//! process at once. A terminal that is closed may send SIGHUP twice, so a second SIGHUP never does;
-//! under `nohup` the program ignores it.
+//! SIGINT, SIGTERM, SIGUSR1 and SIGHUP ask for a checkpoint and an end; a second one of the first three ends
+//! the process at once. A closed terminal may send SIGHUP twice, so a second SIGHUP does not end the process;
+//! under `nohup` the program ignores SIGHUP.
 //!
-//! It saves nothing: the loop asks [`Signals::received`] wherever it waits, and stops when the answer is a
-//! signal.
+//! Nothing is saved here: the training loop calls [`Signals::received`] wherever it waits, and stops if there
+//! was a signal.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use crate::error::Class;
 use crate::error::Problem;
 use crate::fs;
 
-/// The signals that came in; cheap to clone and to ask, from any thread.
+/// The signals received so far; cheap to clone and to query, from any thread.
 #[derive(Debug, Clone, Default)]
 pub struct Signals {
     number: Arc<AtomicUsize>,
@@ -40,8 +40,8 @@ impl Signals {
                 continue;
             }
             let register = || {
-                // Actions run in the order of their registration: the exit looks at the flag before this
-                // signal sets it.
+                // Actions run in the order of their registration: the exit checks the flag before this signal
+                // sets it.
                 if signal != SIGHUP {
                     flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&armed))?;
                 }
@@ -54,18 +54,18 @@ impl Signals {
         Ok(signals)
     }
 
-    /// Signals that never come, for callers without a terminal such as tests.
+    /// Signals that never arrive, for callers without a terminal such as tests.
     pub fn none() -> Self {
         Self::default()
     }
 
-    /// As if this signal had come in.
+    /// Simulates the arrival of this signal.
     #[cfg(test)]
     pub(in crate::train) fn pretend(&self, number: u8) {
         self.number.store(usize::from(number), Ordering::SeqCst);
     }
 
-    /// The number of the signal that came in, if one did.
+    /// The number of the signal received, if any.
     pub fn received(&self) -> Option<u8> {
         match self.number.load(Ordering::SeqCst) {
             0 => None,
@@ -74,7 +74,7 @@ impl Signals {
     }
 }
 
-/// Returns true if the program was started with a signal ignored, as by `nohup`.
+/// Returns true if the program was started with this signal ignored, as by `nohup`.
 fn is_ignored(signal: i32) -> bool {
     let status = fs::read_system_text(Path::new("/proc/self/status")).unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
@@ -82,7 +82,7 @@ fn is_ignored(signal: i32) -> bool {
     mask >> (signal - 1) & 1 == 1
 }
 
-/// The error that a run ends with when a signal stopped it; `saved` says what is safe.
+/// The error of a run that a signal stopped; `saved` describes what was saved.
 pub fn stopped_by(signal: u8, saved: &str) -> Problem {
     let by = if i32::from(signal) == SIGINT { "Ctrl-C".to_string() } else { format!("signal {signal}") };
     Problem::new(format!("stopped by {by}; {saved}"))

@@ -1,4 +1,4 @@
-//! The loop on a toy task: what is observed when, whatever interrupts it. Whole runs of it are in `whole`.
+//! The loop on a toy task: observations at their intervals, and interruptions. Whole runs are in `whole`.
 
 mod ahead;
 mod divergence;
@@ -70,9 +70,9 @@ use crate::train::step::Stepper;
 struct Parabola {
     parameters: Parameters,
     overflows_from: f32,
-    /// The loss of these samples is said to be this.
+    /// Ranges of samples and the loss that replaces theirs.
     planted: Vec<(Range<u64>, f64)>,
-    /// What is done with samples, where batches are made ready ahead of their steps.
+    /// The log of operations on samples; batches are prefetched if it is given.
     log: Option<ahead::Log>,
 }
 
@@ -147,7 +147,7 @@ impl Task for Parabola {
     }
 }
 
-/// Steps without content; a signal comes in during evaluation number `signal_in`, from 1, or while the final
+/// Steps without content; a signal arrives during evaluation number `signal_in` (from 1), or while the final
 /// files are written.
 #[derive(Default)]
 struct Steps {
@@ -155,13 +155,13 @@ struct Steps {
     signals: Signals,
     signal_in: usize,
     signal_at_end: bool,
-    /// Whether the final files need an evaluation in the same process.
+    /// True if the final files need an evaluation in the same process.
     wants_evaluation: bool,
-    /// What a step takes.
+    /// Duration of a step.
     step_time: Duration,
-    /// A signal comes in while this sample is made.
+    /// A signal arrives while this sample is made.
     signal_at: Option<u64>,
-    /// Each step has the next sample.
+    /// Every step gets the next sample.
     cursor: Cursor,
 }
 
@@ -196,7 +196,7 @@ impl Data for Steps {
             self.signals.pretend(15);
             return Ok(None);
         }
-        // A perplexity past 10^308 is no number, and must not keep a run from being resumed.
+        // A perplexity above 10^308 is infinite, and must not keep a run from being resumed.
         let loss = task.evaluate(&Batch::default())?[0].mean();
         Ok(Some(vec![("loss".to_string(), loss), ("perplexity".to_string(), f64::INFINITY)]))
     }
@@ -237,7 +237,7 @@ fn policy(compute: ComputeType) -> Policy {
     .unwrap()
 }
 
-/// One sitting of a run in `folder`: goes on with its newest checkpoint.
+/// One sitting of a run in `folder`, resumed from its newest checkpoint.
 fn sitting(folder: &Path, config: &TrainingConfig, signal_in: usize) -> (End, TrainState) {
     sitting_of(&Parabola::new(), &policy(ComputeType::F32), folder, config, signal_in)
 }
@@ -313,7 +313,7 @@ fn probed_sitting(
     (end, state)
 }
 
-/// The records of a run folder without what depends on time.
+/// The records of a run folder without values that depend on time.
 fn records(folder: &Path) -> Vec<serde_json::Value> {
     let text = std::fs::read_to_string(folder.join("metrics.jsonl")).unwrap();
     let mut records: Vec<serde_json::Value> =
@@ -359,7 +359,7 @@ fn the_last_evaluation_is_not_done_twice() {
     assert_eq!(records(folder.path()).iter().filter_map(evaluated).collect::<Vec<_>>(), [2, 4, 6]);
 }
 
-/// The gradients of [`Parabola`] as f16 would have them: the scale of 1024 overflows, that of 512 does not.
+/// Gradients of [`Parabola`] with the range of f16: a loss scale of 1024 overflows, one of 512 does not.
 fn overflowing() -> Parabola {
     Parabola { overflows_from: 1000.0, ..Parabola::new() }
 }
@@ -394,7 +394,7 @@ fn an_interruption_leaves_the_loss_scale_as_it_was() {
     }
 }
 
-/// A stepper of its own, for what the loop does not show.
+/// A stepper outside the loop, for details that the loop does not show.
 fn stepper(task: &Parabola, compute: ComputeType) -> Stepper {
     let machine = Machine::alone(&Device::Cpu, policy(compute));
     run::stepper(task.parameters(), &config(), &machine, 1).unwrap()
@@ -436,7 +436,7 @@ fn a_step_that_no_smaller_scale_can_mend_is_skipped_for_that() {
     let task = Parabola { overflows_from: 0.0, ..Parabola::new() };
     let mut stepper = stepper(&task, ComputeType::F16);
     let before = bits(&task, &stepper);
-    // Ten halvings lead to 1.
+    // After ten halvings the scale is 1.
     for number in 1..=10 {
         assert_eq!(step(&task, &mut stepper, number).unwrap().skipped, Some(Skip::Overflow));
     }
@@ -444,14 +444,14 @@ fn a_step_that_no_smaller_scale_can_mend_is_skipped_for_that() {
     assert_eq!(skipped, Some(Skip::NotFinite("gradient norm", f64::INFINITY)));
     assert!(bits(&task, &stepper) == before);
 
-    // No scale mends a loss that is no number.
+    // No loss scale helps if the loss is not finite.
     let task = Parabola::new();
     with_slice_mut(task.parameters().flat(), |values| values[0] = f32::NAN).unwrap();
     let skipped = step(&task, &mut stepper, 1).unwrap().skipped;
     assert!(matches!(skipped, Some(Skip::NotFinite("loss", value)) if value.is_nan()), "{skipped:?}");
 }
 
-/// A probe that cannot be made, as on a full disk.
+/// A probe that fails, as on a full disk.
 struct Failing([String; 1]);
 
 impl Probe for Failing {

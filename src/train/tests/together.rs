@@ -1,4 +1,4 @@
-//! Threads in the place of processes take the steps that one takes.
+//! Steps of several threads, each in the role of a process, give the results of one process.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -33,7 +33,7 @@ use crate::train::step::Stepper;
 
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Three steps of `micro`, as far as they are those of this process; what they gave, and the parameters.
+/// Three steps with this process's share of `micro`; returns their outcomes, and the parameters.
 fn trained(task: &dyn Task, micro: &[Batch], world: World) -> (Vec<StepOutcome>, Vec<u32>) {
     let machine = Machine { world, ..Machine::alone(&Device::Cpu, policy(ComputeType::F32)) };
     let mut stepper = run::stepper(task.parameters(), &TrainingConfig::default(), &machine, 1).unwrap();
@@ -51,11 +51,11 @@ fn stepped(stepper: &mut Stepper, task: &dyn Task, micro: &[Batch], world: World
     (1..4).map(&mut step).collect()
 }
 
-/// The moments that a checkpoint holds.
+/// The optimizer state of a checkpoint.
 type Saved = BTreeMap<String, Tensor>;
 
-/// Processes that have a part of the moments each leave what one leaves that has all: parameters, their copy in a
-/// half type, and what a checkpoint holds; and they go on from that with the same bits.
+/// Processes with sharded moments produce the same bits as one process with all of them: parameters, their
+/// copy in a half type, and the checkpoint; and they resume from it with the same bits.
 #[test]
 fn divided_moments_leave_the_same_bits_and_the_same_checkpoint() {
     let batch = |number: u32| Batch::of_segment((5 + number..40 + number).collect(), vec![2 + number, 9]);
@@ -66,7 +66,7 @@ fn divided_moments_leave_the_same_bits_and_the_same_checkpoint() {
         let task = MaskedLm { model }.computing_in(DType::BF16).unwrap();
         let mut stepper = run::stepper(task.parameters(), config, &machine, 1).unwrap();
         if let Some(saved) = from {
-            // Copies, as those of a file are: updates write into them.
+            // Updates write into these tensors, so they must be copies, as those read from a file are.
             let saved = saved.iter().map(|(name, tensor)| (name.clone(), tensor.copy().unwrap()));
             stepper.optimizer.restore(&saved.collect()).unwrap();
         }
@@ -115,12 +115,12 @@ fn a_step_has_the_same_bits_for_any_number_of_processes() {
         let same = in_each(&worlds(size, TIMEOUT), |world| of(world) == alone);
         assert_eq!(same, vec![true; size]);
     }
-    // Three leaves have another order, and it can be told.
+    // Three leaves are summed in another order, which shows in the bits.
     let three = in_each(&worlds(3, TIMEOUT), of);
     assert!(three.iter().all(|one| *one == three[0]) && three[0].1 != alone.1);
 }
 
-/// What stands in for NCCL adds up two gradients as the tree does.
+/// The stand-in for NCCL adds up two gradients in the order of the tree.
 #[test]
 fn steps_of_two_that_add_up_where_gradients_lie_have_the_bits_of_one() {
     let batch = |number: u32| Batch::of_segment((5 + number..40 + number).collect(), vec![2 + number, 9]);

@@ -1,4 +1,4 @@
-//! Whole runs of the toy: who writes, what ends them in their last phase, and what they go on with.
+//! Whole runs of the toy task: which process writes, signals during the last phase, and resuming.
 
 use std::ops::Range;
 use std::path::Path;
@@ -42,11 +42,11 @@ use crate::train::run;
 #[derive(Default)]
 pub(super) struct Toy {
     pub(super) data: Steps,
-    /// What it learns from.
+    /// Hashes of the inputs.
     pub(super) inputs: Inputs,
-    /// Losses of samples that are said to be other ones.
+    /// Ranges of samples and the loss that replaces theirs.
     pub(super) planted: Vec<(Range<u64>, f64)>,
-    /// Whether batches are made ready ahead, and what was done with them.
+    /// The log of operations; batches are prefetched if it is given.
     pub(super) log: Option<Log>,
 }
 
@@ -79,7 +79,7 @@ impl Kind for Toy {
     }
 }
 
-/// The whole of a run in `folder`, by process `rank`.
+/// A whole run in `folder`, by process `rank`.
 pub(super) fn whole_run(
     toy: Toy,
     folder: &Path,
@@ -89,7 +89,7 @@ pub(super) fn whole_run(
     limited_run(toy, folder, training, rank, &RunSection::default())
 }
 
-/// The same where money or a day may limit it.
+/// As [`whole_run`], with a budget or a deadline in `run`.
 fn limited_run(
     toy: Toy,
     folder: &Path,
@@ -147,16 +147,16 @@ fn only_the_first_process_writes() {
 }
 
 #[test]
-fn a_signal_in_the_last_phase_is_heeded_and_the_run_comes_to_its_end_after_all() {
+fn a_run_that_a_signal_stops_in_its_last_phase_is_resumed_to_its_end() {
     let folder = tempfile::tempdir().unwrap();
     let toy = |data| Toy { data, ..Toy::default() };
     let ended = |toy| whole_run(toy, folder.path(), &config(), 0).unwrap().end;
-    // While predictions are written: the run is not complete.
+    // The signal arrives while predictions are written: the run is not complete.
     let at_end = Steps { signal_at_end: true, ..Steps::default() };
     assert_eq!(ended(toy(at_end)), Some(End::Signal(15)));
     assert!(!folder.path().join("all_results.json").exists());
     assert_eq!(ended(Toy::default()), Some(End::Steps));
-    // While a complete run looks once more at what its model predicts.
+    // The signal arrives while a complete run is evaluated once more.
     let again = Steps { signal_in: 1, wants_evaluation: true, ..Steps::default() };
     assert_eq!(ended(toy(again)), Some(End::Signal(15)));
     assert_eq!(ended(toy(Steps { wants_evaluation: true, ..Steps::default() })), None);
@@ -202,7 +202,7 @@ fn a_run_with_too_little_money_has_fewer_steps_and_its_learning_rate_still_falls
     let folder = tempfile::tempdir().unwrap();
     let training =
         TrainingConfig { max_steps: 5_000, learning_rate: 1e-3, logging_steps: 1, eval_steps: 0, ..config() };
-    // Two seconds.
+    // Time for two seconds.
     let limited = RunSection { usd_per_hour: Some(3600.0), budget_usd: Some(2.0), ..RunSection::default() };
     let toy = |step_time| Toy { data: Steps { step_time, ..Steps::default() }, ..Toy::default() };
     let done = limited_run(toy(Duration::from_millis(20)), folder.path(), &training, 0, &limited).unwrap();
@@ -217,7 +217,7 @@ fn a_run_with_too_little_money_has_fewer_steps_and_its_learning_rate_still_falls
 }
 
 #[test]
-fn a_best_checkpoint_that_was_never_saved_hinders_no_end() {
+fn a_run_ends_without_a_best_checkpoint_that_was_never_saved() {
     let folder = tempfile::tempdir().unwrap();
     // Nothing is learnt, so that the first evaluation stays the best.
     let training = TrainingConfig { learning_rate: 1e-30, load_best_model_at_end: true, ..config() };
@@ -231,7 +231,7 @@ fn a_best_checkpoint_that_was_never_saved_hinders_no_end() {
 }
 
 #[test]
-fn a_run_goes_on_with_what_it_began_with_only() {
+fn a_run_resumes_only_with_the_inputs_with_which_it_began() {
     let folder = tempfile::tempdir().unwrap();
     let toy = |inputs: &[(&str, &str)]| {
         let inputs = inputs.iter().map(|(key, hash)| ((*key).to_string(), (*hash).to_string()));
