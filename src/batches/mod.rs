@@ -1,11 +1,11 @@
 //! From shards to batches: order -> plan -> pack -> mask -> collate -> prefetch.
 //!
-//! Long documents are cut into chunks that fill a row (`chunks.rs`), which come in an order of their own; what
-//! is behind them and shorter documents come in the order of documents (`order.rs`). `planner/units.rs` takes
-//! from both in proportion, and `planner.rs` makes rows of what it takes.
+//! Long documents are divided into chunks that fill a row (`chunks.rs`) and have a separate order. Shorter
+//! documents and the tokens after the last chunk of a document follow the order of documents (`order.rs`).
+//! `planner/units.rs` takes from both in proportion, and `planner.rs` makes rows from the result.
 //!
-//! Knows no model. Same seed and cursor give the same rows, masks and keys for any number of ranks, workers
-//! and micro-batches.
+//! This module is independent of models. The same seed and cursor give the same rows, masks and keys for any
+//! number of ranks, workers and micro-batches.
 
 mod ahead;
 mod batch;

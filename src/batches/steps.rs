@@ -1,5 +1,5 @@
-//! What a step is made of: phases of sequence length and the ramp of the batch size, as a pure function of
-//! its number.
+//! The sizes of each step: phases of sequence length and the ramp of the batch size, as a pure function of
+//! the step's number.
 
 use std::ops::Range;
 
@@ -13,7 +13,7 @@ pub struct StepShape {
     pub max_seq_length: usize,
     /// Rows of a micro-batch.
     pub rows_per_micro_batch: usize,
-    /// Micro-batches of all processes together.
+    /// Number of micro-batches of all processes together.
     pub micro_batches: usize,
 }
 
@@ -24,8 +24,8 @@ impl StepShape {
     }
 }
 
-/// The part of `count` micro-batches that process `rank` of `size` has: a block of them, as many as the
-/// others have, or one more or less.
+/// The part of `count` micro-batches that belongs to process `rank` of `size`: a block; the sizes of two
+/// blocks differ by at most one.
 pub fn share(count: usize, rank: usize, size: usize) -> Range<usize> {
     count * rank / size..count * (rank + 1) / size
 }
@@ -33,19 +33,19 @@ pub fn share(count: usize, rank: usize, size: usize) -> Range<usize> {
 /// The sizes of all steps of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BatchPlan {
-    /// Phases by the step behind their last one.
+    /// Phases, each with the number of the step after its last one.
     phases: Vec<(u64, StepShape)>,
     last: StepShape,
     ramp: BatchSizeRamp,
 }
 
 impl BatchPlan {
-    /// The same sizes in every step.
+    /// A plan with the same sizes in every step.
     pub fn constant(shape: StepShape) -> Self {
         Self { phases: Vec::new(), last: shape, ramp: BatchSizeRamp::default() }
     }
 
-    /// As configured; `max_seq_length` holds where no phase says otherwise.
+    /// The plan of a configuration; `max_seq_length` is the length of rows outside of phases.
     pub fn new(training: &TrainingConfig, max_seq_length: usize) -> Self {
         let last = StepShape {
             max_seq_length,
@@ -81,7 +81,7 @@ impl BatchPlan {
         }
     }
 
-    /// The sizes of all phases, the ramp left out.
+    /// The sizes of all phases, without the ramp.
     fn shapes(&self) -> impl Iterator<Item = &StepShape> {
         self.phases.iter().map(|(_, shape)| shape).chain([&self.last])
     }
@@ -91,7 +91,7 @@ impl BatchPlan {
         self.shapes().map(|shape| shape.rows_per_micro_batch * shape.max_seq_length).max().unwrap_or(0)
     }
 
-    /// Whether every step has at least one row.
+    /// Returns true if every step has at least one row.
     pub fn has_rows(&self) -> bool {
         self.ramp.start_micro_batches > 0
             && self.shapes().all(|shape| shape.rows_per_micro_batch > 0 && shape.micro_batches > 0)

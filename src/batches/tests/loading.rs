@@ -79,8 +79,8 @@ fn epochs_differ_in_order_and_masks() {
     let folder = tempfile::tempdir().unwrap();
     let set = shards(folder.path(), &[14; 40]);
     let mut loader = loader(&set, 40, 1, Cursor::default());
-    let (first, second) =
-        (loader.next_step().unwrap().micro.remove(0), loader.next_step().unwrap().micro.remove(0));
+    let first = loader.next_step().unwrap().micro.remove(0);
+    let second = loader.next_step().unwrap().micro.remove(0);
     assert_ne!(first.ids, second.ids);
     assert_ne!(first.label_positions, second.label_positions);
 }

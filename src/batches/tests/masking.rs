@@ -8,8 +8,12 @@ use crate::rng::Stream;
 
 #[test]
 fn masks_keep_to_their_shares_and_off_special_tokens() {
-    let (tokenizer, masking) = (tokenizer(), masking());
-    let (mut chosen, mut masked, mut kept, mut ordinary) = (0, 0, 0, 0);
+    let tokenizer = tokenizer();
+    let masking = masking();
+    let mut chosen = 0;
+    let mut masked = 0;
+    let mut kept = 0;
+    let mut ordinary = 0;
     for sample in 0..1000 {
         let original: Vec<u32> = (0..101).map(|t| if t % 100 == 0 { 0 } else { 5 + t as u32 }).collect();
         let mut ids = original.clone();
@@ -44,7 +48,7 @@ fn masking_of(unit: MaskingUnit) -> Masking {
     Masking::new(&MlmConfig { masking: unit, ..MlmConfig::default() }, &word_tokenizer()).unwrap()
 }
 
-/// A tokenizer with words, and pieces that go on with them: 5 to 299.
+/// A tokenizer with words, and word pieces that continue them: 5 to 299.
 fn word_tokenizer() -> Tokenizer {
     let special = ["[CLS]", "[PAD]", "[SEP]", "[UNK]", "[MASK]"].map(str::to_string);
     let words = ["garden", "secret", "the", "county", "in", "was"].map(str::to_string);
@@ -70,11 +74,14 @@ fn random_row(stream: Stream, tokens: u64) -> Vec<u32> {
 }
 
 #[test]
-fn each_unit_masks_the_share_it_is_told() {
+fn each_unit_masks_the_given_share() {
     for unit in [MaskingUnit::Token, MaskingUnit::WholeWord, MaskingUnit::Span] {
-        let (masking, mut buffers) = (masking_of(unit), MaskBuffers::default());
+        let masking = masking_of(unit);
+        let mut buffers = MaskBuffers::default();
         for share in [0.15, 0.3] {
-            let (mut chosen, mut ordinary, mut masked) = (0u64, 0u64, 0u64);
+            let mut chosen = 0u64;
+            let mut ordinary = 0u64;
+            let mut masked = 0u64;
             for sample in 0..1970 {
                 let mut ids = random_row(Stream::new(sample, Purpose::Test, 0), 512);
                 ordinary += 510;
@@ -101,7 +108,8 @@ fn each_unit_masks_the_share_it_is_told() {
 
 #[test]
 fn words_are_masked_whole() {
-    let (tokenizer, masking) = (word_tokenizer(), masking_of(MaskingUnit::WholeWord));
+    let tokenizer = word_tokenizer();
+    let masking = masking_of(MaskingUnit::WholeWord);
     let words = tokenizer.word_boundaries().unwrap();
     let mut ids = vec![0];
     ids.extend(
@@ -131,9 +139,10 @@ fn words_are_masked_whole() {
 }
 
 #[test]
-fn a_span_has_one_fate() {
+fn a_span_has_one_kind_of_replacement() {
     let masking = masking_of(MaskingUnit::Span);
-    let (mut together, mut pairs) = (0u32, 0u32);
+    let mut together = 0u32;
+    let mut pairs = 0u32;
     for sample in 0..500 {
         let original = random_row(Stream::new(sample, Purpose::Test, 0), 256);
         let mut ids = original.clone();
@@ -146,7 +155,7 @@ fn a_span_has_one_fate() {
             together += u32::from((ids[pair[0]] == 4) == (ids[pair[1]] == 4));
         }
     }
-    // By the token it would be 68 %; two spans may touch by chance.
+    // If the replacement were drawn for each token, it would be 68 %; two spans may touch by chance.
     assert!(f64::from(together) > 0.93 * f64::from(pairs), "{together} of {pairs}");
 }
 

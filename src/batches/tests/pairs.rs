@@ -1,4 +1,4 @@
-//! Pairs of segments: what they are made of, what their labels say, and how often.
+//! Pairs of segments: their texts, their labels, and how often each label occurs.
 
 use proptest::prelude::*;
 
@@ -6,9 +6,10 @@ use super::*;
 use crate::rng::Purpose;
 use crate::rng::Stream;
 
-/// Documents of these lengths, each token of which has an id of its own; and the document of each id.
+/// Documents of these lengths, in which each token has a different id; and the document of each id.
 fn documents(lengths: &[usize]) -> (Vec<Vec<u32>>, Vec<usize>) {
-    let (mut next, mut owners) = (0, vec![usize::MAX; 5]);
+    let mut next = 0;
+    let mut owners = vec![usize::MAX; 5];
     let document = |(number, &length): (usize, &usize)| {
         next += length;
         owners.resize(next + 5, number);
@@ -18,11 +19,12 @@ fn documents(lengths: &[usize]) -> (Vec<Vec<u32>>, Vec<usize>) {
     (documents, owners)
 }
 
-/// All rows of an epoch in one batch, without masks, and how many there are.
+/// All rows of an epoch in one batch, without masks, and the number of rows.
 fn epoch(set: &Arc<ShardSet>, order: Order, kind: SentencePairs, max_seq_length: usize) -> (Batch, u64) {
     let frame = frame(max_seq_length).with_packing(Packing::Pairs(kind));
     let mut packer = Packer::new(Arc::clone(set), order, frame, Cursor::default()).unwrap();
-    let (mut batch, mut rows) = (Batch { cu_seqlens: vec![0], ..Batch::default() }, 0);
+    let mut batch = Batch { cu_seqlens: vec![0], ..Batch::default() };
+    let mut rows = 0;
     while packer.append_row_of_epoch(&mut batch).unwrap().is_some() {
         rows += 1;
     }
@@ -38,7 +40,8 @@ fn segments(batch: &Batch) -> Vec<(Vec<Vec<u32>>, Option<u32>)> {
     };
     let segment = |bounds: &[u32]| {
         let range = bounds[0] as usize + 1..bounds[1] as usize;
-        let (ids, types) = (&batch.ids[range.clone()], &batch.token_type_ids[range]);
+        let ids = &batch.ids[range.clone()];
+        let types = &batch.token_type_ids[range];
         assert_eq!((batch.ids[bounds[0] as usize], batch.token_type_ids[bounds[0] as usize]), (0, 0));
         let mut texts: Vec<Vec<u32>> = ids.split(|&id| id == 2).map(<[u32]>::to_vec).collect();
         assert_eq!(texts.pop(), Some(Vec::new()), "a separator ends it");
@@ -65,7 +68,8 @@ proptest! {
         let special = batch.ids.iter().filter(|&&id| id < 5).count() as u64;
         prop_assert_eq!((report.rows, report.tokens, report.special_tokens), (rows, batch.num_tokens() as u64, special));
         prop_assert!(report.tokens <= report.capacity);
-        let (mut own, mut cut) = (Vec::new(), std::collections::BTreeMap::new());
+        let mut own = Vec::new();
+        let mut cut = std::collections::BTreeMap::new();
         for (texts, label) in segments(&batch) {
             let mut stretch: Vec<u32> = match (label, texts.as_slice()) {
                 (None, [one]) => { prop_assert!(one.len() < 4); one.clone() }
@@ -95,11 +99,12 @@ fn half_of_the_pairs_are_of_either_class_and_texts_are_cut_near_the_middle() {
     let (documents, _) = documents(&lengths);
     let set = Arc::new(ShardSet::in_memory(&documents, VOCAB));
     for kind in [SentencePairs::NextSentence, SentencePairs::SentenceOrder] {
-        let (mut labels, mut shares) = (Vec::new(), Vec::new());
+        let mut labels = Vec::new();
+        let mut shares = Vec::new();
         for seed in 0..60 {
             let (batch, _) = epoch(&set, Order::Shuffled { seed }, kind, 24);
             labels.extend(batch.pair_labels.iter().map(|&label| f64::from(label)));
-            // Nor do lengths tell the classes apart where documents are long enough.
+            // The lengths do not reveal the classes if documents are long enough.
             for (texts, _) in segments(&batch).iter().filter(|(_, label)| label.is_some()) {
                 shares.push(texts[0].len() as f64 / (texts[0].len() + texts[1].len()) as f64);
             }
@@ -128,7 +133,7 @@ fn a_seed_an_epoch_and_a_row_have_pairs_of_their_own_and_masks_leave_them_alone(
         assert!(batch.pair_positions.iter().all(|&at| batch.ids[at as usize] == 0));
         assert!(batch.label_positions.iter().all(|at| !batch.pair_positions.contains(at)));
     }
-    // The stream of pairs is not that of masks.
+    // The stream of pairs differs from that of masks.
     let first = |purpose| Stream::new(1, purpose, 0).words(0);
     assert_ne!(first(Purpose::Pairs), first(Purpose::Mask));
 }

@@ -3,7 +3,7 @@
 use super::*;
 use crate::config::MaskingUnit;
 
-/// A step as everything that training could see of it, whatever it was cut into.
+/// All values of a step that training can see, independent of its division into micro-batches.
 #[derive(Debug, Clone, PartialEq)]
 struct Whole {
     ids: Vec<u32>,
@@ -45,7 +45,7 @@ fn whole(ranks: &[StepBatches]) -> Whole {
     }
 }
 
-/// The first steps of a run with 16 rows a step.
+/// The first steps of a run with 16 rows per step.
 fn steps(
     set: &Arc<ShardSet>,
     frame: Frame,
@@ -70,8 +70,9 @@ fn sources() -> Arc<ShardSet> {
     let documents = |lengths: &[usize]| -> Vec<Vec<u32>> {
         lengths.iter().map(|n| (7 * n..8 * n).map(token).map(|id| id % 250 + 5).collect()).collect()
     };
-    let (one, two, three) =
-        (documents(&[3, 40, 17, 90, 5, 5, 60]), documents(&[8; 30]), documents(&[100, 1, 33]));
+    let one = documents(&[3, 40, 17, 90, 5, 5, 60]);
+    let two = documents(&[8; 30]);
+    let three = documents(&[100, 1, 33]);
     Arc::new(ShardSet::in_memory_sources(&[("one", &one), ("two", &two), ("three", &three)], VOCAB))
 }
 
@@ -133,10 +134,10 @@ fn phases_and_ramp_give_the_same_steps_to_any_number_of_ranks_and_after_a_resume
 }
 
 #[test]
-fn memory_that_is_given_back_is_used_again_and_changes_nothing() {
+fn returned_memory_is_reused_and_changes_nothing() {
     let set = sources();
-    let (mut keeping, mut returning) =
-        (loader(&set, 4, 2, Cursor::default()), loader(&set, 4, 2, Cursor::default()));
+    let mut keeping = loader(&set, 4, 2, Cursor::default());
+    let mut returning = loader(&set, 4, 2, Cursor::default());
     let mut addresses = std::collections::BTreeSet::new();
     for _ in 0..30 {
         let step = returning.next_step().unwrap();
@@ -148,7 +149,7 @@ fn memory_that_is_given_back_is_used_again_and_changes_nothing() {
 }
 
 #[test]
-fn a_rank_that_is_none_is_refused() {
+fn a_rank_outside_the_world_size_is_refused() {
     let options = LoaderOptions { rank: 2, world_size: 2, ..options(1, 1, 1) };
     let refused = Loader::start(sources(), frame(16), masking(), options, Cursor::default());
     assert!(refused.err().expect("there is no rank 2 of 2").to_string().contains("rank 2 is not one of 2"));
