@@ -1,6 +1,6 @@
-//! Whole layers with explicit forward and backward, and the flat buffers that hold their parameters.
+//! Whole layers with explicit forward and backward, and the flat buffers of their parameters.
 //!
-//! Knows nothing of batches, files or families: a layer gets the names of its parameters from what builds it.
+//! Independent of batches, files and families: the builder of a layer passes in the names of its parameters.
 
 pub mod context;
 pub mod embeddings;

@@ -1,4 +1,4 @@
-//! Encoder layers of every make against the same functions composed of the ops' references.
+//! Encoder layers of every kind, compared with the same functions composed of the ops' references.
 
 use std::sync::Arc;
 
@@ -46,17 +46,17 @@ const EPS: f64 = 1e-5;
 const THETA: f64 = 50.0;
 const BOUNDS: [u32; 4] = [0, 9, 9, 14];
 const TOKENS: usize = 14;
-/// Rows of which the last layer is asked: not in order, and one of them twice.
+/// Rows that are chosen from the last layer: not in order, and one of them twice.
 const CHOSEN: [u32; 5] = [8, 0, 13, 4, 0];
 
-/// What layers are made of.
+/// The variants of a layer.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Make {
     placement: NormPlacement,
     is_rotary: bool,
     window: Option<usize>,
     activation: Activation,
-    /// Whether maps and norms have biases; without, queries, keys and values are one tensor.
+    /// True if maps and norms have biases; without biases, queries, keys and values are one tensor.
     has_biases: bool,
 }
 
@@ -101,7 +101,8 @@ impl Make {
             weights.map(|weight| Linear { weight, bias: None, inputs: D, outputs: D })
         };
         let is_gated = self.activation == Activation::Geglu;
-        let (has_bias, wide) = (self.has_biases && !is_gated, if is_gated { 2 * F } else { F });
+        let has_bias = self.has_biases && !is_gated;
+        let wide = if is_gated { 2 * F } else { F };
         EncoderLayer {
             attention: SelfAttention {
                 heads: HEADS,
@@ -127,7 +128,7 @@ impl Make {
         }
     }
 
-    /// The hidden states behind all layers, composed; `named` are the parameters.
+    /// The hidden states after all layers, composed of references; `named` are the parameters.
     fn composed(self, x: &Tensor, named: &[(String, &Tensor)]) -> Result<Tensor> {
         let find = |name: String| named.iter().find(|(own, _)| *own == name).map(|(_, t)| *t);
         let biased = |y: Tensor, name: &str| match find(format!("{name}.bias")) {
@@ -136,7 +137,8 @@ impl Make {
         };
         let product = |x: &Tensor, name: &str| x.matmul(&find(format!("{name}.weight")).unwrap().t()?);
         let linear = |x: &Tensor, name: &str| biased(product(x, name)?, name);
-        let (mut input, mut residual) = (x.clone(), x.clone());
+        let mut input = x.clone();
+        let mut residual = x.clone();
         for layer in 0..LAYERS {
             let end = |x: &Tensor, residual: &Tensor, block: &str| {
                 let name = format!("{layer}.{block}");
@@ -156,7 +158,8 @@ impl Make {
             let turn = |x: Tensor| {
                 if self.is_rotary { rotary::reference::forward(&x, HEADS, &BOUNDS, THETA) } else { Ok(x) }
             };
-            let (q, k) = (turn(q?)?, turn(k?)?);
+            let q = turn(q?)?;
+            let k = turn(k?)?;
             let o = attention::reference::forward(&q, &k, &v?, HEADS, &BOUNDS, self.window, None)?;
             (input, residual) = end(&o, &residual, "attention")?;
             let name = format!("{layer}.wide");
@@ -175,7 +178,7 @@ impl Make {
     }
 }
 
-/// Output and gradients of layers of this make, against the composed ones.
+/// Compares output and gradients of layers of this kind with the composed ones.
 fn compare(make: Make) {
     for chosen in [None, Some(&CHOSEN[..])] {
         compare_rows(make, chosen);
@@ -191,12 +194,15 @@ fn compare_rows(make: Make, chosen: Option<&[u32]>) {
         parameters.set(&spec.name, &fresh(spec.shape.clone(), id)).unwrap();
     }
     let given = chosen.map_or(TOKENS, <[u32]>::len);
-    let (x, dy, keys) = (fresh((TOKENS, D), 1), fresh((given, D), 2), [0; TOKENS]);
+    let x = fresh((TOKENS, D), 1);
+    let dy = fresh((given, D), 2);
+    let keys = [0; TOKENS];
     let rows = Rows { cu_seqlens: (&BOUNDS).into(), token_keys: (&keys).into() };
     let ctx = Context { parameters: &parameters, rows, pass: None };
     let gradients = Gradients::new(&parameters).unwrap();
-    let (mut stream, mut saved) = (Stream::from(x.clone()), Vec::new());
-    // The last layer alone is asked for rows.
+    let mut stream = Stream::from(x.clone());
+    let mut saved = Vec::new();
+    // Only the last layer computes chosen rows.
     let asked = |layer: usize| {
         let positions = chosen.filter(|_| layer == LAYERS - 1)?;
         Some(Chosen { positions: positions.into(), keys: (&keys[..positions.len()]).into() })
@@ -232,7 +238,8 @@ fn compare_rows(make: Make, chosen: Option<&[u32]>) {
     );
     let flat = gradients.flat().unwrap();
     for (spec, want) in parameters.layout().specs().zip(&want_gradients[1..]) {
-        // A key's bias moves all scores of a query alike: without rotation its gradient is rounding.
+        // A key's bias adds the same number to all scores of a query: without rotation its gradient is only
+        // rounding.
         if spec.name.ends_with("key.bias") && !make.is_rotary {
             continue;
         }
@@ -260,7 +267,7 @@ fn each_part_of_a_layer_is_a_choice_of_its_own() {
     });
 }
 
-/// Rows that are chosen drop what they drop where all are computed.
+/// Chosen rows have the same dropout as when all rows are computed.
 #[test]
 fn chosen_rows_are_those_of_a_whole_layer_with_dropout() {
     on_each_device(|| {
@@ -269,7 +276,7 @@ fn chosen_rows_are_those_of_a_whole_layer_with_dropout() {
             let mut layer = make.layer(&mut registry, 0);
             layer.attention.dropout = 0.2;
             layer.attention.output.dropout = 0.3;
-            // One of the two: they draw in one place.
+            // Only one of the two is used, since they share a random stream.
             let of_block = if make == BERT { 0.3 } else { 0.0 };
             (layer.feed_forward.dropout, layer.feed_forward.output.dropout) = (0.3 - of_block, of_block);
             let parameters = Parameters::initialise(registry.layout(), 0.3, 1, &device()).unwrap();
@@ -289,7 +296,7 @@ fn chosen_rows_are_those_of_a_whole_layer_with_dropout() {
             let (y, dx, gradients) = of_all(dy.clone(), Some(chosen));
             let spread = Chosen::backward(Some(chosen), dy, TOKENS).unwrap();
             let (all, want_dx, want_gradients) = of_all(spread, None);
-            let want = Chosen::of(Some(chosen), &all).unwrap();
+            let want = Chosen::gather(Some(chosen), &all).unwrap();
             assert_close(&format!("output of {make:?}"), &y, &want, 1e-6);
             assert_close(&format!("input gradient of {make:?}"), &dx, &want_dx, 2e-6);
             assert_close(&format!("gradients of {make:?}"), &gradients, &want_gradients, 2e-6);
