@@ -1,8 +1,8 @@
 //! A generator and a discriminator that share embeddings, trained in one step (Clark et al. 2020).
 //!
-//! Where they share all of them, these are parameters of the discriminator, which a backward pass reaches
-//! last. Where sharing is disentangled, the generator has its own, and the discriminator's word embedding is
-//! what is added to the generator's.
+//! If they share all embeddings, these are parameters of the discriminator, which a backward pass reaches
+//! last. With disentangled sharing, the generator has its own embeddings, and the discriminator's word
+//! embedding is a difference that is added to the generator's.
 
 use std::ops::Add;
 
@@ -41,16 +41,16 @@ pub struct Half<H> {
     pub config: ModelConfig,
     /// The encoder.
     pub encoder: Encoder,
-    /// What stands on top of it.
+    /// The head on top of the encoder.
     pub head: H,
 }
 
 /// Both models before their parameters have values.
 #[derive(Debug, Clone)]
 pub struct PairBlueprint {
-    /// Fills in masked tokens.
+    /// The generator, which fills in masked tokens.
     pub generator: Half<MaskedLmHead>,
-    /// Tells these from the original ones.
+    /// The discriminator, which distinguishes filled-in tokens from original ones.
     pub discriminator: Half<ReplacedTokenHead>,
     /// All parameters of both.
     pub layout: Layout,
@@ -59,16 +59,16 @@ pub struct PairBlueprint {
 /// Both models, and the values of all their parameters.
 #[derive(Debug)]
 pub struct Pair {
-    /// Fills in masked tokens.
+    /// The generator, which fills in masked tokens.
     pub generator: Half<MaskedLmHead>,
-    /// Tells these from the original ones.
+    /// The discriminator, which distinguishes filled-in tokens from original ones.
     pub discriminator: Half<ReplacedTokenHead>,
-    /// Values of both.
+    /// Values of the parameters of both.
     pub parameters: Parameters,
 }
 
 impl PairBlueprint {
-    /// Both models of a family that learns to tell replaced tokens in this form.
+    /// Both models; `form` is the family's form of replaced-token detection.
     pub fn new(generator: &ModelConfig, discriminator: &ModelConfig, form: ReplacedTokens) -> Self {
         let mut registry = Registry::default();
         registry.begin_model(DISCRIMINATOR, DISCRIMINATOR_SCOPE);
@@ -87,7 +87,8 @@ impl PairBlueprint {
         let word_embedding = of_generator.embeddings.word;
         encoder.embeddings.shared_word = Some(word_embedding).filter(|&word| word != encoder.embeddings.word);
         let of_discriminator = Half { config: discriminator.clone(), encoder, head };
-        let (encoder, head) = (of_generator, MaskedLmHead::new(&mut registry, generator, word_embedding));
+        let encoder = of_generator;
+        let head = MaskedLmHead::new(&mut registry, generator, word_embedding);
         let of_generator = Half { config: generator.clone(), encoder, head };
         Self { generator: of_generator, discriminator: of_discriminator, layout: registry.layout() }
     }
@@ -110,7 +111,7 @@ impl Pair {
         Ok(Self { parameters: self.parameters.computing_in(dtype)?, ..self })
     }
 
-    /// Whether both save the input of each layer only.
+    /// Sets gradient checkpointing of both models.
     pub fn checkpoint_gradients(&mut self, gradient_checkpointing: bool) {
         self.generator.encoder.gradient_checkpointing = gradient_checkpointing;
         self.discriminator.encoder.gradient_checkpointing = gradient_checkpointing;
@@ -119,10 +120,11 @@ impl Pair {
     /// Floating-point operations of forward and backward over `tokens` tokens in segments of mean length
     /// `mean_length`, of which the generator fills in `targets`.
     pub fn flops(&self, tokens: f64, mean_length: f64, targets: f64) -> f64 {
-        flops(&self.generator, &self.discriminator, (tokens, mean_length, targets))
+        flops(&self.generator, &self.discriminator, tokens, mean_length, targets)
     }
 
-    /// The parameters of the generator, the embeddings included, and their names in a folder of its own.
+    /// The parameters of the generator, including the embeddings, and their names in the generator's own
+    /// folder.
     pub fn generator_names(&self) -> Vec<(String, String)> {
         let embeddings = format!("{DISCRIMINATOR_SCOPE}{}.embeddings.", self.generator.config.family.prefix);
         let own = |name: &str| name.strip_prefix(GENERATOR_SCOPE).map(str::to_string);
@@ -132,8 +134,8 @@ impl Pair {
         self.names(|name| own(name).or_else(|| shared(name)))
     }
 
-    /// The discriminator's word embedding and the generator's, to which it is added, where sharing is
-    /// disentangled: a folder holds their sum.
+    /// The names of the discriminator's word embedding and of the generator's, to which it is added, if
+    /// sharing is disentangled: a model folder contains their sum.
     pub fn added_names(&self) -> Vec<(String, String)> {
         let family = self.discriminator.config.family;
         let word = |scope: &str| format!("{scope}{}.{}.weight", family.prefix, family.names.word);
@@ -141,7 +143,8 @@ impl Pair {
         self.discriminator.encoder.embeddings.shared_word.map(|_| added).into_iter().collect()
     }
 
-    /// Takes the generator's word embedding from the discriminator's, which came out of a folder.
+    /// Subtracts the generator's word embedding from the discriminator's, after the sum was read from a
+    /// folder.
     pub fn take_apart(&self) -> Result<()> {
         for (own, shared) in self.added_names() {
             let named = self.parameters.named()?;
@@ -153,7 +156,7 @@ impl Pair {
         Ok(())
     }
 
-    /// The parameters of the discriminator, and their names in a folder of its own.
+    /// The parameters of the discriminator, and their names in the discriminator's own folder.
     pub fn discriminator_names(&self) -> Vec<(String, String)> {
         self.names(|name| name.strip_prefix(DISCRIMINATOR_SCOPE).map(str::to_string))
     }
@@ -169,8 +172,8 @@ impl Outline for PairBlueprint {
         self.layout.num_elements() as u64
     }
 
-    /// The generator is done when the discriminator begins, but freed blocks are kept by size, and theirs
-    /// differ.
+    /// The generator is finished when the discriminator begins, but freed blocks are cached by size, and
+    /// their sizes differ.
     fn memory(&self, step: &StepSizes) -> Prediction {
         let generator_head = self.generator.head.memory(step.targets, step.compute, step.on_gpu);
         let discriminator_head = self.discriminator.head.memory(step.tokens, step.compute);
@@ -185,8 +188,8 @@ impl Outline for PairBlueprint {
     }
 
     fn flops(&self, step: &StepSizes) -> f64 {
-        let sizes = (step.tokens as f64, step.length as f64, step.targets as f64);
-        flops(&self.generator, &self.discriminator, sizes)
+        let tokens = step.tokens as f64;
+        flops(&self.generator, &self.discriminator, tokens, step.length as f64, step.targets as f64)
     }
 }
 
@@ -194,7 +197,9 @@ impl Outline for PairBlueprint {
 fn flops(
     generator: &Half<MaskedLmHead>,
     discriminator: &Half<ReplacedTokenHead>,
-    (tokens, mean_length, targets): (f64, f64, f64),
+    tokens: f64,
+    mean_length: f64,
+    targets: f64,
 ) -> f64 {
     let encoders = generator.encoder.flops(tokens, mean_length, targets)
         + discriminator.encoder.flops(tokens, mean_length, tokens);
@@ -232,7 +237,8 @@ mod tests {
         let tables = names.iter().filter(|name| name.contains("word_embeddings")).count();
         let projections = names.iter().filter(|name| name.ends_with("embeddings_project.weight")).count();
         assert_eq!((tables, projections), (1, 2));
-        let (generator, discriminator) = (pair.generator_names(), pair.discriminator_names());
+        let generator = pair.generator_names();
+        let discriminator = pair.discriminator_names();
         let word = "electra.embeddings.word_embeddings.weight".to_string();
         let shared = (format!("discriminator.{word}"), word);
         assert!(generator.contains(&shared) && discriminator.contains(&shared));
@@ -265,7 +271,7 @@ mod tests {
             named.into_iter().find(|(known, _)| known == name).unwrap().1
         };
         assert!(value(&own).flatten_all().unwrap().to_vec1::<f32>().unwrap().iter().all(|&v| v == 0.0));
-        // Both folders have all tensors of a model alone.
+        // Both folders have all tensors of a single model.
         let alone = |names: &[(String, String)]| names.iter().any(|(_, file)| file == word);
         assert!(alone(&pair.generator_names()) && alone(&pair.discriminator_names()));
         let sum = Tensor::ones((50, 8), DType::F32, &Device::Cpu).unwrap();
@@ -285,8 +291,8 @@ mod tests {
             tensor.flatten_all().unwrap().to_vec1::<f32>().unwrap()
         };
         let rest = "electra.encoder.layer.1.intermediate.dense.weight";
-        let (generator, discriminator) =
-            (find(&format!("generator.{rest}")), find(&format!("discriminator.{rest}")));
+        let generator = find(&format!("generator.{rest}"));
+        let discriminator = find(&format!("discriminator.{rest}"));
         assert_ne!(generator[..20], discriminator[..20]);
     }
 }
