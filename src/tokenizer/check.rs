@@ -1,18 +1,20 @@
-//! What a tokenizer.json from outside may not ask for, seen before the `tokenizers` crate reads it: texts
-//! that grow without end, tables that claim more than is there, merges that cut characters in half.
+//! Checks a tokenizer.json from outside before the `tokenizers` crate reads it. Refused are parts that make
+//! texts grow without bound, tables that claim more bytes than they have, and merges that cut characters in
+//! half.
 
 use serde_json::Value;
 
 use crate::error::Problem;
 
-/// The most that a text may grow, counted in bytes: normalizers put a few bytes for one, and there are not
-/// many of them.
+/// Largest factor by which a text may grow, in bytes: normalizers replace one byte by a few bytes, and there
+/// are not many of them.
 const GROWTH_MAX: usize = 1024;
 
-/// The most merges for each entry of a vocabulary. One makes an entry; some tokenizers list each way to make it.
+/// Most merges per entry of a vocabulary. One merge makes an entry; some tokenizers list every way to make
+/// it.
 const MERGES_PER_ENTRY_MAX: usize = 16;
 
-/// Refuses a tokenizer that would take memory without bound.
+/// Refuses a tokenizer that would need unbounded memory.
 pub(super) fn check(json: &Value, place: &str) -> Result<(), Problem> {
     let wrong = |message: String| {
         Err(Problem::new(format!("is not a tokenizer that can be used: {message}")).at(place))
@@ -35,7 +37,7 @@ pub(super) fn check(json: &Value, place: &str) -> Result<(), Problem> {
     Ok(())
 }
 
-/// How many times as long a text may be after `part` and all that it is made of.
+/// Upper bound on the factor by which `part` and its components make a text longer.
 fn growth(part: &Value) -> usize {
     match part {
         Value::Object(fields) => fields.values().map(growth).fold(own_growth(part), usize::saturating_mul),
@@ -44,7 +46,7 @@ fn growth(part: &Value) -> usize {
     }
 }
 
-/// Types may be left out of old files, so that the keys decide.
+/// The growth by one component alone. Old files may omit types, so the keys are decisive.
 fn own_growth(part: &Value) -> usize {
     let sequences = |pieces: &Value| {
         pieces.as_array().into_iter().flatten().filter(|piece| !piece["Sequence"].is_null()).count()
@@ -53,21 +55,21 @@ fn own_growth(part: &Value) -> usize {
         (Value::Null, _) | (_, Value::Null) => {}
         (pattern, content) => {
             let new = content.as_str().map_or(1, str::len);
-            // An expression may match nothing, which is everywhere.
+            // A regular expression may match the empty string, which occurs everywhere.
             return pattern["String"].as_str().map_or(new + 1, |old| {
                 if old.is_empty() { new + 1 } else { new.div_ceil(old.len()).max(1) }
             });
         }
     }
     match part["type"].as_str() {
-        // The bytes above 0x7f have two each.
+        // Each byte above 0x7f becomes two bytes.
         Some("ByteLevel") => 2,
         _ => sequences(&part["single"]).max(sequences(&part["pair"]) / 2).max(1),
     }
 }
 
-/// Whether the table of a `Precompiled` normalizer anywhere in `part` is shorter than its first four bytes
-/// say, which are allocated first.
+/// Returns true if the table of a `Precompiled` normalizer anywhere in `part` is shorter than its first four
+/// bytes claim; the crate allocates the claimed size first.
 fn claims_too_much(part: &Value) -> bool {
     match part {
         Value::Object(fields) => fields.iter().any(|(key, value)| match value.as_str() {
@@ -98,8 +100,8 @@ fn first_number(base64: &str) -> Option<u32> {
     Some(((bits >> 4) as u32).swap_bytes())
 }
 
-/// The right part of a merge that does not begin with the prefix, which the crate cuts off unseen, through a
-/// character if need be.
+/// The right part of a merge if it does not begin with the prefix. The crate cuts off the prefix's length
+/// without a check, even in the middle of a character.
 fn merge_without_prefix(model: &Value) -> Option<&str> {
     let prefix = model["continuing_subword_prefix"].as_str().filter(|prefix| !prefix.is_empty())?;
     let merges = || model["merges"].as_array().into_iter().flatten();
@@ -160,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn merges_go_on_with_the_prefix() {
+    fn right_parts_of_merges_begin_with_the_prefix() {
         let model =
             |merge: Value| json!({"continuing_subword_prefix": "##", "merges": [["a", "##b"], merge]});
         assert_eq!(merge_without_prefix(&model(json!("a ##b"))), None);

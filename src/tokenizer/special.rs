@@ -1,5 +1,5 @@
-//! Finds the special tokens by their role: what the tokenizer's own files say, else the usual names of the
-//! families.
+//! Finds the special tokens by their role: those named in the tokenizer's own files, otherwise the usual
+//! names of the families.
 
 use anyhow::Result;
 use tokenizers::AddedToken;
@@ -11,20 +11,20 @@ use crate::tokenizer::framing::Framing;
 /// Ids of the special tokens by role.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SpecialTokens {
-    /// Starts a segment: `<s>`, `[CLS]`.
+    /// Start of a segment: `<s>`, `[CLS]`.
     pub cls: u32,
-    /// Ends a segment: `</s>`, `[SEP]`.
+    /// End of a segment: `</s>`, `[SEP]`.
     pub sep: u32,
-    /// Fills a place that is not read: `<pad>`, `[PAD]`.
+    /// Filler of unused places: `<pad>`, `[PAD]`.
     pub pad: u32,
-    /// Stands for a token to predict: `<mask>`, `[MASK]`. Fine-tuning needs none.
+    /// Replaces a token to predict: `<mask>`, `[MASK]`. Fine-tuning does not need it.
     pub mask: Option<u32>,
-    /// Stands for what the vocabulary cannot spell; byte-level vocabularies never use it.
+    /// Replaces text that the vocabulary cannot spell; byte-level vocabularies never use it.
     pub unk: Option<u32>,
 }
 
 impl SpecialTokens {
-    /// The mask token, which masked language modelling cannot do without.
+    /// The mask token, which masked language modelling requires.
     pub fn mask(&self) -> Result<u32> {
         let missing = || {
             Problem::new("the tokenizer has no mask token")
@@ -34,7 +34,7 @@ impl SpecialTokens {
     }
 }
 
-/// One role: its keys in the tokenizer's files, then the usual names.
+/// One role: its keys in the tokenizer's files, and the usual names of its token.
 struct Role {
     keys: &'static [&'static str],
     names: &'static [&'static str],
@@ -46,8 +46,8 @@ const PAD: Role = Role { keys: &["pad_token"], names: &["<pad>", "[PAD]"] };
 const MASK: Role = Role { keys: &["mask_token"], names: &["<mask>", "[MASK]"] };
 const UNK: Role = Role { keys: &["unk_token"], names: &["<unk>", "[UNK]"] };
 
-/// The special tokens of a tokenizer: those that its files name in `roles`, else those that stand around a
-/// text, else the usual names. A missing start, end or padding token is an error that says what was looked for.
+/// The special tokens of a tokenizer: those that its files name in `roles`, otherwise those around a text,
+/// otherwise the usual names. A missing start, end or padding token is an error that lists the names tried.
 pub(super) fn find(
     inner: &tokenizers::Tokenizer,
     roles: &[(&'static str, String)],
@@ -58,14 +58,14 @@ pub(super) fn find(
         let names = role.keys.iter().flat_map(|key| roles.iter().filter(move |(name, _)| name == key));
         names.map(|(_, content)| content).find_map(|name| inner.token_to_id(name))
     };
-    // An entry that has one of these names is less likely meant than a token that was added under one.
+    // An added token with one of these names is more likely meant than an entry of the vocabulary.
     let added = inner.get_added_vocabulary().get_vocab();
     let usual = |role: &Role| {
         let of_added = role.names.iter().find_map(|name| added.get(*name).copied());
         of_added.or_else(|| role.names.iter().find_map(|name| inner.token_to_id(name)))
     };
     let single = &framing.single;
-    // MPNet's vocabulary has `<unk>`, too, which its WordPiece does not use.
+    // MPNet's vocabulary also has `<unk>`, which its WordPiece does not use.
     let of_model = || match inner.get_model() {
         ModelWrapper::WordPiece(model) => inner.token_to_id(&model.unk_token),
         _ => None,
@@ -89,7 +89,7 @@ pub(super) fn find(
     })
 }
 
-/// Returns true if a token is a control token: one with a role, which is text where a text spells it out.
+/// Returns true if a token is a control token: one with a role, which is text if it occurs in a text.
 pub(super) fn is_control(
     inner: &tokenizers::Tokenizer,
     roles: &[(&'static str, String)],

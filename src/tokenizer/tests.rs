@@ -1,4 +1,4 @@
-//! Training on a real page of text, round trips, and files that come back the same.
+//! Training on a real page of text, round trips, and files that are equal after loading.
 
 mod hostile;
 
@@ -57,7 +57,8 @@ fn every_byte_and_finnish_text_come_back() {
 
 #[test]
 fn training_again_gives_the_same_files_and_loading_them_the_same_tokenizer() {
-    let (one, two) = (train(Family::ROBERTA, 400), train(Family::ROBERTA, 400));
+    let one = train(Family::ROBERTA, 400);
+    let two = train(Family::ROBERTA, 400);
     assert_eq!(one.files(), two.files());
     let folder = tempfile::tempdir().unwrap();
     for (name, bytes) in one.files() {
@@ -81,7 +82,7 @@ fn training_again_gives_the_same_files_and_loading_them_the_same_tokenizer() {
 }
 
 #[test]
-fn the_longest_sequence_is_told_by_the_files_where_there_is_one() {
+fn the_longest_sequence_comes_from_the_files_if_they_have_one() {
     let tokenizer = train(Family::BERT, 300);
     assert_eq!(tokenizer.model_max_length(), Some(512));
     let with_config = |config: &str| {
@@ -90,7 +91,7 @@ fn the_longest_sequence_is_told_by_the_files_where_there_is_one() {
         files.push(("tokenizer_config.json".to_string(), config.as_bytes().to_vec()));
         Tokenizer::from_files(files, "here").unwrap()
     };
-    // As transformers writes "no limit": `int(1e30)`.
+    // "No limit" as transformers writes it: `int(1e30)`.
     let unlimited = r#"{"model_max_length": 1000000000000000019884624838656, "do_lower_case": true}"#;
     for config in [unlimited, r#"{"model_max_length": 0}"#, r#"{"model_max_length": "1e30"}"#, "{}"] {
         assert_eq!(with_config(config).model_max_length(), None, "{config}");
@@ -109,7 +110,8 @@ fn the_longest_sequence_is_told_by_the_files_where_there_is_one() {
     assert!(String::from_utf8_lossy(config).contains("\"do_lower_case\": true"), "other keys stay");
 }
 
-/// Earlier versions of this program wrote no `model_input_names`; transformers 5 gives no types then.
+/// Earlier versions of this program wrote no `model_input_names`, for which transformers 5 passes no token
+/// types.
 #[test]
 fn a_model_of_an_earlier_version_gets_the_types_that_it_was_trained_with() {
     let folder = tempfile::tempdir().unwrap();
@@ -173,7 +175,7 @@ fn a_word_piece_tokenizer_is_taken_as_it_is_but_without_its_padding() {
 }
 
 #[test]
-fn what_is_missing_or_broken_is_said_with_the_file() {
+fn missing_and_broken_parts_are_reported_with_the_file() {
     let folder = tempfile::tempdir().unwrap();
     let message = |content: &str| {
         std::fs::write(folder.path().join("tokenizer.json"), content).unwrap();

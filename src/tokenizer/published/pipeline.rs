@@ -1,5 +1,5 @@
-//! The pipelines that the classes of transformers 5 build from a vocabulary: normalizer, pre-tokenizer, template
-//! and the switches of the model, as parts of a tokenizer.json.
+//! The pipelines that the classes of transformers 5 build from a vocabulary: normalizer, pre-tokenizer,
+//! template and the switches of the model, as parts of a tokenizer.json.
 
 use serde_json::Value;
 use serde_json::json;
@@ -11,7 +11,7 @@ use crate::tokenizer::published::class::Kind;
 use crate::tokenizer::published::settings::Settings;
 use crate::tokenizer::published::tokens::Tokens;
 
-/// The parts that a class makes; the template follows when the ids of its tokens are known.
+/// The parts that a class builds, except the template, which is built when the ids of its tokens are known.
 pub(super) struct Pipeline {
     pub(super) normalizer: Value,
     pub(super) pre_tokenizer: Value,
@@ -19,7 +19,7 @@ pub(super) struct Pipeline {
     pub(super) model: Vec<(&'static str, Value)>,
 }
 
-/// The parts that `class` makes with these settings; `json` is the tokenizer.json that gives the vocabulary.
+/// Builds the parts of `class` with these settings; `json` is the tokenizer.json with the vocabulary.
 pub(super) fn pipeline(
     class: Class,
     settings: Settings<'_>,
@@ -54,8 +54,10 @@ fn normalizer(class: Class, settings: Settings<'_>, old: &Value) -> Result<Value
             "lowercase": false,
         }),
         Class::Albert => {
-            let replace = |old: &str| json!({"type": "Replace", "pattern": {"String": old}, "content": "\""});
-            let mut parts = vec![replace("``"), replace("''")];
+            let quotes = ["``", "''"];
+            let mut parts = quotes
+                .map(|old| json!({"type": "Replace", "pattern": {"String": old}, "content": "\""}))
+                .to_vec();
             if !settings.flag("keep_accents", false)? {
                 parts.extend([json!({"type": "NFKD"}), json!({"type": "StripAccents"})]);
             }
@@ -82,7 +84,7 @@ fn normalizer(class: Class, settings: Settings<'_>, old: &Value) -> Result<Value
     })
 }
 
-/// SentencePiece's table of characters, if a normalizer or one of the parts of a sequence is one.
+/// SentencePiece's table of characters, if the normalizer or one of the parts of a sequence is such a table.
 fn precompiled(normalizer: &Value) -> Option<Value> {
     let parts = normalizer["normalizers"].as_array().map_or(std::slice::from_ref(normalizer), Vec::as_slice);
     parts.iter().find(|part| part["type"] == "Precompiled").cloned()
@@ -165,7 +167,8 @@ fn model(
     })
 }
 
-/// Returns true if two values of a model's switch mean the same: what is left out is null, false, or the default.
+/// Returns true if two values of a model's switch have the same meaning: a missing value means null, false,
+/// or the default.
 pub(super) fn is_same_switch(key: &str, old: &Value, new: &Value) -> bool {
     let default = match key {
         "max_input_chars_per_word" => json!(100),
@@ -181,7 +184,7 @@ pub(super) fn is_same_switch(key: &str, old: &Value, new: &Value) -> bool {
     plain(old) == plain(new)
 }
 
-/// The template of a class; `id` tells the ids of tokens. `None`: the one that is there stays.
+/// Builds the template of a class; `id` returns the ids of tokens. `None` if the existing template stays.
 pub(super) fn post_processor(
     class: Class,
     settings: Settings<'_>,
@@ -203,8 +206,10 @@ pub(super) fn post_processor(
             Problem::new(message).at(place)
         })
     };
-    let (cls, sep) = (named(roles[0])?, named(roles[1])?);
-    let (cls_id, sep_id) = (id(cls), id(sep));
+    let cls = named(roles[0])?;
+    let sep = named(roles[1])?;
+    let cls_id = id(cls);
+    let sep_id = id(sep);
     let around = |first: &str, second: &str| [json!([second, sep_id]), json!([first, cls_id])];
     let json = match class {
         Class::General | Class::Gpt2 => Value::Null,
@@ -218,7 +223,7 @@ pub(super) fn post_processor(
             let [sep, cls] = around(cls, sep);
             json!({"type": "RobertaProcessing", "sep": sep, "cls": cls, "trim_offsets": true, "add_prefix_space": false})
         }
-        // The class counts on these ids.
+        // The class assumes these ids.
         Class::Herbert => json!({"type": "BertProcessing", "sep": [sep, 2], "cls": [cls, 0]}),
         Class::Bert | Class::DistilBert | Class::DebertaV2 | Class::Albert => {
             template([cls, sep], [cls_id, sep_id], false, 1)

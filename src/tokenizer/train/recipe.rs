@@ -1,4 +1,4 @@
-//! The parts of a tokenizer.json that are known before anything is learnt, for each algorithm.
+//! The parts of a tokenizer.json that are known before training, for each algorithm.
 
 use serde_json::Value;
 use serde_json::json;
@@ -15,7 +15,7 @@ pub(super) struct Recipe {
 }
 
 impl Recipe {
-    pub(super) fn of(options: &TrainerOptions) -> Self {
+    pub(super) fn new(options: &TrainerOptions) -> Self {
         match options.algorithm {
             TokenizerAlgorithm::ByteLevelBpe => Self {
                 normalizer: letters(options),
@@ -49,7 +49,7 @@ impl Recipe {
     }
 }
 
-/// What is done to letters; nothing at all where nothing is asked for.
+/// The normalizer of letters; null if the options change no letters.
 fn letters(options: &TrainerOptions) -> Value {
     let mut parts = Vec::new();
     if options.strip_accents {
