@@ -125,8 +125,7 @@ pub fn run<K: Kind, C: Serialize + DeserializeOwned>(
     progress: &Progress,
     signals: &Signals,
 ) -> Result<Outcome<K::Task, K::Data>> {
-    let output = request.output;
-    let world = machine.world;
+    let (output, world) = (request.output, machine.world);
     let lock = lock_run_folder(output, world)?;
     let found = find_start(request, world, progress)?;
     let parent = request.parent.filter(|_| found.is_none());
@@ -210,8 +209,7 @@ pub fn run<K: Kind, C: Serialize + DeserializeOwned>(
         meter: Meter::new(machine, request.precision.tf32, request.run.usd_per_hour),
         folder: &mut folder,
     };
-    let trained = trainer.run(&mut state);
-    let probed = trainer.probed;
+    let (trained, probed) = (trainer.run(&mut state), trainer.probed);
     report_exchange(world, progress);
     let (mut end, rates) = trained.map_err(|e| batch_size::explain(e, training, &shapes, machine))?;
     let mut results = BTreeMap::new();

@@ -414,9 +414,10 @@ fn bits(task: &Parabola, stepper: &Stepper) -> Vec<Vec<u32>> {
 
 #[test]
 fn a_skipped_step_is_as_if_it_had_not_been_and_scaling_costs_no_bit() {
-    let (plain, scaled) = (Parabola::new(), overflowing());
-    let (mut plain_stepper, mut scaled_stepper) =
-        (stepper(&plain, ComputeType::F32), stepper(&scaled, ComputeType::F16));
+    let plain = Parabola::new();
+    let scaled = overflowing();
+    let mut plain_stepper = stepper(&plain, ComputeType::F32);
+    let mut scaled_stepper = stepper(&scaled, ComputeType::F16);
     for number in 1..=10 {
         let before = bits(&scaled, &scaled_stepper);
         let outcome = step(&scaled, &mut scaled_stepper, number).unwrap();
@@ -470,7 +471,8 @@ impl Probe for Failing {
 
 #[test]
 fn a_probe_that_fails_stops_nothing() {
-    let (without, with) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let without = tempfile::tempdir().unwrap();
+    let with = tempfile::tempdir().unwrap();
     let (end, whole) = sitting(without.path(), &config(), 0);
     let probe = Failing(["a".to_string()]);
     let models = (&Parabola::new(), &policy(ComputeType::F32));

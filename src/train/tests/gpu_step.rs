@@ -303,8 +303,9 @@ fn products_of_a_classifier_keep_the_rules() {
     for (dtype, labels) in [DType::BF16, DType::F16, DType::F32].into_iter().flat_map(|t| [(t, 2), (t, 3)]) {
         let zeros = |shape: [usize; 2], dtype| Tensor::zeros(&shape, dtype, &Device::Cpu).unwrap();
         let asked = cuda::recorded(|| {
-            let (x, weight, dy) =
-                (zeros([32, 768], dtype), zeros([labels, 768], dtype), zeros([32, labels], dtype));
+            let x = zeros([32, 768], dtype);
+            let weight = zeros([labels, 768], dtype);
+            let dy = zeros([32, labels], dtype);
             let bias = Tensor::zeros(labels, DType::F32, &Device::Cpu).unwrap();
             linear::forward(&x, &weight, Some(&bias)).unwrap();
             linear::backward_input(&dy, &weight).unwrap();
