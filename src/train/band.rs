@@ -53,21 +53,26 @@ mod tests {
         let points =
             vec![BandPoint { step: 100, low: 6.0, high: 7.0 }, BandPoint { step: 200, low: 4.0, high: 5.0 }];
         let mut band = Band::new(LossBand { of: String::new(), points });
-        let mut look = |step: u64, loss: f64| {
-            let values = vec![("train/loss".to_string(), loss), ("eval/loss".to_string(), 99.0)];
-            band.look(&Record { step, epoch: 0.0, values })
-        };
-        assert_eq!(look(50, 99.0), None, "nothing is known before the first point");
-        assert_eq!([look(100, 6.5), look(150, 6.1), look(155, 5.5)], [None, None, None]);
-        assert_eq!(look(160, 6.0), None, "one record alone may be chance");
-        let warning = look(170, 6.0).unwrap();
+        assert_eq!(look(&mut band, 50, 99.0), None, "nothing is known before the first point");
+        assert_eq!(
+            [look(&mut band, 100, 6.5), look(&mut band, 150, 6.1), look(&mut band, 155, 5.5)],
+            [None, None, None]
+        );
+        assert_eq!(look(&mut band, 160, 6.0), None, "one record alone may be chance");
+        let warning = look(&mut band, 170, 6.0).unwrap();
         assert!(
             warning.starts_with("step 170: the training loss 6.000 is above 4.600 to 5.600, "),
             "{warning}"
         );
-        assert_eq!([look(180, 6.0), look(190, 5.0)], [None, None]);
-        assert_eq!(look(195, 3.0), None);
-        assert!(look(200, 3.0).unwrap().contains(" is below 4.000 to 5.000, "));
-        assert_eq!(look(201, 99.0), None, "nor behind the last");
+        assert_eq!([look(&mut band, 180, 6.0), look(&mut band, 190, 5.0)], [None, None]);
+        assert_eq!(look(&mut band, 195, 3.0), None);
+        assert!(look(&mut band, 200, 3.0).unwrap().contains(" is below 4.000 to 5.000, "));
+        assert_eq!(look(&mut band, 201, 99.0), None, "nor behind the last");
+    }
+
+    /// The warning of `band` for a record of this training loss.
+    fn look(band: &mut Band, step: u64, loss: f64) -> Option<String> {
+        let values = vec![("train/loss".to_string(), loss), ("eval/loss".to_string(), 99.0)];
+        band.look(&Record { step, epoch: 0.0, values })
     }
 }

@@ -56,10 +56,11 @@ fn countable_rows(shapes: &Shapes) -> usize {
 /// Returns the most rows of a micro-batch that fit into `bytes`, independent of the rows of an update; zero
 /// if not even one row fits.
 pub fn most_rows_at_once(training: &TrainingConfig, shapes: &Shapes, place: Place, bytes: u64) -> usize {
-    let fits = |rows: usize| {
-        rows <= countable_rows(shapes) && predicted_bytes(rows, training, shapes, place) <= bytes
-    };
-    (0..31).rev().map(|bit| 1 << bit).fold(0, |most, rows| if fits(most + rows) { most + rows } else { most })
+    (0..31).rev().map(|bit| 1 << bit).fold(0, |most, more| {
+        let rows = most + more;
+        let fits = rows <= countable_rows(shapes) && predicted_bytes(rows, training, shapes, place) <= bytes;
+        if fits { rows } else { most }
+    })
 }
 
 /// Returns the most rows of a micro-batch, up to `most`, that divide the rows of an update and fit into
@@ -154,18 +155,20 @@ fn settled(training: &TrainingConfig, on: bool) -> TrainingConfig {
 /// Chooses the most rows of a micro-batch that fit, and gradient checkpointing if that key is open.
 fn rows_into(bytes: u64, training: &TrainingConfig, shapes: &Shapes, place: Place) -> Result<Fit, Problem> {
     let update = training.rows_per_update();
-    let most = |training: &TrainingConfig| most_rows(update, training, shapes, place, bytes);
     let [plain, light] = [false, true].map(|on| settled(training, on));
     let busy = BUSY_TOKENS[usize::from(place.on_gpu)];
     let (chosen, rows) = match training.gradient_checkpointing {
-        GradientCheckpointing::Off => (plain.clone(), most(&plain)),
-        GradientCheckpointing::On => (light.clone(), most(&light)),
-        GradientCheckpointing::Auto => match (most(&plain), most(&light)) {
-            (few, more) if more > few && few.is_none_or(|rows| rows * shapes.length < busy) => {
+        GradientCheckpointing::Off => (plain.clone(), most_rows(update, &plain, shapes, place, bytes)),
+        GradientCheckpointing::On => (light.clone(), most_rows(update, &light, shapes, place, bytes)),
+        GradientCheckpointing::Auto => {
+            let [few, more] =
+                [&plain, &light].map(|training| most_rows(update, training, shapes, place, bytes));
+            if more > few && few.is_none_or(|rows| rows * shapes.length < busy) {
                 (light.clone(), more)
+            } else {
+                (plain.clone(), few)
             }
-            (rows, _) => (plain.clone(), rows),
-        },
+        }
     };
     let Some(rows) = rows else {
         let least = if training.gradient_checkpointing == GradientCheckpointing::Off { plain } else { light };
@@ -315,18 +318,13 @@ mod tests {
     fn memory_in_addition_to_a_step_is_counted() {
         let shapes = masked_lm(named_model("tiny").unwrap(), 128);
         let parameters = shapes.outline.num_parameters();
-        let found = |times, save_steps| {
-            let gradient_accumulation_steps = times;
-            let training =
-                TrainingConfig { gradient_accumulation_steps, save_steps, ..TrainingConfig::default() };
-            predicted(8, &training, &shapes, machine().place())
-        };
-        let states = [1, 2, 6, 8, 64, 7].map(|times| found(times, 0).state_bytes - found(1, 0).state_bytes);
+        let one = accumulated(&shapes, 1, 0).state_bytes;
+        let states = [1, 2, 6, 8, 64, 7].map(|times| accumulated(&shapes, times, 0).state_bytes - one);
         // The batches of this update and of the next one, 24 bytes a token.
         let batches = [0, 1, 5, 7, 63, 6].map(|times| 2 * 24 * times * 8 * 128);
         assert_eq!(states, std::array::from_fn(|i| [0, 4, 4, 12, 12, 0][i] * parameters + batches[i]));
-        let without = found(1, 0);
-        let with = found(1, 500);
+        let without = accumulated(&shapes, 1, 0);
+        let with = accumulated(&shapes, 1, 500);
         assert_eq!((without.peak(u64::MAX), with.total()), (without.total(), without.total()));
         assert_eq!(with.peak(u64::MAX), with.total() + 12 * parameters);
         assert_eq!(with.peak(with.total() + 23 * parameters), with.total());
@@ -337,6 +335,13 @@ mod tests {
         assert_eq!(one_of_four.state_bytes, without.state_bytes - (6 - 4) * parameters);
         let last = TrainingConfig { save_in_background: false, ..TrainingConfig::default() };
         assert_eq!(predicted(8, &last, &shapes, place).saving_bytes, 8 * parameters);
+    }
+
+    /// The prediction for eight rows with this accumulation of gradients.
+    fn accumulated(shapes: &Shapes, gradient_accumulation_steps: usize, save_steps: u64) -> Prediction {
+        let training =
+            TrainingConfig { gradient_accumulation_steps, save_steps, ..TrainingConfig::default() };
+        predicted(8, &training, shapes, machine().place())
     }
 
     #[test]
@@ -353,25 +358,24 @@ mod tests {
             learning_rate: 1e-3,
             ..TrainingConfig::default()
         };
-        let needs = |rows| predicted_bytes(rows, &training, shapes, machine().place());
-        let fit = |bytes| rows_into(bytes, &training, shapes, machine().place());
-        let cut = |bytes| {
-            fit(bytes)
-                .map(|fit| (fit.training.rows_at_once(), fit.training.gradient_accumulation_steps))
-                .unwrap()
-        };
-        let most = |bytes| most_rows_at_once(&training, shapes, machine().place(), bytes);
-        assert_eq!([most(needs(13)), most(needs(70) - 1), most(needs(1) - 1)], [13, 69, 0]);
-        assert_eq!(cut(u64::MAX), (48, 1));
-        assert_eq!(cut(needs(48) - 1), (24, 2));
-        assert_eq!(cut(needs(13)), (12, 4), "13 rows would fit, but do not divide 48");
-        assert_eq!(cut(needs(1)), (1, 48));
-        let error = fit(needs(1) - 1).unwrap_err().to_string();
+        let place = machine().place();
+        let [one, of_13, of_16, of_48, of_70] =
+            [1, 13, 16, 48, 70].map(|rows| predicted_bytes(rows, &training, shapes, place));
+        for (bytes, most) in [(of_13, 13), (of_70 - 1, 69), (one - 1, 0)] {
+            assert_eq!(most_rows_at_once(&training, shapes, place, bytes), most);
+        }
+        // With the bytes of 13 rows, these would fit, but do not divide 48.
+        for (bytes, expected) in [(u64::MAX, (48, 1)), (of_48 - 1, (24, 2)), (of_13, (12, 4)), (one, (1, 48))]
+        {
+            let found = rows_into(bytes, &training, shapes, place).unwrap().training;
+            assert_eq!((found.rows_at_once(), found.gradient_accumulation_steps), expected);
+        }
+        let error = rows_into(one - 1, &training, shapes, place).unwrap_err().to_string();
         assert!(
             error.contains("not even one row fits") && error.contains("per_device_train_batch_size"),
             "{error}"
         );
-        let found = fit(needs(16)).unwrap();
+        let found = rows_into(of_16, &training, shapes, place).unwrap();
         let want = TrainingConfig {
             per_device_train_batch_size: 16.into(),
             gradient_accumulation_steps: 3,
@@ -394,10 +398,11 @@ mod tests {
         };
         let shapes = &masked_lm(model, 128);
         let given = TrainingConfig { per_device_train_batch_size: 16.into(), ..TrainingConfig::default() };
-        let needs = |rows, on| predicted_bytes(rows, &settled(&given, on), shapes, machine().place());
-        assert!(needs(16, true) < needs(16, false), "or there is nothing to choose");
-        assert_eq!(lighter(needs(16, false), &given, shapes, machine().place()), None);
-        let found = lighter(needs(16, false) - 1, &given, shapes, machine().place()).unwrap();
+        let [plain, light] =
+            [false, true].map(|on| predicted_bytes(16, &settled(&given, on), shapes, machine().place()));
+        assert!(light < plain, "or there is nothing to choose");
+        assert_eq!(lighter(plain, &given, shapes, machine().place()), None);
+        let found = lighter(plain - 1, &given, shapes, machine().place()).unwrap();
         assert_eq!(found.training, settled(&given, true));
         assert!(found.to_string().ends_with(", with gradient checkpointing"), "{found}");
         let refused = TrainingConfig { gradient_checkpointing: false.into(), ..given.clone() };
@@ -409,20 +414,20 @@ mod tests {
             ..TrainingPhase::of_length(10, 128)
         };
         let phased = TrainingConfig { phases: vec![phase], ..given.clone() };
-        assert!(lighter(needs(16, false), &phased, shapes, machine().place()).is_some());
+        assert!(lighter(plain, &phased, shapes, machine().place()).is_some());
         // With the rows open as well: eight rows keep a CPU busy, fewer do not.
         let open = TrainingConfig {
             per_device_train_batch_size: BatchSize::Auto,
             train_batch_size: Some(16),
             ..given.clone()
         };
-        let taken = |bytes| {
+        let eight = predicted_bytes(8, &settled(&given, false), shapes, machine().place());
+        let [exact, less] = [eight, eight - 1].map(|bytes| {
             let fit = rows_into(bytes, &open, shapes, machine().place()).unwrap();
             (fit.training.rows_at_once(), fit.training.gradient_checkpointing.is_on())
-        };
-        assert_eq!(taken(needs(8, false)), (8, false));
-        let (rows, is_on) = taken(needs(8, false) - 1);
-        assert!(rows > 4 && is_on, "{rows}");
+        });
+        assert_eq!(exact, (8, false));
+        assert!(less.0 > 4 && less.1, "{less:?}");
     }
 
     #[test]
@@ -450,19 +455,14 @@ mod tests {
     fn fewer_rows_divide_the_update() {
         let model = ModelConfig { family: Family::ROBERTA, encoder: EncoderConfig::of(Family::ROBERTA) };
         let shapes = &masked_lm(model, 128);
-        let rows_after = |rows: usize| {
+        for (rows, fewer) in [(24, Some(12)), (15, Some(6)), (1, None)] {
             let training = TrainingConfig {
                 per_device_train_batch_size: rows.into(),
                 gradient_accumulation_steps: 2,
                 ..TrainingConfig::default()
             };
-            fewer_rows(&training, shapes, &machine())
-        };
-        assert_eq!(
-            [24, 15, 1].map(rows_after),
-            [Some(12), Some(6), None],
-            "7 rows do not divide an update of 30"
-        );
+            assert_eq!(fewer_rows(&training, shapes, &machine()), fewer, "7 rows do not divide 30");
+        }
     }
 
     #[test]

@@ -189,24 +189,24 @@ impl Case {
         let vocab_size = self.model.encoder.vocab_size as u64;
         // The first ids are those of special tokens, except in vocabularies too small to have any.
         let first = if vocab_size > 5 { 5 } else { 0 };
-        let id = |index: usize, kind: u64| {
-            (first + stream.below(kind << 32 | index as u64, vocab_size - first)) as u32
-        };
         let label_positions = self.label_positions(&stream);
-        let label = |t: u32| match self.task {
-            TimedTask::Pretraining { .. } => id(t as usize, 2),
-            TimedTask::Classification { labels } => {
-                stream.below(2 << 32 | u64::from(t), labels as u64) as u32
-            }
+        let (first_label, labels) = match self.task {
+            TimedTask::Pretraining { .. } => (first, vocab_size - first),
+            TimedTask::Classification { labels } => (0, labels as u64),
         };
         let cu_seqlens = self.segments();
         Batch {
-            ids: (0..tokens).map(|t| id(t, 1)).collect(),
+            ids: (0..tokens as u64)
+                .map(|t| (first + stream.below(1 << 32 | t, vocab_size - first)) as u32)
+                .collect(),
             token_type_ids: vec![0; tokens],
             position_ids: cu_seqlens.windows(2).flat_map(|segment| 0..segment[1] - segment[0]).collect(),
             cu_seqlens,
             token_keys: (0..tokens as u64).collect(),
-            labels: label_positions.iter().map(|&t| label(t)).collect(),
+            labels: label_positions
+                .iter()
+                .map(|&t| (first_label + stream.below(2 << 32 | u64::from(t), labels)) as u32)
+                .collect(),
             label_positions,
             sample_ids: (0..self.rows as u64).collect(),
             ..Batch::default()
@@ -279,12 +279,13 @@ impl<F: FnMut()> Watch<'_, F> {
         let made = batch.clone();
         std::thread::scope(|scope| {
             scope.spawn(move || {
-                let ready = || {
+                loop {
                     let mut batch = made.clone();
                     planner(&mut batch);
-                    batch
-                };
-                while sender.send(ready()).is_ok() {}
+                    if sender.send(batch).is_err() {
+                        break;
+                    }
+                }
             });
             self.timed(task, batch, move || {
                 let mut next = planned.recv().context("the thread that plans batches has ended")?;

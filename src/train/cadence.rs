@@ -67,7 +67,7 @@ impl Cadence {
 
     /// Returns true if a checkpoint is due after `step` updates that are not the last ones.
     pub fn saves_after(&self, step: u64) -> bool {
-        self.save_every > 0 && step > 0 && step.is_multiple_of(self.save_every)
+        is_due(step, self.save_every)
     }
 
     /// Returns what is due after `step` updates (the first step is 1): everything after the last step, a log
@@ -76,17 +76,21 @@ impl Cadence {
         if step >= self.total_steps {
             return Due::everything();
         }
-        let hits = |every: u64| every > 0 && step > 0 && step.is_multiple_of(every);
         // Every evaluation and checkpoint also logs the training loss; otherwise plots would have gaps.
-        let eval = hits(self.eval_every);
+        let eval = is_due(step, self.eval_every);
         let save = self.saves_after(step);
         let probe = match self.probe_every {
             None => false,
             Some(0) => step == 0 || eval,
             Some(every) => step.is_multiple_of(every),
         };
-        Due { log: step == 1 || hits(self.log_every) || eval, eval, save, probe, last: false }
+        Due { log: step == 1 || is_due(step, self.log_every) || eval, eval, save, probe, last: false }
     }
+}
+
+/// Returns true if `step` is a positive multiple of `every`; never for 0.
+fn is_due(step: u64, every: u64) -> bool {
+    every > 0 && step > 0 && step.is_multiple_of(every)
 }
 
 impl Due {
@@ -122,10 +126,11 @@ mod tests {
 
     #[test]
     fn a_run_shorter_than_its_log_interval_logs_about_ten_times() {
-        let logged = |logging_steps| steps(&cadence(logging_steps, 0, 0), |due| due.log);
-        assert_eq!(logged(21), [1, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20]);
-        assert_eq!(logged(500), logged(21));
-        assert_eq!(logged(20), [1, 20], "one that is reached is kept to");
+        let [at_20, at_21, at_500] =
+            [20, 21, 500].map(|logging_steps| steps(&cadence(logging_steps, 0, 0), |due| due.log));
+        assert_eq!(at_21, [1, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20]);
+        assert_eq!(at_500, at_21);
+        assert_eq!(at_20, [1, 20], "one that is reached is kept to");
     }
 
     #[test]
@@ -138,13 +143,11 @@ mod tests {
 
     #[test]
     fn probes_come_before_the_first_step_and_with_evaluations_or_by_their_own_count() {
-        let due = |every, steps: &[u64]| {
+        for (every, expected) in [(0, &[0, 4, 8][..]), (3, &[0, 3, 6, 9])] {
             let cadence = cadence(10, 4, 0).probing(Some(every));
-            steps.iter().filter(|step| cadence.after(**step).probe).copied().collect::<Vec<u64>>()
-        };
-        let steps: Vec<u64> = (0..10).collect();
-        assert_eq!(due(0, &steps), [0, 4, 8]);
-        assert_eq!(due(3, &steps), [0, 3, 6, 9]);
+            let probed: Vec<u64> = (0..10).filter(|&step| cadence.after(step).probe).collect();
+            assert_eq!(probed, expected);
+        }
         assert!(!cadence(10, 4, 0).after(4).probe, "nothing is probed unasked");
     }
 }

@@ -99,17 +99,21 @@ fn begun(config: &PretrainConfig, start: &Start) -> Result<Option<PretrainConfig
         }
     };
     // Checkpoints are compared by their saved name, which for one from a bucket is its URL.
-    let named = |config: &PretrainConfig| {
-        config.decay_from.as_ref().map(|from| portable(&from.checkpoint.to_string_lossy()))
-    };
-    // A damaged checkpoint is skipped here; it is reported when the run resumes from another one.
-    let read = |folder: &Path| {
-        let bytes = fs::read_capped(&folder.join(CONFIG), CONFIG_CAP_BYTES).ok()?;
-        let saved = with_variables(serde_json::from_slice(&bytes).ok()?);
-        serde_json::from_value::<PretrainConfig>(saved).ok()
-    };
-    let saved = folders.iter().find_map(|folder| read(folder));
-    Ok(saved.filter(|saved| named(saved) == named(config)))
+    let saved = folders.iter().find_map(|folder| read_config(folder));
+    Ok(saved.filter(|saved| checkpoint_name(saved) == checkpoint_name(config)))
+}
+
+/// The configuration saved with a checkpoint. A damaged checkpoint is skipped (`None`); it is reported when the
+/// run resumes from another one.
+fn read_config(folder: &Path) -> Option<PretrainConfig> {
+    let bytes = fs::read_capped(&folder.join(CONFIG), CONFIG_CAP_BYTES).ok()?;
+    let saved = with_variables(serde_json::from_slice(&bytes).ok()?);
+    serde_json::from_value(saved).ok()
+}
+
+/// The saved name of the checkpoint that `config` decays from.
+fn checkpoint_name(config: &PretrainConfig) -> Option<String> {
+    config.decay_from.as_ref().map(|from| portable(&from.checkpoint.to_string_lossy()))
 }
 
 /// Completes `config` from a checkpoint of a run, and returns that checkpoint.

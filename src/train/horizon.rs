@@ -61,8 +61,10 @@ impl Horizon {
         if step >= self.total_steps {
             return None;
         }
-        let all = || Self { step, scheduled: self.scheduled(step, planned), total_steps: planned.max(step) };
-        Some(if is_limited { self } else { all() })
+        if is_limited {
+            return Some(self);
+        }
+        Some(Self { step, scheduled: self.scheduled(step, planned), total_steps: planned.max(step) })
     }
 }
 
@@ -209,19 +211,26 @@ mod tests {
 
     #[test]
     fn money_and_a_day_are_seconds_and_the_nearer_holds() {
-        let run = |budget_usd: Option<f64>, deadline: Option<&str>| RunSection {
+        for (budget_usd, deadline, expected) in [
+            (None, None, None),
+            (Some(1.0), None, Some(1800.0)),
+            (None, Some("1970-01-02T02:10:00+02:00"), Some(630.0)),
+            (Some(0.1), Some("1970-01-02T01:00:00Z"), Some(180.0)),
+        ] {
+            assert_eq!(limit(budget_usd, deadline).unwrap(), expected);
+        }
+        let passed = limit(Some(1.0), Some("1970-01-01T23:59:59Z")).unwrap_err();
+        assert!(passed.to_string().starts_with("run.deadline: 1970-01-01T23:59:59Z has passed"), "{passed}");
+    }
+
+    /// The limit of a run that took 30 seconds until the second day of 1970, at 2 dollars an hour.
+    fn limit(budget_usd: Option<f64>, deadline: Option<&str>) -> Result<Option<f64>, Problem> {
+        let run = RunSection {
             usd_per_hour: Some(2.0),
             budget_usd,
             deadline: deadline.map(str::to_string),
             ..RunSection::default()
         };
-        let day = SystemTime::UNIX_EPOCH + Duration::from_secs(86_400);
-        let limit = |run: RunSection| limit_seconds(&run, 30.0, day);
-        assert_eq!(limit(run(None, None)).unwrap(), None);
-        assert_eq!(limit(run(Some(1.0), None)).unwrap(), Some(1800.0));
-        assert_eq!(limit(run(None, Some("1970-01-02T02:10:00+02:00"))).unwrap(), Some(630.0));
-        assert_eq!(limit(run(Some(0.1), Some("1970-01-02T01:00:00Z"))).unwrap(), Some(180.0));
-        let passed = limit(run(Some(1.0), Some("1970-01-01T23:59:59Z"))).unwrap_err();
-        assert!(passed.to_string().starts_with("run.deadline: 1970-01-01T23:59:59Z has passed"), "{passed}");
+        limit_seconds(&run, 30.0, SystemTime::UNIX_EPOCH + Duration::from_secs(86_400))
     }
 }

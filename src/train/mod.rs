@@ -320,11 +320,11 @@ impl Trainer<'_> {
     /// Returns the reason to end now, if any. A signal or time limit of any process ends all.
     fn early_end(&self, state: &TrainState, clock: &Clock) -> Result<Option<End>> {
         let rules = &self.rules;
-        let out_of_time = || out_of_time(clock.elapsed_seconds(), clock.step_seconds(), rules.budget_seconds);
         let end = match rules.signals.received() {
             Some(signal) => Some(End::Signal(signal)),
             None if state.best.out_of_patience(rules.patience) => Some(End::Patience),
-            None => out_of_time().then_some(End::Time),
+            None => out_of_time(clock.elapsed_seconds(), clock.step_seconds(), rules.budget_seconds)
+                .then_some(End::Time),
         };
         rules.world.any(end)
     }
@@ -397,11 +397,11 @@ impl Trainer<'_> {
 
     /// Evaluates and records the scores; false if a signal interrupted the evaluation.
     fn evaluate(&mut self, state: &mut TrainState, clock: &mut Clock) -> Result<bool> {
-        let interrupted = || self.rules.signals.received().is_some();
+        let signals = &self.rules.signals;
         // Batches of an evaluation have other sizes than those of steps, so keeping freed blocks of both
         // would add up.
         memory::give_back_freed_blocks();
-        let scores = clock.evaluating(|| self.data.evaluate(self.task, &interrupted))?;
+        let scores = clock.evaluating(|| self.data.evaluate(self.task, &|| signals.received().is_some()))?;
         let scores = self.rules.world.all_of(scores)?;
         memory::give_back_freed_blocks();
         let Some(scores) = scores else { return Ok(false) };
@@ -417,10 +417,10 @@ impl Trainer<'_> {
 
     /// Warns once if the score that decides about checkpoints and early stopping was not measured.
     fn warn_unmeasured(&self, state: &TrainState, scores: &[(String, f64)]) {
-        let is_nan = |(name, value): &(String, f64)| name == self.best_metric && value.is_nan();
+        let is_unmeasured = scores.iter().any(|(name, value)| name == self.best_metric && value.is_nan());
         let was_reported =
             state.last_eval.iter().any(|(name, value)| name == self.best_metric && value.is_none());
-        if scores.iter().any(is_nan) && !was_reported {
+        if is_unmeasured && !was_reported {
             self.folder.warn(&format!(
                 "`eval_{}` after step {} is not measured: the evaluation has no example or token that tells it, so \
                  it neither ends the run nor makes a checkpoint the best",
@@ -443,8 +443,9 @@ impl Trainer<'_> {
     fn probe_here(&mut self, probe: &dyn Probe, state: &TrainState) -> Result<bool> {
         let known = self.folder.recorded(state.step)?;
         if probe.names().iter().any(|name| known.contains_key(&eval_tag(name))) {
-            let score = |name: &String| Some((name.clone(), *known.get(&eval_tag(name))?));
-            self.probed = probe.names().iter().filter_map(score).collect();
+            let scores =
+                probe.names().iter().filter_map(|name| Some((name.clone(), *known.get(&eval_tag(name))?)));
+            self.probed = scores.collect();
             return Ok(true);
         }
         memory::give_back_freed_blocks();

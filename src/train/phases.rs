@@ -20,21 +20,20 @@ impl Phases {
     /// The phases of a run whose rows have `max_seq_length` tokens and whose RoPE base is `theta`, except
     /// where a phase sets other values.
     pub fn new(training: &TrainingConfig, max_seq_length: usize, theta: f64) -> Self {
-        let length = |phase: Option<&TrainingPhase>| phase.map_or(max_seq_length, |p| p.max_seq_length);
-        let own_theta = |phase: Option<&TrainingPhase>| phase.and_then(|p| p.global_rope_theta);
         let changes = training.changes(|phase| {
+            let length = phase.map_or(max_seq_length, |phase| phase.max_seq_length);
             let sources = phase.map(|phase| phase.sources.clone()).unwrap_or_default();
-            (length(phase), own_theta(phase).unwrap_or(theta), sources)
+            (length, rope_base(phase, theta), sources)
         });
         let has_thetas = training.phases.iter().any(|phase| phase.global_rope_theta.is_some());
-        let thetas = training.changes(|phase| own_theta(phase).unwrap_or(theta));
-        let text = |(from, (length, theta, _)): &(u64, (usize, f64, Vec<_>))| {
+        let thetas = training.changes(|phase| rope_base(phase, theta));
+        let texts = changes.iter().map(|(from, (length, theta, _))| {
             let theta = if has_thetas { format!(", global_rope_theta {theta}") } else { String::new() };
             (*from, format!("rows of {length} tokens{theta}"))
-        };
+        });
         Self {
             borders: changes.iter().map(|(from, _)| *from).filter(|from| *from > 0).collect(),
-            texts: changes.iter().map(text).collect(),
+            texts: texts.collect(),
             thetas: if has_thetas { thetas } else { Vec::new() },
         }
     }
@@ -59,6 +58,11 @@ impl Phases {
     pub fn text_at(&self, steps_done: u64) -> Option<&str> {
         (!self.borders.is_empty()).then(|| value_at(&self.texts, steps_done).as_str())
     }
+}
+
+/// The RoPE base of a phase; `default` outside of phases and if the phase sets none.
+fn rope_base(phase: Option<&TrainingPhase>, default: f64) -> f64 {
+    phase.and_then(|phase| phase.global_rope_theta).unwrap_or(default)
 }
 
 #[cfg(test)]

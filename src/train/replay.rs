@@ -123,9 +123,9 @@ impl Replay {
                 ..Pass::new(failed.seed, failed.step)
             };
             task.observe(batch, pass, &mut |model, part, hidden_td| {
-                let to_candle = |e: anyhow::Error| candle_core::Error::Msg(format!("{e:#}"));
                 let name = [model, &part_name(part)].join(" ").trim_start().to_string();
-                seen.push(observed(Stage::HiddenStates, name, number, hidden_td).map_err(to_candle)?);
+                let observation = observed(Stage::HiddenStates, name, number, hidden_td);
+                seen.push(observation.map_err(|e| candle_core::Error::Msg(format!("{e:#}")))?);
                 Ok(())
             })?;
             let losses = task.accumulate(batch, pass, &scales, &gradients)?;
@@ -147,10 +147,11 @@ impl Replay {
     fn scales(&self) -> Vec<f32> {
         let scale = self.failed.loss_scale.unwrap_or(1.0);
         let terms = self.task.terms().iter().enumerate();
-        let count = |index: usize| -> usize {
-            self.failed.micro.iter().map(|batch: &Batch| self.task.counts(batch)[index]).sum()
-        };
-        terms.map(|(index, term)| (scale * term.weight / count(index).max(1) as f64) as f32).collect()
+        let scales = terms.map(|(index, term)| {
+            let counts = self.failed.micro.iter().map(|batch: &Batch| self.task.counts(batch)[index]);
+            (scale * term.weight / counts.sum::<usize>().max(1) as f64) as f32
+        });
+        scales.collect()
     }
 }
 

@@ -44,15 +44,10 @@ pub fn of_run(
 
 /// Writes `eval_results.json`, `train_results.json` and `all_results.json`.
 pub fn save(output: &Path, results: &BTreeMap<String, f64>) -> Result<()> {
-    let part = |eval: bool| -> Vec<(String, f64)> {
-        results
-            .iter()
-            .filter(|(name, _)| name.starts_with("eval_") == eval)
-            .map(|(name, value)| (name.clone(), *value))
-            .collect()
-    };
-    write_results(output, "eval", &part(true))?;
-    write_results(output, "train", &part(false))
+    let all = results.iter().map(|(name, value)| (name.clone(), *value));
+    let (eval, train): (Vec<_>, Vec<_>) = all.partition(|(name, _)| name.starts_with("eval_"));
+    write_results(output, "eval", &eval)?;
+    write_results(output, "train", &train)
 }
 
 /// Reads the results of an earlier sitting, NaN for those that were not measured; empty if there is no file.
@@ -64,12 +59,16 @@ pub fn read(output: &Path) -> Result<BTreeMap<String, f64>> {
     let text = fs::read_text_capped(&path, CAP_BYTES)?;
     let values: BTreeMap<String, Value> = serde_json::from_str(&text)
         .map_err(|e| Problem::new(format!("is not a JSON object: {e}")).at(path.display()))?;
-    let number = |value: Value| match value {
+    Ok(values.into_iter().filter_map(|(name, value)| Some((name, number_of(&value)?))).collect())
+}
+
+/// The number of a result: NaN for null, and strings for numbers that are not finite.
+fn number_of(value: &Value) -> Option<f64> {
+    match value {
         Value::Null => Some(f64::NAN),
         Value::String(text) => text.parse().ok().filter(|number: &f64| !number.is_finite()),
         other => other.as_f64(),
-    };
-    Ok(values.into_iter().filter_map(|(name, value)| Some((name, number(value)?))).collect())
+    }
 }
 
 /// Returns true if these are the results of a complete run: a crash may come between its last checkpoint and

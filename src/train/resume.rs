@@ -1,6 +1,7 @@
 //! Decides where a run starts: afresh, from a checkpoint, or not at all because it is complete.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::path::PathBuf;
 
 use anyhow::Result;
@@ -81,10 +82,11 @@ pub fn find<C: Serialize + DeserializeOwned>(
     let Some(resumed) = resumed else { return Ok(None) };
     let place = resumed.checkpoint.path().display().to_string();
     // Only configurations of pretraining have `data.sources`.
-    let is_pretraining = |config: &Value| !config["data"]["sources"].is_null();
-    if is_pretraining(&resumed.config) != is_pretraining(&serde_json::to_value(config)?) {
-        let of = if is_pretraining(&resumed.config) { "pretrain" } else { "finetune" };
-        return Err(Problem::usage(format!("is a checkpoint of `mlmtrain {of}`, another kind of run"))
+    let was_pretraining = !resumed.config["data"]["sources"].is_null();
+    let is_pretraining = !serde_json::to_value(config)?["data"]["sources"].is_null();
+    if was_pretraining != is_pretraining {
+        let command = if was_pretraining { "pretrain" } else { "finetune" };
+        return Err(Problem::usage(format!("is a checkpoint of `mlmtrain {command}`, another kind of run"))
             .at(&place)
             .hint("choose another `run.output_dir`")
             .into());
@@ -114,10 +116,10 @@ pub fn agree_on_inputs(found: Option<&Found>, parent: Option<&Resumed>, inputs: 
 
 fn agree(resumed: &Resumed, inputs: &Inputs, when: &str, hint: &str) -> Result<()> {
     let keys: BTreeSet<&String> = resumed.inputs.keys().chain(inputs.keys()).collect();
-    let differs = |key: &&String| resumed.inputs.get(*key) != inputs.get(*key);
-    let problem =
-        |key: &String| Problem::usage(format!("its content is not what it was {when}")).at(key).hint(hint);
-    let problems: Vec<Problem> = keys.into_iter().filter(differs).map(problem).collect();
+    let changed = keys.into_iter().filter(|key| resumed.inputs.get(*key) != inputs.get(*key));
+    let problems: Vec<Problem> = changed
+        .map(|key| Problem::usage(format!("its content is not what it was {when}")).at(key).hint(hint))
+        .collect();
     if problems.is_empty() { Ok(()) } else { Err(Problems(problems).into()) }
 }
 
@@ -167,15 +169,11 @@ pub fn keep_derived(
 
 /// The configuration of the newest checkpoint of these runs, if there is one.
 fn newest_config(start: &Start, folders: impl IntoIterator<Item = PathBuf>) -> Result<Option<Value>> {
-    let newest = |folder: PathBuf| {
-        let store = CheckpointStore::new(&folder);
-        anyhow::Ok(store.steps()?.last().map(|&step| store.path_of(step)))
-    };
     let checkpoint = match start {
         Start::Fresh => None,
         Start::At(path) => Some(path.clone()),
         Start::Auto | Start::Again => {
-            folders.into_iter().map(newest).find_map(Result::transpose).transpose()?
+            folders.into_iter().map(|folder| newest_path(&folder)).find_map(Result::transpose).transpose()?
         }
     };
     let Some(path) = checkpoint.map(|path| path.join(CONFIG)).filter(|path| fs::exists(path)) else {
@@ -187,6 +185,12 @@ fn newest_config(start: &Start, folders: impl IntoIterator<Item = PathBuf>) -> R
 }
 
 const CONFIG_CAP_BYTES: u64 = 16 << 20;
+
+/// The path of the newest checkpoint in the folder of a run.
+fn newest_path(folder: &Path) -> Result<Option<PathBuf>> {
+    let store = CheckpointStore::new(folder);
+    Ok(store.steps()?.last().map(|&step| store.path_of(step)))
+}
 
 /// The newest readable checkpoint, with a warning for each newer one that cannot be used.
 fn newest(store: &CheckpointStore, progress: &Progress) -> Result<Option<Resumed>> {
@@ -212,12 +216,7 @@ mod tests {
     #[test]
     fn a_resumed_run_keeps_what_it_shuffles_and_a_new_one_shuffles_rows() {
         let folder = tempfile::tempdir().unwrap();
-        let kept = |given: Option<Shuffle>, start: &Start| {
-            let mut data = DataConfig { shuffle: given, ..DataConfig::default() };
-            keep_shuffle(&mut data, start, folder.path().to_path_buf()).unwrap();
-            data.shuffle.unwrap()
-        };
-        assert_eq!(kept(None, &Start::Auto), Shuffle::Rows);
+        assert_eq!(kept(folder.path(), None, &Start::Auto), Shuffle::Rows);
         let trainer = CheckpointStore::new(folder.path()).path_of(40).join("trainer");
         std::fs::create_dir_all(&trainer).unwrap();
         // Configurations from before the key existed, and with the key.
@@ -227,11 +226,18 @@ mod tests {
             (json!({"data": {"sources": [], "shuffle": "rows"}}), Shuffle::Rows),
         ] {
             std::fs::write(trainer.join("config.json"), saved.to_string()).unwrap();
-            assert_eq!(kept(None, &Start::Auto), expected, "{saved}");
-            assert_eq!(kept(Some(Shuffle::Rows), &Start::Auto), Shuffle::Rows);
-            assert_eq!(kept(None, &Start::Fresh), Shuffle::Rows);
+            assert_eq!(kept(folder.path(), None, &Start::Auto), expected, "{saved}");
+            assert_eq!(kept(folder.path(), Some(Shuffle::Rows), &Start::Auto), Shuffle::Rows);
+            assert_eq!(kept(folder.path(), None, &Start::Fresh), Shuffle::Rows);
             let at = Start::At(trainer.parent().unwrap().to_path_buf());
-            assert_eq!(kept(None, &at), expected, "{saved}");
+            assert_eq!(kept(folder.path(), None, &at), expected, "{saved}");
         }
+    }
+
+    /// The order of shuffling of a run in `folder`, `given` in its configuration.
+    fn kept(folder: &Path, given: Option<Shuffle>, start: &Start) -> Shuffle {
+        let mut data = DataConfig { shuffle: given, ..DataConfig::default() };
+        keep_shuffle(&mut data, start, folder.to_path_buf()).unwrap();
+        data.shuffle.unwrap()
     }
 }

@@ -124,29 +124,20 @@ mod tests {
 
     #[test]
     fn a_step_that_does_not_fit_is_reported_and_one_of_twice_the_memory_refused() {
-        let shortage = |needed, free| memory_shortage(needed, free, "take fewer rows");
-        assert_eq!(shortage(100 << 20, 100 << 20).unwrap(), None);
-        let warning = shortage(3 << 30, 2 << 30).unwrap().expect("too little is free");
+        assert_eq!(memory_shortage(100 << 20, 100 << 20, "take fewer rows").unwrap(), None);
+        let warning =
+            memory_shortage(3 << 30, 2 << 30, "take fewer rows").unwrap().expect("too little is free");
         assert!(
             warning.starts_with("a step takes about 3GiB of memory at its peak, 2GiB are free: the system"),
             "{warning}"
         );
         assert!(warning.ends_with("take fewer rows"), "{warning}");
-        let refused = shortage(5 << 30, 2 << 30).unwrap_err().to_string();
+        let refused = memory_shortage(5 << 30, 2 << 30, "take fewer rows").unwrap_err().to_string();
         assert!(refused.contains("5GiB") && refused.contains("take fewer rows"), "{refused}");
     }
 
     #[test]
     fn the_disk_is_that_of_the_number_or_of_the_bytes_whichever_is_less() {
-        let training = |save_total_limit, save_total_bytes| TrainingConfig {
-            save_total_limit,
-            save_total_bytes,
-            save_steps: 100,
-            ..TrainingConfig::default()
-        };
-        let most = |save_total_limit, save_total_bytes, total_steps| {
-            most_checkpoint_bytes(10, &training(save_total_limit, save_total_bytes), total_steps, false)
-        };
         assert_eq!(most(10, None, None), 120);
         assert_eq!(most(10, None, Some(350)), 40, "three that are due and the last one");
         assert_eq!(most(10, Some(50), None), 60);
@@ -156,15 +147,29 @@ mod tests {
         assert_eq!(most(1, Some(10), None), 30, "the newest, the best, and the one that is written");
         let only_the_last = TrainingConfig { save_steps: 0, ..training(10, None) };
         assert_eq!(most_checkpoint_bytes(10, &only_the_last, None, false), 10);
-        let uploaded = |bytes, total_steps| most_checkpoint_bytes(10, &training(2, bytes), total_steps, true);
-        assert_eq!(uploaded(None, None), 50, "as many, and one on its way into the bucket");
-        assert_eq!(uploaded(Some(30), None), 50);
-        assert_eq!(uploaded(None, Some(350)), 40, "no more than are saved");
+        for (bytes, total_steps, expected, why) in [
+            (None, None, 50, "as many, and one on its way into the bucket"),
+            (Some(30), None, 50, "the limit of bytes"),
+            (None, Some(350), 40, "no more than are saved"),
+        ] {
+            let most = most_checkpoint_bytes(10, &training(2, bytes), total_steps, true);
+            assert_eq!(most, expected, "{why}");
+        }
         assert_eq!(most_checkpoint_bytes(10, &only_the_last, None, true), 10);
     }
 
+    /// Training that saves every 100 steps.
+    fn training(save_total_limit: usize, save_total_bytes: Option<u64>) -> TrainingConfig {
+        TrainingConfig { save_total_limit, save_total_bytes, save_steps: 100, ..TrainingConfig::default() }
+    }
+
+    /// Most bytes of the checkpoints of 10 bytes each.
+    fn most(save_total_limit: usize, save_total_bytes: Option<u64>, total_steps: Option<u64>) -> u64 {
+        most_checkpoint_bytes(10, &training(save_total_limit, save_total_bytes), total_steps, false)
+    }
+
     #[test]
-    fn what_is_there_already_needs_no_room() {
+    fn existing_checkpoints_need_no_more_space() {
         assert_eq!(disk_shortage(100, 0, 100), None);
         assert_eq!(disk_shortage(100, 60, 40), None);
         let warning = disk_shortage(100 << 20, 60 << 20, 30 << 20).expect("ten are missing");

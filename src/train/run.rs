@@ -377,8 +377,8 @@ fn finish(
     world: World,
     signals: &Signals,
 ) -> Result<Option<Scores>> {
-    let known = |(name, value): &(String, Option<f64>)| (name.clone(), value.unwrap_or(f64::NAN));
-    let mut scores: Scores = state.last_eval.iter().map(known).collect();
+    let known = state.last_eval.iter().map(|(name, value)| (name.clone(), value.unwrap_or(f64::NAN)));
+    let mut scores: Scores = known.collect();
     let mut trained_until = state.step;
     let best = state.best.step().filter(|&step| training.load_best_model_at_end && step != state.step);
     let mut is_loaded = false;

@@ -48,12 +48,13 @@ pub struct Resumed {
 impl Resumed {
     /// Reads the trainer's parts of a checkpoint.
     pub fn read(checkpoint: Checkpoint) -> Result<Self> {
-        let refuse = |message: String| Problem::new(message).at(checkpoint.path().join(STATE).display());
-        let state: TrainState = serde_json::from_value(checkpoint.json(STATE)?)
-            .map_err(|e| refuse(format!("is not the state of a run of this version: {e}")))?;
+        let state_path = checkpoint.path().join(STATE);
+        let state: TrainState = serde_json::from_value(checkpoint.json(STATE)?).map_err(|e| {
+            Problem::new(format!("is not the state of a run of this version: {e}")).at(state_path.display())
+        })?;
         if state.step != checkpoint.step() {
             let message = format!("is of step {}, its checkpoint of step {}", state.step, checkpoint.step());
-            return Err(refuse(message).into());
+            return Err(Problem::new(message).at(state_path.display()).into());
         }
         let log = TrainerState::from_json(checkpoint.json(TRAINER_STATE)?)
             .with_context(|| checkpoint.path().display().to_string())?;
@@ -73,8 +74,9 @@ impl Resumed {
         optimizer: &mut Optimizer,
     ) -> Result<()> {
         load_checkpoint(&self.checkpoint, folders, parameters)?;
-        let place = || format!("checkpoint `{}`", self.checkpoint.path().display());
-        optimizer.restore(&self.checkpoint.tensors(OPTIMIZER)?).with_context(place)
+        optimizer
+            .restore(&self.checkpoint.tensors(OPTIMIZER)?)
+            .with_context(|| format!("checkpoint `{}`", self.checkpoint.path().display()))
     }
 }
 
@@ -84,13 +86,14 @@ pub fn load_checkpoint(
     folders: &[ModelFolder],
     parameters: &Parameters,
 ) -> Result<()> {
-    let from = || checkpoint.path().display().to_string();
+    let path = checkpoint.path().display();
     for folder in folders {
         let tensors = checkpoint.tensors(&place(folder, MODEL))?;
-        let missing = |name: &str| Problem::new(format!("tensor `{name}` is missing")).at(from());
         for (name, name_in_file) in &folder.names {
-            let tensor = tensors.get(name_in_file).ok_or_else(|| missing(name_in_file))?;
-            parameters.set(name, tensor).with_context(from)?;
+            let tensor = tensors
+                .get(name_in_file)
+                .ok_or_else(|| Problem::new(format!("tensor `{name_in_file}` is missing")).at(&path))?;
+            parameters.set(name, tensor).with_context(|| path.to_string())?;
         }
     }
     take_apart(checkpoint, folders, parameters)
@@ -108,8 +111,10 @@ fn take_apart(checkpoint: &Checkpoint, folders: &[ModelFolder], parameters: &Par
     let by_themselves = if is_there { checkpoint.tensors(ADDED)? } else { BTreeMap::new() };
     let named: BTreeMap<String, Tensor> = parameters.named()?.into_iter().collect();
     for (own, shared) in added {
-        let rest = || Ok::<_, anyhow::Error>((&named[own] - &named[shared])?);
-        let value = by_themselves.get(own).cloned().map_or_else(rest, Ok)?;
+        let value = match by_themselves.get(own) {
+            Some(value) => value.clone(),
+            None => (&named[own] - &named[shared])?,
+        };
         parameters.set(own, &value)?;
     }
     Ok(())
@@ -122,17 +127,19 @@ pub(super) fn place(folder: &ModelFolder, file: &str) -> String {
 
 /// The tensors of a model folder under their names in its file, taken from the parameters of the whole run.
 pub(super) fn tensors_of(folder: &ModelFolder, named: &[(String, Tensor)]) -> Result<Vec<(String, Tensor)>> {
-    let find = |name: &String| {
-        let found = named.binary_search_by(|(known, _)| known.cmp(name));
-        let index = found.map_err(|_| Problem::new(format!("parameter `{name}` is not part of this run")))?;
-        Ok::<_, anyhow::Error>(&named[index].1)
-    };
-    let tensor = |(name, name_in_file): &(String, String)| {
+    let tensors = folder.names.iter().map(|(name, name_in_file)| {
         let value = match folder.added.iter().find(|(own, _)| own == name) {
-            None => find(name)?.clone(),
-            Some((_, shared)) => (find(name)? + find(shared)?)?,
+            None => find(named, name)?.clone(),
+            Some((_, shared)) => (find(named, name)? + find(named, shared)?)?,
         };
         Ok((name_in_file.clone(), value))
-    };
-    folder.names.iter().map(tensor).collect()
+    });
+    tensors.collect()
+}
+
+/// The tensor of a parameter in `named`, which is sorted by name.
+fn find<'a>(named: &'a [(String, Tensor)], name: &str) -> Result<&'a Tensor, Problem> {
+    let found = named.binary_search_by(|(known, _)| known.as_str().cmp(name));
+    let index = found.map_err(|_| Problem::new(format!("parameter `{name}` is not part of this run")))?;
+    Ok(&named[index].1)
 }

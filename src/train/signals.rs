@@ -39,19 +39,21 @@ impl Signals {
             if signal == SIGHUP && is_ignored(signal) {
                 continue;
             }
-            let register = || {
-                // Actions run in the order of their registration: the exit checks the flag before this signal
-                // sets it.
-                if signal != SIGHUP {
-                    flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&armed))?;
-                }
-                flag::register_usize(signal, Arc::clone(&signals.number), signal as usize)?;
-                flag::register(signal, Arc::clone(&armed))
-            };
-            register().with_context(|| format!("cannot listen to signal {signal}"))?;
+            signals.register(signal, &armed).with_context(|| format!("cannot listen to signal {signal}"))?;
         }
         distributed::listen()?;
         Ok(signals)
+    }
+
+    /// Registers the actions of `signal`. They run in the order of their registration: the exit checks the flag
+    /// `armed` before this signal sets it.
+    fn register(&self, signal: i32, armed: &Arc<AtomicBool>) -> std::io::Result<()> {
+        if signal != SIGHUP {
+            flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(armed))?;
+        }
+        flag::register_usize(signal, Arc::clone(&self.number), signal as usize)?;
+        flag::register(signal, Arc::clone(armed))?;
+        Ok(())
     }
 
     /// Signals that never arrive, for callers without a terminal such as tests.

@@ -147,8 +147,8 @@ impl TrainState {
     pub fn evaluated(&mut self, scores: &[(String, f64)], best_metric: &str) {
         let score = scores.iter().find(|(name, _)| name == best_metric).map_or(f64::NAN, |(_, score)| *score);
         self.best.observe(self.step, score);
-        let kept = |(name, value): &(String, f64)| (name.clone(), Some(*value).filter(|v| v.is_finite()));
-        self.last_eval = scores.iter().map(kept).collect();
+        let kept = scores.iter().map(|(name, value)| (name.clone(), Some(*value).filter(|v| v.is_finite())));
+        self.last_eval = kept.collect();
         self.last_eval_step = Some(self.step);
     }
 

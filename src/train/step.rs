@@ -187,18 +187,18 @@ type PartMessage = (usize, u64, Vec<(u64, usize, usize)>);
 
 impl Part {
     fn to_message(&self) -> Result<PartMessage> {
-        let loss = |loss: &PendingLoss| {
+        let losses = self.losses.iter().map(|loss| {
             let Loss { sum, count, correct } = loss.read()?;
             Ok((sum.to_bits(), count, correct))
-        };
-        Ok((self.tokens, self.flops.to_bits(), self.losses.iter().map(loss).collect::<Result<_>>()?))
+        });
+        Ok((self.tokens, self.flops.to_bits(), losses.collect::<Result<_>>()?))
     }
 
     fn from_message((tokens, flops, losses): &PartMessage, device: &Device) -> Result<Self> {
-        let loss = |&(sum, count, correct): &(u64, usize, usize)| {
+        let losses = losses.iter().map(|&(sum, count, correct)| {
             Ok(PendingLoss::known(Loss { sum: f64::from_bits(sum), count, correct }, device)?)
-        };
-        let losses = losses.iter().map(loss).collect::<Result<_>>()?;
+        });
+        let losses = losses.collect::<Result<_>>()?;
         Ok(Self { losses, tokens: *tokens, flops: f64::from_bits(*flops) })
     }
 }

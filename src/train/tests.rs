@@ -353,10 +353,9 @@ fn the_last_evaluation_is_not_done_twice() {
         TrainingConfig { learning_rate: 1e-30, eval_steps: 2, early_stopping_patience: Some(2), ..config() };
     let (end, state) = sitting(folder.path(), &config, 0);
     assert_eq!((end, state.step), (End::Patience, 6));
-    let evaluated = |record: &serde_json::Value| {
-        (!record["eval/loss"].is_null()).then(|| record["step"].as_u64().unwrap())
-    };
-    assert_eq!(records(folder.path()).iter().filter_map(evaluated).collect::<Vec<_>>(), [2, 4, 6]);
+    let records = records(folder.path());
+    let evaluated = records.iter().filter(|record| !record["eval/loss"].is_null());
+    assert_eq!(evaluated.map(|record| record["step"].as_u64().unwrap()).collect::<Vec<_>>(), [2, 4, 6]);
 }
 
 /// Gradients of [`Parabola`] with the range of f16: a loss scale of 1024 overflows, one of 512 does not.
@@ -388,8 +387,9 @@ fn an_interruption_leaves_the_loss_scale_as_it_was() {
         assert_eq!((state.loss_scale, state.skipped_steps), (whole.loss_scale, whole.skipped_steps));
         assert_eq!(records(folder.path()), records(undisturbed.path()));
         for name in ["model.safetensors", "trainer/optimizer.safetensors"] {
-            let read = |folder: &Path| std::fs::read(folder.join("checkpoint-10").join(name)).unwrap();
-            assert!(read(folder.path()) == read(undisturbed.path()), "`{name}` differs");
+            let [one, other] = [&folder, &undisturbed]
+                .map(|folder| std::fs::read(folder.path().join("checkpoint-10").join(name)).unwrap());
+            assert!(one == other, "`{name}` differs");
         }
     }
 }
@@ -408,8 +408,8 @@ fn step(task: &Parabola, stepper: &mut Stepper, step: u64) -> Result<StepOutcome
 fn bits(task: &Parabola, stepper: &Stepper) -> Vec<Vec<u32>> {
     let mut tensors = vec![task.parameters().flat().clone()];
     tensors.extend(stepper.optimizer.snapshot().unwrap().into_iter().map(|(_, tensor)| tensor));
-    let single = |t: &Tensor| t.to_dtype(DType::F32).unwrap().to_vec1::<f32>().unwrap();
-    tensors.iter().map(|t| single(t).into_iter().map(f32::to_bits).collect()).collect()
+    let values = tensors.iter().map(|t| t.to_dtype(DType::F32).unwrap().to_vec1::<f32>().unwrap());
+    values.map(|values| values.into_iter().map(f32::to_bits).collect()).collect()
 }
 
 #[test]

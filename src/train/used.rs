@@ -55,12 +55,11 @@ pub fn refuse<C: Serialize + DeserializeOwned>(
     if *start == Start::Again {
         return Ok(());
     }
-    let is_there = |name: &&&str| fs::exists(&output.join(name));
-    if let Some(name) = ENDINGS.iter().find(is_there) {
+    if let Some(name) = first_existing(output, &ENDINGS) {
         return Err(used(output, name, "of another run, or of one whose checkpoints are gone").into());
     }
     // A run may diverge before its first checkpoint, and would do so again.
-    let beginning = BEGINNINGS.iter().find(is_there).map(|name| (*name).to_string());
+    let beginning = first_existing(output, &BEGINNINGS).map(str::to_string);
     let Some(name) = beginning.or(diverged(output)?) else { return Ok(()) };
     if *start != Start::Auto {
         return Err(used(output, &name, "of another run").into());
@@ -95,8 +94,7 @@ pub fn refuse_for_many(output: &Path, files: &[&str]) -> Result<()> {
 
 /// Refuses a folder for several seeds if it contains a single run, whose results would be replaced.
 pub fn refuse_single(output: &Path) -> Result<()> {
-    let has = |name: &&str| fs::exists(&output.join(name));
-    if let Some(name) = [FINAL, METRICS].iter().find(|name| has(name)) {
+    if let Some(name) = first_existing(output, &[FINAL, METRICS]) {
         return Err(used(output, name, "of a run with one seed").into());
     }
     match CheckpointStore::new(output).steps()?.last() {
@@ -109,6 +107,11 @@ fn used(output: &Path, name: &str, what: &str) -> Problem {
     Problem::usage(format!("holds `{name}` {what}"))
         .at(output.display())
         .hint("choose another `run.output_dir`, or move this folder away; to go on with its run, restore a checkpoint")
+}
+
+/// The first of `names` that exists in the folder `output`.
+fn first_existing<'a>(output: &Path, names: &[&'a str]) -> Option<&'a str> {
+    names.iter().copied().find(|name| fs::exists(&output.join(name)))
 }
 
 /// The name of a `diverged-<step>` folder in `output`, if there is one.
@@ -133,14 +136,14 @@ fn require_same<C: Serialize + DeserializeOwned>(output: &Path, config: &C) -> R
         };
         return Err(used(output, name, what).into());
     }
-    let other = || used(output, CONFIG_YAML, "of a run of another kind");
-    let loaded = config::load_saved(&path).map_err(|_| other())?;
+    let kind = "of a run of another kind";
+    let loaded = config::load_saved(&path).map_err(|_| used(output, CONFIG_YAML, kind))?;
     let json = match loaded {
         AnyLoaded::Pretrain(loaded) => serde_json::to_value(&loaded.config)?,
         AnyLoaded::Finetune(loaded) | AnyLoaded::Sweep(loaded) => serde_json::to_value(&loaded.config)?,
-        AnyLoaded::Tasks(_) => return Err(other().into()),
+        AnyLoaded::Tasks(_) => return Err(used(output, CONFIG_YAML, kind).into()),
     };
-    let saved: C = serde_json::from_value(json).map_err(|_| other())?;
+    let saved: C = serde_json::from_value(json).map_err(|_| used(output, CONFIG_YAML, kind))?;
     compare_for_resume(&saved, config)?;
     Ok(())
 }

@@ -44,8 +44,10 @@ fn run(
 
 /// The weights and moments at the end of a run.
 pub(super) fn ended_with(folder: &Path, steps: u64) -> Vec<Vec<u8>> {
-    let read = |name: &str| std::fs::read(folder.join(format!("checkpoint-{steps}")).join(name)).unwrap();
-    ["model.safetensors", "trainer/optimizer.safetensors"].map(read).into()
+    let checkpoint = folder.join(format!("checkpoint-{steps}"));
+    ["model.safetensors", "trainer/optimizer.safetensors"]
+        .map(|name| std::fs::read(checkpoint.join(name)).unwrap())
+        .into()
 }
 
 fn counted(folder: &Path, tag: &str) -> Option<f64> {
@@ -68,26 +70,27 @@ fn a_skipped_batch_leaves_the_run_as_if_it_had_not_been_there() {
 
 #[test]
 fn ten_bad_steps_lead_back_to_a_checkpoint_and_past_their_data() {
-    let assert_rollbacks = |steps: u64, planted: &[(Range<u64>, f64)], rollbacks: f64| {
-        let training = TrainingConfig { max_steps: steps as i64, ..training() };
-        let folder = tempfile::tempdir().unwrap();
-        let undisturbed = tempfile::tempdir().unwrap();
-        run(undisturbed.path(), &training, &[], None).unwrap();
-        let folder = folder.path();
-        assert_eq!(run(folder, &training, planted, None).unwrap().end, Some(End::Steps));
-        assert!(ended_with(folder, steps) == ended_with(undisturbed.path(), steps));
-        assert_eq!(counted(folder, "train/rollbacks"), Some(rollbacks));
-        let of_training = |record: &serde_json::Value| !record["train/learning_rate"].is_null();
-        let records = records(folder).into_iter().filter(of_training);
-        let steps: Vec<u64> = records.map(|record| record["step"].as_u64().unwrap()).collect();
-        assert!(steps.is_sorted_by(|a, b| a < b), "what was dropped is still logged: {steps:?}");
-    };
     for loss in [f64::NAN, f64::INFINITY, 1e9] {
         assert_rollbacks(STEPS, &[(10..20, loss)], 1.0);
     }
     // A checkpoint after each divergence resets the count of rollbacks, so that four of them are allowed.
     let four = [10..20, 40..50, 70..80, 100..110].map(|samples| (samples, f64::NAN));
     assert_rollbacks(80, &four, 4.0);
+}
+
+/// Asserts the number of rollbacks of a run with planted losses, which ends as one without them.
+fn assert_rollbacks(steps: u64, planted: &[(Range<u64>, f64)], rollbacks: f64) {
+    let training = TrainingConfig { max_steps: steps as i64, ..training() };
+    let folder = tempfile::tempdir().unwrap();
+    let undisturbed = tempfile::tempdir().unwrap();
+    run(undisturbed.path(), &training, &[], None).unwrap();
+    let folder = folder.path();
+    assert_eq!(run(folder, &training, planted, None).unwrap().end, Some(End::Steps));
+    assert!(ended_with(folder, steps) == ended_with(undisturbed.path(), steps));
+    assert_eq!(counted(folder, "train/rollbacks"), Some(rollbacks));
+    let records = records(folder).into_iter().filter(|record| !record["train/learning_rate"].is_null());
+    let steps: Vec<u64> = records.map(|record| record["step"].as_u64().unwrap()).collect();
+    assert!(steps.is_sorted_by(|a, b| a < b), "what was dropped is still logged: {steps:?}");
 }
 
 #[test]
