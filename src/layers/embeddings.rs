@@ -67,16 +67,17 @@ impl Embeddings {
 
     /// Returns the embeddings of the tokens, `[T, E]`.
     pub fn forward(&self, tokens: TokenIds<'_>, ctx: &Context<'_>) -> Result<(Tensor, Saved)> {
-        let get = |id| ctx.parameters.get(id);
+        let parameters = ctx.parameters;
         let tables = embedding::Tables {
-            word_vd: get(self.word),
-            position_pd: self.position.map(get),
-            type_nd: self.token_type.map(get),
+            word_vd: parameters.get(self.word),
+            position_pd: self.position.map(|id| parameters.get(id)),
+            type_nd: self.token_type.map(|id| parameters.get(id)),
         };
         let dtype = ctx.parameters.compute_dtype();
         let mut sum_td = embedding::forward(op_ids(tokens), &tables, dtype)?;
         if let Some(shared) = self.shared_word {
-            let shared = embedding::Tables { word_vd: get(shared), position_pd: None, type_nd: None };
+            let shared =
+                embedding::Tables { word_vd: parameters.get(shared), position_pd: None, type_nd: None };
             sum_td = add::sum(&sum_td, &embedding::forward(op_ids(tokens), &shared, dtype)?)?;
         }
         let (y, norm) = self.norm.forward(&sum_td, ctx)?;

@@ -140,8 +140,8 @@ impl Gradients {
         let start = stretch.range.start;
         let len = stretch.range.len();
         for level in (0..self.current).rev() {
-            let part = |buffer: &Buffer| buffer.flat.narrow(0, start, len);
-            add(&part(&self.buffers[level])?, &part(&self.buffers[level + 1])?)?;
+            let sum = self.buffers[level].flat.narrow(0, start, len)?;
+            add(&sum, &self.buffers[level + 1].flat.narrow(0, start, len)?)?;
         }
         Ok(())
     }
@@ -262,16 +262,17 @@ mod tests {
         let (weight, bias, parameters) = parameters();
         let mut gradients = Gradients::new(&parameters).unwrap();
         assert!(!gradients.accumulator(weight).begun && gradients.accumulator(weight).begun);
-        let whole = |gradients: &Gradients| gradients.flat().unwrap().to_vec1::<f32>().unwrap();
         with_slice_mut(&gradients.buffer().flat, |values| values.fill(f32::NAN)).unwrap();
         gradients.clear();
         let written = gradients.accumulator(weight);
         assert!(!written.begun);
         with_slice_mut(written.sum, |values| values.fill(2.0)).unwrap();
         assert_eq!(gradients.get(bias).unwrap().to_vec1::<f32>().unwrap(), [0.0; 7]);
-        assert_eq!((&whole(&gradients)[..7], &whole(&gradients)[64..79]), (&[0.0; 7][..], &[2.0; 15][..]));
+        let whole = gradients.flat().unwrap().to_vec1::<f32>().unwrap();
+        assert_eq!((&whole[..7], &whole[64..79]), (&[0.0; 7][..], &[2.0; 15][..]));
         gradients.clear();
-        assert_eq!((&whole(&gradients)[..7], &whole(&gradients)[64..79]), (&[0.0; 7][..], &[0.0; 15][..]));
+        let whole = gradients.flat().unwrap().to_vec1::<f32>().unwrap();
+        assert_eq!((&whole[..7], &whole[64..79]), (&[0.0; 7][..], &[0.0; 15][..]));
     }
 
     /// Seven leaves: the tree ends with a pair and a single leaf.
@@ -337,8 +338,8 @@ mod tests {
                 last.last().unwrap()
             });
             assert!(sums[0] == sums[1], "{leaves} leaves");
-            let of_layer = |value: &f32| value.to_bits() == sums[0][64].to_bits();
-            let layer: Vec<f32> = sums[0].iter().copied().filter(of_layer).collect();
+            let first = sums[0][64].to_bits();
+            let layer: Vec<f32> = sums[0].iter().copied().filter(|value| value.to_bits() == first).collect();
             let reported: Vec<Vec<f32>> = reported.lock().unwrap().drain(..).collect();
             assert!(
                 reported.len() == 2 && reported.iter().all(|values| *values == layer[..70]),

@@ -71,9 +71,9 @@ impl MaskDecoder {
     /// `chosen` have queries.
     pub fn flops(&self, tokens: f64, mean_length: f64, chosen: f64) -> f64 {
         let [first, _] = &self.passes;
-        let maps = |maps: &[&linear::Linear]| maps.iter().map(|map| map.flops()).sum::<f64>();
         let attention = &first.attention;
-        let [query, of_contents] = [maps(&[&attention.query]), maps(&[&attention.key, &attention.value])];
+        let query = attention.query.flops();
+        let of_contents = attention.key.flops() + attention.value.flops();
         let scores = attention.flops(mean_length) - query - of_contents;
         let of_chosen = query + attention.output.flops() + first.feed_forward.flops();
         tokens * (of_contents + 2.0 * scores) + 2.0 * chosen * of_chosen
@@ -85,12 +85,12 @@ impl MaskDecoder {
     pub fn saved(&self) -> Footprints {
         let [first, _] = &self.passes;
         let hidden = first.attention.query.outputs as u64;
-        let values = |count: u64| Footprint { values: count * hidden, statistics_bytes: 0 };
+        let two_values = Footprint { values: 2 * hidden, statistics_bytes: 0 };
         let attention = first.attention.saved();
-        let of_pass = values(2) + first.attention.output.saved() + first.feed_forward.saved();
+        let of_pass = two_values + first.attention.output.saved() + first.feed_forward.saved();
         Footprints {
-            of_tokens: values(2)
-                + Footprint { statistics_bytes: 2 * attention.statistics_bytes, ..values(4) },
+            of_tokens: two_values
+                + Footprint { values: 4 * hidden, statistics_bytes: 2 * attention.statistics_bytes },
             of_chosen: of_pass + of_pass,
         }
     }
@@ -150,11 +150,10 @@ impl MaskDecoder {
         ctx: &Context<'_>,
         gradients: &Gradients,
     ) -> Result<Tensor> {
-        let mut back = |number: usize, dy_md| {
-            self.pass_backward((number, saved), dy_md, shared.as_deref_mut(), chosen, ctx, gradients)
-        };
-        let (d_between, [dk_second, dv_second]) = back(1, dy_md)?;
-        let (d_query_input, [dk_first, dv_first]) = back(0, d_between)?;
+        let (d_between, [dk_second, dv_second]) =
+            self.pass_backward((1, saved), dy_md, shared.as_deref_mut(), chosen, ctx, gradients)?;
+        let (d_query_input, [dk_first, dv_first]) =
+            self.pass_backward((0, saved), d_between, shared, chosen, ctx, gradients)?;
         let dk = add::sum(&dk_first, &dk_second)?;
         let dv = add::sum(&dv_first, &dv_second)?;
         let dx_td = Chosen::backward(chosen, d_query_input, saved.x_td.dim(0)?)?;

@@ -219,11 +219,11 @@ impl Layout {
 
     /// Views of a flat buffer, by [`ParameterId`].
     pub(super) fn views(&self, flat: &Tensor) -> Result<Vec<Tensor>> {
-        let view = |slot: &Slot| {
+        let views = self.slots.iter().map(|slot| {
             let whole = view(flat, &self.specs[slot.spec])?;
             slot.rows.as_ref().map_or(Ok(whole.clone()), |rows| whole.narrow(0, rows.start, rows.len()))
-        };
-        self.slots.iter().map(view).collect()
+        });
+        views.collect()
     }
 }
 
@@ -321,8 +321,9 @@ impl Parameters {
     /// Rounds these values into the copy in a half type, if there is one, as an update does.
     pub fn round(&self, range: Range<usize>) -> Result<()> {
         let Some(shadow) = &self.shadow else { return Ok(()) };
-        let part = |flat: &Tensor| flat.narrow(0, range.start, range.len());
-        cuda::overwrite(&part(&shadow.flat)?, &cuda::rounded(&part(&self.flat)?, shadow.flat.dtype())?)
+        let values = self.flat.narrow(0, range.start, range.len())?;
+        let copy = shadow.flat.narrow(0, range.start, range.len())?;
+        cuda::overwrite(&copy, &cuda::rounded(&values, shadow.flat.dtype())?)
     }
 
     /// Overwrites one parameter; the shape must be the same.
@@ -334,12 +335,14 @@ impl Parameters {
             bail!("tensor `{name}` is {:?}, the model wants {:?}", value.dims(), spec.shape);
         }
         let value = value.to_device(&Device::Cpu)?.contiguous()?;
-        let write = |flat: &Tensor| {
-            cuda::overwrite(&view(flat, spec)?, &value.to_dtype(flat.dtype())?.to_device(flat.device())?)
-        };
-        write(&self.flat)?;
-        self.shadow.as_ref().map_or(Ok(()), |shadow| write(&shadow.flat))
+        overwrite(&self.flat, spec, &value)?;
+        self.shadow.as_ref().map_or(Ok(()), |shadow| overwrite(&shadow.flat, spec, &value))
     }
+}
+
+/// Overwrites one parameter in a flat buffer of any type, on any device.
+fn overwrite(flat: &Tensor, spec: &ParameterSpec, value: &Tensor) -> Result<()> {
+    cuda::overwrite(&view(flat, spec)?, &value.to_dtype(flat.dtype())?.to_device(flat.device())?)
 }
 
 fn fill(values: &mut [f32], spec: &ParameterSpec, initializer_range: f64, seed: u64) {
@@ -410,9 +413,8 @@ mod tests {
         let parameters = Parameters::initialise(registry.layout(), 0.02, 1, &Device::Cpu).unwrap();
         let whole = Tensor::arange(0f32, 12., &Device::Cpu).unwrap().reshape((4, 3)).unwrap();
         parameters.set("maps.weight", &whole).unwrap();
-        let rows = |id| parameters.get(id).to_vec2::<f32>().unwrap();
-        assert_eq!(rows(first), [[0., 1., 2.], [3., 4., 5.]]);
-        assert_eq!(rows(second), [[6., 7., 8.], [9., 10., 11.]]);
+        assert_eq!(parameters.get(first).to_vec2::<f32>().unwrap(), [[0., 1., 2.], [3., 4., 5.]]);
+        assert_eq!(parameters.get(second).to_vec2::<f32>().unwrap(), [[6., 7., 8.], [9., 10., 11.]]);
         assert!(parameters.get(second).is_contiguous());
         assert_eq!(parameters.get(after).to_vec1::<f32>().unwrap(), [1.0]);
         let named = parameters.named().unwrap();
@@ -444,24 +446,22 @@ mod tests {
         let (weight, bias, layout) = layout();
         let parameters =
             Parameters::initialise(layout, 0.02, 1, &Device::Cpu).unwrap().computing_in(DType::BF16).unwrap();
-        let same = |id| {
-            let rounded = parameters
-                .get(id)
-                .to_dtype(DType::BF16)
-                .unwrap()
-                .to_dtype(DType::F32)
-                .unwrap()
-                .flatten_all()
-                .unwrap();
-            let shadow = parameters.compute(id).to_dtype(DType::F32).unwrap().flatten_all().unwrap();
-            assert_eq!(parameters.compute(id).dtype(), DType::BF16);
-            assert_eq!(rounded.to_vec1::<f32>().unwrap(), shadow.to_vec1::<f32>().unwrap());
-        };
-        same(weight);
+        assert_rounded(&parameters, weight);
         parameters
             .set("b.weight", &Tensor::arange(0.1f32, 15., &Device::Cpu).unwrap().reshape((3, 5)).unwrap())
             .unwrap();
-        same(weight);
-        same(bias);
+        assert_rounded(&parameters, weight);
+        assert_rounded(&parameters, bias);
+    }
+
+    /// Asserts that the bf16 copy of a parameter is its rounded value.
+    fn assert_rounded(parameters: &Parameters, id: ParameterId) {
+        let rounded = parameters.get(id).to_dtype(DType::BF16).unwrap().to_dtype(DType::F32).unwrap();
+        let shadow = parameters.compute(id).to_dtype(DType::F32).unwrap().flatten_all().unwrap();
+        assert_eq!(parameters.compute(id).dtype(), DType::BF16);
+        assert_eq!(
+            rounded.flatten_all().unwrap().to_vec1::<f32>().unwrap(),
+            shadow.to_vec1::<f32>().unwrap()
+        );
     }
 }

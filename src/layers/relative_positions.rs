@@ -170,10 +170,11 @@ impl RelativePositions {
     pub(super) fn forward(&self, rows_rd: &Tensor, ctx: &Context<'_>) -> Result<Projected> {
         let keys = self.row_keys.on_device_of(rows_rd)?;
         let input = dropout::forward(rows_rd, keys, self.table_dropout(ctx).as_ref())?;
-        let of = |map: &Option<Linear>| map.as_ref().map(|map| map.forward(&input, ctx)).transpose();
         let [keys, queries] = match (&self.key, &self.query) {
             (Some(key), Some(query)) => maps::forward_maps([key, query], &input, ctx)?.map(Some),
-            (key, query) => [of(key)?, of(query)?],
+            (Some(key), None) => [Some(key.forward(&input, ctx)?), None],
+            (None, Some(query)) => [None, Some(query.forward(&input, ctx)?)],
+            (None, None) => [None, None],
         };
         Ok(Projected { input, keys, queries })
     }

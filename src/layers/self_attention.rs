@@ -213,8 +213,7 @@ impl SelfAttention {
         }
         let maps = [(&self.query, &dq), (&self.key, &dk), (&self.value, &dv)];
         linear::backward_parameters_of_maps(maps, &saved.x.input, gradients)?;
-        let weight = |map: &Linear| ctx.parameters.compute(map.weight);
-        let maps = [(&dq, weight(&self.query)), (&dk, weight(&self.key)), (&dv, weight(&self.value))];
+        let maps = maps.map(|(map, d)| (d, ctx.parameters.compute(map.weight)));
         linear::backward_stream(&maps, d_residual, saved.x.residual.is_some())
     }
 

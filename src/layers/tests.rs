@@ -78,24 +78,8 @@ const MODERN: Make = Make {
 
 impl Make {
     fn layer(self, registry: &mut Registry, layer: usize) -> EncoderLayer {
-        let linear = |registry: &mut Registry, name: &str, inputs, outputs, has_bias| {
-            Linear::initialised(
-                registry,
-                &format!("{layer}.{name}"),
-                [inputs, outputs],
-                Init::Normal,
-                has_bias,
-            )
-        };
-        let output = |registry: &mut Registry, name: &str, inputs, site| OutputBlock {
-            dense: linear(registry, &format!("{name}.out"), inputs, D, self.has_biases),
-            norm: Norm::new(registry, &format!("{layer}.{name}.norm"), D, EPS, self.has_biases),
-            placement: self.placement,
-            site,
-            dropout: 0.0,
-        };
         let [query, key, value] = if self.has_biases {
-            ["query", "key", "value"].map(|name| linear(registry, name, D, D, true))
+            ["query", "key", "value"].map(|name| linear(registry, &format!("{layer}.{name}"), [D, D], true))
         } else {
             let weights = registry.weight_of_maps(format!("{layer}.qkv.weight"), D, D, Init::Normal);
             weights.map(|weight| Linear { weight, bias: None, inputs: D, outputs: D })
@@ -117,64 +101,101 @@ impl Make {
                 query,
                 key,
                 value,
-                output: output(registry, "attention", D, Site::AttentionOutput(layer)),
+                output: self.output(registry, &format!("{layer}.attention"), D, Site::AttentionOutput(layer)),
             },
             feed_forward: FeedForward {
-                intermediate: linear(registry, "wide", D, wide, has_bias),
+                intermediate: linear(registry, &format!("{layer}.wide"), [D, wide], has_bias),
                 activation: self.activation,
                 dropout: 0.0,
-                output: output(registry, "feed_forward", F, Site::FeedForward(layer)),
+                output: self.output(registry, &format!("{layer}.feed_forward"), F, Site::FeedForward(layer)),
             },
         }
     }
 
-    /// The hidden states after all layers, composed of references; `named` are the parameters.
-    fn composed(self, x: &Tensor, named: &[(String, &Tensor)]) -> Result<Tensor> {
-        let find = |name: String| named.iter().find(|(own, _)| *own == name).map(|(_, t)| *t);
-        let biased = |y: Tensor, name: &str| match find(format!("{name}.bias")) {
-            Some(bias) => y.broadcast_add(bias),
-            None => Ok(y),
-        };
-        let product = |x: &Tensor, name: &str| x.matmul(&find(format!("{name}.weight")).unwrap().t()?);
-        let linear = |x: &Tensor, name: &str| biased(product(x, name)?, name);
+    /// The end of a block whose parameters have names that begin with `name`.
+    fn output(self, registry: &mut Registry, name: &str, inputs: usize, site: Site) -> OutputBlock {
+        OutputBlock {
+            dense: linear(registry, &format!("{name}.out"), [inputs, D], self.has_biases),
+            norm: Norm::new(registry, &format!("{name}.norm"), D, EPS, self.has_biases),
+            placement: self.placement,
+            site,
+            dropout: 0.0,
+        }
+    }
+
+    /// The hidden states after all layers, composed of references.
+    fn composed(self, x: &Tensor, named: &Named<'_>) -> Result<Tensor> {
         let mut input = x.clone();
         let mut residual = x.clone();
         for layer in 0..LAYERS {
-            let end = |x: &Tensor, residual: &Tensor, block: &str| {
-                let name = format!("{layer}.{block}");
-                let sum = (residual + linear(x, &format!("{name}.out"))?)?;
-                let [weight, bias] = ["weight", "bias"].map(|part| find(format!("{name}.norm.{part}")));
-                let normed = layer_norm::reference::forward(&sum, weight.unwrap(), bias, EPS)?;
-                Ok::<_, candle_core::Error>(match self.placement {
-                    NormPlacement::After => (normed.clone(), normed),
-                    NormPlacement::Before => (normed, sum),
-                })
-            };
-            let maps = match find(format!("{layer}.qkv.weight")) {
+            let maps = match named.find(&format!("{layer}.qkv.weight")) {
                 Some(whole) => [0, 1, 2].map(|map| input.matmul(&whole.narrow(0, map * D, D)?.t()?)),
-                None => ["query", "key", "value"].map(|name| linear(&input, &format!("{layer}.{name}"))),
+                None => {
+                    ["query", "key", "value"].map(|name| named.linear(&input, &format!("{layer}.{name}")))
+                }
             };
             let [q, k, v] = maps;
-            let turn = |x: Tensor| {
-                if self.is_rotary { rotary::reference::forward(&x, HEADS, &BOUNDS, THETA) } else { Ok(x) }
-            };
-            let q = turn(q?)?;
-            let k = turn(k?)?;
+            let q = self.rotated(q?)?;
+            let k = self.rotated(k?)?;
             let o = attention::reference::forward(&q, &k, &v?, HEADS, &BOUNDS, self.window, None)?;
-            (input, residual) = end(&o, &residual, "attention")?;
+            (input, residual) = self.end(&o, &residual, &format!("{layer}.attention"), named)?;
             let name = format!("{layer}.wide");
-            let wide = product(&input, &name)?;
+            let wide = named.product(&input, &name)?;
             let no_bias = Tensor::zeros(F, wide.dtype(), wide.device())?;
             let middle = match self.activation {
                 Activation::Geglu => geglu::reference::forward(&wide)?,
                 Activation::Gelu(form) => {
-                    let bias = find(format!("{name}.bias")).unwrap_or(&no_bias);
+                    let bias = named.find(&format!("{name}.bias")).unwrap_or(&no_bias);
                     gelu::reference::forward(form, &wide, bias)?
                 }
             };
-            (input, residual) = end(&middle, &residual, "feed_forward")?;
+            (input, residual) = self.end(&middle, &residual, &format!("{layer}.feed_forward"), named)?;
         }
         Ok(input)
+    }
+
+    /// Queries or keys, rotated if positions are rotary.
+    fn rotated(self, x: Tensor) -> Result<Tensor> {
+        if self.is_rotary { rotary::reference::forward(&x, HEADS, &BOUNDS, THETA) } else { Ok(x) }
+    }
+
+    /// Input and residual of the next block after block `name`.
+    fn end(self, x: &Tensor, residual: &Tensor, name: &str, named: &Named<'_>) -> Result<(Tensor, Tensor)> {
+        let sum = (residual + named.linear(x, &format!("{name}.out"))?)?;
+        let [weight, bias] = ["weight", "bias"].map(|part| named.find(&format!("{name}.norm.{part}")));
+        let normed = layer_norm::reference::forward(&sum, weight.unwrap(), bias, EPS)?;
+        Ok(match self.placement {
+            NormPlacement::After => (normed.clone(), normed),
+            NormPlacement::Before => (normed, sum),
+        })
+    }
+}
+
+/// A map with parameters `<name>.weight` and `<name>.bias`.
+fn linear(registry: &mut Registry, name: &str, sizes: [usize; 2], has_bias: bool) -> Linear {
+    Linear::initialised(registry, name, sizes, Init::Normal, has_bias)
+}
+
+/// Parameters by name, for the composed layers.
+struct Named<'a>(Vec<(String, &'a Tensor)>);
+
+impl Named<'_> {
+    fn find(&self, name: &str) -> Option<&Tensor> {
+        self.0.iter().find(|(own, _)| own == name).map(|(_, tensor)| *tensor)
+    }
+
+    /// The product with the weight of a map.
+    fn product(&self, x: &Tensor, name: &str) -> Result<Tensor> {
+        x.matmul(&self.find(&format!("{name}.weight")).unwrap().t()?)
+    }
+
+    /// The output of a map, with its bias if there is one.
+    fn linear(&self, x: &Tensor, name: &str) -> Result<Tensor> {
+        let y = self.product(x, name)?;
+        match self.find(&format!("{name}.bias")) {
+            Some(bias) => y.broadcast_add(bias),
+            None => Ok(y),
+        }
     }
 }
 
@@ -221,7 +242,7 @@ fn compare_rows(make: Make, chosen: Option<&[u32]>) {
     let named = parameters.named().unwrap();
     let inputs: Vec<&Tensor> = std::iter::once(&x).chain(named.iter().map(|(_, t)| t)).collect();
     let composed = |i: &[Tensor]| {
-        let named: Vec<(String, &Tensor)> = named.iter().map(|(name, _)| name.clone()).zip(&i[1..]).collect();
+        let named = Named(named.iter().map(|(name, _)| name.clone()).zip(&i[1..]).collect());
         let all = make.composed(&i[0], &named)?;
         match chosen {
             None => Ok(all),
