@@ -121,18 +121,23 @@ impl Encoder {
     /// `mean_length`, of which a head reads `chosen` rows; the recomputation of gradient checkpointing is not
     /// counted.
     pub fn flops(&self, tokens: f64, mean_length: f64, chosen: f64) -> f64 {
-        // Backward takes twice the operations of forward.
-        let done = |part: Part, flops: f64| if part < self.first_trained { flops / 3.0 } else { flops };
-        let projection = self.projection.map_or(0.0, |map| done(Part::Embeddings, tokens * map.flops()));
-        let of = |(index, layer): (usize, &EncoderLayer)| {
+        let projection =
+            self.projection.map_or(0.0, |map| self.flops_done(Part::Embeddings, tokens * map.flops()));
+        let layers = self.layers.iter().enumerate().map(|(index, layer)| {
             let flops = match (self.is_last(index), &self.mask_decoder) {
                 (false, _) => layer.flops(tokens, mean_length, tokens),
                 (true, None) => layer.flops(tokens, mean_length, chosen),
                 (true, Some(decoder)) => decoder.flops(tokens, mean_length, chosen),
             };
-            done(Part::Layer(index), flops)
-        };
-        self.layers.iter().enumerate().map(of).sum::<f64>() + projection
+            self.flops_done(Part::Layer(index), flops)
+        });
+        layers.sum::<f64>() + projection
+    }
+
+    /// The operations of a part, of which a frozen one has no backward pass: that takes twice the operations of
+    /// forward.
+    fn flops_done(&self, part: Part, flops: f64) -> f64 {
+        if part < self.first_trained { flops / 3.0 } else { flops }
     }
 
     fn is_last(&self, layer: usize) -> bool {
@@ -242,14 +247,19 @@ impl Encoder {
     /// row the memory saved for backward, and the peak that backward needs in addition.
     pub fn of_positions(&self, gradient_checkpointing: bool) -> (u64, [Footprint; 2]) {
         let Some(table) = &self.positions else { return (0, [Footprint::default(); 2]) };
-        let layers = || self.runs().filter_map(|layer| layer.attention.relative());
-        let in_layers = layers().map(RelativePositions::saved).fold(Footprint::default(), Footprint::add);
-        let of_layer =
-            layers().next().map_or(Footprint::default(), |layer| layer.saved() + layer.temporary());
+        let layers: Vec<&RelativePositions> =
+            self.runs().filter_map(|layer| layer.attention.relative()).collect();
+        let first = layers.first();
         let (kept, besides) = if gradient_checkpointing {
-            (Footprint::default(), of_layer)
+            (
+                Footprint::default(),
+                first.map_or(Footprint::default(), |layer| layer.saved() + layer.temporary()),
+            )
         } else {
-            (in_layers, layers().next().map_or(Footprint::default(), RelativePositions::temporary))
+            (
+                layers.iter().map(|layer| layer.saved()).fold(Footprint::default(), Footprint::add),
+                first.map_or(Footprint::default(), |layer| layer.temporary()),
+            )
         };
         (table.rows as u64, [table.saved() + kept, besides])
     }

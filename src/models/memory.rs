@@ -7,8 +7,6 @@ use std::ops::Add;
 
 use candle_core::DType;
 
-use crate::layers::Footprint;
-use crate::layers::Footprints;
 use crate::layers::Layout;
 use crate::models::Blueprint;
 use crate::models::Encoder;
@@ -175,29 +173,33 @@ pub(super) fn activations(
     step: &StepSizes,
 ) -> Prediction {
     let value_bytes = step.compute.size_in_bytes() as u64;
-    let of = |footprint: Footprint| footprint.bytes(step.tokens, value_bytes);
-    let of_all = |footprints: Footprints| footprints.bytes(step.tokens, step.targets, value_bytes);
     let (rows, of_rows) = encoder.of_positions(step.gradient_checkpointing);
     let [kept, besides] = of_rows.map(|footprint| footprint.bytes(rows, value_bytes));
     let (dropped, position_scores) = if step.on_gpu {
         let dropped = encoder.kept_bytes(step.tokens, step.length, step.gradient_checkpointing);
-        (dropped, of(encoder.position_scores(step.length)))
+        (dropped, encoder.position_scores(step.length).bytes(step.tokens, value_bytes))
     } else {
         (0, 0)
     };
     Prediction {
         state_bytes: 0,
         saving_bytes: 0,
-        activation_bytes: of_all(encoder.saved(step.gradient_checkpointing, chooses))
-            + kept
+        activation_bytes: encoder.saved(step.gradient_checkpointing, chooses).bytes(
+            step.tokens,
+            step.targets,
+            value_bytes,
+        ) + kept
             + dropped
             + head.saved_bytes,
-        temporary_bytes: of_all(encoder.temporary(step.gradient_checkpointing, chooses))
-            + besides
+        temporary_bytes: encoder.temporary(step.gradient_checkpointing, chooses).bytes(
+            step.tokens,
+            step.targets,
+            value_bytes,
+        ) + besides
             + 2 * position_scores
             + head.temporary_bytes,
         // Too much by half of the f32 logits: an evaluation has no gradient of them.
-        evaluation_bytes: of(encoder.inferring())
+        evaluation_bytes: encoder.inferring().bytes(step.tokens, value_bytes)
             + besides
             + position_scores
             + head.saved_bytes
@@ -298,7 +300,6 @@ mod tests {
     fn checkpointing_saves_most_of_the_activations() {
         let whole = base(DType::F32, false);
         let checkpointed = base(DType::F32, true);
-        let besides = |p: Prediction| p.activation_bytes + p.temporary_bytes;
-        assert!(besides(checkpointed) < besides(whole) * 3 / 10, "{checkpointed:?} {whole:?}");
+        assert!(checkpointed.step_bytes() < whole.step_bytes() * 3 / 10, "{checkpointed:?} {whole:?}");
     }
 }

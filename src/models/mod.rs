@@ -86,10 +86,9 @@ impl Blueprint<SentencePairHeads> {
         let Some(names) = config.family.sentence_pairs else {
             candle_core::bail!("{} has no head that tells pairs of segments", config.family.title)
         };
-        let head = |registry: &mut Registry, encoder: &mut Encoder| {
+        Ok(Self::new(config, |registry, encoder| {
             SentencePairHeads::new(registry, config, names, encoder.embeddings.word)
-        };
-        Ok(Self::new(config, head))
+        }))
     }
 }
 
@@ -113,10 +112,7 @@ impl Blueprint<TokenClassificationHead> {
         let Some(name) = config.family.token_classifier else {
             candle_core::bail!("no token classifier is built for {:?}", config.family)
         };
-        let head = |registry: &mut Registry, _: &mut Encoder| {
-            TokenClassificationHead::new(registry, config, name, num_labels)
-        };
-        Ok(Self::new(config, head))
+        Ok(Self::new(config, |registry, _| TokenClassificationHead::new(registry, config, name, num_labels)))
     }
 }
 

@@ -127,19 +127,20 @@ impl Pair {
     /// folder.
     pub fn generator_names(&self) -> Vec<(String, String)> {
         let embeddings = format!("{DISCRIMINATOR_SCOPE}{}.embeddings.", self.generator.config.family.prefix);
-        let own = |name: &str| name.strip_prefix(GENERATOR_SCOPE).map(str::to_string);
         let is_whole = self.discriminator.encoder.embeddings.shared_word.is_none();
-        let is_shared = |name: &str| is_whole && name.starts_with(&embeddings);
-        let shared = |name: &str| is_shared(name).then(|| name[DISCRIMINATOR_SCOPE.len()..].to_string());
-        self.names(|name| own(name).or_else(|| shared(name)))
+        self.names(|name| {
+            let is_shared = is_whole && name.starts_with(&embeddings);
+            let scope = if is_shared { DISCRIMINATOR_SCOPE } else { GENERATOR_SCOPE };
+            name.strip_prefix(scope).map(str::to_string)
+        })
     }
 
     /// The names of the discriminator's word embedding and of the generator's, to which it is added, if
     /// sharing is disentangled: a model folder contains their sum.
     pub fn added_names(&self) -> Vec<(String, String)> {
         let family = self.discriminator.config.family;
-        let word = |scope: &str| format!("{scope}{}.{}.weight", family.prefix, family.names.word);
-        let added = (word(DISCRIMINATOR_SCOPE), word(GENERATOR_SCOPE));
+        let word = format!("{}.{}.weight", family.prefix, family.names.word);
+        let added = (format!("{DISCRIMINATOR_SCOPE}{word}"), format!("{GENERATOR_SCOPE}{word}"));
         self.discriminator.encoder.embeddings.shared_word.map(|_| added).into_iter().collect()
     }
 
@@ -148,8 +149,9 @@ impl Pair {
     pub fn take_apart(&self) -> Result<()> {
         for (own, shared) in self.added_names() {
             let named = self.parameters.named()?;
-            let find = |name: &str| named.iter().find(|(known, _)| known == name).map(|(_, tensor)| tensor);
-            if let (Some(sum), Some(shared)) = (find(&own), find(&shared)) {
+            let [sum, shared] = [&own, &shared]
+                .map(|name| named.iter().find(|(known, _)| known == name).map(|(_, tensor)| tensor));
+            if let (Some(sum), Some(shared)) = (sum, shared) {
                 self.parameters.set(&own, &(sum - shared)?)?;
             }
         }
@@ -215,19 +217,21 @@ mod tests {
     use crate::families::Family;
 
     fn pair() -> Pair {
-        let shape = |hidden_size| EncoderConfig {
-            vocab_size: 50,
-            embedding_size: Some(12),
-            hidden_size,
-            num_hidden_layers: 2,
-            num_attention_heads: 2,
-            intermediate_size: 20,
-            max_position_embeddings: 16,
-            ..EncoderConfig::of(Family::ELECTRA)
-        };
-        let model = |hidden_size| ModelConfig { family: Family::ELECTRA, encoder: shape(hidden_size) };
+        let [generator, discriminator] = [8, 24].map(|hidden_size| {
+            let encoder = EncoderConfig {
+                vocab_size: 50,
+                embedding_size: Some(12),
+                hidden_size,
+                num_hidden_layers: 2,
+                num_attention_heads: 2,
+                intermediate_size: 20,
+                max_position_embeddings: 16,
+                ..EncoderConfig::of(Family::ELECTRA)
+            };
+            ModelConfig { family: Family::ELECTRA, encoder }
+        });
         let names = Family::ELECTRA.replaced_tokens.unwrap();
-        PairBlueprint::new(&model(8), &model(24), names).initialise(1, &Device::Cpu).unwrap()
+        PairBlueprint::new(&generator, &discriminator, names).initialise(1, &Device::Cpu).unwrap()
     }
 
     #[test]
@@ -242,7 +246,6 @@ mod tests {
         let word = "electra.embeddings.word_embeddings.weight".to_string();
         let shared = (format!("discriminator.{word}"), word);
         assert!(generator.contains(&shared) && discriminator.contains(&shared));
-        let has = |names: &[(String, String)], name: &str| names.iter().any(|(_, file)| file == name);
         assert!(has(&generator, "generator_lm_head.bias") && !has(&discriminator, "generator_lm_head.bias"));
         assert!(has(&discriminator, "discriminator_predictions.dense_prediction.weight"));
         assert!(has(&generator, "electra.embeddings_project.weight"));
@@ -266,18 +269,21 @@ mod tests {
         let word = "deberta.embeddings.word_embeddings.weight";
         let [own, shared] = ["discriminator.", "generator."].map(|scope| format!("{scope}{word}"));
         assert_eq!(pair.added_names(), [(own.clone(), shared.clone())]);
-        let value = |name: &str| {
-            let named = pair.parameters.named().unwrap();
-            named.into_iter().find(|(known, _)| known == name).unwrap().1
-        };
-        assert!(value(&own).flatten_all().unwrap().to_vec1::<f32>().unwrap().iter().all(|&v| v == 0.0));
+        assert!(
+            value(&pair.parameters, &own)
+                .flatten_all()
+                .unwrap()
+                .to_vec1::<f32>()
+                .unwrap()
+                .iter()
+                .all(|&v| v == 0.0)
+        );
         // Both folders have all tensors of a single model.
-        let alone = |names: &[(String, String)]| names.iter().any(|(_, file)| file == word);
-        assert!(alone(&pair.generator_names()) && alone(&pair.discriminator_names()));
+        assert!(has(&pair.generator_names(), word) && has(&pair.discriminator_names(), word));
         let sum = Tensor::ones((50, 8), DType::F32, &Device::Cpu).unwrap();
         pair.parameters.set(&own, &sum).unwrap();
         pair.take_apart().unwrap();
-        let back = (value(&own) + value(&shared)).unwrap();
+        let back = (value(&pair.parameters, &own) + value(&pair.parameters, &shared)).unwrap();
         let apart = (back - sum).unwrap().abs().unwrap().max_all().unwrap().to_scalar::<f32>().unwrap();
         assert!(apart < 1e-6, "{apart}");
     }
@@ -285,14 +291,22 @@ mod tests {
     #[test]
     fn both_models_begin_with_values_of_their_own() {
         let parameters = pair().parameters;
-        let find = |name: &str| {
-            let named = parameters.named().unwrap();
-            let (_, tensor) = named.into_iter().find(|(known, _)| known == name).unwrap();
-            tensor.flatten_all().unwrap().to_vec1::<f32>().unwrap()
-        };
         let rest = "electra.encoder.layer.1.intermediate.dense.weight";
-        let generator = find(&format!("generator.{rest}"));
-        let discriminator = find(&format!("discriminator.{rest}"));
+        let [generator, discriminator] = ["generator", "discriminator"].map(|scope| {
+            let tensor = value(&parameters, &format!("{scope}.{rest}"));
+            tensor.flatten_all().unwrap().to_vec1::<f32>().unwrap()
+        });
         assert_ne!(generator[..20], discriminator[..20]);
+    }
+
+    /// The value of a parameter.
+    fn value(parameters: &Parameters, name: &str) -> Tensor {
+        let named = parameters.named().unwrap();
+        named.into_iter().find(|(known, _)| known == name).unwrap().1
+    }
+
+    /// Returns true if a folder with these names of parameters has a tensor called `name`.
+    fn has(names: &[(String, String)], name: &str) -> bool {
+        names.iter().any(|(_, file)| file == name)
     }
 }

@@ -46,9 +46,11 @@ impl<'a> Parts<'a> {
     pub(super) fn new(registry: &'a mut Registry, config: &'a ModelConfig) -> Self {
         let shape = &config.encoder;
         let family = config.family;
-        let angles = |theta| Arc::new(Angles::new(shape.head_size(), theta));
         let is_rotary = family.positions == PositionKind::Rotary;
-        let angles = is_rotary.then(|| [shape.global_rope_theta, shape.local_rope_theta].map(angles));
+        let angles = is_rotary.then(|| {
+            [shape.global_rope_theta, shape.local_rope_theta]
+                .map(|theta| Arc::new(Angles::new(shape.head_size(), theta)))
+        });
         Self { registry, config, names: family.encoder_names(), angles }
     }
 
@@ -218,13 +220,17 @@ impl<'a> Parts<'a> {
             return Positions::Absolute;
         };
         let buckets = Buckets::new(shape.position_buckets, shape.farthest_position());
-        let mut map = |is_there: bool, shared: Linear, name| {
-            let of_layer = shape.share_att_key.then_some(shared);
-            is_there.then(|| of_layer.unwrap_or_else(|| self.map(layer, name, [hidden, hidden], Role::Input)))
-        };
+        let [key, query] = [
+            (shape.pos_att_type.content_to_position(), key, names.key),
+            (shape.pos_att_type.position_to_content(), query, names.query),
+        ]
+        .map(|(is_there, of_contents, name)| {
+            let shared = shape.share_att_key.then_some(of_contents);
+            is_there.then(|| shared.unwrap_or_else(|| self.map(layer, name, [hidden, hidden], Role::Input)))
+        });
         Positions::Relative(Box::new(RelativePositions {
-            key: map(shape.pos_att_type.content_to_position(), key, names.key),
-            query: map(shape.pos_att_type.position_to_content(), query, names.query),
+            key,
+            query,
             dropout: (self.config.family.dropouts)(shape).embeddings,
             site: Site::RelativePositions(layer),
             row_keys: Arc::new(KeptKeys::new((0..buckets.rows() as u64).collect())),
