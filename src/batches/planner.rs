@@ -325,11 +325,11 @@ impl<D: Documents> Planner<D> {
         count: u64,
     ) -> Result<u64> {
         let document_tokens = found.tokens;
-        let piece = |from, count| Piece { place: found.place, document_tokens, from, count };
-        let is_cut = |taken| from == 0 && taken < document_tokens;
+        let whole = Piece { place: found.place, document_tokens, from, count };
         if count < pairs::TOKENS_MIN {
-            self.pieces.push(piece(from, count));
-            self.segments.push(Segment { label: None, drawn: 0, is_cut: is_cut(count) });
+            self.pieces.push(whole);
+            let is_cut = from == 0 && count < document_tokens;
+            self.segments.push(Segment { label: None, drawn: 0, is_cut });
             return Ok(count);
         }
         let sample_id = self.cursor.epoch << ROW_BITS | self.cursor.row;
@@ -337,7 +337,8 @@ impl<D: Documents> Planner<D> {
         let draw = Draw::new(self.first.documents.seed().unwrap_or(0), sample_id, self.segments.len() as u64);
         let first = draw.cut(count);
         let mut is_other = draw.is_other();
-        let mut texts = [piece(from, first), piece(from + first, count - first)];
+        let second = Piece { from: from + first, count: count - first, ..whole };
+        let mut texts = [Piece { count: first, ..whole }, second];
         let mut drawn = 0;
         let mut taken = count;
         if is_other && kind == SentencePairs::NextSentence {
@@ -351,7 +352,8 @@ impl<D: Documents> Planner<D> {
             }
         }
         self.pieces.extend(pairs::ordered(kind, is_other, texts));
-        self.segments.push(Segment { label: Some(u32::from(is_other)), drawn, is_cut: is_cut(taken) });
+        let is_cut = from == 0 && taken < document_tokens;
+        self.segments.push(Segment { label: Some(u32::from(is_other)), drawn, is_cut });
         Ok(taken)
     }
 

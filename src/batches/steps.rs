@@ -52,19 +52,15 @@ impl BatchPlan {
             rows_per_micro_batch: training.rows_at_once(),
             micro_batches: training.gradient_accumulation_steps,
         };
-        let phase = |phase: &crate::config::TrainingPhase| {
+        let phases = training.phases.iter().map(|phase| {
             let shape = StepShape {
                 max_seq_length: phase.max_seq_length,
                 rows_per_micro_batch: phase.per_device_train_batch_size.unwrap_or(last.rows_per_micro_batch),
                 micro_batches: phase.gradient_accumulation_steps.unwrap_or(last.micro_batches),
             };
             (phase.until_step, shape)
-        };
-        Self {
-            phases: training.phases.iter().map(phase).collect(),
-            last,
-            ramp: training.batch_size_ramp.clone(),
-        }
+        });
+        Self { phases: phases.collect(), last, ramp: training.batch_size_ramp.clone() }
     }
 
     /// The sizes of the step after `steps_done`.
@@ -105,29 +101,34 @@ mod tests {
 
     #[test]
     fn phases_follow_each_other_and_the_ramp_grows_inside_them() {
-        let phase = |until_step, max_seq_length, rows, micro| TrainingPhase {
-            per_device_train_batch_size: rows,
-            gradient_accumulation_steps: micro,
-            ..TrainingPhase::of_length(until_step, max_seq_length)
+        let first = TrainingPhase {
+            per_device_train_batch_size: Some(32),
+            gradient_accumulation_steps: Some(4),
+            ..TrainingPhase::of_length(10, 128)
         };
         let training = TrainingConfig {
             per_device_train_batch_size: 8.into(),
             gradient_accumulation_steps: 16,
-            phases: vec![phase(10, 128, Some(32), Some(4)), phase(20, 256, None, None)],
+            phases: vec![first, TrainingPhase::of_length(20, 256)],
             batch_size_ramp: BatchSizeRamp { start_micro_batches: 2, steps: 14 },
             ..TrainingConfig::default()
         };
         let plan = BatchPlan::new(&training, 512);
-        let at = |step| {
-            let shape = plan.at(step);
-            (shape.max_seq_length, shape.rows_per_micro_batch, shape.micro_batches)
-        };
-        assert_eq!([at(0), at(6), at(7), at(9)], [(128, 32, 2), (128, 32, 2), (128, 32, 3), (128, 32, 3)]);
-        assert_eq!(
-            [at(10), at(13), at(14), at(19)],
-            [(256, 8, 12), (256, 8, 15), (256, 8, 16), (256, 8, 16)]
-        );
-        assert_eq!([at(20), at(u64::MAX)], [(512, 8, 16), (512, 8, 16)]);
+        for (step, expected) in [
+            (0, (128, 32, 2)),
+            (6, (128, 32, 2)),
+            (7, (128, 32, 3)),
+            (9, (128, 32, 3)),
+            (10, (256, 8, 12)),
+            (13, (256, 8, 15)),
+            (14, (256, 8, 16)),
+            (19, (256, 8, 16)),
+            (20, (512, 8, 16)),
+            (u64::MAX, (512, 8, 16)),
+        ] {
+            let StepShape { max_seq_length, rows_per_micro_batch, micro_batches } = plan.at(step);
+            assert_eq!((max_seq_length, rows_per_micro_batch, micro_batches), expected, "step {step}");
+        }
         assert!(plan.has_rows());
         assert!(
             !BatchPlan::constant(StepShape { max_seq_length: 8, rows_per_micro_batch: 0, micro_batches: 1 })

@@ -111,7 +111,7 @@ const PACKINGS: [Packing; 8] = [
 /// All ways of packing into rows of `max_seq_length` places, with whole documents shuffled, with chunks that
 /// fill a row, and with chunks of half a row if rows contain several.
 fn frames(max_seq_length: usize) -> Vec<Frame> {
-    let of_packing = |packing| {
+    let frames = PACKINGS.into_iter().flat_map(|packing| {
         let is_alone = matches!(packing, Packing::Documents | Packing::Pairs(_));
         let half = if is_alone { max_seq_length } else { max_seq_length / 2 + 1 };
         [None, Some(max_seq_length), Some(half)].map(|chunk_row| Frame {
@@ -119,6 +119,6 @@ fn frames(max_seq_length: usize) -> Vec<Frame> {
             chunk_row,
             ..frame(max_seq_length)
         })
-    };
-    PACKINGS.into_iter().flat_map(of_packing).collect()
+    });
+    frames.collect()
 }

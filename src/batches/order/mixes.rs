@@ -59,29 +59,28 @@ mod tests {
 
     /// Two sources of 30 and 12 documents, and an empty source between them.
     fn mix(weights: [f64; 3]) -> Sequence {
-        let range = |name: &str, first_document, documents| SourceRange {
-            name: name.to_string(),
-            first_document,
-            documents,
-            tokens: 10 * documents,
-        };
-        let sources = [range("web", 0, 30), range("none", 30, 0), range("books", 30, 12)];
+        let sources =
+            [("web", 0, 30), ("none", 30, 0), ("books", 30, 12)].map(|(name, first_document, documents)| {
+                SourceRange { name: name.to_string(), first_document, documents, tokens: 10 * documents }
+            });
         Order::Weighted { seed: 5, weights: weights.into() }.sequence(&sources).unwrap()
     }
 
     /// Counts each document in `first` up to place 17 of its epoch 1, and in `count` places of `later` after
     /// it.
     fn counts(first: &Sequence, later: &Sequence, count: u64) -> Vec<u32> {
-        let mut counts = vec![0; 42];
-        let mut take = |document: u64| counts[document as usize] += 1;
-        (0..first.places()).for_each(|index| take(first.document(0, index)));
-        (0..17).for_each(|index| take(first.document(1, index)));
+        let of_first = (0..first.places()).map(|index| first.document(0, index));
+        let mut taken: Vec<u64> = of_first.chain((0..17).map(|index| first.document(1, index))).collect();
         let mut positions = first.positions(1, 17);
         for number in 0..count {
             let source = later.source(2 + number / later.places(), number % later.places());
             let (document, position) = first.next_of(source, positions[source]);
             positions[source] = position;
-            take(document);
+            taken.push(document);
+        }
+        let mut counts = vec![0; 42];
+        for document in taken {
+            counts[document as usize] += 1;
         }
         counts
     }

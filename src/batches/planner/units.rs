@@ -90,14 +90,14 @@ impl Units {
             let is_windowed = matches!(orders.first(), Some(Order::Windowed { .. }));
             let ranges = if is_windowed { Vec::new() } else { documents.runs() };
             let index = ChunkIndex::new(documents, &ranges, lengths)?;
-            let of_chunks = |source: &SourceRange| {
+            let sources = sources.iter().map(|source| {
                 let (first_document, tokens_before) = index.before(source.first_document);
                 let (end, tokens_to_end) = index.before(source.first_document + source.documents);
                 let documents = end - first_document;
                 let tokens = tokens_to_end - tokens_before;
                 SourceRange { first_document, documents, tokens, ..source.clone() }
-            };
-            let sources: Vec<SourceRange> = sources.iter().map(of_chunks).collect();
+            });
+            let sources: Vec<SourceRange> = sources.collect();
             for (rests, chunks) in units.documents.iter_mut().zip(&sources) {
                 rests.tokens -= chunks.tokens;
             }

@@ -35,13 +35,17 @@ fn masks_keep_to_their_shares_and_off_special_tokens() {
         let changed = (0..ids.len()).filter(|i| ids[*i] != original[*i]);
         assert!(changed.into_iter().all(|i| labels.iter().any(|(place, _)| *place == i)));
     }
-    let share = |part: usize, whole: usize| part as f64 / whole as f64;
-    // Four standard deviations of a binomial share.
-    let near = |value: f64, p: f64, n: usize| (value - p).abs() < 4.0 * (p * (1.0 - p) / n as f64).sqrt();
-    assert!(near(share(chosen, ordinary), 0.15, ordinary), "{}", share(chosen, ordinary));
-    assert!(near(share(masked, chosen), 0.8, chosen), "{}", share(masked, chosen));
+    assert_share(chosen, ordinary, 0.15);
+    assert_share(masked, chosen, 0.8);
     // One random draw in 256 is the token itself.
-    assert!(near(share(kept, chosen), 0.1 + 0.1 / 256.0, chosen), "{}", share(kept, chosen));
+    assert_share(kept, chosen, 0.1 + 0.1 / 256.0);
+}
+
+/// Asserts that `part` of `whole` is within four standard deviations of a binomial share.
+fn assert_share(part: usize, whole: usize, expected: f64) {
+    let share = part as f64 / whole as f64;
+    let deviation = (expected * (1.0 - expected) / whole as f64).sqrt();
+    assert!((share - expected).abs() < 4.0 * deviation, "{share}");
 }
 
 fn masking_of(unit: MaskingUnit) -> Masking {
@@ -69,8 +73,7 @@ fn word_tokenizer() -> Tokenizer {
 
 /// A row of one segment of random tokens.
 fn random_row(stream: Stream, tokens: u64) -> Vec<u32> {
-    let token = |t| if t == 0 || t == tokens - 1 { 0 } else { 5 + stream.below(t, 295) as u32 };
-    (0..tokens).map(token).collect()
+    (0..tokens).map(|t| if t == 0 || t == tokens - 1 { 0 } else { 5 + stream.below(t, 295) as u32 }).collect()
 }
 
 #[test]
@@ -163,8 +166,9 @@ fn a_span_has_one_kind_of_replacement() {
 fn the_share_changes_along_a_line_and_evaluation_stays() {
     let config = MlmConfig { mlm_probability: 0.3, mlm_probability_end: Some(0.1), ..MlmConfig::default() };
     let masking = Masking::new(&config, &tokenizer()).unwrap();
-    let at = |step| (masking.probability_at(step, 101) * 1000.0).round() as u32;
-    assert_eq!([at(0), at(50), at(100), at(500)], [300, 200, 100, 100]);
+    let thousandths =
+        [0, 50, 100, 500].map(|step| (masking.probability_at(step, 101) * 1000.0).round() as u32);
+    assert_eq!(thousandths, [300, 200, 100, 100]);
     let evaluation = Masking::for_evaluation(PretrainTask::MaskedLm, &tokenizer()).unwrap();
     assert!([0, 100].iter().all(|step| (evaluation.probability_at(*step, 101) - 0.15).abs() < f64::EPSILON));
 }

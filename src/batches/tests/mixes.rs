@@ -8,11 +8,12 @@ const STEPS: u64 = 12;
 
 /// A loader with mixes that begin after 3 and after 7 steps, the last one without the first source.
 fn loader(frame: Frame, rank: usize, world_size: usize, first_step: u64, cursor: Cursor) -> Loader {
-    let order = |weights: [f64; 2]| Order::Weighted { seed: 3, weights: weights.into() };
+    let [first, second, third] = [[1.0, 1.0], [0.5, 2.0], [0.0, 1.0]]
+        .map(|weights: [f64; 2]| Order::Weighted { seed: 3, weights: weights.into() });
     let shape = StepShape { max_seq_length: 16, rows_per_micro_batch: 2, micro_batches: 4 };
     let options = LoaderOptions {
-        order: order([1.0, 1.0]),
-        later_orders: vec![(3, order([0.5, 2.0])), (7, order([0.0, 1.0]))],
+        order: first,
+        later_orders: vec![(3, second), (7, third)],
         first_step,
         rank,
         world_size,
@@ -23,11 +24,9 @@ fn loader(frame: Frame, rank: usize, world_size: usize, first_step: u64, cursor:
 
 /// Short documents: those of the first source have ids below 150, those of the second source ids from 150 on.
 fn two_sources() -> Arc<ShardSet> {
-    let documents = |first: u32, count: u32| -> Vec<Vec<u32>> {
+    let [web, books] = [(20, 60), (150, 25)].map(|(first, count)| -> Vec<Vec<u32>> {
         (0..count).map(|number| vec![first + number; 3 + number as usize % 7]).collect()
-    };
-    let web = documents(20, 60);
-    let books = documents(150, 25);
+    });
     Arc::new(ShardSet::in_memory_sources(&[("web", &web), ("books", &books)], 200))
 }
 
@@ -96,11 +95,9 @@ fn a_step_reads_documents_of_its_mix() {
     assert!(epochs.is_sorted() && epochs[0] > 0.0, "{epochs:?}");
     // Each document of a source has been read as often as any other, with a difference of at most one for a
     // document that is partly read.
-    let times = |first: u32, count: u32| -> Vec<u32> {
-        let of = |number: u32| read.get(&(first + number)).map_or(0, |tokens| tokens / (3 + number % 7));
-        (0..count).map(of).collect()
-    };
-    for times in [times(20, 60), times(150, 25)] {
+    for (first, count) in [(20, 60), (150, 25)] {
+        let tokens = (0..count).map(|number| read.get(&(first + number)).copied().unwrap_or(0));
+        let times: Vec<u32> = tokens.zip(0..).map(|(tokens, number)| tokens / (3 + number % 7)).collect();
         let least = times.iter().min().unwrap();
         let most = times.iter().max().unwrap();
         assert!(most - least <= 1, "{times:?}");

@@ -95,11 +95,11 @@ proptest! {
 /// Documents of these lengths; every token has the next number.
 fn documents(lengths: &[usize]) -> Vec<Vec<u32>> {
     let mut next = 0;
-    let document = |length: &usize| {
+    let documents = lengths.iter().map(|length| {
         next += length;
         (next - length..next).map(token).collect()
-    };
-    lengths.iter().map(document).collect()
+    });
+    documents.collect()
 }
 
 /// The rows of an epoch in the order of the shards, including special tokens.

@@ -10,12 +10,12 @@ use crate::rng::Stream;
 fn documents(lengths: &[usize]) -> (Vec<Vec<u32>>, Vec<usize>) {
     let mut next = 0;
     let mut owners = vec![usize::MAX; 5];
-    let document = |(number, &length): (usize, &usize)| {
+    let mut documents = Vec::with_capacity(lengths.len());
+    for (number, length) in lengths.iter().enumerate() {
         next += length;
         owners.resize(next + 5, number);
-        (next - length..next).map(|id| id as u32 + 5).collect()
-    };
-    let documents = lengths.iter().enumerate().map(document).collect();
+        documents.push((next - length..next).map(|id| id as u32 + 5).collect());
+    }
     (documents, owners)
 }
 
@@ -34,11 +34,7 @@ fn epoch(set: &Arc<ShardSet>, order: Order, kind: SentencePairs, max_seq_length:
 
 /// The texts of each segment, with its label.
 fn segments(batch: &Batch) -> Vec<(Vec<Vec<u32>>, Option<u32>)> {
-    let label = |start: u32| {
-        let at = batch.pair_positions.iter().position(|&position| position == start)?;
-        Some(batch.pair_labels[at])
-    };
-    let segment = |bounds: &[u32]| {
+    let segments = batch.cu_seqlens.windows(2).map(|bounds| {
         let range = bounds[0] as usize + 1..bounds[1] as usize;
         let ids = &batch.ids[range.clone()];
         let types = &batch.token_type_ids[range];
@@ -47,9 +43,10 @@ fn segments(batch: &Batch) -> Vec<(Vec<Vec<u32>>, Option<u32>)> {
         assert_eq!(texts.pop(), Some(Vec::new()), "a separator ends it");
         let counted = texts.iter().zip(0..).flat_map(|(text, kind)| vec![kind; text.len() + 1]);
         assert_eq!(types, counted.collect::<Vec<u32>>());
-        (texts, label(bounds[0]))
-    };
-    batch.cu_seqlens.windows(2).map(segment).collect()
+        let pair = batch.pair_positions.iter().position(|&position| position == bounds[0]);
+        (texts, pair.map(|pair| batch.pair_labels[pair]))
+    });
+    segments.collect()
 }
 
 proptest! {
@@ -109,9 +106,10 @@ fn half_of_the_pairs_are_of_either_class_and_texts_are_cut_near_the_middle() {
                 shares.push(texts[0].len() as f64 / (texts[0].len() + texts[1].len()) as f64);
             }
         }
-        let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
-        assert!((mean(&labels) - 0.5).abs() < 0.03, "{kind:?}: {}", mean(&labels));
-        assert!((mean(&shares) - 0.5).abs() < 0.03, "{kind:?}: {}", mean(&shares));
+        for values in [&labels, &shares] {
+            let mean = values.iter().sum::<f64>() / values.len() as f64;
+            assert!((mean - 0.5).abs() < 0.03, "{kind:?}: {mean}");
+        }
         assert!(shares.iter().all(|share| (0.25..=0.75).contains(share)), "{kind:?}");
     }
 }
@@ -120,9 +118,10 @@ fn half_of_the_pairs_are_of_either_class_and_texts_are_cut_near_the_middle() {
 fn a_seed_an_epoch_and_a_row_have_pairs_of_their_own_and_masks_leave_them_alone() {
     let (documents, _) = documents(&[90; 10]);
     let set = Arc::new(ShardSet::in_memory(&documents, VOCAB));
-    let labels = |seed| epoch(&set, Order::Shuffled { seed }, SentencePairs::NextSentence, 30).0.pair_labels;
-    assert_eq!(labels(1), labels(1));
-    assert_ne!(labels(1), labels(2));
+    let [one, again, other] = [1, 1, 2]
+        .map(|seed| epoch(&set, Order::Shuffled { seed }, SentencePairs::NextSentence, 30).0.pair_labels);
+    assert_eq!(one, again);
+    assert_ne!(one, other);
     let frame = frame(30).with_packing(Packing::Pairs(SentencePairs::NextSentence));
     let batches: Vec<Batch> =
         EvaluationBatches::new(&set, frame, masking(), 4).unwrap().map(Result::unwrap).collect();
@@ -134,8 +133,8 @@ fn a_seed_an_epoch_and_a_row_have_pairs_of_their_own_and_masks_leave_them_alone(
         assert!(batch.label_positions.iter().all(|at| !batch.pair_positions.contains(at)));
     }
     // The stream of pairs differs from that of masks.
-    let first = |purpose| Stream::new(1, purpose, 0).words(0);
-    assert_ne!(first(Purpose::Pairs), first(Purpose::Mask));
+    let [pairs, masks] = [Purpose::Pairs, Purpose::Mask].map(|purpose| Stream::new(1, purpose, 0).words(0));
+    assert_ne!(pairs, masks);
 }
 
 #[test]

@@ -31,13 +31,13 @@ fn documents_that_fit_a_row_come_as_they_do_without_chunks() {
     let set = Arc::new(ShardSet::in_memory(&numbered(&lengths), VOCAB));
     for packing in PACKINGS {
         let whole = frame(16).with_packing(packing);
-        let rows = |frame| {
+        // A pair needs one more place, so that 14 tokens do not fill a row of one.
+        let [rows, with_chunks] = [whole, Frame { chunk_row: Some(17), ..whole }].map(|frame| {
             let order = Order::Weighted { seed: 3, weights: [1.7].into() };
             let mut packer = Packer::new(Arc::clone(&set), order, frame, Cursor::default()).unwrap();
             (0..300).map(|_| (packer.cursor(), packer.next_row().unwrap())).collect::<Vec<_>>()
-        };
-        // A pair needs one more place, so that 14 tokens do not fill a row of one.
-        assert_eq!(rows(whole), rows(Frame { chunk_row: Some(17), ..whole }), "{packing:?}");
+        });
+        assert_eq!(rows, with_chunks, "{packing:?}");
     }
 }
 
@@ -80,15 +80,12 @@ fn every_other_row_of_a_long_document_has_short_segments() {
 #[test]
 fn every_chunk_and_every_rest_comes_as_often_as_its_source_is_weighted() {
     // Every document of 35 tokens has 3 chunks of 10 tokens and a rest of 5, each with different ids.
-    let stretches = |first: u32, documents: u32| -> Vec<Vec<u32>> {
-        let document = |number: u32| (0..35).map(|at| first + 4 * number + at / 10).collect();
-        (0..documents).map(document).collect()
-    };
-    let web = stretches(10, 20);
-    let books = stretches(500, 7);
+    let [web, books] = [(10, 20), (500, 7)].map(|(first, documents)| -> Vec<Vec<u32>> {
+        (0..documents).map(|number| (0..35).map(|t| first + 4 * number + t / 10).collect()).collect()
+    });
     let set = Arc::new(ShardSet::in_memory_sources(&[("web", &web), ("books", &books)], VOCAB));
-    let order = |weights: [f64; 2]| Order::Weighted { seed: 4, weights: weights.into() };
-    let orders = [order([0.5, 1.0]), order([2.0, 0.3]), order([0.0, 1.0])];
+    let orders = [[0.5, 1.0], [2.0, 0.3], [0.0, 1.0]]
+        .map(|weights: [f64; 2]| Order::Weighted { seed: 4, weights: weights.into() });
     for packing in [Packing::Segments, Packing::BestFit { window_documents: 5 }] {
         let frame = frame(12).with_packing(packing).with_chunks();
         let mut packer = Packer::with_mixes(Arc::clone(&set), &orders, frame, Cursor::default()).unwrap();
@@ -195,12 +192,12 @@ fn a_position_of_another_order_is_refused() {
     let set = Arc::new(ShardSet::in_memory(&numbered(&[100, 30]), VOCAB));
     let whole = frame(12);
     let windowed = Order::Windowed { seed: 1, size: 1, shards: set.ranges().into() };
-    let chunk = |chunk| Cursor { chunk, ..Cursor::default() };
+    let [first_chunk, late_chunk] = [1, 14].map(|chunk| Cursor { chunk, ..Cursor::default() });
     for (order, frame, cursor) in [
-        (Order::Shuffled { seed: 1 }, whole, chunk(1)),
-        (Order::Shuffled { seed: 1 }, whole.with_chunks(), chunk(14)),
+        (Order::Shuffled { seed: 1 }, whole, first_chunk),
+        (Order::Shuffled { seed: 1 }, whole.with_chunks(), late_chunk.clone()),
         (windowed.clone(), whole.with_chunks(), Cursor { shard_window: 1, ..Cursor::default() }),
-        (windowed, whole.with_chunks(), chunk(14)),
+        (windowed, whole.with_chunks(), late_chunk),
     ] {
         let refused =
             Packer::new(Arc::clone(&set), order, frame, cursor).and_then(|mut packer| packer.next_row());
