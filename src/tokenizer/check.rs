@@ -16,25 +16,27 @@ const MERGES_PER_ENTRY_MAX: usize = 16;
 
 /// Refuses a tokenizer that would need unbounded memory.
 pub(super) fn check(json: &Value, place: &str) -> Result<(), Problem> {
-    let wrong = |message: String| {
+    fault(json).map_or(Ok(()), |message| {
         Err(Problem::new(format!("is not a tokenizer that can be used: {message}")).at(place))
-    };
+    })
+}
+
+/// The first reason to refuse a tokenizer.
+fn fault(json: &Value) -> Option<String> {
     let parts = ["normalizer", "pre_tokenizer", "post_processor", "decoder"].map(|key| growth(&json[key]));
     if parts.into_iter().fold(1, usize::saturating_mul) > GROWTH_MAX {
-        return wrong(format!("its parts make a text more than {GROWTH_MAX} times as long"));
+        return Some(format!("its parts make a text more than {GROWTH_MAX} times as long"));
     }
     if claims_too_much(&json["normalizer"]) {
-        return wrong("`precompiled_charsmap` claims more than it holds".to_string());
+        return Some("`precompiled_charsmap` claims more than it holds".to_string());
     }
     let merges = json["model"]["merges"].as_array().map_or(0, Vec::len);
     let entries = json["model"]["vocab"].as_object().map_or(0, serde_json::Map::len);
     if merges > MERGES_PER_ENTRY_MAX * entries.max(1) {
-        return wrong(format!("it has {merges} merges for {entries} entries of its vocabulary"));
+        return Some(format!("it has {merges} merges for {entries} entries of its vocabulary"));
     }
-    if let Some(part) = merge_without_prefix(&json["model"]) {
-        return wrong(format!("merge with `{part}`, which lacks the `continuing_subword_prefix`"));
-    }
-    Ok(())
+    let part = merge_without_prefix(&json["model"])?;
+    Some(format!("merge with `{part}`, which lacks the `continuing_subword_prefix`"))
 }
 
 /// Upper bound on the factor by which `part` and its components make a text longer.
@@ -48,9 +50,6 @@ fn growth(part: &Value) -> usize {
 
 /// The growth by one component alone. Old files may omit types, so the keys are decisive.
 fn own_growth(part: &Value) -> usize {
-    let sequences = |pieces: &Value| {
-        pieces.as_array().into_iter().flatten().filter(|piece| !piece["Sequence"].is_null()).count()
-    };
     match (&part["pattern"], &part["content"]) {
         (Value::Null, _) | (_, Value::Null) => {}
         (pattern, content) => {
@@ -64,7 +63,7 @@ fn own_growth(part: &Value) -> usize {
     match part["type"].as_str() {
         // Each byte above 0x7f becomes two bytes.
         Some("ByteLevel") => 2,
-        _ => sequences(&part["single"]).max(sequences(&part["pair"]) / 2).max(1),
+        _ => num_sequences(&part["single"]).max(num_sequences(&part["pair"]) / 2).max(1),
     }
 }
 
@@ -81,6 +80,11 @@ fn claims_too_much(part: &Value) -> bool {
         Value::Array(parts) => parts.iter().any(claims_too_much),
         _ => false,
     }
+}
+
+/// Number of texts in a template.
+fn num_sequences(pieces: &Value) -> usize {
+    pieces.as_array().into_iter().flatten().filter(|piece| !piece["Sequence"].is_null()).count()
 }
 
 /// The first four bytes of `base64` as a little-endian number.
@@ -104,9 +108,9 @@ fn first_number(base64: &str) -> Option<u32> {
 /// without a check, even in the middle of a character.
 fn merge_without_prefix(model: &Value) -> Option<&str> {
     let prefix = model["continuing_subword_prefix"].as_str().filter(|prefix| !prefix.is_empty())?;
-    let merges = || model["merges"].as_array().into_iter().flatten();
-    let pairs = merges().filter_map(|pair| pair.get(1)?.as_str());
-    let texts = merges().filter_map(|both| Some(both.as_str()?.split_once(' ')?.1));
+    let merges = model["merges"].as_array()?;
+    let pairs = merges.iter().filter_map(|pair| pair.get(1)?.as_str());
+    let texts = merges.iter().filter_map(|both| Some(both.as_str()?.split_once(' ')?.1));
     pairs.chain(texts).find(|right| !right.starts_with(prefix))
 }
 
@@ -129,9 +133,9 @@ mod tests {
             6
         );
         assert_eq!(growth(&json!({"type": "Split", "pattern": {"String": ""}, "behavior": "Isolated"})), 1);
-        let piece = |id: &str| json!({"Sequence": {"id": id, "type_id": 0}});
-        assert_eq!(growth(&json!({"single": [piece("A")], "pair": [piece("A"), piece("B")]})), 1);
-        assert_eq!(growth(&json!({"single": [piece("A"), piece("A"), piece("A")], "pair": []})), 3);
+        let [a, b] = ["A", "B"].map(|id| json!({"Sequence": {"id": id, "type_id": 0}}));
+        assert_eq!(growth(&json!({"single": [a], "pair": [a, b]})), 1);
+        assert_eq!(growth(&json!({"single": [a, a, a], "pair": []})), 3);
         let bomb: Vec<Value> = (0..100).map(|_| replace("a", "aa")).collect();
         let refused =
             check(&json!({"normalizer": {"type": "Sequence", "normalizers": bomb}}), "here").unwrap_err();
@@ -150,14 +154,12 @@ mod tests {
 
     #[test]
     fn merges_make_the_entries_of_the_vocabulary() {
-        let of = |count: usize| {
-            check(
-                &json!({"model": {"vocab": {"a": 0, "b": 1, "ab": 2}, "merges": vec!["a b"; count]}}),
-                "here",
-            )
-        };
-        assert!(of(48).is_ok());
-        let refused = of(49).unwrap_err().to_string();
+        let [allowed, refused] = [48, 49].map(|count| {
+            let vocab = json!({"a": 0, "b": 1, "ab": 2});
+            check(&json!({"model": {"vocab": vocab, "merges": vec!["a b"; count]}}), "here")
+        });
+        assert!(allowed.is_ok());
+        let refused = refused.unwrap_err().to_string();
         assert!(refused.contains("49 merges for 3 entries"), "{refused}");
     }
 

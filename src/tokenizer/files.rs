@@ -23,20 +23,24 @@ pub(super) fn complete(
     named: &[(&'static str, String)],
     mut config: Map<String, Value>,
 ) -> Vec<NamedFile> {
-    let name = |id: u32| inner.id_to_token(id).unwrap_or_default();
     let mut roles = Map::new();
-    roles.insert("bos_token".into(), name(special.cls).into());
-    roles.insert("eos_token".into(), name(special.sep).into());
-    roles.insert("cls_token".into(), name(special.cls).into());
-    roles.insert("sep_token".into(), name(special.sep).into());
-    roles.insert("pad_token".into(), name(special.pad).into());
-    if let Some(id) = special.unk {
-        roles.insert("unk_token".into(), name(id).into());
+    for (role, id) in [
+        ("bos_token", Some(special.cls)),
+        ("eos_token", Some(special.sep)),
+        ("cls_token", Some(special.cls)),
+        ("sep_token", Some(special.sep)),
+        ("pad_token", Some(special.pad)),
+        ("unk_token", special.unk),
+    ] {
+        if let Some(id) = id {
+            roles.insert(role.into(), inner.id_to_token(id).unwrap_or_default().into());
+        }
     }
     if let Some(id) = special.mask {
         // The mask includes the space before it, as RoBERTa's does: `a <mask>` predicts ` word`, not `word`.
         let lstrip = inner.get_added_tokens_decoder().get(&id).is_some_and(|token| token.lstrip);
-        let token = json!({"content": name(id), "lstrip": lstrip, "normalized": false, "rstrip": false, "single_word": false});
+        let name = inner.id_to_token(id).unwrap_or_default();
+        let token = json!({"content": name, "lstrip": lstrip, "normalized": false, "rstrip": false, "single_word": false});
         roles.insert("mask_token".into(), token);
     }
     // Tokens that the class or the files name stay, for example a start and an end token that no text

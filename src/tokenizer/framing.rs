@@ -1,6 +1,8 @@
 //! The special tokens around one text and around a pair, and the token types, as determined by a tokenizer's
 //! own post-processor.
 
+use serde_json::Value;
+use serde_json::json;
 use tokenizers::Encoding;
 use tokenizers::Token;
 
@@ -89,11 +91,27 @@ impl Frame {
         self.before.ids().chain(text.iter().copied()).chain(self.after.ids()).collect()
     }
 
-    fn with_types(mut self, new: impl Fn(u32) -> u32) -> Self {
+    fn with_types_up_to(mut self, most: u32) -> Self {
         for row in [&mut self.before, &mut self.between, &mut self.after] {
-            row.tokens.iter_mut().for_each(|token| token.token_type = new(token.token_type));
+            row.tokens.iter_mut().for_each(|token| token.token_type = token.token_type.min(most));
         }
-        Self { text_types: self.text_types.map(new), ..self }
+        Self { text_types: self.text_types.map(|token_type| token_type.min(most)), ..self }
+    }
+
+    /// Calls the post-processor of `inner` with one or two texts of one token each.
+    fn new(inner: &tokenizers::Tokenizer, texts: usize, place: &str) -> Result<Self, Problem> {
+        let second = (texts == 2).then(|| placeholder(1));
+        let encoding = quietly(|| inner.post_process(placeholder(0), second, true)).map_err(|message| {
+            Problem::new(format!("its `post_processor` cannot be used: {message}")).at(place)
+        })?;
+        Self::parse(&encoding, texts).ok_or_else(|| {
+            let what = ["a text", "a pair of texts"][texts - 1];
+            Problem::new(format!(
+                "its `post_processor` does not put up to {ROW_MAX} special tokens around each of {what} once"
+            ))
+            .at(place)
+            .hint("write the template of the model's own tokenizer there")
+        })
     }
 
     /// Reads a frame from ids and types of texts of one token each.
@@ -118,6 +136,27 @@ impl Frame {
     }
 }
 
+/// A special token in a `TemplateProcessing`.
+pub(super) fn template_token(name: &str, token_type: u32) -> Value {
+    json!({"SpecialToken": {"id": name, "type_id": token_type}})
+}
+
+/// A text in a `TemplateProcessing`.
+pub(super) fn template_text(name: &str, token_type: u32) -> Value {
+    json!({"Sequence": {"id": name, "type_id": token_type}})
+}
+
+/// An entry in the table of special tokens of a `TemplateProcessing`.
+pub(super) fn template_entry(name: &str, id: Option<u32>) -> Value {
+    json!({"id": name, "ids": [id], "tokens": [name]})
+}
+
+/// The encoding of the placeholder of a text.
+fn placeholder(text: usize) -> Encoding {
+    let token = Token::new(TEXTS[text], "x".to_string(), (0, 1));
+    Encoding::from_tokens(vec![token], text as u32)
+}
+
 /// The frames of a tokenizer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Framing {
@@ -131,32 +170,14 @@ impl Framing {
     /// Determines the frames by calling the post-processor of `inner`; an error if it does more than put a
     /// few special tokens around each text once.
     pub(super) fn new(inner: &tokenizers::Tokenizer, place: &str) -> Result<Self, Problem> {
-        let text = |which: usize| {
-            let token = Token::new(TEXTS[which], "x".to_string(), (0, 1));
-            Encoding::from_tokens(vec![token], which as u32)
-        };
-        let frame = |texts: usize| {
-            let second = (texts == 2).then(|| text(1));
-            let encoding = quietly(|| inner.post_process(text(0), second, true)).map_err(|message| {
-                Problem::new(format!("its `post_processor` cannot be used: {message}")).at(place)
-            })?;
-            Frame::parse(&encoding, texts).ok_or_else(|| {
-                let what = ["a text", "a pair of texts"][texts - 1];
-                Problem::new(format!(
-                    "its `post_processor` does not put up to {ROW_MAX} special tokens around each of {what} once"
-                ))
-                .at(place)
-                .hint("write the template of the model's own tokenizer there")
-            })
-        };
-        Ok(Self { single: frame(1)?, pair: frame(2)? })
+        Ok(Self { single: Frame::new(inner, 1, place)?, pair: Frame::new(inner, 2, place)? })
     }
 
     /// The same frames with token types below `types`; if `types` is 1 or 0, all token types are 0.
     #[must_use]
     pub fn with_types_below(self, types: u32) -> Self {
-        let cap = |token_type: u32| token_type.min(types.saturating_sub(1));
-        Self { single: self.single.with_types(cap), pair: self.pair.with_types(cap) }
+        let most = types.saturating_sub(1);
+        Self { single: self.single.with_types_up_to(most), pair: self.pair.with_types_up_to(most) }
     }
 }
 

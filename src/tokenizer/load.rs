@@ -95,8 +95,9 @@ fn read_whole(path: &Path) -> Result<Vec<u8>> {
 
 /// Returns true if a folder has a vocabulary from which a tokenizer.json can be made.
 fn has_vocabulary(folder: &Path) -> bool {
-    let has = |name: &str| fs::exists(&folder.join(name));
-    has(ENTRIES) || (has(IDS) && has(MERGES))
+    let [has_entries, has_ids, has_merges] =
+        [ENTRIES, IDS, MERGES].map(|name| fs::exists(&folder.join(name)));
+    has_entries || (has_ids && has_merges)
 }
 
 /// The content of the file called `name`.

@@ -281,13 +281,11 @@ impl Tokenizer {
         let Framing { single, pair } = &self.framing;
         let rows = [single, pair].map(|frame| [frame.before, frame.between, frame.after]);
         let is_around = rows.iter().flatten().any(|row| row.ids().any(|other| other == id));
-        let is_text = |token: String| {
-            self.plain.get_added_tokens_decoder().values().any(|t| t.content == token && t.special)
-        };
+        let added = self.plain.get_added_tokens_decoder();
         !is_around
             && self.splits_special_tokens
             && self.special.unk != Some(id)
-            && self.token(id).is_none_or(is_text)
+            && self.token(id).is_none_or(|token| added.values().any(|t| t.content == token && t.special))
     }
 
     /// Notes for the log: files and keys that were ignored, or overridden by others.

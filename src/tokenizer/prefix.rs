@@ -26,19 +26,24 @@ pub(super) fn unigram_words() -> Value {
 pub(super) fn spells_lines(steps: &[&Value]) -> bool {
     let all = unigram_words();
     let own = &all["pretokenizers"];
-    let is_same = |step: &Value, own: &Value| {
-        let keys = ["type", "pattern", "behavior"];
-        keys.iter().all(|key| step[*key] == own[*key]) && step["invert"] != true
-    };
-    let is_metaspace = |step: &Value| {
-        step["type"] == "Metaspace"
-            && (step["prepend_scheme"] == "never" || step["prepend_scheme"] == "always")
-    };
     match steps {
-        [lines, words] => is_same(lines, &own[0]) && is_metaspace(words),
-        [lines, blanks, words] => is_same(lines, &own[0]) && is_same(blanks, &own[1]) && is_metaspace(words),
+        [lines, words] => is_same_split(lines, &own[0]) && is_metaspace_of_words(words),
+        [lines, blanks, words] => {
+            is_same_split(lines, &own[0]) && is_same_split(blanks, &own[1]) && is_metaspace_of_words(words)
+        }
         _ => false,
     }
+}
+
+/// Returns true if two `Split` steps have the same effect.
+fn is_same_split(step: &Value, own: &Value) -> bool {
+    let keys = ["type", "pattern", "behavior"];
+    keys.iter().all(|key| step[*key] == own[*key]) && step["invert"] != true
+}
+
+/// Returns true if a `Metaspace` step treats all words in the same way, including the first one.
+fn is_metaspace_of_words(step: &Value) -> bool {
+    step["type"] == "Metaspace" && (step["prepend_scheme"] == "never" || step["prepend_scheme"] == "always")
 }
 
 /// Returns true if each word of a text is encoded as after a blank; `None` if the vocabulary has no blanks
@@ -183,7 +188,7 @@ mod tests {
         assert_eq!(first["post_processor"], byte_level(true));
         let after_digits =
             json!({"type": "Sequence", "pretokenizers": [{"type": "Digits"}, byte_level(false)]});
-        let behind = added(json!({"type": "NFC"}), behind, Value::Null);
+        let behind = added(json!({"type": "NFC"}), after_digits, Value::Null);
         assert_eq!(behind["normalizer"]["normalizers"][0], json!({"type": "Prepend", "prepend": " "}));
         assert_eq!(behind["normalizer"]["normalizers"][1], json!({"type": "NFC"}));
         assert_eq!(behind["pre_tokenizer"]["pretokenizers"][1], byte_level(false));
@@ -195,7 +200,7 @@ mod tests {
             (Some("always"), &Value::Null)
         );
         let after_digits = json!({"type": "Sequence", "pretokenizers": [{"type": "Punctuation"}, metaspace]});
-        let behind = added(Value::Null, behind, Value::Null);
+        let behind = added(Value::Null, after_digits, Value::Null);
         assert_eq!(behind["pre_tokenizer"]["pretokenizers"][1]["prepend_scheme"], "first");
     }
 

@@ -159,8 +159,11 @@ fn require(
         _ => &[],
     };
     let names: Vec<&str> = roles.iter().map(|role| tokens.role(role).unwrap_or_default()).collect();
-    let is_known = |name: &str| inner.token_to_id(name).is_some() || (!is_whole && tokens.adds(name));
-    vocabulary::require(&names, is_known, place)
+    vocabulary::require(
+        &names,
+        |name| inner.token_to_id(name).is_some() || (!is_whole && tokens.adds(name)),
+        place,
+    )
 }
 
 /// Returns true if an earlier version of this program wrote this config.json: it names a head, and no version
@@ -223,11 +226,13 @@ fn apply(
 
 /// Returns true if two parts of a tokenizer.json are equivalent, even if they omit different defaults.
 fn is_same<T: serde::de::DeserializeOwned + serde::Serialize>(old: &Value, new: &Value) -> bool {
-    let canonical = |part: &Value| {
-        let read = quietly(|| serde_json::from_value::<Option<T>>(part.clone()));
-        read.ok().and_then(|part| serde_json::to_value(part).ok())
-    };
-    old == new || (canonical(old).is_some() && canonical(old) == canonical(new))
+    old == new || (canonical::<T>(old).is_some() && canonical::<T>(old) == canonical::<T>(new))
+}
+
+/// A part of a tokenizer.json with all its defaults; `None` if the crate cannot read it.
+fn canonical<T: serde::de::DeserializeOwned + serde::Serialize>(part: &Value) -> Option<Value> {
+    let read = quietly(|| serde_json::from_value::<Option<T>>(part.clone()));
+    read.ok().and_then(|part| serde_json::to_value(part).ok())
 }
 
 /// Returns true if a template has a token type that is not 0.

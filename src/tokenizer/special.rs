@@ -26,11 +26,10 @@ pub struct SpecialTokens {
 impl SpecialTokens {
     /// The mask token, which masked language modelling requires.
     pub fn mask(&self) -> Result<u32> {
-        let missing = || {
+        Ok(self.mask.ok_or_else(|| {
             Problem::new("the tokenizer has no mask token")
                 .hint("name one as `mask_token` in its tokenizer_config.json")
-        };
-        Ok(self.mask.ok_or_else(missing)?)
+        })?)
     }
 }
 
@@ -54,39 +53,42 @@ pub(super) fn find(
     framing: &Framing,
     place: &str,
 ) -> Result<SpecialTokens> {
-    let named = |role: &Role| {
-        let names = role.keys.iter().flat_map(|key| roles.iter().filter(move |(name, _)| name == key));
-        names.map(|(_, content)| content).find_map(|name| inner.token_to_id(name))
-    };
-    // An added token with one of these names is more likely meant than an entry of the vocabulary.
-    let added = inner.get_added_vocabulary().get_vocab();
-    let usual = |role: &Role| {
-        let of_added = role.names.iter().find_map(|name| added.get(*name).copied());
-        of_added.or_else(|| role.names.iter().find_map(|name| inner.token_to_id(name)))
-    };
-    let single = &framing.single;
     // MPNet's vocabulary also has `<unk>`, which its WordPiece does not use.
-    let of_model = || match inner.get_model() {
+    let unk_of_model = match inner.get_model() {
         ModelWrapper::WordPiece(model) => inner.token_to_id(&model.unk_token),
         _ => None,
     };
-    let need = |role: &Role, around: Option<u32>| {
-        named(role).or(around).or_else(|| usual(role)).ok_or_else(|| {
-            Problem::new(format!("the tokenizer has none of the tokens `{}`", role.names.join("`, `")))
-                .at(place)
-                .hint(format!(
-                    "name the one it has as `{}` in the tokenizer_config.json beside it",
-                    role.keys[0]
-                ))
-        })
-    };
+    let single = &framing.single;
+    let find =
+        |role: &Role, other: Option<u32>| named(inner, roles, role).or(other).or_else(|| usual(inner, role));
     Ok(SpecialTokens {
-        cls: need(&CLS, single.before.ids().next())?,
-        sep: need(&SEP, single.after.ids().next_back())?,
-        pad: need(&PAD, None)?,
-        mask: named(&MASK).or_else(|| usual(&MASK)),
-        unk: named(&UNK).or_else(of_model).or_else(|| usual(&UNK)),
+        cls: find(&CLS, single.before.ids().next()).ok_or_else(|| missing(&CLS, place))?,
+        sep: find(&SEP, single.after.ids().next_back()).ok_or_else(|| missing(&SEP, place))?,
+        pad: find(&PAD, None).ok_or_else(|| missing(&PAD, place))?,
+        mask: find(&MASK, None),
+        unk: find(&UNK, unk_of_model),
     })
+}
+
+/// The token that the files of a tokenizer name in `roles` for a role.
+fn named(inner: &tokenizers::Tokenizer, roles: &[(&'static str, String)], role: &Role) -> Option<u32> {
+    let names = role.keys.iter().flat_map(|key| roles.iter().filter(move |(name, _)| name == key));
+    names.map(|(_, content)| content).find_map(|name| inner.token_to_id(name))
+}
+
+/// The token with a usual name of a role. An added token with one of these names is more likely meant than an
+/// entry of the vocabulary.
+fn usual(inner: &tokenizers::Tokenizer, role: &Role) -> Option<u32> {
+    let added = inner.get_added_vocabulary().get_vocab();
+    let of_added = role.names.iter().find_map(|name| added.get(*name).copied());
+    of_added.or_else(|| role.names.iter().find_map(|name| inner.token_to_id(name)))
+}
+
+/// The error for a role without a token.
+fn missing(role: &Role, place: &str) -> Problem {
+    Problem::new(format!("the tokenizer has none of the tokens `{}`", role.names.join("`, `")))
+        .at(place)
+        .hint(format!("name the one it has as `{}` in the tokenizer_config.json beside it", role.keys[0]))
 }
 
 /// Returns true if a token is a control token: one with a role, which is text if it occurs in a text.

@@ -86,17 +86,14 @@ mod tests {
 
     #[test]
     fn the_share_is_of_bytes_and_not_of_tokens() {
-        let share = |text: &str| {
-            let tokenizer = tokenizer();
-            let ids = tokenizer.encode_corpus(&[text]).unwrap();
-            UnknownText::of(&tokenizer, &[text], &ids).unwrap().share()
-        };
         // Two tokens of six are unknown, and 2 + 21 of 31 bytes.
         let words = "a cat a  cat ab \u{4e00}\u{4e01}\u{4e02}\u{4e03}\u{4e04}\u{4e05}\u{4e06}";
-        assert!((share(words) - 23.0 / 31.0).abs() < 1e-12);
-        assert!((share("a cat") - 0.0).abs() < 1e-12);
-        assert!((share("dog") - 1.0).abs() < 1e-12);
-        assert!((share("  ") - 0.0).abs() < 1e-12);
+        for (text, share) in [(words, 23.0 / 31.0), ("a cat", 0.0), ("dog", 1.0), ("  ", 0.0)] {
+            let tokenizer = tokenizer();
+            let ids = tokenizer.encode_corpus(&[text]).unwrap();
+            let found = UnknownText::of(&tokenizer, &[text], &ids).unwrap().share();
+            assert!((found - share).abs() < 1e-12, "{text}: {found}");
+        }
     }
 
     #[test]

@@ -70,18 +70,18 @@ enum Spelling {
 impl Spelling {
     fn from_json(json: &Value) -> Self {
         let model = &json["model"];
-        let text = |key: &str| model[key].as_str().filter(|text| !text.is_empty()).map(str::to_string);
-        let steps = || ["normalizer", "pre_tokenizer", "decoder"].map(|key| &json[key]);
-        let spells_metaspace = || json["normalizer"].to_string().contains(METASPACE);
-        if let Some(prefix) = text("continuing_subword_prefix") {
+        let [prefix, suffix] = ["continuing_subword_prefix", "end_of_word_suffix"]
+            .map(|key| model[key].as_str().filter(|text| !text.is_empty()).map(str::to_string));
+        let steps = ["normalizer", "pre_tokenizer", "decoder"].map(|key| &json[key]);
+        if let Some(prefix) = prefix {
             Self::Prefix(prefix)
-        } else if let Some(suffix) = text("end_of_word_suffix") {
+        } else if let Some(suffix) = suffix {
             Self::Suffix(suffix)
-        } else if steps().into_iter().any(|step| has_type(step, "ByteLevel")) {
+        } else if steps.iter().any(|step| has_type(step, "ByteLevel")) {
             Self::ByteLevel
-        } else if steps().into_iter().any(|step| has_type(step, "Metaspace"))
+        } else if steps.iter().any(|step| has_type(step, "Metaspace"))
             || model["type"] == "Unigram"
-            || spells_metaspace()
+            || json["normalizer"].to_string().contains(METASPACE)
         {
             Self::Metaspace
         } else {

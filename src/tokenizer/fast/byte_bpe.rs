@@ -23,17 +23,14 @@ pub(super) struct ByteBpe {
 impl ByteBpe {
     /// The model of a tokenizer.json; `None` if any of its settings is unusual.
     pub(super) fn new(model: &Value) -> Option<Self> {
-        let is_off = |key: &str| {
-            matches!(&model[key], Value::Null | Value::Bool(false)) || model[key].as_str() == Some("")
-        };
         let usual = ["dropout", "continuing_subword_prefix", "end_of_word_suffix", "ignore_merges"]
+            .map(|key| &model[key])
             .iter()
-            .all(|key| is_off(key));
+            .all(|value| matches!(value, Value::Null | Value::Bool(false)) || value.as_str() == Some(""));
         if model["type"].as_str() != Some("BPE") || !usual {
             return None;
         }
         let vocab = model["vocab"].as_object()?;
-        let id = |token: &str| u32::try_from(vocab.get(token)?.as_u64()?).ok();
         let mut ids: Vec<u64> = vocab.values().map(Value::as_u64).collect::<Option<_>>()?;
         ids.sort_unstable();
         if ids.windows(2).any(|two| two[0] == two[1]) {
@@ -41,7 +38,7 @@ impl ByteBpe {
         }
         let mut byte_ids = [0; 256];
         for (byte, character) in byte_characters().into_iter().enumerate() {
-            byte_ids[byte] = id(character.encode_utf8(&mut [0; 4]))?;
+            byte_ids[byte] = id_of(vocab, character.encode_utf8(&mut [0; 4]))?;
         }
         let mut merges = FastMap::default();
         for (rank, merge) in (0..NO_RANK).zip(model["merges"].as_array()?) {
@@ -49,7 +46,9 @@ impl ByteBpe {
                 Value::String(both) => both.split_once(' ')?,
                 both => (both.get(0)?.as_str()?, both.get(1)?.as_str()?),
             };
-            if merges.insert((id(left)?, id(right)?), (rank, id(&format!("{left}{right}"))?)).is_some() {
+            let pair = (id_of(vocab, left)?, id_of(vocab, right)?);
+            let merged = id_of(vocab, &format!("{left}{right}"))?;
+            if merges.insert(pair, (rank, merged)).is_some() {
                 return None;
             }
         }
@@ -106,6 +105,11 @@ impl ByteBpe {
     fn rank(&self, left: u32, right: u32) -> (u32, u32) {
         self.merges.get(&(left, right)).copied().unwrap_or((NO_RANK, 0))
     }
+}
+
+/// The id of a token in the vocabulary of a tokenizer.json.
+fn id_of(vocab: &serde_json::Map<String, Value>, token: &str) -> Option<u32> {
+    u32::try_from(vocab.get(token)?.as_u64()?).ok()
 }
 
 /// The character that represents each byte: printable bytes represent themselves, the others are numbered

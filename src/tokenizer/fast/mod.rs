@@ -106,8 +106,11 @@ impl Fast {
 /// Returns true if the first character of `text` after normalization is not a blank. The normalizer may
 /// remove characters before a blank.
 fn shows_first(plain: &tokenizers::Tokenizer, text: &str) -> bool {
-    let is_kept = |c: char| c == ' ' || c.is_ascii_graphic() || is_latin_letter(c);
-    let Some(normalizer) = plain.get_normalizer().filter(|_| !text.starts_with(is_kept)) else { return true };
+    // The normalizers that allow cuts keep these characters.
+    if text.starts_with(|c: char| c == ' ' || c.is_ascii_graphic() || is_latin_letter(c)) {
+        return true;
+    }
+    let Some(normalizer) = plain.get_normalizer() else { return true };
     let mut normalized = NormalizedString::from(text);
     normalizer.normalize(&mut normalized).is_ok()
         && !normalized.get().is_empty()

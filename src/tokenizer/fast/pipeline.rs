@@ -22,14 +22,14 @@ pub(super) struct Cuts {
 
 /// The cuts of the tokenizer that `json` describes; `None` if it must encode each text as a whole.
 pub(super) fn cuts(json: &Value) -> Option<Cuts> {
-    let is_text = |token: &Value| token["special"].as_bool() == Some(true);
     // GPT-2's splitting into words does not keep added tokens in one word.
     let may_hold = has_type(&json["pre_tokenizer"], &["BertPreTokenizer", "WhitespaceSplit", "Whitespace"]);
     let tokens_are_safe = match &json["added_tokens"] {
         Value::Null => true,
-        tokens => {
-            tokens.as_array()?.iter().all(|token| is_text(token) || (may_hold && is_within_word(token)))
-        }
+        tokens => tokens
+            .as_array()?
+            .iter()
+            .all(|token| token["special"].as_bool() == Some(true) || (may_hold && is_within_word(token))),
     };
     let is_safe = tokens_are_safe && keeps_ids(&json["post_processor"]) && sees_words(&json["model"]);
     if is_safe { text_cuts(json) } else { None }
@@ -49,8 +49,7 @@ fn has_type(part: &Value, names: &[&str]) -> bool {
 pub(super) fn text_cuts(json: &Value) -> Option<Cuts> {
     let normalizers = flatten(&json["normalizer"], "normalizers")?;
     let pre_tokenizers = flatten(&json["pre_tokenizer"], "pretokenizers")?;
-    let name = |part: &Value| part["type"].as_str().map(str::to_string);
-    if !normalizers.iter().all(|part| name(part).is_some_and(|name| NORMALIZERS.contains(&name.as_str()))) {
+    if !normalizers.iter().all(|part| has_type(part, &NORMALIZERS)) {
         return None;
     }
     // BERT's normalizer adds spaces.
@@ -115,8 +114,6 @@ fn keeps_ids(processor: &Value) -> bool {
 
 /// Returns true if a model always returns the same ids for the same word.
 fn sees_words(model: &Value) -> bool {
-    let off = |key: &str| model[key].is_null() || model[key].as_f64() == Some(0.0);
     matches!(model["type"].as_str(), Some("BPE" | "WordPiece" | "WordLevel" | "Unigram"))
-        && off("dropout")
-        && off("alpha")
+        && ["dropout", "alpha"].iter().all(|key| model[*key].is_null() || model[*key].as_f64() == Some(0.0))
 }

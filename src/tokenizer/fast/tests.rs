@@ -22,14 +22,16 @@ fn tokenizer(normalizer: &Value, pre_tokenizer: &Value, model: &Value) -> Both {
         "version": "1.0", "added_tokens": [], "normalizer": normalizer, "pre_tokenizer": pre_tokenizer,
         "post_processor": null, "decoder": null, "model": model,
     });
-    let made = |json: &Value| {
-        let mut inner: tokenizers::Tokenizer = json.to_string().parse().unwrap();
-        inner.set_encode_special_tokens(true);
-        inner
-    };
-    let inner = made(&json);
+    let inner = crate_tokenizer(&json);
     let adds_blank = take_blank(&mut json);
-    (inner, made(&json), Fast::new(&json, adds_blank))
+    (inner, crate_tokenizer(&json), Fast::new(&json, adds_blank))
+}
+
+/// The crate's tokenizer, which encodes special tokens in a text as text.
+fn crate_tokenizer(json: &Value) -> tokenizers::Tokenizer {
+    let mut inner: tokenizers::Tokenizer = json.to_string().parse().unwrap();
+    inner.set_encode_special_tokens(true);
+    inner
 }
 
 fn byte_level_model() -> Value {
@@ -101,6 +103,10 @@ fn byte_level_with_blank() -> Value {
     json!({"type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true, "use_regex": true})
 }
 
+fn metaspace(scheme: &str) -> Value {
+    json!({"type": "Metaspace", "replacement": "▁", "prepend_scheme": scheme, "split": true})
+}
+
 fn by_lines(metaspace: &Value) -> Value {
     let split =
         json!({"type": "Split", "pattern": {"String": "\n"}, "behavior": "Isolated", "invert": false});
@@ -117,7 +123,6 @@ fn bert(lowercase: bool, clean: bool) -> Value {
 
 /// Every kind of pipeline that allows cuts.
 static CUT: LazyLock<Vec<Both>> = LazyLock::new(|| {
-    let metaspace = |scheme: &str| json!({"type": "Metaspace", "replacement": "▁", "prepend_scheme": scheme, "split": true});
     vec![
         tokenizer(&Value::Null, &byte_level(), &byte_level_model()),
         tokenizer(&json!({"type": "NFC"}), &byte_level(), &byte_level_model()),
@@ -181,11 +186,11 @@ fn every_character_next_to_blanks() {
     let blocks: Vec<u32> =
         (0..=0x0010_ffff).step_by(64).filter(|first| first / 64 % one_of(*first) == 0).collect();
     // All pipelines for the scripts and signs in daily use, every sixth in turn for the others.
-    let is_used = |first: u32| matches!(first, 0..0x3400 | 0xf900..0x1_0000);
     blocks.par_iter().enumerate().for_each(|(block, first)| {
         let some = (*first..first + 64).filter_map(char::from_u32);
         let text = some.map(|c| format!("a{c} b\n{c} {c}{c} x")).collect::<Vec<_>>().concat();
-        let pipelines = (0..CUT.len()).filter(|number| is_used(*first) || number % 6 == block % 6);
+        let is_used = matches!(*first, 0..0x3400 | 0xf900..0x1_0000);
+        let pipelines = (0..CUT.len()).filter(|number| is_used || number % 6 == block % 6);
         pipelines.for_each(|number| assert_same_with(number, &text));
     });
 }
@@ -210,11 +215,13 @@ proptest! {
     }
 }
 
+/// Returns true if texts of this pipeline may be cut.
+fn is_cut(normalizer: &Value, pre_tokenizer: &Value, model: &Value) -> bool {
+    tokenizer(normalizer, pre_tokenizer, model).2.cuts.is_some()
+}
+
 #[test]
 fn what_looks_across_a_blank_is_not_cut() {
-    let is_cut = |normalizer: &Value, pre_tokenizer: &Value, model: &Value| {
-        tokenizer(normalizer, pre_tokenizer, model).2.cuts.is_some()
-    };
     let none = Value::Null;
     let bpe = byte_level_model();
     let pieces = unigram_model();

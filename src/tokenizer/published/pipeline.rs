@@ -6,6 +6,9 @@ use serde_json::json;
 use tokenizers::PostProcessorWrapper;
 
 use crate::error::Problem;
+use crate::tokenizer::framing::template_entry;
+use crate::tokenizer::framing::template_text;
+use crate::tokenizer::framing::template_token;
 use crate::tokenizer::published::class::Class;
 use crate::tokenizer::published::class::Kind;
 use crate::tokenizer::published::settings::Settings;
@@ -91,10 +94,6 @@ fn precompiled(normalizer: &Value) -> Option<Value> {
 }
 
 fn pre_tokenizer(class: Class, settings: Settings<'_>, prefix_space: bool) -> Result<Value, Problem> {
-    let metaspace = |off: &str| {
-        let scheme = if prefix_space { "always" } else { off };
-        json!({"type": "Metaspace", "replacement": "▁", "prepend_scheme": scheme, "split": true})
-    };
     Ok(match class {
         Class::Bert | Class::DistilBert | Class::Mpnet | Class::Herbert => {
             json!({"type": "BertPreTokenizer"})
@@ -103,18 +102,23 @@ fn pre_tokenizer(class: Class, settings: Settings<'_>, prefix_space: bool) -> Re
             json!({"type": "ByteLevel", "add_prefix_space": prefix_space, "trim_offsets": true, "use_regex": true})
         }
         Class::Albert | Class::Camembert | Class::XlmRoberta => {
-            json!({"type": "Sequence", "pretokenizers": [{"type": "WhitespaceSplit"}, metaspace("never")]})
+            let words = metaspace(if prefix_space { "always" } else { "never" });
+            json!({"type": "Sequence", "pretokenizers": [{"type": "WhitespaceSplit"}, words]})
         }
         Class::DebertaV2 => {
             let mut parts = Vec::new();
             if settings.flag("split_by_punct", false)? {
                 parts.push(json!({"type": "Punctuation", "behavior": "Isolated"}));
             }
-            parts.push(metaspace("first"));
+            parts.push(metaspace(if prefix_space { "always" } else { "first" }));
             json!({"type": "Sequence", "pretokenizers": parts})
         }
         Class::General => Value::Null,
     })
+}
+
+fn metaspace(prepend_scheme: &str) -> Value {
+    json!({"type": "Metaspace", "replacement": "▁", "prepend_scheme": prepend_scheme, "split": true})
 }
 
 fn model(
@@ -152,13 +156,13 @@ fn model(
                 );
                 Problem::new(message).at(place).hint("is the class that of its tokenizer.json?")
             })?;
-            let place_of = |is: &dyn Fn(&Value) -> bool| pieces.iter().position(is).map(|at| at as u64);
             let id = match class {
                 Class::Albert => 1,
-                Class::Camembert => place_of(&|piece| piece[0] == unk).unwrap_or(0),
+                Class::Camembert => pieces.iter().position(|piece| piece[0] == unk).unwrap_or(0) as u64,
                 Class::DebertaV2 => {
-                    let own = place_of(&|piece| piece[0] == unk && piece[1].as_f64() == Some(0.0));
-                    own.map_or_else(|| settings.number("unk_id", 1), Ok)?
+                    let own =
+                        pieces.iter().position(|piece| piece[0] == unk && piece[1].as_f64() == Some(0.0));
+                    own.map_or_else(|| settings.number("unk_id", 1), |place| Ok(place as u64))?
                 }
                 _ => 3,
             };
@@ -175,13 +179,13 @@ pub(super) fn is_same_switch(key: &str, old: &Value, new: &Value) -> bool {
         "continuing_subword_prefix" if *new == "##" => json!("##"),
         _ => Value::Null,
     };
-    let plain = |value: &Value| match value {
+    let [old, new] = [old, new].map(|value| match value {
         Value::Null => default.clone(),
         Value::Bool(false) => Value::Null,
         Value::String(text) if text.is_empty() => Value::Null,
         other => other.clone(),
-    };
-    plain(old) == plain(new)
+    });
+    old == new
 }
 
 /// Builds the template of a class; `id` returns the ids of tokens. `None` if the existing template stays.
@@ -199,29 +203,20 @@ pub(super) fn post_processor(
         Class::Camembert | Class::XlmRoberta => ["bos_token", "eos_token"],
         _ => ["cls_token", "sep_token"],
     };
-    let named = |role: &str| {
-        tokens.role(role).ok_or_else(|| {
-            let message =
-                format!("`{role}` of tokenizer_config.json is null, and {} needs one", class.name());
-            Problem::new(message).at(place)
-        })
-    };
-    let cls = named(roles[0])?;
-    let sep = named(roles[1])?;
+    let cls = required_role(tokens, roles[0], class, place)?;
+    let sep = required_role(tokens, roles[1], class, place)?;
     let cls_id = id(cls);
     let sep_id = id(sep);
-    let around = |first: &str, second: &str| [json!([second, sep_id]), json!([first, cls_id])];
+    let [sep_pair, cls_pair] = [json!([sep, sep_id]), json!([cls, cls_id])];
     let json = match class {
         Class::General | Class::Gpt2 => Value::Null,
         Class::Roberta => {
-            let [sep, cls] = around(cls, sep);
             let prefix_space = settings.flag("add_prefix_space", false)?;
             let trim = settings.flag("trim_offsets", true)?;
-            json!({"type": "RobertaProcessing", "sep": sep, "cls": cls, "trim_offsets": trim, "add_prefix_space": prefix_space})
+            json!({"type": "RobertaProcessing", "sep": sep_pair, "cls": cls_pair, "trim_offsets": trim, "add_prefix_space": prefix_space})
         }
         Class::Mpnet => {
-            let [sep, cls] = around(cls, sep);
-            json!({"type": "RobertaProcessing", "sep": sep, "cls": cls, "trim_offsets": true, "add_prefix_space": false})
+            json!({"type": "RobertaProcessing", "sep": sep_pair, "cls": cls_pair, "trim_offsets": true, "add_prefix_space": false})
         }
         // The class assumes these ids.
         Class::Herbert => json!({"type": "BertProcessing", "sep": [sep, 2], "cls": [cls, 0]}),
@@ -241,18 +236,23 @@ pub(super) fn post_processor(
     }
 }
 
+/// The token of a role; an error if the files set it to null.
+fn required_role<'a>(tokens: &'a Tokens, role: &str, class: Class, place: &str) -> Result<&'a str, Problem> {
+    tokens.role(role).ok_or_else(|| {
+        let message = format!("`{role}` of tokenizer_config.json is null, and {} needs one", class.name());
+        Problem::new(message).at(place)
+    })
+}
+
 fn template([cls, sep]: [&str; 2], ids: [Option<u32>; 2], double: bool, second: u32) -> Value {
-    let token = |name: &str, type_id: u32| json!({"SpecialToken": {"id": name, "type_id": type_id}});
-    let text = |name: &str, type_id: u32| json!({"Sequence": {"id": name, "type_id": type_id}});
-    let single = vec![token(cls, 0), text("A", 0), token(sep, 0)];
+    let single = vec![template_token(cls, 0), template_text("A", 0), template_token(sep, 0)];
     let mut pair = single.clone();
     if double {
-        pair.push(token(sep, 0));
+        pair.push(template_token(sep, 0));
     }
-    pair.extend([text("B", second), token(sep, second)]);
-    let entry = |name: &str, id: Option<u32>| json!({"id": name, "ids": [id], "tokens": [name]});
+    pair.extend([template_text("B", second), template_token(sep, second)]);
     json!({
         "type": "TemplateProcessing", "single": single, "pair": pair,
-        "special_tokens": {cls: entry(cls, ids[0]), sep: entry(sep, ids[1])},
+        "special_tokens": {cls: template_entry(cls, ids[0]), sep: template_entry(sep, ids[1])},
     })
 }

@@ -113,7 +113,6 @@ mod tests {
 
     #[test]
     fn a_longest_sequence_has_many_forms() {
-        let length = |value: Value| with(json!({"model_max_length": value}), |s| s.model_max_length());
         for (value, wanted) in [
             (json!(512), Some(512)),
             (json!(512.0), Some(512)),
@@ -125,10 +124,14 @@ mod tests {
             (serde_json::from_str("1000000000000000019884624838656").unwrap(), None),
             (json!(1_000_000_000_000_000_000_000_f64), None),
         ] {
-            assert_eq!(length(value.clone()), Ok(wanted), "{value}");
+            assert_eq!(
+                with(json!({"model_max_length": value}), |s| s.model_max_length()),
+                Ok(wanted),
+                "{value}"
+            );
         }
         for value in [json!("long"), json!(true), json!(-1), json!(12.5), json!([512])] {
-            let error = length(value.clone()).unwrap_err();
+            let error = with(json!({"model_max_length": value}), |s| s.model_max_length()).unwrap_err();
             assert!(error.contains("`model_max_length` of tokenizer_config.json is "), "{value}: {error}");
         }
         assert_eq!(with(json!({"max_len": 128}), |s| s.model_max_length()), Ok(Some(128)));

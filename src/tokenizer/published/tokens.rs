@@ -216,19 +216,23 @@ pub(in crate::tokenizer) fn added_token(value: &Value) -> Option<AddedToken> {
     let Some(flags) = value.as_object() else {
         return Some(AddedToken::from(value.as_str()?, true));
     };
-    let flag = |key: &str| match flags.get(key) {
-        None | Some(Value::Null) => Some(None),
-        Some(value) => value.as_bool().map(Some),
-    };
-    let special = flag("special")?.unwrap_or(false);
+    let special = flag(flags, "special", false)?;
     Some(AddedToken {
         content: flags.get("content")?.as_str()?.to_string(),
-        single_word: flag("single_word")?.unwrap_or(false),
-        lstrip: flag("lstrip")?.unwrap_or(false),
-        rstrip: flag("rstrip")?.unwrap_or(false),
-        normalized: flag("normalized")?.unwrap_or(!special),
+        single_word: flag(flags, "single_word", false)?,
+        lstrip: flag(flags, "lstrip", false)?,
+        rstrip: flag(flags, "rstrip", false)?,
+        normalized: flag(flags, "normalized", !special)?,
         special,
     })
+}
+
+/// A flag of a token, `default` if it is missing or null; `None` for a value of another type.
+fn flag(flags: &Map<String, Value>, key: &str, default: bool) -> Option<bool> {
+    match flags.get(key) {
+        None | Some(Value::Null) => Some(default),
+        Some(value) => value.as_bool(),
+    }
 }
 
 /// Reads an entry of `added_tokens`.
@@ -241,12 +245,11 @@ pub(in crate::tokenizer) fn added_tokens(
     list: &Value,
     place: &str,
 ) -> Result<Vec<(u32, AddedToken)>, Problem> {
-    let wrong = || Problem::new("its `added_tokens` are no list of tokens with ids").at(place);
     if list.is_null() {
         return Ok(Vec::new());
     }
-    let list = list.as_array().ok_or_else(wrong)?;
-    list.iter().map(|value| token_with_id(value).ok_or_else(wrong)).collect()
+    let tokens = list.as_array().and_then(|list| list.iter().map(token_with_id).collect());
+    tokens.ok_or_else(|| Problem::new("its `added_tokens` are no list of tokens with ids").at(place))
 }
 
 /// `added_tokens` for a tokenizer.json.

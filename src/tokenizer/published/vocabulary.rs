@@ -126,6 +126,13 @@ fn bpe(files: &[NamedFile], place: &str) -> Result<Value, Problem> {
     Ok(json!({"type": "BPE", "vocab": vocab, "merges": merges}))
 }
 
+/// The error for a vocabulary that `class` cannot read.
+fn unreadable(class: Class, place: &str) -> Problem {
+    let message =
+        format!("`tokenizer_class` {} cannot read the vocabulary of its tokenizer.json", class.name());
+    Problem::new(message).at(place).hint("name the class of that vocabulary, or `PreTrainedTokenizerFast`")
+}
+
 /// Converts `model` to the kind of model that `class` builds from a vocabulary; returns true if it was of
 /// another kind.
 pub(super) fn as_kind(class: Class, model: &mut Value, place: &str) -> Result<bool, Problem> {
@@ -142,20 +149,15 @@ pub(super) fn as_kind(class: Class, model: &mut Value, place: &str) -> Result<bo
     if !is_other {
         return Ok(false);
     }
-    let wrong = || {
-        let message =
-            format!("`tokenizer_class` {} cannot read the vocabulary of its tokenizer.json", class.name());
-        Problem::new(message)
-            .at(place)
-            .hint("name the class of that vocabulary, or `PreTrainedTokenizerFast`")
-    };
-    let mut vocab = fields.remove("vocab").ok_or_else(wrong)?;
+    let mut vocab = fields.remove("vocab").ok_or_else(|| unreadable(class, place))?;
     if name != "Unigram"
         && let Some(pieces) = vocab.as_array()
     {
         let spellings = pieces.iter().map(|piece| piece.as_str().or_else(|| piece[0].as_str()));
         let ids = spellings.zip(0u32..).map(|(text, id)| Some((text?.to_string(), id.into())));
-        vocab = Value::Object(ids.collect::<Option<Map<String, Value>>>().ok_or_else(wrong)?);
+        vocab = Value::Object(
+            ids.collect::<Option<Map<String, Value>>>().ok_or_else(|| unreadable(class, place))?,
+        );
     }
     let mut made = Map::from_iter([("type".to_string(), name.into()), ("vocab".to_string(), vocab)]);
     if name == "BPE" {

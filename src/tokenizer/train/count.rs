@@ -26,7 +26,7 @@ impl PieceCounts {
         cut: impl Fn(&str, &mut dyn FnMut(&str)) + Sync,
     ) -> Self {
         let portion = texts.len().div_ceil(4 * rayon::current_num_threads()).max(1);
-        let count = |texts: &[T]| {
+        let parts = texts.par_chunks(portion).map(|texts| {
             let mut counts: FastMap<Box<str>, u64> = FastMap::default();
             for text in texts {
                 cut(text.as_ref(), &mut |piece| match counts.get_mut(piece) {
@@ -35,8 +35,8 @@ impl PieceCounts {
                 });
             }
             counts
-        };
-        let parts: Vec<FastMap<Box<str>, u64>> = texts.par_chunks(portion).map(count).collect();
+        });
+        let parts: Vec<FastMap<Box<str>, u64>> = parts.collect();
         Self(parts.into_iter().flatten().collect())
     }
 

@@ -9,6 +9,9 @@ use crate::config::TokenizerAlgorithm;
 use crate::families::Family;
 use crate::families::SpecialNames;
 use crate::tokenizer::files;
+use crate::tokenizer::framing::template_entry;
+use crate::tokenizer::framing::template_text;
+use crate::tokenizer::framing::template_token;
 use crate::tokenizer::prefix;
 use crate::tokenizer::train::TrainerOptions;
 
@@ -45,11 +48,11 @@ impl Names {
 
     /// The `added_tokens` of a tokenizer.json. RoBERTa's mask includes the space before it.
     pub(super) fn added_tokens(&self, mask_takes_space: bool) -> Vec<Value> {
-        let token = |(id, name): (usize, &&str)| {
+        let tokens = self.order.iter().enumerate().map(|(id, name)| {
             let lstrip = mask_takes_space && *name == self.mask;
             json!({"id": id, "content": name, "single_word": false, "lstrip": lstrip, "rstrip": false, "normalized": false, "special": true})
-        };
-        self.order.iter().enumerate().map(token).collect()
+        });
+        tokens.collect()
     }
 
     /// The template of special tokens around one text and a pair: `<s> a </s>` and `<s> a </s></s> b </s>`,
@@ -64,18 +67,18 @@ impl Names {
     }
 
     fn around(&self) -> Value {
-        let id = |name: &str| self.id(name);
+        let [cls_id, sep_id] = [self.cls, self.sep].map(|name| self.id(name) as u32);
         if self.family.double_separator {
-            let sep = json!([self.sep, id(self.sep)]);
-            let cls = json!([self.cls, id(self.cls)]);
+            let sep = json!([self.sep, sep_id]);
+            let cls = json!([self.cls, cls_id]);
             return json!({"type": "RobertaProcessing", "sep": sep, "cls": cls, "trim_offsets": true, "add_prefix_space": false});
         }
-        let special = |name: &str, type_id: u32| json!({"SpecialToken": {"id": name, "type_id": type_id}});
-        let sequence = |name: &str, type_id: u32| json!({"Sequence": {"id": name, "type_id": type_id}});
-        let entry = |name: &str| json!({"id": name, "ids": [id(name)], "tokens": [name]});
-        let single = [special(self.cls, 0), sequence("A", 0), special(self.sep, 0)];
-        let pair = [&single[..], &[sequence("B", 1), special(self.sep, 1)]].concat();
-        let tokens = json!({self.cls: entry(self.cls), self.sep: entry(self.sep)});
+        let single = [template_token(self.cls, 0), template_text("A", 0), template_token(self.sep, 0)];
+        let pair = [&single[..], &[template_text("B", 1), template_token(self.sep, 1)]].concat();
+        let tokens = json!({
+            self.cls: template_entry(self.cls, Some(cls_id)),
+            self.sep: template_entry(self.sep, Some(sep_id)),
+        });
         json!({"type": "TemplateProcessing", "single": single, "pair": pair, "special_tokens": tokens})
     }
 

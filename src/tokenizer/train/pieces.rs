@@ -157,15 +157,15 @@ fn sum_of_parts(
     trie: &Trie,
     add: impl Fn(&mut Lattice, &str, f64, &mut [f64]) + Sync,
 ) -> Vec<f64> {
-    let part = |words: &Words| {
+    let parts = words.par_chunks(words.len().div_ceil(PARTS).max(1)).map(|words: &Words| {
         let mut lattice = Lattice::default();
         let mut sums = vec![0.0; trie.len()];
         for (word, count) in words {
             add(&mut lattice, word, *count as f64, &mut sums);
         }
         sums
-    };
-    let parts: Vec<Vec<f64>> = words.par_chunks(words.len().div_ceil(PARTS).max(1)).map(part).collect();
+    });
+    let parts: Vec<Vec<f64>> = parts.collect();
     let mut total = vec![0.0; trie.len()];
     for part in parts {
         total.iter_mut().zip(part).for_each(|(sum, more)| *sum += more);
@@ -282,9 +282,9 @@ mod tests {
             characters.iter().all(|c| texts.contains(&c.to_string().as_str())) && !texts.contains(&"▁auto"),
             "{texts:?}"
         );
-        let bits = |pieces: Vec<Piece>| {
+        let [one, three] = [pieces, run(3)].map(|pieces| {
             pieces.into_iter().map(|(text, score)| (text, score.to_bits())).collect::<Vec<_>>()
-        };
-        assert_eq!(bits(run(3)), bits(pieces));
+        });
+        assert_eq!(three, one);
     }
 }

@@ -43,12 +43,11 @@ pub(super) fn learn(task: Task, progress: impl FnMut(usize)) -> Learned {
     let learned = pieces::learn(&words, &wanted, progress);
     let known = reserved.len() + learned.len();
     let unused = (known..options.filled_size()).map(|id| names.unused(id - known));
-    let never = |name: &String| json!([name, NEVER]);
-    let mut vocab: Vec<Value> = reserved.iter().map(never).collect();
+    let mut vocab: Vec<Value> = reserved.iter().map(|name| json!([name, NEVER])).collect();
     vocab.extend(
         learned.iter().map(|(text, score)| json!([text, (score * SCORE_STEPS).round() / SCORE_STEPS])),
     );
-    vocab.extend(unused.map(|name| never(&name)));
+    vocab.extend(unused.map(|name| json!([name, NEVER])));
     Learned {
         config: names.config("PreTrainedTokenizerFast", options.model_max_length, json!({})),
         files: Vec::new(),

@@ -37,8 +37,8 @@ pub(super) fn learn(task: Task, mut progress: impl FnMut(usize)) -> Learned {
     let units = ascii(options.lowercase);
     let room = vocab_size.saturating_sub(special.len() + units.len());
     let mut learn = |characters: &BTreeSet<char>| {
-        let is_known = |word: &str| word.chars().all(|c| characters.contains(&c));
-        let known: Vec<_> = words.iter().filter(|(word, _)| is_known(word)).collect();
+        let known: Vec<_> =
+            words.iter().filter(|(word, _)| word.chars().all(|c| characters.contains(&c))).collect();
         let mut units = units.clone();
         units.extend(known.iter().flat_map(|(word, _)| units_of(word)));
         let spellings: Vec<String> = special.iter().cloned().chain(units).collect();

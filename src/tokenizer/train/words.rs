@@ -159,11 +159,11 @@ fn split(
     normalizer: Option<&NormalizerWrapper>,
     pre_tokenizer: &PreTokenizerWrapper,
 ) -> Result<PreTokenizedString> {
-    let cannot = |e| Problem::new(format!("cannot split a text into words: {e}"));
     let mut split = PreTokenizedString::from(text);
-    if let Some(normalizer) = normalizer {
-        split.normalize(|text| normalizer.normalize(text)).map_err(cannot)?;
-    }
-    pre_tokenizer.pre_tokenize(&mut split).map_err(cannot)?;
+    let normalized =
+        normalizer.map_or(Ok(()), |normalizer| split.normalize(|text| normalizer.normalize(text)));
+    normalized
+        .and_then(|()| pre_tokenizer.pre_tokenize(&mut split))
+        .map_err(|e| Problem::new(format!("cannot split a text into words: {e}")))?;
     Ok(split)
 }
