@@ -15,30 +15,16 @@
 use std::io::Write;
 use std::time::Instant;
 
-use candle_core::D;
-use candle_core::DType;
-use candle_core::Device;
-use candle_core::Module;
-use candle_core::Result;
-use candle_core::Tensor;
-use candle_nn::AdamW;
-use candle_nn::Embedding;
-use candle_nn::Linear;
-use candle_nn::Optimizer;
-use candle_nn::ParamsAdamW;
-use candle_nn::VarBuilder;
-use candle_nn::VarMap;
+use candle_core::{D, DType, Device, Module, Result, Tensor};
 use candle_nn::loss::cross_entropy;
 use candle_nn::ops::softmax;
-use candle_transformers::models::bert::BertForMaskedLM;
-use candle_transformers::models::bert::Config;
+use candle_nn::{AdamW, Embedding, Linear, Optimizer, ParamsAdamW, VarBuilder, VarMap};
+use candle_transformers::models::bert::{BertForMaskedLM, Config};
 use candle_transformers::models::debertav2::DebertaV2Model;
 use candle_transformers::models::distilbert::DistilBertForMaskedLM;
 use candle_transformers::models::modernbert::ModernBertForMaskedLM;
-use mlmtrain::families::EncoderConfig;
-use mlmtrain::families::named_model;
-use mlmtrain::rng::Purpose;
-use mlmtrain::rng::Stream;
+use mlmtrain::families::{EncoderConfig, named_model};
+use mlmtrain::rng::{Purpose, Stream};
 use serde::de::DeserializeOwned;
 use serde_json::json;
 

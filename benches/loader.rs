@@ -10,29 +10,15 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use mlmtrain::batches::BatchPlan;
-use mlmtrain::batches::Cursor;
-use mlmtrain::batches::Frame;
-use mlmtrain::batches::Loader;
-use mlmtrain::batches::LoaderOptions;
-use mlmtrain::batches::Masking;
-use mlmtrain::batches::Order;
-use mlmtrain::batches::Packing;
-use mlmtrain::batches::StepShape;
-use mlmtrain::batches::packing_report;
-use mlmtrain::config::MaskingUnit;
-use mlmtrain::config::MlmConfig;
+use mlmtrain::batches::{
+    BatchPlan, Cursor, Frame, Loader, LoaderOptions, Masking, Order, Packing, StepShape, packing_report,
+};
+use mlmtrain::config::{MaskingUnit, MlmConfig};
 use mlmtrain::corpus::Side;
-use mlmtrain::rng::Purpose;
-use mlmtrain::rng::Stream;
-use mlmtrain::shards::Manifest;
-use mlmtrain::shards::ShardSet;
-use mlmtrain::shards::ShardWriter;
-use mlmtrain::shards::SplitEntry;
+use mlmtrain::rng::{Purpose, Stream};
+use mlmtrain::shards::{Manifest, ShardSet, ShardWriter, SplitEntry};
 use mlmtrain::tokenizer::Tokenizer;
-use serde_json::Map;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
 /// Tokens/s of a training step of `tiny`, where none are given.
 const STEP_TOKENS_PER_SECOND: f64 = 40_000.0;

@@ -6,21 +6,14 @@
 //! a word, and bytes for a token. With `--against DIR` before the files, the tokens of the tokenizer in DIR
 //! on the same texts too; with `--save DIR`, the files go to DIR/ALGORITHM.
 
-use std::io::Read;
-use std::io::Write;
-use std::path::Path;
-use std::path::PathBuf;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
 
-use anyhow::Context;
-use anyhow::Result;
-use mlmtrain::config::TokenizerAlgorithm;
-use mlmtrain::config::TokenizerConfig;
+use anyhow::{Context, Result};
+use mlmtrain::config::{TokenizerAlgorithm, TokenizerConfig};
 use mlmtrain::families::Family;
 use mlmtrain::fs;
-use mlmtrain::tokenizer::Fertility;
-use mlmtrain::tokenizer::Tokenizer;
-use mlmtrain::tokenizer::Trainer;
-use mlmtrain::tokenizer::TrainerOptions;
+use mlmtrain::tokenizer::{Fertility, Tokenizer, Trainer, TrainerOptions};
 
 /// Texts are handed over in documents of about this many bytes.
 const DOCUMENT_BYTES: usize = 4 << 10;

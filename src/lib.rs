@@ -79,15 +79,7 @@
 //! file of data in `families/`; CONTRIBUTING lists the files of a task. The path of the
 //! text starts at `prepare/job.rs`, then `corpus/pass.rs`, `batches/loader.rs`.
 
-pub use base::error;
-pub use base::families;
-pub use base::fs;
-pub use base::pages;
-pub use base::quantity;
-pub use base::quietly;
-pub use base::rng;
-pub use base::scores;
-pub use base::secrets;
+pub use base::{error, families, fs, pages, quantity, quietly, rng, scores, secrets};
 
 pub use ops;
 

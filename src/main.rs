@@ -2,23 +2,18 @@
 //!
 //! A terminal that is gone is no reason to panic: text that cannot be printed is dropped.
 
-use std::io::ErrorKind;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
 
 use clap::Parser;
-use mlmtrain::commands;
 use mlmtrain::commands::cli::Cli;
-use mlmtrain::commands::terminal;
 use mlmtrain::commands::terminal::ReaderGone;
-use mlmtrain::commands::usage;
-use mlmtrain::distributed;
+use mlmtrain::commands::{terminal, usage};
 use mlmtrain::distributed::AbortOnPanic;
-use mlmtrain::error;
 use mlmtrain::error::Class;
 use mlmtrain::ops::memory::LargeBlocks;
-use mlmtrain::telemetry::events;
-use mlmtrain::telemetry::log;
+use mlmtrain::telemetry::{events, log};
+use mlmtrain::{commands, distributed, error};
 
 #[global_allocator]
 static ALLOCATOR: LargeBlocks = LargeBlocks;

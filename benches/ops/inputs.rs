@@ -1,12 +1,8 @@
 //! What the ops are timed on: values, ids and dropout, the same in every run.
 
-use candle_core::DType;
-use candle_core::Device;
-use candle_core::Result;
-use candle_core::Tensor;
+use candle_core::{DType, Device, Result, Tensor};
 use mlmtrain::ops::dropout::Dropout;
-use mlmtrain::rng::Purpose;
-use mlmtrain::rng::Stream;
+use mlmtrain::rng::{Purpose, Stream};
 
 fn stream() -> Stream {
     Stream::new(1, Purpose::Test, 0)

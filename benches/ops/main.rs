@@ -16,33 +16,16 @@ use std::hint::black_box;
 use std::io::Write;
 use std::time::Instant;
 
-use candle_core::DType;
-use candle_core::Result;
-use candle_core::Tensor;
-use mlmtrain::families::EncoderConfig;
-use mlmtrain::families::MODEL_NAMES;
-use mlmtrain::families::named_model;
-use mlmtrain::ops::adamw;
-use mlmtrain::ops::attention;
-use mlmtrain::ops::cross_entropy;
-use mlmtrain::ops::embedding;
-use mlmtrain::ops::gather_rows;
-use mlmtrain::ops::instructions;
-use mlmtrain::ops::lamb;
-use mlmtrain::ops::linear;
-use mlmtrain::ops::linear_cross_entropy;
+use candle_core::{DType, Result, Tensor};
+use mlmtrain::families::{EncoderConfig, MODEL_NAMES, named_model};
 use mlmtrain::ops::matmul::cpu::is_native;
-use mlmtrain::ops::memory;
 use mlmtrain::ops::memory::LargeBlocks;
-use mlmtrain::ops::norm;
-use mlmtrain::ops::peak;
+use mlmtrain::ops::{
+    adamw, attention, cross_entropy, embedding, gather_rows, instructions, lamb, linear,
+    linear_cross_entropy, memory, norm, peak,
+};
 
-use inputs::drawn_ids;
-use inputs::dropped;
-use inputs::full;
-use inputs::row_keys;
-use inputs::vector;
-use inputs::zeros;
+use inputs::{drawn_ids, dropped, full, row_keys, vector, zeros};
 
 /// Each op runs at least so often and so long; the median counts.
 const LEAST_RUNS: usize = 5;

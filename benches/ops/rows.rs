@@ -4,20 +4,11 @@ use std::hint::black_box;
 use std::io::Write;
 
 use candle_core::Tensor;
-use mlmtrain::ops::dropout;
-use mlmtrain::ops::gelu;
 use mlmtrain::ops::gelu::Form;
-use mlmtrain::ops::layer_norm;
-use mlmtrain::ops::residual_norm;
+use mlmtrain::ops::{dropout, gelu, layer_norm, residual_norm};
 
-use super::Bench;
-use super::EPS;
-use super::Going;
-use super::Work;
-use super::inputs::dropped;
-use super::inputs::row_keys;
-use super::inputs::vector;
-use super::inputs::zeros;
+use super::inputs::{dropped, row_keys, vector, zeros};
+use super::{Bench, EPS, Going, Work};
 
 impl<W: Write> Bench<'_, W> {
     pub(super) fn rows(&mut self) -> Going {

@@ -3,10 +3,9 @@
 //!
 //! This module prints nothing: `main` prints the error once, with [`render`].
 
-use std::fmt;
 use std::fmt::Write;
-use std::io;
 use std::io::ErrorKind;
+use std::{fmt, io};
 
 use crate::secrets;
 

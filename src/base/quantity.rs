@@ -2,8 +2,7 @@
 //!
 //! Pure functions, which know neither the clock nor the configuration keys with such values.
 
-use std::time::Duration;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use chrono::DateTime;
 

@@ -3,10 +3,7 @@
 
 use std::cell::Cell;
 use std::fmt::Display;
-use std::panic::AssertUnwindSafe;
-use std::panic::catch_unwind;
-use std::panic::set_hook;
-use std::panic::take_hook;
+use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
 use std::sync::Once;
 
 thread_local! {

@@ -1,28 +1,28 @@
-//! What is worked out of a batch before its step, by whoever computes with it: plans for a device, copies
-//! there.
+//! Values that a consumer of a batch computes in advance, such as plans for a device and copies on it.
 //!
-//! A batch only carries it, from the thread that made the batch to the one that trains on it; it knows not
-//! what it is.
+//! A batch only carries such a value from the thread that made the batch to the thread that trains on it,
+//! without knowing its type.
 
 use std::any::Any;
 use std::fmt;
 
-/// One thing of any type, or nothing. No part of what a batch is: it is not compared, saved or copied.
+/// An optional value of any type. It is not a part of the batch's content: it is not compared, saved or
+/// copied.
 #[derive(Default)]
 pub struct Ahead(Option<Box<dyn Any + Send + Sync>>);
 
 impl Ahead {
-    /// Puts something in the place of what was there.
+    /// Stores `thing`, replacing an earlier value.
     pub fn set<T: Any + Send + Sync>(&mut self, thing: T) {
         self.0 = Some(Box::new(thing));
     }
 
-    /// What is there, if it is of this type.
+    /// Returns the stored value if it has this type.
     pub fn get<T: Any>(&self) -> Option<&T> {
         self.0.as_deref()?.downcast_ref()
     }
 
-    /// Drops what is there.
+    /// Drops the stored value.
     pub fn clear(&mut self) {
         self.0 = None;
     }

@@ -1,9 +1,8 @@
 //! One micro-batch: rows of tokens packed end to end without padding.
 //!
-//! It holds plain host arrays and knows no model: a task uploads what it needs.
+//! It consists of plain host arrays and is independent of models: a task uploads what it needs.
 
-use serde::Deserialize;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::batches::Ahead;
 
@@ -19,33 +18,32 @@ pub struct Batch {
     pub position_ids: Vec<u32>,
     /// Start of each segment, and `T` at the end: segment `i` is `cu_seqlens[i]..cu_seqlens[i + 1]`.
     pub cu_seqlens: Vec<u32>,
-    /// Where each token stands in the step's *global* batch: `global row x row capacity + place in the row`,
+    /// Position of each token in the step's *global* batch: `global row x row capacity + place in the row`,
     /// `[T]`.
     ///
-    /// Dropout is drawn by these, so that it does not depend on how a step is cut into micro-batches or
-    /// ranks.
+    /// Dropout is drawn by these keys, so that it does not depend on how a step is divided into micro-batches
+    /// or ranks.
     pub token_keys: Vec<u64>,
-    /// Indices into `ids` of the `M` positions that carry a label (masked tokens; first token of an
-    /// example).
+    /// Indices into `ids` of the `M` positions that have a label (masked tokens; first token of an example).
     pub label_positions: Vec<u32>,
-    /// What is to be predicted there, `[M]`: a token id or a class; or `[M, O]` the bits of f32 numbers,
-    /// or 0 and 1 for each of several labels.
+    /// Labels of these positions, `[M]`: a token id or a class; or `[M, O]` the bits of f32 numbers, or 0 and
+    /// 1 for each of several labels.
     pub labels: Vec<u32>,
-    /// Indices into `ids` of the first tokens of the `P` segments that are a pair with a label of its own.
+    /// Indices into `ids` of the first tokens of the `P` segments that are a pair with its own label.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pair_positions: Vec<u32>,
-    /// Their classes, `[P]`: 0 where the second text of the pair follows the first.
+    /// Classes of the pairs, `[P]`: 0 if the second text of the pair follows the first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pair_labels: Vec<u32>,
-    /// Ids of the samples in this batch, to name them when a loss is not finite.
+    /// Ids of the samples in this batch, to report them when a loss is not finite.
     pub sample_ids: Vec<u64>,
-    /// What was worked out ahead of its step.
+    /// Values computed in advance for the step.
     #[serde(skip)]
     pub ahead: Ahead,
 }
 
 impl Batch {
-    /// One segment, with labels (of class 0) at these positions.
+    /// A batch of one segment, with labels (of class 0) at these positions.
     pub fn of_segment(ids: Vec<u32>, label_positions: Vec<u32>) -> Self {
         let tokens = ids.len();
         Self {
@@ -63,12 +61,12 @@ impl Batch {
         }
     }
 
-    /// Tokens in all rows (T).
+    /// Number of tokens in all rows (T).
     pub fn num_tokens(&self) -> usize {
         self.ids.len()
     }
 
-    /// Labels of all positions that carry some: M, or M O.
+    /// Number of labels of all positions: M, or M O.
     pub fn num_labels(&self) -> usize {
         self.labels.len()
     }
@@ -83,7 +81,7 @@ impl Batch {
         self.ahead.clear();
     }
 
-    /// Makes room for `tokens` tokens in the arrays that have one entry a token.
+    /// Reserves memory for `tokens` tokens in the arrays that have one entry per token.
     pub fn reserve(&mut self, tokens: usize) {
         for array in [&mut self.ids, &mut self.token_type_ids, &mut self.position_ids] {
             array.reserve(tokens);
@@ -93,7 +91,8 @@ impl Batch {
 
     fn arrays(&mut self) -> [&mut Vec<u32>; 8] {
         let Self { ids, token_type_ids, position_ids, cu_seqlens, label_positions, labels, .. } = self;
-        let (pair_positions, pair_labels) = (&mut self.pair_positions, &mut self.pair_labels);
+        let pair_positions = &mut self.pair_positions;
+        let pair_labels = &mut self.pair_labels;
         [ids, token_type_ids, position_ids, cu_seqlens, label_positions, labels, pair_positions, pair_labels]
     }
 

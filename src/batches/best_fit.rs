@@ -6,18 +6,17 @@
 
 use std::collections::BTreeSet;
 
-use crate::rng::Permutation;
-use crate::rng::Stream;
+use crate::rng::{Permutation, Stream};
 
 /// Special tokens around a piece.
 const SPECIAL: u64 = 2;
 
-/// A stretch of a document.
+/// A contiguous part of a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Piece<P> {
-    /// Where the document lies.
+    /// The location of the document in the shards.
     pub(super) place: P,
-    /// Its tokens.
+    /// Tokens of the whole document.
     pub(super) document_tokens: u64,
     /// Tokens of the document before the piece.
     pub(super) from: u64,
@@ -28,16 +27,17 @@ pub(super) struct Piece<P> {
 /// The rows of a window of documents.
 #[derive(Debug)]
 pub(super) struct Window<P> {
-    /// Places in the epoch's order that the window covers.
+    /// Number of documents in the window, in the order of the epoch.
     pub(super) documents: u64,
-    /// Pieces, those of one row after each other.
+    /// Pieces, ordered by row.
     pieces: Vec<Piece<P>>,
-    /// Where each row ends in `pieces`, in the order in which rows come.
+    /// Start and end of each row in `pieces`, in the order of the rows.
     rows: Vec<(u32, u32)>,
 }
 
 impl<P: Copy> Window<P> {
-    /// Rows of at most `max_seq_length` tokens of these documents or parts of them, in the order that `shuffle` gives.
+    /// Plans rows of at most `max_seq_length` tokens of these documents or parts of them; `shuffle` gives the
+    /// order of the rows.
     pub(super) fn plan(whole: &[Piece<P>], max_seq_length: u64, shuffle: Option<Stream>) -> Self {
         let (pieces, row_of, rows) = place(whole, max_seq_length);
         let mut starts = vec![0u32; rows + 1];
@@ -50,28 +50,29 @@ impl<P: Copy> Window<P> {
         let mut by_row: Vec<u32> = (0..pieces.len() as u32).collect();
         by_row.sort_by_key(|&piece| row_of[piece as usize]);
         let permutation = shuffle.map(|stream| Permutation::new(stream, rows as u64));
-        let at = |row: usize| permutation.map_or(row, |p| p.at(row as u64) as usize);
-        let rows = (0..rows).map(at).map(|row| (starts[row], starts[row + 1])).collect();
+        let order = (0..rows).map(|row| permutation.map_or(row, |p| p.at(row as u64) as usize));
+        let rows = order.map(|row| (starts[row], starts[row + 1])).collect();
         let documents = whole.len() as u64;
         Self { documents, pieces: by_row.into_iter().map(|piece| pieces[piece as usize]).collect(), rows }
     }
 
-    /// The pieces of row `number`; `None` behind the last one.
+    /// The pieces of row `number`; `None` after the last one.
     pub(super) fn row(&self, number: u64) -> Option<&[Piece<P>]> {
         let (start, end) = *self.rows.get(usize::try_from(number).ok()?)?;
         Some(&self.pieces[start as usize..end as usize])
     }
 
-    /// Rows of the window.
+    /// Number of rows of the window.
     pub(super) fn len(&self) -> u64 {
         self.rows.len() as u64
     }
 }
 
-/// The pieces, the row of each, and the number of rows.
+/// Returns the pieces, the row of each, and the number of rows.
 fn place<P: Copy>(whole: &[Piece<P>], max_seq_length: u64) -> (Vec<Piece<P>>, Vec<u32>, usize) {
     let most = max_seq_length - SPECIAL;
-    let (mut pieces, mut ends) = (Vec::new(), Vec::new());
+    let mut pieces = Vec::new();
+    let mut ends = Vec::new();
     for stretch in whole {
         let mut left = stretch.count;
         while left > 0 {
@@ -81,8 +82,8 @@ fn place<P: Copy>(whole: &[Piece<P>], max_seq_length: u64) -> (Vec<Piece<P>>, Ve
             left -= count;
         }
     }
-    // A piece that fills a row has one of its own. The sort is stable: equal pieces keep the order of their
-    // documents.
+    // A piece that fills a row gets a row of its own. The sort is stable: equal pieces keep the order of
+    // their documents.
     let mut row_of: Vec<u32> = (0..pieces.len() as u32).collect();
     let mut rows = pieces.len();
     ends.sort_by_key(|piece| std::cmp::Reverse(piece.count));

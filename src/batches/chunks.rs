@@ -1,11 +1,11 @@
 //! Chunks of long documents. Each chunk fills a row; chunks are numbered through all documents.
 //!
-//! A document is cut into chunks from its beginning on. The tokens after its last chunk are its rest. Every other
-//! chunk is for a row of short segments: if a token sees few others, a model learns sooner to attend to them.
-//! (BERT's `create_pretraining_data` had `short_seq_prob` for a similar purpose.)
+//! A document is divided into chunks from its beginning. The tokens after its last chunk are its rest. Every
+//! other chunk is for a row of short segments: if a token attends to few others, a model learns sooner to
+//! attend to them. (BERT's `create_pretraining_data` had `short_seq_prob` for a similar purpose.)
 //!
-//! The index has one entry per [`MARK_DOCUMENTS`] documents, so that it needs much less memory than the offsets in
-//! the shards. To find a chunk, it reads the offsets of the documents of one entry.
+//! The index has one entry per [`MARK_DOCUMENTS`] documents, so that it needs much less memory than the
+//! offsets in the shards. To find a chunk, it reads the offsets of the documents of one entry.
 
 use std::ops::Range;
 
@@ -17,7 +17,7 @@ use crate::error::Problem;
 /// Documents that share an entry of the index.
 const MARK_DOCUMENTS: u64 = 256;
 
-/// Places of a short segment, special tokens included.
+/// Places of a short segment, including special tokens.
 const SHORT_PLACES: u64 = 32;
 
 /// The lengths of chunks in tokens: all are whole, or whole and short ones alternate.
@@ -52,7 +52,8 @@ impl Lengths {
     fn count(&self, document_tokens: u64) -> (u64, u64) {
         let pair_tokens = self.whole + self.short;
         let pairs = document_tokens / pair_tokens;
-        let (chunks, tokens) = (pairs * self.chunks_of_pair(), pairs * pair_tokens);
+        let chunks = pairs * self.chunks_of_pair();
+        let tokens = pairs * pair_tokens;
         if document_tokens - tokens >= self.whole {
             (chunks + 1, tokens + self.whole)
         } else {
@@ -105,11 +106,11 @@ struct Mark {
 /// One chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Chunk<P> {
-    /// The document that it is of.
+    /// The document of the chunk.
     pub(super) document: u64,
     /// The place of the chunk's document in the shards.
     pub(super) place: P,
-    /// Its tokens.
+    /// Tokens of the whole document.
     pub(super) document_tokens: u64,
     /// Tokens of the document before the chunk.
     pub(super) from: u64,

@@ -1,18 +1,15 @@
-//! Lays rows end to end in one batch, then masks them and says where each token stands.
+//! Concatenates rows into one batch, masks them and computes the positions of their tokens.
 //!
-//! Two halves, because the first reads in the order of rows and the second can be done by any thread at any
-//! time.
+//! There are two halves, because the first one reads in the order of rows, while any thread can do the second
+//! one at any time.
 
 use anyhow::Result;
 
-use crate::batches::Batch;
-use crate::batches::Masking;
-use crate::batches::Packer;
 use crate::batches::mask::MaskBuffers;
-use crate::rng::Purpose;
-use crate::rng::Stream;
+use crate::batches::{Batch, Masking, Packer};
+use crate::rng::{Purpose, Stream};
 
-/// Rows as they were read.
+/// Rows as they were read, before masking.
 #[derive(Debug, Default)]
 pub(super) struct Unmasked {
     batch: Batch,
@@ -21,7 +18,7 @@ pub(super) struct Unmasked {
     first_row: usize,
 }
 
-/// How the rows of a step are masked and numbered.
+/// Settings for masking and numbering the rows of a step.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct StepSettings {
     /// Seed of the masks.
@@ -33,8 +30,8 @@ pub(super) struct StepSettings {
 }
 
 impl Unmasked {
-    /// Rows to come into `batch`, whose buffers are used; `first_row` is the number of the first one in the
-    /// global batch.
+    /// An empty collection of rows that reuses the buffers of `batch`; `first_row` is the number of the first
+    /// row in the global batch.
     pub(super) fn new(mut batch: Batch, first_row: usize) -> Self {
         batch.clear();
         batch.cu_seqlens.push(0);
@@ -48,14 +45,14 @@ impl Unmasked {
         Ok(())
     }
 
-    /// Adds the next row of this epoch; `false` at its end.
+    /// Adds the next row of this epoch; returns false at the end of the epoch.
     pub(super) fn add_row_of_epoch(&mut self, packer: &mut Packer) -> Result<bool> {
         let Some(sample_id) = packer.append_row_of_epoch(&mut self.batch)? else { return Ok(false) };
         self.end_row(sample_id);
         Ok(true)
     }
 
-    /// Tokens so far.
+    /// Number of tokens so far.
     pub(super) fn num_tokens(&self) -> usize {
         self.batch.num_tokens()
     }
@@ -65,7 +62,7 @@ impl Unmasked {
         self.row_ends.push(self.batch.ids.len() as u32);
     }
 
-    /// Masks each row by the stream of its sample id, and fills in what follows from the rows.
+    /// Masks each row by the stream of its sample id, and fills in the arrays derived from the rows.
     pub(super) fn finish(
         self,
         masking: &Masking,
@@ -77,7 +74,8 @@ impl Unmasked {
         let mut start = 0;
         for (number, (&end, &sample_id)) in row_ends.iter().zip(&batch.sample_ids).enumerate() {
             let stream = Stream::new(seed, Purpose::Mask, sample_id);
-            let (positions, labels) = (&mut batch.label_positions, &mut batch.labels);
+            let positions = &mut batch.label_positions;
+            let labels = &mut batch.labels;
             masking.apply_at(
                 probability,
                 stream,
@@ -95,7 +93,7 @@ impl Unmasked {
         for segment in batch.cu_seqlens.windows(2) {
             batch.position_ids.extend(0..segment[1] - segment[0]);
         }
-        // Those of pairs are there.
+        // The token types of pairs are already set.
         batch.token_type_ids.resize(batch.ids.len(), 0);
         batch
     }

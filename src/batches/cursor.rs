@@ -1,45 +1,45 @@
-//! Where packing stands between two rows: a few integers, from which any run goes on at once.
+//! The position of packing between two rows: a few integers from which a run can resume immediately.
 
-use serde::Deserialize;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-/// Where the next row starts. All of resuming is to start from one of these.
+/// The position at which the next row starts. Resuming means starting from such a position.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Cursor {
-    /// Passes over the data that are complete.
+    /// Number of complete passes over the data.
     pub epoch: u64,
-    /// Place in the epoch's order of the document that comes next, or of the first one of the window.
+    /// Place in the epoch's order of the next document, or of the first document of the window.
     pub index: u64,
-    /// Tokens of that document that are used already; of what is behind its chunks where it has some.
+    /// Number of tokens of that document that are already used; for a document with chunks, of its rest.
     pub token: u64,
     /// Place of the next chunk in the epoch's order of chunks, or in that of the window of shards.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub chunk: u64,
-    /// Tokens of that chunk that are used already.
+    /// Number of tokens of that chunk that are already used.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub chunk_token: u64,
-    /// The window of shards, where these come in windows and documents in chunks.
+    /// Number of the window of shards, if shards are grouped in windows and documents are divided into
+    /// chunks.
     #[serde(default, skip_serializing_if = "is_first")]
     pub shard_window: usize,
-    /// Rows made in this epoch.
+    /// Number of rows made in this epoch.
     pub row: u64,
-    /// Tokens used in this epoch, without special tokens.
+    /// Number of tokens used in this epoch, without special tokens.
     pub tokens: u64,
-    /// Rows of the window that are used already (best fit only).
+    /// Number of rows of the window that are already used (best fit only).
     pub window_row: u64,
-    /// The row length that the window was planned with; 0 when none is open (best fit only).
+    /// The row length for which the window was planned; 0 if no window is open (best fit only).
     pub window_seq_length: u64,
-    /// Number of the mix of sources that the epoch is made of, in the order in which mixes come.
+    /// Number of the epoch's mix of sources, in the order of the mixes.
     #[serde(default, skip_serializing_if = "is_first")]
     pub mix: usize,
-    /// Once the mix has changed: where each source stands in the endless order of the first mix.
+    /// Once the mix has changed: position of each source in the endless order of the first mix.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub positions: Vec<u64>,
     /// Once the mix has changed: the same for the chunks of each source.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub chunk_positions: Vec<u64>,
-    /// Once the mix has changed: tokens used in all epochs before this one.
+    /// Once the mix has changed: number of tokens used in all epochs before this one.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub tokens_before: u64,
 }
@@ -55,7 +55,7 @@ fn is_zero(count: &u64) -> bool {
 }
 
 impl Cursor {
-    /// Tokens that are used of the chunk, or of the document, at hand.
+    /// The number of used tokens of the current chunk, or of the current document.
     pub(super) fn token_of(&mut self, chunk: bool) -> &mut u64 {
         if chunk { &mut self.chunk_token } else { &mut self.token }
     }

@@ -1,12 +1,11 @@
-//! Documents as planning sees them: where each lies and how long it is, never its tokens.
+//! The documents as planning uses them: location and length, without tokens.
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use anyhow::Result;
 
-use crate::shards::Place;
-use crate::shards::ShardSet;
+use crate::shards::{Place, ShardSet};
 
 /// The documents that rows are planned from.
 pub(super) trait Documents {
@@ -16,7 +15,8 @@ pub(super) trait Documents {
     /// The position of document `index`, and its number of tokens.
     fn locate(&self, index: u64) -> Result<(Self::Place, u64)>;
 
-    /// The same of `count` documents from `first` on, all within one of [`runs`](Self::runs).
+    /// As [`locate`](Self::locate), for `count` documents from `first` on, all within one of
+    /// [`runs`](Self::runs).
     fn locate_run(&self, first: u64, count: u64) -> Result<Vec<(Self::Place, u64)>>;
 
     /// All documents, in ranges within which several are located at once.
@@ -41,7 +41,7 @@ impl Documents for Arc<ShardSet> {
     }
 }
 
-/// Only lengths, to play an epoch through.
+/// Only the lengths of documents, to simulate an epoch.
 pub(super) struct Lengths {
     lengths: Vec<u32>,
     /// The documents of each shard.

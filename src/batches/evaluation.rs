@@ -1,32 +1,25 @@
-//! All documents once, in a fixed order, with the same masks each time, in every run.
+//! The batches of an evaluation: all documents once, in a fixed order, with the same masks in every run.
 
 use std::sync::Arc;
 
 use anyhow::Result;
 
-use crate::batches::Batch;
-use crate::batches::Cursor;
-use crate::batches::Frame;
-use crate::batches::MaskBuffers;
-use crate::batches::Masking;
-use crate::batches::Order;
-use crate::batches::Packer;
-use crate::batches::collate::StepSettings;
-use crate::batches::collate::Unmasked;
+use crate::batches::collate::{StepSettings, Unmasked};
+use crate::batches::{Batch, Cursor, Frame, MaskBuffers, Masking, Order, Packer};
 use crate::shards::ShardSet;
 
 /// Masks of the evaluation do not depend on the seed of the run, so that seeds can be compared.
 const SEED: u64 = 0;
 
-/// Iterates over the batches of one evaluation; the last one may be short. Shards without a document give
-/// none.
+/// Iterator over the batches of one evaluation; the last one may be short. Shards without a document have no
+/// batches.
 pub struct EvaluationBatches {
     packer: Option<Packer>,
     masking: Masking,
     settings: StepSettings,
     buffers: MaskBuffers,
     rows_per_batch: usize,
-    /// Rows of the batches so far: what is drawn for a token does not depend on the size of a batch.
+    /// Number of rows in the batches so far: random draws for a token do not depend on the size of a batch.
     rows_done: usize,
 }
 

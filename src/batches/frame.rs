@@ -1,40 +1,38 @@
-//! What a row may hold: its length, its special tokens, what may stand together in it.
+//! The limits and the form of a row: its length, its special tokens, and the way it is filled.
 
 use anyhow::Result;
 
-use crate::config::PackingConfig;
-use crate::config::PackingMode;
-use crate::config::SentencePairs;
+use crate::config::{PackingConfig, PackingMode, SentencePairs};
 use crate::error::Problem;
 use crate::tokenizer::Tokenizer;
 
-/// Two special tokens and one of text.
+/// Two special tokens and one token of text.
 const SHORTEST_ROW: usize = 3;
 
-/// What stands around a piece, how long a row may be, and how rows are filled.
+/// Special tokens around a piece, length of a row, and way of filling rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Frame {
-    /// Starts each segment.
+    /// Token that starts each segment.
     pub cls: u32,
-    /// Ends each segment.
+    /// Token that ends each segment.
     pub sep: u32,
-    /// Most tokens of a row, special tokens included (S).
+    /// Most tokens of a row, including special tokens (S).
     pub max_seq_length: usize,
-    /// How rows are filled.
+    /// The way of filling rows.
     pub packing: Packing,
-    /// Places of the rows that long documents are cut into chunks for; `None` where whole documents are
-    /// shuffled. It stays the same while `max_seq_length` changes during a run.
+    /// Length of the rows for which long documents are divided into chunks; `None` if whole documents are
+    /// shuffled. It stays the same when `max_seq_length` changes during a run.
     pub chunk_row: Option<usize>,
 }
 
-/// How rows are filled; [`PackingMode`] says what each means.
+/// The way of filling rows; see [`PackingMode`] for the meaning of each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Packing {
-    /// Pieces of documents, each a segment of its own.
+    /// Pieces of documents, each of which is a segment.
     Segments,
     /// One segment over the whole row, across documents (Liu et al., "RoBERTa", 2019, section 4.2).
     FullSentences {
-        /// Whether a separator token stands between two documents.
+        /// True if a separator token is put between two documents.
         separator: bool,
     },
     /// One piece of one document.
@@ -42,16 +40,16 @@ pub enum Packing {
     /// Pieces placed best-fit-decreasing (Ding et al., "Fewer Truncations Improve Language Modeling", ICML
     /// 2024).
     BestFit {
-        /// Documents that are placed together.
+        /// Number of documents that are placed together.
         window_documents: u64,
     },
-    /// Pieces of documents, each a segment of its own and a pair of two texts: `pairs.rs` says how they are
-    /// drawn.
+    /// Pieces of documents, each of which is a segment and a pair of two texts, drawn as described in
+    /// `pairs.rs`.
     Pairs(SentencePairs),
 }
 
 impl Packing {
-    /// As configured.
+    /// The packing of a configuration.
     pub fn new(config: &PackingConfig) -> Self {
         match config.mode {
             PackingMode::Segments => Self::Segments,
@@ -63,7 +61,8 @@ impl Packing {
 }
 
 impl Frame {
-    /// Segments in the frame of a tokenizer; a row must hold the two special tokens and at least one more.
+    /// A frame with the special tokens of a tokenizer, filled with segments; a row must have space for two
+    /// special tokens and at least one more.
     pub fn new(tokenizer: &Tokenizer, max_seq_length: usize) -> Result<Self> {
         if max_seq_length < SHORTEST_ROW {
             let message = format!("is {max_seq_length}, a row has at least {SHORTEST_ROW} tokens");
@@ -78,13 +77,13 @@ impl Frame {
         })
     }
 
-    /// The same frame where chunks of documents that fill a row are shuffled, each on its own.
+    /// The same frame, but chunks of documents that fill a row are shuffled separately.
     #[must_use]
     pub fn with_chunks(self) -> Self {
         Self { chunk_row: Some(self.max_seq_length), ..self }
     }
 
-    /// The same frame with rows that are filled in another way.
+    /// The same frame with another way of filling rows.
     #[must_use]
     pub fn with_packing(self, packing: Packing) -> Self {
         Self { packing, ..self }
@@ -94,10 +93,10 @@ impl Frame {
 /// A row of segments, each with its special tokens.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Row {
-    /// Names the row in the whole run; the stream of its mask.
+    /// Identifies the row in the whole run and selects the random stream of its mask.
     pub sample_id: u64,
     /// Token ids, at most `max_seq_length`.
     pub ids: Vec<u32>,
-    /// Where each segment ends.
+    /// The end of each segment.
     pub segment_ends: Vec<u32>,
 }

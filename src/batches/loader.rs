@@ -1,62 +1,48 @@
-//! Batches for one update after the other, made ahead: one thread packs, others mask.
+//! Prefetches the batches of one update after the other: one thread packs, others mask.
 //!
-//! A step is a fixed number of rows; how it is cut into ranks and micro-batches, and by how many threads it
-//! is made, changes neither its rows nor its masks nor its keys.
+//! A step is a fixed number of rows. Its division into ranks and micro-batches, and the number of threads
+//! that make it, change neither its rows nor its masks nor its keys.
 
 use std::sync::Arc;
-use std::sync::mpsc::Receiver;
-use std::sync::mpsc::SyncSender;
-use std::sync::mpsc::sync_channel;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
-use anyhow::Context;
-use anyhow::Result;
+use anyhow::{Context, Result};
 
-use crate::batches::Batch;
-use crate::batches::BatchPlan;
-use crate::batches::Cursor;
-use crate::batches::Frame;
-use crate::batches::HostMemory;
-use crate::batches::Masking;
-use crate::batches::Order;
-use crate::batches::Packer;
-use crate::batches::Staging;
-use crate::batches::collate::StepSettings;
-use crate::batches::collate::Unmasked;
-use crate::batches::share;
-use crate::batches::workers::Pending;
-use crate::batches::workers::Workers;
+use crate::batches::collate::{StepSettings, Unmasked};
+use crate::batches::workers::{Pending, Workers};
+use crate::batches::{Batch, BatchPlan, Cursor, Frame, HostMemory, Masking, Order, Packer, Staging, share};
 use crate::error::Problem;
 use crate::shards::ShardSet;
 
-/// Steps that are made ahead.
+/// Number of steps that are prefetched.
 const STEPS_AHEAD: usize = 2;
 
-/// How rows become steps.
+/// Options for dividing rows into steps.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LoaderOptions {
     /// Seed of the masks.
     pub seed: u64,
     /// Order of the documents.
     pub order: Order,
-    /// Orders of later mixes of the sources, each with the steps that are done when it begins.
+    /// Orders of later mixes of the sources, each with the number of steps done when it begins.
     pub later_orders: Vec<(u64, Order)>,
     /// Sizes of the steps.
     pub plan: BatchPlan,
-    /// Steps that are done.
+    /// Number of steps done.
     pub first_step: u64,
-    /// Steps of the run: over these the share to mask may change.
+    /// Total number of steps of the run, over which the share to mask may change.
     pub total_steps: u64,
     /// Number of this process, from 0.
     pub rank: usize,
-    /// Number of processes, each of which takes a block of a step's micro-batches.
+    /// Number of processes, each of which processes a block of a step's micro-batches.
     pub world_size: usize,
-    /// Threads that mask, at least 1.
+    /// Number of threads that mask, at least 1.
     pub workers: usize,
 }
 
 impl LoaderOptions {
-    /// The options of a single process that begins a run, in a shuffled order, with one worker.
+    /// Options of a single process that begins a run, with shuffled documents and one worker.
     pub fn new(seed: u64, plan: BatchPlan) -> Self {
         Self {
             seed,
@@ -89,26 +75,26 @@ impl LoaderOptions {
     }
 }
 
-/// All that one update is computed from.
+/// All data of one update.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StepBatches {
     /// The micro-batches of this process.
     pub micro: Vec<Batch>,
-    /// Micro-batches of all processes; there may be fewer at the end of an epoch.
+    /// Number of micro-batches of all processes; there may be fewer at the end of an epoch.
     pub micro_batches: usize,
-    /// Where the next step starts: goes into a checkpoint.
+    /// The position of the next step; saved in a checkpoint.
     pub cursor_after: Cursor,
     /// Passes over the data after this step, with a fraction.
     pub epoch: f64,
-    /// Rows of these micro-batches.
+    /// Number of rows of these micro-batches.
     pub rows: usize,
-    /// Tokens of these micro-batches (special tokens included).
+    /// Number of tokens of these micro-batches, including special tokens.
     pub tokens: usize,
-    /// Labels of these micro-batches: what the loss is divided by.
+    /// Number of labels of these micro-batches, by which the loss is divided.
     pub label_count: usize,
 }
 
-/// Gives the steps of a run in order. Dropping it stops its threads.
+/// Returns the steps of a run in order. Dropping it stops its threads.
 pub struct Loader {
     steps: Option<Receiver<Result<Planned>>>,
     thread: Option<JoinHandle<()>>,
@@ -116,7 +102,7 @@ pub struct Loader {
 }
 
 impl Loader {
-    /// Starts making steps from `cursor` on, into plain memory.
+    /// Starts making steps from `cursor` on, in plain memory.
     pub fn start(
         shards: Arc<ShardSet>,
         frame: Frame,
@@ -127,7 +113,7 @@ impl Loader {
         Self::start_with(Arc::new(HostMemory::default()), shards, frame, masking, options, cursor)
     }
 
-    /// Like [`start`](Self::start), into arrays that `staging` gives.
+    /// As [`start`](Self::start), with arrays from `staging`.
     pub fn start_with(
         staging: Arc<dyn Staging>,
         shards: Arc<ShardSet>,
@@ -140,7 +126,7 @@ impl Loader {
         let frame = Frame { max_seq_length: options.plan.at(options.first_step).max_seq_length, ..frame };
         let later = options.later_orders.iter().map(|(_, order)| order);
         let orders: Vec<Order> = [&options.order].into_iter().chain(later).cloned().collect();
-        let packer = Packer::of_mixes(shards, &orders, frame, cursor)?;
+        let packer = Packer::with_mixes(shards, &orders, frame, cursor)?;
         let workers = Workers::start(options.workers, masking.clone(), &staging)?;
         let step = options.first_step;
         let maker = Maker { packer, masking, workers, staging: Arc::clone(&staging), options, step };
@@ -152,9 +138,8 @@ impl Loader {
         Ok(Self { steps: Some(steps), thread: Some(thread), staging })
     }
 
-    /// The next step; waits until it is made. After an error there are no more steps.
+    /// Waits for the next step and returns it. After an error there are no more steps.
     pub fn next_step(&mut self) -> Result<StepBatches> {
-        let ended = || Problem::new("the loader has ended").hint("an earlier error stopped it");
         let steps = self.steps.as_ref().ok_or_else(ended)?;
         let planned = steps.recv().map_err(|_| ended())??;
         let micro = planned.micro.iter().map(Pending::wait).collect::<Result<Vec<Batch>>>();
@@ -173,7 +158,7 @@ impl Loader {
         })
     }
 
-    /// Takes a step back that was trained on; its arrays will be used again.
+    /// Returns a step that was trained on; its arrays will be reused.
     pub fn give_back(&self, step: StepBatches) {
         step.micro.into_iter().for_each(|batch| self.staging.give_back(batch));
     }
@@ -184,13 +169,18 @@ impl Drop for Loader {
         // Without a receiver the thread's next send fails and the thread ends.
         self.steps = None;
         if let Some(thread) = self.thread.take() {
-            // A panic there has been reported on its own; there is nothing left to stop.
+            // A panic of the thread has already been reported; there is nothing left to stop.
             let _ = thread.join();
         }
     }
 }
 
-/// A step whose rows are read.
+/// The error of a loader without further steps.
+fn ended() -> Problem {
+    Problem::new("the loader has ended").hint("an earlier error stopped it")
+}
+
+/// A step whose rows are read and may still be being masked.
 struct Planned {
     micro: Vec<Pending>,
     micro_batches: usize,
@@ -222,7 +212,8 @@ impl Maker {
     fn step(&mut self) -> Result<Planned> {
         let LoaderOptions { seed, total_steps, rank, world_size, .. } = self.options;
         let shape = self.options.plan.at(self.step);
-        let (max_seq_length, rows) = (shape.max_seq_length, shape.rows_per_micro_batch);
+        let max_seq_length = shape.max_seq_length;
+        let rows = shape.rows_per_micro_batch;
         let settings = StepSettings {
             seed,
             max_seq_length,
@@ -231,7 +222,7 @@ impl Maker {
         let own = share(shape.micro_batches, rank, world_size);
         self.packer.set_max_seq_length(max_seq_length);
         self.packer.set_mix(self.options.mix_at(self.step))?;
-        self.packer.look_ahead()?;
+        self.packer.prefetch_shards()?;
         self.packer.skip_rows(own.start * rows)?;
         let mut micro = Vec::with_capacity(own.len());
         for number in own.clone() {

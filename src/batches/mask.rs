@@ -1,26 +1,21 @@
-//! Chooses the tokens to predict and what stands in their place (Devlin et al., NAACL 2019, section 3.1).
+//! Chooses the tokens to predict and their replacements (Devlin et al., NAACL 2019, section 3.1).
 //!
-//! A token's fate depends on (seed, sample, place in the row) and the share to mask alone: drawn anew in each
-//! epoch, the same for any batching. How spans are chosen stands in `spans.rs`.
+//! The choice and the replacement of a token depend only on (seed, sample, place in the row) and the share to
+//! mask: they are drawn again in each epoch and are the same for any batching. The choice of spans is in
+//! `spans.rs`.
 
 use anyhow::Result;
 
-use crate::batches::classes;
-use crate::batches::classes::ENDS;
-use crate::batches::classes::ORDINARY;
-use crate::batches::classes::STARTS;
-use crate::batches::classes::WORD_TOKENS_MAX;
-use crate::batches::spans;
-use crate::config::MaskingUnit;
-use crate::config::MlmConfig;
-use crate::config::PretrainTask;
+use crate::batches::classes::{ENDS, ORDINARY, STARTS, WORD_TOKENS_MAX};
+use crate::batches::{classes, spans};
+use crate::config::{MaskingUnit, MlmConfig, PretrainTask};
 use crate::rng::Stream;
 use crate::tokenizer::Tokenizer;
 
-/// Random words that are computed at once.
+/// Number of random words that are computed together.
 const LANES: usize = 16;
 
-/// How to mask with a given tokenizer.
+/// Masking with a given tokenizer.
 #[derive(Debug, Clone)]
 pub struct Masking {
     unit: MaskingUnit,
@@ -30,19 +25,19 @@ pub struct Masking {
     mask_below: u64,
     random_below: u64,
     mask: u32,
-    /// What a random replacement is drawn from: all tokens that are not special, sorted.
+    /// The tokens from which a random replacement is drawn: all that are not special, sorted.
     ordinary: Vec<u32>,
     /// The class of each token.
     classes: Vec<u8>,
 }
 
-/// Buffers that masking uses again for the next row.
+/// Buffers that masking reuses for the next row.
 #[derive(Debug, Default)]
 pub struct MaskBuffers {
     pub(super) spans: spans::Buffers,
 }
 
-/// What becomes of a token to predict.
+/// The replacement of a token to predict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fate {
     Mask,
@@ -51,7 +46,7 @@ pub(super) enum Fate {
 }
 
 impl Masking {
-    /// Masking as configured; a tokenizer without a mask token is an error.
+    /// Masking as configured; an error for a tokenizer without a mask token.
     pub fn new(config: &MlmConfig, tokenizer: &Tokenizer) -> Result<Self> {
         let (mask, random) = config.replaced_shares();
         Ok(Self {
@@ -62,7 +57,7 @@ impl Masking {
             random_below: bound(mask + random),
             mask: tokenizer.special().mask()?,
             ordinary: tokenizer.ordinary_ids(),
-            classes: classes::of(config.masking, tokenizer)?,
+            classes: classes::token_classes(config.masking, tokenizer)?,
         })
     }
 
@@ -72,8 +67,8 @@ impl Masking {
         Self::new(&MlmConfig::of(task), tokenizer)
     }
 
-    /// The share to mask in the step after `steps_done` of `total_steps`: a straight line from the first to
-    /// the last step.
+    /// The share to mask in the step after `steps_done` of `total_steps`: linear from the first to the last
+    /// step.
     pub fn probability_at(&self, steps_done: u64, total_steps: u64) -> f64 {
         let progress = steps_done as f64 / total_steps.saturating_sub(1).max(1) as f64;
         self.probability + (self.probability_end - self.probability) * progress.min(1.0)
@@ -85,7 +80,7 @@ impl Masking {
         self.apply_at(self.probability, stream, ids, &mut MaskBuffers::default(), label);
     }
 
-    /// Like [`apply`](Self::apply), with another share to mask, and buffers that are used again.
+    /// As [`apply`](Self::apply), with another share to mask, and buffers that are reused.
     pub fn apply_at(
         &self,
         probability: f64,
@@ -97,10 +92,9 @@ impl Masking {
         match self.unit {
             MaskingUnit::Token => self.words::<false>(bound(probability), stream, ids, label),
             MaskingUnit::WholeWord => self.words::<true>(bound(probability), stream, ids, label),
-            // SpanBERT decides by the span, not by the token, what it is replaced by (section 3.1).
+            // In SpanBERT the kind of replacement is drawn for the span, not for the token (section 3.1).
             MaskingUnit::Span => {
-                let class = |id| self.class(id);
-                spans::choose(probability, stream, ids, class, &mut buffers.spans);
+                spans::choose(probability, stream, ids, |id| self.class(id), &mut buffers.spans);
                 for &(place, fate) in buffers.spans.chosen() {
                     let id = &mut ids[place as usize];
                     label(place, *id);
@@ -111,9 +105,9 @@ impl Masking {
         }
     }
 
-    /// Chooses each token, or each word by its first token. Replacement is by the token in both cases, as in
-    /// BERT's own whole-word masking (create_pretraining_data.py). Every token is chosen with the same
-    /// probability, so that the share is met without a budget.
+    /// Chooses each token, or each word by its first token. The replacement is drawn for the token in both
+    /// cases, as in BERT's own whole-word masking (create_pretraining_data.py). Every token is chosen with
+    /// the same probability, so that the share is met without a budget.
     fn words<const WHOLE: bool>(
         &self,
         chosen_below: u64,
@@ -121,7 +115,9 @@ impl Masking {
         ids: &mut [u32],
         mut label: impl FnMut(u32, u32),
     ) {
-        let (mut is_chosen, mut starts_next, mut length) = (false, true, 0);
+        let mut is_chosen = false;
+        let mut starts_next = true;
+        let mut length = 0;
         for (block, ids) in ids.chunks_mut(LANES).enumerate() {
             let first = block * LANES;
             let [choices, fates, lows, highs] = stream.words_lanes::<LANES>(first as u64);
@@ -145,7 +141,7 @@ impl Masking {
         }
     }
 
-    /// An id outside the vocabulary is none to predict.
+    /// The class of a token; an id outside the vocabulary is never predicted.
     #[inline(always)]
     fn class(&self, id: u32) -> u8 {
         self.classes.get(id as usize).copied().unwrap_or(0)
@@ -171,7 +167,7 @@ impl Masking {
     }
 }
 
-/// A share as a bound on a 32-bit random word.
+/// Converts a share to a bound on a 32-bit random word.
 fn bound(share: f64) -> u64 {
     (share.clamp(0.0, 1.0) * (1u64 << 32) as f64).round() as u64
 }

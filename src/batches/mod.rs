@@ -1,11 +1,11 @@
 //! From shards to batches: order -> plan -> pack -> mask -> collate -> prefetch.
 //!
-//! Long documents are cut into chunks that fill a row (`chunks.rs`), which come in an order of their own; what
-//! is behind them and shorter documents come in the order of documents (`order.rs`). `planner/units.rs` takes
-//! from both in proportion, and `planner.rs` makes rows of what it takes.
+//! Long documents are divided into chunks that fill a row (`chunks.rs`) and have a separate order. Shorter
+//! documents and the tokens after the last chunk of a document follow the order of documents (`order.rs`).
+//! `planner/units.rs` takes from both in proportion, and `planner.rs` makes rows from the result.
 //!
-//! Knows no model. Same seed and cursor give the same rows, masks and keys for any number of ranks, workers
-//! and micro-batches.
+//! This module is independent of models. The same seed and cursor give the same rows, masks and keys for any
+//! number of ranks, workers and micro-batches.
 
 mod ahead;
 mod batch;
@@ -32,27 +32,15 @@ mod workers;
 pub use ahead::Ahead;
 pub use batch::Batch;
 pub use cursor::Cursor;
-pub use efficiency::PackingReport;
-pub use efficiency::packing_report;
-pub use efficiency::rows_per_epoch;
+pub use efficiency::{PackingReport, packing_report, rows_per_epoch};
 pub use evaluation::EvaluationBatches;
-pub use frame::Frame;
-pub use frame::Packing;
-pub use frame::Row;
-pub use loader::Loader;
-pub use loader::LoaderOptions;
-pub use loader::StepBatches;
-pub use mask::MaskBuffers;
-pub use mask::Masking;
-pub use order::Order;
-pub use order::Sequence;
+pub use frame::{Frame, Packing, Row};
+pub use loader::{Loader, LoaderOptions, StepBatches};
+pub use mask::{MaskBuffers, Masking};
+pub use order::{Order, Sequence};
 pub use pack::Packer;
-pub use staging::HostMemory;
-pub use staging::Planner;
-pub use staging::Staging;
-pub use steps::BatchPlan;
-pub use steps::StepShape;
-pub use steps::share;
+pub use staging::{HostMemory, Planner, Staging};
+pub use steps::{BatchPlan, StepShape, share};
 
 #[cfg(test)]
 mod tests;

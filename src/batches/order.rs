@@ -1,7 +1,7 @@
-//! In which order documents come, and how often: a function of seed and epoch alone, in O(1) memory.
+//! The order of documents and how often each occurs: a function of seed and epoch only, in O(1) memory.
 //!
-//! It knows numbers of documents, not documents. What comes where the weights of sources change during a run
-//! is in `mixes.rs`, what stays within a few shards at a time in `windows.rs`.
+//! It knows only the numbers of documents. `mixes.rs` has the order if the weights of sources change during a
+//! run, `windows.rs` the order that stays within a few shards at a time.
 
 mod mixes;
 mod windows;
@@ -14,12 +14,10 @@ use std::sync::Arc;
 use anyhow::Result;
 
 use crate::error::Problem;
-use crate::rng::Permutation;
-use crate::rng::Purpose;
-use crate::rng::Stream;
+use crate::rng::{Permutation, Purpose, Stream};
 use crate::shards::SourceRange;
 
-/// Streams within a source lie above those of the epochs.
+/// Ids of streams within a source are above those of the epochs.
 const WITHIN_SOURCE: u64 = 1 << 55;
 
 /// Bits of a stream's id that count the passes over a source.
@@ -28,34 +26,34 @@ const PASS_BITS: u32 = 32;
 /// An order of documents for each epoch.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Order {
-    /// A fresh permutation each epoch.
+    /// A new permutation each epoch.
     Shuffled {
         /// Seed of the run.
         seed: u64,
     },
-    /// A fresh permutation each epoch, of some sources' documents more or less often than once.
+    /// A new permutation each epoch, in which a source's documents may occur more or less often than once.
     Weighted {
         /// Seed of the run.
         seed: u64,
         /// How often an epoch takes each document of a source, in the order of the sources.
         weights: Arc<[f64]>,
     },
-    /// A fresh permutation each epoch of the documents of so many shards at a time.
+    /// A new permutation each epoch of the documents of `size` shards at a time.
     Windowed {
         /// Seed of the run.
         seed: u64,
-        /// Shards of a window, at least 1.
+        /// Number of shards of a window, at least 1.
         size: usize,
         /// The documents of each shard.
         shards: Arc<[Range<u64>]>,
     },
-    /// As they lie in the shards.
+    /// The order in the shards.
     Fixed,
 }
 
 impl Order {
-    /// The order of the documents of `sources`; weights that are not one a source, or none of which is
-    /// positive, are an error.
+    /// The order of the documents of `sources`; an error if there is not one weight per source, or no weight
+    /// is positive.
     pub fn sequence(&self, sources: &[SourceRange]) -> Result<Sequence> {
         let sequence = self.ordered(sources, Purpose::Order)?;
         if sequence.places == 0 && sources.iter().any(|source| source.documents > 0) {
@@ -65,7 +63,8 @@ impl Order {
         Ok(sequence)
     }
 
-    /// The order of the chunks of `sources`, each as often as the documents of its source. There may be none.
+    /// The order of the chunks of `sources`, each as often as the documents of its source. There may be no
+    /// chunks.
     pub(super) fn chunks(&self, sources: &[SourceRange]) -> Result<Sequence> {
         self.ordered(sources, Purpose::Chunks)
     }
@@ -92,7 +91,6 @@ impl Order {
             .hint(format!("the shards were made from the sources {}", names.join(", ")))
             .into());
         }
-        let weight = |number: usize| weights.map_or(1.0, |weights| weights[number]);
         let windows = match self {
             Self::Windowed { seed, size, shards } => Some(Windows::new(*seed, *size, shards)),
             _ => None,
@@ -108,31 +106,31 @@ impl Order {
             tokens_max: 0,
         };
         for (number, source) in sources.iter().enumerate() {
-            sequence.push(number as u64, source, weight(number));
+            sequence.push(number as u64, source, weights.map_or(1.0, |weights| weights[number]));
         }
         Ok(sequence)
     }
 }
 
-/// The part of an epoch that one source has.
+/// The part of an epoch that belongs to one source.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Share {
     source: u64,
     first_place: u64,
-    /// Places in an epoch (V); none where the source is left out.
+    /// Number of places in an epoch (V); 0 if the source is left out.
     places: u64,
     first_document: u64,
-    /// Documents (n).
+    /// Number of documents (n).
     documents: u64,
 }
 
-/// The order of certain documents: an epoch has [`places`](Self::places), each of which has a document.
+/// The order of certain documents: each of the [`places`](Self::places) of an epoch has a document.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sequence {
     seed: Option<u64>,
     purpose: Purpose,
     windows: Option<Windows>,
-    /// How many sources there are, those without documents included.
+    /// Number of sources, including those without documents.
     sources: usize,
     shares: Vec<Share>,
     places: u64,
@@ -148,25 +146,26 @@ impl Sequence {
         }
         let least = u64::from(weight > 0.0);
         let places = ((weight * n as f64).round() as u64).max(least);
-        let (first_place, first_document) = (self.places, source.first_document);
+        let first_place = self.places;
+        let first_document = source.first_document;
         self.shares.push(Share { source: number, first_place, places, first_document, documents: n });
         self.places += places;
         self.tokens += source.tokens as f64 * (places as f64 / n as f64);
-        // Unless an epoch is whole passes, it may begin within one and end within another.
+        // Unless an epoch is a number of whole passes, it may begin within one and end within another.
         self.tokens_max += source.tokens * (places.div_ceil(n) + u64::from(!places.is_multiple_of(n)));
     }
 
-    /// Documents of an epoch; one that comes twice counts twice.
+    /// Number of documents of an epoch; a document that occurs twice counts twice.
     pub fn places(&self) -> u64 {
         self.places
     }
 
-    /// Tokens of an epoch: exact where every source has weight 1, else the mean over epochs.
+    /// Number of tokens of an epoch: exact if every source has weight 1, otherwise the mean over epochs.
     pub fn tokens(&self) -> f64 {
         self.tokens
     }
 
-    /// More tokens than this no epoch has.
+    /// Upper bound on the number of tokens of an epoch.
     pub fn tokens_max(&self) -> u64 {
         self.tokens_max
     }
@@ -176,25 +175,25 @@ impl Sequence {
         self.seed
     }
 
-    /// The document that comes at place `index` of `epoch`; `index` must be below [`places`](Self::places).
+    /// The document at place `index` of `epoch`; `index` must be below [`places`](Self::places).
     ///
-    /// A source's places are counted on from epoch to epoch, and each run of as many as it has documents is a
-    /// permutation of them: so every document comes equally often, give or take one.
+    /// The places of a source are numbered through all epochs. Each group of n consecutive places (n
+    /// documents) is a permutation of the documents: so the counts of two documents differ by at most one.
     pub fn document(&self, epoch: u64, index: u64) -> u64 {
         if let Some(windows) = &self.windows {
             return windows.document(epoch, index);
         }
         let place = self.place(epoch, index);
-        self.share(place).at(self.seeded(), epoch, place)
+        self.share(place).document(self.seeded(), epoch, place)
     }
 
-    /// The windows of an order that has them.
+    /// The windows of an order, if it has windows.
     pub(super) fn windows(&self) -> Option<&Windows> {
         self.windows.as_ref()
     }
 
-    /// A document drawn from two numbers of `stream`, those from `index` on: of a source the likelier, the more
-    /// often epochs take it; `but` only where its source has no other.
+    /// A document drawn with two numbers of `stream`, at `index` and after it. The probability of a source is
+    /// proportional to its places in an epoch; `but` is returned only if its source has no other document.
     pub(super) fn drawn(&self, stream: &Stream, index: u64, but: u64) -> u64 {
         let share = self.share(stream.below(index, self.places));
         let number = stream.below(index + 1, share.documents);
@@ -232,10 +231,10 @@ impl Seeded {
 
 impl Share {
     /// The document at `place` of `epoch`.
-    fn at(&self, seeded: Option<Seeded>, epoch: u64, place: u64) -> u64 {
+    fn document(&self, seeded: Option<Seeded>, epoch: u64, place: u64) -> u64 {
         let offset = place - self.first_place;
         match seeded {
-            // Each epoch is one pass: the permutation of the places has shuffled it already.
+            // Each epoch is one pass, already shuffled by the permutation of the places.
             Some(seeded) if self.places != self.documents => {
                 self.numbered(seeded, u128::from(epoch) * u128::from(self.places) + u128::from(offset))
             }
@@ -243,10 +242,10 @@ impl Share {
         }
     }
 
-    /// Document `number` of the endless order of this source: a permutation for each pass.
+    /// Document `number` of the endless order of this source, which has a new permutation for each pass.
     fn numbered(&self, seeded: Seeded, number: u128) -> u64 {
-        let (pass, place) =
-            ((number / u128::from(self.documents)) as u64, (number % u128::from(self.documents)) as u64);
+        let pass = (number / u128::from(self.documents)) as u64;
+        let place = (number % u128::from(self.documents)) as u64;
         let id = WITHIN_SOURCE | self.source << PASS_BITS | (pass & ((1 << PASS_BITS) - 1));
         self.first_document + Permutation::new(seeded.stream(id), self.documents).at(place)
     }
@@ -258,13 +257,13 @@ mod tests {
 
     fn sources(documents: &[u64]) -> Vec<SourceRange> {
         let mut first_document = 0;
-        let range = |(number, &documents): (usize, &u64)| {
+        let sources = documents.iter().enumerate().map(|(number, &documents)| {
             let source =
                 SourceRange { name: format!("s{number}"), first_document, documents, tokens: 10 * documents };
             first_document += documents;
             source
-        };
-        documents.iter().enumerate().map(range).collect()
+        });
+        sources.collect()
     }
 
     fn weighted(documents: &[u64], weights: &[f64]) -> Sequence {
@@ -279,10 +278,10 @@ mod tests {
     fn weight_one_is_the_plain_permutation_of_all_documents() {
         let even = weighted(&[30, 0, 12], &[1.0, 1.0, 1.0]);
         let plain = Order::Shuffled { seed: 5 }.sequence(&sources(&[42])).unwrap();
-        let permutation = |e| Permutation::new(Stream::new(5, Purpose::Order, e), 42);
         for e in 0..4 {
             assert_eq!(epoch(&even, e), epoch(&plain, e));
-            assert_eq!(epoch(&even, e), (0..42).map(|index| permutation(e).at(index)).collect::<Vec<_>>());
+            let permutation = Permutation::new(Stream::new(5, Purpose::Order, e), 42);
+            assert_eq!(epoch(&even, e), (0..42).map(|index| permutation.at(index)).collect::<Vec<_>>());
         }
         assert_eq!((even.tokens(), even.tokens_max()), (420.0, 420));
         assert_eq!(epoch(&Order::Fixed.sequence(&sources(&[3, 2])).unwrap(), 7), [0, 1, 2, 3, 4]);
@@ -290,9 +289,10 @@ mod tests {
 
     #[test]
     fn over_the_epochs_every_document_of_a_source_comes_equally_often() {
-        let (documents, weights) = ([7u64, 5, 1, 100], [0.5, 2.4, 0.01, 1.0]);
+        let documents = [7u64, 5, 1, 100];
+        let weights = [0.5, 2.4, 0.01, 1.0];
         let sequence = weighted(&documents, &weights);
-        // 0.5 x 7 rounds to 4 places, 2.4 x 5 is 12, the one document of the third source always comes.
+        // 0.5 x 7 rounds to 4 places, 2.4 x 5 is 12, the one document of the third source always occurs.
         assert_eq!(sequence.places(), 4 + 12 + 1 + 100);
         assert_eq!(sequence.tokens_max(), 2 * 70 + 4 * 50 + 10 + 1000);
         let mut counts = vec![0u32; 113];
@@ -303,19 +303,20 @@ mod tests {
             for source in sources(&documents) {
                 let range =
                     source.first_document as usize..(source.first_document + source.documents) as usize;
-                let (least, most) =
-                    (counts[range.clone()].iter().min().unwrap(), counts[range].iter().max().unwrap());
+                let least = counts[range.clone()].iter().min().unwrap();
+                let most = counts[range].iter().max().unwrap();
                 assert!(most - least <= 1, "epoch {e}: {counts:?}");
             }
         }
-        let total = |range: Range<usize>| counts[range].iter().sum::<u32>();
-        assert_eq!([total(0..7), total(7..12), total(12..13), total(13..113)], [9 * 4, 9 * 12, 9, 900]);
+        let totals = [0..7, 7..12, 12..13, 13..113].map(|range| counts[range].iter().sum::<u32>());
+        assert_eq!(totals, [9 * 4, 9 * 12, 9, 900]);
     }
 
     #[test]
     fn half_a_source_is_another_half_the_next_epoch() {
         let sequence = weighted(&[40], &[0.5]);
-        let (mut first, second) = (epoch(&sequence, 0), epoch(&sequence, 1));
+        let mut first = epoch(&sequence, 0);
+        let second = epoch(&sequence, 1);
         assert_eq!((first.len(), second.len()), (20, 20));
         first.extend(second);
         first.sort_unstable();
@@ -325,12 +326,12 @@ mod tests {
     #[test]
     fn an_epoch_within_two_passes_may_have_a_document_twice() {
         let sequence = weighted(&[4], &[0.75]);
-        let is_repeated = |e: &u64| {
-            let documents: std::collections::BTreeSet<u64> = epoch(&sequence, *e).into_iter().collect();
-            documents.len() < 3
-        };
-        assert!((0..400).any(|e| is_repeated(&e)));
-        // The longest document may be the one.
+        let mut different = (0..400).map(|e| {
+            let documents: std::collections::BTreeSet<u64> = epoch(&sequence, e).into_iter().collect();
+            documents.len()
+        });
+        assert!(different.any(|documents| documents < 3));
+        // The document that occurs twice may be the longest one.
         assert_eq!(sequence.tokens_max(), 2 * 40);
     }
 

@@ -1,16 +1,11 @@
-//! Makes rows: reads the pieces that were planned and puts special tokens around them. Masking comes later.
+//! Makes rows: reads the planned pieces and puts special tokens around them. Masking comes later.
 
 use std::sync::Arc;
 
 use anyhow::Result;
 
-use crate::batches::Batch;
-use crate::batches::Cursor;
-use crate::batches::Frame;
-use crate::batches::Order;
-use crate::batches::Packing;
-use crate::batches::Row;
 use crate::batches::planner::Planner;
+use crate::batches::{Batch, Cursor, Frame, Order, Packing, Row};
 use crate::error::Problem;
 use crate::shards::ShardSet;
 
@@ -19,19 +14,19 @@ pub struct Packer {
     shards: Arc<ShardSet>,
     frame: Frame,
     planner: Planner<Arc<ShardSet>>,
-    /// The window whose shards were last asked for.
+    /// The window of shards that was prefetched last.
     window_ahead: Option<usize>,
 }
 
 impl Packer {
-    /// Starts at `cursor`, which must be one of these shards; shards without a token are an error.
+    /// Starts at `cursor`, which must belong to these shards; shards without a token are an error.
     pub fn new(shards: Arc<ShardSet>, order: Order, frame: Frame, cursor: Cursor) -> Result<Self> {
-        Self::of_mixes(shards, &[order], frame, cursor)
+        Self::with_mixes(shards, &[order], frame, cursor)
     }
 
-    /// As [`new`](Self::new), with an order for each mix of the sources; the first is there, and
-    /// [`set_mix`](Self::set_mix) goes on to the others.
-    pub fn of_mixes(shards: Arc<ShardSet>, orders: &[Order], frame: Frame, cursor: Cursor) -> Result<Self> {
+    /// As [`new`](Self::new), with an order for each mix of the sources. It begins with the first mix;
+    /// [`set_mix`](Self::set_mix) changes to the others.
+    pub fn with_mixes(shards: Arc<ShardSet>, orders: &[Order], frame: Frame, cursor: Cursor) -> Result<Self> {
         if shards.num_tokens() == 0 {
             return Err(Problem::new("the shards hold no token").into());
         }
@@ -39,12 +34,12 @@ impl Packer {
         Ok(Self { shards, frame, planner, window_ahead: None })
     }
 
-    /// Where the next row starts.
+    /// The position of the next row.
     pub fn cursor(&self) -> Cursor {
         self.planner.cursor().clone()
     }
 
-    /// The rows to come are of another mix of the sources, from the next document or window on.
+    /// Sets the mix of the sources for the following rows, from the next document or window on.
     pub fn set_mix(&mut self, mix: usize) -> Result<()> {
         self.planner.set_mix(mix)
     }
@@ -54,9 +49,9 @@ impl Packer {
         self.planner.epoch()
     }
 
-    /// Where documents come in windows of shards: has those of the first one here, and those of the next one
-    /// brought meanwhile.
-    pub(super) fn look_ahead(&mut self) -> Result<()> {
+    /// If documents are ordered in windows of shards: loads the first window, and prefetches the next one in
+    /// the background.
+    pub(super) fn prefetch_shards(&mut self) -> Result<()> {
         let Some((windows, now)) = self.planner.shard_window() else { return Ok(()) };
         let next = windows.after(now);
         if self.window_ahead.is_none() {
@@ -69,7 +64,7 @@ impl Packer {
         Ok(())
     }
 
-    /// The rows to come may be longer than those before.
+    /// Sets the length of the following rows, which may be longer than before.
     pub fn set_max_seq_length(&mut self, max_seq_length: usize) {
         self.frame.max_seq_length = max_seq_length;
         self.planner.set_max_seq_length(max_seq_length);
@@ -89,20 +84,20 @@ impl Packer {
         Ok(sample_id.map(|sample_id| Row { sample_id, ids: batch.ids, segment_ends: batch.cu_seqlens }))
     }
 
-    /// Passes over rows without reading their tokens.
+    /// Skips rows without reading their tokens.
     pub fn skip_rows(&mut self, rows: usize) -> Result<()> {
         (0..rows).try_for_each(|_| self.planner.next_row().map(|_| ()))
     }
 
-    /// Adds the next row to the ids of `batch`, the ends of its segments to `cu_seqlens`, and gives its sample
-    /// id; of pairs token types and labels as well.
+    /// Adds the next row to the ids of `batch`, and the ends of its segments to `cu_seqlens`; for pairs, also
+    /// token types and labels. Returns its sample id.
     pub(super) fn append_row(&mut self, batch: &mut Batch) -> Result<u64> {
         let sample_id = self.planner.next_row()?;
         self.read(batch)?;
         Ok(sample_id)
     }
 
-    /// Like [`append_row`](Self::append_row), but `None` at the end of the epoch.
+    /// As [`append_row`](Self::append_row), but `None` at the end of the epoch.
     pub(super) fn append_row_of_epoch(&mut self, batch: &mut Batch) -> Result<Option<u64>> {
         let Some(sample_id) = self.planner.next_row_of_epoch()? else { return Ok(None) };
         self.read(batch)?;
@@ -114,10 +109,12 @@ impl Packer {
         if let Packing::Pairs(_) = packing {
             return self.read_pairs(batch);
         }
-        let (ids, segment_ends) = (&mut batch.ids, &mut batch.cu_seqlens);
+        let ids = &mut batch.ids;
+        let segment_ends = &mut batch.cu_seqlens;
         let pieces = self.planner.pieces();
         for (number, piece) in pieces.iter().enumerate() {
-            let (is_first, is_last) = (number == 0, number + 1 == pieces.len());
+            let is_first = number == 0;
+            let is_last = number + 1 == pieces.len();
             let (joined, separated) = match packing {
                 Packing::FullSentences { separator } => (true, separator),
                 _ => (false, false),
@@ -136,7 +133,7 @@ impl Packer {
         Ok(())
     }
 
-    /// `[CLS] A [SEP] B [SEP]`; a piece that was too short for a pair is A alone.
+    /// Adds the segments `[CLS] A [SEP] B [SEP]`; a piece that is too short for a pair has only A.
     fn read_pairs(&self, batch: &mut Batch) -> Result<()> {
         let mut pieces = self.planner.pieces().iter();
         for segment in self.planner.segments() {

@@ -1,39 +1,31 @@
-//! Decides which pieces of which documents make the next row, from lengths alone: no token is read here.
+//! Decides which pieces of which documents form the next row, from lengths alone: no token is read here.
 //!
-//! The packer reads what is planned, a rank passes over the rows of the others, and reports play an epoch
-//! through. Rows never cross the end of an epoch, so an epoch's last row may be short; no token is left out
-//! in any mode.
+//! The packer reads the planned pieces, a rank skips the rows of the others, and reports simulate an epoch.
+//! Rows never cross the end of an epoch, so an epoch's last row may be short; no token is left out in any
+//! mode.
 
 mod units;
 mod window;
 
 use anyhow::Result;
 
-use crate::batches::Cursor;
-use crate::batches::Frame;
-use crate::batches::Order;
-use crate::batches::Packing;
-use crate::batches::best_fit::Piece;
-use crate::batches::best_fit::Window;
+use crate::batches::best_fit::{Piece, Window};
 use crate::batches::documents::Documents;
 use crate::batches::order::Windows;
-use crate::batches::pairs;
-use crate::batches::pairs::Draw;
-use crate::batches::pairs::Segment;
-use crate::batches::planner::units::Mix;
-use crate::batches::planner::units::Unit;
-use crate::batches::planner::units::Units;
+use crate::batches::pairs::{Draw, Segment};
+use crate::batches::planner::units::{Mix, Unit, Units};
+use crate::batches::{Cursor, Frame, Order, Packing, pairs};
 use crate::config::SentencePairs;
 use crate::error::Problem;
 use crate::shards::SourceRange;
 
-/// A row of segments with fewer places left is closed: a shorter piece would have no context to learn from.
+/// A row of segments is closed if fewer places are left: a shorter piece would have no context to learn from.
 const SEGMENT_PLACES_MIN: u64 = 8;
 
 /// Special tokens around a segment.
 const SPECIAL: u64 = 2;
 
-/// A row number takes this many bits of a sample id, the epoch the 16 above.
+/// Bits of a sample id for the number of the row; the 16 bits above are the epoch.
 const ROW_BITS: u32 = 40;
 
 /// Plans rows, one after the other, epoch after epoch.
@@ -42,22 +34,23 @@ pub(super) struct Planner<D: Documents> {
     units: Units,
     /// The first mix of sources. Later mixes continue each source in its order.
     first: Mix,
-    /// The mix at hand, once it has changed.
+    /// The current mix, once it has changed.
     mixed: Option<Mix>,
-    /// The mix, and its number, that begins when what is at hand is used up.
+    /// The number of the next mix, and that mix, which begins when the current document, chunk and window are
+    /// used up.
     next_mix: Option<(usize, Mix)>,
     packing: Packing,
     max_seq_length: u64,
     cursor: Cursor,
-    /// The document at the cursor, once it was looked up.
+    /// The document at the cursor, after it was looked up.
     document: Option<Found<D::Place>>,
-    /// The chunk at the cursor, once it was looked up.
+    /// The chunk at the cursor, after it was looked up.
     chunk: Option<Found<D::Place>>,
     window: Option<Window<D::Place>>,
-    /// Where sources stand behind the window.
-    behind_window: Vec<u64>,
+    /// The positions of the sources after the window.
+    positions_after_window: Vec<u64>,
     pieces: Vec<Piece<D::Place>>,
-    /// Of pairs: what the pieces are.
+    /// For pairs: the composition of the segments from the pieces.
     segments: Vec<Segment>,
 }
 
@@ -74,12 +67,12 @@ struct Found<P> {
     count: u64,
     /// Most tokens of a segment; `u64::MAX` if only the row limits them.
     segment_tokens: u64,
-    /// Its source and where that stands behind it, where mixes change.
+    /// If mixes change: its source, and the position of that source after this document or part.
     moves: Option<(usize, u64)>,
 }
 
 impl<D: Documents> Planner<D> {
-    /// Starts at `cursor`, which must be one of these documents, in an order for each mix of `sources`.
+    /// Starts at `cursor`, which must belong to these documents, with an order for each mix of `sources`.
     pub(super) fn new(
         documents: D,
         orders: &[Order],
@@ -87,7 +80,8 @@ impl<D: Documents> Planner<D> {
         frame: Frame,
         cursor: Cursor,
     ) -> Result<Self> {
-        let (packing, max_seq_length) = (frame.packing, frame.max_seq_length as u64);
+        let packing = frame.packing;
+        let max_seq_length = frame.max_seq_length as u64;
         let of_pairs = matches!(packing, Packing::Pairs(_));
         if of_pairs && max_seq_length < pairs::SPECIAL + pairs::TOKENS_MIN {
             let message = format!("rows of {max_seq_length} tokens hold no pair of segments");
@@ -109,7 +103,7 @@ impl<D: Documents> Planner<D> {
             document: None,
             chunk: None,
             window: None,
-            behind_window: Vec::new(),
+            positions_after_window: Vec::new(),
             pieces: Vec::new(),
             segments: Vec::new(),
         };
@@ -117,11 +111,13 @@ impl<D: Documents> Planner<D> {
         Ok(planner)
     }
 
-    /// Refuses a position of other shards, or of another order.
+    /// Returns an error for a position of other shards, or of another order.
     fn check_cursor(&self) -> Result<()> {
-        let (cursor, mix) = (&self.cursor, self.at_hand());
-        let (places, sources) = (mix.documents.places(), self.first.documents.num_sources());
-        // How many tokens an epoch of a later mix has depends on where its sources stand.
+        let cursor = &self.cursor;
+        let mix = self.current_mix();
+        let places = mix.documents.places();
+        let sources = self.first.documents.num_sources();
+        // The number of tokens in an epoch of a later mix depends on the positions of its sources.
         let tokens = if self.mixed.is_none() { mix.tokens_max() } else { u64::MAX };
         let windows = mix.documents.windows().map_or(1, Windows::len);
         let chunk_sources = if mix.chunks.is_some() { cursor.positions.len() } else { 0 };
@@ -135,7 +131,8 @@ impl<D: Documents> Planner<D> {
             || ![0, sources].contains(&cursor.positions.len())
             || cursor.chunk_positions.len() != chunk_sources
         {
-            let (index, used) = (cursor.index, cursor.tokens);
+            let index = cursor.index;
+            let used = cursor.tokens;
             return Err(Problem::new(format!(
                 "the position to continue from (document {index}, token {used}) is beyond the {places} documents and {tokens} tokens of the shards",
             ))
@@ -145,12 +142,12 @@ impl<D: Documents> Planner<D> {
         Ok(())
     }
 
-    /// The mix at hand.
-    fn at_hand(&self) -> &Mix {
+    /// The current mix.
+    fn current_mix(&self) -> &Mix {
         self.mixed.as_ref().unwrap_or(&self.first)
     }
 
-    /// Where the next row starts.
+    /// The position of the next row.
     pub(super) fn cursor(&self) -> &Cursor {
         &self.cursor
     }
@@ -158,7 +155,7 @@ impl<D: Documents> Planner<D> {
     /// Passes over the data, with a fraction.
     pub(super) fn epoch(&self) -> f64 {
         if self.mixed.is_some() {
-            // In epochs of the first mix.
+            // Counted in epochs of the first mix.
             return (self.cursor.tokens_before + self.cursor.tokens) as f64 / self.first.tokens();
         }
         let is_at_end = self.cursor.index == self.first.documents.places() && !self.has_left(Unit::Chunk);
@@ -169,8 +166,12 @@ impl<D: Documents> Planner<D> {
     /// The windows of shards and the current one, if documents come in windows.
     pub(super) fn shard_window(&self) -> Option<(&Windows, usize)> {
         let windows = self.first.documents.windows()?;
-        let of_documents = || windows.at(self.cursor.index);
-        Some((windows, if self.units.has_chunks() { self.cursor.shard_window } else { of_documents() }))
+        let now = if self.units.has_chunks() {
+            self.cursor.shard_window
+        } else {
+            windows.window_of(self.cursor.index)
+        };
+        Some((windows, now))
     }
 
     /// The pieces of the row that was planned last.
@@ -178,18 +179,19 @@ impl<D: Documents> Planner<D> {
         &self.pieces
     }
 
-    /// Of pairs, how the segments of that row are made of its pieces.
+    /// For pairs, the composition of that row's segments from its pieces.
     pub(super) fn segments(&self) -> &[Segment] {
         &self.segments
     }
 
-    /// The rows to come may be longer than those before. A window that is open is used up as it was planned.
+    /// Sets the length of the following rows, which may be longer than before. An open window is used up as
+    /// it was planned.
     pub(super) fn set_max_seq_length(&mut self, max_seq_length: usize) {
         self.max_seq_length = max_seq_length as u64;
     }
 
-    /// The rows to come are of another mix, from the next document, chunk or window on; no row has documents
-    /// of both.
+    /// Sets the mix of the following rows, from the next document, chunk or window on; no row has documents
+    /// of two mixes.
     pub(super) fn set_mix(&mut self, mix: usize) -> Result<()> {
         if mix != self.next_mix.as_ref().map_or(self.cursor.mix, |(mix, _)| *mix) {
             let is_other = mix != self.cursor.mix;
@@ -198,7 +200,7 @@ impl<D: Documents> Planner<D> {
         Ok(())
     }
 
-    /// Begins an epoch of the next mix, if there is one and nothing of the last one is left.
+    /// Begins an epoch of the next mix, if there is one and no document, chunk or window is partly used.
     fn begin_mix(&mut self) {
         let Cursor { epoch, index, token, row, window_seq_length, chunk, chunk_token, .. } = self.cursor;
         if token > 0 || chunk_token > 0 || window_seq_length > 0 {
@@ -211,14 +213,16 @@ impl<D: Documents> Planner<D> {
             self.cursor.chunk_positions = chunks.map_or_else(Vec::new, |all| all.positions(epoch, chunk));
             self.cursor.tokens_before = (epoch as f64 * self.first.tokens()).round() as u64;
         }
-        (self.document, self.chunk) = (None, None);
-        (self.mixed, self.cursor.mix) = (Some(next), mix);
+        self.document = None;
+        self.chunk = None;
+        self.mixed = Some(next);
+        self.cursor.mix = mix;
         if row > 0 || index > 0 || chunk > 0 {
             self.cursor = std::mem::take(&mut self.cursor).next_epoch();
         }
     }
 
-    /// Plans the next row and gives its sample id.
+    /// Plans the next row and returns its sample id.
     pub(super) fn next_row(&mut self) -> Result<u64> {
         loop {
             self.begin_mix();
@@ -232,7 +236,7 @@ impl<D: Documents> Planner<D> {
         }
     }
 
-    /// Plans the next row of this epoch; `None` at its end, however often it is asked.
+    /// Plans the next row of this epoch; `None` at its end, even if called again.
     pub(super) fn next_row_of_epoch(&mut self) -> Result<Option<u64>> {
         self.pieces.clear();
         self.segments.clear();
@@ -257,9 +261,9 @@ impl<D: Documents> Planner<D> {
         let mut used = 0;
         while self.has_left(unit) {
             let Some(room) = self.room(used) else { break };
-            let found = self.found(unit)?;
+            let found = self.look_up(unit)?;
             let done = *self.cursor.token_of(unit == Unit::Chunk);
-            // Only a cursor that belongs to other shards can point behind the document.
+            // Only a cursor that belongs to other shards can be past the end of the document.
             let left = found.count.checked_sub(done).ok_or_else(|| {
                 Problem::new(format!(
                     "the position to continue from is token {done} of a document of {}",
@@ -279,7 +283,7 @@ impl<D: Documents> Planner<D> {
             }
             *self.cursor.token_of(unit == Unit::Chunk) += count;
             if count == left {
-                self.pass(unit, found.moves);
+                self.advance(unit, found.moves);
                 if self.next_mix.is_some() {
                     break;
                 }
@@ -288,8 +292,8 @@ impl<D: Documents> Planner<D> {
         Ok(())
     }
 
-    /// Goes behind the document or the chunk at hand.
-    fn pass(&mut self, unit: Unit, moves: Option<(usize, u64)>) {
+    /// Moves the cursor past the current document or chunk.
+    fn advance(&mut self, unit: Unit, moves: Option<(usize, u64)>) {
         let Self { cursor, document, chunk, .. } = self;
         let (index, positions, found) = match unit {
             Unit::Document => (&mut cursor.index, &mut cursor.positions, document),
@@ -303,8 +307,8 @@ impl<D: Documents> Planner<D> {
         *self.cursor.token_of(unit == Unit::Chunk) = 0;
     }
 
-    /// Adds the pair that `count` tokens of a document are for, those after its first `from`, and gives how
-    /// many of them it takes.
+    /// Adds a pair made from `count` tokens of a document, those after its first `from`; returns the number
+    /// of them that the pair uses.
     fn push_pair(
         &mut self,
         kind: SentencePairs,
@@ -313,19 +317,22 @@ impl<D: Documents> Planner<D> {
         count: u64,
     ) -> Result<u64> {
         let document_tokens = found.tokens;
-        let piece = |from, count| Piece { place: found.place, document_tokens, from, count };
-        let is_cut = |taken| from == 0 && taken < document_tokens;
+        let whole = Piece { place: found.place, document_tokens, from, count };
         if count < pairs::TOKENS_MIN {
-            self.pieces.push(piece(from, count));
-            self.segments.push(Segment { label: None, drawn: 0, is_cut: is_cut(count) });
+            self.pieces.push(whole);
+            let is_cut = from == 0 && count < document_tokens;
+            self.segments.push(Segment { label: None, drawn: 0, is_cut });
             return Ok(count);
         }
         let sample_id = self.cursor.epoch << ROW_BITS | self.cursor.row;
         // The order of an evaluation has no seed, and its pairs are the same in every run.
         let draw = Draw::new(self.first.documents.seed().unwrap_or(0), sample_id, self.segments.len() as u64);
-        let (first, mut is_other) = (draw.cut(count), draw.is_other());
-        let mut texts = [piece(from, first), piece(from + first, count - first)];
-        let (mut drawn, mut taken) = (0, count);
+        let first = draw.cut(count);
+        let mut is_other = draw.is_other();
+        let second = Piece { from: from + first, count: count - first, ..whole };
+        let mut texts = [Piece { count: first, ..whole }, second];
+        let mut drawn = 0;
+        let mut taken = count;
         if is_other && kind == SentencePairs::NextSentence {
             let (place, tokens) = self.other_document(&draw, found.document, count - first)?;
             drawn = tokens.min(count - first);
@@ -337,15 +344,17 @@ impl<D: Documents> Planner<D> {
             }
         }
         self.pieces.extend(pairs::ordered(kind, is_other, texts));
-        self.segments.push(Segment { label: Some(u32::from(is_other)), drawn, is_cut: is_cut(taken) });
+        let is_cut = from == 0 && taken < document_tokens;
+        self.segments.push(Segment { label: Some(u32::from(is_other)), drawn, is_cut });
         Ok(taken)
     }
 
-    /// Another document than `but`, and its tokens: one of several that are drawn, the first that has `wanted`
-    /// tokens or else the longest, because a shorter text would give away that it is another's.
+    /// Another document than `but`, and its number of tokens: of several drawn documents, the first with
+    /// `wanted` tokens, otherwise the longest, because a shorter text would reveal that it comes from another
+    /// document.
     fn other_document(&self, draw: &Draw, but: u64, wanted: u64) -> Result<(D::Place, u64)> {
         let locate =
-            |(stream, index)| self.documents.locate(self.at_hand().documents.drawn(stream, index, but));
+            |(stream, index)| self.documents.locate(self.current_mix().documents.drawn(stream, index, but));
         let mut longest = locate(draw.document(0))?;
         for attempt in 1..pairs::DOCUMENTS {
             if longest.1 >= wanted {
@@ -359,8 +368,8 @@ impl<D: Documents> Planner<D> {
         Ok(longest)
     }
 
-    /// Tokens that the next piece may have in a row of which `used` places are taken; `None` when the row is
-    /// full.
+    /// Number of tokens that the next piece may have in a row of which `used` places are taken; `None` if the
+    /// row is full.
     fn room(&self, used: u64) -> Option<u64> {
         let left = self.max_seq_length - used;
         let is_full = match self.packing {
@@ -371,7 +380,7 @@ impl<D: Documents> Planner<D> {
         (used == 0 || !is_full).then(|| left - self.overhead(used))
     }
 
-    /// Special tokens that the next piece brings along.
+    /// Number of special tokens that are added with the next piece.
     fn overhead(&self, used: u64) -> u64 {
         match self.packing {
             Packing::FullSentences { separator } if used > 0 => u64::from(separator),
@@ -381,7 +390,7 @@ impl<D: Documents> Planner<D> {
     }
 
     /// The document or the chunk at the cursor.
-    fn found(&mut self, unit: Unit) -> Result<Found<D::Place>> {
+    fn look_up(&mut self, unit: Unit) -> Result<Found<D::Place>> {
         let known = if unit == Unit::Chunk { self.chunk } else { self.document };
         if let Some(found) = known {
             return Ok(found);
@@ -398,9 +407,10 @@ impl<D: Documents> Planner<D> {
         })
     }
 
-    /// The document at place `index` of the epoch, or its rest, where sources stand at `positions`.
+    /// The document at place `index` of the epoch, or its rest; `positions` are the positions of the sources.
     fn find(&self, index: u64, positions: &[u64]) -> Result<Found<D::Place>> {
-        let (epoch, first) = (self.cursor.epoch, &self.first.documents);
+        let epoch = self.cursor.epoch;
+        let first = &self.first.documents;
         let (document, moves) = match &self.mixed {
             None => (first.document(epoch, index), None),
             Some(mixed) => {

@@ -1,45 +1,42 @@
 //! Chooses runs of words to mask: lengths from a geometric distribution, places at random, until the share is
 //! met (Joshi et al., "SpanBERT", TACL 2020, section 3.1 and `masking.py` of its authors).
 
-use crate::batches::classes::ENDS;
-use crate::batches::classes::ORDINARY;
-use crate::batches::classes::STARTS;
-use crate::batches::classes::WORD_TOKENS_MAX;
+use crate::batches::classes::{ENDS, ORDINARY, STARTS, WORD_TOKENS_MAX};
 use crate::rng::Stream;
 
-/// Parameter of the geometric distribution: 3.8 words in the mean.
+/// Parameter of the geometric distribution: 3.8 words on average.
 const SUCCESS: f64 = 0.2;
 /// The longest span in words.
 const WORDS_MAX: u32 = 10;
 
-/// Where the random words of spans lie in the stream: above those of the tokens' places.
+/// Indices of the random words for spans in the stream: above those of the tokens' places.
 const SPANS: u64 = 1 << 40;
-/// Where the random word that rounds the budget lies.
+/// Index of the random word that rounds the budget.
 const ROUNDING: u64 = 1 << 41;
 
-/// Buffers that are used again for the next row.
+/// Buffers that are reused for the next row.
 #[derive(Debug, Default)]
 pub(super) struct Buffers {
-    /// First token of each word and the one behind its last.
+    /// First token of each word, and the token after its last one.
     words: Vec<(u32, u32)>,
-    /// Whether a word is chosen, whole or in part.
+    /// For each word, true if it is chosen as a whole or in part.
     taken: Vec<bool>,
-    /// Chosen places, and the random word that decides on their span.
+    /// Chosen places, and the random word that determines the replacement of their span.
     chosen: Vec<(u32, u32)>,
 }
 
 impl Buffers {
-    /// What was chosen, in the order of places.
+    /// The chosen places, in order.
     pub(super) fn chosen(&self) -> &[(u32, u32)] {
         &self.chosen
     }
 }
 
-/// Chooses `probability` of the tokens that may be masked; what is left of a token is rounded up with that
-/// probability.
+/// Chooses `probability` of the tokens that may be masked; a remaining fraction of a token is rounded up with
+/// that probability.
 ///
-/// A span begins with a word, stays within a segment, and ends early at a word that is taken, or when the
-/// share is met.
+/// A span begins with a word, stays within a segment, and ends early before a word that is already chosen, or
+/// when the share is met.
 pub(super) fn choose(
     probability: f64,
     stream: Stream,
@@ -51,7 +48,8 @@ pub(super) fn choose(
     let mut left =
         (probability.clamp(0.0, 1.0) * f64::from(maskable) + stream.uniform(ROUNDING)).floor() as u32;
     let words = buffers.words.len() as u64;
-    // Where most is masked already, hitting a free word by chance takes too long: the rest is taken in order.
+    // If most words are chosen already, finding a free word by chance takes too long: the rest is chosen in
+    // order.
     let tries = 8 * words + 64;
     for attempt in 0..tries {
         if left == 0 {
@@ -70,7 +68,7 @@ pub(super) fn choose(
     buffers.chosen.sort_unstable();
 }
 
-/// Words of a span: `P(n) ~ 0.2 x 0.8^(n - 1)` for n from 1 to 10.
+/// Number of words of a span: `P(n) ~ 0.2 x 0.8^(n - 1)` for n from 1 to 10.
 fn span_words(random: u32) -> u32 {
     let mut below = 1.0 - (1.0 - SUCCESS).powi(WORDS_MAX as i32);
     below *= (f64::from(random) + 0.5) / (1u64 << 32) as f64;
@@ -85,11 +83,12 @@ fn span_words(random: u32) -> u32 {
 }
 
 impl Buffers {
-    /// Finds the words of a row and says how many tokens they have.
+    /// Finds the words of a row and returns their number of tokens.
     fn find_words(&mut self, ids: &[u32], class: impl Fn(u32) -> u8) -> u32 {
         self.words.clear();
         self.chosen.clear();
-        let (mut starts_next, mut maskable) = (true, 0);
+        let mut starts_next = true;
+        let mut maskable = 0;
         for (place, &id) in (0..).zip(ids) {
             let class = class(id);
             if class & ORDINARY == 0 {
@@ -112,23 +111,23 @@ impl Buffers {
         maskable
     }
 
-    /// Takes up to `count` words from word `first` on and at most `most` tokens; says how many tokens it
-    /// took.
+    /// Chooses up to `count` words from word `first` on, with at most `most` tokens; returns the number of
+    /// chosen tokens.
     fn take(&mut self, first: usize, count: u32, most: u32, fate: u32) -> u32 {
         let before = self.chosen.len();
         let mut left = most;
-        let mut at = None;
+        let mut last_end = None;
         for word in first..self.words.len().min(first + count as usize) {
             let (start, end) = self.words[word];
-            // Between two words that do not touch stands a special token.
-            if self.taken[word] || left == 0 || at.is_some_and(|at| at != start) {
+            // Between two words that are not adjacent there is a special token.
+            if self.taken[word] || left == 0 || last_end.is_some_and(|last_end| last_end != start) {
                 break;
             }
             self.taken[word] = true;
             let tokens = left.min(end - start);
             self.chosen.extend((start..start + tokens).map(|place| (place, fate)));
             left -= tokens;
-            at = Some(end);
+            last_end = Some(end);
         }
         (self.chosen.len() - before) as u32
     }
@@ -139,7 +138,7 @@ mod tests {
     use super::*;
     use crate::rng::Purpose;
 
-    /// 0 is special, odd tokens begin a word.
+    /// 0 is special; an odd token begins a word.
     fn class(id: u32) -> u8 {
         match id {
             0 => 0,
@@ -176,10 +175,11 @@ mod tests {
             );
             assert!(buffers.chosen.is_sorted_by(|a, b| a.0 < b.0));
             assert!(buffers.chosen.iter().all(|(place, _)| ids[*place as usize] != 0));
-            // A run that does not begin with a word would be the rest of a word whose beginning was left out.
-            let is_chosen = |place: u32| buffers.chosen.binary_search_by_key(&place, |c| c.0).is_ok();
-            let starts = |place: u32| ids[place as usize] % 2 == 1 || ids[place as usize - 1] == 0;
-            assert!(buffers.chosen.iter().all(|(place, _)| starts(*place) || is_chosen(place - 1)));
+            // A run that does not begin with a word would be the end of a word whose beginning is not masked.
+            assert!(buffers.chosen.iter().all(|&(place, _)| {
+                let starts = ids[place as usize] % 2 == 1 || ids[place as usize - 1] == 0;
+                starts || buffers.chosen.binary_search_by_key(&(place - 1), |c| c.0).is_ok()
+            }));
         }
     }
 

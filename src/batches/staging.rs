@@ -1,30 +1,28 @@
-//! Where the host arrays of batches come from and go back to.
+//! Allocation and reuse of the host arrays of batches.
 //!
-//! The seam for GPUs: a build that copies batches to a device page-locks the arrays of a batch when it is
-//! made, and that pays because the same ones come back.
+//! This is the interface for GPUs: a build that copies batches to a device page-locks the arrays of a batch
+//! when it is made, which pays off because the same arrays are reused.
 
-use std::sync::Arc;
-use std::sync::Mutex;
-use std::sync::PoisonError;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::batches::Batch;
 
-/// Works something out of a batch, on the thread that made it, and leaves it in [`Batch::ahead`].
+/// Computes something from a batch, on the thread that made the batch, and stores it in [`Batch::ahead`].
 pub type Planner = Arc<dyn Fn(&mut Batch) + Send + Sync>;
 
-/// Gives out empty batches with room and takes back used ones.
+/// Hands out empty batches with reserved memory and takes back used ones.
 pub trait Staging: Send + Sync {
-    /// An empty batch whose token arrays hold `tokens` without being moved.
+    /// Returns an empty batch whose token arrays have capacity for `tokens`.
     fn take(&self, tokens: usize) -> Batch;
 
-    /// Is shown a batch that was just made, by the thread that made it.
+    /// Called with a batch that was just made, by the thread that made it.
     fn made(&self, _batch: &mut Batch) {}
 
     /// Takes back a batch that is no longer needed.
     fn give_back(&self, batch: Batch);
 }
 
-/// Plain memory, used again.
+/// Plain memory that is reused.
 #[derive(Default)]
 pub struct HostMemory {
     spare: Mutex<Vec<Batch>>,
@@ -32,7 +30,7 @@ pub struct HostMemory {
 }
 
 impl HostMemory {
-    /// Memory whose batches are worked out ahead by `planner`, if there is one.
+    /// Memory whose batches are processed in advance by `planner`, if there is one.
     pub fn planned(planner: Option<Planner>) -> Self {
         Self { planner, ..Self::default() }
     }
@@ -40,7 +38,7 @@ impl HostMemory {
 
 impl Staging for HostMemory {
     fn take(&self, tokens: usize) -> Batch {
-        // A thread that panicked cannot have left a broken list: it is only pushed to and popped from.
+        // A thread that panicked cannot have left a broken list: the list is only pushed to and popped from.
         let mut batch = self.spare.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default();
         batch.clear();
         batch.reserve(tokens);
@@ -54,8 +52,8 @@ impl Staging for HostMemory {
     }
 
     fn give_back(&self, mut batch: Batch) {
-        // Here and not where its memory is used again: copies on a device are dropped by the thread that used
-        // them.
+        // Cleared here and not when the memory is reused: copies on a device are dropped by the thread that
+        // used them.
         batch.ahead.clear();
         self.spare.lock().unwrap_or_else(PoisonError::into_inner).push(batch);
     }

@@ -1,11 +1,9 @@
-//! What a step is made of: phases of sequence length and the ramp of the batch size, as a pure function of
-//! its number.
+//! The sizes of each step: phases of sequence length and the ramp of the batch size, as a pure function of
+//! the step's number.
 
 use std::ops::Range;
 
-use crate::config::BatchSizeRamp;
-use crate::config::TrainingConfig;
-use crate::config::TrainingPhase;
+use crate::config::{BatchSizeRamp, TrainingConfig};
 
 /// The sizes of one step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,7 +12,7 @@ pub struct StepShape {
     pub max_seq_length: usize,
     /// Rows of a micro-batch.
     pub rows_per_micro_batch: usize,
-    /// Micro-batches of all processes together.
+    /// Number of micro-batches of all processes together.
     pub micro_batches: usize,
 }
 
@@ -25,8 +23,8 @@ impl StepShape {
     }
 }
 
-/// The part of `count` micro-batches that process `rank` of `size` has: a block of them, as many as the
-/// others have, or one more or less.
+/// The part of `count` micro-batches that belongs to process `rank` of `size`: a block; the sizes of two
+/// blocks differ by at most one.
 pub fn share(count: usize, rank: usize, size: usize) -> Range<usize> {
     count * rank / size..count * (rank + 1) / size
 }
@@ -34,38 +32,34 @@ pub fn share(count: usize, rank: usize, size: usize) -> Range<usize> {
 /// The sizes of all steps of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BatchPlan {
-    /// Phases by the step behind their last one.
+    /// Phases, each with the number of the step after its last one.
     phases: Vec<(u64, StepShape)>,
     last: StepShape,
     ramp: BatchSizeRamp,
 }
 
 impl BatchPlan {
-    /// The same sizes in every step.
+    /// A plan with the same sizes in every step.
     pub fn constant(shape: StepShape) -> Self {
         Self { phases: Vec::new(), last: shape, ramp: BatchSizeRamp::default() }
     }
 
-    /// As configured; `max_seq_length` holds where no phase says otherwise.
+    /// The plan of a configuration; `max_seq_length` is the length of rows outside of phases.
     pub fn new(training: &TrainingConfig, max_seq_length: usize) -> Self {
         let last = StepShape {
             max_seq_length,
             rows_per_micro_batch: training.rows_at_once(),
             micro_batches: training.gradient_accumulation_steps,
         };
-        let phase = |phase: &TrainingPhase| {
+        let phases = training.phases.iter().map(|phase| {
             let shape = StepShape {
                 max_seq_length: phase.max_seq_length,
                 rows_per_micro_batch: phase.per_device_train_batch_size.unwrap_or(last.rows_per_micro_batch),
                 micro_batches: phase.gradient_accumulation_steps.unwrap_or(last.micro_batches),
             };
             (phase.until_step, shape)
-        };
-        Self {
-            phases: training.phases.iter().map(phase).collect(),
-            last,
-            ramp: training.batch_size_ramp.clone(),
-        }
+        });
+        Self { phases: phases.collect(), last, ramp: training.batch_size_ramp.clone() }
     }
 
     /// The sizes of the step after `steps_done`.
@@ -82,7 +76,7 @@ impl BatchPlan {
         }
     }
 
-    /// The sizes of all phases, the ramp left out.
+    /// The sizes of all phases, without the ramp.
     fn shapes(&self) -> impl Iterator<Item = &StepShape> {
         self.phases.iter().map(|(_, shape)| shape).chain([&self.last])
     }
@@ -92,7 +86,7 @@ impl BatchPlan {
         self.shapes().map(|shape| shape.rows_per_micro_batch * shape.max_seq_length).max().unwrap_or(0)
     }
 
-    /// Whether every step has at least one row.
+    /// Returns true if every step has at least one row.
     pub fn has_rows(&self) -> bool {
         self.ramp.start_micro_batches > 0
             && self.shapes().all(|shape| shape.rows_per_micro_batch > 0 && shape.micro_batches > 0)
@@ -102,33 +96,38 @@ impl BatchPlan {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use TrainingPhase;
+    use crate::config::TrainingPhase;
 
     #[test]
     fn phases_follow_each_other_and_the_ramp_grows_inside_them() {
-        let phase = |until_step, max_seq_length, rows, micro| TrainingPhase {
-            per_device_train_batch_size: rows,
-            gradient_accumulation_steps: micro,
-            ..TrainingPhase::of_length(until_step, max_seq_length)
+        let first = TrainingPhase {
+            per_device_train_batch_size: Some(32),
+            gradient_accumulation_steps: Some(4),
+            ..TrainingPhase::of_length(10, 128)
         };
         let training = TrainingConfig {
             per_device_train_batch_size: 8.into(),
             gradient_accumulation_steps: 16,
-            phases: vec![phase(10, 128, Some(32), Some(4)), phase(20, 256, None, None)],
+            phases: vec![first, TrainingPhase::of_length(20, 256)],
             batch_size_ramp: BatchSizeRamp { start_micro_batches: 2, steps: 14 },
             ..TrainingConfig::default()
         };
         let plan = BatchPlan::new(&training, 512);
-        let at = |step| {
-            let shape = plan.at(step);
-            (shape.max_seq_length, shape.rows_per_micro_batch, shape.micro_batches)
-        };
-        assert_eq!([at(0), at(6), at(7), at(9)], [(128, 32, 2), (128, 32, 2), (128, 32, 3), (128, 32, 3)]);
-        assert_eq!(
-            [at(10), at(13), at(14), at(19)],
-            [(256, 8, 12), (256, 8, 15), (256, 8, 16), (256, 8, 16)]
-        );
-        assert_eq!([at(20), at(u64::MAX)], [(512, 8, 16), (512, 8, 16)]);
+        for (step, expected) in [
+            (0, (128, 32, 2)),
+            (6, (128, 32, 2)),
+            (7, (128, 32, 3)),
+            (9, (128, 32, 3)),
+            (10, (256, 8, 12)),
+            (13, (256, 8, 15)),
+            (14, (256, 8, 16)),
+            (19, (256, 8, 16)),
+            (20, (512, 8, 16)),
+            (u64::MAX, (512, 8, 16)),
+        ] {
+            let StepShape { max_seq_length, rows_per_micro_batch, micro_batches } = plan.at(step);
+            assert_eq!((max_seq_length, rows_per_micro_batch, micro_batches), expected, "step {step}");
+        }
         assert!(plan.has_rows());
         assert!(
             !BatchPlan::constant(StepShape { max_seq_length: 8, rows_per_micro_batch: 0, micro_batches: 1 })

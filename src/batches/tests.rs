@@ -1,21 +1,14 @@
-//! Packing, masking and loading over real shards in a temporary folder: what the tests share.
+//! Packing, masking and loading of real shards in a temporary folder: helpers of the tests.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use super::*;
-use crate::config::MlmConfig;
-use crate::config::SentencePairs;
-use crate::config::TokenizerConfig;
+use crate::config::{MlmConfig, SentencePairs, TokenizerConfig};
 use crate::corpus::Side;
 use crate::families::Family;
-use crate::shards::Manifest;
-use crate::shards::ShardSet;
-use crate::shards::ShardWriter;
-use crate::shards::SplitEntry;
-use crate::tokenizer::Tokenizer;
-use crate::tokenizer::Trainer;
-use crate::tokenizer::TrainerOptions;
+use crate::shards::{Manifest, ShardSet, ShardWriter, SplitEntry};
+use crate::tokenizer::{Tokenizer, Trainer, TrainerOptions};
 
 mod loading;
 mod masking;
@@ -27,7 +20,7 @@ mod rows;
 
 const VOCAB: usize = 1000;
 
-/// Shards whose documents have the given lengths; every token says which one it is, modulo the vocabulary.
+/// Shards whose documents have the given lengths; every token has the next number, modulo the vocabulary.
 fn shards(folder: &Path, lengths: &[usize]) -> Arc<ShardSet> {
     let mut writer = ShardWriter::new(folder, Side::Train, "f", VOCAB, 50);
     let mut next = 0;
@@ -36,8 +29,10 @@ fn shards(folder: &Path, lengths: &[usize]) -> Arc<ShardSet> {
         next += length;
         writer.push(0, &ids, 1).unwrap();
     }
-    let (train, validation) = (writer.finish().unwrap(), SplitEntry::default());
-    let (version, sources) = (Manifest::VERSION, vec!["text".to_string()]);
+    let train = writer.finish().unwrap();
+    let validation = SplitEntry::default();
+    let version = Manifest::VERSION;
+    let sources = vec!["text".to_string()];
     let names = (String::new(), "f".to_string());
     Manifest {
         version,
@@ -55,7 +50,7 @@ fn shards(folder: &Path, lengths: &[usize]) -> Arc<ShardSet> {
     Arc::new(ShardSet::open(folder, Side::Train).unwrap())
 }
 
-/// Cuts the first shard in the folder, even while it is open.
+/// Truncates the first shard in the folder, even while it is open.
 fn spoil(folder: &Path) {
     std::fs::write(folder.join("train-00000.safetensors"), b"gone").unwrap();
 }
@@ -86,7 +81,7 @@ fn loader(set: &Arc<ShardSet>, rows: usize, accumulation_steps: usize, cursor: C
         .unwrap()
 }
 
-/// Options of steps of rows of 16 tokens.
+/// Options for steps with rows of 16 tokens.
 fn options(seed: u64, rows_per_micro_batch: usize, micro_batches: usize) -> LoaderOptions {
     LoaderOptions::new(
         seed,
@@ -106,10 +101,10 @@ const PACKINGS: [Packing; 8] = [
     Packing::Pairs(SentencePairs::NextSentence),
 ];
 
-/// All ways of packing into rows of so many places, with whole documents shuffled, with chunks that fill a
-/// row, and with chunks of half a row where rows hold several.
+/// All ways of packing into rows of `max_seq_length` places, with whole documents shuffled, with chunks that
+/// fill a row, and with chunks of half a row if rows contain several.
 fn frames(max_seq_length: usize) -> Vec<Frame> {
-    let of_packing = |packing| {
+    let frames = PACKINGS.into_iter().flat_map(|packing| {
         let is_alone = matches!(packing, Packing::Documents | Packing::Pairs(_));
         let half = if is_alone { max_seq_length } else { max_seq_length / 2 + 1 };
         [None, Some(max_seq_length), Some(half)].map(|chunk_row| Frame {
@@ -117,6 +112,6 @@ fn frames(max_seq_length: usize) -> Vec<Frame> {
             chunk_row,
             ..frame(max_seq_length)
         })
-    };
-    PACKINGS.into_iter().flat_map(of_packing).collect()
+    });
+    frames.collect()
 }

@@ -1,30 +1,21 @@
-//! Threads that mask and lay out micro-batches. Each job is answered on a channel of its own, so that
-//! answers can be read in the order of the jobs, whichever thread was first.
+//! Threads that mask and collate micro-batches. The result of each job is sent on its own channel, so that
+//! results can be read in the order of the jobs, whichever thread is first.
 
-use std::sync::Arc;
-use std::sync::Mutex;
-use std::sync::PoisonError;
-use std::sync::mpsc::Receiver;
-use std::sync::mpsc::SyncSender;
-use std::sync::mpsc::sync_channel;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use anyhow::Context;
-use anyhow::Result;
+use anyhow::{Context, Result};
 
-use crate::batches::Batch;
-use crate::batches::MaskBuffers;
-use crate::batches::Masking;
-use crate::batches::Staging;
-use crate::batches::collate::StepSettings;
-use crate::batches::collate::Unmasked;
+use crate::batches::collate::{StepSettings, Unmasked};
+use crate::batches::{Batch, MaskBuffers, Masking, Staging};
 use crate::error::Problem;
 
 /// A micro-batch that is being made.
 pub(super) struct Pending(Receiver<Batch>);
 
 impl Pending {
-    /// The batch; waits until it is made.
+    /// Waits for the batch and returns it.
     pub(super) fn wait(&self) -> Result<Batch> {
         Ok(self.0.recv().map_err(|_| Problem::new("a loader worker stopped in the middle of a batch"))?)
     }
@@ -36,7 +27,7 @@ struct Job {
     reply: SyncSender<Batch>,
 }
 
-/// The threads. Dropping them lets them finish what was asked, and waits for that.
+/// The worker threads. Dropping this value waits until they have finished the submitted jobs.
 pub(super) struct Workers {
     jobs: Option<SyncSender<Job>>,
     threads: Vec<JoinHandle<()>>,
@@ -47,10 +38,13 @@ impl Workers {
     pub(super) fn start(count: usize, masking: Masking, staging: &Arc<dyn Staging>) -> Result<Self> {
         let count = count.max(1);
         let (sender, receiver) = sync_channel(count);
-        let (jobs, masking) = (Arc::new(Mutex::new(receiver)), Arc::new(masking));
+        let jobs = Arc::new(Mutex::new(receiver));
+        let masking = Arc::new(masking);
         let mut workers = Self { jobs: Some(sender), threads: Vec::with_capacity(count) };
         for number in 0..count {
-            let (jobs, masking, staging) = (Arc::clone(&jobs), Arc::clone(&masking), Arc::clone(staging));
+            let jobs = Arc::clone(&jobs);
+            let masking = Arc::clone(&masking);
+            let staging = Arc::clone(staging);
             let thread = std::thread::Builder::new()
                 .name(format!("loader-{number}"))
                 .spawn(move || work(&jobs, &masking, staging.as_ref()))
@@ -60,20 +54,25 @@ impl Workers {
         Ok(workers)
     }
 
-    /// Hands over the rows of a micro-batch; waits while all threads have enough to do.
+    /// Submits the rows of a micro-batch; waits while all threads are busy.
     pub(super) fn mask(&self, rows: Unmasked, settings: StepSettings) -> Result<Pending> {
         let (reply, pending) = sync_channel(1);
-        let ended = || Problem::new("the loader workers have ended");
-        self.jobs.as_ref().ok_or_else(ended)?.send(Job { rows, settings, reply }).map_err(|_| ended())?;
+        let jobs = self.jobs.as_ref().ok_or_else(ended)?;
+        jobs.send(Job { rows, settings, reply }).map_err(|_| ended())?;
         Ok(Pending(pending))
     }
+}
+
+/// The error of a job that no worker can take.
+fn ended() -> Problem {
+    Problem::new("the loader workers have ended")
 }
 
 impl Drop for Workers {
     fn drop(&mut self) {
         self.jobs = None;
         for thread in self.threads.drain(..) {
-            // A panic there has been reported on its own.
+            // A panic of the thread has already been reported.
             let _ = thread.join();
         }
     }
@@ -82,12 +81,12 @@ impl Drop for Workers {
 fn work(jobs: &Mutex<Receiver<Job>>, masking: &Masking, staging: &dyn Staging) {
     let mut buffers = MaskBuffers::default();
     loop {
-        // The lock is held while waiting: the next thread waits for the lock instead of the job.
+        // The lock is kept while waiting: the next thread waits for the lock instead of a job.
         let job = jobs.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok(Job { rows, settings, reply }) = job else { return };
         let mut batch = rows.finish(masking, settings, &mut buffers);
         staging.made(&mut batch);
-        // When the loader is being dropped, the answer is not waited for.
+        // Nobody waits for the result if the loader is being dropped.
         let _ = reply.send(batch);
     }
 }

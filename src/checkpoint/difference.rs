@@ -8,8 +8,7 @@ use std::fmt;
 use anyhow::Result;
 
 use crate::checkpoint::open::Checkpoint;
-use crate::checkpoint::tensor_file::TensorFile;
-use crate::checkpoint::tensor_file::TensorInfo;
+use crate::checkpoint::tensor_file::{TensorFile, TensorInfo};
 
 /// The first difference between two checkpoints.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -132,14 +131,10 @@ fn value_text(dtype: &str, bytes: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use candle_core::DType;
-    use candle_core::Device;
-    use candle_core::Tensor;
+    use candle_core::{DType, Device, Tensor};
 
     use super::*;
-    use crate::checkpoint::Part;
-    use crate::checkpoint::Snapshot;
-    use crate::checkpoint::write_sealed;
+    use crate::checkpoint::{Part, Snapshot, write_sealed};
 
     /// A checkpoint with weights and moments; `change` changes the moments.
     fn checkpoint(change: impl FnOnce(&mut Vec<(String, Tensor)>)) -> (tempfile::TempDir, Checkpoint) {

@@ -4,13 +4,10 @@
 //! safetensors accepts flipped bits in its data; the hashes do not.
 
 use std::io::Read;
-use std::path::Component;
-use std::path::Path;
+use std::path::{Component, Path};
 
-use anyhow::Context;
-use anyhow::Result;
-use serde::Deserialize;
-use serde::Serialize;
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::error::Problem;

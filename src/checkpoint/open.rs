@@ -1,8 +1,7 @@
 //! A finished checkpoint, which is verified before any part of it is used.
 
 use std::collections::BTreeMap;
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use candle_core::Tensor;

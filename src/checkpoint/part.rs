@@ -3,8 +3,7 @@
 use anyhow::Result;
 use candle_core::Tensor;
 
-use crate::checkpoint::manifest;
-use crate::checkpoint::tensor_file;
+use crate::checkpoint::{manifest, tensor_file};
 use crate::error::Problem;
 
 /// Approximate size of the blocks in which file systems allocate space: each file wastes at most one block.

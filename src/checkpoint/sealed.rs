@@ -6,16 +6,13 @@
 
 use std::collections::BTreeSet;
 use std::io::Write;
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
 use crate::checkpoint::manifest;
-use crate::checkpoint::manifest::Entry;
-use crate::checkpoint::manifest::Manifest;
-use crate::checkpoint::part::Part;
-use crate::checkpoint::part::Snapshot;
+use crate::checkpoint::manifest::{Entry, Manifest};
+use crate::checkpoint::part::{Part, Snapshot};
 use crate::checkpoint::tensor_file::write_tensors;
 use crate::error::Problem;
 use crate::fs;

@@ -5,19 +5,16 @@
 //! is interrupted at any point, `newest` finds the checkpoint before it. The store takes no lock; the run
 //! does.
 
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
 use crate::checkpoint::budget::over_budget;
 use crate::checkpoint::open::Checkpoint;
 use crate::checkpoint::part::Snapshot;
-use crate::checkpoint::retention::Retention;
-use crate::checkpoint::retention::retention;
+use crate::checkpoint::retention::{Retention, retention};
 use crate::checkpoint::sealed::write_sealed;
-use crate::error::Class;
-use crate::error::Problem;
+use crate::error::{Class, Problem};
 use crate::fs;
 use crate::quantity::format_bytes;
 

@@ -3,26 +3,18 @@
 //! This module knows no names of tensors. The bytes of a file depend on names and values only.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io::Write;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use anyhow::Context;
-use anyhow::Result;
-use candle_core::DType;
-use candle_core::Device;
-use candle_core::Tensor;
+use anyhow::{Context, Result};
+use candle_core::{DType, Device, Tensor};
 use safetensors::Dtype;
-use safetensors::tensor::Metadata;
-use safetensors::tensor::View;
+use safetensors::tensor::{Metadata, View};
 use serde::Deserializer;
-use serde::de::IgnoredAny;
-use serde::de::MapAccess;
-use serde::de::Visitor;
+use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde_json::json;
 
 use crate::error::Problem;

@@ -4,16 +4,13 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use candle_core::DType;
-use candle_core::Device;
-use candle_core::Tensor;
+use candle_core::{DType, Device, Tensor};
 use proptest::prelude::*;
 use serde_json::json;
 
 use super::manifest::Manifest;
 use super::*;
-use crate::error::Class;
-use crate::error::class_of;
+use crate::error::{Class, class_of};
 use crate::fs::testing::skipped;
 
 const KEEP_ALL: &Retention = &keep(100, None);

@@ -1,11 +1,9 @@
 //! A folder with a manifest before its files are read. It can report everything that is wrong, while
 //! [`Checkpoint::open`] stops at the first error.
 
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use anyhow::Error;
-use anyhow::Result;
+use anyhow::{Error, Result};
 
 use crate::checkpoint::manifest::Manifest;
 use crate::checkpoint::open::Checkpoint;

@@ -6,30 +6,22 @@ use anyhow::Result;
 use clap::Args;
 use serde_json::json;
 
-use crate::commands::bench;
 use crate::commands::config_args::ConfigArgs;
-use crate::commands::staging;
 use crate::commands::staging::Corpus;
-use crate::commands::terminal;
 use crate::commands::terminal::Output;
-use crate::config::BatchSize;
-use crate::config::PretrainConfig;
-use crate::config::Wire;
+use crate::commands::{bench, staging, terminal};
+use crate::config::{BatchSize, PretrainConfig, Wire};
 use crate::distributed::World;
 use crate::error::Problem;
-use crate::estimate::Exchange;
-use crate::estimate::Levers;
-use crate::estimate::WANTED_EFFICIENCY;
+use crate::estimate::{Exchange, Levers, WANTED_EFFICIENCY};
 use crate::families::ModelConfig;
 use crate::machine;
 use crate::machine::Machine;
 use crate::pages::columns;
 use crate::quantity::format_count;
 use crate::tasks::list::shapes;
-use crate::tasks::pretraining::origin;
-use crate::tasks::pretraining::planned_model;
-use crate::telemetry::Progress;
-use crate::telemetry::Unit;
+use crate::tasks::pretraining::{origin, planned_model};
+use crate::telemetry::{Progress, Unit};
 
 /// Arguments of `advise-network`.
 #[derive(Debug, Args)]

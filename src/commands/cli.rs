@@ -7,18 +7,15 @@
 use std::path::PathBuf;
 use std::sync::LazyLock;
 
-use clap::Parser;
-use clap::Subcommand;
+use clap::{Parser, Subcommand};
 
 use crate::commands::advise_network::AdviseNetworkArgs;
-use crate::commands::bench::args::BenchArgs;
-use crate::commands::bench::args::BenchJobArgs;
+use crate::commands::bench::args::{BenchArgs, BenchJobArgs};
 use crate::commands::checkpoint::args::CheckpointCommand;
 use crate::commands::compare::CompareArgs;
 use crate::commands::completions::CompletionsArgs;
 use crate::commands::config::ConfigCommand;
-use crate::commands::config_args::PrepareArgs;
-use crate::commands::config_args::PretrainArgs;
+use crate::commands::config_args::{PrepareArgs, PretrainArgs};
 use crate::commands::doctor::DoctorArgs;
 use crate::commands::embed::EmbedArgs;
 use crate::commands::example::ExampleArgs;
@@ -29,8 +26,7 @@ use crate::commands::plan::PlanArgs;
 use crate::commands::replay::ReplayArgs;
 use crate::commands::report::ReportArgs;
 use crate::commands::runs::RunsArgs;
-use crate::commands::scoring_args::EvaluateArgs;
-use crate::commands::scoring_args::PredictArgs;
+use crate::commands::scoring_args::{EvaluateArgs, PredictArgs};
 use crate::commands::shards::args::ShardsCommand;
 use crate::commands::tokenizer::TokenizerCommand;
 use crate::commands::verify_resume::args::VerifyResumeArgs;

@@ -6,23 +6,14 @@ use anyhow::Result;
 use clap::Args;
 
 use crate::commands::notify::notify;
-use crate::commands::staging;
-use crate::commands::terminal;
-use crate::commands::together;
-use crate::commands::upload;
-use crate::config;
-use crate::config::CacheConfig;
-use crate::config::NamedTask;
-use crate::config::Override;
-use crate::config::to_yaml;
+use crate::commands::{staging, terminal, together, upload};
+use crate::config::{CacheConfig, NamedTask, Override, to_yaml};
 use crate::error::Problem;
 use crate::interop::read_folder;
-use crate::machine;
 use crate::telemetry::Progress;
 use crate::train::signals::Signals;
-use crate::trials::Comparison;
-use crate::trials::Equipment;
-use crate::trials::cell;
+use crate::trials::{Comparison, Equipment, cell};
+use crate::{config, machine};
 
 /// Arguments of `compare`.
 #[derive(Debug, Args)]

@@ -1,8 +1,7 @@
 //! `mlmtrain completions SHELL`: a script that completes subcommands and flags.
 
 use anyhow::Result;
-use clap::Args;
-use clap::Command;
+use clap::{Args, Command};
 
 use crate::commands::terminal::Output;
 

@@ -1,28 +1,19 @@
 //! `mlmtrain config`: checks, shows, converts and describes configurations, without reading the files that
 //! they name.
 
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use clap::Args;
-use clap::Subcommand;
-use clap::ValueEnum;
+use clap::{Args, Subcommand, ValueEnum};
 use serde::Serialize;
 
 use crate::commands::outputs::OverwriteArgs;
 use crate::commands::terminal;
 use crate::commands::terminal::stdout_line;
-use crate::config;
-use crate::config::AnyLoaded;
-use crate::config::FinetuneTask;
-use crate::config::Kind;
-use crate::config::Loaded;
-use crate::config::Override;
-use crate::config::Purpose;
+use crate::config::{AnyLoaded, FinetuneTask, Kind, Loaded, Override, Purpose};
 use crate::error::Problems;
-use crate::fs;
 use crate::fs::Output;
+use crate::{config, fs};
 
 /// Subcommands of `config`.
 #[derive(Debug, Subcommand)]

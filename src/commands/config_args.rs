@@ -9,9 +9,7 @@ use serde_json::json;
 
 use crate::commands::training_flags::TrainingFlags;
 use crate::config;
-use crate::config::Loaded;
-use crate::config::Override;
-use crate::config::PretrainConfig;
+use crate::config::{Loaded, Override, PretrainConfig};
 use crate::error::Problems;
 
 /// A configuration file and changes to it.

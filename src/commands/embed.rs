@@ -3,29 +3,20 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
-use clap::Args;
-use clap::ValueEnum;
+use clap::{Args, ValueEnum};
 
-use crate::commands::device;
-use crate::commands::model_folder;
 use crate::commands::outputs::OverwriteArgs;
-use crate::commands::scoring_args::ColumnArgs;
-use crate::commands::scoring_args::ComputeArgs;
-use crate::commands::scoring_args::InputFormat;
-use crate::commands::staging;
-use crate::commands::terminal;
+use crate::commands::scoring_args::{ColumnArgs, ComputeArgs, InputFormat};
+use crate::commands::{device, model_folder, staging, terminal};
 use crate::error::Problem;
 use crate::families::Pooling;
 use crate::fs::Output;
 use crate::machine;
 use crate::ops::memory;
-use crate::tasks::embed::Embedder;
-use crate::tasks::embed::VectorFormat;
+use crate::tasks::embed::{Embedder, VectorFormat};
 use crate::tasks::finite::require_finite;
-use crate::tasks::labelled::InputTexts;
-use crate::tasks::labelled::TextPair;
-use crate::telemetry::Progress;
-use crate::telemetry::Unit;
+use crate::tasks::labelled::{InputTexts, TextPair};
+use crate::telemetry::{Progress, Unit};
 
 /// Number of batches whose texts are read together and sorted by length.
 const BATCHES_AT_ONCE: usize = 64;

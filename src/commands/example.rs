@@ -1,12 +1,10 @@
 //! `mlmtrain example NAME`: writes configurations and texts that are embedded in the program, for a first try
 //! without downloads.
 
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use clap::Args;
-use clap::ValueEnum;
+use clap::{Args, ValueEnum};
 
 use crate::commands::terminal;
 use crate::error::Problem;

@@ -1,11 +1,9 @@
 //! The prediction of memory and disk for `--dry-run`, as text.
 
 use crate::batches::BatchPlan;
-use crate::config::RunSection;
-use crate::config::TrainingConfig;
+use crate::config::{RunSection, TrainingConfig};
 use crate::machine::Machine;
-use crate::models::memory::PROCESS_BYTES;
-use crate::models::memory::Prediction;
+use crate::models::memory::{PROCESS_BYTES, Prediction};
 use crate::quantity::format_bytes;
 use crate::tasks::run::Shapes;
 use crate::train::room;

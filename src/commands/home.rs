@@ -2,8 +2,7 @@
 //! in quotes.
 
 use std::ffi::OsString;
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 const HOME: &str = "~/";
 

@@ -4,52 +4,27 @@
 mod labelled;
 mod sources;
 
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Result;
-use clap::Args;
-use clap::ValueEnum;
+use clap::{Args, ValueEnum};
 
-use crate::commands::bench;
-use crate::commands::device;
 use crate::commands::init::labelled::LabelledArgs;
 use crate::commands::outputs::OverwriteArgs;
-use crate::commands::staging;
-use crate::commands::terminal;
-use crate::config::CacheConfig;
-use crate::config::ComputeType;
-use crate::config::DataConfig;
-use crate::config::DeviceChoice;
-use crate::config::DocumentUnit;
-use crate::config::language_code;
-use crate::corpus::Corpus;
-use crate::corpus::Judge;
+use crate::commands::{bench, device, staging, terminal};
+use crate::config::{CacheConfig, ComputeType, DataConfig, DeviceChoice, DocumentUnit, language_code};
+use crate::corpus::{Corpus, Judge};
 use crate::error::Problem;
-use crate::estimate::GPU_SHARE;
-use crate::estimate::gpu_seconds;
-use crate::families::Family;
-use crate::families::ModelConfig;
-use crate::fs;
-use crate::machine;
+use crate::estimate::{GPU_SHARE, gpu_seconds};
+use crate::families::{Family, ModelConfig};
 use crate::models::Blueprint;
 use crate::ops::peak::gpu::data_sheet;
-use crate::precision;
 use crate::precision::Hardware;
-use crate::quantity::format_bytes;
-use crate::quantity::format_count;
-use crate::quantity::format_duration;
-use crate::quantity::format_span;
-use crate::quantity::parse_duration;
-use crate::recipe;
-use crate::recipe::FilterPreview;
-use crate::recipe::Plan;
-use crate::recipe::SHORT_LENGTH;
-use crate::recipe::TextSample;
-use crate::recipe::Wish;
-use crate::telemetry::Progress;
-use crate::telemetry::Unit;
+use crate::quantity::{format_bytes, format_count, format_duration, format_span, parse_duration};
+use crate::recipe::{FilterPreview, Plan, SHORT_LENGTH, TextSample, Wish};
+use crate::telemetry::{Progress, Unit};
+use crate::{fs, machine, precision, recipe};
 
 /// Share of the budget for training; the rest is for preparing, evaluating and saving.
 const TRAINING_SHARE: f64 = 0.9;

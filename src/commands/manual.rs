@@ -3,8 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
-use clap::Args;
-use clap::Command;
+use clap::{Args, Command};
 use clap_mangen::Man;
 
 use crate::commands::outputs::OverwriteArgs;

@@ -47,13 +47,11 @@ mod tests;
 use anyhow::Result;
 use clap::CommandFactory;
 
-use crate::commands::cli::Cli;
-use crate::commands::cli::Command;
+use crate::commands::cli::{Cli, Command};
 use crate::error::Problem;
 use crate::fs;
 use crate::ops::instructions;
-use crate::telemetry::events;
-use crate::telemetry::log;
+use crate::telemetry::{events, log};
 
 /// Runs the subcommand of the command line.
 pub fn run(cli: &Cli) -> Result<()> {

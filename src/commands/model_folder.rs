@@ -1,13 +1,11 @@
 //! Finds the model folder that a command line names, and the columns that its model was trained on.
 
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
 use crate::commands::scoring_args::ColumnArgs;
-use crate::commands::staging;
-use crate::commands::terminal;
+use crate::commands::{staging, terminal};
 use crate::interop::cached_folder;
 use crate::tasks::labelled::TrainedColumns;
 

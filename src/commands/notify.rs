@@ -1,22 +1,16 @@
 //! Runs `run.notify_command`, which tells the user how a command ended. A failure of it changes no results
 //! and no exit code.
 
-use std::io;
 use std::os::unix::process::CommandExt;
-use std::process::Command;
-use std::process::ExitStatus;
-use std::process::Stdio;
-use std::thread;
-use std::time::Duration;
-use std::time::Instant;
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+use std::{io, thread};
 
 use anyhow::Result;
 
 use crate::commands::terminal;
 use crate::config::RunSection;
-use crate::error::Class;
-use crate::error::class_of;
-use crate::error::told;
+use crate::error::{Class, class_of, told};
 
 /// Time limit of the command: one that hangs would keep a rented machine running.
 const TIMEOUT: Duration = Duration::from_secs(30);

@@ -1,21 +1,14 @@
 //! `mlmtrain predict`: labels texts, or fills in their masks, and prints one JSON line for each.
 
 use anyhow::Result;
-use serde_json::Map;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use crate::commands::device;
-use crate::commands::model_folder;
 use crate::commands::scoring_args::PredictArgs;
-use crate::commands::staging;
-use crate::commands::terminal;
 use crate::commands::terminal::Output;
+use crate::commands::{device, model_folder, staging, terminal};
 use crate::machine;
 use crate::ops::memory;
-use crate::tasks::labelled::Columns;
-use crate::tasks::labelled::InputFile;
-use crate::tasks::labelled::InputText;
-use crate::tasks::labelled::RowFormat;
+use crate::tasks::labelled::{Columns, InputFile, InputText, RowFormat};
 use crate::tasks::list;
 use crate::tasks::trained::Answers;
 

@@ -3,26 +3,17 @@
 use anyhow::Result;
 
 use crate::commands::config_args::PrepareArgs;
-use crate::commands::staging;
 use crate::commands::staging::Corpus;
-use crate::commands::terminal;
-use crate::commands::together;
-use crate::config;
+use crate::commands::{staging, terminal, together};
 use crate::config::PretrainConfig;
 use crate::corpus::report::REPORT_HTML;
 use crate::distributed::World;
-use crate::fs;
-use crate::machine;
-use crate::prepare;
-use crate::prepare::Prepared;
-use crate::prepare::Space;
-use crate::quantity::format_bytes;
-use crate::quantity::format_count;
+use crate::prepare::{Prepared, Space};
+use crate::quantity::{format_bytes, format_count};
 use crate::tasks::pretraining;
 use crate::tasks::pretraining::origin;
-use crate::telemetry::Progress;
-use crate::telemetry::Stage;
-use crate::telemetry::Unit;
+use crate::telemetry::{Progress, Stage, Unit};
+use crate::{config, fs, machine, prepare};
 
 /// Runs the subcommand.
 pub fn run(args: &PrepareArgs) -> Result<()> {

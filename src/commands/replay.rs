@@ -7,10 +7,7 @@ use clap::Args;
 
 use crate::batches::Batch;
 use crate::commands::terminal;
-use crate::train::replay::Observation;
-use crate::train::replay::Replay;
-use crate::train::replay::Stage;
-use crate::train::replay::first_not_finite;
+use crate::train::replay::{Observation, Replay, Stage, first_not_finite};
 
 /// Arguments of `replay`.
 #[derive(Debug, Args)]

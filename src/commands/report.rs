@@ -1,7 +1,6 @@
 //! `mlmtrain report`: writes one HTML page about one or several runs.
 
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use clap::Args;
@@ -10,11 +9,9 @@ use crate::commands::outputs::OverwriteArgs;
 use crate::commands::terminal;
 use crate::commands::terminal::Output;
 use crate::error::Problem;
-use crate::fs;
-use crate::pages;
 use crate::quantity::format_bytes;
-use crate::report;
 use crate::report::Run;
+use crate::{fs, pages, report};
 
 /// Most runs of a page: a page of more would be too long to read.
 const MOST_RUNS: usize = 100;

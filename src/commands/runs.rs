@@ -1,27 +1,23 @@
 //! `mlmtrain runs`: lists the runs below a folder with state, step, loss and score.
 
 use std::collections::BTreeMap;
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use anyhow::Result;
 use clap::Args;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::commands::terminal;
 use crate::commands::terminal::Output;
-use crate::config;
 use crate::config::AnyLoaded;
 use crate::error::Problem;
-use crate::fs;
 use crate::pages::columns;
 use crate::quantity::format_age;
-use crate::report;
 use crate::report::State;
 use crate::train::results;
 use crate::train::run_folder::METRICS;
+use crate::{config, fs, report};
 
 /// Bytes at the end of `metrics.jsonl` that are read, enough for the last records.
 const TAIL_BYTES: u64 = 1 << 16;

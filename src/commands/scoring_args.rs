@@ -2,16 +2,11 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
-use clap::ValueEnum;
+use clap::{Args, ValueEnum};
 
 use crate::commands::outputs::OverwriteArgs;
-use crate::config::DeviceChoice;
-use crate::config::TagScheme;
-use crate::tasks::labelled::Columns;
-use crate::tasks::labelled::RowFormat;
-use crate::tasks::labelled::SentenceColumns;
-use crate::tasks::labelled::Tagging;
+use crate::config::{DeviceChoice, TagScheme};
+use crate::tasks::labelled::{Columns, RowFormat, SentenceColumns, Tagging};
 
 /// Arguments of `evaluate`.
 #[derive(Debug, Args)]

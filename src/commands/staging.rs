@@ -3,35 +3,22 @@
 
 use std::cell::OnceCell;
 use std::collections::BTreeSet;
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use anyhow::Context;
-use anyhow::Result;
+use anyhow::{Context, Result};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::commands::terminal;
-use crate::config;
-use crate::config::CacheConfig;
-use crate::config::FinetuneConfig;
-use crate::config::InitialEmbeddings;
-use crate::config::NamedTask;
-use crate::config::Override;
-use crate::config::PretrainConfig;
+use crate::config::{CacheConfig, FinetuneConfig, InitialEmbeddings, NamedTask, Override, PretrainConfig};
 use crate::error::Problem;
-use crate::fs;
-use crate::shards::MANIFEST_JSON;
-use crate::shards::Manifest;
-use crate::stores;
+use crate::shards::{MANIFEST_JSON, Manifest};
 use crate::stores::Event;
 use crate::tasks::labelled;
-use crate::telemetry::Progress;
-use crate::telemetry::Stage;
-use crate::telemetry::Unit;
-use crate::tokenizer::COMPANIONS;
-use crate::tokenizer::TOKENIZER_JSON;
+use crate::telemetry::{Progress, Stage, Unit};
+use crate::tokenizer::{COMPANIONS, TOKENIZER_JSON};
+use crate::{config, fs, stores};
 
 /// The files of a model folder without those of its tokenizer.
 const MODEL_FILES: [&str; 4] =

@@ -5,22 +5,14 @@
 
 use std::borrow::Cow;
 use std::io;
-use std::io::BufWriter;
-use std::io::ErrorKind;
-use std::io::IsTerminal;
-use std::io::Stdout;
-use std::io::Write;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering;
+use std::io::{BufWriter, ErrorKind, IsTerminal, Stdout, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Result;
 
-use crate::error::Class;
-use crate::error::Problem;
-use crate::error::is_full;
+use crate::error::{Class, Problem, is_full};
 use crate::secrets;
-use crate::telemetry::events;
-use crate::telemetry::log;
+use crate::telemetry::{events, log};
 
 static QUIET: AtomicBool = AtomicBool::new(false);
 

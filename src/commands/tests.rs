@@ -2,15 +2,12 @@
 
 use std::path::Path;
 
-use clap::CommandFactory;
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 
-use crate::commands::cli::Cli;
-use crate::commands::cli::Command;
+use crate::commands::cli::{Cli, Command};
 use crate::commands::config_args::Resume;
 use crate::commands::finetune::args::FinetuneArgs;
-use crate::config::FinetuneConfig;
-use crate::config::FinetunePlan;
+use crate::config::{FinetuneConfig, FinetunePlan};
 
 fn parse(line: &str) -> Result<Command, String> {
     Cli::try_parse_from(line.split_whitespace()).map(|cli| cli.command).map_err(|e| e.to_string())

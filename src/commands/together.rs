@@ -7,8 +7,7 @@ use crate::commands::terminal;
 use crate::config::RunSection;
 use crate::distributed::World;
 use crate::fs;
-use crate::telemetry::Progress;
-use crate::telemetry::log;
+use crate::telemetry::{Progress, log};
 
 /// Returns the progress of this process, which is silent on all ranks but 0. `configuration` returns the
 /// configuration as text.

@@ -1,19 +1,13 @@
 //! `mlmtrain tokenizer encode`: prints the token ids of each line of a text as a JSON array.
 
-use std::io::BufRead;
-use std::io::BufReader;
-use std::io::Read;
-use std::path::Path;
-use std::path::PathBuf;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
 
-use anyhow::Context;
-use anyhow::Result;
-use clap::Args;
-use clap::Subcommand;
+use anyhow::{Context, Result};
+use clap::{Args, Subcommand};
 
-use crate::commands::staging;
-use crate::commands::terminal;
 use crate::commands::terminal::Output;
+use crate::commands::{staging, terminal};
 use crate::error::Problem;
 use crate::fs;
 use crate::tokenizer::Tokenizer;

@@ -1,45 +1,28 @@
 //! `run.upload_to`: restores the checkpoints of an earlier machine from a bucket before a run, and uploads
 //! the run folder during it.
 
-use std::collections::BTreeMap;
-use std::collections::BTreeSet;
-use std::path::Path;
-use std::path::PathBuf;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::Context;
-use anyhow::Result;
+use anyhow::{Context, Result};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::checkpoint::CheckpointStore;
-use crate::config::RunSection;
-use crate::config::compare_for_resume;
 use crate::config::defaults::Derived;
-use crate::config::saved;
-use crate::config::with_former_defaults;
-use crate::error::Class;
-use crate::error::Problem;
-use crate::error::class_of;
+use crate::config::{RunSection, compare_for_resume, saved, with_former_defaults};
+use crate::error::{Class, Problem, class_of};
 use crate::fs;
 use crate::fs::FolderLock;
-use crate::quantity::format_duration;
-use crate::quantity::parse_duration;
-use crate::stores::Claim;
-use crate::stores::Mirror;
-use crate::stores::Objects;
-use crate::stores::Remote;
-use crate::stores::Uploaded;
-use crate::stores::checkpoint_of;
-use crate::stores::is_kept;
-use crate::stores::name_in_seed;
-use crate::stores::sealed_folder;
-use crate::telemetry::Progress;
-use crate::telemetry::Unit;
+use crate::quantity::{format_duration, parse_duration};
+use crate::stores::{
+    Claim, Mirror, Objects, Remote, Uploaded, checkpoint_of, is_kept, name_in_seed, sealed_folder,
+};
+use crate::telemetry::{Progress, Unit};
 use crate::train::resume::Start;
-use crate::train::saved::CONFIG;
-use crate::train::saved::INPUTS;
+use crate::train::saved::{CONFIG, INPUTS};
 
 const HINT: &str = "choose another `run.upload_to`; nothing was changed there";
 

@@ -3,13 +3,9 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use clap::Command;
-use clap::CommandFactory;
-use clap::Error;
 use clap::builder::StyledStr;
-use clap::error::ContextKind;
-use clap::error::ContextValue;
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Command, CommandFactory, Error};
 
 use crate::commands::cli::Cli;
 use crate::config;

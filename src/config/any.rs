@@ -2,20 +2,13 @@
 
 use std::path::Path;
 
-use crate::FinetuneConfig;
-use crate::PretrainConfig;
-use crate::kind;
-use crate::load;
 use crate::load::Loaded;
 use crate::overrides::Override;
 use crate::schema::Kind;
-use crate::sweep;
-use crate::sweep::FinetunePlan;
-use crate::sweep::Swept;
-use crate::tasks_file;
+use crate::sweep::{FinetunePlan, Swept};
 use crate::tasks_file::NamedTask;
 use crate::tree::Node;
-use crate::variables;
+use crate::{FinetuneConfig, PretrainConfig, kind, load, sweep, tasks_file, variables};
 use base::error::Problems;
 
 /// A loaded file of any kind.

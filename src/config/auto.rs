@@ -1,10 +1,7 @@
 //! Serialization of keys that take a value or the word `auto`.
 
-use serde::Deserialize;
-use serde::Deserializer;
-use serde::Serialize;
-use serde::Serializer;
 use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// The word that lets the program choose a value.
 pub(super) const AUTO: &str = "auto";

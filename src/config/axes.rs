@@ -3,14 +3,9 @@
 //!
 //! Does not check values: each becomes a setting like that of `--set`, which the loader checks.
 
-use crate::shape::Shape;
-use crate::shape::name_of;
-use crate::shape::quoted;
+use crate::shape::{Shape, name_of, quoted};
 use crate::suggest::closest;
-use crate::tree::Entry;
-use crate::tree::Node;
-use crate::tree::Value;
-use crate::tree::shortened;
+use crate::tree::{Entry, Node, Value, shortened};
 use crate::variables;
 use base::error::Problem;
 

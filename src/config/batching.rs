@@ -1,8 +1,7 @@
 //! Packing of documents into rows, and the ramp of the batch size over the steps.
 
 use schemars::JsonSchema;
-use serde::Deserialize;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// The pieces of documents that may share a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -3,26 +3,14 @@
 //!
 //! Checks one value at a time; `validate` checks combinations.
 
-use std::collections::BTreeMap;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use serde_json::Map;
-use serde_json::Value as Json;
+use serde_json::{Map, Value as Json};
 
-use crate::foreign;
-use crate::scalar;
-use crate::shape::Field;
-use crate::shape::INCLUDE;
-use crate::shape::PROFILES;
-use crate::shape::Shape;
-use crate::shape::name_of;
-use crate::shape::quoted;
+use crate::shape::{Field, INCLUDE, PROFILES, Shape, name_of, quoted};
 use crate::suggest::closest;
-use crate::tree::Entry;
-use crate::tree::Node;
-use crate::tree::Place;
-use crate::tree::Value;
-use crate::tree::shortened;
+use crate::tree::{Entry, Node, Place, Value, shortened};
+use crate::{foreign, scalar};
 use base::error::Problem;
 use base::families::Family;
 

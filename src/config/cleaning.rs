@@ -1,8 +1,7 @@
 //! Cleaning of each document, before the filters.
 
 use schemars::JsonSchema;
-use serde::Deserialize;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Cleaning steps; each can be switched off.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -1,8 +1,7 @@
 //! Removal or reports of documents that contain text of evaluation files.
 
 use schemars::JsonSchema;
-use serde::Deserialize;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Action on a document that contains text of an evaluation file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -6,19 +6,15 @@
 
 use std::path::Path;
 
-use crate::FinetuneTask;
 use crate::convert::arguments::Arguments;
 use crate::defaults::Derived;
-use crate::include;
-use crate::load;
 use crate::load::Loaded;
 use crate::overrides::Override;
 use crate::schema::Kind;
 use crate::shape::Shape;
-use crate::show;
 use crate::tree::shortened;
-use base::error::Problem;
-use base::error::Problems;
+use crate::{FinetuneTask, include, load, show};
+use base::error::{Problem, Problems};
 use base::secrets;
 
 mod arguments;

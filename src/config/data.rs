@@ -4,11 +4,9 @@
 use std::path::PathBuf;
 
 use schemars::JsonSchema;
-use serde::Deserialize;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use crate::batching::PackingConfig;
-use crate::batching::Shuffle;
+use crate::batching::{PackingConfig, Shuffle};
 use crate::cleaning::CleaningConfig;
 use crate::contamination::ContaminationConfig;
 use crate::deduplication::DeduplicationConfig;

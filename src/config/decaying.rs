@@ -3,15 +3,11 @@
 
 use crate::data::DataConfig;
 use crate::decay::DecayFrom;
-use crate::phases::SourceWeight;
-use crate::phases::TrainingPhase;
+use crate::phases::{SourceWeight, TrainingPhase};
 use crate::pretrain::PretrainConfig;
-use crate::resume::compare_for_resume;
-use crate::resume::diff;
-use crate::resume::shown;
+use crate::resume::{compare_for_resume, diff, shown};
 use crate::training::SchedulerType;
-use base::error::Problem;
-use base::error::Problems;
+use base::error::{Problem, Problems};
 
 impl PretrainConfig {
     /// Sets the schedule of the decay: `lr_decay_steps` after the step of the checkpoint, from the learning
@@ -111,8 +107,7 @@ fn steps_until(config: &PretrainConfig, until: u64) -> Vec<(u64, TrainingPhase)>
 
 #[cfg(test)]
 mod tests {
-    use serde_json::Value;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 

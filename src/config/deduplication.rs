@@ -1,8 +1,7 @@
 //! Removal of documents whose text, or nearly the same text, came before.
 
 use schemars::JsonSchema;
-use serde::Deserialize;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Deduplication over all sources; the first of several stays. Off by default.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]

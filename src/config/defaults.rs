@@ -5,9 +5,7 @@ use serde_json::Value as Json;
 
 use crate::pretrain::PretrainConfig;
 use crate::task::PretrainTask;
-use crate::training::OptimizerType;
-use crate::training::SchedulerType;
-use crate::training::TrainingConfig;
+use crate::training::{OptimizerType, SchedulerType, TrainingConfig};
 use base::families::ModelConfig;
 
 /// Keys that set the rows of an update.

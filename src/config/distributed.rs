@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use schemars::JsonSchema;
-use serde::Deserialize;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use base::error::Problem;
 use base::quantity::parse_duration;

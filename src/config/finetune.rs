@@ -4,17 +4,14 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 use schemars::JsonSchema;
-use serde::Deserialize;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::cache::CacheConfig;
 use crate::distributed::DistributedConfig;
 use crate::precision::PrecisionConfig;
 use crate::run::RunSection;
 use crate::sources::OnBadRecord;
-use crate::task::FinetuneTask;
-use crate::task::Goal;
-use crate::task::ProblemType;
+use crate::task::{FinetuneTask, Goal, ProblemType};
 use crate::training::TrainingConfig;
 
 /// Labelled files and the columns that matter. Format by extension: .csv, .tsv, .jsonl, .parquet; for tagged

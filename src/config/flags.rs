@@ -1,13 +1,10 @@
 //! Finds the key that a user probably meant by an unknown flag named like a key, such as `--weight-decay`.
 
-use crate::FinetuneConfig;
-use crate::PretrainConfig;
 use crate::check::places;
-use crate::foreign;
 use crate::foreign::Elsewhere;
 use crate::schema::Kind;
-use crate::shape::Shape;
-use crate::shape::name_of;
+use crate::shape::{Shape, name_of};
+use crate::{FinetuneConfig, PretrainConfig, foreign};
 
 /// Returns the setting that a flag called `name` must mean: `training.weight_decay=VALUE` for `weight-decay`.
 /// Names of other trainers are known, too. Returns `None` unless exactly one key can be meant.

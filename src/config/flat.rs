@@ -4,8 +4,7 @@ use anyhow::Result;
 
 use crate::check::join;
 use crate::tree;
-use crate::tree::Node;
-use crate::tree::Value;
+use crate::tree::{Node, Value};
 
 /// Returns the dotted path and the value of each key in a text, in the order of the text. Items of lists of
 /// tables are numbered from 0: `data.sources.0.files`. Errors call the text `name`.

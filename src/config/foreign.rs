@@ -4,10 +4,7 @@
 //! Data for the hints of errors and for `convert.rs`. Names that are accepted without change are in
 //! `shape::OTHER_NAMES`.
 
-use Elsewhere::Hint;
-use Elsewhere::Key;
-use Elsewhere::Nowhere;
-use Elsewhere::Value;
+use Elsewhere::{Hint, Key, Nowhere, Value};
 
 /// The counterpart of a key of another trainer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -213,9 +210,8 @@ pub(super) fn value_hint(path: &str, value: &str) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::FinetuneConfig;
-    use crate::PretrainConfig;
     use crate::shape::Shape;
+    use crate::{FinetuneConfig, PretrainConfig};
 
     #[test]
     fn every_hint_names_keys_that_exist_and_every_name_has_one_hint() {

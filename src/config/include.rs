@@ -3,24 +3,13 @@
 //! Included paths are relative to the file that includes them, like links on a page. All other paths in a
 //! file are relative to the current folder.
 
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use crate::FinetuneConfig;
-use crate::PretrainConfig;
-use crate::axes;
 use crate::merge::merged;
-use crate::shape::INCLUDE;
-use crate::shape::PROFILES;
-use crate::shape::Shape;
-use crate::shape::name_of;
-use crate::tree;
-use crate::tree::Node;
-use crate::tree::Place;
-use crate::tree::Value;
-use crate::variables;
-use base::error::Class;
-use base::error::Problem;
+use crate::shape::{INCLUDE, PROFILES, Shape, name_of};
+use crate::tree::{Node, Place, Value};
+use crate::{FinetuneConfig, PretrainConfig, axes, tree, variables};
+use base::error::{Class, Problem};
 use base::fs;
 
 /// Largest configuration file in bytes, a thousand times the size of a usual one.

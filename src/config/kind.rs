@@ -2,11 +2,10 @@
 //!
 //! The keys are read from the shapes of both kinds, so new keys count without a change here.
 
-use crate::FinetuneConfig;
-use crate::PretrainConfig;
 use crate::schema::Kind;
 use crate::shape::Shape;
 use crate::tree::Node;
+use crate::{FinetuneConfig, PretrainConfig};
 use base::error::Problem;
 
 /// Returns the kind that has more of the keys to itself. If both have the same number, a `model` that is a

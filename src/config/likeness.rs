@@ -4,10 +4,8 @@
 use std::fmt::Write;
 
 use crate::PretrainConfig;
-use crate::resume::Change;
-use crate::resume::diff;
-use base::families::EncoderConfig;
-use base::families::ModelConfig;
+use crate::resume::{Change, diff};
+use base::families::{EncoderConfig, ModelConfig};
 use base::fs::sha256_of;
 
 /// Sections whose keys decide losses.

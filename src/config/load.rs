@@ -11,29 +11,16 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::FinetuneConfig;
-use crate::PretrainConfig;
-use crate::axes;
-use crate::check::Checked;
-use crate::check::Wrong;
-use crate::check::check;
+use crate::check::{Checked, Wrong, check};
 use crate::defaults::Derived;
-use crate::include;
-use crate::kind;
 use crate::overrides::Override;
-use crate::profiles;
 use crate::schema::Kind;
-use crate::shape::PROFILES;
-use crate::shape::Shape;
-use crate::show;
+use crate::shape::{PROFILES, Shape};
 use crate::show::Origins;
-use crate::tree::Node;
-use crate::tree::Place;
-use crate::validate;
+use crate::tree::{Node, Place};
 use crate::validate::Finding;
-use crate::variables;
-use base::error::Problem;
-use base::error::Problems;
+use crate::{FinetuneConfig, PretrainConfig, axes, include, kind, profiles, show, validate, variables};
+use base::error::{Problem, Problems};
 
 /// Largest number of problems that are reported; nobody would read a longer list.
 const MOST_PROBLEMS: usize = 50;

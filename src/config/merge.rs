@@ -4,9 +4,7 @@
 //! report.
 
 use crate::shape::name_of;
-use crate::tree::Entry;
-use crate::tree::Node;
-use crate::tree::Value;
+use crate::tree::{Entry, Node, Value};
 
 /// Merges two tables: entries of `over` win over those of `base`. If one of the two is not a table, returns
 /// `over`.

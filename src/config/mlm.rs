@@ -1,8 +1,7 @@
 //! The section `mlm`: masking of tokens.
 
 use schemars::JsonSchema;
-use serde::Deserialize;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::task::PretrainTask;
 

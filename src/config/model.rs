@@ -4,23 +4,13 @@
 use std::borrow::Cow;
 use std::path::PathBuf;
 
-use schemars::JsonSchema;
-use schemars::Schema;
-use schemars::SchemaGenerator;
-use schemars::json_schema;
-use serde::Deserialize;
-use serde::Deserializer;
-use serde::Serialize;
-use serde::Serializer;
-use serde::de::DeserializeOwned;
-use serde::de::Error;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::{DeserializeOwned, Error};
 use serde::ser::SerializeMap;
-use serde_json::Map;
-use serde_json::Value;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::{Map, Value};
 
-use base::families::EncoderConfig;
-use base::families::Family;
-use base::families::ModelConfig;
+use base::families::{EncoderConfig, Family, ModelConfig};
 
 const PATH: &str = "path";
 const GENERATOR_PATH: &str = "generator_path";

@@ -2,17 +2,9 @@
 //!
 //! Does not check values. Their place is the flag, so `check.rs` and `validate` name it in errors.
 
-use crate::check::Wrong;
-use crate::check::join;
-use crate::check::unknown_key;
-use crate::shape::Field;
-use crate::shape::Shape;
-use crate::tree::Entry;
-use crate::tree::Node;
-use crate::tree::Place;
-use crate::tree::Value;
-use crate::tree::parse;
-use crate::tree::shortened;
+use crate::check::{Wrong, join, unknown_key};
+use crate::shape::{Field, Shape};
+use crate::tree::{Entry, Node, Place, Value, parse, shortened};
 use base::error::Problem;
 use base::families::Family;
 

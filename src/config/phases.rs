@@ -1,8 +1,7 @@
 //! Phases of a run: settings of its first steps that differ from those of the later ones.
 
 use schemars::JsonSchema;
-use serde::Deserialize;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::sources::SourceConfig;
 

@@ -2,8 +2,7 @@
 
 use clap::ValueEnum;
 use schemars::JsonSchema;
-use serde::Deserialize;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// In which type the model computes; parameters, moments and sums are always f32.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, ValueEnum)]

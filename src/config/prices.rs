@@ -4,8 +4,7 @@ use std::path::Path;
 
 use crate::load;
 use crate::tree::Value;
-use base::error::Problem;
-use base::error::Problems;
+use base::error::{Problem, Problems};
 
 /// Hint for errors in such a file.
 const SHAPE: &str = "write a device and what an hour of it costs in US dollars, `h100: 1.99`, a line each";

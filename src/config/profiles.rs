@@ -3,21 +3,13 @@
 //! All profiles are checked, also those that are not asked for; in these, variables that are not set are
 //! ignored.
 
-use crate::check::Wrong;
-use crate::check::check;
-use crate::check::join;
+use crate::check::{Wrong, check, join};
 use crate::merge::merged;
-use crate::shape::PROFILES;
-use crate::shape::Shape;
-use crate::shape::quoted;
+use crate::shape::{PROFILES, Shape, quoted};
 use crate::suggest::closest;
-use crate::tree::Entry;
-use crate::tree::Node;
-use crate::tree::Place;
-use crate::tree::Value;
+use crate::tree::{Entry, Node, Place, Value};
 use crate::variables;
-use base::error::Problem;
-use base::error::Problems;
+use base::error::{Problem, Problems};
 
 const SHAPE: &str =
     "write `profiles:`, below it a name for each, and below that its keys, such as `training:`";

@@ -4,11 +4,9 @@
 
 use std::fmt::Write;
 
-use serde_json::Map;
-use serde_json::Value as Json;
+use serde_json::{Map, Value as Json};
 
-use crate::schema::Kind;
-use crate::schema::schema_of;
+use crate::schema::{Kind, schema_of};
 
 const INTRODUCTION: &str = "# All keys
 

@@ -8,8 +8,7 @@ use serde_json::Value as Json;
 
 use crate::check::join;
 use crate::show::saved;
-use base::error::Problem;
-use base::error::Problems;
+use base::error::{Problem, Problems};
 
 /// Keys and tables whose change does not affect any number of a run.
 const OUTSIDE: &[&str] = &[

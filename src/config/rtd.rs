@@ -1,11 +1,9 @@
 //! The section `rtd`, replaced-token detection: the generator and the factors of the two losses.
 
 use schemars::JsonSchema;
-use serde::Deserialize;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use base::families::GeneratorSize;
-use base::families::ModelConfig;
+use base::families::{GeneratorSize, ModelConfig};
 
 /// The generator, which fills in masked tokens for the model to tell from the original ones, and the weights
 /// of both losses. Read for `task: replaced_token_detection` only; `mlm` says what is masked.
@@ -70,8 +68,7 @@ impl RtdConfig {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use base::families::EncoderConfig;
-    use base::families::Family;
+    use base::families::{EncoderConfig, Family};
 
     fn sizes(hidden_size: usize, num_attention_heads: usize, rtd: &RtdConfig) -> [usize; 4] {
         let encoder = EncoderConfig {

@@ -5,12 +5,9 @@
 use serde_json::Value as Json;
 
 use crate::foreign;
-use crate::shape::Shape;
-use crate::shape::quoted;
+use crate::shape::{Shape, quoted};
 use crate::suggest::closest;
-use crate::tree::Filled;
-use crate::tree::Value;
-use crate::tree::shortened;
+use crate::tree::{Filled, Value, shortened};
 use base::quantity;
 use base::quantity::QuantityError;
 

@@ -3,15 +3,11 @@
 //! Generated from the structs. This module adds the title, units, other names of keys, and keys of files.
 
 use schemars::JsonSchema;
-use serde_json::Value as Json;
-use serde_json::json;
+use serde_json::{Value as Json, json};
 
-use crate::FinetuneConfig;
-use crate::PretrainConfig;
 use crate::axes::TABLE;
-use crate::shape::INCLUDE;
-use crate::shape::OTHER_NAMES;
-use crate::shape::PROFILES;
+use crate::shape::{INCLUDE, OTHER_NAMES, PROFILES};
+use crate::{FinetuneConfig, PretrainConfig};
 
 /// The command that a configuration is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

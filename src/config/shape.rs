@@ -248,8 +248,7 @@ fn about(schema: &Json) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::FinetuneConfig;
-    use crate::PretrainConfig;
+    use crate::{FinetuneConfig, PretrainConfig};
 
     #[test]
     fn the_shape_follows_the_structs() {

@@ -1,11 +1,9 @@
 //! Sources of text: files, their formats, and the unit of a document.
 
-use std::path::Component;
-use std::path::Path;
+use std::path::{Component, Path};
 
 use schemars::JsonSchema;
-use serde::Deserialize;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// How a source's files are to be read. First bytes come before names: what is compressed (gzip, zstd, bzip2,
 /// xz) is decompressed, tar archives and web archives (WARC) are read member by member, Parquet is read as

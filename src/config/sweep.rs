@@ -4,17 +4,13 @@
 
 use std::path::Path;
 
-use crate::FinetuneConfig;
-use crate::axes;
-use crate::axes::Axis;
-use crate::axes::SEEDS_KEY;
-use crate::load;
+use crate::axes::{Axis, SEEDS_KEY};
 use crate::load::Loaded;
 use crate::overrides::Override;
 use crate::shape::Shape;
 use crate::tree::Node;
-use base::error::Problem;
-use base::error::Problems;
+use crate::{FinetuneConfig, axes, load};
+use base::error::{Problem, Problems};
 
 /// Largest number of runs of a sweep; more are a typing error.
 const MOST_RUNS: usize = 10_000;

@@ -2,8 +2,7 @@
 
 use clap::ValueEnum;
 use schemars::JsonSchema;
-use serde::Deserialize;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use base::families::Family;
 

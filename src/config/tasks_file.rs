@@ -7,22 +7,13 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use crate::FinetuneConfig;
-use crate::Goal;
-use crate::load;
 use crate::merge::merged;
 use crate::overrides::Override;
-use crate::profiles;
-use crate::shape::name_of;
-use crate::shape::quoted;
+use crate::shape::{name_of, quoted};
 use crate::suggest::closest;
-use crate::tree::Node;
-use crate::tree::Place;
-use crate::tree::Value;
-use crate::tree::shortened;
-use crate::variables;
-use base::error::Problem;
-use base::error::Problems;
+use crate::tree::{Node, Place, Value, shortened};
+use crate::{FinetuneConfig, Goal, load, profiles, variables};
+use base::error::{Problem, Problems};
 use base::scores::Metric;
 
 /// The seeds of a comparison whose file names none. With one seed alone, chance could not be estimated.

@@ -2,8 +2,7 @@
 //! Names and defaults are those of Hugging Face's `TrainingArguments`.
 
 use schemars::JsonSchema;
-use serde::Deserialize;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::batch_size::BatchSize;
 use crate::batching::BatchSizeRamp;

@@ -10,13 +10,8 @@ use std::sync::Mutex;
 
 use serde_json::Value as Json;
 
-use crate::check::Wrong;
-use crate::check::join;
-use crate::tree::Filled;
-use crate::tree::Node;
-use crate::tree::Place;
-use crate::tree::Value;
-use crate::tree::shortened;
+use crate::check::{Wrong, join};
+use crate::tree::{Filled, Node, Place, Value, shortened};
 use base::error::Problem;
 use base::secrets;
 

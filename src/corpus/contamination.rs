@@ -6,20 +6,15 @@
 //! 1 in 10^12.
 
 use std::collections::HashMap;
-use std::hash::BuildHasherDefault;
-use std::hash::Hasher;
+use std::hash::{BuildHasherDefault, Hasher};
 use std::path::Path;
 
 use anyhow::Result;
 
-use crate::config::CleaningConfig;
-use crate::config::ContaminationConfig;
+use crate::config::{CleaningConfig, ContaminationConfig};
 use crate::corpus::clean::Cleaner;
-use crate::corpus::filter::Folded;
-use crate::corpus::filter::Page;
-use crate::corpus::filter::Reasons;
-use crate::corpus::texts::Most;
-use crate::corpus::texts::for_each_text;
+use crate::corpus::filter::{Folded, Page, Reasons};
+use crate::corpus::texts::{Most, for_each_text};
 use crate::error::Problem;
 
 pub(super) const REASONS: Reasons = &[("contaminated", "Shares sequences of words with an evaluation file.")];

@@ -2,32 +2,17 @@
 //!
 //! Recomputed from the parts whenever it is needed; the code here writes no file that a later stage reads.
 
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use rayon::prelude::*;
 
-use crate::config::DataConfig;
-use crate::config::DeduplicationConfig;
-use crate::corpus::Corpus;
-use crate::corpus::KeptDocuments;
-use crate::corpus::Location;
-use crate::corpus::Rejection;
-use crate::corpus::Scan;
-use crate::corpus::StoredDocument;
-use crate::corpus::dedup;
-use crate::corpus::dedup::Duplicates;
-use crate::corpus::dedup::EXACT_DUPLICATE;
-use crate::corpus::dedup::NEAR_DUPLICATE;
-use crate::corpus::dedup::Sketcher;
-use crate::corpus::pass;
+use crate::config::{DataConfig, DeduplicationConfig};
+use crate::corpus::dedup::{Duplicates, EXACT_DUPLICATE, NEAR_DUPLICATE, Sketcher};
 use crate::corpus::report::Tally;
 use crate::corpus::split::SplitTally;
-use crate::corpus::store;
-use crate::corpus::store::Part;
-use crate::corpus::store::PartEntry;
-use crate::corpus::store::PartReader;
+use crate::corpus::store::{Part, PartEntry, PartReader};
+use crate::corpus::{Corpus, KeptDocuments, Location, Rejection, Scan, StoredDocument, dedup, pass, store};
 use crate::distributed::World;
 use crate::error::Problem;
 

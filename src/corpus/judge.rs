@@ -3,22 +3,13 @@
 //!
 //! A pure function of the text: nothing here depends on other documents, threads or time.
 
-use anyhow::Context;
-use anyhow::Result;
+use anyhow::{Context, Result};
 
-use crate::config::ContaminationAction;
-use crate::config::DataConfig;
-use crate::corpus::Judged;
-use crate::corpus::Rejection;
+use crate::config::{ContaminationAction, DataConfig};
 use crate::corpus::clean::Cleaner;
-use crate::corpus::contamination;
 use crate::corpus::contamination::Contamination;
-use crate::corpus::filter;
-use crate::corpus::filter::Filter;
-use crate::corpus::filter::Languages;
-use crate::corpus::filter::LineFilters;
-use crate::corpus::filter::Markup;
-use crate::corpus::filter::Page;
+use crate::corpus::filter::{Filter, Languages, LineFilters, Markup, Page};
+use crate::corpus::{Judged, Rejection, contamination, filter};
 
 /// Names of the cleaning steps, with a sentence about each for the report.
 const STEPS: filter::Reasons = &[

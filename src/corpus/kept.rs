@@ -1,15 +1,10 @@
 //! The documents that are left of a corpus, read in order from its parts.
 
-use anyhow::Context;
-use anyhow::Result;
+use anyhow::{Context, Result};
 
-use crate::corpus::Side;
-use crate::corpus::Split;
-use crate::corpus::StoredDocument;
 use crate::corpus::dedup::Bitmap;
-use crate::corpus::store::Part;
-use crate::corpus::store::PartEntry;
-use crate::corpus::store::PartReader;
+use crate::corpus::store::{Part, PartEntry, PartReader};
+use crate::corpus::{Side, Split, StoredDocument};
 
 /// The documents of all parts, except those that are left out. Document indices count the left-out ones too.
 pub struct KeptDocuments {

@@ -6,31 +6,18 @@
 //! Several processes that share the disk all read everything, and each judges and writes its own parts: the
 //! end of a part is known before its documents are judged.
 
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::mpsc::SyncSender;
-use std::sync::mpsc::sync_channel;
+use std::sync::mpsc::{SyncSender, sync_channel};
 
-use anyhow::Context;
-use anyhow::Result;
+use anyhow::{Context, Result};
 use rayon::prelude::*;
 
 use crate::config::DataConfig;
-use crate::corpus::Corpus;
-use crate::corpus::Document;
-use crate::corpus::Item;
-use crate::corpus::Judge;
-use crate::corpus::Judged;
-use crate::corpus::Rejected;
-use crate::corpus::StoredDocument;
-use crate::corpus::dedup::Sketch;
-use crate::corpus::dedup::SketchWriter;
-use crate::corpus::dedup::Sketcher;
+use crate::corpus::dedup::{Sketch, SketchWriter, Sketcher};
 use crate::corpus::report::Tally;
-use crate::corpus::store;
-use crate::corpus::store::PartPaths;
-use crate::corpus::store::PartWriter;
+use crate::corpus::store::{PartPaths, PartWriter};
+use crate::corpus::{Corpus, Document, Item, Judge, Judged, Rejected, StoredDocument, store};
 use crate::distributed::World;
 use crate::fs;
 

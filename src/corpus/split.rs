@@ -1,14 +1,11 @@
 //! Splits documents into training and validation by their text alone, so that adding sources never moves one.
 
 use anyhow::Result;
-use serde::Deserialize;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::corpus::report::Amount;
 use crate::error::Problem;
-use crate::rng::Purpose;
-use crate::rng::Stream;
-use crate::rng::hash_name;
+use crate::rng::{Purpose, Stream, hash_name};
 
 /// A side of the split.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

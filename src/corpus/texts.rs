@@ -6,12 +6,10 @@
 use std::io::Read;
 use std::path::Path;
 
-use anyhow::Context;
-use anyhow::Result;
+use anyhow::{Context, Result};
 use serde_json::Value as Json;
 
-use crate::corpus::conversion;
-use crate::corpus::without_nan;
+use crate::corpus::{conversion, without_nan};
 use crate::error::Problem;
 use crate::fs;
 

@@ -4,37 +4,20 @@
 //! Callers move values into the queue and get them back with the answer, so they can compute in the meantime.
 
 use std::ops::Range;
-use std::sync::Arc;
-use std::sync::Mutex;
-use std::sync::PoisonError;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::AtomicI32;
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering;
-use std::sync::mpsc::Receiver;
-use std::sync::mpsc::RecvTimeoutError;
-use std::sync::mpsc::Sender;
-use std::sync::mpsc::channel;
-use std::time::Duration;
-use std::time::Instant;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
-use anyhow::Context;
-use anyhow::Result;
+use anyhow::{Context, Result};
 use candle_core::Tensor;
 
-use crate::config::SumOrder;
-use crate::config::Wire;
-use crate::distributed::Ways;
+use crate::config::{SumOrder, Wire};
 use crate::distributed::mark::Mark;
-use crate::distributed::narrow;
-use crate::distributed::transport::Carrier;
-use crate::distributed::transport::Ended;
-use crate::distributed::transport::Transport;
-use crate::distributed::transport::Wait;
+use crate::distributed::transport::{Carrier, Ended, Transport, Wait};
 use crate::distributed::travelling::Travelling;
-use crate::distributed::tree;
-use crate::error::Class;
-use crate::error::Problem;
+use crate::distributed::{Ways, narrow, tree};
+use crate::error::{Class, Problem};
 use crate::fs;
 
 /// Handle of the communication thread: the sending end of its queue.

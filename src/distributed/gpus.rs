@@ -7,10 +7,8 @@ use anyhow::Result;
 use candle_core::Device;
 
 use crate::config::DistributedConfig;
-use crate::distributed::World;
-use crate::distributed::launch::NCCL;
-use crate::distributed::launch::has_no_launcher;
-use crate::distributed::nccl;
+use crate::distributed::launch::{NCCL, has_no_launcher};
+use crate::distributed::{World, nccl};
 use crate::error::Problem;
 use crate::ops::cuda;
 
@@ -115,15 +113,12 @@ fn meet(device: &Device, folder: &Path, config: &DistributedConfig) -> Result<Wo
 /// counts only while rank 0 holds the lock of its folder, so that a file left by an earlier run is ignored.
 #[cfg(any(feature = "nccl", test))]
 mod meeting {
-    use std::path::Path;
-    use std::path::PathBuf;
-    use std::time::Duration;
-    use std::time::Instant;
+    use std::path::{Path, PathBuf};
+    use std::time::{Duration, Instant};
 
     use anyhow::Result;
 
-    use crate::error::Class;
-    use crate::error::Problem;
+    use crate::error::{Class, Problem};
     use crate::fs;
 
     /// Upper limit on the size of the file, far longer than an id.

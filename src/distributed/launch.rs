@@ -5,15 +5,13 @@
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use anyhow::Context;
-use anyhow::Result;
+use anyhow::{Context, Result};
 use signal_hook::consts::SIGTERM;
 use signal_hook::flag;
 
 use crate::config::DistributedConfig;
-use crate::distributed::Ways;
-use crate::distributed::World;
 use crate::distributed::engine::Engine;
+use crate::distributed::{Ways, World};
 use crate::error::Problem;
 
 /// Variables in which launchers give the number of processes.

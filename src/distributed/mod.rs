@@ -38,37 +38,24 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context;
-use anyhow::Result;
+use anyhow::{Context, Result};
 use candle_core::Tensor;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::config::DistributedConfig;
-use crate::config::SumOrder;
-use crate::config::Wire;
+use crate::config::{DistributedConfig, SumOrder, Wire};
 use crate::error::Problem;
 use crate::ops::tensor::with_slice_mut;
-use engine::Engine;
-use engine::OnGpus;
+use engine::{Engine, OnGpus};
 use mark::Mark;
 use travelling::Travelling;
 
-pub use launch::AbortOnPanic;
-pub use launch::MPI;
-pub use launch::NCCL;
-pub use launch::abort;
-pub use launch::has_no_launcher;
-pub use launch::leave;
-pub use launch::listen;
-pub use launch::local_rank;
-pub use launch::named;
-pub use launch::place;
-pub use launch::set_preferences;
-pub use launch::tell_with;
+pub use launch::{
+    AbortOnPanic, MPI, NCCL, abort, has_no_launcher, leave, listen, local_rank, named, place,
+    set_preferences, tell_with,
+};
 pub use overlap::Sums;
-pub use tree::leaves;
-pub use tree::micro_batches_per_leaf;
+pub use tree::{leaves, micro_batches_per_leaf};
 
 /// Number of values exchanged at once: enough to keep the network busy, yet small compared with a model.
 const BUCKET_VALUES: usize = 1 << 21;

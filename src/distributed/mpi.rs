@@ -1,23 +1,16 @@
 //! Transport by MPI. Uses the non-blocking calls and tests every 100 to 250 microseconds if they are done: a
 //! blocking call would keep a core busy for as long as it waits.
 
-use std::ffi::c_int;
-use std::ffi::c_void;
+use std::ffi::{c_int, c_void};
 use std::mem::ManuallyDrop;
 
 use anyhow::Result;
-use mpi::Threading;
 use mpi::environment::Universe;
-use mpi::ffi;
 use mpi::raw::AsRaw;
-use mpi::topology::Communicator;
-use mpi::topology::SimpleCommunicator;
+use mpi::topology::{Communicator, SimpleCommunicator};
+use mpi::{Threading, ffi};
 
-use crate::distributed::transport::Ended;
-use crate::distributed::transport::Transport;
-use crate::distributed::transport::Value;
-use crate::distributed::transport::Wait;
-use crate::distributed::transport::one_behind_the_other;
+use crate::distributed::transport::{Ended, Transport, Value, Wait, one_behind_the_other};
 use crate::error::Problem;
 
 /// Open MPI's variable for the number of connections between two machines, and the value for it unless the

@@ -3,13 +3,10 @@
 
 use std::ops::Range;
 
-use candle_core::DType;
-use candle_core::Tensor;
+use candle_core::{DType, Tensor};
 
 use crate::distributed::mark::Mark;
-use crate::distributed::transport::Carrier;
-use crate::distributed::transport::Ended;
-use crate::distributed::transport::Wait;
+use crate::distributed::transport::{Carrier, Ended, Wait};
 use crate::distributed::tree;
 use crate::ops::cuda;
 

@@ -5,39 +5,25 @@
 //! tests if that work is done, so that it does not wait forever for a process that has died. Only the first
 //! calls, which connect the processes, may hang; callers of the engine therefore give up after a timeout.
 
-use std::ffi::c_int;
-use std::ffi::c_void;
+use std::ffi::{c_int, c_void};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicI32;
 
-use anyhow::Context;
-use anyhow::Result;
-use candle_core::DType;
-use candle_core::Device;
-use candle_core::Storage;
-use candle_core::Tensor;
-use candle_core::cuda::cudarc::driver::CudaEvent;
-use candle_core::cuda::cudarc::driver::CudaSlice;
-use candle_core::cuda::cudarc::driver::CudaStream;
-use candle_core::cuda::cudarc::driver::DevicePtr;
-use candle_core::cuda::cudarc::driver::DeviceRepr;
-use candle_core::cuda::cudarc::driver::DriverError;
+use anyhow::{Context, Result};
+use candle_core::cuda::cudarc::driver::{
+    CudaEvent, CudaSlice, CudaStream, DevicePtr, DeviceRepr, DriverError,
+};
 use candle_core::cuda::cudarc::nccl::sys;
-use candle_core::cuda::cudarc::nccl::sys::ncclDataType_t::ncclFloat32;
-use candle_core::cuda::cudarc::nccl::sys::ncclDataType_t::ncclUint8;
+use candle_core::cuda::cudarc::nccl::sys::ncclDataType_t::{ncclFloat32, ncclUint8};
 use candle_core::cuda::cudarc::nccl::sys::ncclResult_t;
+use candle_core::{DType, Device, Storage, Tensor};
 use half::bf16;
 
 use crate::distributed::mark::Mark;
-use crate::distributed::transport::Carrier;
-use crate::distributed::transport::Ended;
-use crate::distributed::transport::Transport;
-use crate::distributed::transport::Value;
-use crate::distributed::transport::Wait;
-use crate::distributed::transport::bytes;
-use crate::distributed::transport::one_behind_the_other;
-use crate::distributed::transport::values;
+use crate::distributed::transport::{
+    Carrier, Ended, Transport, Value, Wait, bytes, one_behind_the_other, values,
+};
 use crate::error::Problem;
 use crate::ops::cuda;
 
@@ -332,9 +318,7 @@ mod tests {
 
     use super::*;
     use crate::distributed::narrow;
-    use crate::ops::testing::device;
-    use crate::ops::testing::fresh;
-    use crate::ops::testing::on_each_device;
+    use crate::ops::testing::{device, fresh, on_each_device};
 
     /// Uses a group of one process, since a group of two needs two GPUs.
     #[test]

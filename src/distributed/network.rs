@@ -1,16 +1,11 @@
 //! Measurements of the latency and the throughput of the exchange between processes.
 
-use std::time::Duration;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-use crate::config::SumOrder;
-use crate::config::Wire;
-use crate::distributed::BUCKET_VALUES;
-use crate::distributed::BUCKETS_AHEAD;
-use crate::distributed::Ways;
-use crate::distributed::World;
+use crate::config::{SumOrder, Wire};
+use crate::distributed::{BUCKET_VALUES, BUCKETS_AHEAD, Ways, World};
 
 /// Number of small messages that are timed.
 const MESSAGES: usize = 50;

@@ -4,26 +4,19 @@
 //! targets and no backward pass. So they agree on an order: the one in which gradients of rank 0 became final
 //! in its first step. In that step all gradients are exchanged only at the end.
 
-use std::collections::BTreeMap;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
-use std::sync::Mutex;
-use std::sync::PoisonError;
+use std::sync::{Mutex, PoisonError};
 
 use anyhow::Result;
 use candle_core::Tensor;
 
-use crate::distributed::BUCKET_VALUES;
-use crate::distributed::BUCKETS_AHEAD;
-use crate::distributed::World;
-use crate::distributed::engine::Engine;
-use crate::distributed::engine::OnGpus;
-use crate::distributed::engine::Pending;
+use crate::distributed::engine::{Engine, OnGpus, Pending};
 use crate::distributed::mark::Mark;
 use crate::distributed::travelling::Travelling;
+use crate::distributed::{BUCKET_VALUES, BUCKETS_AHEAD, World};
 use crate::error::Problem;
-use crate::ops::tensor::with_slice;
-use crate::ops::tensor::with_slice_mut;
+use crate::ops::tensor::{with_slice, with_slice_mut};
 
 /// The sums of gradients of an update.
 #[derive(Debug)]

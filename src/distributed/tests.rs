@@ -2,14 +2,12 @@
 
 use std::time::Duration;
 
-use candle_core::DType;
-use candle_core::Device;
+use candle_core::{DType, Device};
 
 use super::threads::in_each;
 use super::*;
 use crate::error::class_of;
-use crate::rng::Purpose;
-use crate::rng::Stream;
+use crate::rng::{Purpose, Stream};
 
 const TIMEOUT: Duration = Duration::from_secs(60);
 

@@ -1,28 +1,16 @@
 //! Threads that act as processes in tests, so that sums and decisions are tested without a launcher.
 
 use std::ops::Range;
-use std::sync::mpsc::Receiver;
-use std::sync::mpsc::RecvTimeoutError;
-use std::sync::mpsc::Sender;
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
-use candle_core::DType;
-use candle_core::Tensor;
+use candle_core::{DType, Tensor};
 
 use crate::config::DistributedConfig;
-use crate::distributed::Ways;
-use crate::distributed::World;
 use crate::distributed::engine::Engine;
 use crate::distributed::mark::Mark;
-use crate::distributed::transport::Carrier;
-use crate::distributed::transport::Ended;
-use crate::distributed::transport::PAUSE;
-use crate::distributed::transport::Transport;
-use crate::distributed::transport::Value;
-use crate::distributed::transport::Wait;
-use crate::distributed::transport::bytes;
-use crate::distributed::transport::values;
+use crate::distributed::transport::{Carrier, Ended, PAUSE, Transport, Value, Wait, bytes, values};
+use crate::distributed::{Ways, World};
 
 /// One of the threads, with its channels.
 struct ThreadTransport {

@@ -4,10 +4,8 @@
 //! Sums that must have the same bits over any transport are computed in `tree.rs`.
 
 use std::ops::Range;
-use std::sync::atomic::AtomicI32;
-use std::sync::atomic::Ordering;
-use std::time::Duration;
-use std::time::Instant;
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::time::{Duration, Instant};
 
 use candle_core::Tensor;
 use half::bf16;

@@ -6,12 +6,8 @@
 
 use std::ops::Range;
 
-use crate::distributed::transport::Ended;
-use crate::distributed::transport::Transport;
-use crate::distributed::transport::Value;
-use crate::distributed::transport::Wait;
-use crate::distributed::travelling::narrow_into;
-use crate::distributed::travelling::widen_into;
+use crate::distributed::transport::{Ended, Transport, Value, Wait};
+use crate::distributed::travelling::{narrow_into, widen_into};
 
 /// Upper limit on the leaves of the tree, and so on the number of processes that give the same bits as one:
 /// each further leaf costs one more pass over the gradients.

@@ -3,8 +3,7 @@
 use crate::config::Wire;
 use crate::estimate::catalogue::Rentable;
 use crate::estimate::cost::Estimate;
-use crate::estimate::network::Exchange;
-use crate::estimate::network::Levers;
+use crate::estimate::network::{Exchange, Levers};
 
 /// Share of the bandwidth of a network, and of the links between the GPUs of a machine, that an all-reduce
 /// reaches.
@@ -103,8 +102,7 @@ mod tests {
     use crate::estimate::Work;
     use crate::families::named_model;
     use crate::models::Blueprint;
-    use crate::tasks::run::Shapes;
-    use crate::tasks::run::TargetShare;
+    use crate::tasks::run::{Shapes, TargetShare};
 
     const GRADIENTS: Gradients = Gradients { all: 330_000_000, last: 30_000_000 };
 

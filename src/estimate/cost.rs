@@ -2,12 +2,9 @@
 
 use candle_core::DType;
 
-use crate::config::BatchSize;
-use crate::config::GradientCheckpointing;
-use crate::config::TrainingConfig;
+use crate::config::{BatchSize, GradientCheckpointing, TrainingConfig};
 use crate::estimate::catalogue::Rentable;
-use crate::estimate::work::Part;
-use crate::estimate::work::Work;
+use crate::estimate::work::{Part, Work};
 use crate::machine::Place;
 use crate::models::memory::Prediction;
 use crate::ops::peak::gpu::data_sheet;

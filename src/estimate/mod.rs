@@ -13,19 +13,8 @@ mod work;
 #[cfg(test)]
 mod tests;
 
-pub use catalogue::PRICES_AS_OF;
-pub use catalogue::Rentable;
-pub use cluster::Cluster;
-pub use cluster::Clustered;
-pub use cluster::Gradients;
-pub use cost::Estimate;
-pub use cost::Fitted;
-pub use cost::GPU_SHARE;
-pub use cost::Timed;
-pub use cost::UPDATE_BYTES;
-pub use cost::gpu_seconds;
-pub use network::Exchange;
-pub use network::Levers;
-pub use network::WANTED_EFFICIENCY;
-pub use work::Part;
-pub use work::Work;
+pub use catalogue::{PRICES_AS_OF, Rentable};
+pub use cluster::{Cluster, Clustered, Gradients};
+pub use cost::{Estimate, Fitted, GPU_SHARE, Timed, UPDATE_BYTES, gpu_seconds};
+pub use network::{Exchange, Levers, WANTED_EFFICIENCY};
+pub use work::{Part, Work};

@@ -1,14 +1,10 @@
 //! Predictions compared with the same arithmetic by hand, and configurations that fit or do not fit.
 
 use super::*;
-use crate::config::BatchSizeRamp;
-use crate::config::TrainingConfig;
-use crate::config::TrainingPhase;
-use crate::families::ModelConfig;
-use crate::families::named_model;
+use crate::config::{BatchSizeRamp, TrainingConfig, TrainingPhase};
+use crate::families::{ModelConfig, named_model};
 use crate::models::Blueprint;
-use crate::tasks::run::Shapes;
-use crate::tasks::run::TargetShare;
+use crate::tasks::run::{Shapes, TargetShare};
 
 fn masked_lm(model: &ModelConfig, length: usize) -> Shapes {
     Shapes {

@@ -13,20 +13,13 @@ use std::path::Path;
 
 use anyhow::Result;
 use serde::de::DeserializeOwned;
-use serde_json::Map;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
-use crate::error::Problem;
-use crate::error::Problems;
-use crate::families::EncoderConfig;
-use crate::families::Family;
-use crate::families::HeadKind;
-use crate::families::MOST_INITIALIZER_RANGE;
-use crate::families::MOST_LAYER_NORM_EPS;
-use crate::families::ModelConfig;
-use crate::families::PositionKind;
-use crate::families::ROPE_THETA;
+use crate::error::{Problem, Problems};
+use crate::families::{
+    EncoderConfig, Family, HeadKind, MOST_INITIALIZER_RANGE, MOST_LAYER_NORM_EPS, ModelConfig, PositionKind,
+    ROPE_THETA,
+};
 use crate::fs;
 
 const CAP_BYTES: u64 = 1 << 20;

@@ -4,24 +4,19 @@
 //! `refit.rs` chooses the rows of embedding tables, `label_rows.rs` the rows of a head.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::Result;
 use candle_core::Tensor;
 
-use crate::error::Class;
-use crate::error::Problem;
+use crate::error::{Class, Problem};
 use crate::families::HeadKind;
-use crate::interop::PretrainedFolder;
 use crate::interop::folder::note_unused;
 use crate::interop::label_rows::LabelRows;
-use crate::interop::names;
 use crate::interop::names::Mapped;
 use crate::interop::refit::Refit;
-use crate::layers::Layout;
-use crate::layers::Parameters;
-use crate::layers::Part;
+use crate::interop::{PretrainedFolder, names};
+use crate::layers::{Layout, Parameters, Part};
 
 /// The result of filling a model from a folder.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

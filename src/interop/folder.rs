@@ -3,30 +3,21 @@
 //!
 //! Pickle files (`pytorch_model.bin`) are never opened.
 
-use std::collections::BTreeMap;
-use std::collections::BTreeSet;
-use std::path::Path;
-use std::path::PathBuf;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use candle_core::DType;
-use candle_core::Tensor;
-use serde_json::Map;
-use serde_json::Value;
+use candle_core::{DType, Tensor};
+use serde_json::{Map, Value};
 
-use crate::checkpoint::TensorFile;
-use crate::checkpoint::TensorInfo;
-use crate::checkpoint::verify_sealed;
+use crate::checkpoint::{TensorFile, TensorInfo, verify_sealed};
 use crate::error::Problem;
-use crate::families::Family;
-use crate::families::HeadKind;
-use crate::families::ModelConfig;
+use crate::families::{Family, HeadKind, ModelConfig};
 use crate::fs;
 use crate::fs::Sha256Sum;
 use crate::interop::config_json::HubConfig;
-use crate::interop::hub;
-use crate::interop::names;
 use crate::interop::names::Mapped;
+use crate::interop::{hub, names};
 use crate::ops::tensor::with_slice;
 
 const INDEX_CAP_BYTES: u64 = 16 << 20;

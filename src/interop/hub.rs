@@ -4,9 +4,7 @@
 //! Nothing is downloaded here.
 
 use std::ffi::OsString;
-use std::path::Component;
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Component, Path, PathBuf};
 
 use crate::error::Problem;
 use crate::fs;

@@ -4,8 +4,7 @@
 //! Rows are matched by the name of the label, never by position: two files seldom list labels in the same
 //! order.
 
-use candle_core::Result;
-use candle_core::Tensor;
+use candle_core::{Result, Tensor};
 use unicode_normalization::UnicodeNormalization;
 
 use crate::families::HeadKind;

@@ -17,14 +17,9 @@ mod verify;
 
 pub use config_json::HubConfig;
 pub use fill::Filled;
-pub use folder::DISCRIMINATOR;
-pub use folder::DISCRIMINATOR_PLACE;
-pub use folder::GENERATOR;
-pub use folder::GENERATOR_PLACE;
-pub use folder::PretrainedFolder;
-pub use folder::TOKENIZER_FILES;
-pub use folder::holds_pair;
-pub use folder::open_folder;
-pub use folder::read_folder;
+pub use folder::{
+    DISCRIMINATOR, DISCRIMINATOR_PLACE, GENERATOR, GENERATOR_PLACE, PretrainedFolder, TOKENIZER_FILES,
+    holds_pair, open_folder, read_folder,
+};
 pub use hub::cached_folder;
 pub use refit::Refit;

@@ -3,9 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::families::Family;
-use crate::families::ModelConfig;
-use crate::families::PositionKind;
+use crate::families::{Family, ModelConfig, PositionKind};
 
 /// The use of a tensor of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -2,8 +2,7 @@
 
 use std::borrow::Cow;
 
-use candle_core::Result;
-use candle_core::Tensor;
+use candle_core::{Result, Tensor};
 
 /// A mapping from the rows and layers of a model to those of a folder.
 #[derive(Debug, Clone, Default)]

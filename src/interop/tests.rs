@@ -1,31 +1,20 @@
 //! Tests of folders that other programs or this one wrote: names, shapes, keys, and clear refusals.
 
 use std::collections::BTreeMap;
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use candle_core::DType;
-use candle_core::Device;
-use candle_core::Tensor;
+use candle_core::{DType, Device, Tensor};
 use proptest::prelude::*;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::*;
 use crate::checkpoint::write_tensors;
-use crate::families::EncoderConfig;
-use crate::families::Family;
-use crate::families::HeadKind;
-use crate::families::ModelConfig;
+use crate::families::{EncoderConfig, Family, HeadKind, ModelConfig};
 use crate::fs::testing::skipped;
-use crate::layers::Layout;
-use crate::layers::Parameters;
-use crate::layers::Part;
 use crate::layers::parameters::ParameterSpec;
+use crate::layers::{Layout, Parameters, Part};
 use crate::models::Blueprint;
-use crate::rng::Purpose;
-use crate::rng::Stream;
-use crate::rng::hash_name;
+use crate::rng::{Purpose, Stream, hash_name};
 
 const LABELS: [&str; 3] = ["bad", "good", "so so"];
 

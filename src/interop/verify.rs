@@ -5,15 +5,12 @@
 
 use std::collections::BTreeSet;
 
-use anyhow::Error;
-use anyhow::Result;
+use anyhow::{Error, Result};
 use candle_core::Tensor;
 
-use crate::families::HeadKind;
-use crate::families::ModelConfig;
+use crate::families::{HeadKind, ModelConfig};
 use crate::interop::folder::PretrainedFolder;
-use crate::layers::Layout;
-use crate::layers::Part;
+use crate::layers::{Layout, Part};
 use crate::models::Blueprint;
 use crate::ops::tensor::with_slice;
 
@@ -143,12 +140,9 @@ mod tests {
     use std::collections::BTreeMap;
     use std::path::Path;
 
-    use candle_core::DType;
-    use candle_core::Device;
-    use candle_core::Tensor;
+    use candle_core::{DType, Device, Tensor};
 
-    use crate::checkpoint::TensorFile;
-    use crate::checkpoint::write_tensors;
+    use crate::checkpoint::{TensorFile, write_tensors};
     use crate::interop::open_folder;
 
     type Tensors = BTreeMap<String, Tensor>;

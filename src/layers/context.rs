@@ -1,17 +1,16 @@
-//! What a layer sees of the batch and the step: segments, keys, and which dropout is on.
+//! The inputs of a layer that belong to the batch and the step: segments, dropout keys, and the active
+//! dropout.
 
-use candle_core::Result;
-use candle_core::Tensor;
+use candle_core::{Result, Tensor};
 
 use crate::layers::Parameters;
 use crate::ops::attention::Segments;
 use crate::ops::dropout::Dropout;
 use crate::ops::gather_rows;
 use crate::ops::indices::Indices;
-use crate::rng::Purpose;
-use crate::rng::Stream;
+use crate::rng::{Purpose, Stream};
 
-/// How the `T` tokens of a batch form segments.
+/// Segments of the `T` tokens of a batch.
 #[derive(Debug, Clone, Copy)]
 pub struct Rows<'a> {
     /// Start of each segment, and `T` at the end.
@@ -20,26 +19,26 @@ pub struct Rows<'a> {
     pub token_keys: Indices<'a, u64>,
 }
 
-/// The rows of a batch whose last hidden states are read: behind its attention, the last layer computes these
-/// alone.
+/// The rows of a batch whose last hidden states are read. After its attention, the last layer computes only
+/// these rows.
 #[derive(Debug, Clone, Copy)]
 pub struct Chosen<'a> {
-    /// Where they stand, `[M]`.
+    /// Positions of the rows in the batch, `[M]`.
     pub positions: Indices<'a>,
-    /// Their keys for dropout, `[M]`.
+    /// Keys of the rows for dropout, `[M]`.
     pub keys: Indices<'a, u64>,
 }
 
 impl Chosen<'_> {
-    /// `[M, D]` of `[T, D]`; all of it where none are chosen.
-    pub fn of(chosen: Option<Self>, x_td: &Tensor) -> Result<Tensor> {
+    /// Gathers the chosen rows, `[M, D]`, of `[T, D]`; all rows if `chosen` is `None`.
+    pub fn gather(chosen: Option<Self>, x_td: &Tensor) -> Result<Tensor> {
         match chosen {
             None => Ok(x_td.clone()),
             Some(chosen) => gather_rows::forward(x_td, chosen.positions),
         }
     }
 
-    /// The gradient of all `tokens` rows, `[T, D]`, from that of the chosen ones.
+    /// The gradient of all `tokens` rows, `[T, D]`, from that of the chosen rows.
     pub fn backward(chosen: Option<Self>, dy_md: Tensor, tokens: usize) -> Result<Tensor> {
         match chosen {
             None => Ok(dy_md),
@@ -48,7 +47,7 @@ impl Chosen<'_> {
     }
 }
 
-/// A place in the model where values are dropped; each draws from a stream of its own.
+/// A point in the model where dropout is applied; each site draws from its own random stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Site {
     /// After the embeddings.
@@ -67,7 +66,7 @@ pub enum Site {
     HeadOutput,
 }
 
-/// Bits of a site's number.
+/// Bits of the number of a site.
 const SITE_BITS: u32 = 14;
 
 impl Site {
@@ -79,40 +78,40 @@ impl Site {
             Self::AttentionProbabilities(layer) => 3 + 3 * layer as u64,
             Self::AttentionOutput(layer) => 4 + 3 * layer as u64,
             Self::FeedForward(layer) => 5 + 3 * layer as u64,
-            // From the end of the range, which the others leave free.
+            // Numbered from the end of the range, which the other sites do not use.
             Self::RelativePositions(layer) => (1 << SITE_BITS) - 1 - layer as u64,
         }
     }
 }
 
-/// Which pass of training this is.
+/// Identifies a training pass, for dropout and for final gradients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pass {
     /// Seed of the run.
     pub seed: u64,
-    /// Step (update) that is being computed.
+    /// The step (update) that is being computed.
     pub step: u64,
-    /// Number of the model in the run, from 0 to 3: each draws its own dropout.
+    /// Number of the model in the run, from 0 to 3: each model draws its own dropout.
     pub model: u8,
-    /// Whether no micro-batch of this step follows: gradients are final when the pass leaves them.
+    /// True if no micro-batch of this step follows: gradients are final when the backward pass leaves them.
     pub last_micro_batch: bool,
 }
 
 impl Pass {
-    /// The pass of a step that has one micro-batch, through the only model of a run.
+    /// The pass of a step of one micro-batch, through the only model of a run.
     pub fn new(seed: u64, step: u64) -> Self {
         Self { seed, step, model: 0, last_micro_batch: true }
     }
 }
 
-/// Everything a layer needs besides its input.
+/// Everything that a layer needs in addition to its input.
 #[derive(Debug, Clone, Copy)]
 pub struct Context<'a> {
     /// Values of all parameters.
     pub parameters: &'a Parameters,
     /// Segments of the batch.
     pub rows: Rows<'a>,
-    /// Present in training.
+    /// The training pass; `None` in evaluation.
     pub pass: Option<Pass>,
 }
 
@@ -120,21 +119,21 @@ impl<'a> Context<'a> {
     /// The dropout of a site; `None` in evaluation or at probability 0.
     pub fn dropout_at(&self, site: Site, probability: f64) -> Option<Dropout> {
         let Pass { seed, step, model, .. } = self.pass?;
-        // The id has 56 bits: 40 of step, 2 of model and 14 of site, which are enough for 4,094 layers.
+        // The id has 56 bits: 40 for the step, 2 for the model and 14 for the site, enough for 4,094 layers.
         debug_assert!(model < 4 && site.number() < 1 << SITE_BITS, "model {model}, {site:?}");
         let id = step << 16 | u64::from(model) << SITE_BITS | site.number();
         let stream = Stream::new(seed, Purpose::Dropout, id);
         (probability > 0.0).then_some(Dropout { probability: probability as f32, stream })
     }
 
-    /// The context of blocks that compute the chosen rows alone.
+    /// The context of blocks that compute only the chosen rows: it has their dropout keys.
     #[must_use]
-    pub fn at(&self, chosen: Option<Chosen<'a>>) -> Self {
+    pub fn for_rows(&self, chosen: Option<Chosen<'a>>) -> Self {
         let token_keys = chosen.map_or(self.rows.token_keys, |chosen| chosen.keys);
         Self { rows: Rows { token_keys, ..self.rows }, ..*self }
     }
 
-    /// The batch as the attention op wants it.
+    /// The batch in the form that the attention op takes.
     pub fn segments<'b>(
         &self,
         heads: usize,

@@ -1,57 +1,50 @@
-//! Input embeddings: word + position + token type (the last two where there are tables), `LayerNorm`,
+//! Input embeddings: word + position + token type (the last two if the model has these tables), `LayerNorm`,
 //! dropout.
 
-use candle_core::Result;
-use candle_core::Tensor;
+use candle_core::{Result, Tensor};
 
-use crate::layers::Context;
-use crate::layers::Footprint;
-use crate::layers::Gradients;
-use crate::layers::ParameterId;
-use crate::layers::Site;
 use crate::layers::norm::Norm;
-use crate::ops::add;
+use crate::layers::{Context, Footprint, Gradients, ParameterId, Site};
 use crate::ops::computed::AnyIndices;
-use crate::ops::dropout;
-use crate::ops::embedding;
 use crate::ops::indices::Indices;
-use crate::ops::layer_norm;
+use crate::ops::{add, dropout, embedding, layer_norm};
 
 /// The ids of `T` tokens.
 #[derive(Debug, Clone, Copy)]
 pub struct TokenIds<'a> {
-    /// Row of the word embedding, `[T]`.
+    /// Row of the word table, `[T]`.
     pub ids: AnyIndices<'a>,
-    /// Row of the position embedding, the family's offset included, `[T]`.
+    /// Row of the position table, including the family's offset, `[T]`.
     pub position_ids: Indices<'a>,
-    /// Row of the token type embedding, `[T]`.
+    /// Row of the token type table, `[T]`.
     pub token_type_ids: Indices<'a>,
 }
 
-/// The tables and their norm.
+/// The embedding tables and their norm.
 #[derive(Debug, Clone)]
 pub struct Embeddings {
-    /// `[V, E]`; the masked-LM decoder uses it too.
+    /// Word table, `[V, E]`; also the weight of the masked-LM decoder.
     pub word: ParameterId,
-    /// `[V, E]` of another model, whose rows are added and which gets no gradient from here.
+    /// Word table `[V, E]` of another model, whose rows are added, and which gets no gradient from this
+    /// model.
     pub shared_word: Option<ParameterId>,
-    /// `[P, E]`, where positions have a table.
+    /// Position table, `[P, E]`, if there is one.
     pub position: Option<ParameterId>,
-    /// `[types, E]`, where there are token types.
+    /// Token type table, `[types, E]`, if there is one.
     pub token_type: Option<ParameterId>,
-    /// After the sum.
+    /// Norm of the sum.
     pub norm: Norm,
     /// E: the width of the tables.
     pub width: usize,
-    /// Row of the word embedding that gets no gradient.
+    /// Row of the word table that gets no gradient.
     pub word_padding: Option<u32>,
-    /// Row of the position embedding that gets no gradient.
+    /// Row of the position table that gets no gradient.
     pub position_padding: Option<u32>,
-    /// Dropout of the result.
+    /// Dropout of the output.
     pub hidden_dropout: f64,
 }
 
-/// What backward needs.
+/// Values saved for the backward pass.
 #[derive(Debug)]
 pub struct Saved {
     sum_td: Tensor,
@@ -59,23 +52,24 @@ pub struct Saved {
 }
 
 impl Embeddings {
-    /// What is kept for backward: the sum of the tables, the norm's mean and deviation, and the output.
+    /// Memory saved for backward: the sum of the tables, the norm's mean and deviation, and the output.
     pub fn saved(&self) -> Footprint {
         Footprint { values: 2 * self.width as u64, statistics_bytes: 8 }
     }
 
-    /// `[T, E]`.
+    /// Returns the embeddings of the tokens, `[T, E]`.
     pub fn forward(&self, tokens: TokenIds<'_>, ctx: &Context<'_>) -> Result<(Tensor, Saved)> {
-        let get = |id| ctx.parameters.get(id);
+        let parameters = ctx.parameters;
         let tables = embedding::Tables {
-            word_vd: get(self.word),
-            position_pd: self.position.map(get),
-            type_nd: self.token_type.map(get),
+            word_vd: parameters.get(self.word),
+            position_pd: self.position.map(|id| parameters.get(id)),
+            type_nd: self.token_type.map(|id| parameters.get(id)),
         };
         let dtype = ctx.parameters.compute_dtype();
         let mut sum_td = embedding::forward(op_ids(tokens), &tables, dtype)?;
         if let Some(shared) = self.shared_word {
-            let shared = embedding::Tables { word_vd: get(shared), position_pd: None, type_nd: None };
+            let shared =
+                embedding::Tables { word_vd: parameters.get(shared), position_pd: None, type_nd: None };
             sum_td = add::sum(&sum_td, &embedding::forward(op_ids(tokens), &shared, dtype)?)?;
         }
         let (y, norm) = self.norm.forward(&sum_td, ctx)?;

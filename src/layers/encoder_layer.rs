@@ -1,32 +1,25 @@
-//! One encoder layer: self-attention, then feed-forward.
+//! One encoder layer: self-attention, followed by feed-forward.
 
 use candle_core::Result;
 
-use crate::layers::Chosen;
-use crate::layers::Context;
-use crate::layers::Footprint;
-use crate::layers::Footprints;
-use crate::layers::Gradients;
-use crate::layers::NormPlacement;
-use crate::layers::Site;
-use crate::layers::Stream;
-use crate::layers::feed_forward;
 use crate::layers::feed_forward::FeedForward;
 use crate::layers::relative_positions::SharedPositions;
-use crate::layers::self_attention;
-use crate::layers::self_attention::Positions;
-use crate::layers::self_attention::SelfAttention;
+use crate::layers::self_attention::{Positions, SelfAttention};
+use crate::layers::{
+    Chosen, Context, Footprint, Footprints, Gradients, NormPlacement, Site, Stream, feed_forward,
+    self_attention,
+};
 
-/// One layer.
+/// An encoder layer.
 #[derive(Debug, Clone)]
 pub struct EncoderLayer {
-    /// First block.
+    /// The attention block.
     pub attention: SelfAttention,
-    /// Second block.
+    /// The feed-forward block.
     pub feed_forward: FeedForward,
 }
 
-/// What backward needs.
+/// Values saved for the backward pass.
 #[derive(Debug)]
 pub struct Saved {
     attention: self_attention::Saved,
@@ -34,8 +27,8 @@ pub struct Saved {
 }
 
 impl EncoderLayer {
-    /// The same layer, with the same parameters, as number `layer` of a model that repeats it: dropout is its
-    /// own.
+    /// A copy of this layer, with the same parameters, as number `layer` of a model that repeats it: it has
+    /// its own dropout.
     #[must_use]
     pub fn again_as(&self, layer: usize) -> Self {
         let mut again = self.clone();
@@ -48,15 +41,14 @@ impl EncoderLayer {
         again
     }
 
-    /// Floating-point operations of `tokens` tokens of segments of mean length `mean_length`, of which `chosen`
-    /// go on behind attention.
+    /// Floating-point operations for `tokens` tokens in segments of mean length `mean_length`, of which
+    /// `chosen` continue after attention.
     pub fn flops(&self, tokens: f64, mean_length: f64, chosen: f64) -> f64 {
         let of_chosen = self.attention.output.flops() + self.feed_forward.flops();
         tokens * self.attention.flops(mean_length) + chosen * of_chosen
     }
 
-    /// What it takes of a layer like it: hidden states, and beside them what they are the norm of where norms
-    /// stand before their blocks.
+    /// Memory of the layer's input: hidden states, and for pre-norm layers also the residual that was normed.
     pub fn input(&self) -> Footprint {
         let tensors = match self.feed_forward.output.placement {
             NormPlacement::After => 1,
@@ -65,38 +57,39 @@ impl EncoderLayer {
         Footprint { values: tensors * self.feed_forward.output.dense.outputs as u64, statistics_bytes: 0 }
     }
 
-    /// Bytes of the decisions of dropout that a GPU saves for `tokens` tokens in segments of `length`, with
-    /// those of all rows where rows are chosen.
+    /// Bytes of the dropout masks that a GPU saves for `tokens` tokens in segments of `length`, assuming that
+    /// all rows are computed.
     pub fn kept_bytes(&self, tokens: u64, length: u64) -> u64 {
         let of_ends = self.attention.output.kept_bytes(tokens) + self.feed_forward.output.kept_bytes(tokens);
         self.attention.kept_bytes(tokens, length) + of_ends
     }
 
-    /// What is kept for backward, the output included.
+    /// Memory saved for backward, including the output.
     pub fn saved(&self) -> Footprint {
         self.attention.saved() + self.attention.output.saved() + self.feed_forward.saved()
     }
 
-    /// The same where rows are chosen: these of the attention output are kept beside it.
+    /// As [`Self::saved`], if rows are chosen: their rows of the attention output are saved in addition.
     pub fn saved_of_chosen(&self) -> Footprints {
         let chosen = Footprint { values: self.attention.query.outputs as u64, statistics_bytes: 0 };
         let of_chosen = chosen + self.attention.output.saved() + self.feed_forward.saved();
         Footprints { of_tokens: self.attention.saved(), of_chosen }
     }
 
-    /// The most that backward needs besides. Freed blocks are kept by size, so that the peaks of both blocks
-    /// add up although they fall at different moments.
+    /// Peak of the memory that backward needs in addition. Freed blocks are cached by size, so the peaks of
+    /// both blocks add up although they occur at different moments.
     pub fn temporary(&self) -> Footprint {
         self.attention.temporary() + self.feed_forward.temporary()
     }
 
-    /// The same where rows are chosen, beside what a head takes of as many rows of its own width.
+    /// As [`Self::temporary`], if rows are chosen. A head with as many rows has tensors of a different width,
+    /// so its memory is counted separately.
     pub fn temporary_of_chosen(&self) -> Footprints {
         Footprints { of_tokens: self.attention.temporary(), of_chosen: self.feed_forward.temporary() }
     }
 
-    /// Hidden states behind the layer, of the chosen rows where there are some; `shared` is the table of
-    /// relative positions, for attention that has them.
+    /// Hidden states after the layer, of the chosen rows if rows are chosen. `shared` is the table of
+    /// relative positions, for attention that uses it.
     pub fn forward(
         &self,
         x: &Stream,
@@ -105,11 +98,11 @@ impl EncoderLayer {
         ctx: &Context<'_>,
     ) -> Result<(Stream, Saved)> {
         let (middle, attention) = self.attention.forward(x, shared, chosen, ctx)?;
-        let (y, feed_forward) = self.feed_forward.forward(&middle, &ctx.at(chosen))?;
+        let (y, feed_forward) = self.feed_forward.forward(&middle, &ctx.for_rows(chosen))?;
         Ok((y, Saved { attention, feed_forward }))
     }
 
-    /// Gradient of what the layer began with; that of the table of relative positions is added to `shared`.
+    /// Gradient of the layer's input; the gradient of the table of relative positions is added to `shared`.
     pub fn backward(
         &self,
         gradient: &Stream,
@@ -119,7 +112,7 @@ impl EncoderLayer {
         ctx: &Context<'_>,
         gradients: &Gradients,
     ) -> Result<Stream> {
-        let of_chosen = ctx.at(chosen);
+        let of_chosen = ctx.for_rows(chosen);
         let d_middle = self.feed_forward.backward(gradient, &saved.feed_forward, &of_chosen, gradients)?;
         self.attention.backward(&d_middle, &saved.attention, shared, chosen, ctx, gradients)
     }

@@ -1,51 +1,45 @@
 //! Feed-forward block of an encoder layer: map, GELU (gated or not), dropout, and the end of the block.
 
-use candle_core::Result;
-use candle_core::Tensor;
+use candle_core::{Result, Tensor};
 
-use crate::layers::Context;
-use crate::layers::Footprint;
-use crate::layers::Gradients;
-use crate::layers::Stream;
-use crate::layers::linear;
 use crate::layers::linear::Linear;
-use crate::layers::output_block;
 use crate::layers::output_block::OutputBlock;
-use crate::ops::dropout;
+use crate::layers::{Context, Footprint, Gradients, Stream, linear, output_block};
 use crate::ops::dropout::Dropout;
-use crate::ops::geglu;
-use crate::ops::gelu;
 use crate::ops::gelu::Form;
+use crate::ops::{dropout, geglu, gelu};
 
-/// What stands between the two maps.
+/// The function between the two maps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Activation {
-    /// GELU of what the first map gives.
+    /// GELU of the output of the first map.
     Gelu(Form),
-    /// The first map gives twice as much: GELU of the first half, erf form, times the second half.
+    /// The output of the first map is twice as wide: GELU (erf form) of its first half, times its second
+    /// half.
     Geglu,
 }
 
 /// The feed-forward block.
 #[derive(Debug, Clone)]
 pub struct FeedForward {
-    /// The first map; its bias is added where GELU is computed, so that a gated one has none.
+    /// The first map. Its bias is added in the GELU op; a gated block has no bias.
     pub intermediate: Linear,
-    /// Between the two maps.
+    /// The function between the two maps.
     pub activation: Activation,
-    /// Dropout of what the end of the block takes. It draws where that would, which has none beside it.
+    /// Dropout of the input of the second map. It draws from the stream of the output block's dropout; models
+    /// with this dropout have no other one in the block.
     pub dropout: f64,
-    /// The end of the block, which takes F values.
+    /// The end of the block, whose input has F values.
     pub output: OutputBlock,
 }
 
-/// What backward needs.
+/// Values saved for the backward pass.
 #[derive(Debug)]
 pub struct Saved {
     x: Stream,
-    /// Before bias and GELU, `[T, F]` or `[T, 2 F]`.
+    /// Input of bias and GELU, `[T, F]` or `[T, 2 F]`.
     pre_activation: Tensor,
-    /// After GELU and dropout.
+    /// Output of GELU and dropout.
     activation_tf: Tensor,
     output: output_block::Saved,
 }
@@ -56,18 +50,20 @@ impl FeedForward {
         self.intermediate.flops() + self.output.flops()
     }
 
-    /// What is kept for backward: both sides of GELU, and the end of the block.
+    /// Memory saved for backward: input and output of GELU, and the end of the block.
     pub fn saved(&self) -> Footprint {
-        self.output.saved() + self.both_sides()
+        self.output.saved() + self.gelu_tensors()
     }
 
-    /// The most that backward needs besides: the gradients of both sides of GELU, and of what was dropped.
+    /// Peak of the memory that backward needs in addition: the gradients of input and output of GELU, and of
+    /// the dropped values.
     pub fn temporary(&self) -> Footprint {
         let dropped = if self.dropout > 0.0 { self.output.dense.inputs } else { 0 };
-        self.both_sides() + Footprint { values: dropped as u64, statistics_bytes: 0 }
+        self.gelu_tensors() + Footprint { values: dropped as u64, statistics_bytes: 0 }
     }
 
-    fn both_sides(&self) -> Footprint {
+    /// Memory of the input and the output of GELU.
+    fn gelu_tensors(&self) -> Footprint {
         let values = self.intermediate.outputs + self.output.dense.inputs;
         Footprint { values: values as u64, statistics_bytes: 0 }
     }
@@ -85,7 +81,7 @@ impl FeedForward {
         Ok((y, Saved { x: x.clone(), pre_activation, activation_tf, output }))
     }
 
-    /// Gradient of what the block began with.
+    /// Gradient of the block's input.
     pub fn backward(
         &self,
         gradient: &Stream,
@@ -100,7 +96,8 @@ impl FeedForward {
         let map = &self.intermediate;
         let d_pre = match self.activation {
             Activation::Gelu(form) => {
-                let (bias, d_bias) = (map.bias(ctx), map.d_bias(gradients));
+                let bias = map.bias(ctx);
+                let d_bias = map.d_bias(gradients);
                 gelu::backward(form, &d_activation, &saved.pre_activation, bias, d_bias)?
             }
             Activation::Geglu => geglu::backward(&d_activation, &saved.pre_activation)?,

@@ -1,20 +1,20 @@
-//! What a layer takes of memory in a training step, for each row that goes through it.
+//! Memory of a layer in a training step, per row that it processes.
 //!
-//! Each layer counts its own tensors beside the code that makes them; `models/memory` adds them up.
+//! Each layer counts its own tensors next to the code that creates them; `models/memory` adds them up.
 
 use std::ops::Add;
 
-/// Memory for one row (a token, or a row that is chosen of them).
+/// Memory per row (a token, or one of the chosen rows).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Footprint {
-    /// Values in the type that is computed in.
+    /// Values in the compute type.
     pub values: u64,
-    /// Bytes of statistics, which are f32 whatever is computed in.
+    /// Bytes of statistics, which are f32 in every compute type.
     pub statistics_bytes: u64,
 }
 
 impl Footprint {
-    /// Bytes of `rows` rows, with so many bytes a value.
+    /// Bytes of `rows` rows, with `value_bytes` bytes per value.
     pub fn bytes(self, rows: u64, value_bytes: u64) -> u64 {
         rows * (self.values * value_bytes + self.statistics_bytes)
     }
@@ -31,17 +31,17 @@ impl Add for Footprint {
     }
 }
 
-/// Memory for the rows of a pass.
+/// Memory of the rows of a pass.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Footprints {
-    /// For each token.
+    /// Memory per token.
     pub of_tokens: Footprint,
-    /// For each row that is chosen for the end of the last layer.
+    /// Memory per row that is chosen for the end of the last layer.
     pub of_chosen: Footprint,
 }
 
 impl Footprints {
-    /// Bytes of so many tokens and chosen rows, with so many bytes a value.
+    /// Bytes of `tokens` tokens and `chosen` rows, with `value_bytes` bytes per value.
     pub fn bytes(self, tokens: u64, chosen: u64, value_bytes: u64) -> u64 {
         self.of_tokens.bytes(tokens, value_bytes) + self.of_chosen.bytes(chosen, value_bytes)
     }

@@ -1,57 +1,49 @@
-//! The gradients of all parameters in one flat f32 buffer of the parameters' layout.
+//! The gradients of all parameters in one flat f32 buffer with the layout of the parameters.
 //!
-//! Where a sum is to have the same bits however many processes share it, its leaves are added up in pairs:
-//! each accumulates in a buffer of its own, and there is one for each level of the tree that is open.
+//! For a sum whose bits do not depend on the number of processes, the leaves of the sum (groups of
+//! micro-batches) are added up in pairs: each leaf accumulates in its own buffer, and there is one buffer for
+//! each open level of the tree.
 //!
-//! The buffer has one lock, which an op holds while it writes. What is final is told by the thread that runs
-//! the backward pass, between two layers, when no op writes: a listener copies it there into what it will
-//! send, and needs the buffer no more while the next layer writes.
+//! An op locks the buffer while it writes. The thread of the backward pass reports final gradients to a
+//! listener between two layers, when no op writes: the listener copies them there into what it will send, and
+//! no longer needs the buffer while the next layer writes.
 
 use std::fmt;
 use std::ops::Range;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use candle_core::DType;
-use candle_core::Device;
-use candle_core::Result;
-use candle_core::Tensor;
-use rayon::iter::IndexedParallelIterator;
-use rayon::iter::ParallelIterator;
-use rayon::slice::ParallelSlice;
-use rayon::slice::ParallelSliceMut;
+use candle_core::{DType, Device, Result, Tensor};
+use rayon::iter::{IndexedParallelIterator, ParallelIterator};
+use rayon::slice::{ParallelSlice, ParallelSliceMut};
 
-use crate::layers::Layout;
-use crate::layers::ParameterId;
-use crate::layers::Parameters;
-use crate::layers::Part;
 use crate::layers::context::Pass;
+use crate::layers::{Layout, ParameterId, Parameters, Part};
 use crate::ops::accumulator::Accumulator;
 use crate::ops::parallel::BLOCK_VALUES;
-use crate::ops::tensor::with_slice;
-use crate::ops::tensor::with_slice_mut;
+use crate::ops::tensor::{with_slice, with_slice_mut};
 
 /// The gradients of all parameters, accumulated since they were last cleared.
 ///
-/// Clearing writes nothing: the first gradient of a parameter takes the place of what stands there. That
-/// saves two passes over a buffer that no cache holds.
+/// Clearing writes nothing: the first gradient of a parameter overwrites the old value. That saves two passes
+/// over a buffer that is too large for any cache.
 pub struct Gradients {
-    /// The sums that wait for their other half, and behind them what accumulates now; made when they are
-    /// needed.
+    /// The sums that wait for the other half of their pair, followed by the buffer that accumulates now;
+    /// allocated when needed.
     buffers: Vec<Buffer>,
-    /// Which of them accumulates.
+    /// Index of the buffer that accumulates.
     current: usize,
-    /// Leaves that are complete.
+    /// Number of complete leaves.
     leaves: usize,
     layout: Layout,
-    /// Whether a view holds a sum, or what was there before the last clearing.
+    /// For each parameter, true if its view contains a sum, false if it contains a value from before the last
+    /// clearing.
     begun: Vec<AtomicBool>,
-    /// In the buffer's order.
+    /// Parts of the buffer that become final together, in the order of the buffer.
     stretches: Vec<Stretch>,
     listener: Option<Listener>,
 }
 
-/// The flat buffer, and each parameter's part of it.
+/// A flat buffer, and each parameter's view of it.
 struct Buffer {
     flat: Tensor,
     views: Vec<Tensor>,
@@ -64,29 +56,31 @@ impl Buffer {
     }
 }
 
-/// A stretch of the buffer that becomes final at one time.
+/// A range of the buffer that becomes final at one time.
 struct Stretch {
     model: u8,
     part: Part,
     range: Range<usize>,
-    /// What lies in it.
+    /// The parameters in this range.
     parameters: Vec<ParameterId>,
-    /// Whether the last leaf of it is added to the others already.
+    /// True if its last leaf is already added to the others.
     is_joined: AtomicBool,
 }
 
-/// Is told of ranges of the flat buffer that are final, with their values.
+/// Called with ranges of the flat buffer that are final, and their values.
 type Listener = Box<dyn Fn(Range<usize>, &Tensor) -> Result<()> + Send + Sync>;
 
 impl Gradients {
-    /// Room for every parameter of `parameters`, cleared.
+    /// Allocates cleared gradients for every parameter of `parameters`.
     pub fn new(parameters: &Parameters) -> Result<Self> {
         let layout = parameters.layout();
         let buffer = Buffer::new(layout, parameters.flat().device())?;
         let begun = buffer.views.iter().map(|_| AtomicBool::new(false)).collect();
         let mut stretches: Vec<Stretch> = Vec::new();
         for (spec, ids) in layout.specs_with_ids() {
-            let (model, part, range) = (spec.model, spec.part, spec.range.clone());
+            let model = spec.model;
+            let part = spec.part;
+            let range = spec.range.clone();
             match stretches.last_mut() {
                 Some(before) if (before.model, before.part) == (model, part) => {
                     before.range.end = range.end;
@@ -105,15 +99,15 @@ impl Gradients {
         Ok(Self { buffers: vec![buffer], current: 0, leaves: 0, layout, begun, stretches, listener: None })
     }
 
-    /// From here on `listener` is told of every range that a step has finished, with its values, all leaves
-    /// added up, while the backward pass still runs. A batch without labels has no backward pass: what was not told is final when
-    /// the step is.
+    /// Registers a listener that is called during the backward pass with every range whose gradients are
+    /// final in this step, and its values with all leaves added up. A batch without labels has no backward
+    /// pass: ranges that were not reported are final when the step is.
     pub fn tell(&mut self, listener: impl Fn(Range<usize>, &Tensor) -> Result<()> + Send + Sync + 'static) {
         self.listener = Some(Box::new(listener));
     }
 
-    /// A backward pass has left a part of its model; nothing more is added to its gradients in this
-    /// micro-batch.
+    /// Marks the gradients of a part of a model as complete for this micro-batch: the backward pass has left
+    /// the part.
     pub fn left(&self, pass: Option<Pass>, part: Part) -> Result<()> {
         let (Some(listener), Some(Pass { model, last_micro_batch: true, .. })) = (&self.listener, pass)
         else {
@@ -121,7 +115,7 @@ impl Gradients {
         };
         for stretch in self.stretches.iter().filter(|stretch| (stretch.model, stretch.part) == (model, part))
         {
-            // A parameter that no gradient has reached has one of zero.
+            // A parameter that no gradient has reached has a gradient of zero.
             stretch.parameters.iter().try_for_each(|&id| self.get(id).map(|_| ()))?;
             self.join_stretch(stretch)?;
             let range = stretch.range.clone();
@@ -130,24 +124,25 @@ impl Gradients {
         Ok(())
     }
 
-    /// Adds up what is open of the tree, of one stretch.
+    /// Adds up the open levels of the tree, within one range.
     fn join_stretch(&self, stretch: &Stretch) -> Result<()> {
         stretch.is_joined.store(true, Ordering::Relaxed);
-        let (start, len) = (stretch.range.start, stretch.range.len());
+        let start = stretch.range.start;
+        let len = stretch.range.len();
         for level in (0..self.current).rev() {
-            let part = |buffer: &Buffer| buffer.flat.narrow(0, start, len);
-            add(&part(&self.buffers[level])?, &part(&self.buffers[level + 1])?)?;
+            let sum = self.buffers[level].flat.narrow(0, start, len)?;
+            add(&sum, &self.buffers[level + 1].flat.narrow(0, start, len)?)?;
         }
         Ok(())
     }
 
-    /// Forgets what was accumulated.
+    /// Marks all gradients as cleared.
     pub fn clear(&mut self) {
         (self.current, self.leaves) = (0, 0);
         self.begin();
     }
 
-    /// What comes next is another leaf of the sum. On the CPU only.
+    /// Begins another leaf of the sum. On the CPU only.
     pub fn begin_leaf(&mut self) -> Result<()> {
         self.end_leaf()?;
         self.current += 1;
@@ -158,10 +153,10 @@ impl Gradients {
         Ok(())
     }
 
-    /// No leaf follows: what is open of the tree is added up.
+    /// Adds up the open levels of the tree: no leaf follows.
     pub fn end_leaves(&mut self) -> Result<()> {
         if self.stretches.iter().any(|stretch| stretch.is_joined.load(Ordering::Relaxed)) {
-            // Zeros where no gradient has come.
+            // Writes zeros for parameters without a gradient.
             self.flat()?;
             for stretch in &self.stretches {
                 if !stretch.is_joined.load(Ordering::Relaxed) {
@@ -185,7 +180,7 @@ impl Gradients {
         self.begun.iter_mut().for_each(|begun| *begun.get_mut() = false);
     }
 
-    /// Joins as many pairs as the leaf completes: as many as the number of leaves has factors of two.
+    /// Joins the pairs that this leaf completes: as many as the number of leaves has factors of two.
     fn end_leaf(&mut self) -> Result<()> {
         self.flat()?;
         self.leaves += 1;
@@ -202,7 +197,8 @@ impl Gradients {
         &self.buffers[self.current]
     }
 
-    /// Where a parameter's gradient accumulates, for an op that is certain to add to it or to begin it.
+    /// The accumulator of a parameter's gradient, for an op that either adds to it or overwrites it if it has
+    /// not begun.
     pub fn accumulator(&self, id: ParameterId) -> Accumulator<'_> {
         Accumulator { sum: &self.buffer().views[id.0], begun: self.begun[id.0].swap(true, Ordering::Relaxed) }
     }
@@ -212,14 +208,14 @@ impl Gradients {
         self.accumulator(id).begin()
     }
 
-    /// The whole buffer, `[N]`; zeros where nothing was accumulated.
+    /// The whole buffer, `[N]`; zeros for parameters without a gradient.
     pub fn flat(&self) -> Result<&Tensor> {
         (0..self.begun.len()).try_for_each(|index| self.get(ParameterId(index)).map(|_| ()))?;
         Ok(&self.buffer().flat)
     }
 }
 
-/// Adds `more` to `sum`.
+/// Adds `more` to `sum`, element by element.
 fn add(sum: &Tensor, more: &Tensor) -> Result<()> {
     with_slice(more, |more| {
         with_slice_mut(sum, |sum| {
@@ -237,12 +233,10 @@ impl fmt::Debug for Gradients {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-    use std::sync::Mutex;
+    use std::sync::{Arc, Mutex};
 
     use super::*;
-    use crate::layers::Init;
-    use crate::layers::Registry;
+    use crate::layers::{Init, Registry};
 
     fn parameters() -> (ParameterId, ParameterId, Parameters) {
         let mut registry = Registry::default();
@@ -256,19 +250,20 @@ mod tests {
         let (weight, bias, parameters) = parameters();
         let mut gradients = Gradients::new(&parameters).unwrap();
         assert!(!gradients.accumulator(weight).begun && gradients.accumulator(weight).begun);
-        let whole = |gradients: &Gradients| gradients.flat().unwrap().to_vec1::<f32>().unwrap();
         with_slice_mut(&gradients.buffer().flat, |values| values.fill(f32::NAN)).unwrap();
         gradients.clear();
         let written = gradients.accumulator(weight);
         assert!(!written.begun);
         with_slice_mut(written.sum, |values| values.fill(2.0)).unwrap();
         assert_eq!(gradients.get(bias).unwrap().to_vec1::<f32>().unwrap(), [0.0; 7]);
-        assert_eq!((&whole(&gradients)[..7], &whole(&gradients)[64..79]), (&[0.0; 7][..], &[2.0; 15][..]));
+        let whole = gradients.flat().unwrap().to_vec1::<f32>().unwrap();
+        assert_eq!((&whole[..7], &whole[64..79]), (&[0.0; 7][..], &[2.0; 15][..]));
         gradients.clear();
-        assert_eq!((&whole(&gradients)[..7], &whole(&gradients)[64..79]), (&[0.0; 7][..], &[0.0; 15][..]));
+        let whole = gradients.flat().unwrap().to_vec1::<f32>().unwrap();
+        assert_eq!((&whole[..7], &whole[64..79]), (&[0.0; 7][..], &[0.0; 15][..]));
     }
 
-    /// Seven leaves, whose tree has a pair and a single one at its end.
+    /// Seven leaves: the tree ends with a pair and a single leaf.
     #[test]
     fn leaves_are_added_in_pairs_and_pairs_of_pairs() {
         let (weight, bias, parameters) = parameters();
@@ -292,7 +287,7 @@ mod tests {
         }
     }
 
-    /// What is told of early has the sum of all leaves, as what is not told of has at the end.
+    /// Ranges that are reported early have the sum of all leaves, as the other ranges have at the end.
     #[test]
     fn leaves_are_joined_part_by_part_to_the_same_sum() {
         let mut registry = Registry::default();
@@ -301,12 +296,12 @@ mod tests {
         registry.enter(Part::Layer(0));
         weights.push(registry.weight("layer.weight", &[70], Init::Normal));
         let parameters = Parameters::initialise(registry.layout(), 0.02, 1, &Device::Cpu).unwrap();
-        let told = Arc::new(Mutex::new(Vec::new()));
+        let reported = Arc::new(Mutex::new(Vec::new()));
         for leaves in [1, 2, 7, 8] {
-            let sums = [false, true].map(|is_told| {
+            let sums = [false, true].map(|has_listener| {
                 let mut gradients = Gradients::new(&parameters).unwrap();
-                if is_told {
-                    let sink = Arc::clone(&told);
+                if has_listener {
+                    let sink = Arc::clone(&reported);
                     gradients.tell(move |_, values| {
                         sink.lock().unwrap().push(values.to_vec1::<f32>()?);
                         Ok(())
@@ -331,16 +326,20 @@ mod tests {
                 last.last().unwrap()
             });
             assert!(sums[0] == sums[1], "{leaves} leaves");
-            let of_layer = |value: &f32| value.to_bits() == sums[0][64].to_bits();
-            let layer: Vec<f32> = sums[0].iter().copied().filter(of_layer).collect();
-            let told: Vec<Vec<f32>> = told.lock().unwrap().drain(..).collect();
-            assert!(told.len() == 2 && told.iter().all(|values| *values == layer[..70]), "{told:?}");
+            let first = sums[0][64].to_bits();
+            let layer: Vec<f32> = sums[0].iter().copied().filter(|value| value.to_bits() == first).collect();
+            let reported: Vec<Vec<f32>> = reported.lock().unwrap().drain(..).collect();
+            assert!(
+                reported.len() == 2 && reported.iter().all(|values| *values == layer[..70]),
+                "{reported:?}"
+            );
         }
     }
 
     #[test]
-    fn the_stretches_of_a_part_are_told_of_in_the_last_micro_batch_only() {
-        let (mut registry, mut weight) = (Registry::default(), ParameterId(0));
+    fn the_stretches_of_a_part_are_reported_in_the_last_micro_batch_only() {
+        let mut registry = Registry::default();
+        let mut weight = ParameterId(0);
         for (model, scope) in [(0, "a."), (1, "b.")] {
             registry.begin_model(model, scope);
             registry.weight("embeddings", &[3], Init::Normal);
@@ -357,8 +356,8 @@ mod tests {
         assert_eq!(names[..3], ["a.classifier", "a.embeddings", "a.layer.bias"]);
         let parameters = Parameters::initialise(layout, 0.02, 1, &Device::Cpu).unwrap();
         let mut gradients = Gradients::new(&parameters).unwrap();
-        let told = Arc::new(Mutex::new(Vec::new()));
-        let sink = Arc::clone(&told);
+        let reported = Arc::new(Mutex::new(Vec::new()));
+        let sink = Arc::clone(&reported);
         gradients.tell(move |range, values| {
             sink.lock().unwrap().push((range, values.to_vec1::<f32>()?));
             Ok(())
@@ -367,14 +366,14 @@ mod tests {
         with_slice_mut(&gradients.buffer().flat, |values| values.fill(7.0)).unwrap();
         gradients.left(Some(Pass { last_micro_batch: false, ..pass }), Part::Head).unwrap();
         gradients.left(None, Part::Head).unwrap();
-        assert!(told.lock().unwrap().is_empty());
+        assert!(reported.lock().unwrap().is_empty());
         gradients.left(Some(pass), Part::Head).unwrap();
         let weight = gradients.accumulator(weight);
         assert!(!weight.begun);
         gradients.left(Some(pass), Part::Layer(0)).unwrap();
-        // Of the second model: its pooler and its classifier lie apart, the tensors of its layer side by
-        // side; and only its weight has a gradient.
-        let (ranges, values): (Vec<_>, Vec<_>) = told.lock().unwrap().drain(..).unzip();
+        // The ranges of the second model: its pooler and its classifier are apart, the tensors of its layer
+        // are adjacent; and only the weight of the layer has a gradient.
+        let (ranges, values): (Vec<_>, Vec<_>) = reported.lock().unwrap().drain(..).unzip();
         assert_eq!(ranges, [384..387, 704..707, 512..646]);
         assert_eq!((&values[0], &values[1]), (&vec![0.0; 3], &vec![0.0; 3]));
         assert_eq!((&values[2][..5], &values[2][64..]), (&[0.0; 5][..], &[7.0; 70][..]));

@@ -1,14 +1,8 @@
 //! A linear map as a pair of parameters.
 
-use candle_core::Result;
-use candle_core::Tensor;
+use candle_core::{Result, Tensor};
 
-use crate::layers::Context;
-use crate::layers::Gradients;
-use crate::layers::Init;
-use crate::layers::ParameterId;
-use crate::layers::Registry;
-use crate::layers::Stream;
+use crate::layers::{Context, Gradients, Init, ParameterId, Registry, Stream};
 use crate::ops::accumulator::Accumulator;
 use crate::ops::cuda::Gpu;
 use crate::ops::linear;
@@ -16,13 +10,13 @@ use crate::ops::linear;
 /// `y = x W^T + b` with `W` `[O, I]`, or without `b`.
 #[derive(Debug, Clone, Copy)]
 pub struct Linear {
-    /// `[O, I]`.
+    /// Weight, `[O, I]`.
     pub weight: ParameterId,
-    /// `[O]`, where there is one.
+    /// Bias, `[O]`, if there is one.
     pub bias: Option<ParameterId>,
-    /// I.
+    /// Number of inputs (I).
     pub inputs: usize,
-    /// O.
+    /// Number of outputs (O).
     pub outputs: usize,
 }
 
@@ -32,7 +26,7 @@ impl Linear {
         Self::initialised(registry, name, [inputs, outputs], Init::Normal, true)
     }
 
-    /// Registers `<name>.weight`, which begins as `init`, and `<name>.bias` where it `has_bias`.
+    /// Registers `<name>.weight` with the initial values `init`, and `<name>.bias` if it `has_bias`.
     pub fn initialised(
         registry: &mut Registry,
         name: &str,
@@ -45,22 +39,24 @@ impl Linear {
         Self { weight, bias, inputs, outputs }
     }
 
-    /// The value of the bias.
+    /// The value of the bias, if there is one.
     pub fn bias<'a>(&self, ctx: &Context<'a>) -> Option<&'a Tensor> {
         self.bias.map(|id| ctx.parameters.get(id))
     }
 
-    /// Where the gradient of the bias accumulates, for an op that is certain to add to it or to begin it.
+    /// The accumulator of the bias's gradient, for an op that either adds to it or overwrites it if it has
+    /// not begun.
     pub fn d_bias<'a>(&self, gradients: &'a Gradients) -> Option<Accumulator<'a>> {
         self.bias.map(|id| gradients.accumulator(id))
     }
 
-    /// Floating-point operations of the products of forward and backward, for each row of `x`.
+    /// Floating-point operations of the products of forward and backward, per row of `x`.
     pub fn flops(&self) -> f64 {
         6.0 * (self.inputs * self.outputs) as f64
     }
 
-    /// `x W^T + b`. A GPU's product adds a bias of the compute type, which the parameters hold already.
+    /// Returns `x W^T + b`. On a GPU the product adds a bias of the compute type, which the parameters
+    /// contain as well.
     pub fn forward(&self, x: &Tensor, ctx: &Context<'_>) -> Result<Tensor> {
         let linear::Map { weight_oi, bias_o } = self.map(Gpu::of(x)?.is_some(), ctx);
         linear::forward(x, weight_oi, bias_o)
@@ -71,12 +67,12 @@ impl Linear {
         linear::Map { weight_oi: ctx.parameters.compute(self.weight), bias_o: rounded.or(self.bias(ctx)) }
     }
 
-    /// `x W^T`, for an op that adds the bias itself.
+    /// Returns `x W^T`, for a following op that adds the bias itself.
     pub fn forward_without_bias(&self, x: &Tensor, ctx: &Context<'_>) -> Result<Tensor> {
         linear::forward(x, ctx.parameters.compute(self.weight), None)
     }
 
-    /// Gradient of the input; those of weight and bias accumulate.
+    /// Returns the gradient of the input, and accumulates those of weight and bias.
     pub fn backward(
         &self,
         dy: &Tensor,
@@ -88,7 +84,7 @@ impl Linear {
         linear::backward_input(dy, ctx.parameters.compute(self.weight))
     }
 
-    /// As [`Linear::backward`], for an output whose bias belongs to the op that follows.
+    /// As [`Linear::backward`], for an output whose bias belongs to the following op.
     pub fn backward_without_bias(
         &self,
         dy: &Tensor,
@@ -100,18 +96,18 @@ impl Linear {
         linear::backward_input(dy, ctx.parameters.compute(self.weight))
     }
 
-    /// Accumulates the gradient of the weight alone.
+    /// Accumulates the gradient of the weight only.
     pub fn backward_weight(&self, dy: &Tensor, x: &Tensor, gradients: &Gradients) -> Result<()> {
         linear::backward_parameters(dy, x, gradients.accumulator(self.weight), None)
     }
 
-    /// Accumulates the gradients of weight and bias alone.
+    /// Accumulates the gradients of weight and bias only.
     pub fn backward_parameters(&self, dy: &Tensor, x: &Tensor, gradients: &Gradients) -> Result<()> {
         linear::backward_parameters(dy, x, gradients.accumulator(self.weight), self.d_bias(gradients))
     }
 }
 
-/// [`Linear::forward`] of several maps of one input.
+/// [`Linear::forward`] of several maps with the same input.
 pub fn forward_maps<const N: usize>(
     maps: [&Linear; N],
     x: &Tensor,
@@ -121,7 +117,7 @@ pub fn forward_maps<const N: usize>(
     linear::forward_maps(x, maps.map(|map| map.map(on_gpu, ctx)))
 }
 
-/// [`Linear::backward_parameters`] of several maps of one input, each with the gradient of its output.
+/// [`Linear::backward_parameters`] of several maps with the same input, each with the gradient of its output.
 pub fn backward_parameters_of_maps<const N: usize>(
     maps: [(&Linear, &Tensor); N],
     x: &Tensor,
@@ -135,9 +131,9 @@ pub fn backward_parameters_of_maps<const N: usize>(
     linear::backward_parameters_of_maps(x, maps)
 }
 
-/// The gradient of what a block began with: that of its input through the block's `maps` (gradient of the
-/// output, weight), and that of its residual. Where the input is the residual (`is_apart` says that it is
-/// not), all of them meet in one sum, and `d_residual` is used up for it.
+/// The gradient of a block's input stream: that of its input through the block's `maps` (gradient of the
+/// output, weight), and that of its residual. If the input is also the residual (`is_apart` is false), all of
+/// them are added into one sum, for which `d_residual` is overwritten.
 pub fn backward_stream(maps: &[(&Tensor, &Tensor)], d_residual: Tensor, is_apart: bool) -> Result<Stream> {
     if !is_apart {
         linear::backward_inputs_accumulate(maps, &d_residual)?;

@@ -1,39 +1,31 @@
 //! DeBERTa's enhanced mask decoder (He et al. 2021, section 3.2; `EnhancedMaskDecoder` of microsoft/DeBERTa).
 //!
-//! A masked language model runs its last layer twice, in place of once: keys and values are the hidden states
-//! before that layer, queries are these with absolute positions added, and then what the first pass gave. A
-//! classifier of the same encoder knows nothing of it.
+//! A masked language model runs its last layer twice instead of once. In both passes, keys and values are
+//! made from the hidden states before that layer. Queries are made from these hidden states plus absolute
+//! positions in the first pass, and from the output of the first pass in the second. A classifier with the
+//! same encoder does not use the decoder.
 
-use candle_core::Result;
-use candle_core::Tensor;
+use candle_core::{Result, Tensor};
 
-use crate::layers::Chosen;
-use crate::layers::Context;
-use crate::layers::Footprint;
-use crate::layers::Footprints;
-use crate::layers::Gradients;
-use crate::layers::ParameterId;
 use crate::layers::embeddings::TokenIds;
 use crate::layers::encoder_layer::EncoderLayer;
-use crate::layers::feed_forward;
-use crate::layers::linear;
-use crate::layers::output_block;
 use crate::layers::relative_positions::SharedPositions;
-use crate::layers::self_attention::Attended;
-use crate::layers::self_attention::Qkv;
-use crate::ops::add;
-use crate::ops::embedding;
+use crate::layers::self_attention::{Attended, Qkv};
+use crate::layers::{
+    Chosen, Context, Footprint, Footprints, Gradients, ParameterId, feed_forward, linear, output_block,
+};
+use crate::ops::{add, embedding};
 
-/// The decoder: it stands in the place of an encoder's last layer, whose norms stand after their blocks.
+/// The decoder. It replaces the last layer of an encoder with post-norm layers.
 #[derive(Debug, Clone)]
 pub struct MaskDecoder {
-    /// Absolute positions, `[P, D]`.
+    /// Table of absolute positions, `[P, D]`.
     position: ParameterId,
-    /// The last layer, once for each pass: dropout differs.
+    /// The last layer, once for each pass: their dropout differs.
     passes: [EncoderLayer; 2],
 }
 
-/// What backward needs.
+/// Values saved for the backward pass.
 #[derive(Debug)]
 pub struct Saved {
     x_td: Tensor,
@@ -42,11 +34,11 @@ pub struct Saved {
     passes: [SavedPass; 2],
 }
 
-/// What one pass leaves.
+/// Values saved of one pass.
 #[derive(Debug)]
 struct SavedPass {
-    /// What queries are made of, `[M, D]`.
-    asking_md: Tensor,
+    /// The rows from which queries are made, `[M, D]`.
+    query_input_md: Tensor,
     q_td: Tensor,
     attended: Attended,
     /// The chosen rows of the attention output.
@@ -56,45 +48,46 @@ struct SavedPass {
 }
 
 impl MaskDecoder {
-    /// A decoder that repeats `last`, the layer behind so many others, with the table of `position`.
+    /// A decoder that repeats `last`, the last of `layers` layers, with the table `position`.
     pub fn new(last: &EncoderLayer, layers: usize, position: ParameterId) -> Self {
         Self { position, passes: [last.clone(), last.again_as(layers)] }
     }
 
-    /// The passes, as layers.
+    /// Both passes, as layers.
     pub fn passes(&self) -> &[EncoderLayer; 2] {
         &self.passes
     }
 
-    /// Floating-point operations of `tokens` tokens of segments of mean length `mean_length`, of which `chosen`
-    /// ask.
+    /// Floating-point operations for `tokens` tokens in segments of mean length `mean_length`, of which
+    /// `chosen` have queries.
     pub fn flops(&self, tokens: f64, mean_length: f64, chosen: f64) -> f64 {
         let [first, _] = &self.passes;
-        let maps = |maps: &[&linear::Linear]| maps.iter().map(|map| map.flops()).sum::<f64>();
         let attention = &first.attention;
-        let [query, of_contents] = [maps(&[&attention.query]), maps(&[&attention.key, &attention.value])];
+        let query = attention.query.flops();
+        let of_contents = attention.key.flops() + attention.value.flops();
         let scores = attention.flops(mean_length) - query - of_contents;
         let of_chosen = query + attention.output.flops() + first.feed_forward.flops();
         tokens * (of_contents + 2.0 * scores) + 2.0 * chosen * of_chosen
     }
 
-    /// What is kept for backward, the output included: keys and values, and of each pass queries and attention
-    /// output; of chosen rows what asks, their attention output, and the two blocks.
+    /// Memory saved for backward, including the output: per token keys and values, and for each pass queries
+    /// and attention output; per chosen row the input of the queries, the attention output, and the two
+    /// blocks.
     pub fn saved(&self) -> Footprints {
         let [first, _] = &self.passes;
         let hidden = first.attention.query.outputs as u64;
-        let values = |count: u64| Footprint { values: count * hidden, statistics_bytes: 0 };
+        let two_values = Footprint { values: 2 * hidden, statistics_bytes: 0 };
         let attention = first.attention.saved();
-        let of_pass = values(2) + first.attention.output.saved() + first.feed_forward.saved();
+        let of_pass = two_values + first.attention.output.saved() + first.feed_forward.saved();
         Footprints {
-            of_tokens: values(2)
-                + Footprint { statistics_bytes: 2 * attention.statistics_bytes, ..values(4) },
+            of_tokens: two_values
+                + Footprint { values: 4 * hidden, statistics_bytes: 2 * attention.statistics_bytes },
             of_chosen: of_pass + of_pass,
         }
     }
 
-    /// Hidden states for a masked-LM head, of the chosen rows, each of which is chosen once; `shared` is the
-    /// table of relative positions.
+    /// Hidden states of the chosen rows, for a masked-LM head; every row is chosen at most once. `shared` is
+    /// the table of relative positions.
     pub fn forward(
         &self,
         x_td: &Tensor,
@@ -110,8 +103,8 @@ impl MaskDecoder {
             type_nd: None,
         };
         let position_td = embedding::forward(positions(tokens), &table, x_td.dtype())?;
-        let asking = add::sum(&Chosen::of(chosen, x_td)?, &Chosen::of(chosen, &position_td)?)?;
-        let (between, first) = self.pass(0, asking, [&k_td, &v_td], shared, chosen, ctx)?;
+        let query_input = add::sum(&Chosen::gather(chosen, x_td)?, &Chosen::gather(chosen, &position_td)?)?;
+        let (between, first) = self.pass(0, query_input, [&k_td, &v_td], shared, chosen, ctx)?;
         let (y_md, second) = self.pass(1, between, [&k_td, &v_td], shared, chosen, ctx)?;
         Ok((y_md, Saved { x_td: x_td.clone(), k_td, v_td, passes: [first, second] }))
     }
@@ -119,25 +112,26 @@ impl MaskDecoder {
     fn pass(
         &self,
         number: usize,
-        asking_md: Tensor,
+        query_input_md: Tensor,
         [k_td, v_td]: [&Tensor; 2],
         shared: Option<&SharedPositions>,
         chosen: Option<Chosen<'_>>,
         ctx: &Context<'_>,
     ) -> Result<(Tensor, SavedPass)> {
         let EncoderLayer { attention, feed_forward } = &self.passes[number];
-        let q_md = attention.query.forward(&asking_md, ctx)?;
-        // Rows that nobody asks about have queries of zero, and their output is not read.
+        let q_md = attention.query.forward(&query_input_md, ctx)?;
+        // Rows that are not chosen have queries of zero, and their output is not read.
         let q_td = Chosen::backward(chosen, q_md, k_td.dim(0)?)?;
         let attended = attention.attend(Qkv { q: &q_td, k: k_td, v: v_td }, shared, ctx)?;
-        let (of_output, of_chosen) = (Chosen::of(chosen, &attended.o)?, ctx.at(chosen));
-        let (middle, output) = attention.output.forward(&of_output, &asking_md, &of_chosen)?;
+        let of_output = Chosen::gather(chosen, &attended.o)?;
+        let of_chosen = ctx.for_rows(chosen);
+        let (middle, output) = attention.output.forward(&of_output, &query_input_md, &of_chosen)?;
         let (y, feed_forward) = feed_forward.forward(&middle, &of_chosen)?;
-        Ok((y.input, SavedPass { asking_md, q_td, attended, of_output, output, feed_forward }))
+        Ok((y.input, SavedPass { query_input_md, q_td, attended, of_output, output, feed_forward }))
     }
 
-    /// Gradient of what [`Self::forward`] took as hidden states; that of the table of relative positions is
-    /// added to `shared`.
+    /// Gradient of the hidden states that [`Self::forward`] took; the gradient of the table of relative
+    /// positions is added to `shared`.
     pub fn backward(
         &self,
         dy_md: Tensor,
@@ -147,13 +141,13 @@ impl MaskDecoder {
         ctx: &Context<'_>,
         gradients: &Gradients,
     ) -> Result<Tensor> {
-        let mut back = |number: usize, dy_md| {
-            self.pass_backward((number, saved), dy_md, shared.as_deref_mut(), chosen, ctx, gradients)
-        };
-        let (d_between, [dk_second, dv_second]) = back(1, dy_md)?;
-        let (d_asking, [dk_first, dv_first]) = back(0, d_between)?;
-        let (dk, dv) = (add::sum(&dk_first, &dk_second)?, add::sum(&dv_first, &dv_second)?);
-        let dx_td = Chosen::backward(chosen, d_asking, saved.x_td.dim(0)?)?;
+        let (d_between, [dk_second, dv_second]) =
+            self.pass_backward((1, saved), dy_md, shared.as_deref_mut(), chosen, ctx, gradients)?;
+        let (d_query_input, [dk_first, dv_first]) =
+            self.pass_backward((0, saved), d_between, shared, chosen, ctx, gradients)?;
+        let dk = add::sum(&dk_first, &dk_second)?;
+        let dv = add::sum(&dv_first, &dv_second)?;
+        let dx_td = Chosen::backward(chosen, d_query_input, saved.x_td.dim(0)?)?;
         let table =
             embedding::Tables { word_vd: gradients.get(self.position)?, position_pd: None, type_nd: None };
         embedding::backward(&dx_td, positions(tokens), &table, embedding::Padding::default())?;
@@ -164,7 +158,7 @@ impl MaskDecoder {
         Ok(linear::backward_stream(&maps, dx_td, false)?.input)
     }
 
-    /// Gradients of what asked, and of keys and values.
+    /// Gradients of the queries' input, and of keys and values.
     fn pass_backward(
         &self,
         (number, saved): (usize, &Saved),
@@ -175,22 +169,23 @@ impl MaskDecoder {
         gradients: &Gradients,
     ) -> Result<(Tensor, [Tensor; 2])> {
         let EncoderLayer { attention, feed_forward } = &self.passes[number];
-        let (pass, of_chosen) = (&saved.passes[number], ctx.at(chosen));
+        let pass = &saved.passes[number];
+        let of_chosen = ctx.for_rows(chosen);
         let d_middle = feed_forward.backward(&dy_md.into(), &pass.feed_forward, &of_chosen, gradients)?;
-        let (d_out, d_asking) =
+        let (d_out, d_query_input) =
             attention.output.backward(&d_middle, &pass.of_output, &pass.output, &of_chosen, gradients)?;
         let d_out = Chosen::backward(chosen, d_out, saved.x_td.dim(0)?)?;
         let given = Qkv { q: &pass.q_td, k: &saved.k_td, v: &saved.v_td };
         let [dq, dk, dv] =
             attention.attend_backward(&d_out, given, &pass.attended, shared, ctx, gradients)?;
-        let dq = Chosen::of(chosen, &dq)?;
-        attention.query.backward_parameters(&dq, &pass.asking_md, gradients)?;
+        let dq = Chosen::gather(chosen, &dq)?;
+        attention.query.backward_parameters(&dq, &pass.query_input_md, gradients)?;
         let maps = [(&dq, ctx.parameters.compute(attention.query.weight))];
-        Ok((linear::backward_stream(&maps, d_asking, false)?.input, [dk, dv]))
+        Ok((linear::backward_stream(&maps, d_query_input, false)?.input, [dk, dv]))
     }
 }
 
-/// The ids of the table of absolute positions, in the place of words.
+/// Ids for the lookup in the table of absolute positions, in the place of word ids.
 fn positions(tokens: TokenIds<'_>) -> embedding::Ids<'_> {
     embedding::Ids {
         word: tokens.position_ids.into(),

@@ -1,6 +1,6 @@
-//! Whole layers with explicit forward and backward, and the flat buffers that hold their parameters.
+//! Whole layers with explicit forward and backward, and the flat buffers of their parameters.
 //!
-//! Knows nothing of batches, files or families: a layer gets the names of its parameters from what builds it.
+//! Independent of batches, files and families: the builder of a layer passes in the names of its parameters.
 
 pub mod context;
 pub mod embeddings;
@@ -19,19 +19,8 @@ pub mod stream;
 #[cfg(test)]
 mod tests;
 
-pub use context::Chosen;
-pub use context::Context;
-pub use context::Rows;
-pub use context::Site;
-pub use footprint::Footprint;
-pub use footprint::Footprints;
+pub use context::{Chosen, Context, Rows, Site};
+pub use footprint::{Footprint, Footprints};
 pub use gradients::Gradients;
-pub use parameters::Init;
-pub use parameters::Layout;
-pub use parameters::ParameterId;
-pub use parameters::ParameterSpec;
-pub use parameters::Parameters;
-pub use parameters::Part;
-pub use parameters::Registry;
-pub use stream::NormPlacement;
-pub use stream::Stream;
+pub use parameters::{Init, Layout, ParameterId, ParameterSpec, Parameters, Part, Registry};
+pub use stream::{NormPlacement, Stream};

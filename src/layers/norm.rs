@@ -1,41 +1,37 @@
-//! A `LayerNorm`.
+//! A `LayerNorm` layer.
 
-use candle_core::Result;
-use candle_core::Tensor;
+use candle_core::{Result, Tensor};
 
-use crate::layers::Context;
-use crate::layers::Gradients;
-use crate::layers::Init;
-use crate::layers::ParameterId;
-use crate::layers::Registry;
+use crate::layers::{Context, Gradients, Init, ParameterId, Registry};
 use crate::ops::accumulator::Accumulator;
 use crate::ops::layer_norm;
 
-/// Scale and shift of a `LayerNorm`, and what is added to the variance.
+/// Scale, shift and epsilon of a `LayerNorm`.
 #[derive(Debug, Clone, Copy)]
 pub struct Norm {
-    /// `[D]`.
+    /// Scale, `[D]`.
     pub weight: ParameterId,
-    /// `[D]`, where there is one.
+    /// Shift, `[D]`, if there is one.
     pub bias: Option<ParameterId>,
-    /// Added to the variance.
+    /// Number added to the variance.
     pub eps: f64,
 }
 
 impl Norm {
-    /// Registers `<name>.weight`, and `<name>.bias` where it `has_bias`.
+    /// Registers `<name>.weight`, and `<name>.bias` if it `has_bias`.
     pub fn new(registry: &mut Registry, name: &str, size: usize, eps: f64, has_bias: bool) -> Self {
         let weight = registry.vector(format!("{name}.weight"), size, Init::Ones);
         let bias = has_bias.then(|| registry.vector(format!("{name}.bias"), size, Init::Zeros));
         Self { weight, bias, eps }
     }
 
-    /// The value of the bias.
+    /// The value of the shift, if there is one.
     pub fn bias<'a>(&self, ctx: &Context<'a>) -> Option<&'a Tensor> {
         self.bias.map(|id| ctx.parameters.get(id))
     }
 
-    /// Where the gradient of the bias accumulates, for an op that is certain to add to it or to begin it.
+    /// The accumulator of the shift's gradient, for an op that either adds to it or overwrites it if it has
+    /// not begun.
     pub fn d_bias<'a>(&self, gradients: &'a Gradients) -> Option<Accumulator<'a>> {
         self.bias.map(|id| gradients.accumulator(id))
     }
@@ -45,7 +41,7 @@ impl Norm {
         layer_norm::forward(x, ctx.parameters.get(self.weight), self.bias(ctx), self.eps)
     }
 
-    /// The gradient of `x`; those of scale and shift accumulate.
+    /// Returns the gradient of `x`, and accumulates those of scale and shift.
     pub fn backward(
         &self,
         dy: &Tensor,

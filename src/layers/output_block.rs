@@ -1,18 +1,13 @@
-//! The end of both blocks of an encoder layer: map, then bias + dropout + residual + `LayerNorm` in one op.
+//! The end of both blocks of an encoder layer: map, followed by bias + dropout + residual + `LayerNorm` in
+//! one op.
 //!
-//! With norms before their blocks, the norm at the end of a block is the one that the next block begins with.
+//! In pre-norm models, the norm at the end of a block is the norm that the next block begins with.
 
-use candle_core::Result;
-use candle_core::Tensor;
+use candle_core::{Result, Tensor};
 
-use crate::layers::Context;
-use crate::layers::Footprint;
-use crate::layers::Gradients;
-use crate::layers::NormPlacement;
-use crate::layers::Site;
-use crate::layers::Stream;
 use crate::layers::linear::Linear;
 use crate::layers::norm::Norm;
+use crate::layers::{Context, Footprint, Gradients, NormPlacement, Site, Stream};
 use crate::ops::residual_norm;
 
 /// `LayerNorm(residual + dropout(x W^T + b))`: `BertSelfOutput` and `BertOutput` of transformers.
@@ -22,15 +17,15 @@ pub struct OutputBlock {
     pub dense: Linear,
     /// The norm of the sum.
     pub norm: Norm,
-    /// Where the norm stands.
+    /// Position of the norm: after this block or before the next one.
     pub placement: NormPlacement,
-    /// Where its dropout draws from.
+    /// The dropout site, which selects the random stream.
     pub site: Site,
     /// Dropout before the residual is added.
     pub dropout: f64,
 }
 
-/// What backward needs besides the input.
+/// Values saved for the backward pass, in addition to the input.
 #[derive(Debug)]
 pub struct Saved {
     residual_norm: residual_norm::Saved,
@@ -42,17 +37,17 @@ impl OutputBlock {
         self.dense.flops()
     }
 
-    /// The sum before the norm, the norm's mean and deviation, and the output.
+    /// Memory saved for backward: the sum before the norm, the norm's mean and deviation, and the output.
     pub fn saved(&self) -> Footprint {
         Footprint { values: 2 * self.dense.outputs as u64, statistics_bytes: 8 }
     }
 
-    /// Bytes of the decisions of dropout that a GPU saves for `tokens` tokens.
+    /// Bytes of the dropout mask that a GPU saves for `tokens` tokens.
     pub fn kept_bytes(&self, tokens: u64) -> u64 {
         if self.dropout > 0.0 { residual_norm::kept_bytes(tokens, self.dense.outputs as u64) } else { 0 }
     }
 
-    /// Hidden states behind the block, from the map's input `x` and what the block began with.
+    /// Hidden states after the block, from the map's input `x` and the block's `residual`.
     pub fn forward(&self, x: &Tensor, residual: &Tensor, ctx: &Context<'_>) -> Result<(Stream, Saved)> {
         let projected = self.dense.forward_without_bias(x, ctx)?;
         let weights = residual_norm::Weights {
@@ -84,8 +79,8 @@ impl OutputBlock {
         };
         let dropout = ctx.dropout_at(self.site, self.dropout);
         let norm_weight = ctx.parameters.get(self.norm.weight);
-        // Without dropout both are one tensor: `d_projected` is used up here, before anything is added to the
-        // other.
+        // Without dropout both are one tensor: `d_projected` is consumed here, before anything is added to
+        // `d_residual`.
         let (d_projected, d_residual) = residual_norm::backward(
             &gradient.input,
             self.placement.past_norm(gradient)?,

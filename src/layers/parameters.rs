@@ -1,41 +1,32 @@
-//! All parameters in one flat f32 buffer, ordered by name, every parameter a view; all gradients are in
-//! another (`gradients.rs`).
+//! All parameters in one flat f32 buffer, ordered by name, with a view for every parameter. The gradients
+//! have another buffer (`gradients.rs`).
 //!
 //! So gradient accumulation, the global norm, clipping, the update and an exchange between processes are each
 //! one pass over one buffer. The optimizer's moments are buffers of the same layout, owned by `optim`.
 
 use std::ops::Range;
 
-use candle_core::DType;
-use candle_core::Device;
-use candle_core::Result;
-use candle_core::Tensor;
-use candle_core::bail;
-use rayon::iter::IndexedParallelIterator;
-use rayon::iter::IntoParallelRefMutIterator;
-use rayon::iter::ParallelIterator;
+use candle_core::{DType, Device, Result, Tensor, bail};
+use rayon::iter::{IndexedParallelIterator, IntoParallelRefMutIterator, ParallelIterator};
 
 use crate::ops::cuda;
-use crate::ops::tensor::copy_on_host;
-use crate::ops::tensor::with_slice_mut;
-use crate::rng::Purpose;
-use crate::rng::Stream;
-use crate::rng::hash_name;
+use crate::ops::tensor::{copy_on_host, with_slice_mut};
+use crate::rng::{Purpose, Stream, hash_name};
 
-/// Every parameter starts at a multiple of this many elements: 256 bytes in f32, so that wide loads stay
+/// Every parameter starts at a multiple of this number of elements: 256 bytes in f32, so that wide loads stay
 /// aligned.
 const ALIGNMENT: usize = 64;
 
-/// Where [`Init::Truncated`] is cut off, in standard deviations: `initializer_cutoff_factor` of transformers'
+/// Limit of [`Init::Truncated`] in standard deviations: `initializer_cutoff_factor` of transformers'
 /// `ModernBertConfig`.
 const CUTOFF: f64 = 2.0;
 
-/// How a parameter begins.
+/// Initial values of a parameter.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Init {
     /// Normal with the model's `initializer_range`.
     Normal,
-    /// Normal with this standard deviation, and drawn again beyond two of them.
+    /// Normal with this standard deviation; values beyond two of them are drawn again.
     Truncated(f64),
     /// As `Normal`, but this row (the padding token's) is zero.
     NormalWithZeroRow(u32),
@@ -45,11 +36,11 @@ pub enum Init {
     Ones,
 }
 
-/// A parameter's place in its store.
+/// Index of a parameter in [`Parameters`] and [`Gradients`](super::Gradients).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ParameterId(pub(super) usize);
 
-/// What is known of a parameter before it has values.
+/// Description of a parameter, independent of its values.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ParameterSpec {
     /// Hugging Face name.
@@ -58,13 +49,13 @@ pub struct ParameterSpec {
     pub shape: Vec<usize>,
     /// Initial values.
     pub init: Init,
-    /// Whether weight decay applies: all but biases and `LayerNorm`.
+    /// True if weight decay applies: to all parameters but biases and `LayerNorm`.
     pub decays: bool,
     /// Number of its model in the run, from 0.
     pub model: u8,
     /// The part of the model that it belongs to.
     pub part: Part,
-    /// Elements in the flat buffer.
+    /// Range of its elements in the flat buffer.
     pub range: Range<usize>,
 }
 
@@ -76,16 +67,16 @@ pub enum Part {
     Embeddings,
     /// A layer of the encoder, from 0.
     Layer(usize),
-    /// What stands on top of the encoder.
+    /// The head on top of the encoder.
     Head,
 }
 
-/// What a [`ParameterId`] stands for: a tensor, or some of its rows.
+/// The target of a [`ParameterId`]: a tensor, or some of its rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Slot {
     /// Index of the tensor in the order of registration.
     spec: usize,
-    /// The rows, where they are not all.
+    /// The rows; `None` for all.
     rows: Option<Range<usize>>,
 }
 
@@ -100,26 +91,26 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// The parameters that follow belong to model number `model` of the run, and their names begin with
-    /// `scope`. A run of one model has no scope. What two models share is registered once, by one of
+    /// Sets the model (its number in the run) and the name prefix `scope` of the parameters registered next.
+    /// A run of one model has an empty scope. Parameters that two models share are registered once, by one of
     /// them.
     pub fn begin_model(&mut self, model: u8, scope: &'static str) {
         (self.model, self.scope, self.part) = (model, scope, Part::default());
     }
 
-    /// The parameters that follow belong to `part`.
+    /// Sets the part of the parameters registered next.
     pub fn enter(&mut self, part: Part) {
         self.part = part;
     }
 
-    /// Adds a weight matrix or table: it decays.
+    /// Adds a weight matrix or table, to which weight decay applies.
     pub fn weight(&mut self, name: impl Into<String>, shape: &[usize], init: Init) -> ParameterId {
         self.add(&name.into(), shape, init, true)
     }
 
-    /// Adds one weight matrix that several maps have together, `rows` each one below the other, `cols` wide.
-    /// Each map's part is a parameter of its own for layers; to files and to the optimizer they are one
-    /// tensor.
+    /// Adds one weight matrix that several maps share: each has `rows` rows of it, one below the other,
+    /// `cols` wide. Layers see each map's rows as a separate parameter; in files and for the optimizer the
+    /// matrix is one tensor.
     pub fn weight_of_maps<const N: usize>(
         &mut self,
         name: impl Into<String>,
@@ -135,26 +126,28 @@ impl Registry {
         })
     }
 
-    /// Adds a bias or a `LayerNorm` vector: it does not decay.
+    /// Adds a bias or a `LayerNorm` vector, to which weight decay does not apply.
     pub fn vector(&mut self, name: impl Into<String>, len: usize, init: Init) -> ParameterId {
         self.add(&name.into(), &[len], init, false)
     }
 
-    /// A weight that was added begins at zero after all.
+    /// Changes the initial values of a registered weight to zeros.
     pub fn begin_at_zero(&mut self, id: ParameterId) {
         self.specs[self.slots[id.0].spec].init = Init::Zeros;
     }
 
     fn add(&mut self, name: &str, shape: &[usize], init: Init, decays: bool) -> ParameterId {
-        let (name, model, part) = (format!("{}{name}", self.scope), self.model, self.part);
+        let name = format!("{}{name}", self.scope);
+        let model = self.model;
+        let part = self.part;
         let shape = shape.to_vec();
         self.specs.push(ParameterSpec { name, shape, init, decays, model, part, range: 0..0 });
         self.slots.push(Slot { spec: self.specs.len() - 1, rows: None });
         ParameterId(self.slots.len() - 1)
     }
 
-    /// Places the parameters in the flat buffer, ordered by name. Names are unique by construction of the
-    /// models.
+    /// Assigns the parameters their places in the flat buffer, ordered by name. Names are unique by
+    /// construction of the models.
     pub fn layout(mut self) -> Layout {
         let mut order: Vec<usize> = (0..self.specs.len()).collect();
         order.sort_by(|&a, &b| self.specs[a].name.cmp(&self.specs[b].name));
@@ -169,7 +162,7 @@ impl Registry {
     }
 }
 
-/// Where each parameter lies in the flat buffers.
+/// The range of each parameter in the flat buffers.
 #[derive(Debug, Clone)]
 pub struct Layout {
     specs: Vec<ParameterSpec>,
@@ -179,12 +172,12 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Elements of a flat buffer (N), alignment gaps included.
+    /// Elements of a flat buffer (N), including alignment gaps.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there is no parameter.
+    /// Returns true if there is no parameter.
     pub fn is_empty(&self) -> bool {
         self.specs.is_empty()
     }
@@ -194,7 +187,8 @@ impl Layout {
         self.order.iter().map(|&index| &self.specs[index])
     }
 
-    /// [`Self::specs`], each with what layers know it by: one id, or one for each map of a shared tensor.
+    /// [`Self::specs`], each with the ids by which layers use it: one id, or one for each map that shares the
+    /// tensor.
     pub(super) fn specs_with_ids(&self) -> impl Iterator<Item = (&ParameterSpec, Vec<ParameterId>)> {
         let mut ids = vec![Vec::new(); self.specs.len()];
         for (id, slot) in self.slots.iter().enumerate() {
@@ -203,23 +197,24 @@ impl Layout {
         self.order.iter().map(move |&spec| (&self.specs[spec], std::mem::take(&mut ids[spec])))
     }
 
-    /// Each parameter's name twice: what a model that is alone in its run calls it, and its folder.
+    /// Pairs of each parameter's name in the run and in its folder, which are equal for the only model of a
+    /// run.
     pub fn own_names(&self) -> Vec<(String, String)> {
         self.specs().map(|spec| (spec.name.clone(), spec.name.clone())).collect()
     }
 
-    /// Number of parameters' elements, without gaps.
+    /// Number of elements of all parameters, without gaps.
     pub fn num_elements(&self) -> usize {
         self.specs.iter().map(|s| s.range.len()).sum()
     }
 
     /// Views of a flat buffer, by [`ParameterId`].
     pub(super) fn views(&self, flat: &Tensor) -> Result<Vec<Tensor>> {
-        let view = |slot: &Slot| {
+        let views = self.slots.iter().map(|slot| {
             let whole = view(flat, &self.specs[slot.spec])?;
             slot.rows.as_ref().map_or(Ok(whole.clone()), |rows| whole.narrow(0, rows.start, rows.len()))
-        };
-        self.slots.iter().map(view).collect()
+        });
+        views.collect()
     }
 }
 
@@ -228,7 +223,7 @@ fn view(flat: &Tensor, spec: &ParameterSpec) -> Result<Tensor> {
     flat.narrow(0, spec.range.start, spec.range.len())?.reshape(spec.shape.as_slice())
 }
 
-/// The values of all parameters, and their copy in the type that products are computed in.
+/// The values of all parameters, and their copy in the type in which products are computed.
 #[derive(Debug)]
 pub struct Parameters {
     layout: Layout,
@@ -237,7 +232,7 @@ pub struct Parameters {
     shadow: Option<Shadow>,
 }
 
-/// A copy of the flat buffer in a half type; code that changes the values rounds them into it.
+/// A copy of the flat buffer in a half type; code that changes the values rounds them into this copy.
 #[derive(Debug)]
 struct Shadow {
     flat: Tensor,
@@ -245,8 +240,8 @@ struct Shadow {
 }
 
 impl Parameters {
-    /// Parameters with their initial values: each drawn from a stream of its own name, so that a model's head
-    /// never changes how its encoder begins.
+    /// Creates parameters with their initial values. Each is drawn from a random stream of its own name, so
+    /// that a model's head never changes the initial values of its encoder.
     pub fn initialise(layout: Layout, initializer_range: f64, seed: u64, device: &Device) -> Result<Self> {
         let flat = Tensor::zeros(layout.len, DType::F32, &Device::Cpu)?;
         with_slice_mut(&flat, |values| {
@@ -259,8 +254,8 @@ impl Parameters {
         Ok(Self { layout, flat, views, shadow: None })
     }
 
-    /// The same parameters for a model that computes in `dtype`: f32 needs no copy, bf16 and f16 get their
-    /// shadow.
+    /// The same parameters for a model that computes in `dtype`: f32 needs no copy, bf16 and f16 get a
+    /// rounded copy.
     pub fn computing_in(mut self, dtype: DType) -> Result<Self> {
         self.shadow = None;
         if dtype != DType::F32 {
@@ -270,7 +265,7 @@ impl Parameters {
         Ok(self)
     }
 
-    /// The type that activations and products have.
+    /// The number type of activations and products.
     pub fn compute_dtype(&self) -> DType {
         self.shadow.as_ref().map_or(DType::F32, |shadow| shadow.flat.dtype())
     }
@@ -280,12 +275,12 @@ impl Parameters {
         &self.views[id.0]
     }
 
-    /// A view of one parameter as products want it: in [`Self::compute_dtype`].
+    /// A view of one parameter in [`Self::compute_dtype`], for products.
     pub fn compute(&self, id: ParameterId) -> &Tensor {
         &self.shadow.as_ref().map_or(&self.views, |shadow| &shadow.views)[id.0]
     }
 
-    /// The whole copy in a half type, `[N]`; `None` where the model computes in f32.
+    /// The whole copy in a half type, `[N]`; `None` if the model computes in f32.
     pub fn shadow(&self) -> Option<&Tensor> {
         self.shadow.as_ref().map(|shadow| &shadow.flat)
     }
@@ -295,13 +290,13 @@ impl Parameters {
         &self.flat
     }
 
-    /// Where everything lies.
+    /// The layout of the buffers.
     pub fn layout(&self) -> &Layout {
         &self.layout
     }
 
-    /// All parameters by name, in the order of their names, on the CPU: views, not copies, where they are
-    /// there; else of one copy, because reading a view from a GPU would bring the whole buffer each time.
+    /// All parameters on the CPU, ordered by name: views if the values are on the CPU already; otherwise
+    /// views of one copy, because reading a single view from a GPU would transfer the whole buffer each time.
     pub fn named(&self) -> Result<Vec<(String, Tensor)>> {
         let flat = self.flat.to_device(&Device::Cpu)?;
         self.layout.specs().map(|spec| Ok((spec.name.clone(), view(&flat, spec)?))).collect()
@@ -309,16 +304,17 @@ impl Parameters {
 
     /// A copy of all parameters on the CPU, which no update changes.
     pub fn snapshot(&self) -> Result<Vec<(String, Tensor)>> {
-        // Once for all: a copy of a view would be one of the whole buffer.
+        // One copy for all: copying a single view would copy the whole buffer.
         let flat = copy_on_host(&self.flat)?;
         self.layout.specs().map(|spec| Ok((spec.name.clone(), view(&flat, spec)?))).collect()
     }
 
-    /// Rounds these values into the copy in a half type, where there is one, as an update does.
+    /// Rounds these values into the copy in a half type, if there is one, as an update does.
     pub fn round(&self, range: Range<usize>) -> Result<()> {
         let Some(shadow) = &self.shadow else { return Ok(()) };
-        let part = |flat: &Tensor| flat.narrow(0, range.start, range.len());
-        cuda::overwrite(&part(&shadow.flat)?, &cuda::rounded(&part(&self.flat)?, shadow.flat.dtype())?)
+        let values = self.flat.narrow(0, range.start, range.len())?;
+        let copy = shadow.flat.narrow(0, range.start, range.len())?;
+        cuda::overwrite(&copy, &cuda::rounded(&values, shadow.flat.dtype())?)
     }
 
     /// Overwrites one parameter; the shape must be the same.
@@ -330,12 +326,14 @@ impl Parameters {
             bail!("tensor `{name}` is {:?}, the model wants {:?}", value.dims(), spec.shape);
         }
         let value = value.to_device(&Device::Cpu)?.contiguous()?;
-        let write = |flat: &Tensor| {
-            cuda::overwrite(&view(flat, spec)?, &value.to_dtype(flat.dtype())?.to_device(flat.device())?)
-        };
-        write(&self.flat)?;
-        self.shadow.as_ref().map_or(Ok(()), |shadow| write(&shadow.flat))
+        overwrite(&self.flat, spec, &value)?;
+        self.shadow.as_ref().map_or(Ok(()), |shadow| overwrite(&shadow.flat, spec, &value))
     }
+}
+
+/// Overwrites one parameter in a flat buffer of any type, on any device.
+fn overwrite(flat: &Tensor, spec: &ParameterSpec, value: &Tensor) -> Result<()> {
+    cuda::overwrite(&view(flat, spec)?, &value.to_dtype(flat.dtype())?.to_device(flat.device())?)
 }
 
 fn fill(values: &mut [f32], spec: &ParameterSpec, initializer_range: f64, seed: u64) {
@@ -353,12 +351,12 @@ fn fill(values: &mut [f32], spec: &ParameterSpec, initializer_range: f64, seed: 
     }
 }
 
-/// Normal numbers, none beyond `cutoff` deviations; each depends on its index alone.
+/// Draws normal numbers, none beyond `cutoff` deviations; each depends only on its index.
 fn draw(values: &mut [f32], spec: &ParameterSpec, seed: u64, deviation: f64, cutoff: Option<f64>) {
     let stream = Stream::new(seed, Purpose::Init, hash_name(&spec.name));
     let is_within = |number: &f64| cutoff.is_none_or(|cutoff| number.abs() <= cutoff);
     values.par_iter_mut().enumerate().with_min_len(4096).for_each(|(index, value)| {
-        // No parameter has 2^40 elements: what is drawn again is drawn for no other index.
+        // No parameter has 2^40 elements, so that the number of a repeated draw is not that of another index.
         let mut draws = (0..).map(|attempt: u64| stream.normal(attempt << 40 | index as u64));
         let number = draws.find(is_within).expect("one draw in twenty is beyond the cutoff, not all");
         *value = (number * deviation) as f32;
@@ -377,14 +375,15 @@ mod tests {
     }
 
     #[test]
-    fn parameters_lie_in_the_order_of_their_names_and_are_aligned() {
+    fn parameters_are_ordered_by_name_and_aligned() {
         let (_, _, layout) = layout();
         let placed: Vec<_> = layout.specs().map(|s| (s.name.as_str(), s.range.clone())).collect();
         assert_eq!(placed, [("a.bias", 0..7), ("b.weight", 64..79)]);
         assert_eq!((layout.len(), layout.num_elements()), (128, 22));
     }
 
-    /// The deviation of a normal distribution without what is beyond two deviations is 0.8796 of the whole's.
+    /// Without the values beyond two deviations, the deviation of a normal distribution is 0.8796 of the
+    /// original.
     #[test]
     fn a_truncated_parameter_stays_within_two_deviations() {
         let mut registry = Registry::default();
@@ -405,9 +404,8 @@ mod tests {
         let parameters = Parameters::initialise(registry.layout(), 0.02, 1, &Device::Cpu).unwrap();
         let whole = Tensor::arange(0f32, 12., &Device::Cpu).unwrap().reshape((4, 3)).unwrap();
         parameters.set("maps.weight", &whole).unwrap();
-        let rows = |id| parameters.get(id).to_vec2::<f32>().unwrap();
-        assert_eq!(rows(first), [[0., 1., 2.], [3., 4., 5.]]);
-        assert_eq!(rows(second), [[6., 7., 8.], [9., 10., 11.]]);
+        assert_eq!(parameters.get(first).to_vec2::<f32>().unwrap(), [[0., 1., 2.], [3., 4., 5.]]);
+        assert_eq!(parameters.get(second).to_vec2::<f32>().unwrap(), [[6., 7., 8.], [9., 10., 11.]]);
         assert!(parameters.get(second).is_contiguous());
         assert_eq!(parameters.get(after).to_vec1::<f32>().unwrap(), [1.0]);
         let named = parameters.named().unwrap();
@@ -439,24 +437,22 @@ mod tests {
         let (weight, bias, layout) = layout();
         let parameters =
             Parameters::initialise(layout, 0.02, 1, &Device::Cpu).unwrap().computing_in(DType::BF16).unwrap();
-        let same = |id| {
-            let rounded = parameters
-                .get(id)
-                .to_dtype(DType::BF16)
-                .unwrap()
-                .to_dtype(DType::F32)
-                .unwrap()
-                .flatten_all()
-                .unwrap();
-            let shadow = parameters.compute(id).to_dtype(DType::F32).unwrap().flatten_all().unwrap();
-            assert_eq!(parameters.compute(id).dtype(), DType::BF16);
-            assert_eq!(rounded.to_vec1::<f32>().unwrap(), shadow.to_vec1::<f32>().unwrap());
-        };
-        same(weight);
+        assert_rounded(&parameters, weight);
         parameters
             .set("b.weight", &Tensor::arange(0.1f32, 15., &Device::Cpu).unwrap().reshape((3, 5)).unwrap())
             .unwrap();
-        same(weight);
-        same(bias);
+        assert_rounded(&parameters, weight);
+        assert_rounded(&parameters, bias);
+    }
+
+    /// Asserts that the bf16 copy of a parameter is its rounded value.
+    fn assert_rounded(parameters: &Parameters, id: ParameterId) {
+        let rounded = parameters.get(id).to_dtype(DType::BF16).unwrap().to_dtype(DType::F32).unwrap();
+        let shadow = parameters.compute(id).to_dtype(DType::F32).unwrap().flatten_all().unwrap();
+        assert_eq!(parameters.compute(id).dtype(), DType::BF16);
+        assert_eq!(
+            rounded.flatten_all().unwrap().to_vec1::<f32>().unwrap(),
+            shadow.to_vec1::<f32>().unwrap()
+        );
     }
 }

@@ -1,65 +1,53 @@
-//! Relative positions: a table that all layers share, and what each layer makes of it.
+//! Relative positions: a table that all layers share, and its use in each layer.
 //!
-//! DeBERTa's table is normed once per pass. Each layer drops and projects it for its attention; the gradients
-//! of all layers add up in f32, then go through the norm. MPNet's table is what its attention adds to scores,
-//! as it is.
+//! DeBERTa's table is normed once per pass. Each layer applies dropout and projects it for its attention; the
+//! gradients of all layers are added up in f32 and passed through the norm. MPNet's table is added to the
+//! attention scores as it is.
 
 use std::sync::Arc;
 
-use candle_core::DType;
-use candle_core::Result;
-use candle_core::Tensor;
+use candle_core::{DType, Result, Tensor};
 
-use crate::layers::Context;
-use crate::layers::Footprint;
-use crate::layers::Gradients;
-use crate::layers::ParameterId;
-use crate::layers::Site;
-use crate::layers::linear as maps;
 use crate::layers::linear::Linear;
 use crate::layers::norm::Norm;
-use crate::ops::add;
-use crate::ops::cuda;
-use crate::ops::disentangled_attention::Buckets;
-use crate::ops::disentangled_attention::Relative;
-use crate::ops::dropout;
+use crate::layers::{Context, Footprint, Gradients, ParameterId, Site, linear as maps};
+use crate::ops::disentangled_attention::{Buckets, Relative};
 use crate::ops::dropout::Dropout;
 use crate::ops::indices::KeptKeys;
-use crate::ops::layer_norm;
-use crate::ops::linear;
+use crate::ops::{add, cuda, dropout, layer_norm, linear};
 
-/// The table of an encoder.
+/// The table of relative positions of an encoder.
 #[derive(Debug, Clone)]
 pub struct PositionTable {
-    /// `[R, width]`.
+    /// The table, `[R, width]`.
     pub table: ParameterId,
-    /// Its norm, where there is one.
+    /// Norm of the table, if there is one.
     pub norm: Option<Norm>,
-    /// R.
+    /// Number of rows (R).
     pub rows: usize,
-    /// D where layers project it, H where it is added to scores.
+    /// Width of a row: D if layers project it, H if it is added to scores.
     pub width: usize,
-    /// Whether it is added to scores, which are f32 in every compute type.
+    /// True if the table is added to scores, which are f32 in every compute type.
     pub is_bias: bool,
 }
 
-/// The table in one pass.
+/// The table during one pass.
 #[derive(Debug)]
 pub struct SharedPositions {
-    /// The normed table, `[R, width]`: in f32 where it is added to scores, else in the compute type.
+    /// The normed table, `[R, width]`: in f32 if it is added to scores, otherwise in the compute type.
     pub rows: Tensor,
     norm: Option<layer_norm::Saved>,
-    /// What the layers have added to its gradient so far, f32.
+    /// Sum of the gradients that the layers have added so far, f32.
     d_rows: Option<Tensor>,
 }
 
 impl PositionTable {
-    /// What is kept for backward for each of the `rows`, beside the parameters.
+    /// Memory saved for backward per row of the table, in addition to the parameters.
     pub fn saved(&self) -> Footprint {
         Footprint { values: self.width as u64, statistics_bytes: 8 }
     }
 
-    /// Norms the table. It is so small that this is f32 in every compute type.
+    /// Norms the table. The table is so small that this is done in f32 in every compute type.
     pub fn forward(&self, ctx: &Context<'_>) -> Result<SharedPositions> {
         let table = ctx.parameters.get(self.table);
         let (normed, norm) = match &self.norm {
@@ -72,7 +60,7 @@ impl PositionTable {
         Ok(SharedPositions { rows, norm, d_rows: None })
     }
 
-    /// Accumulates the gradients of table and norm, when all layers have added theirs.
+    /// Accumulates the gradients of table and norm, after all layers have added theirs.
     pub fn backward(&self, shared: SharedPositions, ctx: &Context<'_>, gradients: &Gradients) -> Result<()> {
         let Some(mut d_rows) = shared.d_rows else { return Ok(()) };
         if let (Some(norm), Some(saved)) = (&self.norm, &shared.norm) {
@@ -93,62 +81,63 @@ impl SharedPositions {
     }
 }
 
-/// What one layer makes of the table.
+/// The use of the table in one layer.
 #[derive(Debug, Clone)]
 pub struct RelativePositions {
-    /// The row of each distance.
+    /// Maps a distance between tokens to a row of the table.
     pub buckets: Buckets,
-    /// To what queries meet (`c2p`).
+    /// Projection to the keys that queries are multiplied with (`c2p`).
     pub key: Option<Linear>,
-    /// To what keys meet (`p2c`).
+    /// Projection to the queries that keys are multiplied with (`p2c`).
     pub query: Option<Linear>,
     /// Dropout of the table.
     pub dropout: f64,
-    /// Where it draws from.
+    /// The dropout site, which selects the random stream.
     pub site: Site,
-    /// Its keys for that, one a row.
+    /// Dropout keys of the table's rows.
     pub row_keys: Arc<KeptKeys>,
 }
 
-/// The projections of a layer, and what they were made of.
+/// The projections of a layer, and their input.
 #[derive(Debug)]
 pub struct Projected {
-    /// The dropped table, `[R, D]`.
+    /// The table after dropout, `[R, D]`.
     input: Tensor,
-    /// `[R, D]`.
+    /// Keys of positions, `[R, D]`.
     keys: Option<Tensor>,
-    /// `[R, D]`.
+    /// Queries of positions, `[R, D]`.
     queries: Option<Tensor>,
 }
 
 impl RelativePositions {
-    /// Floating-point operations of the products with positions for each token of segments of mean length
-    /// `mean_length`. Projecting the table is not among them: that is once per pass, whatever its tokens.
+    /// Floating-point operations of the products with positions, per token in segments of mean length
+    /// `mean_length`. The projections of the table are not included: they are done once per pass, whatever
+    /// the number of tokens.
     pub fn flops(&self, mean_length: f64) -> f64 {
         let reached = self.buckets.reached(mean_length.round() as usize) as f64;
         self.maps().map(|map| 6.0 * reached * map.outputs as f64).sum()
     }
 
-    /// What is kept for backward for each row of the table.
+    /// Memory saved for backward per row of the table.
     pub fn saved(&self) -> Footprint {
         let dropped = if self.dropout > 0.0 { self.row_width() } else { 0 };
         let projected = self.maps().map(|map| map.outputs as u64).sum::<u64>();
         Footprint { values: dropped + projected, statistics_bytes: 0 }
     }
 
-    /// The most that backward needs besides, for each row: gradients of the projections, of what they were
-    /// made of and of the table, and sums in f32.
+    /// Peak of the memory that backward needs in addition, per row: gradients of the projections, of their
+    /// input and of the table, and sums in f32.
     pub fn temporary(&self) -> Footprint {
         let projected = self.maps().map(|map| map.outputs as u64).sum::<u64>();
-        // The op sums both tables' gradients in four groups of segments, and the table's own is two sums at a
-        // time.
+        // The op sums the gradients of both tables in four groups of segments, and the gradient of the table
+        // itself needs two sums at a time.
         let width = self.row_width();
         Footprint { values: projected + 2 * width, statistics_bytes: (4 * 2 + 2) * 4 * width }
     }
 
-    /// What a GPU holds beside in forward, for each token of segments of `length` tokens, and twice in
-    /// backward: what tokens say of positions, in each head.
-    pub fn said(&self, heads: u64, length: u64) -> Footprint {
+    /// Memory that a GPU needs in addition in forward, per token in segments of `length` tokens, and twice of
+    /// it in backward: the scores of tokens and positions, in each head.
+    pub fn position_scores(&self, heads: u64, length: u64) -> Footprint {
         let width = self.buckets.width(length as usize) as u64;
         Footprint { values: self.maps().count() as u64 * heads * width, statistics_bytes: 0 }
     }
@@ -165,25 +154,27 @@ impl RelativePositions {
         ctx.dropout_at(self.site, self.dropout)
     }
 
-    /// Drops and projects the table.
+    /// Applies dropout to the table and projects it.
     pub(super) fn forward(&self, rows_rd: &Tensor, ctx: &Context<'_>) -> Result<Projected> {
         let keys = self.row_keys.on_device_of(rows_rd)?;
         let input = dropout::forward(rows_rd, keys, self.table_dropout(ctx).as_ref())?;
-        let of = |map: &Option<Linear>| map.as_ref().map(|map| map.forward(&input, ctx)).transpose();
         let [keys, queries] = match (&self.key, &self.query) {
             (Some(key), Some(query)) => maps::forward_maps([key, query], &input, ctx)?.map(Some),
-            (key, query) => [of(key)?, of(query)?],
+            (Some(key), None) => [Some(key.forward(&input, ctx)?), None],
+            (None, Some(query)) => [None, Some(query.forward(&input, ctx)?)],
+            (None, None) => [None, None],
         };
         Ok(Projected { input, keys, queries })
     }
 
-    /// As attention meets them.
+    /// The projected table in the form that the attention op takes.
     pub(super) fn relative<'a>(&'a self, projected: &'a Projected) -> Relative<'a> {
         let Projected { keys, queries, .. } = projected;
         Relative { buckets: &self.buckets, keys_rd: keys.as_ref(), queries_rd: queries.as_ref() }
     }
 
-    /// Accumulates the gradients of the maps, and adds the table's to those of the other layers.
+    /// Accumulates the gradients of the projections, and adds the gradient of the table to that of the other
+    /// layers.
     pub(super) fn backward(
         &self,
         [d_keys, d_queries]: [Option<Tensor>; 2],

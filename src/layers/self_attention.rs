@@ -2,48 +2,35 @@
 
 use std::sync::Arc;
 
-use candle_core::Result;
-use candle_core::Tensor;
-use candle_core::bail;
+use candle_core::{Result, Tensor, bail};
 
-use crate::layers::Chosen;
-use crate::layers::Context;
-use crate::layers::Footprint;
-use crate::layers::Gradients;
-use crate::layers::Site;
-use crate::layers::Stream;
-use crate::layers::linear;
 use crate::layers::linear::Linear;
-use crate::layers::output_block;
 use crate::layers::output_block::OutputBlock;
-use crate::layers::relative_positions;
-use crate::layers::relative_positions::RelativePositions;
-use crate::layers::relative_positions::SharedPositions;
-use crate::ops::attention;
+use crate::layers::relative_positions::{RelativePositions, SharedPositions};
+use crate::layers::{
+    Chosen, Context, Footprint, Gradients, Site, Stream, linear, output_block, relative_positions,
+};
 use crate::ops::attention::Activations;
-use crate::ops::biased_attention;
-use crate::ops::disentangled_attention;
 use crate::ops::dropout::Dropout;
-use crate::ops::rotary;
-use crate::ops::rotary::Angles;
-use crate::ops::rotary::Direction;
+use crate::ops::rotary::{Angles, Direction};
+use crate::ops::{attention, biased_attention, disentangled_attention, rotary};
 
-/// How attention learns where tokens stand, beside what their embeddings say of it.
+/// The form of positions in attention, in addition to those of the embeddings.
 #[derive(Debug, Clone)]
 pub enum Positions {
-    /// It does not.
+    /// No positions in attention.
     Absolute,
-    /// Queries and keys are turned by angles that grow with their place.
+    /// Queries and keys are rotated by angles proportional to their position (RoPE).
     Rotary(Arc<Angles>),
-    /// Queries and keys meet a table of relative positions, too.
+    /// Queries and keys are also multiplied with a table of relative positions.
     Relative(Box<RelativePositions>),
-    /// A table, that all layers share, says what each distance adds to the scores of a head.
+    /// A table shared by all layers contains a number for each distance and head that is added to the scores.
     Biased,
 }
 
 impl Positions {
-    /// Turns queries or keys in place, or their gradients back.
-    fn turn(&self, x_td: &Tensor, heads: usize, ctx: &Context<'_>, direction: Direction) -> Result<()> {
+    /// Rotates queries or keys in place, or rotates their gradients back.
+    fn rotate(&self, x_td: &Tensor, heads: usize, ctx: &Context<'_>, direction: Direction) -> Result<()> {
         match self {
             Self::Absolute | Self::Relative(_) | Self::Biased => Ok(()),
             Self::Rotary(angles) => rotary::rotate(x_td, heads, ctx.rows.cu_seqlens, angles, direction),
@@ -54,27 +41,27 @@ impl Positions {
 /// The attention block.
 #[derive(Debug, Clone)]
 pub struct SelfAttention {
-    /// H.
+    /// Number of heads (H).
     pub heads: usize,
-    /// Where tokens stand.
+    /// Positions in attention.
     pub positions: Positions,
-    /// The farthest that a token attends to either side; `None` for its whole segment.
+    /// Largest distance to which a token attends on either side; `None` for its whole segment.
     pub window: Option<usize>,
     /// Dropout of the probabilities.
     pub dropout: f64,
-    /// Where it draws from.
+    /// The dropout site, which selects the random stream.
     pub site: Site,
-    /// Queries.
+    /// Map to queries.
     pub query: Linear,
-    /// Keys.
+    /// Map to keys.
     pub key: Linear,
-    /// Values.
+    /// Map to values.
     pub value: Linear,
     /// The end of the block.
     pub output: OutputBlock,
 }
 
-/// What backward needs.
+/// Values saved for the backward pass.
 #[derive(Debug)]
 pub struct Saved {
     x: Stream,
@@ -82,12 +69,12 @@ pub struct Saved {
     k: Tensor,
     v: Tensor,
     attended: Attended,
-    /// The chosen rows of its output.
+    /// The chosen rows of the attention output.
     of_output: Tensor,
     output: output_block::Saved,
 }
 
-/// Queries, keys and values, turned where positions are angles, `[T, D]`.
+/// Queries, keys and values, rotated in models with RoPE, `[T, D]`.
 #[derive(Clone, Copy)]
 pub(super) struct Qkv<'a> {
     pub(super) q: &'a Tensor,
@@ -95,42 +82,43 @@ pub(super) struct Qkv<'a> {
     pub(super) v: &'a Tensor,
 }
 
-/// What attention makes of them, and what its backward needs besides.
+/// The output of attention, and the other values that its backward pass needs.
 #[derive(Debug)]
 pub(super) struct Attended {
-    /// `[T, D]`.
+    /// Attention output, `[T, D]`.
     pub(super) o: Tensor,
     attention: attention::Saved,
-    /// Of relative positions that meet queries and keys.
+    /// Projected relative positions, if queries and keys are multiplied with them.
     projected: Option<relative_positions::Projected>,
 }
 
 impl SelfAttention {
-    /// Floating-point operations before the end of the block, for each token of segments of mean length
+    /// Floating-point operations before the end of the block, per token in segments of mean length
     /// `mean_length`.
     pub fn flops(&self, mean_length: f64) -> f64 {
         let maps = [self.query, self.key, self.value].iter().map(Linear::flops).sum::<f64>();
-        let seen = self.window.map_or(mean_length, |window| mean_length.min(2.0 * window as f64 + 1.0));
+        let attended = self.window.map_or(mean_length, |window| mean_length.min(2.0 * window as f64 + 1.0));
         let relative = self.relative().map_or(0.0, |relative| relative.flops(mean_length));
-        maps + 12.0 * seen * self.query.outputs as f64 + relative
+        maps + 12.0 * attended * self.query.outputs as f64 + relative
     }
 
-    /// What is kept for backward before the end of the block: q, k, v, the attention output, and the
+    /// Memory saved for backward before the end of the block: q, k, v, the attention output, and the
     /// log-sum-exp of each head. The input is the output of the layer before.
     pub fn saved(&self) -> Footprint {
-        let (hidden, heads) = (self.query.outputs as u64, self.heads as u64);
+        let hidden = self.query.outputs as u64;
+        let heads = self.heads as u64;
         Footprint { values: 4 * hidden, statistics_bytes: 4 * heads }
     }
 
-    /// Bytes that a GPU keeps besides: which probabilities of `tokens` tokens in segments of `length` are
-    /// dropped.
+    /// Bytes of the dropout mask of the probabilities that a GPU saves in addition, for `tokens` tokens in
+    /// segments of `length`.
     pub fn kept_bytes(&self, tokens: u64, length: u64) -> u64 {
         if self.dropout > 0.0 { attention::kept_bytes(self.heads as u64, tokens, length) } else { 0 }
     }
 
-    /// The most that backward needs besides: the gradients of the block's output and of its middle, of the
-    /// attention output, of the input, of q, k and v, while the hidden states behind the block are gone; and
-    /// of a bias, on a GPU, what each 16 tokens come to for its table.
+    /// Peak of the memory that backward needs in addition: the gradients of the block's output and of its
+    /// middle, of the attention output, of the input, of q, k and v, while the hidden states after the block
+    /// are freed; and for a bias on a GPU, the partial sums of the table's gradient for each 16 tokens.
     pub fn temporary(&self) -> Footprint {
         let of_table = match self.positions {
             Positions::Biased => 4 * (biased_attention::ROWS * self.heads / 16) as u64,
@@ -139,7 +127,7 @@ impl SelfAttention {
         Footprint { values: 6 * self.query.outputs as u64, statistics_bytes: of_table }
     }
 
-    /// Its relative positions, where queries and keys meet them.
+    /// The relative positions of this layer, if queries and keys are multiplied with them.
     pub fn relative(&self) -> Option<&RelativePositions> {
         match &self.positions {
             Positions::Absolute | Positions::Rotary(_) | Positions::Biased => None,
@@ -147,7 +135,7 @@ impl SelfAttention {
         }
     }
 
-    /// The residual plus `dropout(attention(x))`, and its norm; where rows are chosen, of these alone.
+    /// The residual plus `dropout(attention(x))`, and its norm; only of the chosen rows if rows are chosen.
     pub fn forward(
         &self,
         x: &Stream,
@@ -156,16 +144,17 @@ impl SelfAttention {
         ctx: &Context<'_>,
     ) -> Result<(Stream, Saved)> {
         let [q, k, v] = linear::forward_maps([&self.query, &self.key, &self.value], &x.input, ctx)?;
-        for turned in [&q, &k] {
-            self.positions.turn(turned, self.heads, ctx, Direction::Forward)?;
+        for rotated in [&q, &k] {
+            self.positions.rotate(rotated, self.heads, ctx, Direction::Forward)?;
         }
         let attended = self.attend(Qkv { q: &q, k: &k, v: &v }, shared, ctx)?;
-        let (of_output, residual) = (Chosen::of(chosen, &attended.o)?, Chosen::of(chosen, x.residual())?);
-        let (y, output) = self.output.forward(&of_output, &residual, &ctx.at(chosen))?;
+        let of_output = Chosen::gather(chosen, &attended.o)?;
+        let residual = Chosen::gather(chosen, x.residual())?;
+        let (y, output) = self.output.forward(&of_output, &residual, &ctx.for_rows(chosen))?;
         Ok((y, Saved { x: x.clone(), q, k, v, attended, of_output, output }))
     }
 
-    /// Attention between its maps.
+    /// Attention without its maps.
     pub(super) fn attend(
         &self,
         Qkv { q, k, v }: Qkv<'_>,
@@ -176,9 +165,11 @@ impl SelfAttention {
         let segments = ctx.segments(self.heads, self.window, dropout.as_ref());
         let ((o, attention), projected) = match &self.positions {
             Positions::Absolute | Positions::Rotary(_) => (attention::forward(q, k, v, &segments)?, None),
-            Positions::Biased => (biased_attention::forward(q, k, v, &given(shared)?.rows, &segments)?, None),
+            Positions::Biased => {
+                (biased_attention::forward(q, k, v, &require_table(shared)?.rows, &segments)?, None)
+            }
             Positions::Relative(relative) => {
-                let projected = relative.forward(&given(shared)?.rows, ctx)?;
+                let projected = relative.forward(&require_table(shared)?.rows, ctx)?;
                 let positions = relative.relative(&projected);
                 (disentangled_attention::forward(q, k, v, &positions, &segments)?, Some(projected))
             }
@@ -186,7 +177,7 @@ impl SelfAttention {
         Ok(Attended { o, attention, projected })
     }
 
-    /// Gradient of what the block began with; that of the table of relative positions is added to `shared`.
+    /// Gradient of the block's input; the gradient of the table of relative positions is added to `shared`.
     pub fn backward(
         &self,
         gradient: &Stream,
@@ -196,7 +187,7 @@ impl SelfAttention {
         ctx: &Context<'_>,
         gradients: &Gradients,
     ) -> Result<Stream> {
-        let of_chosen = ctx.at(chosen);
+        let of_chosen = ctx.for_rows(chosen);
         let (d_out, d_residual) =
             self.output.backward(gradient, &saved.of_output, &saved.output, &of_chosen, gradients)?;
         let tokens = saved.q.dim(0)?;
@@ -204,13 +195,12 @@ impl SelfAttention {
         let d_residual = Chosen::backward(chosen, d_residual, tokens)?;
         let given = Qkv { q: &saved.q, k: &saved.k, v: &saved.v };
         let [dq, dk, dv] = self.attend_backward(&d_out, given, &saved.attended, shared, ctx, gradients)?;
-        for turned in [&dq, &dk] {
-            self.positions.turn(turned, self.heads, ctx, Direction::Backward)?;
+        for rotated in [&dq, &dk] {
+            self.positions.rotate(rotated, self.heads, ctx, Direction::Backward)?;
         }
         let maps = [(&self.query, &dq), (&self.key, &dk), (&self.value, &dv)];
         linear::backward_parameters_of_maps(maps, &saved.x.input, gradients)?;
-        let weight = |map: &Linear| ctx.parameters.compute(map.weight);
-        let maps = [(&dq, weight(&self.query)), (&dk, weight(&self.key)), (&dv, weight(&self.value))];
+        let maps = maps.map(|(map, d)| (d, ctx.parameters.compute(map.weight)));
         linear::backward_stream(&maps, d_residual, saved.x.residual.is_some())
     }
 
@@ -229,7 +219,7 @@ impl SelfAttention {
         let segments = ctx.segments(self.heads, self.window, dropout.as_ref());
         match (&self.positions, projected) {
             (Positions::Biased, _) => {
-                let shared = given(shared)?;
+                let shared = require_table(shared)?;
                 let biased_attention::InputGradients { of_contents, dbias_rh } =
                     biased_attention::backward(d_out, activations, &shared.rows, attention, &segments)?;
                 shared.add(&dbias_rh)?;
@@ -240,7 +230,7 @@ impl SelfAttention {
                 let disentangled_attention::InputGradients { of_contents, dkeys_rd, dqueries_rd } =
                     disentangled_attention::backward(d_out, activations, &positions, attention, &segments)?;
                 let of_positions = [dkeys_rd, dqueries_rd];
-                relative.backward(of_positions, projected, given(shared)?, ctx, gradients)?;
+                relative.backward(of_positions, projected, require_table(shared)?, ctx, gradients)?;
                 Ok(of_contents)
             }
             _ => attention::backward(d_out, activations, attention, &segments),
@@ -252,8 +242,8 @@ impl SelfAttention {
     }
 }
 
-/// What the encoder shares among its layers.
-fn given<P>(shared: Option<P>) -> Result<P> {
+/// The table that the layers share; an error if the encoder passed none.
+fn require_table<P>(shared: Option<P>) -> Result<P> {
     let Some(shared) = shared else { bail!("attention with relative positions was given no table of them") };
     Ok(shared)
 }

@@ -1,23 +1,21 @@
-//! What passes from block to block of an encoder, forward and backward.
+//! The hidden states or gradients that are passed from block to block of an encoder, forward and backward.
 
-use candle_core::Result;
-use candle_core::Tensor;
-use candle_core::bail;
+use candle_core::{Result, Tensor, bail};
 
 /// Hidden states between two blocks, or their gradients, `[T, D]`.
 ///
-/// Where norms stand after their blocks (BERT), what a block reads is also what its output is added to. Where
-/// they stand before (pre-norm), the sum of all blocks so far runs beside its norm.
+/// In post-norm models (BERT), a block's input is also its residual. In pre-norm models, the residual (the
+/// sum of all blocks so far) is passed along in addition to its norm.
 #[derive(Debug, Clone)]
 pub struct Stream {
-    /// What the next block reads.
+    /// The input of the next block.
     pub input: Tensor,
-    /// What the next block's output is added to, where that is not `input`.
+    /// The residual to which the next block's output is added, if it is not `input`.
     pub residual: Option<Tensor>,
 }
 
 impl Stream {
-    /// What the next block's output is added to.
+    /// The residual to which the next block's output is added.
     pub fn residual(&self) -> &Tensor {
         self.residual.as_ref().unwrap_or(&self.input)
     }
@@ -29,17 +27,17 @@ impl From<Tensor> for Stream {
     }
 }
 
-/// Where the `LayerNorm` of a block's end stands.
+/// Position of the `LayerNorm` at the end of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NormPlacement {
-    /// Its output is all that the next block sees (post-norm).
+    /// After the block: the normed sum is the input and the residual of the next block (post-norm).
     After,
-    /// It stands before the next block, whose output is added to what was not normed (pre-norm).
+    /// Before the next block, whose output is added to the sum without norm (pre-norm).
     Before,
 }
 
 impl NormPlacement {
-    /// The hidden states behind a block, from the sum and its norm.
+    /// The hidden states after a block, from the sum and its norm.
     pub fn stream(self, normed: Tensor, sum: &Tensor) -> Stream {
         match self {
             Self::After => normed.into(),
@@ -47,11 +45,11 @@ impl NormPlacement {
         }
     }
 
-    /// The gradient of the sum that comes past the norm.
+    /// The gradient of the sum that bypasses the norm.
     ///
     /// # Errors
     ///
-    /// After a norm there is none.
+    /// In post-norm models there is no such gradient.
     pub fn past_norm(self, gradient: &Stream) -> Result<Option<&Tensor>> {
         match (self, &gradient.residual) {
             (Self::After, Some(_)) => bail!("a gradient comes past a norm that stands after its block"),

@@ -1,42 +1,23 @@
-//! Encoder layers of every make against the same functions composed of the ops' references.
+//! Encoder layers of every kind, compared with the same functions composed of the ops' references.
 
 use std::sync::Arc;
 
-use candle_core::Device;
-use candle_core::Result;
-use candle_core::Tensor;
+use candle_core::{Device, Result, Tensor};
 
-use crate::layers::Chosen;
-use crate::layers::Context;
-use crate::layers::Gradients;
-use crate::layers::Init;
-use crate::layers::NormPlacement;
-use crate::layers::Parameters;
-use crate::layers::Registry;
-use crate::layers::Rows;
-use crate::layers::Site;
-use crate::layers::Stream;
 use crate::layers::context::Pass;
 use crate::layers::encoder_layer::EncoderLayer;
-use crate::layers::feed_forward::Activation;
-use crate::layers::feed_forward::FeedForward;
+use crate::layers::feed_forward::{Activation, FeedForward};
 use crate::layers::linear::Linear;
 use crate::layers::norm::Norm;
 use crate::layers::output_block::OutputBlock;
-use crate::layers::self_attention::Positions;
-use crate::layers::self_attention::SelfAttention;
-use crate::ops::attention;
-use crate::ops::geglu;
-use crate::ops::gelu;
+use crate::layers::self_attention::{Positions, SelfAttention};
+use crate::layers::{
+    Chosen, Context, Gradients, Init, NormPlacement, Parameters, Registry, Rows, Site, Stream,
+};
 use crate::ops::gelu::Form;
-use crate::ops::layer_norm;
-use crate::ops::rotary;
 use crate::ops::rotary::Angles;
-use crate::ops::testing::assert_close;
-use crate::ops::testing::device;
-use crate::ops::testing::fresh;
-use crate::ops::testing::on_each_device;
-use crate::ops::testing::reference_gradients;
+use crate::ops::testing::{assert_close, device, fresh, on_each_device, reference_gradients};
+use crate::ops::{attention, geglu, gelu, layer_norm, rotary};
 
 const LAYERS: usize = 2;
 const D: usize = 12;
@@ -46,17 +27,17 @@ const EPS: f64 = 1e-5;
 const THETA: f64 = 50.0;
 const BOUNDS: [u32; 4] = [0, 9, 9, 14];
 const TOKENS: usize = 14;
-/// Rows of which the last layer is asked: not in order, and one of them twice.
+/// Rows that are chosen from the last layer: not in order, and one of them twice.
 const CHOSEN: [u32; 5] = [8, 0, 13, 4, 0];
 
-/// What layers are made of.
+/// The variants of a layer.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Make {
     placement: NormPlacement,
     is_rotary: bool,
     window: Option<usize>,
     activation: Activation,
-    /// Whether maps and norms have biases; without, queries, keys and values are one tensor.
+    /// True if maps and norms have biases; without biases, queries, keys and values are one tensor.
     has_biases: bool,
 }
 
@@ -78,30 +59,15 @@ const MODERN: Make = Make {
 
 impl Make {
     fn layer(self, registry: &mut Registry, layer: usize) -> EncoderLayer {
-        let linear = |registry: &mut Registry, name: &str, inputs, outputs, has_bias| {
-            Linear::initialised(
-                registry,
-                &format!("{layer}.{name}"),
-                [inputs, outputs],
-                Init::Normal,
-                has_bias,
-            )
-        };
-        let output = |registry: &mut Registry, name: &str, inputs, site| OutputBlock {
-            dense: linear(registry, &format!("{name}.out"), inputs, D, self.has_biases),
-            norm: Norm::new(registry, &format!("{layer}.{name}.norm"), D, EPS, self.has_biases),
-            placement: self.placement,
-            site,
-            dropout: 0.0,
-        };
         let [query, key, value] = if self.has_biases {
-            ["query", "key", "value"].map(|name| linear(registry, name, D, D, true))
+            ["query", "key", "value"].map(|name| linear(registry, &format!("{layer}.{name}"), [D, D], true))
         } else {
             let weights = registry.weight_of_maps(format!("{layer}.qkv.weight"), D, D, Init::Normal);
             weights.map(|weight| Linear { weight, bias: None, inputs: D, outputs: D })
         };
         let is_gated = self.activation == Activation::Geglu;
-        let (has_bias, wide) = (self.has_biases && !is_gated, if is_gated { 2 * F } else { F });
+        let has_bias = self.has_biases && !is_gated;
+        let wide = if is_gated { 2 * F } else { F };
         EncoderLayer {
             attention: SelfAttention {
                 heads: HEADS,
@@ -116,66 +82,105 @@ impl Make {
                 query,
                 key,
                 value,
-                output: output(registry, "attention", D, Site::AttentionOutput(layer)),
+                output: self.output(registry, &format!("{layer}.attention"), D, Site::AttentionOutput(layer)),
             },
             feed_forward: FeedForward {
-                intermediate: linear(registry, "wide", D, wide, has_bias),
+                intermediate: linear(registry, &format!("{layer}.wide"), [D, wide], has_bias),
                 activation: self.activation,
                 dropout: 0.0,
-                output: output(registry, "feed_forward", F, Site::FeedForward(layer)),
+                output: self.output(registry, &format!("{layer}.feed_forward"), F, Site::FeedForward(layer)),
             },
         }
     }
 
-    /// The hidden states behind all layers, composed; `named` are the parameters.
-    fn composed(self, x: &Tensor, named: &[(String, &Tensor)]) -> Result<Tensor> {
-        let find = |name: String| named.iter().find(|(own, _)| *own == name).map(|(_, t)| *t);
-        let biased = |y: Tensor, name: &str| match find(format!("{name}.bias")) {
-            Some(bias) => y.broadcast_add(bias),
-            None => Ok(y),
-        };
-        let product = |x: &Tensor, name: &str| x.matmul(&find(format!("{name}.weight")).unwrap().t()?);
-        let linear = |x: &Tensor, name: &str| biased(product(x, name)?, name);
-        let (mut input, mut residual) = (x.clone(), x.clone());
+    /// The end of a block whose parameters have names that begin with `name`.
+    fn output(self, registry: &mut Registry, name: &str, inputs: usize, site: Site) -> OutputBlock {
+        OutputBlock {
+            dense: linear(registry, &format!("{name}.out"), [inputs, D], self.has_biases),
+            norm: Norm::new(registry, &format!("{name}.norm"), D, EPS, self.has_biases),
+            placement: self.placement,
+            site,
+            dropout: 0.0,
+        }
+    }
+
+    /// The hidden states after all layers, composed of references.
+    fn composed(self, x: &Tensor, named: &Named<'_>) -> Result<Tensor> {
+        let mut input = x.clone();
+        let mut residual = x.clone();
         for layer in 0..LAYERS {
-            let end = |x: &Tensor, residual: &Tensor, block: &str| {
-                let name = format!("{layer}.{block}");
-                let sum = (residual + linear(x, &format!("{name}.out"))?)?;
-                let [weight, bias] = ["weight", "bias"].map(|part| find(format!("{name}.norm.{part}")));
-                let normed = layer_norm::reference::forward(&sum, weight.unwrap(), bias, EPS)?;
-                Ok::<_, candle_core::Error>(match self.placement {
-                    NormPlacement::After => (normed.clone(), normed),
-                    NormPlacement::Before => (normed, sum),
-                })
-            };
-            let maps = match find(format!("{layer}.qkv.weight")) {
+            let maps = match named.find(&format!("{layer}.qkv.weight")) {
                 Some(whole) => [0, 1, 2].map(|map| input.matmul(&whole.narrow(0, map * D, D)?.t()?)),
-                None => ["query", "key", "value"].map(|name| linear(&input, &format!("{layer}.{name}"))),
+                None => {
+                    ["query", "key", "value"].map(|name| named.linear(&input, &format!("{layer}.{name}")))
+                }
             };
             let [q, k, v] = maps;
-            let turn = |x: Tensor| {
-                if self.is_rotary { rotary::reference::forward(&x, HEADS, &BOUNDS, THETA) } else { Ok(x) }
-            };
-            let (q, k) = (turn(q?)?, turn(k?)?);
+            let q = self.rotated(q?)?;
+            let k = self.rotated(k?)?;
             let o = attention::reference::forward(&q, &k, &v?, HEADS, &BOUNDS, self.window, None)?;
-            (input, residual) = end(&o, &residual, "attention")?;
+            (input, residual) = self.end(&o, &residual, &format!("{layer}.attention"), named)?;
             let name = format!("{layer}.wide");
-            let wide = product(&input, &name)?;
+            let wide = named.product(&input, &name)?;
             let no_bias = Tensor::zeros(F, wide.dtype(), wide.device())?;
             let middle = match self.activation {
                 Activation::Geglu => geglu::reference::forward(&wide)?,
                 Activation::Gelu(form) => {
-                    let bias = find(format!("{name}.bias")).unwrap_or(&no_bias);
+                    let bias = named.find(&format!("{name}.bias")).unwrap_or(&no_bias);
                     gelu::reference::forward(form, &wide, bias)?
                 }
             };
-            (input, residual) = end(&middle, &residual, "feed_forward")?;
+            (input, residual) = self.end(&middle, &residual, &format!("{layer}.feed_forward"), named)?;
         }
         Ok(input)
     }
+
+    /// Queries or keys, rotated if positions are rotary.
+    fn rotated(self, x: Tensor) -> Result<Tensor> {
+        if self.is_rotary { rotary::reference::forward(&x, HEADS, &BOUNDS, THETA) } else { Ok(x) }
+    }
+
+    /// Input and residual of the next block after block `name`.
+    fn end(self, x: &Tensor, residual: &Tensor, name: &str, named: &Named<'_>) -> Result<(Tensor, Tensor)> {
+        let sum = (residual + named.linear(x, &format!("{name}.out"))?)?;
+        let [weight, bias] = ["weight", "bias"].map(|part| named.find(&format!("{name}.norm.{part}")));
+        let normed = layer_norm::reference::forward(&sum, weight.unwrap(), bias, EPS)?;
+        Ok(match self.placement {
+            NormPlacement::After => (normed.clone(), normed),
+            NormPlacement::Before => (normed, sum),
+        })
+    }
 }
 
-/// Output and gradients of layers of this make, against the composed ones.
+/// A map with parameters `<name>.weight` and `<name>.bias`.
+fn linear(registry: &mut Registry, name: &str, sizes: [usize; 2], has_bias: bool) -> Linear {
+    Linear::initialised(registry, name, sizes, Init::Normal, has_bias)
+}
+
+/// Parameters by name, for the composed layers.
+struct Named<'a>(Vec<(String, &'a Tensor)>);
+
+impl Named<'_> {
+    fn find(&self, name: &str) -> Option<&Tensor> {
+        self.0.iter().find(|(own, _)| own == name).map(|(_, tensor)| *tensor)
+    }
+
+    /// The product with the weight of a map.
+    fn product(&self, x: &Tensor, name: &str) -> Result<Tensor> {
+        x.matmul(&self.find(&format!("{name}.weight")).unwrap().t()?)
+    }
+
+    /// The output of a map, with its bias if there is one.
+    fn linear(&self, x: &Tensor, name: &str) -> Result<Tensor> {
+        let y = self.product(x, name)?;
+        match self.find(&format!("{name}.bias")) {
+            Some(bias) => y.broadcast_add(bias),
+            None => Ok(y),
+        }
+    }
+}
+
+/// Compares output and gradients of layers of this kind with the composed ones.
 fn compare(make: Make) {
     for chosen in [None, Some(&CHOSEN[..])] {
         compare_rows(make, chosen);
@@ -191,12 +196,15 @@ fn compare_rows(make: Make, chosen: Option<&[u32]>) {
         parameters.set(&spec.name, &fresh(spec.shape.clone(), id)).unwrap();
     }
     let given = chosen.map_or(TOKENS, <[u32]>::len);
-    let (x, dy, keys) = (fresh((TOKENS, D), 1), fresh((given, D), 2), [0; TOKENS]);
+    let x = fresh((TOKENS, D), 1);
+    let dy = fresh((given, D), 2);
+    let keys = [0; TOKENS];
     let rows = Rows { cu_seqlens: (&BOUNDS).into(), token_keys: (&keys).into() };
     let ctx = Context { parameters: &parameters, rows, pass: None };
     let gradients = Gradients::new(&parameters).unwrap();
-    let (mut stream, mut saved) = (Stream::from(x.clone()), Vec::new());
-    // The last layer alone is asked for rows.
+    let mut stream = Stream::from(x.clone());
+    let mut saved = Vec::new();
+    // Only the last layer computes chosen rows.
     let asked = |layer: usize| {
         let positions = chosen.filter(|_| layer == LAYERS - 1)?;
         Some(Chosen { positions: positions.into(), keys: (&keys[..positions.len()]).into() })
@@ -215,7 +223,7 @@ fn compare_rows(make: Make, chosen: Option<&[u32]>) {
     let named = parameters.named().unwrap();
     let inputs: Vec<&Tensor> = std::iter::once(&x).chain(named.iter().map(|(_, t)| t)).collect();
     let composed = |i: &[Tensor]| {
-        let named: Vec<(String, &Tensor)> = named.iter().map(|(name, _)| name.clone()).zip(&i[1..]).collect();
+        let named = Named(named.iter().map(|(name, _)| name.clone()).zip(&i[1..]).collect());
         let all = make.composed(&i[0], &named)?;
         match chosen {
             None => Ok(all),
@@ -232,7 +240,8 @@ fn compare_rows(make: Make, chosen: Option<&[u32]>) {
     );
     let flat = gradients.flat().unwrap();
     for (spec, want) in parameters.layout().specs().zip(&want_gradients[1..]) {
-        // A key's bias moves all scores of a query alike: without rotation its gradient is rounding.
+        // A key's bias adds the same number to all scores of a query: without rotation its gradient is only
+        // rounding.
         if spec.name.ends_with("key.bias") && !make.is_rotary {
             continue;
         }
@@ -260,7 +269,7 @@ fn each_part_of_a_layer_is_a_choice_of_its_own() {
     });
 }
 
-/// Rows that are chosen drop what they drop where all are computed.
+/// Chosen rows have the same dropout as when all rows are computed.
 #[test]
 fn chosen_rows_are_those_of_a_whole_layer_with_dropout() {
     on_each_device(|| {
@@ -269,7 +278,7 @@ fn chosen_rows_are_those_of_a_whole_layer_with_dropout() {
             let mut layer = make.layer(&mut registry, 0);
             layer.attention.dropout = 0.2;
             layer.attention.output.dropout = 0.3;
-            // One of the two: they draw in one place.
+            // Only one of the two is used, since they share a random stream.
             let of_block = if make == BERT { 0.3 } else { 0.0 };
             (layer.feed_forward.dropout, layer.feed_forward.output.dropout) = (0.3 - of_block, of_block);
             let parameters = Parameters::initialise(registry.layout(), 0.3, 1, &device()).unwrap();
@@ -289,7 +298,7 @@ fn chosen_rows_are_those_of_a_whole_layer_with_dropout() {
             let (y, dx, gradients) = of_all(dy.clone(), Some(chosen));
             let spread = Chosen::backward(Some(chosen), dy, TOKENS).unwrap();
             let (all, want_dx, want_gradients) = of_all(spread, None);
-            let want = Chosen::of(Some(chosen), &all).unwrap();
+            let want = Chosen::gather(Some(chosen), &all).unwrap();
             assert_close(&format!("output of {make:?}"), &y, &want, 1e-6);
             assert_close(&format!("input gradient of {make:?}"), &dx, &want_dx, 2e-6);
             assert_close(&format!("gradients of {make:?}"), &gradients, &want_gradients, 2e-6);

@@ -6,25 +6,18 @@ pub mod survey;
 use std::path::Path;
 
 use anyhow::Result;
-use candle_core::DType;
-use candle_core::Device;
-use serde_json::Value;
-use serde_json::json;
+use candle_core::{DType, Device};
+use serde_json::{Value, json};
 
-use crate::config::DeviceChoice;
-use crate::config::DistributedConfig;
-use crate::config::PrecisionConfig;
-use crate::config::RunSection;
-use crate::distributed;
+use crate::config::{DeviceChoice, DistributedConfig, PrecisionConfig, RunSection};
 use crate::distributed::World;
 use crate::error::Problem;
-use crate::fs;
 use crate::machine::survey::Processor;
 use crate::ops::cuda;
 use crate::ops::cuda::Unavailable;
-use crate::precision::Hardware;
-use crate::precision::Policy;
+use crate::precision::{Hardware, Policy};
 use crate::telemetry::Progress;
+use crate::{distributed, fs};
 
 /// The machine of a run and the number types that it computes in.
 #[derive(Debug, Clone)]

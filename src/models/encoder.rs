@@ -1,37 +1,25 @@
-//! The encoder that all families share: embeddings, a map where they have a width of their own, then `L`
-//! layers.
+//! The encoder of all families: embeddings, a map if their width differs from D, followed by `L` layers.
 
 mod parts;
 
 use std::ops::Add;
 
-use candle_core::Result;
-use candle_core::Tensor;
+use candle_core::{Result, Tensor};
 
 use crate::families::ModelConfig;
-use crate::layers::Chosen;
-use crate::layers::Context;
-use crate::layers::Footprint;
-use crate::layers::Footprints;
-use crate::layers::Gradients;
-use crate::layers::Part;
-use crate::layers::Registry;
-use crate::layers::Stream;
-use crate::layers::embeddings;
-use crate::layers::embeddings::Embeddings;
-use crate::layers::embeddings::TokenIds;
-use crate::layers::encoder_layer;
+use crate::layers::embeddings::{Embeddings, TokenIds};
 use crate::layers::encoder_layer::EncoderLayer;
 use crate::layers::linear::Linear;
-use crate::layers::mask_decoder;
 use crate::layers::mask_decoder::MaskDecoder;
-use crate::layers::relative_positions::PositionTable;
-use crate::layers::relative_positions::RelativePositions;
-use crate::layers::relative_positions::SharedPositions;
+use crate::layers::relative_positions::{PositionTable, RelativePositions, SharedPositions};
 use crate::layers::self_attention::Positions;
+use crate::layers::{
+    Chosen, Context, Footprint, Footprints, Gradients, Part, Registry, Stream, embeddings, encoder_layer,
+    mask_decoder,
+};
 use crate::models::encoder::parts::Parts;
 
-/// Embeddings and layers; parameter names are those of Hugging Face, prefix included.
+/// Embeddings and layers. Parameter names are those of Hugging Face, including the prefix.
 #[derive(Debug, Clone)]
 pub struct Encoder {
     /// The input embeddings.
@@ -39,42 +27,43 @@ pub struct Encoder {
     /// Save only the input of each layer and run its forward pass again in backward: less memory, a third
     /// more work. Dropout is drawn again from its counters, so no bit of a result changes.
     pub gradient_checkpointing: bool,
-    /// Whether all layers are one, of whose parameters no part can be frozen or have a rate of its own.
+    /// True if all layers have the same parameters, so that no single layer can be frozen or have its own
+    /// learning rate.
     pub shares_layers: bool,
-    /// The lowest part that is trained: backward ends there, and what stands below saves nothing for it.
+    /// The lowest trained part: backward ends there, and the parts below save nothing for it.
     pub first_trained: Part,
-    /// From the width of the embeddings to D, where they differ.
+    /// Map from the width of the embeddings to D, if they differ.
     projection: Option<Linear>,
-    /// The table of relative positions, where there is one.
+    /// The table of relative positions, if there is one.
     positions: Option<PositionTable>,
     layers: Vec<EncoderLayer>,
-    /// What stands in the place of the last layer, in a masked language model that has one.
+    /// The decoder that replaces the last layer, in masked language models that have one.
     mask_decoder: Option<MaskDecoder>,
-    /// D.
+    /// Hidden size (D).
     hidden: usize,
 }
 
-/// What backward needs of a whole forward pass.
+/// Values saved by a whole forward pass for backward.
 #[derive(Debug)]
 pub struct Saved {
-    /// None where they are frozen.
+    /// `None` if the embeddings are frozen.
     embeddings: Option<embeddings::Saved>,
-    /// What the projection took, `[T, E]`.
+    /// The input of the projection, `[T, E]`.
     embedded: Option<Tensor>,
     shared: Option<SharedPositions>,
     layers: Vec<SavedLayer>,
 }
 
-/// What backward needs of one layer.
+/// Values saved of one layer.
 #[derive(Debug)]
 enum SavedLayer {
-    /// All that the layer itself wants to keep.
+    /// All values that the layer saves itself.
     Whole(encoder_layer::Saved),
-    /// The same of a mask decoder.
+    /// All values that the mask decoder saves.
     Decoded(mask_decoder::Saved),
-    /// Its input: the rest is computed again.
+    /// The layer's input: the other values are computed again.
     Input(Stream),
-    /// Nothing: it is frozen, and so is what stands below.
+    /// Nothing: the layer and all parts below are frozen.
     Frozen,
 }
 
@@ -85,7 +74,7 @@ impl Encoder {
         Self::on(registry, config, embeddings)
     }
 
-    /// An encoder on embeddings that another model of the run has registered, and shares.
+    /// An encoder on embeddings that another model of the run has registered and shares.
     pub fn on(registry: &mut Registry, config: &ModelConfig, embeddings: Embeddings) -> Self {
         let hidden = config.encoder.hidden_size;
         let mut parts = Parts::new(registry, config);
@@ -105,11 +94,12 @@ impl Encoder {
         }
     }
 
-    /// From here on a masked language model, which has a mask decoder where the configuration says so.
+    /// Turns this encoder into that of a masked language model, with a mask decoder if the configuration has
+    /// one.
     pub fn decode_masks(&mut self, registry: &mut Registry, config: &ModelConfig) {
         if let (true, Some(last)) = (config.encoder.enhanced_mask_decoder, self.layers.last()) {
             let before = self.layers.len() - 1;
-            // Its gradient is final when the last layer's are.
+            // The gradient of the decoder's position table is final when those of the last layer are.
             registry.enter(Part::Layer(before));
             let position = Parts::new(registry, config).absolute_positions();
             self.mask_decoder = position.map(|table| MaskDecoder::new(last, self.layers.len(), table));
@@ -117,27 +107,33 @@ impl Encoder {
     }
 
     /// Floating-point operations of forward and backward of `tokens` tokens in segments of mean length
-    /// `mean_length`, where a head reads `chosen` rows; a layer that is computed twice is counted once.
+    /// `mean_length`, of which a head reads `chosen` rows; the recomputation of gradient checkpointing is not
+    /// counted.
     pub fn flops(&self, tokens: f64, mean_length: f64, chosen: f64) -> f64 {
-        // Backward takes twice what forward does.
-        let done = |part: Part, flops: f64| if part < self.first_trained { flops / 3.0 } else { flops };
-        let projection = self.projection.map_or(0.0, |map| done(Part::Embeddings, tokens * map.flops()));
-        let of = |(index, layer): (usize, &EncoderLayer)| {
+        let projection =
+            self.projection.map_or(0.0, |map| self.flops_done(Part::Embeddings, tokens * map.flops()));
+        let layers = self.layers.iter().enumerate().map(|(index, layer)| {
             let flops = match (self.is_last(index), &self.mask_decoder) {
                 (false, _) => layer.flops(tokens, mean_length, tokens),
                 (true, None) => layer.flops(tokens, mean_length, chosen),
                 (true, Some(decoder)) => decoder.flops(tokens, mean_length, chosen),
             };
-            done(Part::Layer(index), flops)
-        };
-        self.layers.iter().enumerate().map(of).sum::<f64>() + projection
+            self.flops_done(Part::Layer(index), flops)
+        });
+        layers.sum::<f64>() + projection
+    }
+
+    /// The operations of a part, of which a frozen one has no backward pass: that takes twice the operations of
+    /// forward.
+    fn flops_done(&self, part: Part, flops: f64) -> f64 {
+        if part < self.first_trained { flops / 3.0 } else { flops }
     }
 
     fn is_last(&self, layer: usize) -> bool {
         layer + 1 == self.layers.len()
     }
 
-    /// What a layer is asked for: the last one alone computes chosen rows.
+    /// The rows that a layer computes: only the last one computes chosen rows.
     fn chosen_of<'a>(&self, layer: usize, chosen: Option<Chosen<'a>>) -> Option<Chosen<'a>> {
         chosen.filter(|_| self.is_last(layer))
     }
@@ -147,7 +143,7 @@ impl Encoder {
         self.layers.len()
     }
 
-    /// All that runs in a pass, as layers: a mask decoder is two.
+    /// All layers that run in a pass: a mask decoder counts as two.
     fn runs(&self) -> impl Iterator<Item = &EncoderLayer> {
         let decoding = self.mask_decoder.as_ref().map(|decoder| &decoder.passes()[1]);
         self.layers.iter().chain(decoding)
@@ -159,7 +155,7 @@ impl Encoder {
         self.layers.iter().skip(frozen)
     }
 
-    /// What is kept between forward and backward; `chooses` where a head reads chosen rows alone.
+    /// Memory saved between forward and backward; `chooses` is true if a head reads only chosen rows.
     pub fn saved(&self, gradient_checkpointing: bool, chooses: bool) -> Footprints {
         let hidden = Footprint { values: self.hidden as u64, statistics_bytes: 0 };
         let projected = self.projection.map_or(Footprint::default(), |_| hidden);
@@ -171,7 +167,7 @@ impl Encoder {
         let given =
             if chooses { Footprints { of_chosen: hidden, ..Footprints::default() } } else { hidden.into() };
         if gradient_checkpointing {
-            // What each layer takes of the one before, and what the last one gives, of which nobody takes the
+            // The input of each layer but the first, and the output of the last layer, without its residual
             // sum.
             let taken = self.trained().skip(1).map(EncoderLayer::input);
             return Footprints::from(taken.fold(begun, Footprint::add)) + given;
@@ -182,37 +178,37 @@ impl Encoder {
         Footprints::from(before.map(EncoderLayer::saved).fold(begun, Footprint::add)) + last
     }
 
-    /// What is kept of the last layer, which is like `layer`, where rows are chosen.
+    /// Memory saved by the last layer, which has the shape of `layer`, if rows are chosen.
     fn saved_of_chosen(&self, layer: &EncoderLayer) -> Footprints {
         self.mask_decoder.as_ref().map_or_else(|| layer.saved_of_chosen(), MaskDecoder::saved)
     }
 
-    /// Bytes of the decisions of dropout that a GPU saves for `tokens` tokens in segments of `length`.
+    /// Bytes of the dropout masks that a GPU saves for `tokens` tokens in segments of `length`.
     pub fn kept_bytes(&self, tokens: u64, length: u64, gradient_checkpointing: bool) -> u64 {
         let frozen = self.layers.len() - self.trained().count();
         let kept = self.runs().skip(frozen).map(|layer| layer.kept_bytes(tokens, length));
-        // Where it is computed again, that of one layer at a time.
+        // With gradient checkpointing, only one layer's masks at a time.
         if gradient_checkpointing { kept.max().unwrap_or(0) } else { kept.sum() }
     }
 
-    /// What a GPU holds beside in the forward pass of a layer, for each token of segments of `length` tokens,
-    /// and twice in backward: what they say of relative positions.
-    pub fn said(&self, length: u64) -> Footprint {
+    /// Memory that a GPU needs in addition in the forward pass of a layer, per token in segments of `length`
+    /// tokens, and twice of it in backward: the scores of relative positions.
+    pub fn position_scores(&self, length: u64) -> Footprint {
         let attention = self.layers.first().map(|layer| &layer.attention);
         let relative = attention.and_then(|attention| Some((attention.relative()?, attention.heads as u64)));
-        relative.map_or(Footprint::default(), |(relative, heads)| relative.said(heads, length))
+        relative.map_or(Footprint::default(), |(relative, heads)| relative.position_scores(heads, length))
     }
 
-    /// The most that backward needs besides; `chooses` where a head reads chosen rows alone, whose blocks have
-    /// sizes of their own.
+    /// Peak of the memory that backward needs in addition; `chooses` is true if a head reads only chosen
+    /// rows, whose blocks have other sizes.
     pub fn temporary(&self, gradient_checkpointing: bool, chooses: bool) -> Footprints {
         let Some(layer) = self.layers.first() else { return Footprints::default() };
         let trained = self.trained().count();
         if trained == 0 {
-            // Of one layer at a time what its forward pass makes.
+            // The values that the forward pass of one layer at a time computes.
             return layer.saved().into();
         }
-        // Where it is computed again, what the layer in hand saves as well, but for its output.
+        // With gradient checkpointing, the values that the current layer saves, without its output.
         let again = |saved: Footprint| {
             let but_output = Footprint { values: saved.values - self.hidden as u64, ..saved };
             if gradient_checkpointing { but_output } else { Footprint::default() }
@@ -227,8 +223,7 @@ impl Encoder {
         Footprints { of_tokens, of_chosen: of_chosen + again(saved.of_chosen) }
     }
 
-    /// Turns queries and keys of the layers that attend to all tokens by angles of another base, where
-    /// positions are angles.
+    /// Changes the RoPE base of the layers that attend to all tokens, if positions are rotary.
     pub fn set_global_rope_theta(&self, theta: f64) {
         for layer in &self.layers {
             if let (Positions::Rotary(angles), None) = (&layer.attention.positions, layer.attention.window) {
@@ -237,30 +232,35 @@ impl Encoder {
         }
     }
 
-    /// What relative positions take whatever the tokens: the rows of their table, what is kept for backward
-    /// for each of them, and the most that backward needs besides.
+    /// Memory of relative positions, independent of the number of tokens: the rows of their table, and per
+    /// row the memory saved for backward, and the peak that backward needs in addition.
     pub fn of_positions(&self, gradient_checkpointing: bool) -> (u64, [Footprint; 2]) {
         let Some(table) = &self.positions else { return (0, [Footprint::default(); 2]) };
-        let layers = || self.runs().filter_map(|layer| layer.attention.relative());
-        let in_layers = layers().map(RelativePositions::saved).fold(Footprint::default(), Footprint::add);
-        let of_layer =
-            layers().next().map_or(Footprint::default(), |layer| layer.saved() + layer.temporary());
+        let layers: Vec<&RelativePositions> =
+            self.runs().filter_map(|layer| layer.attention.relative()).collect();
+        let first = layers.first();
         let (kept, besides) = if gradient_checkpointing {
-            (Footprint::default(), of_layer)
+            (
+                Footprint::default(),
+                first.map_or(Footprint::default(), |layer| layer.saved() + layer.temporary()),
+            )
         } else {
-            (in_layers, layers().next().map_or(Footprint::default(), RelativePositions::temporary))
+            (
+                layers.iter().map(|layer| layer.saved()).fold(Footprint::default(), Footprint::add),
+                first.map_or(Footprint::default(), |layer| layer.temporary()),
+            )
         };
         (table.rows as u64, [table.saved() + kept, besides])
     }
 
-    /// The most that [`Encoder::infer`] takes, for each token: the input of a layer and all that it makes.
+    /// Peak memory of [`Encoder::infer`] per token: the input of a layer and all values that it computes.
     pub fn inferring(&self) -> Footprint {
         let layer = self.layers.first().map_or(Footprint::default(), EncoderLayer::saved);
         Footprint { values: self.hidden as u64, statistics_bytes: 0 } + layer
     }
 
-    /// Hidden states of the last layer, of the chosen rows, `[M, D]`, or of all, `[T, D]`, for which no backward
-    /// pass follows: what a layer saves is freed when the next one begins.
+    /// Hidden states of the last layer, of the chosen rows, `[M, D]`, or of all, `[T, D]`, without a backward
+    /// pass: the values that a layer saves are freed when the next one begins.
     pub fn infer(
         &self,
         tokens: TokenIds<'_>,
@@ -277,7 +277,7 @@ impl Encoder {
         Ok(hidden.input)
     }
 
-    /// One layer, or what stands in its place; rows are chosen for the last one alone.
+    /// Runs one layer, or the mask decoder that replaces it; only the last one computes chosen rows.
     fn layer(
         &self,
         index: usize,
@@ -296,8 +296,8 @@ impl Encoder {
         Ok((y, SavedLayer::Whole(saved)))
     }
 
-    /// Hidden states of the last layer, of the chosen rows, `[M, D]`, or of all, `[T, D]`; and what backward
-    /// needs.
+    /// Hidden states of the last layer, of the chosen rows, `[M, D]`, or of all, `[T, D]`; and the values
+    /// saved for backward.
     pub fn forward(
         &self,
         tokens: TokenIds<'_>,
@@ -307,7 +307,7 @@ impl Encoder {
         self.observed(tokens, chosen, ctx, &mut |_, _| Ok(()))
     }
 
-    /// As [`Self::forward`]; `seen` is shown what the embeddings and each layer give.
+    /// As [`Self::forward`]; `seen` is called with the output of the embeddings and of each layer.
     pub fn observed(
         &self,
         tokens: TokenIds<'_>,
@@ -318,7 +318,8 @@ impl Encoder {
         let (embedded, embeddings) = self.embeddings.forward(tokens, ctx)?;
         let (projected, embedded) = self.project(embedded, ctx)?;
         let is_trained = self.first_trained == Part::Embeddings;
-        let (embeddings, embedded) = (is_trained.then_some(embeddings), embedded.filter(|_| is_trained));
+        let embeddings = is_trained.then_some(embeddings);
+        let embedded = embedded.filter(|_| is_trained);
         seen(Part::Embeddings, &projected)?;
         let shared = self.share(ctx)?;
         let mut hidden = Stream::from(projected);
@@ -343,7 +344,7 @@ impl Encoder {
         self.positions.as_ref().map(|table| table.forward(ctx)).transpose()
     }
 
-    /// What the first layer takes, `[T, D]`; and `embedded`, where a projection took it.
+    /// The input of the first layer, `[T, D]`; and `embedded` if it was projected.
     fn project(&self, embedded: Tensor, ctx: &Context<'_>) -> Result<(Tensor, Option<Tensor>)> {
         match &self.projection {
             None => Ok((embedded, None)),
@@ -351,8 +352,9 @@ impl Encoder {
         }
     }
 
-    /// Accumulates the gradients of all parameters that are trained, last layer first, from that of what
-    /// [`Self::forward`] gave for the same tokens and chosen rows; what a layer saved is freed when it is done.
+    /// Accumulates the gradients of all trained parameters, last layer first, from the gradient of the output
+    /// of [`Self::forward`] for the same tokens and chosen rows. The values saved of a layer are freed after
+    /// its backward pass.
     pub fn backward(
         &self,
         d_hidden: Tensor,
@@ -362,13 +364,15 @@ impl Encoder {
         ctx: &Context<'_>,
         gradients: &Gradients,
     ) -> Result<()> {
-        let (mut d_stream, mut shared) = (Stream::from(d_hidden), saved.shared);
+        let mut d_stream = Stream::from(d_hidden);
+        let mut shared = saved.shared;
         for ((index, layer), saved) in self.layers.iter().enumerate().zip(saved.layers).rev() {
             let saved = match saved {
                 SavedLayer::Input(x) => self.layer(index, &x, tokens, shared.as_ref(), chosen, ctx)?.1,
                 saved => saved,
             };
-            let (chosen, shared) = (self.chosen_of(index, chosen), shared.as_mut());
+            let chosen = self.chosen_of(index, chosen);
+            let shared = shared.as_mut();
             d_stream = match (saved, &self.mask_decoder) {
                 (SavedLayer::Whole(saved), _) => {
                     layer.backward(&d_stream, &saved, shared, chosen, ctx, gradients)?
@@ -377,13 +381,13 @@ impl Encoder {
                     let d_y = d_stream.input;
                     decoder.backward(d_y, (tokens, chosen), &saved, shared, ctx, gradients)?.into()
                 }
-                // Frozen: so is what stands below.
+                // This layer and all parts below are frozen.
                 _ => return Ok(()),
             };
             gradients.left(ctx.pass, Part::Layer(index))?;
         }
         let Some(embeddings) = &saved.embeddings else { return Ok(()) };
-        // The first layer has no norm before it: what it reads is also what its output is added to.
+        // The first layer has no norm before it: its input is also its residual.
         let mut d_hidden = d_stream.input;
         if let (Some(map), Some(embedded)) = (&self.projection, &saved.embedded) {
             d_hidden = map.backward(&d_hidden, embedded, ctx, gradients)?;

@@ -1,21 +1,20 @@
-//! How the weights of a family's model begin.
+//! Initial values of the weights of a family's model.
 
-use crate::families::Initialisation;
-use crate::families::ModelConfig;
+use crate::families::{Initialisation, ModelConfig};
 use crate::layers::Init;
 
-/// What a weight is for, as far as its first values depend on it.
+/// The role of a weight, as far as its initial values depend on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Role {
-    /// A table, or a first map of a block.
+    /// A table, or the first map of a block.
     Input,
-    /// The last map of a block, or the first one of a head.
+    /// The last map of a block, or the first map of a head.
     Output,
     /// The map of a classifier to its labels.
     Labels,
 }
 
-/// How a weight begins, as [`Initialisation`] says.
+/// The initial values of a weight, as [`Initialisation`] defines them.
 pub(super) fn init(config: &ModelConfig, role: Role) -> Init {
     let shape = &config.encoder;
     match (config.family.initialisation, role) {
@@ -30,7 +29,7 @@ pub(super) fn init(config: &ModelConfig, role: Role) -> Init {
     }
 }
 
-/// How a table begins of which row `padding` is that of a padding token.
+/// The initial values of a table in which row `padding` is that of the padding token.
 pub(super) fn table(config: &ModelConfig, padding: Option<u32>) -> Init {
     match (init(config, Role::Input), padding) {
         (Init::Normal, Some(row)) => Init::NormalWithZeroRow(row),

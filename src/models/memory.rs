@@ -1,28 +1,24 @@
-//! Memory of a training step, from the blueprint of its model: what its layers and head say that they take.
+//! Memory of a training step, from the blueprint of its model: the sum of the memory of its layers and head.
 //!
-//! Freed blocks are kept by size (`ops/memory`), so the peaks of all sizes add up even where they fall at
-//! different moments. `tests/it/allocation.rs` compares both sums with what a step really takes.
+//! Freed blocks are cached by size (`ops/memory`), so the peaks of all sizes add up even if they occur at
+//! different moments. `tests/it/allocation.rs` compares both sums with the measured memory of a step.
 
 use std::ops::Add;
 
 use candle_core::DType;
 
-use crate::layers::Footprint;
-use crate::layers::Footprints;
 use crate::layers::Layout;
-use crate::models::Blueprint;
-use crate::models::Encoder;
-use crate::models::Head;
 use crate::models::heads::HeadMemory;
 use crate::models::heads::sentence_pairs::SentencePairHeads;
+use crate::models::{Blueprint, Encoder, Head};
 
-/// The program itself, its tokenizer, batches that are laid out ahead, cosines and sines of rotary positions
-/// (4 MiB for 8,192 places of ModernBERT), threads and their buffers for matrix products: 15 to 90 MiB were
-/// measured beside the counted tensors on two threads, the more the larger the model; 45 MiB with the
-/// quickstart's.
+/// The program itself, its tokenizer, prefetched batches, cosines and sines of rotary positions (4 MiB for
+/// 8,192 positions of ModernBERT), threads and their buffers for matrix products: 15 to 90 MiB were measured
+/// in addition to the counted tensors on two threads, more for larger models; 45 MiB with the quickstart's
+/// model.
 pub const PROCESS_BYTES: u64 = 48 << 20;
 
-/// A copy of a checkpoint is held while it is written where so many times its size is free.
+/// Save in the background only if at least this many times the checkpoint's size is free.
 pub const SAVING_ROOM: u64 = 2;
 
 /// f32 values kept for each parameter: the value, its gradient and two moments.
@@ -31,7 +27,7 @@ const STATE_VALUES: u64 = 4;
 /// f32 values of each parameter in a checkpoint: the value and two moments.
 const CHECKPOINT_VALUES: u64 = 3;
 
-/// Bytes of a checkpoint of so many parameters.
+/// Bytes of a checkpoint of `parameters` parameters.
 pub fn checkpoint_bytes(parameters: u64) -> u64 {
     4 * CHECKPOINT_VALUES * parameters
 }
@@ -41,53 +37,53 @@ pub fn checkpoint_bytes(parameters: u64) -> u64 {
 pub struct StepSizes {
     /// Tokens of a micro-batch (T).
     pub tokens: u64,
-    /// Tokens of its segments, at most (S).
+    /// Most tokens of one of its segments (S).
     pub length: u64,
-    /// Rows of it that reach the head (M).
+    /// Rows of the micro-batch that reach the head (M).
     pub targets: u64,
     /// Type of activations and products.
     pub compute: DType,
-    /// Whether layers save their input only.
+    /// Gradient checkpointing: layers save only their input.
     pub gradient_checkpointing: bool,
-    /// True on a GPU, where the logits come in larger pieces and the decisions of dropout are saved.
+    /// True on a GPU, where the logits are computed in larger pieces and dropout masks are saved.
     pub on_gpu: bool,
 }
 
 impl StepSizes {
-    /// Pairs of segments, where each fills a row.
+    /// Number of pairs of segments, if each pair fills a row.
     fn pairs(&self) -> u64 {
         self.tokens.div_ceil(self.length.max(1))
     }
 }
 
-/// What a training step takes at its peak, in bytes.
+/// Memory of a training step at its peak, in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Prediction {
     /// Values, gradients and moments; and the copy of the values in the compute type, unless that is f32.
     pub state_bytes: u64,
-    /// What is saved between forward and backward.
+    /// Values saved between forward and backward.
     pub activation_bytes: u64,
-    /// What backward needs besides, and the logits.
+    /// Other memory of the backward pass, and the logits.
     pub temporary_bytes: u64,
-    /// What a batch of evaluation takes; what a step has freed is given back before.
+    /// Memory of an evaluation batch; blocks freed by a step are returned before an evaluation.
     pub evaluation_bytes: u64,
-    /// The copy of a checkpoint that is written while training goes on; without [`SAVING_ROOM`] for it, steps
-    /// wait for the disk instead.
+    /// The copy of a checkpoint that is written during training; without [`SAVING_ROOM`] for it, training
+    /// waits for the disk instead.
     pub saving_bytes: u64,
 }
 
 impl Prediction {
-    /// What a step takes and gives back.
+    /// Memory that a step allocates and frees.
     pub fn step_bytes(&self) -> u64 {
         self.activation_bytes + self.temporary_bytes
     }
 
-    /// What a run needs: resident memory of the process at its peak, where it does not save meanwhile.
+    /// Memory of a run: resident memory of the process at its peak, if it does not save in the background.
     pub fn total(&self) -> u64 {
         self.state_bytes + self.step_bytes().max(self.evaluation_bytes) + PROCESS_BYTES
     }
 
-    /// What a run takes at its peak where `room_bytes` are there for it.
+    /// Peak memory of a run if `room_bytes` are available.
     pub fn peak(&self, room_bytes: u64) -> u64 {
         let total = self.total();
         let is_copied = total + SAVING_ROOM * self.saving_bytes <= room_bytes;
@@ -98,29 +94,29 @@ impl Prediction {
 impl Add for Prediction {
     type Output = Self;
 
-    /// Two models that are trained in one step.
+    /// The sum for two models that are trained in one step.
     fn add(self, other: Self) -> Self {
         Self {
             state_bytes: self.state_bytes + other.state_bytes,
             activation_bytes: self.activation_bytes + other.activation_bytes,
             temporary_bytes: self.temporary_bytes + other.temporary_bytes,
-            // One after the other.
+            // Their evaluations run one after the other.
             evaluation_bytes: self.evaluation_bytes.max(other.evaluation_bytes),
             saving_bytes: self.saving_bytes + other.saving_bytes,
         }
     }
 }
 
-/// What a run will train, before it has values: as much as a forecast needs.
+/// The models of a run without their values: enough for a prediction of memory and time.
 pub trait Outline {
     /// Elements of all parameters, without gaps between them.
     fn num_parameters(&self) -> u64;
 
-    /// Memory of the largest step; and of an evaluation of as many tokens, beside the state.
+    /// Memory of the largest step; and of an evaluation of as many tokens, in addition to the state.
     fn memory(&self, step: &StepSizes) -> Prediction;
 
-    /// Floating-point operations of forward and backward of a micro-batch whose segments are all as long as
-    /// its longest; what gradient checkpointing computes again is not counted.
+    /// Floating-point operations of forward and backward of a micro-batch, assuming that all segments are as
+    /// long as its longest; the recomputation of gradient checkpointing is not counted.
     fn flops(&self, step: &StepSizes) -> f64;
 }
 
@@ -145,7 +141,8 @@ impl Outline for Blueprint<SentencePairHeads> {
         self.layout.num_elements() as u64
     }
 
-    /// Of rows with several short pairs the second head takes more, which is little beside the first.
+    /// In rows with several short pairs the second head takes more memory, which is little compared with the
+    /// first head.
     fn memory(&self, step: &StepSizes) -> Prediction {
         let head = self.head.memory(step.targets, step.pairs(), step.compute, step.on_gpu);
         let state_bytes = state_bytes(&self.layout, step.compute);
@@ -159,14 +156,14 @@ impl Outline for Blueprint<SentencePairHeads> {
     }
 }
 
-/// Values, gradients and moments of these parameters, and their copy in the compute type.
+/// Bytes of values, gradients and moments of these parameters, and of their copy in the compute type.
 pub(super) fn state_bytes(layout: &Layout, compute: DType) -> u64 {
     let shadow_bytes = if compute == DType::F32 { 0 } else { compute.size_in_bytes() as u64 };
     layout.len() as u64 * (4 * STATE_VALUES + shadow_bytes)
 }
 
-/// What a model with such a head takes in a step and in evaluation, beside its parameters; `chooses` where the
-/// head reads the rows of its targets alone.
+/// Memory of a model with this head in a step and in an evaluation, in addition to its parameters; `chooses`
+/// is true if the head reads only the rows of its targets.
 pub(super) fn activations(
     encoder: &Encoder,
     head: HeadMemory,
@@ -174,39 +171,44 @@ pub(super) fn activations(
     step: &StepSizes,
 ) -> Prediction {
     let value_bytes = step.compute.size_in_bytes() as u64;
-    let of = |footprint: Footprint| footprint.bytes(step.tokens, value_bytes);
-    let of_all = |footprints: Footprints| footprints.bytes(step.tokens, step.targets, value_bytes);
     let (rows, of_rows) = encoder.of_positions(step.gradient_checkpointing);
     let [kept, besides] = of_rows.map(|footprint| footprint.bytes(rows, value_bytes));
-    let (dropped, said) = if step.on_gpu {
+    let (dropped, position_scores) = if step.on_gpu {
         let dropped = encoder.kept_bytes(step.tokens, step.length, step.gradient_checkpointing);
-        (dropped, of(encoder.said(step.length)))
+        (dropped, encoder.position_scores(step.length).bytes(step.tokens, value_bytes))
     } else {
         (0, 0)
     };
     Prediction {
         state_bytes: 0,
         saving_bytes: 0,
-        activation_bytes: of_all(encoder.saved(step.gradient_checkpointing, chooses))
-            + kept
+        activation_bytes: encoder.saved(step.gradient_checkpointing, chooses).bytes(
+            step.tokens,
+            step.targets,
+            value_bytes,
+        ) + kept
             + dropped
             + head.saved_bytes,
-        temporary_bytes: of_all(encoder.temporary(step.gradient_checkpointing, chooses))
-            + besides
-            + 2 * said
+        temporary_bytes: encoder.temporary(step.gradient_checkpointing, chooses).bytes(
+            step.tokens,
+            step.targets,
+            value_bytes,
+        ) + besides
+            + 2 * position_scores
             + head.temporary_bytes,
-        // Less by half the logits in f32, of which an evaluation has no gradient.
-        evaluation_bytes: of(encoder.inferring()) + besides + said + head.saved_bytes + head.temporary_bytes,
+        // Too much by half of the f32 logits: an evaluation has no gradient of them.
+        evaluation_bytes: encoder.inferring().bytes(step.tokens, value_bytes)
+            + besides
+            + position_scores
+            + head.saved_bytes
+            + head.temporary_bytes,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::families::EncoderConfig;
-    use crate::families::Family;
-    use crate::families::ModelConfig;
-    use crate::families::named_model;
+    use crate::families::{EncoderConfig, Family, ModelConfig, named_model};
     use crate::models::MaskedLmHead;
 
     fn roberta() -> Blueprint<MaskedLmHead> {
@@ -225,7 +227,7 @@ mod tests {
         })
     }
 
-    /// Parameters, with the gaps that align them.
+    /// Parameters, including the gaps that align them.
     const N: u64 = 124_697_472;
 
     #[test]
@@ -233,8 +235,11 @@ mod tests {
         assert_eq!(roberta().num_parameters(), 124_697_433);
         let prediction = base(DType::F32, false);
         assert_eq!(prediction.state_bytes, 16 * N);
-        let (td, tf) = (1024 * 768, 1024 * 3072);
-        let (md, mf, mv) = (153 * 768, 153 * 3072, 153 * 50_265);
+        let td = 1024 * 768;
+        let tf = 1024 * 3072;
+        let md = 153 * 768;
+        let mf = 153 * 3072;
+        let mv = 153 * 50_265;
         let statistics = 1024 * (8 + 12 * 12 * 4 + 11 * 16) + 153 * (16 + 12);
         let of_tokens = 94 * td + 22 * tf;
         assert_eq!(prediction.activation_bytes, 4 * (of_tokens + 5 * md + 2 * mf) + statistics);
@@ -242,47 +247,54 @@ mod tests {
     }
 
     #[test]
-    fn a_gpu_holds_more_logits_at_once_and_a_bit_for_each_decision_of_dropout() {
+    fn a_gpu_has_more_logits_at_one_time_and_a_bit_for_each_dropout_decision() {
         let [host, gpu] = [false, true].map(|on_gpu| {
-            let (tokens, length, targets, compute) = (8192, 128, 1229, DType::BF16);
+            let tokens = 8192;
+            let length = 128;
+            let targets = 1229;
+            let compute = DType::BF16;
             let gradient_checkpointing = false;
             let sizes = StepSizes { tokens, length, targets, compute, gradient_checkpointing, on_gpu };
             roberta().memory(&sizes)
         });
         assert_eq!(gpu.temporary_bytes - host.temporary_bytes, (1229 * 50_304 - 250 * 50_265) * 6);
-        // Of probabilities, and of the ends of both blocks.
+        // Masks of the probabilities, and of the ends of both blocks.
         let kept = 12 * (12 * 64 * 128 * 128 + 2 * 8192 * 768) / 8;
         assert_eq!(gpu.activation_bytes - host.activation_bytes, kept);
     }
 
-    /// What queries and keys say of 256 rows of the tables in 12 heads, and the gradients of both; and, of an
-    /// evaluation, what they say.
+    /// Scores of queries and keys with 256 rows of the tables in 12 heads, and the gradients of both; in an
+    /// evaluation, only the scores.
     #[test]
-    fn a_gpu_holds_what_tokens_say_of_relative_positions() {
+    fn a_gpu_saves_the_scores_of_relative_positions() {
         let deberta = Blueprint::masked_lm(&named_model("deberta-v3-base").unwrap());
         let [host, gpu] = [false, true].map(|on_gpu| {
-            let (tokens, length, targets, compute) = (8192, 128, 0, DType::BF16);
+            let tokens = 8192;
+            let length = 128;
+            let targets = 0;
+            let compute = DType::BF16;
             let gradient_checkpointing = true;
             deberta.memory(&StepSizes { tokens, length, targets, compute, gradient_checkpointing, on_gpu })
         });
-        let said = 2 * 12 * 8192 * 256 * 2;
-        assert_eq!(gpu.temporary_bytes - host.temporary_bytes, 2 * said);
-        assert_eq!(gpu.evaluation_bytes - host.evaluation_bytes, said);
+        let scores = 2 * 12 * 8192 * 256 * 2;
+        assert_eq!(gpu.temporary_bytes - host.temporary_bytes, 2 * scores);
+        assert_eq!(gpu.evaluation_bytes - host.evaluation_bytes, scores);
         let kept = (12 * 64 * 128 * 128 + 2 * 8192 * 768) / 8;
         assert_eq!(gpu.activation_bytes - host.activation_bytes, kept);
     }
 
     #[test]
     fn half_types_halve_activations_and_add_a_shadow() {
-        let (single, half) = (base(DType::F32, false), base(DType::BF16, false));
+        let single = base(DType::F32, false);
+        let half = base(DType::BF16, false);
         assert_eq!(half.state_bytes, 18 * N);
         assert!(half.activation_bytes < single.activation_bytes * 51 / 100);
     }
 
     #[test]
     fn checkpointing_saves_most_of_the_activations() {
-        let (whole, checkpointed) = (base(DType::F32, false), base(DType::F32, true));
-        let besides = |p: Prediction| p.activation_bytes + p.temporary_bytes;
-        assert!(besides(checkpointed) < besides(whole) * 3 / 10, "{checkpointed:?} {whole:?}");
+        let whole = base(DType::F32, false);
+        let checkpointed = base(DType::F32, true);
+        assert!(checkpointed.step_bytes() < whole.step_bytes() * 3 / 10, "{checkpointed:?} {whole:?}");
     }
 }

@@ -1,7 +1,8 @@
-//! One encoder for all families, and heads on top of it.
+//! One encoder for all families, and the heads on top of it.
 //!
-//! Knows no file, no batch and no device: it takes ids and segments, and gives hidden states and gradients. A
-//! [`Blueprint`] is a model without values: sizes, memory and the tensors of its files all follow from it.
+//! Independent of files, batches and devices: the input are ids and segments, the output hidden states and
+//! gradients. A [`Blueprint`] is a model without values, from which sizes, memory and the tensors of its
+//! files follow.
 
 pub mod encoder;
 pub mod heads;
@@ -9,32 +10,23 @@ mod initial;
 pub mod memory;
 pub mod pair;
 
-use candle_core::DType;
-use candle_core::Device;
-use candle_core::Result;
+use candle_core::{DType, Device, Result};
 
-use crate::families::HiddenAct;
-use crate::families::ModelConfig;
-use crate::families::ReplacedTokens;
-use crate::layers::Layout;
-use crate::layers::Parameters;
-use crate::layers::Registry;
+use crate::families::{HiddenAct, ModelConfig, ReplacedTokens};
+use crate::layers::{Layout, Parameters, Registry};
 use crate::ops::gelu::Form;
 
 pub use crate::layers::embeddings::TokenIds;
 pub use encoder::Encoder;
-pub use heads::Head;
-pub use heads::Targets;
 pub use heads::masked_lm::MaskedLmHead;
 pub use heads::replaced_tokens::ReplacedTokenHead;
 pub use heads::sentence_pairs::SentencePairHeads;
-pub use heads::sequence_classification::ClassificationHead;
-pub use heads::sequence_classification::Objective;
+pub use heads::sequence_classification::{ClassificationHead, Objective};
 pub use heads::token_classification::TokenClassificationHead;
-pub use pair::Pair;
-pub use pair::PairBlueprint;
+pub use heads::{Head, Targets};
+pub use pair::{Pair, PairBlueprint};
 
-/// The form of GELU that a configuration names.
+/// The form of GELU in a configuration.
 fn gelu_form(hidden_act: HiddenAct) -> Form {
     match hidden_act {
         HiddenAct::Gelu => Form::Erf,
@@ -43,7 +35,7 @@ fn gelu_form(hidden_act: HiddenAct) -> Form {
 }
 
 /// As [`Model::flops`].
-fn flops(encoder: &Encoder, head: &impl Head, (tokens, mean_length, targets): (f64, f64, f64)) -> f64 {
+fn flops(encoder: &Encoder, head: &impl Head, tokens: f64, mean_length: f64, targets: f64) -> f64 {
     let read = if head.chooses() { targets } else { tokens };
     encoder.flops(tokens, mean_length, read) + head.flops(targets)
 }
@@ -55,7 +47,7 @@ pub struct Blueprint<H> {
     pub config: ModelConfig,
     /// The encoder.
     pub encoder: Encoder,
-    /// What turns hidden states into predictions.
+    /// Turns hidden states into predictions.
     pub head: H,
     /// All parameters of both.
     pub layout: Layout,
@@ -79,16 +71,15 @@ impl Blueprint<MaskedLmHead> {
 }
 
 impl Blueprint<SentencePairHeads> {
-    /// A masked language model that tells pairs of segments as well; an error for a family that has no head
+    /// A masked language model that also classifies pairs of segments; an error for a family without a head
     /// for it.
     pub fn sentence_pairs(config: &ModelConfig) -> Result<Self> {
         let Some(names) = config.family.sentence_pairs else {
             candle_core::bail!("{} has no head that tells pairs of segments", config.family.title)
         };
-        let head = |registry: &mut Registry, encoder: &mut Encoder| {
+        Ok(Self::new(config, |registry, encoder| {
             SentencePairHeads::new(registry, config, names, encoder.embeddings.word)
-        };
-        Ok(Self::new(config, head))
+        }))
     }
 }
 
@@ -112,17 +103,14 @@ impl Blueprint<TokenClassificationHead> {
         let Some(name) = config.family.token_classifier else {
             candle_core::bail!("no token classifier is built for {:?}", config.family)
         };
-        let head = |registry: &mut Registry, _: &mut Encoder| {
-            TokenClassificationHead::new(registry, config, name, num_labels)
-        };
-        Ok(Self::new(config, head))
+        Ok(Self::new(config, |registry, _| TokenClassificationHead::new(registry, config, name, num_labels)))
     }
 }
 
 impl<H: Head> Blueprint<H> {
     /// Floating-point operations of forward and backward, as [`Model::flops`] counts them.
     pub fn flops(&self, tokens: f64, mean_length: f64, targets: f64) -> f64 {
-        flops(&self.encoder, &self.head, (tokens, mean_length, targets))
+        flops(&self.encoder, &self.head, tokens, mean_length, targets)
     }
 }
 
@@ -149,7 +137,7 @@ pub struct Model<H> {
     pub config: ModelConfig,
     /// The encoder.
     pub encoder: Encoder,
-    /// What turns hidden states into predictions.
+    /// Turns hidden states into predictions.
     pub head: H,
     /// Values of encoder and head.
     pub parameters: Parameters,
@@ -192,69 +180,71 @@ impl<H: Head> Model<H> {
     /// Floating-point operations of forward and backward over `tokens` tokens in segments of mean length
     /// `mean_length`, of which `targets` rows reach the head.
     pub fn flops(&self, tokens: f64, mean_length: f64, targets: f64) -> f64 {
-        flops(&self.encoder, &self.head, (tokens, mean_length, targets))
+        flops(&self.encoder, &self.head, tokens, mean_length, targets)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::families::EncoderConfig;
-    use crate::families::Family;
-    use crate::families::named_model;
+    use crate::families::{EncoderConfig, Family, named_model};
 
     #[test]
     fn roberta_base_at_8_by_128_takes_the_545_gflop_of_the_floor() {
         let encoder = EncoderConfig { vocab_size: 50_265, ..EncoderConfig::of(Family::ROBERTA) };
         let base = Blueprint::masked_lm(&ModelConfig { family: Family::ROBERTA, encoder });
         let flops = base.flops(1024.0, 128.0, 153.0);
-        // 6 x weights x rows, and 12 x L x T x length x D for attention. Behind its attention, which is a
-        // quarter of its weights, the last layer computes the masked rows alone.
-        let (layer, head) = (12.0 * 768.0 * 768.0, 768.0 * (768.0 + 50_265.0));
+        // 6 x weights x rows, and 12 x L x T x length x D for attention. After its attention, which has a
+        // quarter of its weights, the last layer computes only the masked rows.
+        let layer = 12.0 * 768.0 * 768.0;
+        let head = 768.0 * (768.0 + 50_265.0);
         let layers = layer * (11.25 * 1024.0 + 0.75 * 153.0);
         let by_hand: f64 = 6.0 * layers + 12.0 * 12.0 * 1024.0 * 128.0 * 768.0 + 6.0 * head * 153.0;
         assert!((flops / by_hand - 1.0).abs() < 1e-12);
         assert!((flops / 1e9 - 545.0).abs() < 6.0, "{}", flops / 1e9);
     }
 
-    /// Of 22 layers 8 attend to all of 1,024 tokens, 14 to 64 on either side.
+    /// Of 22 layers, 8 attend to all of 1,024 tokens, 14 to 64 tokens on either side.
     #[test]
-    fn a_local_layer_of_modernbert_costs_what_its_window_sees() {
+    fn a_local_layer_of_modernbert_costs_only_its_window() {
         let config = named_model("modernbert-base").unwrap();
         let base = Blueprint::masked_lm(&config);
-        let (maps, attention) = (22.0 * (4.0 * 768.0 + 3.0 * 1152.0) * 768.0, 8.0 * 1024.0 + 14.0 * 129.0);
+        let maps = 22.0 * (4.0 * 768.0 + 3.0 * 1152.0) * 768.0;
+        let attention = 8.0 * 1024.0 + 14.0 * 129.0;
         let by_hand: f64 = 6.0 * maps + 12.0 * attention * 768.0;
         assert!((base.encoder.flops(1.0, 1024.0, 1.0) / by_hand - 1.0).abs() < 1e-12);
-        // Those of the published model.
+        // The number of the published model.
         assert_eq!(base.layout.num_elements(), 149_655_232);
     }
 
-    /// Tokens of segments of 128 meet 255 of the 512 relative positions, in both kinds of scores.
+    /// Tokens in segments of 128 have scores with 255 of the 512 relative positions, in both directions.
     #[test]
-    fn a_layer_of_deberta_costs_what_it_meets_of_positions() {
+    fn a_layer_of_deberta_costs_its_scores_with_positions() {
         let base = Blueprint::masked_lm(&named_model("deberta-v3-base").unwrap());
-        let (maps, met) = (12.0 * 12.0 * 768.0 * 768.0, 12.0 * (2.0 * 128.0 + 2.0 * 255.0));
+        let maps = 12.0 * 12.0 * 768.0 * 768.0;
+        let met = 12.0 * (2.0 * 128.0 + 2.0 * 255.0);
         let by_hand: f64 = 6.0 * maps + 6.0 * met * 768.0;
         assert!((base.encoder.flops(1.0, 128.0, 1.0) / by_hand - 1.0).abs() < 1e-12);
-        // `DebertaV2ForMaskedLM` of transformers has as many.
+        // The number of `DebertaV2ForMaskedLM` of transformers.
         assert_eq!(base.layout.num_elements(), 184_551_780);
     }
 
-    /// Twelve layers are computed, and there are the parameters of one.
+    /// Twelve layers are computed with the parameters of one.
     #[test]
     fn layers_of_albert_cost_each_and_share_their_parameters() {
         let base = Blueprint::masked_lm(&named_model("albert-base").unwrap());
-        let (maps, map) = (12.0 * 12.0 * 768.0 * 768.0, 128.0 * 768.0);
+        let maps = 12.0 * 12.0 * 768.0 * 768.0;
+        let map = 128.0 * 768.0;
         let by_hand: f64 = 6.0 * (maps + map) + 12.0 * 12.0 * 128.0 * 768.0;
         assert!((base.encoder.flops(1.0, 128.0, 1.0) / by_hand - 1.0).abs() < 1e-12);
-        // `AlbertForMaskedLM` of transformers has as many.
+        // The number of `AlbertForMaskedLM` of transformers.
         assert_eq!(base.layout.num_elements(), 11_221_680);
     }
 
     #[test]
     fn a_bias_of_attention_is_one_table_for_all_layers() {
         let base = Blueprint::masked_lm(&named_model("mpnet-base").unwrap());
-        // `MPNetForMaskedLM` of transformers has as many.
+        // The number of `MPNetForMaskedLM` of transformers.
         assert_eq!(base.layout.num_elements(), 109_518_527);
     }
 }

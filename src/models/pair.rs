@@ -1,30 +1,17 @@
 //! A generator and a discriminator that share embeddings, trained in one step (Clark et al. 2020).
 //!
-//! Where they share all of them, these are parameters of the discriminator, which a backward pass reaches
-//! last. Where sharing is disentangled, the generator has its own, and the discriminator's word embedding is
-//! what is added to the generator's.
+//! If they share all embeddings, these are parameters of the discriminator, which a backward pass reaches
+//! last. With disentangled sharing, the generator has its own embeddings, and the discriminator's word
+//! embedding is a difference that is added to the generator's.
 
 use std::ops::Add;
 
-use candle_core::DType;
-use candle_core::Device;
-use candle_core::Result;
+use candle_core::{DType, Device, Result};
 
-use crate::families::EmbeddingSharing;
-use crate::families::ModelConfig;
-use crate::families::ReplacedTokens;
-use crate::layers::Layout;
-use crate::layers::Parameters;
-use crate::layers::Registry;
-use crate::models::Encoder;
-use crate::models::Head;
-use crate::models::MaskedLmHead;
-use crate::models::ReplacedTokenHead;
-use crate::models::memory::Outline;
-use crate::models::memory::Prediction;
-use crate::models::memory::StepSizes;
-use crate::models::memory::activations;
-use crate::models::memory::state_bytes;
+use crate::families::{EmbeddingSharing, ModelConfig, ReplacedTokens};
+use crate::layers::{Layout, Parameters, Registry};
+use crate::models::memory::{Outline, Prediction, StepSizes, activations, state_bytes};
+use crate::models::{Encoder, Head, MaskedLmHead, ReplacedTokenHead};
 
 /// Number of the discriminator in a run.
 pub const DISCRIMINATOR: u8 = 0;
@@ -41,16 +28,16 @@ pub struct Half<H> {
     pub config: ModelConfig,
     /// The encoder.
     pub encoder: Encoder,
-    /// What stands on top of it.
+    /// The head on top of the encoder.
     pub head: H,
 }
 
 /// Both models before their parameters have values.
 #[derive(Debug, Clone)]
 pub struct PairBlueprint {
-    /// Fills in masked tokens.
+    /// The generator, which fills in masked tokens.
     pub generator: Half<MaskedLmHead>,
-    /// Tells these from the original ones.
+    /// The discriminator, which distinguishes filled-in tokens from original ones.
     pub discriminator: Half<ReplacedTokenHead>,
     /// All parameters of both.
     pub layout: Layout,
@@ -59,16 +46,16 @@ pub struct PairBlueprint {
 /// Both models, and the values of all their parameters.
 #[derive(Debug)]
 pub struct Pair {
-    /// Fills in masked tokens.
+    /// The generator, which fills in masked tokens.
     pub generator: Half<MaskedLmHead>,
-    /// Tells these from the original ones.
+    /// The discriminator, which distinguishes filled-in tokens from original ones.
     pub discriminator: Half<ReplacedTokenHead>,
-    /// Values of both.
+    /// Values of the parameters of both.
     pub parameters: Parameters,
 }
 
 impl PairBlueprint {
-    /// Both models of a family that learns to tell replaced tokens in this form.
+    /// Both models; `form` is the family's form of replaced-token detection.
     pub fn new(generator: &ModelConfig, discriminator: &ModelConfig, form: ReplacedTokens) -> Self {
         let mut registry = Registry::default();
         registry.begin_model(DISCRIMINATOR, DISCRIMINATOR_SCOPE);
@@ -87,7 +74,8 @@ impl PairBlueprint {
         let word_embedding = of_generator.embeddings.word;
         encoder.embeddings.shared_word = Some(word_embedding).filter(|&word| word != encoder.embeddings.word);
         let of_discriminator = Half { config: discriminator.clone(), encoder, head };
-        let (encoder, head) = (of_generator, MaskedLmHead::new(&mut registry, generator, word_embedding));
+        let encoder = of_generator;
+        let head = MaskedLmHead::new(&mut registry, generator, word_embedding);
         let of_generator = Half { config: generator.clone(), encoder, head };
         Self { generator: of_generator, discriminator: of_discriminator, layout: registry.layout() }
     }
@@ -110,7 +98,7 @@ impl Pair {
         Ok(Self { parameters: self.parameters.computing_in(dtype)?, ..self })
     }
 
-    /// Whether both save the input of each layer only.
+    /// Sets gradient checkpointing of both models.
     pub fn checkpoint_gradients(&mut self, gradient_checkpointing: bool) {
         self.generator.encoder.gradient_checkpointing = gradient_checkpointing;
         self.discriminator.encoder.gradient_checkpointing = gradient_checkpointing;
@@ -119,41 +107,45 @@ impl Pair {
     /// Floating-point operations of forward and backward over `tokens` tokens in segments of mean length
     /// `mean_length`, of which the generator fills in `targets`.
     pub fn flops(&self, tokens: f64, mean_length: f64, targets: f64) -> f64 {
-        flops(&self.generator, &self.discriminator, (tokens, mean_length, targets))
+        flops(&self.generator, &self.discriminator, tokens, mean_length, targets)
     }
 
-    /// The parameters of the generator, the embeddings included, and their names in a folder of its own.
+    /// The parameters of the generator, including the embeddings, and their names in the generator's own
+    /// folder.
     pub fn generator_names(&self) -> Vec<(String, String)> {
         let embeddings = format!("{DISCRIMINATOR_SCOPE}{}.embeddings.", self.generator.config.family.prefix);
-        let own = |name: &str| name.strip_prefix(GENERATOR_SCOPE).map(str::to_string);
         let is_whole = self.discriminator.encoder.embeddings.shared_word.is_none();
-        let is_shared = |name: &str| is_whole && name.starts_with(&embeddings);
-        let shared = |name: &str| is_shared(name).then(|| name[DISCRIMINATOR_SCOPE.len()..].to_string());
-        self.names(|name| own(name).or_else(|| shared(name)))
+        self.names(|name| {
+            let is_shared = is_whole && name.starts_with(&embeddings);
+            let scope = if is_shared { DISCRIMINATOR_SCOPE } else { GENERATOR_SCOPE };
+            name.strip_prefix(scope).map(str::to_string)
+        })
     }
 
-    /// The discriminator's word embedding and the generator's, to which it is added, where sharing is
-    /// disentangled: a folder holds their sum.
+    /// The names of the discriminator's word embedding and of the generator's, to which it is added, if
+    /// sharing is disentangled: a model folder contains their sum.
     pub fn added_names(&self) -> Vec<(String, String)> {
         let family = self.discriminator.config.family;
-        let word = |scope: &str| format!("{scope}{}.{}.weight", family.prefix, family.names.word);
-        let added = (word(DISCRIMINATOR_SCOPE), word(GENERATOR_SCOPE));
+        let word = format!("{}.{}.weight", family.prefix, family.names.word);
+        let added = (format!("{DISCRIMINATOR_SCOPE}{word}"), format!("{GENERATOR_SCOPE}{word}"));
         self.discriminator.encoder.embeddings.shared_word.map(|_| added).into_iter().collect()
     }
 
-    /// Takes the generator's word embedding from the discriminator's, which came out of a folder.
+    /// Subtracts the generator's word embedding from the discriminator's, after the sum was read from a
+    /// folder.
     pub fn take_apart(&self) -> Result<()> {
         for (own, shared) in self.added_names() {
             let named = self.parameters.named()?;
-            let find = |name: &str| named.iter().find(|(known, _)| known == name).map(|(_, tensor)| tensor);
-            if let (Some(sum), Some(shared)) = (find(&own), find(&shared)) {
+            let [sum, shared] = [&own, &shared]
+                .map(|name| named.iter().find(|(known, _)| known == name).map(|(_, tensor)| tensor));
+            if let (Some(sum), Some(shared)) = (sum, shared) {
                 self.parameters.set(&own, &(sum - shared)?)?;
             }
         }
         Ok(())
     }
 
-    /// The parameters of the discriminator, and their names in a folder of its own.
+    /// The parameters of the discriminator, and their names in the discriminator's own folder.
     pub fn discriminator_names(&self) -> Vec<(String, String)> {
         self.names(|name| name.strip_prefix(DISCRIMINATOR_SCOPE).map(str::to_string))
     }
@@ -169,8 +161,8 @@ impl Outline for PairBlueprint {
         self.layout.num_elements() as u64
     }
 
-    /// The generator is done when the discriminator begins, but freed blocks are kept by size, and theirs
-    /// differ.
+    /// The generator is finished when the discriminator begins, but freed blocks are cached by size, and
+    /// their sizes differ.
     fn memory(&self, step: &StepSizes) -> Prediction {
         let generator_head = self.generator.head.memory(step.targets, step.compute, step.on_gpu);
         let discriminator_head = self.discriminator.head.memory(step.tokens, step.compute);
@@ -185,8 +177,8 @@ impl Outline for PairBlueprint {
     }
 
     fn flops(&self, step: &StepSizes) -> f64 {
-        let sizes = (step.tokens as f64, step.length as f64, step.targets as f64);
-        flops(&self.generator, &self.discriminator, sizes)
+        let tokens = step.tokens as f64;
+        flops(&self.generator, &self.discriminator, tokens, step.length as f64, step.targets as f64)
     }
 }
 
@@ -194,7 +186,9 @@ impl Outline for PairBlueprint {
 fn flops(
     generator: &Half<MaskedLmHead>,
     discriminator: &Half<ReplacedTokenHead>,
-    (tokens, mean_length, targets): (f64, f64, f64),
+    tokens: f64,
+    mean_length: f64,
+    targets: f64,
 ) -> f64 {
     let encoders = generator.encoder.flops(tokens, mean_length, targets)
         + discriminator.encoder.flops(tokens, mean_length, tokens);
@@ -206,23 +200,24 @@ mod tests {
     use candle_core::Tensor;
 
     use super::*;
-    use crate::families::EncoderConfig;
-    use crate::families::Family;
+    use crate::families::{EncoderConfig, Family};
 
     fn pair() -> Pair {
-        let shape = |hidden_size| EncoderConfig {
-            vocab_size: 50,
-            embedding_size: Some(12),
-            hidden_size,
-            num_hidden_layers: 2,
-            num_attention_heads: 2,
-            intermediate_size: 20,
-            max_position_embeddings: 16,
-            ..EncoderConfig::of(Family::ELECTRA)
-        };
-        let model = |hidden_size| ModelConfig { family: Family::ELECTRA, encoder: shape(hidden_size) };
+        let [generator, discriminator] = [8, 24].map(|hidden_size| {
+            let encoder = EncoderConfig {
+                vocab_size: 50,
+                embedding_size: Some(12),
+                hidden_size,
+                num_hidden_layers: 2,
+                num_attention_heads: 2,
+                intermediate_size: 20,
+                max_position_embeddings: 16,
+                ..EncoderConfig::of(Family::ELECTRA)
+            };
+            ModelConfig { family: Family::ELECTRA, encoder }
+        });
         let names = Family::ELECTRA.replaced_tokens.unwrap();
-        PairBlueprint::new(&model(8), &model(24), names).initialise(1, &Device::Cpu).unwrap()
+        PairBlueprint::new(&generator, &discriminator, names).initialise(1, &Device::Cpu).unwrap()
     }
 
     #[test]
@@ -232,11 +227,11 @@ mod tests {
         let tables = names.iter().filter(|name| name.contains("word_embeddings")).count();
         let projections = names.iter().filter(|name| name.ends_with("embeddings_project.weight")).count();
         assert_eq!((tables, projections), (1, 2));
-        let (generator, discriminator) = (pair.generator_names(), pair.discriminator_names());
+        let generator = pair.generator_names();
+        let discriminator = pair.discriminator_names();
         let word = "electra.embeddings.word_embeddings.weight".to_string();
         let shared = (format!("discriminator.{word}"), word);
         assert!(generator.contains(&shared) && discriminator.contains(&shared));
-        let has = |names: &[(String, String)], name: &str| names.iter().any(|(_, file)| file == name);
         assert!(has(&generator, "generator_lm_head.bias") && !has(&discriminator, "generator_lm_head.bias"));
         assert!(has(&discriminator, "discriminator_predictions.dense_prediction.weight"));
         assert!(has(&generator, "electra.embeddings_project.weight"));
@@ -260,18 +255,21 @@ mod tests {
         let word = "deberta.embeddings.word_embeddings.weight";
         let [own, shared] = ["discriminator.", "generator."].map(|scope| format!("{scope}{word}"));
         assert_eq!(pair.added_names(), [(own.clone(), shared.clone())]);
-        let value = |name: &str| {
-            let named = pair.parameters.named().unwrap();
-            named.into_iter().find(|(known, _)| known == name).unwrap().1
-        };
-        assert!(value(&own).flatten_all().unwrap().to_vec1::<f32>().unwrap().iter().all(|&v| v == 0.0));
-        // Both folders have all tensors of a model alone.
-        let alone = |names: &[(String, String)]| names.iter().any(|(_, file)| file == word);
-        assert!(alone(&pair.generator_names()) && alone(&pair.discriminator_names()));
+        assert!(
+            value(&pair.parameters, &own)
+                .flatten_all()
+                .unwrap()
+                .to_vec1::<f32>()
+                .unwrap()
+                .iter()
+                .all(|&v| v == 0.0)
+        );
+        // Both folders have all tensors of a single model.
+        assert!(has(&pair.generator_names(), word) && has(&pair.discriminator_names(), word));
         let sum = Tensor::ones((50, 8), DType::F32, &Device::Cpu).unwrap();
         pair.parameters.set(&own, &sum).unwrap();
         pair.take_apart().unwrap();
-        let back = (value(&own) + value(&shared)).unwrap();
+        let back = (value(&pair.parameters, &own) + value(&pair.parameters, &shared)).unwrap();
         let apart = (back - sum).unwrap().abs().unwrap().max_all().unwrap().to_scalar::<f32>().unwrap();
         assert!(apart < 1e-6, "{apart}");
     }
@@ -279,14 +277,22 @@ mod tests {
     #[test]
     fn both_models_begin_with_values_of_their_own() {
         let parameters = pair().parameters;
-        let find = |name: &str| {
-            let named = parameters.named().unwrap();
-            let (_, tensor) = named.into_iter().find(|(known, _)| known == name).unwrap();
-            tensor.flatten_all().unwrap().to_vec1::<f32>().unwrap()
-        };
         let rest = "electra.encoder.layer.1.intermediate.dense.weight";
-        let (generator, discriminator) =
-            (find(&format!("generator.{rest}")), find(&format!("discriminator.{rest}")));
+        let [generator, discriminator] = ["generator", "discriminator"].map(|scope| {
+            let tensor = value(&parameters, &format!("{scope}.{rest}"));
+            tensor.flatten_all().unwrap().to_vec1::<f32>().unwrap()
+        });
         assert_ne!(generator[..20], discriminator[..20]);
+    }
+
+    /// The value of a parameter.
+    fn value(parameters: &Parameters, name: &str) -> Tensor {
+        let named = parameters.named().unwrap();
+        named.into_iter().find(|(known, _)| known == name).unwrap().1
+    }
+
+    /// Returns true if a folder with these names of parameters has a tensor called `name`.
+    fn has(names: &[(String, String)], name: &str) -> bool {
+        names.iter().any(|(_, file)| file == name)
     }
 }

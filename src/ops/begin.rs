@@ -1,7 +1,6 @@
 //! Zeroing of a fresh accumulator, on the CPU or a GPU, for ops that can add to a sum but not overwrite it.
 
-use candle_core::Result;
-use candle_core::Tensor;
+use candle_core::{Result, Tensor};
 use rayon::iter::ParallelIterator;
 use rayon::slice::ParallelSliceMut;
 

@@ -4,11 +4,9 @@
 //! and PTX for later generations. With `cuda-on-host`, the C++ compiler compiles the kernels into this
 //! program, for tests. The script prints to standard output because cargo reads its instructions there.
 
-use std::env;
-use std::fs;
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::{env, fs};
 
 /// The nvcc targets: machine code for T4, A100 and H100, then PTX of the newest generation.
 const CODE: [&str; 4] = [

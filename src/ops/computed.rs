@@ -4,14 +4,9 @@
 //! So the host cannot check them: the op that computes them must guarantee what its contract promises. Most
 //! ops take [`Indices`], which the host has; ops that work without a host copy take [`AnyIndices`].
 
-use candle_core::Result;
-use candle_core::Tensor;
-use candle_core::bail;
+use candle_core::{Result, Tensor, bail};
 
-use crate::cuda::Address;
-use crate::cuda::Array;
-use crate::cuda::Gpu;
-use crate::cuda::Kind;
+use crate::cuda::{Address, Array, Gpu, Kind};
 use crate::indices::Indices;
 
 /// Integers in the memory of the device that computed them. Only ops create this type.

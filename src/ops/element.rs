@@ -4,11 +4,8 @@
 //! ties to even, when it is written. Both conversions are branch-free bit arithmetic, so a loop over them
 //! vectorises and gives the same bits on every machine.
 
-use candle_core::CpuStorage;
-use candle_core::DType;
-use candle_core::WithDType;
-use half::bf16;
-use half::f16;
+use candle_core::{CpuStorage, DType, WithDType};
+use half::{bf16, f16};
 
 /// A number type of activations: f32, bf16 or f16.
 pub trait Element: WithDType + Send + Sync + 'static {

@@ -8,15 +8,9 @@
 use std::any::Any;
 use std::sync::OnceLock;
 
-use candle_core::Device;
-use candle_core::Result;
-use candle_core::Tensor;
+use candle_core::{Device, Result, Tensor};
 
-use crate::cuda::Address;
-use crate::cuda::Array;
-use crate::cuda::Gpu;
-use crate::cuda::Kind;
-use crate::cuda::Values;
+use crate::cuda::{Address, Array, Gpu, Kind, Values};
 
 /// A slice on the host and its copy on the GPU, if there is one. `into()` makes it from a slice, without a
 /// copy.
@@ -152,8 +146,7 @@ impl<'a, T, const N: usize> From<&'a [T; N]> for Indices<'a, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::fresh;
-    use crate::testing::on_each_device;
+    use crate::testing::{fresh, on_each_device};
 
     #[test]
     fn kept_keys_are_copied_once() {

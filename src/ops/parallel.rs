@@ -10,8 +10,7 @@ use rayon::prelude::*;
 
 use crate::element::Element;
 use crate::simd::kernel;
-use crate::tensor::filled;
-use crate::tensor::unwritten;
+use crate::tensor::{filled, unwritten};
 
 /// Approximate number of values of one task: enough to hide the cost of a task, few enough to fill many
 /// cores.
@@ -162,8 +161,7 @@ pub fn column_sums_into<T: Element>(x: &[T], acc: &mut [f32]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use base::rng::Purpose;
-    use base::rng::Stream;
+    use base::rng::{Purpose, Stream};
 
     fn values(count: usize) -> Vec<f32> {
         let stream = Stream::new(3, Purpose::Test, 1);

@@ -6,20 +6,11 @@
 use std::cell::RefCell;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
-use std::ops::Deref;
-use std::ops::Range;
+use std::ops::{Deref, Range};
 
-use candle_core::CpuStorage;
-use candle_core::DType;
-use candle_core::Device;
-use candle_core::InplaceOp1;
-use candle_core::Layout;
-use candle_core::Result;
-use candle_core::Shape;
-use candle_core::Storage;
-use candle_core::Tensor;
-use candle_core::WithDType;
-use candle_core::bail;
+use candle_core::{
+    CpuStorage, DType, Device, InplaceOp1, Layout, Result, Shape, Storage, Tensor, WithDType, bail,
+};
 
 use crate::element::Element;
 

@@ -13,19 +13,13 @@ use std::io::Write;
 #[cfg(feature = "cuda")]
 use std::sync::LazyLock;
 
-use candle_core::DType;
-use candle_core::Device;
-use candle_core::Result;
-use candle_core::Shape;
-use candle_core::Tensor;
-use candle_core::Var;
+use candle_core::{DType, Device, Result, Shape, Tensor, Var};
 
 use crate::cuda::Gpu;
 #[cfg(feature = "cuda")]
 use crate::cuda::Unavailable;
 use crate::element::rounding;
-use base::rng::Purpose;
-use base::rng::Stream;
+use base::rng::{Purpose, Stream};
 
 /// Environment variable with the number of random orders in which the threads of a block are run on the host.
 /// 0 runs only the forward order, without race detection.

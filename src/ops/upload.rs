@@ -5,14 +5,10 @@ use std::any::Any;
 
 use candle_core::Result;
 
-use crate::attention::Tiles;
-use crate::attention::TilesOnHost;
-use crate::cuda::Array;
-use crate::cuda::Gpu;
-use crate::cuda::Values;
+use crate::attention::{Tiles, TilesOnHost};
+use crate::cuda::{Array, Gpu, Values};
 use crate::indices::Uploaded;
-use crate::scatter::Groups;
-use crate::scatter::Scatter;
+use crate::scatter::{Groups, Scatter};
 
 /// An integer array of a batch, by its use; the use decides which plan it needs.
 #[derive(Debug, Clone, Copy)]

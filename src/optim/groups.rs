@@ -1,10 +1,8 @@
 //! Parameter groups of the optimizers: the weight decay and the learning rate scale of each parameter. Frozen
 //! parameters are in no group.
 
-use crate::config::FrozenLayers;
-use crate::config::TrainingConfig;
-use crate::layers::Layout;
-use crate::layers::Part;
+use crate::config::{FrozenLayers, TrainingConfig};
+use crate::layers::{Layout, Part};
 use crate::ops::update::Group;
 
 /// The lowest part of an encoder that is not frozen.
@@ -84,8 +82,7 @@ mod tests {
     use std::ops::Range;
 
     use super::*;
-    use crate::layers::Init;
-    use crate::layers::Registry;
+    use crate::layers::{Init, Registry};
 
     /// Ranges and learning rate scales of the groups, in a model of three layers with one tensor each.
     fn groups(config: &TrainingConfig) -> Vec<(Range<usize>, f32)> {

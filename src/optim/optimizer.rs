@@ -8,25 +8,15 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use candle_core::DType;
-use candle_core::Device;
-use candle_core::Result;
-use candle_core::Tensor;
-use candle_core::bail;
+use candle_core::{DType, Device, Result, Tensor, bail};
 
-use crate::config::OptimizerType;
-use crate::config::TrainingConfig;
+use crate::config::{OptimizerType, TrainingConfig};
 use crate::distributed::World;
-use crate::layers::Gradients;
-use crate::layers::Parameters;
+use crate::layers::{Gradients, Parameters};
 use crate::ops;
 use crate::ops::tensor::with_slice;
-use crate::ops::update::Buffers;
-use crate::ops::update::Clip;
-use crate::ops::update::Hyper;
-use crate::ops::update::KeptGroups;
-use crate::optim::groups;
-use crate::optim::shards;
+use crate::ops::update::{Buffers, Clip, Hyper, KeptGroups};
+use crate::optim::{groups, shards};
 
 /// Moments in the layout of the parameters, and the number of updates done.
 #[derive(Debug)]
@@ -243,8 +233,7 @@ const UPDATES: &str = "updates";
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::layers::parameters::Init;
-    use crate::layers::parameters::Registry;
+    use crate::layers::parameters::{Init, Registry};
     use crate::ops::norm;
     use crate::ops::tensor::accumulate;
 

@@ -4,10 +4,7 @@
 //! There is no counter: the optimizer asks for the rate of each step, so there is no state to save or
 //! restore.
 
-use crate::config::DecayType;
-use crate::config::SchedulerType;
-use crate::config::TrainingConfig;
-use crate::config::value_at;
+use crate::config::{DecayType, SchedulerType, TrainingConfig, value_at};
 
 /// Stage of the learning rate of a run.
 #[derive(Debug, Clone, Copy, PartialEq)]

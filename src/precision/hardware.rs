@@ -1,13 +1,10 @@
 //! Support of the hardware for each number type.
 
-use candle_core::DType;
-use candle_core::Device;
+use candle_core::{DType, Device};
 
 use crate::config::ComputeType;
-use crate::ops::cuda;
-use crate::ops::instructions;
-use crate::ops::instructions::Choice;
-use crate::ops::instructions::Instructions;
+use crate::ops::instructions::{Choice, Instructions};
+use crate::ops::{cuda, instructions};
 
 /// Compute capability of the first GPU generation with bf16.
 const AMPERE: (u32, u32) = (8, 0);

@@ -5,8 +5,7 @@
 //! overflow is skipped and halves the scale, and `growth_interval` good steps in a row double it. The scale
 //! is a power of two, so that scaling is exact.
 
-use serde::Deserialize;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::config::LossScaleConfig;
 

@@ -8,15 +8,11 @@ mod loss_scale;
 
 use candle_core::DType;
 
-use crate::config::ComputeType;
-use crate::config::LossScaleConfig;
-use crate::config::PrecisionConfig;
+use crate::config::{ComputeType, LossScaleConfig, PrecisionConfig};
 use crate::error::Problem;
 
-pub use hardware::Hardware;
-pub use hardware::Support;
-pub use loss_scale::LossScale;
-pub use loss_scale::LossScaleState;
+pub use hardware::{Hardware, Support};
+pub use loss_scale::{LossScale, LossScaleState};
 
 /// The number types of a run.
 #[derive(Debug, Clone, PartialEq)]

@@ -2,13 +2,10 @@
 
 use std::path::Path;
 
-use anyhow::Context;
-use anyhow::Result;
-use serde::Deserialize;
-use serde::Serialize;
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
 
-use crate::corpus::KeptDocuments;
-use crate::corpus::Split;
+use crate::corpus::{KeptDocuments, Split};
 use crate::distributed::World;
 use crate::prepare::portions::Kept;
 use crate::prepare::rounds;

@@ -11,8 +11,7 @@ use anyhow::Result;
 use serde_json::Value;
 
 use crate::corpus::Corpus;
-use crate::fs;
-use crate::stores;
+use crate::{fs, stores};
 
 /// Key in the settings: the version of a file, as [`version`] returns it.
 pub(super) const MODIFIED: &str = "modified";
@@ -107,8 +106,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::config::DataConfig;
-    use crate::config::SourceConfig;
+    use crate::config::{DataConfig, SourceConfig};
 
     #[test]
     fn a_change_is_found_and_a_copy_is_accepted() {

@@ -2,50 +2,26 @@
 //!
 //! Each stage has a file of its own.
 
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use anyhow::Context;
-use anyhow::Result;
+use anyhow::{Context, Result};
 use serde_json::Value;
 
-use crate::checkpoint::Part;
-use crate::checkpoint::Snapshot;
-use crate::checkpoint::write_sealed;
+use crate::checkpoint::{Part, Snapshot, write_sealed};
 use crate::config::PretrainConfig;
-use crate::corpus::Corpus;
-use crate::corpus::Curated;
-use crate::corpus::Scan;
-use crate::corpus::Side;
-use crate::corpus::Step;
-use crate::corpus::content_hashes;
-use crate::corpus::remove_documents;
-use crate::corpus::report::REPORT_HTML;
-use crate::corpus::report::REPORT_JSON;
+use crate::corpus::report::{REPORT_HTML, REPORT_JSON};
+use crate::corpus::{Corpus, Curated, Scan, Side, Step, content_hashes, remove_documents};
 use crate::distributed::World;
 use crate::error::Problem;
 use crate::fs;
-use crate::fs::FolderLock;
-use crate::fs::Output;
+use crate::fs::{FolderLock, Output};
 use crate::pages::html::is_page;
-use crate::prepare::encode;
-use crate::prepare::files;
 use crate::prepare::files::Compared;
-use crate::prepare::meter::Meter;
-use crate::prepare::meter::Progress;
-use crate::prepare::meter::Stage;
-use crate::prepare::report;
-use crate::prepare::settings;
+use crate::prepare::meter::{Meter, Progress, Stage};
 use crate::prepare::space::Space;
-use crate::prepare::tokenize;
-use crate::prepare::vocabulary;
-use crate::shards::MANIFEST_JSON;
-use crate::shards::Manifest;
-use crate::shards::ShardSet;
-use crate::tokenizer::Fertility;
-use crate::tokenizer::MUCH_UNKNOWN;
-use crate::tokenizer::Tokenizer;
-use crate::tokenizer::UnknownText;
+use crate::prepare::{encode, files, report, settings, tokenize, vocabulary};
+use crate::shards::{MANIFEST_JSON, Manifest, ShardSet};
+use crate::tokenizer::{Fertility, MUCH_UNKNOWN, Tokenizer, UnknownText};
 
 /// Shuffle windows whose shards are cached: the current one, the one before, from which rows may still be
 /// made, and the one after.

@@ -17,10 +17,8 @@ mod space;
 mod tokenize;
 mod vocabulary;
 
-pub use job::Prepared;
-pub use job::ensure_prepared;
-pub use meter::Progress;
-pub use meter::Stage;
+pub use job::{Prepared, ensure_prepared};
+pub use meter::{Progress, Stage};
 pub use report::read_report;
 pub use space::Space;
 

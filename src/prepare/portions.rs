@@ -1,15 +1,10 @@
 //! Reads kept documents in portions on a separate thread, ahead of their use.
 
-use std::sync::mpsc::Receiver;
-use std::sync::mpsc::SyncSender;
-use std::sync::mpsc::sync_channel;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use anyhow::Result;
 
-use crate::corpus::KeptDocuments;
-use crate::corpus::Side;
-use crate::corpus::Split;
-use crate::corpus::StoredDocument;
+use crate::corpus::{KeptDocuments, Side, Split, StoredDocument};
 
 /// Text in a portion, in bytes; the last document of a portion may exceed it.
 const PORTION_BYTES: usize = 2 << 20;

@@ -5,20 +5,14 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use crate::corpus::Curated;
-use crate::corpus::Scan;
-use crate::corpus::report::Fertility as FertilityTable;
-use crate::corpus::report::REPORT_HTML;
-use crate::corpus::report::REPORT_JSON;
-use crate::corpus::report::Report;
-use crate::corpus::report::ShardsSummary;
-use crate::corpus::report::SplitSummary;
+use crate::corpus::report::{
+    Fertility as FertilityTable, REPORT_HTML, REPORT_JSON, Report, ShardsSummary, SplitSummary,
+};
+use crate::corpus::{Curated, Scan};
 use crate::error::Problem;
 use crate::fs;
 use crate::shards::Manifest;
-use crate::tokenizer::Comparison;
-use crate::tokenizer::Fertility;
-use crate::tokenizer::Tokenizer;
+use crate::tokenizer::{Comparison, Fertility, Tokenizer};
 
 const REPORT_BYTES_MAX: u64 = 64 << 20;
 

@@ -2,11 +2,9 @@
 //! each round, every process works on one portion, and rank 0 receives the results in the order of the
 //! documents.
 
-use anyhow::Context;
-use anyhow::Result;
+use anyhow::{Context, Result};
 
-use crate::corpus::KeptDocuments;
-use crate::corpus::Split;
+use crate::corpus::{KeptDocuments, Split};
 use crate::distributed::World;
 use crate::prepare::portions;
 use crate::prepare::portions::Kept;

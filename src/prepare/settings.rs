@@ -4,17 +4,13 @@
 use std::path::Path;
 
 use anyhow::Result;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::config;
 use crate::config::PretrainConfig;
-use crate::corpus::Corpus;
-use crate::corpus::SourceFile;
-use crate::fs;
+use crate::corpus::{Corpus, SourceFile};
 use crate::prepare::files;
-use crate::secrets;
 use crate::tokenizer::Tokenizer;
+use crate::{config, fs, secrets};
 
 /// Keys of `data` that determine the content of the shards.
 const DECISIVE: [&str; 9] = [

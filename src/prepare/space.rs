@@ -6,10 +6,8 @@ use std::path::Path;
 use anyhow::Result;
 
 use crate::config::PretrainConfig;
-use crate::corpus::Corpus;
-use crate::corpus::deduplication_bytes_per_document;
-use crate::error::Class;
-use crate::error::Problem;
+use crate::corpus::{Corpus, deduplication_bytes_per_document};
+use crate::error::{Class, Problem};
 use crate::fs;
 use crate::fs::Kind;
 use crate::quantity::format_bytes;

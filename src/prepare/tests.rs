@@ -7,8 +7,7 @@ use std::time::Duration;
 use super::*;
 use crate::config::PretrainConfig;
 use crate::distributed::World;
-use crate::distributed::threads::in_each;
-use crate::distributed::threads::worlds;
+use crate::distributed::threads::{in_each, worlds};
 use crate::shards::MANIFEST_JSON;
 
 /// A folder with a text file to prepare.

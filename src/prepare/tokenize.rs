@@ -7,12 +7,9 @@
 use std::path::Path;
 
 use anyhow::Result;
-use serde::Deserialize;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use crate::corpus::KeptDocuments;
-use crate::corpus::Side;
-use crate::corpus::Split;
+use crate::corpus::{KeptDocuments, Side, Split};
 use crate::distributed::World;
 use crate::error::Problem;
 use crate::fs;
@@ -21,11 +18,8 @@ use crate::prepare::encode::Task;
 use crate::prepare::meter::Meter;
 use crate::prepare::portions::Kept;
 use crate::quantity::MOST_ON_A_DISK;
-use crate::shards::ShardWriter;
-use crate::shards::SplitEntry;
-use crate::tokenizer::Fertility;
-use crate::tokenizer::Tokenizer;
-use crate::tokenizer::UnknownText;
+use crate::shards::{ShardWriter, SplitEntry};
+use crate::tokenizer::{Fertility, Tokenizer, UnknownText};
 
 const JOURNAL_JSON: &str = "progress.json";
 

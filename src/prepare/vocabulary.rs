@@ -1,25 +1,16 @@
 //! Trains the tokenizer on a sample of the training side of a corpus.
 
-use anyhow::Context;
-use anyhow::Result;
+use anyhow::{Context, Result};
 
 use crate::config::PretrainConfig;
-use crate::corpus::KeptDocuments;
-use crate::corpus::Scan;
-use crate::corpus::Side;
-use crate::corpus::StoredDocument;
+use crate::corpus::{KeptDocuments, Scan, Side, StoredDocument};
 use crate::distributed::World;
 use crate::error::Problem;
-use crate::prepare::meter::Meter;
-use crate::prepare::meter::Progress;
-use crate::prepare::meter::Stage;
+use crate::prepare::meter::{Meter, Progress, Stage};
 use crate::prepare::portions::Kept;
 use crate::prepare::rounds;
 use crate::prepare::rounds::Work;
-use crate::tokenizer::PieceCounts;
-use crate::tokenizer::Trained;
-use crate::tokenizer::Trainer;
-use crate::tokenizer::TrainerOptions;
+use crate::tokenizer::{PieceCounts, Trained, Trainer, TrainerOptions};
 
 /// Least slice of a document, in bytes, that is used to train the tokenizer; shorter documents are used as a
 /// whole.

@@ -2,10 +2,8 @@
 
 use anyhow::Result;
 
-use crate::config::DataConfig;
-use crate::config::FiltersConfig;
-use crate::corpus::Judge;
-use crate::corpus::SourceFile;
+use crate::config::{DataConfig, FiltersConfig};
+use crate::corpus::{Judge, SourceFile};
 use crate::recipe::sample::TextSample;
 
 /// Fields of a record that name the page it comes from.

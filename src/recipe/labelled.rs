@@ -1,8 +1,7 @@
 //! A configuration of `finetune` for labelled files, as commented YAML.
 
 use crate::quantity::format_count;
-use crate::recipe::write::Yaml;
-use crate::recipe::write::quoted;
+use crate::recipe::write::{Yaml, quoted};
 
 /// Most labels whose counts are listed in the configuration.
 const LISTED: usize = 20;

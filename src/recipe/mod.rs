@@ -17,20 +17,10 @@ mod write;
 #[cfg(test)]
 mod tests;
 
-pub use choose::Choice;
-pub use choose::Limit;
-pub use choose::choose;
-pub use crawl::FilterPreview;
-pub use crawl::crawl_filters;
-pub use crawl::crawl_reason;
-pub use crawl::preview_filters;
-pub use labelled::LabelledFacts;
-pub use labelled::TextColumns;
+pub use choose::{Choice, Limit, choose};
+pub use crawl::{FilterPreview, crawl_filters, crawl_reason, preview_filters};
+pub use labelled::{LabelledFacts, TextColumns};
 pub use plan::Plan;
-pub use sample::Cut;
-pub use sample::TextSample;
-pub use sample::document_unit;
-pub use size::SHORT_LENGTH;
-pub use size::Size;
-pub use write::Wish;
-pub use write::to_yaml;
+pub use sample::{Cut, TextSample, document_unit};
+pub use size::{SHORT_LENGTH, Size};
+pub use write::{Wish, to_yaml};

@@ -2,24 +2,16 @@
 
 use std::io::Read;
 
-use anyhow::Context;
-use anyhow::Result;
+use anyhow::{Context, Result};
 
-use crate::config::DataConfig;
-use crate::config::DocumentUnit;
-use crate::config::TokenizerConfig;
-use crate::corpus::Corpus;
-use crate::corpus::Item;
-use crate::corpus::Judge;
-use crate::corpus::SourceFile;
+use crate::config::{DataConfig, DocumentUnit, TokenizerConfig};
+use crate::corpus::{Corpus, Item, Judge, SourceFile};
 use crate::error::Problem;
 use crate::families::plain_model;
 use crate::fs;
 use crate::fs::Kind;
 use crate::recipe::size::SHORT_LENGTH;
-use crate::tokenizer::Tokenizer;
-use crate::tokenizer::Trainer;
-use crate::tokenizer::TrainerOptions;
+use crate::tokenizer::{Tokenizer, Trainer, TrainerOptions};
 
 /// Bytes of text in the sample, over all files.
 const SAMPLE_BYTES: u64 = 8 << 20;

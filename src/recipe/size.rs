@@ -1,8 +1,6 @@
 //! The model sizes that a recipe chooses from, with the vocabulary, dropout and masking share for each.
 
-use crate::families::EncoderConfig;
-use crate::families::Family;
-use crate::families::ModelConfig;
+use crate::families::{EncoderConfig, Family, ModelConfig};
 
 /// Row length in tokens for most of the training: attention over longer rows costs more and is no better at
 /// the beginning (BERT trains nine tenths of its steps with 128 tokens).

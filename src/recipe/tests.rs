@@ -5,27 +5,14 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use crate::config;
-use crate::config::BatchSize;
-use crate::config::DataConfig;
-use crate::config::DocumentUnit;
-use crate::config::SourceConfig;
+use crate::config::{BatchSize, DataConfig, DocumentUnit, SourceConfig};
 use crate::corpus::Corpus;
 use crate::families::Family;
-use crate::fs;
 use crate::quantity::format_duration;
-use crate::recipe::Choice;
-use crate::recipe::Limit;
-use crate::recipe::Plan;
-use crate::recipe::SHORT_LENGTH;
-use crate::recipe::Size;
-use crate::recipe::TextSample;
-use crate::recipe::Wish;
-use crate::recipe::choose;
-use crate::recipe::choose::MOST_EPOCHS;
-use crate::recipe::choose::TOKENS_PER_PARAMETER;
+use crate::recipe::choose::{MOST_EPOCHS, TOKENS_PER_PARAMETER};
 use crate::recipe::sample::document_unit;
-use crate::recipe::to_yaml;
+use crate::recipe::{Choice, Limit, Plan, SHORT_LENGTH, Size, TextSample, Wish, choose, to_yaml};
+use crate::{config, fs};
 
 /// The training speed on a machine with `flops_per_second`: a token takes six operations per parameter.
 fn speed(flops_per_second: f64) -> impl Fn(Size, usize) -> Result<Option<f64>> {

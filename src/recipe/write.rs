@@ -2,21 +2,11 @@
 
 use std::fmt::Write;
 
-use crate::config::DocumentUnit;
-use crate::config::PretrainTask;
-use crate::config::SourceConfig;
-use crate::config::defaults;
-use crate::config::defaults::ADAM_BETA2;
-use crate::config::defaults::WARMUP_SHARE;
-use crate::config::defaults::WEIGHT_DECAY;
-use crate::families::EncoderConfig;
-use crate::families::Family;
-use crate::families::ModelConfig;
-use crate::quantity::format_bytes;
-use crate::quantity::format_count;
-use crate::recipe::choose::Limit;
-use crate::recipe::choose::MOST_EPOCHS;
-use crate::recipe::choose::TOKENS_PER_PARAMETER;
+use crate::config::defaults::{ADAM_BETA2, WARMUP_SHARE, WEIGHT_DECAY};
+use crate::config::{DocumentUnit, PretrainTask, SourceConfig, defaults};
+use crate::families::{EncoderConfig, Family, ModelConfig};
+use crate::quantity::{format_bytes, format_count};
+use crate::recipe::choose::{Limit, MOST_EPOCHS, TOKENS_PER_PARAMETER};
 use crate::recipe::crawl::FilterPreview;
 use crate::recipe::plan::Plan;
 use crate::recipe::sample::TextSample;

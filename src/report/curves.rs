@@ -3,22 +3,14 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use crate::pages::chart::Chart;
-use crate::pages::chart::Curve;
-use crate::pages::chart::Mark;
-use crate::pages::chart::compact;
+use crate::pages::chart::{Chart, Curve, Mark, compact};
 use crate::pages::html::escape;
 use crate::quantity::format_grouped;
 use crate::report::facts::MAIN_SCORES;
-use crate::report::run::ELAPSED;
-use crate::report::run::Run;
-use crate::report::table::color;
-use crate::report::table::dot;
-use crate::report::thinned::Point;
-use crate::report::thinned::Thinned;
-use crate::report::units::Unit;
-use crate::report::units::duration;
-use crate::report::units::tag_title;
+use crate::report::run::{ELAPSED, Run};
+use crate::report::table::{color, dot};
+use crate::report::thinned::{Point, Thinned};
+use crate::report::units::{Unit, duration, tag_title};
 use crate::tasks::pretraining::corpus::PREDICTED_TOKENS;
 
 /// Most points of all curves of a page together: the page must stay small.

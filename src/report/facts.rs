@@ -1,26 +1,17 @@
 //! The facts in the tables of the page, a row each: scores, time, cost, machine, and differing configuration
 //! keys.
 
-use std::collections::BTreeMap;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
 use crate::pages::columns::shortened;
-use crate::quantity::format_bytes;
-use crate::quantity::format_grouped;
-use crate::report::run::ELAPSED;
-use crate::report::run::Run;
+use crate::quantity::{format_bytes, format_grouped};
+use crate::report::run::{ELAPSED, Run};
 use crate::report::state::State;
 use crate::report::table::Fact;
-use crate::report::units::Unit;
-use crate::report::units::compact_count;
-use crate::report::units::duration;
-use crate::report::units::score_title;
-use crate::scores::Better;
-use crate::scores::mean;
-use crate::scores::measured;
-use crate::scores::sample_std;
+use crate::report::units::{Unit, compact_count, duration, score_title};
+use crate::scores::{Better, mean, measured, sample_std};
 
 /// Main scores of tasks, of which a run has at most one. A run without any is judged by its loss.
 pub(super) const MAIN_SCORES: [&str; 4] = ["accuracy", "overall_f1", "f1_micro", "pearson"];

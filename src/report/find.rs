@@ -1,10 +1,8 @@
 //! Finds run folders: folders with a configuration and records.
 
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use anyhow::Error;
-use anyhow::Result;
+use anyhow::{Error, Result};
 
 use crate::error::Problem;
 use crate::fs;

@@ -18,12 +18,9 @@ mod thinned;
 mod units;
 mod wrong;
 
-pub use find::Found;
-pub use find::find;
-pub use find::runs_of;
+pub use find::{Found, find, runs_of};
 pub use page::page;
-pub use run::Run;
-pub use run::name_all;
+pub use run::{Run, name_all};
 pub use state::State;
 
 #[cfg(test)]

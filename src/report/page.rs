@@ -1,32 +1,19 @@
 //! The sections of the page from top to bottom, and the ones that have no module of their own.
 
 use std::fmt::Write;
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use crate::corpus::report::Amount;
-use crate::corpus::report::REPORT_HTML;
-use crate::corpus::report::Report;
+use crate::corpus::report::{Amount, REPORT_HTML, Report};
 use crate::fs;
 use crate::pages::html;
 use crate::pages::html::escape;
-use crate::quantity::format_age;
-use crate::quantity::format_bytes;
-use crate::quantity::format_count;
-use crate::quantity::format_grouped;
-use crate::report::curves;
-use crate::report::facts;
+use crate::quantity::{format_age, format_bytes, format_count, format_grouped};
 use crate::report::facts::MainScore;
-use crate::report::parts;
 use crate::report::run::Run;
 use crate::report::state::State;
-use crate::report::table;
 use crate::report::table::dot;
-use crate::report::units::Unit;
-use crate::report::units::compact_count;
-use crate::report::units::duration;
-use crate::report::units::score_title;
-use crate::report::wrong;
+use crate::report::units::{Unit, compact_count, duration, score_title};
+use crate::report::{curves, facts, parts, table, wrong};
 
 const STYLE: &str = include_str!("style.css");
 

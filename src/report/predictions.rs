@@ -5,18 +5,13 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::Result;
-use serde_json::Map;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::error::Problem;
 use crate::fs;
 use crate::report::rows;
 use crate::report::rows::Wrong;
-use crate::scores::ClassScore;
-use crate::scores::Confusion;
-use crate::scores::EntityCounts;
-use crate::scores::EntityTally;
-use crate::scores::LabelTally;
+use crate::scores::{ClassScore, Confusion, EntityCounts, EntityTally, LabelTally};
 
 /// File of the predictions for the evaluation examples, the same for all tasks.
 const PREDICTIONS: &str = "predictions.jsonl";

@@ -4,15 +4,10 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Map;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::pages::columns::shortened;
-use crate::scores::Entity;
-use crate::scores::EntityTally;
-use crate::scores::LabelTally;
-use crate::scores::entities;
-use crate::scores::mean;
+use crate::scores::{Entity, EntityTally, LabelTally, entities, mean};
 
 /// Characters of a text that are shown.
 const TEXT_CHARS: usize = 300;

@@ -1,29 +1,24 @@
 //! Reads a run folder, file by file. A damaged file is a gap of the report; the other files are used.
 
 use std::collections::BTreeMap;
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use anyhow::Result;
-use serde_json::Map;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::checkpoint::CheckpointStore;
-use crate::config;
 use crate::corpus::report::Report;
 use crate::error::Problem;
-use crate::fs;
 use crate::prepare::read_report;
 use crate::report::predictions;
 use crate::report::predictions::Predictions;
 use crate::report::state::State;
-use crate::report::thinned::Point;
-use crate::report::thinned::Thinned;
+use crate::report::thinned::{Point, Thinned};
 use crate::telemetry::MetricsLog;
 use crate::train::results;
-use crate::train::run_folder::MACHINE;
-use crate::train::run_folder::METRICS;
+use crate::train::run_folder::{MACHINE, METRICS};
+use crate::{config, fs};
 
 /// Largest configuration or `machine.json` that is read, in bytes; real ones are much smaller.
 const CAP_BYTES: u64 = 1 << 20;

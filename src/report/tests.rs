@@ -1,8 +1,7 @@
 //! Tests of pages about made-up run folders: complete, damaged, hostile and long ones.
 
 use std::fmt::Write;
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::*;
 

@@ -3,12 +3,8 @@
 use std::time::Duration;
 
 use crate::pages::chart::compact;
-use crate::quantity::format_amount;
-use crate::quantity::format_bytes;
-use crate::quantity::format_duration;
-use crate::quantity::format_grouped;
-use crate::scores::Metric;
-use crate::scores::NOT_MEASURED;
+use crate::quantity::{format_amount, format_bytes, format_duration, format_grouped};
+use crate::scores::{Metric, NOT_MEASURED};
 use crate::tasks::pretraining::corpus::PREDICTED_TOKENS;
 
 /// The unit of a value, which decides its format.

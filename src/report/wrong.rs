@@ -4,22 +4,17 @@
 use std::cmp::Reverse;
 use std::fmt::Write;
 
-use crate::pages::chart::Chart;
-use crate::pages::chart::Curve;
-use crate::pages::chart::Mark;
-use crate::pages::chart::compact;
+use crate::pages::chart::{Chart, Curve, Mark, compact};
 use crate::pages::columns::shortened;
 use crate::pages::html::escape;
 use crate::quantity::format_grouped;
-use crate::report::predictions::Counts;
-use crate::report::predictions::Predictions;
+use crate::report::predictions::{Counts, Predictions};
 use crate::report::rows::Wrong;
 use crate::report::run::Run;
 use crate::report::table;
 use crate::report::table::dot;
 use crate::report::units::compact_count;
-use crate::scores::ClassScore;
-use crate::scores::Confusion;
+use crate::scores::{ClassScore, Confusion};
 
 /// Most runs whose mistakes are shown: more would bury the rest of the page.
 const MOST_RUNS: usize = 10;

@@ -3,17 +3,13 @@
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::Mutex;
-use std::sync::MutexGuard;
-use std::sync::PoisonError;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::Result;
 
-use crate::fs;
 use crate::shards::ShardEntry;
 use crate::shards::held::OpenShard;
-use crate::stores;
+use crate::{fs, stores};
 
 /// Limit if no other is set: a run that reads all shards keeps all of them.
 const ALL: usize = usize::MAX;

@@ -5,8 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 /// Length of the longest header that is read; this program writes headers of some hundred bytes.

@@ -2,18 +2,15 @@
 
 use std::io::Read;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use anyhow::Context;
-use anyhow::Result;
+use anyhow::{Context, Result};
 
 use crate::error::Problem;
 use crate::fs;
 use crate::fs::File;
-use crate::shards::ShardEntry;
-use crate::shards::format;
 use crate::shards::format::Layout;
+use crate::shards::{ShardEntry, format};
 
 /// Storage of the bytes of a shard.
 #[derive(Debug)]

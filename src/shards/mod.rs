@@ -11,16 +11,9 @@ mod verify;
 mod writer;
 
 pub use format::token_bytes_for;
-pub use manifest::MANIFEST_JSON;
-pub use manifest::Manifest;
-pub use manifest::ShardEntry;
-pub use manifest::SplitEntry;
-pub use reader::Place;
-pub use reader::ShardSet;
-pub use reader::SourceRange;
-pub use verify::Verdict;
-pub use verify::verify_manifest;
-pub use verify::verify_shard;
+pub use manifest::{MANIFEST_JSON, Manifest, ShardEntry, SplitEntry};
+pub use reader::{Place, ShardSet, SourceRange};
+pub use verify::{Verdict, verify_manifest, verify_shard};
 pub use writer::ShardWriter;
 
 #[cfg(test)]

@@ -13,14 +13,11 @@ use anyhow::Result;
 
 use crate::corpus::Side;
 use crate::error::Problem;
-use crate::fs;
 use crate::shards::Manifest;
-use crate::shards::distant::DistantShard;
-use crate::shards::distant::ShardCache;
+use crate::shards::distant::{DistantShard, ShardCache};
 use crate::shards::format::Layout;
-use crate::shards::held::OpenShard;
-use crate::shards::held::le_u64;
-use crate::stores;
+use crate::shards::held::{OpenShard, le_u64};
+use crate::{fs, stores};
 
 /// The documents of one side of the split.
 #[derive(Debug)]

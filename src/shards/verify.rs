@@ -10,12 +10,8 @@ use anyhow::Result;
 use crate::corpus::Side;
 use crate::error::Problem;
 use crate::fs;
-use crate::shards::MANIFEST_JSON;
-use crate::shards::Manifest;
-use crate::shards::ShardEntry;
-use crate::shards::format;
-use crate::shards::held::OpenShard;
-use crate::shards::held::le_u64;
+use crate::shards::held::{OpenShard, le_u64};
+use crate::shards::{MANIFEST_JSON, Manifest, ShardEntry, format};
 
 /// Memory for reading, in bytes; a multiple of all widths of tokens.
 const PORTION_BYTES: u64 = 1 << 20;
@@ -148,8 +144,7 @@ fn portions(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::shards::ShardWriter;
-    use crate::shards::SplitEntry;
+    use crate::shards::{ShardWriter, SplitEntry};
 
     fn written_manifest(folder: &Path) -> Manifest {
         let mut writer = ShardWriter::new(folder, Side::Train, "fingerprint", 100, 30);

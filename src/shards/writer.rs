@@ -4,18 +4,14 @@
 //! source. Files appear as a whole or not at all.
 
 use std::io::Write;
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
 use crate::corpus::Side;
 use crate::error::Problem;
 use crate::fs;
-use crate::shards::ShardEntry;
-use crate::shards::SplitEntry;
-use crate::shards::format;
-use crate::shards::manifest;
+use crate::shards::{ShardEntry, SplitEntry, format, manifest};
 
 /// Collects documents, and writes a shard whenever one is full.
 pub struct ShardWriter {

@@ -4,37 +4,25 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context;
-use anyhow::Result;
+use anyhow::{Context, Result};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use futures_util::TryStreamExt;
-use object_store::ClientConfigKey;
-use object_store::ClientOptions;
-use object_store::ObjectMeta;
-use object_store::ObjectStore;
-use object_store::ObjectStoreExt;
-use object_store::RetryConfig;
-use object_store::aws::AmazonS3Builder;
-use object_store::aws::AmazonS3ConfigKey;
-use object_store::azure::AzureConfigKey;
-use object_store::azure::MicrosoftAzureBuilder;
-use object_store::gcp::GoogleCloudStorageBuilder;
-use object_store::gcp::GoogleConfigKey;
+use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
+use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
+use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
 use object_store::http::HttpBuilder;
 use object_store::path::Path as Key;
-use reqwest::header::AUTHORIZATION;
-use reqwest::header::HeaderValue;
+use object_store::{ClientConfigKey, ClientOptions, ObjectMeta, ObjectStore, ObjectStoreExt, RetryConfig};
+use reqwest::header::{AUTHORIZATION, HeaderValue};
 
 use crate::connector::Connector;
-use crate::environment;
 use crate::failure::explained;
 use crate::listing::LeftOut;
-use crate::runtime;
 use crate::unsure::Unsure;
+use crate::{environment, runtime};
 use base::error::Problem;
-use base::fs;
-use base::secrets;
+use base::{fs, secrets};
 
 const SCHEMES: [&str; 5] = ["s3", "gs", "az", "https", "http"];
 

@@ -7,32 +7,23 @@
 //! there is no index that could disagree with the disk.
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
-use std::collections::BTreeSet;
-use std::path::Path;
-use std::path::PathBuf;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
-use anyhow::Context;
-use anyhow::Result;
-use futures_util::StreamExt;
-use futures_util::TryStreamExt;
-use futures_util::stream;
+use anyhow::{Context, Result};
+use futures_util::{StreamExt, TryStreamExt, stream};
 use object_store::ObjectMeta;
 
 use crate::address::Address;
-use crate::download::Broken;
-use crate::download::download;
-use crate::download::is_versioned;
+use crate::download::{Broken, download, is_versioned};
 use crate::failure::explained;
 use crate::runtime;
 use base::error::Problem;
-use base::fs;
 use base::fs::FolderLock;
 use base::quantity::format_bytes;
-use base::secrets;
+use base::{fs, secrets};
 
 /// Number of downloads at the same time.
 const AT_ONCE: usize = 8;

@@ -5,13 +5,11 @@
 //! may be that of a lost machine, so a later process takes it over. An earlier process that still runs
 //! notices this before its next checkpoint and stops uploading, so that the files of two runs do not mix.
 
-use std::time::SystemTime;
-use std::time::UNIX_EPOCH;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
 use chrono::DateTime;
-use serde::Deserialize;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::remote::Remote;

@@ -5,21 +5,14 @@
 
 use std::time::Duration;
 
-use object_store::ClientConfigKey;
-use object_store::ClientOptions;
-use object_store::client::HttpClient;
-use object_store::client::HttpConnector;
-use reqwest::Client;
-use reqwest::ClientBuilder;
-use reqwest::NoProxy;
-use reqwest::Proxy;
+use object_store::client::{HttpClient, HttpConnector};
+use object_store::{ClientConfigKey, ClientOptions};
 use reqwest::header::HeaderMap;
-use reqwest::redirect::Attempt;
-use reqwest::redirect::Policy;
+use reqwest::redirect::{Attempt, Policy};
 use reqwest::tls::Certificate;
+use reqwest::{Client, ClientBuilder, NoProxy, Proxy};
 
-use crate::listing::LeftOut;
-use crate::listing::Listing;
+use crate::listing::{LeftOut, Listing};
 
 /// Time without a byte after which a request is abandoned and repeated.
 pub(super) const SILENCE: Duration = Duration::from_secs(60);

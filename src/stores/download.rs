@@ -2,20 +2,14 @@
 //! two versions.
 
 use std::cell::Cell;
-use std::io::Read;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::Context;
-use anyhow::Result;
+use anyhow::{Context, Result};
 use futures_util::StreamExt;
-use md5::Digest;
-use md5::Md5;
-use object_store::Error;
-use object_store::GetOptions;
-use object_store::GetRange;
-use object_store::ObjectMeta;
+use md5::{Digest, Md5};
+use object_store::{Error, GetOptions, GetRange, ObjectMeta};
 
 use crate::address::Address;
 use crate::failure::explained;

@@ -7,18 +7,12 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::Mutex;
-use std::sync::PoisonError;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use object_store::client::HttpError;
-use object_store::client::HttpRequest;
-use object_store::client::HttpResponse;
-use object_store::client::HttpService;
+use object_store::client::{HttpError, HttpRequest, HttpResponse, HttpService};
 use object_store::path::Path as Key;
-use reqwest::Client;
-use reqwest::Method;
 use reqwest::header::CONTENT_LENGTH;
+use reqwest::{Client, Method};
 
 /// Number of names in a message.
 const NAMED: usize = 3;

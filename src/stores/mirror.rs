@@ -9,25 +9,15 @@
 
 use std::collections::BTreeMap;
 use std::io::Read;
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc;
-use std::sync::mpsc::Receiver;
-use std::sync::mpsc::RecvTimeoutError;
-use std::sync::mpsc::Sender;
-use std::time::Duration;
-use std::time::SystemTime;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::time::{Duration, SystemTime};
 
 use anyhow::Result;
 
-use crate::claim::CLAIM;
-use crate::claim::Claim;
-use crate::remote::MANIFEST;
-use crate::remote::Remote;
-use crate::remote::checkpoint_of;
-use crate::remote::is_complete;
-use crate::remote::name_in_seed;
-use crate::remote::sealed_folder;
+use crate::claim::{CLAIM, Claim};
+use crate::remote::{MANIFEST, Remote, checkpoint_of, is_complete, name_in_seed, sealed_folder};
 use base::error::Problem;
 use base::fs;
 use base::fs::File;

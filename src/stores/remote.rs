@@ -7,20 +7,14 @@ use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::Path;
 
-use anyhow::Context;
-use anyhow::Result;
+use anyhow::{Context, Result};
 use futures_util::TryStreamExt;
-use object_store::ObjectMeta;
-use object_store::ObjectStore;
-use object_store::ObjectStoreExt;
-use object_store::PutMode;
-use object_store::WriteMultipart;
 use object_store::path::Path as Key;
+use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, WriteMultipart};
 use serde_json::Value;
 
 use crate::address::Address;
-use crate::download::Broken;
-use crate::download::download;
+use crate::download::{Broken, download};
 use crate::failure::explained;
 use crate::runtime;
 use base::error::Problem;

@@ -8,8 +8,7 @@ use std::io;
 use std::sync::OnceLock;
 
 use anyhow::Result;
-use tokio::runtime::Builder;
-use tokio::runtime::Runtime;
+use tokio::runtime::{Builder, Runtime};
 
 use base::error::Problem;
 use base::quietly::quietly;

@@ -2,8 +2,7 @@
 //! Objects that a store encrypts with its own key are like this: their tags are not checksums.
 
 use std::collections::BTreeSet;
-use std::sync::Mutex;
-use std::sync::PoisonError;
+use std::sync::{Mutex, PoisonError};
 
 /// Names of such objects in one store.
 #[derive(Debug, Default)]

@@ -1,9 +1,7 @@
 //! Evaluation batches, divided among the processes that train together.
 
 use anyhow::Result;
-use candle_core::DType;
-use candle_core::Device;
-use candle_core::Tensor;
+use candle_core::{DType, Device, Tensor};
 
 use crate::batches::Batch;
 use crate::distributed::World;
@@ -62,8 +60,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::distributed::threads::in_each;
-    use crate::distributed::threads::worlds;
+    use crate::distributed::threads::{in_each, worlds};
     use crate::families::named_model;
     use crate::models::Model;
     use crate::tasks::classify::Classify;

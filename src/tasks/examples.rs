@@ -9,15 +9,11 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use crate::config::ClassifyData;
-use crate::config::FinetuneConfig;
+use crate::config::{ClassifyData, FinetuneConfig};
 use crate::error::Problem;
 use crate::rng::hash_name;
-use crate::tasks::labelled::BadRows;
-use crate::tasks::labelled::Columns;
-use crate::tasks::labelled::Example;
 use crate::tasks::labelled::files::Rows;
-use crate::tasks::labelled::read_examples_skipping;
+use crate::tasks::labelled::{BadRows, Columns, Example, read_examples_skipping};
 use crate::tasks::subset;
 
 /// Rows with their labels, in the same order.

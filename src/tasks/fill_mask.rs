@@ -1,9 +1,7 @@
 //! Predictions of a masked language model for the mask tokens of a text.
 
 use anyhow::Result;
-use candle_core::D;
-use candle_core::DType;
-use candle_core::Device;
+use candle_core::{D, DType, Device};
 
 use crate::batches::Batch;
 use crate::error::Problem;

@@ -7,21 +7,15 @@
 
 use std::sync::Arc;
 
-use candle_core::Device;
-use candle_core::Result;
+use candle_core::{Device, Result};
 
-use crate::batches::Batch;
-use crate::batches::Planner;
+use crate::batches::{Batch, Planner};
 use crate::families::ModelConfig;
 use crate::layers::Rows;
-use crate::models::Targets;
-use crate::models::TokenIds;
+use crate::models::{Targets, TokenIds};
 use crate::ops::cuda::Gpu;
-use crate::ops::indices::Indices;
-use crate::ops::indices::Uploaded;
-use crate::ops::upload::Numbers;
-use crate::ops::upload::Plans;
-use crate::ops::upload::upload;
+use crate::ops::indices::{Indices, Uploaded};
+use crate::ops::upload::{Numbers, Plans, upload};
 
 /// The arrays that a pass over a batch reads.
 #[derive(Debug)]

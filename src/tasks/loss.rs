@@ -1,11 +1,8 @@
 //! Losses of a batch, on the host or still being computed on the device.
 
-use candle_core::Device;
-use candle_core::Result;
-use candle_core::Tensor;
+use candle_core::{Device, Result, Tensor};
 
-use crate::ops::cross_entropy::Entropy;
-use crate::ops::cross_entropy::Totals;
+use crate::ops::cross_entropy::{Entropy, Totals};
 use crate::ops::norm;
 use crate::ops::tensor::from_vec;
 

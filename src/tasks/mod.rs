@@ -36,18 +36,13 @@ mod tests;
 pub mod token_classify;
 pub mod trained;
 
-use candle_core::Result;
-use candle_core::Tensor;
+use candle_core::{Result, Tensor};
 
-use crate::batches::Batch;
-use crate::batches::Planner;
-use crate::layers::Gradients;
-use crate::layers::Parameters;
-use crate::layers::Part;
+use crate::batches::{Batch, Planner};
 use crate::layers::context::Pass;
+use crate::layers::{Gradients, Parameters, Part};
 
-pub use loss::Loss;
-pub use loss::PendingLoss;
+pub use loss::{Loss, PendingLoss};
 pub use supervised::Supervised;
 
 /// A part of the loss that has its own targets.

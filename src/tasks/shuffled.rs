@@ -2,13 +2,8 @@
 
 use std::ops::Range;
 
-use crate::batches::Batch;
-use crate::batches::Cursor;
-use crate::batches::StepBatches;
-use crate::batches::share;
-use crate::rng::Permutation;
-use crate::rng::Purpose;
-use crate::rng::Stream;
+use crate::batches::{Batch, Cursor, StepBatches, share};
+use crate::rng::{Permutation, Purpose, Stream};
 use crate::tasks::run::Setting;
 
 /// The position in the shuffled examples at which the next step begins, and the sizes of steps.

@@ -4,14 +4,12 @@
 use anyhow::Result;
 use serde::Serialize;
 
-use crate::config::FinetuneConfig;
-use crate::config::TrainingConfig;
+use crate::config::{FinetuneConfig, TrainingConfig};
 use crate::error::Problem;
 use crate::families::ModelConfig;
 use crate::fs;
 use crate::fs::Sha256Sum;
-use crate::interop::Filled;
-use crate::interop::PretrainedFolder;
+use crate::interop::{Filled, PretrainedFolder};
 use crate::layers::Part;
 use crate::models::Encoder;
 use crate::optim::first_trained;
@@ -159,8 +157,7 @@ pub(super) fn tell(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::families::EncoderConfig;
-    use crate::families::Family;
+    use crate::families::{EncoderConfig, Family};
 
     #[test]
     fn a_family_without_a_kind_of_dropout_takes_none() {

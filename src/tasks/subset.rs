@@ -8,9 +8,7 @@ use anyhow::Result;
 
 use crate::config::ClassifyData;
 use crate::error::Problem;
-use crate::rng::Permutation;
-use crate::rng::Purpose;
-use crate::rng::Stream;
+use crate::rng::{Permutation, Purpose, Stream};
 
 /// Returns the ascending indices of the examples that a configuration selects from those with these `labels`;
 /// `None` if it selects all.

@@ -2,24 +2,14 @@
 //!
 //! Masked language modelling and classification differ only in their heads and examples.
 
-use candle_core::DType;
-use candle_core::Result;
-use candle_core::Tensor;
+use candle_core::{DType, Result, Tensor};
 
-use crate::batches::Batch;
-use crate::batches::Planner;
-use crate::layers::Context;
-use crate::layers::Gradients;
-use crate::layers::Parameters;
+use crate::batches::{Batch, Planner};
 use crate::layers::context::Pass;
-use crate::models::Head;
-use crate::models::Model;
-use crate::tasks::Loss;
-use crate::tasks::PendingLoss;
-use crate::tasks::Seen;
-use crate::tasks::Task;
-use crate::tasks::inputs;
+use crate::layers::{Context, Gradients, Parameters};
+use crate::models::{Head, Model};
 use crate::tasks::inputs::Inputs;
+use crate::tasks::{Loss, PendingLoss, Seen, Task, inputs};
 
 /// A model that is trained on labels.
 #[derive(Debug)]

@@ -1,39 +1,25 @@
 //! Forward and backward passes and updates on the GPU compared with the CPU: the same loss, gradients and
 //! parameters, with dropout, in every dtype.
 
-use candle_core::DType;
-use candle_core::Device;
-use candle_core::Tensor;
+use candle_core::{DType, Device, Tensor};
 
 use crate::batches::Batch;
-use crate::config::OptimizerType;
-use crate::config::RtdConfig;
-use crate::config::TrainingConfig;
-use crate::families::EncoderConfig;
-use crate::families::Family;
-use crate::families::ModelConfig;
+use crate::config::{OptimizerType, RtdConfig, TrainingConfig};
+use crate::families::{EncoderConfig, Family, ModelConfig};
 use crate::layers::Gradients;
 use crate::layers::context::Pass;
-use crate::models::Blueprint;
-use crate::models::Model;
+use crate::models::{Blueprint, Model};
 use crate::ops::element::rounding;
 use crate::ops::norm;
-use crate::ops::testing::DTYPES;
-use crate::ops::testing::bits;
-use crate::ops::testing::device;
-use crate::ops::testing::on_each_device;
-use crate::ops::testing::relative_error;
+use crate::ops::testing::{DTYPES, bits, device, on_each_device, relative_error};
 use crate::ops::update::Clip;
 use crate::optim::Optimizer;
-use crate::rng::Purpose;
-use crate::rng::Stream;
+use crate::rng::{Purpose, Stream};
 use crate::tasks::Task;
 use crate::tasks::classify::Classify;
 use crate::tasks::masked_lm::MaskedLm;
-use crate::tasks::replaced_token_detection::ReplacedTokenDetection;
-use crate::tasks::replaced_token_detection::blueprint;
-use crate::tasks::sentence_pairs::NextSentence;
-use crate::tasks::sentence_pairs::SentencePairs;
+use crate::tasks::replaced_token_detection::{ReplacedTokenDetection, blueprint};
+use crate::tasks::sentence_pairs::{NextSentence, SentencePairs};
 use crate::tasks::token_classify::TokenClassify;
 
 const VOCABULARY: u64 = 150;

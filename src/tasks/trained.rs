@@ -4,23 +4,17 @@ use std::fmt::Display;
 use std::path::Path;
 
 use anyhow::Result;
-use candle_core::Device;
-use candle_core::Tensor;
-use serde_json::Map;
-use serde_json::Value;
+use candle_core::{Device, Tensor};
+use serde_json::{Map, Value};
 
 use crate::batches::Batch;
 use crate::checkpoint::write_tensors;
 use crate::config::CleaningConfig;
 use crate::error::Problem;
 use crate::fs;
-use crate::scores::Outcomes;
-use crate::scores::measured;
+use crate::scores::{Outcomes, measured};
 use crate::tasks::Task;
-use crate::tasks::labelled::Columns;
-use crate::tasks::labelled::InputFile;
-use crate::tasks::labelled::InputText;
-use crate::tasks::labelled::Tagging;
+use crate::tasks::labelled::{Columns, InputFile, InputText, Tagging};
 
 /// A model with its tokenizer, for any task.
 pub trait Trained {

@@ -1,11 +1,9 @@
 //! An append-only file of whole entries. A failed write is undone and retried together with the next entry.
 
 use std::io::Write;
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use anyhow::Context;
-use anyhow::Result;
+use anyhow::{Context, Result};
 
 use crate::error::Problem;
 use crate::fs;

@@ -3,24 +3,18 @@
 //!
 //! A failing log file never stops a run.
 
-use std::io::Read;
-use std::io::Write;
-use std::path::Path;
-use std::path::PathBuf;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering;
-use std::time::SystemTime;
-use std::time::UNIX_EPOCH;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
-use chrono::DateTime;
-use chrono::NaiveDateTime;
+use chrono::{DateTime, NaiveDateTime};
 
 use crate::error::Problem;
-use crate::fs;
 use crate::fs::File;
-use crate::secrets;
+use crate::{fs, secrets};
 
 static FILE: Mutex<Option<File>> = Mutex::new(None);
 /// Length of the time at the start of each line, such as `2026-11-24T12:00:00Z `.

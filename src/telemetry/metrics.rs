@@ -6,8 +6,7 @@ use std::path::Path;
 
 use anyhow::Result;
 use serde::Deserialize;
-use serde_json::Map;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::fs;
 use crate::telemetry::append_log::AppendLog;

@@ -6,14 +6,11 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::io::Write;
-use std::path::Path;
-use std::path::PathBuf;
-use std::time::SystemTime;
-use std::time::UNIX_EPOCH;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::error::Problem;
 use crate::fs;

@@ -1,14 +1,12 @@
 //! Chooses the sinks of a run other than the terminal, from the keys in the section `run` of its
 //! configuration.
 
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use serde_json::Value;
 
-use crate::config::RunSection;
-use crate::config::Tracker;
+use crate::config::{RunSection, Tracker};
 use crate::telemetry::metrics::MetricsLog;
 use crate::telemetry::mlflow;
 use crate::telemetry::mlflow::Mlflow;

@@ -1,7 +1,6 @@
 //! The measurements of training at one step; the sinks decide where they are written.
 
-use serde_json::Map;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::telemetry::json_number;
 

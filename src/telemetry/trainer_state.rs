@@ -5,10 +5,8 @@
 //! continues the `log_history`.
 
 use anyhow::Result;
-use serde::Deserialize;
-use serde::Serialize;
-use serde_json::Map;
-use serde_json::Value;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use crate::error::Problem;
 use crate::telemetry::json_number;

@@ -5,30 +5,29 @@
 //! each process.)
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
-use std::collections::HashMap;
+use std::collections::{BinaryHeap, HashMap};
 
 use crate::tokenizer::hash::FastMap;
 
 type Pair = (u32, u32);
 
-/// A word as ids of its symbols, and how often it was seen.
+/// A word as ids of its symbols, and its count.
 pub(super) struct Word {
     pub(super) symbols: Vec<u32>,
     pub(super) count: u64,
 }
 
-/// What training learns: merges in the order of their rank, and the spelling of every id.
+/// Result of training: merges in the order of their rank, and the spelling of every id.
 pub(super) struct Learned {
     pub(super) merges: Vec<Pair>,
     pub(super) spellings: Vec<String>,
 }
 
-/// Merges the most frequent pair until the vocabulary has `vocab_size` entries or no pair is seen
+/// Merges the most frequent pair until the vocabulary has `vocab_size` entries or no pair occurs
 /// `min_frequency` times.
 ///
-/// `spellings` holds the entries that exist already; those that begin with `prefix` (empty, or WordPiece's
-/// `##`) lose it when they are put behind another. `progress` gets the size of the vocabulary after each
+/// `spellings` are the existing entries; those that begin with `prefix` (empty, or WordPiece's `##`) lose it
+/// when they are appended to another one. `progress` is called with the size of the vocabulary after each
 /// merge.
 pub(super) fn learn(
     words: Vec<Word>,
@@ -59,9 +58,9 @@ struct State {
     /// Two merges can spell the same entry (`a` + `bc`, `ab` + `c`): they share its id.
     ids: HashMap<String, u32>,
     pairs: FastMap<Pair, Occurrences>,
-    /// The largest count first, then the smallest pair. Counts in here may be out of date.
+    /// The pair with the largest count first, then the smallest pair. Counts in the queue may be out of date.
     queue: BinaryHeap<(u64, Reverse<Pair>)>,
-    /// The word before a merge, and which of its symbols go into the new one.
+    /// The symbols of a word before a merge, and for each one whether it becomes part of the new symbol.
     old: Vec<u32>,
     is_merged: Vec<bool>,
 }
@@ -69,7 +68,7 @@ struct State {
 #[derive(Default)]
 struct Occurrences {
     count: u64,
-    /// Words that hold the pair, with repetitions, and some that did once.
+    /// Words that contain the pair, with repetitions, and some that no longer do.
     words: Vec<u32>,
 }
 
@@ -94,7 +93,8 @@ impl State {
             if count == queued && count > 0 {
                 return Some((pair, count));
             }
-            // A count that grew was queued again when it did; one that shrank is queued here.
+            // A pair whose count grew was queued again at that time; a pair whose count shrank is queued
+            // here.
             if count > 0 && count < queued {
                 self.queue.push((count, Reverse(pair)));
             }
@@ -103,7 +103,8 @@ impl State {
     }
 
     fn merge(&mut self, pair: Pair) {
-        let (first, second) = (&self.spellings[pair.0 as usize], &self.spellings[pair.1 as usize]);
+        let first = &self.spellings[pair.0 as usize];
+        let second = &self.spellings[pair.1 as usize];
         let spelling = format!("{first}{}", second.strip_prefix(self.prefix).unwrap_or(second));
         let next = self.spellings.len() as u32;
         let id = *self.ids.entry(spelling.clone()).or_insert(next);
@@ -126,7 +127,7 @@ impl State {
         }
     }
 
-    /// Puts `id` for each `pair` in a word, and corrects the counts of the pairs around it.
+    /// Replaces each `pair` in a word by `id`, and corrects the counts of the adjacent pairs.
     fn merge_in_word(&mut self, index: u32, pair: Pair, id: u32, grown: &mut Vec<Pair>) {
         let Self { words, pairs, old, is_merged, .. } = self;
         let word = &mut words[index as usize];
@@ -146,7 +147,7 @@ impl State {
                 seen.count -= word.count;
             }
         }
-        // `place` is where the symbol begins in the old word; an `id` that was there already changes nothing.
+        // `place` is the start of the symbol in the old word; an `id` that was already there changes nothing.
         let mut place = 0;
         for new in word.symbols.windows(2) {
             let is_new = is_merged[place];
@@ -181,8 +182,7 @@ mod tests {
 
     #[test]
     fn the_most_frequent_pair_comes_first() {
-        // e+s 9, s+t 9 (the tie goes to the smaller pair), then es+t 9, l+o 7, lo+w 7, ... as in Sennrich et
-        // al.
+        // e+s 9, s+t 9 (the smaller pair wins the tie), then es+t 9, l+o 7, lo+w 7, ... as in Sennrich et al.
         let learned = learn_from(&[("low", 5), ("lower", 2), ("newest", 6), ("widest", 3)], 32);
         assert_eq!(learned, ["es", "est", "lo", "low", "ew", "new"]);
     }
@@ -193,7 +193,7 @@ mod tests {
         assert_eq!(learn_from(&[("aaaaa", 3)], 30), ["aa", "aaa", "aaaaa"]);
     }
 
-    /// The same by the book: all pairs are counted anew before each merge.
+    /// A simple implementation for comparison: all pairs are counted again before each merge.
     fn learn_slowly(words: &[(String, u64)], vocab_size: usize) -> Vec<String> {
         let mut spellings: Vec<String> = ('a'..='z').map(String::from).collect();
         let mut words: Vec<(Vec<usize>, u64)> = words

@@ -1,41 +1,45 @@
-//! What a tokenizer.json from outside may not ask for, seen before the `tokenizers` crate reads it: texts
-//! that grow without end, tables that claim more than is there, merges that cut characters in half.
+//! Checks a tokenizer.json from outside before the `tokenizers` crate reads it. Refused are parts that make
+//! texts grow without bound, tables that claim more bytes than they have, and merges that cut characters in
+//! half.
 
 use serde_json::Value;
 
 use crate::error::Problem;
 
-/// The most that a text may grow, counted in bytes: normalizers put a few bytes for one, and there are not
-/// many of them.
+/// Largest factor by which a text may grow, in bytes: normalizers replace one byte by a few bytes, and there
+/// are not many of them.
 const GROWTH_MAX: usize = 1024;
 
-/// The most merges for each entry of a vocabulary. One makes an entry; some tokenizers list each way to make it.
+/// Most merges per entry of a vocabulary. One merge makes an entry; some tokenizers list every way to make
+/// it.
 const MERGES_PER_ENTRY_MAX: usize = 16;
 
-/// Refuses a tokenizer that would take memory without bound.
+/// Refuses a tokenizer that would need unbounded memory.
 pub(super) fn check(json: &Value, place: &str) -> Result<(), Problem> {
-    let wrong = |message: String| {
+    fault(json).map_or(Ok(()), |message| {
         Err(Problem::new(format!("is not a tokenizer that can be used: {message}")).at(place))
-    };
+    })
+}
+
+/// The first reason to refuse a tokenizer.
+fn fault(json: &Value) -> Option<String> {
     let parts = ["normalizer", "pre_tokenizer", "post_processor", "decoder"].map(|key| growth(&json[key]));
     if parts.into_iter().fold(1, usize::saturating_mul) > GROWTH_MAX {
-        return wrong(format!("its parts make a text more than {GROWTH_MAX} times as long"));
+        return Some(format!("its parts make a text more than {GROWTH_MAX} times as long"));
     }
     if claims_too_much(&json["normalizer"]) {
-        return wrong("`precompiled_charsmap` claims more than it holds".to_string());
+        return Some("`precompiled_charsmap` claims more than it holds".to_string());
     }
     let merges = json["model"]["merges"].as_array().map_or(0, Vec::len);
     let entries = json["model"]["vocab"].as_object().map_or(0, serde_json::Map::len);
     if merges > MERGES_PER_ENTRY_MAX * entries.max(1) {
-        return wrong(format!("it has {merges} merges for {entries} entries of its vocabulary"));
+        return Some(format!("it has {merges} merges for {entries} entries of its vocabulary"));
     }
-    if let Some(part) = merge_without_prefix(&json["model"]) {
-        return wrong(format!("merge with `{part}`, which lacks the `continuing_subword_prefix`"));
-    }
-    Ok(())
+    let part = merge_without_prefix(&json["model"])?;
+    Some(format!("merge with `{part}`, which lacks the `continuing_subword_prefix`"))
 }
 
-/// How many times as long a text may be after `part` and all that it is made of.
+/// Upper bound on the factor by which `part` and its components make a text longer.
 fn growth(part: &Value) -> usize {
     match part {
         Value::Object(fields) => fields.values().map(growth).fold(own_growth(part), usize::saturating_mul),
@@ -44,30 +48,27 @@ fn growth(part: &Value) -> usize {
     }
 }
 
-/// Types may be left out of old files, so that the keys decide.
+/// The growth by one component alone. Old files may omit types, so the keys are decisive.
 fn own_growth(part: &Value) -> usize {
-    let sequences = |pieces: &Value| {
-        pieces.as_array().into_iter().flatten().filter(|piece| !piece["Sequence"].is_null()).count()
-    };
     match (&part["pattern"], &part["content"]) {
         (Value::Null, _) | (_, Value::Null) => {}
         (pattern, content) => {
             let new = content.as_str().map_or(1, str::len);
-            // An expression may match nothing, which is everywhere.
+            // A regular expression may match the empty string, which occurs everywhere.
             return pattern["String"].as_str().map_or(new + 1, |old| {
                 if old.is_empty() { new + 1 } else { new.div_ceil(old.len()).max(1) }
             });
         }
     }
     match part["type"].as_str() {
-        // The bytes above 0x7f have two each.
+        // Each byte above 0x7f becomes two bytes.
         Some("ByteLevel") => 2,
-        _ => sequences(&part["single"]).max(sequences(&part["pair"]) / 2).max(1),
+        _ => num_sequences(&part["single"]).max(num_sequences(&part["pair"]) / 2).max(1),
     }
 }
 
-/// Whether the table of a `Precompiled` normalizer anywhere in `part` is shorter than its first four bytes
-/// say, which are allocated first.
+/// Returns true if the table of a `Precompiled` normalizer anywhere in `part` is shorter than its first four
+/// bytes claim; the crate allocates the claimed size first.
 fn claims_too_much(part: &Value) -> bool {
     match part {
         Value::Object(fields) => fields.iter().any(|(key, value)| match value.as_str() {
@@ -79,6 +80,11 @@ fn claims_too_much(part: &Value) -> bool {
         Value::Array(parts) => parts.iter().any(claims_too_much),
         _ => false,
     }
+}
+
+/// Number of texts in a template.
+fn num_sequences(pieces: &Value) -> usize {
+    pieces.as_array().into_iter().flatten().filter(|piece| !piece["Sequence"].is_null()).count()
 }
 
 /// The first four bytes of `base64` as a little-endian number.
@@ -98,13 +104,13 @@ fn first_number(base64: &str) -> Option<u32> {
     Some(((bits >> 4) as u32).swap_bytes())
 }
 
-/// The right part of a merge that does not begin with the prefix, which the crate cuts off unseen, through a
-/// character if need be.
+/// The right part of a merge if it does not begin with the prefix. The crate cuts off the prefix's length
+/// without a check, even in the middle of a character.
 fn merge_without_prefix(model: &Value) -> Option<&str> {
     let prefix = model["continuing_subword_prefix"].as_str().filter(|prefix| !prefix.is_empty())?;
-    let merges = || model["merges"].as_array().into_iter().flatten();
-    let pairs = merges().filter_map(|pair| pair.get(1)?.as_str());
-    let texts = merges().filter_map(|both| Some(both.as_str()?.split_once(' ')?.1));
+    let merges = model["merges"].as_array()?;
+    let pairs = merges.iter().filter_map(|pair| pair.get(1)?.as_str());
+    let texts = merges.iter().filter_map(|both| Some(both.as_str()?.split_once(' ')?.1));
     pairs.chain(texts).find(|right| !right.starts_with(prefix))
 }
 
@@ -127,9 +133,9 @@ mod tests {
             6
         );
         assert_eq!(growth(&json!({"type": "Split", "pattern": {"String": ""}, "behavior": "Isolated"})), 1);
-        let piece = |id: &str| json!({"Sequence": {"id": id, "type_id": 0}});
-        assert_eq!(growth(&json!({"single": [piece("A")], "pair": [piece("A"), piece("B")]})), 1);
-        assert_eq!(growth(&json!({"single": [piece("A"), piece("A"), piece("A")], "pair": []})), 3);
+        let [a, b] = ["A", "B"].map(|id| json!({"Sequence": {"id": id, "type_id": 0}}));
+        assert_eq!(growth(&json!({"single": [a], "pair": [a, b]})), 1);
+        assert_eq!(growth(&json!({"single": [a, a, a], "pair": []})), 3);
         let bomb: Vec<Value> = (0..100).map(|_| replace("a", "aa")).collect();
         let refused =
             check(&json!({"normalizer": {"type": "Sequence", "normalizers": bomb}}), "here").unwrap_err();
@@ -148,19 +154,17 @@ mod tests {
 
     #[test]
     fn merges_make_the_entries_of_the_vocabulary() {
-        let of = |count: usize| {
-            check(
-                &json!({"model": {"vocab": {"a": 0, "b": 1, "ab": 2}, "merges": vec!["a b"; count]}}),
-                "here",
-            )
-        };
-        assert!(of(48).is_ok());
-        let refused = of(49).unwrap_err().to_string();
+        let [allowed, refused] = [48, 49].map(|count| {
+            let vocab = json!({"a": 0, "b": 1, "ab": 2});
+            check(&json!({"model": {"vocab": vocab, "merges": vec!["a b"; count]}}), "here")
+        });
+        assert!(allowed.is_ok());
+        let refused = refused.unwrap_err().to_string();
         assert!(refused.contains("49 merges for 3 entries"), "{refused}");
     }
 
     #[test]
-    fn merges_go_on_with_the_prefix() {
+    fn right_parts_of_merges_begin_with_the_prefix() {
         let model =
             |merge: Value| json!({"continuing_subword_prefix": "##", "merges": [["a", "##b"], merge]});
         assert_eq!(merge_without_prefix(&model(json!("a ##b"))), None);

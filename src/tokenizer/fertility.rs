@@ -1,23 +1,23 @@
-//! How finely a tokenizer cuts text: tokens for a word, bytes for a token, and what it does not know.
+//! Measures how finely a tokenizer divides text: tokens per word, bytes per token, and the share of unknown
+//! tokens.
 
 use anyhow::Result;
-use serde::Deserialize;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::tokenizer::Tokenizer;
 
-/// Counts over some texts; those of several parts can be added.
+/// Counts over some texts; the counts of several parts can be added.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fertility {
-    /// Texts.
+    /// Number of texts.
     pub texts: u64,
-    /// Bytes of UTF-8.
+    /// Number of bytes of UTF-8.
     pub bytes: u64,
-    /// Words: what stands between white space.
+    /// Number of words, separated by white space.
     pub words: u64,
-    /// Tokens, without special ones around the texts.
+    /// Number of tokens, without special tokens around the texts.
     pub tokens: u64,
-    /// Tokens that stand for something unknown.
+    /// Number of unknown tokens.
     pub unknown: u64,
 }
 
@@ -31,7 +31,7 @@ impl Fertility {
         self.unknown += ids.iter().filter(|id| Some(**id) == unk).count() as u64;
     }
 
-    /// Adds the counts of other texts. A damaged journal may claim any number.
+    /// Adds the counts of other texts. The sums saturate, since a damaged journal may contain any number.
     pub fn merge(&mut self, other: &Self) {
         self.texts = self.texts.saturating_add(other.texts);
         self.bytes = self.bytes.saturating_add(other.bytes);
@@ -40,23 +40,23 @@ impl Fertility {
         self.unknown = self.unknown.saturating_add(other.unknown);
     }
 
-    /// Tokens for each word; 0 without words.
+    /// Tokens per word; 0 without words.
     pub fn tokens_per_word(&self) -> f64 {
         ratio(self.tokens, self.words)
     }
 
-    /// Bytes for each token; 0 without tokens.
+    /// Bytes per token; 0 without tokens.
     pub fn bytes_per_token(&self) -> f64 {
         ratio(self.bytes, self.tokens)
     }
 
-    /// Share of the tokens that is unknown; 0 without tokens.
+    /// Share of unknown tokens; 0 without tokens.
     pub fn unknown_rate(&self) -> f64 {
         ratio(self.unknown, self.tokens)
     }
 
     /// The counts of `tokenizer` on `texts`.
-    pub fn of<T: AsRef<str> + Sync>(tokenizer: &Tokenizer, texts: &[T]) -> Result<Self> {
+    pub fn measure<T: AsRef<str> + Sync>(tokenizer: &Tokenizer, texts: &[T]) -> Result<Self> {
         let mut counts = Self::default();
         for (text, ids) in texts.iter().zip(tokenizer.encode_corpus(texts)?) {
             counts.add(text.as_ref(), &ids, tokenizer.special().unk);
@@ -65,29 +65,29 @@ impl Fertility {
     }
 }
 
-/// Two tokenizers on the same texts.
+/// Counts of two tokenizers on the same texts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Comparison {
-    /// Counts of the one.
+    /// Counts of our tokenizer.
     pub ours: Fertility,
-    /// Counts of the other.
+    /// Counts of the other tokenizer.
     pub other: Fertility,
 }
 
 impl Comparison {
     /// Counts both tokenizers on `texts`.
     pub fn of<T: AsRef<str> + Sync>(ours: &Tokenizer, other: &Tokenizer, texts: &[T]) -> Result<Self> {
-        Ok(Self { ours: Fertility::of(ours, texts)?, other: Fertility::of(other, texts)? })
+        Ok(Self { ours: Fertility::measure(ours, texts)?, other: Fertility::measure(other, texts)? })
     }
 
-    /// Our tokens for each token of the other: below 1, ours are fewer.
+    /// Our tokens per token of the other tokenizer: below 1, ours has fewer.
     pub fn token_ratio(&self) -> f64 {
         ratio(self.ours.tokens, self.other.tokens)
     }
 }
 
-fn ratio(count: u64, of: u64) -> f64 {
-    if of == 0 { 0.0 } else { count as f64 / of as f64 }
+fn ratio(count: u64, total: u64) -> f64 {
+    if total == 0 { 0.0 } else { count as f64 / total as f64 }
 }
 
 #[cfg(test)]

@@ -1,16 +1,16 @@
-//! The special tokens around one text and around a pair, and the token types, as a tokenizer's own
-//! post-processor puts them.
+//! The special tokens around one text and around a pair, and the token types, as determined by a tokenizer's
+//! own post-processor.
 
-use tokenizers::Encoding;
-use tokenizers::Token;
+use serde_json::{Value, json};
+use tokenizers::{Encoding, Token};
 
 use crate::error::Problem;
 use crate::quietly::quietly;
 
-/// Special tokens that may stand in a row.
+/// Most special tokens in sequence.
 const ROW_MAX: usize = 4;
 
-/// Stands for the first and the second text while the post-processor is asked.
+/// Placeholders for the first and the second text in a call of the post-processor.
 const TEXTS: [u32; 2] = [u32::MAX - 1, u32::MAX];
 
 /// A special token and its token type.
@@ -20,7 +20,7 @@ struct Placed {
     token_type: u32,
 }
 
-/// Special tokens in a row, before, between or after texts.
+/// Consecutive special tokens before, between or after texts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SpecialRow {
     tokens: [Placed; ROW_MAX],
@@ -28,7 +28,7 @@ pub struct SpecialRow {
 }
 
 impl SpecialRow {
-    /// The number of tokens.
+    /// Number of tokens.
     pub fn len(&self) -> usize {
         self.len as usize
     }
@@ -56,7 +56,7 @@ impl SpecialRow {
     }
 }
 
-/// One text between special tokens, or a pair of texts.
+/// The special tokens around one text or a pair of texts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Frame {
     /// Tokens before the first text.
@@ -70,7 +70,7 @@ pub struct Frame {
 }
 
 impl Frame {
-    /// A token before a text and one after it.
+    /// A frame of a token before a text and a token after it.
     #[cfg(test)]
     pub(crate) fn of_tokens(before: u32, after: u32) -> Self {
         let mut frame = Self::default();
@@ -79,7 +79,7 @@ impl Frame {
         frame
     }
 
-    /// The number of special tokens.
+    /// Number of special tokens.
     pub fn special_tokens(&self) -> usize {
         self.before.len() + self.between.len() + self.after.len()
     }
@@ -89,14 +89,30 @@ impl Frame {
         self.before.ids().chain(text.iter().copied()).chain(self.after.ids()).collect()
     }
 
-    fn with_types(mut self, new: impl Fn(u32) -> u32) -> Self {
+    fn with_types_up_to(mut self, most: u32) -> Self {
         for row in [&mut self.before, &mut self.between, &mut self.after] {
-            row.tokens.iter_mut().for_each(|token| token.token_type = new(token.token_type));
+            row.tokens.iter_mut().for_each(|token| token.token_type = token.token_type.min(most));
         }
-        Self { text_types: self.text_types.map(new), ..self }
+        Self { text_types: self.text_types.map(|token_type| token_type.min(most)), ..self }
     }
 
-    /// Reads ids and types of texts that are one token each.
+    /// Calls the post-processor of `inner` with one or two texts of one token each.
+    fn new(inner: &tokenizers::Tokenizer, texts: usize, place: &str) -> Result<Self, Problem> {
+        let second = (texts == 2).then(|| placeholder(1));
+        let encoding = quietly(|| inner.post_process(placeholder(0), second, true)).map_err(|message| {
+            Problem::new(format!("its `post_processor` cannot be used: {message}")).at(place)
+        })?;
+        Self::parse(&encoding, texts).ok_or_else(|| {
+            let what = ["a text", "a pair of texts"][texts - 1];
+            Problem::new(format!(
+                "its `post_processor` does not put up to {ROW_MAX} special tokens around each of {what} once"
+            ))
+            .at(place)
+            .hint("write the template of the model's own tokenizer there")
+        })
+    }
+
+    /// Reads a frame from ids and types of texts of one token each.
     fn parse(encoding: &Encoding, texts: usize) -> Option<Self> {
         let mut frame = Self::default();
         let mut seen = 0;
@@ -118,52 +134,54 @@ impl Frame {
     }
 }
 
+/// A special token in a `TemplateProcessing`.
+pub(super) fn template_token(name: &str, token_type: u32) -> Value {
+    json!({"SpecialToken": {"id": name, "type_id": token_type}})
+}
+
+/// A text in a `TemplateProcessing`.
+pub(super) fn template_text(name: &str, token_type: u32) -> Value {
+    json!({"Sequence": {"id": name, "type_id": token_type}})
+}
+
+/// An entry in the table of special tokens of a `TemplateProcessing`.
+pub(super) fn template_entry(name: &str, id: Option<u32>) -> Value {
+    json!({"id": name, "ids": [id], "tokens": [name]})
+}
+
+/// The encoding of the placeholder of a text.
+fn placeholder(text: usize) -> Encoding {
+    let token = Token::new(TEXTS[text], "x".to_string(), (0, 1));
+    Encoding::from_tokens(vec![token], text as u32)
+}
+
 /// The frames of a tokenizer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Framing {
-    /// Around one text.
+    /// The frame of one text.
     pub single: Frame,
-    /// Around a pair of texts.
+    /// The frame of a pair of texts.
     pub pair: Frame,
 }
 
 impl Framing {
-    /// Asks the post-processor of `inner`; an error where it does more than to put a few special tokens
-    /// around each text once.
+    /// Determines the frames by calling the post-processor of `inner`; an error if it does more than put a
+    /// few special tokens around each text once.
     pub(super) fn new(inner: &tokenizers::Tokenizer, place: &str) -> Result<Self, Problem> {
-        let text = |which: usize| {
-            let token = Token::new(TEXTS[which], "x".to_string(), (0, 1));
-            Encoding::from_tokens(vec![token], which as u32)
-        };
-        let frame = |texts: usize| {
-            let second = (texts == 2).then(|| text(1));
-            let encoding = quietly(|| inner.post_process(text(0), second, true)).map_err(|message| {
-                Problem::new(format!("its `post_processor` cannot be used: {message}")).at(place)
-            })?;
-            Frame::parse(&encoding, texts).ok_or_else(|| {
-                let what = ["a text", "a pair of texts"][texts - 1];
-                Problem::new(format!(
-                    "its `post_processor` does not put up to {ROW_MAX} special tokens around each of {what} once"
-                ))
-                .at(place)
-                .hint("write the template of the model's own tokenizer there")
-            })
-        };
-        Ok(Self { single: frame(1)?, pair: frame(2)? })
+        Ok(Self { single: Frame::new(inner, 1, place)?, pair: Frame::new(inner, 2, place)? })
     }
 
-    /// The same with token types below `types`; `types` of 1 or 0 leaves none.
+    /// The same frames with token types below `types`; if `types` is 1 or 0, all token types are 0.
     #[must_use]
     pub fn with_types_below(self, types: u32) -> Self {
-        let cap = |token_type: u32| token_type.min(types.saturating_sub(1));
-        Self { single: self.single.with_types(cap), pair: self.pair.with_types(cap) }
+        let most = types.saturating_sub(1);
+        Self { single: self.single.with_types_up_to(most), pair: self.pair.with_types_up_to(most) }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::Value;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 
@@ -175,7 +193,8 @@ mod tests {
     }
 
     fn pair_of(framing: &Framing) -> (Vec<u32>, Vec<u32>) {
-        let (mut ids, mut types) = (Vec::new(), Vec::new());
+        let mut ids = Vec::new();
+        let mut types = Vec::new();
         framing.pair.before.push(&mut ids, &mut types);
         ids.push(7);
         types.push(framing.pair.text_types[0]);
@@ -187,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_of_post_processor_is_asked() {
+    fn each_kind_of_post_processor_has_its_frames() {
         let roberta = json!({"type": "RobertaProcessing", "sep": ["</s>", 2], "cls": ["<s>", 0], "trim_offsets": true, "add_prefix_space": false});
         let roberta = framing(roberta).unwrap();
         assert_eq!(roberta.single.around(&[7]), [0, 7, 2]);

@@ -1,15 +1,15 @@
-//! GPT-2's way to cut a text into words, as the `ByteLevel` pre-tokenizer does it, without an expression
+//! GPT-2's splitting of a text into words, as in the `ByteLevel` pre-tokenizer, without a regular expression
 //! engine.
 //!
-//! The classes of characters are asked from that very engine once, so that both have the same Unicode tables;
-//! the rest is the expression `'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`
-//! written out.
+//! The classes of characters are read once from that engine, so that both have the same Unicode tables; the
+//! code implements the expression `'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+|
+//! ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`.
 
 use std::sync::LazyLock;
 
 use tokenizers::utils::SysRegex;
 
-/// Characters from here on (rare ideographs, private use, tags) are left to the expression engine.
+/// Characters from this one on (rare ideographs, private use, tags) are left to the expression engine.
 const KNOWN: u32 = 0x2_0000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,7 +34,7 @@ static CLASSES: LazyLock<Option<Vec<Class>>> = LazyLock::new(|| {
     Some(classes)
 });
 
-/// Cuts text into words; holds the table of classes.
+/// Splits text into words; contains the table of classes.
 #[derive(Clone, Copy)]
 pub(super) struct Gpt2 {
     classes: &'static [Class],
@@ -46,8 +46,8 @@ impl Gpt2 {
         CLASSES.as_deref().map(|classes| Self { classes })
     }
 
-    /// Calls `word` with each word of `text` in turn and returns `true`; `false`, with nothing called, where
-    /// a character is out of the table.
+    /// Calls `word` with each word of `text` in turn and returns true; returns false without a call if a
+    /// character is not in the table.
     pub(super) fn words<'a>(self, text: &'a str, mut word: impl FnMut(&'a str)) -> bool {
         // Lead bytes from 0xf0 on start the characters of four bytes, which begin at U+10000.
         if text.bytes().any(|byte| byte >= 0xf0) && text.chars().any(|c| c as u32 >= KNOWN) {
@@ -66,7 +66,7 @@ impl Gpt2 {
         self.classes.get(c as usize).copied().unwrap_or(Class::Other)
     }
 
-    /// Bytes of the first word of `text`, which is not empty.
+    /// Bytes of the first word of `text`, which must not be empty.
     fn word_len(self, text: &str) -> usize {
         if let Some(len) = contraction(text) {
             return len;
@@ -79,12 +79,13 @@ impl Gpt2 {
         }
     }
 
-    /// Bytes of the run of characters of `class` that `text` begins with.
+    /// Bytes of the characters of `class` at the beginning of `text`.
     fn run_len(self, text: &str, class: Class) -> usize {
         text.char_indices().find(|(_, c)| self.class(*c) != class).map_or(text.len(), |(at, _)| at)
     }
 
-    /// White space before a word leaves its last character to the word, if it is more than one.
+    /// Bytes of the white space at the beginning of `text`. White space of several characters leaves the last
+    /// one to a following word.
     fn spaces_len(self, text: &str) -> usize {
         let all = self.run_len(text, Class::Space);
         let last = text[..all].chars().next_back().map_or(0, char::len_utf8);
@@ -104,11 +105,8 @@ fn contraction(text: &str) -> Option<usize> {
 mod tests {
     use proptest::prelude::*;
     use rayon::prelude::*;
-    use tokenizers::OffsetReferential;
-    use tokenizers::OffsetType;
-    use tokenizers::PreTokenizedString;
-    use tokenizers::PreTokenizer;
     use tokenizers::pre_tokenizers::byte_level::ByteLevel;
+    use tokenizers::{OffsetReferential, OffsetType, PreTokenizedString, PreTokenizer};
 
     use super::*;
 

@@ -1,12 +1,11 @@
-//! A fast hash for whole numbers and short texts as keys of maps.
+//! A fast hash function for integers and short texts as keys of maps.
 
 use std::collections::HashMap;
-use std::hash::BuildHasherDefault;
-use std::hash::Hasher;
+use std::hash::{BuildHasherDefault, Hasher};
 
 use xxhash_rust::xxh3::xxh3_64;
 
-/// A map with whole numbers, pairs of them, or texts as keys.
+/// A map with integers, pairs of integers, or texts as keys.
 pub(super) type FastMap<K, V> = HashMap<K, V, BuildHasherDefault<FastHasher>>;
 
 /// Multiplies by a constant and folds: the last step of `wyhash`, one word at a time.

@@ -1,10 +1,9 @@
-//! Reads the files of an existing tokenizer and hands its JSON to the `tokenizers` crate with care.
+//! Reads the files of an existing tokenizer and passes its JSON to the `tokenizers` crate safely.
 //!
-//! A `tokenizer.json` from outside is hostile until proven otherwise: sizes are capped and the parts that
-//! made the crate abort the process are dropped.
+//! A `tokenizer.json` from outside is not trusted: sizes are limited, and the parts that made the crate abort
+//! the process are dropped.
 
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use serde_json::Value;
@@ -13,10 +12,9 @@ use crate::checkpoint::verify_sealed;
 use crate::error::Problem;
 use crate::fs;
 use crate::quietly::quietly;
-use crate::tokenizer::TOKENIZER_BYTES_MAX;
-use crate::tokenizer::check;
+use crate::tokenizer::{TOKENIZER_BYTES_MAX, check};
 
-/// Files that belong to a tokenizer besides `tokenizer.json`.
+/// Files that belong to a tokenizer in addition to `tokenizer.json`.
 pub const COMPANIONS: [&str; 9] = [
     "tokenizer_config.json",
     "special_tokens_map.json",
@@ -29,28 +27,28 @@ pub const COMPANIONS: [&str; 9] = [
     "spm.model",
 ];
 
-/// The file that holds a whole tokenizer.
+/// The file with a whole tokenizer.
 pub const TOKENIZER_JSON: &str = "tokenizer.json";
 /// The model's file, which may name the class of the tokenizer.
 const MODEL_CONFIG: &str = "config.json";
 
-/// Vocabularies of old folders: an entry a line; a table of ids, and merges.
+/// Vocabularies of old folders: one entry per line; a table of ids, and merges.
 pub(super) const ENTRIES: &str = "vocab.txt";
 pub(super) const IDS: &str = "vocab.json";
 pub(super) const MERGES: &str = "merges.txt";
 
-/// A file's name and its content.
+/// Name and content of a file.
 pub(super) type NamedFile = (String, Vec<u8>);
 
-/// The files of a tokenizer, where it lies, and the `config.json` of the model beside it.
+/// The files of a tokenizer, its path, and the `config.json` of the model in the same folder.
 pub(super) struct Found {
     pub(super) place: PathBuf,
     pub(super) files: Vec<NamedFile>,
-    /// Null where there is none.
+    /// Null if there is no `config.json`.
     pub(super) model: Value,
 }
 
-/// Reads the tokenizer at `path`: a `tokenizer.json`, or a folder that holds one or an older vocabulary.
+/// Reads the tokenizer at `path`: a `tokenizer.json`, or a folder with one or with an older vocabulary.
 pub(super) fn read(path: &Path) -> Result<Found> {
     let is_folder = fs::is_folder(path);
     let file = if is_folder { path.join(TOKENIZER_JSON) } else { path.to_path_buf() };
@@ -78,7 +76,7 @@ pub(super) fn read(path: &Path) -> Result<Found> {
     }
     let model = folder.join(MODEL_CONFIG);
     let model = if fs::exists(&model) {
-        // Reading the model reports what is wrong with it.
+        // Errors in this file are reported when the model is read.
         serde_json::from_slice(&fs::read_capped(&model, TOKENIZER_BYTES_MAX)?).unwrap_or_default()
     } else {
         Value::Null
@@ -86,7 +84,7 @@ pub(super) fn read(path: &Path) -> Result<Found> {
     Ok(Found { place, files, model })
 }
 
-/// A file of a tokenizer, which is text and no pointer to one.
+/// Reads a file of a tokenizer; an error if it is not text, or only a pointer to a file.
 fn read_whole(path: &Path) -> Result<Vec<u8>> {
     let bytes = fs::read_capped(path, TOKENIZER_BYTES_MAX)?;
     fs::refuse_mistaken(path, &bytes, "a file of a tokenizer")?;
@@ -95,8 +93,9 @@ fn read_whole(path: &Path) -> Result<Vec<u8>> {
 
 /// Returns true if a folder has a vocabulary from which a tokenizer.json can be made.
 fn has_vocabulary(folder: &Path) -> bool {
-    let has = |name: &str| fs::exists(&folder.join(name));
-    has(ENTRIES) || (has(IDS) && has(MERGES))
+    let [has_entries, has_ids, has_merges] =
+        [ENTRIES, IDS, MERGES].map(|name| fs::exists(&folder.join(name)));
+    has_entries || (has_ids && has_merges)
 }
 
 /// The content of the file called `name`.
@@ -104,8 +103,8 @@ pub(super) fn content<'a>(files: &'a [NamedFile], name: &str) -> Option<&'a [u8]
     files.iter().find(|(n, _)| n == name).map(|(_, bytes)| bytes.as_slice())
 }
 
-/// The JSON of the tokenizer without `padding` and `truncation`: texts are cut and put together where batches
-/// are made.
+/// The JSON of the tokenizer without `padding` and `truncation`: texts are cut and padded when batches are
+/// made.
 ///
 /// Mutated values of these two made the `tokenizers` crate abort the process by an allocation that cannot
 /// succeed.
@@ -113,7 +112,7 @@ pub(super) fn parse(files: &[NamedFile], place: &str) -> Result<Value> {
     Ok(parse_whole(files, place)?.0)
 }
 
-/// As [`parse`], and the `padding` and `truncation` that were there.
+/// As [`parse`], and the removed `padding` and `truncation`.
 pub(super) fn parse_whole(files: &[NamedFile], place: &str) -> Result<(Value, [Value; 2])> {
     let bytes =
         content(files, TOKENIZER_JSON).ok_or_else(|| Problem::new("there is no tokenizer.json").at(place))?;

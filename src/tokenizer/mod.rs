@@ -1,18 +1,16 @@
-//! Text to token ids and back: trains a tokenizer, or takes any tokenizer.json; knows the special tokens by
+//! Text to token ids and back: trains a tokenizer, or loads any tokenizer.json; finds the special tokens by
 //! role.
 //!
-//! It wraps the `tokenizers` crate and is the only module that does. It reads no corpus and writes no file: a
-//! tokenizer is a list of named files, which others place.
+//! This is the only module that uses the `tokenizers` crate. It reads no corpus and writes no file: a
+//! tokenizer is a list of named files, which other modules write.
 
 use std::path::Path;
 
 use anyhow::Result;
 use rayon::prelude::*;
 use serde::Deserialize;
-use serde_json::Map;
-use serde_json::Value;
-use tokenizers::AddedToken;
-use tokenizers::PreTokenizerWrapper;
+use serde_json::{Map, Value};
+use tokenizers::{AddedToken, PreTokenizerWrapper};
 
 use crate::error::Problem;
 use crate::fs;
@@ -35,29 +33,21 @@ mod train;
 mod unknown;
 mod words;
 
-pub use fertility::Comparison;
-pub use fertility::Fertility;
-pub use framing::Frame;
-pub use framing::Framing;
-pub use framing::SpecialRow;
-pub use load::COMPANIONS;
-pub use load::TOKENIZER_JSON;
+pub use fertility::{Comparison, Fertility};
+pub use framing::{Frame, Framing, SpecialRow};
+pub use load::{COMPANIONS, TOKENIZER_JSON};
 pub use special::SpecialTokens;
-pub use train::PieceCounts;
-pub use train::Trained;
-pub use train::Trainer;
-pub use train::TrainerOptions;
-pub use unknown::MUCH_UNKNOWN;
-pub use unknown::UnknownText;
+pub use train::{PieceCounts, Trained, Trainer, TrainerOptions};
+pub use unknown::{MUCH_UNKNOWN, UnknownText};
 pub use words::WordBoundaries;
 
 /// The largest file of a tokenizer that is read, in bytes.
 pub const TOKENIZER_BYTES_MAX: u64 = 64 << 20;
 
-/// No embedding has more rows than this; a larger id is a broken file.
+/// No embedding has more rows than this; a larger id means that the file is broken.
 const VOCAB_SIZE_MAX: usize = 1 << 24;
 
-/// Token ids of a text and where each token stands in it.
+/// Token ids of a text and the position of each token in it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Encoded {
     /// The ids, without special tokens around them.
@@ -69,7 +59,7 @@ pub struct Encoded {
 /// A tokenizer with its files.
 pub struct Tokenizer {
     inner: tokenizers::Tokenizer,
-    /// The same one, but control tokens that are spelled out in a text are text.
+    /// The same tokenizer, except that control tokens in a text are encoded as text.
     plain: tokenizers::Tokenizer,
     fast: Fast,
     special: SpecialTokens,
@@ -83,28 +73,30 @@ pub struct Tokenizer {
     gives_token_types: bool,
     truncates_left: bool,
     model_max_length: Option<usize>,
-    /// True if control tokens that are spelled out in the text of an example are text.
+    /// True if control tokens in the text of an example are encoded as text.
     splits_special_tokens: bool,
     notes: Vec<String>,
 }
 
 impl Tokenizer {
-    /// Loads `path`: a `tokenizer.json`, or a folder that holds one. Files that belong to it are taken along.
+    /// Loads `path`: a `tokenizer.json`, or a folder with one. Files that belong to it are loaded as well.
     pub fn load(path: &Path) -> Result<Self> {
         let load::Found { place, files, model } = load::read(path)?;
         Self::from_published(files, &model, &place.display().to_string())
     }
 
-    /// Builds a tokenizer from its named files, of which `tokenizer.json` must be one; `place` names it in
+    /// Builds a tokenizer from its named files, which must include `tokenizer.json`; `place` names it in
     /// errors.
     pub fn from_files(files: Vec<(String, Vec<u8>)>, place: &str) -> Result<Self> {
         Self::from_published(files, &Value::Null, place)
     }
 
-    /// Builds a tokenizer as the class that its files, or the `config.json` of its model, name reads them.
+    /// Builds a tokenizer in the way of the class that its files, or the `config.json` of its model, name.
     fn from_published(files: Vec<(String, Vec<u8>)>, model: &Value, place: &str) -> Result<Self> {
         let published = published::read(files, model, place)?;
-        let (mut json, inner, roles) = (published.json, published.inner, &published.roles);
+        let mut json = published.json;
+        let inner = published.inner;
+        let roles = &published.roles;
         let fingerprint = fingerprint(&json);
         let framing = Framing::new(&inner, place)?;
         let special = special::find(&inner, roles, &framing, place)?;
@@ -123,10 +115,10 @@ impl Tokenizer {
         let is_text = |token: &AddedToken| {
             special::is_control(&inner, roles, &special, token) || (all_special && token.special)
         };
-        let (mut plain, told) = published::plain(&inner, &published.added, is_text, place)?;
+        let (mut plain, added_tokens) = published::plain(&inner, &published.added, is_text, place)?;
         let settings = files::settings_of(&json);
         let files = files::complete(published.files, &special, &inner, roles, published.config);
-        json["added_tokens"] = told;
+        json["added_tokens"] = added_tokens;
         let adds_blank = fast::take_blank(&mut json);
         if adds_blank {
             plain.with_pre_tokenizer(Option::<PreTokenizerWrapper>::deserialize(&json["pre_tokenizer"])?);
@@ -151,7 +143,7 @@ impl Tokenizer {
         })
     }
 
-    /// Rows that an embedding for this tokenizer needs: the largest id plus one.
+    /// Number of rows that an embedding for this tokenizer needs: the largest id plus one.
     pub fn vocab_size(&self) -> usize {
         self.vocab_size
     }
@@ -178,14 +170,13 @@ impl Tokenizer {
         ids
     }
 
-    /// Ids of `text` without special tokens around them; special tokens that are spelled out in it are
-    /// recognised.
+    /// Ids of `text` without special tokens around them; special tokens in the text are recognised.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>> {
         encode(&self.inner, text)
     }
 
-    /// Ids of the texts of examples: as [`encode_corpus`](Self::encode_corpus), unless the tokenizer's files say
-    /// that special tokens are recognised in them (`split_special_tokens: false`).
+    /// Ids of the texts of examples: as [`encode_corpus`](Self::encode_corpus), unless the tokenizer's files
+    /// specify that special tokens are recognised in them (`split_special_tokens: false`).
     pub fn encode_examples<T: AsRef<str> + Sync>(&self, texts: &[T]) -> Result<Vec<Vec<u32>>> {
         if self.splits_special_tokens {
             return self.encode_corpus(texts);
@@ -193,19 +184,19 @@ impl Tokenizer {
         texts.par_iter().map(|text| self.encode(text.as_ref())).collect()
     }
 
-    /// Ids of many texts that are nothing but content: a `<mask>` in them is six characters, not the mask
-    /// token. Added tokens without such a role are tokens.
+    /// Ids of many texts that are only content: a `<mask>` in them is six characters, not the mask token.
+    /// Added tokens without such a role are recognised.
     pub fn encode_corpus<T: AsRef<str> + Sync>(&self, texts: &[T]) -> Result<Vec<Vec<u32>>> {
         texts.par_iter().map(|text| self.fast.encode(&self.plain, text.as_ref())).collect()
     }
 
-    /// Ids of each word by itself, as transformers' `is_split_into_words` gives them. The tokenizer.json decides
-    /// if each word is spelled as after a blank; see [`Self::for_words`].
+    /// Ids of each word separately, as transformers' `is_split_into_words` returns them. The tokenizer.json
+    /// determines if each word is encoded as after a blank; see [`Self::for_words`].
     pub fn encode_words(&self, words: &[&str]) -> Result<Vec<Vec<u32>>> {
         self.encode_examples(words)
     }
 
-    /// Like [`encode`](Self::encode), with the place of each token.
+    /// As [`encode`](Self::encode), with the position of each token.
     pub fn encode_with_offsets(&self, text: &str) -> Result<Encoded> {
         let encoding = quietly(|| self.inner.encode(text, false)).map_err(cannot_encode)?;
         Ok(Encoded { ids: encoding.get_ids().to_vec(), offsets: encoding.get_offsets().to_vec() })
@@ -217,12 +208,12 @@ impl Tokenizer {
             .map_err(|message| Problem::new(format!("cannot decode token ids: {message}")).into())
     }
 
-    /// The token with this id as the vocabulary spells it.
+    /// The token with this id, as spelled in the vocabulary.
     pub fn token(&self, id: u32) -> Option<String> {
         self.inner.id_to_token(id)
     }
 
-    /// The id of a token as the vocabulary spells it.
+    /// The id of a token, as spelled in the vocabulary.
     pub fn id(&self, token: &str) -> Option<u32> {
         self.inner.token_to_id(token)
     }
@@ -232,8 +223,8 @@ impl Tokenizer {
         &self.fingerprint
     }
 
-    /// The longest sequence in tokens, special tokens included, that its `tokenizer_config.json` tells;
-    /// `None` where it tells none, or that there is no limit.
+    /// The longest sequence in tokens, including special tokens, according to its `tokenizer_config.json`;
+    /// `None` if that file has no length, or an unlimited one.
     pub fn model_max_length(&self) -> Option<usize> {
         self.model_max_length
     }
@@ -245,11 +236,12 @@ impl Tokenizer {
         Self { files, model_max_length: (length > 0).then_some(length), ..self }
     }
 
-    /// The same tokenizer, which takes control tokens that are spelled out in the text of an example for text,
-    /// or for tokens.
+    /// The same tokenizer, which encodes control tokens in the text of an example as text if `splits` is
+    /// true, otherwise as tokens.
     #[must_use]
     pub fn with_split_special_tokens(self, splits: bool) -> Self {
-        // To transformers `true` means all special tokens; control tokens as text are what its absence means here.
+        // In transformers `true` applies to all special tokens; to encode only control tokens as text, the
+        // key is left out.
         let files = if splits {
             files::without_setting(self.files, "split_special_tokens")
         } else {
@@ -263,7 +255,8 @@ impl Tokenizer {
         &self.framing
     }
 
-    /// Returns true if models get the token types of [`framing`](Self::framing), as `model_input_names` says.
+    /// Returns true if models get the token types of [`framing`](Self::framing), according to
+    /// `model_input_names`.
     pub fn gives_token_types(&self) -> bool {
         self.gives_token_types
     }
@@ -273,18 +266,16 @@ impl Tokenizer {
         self.truncates_left
     }
 
-    /// Returns true if a token has a role and is neither around texts nor in one, such as padding.
+    /// Returns true if a token has a role but occurs neither around texts nor in them, such as padding.
     pub fn is_unused_control(&self, id: u32) -> bool {
         let Framing { single, pair } = &self.framing;
         let rows = [single, pair].map(|frame| [frame.before, frame.between, frame.after]);
         let is_around = rows.iter().flatten().any(|row| row.ids().any(|other| other == id));
-        let is_text = |token: String| {
-            self.plain.get_added_tokens_decoder().values().any(|t| t.content == token && t.special)
-        };
+        let added = self.plain.get_added_tokens_decoder();
         !is_around
             && self.splits_special_tokens
             && self.special.unk != Some(id)
-            && self.token(id).is_none_or(is_text)
+            && self.token(id).is_none_or(|token| added.values().any(|t| t.content == token && t.special))
     }
 
     /// Notes for the log: files and keys that were ignored, or overridden by others.
@@ -292,8 +283,8 @@ impl Tokenizer {
         &self.notes
     }
 
-    /// The tokenizer that spells each word, also the first one of a text, as after a blank,
-    /// if its vocabulary has blanks before words.
+    /// A tokenizer that encodes each word as after a blank, including the first word of a text, if its
+    /// vocabulary has blanks before words.
     pub fn for_words(self) -> Result<Self> {
         let mut json: Value =
             serde_json::from_slice(load::content(&self.files, TOKENIZER_JSON).unwrap_or_default())?;
@@ -302,20 +293,20 @@ impl Tokenizer {
         }
         prefix::add(&mut json);
         let mut settings = files::settings_of(&json);
-        // Classes that make their pipelines anew ask this key.
+        // Classes that rebuild their pipelines read this key.
         settings.insert(prefix::KEY.into(), true.into());
         let files = files::with(self.files, TOKENIZER_JSON, &json);
         let new = Self::from_files(files::with_settings(files, settings), TOKENIZER_JSON)?;
         Ok(Self { notes: self.notes, ..new })
     }
 
-    /// Returns true if `tokenizer_config.json` asks for the blank before the first word, which tokenizer.json may not
-    /// know of.
+    /// Returns true if `tokenizer_config.json` requests the blank before the first word, which tokenizer.json
+    /// may not have.
     pub fn asks_for_words(&self) -> bool {
         files::setting(&self.files, prefix::KEY) == Some(true.into())
     }
 
-    /// The files of a model that gets token types or none. Their `tokenizer_config.json` agrees with their
+    /// The files for a model with or without token types. Their `tokenizer_config.json` agrees with their
     /// `tokenizer.json`.
     pub fn files_of_model(&self, has_token_types: bool) -> Vec<(String, Vec<u8>)> {
         let mut settings = self.settings.clone();
@@ -325,7 +316,7 @@ impl Tokenizer {
         files::with_settings(self.files.clone(), settings)
     }
 
-    /// Name and content of each file: what `AutoTokenizer.from_pretrained` of a folder with them needs.
+    /// Name and content of each file: the files that `AutoTokenizer.from_pretrained` needs in a folder.
     pub fn files(&self) -> &[(String, Vec<u8>)] {
         &self.files
     }

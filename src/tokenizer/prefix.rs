@@ -1,18 +1,17 @@
-//! The blank before the first word of a text: which steps of a tokenizer.json put it there, and how they are
-//! told to. Words that are given one by one are texts of their own.
+//! The blank before the first word of a text: the steps of a tokenizer.json that add it, and their settings.
+//! Words that are passed one by one are separate texts.
 
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
-/// The setting of `ByteLevel` that puts a blank before a text that begins with none.
+/// The setting of `ByteLevel` that puts a blank before a text that does not begin with one.
 pub(super) const KEY: &str = "add_prefix_space";
 
 /// The blank before a word.
 const WORD_BLANK: &str = r" (?=\S)";
 
-/// The words of a unigram vocabulary. Each begins with `▁`: the first one of a text or a line as well, and
-/// each of those that are given one by one. Lines are kept apart. The blank that `▁` stands for is not part of
-/// the word's place in the text, so it is taken away first.
+/// The pre-tokenizer of a unigram vocabulary. Each word begins with `▁`, including the first one of a text or
+/// a line, and each word that is passed separately. Lines are separated. The blank that `▁` represents is not
+/// part of the word's position in the text, so it is removed first.
 pub(super) fn unigram_words() -> Value {
     json!({"type": "Sequence", "pretokenizers": [
         {"type": "Split", "pattern": {"String": "\n"}, "behavior": "Isolated", "invert": false},
@@ -21,28 +20,33 @@ pub(super) fn unigram_words() -> Value {
     ]})
 }
 
-/// Whether a pre-tokenizer of these steps keeps lines apart and cuts them into words as SentencePiece does, the
-/// same wherever a line stands.
+/// Returns true if these steps separate lines and divide them into words as SentencePiece does, independent
+/// of the position of a line.
 pub(super) fn spells_lines(steps: &[&Value]) -> bool {
     let all = unigram_words();
-    let own = |place: usize| &all["pretokenizers"][place];
-    let is_same = |step: &Value, own: &Value| {
-        let keys = ["type", "pattern", "behavior"];
-        keys.iter().all(|key| step[*key] == own[*key]) && step["invert"] != true
-    };
-    let is_metaspace = |step: &Value| {
-        step["type"] == "Metaspace"
-            && (step["prepend_scheme"] == "never" || step["prepend_scheme"] == "always")
-    };
+    let own = &all["pretokenizers"];
     match steps {
-        [lines, words] => is_same(lines, own(0)) && is_metaspace(words),
-        [lines, blanks, words] => is_same(lines, own(0)) && is_same(blanks, own(1)) && is_metaspace(words),
+        [lines, words] => is_same_split(lines, &own[0]) && is_metaspace_of_words(words),
+        [lines, blanks, words] => {
+            is_same_split(lines, &own[0]) && is_same_split(blanks, &own[1]) && is_metaspace_of_words(words)
+        }
         _ => false,
     }
 }
 
-/// Returns true if each word of a text is spelled as after a blank: `None` where the vocabulary does not
-/// spell blanks before words.
+/// Returns true if two `Split` steps have the same effect.
+fn is_same_split(step: &Value, own: &Value) -> bool {
+    let keys = ["type", "pattern", "behavior"];
+    keys.iter().all(|key| step[*key] == own[*key]) && step["invert"] != true
+}
+
+/// Returns true if a `Metaspace` step treats all words in the same way, including the first one.
+fn is_metaspace_of_words(step: &Value) -> bool {
+    step["type"] == "Metaspace" && (step["prepend_scheme"] == "never" || step["prepend_scheme"] == "always")
+}
+
+/// Returns true if each word of a text is encoded as after a blank; `None` if the vocabulary has no blanks
+/// before words.
 pub(super) fn is_added(json: &Value) -> Option<bool> {
     match word_step(&json["pre_tokenizer"])? {
         step if step["type"] == "ByteLevel" => {
@@ -52,8 +56,8 @@ pub(super) fn is_added(json: &Value) -> Option<bool> {
     }
 }
 
-/// `json` with a pipeline that spells each word as words behind a blank are, also the first one of a text, and
-/// tells the places of words without that blank.
+/// Changes the pipeline in `json` so that each word is encoded as after a blank, including the first one of a
+/// text, and so that the positions of words do not include that blank.
 pub(super) fn add(json: &mut Value) {
     let step = &mut json["pre_tokenizer"];
     match step["type"].as_str() {
@@ -72,7 +76,8 @@ fn steps_of(sequence: &Value) -> Vec<&Value> {
     sequence["pretokenizers"].as_array().into_iter().flatten().collect()
 }
 
-/// Steps before the one that spells blanks may cut words, and each piece would get a blank.
+/// Adds the blank in a sequence of steps. Steps before the one with the blank may divide words, and each
+/// piece would get a blank.
 fn add_to_sequence(json: &mut Value) {
     let steps = json["pre_tokenizer"]["pretokenizers"].as_array_mut();
     let Some((place, step)) = steps.and_then(|all| {
@@ -83,7 +88,7 @@ fn add_to_sequence(json: &mut Value) {
         return;
     };
     if step["type"] == "Metaspace" {
-        // Only where the word begins.
+        // Only at the beginning of a word.
         step["prepend_scheme"] = "first".into();
     } else if place == 0 {
         step[KEY] = true.into();
@@ -101,7 +106,7 @@ fn add_to_sequence(json: &mut Value) {
     }
 }
 
-/// `processor` with a step that takes the blank before a word out of the word's place.
+/// `processor` with a step that excludes the blank before a word from the word's position.
 pub(super) fn trimming(mut processor: Value, is_added: bool) -> Value {
     match processor["type"].as_str() {
         Some("RobertaProcessing" | "ByteLevel") => {
@@ -131,7 +136,7 @@ fn trim(is_added: bool) -> Value {
     json!({"type": "ByteLevel", KEY: is_added, "trim_offsets": true, "use_regex": true})
 }
 
-/// The step of a pre-tokenizer that spells the blank before a word, the first one of a sequence.
+/// The step of a pre-tokenizer that encodes the blank before a word; in a sequence, the first such step.
 fn word_step(step: &Value) -> Option<&Value> {
     match step["type"].as_str()? {
         "ByteLevel" | "Metaspace" => Some(step),
@@ -162,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn each_pipeline_is_told_in_its_own_way() {
+    fn each_pipeline_gets_the_blank_in_its_own_way() {
         let alone = added(Value::Null, byte_level(false), json!({"type": "TemplateProcessing"}));
         assert_eq!(alone["pre_tokenizer"], byte_level(true));
         let want =
@@ -180,8 +185,9 @@ mod tests {
         let first = added(Value::Null, first, Value::Null);
         assert_eq!(first["pre_tokenizer"]["pretokenizers"][0], byte_level(true));
         assert_eq!(first["post_processor"], byte_level(true));
-        let behind = json!({"type": "Sequence", "pretokenizers": [{"type": "Digits"}, byte_level(false)]});
-        let behind = added(json!({"type": "NFC"}), behind, Value::Null);
+        let after_digits =
+            json!({"type": "Sequence", "pretokenizers": [{"type": "Digits"}, byte_level(false)]});
+        let behind = added(json!({"type": "NFC"}), after_digits, Value::Null);
         assert_eq!(behind["normalizer"]["normalizers"][0], json!({"type": "Prepend", "prepend": " "}));
         assert_eq!(behind["normalizer"]["normalizers"][1], json!({"type": "NFC"}));
         assert_eq!(behind["pre_tokenizer"]["pretokenizers"][1], byte_level(false));
@@ -192,8 +198,8 @@ mod tests {
             (alone["pre_tokenizer"]["prepend_scheme"].as_str(), &alone["post_processor"]),
             (Some("always"), &Value::Null)
         );
-        let behind = json!({"type": "Sequence", "pretokenizers": [{"type": "Punctuation"}, metaspace]});
-        let behind = added(Value::Null, behind, Value::Null);
+        let after_digits = json!({"type": "Sequence", "pretokenizers": [{"type": "Punctuation"}, metaspace]});
+        let behind = added(Value::Null, after_digits, Value::Null);
         assert_eq!(behind["pre_tokenizer"]["pretokenizers"][1]["prepend_scheme"], "first");
     }
 

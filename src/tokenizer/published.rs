@@ -1,5 +1,5 @@
-//! Reads the tokenizer of a folder as transformers 5 does: its class decides what of tokenizer.json holds,
-//! and the files beside it change normalizer, template and added tokens.
+//! Reads the tokenizer of a folder as transformers 5 does: its class determines which parts of tokenizer.json
+//! are used, and the other files change normalizer, template and added tokens.
 //!
 //! The result is one tokenizer.json, so that later readers and written folders agree.
 
@@ -12,44 +12,32 @@ mod vocabulary;
 mod written;
 
 use anyhow::Result;
-use serde_json::Map;
-use serde_json::Value;
-use tokenizers::AddedToken;
-use tokenizers::NormalizerWrapper;
-use tokenizers::PostProcessorWrapper;
-use tokenizers::PreTokenizerWrapper;
+use serde_json::{Map, Value};
+use tokenizers::{AddedToken, NormalizerWrapper, PostProcessorWrapper, PreTokenizerWrapper};
 
 use crate::error::Problem;
 use crate::quietly::quietly;
-use crate::tokenizer::check;
-use crate::tokenizer::load;
-use crate::tokenizer::load::NamedFile;
-use crate::tokenizer::load::TOKENIZER_JSON;
-use class::Class;
-use class::Kind;
+use crate::tokenizer::load::{NamedFile, TOKENIZER_JSON};
+use crate::tokenizer::{check, load};
+use class::{Class, Kind};
 use pipeline::is_same_switch;
-use settings::Settings;
-use settings::TOKENIZER_CONFIG;
-use settings::object;
-use tokens::ROLES;
-use tokens::Tokens;
-use tokens::added_tokens;
-use tokens::added_tokens_json;
+use settings::{Settings, TOKENIZER_CONFIG, object};
+use tokens::{ROLES, Tokens, added_tokens, added_tokens_json};
 use written::Corrections;
 
-/// A tokenizer as its folder means it.
+/// A tokenizer as defined by all files of its folder.
 pub(super) struct Published {
     /// The complete tokenizer.json, without padding and truncation.
     pub(super) json: Value,
-    /// The tokenizer of it.
+    /// The tokenizer built from `json`.
     pub(super) inner: tokenizers::Tokenizer,
     /// Added tokens with their ids, sorted.
     pub(super) added: Vec<(u32, AddedToken)>,
-    /// The files to write, which agree with each other.
+    /// The files to write, consistent with each other.
     pub(super) files: Vec<NamedFile>,
-    /// Settings for a tokenizer_config.json, where there is none.
+    /// Settings for a tokenizer_config.json, if there is none.
     pub(super) config: Map<String, Value>,
-    /// Special tokens by role, as the files name them.
+    /// Special tokens by role, as named in the files.
     pub(super) roles: Vec<(&'static str, String)>,
     /// True if models get token types.
     pub(super) gives_token_types: bool,
@@ -57,7 +45,8 @@ pub(super) struct Published {
     pub(super) truncates_left: bool,
     /// The longest sequence in tokens.
     pub(super) model_max_length: Option<usize>,
-    /// True if special tokens that are spelled out in a text of an example are text; `None` if the files do not say.
+    /// True if special tokens in the text of an example are encoded as text; `None` if the files do not
+    /// specify it.
     pub(super) split_special_tokens: Option<bool>,
     /// Notes for the log: what was ignored or changed.
     pub(super) notes: Vec<String>,
@@ -68,9 +57,9 @@ pub(super) fn read(files: Vec<NamedFile>, model: &Value, place: &str) -> Result<
     let keys = object(&files, TOKENIZER_CONFIG, place)?;
     let table = Value::Object(keys.clone());
     let mut notes: Vec<String> = keys::check(&table, place)?.into_iter().collect();
-    let told = Class::choose(&table, model, place)?;
+    let named = Class::choose(&table, model, place)?;
     let is_whole = load::content(&files, TOKENIZER_JSON).is_some();
-    let (files, class) = vocabulary::complete(files, told, place)?;
+    let (files, class) = vocabulary::complete(files, named, place)?;
     let (mut json, kept) = load::parse_whole(&files, place)?;
     check::check(&json, place)?;
     let settings = Settings::new(&keys, place);
@@ -111,14 +100,14 @@ pub(super) fn read(files: Vec<NamedFile>, model: &Value, place: &str) -> Result<
     if truncates_left {
         keys.insert("truncation_side".to_string(), "left".into());
     }
-    // A tokenizer without a model is one that is only on its way: its template says what is wanted.
+    // A tokenizer without a model has no class of a model: the template determines the token types.
     let is_open = class == Class::General && (model.is_null() || is_of_earlier_version(model));
     let absent = if is_open { has_types(&json["post_processor"]) } else { class.gives_token_types() };
     let gives_token_types = settings.gives_token_types(absent)?;
     let roles: Vec<(&'static str, String)> =
         ROLES.into_iter().filter_map(|role| Some((role, tokens.role(role)?.to_string()))).collect();
     if is_whole {
-        notes.extend(written::told(class, &changed));
+        notes.extend(written::note_changes(class, &changed));
     } else if class.kind() == Some(Kind::WordPiece) && !keys.contains_key("do_lower_case") {
         notes.extend(vocabulary::note_capitals(&json["model"]));
     }
@@ -141,7 +130,7 @@ pub(super) fn read(files: Vec<NamedFile>, model: &Value, place: &str) -> Result<
     })
 }
 
-/// Refuses a vocabulary without the special tokens that its class cannot do without.
+/// Returns an error if a vocabulary lacks special tokens that its class needs.
 fn require(
     class: Class,
     tokens: &Tokens,
@@ -149,8 +138,6 @@ fn require(
     inner: &tokenizers::Tokenizer,
     place: &str,
 ) -> Result<(), Problem> {
-    let is_added = |name: &str| !is_whole && tokens.adds(name);
-    let is_entry = |name: &str| inner.token_to_id(name).is_some() || is_added(name);
     let roles: &[&str] = match (class.kind(), class, is_whole) {
         (Some(Kind::WordPiece), _, false) => &["unk_token", "cls_token", "sep_token"],
         (Some(Kind::WordPiece), _, true) => &["unk_token"],
@@ -160,22 +147,29 @@ fn require(
         _ => &[],
     };
     let names: Vec<&str> = roles.iter().map(|role| tokens.role(role).unwrap_or_default()).collect();
-    vocabulary::require(&names, is_entry, place)
+    vocabulary::require(
+        &names,
+        |name| inner.token_to_id(name).is_some() || (!is_whole && tokens.adds(name)),
+        place,
+    )
 }
 
-/// Returns true if this program wrote a config.json: it names a head, and no version of transformers. Earlier
-/// versions named no inputs of the model, and gave it the token types of the template.
+/// Returns true if an earlier version of this program wrote this config.json: it names a head, and no version
+/// of transformers. Earlier versions did not list the inputs of the model, and gave it the token types of the
+/// template.
 fn is_of_earlier_version(model: &Value) -> bool {
     model["architectures"].is_array() && model["transformers_version"].is_null()
 }
 
-/// A model that leaves merges or pieces out by chance would give other ids each time.
+/// Turns off dropout of merges or pieces, with which ids would differ each time; returns "model" if anything
+/// changed.
 fn turn_off_dropout(json: &mut Value, notes: &mut Vec<String>) -> Option<&'static str> {
     let model = json["model"].as_object_mut()?;
-    let chance = |value: &Value| value.as_f64().is_some_and(|value| value != 0.0);
     let mut is_changed = false;
     for key in ["dropout", "alpha"] {
-        if let Some(value) = model.get_mut(key).filter(|value| chance(value)) {
+        if let Some(value) =
+            model.get_mut(key).filter(|value| value.as_f64().is_some_and(|chance| chance != 0.0))
+        {
             notes.push(format!(
                 "`model.{key}` of tokenizer.json is {value}: it is off, so that ids are always the same"
             ));
@@ -186,7 +180,8 @@ fn turn_off_dropout(json: &mut Value, notes: &mut Vec<String>) -> Option<&'stati
     is_changed.then_some("model")
 }
 
-/// Puts the parts that `class` makes into `json`, except the template, and returns the names of those that changed.
+/// Puts the parts that `class` builds into `json`, except the template, and returns the names of those that
+/// changed.
 fn apply(
     class: Class,
     settings: Settings<'_>,
@@ -199,7 +194,7 @@ fn apply(
     for (key, new) in made.model {
         let old = &json["model"][key];
         let is_other = !is_same_switch(key, old, &new);
-        // The crate wants all switches of WordPiece to be there.
+        // The crate requires all switches of WordPiece.
         if is_other || (old.is_null() && class.kind() == Some(Kind::WordPiece)) {
             json["model"][key] = new;
         }
@@ -217,13 +212,15 @@ fn apply(
     Ok(changed)
 }
 
-/// Returns true if two parts of a tokenizer.json mean the same, whatever defaults they leave out.
+/// Returns true if two parts of a tokenizer.json are equivalent, even if they omit different defaults.
 fn is_same<T: serde::de::DeserializeOwned + serde::Serialize>(old: &Value, new: &Value) -> bool {
-    let canonical = |part: &Value| {
-        let read = quietly(|| serde_json::from_value::<Option<T>>(part.clone()));
-        read.ok().and_then(|part| serde_json::to_value(part).ok())
-    };
-    old == new || (canonical(old).is_some() && canonical(old) == canonical(new))
+    old == new || (canonical::<T>(old).is_some() && canonical::<T>(old) == canonical::<T>(new))
+}
+
+/// A part of a tokenizer.json with all its defaults; `None` if the crate cannot read it.
+fn canonical<T: serde::de::DeserializeOwned + serde::Serialize>(part: &Value) -> Option<Value> {
+    let read = quietly(|| serde_json::from_value::<Option<T>>(part.clone()));
+    read.ok().and_then(|part| serde_json::to_value(part).ok())
 }
 
 /// Returns true if a template has a token type that is not 0.
@@ -250,8 +247,8 @@ fn is_same_list(new: &[(u32, AddedToken)], old: &[(u32, AddedToken)]) -> bool {
     new == old
 }
 
-/// `inner` for texts in which the tokens chosen by `is_text` are text, and the list of added tokens that makes
-/// it so: the crate treats tokens that are special as text.
+/// Returns `inner` for texts in which the tokens selected by `is_text` are text, and the list of added tokens
+/// for it: the crate then treats special tokens as text.
 pub(super) fn plain(
     inner: &tokenizers::Tokenizer,
     added: &[(u32, AddedToken)],
@@ -259,13 +256,13 @@ pub(super) fn plain(
     place: &str,
 ) -> Result<(tokenizers::Tokenizer, Value), Problem> {
     let mut plain = inner.clone();
-    let told: Vec<(u32, AddedToken)> =
+    let marked: Vec<(u32, AddedToken)> =
         added.iter().map(|(id, token)| (*id, token.clone().special(is_text(token)))).collect();
-    if told != added {
+    if marked != added {
         plain.with_added_vocabulary(tokenizers::AddedVocabulary::new());
-        quietly(|| plain.add_tokens(told.iter().map(|(_, token)| token.clone()).collect::<Vec<_>>()))
+        quietly(|| plain.add_tokens(marked.iter().map(|(_, token)| token.clone()).collect::<Vec<_>>()))
             .map_err(|message| Problem::new(format!("cannot add its tokens: {message}")).at(place))?;
     }
     plain.set_encode_special_tokens(true);
-    Ok((plain, added_tokens_json(&told)))
+    Ok((plain, added_tokens_json(&marked)))
 }

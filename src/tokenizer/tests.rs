@@ -1,4 +1,4 @@
-//! Training on a real page of text, round trips, and files that come back the same.
+//! Training on a real page of text, round trips, and files that are equal after loading.
 
 mod hostile;
 
@@ -57,7 +57,8 @@ fn every_byte_and_finnish_text_come_back() {
 
 #[test]
 fn training_again_gives_the_same_files_and_loading_them_the_same_tokenizer() {
-    let (one, two) = (train(Family::ROBERTA, 400), train(Family::ROBERTA, 400));
+    let one = train(Family::ROBERTA, 400);
+    let two = train(Family::ROBERTA, 400);
     assert_eq!(one.files(), two.files());
     let folder = tempfile::tempdir().unwrap();
     for (name, bytes) in one.files() {
@@ -72,44 +73,47 @@ fn training_again_gives_the_same_files_and_loading_them_the_same_tokenizer() {
         names,
         ["merges.txt", "special_tokens_map.json", "tokenizer.json", "tokenizer_config.json", "vocab.json"]
     );
-    let sorted = |tokenizer: &Tokenizer| {
+    let [loaded, one] = [&loaded, &one].map(|tokenizer| {
         let mut files = tokenizer.files().to_vec();
         files.sort();
         files
-    };
-    assert_eq!(sorted(&loaded), sorted(&one));
+    });
+    assert_eq!(loaded, one);
 }
 
 #[test]
-fn the_longest_sequence_is_told_by_the_files_where_there_is_one() {
+fn the_longest_sequence_comes_from_the_files_if_they_have_one() {
     let tokenizer = train(Family::BERT, 300);
     assert_eq!(tokenizer.model_max_length(), Some(512));
-    let with_config = |config: &str| {
-        let mut files = tokenizer.files().to_vec();
-        files.retain(|(name, _)| name != "tokenizer_config.json");
-        files.push(("tokenizer_config.json".to_string(), config.as_bytes().to_vec()));
-        Tokenizer::from_files(files, "here").unwrap()
-    };
-    // As transformers writes "no limit": `int(1e30)`.
+    // "No limit" as transformers writes it: `int(1e30)`.
     let unlimited = r#"{"model_max_length": 1000000000000000019884624838656, "do_lower_case": true}"#;
     for config in [unlimited, r#"{"model_max_length": 0}"#, r#"{"model_max_length": "1e30"}"#, "{}"] {
-        assert_eq!(with_config(config).model_max_length(), None, "{config}");
-        let set = with_config(config).with_model_max_length(48);
+        assert_eq!(with_config(&tokenizer, config).model_max_length(), None, "{config}");
+        let set = with_config(&tokenizer, config).with_model_max_length(48);
         let again = Tokenizer::from_files(set.files().to_vec(), "here").unwrap();
         assert_eq!(again.model_max_length(), Some(48), "{config}");
     }
-    let set = with_config(unlimited).with_model_max_length(48);
-    let names = |tokenizer: &Tokenizer| {
+    let set = with_config(&tokenizer, unlimited).with_model_max_length(48);
+    let [names, expected] = [&set, &tokenizer].map(|tokenizer| {
         let mut names: Vec<String> = tokenizer.files().iter().map(|(name, _)| name.clone()).collect();
         names.sort();
         names
-    };
-    assert_eq!(names(&set), names(&tokenizer));
+    });
+    assert_eq!(names, expected);
     let (_, config) = set.files().iter().find(|(name, _)| name == "tokenizer_config.json").unwrap();
     assert!(String::from_utf8_lossy(config).contains("\"do_lower_case\": true"), "other keys stay");
 }
 
-/// Earlier versions of this program wrote no `model_input_names`; transformers 5 gives no types then.
+/// The same tokenizer with this `tokenizer_config.json`.
+fn with_config(tokenizer: &Tokenizer, config: &str) -> Tokenizer {
+    let mut files = tokenizer.files().to_vec();
+    files.retain(|(name, _)| name != "tokenizer_config.json");
+    files.push(("tokenizer_config.json".to_string(), config.as_bytes().to_vec()));
+    Tokenizer::from_files(files, "here").unwrap()
+}
+
+/// Earlier versions of this program wrote no `model_input_names`, for which transformers 5 passes no token
+/// types.
 #[test]
 fn a_model_of_an_earlier_version_gets_the_types_that_it_was_trained_with() {
     let folder = tempfile::tempdir().unwrap();
@@ -120,15 +124,13 @@ fn a_model_of_an_earlier_version_gets_the_types_that_it_was_trained_with() {
     let mut settings: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
     settings.as_object_mut().unwrap().shift_remove("model_input_names");
     std::fs::write(&path, settings.to_string()).unwrap();
-    let gives_types = |config: &str| {
-        std::fs::write(folder.path().join("config.json"), config).unwrap();
-        Tokenizer::load(folder.path()).unwrap().gives_token_types()
-    };
     let ours = r#"{"architectures": ["BertModel"], "model_type": "bert"}"#;
-    assert!(gives_types(ours));
     let published =
         r#"{"architectures": ["BertModel"], "model_type": "bert", "transformers_version": "5.24.0"}"#;
-    assert!(!gives_types(published));
+    for (config, gives_types) in [(ours, true), (published, false)] {
+        std::fs::write(folder.path().join("config.json"), config).unwrap();
+        assert_eq!(Tokenizer::load(folder.path()).unwrap().gives_token_types(), gives_types);
+    }
 }
 
 #[test]
@@ -173,7 +175,7 @@ fn a_word_piece_tokenizer_is_taken_as_it_is_but_without_its_padding() {
 }
 
 #[test]
-fn what_is_missing_or_broken_is_said_with_the_file() {
+fn missing_and_broken_parts_are_reported_with_the_file() {
     let folder = tempfile::tempdir().unwrap();
     let message = |content: &str| {
         std::fs::write(folder.path().join("tokenizer.json"), content).unwrap();

@@ -1,30 +1,30 @@
-//! The share of a text that a tokenizer does not know, in bytes: one unknown token may stand for a long word, so
-//! that shares of tokens say too little.
+//! The share of a text that a tokenizer does not know, in bytes: one unknown token may replace a long word,
+//! so that shares of tokens are misleading.
 
 use anyhow::Result;
 
 use crate::tokenizer::Tokenizer;
 
-/// A share of unknown text from which on it is worth a warning.
+/// Share of unknown text from which on a warning is shown.
 pub const MUCH_UNKNOWN: f64 = 0.1;
 
-/// Text that is looked at, in bytes: a share needs no more.
+/// Bytes of text to examine: more are not needed for a share.
 const SAMPLE_BYTES: u64 = 256 << 10;
 
-/// Of one text at most so many bytes are looked at.
+/// Most bytes to examine of one text.
 const TEXT_BYTES: usize = 16 << 10;
 
-/// Bytes of text that stand behind unknown tokens, of all bytes that were looked at; without white space.
+/// Number of bytes of text replaced by unknown tokens, and of all examined bytes; without white space.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct UnknownText {
-    /// Behind unknown tokens.
+    /// Bytes replaced by unknown tokens.
     pub unknown_bytes: u64,
-    /// All of them.
+    /// All examined bytes.
     pub looked_at_bytes: u64,
 }
 
 impl UnknownText {
-    /// Looks at a text whose ids these are, unless enough was looked at.
+    /// Examines a text with these ids, unless enough bytes were examined.
     pub fn add(&mut self, tokenizer: &Tokenizer, text: &str, ids: &[u32]) -> Result<()> {
         if self.looked_at_bytes >= SAMPLE_BYTES {
             return Ok(());
@@ -44,14 +44,14 @@ impl UnknownText {
         Ok(())
     }
 
-    /// That of some texts with their ids, of which the first ones are looked at.
+    /// Examines the first of some texts with their ids.
     pub fn of<T: AsRef<str>>(tokenizer: &Tokenizer, texts: &[T], ids: &[Vec<u32>]) -> Result<Self> {
         let mut found = Self::default();
         texts.iter().zip(ids).try_for_each(|(text, ids)| found.add(tokenizer, text.as_ref(), ids))?;
         Ok(found)
     }
 
-    /// The share of the bytes that is unknown; 0 where nothing was looked at.
+    /// The share of unknown bytes; 0 if no bytes were examined.
     pub fn share(self) -> f64 {
         self.unknown_bytes as f64 / self.looked_at_bytes.max(1) as f64
     }
@@ -86,21 +86,18 @@ mod tests {
 
     #[test]
     fn the_share_is_of_bytes_and_not_of_tokens() {
-        let share = |text: &str| {
-            let tokenizer = tokenizer();
-            let ids = tokenizer.encode_corpus(&[text]).unwrap();
-            UnknownText::of(&tokenizer, &[text], &ids).unwrap().share()
-        };
         // Two tokens of six are unknown, and 2 + 21 of 31 bytes.
         let words = "a cat a  cat ab \u{4e00}\u{4e01}\u{4e02}\u{4e03}\u{4e04}\u{4e05}\u{4e06}";
-        assert!((share(words) - 23.0 / 31.0).abs() < 1e-12);
-        assert!((share("a cat") - 0.0).abs() < 1e-12);
-        assert!((share("dog") - 1.0).abs() < 1e-12);
-        assert!((share("  ") - 0.0).abs() < 1e-12);
+        for (text, share) in [(words, 23.0 / 31.0), ("a cat", 0.0), ("dog", 1.0), ("  ", 0.0)] {
+            let tokenizer = tokenizer();
+            let ids = tokenizer.encode_corpus(&[text]).unwrap();
+            let found = UnknownText::of(&tokenizer, &[text], &ids).unwrap().share();
+            assert!((found - share).abs() < 1e-12, "{text}: {found}");
+        }
     }
 
     #[test]
-    fn no_more_is_looked_at_than_a_share_needs() {
+    fn only_a_sample_of_the_text_is_examined() {
         let long = "dog ".repeat(TEXT_BYTES);
         let mut found = UnknownText::default();
         found.add(&tokenizer(), &long, &[1]).unwrap();

@@ -1,25 +1,24 @@
-//! Which tokens begin a word, told from how the tokenizer spells its vocabulary. It knows no text.
+//! Determines which tokens begin a word, from the spelling of the vocabulary, independent of texts.
 
 use anyhow::Result;
 use serde_json::Value;
 
-use crate::tokenizer::Tokenizer;
-use crate::tokenizer::load;
+use crate::tokenizer::{Tokenizer, load};
 
-/// A space before a word, as a byte-level vocabulary spells it.
+/// A space before a word in the spelling of a byte-level vocabulary.
 const BYTE_LEVEL_SPACE: char = '\u{120}';
 
-/// Tab, newline and their like, as a byte-level vocabulary spells them: nothing after one belongs to the word
-/// before.
+/// Tab, newline and similar characters in the spelling of a byte-level vocabulary: a word never continues
+/// after one.
 const BYTE_LEVEL_BREAKS: [char; 5] = ['\u{109}', '\u{10a}', '\u{10b}', '\u{10c}', '\u{10d}'];
 
-/// The same where characters are spelled as they are.
+/// The same characters in vocabularies that spell characters as they are.
 const PLAIN_BREAKS: [char; 5] = ['\t', '\n', '\u{b}', '\u{c}', '\r'];
 
-/// A space before a word, as SentencePiece spells it.
+/// A space before a word in the spelling of SentencePiece.
 const METASPACE: char = '▁';
 
-/// What each token of a vocabulary says of the words around it.
+/// The word boundaries before and after each token of a vocabulary.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct WordBoundaries {
     starts: Vec<bool>,
@@ -27,22 +26,23 @@ pub struct WordBoundaries {
 }
 
 impl WordBoundaries {
-    /// Whether the token begins a word wherever it stands; one outside the vocabulary does.
+    /// Returns true if the token begins a word at any position; a token outside the vocabulary does.
     pub fn starts_word(&self, id: u32) -> bool {
         self.starts.get(id as usize).copied().unwrap_or(true)
     }
 
-    /// Whether the token after this one begins a word, whatever it is.
+    /// Returns true if any token after this one begins a word.
     pub fn ends_word(&self, id: u32) -> bool {
         self.ends.get(id as usize).copied().unwrap_or(true)
     }
 }
 
 impl Tokenizer {
-    /// Which tokens begin a word. Byte-level vocabularies spell the space as `Ġ`, SentencePiece ones as `▁`,
-    /// WordPiece marks what goes on with `##`; where nothing tells, each token is a word.
+    /// Returns the word boundaries of the vocabulary. Byte-level vocabularies spell the space as `Ġ`,
+    /// SentencePiece ones as `▁`, WordPiece marks the continuation of a word with `##`; without any such
+    /// mark, each token is a word.
     pub fn word_boundaries(&self) -> Result<WordBoundaries> {
-        let spelling = Spelling::of(&load::parse(self.files(), "tokenizer")?);
+        let spelling = Spelling::from_json(&load::parse(self.files(), "tokenizer")?);
         let mut words = WordBoundaries::default();
         for id in 0..self.vocab_size() as u32 {
             let (starts, ends) = self.token(id).map_or((true, true), |token| spelling.boundaries(&token));
@@ -53,34 +53,34 @@ impl Tokenizer {
     }
 }
 
-/// How a vocabulary marks the beginning of a word.
+/// The way in which a vocabulary marks the beginning of a word.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Spelling {
     ByteLevel,
     Metaspace,
-    /// Tokens that go on with a word begin like this.
+    /// Tokens that continue a word begin with this prefix.
     Prefix(String),
-    /// Tokens that end a word end like this.
+    /// Tokens that end a word end with this suffix.
     Suffix(String),
     /// Each token is a word.
     Words,
 }
 
 impl Spelling {
-    fn of(json: &Value) -> Self {
+    fn from_json(json: &Value) -> Self {
         let model = &json["model"];
-        let text = |key: &str| model[key].as_str().filter(|text| !text.is_empty()).map(str::to_string);
-        let steps = || ["normalizer", "pre_tokenizer", "decoder"].map(|key| &json[key]);
-        let spells_metaspace = || json["normalizer"].to_string().contains(METASPACE);
-        if let Some(prefix) = text("continuing_subword_prefix") {
+        let [prefix, suffix] = ["continuing_subword_prefix", "end_of_word_suffix"]
+            .map(|key| model[key].as_str().filter(|text| !text.is_empty()).map(str::to_string));
+        let steps = ["normalizer", "pre_tokenizer", "decoder"].map(|key| &json[key]);
+        if let Some(prefix) = prefix {
             Self::Prefix(prefix)
-        } else if let Some(suffix) = text("end_of_word_suffix") {
+        } else if let Some(suffix) = suffix {
             Self::Suffix(suffix)
-        } else if steps().into_iter().any(|step| has_type(step, "ByteLevel")) {
+        } else if steps.iter().any(|step| has_type(step, "ByteLevel")) {
             Self::ByteLevel
-        } else if steps().into_iter().any(|step| has_type(step, "Metaspace"))
+        } else if steps.iter().any(|step| has_type(step, "Metaspace"))
             || model["type"] == "Unigram"
-            || spells_metaspace()
+            || json["normalizer"].to_string().contains(METASPACE)
         {
             Self::Metaspace
         } else {
@@ -88,12 +88,12 @@ impl Spelling {
         }
     }
 
-    /// Whether a token starts a word, and whether the next one does.
+    /// Returns two flags: the token starts a word, and the next token starts a word.
     fn boundaries(&self, token: &str) -> (bool, bool) {
         match self {
             Self::ByteLevel => (
                 token.starts_with(BYTE_LEVEL_SPACE) || token.starts_with(BYTE_LEVEL_BREAKS),
-                // A lone space is no end: of a rare word it is the first piece.
+                // A lone space does not end a word: it may be the first piece of a rare word.
                 token.ends_with(BYTE_LEVEL_BREAKS),
             ),
             Self::Metaspace => (
@@ -107,7 +107,7 @@ impl Spelling {
     }
 }
 
-/// Whether a step, or one of the steps that it is a sequence of, has this type.
+/// Returns true if a step, or one of the steps of a sequence, has this type.
 fn has_type(step: &Value, name: &str) -> bool {
     match step {
         Value::Object(fields) => {
@@ -129,22 +129,23 @@ mod tests {
     fn each_kind_of_vocabulary_is_understood() {
         let byte_level = json!({"model": {"type": "BPE", "continuing_subword_prefix": "", "end_of_word_suffix": null},
             "pre_tokenizer": {"type": "Sequence", "pretokenizers": [{"type": "Digits"}, {"type": "ByteLevel"}]}});
-        let byte_level = Spelling::of(&byte_level);
+        let byte_level = Spelling::from_json(&byte_level);
         assert_eq!(
             ["Ġword", "word", "Ċ", "Ġ", "ĊĊ"].map(|t| byte_level.boundaries(t)),
             [(true, false), (false, false), (true, true), (true, false), (true, true)]
         );
         let word_piece =
-            Spelling::of(&json!({"model": {"type": "WordPiece", "continuing_subword_prefix": "##"}}));
+            Spelling::from_json(&json!({"model": {"type": "WordPiece", "continuing_subword_prefix": "##"}}));
         assert_eq!(["gard", "##en", ","].map(|t| word_piece.boundaries(t).0), [true, false, true]);
-        let unigram =
-            Spelling::of(&json!({"model": {"type": "Unigram"}, "pre_tokenizer": {"type": "Metaspace"}}));
+        let unigram = Spelling::from_json(
+            &json!({"model": {"type": "Unigram"}, "pre_tokenizer": {"type": "Metaspace"}}),
+        );
         assert_eq!(["▁talo", "ssa", "▁"].map(|t| unigram.boundaries(t).0), [true, false, true]);
         let replaced = json!({"model": {"type": "BPE"}, "normalizer": {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}});
-        assert_eq!(Spelling::of(&replaced), Spelling::Metaspace);
-        let suffix = Spelling::of(&json!({"model": {"type": "BPE", "end_of_word_suffix": "</w>"}}));
+        assert_eq!(Spelling::from_json(&replaced), Spelling::Metaspace);
+        let suffix = Spelling::from_json(&json!({"model": {"type": "BPE", "end_of_word_suffix": "</w>"}}));
         assert_eq!(["gard", "en</w>"].map(|t| suffix.boundaries(t)), [(false, false), (false, true)]);
-        assert_eq!(Spelling::of(&json!({"model": {"type": "WordLevel"}})), Spelling::Words);
+        assert_eq!(Spelling::from_json(&json!({"model": {"type": "WordLevel"}})), Spelling::Words);
     }
 
     #[test]
@@ -160,23 +161,23 @@ mod tests {
             "test",
         )
         .unwrap();
-        let (words, ids) =
-            (tokenizer.word_boundaries().unwrap(), tokenizer.encode("the garden\nis red").unwrap());
+        let words = tokenizer.word_boundaries().unwrap();
+        let ids = tokenizer.encode("the garden\nis red").unwrap();
         let id = |token: &str| tokenizer.id(token).unwrap();
         let as_they_are = tokenizer.encode_words(&["he", "", "d"]).unwrap();
         assert_eq!(as_they_are, [vec![id("h"), id("e")], vec![], vec![id("d")]]);
         let starts = |i: usize| i == 0 || words.starts_word(ids[i]) || words.ends_word(ids[i - 1]);
-        // The newline stands for itself: `is` begins after it.
+        // The newline is a separate token: `is` begins after it.
         assert_eq!((0..ids.len()).filter(|i| starts(*i)).collect::<Vec<_>>(), [0, 3, 10, 11, 13]);
         assert!(words.starts_word(1 << 20) && words.ends_word(1 << 20));
-        let behind_blanks = tokenizer.for_words().unwrap();
-        let blank = behind_blanks.id("Ġ").unwrap();
-        let each = behind_blanks.encode_words(&["he", "", " he"]).unwrap();
+        let with_blanks = tokenizer.for_words().unwrap();
+        let blank = with_blanks.id("Ġ").unwrap();
+        let each = with_blanks.encode_words(&["he", "", " he"]).unwrap();
         let he = [&[blank], &as_they_are[0][..]].concat();
         assert_eq!(each, [he.clone(), vec![], he.clone()]);
-        assert_eq!(behind_blanks.encode("he").unwrap(), he, "the crate does the same");
-        assert!(behind_blanks.asks_for_words());
-        let again = Tokenizer::from_files(behind_blanks.files().to_vec(), "test").unwrap();
+        assert_eq!(with_blanks.encode("he").unwrap(), he, "the crate does the same");
+        assert!(with_blanks.asks_for_words());
+        let again = Tokenizer::from_files(with_blanks.files().to_vec(), "test").unwrap();
         assert_eq!(again.encode_words(&["he"]).unwrap(), [he]);
     }
 }

@@ -1,12 +1,12 @@
-//! Whether the loss of a run is a usual one. It only observes.
+//! Warns when the training loss leaves the expected band (`evaluation.loss_band`). It only observes the run.
 
 use crate::config::LossBand;
 use crate::telemetry::Record;
 
-/// Records in a row before it is told: one alone may be chance.
-const RECORDS_TO_TELL: u32 = 2;
+/// Consecutive records outside the band before the warning: a single one may be chance.
+const RECORDS_BEFORE_WARNING: u32 = 2;
 
-/// Where the loss is expected, and for how many records it has been elsewhere.
+/// The expected band of the loss, and the number of consecutive records outside it.
 #[derive(Debug, Clone)]
 pub struct Band {
     expected: LossBand,
@@ -14,12 +14,13 @@ pub struct Band {
 }
 
 impl Band {
-    /// Nothing is outside yet.
+    /// A band that no record has left yet.
     pub fn new(expected: LossBand) -> Self {
         Self { expected, outside: 0 }
     }
 
-    /// What is to be told of a record: that the loss has left the band, once each time that it does.
+    /// Returns a warning if this record is the second in a row outside the band: once each time the loss
+    /// leaves it.
     pub fn look(&mut self, record: &Record) -> Option<String> {
         let (_, loss) = record.values.iter().find(|(tag, _)| tag == "train/loss")?;
         let (low, high) = self.expected.at(record.step)?;
@@ -32,7 +33,7 @@ impl Band {
             return None;
         };
         self.outside += 1;
-        (self.outside == RECORDS_TO_TELL).then(|| {
+        (self.outside == RECORDS_BEFORE_WARNING).then(|| {
             format!(
                 "step {}: the training loss {loss:.3} is {side} {low:.3} to {high:.3}, where that of runs with \
                  the same settings and data lies (`evaluation.loss_band`)",
@@ -48,22 +49,30 @@ mod tests {
     use crate::config::BandPoint;
 
     #[test]
-    fn a_loss_that_stays_outside_is_told_once() {
+    fn a_loss_that_stays_outside_is_reported_once() {
         let points =
             vec![BandPoint { step: 100, low: 6.0, high: 7.0 }, BandPoint { step: 200, low: 4.0, high: 5.0 }];
         let mut band = Band::new(LossBand { of: String::new(), points });
-        let mut look = |step: u64, loss: f64| {
-            let values = vec![("train/loss".to_string(), loss), ("eval/loss".to_string(), 99.0)];
-            band.look(&Record { step, epoch: 0.0, values })
-        };
-        assert_eq!(look(50, 99.0), None, "nothing is known before the first point");
-        assert_eq!([look(100, 6.5), look(150, 6.1), look(155, 5.5)], [None, None, None]);
-        assert_eq!(look(160, 6.0), None, "one record alone may be chance");
-        let told = look(170, 6.0).unwrap();
-        assert!(told.starts_with("step 170: the training loss 6.000 is above 4.600 to 5.600, "), "{told}");
-        assert_eq!([look(180, 6.0), look(190, 5.0)], [None, None]);
-        assert_eq!(look(195, 3.0), None);
-        assert!(look(200, 3.0).unwrap().contains(" is below 4.000 to 5.000, "));
-        assert_eq!(look(201, 99.0), None, "nor behind the last");
+        assert_eq!(look(&mut band, 50, 99.0), None, "nothing is known before the first point");
+        assert_eq!(
+            [look(&mut band, 100, 6.5), look(&mut band, 150, 6.1), look(&mut band, 155, 5.5)],
+            [None, None, None]
+        );
+        assert_eq!(look(&mut band, 160, 6.0), None, "one record alone may be chance");
+        let warning = look(&mut band, 170, 6.0).unwrap();
+        assert!(
+            warning.starts_with("step 170: the training loss 6.000 is above 4.600 to 5.600, "),
+            "{warning}"
+        );
+        assert_eq!([look(&mut band, 180, 6.0), look(&mut band, 190, 5.0)], [None, None]);
+        assert_eq!(look(&mut band, 195, 3.0), None);
+        assert!(look(&mut band, 200, 3.0).unwrap().contains(" is below 4.000 to 5.000, "));
+        assert_eq!(look(&mut band, 201, 99.0), None, "nor behind the last");
+    }
+
+    /// The warning of `band` for a record of this training loss.
+    fn look(band: &mut Band, step: u64, loss: f64) -> Option<String> {
+        let values = vec![("train/loss".to_string(), loss), ("eval/loss".to_string(), 99.0)];
+        band.look(&Record { step, epoch: 0.0, values })
     }
 }

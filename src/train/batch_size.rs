@@ -1,67 +1,67 @@
-//! How many rows a device takes at once, and whether layers save their input only: what fits, by the
-//! prediction of `models/memory`.
+//! Chooses the rows of a micro-batch and whether to use gradient checkpointing: the largest choice that fits
+//! into memory by the prediction of `models/memory`.
 //!
-//! The rows of an update stay what the configuration says: fewer rows at once mean more micro-batches. Which
-//! tokens are masked and dropped does not depend on it, and no number on what layers save.
+//! The rows of an update stay those of the configuration: smaller micro-batches mean more of them. Neither
+//! masking nor dropout depends on the size of a micro-batch, and gradient checkpointing changes no number.
 
 use std::fmt;
 
 use anyhow::Result;
 
 use crate::batches::BatchPlan;
-use crate::config::BatchSize;
-use crate::config::GradientCheckpointing;
-use crate::config::TrainingConfig;
+use crate::config::{BatchSize, GradientCheckpointing, TrainingConfig};
 use crate::error::Problem;
 use crate::fs;
-use crate::machine::Machine;
-use crate::machine::Place;
+use crate::machine::{Machine, Place};
 use crate::models::memory::Prediction;
 use crate::ops::cuda;
 use crate::quantity::format_bytes;
 use crate::tasks::run::Shapes;
 use crate::telemetry::Progress;
 
-/// Left to what no prediction knows: CUDA's own context and the kernels, the workspace of products,
-/// fragments.
+/// GPU memory left free for what the prediction does not cover: the CUDA context, loaded kernels, the
+/// workspace of matrix products and fragmentation.
 pub const GPU_RESERVE_BYTES: u64 = 1 << 30;
 
-/// Share of the free memory of a CPU that a run may take: the rest of the system lives, too.
+/// Share of the free CPU memory that a run may use; the remainder is for the rest of the system.
 const CPU_SHARE: f64 = 0.9;
 
-/// Tokens at once that keep a CPU or a GPU busy: rather than fewer, more of each layer is computed again.
+/// Tokens of a micro-batch that keep a CPU or a GPU (in this order) busy. Below this number, gradient
+/// checkpointing is preferred to even smaller micro-batches.
 const BUSY_TOKENS: [usize; 2] = [1 << 10, 1 << 13];
 
-/// What leaves the batch open.
+/// The key that leaves the size of a micro-batch open when it is `auto`.
 const KEY: &str = "training.per_device_train_batch_size";
 
-/// Memory of the largest step, of whatever phase, with so many rows at once.
+/// Memory of the largest step of any phase with `rows` rows in a micro-batch.
 pub fn predicted(rows: usize, training: &TrainingConfig, shapes: &Shapes, place: Place) -> Prediction {
     let training = TrainingConfig { per_device_train_batch_size: rows.into(), ..training.clone() };
     let tokens = BatchPlan::new(&training, shapes.length).most_tokens_at_once();
     shapes.prediction(tokens as u64, &training, place)
 }
 
-/// Bytes that [`predicted`] comes to.
+/// Total bytes of the prediction by [`predicted`].
 pub fn predicted_bytes(rows: usize, training: &TrainingConfig, shapes: &Shapes, place: Place) -> u64 {
     predicted(rows, training, shapes, place).total()
 }
 
-/// Token positions of a batch are 32-bit numbers.
+/// Most rows of a micro-batch that can be indexed: token positions of a batch are 32-bit numbers.
 fn countable_rows(shapes: &Shapes) -> usize {
     i32::MAX as usize / shapes.length.max(1)
 }
 
-/// The most rows at once that fit into `bytes`, whatever an update has; zero where not even one does.
+/// Returns the most rows of a micro-batch that fit into `bytes`, independent of the rows of an update; zero
+/// if not even one row fits.
 pub fn most_rows_at_once(training: &TrainingConfig, shapes: &Shapes, place: Place, bytes: u64) -> usize {
-    let fits = |rows: usize| {
-        rows <= countable_rows(shapes) && predicted_bytes(rows, training, shapes, place) <= bytes
-    };
-    (0..31).rev().map(|bit| 1 << bit).fold(0, |most, rows| if fits(most + rows) { most + rows } else { most })
+    (0..31).rev().map(|bit| 1 << bit).fold(0, |most, more| {
+        let rows = most + more;
+        let fits = rows <= countable_rows(shapes) && predicted_bytes(rows, training, shapes, place) <= bytes;
+        if fits { rows } else { most }
+    })
 }
 
-/// The most rows at once, up to `most`, that divide the rows of an update and fit into `bytes`; `None` where
-/// not even one does.
+/// Returns the most rows of a micro-batch, up to `most`, that divide the rows of an update and fit into
+/// `bytes`; `None` if not even one row fits.
 fn most_rows(
     most: usize,
     training: &TrainingConfig,
@@ -75,7 +75,7 @@ fn most_rows(
     divisors.into_iter().find(|&rows| predicted_bytes(rows, training, shapes, place) <= bytes)
 }
 
-/// Bytes that a run on this machine may take; `None` where the system does not tell.
+/// Bytes that a run may use on this machine; `None` if the system does not report its free memory.
 pub fn room(machine: &Machine) -> Option<u64> {
     match cuda::properties(&machine.device) {
         Some(gpu) => Some(gpu.memory_bytes.saturating_sub(GPU_RESERVE_BYTES)),
@@ -83,10 +83,10 @@ pub fn room(machine: &Machine) -> Option<u64> {
     }
 }
 
-/// A training whose steps were made to fit.
+/// A training section whose steps fit into memory.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Fit {
-    /// With numbers for what was left open.
+    /// The training section with a number for every key that was left open.
     pub training: TrainingConfig,
     needed_bytes: u64,
     room_bytes: u64,
@@ -94,7 +94,8 @@ pub struct Fit {
 
 impl fmt::Display for Fit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (rows, times) = (self.training.rows_at_once(), self.training.gradient_accumulation_steps);
+        let rows = self.training.rows_at_once();
+        let times = self.training.gradient_accumulation_steps;
         let [needed, room] = [self.needed_bytes, self.room_bytes].map(format_bytes);
         let how =
             if self.training.gradient_checkpointing.is_on() { ", with gradient checkpointing" } else { "" };
@@ -102,8 +103,8 @@ impl fmt::Display for Fit {
     }
 }
 
-/// The batch that fits, and whether with gradient checkpointing, where the configuration leaves that open and
-/// there is something to say; `None` where all is as it stands there.
+/// Settles the size of a micro-batch and gradient checkpointing where the configuration leaves them open;
+/// `None` if the configuration stays as it is.
 pub fn fit(training: &TrainingConfig, shapes: &Shapes, machine: &Machine) -> Result<Option<Fit>, Problem> {
     let is_batch_open = training.per_device_train_batch_size == BatchSize::Auto;
     match room(machine) {
@@ -117,7 +118,7 @@ pub fn fit(training: &TrainingConfig, shapes: &Shapes, machine: &Machine) -> Res
     }
 }
 
-/// As [`fit`], where a run may take so many bytes.
+/// As [`fit`], for a run that may use `bytes` bytes.
 pub fn fit_into(
     bytes: u64,
     training: &TrainingConfig,
@@ -130,7 +131,8 @@ pub fn fit_into(
     }
 }
 
-/// The training with gradient checkpointing where that is open, and its rows do not fit without it.
+/// Returns the training section with gradient checkpointing if that key is open and the given rows do not fit
+/// without it.
 fn lighter(bytes: u64, training: &TrainingConfig, shapes: &Shapes, place: Place) -> Option<Fit> {
     let rows = training.rows_at_once();
     let is_open = training.gradient_checkpointing == GradientCheckpointing::Auto;
@@ -142,25 +144,28 @@ fn lighter(bytes: u64, training: &TrainingConfig, shapes: &Shapes, place: Place)
     })
 }
 
+/// The training section with gradient checkpointing on or off.
 fn settled(training: &TrainingConfig, on: bool) -> TrainingConfig {
     TrainingConfig { gradient_checkpointing: on.into(), ..training.clone() }
 }
 
-/// The most rows that fit, and whether with gradient checkpointing.
+/// Chooses the most rows of a micro-batch that fit, and gradient checkpointing if that key is open.
 fn rows_into(bytes: u64, training: &TrainingConfig, shapes: &Shapes, place: Place) -> Result<Fit, Problem> {
     let update = training.rows_per_update();
-    let most = |training: &TrainingConfig| most_rows(update, training, shapes, place, bytes);
     let [plain, light] = [false, true].map(|on| settled(training, on));
     let busy = BUSY_TOKENS[usize::from(place.on_gpu)];
     let (chosen, rows) = match training.gradient_checkpointing {
-        GradientCheckpointing::Off => (plain.clone(), most(&plain)),
-        GradientCheckpointing::On => (light.clone(), most(&light)),
-        GradientCheckpointing::Auto => match (most(&plain), most(&light)) {
-            (few, more) if more > few && few.is_none_or(|rows| rows * shapes.length < busy) => {
+        GradientCheckpointing::Off => (plain.clone(), most_rows(update, &plain, shapes, place, bytes)),
+        GradientCheckpointing::On => (light.clone(), most_rows(update, &light, shapes, place, bytes)),
+        GradientCheckpointing::Auto => {
+            let [few, more] =
+                [&plain, &light].map(|training| most_rows(update, training, shapes, place, bytes));
+            if more > few && few.is_none_or(|rows| rows * shapes.length < busy) {
                 (light.clone(), more)
+            } else {
+                (plain.clone(), few)
             }
-            (rows, _) => (plain.clone(), rows),
-        },
+        }
     };
     let Some(rows) = rows else {
         let least = if training.gradient_checkpointing == GradientCheckpointing::Off { plain } else { light };
@@ -184,7 +189,8 @@ fn rows_into(bytes: u64, training: &TrainingConfig, shapes: &Shapes, place: Plac
     Ok(Fit { needed_bytes: predicted_bytes(rows, &found, shapes, place), training: found, room_bytes: bytes })
 }
 
-/// The training with what fits, where the configuration leaves that open; else as it is. Says what it took.
+/// Returns the training section with what [`fit`] chose, and prints a note about it; otherwise a copy of
+/// `training`.
 pub fn fitted(
     training: &TrainingConfig,
     shapes: &Shapes,
@@ -196,8 +202,9 @@ pub fn fitted(
     Ok(fit.training)
 }
 
-/// Takes what the steps of a run, of up to `tokens` tokens at once, will need of a GPU, when the state of the
-/// training is there. Says where that is more than is left: the longest rows may come after hours.
+/// Reserves the GPU memory that the largest step (`tokens` tokens in a micro-batch) will need, once
+/// parameters and optimizer state are allocated. Prints a note if too little is free, since the longest rows
+/// may come hours later.
 pub fn reserve(
     tokens: usize,
     training: &TrainingConfig,
@@ -221,7 +228,7 @@ fn shortage(tokens: usize, needed: u64, free: u64, training: &TrainingConfig) ->
     )
 }
 
-/// What to do about a step that is too large for the memory.
+/// A hint about what to change if a step is too large for the memory.
 pub(super) fn less_memory(training: &TrainingConfig) -> String {
     let fewer = format!(
         "smaller micro-batches (`{KEY}`, or `auto`) with more `training.gradient_accumulation_steps` \
@@ -233,19 +240,20 @@ pub(super) fn less_memory(training: &TrainingConfig) -> String {
     }
 }
 
-/// Where it is not done already.
+/// A hint to turn gradient checkpointing on; `None` if it is on already.
 fn checkpointing_hint(training: &TrainingConfig) -> Option<&'static str> {
     (!training.gradient_checkpointing.is_on()).then_some("set `training.gradient_checkpointing: true`")
 }
 
-/// Rows that fit where those of a training do not: what did not fit was more than its prediction, so half of
-/// it is what the next try should take at most. `None` where there are no fewer.
+/// Returns a smaller number of rows that should fit after `training` ran out of memory: what did not fit
+/// exceeded its prediction, so the next try uses at most half the rows. `None` if no smaller number fits.
 fn fewer_rows(training: &TrainingConfig, shapes: &Shapes, machine: &Machine) -> Option<usize> {
     let most = training.rows_at_once() / 2;
     room(machine).and_then(|bytes| most_rows(most, training, shapes, machine.place(), bytes))
 }
 
-/// An error of a full GPU with the batch that should fit in its hint; any other error as it is.
+/// Adds to an out-of-memory error of the GPU a hint with the rows that should fit; returns any other error
+/// unchanged.
 pub fn explain(
     error: anyhow::Error,
     training: &TrainingConfig,
@@ -277,15 +285,10 @@ mod tests {
     use candle_core::Device;
 
     use super::*;
-    use crate::config::ComputeType;
-    use crate::config::TrainingPhase;
-    use crate::families::EncoderConfig;
-    use crate::families::Family;
-    use crate::families::ModelConfig;
-    use crate::families::named_model;
+    use crate::config::{ComputeType, TrainingPhase};
+    use crate::families::{EncoderConfig, Family, ModelConfig, named_model};
     use crate::models::Blueprint;
-    use crate::precision::Hardware;
-    use crate::precision::Policy;
+    use crate::precision::{Hardware, Policy};
     use crate::tasks::run::TargetShare;
 
     fn machine() -> Machine {
@@ -301,33 +304,36 @@ mod tests {
         }
     }
 
-    /// A set of gradients for each level of the tree over which micro-batches are added up, and the copy of a
-    /// checkpoint, which nobody has to have room for.
+    /// Predicted are one set of gradients for each level of the tree that adds up micro-batches, and the copy
+    /// of a checkpoint, for which free memory is not required.
     #[test]
-    fn what_is_taken_beside_a_step_is_counted() {
+    fn memory_in_addition_to_a_step_is_counted() {
         let shapes = masked_lm(named_model("tiny").unwrap(), 128);
         let parameters = shapes.outline.num_parameters();
-        let found = |times, save_steps| {
-            let gradient_accumulation_steps = times;
-            let training =
-                TrainingConfig { gradient_accumulation_steps, save_steps, ..TrainingConfig::default() };
-            predicted(8, &training, &shapes, machine().place())
-        };
-        let states = [1, 2, 6, 8, 64, 7].map(|times| found(times, 0).state_bytes - found(1, 0).state_bytes);
+        let one = accumulated(&shapes, 1, 0).state_bytes;
+        let states = [1, 2, 6, 8, 64, 7].map(|times| accumulated(&shapes, times, 0).state_bytes - one);
         // The batches of this update and of the next one, 24 bytes a token.
         let batches = [0, 1, 5, 7, 63, 6].map(|times| 2 * 24 * times * 8 * 128);
         assert_eq!(states, std::array::from_fn(|i| [0, 4, 4, 12, 12, 0][i] * parameters + batches[i]));
-        let (without, with) = (found(1, 0), found(1, 500));
+        let without = accumulated(&shapes, 1, 0);
+        let with = accumulated(&shapes, 1, 500);
         assert_eq!((without.peak(u64::MAX), with.total()), (without.total(), without.total()));
         assert_eq!(with.peak(u64::MAX), with.total() + 12 * parameters);
         assert_eq!(with.peak(with.total() + 23 * parameters), with.total());
-        // Four processes have two bytes of moments a parameter each, the first one all for a checkpoint; and
-        // gradients that travel are copies.
+        // Each of four processes stores a quarter of the moments, two bytes a parameter; rank 0 gathers all
+        // of them for a checkpoint. Gradients that are exchanged during the backward pass are copies.
         let place = Place { sharers: 4, overlaps: true, ..machine().place() };
         let one_of_four = predicted(8, &TrainingConfig::default(), &shapes, place);
         assert_eq!(one_of_four.state_bytes, without.state_bytes - (6 - 4) * parameters);
         let last = TrainingConfig { save_in_background: false, ..TrainingConfig::default() };
         assert_eq!(predicted(8, &last, &shapes, place).saving_bytes, 8 * parameters);
+    }
+
+    /// The prediction for eight rows with this accumulation of gradients.
+    fn accumulated(shapes: &Shapes, gradient_accumulation_steps: usize, save_steps: u64) -> Prediction {
+        let training =
+            TrainingConfig { gradient_accumulation_steps, save_steps, ..TrainingConfig::default() };
+        predicted(8, &training, shapes, machine().place())
     }
 
     #[test]
@@ -344,25 +350,24 @@ mod tests {
             learning_rate: 1e-3,
             ..TrainingConfig::default()
         };
-        let needs = |rows| predicted_bytes(rows, &training, shapes, machine().place());
-        let fit = |bytes| rows_into(bytes, &training, shapes, machine().place());
-        let cut = |bytes| {
-            fit(bytes)
-                .map(|fit| (fit.training.rows_at_once(), fit.training.gradient_accumulation_steps))
-                .unwrap()
-        };
-        let most = |bytes| most_rows_at_once(&training, shapes, machine().place(), bytes);
-        assert_eq!([most(needs(13)), most(needs(70) - 1), most(needs(1) - 1)], [13, 69, 0]);
-        assert_eq!(cut(u64::MAX), (48, 1));
-        assert_eq!(cut(needs(48) - 1), (24, 2));
-        assert_eq!(cut(needs(13)), (12, 4), "13 rows would fit, but do not divide 48");
-        assert_eq!(cut(needs(1)), (1, 48));
-        let error = fit(needs(1) - 1).unwrap_err().to_string();
+        let place = machine().place();
+        let [one, of_13, of_16, of_48, of_70] =
+            [1, 13, 16, 48, 70].map(|rows| predicted_bytes(rows, &training, shapes, place));
+        for (bytes, most) in [(of_13, 13), (of_70 - 1, 69), (one - 1, 0)] {
+            assert_eq!(most_rows_at_once(&training, shapes, place, bytes), most);
+        }
+        // With the bytes of 13 rows, these would fit, but do not divide 48.
+        for (bytes, expected) in [(u64::MAX, (48, 1)), (of_48 - 1, (24, 2)), (of_13, (12, 4)), (one, (1, 48))]
+        {
+            let found = rows_into(bytes, &training, shapes, place).unwrap().training;
+            assert_eq!((found.rows_at_once(), found.gradient_accumulation_steps), expected);
+        }
+        let error = rows_into(one - 1, &training, shapes, place).unwrap_err().to_string();
         assert!(
             error.contains("not even one row fits") && error.contains("per_device_train_batch_size"),
             "{error}"
         );
-        let found = fit(needs(16)).unwrap();
+        let found = rows_into(of_16, &training, shapes, place).unwrap();
         let want = TrainingConfig {
             per_device_train_batch_size: 16.into(),
             gradient_accumulation_steps: 3,
@@ -385,35 +390,36 @@ mod tests {
         };
         let shapes = &masked_lm(model, 128);
         let given = TrainingConfig { per_device_train_batch_size: 16.into(), ..TrainingConfig::default() };
-        let needs = |rows, on| predicted_bytes(rows, &settled(&given, on), shapes, machine().place());
-        assert!(needs(16, true) < needs(16, false), "or there is nothing to choose");
-        assert_eq!(lighter(needs(16, false), &given, shapes, machine().place()), None);
-        let found = lighter(needs(16, false) - 1, &given, shapes, machine().place()).unwrap();
+        let [plain, light] =
+            [false, true].map(|on| predicted_bytes(16, &settled(&given, on), shapes, machine().place()));
+        assert!(light < plain, "or there is nothing to choose");
+        assert_eq!(lighter(plain, &given, shapes, machine().place()), None);
+        let found = lighter(plain - 1, &given, shapes, machine().place()).unwrap();
         assert_eq!(found.training, settled(&given, true));
         assert!(found.to_string().ends_with(", with gradient checkpointing"), "{found}");
         let refused = TrainingConfig { gradient_checkpointing: false.into(), ..given.clone() };
         assert_eq!(lighter(1, &refused, shapes, machine().place()), None);
-        // The largest step may be that of a phase.
+        // The largest step may be in a phase.
         let phase = TrainingPhase {
             per_device_train_batch_size: Some(32),
             gradient_accumulation_steps: Some(1),
             ..TrainingPhase::of_length(10, 128)
         };
         let phased = TrainingConfig { phases: vec![phase], ..given.clone() };
-        assert!(lighter(needs(16, false), &phased, shapes, machine().place()).is_some());
-        // With the rows open, too: eight rows keep a CPU busy, fewer do not.
+        assert!(lighter(plain, &phased, shapes, machine().place()).is_some());
+        // With the rows open as well: eight rows keep a CPU busy, fewer do not.
         let open = TrainingConfig {
             per_device_train_batch_size: BatchSize::Auto,
             train_batch_size: Some(16),
             ..given.clone()
         };
-        let taken = |bytes| {
+        let eight = predicted_bytes(8, &settled(&given, false), shapes, machine().place());
+        let [exact, less] = [eight, eight - 1].map(|bytes| {
             let fit = rows_into(bytes, &open, shapes, machine().place()).unwrap();
             (fit.training.rows_at_once(), fit.training.gradient_checkpointing.is_on())
-        };
-        assert_eq!(taken(needs(8, false)), (8, false));
-        let (rows, is_on) = taken(needs(8, false) - 1);
-        assert!(rows > 4 && is_on, "{rows}");
+        });
+        assert_eq!(exact, (8, false));
+        assert!(less.0 > 4 && less.1, "{less:?}");
     }
 
     #[test]
@@ -441,31 +447,29 @@ mod tests {
     fn fewer_rows_divide_the_update() {
         let model = ModelConfig { family: Family::ROBERTA, encoder: EncoderConfig::of(Family::ROBERTA) };
         let shapes = &masked_lm(model, 128);
-        let of = |rows: usize| {
-            let (per_device_train_batch_size, gradient_accumulation_steps) = (rows.into(), 2);
+        for (rows, fewer) in [(24, Some(12)), (15, Some(6)), (1, None)] {
             let training = TrainingConfig {
-                per_device_train_batch_size,
-                gradient_accumulation_steps,
+                per_device_train_batch_size: rows.into(),
+                gradient_accumulation_steps: 2,
                 ..TrainingConfig::default()
             };
-            fewer_rows(&training, shapes, &machine())
-        };
-        assert_eq!([24, 15, 1].map(of), [Some(12), Some(6), None], "7 rows do not divide an update of 30");
+            assert_eq!(fewer_rows(&training, shapes, &machine()), fewer, "7 rows do not divide 30");
+        }
     }
 
     #[test]
-    fn a_gpu_that_is_too_small_is_told_in_bytes() {
+    fn a_shortage_of_gpu_memory_is_reported_in_bytes() {
         let training = TrainingConfig::default();
-        let said = shortage(3072, 3 << 30, 1 << 30, &training);
+        let note = shortage(3072, 3 << 30, 1 << 30, &training);
         assert!(
-            said.starts_with(
+            note.starts_with(
                 "up to 3072 tokens at once need about 3GiB beside the model, 1GiB of the GPU are free: "
             ),
-            "{said}"
+            "{note}"
         );
-        assert!(said.contains("`training.gradient_checkpointing: true`"), "{said}");
-        let said = shortage(3072, 3 << 30, 1 << 30, &settled(&training, true));
-        assert!(said.ends_with("are the same update"), "it is on already: {said}");
+        assert!(note.contains("`training.gradient_checkpointing: true`"), "{note}");
+        let note = shortage(3072, 3 << 30, 1 << 30, &settled(&training, true));
+        assert!(note.ends_with("are the same update"), "it is on already: {note}");
     }
 
     #[test]

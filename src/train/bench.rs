@@ -1,97 +1,86 @@
-//! Whole training steps on a made batch, with a clock: what `mlmtrain bench` times.
+//! Times whole training steps on a random batch, for `mlmtrain bench`.
 //!
-//! A step is the one of training ([`Stepper`]): forward, backward, clipping, AdamW, dropout as the model has
-//! it. The batch is made, because the speed of a step does not depend on what the tokens say; reading and
-//! masking are the loader's business.
+//! A step is that of training ([`Stepper`]): forward, backward, clipping, AdamW, dropout as configured in the
+//! model. The batch is random, because the speed of a step does not depend on the token ids; reading and
+//! masking belong to the loader and are not timed.
 
 use std::sync::mpsc::sync_channel;
 use std::time::Instant;
 
-use anyhow::Context;
-use anyhow::Result;
+use anyhow::{Context, Result};
 use candle_core::Device;
-use serde::Deserialize;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::batches::Batch;
-use crate::config::ComputeType;
-use crate::config::PretrainConfig;
-use crate::config::PretrainTask;
-use crate::config::RtdConfig;
-use crate::config::TrainingConfig;
+use crate::config::{ComputeType, PretrainConfig, PretrainTask, RtdConfig, TrainingConfig};
 use crate::families::ModelConfig;
 use crate::machine::Machine;
-use crate::models::Blueprint;
-use crate::models::Model;
-use crate::models::memory::Outline;
-use crate::models::memory::StepSizes;
+use crate::models::memory::{Outline, StepSizes};
+use crate::models::{Blueprint, Model};
 use crate::ops::memory;
 use crate::precision;
-use crate::precision::Hardware;
-use crate::precision::Policy;
-use crate::rng::Purpose;
-use crate::rng::Stream;
-use crate::tasks::Task;
+use crate::precision::{Hardware, Policy};
+use crate::rng::{Purpose, Stream};
 use crate::tasks::classify::Classify;
-use crate::tasks::list;
 use crate::tasks::list::PretrainedVisitor;
 use crate::tasks::pretraining::Pretrained;
 use crate::tasks::run::Setting;
+use crate::tasks::{Task, list};
 use crate::telemetry::Progress;
 use crate::train::run::stepper;
 use crate::train::step::Share;
 
-/// Steps before the clock counts: the first ones fetch memory from the system.
+/// Untimed steps at the start: they allocate memory from the system.
 const WARM_UP_STEPS: u64 = 2;
 
-/// Small enough that nothing diverges in the steps of a bench.
+/// Small enough that training does not diverge during a benchmark.
 const LEARNING_RATE: f64 = 1e-4;
 
 const SEED: u64 = 1;
 
-/// Tokens of a segment where rows hold several: 20 to 60.
-const SHORT_TOKENS: (u32, u32) = (20, 60);
+/// Range of the length of a segment, in tokens, in rows of several segments.
+const SHORT_TOKENS: std::ops::RangeInclusive<u32> = 20..=60;
 
-/// What a model is trained for in the steps that are timed.
+/// The training task of the timed steps.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum TimedTask {
     /// Pretraining.
     Pretraining {
-        /// The family's own task when absent.
+        /// Pretraining task; the family's own if absent.
         task: Option<PretrainTask>,
-        /// The generator beside it, if any.
+        /// Generator of replaced-token detection, used if the task has one.
         rtd: RtdConfig,
         /// Share of the tokens that carry a label.
         masked_share: f64,
     },
-    /// Fine-tuning with a label a row, one of so many.
+    /// Fine-tuning with one label a row.
     Classification {
-        /// Labels that there are.
+        /// Number of classes.
         labels: usize,
     },
 }
 
-/// What is timed.
+/// A model, a task and the shape of a batch to time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Case {
     /// Family and shape.
     pub model: ModelConfig,
-    /// What it is trained for.
+    /// Training task.
     pub task: TimedTask,
-    /// Type of activations and products.
+    /// Number type of activations and matrix products.
     pub compute: ComputeType,
     /// Rows of a step (B).
     pub rows: usize,
-    /// Tokens of a row, all of them real.
+    /// Tokens of a row, none of them padding.
     pub length: usize,
-    /// Rows of several segments of 20 to 60 tokens each, as packed short texts have, instead of one segment
-    /// a row.
+    /// Rows of several segments of 20 to 60 tokens each, as in packed short texts, instead of one segment a
+    /// row.
     pub short_segments: bool,
-    /// Whether layers save their input only and compute the rest again.
+    /// Gradient checkpointing: layers save their input only and compute the rest again.
     pub gradient_checkpointing: bool,
 }
 
-/// What the clock said.
+/// Measured times of the steps of a [`Case`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct Timing {
     /// Seconds of each timed step, from the fastest to the slowest; at least one.
@@ -101,7 +90,7 @@ pub struct Timing {
 }
 
 impl Timing {
-    /// The step in the middle.
+    /// Median of the step times.
     pub fn median_seconds(&self) -> f64 {
         self.sorted_seconds[self.sorted_seconds.len() / 2]
     }
@@ -113,8 +102,8 @@ impl Case {
         self.rows * self.length
     }
 
-    /// Times steps until there are `least_steps` (at least one) and they took `least_seconds` together;
-    /// `after_step` is called after each of them.
+    /// Runs steps until at least `least_steps` (at least one) are timed and together took at least
+    /// `least_seconds`. `after_step` is called after each timed step.
     pub fn time_steps(
         &self,
         device: &Device,
@@ -122,7 +111,7 @@ impl Case {
         least_seconds: f64,
         after_step: impl FnMut(),
     ) -> Result<Timing> {
-        // From here to the end every step needs the memory of the one before.
+        // From here on every step needs the memory that the step before it has freed.
         let _keeping = memory::keep_freed_blocks();
         let machine = Machine::alone(device, Policy::plain(self.compute, &Hardware::of(device))?);
         let watch = Watch { case: self, machine: &machine, least_steps, least_seconds, after_step };
@@ -161,7 +150,7 @@ impl Case {
         })
     }
 
-    /// Bytes that a step takes at its peak, from the shapes alone.
+    /// Bytes of a step at its peak, predicted from the shapes alone.
     pub fn predicted_bytes(&self, on_gpu: bool) -> Result<u64> {
         let step = StepSizes {
             tokens: self.tokens() as u64,
@@ -182,32 +171,32 @@ impl Case {
         }
     }
 
-    /// Random tokens with random labels: exactly the masked share of them, spread at random, or the first of
-    /// each row.
+    /// A batch of random tokens with random labels. In pretraining exactly the masked share of the tokens,
+    /// drawn at random, has labels; in classification the first token of each row has one.
     fn batch(&self) -> Batch {
         let stream = Stream::new(SEED, Purpose::Test, 0);
         let tokens = self.tokens();
         let vocab_size = self.model.encoder.vocab_size as u64;
-        // Special tokens have the first ids, in vocabularies that are large enough to have any.
+        // The first ids are those of special tokens, except in vocabularies too small to have any.
         let first = if vocab_size > 5 { 5 } else { 0 };
-        let id = |index: usize, kind: u64| {
-            (first + stream.below(kind << 32 | index as u64, vocab_size - first)) as u32
-        };
         let label_positions = self.label_positions(&stream);
-        let label = |t: u32| match self.task {
-            TimedTask::Pretraining { .. } => id(t as usize, 2),
-            TimedTask::Classification { labels } => {
-                stream.below(2 << 32 | u64::from(t), labels as u64) as u32
-            }
+        let (first_label, labels) = match self.task {
+            TimedTask::Pretraining { .. } => (first, vocab_size - first),
+            TimedTask::Classification { labels } => (0, labels as u64),
         };
         let cu_seqlens = self.segments();
         Batch {
-            ids: (0..tokens).map(|t| id(t, 1)).collect(),
+            ids: (0..tokens as u64)
+                .map(|t| (first + stream.below(1 << 32 | t, vocab_size - first)) as u32)
+                .collect(),
             token_type_ids: vec![0; tokens],
             position_ids: cu_seqlens.windows(2).flat_map(|segment| 0..segment[1] - segment[0]).collect(),
             cu_seqlens,
             token_keys: (0..tokens as u64).collect(),
-            labels: label_positions.iter().map(|&t| label(t)).collect(),
+            labels: label_positions
+                .iter()
+                .map(|&t| (first_label + stream.below(2 << 32 | u64::from(t), labels)) as u32)
+                .collect(),
             label_positions,
             sample_ids: (0..self.rows as u64).collect(),
             ..Batch::default()
@@ -225,10 +214,11 @@ impl Case {
         positions
     }
 
-    /// One segment a row, or rows cut into short ones.
+    /// Offsets of the segments in the batch: one segment a row, or rows cut into short ones.
     fn segments(&self) -> Vec<u32> {
         let stream = Stream::new(SEED, Purpose::Test, 1);
-        let (least, most) = SHORT_TOKENS;
+        let least = *SHORT_TOKENS.start();
+        let most = *SHORT_TOKENS.end();
         let mut starts = vec![0];
         for row in 1..=self.rows {
             let end = (row * self.length) as u32;
@@ -250,7 +240,7 @@ struct Watch<'a, F> {
     after_step: F,
 }
 
-/// Builds a task of pretraining and times it.
+/// Builds a pretraining task and times its steps.
 struct OfPretraining<'a, F> {
     config: &'a PretrainConfig,
     watch: Watch<'a, F>,
@@ -261,7 +251,8 @@ impl<F: FnMut()> PretrainedVisitor for OfPretraining<'_, F> {
 
     fn visit<T: Pretrained>(self) -> Result<Timing> {
         let Self { config, watch } = self;
-        let (training, progress) = (&watch.case.training(), &Progress::detect(true));
+        let training = &watch.case.training();
+        let progress = &Progress::detect(true);
         let setting = Setting { training, machine: watch.machine, seed: SEED, progress, is_beginning: true };
         let task = T::build(config, &watch.case.model, setting)?;
         watch.steps(&task)
@@ -269,7 +260,8 @@ impl<F: FnMut()> PretrainedVisitor for OfPretraining<'_, F> {
 }
 
 impl<F: FnMut()> Watch<'_, F> {
-    /// As in a run: for a GPU another thread plans the batches, and the next one is sent while the GPU computes.
+    /// Times steps as a run executes them: for a GPU another thread prepares the batches, and the next batch
+    /// is sent while the GPU computes.
     fn steps(self, task: &impl Task) -> Result<Timing> {
         let batch = self.case.batch();
         let Some(planner) = task.planner() else { return self.timed(task, batch, || Ok(None)) };
@@ -277,12 +269,13 @@ impl<F: FnMut()> Watch<'_, F> {
         let made = batch.clone();
         std::thread::scope(|scope| {
             scope.spawn(move || {
-                let ready = || {
+                loop {
                     let mut batch = made.clone();
                     planner(&mut batch);
-                    batch
-                };
-                while sender.send(ready()).is_ok() {}
+                    if sender.send(batch).is_err() {
+                        break;
+                    }
+                }
             });
             self.timed(task, batch, move || {
                 let mut next = planned.recv().context("the thread that plans batches has ended")?;
@@ -292,7 +285,8 @@ impl<F: FnMut()> Watch<'_, F> {
         })
     }
 
-    /// `next` gives the batch of the step after the one at hand, or none where that is the same.
+    /// Times the steps of `task`. `next` returns the batch of the next step, or `None` to use the same batch
+    /// again.
     fn timed(
         self,
         task: &impl Task,
@@ -301,13 +295,16 @@ impl<F: FnMut()> Watch<'_, F> {
     ) -> Result<Timing> {
         let Self { case, machine, least_steps, least_seconds, mut after_step } = self;
         let mut stepper = stepper(task.parameters(), &case.training(), machine, SEED)?;
-        let (mut sorted_seconds, mut step, mut step_flops) = (Vec::new(), 0, 0.0);
+        let mut sorted_seconds = Vec::new();
+        let mut step = 0;
+        let mut step_flops = 0.0;
         while step < WARM_UP_STEPS
             || sorted_seconds.len() < least_steps.max(1)
             || sorted_seconds.iter().sum::<f64>() < least_seconds
         {
             step += 1;
-            let (start, mut ahead) = (Instant::now(), Ok(None));
+            let start = Instant::now();
+            let mut ahead = Ok(None);
             let micro = std::slice::from_ref(&batch);
             let share = Share { micro, micro_batches: 1, is_interrupted: &|| false };
             let outcome = stepper.run_share(task, share, step, LEARNING_RATE, || ahead = next())?;

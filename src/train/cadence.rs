@@ -1,24 +1,24 @@
-//! What is due after a step (log, evaluate, save), as a pure function of the step.
+//! Decides what is due after a step (log, evaluate, save, probe), as a pure function of the step.
 //!
-//! It does none of it, and knows no clock.
+//! It does not execute any of these and does not look at a clock.
 
 use crate::config::TrainingConfig;
 
 /// Log records of a run that has fewer steps than `logging_steps`.
 const RECORDS_OF_A_SHORT_RUN: u64 = 10;
 
-/// How often each thing happens.
+/// Steps between two log records, evaluations, checkpoints and probes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cadence {
     total_steps: u64,
     log_every: u64,
     eval_every: u64,
     save_every: u64,
-    /// Of probes, where there are any; 0 for those of evaluations.
+    /// Steps between probes; 0 for a probe with each evaluation, `None` for no probes.
     probe_every: Option<u64>,
 }
 
-/// What is due after one step.
+/// The actions due after one step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is due on its own")]
 pub struct Due {
@@ -35,59 +35,66 @@ pub struct Due {
 }
 
 impl Cadence {
-    /// The cadence of a run of `total_steps` updates. One that would end before its first log record is due
-    /// logs some ten times, or nothing could be seen of how it went.
+    /// The cadence of a run of `total_steps` updates. A run with fewer steps than `logging_steps` logs about
+    /// ten times, so that its loss curve can be seen.
     pub fn new(config: &TrainingConfig, total_steps: u64) -> Self {
         let log_every = if total_steps < config.logging_steps {
             total_steps.div_ceil(RECORDS_OF_A_SHORT_RUN)
         } else {
             config.logging_steps
         };
-        let (eval_every, save_every) = (config.eval_steps, config.save_steps);
+        let eval_every = config.eval_steps;
+        let save_every = config.save_steps;
         Self { total_steps, log_every, eval_every, save_every, probe_every: None }
     }
 
-    /// The same with a probe every so many steps; 0 for one with each evaluation, `None` for none.
+    /// The same cadence with a probe after each `every` steps; 0 for a probe with each evaluation, `None` for
+    /// no probes.
     #[must_use]
     pub fn probing(self, every: Option<u64>) -> Self {
         Self { probe_every: every, ..self }
     }
 
-    /// Ends after so many updates.
+    /// Changes the number of updates after which the run ends.
     pub fn end_after(&mut self, total_steps: u64) {
         self.total_steps = total_steps;
     }
 
-    /// Updates in all.
+    /// Total number of updates.
     pub fn total_steps(&self) -> u64 {
         self.total_steps
     }
 
-    /// Whether a checkpoint is due after `step` updates that are not the last ones.
+    /// Returns true if a checkpoint is due after `step` updates that are not the last ones.
     pub fn saves_after(&self, step: u64) -> bool {
-        self.save_every > 0 && step > 0 && step.is_multiple_of(self.save_every)
+        is_due(step, self.save_every)
     }
 
-    /// What is due after `step` updates (the first step is 1): everything after the last, a log record also
-    /// after the first, a probe also before it.
+    /// Returns what is due after `step` updates (the first step is 1): everything after the last step, a log
+    /// record also after the first, a probe also before the first.
     pub fn after(&self, step: u64) -> Due {
         if step >= self.total_steps {
             return Due::everything();
         }
-        let hits = |every: u64| every > 0 && step > 0 && step.is_multiple_of(every);
-        // An evaluation or checkpoint without its training loss beside it would leave holes in every plot.
-        let (eval, save) = (hits(self.eval_every), self.saves_after(step));
+        // Every evaluation and checkpoint also logs the training loss; otherwise plots would have gaps.
+        let eval = is_due(step, self.eval_every);
+        let save = self.saves_after(step);
         let probe = match self.probe_every {
             None => false,
             Some(0) => step == 0 || eval,
             Some(every) => step.is_multiple_of(every),
         };
-        Due { log: step == 1 || hits(self.log_every) || eval, eval, save, probe, last: false }
+        Due { log: step == 1 || is_due(step, self.log_every) || eval, eval, save, probe, last: false }
     }
 }
 
+/// Returns true if `step` is a positive multiple of `every`; never for 0.
+fn is_due(step: u64, every: u64) -> bool {
+    every > 0 && step > 0 && step.is_multiple_of(every)
+}
+
 impl Due {
-    /// All of it: what is due when training ends, for whatever reason.
+    /// Everything at once: due when training ends, whatever the reason.
     pub fn everything() -> Self {
         Self { log: true, eval: true, save: true, probe: true, last: true }
     }
@@ -109,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn things_happen_every_so_many_steps_and_all_at_the_end() {
+    fn things_happen_at_their_intervals_and_all_at_the_end() {
         let cadence = cadence(5, 8, 6);
         assert_eq!(steps(&cadence, |due| due.log), [1, 5, 8, 10, 15, 16, 20]);
         assert_eq!(steps(&cadence, |due| due.eval), [8, 16, 20]);
@@ -118,11 +125,12 @@ mod tests {
     }
 
     #[test]
-    fn a_run_shorter_than_its_log_interval_logs_some_ten_times() {
-        let logged = |logging_steps| steps(&cadence(logging_steps, 0, 0), |due| due.log);
-        assert_eq!(logged(21), [1, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20]);
-        assert_eq!(logged(500), logged(21));
-        assert_eq!(logged(20), [1, 20], "one that is reached is kept to");
+    fn a_run_shorter_than_its_log_interval_logs_about_ten_times() {
+        let [at_20, at_21, at_500] =
+            [20, 21, 500].map(|logging_steps| steps(&cadence(logging_steps, 0, 0), |due| due.log));
+        assert_eq!(at_21, [1, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20]);
+        assert_eq!(at_500, at_21);
+        assert_eq!(at_20, [1, 20], "one that is reached is kept to");
     }
 
     #[test]
@@ -135,13 +143,11 @@ mod tests {
 
     #[test]
     fn probes_come_before_the_first_step_and_with_evaluations_or_by_their_own_count() {
-        let due = |every, steps: &[u64]| {
+        for (every, expected) in [(0, &[0, 4, 8][..]), (3, &[0, 3, 6, 9])] {
             let cadence = cadence(10, 4, 0).probing(Some(every));
-            steps.iter().filter(|step| cadence.after(**step).probe).copied().collect::<Vec<u64>>()
-        };
-        let steps: Vec<u64> = (0..10).collect();
-        assert_eq!(due(0, &steps), [0, 4, 8]);
-        assert_eq!(due(3, &steps), [0, 3, 6, 9]);
+            let probed: Vec<u64> = (0..10).filter(|&step| cadence.after(step).probe).collect();
+            assert_eq!(probed, expected);
+        }
         assert!(!cadence(10, 4, 0).after(4).probe, "nothing is probed unasked");
     }
 }

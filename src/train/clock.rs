@@ -1,25 +1,25 @@
-//! Wall-clock time of the run and its rates. It only observes: no number of training depends on it but the
-//! time budget.
+//! Measures the wall-clock time of the run and its rates. It only observes: apart from the end by a time
+//! budget, no result of training depends on it.
 
 use std::time::Instant;
 
 use crate::telemetry::Throughput;
 
-/// Rates are over about this many seconds.
+/// Length of the window over which recent rates are averaged, in seconds.
 const WINDOW_SECONDS: f64 = 10.0;
 
-/// How quick a sitting of a run was.
+/// Rates of one sitting of a run (from a start or resume to the next stop).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rates {
-    /// Tokens that went through the model in a second.
+    /// Tokens per second through the model.
     pub tokens_per_second: f64,
-    /// Share of the time of steps that was spent waiting for data.
+    /// Share of the step time that was spent waiting for data.
     pub data_wait_share: f64,
-    /// Seconds of its latest evaluation.
+    /// Seconds of the latest evaluation.
     pub eval_seconds: Option<f64>,
 }
 
-/// Started when a sitting of a run starts.
+/// Clock of one sitting of a run, started with it.
 #[derive(Debug)]
 pub struct Clock {
     start: Instant,
@@ -29,13 +29,13 @@ pub struct Clock {
     step_seconds: f64,
     wait_seconds: f64,
     wait_since: f64,
-    /// Waiting of the whole sitting.
+    /// Seconds of waiting for data during the whole sitting.
     total_wait_seconds: f64,
-    /// Time of the whole sitting that went into steps.
+    /// Seconds of steps during the whole sitting.
     total_step_seconds: f64,
-    /// The latest evaluation.
+    /// Seconds of the latest evaluation.
     eval_seconds: Option<f64>,
-    /// Saving since it was last asked for.
+    /// Seconds of saving since [`Clock::take_save_seconds`] was last called.
     save_seconds: f64,
 }
 
@@ -62,17 +62,17 @@ impl Clock {
         self.start.elapsed().as_secs_f64()
     }
 
-    /// Seconds of all sittings.
+    /// Total seconds of all sittings.
     pub fn elapsed_seconds(&self) -> f64 {
         self.before_seconds + self.now()
     }
 
-    /// Seconds that the last step took.
+    /// Seconds of the last step.
     pub fn step_seconds(&self) -> f64 {
         self.step_seconds
     }
 
-    /// Tokens per second and the share of waiting for data of this sitting, evaluations and saves left out.
+    /// Rates of this sitting, without the time of evaluations and saves.
     pub fn rates(&self) -> Rates {
         let data_wait_share = self.total_wait_seconds / self.total_step_seconds.max(1e-9);
         Rates {
@@ -82,7 +82,7 @@ impl Clock {
         }
     }
 
-    /// Runs `f` and takes its time as that of an evaluation.
+    /// Runs `f` and records its duration as that of the latest evaluation.
     pub fn evaluating<R>(&mut self, f: impl FnOnce() -> R) -> R {
         let before = self.now();
         let result = f();
@@ -90,7 +90,7 @@ impl Clock {
         result
     }
 
-    /// Runs `f` and counts its time as saving.
+    /// Runs `f` and adds its duration to the time of saving.
     pub fn saving<R>(&mut self, f: impl FnOnce() -> R) -> R {
         let before = self.now();
         let result = f();
@@ -98,12 +98,12 @@ impl Clock {
         result
     }
 
-    /// Seconds of saving since the last call.
+    /// Returns the seconds of saving since the last call.
     pub fn take_save_seconds(&mut self) -> f64 {
         std::mem::take(&mut self.save_seconds)
     }
 
-    /// Runs `f` and counts its time as waiting for data.
+    /// Runs `f` and adds its duration to the time of waiting for data.
     pub fn waiting<R>(&mut self, f: impl FnOnce() -> R) -> R {
         let before = self.now();
         let result = f();
@@ -113,7 +113,7 @@ impl Clock {
         result
     }
 
-    /// A step with `tokens` tokens is done.
+    /// Records the end of a step with `tokens` tokens.
     pub fn step(&mut self, tokens: u64) {
         let now = self.now();
         self.step_seconds = now - self.step_start;
@@ -122,7 +122,7 @@ impl Clock {
         self.throughput.add(tokens, now);
     }
 
-    /// Recent tokens per second, and the share of time spent waiting for data since the last call.
+    /// Returns recent tokens per second, and the share of time spent waiting for data since the last call.
     pub fn take_rates(&mut self) -> (f64, f64) {
         let now = self.now();
         let share = self.wait_seconds / (now - self.wait_since).max(1e-9);
@@ -130,7 +130,8 @@ impl Clock {
         (self.throughput.recent(), share)
     }
 
-    /// Evaluation and saving are not training: the clock of steps goes on from here.
+    /// Restarts the timing of steps, so that an evaluation or a save before this call is not counted as
+    /// training.
     pub fn restart(&mut self) {
         let now = self.now();
         self.throughput.skip_to(now);

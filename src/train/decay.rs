@@ -1,46 +1,36 @@
-//! `decay_from`: what a run that brings a learning rate down takes from a checkpoint.
+//! `decay_from`: a run that brings the learning rate of another run or model down to its minimum.
 //!
-//! A checkpoint of a run gives everything but the schedule, a model folder of somebody else its weights.
+//! From a checkpoint of a run it takes everything but the schedule; from any other model folder, the weights.
 
 use std::path::Path;
 
 use anyhow::Result;
 
-use crate::checkpoint::Checkpoint;
-use crate::checkpoint::CheckpointStore;
-use crate::config::ComputeChoice;
-use crate::config::DecayFrom;
-use crate::config::ModelSection;
-use crate::config::PretrainConfig;
-use crate::config::TokenizerConfig;
-use crate::config::compare_for_decay;
-use crate::config::defaults;
+use crate::checkpoint::{Checkpoint, CheckpointStore};
 use crate::config::defaults::Derived;
-use crate::config::portable;
-use crate::config::with_variables;
+use crate::config::{
+    ComputeChoice, DecayFrom, ModelSection, PretrainConfig, TokenizerConfig, compare_for_decay, defaults,
+    portable, with_variables,
+};
 use crate::error::Problem;
 use crate::fs;
 use crate::interop::read_folder;
-use crate::optim::schedule::Schedule;
-use crate::optim::schedule::Stage;
+use crate::optim::schedule::{Schedule, Stage};
 use crate::tokenizer::Tokenizer;
 use crate::train::resume::Start;
-use crate::train::saved::CONFIG;
-use crate::train::saved::Resumed;
-use crate::train::saved::STATE;
+use crate::train::saved::{CONFIG, Resumed, STATE};
 
-/// The key that names the checkpoint.
+/// The config key that names the checkpoint.
 const KEY: &str = "decay_from.checkpoint";
 
-/// What seals a checkpoint, and so stands for all of it.
+/// File with the hashes of all files of a checkpoint; its own hash identifies the checkpoint.
 const MANIFEST_JSON: &str = "manifest.json";
 
 const CONFIG_CAP_BYTES: u64 = 16 << 20;
 
-/// Puts into `config` what follows from its `decay_from`: schedule, place of the data, hash, and the values of the
-/// run for the keys of `derived`. The checkpoint
-/// is given where the run begins with its state: not where it has begun already, and not where there are
-/// weights only.
+/// Completes `config` from its `decay_from`: schedule, `data.prepared_dir`, hash, and for the keys of
+/// `derived` the values of the parent run. Returns the checkpoint if the run begins with its state: `None` if
+/// the run has begun already or takes weights only.
 pub fn resolve(config: &mut PretrainConfig, start: &Start, derived: &[Derived]) -> Result<Option<Resumed>> {
     let Some(given) = config.decay_from.clone() else { return Ok(None) };
     if let Some(begun) = begun(config, start)? {
@@ -54,19 +44,20 @@ pub fn resolve(config: &mut PretrainConfig, start: &Start, derived: &[Derived]) 
     }
     let path = given.checkpoint.clone();
     if fs::exists(&path.join(STATE)) {
-        return of_run(config, given, derived).map(Some);
+        return resolve_from_run(config, given, derived).map(Some);
     }
     if !fs::exists(&path.join("config.json")) {
         return Err(neither(&path)?.into());
     }
-    of_folder(config, given)?;
+    resolve_from_folder(config, given)?;
     Ok(None)
 }
 
-/// What a decay does, for people; `None` where `config`, which is resolved, is of none.
+/// A summary of the decay, for people; `None` if the resolved `config` has no `decay_from`.
 pub fn told(config: &PretrainConfig) -> Option<String> {
     let DecayFrom { checkpoint, step, .. } = config.decay_from.as_ref()?;
-    let (place, training) = (checkpoint.display(), &config.training);
+    let place = checkpoint.display();
+    let training = &config.training;
     let curve = serde_json::to_value(training.decay_type).ok()?;
     let falls = format!(
         "the learning rate {} falls to {} over {} steps ({})",
@@ -87,8 +78,8 @@ pub fn told(config: &PretrainConfig) -> Option<String> {
     })
 }
 
-/// The configuration of the run as it was saved with its newest checkpoint, where it has begun and brings
-/// down the learning rate of the same checkpoint.
+/// The configuration saved with the newest checkpoint of this run, if the run has begun and decays from the
+/// same checkpoint.
 fn begun(config: &PretrainConfig, start: &Start) -> Result<Option<PretrainConfig>> {
     let folders = match start {
         Start::Fresh => Vec::new(),
@@ -98,22 +89,26 @@ fn begun(config: &PretrainConfig, start: &Start) -> Result<Option<PretrainConfig
             store.steps()?.into_iter().rev().map(|step| store.path_of(step)).collect()
         }
     };
-    // By the name that is saved, which for one from a bucket is its URL.
-    let named = |config: &PretrainConfig| {
-        config.decay_from.as_ref().map(|from| portable(&from.checkpoint.to_string_lossy()))
-    };
-    // A checkpoint that is damaged is told of when the run goes on from another one.
-    let read = |folder: &Path| {
-        let bytes = fs::read_capped(&folder.join(CONFIG), CONFIG_CAP_BYTES).ok()?;
-        let saved = with_variables(serde_json::from_slice(&bytes).ok()?);
-        serde_json::from_value::<PretrainConfig>(saved).ok()
-    };
-    let saved = folders.iter().find_map(|folder| read(folder));
-    Ok(saved.filter(|saved| named(saved) == named(config)))
+    // Checkpoints are compared by their saved name, which for one from a bucket is its URL.
+    let saved = folders.iter().find_map(|folder| read_config(folder));
+    Ok(saved.filter(|saved| checkpoint_name(saved) == checkpoint_name(config)))
 }
 
-/// The state of a run.
-fn of_run(config: &mut PretrainConfig, given: DecayFrom, derived: &[Derived]) -> Result<Resumed> {
+/// The configuration saved with a checkpoint. A damaged checkpoint is skipped (`None`); it is reported when the
+/// run resumes from another one.
+fn read_config(folder: &Path) -> Option<PretrainConfig> {
+    let bytes = fs::read_capped(&folder.join(CONFIG), CONFIG_CAP_BYTES).ok()?;
+    let saved = with_variables(serde_json::from_slice(&bytes).ok()?);
+    serde_json::from_value(saved).ok()
+}
+
+/// The saved name of the checkpoint that `config` decays from.
+fn checkpoint_name(config: &PretrainConfig) -> Option<String> {
+    config.decay_from.as_ref().map(|from| portable(&from.checkpoint.to_string_lossy()))
+}
+
+/// Completes `config` from a checkpoint of a run, and returns that checkpoint.
+fn resolve_from_run(config: &mut PretrainConfig, given: DecayFrom, derived: &[Derived]) -> Result<Resumed> {
     let path = &given.checkpoint;
     let resumed = Resumed::read(Checkpoint::open(path)?)?;
     let parent: PretrainConfig =
@@ -144,7 +139,7 @@ fn of_run(config: &mut PretrainConfig, given: DecayFrom, derived: &[Derived]) ->
     Ok(resumed)
 }
 
-/// The learning rate after `step` steps, which must be neither rising nor falling.
+/// Returns the learning rate after `step` steps; an error if it is still rising or already falling.
 fn stable_rate(schedule: &Schedule, step: u64, path: &Path) -> Result<f64, Problem> {
     let (why, hint) = match schedule.stage_after(step) {
         Stage::Stable(learning_rate) => return Ok(learning_rate),
@@ -158,8 +153,8 @@ fn stable_rate(schedule: &Schedule, step: u64, path: &Path) -> Result<f64, Probl
     Err(Problem::usage(format!("`{}`: {why} after step {step}", path.display())).at(KEY).hint(hint))
 }
 
-/// The weights of a model folder.
-fn of_folder(config: &mut PretrainConfig, given: DecayFrom) -> Result<()> {
+/// Completes `config` from a model folder, of which only the weights are used.
+fn resolve_from_folder(config: &mut PretrainConfig, given: DecayFrom) -> Result<()> {
     if let Some(path) = config.model.path.as_ref().filter(|path| **path != given.checkpoint) {
         let message = format!("is `{}`, and `{KEY}` names weights as well", path.display());
         return Err(Problem::usage(message).at("model.path").hint("keep one of the two").into());
@@ -186,7 +181,7 @@ fn of_folder(config: &mut PretrainConfig, given: DecayFrom) -> Result<()> {
     Ok(())
 }
 
-/// The hash that was found, unless another one is given.
+/// Returns the computed hash; an error if `given` names a different one.
 fn agreed(given: &DecayFrom, found: String) -> Result<Option<String>, Problem> {
     match &given.sha256 {
         Some(sha256) if *sha256 != found => {
@@ -199,7 +194,7 @@ fn agreed(given: &DecayFrom, found: String) -> Result<Option<String>, Problem> {
     }
 }
 
-/// What is wrong with a folder that has no state and no model.
+/// The error for a folder that is neither a checkpoint nor a model folder.
 fn neither(path: &Path) -> Result<Problem> {
     let problem =
         Problem::usage(format!("`{}` is neither a checkpoint nor a model folder", path.display())).at(KEY);

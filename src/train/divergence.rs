@@ -1,33 +1,34 @@
-//! Whether a run still learns, told from the losses of its steps: part of its state, and pure.
+//! Decides from the losses of the steps whether a run diverges. Its values are part of a checkpoint, and it
+//! has no side effects.
 //!
-//! A step is bad when its loss or gradient norm is not finite, or its loss lies far above those before it.
-//! So many bad ones in a row are no accident; what is done about it stands in `rollback.rs`.
+//! A step is bad when its loss or gradient norm is not finite, or its loss is far above those before it.
+//! [`BAD_STEPS_MAX`] bad steps in a row mean divergence; `rollback.rs` acts on it.
 
-use serde::Deserialize;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-/// So many bad steps in a row mean that training diverges.
+/// Number of consecutive bad steps from which on training counts as diverged.
 pub const BAD_STEPS_MAX: u32 = 10;
 
-/// A run that diverges again after so many rollbacks, without a good checkpoint in between, is given up.
+/// Rollbacks without a good checkpoint in between, after which a run that diverges again ends with an error.
 pub const ROLLBACKS_MAX: u32 = 3;
 
-/// Good losses that are remembered.
+/// Number of good losses that are kept.
 const REMEMBERED: usize = 128;
 
-/// Fewer losses than this say little about how far they scatter.
+/// Number of losses needed to estimate how far they scatter.
 const JUDGED_FROM: usize = 32;
 
-/// As long as there are fewer, a loss is a spike above so many times the largest of them.
+/// With fewer than [`JUDGED_FROM`] losses, a loss is a spike if it exceeds the largest of them by this
+/// factor.
 const YOUNG_FACTOR: f64 = 4.0;
 
-/// The median absolute deviation of a normal distribution times this is its standard deviation.
+/// Standard deviation of a normal distribution, divided by its median absolute deviation.
 const DEVIATIONS_OF_MEDIAN: f64 = 1.4826;
 
-/// A loss is no spike below so many times the median, however little the losses scatter.
+/// A loss below this factor times the median is never a spike, however little the losses scatter.
 const LEAST_FACTOR: f64 = 1.5;
 
-/// What a run remembers of its losses and of its rollbacks.
+/// History of losses and rollbacks of a run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Divergence {
@@ -35,28 +36,29 @@ pub struct Divergence {
     losses: Vec<f64>,
     /// Bad steps since the last good one.
     bad_steps: u32,
-    /// Rollbacks in all.
+    /// Total number of rollbacks.
     rollbacks: u64,
-    /// Rollbacks since a checkpoint beyond the trouble.
+    /// Rollbacks since the last checkpoint after [`Self::diverged_at`].
     rollbacks_in_a_row: u32,
-    /// The last step of the latest trouble; 0 before there was any.
+    /// The last step of the latest divergence; 0 if there was none.
     diverged_at: u64,
 }
 
-/// What the losses say after a step.
+/// Judgement of one step by its loss.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Verdict {
-    /// Nothing unusual.
+    /// The loss is usual.
     Good,
-    /// A loss or norm that is not finite: the step was skipped.
+    /// The loss or gradient norm is not finite; the step was skipped.
     NotFinite,
-    /// A loss above this.
+    /// The loss exceeds this limit.
     Spike(f64),
 }
 
 impl Divergence {
-    /// Takes the mean loss of a step, `None` where it was skipped for not being finite. A spike lies
-    /// `threshold` robust standard deviations above the median of the losses before it; 0 knows no spikes.
+    /// Records the mean loss of a step (`None` if the step was skipped because a value was not finite) and
+    /// judges it. A spike is a loss more than `threshold` robust standard deviations above the median of the
+    /// losses before it; with threshold 0 there are no spikes.
     pub fn observe(&mut self, loss: Option<f64>, threshold: f64) -> Verdict {
         let limit = self.limit(threshold);
         let verdict = match loss {
@@ -78,7 +80,7 @@ impl Divergence {
         verdict
     }
 
-    /// The loss from which a step is a spike.
+    /// The loss above which a step is a spike.
     fn limit(&self, threshold: f64) -> f64 {
         if threshold <= 0.0 || self.losses.is_empty() {
             return f64::INFINITY;
@@ -91,7 +93,7 @@ impl Divergence {
         (center + threshold * DEVIATIONS_OF_MEDIAN * scatter).max(LEAST_FACTOR * center)
     }
 
-    /// The batches to come have another shape, and so may have other losses.
+    /// Clears the loss history: batches of another shape may have other losses.
     pub fn forget_losses(&mut self) {
         self.losses.clear();
     }
@@ -101,27 +103,27 @@ impl Divergence {
         self.bad_steps
     }
 
-    /// Whether the bad steps are too many.
+    /// Returns true if the number of consecutive bad steps means divergence.
     pub fn has_diverged(&self) -> bool {
         self.bad_steps >= BAD_STEPS_MAX
     }
 
-    /// Rollbacks in all.
+    /// Total number of rollbacks.
     pub fn rollbacks(&self) -> u64 {
         self.rollbacks
     }
 
-    /// Whether one more rollback is worth trying.
+    /// Returns true if another rollback is allowed.
     pub fn may_roll_back(&self) -> bool {
         self.rollbacks_in_a_row < ROLLBACKS_MAX
     }
 
-    /// The last step before the trouble, where `step` is the last one that was done.
+    /// The last step before the bad steps, where `step` is the last one done.
     pub fn last_good_step(&self, step: u64) -> u64 {
         step.saturating_sub(u64::from(self.bad_steps))
     }
 
-    /// What a run goes on with that was in trouble until `step` and is where `then` was.
+    /// The history after a rollback from step `step` to a checkpoint with the history `then`.
     #[must_use]
     pub fn rolled_back(&self, then: &Self, step: u64) -> Self {
         Self {
@@ -133,7 +135,8 @@ impl Divergence {
         }
     }
 
-    /// A checkpoint is due after the good step `step`: beyond the trouble, that trouble is over.
+    /// Called when a checkpoint is due after the good step `step`: if it is past the latest divergence, the
+    /// count of rollbacks restarts.
     pub fn checkpoint_due(&mut self, step: u64) {
         if step > self.diverged_at {
             self.rollbacks_in_a_row = 0;
@@ -141,7 +144,7 @@ impl Divergence {
     }
 }
 
-/// The median of values of which there is at least one.
+/// The median of a list of at least one value.
 fn median(mut values: Vec<f64>) -> f64 {
     values.sort_unstable_by(f64::total_cmp);
     let half = values.len() / 2;
@@ -151,30 +154,32 @@ fn median(mut values: Vec<f64>) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rng::Purpose;
-    use crate::rng::Stream;
+    use crate::rng::{Purpose, Stream};
 
     const THRESHOLD: f64 = 10.0;
 
-    /// The verdicts on `losses`, of which none is NaN for one that is not finite.
+    /// The verdicts on `losses`; a value that is not finite stands for a skipped step.
     fn verdicts(divergence: &mut Divergence, losses: impl IntoIterator<Item = f64>) -> Vec<Verdict> {
-        let known = |loss: f64| loss.is_finite().then_some(loss);
-        losses.into_iter().map(|loss| divergence.observe(known(loss), THRESHOLD)).collect()
+        losses
+            .into_iter()
+            .map(|loss| divergence.observe(loss.is_finite().then_some(loss), THRESHOLD))
+            .collect()
     }
 
     #[test]
     fn losses_that_fall_and_scatter_are_good() {
         let stream = Stream::new(5, Purpose::Test, 0);
         let mut divergence = Divergence::default();
-        // From 9 to 2 nats in 2,000 steps, with noise of a tenth.
-        let loss = |step: u64| 2.0 + 7.0 * (-(step as f64) / 300.0).exp() + 0.1 * stream.normal(step);
-        let found = verdicts(&mut divergence, (0..2_000).map(loss));
+        // From 9 to 2 nats in 2,000 steps, with noise of 0.1.
+        let losses =
+            (0..2_000).map(|step| 2.0 + 7.0 * (-(step as f64) / 300.0).exp() + 0.1 * stream.normal(step));
+        let found = verdicts(&mut divergence, losses);
         assert!(found.iter().all(|verdict| *verdict == Verdict::Good));
         // Classification of small batches: most losses are near 0, some are not.
-        let loss = |step: u64| 0.02 / stream.uniform(step + 5_000).max(0.01);
         let mut divergence = Divergence::default();
         for step in 0..20_000 {
-            divergence.observe(Some(loss(step)), THRESHOLD);
+            let loss = 0.02 / stream.uniform(step + 5_000).max(0.01);
+            divergence.observe(Some(loss), THRESHOLD);
             assert!(!divergence.has_diverged(), "step {step}");
         }
     }
@@ -200,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_explodes_from_the_start_is_seen() {
+    fn a_run_that_explodes_from_the_start_is_detected() {
         let mut divergence = Divergence::default();
         let exploding = (0..12).map(|step| 8.0 * 30f64.powi(step));
         assert_eq!(verdicts(&mut divergence, exploding)[1], Verdict::Spike(32.0));

@@ -1,70 +1,74 @@
-//! How far a run gets where money or a day limits it.
+//! Limits the number of steps of a run by a budget in dollars or a deadline.
 //!
-//! The schedule is not cut off: from a new plan on, what is left of it passes in the steps that there is time
-//! for, so that the learning rate ends where it would have ended. The clock is read by whoever asks.
+//! The schedule is not cut off but compressed: from a new plan on, its remaining part is spread over the
+//! steps for which there is time, so that the learning rate ends where it would have ended. Callers read the
+//! clock.
 
 use std::time::SystemTime;
 
-use serde::Deserialize;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::config::RunSection;
 use crate::error::Problem;
 use crate::quantity::parse_moment;
 
-/// Steps of a sitting before it is known how long one takes.
+/// Steps of a sitting before the time of one step is considered known.
 const STEPS_TO_KNOW: u64 = 8;
 
-/// It is looked again after this share of the time that is left.
+/// Re-estimate after this fraction of the remaining time.
 const LOOK_SHARE: f64 = 0.1;
 
-/// What a plan may be wrong by before there is a new one, as a share of the steps that are left.
+/// Deviation of a plan, as a share of the remaining steps, above which there is a new plan.
 const TOLERANCE: f64 = 0.02;
 
-/// What it may be off before it is told again, as a share of all steps.
-const NEWS: f64 = 0.05;
+/// Change in the total number of steps, as a share of it, above which it is reported again.
+const NEWS_SHARE: f64 = 0.05;
 
-/// Share of the limit that is kept back, so that a last step that takes longer is still done.
+/// Share of the time limit kept in reserve, so that a slow last step still fits.
 const MARGIN: f64 = 0.01;
 
-/// A plan in the place of the configuration's, as a checkpoint keeps it.
+/// A plan that replaces the number of steps of the configuration; saved in checkpoints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Horizon {
-    /// Steps done when it was made.
+    /// Steps done when the plan was made.
     step: u64,
-    /// Where the schedule of the configuration stood then.
+    /// Step of the configured schedule that was reached when the plan was made.
     scheduled: u64,
-    /// Steps of the run in all.
+    /// Total number of steps of the run.
     total_steps: u64,
 }
 
 impl Horizon {
-    /// Steps of the run in all.
+    /// Total number of steps of the run.
     pub fn total_steps(&self) -> u64 {
         self.total_steps
     }
 
-    /// The step of a schedule of `planned` steps that stands for the one after `step`.
+    /// The step of a schedule of `planned` steps to use after `step` steps of this plan.
     pub fn scheduled(&self, step: u64, planned: u64) -> u64 {
         let left = u128::from(planned.saturating_sub(self.scheduled));
-        let (done, steps) = (step.saturating_sub(self.step), self.total_steps.saturating_sub(self.step));
+        let done = step.saturating_sub(self.step);
+        let steps = self.total_steps.saturating_sub(self.step);
         self.scheduled + (left * u128::from(done) / u128::from(steps.max(1))) as u64
     }
 
-    /// The plan of a run that goes on after `step`, where `is_limited` still holds or not: one that had come to
-    /// its end goes on as one that is given more steps does, one without a limit has all its steps again.
+    /// The plan of a run resumed after `step` steps. `is_limited` is true if it still has a time limit;
+    /// without one, all `planned` steps are done. A run that had reached the end of its plan resumes without
+    /// one.
     pub fn resumed(self, step: u64, planned: u64, is_limited: bool) -> Option<Self> {
         if step >= self.total_steps {
             return None;
         }
-        let all = || Self { step, scheduled: self.scheduled(step, planned), total_steps: planned.max(step) };
-        Some(if is_limited { self } else { all() })
+        if is_limited {
+            return Some(self);
+        }
+        Some(Self { step, scheduled: self.scheduled(step, planned), total_steps: planned.max(step) })
     }
 }
 
-/// Seconds of training, over all sittings, after which a run ends by `run.budget_usd` and `run.deadline`, where
-/// it took `elapsed_seconds` before `now`; `None` where neither is given.
+/// Seconds of training, over all sittings, after which a run ends by `run.budget_usd` and `run.deadline`,
+/// where it took `elapsed_seconds` before `now`; `None` if neither is given.
 pub fn limit_seconds(
     run: &RunSection,
     elapsed_seconds: f64,
@@ -83,35 +87,38 @@ pub fn limit_seconds(
     Ok(affordable.into_iter().chain(left.map(|left| elapsed_seconds + left)).reduce(f64::min))
 }
 
-/// Looks from time to time how many steps there is time for.
+/// Estimates from time to time for how many steps there is time.
 #[derive(Debug, Clone)]
 pub struct Pace {
     limit_seconds: f64,
     planned: u64,
-    /// Step and time when steps began to be counted.
+    /// Step count and elapsed seconds when timing began.
     began: Option<(u64, f64)>,
     next_look_seconds: f64,
-    /// The steps in all that were told last.
-    told_steps: u64,
+    /// The total number of steps that was last reported.
+    reported_steps: u64,
 }
 
 impl Pace {
-    /// For a run of `planned` steps that may take so many seconds, over all sittings.
+    /// The pace of a run of `planned` steps that may take `limit_seconds`, over all sittings.
     pub fn new(planned: u64, limit_seconds: f64) -> Self {
-        Self { limit_seconds, planned, began: None, next_look_seconds: 0.0, told_steps: planned }
+        Self { limit_seconds, planned, began: None, next_look_seconds: 0.0, reported_steps: planned }
     }
 
-    /// Whether that there are so many steps is worth telling: it is much more or less than what was told.
+    /// Returns true if `total_steps` differs enough from the number reported last, and records it as
+    /// reported.
     pub fn is_news(&mut self, total_steps: u64) -> bool {
-        let is_news = total_steps.abs_diff(self.told_steps) as f64 > NEWS * self.told_steps as f64;
+        let change = total_steps.abs_diff(self.reported_steps) as f64;
+        let is_news = change > NEWS_SHARE * self.reported_steps as f64;
         if is_news {
-            self.told_steps = total_steps;
+            self.reported_steps = total_steps;
         }
         is_news
     }
 
-    /// A new plan, where the present one does not fit the time that is left. `elapsed_seconds` is after `step`
-    /// steps, over all sittings; `ending_seconds` what the end of the run takes besides steps.
+    /// Returns a new plan if the present one does not fit the remaining time. `elapsed_seconds` is the time
+    /// of `step` steps over all sittings; `ending_seconds` is what the end of the run takes in addition to
+    /// its steps.
     pub fn look(
         &mut self,
         step: u64,
@@ -119,7 +126,7 @@ impl Pace {
         ending_seconds: f64,
         present: Option<Horizon>,
     ) -> Option<Horizon> {
-        // The first step is slower than the others.
+        // The first step of a sitting is not timed: it is slower than the others.
         let &mut (first, since) = self.began.get_or_insert((step, elapsed_seconds));
         let done = step.saturating_sub(first);
         if done < STEPS_TO_KNOW || elapsed_seconds < self.next_look_seconds {
@@ -149,12 +156,14 @@ mod tests {
     use crate::config::TrainingConfig;
     use crate::optim::schedule::Schedule;
 
-    /// Steps that a run of `planned` steps makes in `limit` seconds, and its learning rates; a step takes
-    /// `seconds(step)`.
+    /// Runs `planned` steps or as many as `limit` seconds allow; step `s` takes `seconds(s)`. Returns the
+    /// elapsed seconds and the learning rate of each step.
     fn walked(planned: u64, limit: f64, seconds: impl Fn(u64) -> f64) -> (f64, Vec<f64>) {
         let config = TrainingConfig { learning_rate: 1.0, warmup_steps: 0.0, ..TrainingConfig::default() };
         let schedule = Schedule::new(&config, planned);
-        let (mut pace, mut plan, mut elapsed) = (Pace::new(planned, limit), None::<Horizon>, 0.0);
+        let mut pace = Pace::new(planned, limit);
+        let mut plan = None::<Horizon>;
+        let mut elapsed = 0.0;
         let mut rates = Vec::new();
         let mut step = 0;
         while step < plan.map_or(planned, |plan| plan.total_steps()) {
@@ -168,7 +177,7 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_shortened_and_the_rate_still_falls_to_zero() {
-        // Twice as slow as there is time for; slower and slower; evaluations in between; quick only later.
+        // Twice as slow as there is time for; slower and slower; slow evaluations in between; slow at first.
         let paces: [fn(u64) -> f64; 4] = [
             |_| 2.0,
             |step| 1.5 + step as f64 / 1000.0,
@@ -187,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_goes_on_keeps_its_plan_or_has_all_steps_again() {
+    fn a_resumed_run_keeps_its_plan_or_has_all_steps_again() {
         let plan = Horizon { step: 100, scheduled: 100, total_steps: 500 };
         assert_eq!(
             (plan.scheduled(100, 900), plan.scheduled(300, 900), plan.scheduled(500, 900)),
@@ -201,19 +210,26 @@ mod tests {
 
     #[test]
     fn money_and_a_day_are_seconds_and_the_nearer_holds() {
-        let run = |budget_usd: Option<f64>, deadline: Option<&str>| RunSection {
+        for (budget_usd, deadline, expected) in [
+            (None, None, None),
+            (Some(1.0), None, Some(1800.0)),
+            (None, Some("1970-01-02T02:10:00+02:00"), Some(630.0)),
+            (Some(0.1), Some("1970-01-02T01:00:00Z"), Some(180.0)),
+        ] {
+            assert_eq!(limit(budget_usd, deadline).unwrap(), expected);
+        }
+        let passed = limit(Some(1.0), Some("1970-01-01T23:59:59Z")).unwrap_err();
+        assert!(passed.to_string().starts_with("run.deadline: 1970-01-01T23:59:59Z has passed"), "{passed}");
+    }
+
+    /// The limit of a run that took 30 seconds until the second day of 1970, at 2 dollars an hour.
+    fn limit(budget_usd: Option<f64>, deadline: Option<&str>) -> Result<Option<f64>, Problem> {
+        let run = RunSection {
             usd_per_hour: Some(2.0),
             budget_usd,
             deadline: deadline.map(str::to_string),
             ..RunSection::default()
         };
-        let day = SystemTime::UNIX_EPOCH + Duration::from_secs(86_400);
-        let limit = |run: RunSection| limit_seconds(&run, 30.0, day);
-        assert_eq!(limit(run(None, None)).unwrap(), None);
-        assert_eq!(limit(run(Some(1.0), None)).unwrap(), Some(1800.0));
-        assert_eq!(limit(run(None, Some("1970-01-02T02:10:00+02:00"))).unwrap(), Some(630.0));
-        assert_eq!(limit(run(Some(0.1), Some("1970-01-02T01:00:00Z"))).unwrap(), Some(180.0));
-        let passed = limit(run(Some(1.0), Some("1970-01-01T23:59:59Z"))).unwrap_err();
-        assert!(passed.to_string().starts_with("run.deadline: 1970-01-01T23:59:59Z has passed"), "{passed}");
+        limit_seconds(&run, 30.0, SystemTime::UNIX_EPOCH + Duration::from_secs(86_400))
     }
 }

@@ -1,30 +1,26 @@
-//! What a checkpoint holds beside its models, looked at as a run would that goes on from it; and whether two
-//! checkpoints are the same to such a run.
+//! Checks the parts of a checkpoint other than its models, as a run that resumes from it would, and compares
+//! the training state of two checkpoints.
 //!
-//! It takes verified checkpoints: hashes are the business of `checkpoint`.
+//! It takes verified checkpoints: hashes are checked in `checkpoint`.
 
-use anyhow::Error;
-use anyhow::Result;
-use candle_core::DType;
-use candle_core::Tensor;
+use anyhow::{Error, Result};
+use candle_core::{DType, Tensor};
 use serde_json::Value;
 
-use crate::checkpoint::Checkpoint;
-use crate::checkpoint::TensorFile;
+use crate::checkpoint::{Checkpoint, TensorFile};
 use crate::error::Problem;
 use crate::ops::tensor::with_slice;
-use crate::train::saved::OPTIMIZER;
-use crate::train::saved::Resumed;
+use crate::train::saved::{OPTIMIZER, Resumed};
 use crate::train::state::TrainState;
 
-/// Whether a checkpoint holds the state of a run, and not only a model.
+/// Returns true if a checkpoint contains the state of a run, and not only a model.
 pub fn is_of_run(checkpoint: &Checkpoint) -> bool {
     checkpoint.names().any(|name| name == OPTIMIZER)
 }
 
-/// Everything for which a run could not go on from `checkpoint`: moments that are not finite or not of
-/// `values` elements, where that number is known, and a state that cannot be read. `read` is told how many
-/// more bytes were read.
+/// Every reason why a run could not resume from `checkpoint`: moments that are not finite or do not have
+/// `values` elements (if that number is known), and a state that cannot be read. `read` is called with the
+/// bytes read after each tensor.
 pub fn faults(checkpoint: Checkpoint, values: Option<usize>, read: &dyn Fn(u64)) -> Vec<Error> {
     let path = checkpoint.path().join(OPTIMIZER);
     let mut faults = match TensorFile::open(&path) {
@@ -46,38 +42,39 @@ fn moments(file: &TensorFile, values: Option<usize>, read: &dyn Fn(u64)) -> Vec<
 
 fn moment(file: &TensorFile, name: &str, tensor: &Tensor, values: Option<usize>) -> Result<()> {
     if tensor.dtype() != DType::F32 {
-        // The number of updates.
+        // An integer tensor is the number of updates.
         return Ok(());
     }
-    let refuse = |message: String| -> Error {
-        Problem::new(format!("tensor `{name}` {message}")).at(file.path().display()).into()
-    };
     let not_finite = with_slice(tensor, |values| values.iter().filter(|value| !value.is_finite()).count())?;
-    if not_finite > 0 {
-        return Err(refuse(format!(
-            "has {not_finite} values of {} that are not finite",
-            tensor.elem_count()
-        )));
-    }
-    match values {
-        Some(values) if tensor.dims() != [values] => {
-            Err(refuse(format!("is {:?}, the model of `config.json` wants [{values}]", tensor.dims())))
+    let fault = match values {
+        _ if not_finite > 0 => {
+            format!("has {not_finite} values of {} that are not finite", tensor.elem_count())
         }
-        _ => Ok(()),
-    }
+        Some(values) if tensor.dims() != [values] => {
+            format!("is {:?}, the model of `config.json` wants [{values}]", tensor.dims())
+        }
+        _ => return Ok(()),
+    };
+    Err(Problem::new(format!("tensor `{name}` {fault}")).at(file.path().display()).into())
 }
 
-/// The first part of the state of a run that is not the same in two of them, with both values. Seconds are
-/// left out: no run takes as long as another.
+/// The first field that differs between two training states, with both values. The elapsed seconds are not
+/// compared: they differ in any two runs.
 pub fn state_difference(left: &TrainState, right: &TrainState) -> Result<Option<String>> {
-    let without_time = |state: &TrainState| TrainState { elapsed_seconds: 0.0, ..state.clone() }.to_json();
-    let (left, right) = (without_time(left)?, without_time(right)?);
-    let mut fields = left.as_object().into_iter().flatten();
-    let differs = |(key, value): (&String, &Value)| {
+    let left = json_without_time(left)?;
+    let right = json_without_time(right)?;
+    for (key, value) in left.as_object().into_iter().flatten() {
         let other = &right[key.as_str()];
-        (value != other).then(|| format!("`{key}` is {value} in the first, {other} in the second"))
-    };
-    Ok(fields.find_map(differs))
+        if value != other {
+            return Ok(Some(format!("`{key}` is {value} in the first, {other} in the second")));
+        }
+    }
+    Ok(None)
+}
+
+/// The JSON of a training state without its elapsed seconds.
+fn json_without_time(state: &TrainState) -> Result<Value> {
+    TrainState { elapsed_seconds: 0.0, ..state.clone() }.to_json()
 }
 
 #[cfg(test)]
@@ -86,29 +83,25 @@ mod tests {
 
     use super::*;
     use crate::batches::Cursor;
-    use crate::checkpoint::Part;
-    use crate::checkpoint::Snapshot;
-    use crate::checkpoint::write_sealed;
+    use crate::checkpoint::{Part, Snapshot, write_sealed};
     use crate::scores::Better;
 
     #[test]
     fn moments_must_be_finite_and_as_long_as_the_parameters() {
-        let tensor = |values: &[f32]| Tensor::new(values, &Device::Cpu).unwrap();
         let moments = vec![
-            ("exp_avg".to_string(), tensor(&[1.0, f32::NAN, 2.0])),
-            ("exp_avg_sq".to_string(), tensor(&[0.5; 4])),
+            ("exp_avg".to_string(), Tensor::new(&[1.0, f32::NAN, 2.0], &Device::Cpu).unwrap()),
+            ("exp_avg_sq".to_string(), Tensor::new(&[0.5f32; 4], &Device::Cpu).unwrap()),
             ("updates".to_string(), Tensor::new(&[3i64], &Device::Cpu).unwrap()),
         ];
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("checkpoint-3");
         let parts = vec![(OPTIMIZER.to_string(), Part::Tensors(moments))];
         write_sealed(&path, &Snapshot { step: 3, parts }).unwrap();
-        let faults_for = |values| {
+        let [found, without_length] = [Some(3), None].map(|values| {
             let checkpoint = Checkpoint::open(&path).unwrap();
             assert!(is_of_run(&checkpoint));
             faults(checkpoint, values, &|_| {}).iter().map(|fault| format!("{fault:#}")).collect::<Vec<_>>()
-        };
-        let found = faults_for(Some(3));
+        });
         assert_eq!(found.len(), 3, "{found:?}");
         assert!(found[0].contains("optimizer.safetensors: tensor `exp_avg` has 1 values of 3"), "{found:?}");
         assert!(
@@ -116,7 +109,7 @@ mod tests {
             "{found:?}"
         );
         assert!(found[2].contains("trainer/state.json"), "{found:?}");
-        assert_eq!(faults_for(None).len(), 2);
+        assert_eq!(without_length.len(), 2);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What a run makes of its machine: share of the peak, memory, power, money. It only observes.
+//! Measures how a run uses its machine: share of the peak rate (MFU), memory, power, cost. It only observes.
 
 use candle_core::Device;
 
@@ -7,10 +7,10 @@ use crate::ops::cuda;
 use crate::ops::peak::gpu::data_sheet;
 use crate::telemetry::GpuMeter;
 
-/// The machine of a run and its price.
+/// Measurements of the machine of a run, and its price.
 pub struct Meter {
     device: Device,
-    /// Of the GPU's data sheet, in the type of the run.
+    /// Peak rate by the GPU's data sheet for the number type of the run.
     peak_flops: Option<f64>,
     gpu: Option<GpuMeter>,
     usd_per_hour: Option<f64>,
@@ -20,7 +20,7 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// A meter for a machine that costs so much an hour.
+    /// A meter for a machine that costs `usd_per_hour`.
     pub fn new(machine: &Machine, tf32: bool, usd_per_hour: Option<f64>) -> Self {
         let gpu = cuda::properties(&machine.device);
         let peak_flops = gpu.as_ref().and_then(|gpu| data_sheet(&gpu.name, machine.policy.compute, tf32));
@@ -28,7 +28,7 @@ impl Meter {
         Self { device: machine.device.clone(), peak_flops, gpu, usd_per_hour, flops: 0.0, seconds: 0.0 }
     }
 
-    /// A meter that has nothing to say but the time.
+    /// A meter without a GPU and a price, which reports nothing.
     pub fn silent() -> Self {
         Self {
             device: Device::Cpu,
@@ -40,16 +40,17 @@ impl Meter {
         }
     }
 
-    /// A step is done.
+    /// Adds the floating-point operations and seconds of a step.
     pub fn step(&mut self, flops: f64, seconds: f64) {
         self.flops += flops;
         self.seconds += seconds;
     }
 
-    /// What is to be logged: shares and bytes since the last call, and what a million tokens and the run cost
-    /// so far.
+    /// Returns the values to log: utilisation and memory since the last call, the cost so far and per million
+    /// tokens.
     pub fn take(&mut self, tokens_per_second: f64, elapsed_seconds: f64) -> Vec<(&'static str, f64)> {
-        let (flops, seconds) = (std::mem::take(&mut self.flops), std::mem::take(&mut self.seconds));
+        let flops = std::mem::take(&mut self.flops);
+        let seconds = std::mem::take(&mut self.seconds);
         let reading = self.gpu.as_ref().map(GpuMeter::read).unwrap_or_default();
         let values = [
             ("perf/mfu", self.peak_flops.map(|peak| flops / seconds.max(1e-9) / peak)),
@@ -66,7 +67,7 @@ impl Meter {
     }
 }
 
-/// What a million tokens cost on a machine with this price and speed.
+/// Dollars per million tokens on a machine with this price and speed.
 pub fn usd_per_million(usd_per_hour: f64, tokens_per_second: f64) -> f64 {
     usd_per_hour / 3600.0 / tokens_per_second * 1e6
 }

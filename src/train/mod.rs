@@ -1,8 +1,8 @@
-//! The training loop and what it is made of.
+//! The training loop and its parts.
 //!
-//! [`Trainer::run`] is the loop; `step.rs` is one step, `cadence.rs` and `stopping.rs` say what is due and
-//! when to end, `state.rs` is what a checkpoint must hold. `divergence.rs` tells a run that learns from one
-//! that does not, `rollback.rs` sends it back. The loop knows no file format and no terminal.
+//! [`Trainer::run`] is the loop; `step.rs` is one step, `cadence.rs` and `stopping.rs` decide what is due and
+//! when to end, `state.rs` is what a checkpoint stores. `divergence.rs` detects divergence, `rollback.rs`
+//! goes back to a checkpoint. The loop knows no file format and no terminal.
 
 pub mod band;
 pub mod batch_size;
@@ -38,8 +38,7 @@ use std::time::Instant;
 
 use anyhow::Result;
 use candle_core::Device;
-use serde::Deserialize;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::batches::StepBatches;
 use crate::distributed::World;
@@ -51,28 +50,19 @@ use crate::ops::tensor::with_slice;
 use crate::optim::schedule::Schedule;
 use crate::precision::LossScale;
 use crate::tasks::Task;
-use crate::tasks::Term;
-use crate::tasks::run::Data;
-use crate::tasks::run::Scores;
+use crate::tasks::run::{Data, Scores};
 use crate::telemetry::Record;
-use crate::train::cadence::Cadence;
-use crate::train::cadence::Due;
-use crate::train::clock::Clock;
-use crate::train::clock::Rates;
-use crate::train::horizon::Horizon;
-use crate::train::horizon::Pace;
+use crate::train::cadence::{Cadence, Due};
+use crate::train::clock::{Clock, Rates};
+use crate::train::horizon::{Horizon, Pace};
 use crate::train::meter::Meter;
 use crate::train::phases::Phases;
 use crate::train::probe::Probe;
 use crate::train::rollback::Unfinite;
 use crate::train::run_folder::RunFolder;
 use crate::train::signals::Signals;
-use crate::train::state::LossWindow;
-use crate::train::state::TrainState;
-use crate::train::step::Share;
-use crate::train::step::Skip;
-use crate::train::step::StepOutcome;
-use crate::train::step::Stepper;
+use crate::train::state::{TrainState, loss_values};
+use crate::train::step::{Share, Skip, StepOutcome, Stepper};
 use crate::train::stopping::out_of_time;
 
 /// Why training ended.
@@ -80,29 +70,29 @@ use crate::train::stopping::out_of_time;
 pub enum End {
     /// All steps are done.
     Steps,
-    /// The time budget is used up.
+    /// The time limit is reached.
     Time,
-    /// Evaluation did not improve for `early_stopping_patience` times.
+    /// Evaluation did not improve `early_stopping_patience` times in a row.
     Patience,
-    /// A signal came in; the state is saved and can be resumed.
+    /// A signal was received; the state is saved and can be resumed.
     Signal(u8),
 }
 
 impl End {
-    /// The end by the signal that some process has received.
+    /// The end by a signal that any process has received.
     fn by_signal(world: World, signals: &Signals) -> Result<Self> {
         Ok(Self::Signal(world.any(signals.received())?.unwrap_or(0)))
     }
 }
 
-/// When to end before the last step.
+/// Rules for an end before the last step.
 #[derive(Debug, Clone, Default)]
 pub struct StopRules {
-    /// Evaluations without improvement that are borne.
+    /// Evaluations without improvement after which training ends.
     pub patience: Option<u32>,
-    /// Seconds of training, over all sittings.
+    /// Limit on the seconds of training, over all sittings.
     pub budget_seconds: Option<f64>,
-    /// Signals that came in.
+    /// Signals received by this process.
     pub signals: Signals,
     /// The processes that end together.
     pub world: World,
@@ -110,65 +100,67 @@ pub struct StopRules {
 
 /// Everything that one run of the loop needs.
 pub struct Trainer<'a> {
-    /// What is trained.
+    /// The task to train.
     pub task: &'a dyn Task,
-    /// One step.
+    /// Executes one step.
     pub stepper: Stepper,
-    /// Learning rate over the steps.
+    /// Learning rate of each step.
     pub schedule: Schedule,
-    /// What is due when.
+    /// Decides what is due after a step.
     pub cadence: Cadence,
-    /// When to end early.
+    /// Rules for an early end.
     pub rules: StopRules,
-    /// How far it gets, where a price or a day limits it.
+    /// Estimates the steps for which there is time, if a budget or a deadline limits the run.
     pub pace: Option<Pace>,
-    /// Where rows, angles or data change.
+    /// The steps at which the rows, the RoPE base or the data change.
     pub phases: Phases,
-    /// From which loss on a step is bad, in robust standard deviations; 0 for no such limit.
+    /// Robust standard deviations above the median from which on a loss is a spike; 0 for no spikes.
     pub loss_spike_threshold: f64,
     /// The score that decides which checkpoint is best.
     pub best_metric: &'a str,
-    /// Save a checkpoint at every best evaluation, whatever the cadence.
+    /// Save a checkpoint at every best evaluation, in addition to the cadence.
     pub keep_best: bool,
-    /// Where batches come from.
+    /// Source of batches and evaluations.
     pub data: &'a mut dyn Data,
-    /// What else is measured of the weights.
+    /// An additional measurement of the weights during training.
     pub probe: Option<&'a dyn Probe>,
-    /// The latest scores of it.
+    /// The latest scores of the probe.
     pub probed: Scores,
-    /// What was not finite just now.
+    /// Non-finite losses of the last step and evaluation.
     pub unfinite: Unfinite,
-    /// What the run makes of its machine.
+    /// Use and cost of the machine.
     pub meter: Meter,
-    /// Where records and checkpoints go.
+    /// Destination of records and checkpoints.
     pub folder: &'a mut RunFolder,
 }
 
 impl Trainer<'_> {
-    /// Trains from `state` until an end is reached, and says which, and how quick it was.
+    /// Trains from `state` until the run ends; returns the reason for the end, and the rates.
     pub fn run(&mut self, state: &mut TrainState) -> Result<(End, Rates)> {
         let mut clock = Clock::new(state.elapsed_seconds);
         if let (Some(loss_scale), Some(saved)) = (&mut self.stepper.loss_scale, state.loss_scale) {
             loss_scale.restore(saved);
         }
-        self.use_angles(self.phases.theta_of(state.step));
+        self.set_rope_base(self.phases.theta_of(state.step));
         self.follow(state.horizon);
-        // A run that has come to its end only lacks what is made from its checkpoint: not one step more.
+        // A finished run only lacks what is made from its last checkpoint, so no further step is done.
         let end = if state.finished { End::Steps } else { self.steps(state, &mut clock)? };
         Ok((self.finish(state, end, &mut clock)?, clock.rates()))
     }
 
     fn steps(&mut self, state: &mut TrainState, clock: &mut Clock) -> Result<End> {
-        // A signal may have cut off the evaluation that was due when the last sitting ended.
+        // A signal may have interrupted the evaluation that was due when the last sitting ended.
         self.observe(state, Due { save: false, ..self.cadence.after(state.step) }, clock)?;
-        // The step after this one, where it is made ready while a GPU computes.
-        let (mut unlogged, mut ahead, goes_ahead) = (None, None, self.task.planner().is_some());
+        // On a GPU, `ahead` is the batch of the next step, prefetched while the GPU computes.
+        let mut unlogged = None;
+        let mut ahead = None;
+        let prefetches = self.task.planner().is_some();
         if !self.phases.is_border(state.step) {
-            self.tell_phase(state.step);
+            self.report_phase(state.step);
         }
         while state.step < self.cadence.total_steps() {
             if let Some(end) = self.early_end(state, clock)? {
-                // A run logs its last step. One that a signal stops has not come to it.
+                // A run logs its last step. If a signal stops the run, this step is not its last one.
                 if let (Some((outcome, lr)), false) = (&unlogged, matches!(end, End::Signal(_))) {
                     self.log(state, outcome, *lr, clock);
                 }
@@ -178,10 +170,11 @@ impl Trainer<'_> {
                 Some(batches) => batches?,
                 None => clock.waiting(|| self.data.next_step())?,
             };
-            self.heed_phase(state);
+            self.enter_phase(state);
             let lr = self.schedule.lr_at(self.scheduled(state));
-            let more = goes_ahead && state.step + 1 < self.cadence.total_steps();
-            let (task, data) = (self.task, &mut *self.data);
+            let more = prefetches && state.step + 1 < self.cadence.total_steps();
+            let task = self.task;
+            let data = &mut *self.data;
             let share = Share {
                 micro: &batches.micro,
                 micro_batches: batches.micro_batches,
@@ -192,7 +185,7 @@ impl Trainer<'_> {
             })?;
             let Some(outcome) = outcome else {
                 // The state is that after the last whole step, and so must be the model's config.json.
-                self.use_angles(self.phases.theta_of(state.step));
+                self.set_rope_base(self.phases.theta_of(state.step));
                 return self.stopped();
             };
             state.advance(&batches, &outcome);
@@ -202,13 +195,14 @@ impl Trainer<'_> {
             self.meter.step(outcome.flops, clock.step_seconds());
             if self.diverges(state, &outcome, &batches.micro) {
                 self.roll_back(state, &outcome, &batches)?;
-                (unlogged, ahead) = (None, None);
+                unlogged = None;
+                ahead = None;
                 clock.restart();
                 continue;
             }
             self.unfinite.last_step = matches!(outcome.skipped, Some(Skip::NotFinite(..)));
             self.data.give_back(batches);
-            self.look_ahead(state, clock)?;
+            self.adjust_length(state, clock)?;
             // --- everything below observes; nothing below changes the numbers ---
             self.folder.step(state.step);
             let due = self.due_after(state);
@@ -222,36 +216,30 @@ impl Trainer<'_> {
         Ok(End::Steps)
     }
 
-    /// Sees that all processes have the same model, now and then and before it is saved.
+    /// Checks from time to time, and before a save, that all processes have the same parameters.
     fn compare_replicas(&self, step: u64, due: Due) -> Result<()> {
         let world = self.rules.world;
         if !world.is_to_compare(step, due.save || due.last) {
             return Ok(());
         }
-        let hash = |values: &[f32]| {
-            let mut sum = Sha256Sum::default();
-            let bytes =
-                |block: &[f32]| block.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<u8>>();
-            values.chunks(BLOCK_VALUES).for_each(|block| sum.add(&bytes(block)));
-            sum.finish()
-        };
         let parameters = self.task.parameters().flat().to_device(&Device::Cpu)?;
-        world.compare_replicas(&with_slice(&parameters, hash)?, step)
+        world.compare_replicas(&with_slice(&parameters, sha256_of_values)?, step)
     }
 
-    /// Where the schedule stands that the run began with.
+    /// The step of the configured schedule that corresponds to the present step.
     fn scheduled(&self, state: &TrainState) -> u64 {
         let planned = self.schedule.total_steps();
         state.horizon.map_or(state.step, |horizon| horizon.scheduled(state.step, planned))
     }
 
-    /// Makes the run shorter, or longer again, where the time that is left asks for it.
-    fn look_ahead(&mut self, state: &mut TrainState, clock: &Clock) -> Result<()> {
+    /// Shortens the run, or lengthens it again, to fit the remaining time.
+    fn adjust_length(&mut self, state: &mut TrainState, clock: &Clock) -> Result<()> {
         let Some(pace) = &mut self.pace else { return Ok(()) };
         let ending_seconds = clock.rates().eval_seconds.unwrap_or(0.0);
         let found = pace.look(state.step, clock.elapsed_seconds(), ending_seconds, state.horizon);
         let Some(horizon) = self.rules.world.agree(found)? else { return Ok(()) };
-        let (steps, planned) = (horizon.total_steps(), self.schedule.total_steps());
+        let steps = horizon.total_steps();
+        let planned = self.schedule.total_steps();
         if pace.is_news(steps) {
             let text =
                 format!("there is time for {steps} of {planned} steps: the learning rate ends with them");
@@ -262,15 +250,15 @@ impl Trainer<'_> {
         Ok(())
     }
 
-    /// Ends with the steps of `horizon`, or with all.
+    /// Sets the total number of steps to that of `horizon`, or of the schedule if there is none.
     fn follow(&mut self, horizon: Option<Horizon>) {
         let total_steps = horizon.map_or(self.schedule.total_steps(), |horizon| horizon.total_steps());
         self.cadence.end_after(total_steps);
         self.folder.end_after(total_steps);
     }
 
-    /// What is due after the last step. No checkpoint is, as long as steps are bad: it would be none to go
-    /// back to.
+    /// Returns what is due after the step just done. While steps are bad no checkpoint is due, because a
+    /// rollback must not end there.
     fn due_after(&self, state: &mut TrainState) -> Due {
         let due = self.cadence.after(state.step);
         let is_good = state.divergence.bad_steps() == 0;
@@ -280,33 +268,35 @@ impl Trainer<'_> {
         Due { save: due.save && (is_good || due.last), ..due }
     }
 
-    /// Goes on with the angles of the next step. Losses of other rows, angles or data are not to be held
-    /// against those before.
-    fn heed_phase(&self, state: &mut TrainState) {
-        self.use_angles(self.phases.theta_at(state.step));
+    /// Sets the RoPE base of the next step. At a phase boundary, clears the loss history used for spike
+    /// detection, since losses with other rows, RoPE base or data are not comparable.
+    fn enter_phase(&self, state: &mut TrainState) {
+        self.set_rope_base(self.phases.theta_at(state.step));
         if self.phases.is_border(state.step) {
             state.divergence.forget_losses();
-            self.tell_phase(state.step);
+            self.report_phase(state.step);
         }
     }
 
-    fn use_angles(&self, global_rope_theta: Option<f64>) {
+    fn set_rope_base(&self, global_rope_theta: Option<f64>) {
         if let Some(theta) = global_rope_theta {
             self.task.set_global_rope_theta(theta);
         }
     }
 
-    /// Says what the steps after `steps_done` are made of, where that changes during the run.
-    fn tell_phase(&self, steps_done: u64) {
+    /// Prints the rows, RoPE base and data of the steps after `steps_done`, if the run has phases.
+    fn report_phase(&self, steps_done: u64) {
         let Some(text) = self.phases.text_at(steps_done) else { return };
         let mix = self.data.mix(steps_done);
-        let share = |(name, share): &(String, f64)| format!("{name} {:.0} %", 100.0 * share);
-        let shares: Vec<String> = mix.iter().map(share).collect();
-        let of = if shares.is_empty() { String::new() } else { format!(", tokens of {}", shares.join(", ")) };
-        self.folder.note(&format!("from step {}: {text}{of}", steps_done + 1));
+        let shares: Vec<String> =
+            mix.iter().map(|(name, share)| format!("{name} {:.0} %", 100.0 * share)).collect();
+        let sources =
+            if shares.is_empty() { String::new() } else { format!(", tokens of {}", shares.join(", ")) };
+        self.folder.note(&format!("from step {}: {text}{sources}", steps_done + 1));
     }
 
-    /// Evaluates and saves what is due after a step that is not the last one: [`Trainer::finish`] does that.
+    /// Evaluates, saves and probes as due after a step that is not the last one; [`Trainer::finish`] does so
+    /// for the last one.
     fn observe(&mut self, state: &mut TrainState, due: Due, clock: &mut Clock) -> Result<()> {
         if due.last {
             return Ok(());
@@ -328,14 +318,14 @@ impl Trainer<'_> {
         Ok(())
     }
 
-    /// A signal or a clock of any process ends all.
+    /// Returns the reason to end now, if any. A signal or time limit of any process ends all.
     fn early_end(&self, state: &TrainState, clock: &Clock) -> Result<Option<End>> {
         let rules = &self.rules;
-        let out_of_time = || out_of_time(clock.elapsed_seconds(), clock.step_seconds(), rules.budget_seconds);
         let end = match rules.signals.received() {
             Some(signal) => Some(End::Signal(signal)),
             None if state.best.out_of_patience(rules.patience) => Some(End::Patience),
-            None => out_of_time().then_some(End::Time),
+            None => out_of_time(clock.elapsed_seconds(), clock.step_seconds(), rules.budget_seconds)
+                .then_some(End::Time),
         };
         rules.world.any(end)
     }
@@ -348,7 +338,7 @@ impl Trainer<'_> {
         let mut end = end;
         let evaluates = !matches!(end, End::Signal(_)) && state.last_eval_step != Some(state.step);
         if evaluates && !self.evaluate(state, clock)? {
-            // The run is over but for its last evaluation: that is what a resume will do.
+            // Only the last evaluation is missing; a resumed run will do it.
             end = self.stopped()?;
         }
         if !matches!(end, End::Signal(_)) {
@@ -362,7 +352,7 @@ impl Trainer<'_> {
         Ok(end)
     }
 
-    /// Saves a checkpoint, with the part of each process.
+    /// Saves a checkpoint, with the optimizer state gathered from all processes.
     fn save(&mut self, state: &TrainState, last: bool) -> Result<()> {
         self.stepper.optimizer.gather()?;
         let saved = self.folder.save(self.task, &self.stepper.optimizer, state, last);
@@ -391,7 +381,7 @@ impl Trainer<'_> {
         let mix = self.data.mix(state.step - 1).into_iter();
         let mix = mix.map(|(name, share)| (format!("data/{name}_share"), share));
         let machine = self.meter.take(tokens_per_second, clock.elapsed_seconds());
-        // The loss of a step without targets and the norm of one that was skipped are not numbers.
+        // The loss of a step without targets and the norm of a skipped step are not finite and left out.
         let values = values
             .into_iter()
             .chain(saving)
@@ -406,13 +396,13 @@ impl Trainer<'_> {
         self.folder.record(&Record { step: state.step, epoch: state.epoch, values });
     }
 
-    /// Evaluates and takes note of the score; says whether it came to its end.
+    /// Evaluates and records the scores; false if a signal interrupted the evaluation.
     fn evaluate(&mut self, state: &mut TrainState, clock: &mut Clock) -> Result<bool> {
-        let interrupted = || self.rules.signals.received().is_some();
-        // Its batches have sizes of their own, so that the blocks of steps and those of evaluations would add
-        // up.
+        let signals = &self.rules.signals;
+        // Batches of an evaluation have other sizes than those of steps, so keeping freed blocks of both
+        // would add up.
         memory::give_back_freed_blocks();
-        let scores = clock.evaluating(|| self.data.evaluate(self.task, &interrupted))?;
+        let scores = clock.evaluating(|| self.data.evaluate(self.task, &|| signals.received().is_some()))?;
         let scores = self.rules.world.all_of(scores)?;
         memory::give_back_freed_blocks();
         let Some(scores) = scores else { return Ok(false) };
@@ -421,17 +411,17 @@ impl Trainer<'_> {
         let values = scores.iter().map(|(name, value)| (format!("eval/{name}"), *value));
         let values = values.chain(seconds).collect();
         self.folder.record(&Record { step: state.step, epoch: state.epoch, values });
-        self.tell_unmeasured(state, &scores);
+        self.warn_unmeasured(state, &scores);
         state.evaluated(&scores, self.best_metric);
         Ok(true)
     }
 
-    /// Says once that the score which decides over checkpoints and over an early end was not measured.
-    fn tell_unmeasured(&self, state: &TrainState, scores: &[(String, f64)]) {
-        let is_nan = |(name, value): &(String, f64)| name == self.best_metric && value.is_nan();
-        let was_told =
+    /// Warns once if the score that decides about checkpoints and early stopping was not measured.
+    fn warn_unmeasured(&self, state: &TrainState, scores: &[(String, f64)]) {
+        let is_unmeasured = scores.iter().any(|(name, value)| name == self.best_metric && value.is_nan());
+        let was_reported =
             state.last_eval.iter().any(|(name, value)| name == self.best_metric && value.is_none());
-        if scores.iter().any(is_nan) && !was_told {
+        if is_unmeasured && !was_reported {
             self.folder.warn(&format!(
                 "`eval_{}` after step {} is not measured: the evaluation has no example or token that tells it, so \
                  it neither ends the run nor makes a checkpoint the best",
@@ -440,22 +430,23 @@ impl Trainer<'_> {
         }
     }
 
-    /// Probes the weights, unless the records of this step have it; says whether it came to its end. A probe
-    /// that fails is told and stops nothing. The first process does it for all.
+    /// Probes the weights on rank 0, unless the records of this step contain the scores already; false if a
+    /// signal interrupted the probe. A failing probe is reported and does not stop training.
     fn probe(&mut self, state: &TrainState) -> Result<bool> {
         let Some(probe) = self.probe else { return Ok(true) };
         let is_done = if self.folder.writes() { self.probe_here(probe, state)? } else { true };
-        // It may take longer than a step is waited for.
+        // A probe may take longer than the timeout for the other processes in a step.
         self.rules.world.wait_for_all()?;
         self.rules.world.agree(is_done)
     }
 
+    /// Probes the weights in this process, or takes the scores from the records of the step.
     fn probe_here(&mut self, probe: &dyn Probe, state: &TrainState) -> Result<bool> {
         let known = self.folder.recorded(state.step)?;
-        let tag = |name: &String| format!("eval/{name}");
-        if probe.names().iter().any(|name| known.contains_key(&tag(name))) {
-            let score = |name: &String| Some((name.clone(), *known.get(&tag(name))?));
-            self.probed = probe.names().iter().filter_map(score).collect();
+        if probe.names().iter().any(|name| known.contains_key(&eval_tag(name))) {
+            let scores =
+                probe.names().iter().filter_map(|name| Some((name.clone(), *known.get(&eval_tag(name))?)));
+            self.probed = scores.collect();
             return Ok(true);
         }
         memory::give_back_freed_blocks();
@@ -467,7 +458,7 @@ impl Trainer<'_> {
             Ok(Some(scores)) => {
                 let seconds = ("perf/probe_seconds".to_string(), start.elapsed().as_secs_f64());
                 let values =
-                    scores.iter().map(|(name, value)| (tag(name), *value)).chain([seconds]).collect();
+                    scores.iter().map(|(name, value)| (eval_tag(name), *value)).chain([seconds]).collect();
                 self.folder.record_aside(&Record { step: state.step, epoch: state.epoch, values });
                 self.probed = scores;
             }
@@ -480,20 +471,25 @@ impl Trainer<'_> {
     }
 }
 
-/// The next step, its first micro-batch on the way to the device. The others follow while it computes.
+/// The batches of the next step, with the first micro-batch being sent to the device. The others are sent
+/// while it computes.
 fn sent_step(task: &dyn Task, data: &mut dyn Data) -> Result<StepBatches> {
     let mut batches = data.next_step()?;
     batches.micro.first_mut().map_or(Ok(()), |first| task.send(first))?;
     Ok(batches)
 }
 
-/// The mean loss since the last record, and where it has several terms each of them.
-fn loss_values(terms: &[Term], windows: &mut [LossWindow]) -> Vec<(String, f64)> {
-    let means: Vec<(&Term, f64)> = terms.iter().zip(windows.iter_mut().map(LossWindow::take_mean)).collect();
-    let all = means.iter().map(|(term, mean)| term.weight * mean).sum();
-    let mut values = vec![("train/loss".to_string(), all)];
-    if means.len() > 1 {
-        values.extend(means.iter().map(|(term, mean)| (format!("train/{}_loss", term.name), *mean)));
+/// Tag of an evaluation's score in the records.
+fn eval_tag(name: &str) -> String {
+    format!("eval/{name}")
+}
+
+/// SHA-256 of the little-endian bytes of `values`.
+fn sha256_of_values(values: &[f32]) -> String {
+    let mut sum = Sha256Sum::default();
+    for block in values.chunks(BLOCK_VALUES) {
+        let bytes: Vec<u8> = block.iter().flat_map(|value| value.to_le_bytes()).collect();
+        sum.add(&bytes);
     }
-    values
+    sum.finish()
 }

@@ -1,63 +1,66 @@
-//! What changes between two steps where a phase ends, beside the rows and the data of the steps.
+//! Changes at the boundaries of phases: the RoPE base, the reset of the loss history, and the summary of each
+//! phase. Rows and data of the steps are chosen elsewhere.
 
-use crate::config::TrainingConfig;
-use crate::config::TrainingPhase;
-use crate::config::value_at;
+use crate::config::{TrainingConfig, TrainingPhase, value_at};
 
-/// The borders of the phases of a run, and the angles of each.
+/// The boundaries of the phases of a run, and the RoPE base of each.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Phases {
-    /// Steps that are done where rows, angles or data become others.
+    /// Numbers of steps done at which the rows, the RoPE base or the data change.
     borders: Vec<u64>,
-    /// `global_rope_theta`, from a number of steps on; none where no phase names one.
+    /// `global_rope_theta` from a number of steps on; empty if no phase sets it.
     thetas: Vec<(u64, f64)>,
-    /// What each phase has, for people.
+    /// Summary of the rows and the RoPE base of each phase, for people.
     texts: Vec<(u64, String)>,
 }
 
 impl Phases {
-    /// The phases of a run whose rows have `max_seq_length` tokens, and whose angles the base `theta`, where
-    /// no phase says otherwise.
+    /// The phases of a run whose rows have `max_seq_length` tokens and whose RoPE base is `theta`, except
+    /// where a phase sets other values.
     pub fn new(training: &TrainingConfig, max_seq_length: usize, theta: f64) -> Self {
-        let length = |phase: Option<&TrainingPhase>| phase.map_or(max_seq_length, |p| p.max_seq_length);
-        let own_theta = |phase: Option<&TrainingPhase>| phase.and_then(|p| p.global_rope_theta);
         let changes = training.changes(|phase| {
+            let length = phase.map_or(max_seq_length, |phase| phase.max_seq_length);
             let sources = phase.map(|phase| phase.sources.clone()).unwrap_or_default();
-            (length(phase), own_theta(phase).unwrap_or(theta), sources)
+            (length, rope_base(phase, theta), sources)
         });
         let has_thetas = training.phases.iter().any(|phase| phase.global_rope_theta.is_some());
-        let thetas = training.changes(|phase| own_theta(phase).unwrap_or(theta));
-        let text = |(from, (length, theta, _)): &(u64, (usize, f64, Vec<_>))| {
+        let thetas = training.changes(|phase| rope_base(phase, theta));
+        let texts = changes.iter().map(|(from, (length, theta, _))| {
             let theta = if has_thetas { format!(", global_rope_theta {theta}") } else { String::new() };
             (*from, format!("rows of {length} tokens{theta}"))
-        };
+        });
         Self {
             borders: changes.iter().map(|(from, _)| *from).filter(|from| *from > 0).collect(),
-            texts: changes.iter().map(text).collect(),
+            texts: texts.collect(),
             thetas: if has_thetas { thetas } else { Vec::new() },
         }
     }
 
-    /// Whether the step after `steps_done` has other rows, angles or data than the one before it: losses
-    /// there are not to be held against those before.
+    /// Returns true if the step after `steps_done` has other rows, RoPE base or data than the one before it,
+    /// so that their losses are not comparable.
     pub fn is_border(&self, steps_done: u64) -> bool {
         self.borders.contains(&steps_done)
     }
 
-    /// The base of the angles in the step after `steps_done`; `None` where it never changes.
+    /// The RoPE base in the step after `steps_done`; `None` if it never changes.
     pub fn theta_at(&self, steps_done: u64) -> Option<f64> {
         (!self.thetas.is_empty()).then(|| *value_at(&self.thetas, steps_done))
     }
 
-    /// The base of the angles that the model of `step` was trained with last.
+    /// The RoPE base with which the model of `step` was last trained.
     pub fn theta_of(&self, step: u64) -> Option<f64> {
         self.theta_at(step.saturating_sub(1))
     }
 
-    /// What the steps from the one after `steps_done` on are made of; `None` where all steps are alike.
+    /// Summary of the phase that the step after `steps_done` belongs to; `None` if the run has no boundaries.
     pub fn text_at(&self, steps_done: u64) -> Option<&str> {
         (!self.borders.is_empty()).then(|| value_at(&self.texts, steps_done).as_str())
     }
+}
+
+/// The RoPE base of a phase; `default` outside of phases and if the phase sets none.
+fn rope_base(phase: Option<&TrainingPhase>, default: f64) -> f64 {
+    phase.and_then(|phase| phase.global_rope_theta).unwrap_or(default)
 }
 
 #[cfg(test)]
@@ -65,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_checkpoint_has_the_angles_of_its_last_step() {
+    fn a_checkpoint_has_the_rope_base_of_its_last_step() {
         let mut phases =
             [(10, 64), (20, 64), (30, 128)].map(|(until, length)| TrainingPhase::of_length(until, length));
         phases[1].global_rope_theta = Some(5.0);
@@ -81,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_without_phases_has_nothing_to_tell() {
+    fn a_run_without_phases_has_nothing_to_report() {
         let phases = Phases::new(&TrainingConfig::default(), 128, 7.0);
         assert_eq!((phases.text_at(0), phases.theta_at(0), phases.is_border(0)), (None, None, false));
     }

@@ -1,4 +1,5 @@
-//! What else is measured of a model now and then while it is trained. It leaves the run as it is.
+//! The interface of a probe: an additional measurement of a model during training. It does not change the
+//! run.
 
 use std::path::Path;
 
@@ -6,7 +7,7 @@ use anyhow::Result;
 
 use crate::tasks::run::Scores;
 
-/// Measures the weights of the moment, from a model folder of their own.
+/// Measures the current weights, from a model folder written for this purpose.
 pub trait Probe: Sync {
     /// The names of its scores.
     fn names(&self) -> &[String];
@@ -14,6 +15,7 @@ pub trait Probe: Sync {
     /// Steps between two measurements; 0 means with each evaluation.
     fn every(&self) -> u64;
 
-    /// The scores of the model in a folder, those that could be had; `None` when a signal came in.
+    /// Returns the scores of the model in a folder, as far as they could be measured; `None` if a signal
+    /// interrupted the probe.
     fn scores(&self, model: &Path) -> Result<Option<Scores>>;
 }

@@ -1,80 +1,67 @@
-//! One step of a run that diverged, done again on its own: where the first value comes up that is not finite.
+//! Runs one step of a diverged run again, to find the first value that is not finite.
 //!
-//! It reads the folder that `rollback.rs` left, and writes nothing.
+//! It reads the `diverged-<step>` folder written by `rollback.rs`, and writes nothing.
 
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use anyhow::Context;
-use anyhow::Result;
-use candle_core::DType;
-use candle_core::Device;
-use candle_core::Tensor;
+use anyhow::{Context, Result};
+use candle_core::{DType, Device, Tensor};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::batches::Batch;
 use crate::checkpoint::Checkpoint;
-use crate::config::FinetuneConfig;
-use crate::config::PrecisionConfig;
-use crate::config::PretrainConfig;
-use crate::config::RunSection;
-use crate::config::with_variables;
+use crate::config::{FinetuneConfig, PrecisionConfig, PretrainConfig, RunSection, with_variables};
 use crate::error::Problem;
-use crate::fs;
-use crate::layers::Gradients;
-use crate::layers::Part;
 use crate::layers::context::Pass;
-use crate::machine;
+use crate::layers::{Gradients, Part};
 use crate::machine::Machine;
-use crate::tasks::Task;
-use crate::tasks::list;
 use crate::tasks::list::Unfilled;
 use crate::tasks::run::Setting;
+use crate::tasks::{Task, list};
 use crate::telemetry::Progress;
 use crate::train::rollback::FailedStep;
-use crate::train::saved::CONFIG;
-use crate::train::saved::FAILED_BATCH;
-use crate::train::saved::load_checkpoint;
+use crate::train::saved::{CONFIG, FAILED_BATCH, load_checkpoint};
+use crate::{fs, machine};
 
-/// A step that failed, with the task as it was before it.
+/// A step that failed, with the task as it was before the step.
 pub struct Replay {
-    /// What was saved of the step.
+    /// The saved description of the step.
     pub failed: FailedStep,
-    /// What it is computed on.
+    /// The machine that computes it.
     pub machine: Machine,
     task: Box<dyn Task>,
-    /// The file of the step.
+    /// File with the batches of the step.
     place: PathBuf,
 }
 
-/// A tensor that the step came by.
+/// Statistics of a tensor of the step.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Observation {
-    /// What kind of tensor it is.
+    /// Kind of tensor.
     pub stage: Stage,
-    /// Its name: a parameter's, or the part of the model that gave it.
+    /// Name of the parameter, or of the part of the model that returned the tensor.
     pub name: String,
-    /// Number of the micro-batch, from 1, where it is of one.
+    /// Number of the micro-batch, from 1, if the tensor belongs to one.
     pub micro_batch: Option<usize>,
-    /// Values in it.
+    /// Number of values.
     pub elements: usize,
-    /// Those that are not finite.
+    /// Number of values that are not finite.
     pub not_finite: usize,
-    /// Root of the mean square of the finite ones.
+    /// Root mean square of the finite values.
     pub rms: f64,
-    /// The largest finite one, by its absolute value.
+    /// Largest absolute value of the finite ones.
     pub largest: f64,
 }
 
-/// What a tensor is to the step, in the order in which they come up.
+/// The role of a tensor in the step, in the order of computation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stage {
-    /// A value that training changes, before the step.
+    /// A trainable parameter, before the step.
     Parameter,
-    /// What a part of the model gave.
+    /// The output of a part of the model.
     HiddenStates,
     /// The sum of the losses of a micro-batch.
     Loss,
@@ -83,7 +70,7 @@ pub enum Stage {
 }
 
 impl Replay {
-    /// Opens the folder, or a file in it, that a run left which diverged.
+    /// Opens the folder of a failed step, or a file in it.
     pub fn open(path: &Path) -> Result<Self> {
         let root =
             path.ancestors().find(|folder| fs::exists(&folder.join(FAILED_BATCH))).ok_or_else(|| {
@@ -102,7 +89,7 @@ impl Replay {
         Ok(Self { failed, machine, task, place: root.join(FAILED_BATCH) })
     }
 
-    /// Forward and backward of the step, and every tensor that comes up.
+    /// Runs forward and backward of the step, and returns statistics of every tensor.
     pub fn run(&self) -> Result<Vec<Observation>> {
         self.observe().with_context(|| format!("the step in `{}` cannot be done again", self.place.display()))
     }
@@ -123,9 +110,9 @@ impl Replay {
                 ..Pass::new(failed.seed, failed.step)
             };
             task.observe(batch, pass, &mut |model, part, hidden_td| {
-                let of = |e: anyhow::Error| candle_core::Error::Msg(format!("{e:#}"));
-                let name = [model, &named(part)].join(" ").trim_start().to_string();
-                seen.push(observed(Stage::HiddenStates, name, number, hidden_td).map_err(of)?);
+                let name = [model, &part_name(part)].join(" ").trim_start().to_string();
+                let observation = observed(Stage::HiddenStates, name, number, hidden_td);
+                seen.push(observation.map_err(|e| candle_core::Error::Msg(format!("{e:#}")))?);
                 Ok(())
             })?;
             let losses = task.accumulate(batch, pass, &scales, &gradients)?;
@@ -135,7 +122,7 @@ impl Replay {
             }
         }
         let flat = gradients.flat()?;
-        // The backward pass begins behind the parameters that were registered last.
+        // In reverse order of registration: the backward pass reaches the last parameters first.
         for spec in task.parameters().layout().specs().collect::<Vec<_>>().into_iter().rev() {
             let gradient = flat.narrow(0, spec.range.start, spec.range.len())?;
             seen.push(observed(Stage::Gradient, spec.name.clone(), None, &gradient)?);
@@ -143,28 +130,29 @@ impl Replay {
         Ok(seen)
     }
 
-    /// What the loss of each target is multiplied by, term by term, as in the step.
+    /// The factor of the loss of each target, by term, as in the step.
     fn scales(&self) -> Vec<f32> {
         let scale = self.failed.loss_scale.unwrap_or(1.0);
         let terms = self.task.terms().iter().enumerate();
-        let count = |index: usize| -> usize {
-            self.failed.micro.iter().map(|batch: &Batch| self.task.counts(batch)[index]).sum()
-        };
-        terms.map(|(index, term)| (scale * term.weight / count(index).max(1) as f64) as f32).collect()
+        let scales = terms.map(|(index, term)| {
+            let counts = self.failed.micro.iter().map(|batch: &Batch| self.task.counts(batch)[index]);
+            (scale * term.weight / counts.sum::<usize>().max(1) as f64) as f32
+        });
+        scales.collect()
     }
 }
 
-/// The first tensor that is not finite.
+/// The first tensor with a value that is not finite.
 pub fn first_not_finite(seen: &[Observation]) -> Option<&Observation> {
     seen.iter().find(|observation| observation.not_finite > 0)
 }
 
-/// A JSON part of what was saved.
+/// Reads a JSON part of the saved step.
 fn part<T: DeserializeOwned>(saved: &Checkpoint, name: &str) -> Result<T> {
     read(saved, name, saved.json(name)?)
 }
 
-/// A section of the configuration of the run.
+/// Reads a section of the configuration of the run.
 fn section<T: DeserializeOwned>(saved: &Checkpoint, config: &Value, key: &str) -> Result<T> {
     read(saved, CONFIG, config[key].clone())
 }
@@ -176,9 +164,9 @@ fn read<T: DeserializeOwned>(saved: &Checkpoint, name: &str, value: Value) -> Re
     })
 }
 
-/// The task of the run that left `saved`, whose values are still to be read.
+/// The task of the run that wrote `saved`, with parameters that are still to be loaded.
 fn unfilled(saved: &Checkpoint, config: &Value, machine: &Machine, seed: u64) -> Result<Unfilled> {
-    // Only fine-tuning names its examples in two files.
+    // Only configurations of fine-tuning have `data.train_file`.
     if config["data"].get("train_file").is_some() {
         let config: FinetuneConfig = read(saved, CONFIG, config.clone())?;
         return list::of_finetuning(saved.path(), &config, machine);
@@ -194,10 +182,13 @@ fn unfilled(saved: &Checkpoint, config: &Value, machine: &Machine, seed: u64) ->
     list::of_pretraining(saved.path(), &config, setting)
 }
 
+/// Statistics of one tensor.
 fn observed(stage: Stage, name: String, micro_batch: Option<usize>, tensor: &Tensor) -> Result<Observation> {
     let values = tensor.to_device(&Device::Cpu)?.to_dtype(DType::F64)?.flatten_all()?.to_vec1::<f64>()?;
     let finite = values.iter().copied().filter(|value| value.is_finite());
-    let (mut squares, mut largest, mut count) = (0.0, 0.0f64, 0_usize);
+    let mut squares = 0.0;
+    let mut largest = 0.0f64;
+    let mut count = 0_usize;
     for value in finite {
         squares += value * value;
         largest = largest.max(value.abs());
@@ -208,8 +199,8 @@ fn observed(stage: Stage, name: String, micro_batch: Option<usize>, tensor: &Ten
     Ok(Observation { stage, name, micro_batch, elements, not_finite: elements - count, rms, largest })
 }
 
-/// A part as its parameters are named below their model.
-fn named(part: Part) -> String {
+/// The name of a part, as in the names of its parameters within the model.
+fn part_name(part: Part) -> String {
     match part {
         Part::Embeddings => "embeddings".to_string(),
         Part::Layer(layer) => format!("encoder.layer.{layer}"),

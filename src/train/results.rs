@@ -1,4 +1,4 @@
-//! The scores of a run at its end: what `all_results.json` holds, written and read back.
+//! Writes and reads the results of a run: `all_results.json`, `train_results.json` and `eval_results.json`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,14 +15,14 @@ use crate::train::state::TrainState;
 const ALL_RESULTS: &str = "all_results.json";
 const CAP_BYTES: u64 = 1 << 20;
 
-/// What training itself says, by the Trainer's names, and the scores of the final model; `eval_runtime` is of
-/// the latest evaluation.
+/// Results of a run under the names of the Hugging Face Trainer: those of training, and the scores of the
+/// final model. `eval_runtime` is that of the latest evaluation.
 pub fn of_run(
     state: &TrainState,
     rates: Rates,
     scores: impl IntoIterator<Item = (String, f64)>,
 ) -> BTreeMap<String, f64> {
-    // Where the final model alone was made again, no step says how fast they are.
+    // If only the final model was written again, no step was done and there is no speed.
     let speed = (rates.tokens_per_second > 0.0).then_some([
         ("train_tokens_per_second", rates.tokens_per_second),
         ("train_data_wait_share", rates.data_wait_share),
@@ -44,18 +44,13 @@ pub fn of_run(
 
 /// Writes `eval_results.json`, `train_results.json` and `all_results.json`.
 pub fn save(output: &Path, results: &BTreeMap<String, f64>) -> Result<()> {
-    let part = |eval: bool| -> Vec<(String, f64)> {
-        results
-            .iter()
-            .filter(|(name, _)| name.starts_with("eval_") == eval)
-            .map(|(name, value)| (name.clone(), *value))
-            .collect()
-    };
-    write_results(output, "eval", &part(true))?;
-    write_results(output, "train", &part(false))
+    let all = results.iter().map(|(name, value)| (name.clone(), *value));
+    let (eval, train): (Vec<_>, Vec<_>) = all.partition(|(name, _)| name.starts_with("eval_"));
+    write_results(output, "eval", &eval)?;
+    write_results(output, "train", &train)
 }
 
-/// The results that an earlier sitting left, NaN for those that were not measured; none when there is no file.
+/// Reads the results of an earlier sitting, NaN for those that were not measured; empty if there is no file.
 pub fn read(output: &Path) -> Result<BTreeMap<String, f64>> {
     let path = output.join(ALL_RESULTS);
     if !fs::exists(&path) {
@@ -64,21 +59,25 @@ pub fn read(output: &Path) -> Result<BTreeMap<String, f64>> {
     let text = fs::read_text_capped(&path, CAP_BYTES)?;
     let values: BTreeMap<String, Value> = serde_json::from_str(&text)
         .map_err(|e| Problem::new(format!("is not a JSON object: {e}")).at(path.display()))?;
-    let number = |value: Value| match value {
+    Ok(values.into_iter().filter_map(|(name, value)| Some((name, number_of(&value)?))).collect())
+}
+
+/// The number of a result: NaN for null, and strings for numbers that are not finite.
+fn number_of(value: &Value) -> Option<f64> {
+    match value {
         Value::Null => Some(f64::NAN),
         Value::String(text) => text.parse().ok().filter(|number: &f64| !number.is_finite()),
         other => other.as_f64(),
-    };
-    Ok(values.into_iter().filter_map(|(name, value)| Some((name, number(value)?))).collect())
+    }
 }
 
-/// Whether these are the results of a complete run: a crash may come between its last checkpoint and its
-/// final model.
+/// Returns true if these are the results of a complete run: a crash may come between its last checkpoint and
+/// its final model.
 pub fn are_whole(results: &BTreeMap<String, f64>) -> bool {
     results.contains_key("eval_loss") && results.contains_key("train_runtime")
 }
 
-/// Removes the results of an earlier sitting. They are written last, so where they are missing a run is not
+/// Removes the results of an earlier sitting. Results are written last, so a run without them is not
 /// complete.
 pub fn forget(output: &Path) -> Result<()> {
     fs::remove_file(&output.join(ALL_RESULTS))

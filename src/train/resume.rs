@@ -1,40 +1,33 @@
-//! Where a run starts: afresh, at a checkpoint, or not at all because it is complete.
+//! Decides where a run starts: afresh, from a checkpoint, or not at all because it is complete.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::checkpoint::Checkpoint;
-use crate::checkpoint::CheckpointStore;
-use crate::config::DataConfig;
-use crate::config::PrecisionConfig;
-use crate::config::Shuffle;
-use crate::config::TrainingConfig;
-use crate::config::compare_for_resume;
-use crate::config::defaults;
+use crate::checkpoint::{Checkpoint, CheckpointStore};
 use crate::config::defaults::Derived;
-use crate::config::with_former_defaults;
-use crate::error::Problem;
-use crate::error::Problems;
+use crate::config::{
+    DataConfig, PrecisionConfig, Shuffle, TrainingConfig, compare_for_resume, defaults, with_former_defaults,
+};
+use crate::error::{Problem, Problems};
 use crate::fs;
 use crate::tasks::run::Inputs;
 use crate::telemetry::Progress;
-use crate::train::saved::CONFIG;
-use crate::train::saved::Resumed;
+use crate::train::saved::{CONFIG, Resumed};
 
-/// What the user asks for.
+/// The start that the user asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Start {
-    /// The newest valid checkpoint, or afresh when there is none.
+    /// The newest valid checkpoint, or afresh if there is none.
     Auto,
-    /// Afresh; a folder in which a run has left anything is refused.
+    /// Afresh; an error if the folder contains anything of an earlier run.
     Fresh,
-    /// As [`Self::Auto`], in a folder that is written to by one command alone and may be begun again: a cell of a
-    /// sweep, whose weights are not kept.
+    /// As [`Self::Auto`], in a folder that only one command writes to and that may be begun again: a cell of
+    /// a sweep, whose weights are not kept.
     Again,
     /// This checkpoint.
     At(PathBuf),
@@ -50,15 +43,15 @@ const MORE_TO_DO: [&str; 6] = [
     "training.early_stopping_patience",
 ];
 
-/// A checkpoint to go on from.
+/// The checkpoint that a run resumes from.
 pub struct Found {
-    /// What it says.
+    /// The trainer's parts of the checkpoint.
     pub resumed: Resumed,
-    /// Whether its run came to its end, and nothing more is asked for.
+    /// True if the run of the checkpoint is finished, and the configuration asks for no more steps.
     pub is_complete: bool,
 }
 
-/// The checkpoint to go on from.
+/// Finds the checkpoint to resume from, and prints a note for each changed key of the configuration.
 pub fn find<C: Serialize + DeserializeOwned>(
     start: &Start,
     store: &CheckpointStore,
@@ -80,11 +73,12 @@ pub fn find<C: Serialize + DeserializeOwned>(
     };
     let Some(resumed) = resumed else { return Ok(None) };
     let place = resumed.checkpoint.path().display().to_string();
-    // Only pretraining has sources.
-    let is_pretraining = |config: &Value| !config["data"]["sources"].is_null();
-    if is_pretraining(&resumed.config) != is_pretraining(&serde_json::to_value(config)?) {
-        let of = if is_pretraining(&resumed.config) { "pretrain" } else { "finetune" };
-        return Err(Problem::usage(format!("is a checkpoint of `mlmtrain {of}`, another kind of run"))
+    // Only configurations of pretraining have `data.sources`.
+    let was_pretraining = !resumed.config["data"]["sources"].is_null();
+    let is_pretraining = !serde_json::to_value(config)?["data"]["sources"].is_null();
+    if was_pretraining != is_pretraining {
+        let command = if was_pretraining { "pretrain" } else { "finetune" };
+        return Err(Problem::usage(format!("is a checkpoint of `mlmtrain {command}`, another kind of run"))
             .at(&place)
             .hint("choose another `run.output_dir`")
             .into());
@@ -100,8 +94,8 @@ pub fn find<C: Serialize + DeserializeOwned>(
     Ok(Some(Found { resumed, is_complete: complete }))
 }
 
-/// Refuses to go on with other inputs than those that the run began with, or, from a checkpoint of another
-/// run, than that one had.
+/// Returns an error if the inputs differ from those with which the run began, or, for a run that starts from
+/// a checkpoint of another run, from those of that run.
 pub fn agree_on_inputs(found: Option<&Found>, parent: Option<&Resumed>, inputs: &Inputs) -> Result<()> {
     if let Some(found) = found {
         let hint = "restore it to continue this run, or start a new one in another `run.output_dir`";
@@ -114,15 +108,15 @@ pub fn agree_on_inputs(found: Option<&Found>, parent: Option<&Resumed>, inputs: 
 
 fn agree(resumed: &Resumed, inputs: &Inputs, when: &str, hint: &str) -> Result<()> {
     let keys: BTreeSet<&String> = resumed.inputs.keys().chain(inputs.keys()).collect();
-    let differs = |key: &&String| resumed.inputs.get(*key) != inputs.get(*key);
-    let problem =
-        |key: &String| Problem::usage(format!("its content is not what it was {when}")).at(key).hint(hint);
-    let problems: Vec<Problem> = keys.into_iter().filter(differs).map(problem).collect();
+    let changed = keys.into_iter().filter(|key| resumed.inputs.get(*key) != inputs.get(*key));
+    let problems: Vec<Problem> = changed
+        .map(|key| Problem::usage(format!("its content is not what it was {when}")).at(key).hint(hint))
+        .collect();
     if problems.is_empty() { Ok(()) } else { Err(Problems(problems).into()) }
 }
 
-/// `auto` becomes the type that the newest checkpoint of these runs was computed in, if there is one: a run
-/// keeps its type on whatever machine it goes on.
+/// Replaces the precision `auto` with the number type of the newest checkpoint of these runs, if there is
+/// one: a run keeps its type even if it resumes on another machine.
 pub fn keep_compute(
     precision: &mut PrecisionConfig,
     start: &Start,
@@ -139,8 +133,8 @@ pub fn keep_compute(
     Ok(())
 }
 
-/// Says what is shuffled where the configuration does not: what the newest checkpoint of the run was made
-/// with, or rows in a new run.
+/// Sets `data.shuffle` if the configuration leaves it open: to the value of the newest checkpoint of the run,
+/// or to rows in a new run.
 pub fn keep_shuffle(data: &mut DataConfig, start: &Start, folder: PathBuf) -> Result<()> {
     if data.shuffle.is_none() {
         let saved = newest_config(start, [folder])?;
@@ -167,15 +161,11 @@ pub fn keep_derived(
 
 /// The configuration of the newest checkpoint of these runs, if there is one.
 fn newest_config(start: &Start, folders: impl IntoIterator<Item = PathBuf>) -> Result<Option<Value>> {
-    let newest = |folder: PathBuf| {
-        let store = CheckpointStore::new(&folder);
-        anyhow::Ok(store.steps()?.last().map(|&step| store.path_of(step)))
-    };
     let checkpoint = match start {
         Start::Fresh => None,
         Start::At(path) => Some(path.clone()),
         Start::Auto | Start::Again => {
-            folders.into_iter().map(newest).find_map(Result::transpose).transpose()?
+            folders.into_iter().map(|folder| newest_path(&folder)).find_map(Result::transpose).transpose()?
         }
     };
     let Some(path) = checkpoint.map(|path| path.join(CONFIG)).filter(|path| fs::exists(path)) else {
@@ -188,6 +178,13 @@ fn newest_config(start: &Start, folders: impl IntoIterator<Item = PathBuf>) -> R
 
 const CONFIG_CAP_BYTES: u64 = 16 << 20;
 
+/// The path of the newest checkpoint in the folder of a run.
+fn newest_path(folder: &Path) -> Result<Option<PathBuf>> {
+    let store = CheckpointStore::new(folder);
+    Ok(store.steps()?.last().map(|&step| store.path_of(step)))
+}
+
+/// The newest readable checkpoint, with a warning for each newer one that cannot be used.
 fn newest(store: &CheckpointStore, progress: &Progress) -> Result<Option<Resumed>> {
     let (resumed, refused) = store.newest(Resumed::read)?;
     let older = if resumed.is_some() { "; an older checkpoint is used" } else { "" };
@@ -209,28 +206,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_run_goes_on_shuffling_what_it_began_with_and_a_new_one_shuffles_rows() {
+    fn a_resumed_run_keeps_what_it_shuffles_and_a_new_one_shuffles_rows() {
         let folder = tempfile::tempdir().unwrap();
-        let kept = |given: Option<Shuffle>, start: &Start| {
-            let mut data = DataConfig { shuffle: given, ..DataConfig::default() };
-            keep_shuffle(&mut data, start, folder.path().to_path_buf()).unwrap();
-            data.shuffle.unwrap()
-        };
-        assert_eq!(kept(None, &Start::Auto), Shuffle::Rows);
+        assert_eq!(kept(folder.path(), None, &Start::Auto), Shuffle::Rows);
         let trainer = CheckpointStore::new(folder.path()).path_of(40).join("trainer");
         std::fs::create_dir_all(&trainer).unwrap();
-        // A run of the time before the key was there, and what was saved since.
+        // Configurations from before the key existed, and with the key.
         for (saved, expected) in [
             (json!({"data": {"sources": []}}), Shuffle::Documents),
             (json!({"data": {"sources": [], "shuffle": "documents"}}), Shuffle::Documents),
             (json!({"data": {"sources": [], "shuffle": "rows"}}), Shuffle::Rows),
         ] {
             std::fs::write(trainer.join("config.json"), saved.to_string()).unwrap();
-            assert_eq!(kept(None, &Start::Auto), expected, "{saved}");
-            assert_eq!(kept(Some(Shuffle::Rows), &Start::Auto), Shuffle::Rows);
-            assert_eq!(kept(None, &Start::Fresh), Shuffle::Rows);
+            assert_eq!(kept(folder.path(), None, &Start::Auto), expected, "{saved}");
+            assert_eq!(kept(folder.path(), Some(Shuffle::Rows), &Start::Auto), Shuffle::Rows);
+            assert_eq!(kept(folder.path(), None, &Start::Fresh), Shuffle::Rows);
             let at = Start::At(trainer.parent().unwrap().to_path_buf());
-            assert_eq!(kept(None, &at), expected, "{saved}");
+            assert_eq!(kept(folder.path(), None, &at), expected, "{saved}");
         }
+    }
+
+    /// The order of shuffling of a run in `folder`, `given` in its configuration.
+    fn kept(folder: &Path, given: Option<Shuffle>, start: &Start) -> Shuffle {
+        let mut data = DataConfig { shuffle: given, ..DataConfig::default() };
+        keep_shuffle(&mut data, start, folder.to_path_buf()).unwrap();
+        data.shuffle.unwrap()
     }
 }

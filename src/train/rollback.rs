@@ -1,60 +1,53 @@
-//! What is done about steps that go wrong: they are counted, many in a row send the run back to a checkpoint
-//! from before them and past their data, and a run that cannot go back ends with what `mlmtrain replay`
-//! needs.
+//! Acts on steps that go wrong: bad steps are counted, many in a row send the run back to a checkpoint from
+//! before them and past their data, and a run that cannot go back ends with what `mlmtrain replay` needs.
 //!
-//! Which steps are bad is decided in `divergence.rs`. Nothing here depends on where a run was interrupted:
-//! it goes back only to checkpoints that were due, and interruptions push none of these out.
+//! Which steps are bad is decided in `divergence.rs`. The outcome does not depend on where a run was
+//! interrupted: it goes back only to checkpoints that were due by `training.save_steps`, and checkpoints of
+//! interruptions replace none of these.
 
-use anyhow::Context;
-use anyhow::Result;
-use serde::Deserialize;
-use serde::Serialize;
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
 
-use crate::batches::Batch;
-use crate::batches::StepBatches;
-use crate::error::Class;
-use crate::error::Problem;
+use crate::batches::{Batch, StepBatches};
+use crate::error::{Class, Problem};
 use crate::tasks::run::Beginning;
 use crate::train::Trainer;
-use crate::train::divergence::BAD_STEPS_MAX;
-use crate::train::divergence::ROLLBACKS_MAX;
-use crate::train::divergence::Verdict;
+use crate::train::divergence::{BAD_STEPS_MAX, ROLLBACKS_MAX, Verdict};
 use crate::train::saved::Resumed;
 use crate::train::state::TrainState;
-use crate::train::step::Skip;
-use crate::train::step::StepOutcome;
+use crate::train::step::{Skip, StepOutcome};
 
-/// After so many skipped steps they are only counted.
-const SKIPS_TOLD: u64 = 10;
+/// Number of skipped steps that are reported one by one; later ones are only counted.
+const SKIPS_REPORTED: u64 = 10;
 
-/// So many spikes in a row are told.
-const SPIKES_TOLD: u32 = 3;
+/// Number of spikes in a row at which a warning is printed.
+const SPIKES_BEFORE_WARNING: u32 = 3;
 
-/// Samples that a message names.
+/// Most sample ids that a message lists.
 const SAMPLES_NAMED: usize = 16;
 
-/// A step that failed, as it is saved for `mlmtrain replay`.
+/// A failed step, as saved for `mlmtrain replay`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FailedStep {
-    /// What was wrong.
+    /// The reason for the failure.
     pub problem: String,
     /// Number of the step, from 1.
     pub step: u64,
-    /// Seed of the run, from which dropout is drawn.
+    /// Seed of the run, used for dropout.
     pub seed: u64,
-    /// Factor of the loss, where it was scaled.
+    /// Loss scale, if the loss was scaled.
     pub loss_scale: Option<f64>,
-    /// Its micro-batches.
+    /// Micro-batches of the step.
     pub micro: Vec<Batch>,
 }
 
-/// Non-finite losses at the end of a run, too few of them to go back to a checkpoint.
+/// Values that are not finite at the end of a run, too few steps in a row for a rollback.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Unfinite {
-    /// The last step was skipped, because its loss or its gradients were not finite.
+    /// The last step was skipped because its loss or its gradients were not finite.
     pub last_step: bool,
-    /// The latest evaluation had a loss that is not finite.
+    /// The loss of the latest evaluation was not finite.
     pub last_loss: bool,
 }
 
@@ -62,8 +55,8 @@ pub struct Unfinite {
 const LAST_SKIPS_MAX: u32 = 2;
 
 impl Trainer<'_> {
-    /// Refuses to call a run trained whose last evaluation is not finite, or which skipped its last steps: fewer than
-    /// lead back to a checkpoint. Where the final model is that of an earlier evaluation, it is none of theirs.
+    /// Returns an error if the last evaluation is not finite, or if the last steps were skipped but too few
+    /// for a rollback. Neither matters if the final model is that of an earlier evaluation.
     pub(super) fn require_finite_end(&self, state: &TrainState) -> Result<()> {
         if self.keep_best && state.best.step().is_some_and(|step| step != state.step) {
             return Ok(());
@@ -84,8 +77,9 @@ impl Trainer<'_> {
             .hint("lower `training.learning_rate`; no model of this step is written")
             .into())
     }
-    /// Takes note of how the step that `state` has just counted went, and says it where it went wrong.
-    /// Whether too many did.
+
+    /// Records the step that `state` has just counted, and warns if it is bad. Returns true if training
+    /// has diverged.
     pub(super) fn diverges(
         &mut self,
         state: &mut TrainState,
@@ -94,7 +88,7 @@ impl Trainer<'_> {
     ) -> bool {
         let loss = match (outcome.skipped, outcome.loss(self.task.terms())) {
             (Some(Skip::NotFinite(..)), _) => None,
-            // A step without targets says nothing.
+            // A step without targets has no loss to judge.
             (_, None) => return false,
             (_, loss) => loss,
         };
@@ -102,21 +96,21 @@ impl Trainer<'_> {
         let step = state.step;
         let in_a_row = state.divergence.bad_steps();
         match verdict {
-            Verdict::NotFinite if state.skipped_steps <= SKIPS_TOLD => {
-                let text = format!("step {step} is skipped: {}, {}", what(outcome), samples(micro));
+            Verdict::NotFinite if state.skipped_steps <= SKIPS_REPORTED => {
+                let text = format!("step {step} is skipped: {}, {}", trouble_of(outcome), samples(micro));
                 self.folder.warn(&text);
-                if state.skipped_steps == SKIPS_TOLD {
+                if state.skipped_steps == SKIPS_REPORTED {
                     self.folder.warn("further skipped steps are only counted, in `train/skipped_steps`");
                 }
             }
-            // One alone has no consequence, and the small batches of fine-tuning have many.
-            Verdict::Spike(limit) if in_a_row == SPIKES_TOLD => {
+            // A single spike has no consequence, and is common in the small batches of fine-tuning.
+            Verdict::Spike(limit) if in_a_row == SPIKES_BEFORE_WARNING => {
                 let loss = loss.unwrap_or(f64::NAN);
                 self.folder.warn(&format!(
                     "the loss of step {step} is {loss:.4}, like those of the {} steps before it far above all \
                      others (a spike begins at {limit:.4}, by `training.loss_spike_threshold`); {BAD_STEPS_MAX} \
                      such steps in a row lead back to a checkpoint",
-                    SPIKES_TOLD - 1
+                    SPIKES_BEFORE_WARNING - 1
                 ));
             }
             _ => {}
@@ -124,8 +118,8 @@ impl Trainer<'_> {
         state.divergence.has_diverged()
     }
 
-    /// Goes back to a checkpoint from before the bad steps, and past their data; an error of class
-    /// [`Class::Diverged`] where that cannot be or has not helped.
+    /// Goes back to a checkpoint from before the bad steps, and past their data. Returns an error of class
+    /// [`Class::Diverged`] if there is no such checkpoint or rollbacks have not helped.
     pub(super) fn roll_back(
         &mut self,
         state: &mut TrainState,
@@ -133,15 +127,19 @@ impl Trainer<'_> {
         batches: &StepBatches,
     ) -> Result<()> {
         let good = state.divergence.last_good_step(state.step);
-        let trouble =
-            format!("{} in step {2}; steps {} to {2} were all bad", what(outcome), good + 1, state.step);
+        let trouble = format!(
+            "{} in step {2}; steps {} to {2} were all bad",
+            trouble_of(outcome),
+            good + 1,
+            state.step
+        );
         if !state.divergence.may_roll_back() {
             let why = format!("{ROLLBACKS_MAX} rollbacks have not helped");
-            return Err(self.given_up(state, outcome, batches, &format!("{trouble}, and {why}")));
+            return Err(self.divergence_error(state, outcome, batches, &format!("{trouble}, and {why}")));
         }
         let Some(back) = self.checkpoint_before(good)? else {
             let why = "there is no checkpoint from before them that was due by `training.save_steps`";
-            return Err(self.given_up(state, outcome, batches, &format!("{trouble}, and {why}")));
+            return Err(self.divergence_error(state, outcome, batches, &format!("{trouble}, and {why}")));
         };
         let step = back.state.step;
         self.folder.go_back(step, state.step)?;
@@ -170,8 +168,8 @@ impl Trainer<'_> {
         Ok(())
     }
 
-    /// The newest checkpoint that was due before step `good`, restored; where there is none, that of `good`
-    /// itself, which may hold what the trouble comes from.
+    /// Restores and returns the newest checkpoint that was due before step `good`; if there is none, that of
+    /// `good` itself, whose weights may be the cause of the divergence.
     fn checkpoint_before(&mut self, good: u64) -> Result<Option<Resumed>> {
         let mut due = self.folder.good_steps()?;
         due.retain(|&step| step <= good && self.cadence.saves_after(step));
@@ -190,8 +188,8 @@ impl Trainer<'_> {
         Ok(None)
     }
 
-    /// The end of a run that diverges, with its last batch saved.
-    fn given_up(
+    /// The error that ends a diverged run; saves its last batch.
+    fn divergence_error(
         &mut self,
         state: &TrainState,
         outcome: &StepOutcome,
@@ -199,7 +197,7 @@ impl Trainer<'_> {
         message: &str,
     ) -> anyhow::Error {
         let failed = FailedStep {
-            problem: what(outcome),
+            problem: trouble_of(outcome),
             step: state.step,
             seed: self.stepper.seed,
             loss_scale: outcome.loss_scale,
@@ -222,8 +220,8 @@ impl Trainer<'_> {
     }
 }
 
-/// What went wrong in a step.
-fn what(outcome: &StepOutcome) -> String {
+/// Describes what went wrong in a step.
+fn trouble_of(outcome: &StepOutcome) -> String {
     match outcome.skipped {
         Some(Skip::NotFinite(what, value)) => match outcome.loss_scale {
             Some(scale) => format!("the {what} is {value} at a loss scale of {scale}"),
@@ -233,7 +231,7 @@ fn what(outcome: &StepOutcome) -> String {
     }
 }
 
-/// The samples of a step, or the first of them.
+/// Lists the sample ids of a step, at most [`SAMPLES_NAMED`] of them.
 fn samples(micro: &[Batch]) -> String {
     let mut ids: Vec<String> = micro.iter().flat_map(|b| &b.sample_ids).map(ToString::to_string).collect();
     let more = ids.len().saturating_sub(SAMPLES_NAMED);

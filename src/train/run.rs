@@ -1,109 +1,77 @@
-//! The skeleton of every run: lock, resume, fit, build, reserve, train, finish, results.
+//! The sequence of every run: lock, resume, fit, build, reserve, train, finish, results.
 //!
-//! It knows no task: what differs comes as a [`Kind`].
+//! It knows no task: what differs between tasks comes as a [`Kind`].
 
 use std::collections::BTreeMap;
-use std::path::Path;
-use std::path::PathBuf;
-use std::time::Duration;
-use std::time::SystemTime;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 use anyhow::Result;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::batches::BatchPlan;
-use crate::batches::Cursor;
-use crate::checkpoint::Checkpoint;
-use crate::checkpoint::CheckpointStore;
-use crate::config::LossBand;
-use crate::config::PrecisionConfig;
-use crate::config::RunSection;
-use crate::config::TrainingConfig;
-use crate::config::saved;
-use crate::config::to_yaml;
+use crate::batches::{BatchPlan, Cursor};
+use crate::checkpoint::{Checkpoint, CheckpointStore};
+use crate::config::{LossBand, PrecisionConfig, RunSection, TrainingConfig, saved, to_yaml};
 use crate::distributed::World;
 use crate::error::Problem;
-use crate::fs;
 use crate::fs::FolderLock;
 use crate::interop::read_folder;
-use crate::layers::Gradients;
-use crate::layers::Parameters;
+use crate::layers::{Gradients, Parameters};
 use crate::machine::Machine;
 use crate::ops::memory;
 use crate::optim::Optimizer;
 use crate::optim::schedule::Schedule;
-use crate::quantity;
 use crate::scores::Better;
 use crate::tasks::Task;
-use crate::tasks::run::Beginning;
-use crate::tasks::run::Data;
-use crate::tasks::run::Inputs;
-use crate::tasks::run::Kind;
-use crate::tasks::run::ModelFolder;
-use crate::tasks::run::Parts;
-use crate::tasks::run::Scores;
-use crate::tasks::run::Setting;
-use crate::telemetry::Outlets;
-use crate::telemetry::Progress;
-use crate::train::End;
-use crate::train::StopRules;
-use crate::train::Trainer;
+use crate::tasks::run::{Beginning, Data, Inputs, Kind, ModelFolder, Parts, Scores, Setting};
+use crate::telemetry::{Outlets, Progress};
 use crate::train::band::Band;
-use crate::train::batch_size;
 use crate::train::cadence::Cadence;
 use crate::train::clock::Clock;
-use crate::train::horizon;
 use crate::train::horizon::Pace;
 use crate::train::meter::Meter;
 use crate::train::phases::Phases;
 use crate::train::probe::Probe;
-use crate::train::results;
-use crate::train::resume;
-use crate::train::resume::Found;
-use crate::train::resume::Start;
+use crate::train::resume::{Found, Start};
 use crate::train::rollback::Unfinite;
-use crate::train::room;
-use crate::train::run_folder::FINAL;
-use crate::train::run_folder::MACHINE;
-use crate::train::run_folder::RunFolder;
-use crate::train::run_folder::RunFolderOptions;
-use crate::train::saved::Resumed;
-use crate::train::saved::load_checkpoint;
+use crate::train::run_folder::{FINAL, MACHINE, RunFolder, RunFolderOptions};
+use crate::train::saved::{Resumed, load_checkpoint};
 use crate::train::signals::Signals;
 use crate::train::state::TrainState;
 use crate::train::step::Stepper;
-use crate::train::used;
+use crate::train::{End, StopRules, Trainer, batch_size, horizon, results, resume, room, used};
+use crate::{fs, quantity};
 
-/// The configuration of a run, whole and by its sections.
+/// The configuration of a run, as a whole and by sections.
 pub struct Request<'a, C> {
-    /// All of it, as it is saved and compared on resume.
+    /// The whole configuration, as it is saved and compared on resume.
     pub config: &'a C,
-    /// Where, and what of the machine is asked for.
+    /// Folder, seeds, devices and limits of the run.
     pub run: &'a RunSection,
     /// Batch, optimizer, schedule, cadence.
     pub training: &'a TrainingConfig,
-    /// Precision.
+    /// Number types of the computation.
     pub precision: &'a PrecisionConfig,
-    /// Tokens of a row where no phase says otherwise.
+    /// Tokens of a row, unless a phase sets another number.
     pub max_seq_length: usize,
     /// Folder of this run.
     pub output: &'a Path,
     /// Seed of this run.
     pub seed: u64,
-    /// Where it starts.
+    /// The start of the run: afresh or from a checkpoint.
     pub start: &'a Start,
-    /// What else is measured of the weights while they are trained.
+    /// An additional measurement of the weights during training.
     pub probe: Option<&'a dyn Probe>,
-    /// Where its loss is expected.
+    /// The expected band of the loss.
     pub loss_band: Option<&'a LossBand>,
-    /// The checkpoint of another run that it goes on from where it has none of its own.
+    /// A checkpoint of another run to start from if this run has none of its own.
     pub parent: Option<&'a Resumed>,
 }
 
-/// What a run came to.
+/// The result of a run.
 pub struct Outcome<T, D> {
-    /// Why it ended; `None` when it was complete already.
+    /// Why it ended; `None` if it was complete already.
     pub end: Option<End>,
     /// Updates done.
     pub step: u64,
@@ -111,13 +79,13 @@ pub struct Outcome<T, D> {
     pub results: BTreeMap<String, f64>,
     /// Folder of the final model.
     pub model: PathBuf,
-    /// The final model, unless a signal ended the run.
+    /// The task with the final model, unless a signal ended the run.
     pub task: T,
-    /// The data, with what the final model predicted.
+    /// The data, with the predictions of the final model.
     pub data: D,
 }
 
-/// Trains as `request` says, from where it says.
+/// Trains as `request` describes, from its start.
 pub fn run<K: Kind, C: Serialize + DeserializeOwned>(
     kind: K,
     request: &Request<'_, C>,
@@ -126,22 +94,22 @@ pub fn run<K: Kind, C: Serialize + DeserializeOwned>(
     signals: &Signals,
 ) -> Result<Outcome<K::Task, K::Data>> {
     let (output, world) = (request.output, machine.world);
-    let held = hold(output, world)?;
+    let lock = lock_run_folder(output, world)?;
     let found = find_start(request, world, progress)?;
     let parent = request.parent.filter(|_| found.is_none());
-    let inputs = begin_alike(world, found.as_ref(), parent, told(kind.inputs()?, progress))?;
+    let inputs = require_same_inputs(world, found.as_ref(), parent, log_inputs(kind.inputs()?, progress))?;
     let shapes = kind.shapes()?;
     let training = &world.agree(batch_size::fitted(request.training, &shapes, machine, progress)?)?;
     room::require_work(training, world, progress)?;
     let plan = BatchPlan::new(training, request.max_seq_length);
     let phases = Phases::new(training, request.max_seq_length, shapes.model.encoder.global_rope_theta);
     room::require_memory(plan.most_tokens_at_once(), training, &shapes, machine, progress)?;
-    // From here to the end every step needs the memory of the one before.
+    // From here on every step needs the memory that the step before it has freed.
     let _keeping = memory::keep_freed_blocks();
     let is_beginning = found.is_none() && parent.is_none();
     let Parts { task, mut data, total_steps, folders, best } =
         built(kind, Setting { training, machine, seed: request.seed, progress, is_beginning })?;
-    // What is told of memory is that of training: not what preparing it took.
+    // The reported peak of memory is that of training, without its preparation.
     memory::give_back_freed_blocks();
     fs::forget_peak();
     let (best_metric, better) = best_score(training, best, &data.score_names())?;
@@ -154,7 +122,7 @@ pub fn run<K: Kind, C: Serialize + DeserializeOwned>(
         let is_complete = world.agree(is_at_end && results::are_whole(&results))?;
         if let Some(model) = is_complete.then(|| whole_final(output, progress)).flatten() {
             load_checkpoint(&model, &folders, task.parameters())?;
-            use_angles_of(&output.join(FINAL), &phases, &task)?;
+            use_rope_base_of(&output.join(FINAL), &phases, &task)?;
             let end = evaluated_again(world, &mut data, &task, signals)?;
             return Ok(Outcome { end, step: state.step, results, model: output.join(FINAL), task, data });
         }
@@ -210,11 +178,11 @@ pub fn run<K: Kind, C: Serialize + DeserializeOwned>(
         folder: &mut folder,
     };
     let (trained, probed) = (trainer.run(&mut state), trainer.probed);
-    tell_exchange(world, progress);
+    report_exchange(world, progress);
     let (mut end, rates) = trained.map_err(|e| batch_size::explain(e, training, &shapes, machine))?;
     let mut results = BTreeMap::new();
     if !matches!(end, End::Signal(_)) {
-        match finish(training, &task, &mut folder, &state, &mut data, (output, world, signals))? {
+        match finish(training, &task, &mut folder, &state, &mut data, world, signals)? {
             Some(scores) => {
                 results = results::of_run(&state, rates, scores.into_iter().chain(probed));
                 if world.is_first() {
@@ -224,8 +192,8 @@ pub fn run<K: Kind, C: Serialize + DeserializeOwned>(
             None => end = End::by_signal(world, signals)?,
         }
     }
-    // A process that ends may end all: none does before the first one has written what there is.
-    drop((folder, held));
+    // No process ends before rank 0 has written everything: an ending process may end the others.
+    drop((folder, lock));
     world.wait_for_all()?;
     Ok(Outcome { end: Some(end), step: state.step, results, model: output.join(FINAL), task, data })
 }
@@ -244,14 +212,14 @@ fn find_start<C: Serialize + DeserializeOwned>(
     Ok(found)
 }
 
-/// The parts of a run, whose model can be read again.
+/// Builds the parts of a run, and checks that its model can be read back.
 fn built<K: Kind>(kind: K, setting: Setting<'_>) -> Result<Parts<K::Task, K::Data>> {
     let parts = kind.build(setting)?;
     parts.folders.iter().try_for_each(ModelFolder::require_readable)?;
     Ok(parts)
 }
 
-/// The results of an earlier sitting; none where they cannot be read, and then they are made again.
+/// The results of an earlier sitting; empty if they cannot be read, and then they are computed again.
 fn earlier_results(output: &Path, progress: &Progress) -> BTreeMap<String, f64> {
     results::read(output).unwrap_or_else(|e| {
         progress.warn(&format!("{e:#}; the results are made again"));
@@ -259,8 +227,8 @@ fn earlier_results(output: &Path, progress: &Progress) -> BTreeMap<String, f64> 
     })
 }
 
-/// Says what talking to other processes has taken.
-fn tell_exchange(world: World, progress: &Progress) {
+/// Prints the time spent in exchange with other processes.
+fn report_exchange(world: World, progress: &Progress) {
     if let Some((seconds, all)) = world.exchange_seconds() {
         let rank = world.rank;
         progress.note(&format!(
@@ -269,16 +237,16 @@ fn tell_exchange(world: World, progress: &Progress) {
     }
 }
 
-/// The folder, which the first process holds for all.
-fn hold(output: &Path, world: World) -> Result<Option<FolderLock>> {
-    let held = world.is_first().then(|| FolderLock::take(output)).transpose()?;
+/// Rank 0 locks the run folder; the others wait.
+fn lock_run_folder(output: &Path, world: World) -> Result<Option<FolderLock>> {
+    let lock = world.is_first().then(|| FolderLock::take(output)).transpose()?;
     world.wait_for_all()?;
-    Ok(held)
+    Ok(lock)
 }
 
-/// Refuses to go on with other data than before, and processes that would go on from other places or with
-/// other data than the first one.
-fn begin_alike(
+/// Returns an error if the inputs are not those with which the run began, or if the processes resume from
+/// different steps or have different inputs.
+fn require_same_inputs(
     world: World,
     found: Option<&Found>,
     parent: Option<&Resumed>,
@@ -291,7 +259,8 @@ fn begin_alike(
     Ok(inputs)
 }
 
-/// The evaluation of a complete run, where what comes after it needs one; how it was cut off, if it was.
+/// Evaluates a complete run again if what follows needs the evaluation; returns the end if a signal
+/// interrupted it.
 fn evaluated_again(
     world: World,
     data: &mut dyn Data,
@@ -308,27 +277,27 @@ fn evaluated_again(
     Ok(end)
 }
 
-/// Writes what a run was begun with, in the process that writes.
+/// Rank 0 writes the configuration and the machine of a run.
 fn write_beginning<C: Serialize>(output: &Path, config: &C, machine: &Machine) -> Result<()> {
     if !machine.world.is_first() {
         return Ok(());
     }
     fs::write_bytes(&output.join("config.yaml"), to_yaml(config).as_bytes())?;
     fs::write_bytes(&output.join(MACHINE), format!("{:#}\n", machine.to_json()).as_bytes())?;
-    // Written last when a run is complete: where they are missing, it is not.
+    // Results are written last, so a run without them is not complete.
     results::forget(output)
 }
 
-/// The same, with `-v` said.
-fn told(inputs: Inputs, progress: &Progress) -> Inputs {
+/// Logs the hashes of the inputs with `-v`, and returns the inputs.
+fn log_inputs(inputs: Inputs, progress: &Progress) -> Inputs {
     for (key, hash) in &inputs {
         progress.detail(&format!("`{key}`: hash {hash}"));
     }
     inputs
 }
 
-/// The score that decides which evaluation is best, and which way is better: the configuration's, else that
-/// of the task.
+/// The score that decides which evaluation is best, and its direction: that of the configuration, otherwise
+/// that of the task.
 fn best_score(
     training: &TrainingConfig,
     (own, better): (&str, Better),
@@ -345,7 +314,8 @@ fn best_score(
         .hint(format!("there are {}", known.join(", "))))
 }
 
-/// The final model of a complete run; where it is damaged or gone, it is made again from the checkpoint.
+/// The final model of a complete run; if it is damaged or gone, a warning, and it is made again from the last
+/// checkpoint.
 fn whole_final(output: &Path, progress: &Progress) -> Option<Checkpoint> {
     match Checkpoint::open(&output.join(FINAL)) {
         Ok(model) => Some(model),
@@ -356,26 +326,27 @@ fn whole_final(output: &Path, progress: &Progress) -> Option<Checkpoint> {
     }
 }
 
-/// Turns queries and keys as the model of a folder does, where the phases of the run change that.
-fn use_angles_of(model: &Path, phases: &Phases, task: &dyn Task) -> Result<()> {
+/// Sets the RoPE base to that of a model folder, if the phases of the run change it.
+fn use_rope_base_of(model: &Path, phases: &Phases, task: &dyn Task) -> Result<()> {
     if phases.theta_at(0).is_some() {
         task.set_global_rope_theta(read_folder(model)?.config.encoder.global_rope_theta);
     }
     Ok(())
 }
 
-/// Writes the final model, the best one's weights if that is wanted, and gives its scores; `None` when a
-/// signal came in.
+/// Writes the final model (the best one if configured) and returns its scores; `None` if a signal interrupted
+/// it.
 fn finish(
     training: &TrainingConfig,
     task: &dyn Task,
     folder: &mut RunFolder,
     state: &TrainState,
     data: &mut dyn Data,
-    (output, world, signals): (&Path, World, &Signals),
+    world: World,
+    signals: &Signals,
 ) -> Result<Option<Scores>> {
-    let known = |(name, value): &(String, Option<f64>)| (name.clone(), value.unwrap_or(f64::NAN));
-    let mut scores: Scores = state.last_eval.iter().map(known).collect();
+    let known = state.last_eval.iter().map(|(name, value)| (name.clone(), value.unwrap_or(f64::NAN)));
+    let mut scores: Scores = known.collect();
     let mut trained_until = state.step;
     let best = state.best.step().filter(|&step| training.load_best_model_at_end && step != state.step);
     let mut is_loaded = false;
@@ -389,7 +360,7 @@ fn finish(
             }
             is_loaded = true;
         }
-        // It was never saved where `load_best_model_at_end` was set only after it.
+        // The checkpoint does not exist if `load_best_model_at_end` was set only after that evaluation.
         Some(Err(e)) => folder
             .warn(&format!("the best checkpoint cannot be used, so the last model is the final one: {e:#}")),
     }
@@ -402,23 +373,24 @@ fn finish(
         scores = found;
         scores.extend(clock.rates().eval_seconds.map(|seconds| ("runtime".to_string(), seconds)));
     }
-    // What follows has sizes of its own once more.
+    // The following code allocates blocks of other sizes.
     memory::give_back_freed_blocks();
     folder.finish(task.parameters(), state.step, trained_until, data.model_files())?;
-    let more = if folder.writes() { data.finish(output, &interrupted)? } else { Some(Scores::new()) };
+    let more = if folder.writes() { data.finish(&folder.path, &interrupted)? } else { Some(Scores::new()) };
     let Some(more) = world.all_of(more)? else { return Ok(None) };
     scores.extend(more);
     Ok(Some(scores))
 }
 
-/// The step of a run, with fresh moments and no gradients.
+/// Returns a stepper with fresh moments and no gradients.
 pub fn stepper(
     parameters: &Parameters,
     training: &TrainingConfig,
     machine: &Machine,
     seed: u64,
 ) -> Result<Stepper> {
-    let (mut gradients, sums) = (Gradients::new(parameters)?, machine.world.sums_meanwhile());
+    let mut gradients = Gradients::new(parameters)?;
+    let sums = machine.world.sums_meanwhile();
     if let Some(sums) = sums.clone() {
         gradients.tell(move |range, values| sums.add(range, values).map_err(candle_core::Error::wrap));
     }
@@ -433,7 +405,7 @@ pub fn stepper(
     })
 }
 
-/// When to end early.
+/// Returns the rules for an early end.
 pub(super) fn stop_rules(
     training: &TrainingConfig,
     limit_seconds: Option<f64>,

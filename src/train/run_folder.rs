@@ -1,25 +1,18 @@
-//! Where a run leaves what it makes: checkpoints, records, the final model; the same for every task.
+//! The output side of a run, the same for every task: checkpoints, records, the final model.
 //!
-//! It knows which parts a checkpoint has, but not what is trained.
+//! It knows the files of a checkpoint, but not the task that is trained.
 
 use std::collections::BTreeMap;
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use candle_core::Tensor;
 use serde_json::Value;
 
-use crate::checkpoint::BackgroundSave;
-use crate::checkpoint::Checkpoint;
-use crate::checkpoint::CheckpointStore;
-use crate::checkpoint::Part;
-use crate::checkpoint::Retention;
-use crate::checkpoint::Snapshot;
-use crate::checkpoint::make_way;
-use crate::checkpoint::write_sealed;
-use crate::config::RunSection;
-use crate::config::TrainingConfig;
+use crate::checkpoint::{
+    BackgroundSave, Checkpoint, CheckpointStore, Part, Retention, Snapshot, make_way, write_sealed,
+};
+use crate::config::{RunSection, TrainingConfig};
 use crate::distributed::World;
 use crate::fs;
 use crate::layers::Parameters;
@@ -27,75 +20,58 @@ use crate::models::memory::checkpoint_bytes;
 use crate::ops::tensor::copy_on_host;
 use crate::optim::Optimizer;
 use crate::tasks::Task;
-use crate::tasks::run::Inputs;
-use crate::tasks::run::ModelFolder;
-use crate::telemetry::MetricsLog;
-use crate::telemetry::Outlets;
-use crate::telemetry::Progress;
-use crate::telemetry::Record;
-use crate::telemetry::Sink;
-use crate::telemetry::Sinks;
-use crate::telemetry::TrainerState;
-use crate::telemetry::TrainingProgress;
+use crate::tasks::run::{Inputs, ModelFolder};
+use crate::telemetry::{MetricsLog, Outlets, Progress, Record, Sink, Sinks, TrainerState, TrainingProgress};
 use crate::train::band::Band;
 use crate::train::own_folder::OwnFolder;
 use crate::train::phases::Phases;
-use crate::train::room;
-use crate::train::saved::ADDED;
-use crate::train::saved::CONFIG;
-use crate::train::saved::FAILED_BATCH;
-use crate::train::saved::INPUTS;
-use crate::train::saved::MODEL;
-use crate::train::saved::OPTIMIZER;
-use crate::train::saved::Resumed;
-use crate::train::saved::STATE;
-use crate::train::saved::TRAINER_STATE;
-use crate::train::saved::place;
-use crate::train::saved::tensors_of;
+use crate::train::saved::{
+    ADDED, CONFIG, FAILED_BATCH, INPUTS, MODEL, OPTIMIZER, Resumed, STATE, TRAINER_STATE, place, tensors_of,
+};
 use crate::train::state::TrainState;
-use crate::train::weights;
+use crate::train::{room, weights};
 
 /// Name of the folder of the final model inside a run folder.
 pub const FINAL: &str = "final";
 
-/// Name of its records.
+/// Name of the file of the records.
 pub use crate::telemetry::METRICS;
 
-/// Name of what it was computed on.
+/// Name of the file that describes the machine.
 pub const MACHINE: &str = "machine.json";
 
-/// Name of the model folder that a probe looks at.
+/// Name of the model folder that is written for a probe.
 const PROBED: &str = "probed";
 
-/// How a run folder is opened.
+/// Options for opening a run folder.
 pub struct RunFolderOptions<'a> {
     /// The folder.
     pub path: &'a Path,
-    /// The model folders that a checkpoint holds.
+    /// The model folders inside a checkpoint.
     pub folders: Vec<ModelFolder>,
     /// The resolved configuration.
     pub config: Value,
-    /// Hashes of what the run learns from.
+    /// Hashes of the inputs of the run.
     pub inputs: Inputs,
-    /// Cadence and retention.
+    /// Intervals and number of checkpoints.
     pub training: &'a TrainingConfig,
-    /// Updates in all.
+    /// Total number of updates.
     pub total_steps: u64,
-    /// Updates that are done when it begins.
+    /// Updates done when this sitting begins.
     pub first_step: u64,
-    /// The angles over the steps, which `config.json` names.
+    /// The phases, whose RoPE base is written into `config.json`.
     pub phases: Phases,
-    /// Where records go.
+    /// Destinations of the records.
     pub outlets: Outlets,
-    /// The processes of the run, of which the first one writes.
+    /// The processes of the run; only rank 0 writes.
     pub world: World,
-    /// Where its loss is expected.
+    /// The expected band of the loss.
     pub band: Option<Band>,
 }
 
 /// The output side of a run.
 pub struct RunFolder {
-    path: PathBuf,
+    pub(super) path: PathBuf,
     own: OwnFolder,
     store: CheckpointStore,
     folders: Vec<ModelFolder>,
@@ -110,16 +86,16 @@ pub struct RunFolder {
     sinks: Sinks,
     outlets: Outlets,
     trainer_state: TrainerState,
-    /// Checkpoints that an interruption left while steps were bad.
+    /// Checkpoints that an interruption saved while steps were bad.
     in_trouble: Vec<u64>,
-    /// The checkpoint that is just being written.
+    /// The checkpoint that is being written in the background.
     saving: Option<BackgroundSave>,
     world: World,
     band: Option<Band>,
 }
 
 impl RunFolder {
-    /// Opens the folder for a run that starts afresh, or goes on after `resumed`.
+    /// Opens the folder for a run that starts afresh, or resumes from `resumed`.
     pub fn open(
         options: RunFolderOptions<'_>,
         resumed: Option<&Resumed>,
@@ -134,8 +110,9 @@ impl RunFolder {
         trainer_state.max_steps = total_steps;
         trainer_state.num_train_epochs = training.num_train_epochs.ceil() as u64;
         trainer_state.train_batch_size = Some(training.rows_at_once() as u64);
-        (trainer_state.logging_steps, trainer_state.eval_steps, trainer_state.save_steps) =
-            (training.logging_steps, training.eval_steps, training.save_steps);
+        trainer_state.logging_steps = training.logging_steps;
+        trainer_state.eval_steps = training.eval_steps;
+        trainer_state.save_steps = training.save_steps;
         let sinks = if world.is_first() { outlets.open(path, step)? } else { Sinks::new() };
         Ok(Self {
             path: path.to_path_buf(),
@@ -160,19 +137,19 @@ impl RunFolder {
         })
     }
 
-    /// The run ends after so many steps.
+    /// Changes the number of steps after which the run ends.
     pub fn end_after(&mut self, total_steps: u64) {
         self.trainer_state.max_steps = total_steps;
         self.bar.end_after(total_steps);
     }
 
-    /// Whether this is the process that writes.
+    /// Returns true on rank 0, the process that writes.
     pub fn writes(&self) -> bool {
         self.world.is_first()
     }
 
-    /// Refuses a disk that cannot hold two checkpoints of a model with these parameters, and `more_bytes` at
-    /// the end of the run; warns of one that will not hold all that the run keeps.
+    /// Returns an error if the disk cannot hold two checkpoints of a model with these parameters and
+    /// `more_bytes` at the end of the run; warns if it cannot hold everything that the run keeps.
     pub fn require_space(
         &self,
         parameters: &Parameters,
@@ -183,7 +160,7 @@ impl RunFolder {
         let checkpoint = checkpoint_bytes(parameters.layout().len() as u64);
         self.store.require_space((2 * checkpoint).saturating_add(more_bytes))?;
         let total_steps = Some(self.trainer_state.max_steps);
-        // The final model is a third of a checkpoint: no moments.
+        // The final model has a third of the bytes of a checkpoint: it has no moments.
         let more_bytes = more_bytes.saturating_add(checkpoint / 3);
         let kept = room::most_checkpoint_bytes(checkpoint, training, total_steps, run.upload_to.is_some());
         let wanted = kept.saturating_add(more_bytes);
@@ -196,7 +173,7 @@ impl RunFolder {
         Ok(())
     }
 
-    /// Moves the progress bar, and says what became of a checkpoint that is written.
+    /// Moves the progress bar, and reports a background checkpoint that is finished.
     pub fn step(&mut self, step: u64) {
         self.bar.step(step);
         if self.saving.as_ref().is_some_and(BackgroundSave::is_finished) {
@@ -204,8 +181,8 @@ impl RunFolder {
         }
     }
 
-    /// Waits for the checkpoint that is being written. That it could not be is told, and stops nothing: the
-    /// next one is tried again.
+    /// Waits for the checkpoint that is being written. A failure is reported and does not stop training: the
+    /// next checkpoint will be tried again.
     pub fn settle(&mut self) {
         let Some(saving) = self.saving.take() else { return };
         let step = saving.step();
@@ -215,7 +192,8 @@ impl RunFolder {
         }
     }
 
-    /// As [`Self::settle`], where processes read what the first one wrote, or end.
+    /// As [`Self::settle`], in all processes: rank 0 finishes its checkpoint before the others read it or
+    /// end.
     fn settle_for_all(&mut self) -> Result<()> {
         self.settle();
         self.world.wait_for_all()
@@ -233,7 +211,7 @@ impl RunFolder {
         self.progress.warn(&text);
     }
 
-    /// Hands a record to every sink; a sink that fails is told once and stops nothing.
+    /// Writes a record to every sink; a failing sink is reported once and does not stop training.
     pub fn record(&mut self, record: &Record) {
         self.trainer_state.observe(record);
         self.record_aside(record);
@@ -242,7 +220,7 @@ impl RunFolder {
         }
     }
 
-    /// As [`Self::record`], but nothing of it is part of a checkpoint.
+    /// As [`Self::record`], but the record does not become part of a checkpoint.
     pub fn record_aside(&mut self, record: &Record) {
         let mut warnings = self.sinks.write(record);
         warnings.extend(self.bar.write(record).err().map(|e| format!("{e:#}")));
@@ -251,39 +229,39 @@ impl RunFolder {
         }
     }
 
-    /// The values that the records of `step` have.
+    /// The values in the records of `step`.
     pub fn recorded(&self, step: u64) -> Result<BTreeMap<String, f64>> {
         MetricsLog::values_at(&self.path.join(METRICS), step)
     }
 
-    /// Shows `what` a model folder with these parameters, and takes the folder away again.
+    /// Calls `use_folder` with a temporary model folder of these parameters.
     pub fn with_model<R>(
         &mut self,
         parameters: &Parameters,
         step: u64,
-        what: impl FnOnce(&Path) -> Result<R>,
+        use_folder: impl FnOnce(&Path) -> Result<R>,
     ) -> Result<R> {
         self.settle();
         let target = self.path.join(PROBED);
         let parts = self.model_parts(&parameters.named()?, step)?;
         self.publish(&target, &Snapshot { step, parts })?;
-        let made = what(&target);
+        let result = use_folder(&target);
         fs::remove_folder(&target)?;
-        made
+        result
     }
 
-    /// Says something.
+    /// Prints a note.
     pub fn note(&self, text: &str) {
         self.progress.note(text);
     }
 
-    /// Shows a warning.
+    /// Prints a warning.
     pub fn warn(&self, text: &str) {
         self.progress.warn(text);
     }
 
-    /// Saves `checkpoint-<step>`: the `last` one of a sitting before this returns, others while training goes
-    /// on, where there is memory for a copy. Only the last one's failure is an error.
+    /// Saves `checkpoint-<step>`: the `last` one of a sitting before this function returns, others in the
+    /// background if memory has room for a copy. Only a failure of the last one is an error.
     pub fn save(
         &mut self,
         task: &dyn Task,
@@ -305,7 +283,7 @@ impl RunFolder {
             return Ok(());
         }
         self.own.require()?;
-        // A run that has come to its end goes back no more.
+        // A finished run never goes back to a checkpoint.
         let save_steps = if state.finished { 0 } else { self.trainer_state.save_steps };
         self.in_trouble.extend((state.divergence.bad_steps() > 0).then_some(state.step));
         let in_trouble = self.in_trouble.clone();
@@ -315,23 +293,23 @@ impl RunFolder {
         if self.outlets.show_weights() {
             warnings = self.sinks.weights(state.step, &weights::spread(task.parameters())?);
         }
-        // A run that goes on from here after a power cut has the records of all steps before.
+        // After a power cut, a run resumed from this checkpoint must have the records of all steps before it.
         warnings.extend(self.sinks.sync());
         for warning in warnings {
             self.progress.warn(&warning);
         }
-        let ahead = !last
+        let in_background = !last
             && self.in_background
             && room::has_room_for(checkpoint_bytes(task.parameters().layout().len() as u64));
-        let saved = self.snapshot(task.parameters(), optimizer, state, ahead).and_then(|snapshot| {
-            if ahead {
+        let saved = self.snapshot(task.parameters(), optimizer, state, in_background).and_then(|snapshot| {
+            if in_background {
                 self.saving = Some(BackgroundSave::start(&self.store, snapshot, keep));
                 return Ok(Vec::new());
             }
             self.store.save(&snapshot, &keep)
         });
         match saved {
-            // One that is written in the background is told when it is.
+            // A checkpoint in the background is reported when it is written.
             Ok(_) if self.saving.is_some() => {}
             Ok(warnings) => self.tell_saved(state.step, &warnings),
             Err(e) if last => return Err(e),
@@ -340,7 +318,7 @@ impl RunFolder {
         Ok(())
     }
 
-    /// All parts of a checkpoint; of its tensors copies where training goes on meanwhile.
+    /// All parts of a checkpoint; its tensors are copied if training continues meanwhile.
     fn snapshot(
         &self,
         parameters: &Parameters,
@@ -350,7 +328,7 @@ impl RunFolder {
     ) -> Result<Snapshot> {
         let named = if copies { parameters.snapshot()? } else { parameters.named()? };
         let mut moments = optimizer.snapshot()?;
-        // Those that were gathered from several processes are copies.
+        // Moments gathered from several processes are copies already.
         if copies && !optimizer.is_sharded() {
             for (_, tensor) in &mut moments {
                 *tensor = copy_on_host(tensor)?;
@@ -368,7 +346,7 @@ impl RunFolder {
         Ok(Snapshot { step: state.step, parts })
     }
 
-    /// The parameters of which model folders hold sums, by themselves.
+    /// The parameters of which model folders contain only sums, separately.
     fn added_part(&self, named: &[(String, Tensor)]) -> Option<(String, Part)> {
         let added: Vec<&String> =
             self.folders.iter().flat_map(|folder| &folder.added).map(|(own, _)| own).collect();
@@ -376,7 +354,7 @@ impl RunFolder {
         (!added.is_empty()).then(|| (ADDED.to_string(), Part::Tensors(tensors)))
     }
 
-    /// All files of the model folders, with the angles that the model of `step` was trained with.
+    /// All files of the model folders, with the RoPE base that the model of `step` was trained with.
     fn model_parts(&self, named: &[(String, Tensor)], step: u64) -> Result<Vec<(String, Part)>> {
         let theta = self.phases.theta_of(step);
         let mut parts = Vec::new();
@@ -393,7 +371,7 @@ impl RunFolder {
         &self.phases
     }
 
-    /// The model folders that a checkpoint holds.
+    /// The model folders inside a checkpoint.
     pub fn folders(&self) -> &[ModelFolder] {
         &self.folders
     }
@@ -406,8 +384,8 @@ impl RunFolder {
         Ok(steps)
     }
 
-    /// Goes on as if the run had come to `step` and not beyond: what was logged and saved after it, until
-    /// step `until`, is dropped.
+    /// Returns to the state after `step`: deletes the records and checkpoints of the steps after it, up to
+    /// `until`.
     pub fn go_back(&mut self, step: u64, until: u64) -> Result<()> {
         self.bar.step(step);
         self.trainer_state.rewind(step);
@@ -423,7 +401,7 @@ impl RunFolder {
         abandoned.into_iter().try_for_each(|step| self.store.remove(step))
     }
 
-    /// Writes `diverged-<step>`: the model as it is, and `batch`, on which it failed.
+    /// Writes `diverged-<step>`: the current model and the batch on which it failed.
     pub fn save_failed(&mut self, parameters: &Parameters, step: u64, batch: Value) -> Result<PathBuf> {
         self.settle();
         let target = self.path.join(format!("diverged-{step}"));
@@ -443,14 +421,14 @@ impl RunFolder {
         Ok(target)
     }
 
-    /// The checkpoint of `step`, verified.
+    /// The verified checkpoint of `step`.
     pub fn checkpoint(&mut self, step: u64) -> Result<Checkpoint> {
         self.settle_for_all()?;
         Checkpoint::open(&self.store.path_of(step))
     }
 
-    /// Ends the sinks and writes the final model folder of `step`, which transformers loads, with its hashes;
-    /// its weights are those of step `trained_until`, and `files` stand beside them.
+    /// Closes the sinks and writes the final model folder of `step`, in the format of transformers and with
+    /// hashes. Its weights are those of step `trained_until`, and `files` are added to it.
     pub fn finish(
         &mut self,
         parameters: &Parameters,
@@ -472,7 +450,7 @@ impl RunFolder {
         self.publish(&self.path.join(FINAL), &Snapshot { step, parts })
     }
 
-    /// Writes a folder with its hashes in the place of one that a checkpoint can make again.
+    /// Writes a folder with its hashes, replacing one that can be made again from a checkpoint.
     fn publish(&self, target: &Path, snapshot: &Snapshot) -> Result<()> {
         self.own.require()?;
         let name = target.file_name().unwrap_or_default().to_string_lossy();
@@ -489,7 +467,7 @@ impl RunFolder {
 }
 
 impl Drop for RunFolder {
-    /// A checkpoint that was begun is not left half-written, however the run ends.
+    /// Finishes a checkpoint that was begun, however the run ends.
     fn drop(&mut self) {
         self.settle();
     }

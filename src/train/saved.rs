@@ -1,9 +1,8 @@
-//! What a checkpoint holds of a run, by the names of its files, and how a run takes it back.
+//! The files of a checkpoint that belong to the run, and how they are read back.
 
 use std::collections::BTreeMap;
 
-use anyhow::Context;
-use anyhow::Result;
+use anyhow::{Context, Result};
 use candle_core::Tensor;
 use serde_json::Value;
 
@@ -12,48 +11,48 @@ use crate::config::with_former_defaults;
 use crate::error::Problem;
 use crate::layers::Parameters;
 use crate::optim::Optimizer;
-use crate::tasks::run::Inputs;
-use crate::tasks::run::ModelFolder;
+use crate::tasks::run::{Inputs, ModelFolder};
 use crate::telemetry::TrainerState;
 use crate::train::state::TrainState;
 
 /// Weights of the model inside a checkpoint.
 pub const MODEL: &str = "model.safetensors";
 pub(super) const OPTIMIZER: &str = "trainer/optimizer.safetensors";
-/// Parameters of which a model folder holds the sum with another one: by themselves, to the last bit.
+/// Exact values of the parameters of which a model folder contains only the sum with another parameter.
 pub(super) const ADDED: &str = "trainer/added.safetensors";
 pub(super) const STATE: &str = "trainer/state.json";
-/// Hashes of what the run learnt from inside a checkpoint.
+/// Hashes of the inputs of the run, inside a checkpoint.
 pub const INPUTS: &str = "trainer/inputs.json";
-/// The configuration of the run inside a checkpoint.
+/// The configuration of the run, inside a checkpoint.
 pub const CONFIG: &str = "trainer/config.json";
 pub(super) const TRAINER_STATE: &str = "trainer_state.json";
-/// The batches of a step that failed, inside `diverged-<step>`.
+/// The batches of a failed step, inside `diverged-<step>`.
 pub const FAILED_BATCH: &str = "trainer/batch.json";
 
-/// What a checkpoint says of the run that wrote it.
+/// The state of a run, as read from a checkpoint.
 pub struct Resumed {
-    /// The checkpoint, verified.
+    /// The verified checkpoint.
     pub checkpoint: Checkpoint,
-    /// Where the run stood.
+    /// The training state of the run.
     pub state: TrainState,
-    /// Its configuration.
+    /// The configuration of the run.
     pub config: Value,
-    /// Hashes of what it learnt from.
+    /// Hashes of the inputs of the run.
     pub inputs: Inputs,
-    /// What it has logged.
+    /// The log of the run, in the format of the Hugging Face Trainer.
     pub(super) log: TrainerState,
 }
 
 impl Resumed {
     /// Reads the trainer's parts of a checkpoint.
     pub fn read(checkpoint: Checkpoint) -> Result<Self> {
-        let refuse = |message: String| Problem::new(message).at(checkpoint.path().join(STATE).display());
-        let state: TrainState = serde_json::from_value(checkpoint.json(STATE)?)
-            .map_err(|e| refuse(format!("is not the state of a run of this version: {e}")))?;
+        let state_path = checkpoint.path().join(STATE);
+        let state: TrainState = serde_json::from_value(checkpoint.json(STATE)?).map_err(|e| {
+            Problem::new(format!("is not the state of a run of this version: {e}")).at(state_path.display())
+        })?;
         if state.step != checkpoint.step() {
             let message = format!("is of step {}, its checkpoint of step {}", state.step, checkpoint.step());
-            return Err(refuse(message).into());
+            return Err(Problem::new(message).at(state_path.display()).into());
         }
         let log = TrainerState::from_json(checkpoint.json(TRAINER_STATE)?)
             .with_context(|| checkpoint.path().display().to_string())?;
@@ -65,7 +64,7 @@ impl Resumed {
         Ok(Self { checkpoint, state, config, inputs, log })
     }
 
-    /// Puts weights and moments back.
+    /// Restores weights and moments.
     pub fn restore(
         &self,
         folders: &[ModelFolder],
@@ -73,31 +72,34 @@ impl Resumed {
         optimizer: &mut Optimizer,
     ) -> Result<()> {
         load_checkpoint(&self.checkpoint, folders, parameters)?;
-        let place = || format!("checkpoint `{}`", self.checkpoint.path().display());
-        optimizer.restore(&self.checkpoint.tensors(OPTIMIZER)?).with_context(place)
+        optimizer
+            .restore(&self.checkpoint.tensors(OPTIMIZER)?)
+            .with_context(|| format!("checkpoint `{}`", self.checkpoint.path().display()))
     }
 }
 
-/// Overwrites all parameters with those of a checkpoint, or of a final model folder.
+/// Overwrites all parameters with those of a checkpoint or of a final model folder.
 pub fn load_checkpoint(
     checkpoint: &Checkpoint,
     folders: &[ModelFolder],
     parameters: &Parameters,
 ) -> Result<()> {
-    let from = || checkpoint.path().display().to_string();
+    let path = checkpoint.path().display();
     for folder in folders {
         let tensors = checkpoint.tensors(&place(folder, MODEL))?;
-        let missing = |name: &str| Problem::new(format!("tensor `{name}` is missing")).at(from());
         for (name, name_in_file) in &folder.names {
-            let tensor = tensors.get(name_in_file).ok_or_else(|| missing(name_in_file))?;
-            parameters.set(name, tensor).with_context(from)?;
+            let tensor = tensors
+                .get(name_in_file)
+                .ok_or_else(|| Problem::new(format!("tensor `{name_in_file}` is missing")).at(&path))?;
+            parameters.set(name, tensor).with_context(|| path.to_string())?;
         }
     }
     take_apart(checkpoint, folders, parameters)
 }
 
-/// Puts parameters in the place of the sums that a folder holds: those that a checkpoint has by themselves, or
-/// what is left of the sum, which is rounded, in a folder that is to be used and not trained on.
+/// Restores the parameters of which a folder contains sums: from their exact values in a checkpoint,
+/// otherwise as the rounded difference of the sum and the other parameter (in a folder that is used but not
+/// trained on).
 fn take_apart(checkpoint: &Checkpoint, folders: &[ModelFolder], parameters: &Parameters) -> Result<()> {
     let added: Vec<&(String, String)> = folders.iter().flat_map(|folder| &folder.added).collect();
     if added.is_empty() {
@@ -107,31 +109,35 @@ fn take_apart(checkpoint: &Checkpoint, folders: &[ModelFolder], parameters: &Par
     let by_themselves = if is_there { checkpoint.tensors(ADDED)? } else { BTreeMap::new() };
     let named: BTreeMap<String, Tensor> = parameters.named()?.into_iter().collect();
     for (own, shared) in added {
-        let rest = || Ok::<_, anyhow::Error>((&named[own] - &named[shared])?);
-        let value = by_themselves.get(own).cloned().map_or_else(rest, Ok)?;
+        let value = match by_themselves.get(own) {
+            Some(value) => value.clone(),
+            None => (&named[own] - &named[shared])?,
+        };
         parameters.set(own, &value)?;
     }
     Ok(())
 }
 
-/// A file of a model folder, below its checkpoint.
+/// The path of a file of a model folder within its checkpoint.
 pub(super) fn place(folder: &ModelFolder, file: &str) -> String {
     format!("{}{file}", folder.place)
 }
 
-/// The tensors of a model folder, by their names in it, out of those of the whole run.
+/// The tensors of a model folder under their names in its file, taken from the parameters of the whole run.
 pub(super) fn tensors_of(folder: &ModelFolder, named: &[(String, Tensor)]) -> Result<Vec<(String, Tensor)>> {
-    let find = |name: &String| {
-        let found = named.binary_search_by(|(known, _)| known.cmp(name));
-        let index = found.map_err(|_| Problem::new(format!("parameter `{name}` is not part of this run")))?;
-        Ok::<_, anyhow::Error>(&named[index].1)
-    };
-    let tensor = |(name, name_in_file): &(String, String)| {
+    let tensors = folder.names.iter().map(|(name, name_in_file)| {
         let value = match folder.added.iter().find(|(own, _)| own == name) {
-            None => find(name)?.clone(),
-            Some((_, shared)) => (find(name)? + find(shared)?)?,
+            None => find(named, name)?.clone(),
+            Some((_, shared)) => (find(named, name)? + find(named, shared)?)?,
         };
         Ok((name_in_file.clone(), value))
-    };
-    folder.names.iter().map(tensor).collect()
+    });
+    tensors.collect()
+}
+
+/// The tensor of a parameter in `named`, which is sorted by name.
+fn find<'a>(named: &'a [(String, Tensor)], name: &str) -> Result<&'a Tensor, Problem> {
+    let found = named.binary_search_by(|(known, _)| known.as_str().cmp(name));
+    let index = found.map_err(|_| Problem::new(format!("parameter `{name}` is not part of this run")))?;
+    Ok(&named[index].1)
 }

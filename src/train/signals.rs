@@ -1,30 +1,22 @@
-//! SIGINT, SIGTERM, SIGUSR1 and SIGHUP ask for a checkpoint and an end; a second one of the first three ends the
-//! process at once. A terminal that is closed may send SIGHUP twice, so a second SIGHUP never does;
-//! under `nohup` the program ignores it.
+//! SIGINT, SIGTERM, SIGUSR1 and SIGHUP ask for a checkpoint and an end; a second one of the first three ends
+//! the process at once. A closed terminal may send SIGHUP twice, so a second SIGHUP does not end the process;
+//! under `nohup` the program ignores SIGHUP.
 //!
-//! It saves nothing: the loop asks [`Signals::received`] wherever it waits, and stops when the answer is a
-//! signal.
+//! Nothing is saved here: the training loop calls [`Signals::received`] wherever it waits, and stops if there
+//! was a signal.
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::AtomicUsize;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use anyhow::Context;
-use anyhow::Result;
-use signal_hook::consts::SIGHUP;
-use signal_hook::consts::SIGINT;
-use signal_hook::consts::SIGTERM;
-use signal_hook::consts::SIGUSR1;
+use anyhow::{Context, Result};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::flag;
 
-use crate::distributed;
-use crate::error::Class;
-use crate::error::Problem;
-use crate::fs;
+use crate::error::{Class, Problem};
+use crate::{distributed, fs};
 
-/// The signals that came in; cheap to clone and to ask, from any thread.
+/// The signals received so far; cheap to clone and to query, from any thread.
 #[derive(Debug, Clone, Default)]
 pub struct Signals {
     number: Arc<AtomicUsize>,
@@ -39,33 +31,35 @@ impl Signals {
             if signal == SIGHUP && is_ignored(signal) {
                 continue;
             }
-            let register = || {
-                // Actions run in the order of their registration: the exit looks at the flag before this
-                // signal sets it.
-                if signal != SIGHUP {
-                    flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&armed))?;
-                }
-                flag::register_usize(signal, Arc::clone(&signals.number), signal as usize)?;
-                flag::register(signal, Arc::clone(&armed))
-            };
-            register().with_context(|| format!("cannot listen to signal {signal}"))?;
+            signals.register(signal, &armed).with_context(|| format!("cannot listen to signal {signal}"))?;
         }
         distributed::listen()?;
         Ok(signals)
     }
 
-    /// Signals that never come, for callers without a terminal such as tests.
+    /// Registers the actions of `signal`. They run in the order of their registration: the exit checks the flag
+    /// `armed` before this signal sets it.
+    fn register(&self, signal: i32, armed: &Arc<AtomicBool>) -> std::io::Result<()> {
+        if signal != SIGHUP {
+            flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(armed))?;
+        }
+        flag::register_usize(signal, Arc::clone(&self.number), signal as usize)?;
+        flag::register(signal, Arc::clone(armed))?;
+        Ok(())
+    }
+
+    /// Signals that never arrive, for callers without a terminal such as tests.
     pub fn none() -> Self {
         Self::default()
     }
 
-    /// As if this signal had come in.
+    /// Simulates the arrival of this signal.
     #[cfg(test)]
     pub(in crate::train) fn pretend(&self, number: u8) {
         self.number.store(usize::from(number), Ordering::SeqCst);
     }
 
-    /// The number of the signal that came in, if one did.
+    /// The number of the signal received, if any.
     pub fn received(&self) -> Option<u8> {
         match self.number.load(Ordering::SeqCst) {
             0 => None,
@@ -74,7 +68,7 @@ impl Signals {
     }
 }
 
-/// Returns true if the program was started with a signal ignored, as by `nohup`.
+/// Returns true if the program was started with this signal ignored, as by `nohup`.
 fn is_ignored(signal: i32) -> bool {
     let status = fs::read_system_text(Path::new("/proc/self/status")).unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
@@ -82,7 +76,7 @@ fn is_ignored(signal: i32) -> bool {
     mask >> (signal - 1) & 1 == 1
 }
 
-/// The error that a run ends with when a signal stopped it; `saved` says what is safe.
+/// The error of a run that a signal stopped; `saved` describes what was saved.
 pub fn stopped_by(signal: u8, saved: &str) -> Problem {
     let by = if i32::from(signal) == SIGINT { "Ctrl-C".to_string() } else { format!("signal {signal}") };
     Problem::new(format!("stopped by {by}; {saved}"))

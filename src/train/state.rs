@@ -1,35 +1,32 @@
-//! What a run must remember between steps, and so in a checkpoint, besides parameters and moments.
+//! The state of a run between steps, as a checkpoint stores it, apart from parameters and moments.
 //!
-//! No random state: randomness is a pure function of (seed, step, sample).
+//! It has no random state: randomness is a pure function of (seed, step, sample).
 
 use anyhow::Result;
-use serde::Deserialize;
-use serde::Deserializer;
-use serde::Serialize;
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
-use crate::batches::Cursor;
-use crate::batches::StepBatches;
+use crate::batches::{Cursor, StepBatches};
 use crate::error::Problem;
 use crate::precision::LossScaleState;
 use crate::scores::Better;
+use crate::tasks::Term;
 use crate::train::divergence::Divergence;
 use crate::train::horizon::Horizon;
 use crate::train::step::StepOutcome;
-use crate::train::stopping::BestScore;
-use crate::train::stopping::required;
+use crate::train::stopping::{BestScore, required};
 
-/// Where a run stands. A missing or extra field in a checkpoint is an error, never a default.
+/// Progress of a run. A missing or extra field in a checkpoint is an error, never a default.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TrainState {
-    /// Steps done, those included that were skipped.
+    /// Steps done, including skipped ones.
     pub step: u64,
     /// Passes over the training data, with a fraction.
     pub epoch: f64,
-    /// Where the next batch comes from.
+    /// Position of the next batch in the data.
     pub cursor: Cursor,
-    /// Tokens that went through the model in training.
+    /// Training tokens processed by the model.
     pub num_input_tokens_seen: u64,
     /// Floating-point operations of training.
     pub total_flos: f64,
@@ -37,31 +34,31 @@ pub struct TrainState {
     pub elapsed_seconds: f64,
     /// Best evaluation so far.
     pub best: BestScore,
-    /// The scores of the latest evaluation, so that a run that is complete can say them again; null for one that
-    /// is not finite.
+    /// The scores of the latest evaluation, so that a complete run can report them again; null for a score
+    /// that is not finite.
     pub last_eval: Vec<(String, Option<f64>)>,
-    /// The step of the latest evaluation, so that none is done twice, and one that a signal cut off is done
-    /// after all.
+    /// The step of the latest evaluation, so that no evaluation is repeated, and one that a signal
+    /// interrupted is done after a resume.
     #[serde(deserialize_with = "required")]
     pub last_eval_step: Option<u64>,
-    /// Losses since the last log record, one a term, so that a record after a resume is of the same steps.
+    /// Losses since the last log record, by term, so that a record after a resume covers the same steps.
     #[serde(deserialize_with = "one_or_several")]
     pub window: Vec<LossWindow>,
-    /// The scale of the loss for the next step; `None` where the loss is not scaled.
+    /// The loss scale of the next step; `None` if the loss is not scaled.
     #[serde(deserialize_with = "required")]
     pub loss_scale: Option<LossScaleState>,
-    /// Steps that updated nothing, because their gradients overflowed or a loss was not finite.
+    /// Steps without an update, because their gradients overflowed or a loss was not finite.
     pub skipped_steps: u64,
-    /// Whether it still learns.
+    /// Loss history for the detection of divergence.
     pub divergence: Divergence,
-    /// How far it gets, where a price or a day makes that fewer steps than planned.
+    /// A shorter plan, if a budget or a deadline allows fewer steps than configured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub horizon: Option<Horizon>,
-    /// Whether training came to its end (and was not interrupted).
+    /// True if training ended and was not interrupted.
     pub finished: bool,
 }
 
-/// Losses of the steps since the last log record.
+/// Sum and number of the losses since the last log record.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LossWindow {
@@ -69,7 +66,7 @@ pub struct LossWindow {
     count: u64,
 }
 
-/// The first version had one term, and wrote no list.
+/// Reads a list, or the single window that the first version wrote.
 fn one_or_several<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<LossWindow>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]
@@ -84,7 +81,7 @@ fn one_or_several<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Loss
 }
 
 impl LossWindow {
-    /// Mean loss of a target, and an empty window from here on; NaN when there was no target.
+    /// Returns the mean loss of a target, and empties the window; NaN if there was no target.
     pub fn take_mean(&mut self) -> f64 {
         let mean = self.sum / self.count as f64;
         *self = Self::default();
@@ -93,7 +90,7 @@ impl LossWindow {
 }
 
 impl TrainState {
-    /// The beginning of a run.
+    /// The state at the beginning of a run.
     pub fn new(cursor: Cursor, better: Better) -> Self {
         Self {
             step: 0,
@@ -114,8 +111,8 @@ impl TrainState {
         }
     }
 
-    /// The beginning of another run that goes on from here: with the same data, and with scores and a clock
-    /// of its own.
+    /// The state at the beginning of another run that starts from here: with the same position in the data,
+    /// and with its own scores and clock.
     #[must_use]
     pub fn of_another_run(&self, better: Better) -> Self {
         Self {
@@ -130,8 +127,8 @@ impl TrainState {
         }
     }
 
-    /// What a checkpoint holds of it; an error where that could not be read back as it is, since JSON has no
-    /// name for numbers that are not finite.
+    /// The JSON of a checkpoint; an error if it could not be read back unchanged, since JSON has no numbers
+    /// that are not finite.
     pub fn to_json(&self) -> Result<Value> {
         let value = serde_json::to_value(self)?;
         if Self::deserialize(&value).is_ok_and(|read| read == *self) {
@@ -141,13 +138,13 @@ impl TrainState {
         Err(Problem::new(message).hint("lower `training.learning_rate`").into())
     }
 
-    /// Takes note of the scores of an evaluation. Of those that are not finite the names are kept: JSON has no
+    /// Records the scores of an evaluation. A score that is not finite is kept as null, since JSON has no
     /// such numbers.
     pub fn evaluated(&mut self, scores: &[(String, f64)], best_metric: &str) {
         let score = scores.iter().find(|(name, _)| name == best_metric).map_or(f64::NAN, |(_, score)| *score);
         self.best.observe(self.step, score);
-        let kept = |(name, value): &(String, f64)| (name.clone(), Some(*value).filter(|v| v.is_finite()));
-        self.last_eval = scores.iter().map(kept).collect();
+        let kept = scores.iter().map(|(name, value)| (name.clone(), Some(*value).filter(|v| v.is_finite())));
+        self.last_eval = kept.collect();
         self.last_eval_step = Some(self.step);
     }
 
@@ -157,7 +154,7 @@ impl TrainState {
         loss.filter(|_| self.last_eval_step == Some(self.step))
     }
 
-    /// Takes note of a finished step.
+    /// Records a finished step.
     pub fn advance(&mut self, batches: &StepBatches, outcome: &StepOutcome) {
         self.step += 1;
         self.skipped_steps += u64::from(outcome.skipped.is_some());
@@ -174,19 +171,29 @@ impl TrainState {
     }
 }
 
+/// The mean loss since the last record as `train/loss`, and the mean of each term if there are several.
+pub(super) fn loss_values(terms: &[Term], windows: &mut [LossWindow]) -> Vec<(String, f64)> {
+    let means: Vec<(&Term, f64)> = terms.iter().zip(windows.iter_mut().map(LossWindow::take_mean)).collect();
+    let all = means.iter().map(|(term, mean)| term.weight * mean).sum();
+    let mut values = vec![("train/loss".to_string(), all)];
+    if means.len() > 1 {
+        values.extend(means.iter().map(|(term, mean)| (format!("train/{}_loss", term.name), *mean)));
+    }
+    values
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rng::Purpose;
-    use crate::rng::Stream;
+    use crate::rng::{Purpose, Stream};
 
     #[test]
     fn a_state_comes_back_from_its_text_to_the_last_bit() {
         let stream = Stream::new(3, Purpose::Test, 0);
         for index in 0..2_000 {
             let mut state = TrainState::new(Cursor::default(), Better::Lower);
-            // Sums of losses and scores have all their digits, and the parser that is quick to read them is
-            // off by one at times.
+            // Sums of losses and scores have all their digits, and a fast float parser may be off by one unit
+            // in the last place.
             let sum = stream.normal(index) * 10f64.powi(index as i32 % 40 - 20);
             state.window = vec![LossWindow { sum, count: 1 }];
             state.best.observe(index, stream.uniform(index));

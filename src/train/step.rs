@@ -2,45 +2,38 @@
 
 use std::sync::Arc;
 
-use anyhow::Context;
-use anyhow::Result;
+use anyhow::{Context, Result};
 use candle_core::Device;
 
 use crate::batches::Batch;
-use crate::distributed::Sums;
-use crate::distributed::World;
-use crate::distributed::micro_batches_per_leaf;
+use crate::distributed::{Sums, World, micro_batches_per_leaf};
 use crate::layers::Gradients;
 use crate::layers::context::Pass;
-use crate::ops::cuda;
-use crate::ops::norm;
 use crate::ops::update::Clip;
+use crate::ops::{cuda, norm};
 use crate::optim::Optimizer;
 use crate::precision::LossScale;
-use crate::tasks::Loss;
-use crate::tasks::PendingLoss;
-use crate::tasks::Task;
-use crate::tasks::Term;
+use crate::tasks::{Loss, PendingLoss, Task, Term};
 
-/// What a step says of itself.
+/// Measurements of a step.
 #[derive(Debug, Clone)]
 pub struct StepOutcome {
-    /// Losses over all targets of the step, one a term.
+    /// Losses over all targets of the step, by term.
     pub losses: Vec<Loss>,
     /// Norm of the mean gradient before clipping; not finite in a step that was skipped.
     pub grad_norm: f64,
-    /// Tokens that went through the model.
+    /// Tokens processed by the model.
     pub tokens: usize,
     /// Floating-point operations.
     pub flops: f64,
-    /// The factor of the loss in this step; `None` where the loss is not scaled.
+    /// The loss scale of this step; `None` if the loss is not scaled.
     pub loss_scale: Option<f64>,
-    /// Why nothing was updated, where that is so.
+    /// The reason, if the step made no update.
     pub skipped: Option<Skip>,
 }
 
 impl StepOutcome {
-    /// The loss of the step: the weighted sum of the means of its terms; `None` where a term has no targets or
+    /// The loss of the step: the weighted sum of the means of its terms; `None` if a term has no targets or
     /// is not finite.
     pub fn loss(&self, terms: &[Term]) -> Option<f64> {
         let sum: f64 = terms.iter().zip(&self.losses).map(|(term, loss)| term.weight * loss.mean()).sum();
@@ -48,31 +41,31 @@ impl StepOutcome {
     }
 }
 
-/// Why a step updated nothing.
+/// The reason why a step made no update.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Skip {
-    /// The scaled gradients were out of the range of their type; the next step has a smaller scale.
+    /// The scaled gradients overflowed their number type; the next step has a smaller scale.
     Overflow,
-    /// The loss or the gradient norm is this, and no scale can mend it.
+    /// The loss or the gradient norm (the name) has this value, and no smaller loss scale can avoid it.
     NotFinite(&'static str, f64),
 }
 
-/// The micro-batches that this process computes of a step.
+/// The share of a step that one process computes.
 #[derive(Clone, Copy)]
 pub struct Share<'a> {
     /// Micro-batches of this process.
     pub micro: &'a [Batch],
     /// Number of micro-batches of all processes.
     pub micro_batches: usize,
-    /// Returns true if the step is to be given up; asked before each micro-batch but the first. Only for a process
-    /// that trains alone: others would wait for its gradients.
+    /// Returns true if the step should be dropped; called before each micro-batch but the first, and only in a
+    /// process that trains alone, since others would wait for its gradients.
     pub is_interrupted: &'a dyn Fn() -> bool,
 }
 
-/// The parts that a step changes, and the rules it follows.
+/// The optimizer and the gradient buffers that a step changes, and its settings.
 #[derive(Debug)]
 pub struct Stepper {
-    /// Moments and groups.
+    /// Moments and parameter groups.
     pub optimizer: Optimizer,
     /// Buffer in which gradients accumulate.
     pub gradients: Gradients,
@@ -80,17 +73,17 @@ pub struct Stepper {
     pub max_grad_norm: f64,
     /// Seed of dropout.
     pub seed: u64,
-    /// Scale of the loss; `None` for types that need none.
+    /// Dynamic loss scale; `None` for number types that need none.
     pub loss_scale: Option<LossScale>,
-    /// The processes that each have a part of the step.
+    /// The processes among which the micro-batches are divided.
     pub world: World,
-    /// Their sums of gradients, where these travel while they are computed.
+    /// The sums of gradients over the processes, if they are exchanged during the backward pass.
     pub sums: Option<Arc<Sums>>,
 }
 
 impl Stepper {
-    /// Trains in one process on the micro-batches of step number `step` (from 1). Where loss or norm are not
-    /// finite, the step is skipped: parameters and optimizer are as before it.
+    /// Runs step number `step` (from 1) on these micro-batches, in one process. If the loss or the norm is
+    /// not finite, the step is skipped: parameters and optimizer stay as they were.
     pub fn run(&mut self, task: &dyn Task, micro: &[Batch], step: u64, lr: f64) -> Result<StepOutcome> {
         let share = Share { micro, micro_batches: micro.len(), is_interrupted: &|| false };
         let outcome = self.run_share(task, share, step, lr, || ())?;
@@ -112,8 +105,8 @@ impl Stepper {
         self.world.at_step(step);
         let loss_scale = self.loss_scale.as_ref().map(LossScale::factor);
         let scale = loss_scale.unwrap_or(1.0);
-        // The buffer is to hold the gradient of the means over the targets of the whole step, times the loss
-        // scale.
+        // The gradient buffer is to contain the gradient of the mean loss over the targets of the whole step,
+        // times the loss scale.
         let terms = task.terms();
         let mut counts = vec![0; terms.len()];
         for batch in micro {
@@ -151,7 +144,8 @@ impl Stepper {
         meanwhile();
         // --- from here on the device is waited for: once a step ---
         let losses = summed(&parts)?;
-        let (mut tokens, mut flops) = (0, 0.0);
+        let mut tokens = 0;
+        let mut flops = 0.0;
         for part in &parts {
             tokens += part.tokens;
             flops += part.flops;
@@ -164,7 +158,7 @@ impl Stepper {
         Ok(Some(StepOutcome { losses, grad_norm, tokens, flops, loss_scale, skipped }))
     }
 
-    /// The micro-batches of all processes, in their order, and in the buffer their gradients.
+    /// Sums the gradients over all processes, and returns the parts of all micro-batches in their order.
     fn shared(&self, parts: Vec<Part>) -> Result<Vec<Part>> {
         if !self.world.is_shared() {
             return Ok(parts);
@@ -173,12 +167,12 @@ impl Stepper {
             Some(sums) => sums.finish(self.gradients.flat()?)?,
             None => self.world.sum_in_place(self.gradients.flat()?)?,
         }
-        let own = parts.iter().map(Part::told).collect::<Result<Vec<_>>>()?;
+        let own = parts.iter().map(Part::to_message).collect::<Result<Vec<_>>>()?;
         let device = self.gradients.flat()?.device();
-        self.world.gather(&own)?.iter().flatten().map(|told| Part::heard(told, device)).collect()
+        self.world.gather(&own)?.iter().flatten().map(|message| Part::from_message(message, device)).collect()
     }
 
-    /// Whether the step was skipped, and why; the loss scale follows.
+    /// Decides whether the step was skipped, and why, and updates the loss scale.
     fn judge(&mut self, losses: &[Loss], grad_norm: f64) -> Option<Skip> {
         if let Some(loss) = losses.iter().find(|loss| !loss.sum.is_finite()) {
             return Some(Skip::NotFinite("loss", loss.sum));
@@ -188,41 +182,41 @@ impl Stepper {
             loss_scale.into_iter().for_each(LossScale::succeeded);
             return None;
         }
-        let may_be_mended = loss_scale.is_some_and(LossScale::overflowed);
-        Some(if may_be_mended { Skip::Overflow } else { Skip::NotFinite("gradient norm", grad_norm) })
+        let has_smaller_scale = loss_scale.is_some_and(LossScale::overflowed);
+        Some(if has_smaller_scale { Skip::Overflow } else { Skip::NotFinite("gradient norm", grad_norm) })
     }
 }
 
-/// What a step has of one micro-batch beside its gradients.
+/// The results of one micro-batch apart from its gradients.
 struct Part {
     losses: Vec<PendingLoss>,
     tokens: usize,
     flops: f64,
 }
 
-/// A [`Part`] between processes: tokens, the bits of its FLOPs, and of each loss the bits of its sum, its
-/// count, and how many are right.
-type Told = (usize, u64, Vec<(u64, usize, usize)>);
+/// A [`Part`] as sent between processes: tokens, the bits of its FLOPs, and for each loss the bits of its
+/// sum, its count, and the number of correct predictions.
+type PartMessage = (usize, u64, Vec<(u64, usize, usize)>);
 
 impl Part {
-    fn told(&self) -> Result<Told> {
-        let loss = |loss: &PendingLoss| {
+    fn to_message(&self) -> Result<PartMessage> {
+        let losses = self.losses.iter().map(|loss| {
             let Loss { sum, count, correct } = loss.read()?;
             Ok((sum.to_bits(), count, correct))
-        };
-        Ok((self.tokens, self.flops.to_bits(), self.losses.iter().map(loss).collect::<Result<_>>()?))
+        });
+        Ok((self.tokens, self.flops.to_bits(), losses.collect::<Result<_>>()?))
     }
 
-    fn heard((tokens, flops, losses): &Told, device: &Device) -> Result<Self> {
-        let loss = |&(sum, count, correct): &(u64, usize, usize)| {
+    fn from_message((tokens, flops, losses): &PartMessage, device: &Device) -> Result<Self> {
+        let losses = losses.iter().map(|&(sum, count, correct)| {
             Ok(PendingLoss::known(Loss { sum: f64::from_bits(sum), count, correct }, device)?)
-        };
-        let losses = losses.iter().map(loss).collect::<Result<_>>()?;
+        });
+        let losses = losses.collect::<Result<_>>()?;
         Ok(Self { losses, tokens: *tokens, flops: f64::from_bits(*flops) })
     }
 }
 
-/// The losses of all micro-batches, one a term.
+/// The losses of all micro-batches, by term.
 fn summed(parts: &[Part]) -> Result<Vec<Loss>> {
     let mut sums = vec![Loss::default(); parts.first().map_or(0, |part| part.losses.len())];
     for part in parts {

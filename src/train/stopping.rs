@@ -1,14 +1,12 @@
-//! When training ends before its last step: no improvement for a while, or the time is used up.
+//! Rules for an end before the last step: no improvement for a number of evaluations, or a time limit.
 //!
-//! Both are pure: the caller measures scores and seconds.
+//! Both are pure functions: the caller measures scores and seconds.
 
-use serde::Deserialize;
-use serde::Deserializer;
-use serde::Serialize;
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::scores::Better;
 
-/// The best score so far and how long ago it was; part of the state of a run.
+/// The best score so far and the number of evaluations since; part of the state of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BestScore {
@@ -19,15 +17,15 @@ pub struct BestScore {
 }
 
 impl BestScore {
-    /// No score yet.
+    /// A tracker without a score.
     pub fn new(better: Better) -> Self {
         Self { better, best: None, evaluations_since: 0 }
     }
 
-    /// Takes the score of an evaluation after `step` updates and says whether it is the best so far.
+    /// Records the score of an evaluation after `step` updates; returns true if it is the best so far.
     ///
-    /// An equal score is no improvement, and one that is not finite never is: JSON could not hold it. One that
-    /// was not measured (NaN) tells nothing, and counts for nothing. The same step again (after a resume) is not
+    /// An equal score is no improvement, and neither is one that is not finite, since JSON could not store
+    /// it. A score that was not measured (NaN) is ignored. The same step again (after a resume) is not
     /// counted twice.
     pub fn observe(&mut self, step: u64, score: f64) -> bool {
         if score.is_nan() {
@@ -57,22 +55,22 @@ impl BestScore {
         self.best.map(|(_, score)| score)
     }
 
-    /// Whether `patience` evaluations in a row brought no improvement; never without a patience.
+    /// Returns true if `patience` evaluations in a row brought no improvement; never without a patience.
     pub fn out_of_patience(&self, patience: Option<u32>) -> bool {
         patience.is_some_and(|patience| self.evaluations_since >= patience)
     }
 }
 
-/// A value that may be null, but not left out: serde takes a missing `Option` for `None`.
+/// A value that may be null but not missing: by default, serde reads a missing `Option` as `None`.
 pub(in crate::train) fn required<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     deserializer: D,
 ) -> Result<Option<T>, D::Error> {
     Option::deserialize(deserializer)
 }
 
-/// Whether a time budget is used up: `step_seconds`, the time of one more step, must still fit in.
+/// Returns true if the time budget has no room for one more step of `step_seconds`.
 ///
-/// Elapsed time counts all sittings of the run; without a budget it is never used up.
+/// `elapsed_seconds` covers all sittings of the run; without a budget the result is false.
 pub fn out_of_time(elapsed_seconds: f64, step_seconds: f64, budget_seconds: Option<f64>) -> bool {
     budget_seconds.is_some_and(|budget| elapsed_seconds + step_seconds > budget)
 }

@@ -1,4 +1,4 @@
-//! The loop on a toy task: what is observed when, whatever interrupts it. Whole runs of it are in `whole`.
+//! The loop on a toy task: observations at their intervals, and interruptions. Whole runs are in `whole`.
 
 mod ahead;
 mod divergence;
@@ -14,65 +14,39 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
-use candle_core::DType;
-use candle_core::Device;
-use candle_core::Tensor;
+use candle_core::{DType, Device, Tensor};
 
-use crate::batches::Batch;
-use crate::batches::Cursor;
-use crate::batches::Planner;
-use crate::batches::StepBatches;
-use crate::config::ComputeType;
-use crate::config::LossScaleConfig;
-use crate::config::PrecisionConfig;
-use crate::config::TrainingConfig;
-use crate::layers::Gradients;
-use crate::layers::Init;
-use crate::layers::Parameters;
-use crate::layers::Registry;
+use crate::batches::{Batch, Cursor, Planner, StepBatches};
+use crate::config::{ComputeType, LossScaleConfig, PrecisionConfig, TrainingConfig};
 use crate::layers::context::Pass;
+use crate::layers::{Gradients, Init, Parameters, Registry};
 use crate::machine::Machine;
 use crate::ops::cross_entropy::Entropy;
-use crate::ops::tensor::with_slice;
-use crate::ops::tensor::with_slice_mut;
+use crate::ops::tensor::{with_slice, with_slice_mut};
 use crate::optim::schedule::Schedule;
-use crate::precision::Hardware;
-use crate::precision::Policy;
+use crate::precision::{Hardware, Policy};
 use crate::scores::Better;
-use crate::tasks::Loss;
-use crate::tasks::PendingLoss;
-use crate::tasks::Seen;
-use crate::tasks::Task;
-use crate::tasks::run::Beginning;
-use crate::tasks::run::Data;
-use crate::tasks::run::Inputs;
-use crate::tasks::run::ModelFolder;
-use crate::tasks::run::Scores;
-use crate::telemetry::Outlets;
-use crate::telemetry::Progress;
-use crate::train::End;
-use crate::train::Trainer;
+use crate::tasks::run::{Beginning, Data, Inputs, ModelFolder, Scores};
+use crate::tasks::{Loss, PendingLoss, Seen, Task};
+use crate::telemetry::{Outlets, Progress};
 use crate::train::cadence::Cadence;
 use crate::train::meter::Meter;
 use crate::train::phases::Phases;
 use crate::train::rollback::Unfinite;
-use crate::train::run;
-use crate::train::run_folder::RunFolder;
-use crate::train::run_folder::RunFolderOptions;
+use crate::train::run_folder::{RunFolder, RunFolderOptions};
 use crate::train::saved::Resumed;
 use crate::train::signals::Signals;
 use crate::train::state::TrainState;
-use crate::train::step::Skip;
-use crate::train::step::StepOutcome;
-use crate::train::step::Stepper;
+use crate::train::step::{Skip, StepOutcome, Stepper};
+use crate::train::{End, Trainer, run};
 
 /// Half the squared distance from one, element by element; its scaled gradients are in range below a factor.
 struct Parabola {
     parameters: Parameters,
     overflows_from: f32,
-    /// The loss of these samples is said to be this.
+    /// Ranges of samples and the loss that replaces theirs.
     planted: Vec<(Range<u64>, f64)>,
-    /// What is done with samples, where batches are made ready ahead of their steps.
+    /// The log of operations on samples; batches are prefetched if it is given.
     log: Option<ahead::Log>,
 }
 
@@ -147,7 +121,7 @@ impl Task for Parabola {
     }
 }
 
-/// Steps without content; a signal comes in during evaluation number `signal_in`, from 1, or while the final
+/// Steps without content; a signal arrives during evaluation number `signal_in` (from 1), or while the final
 /// files are written.
 #[derive(Default)]
 struct Steps {
@@ -155,13 +129,13 @@ struct Steps {
     signals: Signals,
     signal_in: usize,
     signal_at_end: bool,
-    /// Whether the final files need an evaluation in the same process.
+    /// True if the final files need an evaluation in the same process.
     wants_evaluation: bool,
-    /// What a step takes.
+    /// Duration of a step.
     step_time: Duration,
-    /// A signal comes in while this sample is made.
+    /// A signal arrives while this sample is made.
     signal_at: Option<u64>,
-    /// Each step has the next sample.
+    /// Every step gets the next sample.
     cursor: Cursor,
 }
 
@@ -196,7 +170,7 @@ impl Data for Steps {
             self.signals.pretend(15);
             return Ok(None);
         }
-        // A perplexity past 10^308 is no number, and must not keep a run from being resumed.
+        // A perplexity above 10^308 is infinite, and must not keep a run from being resumed.
         let loss = task.evaluate(&Batch::default())?[0].mean();
         Ok(Some(vec![("loss".to_string(), loss), ("perplexity".to_string(), f64::INFINITY)]))
     }
@@ -237,7 +211,7 @@ fn policy(compute: ComputeType) -> Policy {
     .unwrap()
 }
 
-/// One sitting of a run in `folder`: goes on with its newest checkpoint.
+/// One sitting of a run in `folder`, resumed from its newest checkpoint.
 fn sitting(folder: &Path, config: &TrainingConfig, signal_in: usize) -> (End, TrainState) {
     sitting_of(&Parabola::new(), &policy(ComputeType::F32), folder, config, signal_in)
 }
@@ -313,7 +287,7 @@ fn probed_sitting(
     (end, state)
 }
 
-/// The records of a run folder without what depends on time.
+/// The records of a run folder without values that depend on time.
 fn records(folder: &Path) -> Vec<serde_json::Value> {
     let text = std::fs::read_to_string(folder.join("metrics.jsonl")).unwrap();
     let mut records: Vec<serde_json::Value> =
@@ -353,13 +327,12 @@ fn the_last_evaluation_is_not_done_twice() {
         TrainingConfig { learning_rate: 1e-30, eval_steps: 2, early_stopping_patience: Some(2), ..config() };
     let (end, state) = sitting(folder.path(), &config, 0);
     assert_eq!((end, state.step), (End::Patience, 6));
-    let evaluated = |record: &serde_json::Value| {
-        (!record["eval/loss"].is_null()).then(|| record["step"].as_u64().unwrap())
-    };
-    assert_eq!(records(folder.path()).iter().filter_map(evaluated).collect::<Vec<_>>(), [2, 4, 6]);
+    let records = records(folder.path());
+    let evaluated = records.iter().filter(|record| !record["eval/loss"].is_null());
+    assert_eq!(evaluated.map(|record| record["step"].as_u64().unwrap()).collect::<Vec<_>>(), [2, 4, 6]);
 }
 
-/// The gradients of [`Parabola`] as f16 would have them: the scale of 1024 overflows, that of 512 does not.
+/// Gradients of [`Parabola`] with the range of f16: a loss scale of 1024 overflows, one of 512 does not.
 fn overflowing() -> Parabola {
     Parabola { overflows_from: 1000.0, ..Parabola::new() }
 }
@@ -388,13 +361,14 @@ fn an_interruption_leaves_the_loss_scale_as_it_was() {
         assert_eq!((state.loss_scale, state.skipped_steps), (whole.loss_scale, whole.skipped_steps));
         assert_eq!(records(folder.path()), records(undisturbed.path()));
         for name in ["model.safetensors", "trainer/optimizer.safetensors"] {
-            let read = |folder: &Path| std::fs::read(folder.join("checkpoint-10").join(name)).unwrap();
-            assert!(read(folder.path()) == read(undisturbed.path()), "`{name}` differs");
+            let [one, other] = [&folder, &undisturbed]
+                .map(|folder| std::fs::read(folder.path().join("checkpoint-10").join(name)).unwrap());
+            assert!(one == other, "`{name}` differs");
         }
     }
 }
 
-/// A stepper of its own, for what the loop does not show.
+/// A stepper outside the loop, for details that the loop does not show.
 fn stepper(task: &Parabola, compute: ComputeType) -> Stepper {
     let machine = Machine::alone(&Device::Cpu, policy(compute));
     run::stepper(task.parameters(), &config(), &machine, 1).unwrap()
@@ -408,15 +382,16 @@ fn step(task: &Parabola, stepper: &mut Stepper, step: u64) -> Result<StepOutcome
 fn bits(task: &Parabola, stepper: &Stepper) -> Vec<Vec<u32>> {
     let mut tensors = vec![task.parameters().flat().clone()];
     tensors.extend(stepper.optimizer.snapshot().unwrap().into_iter().map(|(_, tensor)| tensor));
-    let single = |t: &Tensor| t.to_dtype(DType::F32).unwrap().to_vec1::<f32>().unwrap();
-    tensors.iter().map(|t| single(t).into_iter().map(f32::to_bits).collect()).collect()
+    let values = tensors.iter().map(|t| t.to_dtype(DType::F32).unwrap().to_vec1::<f32>().unwrap());
+    values.map(|values| values.into_iter().map(f32::to_bits).collect()).collect()
 }
 
 #[test]
 fn a_skipped_step_is_as_if_it_had_not_been_and_scaling_costs_no_bit() {
-    let (plain, scaled) = (Parabola::new(), overflowing());
-    let (mut plain_stepper, mut scaled_stepper) =
-        (stepper(&plain, ComputeType::F32), stepper(&scaled, ComputeType::F16));
+    let plain = Parabola::new();
+    let scaled = overflowing();
+    let mut plain_stepper = stepper(&plain, ComputeType::F32);
+    let mut scaled_stepper = stepper(&scaled, ComputeType::F16);
     for number in 1..=10 {
         let before = bits(&scaled, &scaled_stepper);
         let outcome = step(&scaled, &mut scaled_stepper, number).unwrap();
@@ -436,7 +411,7 @@ fn a_step_that_no_smaller_scale_can_mend_is_skipped_for_that() {
     let task = Parabola { overflows_from: 0.0, ..Parabola::new() };
     let mut stepper = stepper(&task, ComputeType::F16);
     let before = bits(&task, &stepper);
-    // Ten halvings lead to 1.
+    // After ten halvings the scale is 1.
     for number in 1..=10 {
         assert_eq!(step(&task, &mut stepper, number).unwrap().skipped, Some(Skip::Overflow));
     }
@@ -444,14 +419,14 @@ fn a_step_that_no_smaller_scale_can_mend_is_skipped_for_that() {
     assert_eq!(skipped, Some(Skip::NotFinite("gradient norm", f64::INFINITY)));
     assert!(bits(&task, &stepper) == before);
 
-    // No scale mends a loss that is no number.
+    // No loss scale helps if the loss is not finite.
     let task = Parabola::new();
     with_slice_mut(task.parameters().flat(), |values| values[0] = f32::NAN).unwrap();
     let skipped = step(&task, &mut stepper, 1).unwrap().skipped;
     assert!(matches!(skipped, Some(Skip::NotFinite("loss", value)) if value.is_nan()), "{skipped:?}");
 }
 
-/// A probe that cannot be made, as on a full disk.
+/// A probe that fails, as on a full disk.
 struct Failing([String; 1]);
 
 impl Probe for Failing {
@@ -470,7 +445,8 @@ impl Probe for Failing {
 
 #[test]
 fn a_probe_that_fails_stops_nothing() {
-    let (without, with) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let without = tempfile::tempdir().unwrap();
+    let with = tempfile::tempdir().unwrap();
     let (end, whole) = sitting(without.path(), &config(), 0);
     let probe = Failing(["a".to_string()]);
     let models = (&Parabola::new(), &policy(ComputeType::F32));

@@ -1,6 +1,8 @@
-//! Folders that a run has already written to: the run resumes there from a checkpoint, or the folder is refused.
+//! Folders that a run has already written to: the run resumes there from a checkpoint, or the folder is
+//! refused.
 //!
-//! A folder without checkpoints is used as well: they may have been deleted to save room, and the final model kept.
+//! A folder without checkpoints counts as used as well: they may have been deleted to save space, and the
+//! final model kept.
 
 use std::path::Path;
 
@@ -9,24 +11,18 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::checkpoint::CheckpointStore;
-use crate::config;
-use crate::config::AnyLoaded;
-use crate::config::compare_for_resume;
-use crate::config::to_yaml;
+use crate::config::{AnyLoaded, compare_for_resume, to_yaml};
 use crate::error::Problem;
-use crate::fs;
 use crate::fs::Output;
-use crate::telemetry::METRICS;
-use crate::telemetry::MetricsLog;
-use crate::telemetry::Progress;
+use crate::telemetry::{METRICS, MetricsLog, Progress};
 use crate::train::resume::Start;
-use crate::train::run_folder::FINAL;
-use crate::train::run_folder::MACHINE;
+use crate::train::run_folder::{FINAL, MACHINE};
+use crate::{config, fs};
 
-/// The configuration of a run in its folder.
+/// The configuration file of a run in its folder.
 const CONFIG_YAML: &str = "config.yaml";
 
-/// Files and folders that a run leaves at its end.
+/// Files and folders that a run writes at its end.
 const ENDINGS: [&str; 6] = [
     FINAL,
     "all_results.json",
@@ -36,13 +32,13 @@ const ENDINGS: [&str; 6] = [
     "predictions.conll",
 ];
 
-/// Files and folders that a run writes as soon as it begins.
+/// Files and folders that a run writes when it begins.
 const BEGINNINGS: [&str; 4] = [CONFIG_YAML, MACHINE, METRICS, "runs"];
 
 const CAP_BYTES: u64 = 1 << 20;
 
-/// Refuses to begin a run in a folder where one has left something but no checkpoint to go on from. The same
-/// run may begin again that was stopped before its first checkpoint.
+/// Refuses to begin a run in a folder where a run has left files but no checkpoint to resume from. A run that
+/// was stopped before its first checkpoint may begin again there.
 pub fn refuse<C: Serialize + DeserializeOwned>(
     start: &Start,
     output: &Path,
@@ -53,18 +49,17 @@ pub fn refuse<C: Serialize + DeserializeOwned>(
     if *start == Start::Again {
         return Ok(());
     }
-    let is_there = |name: &&&str| fs::exists(&output.join(name));
-    if let Some(name) = ENDINGS.iter().find(is_there) {
+    if let Some(name) = first_existing(output, &ENDINGS) {
         return Err(used(output, name, "of another run, or of one whose checkpoints are gone").into());
     }
-    // A run may diverge before its first checkpoint, and does so again.
-    let beginning = BEGINNINGS.iter().find(is_there).map(|name| (*name).to_string());
+    // A run may diverge before its first checkpoint, and would do so again.
+    let beginning = first_existing(output, &BEGINNINGS).map(str::to_string);
     let Some(name) = beginning.or(diverged(output)?) else { return Ok(()) };
     if *start != Start::Auto {
         return Err(used(output, &name, "of another run").into());
     }
     require_same(output, config)?;
-    // By then the first checkpoint was whole, or could not be written.
+    // After that many steps the first checkpoint was complete, or could not be written.
     let metrics = output.join(METRICS);
     if save_steps > 0 && last_step(&metrics)? > 2 * save_steps {
         let kept = fs::free_name(output, "metrics-kept-", ".jsonl");
@@ -78,8 +73,8 @@ pub fn refuse<C: Serialize + DeserializeOwned>(
     Ok(())
 }
 
-/// Refuses a folder with the configuration of another run before anything is written there. A run with `start` in its
-/// own folder, and one that is given a checkpoint, may go on.
+/// Refuses a folder with the configuration of another run, before anything is written there. Does not look at the
+/// folder if a checkpoint was given (`Start::At`).
 pub fn refuse_other_run<C: Serialize + DeserializeOwned>(
     start: &Start,
     output: &Path,
@@ -89,8 +84,9 @@ pub fn refuse_other_run<C: Serialize + DeserializeOwned>(
     if has_run && matches!(start, Start::Auto) { require_same(output, config) } else { Ok(()) }
 }
 
-/// Refuses a folder for several runs at once, or for a table of them, where these files were not written by such
-/// a command. To be asked before the folder is locked: the lock tells that a command has worked there.
+/// Refuses a folder for several runs at once, or for a table of them, if these files were not written by such
+/// a command. To be called before the folder is locked: an existing lock file shows that a command has worked
+/// there.
 pub fn refuse_for_many(output: &Path, files: &[&str]) -> Result<()> {
     if fs::has_lock(output) {
         return Ok(());
@@ -101,10 +97,9 @@ pub fn refuse_for_many(output: &Path, files: &[&str]) -> Result<()> {
         .map_err(|_| used(output, &files.join("` or `"), "that no run has written").into())
 }
 
-/// Refuses a folder for several seeds where a single run is, whose results would be replaced.
+/// Refuses a folder for several seeds if it contains a single run, whose results would be replaced.
 pub fn refuse_single(output: &Path) -> Result<()> {
-    let has = |name: &&str| fs::exists(&output.join(name));
-    if let Some(name) = [FINAL, METRICS].iter().find(|name| has(name)) {
+    if let Some(name) = first_existing(output, &[FINAL, METRICS]) {
         return Err(used(output, name, "of a run with one seed").into());
     }
     match CheckpointStore::new(output).steps()?.last() {
@@ -119,21 +114,26 @@ fn used(output: &Path, name: &str, what: &str) -> Problem {
         .hint("choose another `run.output_dir`, or move this folder away; to go on with its run, restore a checkpoint")
 }
 
-/// The name of a folder of a step that failed.
+/// The first of `names` that exists in the folder `output`.
+fn first_existing<'a>(output: &Path, names: &[&'a str]) -> Option<&'a str> {
+    names.iter().copied().find(|name| fs::exists(&output.join(name)))
+}
+
+/// The name of a `diverged-<step>` folder in `output`, if there is one.
 fn diverged(output: &Path) -> Result<Option<String>> {
     let names =
         fs::list(output)?.into_iter().filter_map(|path| path.file_name()?.to_str().map(str::to_string));
     Ok(names.into_iter().find(|name| name.starts_with("diverged-")))
 }
 
-/// Refuses a configuration in the folder that is not that of this run, or that no run has written.
+/// Returns an error if the configuration in the folder is not that of this run, or was not written by a run.
 fn require_same<C: Serialize + DeserializeOwned>(output: &Path, config: &C) -> Result<()> {
     let path = output.join(CONFIG_YAML);
     let written = fs::read_text_capped(&path, CAP_BYTES).ok();
     if written.as_ref().is_some_and(|text| *text == to_yaml(config)) {
         return Ok(());
     }
-    // A run writes its configuration first, and what it computes on next.
+    // A run writes its configuration first, and the description of its machine next.
     if written.is_none() || !fs::exists(&output.join(MACHINE)) {
         let (name, what) = match written {
             Some(_) => (CONFIG_YAML, "that no run has written"),
@@ -141,19 +141,19 @@ fn require_same<C: Serialize + DeserializeOwned>(output: &Path, config: &C) -> R
         };
         return Err(used(output, name, what).into());
     }
-    let other = || used(output, CONFIG_YAML, "of a run of another kind");
-    let loaded = config::load_saved(&path).map_err(|_| other())?;
+    let kind = "of a run of another kind";
+    let loaded = config::load_saved(&path).map_err(|_| used(output, CONFIG_YAML, kind))?;
     let json = match loaded {
         AnyLoaded::Pretrain(loaded) => serde_json::to_value(&loaded.config)?,
         AnyLoaded::Finetune(loaded) | AnyLoaded::Sweep(loaded) => serde_json::to_value(&loaded.config)?,
-        AnyLoaded::Tasks(_) => return Err(other().into()),
+        AnyLoaded::Tasks(_) => return Err(used(output, CONFIG_YAML, kind).into()),
     };
-    let saved: C = serde_json::from_value(json).map_err(|_| other())?;
+    let saved: C = serde_json::from_value(json).map_err(|_| used(output, CONFIG_YAML, kind))?;
     compare_for_resume(&saved, config)?;
     Ok(())
 }
 
-/// The largest step in the records of a run; 0 without any.
+/// The largest step in the records of a run; 0 without records.
 fn last_step(path: &Path) -> Result<u64> {
     let mut last = 0;
     if fs::exists(path) {

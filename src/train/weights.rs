@@ -1,18 +1,15 @@
-//! How the weights of each part of a model are spread, for the pictures of trackers.
+//! Histograms of the weights of each part of a model, for experiment trackers.
 
 use std::collections::BTreeMap;
 
-use candle_core::Result;
-use candle_core::Tensor;
+use candle_core::{Result, Tensor};
 
-use crate::layers::Parameters;
-use crate::layers::Part;
+use crate::layers::{Parameters, Part};
 use crate::models::pair::GENERATOR;
 use crate::ops::tensor::with_slice;
-use crate::telemetry::Histogram;
-use crate::telemetry::SAMPLE;
+use crate::telemetry::{Histogram, SAMPLE};
 
-/// A histogram of the matrices of each part, from evenly spaced values of them.
+/// A histogram of the matrices of each part, from evenly spaced samples of their values.
 pub(super) fn spread(parameters: &Parameters) -> Result<Vec<(String, Histogram)>> {
     let matrices =
         parameters.layout().specs().zip(parameters.named()?).filter(|(spec, _)| spec.shape.len() > 1);
@@ -54,7 +51,7 @@ mod tests {
         assert_eq!(names, ["embeddings", "layer.0", "layer.1", "head"]);
         for (name, Histogram { num, sum_squares, max, .. }) in &spread {
             assert!(*num > 10_000.0 && *num < 2.0 * SAMPLE as f64, "{name}: {num}");
-            // Norms and biases, which begin at one and zero, are no matrices.
+            // Norms and biases, initialised with one and zero, are not matrices and so not included.
             let deviation = (sum_squares / num).sqrt();
             assert!((deviation - 0.02).abs() < 0.001 && *max < 0.2, "{name}: {deviation} {max}");
         }

@@ -2,31 +2,25 @@
 //! record.
 
 use std::path::PathBuf;
-use std::time::Duration;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
 use crate::config::FinetuneConfig;
-use crate::error::Class;
-use crate::error::Problem;
-use crate::error::class_of;
-use crate::fs;
+use crate::error::{Class, Problem, class_of};
 use crate::interop::PretrainedFolder;
-use crate::machine;
 use crate::tasks::finetuned::Finetuned;
 use crate::tasks::labelled;
 use crate::tasks::run::Kind;
-use crate::train;
 use crate::train::End;
-use crate::train::resume::Start;
-use crate::train::resume::keep_compute;
+use crate::train::resume::{Start, keep_compute};
 use crate::train::run::Request;
 use crate::train::signals::stopped_by;
 use crate::trials::equipment::Equipment;
 use crate::trials::lanes::Job;
 use crate::trials::record;
 use crate::trials::record::Record;
+use crate::{fs, machine, train};
 
 /// The text after the name of the signal that stopped a grid of cells.
 const SAVED: &str = "what is done is saved";

@@ -3,14 +3,10 @@
 use serde::Serialize;
 
 use crate::pages::chart;
-use crate::pages::chart::Chart;
-use crate::pages::chart::Mark;
-use crate::pages::chart::compact;
-use crate::scores::mean;
-use crate::scores::sample_std;
+use crate::pages::chart::{Chart, Mark, compact};
+use crate::scores::{mean, sample_std};
 use crate::trials::summary::Summary;
-use crate::trials::table::Table;
-use crate::trials::table::mean_and_deviation;
+use crate::trials::table::{Table, mean_and_deviation};
 
 /// The style of the picture, a file of its own: colours for light and dark displays.
 const STYLE: &str = "\

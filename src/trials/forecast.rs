@@ -3,9 +3,7 @@
 use std::time::Duration;
 
 use crate::quantity::format_span;
-use crate::telemetry::Progress;
-use crate::telemetry::Stage;
-use crate::telemetry::Unit;
+use crate::telemetry::{Progress, Stage, Unit};
 
 /// The number of finished cells of one command, and the time that they took.
 pub(super) struct Forecast {

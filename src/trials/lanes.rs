@@ -2,9 +2,7 @@
 //! next run when its current one is done. Results do not depend on the number of threads, so a run writes the
 //! same bytes as it would alone.
 
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::AtomicUsize;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::thread;
 
@@ -12,8 +10,7 @@ use anyhow::Result;
 use rayon::ThreadPoolBuilder;
 
 use crate::batches::BatchPlan;
-use crate::config::BatchSize;
-use crate::config::FinetuneConfig;
+use crate::config::{BatchSize, FinetuneConfig};
 use crate::error::Problem;
 use crate::fs;
 use crate::interop::PretrainedFolder;
@@ -167,10 +164,8 @@ mod tests {
     use super::*;
     use crate::config::ComputeType;
     use crate::distributed::World;
-    use crate::distributed::threads::in_each;
-    use crate::distributed::threads::worlds;
-    use crate::precision::Hardware;
-    use crate::precision::Policy;
+    use crate::distributed::threads::{in_each, worlds};
+    use crate::precision::{Hardware, Policy};
     use crate::telemetry::Progress;
     use crate::train::signals::Signals;
 

@@ -4,35 +4,23 @@
 //! likelier. After an interruption its finished cells are kept, and used when the same weights are probed
 //! again.
 
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
-use crate::config::EvaluationConfig;
-use crate::config::NamedTask;
-use crate::config::PrecisionConfig;
-use crate::config::PretrainConfig;
-use crate::error::Class;
-use crate::error::Problem;
-use crate::error::class_of;
+use crate::config::{EvaluationConfig, NamedTask, PrecisionConfig, PretrainConfig};
+use crate::error::{Class, Problem, class_of};
 use crate::fs;
-use crate::interop::PretrainedFolder;
-use crate::interop::read_folder;
+use crate::interop::{PretrainedFolder, read_folder};
 use crate::scores::mean;
 use crate::tasks::finetuned::Finetuned;
 use crate::tasks::list;
 use crate::tasks::list::FinetunedVisitor;
-use crate::tasks::minimal_pairs::Likelihood;
-use crate::tasks::minimal_pairs::Masking;
-use crate::tasks::minimal_pairs::Pair;
-use crate::tasks::minimal_pairs::read_pairs;
+use crate::tasks::minimal_pairs::{Likelihood, Masking, Pair, read_pairs};
 use crate::tasks::run::Scores;
 use crate::telemetry::Progress;
 use crate::train::probe::Probe;
-use crate::trials::cell::Cell;
-use crate::trials::cell::file_name;
-use crate::trials::cell::require_files;
+use crate::trials::cell::{Cell, file_name, require_files};
 use crate::trials::equipment::Equipment;
 use crate::trials::record;
 

@@ -5,18 +5,15 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::Result;
-use serde::Deserialize;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::checkpoint::CheckpointStore;
-use crate::config;
 use crate::config::FinetuneConfig;
-use crate::error::Problem;
-use crate::error::Problems;
-use crate::fs;
+use crate::error::{Problem, Problems};
 use crate::scores::Outcomes;
 use crate::tasks::run::Inputs;
 use crate::train::run_folder::FINAL;
+use crate::{config, fs};
 
 /// File name of the record in the folder of its cell.
 const RECORD: &str = "cell.json";

@@ -3,17 +3,12 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use serde_json::Map;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
 use crate::config;
 use crate::config::Sweep;
-use crate::scores::Better;
-use crate::scores::mean;
-use crate::scores::sample_std;
-use crate::trials::table::Table;
-use crate::trials::table::mean_and_deviation;
+use crate::scores::{Better, mean, sample_std};
+use crate::trials::table::{Table, mean_and_deviation};
 
 /// The name of a score in transformers' Trainer, the title of its column, and its factor for display.
 pub(super) type Column = (&'static str, &'static str, f64);

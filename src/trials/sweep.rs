@@ -3,39 +3,27 @@
 //! A sweep may be stopped at any moment: the same command resumes it and writes the same table.
 
 use std::collections::BTreeMap;
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
-use crate::config::Setting;
-use crate::config::Sweep;
+use crate::config::{Setting, Sweep};
 use crate::error::Problem;
 use crate::fs;
 use crate::fs::FolderLock;
-use crate::interop::PretrainedFolder;
-use crate::interop::read_folder;
-use crate::scores::Better;
-use crate::scores::Metric;
-use crate::scores::NOT_MEASURED;
+use crate::interop::{PretrainedFolder, read_folder};
+use crate::scores::{Better, Metric, NOT_MEASURED};
 use crate::tasks::finetuned::Finetuned;
 use crate::tasks::list::FinetunedVisitor;
 use crate::train::run_folder::FINAL;
 use crate::train::used;
-use crate::trials::cell::Cell;
-use crate::trials::cell::Done;
-use crate::trials::cell::file_name;
-use crate::trials::cell::require_files;
-use crate::trials::curve::Curve;
-use crate::trials::curve::Point;
+use crate::trials::cell::{Cell, Done, file_name, require_files};
+use crate::trials::curve::{Curve, Point};
 use crate::trials::equipment::Equipment;
 use crate::trials::forecast::Forecast;
-use crate::trials::lanes;
-use crate::trials::record;
-use crate::trials::summary::SeedRun;
-use crate::trials::summary::Summary;
-use crate::trials::summary::short_names;
+use crate::trials::summary::{SeedRun, Summary, short_names};
 use crate::trials::table::Table;
+use crate::trials::{lanes, record};
 
 /// Name of the link to the folder of the best run, in the folder of the sweep.
 pub const BEST: &str = "best";

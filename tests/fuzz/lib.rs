@@ -18,13 +18,10 @@ use std::sync::OnceLock;
 
 use clap::Parser;
 use libfuzzer_sys::fuzzer_mutate;
-use mlmtrain::commands;
+use mlmtrain::{commands, error};
 use mlmtrain::commands::cli::Cli;
-use mlmtrain::error;
-use mlmtrain::rng::Purpose;
-use mlmtrain::rng::Stream;
-use readers::Input;
-use readers::Runs;
+use mlmtrain::rng::{Purpose, Stream};
+use readers::{Input, Runs};
 
 /// The readers of this target; those of compressed files come twice, since damage inside passes checksums.
 static READERS: OnceLock<Vec<(Input, bool)>> = OnceLock::new();

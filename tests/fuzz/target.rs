@@ -2,8 +2,7 @@
 
 #![no_main]
 
-use libfuzzer_sys::fuzz_mutator;
-use libfuzzer_sys::fuzz_target;
+use libfuzzer_sys::{fuzz_mutator, fuzz_target};
 
 fuzz_target!(init: mlmtrain_fuzz::plant(env!("CARGO_BIN_NAME")), |data: &[u8]| mlmtrain_fuzz::read(data));
 

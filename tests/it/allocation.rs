@@ -5,32 +5,20 @@
 
 use std::process::Command;
 
-use candle_core::DType;
-use candle_core::Device;
+use candle_core::{DType, Device};
 use mlmtrain::batches::Batch;
-use mlmtrain::config::ComputeType;
-use mlmtrain::config::RtdConfig;
-use mlmtrain::config::TrainingConfig;
-use mlmtrain::families::EncoderConfig;
-use mlmtrain::families::Family;
-use mlmtrain::families::ModelConfig;
-use mlmtrain::layers::Chosen;
-use mlmtrain::layers::Context;
-use mlmtrain::layers::Rows;
+use mlmtrain::config::{ComputeType, RtdConfig, TrainingConfig};
+use mlmtrain::families::{EncoderConfig, Family, ModelConfig};
 use mlmtrain::layers::context::Pass;
+use mlmtrain::layers::{Chosen, Context, Rows};
 use mlmtrain::machine::Machine;
-use mlmtrain::models::Blueprint;
-use mlmtrain::models::Model;
-use mlmtrain::models::TokenIds;
-use mlmtrain::models::memory::Outline;
-use mlmtrain::models::memory::StepSizes;
+use mlmtrain::models::memory::{Outline, StepSizes};
+use mlmtrain::models::{Blueprint, Model, TokenIds};
 use mlmtrain::ops::memory;
-use mlmtrain::precision::Hardware;
-use mlmtrain::precision::Policy;
+use mlmtrain::precision::{Hardware, Policy};
 use mlmtrain::tasks::Task;
 use mlmtrain::tasks::masked_lm::MaskedLm;
-use mlmtrain::tasks::replaced_token_detection::ReplacedTokenDetection;
-use mlmtrain::tasks::replaced_token_detection::blueprint;
+use mlmtrain::tasks::replaced_token_detection::{ReplacedTokenDetection, blueprint};
 use mlmtrain::train::run;
 use mlmtrain::train::step::Stepper;
 

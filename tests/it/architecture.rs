@@ -11,12 +11,9 @@ mod source;
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use source::Line;
-use source::Source;
-use source::is_part_of_name;
+use source::{Line, Source, is_part_of_name};
 
 /// A module may use itself and those before it. The table in `src/lib.rs` must be the same.
 const MODULES: [&str; 33] = [

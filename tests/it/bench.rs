@@ -1,8 +1,7 @@
 //! `mlmtrain bench` as a user starts it: a row of figures that make sense, and errors that say what is
 //! possible.
 
-use std::process::Command;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use mlmtrain::ops::instructions;
 use mlmtrain::ops::instructions::Instructions;

@@ -4,14 +4,12 @@ use std::collections::BTreeSet;
 use std::fs;
 
 use candle_core::Tensor;
-use mlmtrain::checkpoint::TensorFile;
-use mlmtrain::checkpoint::write_tensors;
+use mlmtrain::checkpoint::{TensorFile, write_tensors};
 use mlmtrain::fs::FolderLock;
 use serde_json::Value;
 
 use crate::pretrain::electra;
-use crate::workplace::Workplace;
-use crate::workplace::assert_same_tree;
+use crate::workplace::{Workplace, assert_same_tree};
 
 /// A run with checkpoints 8, 16, 24, 32 and 40.
 fn trained() -> Workplace {

@@ -3,17 +3,13 @@
 
 use std::fmt::Write;
 use std::fs;
-use std::process::Command;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::material::examples;
-use crate::material::tagged;
-use crate::workplace::Finished;
-use crate::workplace::Workplace;
-use crate::workplace::assert_same_tree;
+use crate::material::{examples, tagged};
+use crate::workplace::{Finished, Workplace, assert_same_tree};
 
 const TASKS: &str = "\
 seeds: [1, 2]

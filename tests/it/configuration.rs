@@ -4,8 +4,7 @@
 use std::fs;
 use std::process::Command;
 
-use crate::workplace::Finished;
-use crate::workplace::Workplace;
+use crate::workplace::{Finished, Workplace};
 
 /// The program with these arguments, in the workplace, with these variables.
 fn program(place: &Workplace, arguments: &[&str], variables: &[(&str, &str)]) -> Finished {

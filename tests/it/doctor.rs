@@ -1,7 +1,6 @@
 //! `mlmtrain doctor` as a user starts it: what it says of this machine agrees with what a run does.
 
-use std::process::Command;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use mlmtrain::ops::instructions;
 use mlmtrain::ops::instructions::Instructions;

@@ -2,17 +2,14 @@
 //! of the CPU, in one process and in several that add up by NCCL.
 
 use std::path::PathBuf;
-use std::process::Child;
-use std::process::Command;
-use std::process::Stdio;
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use crate::notes::skipped;
 use crate::pretrain::electra;
 use crate::processes;
 use crate::processes::program;
-use crate::workplace::Finished;
-use crate::workplace::Workplace;
+use crate::workplace::{Finished, Workplace};
 
 /// Four micro-batches an update, and dropout, which is on by default.
 const SETS: [&str; 6] = [

@@ -3,8 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::workplace::Workplace;
-use crate::workplace::assert_same_tree;
+use crate::workplace::{Workplace, assert_same_tree};
 
 #[test]
 fn the_quickstart_is_that_of_the_source_and_trains() {

@@ -7,8 +7,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write as _;
 use std::os::unix::fs::symlink;
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use clap::CommandFactory;
@@ -16,12 +15,8 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use mlmtrain::commands::cli::Cli;
 
-use crate::material::CONFIG;
-use crate::material::corpus;
-use crate::material::examples;
-use crate::material::tagged;
-use crate::workplace::Finished;
-use crate::workplace::Workplace;
+use crate::material::{CONFIG, corpus, examples, tagged};
+use crate::workplace::{Finished, Workplace};
 
 /// Beginnings of examples that are not run here, and why.
 const LEFT_OUT: [(&str, &str); 6] = [

@@ -18,8 +18,7 @@ use std::fs;
 use serde_json::Value;
 
 use crate::material::examples;
-use crate::workplace::Workplace;
-use crate::workplace::assert_same_tree;
+use crate::workplace::{Workplace, assert_same_tree};
 
 /// A workplace with a pretrained model in `run/final`, `train.csv` and `dev.csv`.
 fn workplace() -> Workplace {

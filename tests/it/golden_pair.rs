@@ -3,27 +3,18 @@
 
 use std::path::Path;
 
-use candle_core::Device;
-use candle_core::Result;
-use candle_core::Tensor;
+use candle_core::{Device, Result, Tensor};
 use mlmtrain::batches::Batch;
 use mlmtrain::config::TrainingConfig;
 use mlmtrain::distributed::World;
-use mlmtrain::layers::Gradients;
-use mlmtrain::layers::Parameters;
 use mlmtrain::layers::context::Pass;
+use mlmtrain::layers::{Gradients, Parameters};
 use mlmtrain::optim::Optimizer;
-use mlmtrain::tasks::Loss;
-use mlmtrain::tasks::PendingLoss;
-use mlmtrain::tasks::Seen;
-use mlmtrain::tasks::Task;
-use mlmtrain::tasks::Term;
 use mlmtrain::tasks::replaced_token_detection::ReplacedTokenDetection;
+use mlmtrain::tasks::{Loss, PendingLoss, Seen, Task, Term};
 use mlmtrain::train::step::Stepper;
 
-use crate::golden::Tensors;
-use crate::golden::largest;
-use crate::golden::norm;
+use crate::golden::{Tensors, largest, norm};
 
 /// The task with drawn ids that are given.
 pub(crate) struct Given {

@@ -3,44 +3,26 @@
 
 mod batches;
 
-use candle_core::DType;
-use candle_core::Device;
-use candle_core::Tensor;
+use candle_core::{DType, Device, Tensor};
 use mlmtrain::batches::Batch;
 use mlmtrain::config::TrainingConfig;
 use mlmtrain::distributed::World;
-use mlmtrain::families::EncoderConfig;
-use mlmtrain::families::Family;
-use mlmtrain::families::HeadKind;
-use mlmtrain::families::ModelConfig;
-use mlmtrain::families::PositionKind;
-use mlmtrain::layers::Gradients;
-use mlmtrain::layers::Parameters;
-use mlmtrain::layers::Part;
+use mlmtrain::families::{EncoderConfig, Family, HeadKind, ModelConfig, PositionKind};
 use mlmtrain::layers::context::Pass;
-use mlmtrain::models::Model;
-use mlmtrain::models::Objective;
+use mlmtrain::layers::{Gradients, Parameters, Part};
+use mlmtrain::models::{Model, Objective};
 use mlmtrain::ops::biased_attention;
 use mlmtrain::ops::disentangled_attention::Buckets;
 use mlmtrain::ops::tensor::with_slice_mut;
 use mlmtrain::optim::Optimizer;
-use mlmtrain::rng::Purpose;
-use mlmtrain::rng::Stream;
-use mlmtrain::tasks::Loss;
-use mlmtrain::tasks::PendingLoss;
-use mlmtrain::tasks::Seen;
-use mlmtrain::tasks::Task;
+use mlmtrain::rng::{Purpose, Stream};
 use mlmtrain::tasks::classify::Classify;
 use mlmtrain::tasks::masked_lm::MaskedLm;
 use mlmtrain::tasks::token_classify::TokenClassify;
-use mlmtrain::train::step::Skip;
-use mlmtrain::train::step::Stepper;
+use mlmtrain::tasks::{Loss, PendingLoss, Seen, Task};
+use mlmtrain::train::step::{Skip, Stepper};
 
-use self::batches::labelled_batch;
-use self::batches::masked_batch;
-use self::batches::numbered_batch;
-use self::batches::tagged_batch;
-use self::batches::with_types;
+use self::batches::{labelled_batch, masked_batch, numbered_batch, tagged_batch, with_types};
 
 const VOCABULARY: u64 = 60;
 const LABELS: usize = 3;

@@ -4,13 +4,10 @@
 use std::fmt::Write as _;
 use std::fs;
 
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::material::examples;
-use crate::material::tagged;
-use crate::workplace::Finished;
-use crate::workplace::Workplace;
+use crate::material::{examples, tagged};
+use crate::workplace::{Finished, Workplace};
 
 const FAST: &[&str] = &["--set", "training.learning_rate=0.005", "--set", "data.max_seq_length=32"];
 

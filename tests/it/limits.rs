@@ -1,13 +1,10 @@
 //! Limits of the system that a run meets: sizes of files, open files, a pipe where a file is wanted.
 
 use std::fs;
-use std::process::Command;
-use std::process::Stdio;
-use std::time::Duration;
-use std::time::Instant;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
-use crate::workplace::Finished;
-use crate::workplace::Workplace;
+use crate::workplace::{Finished, Workplace};
 
 /// The program under a limit of the shell.
 fn limited(place: &Workplace, limit: &str, arguments: &[&str]) -> Finished {

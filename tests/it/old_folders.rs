@@ -3,8 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use mlmtrain::checkpoint::TensorFile;
-use mlmtrain::checkpoint::write_tensors;
+use mlmtrain::checkpoint::{TensorFile, write_tensors};
 
 use crate::workplace::Workplace;
 

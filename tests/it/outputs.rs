@@ -3,17 +3,13 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
-use std::process::Stdio;
-use std::time::Duration;
-use std::time::Instant;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::material::examples;
-use crate::material::tagged;
-use crate::workplace::Finished;
-use crate::workplace::Workplace;
+use crate::material::{examples, tagged};
+use crate::workplace::{Finished, Workplace};
 
 /// A workplace with a pretrained model in `run/final` and a classifier in `cls/final`.
 fn with_classifier() -> Workplace {

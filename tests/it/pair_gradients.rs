@@ -1,23 +1,19 @@
 //! The joint loss of masked tokens and pairs of segments: finite differences with dropout on, the same bits
 //! with layers computed again, gradients that are told of once, and batches that lack one of the two.
 
-use std::sync::Arc;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use candle_core::Device;
 use mlmtrain::batches::Batch;
 use mlmtrain::config::TrainingConfig;
 use mlmtrain::distributed::World;
-use mlmtrain::families::EncoderConfig;
-use mlmtrain::families::Family;
-use mlmtrain::families::ModelConfig;
+use mlmtrain::families::{EncoderConfig, Family, ModelConfig};
 use mlmtrain::layers::Gradients;
 use mlmtrain::layers::context::Pass;
 use mlmtrain::models::Blueprint;
 use mlmtrain::optim::Optimizer;
 use mlmtrain::tasks::Task;
-use mlmtrain::tasks::sentence_pairs::NextSentence;
-use mlmtrain::tasks::sentence_pairs::SentencePairs;
+use mlmtrain::tasks::sentence_pairs::{NextSentence, SentencePairs};
 use mlmtrain::train::step::Stepper;
 
 use crate::gradients::finite_difference_error;

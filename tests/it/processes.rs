@@ -4,19 +4,14 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::path::PathBuf;
-use std::process::Child;
-use std::process::Command;
-use std::process::Stdio;
-use std::time::Duration;
-use std::time::SystemTime;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, SystemTime};
 
 use serde_json::Value;
 
 use crate::notes::skipped;
 use crate::pretrain::electra;
-use crate::workplace::Finished;
-use crate::workplace::Workplace;
-use crate::workplace::assert_same_tree;
+use crate::workplace::{Finished, Workplace, assert_same_tree};
 
 /// Eight micro-batches an update; dropout is on by default.
 const SETS: [&str; 5] = [

@@ -8,9 +8,7 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::notes::skipped;
-use crate::workplace::CONFIG;
-use crate::workplace::Finished;
-use crate::workplace::Workplace;
+use crate::workplace::{CONFIG, Finished, Workplace};
 
 #[test]
 fn the_package_passes_its_own_tests() {

@@ -2,14 +2,11 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
-use crate::material::examples;
-use crate::material::tagged;
+use crate::material::{examples, tagged};
 use crate::notes;
-use crate::workplace::Finished;
-use crate::workplace::Workplace;
+use crate::workplace::{Finished, Workplace};
 
 /// Two pretraining runs, a classifier of two seeds and a tagger.
 fn workplace() -> Workplace {

@@ -1,13 +1,10 @@
 //! Layers that are one: its gradients are told of once, when every layer has added its own.
 
-use std::sync::Arc;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use candle_core::Device;
 use mlmtrain::batches::Batch;
-use mlmtrain::families::EncoderConfig;
-use mlmtrain::families::Family;
-use mlmtrain::families::ModelConfig;
+use mlmtrain::families::{EncoderConfig, Family, ModelConfig};
 use mlmtrain::layers::Gradients;
 use mlmtrain::layers::context::Pass;
 use mlmtrain::models::Model;

@@ -1,23 +1,15 @@
 //! The number of threads changes no bit of a training step, in whatever type it computes.
 
-use candle_core::DType;
-use candle_core::Device;
-use candle_core::Tensor;
+use candle_core::{DType, Device, Tensor};
 use mlmtrain::batches::Batch;
-use mlmtrain::config::ComputeType;
-use mlmtrain::config::PrecisionConfig;
-use mlmtrain::config::TrainingConfig;
+use mlmtrain::config::{ComputeType, PrecisionConfig, TrainingConfig};
 use mlmtrain::distributed::World;
-use mlmtrain::families::EncoderConfig;
-use mlmtrain::families::Family;
-use mlmtrain::families::ModelConfig;
+use mlmtrain::families::{EncoderConfig, Family, ModelConfig};
 use mlmtrain::layers::Gradients;
 use mlmtrain::models::Model;
 use mlmtrain::optim::Optimizer;
-use mlmtrain::precision::Hardware;
-use mlmtrain::precision::Policy;
-use mlmtrain::rng::Purpose;
-use mlmtrain::rng::Stream;
+use mlmtrain::precision::{Hardware, Policy};
+use mlmtrain::rng::{Purpose, Stream};
 use mlmtrain::tasks::Task;
 use mlmtrain::tasks::masked_lm::MaskedLm;
 use mlmtrain::train::step::Stepper;

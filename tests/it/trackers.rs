@@ -2,8 +2,7 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use crate::notes;
 use crate::workplace::Workplace;

@@ -2,23 +2,17 @@
 //! dropout on, the same bits with layers computed again, and gradients that are told of once, when they are
 //! final.
 
-use std::sync::Arc;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
-use candle_core::Device;
-use candle_core::Tensor;
+use candle_core::{Device, Tensor};
 use mlmtrain::batches::Batch;
 use mlmtrain::config::RtdConfig;
-use mlmtrain::families::EncoderConfig;
-use mlmtrain::families::Family;
-use mlmtrain::families::ModelConfig;
+use mlmtrain::families::{EncoderConfig, Family, ModelConfig};
 use mlmtrain::layers::Gradients;
 use mlmtrain::layers::context::Pass;
-use mlmtrain::rng::Purpose;
-use mlmtrain::rng::Stream;
+use mlmtrain::rng::{Purpose, Stream};
 use mlmtrain::tasks::Task;
-use mlmtrain::tasks::replaced_token_detection::ReplacedTokenDetection;
-use mlmtrain::tasks::replaced_token_detection::blueprint;
+use mlmtrain::tasks::replaced_token_detection::{ReplacedTokenDetection, blueprint};
 
 use crate::golden_pair::Given;
 use crate::gradients::finite_difference_error;

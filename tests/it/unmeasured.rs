@@ -5,8 +5,7 @@ use std::fmt::Write as _;
 use std::fs;
 
 use candle_core::Tensor;
-use mlmtrain::checkpoint::TensorFile;
-use mlmtrain::checkpoint::write_tensors;
+use mlmtrain::checkpoint::{TensorFile, write_tensors};
 use serde_json::Value;
 
 use crate::material::examples;

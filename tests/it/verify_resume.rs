@@ -5,9 +5,7 @@ use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::fs;
 
-use crate::workplace::Workplace;
-use crate::workplace::assert_same_tree;
-use crate::workplace::send;
+use crate::workplace::{Workplace, assert_same_tree, send};
 
 const SIGTERM: i32 = 15;
 

@@ -1,24 +1,17 @@
 //! `scripts/vm/`: what the scripts call, and that a machine that vanishes costs no bytes of the result.
 
 use std::fs;
-use std::io::BufRead;
-use std::io::BufReader;
-use std::io::Write;
-use std::net::TcpListener;
-use std::net::TcpStream;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::Child;
-use std::process::Command;
-use std::process::Stdio;
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use crate::notes::skipped;
 use crate::processes;
-use crate::workplace::Finished;
-use crate::workplace::Workplace;
-use crate::workplace::send;
+use crate::workplace::{Finished, Workplace, send};
 
 /// The script on the configuration of the place, in a process group of its own. Its data command brings the
 /// corpus, its upload leaves the exit code of training, and powering off is only written down.

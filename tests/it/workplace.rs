@@ -4,21 +4,15 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
-use std::path::PathBuf;
-use std::process::Child;
-use std::process::Command;
-use std::process::Output;
-use std::process::Stdio;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
 use serde_json::Value;
-use sha2::Digest;
-use sha2::Sha256;
+use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 
-pub(super) use crate::material::CONFIG;
-pub(super) use crate::material::corpus;
+pub(super) use crate::material::{CONFIG, corpus};
 
 /// The output folder of a configuration, relative to the workplace.
 pub(super) const RUN: &str = "run";

@@ -4,12 +4,9 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::Result;
-use mlmtrain::config::load_finetune;
-use mlmtrain::config::load_pretrain;
+use mlmtrain::config::{load_finetune, load_pretrain};
 
-use super::Input;
-use super::Outcome;
-use super::Runs;
+use super::{Input, Outcome, Runs};
 use crate::material;
 
 const TARGET: &str = "config";

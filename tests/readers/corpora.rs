@@ -3,15 +3,10 @@
 use std::path::Path;
 
 use mlmtrain::config::DataConfig;
-use mlmtrain::corpus::Corpus;
-use mlmtrain::corpus::Item;
-use mlmtrain::corpus::Judge;
-use serde_json::Value;
-use serde_json::json;
+use mlmtrain::corpus::{Corpus, Item, Judge};
+use serde_json::{Value, json};
 
-use super::Input;
-use super::Outcome;
-use super::compressed;
+use super::{Input, Outcome, compressed};
 
 const TARGET: &str = "corpus";
 

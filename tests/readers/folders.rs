@@ -3,11 +3,9 @@
 use std::fs;
 use std::path::Path;
 
-use anyhow::Context;
-use anyhow::Result;
+use anyhow::{Context, Result};
 use serde_json::Value;
-use sha2::Digest;
-use sha2::Sha256;
+use sha2::{Digest, Sha256};
 
 /// Copies a folder with all below it.
 pub(crate) fn copy_tree(from: &Path, to: &Path) -> Result<()> {

@@ -2,19 +2,12 @@
 
 use std::path::Path;
 
-use mlmtrain::tasks::labelled::Columns;
-use mlmtrain::tasks::labelled::InputFile;
-use mlmtrain::tasks::labelled::InputTexts;
-use mlmtrain::tasks::labelled::Tagging;
-use mlmtrain::tasks::labelled::read_examples;
-use mlmtrain::tasks::labelled::read_tagged;
+use mlmtrain::tasks::labelled::{Columns, InputFile, InputTexts, Tagging, read_examples, read_tagged};
 use mlmtrain::tasks::minimal_pairs::read_pairs;
 
-use super::Input;
-use super::Outcome;
 use super::compressed::gzip;
-use crate::material::examples;
-use crate::material::tagged;
+use super::{Input, Outcome};
+use crate::material::{examples, tagged};
 
 const TARGET: &str = "labelled";
 

@@ -4,13 +4,10 @@ use std::path::Path;
 
 use mlmtrain::config::DataConfig;
 use mlmtrain::corpus::Judge;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::Input;
-use super::Outcome;
 use super::compressed::gzip;
-use super::corpora;
+use super::{Input, Outcome, corpora};
 
 const TARGET: &str = "lists";
 

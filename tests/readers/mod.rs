@@ -21,18 +21,14 @@ mod shards;
 mod tokenizers;
 
 use std::fs;
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::Context;
-use anyhow::Result;
-use anyhow::bail;
+use anyhow::{Context, Result, bail};
 use mlmtrain::rng::Stream;
 
 pub(crate) use compressed::Compress;
-pub(crate) use folders::copy_tree;
-pub(crate) use folders::reseal;
+pub(crate) use folders::{copy_tree, reseal};
 pub(crate) use mutate::mutate;
 pub(crate) use runs::Runs;
 

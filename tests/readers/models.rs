@@ -4,29 +4,20 @@
 use std::fs;
 use std::path::Path;
 
-use anyhow::Context;
-use anyhow::Result;
+use anyhow::{Context, Result};
 use candle_core::Device;
-use mlmtrain::checkpoint::Checkpoint;
-use mlmtrain::checkpoint::Unverified;
+use mlmtrain::checkpoint::{Checkpoint, Unverified};
 use mlmtrain::config::PrecisionConfig;
-use mlmtrain::interop::HubConfig;
-use mlmtrain::interop::read_folder;
+use mlmtrain::interop::{HubConfig, read_folder};
 use mlmtrain::tasks::classify::Classifier;
 use mlmtrain::train::inspect;
 use mlmtrain::train::replay::Replay;
-use mlmtrain::train::resume::Start;
-use mlmtrain::train::resume::keep_compute;
+use mlmtrain::train::resume::{Start, keep_compute};
 use mlmtrain::train::saved::Resumed;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::Input;
-use super::Outcome;
-use super::Runs;
-use super::copy_tree;
 use super::folders::seal;
-use super::reseal;
+use super::{Input, Outcome, Runs, copy_tree, reseal};
 
 /// Files of a model folder that are damaged.
 const MODEL: [&str; 4] = ["model.safetensors", "config.json", "tokenizer.json", "tokenizer_config.json"];

@@ -3,22 +3,14 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use parquet::basic::BrotliLevel;
-use parquet::basic::Compression;
-use parquet::basic::Encoding;
-use parquet::basic::GzipLevel;
-use parquet::basic::ZstdLevel;
-use parquet::data_type::ByteArray;
-use parquet::data_type::ByteArrayType;
-use parquet::file::properties::WriterProperties;
-use parquet::file::properties::WriterPropertiesBuilder;
-use parquet::file::properties::WriterVersion;
+use parquet::basic::{BrotliLevel, Compression, Encoding, GzipLevel, ZstdLevel};
+use parquet::data_type::{ByteArray, ByteArrayType};
+use parquet::file::properties::{WriterProperties, WriterPropertiesBuilder, WriterVersion};
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
 use serde_json::json;
 
-use super::Input;
-use super::corpora;
+use super::{Input, corpora};
 
 pub(super) fn all(folder: &Path) -> Vec<Input> {
     let plain = WriterProperties::builder;

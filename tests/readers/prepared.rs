@@ -2,25 +2,16 @@
 //! interrupted.
 
 use std::fs;
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use anyhow::Context;
-use anyhow::Result;
-use mlmtrain::config::PretrainConfig;
-use mlmtrain::config::load_pretrain;
+use anyhow::{Context, Result};
+use mlmtrain::config::{PretrainConfig, load_pretrain};
 use mlmtrain::distributed::World;
-use mlmtrain::prepare::ensure_prepared;
-use mlmtrain::prepare::read_report;
-use serde_json::Value;
-use serde_json::json;
+use mlmtrain::prepare::{ensure_prepared, read_report};
+use serde_json::{Value, json};
 
-use super::Compress;
-use super::Input;
-use super::Outcome;
-use super::Runs;
 use super::compressed::zstd;
-use super::copy_tree;
+use super::{Compress, Input, Outcome, Runs, copy_tree};
 
 const TARGET: &str = "prepared";
 

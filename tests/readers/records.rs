@@ -3,14 +3,11 @@
 use std::fs;
 use std::path::Path;
 
-use anyhow::Context;
-use anyhow::Result;
+use anyhow::{Context, Result};
 use mlmtrain::telemetry::MetricsLog;
 use mlmtrain::train::results;
 
-use super::Input;
-use super::Outcome;
-use super::Runs;
+use super::{Input, Outcome, Runs};
 
 const TARGET: &str = "records";
 

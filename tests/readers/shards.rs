@@ -5,15 +5,11 @@ use std::path::Path;
 
 use anyhow::Context;
 use mlmtrain::corpus::Side;
-use mlmtrain::shards::Manifest;
-use mlmtrain::shards::ShardSet;
-use mlmtrain::shards::ShardWriter;
-use mlmtrain::shards::SplitEntry;
+use mlmtrain::shards::{Manifest, ShardSet, ShardWriter, SplitEntry};
 
-use super::Input;
-use super::Outcome;
 use super::corpora::DOCUMENTS;
 use super::folders::sha256;
+use super::{Input, Outcome};
 
 const TARGET: &str = "shards";
 

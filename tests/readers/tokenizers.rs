@@ -3,20 +3,14 @@
 use std::fs;
 use std::path::Path;
 
-use anyhow::Context;
-use anyhow::Result;
+use anyhow::{Context, Result};
 use mlmtrain::config::TokenizerConfig;
 use mlmtrain::families::Family;
-use mlmtrain::tokenizer::Tokenizer;
-use mlmtrain::tokenizer::Trainer;
-use mlmtrain::tokenizer::TrainerOptions;
+use mlmtrain::tokenizer::{Tokenizer, Trainer, TrainerOptions};
 use serde_json::json;
 
-use super::Input;
-use super::Outcome;
-use super::Runs;
-use super::copy_tree;
 use super::corpora::texts;
+use super::{Input, Outcome, Runs, copy_tree};
 
 const TARGET: &str = "tokenizer";
 

@@ -3,11 +3,10 @@
 //! It tests nothing. Cargo runs test programs in the order of their names, and this one's comes last; the
 //! runner of each program knows only its own tests, and counts a skipped one as passed.
 
-use std::fs;
-use std::io;
 use std::io::Write;
 use std::path::Path;
 use std::time::Duration;
+use std::{fs, io};
 
 #[expect(dead_code, reason = "notes are taken by the other test programs")]
 mod notes;

@@ -3,14 +3,12 @@
 //!
 //! It knows nothing of the data that a test wants.
 
-use std::fs;
 use std::fs::OpenOptions;
-use std::io::Error;
-use std::io::Write;
+use std::io::{Error, Write};
 use std::os::unix::process::parent_id;
 use std::panic::Location;
 use std::path::PathBuf;
-use std::thread;
+use std::{fs, thread};
 
 /// Says that the test of this thread is skipped and why, now and at the end of `cargo test`.
 #[track_caller]

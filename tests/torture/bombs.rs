@@ -5,17 +5,13 @@ use std::fs;
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::Context;
-use anyhow::Result;
+use anyhow::{Context, Result};
 
 use crate::job::Job;
-use crate::place::Bench;
-use crate::place::Place;
-use crate::readers::compressed::gzip;
-use crate::readers::compressed::zstd;
+use crate::place::{Bench, Place};
+use crate::readers::compressed::{gzip, zstd};
 use crate::sitting::Sitting;
-use crate::table::Control;
-use crate::table::Outcome;
+use crate::table::{Control, Outcome};
 
 pub(crate) const TARGET: &str = "<= 256 MiB over a harmless run";
 

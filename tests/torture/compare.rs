@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use anyhow::Context;
-use anyhow::Result;
+use anyhow::{Context, Result};
 use mlmtrain::checkpoint::CheckpointStore;
 use mlmtrain::train::saved::Resumed;
 use serde_json::Value;

@@ -2,21 +2,16 @@
 //! its KiB. All of it is found, and the older checkpoint used.
 
 use std::fs;
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use anyhow::Context;
-use anyhow::Result;
+use anyhow::{Context, Result};
 
 use crate::compare;
 use crate::draw::Draw;
-use crate::job::Job;
-use crate::job::STEPS;
-use crate::place::Bench;
-use crate::place::Place;
+use crate::job::{Job, STEPS};
+use crate::place::{Bench, Place};
 use crate::readers::reseal;
-use crate::table::Control;
-use crate::table::Outcome;
+use crate::table::{Control, Outcome};
 
 const OLDER: u64 = STEPS - 2;
 

@@ -10,12 +10,10 @@ use anyhow::Result;
 
 use crate::draw::Draw;
 use crate::job::Job;
-use crate::mounts::Mount;
-use crate::mounts::hindrance;
+use crate::mounts::{Mount, hindrance};
 use crate::place::Bench;
 use crate::sitting::Sitting;
-use crate::table::Control;
-use crate::table::Outcome;
+use crate::table::{Control, Outcome};
 
 const SIGCONT: i32 = 18;
 const SIGSTOP: i32 = 19;

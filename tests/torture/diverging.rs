@@ -11,11 +11,9 @@ use anyhow::Result;
 
 use crate::draw::Draw;
 use crate::job::Job;
-use crate::place::Bench;
-use crate::place::Place;
+use crate::place::{Bench, Place};
 use crate::sitting::Sitting;
-use crate::table::Control;
-use crate::table::Outcome;
+use crate::table::{Control, Outcome};
 
 pub(crate) fn run(bench: &Bench, job: Job) -> Result<Outcome> {
     let count = bench.count(3, 30);

@@ -1,14 +1,11 @@
 //! Random numbers one after the other, and trials on all cores.
 
 use std::sync::Mutex;
-use std::sync::atomic::AtomicUsize;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use anyhow::Result;
-use mlmtrain::rng::Purpose;
-use mlmtrain::rng::Stream;
-use mlmtrain::rng::hash_name;
+use mlmtrain::rng::{Purpose, Stream, hash_name};
 
 /// Draws one number after the other from a stream of its own.
 pub(crate) struct Draw {

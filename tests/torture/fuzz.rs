@@ -2,8 +2,7 @@
 //! as in the row `mutants` and from what was once read wrongly. None makes a reader panic, hang, or take more
 //! than 2 GiB.
 
-use std::time::Duration;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
@@ -11,8 +10,7 @@ use crate::draw::on_all_cores;
 use crate::job::Job;
 use crate::place::Bench;
 use crate::reading;
-use crate::reading::Found;
-use crate::reading::Order;
+use crate::reading::{Found, Order};
 use crate::table::Outcome;
 
 pub(crate) const TARGET: &str = "0 panics, 0 hangs, 0 over 2 GiB";

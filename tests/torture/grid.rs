@@ -5,18 +5,15 @@ use std::fs;
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::Result;
-use anyhow::bail;
+use anyhow::{Result, bail};
 use serde_json::json;
 
 use crate::compare::read_json;
 use crate::draw::Draw;
 use crate::job::Job;
-use crate::place::Bench;
-use crate::place::Place;
+use crate::place::{Bench, Place};
 use crate::sitting::Sitting;
-use crate::table::Control;
-use crate::table::Outcome;
+use crate::table::{Control, Outcome};
 
 /// Kills of one grid.
 const KILLS: usize = 10;

@@ -6,20 +6,15 @@
 use std::fs;
 use std::time::Duration;
 
-use anyhow::Result;
-use anyhow::bail;
+use anyhow::{Result, bail};
 
 use crate::compare;
 use crate::compare::Reference;
-use crate::draw::Draw;
-use crate::draw::on_all_cores;
-use crate::job::Job;
-use crate::job::SAVE_STEPS;
-use crate::place::Bench;
-use crate::place::Place;
+use crate::draw::{Draw, on_all_cores};
+use crate::job::{Job, SAVE_STEPS};
+use crate::place::{Bench, Place};
 use crate::sitting::Sitting;
-use crate::table::Control;
-use crate::table::Outcome;
+use crate::table::{Control, Outcome};
 
 /// A run that is killed this often is then left to come to its end.
 const KILLS_OF_A_RUN: usize = 10;

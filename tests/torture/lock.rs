@@ -7,11 +7,8 @@ use anyhow::Result;
 use crate::draw::Draw;
 use crate::job::Job;
 use crate::place::Bench;
-use crate::sitting::SIGTERM;
-use crate::sitting::Sitting;
-use crate::sitting::has_program;
-use crate::table::Control;
-use crate::table::Outcome;
+use crate::sitting::{SIGTERM, Sitting, has_program};
+use crate::table::{Control, Outcome};
 
 /// The most that a refusal may take.
 const MOST: f64 = 1.0;

@@ -43,15 +43,12 @@ use std::io::Write;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use anyhow::Context;
-use anyhow::Result;
+use anyhow::{Context, Result};
 
 use job::Job;
 use options::Options;
 use place::Bench;
-use table::Outcome;
-use table::Results;
-use table::Row;
+use table::{Outcome, Results, Row};
 
 /// The allocator of the program, so that the readers run here on what they run on there.
 #[global_allocator]

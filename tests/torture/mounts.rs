@@ -1,13 +1,10 @@
 //! File systems of the driver's own: small disks that can be filled, copied while they are written to, and
 //! cut off. Root alone may mount; `scripts/torture.sh` gives the driver mounts that nobody else sees.
 
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::Context;
-use anyhow::Result;
-use anyhow::bail;
+use anyhow::{Context, Result, bail};
 
 use crate::sitting::has_program;
 

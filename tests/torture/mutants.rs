@@ -8,8 +8,7 @@ use crate::draw::on_all_cores;
 use crate::job::Job;
 use crate::place::Bench;
 use crate::reading;
-use crate::reading::Found;
-use crate::reading::Order;
+use crate::reading::{Found, Order};
 use crate::table::Outcome;
 
 pub(crate) const TARGET: &str = "0 panics, 0 hangs, 0 over 2 GiB, >= 99 % of refusals name file and place";

@@ -4,9 +4,7 @@
 
 use std::path::PathBuf;
 
-use anyhow::Context;
-use anyhow::Result;
-use anyhow::bail;
+use anyhow::{Context, Result, bail};
 
 use crate::table::Row;
 

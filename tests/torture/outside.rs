@@ -3,26 +3,17 @@
 
 use std::fs;
 use std::fs::File;
-use std::path::Path;
-use std::path::PathBuf;
-use std::process::Command;
-use std::process::Stdio;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use anyhow::Context;
-use anyhow::Result;
+use anyhow::{Context, Result};
 
 use crate::draw::Draw;
 use crate::job::Job;
-use crate::place::Bench;
-use crate::place::Place;
-use crate::sitting::Ended;
-use crate::sitting::SIGBUS;
-use crate::sitting::SIGKILL;
-use crate::sitting::SIGTERM;
-use crate::sitting::Sitting;
-use crate::table::Control;
-use crate::table::Outcome;
+use crate::place::{Bench, Place};
+use crate::sitting::{Ended, SIGBUS, SIGKILL, SIGTERM, Sitting};
+use crate::table::{Control, Outcome};
 
 /// Where Debian and its kin put libfaketime.
 const FAKETIME: [&str; 3] = [

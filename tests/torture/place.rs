@@ -3,17 +3,13 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Arc;
-use std::sync::Mutex;
-use std::sync::atomic::AtomicUsize;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use anyhow::Result;
-use anyhow::bail;
+use anyhow::{Result, bail};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -21,8 +17,7 @@ use crate::compare::Reference;
 use crate::job;
 use crate::job::Job;
 use crate::options::Options;
-use crate::readers::Runs;
-use crate::readers::copy_tree;
+use crate::readers::{Runs, copy_tree};
 use crate::sitting::Sitting;
 
 /// A whole run takes a second; far more than that is a hang.

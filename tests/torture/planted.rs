@@ -6,21 +6,16 @@
 use std::fs;
 use std::process::Command;
 
-use anyhow::Context;
-use anyhow::Result;
+use anyhow::{Context, Result};
 use serde_json::Value;
 
-use crate::compare;
 use crate::compare::Reference;
 use crate::draw::Draw;
-use crate::job::Job;
-use crate::job::STEPS;
-use crate::material;
-use crate::place::Bench;
-use crate::place::Place;
+use crate::job::{Job, STEPS};
+use crate::place::{Bench, Place};
 use crate::sitting::Sitting;
-use crate::table::Control;
-use crate::table::Outcome;
+use crate::table::{Control, Outcome};
+use crate::{compare, material};
 
 /// A byte that stands in no text of the runs, and is a token of its own.
 const RARE: &str = "~";

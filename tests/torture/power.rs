@@ -3,28 +3,19 @@
 
 use std::fs;
 use std::fs::File;
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::Context;
-use anyhow::Result;
-use anyhow::bail;
+use anyhow::{Context, Result, bail};
 
 use crate::compare;
-use crate::draw::Draw;
-use crate::draw::on_all_cores;
-use crate::job::Job;
-use crate::job::SAVE_STEPS;
-use crate::mounts::Mount;
-use crate::mounts::hindrance;
-use crate::mounts::tool;
-use crate::place::Bench;
-use crate::place::Place;
+use crate::draw::{Draw, on_all_cores};
+use crate::job::{Job, SAVE_STEPS};
+use crate::mounts::{Mount, hindrance, tool};
+use crate::place::{Bench, Place};
 use crate::sitting::Sitting;
-use crate::table::Control;
-use crate::table::Outcome;
+use crate::table::{Control, Outcome};
 
 const TOOLS: [&str; 6] = ["mount", "umount", "mkfs.xfs", "mkfs.ext4", "sync", "strace"];
 

@@ -2,22 +2,15 @@
 
 use std::fs;
 
-use anyhow::Context;
-use anyhow::Result;
-use mlmtrain::checkpoint::Checkpoint;
-use mlmtrain::checkpoint::write_tensors;
+use anyhow::{Context, Result};
+use mlmtrain::checkpoint::{Checkpoint, write_tensors};
 
 use crate::compare;
-use crate::draw::Draw;
-use crate::draw::on_all_cores;
-use crate::job::Job;
-use crate::job::STEPS;
-use crate::place::Bench;
-use crate::place::Place;
-use crate::readers::copy_tree;
-use crate::readers::reseal;
-use crate::table::Control;
-use crate::table::Outcome;
+use crate::draw::{Draw, on_all_cores};
+use crate::job::{Job, STEPS};
+use crate::place::{Bench, Place};
+use crate::readers::{copy_tree, reseal};
+use crate::table::{Control, Outcome};
 
 const OPTIMIZER: &str = "trainer/optimizer.safetensors";
 

@@ -7,12 +7,9 @@ use std::path::Path;
 use anyhow::Result;
 
 use crate::job::Job;
-use crate::place::Bench;
-use crate::place::Place;
-use crate::sitting::SIGTERM;
-use crate::sitting::Sitting;
-use crate::table::Control;
-use crate::table::Outcome;
+use crate::place::{Bench, Place};
+use crate::sitting::{SIGTERM, Sitting};
+use crate::table::{Control, Outcome};
 
 const SECRET: &str = "hunter2-planted-e7c1";
 

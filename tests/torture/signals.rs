@@ -3,24 +3,15 @@
 
 use std::time::Duration;
 
-use anyhow::Result;
-use anyhow::bail;
+use anyhow::{Result, bail};
 
 use crate::compare;
 use crate::compare::Reference;
-use crate::draw::Draw;
-use crate::draw::on_all_cores;
+use crate::draw::{Draw, on_all_cores};
 use crate::job::Job;
-use crate::place::Bench;
-use crate::place::Place;
-use crate::sitting::Ended;
-use crate::sitting::SIGINT;
-use crate::sitting::SIGKILL;
-use crate::sitting::SIGTERM;
-use crate::sitting::SIGUSR1;
-use crate::sitting::Sitting;
-use crate::table::Control;
-use crate::table::Outcome;
+use crate::place::{Bench, Place};
+use crate::sitting::{Ended, SIGINT, SIGKILL, SIGTERM, SIGUSR1, Sitting};
+use crate::table::{Control, Outcome};
 
 /// The most that an end may take.
 const MOST: Duration = Duration::from_secs(10);

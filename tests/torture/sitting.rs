@@ -6,19 +6,12 @@ use std::fs;
 use std::fs::File;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
-use std::process::Child;
-use std::process::Command;
-use std::process::ExitStatus;
-use std::process::Stdio;
-use std::time::Duration;
-use std::time::Instant;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
 
-use anyhow::Context;
-use anyhow::Result;
-use anyhow::bail;
+use anyhow::{Context, Result, bail};
 
-use crate::place::HANG;
-use crate::place::Place;
+use crate::place::{HANG, Place};
 
 pub(crate) const SIGINT: i32 = 2;
 pub(crate) const SIGBUS: i32 = 7;

@@ -1,25 +1,19 @@
 //! Row `symlinks`: somebody who may write to the run folder plants links there, before and under the run,
 //! under names that the program uses. Nothing outside the run folder is written to or removed.
 
-use std::collections::BTreeMap;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::fs::symlink;
-use std::path::Path;
-use std::path::PathBuf;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::AtomicUsize;
-use std::sync::atomic::Ordering;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use anyhow::Result;
 
 use crate::draw::Draw;
 use crate::job::Job;
-use crate::place::Bench;
-use crate::place::Place;
+use crate::place::{Bench, Place};
 use crate::sitting::Sitting;
-use crate::table::Control;
-use crate::table::Outcome;
+use crate::table::{Control, Outcome};
 
 /// Names below the run folder that the program writes to; `N` is a step, `P` the process.
 const NAMES: [&str; 20] = [

@@ -9,27 +9,18 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use anyhow::Context;
-use anyhow::Result;
-use anyhow::bail;
+use anyhow::{Context, Result, bail};
 use mlmtrain::checkpoint::Checkpoint;
 
 use crate::compare;
-use crate::draw::Draw;
-use crate::draw::on_all_cores;
+use crate::draw::{Draw, on_all_cores};
 use crate::job::Job;
-use crate::place::Bench;
-use crate::place::Place;
+use crate::place::{Bench, Place};
 use crate::readers::copy_tree;
-use crate::sitting::Ended;
-use crate::sitting::SIGKILL;
-use crate::sitting::Sitting;
-use crate::sitting::has_program;
-use crate::table::Control;
-use crate::table::Outcome;
+use crate::sitting::{Ended, SIGKILL, Sitting, has_program};
+use crate::table::{Control, Outcome};
 
 const CALLS: &str = "openat,write,fsync,rename,mkdir,unlinkat,unlink,rmdir,read";
 

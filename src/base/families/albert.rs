@@ -1,25 +1,11 @@
 //! ALBERT: BERT with one set of parameters for all layers, embeddings with a width of their own, and the tanh
 //! form of GELU. arXiv:1909.11942; `modeling_albert.py` of transformers.
 
-use crate::families::AttentionNames;
-use crate::families::ClassificationNames;
-use crate::families::Constant;
-use crate::families::Descriptor;
-use crate::families::Dropouts;
-use crate::families::EmbeddingMap;
-use crate::families::EncoderConfig;
-use crate::families::EncoderNames;
-use crate::families::Family;
-use crate::families::HeadActivation;
-use crate::families::HiddenAct;
-use crate::families::Initialisation;
-use crate::families::Keys;
-use crate::families::MaskedLmNames;
-use crate::families::NormNames;
-use crate::families::PositionKind;
-use crate::families::SentencePairNames;
-use crate::families::SpecialNames;
-use crate::families::SpecialRole;
+use crate::families::{
+    AttentionNames, ClassificationNames, Constant, Descriptor, Dropouts, EmbeddingMap, EncoderConfig,
+    EncoderNames, Family, HeadActivation, HiddenAct, Initialisation, Keys, MaskedLmNames, NormNames,
+    PositionKind, SentencePairNames, SpecialNames, SpecialRole,
+};
 
 impl Family {
     /// ALBERT.

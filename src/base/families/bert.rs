@@ -1,19 +1,10 @@
 //! BERT: WordPiece, two token types, and a pooler that is the first linear layer of the classifier.
 //! arXiv:1810.04805; `modeling_bert.py` of transformers.
 
-use crate::families::ClassificationNames;
-use crate::families::Descriptor;
-use crate::families::Dropouts;
-use crate::families::EncoderConfig;
-use crate::families::EncoderNames;
-use crate::families::Family;
-use crate::families::HeadActivation;
-use crate::families::Initialisation;
-use crate::families::Keys;
-use crate::families::MaskedLmNames;
-use crate::families::PositionKind;
-use crate::families::SentencePairNames;
-use crate::families::SpecialNames;
+use crate::families::{
+    ClassificationNames, Descriptor, Dropouts, EncoderConfig, EncoderNames, Family, HeadActivation,
+    Initialisation, Keys, MaskedLmNames, PositionKind, SentencePairNames, SpecialNames,
+};
 
 impl Family {
     /// BERT.

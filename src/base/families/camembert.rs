@@ -1,9 +1,7 @@
 //! CamemBERT: RoBERTa with another vocabulary, for French. arXiv:1911.03894; `modeling_camembert.py` of
 //! transformers.
 
-use crate::families::Descriptor;
-use crate::families::Family;
-use crate::families::roberta;
+use crate::families::{Descriptor, Family, roberta};
 
 impl Family {
     /// CamemBERT.

@@ -4,26 +4,11 @@
 //! hidden states. The authors' enhanced mask decoder, which adds absolute positions, is a configuration key
 //! that transformers does not have.
 
-use crate::families::AttentionNames;
-use crate::families::ClassificationNames;
-use crate::families::Constant;
-use crate::families::Descriptor;
-use crate::families::Dropouts;
-use crate::families::EmbeddingSharing;
-use crate::families::EncoderConfig;
-use crate::families::EncoderNames;
-use crate::families::Family;
-use crate::families::GeneratorSize;
-use crate::families::HeadActivation;
-use crate::families::Initialisation;
-use crate::families::Keys;
-use crate::families::MaskedLmNames;
-use crate::families::PositionKind;
-use crate::families::PositionNorm;
-use crate::families::PositionScores;
-use crate::families::RelativeNames;
-use crate::families::ReplacedTokens;
-use crate::families::SpecialNames;
+use crate::families::{
+    AttentionNames, ClassificationNames, Constant, Descriptor, Dropouts, EmbeddingSharing, EncoderConfig,
+    EncoderNames, Family, GeneratorSize, HeadActivation, Initialisation, Keys, MaskedLmNames, PositionKind,
+    PositionNorm, PositionScores, RelativeNames, ReplacedTokens, SpecialNames,
+};
 
 impl Family {
     /// DeBERTa-v2 and v3.

@@ -1,12 +1,6 @@
 //! The description of a family.
 
-use crate::families::Dropouts;
-use crate::families::EncoderConfig;
-use crate::families::EncoderNames;
-use crate::families::Family;
-use crate::families::HeadKind;
-use crate::families::Keys;
-use crate::families::PositionKind;
+use crate::families::{Dropouts, EncoderConfig, EncoderNames, Family, HeadKind, Keys, PositionKind};
 
 /// All properties in which families differ.
 #[derive(Debug)]

@@ -1,21 +1,10 @@
 //! DistilBERT: BERT without token types and pooler, with its own names for all parameters. arXiv:1910.01108;
 //! `modeling_distilbert.py` of transformers.
 
-use crate::families::AttentionNames;
-use crate::families::ClassificationNames;
-use crate::families::Constant;
-use crate::families::Descriptor;
-use crate::families::Dropouts;
-use crate::families::EncoderConfig;
-use crate::families::EncoderNames;
-use crate::families::Family;
-use crate::families::HeadActivation;
-use crate::families::Initialisation;
-use crate::families::Keys;
-use crate::families::MaskedLmNames;
-use crate::families::NormNames;
-use crate::families::PositionKind;
-use crate::families::SpecialNames;
+use crate::families::{
+    AttentionNames, ClassificationNames, Constant, Descriptor, Dropouts, EncoderConfig, EncoderNames, Family,
+    HeadActivation, Initialisation, Keys, MaskedLmNames, NormNames, PositionKind, SpecialNames,
+};
 
 impl Family {
     /// DistilBERT.

@@ -1,22 +1,11 @@
 //! ELECTRA: BERT's tokens and layers after embeddings with a width of their own, pretrained by detecting
 //! replaced tokens, with GELU in the classifier. arXiv:2003.10555; `modeling_electra.py` of transformers.
 
-use crate::families::ClassificationNames;
-use crate::families::Descriptor;
-use crate::families::Dropouts;
-use crate::families::EmbeddingMap;
-use crate::families::EmbeddingSharing;
-use crate::families::EncoderConfig;
-use crate::families::EncoderNames;
-use crate::families::Family;
-use crate::families::GeneratorSize;
-use crate::families::HeadActivation;
-use crate::families::Initialisation;
-use crate::families::Keys;
-use crate::families::MaskedLmNames;
-use crate::families::PositionKind;
-use crate::families::ReplacedTokens;
-use crate::families::SpecialNames;
+use crate::families::{
+    ClassificationNames, Descriptor, Dropouts, EmbeddingMap, EmbeddingSharing, EncoderConfig, EncoderNames,
+    Family, GeneratorSize, HeadActivation, Initialisation, Keys, MaskedLmNames, PositionKind, ReplacedTokens,
+    SpecialNames,
+};
 
 impl Family {
     /// ELECTRA.

@@ -1,13 +1,9 @@
 //! The shape of an encoder, in the names of Hugging Face's `config.json`.
 
 use schemars::JsonSchema;
-use serde::Deserialize;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use crate::families::Family;
-use crate::families::PositionKind;
-use crate::families::PositionNorm;
-use crate::families::PositionScores;
+use crate::families::{Family, PositionKind, PositionNorm, PositionScores};
 
 /// Reduction of the hidden states of a text to one vector, for a classifier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

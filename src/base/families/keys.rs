@@ -3,12 +3,9 @@
 
 use serde::Deserialize;
 use serde::de::Error;
-use serde_json::Map;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use crate::families::EncoderConfig;
-use crate::families::Family;
-use crate::families::ModelConfig;
+use crate::families::{EncoderConfig, Family, ModelConfig};
 
 /// Differences between a family's keys and the fields of [`EncoderConfig`].
 #[derive(Debug, Clone, Copy)]

@@ -26,46 +26,21 @@ mod xlm_roberta;
 use std::fmt;
 use std::ops::Deref;
 
-use serde::Deserialize;
-use serde::Deserializer;
-use serde::Serialize;
-use serde::Serializer;
 use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-pub use bounds::MOST_INITIALIZER_RANGE;
-pub use bounds::MOST_LAYER_NORM_EPS;
-pub use bounds::ROPE_THETA;
-pub use descriptor::ClassificationNames;
-pub use descriptor::Descriptor;
-pub use descriptor::EmbeddingMap;
-pub use descriptor::EmbeddingSharing;
-pub use descriptor::GeneratorSize;
-pub use descriptor::HeadActivation;
-pub use descriptor::Initialisation;
-pub use descriptor::MaskedLmNames;
-pub use descriptor::ReplacedTokens;
-pub use descriptor::SentencePairNames;
-pub use descriptor::SpecialNames;
-pub use descriptor::SpecialRole;
-pub use encoder::Dropouts;
-pub use encoder::EncoderConfig;
-pub use encoder::HiddenAct;
-pub use encoder::ModelConfig;
-pub use encoder::PaddingRows;
-pub use encoder::Pooling;
+pub use bounds::{MOST_INITIALIZER_RANGE, MOST_LAYER_NORM_EPS, ROPE_THETA};
+pub use descriptor::{
+    ClassificationNames, Descriptor, EmbeddingMap, EmbeddingSharing, GeneratorSize, HeadActivation,
+    Initialisation, MaskedLmNames, ReplacedTokens, SentencePairNames, SpecialNames, SpecialRole,
+};
+pub use encoder::{Dropouts, EncoderConfig, HiddenAct, ModelConfig, PaddingRows, Pooling};
 pub use heads::HeadKind;
-pub use keys::Constant;
-pub use keys::Keys;
-pub use named::MODEL_NAMES;
-pub use named::named_model;
-pub use named::plain_model;
-pub use names::AttentionNames;
-pub use names::EncoderNames;
-pub use names::NormNames;
-pub use names::RelativeNames;
+pub use keys::{Constant, Keys};
+pub use named::{MODEL_NAMES, named_model, plain_model};
+pub use names::{AttentionNames, EncoderNames, NormNames, RelativeNames};
 pub use positions::PositionKind;
-pub use relative::PositionNorm;
-pub use relative::PositionScores;
+pub use relative::{PositionNorm, PositionScores};
 
 /// A family, identified by its description.
 #[derive(Clone, Copy)]

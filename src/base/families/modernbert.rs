@@ -1,22 +1,10 @@
 //! ModernBERT: byte-level BPE, rotary positions, pre-norm blocks, gated feed-forward, no biases, and local
 //! attention in two of three layers. arXiv:2412.13663; `modeling_modernbert.py` of transformers.
 
-use crate::families::AttentionNames;
-use crate::families::ClassificationNames;
-use crate::families::Constant;
-use crate::families::Descriptor;
-use crate::families::Dropouts;
-use crate::families::EncoderConfig;
-use crate::families::EncoderNames;
-use crate::families::Family;
-use crate::families::HeadActivation;
-use crate::families::Initialisation;
-use crate::families::Keys;
-use crate::families::MaskedLmNames;
-use crate::families::NormNames;
-use crate::families::PositionKind;
-use crate::families::SpecialNames;
-use crate::families::SpecialRole;
+use crate::families::{
+    AttentionNames, ClassificationNames, Constant, Descriptor, Dropouts, EncoderConfig, EncoderNames, Family,
+    HeadActivation, Initialisation, Keys, MaskedLmNames, NormNames, PositionKind, SpecialNames, SpecialRole,
+};
 
 impl Family {
     /// ModernBERT.

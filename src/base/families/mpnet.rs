@@ -3,16 +3,10 @@
 //! language modelling, which gave MPNet its name, is not implemented. arXiv:2004.09297; `modeling_mpnet.py`
 //! of transformers.
 
-use crate::families::AttentionNames;
-use crate::families::Constant;
-use crate::families::Descriptor;
-use crate::families::EncoderConfig;
-use crate::families::EncoderNames;
-use crate::families::Family;
-use crate::families::Keys;
-use crate::families::NormNames;
-use crate::families::SpecialNames;
-use crate::families::roberta;
+use crate::families::{
+    AttentionNames, Constant, Descriptor, EncoderConfig, EncoderNames, Family, Keys, NormNames, SpecialNames,
+    roberta,
+};
 
 impl Family {
     /// MPNet.

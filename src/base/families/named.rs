@@ -5,9 +5,7 @@
 //! layers (DistilBERT 6) of width 256 and a vocabulary of 30,522. `scripts/peer_pytorch.py` builds the same
 //! models.
 
-use crate::families::EncoderConfig;
-use crate::families::Family;
-use crate::families::ModelConfig;
+use crate::families::{EncoderConfig, Family, ModelConfig};
 
 /// Names of all shapes, from small to large, family by family.
 pub const MODEL_NAMES: [&str; 16] = [

@@ -1,8 +1,7 @@
 //! Values of DeBERTa's keys for relative positions in `config.json`.
 
 use schemars::JsonSchema;
-use serde::Deserialize;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Attention scores that use relative positions, in addition to the scores of contents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -1,19 +1,10 @@
 //! RoBERTa: byte-level BPE, positions from one past the padding id, one token type, dropout before the first
 //! linear layer of the classifier. arXiv:1907.11692; `modeling_roberta.py` of transformers.
 
-use crate::families::ClassificationNames;
-use crate::families::Descriptor;
-use crate::families::Dropouts;
-use crate::families::EncoderConfig;
-use crate::families::EncoderNames;
-use crate::families::Family;
-use crate::families::HeadActivation;
-use crate::families::Initialisation;
-use crate::families::Keys;
-use crate::families::MaskedLmNames;
-use crate::families::PositionKind;
-use crate::families::SpecialNames;
-use crate::families::SpecialRole;
+use crate::families::{
+    ClassificationNames, Descriptor, Dropouts, EncoderConfig, EncoderNames, Family, HeadActivation,
+    Initialisation, Keys, MaskedLmNames, PositionKind, SpecialNames, SpecialRole,
+};
 
 impl Family {
     /// RoBERTa.

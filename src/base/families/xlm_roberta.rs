@@ -1,9 +1,7 @@
 //! XLM-RoBERTa: RoBERTa with another vocabulary, in a hundred languages. arXiv:1911.02116;
 //! `modeling_xlm_roberta.py` of transformers.
 
-use crate::families::Descriptor;
-use crate::families::Family;
-use crate::families::roberta;
+use crate::families::{Descriptor, Family, roberta};
 
 impl Family {
     /// XLM-RoBERTa.

@@ -1,12 +1,7 @@
 //! Compressed files: recognised by name or by first bytes, and decompressed in bounded memory.
 
-use std::io::BufRead;
-use std::io::Error;
-use std::io::ErrorKind;
-use std::io::Read;
-use std::io::Result;
-use std::path::Path;
-use std::path::PathBuf;
+use std::io::{BufRead, Error, ErrorKind, Read, Result};
+use std::path::{Path, PathBuf};
 
 use bzip2::bufread::BzDecoder;
 use flate2::bufread::GzDecoder;

@@ -3,8 +3,7 @@
 use std::path::Path;
 use std::time::SystemTime;
 
-use anyhow::Context;
-use anyhow::Result;
+use anyhow::{Context, Result};
 
 /// Total size in bytes of all files in a folder and in the folders below it; 0 if the folder is missing. A
 /// link counts with its own size, not with that of its target.

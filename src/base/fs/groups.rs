@@ -1,8 +1,7 @@
 //! Limits of Linux control groups on memory and processor time: those of this process's group and of all
 //! groups above it.
 
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::fs::read_system_text;
 

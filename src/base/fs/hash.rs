@@ -6,12 +6,9 @@ use std::io::Read;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use anyhow::Context;
-use anyhow::Result;
-use sha2::Digest;
-use sha2::Sha256;
-use xxhash_rust::xxh3::Xxh3;
-use xxhash_rust::xxh3::xxh3_64;
+use anyhow::{Context, Result};
+use sha2::{Digest, Sha256};
+use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 /// SHA-256 of bytes that are added piece by piece.
 #[derive(Clone, Default)]

@@ -3,18 +3,12 @@
 //!
 //! The operating system releases the lock when the process ends for any reason.
 
-use std::fs::File;
-use std::fs::OpenOptions;
-use std::fs::TryLockError;
-use std::io::Read;
-use std::io::Write;
-use std::os::unix::fs::MetadataExt;
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
-use std::path::PathBuf;
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{Read, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
 
-use anyhow::Context;
-use anyhow::Result;
+use anyhow::{Context, Result};
 
 use crate::error::Problem;
 

@@ -6,8 +6,7 @@
 use std::path::Path;
 
 use crate::error::Problem;
-use crate::fs::Compression;
-use crate::fs::Unicode;
+use crate::fs::{Compression, Unicode};
 
 /// Number of first bytes that identify the kind of a file: the size of a tar header.
 pub const SNIFFED_BYTES: usize = 512;

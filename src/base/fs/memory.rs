@@ -6,11 +6,9 @@
 use std::io::Write;
 use std::path::Path;
 
-use crate::fs::append;
 use crate::fs::groups::group_limits;
-use crate::fs::limits::ADDRESS_SPACE;
-use crate::fs::limits::limit_bytes;
-use crate::fs::read_system_text;
+use crate::fs::limits::{ADDRESS_SPACE, limit_bytes};
+use crate::fs::{append, read_system_text};
 
 /// Peak resident set size of this process, in bytes.
 pub fn peak_resident_bytes() -> Option<u64> {

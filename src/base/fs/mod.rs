@@ -4,17 +4,12 @@
 //! This module knows no file formats. An atomic write creates a temporary file next to the target, syncs it,
 //! renames it to the target and syncs the folder.
 
-use std::fs::Metadata;
-use std::fs::OpenOptions;
-use std::io::BufWriter;
-use std::io::Write;
-use std::os::unix::fs::MetadataExt;
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
-use std::path::PathBuf;
+use std::fs::{Metadata, OpenOptions};
+use std::io::{BufWriter, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
 
-use anyhow::Context;
-use anyhow::Result;
+use anyhow::{Context, Result};
 
 mod compression;
 mod entries;
@@ -36,69 +31,30 @@ mod text;
 mod unicode;
 mod walk;
 
-pub use compression::Compression;
-pub use compression::without_compression;
-pub use entries::bytes_below;
-pub use entries::is_link;
-pub use entries::link;
-pub use entries::modified;
-pub use entries::relink;
-pub use entries::touch;
-pub use groups::GroupLimits;
-pub use groups::group_limits;
-pub use hash::Sha256Sum;
-pub use hash::content_hash;
-pub use hash::sample_hash;
-pub use hash::sha256_of;
-pub use hash::sha256_of_file;
-pub use hash::sha256_of_reader;
+pub use compression::{Compression, without_compression};
+pub use entries::{bytes_below, is_link, link, modified, relink, touch};
+pub use groups::{GroupLimits, group_limits};
+pub use hash::{Sha256Sum, content_hash, sample_hash, sha256_of, sha256_of_file, sha256_of_reader};
 pub use std::fs::File;
 
-pub use lock::FolderLock;
-pub use lock::has_lock;
-pub use lock::is_locked;
-pub use lock::lock_identity;
-pub use magic::Foreign;
-pub use magic::Kind;
-pub use magic::SNIFFED_BYTES;
-pub use magic::refuse_mistaken;
-pub use memory::available_bytes;
-pub use memory::available_bytes_below;
-pub use memory::end_me_first;
-pub use memory::forget_peak;
-pub use memory::peak_resident_bytes;
-pub use memory::system_bytes;
-pub use memory::thread_seconds;
-pub use output::Output;
-pub use output::require_outputs;
+pub use lock::{FolderLock, has_lock, is_locked, lock_identity};
+pub use magic::{Foreign, Kind, SNIFFED_BYTES, refuse_mistaken};
+pub use memory::{
+    available_bytes, available_bytes_below, end_me_first, forget_peak, peak_resident_bytes, system_bytes,
+    thread_seconds,
+};
+pub use output::{Output, require_outputs};
 pub use progress::Progress;
-pub use read::each_line;
-pub use read::is_named_pipe;
-pub use read::open;
-pub use read::open_stream;
-pub use read::read_capped;
-pub use read::read_open_capped;
-pub use read::read_system_text;
-pub use read::read_tail;
-pub use read::read_text_capped;
-pub use read::read_text_stream_capped;
+pub use read::{
+    each_line, is_named_pipe, open, open_stream, read_capped, read_open_capped, read_system_text, read_tail,
+    read_text_capped, read_text_stream_capped,
+};
 pub use scratch::ScratchFile;
-pub use space::free_bytes;
-pub use space::heed_size_limit;
-pub use space::require_space;
-pub use space::room_left;
+pub use space::{free_bytes, heed_size_limit, require_space, room_left};
 pub use staged::StagedFile;
-pub use text::TextFile;
-pub use text::kind_of_file;
-pub use text::open_content;
-pub use text::open_decompressed;
-pub use text::open_text;
-pub use text::standard_input;
+pub use text::{TextFile, kind_of_file, open_content, open_decompressed, open_text, standard_input};
 pub use unicode::Unicode;
-pub use walk::Walk;
-pub use walk::is_hidden;
-pub use walk::matching;
-pub use walk::walk;
+pub use walk::{Walk, is_hidden, matching, walk};
 
 /// Writes a file atomically: after a crash, `path` holds either its old content or the whole new content.
 ///

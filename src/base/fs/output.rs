@@ -5,8 +5,7 @@
 
 use std::fs::Metadata;
 use std::io::Read;
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 

@@ -2,11 +2,8 @@
 //! itself.
 
 use std::io::Read;
-use std::sync::Arc;
-use std::sync::Mutex;
-use std::sync::PoisonError;
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use xxhash_rust::xxh3::Xxh3;
 

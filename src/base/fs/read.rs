@@ -2,21 +2,12 @@
 //!
 //! This module decompresses nothing; [`super::open_text`] does.
 
-use std::fs::File;
-use std::fs::FileType;
-use std::fs::OpenOptions;
-use std::io::BufRead;
-use std::io::BufReader;
-use std::io::IsTerminal;
-use std::io::Read;
-use std::io::Seek;
-use std::io::SeekFrom;
-use std::os::unix::fs::FileTypeExt;
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs::{File, FileType, OpenOptions};
+use std::io::{BufRead, BufReader, IsTerminal, Read, Seek, SeekFrom};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 
-use anyhow::Context;
-use anyhow::Result;
+use anyhow::{Context, Result};
 
 use crate::error::Problem;
 

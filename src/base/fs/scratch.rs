@@ -6,13 +6,10 @@
 use std::fs::File;
 use std::io::Write;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
-use std::path::PathBuf;
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use anyhow::Context;
-use anyhow::Result;
+use anyhow::{Context, Result};
 
 /// A nameless temporary file: bytes are appended at its end and read at any offset.
 #[derive(Debug)]

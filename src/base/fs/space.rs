@@ -8,14 +8,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::Context;
-use anyhow::Result;
+use anyhow::{Context, Result};
 
-use crate::error::Class;
-use crate::error::Problem;
-use crate::error::is_full;
-use crate::fs::limits::FILE_SIZE;
-use crate::fs::limits::limit_bytes;
+use crate::error::{Class, Problem, is_full};
+use crate::fs::limits::{FILE_SIZE, limit_bytes};
 use crate::quantity::format_bytes;
 
 /// Turns a write past the limit of `ulimit -f` into an error, as on a full disk. By default, the signal

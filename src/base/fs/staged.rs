@@ -3,14 +3,10 @@
 //! Content that is available at once can be written with [`super::write_atomic`].
 
 use std::fs::File;
-use std::io::BufWriter;
-use std::io::Seek;
-use std::io::Write;
-use std::path::Path;
-use std::path::PathBuf;
+use std::io::{BufWriter, Seek, Write};
+use std::path::{Path, PathBuf};
 
-use anyhow::Context;
-use anyhow::Result;
+use anyhow::{Context, Result};
 
 /// A temporary file next to its target. Dropping it without [`Self::publish`] removes it.
 #[derive(Debug)]

@@ -4,26 +4,18 @@
 //! A hostile file gets at most one decompression window, because no file is decompressed twice. The callers
 //! take apart members of archives, lines and characters.
 
-use std::io::BufReader;
-use std::io::Chain;
-use std::io::Cursor;
-use std::io::Read;
+use std::io::{BufReader, Chain, Cursor, Read};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use anyhow::Context;
-use anyhow::Result;
+use anyhow::{Context, Result};
 
 use crate::error::Problem;
-use crate::fs::Compression;
-use crate::fs::Kind;
-use crate::fs::SNIFFED_BYTES;
 use crate::fs::compression::decompressed;
-use crate::fs::progress::Counted;
-use crate::fs::progress::Progress;
+use crate::fs::progress::{Counted, Progress};
 use crate::fs::unicode::AsUtf8;
+use crate::fs::{Compression, Kind, SNIFFED_BYTES};
 
 /// True once standard input was opened: a process can read it only once.
 static STANDARD_INPUT_TAKEN: AtomicBool = AtomicBool::new(false);

@@ -1,8 +1,7 @@
 //! Lists the files below a folder for readers of text, and counts the entries that are skipped.
 
 use std::collections::BTreeSet;
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 

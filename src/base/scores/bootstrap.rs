@@ -5,12 +5,8 @@
 
 use serde::Serialize;
 
-use crate::rng::Purpose;
-use crate::rng::Stream;
-use crate::scores::Metric;
-use crate::scores::Outcomes;
-use crate::scores::mean;
-use crate::scores::sample_std;
+use crate::rng::{Purpose, Stream};
+use crate::scores::{Metric, Outcomes, mean, sample_std};
 
 /// Sum of the quantiles of the normal distribution at 97.5 % and at 80 %: the size of a difference, in
 /// standard errors, for which an interval of 95 % excludes zero four times in five.

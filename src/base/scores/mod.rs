@@ -13,29 +13,16 @@ mod measured;
 mod outcomes;
 mod uniform;
 
-pub use bootstrap::Difference;
-pub use bootstrap::Resampled;
-pub use bootstrap::SeedsNeeded;
-pub use classification::ClassScore;
-pub use classification::Confusion;
-pub use correlation::pearson;
-pub use correlation::spearman;
-pub use entities::Entity;
-pub use entities::EntityCounts;
-pub use entities::EntityTally;
-pub use entities::entities;
+pub use bootstrap::{Difference, Resampled, SeedsNeeded};
+pub use classification::{ClassScore, Confusion};
+pub use correlation::{pearson, spearman};
+pub use entities::{Entity, EntityCounts, EntityTally, entities};
 pub use interval::wilson_interval;
-pub use label_sets::DEFAULT_THRESHOLD;
-pub use label_sets::LabelTally;
-pub use label_sets::above;
-pub use label_sets::best_threshold;
-pub use measured::NOT_MEASURED;
-pub use measured::measured;
-pub use outcomes::Metric;
-pub use outcomes::Outcomes;
+pub use label_sets::{DEFAULT_THRESHOLD, LabelTally, above, best_threshold};
+pub use measured::{NOT_MEASURED, measured};
+pub use outcomes::{Metric, Outcomes};
 
-use serde::Deserialize;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Direction in which a score is better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

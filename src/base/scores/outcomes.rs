@@ -2,16 +2,9 @@
 //!
 //! They are stored, so that the same predictions can be scored again on resampled examples (`bootstrap.rs`).
 
-use serde::Deserialize;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use crate::scores::Better;
-use crate::scores::Confusion;
-use crate::scores::EntityCounts;
-use crate::scores::LabelTally;
-use crate::scores::mean;
-use crate::scores::pearson;
-use crate::scores::spearman;
+use crate::scores::{Better, Confusion, EntityCounts, LabelTally, mean, pearson, spearman};
 
 /// Scores, with the names that an evaluation gives them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,7 +1,6 @@
 //! Recognises models that have learnt nothing: they give the same answer to every example.
 
-use crate::scores::EntityCounts;
-use crate::scores::Outcomes;
+use crate::scores::{EntityCounts, Outcomes};
 
 /// Predicted numbers count as equal if their range is below this share of the range in the data.
 const NARROW: f64 = 0.01;

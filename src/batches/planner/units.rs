@@ -1,26 +1,16 @@
 //! The units of an epoch: whole documents, or chunks of long documents and the rests after the last chunk.
 //!
-//! Chunks come in an order of their own, drawn over all of them: rows of a long document are shuffled as if
-//! each were a document. What is behind the last chunk of a document, its rest, comes where the order of
-//! documents has the document, so that where no document has a chunk, rows are those without chunks. Where
-//! shards come in windows, so do chunks: those of a window are known once its shards are here.
+//! Chunks have a separate order, drawn over all of them: rows of a long document are shuffled as if each were
+//! a document. The rest of a document (after its last chunk) occurs at the document's place in the order of
+//! documents; so if no document has a chunk, rows are those without chunks. If shards are grouped in windows,
+//! so are chunks: those of a window are known once its shards are on this machine.
 
 use anyhow::Result;
 
-use crate::batches::Cursor;
-use crate::batches::Frame;
-use crate::batches::Order;
-use crate::batches::Packing;
-use crate::batches::Sequence;
-use crate::batches::chunks::Chunk;
-use crate::batches::chunks::ChunkIndex;
-use crate::batches::chunks::Lengths;
+use crate::batches::chunks::{Chunk, ChunkIndex, Lengths};
 use crate::batches::documents::Documents;
-use crate::batches::order::Windows;
-use crate::batches::pairs;
-use crate::batches::planner::Found;
-use crate::batches::planner::Planner;
-use crate::batches::planner::SPECIAL;
+use crate::batches::planner::{Found, Planner, SPECIAL};
+use crate::batches::{Cursor, Frame, Order, Packing, Sequence, pairs};
 use crate::error::Problem;
 use crate::shards::SourceRange;
 
@@ -37,17 +27,17 @@ pub(super) enum Unit {
 #[derive(Debug, Clone)]
 pub(super) struct Mix {
     pub(super) documents: Sequence,
-    /// `None` where there are none, and where chunks come in windows of shards.
+    /// `None` if there are no chunks, and if chunks are ordered in windows of shards.
     pub(super) chunks: Option<Sequence>,
 }
 
 impl Mix {
-    /// Tokens of an epoch: exact where every source has weight 1, else the mean over epochs.
+    /// Number of tokens of an epoch: exact if every source has weight 1, otherwise the mean over epochs.
     pub(super) fn tokens(&self) -> f64 {
         self.documents.tokens() + self.chunks.as_ref().map_or(0.0, Sequence::tokens)
     }
 
-    /// More tokens than this no epoch has.
+    /// Upper bound on the number of tokens of an epoch.
     pub(super) fn tokens_max(&self) -> u64 {
         self.documents.tokens_max() + self.chunks.as_ref().map_or(0, Sequence::tokens_max)
     }
@@ -56,22 +46,22 @@ impl Mix {
 /// The mixes of sources, and the chunks of their documents.
 pub(super) struct Units {
     orders: Vec<Order>,
-    /// Sources by their documents, with the tokens outside of chunks.
+    /// The sources as ranges of documents, with the tokens outside of chunks.
     documents: Vec<SourceRange>,
     chunks: Option<Chunks>,
 }
 
-/// The chunks at hand.
+/// The current chunks.
 struct Chunks {
     index: ChunkIndex,
-    /// Sources by their chunks.
+    /// The sources as ranges of chunks.
     sources: Vec<SourceRange>,
-    /// The window of shards whose chunks these are; `None` where they are those of all shards.
+    /// The window of shards to which the chunks belong; `None` if they are those of all shards.
     window: Option<usize>,
 }
 
 impl Units {
-    /// The units of `documents` in these orders, of which a run has at least one.
+    /// The units of `documents` in these orders; a run has at least one order.
     pub(super) fn new<D: Documents>(
         documents: &D,
         orders: &[Order],
@@ -81,7 +71,7 @@ impl Units {
         let mut units = Self { orders: orders.to_vec(), documents: sources.to_vec(), chunks: None };
         let special = if let Packing::Pairs(_) = frame.packing { pairs::SPECIAL } else { SPECIAL };
         if let Some(row) = frame.chunk_row.filter(|_| orders.iter().all(Order::is_shuffled)) {
-            // Elsewhere a row is one segment, or its segments are pairs, whose lengths are drawn.
+            // In other modes a row is one segment, or its segments are pairs, whose lengths are drawn.
             let lengths = match frame.packing {
                 Packing::Segments | Packing::BestFit { .. } => {
                     Lengths::with_short_segments(row as u64, special)
@@ -91,13 +81,14 @@ impl Units {
             let is_windowed = matches!(orders.first(), Some(Order::Windowed { .. }));
             let ranges = if is_windowed { Vec::new() } else { documents.runs() };
             let index = ChunkIndex::new(documents, &ranges, lengths)?;
-            let of_chunks = |source: &SourceRange| {
+            let sources = sources.iter().map(|source| {
                 let (first_document, tokens_before) = index.before(source.first_document);
                 let (end, tokens_to_end) = index.before(source.first_document + source.documents);
-                let (documents, tokens) = (end - first_document, tokens_to_end - tokens_before);
+                let documents = end - first_document;
+                let tokens = tokens_to_end - tokens_before;
                 SourceRange { first_document, documents, tokens, ..source.clone() }
-            };
-            let sources: Vec<SourceRange> = sources.iter().map(of_chunks).collect();
+            });
+            let sources: Vec<SourceRange> = sources.collect();
             for (rests, chunks) in units.documents.iter_mut().zip(&sources) {
                 rests.tokens -= chunks.tokens;
             }
@@ -126,12 +117,12 @@ impl Units {
         self.chunks.is_some()
     }
 
-    /// Tokens of a document of `tokens` that are in chunks.
+    /// Number of tokens in chunks, for a document of `tokens` tokens.
     pub(super) fn in_chunks(&self, tokens: u64) -> u64 {
         self.chunks.as_ref().map_or(0, |chunks| chunks.index.lengths().in_chunks(tokens))
     }
 
-    /// Places of chunks in an epoch of `mix`, or in the window of shards at hand.
+    /// Number of places of chunks in an epoch of `mix`, or in the current window of shards.
     pub(super) fn chunk_places(&self, mix: &Mix) -> u64 {
         match (&mix.chunks, &self.chunks) {
             (Some(sequence), _) => sequence.places(),
@@ -140,7 +131,7 @@ impl Units {
         }
     }
 
-    /// Goes to the window of shards of `cursor`, where there are windows and chunks.
+    /// Changes to the window of shards of `cursor`, if there are windows and chunks.
     pub(super) fn enter<D: Documents>(&mut self, documents: &D, first: &Mix, cursor: &Cursor) -> Result<()> {
         let Some((chunks, windows)) = self.chunks.as_mut().zip(first.documents.windows()) else {
             return Ok(());
@@ -163,7 +154,7 @@ impl Units {
         Ok(())
     }
 
-    /// The chunk at the place of `cursor`.
+    /// The chunk at the position of `cursor`.
     pub(super) fn chunk<D: Documents>(
         &self,
         documents: &D,
@@ -182,8 +173,9 @@ impl Units {
             }
             (None, _) => {
                 let windows = first.documents.windows();
-                let at = |windows: &Windows| windows.chunk(epoch, shard_window, chunks.index.len(), index);
-                (windows.map_or(index, at), None)
+                let count = chunks.index.len();
+                let number = windows.map_or(index, |w| w.chunk(epoch, shard_window, count, index));
+                (number, None)
             }
         };
         let Chunk { document, place, document_tokens: tokens, from, count, segment_tokens } =
@@ -195,7 +187,7 @@ impl Units {
 impl<D: Documents> Planner<D> {
     /// The end of the documents or chunks of the epoch, or of the current window of shards.
     pub(super) fn places(&self, unit: Unit) -> u64 {
-        let mix = self.at_hand();
+        let mix = self.current_mix();
         match (unit, mix.documents.windows()) {
             (Unit::Chunk, _) => self.units.chunk_places(mix),
             (Unit::Document, Some(windows)) if self.units.has_chunks() => {
@@ -207,8 +199,8 @@ impl<D: Documents> Planner<D> {
 
     /// Returns true if documents, or chunks, are left in the epoch, or in the current window of shards.
     pub(super) fn has_left(&self, unit: Unit) -> bool {
-        let at = if unit == Unit::Chunk { self.cursor.chunk } else { self.cursor.index };
-        at < self.places(unit)
+        let place = if unit == Unit::Chunk { self.cursor.chunk } else { self.cursor.index };
+        place < self.places(unit)
     }
 
     /// The content of the next row: documents or chunks, whichever have had the smaller share; `None` at the
@@ -219,13 +211,13 @@ impl<D: Documents> Planner<D> {
                 self.units.enter(&self.documents, &self.first, &self.cursor)?;
             }
             if self.next_mix.is_some() {
-                // What is open is used up first.
+                // Before the next mix begins, a document, chunk or window that is partly used is finished.
                 let unit = if self.cursor.chunk_token > 0 { Unit::Chunk } else { Unit::Document };
                 let is_open = self.cursor.chunk_token + self.cursor.token + self.cursor.window_seq_length > 0;
                 return Ok(is_open.then_some(unit));
             }
             match (self.has_left(Unit::Document), self.has_left(Unit::Chunk)) {
-                (true, true) => return Ok(Some(self.behind()?)),
+                (true, true) => return Ok(Some(self.less_advanced_unit()?)),
                 (true, false) => return Ok(Some(Unit::Document)),
                 (false, true) => return Ok(Some(Unit::Chunk)),
                 (false, false) => {}
@@ -235,23 +227,27 @@ impl<D: Documents> Planner<D> {
             if windows.is_none_or(|windows| next == windows.len()) {
                 return Ok(None);
             }
-            (self.cursor.shard_window, self.cursor.chunk) = (next, 0);
+            self.cursor.shard_window = next;
+            self.cursor.chunk = 0;
         }
     }
 
-    /// Documents or chunks, whichever have had the smaller share of the epoch, or of the current window of shards.
-    fn behind(&mut self) -> Result<Unit> {
-        let windows = self.at_hand().documents.windows();
+    /// Documents or chunks, whichever have had the smaller share of the epoch, or of the current window of
+    /// shards.
+    fn less_advanced_unit(&mut self) -> Result<Unit> {
+        let windows = self.current_mix().documents.windows();
         let start = windows.map_or(0, |windows| windows.places(self.cursor.shard_window).start);
-        let (documents, chunks) = (self.places(Unit::Document) - start, self.places(Unit::Chunk));
-        let (mut done, mut of) = (u128::from(self.cursor.index - start), u128::from(documents));
+        let documents = self.places(Unit::Document) - start;
+        let chunks = self.places(Unit::Chunk);
+        let mut done = u128::from(self.cursor.index - start);
+        let mut total = u128::from(documents);
         if let Packing::BestFit { window_documents } = self.packing {
             let (covered, rows) = self.open_window(window_documents)?;
             let rows = u128::from(rows.max(1));
             done = done * rows + u128::from(covered) * u128::from(self.cursor.window_row);
-            of *= rows;
+            total *= rows;
         }
-        let is_chunk = u128::from(self.cursor.chunk) * of <= done * u128::from(chunks);
+        let is_chunk = u128::from(self.cursor.chunk) * total <= done * u128::from(chunks);
         Ok(if is_chunk { Unit::Chunk } else { Unit::Document })
     }
 

@@ -1,28 +1,23 @@
-//! Rows of best fit: the documents of a window are placed together, and its rows come in an order of their
-//! own.
+//! Rows of best fit: the documents of a window are placed together, and its rows have a separate order.
 
 use anyhow::Result;
 
 use crate::batches::Cursor;
-use crate::batches::best_fit::Piece;
-use crate::batches::best_fit::Window;
+use crate::batches::best_fit::{Piece, Window};
 use crate::batches::documents::Documents;
-use crate::batches::planner::Planner;
-use crate::batches::planner::ROW_BITS;
-use crate::batches::planner::SPECIAL;
 use crate::batches::planner::units::Unit;
+use crate::batches::planner::{Planner, ROW_BITS, SPECIAL};
 use crate::error::Problem;
-use crate::rng::Purpose;
-use crate::rng::Stream;
+use crate::rng::{Purpose, Stream};
 
-/// Streams that shuffle the rows of windows lie above those of the epochs.
+/// Ids of the streams that shuffle the rows of windows are above those of the epochs.
 const WINDOWS: u64 = 1 << 54;
 
 /// A window ends when its tokens would fill this many rows, so that very long documents do not make it huge.
 const WINDOW_ROWS_MAX: u64 = 1 << 16;
 
 impl<D: Documents> Planner<D> {
-    /// Plans a row of the window at hand, or of the next one.
+    /// Plans a row of the current window, or of the next one.
     pub(super) fn row_of_window(&mut self, window_documents: u64) -> Result<()> {
         while self.pieces.is_empty() && self.cursor.index < self.places(Unit::Document) {
             let window = match self.window.take() {
@@ -37,14 +32,15 @@ impl<D: Documents> Planner<D> {
                 self.window = Some(window);
             } else {
                 self.cursor.index += window.documents;
-                self.cursor.positions = std::mem::take(&mut self.behind_window);
-                (self.cursor.window_row, self.cursor.window_seq_length) = (0, 0);
+                self.cursor.positions = std::mem::take(&mut self.positions_after_window);
+                self.cursor.window_row = 0;
+                self.cursor.window_seq_length = 0;
             }
         }
         Ok(())
     }
 
-    /// Plans the window at hand unless it is planned; gives its documents and rows.
+    /// Plans the current window unless it is planned already; returns its number of documents and rows.
     pub(super) fn open_window(&mut self, window_documents: u64) -> Result<(u64, u64)> {
         let window = match self.window.take() {
             Some(window) => window,
@@ -69,7 +65,8 @@ impl<D: Documents> Planner<D> {
             return Err(Problem::new(message).hint("the checkpoint is of a run with longer rows").into());
         }
         let end = self.places(Unit::Document).min(first.saturating_add(window_documents));
-        let (mut whole, mut tokens) = (Vec::new(), 0);
+        let mut whole = Vec::new();
+        let mut tokens = 0;
         while first + (whole.len() as u64) < end && tokens < WINDOW_ROWS_MAX * length {
             let found = self.find(first + whole.len() as u64, &positions)?;
             if let Some((source, position)) = found.moves {
@@ -83,7 +80,7 @@ impl<D: Documents> Planner<D> {
                 count: found.count,
             });
         }
-        self.behind_window = positions;
+        self.positions_after_window = positions;
         let id = WINDOWS | (epoch & 0x3fff) << ROW_BITS | first & ((1 << ROW_BITS) - 1);
         let shuffle = self.first.documents.seed().map(|seed| Stream::new(seed, Purpose::Order, id));
         Ok(Window::plan(&whole, length, shuffle))

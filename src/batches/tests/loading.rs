@@ -79,8 +79,8 @@ fn epochs_differ_in_order_and_masks() {
     let folder = tempfile::tempdir().unwrap();
     let set = shards(folder.path(), &[14; 40]);
     let mut loader = loader(&set, 40, 1, Cursor::default());
-    let (first, second) =
-        (loader.next_step().unwrap().micro.remove(0), loader.next_step().unwrap().micro.remove(0));
+    let first = loader.next_step().unwrap().micro.remove(0);
+    let second = loader.next_step().unwrap().micro.remove(0);
     assert_ne!(first.ids, second.ids);
     assert_ne!(first.label_positions, second.label_positions);
 }
@@ -89,12 +89,11 @@ fn epochs_differ_in_order_and_masks() {
 fn evaluation_sees_every_document_once_with_the_same_masks() {
     let folder = tempfile::tempdir().unwrap();
     let set = shards(folder.path(), &[30, 10, 100]);
-    let batches = || -> Vec<Batch> {
+    let [all, again] = [(); 2].map(|()| -> Vec<Batch> {
         let masking = Masking::for_evaluation(PretrainTask::MaskedLm, &tokenizer()).unwrap();
         EvaluationBatches::new(&set, frame(16), masking, 4).unwrap().map(Result::unwrap).collect()
-    };
-    let all = batches();
-    assert_eq!(all, batches());
+    });
+    assert_eq!(all, again);
     assert_eq!(
         all.iter().map(|b| b.sample_ids.len()).sum::<usize>() as u64,
         rows_per_epoch(&set, &Order::Fixed, frame(16)).unwrap()

@@ -1,15 +1,17 @@
 //! Shares and units of masking.
 
 use super::*;
-use crate::config::MaskingUnit;
-use crate::config::PretrainTask;
-use crate::rng::Purpose;
-use crate::rng::Stream;
+use crate::config::{MaskingUnit, PretrainTask};
+use crate::rng::{Purpose, Stream};
 
 #[test]
 fn masks_keep_to_their_shares_and_off_special_tokens() {
-    let (tokenizer, masking) = (tokenizer(), masking());
-    let (mut chosen, mut masked, mut kept, mut ordinary) = (0, 0, 0, 0);
+    let tokenizer = tokenizer();
+    let masking = masking();
+    let mut chosen = 0;
+    let mut masked = 0;
+    let mut kept = 0;
+    let mut ordinary = 0;
     for sample in 0..1000 {
         let original: Vec<u32> = (0..101).map(|t| if t % 100 == 0 { 0 } else { 5 + t as u32 }).collect();
         let mut ids = original.clone();
@@ -31,20 +33,24 @@ fn masks_keep_to_their_shares_and_off_special_tokens() {
         let changed = (0..ids.len()).filter(|i| ids[*i] != original[*i]);
         assert!(changed.into_iter().all(|i| labels.iter().any(|(place, _)| *place == i)));
     }
-    let share = |part: usize, whole: usize| part as f64 / whole as f64;
-    // Four standard deviations of a binomial share.
-    let near = |value: f64, p: f64, n: usize| (value - p).abs() < 4.0 * (p * (1.0 - p) / n as f64).sqrt();
-    assert!(near(share(chosen, ordinary), 0.15, ordinary), "{}", share(chosen, ordinary));
-    assert!(near(share(masked, chosen), 0.8, chosen), "{}", share(masked, chosen));
+    assert_share(chosen, ordinary, 0.15);
+    assert_share(masked, chosen, 0.8);
     // One random draw in 256 is the token itself.
-    assert!(near(share(kept, chosen), 0.1 + 0.1 / 256.0, chosen), "{}", share(kept, chosen));
+    assert_share(kept, chosen, 0.1 + 0.1 / 256.0);
+}
+
+/// Asserts that `part` of `whole` is within four standard deviations of a binomial share.
+fn assert_share(part: usize, whole: usize, expected: f64) {
+    let share = part as f64 / whole as f64;
+    let deviation = (expected * (1.0 - expected) / whole as f64).sqrt();
+    assert!((share - expected).abs() < 4.0 * deviation, "{share}");
 }
 
 fn masking_of(unit: MaskingUnit) -> Masking {
     Masking::new(&MlmConfig { masking: unit, ..MlmConfig::default() }, &word_tokenizer()).unwrap()
 }
 
-/// A tokenizer with words, and pieces that go on with them: 5 to 299.
+/// A tokenizer with words, and word pieces that continue them: 5 to 299.
 fn word_tokenizer() -> Tokenizer {
     let special = ["[CLS]", "[PAD]", "[SEP]", "[UNK]", "[MASK]"].map(str::to_string);
     let words = ["garden", "secret", "the", "county", "in", "was"].map(str::to_string);
@@ -65,16 +71,18 @@ fn word_tokenizer() -> Tokenizer {
 
 /// A row of one segment of random tokens.
 fn random_row(stream: Stream, tokens: u64) -> Vec<u32> {
-    let token = |t| if t == 0 || t == tokens - 1 { 0 } else { 5 + stream.below(t, 295) as u32 };
-    (0..tokens).map(token).collect()
+    (0..tokens).map(|t| if t == 0 || t == tokens - 1 { 0 } else { 5 + stream.below(t, 295) as u32 }).collect()
 }
 
 #[test]
-fn each_unit_masks_the_share_it_is_told() {
+fn each_unit_masks_the_given_share() {
     for unit in [MaskingUnit::Token, MaskingUnit::WholeWord, MaskingUnit::Span] {
-        let (masking, mut buffers) = (masking_of(unit), MaskBuffers::default());
+        let masking = masking_of(unit);
+        let mut buffers = MaskBuffers::default();
         for share in [0.15, 0.3] {
-            let (mut chosen, mut ordinary, mut masked) = (0u64, 0u64, 0u64);
+            let mut chosen = 0u64;
+            let mut ordinary = 0u64;
+            let mut masked = 0u64;
             for sample in 0..1970 {
                 let mut ids = random_row(Stream::new(sample, Purpose::Test, 0), 512);
                 ordinary += 510;
@@ -101,7 +109,8 @@ fn each_unit_masks_the_share_it_is_told() {
 
 #[test]
 fn words_are_masked_whole() {
-    let (tokenizer, masking) = (word_tokenizer(), masking_of(MaskingUnit::WholeWord));
+    let tokenizer = word_tokenizer();
+    let masking = masking_of(MaskingUnit::WholeWord);
     let words = tokenizer.word_boundaries().unwrap();
     let mut ids = vec![0];
     ids.extend(
@@ -131,9 +140,10 @@ fn words_are_masked_whole() {
 }
 
 #[test]
-fn a_span_has_one_fate() {
+fn a_span_has_one_kind_of_replacement() {
     let masking = masking_of(MaskingUnit::Span);
-    let (mut together, mut pairs) = (0u32, 0u32);
+    let mut together = 0u32;
+    let mut pairs = 0u32;
     for sample in 0..500 {
         let original = random_row(Stream::new(sample, Purpose::Test, 0), 256);
         let mut ids = original.clone();
@@ -146,7 +156,7 @@ fn a_span_has_one_fate() {
             together += u32::from((ids[pair[0]] == 4) == (ids[pair[1]] == 4));
         }
     }
-    // By the token it would be 68 %; two spans may touch by chance.
+    // If the replacement were drawn for each token, it would be 68 %; two spans may touch by chance.
     assert!(f64::from(together) > 0.93 * f64::from(pairs), "{together} of {pairs}");
 }
 
@@ -154,8 +164,9 @@ fn a_span_has_one_fate() {
 fn the_share_changes_along_a_line_and_evaluation_stays() {
     let config = MlmConfig { mlm_probability: 0.3, mlm_probability_end: Some(0.1), ..MlmConfig::default() };
     let masking = Masking::new(&config, &tokenizer()).unwrap();
-    let at = |step| (masking.probability_at(step, 101) * 1000.0).round() as u32;
-    assert_eq!([at(0), at(50), at(100), at(500)], [300, 200, 100, 100]);
+    let thousandths =
+        [0, 50, 100, 500].map(|step| (masking.probability_at(step, 101) * 1000.0).round() as u32);
+    assert_eq!(thousandths, [300, 200, 100, 100]);
     let evaluation = Masking::for_evaluation(PretrainTask::MaskedLm, &tokenizer()).unwrap();
     assert!([0, 100].iter().all(|step| (evaluation.probability_at(*step, 101) - 0.15).abs() < f64::EPSILON));
 }

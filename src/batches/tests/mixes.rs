@@ -6,13 +6,14 @@ use super::*;
 
 const STEPS: u64 = 12;
 
-/// Mixes that begin after 3 and after 7 steps, the last one without the first source.
+/// A loader with mixes that begin after 3 and after 7 steps, the last one without the first source.
 fn loader(frame: Frame, rank: usize, world_size: usize, first_step: u64, cursor: Cursor) -> Loader {
-    let order = |weights: [f64; 2]| Order::Weighted { seed: 3, weights: weights.into() };
+    let [first, second, third] = [[1.0, 1.0], [0.5, 2.0], [0.0, 1.0]]
+        .map(|weights: [f64; 2]| Order::Weighted { seed: 3, weights: weights.into() });
     let shape = StepShape { max_seq_length: 16, rows_per_micro_batch: 2, micro_batches: 4 };
     let options = LoaderOptions {
-        order: order([1.0, 1.0]),
-        later_orders: vec![(3, order([0.5, 2.0])), (7, order([0.0, 1.0]))],
+        order: first,
+        later_orders: vec![(3, second), (7, third)],
         first_step,
         rank,
         world_size,
@@ -21,16 +22,15 @@ fn loader(frame: Frame, rank: usize, world_size: usize, first_step: u64, cursor:
     Loader::start(two_sources(), frame, masking(), options, cursor).unwrap()
 }
 
-/// Short documents: those of the first source have ids below 150, those of the second above.
+/// Short documents: those of the first source have ids below 150, those of the second source ids from 150 on.
 fn two_sources() -> Arc<ShardSet> {
-    let documents = |first: u32, count: u32| -> Vec<Vec<u32>> {
+    let [web, books] = [(20, 60), (150, 25)].map(|(first, count)| -> Vec<Vec<u32>> {
         (0..count).map(|number| vec![first + number; 3 + number as usize % 7]).collect()
-    };
-    let (web, books) = (documents(20, 60), documents(150, 25));
+    });
     Arc::new(ShardSet::in_memory_sources(&[("web", &web), ("books", &books)], 200))
 }
 
-/// The ids of the text of a step, as they were before masking.
+/// The ids of the text of a step, before masking.
 fn text(step: &StepBatches) -> Vec<u32> {
     let mut all = Vec::new();
     for batch in &step.micro {
@@ -46,7 +46,7 @@ fn text(step: &StepBatches) -> Vec<u32> {
 #[test]
 fn a_change_of_the_mix_gives_the_same_steps_to_any_number_of_ranks_and_after_a_resume() {
     for frame in frames(16) {
-        // Documents are short, and have chunks all the same.
+        // Documents are short but have chunks, since `chunk_row` is even shorter.
         let frame = Frame { chunk_row: frame.chunk_row.map(|_| 7), ..frame };
         let mut alone = loader(frame, 0, 1, 0, Cursor::default());
         let expected: Vec<StepBatches> = (0..STEPS).map(|_| alone.next_step().unwrap()).collect();
@@ -72,12 +72,12 @@ fn a_change_of_the_mix_gives_the_same_steps_to_any_number_of_ranks_and_after_a_r
 }
 
 #[test]
-fn what_is_read_is_of_the_mix_of_the_step() {
-    // Documents are short: of the mix before no more than one is left when the next one begins.
+fn a_step_reads_documents_of_its_mix() {
+    // Documents are short: at most one of the previous mix is left when the next mix begins.
     let mut loader = loader(frame(16), 0, 1, 0, Cursor::default());
     let mut read: BTreeMap<u32, u32> = BTreeMap::new();
     let mut epochs = Vec::new();
-    // The first row of the last mix may hold the rest of a document.
+    // The first row of the last mix may contain the rest of a document.
     let mut tokens = [[0; 2]; 3];
     for step in 1..=STEPS {
         let step_batches = loader.next_step().unwrap();
@@ -93,13 +93,13 @@ fn what_is_read_is_of_the_mix_of_the_step() {
     let [[web, books], [fewer_web, more_books], [no_web, _]] = tokens;
     assert!(web > books && fewer_web < more_books && no_web == 0, "{tokens:?}");
     assert!(epochs.is_sorted() && epochs[0] > 0.0, "{epochs:?}");
-    // Of each source every document has been read as often as any other, give or take one that is begun.
-    let times = |first: u32, count: u32| -> Vec<u32> {
-        let of = |number: u32| read.get(&(first + number)).map_or(0, |tokens| tokens / (3 + number % 7));
-        (0..count).map(of).collect()
-    };
-    for times in [times(20, 60), times(150, 25)] {
-        let (least, most) = (times.iter().min().unwrap(), times.iter().max().unwrap());
+    // Each document of a source has been read as often as any other, with a difference of at most one for a
+    // document that is partly read.
+    for (first, count) in [(20, 60), (150, 25)] {
+        let tokens = (0..count).map(|number| read.get(&(first + number)).copied().unwrap_or(0));
+        let times: Vec<u32> = tokens.zip(0..).map(|(tokens, number)| tokens / (3 + number % 7)).collect();
+        let least = times.iter().min().unwrap();
+        let most = times.iter().max().unwrap();
         assert!(most - least <= 1, "{times:?}");
     }
 }
@@ -115,7 +115,7 @@ fn a_position_of_another_run_is_refused() {
         ),
         (Cursor { positions: vec![4], ..Cursor::default() }, "beyond the 85 documents"),
     ] {
-        let refused = Packer::of_mixes(Arc::clone(&set), &orders, frame(16), cursor);
+        let refused = Packer::with_mixes(Arc::clone(&set), &orders, frame(16), cursor);
         let message = refused.err().expect("is refused").to_string();
         assert!(message.contains(why), "{message}");
     }

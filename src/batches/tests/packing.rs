@@ -1,4 +1,4 @@
-//! Every token once an epoch, in every mode, from any place on.
+//! Every token once an epoch, in every mode, from any position on.
 
 use proptest::prelude::*;
 
@@ -43,7 +43,8 @@ fn rows_have_no_slivers_and_little_waste() {
     let folder = tempfile::tempdir().unwrap();
     let set = shards(folder.path(), &[50; 200]);
     let mut packer = Packer::new(Arc::clone(&set), Order::Fixed, frame(128), Cursor::default()).unwrap();
-    let (mut places, mut used) = (0, 0);
+    let mut places = 0;
+    let mut used = 0;
     while packer.cursor().index < set.num_documents() {
         used += packer.next_row().unwrap().ids.len();
         places += 128;
@@ -60,10 +61,14 @@ proptest! {
     ) {
         let documents = documents(&lengths);
         let set = Arc::new(ShardSet::in_memory(&documents, VOCAB));
-        let (order, frame) = (Order::Shuffled { seed }, frames(max_seq_length)[mode]);
+        let order = Order::Shuffled { seed };
+        let frame = frames(max_seq_length)[mode];
         let report = packing_report(&set, &order, frame).unwrap();
         let mut packer = Packer::new(Arc::clone(&set), order, frame, Cursor::default()).unwrap();
-        let (mut seen, mut tokens, mut special, mut rows) = (Vec::new(), 0, 0, 0);
+        let mut seen = Vec::new();
+        let mut tokens = 0;
+        let mut special = 0;
+        let mut rows = 0;
         while let Some(row) = packer.next_row_of_epoch().unwrap() {
             rows += 1;
             prop_assert_eq!(row.sample_id, rows - 1);
@@ -87,17 +92,17 @@ proptest! {
     }
 }
 
-/// Documents of these lengths, every token of which says which one it is.
+/// Documents of these lengths; every token has the next number.
 fn documents(lengths: &[usize]) -> Vec<Vec<u32>> {
     let mut next = 0;
-    let document = |length: &usize| {
+    let documents = lengths.iter().map(|length| {
         next += length;
         (next - length..next).map(token).collect()
-    };
-    lengths.iter().map(document).collect()
+    });
+    documents.collect()
 }
 
-/// Rows of an epoch in the order of the shards, special tokens as they are.
+/// The rows of an epoch in the order of the shards, including special tokens.
 fn rows_of(lengths: &[usize], max_seq_length: usize, packing: Packing) -> Vec<Vec<u32>> {
     let set = Arc::new(ShardSet::in_memory(&documents(lengths), VOCAB));
     let frame = frame(max_seq_length).with_packing(packing);
@@ -106,8 +111,8 @@ fn rows_of(lengths: &[usize], max_seq_length: usize, packing: Packing) -> Vec<Ve
 }
 
 #[test]
-fn the_modes_differ_in_what_stands_together() {
-    // Tokens are 5, 6, 7, ...; 0 begins, 2 ends and separates.
+fn the_modes_differ_in_the_content_of_a_row() {
+    // Tokens are 5, 6, 7, ...; 0 begins a segment, 2 ends it and separates documents.
     let lengths = [2, 3, 4];
     assert_eq!(
         rows_of(&lengths, 8, Packing::FullSentences { separator: true }),
@@ -126,8 +131,8 @@ fn the_modes_differ_in_what_stands_together() {
 }
 
 #[test]
-fn a_separator_never_stands_alone_at_the_end_of_a_row() {
-    // After 5 tokens and two special ones, the eighth place could hold a separator and nothing behind it.
+fn a_separator_is_never_alone_at_the_end_of_a_row() {
+    // After 5 tokens and two special ones, the eighth place could contain a separator with nothing after it.
     let rows = rows_of(&[5, 4], 8, Packing::FullSentences { separator: true });
     assert_eq!(rows, [vec![0, 5, 6, 7, 8, 9, 2], vec![0, 10, 11, 12, 13, 2]]);
 }
@@ -139,8 +144,8 @@ fn best_fit_cuts_fewer_documents_and_wastes_less() {
     let report = |packing| {
         packing_report(&set, &Order::Shuffled { seed: 3 }, frame(128).with_packing(packing)).unwrap()
     };
-    let (segments, best_fit) =
-        (report(Packing::Segments), report(Packing::BestFit { window_documents: 1024 }));
+    let segments = report(Packing::Segments);
+    let best_fit = report(Packing::BestFit { window_documents: 1024 });
     assert_eq!(
         best_fit.to_string(),
         "1.6k rows an epoch, 98.6 % full, 3.0 % special tokens, 0 of 3k documents continued in another row"
@@ -153,7 +158,7 @@ fn best_fit_cuts_fewer_documents_and_wastes_less() {
 }
 
 #[test]
-fn packing_goes_on_from_any_row_in_every_mode() {
+fn packing_resumes_from_any_row_in_every_mode() {
     let lengths = [3, 40, 17, 90, 5, 5, 60, 1, 2, 31, 8, 14];
     let set = Arc::new(ShardSet::in_memory(&documents(&lengths), VOCAB));
     let order = Order::Weighted { seed: 2, weights: [1.5].into() };
@@ -180,7 +185,7 @@ fn packing_goes_on_from_any_row_in_every_mode() {
 fn longer_rows_in_mid_epoch_lose_no_token_and_can_be_resumed() {
     let lengths = [3, 40, 17, 90, 5, 5, 60, 1, 2, 31, 8, 14];
     let set = Arc::new(ShardSet::in_memory(&documents(&lengths), VOCAB));
-    // All but the last, which draws some tokens besides.
+    // All modes but the last, which draws some tokens in addition.
     for long in frames(32).into_iter().take(21) {
         let short = Frame { max_seq_length: 10, ..long };
         let mut packer =
@@ -211,7 +216,7 @@ fn a_window_of_longer_rows_is_refused() {
 }
 
 #[test]
-fn empty_documents_are_passed_over() {
+fn empty_documents_are_skipped() {
     let set = Arc::new(ShardSet::in_memory(&[vec![], vec![5, 6, 7], vec![], vec![]], VOCAB));
     for packing in PACKINGS {
         let mut packer =

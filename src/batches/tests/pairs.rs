@@ -1,28 +1,29 @@
-//! Pairs of segments: what they are made of, what their labels say, and how often.
+//! Pairs of segments: their texts, their labels, and how often each label occurs.
 
 use proptest::prelude::*;
 
 use super::*;
-use crate::rng::Purpose;
-use crate::rng::Stream;
+use crate::rng::{Purpose, Stream};
 
-/// Documents of these lengths, each token of which has an id of its own; and the document of each id.
+/// Documents of these lengths, in which each token has a different id; and the document of each id.
 fn documents(lengths: &[usize]) -> (Vec<Vec<u32>>, Vec<usize>) {
-    let (mut next, mut owners) = (0, vec![usize::MAX; 5]);
-    let document = |(number, &length): (usize, &usize)| {
+    let mut next = 0;
+    let mut owners = vec![usize::MAX; 5];
+    let mut documents = Vec::with_capacity(lengths.len());
+    for (number, length) in lengths.iter().enumerate() {
         next += length;
         owners.resize(next + 5, number);
-        (next - length..next).map(|id| id as u32 + 5).collect()
-    };
-    let documents = lengths.iter().enumerate().map(document).collect();
+        documents.push((next - length..next).map(|id| id as u32 + 5).collect());
+    }
     (documents, owners)
 }
 
-/// All rows of an epoch in one batch, without masks, and how many there are.
+/// All rows of an epoch in one batch, without masks, and the number of rows.
 fn epoch(set: &Arc<ShardSet>, order: Order, kind: SentencePairs, max_seq_length: usize) -> (Batch, u64) {
     let frame = frame(max_seq_length).with_packing(Packing::Pairs(kind));
     let mut packer = Packer::new(Arc::clone(set), order, frame, Cursor::default()).unwrap();
-    let (mut batch, mut rows) = (Batch { cu_seqlens: vec![0], ..Batch::default() }, 0);
+    let mut batch = Batch { cu_seqlens: vec![0], ..Batch::default() };
+    let mut rows = 0;
     while packer.append_row_of_epoch(&mut batch).unwrap().is_some() {
         rows += 1;
     }
@@ -32,21 +33,19 @@ fn epoch(set: &Arc<ShardSet>, order: Order, kind: SentencePairs, max_seq_length:
 
 /// The texts of each segment, with its label.
 fn segments(batch: &Batch) -> Vec<(Vec<Vec<u32>>, Option<u32>)> {
-    let label = |start: u32| {
-        let at = batch.pair_positions.iter().position(|&position| position == start)?;
-        Some(batch.pair_labels[at])
-    };
-    let segment = |bounds: &[u32]| {
+    let segments = batch.cu_seqlens.windows(2).map(|bounds| {
         let range = bounds[0] as usize + 1..bounds[1] as usize;
-        let (ids, types) = (&batch.ids[range.clone()], &batch.token_type_ids[range]);
+        let ids = &batch.ids[range.clone()];
+        let types = &batch.token_type_ids[range];
         assert_eq!((batch.ids[bounds[0] as usize], batch.token_type_ids[bounds[0] as usize]), (0, 0));
         let mut texts: Vec<Vec<u32>> = ids.split(|&id| id == 2).map(<[u32]>::to_vec).collect();
         assert_eq!(texts.pop(), Some(Vec::new()), "a separator ends it");
         let counted = texts.iter().zip(0..).flat_map(|(text, kind)| vec![kind; text.len() + 1]);
         assert_eq!(types, counted.collect::<Vec<u32>>());
-        (texts, label(bounds[0]))
-    };
-    batch.cu_seqlens.windows(2).map(segment).collect()
+        let pair = batch.pair_positions.iter().position(|&position| position == bounds[0]);
+        (texts, pair.map(|pair| batch.pair_labels[pair]))
+    });
+    segments.collect()
 }
 
 proptest! {
@@ -65,7 +64,8 @@ proptest! {
         let special = batch.ids.iter().filter(|&&id| id < 5).count() as u64;
         prop_assert_eq!((report.rows, report.tokens, report.special_tokens), (rows, batch.num_tokens() as u64, special));
         prop_assert!(report.tokens <= report.capacity);
-        let (mut own, mut cut) = (Vec::new(), std::collections::BTreeMap::new());
+        let mut own = Vec::new();
+        let mut cut = std::collections::BTreeMap::new();
         for (texts, label) in segments(&batch) {
             let mut stretch: Vec<u32> = match (label, texts.as_slice()) {
                 (None, [one]) => { prop_assert!(one.len() < 4); one.clone() }
@@ -95,18 +95,20 @@ fn half_of_the_pairs_are_of_either_class_and_texts_are_cut_near_the_middle() {
     let (documents, _) = documents(&lengths);
     let set = Arc::new(ShardSet::in_memory(&documents, VOCAB));
     for kind in [SentencePairs::NextSentence, SentencePairs::SentenceOrder] {
-        let (mut labels, mut shares) = (Vec::new(), Vec::new());
+        let mut labels = Vec::new();
+        let mut shares = Vec::new();
         for seed in 0..60 {
             let (batch, _) = epoch(&set, Order::Shuffled { seed }, kind, 24);
             labels.extend(batch.pair_labels.iter().map(|&label| f64::from(label)));
-            // Nor do lengths tell the classes apart where documents are long enough.
+            // The lengths do not reveal the classes if documents are long enough.
             for (texts, _) in segments(&batch).iter().filter(|(_, label)| label.is_some()) {
                 shares.push(texts[0].len() as f64 / (texts[0].len() + texts[1].len()) as f64);
             }
         }
-        let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
-        assert!((mean(&labels) - 0.5).abs() < 0.03, "{kind:?}: {}", mean(&labels));
-        assert!((mean(&shares) - 0.5).abs() < 0.03, "{kind:?}: {}", mean(&shares));
+        for values in [&labels, &shares] {
+            let mean = values.iter().sum::<f64>() / values.len() as f64;
+            assert!((mean - 0.5).abs() < 0.03, "{kind:?}: {mean}");
+        }
         assert!(shares.iter().all(|share| (0.25..=0.75).contains(share)), "{kind:?}");
     }
 }
@@ -115,9 +117,10 @@ fn half_of_the_pairs_are_of_either_class_and_texts_are_cut_near_the_middle() {
 fn a_seed_an_epoch_and_a_row_have_pairs_of_their_own_and_masks_leave_them_alone() {
     let (documents, _) = documents(&[90; 10]);
     let set = Arc::new(ShardSet::in_memory(&documents, VOCAB));
-    let labels = |seed| epoch(&set, Order::Shuffled { seed }, SentencePairs::NextSentence, 30).0.pair_labels;
-    assert_eq!(labels(1), labels(1));
-    assert_ne!(labels(1), labels(2));
+    let [one, again, other] = [1, 1, 2]
+        .map(|seed| epoch(&set, Order::Shuffled { seed }, SentencePairs::NextSentence, 30).0.pair_labels);
+    assert_eq!(one, again);
+    assert_ne!(one, other);
     let frame = frame(30).with_packing(Packing::Pairs(SentencePairs::NextSentence));
     let batches: Vec<Batch> =
         EvaluationBatches::new(&set, frame, masking(), 4).unwrap().map(Result::unwrap).collect();
@@ -128,9 +131,9 @@ fn a_seed_an_epoch_and_a_row_have_pairs_of_their_own_and_masks_leave_them_alone(
         assert!(batch.pair_positions.iter().all(|&at| batch.ids[at as usize] == 0));
         assert!(batch.label_positions.iter().all(|at| !batch.pair_positions.contains(at)));
     }
-    // The stream of pairs is not that of masks.
-    let first = |purpose| Stream::new(1, purpose, 0).words(0);
-    assert_ne!(first(Purpose::Pairs), first(Purpose::Mask));
+    // The stream of pairs differs from that of masks.
+    let [pairs, masks] = [Purpose::Pairs, Purpose::Mask].map(|purpose| Stream::new(1, purpose, 0).words(0));
+    assert_ne!(pairs, masks);
 }
 
 #[test]

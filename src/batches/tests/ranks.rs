@@ -1,11 +1,9 @@
 //! The same step for any number of ranks, workers and micro-batches.
 
 use super::*;
-use crate::config::MaskingUnit;
-use crate::config::TrainingConfig;
-use crate::config::TrainingPhase;
+use crate::config::{MaskingUnit, TrainingConfig, TrainingPhase};
 
-/// A step as everything that training could see of it, whatever it was cut into.
+/// All values of a step that training can see, independent of its division into micro-batches.
 #[derive(Debug, Clone, PartialEq)]
 struct Whole {
     ids: Vec<u32>,
@@ -23,23 +21,20 @@ struct Whole {
 }
 
 fn whole(ranks: &[StepBatches]) -> Whole {
-    let batches = || ranks.iter().flat_map(|step| &step.micro);
+    let batches: Vec<&Batch> = ranks.iter().flat_map(|step| &step.micro).collect();
     assert!(
         ranks.iter().all(|step| (&step.cursor_after, step.epoch) == (&ranks[0].cursor_after, ranks[0].epoch))
     );
-    let keyed = |b: &Batch, positions: &[u32], labels: &[u32]| {
-        let keyed = positions.iter().zip(labels).map(|(p, l)| (b.token_keys[*p as usize], *l));
-        keyed.collect::<Vec<_>>()
-    };
     Whole {
-        ids: batches().flat_map(|b| b.ids.clone()).collect(),
-        token_keys: batches().flat_map(|b| b.token_keys.clone()).collect(),
-        position_ids: batches().flat_map(|b| b.position_ids.clone()).collect(),
-        labels: batches().flat_map(|b| keyed(b, &b.label_positions, &b.labels)).collect(),
-        token_type_ids: batches().flat_map(|b| b.token_type_ids.clone()).collect(),
-        pairs: batches().flat_map(|b| keyed(b, &b.pair_positions, &b.pair_labels)).collect(),
-        sample_ids: batches().flat_map(|b| b.sample_ids.clone()).collect(),
-        segment_lengths: batches()
+        ids: batches.iter().flat_map(|b| b.ids.clone()).collect(),
+        token_keys: batches.iter().flat_map(|b| b.token_keys.clone()).collect(),
+        position_ids: batches.iter().flat_map(|b| b.position_ids.clone()).collect(),
+        labels: batches.iter().flat_map(|b| keyed(b, &b.label_positions, &b.labels)).collect(),
+        token_type_ids: batches.iter().flat_map(|b| b.token_type_ids.clone()).collect(),
+        pairs: batches.iter().flat_map(|b| keyed(b, &b.pair_positions, &b.pair_labels)).collect(),
+        sample_ids: batches.iter().flat_map(|b| b.sample_ids.clone()).collect(),
+        segment_lengths: batches
+            .iter()
             .flat_map(|b| b.cu_seqlens.windows(2).map(|w| w[1] - w[0]).collect::<Vec<_>>())
             .collect(),
         cursor_after: ranks[0].cursor_after.clone(),
@@ -47,7 +42,12 @@ fn whole(ranks: &[StepBatches]) -> Whole {
     }
 }
 
-/// The first steps of a run with 16 rows a step.
+/// The labels at these positions of a batch, with the keys of their tokens.
+fn keyed(batch: &Batch, positions: &[u32], labels: &[u32]) -> Vec<(u64, u32)> {
+    positions.iter().zip(labels).map(|(p, l)| (batch.token_keys[*p as usize], *l)).collect()
+}
+
+/// The first steps of a run with 16 rows per step.
 fn steps(
     set: &Arc<ShardSet>,
     frame: Frame,
@@ -56,24 +56,23 @@ fn steps(
     rows: usize,
     workers: usize,
 ) -> Vec<Whole> {
-    let start = |rank| {
+    let ranks = (0..world_size).map(|rank| {
         let order = Order::Weighted { seed: 7, weights: [1.0, 0.5, 1.7].into() };
         let options =
             LoaderOptions { order, total_steps: 6, rank, world_size, workers, ..options(7, rows, 16 / rows) };
         Loader::start(Arc::clone(set), frame, masking.clone(), options, Cursor::default()).unwrap()
-    };
-    let mut ranks: Vec<Loader> = (0..world_size).map(start).collect();
+    });
+    let mut ranks: Vec<Loader> = ranks.collect();
     (0..6)
         .map(|_| whole(&ranks.iter_mut().map(|loader| loader.next_step().unwrap()).collect::<Vec<_>>()))
         .collect()
 }
 
 fn sources() -> Arc<ShardSet> {
-    let documents = |lengths: &[usize]| -> Vec<Vec<u32>> {
-        lengths.iter().map(|n| (7 * n..8 * n).map(token).map(|id| id % 250 + 5).collect()).collect()
-    };
-    let (one, two, three) =
-        (documents(&[3, 40, 17, 90, 5, 5, 60]), documents(&[8; 30]), documents(&[100, 1, 33]));
+    let [one, two, three] =
+        [&[3, 40, 17, 90, 5, 5, 60][..], &[8; 30], &[100, 1, 33]].map(|lengths| -> Vec<Vec<u32>> {
+            lengths.iter().map(|n| (7 * n..8 * n).map(token).map(|id| id % 250 + 5).collect()).collect()
+        });
     Arc::new(ShardSet::in_memory_sources(&[("one", &one), ("two", &two), ("three", &three)], VOCAB))
 }
 
@@ -113,8 +112,9 @@ fn phases_and_ramp_give_the_same_steps_to_any_number_of_ranks_and_after_a_resume
         };
         let mut alone = start(0, 1, 0, Cursor::default());
         let expected: Vec<StepBatches> = (0..6).map(|_| alone.next_step().unwrap()).collect();
-        let longest = |step: &StepBatches| step.micro.iter().map(Batch::max_seqlen).max().unwrap();
-        assert!(longest(&expected[2]) <= 12 && longest(&expected[5]) > 12);
+        let [short, long] =
+            [&expected[2], &expected[5]].map(|step| step.micro.iter().map(Batch::max_seqlen).max().unwrap());
+        assert!(short <= 12 && long > 12);
         let keys: Vec<u64> = expected[3].micro.iter().flat_map(|b| b.token_keys.clone()).collect();
         assert!(
             keys.is_sorted_by(|a, b| a < b) && keys[keys.len() - 1] >= 15 * 32,
@@ -135,10 +135,10 @@ fn phases_and_ramp_give_the_same_steps_to_any_number_of_ranks_and_after_a_resume
 }
 
 #[test]
-fn memory_that_is_given_back_is_used_again_and_changes_nothing() {
+fn returned_memory_is_reused_and_changes_nothing() {
     let set = sources();
-    let (mut keeping, mut returning) =
-        (loader(&set, 4, 2, Cursor::default()), loader(&set, 4, 2, Cursor::default()));
+    let mut keeping = loader(&set, 4, 2, Cursor::default());
+    let mut returning = loader(&set, 4, 2, Cursor::default());
     let mut addresses = std::collections::BTreeSet::new();
     for _ in 0..30 {
         let step = returning.next_step().unwrap();
@@ -150,7 +150,7 @@ fn memory_that_is_given_back_is_used_again_and_changes_nothing() {
 }
 
 #[test]
-fn a_rank_that_is_none_is_refused() {
+fn a_rank_outside_the_world_size_is_refused() {
     let options = LoaderOptions { rank: 2, world_size: 2, ..options(1, 1, 1) };
     let refused = Loader::start(sources(), frame(16), masking(), options, Cursor::default());
     assert!(refused.err().expect("there is no rank 2 of 2").to_string().contains("rank 2 is not one of 2"));

@@ -1,4 +1,5 @@
-//! Chunks of long documents: spread over the epoch, as often as their documents, within windows of shards.
+//! Chunks of long documents: distributed over the epoch, as often as their documents, within windows of
+//! shards.
 
 use std::collections::BTreeMap;
 
@@ -30,13 +31,13 @@ fn documents_that_fit_a_row_come_as_they_do_without_chunks() {
     let set = Arc::new(ShardSet::in_memory(&numbered(&lengths), VOCAB));
     for packing in PACKINGS {
         let whole = frame(16).with_packing(packing);
-        let rows = |frame| {
+        // A pair needs one more place, so that 14 tokens do not fill a row of one.
+        let [rows, with_chunks] = [whole, Frame { chunk_row: Some(17), ..whole }].map(|frame| {
             let order = Order::Weighted { seed: 3, weights: [1.7].into() };
             let mut packer = Packer::new(Arc::clone(&set), order, frame, Cursor::default()).unwrap();
             (0..300).map(|_| (packer.cursor(), packer.next_row().unwrap())).collect::<Vec<_>>()
-        };
-        // A pair takes a place more, so that 14 tokens are no row of one.
-        assert_eq!(rows(whole), rows(Frame { chunk_row: Some(17), ..whole }), "{packing:?}");
+        });
+        assert_eq!(rows, with_chunks, "{packing:?}");
     }
 }
 
@@ -48,7 +49,7 @@ fn rows_of_long_documents_are_spread_over_the_whole_epoch() {
         let mut packer =
             Packer::new(Arc::clone(&set), Order::Shuffled { seed: 1 }, frame, Cursor::default()).unwrap();
         let rows = epoch(&mut packer);
-        // In batches of 32 rows, as many of one document as if each row were drawn by itself.
+        // Batches of 32 rows contain as many different documents as if each row were drawn independently.
         let documents = rows.chunks(32).map(|batch| {
             let all: std::collections::BTreeSet<u32> = batch.iter().flat_map(|(_, row)| text(row)).collect();
             all.len()
@@ -56,7 +57,7 @@ fn rows_of_long_documents_are_spread_over_the_whole_epoch() {
         let counts: Vec<usize> = documents.collect();
         let mean = counts.iter().sum::<usize>() as f64 / counts.len() as f64;
         assert!(mean > 9.3, "{packing:?}: {mean} of 10 documents in a batch");
-        // A chunk fills a row by itself.
+        // A chunk fills a row alone.
         let mixed = rows.iter().filter(|(_, row)| row.segment_ends.len() > 1 || row.ids.len() < 16).count();
         assert!(mixed < 10, "{packing:?}: {mixed} of {} rows", rows.len());
     }
@@ -78,18 +79,16 @@ fn every_other_row_of_a_long_document_has_short_segments() {
 
 #[test]
 fn every_chunk_and_every_rest_comes_as_often_as_its_source_is_weighted() {
-    // In every document of 35 tokens there are 3 chunks of 10 and a rest of 5, all with ids of their own.
-    let stretches = |first: u32, documents: u32| -> Vec<Vec<u32>> {
-        let document = |number: u32| (0..35).map(|at| first + 4 * number + at / 10).collect();
-        (0..documents).map(document).collect()
-    };
-    let (web, books) = (stretches(10, 20), stretches(500, 7));
+    // Every document of 35 tokens has 3 chunks of 10 tokens and a rest of 5, each with different ids.
+    let [web, books] = [(10, 20), (500, 7)].map(|(first, documents)| -> Vec<Vec<u32>> {
+        (0..documents).map(|number| (0..35).map(|t| first + 4 * number + t / 10).collect()).collect()
+    });
     let set = Arc::new(ShardSet::in_memory_sources(&[("web", &web), ("books", &books)], VOCAB));
-    let order = |weights: [f64; 2]| Order::Weighted { seed: 4, weights: weights.into() };
-    let orders = [order([0.5, 1.0]), order([2.0, 0.3]), order([0.0, 1.0])];
+    let orders = [[0.5, 1.0], [2.0, 0.3], [0.0, 1.0]]
+        .map(|weights: [f64; 2]| Order::Weighted { seed: 4, weights: weights.into() });
     for packing in [Packing::Segments, Packing::BestFit { window_documents: 5 }] {
         let frame = frame(12).with_packing(packing).with_chunks();
-        let mut packer = Packer::of_mixes(Arc::clone(&set), &orders, frame, Cursor::default()).unwrap();
+        let mut packer = Packer::with_mixes(Arc::clone(&set), &orders, frame, Cursor::default()).unwrap();
         let mut counts: BTreeMap<u32, usize> = BTreeMap::new();
         for row in 0..900 {
             packer.set_mix(row / 300).unwrap();
@@ -98,8 +97,9 @@ fn every_chunk_and_every_rest_comes_as_often_as_its_source_is_weighted() {
                 for (is_rest, length) in [(false, 10), (true, 5)] {
                     let ids = (first..first + 4 * documents).filter(|id| ((id - first) % 4 == 3) == is_rest);
                     let times = ids.map(|id| counts.get(&id).copied().unwrap_or(0).div_ceil(length));
-                    let (least, most) = (times.clone().min().unwrap(), times.max().unwrap());
-                    // A window shuffles the end of a pass and the beginning of the next one into each other.
+                    let least = times.clone().min().unwrap();
+                    let most = times.max().unwrap();
+                    // A window shuffles the end of a pass and the beginning of the next one together.
                     let most_apart = 1 + usize::from(is_rest && packing != Packing::Segments);
                     assert!(most - least <= most_apart, "{packing:?} row {row}: {counts:?}");
                 }
@@ -112,7 +112,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
 
     #[test]
-    fn rows_of_short_segments_lose_no_token_and_go_on_from_any_row(
+    fn rows_of_short_segments_lose_no_token_and_resume_from_any_row(
         lengths in prop::collection::vec(1usize..900, 1..8), seed: u64, places in 12usize..140, is_best_fit: bool,
     ) {
         let mut numbers = 0..;
@@ -121,7 +121,7 @@ proptest! {
         let set = Arc::new(ShardSet::in_memory(&documents, VOCAB));
         let packing =
             if is_best_fit { Packing::BestFit { window_documents: 3 } } else { Packing::Segments };
-        // In the second frame rows are shorter than those that chunks are made for.
+        // In the second frame rows are shorter than those for which chunks are made.
         for max_seq_length in [places, places.min(40)] {
             let frame = Frame { chunk_row: Some(places), ..frame(max_seq_length).with_packing(packing) };
             let start = |cursor| Packer::new(Arc::clone(&set), Order::Shuffled { seed }, frame, cursor).unwrap();
@@ -155,7 +155,7 @@ proptest! {
             let rows = epoch(&mut packer);
             let mut seen: Vec<u32> = rows.iter().flat_map(|(_, row)| text(row)).collect();
             if frame.chunk_row.is_some() {
-                // Window by window, each token of the window once.
+                // Window by window, each token of the window occurs once.
                 let mut from = 0;
                 for window in 0..windows.len() {
                     let inside = windows.shards(window).into_iter().flatten();
@@ -174,10 +174,10 @@ proptest! {
             prop_assert_eq!(seen, all);
             let report = packing_report(&set, &order, frame).unwrap();
             prop_assert!(number > 0 || report.rows == rows.len() as u64);
-            for (at, (cursor, _)) in rows.iter().enumerate() {
+            for (number, (cursor, _)) in rows.iter().enumerate() {
                 let json = serde_json::to_string(cursor).unwrap();
                 let mut resumed = start(serde_json::from_str(&json).unwrap());
-                for (_, expected) in rows.iter().skip(at).take(3) {
+                for (_, expected) in rows.iter().skip(number).take(3) {
                     prop_assert_eq!(&resumed.next_row().unwrap(), expected);
                 }
             }
@@ -192,12 +192,12 @@ fn a_position_of_another_order_is_refused() {
     let set = Arc::new(ShardSet::in_memory(&numbered(&[100, 30]), VOCAB));
     let whole = frame(12);
     let windowed = Order::Windowed { seed: 1, size: 1, shards: set.ranges().into() };
-    let chunk = |chunk| Cursor { chunk, ..Cursor::default() };
+    let [first_chunk, late_chunk] = [1, 14].map(|chunk| Cursor { chunk, ..Cursor::default() });
     for (order, frame, cursor) in [
-        (Order::Shuffled { seed: 1 }, whole, chunk(1)),
-        (Order::Shuffled { seed: 1 }, whole.with_chunks(), chunk(14)),
+        (Order::Shuffled { seed: 1 }, whole, first_chunk),
+        (Order::Shuffled { seed: 1 }, whole.with_chunks(), late_chunk.clone()),
         (windowed.clone(), whole.with_chunks(), Cursor { shard_window: 1, ..Cursor::default() }),
-        (windowed, whole.with_chunks(), chunk(14)),
+        (windowed, whole.with_chunks(), late_chunk),
     ] {
         let refused =
             Packer::new(Arc::clone(&set), order, frame, cursor).and_then(|mut packer| packer.next_row());

@@ -1,10 +1,8 @@
 //! The arguments of `bench`.
 
-use clap::Args;
-use clap::ValueEnum;
+use clap::{Args, ValueEnum};
 
-use crate::config::ComputeType;
-use crate::config::DeviceChoice;
+use crate::config::{ComputeType, DeviceChoice};
 use crate::quantity::parse_bytes;
 
 /// Arguments of `bench`.

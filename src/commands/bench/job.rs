@@ -4,36 +4,23 @@
 //! The child writes its results to its standard output, one JSON [`Message`] per line.
 
 use std::collections::HashSet;
-use std::io::BufRead;
-use std::io::BufReader;
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::ExitStatusExt;
-use std::process::Child;
-use std::process::Command;
-use std::process::ExitStatus;
-use std::process::Stdio;
+use std::process::{Child, Command, ExitStatus, Stdio};
 
-use anyhow::Context;
-use anyhow::Result;
+use anyhow::{Context, Result};
 use candle_core::DType;
-use serde::Deserialize;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::commands::bench::args::BenchJobArgs;
 use crate::commands::terminal::stdout_line;
-use crate::config::ComputeType;
-use crate::config::DeviceChoice;
+use crate::config::{ComputeType, DeviceChoice};
 use crate::error::Problem;
-use crate::fs;
-use crate::machine;
-use crate::ops::cuda;
-use crate::ops::instructions;
-use crate::ops::peak;
 use crate::ops::peak::gpu::data_sheet;
-use crate::precision;
-use crate::precision::Hardware;
-use crate::precision::Policy;
+use crate::ops::{cuda, instructions, peak};
+use crate::precision::{Hardware, Policy};
 use crate::train::bench::Case;
+use crate::{fs, machine, precision};
 
 /// The measurement that a child makes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -1,16 +1,12 @@
 //! The format of the rows of `mlmtrain bench`: an aligned table for people, JSON for programs.
 
 use anyhow::Result;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::commands::bench::job::Machine;
-use crate::commands::bench::job::Timed;
+use crate::commands::bench::job::{Machine, Timed};
 use crate::commands::terminal;
-use crate::quantity::format_bytes;
-use crate::quantity::format_grouped;
-use crate::train::bench::Case;
-use crate::train::bench::TimedTask;
+use crate::quantity::{format_bytes, format_grouped};
+use crate::train::bench::{Case, TimedTask};
 
 /// A row of the table: what was measured, and the outcome.
 #[derive(Debug, Clone, PartialEq)]

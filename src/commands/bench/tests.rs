@@ -7,10 +7,8 @@ use clap::Parser;
 use serde_json::json;
 
 use super::*;
-use crate::commands::bench::job::Timed;
-use crate::commands::bench::job::failure;
-use crate::commands::cli::Cli;
-use crate::commands::cli::Command;
+use crate::commands::bench::job::{Timed, failure};
+use crate::commands::cli::{Cli, Command};
 use crate::families::HeadKind;
 
 fn parse(line: &str) -> Result<BenchArgs, String> {

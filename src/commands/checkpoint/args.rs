@@ -2,8 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
-use clap::Subcommand;
+use clap::{Args, Subcommand};
 
 /// Subcommands of `checkpoint`.
 #[derive(Debug, Subcommand)]

@@ -1,28 +1,17 @@
 //! Checks one model folder: hashes, tensors, shapes, and the state of its run.
 
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Error;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::checkpoint::Checkpoint;
-use crate::checkpoint::Unverified;
-use crate::checkpoint::verify_sealed;
+use crate::checkpoint::{Checkpoint, Unverified, verify_sealed};
 use crate::commands::checkpoint::step_of_name;
-use crate::error::Class;
-use crate::error::Problem;
-use crate::error::class_of;
-use crate::fs;
-use crate::interop::DISCRIMINATOR;
-use crate::interop::GENERATOR;
-use crate::interop::PretrainedFolder;
-use crate::interop::holds_pair;
-use crate::interop::open_folder;
+use crate::error::{Class, Problem, class_of};
+use crate::interop::{DISCRIMINATOR, GENERATOR, PretrainedFolder, holds_pair, open_folder};
 use crate::models::PairBlueprint;
 use crate::quantity::format_bytes;
-use crate::train;
+use crate::{fs, train};
 
 /// The result of the checks of a folder.
 pub(super) struct Verdict {

@@ -1,26 +1,20 @@
 //! `mlmtrain checkpoint list`: the checkpoints of a run as a table.
 
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use anyhow::Result;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::checkpoint::Checkpoint;
-use crate::checkpoint::Unverified;
+use crate::checkpoint::{Checkpoint, Unverified};
 use crate::commands::checkpoint::args::ListArgs;
 use crate::commands::checkpoint::store_of_run;
 use crate::commands::terminal;
 use crate::commands::terminal::Output;
 use crate::error::Problem;
 use crate::fs;
-use crate::quantity::format_age;
-use crate::quantity::format_bytes;
-use crate::telemetry::Progress;
-use crate::telemetry::Stage;
-use crate::telemetry::Unit;
+use crate::quantity::{format_age, format_bytes};
+use crate::telemetry::{Progress, Stage, Unit};
 use crate::train::run_folder::FINAL;
 use crate::train::saved::Resumed;
 

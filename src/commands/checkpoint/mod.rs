@@ -7,13 +7,11 @@ mod list;
 mod prune;
 mod verify;
 
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
-use crate::checkpoint::CheckpointStore;
-use crate::checkpoint::Unverified;
+use crate::checkpoint::{CheckpointStore, Unverified};
 use crate::commands::checkpoint::args::CheckpointCommand;
 use crate::error::Problem;
 use crate::fs;

@@ -4,8 +4,7 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use crate::checkpoint::Checkpoint;
-use crate::checkpoint::CheckpointStore;
+use crate::checkpoint::{Checkpoint, CheckpointStore};
 use crate::commands::checkpoint::args::PruneArgs;
 use crate::commands::checkpoint::store_of_run;
 use crate::commands::terminal;
@@ -13,8 +12,7 @@ use crate::error::Problem;
 use crate::fs;
 use crate::fs::FolderLock;
 use crate::quantity::format_bytes;
-use crate::telemetry::Progress;
-use crate::telemetry::Unit;
+use crate::telemetry::{Progress, Unit};
 use crate::train::saved::Resumed;
 
 /// The checkpoints to keep and to delete, by their steps.

@@ -7,15 +7,12 @@ use anyhow::Result;
 use serde_json::json;
 
 use crate::commands::checkpoint::args::VerifyArgs;
-use crate::commands::checkpoint::inspect::Verdict;
-use crate::commands::checkpoint::inspect::bytes_to_read;
-use crate::commands::checkpoint::inspect::is_unsupported;
+use crate::commands::checkpoint::inspect::{Verdict, bytes_to_read, is_unsupported};
 use crate::commands::checkpoint::models_of;
 use crate::commands::terminal;
 use crate::commands::terminal::Output;
 use crate::error::Problem;
-use crate::telemetry::Progress;
-use crate::telemetry::Unit;
+use crate::telemetry::{Progress, Unit};
 
 pub(super) fn run(args: &VerifyArgs) -> Result<()> {
     let mut folders: Vec<PathBuf> = Vec::new();

@@ -3,13 +3,7 @@
 use std::fmt::Display;
 use std::path::Path;
 
-use crate::machine::survey::Gpus;
-use crate::machine::survey::Libraries;
-use crate::machine::survey::Memory;
-use crate::machine::survey::Processor;
-use crate::machine::survey::Room;
-use crate::machine::survey::Run;
-use crate::machine::survey::Survey;
+use crate::machine::survey::{Gpus, Libraries, Memory, Processor, Room, Run, Survey};
 use crate::machine::threads_text;
 use crate::ops::instructions::VARIABLE;
 use crate::quantity::format_bytes;

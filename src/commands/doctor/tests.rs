@@ -3,16 +3,9 @@
 use std::path::PathBuf;
 
 use super::table::lines;
-use crate::machine::survey::Gpus;
-use crate::machine::survey::Libraries;
-use crate::machine::survey::Library;
-use crate::machine::survey::Looked;
-use crate::machine::survey::Memory;
-use crate::machine::survey::Processor;
-use crate::machine::survey::Product;
-use crate::machine::survey::Room;
-use crate::machine::survey::Run;
-use crate::machine::survey::Survey;
+use crate::machine::survey::{
+    Gpus, Libraries, Library, Looked, Memory, Processor, Product, Room, Run, Survey,
+};
 use crate::telemetry::GpuFacts;
 
 fn product(compute: &'static str, instructions: &'static str, widened: bool) -> Product {

@@ -9,21 +9,13 @@ use candle_core::Device;
 use serde_json::Value;
 
 use crate::commands::evaluate::require_outputs;
-use crate::commands::model_folder;
 use crate::commands::scoring_args::EvaluateArgs;
-use crate::commands::staging;
-use crate::commands::terminal;
 use crate::commands::terminal::Output;
+use crate::commands::{model_folder, staging, terminal};
 use crate::error::Problem;
 use crate::fs;
-use crate::tasks::minimal_pairs::Judged;
-use crate::tasks::minimal_pairs::Likelihood;
-use crate::tasks::minimal_pairs::Masking;
-use crate::tasks::minimal_pairs::Pair;
-use crate::tasks::minimal_pairs::read_pairs;
-use crate::tasks::minimal_pairs::report;
-use crate::telemetry::Progress;
-use crate::telemetry::Unit;
+use crate::tasks::minimal_pairs::{Judged, Likelihood, Masking, Pair, read_pairs, report};
+use crate::telemetry::{Progress, Unit};
 
 /// Scores every pair, writes the scores of all pairs if the user wants them, and prints the share of right
 /// ones.

@@ -8,23 +8,16 @@ use std::path::Path;
 use anyhow::Result;
 use serde_json::Value;
 
-use crate::commands::device;
-use crate::commands::model_folder;
-use crate::commands::scoring_args::EvaluateArgs;
-use crate::commands::scoring_args::ScoringTask;
-use crate::commands::staging;
-use crate::commands::terminal;
-use crate::config;
-use crate::config::AnyLoaded;
-use crate::config::CleaningConfig;
-use crate::fs;
+use crate::commands::scoring_args::{EvaluateArgs, ScoringTask};
+use crate::commands::{device, model_folder, staging, terminal};
+use crate::config::{AnyLoaded, CleaningConfig};
 use crate::fs::Output;
-use crate::machine;
 use crate::ops::memory;
 use crate::tasks::labelled::Columns;
 use crate::tasks::list;
 use crate::tasks::trained::Evaluation;
 use crate::telemetry::Progress;
+use crate::{config, fs, machine};
 
 /// Runs the subcommand.
 pub fn run(args: &EvaluateArgs) -> Result<()> {

@@ -1,20 +1,14 @@
 //! Arguments of `finetune`, and how they are combined with a configuration file.
 
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use clap::Args;
-use clap::ValueEnum;
+use clap::{Args, ValueEnum};
 
 use crate::commands::scoring_args::column;
 use crate::commands::training_flags::TrainingFlags;
 use crate::config;
-use crate::config::FinetunePlan;
-use crate::config::FinetuneTask;
-use crate::config::Override;
-use crate::config::Swept;
-use crate::error::Problem;
-use crate::error::Problems;
+use crate::config::{FinetunePlan, FinetuneTask, Override, Swept};
+use crate::error::{Problem, Problems};
 
 /// Help heading of the flags for data.
 const EXAMPLES: &str = "Examples to learn from";

@@ -5,12 +5,9 @@
 
 use anyhow::Result;
 
-use crate::commands::finetune::choose_length;
-use crate::commands::finetune::seeds;
-use crate::commands::forecast;
-use crate::commands::terminal;
-use crate::config::FinetuneConfig;
-use crate::config::Sweep;
+use crate::commands::finetune::{choose_length, seeds};
+use crate::commands::{forecast, terminal};
+use crate::config::{FinetuneConfig, Sweep};
 use crate::error::Problem;
 use crate::interop::read_folder;
 use crate::machine;
@@ -20,8 +17,7 @@ use crate::quantity::format_count;
 use crate::tasks::finetuned::Finetuned;
 use crate::tasks::list;
 use crate::tasks::list::FinetunedVisitor;
-use crate::tasks::run::Kind;
-use crate::tasks::run::total_steps;
+use crate::tasks::run::{Kind, total_steps};
 use crate::train::batch_size;
 
 /// Prints the lines of `finetune --dry-run`.

@@ -5,24 +5,16 @@ use std::collections::BTreeSet;
 use anyhow::Result;
 
 use crate::commands::finetune::choose_length;
-use crate::commands::next_step;
 use crate::commands::notify::notify;
-use crate::commands::staging;
-use crate::commands::terminal;
-use crate::commands::together;
-use crate::commands::upload;
-use crate::config::Sweep;
-use crate::config::to_yaml;
-use crate::fs;
-use crate::machine;
+use crate::commands::{next_step, staging, terminal, together, upload};
+use crate::config::{Sweep, to_yaml};
 use crate::tasks::list;
 use crate::telemetry::Progress;
 use crate::train::run_folder::FINAL;
 use crate::train::signals::Signals;
-use crate::trials::Equipment;
-use crate::trials::cell;
-use crate::trials::sweep;
 use crate::trials::sweep::SweepRun;
+use crate::trials::{Equipment, cell, sweep};
+use crate::{fs, machine};
 
 pub(super) fn run(mut sweep: Sweep) -> Result<()> {
     for setting in &mut sweep.settings {

@@ -1,27 +1,20 @@
 //! `mlmtrain init --train FILE`: reads labelled files and writes a configuration of `finetune` for them.
 
 use std::collections::BTreeMap;
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use clap::Args;
-use clap::ValueEnum;
+use clap::{Args, ValueEnum};
 
 use crate::commands::terminal;
 use crate::config::FinetuneTask;
 use crate::error::Problem;
 use crate::fs;
 use crate::interop::read_folder;
-use crate::recipe::LabelledFacts;
-use crate::recipe::TextColumns;
-use crate::tasks::labelled::Columns;
-use crate::tasks::labelled::Example;
-use crate::tasks::labelled::Tagging;
-use crate::tasks::labelled::files_of;
-use crate::tasks::labelled::guess_columns;
-use crate::tasks::labelled::read_examples;
-use crate::tasks::labelled::read_tagged;
+use crate::recipe::{LabelledFacts, TextColumns};
+use crate::tasks::labelled::{
+    Columns, Example, Tagging, files_of, guess_columns, read_examples, read_tagged,
+};
 use crate::tokenizer::Tokenizer;
 
 /// Number of special tokens of a text, and of a pair with two separators between its texts.

@@ -1,21 +1,15 @@
 //! The data sources for the files on the command line of `init`: one source for each unit of documents. Files
 //! that a shell has expanded from a pattern become a pattern again.
 
-use std::collections::BTreeMap;
-use std::collections::BTreeSet;
-use std::path::Path;
-use std::path::PathBuf;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
 use crate::commands::staging;
-use crate::config::CacheConfig;
-use crate::config::DataConfig;
-use crate::config::DocumentUnit;
-use crate::config::SourceConfig;
+use crate::config::{CacheConfig, DataConfig, DocumentUnit, SourceConfig};
 use crate::corpus::Corpus;
-use crate::fs;
-use crate::recipe;
+use crate::{fs, recipe};
 
 /// Least number of files of a folder that are written as a pattern; fewer are listed one by one.
 const FEWEST_OF_A_PATTERN: usize = 3;

@@ -1,19 +1,12 @@
 //! The part of a plan for several machines: predictions for each GPU, number of machines and network.
 
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::commands::plan::Device;
-use crate::commands::plan::PlanArgs;
-use crate::commands::plan::Run;
 use crate::commands::plan::table::Row;
-use crate::estimate::Cluster;
-use crate::estimate::Clustered;
-use crate::estimate::Estimate;
-use crate::estimate::Gradients;
+use crate::commands::plan::{Device, PlanArgs, Run};
+use crate::estimate::{Cluster, Clustered, Estimate, Gradients};
 use crate::pages::columns;
-use crate::quantity::format_amount;
-use crate::quantity::format_span;
+use crate::quantity::{format_amount, format_span};
 
 /// The prediction of a run on one cluster of GPUs.
 pub(super) struct ClusterRun<'a> {

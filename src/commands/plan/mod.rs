@@ -5,53 +5,33 @@ mod clusters;
 mod saved;
 mod table;
 
-use std::path::Path;
-use std::path::PathBuf;
-use std::time::Duration;
-use std::time::SystemTime;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 use anyhow::Result;
 use clap::Args;
 
 use crate::batches::BatchPlan;
-use crate::commands::bench;
 use crate::commands::config_args::ConfigArgs;
 use crate::commands::plan::table::Row;
-use crate::commands::staging;
 use crate::commands::staging::Corpus;
-use crate::commands::terminal;
 use crate::commands::terminal::Output;
-use crate::config::DeviceChoice;
-use crate::config::PretrainConfig;
-use crate::config::RunSection;
-use crate::config::TrainingConfig;
-use crate::config::load_prices;
-use crate::error::Problem;
-use crate::error::Problems;
-use crate::estimate::Estimate;
-use crate::estimate::Fitted;
-use crate::estimate::Rentable;
-use crate::estimate::Work;
+use crate::commands::{bench, staging, terminal};
+use crate::config::{DeviceChoice, PretrainConfig, RunSection, TrainingConfig, load_prices};
+use crate::error::{Problem, Problems};
+use crate::estimate::{Estimate, Fitted, Rentable, Work};
 use crate::families::ModelConfig;
-use crate::machine;
 use crate::machine::Machine;
-use crate::precision;
-use crate::quantity::format_count;
-use crate::quantity::parse_count;
-use crate::quantity::parse_duration;
+use crate::quantity::{format_count, parse_count, parse_duration};
 use crate::shards::Manifest;
 use crate::tasks::list::shapes;
-use crate::tasks::pretraining::origin;
-use crate::tasks::pretraining::planned_model;
-use crate::tasks::run::Shapes;
-use crate::tasks::run::total_steps;
-use crate::telemetry::Progress;
-use crate::telemetry::Unit;
-use crate::train::batch_size;
-use crate::train::horizon;
+use crate::tasks::pretraining::{origin, planned_model};
+use crate::tasks::run::{Shapes, total_steps};
+use crate::telemetry::{Progress, Unit};
+use crate::train::{batch_size, horizon};
+use crate::{machine, precision};
 
-pub(in crate::commands) use saved::Actual;
-pub(in crate::commands) use saved::compared;
+pub(in crate::commands) use saved::{Actual, compared};
 
 /// Name of the device that the configuration chooses on this machine.
 const HERE: &str = "here";

@@ -6,15 +6,13 @@ use anyhow::Result;
 use serde_json::Value;
 
 use crate::commands::outputs::OverwriteArgs;
-use crate::commands::plan::CPU;
-use crate::commands::plan::HERE;
+use crate::commands::plan::{CPU, HERE};
 use crate::estimate::Rentable;
 use crate::fs;
 use crate::fs::Output;
 use crate::machine::Machine;
 use crate::ops::cuda;
-use crate::quantity::format_bytes;
-use crate::quantity::format_span;
+use crate::quantity::{format_bytes, format_span};
 
 /// Name of the file in a run folder.
 pub(in crate::commands) const PLAN: &str = "plan.json";

@@ -1,19 +1,12 @@
 //! The format of a plan: a table for people, JSON for programs.
 
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::commands::plan::Device;
-use crate::commands::plan::Run;
-use crate::estimate::Estimate;
-use crate::estimate::Fitted;
-use crate::estimate::PRICES_AS_OF;
+use crate::commands::plan::{Device, Run};
+use crate::estimate::{Estimate, Fitted, PRICES_AS_OF};
 use crate::models::memory::PROCESS_BYTES;
 use crate::pages::columns;
-use crate::quantity::format_amount;
-use crate::quantity::format_bytes;
-use crate::quantity::format_count;
-use crate::quantity::format_span;
+use crate::quantity::{format_amount, format_bytes, format_count, format_span};
 
 /// The plan for one device.
 pub(super) struct Row {

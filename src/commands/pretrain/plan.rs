@@ -3,24 +3,20 @@
 
 use anyhow::Result;
 
-use crate::batches::BatchPlan;
-use crate::batches::StepShape;
+use crate::batches::{BatchPlan, StepShape};
 use crate::checkpoint::CheckpointStore;
 use crate::commands::forecast;
-use crate::config::PretrainConfig;
-use crate::config::TrainingConfig;
+use crate::config::{PretrainConfig, TrainingConfig};
 use crate::fs;
 use crate::machine::Machine;
 use crate::models::memory::checkpoint_bytes;
 use crate::prepare::Space;
-use crate::quantity::format_bytes;
-use crate::quantity::format_count;
+use crate::quantity::{format_bytes, format_count};
 use crate::shards::Manifest;
 use crate::tasks::list::shapes;
 use crate::tasks::pretraining::mixes::Mixes;
 use crate::tasks::pretraining::planned_model;
-use crate::train::batch_size;
-use crate::train::decay;
+use crate::train::{batch_size, decay};
 
 /// Returns the lines of `pretrain --dry-run`.
 pub(super) fn pretrain(config: &PretrainConfig, machine: &Machine) -> Result<Vec<String>> {

@@ -2,9 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
-use clap::Subcommand;
-use clap::ValueEnum;
+use clap::{Args, Subcommand, ValueEnum};
 
 /// Subcommands of `shards`.
 #[derive(Debug, Subcommand)]

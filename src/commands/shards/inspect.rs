@@ -4,30 +4,19 @@ use std::sync::Arc;
 
 use anyhow::Result;
 
-use crate::batches::Frame;
-use crate::batches::Masking;
-use crate::batches::Order;
-use crate::commands::shards::Folders;
-use crate::commands::shards::args::InspectArgs;
-use crate::commands::shards::args::SplitName;
-use crate::commands::shards::rows;
+use crate::batches::{Frame, Masking, Order};
+use crate::commands::shards::args::{InspectArgs, SplitName};
 use crate::commands::shards::rows::Rows;
-use crate::commands::shards::statistics;
+use crate::commands::shards::{Folders, rows, statistics};
 use crate::commands::terminal;
 use crate::commands::terminal::Output;
 use crate::config;
-use crate::config::DataConfig;
-use crate::config::MlmConfig;
-use crate::config::PretrainConfig;
-use crate::config::PretrainTask;
-use crate::config::RunSection;
+use crate::config::{DataConfig, MlmConfig, PretrainConfig, PretrainTask, RunSection};
 use crate::corpus::Side;
 use crate::error::Problem;
-use crate::shards::Manifest;
-use crate::shards::ShardSet;
+use crate::shards::{Manifest, ShardSet};
 use crate::tasks::pretraining::origin;
-use crate::tasks::pretraining::shown::evaluation_rows;
-use crate::tasks::pretraining::shown::first_rows;
+use crate::tasks::pretraining::shown::{evaluation_rows, first_rows};
 use crate::tokenizer::Tokenizer;
 
 /// Seed of the masks of every evaluation, independent of the seed of the run.

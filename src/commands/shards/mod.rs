@@ -6,8 +6,7 @@ mod rows;
 mod statistics;
 mod verify;
 
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 

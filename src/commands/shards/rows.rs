@@ -5,16 +5,9 @@ use std::sync::Arc;
 
 use anyhow::Result;
 
-use crate::batches::Cursor;
-use crate::batches::Frame;
-use crate::batches::Masking;
-use crate::batches::Order;
-use crate::batches::Packer;
-use crate::batches::Row;
-use crate::commands::terminal::Output;
-use crate::commands::terminal::printable;
-use crate::rng::Purpose;
-use crate::rng::Stream;
+use crate::batches::{Cursor, Frame, Masking, Order, Packer, Row};
+use crate::commands::terminal::{Output, printable};
+use crate::rng::{Purpose, Stream};
 use crate::shards::ShardSet;
 use crate::tokenizer::Tokenizer;
 
@@ -187,11 +180,9 @@ pub(super) fn decode(tokenizer: &Tokenizer, ids: &[u32]) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::MlmConfig;
-    use crate::config::TokenizerConfig;
+    use crate::config::{MlmConfig, TokenizerConfig};
     use crate::families::Family;
-    use crate::tokenizer::Trainer;
-    use crate::tokenizer::TrainerOptions;
+    use crate::tokenizer::{Trainer, TrainerOptions};
 
     fn tokenizer() -> Tokenizer {
         let config = TokenizerConfig { vocab_size: 300, ..TokenizerConfig::default() };

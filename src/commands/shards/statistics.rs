@@ -7,10 +7,8 @@ use anyhow::Result;
 use crate::commands::terminal::printable;
 use crate::corpus::Side;
 use crate::corpus::report::Lengths;
-use crate::quantity::format_bytes;
-use crate::quantity::format_grouped;
-use crate::shards::Manifest;
-use crate::shards::ShardSet;
+use crate::quantity::{format_bytes, format_grouped};
+use crate::shards::{Manifest, ShardSet};
 use crate::tokenizer::Tokenizer;
 
 /// Width of the longest bar of the histogram.

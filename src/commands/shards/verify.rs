@@ -11,16 +11,11 @@ use crate::commands::shards::args::VerifyArgs;
 use crate::commands::terminal;
 use crate::commands::terminal::Output;
 use crate::error::Problem;
-use crate::fs;
-use crate::quantity::format_bytes;
-use crate::quantity::format_grouped;
-use crate::shards;
-use crate::shards::Manifest;
-use crate::shards::ShardEntry;
-use crate::shards::Verdict;
-use crate::telemetry::Progress;
-use crate::telemetry::Unit;
+use crate::quantity::{format_bytes, format_grouped};
+use crate::shards::{Manifest, ShardEntry, Verdict};
+use crate::telemetry::{Progress, Unit};
 use crate::tokenizer::Tokenizer;
+use crate::{fs, shards};
 
 pub(super) fn run(args: &VerifyArgs) -> Result<()> {
     let folders = Folders::find(&args.folder)?;

@@ -4,23 +4,16 @@
 
 use std::os::unix::fs::FileExt;
 use std::os::unix::process::ExitStatusExt;
-use std::path::Path;
-use std::path::PathBuf;
-use std::process::Child;
-use std::process::Command;
-use std::process::ExitStatus;
-use std::process::Stdio;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
-use anyhow::Context;
-use anyhow::Result;
+use anyhow::{Context, Result};
 use serde_json::Value;
 
 use crate::checkpoint::CheckpointStore;
-use crate::commands::verify_resume::subject::SaveSettings;
-use crate::commands::verify_resume::subject::Subject;
-use crate::error::Class;
-use crate::error::Problem;
+use crate::commands::verify_resume::subject::{SaveSettings, Subject};
+use crate::error::{Class, Problem};
 use crate::fs;
 use crate::train::signals::Signals;
 

@@ -5,28 +5,19 @@ pub mod args;
 mod launch;
 mod subject;
 
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
-use crate::checkpoint::Checkpoint;
-use crate::checkpoint::CheckpointStore;
-use crate::checkpoint::Same;
-use crate::checkpoint::compare_tensors;
+use crate::checkpoint::{Checkpoint, CheckpointStore, Same, compare_tensors};
 use crate::commands::terminal;
 use crate::commands::verify_resume::args::VerifyResumeArgs;
-use crate::commands::verify_resume::launch::Ended;
-use crate::commands::verify_resume::launch::Run;
-use crate::commands::verify_resume::launch::Stop;
-use crate::commands::verify_resume::launch::StopSignal;
-use crate::commands::verify_resume::subject::SaveSettings;
-use crate::commands::verify_resume::subject::Subject;
+use crate::commands::verify_resume::launch::{Ended, Run, Stop, StopSignal};
+use crate::commands::verify_resume::subject::{SaveSettings, Subject};
 use crate::error::Problem;
 use crate::fs;
 use crate::quantity::format_bytes;
-use crate::telemetry::Progress;
-use crate::telemetry::Unit;
+use crate::telemetry::{Progress, Unit};
 use crate::train::inspect::state_difference;
 use crate::train::saved::Resumed;
 use crate::train::signals::Signals;

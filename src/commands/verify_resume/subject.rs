@@ -3,16 +3,14 @@
 //! This module starts no process. It builds the command line that trains the configuration in another folder.
 
 use std::ffi::OsString;
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
 use crate::commands::verify_resume::args::VerifyResumeArgs;
-use crate::config;
 use crate::config::AnyLoaded;
 use crate::error::Problem;
-use crate::fs;
+use crate::{config, fs};
 
 /// A checked configuration.
 pub(super) struct Subject {

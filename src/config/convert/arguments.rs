@@ -2,9 +2,7 @@
 
 use serde_json::Value as Json;
 
-use crate::tree::Filled;
-use crate::tree::Node;
-use crate::tree::Value;
+use crate::tree::{Filled, Node, Value};
 
 /// Keys and values in the order of the file.
 #[derive(Debug, Default)]

@@ -3,8 +3,7 @@
 
 use std::path::Path;
 
-use serde_json::Value as Json;
-use serde_json::json;
+use serde_json::{Value as Json, json};
 
 use crate::convert::Draft;
 use crate::convert::arguments::Arguments;

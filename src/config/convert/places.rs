@@ -3,16 +3,11 @@
 
 use serde_json::Value as Json;
 
-use crate::FinetuneTask;
-use crate::convert::Draft;
-use crate::convert::Purpose;
-use crate::convert::arguments::Arguments;
-use crate::convert::arguments::is_off_or_empty;
-use crate::convert::corpus;
-use crate::foreign;
+use crate::convert::arguments::{Arguments, is_off_or_empty};
+use crate::convert::{Draft, Purpose, corpus};
 use crate::foreign::Elsewhere;
-use crate::shape::Shape;
-use crate::shape::name_of;
+use crate::shape::{Shape, name_of};
+use crate::{FinetuneTask, foreign};
 
 /// Arguments that only run_mlm.py has.
 const PRETRAINING_ONLY: [&str; 6] = [

@@ -1,8 +1,7 @@
 //! Filters by counts: bounds on a document's length and on its kinds of characters.
 
 use schemars::JsonSchema;
-use serde::Deserialize;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Bounds of a document's length, after cleaning; a bound that is absent is not checked.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -1,8 +1,7 @@
 //! The filter by language, and the codes of languages.
 
 use schemars::JsonSchema;
-use serde::Deserialize;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use whatlang::Lang;
 
 /// Leaves out documents in other languages than the expected ones. Off while `expected` is empty.

@@ -1,8 +1,7 @@
 //! Filters that read files: word lists, and good text for a model of its characters.
 
 use schemars::JsonSchema;
-use serde::Deserialize;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Leaves out documents with words of lists. Off while `files` is empty.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -7,22 +7,13 @@ mod lists;
 mod web;
 
 use schemars::JsonSchema;
-use serde::Deserialize;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-pub use counts::CharactersFilter;
-pub use counts::LengthFilter;
-pub use gopher::GopherFilter;
-pub use gopher::RepetitionFilter;
-pub use gopher::StopWords;
-pub use language::LanguageFilter;
-pub use language::language_code;
-pub use language::language_codes;
-pub use lists::PerplexityFilter;
-pub use lists::WordsFilter;
-pub use web::C4Filter;
-pub use web::LinesFilter;
-pub use web::MarkupFilter;
+pub use counts::{CharactersFilter, LengthFilter};
+pub use gopher::{GopherFilter, RepetitionFilter, StopWords};
+pub use language::{LanguageFilter, language_code, language_codes};
+pub use lists::{PerplexityFilter, WordsFilter};
+pub use web::{C4Filter, LinesFilter, MarkupFilter};
 
 /// Filters in the order in which they are applied; all are off by default. The first that fails gives the
 /// reason.

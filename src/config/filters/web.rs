@@ -1,8 +1,7 @@
 //! Filters for web pages: markup, lines without prose, the rules of C4.
 
 use schemars::JsonSchema;
-use serde::Deserialize;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Leaves out documents that are HTML (or the script of a page) rather than text. Asked before lines are
 /// taken out.

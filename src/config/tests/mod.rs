@@ -5,13 +5,11 @@ mod files;
 mod guidance;
 mod hostile;
 
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::*;
 use base::error::Problems;
-use base::families::EncoderConfig;
-use base::families::Family;
+use base::families::{EncoderConfig, Family};
 
 const SMALL: &str = "\
 data:

@@ -6,16 +6,10 @@
 
 use std::sync::Arc;
 
-use serde::Deserialize;
-use serde::Deserializer;
-use serde::de;
-use serde_saphyr::Error;
-use serde_saphyr::Location;
-use serde_saphyr::Spanned;
+use serde::{Deserialize, Deserializer, de};
 use serde_saphyr::budget::BudgetBreach;
-use serde_saphyr::options::DuplicateKeyPolicy;
-use serde_saphyr::options::MergeKeyPolicy;
-use serde_saphyr::options::NonFiniteFloatPolicy;
+use serde_saphyr::options::{DuplicateKeyPolicy, MergeKeyPolicy, NonFiniteFloatPolicy};
+use serde_saphyr::{Error, Location, Spanned};
 
 use base::error::Problem;
 

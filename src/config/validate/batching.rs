@@ -1,12 +1,7 @@
 //! Checks of packing, the ramp of the batch size and the schedule of masking.
 
-use crate::DataConfig;
-use crate::FinetuneConfig;
-use crate::MlmConfig;
-use crate::PackingMode;
-use crate::PretrainConfig;
-use crate::TrainingConfig;
 use crate::validate::Findings;
+use crate::{DataConfig, FinetuneConfig, MlmConfig, PackingMode, PretrainConfig, TrainingConfig};
 
 pub(super) fn batching(config: &PretrainConfig, findings: &mut Findings) {
     packing(&config.data, findings);
@@ -116,13 +111,9 @@ fn masking_schedule(mlm: &MlmConfig, findings: &mut Findings) {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::Value;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
-    use crate::FinetuneConfig;
-    use crate::PretrainConfig;
-    use crate::validate_finetune;
-    use crate::validate_pretrain;
+    use crate::{FinetuneConfig, PretrainConfig, validate_finetune, validate_pretrain};
 
     /// Returns the problems of a configuration with these sections, a line each.
     fn found(data: &Value, training: &Value, mlm: &Value) -> String {

@@ -1,12 +1,9 @@
 //! Checks of filters and contamination: shares, contradicting bounds, languages, and tables that are given
 //! but not enabled.
 
-use crate::ContaminationConfig;
-use crate::DataConfig;
-use crate::FiltersConfig;
-use crate::filters::language_code;
-use crate::filters::language_codes;
+use crate::filters::{language_code, language_codes};
 use crate::validate::Findings;
+use crate::{ContaminationConfig, DataConfig, FiltersConfig};
 
 /// Smallest and largest order of the character model: no text is long enough for more than eight.
 const ORDERS: (u64, u64) = (2, 8);

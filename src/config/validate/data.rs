@@ -3,19 +3,10 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use crate::ClassifyData;
-use crate::FinetuneConfig;
-use crate::FinetuneTask;
-use crate::Goal;
-use crate::MlmConfig;
-use crate::PretrainConfig;
-use crate::RunSection;
-use crate::validate::Findings;
-use crate::validate::percent_hint;
-use crate::validate::sources;
 use crate::validate::training::time;
-use base::quantity;
-use base::secrets;
+use crate::validate::{Findings, percent_hint, sources};
+use crate::{ClassifyData, FinetuneConfig, FinetuneTask, Goal, MlmConfig, PretrainConfig, RunSection};
+use base::{quantity, secrets};
 use stores::is_url;
 
 /// Fewest tokens of a sequence: two special tokens and one of text.

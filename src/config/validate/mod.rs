@@ -4,12 +4,7 @@
 
 use std::ops::RangeInclusive;
 
-use crate::DistributedConfig;
-use crate::FinetuneConfig;
-use crate::PretrainConfig;
-use crate::SchedulerType;
-use crate::SumOrder;
-use crate::Wire;
+use crate::{DistributedConfig, FinetuneConfig, PretrainConfig, SchedulerType, SumOrder, Wire};
 use base::error::Problem;
 use base::families::ModelConfig;
 

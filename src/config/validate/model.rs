@@ -1,18 +1,12 @@
 //! Checks of the model: consistent sizes, enough positions for the longest sequence, a vocabulary large
 //! enough for the tokenizer.
 
-use crate::InitialEmbeddings;
-use crate::PretrainConfig;
-use crate::PretrainTask;
 use crate::check::join;
-use crate::validate::Findings;
-use crate::validate::unused;
-use base::families::Family;
-use base::families::MOST_INITIALIZER_RANGE;
-use base::families::MOST_LAYER_NORM_EPS;
-use base::families::ModelConfig;
-use base::families::PositionKind;
-use base::families::ROPE_THETA;
+use crate::validate::{Findings, unused};
+use crate::{InitialEmbeddings, PretrainConfig, PretrainTask};
+use base::families::{
+    Family, MOST_INITIALIZER_RANGE, MOST_LAYER_NORM_EPS, ModelConfig, PositionKind, ROPE_THETA,
+};
 
 /// Fewest tokens of a row with a pair: three special tokens, and at least the tokens of text that
 /// `batches::pairs` requires.

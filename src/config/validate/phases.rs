@@ -1,13 +1,10 @@
 //! Checks of phases: their order and their changes.
 
-use crate::PretrainConfig;
-use crate::SourceConfig;
-use crate::TrainingPhase;
 use crate::validate::Findings;
 use crate::validate::batching::needs_max_steps;
 use crate::validate::sources::WEIGHT_MAX;
-use base::families::PositionKind;
-use base::families::ROPE_THETA;
+use crate::{PretrainConfig, SourceConfig, TrainingPhase};
+use base::families::{PositionKind, ROPE_THETA};
 
 pub(super) fn phases(config: &PretrainConfig, findings: &mut Findings) {
     let training = &config.training;
@@ -113,11 +110,9 @@ fn sources(path: &str, phase: &TrainingPhase, all: &[SourceConfig], findings: &m
 
 #[cfg(test)]
 mod tests {
-    use serde_json::Value;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
-    use crate::PretrainConfig;
-    use crate::validate_pretrain;
+    use crate::{PretrainConfig, validate_pretrain};
 
     /// Returns the problems of phases of a run with the sources `web` and `news`, a line each.
     fn found(model: &Value, phases: &Value) -> String {

@@ -1,8 +1,7 @@
 //! Checks of number types and of the loss scale that f16 needs.
 
-use crate::ComputeChoice;
-use crate::PrecisionConfig;
 use crate::validate::Findings;
+use crate::{ComputeChoice, PrecisionConfig};
 
 pub(super) fn precision(precision: &PrecisionConfig, findings: &mut Findings) {
     let Some(loss_scale) = &precision.loss_scale else { return };

@@ -2,11 +2,8 @@
 //!
 //! Reads no files: patterns are matched when the corpus is opened.
 
-use crate::DataConfig;
-use crate::Format;
-use crate::SourceConfig;
-use crate::TrainingPhase;
 use crate::validate::Findings;
+use crate::{DataConfig, Format, SourceConfig, TrainingPhase};
 
 /// Largest weight of a source; a larger one is more likely a typing error.
 pub(super) const WEIGHT_MAX: f64 = 1000.0;

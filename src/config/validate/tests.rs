@@ -2,24 +2,12 @@
 
 use std::path::PathBuf;
 
-use crate::BatchSize;
-use crate::ComputeChoice;
-use crate::FinetuneConfig;
-use crate::FinetuneTask;
-use crate::Format;
-use crate::LossScaleConfig;
-use crate::OptimizerType;
-use crate::PrecisionConfig;
-use crate::PretrainConfig;
-use crate::SchedulerType;
-use crate::SourceConfig;
-use crate::TagScheme;
-use crate::TrainingConfig;
-use crate::validate::validate_finetune;
-use crate::validate::validate_pretrain;
-use base::families::EncoderConfig;
-use base::families::Family;
-use base::families::ModelConfig;
+use crate::validate::{validate_finetune, validate_pretrain};
+use crate::{
+    BatchSize, ComputeChoice, FinetuneConfig, FinetuneTask, Format, LossScaleConfig, OptimizerType,
+    PrecisionConfig, PretrainConfig, SchedulerType, SourceConfig, TagScheme, TrainingConfig,
+};
+use base::families::{EncoderConfig, Family, ModelConfig};
 
 fn pretrain() -> PretrainConfig {
     serde_json::from_value(

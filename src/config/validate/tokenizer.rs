@@ -1,9 +1,7 @@
 //! Checks of the tokenizer: room for the alphabet in the vocabulary, and ranges of its numbers.
 
-use crate::TokenizerAlgorithm;
-use crate::TokenizerConfig;
-use crate::validate::Findings;
-use crate::validate::SPECIAL_TOKENS;
+use crate::validate::{Findings, SPECIAL_TOKENS};
+use crate::{TokenizerAlgorithm, TokenizerConfig};
 
 pub(super) fn tokenizer(tokenizer: &TokenizerConfig, findings: &mut Findings) {
     if let Some(path) = &tokenizer.compare_with {

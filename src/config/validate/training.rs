@@ -1,14 +1,8 @@
 //! Checks of the section `training`: batch, length, optimizer, schedule, and intervals of logging, evaluation
 //! and checkpoints.
 
-use crate::BatchSize;
-use crate::BatchSizeRamp;
-use crate::ClassWeights;
-use crate::OptimizerType;
-use crate::SchedulerType;
-use crate::TrainingConfig;
-use crate::validate::Findings;
-use crate::validate::unused;
+use crate::validate::{Findings, unused};
+use crate::{BatchSize, BatchSizeRamp, ClassWeights, OptimizerType, SchedulerType, TrainingConfig};
 use base::quantity;
 
 pub(super) fn training(training: &TrainingConfig, max_seq_length: usize, findings: &mut Findings) {

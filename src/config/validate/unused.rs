@@ -6,22 +6,11 @@
 use serde::Serialize;
 use serde_json::Value as Json;
 
-use crate::BatchSize;
-use crate::DataConfig;
-use crate::DeduplicationConfig;
-use crate::DocumentUnit;
-use crate::FiltersConfig;
-use crate::FinetuneConfig;
-use crate::FinetuneTask;
-use crate::Format;
-use crate::Goal;
-use crate::PackingMode;
-use crate::PretrainConfig;
-use crate::SchedulerType;
-use crate::SourceConfig;
-use crate::TokenizerConfig;
-use crate::TrainingConfig;
 use crate::validate::Findings;
+use crate::{
+    BatchSize, DataConfig, DeduplicationConfig, DocumentUnit, FiltersConfig, FinetuneConfig, FinetuneTask,
+    Format, Goal, PackingMode, PretrainConfig, SchedulerType, SourceConfig, TokenizerConfig, TrainingConfig,
+};
 
 pub(super) fn pretrain(config: &PretrainConfig, findings: &mut Findings) {
     of_finetuning(&config.training, findings);
@@ -238,13 +227,9 @@ pub(super) fn ignored<T: Serialize + Default>(
 
 #[cfg(test)]
 mod tests {
-    use serde_json::Value;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
-    use crate::FinetuneConfig;
-    use crate::PretrainConfig;
-    use crate::validate_finetune;
-    use crate::validate_pretrain;
+    use crate::{FinetuneConfig, PretrainConfig, validate_finetune, validate_pretrain};
 
     /// Returns the problems of a right configuration after these sections are merged over it, a line each.
     fn found(sections: &Value) -> String {

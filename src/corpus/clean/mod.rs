@@ -15,15 +15,12 @@ mod tests;
 
 use std::borrow::Cow;
 
-use unicode_normalization::IsNormalized;
-use unicode_normalization::UnicodeNormalization;
-use unicode_normalization::is_nfc_quick;
+use unicode_normalization::{IsNormalized, UnicodeNormalization, is_nfc_quick};
 
 use crate::config::CleaningConfig;
 
 pub(in crate::corpus) use tags::Tags;
-pub(in crate::corpus) use whitespace::shows_nothing;
-pub(in crate::corpus) use whitespace::tidy;
+pub(in crate::corpus) use whitespace::{shows_nothing, tidy};
 
 /// Applies the enabled cleaning steps.
 #[derive(Debug, Clone)]

@@ -1,8 +1,7 @@
 //! Tests of contamination: sequences of words, whole short examples, in every kind of file.
 
 use super::*;
-use crate::config::ContaminationAction;
-use crate::config::DataConfig;
+use crate::config::{ContaminationAction, DataConfig};
 use crate::corpus::Judge;
 
 const EXAMPLE: &str = "The quick brown fox jumps over the lazy dog while the old cat sleeps";

@@ -5,8 +5,7 @@
 //! minwise hashing", WWW 2010. No code here depends on texts or files.
 
 use crate::ops::instructions;
-use crate::rng::Purpose;
-use crate::rng::Stream;
+use crate::rng::{Purpose, Stream};
 
 /// Number of hash functions that are computed in parallel, in vector registers.
 pub(super) const LANES: usize = 16;

@@ -26,11 +26,7 @@ mod sort;
 #[cfg(test)]
 mod tests;
 
-pub use duplicates::Bitmap;
-pub use duplicates::Duplicates;
-pub use duplicates::EXACT_DUPLICATE;
-pub use duplicates::NEAR_DUPLICATE;
+pub use duplicates::{Bitmap, Duplicates, EXACT_DUPLICATE, NEAR_DUPLICATE};
 pub use resolve::resolve;
-pub use sketch::Sketch;
-pub use sketch::Sketcher;
+pub use sketch::{Sketch, Sketcher};
 pub use sketch_file::SketchWriter;

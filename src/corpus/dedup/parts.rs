@@ -1,17 +1,13 @@
 //! The sketches of a whole corpus, spread over files: all records in order, or the minima of one document by
 //! its index.
 
-use std::io::Read;
-use std::io::Seek;
-use std::io::SeekFrom;
+use std::io::{Read, Seek, SeekFrom};
 use std::path::PathBuf;
 
-use anyhow::Context;
-use anyhow::Result;
+use anyhow::{Context, Result};
 
 use crate::corpus::dedup::sketch::Parameters;
-use crate::corpus::dedup::sketch_file::HEADER_BYTES;
-use crate::corpus::dedup::sketch_file::SketchFile;
+use crate::corpus::dedup::sketch_file::{HEADER_BYTES, SketchFile};
 use crate::fs;
 
 /// Limit on open files: a quarter of the usual limit of a process.

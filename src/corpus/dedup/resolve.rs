@@ -3,24 +3,18 @@
 //! All data that grows with the corpus is in unnamed files of `scratch`: a crash leaves none of them, and the
 //! search is repeated.
 
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
 use crate::config::DeduplicationConfig;
 use crate::corpus::dedup::candidates::Bucket;
-use crate::corpus::dedup::duplicates::Bitmap;
-use crate::corpus::dedup::duplicates::Duplicates;
-use crate::corpus::dedup::duplicates::Originals;
+use crate::corpus::dedup::duplicates::{Bitmap, Duplicates, Originals};
 use crate::corpus::dedup::minhash::similarity;
 use crate::corpus::dedup::parts::Parts;
-use crate::corpus::dedup::sketch::HASH_BYTES;
-use crate::corpus::dedup::sketch::KEY_BYTES;
-use crate::corpus::dedup::sketch::Parameters;
+use crate::corpus::dedup::sketch::{HASH_BYTES, KEY_BYTES, Parameters};
 use crate::corpus::dedup::sketch_file::u64_at;
-use crate::corpus::dedup::sort::Sorted;
-use crate::corpus::dedup::sort::Sorter;
+use crate::corpus::dedup::sort::{Sorted, Sorter};
 use crate::distributed::World;
 
 /// Finds the duplicates among the documents whose sketches are in `parts`, numbered from 0 over all parts in

@@ -4,14 +4,10 @@
 
 use std::cell::RefCell;
 
-use xxhash_rust::xxh3::Xxh3Default;
-use xxhash_rust::xxh3::xxh3_64_with_seed;
+use xxhash_rust::xxh3::{Xxh3Default, xxh3_64_with_seed};
 
 use crate::config::DeduplicationConfig;
-use crate::corpus::dedup::minhash::Banding;
-use crate::corpus::dedup::minhash::LANES;
-use crate::corpus::dedup::minhash::Permutations;
-use crate::corpus::dedup::minhash::byte_of;
+use crate::corpus::dedup::minhash::{Banding, LANES, Permutations, byte_of};
 use crate::corpus::dedup::shingles::for_each_shingle;
 
 /// Bytes of the hash at the start of each record.

@@ -4,15 +4,11 @@
 //! itself. No field is used before it is checked.
 
 use std::io::Read;
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use anyhow::Context;
-use anyhow::Result;
+use anyhow::{Context, Result};
 
-use crate::corpus::dedup::sketch::Parameters;
-use crate::corpus::dedup::sketch::Sketch;
-use crate::corpus::dedup::sketch::Sketcher;
+use crate::corpus::dedup::sketch::{Parameters, Sketch, Sketcher};
 use crate::error::Problem;
 use crate::fs;
 

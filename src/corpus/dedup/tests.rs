@@ -1,8 +1,7 @@
 //! Compares results on generated corpora with planted duplicates to a brute-force comparison of all pairs.
 
 use std::collections::BTreeSet;
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rayon::prelude::*;
@@ -11,10 +10,8 @@ use super::shingles::for_each_shingle;
 use super::*;
 use crate::config::DeduplicationConfig;
 use crate::distributed::World;
-use crate::distributed::threads::in_each;
-use crate::distributed::threads::worlds;
-use crate::rng::Purpose;
-use crate::rng::Stream;
+use crate::distributed::threads::{in_each, worlds};
+use crate::rng::{Purpose, Stream};
 
 const THRESHOLD: f64 = 0.8;
 const MEMORY_BYTES: usize = 1 << 22;

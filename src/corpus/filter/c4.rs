@@ -6,11 +6,8 @@
 
 use crate::config::C4Filter;
 use crate::corpus::Rejection;
-use crate::corpus::filter::Filter;
-use crate::corpus::filter::Page;
-use crate::corpus::filter::Reasons;
-use crate::corpus::filter::reject;
 use crate::corpus::filter::sentence_end::ends_sentence;
+use crate::corpus::filter::{Filter, Page, Reasons, reject};
 
 pub(super) const REASONS: Reasons = &[
     ("c4_curly_bracket", "Holds a curly bracket, as code does (C4)."),

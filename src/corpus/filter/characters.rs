@@ -3,12 +3,7 @@
 
 use crate::config::CharactersFilter;
 use crate::corpus::Rejection;
-use crate::corpus::filter::Filter;
-use crate::corpus::filter::Page;
-use crate::corpus::filter::Reasons;
-use crate::corpus::filter::above;
-use crate::corpus::filter::below;
-use crate::corpus::filter::share;
+use crate::corpus::filter::{Filter, Page, Reasons, above, below, share};
 
 pub(super) const REASONS: Reasons = &[
     ("few_letters", "A smaller share of letters than `characters.min_alphabetic`."),

@@ -6,19 +6,11 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use crate::config::GopherFilter;
-use crate::config::StopWords;
+use crate::config::{GopherFilter, StopWords};
 use crate::corpus::Rejection;
-use crate::corpus::filter::Filter;
-use crate::corpus::filter::Folded;
-use crate::corpus::filter::Page;
-use crate::corpus::filter::Reasons;
-use crate::corpus::filter::above;
-use crate::corpus::filter::below;
 use crate::corpus::filter::length::outside;
-use crate::corpus::filter::reject;
-use crate::corpus::filter::share;
 use crate::corpus::filter::words::read_list;
+use crate::corpus::filter::{Filter, Folded, Page, Reasons, above, below, reject, share};
 
 pub(super) const REASONS: Reasons = &[
     ("gopher_few_words", "Fewer words than `gopher.min_words`."),

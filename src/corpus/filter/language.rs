@@ -3,14 +3,11 @@
 
 use std::borrow::Cow;
 
-use whatlang::Detector;
-use whatlang::Lang;
+use whatlang::{Detector, Lang};
 
-use crate::config::LanguageFilter;
-use crate::config::language_code;
+use crate::config::{LanguageFilter, language_code};
 use crate::corpus::Rejection;
-use crate::corpus::filter::Page;
-use crate::corpus::filter::Reasons;
+use crate::corpus::filter::{Page, Reasons};
 
 pub(super) const REASONS: Reasons = &[("language", "In another language than those of `language.expected`.")];
 

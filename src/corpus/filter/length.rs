@@ -2,10 +2,7 @@
 
 use crate::config::LengthFilter;
 use crate::corpus::Rejection;
-use crate::corpus::filter::Filter;
-use crate::corpus::filter::Page;
-use crate::corpus::filter::Reasons;
-use crate::corpus::filter::reject;
+use crate::corpus::filter::{Filter, Page, Reasons, reject};
 
 pub(super) const REASONS: Reasons = &[
     ("too_short", "Fewer characters than `length.min_chars`."),

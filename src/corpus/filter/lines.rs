@@ -4,8 +4,7 @@
 
 use std::borrow::Cow;
 
-use crate::config::FiltersConfig;
-use crate::config::LinesFilter;
+use crate::config::{FiltersConfig, LinesFilter};
 use crate::corpus::clean::tidy;
 use crate::corpus::filter::Reasons;
 use crate::corpus::filter::c4::C4Lines;

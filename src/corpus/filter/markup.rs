@@ -4,13 +4,8 @@
 use crate::config::MarkupFilter;
 use crate::corpus::Rejection;
 use crate::corpus::clean::Tags;
-use crate::corpus::filter::Filter;
-use crate::corpus::filter::Page;
-use crate::corpus::filter::Reasons;
-use crate::corpus::filter::above;
 use crate::corpus::filter::page::count_chars;
-use crate::corpus::filter::reject;
-use crate::corpus::filter::share;
+use crate::corpus::filter::{Filter, Page, Reasons, above, reject, share};
 
 pub(super) const REASONS: Reasons = &[("html_markup", "HTML or a script rather than text.")];
 

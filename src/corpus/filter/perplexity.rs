@@ -8,17 +8,12 @@
 
 use std::path::Path;
 
-use anyhow::Context;
-use anyhow::Result;
+use anyhow::{Context, Result};
 
 use crate::config::PerplexityFilter;
 use crate::corpus::Rejection;
-use crate::corpus::filter::Filter;
-use crate::corpus::filter::Page;
-use crate::corpus::filter::Reasons;
-use crate::corpus::filter::reject;
-use crate::corpus::texts::Most;
-use crate::corpus::texts::for_each_text;
+use crate::corpus::filter::{Filter, Page, Reasons, reject};
+use crate::corpus::texts::{Most, for_each_text};
 use crate::error::Problem;
 
 pub(super) const REASONS: Reasons =

@@ -9,13 +9,8 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::config::RepetitionFilter;
 use crate::corpus::Rejection;
-use crate::corpus::filter::Filter;
-use crate::corpus::filter::Page;
-use crate::corpus::filter::Reasons;
-use crate::corpus::filter::above;
-use crate::corpus::filter::page::Words;
-use crate::corpus::filter::page::count_chars;
-use crate::corpus::filter::share;
+use crate::corpus::filter::page::{Words, count_chars};
+use crate::corpus::filter::{Filter, Page, Reasons, above, share};
 
 pub(super) const REASONS: Reasons = &[
     ("duplicate_lines", "A larger share of repeated lines than `repetition.max_duplicate_lines`."),

@@ -1,18 +1,11 @@
 //! Tests each rule at its boundary: a text just inside is kept, one just outside is left out, with its reason
 //! and the measured value.
 
-use crate::config::CharactersFilter;
-use crate::config::CleaningConfig;
-use crate::config::DataConfig;
-use crate::config::FiltersConfig;
-use crate::config::GopherFilter;
-use crate::config::LengthFilter;
-use crate::config::LinesFilter;
-use crate::config::PerplexityFilter;
-use crate::config::RepetitionFilter;
-use crate::config::StopWords;
-use crate::corpus::Judge;
-use crate::corpus::Judged;
+use crate::config::{
+    CharactersFilter, CleaningConfig, DataConfig, FiltersConfig, GopherFilter, LengthFilter, LinesFilter,
+    PerplexityFilter, RepetitionFilter, StopWords,
+};
+use crate::corpus::{Judge, Judged};
 
 fn judged(text: &str, change: impl FnOnce(&mut FiltersConfig)) -> Judged {
     let mut data = DataConfig::default();

@@ -6,13 +6,7 @@ use anyhow::Result;
 
 use crate::config::WordsFilter;
 use crate::corpus::Rejection;
-use crate::corpus::filter::Filter;
-use crate::corpus::filter::Folded;
-use crate::corpus::filter::Page;
-use crate::corpus::filter::Reasons;
-use crate::corpus::filter::above;
-use crate::corpus::filter::reject;
-use crate::corpus::filter::share;
+use crate::corpus::filter::{Filter, Folded, Page, Reasons, above, reject, share};
 use crate::error::Problem;
 use crate::fs;
 

@@ -6,11 +6,8 @@ use std::collections::BTreeMap;
 use rayon::prelude::*;
 
 use super::*;
-use crate::config::DocumentUnit;
-use crate::config::Format;
-use crate::config::SourceConfig;
-use crate::corpus::Corpus;
-use crate::corpus::Item;
+use crate::config::{DocumentUnit, Format, SourceConfig};
+use crate::corpus::{Corpus, Item};
 use crate::fs::testing::real_data;
 
 /// Returns the paths of files in the folder of real data; if there is no such folder, prints that and returns

@@ -8,20 +8,14 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::Context;
-use anyhow::Result;
-use tar::Header;
-use tar::PaxExtensions;
+use anyhow::{Context, Result};
+use tar::{Header, PaxExtensions};
 
 use crate::corpus::Rejection;
 use crate::corpus::read::Limits;
 use crate::corpus::read::assembly::Assembly;
-use crate::corpus::read::documents::Records;
-use crate::corpus::read::documents::text_records;
-use crate::corpus::read::files::Reading;
-use crate::corpus::read::files::SourceFile;
-use crate::corpus::read::files::is_read;
-use crate::corpus::read::files::reading_of;
+use crate::corpus::read::documents::{Records, text_records};
+use crate::corpus::read::files::{Reading, SourceFile, is_read, reading_of};
 use crate::corpus::read::json_object::known_names;
 use crate::corpus::read::window::Whole;
 use crate::error::Problem;

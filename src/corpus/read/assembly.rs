@@ -10,17 +10,11 @@ use std::sync::Arc;
 
 use anyhow::Result;
 
-use crate::config::InvalidUtf8;
-use crate::config::OnBadRecord;
-use crate::corpus::Document;
-use crate::corpus::Item;
-use crate::corpus::Location;
-use crate::corpus::Rejected;
-use crate::corpus::Rejection;
-use crate::corpus::read::Limits;
+use crate::config::{InvalidUtf8, OnBadRecord};
 use crate::corpus::read::files::SourceFile;
-use crate::corpus::read::utf8;
 use crate::corpus::read::utf8::Decoded;
+use crate::corpus::read::{Limits, utf8};
+use crate::corpus::{Document, Item, Location, Rejected, Rejection};
 use crate::error::Problem;
 use crate::secrets;
 

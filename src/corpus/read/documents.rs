@@ -11,10 +11,8 @@ use crate::corpus::Item;
 use crate::corpus::read::Limits;
 use crate::corpus::read::archive::TarMembers;
 use crate::corpus::read::assembly::Assembly;
-use crate::corpus::read::files::Reading;
-use crate::corpus::read::files::SourceFile;
-use crate::corpus::read::json_array::JsonElements;
-use crate::corpus::read::json_array::JsonRows;
+use crate::corpus::read::files::{Reading, SourceFile};
+use crate::corpus::read::json_array::{JsonElements, JsonRows};
 use crate::corpus::read::jsonl::JsonLines;
 use crate::corpus::read::lines::Lines;
 use crate::corpus::read::parquet::ParquetRows;
@@ -22,9 +20,7 @@ use crate::corpus::read::table::TableRows;
 use crate::corpus::read::text::TextLines;
 use crate::corpus::read::warc::WarcRecords;
 use crate::fs;
-use crate::fs::Kind;
-use crate::fs::Progress;
-use crate::fs::TextFile;
+use crate::fs::{Kind, Progress, TextFile};
 
 /// Reader of a format.
 pub(super) trait Records {

@@ -1,28 +1,18 @@
 //! Finds the files of the sources, and decides how each is read from its first bytes and its name.
 
 use std::collections::BTreeSet;
-use std::io::BufRead;
-use std::io::BufReader;
-use std::io::Read;
-use std::path::Path;
-use std::path::PathBuf;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Result;
-use serde_json::Map;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use crate::config::DocumentUnit;
-use crate::config::Format;
-use crate::config::SourceConfig;
+use crate::config::{DocumentUnit, Format, SourceConfig};
 use crate::corpus::read::table::Dialect;
-use crate::error::Class;
-use crate::error::Problem;
-use crate::error::Problems;
-use crate::error::class_of;
+use crate::error::{Class, Problem, Problems, class_of};
 use crate::fs;
-use crate::fs::Kind;
-use crate::fs::TextFile;
+use crate::fs::{Kind, TextFile};
 
 /// Entry of `files` that means standard input; a file of this name is written `./-`.
 const STANDARD_INPUT: &str = "-";

@@ -4,22 +4,17 @@
 //! Only brackets and strings are examined here; an object that is not valid JSON is found when its fields are
 //! read.
 
-use std::io::BufRead;
-use std::io::BufReader;
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::Context;
-use anyhow::Result;
+use anyhow::{Context, Result};
 
-use crate::corpus::read::assembly::Assembly;
-use crate::corpus::read::assembly::Origin;
+use crate::corpus::read::assembly::{Assembly, Origin};
 use crate::corpus::read::documents::Records;
 use crate::corpus::read::files::Columns;
 use crate::corpus::read::json_object;
-use crate::corpus::read::lines::BUFFER_BYTES;
-use crate::corpus::read::lines::BYTE_ORDER_MARK;
-use crate::corpus::read::lines::newlines;
+use crate::corpus::read::lines::{BUFFER_BYTES, BYTE_ORDER_MARK, newlines};
 use crate::error::Problem;
 use crate::fs::TextFile;
 

@@ -8,17 +8,10 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use anyhow::Result;
-use serde::de::DeserializeSeed;
-use serde::de::Deserializer;
-use serde::de::Error;
-use serde::de::IgnoredAny;
-use serde::de::MapAccess;
-use serde::de::Visitor;
-use serde_json::Map;
-use serde_json::Value;
+use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Visitor};
+use serde_json::{Map, Value};
 
-use crate::corpus::read::assembly::Assembly;
-use crate::corpus::read::assembly::Origin;
+use crate::corpus::read::assembly::{Assembly, Origin};
 use crate::corpus::read::files::Columns;
 use crate::corpus::read::utf8::Decoded;
 use crate::error::Problem;

@@ -4,13 +4,11 @@
 
 use anyhow::Result;
 
-use crate::corpus::read::assembly::Assembly;
-use crate::corpus::read::assembly::Origin;
+use crate::corpus::read::assembly::{Assembly, Origin};
 use crate::corpus::read::documents::Records;
 use crate::corpus::read::files::Columns;
 use crate::corpus::read::json_object;
-use crate::corpus::read::lines::BYTE_ORDER_MARK;
-use crate::corpus::read::lines::Lines;
+use crate::corpus::read::lines::{BYTE_ORDER_MARK, Lines};
 
 /// Reads documents from JSONL.
 pub(super) struct JsonLines {

@@ -3,13 +3,11 @@
 //!
 //! No characters are decoded here.
 
-use std::io::BufRead;
-use std::io::BufReader;
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::Context;
-use anyhow::Result;
+use anyhow::{Context, Result};
 use memchr::memchr2;
 
 use crate::corpus::read::utf8::EXCERPT_BYTES;

@@ -26,17 +26,11 @@ mod warc;
 mod window;
 
 pub use files::SourceFile;
-pub use json_array::Element;
-pub use json_array::JsonElements;
+pub use json_array::{Element, JsonElements};
 pub use json_object::without_nan;
-pub use lines::Line;
-pub use lines::Lines;
+pub use lines::{Line, Lines};
 pub use parquet::ParquetObjects;
-pub use table::Dialect;
-pub use table::End;
-pub use table::Fields;
-pub use table::Kept;
-pub use table::header_of;
+pub use table::{Dialect, End, Fields, Kept, header_of};
 pub use utf8::conversion;
 
 #[cfg(test)]

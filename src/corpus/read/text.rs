@@ -8,14 +8,11 @@
 use anyhow::Result;
 
 use crate::config::DocumentUnit;
-use crate::corpus::Rejection;
-use crate::corpus::clean;
-use crate::corpus::read::assembly::Assembly;
-use crate::corpus::read::assembly::Origin;
+use crate::corpus::read::assembly::{Assembly, Origin};
 use crate::corpus::read::documents::Records;
-use crate::corpus::read::lines::Line;
-use crate::corpus::read::lines::Lines;
+use crate::corpus::read::lines::{Line, Lines};
 use crate::corpus::read::utf8::EXCERPT_BYTES;
+use crate::corpus::{Rejection, clean};
 use crate::error::Problem;
 
 /// Reads documents from plain text.

@@ -1,15 +1,7 @@
 //! Parts of a file that are read like files: members of an archive, contents of records.
 
-use std::io::BufRead;
-use std::io::BufReader;
-use std::io::Error;
-use std::io::ErrorKind;
-use std::io::Read;
-use std::io::Result;
-use std::sync::Arc;
-use std::sync::Mutex;
-use std::sync::MutexGuard;
-use std::sync::PoisonError;
+use std::io::{BufRead, BufReader, Error, ErrorKind, Read, Result};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::corpus::read::lines::BUFFER_BYTES;
 use crate::fs::TextFile;

@@ -1,8 +1,7 @@
 //! Sentences that explain the reasons: those of reading and duplicates are here, those of cleaning and
 //! filters are next to their code.
 
-use crate::corpus::dedup::EXACT_DUPLICATE;
-use crate::corpus::dedup::NEAR_DUPLICATE;
+use crate::corpus::dedup::{EXACT_DUPLICATE, NEAR_DUPLICATE};
 use crate::corpus::reasons;
 
 const OTHERS: [(&str, &str); 8] = [

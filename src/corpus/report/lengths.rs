@@ -1,7 +1,6 @@
 //! Histogram of lengths in powers of two.
 
-use serde::Deserialize;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Numbers of documents by length: element 0 counts those of length 0, element `k` those of 2^(k-1) to 2^k -
 /// 1.

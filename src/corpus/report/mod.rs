@@ -14,14 +14,9 @@ mod tally;
 
 pub use amount::Amount;
 pub use lengths::Lengths;
-pub use samples::Sample;
-pub use samples::Samples;
-pub use sections::Fertility;
-pub use sections::Report;
-pub use sections::ShardsSummary;
-pub use sections::SplitSummary;
-pub use tally::SourceTally;
-pub use tally::Tally;
+pub use samples::{Sample, Samples};
+pub use sections::{Fertility, Report, ShardsSummary, SplitSummary};
+pub use tally::{SourceTally, Tally};
 
 /// File name of the machine-readable report in a prepared folder.
 pub const REPORT_JSON: &str = "report.json";

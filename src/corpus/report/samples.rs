@@ -5,12 +5,10 @@
 
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::Xxh3;
 
-use crate::corpus::Location;
-use crate::corpus::Rejection;
+use crate::corpus::{Location, Rejection};
 
 /// Number of examples for each reason.
 const SAMPLES: usize = 20;

@@ -5,15 +5,9 @@
 use std::collections::BTreeMap;
 
 use anyhow::Result;
-use serde::Deserialize;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use crate::corpus::report::Amount;
-use crate::corpus::report::Samples;
-use crate::corpus::report::SourceTally;
-use crate::corpus::report::Tally;
-use crate::corpus::report::html;
-use crate::corpus::report::table;
+use crate::corpus::report::{Amount, Samples, SourceTally, Tally, html, table};
 
 const VERSION: u32 = 1;
 

@@ -2,13 +2,9 @@
 //!
 //! Control characters in names are escaped, since names come from outside.
 
-use crate::corpus::report::Amount;
-use crate::corpus::report::Report;
-use crate::corpus::report::SourceTally;
-use crate::corpus::report::sections::figure;
-use crate::corpus::report::sections::share;
-use crate::quantity::format_bytes;
-use crate::quantity::format_grouped;
+use crate::corpus::report::sections::{figure, share};
+use crate::corpus::report::{Amount, Report, SourceTally};
+use crate::quantity::{format_bytes, format_grouped};
 
 const WIDTH_MAX: usize = 100;
 

@@ -4,14 +4,10 @@
 
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use crate::corpus::Location;
-use crate::corpus::Rejection;
-use crate::corpus::report::Amount;
-use crate::corpus::report::Lengths;
-use crate::corpus::report::Samples;
+use crate::corpus::report::{Amount, Lengths, Samples};
+use crate::corpus::{Location, Rejection};
 
 /// ISO 639-3 for a language that was not determined.
 pub(super) const UNDETERMINED: &str = "und";

@@ -5,8 +5,7 @@ use std::path::Path;
 use proptest::prelude::*;
 
 use super::*;
-use crate::corpus::Location;
-use crate::corpus::Rejection;
+use crate::corpus::{Location, Rejection};
 
 const REASONS: [&str; 11] = [
     "near_duplicate",

@@ -5,15 +5,12 @@
 //! a gap, so that an interrupted pass resumes after the last whole one; if several processes were
 //! interrupted, parts after a gap may exist, and are written again. No module here depends on filters.
 
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use serde::Deserialize;
-use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
-use serde_json::json;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 use crate::error::Problem;
 use crate::fs;

@@ -5,9 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 
-use crate::corpus::store::PartEntry;
-use crate::corpus::store::PartPaths;
-use crate::corpus::store::StoredDocument;
+use crate::corpus::store::{PartEntry, PartPaths, StoredDocument};
 use crate::error::Problem;
 use crate::fs;
 use crate::fs::TextFile;

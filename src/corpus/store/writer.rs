@@ -3,14 +3,11 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use anyhow::Context;
-use anyhow::Result;
+use anyhow::{Context, Result};
 use serde::Serialize;
 use zstd::stream::write::Encoder;
 
-use crate::corpus::store::PartEntry;
-use crate::corpus::store::PartPaths;
-use crate::corpus::store::StoredDocument;
+use crate::corpus::store::{PartEntry, PartPaths, StoredDocument};
 use crate::fs;
 
 /// Fast compression, since the parts are read once or twice and then removed.

@@ -3,11 +3,9 @@
 //!
 //! Two classes may have the same name: a class is identified by its id.
 
-use serde_json::Map;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use crate::interop::config_json::Reader;
-use crate::interop::config_json::kind_of;
+use crate::interop::config_json::{Reader, kind_of};
 
 /// Largest accepted `num_labels`. No classifier has more, and a mistyped number must not exhaust memory.
 const MOST_LABELS: u64 = 1 << 24;

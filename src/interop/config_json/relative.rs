@@ -1,11 +1,9 @@
 //! Normalises the keys of DeBERTa's `config.json`: published folders write them in several forms, this
 //! program in one. Refuses variants of DeBERTa that only transformers builds, and names the key.
 
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::interop::config_json::Reader;
-use crate::interop::config_json::shown;
+use crate::interop::config_json::{Reader, shown};
 
 impl Reader<'_> {
     /// Normalises or refuses the keys of relative positions, of the pooler and of the head.
@@ -116,11 +114,9 @@ fn split(text: &str) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::Value;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
-    use crate::families::PositionNorm;
-    use crate::families::PositionScores;
+    use crate::families::{PositionNorm, PositionScores};
     use crate::interop::HubConfig;
 
     fn read(keys: &Value) -> Result<HubConfig, String> {

@@ -5,11 +5,9 @@
 //! `local_rope_theta` and `global_attn_every_n_layers` instead. Every version reads these, so this program
 //! writes them.
 
-use serde_json::Map;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use crate::interop::config_json::Reader;
-use crate::interop::config_json::shown;
+use crate::interop::config_json::{Reader, shown};
 
 const GLOBAL: &str = "full_attention";
 const LOCAL: &str = "sliding_attention";
@@ -98,8 +96,7 @@ fn is_global_every(kinds: &[Value], every: usize) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::Value;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use crate::interop::HubConfig;
 

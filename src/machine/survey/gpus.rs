@@ -6,10 +6,9 @@ use std::path::Path;
 use serde::Serialize;
 
 use super::field;
-use crate::fs;
 use crate::fs::read_system_text;
-use crate::telemetry;
 use crate::telemetry::GpuFacts;
+use crate::{fs, telemetry};
 
 /// The GPUs of a machine, and the support for them in this program.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

@@ -10,20 +10,16 @@ mod run;
 #[cfg(test)]
 mod tests;
 
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
 use crate::fs;
-use crate::ops::cuda::libraries::DRIVER;
-use crate::ops::cuda::libraries::Origin;
-use crate::ops::cuda::libraries::Places;
+use crate::ops::cuda::libraries::{DRIVER, Origin, Places};
 
 pub use gpus::Gpus;
 pub use memory::Memory;
-pub use processor::Processor;
-pub use processor::Product;
+pub use processor::{Processor, Product};
 pub use run::Run;
 
 /// A machine as `mlmtrain doctor` reports it.

@@ -4,8 +4,7 @@
 use anyhow::Result;
 use serde::Serialize;
 
-use crate::config::PrecisionConfig;
-use crate::config::RunSection;
+use crate::config::{PrecisionConfig, RunSection};
 use crate::error::Problem;
 use crate::machine;
 use crate::ops::cuda;

@@ -4,10 +4,7 @@ use std::path::Path;
 
 use tempfile::TempDir;
 
-use super::Gpus;
-use super::Memory;
-use super::Processor;
-use super::Room;
+use super::{Gpus, Memory, Processor, Room};
 #[cfg(not(feature = "cuda"))]
 use crate::telemetry::GpuFacts;
 

@@ -1,53 +1,44 @@
-//! What an encoder of a family is made of: embeddings and layers, registered by the family's names.
+//! Builds the embeddings and layers of a family's encoder, registered under the family's names.
 
 use std::sync::Arc;
 
-use crate::families::AttentionNames;
-use crate::families::EncoderNames;
-use crate::families::ModelConfig;
-use crate::families::NormNames;
-use crate::families::PositionKind;
-use crate::families::PositionNorm;
-use crate::families::PositionScores;
-use crate::layers::NormPlacement;
-use crate::layers::ParameterId;
-use crate::layers::Part;
-use crate::layers::Registry;
-use crate::layers::Site;
+use crate::families::{
+    AttentionNames, EncoderNames, ModelConfig, NormNames, PositionKind, PositionNorm, PositionScores,
+};
 use crate::layers::embeddings::Embeddings;
 use crate::layers::encoder_layer::EncoderLayer;
-use crate::layers::feed_forward::Activation;
-use crate::layers::feed_forward::FeedForward;
+use crate::layers::feed_forward::{Activation, FeedForward};
 use crate::layers::linear::Linear;
 use crate::layers::norm::Norm;
 use crate::layers::output_block::OutputBlock;
-use crate::layers::relative_positions::PositionTable;
-use crate::layers::relative_positions::RelativePositions;
-use crate::layers::self_attention::Positions;
-use crate::layers::self_attention::SelfAttention;
-use crate::models::gelu_form;
-use crate::models::initial;
+use crate::layers::relative_positions::{PositionTable, RelativePositions};
+use crate::layers::self_attention::{Positions, SelfAttention};
+use crate::layers::{NormPlacement, ParameterId, Part, Registry, Site};
 use crate::models::initial::Role;
+use crate::models::{gelu_form, initial};
 use crate::ops::biased_attention;
 use crate::ops::disentangled_attention::Buckets;
 use crate::ops::indices::KeptKeys;
 use crate::ops::rotary::Angles;
 
-/// Makes the parts of one encoder.
+/// Builder of the parts of one encoder.
 pub(super) struct Parts<'a> {
     registry: &'a mut Registry,
     config: &'a ModelConfig,
     names: &'static EncoderNames,
-    /// Of layers that attend to all tokens, and of local ones, where positions are rotary.
+    /// Angles of layers that attend to all tokens, and of local layers, if positions are rotary.
     angles: Option<[Arc<Angles>; 2]>,
 }
 
 impl<'a> Parts<'a> {
     pub(super) fn new(registry: &'a mut Registry, config: &'a ModelConfig) -> Self {
-        let (shape, family) = (&config.encoder, config.family);
-        let angles = |theta| Arc::new(Angles::new(shape.head_size(), theta));
+        let shape = &config.encoder;
+        let family = config.family;
         let is_rotary = family.positions == PositionKind::Rotary;
-        let angles = is_rotary.then(|| [shape.global_rope_theta, shape.local_rope_theta].map(angles));
+        let angles = is_rotary.then(|| {
+            [shape.global_rope_theta, shape.local_rope_theta]
+                .map(|theta| Arc::new(Angles::new(shape.head_size(), theta)))
+        });
         Self { registry, config, names: family.encoder_names(), angles }
     }
 
@@ -62,7 +53,8 @@ impl<'a> Parts<'a> {
     }
 
     pub(super) fn embeddings(&mut self) -> Embeddings {
-        let (shape, padding) = (&self.config.encoder, self.config.padding_rows());
+        let shape = &self.config.encoder;
+        let padding = self.config.padding_rows();
         let width = shape.embedding_width();
         let names = self.names;
         Embeddings {
@@ -83,14 +75,16 @@ impl<'a> Parts<'a> {
 
     /// The table of absolute positions.
     pub(super) fn absolute_positions(&mut self) -> Option<ParameterId> {
-        let (shape, padding) = (&self.config.encoder, self.config.padding_rows().position);
+        let shape = &self.config.encoder;
+        let padding = self.config.padding_rows().position;
         let size = [shape.max_position_embeddings, shape.embedding_width()];
         self.names.position.map(|name| self.table(name, size, padding))
     }
 
-    /// The map behind the embeddings, where there is one.
+    /// The map from the width of the embeddings to D, if there is one.
     pub(super) fn projection(&mut self, width: usize) -> Option<Linear> {
-        let (map, hidden) = (self.config.family.embedding_map?, self.config.encoder.hidden_size);
+        let map = self.config.family.embedding_map?;
+        let hidden = self.config.encoder.hidden_size;
         let name = self.name(map.name);
         (map.is_always_there || width != hidden).then(|| Linear::new(self.registry, &name, width, hidden))
     }
@@ -99,11 +93,13 @@ impl<'a> Parts<'a> {
     pub(super) fn position_table(&mut self) -> Option<PositionTable> {
         let shape = &self.config.encoder;
         if let Some(name) = self.names.position_bias {
-            let (rows, width) = (biased_attention::ROWS, shape.num_attention_heads);
+            let rows = biased_attention::ROWS;
+            let width = shape.num_attention_heads;
             let table = self.table(name, [rows, width], None);
             return Some(PositionTable { table, norm: None, rows, width, is_bias: true });
         }
-        let (names, width) = (self.names.relative?, shape.hidden_size);
+        let names = self.names.relative?;
+        let width = shape.hidden_size;
         let rows = Buckets::new(shape.position_buckets, shape.farthest_position()).rows();
         let has_norm = shape.norm_rel_ebd == PositionNorm::LayerNorm;
         Some(PositionTable {
@@ -115,7 +111,8 @@ impl<'a> Parts<'a> {
         })
     }
 
-    /// All layers. Where they are one, the gradients of its parameters are final when those of layer 0 are.
+    /// All layers. If they share their parameters, the gradients of these are final when those of layer 0
+    /// are.
     pub(super) fn layers(&mut self) -> Vec<EncoderLayer> {
         let layers = 0..self.config.encoder.num_hidden_layers;
         if !self.config.family.shares_layers {
@@ -127,8 +124,11 @@ impl<'a> Parts<'a> {
 
     fn layer(&mut self, layer: usize) -> EncoderLayer {
         self.registry.enter(Part::Layer(layer));
-        let (shape, names, family) = (&self.config.encoder, self.names, self.config.family);
-        let (hidden, intermediate) = (shape.hidden_size, shape.intermediate_size);
+        let shape = &self.config.encoder;
+        let names = self.names;
+        let family = self.config.family;
+        let hidden = shape.hidden_size;
+        let intermediate = shape.intermediate_size;
         let (placement, [attention_norm, feed_forward_norm]) = self.norms(layer);
         let [query, key, value] = self.attention_maps(layer);
         let (window, positions) = self.positions(layer, [query, key]);
@@ -170,9 +170,9 @@ impl<'a> Parts<'a> {
         EncoderLayer { attention, feed_forward }
     }
 
-    /// Where norms stand, and the names of those at the end of both blocks of a layer. Where norms stand
-    /// before their blocks, that is the norm which the next block begins with: it counts among the parameters
-    /// of the layer before, whose backward pass gives its gradient.
+    /// The position of norms, and the names of those at the end of both blocks of a layer. In pre-norm
+    /// models, these are the norms with which the next block begins; each is a parameter of the layer before,
+    /// whose backward pass computes its gradient.
     fn norms(&self, layer: usize) -> (NormPlacement, [String; 2]) {
         match self.names.norms {
             NormNames::After { attention, feed_forward } => {
@@ -186,7 +186,7 @@ impl<'a> Parts<'a> {
         }
     }
 
-    /// How far a layer attends, and how it learns where tokens stand.
+    /// The attention window of a layer, and the form of its positions.
     fn positions(&mut self, layer: usize, [query, key]: [Linear; 2]) -> (Option<usize>, Positions) {
         if self.config.family.positions == PositionKind::Relative {
             return (None, self.relative_positions(layer, [query, key]));
@@ -199,20 +199,26 @@ impl<'a> Parts<'a> {
         (window, Positions::Rotary(Arc::clone(&angles[usize::from(window.is_some())])))
     }
 
-    /// What a layer makes of the table of relative positions, by the maps of contents or by maps of its own.
+    /// The use of the table of relative positions in a layer, projected by the maps of contents or by
+    /// separate maps.
     fn relative_positions(&mut self, layer: usize, [query, key]: [Linear; 2]) -> Positions {
-        let (shape, hidden) = (&self.config.encoder, self.config.encoder.hidden_size);
+        let shape = &self.config.encoder;
+        let hidden = self.config.encoder.hidden_size;
         let Some(names) = self.names.relative.filter(|_| shape.pos_att_type != PositionScores::None) else {
             return Positions::Absolute;
         };
         let buckets = Buckets::new(shape.position_buckets, shape.farthest_position());
-        let mut map = |is_there: bool, shared: Linear, name| {
-            let of_layer = shape.share_att_key.then_some(shared);
-            is_there.then(|| of_layer.unwrap_or_else(|| self.map(layer, name, [hidden, hidden], Role::Input)))
-        };
+        let [key, query] = [
+            (shape.pos_att_type.content_to_position(), key, names.key),
+            (shape.pos_att_type.position_to_content(), query, names.query),
+        ]
+        .map(|(is_there, of_contents, name)| {
+            let shared = shape.share_att_key.then_some(of_contents);
+            is_there.then(|| shared.unwrap_or_else(|| self.map(layer, name, [hidden, hidden], Role::Input)))
+        });
         Positions::Relative(Box::new(RelativePositions {
-            key: map(shape.pos_att_type.content_to_position(), key, names.key),
-            query: map(shape.pos_att_type.position_to_content(), query, names.query),
+            key,
+            query,
             dropout: (self.config.family.dropouts)(shape).embeddings,
             site: Site::RelativePositions(layer),
             row_keys: Arc::new(KeptKeys::new((0..buckets.rows() as u64).collect())),
@@ -241,14 +247,16 @@ impl<'a> Parts<'a> {
         self.registry.weight(name, &shape, initial::table(self.config, padding))
     }
 
-    /// A map of a layer, from and to so many values.
+    /// A map of a layer, with `sizes` inputs and outputs.
     fn map(&mut self, layer: usize, module: &str, sizes: [usize; 2], role: Role) -> Linear {
-        let (name, init) = (self.layer_name(layer, module), initial::init(self.config, role));
+        let name = self.layer_name(layer, module);
+        let init = initial::init(self.config, role);
         Linear::initialised(self.registry, &name, sizes, init, self.config.family.has_biases)
     }
 
     fn norm(&mut self, name: &str, size: usize) -> Norm {
-        let (eps, has_bias) = (self.config.encoder.layer_norm_eps, self.config.family.has_biases);
+        let eps = self.config.encoder.layer_norm_eps;
+        let has_bias = self.config.family.has_biases;
         Norm::new(self.registry, name, size, eps, has_bias)
     }
 }

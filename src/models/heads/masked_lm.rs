@@ -1,39 +1,24 @@
-//! Masked-LM head: of the masked rows, map to the width of the embeddings, GELU, `LayerNorm`, decoder
-//! tied to the word embedding.
+//! Masked-LM head, for the masked rows: map to the width of the embeddings, GELU, `LayerNorm`, decoder tied
+//! to the word embedding.
 //!
-//! Only the `M` masked positions reach it: there is never a `[T, V]` tensor, and in training no whole `[M,
-//! V]` one either.
+//! Only the `M` masked positions reach the head: there is never a `[T, V]` tensor, and in training no whole
+//! `[M, V]` tensor either.
 
-use candle_core::DType;
-use candle_core::Result;
-use candle_core::Tensor;
+use candle_core::{DType, Result, Tensor};
 
 use crate::families::ModelConfig;
-use crate::layers::Context;
-use crate::layers::Footprint;
-use crate::layers::Gradients;
-use crate::layers::Init;
-use crate::layers::ParameterId;
-use crate::layers::Part;
-use crate::layers::Registry;
 use crate::layers::linear::Linear;
 use crate::layers::norm::Norm;
-use crate::models::gelu_form;
-use crate::models::heads::Head;
-use crate::models::heads::HeadMemory;
-use crate::models::heads::Targets;
-use crate::models::initial;
+use crate::layers::{Context, Footprint, Gradients, Init, ParameterId, Part, Registry};
+use crate::models::heads::{Head, HeadMemory, Targets};
 use crate::models::initial::Role;
+use crate::models::{gelu_form, initial};
 use crate::ops::cross_entropy::Entropy;
-use crate::ops::gelu;
 use crate::ops::gelu::Form;
-use crate::ops::layer_norm;
-use crate::ops::linear;
-use crate::ops::linear_cross_entropy;
-use crate::ops::linear_cross_entropy::Draw;
-use crate::ops::linear_cross_entropy::logits_in_memory;
+use crate::ops::linear_cross_entropy::{Draw, logits_in_memory};
+use crate::ops::{gelu, layer_norm, linear, linear_cross_entropy};
 
-/// The head.
+/// A masked-LM head.
 #[derive(Debug, Clone)]
 pub struct MaskedLmHead {
     dense: Linear,
@@ -43,11 +28,11 @@ pub struct MaskedLmHead {
     decoder_weight: ParameterId,
     /// `[V]`.
     decoder_bias: ParameterId,
-    /// V.
+    /// Vocabulary size (V).
     vocab_size: usize,
 }
 
-/// What backward needs besides the inputs of the head and of its decoder.
+/// Values saved for backward, in addition to the inputs of the head and of its decoder.
 #[derive(Debug)]
 struct Saved {
     pre_activation_md: Tensor,
@@ -59,9 +44,12 @@ impl MaskedLmHead {
     /// Registers the head; the decoder's weight is `word_embedding`.
     pub fn new(registry: &mut Registry, config: &ModelConfig, word_embedding: ParameterId) -> Self {
         registry.enter(Part::Head);
-        let (names, shape) = (&config.family.masked_lm, &config.encoder);
-        let (width, outputs) = (shape.embedding_width(), shape.vocab_size);
-        let (has_bias, init) = (config.family.has_biases, initial::init(config, Role::Output));
+        let names = &config.family.masked_lm;
+        let shape = &config.encoder;
+        let width = shape.embedding_width();
+        let outputs = shape.vocab_size;
+        let has_bias = config.family.has_biases;
+        let init = initial::init(config, Role::Output);
         Self {
             dense: Linear::initialised(registry, names.dense, [shape.hidden_size, width], init, has_bias),
             form: gelu_form(shape.hidden_act),
@@ -72,7 +60,7 @@ impl MaskedLmHead {
         }
     }
 
-    /// Bytes of the logits that are in memory at once, f32, and of their gradient.
+    /// Bytes of the f32 logits that are in memory at one time, and of their gradient.
     fn logits_bytes(&self, rows: u64, compute: DType, on_gpu: bool) -> u64 {
         let logits = logits_in_memory(rows as usize, self.vocab_size, on_gpu);
         logits as u64 * (4 + compute.size_in_bytes() as u64)
@@ -80,7 +68,7 @@ impl MaskedLmHead {
 }
 
 impl MaskedLmHead {
-    /// What the decoder takes, `[M, D]`.
+    /// The input of the decoder, `[M, E]`.
     fn normed(&self, hidden_md: &Tensor, ctx: &Context<'_>) -> Result<(Tensor, Saved)> {
         let pre_activation_md = self.dense.forward_without_bias(hidden_md, ctx)?;
         let activation_md = gelu::forward(self.form, &pre_activation_md, self.dense.bias(ctx))?;
@@ -103,9 +91,11 @@ impl Head for MaskedLmHead {
     }
 
     fn memory(&self, rows: u64, compute: DType, on_gpu: bool) -> HeadMemory {
-        // The norm's mean and deviation, and the log-sum-exp of the loss. Besides: both sides of
-        // GELU, the normed rows, and the gradients of these and of the hidden states; the logits of a piece.
-        let (hidden, width) = (self.dense.inputs as u64, self.dense.outputs as u64);
+        // Saved: the norm's mean and deviation, and the log-sum-exp of the loss. In addition: input and
+        // output of GELU, the normed rows, the gradients of these and of the hidden states, and the logits of
+        // a piece.
+        let hidden = self.dense.inputs as u64;
+        let width = self.dense.outputs as u64;
         let seven = Footprint { values: hidden + 6 * width, statistics_bytes: 0 };
         let values = seven.bytes(rows, compute.size_in_bytes() as u64);
         HeadMemory {
@@ -137,18 +127,18 @@ impl Head for MaskedLmHead {
     }
 }
 
-/// What a generator's pass comes to.
+/// The result of a pass that may draw ids, as for a generator.
 pub struct Passed {
     /// The summed cross-entropy.
     pub entropy: Entropy,
     /// The gradient of the hidden states, `[M, D]`.
     pub d_hidden: Tensor,
-    /// The ids that were to be drawn, u32 `[M]`.
+    /// The drawn ids, u32 `[M]`, if ids were to be drawn.
     pub drawn: Option<Tensor>,
 }
 
 impl MaskedLmHead {
-    /// The summed cross-entropy, and with `draw` an id for each target from what the head predicts.
+    /// The summed cross-entropy, and with `draw` an id for each target, drawn from the head's prediction.
     pub fn loss_and_draws(
         &self,
         hidden_md: &Tensor,
@@ -186,7 +176,8 @@ impl MaskedLmHead {
             )?;
         let d_activation =
             self.norm.backward(&d_normed, &saved.activation_md, &saved.norm, ctx, gradients)?;
-        let (bias, d_bias) = (self.dense.bias(ctx), self.dense.d_bias(gradients));
+        let bias = self.dense.bias(ctx);
+        let d_bias = self.dense.d_bias(gradients);
         let d_pre = gelu::backward(self.form, &d_activation, &saved.pre_activation_md, bias, d_bias)?;
         let d_hidden = self.dense.backward_without_bias(&d_pre, hidden_md, ctx, gradients)?;
         gradients.left(ctx.pass, Part::Head)?;

@@ -6,67 +6,63 @@ pub mod sentence_pairs;
 pub mod sequence_classification;
 pub mod token_classification;
 
-use candle_core::DType;
-use candle_core::Result;
-use candle_core::Tensor;
+use candle_core::{DType, Result, Tensor};
 
-use crate::layers::Chosen;
-use crate::layers::Context;
-use crate::layers::Gradients;
+use crate::layers::{Chosen, Context, Gradients};
 use crate::ops::indices::Indices;
 
-/// The `M` rows of a batch that carry a label; those that are asked for logits alone need none.
+/// The `M` rows of a batch that have a label. Labels are not needed to compute logits only.
 #[derive(Debug, Clone, Copy)]
 pub struct Targets<'a> {
     /// Their rows in the hidden states, `[M]`.
     pub positions: Indices<'a>,
-    /// Their classes, `[M]`; of a head of `O` numbers, the bits of f32 numbers, of one of `O` labels 0 or 1,
-    /// `[M, O]`.
+    /// Their classes, `[M]`. For a head that predicts `O` numbers, the bits of f32 numbers, and for a head of
+    /// `O` labels, 0 or 1: `[M, O]`.
     pub labels: Indices<'a>,
     /// Their keys for dropout, `[M]`.
     pub keys: Indices<'a, u64>,
 }
 
-/// What a head takes of memory in a training step, in bytes.
+/// Memory of a head in a training step, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HeadMemory {
-    /// What is kept from forward to backward.
+    /// Memory kept from forward to backward.
     pub saved_bytes: u64,
-    /// The most that backward needs besides.
+    /// Peak of the memory that backward needs in addition.
     pub temporary_bytes: u64,
 }
 
-/// What stands on top of an encoder: predictions and losses of the rows that carry a label.
+/// The head of a model, on top of an encoder: predictions and losses of the rows that have a label.
 ///
-/// It is given the last hidden states of the rows that it reads: those of [`Head::chosen`], `[M, D]`, or all,
-/// `[T, D]`.
+/// Its input are the last hidden states of the rows that it reads: those of [`Head::chosen`], `[M, D]`, or
+/// all, `[T, D]`.
 pub trait Head {
-    /// Whether it reads the rows of its targets alone.
+    /// Returns true if the head reads only the rows of its targets.
     fn chooses(&self) -> bool {
         true
     }
 
-    /// The rows that it reads, where these are not all.
+    /// The rows that the head reads; `None` for all.
     fn chosen<'a>(&self, targets: Targets<'a>) -> Option<Chosen<'a>> {
         let Targets { positions, keys, .. } = targets;
         self.chooses().then_some(Chosen { positions, keys })
     }
 
-    /// Floating-point operations of forward and backward of so many rows.
+    /// Floating-point operations of forward and backward of `rows` rows.
     fn flops(&self, rows: f64) -> f64;
 
-    /// What `rows` rows take, computed in `compute`; on a GPU logits come in larger pieces.
+    /// Memory of `rows` rows, computed in `compute`; on a GPU logits are computed in larger pieces.
     fn memory(&self, rows: u64, compute: DType, on_gpu: bool) -> HeadMemory;
 
-    /// Logits of the targets, `[M, classes]`; their labels are not looked at.
+    /// Logits of the targets, `[M, classes]`; their labels are not read.
     fn logits(&self, hidden: &Tensor, targets: Targets<'_>, ctx: &Context<'_>) -> Result<Tensor>;
 
-    /// The summed loss of the targets and how many are right, f64 `[2]`, as in
+    /// The summed loss of the targets and the number of correct predictions, f64 `[2]`, as in
     /// [`Entropy`](crate::ops::cross_entropy::Entropy).
     fn loss(&self, hidden: &Tensor, targets: Targets<'_>, ctx: &Context<'_>) -> Result<Tensor>;
 
-    /// [`Head::loss`], and the gradient of `scale` times it by the hidden states that were given; those of the
-    /// head's parameters accumulate.
+    /// [`Head::loss`], and the gradient of `scale` times the loss with respect to the hidden states; the
+    /// gradients of the head's parameters accumulate.
     fn loss_and_gradient(
         &self,
         hidden: &Tensor,

@@ -1,45 +1,34 @@
-//! Discriminator: whether each token was replaced. Map, GELU, map to one number, for all tokens.
+//! Discriminator: predicts for each token whether it was replaced. Map, GELU, map to one number, for all
+//! tokens.
 //!
-//! `ElectraDiscriminatorPredictions` of transformers. DeBERTa's norms the sum of a token and the first one of
-//! its segment before the map (`LMMaskPredictionHead` of microsoft/DeBERTa).
+//! This is `ElectraDiscriminatorPredictions` of transformers. In DeBERTa, the sum of a token and the first
+//! token of its segment is normed before the map (`LMMaskPredictionHead` of microsoft/DeBERTa).
 
-use candle_core::DType;
-use candle_core::Result;
-use candle_core::Tensor;
+use candle_core::{DType, Result, Tensor};
 
-use crate::families::ModelConfig;
-use crate::families::ReplacedTokens;
-use crate::layers::Context;
-use crate::layers::Footprint;
-use crate::layers::Gradients;
-use crate::layers::Init;
-use crate::layers::ParameterId;
-use crate::layers::Part;
-use crate::layers::Registry;
+use crate::families::{ModelConfig, ReplacedTokens};
 use crate::layers::linear::Linear;
 use crate::layers::norm::Norm;
+use crate::layers::{Context, Footprint, Gradients, Init, ParameterId, Part, Registry};
 use crate::models::heads::HeadMemory;
 use crate::ops::computed::AnyIndices;
-use crate::ops::first_row;
-use crate::ops::gelu;
 use crate::ops::gelu::Form;
-use crate::ops::layer_norm;
-use crate::ops::linear_binary_cross_entropy as op;
+use crate::ops::{first_row, gelu, layer_norm, linear_binary_cross_entropy as op};
 
-/// What the head makes of hidden states, each `[T, D]`.
+/// Intermediate values of the head, each `[T, D]`.
 struct Activated {
-    /// Of the norm: its input, and what it saved.
+    /// The input of the norm, and what the norm saved.
     normed: Option<(Tensor, layer_norm::Saved)>,
-    /// Of the map.
+    /// The input of the map.
     input_td: Tensor,
     pre_activation_td: Tensor,
     activation_td: Tensor,
 }
 
-/// The head.
+/// A discriminator head.
 #[derive(Debug, Clone)]
 pub struct ReplacedTokenHead {
-    /// Of the sum of a token and the first one of its segment, where there is one.
+    /// Norm of the sum of a token and the first token of its segment, if there is one.
     norm: Option<Norm>,
     dense: Linear,
     /// The map to one number.
@@ -51,7 +40,8 @@ impl ReplacedTokenHead {
     /// Registers norm and maps.
     pub fn new(registry: &mut Registry, config: &ModelConfig, form: ReplacedTokens) -> Self {
         registry.enter(Part::Head);
-        let (hidden, eps) = (config.encoder.hidden_size, config.encoder.layer_norm_eps);
+        let hidden = config.encoder.hidden_size;
+        let eps = config.encoder.layer_norm_eps;
         Self {
             norm: form.norm.map(|name| Norm::new(registry, name, hidden, eps, true)),
             dense: Linear::new(registry, form.dense, hidden, hidden),
@@ -60,15 +50,15 @@ impl ReplacedTokenHead {
         }
     }
 
-    /// Floating-point operations of forward and backward of so many tokens.
+    /// Floating-point operations of forward and backward of `tokens` tokens.
     pub fn flops(&self, tokens: f64) -> f64 {
         tokens * (self.dense.flops() + 6.0 * self.dense.outputs as f64)
     }
 
-    /// What `tokens` tokens take.
+    /// Memory of `tokens` tokens.
     pub fn memory(&self, tokens: u64, compute: DType) -> HeadMemory {
-        // Both sides of GELU; their gradients and that of the hidden states. A logit and its slope are f32.
-        // Of a norm its input and output, and what was added; the gradients of these.
+        // Input and output of GELU; their gradients and that of the hidden states. A logit and its slope are
+        // f32. For a norm its input and output, and the sum; the gradients of these.
         let normed = u64::from(self.norm.is_some());
         let width = self.dense.inputs as u64;
         let value_bytes = compute.size_in_bytes() as u64;
@@ -80,7 +70,7 @@ impl ReplacedTokenHead {
         }
     }
 
-    /// From the hidden states to behind GELU.
+    /// Computes the values from the hidden states to the output of GELU.
     fn activated(&self, hidden_td: &Tensor, ctx: &Context<'_>) -> Result<Activated> {
         let (input_td, normed) = match &self.norm {
             None => (hidden_td.clone(), None),
@@ -113,19 +103,19 @@ impl ReplacedTokenHead {
         op::Map { weight: parameters.get(self.output_weight), bias: parameters.get(self.output_bias) }
     }
 
-    /// The logit of each token, f32 `[T]`: above 0 where it is held to be replaced.
+    /// The logit of each token, f32 `[T]`: above 0 if the token is predicted to be replaced.
     pub fn logits(&self, hidden_td: &Tensor, ctx: &Context<'_>) -> Result<Tensor> {
         op::logits(&self.activated(hidden_td, ctx)?.activation_td, self.output(ctx))
     }
 
     /// The summed loss and the scores of all tokens, for [`op::Totals::read`]; `replaced` is 1 for tokens
-    /// that were replaced, else 0, `[T]`.
+    /// that were replaced, otherwise 0, `[T]`.
     pub fn totals(&self, hidden_td: &Tensor, replaced: AnyIndices<'_>, ctx: &Context<'_>) -> Result<Tensor> {
         op::forward(&self.activated(hidden_td, ctx)?.activation_td, self.output(ctx), replaced)
     }
 
-    /// [`ReplacedTokenHead::totals`], and the gradient of `scale` times the summed loss by the hidden states,
-    /// `[T, D]`; those of the head's parameters accumulate.
+    /// [`ReplacedTokenHead::totals`], and the gradient of `scale` times the summed loss with respect to the
+    /// hidden states, `[T, D]`; the gradients of the head's parameters accumulate.
     pub fn totals_and_gradient(
         &self,
         hidden_td: &Tensor,
@@ -139,7 +129,8 @@ impl ReplacedTokenHead {
             op::Map { weight: gradients.get(self.output_weight)?, bias: gradients.get(self.output_bias)? };
         let (totals, d_activation) =
             op::forward_backward(&activated.activation_td, self.output(ctx), replaced, scale, into)?;
-        let (bias, d_bias) = (self.dense.bias(ctx), self.dense.d_bias(gradients));
+        let bias = self.dense.bias(ctx);
+        let d_bias = self.dense.d_bias(gradients);
         let d_pre = gelu::backward(Form::Erf, &d_activation, &activated.pre_activation_td, bias, d_bias)?;
         let d_input = self.dense.backward_without_bias(&d_pre, &activated.input_td, ctx, gradients)?;
         let d_hidden = self.input_backward(d_input, &activated, ctx, gradients)?;

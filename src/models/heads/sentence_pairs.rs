@@ -1,32 +1,23 @@
-//! Masked-LM head, and beside it one that tells pairs of segments: pooler, dropout where the family has it,
-//! map to two classes.
+//! Masked-LM head together with a head that classifies pairs of segments: pooler, dropout if the family has
+//! it, map to two classes.
 //!
-//! `BertPreTrainingHeads` of transformers; of ALBERT `AlbertMLMHead` and `AlbertSOPHead`.
+//! These are `BertPreTrainingHeads` of transformers, and `AlbertMLMHead` and `AlbertSOPHead` for ALBERT.
 
-use candle_core::DType;
-use candle_core::Result;
-use candle_core::Tensor;
+use candle_core::{DType, Result, Tensor};
 
-use crate::families::ModelConfig;
-use crate::families::SentencePairNames;
-use crate::layers::Context;
-use crate::layers::Gradients;
-use crate::layers::ParameterId;
-use crate::layers::Part;
-use crate::layers::Registry;
-use crate::models::heads::Head;
-use crate::models::heads::HeadMemory;
-use crate::models::heads::Targets;
+use crate::families::{ModelConfig, SentencePairNames};
+use crate::layers::{Context, Gradients, ParameterId, Part, Registry};
 use crate::models::heads::masked_lm::MaskedLmHead;
 use crate::models::heads::sequence_classification::ClassificationHead;
+use crate::models::heads::{Head, HeadMemory, Targets};
 use crate::ops::gather_rows;
 
 /// Both heads.
 #[derive(Debug, Clone)]
 pub struct SentencePairHeads {
-    /// What finds masked tokens again.
+    /// Predicts masked tokens.
     pub masked_lm: MaskedLmHead,
-    /// What tells pairs: class 0 where the second segment follows the first.
+    /// Classifies pairs: class 0 if the second segment follows the first.
     pub pairs: ClassificationHead,
 }
 
@@ -44,12 +35,12 @@ impl SentencePairHeads {
         }
     }
 
-    /// Floating-point operations of forward and backward of so many masked rows and pairs.
+    /// Floating-point operations of forward and backward of `masked` masked rows and `pairs` pairs.
     pub fn flops(&self, masked: f64, pairs: f64) -> f64 {
         self.masked_lm.flops(masked) + self.pairs.flops(pairs)
     }
 
-    /// What so many masked rows and pairs take, as [`Head::memory`] does.
+    /// Memory of `masked` masked rows and `pairs` pairs, as in [`Head::memory`].
     pub fn memory(&self, masked: u64, pairs: u64, compute: DType, on_gpu: bool) -> HeadMemory {
         let heads =
             [self.masked_lm.memory(masked, compute, on_gpu), self.pairs.memory(pairs, compute, on_gpu)];
@@ -59,8 +50,8 @@ impl SentencePairHeads {
         }
     }
 
-    /// For masked tokens and for pairs the summed loss and how many are right, f64 `[2]`; of pairs none where a
-    /// batch has none of them.
+    /// The summed loss and the number of correct predictions, f64 `[2]`, for masked tokens and for pairs;
+    /// `None` for pairs if the batch has no pair.
     pub fn losses(
         &self,
         hidden_td: &Tensor,
@@ -76,8 +67,9 @@ impl SentencePairHeads {
         Ok([Some(of_masked), Some(self.pairs.loss(&rows_pd, pairs, ctx)?)])
     }
 
-    /// [`SentencePairHeads::losses`], none where a batch has no masked tokens either; and the gradient of the sum of both, each times its scale, by the hidden states of
-    /// all tokens, `[T, D]`. A batch has at least one target.
+    /// [`SentencePairHeads::losses`], with `None` for masked tokens as well if the batch has none; and the
+    /// gradient of the sum of both losses, each times its scale, with respect to the hidden states of all
+    /// tokens, `[T, D]`. A batch has at least one target.
     pub fn loss_and_gradient(
         &self,
         hidden_td: &Tensor,
@@ -91,7 +83,7 @@ impl SentencePairHeads {
             let rows_pd = gather_rows::forward(hidden_td, pairs.positions)?;
             of_pairs = Some(self.pairs.rows_and_gradient(&rows_pd, pairs, scales[1], ctx, gradients)?);
         }
-        // The masked-LM head comes last: it says that the gradients of both are final.
+        // The masked-LM head comes last: it marks the gradients of both heads as final.
         let (masked_totals, d_hidden) = if masked.positions.is_empty() {
             gradients.left(ctx.pass, Part::Head)?;
             (None, None)

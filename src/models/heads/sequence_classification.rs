@@ -1,50 +1,32 @@
-//! Sequence classifier: first token or mean of each segment, map, tanh, GELU or ReLU, norm where there is
-//! one, dropout, map to labels, or to numbers that are to be predicted (regression).
+//! Sequence classifier: first token or mean of each segment, map, tanh, GELU or ReLU, norm if there is one,
+//! dropout, map to labels, or to predicted numbers (regression).
 //!
-//! RoBERTa and ELECTRA drop before the first map as well; BERT's first map is its pooler and has no dropout
-//! before it, DeBERTa's one of its own. GELU is that of ELECTRA, ModernBERT and DeBERTa, the mean and the norm are ModernBERT's
-//! (`ModernBertForSequenceClassification` and `ModernBertPredictionHead` of transformers).
+//! RoBERTa and ELECTRA have dropout before the first map as well; BERT's first map is its pooler without
+//! dropout before it, and DeBERTa has a separate dropout rate there. ELECTRA, ModernBERT and DeBERTa use
+//! GELU; the mean and the norm are ModernBERT's (`ModernBertForSequenceClassification` and
+//! `ModernBertPredictionHead` of transformers).
 
-use candle_core::DType;
-use candle_core::Result;
-use candle_core::Tensor;
-use candle_core::bail;
+use candle_core::{DType, Result, Tensor, bail};
 
-use crate::families::ClassificationNames;
-use crate::families::HeadActivation;
-use crate::families::HeadKind;
-use crate::families::ModelConfig;
-use crate::families::Pooling;
-use crate::families::SentencePairNames;
-use crate::layers::Context;
-use crate::layers::Footprint;
-use crate::layers::Gradients;
-use crate::layers::Part;
-use crate::layers::Registry;
-use crate::layers::Site;
+use crate::families::{
+    ClassificationNames, HeadActivation, HeadKind, ModelConfig, Pooling, SentencePairNames,
+};
 use crate::layers::linear::Linear;
 use crate::layers::norm::Norm;
-use crate::models::heads::Head;
-use crate::models::heads::HeadMemory;
-use crate::models::heads::Targets;
+use crate::layers::{Context, Footprint, Gradients, Part, Registry, Site};
+use crate::models::heads::{Head, HeadMemory, Targets};
 use crate::models::initial;
 use crate::models::initial::Role;
-use crate::ops::cross_entropy;
 use crate::ops::cross_entropy::Entropy;
-use crate::ops::dropout;
-use crate::ops::gelu;
 use crate::ops::gelu::Form;
 use crate::ops::indices::Indices;
-use crate::ops::layer_norm;
-use crate::ops::mean_squared_error;
-use crate::ops::relu;
-use crate::ops::segment_mean;
-use crate::ops::sigmoid_cross_entropy;
-use crate::ops::soft_cross_entropy;
 use crate::ops::soft_cross_entropy::SoftTargets;
-use crate::ops::tanh;
+use crate::ops::{
+    cross_entropy, dropout, gelu, layer_norm, mean_squared_error, relu, segment_mean, sigmoid_cross_entropy,
+    soft_cross_entropy, tanh,
+};
 
-/// The head.
+/// A sequence classification head.
 #[derive(Debug, Clone)]
 pub struct ClassificationHead {
     pooling: Pooling,
@@ -57,13 +39,13 @@ pub struct ClassificationHead {
     objective: Objective,
 }
 
-/// What the outputs are for.
+/// The meaning of the outputs, which determines the loss.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Objective {
     /// One class of several: softmax cross-entropy.
     OneClass,
-    /// One class of several, of targets that are smoothed or weighed in training; the loss of an evaluation is
-    /// that of `OneClass`, so that runs can be compared.
+    /// One class of several, with targets that are smoothed or weighted in training; the loss of an
+    /// evaluation is that of `OneClass`, so that runs can be compared.
     SoftClass(SoftTargets),
     /// Any number of labels: binary cross-entropy of each. Their targets are 0 or 1 for each label.
     Labels,
@@ -72,7 +54,7 @@ pub enum Objective {
 }
 
 impl Objective {
-    /// That of a head over whole texts, where nothing is smoothed or weighed.
+    /// The objective of a head for whole texts, without smoothing or weights.
     pub fn of(head: HeadKind) -> Self {
         match head {
             HeadKind::MultiLabelClassification => Self::Labels,
@@ -82,26 +64,26 @@ impl Objective {
     }
 }
 
-/// What backward needs; `M` is the number of segments.
+/// Values saved for the backward pass; `M` is the number of segments.
 #[derive(Debug)]
 struct Saved {
-    /// Of the first map, `[M, D]`.
+    /// Input of the first map, `[M, D]`.
     input: Tensor,
-    /// After tanh or ReLU, or before bias and GELU, `[M, D]`.
+    /// Output of tanh or ReLU, or the input of bias and GELU, `[M, D]`.
     activation: Tensor,
-    /// Of the norm: its input, `[M, D]`, and what it saved.
+    /// The input of the norm, `[M, D]`, and what the norm saved.
     norm: Option<(Tensor, layer_norm::Saved)>,
-    /// Of the second map, `[M, D]`.
+    /// Input of the second map, `[M, D]`.
     output_input: Tensor,
 }
 
 impl ClassificationHead {
     /// Registers both maps.
     pub fn new(registry: &mut Registry, config: &ModelConfig, num_labels: usize) -> Self {
-        Self::of_form(registry, config, config.family.classification, num_labels)
+        Self::with_names(registry, config, config.family.classification, num_labels)
     }
 
-    fn of_form(
+    fn with_names(
         registry: &mut Registry,
         config: &ModelConfig,
         names: ClassificationNames,
@@ -110,7 +92,8 @@ impl ClassificationHead {
         registry.enter(Part::Head);
         let shape = &config.encoder;
         let dropout = shape.classifier_dropout.unwrap_or(shape.hidden_dropout_prob);
-        let (hidden, has_bias) = (shape.hidden_size, config.family.has_biases);
+        let hidden = shape.hidden_size;
+        let has_bias = config.family.has_biases;
         let [first, last] = [Role::Output, Role::Labels].map(|role| initial::init(config, role));
         Self {
             pooling: shape.classifier_pooling,
@@ -124,10 +107,13 @@ impl ClassificationHead {
         }
     }
 
-    /// The pooler and a map to the two classes of pairs of segments, for a model that has a masked-LM head, too.
+    /// The pooler and a map to the two classes of pairs of segments, for a model that also has a masked-LM
+    /// head.
     pub fn of_pairs(registry: &mut Registry, config: &ModelConfig, names: SentencePairNames) -> Self {
-        let (form, hidden) = (config.family.classification, config.encoder.hidden_size);
-        let head = Self::of_form(registry, config, ClassificationNames { output: names.output, ..form }, 2);
+        let form = config.family.classification;
+        let hidden = config.encoder.hidden_size;
+        let head =
+            Self::with_names(registry, config, ClassificationNames { output: names.output, ..form }, 2);
         debug_assert_eq!(
             (head.pooling, head.output.inputs),
             (Pooling::Cls, hidden),
@@ -144,7 +130,7 @@ impl ClassificationHead {
 }
 
 impl ClassificationHead {
-    /// A row for each segment, `[M, D]`.
+    /// One row for each segment, `[M, D]`.
     fn pooled(&self, hidden: &Tensor, targets: Targets<'_>, ctx: &Context<'_>) -> Result<Tensor> {
         match self.pooling {
             Pooling::Cls => Ok(hidden.clone()),
@@ -197,7 +183,7 @@ impl ClassificationHead {
         Ok((logits, Saved { input: input_md, activation: kept_md, norm, output_input: output_input_md }))
     }
 
-    /// Gradient of the rows that the head took, `[M, D]`.
+    /// Gradient of the head's input rows, `[M, D]`.
     fn backward(
         &self,
         d_logits: &Tensor,
@@ -215,7 +201,8 @@ impl ClassificationHead {
         if let (Some(norm), Some((activated_md, saved))) = (&self.norm, &saved.norm) {
             d_activation = norm.backward(&d_activation, activated_md, saved, ctx, gradients)?;
         }
-        let (kept, d_bias) = (&saved.activation, self.dense.d_bias(gradients));
+        let kept = &saved.activation;
+        let d_bias = self.dense.d_bias(gradients);
         let d_pre = match self.activation {
             HeadActivation::Tanh => tanh::backward(&d_activation, kept, d_bias)?,
             HeadActivation::Gelu => {
@@ -238,10 +225,11 @@ impl Head for ClassificationHead {
     }
 
     fn memory(&self, rows: u64, compute: DType, _on_gpu: bool) -> HeadMemory {
-        // The inputs of both maps and of the norm, and what stands between them; the gradients of these, of
-        // what was pooled and of the logits, which are f32.
+        // Saved: the inputs of both maps and of the norm, and the value between them. In addition: the
+        // gradients of these, of the pooled rows and of the logits, which are f32.
         let norm = u64::from(self.norm.is_some());
-        let (hidden, labels) = (self.dense.inputs as u64, self.output.outputs as u64);
+        let hidden = self.dense.inputs as u64;
+        let labels = self.output.outputs as u64;
         let kept = Footprint { values: (3 + norm) * hidden, statistics_bytes: 8 * norm };
         let besides = Footprint { values: (4 + norm) * hidden + labels, statistics_bytes: 4 * labels };
         let value_bytes = compute.size_in_bytes() as u64;
@@ -281,8 +269,8 @@ impl Head for ClassificationHead {
 }
 
 impl ClassificationHead {
-    /// [`Head::loss_and_gradient`], but for the gradient of the pooled rows, `[M, D]`, and without saying that
-    /// the gradients of heads are final.
+    /// [`Head::loss_and_gradient`], except that the gradient is that of the pooled rows, `[M, D]`, and the
+    /// gradients of heads are not marked as final.
     pub(super) fn rows_and_gradient(
         &self,
         hidden: &Tensor,

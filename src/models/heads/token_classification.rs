@@ -1,37 +1,24 @@
-//! Token classifier: the labelled tokens, a map with GELU and norm where the family has one, dropout, map to
+//! Token classifier: the labelled tokens, a map with GELU and norm if the family has one, dropout, map to
 //! labels.
 //!
-//! `BertForTokenClassification` of transformers, and RoBERTa's, ELECTRA's and DistilBERT's, which are the
-//! same; `ModernBertForTokenClassification`, which has the first map. Only the tokens that carry a label are
-//! mapped.
+//! This is `BertForTokenClassification` of transformers, and the identical ones of RoBERTa, ELECTRA and
+//! DistilBERT; and `ModernBertForTokenClassification`, which has the first map. Only tokens with a label are
+//! computed.
 
-use candle_core::DType;
-use candle_core::Result;
-use candle_core::Tensor;
+use candle_core::{DType, Result, Tensor};
 
-use crate::families::HeadActivation;
-use crate::families::ModelConfig;
-use crate::layers::Context;
-use crate::layers::Footprint;
-use crate::layers::Gradients;
-use crate::layers::Part;
-use crate::layers::Registry;
-use crate::layers::Site;
+use crate::families::{HeadActivation, ModelConfig};
 use crate::layers::linear::Linear;
 use crate::layers::norm::Norm;
-use crate::models::heads::Head;
-use crate::models::heads::HeadMemory;
-use crate::models::heads::Targets;
+use crate::layers::{Context, Footprint, Gradients, Part, Registry, Site};
+use crate::models::heads::{Head, HeadMemory, Targets};
 use crate::models::initial;
 use crate::models::initial::Role;
-use crate::ops::cross_entropy;
 use crate::ops::cross_entropy::Entropy;
-use crate::ops::dropout;
-use crate::ops::gelu;
 use crate::ops::gelu::Form;
-use crate::ops::layer_norm;
+use crate::ops::{cross_entropy, dropout, gelu, layer_norm};
 
-/// The head.
+/// A token classification head.
 #[derive(Debug, Clone)]
 pub struct TokenClassificationHead {
     transform: Option<Transform>,
@@ -39,22 +26,22 @@ pub struct TokenClassificationHead {
     dropout: f64,
 }
 
-/// What stands before dropout and the map to labels: map, GELU, norm.
+/// The map, GELU and norm before dropout and the map to labels.
 #[derive(Debug, Clone, Copy)]
 struct Transform {
     dense: Linear,
     norm: Norm,
 }
 
-/// What backward needs.
+/// Values saved for the backward pass.
 #[derive(Debug)]
 struct Saved {
     transform: Option<SavedTransform>,
-    /// Of the map to labels, `[M, D]`.
+    /// Input of the map to labels, `[M, D]`.
     output_input: Tensor,
 }
 
-/// What backward needs of a transform besides its input, each `[M, D]`.
+/// Values saved of a transform in addition to its input, each `[M, D]`.
 #[derive(Debug)]
 struct SavedTransform {
     pre_activation: Tensor,
@@ -64,9 +51,11 @@ struct SavedTransform {
 
 impl Transform {
     fn new(registry: &mut Registry, config: &ModelConfig) -> Option<Self> {
-        let (names, shape, has_bias) =
-            (&config.family.classification, &config.encoder, config.family.has_biases);
-        let (size, init) = ([shape.hidden_size; 2], initial::init(config, Role::Output));
+        let names = &config.family.classification;
+        let shape = &config.encoder;
+        let has_bias = config.family.has_biases;
+        let size = [shape.hidden_size; 2];
+        let init = initial::init(config, Role::Output);
         debug_assert!(names.norm.is_none() || names.activation == HeadActivation::Gelu, "no other is built");
         names.norm.map(|norm| Self {
             dense: Linear::initialised(registry, names.dense, size, init, has_bias),
@@ -90,17 +79,19 @@ impl Transform {
         gradients: &Gradients,
     ) -> Result<Tensor> {
         let d_activation = self.norm.backward(d_normed, &saved.activation, &saved.norm, ctx, gradients)?;
-        let (bias, d_bias) = (self.dense.bias(ctx), self.dense.d_bias(gradients));
+        let bias = self.dense.bias(ctx);
+        let d_bias = self.dense.d_bias(gradients);
         let d_pre = gelu::backward(Form::Erf, &d_activation, &saved.pre_activation, bias, d_bias)?;
         self.dense.backward_without_bias(&d_pre, hidden_md, ctx, gradients)
     }
 }
 
 impl TokenClassificationHead {
-    /// Registers the maps; the parameters of that to labels begin with `name`.
+    /// Registers the maps; the parameters of the map to labels have names that begin with `name`.
     pub fn new(registry: &mut Registry, config: &ModelConfig, name: &str, num_labels: usize) -> Self {
         registry.enter(Part::Head);
-        let (shape, init) = (&config.encoder, initial::init(config, Role::Labels));
+        let shape = &config.encoder;
+        let init = initial::init(config, Role::Labels);
         Self {
             transform: Transform::new(registry, config),
             output: Linear::initialised(registry, name, [shape.hidden_size, num_labels], init, true),
@@ -134,9 +125,11 @@ impl Head for TokenClassificationHead {
     }
 
     fn memory(&self, rows: u64, compute: DType, _on_gpu: bool) -> HeadMemory {
-        // The input of the map; what was gathered, the gradients of both, and the logits with their gradient,
-        // which are f32. Of a transform what it saves, and the gradients between its parts.
-        let (width, labels) = (self.output.inputs as u64, self.output.outputs as u64);
+        // Saved: the input of the map to labels. In addition: the gathered rows, the gradients of both, and
+        // the f32 logits with their gradient. For a transform the values it saves, and the gradients between
+        // its parts.
+        let width = self.output.inputs as u64;
+        let labels = self.output.outputs as u64;
         let more = u64::from(self.transform.is_some());
         let saved = Footprint { values: (1 + 3 * more) * width, statistics_bytes: 8 * more };
         let besides = Footprint { values: (3 + 2 * more) * width + labels, statistics_bytes: 4 * labels };

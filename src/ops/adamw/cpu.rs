@@ -1,19 +1,12 @@
 //! AdamW on the CPU: one pass over all buffers, bound by memory, in blocks over all threads.
 
 use candle_core::Result;
-use rayon::iter::IntoParallelIterator;
-use rayon::iter::ParallelIterator;
+use rayon::iter::{IntoParallelIterator, ParallelIterator};
 
-use crate::adamw::Buffers;
-use crate::adamw::Group;
-use crate::adamw::Hyper;
-use crate::element::Element;
-use crate::element::by_dtype;
+use crate::adamw::{Buffers, Group, Hyper};
+use crate::element::{Element, by_dtype};
 use crate::simd::kernel;
-use crate::update::cpu::Adam;
-use crate::update::cpu::Block;
-use crate::update::cpu::clipped;
-use crate::update::cpu::with_blocks;
+use crate::update::cpu::{Adam, Block, clipped, with_blocks};
 
 pub(super) fn update(buffers: Buffers<'_>, groups: &[Group], hyper: &Hyper) -> Result<()> {
     let Some(hyper) = clipped(&buffers, hyper)? else { return Ok(()) };

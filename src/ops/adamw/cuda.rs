@@ -2,13 +2,10 @@
 
 use candle_core::Result;
 
-use crate::cuda::Gpu;
-use crate::cuda::Kernel;
-use crate::update::Buffers;
-use crate::update::Groups;
-use crate::update::Hyper;
+use crate::cuda::{Gpu, Kernel};
 use crate::update::cpu::Adam;
 use crate::update::cuda::Update;
+use crate::update::{Buffers, Groups, Hyper};
 
 const UPDATE: Kernel = Kernel { op: "adamw", name: "adamw_update" };
 

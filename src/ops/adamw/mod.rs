@@ -21,10 +21,8 @@ mod tests;
 use candle_core::Result;
 
 use crate::cuda::Gpu;
-pub use crate::update::Buffers;
-pub use crate::update::Group;
 use crate::update::Groups;
-pub use crate::update::Hyper;
+pub use crate::update::{Buffers, Group, Hyper};
 
 /// Applies one update in place to all elements of `groups`, which must be in ascending order, within `N`, and
 /// must not overlap.

@@ -1,7 +1,6 @@
 //! AdamW composed of candle functions, with the operations in PyTorch's order.
 
-use candle_core::Result;
-use candle_core::Tensor;
+use candle_core::{Result, Tensor};
 
 use crate::adamw::Hyper;
 

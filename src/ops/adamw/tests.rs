@@ -1,21 +1,13 @@
 //! AdamW compared with PyTorch's numbers and with its reference in f64, and the bounds of its groups.
 
-use candle_core::DType;
-use candle_core::Tensor;
+use candle_core::{DType, Tensor};
 
 use super::*;
 use crate::tensor::from_vec;
-use crate::testing::DTYPES;
-use crate::testing::assert_close;
-use crate::testing::assert_same_on_each_device;
-use crate::testing::bits;
-use crate::testing::double;
-use crate::testing::far;
-use crate::testing::fresh;
-use crate::testing::fresh_in;
-use crate::testing::has_room;
-use crate::testing::on_each_device;
-use crate::testing::placed;
+use crate::testing::{
+    DTYPES, assert_close, assert_same_on_each_device, bits, double, far, fresh, fresh_in, has_room,
+    on_each_device, placed,
+};
 
 fn hyper(step: u64) -> Hyper {
     Hyper {

@@ -1,15 +1,9 @@
 //! Sums of two tensors on the GPU.
 
-use candle_core::DType;
-use candle_core::Result;
-use candle_core::Tensor;
+use candle_core::{DType, Result, Tensor};
 
 use crate::accumulator::Accumulator;
-use crate::cuda::Address;
-use crate::cuda::Gpu;
-use crate::cuda::Grid;
-use crate::cuda::Kernel;
-use crate::cuda::wide;
+use crate::cuda::{Address, Gpu, Grid, Kernel, wide};
 
 const SUM: Kernel = Kernel { op: "add", name: "add_sum" };
 const ACCUMULATE: Kernel = Kernel { op: "add", name: "add_accumulate" };

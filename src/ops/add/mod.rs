@@ -9,20 +9,14 @@ pub mod reference;
 #[cfg(test)]
 mod tests;
 
-use candle_core::DType;
-use candle_core::Result;
-use candle_core::Tensor;
+use candle_core::{DType, Result, Tensor};
 use rayon::prelude::*;
 
 use crate::accumulator::Accumulator;
 use crate::cuda::Gpu;
-use crate::element::Element;
-use crate::element::by_dtype;
+use crate::element::{Element, by_dtype};
 use crate::parallel::BLOCK_VALUES;
-use crate::tensor::check_one_dtype;
-use crate::tensor::check_shape;
-use crate::tensor::values;
-use crate::tensor::with_slice_mut;
+use crate::tensor::{check_one_dtype, check_shape, values, with_slice_mut};
 
 /// `a + b`; both must have the same shape and dtype.
 pub fn sum(a: &Tensor, b: &Tensor) -> Result<Tensor> {

@@ -1,7 +1,6 @@
 //! The sum of two tensors by candle's own addition, as the reference.
 
-use candle_core::Result;
-use candle_core::Tensor;
+use candle_core::{Result, Tensor};
 
 /// `a + b`.
 pub fn sum(a: &Tensor, b: &Tensor) -> Result<Tensor> {

@@ -2,16 +2,10 @@
 //! bytes at a time, added and overwritten.
 
 use super::*;
-use crate::testing::DTYPES;
-use crate::testing::assert_close;
-use crate::testing::assert_reference_is_differentiable;
-use crate::testing::assert_same_on_each_device;
-use crate::testing::bits;
-use crate::testing::double;
-use crate::testing::fresh;
-use crate::testing::fresh_in;
-use crate::testing::on_each_device;
-use crate::testing::within;
+use crate::testing::{
+    DTYPES, assert_close, assert_reference_is_differentiable, assert_same_on_each_device, bits, double,
+    fresh, fresh_in, on_each_device, within,
+};
 
 #[test]
 fn sums_agree_with_the_reference_and_have_the_same_bits_on_each_device() {

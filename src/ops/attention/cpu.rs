@@ -10,22 +10,14 @@ mod bias;
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
-use candle_core::Result;
-use candle_core::Tensor;
+use candle_core::{Result, Tensor};
 use rayon::prelude::*;
 
-use super::Activations;
-use super::Saved;
-use super::Segments;
-use super::rows;
 use super::rows::Keep;
+use super::{Activations, Saved, Segments, rows};
 use crate::element::Element;
-use crate::matmul::cpu::Matrix;
-use crate::matmul::cpu::Output;
-use crate::matmul::cpu::product;
-use crate::tensor::from_vec;
-use crate::tensor::unwritten;
-use crate::tensor::values;
+use crate::matmul::cpu::{Matrix, Output, product};
+use crate::tensor::{from_vec, unwritten, values};
 
 pub(crate) use bias::Bias;
 

@@ -5,31 +5,14 @@
 
 use std::sync::LazyLock;
 
-use candle_core::DType;
-use candle_core::Result;
-use candle_core::Tensor;
-use candle_core::bail;
+use candle_core::{DType, Result, Tensor, bail};
 
-use super::Activations;
-use super::Saved;
-use super::Segments;
-use super::Tiles;
-use super::earlier;
 use super::earlier::Way;
-use super::tiles::SHORT_ROWS;
-use super::tiles::SQUARE_WORDS;
-use super::tiles::TILE_ROWS;
-use super::tiles::WIDE_TILE_ROWS;
-use crate::cuda::Address;
-use crate::cuda::Array;
-use crate::cuda::Gpu;
-use crate::cuda::Grid;
-use crate::cuda::Kernel;
-use crate::cuda::Kind;
+use super::tiles::{SHORT_ROWS, SQUARE_WORDS, TILE_ROWS, WIDE_TILE_ROWS};
+use super::{Activations, Saved, Segments, Tiles, earlier};
 use crate::cuda::apart::Apart;
-use crate::cuda::wide;
-use crate::dropout::Dropout;
-use crate::dropout::DropoutArgs;
+use crate::cuda::{Address, Array, Gpu, Grid, Kernel, Kind, wide};
+use crate::dropout::{Dropout, DropoutArgs};
 use crate::tensor::check_shape;
 
 /// Kernels of one variant.

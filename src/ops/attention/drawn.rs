@@ -1,8 +1,6 @@
 //! Segments and dropout factors for the tests of all kinds of attention.
 
-use candle_core::DType;
-use candle_core::Device;
-use candle_core::Tensor;
+use candle_core::{DType, Device, Tensor};
 
 use crate::attention::Segments;
 use crate::dropout::Dropout;

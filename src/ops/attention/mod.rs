@@ -17,9 +17,7 @@
 //! added to previous values. `[T, D]` tensors are f32, bf16 or f16; scores, softmax and sums are f32.
 //! Formulation after Dao et al., "FlashAttention" (2022), section 3.
 
-use candle_core::Result;
-use candle_core::Tensor;
-use candle_core::bail;
+use candle_core::{Result, Tensor, bail};
 
 use crate::cuda::Gpu;
 use crate::dropout::Dropout;
@@ -35,9 +33,7 @@ pub mod reference;
 pub(crate) mod rows;
 mod tiles;
 
-pub use tiles::Tiles;
-pub use tiles::TilesOnHost;
-pub use tiles::kept_bytes;
+pub use tiles::{Tiles, TilesOnHost, kept_bytes};
 
 /// Partition of the tokens into segments, with the window and the dropout of attention.
 #[derive(Debug, Clone, Copy)]

@@ -1,9 +1,7 @@
 //! Reference implementation of attention, composed of candle's differentiable ops, one segment and head at a
 //! time.
 
-use candle_core::D;
-use candle_core::Result;
-use candle_core::Tensor;
+use candle_core::{D, Result, Tensor};
 
 /// Computes attention in any float type. `factors[segment][head]` is the `[n, n]` dropout factor of the
 /// probabilities; `window` is the largest distance to a key that a token attends to.

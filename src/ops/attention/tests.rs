@@ -5,39 +5,21 @@ mod keys;
 mod same_bits;
 mod short;
 
-use candle_core::DType;
-use candle_core::Device;
-use candle_core::Tensor;
+use candle_core::{DType, Device, Tensor};
 
 use crate::attention;
-use crate::attention::Activations;
-use crate::attention::Segments;
-use crate::attention::cuda;
 use crate::attention::drawn::factors;
-use crate::attention::reference;
+use crate::attention::{Activations, Segments, cuda, reference};
 use crate::cuda::Gpu;
 use crate::dropout::Dropout;
 use crate::element::rounding;
 use crate::indices::Indices;
-use crate::testing::DTYPES;
-use crate::testing::assert_close;
-use crate::testing::assert_reference_is_differentiable;
-use crate::testing::bits;
-use crate::testing::device;
-use crate::testing::double;
-use crate::testing::far;
-use crate::testing::fresh;
-use crate::testing::fresh_in;
-use crate::testing::has_room;
-use crate::testing::on_each_device;
-use crate::testing::on_host;
-use crate::testing::placed;
-use crate::testing::reference_gradients;
-use crate::upload::Numbers;
-use crate::upload::Plans;
-use crate::upload::upload;
-use base::rng::Purpose;
-use base::rng::Stream;
+use crate::testing::{
+    DTYPES, assert_close, assert_reference_is_differentiable, bits, device, double, far, fresh, fresh_in,
+    has_room, on_each_device, on_host, placed, reference_gradients,
+};
+use crate::upload::{Numbers, Plans, upload};
+use base::rng::{Purpose, Stream};
 
 /// Compares forward and backward with the reference in every type. A half type rounds probabilities and
 /// gradients of scores once and its results once more, and the gradients of scores are differences that

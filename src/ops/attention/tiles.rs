@@ -3,9 +3,7 @@
 
 use candle_core::Result;
 
-use crate::cuda::Array;
-use crate::cuda::Gpu;
-use crate::cuda::Values;
+use crate::cuda::{Array, Gpu, Values};
 use crate::indices::Indices;
 
 /// Number of rows of a tile.

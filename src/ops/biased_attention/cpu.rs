@@ -1,20 +1,13 @@
 //! Biased attention on the CPU: expands the table to one bias per distance, runs attention's pass with it,
 //! and adds the gradients of the table from all tasks.
 
-use candle_core::Result;
-use candle_core::Tensor;
+use candle_core::{Result, Tensor};
 
-use super::InputGradients;
-use super::ROWS;
-use super::buckets;
-use crate::attention::Activations;
-use crate::attention::Saved;
-use crate::attention::Segments;
-use crate::attention::cpu;
+use super::{InputGradients, ROWS, buckets};
 use crate::attention::cpu::Bias;
+use crate::attention::{Activations, Saved, Segments, cpu};
 use crate::element::Element;
-use crate::tensor::from_vec;
-use crate::tensor::values;
+use crate::tensor::{from_vec, values};
 
 /// The table expanded to key positions relative to the query, for segments of up to N tokens.
 struct ByPlace {

@@ -1,26 +1,14 @@
 //! Biased attention on the GPU: launched like attention, but with its own kernels, whose blocks leave partial
 //! sums for the gradient of the table.
 
-use candle_core::DType;
-use candle_core::Result;
-use candle_core::Tensor;
+use candle_core::{DType, Result, Tensor};
 
-use super::InputGradients;
-use super::ROWS;
+use super::{InputGradients, ROWS};
 use crate::accumulator::Accumulator;
-use crate::attention::Activations;
-use crate::attention::Saved;
-use crate::attention::Segments;
-use crate::attention::Tiles;
-use crate::attention::cuda;
-use crate::attention::cuda::Form;
-use crate::attention::cuda::Kernels;
-use crate::attention::cuda::TensorKernels;
-use crate::attention::cuda::kernels;
-use crate::attention::cuda::tensor_kernels;
-use crate::cuda::Address;
-use crate::cuda::Gpu;
+use crate::attention::cuda::{Form, Kernels, TensorKernels, kernels, tensor_kernels};
+use crate::attention::{Activations, Saved, Segments, Tiles, cuda};
 use crate::cuda::sums::Partials;
+use crate::cuda::{Address, Gpu};
 
 const PLAIN: Kernels = kernels!("biased_attention", "");
 const TENSOR: [TensorKernels; 2] =

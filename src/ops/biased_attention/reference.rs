@@ -1,8 +1,7 @@
 //! Biased attention composed of candle's differentiable ops, one segment and head at a time, as the
 //! reference.
 
-use candle_core::Result;
-use candle_core::Tensor;
+use candle_core::{Result, Tensor};
 
 use super::row;
 use crate::attention::reference::attended;

@@ -2,35 +2,21 @@
 //! blocks of queries, dropout; for the GPU, head sizes with and without tensor-core kernels, and lengths
 //! around the size of a tile.
 
-use candle_core::DType;
-use candle_core::Device;
-use candle_core::Tensor;
+use candle_core::{DType, Device, Tensor};
 
-use crate::attention;
-use crate::attention::Activations;
-use crate::attention::Segments;
 use crate::attention::drawn::Batch;
 use crate::attention::earlier::assert_same_bits;
-use crate::biased_attention as op;
-use crate::biased_attention::ROWS;
-use crate::biased_attention::reference;
-use crate::biased_attention::row;
+use crate::attention::{Activations, Segments};
+use crate::biased_attention::{ROWS, reference, row};
 use crate::cuda::Gpu;
 use crate::dropout::Dropout;
 use crate::element::rounding;
-use crate::testing::DTYPES;
-use crate::testing::assert_close;
-use crate::testing::assert_reference_is_differentiable;
-use crate::testing::assert_same_for_any_thread_count;
-use crate::testing::bits;
-use crate::testing::double;
-use crate::testing::fresh;
-use crate::testing::fresh_in;
-use crate::testing::on_each_device;
-use crate::testing::placed;
-use crate::testing::reference_gradients;
-use base::rng::Purpose;
-use base::rng::Stream;
+use crate::testing::{
+    DTYPES, assert_close, assert_reference_is_differentiable, assert_same_for_any_thread_count, bits, double,
+    fresh, fresh_in, on_each_device, placed, reference_gradients,
+};
+use crate::{attention, biased_attention as op};
+use base::rng::{Purpose, Stream};
 
 /// The reference on `q`, `k`, `v` and the table.
 fn composed(inputs: &[Tensor], batch: &Batch) -> candle_core::Result<Tensor> {

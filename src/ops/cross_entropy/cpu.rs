@@ -2,18 +2,14 @@
 
 use std::mem::MaybeUninit;
 
-use candle_core::Result;
-use candle_core::Tensor;
+use candle_core::{Result, Tensor};
 use rayon::iter::ParallelIterator;
 
 use crate::cross_entropy::Entropy;
 use crate::element::Element;
-use crate::parallel;
-use crate::simd;
 use crate::simd::kernel;
-use crate::tensor::from_vec;
-use crate::tensor::values;
-use crate::tensor::with_values_mut;
+use crate::tensor::{from_vec, values, with_values_mut};
+use crate::{parallel, simd};
 
 /// Number of columns of a chunk. Exponentials are added in f32 within a chunk, and in f64 over the chunks,
 /// because a vocabulary is too long for one f32 sum. A chunk is also widened to f32 at once, and fits into

@@ -1,16 +1,11 @@
 //! Softmax cross-entropy on the GPU: one pass over the rows in forward, one in backward; nothing is copied to
 //! the host.
 
-use candle_core::DType;
-use candle_core::Result;
-use candle_core::Tensor;
+use candle_core::{DType, Result, Tensor};
 
 use crate::cross_entropy::Entropy;
-use crate::cuda::Address;
-use crate::cuda::Gpu;
-use crate::cuda::Grid;
-use crate::cuda::Kernel;
 use crate::cuda::gemm::Operand;
+use crate::cuda::{Address, Gpu, Grid, Kernel};
 use crate::indices::Indices;
 
 const FORWARD: Kernel = Kernel { op: "cross_entropy", name: "cross_entropy_forward" };

@@ -17,16 +17,13 @@ pub mod reference;
 #[cfg(test)]
 mod tests;
 
-use candle_core::Result;
-use candle_core::Tensor;
+use candle_core::{Result, Tensor};
 
-use crate::cuda::Gpu;
-use crate::cuda::read;
+use crate::cuda::{Gpu, read};
 use crate::element::by_dtype;
 use crate::gather_rows::check_ids;
 use crate::indices::Indices;
-use crate::tensor::check_len;
-use crate::tensor::check_shape;
+use crate::tensor::{check_len, check_shape};
 
 /// The result of a forward pass, on the device of the logits. Only reading it waits for the device.
 #[derive(Debug, Clone)]

@@ -1,8 +1,6 @@
 //! Softmax cross-entropy composed of candle functions.
 
-use candle_core::D;
-use candle_core::Result;
-use candle_core::Tensor;
+use candle_core::{D, Result, Tensor};
 
 /// The sum over the rows of `log(sum(exp(z))) - z[label]`, a scalar.
 pub fn forward(logits_mv: &Tensor, labels: &[u32]) -> Result<Tensor> {

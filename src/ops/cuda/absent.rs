@@ -1,21 +1,11 @@
 //! Driver of a build without CUDA: no device is a GPU, so a `Driver` or `Slot` never exists, and their
 //! methods can never be called.
 
-use candle_core::DType;
-use candle_core::Device;
-use candle_core::Shape;
-use candle_core::Tensor;
-use candle_core::bail;
+use candle_core::{DType, Device, Shape, Tensor, bail};
 
-use super::Address;
-use super::Grid;
-use super::Kernel;
-use super::Memory;
-use super::Properties;
-use super::Unavailable;
 use super::gemm::Gemm;
-use super::slots::Room;
-use super::slots::Slots;
+use super::slots::{Room, Slots};
+use super::{Address, Grid, Kernel, Memory, Properties, Unavailable};
 
 /// Uninhabited type, like `std::convert::Infallible`. The types below contain it, so that no value of them
 /// can be constructed; used directly in their place, it would make the compiler warn about unreachable code.

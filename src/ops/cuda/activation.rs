@@ -1,17 +1,10 @@
 //! Element-wise activations that add a bias per column first: launches of `kernels/activation.cuh`.
 
-use candle_core::DType;
-use candle_core::Result;
-use candle_core::Tensor;
+use candle_core::{DType, Result, Tensor};
 
-use super::Address;
-use super::Gpu;
-use super::Kernel;
-use super::columns::Columns;
-use super::columns::WARPS;
-use super::sums::Partials;
-use super::sums::RowBlocks;
-use super::wide;
+use super::columns::{Columns, WARPS};
+use super::sums::{Partials, RowBlocks};
+use super::{Address, Gpu, Kernel, wide};
 use crate::accumulator::Accumulator;
 
 /// Same layout as `ActivationArgs` in `kernels/activation.cuh`.

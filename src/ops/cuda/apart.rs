@@ -1,8 +1,7 @@
 //! Detects tensors of one shape that are stored at equal distances in memory, so that one batched product can
 //! read or write them all.
 
-use candle_core::DType;
-use candle_core::Result;
+use candle_core::{DType, Result};
 
 use super::Address;
 

@@ -9,8 +9,7 @@
 use candle_core::DType;
 
 use super::Address;
-use super::gemm::Gemm;
-use super::gemm::Operand;
+use super::gemm::{Gemm, Operand};
 
 /// Workspace size that NVIDIA recommends for Hopper; older generations need less.
 pub(super) const WORKSPACE_BYTES: usize = 32 << 20;

@@ -2,14 +2,9 @@
 
 use std::sync::LazyLock;
 
-use candle_core::DType;
-use candle_core::Result;
-use candle_core::Tensor;
+use candle_core::{DType, Result, Tensor};
 
-use super::Address;
-use super::Gpu;
-use super::Grid;
-use super::Kernel;
+use super::{Address, Gpu, Grid, Kernel};
 
 /// Row-major matrix in memory: row `r` begins `r * stride` elements after the first.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -2,8 +2,7 @@
 
 use candle_core::Device;
 
-use super::driver;
-use super::libraries;
+use super::{driver, libraries};
 
 /// Beginning of the error message of a failed allocation by mlmtrain itself.
 pub(super) const OUT_OF_MEMORY: &str = "the GPU is out of memory";

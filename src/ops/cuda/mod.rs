@@ -42,13 +42,7 @@ mod driver;
 #[path = "host/mod.rs"]
 mod driver;
 
-use candle_core::DType;
-use candle_core::Device;
-use candle_core::Result;
-use candle_core::Shape;
-use candle_core::Tensor;
-use candle_core::WithDType;
-use candle_core::bail;
+use candle_core::{DType, Device, Result, Shape, Tensor, WithDType, bail};
 
 #[cfg(all(feature = "cuda-on-host", not(feature = "cuda")))]
 pub use driver::Event;
@@ -64,21 +58,12 @@ pub use driver::take;
 pub use driver::take_turns;
 #[cfg(all(feature = "cuda-on-host", not(feature = "cuda")))]
 pub use driver::with_candidates;
-pub use machine::Memory;
-pub use machine::Properties;
-pub use machine::Unavailable;
-pub use machine::is_out_of_memory;
 #[cfg(feature = "nccl")]
 pub use machine::load_nccl;
-pub use machine::memory;
-pub use machine::open;
-pub use machine::properties;
-pub use machine::reserve;
-pub use machine::set_tf32;
-pub use packet::Array;
-pub(crate) use packet::Kind;
-pub(crate) use packet::Values;
-pub use packet::locks_pages;
+pub use machine::{Memory, Properties, Unavailable, is_out_of_memory};
+pub use machine::{memory, open, properties, reserve, set_tf32};
+pub use packet::{Array, locks_pages};
+pub(crate) use packet::{Kind, Values};
 
 /// GPU generations (compute capabilities) that the kernels were compiled for, as the build script lists them;
 /// `None` in a build without CUDA.
@@ -277,11 +262,7 @@ impl Gpu {
 mod tests {
     use super::*;
     use crate::testing;
-    use crate::testing::DTYPES;
-    use crate::testing::bits;
-    use crate::testing::fresh;
-    use crate::testing::fresh_in;
-    use crate::testing::on_each_device;
+    use crate::testing::{DTYPES, bits, fresh, fresh_in, on_each_device};
 
     #[test]
     fn values_are_rounded_and_written_over_a_part() {

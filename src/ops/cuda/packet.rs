@@ -12,19 +12,11 @@ use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
-use candle_core::DType;
-use candle_core::Device;
-use candle_core::Result;
-use candle_core::Tensor;
-use candle_core::bail;
+use candle_core::{DType, Device, Result, Tensor, bail};
 
-use super::Address;
-use super::Gpu;
-use super::driver::Driver;
-use super::driver::Slot;
-use super::slots::Room;
-use super::slots::Slots;
-use super::slots::slot_bytes;
+use super::driver::{Driver, Slot};
+use super::slots::{Room, Slots, slot_bytes};
+use super::{Address, Gpu};
 
 /// Alignment of every array in a packet, in bytes: the same as that of memory allocated for a single tensor.
 const ALIGNMENT_BYTES: usize = 256;

@@ -7,9 +7,7 @@
 
 use candle_core::DType;
 
-use super::described::Description;
-use super::described::Epilogue;
-use super::described::Layout;
+use super::described::{Description, Epilogue, Layout};
 
 /// Alignment of the workspace's start and size, in bytes.
 const WORKSPACE_ALIGNMENT: usize = 256;
@@ -153,10 +151,7 @@ pub fn slow(product: &Description) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::super::Address;
-    use super::super::gemm::Batch;
-    use super::super::gemm::Bias;
-    use super::super::gemm::Gemm;
-    use super::super::gemm::Operand;
+    use super::super::gemm::{Batch, Bias, Gemm, Operand};
     use super::*;
 
     /// The product of a linear map with a bias, in bf16: `[96, 768] = [96, 512] [768, 512]^T`.

@@ -1,12 +1,8 @@
 //! Launch of kernels that process a segment of rows per block: see `kernels/segments.cuh`.
 
-use candle_core::Result;
-use candle_core::Tensor;
+use candle_core::{Result, Tensor};
 
-use super::Address;
-use super::Gpu;
-use super::Grid;
-use super::Kernel;
+use super::{Address, Gpu, Grid, Kernel};
 
 /// Threads per block, each of which processes one column.
 const THREADS: usize = 128;

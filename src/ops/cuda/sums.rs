@@ -1,14 +1,9 @@
 //! Sums over rows in two passes: the op's own kernel sums blocks of rows, then a second kernel adds the
 //! blocks in order.
 
-use candle_core::DType;
-use candle_core::Result;
-use candle_core::Tensor;
+use candle_core::{DType, Result, Tensor};
 
-use super::Address;
-use super::Gpu;
-use super::Grid;
-use super::Kernel;
+use super::{Address, Gpu, Grid, Kernel};
 use crate::accumulator::Accumulator;
 
 /// Most blocks of rows: enough to fill the largest GPU twice, and the same number on every GPU, so that the

@@ -1,11 +1,8 @@
 //! The assignment of token distances to rows of the table of relative positions.
 
-use std::sync::Arc;
-use std::sync::Mutex;
-use std::sync::PoisonError;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use candle_core::Result;
-use candle_core::Tensor;
+use candle_core::{Result, Tensor};
 
 use crate::cuda::Gpu;
 

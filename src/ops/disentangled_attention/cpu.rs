@@ -8,31 +8,16 @@ mod backward;
 
 use std::ops::Range;
 
-use candle_core::Result;
-use candle_core::Tensor;
+use candle_core::{Result, Tensor};
 use rayon::prelude::*;
 
-use super::Relative;
-use super::rows;
+use super::{Relative, rows};
 use crate::attention;
-use crate::attention::Saved;
-use crate::attention::Segments;
-use crate::attention::cpu::Block;
-use crate::attention::cpu::Shape;
-use crate::attention::cpu::SharedOutput;
-use crate::attention::cpu::Task;
-use crate::attention::cpu::keep;
-use crate::attention::cpu::room;
-use crate::attention::cpu::score_block;
-use crate::attention::cpu::tasks;
-use crate::attention::rows as attention_rows;
+use crate::attention::cpu::{Block, Shape, SharedOutput, Task, keep, room, score_block, tasks};
+use crate::attention::{Saved, Segments, rows as attention_rows};
 use crate::element::Element;
-use crate::matmul::cpu::Matrix;
-use crate::matmul::cpu::Output;
-use crate::matmul::cpu::product;
-use crate::tensor::from_vec;
-use crate::tensor::unwritten;
-use crate::tensor::values;
+use crate::matmul::cpu::{Matrix, Output, product};
+use crate::tensor::{from_vec, unwritten, values};
 
 pub(super) use backward::backward;
 

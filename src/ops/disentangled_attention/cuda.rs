@@ -6,28 +6,15 @@
 //! queries, keys and tables. Position scores are not kept for backward, because for segments of 128 tokens
 //! they are four times as large as queries and keys.
 
-use candle_core::DType;
-use candle_core::Result;
-use candle_core::Tensor;
+use candle_core::{DType, Result, Tensor};
 
-use super::InputGradients;
-use super::Relative;
 use super::buckets::Window;
-use crate::attention::Activations;
-use crate::attention::Saved;
-use crate::attention::Segments;
-use crate::attention::cuda;
-use crate::attention::cuda::Form;
-use crate::attention::cuda::Kernels;
-use crate::attention::cuda::TensorKernels;
-use crate::attention::cuda::kernels;
-use crate::attention::cuda::tensor_kernels;
-use crate::cuda::Address;
-use crate::cuda::Gpu;
+use super::{InputGradients, Relative};
+use crate::attention::cuda::{Form, Kernels, TensorKernels, kernels, tensor_kernels};
+use crate::attention::{Activations, Saved, Segments, cuda};
 use crate::cuda::apart::Apart;
-use crate::cuda::gemm::Batch;
-use crate::cuda::gemm::Gemm;
-use crate::cuda::gemm::Operand;
+use crate::cuda::gemm::{Batch, Gemm, Operand};
+use crate::cuda::{Address, Gpu};
 
 const PLAIN: Kernels = kernels!("disentangled_attention", "");
 const TENSOR: [TensorKernels; 2] =

@@ -28,14 +28,9 @@ mod rows;
 #[cfg(test)]
 mod tests;
 
-use candle_core::Result;
-use candle_core::Tensor;
-use candle_core::bail;
+use candle_core::{Result, Tensor, bail};
 
-use crate::attention::Activations;
-use crate::attention::Saved;
-use crate::attention::Segments;
-use crate::attention::check;
+use crate::attention::{Activations, Saved, Segments, check};
 use crate::cuda::Gpu;
 use crate::element::by_dtype;
 use crate::tensor::check_shape;

@@ -3,35 +3,21 @@
 //! sizes with and without tensor-core kernels, lengths around the size of a tile, and buckets with more
 //! distances than a tile has rows.
 
-use candle_core::DType;
-use candle_core::Device;
-use candle_core::Tensor;
+use candle_core::{DType, Device, Tensor};
 
-use crate::attention;
-use crate::attention::Activations;
-use crate::attention::Segments;
 use crate::attention::drawn::Batch;
 use crate::attention::earlier::assert_same_bits;
+use crate::attention::{Activations, Segments};
 use crate::cuda::Gpu;
-use crate::disentangled_attention as op;
-use crate::disentangled_attention::Buckets;
-use crate::disentangled_attention::Relative;
-use crate::disentangled_attention::reference;
+use crate::disentangled_attention::{Buckets, Relative, reference};
 use crate::dropout::Dropout;
 use crate::element::rounding;
-use crate::testing::DTYPES;
-use crate::testing::assert_close;
-use crate::testing::assert_reference_is_differentiable;
-use crate::testing::assert_same_for_any_thread_count;
-use crate::testing::bits;
-use crate::testing::double;
-use crate::testing::fresh;
-use crate::testing::fresh_in;
-use crate::testing::on_each_device;
-use crate::testing::placed;
-use crate::testing::reference_gradients;
-use base::rng::Purpose;
-use base::rng::Stream;
+use crate::testing::{
+    DTYPES, assert_close, assert_reference_is_differentiable, assert_same_for_any_thread_count, bits, double,
+    fresh, fresh_in, on_each_device, placed, reference_gradients,
+};
+use crate::{attention, disentangled_attention as op};
+use base::rng::{Purpose, Stream};
 
 /// True for each term of positions that is used: `c2p`, `p2c`.
 type Kinds = [bool; 2];

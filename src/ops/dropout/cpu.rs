@@ -2,16 +2,13 @@
 
 use std::mem::MaybeUninit;
 
-use candle_core::Result;
-use candle_core::Tensor;
+use candle_core::{Result, Tensor};
 
 use crate::dropout::Dropout;
 use crate::element::Element;
 use crate::parallel;
 use crate::simd::kernel;
-use crate::tensor::from_vec;
-use crate::tensor::unwritten;
-use crate::tensor::values;
+use crate::tensor::{from_vec, unwritten, values};
 use base::rng::Stream;
 
 /// Number of counters of the random generator that one block advances together; each decides eight columns.

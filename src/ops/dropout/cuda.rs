@@ -1,15 +1,10 @@
 //! Dropout on the GPU, one pass over the rows.
 
-use candle_core::Result;
-use candle_core::Tensor;
+use candle_core::{Result, Tensor};
 
-use crate::cuda::Address;
-use crate::cuda::Gpu;
-use crate::cuda::Kernel;
-use crate::cuda::columns::Columns;
-use crate::cuda::columns::WARPS;
+use crate::cuda::columns::{Columns, WARPS};
 use crate::cuda::sums::RowBlocks;
-use crate::cuda::wide;
+use crate::cuda::{Address, Gpu, Kernel, wide};
 use crate::dropout::Dropout;
 use crate::indices::Indices;
 

@@ -1,8 +1,6 @@
 //! Dropout by its definition: the mask computed one element at a time, and the product with it.
 
-use candle_core::Device;
-use candle_core::Result;
-use candle_core::Tensor;
+use candle_core::{Device, Result, Tensor};
 
 use crate::dropout::Dropout;
 

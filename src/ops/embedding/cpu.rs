@@ -2,19 +2,14 @@
 
 use std::mem::MaybeUninit;
 
-use candle_core::Result;
-use candle_core::Tensor;
+use candle_core::{Result, Tensor};
 
 use crate::element::Element;
-use crate::embedding::Ids;
-use crate::embedding::Tables;
+use crate::embedding::{Ids, Tables};
 use crate::gather_rows::cpu::add_rows;
 use crate::parallel;
 use crate::simd::kernel;
-use crate::tensor::from_vec;
-use crate::tensor::unwritten;
-use crate::tensor::values;
-use crate::tensor::with_slice_mut;
+use crate::tensor::{from_vec, unwritten, values, with_slice_mut};
 
 pub(super) fn forward<T: Element>(ids: Ids<'_>, tables: &Tables<'_>) -> Result<Tensor> {
     let (tokens, hidden) = (ids.word.len(), tables.word_vd.dim(1)?);

@@ -1,20 +1,11 @@
 //! The sum of embeddings on the GPU, and the gradient of a table without atomics: see `kernel.cu`.
 
-use candle_core::DType;
-use candle_core::Result;
-use candle_core::Tensor;
+use candle_core::{DType, Result, Tensor};
 
 use crate::computed::AnyIndices;
-use crate::cuda::Address;
-use crate::cuda::Gpu;
-use crate::cuda::Grid;
-use crate::cuda::Kernel;
-use crate::cuda::Kind;
-use crate::cuda::wide;
-use crate::embedding::Ids;
-use crate::embedding::Tables;
-use crate::scatter::PIECE_ROWS;
-use crate::scatter::Scatter;
+use crate::cuda::{Address, Gpu, Grid, Kernel, Kind, wide};
+use crate::embedding::{Ids, Tables};
+use crate::scatter::{PIECE_ROWS, Scatter};
 
 const FORWARD: Kernel = Kernel { op: "embedding", name: "embedding_forward" };
 const SUM_PIECES: Kernel = Kernel { op: "embedding", name: "embedding_sum_pieces" };

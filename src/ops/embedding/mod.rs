@@ -10,9 +10,7 @@
 //! computed in f32 and rounded once. A padding row gets no gradient, as in PyTorch's
 //! `nn.Embedding(padding_idx)`. The caller saves the ids; nothing else is saved.
 
-use candle_core::DType;
-use candle_core::Result;
-use candle_core::Tensor;
+use candle_core::{DType, Result, Tensor};
 
 mod cpu;
 mod cuda;
@@ -25,8 +23,7 @@ use crate::cuda::Gpu;
 use crate::element::by_dtype;
 use crate::gather_rows::check_ids;
 use crate::indices::Indices;
-use crate::tensor::check_len;
-use crate::tensor::check_shape;
+use crate::tensor::{check_len, check_shape};
 
 /// For each of `T` tokens, its row in each of the three tables.
 #[derive(Debug, Clone, Copy)]

@@ -1,11 +1,9 @@
 //! The sum of embeddings by candle's `index_select`. It knows no padding: a test must set the gradient of a
 //! padding row to zero before it compares.
 
-use candle_core::Result;
-use candle_core::Tensor;
+use candle_core::{Result, Tensor};
 
-use crate::embedding::Ids;
-use crate::embedding::Tables;
+use crate::embedding::{Ids, Tables};
 use crate::gather_rows;
 
 /// Returns, for each token, the sum of its rows in all tables, in any float type.

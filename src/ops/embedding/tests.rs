@@ -1,21 +1,11 @@
 //! The sum of embeddings compared with its reference, padding rows, and invalid ids.
 
 use super::*;
-use crate::testing::DTYPES;
-use crate::testing::assert_close;
-use crate::testing::assert_reference_is_differentiable;
-use crate::testing::assert_same_for_any_thread_count;
-use crate::testing::bits;
-use crate::testing::device;
-use crate::testing::fresh;
-use crate::testing::fresh_ids;
-use crate::testing::fresh_in;
-use crate::testing::on_each_device;
-use crate::testing::reference_gradients;
-use crate::testing::within;
-use crate::upload::Numbers;
-use crate::upload::Plans;
-use crate::upload::upload;
+use crate::testing::{
+    DTYPES, assert_close, assert_reference_is_differentiable, assert_same_for_any_thread_count, bits, device,
+    fresh, fresh_ids, fresh_in, on_each_device, reference_gradients, within,
+};
+use crate::upload::{Numbers, Plans, upload};
 
 fn tables(tensors: &[Tensor]) -> Tables<'_> {
     Tables { word_vd: &tensors[0], position_pd: tensors.get(1), type_nd: tensors.get(2) }

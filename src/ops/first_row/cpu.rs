@@ -1,7 +1,6 @@
 //! Adds the first row of each segment to its rows on the CPU, by gathering rows.
 
-use candle_core::Result;
-use candle_core::Tensor;
+use candle_core::{Result, Tensor};
 
 use crate::gather_rows;
 

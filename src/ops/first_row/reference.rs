@@ -1,7 +1,6 @@
 //! The first row of each segment added to its rows, composed of candle functions.
 
-use candle_core::Result;
-use candle_core::Tensor;
+use candle_core::{Result, Tensor};
 
 /// Adds to each row the first row of its segment.
 pub fn forward(x_td: &Tensor, cu_seqlens: &[u32]) -> Result<Tensor> {

@@ -1,14 +1,10 @@
 //! Adding first rows compared with the reference, and bounds of segments that do not cover the rows.
 
 use super::*;
-use crate::testing::DTYPES;
-use crate::testing::assert_close;
-use crate::testing::assert_reference_is_differentiable;
-use crate::testing::fresh;
-use crate::testing::fresh_in;
-use crate::testing::on_each_device;
-use crate::testing::reference_gradients;
-use crate::testing::within;
+use crate::testing::{
+    DTYPES, assert_close, assert_reference_is_differentiable, fresh, fresh_in, on_each_device,
+    reference_gradients, within,
+};
 
 /// Bounds of segments, with empty segments at the beginning, in the middle and at the end.
 const BOUNDS: [u32; 8] = [0, 0, 5, 6, 6, 136, 139, 139];

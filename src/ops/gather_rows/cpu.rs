@@ -1,17 +1,12 @@
 //! Gathering of rows on the CPU, and its transpose, which adds rows to the rows of a table.
 
-use candle_core::Result;
-use candle_core::Tensor;
+use candle_core::{Result, Tensor};
 use rayon::prelude::*;
 
 use crate::element::Element;
 use crate::parallel;
 use crate::simd::kernel;
-use crate::tensor::filled;
-use crate::tensor::from_vec;
-use crate::tensor::unwritten;
-use crate::tensor::values;
-use crate::tensor::with_values_mut;
+use crate::tensor::{filled, from_vec, unwritten, values, with_values_mut};
 
 /// For a table of at most this many rows, the input rows are split over the threads. For a larger table, the
 /// table's rows are split, which would occupy few threads if there are few rows.

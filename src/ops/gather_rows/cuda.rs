@@ -1,14 +1,8 @@
 //! Gathering of rows and its transpose on the GPU; each row of the result is written once.
 
-use candle_core::Result;
-use candle_core::Tensor;
+use candle_core::{Result, Tensor};
 
-use crate::cuda::Address;
-use crate::cuda::Gpu;
-use crate::cuda::Grid;
-use crate::cuda::Kernel;
-use crate::cuda::Kind;
-use crate::cuda::wide;
+use crate::cuda::{Address, Gpu, Grid, Kernel, Kind, wide};
 use crate::indices::Indices;
 use crate::scatter::Scatter;
 

@@ -12,17 +12,13 @@ pub mod reference;
 #[cfg(test)]
 mod tests;
 
-use candle_core::Result;
-use candle_core::Tensor;
-use candle_core::bail;
+use candle_core::{Result, Tensor, bail};
 
 use crate::computed::AnyIndices;
 use crate::cuda::Gpu;
 use crate::element::by_dtype;
 use crate::indices::Indices;
-use crate::tensor::check_len;
-use crate::tensor::check_one_dtype;
-use crate::tensor::check_shape;
+use crate::tensor::{check_len, check_one_dtype, check_shape};
 
 /// Returns `y_md`, the rows of `x_td` at `positions`; a position of `T` or more is an error that names it.
 pub fn forward<'a>(x_td: &Tensor, positions: impl Into<Indices<'a>>) -> Result<Tensor> {

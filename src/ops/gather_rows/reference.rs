@@ -1,7 +1,6 @@
 //! Gathering of rows by candle's `index_select`.
 
-use candle_core::Result;
-use candle_core::Tensor;
+use candle_core::{Result, Tensor};
 
 /// The rows of `x` at `positions`.
 pub fn forward(x_td: &Tensor, positions: &[u32]) -> Result<Tensor> {

@@ -1,21 +1,12 @@
 //! Gathering of rows compared with its reference: many and few rows, repeated positions, no positions.
 
-use candle_core::DType;
-use candle_core::Device;
+use candle_core::{DType, Device};
 
 use super::*;
-use crate::testing::DTYPES;
-use crate::testing::assert_close;
-use crate::testing::assert_reference_is_differentiable;
-use crate::testing::assert_same_for_any_thread_count;
-use crate::testing::bits;
-use crate::testing::device;
-use crate::testing::fresh;
-use crate::testing::fresh_ids;
-use crate::testing::fresh_in;
-use crate::testing::on_each_device;
-use crate::testing::reference_gradients;
-use crate::testing::within;
+use crate::testing::{
+    DTYPES, assert_close, assert_reference_is_differentiable, assert_same_for_any_thread_count, bits, device,
+    fresh, fresh_ids, fresh_in, on_each_device, reference_gradients, within,
+};
 
 #[test]
 fn forward_and_backward_agree_with_the_reference() {

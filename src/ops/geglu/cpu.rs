@@ -2,17 +2,13 @@
 
 use std::mem::MaybeUninit;
 
-use candle_core::Result;
-use candle_core::Tensor;
+use candle_core::{Result, Tensor};
 
 use crate::element::Element;
-use crate::gelu::cpu::phi;
-use crate::gelu::cpu::phi_integral;
+use crate::gelu::cpu::{phi, phi_integral};
 use crate::parallel;
 use crate::simd::kernel;
-use crate::tensor::from_vec;
-use crate::tensor::unwritten;
-use crate::tensor::values;
+use crate::tensor::{from_vec, unwritten, values};
 
 pub(super) fn forward<T: Element>(x_t2f: &Tensor) -> Result<Tensor> {
     let (tokens, cols) = (x_t2f.dim(0)?, x_t2f.dim(1)? / 2);

@@ -15,14 +15,11 @@ pub mod reference;
 #[cfg(test)]
 mod tests;
 
-use candle_core::Result;
-use candle_core::Tensor;
-use candle_core::bail;
+use candle_core::{Result, Tensor, bail};
 
 use crate::cuda::Gpu;
 use crate::element::by_dtype;
-use crate::tensor::check_one_dtype;
-use crate::tensor::check_shape;
+use crate::tensor::{check_one_dtype, check_shape};
 
 /// `y_tf = gelu(x_t2f[.., ..F]) * x_t2f[.., F..]`.
 pub fn forward(x_t2f: &Tensor) -> Result<Tensor> {

@@ -1,7 +1,6 @@
 //! Gated GELU composed of candle functions.
 
-use candle_core::Result;
-use candle_core::Tensor;
+use candle_core::{Result, Tensor};
 
 use crate::gelu;
 use crate::gelu::Form;

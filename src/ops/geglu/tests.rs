@@ -1,23 +1,14 @@
 //! Gated GELU compared with its reference, for typical values and for values far from zero on both sides.
 
-use candle_core::DType;
-use candle_core::Device;
+use candle_core::{DType, Device};
 
 use super::*;
 use crate::gelu;
 use crate::gelu::Form;
-use crate::testing::DTYPES;
-use crate::testing::assert_close;
-use crate::testing::assert_reference_is_differentiable;
-use crate::testing::assert_same_for_any_thread_count;
-use crate::testing::bits;
-use crate::testing::fresh;
-use crate::testing::fresh_in;
-use crate::testing::on_each_device;
-use crate::testing::on_host;
-use crate::testing::placed;
-use crate::testing::reference_gradients;
-use crate::testing::within;
+use crate::testing::{
+    DTYPES, assert_close, assert_reference_is_differentiable, assert_same_for_any_thread_count, bits, fresh,
+    fresh_in, on_each_device, on_host, placed, reference_gradients, within,
+};
 
 #[test]
 fn forward_and_backward_agree_with_the_reference() {

@@ -2,20 +2,14 @@
 
 use std::mem::MaybeUninit;
 
-use candle_core::Result;
-use candle_core::Tensor;
+use candle_core::{Result, Tensor};
 
 use crate::accumulator::Accumulator;
 use crate::element::Element;
 use crate::gelu::Form;
-use crate::parallel;
-use crate::simd;
 use crate::simd::kernel;
-use crate::tensor::from_vec;
-use crate::tensor::unwritten;
-use crate::tensor::values;
-use crate::tensor::values_or_zeros;
-use crate::tensor::with_slice_mut;
+use crate::tensor::{from_vec, unwritten, values, values_or_zeros, with_slice_mut};
+use crate::{parallel, simd};
 
 /// The cumulative distribution function of the standard normal distribution.
 #[inline(always)]

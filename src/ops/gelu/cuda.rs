@@ -1,12 +1,9 @@
 //! Bias and GELU on the GPU, one pass over the rows each way.
 
-use candle_core::Result;
-use candle_core::Tensor;
+use candle_core::{Result, Tensor};
 
 use crate::accumulator::Accumulator;
-use crate::cuda::Gpu;
-use crate::cuda::Kernel;
-use crate::cuda::activation;
+use crate::cuda::{Gpu, Kernel, activation};
 use crate::gelu::Form;
 
 fn kernels(form: Form) -> [Kernel; 2] {

@@ -1,8 +1,7 @@
 //! Bias and GELU composed of candle functions; the gradient of candle's own `gelu_erf` has only six correct
 //! digits.
 
-use candle_core::Result;
-use candle_core::Tensor;
+use candle_core::{Result, Tensor};
 
 use crate::gelu::Form;
 

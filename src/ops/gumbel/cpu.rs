@@ -1,16 +1,12 @@
 //! Gumbel-max on the CPU: computes the noise of a few columns at a time, vectorised, into an array on the
 //! stack, then scans the sums for the largest.
 
-use candle_core::Result;
-use candle_core::Tensor;
-use rayon::iter::IndexedParallelIterator;
-use rayon::iter::IntoParallelRefIterator;
-use rayon::iter::ParallelIterator;
+use candle_core::{Result, Tensor};
+use rayon::iter::{IndexedParallelIterator, IntoParallelRefIterator, ParallelIterator};
 
 use crate::element::Element;
 use crate::simd::kernel;
-use crate::tensor::from_vec;
-use crate::tensor::values;
+use crate::tensor::{from_vec, values};
 use base::rng::Stream;
 
 /// Number of stream indices that are computed together; each gives the noise of four columns.

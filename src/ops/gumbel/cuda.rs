@@ -1,14 +1,9 @@
 //! Gumbel-max on the GPU: one block for each row; the noise stays in registers.
 
-use candle_core::DType;
-use candle_core::Result;
-use candle_core::Tensor;
+use candle_core::{DType, Result, Tensor};
 
-use crate::cuda::Address;
-use crate::cuda::Gpu;
-use crate::cuda::Grid;
-use crate::cuda::Kernel;
 use crate::cuda::gemm::Operand;
+use crate::cuda::{Address, Gpu, Grid, Kernel};
 use crate::indices::Indices;
 use base::rng::Stream;
 

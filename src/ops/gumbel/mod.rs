@@ -20,9 +20,7 @@ pub mod reference;
 #[cfg(test)]
 mod tests;
 
-use candle_core::Result;
-use candle_core::Tensor;
-use candle_core::bail;
+use candle_core::{Result, Tensor, bail};
 
 use crate::cuda::Gpu;
 use crate::element::by_dtype;

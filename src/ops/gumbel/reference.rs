@@ -1,8 +1,6 @@
 //! The sums of logits and noise, composed of candle functions; a sample is the column of the largest sum.
 
-use candle_core::Device;
-use candle_core::Result;
-use candle_core::Tensor;
+use candle_core::{Device, Result, Tensor};
 
 use base::rng::Stream;
 

@@ -1,17 +1,10 @@
 //! Ids compared with the largest sums of the reference, their frequencies, and special values.
 
-use candle_core::DType;
-use candle_core::Device;
-use candle_core::Tensor;
+use candle_core::{DType, Device, Tensor};
 
 use super::*;
 use crate::tensor::from_vec;
-use crate::testing::DTYPES;
-use crate::testing::double;
-use crate::testing::fresh;
-use crate::testing::fresh_in;
-use crate::testing::on_each_device;
-use crate::testing::placed;
+use crate::testing::{DTYPES, double, fresh, fresh_in, on_each_device, placed};
 use base::rng::Purpose;
 
 fn stream() -> Stream {

@@ -39,8 +39,7 @@ pub(super) fn has_quick_dots() -> bool {
 #[cfg(target_arch = "x86_64")]
 pub(super) fn arch(limit: Instructions) -> pulp::Arch {
     use pulp::Arch;
-    use pulp::x86::V3;
-    use pulp::x86::V4;
+    use pulp::x86::{V3, V4};
     let wide = V4::try_new().filter(|_| limit >= Instructions::Avx512).map(Arch::V4);
     wide.or_else(|| V3::try_new().filter(|_| limit >= Instructions::Avx2).map(Arch::V3))
         .unwrap_or(Arch::Scalar)

@@ -3,14 +3,7 @@
 use std::ffi::OsStr;
 use std::process::Command;
 
-use super::Choice;
-use super::Instructions;
-use super::VARIABLE;
-use super::arch;
-use super::choice;
-use super::features;
-use super::in_use;
-use super::machine;
+use super::{Choice, Instructions, VARIABLE, arch, choice, features, in_use, machine};
 use crate::testing::HOST_TURNS;
 
 const ALL: [Instructions; 5] = [

@@ -1,20 +1,12 @@
 //! LAMB on the CPU: two passes in blocks over all threads, both bound by memory.
 
 use candle_core::Result;
-use rayon::iter::IntoParallelRefMutIterator;
-use rayon::iter::ParallelIterator;
+use rayon::iter::{IntoParallelRefMutIterator, ParallelIterator};
 
-use crate::element::Element;
-use crate::element::by_dtype;
-use crate::simd::kernel;
-use crate::simd::sum_of_squares;
-use crate::update::Buffers;
-use crate::update::Group;
-use crate::update::Hyper;
-use crate::update::cpu::Adam;
-use crate::update::cpu::Block;
-use crate::update::cpu::clipped;
-use crate::update::cpu::with_blocks;
+use crate::element::{Element, by_dtype};
+use crate::simd::{kernel, sum_of_squares};
+use crate::update::cpu::{Adam, Block, clipped, with_blocks};
+use crate::update::{Buffers, Group, Hyper};
 
 /// Number of updates that are buffered on the stack, in the L1 cache, before their squares are summed.
 const TILE: usize = 1024;

@@ -1,17 +1,12 @@
 //! LAMB on the GPU: two passes over all buffers, and between them a kernel that computes the step size of
 //! each tensor.
 
-use candle_core::DType;
-use candle_core::Result;
+use candle_core::{DType, Result};
 
-use crate::cuda::Gpu;
-use crate::cuda::Kernel;
-use crate::update::Buffers;
-use crate::update::Groups;
-use crate::update::Hyper;
+use crate::cuda::{Gpu, Kernel};
 use crate::update::cpu::Adam;
-use crate::update::cuda::Update;
-use crate::update::cuda::grid;
+use crate::update::cuda::{Update, grid};
+use crate::update::{Buffers, Groups, Hyper};
 
 const ADVANCE: Kernel = Kernel { op: "lamb", name: "lamb_advance" };
 const STEP_SIZES: Kernel = Kernel { op: "lamb", name: "lamb_step_sizes" };

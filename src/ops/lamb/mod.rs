@@ -22,9 +22,7 @@ mod tests;
 use candle_core::Result;
 
 use crate::cuda::Gpu;
-use crate::update::Buffers;
-use crate::update::Groups;
-use crate::update::Hyper;
+use crate::update::{Buffers, Groups, Hyper};
 
 /// Applies one update in place to all elements of `groups`, which must be in ascending order, within `N`, and
 /// must not overlap.

@@ -1,8 +1,6 @@
 //! LAMB composed of candle functions, for one tensor.
 
-use candle_core::DType;
-use candle_core::Result;
-use candle_core::Tensor;
+use candle_core::{DType, Result, Tensor};
 
 use crate::update::Hyper;
 

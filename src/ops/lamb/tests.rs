@@ -2,23 +2,14 @@
 
 use std::ops::Range;
 
-use candle_core::DType;
-use candle_core::Tensor;
+use candle_core::{DType, Tensor};
 
 use super::*;
 use crate::tensor::from_vec;
-use crate::testing::DTYPES;
-use crate::testing::assert_close;
-use crate::testing::bits;
-use crate::testing::double;
-use crate::testing::far;
-use crate::testing::fresh;
-use crate::testing::fresh_in;
-use crate::testing::has_room;
-use crate::testing::on_each_device;
-use crate::testing::placed;
-use crate::testing::relative_error;
-use crate::testing::with_threads;
+use crate::testing::{
+    DTYPES, assert_close, bits, double, far, fresh, fresh_in, has_room, on_each_device, placed,
+    relative_error, with_threads,
+};
 use crate::update::Group;
 
 fn hyper(step: u64) -> Hyper {

@@ -1,19 +1,11 @@
 //! Layer normalisation on the GPU, and the parts that other ops which end in a norm share with it.
 
-use candle_core::DType;
-use candle_core::Result;
-use candle_core::Tensor;
+use candle_core::{DType, Result, Tensor};
 
 use crate::accumulator::Accumulator;
-use crate::cuda::Address;
-use crate::cuda::Gpu;
-use crate::cuda::Grid;
-use crate::cuda::Kernel;
-use crate::cuda::sums::Partials;
-use crate::cuda::sums::RowBlocks;
-use crate::cuda::wide;
-use crate::layer_norm::Saved;
-use crate::layer_norm::earlier;
+use crate::cuda::sums::{Partials, RowBlocks};
+use crate::cuda::{Address, Gpu, Grid, Kernel, wide};
+use crate::layer_norm::{Saved, earlier};
 
 const FORWARD: Kernel = Kernel { op: "layer_norm", name: "layer_norm_forward" };
 const BACKWARD: ByWidth = ByWidth {

@@ -19,14 +19,11 @@ pub mod reference;
 #[cfg(test)]
 mod tests;
 
-use candle_core::Result;
-use candle_core::Tensor;
+use candle_core::{Result, Tensor};
 
 use crate::cuda::Gpu;
 use crate::element::by_dtype;
-use crate::tensor::check_one_dtype;
-use crate::tensor::check_shape;
-use crate::tensor::check_vectors;
+use crate::tensor::{check_one_dtype, check_shape, check_vectors};
 
 /// The values that backward needs in addition to the input.
 #[derive(Debug, Clone)]

@@ -1,9 +1,7 @@
 //! Layer normalisation composed of candle functions. candle-nn's own `LayerNorm` cannot serve as reference,
 //! because its result does not propagate gradients.
 
-use candle_core::D;
-use candle_core::Result;
-use candle_core::Tensor;
+use candle_core::{D, Result, Tensor};
 
 /// `(x - mean) / sqrt(variance + eps) * weight + bias` over the last dimension; the bias is optional.
 pub fn forward(x_td: &Tensor, weight_d: &Tensor, bias_d: Option<&Tensor>, eps: f64) -> Result<Tensor> {

@@ -3,20 +3,14 @@
 //! flat buffer of parameters. If the distances differ, or cuBLASLt has no such product, the functions here do
 //! nothing and report it, and the caller computes each map by itself.
 
-use candle_core::DType;
-use candle_core::Result;
-use candle_core::Tensor;
+use candle_core::{DType, Result, Tensor};
 
 use crate::accumulator::Accumulator;
 use crate::cuda::Gpu;
 use crate::cuda::apart::Apart;
-use crate::cuda::gemm::Batch;
-use crate::cuda::gemm::Bias;
-use crate::cuda::gemm::Gemm;
-use crate::cuda::gemm::Operand;
+use crate::cuda::gemm::{Batch, Bias, Gemm, Operand};
 use crate::cuda::sums::Partials;
-use crate::linear::Map;
-use crate::linear::MapGradients;
+use crate::linear::{Map, MapGradients};
 
 /// The distance between the vectors of a batch must be a multiple of this number of f32 values, which is 16
 /// bytes.

@@ -1,21 +1,12 @@
 //! Linear maps on the CPU: three products, and the column sums of the bias gradient.
 
-use candle_core::Result;
-use candle_core::Tensor;
+use candle_core::{Result, Tensor};
 
 use crate::accumulator::Accumulator;
 use crate::element::Element;
-use crate::matmul::cpu::Matrix;
-use crate::matmul::cpu::Output;
-use crate::matmul::cpu::Term;
-use crate::matmul::cpu::product;
-use crate::matmul::cpu::sum_of_products;
+use crate::matmul::cpu::{Matrix, Output, Term, product, sum_of_products};
 use crate::parallel::column_sums_into;
-use crate::tensor::from_vec;
-use crate::tensor::unwritten;
-use crate::tensor::values;
-use crate::tensor::with_slice_mut;
-use crate::tensor::with_values_mut;
+use crate::tensor::{from_vec, unwritten, values, with_slice_mut, with_values_mut};
 
 pub(super) fn forward<T: Element>(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
     let (rows, inputs) = x.dims2()?;

@@ -1,22 +1,12 @@
 //! Linear maps on the GPU: products by cuBLASLt, and the column sums of the bias gradient.
 
-use candle_core::DType;
-use candle_core::Result;
-use candle_core::Tensor;
+use candle_core::{DType, Result, Tensor};
 
 use crate::accumulator::Accumulator;
-use crate::cuda::Address;
-use crate::cuda::Gpu;
-use crate::cuda::Kernel;
-use crate::cuda::columns::Columns;
-use crate::cuda::columns::WARPS;
-use crate::cuda::gemm::Batch;
-use crate::cuda::gemm::Bias;
-use crate::cuda::gemm::Gemm;
-use crate::cuda::gemm::Operand;
-use crate::cuda::sums::Partials;
-use crate::cuda::sums::RowBlocks;
-use crate::cuda::wide;
+use crate::cuda::columns::{Columns, WARPS};
+use crate::cuda::gemm::{Batch, Bias, Gemm, Operand};
+use crate::cuda::sums::{Partials, RowBlocks};
+use crate::cuda::{Address, Gpu, Kernel, wide};
 
 const COLUMN_SUMS: Kernel = Kernel { op: "linear", name: "linear_column_sums" };
 

@@ -10,10 +10,7 @@
 //! The compute type is f32, bf16 or f16; sums are computed in f32 and rounded once. The caller saves `x` for
 //! backward.
 
-use candle_core::DType;
-use candle_core::Result;
-use candle_core::Tensor;
-use candle_core::bail;
+use candle_core::{DType, Result, Tensor, bail};
 
 use crate::accumulator::Accumulator;
 use crate::cuda::Gpu;

@@ -1,7 +1,6 @@
 //! The linear map composed of candle functions, as the reference.
 
-use candle_core::Result;
-use candle_core::Tensor;
+use candle_core::{Result, Tensor};
 
 /// `x W^T + b` in any float type.
 pub fn forward(x_ti: &Tensor, weight_oi: &Tensor, bias_o: Option<&Tensor>) -> Result<Tensor> {

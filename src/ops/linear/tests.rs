@@ -1,23 +1,15 @@
 //! The products compared with the reference: odd sizes, one row, no rows, and addition to existing gradients.
 
-use candle_core::DType;
-use candle_core::Result;
-use candle_core::Tensor;
+use candle_core::{DType, Result, Tensor};
 
 use crate::accumulator::Accumulator;
 use crate::cuda::Gpu;
 use crate::linear;
 use crate::linear::reference;
-use crate::testing::DTYPES;
-use crate::testing::assert_close;
-use crate::testing::assert_reference_is_differentiable;
-use crate::testing::bits;
-use crate::testing::double;
-use crate::testing::fresh;
-use crate::testing::fresh_in;
-use crate::testing::on_each_device;
-use crate::testing::reference_gradients;
-use crate::testing::within;
+use crate::testing::{
+    DTYPES, assert_close, assert_reference_is_differentiable, bits, double, fresh, fresh_in, on_each_device,
+    reference_gradients, within,
+};
 
 fn composed(inputs: &[Tensor]) -> Result<Tensor> {
     reference::forward(&inputs[0], &inputs[1], inputs.get(2))

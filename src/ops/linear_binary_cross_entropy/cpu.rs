@@ -1,18 +1,14 @@
 //! The op on the CPU: one pass over the rows for the logits, and one for the gradients.
 
-use candle_core::Result;
-use candle_core::Tensor;
+use candle_core::{Result, Tensor};
 use rayon::iter::ParallelIterator;
 
 use crate::element::Element;
 use crate::linear_binary_cross_entropy::Map;
-use crate::parallel;
 use crate::sigmoid_cross_entropy::sigmoid;
-use crate::simd;
 use crate::simd::kernel;
-use crate::tensor::from_vec;
-use crate::tensor::values;
-use crate::tensor::with_slice_mut;
+use crate::tensor::{from_vec, values, with_slice_mut};
+use crate::{parallel, simd};
 
 pub(super) fn logits<T: Element>(x_md: &Tensor, map: Map<'_>) -> Result<Tensor> {
     let logits = logits_of::<T>(x_md, map)?;

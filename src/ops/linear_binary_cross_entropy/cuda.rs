@@ -1,20 +1,12 @@
 //! The op on the GPU: one warp for each row computes the logits, then threads for columns compute the
 //! gradients.
 
-use candle_core::DType;
-use candle_core::Result;
-use candle_core::Tensor;
+use candle_core::{DType, Result, Tensor};
 
 use crate::computed::AnyIndices;
-use crate::cuda::Address;
-use crate::cuda::Gpu;
-use crate::cuda::Grid;
-use crate::cuda::Kernel;
-use crate::cuda::columns::Columns;
-use crate::cuda::columns::WARPS;
-use crate::cuda::sums::Partials;
-use crate::cuda::sums::RowBlocks;
-use crate::cuda::wide;
+use crate::cuda::columns::{Columns, WARPS};
+use crate::cuda::sums::{Partials, RowBlocks};
+use crate::cuda::{Address, Gpu, Grid, Kernel, wide};
 use crate::linear_binary_cross_entropy::Map;
 
 const ROWS: Kernel = Kernel { op: "linear_binary_cross_entropy", name: "linear_binary_rows" };

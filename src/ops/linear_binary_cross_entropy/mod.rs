@@ -18,16 +18,13 @@ pub mod reference;
 #[cfg(test)]
 mod tests;
 
-use candle_core::Result;
-use candle_core::Tensor;
+use candle_core::{Result, Tensor};
 
 use crate::computed::AnyIndices;
-use crate::cuda::Gpu;
-use crate::cuda::read;
+use crate::cuda::{Gpu, read};
 use crate::element::by_dtype;
 use crate::gather_rows::check_ids;
-use crate::tensor::check_len;
-use crate::tensor::check_shape;
+use crate::tensor::{check_len, check_shape};
 
 /// The parameters of the linear map, f32.
 #[derive(Debug, Clone, Copy)]

@@ -1,7 +1,6 @@
 //! The fused op composed of candle functions, as the reference.
 
-use candle_core::Result;
-use candle_core::Tensor;
+use candle_core::{Result, Tensor};
 
 use crate::linear;
 

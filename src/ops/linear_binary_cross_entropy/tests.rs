@@ -1,23 +1,12 @@
 //! The op compared with its reference in every dtype, its counts, and special values.
 
-use candle_core::DType;
-use candle_core::Device;
-use candle_core::Tensor;
+use candle_core::{DType, Device, Tensor};
 
 use super::*;
-use crate::testing::DTYPES;
-use crate::testing::assert_close;
-use crate::testing::assert_reference_is_differentiable;
-use crate::testing::assert_same_for_any_thread_count;
-use crate::testing::bits;
-use crate::testing::double;
-use crate::testing::fresh;
-use crate::testing::fresh_ids;
-use crate::testing::fresh_in;
-use crate::testing::on_each_device;
-use crate::testing::placed;
-use crate::testing::reference_gradients;
-use crate::testing::within;
+use crate::testing::{
+    DTYPES, assert_close, assert_reference_is_differentiable, assert_same_for_any_thread_count, bits, double,
+    fresh, fresh_ids, fresh_in, on_each_device, placed, reference_gradients, within,
+};
 
 fn reference(inputs: &[Tensor], labels: &[u32]) -> Result<Tensor> {
     reference::forward(&inputs[0], &inputs[1], &inputs[2], labels)

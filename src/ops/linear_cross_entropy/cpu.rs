@@ -3,30 +3,15 @@
 
 use std::ops::Range;
 
-use candle_core::Result;
-use candle_core::Tensor;
+use candle_core::{Result, Tensor};
 
-use super::Draw;
-use super::Map;
-use super::MapGradients;
-use super::PIECE_VALUES;
-use super::Passed;
+use super::{Draw, Map, MapGradients, PIECE_VALUES, Passed};
 use crate::cross_entropy::Entropy;
-use crate::cross_entropy::cpu::Row;
-use crate::cross_entropy::cpu::chunk_room;
-use crate::cross_entropy::cpu::entropy;
-use crate::cross_entropy::cpu::forward_row;
-use crate::cross_entropy::cpu::gradient_row;
+use crate::cross_entropy::cpu::{Row, chunk_room, entropy, forward_row, gradient_row};
 use crate::element::Element;
-use crate::gumbel;
-use crate::matmul::cpu::Matrix;
-use crate::matmul::cpu::Output;
-use crate::matmul::cpu::product;
-use crate::parallel;
-use crate::tensor::from_vec;
-use crate::tensor::unwritten;
-use crate::tensor::values;
-use crate::tensor::with_slice_mut;
+use crate::matmul::cpu::{Matrix, Output, product};
+use crate::tensor::{from_vec, unwritten, values, with_slice_mut};
+use crate::{gumbel, parallel};
 
 /// Largest number of rows of a piece, whose logits are in memory at once.
 pub(super) fn piece_rows(classes: usize) -> usize {

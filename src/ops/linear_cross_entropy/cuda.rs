@@ -3,29 +3,13 @@
 
 use std::ops::Range;
 
-use candle_core::DType;
-use candle_core::Result;
-use candle_core::Tensor;
+use candle_core::{DType, Result, Tensor};
 
-use super::Draw;
-use super::Map;
-use super::MapGradients;
-use super::Passed;
+use super::{Draw, Map, MapGradients, Passed};
 use crate::cross_entropy::Entropy;
-use crate::cross_entropy::cuda::Found;
-use crate::cross_entropy::cuda::FoundAt;
-use crate::cross_entropy::cuda::ROOM_BYTES;
-use crate::cross_entropy::cuda::forward_rows;
-use crate::cross_entropy::cuda::row_threads;
-use crate::cuda::Address;
-use crate::cuda::Array;
-use crate::cuda::Gpu;
-use crate::cuda::Grid;
-use crate::cuda::Kernel;
-use crate::cuda::gemm::Batch;
-use crate::cuda::gemm::Bias;
-use crate::cuda::gemm::Gemm;
-use crate::cuda::gemm::Operand;
+use crate::cross_entropy::cuda::{Found, FoundAt, ROOM_BYTES, forward_rows, row_threads};
+use crate::cuda::gemm::{Batch, Bias, Gemm, Operand};
+use crate::cuda::{Address, Array, Gpu, Grid, Kernel};
 use crate::gumbel;
 use crate::indices::Indices;
 use crate::linear::cuda::weight_and_bias;

@@ -18,9 +18,7 @@ pub mod reference;
 #[cfg(test)]
 mod tests;
 
-use candle_core::Result;
-use candle_core::Tensor;
-use candle_core::bail;
+use candle_core::{Result, Tensor, bail};
 
 use crate::accumulator::Accumulator;
 use crate::cross_entropy::Entropy;
@@ -29,8 +27,7 @@ use crate::element::by_dtype;
 use crate::gather_rows::check_ids;
 use crate::gumbel;
 use crate::indices::Indices;
-use crate::tensor::check_len;
-use crate::tensor::check_shape;
+use crate::tensor::{check_len, check_shape};
 use base::rng::Stream;
 
 /// Largest number of logits in memory at once on the CPU: 48 MiB in f32, plus 24 MiB (bf16, f16) or 48 MiB

@@ -1,25 +1,14 @@
 //! The op compared with its reference in every dtype, over several pieces, and for no rows.
 
-use candle_core::DType;
-use candle_core::Device;
-use candle_core::Result;
-use candle_core::Tensor;
+use candle_core::{DType, Device, Result, Tensor};
 
 use super::*;
 use crate::cross_entropy::Totals;
 use crate::linear;
-use crate::testing::DTYPES;
-use crate::testing::assert_close;
-use crate::testing::assert_reference_is_differentiable;
-use crate::testing::assert_same_for_any_thread_count;
-use crate::testing::bits;
-use crate::testing::double;
-use crate::testing::fresh;
-use crate::testing::fresh_ids;
-use crate::testing::fresh_in;
-use crate::testing::on_each_device;
-use crate::testing::reference_gradients;
-use crate::testing::within;
+use crate::testing::{
+    DTYPES, assert_close, assert_reference_is_differentiable, assert_same_for_any_thread_count, bits, double,
+    fresh, fresh_ids, fresh_in, on_each_device, reference_gradients, within,
+};
 use base::rng::Purpose;
 
 fn reference(inputs: &[Tensor], labels: &[u32]) -> Result<Tensor> {

@@ -1,18 +1,11 @@
 //! Tests of products of every type and layout against sums in f64: odd sizes, several terms, windows, bias,
 //! accumulation, threads.
 
-use half::bf16;
-use half::f16;
+use half::{bf16, f16};
 
-use crate::element::Element;
-use crate::element::rounding;
-use crate::matmul::cpu::Code;
-use crate::matmul::cpu::Matrix;
-use crate::matmul::cpu::Output;
-use crate::matmul::cpu::Term;
-use crate::matmul::cpu::sum_by;
-use base::rng::Purpose;
-use base::rng::Stream;
+use crate::element::{Element, rounding};
+use crate::matmul::cpu::{Code, Matrix, Output, Term, sum_by};
+use base::rng::{Purpose, Stream};
 
 fn values<T: Element>(count: usize, id: u64) -> Vec<T> {
     let stream = Stream::new(7, Purpose::Test, id);

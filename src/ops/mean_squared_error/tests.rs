@@ -3,15 +3,10 @@
 use candle_core::Device;
 
 use super::*;
-use crate::testing::DTYPES;
-use crate::testing::assert_close;
-use crate::testing::assert_reference_is_differentiable;
-use crate::testing::double;
-use crate::testing::fresh;
-use crate::testing::fresh_in;
-use crate::testing::on_each_device;
-use crate::testing::reference_gradients;
-use crate::testing::within;
+use crate::testing::{
+    DTYPES, assert_close, assert_reference_is_differentiable, double, fresh, fresh_in, on_each_device,
+    reference_gradients, within,
+};
 
 fn numbers(t: &Tensor) -> Vec<f32> {
     t.to_device(&Device::Cpu).unwrap().flatten_all().unwrap().to_vec1().unwrap()

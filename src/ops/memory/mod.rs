@@ -21,8 +21,7 @@ mod pool;
 #[cfg(test)]
 mod tests;
 
-use std::alloc::GlobalAlloc;
-use std::alloc::Layout;
+use std::alloc::{GlobalAlloc, Layout};
 
 use pool::Pool;
 pub use pool::Usage;

@@ -6,18 +6,12 @@
 //! follows from the layout with which a block is freed, blocks keep their alignment, and no table has to be
 //! searched.
 
-use std::alloc::GlobalAlloc;
-use std::alloc::Layout;
-use std::alloc::System;
-use std::sync::Mutex;
-use std::sync::MutexGuard;
-use std::sync::PoisonError;
+use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::AtomicUsize;
-use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::classes;
-use super::pages;
+use super::{classes, pages};
 
 /// Alignment in bytes of blocks that may be kept, a cache line. Requests with a larger alignment go to the
 /// system's allocator.

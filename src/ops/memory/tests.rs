@@ -3,11 +3,9 @@
 
 use std::alloc::Layout;
 
-use super::classes;
-use super::pages;
 use super::pool::Pool;
-use base::rng::Purpose;
-use base::rng::Stream;
+use super::{classes, pages};
+use base::rng::{Purpose, Stream};
 
 fn layout(bytes: usize) -> Layout {
     Layout::from_size_align(bytes, 4).unwrap()

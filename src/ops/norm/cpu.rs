@@ -1,16 +1,12 @@
 //! The norm on the CPU: sums of squares of fixed blocks, added in order.
 
-use candle_core::Result;
-use candle_core::Tensor;
+use candle_core::{Result, Tensor};
 use rayon::iter::ParallelIterator;
 use rayon::slice::ParallelSlice;
 
-use crate::parallel;
-use crate::simd;
 use crate::simd::kernel;
-use crate::tensor::from_vec;
-use crate::tensor::values;
-use crate::tensor::with_slice;
+use crate::tensor::{from_vec, values, with_slice};
+use crate::{parallel, simd};
 
 pub(super) fn l2(t: &Tensor) -> Result<Tensor> {
     let blocks: Vec<f64> =

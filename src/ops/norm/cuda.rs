@@ -1,15 +1,9 @@
 //! The norm on the GPU: one kernel sums squares over fixed blocks, a second one adds the blocks' sums;
 //! nothing is copied to the host.
 
-use candle_core::DType;
-use candle_core::Result;
-use candle_core::Tensor;
+use candle_core::{DType, Result, Tensor};
 
-use crate::cuda::Address;
-use crate::cuda::Gpu;
-use crate::cuda::Grid;
-use crate::cuda::Kernel;
-use crate::cuda::wide;
+use crate::cuda::{Address, Gpu, Grid, Kernel, wide};
 
 const SQUARES: Kernel = Kernel { op: "norm", name: "norm_squares" };
 const ROOT: Kernel = Kernel { op: "norm", name: "norm_root" };

@@ -1,7 +1,6 @@
 //! The norm composed of candle functions.
 
-use candle_core::Result;
-use candle_core::Tensor;
+use candle_core::{Result, Tensor};
 
 /// The square root of the sum of squares, a scalar.
 pub fn l2(t: &Tensor) -> Result<Tensor> {

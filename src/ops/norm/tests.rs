@@ -2,11 +2,7 @@
 
 use super::*;
 use crate::tensor::from_vec;
-use crate::testing::assert_same_for_any_thread_count;
-use crate::testing::double;
-use crate::testing::fresh;
-use crate::testing::on_each_device;
-use crate::testing::placed;
+use crate::testing::{assert_same_for_any_thread_count, double, fresh, on_each_device, placed};
 
 /// The norm as a number.
 fn l2(t: &Tensor) -> Result<f64> {

@@ -2,12 +2,10 @@
 //! memory.
 
 use std::hint::black_box;
-use std::time::Duration;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use candle_core::DType;
-use pulp::Simd;
-use pulp::WithSimd;
+use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
 
 use crate::instructions;
@@ -99,10 +97,7 @@ fn bf16_chains(rounds: usize) -> f64 {
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512bf16")]
 fn avx512_bf16_chains(rounds: usize) -> f64 {
-    use std::arch::x86_64::_mm512_cvtne2ps_pbh;
-    use std::arch::x86_64::_mm512_dpbf16_ps;
-    use std::arch::x86_64::_mm512_reduce_add_ps;
-    use std::arch::x86_64::_mm512_set1_ps;
+    use std::arch::x86_64::{_mm512_cvtne2ps_pbh, _mm512_dpbf16_ps, _mm512_reduce_add_ps, _mm512_set1_ps};
     /// Operations of one instruction, which adds 32 products to 16 sums.
     const FLOPS: usize = 64;
     let value = _mm512_set1_ps(black_box(0.001));

@@ -2,18 +2,13 @@
 
 use std::mem::MaybeUninit;
 
-use candle_core::Result;
-use candle_core::Tensor;
+use candle_core::{Result, Tensor};
 
 use crate::accumulator::Accumulator;
 use crate::element::Element;
 use crate::parallel;
 use crate::simd::kernel;
-use crate::tensor::from_vec;
-use crate::tensor::unwritten;
-use crate::tensor::values;
-use crate::tensor::values_or_zeros;
-use crate::tensor::with_slice_mut;
+use crate::tensor::{from_vec, unwritten, values, values_or_zeros, with_slice_mut};
 
 pub(super) fn forward<T: Element>(x_bd: &Tensor, bias_d: Option<&Tensor>) -> Result<Tensor> {
     let cols = x_bd.dims2()?.1;

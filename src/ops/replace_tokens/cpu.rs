@@ -1,8 +1,7 @@
 //! Replacement of masked ids by drawn ones on the CPU.
 
 use crate::computed::Computed;
-use crate::replace_tokens::Masked;
-use crate::replace_tokens::Replaced;
+use crate::replace_tokens::{Masked, Replaced};
 
 pub(super) fn forward(masked: Masked<'_>, drawn: &[u32]) -> Replaced {
     let mut ids = masked.ids.host().to_vec();

@@ -1,17 +1,11 @@
 //! Replacement of masked ids by drawn ones on the GPU: one kernel copies all ids, a second one writes the
 //! drawn ones.
 
-use candle_core::DType;
-use candle_core::Result;
-use candle_core::Tensor;
+use candle_core::{DType, Result, Tensor};
 
 use crate::computed::Computed;
-use crate::cuda::Address;
-use crate::cuda::Gpu;
-use crate::cuda::Grid;
-use crate::cuda::Kernel;
-use crate::replace_tokens::Masked;
-use crate::replace_tokens::Replaced;
+use crate::cuda::{Address, Gpu, Grid, Kernel};
+use crate::replace_tokens::{Masked, Replaced};
 
 const COPY: Kernel = Kernel { op: "replace_tokens", name: "replace_tokens_copy" };
 const PUT: Kernel = Kernel { op: "replace_tokens", name: "replace_tokens_put" };

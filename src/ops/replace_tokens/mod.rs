@@ -16,15 +16,13 @@ mod cuda;
 #[cfg(test)]
 mod tests;
 
-use candle_core::Result;
-use candle_core::Tensor;
+use candle_core::{Result, Tensor};
 
 use crate::computed::Computed;
 use crate::cuda::Gpu;
 use crate::gather_rows::check_ids;
 use crate::indices::Indices;
-use crate::tensor::check_len;
-use crate::tensor::values;
+use crate::tensor::{check_len, values};
 
 /// `T` tokens of which `M` are masked.
 #[derive(Debug, Clone, Copy)]

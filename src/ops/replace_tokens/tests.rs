@@ -1,19 +1,10 @@
 //! Replacement on each device, use of the results by other ops, and invalid arguments.
 
-use candle_core::DType;
-use candle_core::Device;
+use candle_core::{DType, Device};
 
 use super::*;
-use crate::embedding;
-use crate::linear_binary_cross_entropy;
-use crate::testing::DTYPES;
-use crate::testing::bits;
-use crate::testing::device;
-use crate::testing::fresh;
-use crate::testing::fresh_ids;
-use crate::testing::fresh_in;
-use crate::testing::on_each_device;
-use crate::testing::placed;
+use crate::testing::{DTYPES, bits, device, fresh, fresh_ids, fresh_in, on_each_device, placed};
+use crate::{embedding, linear_binary_cross_entropy};
 
 const VOCABULARY: usize = 300;
 

@@ -3,26 +3,15 @@
 
 use std::mem::MaybeUninit;
 
-use candle_core::Result;
-use candle_core::Tensor;
+use candle_core::{Result, Tensor};
 
 use crate::dropout::Dropout;
 use crate::element::Element;
-use crate::layer_norm::cpu::Room;
-use crate::layer_norm::cpu::backward_row;
-use crate::layer_norm::cpu::forward_row;
-use crate::layer_norm::cpu::saved as saved_moments;
+use crate::layer_norm::cpu::{Room, backward_row, forward_row, saved as saved_moments};
 use crate::parallel;
-use crate::residual_norm::Saved;
-use crate::residual_norm::WeightGradients;
-use crate::residual_norm::Weights;
+use crate::residual_norm::{Saved, WeightGradients, Weights};
 use crate::simd::kernel;
-use crate::tensor::assume_written;
-use crate::tensor::from_vec;
-use crate::tensor::unwritten;
-use crate::tensor::values;
-use crate::tensor::values_or_zeros;
-use crate::tensor::with_slice_mut;
+use crate::tensor::{assume_written, from_vec, unwritten, values, values_or_zeros, with_slice_mut};
 
 pub(super) fn forward<T: Element>(
     x_td: &Tensor,

@@ -1,28 +1,13 @@
 //! Bias, dropout, residual and layer normalisation on the GPU: one pass over the rows in forward, one in
 //! backward.
 
-use candle_core::DType;
-use candle_core::Result;
-use candle_core::Tensor;
-use candle_core::bail;
+use candle_core::{DType, Result, Tensor, bail};
 
-use crate::cuda::Address;
-use crate::cuda::Array;
-use crate::cuda::Gpu;
-use crate::cuda::Kernel;
-use crate::dropout::Dropout;
-use crate::dropout::DropoutArgs;
+use crate::cuda::{Address, Array, Gpu, Kernel};
+use crate::dropout::{Dropout, DropoutArgs};
 use crate::indices::Indices;
-use crate::layer_norm::cuda::BackwardInputs;
-use crate::layer_norm::cuda::ByWidth;
-use crate::layer_norm::cuda::Norm;
-use crate::layer_norm::cuda::NormBackward;
-use crate::layer_norm::cuda::outputs;
-use crate::residual_norm::OutputGradients;
-use crate::residual_norm::Saved;
-use crate::residual_norm::WeightGradients;
-use crate::residual_norm::Weights;
-use crate::residual_norm::kept_bytes;
+use crate::layer_norm::cuda::{BackwardInputs, ByWidth, Norm, NormBackward, outputs};
+use crate::residual_norm::{OutputGradients, Saved, WeightGradients, Weights, kept_bytes};
 use crate::tensor::check_shape;
 
 const FORWARD: Kernel = Kernel { op: "residual_norm", name: "residual_norm_forward" };

@@ -20,8 +20,7 @@ pub mod reference;
 #[cfg(test)]
 mod tests;
 
-use candle_core::Result;
-use candle_core::Tensor;
+use candle_core::{Result, Tensor};
 
 use crate::accumulator::Accumulator;
 use crate::cuda::Gpu;
@@ -29,10 +28,7 @@ use crate::dropout::Dropout;
 use crate::element::by_dtype;
 use crate::indices::Indices;
 use crate::layer_norm;
-use crate::tensor::check_len;
-use crate::tensor::check_one_dtype;
-use crate::tensor::check_shape;
-use crate::tensor::check_vectors;
+use crate::tensor::{check_len, check_one_dtype, check_shape, check_vectors};
 
 /// The values that backward needs.
 #[derive(Debug, Clone)]

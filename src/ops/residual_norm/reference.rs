@@ -1,10 +1,8 @@
 //! Bias, dropout with a given mask, residual and layer normalisation composed of candle functions.
 
-use candle_core::Result;
-use candle_core::Tensor;
+use candle_core::{Result, Tensor};
 
-use crate::dropout;
-use crate::layer_norm;
+use crate::{dropout, layer_norm};
 
 /// Returns `LN(residual + mask * (x + bias))`, and the sum that is normalised.
 pub fn forward(

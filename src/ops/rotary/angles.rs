@@ -1,11 +1,8 @@
 //! [`Angles`]: the table of cosines and sines of the rotation angles, for all positions needed so far.
 
-use std::sync::Mutex;
-use std::sync::PoisonError;
+use std::sync::{Mutex, PoisonError};
 
-use candle_core::Device;
-use candle_core::Result;
-use candle_core::Tensor;
+use candle_core::{Device, Result, Tensor};
 
 /// Number of positions of the first table.
 const LEAST_PLACES: usize = 512;

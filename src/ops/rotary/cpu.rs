@@ -1,13 +1,11 @@
 //! Rotary position embedding on the CPU, in place, row by row.
 
-use candle_core::Result;
-use candle_core::Tensor;
+use candle_core::{Result, Tensor};
 
 use crate::element::Element;
 use crate::parallel;
 use crate::simd::kernel;
-use crate::tensor::values;
-use crate::tensor::with_values_mut;
+use crate::tensor::{values, with_values_mut};
 
 /// Number of pairs that are rotated together, in vector registers.
 const LANES: usize = 16;

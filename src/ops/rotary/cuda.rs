@@ -1,16 +1,9 @@
 //! Rotary position embedding on the GPU, in place; one block processes some heads of a tile of a segment.
 
-use candle_core::DType;
-use candle_core::Result;
-use candle_core::Tensor;
+use candle_core::{DType, Result, Tensor};
 
 use crate::attention::Tiles;
-use crate::cuda::Address;
-use crate::cuda::Gpu;
-use crate::cuda::Grid;
-use crate::cuda::Kernel;
-use crate::cuda::Kind;
-use crate::cuda::wide;
+use crate::cuda::{Address, Gpu, Grid, Kernel, Kind, wide};
 use crate::indices::Indices;
 
 const ROTATE: Kernel = Kernel { op: "rotary", name: "rotary_rotate" };

@@ -1,7 +1,6 @@
 //! Rotary position embedding composed of candle functions, one segment at a time.
 
-use candle_core::Result;
-use candle_core::Tensor;
+use candle_core::{Result, Tensor};
 
 /// `x cos a + rotate_half(x) sin a`. `rotate_half(x)` is the negated second half of each head followed by its
 /// first half. The angles are not rounded to f32.

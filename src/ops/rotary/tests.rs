@@ -4,18 +4,10 @@
 use candle_core::DType;
 
 use super::*;
-use crate::testing::DTYPES;
-use crate::testing::assert_close;
-use crate::testing::assert_reference_is_differentiable;
-use crate::testing::assert_same_for_any_thread_count;
-use crate::testing::assert_same_on_each_device;
-use crate::testing::bits;
-use crate::testing::double;
-use crate::testing::fresh;
-use crate::testing::fresh_in;
-use crate::testing::on_each_device;
-use crate::testing::reference_gradients;
-use crate::testing::within;
+use crate::testing::{
+    DTYPES, assert_close, assert_reference_is_differentiable, assert_same_for_any_thread_count,
+    assert_same_on_each_device, bits, double, fresh, fresh_in, on_each_device, reference_gradients, within,
+};
 
 const THETA: f64 = 10_000.0;
 

@@ -1,14 +1,9 @@
 //! Computes the groups on the GPU, for rows that the host does not have: see `kernel.cu`.
 
-use candle_core::DType;
-use candle_core::Result;
-use candle_core::Tensor;
+use candle_core::{DType, Result, Tensor};
 
 use crate::computed::AnyIndices;
-use crate::cuda::Address;
-use crate::cuda::Gpu;
-use crate::cuda::Grid;
-use crate::cuda::Kernel;
+use crate::cuda::{Address, Gpu, Grid, Kernel};
 use crate::scatter::PIECE_ROWS;
 
 const ORDER: Kernel = Kernel { op: "scatter", name: "scatter_order" };

@@ -14,9 +14,7 @@ use std::borrow::Cow;
 use candle_core::Result;
 
 use crate::computed::AnyIndices;
-use crate::cuda::Array;
-use crate::cuda::Gpu;
-use crate::cuda::Values;
+use crate::cuda::{Array, Gpu, Values};
 
 /// Most source rows that one block sums. The rows of a target with more are split into pieces of this length,
 /// whose sums are added in order.

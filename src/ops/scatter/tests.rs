@@ -5,9 +5,7 @@ use candle_core::Tensor;
 use super::cuda::NO_ROW;
 use super::*;
 use crate::computed::Computed;
-use crate::testing::device;
-use crate::testing::fresh_ids;
-use crate::testing::on_each_device;
+use crate::testing::{device, fresh_ids, on_each_device};
 
 #[test]
 fn rows_of_one_target_are_adjacent_and_in_order() {

@@ -2,15 +2,12 @@
 
 use std::mem::MaybeUninit;
 
-use candle_core::Result;
-use candle_core::Tensor;
+use candle_core::{Result, Tensor};
 
 use crate::element::Element;
 use crate::parallel;
 use crate::simd::kernel;
-use crate::tensor::from_vec;
-use crate::tensor::unwritten;
-use crate::tensor::values;
+use crate::tensor::{from_vec, unwritten, values};
 
 pub(super) fn forward<T: Element>(x_td: &Tensor, bounds: &[u32]) -> Result<Tensor> {
     let (segments, cols) = (bounds.len() - 1, x_td.dims2()?.1);

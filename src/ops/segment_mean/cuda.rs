@@ -1,11 +1,8 @@
 //! The mean of each segment on the GPU; one block processes some columns of a segment.
 
-use candle_core::Result;
-use candle_core::Tensor;
+use candle_core::{Result, Tensor};
 
-use crate::cuda::Gpu;
-use crate::cuda::Kernel;
-use crate::cuda::segments;
+use crate::cuda::{Gpu, Kernel, segments};
 use crate::indices::Indices;
 
 const FORWARD: Kernel = Kernel { op: "segment_mean", name: "segment_mean_forward" };

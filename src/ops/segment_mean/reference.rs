@@ -1,7 +1,6 @@
 //! The mean of each segment, composed of candle functions.
 
-use candle_core::Result;
-use candle_core::Tensor;
+use candle_core::{Result, Tensor};
 
 /// The mean of the rows of each segment; zeros for an empty segment.
 pub fn forward(x_td: &Tensor, cu_seqlens: &[u32]) -> Result<Tensor> {

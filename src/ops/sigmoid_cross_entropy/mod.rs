@@ -19,10 +19,7 @@ pub mod reference;
 #[cfg(test)]
 mod tests;
 
-use candle_core::DType;
-use candle_core::Device;
-use candle_core::Result;
-use candle_core::Tensor;
+use candle_core::{DType, Device, Result, Tensor};
 
 use crate::tensor::check_len;
 

@@ -1,7 +1,6 @@
 //! Binary cross-entropy composed of candle functions.
 
-use candle_core::Result;
-use candle_core::Tensor;
+use candle_core::{Result, Tensor};
 
 /// The sum of `max(z, 0) - z l + ln(1 + exp(-|z|))`, a scalar.
 pub fn forward(logits_mc: &Tensor, labels_mc: &Tensor) -> Result<Tensor> {

@@ -2,17 +2,10 @@
 
 use super::*;
 use crate::tensor::from_vec;
-use crate::testing::DTYPES;
-use crate::testing::assert_close;
-use crate::testing::assert_reference_is_differentiable;
-use crate::testing::double;
-use crate::testing::fresh;
-use crate::testing::fresh_ids;
-use crate::testing::fresh_in;
-use crate::testing::on_each_device;
-use crate::testing::placed;
-use crate::testing::reference_gradients;
-use crate::testing::within;
+use crate::testing::{
+    DTYPES, assert_close, assert_reference_is_differentiable, double, fresh, fresh_ids, fresh_in,
+    on_each_device, placed, reference_gradients, within,
+};
 
 fn totals(totals: &Tensor) -> [f64; 2] {
     totals.to_device(&Device::Cpu).unwrap().to_vec1::<f64>().unwrap().try_into().unwrap()

@@ -1,8 +1,6 @@
 //! Soft cross-entropy composed of candle functions, term by term as in PyTorch's definition.
 
-use candle_core::D;
-use candle_core::Result;
-use candle_core::Tensor;
+use candle_core::{D, Result, Tensor};
 
 /// `(1 - e) w[l] nll + e / C sum over c of w[c] (-log p[c])`, summed over the rows to a scalar. `one_hot_mc`
 /// has a one at the label of each row.

@@ -1,12 +1,9 @@
 //! Bias and hyperbolic tangent on the GPU, one pass over the rows each way.
 
-use candle_core::Result;
-use candle_core::Tensor;
+use candle_core::{Result, Tensor};
 
 use crate::accumulator::Accumulator;
-use crate::cuda::Gpu;
-use crate::cuda::Kernel;
-use crate::cuda::activation;
+use crate::cuda::{Gpu, Kernel, activation};
 
 const FORWARD: Kernel = Kernel { op: "tanh", name: "tanh_forward" };
 const BACKWARD: Kernel = Kernel { op: "tanh", name: "tanh_backward" };

@@ -1,7 +1,6 @@
 //! Bias and hyperbolic tangent composed of candle functions.
 
-use candle_core::Result;
-use candle_core::Tensor;
+use candle_core::{Result, Tensor};
 
 /// `tanh(x + bias)`.
 pub fn forward(x_bd: &Tensor, bias_d: &Tensor) -> Result<Tensor> {

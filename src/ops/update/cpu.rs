@@ -4,13 +4,8 @@ use candle_core::Result;
 
 use crate::element::Element;
 use crate::parallel;
-use crate::tensor::values;
-use crate::tensor::with_slice_mut;
-use crate::tensor::with_values_mut;
-use crate::update::Buffers;
-use crate::update::Clip;
-use crate::update::Group;
-use crate::update::Hyper;
+use crate::tensor::{values, with_slice_mut, with_values_mut};
+use crate::update::{Buffers, Clip, Group, Hyper};
 
 /// The same range of all buffers, which is within one group, or outside of all groups.
 pub(crate) struct Block<'a, T> {

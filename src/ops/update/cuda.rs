@@ -3,20 +3,11 @@
 
 use std::sync::PoisonError;
 
-use candle_core::DType;
-use candle_core::Result;
-use candle_core::Tensor;
+use candle_core::{DType, Result, Tensor};
 
-use crate::cuda::Address;
-use crate::cuda::Gpu;
-use crate::cuda::Grid;
-use crate::cuda::Kernel;
-use crate::cuda::wide;
-use crate::update::Buffers;
-use crate::update::Group;
-use crate::update::Groups;
-use crate::update::Hyper;
+use crate::cuda::{Address, Gpu, Grid, Kernel, wide};
 use crate::update::cpu::Adam;
+use crate::update::{Buffers, Group, Groups, Hyper};
 
 /// Number of threads in a block.
 const THREADS: u32 = 256;

@@ -6,13 +6,10 @@
 pub(super) mod cpu;
 pub(super) mod cuda;
 
-use std::ops::Deref;
-use std::ops::Range;
+use std::ops::{Deref, Range};
 use std::sync::Mutex;
 
-use candle_core::Result;
-use candle_core::Tensor;
-use candle_core::bail;
+use candle_core::{Result, Tensor, bail};
 
 use crate::tensor::check_shape;
 use cuda::Table;

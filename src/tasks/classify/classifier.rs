@@ -1,31 +1,19 @@
 //! A classifier ready for use: model, tokenizer and label names together turn texts into probabilities.
 
-use std::collections::BTreeMap;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use anyhow::Result;
-use candle_core::D;
-use candle_core::DType;
-use candle_core::Device;
-use candle_core::Tensor;
+use candle_core::{D, DType, Device, Tensor};
 
 use crate::error::Problem;
-use crate::families::HeadKind;
-use crate::families::ModelConfig;
-use crate::interop::Filled;
-use crate::interop::PretrainedFolder;
-use crate::interop::read_folder;
-use crate::models::Model;
-use crate::models::Objective;
-use crate::tasks::Task;
+use crate::families::{HeadKind, ModelConfig};
+use crate::interop::{Filled, PretrainedFolder, read_folder};
+use crate::models::{Model, Objective};
 use crate::tasks::classify::Classify;
-use crate::tasks::classify::collate::Collator;
-use crate::tasks::classify::collate::Encoded;
-use crate::tasks::classify::collate::Truncation;
-use crate::tasks::labelled::TextPair;
-use crate::tasks::labelled::twins;
-use crate::tasks::start;
+use crate::tasks::classify::collate::{Collator, Encoded, Truncation};
+use crate::tasks::labelled::{TextPair, twins};
+use crate::tasks::{Task, start};
 use crate::tokenizer::Tokenizer;
 
 /// A model with everything that turns texts into probabilities of labels.

@@ -6,9 +6,7 @@ use anyhow::Result;
 
 use crate::batches::Batch;
 use crate::error::Problem;
-use crate::tokenizer::Frame;
-use crate::tokenizer::Framing;
-use crate::tokenizer::Tokenizer;
+use crate::tokenizer::{Frame, Framing, Tokenizer};
 
 /// One example as token ids, without special tokens.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -183,8 +181,7 @@ fn longest_first(first: usize, second: usize, room: usize) -> (usize, usize) {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use serde_json::Value;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 

@@ -2,8 +2,7 @@
 //!
 //! An id is an index into the list of labels, which the model folder stores as `id2label`.
 
-use std::collections::BTreeMap;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use anyhow::Result;

@@ -14,13 +14,10 @@ pub(in crate::tasks) mod sequence;
 mod trained;
 
 pub use classifier::Classifier;
-pub use collate::Collator;
-pub use collate::Encoded;
-pub use finetuning::Examples;
-pub use finetuning::Finetuning;
+pub use collate::{Collator, Encoded};
+pub use finetuning::{Examples, Finetuning};
 pub use labels::LabelSet;
-pub use report::PredictionRow;
-pub use report::confusion_table;
+pub use report::{PredictionRow, confusion_table};
 
 use crate::models::ClassificationHead;
 use crate::tasks::Supervised;

@@ -2,18 +2,14 @@
 //!
 //! The scores themselves are computed in `scores`.
 
-use anyhow::Context;
-use anyhow::Result;
+use anyhow::{Context, Result};
 use serde::Serialize;
-use serde_json::Map;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::pages::columns::shortened;
 use crate::scores::Confusion;
 use crate::tasks::labelled::Example;
-use crate::tasks::table::WIDEST;
-use crate::tasks::table::aligned;
-use crate::tasks::table::percent_number;
+use crate::tasks::table::{WIDEST, aligned, percent_number};
 
 /// Most characters of a label in the table of scores.
 const LABEL_CHARS: usize = 50;

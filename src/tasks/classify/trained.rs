@@ -1,33 +1,18 @@
 //! A classifier as `evaluate` and `predict` use it.
 
 use anyhow::Result;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::fs::StagedFile;
 use crate::ops::cross_entropy;
-use crate::scores::Confusion;
-use crate::scores::Outcomes;
-use crate::tasks::Loss;
-use crate::tasks::PendingLoss;
-use crate::tasks::classify::Classifier;
-use crate::tasks::classify::LabelSet;
-use crate::tasks::classify::PredictionRow;
+use crate::scores::{Confusion, Outcomes};
 use crate::tasks::classify::classifier::softmax;
-use crate::tasks::classify::confusion_table;
 use crate::tasks::classify::report::best_class;
+use crate::tasks::classify::{Classifier, LabelSet, PredictionRow, confusion_table};
 use crate::tasks::finite::require_finite;
-use crate::tasks::labelled::Columns;
-use crate::tasks::labelled::Example;
-use crate::tasks::labelled::InputFile;
-use crate::tasks::labelled::InputText;
-use crate::tasks::labelled::TextPair;
-use crate::tasks::labelled::read_examples;
-use crate::tasks::trained::Answers;
-use crate::tasks::trained::Evaluation;
-use crate::tasks::trained::Scored;
-use crate::tasks::trained::Trained;
-use crate::tasks::trained::percent;
+use crate::tasks::labelled::{Columns, Example, InputFile, InputText, TextPair, read_examples};
+use crate::tasks::trained::{Answers, Evaluation, Scored, Trained, percent};
+use crate::tasks::{Loss, PendingLoss};
 
 impl Trained for Classifier {
     fn evaluate(&self, evaluation: &Evaluation<'_>) -> Result<Scored> {

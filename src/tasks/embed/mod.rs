@@ -10,25 +10,16 @@ mod recipe;
 use std::path::Path;
 
 use anyhow::Result;
-use candle_core::DType;
-use candle_core::Device;
-use candle_core::Tensor;
+use candle_core::{DType, Device, Tensor};
 
 use crate::batches::Batch;
 use crate::families::Pooling;
-use crate::interop::DISCRIMINATOR;
-use crate::interop::cached_folder;
-use crate::interop::holds_pair;
-use crate::interop::read_folder;
-use crate::layers::Chosen;
-use crate::layers::Context;
-use crate::models::Blueprint;
-use crate::models::Model;
-use crate::models::Targets;
+use crate::interop::{DISCRIMINATOR, cached_folder, holds_pair, read_folder};
+use crate::layers::{Chosen, Context};
+use crate::models::{Blueprint, Model, Targets};
 use crate::ops::segment_mean;
 use crate::tasks::classify::Collator;
-use crate::tasks::classify::classifier::collator;
-use crate::tasks::classify::classifier::encode;
+use crate::tasks::classify::classifier::{collator, encode};
 use crate::tasks::classify::collate::Truncation;
 use crate::tasks::inputs::Inputs;
 use crate::tasks::labelled::TextPair;
@@ -36,11 +27,9 @@ use crate::tasks::start;
 use crate::tokenizer::Tokenizer;
 
 use pooled::Mode;
-use recipe::Recipe;
-use recipe::Step;
+use recipe::{Recipe, Step};
 
-pub use file::VectorFile;
-pub use file::VectorFormat;
+pub use file::{VectorFile, VectorFormat};
 
 /// A model with everything that turns texts into vectors.
 pub struct Embedder {

@@ -9,16 +9,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Result;
-use parquet::basic::Compression;
-use parquet::basic::ZstdLevel;
-use parquet::data_type::ByteArray;
-use parquet::data_type::ByteArrayType;
-use parquet::data_type::DataType;
-use parquet::data_type::FloatType;
+use parquet::basic::{Compression, ZstdLevel};
+use parquet::data_type::{ByteArray, ByteArrayType, DataType, FloatType};
 use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
-use parquet::file::writer::SerializedFileWriter;
-use parquet::file::writer::SerializedRowGroupWriter;
+use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::parser::parse_message_type;
 
 use crate::fs::StagedFile;

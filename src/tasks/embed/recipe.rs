@@ -4,15 +4,11 @@
 //! defines.
 
 use std::collections::BTreeMap;
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use candle_core::DType;
-use candle_core::Device;
-use candle_core::Tensor;
-use serde_json::Map;
-use serde_json::Value;
+use candle_core::{DType, Device, Tensor};
+use serde_json::{Map, Value};
 
 use crate::checkpoint::TensorFile;
 use crate::error::Problem;

@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::scores::EntityCounts;
-use crate::scores::EntityTally;
+use crate::scores::{EntityCounts, EntityTally};
 use crate::tasks::labelled::Sentence;
 use crate::tasks::labelled::tags::OUTSIDE;
 

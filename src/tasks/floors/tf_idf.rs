@@ -4,11 +4,9 @@
 //! Equivalent to scikit-learn's `TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, min_df=2)` with
 //! `LogisticRegression()` or `Ridge()`, which the tests compare it with.
 
-use std::collections::BTreeSet;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
-use crate::tasks::floors::logistic::Logistic;
-use crate::tasks::floors::logistic::Row;
+use crate::tasks::floors::logistic::{Logistic, Row};
 use crate::tasks::floors::ridge::Ridge;
 
 /// Name in reports of the baseline for classes.

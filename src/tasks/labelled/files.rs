@@ -4,13 +4,11 @@
 //! Does not parse rows.
 
 use std::collections::BTreeSet;
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
-use crate::error::Problem;
-use crate::error::Problems;
+use crate::error::{Problem, Problems};
 use crate::fs;
 use crate::tasks::labelled::rows::RowFormat;
 

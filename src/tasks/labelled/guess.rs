@@ -10,9 +10,7 @@ use serde_json::Value;
 use crate::error::Problem;
 use crate::quantity::format_count;
 use crate::recipe::TextColumns;
-use crate::tasks::labelled::read::NUMBER_COLUMNS;
-use crate::tasks::labelled::read::TEXT_COLUMNS;
-use crate::tasks::labelled::read::format_of;
+use crate::tasks::labelled::read::{NUMBER_COLUMNS, TEXT_COLUMNS, format_of};
 use crate::tasks::labelled::rows::rows_of;
 use crate::tasks::labelled::several;
 

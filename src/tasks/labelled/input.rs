@@ -6,12 +6,8 @@ use anyhow::Result;
 
 use crate::tasks::labelled::read::Columns;
 use crate::tasks::labelled::rows::RowFormat;
-use crate::tasks::labelled::sentences::ListFields;
-use crate::tasks::labelled::sentences::Sentence;
-use crate::tasks::labelled::sentences::SentenceColumns;
-use crate::tasks::labelled::sentences::Sentences;
-use crate::tasks::labelled::texts::InputText;
-use crate::tasks::labelled::texts::InputTexts;
+use crate::tasks::labelled::sentences::{ListFields, Sentence, SentenceColumns, Sentences};
+use crate::tasks::labelled::texts::{InputText, InputTexts};
 
 /// A file, or standard input, that is not opened yet.
 #[derive(Debug, Clone, Copy)]

@@ -13,15 +13,12 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use csv::ByteRecord;
-use serde_json::Map;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use crate::corpus::Dialect;
-use crate::corpus::conversion;
+use crate::corpus::{Dialect, conversion};
 use crate::error::Problem;
 use crate::fs;
-use crate::fs::Kind;
-use crate::fs::TextFile;
+use crate::fs::{Kind, TextFile};
 use crate::tasks::labelled::bad_rows::RowError;
 use crate::tasks::labelled::rows::array::ArrayRows;
 use crate::tasks::labelled::rows::lines::LineRows;

@@ -7,9 +7,7 @@ use anyhow::Result;
 use serde_json::Value;
 
 use crate::error::Problem;
-use crate::tasks::labelled::rows::Row;
-use crate::tasks::labelled::rows::take;
-use crate::tasks::labelled::rows::text_of;
+use crate::tasks::labelled::rows::{Row, take, text_of};
 
 /// Default names of the column of labels.
 pub(super) const LABEL_COLUMNS: [&str; 4] = ["labels", "label", "category", "class"];

@@ -4,19 +4,14 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use crate::config::ClassifyData;
-use crate::config::OnBadRecord;
-use crate::config::TagScheme;
+use crate::config::{ClassifyData, OnBadRecord, TagScheme};
 use crate::error::Problem;
 use crate::quantity::format_count;
 use crate::tasks::labelled::bad_rows::BadRows;
 use crate::tasks::labelled::memory::ExampleMemory;
-use crate::tasks::labelled::sentences::Sentence;
-use crate::tasks::labelled::sentences::SentenceColumns;
-use crate::tasks::labelled::sentences::Sentences;
+use crate::tasks::labelled::sentences::{Sentence, SentenceColumns, Sentences};
 use crate::tasks::labelled::tags;
-use crate::tasks::labelled::tags::Evidence;
-use crate::tasks::labelled::tags::scheme_name;
+use crate::tasks::labelled::tags::{Evidence, scheme_name};
 
 /// Settings for reading a file of tagged words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -5,19 +5,12 @@
 use std::path::Path;
 
 use anyhow::Result;
-use serde_json::Map;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::error::Problem;
 use crate::tasks::labelled::bad_rows::RowError;
-use crate::tasks::labelled::read::Chosen;
-use crate::tasks::labelled::read::Columns;
-use crate::tasks::labelled::rows::Row;
-use crate::tasks::labelled::rows::RowFormat;
-use crate::tasks::labelled::rows::Rows;
-use crate::tasks::labelled::rows::Source;
-use crate::tasks::labelled::rows::rows_of;
-use crate::tasks::labelled::rows::take;
+use crate::tasks::labelled::read::{Chosen, Columns};
+use crate::tasks::labelled::rows::{Row, RowFormat, Rows, Source, rows_of, take};
 use crate::tasks::labelled::trained_columns::TrainedColumns;
 
 /// A text, and the second text of a pair.

@@ -4,8 +4,7 @@
 use std::path::Path;
 
 use anyhow::Result;
-use serde::Deserialize;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::config::finetune::ClassifyData;
 use crate::error::Problem;

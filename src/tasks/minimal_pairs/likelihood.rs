@@ -9,27 +9,20 @@
 use std::path::Path;
 
 use anyhow::Result;
-use candle_core::DType;
-use candle_core::Device;
-use candle_core::Tensor;
+use candle_core::{DType, Device, Tensor};
 
 use crate::batches::Batch;
 use crate::error::Problem;
 use crate::families::HeadKind;
-use crate::interop::DISCRIMINATOR;
-use crate::interop::holds_pair;
-use crate::interop::read_folder;
+use crate::interop::{DISCRIMINATOR, holds_pair, read_folder};
 use crate::ops::cross_entropy;
 use crate::tasks::Task;
 use crate::tasks::finite::not_finite;
 use crate::tasks::masked_lm::MaskedLm;
-use crate::tasks::minimal_pairs::Judged;
-use crate::tasks::minimal_pairs::Pair;
+use crate::tasks::minimal_pairs::{Judged, Pair};
 use crate::tasks::pretraining::Pretrained;
 use crate::tasks::replaced_token_detection::Discriminator;
-use crate::tokenizer::Frame;
-use crate::tokenizer::Tokenizer;
-use crate::tokenizer::WordBoundaries;
+use crate::tokenizer::{Frame, Tokenizer, WordBoundaries};
 
 /// Tokens of a batch: enough to keep a CPU busy, with a few hundred rows of logits.
 const TOKENS_AT_ONCE: usize = 4096;

@@ -11,10 +11,8 @@ mod report;
 #[cfg(test)]
 mod tests;
 
-pub use likelihood::Likelihood;
-pub use likelihood::Masking;
-pub use pairs::Pair;
-pub use pairs::read_pairs;
+pub use likelihood::{Likelihood, Masking};
+pub use pairs::{Pair, read_pairs};
 pub use report::report;
 
 /// Log-likelihoods in nats of the two sentences of a pair.

@@ -3,13 +3,11 @@
 use std::path::Path;
 
 use anyhow::Result;
-use serde_json::Map;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::error::Problem;
 use crate::tasks::labelled::RowFormat;
-use crate::tasks::labelled::rows::Row;
-use crate::tasks::labelled::rows::Source;
+use crate::tasks::labelled::rows::{Row, Source};
 
 /// Names of the fields: correct sentence, wrong sentence, paradigm, and field of grammar.
 const NAMES: [&[&str]; 4] =

@@ -3,11 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::Judged;
-use super::Pair;
+use super::{Judged, Pair};
 use crate::scores::wilson_interval;
 use crate::tasks::trained::Scored;
 

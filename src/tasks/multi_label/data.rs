@@ -4,36 +4,22 @@
 use std::path::Path;
 
 use anyhow::Result;
-use candle_core::Device;
-use candle_core::Tensor;
+use candle_core::{Device, Tensor};
 
-use crate::batches::Batch;
-use crate::batches::StepBatches;
+use crate::batches::{Batch, StepBatches};
 use crate::distributed::World;
 use crate::fs;
 use crate::fs::StagedFile;
 use crate::ops::sigmoid_cross_entropy;
 use crate::ops::sigmoid_cross_entropy::sigmoid;
-use crate::tasks::Loss;
-use crate::tasks::PendingLoss;
-use crate::tasks::Task;
-use crate::tasks::classify::Collator;
-use crate::tasks::classify::Encoded;
-use crate::tasks::classify::sequence;
+use crate::tasks::classify::{Collator, Encoded, sequence};
 use crate::tasks::divided::for_each_output;
 use crate::tasks::multi_label::LabelledExamples;
-use crate::tasks::multi_label::report::PredictionRow;
-use crate::tasks::multi_label::report::SCORES;
-use crate::tasks::multi_label::report::TUNED;
-use crate::tasks::multi_label::report::rows_bytes;
-use crate::tasks::multi_label::report::scores;
-use crate::tasks::multi_label::report::tally;
+use crate::tasks::multi_label::report::{PredictionRow, SCORES, TUNED, rows_bytes, scores, tally};
 use crate::tasks::multi_label::thresholds::Thresholds;
-use crate::tasks::run::Beginning;
-use crate::tasks::run::Data;
-use crate::tasks::run::Scores;
-use crate::tasks::run::Setting;
+use crate::tasks::run::{Beginning, Data, Scores, Setting};
 use crate::tasks::shuffled::Shuffled;
+use crate::tasks::{Loss, PendingLoss, Task};
 use crate::tokenizer::Tokenizer;
 
 /// File with the predictions for the evaluation examples, in the run's folder.

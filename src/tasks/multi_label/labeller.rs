@@ -5,36 +5,21 @@ use std::path::Path;
 
 use anyhow::Result;
 use candle_core::Device;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::families::HeadKind;
 use crate::fs::StagedFile;
 use crate::ops::sigmoid_cross_entropy::sigmoid;
-use crate::scores::Outcomes;
-use crate::scores::above;
+use crate::scores::{Outcomes, above};
 use crate::tasks::Loss;
-use crate::tasks::classify::Classifier;
-use crate::tasks::classify::LabelSet;
 use crate::tasks::classify::classifier::outputs;
+use crate::tasks::classify::{Classifier, LabelSet};
 use crate::tasks::finite::require_finite;
-use crate::tasks::labelled::Columns;
-use crate::tasks::labelled::InputFile;
-use crate::tasks::labelled::InputText;
-use crate::tasks::labelled::TextPair;
-use crate::tasks::labelled::read_examples;
+use crate::tasks::labelled::{Columns, InputFile, InputText, TextPair, read_examples};
 use crate::tasks::multi_label::data::judged;
-use crate::tasks::multi_label::report::PredictionRow;
-use crate::tasks::multi_label::report::TUNED;
-use crate::tasks::multi_label::report::label_table;
-use crate::tasks::multi_label::report::scores;
-use crate::tasks::multi_label::report::tally;
+use crate::tasks::multi_label::report::{PredictionRow, TUNED, label_table, scores, tally};
 use crate::tasks::multi_label::thresholds::Thresholds;
-use crate::tasks::trained::Answers;
-use crate::tasks::trained::Evaluation;
-use crate::tasks::trained::Scored;
-use crate::tasks::trained::Trained;
-use crate::tasks::trained::percent;
+use crate::tasks::trained::{Answers, Evaluation, Scored, Trained, percent};
 
 /// A model that differs from a classifier only in its loss and in the use of its outputs.
 pub struct Labeller {

@@ -11,6 +11,5 @@ pub mod labeller;
 pub mod report;
 pub mod thresholds;
 
-pub use finetuning::Finetuning;
-pub use finetuning::LabelledExamples;
+pub use finetuning::{Finetuning, LabelledExamples};
 pub use labeller::Labeller;

@@ -1,21 +1,15 @@
 //! Output of a classifier with several labels per text: rows of predictions as JSONL, scores, and a table of
 //! the scores of each label.
 
-use anyhow::Context;
-use anyhow::Result;
+use anyhow::{Context, Result};
 use serde::Serialize;
-use serde_json::Map;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::pages::columns::shortened;
-use crate::scores::ClassScore;
-use crate::scores::DEFAULT_THRESHOLD;
-use crate::scores::LabelTally;
-use crate::scores::above;
+use crate::scores::{ClassScore, DEFAULT_THRESHOLD, LabelTally, above};
 use crate::tasks::labelled::Example;
 use crate::tasks::multi_label::thresholds::Thresholds;
-use crate::tasks::table::aligned;
-use crate::tasks::table::percent_number;
+use crate::tasks::table::{aligned, percent_number};
 
 /// Most characters of a label in the table of scores.
 const LABEL_CHARS: usize = 40;

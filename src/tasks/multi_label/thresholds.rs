@@ -4,13 +4,11 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::Result;
-use serde_json::Map;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::error::Problem;
 use crate::fs;
-use crate::scores::DEFAULT_THRESHOLD;
-use crate::scores::best_threshold;
+use crate::scores::{DEFAULT_THRESHOLD, best_threshold};
 
 /// The file in the folder of a model: a JSON object with the threshold of each label.
 pub const THRESHOLDS: &str = "thresholds.json";

@@ -5,25 +5,15 @@ use std::sync::Arc;
 
 use anyhow::Result;
 
-use crate::batches::Batch;
-use crate::batches::EvaluationBatches;
-use crate::batches::Frame;
-use crate::batches::HostMemory;
-use crate::batches::Loader;
-use crate::batches::LoaderOptions;
-use crate::batches::Masking;
-use crate::batches::Planner;
-use crate::batches::StepBatches;
+use crate::batches::{
+    Batch, EvaluationBatches, Frame, HostMemory, Loader, LoaderOptions, Masking, Planner, StepBatches,
+};
 use crate::distributed::World;
 use crate::ops::memory;
 use crate::shards::ShardSet;
-use crate::tasks::Loss;
-use crate::tasks::Task;
-use crate::tasks::Term;
 use crate::tasks::pretraining::mixes::Mixes;
-use crate::tasks::run::Beginning;
-use crate::tasks::run::Data;
-use crate::tasks::run::Scores;
+use crate::tasks::run::{Beginning, Data, Scores};
+use crate::tasks::{Loss, Task, Term};
 use crate::tokenizer::Tokenizer;
 
 /// Name of the number of tokens that an evaluation predicted, which is reported next to the scores.

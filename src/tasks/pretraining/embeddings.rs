@@ -1,17 +1,12 @@
 //! Initialises the word embeddings of a model with word vectors from the text instead of random values.
 
-use anyhow::Context;
-use anyhow::Result;
-use candle_core::Device;
-use candle_core::Tensor;
+use anyhow::{Context, Result};
+use candle_core::{Device, Tensor};
 
 use crate::families::ModelConfig;
-use crate::layers::Init;
-use crate::layers::ParameterSpec;
-use crate::layers::Parameters;
+use crate::layers::{Init, ParameterSpec, Parameters};
 use crate::shards::ShardSet;
-use crate::tasks::pretraining::word_vectors::WordVectors;
-use crate::tasks::pretraining::word_vectors::word_vectors;
+use crate::tasks::pretraining::word_vectors::{WordVectors, word_vectors};
 use crate::telemetry::Progress;
 
 /// Overwrites the embedding of each token that occurs in the text with its word vector, scaled to the

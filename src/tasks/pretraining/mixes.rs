@@ -1,8 +1,7 @@
 //! The mixes of sources of a run: the weight of each source over the steps, and its share of the tokens.
 
 use crate::batches::Order;
-use crate::config::PretrainConfig;
-use crate::config::value_at;
+use crate::config::{PretrainConfig, value_at};
 use crate::shards::Manifest;
 
 /// Weights of the sources over the steps.

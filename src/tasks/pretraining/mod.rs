@@ -14,53 +14,28 @@ use std::marker::PhantomData;
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::Context;
-use anyhow::Result;
+use anyhow::{Context, Result};
 use candle_core::Device;
 
-use crate::batches::BatchPlan;
-use crate::batches::Frame;
-use crate::batches::LoaderOptions;
-use crate::batches::Masking;
-use crate::batches::Order;
-use crate::batches::Packing;
-use crate::batches::PackingReport;
-use crate::batches::packing_report;
-use crate::batches::rows_per_epoch;
-use crate::config::InitialEmbeddings;
-use crate::config::MlmConfig;
-use crate::config::PretrainConfig;
-use crate::config::PretrainTask;
-use crate::config::Shuffle;
+use crate::batches::{
+    BatchPlan, Frame, LoaderOptions, Masking, Order, Packing, PackingReport, packing_report, rows_per_epoch,
+};
+use crate::config::{InitialEmbeddings, MlmConfig, PretrainConfig, PretrainTask, Shuffle};
 use crate::error::Problem;
-use crate::families::HeadKind;
-use crate::families::ModelConfig;
-use crate::families::PositionKind;
+use crate::families::{HeadKind, ModelConfig, PositionKind};
 use crate::models::memory::Outline;
 use crate::prepare::Prepared;
-use crate::scores::Better;
-use crate::scores::unigram_entropy;
+use crate::scores::{Better, unigram_entropy};
 use crate::shards::ShardSet;
-use crate::tasks::Loss;
-use crate::tasks::Task;
-use crate::tasks::Term;
-use crate::tasks::fill_mask::Candidate;
-use crate::tasks::fill_mask::fill_mask;
-use crate::tasks::pretraining::corpus::Corpus;
-use crate::tasks::pretraining::corpus::Validation;
+use crate::tasks::fill_mask::{Candidate, fill_mask};
+use crate::tasks::pretraining::corpus::{Corpus, Validation};
 use crate::tasks::pretraining::mixes::Mixes;
-use crate::tasks::pretraining::origin::FolderNames;
-use crate::tasks::pretraining::origin::Origin;
-use crate::tasks::run::Inputs;
-use crate::tasks::run::Kind;
-use crate::tasks::run::ModelFolder;
-use crate::tasks::run::Parts;
-use crate::tasks::run::Scores;
-use crate::tasks::run::Setting;
-use crate::tasks::run::Shapes;
-use crate::tasks::run::TargetShare;
-use crate::tasks::run::total_steps;
+use crate::tasks::pretraining::origin::{FolderNames, Origin};
+use crate::tasks::run::{
+    Inputs, Kind, ModelFolder, Parts, Scores, Setting, Shapes, TargetShare, total_steps,
+};
 use crate::tasks::trained::Trained;
+use crate::tasks::{Loss, Task, Term};
 use crate::tokenizer::Tokenizer;
 
 /// A task that a model is pretrained for.
@@ -351,10 +326,8 @@ pub fn sample<T: Pretrained>(
 mod tests {
     use super::*;
     use crate::config::TokenizerConfig;
-    use crate::families::EncoderConfig;
-    use crate::families::Family;
-    use crate::tokenizer::Trainer;
-    use crate::tokenizer::TrainerOptions;
+    use crate::families::{EncoderConfig, Family};
+    use crate::tokenizer::{Trainer, TrainerOptions};
 
     fn tokenizer(family: Family) -> Tokenizer {
         let config = TokenizerConfig { vocab_size: 300, ..TokenizerConfig::default() };

@@ -8,21 +8,10 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use crate::config::ModelSection;
-use crate::config::PretrainConfig;
-use crate::config::PretrainTask;
-use crate::config::TokenizerConfig;
-use crate::config::validate_generator;
+use crate::config::{ModelSection, PretrainConfig, PretrainTask, TokenizerConfig, validate_generator};
 use crate::error::Problem;
-use crate::families::HeadKind;
-use crate::families::ModelConfig;
-use crate::families::NormNames;
-use crate::families::PositionKind;
-use crate::interop::GENERATOR;
-use crate::interop::PretrainedFolder;
-use crate::interop::Refit;
-use crate::interop::holds_pair;
-use crate::interop::read_folder;
+use crate::families::{HeadKind, ModelConfig, NormNames, PositionKind};
+use crate::interop::{GENERATOR, PretrainedFolder, Refit, holds_pair, read_folder};
 use crate::layers::Parameters;
 use crate::models::Blueprint;
 use crate::tasks::run::Inputs;

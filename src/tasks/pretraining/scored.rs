@@ -4,27 +4,18 @@ use std::sync::Arc;
 
 use anyhow::Result;
 
-use crate::batches::EvaluationBatches;
-use crate::batches::Frame;
-use crate::batches::Masking;
-use crate::config::DataConfig;
-use crate::config::SourceConfig;
-use crate::corpus::Corpus;
-use crate::corpus::Item;
-use crate::corpus::Judge;
+use crate::batches::{EvaluationBatches, Frame, Masking};
+use crate::config::{DataConfig, SourceConfig};
+use crate::corpus::{Corpus, Item, Judge};
 use crate::error::Problem;
 use crate::fs;
 use crate::scores::unigram_entropy;
 use crate::shards::ShardSet;
 use crate::tasks::Loss;
 use crate::tasks::finite::not_finite;
-use crate::tasks::pretraining::Pretrained;
-use crate::tasks::pretraining::corpus;
-use crate::tasks::trained::Evaluation;
-use crate::tasks::trained::Scored;
-use crate::tokenizer::MUCH_UNKNOWN;
-use crate::tokenizer::Tokenizer;
-use crate::tokenizer::UnknownText;
+use crate::tasks::pretraining::{Pretrained, corpus};
+use crate::tasks::trained::{Evaluation, Scored};
+use crate::tokenizer::{MUCH_UNKNOWN, Tokenizer, UnknownText};
 
 /// Longest rows for scoring text, unless the model takes shorter ones only.
 const ROW_TOKENS: usize = 512;

@@ -2,15 +2,11 @@
 
 use anyhow::Result;
 
-use crate::batches::Frame;
-use crate::batches::Order;
-use crate::batches::Packing;
+use crate::batches::{Frame, Order, Packing};
 use crate::config::PretrainConfig;
-use crate::shards::Manifest;
-use crate::shards::ShardSet;
-use crate::tasks::pretraining::frame;
+use crate::shards::{Manifest, ShardSet};
 use crate::tasks::pretraining::mixes::Mixes;
-use crate::tasks::pretraining::windowed;
+use crate::tasks::pretraining::{frame, windowed};
 use crate::tokenizer::Tokenizer;
 
 /// Returns the order of documents and the frame of the first rows of training, as `config` defines them.

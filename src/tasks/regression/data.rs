@@ -5,24 +5,17 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use crate::batches::Batch;
-use crate::batches::StepBatches;
+use crate::batches::{Batch, StepBatches};
 use crate::distributed::World;
 use crate::fs;
 use crate::fs::StagedFile;
 use crate::tasks::Task;
-use crate::tasks::classify::Collator;
-use crate::tasks::classify::Encoded;
-use crate::tasks::classify::sequence;
+use crate::tasks::classify::{Collator, Encoded, sequence};
 use crate::tasks::divided::for_each_output;
 use crate::tasks::regression::NumberExamples;
 use crate::tasks::regression::regressor::line;
-use crate::tasks::regression::scores::score_names;
-use crate::tasks::regression::scores::scores;
-use crate::tasks::run::Beginning;
-use crate::tasks::run::Data;
-use crate::tasks::run::Scores;
-use crate::tasks::run::Setting;
+use crate::tasks::regression::scores::{score_names, scores};
+use crate::tasks::run::{Beginning, Data, Scores, Setting};
 use crate::tasks::shuffled::Shuffled;
 use crate::tokenizer::Tokenizer;
 

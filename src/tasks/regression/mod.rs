@@ -8,6 +8,5 @@ pub mod finetuning;
 pub mod regressor;
 pub mod scores;
 
-pub use finetuning::Finetuning;
-pub use finetuning::NumberExamples;
+pub use finetuning::{Finetuning, NumberExamples};
 pub use regressor::Regressor;

@@ -4,28 +4,17 @@ use std::path::Path;
 
 use anyhow::Result;
 use candle_core::Device;
-use serde_json::Map;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
 use crate::families::HeadKind;
 use crate::fs::StagedFile;
 use crate::scores::Outcomes;
-use crate::tasks::classify::Classifier;
-use crate::tasks::classify::Encoded;
 use crate::tasks::classify::classifier::outputs;
+use crate::tasks::classify::{Classifier, Encoded};
 use crate::tasks::finite::require_finite;
-use crate::tasks::labelled::Columns;
-use crate::tasks::labelled::Example;
-use crate::tasks::labelled::InputFile;
-use crate::tasks::labelled::InputText;
-use crate::tasks::labelled::TextPair;
-use crate::tasks::labelled::read_examples;
+use crate::tasks::labelled::{Columns, Example, InputFile, InputText, TextPair, read_examples};
 use crate::tasks::regression::scores::scores;
-use crate::tasks::trained::Answers;
-use crate::tasks::trained::Evaluation;
-use crate::tasks::trained::Scored;
-use crate::tasks::trained::Trained;
+use crate::tasks::trained::{Answers, Evaluation, Scored, Trained};
 
 /// A model that differs from a classifier in its loss and output; the names of its numbers are the "labels".
 pub struct Regressor(pub Classifier);

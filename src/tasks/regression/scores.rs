@@ -1,8 +1,6 @@
 //! Scores of predicted numbers, with the names of transformers' `run_glue.py` for STS-B.
 
-use crate::scores::mean;
-use crate::scores::pearson;
-use crate::scores::spearman;
+use crate::scores::{mean, pearson, spearman};
 
 /// Compares `predicted` with `gold`; each row has a number for each of `names`. Returns the errors and
 /// correlations, averaged over the names, and with several names those of each. An undefined correlation,

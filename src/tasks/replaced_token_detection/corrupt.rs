@@ -1,15 +1,11 @@
 //! The tokens of a batch with masked tokens replaced by those that the generator drew.
 
-use candle_core::DType;
-use candle_core::Device;
-use candle_core::Result;
-use candle_core::Tensor;
+use candle_core::{DType, Device, Result, Tensor};
 
 use crate::models::TokenIds;
 use crate::ops::computed::AnyIndices;
 use crate::ops::replace_tokens;
-use crate::ops::replace_tokens::Masked;
-use crate::ops::replace_tokens::Replaced;
+use crate::ops::replace_tokens::{Masked, Replaced};
 use crate::tasks::inputs::Inputs;
 
 /// The input and the targets of the discriminator.
@@ -48,9 +44,7 @@ impl<'a> Corrupted<'a> {
 mod tests {
     use super::*;
     use crate::batches::Batch;
-    use crate::families::EncoderConfig;
-    use crate::families::Family;
-    use crate::families::ModelConfig;
+    use crate::families::{EncoderConfig, Family, ModelConfig};
 
     #[test]
     fn drawn_tokens_are_put_at_their_positions_and_equal_ones_are_originals() {

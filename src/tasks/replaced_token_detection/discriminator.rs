@@ -1,7 +1,6 @@
 //! A discriminator used alone: predicts which tokens of a text were replaced.
 
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use candle_core::Device;
@@ -11,17 +10,11 @@ use crate::batches::Batch;
 use crate::error::Problem;
 use crate::interop::read_folder;
 use crate::layers::Context;
-use crate::models::Blueprint;
-use crate::models::Model;
-use crate::models::ReplacedTokenHead;
+use crate::models::{Blueprint, Model, ReplacedTokenHead};
 use crate::tasks::finite::require_finite;
 use crate::tasks::inputs::Inputs;
-use crate::tasks::labelled::InputFile;
-use crate::tasks::labelled::InputText;
-use crate::tasks::trained::Answers;
-use crate::tasks::trained::Evaluation;
-use crate::tasks::trained::Scored;
-use crate::tasks::trained::Trained;
+use crate::tasks::labelled::{InputFile, InputText};
+use crate::tasks::trained::{Answers, Evaluation, Scored, Trained};
 use crate::tokenizer::Tokenizer;
 
 /// A discriminator and its tokenizer.

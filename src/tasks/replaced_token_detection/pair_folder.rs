@@ -1,27 +1,19 @@
 //! The folder of a run, with a generator and a discriminator that can both be used.
 
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use candle_core::Device;
 
-use crate::interop::DISCRIMINATOR;
-use crate::interop::GENERATOR;
+use crate::interop::{DISCRIMINATOR, GENERATOR};
 use crate::tasks::Task;
 use crate::tasks::labelled::InputFile;
 use crate::tasks::masked_lm::MaskFiller;
-use crate::tasks::pretraining::Pretrained;
 use crate::tasks::pretraining::corpus::PREDICTED_TOKENS;
-use crate::tasks::pretraining::scored;
-use crate::tasks::replaced_token_detection::Discriminator;
-use crate::tasks::replaced_token_detection::ReplacedTokenDetection;
+use crate::tasks::pretraining::{Pretrained, scored};
 use crate::tasks::replaced_token_detection::scores::finds_nothing;
-use crate::tasks::trained::Answers;
-use crate::tasks::trained::Evaluation;
-use crate::tasks::trained::Scored;
-use crate::tasks::trained::Trained;
-use crate::tasks::trained::percent;
+use crate::tasks::replaced_token_detection::{Discriminator, ReplacedTokenDetection};
+use crate::tasks::trained::{Answers, Evaluation, Scored, Trained, percent};
 
 /// Both models of a run.
 pub struct PairFolder {

@@ -1,9 +1,8 @@
 //! The scores of an evaluation, by name.
 
-use crate::tasks::Loss;
-use crate::tasks::Term;
 use crate::tasks::run::Scores;
 use crate::tasks::trained::learnt_nothing;
+use crate::tasks::{Loss, Term};
 
 /// Names of the scores that [`scores`] returns.
 pub const NAMES: [&str; 9] = [

@@ -2,16 +2,14 @@
 //!
 //! An id is an index into the list of tags, which the model folder stores as `id2label`.
 
-use std::collections::BTreeMap;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use anyhow::Result;
 
 use crate::error::Problem;
 use crate::tasks::labelled::Sentence;
-use crate::tasks::labelled::tags::OUTSIDE;
-use crate::tasks::labelled::tags::is_tag;
+use crate::tasks::labelled::tags::{OUTSIDE, is_tag};
 
 /// Number of types that an error lists at most.
 const LISTED: usize = 12;

@@ -12,8 +12,7 @@ mod trained;
 pub mod windows;
 mod words;
 
-pub use finetuning::Finetuning;
-pub use finetuning::TaggedExamples;
+pub use finetuning::{Finetuning, TaggedExamples};
 pub use labels::TagSet;
 pub use tagger::Tagger;
 

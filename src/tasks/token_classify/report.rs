@@ -4,21 +4,15 @@
 
 use std::fmt::Write;
 
-use serde_json::Map;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
 use crate::pages::columns::shortened;
-use crate::scores::EntityTally;
-use crate::scores::entities;
-use crate::scores::measured;
+use crate::scores::{EntityTally, entities, measured};
 use crate::tasks::labelled::tags::OUTSIDE;
-use crate::tasks::table::aligned;
-use crate::tasks::table::percent_number;
+use crate::tasks::table::{aligned, percent_number};
 use crate::tasks::token_classify::TagSet;
 use crate::tasks::token_classify::tagger::Predicted;
-use crate::tasks::token_classify::words::Span;
-use crate::tasks::token_classify::words::joined;
+use crate::tasks::token_classify::words::{Span, joined};
 
 /// Most characters of a type in the table of scores.
 const TYPE_CHARS: usize = 50;

@@ -3,31 +3,20 @@
 use std::path::Path;
 
 use anyhow::Result;
-use candle_core::D;
-use candle_core::DType;
-use candle_core::Device;
-use candle_core::Tensor;
+use candle_core::{D, DType, Device, Tensor};
 use serde_json::Value;
 
 use crate::distributed::World;
 use crate::error::Problem;
-use crate::families::HeadKind;
-use crate::families::ModelConfig;
+use crate::families::{HeadKind, ModelConfig};
 use crate::fs;
-use crate::interop::Filled;
-use crate::interop::PretrainedFolder;
-use crate::interop::read_folder;
+use crate::interop::{Filled, PretrainedFolder, read_folder};
 use crate::models::Model;
 use crate::ops::cross_entropy;
-use crate::tasks::Loss;
-use crate::tasks::PendingLoss;
 use crate::tasks::divided::for_each_output;
-use crate::tasks::start;
-use crate::tasks::token_classify::TagSet;
-use crate::tasks::token_classify::TokenClassify;
-use crate::tasks::token_classify::windows::Window;
-use crate::tasks::token_classify::windows::WindowCollator;
-use crate::tasks::token_classify::windows::windows;
+use crate::tasks::token_classify::windows::{Window, WindowCollator, windows};
+use crate::tasks::token_classify::{TagSet, TokenClassify};
+use crate::tasks::{Loss, PendingLoss, start};
 use crate::tokenizer::Tokenizer;
 
 /// Most bytes of a `config.json`.

@@ -1,27 +1,16 @@
 //! A token classifier as `evaluate` and `predict` use it.
 
 use anyhow::Result;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::scores::Outcomes;
-use crate::scores::measured;
+use crate::scores::{Outcomes, measured};
 use crate::tasks::finite::require_finite;
-use crate::tasks::labelled::InputFile;
-use crate::tasks::labelled::Tagging;
 use crate::tasks::labelled::input::Asked;
-use crate::tasks::labelled::read_tagged;
-use crate::tasks::token_classify::Tagger;
-use crate::tasks::token_classify::data::tally;
-use crate::tasks::token_classify::data::words;
-use crate::tasks::token_classify::data::write_predictions;
-use crate::tasks::token_classify::report;
+use crate::tasks::labelled::{InputFile, Tagging, read_tagged};
+use crate::tasks::token_classify::data::{tally, words, write_predictions};
 use crate::tasks::token_classify::words::words as words_of;
-use crate::tasks::trained::Answers;
-use crate::tasks::trained::Evaluation;
-use crate::tasks::trained::Scored;
-use crate::tasks::trained::Trained;
-use crate::tasks::trained::percent;
+use crate::tasks::token_classify::{Tagger, report};
+use crate::tasks::trained::{Answers, Evaluation, Scored, Trained, percent};
 
 impl Trained for Tagger {
     fn evaluate(&self, evaluation: &Evaluation<'_>) -> Result<Scored> {

@@ -6,14 +6,10 @@
 //! keys that they do not know.
 
 use std::io;
-use std::io::ErrorKind;
-use std::io::Write;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering;
+use std::io::{ErrorKind, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use serde_json::Map;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 use signal_hook::consts::SIGTERM;
 
 use crate::secrets;

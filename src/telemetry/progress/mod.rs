@@ -8,23 +8,18 @@ mod stage;
 mod text;
 mod training;
 
-use std::io::IsTerminal;
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use indicatif::MultiProgress;
-use indicatif::ProgressBar;
-use indicatif::ProgressStyle;
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use serde_json::json;
 
 use crate::secrets;
 use crate::telemetry::log;
 
-pub use stage::Stage;
-pub use stage::Unit;
+pub use stage::{Stage, Unit};
 pub use training::TrainingProgress;
 
 /// Interval at which bars are redrawn even without progress, so that their clock advances.
@@ -188,8 +183,7 @@ impl Progress {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::telemetry::Record;
-    use crate::telemetry::Sink;
+    use crate::telemetry::{Record, Sink};
 
     /// An output whose bytes tests can read.
     #[derive(Clone, Default)]

@@ -2,19 +2,14 @@
 //! lines or events.
 
 use std::sync::Mutex;
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering;
-use std::time::Duration;
-use std::time::Instant;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
-use indicatif::HumanBytes;
-use indicatif::ProgressBar;
+use indicatif::{HumanBytes, ProgressBar};
 use serde_json::json;
 
-use crate::telemetry::progress::Progress;
-use crate::telemetry::progress::events;
-use crate::telemetry::progress::text;
 use crate::telemetry::progress::training::EVENT_INTERVAL;
+use crate::telemetry::progress::{Progress, events, text};
 
 /// Interval between two lines of progress of a long stage, without a terminal.
 const LINE_INTERVAL: Duration = Duration::from_secs(10);

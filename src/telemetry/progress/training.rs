@@ -1,16 +1,13 @@
 //! Progress of a training run: a bar, lines or events.
 
 use std::path::Path;
-use std::time::Duration;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use indicatif::ProgressBar;
 use serde_json::json;
 
-use crate::telemetry::progress::Progress;
-use crate::telemetry::progress::events;
-use crate::telemetry::progress::text;
+use crate::telemetry::progress::{Progress, events, text};
 use crate::telemetry::record::Record;
 use crate::telemetry::sink::Sink;
 

@@ -6,16 +6,10 @@ use std::collections::BTreeMap;
 use prost::Message;
 use serde_json::Value;
 
-use super::messages::Dim;
-use super::messages::HParamsPluginData;
-use super::messages::PluginData;
-use super::messages::ProtoKind;
-use super::messages::ProtoValue;
-use super::messages::SessionStartInfo;
-use super::messages::SummaryMetadata;
-use super::messages::SummaryValue;
-use super::messages::TensorProto;
-use super::messages::TensorShape;
+use super::messages::{
+    Dim, HParamsPluginData, PluginData, ProtoKind, ProtoValue, SessionStartInfo, SummaryMetadata,
+    SummaryValue, TensorProto, TensorShape,
+};
 
 /// Keys of a configuration that become hyper-parameters, by which people sort runs.
 const HPARAMS: [&str; 14] = [

@@ -4,8 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use prost::Message;
-use prost::Oneof;
+use prost::{Message, Oneof};
 
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Event {

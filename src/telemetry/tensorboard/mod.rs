@@ -4,10 +4,8 @@
 mod described;
 mod messages;
 
-use std::path::Path;
-use std::path::PathBuf;
-use std::time::SystemTime;
-use std::time::UNIX_EPOCH;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
 use chrono::DateTime;
@@ -20,11 +18,7 @@ use crate::telemetry::histogram::Histogram;
 use crate::telemetry::record::Record;
 use crate::telemetry::sink::Sink;
 
-use messages::Event;
-use messages::HistogramProto;
-use messages::SessionLog;
-use messages::Summary;
-use messages::SummaryValue;
+use messages::{Event, HistogramProto, SessionLog, Summary, SummaryValue};
 
 /// The sink that writes `runs/<date>_<host>/events.out.tfevents.*`.
 #[derive(Debug)]

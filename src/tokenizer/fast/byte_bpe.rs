@@ -1,5 +1,5 @@
-//! The merges of a byte-level BPE, applied to one word without building strings: the model of the
-//! `tokenizers` crate for the usual settings, and only for those.
+//! The merges of a byte-level BPE, applied to one word without building strings: equivalent to the model of
+//! the `tokenizers` crate for the usual settings, and used only for those.
 
 use serde_json::Value;
 use tokenizers::pre_tokenizers::byte_level::ByteLevel;
@@ -7,7 +7,7 @@ use tokenizers::pre_tokenizers::byte_level::ByteLevel;
 use crate::tokenizer::gpt2::Gpt2;
 use crate::tokenizer::hash::FastMap;
 
-/// Longer words go to the crate, whose queue does not slow down with the square of the length.
+/// Longer words are passed to the crate, whose priority queue is not quadratic in the length.
 const WORD_BYTES_MAX: usize = 96;
 
 const NO_RANK: u32 = u32::MAX;
@@ -16,24 +16,21 @@ const NO_RANK: u32 = u32::MAX;
 pub(super) struct ByteBpe {
     gpt2: Gpt2,
     byte_ids: [u32; 256],
-    /// Rank and result of each merge.
+    /// Rank and resulting id of each merge.
     merges: FastMap<(u32, u32), (u32, u32)>,
 }
 
 impl ByteBpe {
-    /// The model of a tokenizer.json, or `None` where anything about it is unusual.
+    /// The model of a tokenizer.json; `None` if any of its settings is unusual.
     pub(super) fn new(model: &Value) -> Option<Self> {
-        let is_off = |key: &str| {
-            matches!(&model[key], Value::Null | Value::Bool(false)) || model[key].as_str() == Some("")
-        };
         let usual = ["dropout", "continuing_subword_prefix", "end_of_word_suffix", "ignore_merges"]
+            .map(|key| &model[key])
             .iter()
-            .all(|key| is_off(key));
+            .all(|value| matches!(value, Value::Null | Value::Bool(false)) || value.as_str() == Some(""));
         if model["type"].as_str() != Some("BPE") || !usual {
             return None;
         }
         let vocab = model["vocab"].as_object()?;
-        let id = |token: &str| u32::try_from(vocab.get(token)?.as_u64()?).ok();
         let mut ids: Vec<u64> = vocab.values().map(Value::as_u64).collect::<Option<_>>()?;
         ids.sort_unstable();
         if ids.windows(2).any(|two| two[0] == two[1]) {
@@ -41,7 +38,7 @@ impl ByteBpe {
         }
         let mut byte_ids = [0; 256];
         for (byte, character) in byte_characters().into_iter().enumerate() {
-            byte_ids[byte] = id(character.encode_utf8(&mut [0; 4]))?;
+            byte_ids[byte] = id_of(vocab, character.encode_utf8(&mut [0; 4]))?;
         }
         let mut merges = FastMap::default();
         for (rank, merge) in (0..NO_RANK).zip(model["merges"].as_array()?) {
@@ -49,24 +46,28 @@ impl ByteBpe {
                 Value::String(both) => both.split_once(' ')?,
                 both => (both.get(0)?.as_str()?, both.get(1)?.as_str()?),
             };
-            if merges.insert((id(left)?, id(right)?), (rank, id(&format!("{left}{right}"))?)).is_some() {
+            let pair = (id_of(vocab, left)?, id_of(vocab, right)?);
+            let merged = id_of(vocab, &format!("{left}{right}"))?;
+            if merges.insert(pair, (rank, merged)).is_some() {
                 return None;
             }
         }
         Some(Self { gpt2: Gpt2::new()?, byte_ids, merges })
     }
 
-    /// The words of `text` as [`Gpt2::words`] gives them, if all are short enough.
+    /// Splits `text` into words by [`Gpt2::words`]; false if a word is too long or GPT-2's rules cannot be
+    /// applied.
     pub(super) fn words<'a>(&self, text: &'a str, words: &mut Vec<&'a str>) -> bool {
         words.clear();
         self.gpt2.words(text, |word| words.push(word))
             && words.iter().all(|word| word.len() <= WORD_BYTES_MAX)
     }
 
-    /// Appends the ids of one word: of all pairs, the one with the lowest rank is merged first, the leftmost
-    /// of equals.
+    /// Appends the ids of one word: the pair with the lowest rank is merged first; among equal ranks, the
+    /// leftmost pair.
     pub(super) fn append_word(&self, word: &str, ids: &mut Vec<u32>) {
-        let (mut symbols, mut ranks) = ([0; WORD_BYTES_MAX], [(NO_RANK, 0); WORD_BYTES_MAX]);
+        let mut symbols = [0; WORD_BYTES_MAX];
+        let mut ranks = [(NO_RANK, 0); WORD_BYTES_MAX];
         let mut len = word.len();
         for (symbol, byte) in symbols.iter_mut().zip(word.bytes()) {
             *symbol = self.byte_ids[usize::from(byte)];
@@ -76,10 +77,12 @@ impl ByteBpe {
         }
         while len > 1 {
             let pairs = &ranks[..len - 1];
-            let (mut place, mut best) = (0, pairs[0]);
-            for (at, &pair) in pairs.iter().enumerate() {
+            let mut place = 0;
+            let mut best = pairs[0];
+            for (candidate, &pair) in pairs.iter().enumerate() {
                 if pair.0 < best.0 {
-                    (place, best) = (at, pair);
+                    place = candidate;
+                    best = pair;
                 }
             }
             if best.0 == NO_RANK {
@@ -104,8 +107,13 @@ impl ByteBpe {
     }
 }
 
-/// The character that stands for each byte: printable ones for themselves, the others from U+0100 on in their
-/// order (GPT-2's `bytes_to_unicode`).
+/// The id of a token in the vocabulary of a tokenizer.json.
+fn id_of(vocab: &serde_json::Map<String, Value>, token: &str) -> Option<u32> {
+    u32::try_from(vocab.get(token)?.as_u64()?).ok()
+}
+
+/// The character that represents each byte: printable bytes represent themselves, the others are numbered
+/// from U+0100 on (GPT-2's `bytes_to_unicode`).
 pub(in crate::tokenizer) fn byte_characters() -> [char; 256] {
     let mut itself: Vec<char> = ByteLevel::alphabet().into_iter().filter(|c| (*c as u32) < 256).collect();
     itself.sort_unstable();

@@ -1,15 +1,15 @@
-//! A bounded memory of the ids of short pieces of text. What it forgets is computed again: results never
-//! depend on it.
+//! A bounded cache of the ids of short pieces of text. Evicted ids are computed again, so results never
+//! depend on the cache.
 
 use xxhash_rust::xxh3::xxh3_64;
 
-/// The longest text that is remembered, in bytes.
+/// The longest text that is cached, in bytes.
 const TEXT_BYTES: usize = 30;
 
-/// The most ids that are remembered for one text.
+/// Most ids that are cached for one text.
 const IDS: usize = 8;
 
-/// Pairs of slots of a new cache.
+/// Pairs of slots in a new cache.
 const FIRST_PAIRS: usize = 64;
 
 /// Text and ids of one entry, in one cache line.
@@ -30,12 +30,12 @@ impl Slot {
     }
 }
 
-/// A hash table of pairs of slots: a new entry replaces the second of its pair, a second one that is found
-/// again becomes the first. So what is frequent stays.
+/// A hash table of pairs of slots: a new entry replaces the second slot of its pair, and an entry found in
+/// the second slot is moved to the first. So frequent texts stay.
 pub(super) struct Cache {
     slots: Vec<[Slot; 2]>,
     pairs_max: usize,
-    /// Slots that were empty and are not.
+    /// Number of slots in use.
     filled: usize,
 }
 
@@ -43,7 +43,7 @@ impl Cache {
     /// A cache that grows to at most `bytes` of memory, and at least one pair.
     pub(super) fn new(bytes: usize) -> Self {
         let pairs = (bytes / size_of::<[Slot; 2]>()).max(1);
-        // The largest power of two that is not more.
+        // The largest power of two up to this number.
         let pairs_max = 1 << pairs.ilog2();
         Self { slots: vec![[EMPTY; 2]; pairs_max.min(FIRST_PAIRS)], pairs_max, filled: 0 }
     }
@@ -53,7 +53,7 @@ impl Cache {
         xxh3_64(text) as usize & (self.slots.len() - 1)
     }
 
-    /// Appends the ids of `text`, which `compute` appends when they are not known.
+    /// Appends the ids of `text`; calls `compute` to append them if they are not cached.
     pub(super) fn append<E>(
         &mut self,
         text: &str,
@@ -88,7 +88,8 @@ impl Cache {
         self.filled += usize::from(slot.text_len == 0);
         slot.text[..text.len()].copy_from_slice(text);
         slot.ids[..ids.len()].copy_from_slice(ids);
-        (slot.text_len, slot.ids_len) = (text.len() as u8, ids.len() as u8);
+        slot.text_len = text.len() as u8;
+        slot.ids_len = ids.len() as u8;
         if self.filled > self.slots.len() && self.slots.len() < self.pairs_max {
             self.grow();
         }
@@ -119,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_forgotten_the_ids_are_right() {
+    fn ids_are_right_whatever_was_evicted() {
         for bytes in [0, 128, 1 << 12, 1 << 20] {
             let mut cache = Cache::new(bytes);
             let mut computed = 0;

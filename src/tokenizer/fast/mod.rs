@@ -1,23 +1,22 @@
-//! Many texts to ids, fast: a text is cut before blanks, and the ids of each chunk are remembered.
+//! Fast conversion of many texts to ids: a text is divided into chunks before blanks, and the ids of each
+//! chunk are cached.
 //!
-//! The ids are those of the `tokenizers` crate, always: where chunks are not provably the same as the whole
-//! text, or an encoding is unusual, the crate gets it. Memory of all caches together is bounded.
+//! The ids are always those of the `tokenizers` crate: if the ids of the chunks are not provably those of the
+//! whole text, or an encoding is unusual, the crate encodes the text. The memory of all caches together is
+//! bounded.
 
 pub(super) mod byte_bpe;
 mod cache;
 mod pipeline;
 
 use std::borrow::Cow;
-use std::sync::Mutex;
-use std::sync::PoisonError;
+use std::sync::{Mutex, PoisonError};
 
 use anyhow::Result;
 use serde_json::Value;
-use tokenizers::NormalizedString;
-use tokenizers::Normalizer;
+use tokenizers::{NormalizedString, Normalizer};
 
-use crate::tokenizer::encode;
-use crate::tokenizer::prefix;
+use crate::tokenizer::{encode, prefix};
 use byte_bpe::ByteBpe;
 use cache::Cache;
 use pipeline::Cuts;
@@ -28,21 +27,21 @@ const CACHE_BYTES: usize = 64 << 20;
 /// Most bytes of one cache: half a million entries.
 const ONE_CACHE_BYTES: usize = 32 << 20;
 
-/// Chunks are this long at most before the crate's own splitting is cheaper than ours.
+/// Longest chunk in bytes for which our own splitting is cheaper than the crate's.
 const CHUNK_BYTES_MAX: usize = 4096;
 
-/// What makes encoding fast for one tokenizer.
+/// The fast path of one tokenizer.
 pub(super) struct Fast {
-    /// `None`: each text is seen whole.
+    /// The allowed cuts; `None` if each text must be encoded as a whole.
     cuts: Option<Cuts>,
     byte_bpe: Option<ByteBpe>,
-    /// A blank goes before each text that begins with none.
+    /// True if a blank is put before each text that does not begin with one.
     adds_blank: bool,
     caches: Mutex<Vec<Cache>>,
 }
 
-/// Takes the blank before a text out of a pipeline where [`Fast`] can put it there instead, so that texts can
-/// be cut; says whether it did.
+/// Removes the blank before a text from a pipeline if [`Fast`] can add it instead, so that texts can be cut;
+/// returns true if it did.
 pub(super) fn take_blank(json: &mut Value) -> bool {
     let is_alone = json["pre_tokenizer"]["type"] == "ByteLevel" && json["pre_tokenizer"][prefix::KEY] == true;
     if !is_alone {
@@ -54,13 +53,14 @@ pub(super) fn take_blank(json: &mut Value) -> bool {
     can_be_cut
 }
 
-/// The text, behind a blank where it begins with none.
-pub(super) fn behind_blank(text: &str) -> Cow<'_, str> {
+/// The text, with a blank before it unless it begins with one.
+pub(super) fn with_blank(text: &str) -> Cow<'_, str> {
     if text.is_empty() || text.starts_with(' ') { text.into() } else { format!(" {text}").into() }
 }
 
 impl Fast {
-    /// The fast path for the tokenizer of `json`; `adds_blank` if [`take_blank`] took the blank before texts out of it.
+    /// The fast path for the tokenizer of `json`; `adds_blank` is true if [`take_blank`] removed the blank
+    /// before texts from it.
     pub(super) fn new(json: &Value, adds_blank: bool) -> Self {
         let cuts = pipeline::cuts(json);
         let byte_level = cuts.is_some() && pipeline::is_byte_level(json);
@@ -68,12 +68,12 @@ impl Fast {
         Self { cuts, byte_bpe, adds_blank, caches: Mutex::default() }
     }
 
-    /// The ids of `text`; `plain` is the tokenizer itself, without what [`take_blank`] took.
+    /// The ids of `text`; `plain` is the tokenizer itself, without the blank removed by [`take_blank`].
     pub(super) fn encode(&self, plain: &tokenizers::Tokenizer, text: &str) -> Result<Vec<u32>> {
         let Some(cuts) = self.cuts else { return encode(plain, text) };
-        let text = if self.adds_blank && shows_first(plain, text) { behind_blank(text) } else { text.into() };
+        let text = if self.adds_blank && shows_first(plain, text) { with_blank(text) } else { text.into() };
         let mut cache = self.take_cache();
-        // A token has three or four bytes in most vocabularies.
+        // In most vocabularies a token has three or four bytes.
         let mut ids = Vec::with_capacity(text.len() / 4 + 8);
         let mut worker = Worker { plain, byte_bpe: self.byte_bpe.as_ref(), words: Vec::new() };
         let done = Chunker { cuts: Some(cuts) }
@@ -85,13 +85,13 @@ impl Fast {
         Ok(ids)
     }
 
-    /// A cache that no thread uses now.
+    /// Takes a cache that no other thread uses.
     fn take_cache(&self) -> Cache {
         let free = self.caches.lock().unwrap_or_else(PoisonError::into_inner).pop();
         free.unwrap_or_else(|| Cache::new(ONE_CACHE_BYTES.min(CACHE_BYTES / rayon::current_num_threads())))
     }
 
-    /// Keeps a cache for the next text; no more of them than the pool has threads.
+    /// Keeps a cache for the next text; at most as many caches as the pool has threads.
     fn give_back(&self, cache: Cache) {
         let mut caches = self.caches.lock().unwrap_or_else(PoisonError::into_inner);
         if caches.len() < rayon::current_num_threads() {
@@ -100,11 +100,14 @@ impl Fast {
     }
 }
 
-/// Whether the first character that a tokenizer sees of `text` is no blank. Its normalizer may take away what
-/// stands before one.
+/// Returns true if the first character of `text` after normalization is not a blank. The normalizer may
+/// remove characters before a blank.
 fn shows_first(plain: &tokenizers::Tokenizer, text: &str) -> bool {
-    let is_kept = |c: char| c == ' ' || c.is_ascii_graphic() || is_latin_letter(c);
-    let Some(normalizer) = plain.get_normalizer().filter(|_| !text.starts_with(is_kept)) else { return true };
+    // The normalizers that allow cuts keep these characters.
+    if text.starts_with(|c: char| c == ' ' || c.is_ascii_graphic() || is_latin_letter(c)) {
+        return true;
+    }
+    let Some(normalizer) = plain.get_normalizer() else { return true };
     let mut normalized = NormalizedString::from(text);
     normalizer.normalize(&mut normalized).is_ok()
         && !normalized.get().is_empty()
@@ -143,7 +146,7 @@ impl<'a> Worker<'a> {
     }
 }
 
-/// Cuts texts where a normalizer and a pre-tokenizer allow it.
+/// Divides texts into chunks where a normalizer and a pre-tokenizer allow it.
 pub(super) struct Chunker {
     cuts: Option<Cuts>,
 }
@@ -154,9 +157,10 @@ impl Chunker {
         Self { cuts: pipeline::text_cuts(json) }
     }
 
-    /// The chunks of `text`, which are the text when put together.
+    /// The chunks of `text`, whose concatenation is the text.
     pub(super) fn chunks<'a>(&self, text: &'a str) -> impl Iterator<Item = &'a str> + use<'a> {
-        let (mut rest, cuts) = (text, self.cuts);
+        let mut rest = text;
+        let cuts = self.cuts;
         std::iter::from_fn(move || {
             let (chunk, more) = rest.split_at(cuts.map_or(rest.len(), |cuts| first_cut(rest, cuts)));
             rest = more;
@@ -165,29 +169,29 @@ impl Chunker {
     }
 }
 
-/// Where the first chunk of `text` ends.
+/// The end of the first chunk of `text`.
 fn first_cut(text: &str, cuts: Cuts) -> usize {
     let bytes = text.as_bytes();
-    for at in 1..bytes.len() {
-        let is_blank = bytes[at] == b' ' || (bytes[at] == b'\n' && cuts.at_line_feeds);
+    for place in 1..bytes.len() {
+        let is_blank = bytes[place] == b' ' || (bytes[place] == b'\n' && cuts.at_line_feeds);
         if !is_blank {
             continue;
         }
-        let before = bytes[at - 1];
+        let before = bytes[place - 1];
         let is_right = if before < 0x80 {
             before.is_ascii_graphic()
         } else {
-            let before = text[..at].chars().next_back();
+            let before = text[..place].chars().next_back();
             before.is_some_and(|c| if cuts.after_plain { is_latin_letter(c) } else { !c.is_whitespace() })
         };
         if is_right {
-            return at;
+            return place;
         }
     }
     bytes.len()
 }
 
-/// Latin letters with their accents: all of them, and nothing else, but for two signs of arithmetic.
+/// Latin letters with accents: this range contains all of them, and otherwise only two arithmetic signs.
 fn is_latin_letter(c: char) -> bool {
     ('\u{c0}'..='\u{24f}').contains(&c)
 }

@@ -1,40 +1,41 @@
-//! Which tokenizers may be given a text in chunks, and where it may be cut: decided from the components that
-//! a tokenizer.json names. Whatever is not known here is never cut.
+//! Decides which tokenizers may encode a text in chunks, and where the text may be cut, from the components
+//! of a tokenizer.json. A text is never cut if any component is unknown here.
 //!
-//! A cut stands before a blank. It is right when nothing looks across it: the normalizer works on characters
-//! or on Unicode's decompositions, which a blank separates (its combining class is 0 and nothing composes
-//! with it, UAX #15); the pre-tokenizer ends a word before every blank; the model sees words.
+//! A cut is made before a blank. It is correct if no component looks across it: the normalizer works on
+//! single characters or on Unicode decompositions, which a blank separates (its combining class is 0 and
+//! nothing composes with it, UAX #15); the pre-tokenizer ends a word before every blank; the model processes
+//! words.
 
 use serde_json::Value;
 
 use crate::tokenizer::prefix;
 
-/// Where a text may be cut.
+/// The places at which a text may be cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Cuts {
-    /// Before a line feed too, not just before a space.
+    /// Cut before a line feed as well, not only before a space.
     pub(super) at_line_feeds: bool,
-    /// Only after a printable ASCII character or a Latin letter: a normalizer may take anything else away,
-    /// and the white space on both sides of it would be one run.
+    /// Cut only after a printable ASCII character or a Latin letter: a normalizer may remove any other
+    /// character, and the white space on both sides of it would be joined.
     pub(super) after_plain: bool,
 }
 
-/// The cuts of the tokenizer that `json` describes, or `None` if it must see each text whole.
+/// The cuts of the tokenizer that `json` describes; `None` if it must encode each text as a whole.
 pub(super) fn cuts(json: &Value) -> Option<Cuts> {
-    let is_text = |token: &Value| token["special"].as_bool() == Some(true);
-    // GPT-2's words know nothing of tokens in a text.
+    // GPT-2's splitting into words does not keep added tokens in one word.
     let may_hold = has_type(&json["pre_tokenizer"], &["BertPreTokenizer", "WhitespaceSplit", "Whitespace"]);
     let tokens_are_safe = match &json["added_tokens"] {
         Value::Null => true,
-        tokens => {
-            tokens.as_array()?.iter().all(|token| is_text(token) || (may_hold && is_within_word(token)))
-        }
+        tokens => tokens
+            .as_array()?
+            .iter()
+            .all(|token| token["special"].as_bool() == Some(true) || (may_hold && is_within_word(token))),
     };
     let is_safe = tokens_are_safe && keeps_ids(&json["post_processor"]) && sees_words(&json["model"]);
     if is_safe { text_cuts(json) } else { None }
 }
 
-/// A token that is found within one chunk, whatever stands before and after it.
+/// Returns true if a token is found within one chunk, independent of the text around it.
 fn is_within_word(token: &Value) -> bool {
     let content = token["content"].as_str().unwrap_or_default();
     content.bytes().all(|byte| byte.is_ascii_graphic()) && token["rstrip"].as_bool() == Some(false)
@@ -44,24 +45,23 @@ fn has_type(part: &Value, names: &[&str]) -> bool {
     part["type"].as_str().is_some_and(|name| names.contains(&name))
 }
 
-/// The cuts that normalizer and pre-tokenizer allow, whatever the model.
+/// The cuts that normalizer and pre-tokenizer allow, independent of the model.
 pub(super) fn text_cuts(json: &Value) -> Option<Cuts> {
     let normalizers = flatten(&json["normalizer"], "normalizers")?;
     let pre_tokenizers = flatten(&json["pre_tokenizer"], "pretokenizers")?;
-    let name = |part: &Value| part["type"].as_str().map(str::to_string);
-    if !normalizers.iter().all(|part| name(part).is_some_and(|name| NORMALIZERS.contains(&name.as_str()))) {
+    if !normalizers.iter().all(|part| has_type(part, &NORMALIZERS)) {
         return None;
     }
-    // BERT's normalizer makes spaces of its own.
+    // BERT's normalizer adds spaces.
     let bert = normalizers.iter().any(|part| part["type"].as_str() == Some("BertNormalizer"));
     let (part, at_line_feeds) = match pre_tokenizers[..] {
         [part] => (part, part["type"].as_str() != Some("Metaspace")),
-        // What comes before a word of a line is the same wherever the line stands.
+        // The steps before the word step have the same effect wherever the line is in the text.
         [.., part] if prefix::spells_lines(&pre_tokenizers) => (part, true),
         _ => return None,
     };
     match part["type"].as_str()? {
-        // These drop white space, so that it does not matter how much of it there is.
+        // These drop white space, so that its amount does not matter.
         "BertPreTokenizer" | "Whitespace" | "WhitespaceSplit" => {
             Some(Cuts { at_line_feeds, after_plain: false })
         }
@@ -78,7 +78,7 @@ pub(super) fn text_cuts(json: &Value) -> Option<Cuts> {
     }
 }
 
-/// Whether the pipeline is the one of our own byte-level code: no normalizer, GPT-2's words.
+/// Returns true if the pipeline is that of our own byte-level code: no normalizer, GPT-2's words.
 pub(super) fn is_byte_level(json: &Value) -> bool {
     json["normalizer"].is_null() && json["pre_tokenizer"]["type"].as_str() == Some("ByteLevel")
 }
@@ -96,7 +96,8 @@ fn flatten<'a>(part: &'a Value, key: &str) -> Option<Vec<&'a Value>> {
     }
 }
 
-/// A post-processor that leaves the ids of a single text alone when no special tokens are asked for.
+/// Returns true if a post-processor does not change the ids of a single text when no special tokens are
+/// requested.
 fn keeps_ids(processor: &Value) -> bool {
     match processor["type"].as_str() {
         None => processor.is_null(),
@@ -111,10 +112,8 @@ fn keeps_ids(processor: &Value) -> bool {
     }
 }
 
-/// A model that gives the same ids for the same word each time.
+/// Returns true if a model always returns the same ids for the same word.
 fn sees_words(model: &Value) -> bool {
-    let off = |key: &str| model[key].is_null() || model[key].as_f64() == Some(0.0);
     matches!(model["type"].as_str(), Some("BPE" | "WordPiece" | "WordLevel" | "Unigram"))
-        && off("dropout")
-        && off("alpha")
+        && ["dropout", "alpha"].iter().all(|key| model[*key].is_null() || model[*key].as_f64() == Some(0.0))
 }

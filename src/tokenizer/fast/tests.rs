@@ -1,35 +1,36 @@
-//! Texts in chunks against the `tokenizers` crate with the whole text: all characters, nasty mixes, real
-//! pages.
+//! Texts encoded in chunks, compared with the `tokenizers` crate on the whole text: all characters, difficult
+//! mixes, real pages.
 
 use std::path::PathBuf;
 use std::sync::LazyLock;
 
 use proptest::prelude::*;
 use rayon::prelude::*;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::*;
 use crate::fs::testing::real_data;
 use crate::tokenizer::prefix::unigram_words;
 
-/// A tokenizer of the crate, the one without what [`take_blank`] takes, and what makes it fast.
+/// A tokenizer of the crate, the tokenizer without the blank removed by [`take_blank`], and the fast path.
 type Both = (tokenizers::Tokenizer, tokenizers::Tokenizer, Fast);
 
-/// A pipeline over a small vocabulary in which most of ASCII, some words and some blanks are tokens.
+/// A pipeline over a small vocabulary that has most of ASCII, some words and some blanks as tokens.
 fn tokenizer(normalizer: &Value, pre_tokenizer: &Value, model: &Value) -> Both {
     let mut json = json!({
         "version": "1.0", "added_tokens": [], "normalizer": normalizer, "pre_tokenizer": pre_tokenizer,
         "post_processor": null, "decoder": null, "model": model,
     });
-    let made = |json: &Value| {
-        let mut inner: tokenizers::Tokenizer = json.to_string().parse().unwrap();
-        inner.set_encode_special_tokens(true);
-        inner
-    };
-    let inner = made(&json);
+    let inner = crate_tokenizer(&json);
     let adds_blank = take_blank(&mut json);
-    (inner, made(&json), Fast::new(&json, adds_blank))
+    (inner, crate_tokenizer(&json), Fast::new(&json, adds_blank))
+}
+
+/// The crate's tokenizer, which encodes special tokens in a text as text.
+fn crate_tokenizer(json: &Value) -> tokenizers::Tokenizer {
+    let mut inner: tokenizers::Tokenizer = json.to_string().parse().unwrap();
+    inner.set_encode_special_tokens(true);
+    inner
 }
 
 fn byte_level_model() -> Value {
@@ -58,7 +59,7 @@ fn byte_level_model() -> Value {
         vocab.push(merge.replace(' ', ""));
         merges.push(merge);
     }
-    // A merge may stand before those that make its parts.
+    // A merge may precede the merges that make its parts.
     let vocab: serde_json::Map<String, Value> =
         vocab.into_iter().zip(0u32..).map(|(token, id)| (token, id.into())).collect();
     json!({"type": "BPE", "dropout": null, "unk_token": null, "continuing_subword_prefix": "", "end_of_word_suffix": "",
@@ -97,8 +98,12 @@ fn byte_level() -> Value {
     json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true})
 }
 
-fn behind_blanks() -> Value {
+fn byte_level_with_blank() -> Value {
     json!({"type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true, "use_regex": true})
+}
+
+fn metaspace(scheme: &str) -> Value {
+    json!({"type": "Metaspace", "replacement": "▁", "prepend_scheme": scheme, "split": true})
 }
 
 fn by_lines(metaspace: &Value) -> Value {
@@ -115,9 +120,8 @@ fn bert(lowercase: bool, clean: bool) -> Value {
     json!({"type": "BertNormalizer", "clean_text": clean, "handle_chinese_chars": true, "strip_accents": lowercase, "lowercase": lowercase})
 }
 
-/// Every kind of pipeline that is cut.
+/// Every kind of pipeline that allows cuts.
 static CUT: LazyLock<Vec<Both>> = LazyLock::new(|| {
-    let metaspace = |scheme: &str| json!({"type": "Metaspace", "replacement": "▁", "prepend_scheme": scheme, "split": true});
     vec![
         tokenizer(&Value::Null, &byte_level(), &byte_level_model()),
         tokenizer(&json!({"type": "NFC"}), &byte_level(), &byte_level_model()),
@@ -142,10 +146,10 @@ static CUT: LazyLock<Vec<Both>> = LazyLock::new(|| {
         tokenizer(&Value::Null, &by_lines(&metaspace("always")), &unigram_model()),
         tokenizer(&sequence(&["NFD", "StripAccents"]), &unigram_words(), &unigram_model()),
         tokenizer(&Value::Null, &unigram_words(), &unigram_model()),
-        tokenizer(&Value::Null, &behind_blanks(), &byte_level_model()),
+        tokenizer(&Value::Null, &byte_level_with_blank(), &byte_level_model()),
         tokenizer(
             &sequence(&["NFD", "StripAccents", "Lowercase", "NFC"]),
-            &behind_blanks(),
+            &byte_level_with_blank(),
             &byte_level_model(),
         ),
     ]
@@ -165,8 +169,8 @@ fn assert_same_with(number: usize, text: &str) {
     );
 }
 
-/// One of how many blocks of 64 characters is enough: ideographs, syllables and private use are all alike,
-/// and most of the planes from U+20000 on have no characters.
+/// Of this number of blocks of 64 characters, testing one is enough: all ideographs, syllables and
+/// private-use characters behave the same, and most of the planes from U+20000 on have no characters.
 fn one_of(first: u32) -> u32 {
     let is_special = matches!(first, 0x2_f800..0x2_fa40 | 0xe_0000..0xe_1000);
     match first {
@@ -177,15 +181,15 @@ fn one_of(first: u32) -> u32 {
 }
 
 #[test]
-fn every_character_beside_blanks() {
+fn every_character_next_to_blanks() {
     let blocks: Vec<u32> =
         (0..=0x0010_ffff).step_by(64).filter(|first| first / 64 % one_of(*first) == 0).collect();
     // All pipelines for the scripts and signs in daily use, every sixth in turn for the others.
-    let is_used = |first: u32| matches!(first, 0..0x3400 | 0xf900..0x1_0000);
     blocks.par_iter().enumerate().for_each(|(block, first)| {
         let some = (*first..first + 64).filter_map(char::from_u32);
         let text = some.map(|c| format!("a{c} b\n{c} {c}{c} x")).collect::<Vec<_>>().concat();
-        let pipelines = (0..CUT.len()).filter(|number| is_used(*first) || number % 6 == block % 6);
+        let is_used = matches!(*first, 0..0x3400 | 0xf900..0x1_0000);
+        let pipelines = (0..CUT.len()).filter(|number| is_used || number % 6 == block % 6);
         pipelines.for_each(|number| assert_same_with(number, &text));
     });
 }
@@ -210,15 +214,19 @@ proptest! {
     }
 }
 
+/// Returns true if texts of this pipeline may be cut.
+fn is_cut(normalizer: &Value, pre_tokenizer: &Value, model: &Value) -> bool {
+    tokenizer(normalizer, pre_tokenizer, model).2.cuts.is_some()
+}
+
 #[test]
 fn what_looks_across_a_blank_is_not_cut() {
-    let is_cut = |normalizer: &Value, pre_tokenizer: &Value, model: &Value| {
-        tokenizer(normalizer, pre_tokenizer, model).2.cuts.is_some()
-    };
-    let (none, bpe, pieces) = (Value::Null, byte_level_model(), unigram_model());
+    let none = Value::Null;
+    let bpe = byte_level_model();
+    let pieces = unigram_model();
     assert!(is_cut(&none, &byte_level(), &bpe));
-    assert!(is_cut(&none, &behind_blanks(), &bpe));
-    assert!(!is_cut(&bert(true, true), &behind_blanks(), &bpe));
+    assert!(is_cut(&none, &byte_level_with_blank(), &bpe));
+    assert!(!is_cut(&bert(true, true), &byte_level_with_blank(), &bpe));
     assert!(!is_cut(
         &none,
         &json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false}),
@@ -255,15 +263,15 @@ fn added_tokens_and_templates_decide_too() {
         json!([{"content": "<mask>", "special": true}, {"content": "a b", "special": false}])
     ));
     let template = |pieces: Value| json!({"type": "TemplateProcessing", "single": pieces});
-    let (a, special) =
-        (json!({"Sequence": {"id": "A", "type_id": 0}}), json!({"SpecialToken": {"id": "x", "type_id": 0}}));
+    let a = json!({"Sequence": {"id": "A", "type_id": 0}});
+    let special = json!({"SpecialToken": {"id": "x", "type_id": 0}});
     assert!(is_cut("post_processor", template(json!([special, a, special]))));
     assert!(!is_cut("post_processor", template(json!([a, a]))));
     assert!(!is_cut("post_processor", template(json!([special]))));
     assert!(!is_cut("model", json!({"vocab": {}})));
 }
 
-/// Of each file: enough to fill caches and to make them grow, over all files.
+/// Bytes of each file: over all files, enough to fill caches and make them grow.
 const PAGE_BYTES: usize = 4 << 10;
 
 #[test]

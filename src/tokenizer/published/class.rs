@@ -1,15 +1,15 @@
-//! The classes of tokenizers that transformers 5 knows and this program obeys: how one is chosen for a
-//! folder, and what each makes of the files.
+//! The tokenizer classes of transformers 5 that this program supports: how the class of a folder is chosen,
+//! and what each class does with the files.
 
 use serde_json::Value;
 
 use crate::error::Problem;
 
-/// A class of transformers 5. All but [`Class::General`] make normalizer, pre-tokenizer and template anew
-/// and take only the vocabulary of a tokenizer.json.
+/// A class of transformers 5. All but [`Class::General`] rebuild normalizer, pre-tokenizer and template, and
+/// use only the vocabulary of a tokenizer.json.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Class {
-    /// `TokenizersBackend`, formerly `PreTrainedTokenizerFast`: reads a tokenizer.json as it is.
+    /// `TokenizersBackend`, formerly `PreTrainedTokenizerFast`: uses a tokenizer.json as it is.
     General,
     Albert,
     Bert,
@@ -24,7 +24,7 @@ pub(super) enum Class {
     XlmRoberta,
 }
 
-/// The model of a tokenizer.json that a class makes.
+/// The kind of model in a tokenizer.json that a class builds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     WordPiece,
@@ -32,7 +32,7 @@ pub(super) enum Kind {
     Unigram,
 }
 
-/// Classes by name, without "Fast" at the end; the first of a class is how it is written.
+/// Classes by name, without "Fast" at the end; the first name of a class is the one that is written.
 const NAMES: [(&str, Class); 24] = [
     ("PreTrainedTokenizerFast", Class::General),
     ("PreTrainedTokenizer", Class::General),
@@ -60,7 +60,7 @@ const NAMES: [(&str, Class); 24] = [
     ("PreTrainedTokenizerBase", Class::General),
 ];
 
-/// The class of a model that names none.
+/// The class for a model type, if no file names a class.
 const OF_MODELS: [(&str, Class); 11] = [
     ("albert", Class::Albert),
     ("bert", Class::Bert),
@@ -77,11 +77,11 @@ const OF_MODELS: [(&str, Class); 11] = [
 
 impl Class {
     /// The class of a folder by its `tokenizer_config.json` and `config.json`, as `AutoTokenizer` of
-    /// transformers 5.24 chooses it; `None` where neither tells.
+    /// transformers 5.24 chooses it; `None` if neither determines one.
     pub(super) fn choose(settings: &Value, model: &Value, place: &str) -> Result<Option<Self>, Problem> {
         let of_model =
             OF_MODELS.iter().find(|(name, _)| model["model_type"] == *name).map(|(_, class)| *class);
-        // Published folders of ModernBERT name classes that their tokenizers are not of.
+        // Published folders of ModernBERT name classes that do not match their tokenizers.
         if of_model == Some(Self::General) {
             return Ok(of_model);
         }
@@ -103,8 +103,7 @@ impl Class {
     }
 
     fn named(name: &str, settings: &Value, file: &str, place: &str) -> Result<Self, Problem> {
-        let bare = name.strip_suffix("Fast").unwrap_or(name);
-        let found = NAMES.iter().find(|(known, _)| known.strip_suffix("Fast").unwrap_or(known) == bare);
+        let found = NAMES.iter().find(|(known, _)| without_fast(known) == without_fast(name));
         found.map(|(_, class)| *class).ok_or_else(|| {
             let code = if settings["auto_map"]["AutoTokenizer"].is_null() {
                 ""
@@ -117,18 +116,17 @@ impl Class {
         })
     }
 
-    /// The name as it is written.
+    /// The name that is written.
     pub(super) fn name(self) -> &'static str {
         NAMES.iter().find(|(_, class)| *class == self).map_or("PreTrainedTokenizerFast", |(name, _)| name)
     }
 
     /// Returns true if `name` means this class.
     pub(super) fn is_named(self, name: &str) -> bool {
-        let bare = |name: &str| name.strip_suffix("Fast").unwrap_or(name).to_string();
-        NAMES.iter().any(|(known, class)| *class == self && bare(known) == bare(name))
+        NAMES.iter().any(|(known, class)| *class == self && without_fast(known) == without_fast(name))
     }
 
-    /// The model that the class makes of a vocabulary; `None`: the one that is there.
+    /// The kind of model that the class builds from a vocabulary; `None` if it keeps the existing model.
     pub(super) fn kind(self) -> Option<Kind> {
         match self {
             Self::General => None,
@@ -143,7 +141,7 @@ impl Class {
         matches!(self, Self::Bert | Self::Deberta | Self::DebertaV2)
     }
 
-    /// Special tokens that no file names, by role.
+    /// Special tokens by role, for roles that no file names.
     pub(super) fn special_tokens(self) -> &'static [(&'static str, &'static str)] {
         match self {
             Self::General => &[],
@@ -213,10 +211,15 @@ impl Class {
         }
     }
 
-    /// Returns true if the mask token takes the space before it when only its name is given.
+    /// Returns true if the mask token includes the space before it when only its name is given.
     pub(super) fn mask_takes_space(self) -> bool {
         matches!(self, Self::Mpnet | Self::Camembert)
     }
+}
+
+/// The name of a class without "Fast" at the end.
+fn without_fast(name: &str) -> &str {
+    name.strip_suffix("Fast").unwrap_or(name)
 }
 
 #[cfg(test)]
@@ -232,14 +235,14 @@ mod tests {
 
     #[test]
     fn a_class_is_chosen_as_auto_tokenizer_does() {
-        let bert = || json!({"model_type": "bert"});
-        assert_eq!(chosen(json!({}), bert()), Ok(Some(Class::Bert)));
+        let bert = json!({"model_type": "bert"});
+        assert_eq!(chosen(json!({}), bert.clone()), Ok(Some(Class::Bert)));
         assert_eq!(
-            chosen(json!({"tokenizer_class": "RobertaTokenizerFast"}), bert()),
+            chosen(json!({"tokenizer_class": "RobertaTokenizerFast"}), bert.clone()),
             Ok(Some(Class::Roberta))
         );
         assert_eq!(
-            chosen(json!({"tokenizer_class": "PreTrainedTokenizerFast"}), bert()),
+            chosen(json!({"tokenizer_class": "PreTrainedTokenizerFast"}), bert),
             Ok(Some(Class::General))
         );
         let both = json!({"model_type": "bert", "tokenizer_class": "XLMRobertaTokenizer"});

@@ -1,5 +1,5 @@
-//! The keys of tokenizer_config.json: which change token ids and are obeyed, which never do, and which would
-//! and are refused.
+//! The keys of tokenizer_config.json: those that change token ids and are obeyed, those that never change
+//! ids, and those that would change ids and are refused.
 //!
 //! Collected from the arguments of all tokenizers of transformers 4.57 and 5.24 and from published folders.
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::error::Problem;
 
-/// Keys that are read, or that end in `_token` and name a special token.
+/// Keys that are read, in addition to keys that end in `_token` and name a special token.
 const OBEYED: [&str; 20] = [
     "add_prefix_space",
     "added_tokens_decoder",
@@ -31,7 +31,7 @@ const OBEYED: [&str; 20] = [
     "fast_tokenizer_files",
 ];
 
-/// Keys that put something in the place of a file's part: refused where they say anything.
+/// Keys that replace a part of a file: refused if they have a value.
 const REFUSED: [&str; 11] = [
     "_json_padding",
     "_json_truncation",
@@ -46,10 +46,10 @@ const REFUSED: [&str; 11] = [
     "vocab",
 ];
 
-/// Keys that change no token id of the classes that are supported.
+/// Keys that change no token id of the supported classes.
 const IRRELEVANT: [&str; 6] = [ORIGIN, CALLS, DECODING, OLDER, OTHERS, SAVED];
 
-/// The origin of a tokenizer.
+/// Keys about the origin of a tokenizer.
 const ORIGIN: &str = "\
     __slow_tokenizer _commit_hash _from_auto _from_pipeline _name_or_path architectures backend cache_dir \
     code_revision commit_message config device_map dtype emoji_file entity_vocab_file files_loaded \
@@ -61,7 +61,7 @@ const ORIGIN: &str = "\
     trust_remote_code use_auth_token use_fast verbose version vocab_file word_pronunciation_file \
     word_shape_file";
 
-/// Padding, and what a call may ask for anew.
+/// Keys about padding, and defaults that a call can override.
 const CALLS: &str = "\
     max_length max_seq_length max_target_length n_sequences only_label_first_subword pad_to_max_length \
     pad_to_multiple_of pad_token_box pad_token_id pad_token_label pad_token_type_id padding padding_side \
@@ -70,7 +70,7 @@ const CALLS: &str = "\
     truncation_strategy is_split_into_words max_position_embeddings vocab_size tensor_type bos_token_id \
     cls_token_id eos_token_id mask_token_id sep_token_id unk_token_id";
 
-/// Decoding and chats.
+/// Keys about decoding and chats.
 const DECODING: &str = "\
     chat_control_tokens chat_template clean_up_tokenization_spaces \
     clean_up_tokenization_spaces_for_bpe_even_though_it_will_corrupt_output decode_with_prefix_space \
@@ -78,14 +78,14 @@ const DECODING: &str = "\
     sanitize_control_tokens skip_special_tokens spaces_between_special_tokens tool_use_template \
     use_default_system_prompt mode";
 
-/// Read by classes of older releases alone: transformers 5 gives the same ids whatever they say.
+/// Keys that only classes of older releases read: transformers 5 returns the same ids whatever their values.
 const OLDER: &str = "\
     add_bos_token add_eos_token clean_text do_basic_tokenize do_split_on_punc fix_mistral_regex legacy \
     max_input_chars_per_word never_split remove_space sp_model_kwargs use_fast_bert_tokenizer vocab_list \
     vocab_type wordpieces_prefix do_wordpiece_only basic_tokenizer wordpiece_tokenizer do_pretokenize \
     pretokenizer_type lowercase do_lower special_tokens special_tokens_attr tokenizer model encoding data";
 
-/// Read by classes that are refused.
+/// Keys that only unsupported classes read.
 const OTHERS: &str = "\
     add_blank bod_id byte_fallback cell_trim_length cls_token_box default_velocity do_clean_text \
     do_lowercase do_lowercase_and_remove_accent do_normalize do_phonemize do_subword_tokenize do_upper_case \
@@ -103,7 +103,7 @@ const OTHERS: &str = "\
     image_mean image_std patch_size num_image_tokens vision_feature_select_strategy text_pair \
     text_pair_target text_target pair";
 
-/// Attributes that old releases saved, and of models, trainings and other inputs than text.
+/// Attributes saved by old releases, and keys of models, trainings and inputs other than text.
 const SAVED: &str = "\
     all_special_tokens attention_mask base_model deprecation_warnings id2label init_kwargs is_fast label2id \
     library_name license max_len_sentences_pair max_len_single_sentence max_model_input_sizes num_labels \
@@ -115,11 +115,11 @@ const SAVED: &str = "\
 /// The treatment of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Treatment {
-    /// Read where the class reads it.
+    /// Read if the class reads it.
     Obeyed,
     /// Changes no id.
     Irrelevant,
-    /// Would change ids, and cannot be obeyed.
+    /// Would change ids, and is not supported.
     Refused,
 }
 
@@ -129,19 +129,19 @@ fn irrelevant() -> impl Iterator<Item = &'static str> {
 
 /// The treatment of a key with this `value`; `None` if the key is not known.
 pub(super) fn treatment(key: &str, value: &Value) -> Option<Treatment> {
-    let is = |keys: &[&str]| keys.contains(&key);
     let names_token = key.ends_with("_token") && (value.is_string() || value.is_object() || value.is_null());
-    if is(&OBEYED) || names_token {
+    if OBEYED.contains(&key) || names_token {
         return Some(Treatment::Obeyed);
     }
-    if is(&REFUSED) {
+    if REFUSED.contains(&key) {
         let says_nothing = value.is_null() || value.as_array().is_some_and(Vec::is_empty);
         return Some(if says_nothing { Treatment::Irrelevant } else { Treatment::Refused });
     }
     irrelevant().any(|known| known == key).then_some(Treatment::Irrelevant)
 }
 
-/// Refuses keys that would change ids and are not obeyed, and tells in one line those that are not known.
+/// Returns an error for keys that would change ids and are not supported; otherwise a note that lists the
+/// unknown keys, if any.
 pub(super) fn check(settings: &Value, place: &str) -> Result<Option<String>, Problem> {
     let mut unknown = Vec::new();
     for (key, value) in settings.as_object().into_iter().flatten() {
@@ -155,16 +155,18 @@ pub(super) fn check(settings: &Value, place: &str) -> Result<Option<String>, Pro
             None => unknown.push(format!("`{key}`")),
         }
     }
-    let one = |file: &Value| file == "tokenizer.json";
     let files = &settings["fast_tokenizer_files"];
-    if !files.is_null() && !files.as_array().is_some_and(|files| files.iter().all(one)) {
+    if !files.is_null()
+        && !files.as_array().is_some_and(|files| files.iter().all(|file| file == "tokenizer.json"))
+    {
         let message = format!(
             "`fast_tokenizer_files` of tokenizer_config.json names {files}, only `tokenizer.json` is read"
         );
         return Err(Problem::new(message).at(place));
     }
-    let told = || format!("tokenizer_config.json: not known and ignored: {}", unknown.join(", "));
-    Ok((!unknown.is_empty()).then(told))
+    let names = unknown.join(", ");
+    let note = format!("tokenizer_config.json: not known and ignored: {names}");
+    Ok((!unknown.is_empty()).then_some(note))
 }
 
 #[cfg(test)]
@@ -192,17 +194,18 @@ mod tests {
 
     #[test]
     fn keys_that_put_other_parts_in_place_are_refused_by_name() {
-        let refused = |settings: Value| check(&settings, "here").unwrap_err().to_string();
-        assert!(refused(json!({"vocab": {"a": 0}})).contains("`vocab`"));
-        assert!(
-            refused(json!({"fast_tokenizer_files": ["tokenizer.4.0.0.json"]}))
-                .contains("`fast_tokenizer_files`")
-        );
+        for (settings, key) in [
+            (json!({"vocab": {"a": 0}}), "`vocab`"),
+            (json!({"fast_tokenizer_files": ["tokenizer.4.0.0.json"]}), "`fast_tokenizer_files`"),
+        ] {
+            let refused = check(&settings, "here").unwrap_err().to_string();
+            assert!(refused.contains(key), "{refused}");
+        }
         assert_eq!(
             check(&json!({"init_inputs": [], "vocab": null, "do_lower_case": true}), "here").unwrap(),
             None
         );
-        let told = check(&json!({"my_key": 1, "pad_token": "x", "other": 2}), "here").unwrap().unwrap();
-        assert!(told.contains("`my_key`, `other`") && !told.contains("pad_token"), "{told}");
+        let note = check(&json!({"my_key": 1, "pad_token": "x", "other": 2}), "here").unwrap().unwrap();
+        assert!(note.contains("`my_key`, `other`") && !note.contains("pad_token"), "{note}");
     }
 }

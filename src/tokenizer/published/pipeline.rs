@@ -1,17 +1,16 @@
-//! The pipelines that the classes of transformers 5 build from a vocabulary: normalizer, pre-tokenizer, template
-//! and the switches of the model, as parts of a tokenizer.json.
+//! The pipelines that the classes of transformers 5 build from a vocabulary: normalizer, pre-tokenizer,
+//! template and the switches of the model, as parts of a tokenizer.json.
 
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokenizers::PostProcessorWrapper;
 
 use crate::error::Problem;
-use crate::tokenizer::published::class::Class;
-use crate::tokenizer::published::class::Kind;
+use crate::tokenizer::framing::{template_entry, template_text, template_token};
+use crate::tokenizer::published::class::{Class, Kind};
 use crate::tokenizer::published::settings::Settings;
 use crate::tokenizer::published::tokens::Tokens;
 
-/// The parts that a class makes; the template follows when the ids of its tokens are known.
+/// The parts that a class builds, except the template, which is built when the ids of its tokens are known.
 pub(super) struct Pipeline {
     pub(super) normalizer: Value,
     pub(super) pre_tokenizer: Value,
@@ -19,7 +18,7 @@ pub(super) struct Pipeline {
     pub(super) model: Vec<(&'static str, Value)>,
 }
 
-/// The parts that `class` makes with these settings; `json` is the tokenizer.json that gives the vocabulary.
+/// Builds the parts of `class` with these settings; `json` is the tokenizer.json with the vocabulary.
 pub(super) fn pipeline(
     class: Class,
     settings: Settings<'_>,
@@ -54,8 +53,10 @@ fn normalizer(class: Class, settings: Settings<'_>, old: &Value) -> Result<Value
             "lowercase": false,
         }),
         Class::Albert => {
-            let replace = |old: &str| json!({"type": "Replace", "pattern": {"String": old}, "content": "\""});
-            let mut parts = vec![replace("``"), replace("''")];
+            let quotes = ["``", "''"];
+            let mut parts = quotes
+                .map(|old| json!({"type": "Replace", "pattern": {"String": old}, "content": "\""}))
+                .to_vec();
             if !settings.flag("keep_accents", false)? {
                 parts.extend([json!({"type": "NFKD"}), json!({"type": "StripAccents"})]);
             }
@@ -82,17 +83,13 @@ fn normalizer(class: Class, settings: Settings<'_>, old: &Value) -> Result<Value
     })
 }
 
-/// SentencePiece's table of characters, if a normalizer or one of the parts of a sequence is one.
+/// SentencePiece's table of characters, if the normalizer or one of the parts of a sequence is such a table.
 fn precompiled(normalizer: &Value) -> Option<Value> {
     let parts = normalizer["normalizers"].as_array().map_or(std::slice::from_ref(normalizer), Vec::as_slice);
     parts.iter().find(|part| part["type"] == "Precompiled").cloned()
 }
 
 fn pre_tokenizer(class: Class, settings: Settings<'_>, prefix_space: bool) -> Result<Value, Problem> {
-    let metaspace = |off: &str| {
-        let scheme = if prefix_space { "always" } else { off };
-        json!({"type": "Metaspace", "replacement": "▁", "prepend_scheme": scheme, "split": true})
-    };
     Ok(match class {
         Class::Bert | Class::DistilBert | Class::Mpnet | Class::Herbert => {
             json!({"type": "BertPreTokenizer"})
@@ -101,18 +98,23 @@ fn pre_tokenizer(class: Class, settings: Settings<'_>, prefix_space: bool) -> Re
             json!({"type": "ByteLevel", "add_prefix_space": prefix_space, "trim_offsets": true, "use_regex": true})
         }
         Class::Albert | Class::Camembert | Class::XlmRoberta => {
-            json!({"type": "Sequence", "pretokenizers": [{"type": "WhitespaceSplit"}, metaspace("never")]})
+            let words = metaspace(if prefix_space { "always" } else { "never" });
+            json!({"type": "Sequence", "pretokenizers": [{"type": "WhitespaceSplit"}, words]})
         }
         Class::DebertaV2 => {
             let mut parts = Vec::new();
             if settings.flag("split_by_punct", false)? {
                 parts.push(json!({"type": "Punctuation", "behavior": "Isolated"}));
             }
-            parts.push(metaspace("first"));
+            parts.push(metaspace(if prefix_space { "always" } else { "first" }));
             json!({"type": "Sequence", "pretokenizers": parts})
         }
         Class::General => Value::Null,
     })
+}
+
+fn metaspace(prepend_scheme: &str) -> Value {
+    json!({"type": "Metaspace", "replacement": "▁", "prepend_scheme": prepend_scheme, "split": true})
 }
 
 fn model(
@@ -150,13 +152,13 @@ fn model(
                 );
                 Problem::new(message).at(place).hint("is the class that of its tokenizer.json?")
             })?;
-            let place_of = |is: &dyn Fn(&Value) -> bool| pieces.iter().position(is).map(|at| at as u64);
             let id = match class {
                 Class::Albert => 1,
-                Class::Camembert => place_of(&|piece| piece[0] == unk).unwrap_or(0),
+                Class::Camembert => pieces.iter().position(|piece| piece[0] == unk).unwrap_or(0) as u64,
                 Class::DebertaV2 => {
-                    let own = place_of(&|piece| piece[0] == unk && piece[1].as_f64() == Some(0.0));
-                    own.map_or_else(|| settings.number("unk_id", 1), Ok)?
+                    let own =
+                        pieces.iter().position(|piece| piece[0] == unk && piece[1].as_f64() == Some(0.0));
+                    own.map_or_else(|| settings.number("unk_id", 1), |place| Ok(place as u64))?
                 }
                 _ => 3,
             };
@@ -165,23 +167,24 @@ fn model(
     })
 }
 
-/// Returns true if two values of a model's switch mean the same: what is left out is null, false, or the default.
+/// Returns true if two values of a model's switch have the same meaning: a missing value means null, false,
+/// or the default.
 pub(super) fn is_same_switch(key: &str, old: &Value, new: &Value) -> bool {
     let default = match key {
         "max_input_chars_per_word" => json!(100),
         "continuing_subword_prefix" if *new == "##" => json!("##"),
         _ => Value::Null,
     };
-    let plain = |value: &Value| match value {
+    let [old, new] = [old, new].map(|value| match value {
         Value::Null => default.clone(),
         Value::Bool(false) => Value::Null,
         Value::String(text) if text.is_empty() => Value::Null,
         other => other.clone(),
-    };
-    plain(old) == plain(new)
+    });
+    old == new
 }
 
-/// The template of a class; `id` tells the ids of tokens. `None`: the one that is there stays.
+/// Builds the template of a class; `id` returns the ids of tokens. `None` if the existing template stays.
 pub(super) fn post_processor(
     class: Class,
     settings: Settings<'_>,
@@ -196,29 +199,22 @@ pub(super) fn post_processor(
         Class::Camembert | Class::XlmRoberta => ["bos_token", "eos_token"],
         _ => ["cls_token", "sep_token"],
     };
-    let named = |role: &str| {
-        tokens.role(role).ok_or_else(|| {
-            let message =
-                format!("`{role}` of tokenizer_config.json is null, and {} needs one", class.name());
-            Problem::new(message).at(place)
-        })
-    };
-    let (cls, sep) = (named(roles[0])?, named(roles[1])?);
-    let (cls_id, sep_id) = (id(cls), id(sep));
-    let around = |first: &str, second: &str| [json!([second, sep_id]), json!([first, cls_id])];
+    let cls = required_role(tokens, roles[0], class, place)?;
+    let sep = required_role(tokens, roles[1], class, place)?;
+    let cls_id = id(cls);
+    let sep_id = id(sep);
+    let [sep_pair, cls_pair] = [json!([sep, sep_id]), json!([cls, cls_id])];
     let json = match class {
         Class::General | Class::Gpt2 => Value::Null,
         Class::Roberta => {
-            let [sep, cls] = around(cls, sep);
             let prefix_space = settings.flag("add_prefix_space", false)?;
             let trim = settings.flag("trim_offsets", true)?;
-            json!({"type": "RobertaProcessing", "sep": sep, "cls": cls, "trim_offsets": trim, "add_prefix_space": prefix_space})
+            json!({"type": "RobertaProcessing", "sep": sep_pair, "cls": cls_pair, "trim_offsets": trim, "add_prefix_space": prefix_space})
         }
         Class::Mpnet => {
-            let [sep, cls] = around(cls, sep);
-            json!({"type": "RobertaProcessing", "sep": sep, "cls": cls, "trim_offsets": true, "add_prefix_space": false})
+            json!({"type": "RobertaProcessing", "sep": sep_pair, "cls": cls_pair, "trim_offsets": true, "add_prefix_space": false})
         }
-        // The class counts on these ids.
+        // The class assumes these ids.
         Class::Herbert => json!({"type": "BertProcessing", "sep": [sep, 2], "cls": [cls, 0]}),
         Class::Bert | Class::DistilBert | Class::DebertaV2 | Class::Albert => {
             template([cls, sep], [cls_id, sep_id], false, 1)
@@ -236,18 +232,23 @@ pub(super) fn post_processor(
     }
 }
 
+/// The token of a role; an error if the files set it to null.
+fn required_role<'a>(tokens: &'a Tokens, role: &str, class: Class, place: &str) -> Result<&'a str, Problem> {
+    tokens.role(role).ok_or_else(|| {
+        let message = format!("`{role}` of tokenizer_config.json is null, and {} needs one", class.name());
+        Problem::new(message).at(place)
+    })
+}
+
 fn template([cls, sep]: [&str; 2], ids: [Option<u32>; 2], double: bool, second: u32) -> Value {
-    let token = |name: &str, type_id: u32| json!({"SpecialToken": {"id": name, "type_id": type_id}});
-    let text = |name: &str, type_id: u32| json!({"Sequence": {"id": name, "type_id": type_id}});
-    let single = vec![token(cls, 0), text("A", 0), token(sep, 0)];
+    let single = vec![template_token(cls, 0), template_text("A", 0), template_token(sep, 0)];
     let mut pair = single.clone();
     if double {
-        pair.push(token(sep, 0));
+        pair.push(template_token(sep, 0));
     }
-    pair.extend([text("B", second), token(sep, second)]);
-    let entry = |name: &str, id: Option<u32>| json!({"id": name, "ids": [id], "tokens": [name]});
+    pair.extend([template_text("B", second), template_token(sep, second)]);
     json!({
         "type": "TemplateProcessing", "single": single, "pair": pair,
-        "special_tokens": {cls: entry(cls, ids[0]), sep: entry(sep, ids[1])},
+        "special_tokens": {cls: template_entry(cls, ids[0]), sep: template_entry(sep, ids[1])},
     })
 }

@@ -1,7 +1,6 @@
 //! The settings of tokenizer_config.json, checked key by key.
 
-use serde_json::Map;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::error::Problem;
 use crate::tokenizer::load;
@@ -9,7 +8,7 @@ use crate::tokenizer::load::NamedFile;
 
 pub(super) const TOKENIZER_CONFIG: &str = "tokenizer_config.json";
 
-/// From this length on transformers takes a length for none (its `LARGE_INTEGER`).
+/// Lengths from this one on mean "no limit" in transformers (its `LARGE_INTEGER`).
 const NO_LIMIT: f64 = 1e20;
 
 /// The keys of one file, for errors that name both.
@@ -19,19 +18,19 @@ pub(super) struct Settings<'a> {
     place: &'a str,
 }
 
-/// The object in the file called `name`; empty where there is no such file.
+/// The object in the file called `name`; empty if there is no such file.
 pub(in crate::tokenizer) fn object(
     files: &[NamedFile],
     name: &str,
     place: &str,
 ) -> Result<Map<String, Value>, Problem> {
     let Some(bytes) = load::content(files, name) else { return Ok(Map::new()) };
-    let wrong = |what: String| Problem::new(format!("its {name} {what}")).at(place);
-    match serde_json::from_slice(bytes) {
-        Ok(Value::Object(keys)) => Ok(keys),
-        Ok(_) => Err(wrong("is not a JSON object".to_string())),
-        Err(error) => Err(wrong(format!("is not JSON: {error}")).hint("is the file whole?")),
-    }
+    let message = match serde_json::from_slice(bytes) {
+        Ok(Value::Object(keys)) => return Ok(keys),
+        Ok(_) => return Err(Problem::new(format!("its {name} is not a JSON object")).at(place)),
+        Err(error) => format!("its {name} is not JSON: {error}"),
+    };
+    Err(Problem::new(message).at(place).hint("is the file whole?"))
 }
 
 impl<'a> Settings<'a> {
@@ -44,7 +43,7 @@ impl<'a> Settings<'a> {
         Problem::new(format!("`{key}` of {TOKENIZER_CONFIG} is {value}, {wanted} is wanted")).at(self.place)
     }
 
-    /// A switch, or `absent`.
+    /// A switch, or `absent` if the key is missing.
     pub(super) fn flag(&self, key: &str, absent: bool) -> Result<bool, Problem> {
         match self.keys.get(key) {
             None => Ok(absent),
@@ -52,7 +51,7 @@ impl<'a> Settings<'a> {
         }
     }
 
-    /// A switch that `null` leaves open.
+    /// A switch that may be missing or null.
     pub(super) fn open_flag(&self, key: &str) -> Result<Option<bool>, Problem> {
         match self.keys.get(key) {
             None | Some(Value::Null) => Ok(None),
@@ -60,7 +59,7 @@ impl<'a> Settings<'a> {
         }
     }
 
-    /// A number from 0 on, or `absent`.
+    /// A non-negative number, or `absent` if the key is missing.
     pub(super) fn number(&self, key: &str, absent: u64) -> Result<u64, Problem> {
         match self.keys.get(key) {
             None => Ok(absent),
@@ -68,7 +67,7 @@ impl<'a> Settings<'a> {
         }
     }
 
-    /// The longest sequence in tokens; `None` where there is no limit.
+    /// The longest sequence in tokens; `None` if there is no limit.
     pub(super) fn model_max_length(&self) -> Result<Option<usize>, Problem> {
         let key = if self.keys.contains_key("model_max_length") { "model_max_length" } else { "max_len" };
         let length = match self.keys.get(key) {
@@ -81,7 +80,7 @@ impl<'a> Settings<'a> {
         Ok((0.0 < length && length < NO_LIMIT).then_some(length as usize))
     }
 
-    /// Returns true if texts that are too long lose their beginning; `absent` is the answer of tokenizer.json.
+    /// Returns true if texts that are too long lose their beginning; `absent` is the value of tokenizer.json.
     pub(super) fn truncates_left(&self, absent: bool) -> Result<bool, Problem> {
         match self.keys.get("truncation_side").map(Value::as_str) {
             None => Ok(absent),
@@ -91,7 +90,7 @@ impl<'a> Settings<'a> {
         }
     }
 
-    /// Returns true if models get token types.
+    /// Returns true if models get token types; `absent` is the result if the key is missing.
     pub(super) fn gives_token_types(&self, absent: bool) -> Result<bool, Problem> {
         let Some(value) = self.keys.get("model_input_names") else { return Ok(absent) };
         let names = value.as_array().filter(|names| names.iter().all(Value::is_string));
@@ -113,7 +112,6 @@ mod tests {
 
     #[test]
     fn a_longest_sequence_has_many_forms() {
-        let length = |value: Value| with(json!({"model_max_length": value}), |s| s.model_max_length());
         for (value, wanted) in [
             (json!(512), Some(512)),
             (json!(512.0), Some(512)),
@@ -125,10 +123,14 @@ mod tests {
             (serde_json::from_str("1000000000000000019884624838656").unwrap(), None),
             (json!(1_000_000_000_000_000_000_000_f64), None),
         ] {
-            assert_eq!(length(value.clone()), Ok(wanted), "{value}");
+            assert_eq!(
+                with(json!({"model_max_length": value}), |s| s.model_max_length()),
+                Ok(wanted),
+                "{value}"
+            );
         }
         for value in [json!("long"), json!(true), json!(-1), json!(12.5), json!([512])] {
-            let error = length(value.clone()).unwrap_err();
+            let error = with(json!({"model_max_length": value}), |s| s.model_max_length()).unwrap_err();
             assert!(error.contains("`model_max_length` of tokenizer_config.json is "), "{value}: {error}");
         }
         assert_eq!(with(json!({"max_len": 128}), |s| s.model_max_length()), Ok(Some(128)));

@@ -1,18 +1,15 @@
-//! Special and added tokens: what the files around a tokenizer.json say of them, in the order in which
-//! transformers 5 lets one file override another.
+//! Special and added tokens in the files next to a tokenizer.json, in the order in which transformers 5 lets
+//! one file override another.
 
-use std::collections::HashMap;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
-use serde_json::Map;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use tokenizers::AddedToken;
 
 use crate::error::Problem;
 use crate::tokenizer::load::NamedFile;
 use crate::tokenizer::published::class::Class;
-use crate::tokenizer::published::settings::TOKENIZER_CONFIG;
-use crate::tokenizer::published::settings::object;
+use crate::tokenizer::published::settings::{TOKENIZER_CONFIG, object};
 
 /// The roles of special tokens, in the order in which transformers adds the tokens.
 pub(in crate::tokenizer) const ROLES: [&str; 7] =
@@ -31,11 +28,11 @@ struct Named {
 /// The special tokens and the tokens to add.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Tokens {
-    /// Special tokens by role; the class's own where no file names one.
+    /// Special tokens by role; the default of the class if no file names one.
     roles: Vec<(String, Named)>,
     /// Special tokens without a role.
     extra: Vec<Named>,
-    /// Added tokens, sorted by the id that the files give them.
+    /// Added tokens, sorted by their id in the files.
     added: Vec<(u32, AddedToken)>,
 }
 
@@ -75,7 +72,7 @@ impl Tokens {
                 added.push((id, AddedToken::from(content, is_special)));
             }
             added.extend(in_tokenizer.iter().cloned());
-            // Of two tokens of one id the later one is meant.
+            // Of two tokens with one id, the later one is used.
             added.sort_by_key(|(id, _)| *id);
             added.reverse();
             added.dedup_by_key(|(id, _)| *id);
@@ -95,13 +92,13 @@ impl Tokens {
         Ok(tokens)
     }
 
-    /// The tokens that have a role of transformers, or are special without one.
+    /// The tokens that have a role of transformers, or are special without a role.
     fn special_names(&self) -> HashSet<String> {
         let of_roles = self.roles.iter().filter(|(role, _)| ROLES.contains(&role.as_str()));
         of_roles.map(|(_, named)| named).chain(&self.extra).map(|named| named.token.content.clone()).collect()
     }
 
-    /// The token of a role as the files name it.
+    /// The token of a role, as named in the files.
     pub(super) fn role(&self, role: &str) -> Option<&str> {
         self.roles.iter().find(|(name, _)| name == role).map(|(_, named)| named.token.content.as_str())
     }
@@ -111,13 +108,13 @@ impl Tokens {
         self.added.iter().any(|(_, token)| token.content == content)
     }
 
-    /// The tokens to add to a tokenizer that already has those of `present`, in order.
+    /// The tokens to add to a tokenizer that already has the tokens `present`, in order.
     pub(super) fn to_add(&self, class: Class, present: &[(u32, AddedToken)]) -> Vec<AddedToken> {
         let of_content: HashMap<&str, &AddedToken> =
             present.iter().map(|(_, token)| (token.content.as_str(), token)).collect();
-        let is_new = |token: &AddedToken| of_content.get(token.content.as_str()) != Some(&token);
+        let added = self.added.iter().map(|(_, token)| token);
         let mut tokens: Vec<AddedToken> =
-            self.added.iter().map(|(_, token)| token).filter(|token| is_new(token)).cloned().collect();
+            added.filter(|token| of_content.get(token.content.as_str()) != Some(token)).cloned().collect();
         let mut known: HashSet<String> = present.iter().map(|(_, token)| token.content.clone()).collect();
         known.extend(tokens.iter().map(|token| token.content.clone()));
         for token in &mut tokens {
@@ -152,15 +149,15 @@ impl Reader<'_> {
     /// `added_tokens_decoder`: tokens with their flags, by id.
     fn decoder(&self, decoder: &Value) -> Result<Vec<(u32, AddedToken)>, Problem> {
         let key = "added_tokens_decoder";
-        let wrong = |value: &Value| self.wrong(key, value, "a table of ids and tokens");
-        let table = decoder.as_object().ok_or_else(|| wrong(decoder))?;
+        let wanted = "a table of ids and tokens";
+        let table = decoder.as_object().ok_or_else(|| self.wrong(key, decoder, wanted))?;
         let mut tokens = Vec::with_capacity(table.len());
         for (id, token) in table {
             let flags = token.is_object().then(|| added_token(token)).flatten();
             tokens.push((id.parse().ok(), flags));
         }
         let whole: Option<Vec<_>> = tokens.into_iter().map(|(id, token)| Some((id?, token?))).collect();
-        whole.ok_or_else(|| wrong(decoder))
+        whole.ok_or_else(|| self.wrong(key, decoder, wanted))
     }
 
     fn named(&self, key: &str, value: &Value) -> Result<Named, Problem> {
@@ -193,8 +190,9 @@ impl Reader<'_> {
         for (key, value) in more {
             tokens.roles.push((key.clone(), self.named(key, value)?));
         }
-        let given = |key: &str| keys.get(key).and_then(Value::as_array).filter(|list| !list.is_empty());
-        match given("extra_special_tokens").or_else(|| given("additional_special_tokens")) {
+        let lists = ["extra_special_tokens", "additional_special_tokens"];
+        let mut given = lists.iter().filter_map(|key| keys.get(*key)?.as_array());
+        match given.find(|list| !list.is_empty()) {
             Some(list) => {
                 for value in list {
                     tokens.extra.push(self.named("additional_special_tokens", value)?);
@@ -215,19 +213,28 @@ pub(in crate::tokenizer) fn added_token(value: &Value) -> Option<AddedToken> {
     let Some(flags) = value.as_object() else {
         return Some(AddedToken::from(value.as_str()?, true));
     };
-    let flag = |key: &str| match flags.get(key) {
-        None | Some(Value::Null) => Some(None),
-        Some(value) => value.as_bool().map(Some),
-    };
-    let special = flag("special")?.unwrap_or(false);
+    let special = flag(flags, "special", false)?;
     Some(AddedToken {
         content: flags.get("content")?.as_str()?.to_string(),
-        single_word: flag("single_word")?.unwrap_or(false),
-        lstrip: flag("lstrip")?.unwrap_or(false),
-        rstrip: flag("rstrip")?.unwrap_or(false),
-        normalized: flag("normalized")?.unwrap_or(!special),
+        single_word: flag(flags, "single_word", false)?,
+        lstrip: flag(flags, "lstrip", false)?,
+        rstrip: flag(flags, "rstrip", false)?,
+        normalized: flag(flags, "normalized", !special)?,
         special,
     })
+}
+
+/// A flag of a token, `default` if it is missing or null; `None` for a value of another type.
+fn flag(flags: &Map<String, Value>, key: &str, default: bool) -> Option<bool> {
+    match flags.get(key) {
+        None | Some(Value::Null) => Some(default),
+        Some(value) => value.as_bool(),
+    }
+}
+
+/// Reads an entry of `added_tokens`.
+fn token_with_id(value: &Value) -> Option<(u32, AddedToken)> {
+    Some((u32::try_from(value["id"].as_u64()?).ok()?, added_token(value)?))
 }
 
 /// The `added_tokens` of a tokenizer.json.
@@ -235,22 +242,20 @@ pub(in crate::tokenizer) fn added_tokens(
     list: &Value,
     place: &str,
 ) -> Result<Vec<(u32, AddedToken)>, Problem> {
-    let wrong = || Problem::new("its `added_tokens` are no list of tokens with ids").at(place);
     if list.is_null() {
         return Ok(Vec::new());
     }
-    let read = |value: &Value| Some((u32::try_from(value["id"].as_u64()?).ok()?, added_token(value)?));
-    let list = list.as_array().ok_or_else(wrong)?;
-    list.iter().map(|value| read(value).ok_or_else(wrong)).collect()
+    let tokens = list.as_array().and_then(|list| list.iter().map(token_with_id).collect());
+    tokens.ok_or_else(|| Problem::new("its `added_tokens` are no list of tokens with ids").at(place))
 }
 
 /// `added_tokens` for a tokenizer.json.
 pub(in crate::tokenizer) fn added_tokens_json(tokens: &[(u32, AddedToken)]) -> Value {
-    let json = |(id, token): &(u32, AddedToken)| {
+    let entries = tokens.iter().map(|(id, token)| {
         serde_json::json!({
             "id": id, "content": token.content, "single_word": token.single_word, "lstrip": token.lstrip,
             "rstrip": token.rstrip, "normalized": token.normalized, "special": token.special,
         })
-    };
-    tokens.iter().map(json).collect()
+    });
+    entries.collect()
 }

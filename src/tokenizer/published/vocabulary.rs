@@ -1,32 +1,27 @@
-//! Vocabularies of old folders without a tokenizer.json, and vocabularies that a class reads as another kind
-//! of model than the one that is there.
+//! Vocabularies of old folders without a tokenizer.json, and vocabularies that a class reads as a kind of
+//! model other than that of the file.
 
-use serde_json::Map;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
 use crate::error::Problem;
 use crate::tokenizer::load;
-use crate::tokenizer::load::ENTRIES;
-use crate::tokenizer::load::IDS;
-use crate::tokenizer::load::MERGES;
-use crate::tokenizer::load::NamedFile;
-use crate::tokenizer::load::TOKENIZER_JSON;
-use crate::tokenizer::published::class::Class;
-use crate::tokenizer::published::class::Kind;
+use crate::tokenizer::load::{ENTRIES, IDS, MERGES, NamedFile, TOKENIZER_JSON};
+use crate::tokenizer::published::class::{Class, Kind};
 
-/// `files` with a tokenizer.json, made of the vocabulary where there is none, and the class that reads it.
+/// `files` with a tokenizer.json (built from the vocabulary if there is none), and the class that reads it;
+/// `named` is the class named by the folder.
 pub(super) fn complete(
     mut files: Vec<NamedFile>,
-    told: Option<Class>,
+    named: Option<Class>,
     place: &str,
 ) -> Result<(Vec<NamedFile>, Class), Problem> {
-    let has = |name: &str| load::content(&files, name).is_some();
-    if has(TOKENIZER_JSON) {
-        return Ok((files, told.unwrap_or(Class::General)));
+    if load::content(&files, TOKENIZER_JSON).is_some() {
+        return Ok((files, named.unwrap_or(Class::General)));
     }
-    let (is_list, is_pair) = (has(ENTRIES), has(IDS) && has(MERGES));
-    let (model, class) = match (told, told.and_then(Class::kind)) {
+    let [is_list, has_ids, has_merges] =
+        [ENTRIES, IDS, MERGES].map(|name| load::content(&files, name).is_some());
+    let is_pair = has_ids && has_merges;
+    let (model, class) = match (named, named.and_then(Class::kind)) {
         (Some(class), Some(Kind::WordPiece)) if is_list => (word_piece(&files, place)?, class),
         (Some(class), Some(Kind::Bpe)) if is_pair => (bpe(&files, place)?, class),
         (None, _) if is_list => {
@@ -60,7 +55,8 @@ pub(super) fn complete(
     Ok((files, class))
 }
 
-/// Refuses a list of entries without the special tokens that texts need; `is_known` tells of a token.
+/// Returns an error if the vocabulary lacks one of these special tokens; `is_known` returns true for a known
+/// token.
 pub(super) fn require(names: &[&str], is_known: impl Fn(&str) -> bool, place: &str) -> Result<(), Problem> {
     let missing = names.iter().find(|name| !is_known(name));
     missing.map_or(Ok(()), |name| {
@@ -69,11 +65,12 @@ pub(super) fn require(names: &[&str], is_known: impl Fn(&str) -> bool, place: &s
     })
 }
 
-/// Says that letters are lowered, as the classes do where nothing tells, though entries have capital ones.
+/// Returns a note if the vocabulary has entries with capital letters although texts are lowercased, which the
+/// classes do by default.
 pub(super) fn note_capitals(model: &Value) -> Option<String> {
     let entries = model["vocab"].as_object()?;
-    let is_capital = |entry: &&String| !entry.starts_with(['[', '<']) && entry.contains(char::is_uppercase);
-    let capital = entries.keys().filter(is_capital).count();
+    let ordinary = entries.keys().filter(|entry| !entry.starts_with(['[', '<']));
+    let capital = ordinary.filter(|entry| entry.contains(char::is_uppercase)).count();
     (capital > 0).then(|| {
         format!(
             "{ENTRIES}: {capital} of {} entries have capital letters, and texts are lowered, as transformers does \
@@ -88,7 +85,7 @@ fn text<'a>(files: &'a [NamedFile], name: &str, place: &str) -> Result<&'a str, 
     std::str::from_utf8(bytes).map_err(|e| Problem::new(format!("its {name} is not UTF-8: {e}")).at(place))
 }
 
-/// An entry a line; of equal ones the last one counts, as in the `tokenizers` crate.
+/// One entry per line; the last of several equal entries counts, as in the `tokenizers` crate.
 fn word_piece(files: &[NamedFile], place: &str) -> Result<Value, Problem> {
     let lines = text(files, ENTRIES, place)?.lines();
     let vocab: Map<String, Value> =
@@ -103,7 +100,7 @@ fn is_mpnet(vocab: &Value) -> bool {
     ["<s>", "</s>", "<pad>", "<mask>"].iter().all(|name| !vocab[*name].is_null())
 }
 
-/// A table of ids, and a pair of pieces a line.
+/// Reads a table of ids, and merges with one pair of pieces per line.
 fn bpe(files: &[NamedFile], place: &str) -> Result<Value, Problem> {
     let vocab: Map<String, Value> = serde_json::from_str(text(files, IDS, place)?)
         .map_err(|e| Problem::new(format!("its {IDS} is no table of ids: {e}")).at(place))?;
@@ -122,7 +119,15 @@ fn bpe(files: &[NamedFile], place: &str) -> Result<Value, Problem> {
     Ok(json!({"type": "BPE", "vocab": vocab, "merges": merges}))
 }
 
-/// Makes `model` the kind of model that `class` makes of a vocabulary; says whether it was another.
+/// The error for a vocabulary that `class` cannot read.
+fn unreadable(class: Class, place: &str) -> Problem {
+    let message =
+        format!("`tokenizer_class` {} cannot read the vocabulary of its tokenizer.json", class.name());
+    Problem::new(message).at(place).hint("name the class of that vocabulary, or `PreTrainedTokenizerFast`")
+}
+
+/// Converts `model` to the kind of model that `class` builds from a vocabulary; returns true if it was of
+/// another kind.
 pub(super) fn as_kind(class: Class, model: &mut Value, place: &str) -> Result<bool, Problem> {
     let Some(fields) = model.as_object_mut() else {
         return Err(Problem::new("its `model` is no object").at(place));
@@ -137,20 +142,15 @@ pub(super) fn as_kind(class: Class, model: &mut Value, place: &str) -> Result<bo
     if !is_other {
         return Ok(false);
     }
-    let wrong = || {
-        let message =
-            format!("`tokenizer_class` {} cannot read the vocabulary of its tokenizer.json", class.name());
-        Problem::new(message)
-            .at(place)
-            .hint("name the class of that vocabulary, or `PreTrainedTokenizerFast`")
-    };
-    let mut vocab = fields.remove("vocab").ok_or_else(wrong)?;
+    let mut vocab = fields.remove("vocab").ok_or_else(|| unreadable(class, place))?;
     if name != "Unigram"
         && let Some(pieces) = vocab.as_array()
     {
-        let spelled = |piece: &Value| piece.as_str().or_else(|| piece[0].as_str()).map(str::to_string);
-        let ids = pieces.iter().zip(0u32..).map(|(piece, id)| Some((spelled(piece)?, id.into())));
-        vocab = Value::Object(ids.collect::<Option<Map<String, Value>>>().ok_or_else(wrong)?);
+        let spellings = pieces.iter().map(|piece| piece.as_str().or_else(|| piece[0].as_str()));
+        let ids = spellings.zip(0u32..).map(|(text, id)| Some((text?.to_string(), id.into())));
+        vocab = Value::Object(
+            ids.collect::<Option<Map<String, Value>>>().ok_or_else(|| unreadable(class, place))?,
+        );
     }
     let mut made = Map::from_iter([("type".to_string(), name.into()), ("vocab".to_string(), vocab)]);
     if name == "BPE" {

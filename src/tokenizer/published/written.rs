@@ -1,22 +1,20 @@
-//! Makes the files of a tokenizer that was read agree with each other, so that what is written gives
-//! every reader the same ids.
+//! Makes the files of a loaded tokenizer consistent with each other, so that every reader of the written
+//! files gets the same ids.
 
-use serde_json::Map;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::tokenizer::files::pretty;
 use crate::tokenizer::load;
-use crate::tokenizer::load::NamedFile;
-use crate::tokenizer::load::TOKENIZER_JSON;
+use crate::tokenizer::load::{NamedFile, TOKENIZER_JSON};
 use crate::tokenizer::published::class::Class;
 use crate::tokenizer::published::settings::TOKENIZER_CONFIG;
 
 const ADDED_TOKENS: &str = "added_tokens.json";
 
-/// The corrections to the files that were read.
+/// Corrections to the files that were read.
 pub(super) struct Corrections<'a> {
     pub(super) class: Class,
-    /// The tokenizer.json that says all; `None` where the one that is there does.
+    /// The complete tokenizer.json; `None` if the existing file is complete.
     pub(super) json: Option<&'a Value>,
     /// `padding` and `truncation` of the tokenizer.json.
     pub(super) kept: [Value; 2],
@@ -61,15 +59,15 @@ fn replace(files: &mut [NamedFile], name: &str, bytes: Vec<u8>) {
     }
 }
 
-/// Added tokens without what their ids say twice.
+/// Added tokens by id, without the id in each token.
 fn by_id(json: &Value) -> Map<String, Value> {
     let tokens = json["added_tokens"].as_array().into_iter().flatten();
-    let entry = |token: &Value| {
+    let entries = tokens.map(|token| {
         let mut flags = token.as_object().cloned().unwrap_or_default();
         let id = flags.remove("id").unwrap_or_default();
         (id.to_string(), Value::Object(flags))
-    };
-    tokens.map(entry).collect()
+    });
+    entries.collect()
 }
 
 fn by_name(json: &Value) -> Map<String, Value> {
@@ -80,7 +78,7 @@ fn by_name(json: &Value) -> Map<String, Value> {
         .collect()
 }
 
-/// Settings of a tokenizer_config.json that is not there, from which `class` makes the same tokenizer again.
+/// Settings for a missing tokenizer_config.json, from which `class` builds the same tokenizer again.
 pub(super) fn config(
     class: Class,
     json: &Value,
@@ -92,7 +90,8 @@ pub(super) fn config(
     if truncates_left {
         config.insert("truncation_side".to_string(), "left".into());
     }
-    let (letters, words) = (&json["normalizer"], &json["pre_tokenizer"]);
+    let letters = &json["normalizer"];
+    let words = &json["pre_tokenizer"];
     if letters["type"] == "BertNormalizer" {
         let switches = [
             ("do_lower_case", "lowercase"),
@@ -114,8 +113,8 @@ pub(super) fn config(
     config
 }
 
-/// Says which parts of a tokenizer.json give way to what the files beside it say.
-pub(super) fn told(class: Class, changed: &[&str]) -> Option<String> {
+/// Returns a note that lists the parts of a tokenizer.json that were overridden by other files.
+pub(super) fn note_changes(class: Class, changed: &[&str]) -> Option<String> {
     let mut parts = changed.iter().map(|part| format!("`{part}`")).collect::<Vec<_>>();
     parts.dedup();
     (!parts.is_empty()).then(|| {

@@ -1,31 +1,25 @@
-//! Damaged and malicious tokenizer.json files: each is refused with its name or can be used, and what can be
-//! used gives the same ids in chunks as in one.
+//! Damaged and malicious tokenizer.json files: each is either refused with an error that names it or can be
+//! used, and a usable one gives the same ids in chunks as for the whole text.
 
 use std::path::Path;
 
 use rayon::prelude::*;
-use serde_json::Map;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
-use super::STORY;
-use super::train_with;
-use crate::config::TokenizerAlgorithm;
-use crate::config::TokenizerConfig;
+use super::{STORY, train_with};
+use crate::config::{TokenizerAlgorithm, TokenizerConfig};
 use crate::families::Family;
-use crate::rng::Purpose;
-use crate::rng::Stream;
-use crate::tokenizer::Tokenizer;
-use crate::tokenizer::encode;
+use crate::rng::{Purpose, Stream};
+use crate::tokenizer::{Tokenizer, encode};
 
-/// For each algorithm.
+/// Number of mutations per algorithm.
 const MUTATIONS: u64 = 400;
 
-/// Vocabularies up to this size are walked through; larger ones, with one huge id, take long and tell nothing
-/// new.
+/// Largest vocabulary that is checked entry by entry; larger ones, with one huge id, take long and show
+/// nothing new.
 const WALKED_MAX: usize = 1 << 16;
 
-/// Draws one number after the other.
+/// Draws one random number after the other.
 struct Draw {
     stream: Stream,
     index: u64,
@@ -41,12 +35,12 @@ impl Draw {
         self.stream.below(self.index, bound.max(1) as u64) as usize
     }
 
-    fn one<'a, T>(&mut self, of: &'a [T]) -> &'a T {
-        &of[self.below(of.len())]
+    fn one<'a, T>(&mut self, values: &'a [T]) -> &'a T {
+        &values[self.below(values.len())]
     }
 }
 
-/// Values that fit nowhere, and some that fit where they should not.
+/// Values that fit nowhere, and some that fit in the wrong places.
 fn hostile_value(draw: &mut Draw) -> Value {
     let nested = (0..100).fold(json!(1), |inner, _| json!([inner]));
     let sequence =
@@ -83,7 +77,7 @@ fn hostile_value(draw: &mut Draw) -> Value {
     draw.one(&values).clone()
 }
 
-/// Whole steps that are legal but strange.
+/// Whole steps that are valid but unusual.
 fn hostile_step(draw: &mut Draw) -> (&'static str, Value) {
     let split = |pattern: Value, behavior: &str, invert: bool| json!({"type": "Split", "pattern": pattern, "behavior": behavior, "invert": invert});
     let regex = |expression: &str| json!({"Regex": expression});
@@ -137,7 +131,7 @@ fn hostile_step(draw: &mut Draw) -> (&'static str, Value) {
     }
 }
 
-/// A place somewhere in `json`, at any depth.
+/// A random value inside `json`, at any depth.
 fn somewhere<'a>(json: &'a mut Value, draw: &mut Draw) -> &'a mut Value {
     let children = match json {
         Value::Object(fields) => fields.len(),
@@ -155,12 +149,12 @@ fn somewhere<'a>(json: &'a mut Value, draw: &mut Draw) -> &'a mut Value {
     }
 }
 
-/// A random key of an object, with its number.
+/// A random key of an object.
 fn some_key(fields: &Map<String, Value>, draw: &mut Draw) -> Option<String> {
     fields.keys().nth(draw.below(fields.len())).cloned()
 }
 
-/// Something wrong with the vocabulary, the merges or the added tokens.
+/// Damages the vocabulary, the merges or the added tokens.
 fn damage_ids(json: &mut Value, draw: &mut Draw) {
     let id =
         json!(draw.one(&[0, 1, 5, 300, 1 << 24, u64::from(u32::MAX), u64::from(u32::MAX) + 1, u64::MAX]));
@@ -197,9 +191,9 @@ fn damage_ids(json: &mut Value, draw: &mut Draw) {
         }
         Value::Array(vocab) => {
             let place = draw.below(vocab.len());
-            let twin = vocab[draw.below(vocab.len())].clone();
+            let duplicate = vocab[draw.below(vocab.len())].clone();
             let odd = [
-                twin,
+                duplicate,
                 json!(["", 0.0]),
                 json!(["a b", -1.0]),
                 json!(["abc", 1e308]),
@@ -248,7 +242,7 @@ fn damage_bytes(bytes: &mut Vec<u8>, draw: &mut Draw) {
     match draw.below(4) {
         0 => bytes.truncate(at),
         1 => bytes[at] ^= 1 << draw.below(8),
-        // A key twice: the second one with another value.
+        // A duplicate key: the second one with another value.
         2 => {
             let text = String::from_utf8_lossy(bytes).into_owned();
             let key = *draw.one(&[
@@ -271,13 +265,13 @@ fn damage_bytes(bytes: &mut Vec<u8>, draw: &mut Draw) {
     }
 }
 
-/// Whether the same text always has the same ids.
+/// Returns true if the same text always has the same ids.
 fn is_steady(json: &[u8]) -> bool {
     let model = serde_json::from_slice::<Value>(json).map(|json| json["model"].clone()).unwrap_or_default();
     ["dropout", "alpha"].iter().all(|key| model[key].is_null())
 }
 
-/// Loads a file, uses what loads, and says whether it did.
+/// Loads a file, uses the tokenizer if it loads, and returns true if it did.
 fn survives(path: &Path, json: &[u8]) -> bool {
     std::fs::write(path, json).unwrap();
     let tokenizer = match Tokenizer::load(path) {
@@ -336,13 +330,14 @@ fn what_makes_the_crate_panic_is_an_error() {
     let tokenizer =
         Tokenizer::from_files(vec![("tokenizer.json".to_string(), json.to_string().into_bytes())], "here")
             .unwrap();
-    let said = |error: anyhow::Error| error.to_string();
-    assert!(said(tokenizer.encode("aa").unwrap_err()).contains("its parts contradict each other"));
-    assert!(said(tokenizer.encode_corpus(&["aa"]).unwrap_err()).contains("its parts contradict each other"));
-    assert!(
-        said(tokenizer.decode(&[tokenizer.id("a").unwrap()], false).unwrap_err())
-            .contains("its parts contradict each other")
-    );
+    let errors = [
+        tokenizer.encode("aa").unwrap_err(),
+        tokenizer.encode_corpus(&["aa"]).unwrap_err(),
+        tokenizer.decode(&[tokenizer.id("a").unwrap()], false).unwrap_err(),
+    ];
+    for error in errors {
+        assert!(error.to_string().contains("its parts contradict each other"), "{error}");
+    }
 }
 
 #[test]

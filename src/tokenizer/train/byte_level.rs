@@ -1,16 +1,14 @@
-//! Byte-level BPE: every byte can be spelled, nothing is unknown, and decoding gives the text back.
+//! Byte-level BPE: every byte can be spelled, nothing is unknown, and decoding returns the text.
 
 use std::collections::HashMap;
 
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::tokenizer::bpe;
 use crate::tokenizer::fast::byte_bpe::byte_characters;
-use crate::tokenizer::train::Learned;
-use crate::tokenizer::train::Task;
+use crate::tokenizer::train::{Learned, Task};
 
-/// Learns merges from words in the characters that stand for bytes.
+/// Learns merges from words in the characters that represent bytes.
 pub(super) fn learn(task: Task, progress: impl FnMut(usize)) -> Learned {
     let Task { words, names, options, vocab_size } = task;
     let mut alphabet = byte_characters();
@@ -35,8 +33,8 @@ pub(super) fn learn(task: Task, progress: impl FnMut(usize)) -> Learned {
     names.fill(&mut learned.spellings, options.filled_size());
     let vocab: serde_json::Map<String, Value> =
         learned.spellings.iter().zip(0u32..).map(|(s, id)| (s.clone(), id.into())).collect();
-    // A family's own class makes its pipeline anew, without a normalizer; the general one reads
-    // tokenizer.json as it is.
+    // A family's own class rebuilds its pipeline without a normalizer; the general class uses tokenizer.json
+    // as it is.
     let class = options.family.byte_level_class.filter(|_| !options.changes_letters());
     let class = class.unwrap_or("PreTrainedTokenizerFast");
     let more =

@@ -1,32 +1,32 @@
 //! Counts short texts in bounded memory: lossy counting (Manku & Motwani, VLDB 2002) with a bound on the
-//! entries.
+//! number of entries.
 //!
-//! The counts are a function of the texts of each call and the order of the calls, never of the threads nor of the
-//! process that saw the texts.
+//! The counts are a function of the texts of each call and the order of the calls, independent of threads and
+//! of the process that counted the texts.
 
 use rayon::prelude::*;
 
 use crate::tokenizer::hash::FastMap;
 
-/// How often a text was seen, and how often it may have been seen before it was forgotten.
+/// The count of a text, and an upper bound on its occurrences before the entry was created.
 struct Entry {
     count: u64,
     missed: u64,
 }
 
-/// How often each piece was seen in some texts; a piece may stand there several times. To be added to [`Counts`], here
-/// or in another process.
+/// The counts of pieces in some texts; a piece may be listed several times. They are added to [`Counts`], in
+/// this process or in another one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PieceCounts(pub(super) Vec<(Box<str>, u64)>);
 
 impl PieceCounts {
-    /// Counts what `cut` makes of each of `texts`, in parallel.
-    pub(super) fn of<T: AsRef<str> + Sync>(
+    /// Counts the pieces into which `cut` divides each of `texts`, in parallel.
+    pub(super) fn count<T: AsRef<str> + Sync>(
         texts: &[T],
         cut: impl Fn(&str, &mut dyn FnMut(&str)) + Sync,
     ) -> Self {
         let portion = texts.len().div_ceil(4 * rayon::current_num_threads()).max(1);
-        let count = |texts: &[T]| {
+        let parts = texts.par_chunks(portion).map(|texts| {
             let mut counts: FastMap<Box<str>, u64> = FastMap::default();
             for text in texts {
                 cut(text.as_ref(), &mut |piece| match counts.get_mut(piece) {
@@ -35,26 +35,27 @@ impl PieceCounts {
                 });
             }
             counts
-        };
-        let parts: Vec<FastMap<Box<str>, u64>> = texts.par_chunks(portion).map(count).collect();
+        });
+        let parts: Vec<FastMap<Box<str>, u64>> = parts.collect();
         Self(parts.into_iter().flatten().collect())
     }
 
-    /// What falls to one of so many processes, which are numbered from 0.
+    /// The share of process `rank` of `size`.
     #[must_use]
     pub fn share(&self, rank: usize, size: usize) -> Self {
         let [from, to] = [rank, rank + 1].map(|rank| self.0.len() * rank / size);
         Self(self.0[from..to].to_vec())
     }
 
-    /// These and others.
+    /// The counts of both lists.
     #[must_use]
     pub fn and(mut self, more: Self) -> Self {
         self.0.extend(more.0);
         self
     }
 
-    /// For another process: of each piece its count and its length in little-endian bytes, and itself.
+    /// Serializes the counts for another process: for each piece its count and its length as little-endian
+    /// bytes, and its text.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         for (piece, count) in &self.0 {
@@ -65,46 +66,46 @@ impl PieceCounts {
         bytes
     }
 
-    /// None where the bytes are not of [`Self::to_bytes`].
+    /// Reads the result of [`Self::to_bytes`]; `None` for other bytes.
     pub fn from_bytes(mut bytes: &[u8]) -> Option<Self> {
         let mut counts = Vec::new();
         while !bytes.is_empty() {
-            let (count, behind) = bytes.split_first_chunk()?;
-            let (len, behind) = behind.split_first_chunk()?;
-            let (piece, behind) = behind.split_at_checked(u32::from_le_bytes(*len) as usize)?;
+            let (count, rest) = bytes.split_first_chunk()?;
+            let (len, rest) = rest.split_first_chunk()?;
+            let (piece, rest) = rest.split_at_checked(u32::from_le_bytes(*len) as usize)?;
             counts.push((std::str::from_utf8(piece).ok()?.into(), u64::from_le_bytes(*count)));
-            bytes = behind;
+            bytes = rest;
         }
         Some(Self(counts))
     }
 }
 
-/// Counts of texts.
+/// Bounded counts of texts.
 pub(super) struct Counts {
     entries: FastMap<Box<str>, Entry>,
     entries_max: usize,
-    /// No text that was seen more often than this is forgotten.
+    /// Upper bound on the count of a text that was dropped.
     missed_max: u64,
     forgotten: u64,
 }
 
-/// What was counted.
+/// The result of counting.
 pub(super) struct Counted {
-    /// Texts and their counts, each text once, sorted. A count is too small by `missed_max` at most.
+    /// Texts and their counts, each text once, sorted. A count is too small by at most `missed_max`.
     pub(super) counts: PieceCounts,
-    /// How often an entry was forgotten.
+    /// Number of entries that were dropped.
     pub(super) forgotten: u64,
-    /// The largest possible error of a count.
+    /// Largest possible error of a count.
     pub(super) missed_max: u64,
 }
 
 impl Counts {
-    /// Counts that keep at most `entries_max` entries between two calls of [`add`](Self::add).
+    /// Empty counts that keep at most `entries_max` entries between two calls of [`add`](Self::add).
     pub(super) fn new(entries_max: usize) -> Self {
         Self { entries: FastMap::default(), entries_max, missed_max: 0, forgotten: 0 }
     }
 
-    /// Adds what was counted in some texts.
+    /// Adds the counts of some texts.
     pub(super) fn add(&mut self, counts: PieceCounts) {
         for (piece, count) in counts.0 {
             self.entries.entry(piece).or_insert(Entry { count: 0, missed: self.missed_max }).count += count;
@@ -112,14 +113,15 @@ impl Counts {
         self.forget();
     }
 
-    /// Forgets the rarest until there is room for a quarter more.
+    /// Drops the rarest entries until a quarter of the space is free, if there are too many.
     fn forget(&mut self) {
         if self.entries.len() <= self.entries_max {
             return;
         }
         let before = self.entries.len();
         while self.entries.len() > self.entries_max / 4 * 3 {
-            // The smallest bound that takes something away: steps of one would be many where all is frequent.
+            // The smallest bound that drops an entry: steps of one would be too many if all texts are
+            // frequent.
             let rarest =
                 self.entries.values().map(|entry| entry.count + entry.missed).min().unwrap_or_default();
             self.missed_max = rarest.max(self.missed_max);
@@ -146,13 +148,13 @@ mod tests {
         pool.install(|| {
             let mut counts = Counts::new(entries_max);
             for portion in texts.chunks(10) {
-                counts.add(PieceCounts::of(portion, |text, piece| text.split(' ').for_each(piece)));
+                counts.add(PieceCounts::count(portion, |text, piece| text.split(' ').for_each(piece)));
             }
             counts.finish()
         })
     }
 
-    /// Word number n comes about 2000 / n times.
+    /// Word number n occurs about 2000 / n times.
     fn texts() -> Vec<String> {
         let mut words = Vec::new();
         for round in 1..=2000usize {
@@ -171,7 +173,7 @@ mod tests {
 
     #[test]
     fn counts_come_back_from_bytes_and_what_is_cut_is_refused() {
-        let counts = PieceCounts::of(&texts(), |text, piece| text.split(' ').for_each(piece));
+        let counts = PieceCounts::count(&texts(), |text, piece| text.split(' ').for_each(piece));
         let bytes = counts.to_bytes();
         let shares = (0..3).map(|rank| counts.share(rank, 3)).reduce(PieceCounts::and);
         assert_eq!(shares.as_ref(), Some(&counts));

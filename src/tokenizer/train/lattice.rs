@@ -1,18 +1,20 @@
-//! All ways to spell a word in pieces: their sum (forward-backward) and the best of them (Viterbi).
+//! All ways to spell a word with pieces: the sum of their probabilities (forward-backward) and the most
+//! probable one (Viterbi).
 
 /// A piece and the logarithm of its probability.
 pub(super) type Piece = (String, f64);
 
-/// Stands for a character that no piece spells.
+/// Placeholder for a character that no piece spells.
 pub(super) const NO_PIECE: u32 = u32::MAX;
 
-/// How much worse than the worst piece a character is that no piece spells (SentencePiece's `kUnkPenalty`).
+/// Difference in score between the worst piece and a character that no piece spells (SentencePiece's
+/// `kUnkPenalty`).
 const UNKNOWN_PENALTY: f64 = 10.0;
 
 /// The pieces as a tree of bytes.
 pub(super) struct Trie {
     nodes: Vec<Node>,
-    /// Byte and node below, sorted by byte for each node.
+    /// Byte and child node, sorted by byte for each node.
     edges: Vec<(u8, u32)>,
     scores: Vec<f64>,
     unknown: f64,
@@ -34,18 +36,18 @@ struct Arc {
     score: f64,
 }
 
-/// Buffers for one word after the other.
+/// Buffers that are reused for each word.
 #[derive(Default)]
 pub(super) struct Lattice {
     arcs: Vec<Arc>,
     forward: Vec<f64>,
     backward: Vec<f64>,
-    /// The arc that the best way to each place ends with.
+    /// The last arc of the best spelling up to each position.
     best: Vec<Option<Arc>>,
 }
 
 impl Trie {
-    /// The tree of `pieces`, which are all different; a piece's number is its place in the list.
+    /// The tree of `pieces`, which must all be different; a piece's number is its index in the list.
     pub(super) fn new(pieces: &[Piece]) -> Self {
         let mut sorted: Vec<(&[u8], u32)> =
             pieces.iter().zip(0..).map(|((text, _), number)| (text.as_bytes(), number)).collect();
@@ -62,7 +64,7 @@ impl Trie {
         self.scores.len()
     }
 
-    /// The node of all pieces in `sorted`, which have their first `depth` bytes in common.
+    /// Inserts the node of all pieces in `sorted`, which have their first `depth` bytes in common.
     fn insert(&mut self, sorted: &[(&[u8], u32)], depth: usize) -> u32 {
         let node = self.nodes.len();
         let ends_here = sorted.first().filter(|(text, _)| text.len() == depth);
@@ -87,12 +89,13 @@ impl Trie {
 }
 
 impl Lattice {
-    /// All arcs of `word` by their start, without the piece `without`.
+    /// Collects all arcs of `word`, ordered by start, without the piece `without`.
     fn fill(&mut self, word: &str, trie: &Trie, without: u32) {
         self.arcs.clear();
         for (start, character) in word.char_indices() {
             let single = start + character.len_utf8();
-            let (mut node, mut has_single) = (trie.nodes[0], false);
+            let mut node = trie.nodes[0];
+            let mut has_single = false;
             for (end, byte) in (start + 1..).zip(word[start..].bytes()) {
                 let Some(next) = trie.child(node, byte) else { break };
                 node = next;
@@ -113,7 +116,7 @@ impl Lattice {
         }
     }
 
-    /// Adds to `expected` how often each piece is expected in `count` times `word`; returns the word's log
+    /// Adds to `expected` the expected number of each piece in `count` times `word`; returns the word's log
     /// probability.
     pub(super) fn expect(&mut self, word: &str, count: f64, trie: &Trie, expected: &mut [f64]) -> f64 {
         self.fill(word, trie, NO_PIECE);
@@ -124,11 +127,13 @@ impl Lattice {
             sums[first] = 0.0;
         }
         for arc in arcs.iter() {
-            let (start, end) = (arc.start as usize, arc.end as usize);
+            let start = arc.start as usize;
+            let end = arc.end as usize;
             forward[end] = log_sum(forward[end], forward[start] + arc.score);
         }
         for arc in arcs.iter().rev() {
-            let (start, end) = (arc.start as usize, arc.end as usize);
+            let start = arc.start as usize;
+            let end = arc.end as usize;
             backward[start] = log_sum(backward[start], backward[end] + arc.score);
         }
         let all = forward[word.len()];
@@ -185,7 +190,7 @@ mod tests {
 
     #[test]
     fn expectations_are_those_of_all_spellings() {
-        // `ab` is a b (0.3 x 0.2) or ab (0.1): the whole has 0.1 of 0.16.
+        // `ab` is spelled a b (0.3 x 0.2) or ab (0.1): the latter has 0.1 of 0.16.
         let trie = Trie::new(&pieces(&[("a", 0.3), ("b", 0.2), ("ab", 0.1)]));
         let mut expected = [0.0; 3];
         let all = Lattice::default().expect("ab", 8.0, &trie, &mut expected);
@@ -196,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn the_best_spelling_may_leave_a_piece_out_and_meet_unknown_characters() {
+    fn the_best_spelling_may_exclude_a_piece_and_contain_unknown_characters() {
         let trie = Trie::new(&pieces(&[("a", 0.1), ("b", 0.1), ("ab", 0.1), ("ä", 0.1), ("abä", 0.001)]));
         let mut lattice = Lattice::default();
         assert_eq!(lattice.best("abä", &trie, NO_PIECE).collect::<Vec<_>>(), [3, 2]);

@@ -1,8 +1,8 @@
-//! Trains a tokenizer: counts words as texts come, then learns one of three kinds of vocabulary from the
+//! Trains a tokenizer: counts words as texts arrive, and learns one of three kinds of vocabulary from the
 //! counts.
 //!
-//! Memory holds distinct pieces of text, bounded, and never the corpus. The files are a function of the texts
-//! and the options: the same for any number of threads, in any process.
+//! Only a bounded number of distinct pieces of text is in memory, never the corpus. The files are a function
+//! of the texts and the options: the same for any number of threads, in any process.
 
 mod byte_level;
 mod count;
@@ -18,50 +18,47 @@ mod words;
 mod tests;
 
 use anyhow::Result;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::config::TokenizerAlgorithm;
-use crate::config::TokenizerConfig;
+use crate::config::{TokenizerAlgorithm, TokenizerConfig};
 use crate::error::Problem;
 use crate::families::Family;
-use crate::tokenizer::Tokenizer;
-use crate::tokenizer::files;
 use crate::tokenizer::load::NamedFile;
+use crate::tokenizer::{Tokenizer, files};
 pub use count::PieceCounts;
 use names::Names;
 use recipe::Recipe;
-use words::WordCounter;
-use words::Words;
+use words::{WordCounter, Words};
 
-/// What to train.
+/// Options of the training.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TrainerOptions {
-    /// Whose special tokens to use.
+    /// Family whose special tokens are used.
     pub family: Family,
     /// The kind of tokenizer.
     pub algorithm: TokenizerAlgorithm,
-    /// Entries of the vocabulary, special tokens included; a small corpus may give fewer.
+    /// Size of the vocabulary, including special tokens; a small corpus may give fewer entries.
     pub vocab_size: usize,
-    /// Round the size up to a multiple of this, and fill up what the corpus does not give.
+    /// Round the size up to a multiple of this number, and add unused entries if the corpus does not give
+    /// enough.
     pub pad_vocab_to_multiple_of: Option<usize>,
-    /// Pairs or pieces seen fewer times than this get no entry.
+    /// Pairs or pieces that occur fewer times than this get no entry.
     pub min_frequency: u64,
-    /// Most characters of the alphabet of a WordPiece; absent where the vocabulary decides.
+    /// Most characters in the alphabet of a WordPiece; `None` if the vocabulary size determines it.
     pub limit_alphabet: Option<usize>,
-    /// Turn all letters into small ones.
+    /// Convert all letters to lower case.
     pub lowercase: bool,
-    /// Take accents off.
+    /// Remove accents.
     pub strip_accents: bool,
-    /// Put a blank before a text that begins with none; byte-level BPE only.
+    /// Put a blank before a text that does not begin with one; byte-level BPE only.
     pub add_prefix_space: bool,
-    /// Longest input of the model, special tokens included; transformers reads it from the tokenizer's
+    /// Longest input of the model, including special tokens; transformers reads it from the tokenizer's
     /// files.
     pub model_max_length: usize,
 }
 
 impl TrainerOptions {
-    /// What a configuration asks for.
+    /// The options of a configuration.
     pub fn new(config: &TokenizerConfig, family: Family, model_max_length: usize) -> Self {
         Self {
             family,
@@ -77,12 +74,12 @@ impl TrainerOptions {
         }
     }
 
-    /// Entries to learn, rounded up.
+    /// Number of entries to learn, rounded up.
     fn wanted_size(&self) -> usize {
         self.vocab_size.next_multiple_of(self.pad_vocab_to_multiple_of.unwrap_or(1).max(1))
     }
 
-    /// Entries that there must be in the end, used or not.
+    /// Minimal number of entries at the end, used or not.
     fn filled_size(&self) -> usize {
         if self.pad_vocab_to_multiple_of.is_some() { self.wanted_size() } else { 0 }
     }
@@ -91,35 +88,35 @@ impl TrainerOptions {
         self.lowercase || self.strip_accents
     }
 
-    /// The smallest vocabulary: special tokens and the alphabet.
+    /// The smallest possible vocabulary: special tokens and the alphabet.
     fn least_size(&self) -> usize {
-        Names::of(self.family).order.len()
+        Names::new(self.family).order.len()
             + match self.algorithm {
                 TokenizerAlgorithm::ByteLevelBpe => 256,
-                // Printable ASCII: 32 signs, and letters and digits at the beginning of words and inside.
+                // Printable ASCII: 32 signs, and letters and digits at the beginning and inside of words.
                 TokenizerAlgorithm::WordPiece => 32 + 2 * if self.lowercase { 36 } else { 62 },
-                // Bytes, printable ASCII.
+                // Bytes and printable ASCII.
                 TokenizerAlgorithm::Unigram => 256 + 95,
             }
     }
 }
 
-/// A new tokenizer, and what people should know about its training.
+/// A new tokenizer, and notes on its training.
 pub struct Trained {
     /// The tokenizer.
     pub tokenizer: Tokenizer,
-    /// One sentence each: what was left out of training, what is unknown.
+    /// Notes of one sentence each: text that was left out of training, unknown words.
     pub notes: Vec<String>,
 }
 
-/// Counts words, then learns from the counts.
+/// Counts words, and learns a vocabulary from the counts.
 pub struct Trainer {
     options: TrainerOptions,
     recipe: Recipe,
     words: WordCounter,
 }
 
-/// What an algorithm learns from.
+/// The input of a learning algorithm.
 struct Task<'a> {
     words: Vec<(Box<str>, u64)>,
     names: &'a Names,
@@ -127,7 +124,7 @@ struct Task<'a> {
     vocab_size: usize,
 }
 
-/// What an algorithm gives.
+/// The output of a learning algorithm.
 struct Learned {
     /// `model` of the tokenizer.json.
     model: Value,
@@ -139,9 +136,10 @@ struct Learned {
 }
 
 impl Trainer {
-    /// A trainer that has seen no text; a vocabulary too small for its alphabet is an error.
+    /// A trainer without texts; an error if the vocabulary is too small for its alphabet.
     pub fn new(options: TrainerOptions) -> Result<Self> {
-        let (size, least) = (options.vocab_size, options.least_size());
+        let size = options.vocab_size;
+        let least = options.least_size();
         if size < least {
             return Err(Problem::usage(format!(
                 "is {size}, a vocabulary of this kind has at least {least} entries"
@@ -149,7 +147,7 @@ impl Trainer {
             .at("tokenizer.vocab_size")
             .into());
         }
-        let recipe = Recipe::of(&options);
+        let recipe = Recipe::new(&options);
         let words = WordCounter::new(&recipe.normalizer, &recipe.pre_tokenizer)?;
         Ok(Self { options, recipe, words })
     }
@@ -165,13 +163,13 @@ impl Trainer {
         self.words.count(texts)
     }
 
-    /// Adds the counts of some texts. Texts that are counted apart must be added in one order everywhere: where memory
-    /// is short, what is forgotten depends on it.
+    /// Adds the counts of some texts. Texts that are counted separately must be added in the same order
+    /// everywhere: if memory is short, the order determines which texts are dropped.
     pub fn add_counts(&mut self, counts: PieceCounts) {
         self.words.add(counts);
     }
 
-    /// Learns the vocabulary; `progress` gets its size as it grows.
+    /// Learns the vocabulary; `progress` is called with its growing size.
     pub fn finish(mut self, progress: impl FnMut(usize)) -> Result<Trained> {
         let chunks = self.take_counts();
         let words = self.cut(&chunks)?;
@@ -179,20 +177,20 @@ impl Trainer {
         self.learn(words, progress)
     }
 
-    /// What was counted of all texts, to be cut into words.
+    /// The counts of all texts, to be divided into words.
     pub fn take_counts(&mut self) -> PieceCounts {
         self.words.take_chunks()
     }
 
-    /// The words of a part of what was counted, here or in another process.
+    /// The words of a part of the counts, which may come from another process.
     pub fn cut(&self, counts: &PieceCounts) -> Result<PieceCounts> {
         self.words.cut(counts)
     }
 
-    /// Learns the vocabulary from the words of all that was counted.
+    /// Learns the vocabulary from the words of all counts.
     pub fn learn(self, words: PieceCounts, progress: impl FnMut(usize)) -> Result<Trained> {
         let Self { options, recipe, words: counter } = self;
-        let names = Names::of(options.family);
+        let names = Names::new(options.family);
         let Words { words, mut notes } = counter.finish(words);
         let task = Task { words, names: &names, options: &options, vocab_size: options.wanted_size() };
         let learned = match options.algorithm {

@@ -1,53 +1,50 @@
-//! Learns the pieces of a unigram language model from counted words (Kudo, ACL 2018): many frequent strings
-//! first, then expectation maximisation, and what the likelihood misses least is dropped until the vocabulary
-//! has its size.
+//! Learns the pieces of a unigram language model from counted words (Kudo, ACL 2018): it begins with many
+//! frequent strings and alternates expectation maximisation with dropping the pieces that the likelihood
+//! needs least, until the vocabulary has its size.
 //!
 //! Sums are taken over fixed parts in a fixed order, so the result does not depend on the number of threads.
 
 use rayon::prelude::*;
 
 use crate::tokenizer::hash::FastMap;
-use crate::tokenizer::train::lattice::Lattice;
-use crate::tokenizer::train::lattice::NO_PIECE;
-use crate::tokenizer::train::lattice::Piece;
-use crate::tokenizer::train::lattice::Trie;
+use crate::tokenizer::train::lattice::{Lattice, NO_PIECE, Piece, Trie};
 
 /// The longest piece in characters (SentencePiece's `max_sentencepiece_length`).
 const PIECE_CHARACTERS_MAX: usize = 16;
 
-/// Seeds for each piece that is wanted.
+/// Number of seeds per wanted piece.
 const SEEDS_PER_PIECE: usize = 8;
 
-/// Seeds come from the most frequent words with this many bytes together.
+/// Seeds are taken from the most frequent words, up to this number of bytes.
 const SEED_BYTES_MAX: usize = 3 << 20;
 
-/// Share of the pieces that a round leaves (SentencePiece's `shrinking_factor`).
+/// Share of the pieces that remain after a round (SentencePiece's `shrinking_factor`).
 const SHRINKING: f64 = 0.75;
 
-/// Rounds of expectation and maximisation before each pruning.
+/// Rounds of expectation maximisation before each pruning.
 const SUB_ITERATIONS: usize = 2;
 
-/// Parts whose sums are added in order.
+/// Number of parts whose sums are added in order.
 const PARTS: usize = 32;
 
 type Words = [(Box<str>, u64)];
 
-/// What to learn.
+/// The pieces to learn.
 pub(super) struct Wanted<'a> {
-    /// Characters that stay pieces whatever happens.
+    /// Characters that always stay pieces.
     pub(super) characters: &'a [char],
-    /// Strings that are no pieces.
+    /// Strings that must not become pieces.
     pub(super) reserved: &'a [String],
-    /// Pieces, characters included.
+    /// Number of pieces, including characters.
     pub(super) pieces: usize,
-    /// Strings seen fewer times are no pieces.
+    /// Strings that occur fewer times than this are not pieces.
     pub(super) min_frequency: u64,
 }
 
-/// Pieces with the logarithms of their probabilities, the most probable first.
+/// Returns pieces with the logarithms of their probabilities, the most probable first.
 pub(super) fn learn(words: &Words, wanted: &Wanted, mut progress: impl FnMut(usize)) -> Vec<Piece> {
     let mut pieces = seeds(words, wanted);
-    // The last pruning leaves a tenth too many; the least probable of them go at the end.
+    // The last pruning leaves a tenth too many; the least probable of them are dropped at the end.
     let nearly = wanted.pieces + wanted.pieces / 10;
     loop {
         for _ in 0..SUB_ITERATIONS {
@@ -81,13 +78,12 @@ fn seeds(words: &Words, wanted: &Wanted) -> Vec<Piece> {
         bytes <= SEED_BYTES_MAX
     });
     let strings = frequent_strings(&frequent, wanted.min_frequency.max(2));
-    let score = |text: &str, count: u64| count as f64 * text.chars().count() as f64;
     let mut longer: Vec<Piece> = strings
         .iter()
         .filter(|(text, _)| {
             text.chars().nth(1).is_some() && !wanted.reserved.iter().any(|name| name == *text)
         })
-        .map(|(text, count)| ((*text).to_string(), score(text, *count)))
+        .map(|(text, count)| ((*text).to_string(), *count as f64 * text.chars().count() as f64))
         .collect();
     longer.sort_by(by_score);
     longer.truncate(SEEDS_PER_PIECE * wanted.pieces.saturating_sub(wanted.characters.len()));
@@ -104,10 +100,11 @@ fn seeds(words: &Words, wanted: &Wanted) -> Vec<Piece> {
     pieces
 }
 
-/// Counts of all strings within words that are seen `least` times, up to the longest piece.
+/// Counts of all strings within words that occur at least `least` times, up to the longest piece.
 ///
-/// A string is no more frequent than what it contains (Agrawal & Srikant, VLDB 1994): those of each length
-/// are looked for among those that go one character beyond two frequent ones, which keeps the table small.
+/// A string is no more frequent than its substrings (Agrawal & Srikant, VLDB 1994): strings of each length
+/// are counted only if both substrings that are one character shorter are frequent, which keeps the table
+/// small.
 fn frequent_strings<'a>(words: &[&'a (Box<str>, u64)], least: u64) -> FastMap<&'a str, u64> {
     let mut all: FastMap<&str, u64> = FastMap::default();
     let mut ends = Vec::new();
@@ -118,7 +115,8 @@ fn frequent_strings<'a>(words: &[&'a (Box<str>, u64)], least: u64) -> FastMap<&'
             ends.extend(word.char_indices().map(|(at, _)| at));
             ends.push(word.len());
             for bounds in ends.windows(length + 1) {
-                let (first, last) = (bounds[0], bounds[length]);
+                let first = bounds[0];
+                let last = bounds[length];
                 let is_open = length == 1
                     || (all.contains_key(&word[first..bounds[length - 1]])
                         && all.contains_key(&word[bounds[1]..last]));
@@ -136,14 +134,14 @@ fn frequent_strings<'a>(words: &[&'a (Box<str>, u64)], least: u64) -> FastMap<&'
     all
 }
 
-/// How often each piece is expected in all words.
+/// Expected number of each piece in all words.
 fn expectations(words: &Words, trie: &Trie) -> Vec<f64> {
     sum_of_parts(words, trie, |lattice, word, count, sums| {
         lattice.expect(word, count, trie, sums);
     })
 }
 
-/// How often each piece stands in the best spellings of all words.
+/// Number of each piece in the best spellings of all words.
 fn occurrences(words: &Words, trie: &Trie) -> Vec<f64> {
     sum_of_parts(words, trie, |lattice, word, count, sums| {
         let known = lattice.best(word, trie, NO_PIECE).filter(|piece| *piece != NO_PIECE);
@@ -156,14 +154,15 @@ fn sum_of_parts(
     trie: &Trie,
     add: impl Fn(&mut Lattice, &str, f64, &mut [f64]) + Sync,
 ) -> Vec<f64> {
-    let part = |words: &Words| {
-        let (mut lattice, mut sums) = (Lattice::default(), vec![0.0; trie.len()]);
+    let parts = words.par_chunks(words.len().div_ceil(PARTS).max(1)).map(|words: &Words| {
+        let mut lattice = Lattice::default();
+        let mut sums = vec![0.0; trie.len()];
         for (word, count) in words {
             add(&mut lattice, word, *count as f64, &mut sums);
         }
         sums
-    };
-    let parts: Vec<Vec<f64>> = words.par_chunks(words.len().div_ceil(PARTS).max(1)).map(part).collect();
+    });
+    let parts: Vec<Vec<f64>> = parts.collect();
     let mut total = vec![0.0; trie.len()];
     for part in parts {
         total.iter_mut().zip(part).for_each(|(sum, more)| *sum += more);
@@ -171,8 +170,8 @@ fn sum_of_parts(
     total
 }
 
-/// New scores from expected counts, as a sparse prior has them (Liang & Klein, ACL 2007 tutorial;
-/// SentencePiece does the same); what is expected less than half a time goes, the first `characters` stay.
+/// New scores from expected counts, with a sparse prior (Liang & Klein, ACL 2007 tutorial; SentencePiece does
+/// the same). Pieces with an expected count below 0.5 are dropped, except the first `characters`.
 fn maximised(pieces: &[Piece], expected: &[f64], characters: usize) -> Vec<Piece> {
     let kept: Vec<(&String, f64)> = pieces
         .iter()
@@ -185,7 +184,7 @@ fn maximised(pieces: &[Piece], expected: &[f64], characters: usize) -> Vec<Piece
     kept.into_iter().map(|(text, count)| (text.clone(), digamma(count) - sum)).collect()
 }
 
-/// The `size` pieces whose loss would lower the likelihood most; the first `characters` stay.
+/// The `size` pieces whose removal would lower the likelihood most, and in any case the first `characters`.
 fn pruned(words: &Words, pieces: &[Piece], size: usize, characters: usize) -> Vec<Piece> {
     let trie = Trie::new(pieces);
     let counts = occurrences(words, &trie);
@@ -195,8 +194,9 @@ fn pruned(words: &Words, pieces: &[Piece], size: usize, characters: usize) -> Ve
         if count == 0.0 {
             return 0.0;
         }
-        // What the word is spelled with instead gets the counts of the piece.
-        let (mut alternative, mut length) = (0.0, 0.0);
+        // The alternative spelling of the piece gets the counts of the piece.
+        let mut alternative = 0.0;
+        let mut length = 0.0;
         for other in Lattice::default().best(&pieces[piece as usize].0, &trie, piece) {
             alternative += (counts.get(other as usize).copied().unwrap_or_default() + count).ln();
             length += 1.0;
@@ -279,9 +279,9 @@ mod tests {
             characters.iter().all(|c| texts.contains(&c.to_string().as_str())) && !texts.contains(&"▁auto"),
             "{texts:?}"
         );
-        let bits = |pieces: Vec<Piece>| {
+        let [one, three] = [pieces, run(3)].map(|pieces| {
             pieces.into_iter().map(|(text, score)| (text, score.to_bits())).collect::<Vec<_>>()
-        };
-        assert_eq!(bits(run(3)), bits(pieces));
+        });
+        assert_eq!(three, one);
     }
 }

@@ -1,7 +1,6 @@
-//! The parts of a tokenizer.json that are known before anything is learnt, for each algorithm.
+//! The parts of a tokenizer.json that are known before training, for each algorithm.
 
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::config::TokenizerAlgorithm;
 use crate::tokenizer::prefix::unigram_words;
@@ -15,7 +14,7 @@ pub(super) struct Recipe {
 }
 
 impl Recipe {
-    pub(super) fn of(options: &TrainerOptions) -> Self {
+    pub(super) fn new(options: &TrainerOptions) -> Self {
         match options.algorithm {
             TokenizerAlgorithm::ByteLevelBpe => Self {
                 normalizer: letters(options),
@@ -49,7 +48,7 @@ impl Recipe {
     }
 }
 
-/// What is done to letters; nothing at all where nothing is asked for.
+/// The normalizer of letters; null if the options change no letters.
 fn letters(options: &TrainerOptions) -> Value {
     let mut parts = Vec::new();
     if options.strip_accents {

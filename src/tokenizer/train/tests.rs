@@ -1,16 +1,10 @@
 //! WordPiece and unigram vocabularies trained on a page of text: special tokens, padding, round trips, equal
 //! files.
 
-use crate::config::TokenizerAlgorithm;
-use crate::config::TokenizerConfig;
+use crate::config::{TokenizerAlgorithm, TokenizerConfig};
 use crate::families::Family;
-use crate::tokenizer::Tokenizer;
-use crate::tokenizer::UnknownText;
-use crate::tokenizer::files;
-use crate::tokenizer::load;
-use crate::tokenizer::train::Trained;
-use crate::tokenizer::train::Trainer;
-use crate::tokenizer::train::TrainerOptions;
+use crate::tokenizer::train::{Trained, Trainer, TrainerOptions};
+use crate::tokenizer::{Tokenizer, UnknownText, files, load};
 
 const PAGE: &str = "Mieleni minun tekevi, aivoni ajattelevi lähteäni laulamahan, saa'ani sanelemahan, sukuvirttä suoltamahan, \
     lajivirttä laulamahan. Sanat suussani sulavat, puhe'et putoelevat, kielelleni kerkiävät, hampahilleni hajoovat.\n";
@@ -78,7 +72,7 @@ fn every_text_comes_back_from_unigram_pieces_but_one_blank_before_a_line() {
     }
 }
 
-/// Wherever a word stands, it is spelled as it is behind a blank; so it is if it is given alone.
+/// A word is spelled as after a blank at any position, and also if it is passed alone.
 #[test]
 fn the_first_word_of_a_text_is_spelled_as_others_are() {
     let with_blank =
@@ -101,7 +95,7 @@ fn the_first_word_of_a_text_is_spelled_as_others_are() {
     assert_eq!(tokenizer.for_words().unwrap().encode_words(&["minun"]).unwrap(), [&twice[alone.len()..]]);
 }
 
-/// The words are learnt with the blank before them, also the first ones of texts.
+/// The words are learnt with the blank before them, including the first words of texts.
 #[test]
 fn what_stands_first_is_counted_as_behind_a_blank() {
     let plain = config(TokenizerAlgorithm::ByteLevelBpe, 300);
@@ -125,7 +119,8 @@ fn a_vocabulary_without_first_blanks_is_read_as_it_is_and_turned_for_taggers() {
     json["pre_tokenizer"]["pretokenizers"] = old.into();
     let files = files::with(made.files().to_vec(), "tokenizer.json", &json);
     let old = Tokenizer::from_files(files, "here").unwrap();
-    let (word, twice) = (ids(&old, "minun"), ids(&old, "minun minun"));
+    let word = ids(&old, "minun");
+    let twice = ids(&old, "minun minun");
     assert_eq!(old.encode_words(&["minun"]).unwrap(), [&word[..]]);
     assert_ne!(word, ids(&made, "minun"));
     let turned = old.for_words().unwrap();
@@ -133,7 +128,7 @@ fn a_vocabulary_without_first_blanks_is_read_as_it_is_and_turned_for_taggers() {
     assert_eq!(turned.encode_words(&["minun"]).unwrap(), [ids(&made, "minun")]);
 }
 
-/// The settings agree with tokenizer.json, whatever class of transformers reads them.
+/// The settings agree with tokenizer.json, whichever class of transformers reads them.
 #[test]
 fn settings_agree_with_the_pipeline() {
     let settings = |files: &[(String, Vec<u8>)]| -> serde_json::Value {
@@ -154,7 +149,7 @@ fn settings_agree_with_the_pipeline() {
             let made = train(&config(algorithm, 450), family, 1).tokenizer;
             assert_eq!(&settings(made.files())["model_input_names"], names, "{algorithm:?}");
             assert_eq!(settings(&made.files_of_model(false))["model_input_names"], no_types);
-            // A model that takes types gets none from a tokenizer that gives none.
+            // A model with token types gets none from a tokenizer without them.
             assert_eq!(&settings(&made.files_of_model(true))["model_input_names"], names);
         }
     }
@@ -169,7 +164,8 @@ fn settings_agree_with_the_pipeline() {
         settings(&Tokenizer::from_files(files, "here").unwrap().files_of_model(false))
     };
     let wrong = [("do_lower_case", true), ("strip_accents", true), ("tokenize_chinese_chars", false)];
-    // BERT's class obeys its settings, whatever tokenizer.json says; the general class takes tokenizer.json as it is.
+    // BERT's class obeys its settings, regardless of tokenizer.json; the general class uses tokenizer.json as
+    // it is.
     let right = contradicted(TokenizerAlgorithm::WordPiece, &wrong);
     assert_eq!(wrong.map(|(key, _)| right[key].as_bool().unwrap()), [true, true, false]);
     let right = contradicted(TokenizerAlgorithm::ByteLevelBpe, &[("add_prefix_space", true)]);
@@ -199,7 +195,8 @@ fn word_pieces_go_on_with_their_prefix_and_strangers_are_unknown() {
     assert_eq!(ids(tokenizer, "☃"), [tokenizer.special().unk.unwrap()]);
 }
 
-/// Words of one of `characters` Chinese characters each, all equally frequent, as a text without blanks has them.
+/// A text of `characters` different Chinese characters, each a word and equally frequent, as in a text
+/// without blanks.
 fn chinese(characters: u32, times: usize) -> String {
     let one_of_each: String = (0x4e00..0x4e00 + characters).filter_map(char::from_u32).collect();
     vec![one_of_each; times].join("\n")
@@ -221,10 +218,12 @@ fn the_alphabet_of_word_pieces_follows_the_vocabulary() {
     // The usual limit leaves two thirds of such a text unknown.
     let limited = TokenizerConfig { limit_alphabet: Some(1000), ..wanted };
     assert!((unknown_share(&limited, &text) - 2.0 / 3.0).abs() < 0.01);
-    // A small vocabulary has as many as it has entries beside printable ASCII and the special tokens.
+    // A small vocabulary has as many characters as it has entries in addition to printable ASCII and the
+    // special tokens.
     let small = config(TokenizerAlgorithm::WordPiece, 1161);
     assert!((unknown_share(&small, &text) - 2.0 / 3.0).abs() < 0.01);
-    // Rare characters do not take the room of words: of what is beside ASCII they have half, or what words leave.
+    // Rare characters do not take the space of words: apart from ASCII they have half of it, or what words
+    // leave.
     let mut trainer =
         Trainer::new(TrainerOptions::new(&config(TokenizerAlgorithm::WordPiece, 360), Family::BERT, 512))
             .unwrap();

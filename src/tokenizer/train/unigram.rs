@@ -1,29 +1,27 @@
-//! A unigram language model of pieces, as SentencePiece has it; what no piece spells is spelled in bytes.
+//! A unigram language model of pieces, as in SentencePiece; characters that no piece spells are spelled in
+//! bytes.
 //!
-//! Each word begins with `▁` (U+2581), which stands for the blank before it, also where a text or a line
-//! begins without one. Every text comes back but for `▁` itself, which is decoded as a blank, and for one blank
-//! at the beginning of a line.
+//! Each word begins with `▁` (U+2581), which represents the blank before it, even if a text or a line begins
+//! without one. Decoding returns every text, except that `▁` itself is decoded as a blank, and one blank at
+//! the beginning of a line is lost.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::tokenizer::train::Learned;
-use crate::tokenizer::train::Task;
-use crate::tokenizer::train::pieces;
 use crate::tokenizer::train::pieces::Wanted;
+use crate::tokenizer::train::{Learned, Task, pieces};
 
-/// Share of all characters that have pieces of their own (SentencePiece's `character_coverage`).
+/// Share of the text's characters that get their own pieces (SentencePiece's `character_coverage`).
 const COVERAGE: f64 = 0.9995;
 
-/// The score of entries that no text may be spelled with, however it looks: `<s>`, `<0x41>`. Spelled in
-/// characters, the longest of them costs far less.
+/// The score of entries with which no text may be spelled, even if it contains them: `<s>`, `<0x41>`.
+/// Spelling the longest of them in characters costs far less.
 const NEVER: f64 = -1000.0;
 
-/// Scores are multiples of 1/4096: their sums are exact in any order and their decimals are read back exactly
-/// by every parser, so that spellings of equal score are told apart in the same way everywhere.
+/// Scores are multiples of 1/4096: their sums are exact in any order and every parser reads their decimals
+/// exactly, so that ties between spellings are the same everywhere.
 const SCORE_STEPS: f64 = 4096.0;
 
 /// Learns pieces from words that begin with `▁`.
@@ -42,12 +40,11 @@ pub(super) fn learn(task: Task, progress: impl FnMut(usize)) -> Learned {
     let learned = pieces::learn(&words, &wanted, progress);
     let known = reserved.len() + learned.len();
     let unused = (known..options.filled_size()).map(|id| names.unused(id - known));
-    let never = |name: &String| json!([name, NEVER]);
-    let mut vocab: Vec<Value> = reserved.iter().map(never).collect();
+    let mut vocab: Vec<Value> = reserved.iter().map(|name| json!([name, NEVER])).collect();
     vocab.extend(
         learned.iter().map(|(text, score)| json!([text, (score * SCORE_STEPS).round() / SCORE_STEPS])),
     );
-    vocab.extend(unused.map(|name| never(&name)));
+    vocab.extend(unused.map(|name| json!([name, NEVER])));
     Learned {
         config: names.config("PreTrainedTokenizerFast", options.model_max_length, json!({})),
         files: Vec::new(),
@@ -56,8 +53,8 @@ pub(super) fn learn(task: Task, progress: impl FnMut(usize)) -> Learned {
     }
 }
 
-/// Printable ASCII and what stands for a space, then the most frequent characters until enough of the text is
-/// covered.
+/// Printable ASCII and the character for a space, followed by the most frequent characters until enough of
+/// the text is covered.
 fn alphabet(words: &[(Box<str>, u64)], room: usize) -> Vec<char> {
     let mut counts: BTreeMap<char, u64> = BTreeMap::new();
     for (word, count) in words {

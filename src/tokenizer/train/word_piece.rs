@@ -1,31 +1,27 @@
-//! WordPiece: the longest entry that a word begins with, then the longest `##` entry that what is left begins
-//! with.
+//! WordPiece: a word is spelled as the longest entry that it begins with, followed by the longest `##` entry
+//! that its rest begins with, and so on.
 //!
-//! The entries are learnt as merges of a BPE, as the `tokenizers` crate learns them (the score of Schuster &
-//! Nakajima, ICASSP 2012, was never published with BERT).
+//! The entries are learnt as merges of a BPE, as in the `tokenizers` crate (the score of Schuster & Nakajima,
+//! ICASSP 2012, was never published with BERT).
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
-use std::collections::BTreeSet;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::tokenizer::bpe;
-use crate::tokenizer::train::Learned;
-use crate::tokenizer::train::Task;
+use crate::tokenizer::train::{Learned, Task};
 
-/// So many characters are in the alphabet however rare they are, where there is room for them.
+/// Number of characters that are in the alphabet however rare they are, if there is space for them.
 const ALPHABET_LEAST: usize = 1000;
 
-/// The share of all characters of the text that the alphabet is to have, as SentencePiece has it (`character_coverage`).
+/// Share of the text's characters that the alphabet should contain (SentencePiece's `character_coverage`).
 const COVERAGE: f64 = 0.9995;
 
 /// Longer words are unknown (BERT's limit).
 const WORD_CHARACTERS_MAX: usize = 100;
 
-/// What stands before an entry that does not begin a word.
+/// Prefix of an entry that does not begin a word.
 const PREFIX: &str = "##";
 
 type Words = Vec<(Box<str>, u64)>;
@@ -37,8 +33,8 @@ pub(super) fn learn(task: Task, mut progress: impl FnMut(usize)) -> Learned {
     let units = ascii(options.lowercase);
     let room = vocab_size.saturating_sub(special.len() + units.len());
     let mut learn = |characters: &BTreeSet<char>| {
-        let is_known = |word: &str| word.chars().all(|c| characters.contains(&c));
-        let known: Vec<_> = words.iter().filter(|(word, _)| is_known(word)).collect();
+        let known: Vec<_> =
+            words.iter().filter(|(word, _)| word.chars().all(|c| characters.contains(&c))).collect();
         let mut units = units.clone();
         units.extend(known.iter().flat_map(|(word, _)| units_of(word)));
         let spellings: Vec<String> = special.iter().cloned().chain(units).collect();
@@ -53,7 +49,7 @@ pub(super) fn learn(task: Task, mut progress: impl FnMut(usize)) -> Learned {
             .collect();
         bpe::learn(words, spellings, PREFIX, vocab_size, options.min_frequency, &mut progress).spellings
     };
-    // At most half of the entries are characters, unless the words leave some of the others.
+    // At most half of the entries are characters, unless the words do not need all of the others.
     let limit = Limit { room: room / 2, characters: usize::MAX, coverage: COVERAGE };
     let limit = match options.limit_alphabet {
         Some(characters) => Limit { room, characters, coverage: 1.0 },
@@ -73,7 +69,7 @@ pub(super) fn learn(task: Task, mut progress: impl FnMut(usize)) -> Learned {
     names.fill(&mut spellings, options.filled_size());
     let vocab: serde_json::Map<String, Value> =
         spellings.iter().zip(0u32..).map(|(s, id)| (s.clone(), id.into())).collect();
-    // A family's own class puts its special tokens around a text; the general one reads tokenizer.json.
+    // A family's own class puts its special tokens around a text; the general class reads tokenizer.json.
     let class = options.family.word_piece_class.unwrap_or("PreTrainedTokenizerFast");
     let more = json!({
         "do_lower_case": options.lowercase, "strip_accents": options.strip_accents, "tokenize_chinese_chars": true,
@@ -82,7 +78,8 @@ pub(super) fn learn(task: Task, mut progress: impl FnMut(usize)) -> Learned {
     let mut notes = Vec::new();
     if !unknown.is_empty() {
         let seen: u64 = unknown.iter().map(|(_, count)| count).sum();
-        let (words, kept) = (unknown.len(), characters.len());
+        let words = unknown.len();
+        let kept = characters.len();
         notes.push(format!(
             "{words} words (seen {seen} times) have characters that are not among the {kept} of the alphabet; they are \
              unknown (`tokenizer.vocab_size` and `limit_alphabet` say how many there may be)"
@@ -99,8 +96,8 @@ pub(super) fn learn(task: Task, mut progress: impl FnMut(usize)) -> Learned {
     }
 }
 
-/// The entries of printable ASCII, whether the text has it or not: signs are words of their own, letters and digits
-/// also stand inside of words.
+/// The entries of printable ASCII, in any case: signs are separate words, letters and digits also occur
+/// inside of words.
 fn ascii(lowercase: bool) -> BTreeSet<String> {
     let printable = ('!'..='~').filter(|c| !(lowercase && c.is_ascii_uppercase()));
     let units = printable.flat_map(|c| {
@@ -110,25 +107,26 @@ fn ascii(lowercase: bool) -> BTreeSet<String> {
     units.collect()
 }
 
-/// How often a character occurs, and the entries that it takes: at the beginning of words, and inside.
+/// The count of a character, and the entries that it needs: at the beginning of words, and inside.
 #[derive(Default)]
 struct Character {
     count: u64,
     begins: bool,
-    goes_on: bool,
+    continues: bool,
 }
 
-/// How large an alphabet may be.
+/// Limits on the size of an alphabet.
 struct Limit {
-    /// Entries of characters.
+    /// Most entries for characters.
     room: usize,
-    /// Characters.
+    /// Most characters.
     characters: usize,
-    /// Rarer characters than those that have this share of the text are left out, beyond [`ALPHABET_LEAST`].
+    /// Share of the text to cover: rarer characters beyond it are left out if there are [`ALPHABET_LEAST`]
+    /// already.
     coverage: f64,
 }
 
-/// The most frequent characters of the words, of equals the smaller ones, and those of `units`.
+/// The most frequent characters of the words (of equally frequent ones the smaller), and those of `units`.
 fn alphabet(words: &Words, units: &BTreeSet<String>, limit: &Limit) -> BTreeSet<char> {
     let mut characters: BTreeMap<char, Character> = BTreeMap::new();
     for (word, count) in words {
@@ -136,22 +134,26 @@ fn alphabet(words: &Words, units: &BTreeSet<String>, limit: &Limit) -> BTreeSet<
             let character = characters.entry(c).or_default();
             character.count += count;
             character.begins |= place == 0;
-            character.goes_on |= place > 0;
+            character.continues |= place > 0;
         }
     }
     let all: u64 = characters.values().map(|character| character.count).sum();
     let mut by_count: Vec<(char, Character)> = characters.into_iter().collect();
     by_count.sort_by_key(|(_, character)| Reverse(character.count));
     let mut kept: BTreeSet<char> = units.iter().filter_map(|unit| unit.chars().last()).collect();
-    let (mut taken, mut covered, mut known) = (0, 0, 0);
-    for (c, Character { count, begins, goes_on }) in by_count {
-        let spellings = [(begins, c.to_string()), (goes_on, format!("{PREFIX}{c}"))];
+    let mut taken = 0;
+    let mut covered = 0;
+    let mut known = 0;
+    for (c, Character { count, begins, continues }) in by_count {
+        let spellings = [(begins, c.to_string()), (continues, format!("{PREFIX}{c}"))];
         let more = spellings.iter().filter(|(is_used, unit)| *is_used && !units.contains(unit)).count();
         let is_wanted = covered as f64 <= limit.coverage * all as f64 || known < ALPHABET_LEAST;
         let fits = known < limit.characters && taken + more <= limit.room;
         if more == 0 || is_wanted && fits {
             kept.insert(c);
-            (taken, covered, known) = (taken + more, covered + count, known + 1);
+            taken += more;
+            covered += count;
+            known += 1;
         }
     }
     kept

@@ -1,34 +1,27 @@
-//! From texts to counted words: texts are counted in chunks first, and only distinct chunks are cut into
+//! Counts the words of texts: texts are first counted in chunks, and only distinct chunks are divided into
 //! words.
 
 use anyhow::Result;
 use rayon::prelude::*;
 use serde::Deserialize;
-use serde_json::Value;
-use serde_json::json;
-use tokenizers::Normalizer;
-use tokenizers::NormalizerWrapper;
-use tokenizers::OffsetReferential;
-use tokenizers::OffsetType;
-use tokenizers::PreTokenizedString;
-use tokenizers::PreTokenizer;
-use tokenizers::PreTokenizerWrapper;
+use serde_json::{Value, json};
+use tokenizers::{
+    Normalizer, NormalizerWrapper, OffsetReferential, OffsetType, PreTokenizedString, PreTokenizer,
+    PreTokenizerWrapper,
+};
 
 use crate::error::Problem;
-use crate::tokenizer::fast;
 use crate::tokenizer::fast::Chunker;
-use crate::tokenizer::prefix;
-use crate::tokenizer::train::count::Counted;
-use crate::tokenizer::train::count::Counts;
-use crate::tokenizer::train::count::PieceCounts;
+use crate::tokenizer::train::count::{Counted, Counts, PieceCounts};
+use crate::tokenizer::{fast, prefix};
 
-/// Distinct chunks that are remembered while counting: about 100 MB.
+/// Most distinct chunks that are kept while counting: about 100 MB.
 const CHUNKS_MAX: usize = 900_000;
 
-/// Longer chunks (text without blanks) are cut into words at once, so that what is remembered stays short.
+/// Longer chunks (text without blanks) are divided into words immediately, so that the kept chunks are short.
 const CHUNK_BYTES_MAX: usize = 64;
 
-/// Longer words are no words: nothing is learnt from them.
+/// Longer words are ignored: nothing is learnt from them.
 const WORD_BYTES_MAX: usize = 256;
 
 /// Counts the words that a tokenizer's own normalizer and pre-tokenizer make.
@@ -36,7 +29,8 @@ pub(super) struct WordCounter {
     normalizer: Option<NormalizerWrapper>,
     pre_tokenizer: PreTokenizerWrapper,
     chunker: Chunker,
-    /// A blank goes before each text that begins with none; the pre-tokenizer itself puts it nowhere.
+    /// True if a blank is put before each text that does not begin with one; the pre-tokenizer itself adds no
+    /// blank.
     adds_blank: bool,
     chunks: Counts,
     notes: Vec<String>,
@@ -45,7 +39,7 @@ pub(super) struct WordCounter {
 /// Distinct words, sorted, with their counts.
 pub(super) struct Words {
     pub(super) words: Vec<(Box<str>, u64)>,
-    /// What people should know about the counts.
+    /// Notes on the counts, for people.
     pub(super) notes: Vec<String>,
 }
 
@@ -53,7 +47,7 @@ impl WordCounter {
     /// A counter for these parts of a tokenizer.json.
     pub(super) fn new(normalizer: &Value, pre_tokenizer: &Value) -> Result<Self> {
         let mut json = json!({"normalizer": normalizer, "pre_tokenizer": pre_tokenizer});
-        // Texts are cut into chunks, and only the first chunk begins where the text does.
+        // Texts are divided into chunks, and only the first chunk is at the beginning of the text.
         let adds_blank = pre_tokenizer[prefix::KEY] == true;
         if adds_blank {
             json["pre_tokenizer"][prefix::KEY] = false.into();
@@ -68,20 +62,21 @@ impl WordCounter {
         })
     }
 
-    /// The chunks of some texts, counted in parallel.
+    /// Counts the chunks of some texts, in parallel.
     pub(super) fn count<T: AsRef<str> + Sync>(&self, texts: &[T]) -> Result<PieceCounts> {
         let Self { normalizer, pre_tokenizer, chunker, adds_blank, .. } = self;
-        // Whether texts can be cut into words does not depend on the text; this one says it.
+        // Whether texts can be divided into words does not depend on the text; this call finds out.
         split("a", normalizer.as_ref(), pre_tokenizer)?;
-        Ok(PieceCounts::of(texts, |text, count| {
-            let text = if *adds_blank { fast::behind_blank(text) } else { text.into() };
+        Ok(PieceCounts::count(texts, |text, count| {
+            let text = if *adds_blank { fast::with_blank(text) } else { text.into() };
             for chunk in chunker.chunks(&text) {
                 if chunk.len() <= CHUNK_BYTES_MAX {
                     count(chunk);
                     continue;
                 }
                 let Ok(words) = split(chunk, normalizer.as_ref(), pre_tokenizer) else { continue };
-                // As they stand in the text, so that each is cut into itself again.
+                // The words in their original spelling, so that each is the same single word when divided
+                // again.
                 for (_, (start, end), _) in words.get_splits(OffsetReferential::Original, OffsetType::Byte) {
                     chunk.get(start..end).into_iter().for_each(&mut *count);
                 }
@@ -94,7 +89,7 @@ impl WordCounter {
         self.chunks.add(chunks);
     }
 
-    /// All chunks, sorted; none is left.
+    /// Takes all chunks, sorted.
     pub(super) fn take_chunks(&mut self) -> PieceCounts {
         let Counted { counts, forgotten, missed_max } =
             std::mem::replace(&mut self.chunks, Counts::new(CHUNKS_MAX)).finish();
@@ -107,7 +102,7 @@ impl WordCounter {
         counts
     }
 
-    /// The words of some chunks, in parallel.
+    /// Divides chunks into words, in parallel.
     pub(super) fn cut(&self, chunks: &PieceCounts) -> Result<PieceCounts> {
         let words: Vec<Vec<(Box<str>, u64)>> = chunks
             .0
@@ -125,9 +120,10 @@ impl WordCounter {
         Ok(PieceCounts(summed(words.into_iter().flatten().collect())))
     }
 
-    /// What there is to learn from, of the words of all chunks.
+    /// The words to learn from, of the words of all chunks.
     pub(super) fn finish(self, words: PieceCounts) -> Words {
-        let (mut words, mut notes) = (summed(words.0), self.notes);
+        let mut words = summed(words.0);
+        let mut notes = self.notes;
         let all = words.len();
         words.retain(|(word, _)| word.len() <= 2 * WORD_BYTES_MAX);
         if words.len() < all {
@@ -156,11 +152,11 @@ fn split(
     normalizer: Option<&NormalizerWrapper>,
     pre_tokenizer: &PreTokenizerWrapper,
 ) -> Result<PreTokenizedString> {
-    let cannot = |e| Problem::new(format!("cannot split a text into words: {e}"));
     let mut split = PreTokenizedString::from(text);
-    if let Some(normalizer) = normalizer {
-        split.normalize(|text| normalizer.normalize(text)).map_err(cannot)?;
-    }
-    pre_tokenizer.pre_tokenize(&mut split).map_err(cannot)?;
+    let normalized =
+        normalizer.map_or(Ok(()), |normalizer| split.normalize(|text| normalizer.normalize(text)));
+    normalized
+        .and_then(|()| pre_tokenizer.pre_tokenize(&mut split))
+        .map_err(|e| Problem::new(format!("cannot split a text into words: {e}")))?;
     Ok(split)
 }

@@ -1,22 +1,21 @@
-//! Steps that are made ready while the one before is computed: the same run, and none too many.
+//! Prefetching of the next step during the present one: the run is unchanged, and no step too many is
+//! prefetched.
 
-use std::sync::Arc;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
-use super::divergence::STEPS;
-use super::divergence::ended_with;
-use super::divergence::training;
+use super::divergence::{STEPS, ended_with, training};
 use super::records;
-use super::whole::Toy;
-use super::whole::whole_run;
+use super::whole::{Toy, whole_run};
 
-/// What was done with which sample.
+/// Operations on samples, in their order.
 pub(super) type Log = Arc<Mutex<Vec<(&'static str, u64)>>>;
 
-/// Through a rollback, in which what was made ready is dropped.
+/// The run includes a rollback, at which the prefetched step is dropped.
 #[test]
-fn the_next_step_is_made_ready_while_one_is_computed_and_the_run_is_the_same() {
-    let (plain, ahead, log) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap(), Log::default());
+fn the_next_step_is_prefetched_and_the_run_is_the_same() {
+    let plain = tempfile::tempdir().unwrap();
+    let ahead = tempfile::tempdir().unwrap();
+    let log = Log::default();
     for (folder, log) in [(&plain, None), (&ahead, Some(Arc::clone(&log)))] {
         let toy = Toy { planted: vec![(9..19, f64::NAN)], log, ..Toy::default() };
         whole_run(toy, folder.path(), &training(), 0).unwrap();

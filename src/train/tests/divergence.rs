@@ -1,27 +1,21 @@
-//! Losses that are not finite or far too large are planted in the data: what a run makes of them.
+//! Runs in which losses that are not finite or far too large are planted in the data.
 
 use std::ops::Range;
 use std::path::Path;
 
 use anyhow::Result;
 
-use super::Parabola;
-use super::Steps;
-use super::records;
-use super::whole::Toy;
-use super::whole::whole_run;
-use crate::config::SchedulerType;
-use crate::config::TrainingConfig;
-use crate::error::Class;
-use crate::error::class_of;
-use crate::error::render;
+use super::whole::{Toy, whole_run};
+use super::{Parabola, Steps, records};
+use crate::config::{SchedulerType, TrainingConfig};
+use crate::error::{Class, class_of, render};
 use crate::train::End;
 use crate::train::rollback::FailedStep;
 use crate::train::run::Outcome;
 
 pub(super) const STEPS: u64 = 40;
 
-/// At a constant rate a step does the same whatever its number.
+/// With a constant learning rate a step does the same whatever its number.
 pub(super) fn training() -> TrainingConfig {
     TrainingConfig {
         lr_scheduler_type: SchedulerType::Constant,
@@ -42,10 +36,12 @@ fn run(
     whole_run(Toy { data, planted: planted.to_vec(), ..Toy::default() }, folder, training, 0)
 }
 
-/// The weights and moments that a run ended with.
+/// The weights and moments at the end of a run.
 pub(super) fn ended_with(folder: &Path, steps: u64) -> Vec<Vec<u8>> {
-    let read = |name: &str| std::fs::read(folder.join(format!("checkpoint-{steps}")).join(name)).unwrap();
-    ["model.safetensors", "trainer/optimizer.safetensors"].map(read).into()
+    let checkpoint = folder.join(format!("checkpoint-{steps}"));
+    ["model.safetensors", "trainer/optimizer.safetensors"]
+        .map(|name| std::fs::read(checkpoint.join(name)).unwrap())
+        .into()
 }
 
 fn counted(folder: &Path, tag: &str) -> Option<f64> {
@@ -55,7 +51,8 @@ fn counted(folder: &Path, tag: &str) -> Option<f64> {
 #[test]
 fn a_skipped_batch_leaves_the_run_as_if_it_had_not_been_there() {
     for loss in [f64::NAN, f64::INFINITY] {
-        let (skipping, without) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let skipping = tempfile::tempdir().unwrap();
+        let without = tempfile::tempdir().unwrap();
         run(skipping.path(), &training(), &[(5..6, loss), (20..29, loss)], None).unwrap();
         let fewer = TrainingConfig { max_steps: STEPS as i64 - 10, ..training() };
         run(without.path(), &fewer, &[], None).unwrap();
@@ -67,25 +64,27 @@ fn a_skipped_batch_leaves_the_run_as_if_it_had_not_been_there() {
 
 #[test]
 fn ten_bad_steps_lead_back_to_a_checkpoint_and_past_their_data() {
-    let bad = |steps: u64, planted: &[(Range<u64>, f64)], rollbacks: f64| {
-        let training = TrainingConfig { max_steps: steps as i64, ..training() };
-        let (folder, undisturbed) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        run(undisturbed.path(), &training, &[], None).unwrap();
-        let folder = folder.path();
-        assert_eq!(run(folder, &training, planted, None).unwrap().end, Some(End::Steps));
-        assert!(ended_with(folder, steps) == ended_with(undisturbed.path(), steps));
-        assert_eq!(counted(folder, "train/rollbacks"), Some(rollbacks));
-        let of_training = |record: &serde_json::Value| !record["train/learning_rate"].is_null();
-        let records = records(folder).into_iter().filter(of_training);
-        let steps: Vec<u64> = records.map(|record| record["step"].as_u64().unwrap()).collect();
-        assert!(steps.is_sorted_by(|a, b| a < b), "what was dropped is still logged: {steps:?}");
-    };
     for loss in [f64::NAN, f64::INFINITY, 1e9] {
-        bad(STEPS, &[(10..20, loss)], 1.0);
+        assert_rollbacks(STEPS, &[(10..20, loss)], 1.0);
     }
-    // Each trouble is past when a checkpoint beyond it is due, so that four of them are borne.
+    // A checkpoint after each divergence resets the count of rollbacks, so that four of them are allowed.
     let four = [10..20, 40..50, 70..80, 100..110].map(|samples| (samples, f64::NAN));
-    bad(80, &four, 4.0);
+    assert_rollbacks(80, &four, 4.0);
+}
+
+/// Asserts the number of rollbacks of a run with planted losses, which ends as one without them.
+fn assert_rollbacks(steps: u64, planted: &[(Range<u64>, f64)], rollbacks: f64) {
+    let training = TrainingConfig { max_steps: steps as i64, ..training() };
+    let folder = tempfile::tempdir().unwrap();
+    let undisturbed = tempfile::tempdir().unwrap();
+    run(undisturbed.path(), &training, &[], None).unwrap();
+    let folder = folder.path();
+    assert_eq!(run(folder, &training, planted, None).unwrap().end, Some(End::Steps));
+    assert!(ended_with(folder, steps) == ended_with(undisturbed.path(), steps));
+    assert_eq!(counted(folder, "train/rollbacks"), Some(rollbacks));
+    let records = records(folder).into_iter().filter(|record| !record["train/learning_rate"].is_null());
+    let steps: Vec<u64> = records.map(|record| record["step"].as_u64().unwrap()).collect();
+    assert!(steps.is_sorted_by(|a, b| a < b), "what was dropped is still logged: {steps:?}");
 }
 
 #[test]
@@ -120,18 +119,18 @@ fn a_run_that_cannot_be_helped_ends_with_its_batch() {
     assert!(text.contains(&format!("`mlmtrain replay {}`", path.display())), "{text}");
     let saved = std::fs::read(path.join("trainer/batch.json")).unwrap();
     let failed: FailedStep = serde_json::from_slice(&saved).unwrap();
-    // Ten samples for each time that it went back, and the last of ten more.
+    // Ten samples for each of three rollbacks, and the last one of ten more.
     assert_eq!(
         (failed.step, failed.micro[0].sample_ids[0], failed.problem.as_str()),
         (14, 49, "the loss is NaN")
     );
-    let (weights, good) =
-        (path.join("model.safetensors"), folder.path().join("checkpoint-4/model.safetensors"));
+    let weights = path.join("model.safetensors");
+    let good = folder.path().join("checkpoint-4/model.safetensors");
     assert!(std::fs::read(weights).unwrap() == std::fs::read(good).unwrap(), "nothing was learnt from them");
 }
 
 #[test]
-fn without_a_checkpoint_to_go_back_to_that_is_said() {
+fn a_missing_checkpoint_to_go_back_to_is_reported() {
     for (save_steps, planted) in [(0, 30..1000), (4, 2..1000)] {
         let folder = tempfile::tempdir().unwrap();
         let training = TrainingConfig { save_steps, ..training() };

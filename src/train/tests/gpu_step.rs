@@ -1,38 +1,28 @@
-//! What training steps ask a GPU for at real sizes: launches, bytes and products, written down on the CPU.
+//! Launches, bytes and matrix products that training steps of real sizes request from a GPU, recorded on the
+//! CPU.
 //!
 //! `STEP_TABLE=1 cargo test --lib --features cuda-on-host gpu_step` prints the figures, and each product as
-//! cuBLASLt is asked for it; what a GPU should take for them is arithmetic (`Silicon`), nothing measured.
+//! requested from cuBLASLt. Times of a GPU are computed (`Silicon`), not measured.
 
 use std::collections::BTreeMap;
 use std::io::Write;
 
-use candle_core::DType;
-use candle_core::Device;
-use candle_core::Tensor;
+use candle_core::{DType, Device, Tensor};
 
 use crate::batches::Batch;
-use crate::config::ComputeType;
-use crate::config::PretrainTask;
-use crate::config::RtdConfig;
-use crate::config::TrainingConfig;
-use crate::families::EncoderConfig;
-use crate::families::ModelConfig;
-use crate::families::named_model;
+use crate::config::{ComputeType, PretrainTask, RtdConfig, TrainingConfig};
+use crate::families::{EncoderConfig, ModelConfig, named_model};
 use crate::machine::Machine;
 use crate::models::Model;
 use crate::ops::accumulator::Accumulator;
-use crate::ops::cuda;
-use crate::ops::cuda::Event;
 use crate::ops::cuda::described::Description;
-use crate::ops::cuda::rules;
-use crate::ops::linear;
-use crate::precision::Hardware;
-use crate::precision::Policy;
+use crate::ops::cuda::{Event, rules};
+use crate::ops::{cuda, linear};
+use crate::precision::{Hardware, Policy};
 use crate::tasks::Task;
 use crate::tasks::classify::Classify;
 use crate::tasks::masked_lm::MaskedLm;
-use crate::train::bench::Case;
-use crate::train::bench::TimedTask;
+use crate::train::bench::{Case, TimedTask};
 use crate::train::run;
 use crate::train::step::Share;
 
@@ -54,11 +44,11 @@ fn pretraining(task: Option<PretrainTask>) -> TimedTask {
     TimedTask::Pretraining { task, rtd: RtdConfig::default(), masked_share: 0.15 }
 }
 
-/// What one step asks for, after others. The record is strict by then: a tensor that an operation of candle's
-/// made in this step is refused by the kernel or product that takes it, and one that reads or writes a tensor
-/// of the GPU panics (`host/valueless.rs`, with its controls). So what comes back is all that the step
-/// launches, and no kernel is candle's. Classifiers with soft labels and regression, whose losses are
-/// composed of candle's operations, do not go through here.
+/// The events of one step, after some others. The record is strict by then: a kernel or product refuses a
+/// tensor that an operation of candle made in this step, and an operation of candle that reads or writes a
+/// GPU tensor panics (`host/valueless.rs`, with its controls). So the events are all that the step launches,
+/// and no kernel is candle's. Classifiers with soft labels and regression are not covered, since their losses
+/// are composed of candle's operations.
 fn step(case: &Case) -> Vec<Event> {
     let mut events = Vec::new();
     cuda::recorded(|| case.time_steps(&Device::Cpu, 2, 0.0, || events = cuda::take())).unwrap();
@@ -73,10 +63,10 @@ fn products(events: &[Event]) -> Vec<Description> {
     events.iter().filter_map(product).collect()
 }
 
-/// What a GPU can do at best, by its data sheet, and the share of it that a forecast counts on.
+/// Peak rates of a GPU by its data sheet.
 struct Silicon {
     name: &'static str,
-    /// Dense products of half types with sums in f32, a second.
+    /// Dense products of half types with sums in f32, per second.
     flops: f64,
     bytes: f64,
 }
@@ -88,11 +78,11 @@ const SILICON: [Silicon; 3] = [
 ];
 const OF_PEAK: f64 = 0.7;
 const OF_BANDWIDTH: f64 = 0.85;
-/// From the end of a small kernel to the beginning of the next.
+/// From the end of a small kernel to the beginning of the next one.
 const LAUNCH_SECONDS: f64 = 1.5e-6;
 
 impl Silicon {
-    /// Arithmetic of attention is left out: the forecast is a floor.
+    /// A lower bound of the time of these events: the arithmetic of attention is left out.
     fn seconds(&self, events: &[Event]) -> f64 {
         let of_bytes = |bytes: u64| bytes as f64 / (OF_BANDWIDTH * self.bytes);
         let seconds = |event: &Event| match event {
@@ -101,14 +91,14 @@ impl Silicon {
             }
             Event::Launch { bytes, .. } | Event::Clear(bytes) => of_bytes(*bytes) + LAUNCH_SECONDS,
             Event::Move(bytes) => of_bytes(2 * bytes) + LAUNCH_SECONDS,
-            // Copies go beside what is computed, and reading waits for it.
+            // Copies run at the same time as the computation, and reading waits for it.
             Event::Copy(_) | Event::Read => 0.0,
         };
         events.iter().map(seconds).sum()
     }
 }
 
-/// Launches, products and clearings, and the gigabytes of all three.
+/// Numbers of launches, products and clearings, and the gigabytes of all three.
 fn counts(events: &[Event]) -> ([usize; 3], f64) {
     let of = |kind: fn(&Event) -> bool| events.iter().filter(|event| kind(event)).count();
     let bytes = |event: &Event| match event {
@@ -126,7 +116,7 @@ fn counts(events: &[Event]) -> ([usize; 3], f64) {
     (kinds.map(of), gigabytes)
 }
 
-/// The whole step of a model with so many layers, from one of one layer and one of two.
+/// Extrapolates a value of the step of a model with `layers` layers from models with one layer and two.
 fn whole<T: Copy>(one: T, two: T, layers: usize, value: impl Fn(T) -> f64) -> f64 {
     value(one) + (layers - 1) as f64 * (value(two) - value(one))
 }
@@ -166,8 +156,8 @@ fn print_figures(name: &str, layers: usize, one: &[Event], two: &[Event]) {
     }
 }
 
-/// Every product was held against the library's rules when it was written down. None is slow, though the
-/// vocabulary has 50,265 words, and a layer has no more launches than are counted here.
+/// Every product was checked against cuBLASLt's rules when it was recorded. No product is slow, although the
+/// vocabulary has 50,265 words, and a layer has no more launches than counted here.
 #[test]
 fn steps_of_base_and_large_keep_the_rules_and_their_number_of_launches() {
     for (name, layers, rows, length, attention) in [("base", 12, 64, 128, 1), ("large", 24, 16, 512, 2)] {
@@ -176,14 +166,14 @@ fn steps_of_base_and_large_keep_the_rules_and_their_number_of_launches() {
         for product in products(&two) {
             assert_eq!(rules::slow(&product), [""; 0], "{product:?}");
         }
-        // Loss and norm, and behind them nothing.
+        // The step ends with reading the loss and the norm.
         assert_eq!(two[two.len() - 2..], [Event::Read, Event::Read], "{name}");
         assert_eq!(two.iter().filter(|event| **event == Event::Read).count(), 2, "{name}");
         let a_layer: Vec<usize> = (0..3).map(|kind| counts(&two).0[kind] - counts(&one).0[kind]).collect();
-        // Forward attention, two ends of blocks, GELU; backward these with one launch each for their column
-        // sums, and attention in two, or in one for short rows. Four products forward, of which one is
-        // queries, keys and values, and ten backward, of which one is the gradients of their weights.
-        // Nothing is cleared.
+        // Forward: attention, two block ends, GELU. Backward: these with one launch each for their column
+        // sums, and attention in two launches, or in one for short rows. Four products forward, one of them
+        // for queries, keys and values together, and ten backward, one of them for the gradients of their
+        // weights together. Nothing is cleared.
         assert_eq!(a_layer, [4 + 3 + 3 + attention, 14, 0], "{name}");
         let hidden = named_model(name).unwrap().encoder.hidden_size as f64;
         let flops = |events: &[Event]| products(events).iter().map(Description::flops).sum::<f64>();
@@ -192,7 +182,7 @@ fn steps_of_base_and_large_keep_the_rules_and_their_number_of_launches() {
     }
 }
 
-/// The masked language model of DeBERTa-v3, with the vocabulary of the published one.
+/// The masked language model of DeBERTa-v3, with the vocabulary of the published model.
 #[test]
 fn steps_with_relative_positions_keep_the_rules_and_their_number_of_launches() {
     let [one, two] = [1, 2].map(|layers| step(&case("deberta-v3-base", layers, 64, 128)));
@@ -201,12 +191,12 @@ fn steps_with_relative_positions_keep_the_rules_and_their_number_of_launches() {
         assert_eq!(rules::slow(&product), [""; 0], "{product:?}");
     }
     let a_layer: Vec<usize> = (0..3).map(|kind| counts(&two).0[kind] - counts(&one).0[kind]).collect();
-    // Those of base. And dropout of the table and of its gradient, which is added to those of the other
-    // layers; two biases that have begun when their maps are those of contents, too. Products: the
-    // projections of the table, what is said, twice, and its way back to contents and table, two each; the
-    // gradients of the projections and of what they were made of, 1 + 2; and one for each of the weights of
-    // queries, keys and values, of which two have begun. Cleared are the rows of both tables' gradients that
-    // no distance reaches, before and behind.
+    // The launches of base, and in addition dropout of the table and of its gradient, which is added to the
+    // gradients of the other layers, and two biases whose gradients have begun when their maps are applied to
+    // contents as well. Products: the projections of the table; the position scores, twice, and their way
+    // back to contents and table, two each; the gradients of the projections and of their inputs, 1 + 2; and
+    // one for each of the weights of queries, keys and values, of which two have begun. Cleared are the rows
+    // of both tables' gradients that no distance reaches, at their start and end.
     assert_eq!(a_layer, [12 + 3 + 2, 14 + 1 + 2 + 2 + 4 + 1 + 2 + 2, 4]);
 }
 
@@ -233,8 +223,8 @@ fn steps_of_a_pair_and_of_other_types_keep_the_rules() {
     }
 }
 
-/// What the next step reads is on its way before anything of this one is read back, and the step that it is
-/// for copies nothing.
+/// The copies that the next step needs are sent before anything of this step is read back, and the next step
+/// itself copies nothing.
 #[test]
 fn the_next_batch_is_sent_before_the_loss_is_read() {
     cuda::recorded(|| {
@@ -279,7 +269,7 @@ fn keeps_the_rules(model: &str, op: &str) {
         let machine = Machine::alone(&Device::Cpu, policy);
         let mut stepper = run::stepper(task.parameters(), &TrainingConfig::default(), &machine, 1).unwrap();
         for step in 1..=2 {
-            // What the first step has made is kept, and no longer asked for.
+            // What the first step has prepared is kept and not prepared again.
             if step == 2 {
                 cuda::take();
             }
@@ -298,14 +288,15 @@ fn keeps_the_rules(model: &str, op: &str) {
     assert_eq!((launched, events.iter().filter(|event| **event == Event::Read).count()), ([1; 3], 2));
 }
 
-/// A classifier's last map has as many outputs as labels: two or three.
+/// The last map of a classifier has as many outputs as labels: two or three.
 #[test]
 fn products_of_a_classifier_keep_the_rules() {
     for (dtype, labels) in [DType::BF16, DType::F16, DType::F32].into_iter().flat_map(|t| [(t, 2), (t, 3)]) {
         let zeros = |shape: [usize; 2], dtype| Tensor::zeros(&shape, dtype, &Device::Cpu).unwrap();
         let asked = cuda::recorded(|| {
-            let (x, weight, dy) =
-                (zeros([32, 768], dtype), zeros([labels, 768], dtype), zeros([32, labels], dtype));
+            let x = zeros([32, 768], dtype);
+            let weight = zeros([labels, 768], dtype);
+            let dy = zeros([32, labels], dtype);
             let bias = Tensor::zeros(labels, DType::F32, &Device::Cpu).unwrap();
             linear::forward(&x, &weight, Some(&bias)).unwrap();
             linear::backward_input(&dy, &weight).unwrap();

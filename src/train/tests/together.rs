@@ -1,40 +1,26 @@
-//! Threads in the place of processes take the steps that one takes.
+//! Steps of several threads, each in the role of a process, give the results of one process.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use candle_core::DType;
-use candle_core::Device;
-use candle_core::Tensor;
+use candle_core::{DType, Device, Tensor};
 
-use super::Parabola;
-use super::policy;
-use crate::batches::Batch;
-use crate::batches::share;
-use crate::config::ComputeType;
-use crate::config::DistributedConfig;
-use crate::config::OptimizerType;
-use crate::config::TrainingConfig;
-use crate::config::Wire;
+use super::{Parabola, policy};
+use crate::batches::{Batch, share};
+use crate::config::{ComputeType, DistributedConfig, OptimizerType, TrainingConfig, Wire};
 use crate::distributed::World;
-use crate::distributed::threads::in_each;
-use crate::distributed::threads::worlds;
-use crate::distributed::threads::worlds_of;
-use crate::distributed::threads::worlds_on_gpus;
+use crate::distributed::threads::{in_each, worlds, worlds_of, worlds_on_gpus};
 use crate::families::named_model;
 use crate::machine::Machine;
 use crate::models::Model;
-use crate::tasks::Task;
 use crate::tasks::masked_lm::MaskedLm;
+use crate::tasks::{Loss, Task};
 use crate::train::run;
-use crate::train::step::Share;
-use crate::train::step::Skip;
-use crate::train::step::StepOutcome;
-use crate::train::step::Stepper;
+use crate::train::step::{Share, Skip, StepOutcome, Stepper};
 
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Three steps of `micro`, as far as they are those of this process; what they gave, and the parameters.
+/// Three steps with this process's share of `micro`; returns their outcomes, and the parameters.
 fn trained(task: &dyn Task, micro: &[Batch], world: World) -> (Vec<StepOutcome>, Vec<u32>) {
     let machine = Machine { world, ..Machine::alone(&Device::Cpu, policy(ComputeType::F32)) };
     let mut stepper = run::stepper(task.parameters(), &TrainingConfig::default(), &machine, 1).unwrap();
@@ -57,14 +43,35 @@ fn stepped(stepper: &mut Stepper, task: &dyn Task, micro: &[Batch], world: World
     outcomes
 }
 
-/// The moments that a checkpoint holds.
+/// Losses, bits of the gradient norm, tokens, and bits of the FLOPs of a step.
+type StepBits = (Vec<Loss>, u64, usize, u64);
+
+/// Three steps of a small masked language model, and the bits of its parameters.
+fn trained_masked_lm(micro: &[Batch], world: World) -> (Vec<StepBits>, Vec<u32>) {
+    let model = Model::masked_lm(&named_model("tiny").unwrap(), 1, &Device::Cpu).unwrap();
+    let (outcomes, parameters) = trained(&MaskedLm { model }, micro, world);
+    let steps = outcomes.into_iter().map(|o| (o.losses, o.grad_norm.to_bits(), o.tokens, o.flops.to_bits()));
+    (steps.collect(), parameters)
+}
+
+/// One micro-batch of a segment of 35 tokens.
+fn batch(number: u32) -> Batch {
+    Batch::of_segment((5 + number..40 + number).collect(), vec![2 + number, 9])
+}
+
+/// The bits of the moments in the checkpoint of rank 0.
+fn moments(saved: Option<&Saved>) -> [Vec<u32>; 2] {
+    let saved = saved.expect("the first one has it");
+    ["exp_avg", "exp_avg_sq"].map(|name| bits(&saved[name]))
+}
+
+/// The optimizer state of a checkpoint.
 type Saved = BTreeMap<String, Tensor>;
 
-/// Processes that have a part of the moments each leave what one leaves that has all: parameters, their copy in a
-/// half type, and what a checkpoint holds; and they go on from that with the same bits.
+/// Processes with sharded moments produce the same bits as one process with all of them: parameters, their
+/// copy in a half type, and the checkpoint; and they resume from it with the same bits.
 #[test]
 fn divided_moments_leave_the_same_bits_and_the_same_checkpoint() {
-    let batch = |number: u32| Batch::of_segment((5 + number..40 + number).collect(), vec![2 + number, 9]);
     let micro: Vec<Batch> = (0..4).map(batch).collect();
     let trained = |world: World, config: &TrainingConfig, from: Option<&Saved>| {
         let machine = Machine { world, ..Machine::alone(&Device::Cpu, policy(ComputeType::Bf16)) };
@@ -72,7 +79,7 @@ fn divided_moments_leave_the_same_bits_and_the_same_checkpoint() {
         let task = MaskedLm { model }.computing_in(DType::BF16).unwrap();
         let mut stepper = run::stepper(task.parameters(), config, &machine, 1).unwrap();
         if let Some(saved) = from {
-            // Copies, as those of a file are: updates write into them.
+            // Updates write into these tensors, so they must be copies, as those read from a file are.
             let saved = saved.iter().map(|(name, tensor)| (name.clone(), tensor.copy().unwrap()));
             stepper.optimizer.restore(&saved.collect()).unwrap();
         }
@@ -84,10 +91,6 @@ fn divided_moments_leave_the_same_bits_and_the_same_checkpoint() {
         let shadow = task.parameters().shadow().unwrap().to_dtype(DType::F32).unwrap();
         ([bits(task.parameters().flat()), bits(&shadow)], saved.ok())
     };
-    let moments = |saved: &Option<Saved>| {
-        let saved = saved.as_ref().expect("the first one has it");
-        ["exp_avg", "exp_avg_sq"].map(|name| bits(&saved[name]))
-    };
     let sharded = DistributedConfig { shard_optimizer: true, ..DistributedConfig::default() };
     for optim in [OptimizerType::Adamw, OptimizerType::Lamb] {
         let config = TrainingConfig { optim, weight_decay: 0.1, ..TrainingConfig::default() };
@@ -98,54 +101,48 @@ fn divided_moments_leave_the_same_bits_and_the_same_checkpoint() {
             let worlds = worlds_of(size, TIMEOUT, &sharded);
             let all = in_each(&worlds, |world| trained(world, &config, from));
             assert!(all.iter().all(|one| one.0 == alone.0), "{optim:?}: {size}");
-            assert!(moments(&all[0].1) == moments(&alone.1), "{optim:?}: the checkpoint of {size}");
+            assert!(
+                moments(all[0].1.as_ref()) == moments(alone.1.as_ref()),
+                "{optim:?}: the checkpoint of {size}"
+            );
         }
     }
 }
 
 #[test]
 fn a_step_has_the_same_bits_for_any_number_of_processes() {
-    let batch = |number: u32| {
-        let ids = (5 + number..40 + 3 * number).collect();
-        Batch::of_segment(ids, vec![2 + number, 9, 30])
-    };
-    let micro: Vec<Batch> = (0..8).map(batch).collect();
-    let of = |world| {
-        let model = Model::masked_lm(&named_model("tiny").unwrap(), 1, &Device::Cpu).unwrap();
-        let (outcomes, parameters) = trained(&MaskedLm { model }, &micro, world);
-        let told = |o: &StepOutcome| (o.losses.clone(), o.grad_norm.to_bits(), o.tokens, o.flops.to_bits());
-        (outcomes.iter().map(told).collect::<Vec<_>>(), parameters)
-    };
-    let alone = of(World::ALONE);
+    let micro: Vec<Batch> = (0..8)
+        .map(|number| {
+            let ids = (5 + number..40 + 3 * number).collect();
+            Batch::of_segment(ids, vec![2 + number, 9, 30])
+        })
+        .collect();
+    let alone = trained_masked_lm(&micro, World::ALONE);
     for size in [2, 4, 8] {
-        let same = in_each(&worlds(size, TIMEOUT), |world| of(world) == alone);
+        let same = in_each(&worlds(size, TIMEOUT), |world| trained_masked_lm(&micro, world) == alone);
         assert_eq!(same, vec![true; size]);
     }
-    // Three leaves have another order, and it can be told.
-    let three = in_each(&worlds(3, TIMEOUT), of);
+    // Three leaves are summed in another order, which shows in the bits.
+    let three = in_each(&worlds(3, TIMEOUT), |world| trained_masked_lm(&micro, world));
     assert!(three.iter().all(|one| *one == three[0]) && three[0].1 != alone.1);
 }
 
-/// What stands in for NCCL adds up two gradients as the tree does.
+/// The stand-in for NCCL adds up two gradients in the order of the tree.
 #[test]
 fn steps_of_two_that_add_up_where_gradients_lie_have_the_bits_of_one() {
-    let batch = |number: u32| Batch::of_segment((5 + number..40 + number).collect(), vec![2 + number, 9]);
     let micro: Vec<Batch> = (0..4).map(batch).collect();
-    let of = |world| {
-        let model = Model::masked_lm(&named_model("tiny").unwrap(), 1, &Device::Cpu).unwrap();
-        trained(&MaskedLm { model }, &micro, world).1
-    };
-    let alone = of(World::ALONE);
+    let alone = trained_masked_lm(&micro, World::ALONE).1;
     for (overlap, shard_optimizer) in [(false, false), (true, false), (true, true)] {
         let config = DistributedConfig { overlap, shard_optimizer, ..DistributedConfig::default() };
         let worlds = worlds_on_gpus(2, TIMEOUT, &config);
-        let same = in_each(&worlds, |world| of(world) == alone);
+        let same = in_each(&worlds, |world| trained_masked_lm(&micro, world).1 == alone);
         assert_eq!(same, [true; 2], "overlap {overlap}, shard_optimizer {shard_optimizer}");
     }
     let bf16 = DistributedConfig { wire: Wire::Bf16, ..DistributedConfig::default() };
-    let on_cpus = in_each(&worlds_of(2, TIMEOUT, &bf16), of);
+    let on_cpus = in_each(&worlds_of(2, TIMEOUT, &bf16), |world| trained_masked_lm(&micro, world).1);
     assert!(on_cpus[0] != alone, "it is another sum");
-    assert!(in_each(&worlds_on_gpus(2, TIMEOUT, &bf16), of) == on_cpus);
+    let on_gpus = in_each(&worlds_on_gpus(2, TIMEOUT, &bf16), |world| trained_masked_lm(&micro, world).1);
+    assert!(on_gpus == on_cpus);
 }
 
 #[test]

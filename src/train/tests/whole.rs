@@ -1,4 +1,4 @@
-//! Whole runs of the toy: who writes, what ends them in their last phase, and what they go on with.
+//! Whole runs of the toy task: which process writes, signals during the last phase, and resuming.
 
 use std::cell::Cell;
 use std::ops::Range;
@@ -8,51 +8,31 @@ use std::time::Duration;
 use anyhow::Result;
 use candle_core::Device;
 
-use super::Parabola;
-use super::Steps;
-use super::TOTAL;
 use super::ahead::Log;
-use super::bits;
-use super::config;
-use super::overflowing;
-use super::policy;
-use super::records;
-use super::stepper;
+use super::{Parabola, Steps, TOTAL, bits, config, overflowing, policy, records, stepper};
 use crate::batches::Batch;
-use crate::config::ComputeType;
-use crate::config::PrecisionConfig;
-use crate::config::RunSection;
-use crate::config::TrainingConfig;
+use crate::config::{ComputeType, PrecisionConfig, RunSection, TrainingConfig};
 use crate::distributed::World;
 use crate::error::class_of;
-use crate::families::EncoderConfig;
-use crate::families::Family;
-use crate::families::ModelConfig;
+use crate::families::{EncoderConfig, Family, ModelConfig};
 use crate::machine::Machine;
 use crate::models::Blueprint;
 use crate::scores::Better;
-use crate::tasks::run::Inputs;
-use crate::tasks::run::Kind;
-use crate::tasks::run::ModelFolder;
-use crate::tasks::run::Parts;
-use crate::tasks::run::Setting;
-use crate::tasks::run::Shapes;
-use crate::tasks::run::TargetShare;
+use crate::tasks::run::{Inputs, Kind, ModelFolder, Parts, Setting, Shapes, TargetShare};
 use crate::telemetry::Progress;
-use crate::train::End;
 use crate::train::resume::Start;
-use crate::train::run;
 use crate::train::step::Share;
+use crate::train::{End, run};
 
 /// A run of the parabola.
 #[derive(Default)]
 pub(super) struct Toy {
     pub(super) data: Steps,
-    /// What it learns from.
+    /// Hashes of the inputs.
     pub(super) inputs: Inputs,
-    /// Losses of samples that are said to be other ones.
+    /// Ranges of samples and the loss that replaces theirs.
     pub(super) planted: Vec<(Range<u64>, f64)>,
-    /// Whether batches are made ready ahead, and what was done with them.
+    /// The log of operations; batches are prefetched if it is given.
     pub(super) log: Option<Log>,
 }
 
@@ -85,7 +65,7 @@ impl Kind for Toy {
     }
 }
 
-/// The whole of a run in `folder`, by process `rank`.
+/// A whole run in `folder`, by process `rank`.
 pub(super) fn whole_run(
     toy: Toy,
     folder: &Path,
@@ -95,7 +75,7 @@ pub(super) fn whole_run(
     limited_run(toy, folder, training, rank, &RunSection::default())
 }
 
-/// The same where money or a day may limit it.
+/// As [`whole_run`], with a budget or a deadline in `run`.
 fn limited_run(
     toy: Toy,
     folder: &Path,
@@ -125,18 +105,6 @@ fn limited_run(
 
 #[test]
 fn only_the_first_process_writes() {
-    let names_of_rank = |rank: usize| {
-        let folder = tempfile::tempdir().unwrap();
-        let outcome = whole_run(Toy::default(), folder.path(), &config(), rank).unwrap();
-        assert_eq!((outcome.end, outcome.step), (Some(End::Steps), TOTAL));
-        assert!(outcome.results.contains_key("eval_loss"), "every process has the scores");
-        let entries = std::fs::read_dir(folder.path()).unwrap();
-        let mut names: Vec<String> =
-            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
-        names.retain(|name| name != ".lock");
-        names.sort();
-        names
-    };
     let written = [
         "all_results.json",
         "checkpoint-10",
@@ -152,38 +120,55 @@ fn only_the_first_process_writes() {
     assert_eq!(names_of_rank(1), Vec::<String>::new());
 }
 
-#[test]
-fn a_signal_in_the_last_phase_is_heeded_and_the_run_comes_to_its_end_after_all() {
+/// The files that process `rank` writes in a run.
+fn names_of_rank(rank: usize) -> Vec<String> {
     let folder = tempfile::tempdir().unwrap();
-    let toy = |data| Toy { data, ..Toy::default() };
-    let ended = |toy| whole_run(toy, folder.path(), &config(), 0).unwrap().end;
-    // While predictions are written: the run is not complete.
+    let outcome = whole_run(Toy::default(), folder.path(), &config(), rank).unwrap();
+    assert_eq!((outcome.end, outcome.step), (Some(End::Steps), TOTAL));
+    assert!(outcome.results.contains_key("eval_loss"), "every process has the scores");
+    let entries = std::fs::read_dir(folder.path()).unwrap();
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.retain(|name| name != ".lock");
+    names.sort();
+    names
+}
+
+/// The end of a run with these data, in the configuration of the tests.
+fn end_of(data: Steps, folder: &Path) -> Option<End> {
+    whole_run(Toy { data, ..Toy::default() }, folder, &config(), 0).unwrap().end
+}
+
+#[test]
+fn a_run_that_a_signal_stops_in_its_last_phase_is_resumed_to_its_end() {
+    let folder = tempfile::tempdir().unwrap();
+    // The signal arrives while predictions are written: the run is not complete.
     let at_end = Steps { signal_at_end: true, ..Steps::default() };
-    assert_eq!(ended(toy(at_end)), Some(End::Signal(15)));
+    assert_eq!(end_of(at_end, folder.path()), Some(End::Signal(15)));
     assert!(!folder.path().join("all_results.json").exists());
-    assert_eq!(ended(Toy::default()), Some(End::Steps));
-    // While a complete run looks once more at what its model predicts.
+    assert_eq!(end_of(Steps::default(), folder.path()), Some(End::Steps));
+    // The signal arrives while a complete run is evaluated once more.
     let again = Steps { signal_in: 1, wants_evaluation: true, ..Steps::default() };
-    assert_eq!(ended(toy(again)), Some(End::Signal(15)));
-    assert_eq!(ended(toy(Steps { wants_evaluation: true, ..Steps::default() })), None);
+    assert_eq!(end_of(again, folder.path()), Some(End::Signal(15)));
+    let complete = Steps { wants_evaluation: true, ..Steps::default() };
+    assert_eq!(end_of(complete, folder.path()), None);
 }
 
 #[test]
 fn a_final_model_that_is_damaged_or_gone_is_made_again() {
     let folder = tempfile::tempdir().unwrap();
-    let ended = || whole_run(Toy::default(), folder.path(), &config(), 0).unwrap().end;
-    ended();
+    end_of(Steps::default(), folder.path());
     let model = folder.path().join("final/model.safetensors");
     let whole = std::fs::read(&model).unwrap();
     let mut damaged = whole.clone();
     *damaged.last_mut().unwrap() ^= 1;
     std::fs::write(&model, damaged).unwrap();
-    assert_eq!(ended(), Some(End::Steps));
+    assert_eq!(end_of(Steps::default(), folder.path()), Some(End::Steps));
     assert!(std::fs::read(&model).unwrap() == whole);
     std::fs::remove_dir_all(folder.path().join("final")).unwrap();
-    assert_eq!(ended(), Some(End::Steps));
+    assert_eq!(end_of(Steps::default(), folder.path()), Some(End::Steps));
     assert!(std::fs::read(&model).unwrap() == whole);
-    assert_eq!(ended(), None, "the run is complete");
+    assert_eq!(end_of(Steps::default(), folder.path()), None, "the run is complete");
 }
 
 #[test]
@@ -192,14 +177,13 @@ fn a_run_that_time_has_ended_trains_no_further_for_its_final_model() {
     // At the end there is time left, but not for one more step.
     let training = TrainingConfig { max_train_time: Some("1s".to_string()), ..config() };
     let step_time = Duration::from_millis(300);
-    let run = || {
-        let toy = Toy { data: Steps { step_time, ..Steps::default() }, ..Toy::default() };
-        whole_run(toy, folder.path(), &training, 0).unwrap()
-    };
-    let first = run();
+    let toys = [(); 2].map(|()| Toy { data: Steps { step_time, ..Steps::default() }, ..Toy::default() });
+    let [first, again] = toys;
+    let first = whole_run(first, folder.path(), &training, 0).unwrap();
     assert_eq!(first.end, Some(End::Time));
     std::fs::remove_dir_all(folder.path().join("final")).unwrap();
-    assert_eq!(run().step, first.step);
+    let again = whole_run(again, folder.path(), &training, 0).unwrap();
+    assert_eq!(again.step, first.step);
     assert!(folder.path().join("final/model.safetensors").exists());
 }
 
@@ -208,10 +192,11 @@ fn a_run_with_too_little_money_has_fewer_steps_and_its_learning_rate_still_falls
     let folder = tempfile::tempdir().unwrap();
     let training =
         TrainingConfig { max_steps: 5_000, learning_rate: 1e-3, logging_steps: 1, eval_steps: 0, ..config() };
-    // Two seconds.
+    // Time for two seconds.
     let limited = RunSection { usd_per_hour: Some(3600.0), budget_usd: Some(2.0), ..RunSection::default() };
-    let toy = |step_time| Toy { data: Steps { step_time, ..Steps::default() }, ..Toy::default() };
-    let done = limited_run(toy(Duration::from_millis(20)), folder.path(), &training, 0, &limited).unwrap();
+    let data = Steps { step_time: Duration::from_millis(20), ..Steps::default() };
+    let toy = Toy { data, ..Toy::default() };
+    let done = limited_run(toy, folder.path(), &training, 0, &limited).unwrap();
     assert!(done.step < 150, "{} steps of 20 ms", done.step);
     let rates: Vec<f64> =
         records(folder.path()).iter().filter_map(|record| record["train/learning_rate"].as_f64()).collect();
@@ -223,7 +208,7 @@ fn a_run_with_too_little_money_has_fewer_steps_and_its_learning_rate_still_falls
 }
 
 #[test]
-fn a_best_checkpoint_that_was_never_saved_hinders_no_end() {
+fn a_run_ends_without_a_best_checkpoint_that_was_never_saved() {
     let folder = tempfile::tempdir().unwrap();
     // Nothing is learnt, so that the first evaluation stays the best.
     let training = TrainingConfig { learning_rate: 1e-30, load_best_model_at_end: true, ..config() };
@@ -237,21 +222,19 @@ fn a_best_checkpoint_that_was_never_saved_hinders_no_end() {
 }
 
 #[test]
-fn a_run_goes_on_with_what_it_began_with_only() {
+fn a_run_resumes_only_with_the_inputs_with_which_it_began() {
     let folder = tempfile::tempdir().unwrap();
-    let toy = |inputs: &[(&str, &str)]| {
-        let inputs = inputs.iter().map(|(key, hash)| ((*key).to_string(), (*hash).to_string()));
-        Toy { inputs: inputs.collect(), ..Toy::default() }
-    };
-    let run = |toy: Toy| whole_run(toy, folder.path(), &config(), 0).map(|outcome| outcome.end);
-    assert_eq!(run(toy(&[("model", "1"), ("data.train_file", "2")])).unwrap(), Some(End::Steps));
-    assert_eq!(run(toy(&[("model", "1"), ("data.train_file", "2")])).unwrap(), None);
+    let folder = folder.path();
+    let first = run_with_inputs(&[("model", "1"), ("data.train_file", "2")], folder);
+    assert_eq!(first.unwrap(), Some(End::Steps));
+    let second = run_with_inputs(&[("model", "1"), ("data.train_file", "2")], folder);
+    assert_eq!(second.unwrap(), None);
     for (inputs, places) in [
         (&[("model", "1"), ("data.train_file", "3")][..], &["data.train_file: its content is not"][..]),
         (&[("model", "1")], &["data.train_file: its content is not"]),
         (&[("data.labels", "2")], &["data.labels: ", "data.train_file: ", "model: "]),
     ] {
-        let error = run(toy(inputs)).unwrap_err();
+        let error = run_with_inputs(inputs, folder).unwrap_err();
         assert_eq!(class_of(&error).exit_code(), 2);
         assert!(places.iter().all(|place| error.to_string().contains(place)), "{error}");
     }
@@ -276,4 +259,11 @@ fn an_interrupted_step_is_as_if_it_had_not_been() {
             assert!(bits(&cut, &cut_stepper) == bits(&whole, &whole_stepper), "step {number}");
         }
     }
+}
+
+/// The end of a run with these hashes of its inputs.
+fn run_with_inputs(inputs: &[(&str, &str)], folder: &Path) -> Result<Option<End>> {
+    let inputs = inputs.iter().map(|(key, hash)| ((*key).to_string(), (*hash).to_string()));
+    let toy = Toy { inputs: inputs.collect(), ..Toy::default() };
+    whole_run(toy, folder, &config(), 0).map(|outcome| outcome.end)
 }

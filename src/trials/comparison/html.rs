@@ -3,17 +3,13 @@
 
 use std::fmt::Write;
 
-use crate::pages::chart::Row;
-use crate::pages::chart::Rows;
+use crate::pages::chart::{Row, Rows};
 use crate::pages::columns::shortened;
 use crate::pages::html;
 use crate::pages::html::escape;
 use crate::trials::comparison::report;
-use crate::trials::comparison::report::NOTE;
-use crate::trials::comparison::report::SEEDS_NOTE;
-use crate::trials::comparison::report::number;
-use crate::trials::comparison::result::RowKind;
-use crate::trials::comparison::result::TaskResult;
+use crate::trials::comparison::report::{NOTE, SEEDS_NOTE, number};
+use crate::trials::comparison::result::{RowKind, TaskResult};
 use crate::trials::table::Table;
 
 const STYLE: &str = include_str!("style.css");

@@ -8,8 +8,7 @@ mod html;
 mod report;
 mod result;
 
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
@@ -17,25 +16,17 @@ use crate::config::NamedTask;
 use crate::error::Problem;
 use crate::fs;
 use crate::fs::FolderLock;
-use crate::interop::PretrainedFolder;
-use crate::interop::read_folder;
+use crate::interop::{PretrainedFolder, read_folder};
 use crate::scores::measured;
-use crate::tasks::finetuned::Finetuned;
-use crate::tasks::finetuned::Floor;
+use crate::tasks::finetuned::{Finetuned, Floor};
 use crate::tasks::list;
 use crate::tasks::list::FinetunedVisitor;
 use crate::train::used;
-use crate::trials::cell::Cell;
-use crate::trials::cell::Done;
-use crate::trials::cell::file_name;
-use crate::trials::cell::require_files;
-use crate::trials::comparison::result::Row;
-use crate::trials::comparison::result::RowKind;
-use crate::trials::comparison::result::TaskResult;
+use crate::trials::cell::{Cell, Done, file_name, require_files};
+use crate::trials::comparison::result::{Row, RowKind, TaskResult};
 use crate::trials::equipment::Equipment;
 use crate::trials::forecast::Forecast;
-use crate::trials::lanes;
-use crate::trials::record;
+use crate::trials::{lanes, record};
 
 /// The models and tasks of a comparison, and the folder for its results.
 pub struct Comparison<'a> {

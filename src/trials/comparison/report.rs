@@ -8,14 +8,10 @@ use serde_json::json;
 
 use crate::fs;
 use crate::quantity::format_grouped;
-use crate::scores::Metric;
-use crate::scores::SeedsNeeded;
-use crate::scores::measured;
+use crate::scores::{Metric, SeedsNeeded, measured};
 use crate::trials::comparison::html;
-use crate::trials::comparison::result::Pair;
-use crate::trials::comparison::result::TaskResult;
-use crate::trials::table::Table;
-use crate::trials::table::escaped;
+use crate::trials::comparison::result::{Pair, TaskResult};
+use crate::trials::table::{Table, escaped};
 
 /// The note that explains means and intervals to the reader of a table.
 pub(super) const NOTE: &str = "mean ± standard deviation over seeds; intervals of 95 % by a bootstrap over \

@@ -3,12 +3,7 @@
 use serde::Serialize;
 
 use crate::config::NamedTask;
-use crate::scores::Difference;
-use crate::scores::Metric;
-use crate::scores::Outcomes;
-use crate::scores::Resampled;
-use crate::scores::mean;
-use crate::scores::sample_std;
+use crate::scores::{Difference, Metric, Outcomes, Resampled, mean, sample_std};
 use crate::trials::table::mean_and_deviation;
 
 /// Replicates of the bootstrap: the ends of its intervals are known to about a twentieth of their length.

@@ -3,9 +3,7 @@
 //! Its own `mod.rs` has no part in them, since it declares all of them; what it exports is a use of the file
 //! that it comes from.
 
-use std::collections::BTreeMap;
-use std::collections::BTreeSet;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::source::Source;
 

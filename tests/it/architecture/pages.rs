@@ -1,7 +1,6 @@
 //! Links between the Markdown pages: each names a file that is there, and a heading of it.
 
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::read;
 

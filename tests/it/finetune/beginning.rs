@@ -5,12 +5,9 @@ use std::fs;
 
 use serde_json::Value;
 
-use crate::finetune::FLAGS;
-use crate::finetune::workplace;
-use crate::material::examples;
-use crate::material::tagged;
-use crate::workplace::Finished;
-use crate::workplace::Workplace;
+use crate::finetune::{FLAGS, workplace};
+use crate::material::{examples, tagged};
+use crate::workplace::{Finished, Workplace};
 
 const TWO_STEPS: [&str; 2] = ["--max-steps", "2"];
 

@@ -1,20 +1,12 @@
 //! The care of pretraining in fine-tuning: one run a folder, the same inputs to its end, damage that is told.
 
 use std::fs;
-use std::process::Child;
-use std::process::Command;
-use std::process::Stdio;
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use crate::finetune::FLAGS;
-use crate::finetune::SETS;
-use crate::finetune::finetune;
-use crate::finetune::rows;
-use crate::finetune::workplace;
+use crate::finetune::{FLAGS, SETS, finetune, rows, workplace};
 use crate::material::examples;
-use crate::workplace::Workplace;
-use crate::workplace::assert_same_tree;
-use crate::workplace::send;
+use crate::workplace::{Workplace, assert_same_tree, send};
 
 const SHORT: [&str; 4] = ["--output-dir", "cls", "--set", "training.max_steps=6"];
 

@@ -6,9 +6,7 @@ use serde_json::Value;
 
 use crate::finetune::rows;
 use crate::material::tagged;
-use crate::workplace::Finished;
-use crate::workplace::Workplace;
-use crate::workplace::assert_same_tree;
+use crate::workplace::{Finished, Workplace, assert_same_tree};
 
 /// A workplace with a pretrained model in `run/final`, `train.conll` and `dev.conll`.
 fn workplace() -> Workplace {

@@ -4,14 +4,9 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::process::Command;
 
-use crate::finetune::SETS;
-use crate::finetune::rows;
-use crate::finetune::workplace;
-use crate::material::examples;
-use crate::material::tagged;
-use crate::workplace::Finished;
-use crate::workplace::Workplace;
-use crate::workplace::assert_same_tree;
+use crate::finetune::{SETS, rows, workplace};
+use crate::material::{examples, tagged};
+use crate::workplace::{Finished, Workplace, assert_same_tree};
 
 const MODEL: [&str; 5] = ["finetune", "--task", "classify", "--model", "run/final"];
 

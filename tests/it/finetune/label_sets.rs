@@ -4,13 +4,10 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::fs;
 
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::finetune::rows;
-use crate::finetune::workplace;
-use crate::workplace::Workplace;
-use crate::workplace::assert_same_tree;
+use crate::finetune::{rows, workplace};
+use crate::workplace::{Workplace, assert_same_tree};
 
 /// Sentences about a king, or an animal that is a bird or a fish, of the night or not.
 fn labelled(count: usize) -> String {

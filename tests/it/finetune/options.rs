@@ -5,13 +5,10 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::fs;
 
-use candle_core::Device;
-use candle_core::Tensor;
+use candle_core::{Device, Tensor};
 use serde_json::Value;
 
-use crate::finetune::finetune;
-use crate::finetune::rows;
-use crate::finetune::workplace;
+use crate::finetune::{finetune, rows, workplace};
 use crate::workplace::Workplace;
 
 fn tensors(place: &Workplace, folder: &str) -> BTreeMap<String, Vec<u32>> {

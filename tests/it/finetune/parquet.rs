@@ -3,19 +3,13 @@
 use std::fs;
 use std::sync::Arc;
 
-use parquet::data_type::ByteArray;
-use parquet::data_type::ByteArrayType;
-use parquet::data_type::DataType;
-use parquet::data_type::Int32Type;
-use parquet::file::writer::SerializedFileWriter;
-use parquet::file::writer::SerializedRowGroupWriter;
+use parquet::data_type::{ByteArray, ByteArrayType, DataType, Int32Type};
+use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::parser::parse_message_type;
 use serde_json::json;
 
-use crate::finetune::rows;
-use crate::finetune::workplace;
-use crate::material::examples;
-use crate::material::tagged;
+use crate::finetune::{rows, workplace};
+use crate::material::{examples, tagged};
 use crate::workplace::Workplace;
 
 /// A column of a file, as the data sets on Hugging Face's hub have them.

@@ -9,13 +9,9 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use candle_core::Device;
-use candle_core::Tensor;
-use serde_json::Value;
-use serde_json::json;
-use tokenizers::Encoding;
-use tokenizers::InputSequence;
-use tokenizers::Tokenizer;
+use candle_core::{Device, Tensor};
+use serde_json::{Value, json};
+use tokenizers::{Encoding, InputSequence, Tokenizer};
 
 use crate::finetune::rows;
 use crate::material::corpus;

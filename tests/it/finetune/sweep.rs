@@ -1,18 +1,13 @@
 //! Sweeps and learning curves: one table whatever happened on the way, and the best model kept.
 
 use std::fs;
-use std::process::Command;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::finetune::FLAGS;
-use crate::finetune::SETS;
-use crate::finetune::finetune;
-use crate::finetune::workplace;
-use crate::workplace::Workplace;
-use crate::workplace::assert_same_tree;
+use crate::finetune::{FLAGS, SETS, finetune, workplace};
+use crate::workplace::{Workplace, assert_same_tree};
 
 const GRID: &[&str] = &[
     "--output-dir",

@@ -2,12 +2,9 @@
 
 use mlmtrain::batches::Batch;
 use mlmtrain::families::Family;
-use mlmtrain::rng::Purpose;
-use mlmtrain::rng::Stream;
+use mlmtrain::rng::{Purpose, Stream};
 
-use super::LABELS;
-use super::LENGTHS;
-use super::VOCABULARY;
+use super::{LABELS, LENGTHS, VOCABULARY};
 
 /// Segments of random tokens; the special ones 0 to 4 are left out.
 pub(super) fn tokens() -> Batch {

@@ -4,10 +4,8 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
-use std::process::Stdio;
-use std::time::Duration;
-use std::time::Instant;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use crate::notes;
 use crate::readers::compressed;

@@ -12,14 +12,11 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mlmtrain::rng::Purpose;
-use mlmtrain::rng::Stream;
+use mlmtrain::rng::{Purpose, Stream};
 use watchdog::Ended;
 
 use crate::readers;
-use crate::readers::Input;
-use crate::readers::Outcome;
-use crate::readers::Runs;
+use crate::readers::{Input, Outcome, Runs};
 
 /// Mutated inputs over all kinds.
 const CASES: usize = 2000;

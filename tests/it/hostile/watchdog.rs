@@ -1,8 +1,7 @@
 //! Runs something on a thread and says how it ended; one that hangs is left behind.
 
 use std::any::Any;
-use std::panic::AssertUnwindSafe;
-use std::panic::catch_unwind;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc;
 use std::time::Duration;
 

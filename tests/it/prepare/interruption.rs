@@ -2,17 +2,11 @@
 //! undisturbed run.
 
 use std::fs;
-use std::time::Duration;
-use std::time::Instant;
-use std::time::SystemTime;
+use std::time::{Duration, Instant, SystemTime};
 
-use mlmtrain::rng::Purpose;
-use mlmtrain::rng::Stream;
+use mlmtrain::rng::{Purpose, Stream};
 
-use crate::workplace::Tree;
-use crate::workplace::Workplace;
-use crate::workplace::assert_same_tree;
-use crate::workplace::corpus;
+use crate::workplace::{Tree, Workplace, assert_same_tree, corpus};
 
 const KILLS: u64 = 20;
 

@@ -3,8 +3,7 @@
 use std::fs;
 use std::io::Write;
 
-use mlmtrain::rng::Purpose;
-use mlmtrain::rng::Stream;
+use mlmtrain::rng::{Purpose, Stream};
 use serde_json::Value;
 
 use crate::workplace::Workplace;

@@ -3,8 +3,7 @@
 
 use std::fs;
 
-use crate::workplace::Finished;
-use crate::workplace::Workplace;
+use crate::workplace::{Finished, Workplace};
 
 const SHARED: &str = "data.prepared_dir=shared";
 

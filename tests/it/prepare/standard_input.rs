@@ -4,8 +4,7 @@ use std::fs;
 use std::io::Write;
 use std::process::Stdio;
 
-use crate::workplace::Workplace;
-use crate::workplace::corpus;
+use crate::workplace::{Workplace, corpus};
 
 #[test]
 fn what_is_piped_in_makes_the_same_shards_as_a_file() {

@@ -2,10 +2,9 @@
 
 use serde_json::json;
 
-use crate::pretrain::family::comes_to_the_same_bytes;
-use crate::pretrain::family::fine_tunes_with;
-use crate::pretrain::family::is_used_and_trained_further;
-use crate::pretrain::family::learns;
+use crate::pretrain::family::{
+    comes_to_the_same_bytes, fine_tunes_with, is_used_and_trained_further, learns,
+};
 use crate::workplace::Workplace;
 
 /// A small ALBERT in the place of the configuration's model.

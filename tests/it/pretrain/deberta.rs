@@ -1,13 +1,11 @@
 //! DeBERTa as its users meet it: pretrained, fine-tuned, used, interrupted.
 
 use candle_core::Device;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::pretrain::family::comes_to_the_same_bytes;
-use crate::pretrain::family::fine_tunes_with;
-use crate::pretrain::family::is_used_and_trained_further;
-use crate::pretrain::family::learns;
+use crate::pretrain::family::{
+    comes_to_the_same_bytes, fine_tunes_with, is_used_and_trained_further, learns,
+};
 use crate::workplace::Workplace;
 
 /// A small DeBERTa in the place of the configuration's model: rows of 32 tokens are longer than the six

@@ -2,10 +2,7 @@
 
 use std::fs;
 
-use crate::workplace::Finished;
-use crate::workplace::Workplace;
-use crate::workplace::assert_same_tree;
-use crate::workplace::send;
+use crate::workplace::{Finished, Workplace, assert_same_tree, send};
 
 const SIGTERM: i32 = 15;
 

@@ -4,8 +4,7 @@ use std::fs;
 
 use serde_json::Value;
 
-use crate::workplace::Workplace;
-use crate::workplace::send;
+use crate::workplace::{Workplace, send};
 
 const SIGTERM: i32 = 15;
 

@@ -5,8 +5,7 @@ use std::fs;
 use serde_json::Value;
 
 use crate::material::examples;
-use crate::workplace::Finished;
-use crate::workplace::Workplace;
+use crate::workplace::{Finished, Workplace};
 
 /// Trains the configuration with `sets` in its place: the loss falls, and the sample text is filled in.
 pub(super) fn learns(place: &Workplace, sets: &[&str]) -> Finished {

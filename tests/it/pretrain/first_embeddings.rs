@@ -6,8 +6,7 @@ use std::collections::BTreeMap;
 use candle_core::Device;
 
 use crate::pretrain::electra;
-use crate::workplace::Workplace;
-use crate::workplace::send;
+use crate::workplace::{Workplace, send};
 
 const SIGTERM: i32 = 15;
 const COUNTED: &str = "model.initial_embeddings=cooccurrence";

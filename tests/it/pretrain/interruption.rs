@@ -8,9 +8,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::workplace::Finished;
-use crate::workplace::Workplace;
-use crate::workplace::send;
+use crate::workplace::{Finished, Workplace, send};
 
 const SIGINT: i32 = 2;
 const SIGKILL: i32 = 9;

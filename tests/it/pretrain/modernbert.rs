@@ -2,9 +2,7 @@
 
 use serde_json::json;
 
-use crate::pretrain::family::comes_to_the_same_bytes;
-use crate::pretrain::family::fine_tunes_with;
-use crate::pretrain::family::learns;
+use crate::pretrain::family::{comes_to_the_same_bytes, fine_tunes_with, learns};
 use crate::workplace::Workplace;
 
 /// A small ModernBERT in the place of the configuration's model: rows of 32 tokens are longer than the eight

@@ -2,14 +2,12 @@
 
 use std::fs;
 
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::material::tagged;
-use crate::pretrain::family::comes_to_the_same_bytes;
-use crate::pretrain::family::fine_tunes_with;
-use crate::pretrain::family::is_used_and_trained_further;
-use crate::pretrain::family::learns;
+use crate::pretrain::family::{
+    comes_to_the_same_bytes, fine_tunes_with, is_used_and_trained_further, learns,
+};
 use crate::workplace::Workplace;
 
 /// A small MPNet with its WordPiece in the place of the configuration's model; rows of 32 tokens reach

@@ -8,9 +8,7 @@ use candle_core::Device;
 use serde_json::Value;
 
 use crate::pretrain::electra::MODEL;
-use crate::workplace::Finished;
-use crate::workplace::Workplace;
-use crate::workplace::send;
+use crate::workplace::{Finished, Workplace, send};
 
 const SIGTERM: i32 = 15;
 

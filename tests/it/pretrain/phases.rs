@@ -6,9 +6,7 @@ use std::fs;
 use serde_json::Value;
 
 use crate::pretrain::modernbert::MODERNBERT;
-use crate::workplace::Finished;
-use crate::workplace::Workplace;
-use crate::workplace::corpus;
+use crate::workplace::{Finished, Workplace, corpus};
 
 const SOURCES: &str = "data.sources=[{files: [corpus.txt], document: paragraph}, \
      {name: books, files: [books.txt], document: paragraph}]";

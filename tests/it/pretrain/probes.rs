@@ -6,9 +6,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::material::examples;
-use crate::workplace::Tree;
-use crate::workplace::Workplace;
-use crate::workplace::send;
+use crate::workplace::{Tree, Workplace, send};
 
 const SIGTERM: i32 = 15;
 

@@ -1,9 +1,7 @@
 //! `configs/finnish-modernbert-tiny.yaml`, shortened, on the first documents of the real corpora.
 
 use std::fs;
-use std::io::BufRead;
-use std::io::BufReader;
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::Command;
 

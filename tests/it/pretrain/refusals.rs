@@ -2,9 +2,7 @@
 
 use std::fs;
 
-use crate::workplace::Workplace;
-use crate::workplace::assert_same_tree;
-use crate::workplace::corpus;
+use crate::workplace::{Workplace, assert_same_tree, corpus};
 
 #[test]
 fn a_used_folder_is_refused_where_a_fresh_run_is_asked_for() {

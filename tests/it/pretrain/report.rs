@@ -7,8 +7,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::workplace::Workplace;
-use crate::workplace::assert_same_tree;
+use crate::workplace::{Workplace, assert_same_tree};
 
 /// The first run trains and reports, the second one has nothing to do and touches nothing.
 #[test]

@@ -2,9 +2,7 @@
 
 use serde_json::json;
 
-use crate::pretrain::family::comes_to_the_same_bytes;
-use crate::pretrain::family::fine_tunes_with;
-use crate::pretrain::family::learns;
+use crate::pretrain::family::{comes_to_the_same_bytes, fine_tunes_with, learns};
 use crate::workplace::Workplace;
 
 const SAMPLE: &str = "run.sample_text=the [MASK] sees [MASK] and the [MASK] sleeps.";

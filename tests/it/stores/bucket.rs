@@ -3,9 +3,7 @@
 use std::fs;
 use std::process::Command;
 
-use crate::material::CONFIG;
-use crate::material::corpus;
-use crate::material::examples;
+use crate::material::{CONFIG, corpus, examples};
 use crate::notes;
 use crate::stores::server::S3;
 use crate::workplace::Workplace;

@@ -1,21 +1,15 @@
 //! The cache, against a server that cuts, refuses and changes what it sends.
 
-use std::cell::Cell;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fs;
-use std::path::Path;
-use std::path::PathBuf;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Result;
-use mlmtrain::config;
-use mlmtrain::error;
-use mlmtrain::stores::Cache;
-use mlmtrain::stores::Event;
+use mlmtrain::stores::{Cache, Event};
+use mlmtrain::{config, error};
 
-use crate::stores::server::Server;
-use crate::stores::server::status;
+use crate::stores::server::{Server, status};
 
 const WHOLE: usize = usize::MAX;
 

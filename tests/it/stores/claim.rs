@@ -3,21 +3,14 @@
 use std::fs;
 use std::fs::File;
 use std::path::PathBuf;
-use std::process::Child;
-use std::process::Command;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering;
-use std::time::Duration;
-use std::time::Instant;
+use std::process::{Child, Command};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::stores::bucket::bucket;
-use crate::stores::bucket::place;
-use crate::stores::server::S3;
-use crate::stores::server::Server;
-use crate::stores::server::equip;
-use crate::stores::server::status;
+use crate::stores::bucket::{bucket, place};
+use crate::stores::server::{S3, Server, equip, status};
 use crate::stores::upload::uploaded;
 use crate::workplace::Workplace;
 

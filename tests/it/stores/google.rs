@@ -4,10 +4,8 @@
 use std::process::Command;
 
 use crate::material::examples;
-use crate::stores::bucket::bucket;
-use crate::stores::bucket::place;
-use crate::stores::server::Server;
-use crate::stores::server::status;
+use crate::stores::bucket::{bucket, place};
+use crate::stores::server::{Server, status};
 use crate::stores::upload::uploaded;
 use crate::workplace::Workplace;
 

@@ -4,16 +4,10 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use crate::material::CONFIG;
-use crate::material::corpus;
-use crate::material::examples;
+use crate::material::{CONFIG, corpus, examples};
 use crate::notes;
-use crate::stores::server::S3;
-use crate::stores::server::Server;
-use crate::stores::server::equip;
-use crate::stores::server::status;
-use crate::workplace::Finished;
-use crate::workplace::Workplace;
+use crate::stores::server::{S3, Server, equip, status};
+use crate::workplace::{Finished, Workplace};
 
 /// All of what is planted begins like this, or is it in base64, alone or behind the name of a user.
 const PLANTED: [&[u8]; 3] = [b"planted-", b"cGxhbnRlZC", b"YW5uOnBsYW50ZWQ"];

@@ -5,10 +5,8 @@ use std::path::Path;
 
 use crate::material::corpus;
 use crate::stores::bucket::bucket;
-use crate::stores::server::S3;
-use crate::stores::server::equip;
-use crate::workplace::Finished;
-use crate::workplace::Workplace;
+use crate::stores::server::{S3, equip};
+use crate::workplace::{Finished, Workplace};
 
 /// Shards as small as may be, two of a window; somewhat more than an epoch.
 const WINDOWS: [&str; 4] = [

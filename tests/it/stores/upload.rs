@@ -3,22 +3,15 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::process::Child;
-use std::sync::Arc;
-use std::sync::Mutex;
-use std::time::Duration;
-use std::time::Instant;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
 use crate::processes;
-use crate::stores::bucket::bucket;
-use crate::stores::bucket::place;
-use crate::stores::server::S3;
-use crate::stores::server::Server;
-use crate::stores::server::equip;
-use crate::stores::server::status;
-use crate::workplace::Finished;
-use crate::workplace::Workplace;
+use crate::stores::bucket::{bucket, place};
+use crate::stores::server::{S3, Server, equip, status};
+use crate::workplace::{Finished, Workplace};
 
 const LONG: [&str; 3] =
     ["training.max_steps=640", "training.save_total_limit=2", "run.upload_to=s3://bucket/runs/mine"];

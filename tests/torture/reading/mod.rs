@@ -6,29 +6,20 @@ mod worker;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::BufRead;
-use std::io::BufReader;
+use std::io::{BufRead, BufReader};
 use std::ops::Range;
-use std::path::Path;
-use std::path::PathBuf;
-use std::process::Child;
-use std::process::Command;
-use std::process::Stdio;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
-use std::sync::mpsc::Receiver;
-use std::sync::mpsc::RecvTimeoutError;
-use std::time::Duration;
-use std::time::Instant;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
 
-use anyhow::Context;
-use anyhow::Result;
-use anyhow::bail;
+use anyhow::{Context, Result, bail};
 
 use crate::place::Bench;
 use crate::table::Control;
 use notes::Noted;
-pub(crate) use worker::WORKER;
-pub(crate) use worker::work;
+pub(crate) use worker::{WORKER, work};
 
 /// A reader that takes longer for one input hangs.
 const HANG: Duration = Duration::from_secs(10);

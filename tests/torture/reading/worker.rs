@@ -4,26 +4,18 @@
 use std::any::Any;
 use std::fs;
 use std::io::Write;
-use std::panic::AssertUnwindSafe;
-use std::panic::catch_unwind;
-use std::path::Path;
-use std::path::PathBuf;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use anyhow::Context;
-use anyhow::Result;
-use anyhow::bail;
-use mlmtrain::rng::Purpose;
-use mlmtrain::rng::Stream;
-use mlmtrain::rng::hash_name;
+use anyhow::{Context, Result, bail};
+use mlmtrain::rng::{Purpose, Stream, hash_name};
 
 use super::KEPT;
 use super::notes::Notes;
 use crate::readers;
-use crate::readers::Input;
-use crate::readers::Runs;
+use crate::readers::{Input, Runs};
 
 /// The first argument of a child.
 pub(crate) const WORKER: &str = "read-damaged";

@@ -6,10 +6,7 @@ use kuva::plot::BarPlot;
 use kuva::render::layout::TickFormat;
 use kuva::render::plots::Plot;
 
-use crate::pages::chart::drawing::INLINE;
-use crate::pages::chart::drawing::compact;
-use crate::pages::chart::drawing::drawn;
-use crate::pages::chart::drawing::layout;
+use crate::pages::chart::drawing::{INLINE, compact, drawn, layout};
 use crate::pages::html::visible;
 
 /// A chart of columns, each a stack of portions.

@@ -10,22 +10,16 @@ mod rows;
 use std::fmt::Write;
 use std::sync::Arc;
 
-use kuva::plot::LinePlot;
-use kuva::plot::ScatterPlot;
+use kuva::plot::{LinePlot, ScatterPlot};
 use kuva::render::layout::TickFormat;
 use kuva::render::plots::Plot;
 
-use crate::pages::chart::drawing::INLINE;
-use crate::pages::chart::drawing::Size;
-use crate::pages::chart::drawing::drawn;
-use crate::pages::chart::drawing::layout;
+use crate::pages::chart::drawing::{INLINE, Size, drawn, layout};
 use crate::pages::html::visible;
 
-pub use columns::Columns;
-pub use columns::Portion;
+pub use columns::{Columns, Portion};
 pub use drawing::compact;
-pub use rows::Row;
-pub use rows::Rows;
+pub use rows::{Row, Rows};
 
 /// Size of a chart that is a file of its own.
 const FILE: Size = Size { width: 720.0, height: 420.0, text: 13 };

@@ -1,13 +1,9 @@
 //! A chart of names, each with its values in a row of its own.
 
-use kuva::plot::LinePlot;
-use kuva::plot::ScatterPlot;
+use kuva::plot::{LinePlot, ScatterPlot};
 use kuva::render::plots::Plot;
 
-use crate::pages::chart::drawing::INLINE;
-use crate::pages::chart::drawing::Size;
-use crate::pages::chart::drawing::drawn;
-use crate::pages::chart::drawing::layout;
+use crate::pages::chart::drawing::{INLINE, Size, drawn, layout};
 use crate::pages::html::visible;
 
 /// Height of a row of [`Rows`].

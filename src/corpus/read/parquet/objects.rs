@@ -5,36 +5,22 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::Result;
-use parquet::basic::ConvertedType;
-use parquet::basic::LogicalType;
-use parquet::basic::Repetition;
-use parquet::basic::Type;
+use parquet::basic::{ConvertedType, LogicalType, Repetition, Type};
 use parquet::column::reader::ColumnReaderImpl;
-use parquet::data_type::BoolType;
-use parquet::data_type::ByteArray;
-use parquet::data_type::ByteArrayType;
-use parquet::data_type::DataType;
-use parquet::data_type::DoubleType;
-use parquet::data_type::FloatType;
-use parquet::data_type::Int32Type;
-use parquet::data_type::Int64Type;
+use parquet::data_type::{
+    BoolType, ByteArray, ByteArrayType, DataType, DoubleType, FloatType, Int32Type, Int64Type,
+};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::ParquetMetaData;
-use parquet::schema::types::ColumnDescPtr;
-use parquet::schema::types::SchemaDescriptor;
-use parquet::schema::types::Type as SchemaType;
-use serde_json::Map;
-use serde_json::Value;
+use parquet::schema::types::{ColumnDescPtr, SchemaDescriptor, Type as SchemaType};
+use serde_json::{Map, Value};
 
-use crate::corpus::read::parquet::BATCH_VALUES;
-use crate::corpus::read::parquet::broken;
 use crate::corpus::read::parquet::class_names::class_names;
-use crate::corpus::read::parquet::open_file;
 use crate::corpus::read::parquet::pages::Pages;
+use crate::corpus::read::parquet::{BATCH_VALUES, broken, open_file};
 use crate::fs::File;
 use crate::quietly::quietly;
 

@@ -3,27 +3,20 @@
 //! The reader of the `parquet` crate trusts the sizes that a file claims, and two of its codecs do not check
 //! them: a file of a few KiB could allocate any amount of memory.
 
-use std::io::BufReader;
-use std::io::Read;
+use std::io::{BufReader, Read};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
-use parquet::basic::Compression;
-use parquet::basic::Encoding;
-use parquet::basic::Type;
-use parquet::column::page::Page;
-use parquet::column::page::PageMetadata;
-use parquet::column::page::PageReader;
+use parquet::basic::{Compression, Encoding, Type};
+use parquet::column::page::{Page, PageMetadata, PageReader};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::ColumnChunkMetaData;
 
-use crate::corpus::read::parquet::NOT_READ;
 use crate::corpus::read::parquet::codecs::decompress;
-use crate::corpus::read::parquet::delta;
 use crate::corpus::read::parquet::header::Header;
+use crate::corpus::read::parquet::{NOT_READ, delta};
 use crate::fs::File;
 
 /// Limit on a page, in bytes, compressed or not: 1 MiB is usual, DuckDB writes up to 100 MB.

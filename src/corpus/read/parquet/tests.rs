@@ -3,29 +3,16 @@
 
 use std::sync::Arc;
 
-use parquet::basic::BrotliLevel;
-use parquet::basic::Compression;
-use parquet::basic::Encoding;
-use parquet::basic::GzipLevel;
-use parquet::basic::ZstdLevel;
-use parquet::data_type::ByteArray;
-use parquet::data_type::ByteArrayType;
-use parquet::data_type::Int32Type;
-use parquet::file::properties::WriterProperties;
-use parquet::file::properties::WriterPropertiesBuilder;
-use parquet::file::properties::WriterVersion;
+use parquet::basic::{BrotliLevel, Compression, Encoding, GzipLevel, ZstdLevel};
+use parquet::data_type::{ByteArray, ByteArrayType, Int32Type};
+use parquet::file::properties::{WriterProperties, WriterPropertiesBuilder, WriterVersion};
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
 use parquet::schema::types::ColumnPath;
 
-use crate::config::DataConfig;
-use crate::config::InvalidUtf8;
-use crate::corpus::Corpus;
-use crate::corpus::Item;
-use crate::corpus::read::tests::Folder;
-use crate::corpus::read::tests::items;
-use crate::corpus::read::tests::message;
-use crate::corpus::read::tests::short;
+use crate::config::{DataConfig, InvalidUtf8};
+use crate::corpus::read::tests::{Folder, items, message, short};
+use crate::corpus::{Corpus, Item};
 use crate::fs::testing::real_data;
 
 const SCHEMA: &str = "message m { required int32 id; optional binary text (UTF8); required binary title (UTF8); required group g { required binary a (UTF8); } }";

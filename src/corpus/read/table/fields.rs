@@ -4,17 +4,14 @@
 //! The `csv` crate keeps a whole record in memory, no matter how long. Here, only wanted fields are kept, up
 //! to a limit. If both read a file, the results are the same (a test compares them).
 
-use std::io::BufRead;
-use std::io::BufReader;
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::Context;
-use anyhow::Result;
+use anyhow::{Context, Result};
 use memchr::memchr3;
 
-use crate::corpus::read::lines::BUFFER_BYTES;
-use crate::corpus::read::lines::BYTE_ORDER_MARK;
+use crate::corpus::read::lines::{BUFFER_BYTES, BYTE_ORDER_MARK};
 use crate::corpus::read::table::Dialect;
 use crate::corpus::read::utf8::EXCERPT_BYTES;
 use crate::error::Problem;

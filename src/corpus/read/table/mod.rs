@@ -8,8 +8,7 @@ use std::sync::Arc;
 use anyhow::Result;
 
 use crate::corpus::read::Limits;
-use crate::corpus::read::assembly::Assembly;
-use crate::corpus::read::assembly::Origin;
+use crate::corpus::read::assembly::{Assembly, Origin};
 use crate::corpus::read::documents::Records;
 use crate::corpus::read::files::Columns;
 use crate::corpus::read::json_object::known_names;
@@ -19,9 +18,7 @@ use crate::fs::TextFile;
 
 mod fields;
 
-pub use fields::End;
-pub use fields::Fields;
-pub use fields::Kept;
+pub use fields::{End, Fields, Kept};
 
 /// Limit on the length of a header.
 const HEADER_BYTES_MAX: u64 = 1 << 20;

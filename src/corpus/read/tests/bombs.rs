@@ -5,13 +5,10 @@ use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::config::DataConfig;
-use crate::config::SourceConfig;
-use crate::corpus::Corpus;
-use crate::corpus::Item;
-use crate::corpus::read::Limits;
-use crate::corpus::read::files;
+use crate::config::{DataConfig, SourceConfig};
 use crate::corpus::read::lines::Lines;
+use crate::corpus::read::{Limits, files};
+use crate::corpus::{Corpus, Item};
 
 const MEMBER_BYTES: usize = 16 << 20;
 const MEMBERS: usize = 64;

@@ -2,16 +2,9 @@
 
 use std::io::Write;
 
-use crate::config::DataConfig;
-use crate::config::DocumentUnit;
-use crate::config::Format;
-use crate::config::InvalidUtf8;
-use crate::config::SourceConfig;
+use crate::config::{DataConfig, DocumentUnit, Format, InvalidUtf8, SourceConfig};
 use crate::corpus::Corpus;
-use crate::corpus::read::tests::Folder;
-use crate::corpus::read::tests::message;
-use crate::corpus::read::tests::read;
-use crate::corpus::read::tests::short;
+use crate::corpus::read::tests::{Folder, message, read, short};
 
 pub(super) fn compressed(extension: &str, bytes: &[u8]) -> Vec<u8> {
     match extension {

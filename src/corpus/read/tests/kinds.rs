@@ -4,8 +4,7 @@ use std::path::Path;
 
 use super::formats::compressed;
 use super::*;
-use crate::config::Format;
-use crate::config::OnBadRecord;
+use crate::config::{Format, OnBadRecord};
 use crate::fs;
 
 fn utf16(text: &str) -> Vec<u8> {

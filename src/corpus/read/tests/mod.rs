@@ -10,9 +10,7 @@ use std::io::Write;
 use proptest::prelude::*;
 
 use super::*;
-use crate::config::DocumentUnit;
-use crate::config::InvalidUtf8;
-use crate::config::SourceConfig;
+use crate::config::{DocumentUnit, InvalidUtf8, SourceConfig};
 use crate::corpus::Rejected;
 
 pub(super) struct Folder(pub(super) tempfile::TempDir);

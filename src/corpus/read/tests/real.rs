@@ -1,13 +1,8 @@
 //! Reads the real files under `MLMTRAIN_DATA`, and compares the numbers of documents with the known ones.
 //! Skipped if there are no such files.
 
-use crate::config::DataConfig;
-use crate::config::DocumentUnit;
-use crate::config::Format;
-use crate::config::InvalidUtf8;
-use crate::config::SourceConfig;
-use crate::corpus::read::tests::items;
-use crate::corpus::read::tests::read;
+use crate::config::{DataConfig, DocumentUnit, Format, InvalidUtf8, SourceConfig};
+use crate::corpus::read::tests::{items, read};
 use crate::fs::testing::real_data;
 
 /// Counts the documents and the rejected items of some files.

@@ -4,18 +4,12 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use crate::corpus::report::Amount;
-use crate::corpus::report::Lengths;
-use crate::corpus::report::Report;
-use crate::corpus::report::SourceTally;
-use crate::corpus::report::html::color;
-use crate::corpus::report::html::source_color;
-use crate::corpus::report::html::words;
+use crate::corpus::report::html::{color, source_color, words};
 use crate::corpus::report::sections::share;
 use crate::corpus::report::tally::UNDETERMINED;
+use crate::corpus::report::{Amount, Lengths, Report, SourceTally};
 use crate::pages::chart;
-use crate::pages::chart::Columns;
-use crate::pages::chart::Portion;
+use crate::pages::chart::{Columns, Portion};
 use crate::pages::html::escape;
 use crate::quantity::format_grouped;
 

@@ -2,19 +2,13 @@
 
 use std::fmt::Write;
 
-use crate::corpus::report::Report;
-use crate::corpus::report::Sample;
 use crate::corpus::report::explanations::explanation;
-use crate::corpus::report::html::charts;
-use crate::corpus::report::html::color;
-use crate::corpus::report::html::tables;
-use crate::corpus::report::html::words;
+use crate::corpus::report::html::{charts, color, tables, words};
 use crate::corpus::report::sections::share;
+use crate::corpus::report::{Report, Sample};
 use crate::pages::html;
 use crate::pages::html::escape;
-use crate::quantity::format_bytes;
-use crate::quantity::format_count;
-use crate::quantity::format_grouped;
+use crate::quantity::{format_bytes, format_count, format_grouped};
 
 const STYLE: &str = include_str!("style.css");
 

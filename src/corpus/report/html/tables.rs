@@ -3,15 +3,11 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use crate::corpus::report::Amount;
-use crate::corpus::report::Report;
-use crate::corpus::report::SourceTally;
-use crate::corpus::report::html::color;
-use crate::corpus::report::html::words;
+use crate::corpus::report::html::{color, words};
 use crate::corpus::report::sections::figure;
+use crate::corpus::report::{Amount, Report, SourceTally};
 use crate::pages::html::escape;
-use crate::quantity::format_bytes;
-use crate::quantity::format_grouped;
+use crate::quantity::{format_bytes, format_grouped};
 
 /// Returns the table of documents read, kept, and dropped for each reason, by source. Reasons are rows, since
 /// they outnumber the sources.

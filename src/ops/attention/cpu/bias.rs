@@ -1,7 +1,6 @@
 //! Bias that biased attention adds to blocks of scores on the CPU, and its gradients.
 
-use super::Block;
-use super::Task;
+use super::{Block, Task};
 use crate::attention::rows;
 
 /// Bias added to the score of a query and a key, which depends on their distance.

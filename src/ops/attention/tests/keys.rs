@@ -4,10 +4,8 @@ use crate::attention;
 use crate::attention::Segments;
 use crate::cuda::Gpu;
 use crate::dropout::Dropout;
-use crate::testing::fresh;
-use crate::testing::on_each_device;
-use base::rng::Purpose;
-use base::rng::Stream;
+use crate::testing::{fresh, on_each_device};
+use base::rng::{Purpose, Stream};
 
 /// The key of a row of probabilities is the token's key times the number of heads plus the head, and has 48
 /// bits.

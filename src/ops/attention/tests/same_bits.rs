@@ -1,21 +1,16 @@
 //! Tests that the tensor-core kernels and the earlier ones, which a switch selects, give the same bits,
 //! including the dropout decisions.
 
-use candle_core::DType;
-use candle_core::Tensor;
+use candle_core::{DType, Tensor};
 
 use super::bounds;
 use crate::attention;
-use crate::attention::Activations;
-use crate::attention::Segments;
-use crate::attention::earlier;
 use crate::attention::earlier::assert_same_bits;
+use crate::attention::{Activations, Segments, earlier};
 use crate::cuda::Gpu;
 use crate::dropout::Dropout;
-use crate::testing::fresh_in;
-use crate::testing::on_each_device;
-use base::rng::Purpose;
-use base::rng::Stream;
+use crate::testing::{fresh_in, on_each_device};
+use base::rng::{Purpose, Stream};
 
 /// Returns dropout keys whose upper 32 bits are not zero, either.
 fn keys(tokens: usize) -> Vec<u64> {

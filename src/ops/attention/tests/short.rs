@@ -1,20 +1,11 @@
 //! Tests of segments that fit into one block of a GPU, and of the rows that pad its tiles.
 
-use super::bounds;
-use super::compare;
-use super::compare_within;
+use super::{bounds, compare, compare_within};
 use crate::attention;
-use crate::attention::Activations;
-use crate::attention::Segments;
+use crate::attention::{Activations, Segments};
 use crate::dropout::Dropout;
-use crate::testing::DTYPES;
-use crate::testing::double;
-use crate::testing::fresh_in;
-use crate::testing::on_each_device;
-use crate::testing::on_host;
-use crate::testing::placed;
-use base::rng::Purpose;
-use base::rng::Stream;
+use crate::testing::{DTYPES, double, fresh_in, on_each_device, on_host, placed};
+use base::rng::{Purpose, Stream};
 
 /// A GPU computes all gradients of a batch in one launch if its segments have at most 128 tokens, and in two
 /// launches if one is longer.

@@ -4,10 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use candle_core::Result;
-use candle_core::cuda::cudarc::driver::CudaContext;
-use candle_core::cuda::cudarc::driver::CudaFunction;
-use candle_core::cuda::cudarc::driver::CudaModule;
-use candle_core::cuda::cudarc::driver::sys;
+use candle_core::cuda::cudarc::driver::{CudaContext, CudaFunction, CudaModule, sys};
 use candle_core::cuda::cudarc::nvrtc::Ptx;
 
 use super::super::Kernel;

@@ -5,13 +5,9 @@
 //! own memory into it, since candle's storage supports no other owner; on the CPU the global allocator is the
 //! arena in the same way (`ops/memory`).
 
-use candle_core::CudaDevice;
-use candle_core::Device;
-use candle_core::Error;
-use candle_core::cuda::cudarc::driver::DriverError;
-use candle_core::cuda::cudarc::driver::result;
-use candle_core::cuda::cudarc::driver::sys;
 use candle_core::cuda::cudarc::driver::sys::CUmemPool_attribute as Attribute;
+use candle_core::cuda::cudarc::driver::{DriverError, result, sys};
+use candle_core::{CudaDevice, Device, Error};
 
 use super::super::Memory;
 

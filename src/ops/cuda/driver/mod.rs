@@ -14,44 +14,24 @@ mod slot;
 use std::collections::HashMap;
 use std::ffi::c_void;
 use std::fmt::Debug;
-use std::sync::Arc;
-use std::sync::LazyLock;
-use std::sync::Mutex;
-use std::sync::PoisonError;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
-use candle_core::CudaDevice;
-use candle_core::CudaStorage;
-use candle_core::DType;
-use candle_core::Device;
-use candle_core::Result;
-use candle_core::Shape;
-use candle_core::Storage;
-use candle_core::Tensor;
-use candle_core::bail;
-use candle_core::cuda::CudaDType;
-use candle_core::cuda::DeviceId;
-use candle_core::cuda::cudarc::driver::CudaStream;
-use candle_core::cuda::cudarc::driver::DevicePtr;
-use candle_core::cuda::cudarc::driver::DeviceRepr;
-use candle_core::cuda::cudarc::driver::result;
+use candle_core::cuda::cudarc::driver::{CudaStream, DevicePtr, DeviceRepr, result};
+use candle_core::cuda::{CudaDType, DeviceId};
 use candle_core::op::BackpropOp;
-use half::bf16;
-use half::f16;
+use candle_core::{CudaDevice, CudaStorage, DType, Device, Result, Shape, Storage, Tensor, bail};
+use half::{bf16, f16};
 
-use super::Address;
-use super::Grid;
-use super::Kernel;
 use super::gemm::Gemm;
 use super::slots::Slots;
+use super::{Address, Grid, Kernel};
 use kernels::Kernels;
 use products::Products;
 
-pub(super) use memory::memory;
-pub(super) use memory::reserve;
+pub(super) use memory::{memory, reserve};
 #[cfg(feature = "nccl")]
 pub(super) use open::load_nccl;
-pub(super) use open::open;
-pub(super) use open::properties;
+pub(super) use open::{open, properties};
 pub(super) use plan::set_tf32;
 pub(super) use slot::Slot;
 

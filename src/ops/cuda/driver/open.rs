@@ -1,23 +1,15 @@
 //! Opening of a GPU with its libraries, the reasons for failures, and the properties of an open GPU.
 
-use std::ffi::CStr;
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::LazyLock;
 
-use candle_core::CudaDevice;
-use candle_core::Device;
-use candle_core::cuda::cudarc::driver::CudaContext;
-use candle_core::cuda::cudarc::driver::DriverError;
-use candle_core::cuda::cudarc::driver::result;
-use candle_core::cuda::cudarc::driver::sys;
+use candle_core::cuda::cudarc::driver::{CudaContext, DriverError, result, sys};
+use candle_core::{CudaDevice, Device};
 
-use super::super::Properties;
-use super::super::Unavailable;
-use super::super::libraries::DRIVER;
-use super::super::libraries::LIBRARIES;
-use super::super::libraries::Places;
+use super::super::libraries::{DRIVER, LIBRARIES, Places};
+use super::super::{Properties, Unavailable};
 use super::memory::keep_freed_memory;
 
 /// Oldest compute capability that the kernels are compiled for: Turing.

@@ -2,24 +2,20 @@
 //! proposes.
 
 use std::ffi::c_int;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use candle_core::DType;
-use candle_core::bail;
 use candle_core::cuda::cudarc::cublas::sys::cublasOperation_t;
-use candle_core::cuda::cudarc::cublaslt::result;
 use candle_core::cuda::cudarc::cublaslt::result::CublasError;
-use candle_core::cuda::cudarc::cublaslt::sys;
-use candle_core::cuda::cudarc::cublaslt::sys::cublasLtMatmulDescAttributes_t as Attribute;
-use candle_core::cuda::cudarc::cublaslt::sys::cublasLtMatmulPreferenceAttributes_t as PreferenceOf;
-use candle_core::cuda::cudarc::cublaslt::sys::cublasLtMatrixLayoutAttribute_t as LayoutOf;
+use candle_core::cuda::cudarc::cublaslt::sys::{
+    cublasLtMatmulDescAttributes_t as Attribute, cublasLtMatmulPreferenceAttributes_t as PreferenceOf,
+    cublasLtMatrixLayoutAttribute_t as LayoutOf,
+};
+use candle_core::cuda::cudarc::cublaslt::{result, sys};
+use candle_core::{DType, bail};
 
 use super::super::Address;
 use super::super::candidates::wanted;
-use super::super::described::Description;
-use super::super::described::Epilogue;
-use super::super::described::Layout;
+use super::super::described::{Description, Epilogue, Layout};
 
 /// True if f32 products may round their operands to TF32.
 static TF32: AtomicBool = AtomicBool::new(false);

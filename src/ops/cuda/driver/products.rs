@@ -6,19 +6,14 @@ use std::collections::HashMap;
 use std::ffi::c_void;
 use std::sync::Arc;
 
-use candle_core::cuda::cudarc::cublaslt::result;
 use candle_core::cuda::cudarc::cublaslt::result::CublasError;
-use candle_core::cuda::cudarc::cublaslt::sys;
-use candle_core::cuda::cudarc::driver::CudaSlice;
-use candle_core::cuda::cudarc::driver::CudaStream;
-use candle_core::cuda::cudarc::driver::DevicePtr;
-use candle_core::cuda::cudarc::driver::DriverError;
+use candle_core::cuda::cudarc::cublaslt::{result, sys};
 use candle_core::cuda::cudarc::driver::sys::CUevent_flags;
+use candle_core::cuda::cudarc::driver::{CudaSlice, CudaStream, DevicePtr, DriverError};
 
 use super::super::Address;
 use super::super::candidates::fastest;
-use super::super::described::Description;
-use super::super::described::WORKSPACE_BYTES;
+use super::super::described::{Description, WORKSPACE_BYTES};
 use super::super::gemm::Gemm;
 use super::plan::Plan;
 

@@ -9,14 +9,9 @@
 use std::sync::Arc;
 
 use candle_core::Error;
-use candle_core::cuda::cudarc::driver::CudaContext;
-use candle_core::cuda::cudarc::driver::CudaEvent;
-use candle_core::cuda::cudarc::driver::CudaSlice;
-use candle_core::cuda::cudarc::driver::CudaStream;
-use candle_core::cuda::cudarc::driver::DevicePtr;
-use candle_core::cuda::cudarc::driver::DriverError;
-use candle_core::cuda::cudarc::driver::PinnedHostSlice;
-use candle_core::cuda::cudarc::driver::result;
+use candle_core::cuda::cudarc::driver::{
+    CudaContext, CudaEvent, CudaSlice, CudaStream, DevicePtr, DriverError, PinnedHostSlice, result,
+};
 
 use super::super::Address;
 use super::super::slots::Room;

@@ -2,16 +2,11 @@
 //! error.
 
 use std::cell::Cell;
-use std::ffi::CStr;
-use std::ffi::CString;
-use std::ffi::c_char;
-use std::ffi::c_int;
-use std::ffi::c_void;
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
 
 use candle_core::bail;
 
-use super::super::Grid;
-use super::super::Kernel;
+use super::super::{Grid, Kernel};
 
 unsafe extern "C" {
     fn mlmtrain_host_launch(

@@ -5,8 +5,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 
 use super::super::candidates::fastest;
-use super::super::described::Description;
-use super::super::described::MOST_ALIGNMENT;
+use super::super::described::{Description, MOST_ALIGNMENT};
 
 #[derive(Debug)]
 struct Library {
@@ -47,8 +46,7 @@ mod tests {
     use super::*;
     use crate::cuda::on_host;
     use crate::linear;
-    use crate::testing::bits;
-    use crate::testing::fresh;
+    use crate::testing::{bits, fresh};
 
     /// Bits of the results of all products of a linear map, with candidates that take these times.
     fn products(seconds: &[Option<f64>]) -> Vec<Vec<u32>> {

@@ -8,38 +8,22 @@ mod record;
 mod slot;
 mod valueless;
 
-use std::cell::Cell;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
-use candle_core::DType;
-use candle_core::Device;
-use candle_core::Shape;
-use candle_core::Tensor;
-use candle_core::bail;
-use half::bf16;
-use half::f16;
+use candle_core::{DType, Device, Shape, Tensor, bail};
+use half::{bf16, f16};
 
-use super::Address;
-use super::Grid;
-use super::Kernel;
-use super::Memory;
-use super::Properties;
-use super::Unavailable;
 use super::described::Description;
 use super::gemm::Gemm;
 use super::slots::Slots;
+use super::{Address, Grid, Kernel, Memory, Properties, Unavailable};
 use crate::element::Element;
-use crate::tensor::from_vec;
-use crate::tensor::values;
-use crate::tensor::with_values_mut;
+use crate::tensor::{from_vec, values, with_values_mut};
 use products::Places;
 
-pub use kernels::Turns;
-pub use kernels::take_turns;
+pub use kernels::{Turns, take_turns};
 pub use library::with_candidates;
-pub use record::Event;
-pub use record::recorded;
-pub use record::take;
+pub use record::{Event, recorded, take};
 pub(super) use slot::Slot;
 
 thread_local! {

@@ -1,17 +1,12 @@
 //! Reference products on the CPU, computed element by element from their cuBLASLt descriptions with
 //! column-major matrices.
 
-use candle_core::DType;
-use candle_core::bail;
-use half::bf16;
-use half::f16;
+use candle_core::{DType, bail};
+use half::{bf16, f16};
 
-use super::super::Address;
-use super::super::described::Description;
-use super::super::described::Epilogue;
-use super::super::described::Layout;
+use super::super::described::{Description, Epilogue, Layout};
 use super::super::gemm::Gemm;
-use super::super::rules;
+use super::super::{Address, rules};
 use crate::element::Element;
 
 /// Addresses of the matrices and the vector of a product.
@@ -111,8 +106,7 @@ unsafe fn typed<T: Element, O: Element>(product: &Description, places: Places, a
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::gemm::Batch;
-    use super::super::super::gemm::Operand;
+    use super::super::super::gemm::{Batch, Operand};
     use super::*;
 
     /// A leading dimension that is too large breaks no rule but changes the result: the control of the tests

@@ -5,16 +5,8 @@
 //! from nothing; once the record is strict, such a tensor is refused as operand of a kernel. Views touch no
 //! values, and a copy of a whole tensor, which is not a kernel on a GPU either, has none.
 
-use candle_core::CpuStorage;
-use candle_core::DType;
-use candle_core::InplaceOp1;
-use candle_core::Layout;
-use candle_core::Result;
-use candle_core::Shape;
-use candle_core::Storage;
-use candle_core::Tensor;
-use candle_core::bail;
 use candle_core::op::BackpropOp;
+use candle_core::{CpuStorage, DType, InplaceOp1, Layout, Result, Shape, Storage, Tensor, bail};
 
 use super::super::Address;
 use super::record;
@@ -99,9 +91,7 @@ mod tests {
     use candle_core::Device;
 
     use super::*;
-    use crate::cuda::Gpu;
-    use crate::cuda::recorded;
-    use crate::cuda::take;
+    use crate::cuda::{Gpu, recorded, take};
     use base::quietly::quietly;
 
     fn gpu() -> Gpu {

@@ -1,11 +1,8 @@
 //! Folders of each origin, found by their names; no program is run to find them.
 
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use super::Origin;
-use super::Surroundings;
-use super::is_same;
+use super::{Origin, Surroundings, is_same};
 use base::fs;
 
 /// Most bytes that are read of a file that lists folders.

@@ -10,8 +10,7 @@ mod folders;
 mod tests;
 
 use std::ffi::OsString;
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use base::fs;
 

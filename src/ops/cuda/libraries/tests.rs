@@ -3,16 +3,11 @@
 
 use std::collections::HashMap;
 use std::ffi::OsString;
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 
-use super::LIBRARIES;
-use super::NCCL;
-use super::Origin;
-use super::Places;
-use super::Surroundings;
+use super::{LIBRARIES, NCCL, Origin, Places, Surroundings};
 
 /// Simulated machine: files below a temporary root, and environment variables.
 struct Fake {

@@ -5,38 +5,16 @@
 //! and the sums of the groups are added in order, so that the result is bitwise the same for any number of
 //! threads.
 
-use candle_core::Result;
-use candle_core::Tensor;
+use candle_core::{Result, Tensor};
 use rayon::prelude::*;
 
-use super::Inputs;
-use super::Reach;
-use super::Scratch;
-use super::place;
-use super::with_inputs;
-use crate::attention::Activations;
-use crate::attention::Saved;
-use crate::attention::Segments;
-use crate::attention::cpu::Block;
-use crate::attention::cpu::SharedOutput;
-use crate::attention::cpu::Task;
-use crate::attention::cpu::keep;
-use crate::attention::cpu::room;
-use crate::attention::cpu::tasks;
-use crate::attention::cpu::write_rows;
-use crate::attention::rows as attention_rows;
-use crate::disentangled_attention::InputGradients;
-use crate::disentangled_attention::Relative;
-use crate::disentangled_attention::rows;
+use super::{Inputs, Reach, Scratch, place, with_inputs};
+use crate::attention::cpu::{Block, SharedOutput, Task, keep, room, tasks, write_rows};
+use crate::attention::{Activations, Saved, Segments, rows as attention_rows};
+use crate::disentangled_attention::{InputGradients, Relative, rows};
 use crate::element::Element;
-use crate::matmul::cpu::Matrix;
-use crate::matmul::cpu::Output;
-use crate::matmul::cpu::Term;
-use crate::matmul::cpu::product;
-use crate::matmul::cpu::sum_of_products;
-use crate::tensor::from_vec;
-use crate::tensor::unwritten;
-use crate::tensor::values;
+use crate::matmul::cpu::{Matrix, Output, Term, product, sum_of_products};
+use crate::tensor::{from_vec, unwritten, values};
 
 /// Largest number of groups of segments. Each group needs memory for the gradients of both tables.
 pub(in crate::disentangled_attention) const GROUPS: usize = 4;

@@ -4,32 +4,19 @@
 //! place if they begin at cache lines, and copied otherwise: a load that crosses cache lines takes five times
 //! as long.
 
-use std::arch::x86_64::__m512i;
-use std::arch::x86_64::_MM_HINT_T0;
-use std::arch::x86_64::_mm_prefetch;
-use std::arch::x86_64::_mm512_load_ps;
-use std::arch::x86_64::_mm512_maskz_loadu_epi16;
-use std::arch::x86_64::_mm512_permutex2var_epi16;
-use std::arch::x86_64::_mm512_setzero_si512;
-use std::arch::x86_64::_mm512_storeu_si512;
+use std::arch::x86_64::{
+    __m512i, _MM_HINT_T0, _mm_prefetch, _mm512_load_ps, _mm512_maskz_loadu_epi16, _mm512_permutex2var_epi16,
+    _mm512_setzero_si512, _mm512_storeu_si512,
+};
 use std::mem::MaybeUninit;
 
 use half::bf16;
 
-use super::Matrix;
-use super::amx;
 use super::avx512_bf16::store;
-use super::blocked::Left;
-use super::blocked::TileKernel;
-use super::pairs::COLS;
-use super::pairs::LANES;
-use super::pairs::lanes;
-use super::pairs::pack_cols;
-use super::pairs::pair_at;
-use super::pairs::pairs_from;
-use super::pairs::transpose;
-use super::pairs::words;
+use super::blocked::{Left, TileKernel};
+use super::pairs::{COLS, LANES, lanes, pack_cols, pair_at, pairs_from, transpose, words};
 use super::target::Target;
+use super::{Matrix, amx};
 use crate::element::Element;
 
 /// Kernel that multiplies bf16 by AMX.

@@ -3,47 +3,21 @@
 //! 24 sums and two vectors of columns fill 26 of the 32 registers. A step is 24 multiplications, two loads
 //! and 12 broadcasts, so the multiplier is the bottleneck (99 % of its peak on Zen 4 from a depth of 768 on).
 
-use std::arch::x86_64::__m256i;
-use std::arch::x86_64::__m512;
-use std::arch::x86_64::__m512bh;
-use std::arch::x86_64::__m512i;
-use std::arch::x86_64::__mmask16;
-use std::arch::x86_64::_mm256_mask_storeu_epi16;
-use std::arch::x86_64::_mm256_maskz_loadu_epi16;
-use std::arch::x86_64::_mm512_add_ps;
-use std::arch::x86_64::_mm512_castsi512_ps;
-use std::arch::x86_64::_mm512_cvtepu16_epi32;
-use std::arch::x86_64::_mm512_cvtneps_pbh;
-use std::arch::x86_64::_mm512_dpbf16_ps;
-use std::arch::x86_64::_mm512_loadu_si512;
-use std::arch::x86_64::_mm512_mask_storeu_epi32;
-use std::arch::x86_64::_mm512_mask_storeu_ps;
-use std::arch::x86_64::_mm512_maskz_loadu_epi16;
-use std::arch::x86_64::_mm512_maskz_loadu_ps;
-use std::arch::x86_64::_mm512_mul_ps;
-use std::arch::x86_64::_mm512_permutex2var_epi16;
-use std::arch::x86_64::_mm512_set1_epi32;
-use std::arch::x86_64::_mm512_set1_ps;
-use std::arch::x86_64::_mm512_setzero_ps;
-use std::arch::x86_64::_mm512_setzero_si512;
-use std::arch::x86_64::_mm512_slli_epi32;
+use std::arch::x86_64::{
+    __m256i, __m512, __m512bh, __m512i, __mmask16, _mm256_mask_storeu_epi16, _mm256_maskz_loadu_epi16,
+    _mm512_add_ps, _mm512_castsi512_ps, _mm512_cvtepu16_epi32, _mm512_cvtneps_pbh, _mm512_dpbf16_ps,
+    _mm512_loadu_si512, _mm512_mask_storeu_epi32, _mm512_mask_storeu_ps, _mm512_maskz_loadu_epi16,
+    _mm512_maskz_loadu_ps, _mm512_mul_ps, _mm512_permutex2var_epi16, _mm512_set1_epi32, _mm512_set1_ps,
+    _mm512_setzero_ps, _mm512_setzero_si512, _mm512_slli_epi32,
+};
 use std::mem::MaybeUninit;
 
 use candle_core::DType;
 use half::bf16;
 
 use super::Matrix;
-use super::blocked::Left;
-use super::blocked::TileKernel;
-use super::pairs::COLS;
-use super::pairs::LANES;
-use super::pairs::gather;
-use super::pairs::lanes;
-use super::pairs::load_square;
-use super::pairs::pack_cols;
-use super::pairs::pairs_from;
-use super::pairs::transpose;
-use super::pairs::words;
+use super::blocked::{Left, TileKernel};
+use super::pairs::{COLS, LANES, gather, lanes, load_square, pack_cols, pairs_from, transpose, words};
 use super::target::Target;
 use crate::element::Element;
 

@@ -10,20 +10,11 @@
 use std::ops::Range;
 
 use candle_core::DType;
-use rayon::iter::IntoParallelIterator;
-use rayon::iter::ParallelIterator;
+use rayon::iter::{IntoParallelIterator, ParallelIterator};
 
-use super::Matrix;
-use super::Output;
-use super::Term;
-use super::packing::Buffer;
-use super::packing::Buffers;
-use super::packing::Packed;
-use super::packing::Rows;
-use super::packing::Strips;
-use super::packing::with_buffers;
-use super::packing::with_shared;
+use super::packing::{Buffer, Buffers, Packed, Rows, Strips, with_buffers, with_shared};
 use super::target::Target;
+use super::{Matrix, Output, Term};
 use crate::element::Element;
 
 /// Kernel that computes one tile of the output, and the form in which it reads its operands.

@@ -11,10 +11,8 @@ use std::mem::MaybeUninit;
 use candle_core::DType;
 
 use super::Matrix;
-use super::blocked::Left;
-use super::blocked::TileKernel;
-use super::lanes::Lanes;
-use super::lanes::enter;
+use super::blocked::{Left, TileKernel};
+use super::lanes::{Lanes, enter};
 use super::target::Target;
 use crate::element::Element;
 

@@ -1,23 +1,13 @@
 //! f32 vectors for the tiles of `fma.rs`: 256 bits of AVX2, or 512 bits of AVX-512.
 
-use std::arch::x86_64::__m256;
-use std::arch::x86_64::_MM_HINT_T0;
-use std::arch::x86_64::_mm_prefetch;
-use std::arch::x86_64::_mm256_loadu_ps;
-use std::arch::x86_64::_mm256_permute2f128_ps;
-use std::arch::x86_64::_mm256_setzero_ps;
-use std::arch::x86_64::_mm256_shuffle_ps;
-use std::arch::x86_64::_mm256_storeu_ps;
-use std::arch::x86_64::_mm256_unpackhi_ps;
-use std::arch::x86_64::_mm256_unpacklo_ps;
-use std::arch::x86_64::_mm512_loadu_si512;
-use std::arch::x86_64::_mm512_setzero_si512;
-use std::arch::x86_64::_mm512_storeu_si512;
+use std::arch::x86_64::{
+    __m256, _MM_HINT_T0, _mm_prefetch, _mm256_loadu_ps, _mm256_permute2f128_ps, _mm256_setzero_ps,
+    _mm256_shuffle_ps, _mm256_storeu_ps, _mm256_unpackhi_ps, _mm256_unpacklo_ps, _mm512_loadu_si512,
+    _mm512_setzero_si512, _mm512_storeu_si512,
+};
 
-use pulp::Simd;
-use pulp::WithSimd;
-use pulp::x86::V3;
-use pulp::x86::V4;
+use pulp::x86::{V3, V4};
+use pulp::{Simd, WithSimd};
 
 use super::pairs::transpose;
 

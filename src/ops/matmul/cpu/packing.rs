@@ -2,13 +2,11 @@
 
 use std::cell::RefCell;
 
-use rayon::iter::IndexedParallelIterator;
-use rayon::iter::ParallelIterator;
+use rayon::iter::{IndexedParallelIterator, ParallelIterator};
 use rayon::slice::ParallelSliceMut;
 
 use super::Matrix;
-use super::blocked::Left;
-use super::blocked::TileKernel;
+use super::blocked::{Left, TileKernel};
 
 thread_local! {
     static BUFFERS: RefCell<Buffers> = const { RefCell::new(Buffers::new()) };

@@ -1,21 +1,11 @@
 //! Packing of bf16 operands for dot-product instructions: two values that are neighbours in depth share 32
 //! bits.
 
-use std::arch::x86_64::__m512i;
-use std::arch::x86_64::__mmask16;
-use std::arch::x86_64::__mmask32;
-use std::arch::x86_64::_MM_HINT_T0;
-use std::arch::x86_64::_mm_prefetch;
-use std::arch::x86_64::_mm512_loadu_si512;
-use std::arch::x86_64::_mm512_maskz_loadu_epi16;
-use std::arch::x86_64::_mm512_permutex2var_epi16;
-use std::arch::x86_64::_mm512_setzero_si512;
-use std::arch::x86_64::_mm512_shuffle_i32x4;
-use std::arch::x86_64::_mm512_storeu_si512;
-use std::arch::x86_64::_mm512_unpackhi_epi32;
-use std::arch::x86_64::_mm512_unpackhi_epi64;
-use std::arch::x86_64::_mm512_unpacklo_epi32;
-use std::arch::x86_64::_mm512_unpacklo_epi64;
+use std::arch::x86_64::{
+    __m512i, __mmask16, __mmask32, _MM_HINT_T0, _mm_prefetch, _mm512_loadu_si512, _mm512_maskz_loadu_epi16,
+    _mm512_permutex2var_epi16, _mm512_setzero_si512, _mm512_shuffle_i32x4, _mm512_storeu_si512,
+    _mm512_unpackhi_epi32, _mm512_unpackhi_epi64, _mm512_unpacklo_epi32, _mm512_unpacklo_epi64,
+};
 
 use half::bf16;
 

@@ -2,9 +2,7 @@
 
 use std::mem::MaybeUninit;
 
-use super::Output;
-use super::Term;
-use super::cast_term;
+use super::{Output, Term, cast_term};
 use crate::element::Element;
 
 /// Computes the terms one after the other; a bias is written to the output first, and the terms are added to

@@ -6,8 +6,7 @@
 use std::marker::PhantomData;
 
 use super::Matrix;
-use super::blocked::Left;
-use super::blocked::TileKernel;
+use super::blocked::{Left, TileKernel};
 use super::target::Target;
 use crate::element::Element;
 use crate::simd;

@@ -5,8 +5,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use parquet::data_type::ByteArrayType;
-use parquet::data_type::Int64Type;
+use parquet::data_type::{ByteArrayType, Int64Type};
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;

@@ -4,16 +4,11 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use crate::corpus::Element;
-use crate::corpus::JsonElements;
+use crate::corpus::{Element, JsonElements};
 use crate::error::Problem;
 use crate::tasks::labelled::bad_rows::RowError;
-use crate::tasks::labelled::rows::Fields;
-use crate::tasks::labelled::rows::ROW_BYTES_MAX;
-use crate::tasks::labelled::rows::Row;
-use crate::tasks::labelled::rows::Rows;
-use crate::tasks::labelled::rows::Source;
 use crate::tasks::labelled::rows::lines::object_of;
+use crate::tasks::labelled::rows::{Fields, ROW_BYTES_MAX, Row, Rows, Source};
 
 /// The objects of a JSON array.
 pub(super) struct ArrayRows {

@@ -5,23 +5,13 @@ use std::path::Path;
 
 use anyhow::Result;
 use serde::Deserializer;
-use serde::de::Error;
-use serde::de::MapAccess;
-use serde::de::Visitor;
-use serde_json::Map;
-use serde_json::Value;
+use serde::de::{Error, MapAccess, Visitor};
+use serde_json::{Map, Value};
 
-use crate::corpus::Line;
-use crate::corpus::Lines;
-use crate::corpus::conversion;
-use crate::corpus::without_nan;
+use crate::corpus::{Line, Lines, conversion, without_nan};
 use crate::error::Problem;
 use crate::tasks::labelled::bad_rows::RowError;
-use crate::tasks::labelled::rows::Fields;
-use crate::tasks::labelled::rows::ROW_BYTES_MAX;
-use crate::tasks::labelled::rows::Row;
-use crate::tasks::labelled::rows::Rows;
-use crate::tasks::labelled::rows::Source;
+use crate::tasks::labelled::rows::{Fields, ROW_BYTES_MAX, Row, Rows, Source};
 
 /// The name of the field for a line of plain text.
 const LINE_FIELD: &str = "text";

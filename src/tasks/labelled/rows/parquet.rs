@@ -6,9 +6,7 @@ use anyhow::Result;
 
 use crate::corpus::ParquetObjects;
 use crate::tasks::labelled::bad_rows::RowError;
-use crate::tasks::labelled::rows::Fields;
-use crate::tasks::labelled::rows::Row;
-use crate::tasks::labelled::rows::Rows;
+use crate::tasks::labelled::rows::{Fields, Row, Rows};
 
 /// The rows of a Parquet file.
 pub(super) struct ParquetRows(ParquetObjects);

@@ -9,17 +9,9 @@ use std::sync::Arc;
 use anyhow::Result;
 use csv::ByteRecord;
 
-use crate::corpus::Dialect;
-use crate::corpus::End;
-use crate::corpus::Fields as TableFields;
-use crate::corpus::Kept;
-use crate::corpus::header_of;
+use crate::corpus::{Dialect, End, Fields as TableFields, Kept, header_of};
 use crate::tasks::labelled::bad_rows::RowError;
-use crate::tasks::labelled::rows::Fields;
-use crate::tasks::labelled::rows::ROW_BYTES_MAX;
-use crate::tasks::labelled::rows::Row;
-use crate::tasks::labelled::rows::Rows;
-use crate::tasks::labelled::rows::Source;
+use crate::tasks::labelled::rows::{Fields, ROW_BYTES_MAX, Row, Rows, Source};
 
 /// The rows of a CSV or TSV file.
 pub(super) struct TableRows {

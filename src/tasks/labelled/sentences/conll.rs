@@ -8,16 +8,11 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use crate::corpus::Line;
-use crate::corpus::Lines;
-use crate::corpus::conversion;
+use crate::corpus::{Line, Lines, conversion};
 use crate::error::Problem;
 use crate::tasks::labelled::bad_rows::RowError;
 use crate::tasks::labelled::rows::Source;
-use crate::tasks::labelled::sentences::Sentence;
-use crate::tasks::labelled::sentences::SentenceColumns;
-use crate::tasks::labelled::sentences::WORDS_MAX;
-use crate::tasks::labelled::sentences::too_many_words;
+use crate::tasks::labelled::sentences::{Sentence, SentenceColumns, WORDS_MAX, too_many_words};
 use crate::tasks::labelled::tags::is_tag;
 
 /// Longest line; no word is that long.

@@ -8,18 +8,13 @@ mod conll;
 use std::path::Path;
 
 use anyhow::Result;
-use serde_json::Map;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::error::Problem;
 use crate::fs;
 use crate::tasks::labelled::bad_rows::RowError;
 use crate::tasks::labelled::memory::BLOCK_BYTES;
-use crate::tasks::labelled::rows::Row;
-use crate::tasks::labelled::rows::RowFormat;
-use crate::tasks::labelled::rows::Rows;
-use crate::tasks::labelled::rows::Source;
-use crate::tasks::labelled::rows::rows_of;
+use crate::tasks::labelled::rows::{Row, RowFormat, Rows, Source, rows_of};
 use crate::tasks::labelled::sentences::conll::ColumnLines;
 
 /// Default field (JSONL) or column (Parquet) of the words.

@@ -3,14 +3,9 @@
 use std::io::Write;
 use std::path::Path;
 
-use crate::config::OnBadRecord;
-use crate::config::TagScheme;
+use crate::config::{OnBadRecord, TagScheme};
 use crate::fs::testing::skipped;
-use crate::tasks::labelled::Sentence;
-use crate::tasks::labelled::SentenceColumns;
-use crate::tasks::labelled::TaggedFile;
-use crate::tasks::labelled::Tagging;
-use crate::tasks::labelled::read_tagged;
+use crate::tasks::labelled::{Sentence, SentenceColumns, TaggedFile, Tagging, read_tagged};
 
 fn read(name: &str, content: impl AsRef<[u8]>, tagging: Tagging<'_>) -> Result<TaggedFile, String> {
     let folder = tempfile::tempdir().unwrap();

@@ -1,16 +1,12 @@
 //! Tests that compare likelihoods of a batch with sums computed one token at a time.
 
-use candle_core::D;
-use candle_core::Device;
+use candle_core::{D, Device};
 
 use super::*;
 use crate::config::TokenizerConfig;
-use crate::families::EncoderConfig;
-use crate::families::Family;
-use crate::families::ModelConfig;
+use crate::families::{EncoderConfig, Family, ModelConfig};
 use crate::models::Model;
-use crate::tokenizer::Trainer;
-use crate::tokenizer::TrainerOptions;
+use crate::tokenizer::{Trainer, TrainerOptions};
 
 const TEXTS: [&str; 3] = ["the robin sang", "the key lay in the locked garden and robins sang", "earth"];
 

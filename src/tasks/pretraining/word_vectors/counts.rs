@@ -3,8 +3,7 @@
 use std::ops::Range;
 
 use anyhow::Result;
-use rayon::iter::IntoParallelIterator;
-use rayon::iter::ParallelIterator;
+use rayon::iter::{IntoParallelIterator, ParallelIterator};
 
 use crate::shards::ShardSet;
 

@@ -17,14 +17,10 @@ mod tests;
 use anyhow::Result;
 
 use crate::error::Problem;
-use crate::rng::Purpose;
-use crate::rng::Stream;
-use crate::rng::hash_name;
+use crate::rng::{Purpose, Stream, hash_name};
 use crate::shards::ShardSet;
-use crate::tasks::pretraining::word_vectors::counts::Associations;
-use crate::tasks::pretraining::word_vectors::counts::Text;
-use crate::telemetry::Progress;
-use crate::telemetry::Unit;
+use crate::tasks::pretraining::word_vectors::counts::{Associations, Text};
+use crate::telemetry::{Progress, Unit};
 
 /// Most tokens that are counted, spread over the text; counting more changes only the rows of rare tokens.
 const MOST_TOKENS: u64 = 16 << 20;

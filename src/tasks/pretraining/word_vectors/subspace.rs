@@ -2,11 +2,8 @@
 //! Tropp 2011, algorithm 4.4): a random basis is repeatedly multiplied and orthonormalised.
 
 use anyhow::Result;
-use candle_core::Device;
-use candle_core::Tensor;
-use rayon::iter::IndexedParallelIterator;
-use rayon::iter::IntoParallelIterator;
-use rayon::iter::ParallelIterator;
+use candle_core::{Device, Tensor};
+use rayon::iter::{IndexedParallelIterator, IntoParallelIterator, ParallelIterator};
 use rayon::slice::ParallelSliceMut;
 
 use crate::rng::Stream;

@@ -2,13 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::counts::Associations;
-use super::counts::Text;
-use super::counts::WINDOW;
-use super::subspace;
-use super::word_vectors;
-use crate::rng::Purpose;
-use crate::rng::Stream;
+use super::counts::{Associations, Text, WINDOW};
+use super::{subspace, word_vectors};
+use crate::rng::{Purpose, Stream};
 use crate::shards::ShardSet;
 use crate::telemetry::Progress;
 

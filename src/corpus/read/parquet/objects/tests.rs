@@ -4,23 +4,15 @@
 use std::sync::Arc;
 
 use parquet::basic::Compression;
-use parquet::data_type::BoolType;
-use parquet::data_type::ByteArray;
-use parquet::data_type::ByteArrayType;
-use parquet::data_type::DoubleType;
-use parquet::data_type::Int32Type;
-use parquet::data_type::Int64Type;
-use parquet::file::properties::WriterProperties;
-use parquet::file::properties::WriterVersion;
-use parquet::file::writer::SerializedFileWriter;
-use parquet::file::writer::SerializedRowGroupWriter;
+use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DoubleType, Int32Type, Int64Type};
+use parquet::file::properties::{WriterProperties, WriterVersion};
+use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::parser::parse_message_type;
 use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::rng::Purpose;
-use crate::rng::Stream;
+use crate::rng::{Purpose, Stream};
 
 /// Lists as written by pyarrow, as written by Spark, and in another form that the format allows.
 const SCHEMA: &str = "message m {
