@@ -72,10 +72,10 @@
 //! `K` head size, `F` feed-forward, `V` vocabulary, `L` layers, `M` masked positions, `N` parameters in the
 //! flat buffer. A tensor's name may carry them as a suffix: `hidden_td`, `logits_mv`.
 //!
-//! Start reading at `train/run.rs` (a whole run), `train/mod.rs` (the loop) and `train/rollback.rs` (a run in
+//! Start reading at `train/run.rs` (a whole run), `train.rs` (the loop) and `train/rollback.rs` (a run in
 //! trouble), then `tasks/supervised.rs`,
 //! `models/encoder.rs`, `ops/layer_norm/`. Two models of one run are `models/pair.rs`; what a pretraining
-//! task brings along is `tasks/pretraining/mod.rs`, a fine-tuning one `tasks/finetuned.rs`. A family is a
+//! task brings along is `tasks/pretraining.rs`, a fine-tuning one `tasks/finetuned.rs`. A family is a
 //! file of data in `families/`; CONTRIBUTING lists the files of a task. The path of the
 //! text starts at `prepare/job.rs`, then `corpus/pass.rs`, `batches/loader.rs`.
 

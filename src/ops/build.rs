@@ -55,7 +55,10 @@ fn watch(folder: &Path) {
             .is_some_and(|extension| ["cu", "cuh", "cpp", "hpp"].iter().any(|known| extension == *known));
         if path.is_dir() {
             watch(&path);
-        } else if is_kernel || path.ends_with("cuda.rs") || path.ends_with("lib.rs") {
+        } else if is_kernel
+            || (path.ends_with("cuda.rs") && folder != Path::new("."))
+            || path.ends_with("lib.rs")
+        {
             println!("cargo::rerun-if-changed={}", path.display());
         }
     }

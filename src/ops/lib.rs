@@ -1,7 +1,7 @@
 //! The numerical operations ("ops"), one folder each: a pair of plain functions
 //! `forward(inputs) -> (output, saved)` and `backward(d_output, saved) -> d_inputs`.
 //!
-//! In each folder, `mod.rs` documents the contract (formulas, shapes, saved values, which sums accumulate)
+//! `NAME.rs` documents the contract (formulas, shapes, saved values, which sums accumulate)
 //! and dispatches by device. `cpu.rs` is the fast CPU code. `reference.rs` defines the correct result: the
 //! same forward pass composed of candle functions that candle's autograd can differentiate, in any float
 //! dtype. `cuda.rs` and `kernel.cu` are the GPU code, see [`cuda`]. Ops read no configuration, and no files

@@ -51,7 +51,7 @@ kernel! {
     }
 }
 
-/// The noise `g` from one word of the stream; see the formulas in `mod.rs`.
+/// The noise `g` from one word of the stream; see the formulas in `gumbel.rs`.
 #[inline(always)]
 fn gumbel(word: u32) -> f32 {
     const UNIT: f32 = 1.0 / 4_294_967_296.0;

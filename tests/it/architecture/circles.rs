@@ -1,6 +1,6 @@
 //! Circles inside a top-level module: its files and folders that use each other, also by way of others.
 //!
-//! Its own `mod.rs` has no part in them, since it declares all of them; what it exports is a use of the file
+//! Its own file has no part in them, since it declares all of them; what it exports is a use of the file
 //! that it comes from.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -49,7 +49,7 @@ fn uses_of<'a>(module: &str, sources: &'a [Source]) -> Uses<'a> {
     uses
 }
 
-/// The names that a `mod.rs` exports, and the child that each comes from: `pub use child::Name;`.
+/// The names that a module exports, and the child that each comes from: `pub use child::Name;`.
 fn exports_of(source: &Source) -> Vec<(&str, &str)> {
     let exports = source.lines.iter().filter_map(|line| {
         let (visibility, path) = line.code.strip_suffix(';')?.split_once("use ")?;

@@ -21,9 +21,9 @@ fn planted(files: &[(&str, &str)]) -> TempDir {
 fn each_planted_violation_is_found() {
     for (file, content, expected) in [
         (
-            "distributed/mod.rs",
+            "distributed.rs",
             "use crate::layers::Store;",
-            "distributed/mod.rs:2: `distributed` uses `layers`, which comes after it",
+            "distributed.rs:2: `distributed` uses `layers`, which comes after it",
         ),
         (
             "base/fs/lock.rs",
@@ -46,16 +46,12 @@ fn each_planted_violation_is_found() {
             "mod tests {\n    use super::super::scores::mean;\n}",
             "rng.rs:3: `rng` uses `scores`, which comes after it",
         ),
-        (
-            "train/mod.rs",
-            "use crate::helpers::Thing;",
-            "train/mod.rs:2: `helpers` is not in the module table",
-        ),
+        ("train.rs", "use crate::helpers::Thing;", "train.rs:2: `helpers` is not in the module table"),
         ("helpers.rs", "", "helpers.rs: `helpers` is not in the module table"),
         (
-            "train/mod.rs",
+            "train.rs",
             "use crate::{fs, commands};",
-            "train/mod.rs:2: `train` uses `commands`, which comes after it",
+            "train.rs:2: `train` uses `commands`, which comes after it",
         ),
         ("shards/read.rs", "let f = std::fs::File::open(p);", "shards/read.rs:2: `std::fs` belongs in `fs`"),
         ("shards/read.rs", "let f = File::open(p);", "shards/read.rs:2: `File::open` belongs in `fs`"),
@@ -79,17 +75,13 @@ fn each_planted_violation_is_found() {
             "pulp::Arch::new().dispatch(f);",
             "corpus/dedup.rs:2: `Arch::new` belongs in `ops/instructions`",
         ),
-        ("train/mod.rs", &"// long\n".repeat(500), "train/mod.rs: 501 lines, the most is 500"),
+        ("train.rs", &"// long\n".repeat(500), "train.rs: 501 lines, the most is 500"),
         ("train/step.rs", "\0", "train/step.rs: the first line is not `//!`"),
+        ("train.rs", "#[cfg(test)]\nmod tests;\nuse std::fs;", "train.rs:4: `std::fs` belongs in `fs`"),
         (
-            "train/mod.rs",
-            "#[cfg(test)]\nmod tests;\nuse std::fs;",
-            "train/mod.rs:4: `std::fs` belongs in `fs`",
-        ),
-        (
-            "train/mod.rs",
+            "train.rs",
             "#[cfg(test)]\nmod tests {\n    use std::fs;\n}\nuse std::fs;",
-            "train/mod.rs:6: `std::fs` belongs in `fs`",
+            "train.rs:6: `std::fs` belongs in `fs`",
         ),
     ] {
         let content = if content == "\0" {
@@ -134,7 +126,7 @@ fn each_circle_inside_a_module_is_reported_once() {
             "ops/indices.rs",
             "//! A file.\nuse crate::{heads::Tiles};\nuse super::packet::{\n    Array,\n    Keys,\n};\n",
         ),
-        ("ops/heads/mod.rs", "//! A file.\nuse crate::heads::tiles::Tiles;\n"),
+        ("ops/heads.rs", "//! A file.\nuse crate::heads::tiles::Tiles;\n"),
         ("ops/heads/tiles.rs", "//! A file.\nuse super::super::Indices;\nuse super::Shape;\n"),
         ("ops/packet.rs", "//! A file.\n#[cfg(test)]\nuse crate::indices::Indices;\n"),
         ("fs/a.rs", "//! A file.\nuse super::b::B;\n"),

@@ -10,7 +10,7 @@ use std::path::Path;
 /// Folders below `src` that are crates of their own.
 const CRATES: [&str; 4] = ["base", "config", "ops", "stores"];
 
-/// A file by its place in the module tree: `ops/linear/mod.rs` is `["ops", "linear"]`; `lib.rs`, `main.rs` and
+/// A file by its place in the module tree: `ops/linear.rs` is `["ops", "linear"]`; `lib.rs`, `main.rs` and
 /// `base/lib.rs` are `[]`.
 pub(super) struct Source {
     pub(super) file: String,

@@ -17,7 +17,7 @@ mod mark;
 #[cfg(feature = "mpi")]
 mod mpi;
 mod narrow;
-#[cfg_attr(not(feature = "nccl"), path = "no_nccl.rs")]
+#[cfg_attr(not(feature = "nccl"), path = "distributed/no_nccl.rs")]
 mod nccl;
 mod network;
 mod overlap;

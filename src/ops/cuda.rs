@@ -34,12 +34,12 @@ pub(crate) mod sums;
 pub(crate) mod wide;
 
 #[cfg(not(any(feature = "cuda", feature = "cuda-on-host")))]
-#[path = "absent.rs"]
+#[path = "cuda/absent.rs"]
 mod driver;
 #[cfg(feature = "cuda")]
 mod driver;
 #[cfg(all(feature = "cuda-on-host", not(feature = "cuda")))]
-#[path = "host/mod.rs"]
+#[path = "cuda/host/mod.rs"]
 mod driver;
 
 use candle_core::{DType, Device, Result, Shape, Tensor, WithDType, bail};
