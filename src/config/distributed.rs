@@ -8,19 +8,19 @@ use serde::{Deserialize, Serialize};
 use base::error::Problem;
 use base::quantity::parse_duration;
 
-/// Settings of a run that `mpirun` or `srun` starts as several processes, in a build with MPI.
+/// Settings of a run with several processes, in a build with MPI or NCCL.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct DistributedConfig {
     /// How long a process waits for the others within a step, such as `10m`, before it takes them for dead
     /// and ends all with exit code 75. Longer than the first one takes to save a checkpoint.
     pub timeout: String,
-    /// Gradients travel while the backward pass of an update's last micro-batch still runs. The bits are the
-    /// same; it takes memory for one more set of gradients.
+    /// All-reduce gradients during the last backward pass of an update. Same bits, memory for one more set of
+    /// gradients.
     pub overlap: bool,
-    /// The type in which gradients travel; they are added up in f32. Between GPUs f32.
+    /// Type of gradients between processes; sums are f32.
     pub wire: Wire,
-    /// In which order gradients are added up.
+    /// Order of the sums of gradients.
     pub sum: SumOrder,
     /// Each process keeps the moments of a part of the parameters, updates that part and gives it to the others.
     /// The bits are the same; it takes less memory, and more travels.
@@ -34,9 +34,9 @@ pub struct DistributedConfig {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Wire {
-    /// As they are.
+    /// 32 bits.
     F32,
-    /// Half the bytes: 8 bits of each value and of each sum are kept.
+    /// Half the bytes; 8 significant bits of each value and each sum.
     Bf16,
 }
 

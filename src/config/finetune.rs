@@ -14,8 +14,8 @@ use crate::sources::OnBadRecord;
 use crate::task::{FinetuneTask, Goal, ProblemType};
 use crate::training::TrainingConfig;
 
-/// Labelled files and the columns that matter. Format by extension: .csv, .tsv, .jsonl, .parquet; for tagged
-/// words .jsonl, .parquet, anything else is CoNLL; all but Parquet also .gz, .zst, .bz2.
+/// Labelled files and the columns that matter. Format by extension: .csv, .tsv, .json, .jsonl, .parquet; for
+/// tagged words .json, .jsonl, .parquet, anything else is CoNLL; all but Parquet also .gz, .zst, .bz2, .xz.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ClassifyData {

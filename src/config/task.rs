@@ -10,10 +10,10 @@ use base::families::Family;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema, ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub enum PretrainTask {
-    /// Finding masked tokens again.
+    /// Predict masked tokens.
     #[default]
     MaskedLm,
-    /// Telling the tokens that a generator put in from the original ones (ELECTRA).
+    /// Detect the tokens that a generator replaced (ELECTRA).
     ReplacedTokenDetection,
     /// Finding masked tokens again, and telling whether the second of two segments follows the first (BERT).
     NextSentencePrediction,

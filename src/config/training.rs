@@ -60,7 +60,7 @@ pub enum DecayType {
 pub struct TrainingConfig {
     /// Rows (pretraining: packed rows of `max_seq_length` tokens; fine-tuning: examples) a device takes at
     /// once. `auto`: as many as memory has room for, by prediction, in as many micro-batches as
-    /// `train_batch_size` then needs.
+    /// `train_batch_size` then needs. Pretraining from random weights: 4,096 tokens.
     pub per_device_train_batch_size: BatchSize,
     /// Rows of an update over all devices and micro-batches, given with `per_device_train_batch_size: auto`
     /// only; else they are that number times `gradient_accumulation_steps`.
@@ -86,11 +86,12 @@ pub struct TrainingConfig {
     pub max_train_time: Option<String>,
     /// The optimizer; all of `weight_decay` and `adam_*` hold for each.
     pub optim: OptimizerType,
-    /// Peak learning rate.
+    /// Peak learning rate. Pretraining from random weights: by the model's width, about 1e-3.
     pub learning_rate: f64,
     /// Shape of the learning rate.
     pub lr_scheduler_type: SchedulerType,
     /// Steps of linear warm-up; a value below 1 is a share of all steps (its other name: `warmup_ratio`).
+    /// Pretraining from random weights: 0.05.
     pub warmup_steps: f64,
     /// Steps of the final decay of `warmup_stable_decay`; a value below 1 is a share of all steps.
     pub lr_decay_steps: f64,
@@ -101,11 +102,11 @@ pub struct TrainingConfig {
     /// Exponent of `polynomial`.
     pub lr_power: f64,
     /// Weight decay of all weights but biases and LayerNorm: decoupled for `adamw`, part of the update for
-    /// `lamb`.
+    /// `lamb`. Pretraining from random weights: 0.01.
     pub weight_decay: f64,
     /// Decay of the first moment.
     pub adam_beta1: f64,
-    /// Decay of the second moment.
+    /// Decay of the second moment. Pretraining from random weights: 0.98.
     pub adam_beta2: f64,
     /// Added to the root of the second moment; the papers on LAMB use 1e-6.
     pub adam_epsilon: f64,
