@@ -74,10 +74,9 @@ pub fn run(args: &PretrainArgs) -> Result<()> {
     let has_begun = keep_derived(&mut config.training, derived, &start, config.run.output_dir.clone())?;
     let machine = machine::set_up_as_one_of_many(&config.run, &config.precision, &config.distributed)?;
     config.precision.compute = machine.policy.compute_type().into();
-    // Preparing the data would write to the folder.
-    let refused = || used::refuse_other_run(&start, &config.run.output_dir, &config);
-    machine.world.in_first(refused)?;
     let (resolved, origin) = origin::resolve(&config)?;
+    // Before the data are prepared, which may write to the folder.
+    machine.world.in_first(|| used::refuse_other_run(&start, &config.run.output_dir, &config))?;
     if args.dry_run {
         if let Some(origin) = &origin {
             origin.check(&planned_model(&resolved)?, resolved.task())?;

@@ -49,9 +49,7 @@ pub fn refuse<C: Serialize + DeserializeOwned>(
     if *start == Start::Again {
         return Ok(());
     }
-    if let Some(name) = first_existing(output, &ENDINGS) {
-        return Err(used(output, name, "of another run, or of one whose checkpoints are gone").into());
-    }
+    refuse_ended(output)?;
     // A run may diverge before its first checkpoint, and would do so again.
     let beginning = first_existing(output, &BEGINNINGS).map(str::to_string);
     let Some(name) = beginning.or(diverged(output)?) else { return Ok(()) };
@@ -80,8 +78,22 @@ pub fn refuse_other_run<C: Serialize + DeserializeOwned>(
     output: &Path,
     config: &C,
 ) -> Result<()> {
+    if *start != Start::Auto {
+        return Ok(());
+    }
+    let has_checkpoint = !CheckpointStore::new(output).steps()?.is_empty();
+    if !has_checkpoint {
+        refuse_ended(output)?;
+    }
     let has_run = [CONFIG_YAML, MACHINE].iter().all(|name| fs::exists(&output.join(name)));
-    if has_run && matches!(start, Start::Auto) { require_same(output, config) } else { Ok(()) }
+    if has_run { require_same(output, config) } else { Ok(()) }
+}
+
+/// Refuses a folder without checkpoints in which a run has ended.
+fn refuse_ended(output: &Path) -> Result<()> {
+    first_existing(output, &ENDINGS).map_or(Ok(()), |name| {
+        Err(used(output, name, "of another run, or of one whose checkpoints are gone").into())
+    })
 }
 
 /// Refuses a folder for several runs at once, or for a table of them, if these files were not written by such
