@@ -46,7 +46,7 @@ impl Writer<'_> {
         let _ = write!(self.page, "\n## {title}\n");
     }
 
-    /// Writes the keys of `table`, which stands at `path` ("" for the file itself), then the tables among them.
+    /// Writes the keys of the table at `path` ("" for the file itself), then the tables inside it.
     fn table(&mut self, path: &str, table: &Json) {
         let Some(properties) = table["properties"].as_object() else { return };
         if !path.is_empty() {
@@ -77,7 +77,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Writes a table below another one, unless the page has the same one at the same path.
+    /// Writes a table inside another one, unless the page already has the same one at the same path.
     fn inner_table(&mut self, path: String, table: Json) {
         let entry = (path, table);
         if self.described.contains(&entry) {
@@ -88,7 +88,7 @@ impl Writer<'_> {
         self.table(&entry.0, &entry.1);
     }
 
-    /// Follows a reference, also one that null may stand for.
+    /// Returns the definition that a key refers to, also if null is allowed instead; else the key itself.
     fn resolved<'b>(&'b self, key: &'b Json) -> &'b Json {
         let target = key["$ref"].as_str().or_else(|| {
             let choices = key["anyOf"].as_array()?;
@@ -98,7 +98,7 @@ impl Writer<'_> {
         definition.unwrap_or(key)
     }
 
-    /// The table that a value is, or that each item of a list is.
+    /// The table of a value, or of the items of a list.
     fn table_of<'b>(&'b self, value: &'b Json) -> Option<&'b Json> {
         let table = if value["type"] == "array" { self.resolved(&value["items"]) } else { value };
         table["properties"].is_object().then_some(table)
@@ -130,7 +130,7 @@ impl Writer<'_> {
         format!("{}{range}", name_of(&value["type"], value))
     }
 
-    /// One of the values or types that a key may have; "" for a text that stands for a number.
+    /// One of the values or types of a key; "" for null and for texts that are numbers with a unit.
     fn choice(&self, choice: &Json) -> String {
         match &choice["const"] {
             Json::Null if choice["pattern"].is_string() || choice["type"] == "null" => String::new(),
@@ -154,7 +154,7 @@ impl Writer<'_> {
     }
 }
 
-/// What people call a JSON type; a type beside null or beside text with a unit is that type.
+/// The everyday name of a JSON type, without null and without the text form of numbers.
 fn name_of(name: &Json, value: &Json) -> &'static str {
     let names: Vec<&str> = match name {
         Json::Array(names) => names.iter().filter_map(Json::as_str).collect(),
