@@ -50,7 +50,7 @@ pub struct InitArgs {
     /// How long the run may take, e.g. `10m`, `2h`, `3d`
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub budget: Option<Duration>,
-    /// Where it will run: cpu, cuda, cuda:1, auto (the first GPU where there is one), or the name of a GPU
+    /// Device of the run: cpu, cuda, cuda:1, auto (the first GPU where there is one), or the name of a GPU
     /// that is not here, e.g. H100, A100, L4, T4, "RTX 4090"
     #[arg(long, value_name = "DEVICE", default_value = "auto")]
     pub device: String,

@@ -138,18 +138,20 @@ impl JsonSchema for ModelSection {
         let mut properties = Map::new();
         properties.insert(
             PATH.to_string(),
-            path_schema("A model folder to begin with: its architecture, its weights, and its tokenizer unless `tokenizer` is given."),
+            path_schema(
+                "A model folder to start from: its architecture, weights, and tokenizer unless `tokenizer` is given.",
+            ),
         );
         properties.insert(
             GENERATOR_PATH.to_string(),
-            path_schema("The folder of the generator beside `path`, for replaced-token detection; it begins fresh when there is none."),
+            path_schema(
+                "Folder of the generator that belongs to `path`, for replaced-token detection; without it the generator \
+                 starts from random weights.",
+            ),
         );
         let more = [
-            (POSITIONS, "More positions than the model of `path` has; the rows that are there are repeated."),
-            (
-                LAYERS,
-                "More layers than the model of `path` has; those that are there are repeated in their order.",
-            ),
+            (POSITIONS, "More positions than the model of `path` has; its rows are repeated."),
+            (LAYERS, "More layers than the model of `path` has; its layers are repeated in their order."),
         ];
         for (key, about) in more {
             properties.insert(

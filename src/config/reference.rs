@@ -127,7 +127,7 @@ impl Writer<'_> {
             return names.join(", ");
         }
         let range = range_of(value);
-        format!("{}{range}", name_of(&value["type"], value))
+        format!("{}{range}", name_of(&value["type"]))
     }
 
     /// One of the values or types of a key; "" for null and for texts that are numbers with a unit.
@@ -154,35 +154,40 @@ impl Writer<'_> {
     }
 }
 
-/// The everyday name of a JSON type, without null and without the text form of numbers.
-fn name_of(name: &Json, value: &Json) -> &'static str {
-    let names: Vec<&str> = match name {
-        Json::Array(names) => names.iter().filter_map(Json::as_str).collect(),
-        name => name.as_str().into_iter().collect(),
+/// Everyday names of JSON types. Of several types of a key the first one here counts: null and the text form of a
+/// number are no types of their own.
+const TYPE_NAMES: [(&str, &str); 5] = [
+    ("integer", "whole number"),
+    ("number", "number"),
+    ("boolean", "true or false"),
+    ("object", "table"),
+    ("string", "text"),
+];
+
+fn name_of(types: &Json) -> &'static str {
+    let types: Vec<&str> = match types {
+        Json::Array(types) => types.iter().filter_map(Json::as_str).collect(),
+        one => one.as_str().into_iter().collect(),
     };
-    let has = |wanted: &str| names.contains(&wanted);
-    match () {
-        () if has("integer") => "whole number",
-        () if has("number") => "number",
-        () if has("boolean") => "true or false",
-        () if has("array") && has("string") => "text, or list of texts",
-        () if has("array") => "list",
-        () if has("object") || value["additionalProperties"].is_object() => "table",
-        () if has("string") => "text",
-        () => "any",
+    if types == ["string", "array"] {
+        return "text, or list of texts";
     }
+    TYPE_NAMES.iter().find(|(name, _)| types.contains(name)).map_or("any", |(_, everyday)| everyday)
 }
 
-/// ", 0 to 1" and the like; nothing for a bound of 0 alone, which all counts have.
+/// ", at least 1" and the like; nothing for a minimum of 0, which all counts have.
 fn range_of(value: &Json) -> String {
-    let bound = |name: &str| value.get(name).filter(|bound| bound.is_number()).map(plain);
-    let (above, below) = (bound("exclusiveMinimum"), bound("exclusiveMaximum"));
-    let (least, most) = (bound("minimum").filter(|bound| bound != "0"), bound("maximum"));
-    let mut parts = Vec::new();
-    parts.extend(least.map(|bound| format!("at least {bound}")));
-    parts.extend(above.map(|bound| format!("above {bound}")));
-    parts.extend(most.map(|bound| format!("at most {bound}")));
-    parts.extend(below.map(|bound| format!("below {bound}")));
+    let bounds = [
+        ("minimum", "at least"),
+        ("exclusiveMinimum", "above"),
+        ("maximum", "at most"),
+        ("exclusiveMaximum", "below"),
+    ];
+    let parts: Vec<String> = bounds
+        .iter()
+        .filter(|(name, _)| value[name].is_number() && !(*name == "minimum" && value[name] == 0))
+        .map(|(name, words)| format!("{words} {}", plain(&value[name])))
+        .collect();
     if parts.is_empty() { String::new() } else { format!(", {}", parts.join(" and ")) }
 }
 

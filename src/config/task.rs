@@ -71,7 +71,7 @@ pub enum ProblemType {
     MultiLabelClassification,
 }
 
-/// What fine-tuning learns of each example: `task` and `problem_type` together.
+/// Goal of fine-tuning: `task` and `problem_type` together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Goal {
     /// One label.

@@ -248,7 +248,8 @@ mod tests {
 
     fn row(gold: &str, label: &str, score: f64) -> String {
         format!(
-            "{{\"text\":\"{gold} {score}\",\"label\":\"{label}\",\"gold\":\"{gold}\",\"score\":{score},\"probabilities\":{{\"sea\":0.5,\"land\":0.5}}}}\n"
+            "{{\"text\":\"{gold} {score}\",\"label\":\"{label}\",\"gold\":\"{gold}\",\"score\":{score},\
+             \"probabilities\":{{\"sea\":0.5,\"land\":0.5}}}}\n"
         )
     }
 }

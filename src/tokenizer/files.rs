@@ -36,7 +36,13 @@ pub(super) fn complete(
         // The mask includes the space before it, as RoBERTa's does: `a <mask>` predicts ` word`, not `word`.
         let lstrip = inner.get_added_tokens_decoder().get(&id).is_some_and(|token| token.lstrip);
         let name = inner.id_to_token(id).unwrap_or_default();
-        let token = json!({"content": name, "lstrip": lstrip, "normalized": false, "rstrip": false, "single_word": false});
+        let token = json!({
+            "content": name,
+            "lstrip": lstrip,
+            "normalized": false,
+            "rstrip": false,
+            "single_word": false,
+        });
         roles.insert("mask_token".into(), token);
     }
     // Tokens that the class or the files name stay, for example a start and an end token that no text

@@ -37,8 +37,8 @@ const BEGINNINGS: [&str; 4] = [CONFIG_YAML, MACHINE, METRICS, "runs"];
 
 const CAP_BYTES: u64 = 1 << 20;
 
-/// Refuses to begin a run in a folder where a run has left files but no checkpoint to resume from. A run that
-/// was stopped before its first checkpoint may begin again there.
+/// Refuses to begin a run in a folder without checkpoints where another run left something. A run that was stopped
+/// before its first checkpoint may begin again; its records are kept under another name if they are longer than that.
 pub fn refuse<C: Serialize + DeserializeOwned>(
     start: &Start,
     output: &Path,
@@ -46,17 +46,9 @@ pub fn refuse<C: Serialize + DeserializeOwned>(
     save_steps: u64,
     progress: &Progress,
 ) -> Result<()> {
-    if *start == Start::Again {
+    if *start == Start::Again || !begins_again(start, output, config)? {
         return Ok(());
     }
-    refuse_ended(output)?;
-    // A run may diverge before its first checkpoint, and would do so again.
-    let beginning = first_existing(output, &BEGINNINGS).map(str::to_string);
-    let Some(name) = beginning.or(diverged(output)?) else { return Ok(()) };
-    if *start != Start::Auto {
-        return Err(used(output, &name, "of another run").into());
-    }
-    require_same(output, config)?;
     // After that many steps the first checkpoint was complete, or could not be written.
     let metrics = output.join(METRICS);
     if save_steps > 0 && last_step(&metrics)? > 2 * save_steps {
@@ -71,29 +63,37 @@ pub fn refuse<C: Serialize + DeserializeOwned>(
     Ok(())
 }
 
-/// Refuses a folder with the configuration of another run, before anything is written there. Does not look at the
-/// folder if a checkpoint was given (`Start::At`).
+/// Refuses the folder of another run as [`refuse`] and a resume would, but writes nothing: for dry runs, and before the
+/// data are prepared in the folder.
 pub fn refuse_other_run<C: Serialize + DeserializeOwned>(
     start: &Start,
     output: &Path,
     config: &C,
 ) -> Result<()> {
-    if *start != Start::Auto {
+    if !matches!(start, Start::Auto | Start::Fresh) {
         return Ok(());
     }
-    let has_checkpoint = !CheckpointStore::new(output).steps()?.is_empty();
-    if !has_checkpoint {
-        refuse_ended(output)?;
+    if CheckpointStore::new(output).steps()?.is_empty() {
+        return begins_again(start, output, config).map(drop);
     }
     let has_run = [CONFIG_YAML, MACHINE].iter().all(|name| fs::exists(&output.join(name)));
     if has_run { require_same(output, config) } else { Ok(()) }
 }
 
-/// Refuses a folder without checkpoints in which a run has ended.
-fn refuse_ended(output: &Path) -> Result<()> {
-    first_existing(output, &ENDINGS).map_or(Ok(()), |name| {
-        Err(used(output, name, "of another run, or of one whose checkpoints are gone").into())
-    })
+/// Returns true if a run was stopped in this folder before its first checkpoint and may begin again, false for an
+/// unused folder; fails for the folder of another run.
+fn begins_again<C: Serialize + DeserializeOwned>(start: &Start, output: &Path, config: &C) -> Result<bool> {
+    if let Some(name) = first_existing(output, &ENDINGS) {
+        return Err(used(output, name, "of another run, or of one whose checkpoints are gone").into());
+    }
+    // A run may diverge before its first checkpoint, and would do so again.
+    let beginning = first_existing(output, &BEGINNINGS).map(str::to_string);
+    let Some(name) = beginning.or(diverged(output)?) else { return Ok(false) };
+    if *start != Start::Auto {
+        return Err(used(output, &name, "of another run").into());
+    }
+    require_same(output, config)?;
+    Ok(true)
 }
 
 /// Refuses a folder for several runs at once, or for a table of them, if these files were not written by such

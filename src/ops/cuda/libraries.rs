@@ -26,7 +26,9 @@ pub const NCCL: &[&str] = if cfg!(feature = "nccl") { &["libnccl.so.2"] } else {
 pub const DRIVER: &str = "libcuda.so.1";
 
 /// Advice for the user if one of the libraries is missing.
-pub const HINT: &str = "install CUDA 13's libraries (`pip install nvidia-cublas nvidia-curand`, or `scripts/cuda-toolkit.sh --libraries PREFIX`; for several processes `pip install nvidia-nccl-cu13`; no root is needed), and add their folder to LD_LIBRARY_PATH where it is none of these";
+pub const HINT: &str = "install CUDA 13's libraries (`pip install nvidia-cublas nvidia-curand`, or \
+    `scripts/cuda-toolkit.sh --libraries PREFIX`; for several processes `pip install nvidia-nccl-cu13`; no root is \
+    needed), and add their folder to LD_LIBRARY_PATH if it is not one of these";
 
 /// Environment of the search; tests replace it.
 pub struct Surroundings<'a> {

@@ -27,7 +27,7 @@ const MARK_BYTES: usize = 64;
 /// If its own class has no free block, a request may take one of up to this many classes above.
 const REACH: usize = 2;
 
-/// Where a block came from, which determines how it is released.
+/// Origin of a block, which determines how it is released.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Origin {
     /// The system's allocator, at a time when freed blocks were not kept. Such a block is never kept.
@@ -198,7 +198,7 @@ impl Pool {
         let entry = block.cast::<Free>();
         {
             let mut list = self.list(mark.class);
-            // SAFETY: nobody uses the block; it is aligned to `ALIGNMENT` and larger than an entry.
+            // SAFETY: the block is unused; it is aligned to `ALIGNMENT` and larger than an entry.
             unsafe { entry.write(Free { next: list.first, origin: mark.origin }) };
             list.first = entry;
         }

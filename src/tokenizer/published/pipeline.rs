@@ -209,10 +209,22 @@ pub(super) fn post_processor(
         Class::Roberta => {
             let prefix_space = settings.flag("add_prefix_space", false)?;
             let trim = settings.flag("trim_offsets", true)?;
-            json!({"type": "RobertaProcessing", "sep": sep_pair, "cls": cls_pair, "trim_offsets": trim, "add_prefix_space": prefix_space})
+            json!({
+                "type": "RobertaProcessing",
+                "sep": sep_pair,
+                "cls": cls_pair,
+                "trim_offsets": trim,
+                "add_prefix_space": prefix_space,
+            })
         }
         Class::Mpnet => {
-            json!({"type": "RobertaProcessing", "sep": sep_pair, "cls": cls_pair, "trim_offsets": true, "add_prefix_space": false})
+            json!({
+                "type": "RobertaProcessing",
+                "sep": sep_pair,
+                "cls": cls_pair,
+                "trim_offsets": true,
+                "add_prefix_space": false,
+            })
         }
         // The class assumes these ids.
         Class::Herbert => json!({"type": "BertProcessing", "sep": [sep, 2], "cls": [cls, 0]}),
