@@ -29,10 +29,16 @@ fn planted_crates_are_refused() {
         ("x v1.0.0|MIT OR GPL-3.0-only", None),
         ("x v1.0.0 (proc-macro)|Zlib", None),
         ("x v1.0.0 (/p/src/x)|MIT/Apache-2.0", None),
-        ("x v1.0.0|MIT AND GPL-3.0-only", Some("x v1.0.0: the licence `MIT AND GPL-3.0-only` is not allowed")),
+        (
+            "x v1.0.0|MIT AND GPL-3.0-only",
+            Some("x v1.0.0: the licence `MIT AND GPL-3.0-only` is not allowed"),
+        ),
         ("x v1.0.0|", Some("x v1.0.0: the licence `` is not allowed")),
         ("x v1.0.0 (/q)|MIT", Some("x v1.0.0 (/q): it does not come from crates.io")),
-        ("x v1.0.0 (https://a.b/c#1)|MIT", Some("x v1.0.0 (https://a.b/c#1): it does not come from crates.io")),
+        (
+            "x v1.0.0 (https://a.b/c#1)|MIT",
+            Some("x v1.0.0 (https://a.b/c#1): it does not come from crates.io"),
+        ),
     ] {
         assert_eq!(problem(line, Path::new("/p"), &allowed).as_deref(), expected);
     }
