@@ -14,7 +14,7 @@ use candle_core::{DType, Device, Result};
 
 use crate::families::{HiddenAct, ModelConfig, ReplacedTokens};
 use crate::layers::{Layout, Parameters, Registry};
-use crate::ops::gelu::Form;
+use crate::ops::activation::Function;
 
 pub use crate::layers::embeddings::TokenIds;
 pub use encoder::Encoder;
@@ -26,11 +26,11 @@ pub use heads::token_classification::TokenClassificationHead;
 pub use heads::{Head, Targets};
 pub use pair::{Pair, PairBlueprint};
 
-/// The form of GELU in a configuration.
-fn gelu_form(hidden_act: HiddenAct) -> Form {
+/// The function of a configuration's `hidden_act`.
+fn activation_function(hidden_act: HiddenAct) -> Function {
     match hidden_act {
-        HiddenAct::Gelu => Form::Erf,
-        HiddenAct::GeluNew => Form::Tanh,
+        HiddenAct::Gelu => Function::Gelu,
+        HiddenAct::GeluNew => Function::GeluTanh,
     }
 }
 

@@ -4,8 +4,8 @@ use std::hint::black_box;
 use std::io::Write;
 
 use candle_core::Tensor;
-use mlmtrain::ops::gelu::Form;
-use mlmtrain::ops::{dropout, gelu, layer_norm, residual_norm};
+use mlmtrain::ops::activation::Function::Gelu;
+use mlmtrain::ops::{activation, dropout, layer_norm, residual_norm};
 
 use super::inputs::{dropped, row_keys, vector, zeros};
 use super::{Bench, EPS, Going, Work};
@@ -18,11 +18,11 @@ impl<W: Write> Bench<'_, W> {
             Ok((bench.activations(tokens, f)?, bench.activations(tokens, f)?, vector(f)?, zeros(&[f])?))
         };
         self.line("gelu forward", &Work::Values(2 * wide, 0), activation, |(x, _, bias, _)| {
-            black_box(gelu::forward(Form::Erf, x, Some(bias))?);
+            black_box(activation::forward(Gelu, x, Some(bias))?);
             Ok(())
         })?;
         self.line("gelu backward", &Work::Values(3 * wide, 0), activation, |(x, dy, bias, gradient)| {
-            black_box(gelu::backward(Form::Erf, dy, x, Some(bias), Some(gradient))?);
+            black_box(activation::backward(Gelu, dy, x, Some(bias), Some(gradient))?);
             Ok(())
         })?;
         let narrow = tokens * d;

@@ -5,15 +5,15 @@ use candle_core::{Result, Tensor};
 use crate::layers::linear::Linear;
 use crate::layers::output_block::OutputBlock;
 use crate::layers::{Context, Footprint, Gradients, Stream, linear, output_block};
+use crate::ops::activation::Function;
 use crate::ops::dropout::Dropout;
-use crate::ops::gelu::Form;
-use crate::ops::{dropout, geglu, gelu};
+use crate::ops::{activation, dropout, geglu};
 
 /// The function between the two maps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Activation {
-    /// GELU of the output of the first map.
-    Gelu(Form),
+    /// A function of each output of the first map. Its derivative must need the input of the function.
+    Pointwise(Function),
     /// The output of the first map is twice as wide: GELU (erf form) of its first half, times its second
     /// half.
     Geglu,
@@ -72,7 +72,9 @@ impl FeedForward {
     pub fn forward(&self, x: &Stream, ctx: &Context<'_>) -> Result<(Stream, Saved)> {
         let pre_activation = self.intermediate.forward_without_bias(&x.input, ctx)?;
         let activation_tf = match self.activation {
-            Activation::Gelu(form) => gelu::forward(form, &pre_activation, self.intermediate.bias(ctx))?,
+            Activation::Pointwise(function) => {
+                activation::forward(function, &pre_activation, self.intermediate.bias(ctx))?
+            }
             Activation::Geglu => geglu::forward(&pre_activation)?,
         };
         let activation_tf =
@@ -95,10 +97,10 @@ impl FeedForward {
             dropout::backward(&d_activation, ctx.rows.token_keys, self.activation_dropout(ctx).as_ref())?;
         let map = &self.intermediate;
         let d_pre = match self.activation {
-            Activation::Gelu(form) => {
+            Activation::Pointwise(function) => {
                 let bias = map.bias(ctx);
                 let d_bias = map.d_bias(gradients);
-                gelu::backward(form, &d_activation, &saved.pre_activation, bias, d_bias)?
+                activation::backward(function, &d_activation, &saved.pre_activation, bias, d_bias)?
             }
             Activation::Geglu => geglu::backward(&d_activation, &saved.pre_activation)?,
         };

@@ -14,10 +14,10 @@ use crate::layers::self_attention::{Positions, SelfAttention};
 use crate::layers::{
     Chosen, Context, Gradients, Init, NormPlacement, Parameters, Registry, Rows, Site, Stream,
 };
-use crate::ops::gelu::Form;
+use crate::ops::activation::Function;
 use crate::ops::rotary::Angles;
 use crate::ops::testing::{assert_close, device, fresh, on_each_device, reference_gradients};
-use crate::ops::{attention, geglu, gelu, layer_norm, rotary};
+use crate::ops::{activation, attention, geglu, layer_norm, rotary};
 
 const LAYERS: usize = 2;
 const D: usize = 12;
@@ -45,7 +45,7 @@ const BERT: Make = Make {
     placement: NormPlacement::After,
     is_rotary: false,
     window: None,
-    activation: Activation::Gelu(Form::Erf),
+    activation: Activation::Pointwise(Function::Gelu),
     has_biases: true,
 };
 
@@ -125,9 +125,9 @@ impl Make {
             let no_bias = Tensor::zeros(F, wide.dtype(), wide.device())?;
             let middle = match self.activation {
                 Activation::Geglu => geglu::reference::forward(&wide)?,
-                Activation::Gelu(form) => {
+                Activation::Pointwise(function) => {
                     let bias = named.find(&format!("{name}.bias")).unwrap_or(&no_bias);
-                    gelu::reference::forward(form, &wide, bias)?
+                    activation::reference::forward(function, &wide, bias)?
                 }
             };
             (input, residual) = self.end(&middle, &residual, &format!("{layer}.feed_forward"), named)?;
@@ -263,7 +263,7 @@ fn each_part_of_a_layer_is_a_choice_of_its_own() {
         compare(Make { is_rotary: true, ..BERT });
         compare(Make { window: Some(2), ..BERT });
         compare(Make { activation: Activation::Geglu, ..BERT });
-        compare(Make { activation: Activation::Gelu(Form::Tanh), ..BERT });
+        compare(Make { activation: Activation::Pointwise(Function::GeluTanh), ..BERT });
         compare(Make { has_biases: false, ..BERT });
         compare(Make { placement: NormPlacement::After, ..MODERN });
     });

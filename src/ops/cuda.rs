@@ -15,7 +15,6 @@
 //! previous batch is computed: see `packet.rs`. The CPU implementation is the reference; masks and dropout
 //! draw from the same counter-based random numbers on both.
 
-pub(crate) mod activation;
 pub(crate) mod apart;
 #[cfg(any(test, feature = "cuda", feature = "cuda-on-host"))]
 mod candidates;

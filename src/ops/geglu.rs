@@ -1,5 +1,5 @@
 //! Gated GELU (Shazeer, "GLU Variants Improve Transformer", 2020), as in ModernBERT: GELU (see
-//! [`crate::gelu`]) of the first half of each row, multiplied by the second half, the gates.
+//! [`crate::activation`]) of the first half of each row, multiplied by the second half, the gates.
 //!
 //! Forward: for `x` `[T, 2F]`, with `u = x[.., ..F]` and `g = x[.., F..]`, `y = u * Phi(u) * g` is `[T, F]`.
 //! The caller saves `x`. There is no bias.

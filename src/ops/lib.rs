@@ -13,6 +13,7 @@
 //! bitwise the same for any number of threads.
 
 pub mod accumulator;
+pub mod activation;
 pub mod adamw;
 pub mod add;
 pub mod attention;
@@ -28,7 +29,6 @@ pub mod embedding;
 pub mod first_row;
 pub mod gather_rows;
 pub mod geglu;
-pub mod gelu;
 pub mod gumbel;
 pub mod indices;
 pub mod instructions;
@@ -43,7 +43,6 @@ pub mod memory;
 pub mod norm;
 pub mod parallel;
 pub mod peak;
-pub mod relu;
 pub mod replace_tokens;
 pub mod residual_norm;
 pub mod rotary;
@@ -52,7 +51,6 @@ pub mod segment_mean;
 pub mod sigmoid_cross_entropy;
 pub mod simd;
 pub mod soft_cross_entropy;
-pub mod tanh;
 pub mod tensor;
 pub mod update;
 pub mod upload;

@@ -12,7 +12,8 @@ use crate::instructions;
 /// Defines functions whose body is compiled once for each instruction set; a call runs the version for the
 /// widest set that may be used (see [`crate::instructions`]).
 /// `kernel! { fn name(x: &[f32], y: &mut [f32]) { .. } }` is called as `name(x, y)`. Type parameters are
-/// number types: `fn name<T>(x: &[T])` is generic over every [`crate::element::Element`].
+/// number types: `fn name<T>(x: &[T])` is generic over every [`crate::element::Element`]. After a semicolon,
+/// one more with a bound of its own may follow: `fn name<T; F: Bound>(x: &[T])`.
 ///
 /// Only code that is inlined into the body profits. Mark every function that it calls and that has a loop or
 /// a fused multiply-add `#[inline(always)]`, and write loops rather than iterator adaptors with large
@@ -20,12 +21,14 @@ use crate::instructions;
 /// call into the C library, fifty times slower.
 macro_rules! kernel {
     ($(
-        $(#[$attribute:meta])* $visibility:vis fn $name:ident $(<$($T:ident),+>)? ($($argument:ident: $type:ty),* $(,)?) $(-> $output:ty)? $body:block
+        $(#[$attribute:meta])* $visibility:vis fn $name:ident $(<$($T:ident),+ $(; $F:ident: $bound:ident)?>)? ($($argument:ident: $type:ty),* $(,)?) $(-> $output:ty)? $body:block
     )+) => {$(
         $(#[$attribute])*
-        $visibility fn $name $(<$($T: $crate::element::Element),+>)? ($($argument: $type),*) $(-> $output)? {
-            struct Kernel<A>(A);
-            impl $(<$($T: $crate::element::Element),+>)? pulp::WithSimd for Kernel<($($type,)*)> {
+        $visibility fn $name $(<$($T: $crate::element::Element),+ $(, $F: $bound)?>)? ($($argument: $type),*) $(-> $output)? {
+            struct Kernel<A, F>(A, std::marker::PhantomData<F>);
+            impl $(<$($T: $crate::element::Element),+ $(, $F: $bound)?>)? pulp::WithSimd
+                for Kernel<($($type,)*), ($($($F,)?)?)>
+            {
                 type Output = $crate::simd::kernel!(@output $($output)?);
                 #[inline(always)]
                 fn with_simd<S: pulp::Simd>(self, _: S) -> Self::Output {
@@ -33,7 +36,10 @@ macro_rules! kernel {
                     $body
                 }
             }
-            $crate::instructions::arch().dispatch(Kernel(($($argument,)*)))
+            $crate::instructions::arch().dispatch(Kernel(
+                ($($argument,)*),
+                std::marker::PhantomData::<($($($F,)?)?)>,
+            ))
         }
     )+};
     (@output) => { () };

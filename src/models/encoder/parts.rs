@@ -15,7 +15,7 @@ use crate::layers::relative_positions::{PositionTable, RelativePositions};
 use crate::layers::self_attention::{Positions, SelfAttention};
 use crate::layers::{NormPlacement, ParameterId, Part, Registry, Site};
 use crate::models::initial::Role;
-use crate::models::{gelu_form, initial};
+use crate::models::{activation_function, initial};
 use crate::ops::biased_attention;
 use crate::ops::disentangled_attention::Buckets;
 use crate::ops::indices::KeptKeys;
@@ -135,7 +135,7 @@ impl<'a> Parts<'a> {
         let (activation, halves) = if family.is_gated {
             (Activation::Geglu, 2)
         } else {
-            (Activation::Gelu(gelu_form(shape.hidden_act)), 1)
+            (Activation::Pointwise(activation_function(shape.hidden_act)), 1)
         };
         let dropouts = (family.dropouts)(shape);
         let attention = SelfAttention {

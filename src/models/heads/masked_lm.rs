@@ -12,17 +12,17 @@ use crate::layers::norm::Norm;
 use crate::layers::{Context, Footprint, Gradients, Init, ParameterId, Part, Registry};
 use crate::models::heads::{Head, HeadMemory, Targets};
 use crate::models::initial::Role;
-use crate::models::{gelu_form, initial};
+use crate::models::{activation_function, initial};
+use crate::ops::activation::Function;
 use crate::ops::cross_entropy::Entropy;
-use crate::ops::gelu::Form;
 use crate::ops::linear_cross_entropy::{Draw, logits_in_memory};
-use crate::ops::{gelu, layer_norm, linear, linear_cross_entropy};
+use crate::ops::{activation, layer_norm, linear, linear_cross_entropy};
 
 /// A masked-LM head.
 #[derive(Debug, Clone)]
 pub struct MaskedLmHead {
     dense: Linear,
-    form: Form,
+    function: Function,
     norm: Norm,
     /// The word embedding, `[V, E]`.
     decoder_weight: ParameterId,
@@ -52,7 +52,7 @@ impl MaskedLmHead {
         let init = initial::init(config, Role::Output);
         Self {
             dense: Linear::initialised(registry, names.dense, [shape.hidden_size, width], init, has_bias),
-            form: gelu_form(shape.hidden_act),
+            function: activation_function(shape.hidden_act),
             norm: Norm::new(registry, names.norm, width, shape.layer_norm_eps, has_bias),
             decoder_weight: word_embedding,
             decoder_bias: registry.vector(names.bias, outputs, Init::Zeros),
@@ -71,7 +71,7 @@ impl MaskedLmHead {
     /// The input of the decoder, `[M, E]`.
     fn normed(&self, hidden_md: &Tensor, ctx: &Context<'_>) -> Result<(Tensor, Saved)> {
         let pre_activation_md = self.dense.forward_without_bias(hidden_md, ctx)?;
-        let activation_md = gelu::forward(self.form, &pre_activation_md, self.dense.bias(ctx))?;
+        let activation_md = activation::forward(self.function, &pre_activation_md, self.dense.bias(ctx))?;
         let (normed_md, norm) = self.norm.forward(&activation_md, ctx)?;
         Ok((normed_md, Saved { pre_activation_md, activation_md, norm }))
     }
@@ -178,7 +178,8 @@ impl MaskedLmHead {
             self.norm.backward(&d_normed, &saved.activation_md, &saved.norm, ctx, gradients)?;
         let bias = self.dense.bias(ctx);
         let d_bias = self.dense.d_bias(gradients);
-        let d_pre = gelu::backward(self.form, &d_activation, &saved.pre_activation_md, bias, d_bias)?;
+        let d_pre =
+            activation::backward(self.function, &d_activation, &saved.pre_activation_md, bias, d_bias)?;
         let d_hidden = self.dense.backward_without_bias(&d_pre, hidden_md, ctx, gradients)?;
         gradients.left(ctx.pass, Part::Head)?;
         Ok(Passed { entropy, d_hidden, drawn })

@@ -11,9 +11,9 @@ use crate::layers::linear::Linear;
 use crate::layers::norm::Norm;
 use crate::layers::{Context, Footprint, Gradients, Init, ParameterId, Part, Registry};
 use crate::models::heads::HeadMemory;
+use crate::ops::activation::Function;
 use crate::ops::computed::AnyIndices;
-use crate::ops::gelu::Form;
-use crate::ops::{first_row, gelu, layer_norm, linear_binary_cross_entropy as op};
+use crate::ops::{activation, first_row, layer_norm, linear_binary_cross_entropy as op};
 
 /// Intermediate values of the head, each `[T, D]`.
 struct Activated {
@@ -81,7 +81,7 @@ impl ReplacedTokenHead {
             }
         };
         let pre_activation_td = self.dense.forward_without_bias(&input_td, ctx)?;
-        let activation_td = gelu::forward(Form::Erf, &pre_activation_td, self.dense.bias(ctx))?;
+        let activation_td = activation::forward(Function::Gelu, &pre_activation_td, self.dense.bias(ctx))?;
         Ok(Activated { normed, input_td, pre_activation_td, activation_td })
     }
 
@@ -131,7 +131,8 @@ impl ReplacedTokenHead {
             op::forward_backward(&activated.activation_td, self.output(ctx), replaced, scale, into)?;
         let bias = self.dense.bias(ctx);
         let d_bias = self.dense.d_bias(gradients);
-        let d_pre = gelu::backward(Form::Erf, &d_activation, &activated.pre_activation_td, bias, d_bias)?;
+        let d_pre =
+            activation::backward(Function::Gelu, &d_activation, &activated.pre_activation_td, bias, d_bias)?;
         let d_input = self.dense.backward_without_bias(&d_pre, &activated.input_td, ctx, gradients)?;
         let d_hidden = self.input_backward(d_input, &activated, ctx, gradients)?;
         gradients.left(ctx.pass, Part::Head)?;

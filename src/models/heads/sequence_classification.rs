@@ -17,13 +17,13 @@ use crate::layers::{Context, Footprint, Gradients, Part, Registry, Site};
 use crate::models::heads::{Head, HeadMemory, Targets};
 use crate::models::initial;
 use crate::models::initial::Role;
+use crate::ops::activation::Function;
 use crate::ops::cross_entropy::Entropy;
-use crate::ops::gelu::Form;
 use crate::ops::indices::Indices;
 use crate::ops::soft_cross_entropy::SoftTargets;
 use crate::ops::{
-    cross_entropy, dropout, gelu, layer_norm, mean_squared_error, relu, segment_mean, sigmoid_cross_entropy,
-    soft_cross_entropy, tanh,
+    activation, cross_entropy, dropout, layer_norm, mean_squared_error, segment_mean, sigmoid_cross_entropy,
+    soft_cross_entropy,
 };
 
 /// A sequence classification head.
@@ -33,7 +33,7 @@ pub struct ClassificationHead {
     dense: Linear,
     norm: Option<Norm>,
     output: Linear,
-    activation: HeadActivation,
+    activation: Function,
     dropout: f64,
     input_dropout: f64,
     objective: Objective,
@@ -100,7 +100,11 @@ impl ClassificationHead {
             dense: Linear::initialised(registry, names.dense, [hidden, hidden], first, has_bias),
             norm: names.norm.map(|name| Norm::new(registry, name, hidden, shape.layer_norm_eps, has_bias)),
             output: Linear::initialised(registry, names.output, [hidden, num_labels], last, true),
-            activation: names.activation,
+            activation: match names.activation {
+                HeadActivation::Tanh => Function::Tanh,
+                HeadActivation::Gelu => Function::Gelu,
+                HeadActivation::Relu => Function::Relu,
+            },
             dropout,
             input_dropout: if names.drops_input { dropout } else { shape.pooler_dropout },
             objective: Objective::OneClass,
@@ -159,17 +163,8 @@ impl ClassificationHead {
             dropout::forward(&pooled, keys, ctx.dropout_at(Site::HeadInput, self.input_dropout).as_ref())?;
         let pre_activation = self.dense.forward_without_bias(&input_md, ctx)?;
         let bias = self.dense.bias(ctx);
-        let (activated_md, kept_md) = match self.activation {
-            HeadActivation::Tanh => {
-                let activated = tanh::forward(&pre_activation, bias)?;
-                (activated.clone(), activated)
-            }
-            HeadActivation::Gelu => (gelu::forward(Form::Erf, &pre_activation, bias)?, pre_activation),
-            HeadActivation::Relu => {
-                let activated = relu::forward(&pre_activation, bias)?;
-                (activated.clone(), activated)
-            }
-        };
+        let activated_md = activation::forward(self.activation, &pre_activation, bias)?;
+        let kept_md = if self.activation.saves_output() { activated_md.clone() } else { pre_activation };
         let (normed_md, norm) = match self.norm {
             None => (activated_md, None),
             Some(norm) => {
@@ -203,13 +198,8 @@ impl ClassificationHead {
         }
         let kept = &saved.activation;
         let d_bias = self.dense.d_bias(gradients);
-        let d_pre = match self.activation {
-            HeadActivation::Tanh => tanh::backward(&d_activation, kept, d_bias)?,
-            HeadActivation::Gelu => {
-                gelu::backward(Form::Erf, &d_activation, kept, self.dense.bias(ctx), d_bias)?
-            }
-            HeadActivation::Relu => relu::backward(&d_activation, kept, d_bias)?,
-        };
+        let bias = self.dense.bias(ctx);
+        let d_pre = activation::backward(self.activation, &d_activation, kept, bias, d_bias)?;
         let d_input = self.dense.backward_without_bias(&d_pre, &saved.input, ctx, gradients)?;
         dropout::backward(&d_input, keys, ctx.dropout_at(Site::HeadInput, self.input_dropout).as_ref())
     }

@@ -14,9 +14,9 @@ use crate::layers::{Context, Footprint, Gradients, Part, Registry, Site};
 use crate::models::heads::{Head, HeadMemory, Targets};
 use crate::models::initial;
 use crate::models::initial::Role;
+use crate::ops::activation::Function;
 use crate::ops::cross_entropy::Entropy;
-use crate::ops::gelu::Form;
-use crate::ops::{cross_entropy, dropout, gelu, layer_norm};
+use crate::ops::{activation, cross_entropy, dropout, layer_norm};
 
 /// A token classification head.
 #[derive(Debug, Clone)]
@@ -65,7 +65,7 @@ impl Transform {
 
     fn forward(&self, hidden_md: &Tensor, ctx: &Context<'_>) -> Result<(Tensor, SavedTransform)> {
         let pre_activation = self.dense.forward_without_bias(hidden_md, ctx)?;
-        let activation = gelu::forward(Form::Erf, &pre_activation, self.dense.bias(ctx))?;
+        let activation = activation::forward(Function::Gelu, &pre_activation, self.dense.bias(ctx))?;
         let (normed, norm) = self.norm.forward(&activation, ctx)?;
         Ok((normed, SavedTransform { pre_activation, activation, norm }))
     }
@@ -81,7 +81,7 @@ impl Transform {
         let d_activation = self.norm.backward(d_normed, &saved.activation, &saved.norm, ctx, gradients)?;
         let bias = self.dense.bias(ctx);
         let d_bias = self.dense.d_bias(gradients);
-        let d_pre = gelu::backward(Form::Erf, &d_activation, &saved.pre_activation, bias, d_bias)?;
+        let d_pre = activation::backward(Function::Gelu, &d_activation, &saved.pre_activation, bias, d_bias)?;
         self.dense.backward_without_bias(&d_pre, hidden_md, ctx, gradients)
     }
 }

@@ -4,8 +4,8 @@ use std::mem::MaybeUninit;
 
 use candle_core::{Result, Tensor};
 
+use crate::activation::cpu::{phi, phi_integral};
 use crate::element::Element;
-use crate::gelu::cpu::{phi, phi_integral};
 use crate::parallel;
 use crate::simd::kernel;
 use crate::tensor::{from_vec, unwritten, values};

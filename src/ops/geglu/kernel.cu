@@ -1,7 +1,7 @@
 // Gated GELU; see mod.rs for the formulas, columns.cuh for the assignment of values to threads.
 #include "columns.cuh"
 
-#include "../gelu/gelu.cuh"
+#include "../activation/gelu.cuh"
 
 struct Args {
     const void* dy;   // [T, F], backward only

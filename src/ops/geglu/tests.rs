@@ -3,8 +3,8 @@
 use candle_core::{DType, Device};
 
 use super::*;
-use crate::gelu;
-use crate::gelu::Form;
+use crate::activation;
+use crate::activation::Function::Gelu;
 use crate::testing::{
     DTYPES, assert_close, assert_reference_is_differentiable, assert_same_for_any_thread_count, bits, fresh,
     fresh_in, on_each_device, on_host, placed, reference_gradients, within,
@@ -48,8 +48,8 @@ fn gates_of_one_give_gelu() {
             let x = placed(&Tensor::cat(&[&on_host(&u), &gates], 1).unwrap());
             let dx = backward(&dy, &x).unwrap();
             let du = dx.narrow(1, 0, 72).unwrap();
-            assert_eq!(bits(&forward(&x).unwrap()), bits(&gelu::forward(Form::Erf, &u, None).unwrap()));
-            assert_eq!(bits(&du), bits(&gelu::backward(Form::Erf, &dy, &u, None, None::<&Tensor>).unwrap()));
+            assert_eq!(bits(&forward(&x).unwrap()), bits(&activation::forward(Gelu, &u, None).unwrap()));
+            assert_eq!(bits(&du), bits(&activation::backward(Gelu, &dy, &u, None, None::<&Tensor>).unwrap()));
         }
     });
 }

@@ -3,7 +3,6 @@
 // The build script writes `all_kernels.inc`, which includes each op's `kernel.cu` in a namespace of its own.
 #define KERNELS_ON_HOST
 #include "common.cuh"
-#include "activation.cuh"
 #include "mma.cuh"
 #include "segments.cuh"
 

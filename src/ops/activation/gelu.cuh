@@ -1,4 +1,4 @@
-// GELU of one value, for the kernels that compute it; see mod.rs for the formulas.
+// GELU of one value, for the kernels that compute it; see activation.rs for the formulas.
 //
 // Each kernel.cu includes this file once, in the build as C++ into its own namespace, so there is no
 // `#pragma once`.

@@ -1,13 +1,25 @@
-//! Element-wise activations that add a bias per column first: launches of `kernels/activation.cuh`.
+//! Bias and activation on the GPU, one pass over the rows each way.
 
 use candle_core::{DType, Result, Tensor};
 
-use super::columns::{Columns, WARPS};
-use super::sums::{Partials, RowBlocks};
-use super::{Address, Gpu, Kernel, wide};
 use crate::accumulator::Accumulator;
+use crate::activation::Function;
+use crate::cuda::columns::{Columns, WARPS};
+use crate::cuda::sums::{Partials, RowBlocks};
+use crate::cuda::{Address, Gpu, Kernel, wide};
 
-/// Same layout as `ActivationArgs` in `kernels/activation.cuh`.
+/// Names of the kernels of forward and backward.
+fn kernels(function: Function) -> [Kernel; 2] {
+    let names = match function {
+        Function::Gelu => ["gelu_forward", "gelu_backward"],
+        Function::GeluTanh => ["gelu_tanh_forward", "gelu_tanh_backward"],
+        Function::Tanh => ["tanh_forward", "tanh_backward"],
+        Function::Relu => ["relu_forward", "relu_backward"],
+    };
+    names.map(|name| Kernel { op: "activation", name })
+}
+
+/// Same layout as `Args` in `kernel.cu`.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 struct Args {
@@ -20,8 +32,8 @@ struct Args {
     wide: u32,
 }
 
-/// Returns `y = F(x + bias)`, computed by the kernel of the activation `F`; `x` and `y` are `[rows, cols]`.
-pub(crate) fn forward(gpu: &Gpu, kernel: Kernel, x: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
+pub(super) fn forward(function: Function, gpu: &Gpu, x: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
+    let [kernel, _] = kernels(function);
     let dtype = x.dtype();
     let (rows, cols) = x.dims2()?;
     let y = gpu.uninitialised((rows, cols), dtype)?;
@@ -36,16 +48,15 @@ pub(crate) fn forward(gpu: &Gpu, kernel: Kernel, x: &Tensor, bias: Option<&Tenso
     Ok(y)
 }
 
-/// Returns `dx` and adds to `dbias` if there is one. `from` is the argument of the kernel's derivative: `x`
-/// (to which `bias` is added) or the saved output `y`.
-pub(crate) fn backward(
+pub(super) fn backward(
+    function: Function,
     gpu: &Gpu,
-    kernel: Kernel,
     dy: &Tensor,
     from: &Tensor,
     bias: Option<&Tensor>,
     dbias: Option<Accumulator<'_>>,
 ) -> Result<Tensor> {
+    let [_, kernel] = kernels(function);
     let dtype = from.dtype();
     let (rows, cols) = from.dims2()?;
     let dx = gpu.uninitialised((rows, cols), dtype)?;
