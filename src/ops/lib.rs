@@ -31,7 +31,6 @@ pub mod geglu;
 pub mod gelu;
 pub mod gumbel;
 pub mod indices;
-pub mod instructions;
 pub mod lamb;
 pub mod layer_norm;
 pub mod linear;
@@ -59,3 +58,5 @@ pub mod upload;
 
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+#[cfg(test)]
+mod tests;
