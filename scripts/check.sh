@@ -17,7 +17,7 @@ tests_of() {
     local folder=$1 others=$2
     sed -nE "s!^$folder/([a-z_]+)(\\.rs|/.*)\$!\\1::!p" <<< "$changed" | grep -vxE "$others" | sort -u || true
 }
-crates='base|config|ops|stores'
+crates='base|config|data|ops|stores'
 mapfile -t modules < <(tests_of src "($crates|lib|main)::")
 mapfile -t tests < <(tests_of tests/it 'main::|material::|workplace::')
 

@@ -7,11 +7,9 @@
 mod background;
 mod budget;
 mod difference;
-mod manifest;
 mod open;
 mod part;
 mod retention;
-mod sealed;
 mod store;
 mod tensor_file;
 #[cfg(test)]
@@ -23,7 +21,6 @@ pub use difference::{Difference, Same, compare_tensors};
 pub use open::Checkpoint;
 pub use part::{Part, Snapshot};
 pub use retention::{Retention, retention};
-pub use sealed::{make_way, verify_sealed, write_sealed};
 pub use store::CheckpointStore;
 pub use tensor_file::{TensorFile, TensorInfo, write_tensors};
 pub use unverified::Unverified;

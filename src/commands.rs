@@ -49,9 +49,8 @@ use clap::CommandFactory;
 
 use crate::commands::cli::{Cli, Command};
 use crate::error::Problem;
-use crate::fs;
-use crate::ops::instructions;
 use crate::telemetry::{events, log};
+use crate::{fs, instructions};
 
 /// Runs the subcommand of the command line.
 pub fn run(cli: &Cli) -> Result<()> {

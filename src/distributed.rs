@@ -1,8 +1,9 @@
-//! How several processes train together: which values they add up and which decisions they share.
+//! How several processes train together: how they find each other, and which tensors they add up.
 //!
-//! [`World`] is all that the rest of the crate sees of this module. Each process has one thread that talks to
-//! the others (`engine.rs`). It exchanges values by MPI (`mpi.rs`) in a build with the feature `mpi`, and
-//! adds up tensors on GPUs by NCCL (`nccl.rs`) in one with `nccl`, which also works without MPI (`gpus.rs`).
+//! [`World`] is all that the rest of the crate sees of this module. It adds the exchange of tensors to
+//! [`Processes`], which have no tensors, and which it links. Each process has one thread that talks to the
+//! others (`engine.rs`). It exchanges values by MPI (`mpi.rs`) in a build with the feature `mpi`, and adds up
+//! tensors on GPUs by NCCL (`nccl.rs`) in one with `nccl`, which also works without MPI (`gpus.rs`).
 //! A build with neither feature and commands that do not train refuse to run as one of several processes:
 //! every process would do the same work and write to the same folder.
 
@@ -34,18 +35,16 @@ mod travelling;
 mod tree;
 
 use std::collections::VecDeque;
-use std::ops::Range;
+use std::ops::{Deref, Range};
 use std::sync::Arc;
-use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use candle_core::Tensor;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 
 use crate::config::{DistributedConfig, SumOrder, Wire};
 use crate::error::Problem;
 use crate::ops::tensor::with_slice_mut;
+use crate::processes::Processes;
 use engine::{Engine, OnGpus};
 use mark::Mark;
 use travelling::Travelling;
@@ -63,16 +62,11 @@ const BUCKET_VALUES: usize = 1 << 21;
 /// Number of buckets in flight at a time: one is copied while another is sent.
 const BUCKETS_AHEAD: usize = 2;
 
-/// Timeout for work whose duration depends on the size of the corpus: longer than any real run needs.
-const LONG: Duration = Duration::from_secs(30 * 24 * 3600);
-
-/// The processes of a run, seen from one of them.
+/// The processes of a run, seen from one of them, and their exchange of tensors.
 #[derive(Debug, Clone, Copy)]
 pub struct World {
-    /// Rank of this process, from 0.
-    pub rank: usize,
-    /// Number of processes.
-    pub size: usize,
+    /// The same processes, for work without tensors. A world has their methods and fields, too.
+    pub processes: Processes,
     /// Communication thread; `None` if this process is alone.
     pub(crate) engine: Option<&'static Engine>,
     /// Settings of the exchange.
@@ -111,11 +105,18 @@ impl Default for World {
     }
 }
 
+impl Deref for World {
+    type Target = Processes;
+
+    fn deref(&self) -> &Processes {
+        &self.processes
+    }
+}
+
 impl World {
     /// A world of one process.
     pub const ALONE: Self = Self {
-        rank: 0,
-        size: 1,
+        processes: Processes::ALONE,
         engine: None,
         ways: Ways {
             overlap: false,
@@ -127,16 +128,6 @@ impl World {
         on_gpus: false,
     };
 
-    /// True for rank 0, which writes the files that all processes share.
-    pub fn is_first(&self) -> bool {
-        self.rank == 0
-    }
-
-    /// True if there are other processes.
-    pub fn is_shared(&self) -> bool {
-        self.engine.is_some()
-    }
-
     /// Processor seconds of the communication thread of this process, and wall-clock seconds since its start.
     pub fn exchange_seconds(&self) -> Option<(f64, f64)> {
         self.engine?.seconds()
@@ -147,119 +138,6 @@ impl World {
         if let Some(engine) = self.engine {
             engine.at_step(step);
         }
-    }
-
-    /// Element-wise sums of `own` over all processes.
-    pub fn sum(&self, own: Vec<usize>) -> Result<Vec<usize>> {
-        if !self.is_shared() {
-            return Ok(own);
-        }
-        let all = self.gather(&own)?;
-        let len = own.len();
-        Ok((0..len).map(|index| all.iter().map(|numbers| numbers[index]).sum()).collect())
-    }
-
-    /// The values of all processes, in rank order.
-    pub fn gather<T: Serialize + DeserializeOwned>(&self, own: &T) -> Result<Vec<T>> {
-        self.gather_within(own, None)
-    }
-
-    fn gather_within<T: Serialize + DeserializeOwned>(
-        &self,
-        own: &T,
-        timeout: Option<Duration>,
-    ) -> Result<Vec<T>> {
-        let own = serde_json::to_vec(own).context("what processes tell each other as JSON")?;
-        let all = self.gather_bytes_within(own, timeout)?;
-        let parsed =
-            all.iter().map(|bytes| serde_json::from_slice(bytes).context("what another process told"));
-        parsed.collect()
-    }
-
-    /// The bytes of all processes, in rank order, without a practical limit on the time to wait.
-    pub fn gather_bytes(&self, own: Vec<u8>) -> Result<Vec<Vec<u8>>> {
-        self.gather_bytes_within(own, Some(LONG))
-    }
-
-    fn gather_bytes_within(&self, own: Vec<u8>, timeout: Option<Duration>) -> Result<Vec<Vec<u8>>> {
-        match self.engine {
-            Some(engine) => engine.gather(own, timeout).wait(),
-            None => Ok(vec![own]),
-        }
-    }
-
-    /// The value of rank 0, on all processes.
-    pub fn agree<T: Serialize + DeserializeOwned>(&self, own: T) -> Result<T> {
-        if !self.is_shared() {
-            return Ok(own);
-        }
-        // The values of the other ranks are not used, so they are not sent.
-        self.broadcast_from_first(self.is_first().then_some(own))
-    }
-
-    fn broadcast_from_first<T: Serialize + DeserializeOwned>(&self, own: Option<T>) -> Result<T> {
-        // Sent as lists, since JSON writes both `None` and `Some(None)` as `null`.
-        let own: Vec<T> = own.into_iter().collect();
-        let value = self.gather(&own)?.into_iter().flatten().next();
-        value.ok_or_else(|| Problem::new("rank 0 has told nothing").into())
-    }
-
-    /// The value of the lowest rank that has one; `None` if no process has one.
-    pub fn any<T: Serialize + DeserializeOwned>(&self, own: Option<T>) -> Result<Option<T>> {
-        if !self.is_shared() {
-            return Ok(own);
-        }
-        Ok(self.gather(&own)?.into_iter().flatten().next())
-    }
-
-    /// Returns `own` if every process has a value; `None` on all of them as soon as one has none.
-    pub fn all_of<T>(&self, own: Option<T>) -> Result<Option<T>> {
-        let is_missing = self.any(own.is_none().then_some(true))?.is_some();
-        Ok(own.filter(|_| !is_missing))
-    }
-
-    /// Returns once all processes have called this, without a practical limit on the time to wait.
-    pub fn wait_for_all(&self) -> Result<()> {
-        if !self.is_shared() {
-            return Ok(());
-        }
-        self.gather_within(&(), Some(LONG)).map(drop)
-    }
-
-    /// Runs `work` on rank 0. All processes return when it is done, rank 0 with the result.
-    pub fn in_first<R>(&self, work: impl FnOnce() -> Result<R>) -> Result<Option<R>> {
-        let done = self.is_first().then(work).transpose()?;
-        self.wait_for_all()?;
-        Ok(done)
-    }
-
-    /// The value of rank 0, on all processes, without a practical limit on the time to wait. The others pass
-    /// `None`.
-    pub fn from_first<T: Serialize + DeserializeOwned>(&self, own: Option<T>) -> Result<T> {
-        self.wait_for_all()?;
-        self.broadcast_from_first(own)
-    }
-
-    /// Returns an error if any of these named values differs between processes.
-    pub fn require_same(&self, named: &[(&str, String)]) -> Result<()> {
-        if !self.is_shared() {
-            return Ok(());
-        }
-        let named: Vec<(String, String)> =
-            named.iter().map(|(name, value)| ((*name).to_string(), value.clone())).collect();
-        let all = self.gather_within(&named, Some(LONG))?;
-        for (index, (name, value)) in all[0].iter().enumerate() {
-            let ranks = ranks_that_differ(&all, index, value);
-            if ranks.is_empty() {
-                continue;
-            }
-            let which = if ranks.len() == 1 { "rank" } else { "ranks" };
-            let message = format!("{name} of {which} {} differs from that of rank 0", ranks.join(", "));
-            return Err(Problem::usage(message)
-                .hint("start all processes with the same program, files and command line")
-                .into());
-        }
-        Ok(())
     }
 
     /// Sums that are sent while the backward pass still runs, if there are other processes and `overlap` is
@@ -388,17 +266,6 @@ impl World {
         }
         Ok(())
     }
-}
-
-/// The ranks whose value at `index` is not `value`.
-fn ranks_that_differ(all: &[Vec<(String, String)>], index: usize, value: &str) -> Vec<String> {
-    let mut ranks = Vec::new();
-    for (rank, values) in all.iter().enumerate() {
-        if values.get(index).is_none_or(|(_, other)| other != value) {
-            ranks.push(rank.to_string());
-        }
-    }
-    ranks
 }
 
 /// The values of a part of length `len` that are sent in `round`, relative to the start of the part.

@@ -10,9 +10,10 @@
 //! # Modules
 //!
 //! A module may use only modules above it in this table; `tests/it/architecture.rs` fails on an import
-//! against it. Four crates below this one are compiled by themselves: `src/base` (errors, files, random
-//! streams, scores, families: no tensors), `src/stores` (networks), `src/ops` (operations, the only code that
-//! tests need optimised) and `src/config`.
+//! against it. Five crates below this one are compiled by themselves: `src/base` (errors, files, random
+//! streams, scores, families), `src/stores` (networks), `src/config`, `src/data` (from text to batches) and
+//! `src/ops` (operations, the only code that tests need optimised). Of these only `src/ops` knows tensors and
+//! changes with the features of this crate; the others are compiled once for all of them.
 //!
 //! | module | owns |
 //! |---|---|
@@ -21,22 +22,25 @@
 //! | [`pages`] | columns of text, the frame of HTML pages and charts, for reports |
 //! | [`quantity`] | durations, bytes and counts |
 //! | [`quietly`] | panics of other crates as errors |
+//! | [`instructions`] | the processor's vector instructions, and the user's cap on them |
+//! | [`processes`] | several processes: common decisions, exchange of counts and bytes |
 //! | [`rng`] | counter-based random streams |
 //! | [`scores`] | scores as pure functions |
 //! | [`fs`] | the only place that opens files: path in every error, atomic writes, locks |
+//! | [`sealed`] | folders of files with a manifest of their hashes |
 //! | [`stores`] | objects behind URLs, and their cache on this disk |
 //! | [`families`] | what differs between RoBERTa, BERT, ...: data, a file each |
-//! | [`ops`] | one folder an op: contract, reference, CPU, CUDA |
 //! | [`config`] | strict YAML/JSON structs, overrides, validation, schema |
-//! | [`distributed`] | several processes: all-reduce of gradients, common decisions |
-//! | [`layers`] | the parameter store and whole layers with explicit forward and backward |
-//! | [`models`] | one encoder for all families, heads, counts of FLOPs and memory |
-//! | [`checkpoint`] | named tensors + JSON parts, manifest with hashes, retention |
 //! | [`corpus`] | read -> clean -> filter -> deduplicate -> split, and the report of what was left out |
 //! | [`tokenizer`] | trains and loads; fast encoding; special tokens; fingerprint |
 //! | [`shards`] | tokenised text on the disk: format, writer, reader, manifest |
 //! | [`prepare`] | from raw text to tokenizer and shards, stage by stage; the report of it |
 //! | [`batches`] | order -> pack -> mask -> collate -> prefetch; cursor |
+//! | [`ops`] | one folder an op: contract, reference, CPU, CUDA |
+//! | [`distributed`] | several processes: how they find each other, all-reduce of gradients |
+//! | [`layers`] | the parameter store and whole layers with explicit forward and backward |
+//! | [`models`] | one encoder for all families, heads, counts of FLOPs and memory |
+//! | [`checkpoint`] | named tensors + JSON parts, retention |
 //! | [`precision`] | which dtype where; loss scaling |
 //! | [`telemetry`] | records to progress bar, metrics.jsonl, TensorBoard, MLflow, Prometheus |
 //! | [`optim`] | parameter groups, `AdamW`, LAMB, schedules, clipping |
@@ -76,16 +80,20 @@
 //! trouble), then `tasks/supervised.rs`,
 //! `models/encoder.rs`, `ops/layer_norm/`. Two models of one run are `models/pair.rs`; what a pretraining
 //! task brings along is `tasks/pretraining.rs`, a fine-tuning one `tasks/finetuned.rs`. A family is a
-//! file of data in `families/`; CONTRIBUTING lists the files of a task. The path of the
-//! text starts at `prepare/job.rs`, then `corpus/pass.rs`, `batches/loader.rs`.
+//! file of data in `families/`; CONTRIBUTING lists the files of a task. In
+//! `data/` the path of the text starts at `prepare/job.rs`, then `corpus/pass.rs`, `batches/loader.rs`.
 
-pub use base::{error, families, fs, pages, quantity, quietly, rng, scores, secrets};
-
-pub use ops;
+pub use base::{
+    error, families, fs, instructions, pages, processes, quantity, quietly, rng, scores, sealed, secrets,
+};
 
 pub use stores;
 
 pub use config;
+
+pub use data::{batches, corpus, prepare, shards, tokenizer};
+
+pub use ops;
 
 pub mod distributed;
 
@@ -94,16 +102,6 @@ pub mod layers;
 pub mod models;
 
 pub mod checkpoint;
-
-pub mod corpus;
-
-pub mod tokenizer;
-
-pub mod shards;
-
-pub mod prepare;
-
-pub mod batches;
 
 pub mod precision;
 

@@ -18,11 +18,12 @@ use std::time::Instant;
 
 use candle_core::{DType, Result, Tensor};
 use mlmtrain::families::{EncoderConfig, MODEL_NAMES, named_model};
-use mlmtrain::ops::matmul::cpu::is_native;
+use mlmtrain::instructions;
+use mlmtrain::ops::matmul::cpu::{instructions_for, is_native};
 use mlmtrain::ops::memory::LargeBlocks;
 use mlmtrain::ops::{
-    adamw, attention, cross_entropy, embedding, gather_rows, instructions, lamb, linear,
-    linear_cross_entropy, memory, norm, peak,
+    adamw, attention, cross_entropy, embedding, gather_rows, lamb, linear, linear_cross_entropy, memory,
+    norm, peak,
 };
 
 use inputs::{drawn_ids, dropped, full, row_keys, vector, zeros};
@@ -355,7 +356,7 @@ fn run(words: &[String], mut out: impl Write) -> Going {
     let peaks = Peaks { flops_per_second, bytes_per_second: peak::bytes_per_second() };
     for (dtype, flops) in &peaks.flops_per_second {
         let how = if is_native(*dtype) { "" } else { ", widened to f32" };
-        let by = instructions::in_use().of_products(*dtype).title();
+        let by = instructions_for(*dtype).title();
         writeln!(out, "peak {:4} {:.1} GFLOP/s by {by}{how}", dtype.as_str(), flops / 1e9).ok()?;
     }
     writeln!(out, "peak memory {:.1} GB/s", peaks.bytes_per_second / 1e9).ok()?;

@@ -134,7 +134,8 @@ mod tests {
     use candle_core::{DType, Device, Tensor};
 
     use super::*;
-    use crate::checkpoint::{Part, Snapshot, write_sealed};
+    use crate::checkpoint::Part;
+    use crate::sealed::write_sealed;
 
     /// A checkpoint with weights and moments; `change` changes the moments.
     fn checkpoint(change: impl FnOnce(&mut Vec<(String, Tensor)>)) -> (tempfile::TempDir, Checkpoint) {
@@ -151,7 +152,7 @@ mod tests {
         ];
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("checkpoint-3");
-        write_sealed(&path, &Snapshot { step: 3, parts }).unwrap();
+        write_sealed(&path, 3, &parts).unwrap();
         (folder, Checkpoint::open(&path).unwrap())
     }
 

@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use candle_core::Tensor;
 
-use crate::checkpoint::manifest::Manifest;
 use crate::checkpoint::tensor_file::TensorFile;
 use crate::error::Problem;
 use crate::fs;
+use crate::sealed::Manifest;
 
 const JSON_CAP_BYTES: u64 = 256 << 20;
 

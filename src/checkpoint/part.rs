@@ -1,10 +1,13 @@
 //! The parts of a checkpoint before it is written.
 
+use std::io::Write;
+
 use anyhow::Result;
 use candle_core::Tensor;
 
-use crate::checkpoint::{manifest, tensor_file};
-use crate::error::Problem;
+use crate::checkpoint::tensor_file;
+use crate::checkpoint::tensor_file::write_tensors;
+use crate::sealed::Content;
 
 /// Approximate size of the blocks in which file systems allocate space: each file wastes at most one block.
 const BLOCK_BYTES: u64 = 4096;
@@ -36,24 +39,6 @@ impl Snapshot {
         // Space for the manifest and the folders themselves.
         files + 8 * BLOCK_BYTES
     }
-
-    /// Returns an error for names that leave the folder, are the name of the manifest, or occur twice.
-    pub(super) fn check_names(&self) -> Result<()> {
-        let mut names: Vec<&str> = self.parts.iter().map(|(name, _)| name.as_str()).collect();
-        names.sort_unstable();
-        for (index, name) in names.iter().enumerate() {
-            if !manifest::is_safe_name(name)
-                || *name == manifest::FILE_NAME
-                || (index > 0 && names[index - 1] == *name)
-            {
-                return Err(Problem::new(format!(
-                    "`{name}` cannot be the name of a part of a checkpoint, or comes twice"
-                ))
-                .into());
-            }
-        }
-        Ok(())
-    }
 }
 
 impl Part {
@@ -64,6 +49,17 @@ impl Part {
             // tensors.
             Self::Json(_) => 1 << 20,
             Self::Bytes(bytes) => bytes.len() as u64,
+        }
+    }
+}
+
+impl Content for Part {
+    fn write_to(&self, writer: &mut impl Write) -> Result<()> {
+        match self {
+            Self::Tensors(tensors) => write_tensors(writer, tensors),
+            // Serialised to memory first, because serde_json would hide the error of a full disk.
+            Self::Json(value) => Ok(writer.write_all(&serde_json::to_vec_pretty(value)?)?),
+            Self::Bytes(bytes) => Ok(writer.write_all(bytes)?),
         }
     }
 }

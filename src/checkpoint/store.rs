@@ -13,10 +13,10 @@ use crate::checkpoint::budget::over_budget;
 use crate::checkpoint::open::Checkpoint;
 use crate::checkpoint::part::Snapshot;
 use crate::checkpoint::retention::{Retention, retention};
-use crate::checkpoint::sealed::write_sealed;
 use crate::error::{Class, Problem};
 use crate::fs;
 use crate::quantity::format_bytes;
+use crate::sealed::write_sealed;
 
 const PREFIX: &str = "checkpoint-";
 const TEMPORARY_PREFIX: &str = ".tmp-checkpoint-";
@@ -62,7 +62,7 @@ impl CheckpointStore {
         self.require_space(needed_bytes)?;
         let temporary = self.folder.join(format!("{TEMPORARY_PREFIX}{}", snapshot.step));
         let target = self.path_of(snapshot.step);
-        let published = write_sealed(&temporary, snapshot)
+        let published = write_sealed(&temporary, snapshot.step, &snapshot.parts)
             .and_then(|()| self.publish(&temporary, &target, snapshot.step));
         if let Err(e) = published {
             // The message names the free space, so it is determined before the cleanup, which frees some.

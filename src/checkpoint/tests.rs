@@ -8,10 +8,10 @@ use candle_core::{DType, Device, Tensor};
 use proptest::prelude::*;
 use serde_json::json;
 
-use super::manifest::Manifest;
 use super::*;
 use crate::error::{Class, class_of};
 use crate::fs::testing::skipped;
+use crate::sealed::write_sealed;
 
 const KEEP_ALL: &Retention = &keep(100, None);
 
@@ -194,37 +194,13 @@ fn set_mode(path: &Path, mode: u32) {
 }
 
 #[test]
-fn files_of_a_sealed_folder_are_verified_and_manifests_of_other_programs_are_ignored() {
-    let folder = tempfile::tempdir().unwrap();
-    let root = folder.path().join("final");
-    let parts = ["a/config.json", "b/config.json"];
-    let parts = parts.map(|name| (name.to_string(), Part::Bytes(b"{}".to_vec()))).to_vec();
-    write_sealed(&root, &Snapshot { step: 1, parts }).unwrap();
-    assert_eq!((verify(&root, "a"), verify(&root, "b"), verify(&root, "")), (Ok(()), Ok(()), Ok(())));
-    std::fs::write(root.join("a/config.json"), b"{ }").unwrap();
-    let message = verify(&root, "a").unwrap_err();
-    assert!(message.contains("a/config.json: has 3 bytes") && message.contains("hint: restore"), "{message}");
-    assert!(verify(&root, "").is_err() && verify(&root, "b").is_ok());
-    verify_sealed(&root.join("a"), |name| name != "config.json").unwrap();
-    // A manifest of another program, then a truncated manifest of this program.
-    std::fs::write(root.join("manifest.json"), br#"{"name": "an application"}"#).unwrap();
-    assert_eq!(verify(&root, "a"), Ok(()));
-    std::fs::write(root.join("manifest.json"), br#"{"format_version": 1, "wri"#).unwrap();
-    assert!(verify(&root, "a").unwrap_err().contains("manifest.json: is not a manifest"));
-}
-
-fn verify(root: &Path, name: &str) -> Result<(), String> {
-    verify_sealed(&root.join(name), |_| true).map_err(|e| e.to_string())
-}
-
-#[test]
 fn a_link_in_the_place_of_a_new_folder_is_not_followed() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().join(".tmp-checkpoint-1");
     let outside = folder.path().join("outside");
     std::fs::create_dir(&outside).unwrap();
     std::os::unix::fs::symlink(&outside, &root).unwrap();
-    let message = format!("{:#}", write_sealed(&root, &snapshot(1)).unwrap_err());
+    let message = format!("{:#}", write_sealed(&root, 1, &snapshot(1).parts).unwrap_err());
     assert!(message.contains(".tmp-checkpoint-1"), "{message}");
     assert_eq!(names_in(&outside), [""; 0]);
     // A store removes the link and leaves its target alone.
@@ -323,11 +299,6 @@ fn read_tensors(bytes: &[u8]) -> Result<BTreeMap<String, Tensor>, String> {
 }
 
 proptest! {
-    #[test]
-    fn arbitrary_bytes_as_a_manifest_are_refused(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
-        prop_assert!(Manifest::parse(&bytes).is_err());
-    }
-
     #[test]
     fn arbitrary_bytes_as_tensors_are_refused_by_name(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
         let message = read_tensors(&bytes).unwrap_err();

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Error, Result};
 
-use crate::checkpoint::manifest::Manifest;
 use crate::checkpoint::open::Checkpoint;
+use crate::sealed::Manifest;
 
 /// Content of the manifest of a folder, which may be wrong.
 #[derive(Debug)]

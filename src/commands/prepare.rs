@@ -64,7 +64,7 @@ pub(super) fn ensure_prepared(
             *done = now.done;
         }
     };
-    let prepared = prepare::ensure_prepared(world, config, &mut observer);
+    let prepared = prepare::ensure_prepared(world.processes, config, &mut observer);
     finish(current);
     prepared
 }

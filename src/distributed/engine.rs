@@ -19,6 +19,7 @@ use crate::distributed::travelling::Travelling;
 use crate::distributed::{Ways, narrow, tree};
 use crate::error::{Class, Problem};
 use crate::fs;
+use crate::processes::Link;
 
 /// Handle of the communication thread: the sending end of its queue.
 #[derive(Debug)]
@@ -179,12 +180,6 @@ impl Engine {
         self.ask(|reply| Job::Join(own, counts, reply))
     }
 
-    /// Starts to gather the bytes of all processes. A `timeout` replaces the usual one where some processes
-    /// have more work to do before this call than others.
-    pub(super) fn gather(&self, own: Vec<u8>, timeout: Option<Duration>) -> Pending<'_, Vec<Vec<u8>>> {
-        self.ask(|reply| Job::Gather(own, timeout, reply))
-    }
-
     /// Uses the carrier that `make` builds for exchanges between GPUs. Waits until all processes have it.
     pub(super) fn carry_by(&self, make: MakeCarrier) -> Result<()> {
         let (reply, answer) = channel();
@@ -253,6 +248,12 @@ impl Engine {
             }
         };
         problem.class(Class::Restart)
+    }
+}
+
+impl Link for Engine {
+    fn gather(&self, own: Vec<u8>, timeout: Option<Duration>) -> Result<Vec<Vec<u8>>> {
+        self.ask(|reply| Job::Gather(own, timeout, reply)).wait()
     }
 }
 

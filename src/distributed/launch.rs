@@ -13,6 +13,7 @@ use crate::config::DistributedConfig;
 use crate::distributed::engine::Engine;
 use crate::distributed::{Ways, World};
 use crate::error::Problem;
+use crate::processes::Processes;
 
 /// Variables in which launchers give the number of processes.
 const SIZE_VARIABLES: [&str; 4] = ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS", "WORLD_SIZE"];
@@ -125,7 +126,8 @@ impl World {
 
     fn from_engine(engine: &'static Engine, config: &DistributedConfig) -> Self {
         let ways = Ways::from_config(config);
-        Self { rank: engine.rank(), size: engine.size(), engine: Some(engine), ways, on_gpus: false }
+        let processes = Processes::new(engine.rank(), engine.size(), engine);
+        Self { processes, engine: Some(engine), ways, on_gpus: false }
     }
 }
 

@@ -47,9 +47,4 @@ impl World {
         let seconds = self.slowest(begun.elapsed().as_secs_f64() / f64::from(rounds))?;
         Ok(VALUES as f64 / seconds)
     }
-
-    /// The largest of the values that the processes have measured.
-    pub fn slowest(&self, own: f64) -> Result<f64> {
-        Ok(self.gather(&own)?.into_iter().fold(own, f64::max))
-    }
 }

@@ -206,34 +206,6 @@ fn a_process_with_another_model_is_named() {
 }
 
 #[test]
-fn processes_agree_and_differences_are_named() {
-    let worlds = threads::worlds(3, TIMEOUT);
-    let found = in_each(&worlds, |world| {
-        let rank = world.rank;
-        let sums = world.sum(vec![rank, 10]).unwrap();
-        let agreed = world.agree(format!("of {rank}")).unwrap();
-        let any = world.any((rank > 0).then_some(rank)).unwrap();
-        let none = world.any(None::<usize>).unwrap();
-        assert_eq!(world.agree(None::<usize>).unwrap(), None);
-        assert_eq!(world.all_of(Some(rank)).unwrap(), Some(rank));
-        assert_eq!(world.all_of((rank != 1).then_some(rank)).unwrap(), None);
-        world.wait_for_all().unwrap();
-        world.require_same(&[("the version", "1".to_string())]).unwrap();
-        let hash = if rank == 0 { "a" } else { "b" };
-        let error = world.require_same(&[("the version", "1".to_string()), ("the data", hash.to_string())]);
-        (sums, agreed, any, none, error.unwrap_err())
-    });
-    for (sums, agreed, any, none, error) in found {
-        assert_eq!((sums, agreed.as_str(), any, none), (vec![3, 30], "of 0", Some(1), None));
-        assert!(
-            error.to_string().starts_with("the data of ranks 1, 2 differs from that of rank 0"),
-            "{error}"
-        );
-        assert_eq!(class_of(&error).exit_code(), 2);
-    }
-}
-
-#[test]
 fn a_timeout_is_reported_with_rank_and_step() {
     let worlds = threads::worlds(2, Duration::from_millis(50));
     worlds[1].at_step(7);

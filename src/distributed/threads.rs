@@ -1,7 +1,7 @@
 //! Threads that act as processes in tests, so that sums and decisions are tested without a launcher.
 
 use std::ops::Range;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 use candle_core::{DType, Tensor};
@@ -11,14 +11,15 @@ use crate::distributed::engine::Engine;
 use crate::distributed::mark::Mark;
 use crate::distributed::transport::{Carrier, Ended, PAUSE, Transport, Value, Wait, bytes, values};
 use crate::distributed::{Ways, World};
+use crate::processes::Processes;
+use crate::processes::testing::{Channels, channels};
+
+pub(crate) use crate::processes::testing::in_each;
 
 /// One of the threads, with its channels.
 struct ThreadTransport {
     rank: usize,
-    /// Senders to each thread, by rank.
-    to: Vec<Sender<Vec<u8>>>,
-    /// Receivers from each thread, by rank.
-    from: Vec<Receiver<Vec<u8>>>,
+    channels: Channels,
 }
 
 /// The worlds of `size` threads that form one group.
@@ -32,8 +33,10 @@ pub(crate) fn worlds_of(size: usize, timeout: Duration, config: &DistributedConf
     for transport in connected(size) {
         let rank = transport.rank;
         let engine = Engine::start(move || Ok(transport), timeout, |_| {}).unwrap();
-        let engine = Some(&*Box::leak(Box::new(engine)));
-        worlds.push(World { rank, size, engine, ways: Ways::from_config(config), on_gpus: false });
+        let engine: &'static Engine = Box::leak(Box::new(engine));
+        let processes = Processes::new(rank, size, engine);
+        let ways = Ways::from_config(config);
+        worlds.push(World { processes, engine: Some(engine), ways, on_gpus: false });
     }
     worlds
 }
@@ -50,26 +53,8 @@ pub(crate) fn worlds_on_gpus(size: usize, timeout: Duration, config: &Distribute
 
 /// One transport per thread, with a channel between each two threads.
 fn connected(size: usize) -> Vec<ThreadTransport> {
-    let mut to: Vec<Vec<_>> = vec![Vec::new(); size];
-    let mut from: Vec<Vec<_>> = vec![];
-    for _ in 0..size {
-        let (senders, receivers): (Vec<_>, Vec<_>) = (0..size).map(|_| channel()).unzip();
-        to.iter_mut().zip(senders).for_each(|(to, sender)| to.push(sender));
-        from.push(receivers);
-    }
-    // Receiver `s` of process `r` must get what process `s` sends.
-    let to: Vec<Vec<Sender<Vec<u8>>>> = to;
-    let threads = to.into_iter().zip(from).enumerate();
-    threads.map(|(rank, (to, from))| ThreadTransport { rank, to, from }).collect()
-}
-
-/// Runs `f` in each of these processes at the same time; returns the results in rank order.
-pub(crate) fn in_each<R: Send>(worlds: &[World], f: impl Fn(World) -> R + Sync) -> Vec<R> {
-    let f = &f;
-    std::thread::scope(|scope| {
-        let threads: Vec<_> = worlds.iter().map(|&world| scope.spawn(move || f(world))).collect();
-        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
-    })
+    let channels = channels(size).into_iter().enumerate();
+    channels.map(|(rank, channels)| ThreadTransport { rank, channels }).collect()
 }
 
 fn gone() -> Ended {
@@ -79,10 +64,10 @@ fn gone() -> Ended {
 impl ThreadTransport {
     /// Sends one message to each thread, and receives one from each.
     fn send_and_take(&self, messages: Vec<Vec<u8>>, wait: &Wait<'_>) -> Result<Vec<Vec<u8>>, Ended> {
-        for (to, message) in self.to.iter().zip(messages) {
+        for (to, message) in self.channels.to.iter().zip(messages) {
             to.send(message).map_err(|_| gone())?;
         }
-        self.from.iter().map(|from| receive(from, wait)).collect()
+        self.channels.from.iter().map(|from| receive(from, wait)).collect()
     }
 }
 
@@ -103,7 +88,7 @@ impl Transport for ThreadTransport {
     }
 
     fn size(&self) -> usize {
-        self.to.len()
+        self.channels.to.len()
     }
 
     fn all_to_all<V: Value>(
@@ -123,17 +108,17 @@ impl Transport for ThreadTransport {
     }
 
     fn all_gather<V: Value>(&mut self, own: Vec<V>, _: &[usize], wait: &Wait<'_>) -> Result<Vec<V>, Ended> {
-        Ok(values(&self.send_and_take(vec![bytes(&own); self.to.len()], wait)?.concat()))
+        Ok(values(&self.send_and_take(vec![bytes(&own); self.channels.to.len()], wait)?.concat()))
     }
 
     fn all_reduce(&mut self, own: Vec<f32>, wait: &Wait<'_>) -> Result<Vec<f32>, Ended> {
-        let all = self.send_and_take(vec![bytes(&own); self.to.len()], wait)?;
+        let all = self.send_and_take(vec![bytes(&own); self.channels.to.len()], wait)?;
         let all: Vec<Vec<f32>> = all.into_iter().map(|message| values(&message)).collect();
         Ok((0..own.len()).map(|index| all.iter().map(|values| values[index]).sum()).collect())
     }
 
     fn gather_bytes(&mut self, own: Vec<u8>, _: &[usize], wait: &Wait<'_>) -> Result<Vec<u8>, Ended> {
-        Ok(self.send_and_take(vec![own; self.to.len()], wait)?.concat())
+        Ok(self.send_and_take(vec![own; self.channels.to.len()], wait)?.concat())
     }
 
     fn abort(&mut self, _: i32) {}

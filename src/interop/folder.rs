@@ -10,7 +10,7 @@ use anyhow::Result;
 use candle_core::{DType, Tensor};
 use serde_json::{Map, Value};
 
-use crate::checkpoint::{TensorFile, TensorInfo, verify_sealed};
+use crate::checkpoint::{TensorFile, TensorInfo};
 use crate::error::Problem;
 use crate::families::{Family, HeadKind, ModelConfig};
 use crate::fs;
@@ -19,6 +19,7 @@ use crate::interop::config_json::HubConfig;
 use crate::interop::names::Mapped;
 use crate::interop::{hub, names};
 use crate::ops::tensor::with_slice;
+use crate::sealed::verify_sealed;
 
 const INDEX_CAP_BYTES: u64 = 16 << 20;
 

@@ -31,7 +31,6 @@ pub mod gather_rows;
 pub mod geglu;
 pub mod gumbel;
 pub mod indices;
-pub mod instructions;
 pub mod lamb;
 pub mod layer_norm;
 pub mod linear;
@@ -57,3 +56,5 @@ pub mod upload;
 
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+#[cfg(test)]
+mod tests;

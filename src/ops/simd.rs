@@ -7,10 +7,10 @@
 
 use std::array::from_fn;
 
-use crate::instructions;
+use base::instructions;
 
 /// Defines functions whose body is compiled once for each instruction set; a call runs the version for the
-/// widest set that may be used (see [`crate::instructions`]).
+/// widest set that may be used (see [`base::instructions`]).
 /// `kernel! { fn name(x: &[f32], y: &mut [f32]) { .. } }` is called as `name(x, y)`. Type parameters are
 /// number types: `fn name<T>(x: &[T])` is generic over every [`crate::element::Element`]. After a semicolon,
 /// one more with a bound of its own may follow: `fn name<T; F: Bound>(x: &[T])`.
@@ -36,7 +36,7 @@ macro_rules! kernel {
                     $body
                 }
             }
-            $crate::instructions::arch().dispatch(Kernel(
+            base::instructions::arch().dispatch(Kernel(
                 ($($argument,)*),
                 std::marker::PhantomData::<($($($F,)?)?)>,
             ))

@@ -3,8 +3,9 @@
 use candle_core::{DType, Device};
 
 use crate::config::ComputeType;
-use crate::ops::instructions::{Choice, Instructions};
-use crate::ops::{cuda, instructions};
+use crate::instructions;
+use crate::instructions::{Choice, Instructions};
+use crate::ops::cuda;
 
 /// Compute capability of the first GPU generation with bf16.
 const AMPERE: (u32, u32) = (8, 0);

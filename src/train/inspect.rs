@@ -83,8 +83,9 @@ mod tests {
 
     use super::*;
     use crate::batches::Cursor;
-    use crate::checkpoint::{Part, Snapshot, write_sealed};
+    use crate::checkpoint::Part;
     use crate::scores::Better;
+    use crate::sealed::write_sealed;
 
     #[test]
     fn moments_must_be_finite_and_as_long_as_the_parameters() {
@@ -96,7 +97,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("checkpoint-3");
         let parts = vec![(OPTIMIZER.to_string(), Part::Tensors(moments))];
-        write_sealed(&path, &Snapshot { step: 3, parts }).unwrap();
+        write_sealed(&path, 3, &parts).unwrap();
         let [found, without_length] = [Some(3), None].map(|values| {
             let checkpoint = Checkpoint::open(&path).unwrap();
             assert!(is_of_run(&checkpoint));

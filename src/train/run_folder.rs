@@ -9,9 +9,7 @@ use anyhow::Result;
 use candle_core::Tensor;
 use serde_json::Value;
 
-use crate::checkpoint::{
-    BackgroundSave, Checkpoint, CheckpointStore, Part, Retention, Snapshot, make_way, write_sealed,
-};
+use crate::checkpoint::{BackgroundSave, Checkpoint, CheckpointStore, Part, Retention, Snapshot};
 use crate::config::{RunSection, TrainingConfig};
 use crate::distributed::World;
 use crate::fs;
@@ -19,6 +17,7 @@ use crate::layers::Parameters;
 use crate::models::memory::checkpoint_bytes;
 use crate::ops::tensor::copy_on_host;
 use crate::optim::Optimizer;
+use crate::sealed::{make_way, write_sealed};
 use crate::tasks::Task;
 use crate::tasks::run::{Inputs, ModelFolder};
 use crate::telemetry::{MetricsLog, Outlets, Progress, Record, Sink, Sinks, TrainerState, TrainingProgress};
@@ -456,8 +455,8 @@ impl RunFolder {
         let name = target.file_name().unwrap_or_default().to_string_lossy();
         let temporary = self.path.join(format!(".tmp-{name}"));
         fs::remove_folder(&temporary)?;
-        write_sealed(&temporary, snapshot)?;
-        if let Some(kept) = make_way(target, snapshot)? {
+        write_sealed(&temporary, snapshot.step, &snapshot.parts)?;
+        if let Some(kept) = make_way(target, &snapshot.parts)? {
             let text =
                 format!("`{}` held files of others: it is kept as `{}`", target.display(), kept.display());
             self.progress.warn(&text);

@@ -3,8 +3,8 @@
 
 use std::process::{Command, Stdio};
 
-use mlmtrain::ops::instructions;
-use mlmtrain::ops::instructions::Instructions;
+use mlmtrain::instructions;
+use mlmtrain::instructions::Instructions;
 use serde_json::Value;
 
 fn bench(arguments: &[&str]) -> (Option<i32>, String, String) {

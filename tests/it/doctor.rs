@@ -2,8 +2,8 @@
 
 use std::process::{Command, Stdio};
 
-use mlmtrain::ops::instructions;
-use mlmtrain::ops::instructions::Instructions;
+use mlmtrain::instructions;
+use mlmtrain::instructions::Instructions;
 use mlmtrain::precision::Hardware;
 use serde_json::Value;
 

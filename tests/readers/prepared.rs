@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use mlmtrain::config::{PretrainConfig, load_pretrain};
-use mlmtrain::distributed::World;
 use mlmtrain::prepare::{ensure_prepared, read_report};
+use mlmtrain::processes::Processes;
 use serde_json::{Value, json};
 
 use super::compressed::zstd;
@@ -94,7 +94,7 @@ fn config(runs: &Runs, folder: &Path) -> Result<PretrainConfig> {
 }
 
 fn prepared(config: &PretrainConfig) -> Outcome {
-    ensure_prepared(World::ALONE, config, &mut |_| {})?;
+    ensure_prepared(Processes::ALONE, config, &mut |_| {})?;
     Ok(1)
 }
 

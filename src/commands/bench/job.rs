@@ -16,11 +16,12 @@ use crate::commands::bench::args::BenchJobArgs;
 use crate::commands::terminal::stdout_line;
 use crate::config::{ComputeType, DeviceChoice};
 use crate::error::Problem;
+use crate::ops::matmul::cpu::instructions_for;
 use crate::ops::peak::gpu::data_sheet;
-use crate::ops::{cuda, instructions, peak};
+use crate::ops::{cuda, peak};
 use crate::precision::{Hardware, Policy};
 use crate::train::bench::Case;
-use crate::{fs, machine, precision};
+use crate::{fs, instructions, machine, precision};
 
 /// The measurement that a child makes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -234,7 +235,7 @@ fn machine(place: &Place) -> Result<Machine> {
                 .computes
                 .iter()
                 .map(|&compute| {
-                    let path = instructions::in_use().of_products(precision::dtype(compute));
+                    let path = instructions_for(precision::dtype(compute));
                     (compute, path.name().to_string())
                 })
                 .collect(),

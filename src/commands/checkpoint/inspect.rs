@@ -5,12 +5,13 @@ use std::path::{Path, PathBuf};
 use anyhow::Error;
 use serde_json::{Value, json};
 
-use crate::checkpoint::{Checkpoint, Unverified, verify_sealed};
+use crate::checkpoint::{Checkpoint, Unverified};
 use crate::commands::checkpoint::step_of_name;
 use crate::error::{Class, Problem, class_of};
 use crate::interop::{DISCRIMINATOR, GENERATOR, PretrainedFolder, holds_pair, open_folder};
 use crate::models::PairBlueprint;
 use crate::quantity::format_bytes;
+use crate::sealed::verify_sealed;
 use crate::{fs, train};
 
 /// The result of the checks of a folder.

@@ -3,9 +3,9 @@
 use std::fmt::Display;
 use std::path::Path;
 
+use crate::instructions::VARIABLE;
 use crate::machine::survey::{Gpus, Libraries, Memory, Processor, Room, Run, Survey};
 use crate::machine::threads_text;
-use crate::ops::instructions::VARIABLE;
 use crate::quantity::format_bytes;
 use crate::telemetry::GpuFacts;
 

@@ -7,11 +7,10 @@ use candle_core::DType;
 use serde::Serialize;
 
 use super::field;
-use crate::fs;
 use crate::fs::read_system_text;
-use crate::ops::instructions;
-use crate::ops::instructions::Instructions;
-use crate::ops::matmul::cpu::is_native;
+use crate::instructions::Instructions;
+use crate::ops::matmul::cpu::{instructions_for, is_native};
+use crate::{fs, instructions};
 
 /// A processor, or several processors of one kind.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -81,7 +80,7 @@ impl Processor {
             in_use: in_use.name(),
             products: [DType::F32, DType::BF16, DType::F16].map(|dtype| Product {
                 compute: dtype.as_str(),
-                instructions: in_use.of_products(dtype).name(),
+                instructions: instructions_for(dtype).name(),
                 widened: !is_native(dtype),
             }),
         }

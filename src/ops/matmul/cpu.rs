@@ -23,8 +23,8 @@ use std::mem::MaybeUninit;
 use candle_core::DType;
 
 use crate::element::Element;
-use crate::instructions;
-use crate::instructions::Instructions;
+use base::instructions;
+use base::instructions::Instructions;
 
 /// Borrowed matrix: element (r, c) is stored at `data[r * row_stride + c * col_stride]`.
 #[derive(Debug, Clone, Copy)]
@@ -159,6 +159,13 @@ impl Code {
     fn fastest(dtype: DType) -> Self {
         Self::available(dtype).next().expect("there is code for every machine")
     }
+}
+
+/// The best instructions that products of this type may use. Only bf16 has special ones; products of other
+/// types use at most AVX-512.
+pub fn instructions_for(dtype: DType) -> Instructions {
+    let in_use = instructions::in_use();
+    if dtype == DType::BF16 { in_use } else { in_use.min(Instructions::Avx512) }
 }
 
 /// Returns true if products of this type run on instructions made for it. Otherwise they are converted to f32

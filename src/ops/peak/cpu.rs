@@ -8,13 +8,13 @@ use candle_core::DType;
 use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
 
-use crate::instructions;
-#[cfg(target_arch = "x86_64")]
-use crate::instructions::Instructions;
 #[cfg(target_arch = "x86_64")]
 use crate::matmul::cpu::amx;
 use crate::matmul::cpu::is_native;
 use crate::simd::kernel;
+use base::instructions;
+#[cfg(target_arch = "x86_64")]
+use base::instructions::Instructions;
 
 /// Number of independent sums: more than latency times throughput of any multiplier, few enough for 16
 /// registers.

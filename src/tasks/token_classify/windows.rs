@@ -163,7 +163,7 @@ mod tests {
             labels: vec![0, 2, 1],
         };
         assert_eq!(found, [want]);
-        let collator = WindowCollator { frame: Frame::of_tokens(7, 8), max_seq_length: 7 };
+        let collator = WindowCollator { frame: Frame::from_tokens(7, 8), max_seq_length: 7 };
         assert_eq!(collator.capacity(), 5);
         let other = Window { sentence: 9, ids: vec![300], words: vec![(0, 0)], labels: vec![1] };
         let batch = collator.batch([&found[0], &other], 2);

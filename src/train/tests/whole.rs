@@ -12,7 +12,6 @@ use super::ahead::Log;
 use super::{Parabola, Steps, TOTAL, bits, config, overflowing, policy, records, stepper};
 use crate::batches::Batch;
 use crate::config::{ComputeType, PrecisionConfig, RunSection, TrainingConfig};
-use crate::distributed::World;
 use crate::error::class_of;
 use crate::families::{EncoderConfig, Family, ModelConfig};
 use crate::machine::Machine;
@@ -83,8 +82,8 @@ fn limited_run(
     rank: usize,
     run: &RunSection,
 ) -> Result<run::Outcome<Parabola, Steps>> {
-    let plain = Machine::alone(&Device::Cpu, policy(ComputeType::F32));
-    let machine = Machine { world: World { rank, ..World::ALONE }, ..plain };
+    let mut machine = Machine::alone(&Device::Cpu, policy(ComputeType::F32));
+    machine.world.processes.rank = rank;
     let precision = PrecisionConfig::default();
     let request = run::Request {
         config: training,

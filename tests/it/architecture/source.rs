@@ -1,14 +1,17 @@
 //! A source file as the rules see it: its place in the module tree, and its lines without comments.
 //!
-//! The other crates are seen as the modules that the library re-exports: `src/base/fs/lock.rs` is `fs/lock.rs`, and
-//! `crate::linear` in the crate `ops` is `crate::ops::linear`.
+//! The other crates are seen as the modules that the library re-exports: `src/base/fs/lock.rs` is `fs/lock.rs`,
+//! `base::fs` is `crate::fs`, and `crate::linear` in the crate `ops` is `crate::ops::linear`.
 //!
 //! It knows no rule.
 
 use std::path::Path;
 
-/// Folders below `src` that are crates of their own.
-const CRATES: [&str; 4] = ["base", "config", "ops", "stores"];
+/// Folders below `src` that are crates of their own. Each uses only those before it.
+const CRATES: [&str; 5] = ["base", "stores", "config", "data", "ops"];
+
+/// Those of which the library re-exports each module. The others are one module each.
+const CRATES_OF_MODULES: [&str; 2] = ["base", "data"];
 
 /// A file by its place in the module tree: `ops/linear.rs` is `["ops", "linear"]`; `lib.rs`, `main.rs` and
 /// `base/lib.rs` are `[]`.
@@ -36,8 +39,8 @@ impl Source {
     pub(super) fn new(file: &Path, text: &str) -> Self {
         let parts = file.with_extension("");
         let mut path: Vec<String> = parts.iter().map(|part| part.to_string_lossy().into_owned()).collect();
-        let in_crate = path.first().filter(|first| CRATES.contains(&first.as_str())).cloned();
-        if in_crate.as_deref() == Some("base") {
+        let text = in_modules(path.first().map_or("", String::as_str), text);
+        if path.first().is_some_and(|first| CRATES_OF_MODULES.contains(&first.as_str())) {
             path.remove(0);
         }
         if path.last().is_some_and(|last| ["mod", "lib", "main"].contains(&last.as_str())) {
@@ -45,14 +48,6 @@ impl Source {
         }
         let is_test_file = path.iter().any(|part| part == "tests");
         let starts_with_documentation = text.starts_with("//!");
-        let text = match in_crate.as_deref() {
-            Some(name) if name != "base" => {
-                let text =
-                    text.replace("crate::", &format!("crate::{name}::")).replace(" base::", " crate::");
-                text.replace(" stores::", " crate::stores::")
-            }
-            _ => text.to_string(),
-        };
         let (lines, line_count) = (lines(&text, is_test_file), text.lines().count());
         Self { file: file.display().to_string(), path, lines, line_count, starts_with_documentation }
     }
@@ -89,6 +84,33 @@ impl Source {
         let [room, family] = self.path.as_slice() else { return None };
         (room == "families" && family != "tests").then(|| format!("Family::{}", family.to_uppercase()))
     }
+}
+
+/// The text of a file of the crate `own` with its paths as the library has them.
+fn in_modules(own: &str, text: &str) -> String {
+    let Some(position) = CRATES.iter().position(|name| *name == own) else { return text.to_string() };
+    let text = text.replace("crate::", &path_of(own));
+    CRATES[..position].iter().fold(text, |text, used| replaced_paths(&text, used, &path_of(used)))
+}
+
+/// The start of paths in a crate, as the library has them.
+fn path_of(name: &str) -> String {
+    if CRATES_OF_MODULES.contains(&name) { "crate::".to_string() } else { format!("crate::{name}::") }
+}
+
+/// Replaces `name::` at the start of each path.
+fn replaced_paths(text: &str, name: &str, replacement: &str) -> String {
+    let start = format!("{name}::");
+    let mut replaced = String::new();
+    let mut done = 0;
+    for (at, path) in text.match_indices(&start) {
+        if !text[..at].ends_with(|c| is_part_of_name(c) || c == ':') {
+            replaced += &text[done..at];
+            replaced += replacement;
+            done = at + path.len();
+        }
+    }
+    replaced + &text[done..]
 }
 
 /// rustfmt keeps the braces of what stands at the left margin at the left margin.

@@ -1,0 +1,173 @@
+//! Chooses the tokens to predict and their replacements (Devlin et al., NAACL 2019, section 3.1).
+//!
+//! The choice and the replacement of a token depend only on (seed, sample, place in the row) and the share to
+//! mask: they are drawn again in each epoch and are the same for any batching. The choice of spans is in
+//! `spans.rs`.
+
+use anyhow::Result;
+
+use crate::batches::classes::{ENDS, ORDINARY, STARTS, WORD_TOKENS_MAX};
+use crate::batches::{classes, spans};
+use crate::tokenizer::Tokenizer;
+use base::rng::Stream;
+use config::{MaskingUnit, MlmConfig, PretrainTask};
+
+/// Number of random words that are computed together.
+const LANES: usize = 16;
+
+/// Masking with a given tokenizer.
+#[derive(Debug, Clone)]
+pub struct Masking {
+    unit: MaskingUnit,
+    probability: f64,
+    probability_end: f64,
+    /// Bounds on a 32-bit random word.
+    mask_below: u64,
+    random_below: u64,
+    mask: u32,
+    /// The tokens from which a random replacement is drawn: all that are not special, sorted.
+    ordinary: Vec<u32>,
+    /// The class of each token.
+    classes: Vec<u8>,
+}
+
+/// Buffers that masking reuses for the next row.
+#[derive(Debug, Default)]
+pub struct MaskBuffers {
+    pub(super) spans: spans::Buffers,
+}
+
+/// The replacement of a token to predict.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fate {
+    Mask,
+    Random,
+    Keep,
+}
+
+impl Masking {
+    /// Masking as configured; an error for a tokenizer without a mask token.
+    pub fn new(config: &MlmConfig, tokenizer: &Tokenizer) -> Result<Self> {
+        let (mask, random) = config.replaced_shares();
+        Ok(Self {
+            unit: config.masking,
+            probability: config.mlm_probability,
+            probability_end: config.mlm_probability_end.unwrap_or(config.mlm_probability),
+            mask_below: bound(mask),
+            random_below: bound(mask + random),
+            mask: tokenizer.special().mask()?,
+            ordinary: tokenizer.ordinary_ids(),
+            classes: classes::token_classes(config.masking, tokenizer)?,
+        })
+    }
+
+    /// The masking of every evaluation of a task: 15 % of the tokens, with the task's usual shares, so that
+    /// runs with other settings can be compared.
+    pub fn for_evaluation(task: PretrainTask, tokenizer: &Tokenizer) -> Result<Self> {
+        Self::new(&MlmConfig::of(task), tokenizer)
+    }
+
+    /// The share to mask in the step after `steps_done` of `total_steps`: linear from the first to the last
+    /// step.
+    pub fn probability_at(&self, steps_done: u64, total_steps: u64) -> f64 {
+        let progress = steps_done as f64 / total_steps.saturating_sub(1).max(1) as f64;
+        self.probability + (self.probability_end - self.probability) * progress.min(1.0)
+    }
+
+    /// Masks one row in place and calls `label(place in the row, original id)` for each chosen token, in
+    /// order.
+    pub fn apply(&self, stream: Stream, ids: &mut [u32], label: impl FnMut(u32, u32)) {
+        self.apply_at(self.probability, stream, ids, &mut MaskBuffers::default(), label);
+    }
+
+    /// As [`apply`](Self::apply), with another share to mask, and buffers that are reused.
+    pub fn apply_at(
+        &self,
+        probability: f64,
+        stream: Stream,
+        ids: &mut [u32],
+        buffers: &mut MaskBuffers,
+        mut label: impl FnMut(u32, u32),
+    ) {
+        match self.unit {
+            MaskingUnit::Token => self.words::<false>(bound(probability), stream, ids, label),
+            MaskingUnit::WholeWord => self.words::<true>(bound(probability), stream, ids, label),
+            // In SpanBERT the kind of replacement is drawn for the span, not for the token (section 3.1).
+            MaskingUnit::Span => {
+                spans::choose(probability, stream, ids, |id| self.class(id), &mut buffers.spans);
+                for &(place, fate) in buffers.spans.chosen() {
+                    let id = &mut ids[place as usize];
+                    label(place, *id);
+                    let [_, _, low, high] = stream.words(u64::from(place));
+                    *id = self.replacement(*id, self.fate(fate), low, high);
+                }
+            }
+        }
+    }
+
+    /// Chooses each token, or each word by its first token. The replacement is drawn for the token in both
+    /// cases, as in BERT's own whole-word masking (create_pretraining_data.py). Every token is chosen with
+    /// the same probability, so that the share is met without a budget.
+    fn words<const WHOLE: bool>(
+        &self,
+        chosen_below: u64,
+        stream: Stream,
+        ids: &mut [u32],
+        mut label: impl FnMut(u32, u32),
+    ) {
+        let mut is_chosen = false;
+        let mut starts_next = true;
+        let mut length = 0;
+        for (block, ids) in ids.chunks_mut(LANES).enumerate() {
+            let first = block * LANES;
+            let [choices, fates, lows, highs] = stream.words_lanes::<LANES>(first as u64);
+            for (lane, id) in ids.iter_mut().enumerate() {
+                let class = self.class(*id);
+                if class & ORDINARY == 0 {
+                    (starts_next, is_chosen) = (true, false);
+                    continue;
+                }
+                if !WHOLE || starts_next || class & STARTS != 0 || length == WORD_TOKENS_MAX {
+                    is_chosen = u64::from(choices[lane]) < chosen_below;
+                    length = 0;
+                }
+                length += 1;
+                starts_next = class & ENDS != 0;
+                if is_chosen {
+                    label((first + lane) as u32, *id);
+                    *id = self.replacement(*id, self.fate(fates[lane]), lows[lane], highs[lane]);
+                }
+            }
+        }
+    }
+
+    /// The class of a token; an id outside the vocabulary is never predicted.
+    #[inline(always)]
+    fn class(&self, id: u32) -> u8 {
+        self.classes.get(id as usize).copied().unwrap_or(0)
+    }
+
+    fn fate(&self, word: u32) -> Fate {
+        match u64::from(word) {
+            word if word < self.mask_below => Fate::Mask,
+            word if word < self.random_below => Fate::Random,
+            _ => Fate::Keep,
+        }
+    }
+
+    fn replacement(&self, id: u32, fate: Fate, low: u32, high: u32) -> u32 {
+        match fate {
+            Fate::Mask => self.mask,
+            Fate::Random if !self.ordinary.is_empty() => {
+                let random = u64::from(low) | u64::from(high) << 32;
+                self.ordinary[((u128::from(random) * self.ordinary.len() as u128) >> 64) as usize]
+            }
+            Fate::Random | Fate::Keep => id,
+        }
+    }
+}
+
+/// Converts a share to a bound on a 32-bit random word.
+fn bound(share: f64) -> u64 {
+    (share.clamp(0.0, 1.0) * (1u64 << 32) as f64).round() as u64
+}
