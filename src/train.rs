@@ -4,6 +4,7 @@
 //! when to end, `state.rs` is what a checkpoint stores. `divergence.rs` detects divergence, `rollback.rs`
 //! goes back to a checkpoint. The loop knows no file format and no terminal.
 
+pub mod average;
 pub mod band;
 pub mod batch_size;
 pub mod bench;
@@ -34,10 +35,8 @@ mod tests;
 pub mod used;
 mod weights;
 
-use std::time::Instant;
-
 use anyhow::Result;
-use candle_core::Device;
+use candle_core::{Device, Tensor};
 use serde::{Deserialize, Serialize};
 
 use crate::batches::StepBatches;
@@ -52,6 +51,7 @@ use crate::precision::LossScale;
 use crate::tasks::Task;
 use crate::tasks::run::{Data, Scores};
 use crate::telemetry::Record;
+use crate::train::average::WeightAverage;
 use crate::train::cadence::{Cadence, Due};
 use crate::train::clock::{Clock, Rates};
 use crate::train::horizon::{Horizon, Pace};
@@ -104,6 +104,8 @@ pub struct Trainer<'a> {
     pub task: &'a dyn Task,
     /// Executes one step.
     pub stepper: Stepper,
+    /// The moving average of the weights, if it is evaluated and written instead of the weights.
+    pub average: Option<WeightAverage>,
     /// Learning rate of each step.
     pub schedule: Schedule,
     /// Decides what is due after a step.
@@ -135,7 +137,8 @@ pub struct Trainer<'a> {
 }
 
 impl Trainer<'_> {
-    /// Trains from `state` until the run ends; returns the reason for the end, and the rates.
+    /// Trains from `state` until the run ends; returns the reason for the end, and the rates. After a run that
+    /// no signal ended, the model has the weights that are evaluated and written.
     pub fn run(&mut self, state: &mut TrainState) -> Result<(End, Rates)> {
         let mut clock = Clock::new(state.elapsed_seconds);
         if let (Some(loss_scale), Some(saved)) = (&mut self.stepper.loss_scale, state.loss_scale) {
@@ -189,6 +192,7 @@ impl Trainer<'_> {
                 return self.stopped();
             };
             state.advance(&batches, &outcome);
+            self.after_update(state.step, &outcome)?;
             state.loss_scale = self.stepper.loss_scale.as_ref().map(LossScale::snapshot);
             state.elapsed_seconds = clock.elapsed_seconds();
             clock.step(outcome.tokens as u64);
@@ -224,6 +228,26 @@ impl Trainer<'_> {
         }
         let parameters = self.task.parameters().flat().to_device(&Device::Cpu)?;
         world.compare_replicas(&with_slice(&parameters, sha256_of_values)?, step)
+    }
+
+    /// Averages the weights after a step that changed them.
+    fn after_update(&mut self, step: u64, outcome: &StepOutcome) -> Result<()> {
+        match &mut self.average {
+            Some(average) if outcome.skipped.is_none() => {
+                Ok(average.after_update(self.task.parameters(), step)?)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The weights that are evaluated and written.
+    fn evaluated_weights(&self) -> Tensor {
+        average::evaluated_weights(self.average.as_ref(), self.task.parameters())
+    }
+
+    /// Before an evaluation puts the average of the weights into the model, after it takes it out again.
+    fn exchange_weights(&self) -> Result<()> {
+        self.average.as_ref().map_or(Ok(()), |average| Ok(average.exchange(self.task.parameters())?))
     }
 
     /// The step of the configured schedule that corresponds to the present step.
@@ -349,13 +373,16 @@ impl Trainer<'_> {
         }
         state.finished = !matches!(end, End::Signal(_));
         self.save(state, true)?;
+        if state.finished {
+            self.exchange_weights()?;
+        }
         Ok(end)
     }
 
     /// Saves a checkpoint, with the optimizer state gathered from all processes.
     fn save(&mut self, state: &TrainState, last: bool) -> Result<()> {
         self.stepper.optimizer.gather()?;
-        let saved = self.folder.save(self.task, &self.stepper.optimizer, state, last);
+        let saved = self.folder.save(self.task, &self.stepper.optimizer, self.average.as_ref(), state, last);
         self.stepper.optimizer.let_go();
         saved
     }
@@ -402,8 +429,10 @@ impl Trainer<'_> {
         // Batches of an evaluation have other sizes than those of steps, so keeping freed blocks of both
         // would add up.
         memory::give_back_freed_blocks();
-        let scores = clock.evaluating(|| self.data.evaluate(self.task, &|| signals.received().is_some()))?;
-        let scores = self.rules.world.all_of(scores)?;
+        self.exchange_weights()?;
+        let scores = clock.evaluating(|| self.data.evaluate(self.task, &|| signals.received().is_some()));
+        self.exchange_weights()?;
+        let scores = self.rules.world.all_of(scores?)?;
         memory::give_back_freed_blocks();
         let Some(scores) = scores else { return Ok(false) };
         self.unfinite.last_loss = scores.iter().any(|(name, value)| name == "loss" && value.is_infinite());
@@ -429,46 +458,6 @@ impl Trainer<'_> {
             ));
         }
     }
-
-    /// Probes the weights on rank 0, unless the records of this step contain the scores already; false if a
-    /// signal interrupted the probe. A failing probe is reported and does not stop training.
-    fn probe(&mut self, state: &TrainState) -> Result<bool> {
-        let Some(probe) = self.probe else { return Ok(true) };
-        let is_done = if self.folder.writes() { self.probe_here(probe, state)? } else { true };
-        // A probe may take longer than the timeout for the other processes in a step.
-        self.rules.world.wait_for_all()?;
-        self.rules.world.agree(is_done)
-    }
-
-    /// Probes the weights in this process, or takes the scores from the records of the step.
-    fn probe_here(&mut self, probe: &dyn Probe, state: &TrainState) -> Result<bool> {
-        let known = self.folder.recorded(state.step)?;
-        if probe.names().iter().any(|name| known.contains_key(&eval_tag(name))) {
-            let scores =
-                probe.names().iter().filter_map(|name| Some((name.clone(), *known.get(&eval_tag(name))?)));
-            self.probed = scores.collect();
-            return Ok(true);
-        }
-        memory::give_back_freed_blocks();
-        let start = Instant::now();
-        let scores = self.folder.with_model(self.task.parameters(), state.step, |model| probe.scores(model));
-        memory::give_back_freed_blocks();
-        match scores {
-            Ok(None) => return Ok(false),
-            Ok(Some(scores)) => {
-                let seconds = ("perf/probe_seconds".to_string(), start.elapsed().as_secs_f64());
-                let values =
-                    scores.iter().map(|(name, value)| (eval_tag(name), *value)).chain([seconds]).collect();
-                self.folder.record_aside(&Record { step: state.step, epoch: state.epoch, values });
-                self.probed = scores;
-            }
-            Err(e) => {
-                let text = format!("training goes on, but the probe of step {} failed: {e:#}", state.step);
-                self.folder.warn(&text);
-            }
-        }
-        Ok(true)
-    }
 }
 
 /// The batches of the next step, with the first micro-batch being sent to the device. The others are sent
@@ -477,11 +466,6 @@ fn sent_step(task: &dyn Task, data: &mut dyn Data) -> Result<StepBatches> {
     let mut batches = data.next_step()?;
     batches.micro.first_mut().map_or(Ok(()), |first| task.send(first))?;
     Ok(batches)
-}
-
-/// Tag of an evaluation's score in the records.
-fn eval_tag(name: &str) -> String {
-    format!("eval/{name}")
 }
 
 /// SHA-256 of the little-endian bytes of `values`.

@@ -1,7 +1,8 @@
-//! `mlmtrain checkpoint`: lists the checkpoints of a run, verifies model folders, and deletes old
-//! checkpoints.
+//! `mlmtrain checkpoint`: lists the checkpoints of a run, verifies model folders, averages checkpoints, and
+//! deletes old ones.
 
 pub mod args;
+mod average;
 mod inspect;
 mod list;
 mod prune;
@@ -23,6 +24,7 @@ pub fn run(command: &CheckpointCommand) -> Result<()> {
     match command {
         CheckpointCommand::List(args) => list::run(args),
         CheckpointCommand::Verify(args) => verify::run(args),
+        CheckpointCommand::Average(args) => average::run(args),
         CheckpointCommand::Prune(args) => prune::run(args),
     }
 }

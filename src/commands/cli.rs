@@ -247,7 +247,7 @@ pub enum Command {
     /// Look into tokenised text as a model sees it, or check it for damage
     #[command(subcommand)]
     Shards(ShardsCommand),
-    /// List the checkpoints of a run, check model folders for damage, delete old checkpoints
+    /// List, check, average or delete checkpoints; check any model folder for damage
     #[command(subcommand)]
     Checkpoint(CheckpointCommand),
     /// Prove that a run of a configuration, stopped and resumed, ends in the same bytes as an undisturbed one

@@ -35,7 +35,7 @@ pub(super) fn memory(
     let Prediction { state_bytes, activation_bytes, temporary_bytes, evaluation_bytes, .. } = prediction;
     let [total, state, other] =
         [prediction.total(), state_bytes, temporary_bytes + PROCESS_BYTES].map(format_bytes);
-    let state = format!("{total} at the peak: {state} of values, gradients and moments");
+    let state = format!("{total} at the peak: {state} of {}", state_parts(training));
     if evaluation_bytes > prediction.step_bytes() {
         let [evaluation, other] = [evaluation_bytes, PROCESS_BYTES].map(format_bytes);
         return format!(
@@ -44,6 +44,14 @@ pub(super) fn memory(
         );
     }
     format!("{state}, {} of activations, {other} other", format_bytes(activation_bytes))
+}
+
+/// The values of each parameter that are in memory during the whole run.
+pub(super) fn state_parts(training: &TrainingConfig) -> &'static str {
+    match training.weight_average {
+        None => "values, gradients and moments",
+        Some(_) => "values, their average, gradients and moments",
+    }
 }
 
 /// The limits on the cost and the end of training, if there are any.

@@ -101,6 +101,10 @@ const KEYS: &[(&[&str], Elsewhere)] = &[
     (&["multi_label", "multilabel", "is_multi_label"], Value("problem_type", "multi_label_classification")),
     (&["class_weight"], Key("training.class_weights", ": `balanced`, or a number for each label")),
     (&["label_smoothing"], Key("training.label_smoothing_factor", "")),
+    (
+        &["ema", "use_ema", "ema_decay", "model_ema", "model_ema_decay"],
+        Key("training.weight_average", ": `{decay: 0.999}`"),
+    ),
     (&["layerdrop"], Hint("not built: remove it")),
     (&["layer_wise_lr_decay", "llrd"], Key("training.layerwise_lr_decay", "")),
     (&["classifier_learning_rate", "head_lr", "classifier_lr"], Key("training.head_learning_rate", "")),

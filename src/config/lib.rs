@@ -60,6 +60,7 @@ mod tasks_file;
 mod tree;
 mod validate;
 mod variables;
+mod weight_average;
 
 #[cfg(test)]
 mod tests;
@@ -110,3 +111,4 @@ pub use tokenizer::{TokenizerAlgorithm, TokenizerConfig};
 pub use training::{DecayType, OptimizerType, SchedulerType, TrainingConfig};
 pub use validate::{validate_finetune, validate_generator, validate_pretrain};
 pub use variables::{moved, portable, with_variables};
+pub use weight_average::WeightAverage;

@@ -380,6 +380,7 @@ fn show_names_the_origin_of_each_value() {
       label_smoothing_factor: 0.0       # default
       max_grad_norm: 1.0                # default
       loss_spike_threshold: 10.0        # default
+      weight_average: null              # default
       logging_steps: 500                # default
       eval_steps: 500                   # default
       save_steps: 500                   # default

@@ -10,6 +10,7 @@ use crate::checkpointing::GradientCheckpointing;
 use crate::class_weights::ClassWeights;
 use crate::frozen_layers::FrozenLayers;
 use crate::phases::TrainingPhase;
+use crate::weight_average::WeightAverage;
 
 /// How gradients become updates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -135,6 +136,9 @@ pub struct TrainingConfig {
     /// bad steps in a row training goes back to a checkpoint and past their data. 0 looks for values that are
     /// not finite only.
     pub loss_spike_threshold: f64,
+    /// Average the weights over the steps, as in `{decay: 0.999}`; the average is what is evaluated and what
+    /// the folders of models hold. Nothing is averaged when absent.
+    pub weight_average: Option<WeightAverage>,
     /// Steps between two log records; the first and the last step are logged, too. A run of fewer steps than
     /// this logs about ten times.
     pub logging_steps: u64,
@@ -230,6 +234,7 @@ impl Default for TrainingConfig {
             label_smoothing_factor: 0.0,
             max_grad_norm: 1.0,
             loss_spike_threshold: 10.0,
+            weight_average: None,
             logging_steps: 500,
             eval_steps: 500,
             save_steps: 500,

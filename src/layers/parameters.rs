@@ -9,13 +9,16 @@ use std::ops::Range;
 use candle_core::{DType, Device, Result, Tensor, bail};
 use rayon::iter::{IndexedParallelIterator, IntoParallelRefMutIterator, ParallelIterator};
 
-use crate::ops::cuda;
-use crate::ops::tensor::{copy_on_host, with_slice_mut};
+use crate::ops::tensor::with_slice_mut;
+use crate::ops::{cuda, moving_average};
 use crate::rng::{Purpose, Stream, hash_name};
 
 /// Every parameter starts at a multiple of this number of elements: 256 bytes in f32, so that wide loads stay
 /// aligned.
 const ALIGNMENT: usize = 64;
+
+/// Number of values that [`Parameters::exchange`] rounds at once.
+const ROUNDED_AT_ONCE: usize = 1 << 22;
 
 /// Limit of [`Init::Truncated`] in standard deviations: `initializer_cutoff_factor` of transformers'
 /// `ModernBertConfig`.
@@ -208,6 +211,11 @@ impl Layout {
         self.specs.iter().map(|s| s.range.len()).sum()
     }
 
+    /// Views of a flat buffer on the CPU, in the order of the parameters' names, with these names.
+    pub fn named(&self, flat: &Tensor) -> Result<Vec<(String, Tensor)>> {
+        self.specs().map(|spec| Ok((spec.name.clone(), view(flat, spec)?))).collect()
+    }
+
     /// Views of a flat buffer, by [`ParameterId`].
     pub(super) fn views(&self, flat: &Tensor) -> Result<Vec<Tensor>> {
         let views = self.slots.iter().map(|slot| {
@@ -298,15 +306,27 @@ impl Parameters {
     /// All parameters on the CPU, ordered by name: views if the values are on the CPU already; otherwise
     /// views of one copy, because reading a single view from a GPU would transfer the whole buffer each time.
     pub fn named(&self) -> Result<Vec<(String, Tensor)>> {
-        let flat = self.flat.to_device(&Device::Cpu)?;
-        self.layout.specs().map(|spec| Ok((spec.name.clone(), view(&flat, spec)?))).collect()
+        self.layout.named(&self.flat.to_device(&Device::Cpu)?)
     }
 
-    /// A copy of all parameters on the CPU, which no update changes.
-    pub fn snapshot(&self) -> Result<Vec<(String, Tensor)>> {
-        // One copy for all: copying a single view would copy the whole buffer.
-        let flat = copy_on_host(&self.flat)?;
-        self.layout.specs().map(|spec| Ok((spec.name.clone(), view(&flat, spec)?))).collect()
+    /// Exchanges all values with those of `flat`, another buffer of this layout on the same device.
+    pub fn exchange(&self, flat: &Tensor) -> Result<()> {
+        moving_average::exchange(flat, &self.flat)?;
+        self.round_all()
+    }
+
+    /// Overwrites all values with those of `flat`, another buffer of this layout on any device.
+    pub fn set_all(&self, flat: &Tensor) -> Result<()> {
+        cuda::overwrite(&self.flat, &flat.to_device(self.flat.device())?)?;
+        self.round_all()
+    }
+
+    fn round_all(&self) -> Result<()> {
+        let len = self.layout.len;
+        // In pieces, because rounding makes a copy.
+        (0..len)
+            .step_by(ROUNDED_AT_ONCE)
+            .try_for_each(|start| self.round(start..len.min(start + ROUNDED_AT_ONCE)))
     }
 
     /// Rounds these values into the copy in a half type, if there is one, as an update does.
@@ -441,6 +461,22 @@ mod tests {
         parameters
             .set("b.weight", &Tensor::arange(0.1f32, 15., &Device::Cpu).unwrap().reshape((3, 5)).unwrap())
             .unwrap();
+        assert_rounded(&parameters, weight);
+        assert_rounded(&parameters, bias);
+    }
+
+    #[test]
+    fn exchanged_and_overwritten_values_are_rounded_into_the_shadow() {
+        let (weight, bias, layout) = layout();
+        let other = Tensor::arange(0.1f32, 128., &Device::Cpu).unwrap();
+        let parameters =
+            Parameters::initialise(layout, 0.02, 1, &Device::Cpu).unwrap().computing_in(DType::BF16).unwrap();
+        let [own, flat] = [parameters.flat(), &other].map(|t| t.to_vec1::<f32>().unwrap());
+        parameters.exchange(&other).unwrap();
+        assert_eq!([parameters.flat(), &other].map(|t| t.to_vec1::<f32>().unwrap()), [flat, own.clone()]);
+        assert_rounded(&parameters, weight);
+        parameters.set_all(&other).unwrap();
+        assert_eq!(parameters.flat().to_vec1::<f32>().unwrap(), own);
         assert_rounded(&parameters, weight);
         assert_rounded(&parameters, bias);
     }

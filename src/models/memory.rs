@@ -27,9 +27,9 @@ const STATE_VALUES: u64 = 4;
 /// f32 values of each parameter in a checkpoint: the value and two moments.
 const CHECKPOINT_VALUES: u64 = 3;
 
-/// Bytes of a checkpoint of `parameters` parameters.
-pub fn checkpoint_bytes(parameters: u64) -> u64 {
-    4 * CHECKPOINT_VALUES * parameters
+/// Bytes of a checkpoint of `parameters` parameters; with their average if they are averaged.
+pub fn checkpoint_bytes(parameters: u64, are_averaged: bool) -> u64 {
+    4 * (CHECKPOINT_VALUES + u64::from(are_averaged)) * parameters
 }
 
 /// The largest training step of a run.

@@ -39,6 +39,7 @@ pub mod linear_cross_entropy;
 pub mod matmul;
 pub mod mean_squared_error;
 pub mod memory;
+pub mod moving_average;
 pub mod norm;
 pub mod parallel;
 pub mod peak;

@@ -4,6 +4,7 @@
 //! error for any other.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::ops::{Deref, Range};
@@ -135,6 +136,22 @@ pub fn accumulate(into: &Tensor, values: &[f32]) -> Result<()> {
         bail!("accumulate: {:?} cannot take {} values", into.shape(), values.len());
     }
     with_slice_mut(into, |into| into.iter_mut().zip(values).for_each(|(a, v)| *a += v))
+}
+
+/// Returns the tensor with this name; an error if it is missing or has another type or shape.
+pub fn require_named<'a>(
+    tensors: &'a BTreeMap<String, Tensor>,
+    name: &str,
+    dtype: DType,
+    dims: &[usize],
+) -> Result<&'a Tensor> {
+    match tensors.get(name) {
+        None => bail!("tensor `{name}` is missing"),
+        Some(t) if t.dtype() != dtype || t.dims() != dims => {
+            bail!("tensor `{name}` is {:?} {:?}, {dtype:?} {dims:?} is wanted", t.dtype(), t.dims())
+        }
+        Some(t) => Ok(t),
+    }
 }
 
 /// Returns an error unless `t` has exactly the shape `want`; `what` names the op and the tensor in the

@@ -14,7 +14,7 @@ use crate::config::{OptimizerType, TrainingConfig};
 use crate::distributed::World;
 use crate::layers::{Gradients, Parameters};
 use crate::ops;
-use crate::ops::tensor::with_slice;
+use crate::ops::tensor::{require_named, with_slice};
 use crate::ops::update::{Buffers, Clip, Hyper, KeptGroups};
 use crate::optim::{groups, shards};
 
@@ -190,12 +190,12 @@ impl Optimizer {
     /// moments of both rules have the same form.
     pub fn restore(&mut self, snapshot: &BTreeMap<String, Tensor>) -> Result<()> {
         let dims = &[self.parts.last().map_or(0, |last| last.end)];
-        let updates = checked(snapshot, UPDATES, DType::I64, &[1])?.to_vec1::<i64>()?[0];
+        let updates = require_named(snapshot, UPDATES, DType::I64, &[1])?.to_vec1::<i64>()?[0];
         let Ok(updates) = u64::try_from(updates) else {
             bail!("tensor `{UPDATES}` holds {updates}, a number of updates is not negative")
         };
-        let first = self.restored(checked(snapshot, FIRST, DType::F32, dims)?)?;
-        let second = self.restored(checked(snapshot, SECOND, DType::F32, dims)?)?;
+        let first = self.restored(require_named(snapshot, FIRST, DType::F32, dims)?)?;
+        let second = self.restored(require_named(snapshot, SECOND, DType::F32, dims)?)?;
         self.first_moment = first;
         self.second_moment = second;
         self.updates = updates;
@@ -207,22 +207,6 @@ impl Optimizer {
         // A part is a copy: a view would keep the rest in memory.
         let part = if self.is_sharded() { self.own_part(all)?.copy()? } else { all.clone() };
         part.to_device(self.first_moment.device())
-    }
-}
-
-/// The tensor with this name; an error if it is missing or has another type or shape.
-fn checked<'a>(
-    snapshot: &'a BTreeMap<String, Tensor>,
-    name: &str,
-    dtype: DType,
-    dims: &[usize],
-) -> Result<&'a Tensor> {
-    match snapshot.get(name) {
-        None => bail!("tensor `{name}` is missing"),
-        Some(t) if t.dtype() != dtype || t.dims() != dims => {
-            bail!("tensor `{name}` is {:?} {:?}, the optimizer wants {dtype:?} {dims:?}", t.dtype(), t.dims())
-        }
-        Some(t) => Ok(t),
     }
 }
 
@@ -346,7 +330,7 @@ mod tests {
         let negative = Tensor::new(&[-1i64], &Device::Cpu).unwrap();
         for (name, tensor, message) in [
             ("exp_avg_sq", None, "`exp_avg_sq` is missing"),
-            ("exp_avg", Some(short), "`exp_avg` is F32 [3], the optimizer wants F32 [448]"),
+            ("exp_avg", Some(short), "`exp_avg` is F32 [3], F32 [448] is wanted"),
             ("updates", Some(negative), "-1"),
         ] {
             let mut snapshot: BTreeMap<String, Tensor> = optimizer.snapshot().unwrap().into_iter().collect();

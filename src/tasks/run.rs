@@ -253,13 +253,16 @@ impl Shapes {
         let elsewhere = moments - moments / place.sharers as u64;
         let gathered = if elsewhere > 0 { moments } else { 0 };
         let exchanged = if place.overlaps { 4 * parameters } else { 0 };
+        let are_averaged = training.weight_average.is_some();
+        let average = if are_averaged { 4 * parameters } else { 0 };
         let more = summing_bytes(parameters, training, place)
             + batches_bytes(training, self.length, place)
-            + exchanged;
+            + exchanged
+            + average;
         Prediction {
             state_bytes: (step.state_bytes + more).saturating_sub(elsewhere),
             evaluation_bytes: evaluation.evaluation_bytes,
-            saving_bytes: if is_copied { checkpoint_bytes(parameters) } else { gathered },
+            saving_bytes: if is_copied { checkpoint_bytes(parameters, are_averaged) } else { gathered },
             ..step
         }
     }

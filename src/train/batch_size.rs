@@ -285,7 +285,7 @@ mod tests {
     use candle_core::Device;
 
     use super::*;
-    use crate::config::{ComputeType, TrainingPhase};
+    use crate::config::{ComputeType, TrainingPhase, WeightAverage};
     use crate::families::{EncoderConfig, Family, ModelConfig, named_model};
     use crate::models::Blueprint;
     use crate::precision::{Hardware, Policy};
@@ -327,6 +327,12 @@ mod tests {
         assert_eq!(one_of_four.state_bytes, without.state_bytes - (6 - 4) * parameters);
         let last = TrainingConfig { save_in_background: false, ..TrainingConfig::default() };
         assert_eq!(predicted(8, &last, &shapes, place).saving_bytes, 8 * parameters);
+        // An average of the weights is one more value, in memory and in a checkpoint.
+        let averaged = TrainingConfig { weight_average: Some(WeightAverage::default()), ..last };
+        let averaged = TrainingConfig { save_in_background: true, ..averaged };
+        let averaged = predicted(8, &averaged, &shapes, machine().place());
+        assert_eq!(averaged.state_bytes, without.state_bytes + 4 * parameters);
+        assert_eq!(averaged.saving_bytes, 16 * parameters);
     }
 
     /// The prediction for eight rows with this accumulation of gradients.

@@ -10,6 +10,7 @@ use serde_json::Value;
 use crate::checkpoint::{Checkpoint, TensorFile};
 use crate::error::Problem;
 use crate::ops::tensor::with_slice;
+use crate::train::average::TRAINED;
 use crate::train::saved::{OPTIMIZER, Resumed};
 use crate::train::state::TrainState;
 
@@ -18,31 +19,33 @@ pub fn is_of_run(checkpoint: &Checkpoint) -> bool {
     checkpoint.names().any(|name| name == OPTIMIZER)
 }
 
-/// Every reason why a run could not resume from `checkpoint`: moments that are not finite or do not have
-/// `values` elements (if that number is known), and a state that cannot be read. `read` is called with the
-/// bytes read after each tensor.
+/// Every reason why a run could not resume from `checkpoint`: moments, or weights whose average is the model,
+/// that are not finite or do not have `values` elements (if that number is known), and a state that cannot be
+/// read. `read` is called with the bytes read after each tensor.
 pub fn faults(checkpoint: Checkpoint, values: Option<usize>, read: &dyn Fn(u64)) -> Vec<Error> {
-    let path = checkpoint.path().join(OPTIMIZER);
-    let mut faults = match TensorFile::open(&path) {
-        Ok(file) => moments(&file, values, read),
-        Err(e) => vec![e],
-    };
+    let mut faults = Vec::new();
+    for name in checkpoint.names().filter(|name| [OPTIMIZER, TRAINED].contains(name)) {
+        match TensorFile::open(&checkpoint.path().join(name)) {
+            Ok(file) => faults.extend(vectors(&file, values, read)),
+            Err(e) => faults.push(e),
+        }
+    }
     faults.extend(Resumed::read(checkpoint).err());
     faults
 }
 
-fn moments(file: &TensorFile, values: Option<usize>, read: &dyn Fn(u64)) -> Vec<Error> {
+fn vectors(file: &TensorFile, values: Option<usize>, read: &dyn Fn(u64)) -> Vec<Error> {
     let mut faults = Vec::new();
     for name in file.names() {
-        faults.extend(file.tensor(&name).and_then(|tensor| moment(file, &name, &tensor, values)).err());
+        faults.extend(file.tensor(&name).and_then(|tensor| vector(file, &name, &tensor, values)).err());
         read(file.info(&name).map_or(0, |info| info.bytes));
     }
     faults
 }
 
-fn moment(file: &TensorFile, name: &str, tensor: &Tensor, values: Option<usize>) -> Result<()> {
+fn vector(file: &TensorFile, name: &str, tensor: &Tensor, values: Option<usize>) -> Result<()> {
     if tensor.dtype() != DType::F32 {
-        // An integer tensor is the number of updates.
+        // An integer tensor is the number of updates or of averagings.
         return Ok(());
     }
     let not_finite = with_slice(tensor, |values| values.iter().filter(|value| !value.is_finite()).count())?;

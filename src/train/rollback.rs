@@ -177,7 +177,9 @@ impl Trainer<'_> {
         let last = due.iter().filter(|&&step| step == good);
         for &step in newest_first.chain(last) {
             let restored = self.folder.checkpoint(step).and_then(Resumed::read).and_then(|back| {
-                back.restore(self.folder.folders(), self.task.parameters(), &mut self.stepper.optimizer)?;
+                let average = self.average.as_mut();
+                let optimizer = &mut self.stepper.optimizer;
+                back.restore(self.folder.folders(), self.task.parameters(), average, optimizer)?;
                 Ok(back)
             });
             match restored {

@@ -26,6 +26,7 @@ use crate::scores::Better;
 use crate::tasks::Task;
 use crate::tasks::run::{Beginning, Data, Inputs, Kind, ModelFolder, Parts, Scores, Setting};
 use crate::telemetry::{Outlets, Progress};
+use crate::train::average::WeightAverage;
 use crate::train::band::Band;
 use crate::train::cadence::Cadence;
 use crate::train::clock::Clock;
@@ -109,11 +110,9 @@ pub fn run<K: Kind, C: Serialize + DeserializeOwned>(
     let is_beginning = found.is_none() && parent.is_none();
     let Parts { task, mut data, total_steps, folders, best } =
         built(kind, Setting { training, machine, seed: request.seed, progress, is_beginning })?;
-    // The reported peak of memory is that of training, without its preparation.
-    memory::give_back_freed_blocks();
-    fs::forget_peak();
     let (best_metric, better) = best_score(training, best, &data.score_names())?;
     let mut stepper = stepper(task.parameters(), training, machine, request.seed)?;
+    let mut average = WeightAverage::new(task.parameters(), training)?;
     let mut state = TrainState::new(Cursor::default(), better);
     if let Some(found) = &found {
         state = found.resumed.state.clone();
@@ -126,13 +125,13 @@ pub fn run<K: Kind, C: Serialize + DeserializeOwned>(
             let end = evaluated_again(world, &mut data, &task, signals)?;
             return Ok(Outcome { end, step: state.step, results, model: output.join(FINAL), task, data });
         }
-        found.resumed.restore(&folders, task.parameters(), &mut stepper.optimizer)?;
+        found.resumed.restore(&folders, task.parameters(), average.as_mut(), &mut stepper.optimizer)?;
         state.finished = found.is_complete;
         let place = found.resumed.checkpoint.path().display();
         progress.note(&format!("resuming after step {} of `{place}`", state.step));
     }
     if let Some(parent) = parent {
-        parent.restore(&folders, task.parameters(), &mut stepper.optimizer)?;
+        parent.restore(&folders, task.parameters(), average.as_mut(), &mut stepper.optimizer)?;
         state = parent.state.of_another_run(better);
     }
     let limit_seconds = horizon::limit_seconds(request.run, state.elapsed_seconds, SystemTime::now())?;
@@ -162,6 +161,7 @@ pub fn run<K: Kind, C: Serialize + DeserializeOwned>(
     let mut trainer = Trainer {
         task: &task,
         stepper,
+        average,
         schedule: Schedule::new(training, total_steps),
         cadence: Cadence::new(training, total_steps).probing(request.probe.map(Probe::every)),
         rules: stop_rules(training, limit_seconds, machine, signals)?,
@@ -212,10 +212,13 @@ fn find_start<C: Serialize + DeserializeOwned>(
     Ok(found)
 }
 
-/// Builds the parts of a run, and checks that its model can be read back.
+/// Builds the parts of a run, and checks that its model can be read back. From here on the peak of memory is
+/// measured: that of training, without its preparation.
 fn built<K: Kind>(kind: K, setting: Setting<'_>) -> Result<Parts<K::Task, K::Data>> {
     let parts = kind.build(setting)?;
     parts.folders.iter().try_for_each(ModelFolder::require_readable)?;
+    memory::give_back_freed_blocks();
+    fs::forget_peak();
     Ok(parts)
 }
 

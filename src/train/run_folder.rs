@@ -6,14 +6,14 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use candle_core::Tensor;
+use candle_core::{Device, Tensor};
 use serde_json::Value;
 
 use crate::checkpoint::{BackgroundSave, Checkpoint, CheckpointStore, Part, Retention, Snapshot};
 use crate::config::{RunSection, TrainingConfig};
 use crate::distributed::World;
 use crate::fs;
-use crate::layers::Parameters;
+use crate::layers::{Layout, Parameters};
 use crate::models::memory::checkpoint_bytes;
 use crate::ops::tensor::copy_on_host;
 use crate::optim::Optimizer;
@@ -21,6 +21,7 @@ use crate::sealed::{make_way, write_sealed};
 use crate::tasks::Task;
 use crate::tasks::run::{Inputs, ModelFolder};
 use crate::telemetry::{MetricsLog, Outlets, Progress, Record, Sink, Sinks, TrainerState, TrainingProgress};
+use crate::train::average::{TRAINED, WeightAverage, evaluated_weights};
 use crate::train::band::Band;
 use crate::train::own_folder::OwnFolder;
 use crate::train::phases::Phases;
@@ -156,10 +157,11 @@ impl RunFolder {
         run: &RunSection,
         more_bytes: u64,
     ) -> Result<()> {
-        let checkpoint = checkpoint_bytes(parameters.layout().len() as u64);
+        let checkpoint =
+            checkpoint_bytes(parameters.layout().len() as u64, training.weight_average.is_some());
         self.store.require_space((2 * checkpoint).saturating_add(more_bytes))?;
         let total_steps = Some(self.trainer_state.max_steps);
-        // The final model has a third of the bytes of a checkpoint: it has no moments.
+        // The final model has at most a third of the bytes of a checkpoint: it has no moments.
         let more_bytes = more_bytes.saturating_add(checkpoint / 3);
         let kept = room::most_checkpoint_bytes(checkpoint, training, total_steps, run.upload_to.is_some());
         let wanted = kept.saturating_add(more_bytes);
@@ -233,16 +235,17 @@ impl RunFolder {
         MetricsLog::values_at(&self.path.join(METRICS), step)
     }
 
-    /// Calls `use_folder` with a temporary model folder of these parameters.
+    /// Calls `use_folder` with a temporary model folder of these weights, a flat buffer of `layout`.
     pub fn with_model<R>(
         &mut self,
-        parameters: &Parameters,
+        layout: &Layout,
+        weights: &Tensor,
         step: u64,
         use_folder: impl FnOnce(&Path) -> Result<R>,
     ) -> Result<R> {
         self.settle();
         let target = self.path.join(PROBED);
-        let parts = self.model_parts(&parameters.named()?, step)?;
+        let parts = self.model_parts(&layout.named(&weights.to_device(&Device::Cpu)?)?, step)?;
         self.publish(&target, &Snapshot { step, parts })?;
         let result = use_folder(&target);
         fs::remove_folder(&target)?;
@@ -265,6 +268,7 @@ impl RunFolder {
         &mut self,
         task: &dyn Task,
         optimizer: &Optimizer,
+        average: Option<&WeightAverage>,
         state: &TrainState,
         last: bool,
     ) -> Result<()> {
@@ -299,8 +303,12 @@ impl RunFolder {
         }
         let in_background = !last
             && self.in_background
-            && room::has_room_for(checkpoint_bytes(task.parameters().layout().len() as u64));
-        let saved = self.snapshot(task.parameters(), optimizer, state, in_background).and_then(|snapshot| {
+            && room::has_room_for(checkpoint_bytes(
+                task.parameters().layout().len() as u64,
+                average.is_some(),
+            ));
+        let saved = self.snapshot(task.parameters(), optimizer, average, state, in_background);
+        let saved = saved.and_then(|snapshot| {
             if in_background {
                 self.saving = Some(BackgroundSave::start(&self.store, snapshot, keep));
                 return Ok(Vec::new());
@@ -322,10 +330,13 @@ impl RunFolder {
         &self,
         parameters: &Parameters,
         optimizer: &Optimizer,
+        average: Option<&WeightAverage>,
         state: &TrainState,
         copies: bool,
     ) -> Result<Snapshot> {
-        let named = if copies { parameters.snapshot()? } else { parameters.named()? };
+        // One copy of the flat buffer: copying a single view would copy the whole buffer.
+        let on_host = if copies { copy_on_host } else { |t: &Tensor| t.to_device(&Device::Cpu) };
+        let named = parameters.layout().named(&on_host(&evaluated_weights(average, parameters))?)?;
         let mut moments = optimizer.snapshot()?;
         // Moments gathered from several processes are copies already.
         if copies && !optimizer.is_sharded() {
@@ -340,6 +351,10 @@ impl RunFolder {
             (INPUTS.to_string(), Part::Json(serde_json::to_value(&self.inputs)?)),
             (TRAINER_STATE.to_string(), Part::Json(self.trainer_state.to_json())),
         ];
+        if let Some(average) = average {
+            let trained = average.snapshot(on_host(parameters.flat())?)?;
+            parts.push((TRAINED.to_string(), Part::Tensors(trained)));
+        }
         parts.extend(self.added_part(&named));
         parts.extend(self.model_parts(&named, state.step)?);
         Ok(Snapshot { step: state.step, parts })

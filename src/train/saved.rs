@@ -13,6 +13,8 @@ use crate::layers::Parameters;
 use crate::optim::Optimizer;
 use crate::tasks::run::{Inputs, ModelFolder};
 use crate::telemetry::TrainerState;
+use crate::train::average;
+use crate::train::average::{TRAINED, WeightAverage};
 use crate::train::state::TrainState;
 
 /// Weights of the model inside a checkpoint.
@@ -64,17 +66,21 @@ impl Resumed {
         Ok(Self { checkpoint, state, config, inputs, log })
     }
 
-    /// Restores weights and moments.
+    /// Restores weights, their average if the run has one, and moments.
     pub fn restore(
         &self,
         folders: &[ModelFolder],
         parameters: &Parameters,
+        average: Option<&mut WeightAverage>,
         optimizer: &mut Optimizer,
     ) -> Result<()> {
         load_checkpoint(&self.checkpoint, folders, parameters)?;
-        optimizer
-            .restore(&self.checkpoint.tensors(OPTIMIZER)?)
-            .with_context(|| format!("checkpoint `{}`", self.checkpoint.path().display()))
+        let place = format!("checkpoint `{}`", self.checkpoint.path().display());
+        if self.checkpoint.names().any(|name| name == TRAINED) {
+            let trained = self.checkpoint.tensors(TRAINED)?;
+            average::restore(&trained, parameters, average).context(place.clone())?;
+        }
+        optimizer.restore(&self.checkpoint.tensors(OPTIMIZER)?).context(place)
     }
 }
 

@@ -1,6 +1,7 @@
 //! The loop on a toy task: observations at their intervals, and interruptions. Whole runs are in `whole`.
 
 mod ahead;
+mod average;
 mod divergence;
 #[cfg(all(feature = "cuda-on-host", not(feature = "cuda")))]
 mod gpu_step;
@@ -29,6 +30,7 @@ use crate::scores::Better;
 use crate::tasks::run::{Beginning, Data, Inputs, ModelFolder, Scores};
 use crate::tasks::{Loss, PendingLoss, Seen, Task};
 use crate::telemetry::{Outlets, Progress};
+use crate::train::average::WeightAverage;
 use crate::train::cadence::Cadence;
 use crate::train::meter::Meter;
 use crate::train::phases::Phases;
@@ -236,6 +238,7 @@ fn probed_sitting(
     let signals = Signals::none();
     let machine = Machine::alone(&Device::Cpu, policy.clone());
     let mut stepper = run::stepper(task.parameters(), config, &machine, 1).unwrap();
+    let mut average = WeightAverage::new(task.parameters(), config).unwrap();
     let folders = vec![ModelFolder {
         place: "",
         files: Vec::new(),
@@ -246,7 +249,7 @@ fn probed_sitting(
     let store = crate::checkpoint::CheckpointStore::new(folder);
     let resumed = store.newest(Resumed::read).unwrap().0;
     if let Some(resumed) = &resumed {
-        resumed.restore(&folders, task.parameters(), &mut stepper.optimizer).unwrap();
+        resumed.restore(&folders, task.parameters(), average.as_mut(), &mut stepper.optimizer).unwrap();
         state = resumed.state.clone();
     }
     let json = serde_json::Value::Null;
@@ -269,6 +272,7 @@ fn probed_sitting(
         meter: Meter::silent(),
         task,
         stepper,
+        average,
         schedule: Schedule::new(config, TOTAL),
         cadence: Cadence::new(config, TOTAL).probing(probe.map(Probe::every)),
         rules: run::stop_rules(config, None, &machine, &signals).unwrap(),

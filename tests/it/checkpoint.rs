@@ -1,6 +1,6 @@
 //! `mlmtrain checkpoint`: what it says of whole and of damaged folders, and what it deletes.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
 use candle_core::Tensor;
@@ -8,6 +8,7 @@ use mlmtrain::checkpoint::{TensorFile, write_tensors};
 use mlmtrain::fs::FolderLock;
 use serde_json::Value;
 
+use crate::material::{examples, tagged};
 use crate::pretrain::electra;
 use crate::workplace::{Workplace, assert_same_tree};
 
@@ -225,4 +226,135 @@ fn a_run_keeps_to_its_bytes_and_keeps_the_newest_and_the_best() {
     // Half of one more, because the log in a checkpoint grows with the steps.
     let three = run(3 * bytes + bytes / 2);
     assert_eq!(three, if best == 40 || best == 32 { [24, 32, 40].into() } else { [best, 32, 40].into() });
+}
+
+/// The tensors of a file of the workplace.
+fn tensors(place: &Workplace, name: &str) -> BTreeMap<String, Tensor> {
+    TensorFile::open(&place.path(name)).unwrap().tensors().unwrap()
+}
+
+/// Asserts that the file of weights in `averaged` has the mean of those in the other folders.
+fn assert_mean(place: &Workplace, averaged: &str, folders: &[&str], file: &str) {
+    let mean = tensors(place, &format!("{averaged}/{file}"));
+    let sources: Vec<_> = folders.iter().map(|folder| tensors(place, &format!("{folder}/{file}"))).collect();
+    assert!(!mean.is_empty() && sources.iter().all(|source| source.keys().eq(mean.keys())));
+    for (name, found) in &mean {
+        let values = |tensor: &Tensor| tensor.flatten_all().unwrap().to_vec1::<f32>().unwrap();
+        let of_sources: Vec<Vec<f32>> = sources.iter().map(|source| values(&source[name])).collect();
+        for (index, found) in values(found).iter().enumerate() {
+            let sum: f64 = of_sources.iter().map(|values| f64::from(values[index])).sum();
+            let mean = (sum / folders.len() as f64) as f32;
+            assert_eq!(found.to_bits(), mean.to_bits(), "{name}, value {index}");
+        }
+    }
+}
+
+#[test]
+fn an_average_is_the_mean_of_the_weights_and_a_model_folder() {
+    let place = trained();
+    let average = |arguments: &str| {
+        let arguments = format!("checkpoint average {arguments}");
+        place.program(&arguments.split(' ').collect::<Vec<_>>(), "")
+    };
+    let before = place.tree();
+    let done = average("run --last 3 --output averaged").ok().stdout;
+    assert_eq!(done, "average of 3 checkpoints (steps 24, 32, 40): averaged\n");
+    assert_same_tree(&before, &place.tree());
+    let last = ["run/checkpoint-24", "run/checkpoint-32", "run/checkpoint-40"];
+    assert_mean(&place, "averaged", &last, "model.safetensors");
+    for name in ["config.json", "tokenizer.json", "tokenizer_config.json"] {
+        let read = |folder: &str| fs::read(place.path(folder).join(name)).unwrap();
+        assert!(read("averaged") == read("run/final"), "{name}");
+    }
+    assert!(!place.path("averaged/trainer").exists() && !place.path("averaged/trainer_state.json").exists());
+    place.program(&["checkpoint", "verify", "averaged"], "").ok();
+    let evaluate = ["evaluate", "--data", "corpus.txt", "--json", "--model"];
+    let loss = |model: &str| {
+        let scored = place.program(&[&evaluate[..], &[model]].concat(), "").ok().stdout;
+        serde_json::from_str::<Value>(&scored).unwrap()["eval_loss"].as_f64().unwrap()
+    };
+    assert!((loss("averaged") - loss("run/final")).abs() < 0.5);
+    let all = average("run --output run/all").ok().stdout;
+    assert!(all.starts_with("average of 5 checkpoints (steps 8, 16, 24, 32, 40)"), "{all}");
+    // Two of the same values have them as their mean.
+    average("run/final run/checkpoint-40 --output same").ok();
+    let weights = |folder: &str| fs::read(place.path(folder).join("model.safetensors")).unwrap();
+    assert!(weights("same") == weights("run/final"));
+}
+
+#[test]
+fn what_has_no_mean_is_refused_and_leaves_nothing() {
+    let place = trained();
+    let sets = |more: &[&str]| place.run(&[&["training.max_steps=8"], more].concat(), &[]).ok();
+    sets(&["run.output_dir=wide", "model.roberta.intermediate_size=48"]);
+    sets(&["run.output_dir=other", "tokenizer.vocab_size=399"]);
+    sets(&["run.output_dir=words", "tokenizer.algorithm=unigram"]);
+    sets(&["run.output_dir=seeded", "run.seed=8"]);
+    let refused = |code: i32, arguments: &str, words: &[&str]| {
+        let arguments = format!("checkpoint average {arguments}");
+        place.program(&arguments.split(' ').collect::<Vec<_>>(), "").refused(code, words);
+        assert!(!place.path("new").exists(), "{arguments}");
+    };
+    let with = |other: &str| format!("run/final {other} --output new");
+    refused(2, &with("wide/final"), &["another model", "`intermediate_size` is 48, there it is 64"]);
+    refused(2, &with("other/final"), &["another model", "`vocab_size`"]);
+    refused(
+        2,
+        &with("words/final"),
+        &["holds another tokenizer than `run/final`", "average checkpoints of one"],
+    );
+    refused(
+        2,
+        "run seeded --output new",
+        &["is of another run than `run/checkpoint-40`: its `run.seed` differs"],
+    );
+    refused(2, &with("run/final"), &["run/final: is named twice"]);
+    refused(2, &with("corpus.txt"), &["corpus.txt: is no checkpoint and no final model of a run"]);
+    refused(2, "run/final --output new", &["1 checkpoints are named, a mean needs 2"]);
+    refused(2, "run --last 9 --output new", &["5 checkpoints are named, a mean needs 9", "save_total_limit"]);
+    refused(2, "run --output other", &["--output other: exists already, and is not replaced"]);
+    flip_a_bit(&place, "checkpoint-32/model.safetensors");
+    refused(1, "run --last 2 --output new", &["run/checkpoint-32/model.safetensors: has SHA-256"]);
+    let names = fs::read_dir(place.path("")).unwrap().map(|entry| entry.unwrap().file_name());
+    assert!(names.into_iter().all(|name| !name.to_string_lossy().starts_with(".tmp-")));
+}
+
+#[test]
+fn both_models_of_an_electra_are_averaged_and_scored() {
+    let place = Workplace::new();
+    place.run(&electra::sets(&["run.sample_text=null"]), &[]).ok();
+    place.program(&["checkpoint", "average", "run", "--last", "2", "--output", "averaged"], "").ok();
+    for model in ["generator", "discriminator"] {
+        let file = format!("{model}/model.safetensors");
+        assert_mean(&place, "averaged", &["run/checkpoint-32", "run/checkpoint-40"], &file);
+    }
+    let evaluate = ["evaluate", "--data", "corpus.txt", "--json", "--model", "averaged"];
+    let scored: Value = serde_json::from_str(&place.program(&evaluate, "").ok().stdout).unwrap();
+    assert!(scored["eval_discriminator_loss"].is_number(), "{scored}");
+}
+
+#[test]
+fn classifiers_and_taggers_are_averaged_and_scored() {
+    let place = Workplace::new();
+    place.run(&["training.max_steps=8", "run.sample_text=null"], &[]).ok();
+    for (name, count) in [("train", 64), ("dev", 16)] {
+        fs::write(place.path(&format!("{name}.csv")), examples(count)).unwrap();
+        fs::write(place.path(&format!("{name}.conll")), tagged(count)).unwrap();
+    }
+    for (task, ending, score) in
+        [("classify", "csv", "eval_accuracy"), ("token-classify", "conll", "eval_overall_f1")]
+    {
+        let flags = format!("finetune --task {task} --train train.{ending} --eval dev.{ending}");
+        let more = format!("--model run/final --output-dir {task} --max-steps 6 --set training.save_steps=2");
+        let line = format!("{flags} {more}");
+        place.program(&line.split(' ').collect::<Vec<_>>(), "").ok();
+        let averaged = format!("{task}-averaged");
+        place.program(&["checkpoint", "average", task, "--output", &averaged], "").ok();
+        let folders = [2, 4, 6].map(|step| format!("{task}/checkpoint-{step}"));
+        assert_mean(&place, &averaged, &folders.each_ref().map(String::as_str), "model.safetensors");
+        let data = format!("dev.{ending}");
+        let evaluate = ["evaluate", "--model", &averaged, "--data", &data, "--json"];
+        let scored: Value = serde_json::from_str(&place.program(&evaluate, "").ok().stdout).unwrap();
+        assert!(scored[score].is_number(), "{scored}");
+    }
 }

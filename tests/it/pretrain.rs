@@ -1,6 +1,7 @@
 //! `mlmtrain pretrain` as its users meet it: the built program on a small corpus, in a folder of its own.
 
 mod albert;
+mod average;
 mod deberta;
 mod decay;
 mod diverging;

@@ -170,6 +170,14 @@ fn any_number_of_processes_leaves_the_same_bytes() {
     together(&two, 2, &[&lamb[..], &sharded].concat()).ok();
     assert_same(&one, &two, &files, "LAMB on two, with moments that are divided");
 
+    // Each process has the whole average, whoever updates which weights.
+    let averaged = [&SETS[..], &["training.weight_average={decay: 0.9, every: 3}"]].concat();
+    let (one, two) = (Workplace::new(), Workplace::new());
+    one.run(&averaged, &[]).ok();
+    together(&two, 2, &[&averaged[..], &sharded].concat()).ok();
+    let trained = "checkpoint-16/trainer/weights.safetensors";
+    assert_same(&one, &two, &[files[0], STATE, trained], "an average on two");
+
     let (one, three) = (Workplace::new(), Workplace::new());
     // The settings of prepared data say when each file was written.
     let written = SystemTime::now();

@@ -25,6 +25,15 @@ pub enum CheckpointCommand {
   mlmtrain checkpoint verify runs/quickstart/checkpoint-3000 runs/quickstart/final
   mlmtrain checkpoint verify models/roberta-base --json")]
     Verify(VerifyArgs),
+    /// Write the mean of the weights of several checkpoints of a run, as a model folder
+    ///
+    /// The folder is one that `evaluate`, `predict`, `finetune` and `AutoModel.from_pretrained` read. Checkpoints
+    /// of different models or tokenizers are refused, and damaged ones, too. Within the run folder `evaluate`
+    /// cleans the text as the run did.
+    #[command(after_help = "Examples:
+  mlmtrain checkpoint average runs/quickstart --last 2 --output runs/quickstart/averaged
+  mlmtrain checkpoint average runs/quickstart/checkpoint-3000 runs/quickstart/final --output averaged")]
+    Average(AverageArgs),
     /// Delete old checkpoints of a run, never the best one
     ///
     /// Keeps the newest N that are intact, which it verifies before it deletes anything. Damaged checkpoints
@@ -55,6 +64,20 @@ pub struct VerifyArgs {
     /// Print one JSON object instead of lines
     #[arg(long)]
     pub json: bool,
+}
+
+/// Arguments of `checkpoint average`.
+#[derive(Debug, Args)]
+pub struct AverageArgs {
+    /// Run folders, for all their checkpoints; single checkpoints; final models
+    #[arg(value_name = "DIR", required = true)]
+    pub folders: Vec<PathBuf>,
+    /// The folder to write, which must not exist
+    #[arg(long, value_name = "DIR")]
+    pub output: PathBuf,
+    /// Average the N checkpoints with the most steps only
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..))]
+    pub last: Option<u32>,
 }
 
 /// Arguments of `checkpoint prune`.

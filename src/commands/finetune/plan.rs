@@ -93,7 +93,8 @@ impl FinetunedVisitor for PlanLines<'_> {
         let epochs = steps as f64 / planned.rows.div_ceil(update.max(1)).max(1) as f64;
         row("steps", format!("{}, {epochs:.1} epochs", format_count(steps)));
         row("memory", forecast::memory(training, config.data.sequence_length(), machine, &shapes));
-        row("disk", forecast::disk(checkpoint_bytes(parameters), training, &config.run));
+        let checkpoint = checkpoint_bytes(parameters, training.weight_average.is_some());
+        row("disk", forecast::disk(checkpoint, training, &config.run));
         if let Some(limit) = &training.max_train_time {
             row("time limit", format!("{limit}; if time runs out first, the learning rate has not decayed"));
         }

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::commands::forecast::state_parts;
 use crate::commands::plan::{Device, Run};
 use crate::estimate::{Estimate, Fitted, PRICES_AS_OF};
 use crate::models::memory::PROCESS_BYTES;
@@ -118,8 +119,9 @@ fn memory(rows: &[Row]) -> Vec<String> {
 
 fn memory_parts(fitted: &Fitted) -> String {
     let found = &fitted.prediction;
+    let state = format!("of {}", state_parts(&fitted.training));
     let parts = [
-        ("of values, gradients and moments", found.state_bytes),
+        (state.as_str(), found.state_bytes),
         ("of activations", found.activation_bytes),
         ("at the largest moment of a step", found.temporary_bytes),
         ("of an evaluation beyond that", found.evaluation_bytes.saturating_sub(found.step_bytes())),

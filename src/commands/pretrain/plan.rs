@@ -45,7 +45,7 @@ pub(super) fn pretrain(config: &PretrainConfig, machine: &Machine) -> Result<Vec
         config.training = fit.training;
     }
     row("memory", forecast::memory(&config.training, config.data.max_seq_length, machine, &shapes));
-    let checkpoint = checkpoint_bytes(parameters);
+    let checkpoint = checkpoint_bytes(parameters, config.training.weight_average.is_some());
     row("disk", forecast::disk(checkpoint, &config.training, &config.run));
     if config.training.save_in_background {
         let copy = format_bytes(checkpoint);

@@ -13,6 +13,26 @@ pub(super) fn training(training: &TrainingConfig, max_seq_length: usize, finding
     unused::schedule(training, findings);
     cadence(training, findings);
     weights(training, findings);
+    average(training, findings);
+}
+
+/// Checks the moving average of the weights.
+fn average(training: &TrainingConfig, findings: &mut Findings) {
+    let Some(average) = training.weight_average else { return };
+    findings.below_one("training.weight_average.decay", average.decay, "0.999");
+    findings.count("training.weight_average.every", average.every, 1, u64::MAX);
+    let first = average.start_step.saturating_add(average.every);
+    if training.max_steps > 0 && first > training.max_steps as u64 {
+        let message = format!(
+            "`training.weight_average` begins after step {first}, but `training.max_steps` is {}",
+            training.max_steps
+        );
+        findings.add(
+            &["training.weight_average.start_step", "training.weight_average", "training.max_steps"],
+            message,
+            "begin earlier, or remove the average",
+        );
+    }
 }
 
 /// Checks the weights of labels. That all labels have one is checked when the examples are read.

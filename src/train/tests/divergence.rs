@@ -26,7 +26,7 @@ pub(super) fn training() -> TrainingConfig {
     }
 }
 
-fn run(
+pub(super) fn run(
     folder: &Path,
     training: &TrainingConfig,
     planted: &[(Range<u64>, f64)],
