@@ -146,7 +146,7 @@ fn finetune_takes_flags_without_a_file() {
     "#);
     insta::assert_snapshot!(finetune("--model m").load().expect_err("is wrong"), @r#"
     `--train`, `--eval` must be given, for there is no `--config`
-      hint: give `--model DIR --train FILE --eval FILE`, or `--config FILE`
+      hint: give `--model DIR --train FILE` with `--eval FILE` or `--eval-fraction 0.1`, or `--config FILE`
     "#);
 }
 

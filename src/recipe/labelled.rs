@@ -30,8 +30,21 @@ pub struct TextColumns {
     pub label: String,
     /// True if labels are lists.
     pub has_lists: bool,
+    /// True if the evaluation file names a column otherwise, so that the configuration names none: fine-tuning
+    /// knows the usual names.
+    pub names_differ: bool,
     /// A description of each column of the file.
     pub found: Vec<String>,
+}
+
+impl TextColumns {
+    fn write(&self, yaml: &mut Yaml) {
+        yaml.line(2, &format!("text_column: {}", quoted(&self.text)));
+        if let Some(pair) = &self.text_pair {
+            yaml.line(2, &format!("text_pair_column: {}", quoted(pair)));
+        }
+        yaml.line(2, &format!("label_column: {}", quoted(&self.label)));
+    }
 }
 
 /// Statistics of labelled examples, and the model that learns from them.
@@ -107,16 +120,18 @@ impl LabelledFacts {
         if let Some(eval) = &self.eval {
             yaml.line(2, &format!("eval_file: {}", quoted(eval)));
         } else {
-            yaml.why(2, "Rows with the same text are on one side, and each label keeps its share.");
+            let is_balanced = !self.labels.is_empty();
+            let shares = if is_balanced { ", and each label keeps its share" } else { "" };
+            yaml.why(2, &format!("Rows with the same text are on one side{shares}."));
             yaml.line(2, "eval_fraction: 0.1");
         }
         if let Some(columns) = &self.columns {
             yaml.why(2, &format!("The file has {}.", columns.found.join(", ")));
-            yaml.line(2, &format!("text_column: {}", quoted(&columns.text)));
-            if let Some(pair) = &columns.text_pair {
-                yaml.line(2, &format!("text_pair_column: {}", quoted(pair)));
+            if columns.names_differ {
+                yaml.why(2, "The evaluation file names its columns otherwise; both have usual names.");
+            } else {
+                columns.write(yaml);
             }
-            yaml.line(2, &format!("label_column: {}", quoted(&columns.label)));
         }
         if let Some(scheme) = &self.tag_scheme {
             yaml.line(2, &format!("tag_scheme: {scheme}"));

@@ -116,6 +116,39 @@ fn labelled_files_get_a_configuration_that_trains() {
 }
 
 #[test]
+fn labelled_files_that_differ_or_hold_lists_are_noticed() {
+    let place = Workplace::new();
+    place.run(&["training.max_steps=2", "run.sample_text=null"], &[]).ok();
+    let write = |name: &str, header: &str, labels: [&str; 3]| {
+        let rows = (0..30).map(|n| format!("{}\tthe owl sees number {n}\n", labels[n % 3]));
+        fs::write(place.path(name), header.to_string() + "\n" + &rows.collect::<String>()).unwrap();
+    };
+    let init = |more: &[&str]| {
+        place.program(&[&["init", "--model", "run/final", "--output", "-"], more].concat(), "")
+    };
+    write("train.tsv", "label\tsentence", ["0", "1", "1"]);
+    write("dev.tsv", "label\tcontent", ["0", "1", "1"]);
+    write("own.tsv", "label\tSatz", ["0", "1", "1"]);
+    let yaml = init(&["--train", "train.tsv", "--eval", "dev.tsv"]).ok().stdout;
+    assert!(yaml.contains("both have usual names") && !yaml.contains("text_column"), "{yaml}");
+    fs::write(place.path("finetune.yaml"), yaml).unwrap();
+    let checked = ["finetune", "--config", "finetune.yaml", "--max-steps", "2", "--threads", "1"];
+    assert!(place.program(&checked, "").ok().stdout.contains("accuracy"));
+    init(&["--train", "train.tsv", "--eval", "own.tsv"])
+        .refused(1, &["own.tsv: has no column `sentence`", "rename its column `Satz`"]);
+    write("one.tsv", "label\ttext", ["1", "1", "1"]);
+    init(&["--train", "one.tsv"]).refused(1, &["all labels in `label` are equal"]);
+    write("headless.tsv", "1\ta text of some length and without names", ["0", "1", "1"]);
+    init(&["--train", "headless.tsv"]).refused(1, &["headless.tsv:1: the first line looks like an example"]);
+    write("lists.tsv", "label\ttext", ["a", "b", "a, b"]);
+    let told = place
+        .program(&["init", "--model", "run/final", "-o", "lists.yaml", "--train", "lists.tsv"], "")
+        .ok()
+        .stdout;
+    assert!(told.contains("note: `a, b` seems to be several labels"), "{told}");
+}
+
+#[test]
 fn a_crawl_gets_filters_and_sees_what_each_leaves_out() {
     let place = Workplace::new();
     text(&place);

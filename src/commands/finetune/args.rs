@@ -127,7 +127,9 @@ impl FinetuneArgs {
             return Ok(());
         }
         let message = format!("{} must be given, for there is no `--config`", missing.join(", "));
-        Err(Problem::usage(message).hint("give `--model DIR --train FILE --eval FILE`, or `--config FILE`"))
+        let hint =
+            "give `--model DIR --train FILE` with `--eval FILE` or `--eval-fraction 0.1`, or `--config FILE`";
+        Err(Problem::usage(message).hint(hint))
     }
 
     fn flags(&self) -> Result<Vec<Override>, Problem> {

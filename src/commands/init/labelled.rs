@@ -13,7 +13,8 @@ use crate::fs;
 use crate::interop::read_folder;
 use crate::recipe::{LabelledFacts, TextColumns};
 use crate::tasks::labelled::{
-    Columns, Example, Tagging, files_of, guess_columns, read_examples, read_tagged,
+    Columns, Example, KnownColumns, Tagging, files_of, guess_columns, is_usual_name, read_examples,
+    read_tagged,
 };
 use crate::tokenizer::Tokenizer;
 
@@ -39,6 +40,9 @@ pub struct LabelledArgs {
     /// Column of the text; found when not given
     #[arg(long, value_name = "NAME", requires = "train")]
     pub text_column: Option<String>,
+    /// Column of the second text of a pair; found when not given
+    #[arg(long, value_name = "NAME", requires = "train")]
+    pub text_pair_column: Option<String>,
     /// Column of the label or number; found when not given
     #[arg(long, value_name = "NAME", requires = "train")]
     pub label_column: Option<String>,
@@ -134,8 +138,12 @@ fn texts(args: &LabelledArgs, train: &Path) -> Result<Found> {
     let files = files_of(train)?;
     let Some(first) = files.first() else { return Err(Problem::usage("names no file").into()) };
     let has_numbers = args.task == FinetuneTask::Regression;
-    let columns =
-        guess_columns(first, args.text_column.as_deref(), args.label_column.as_deref(), has_numbers)?;
+    let known = KnownColumns {
+        text: args.text_column.as_deref(),
+        text_pair: args.text_pair_column.as_deref(),
+        label: args.label_column.as_deref(),
+    };
+    let mut columns = guess_columns(first, known, has_numbers)?;
     let mut found = Found::default();
     for path in &files {
         for example in read_examples(path, &columns_to_read(&columns, has_numbers))? {
@@ -143,8 +151,82 @@ fn texts(args: &LabelledArgs, train: &Path) -> Result<Found> {
             found.texts.push(Example::whole_text(&example));
         }
     }
+    if !has_numbers && found.counts.len() < 2 && !columns.has_lists {
+        return Err(Problem::new(format!(
+            "all labels in `{}` are equal: there is nothing to learn",
+            columns.label
+        ))
+        .at(train.display())
+        .into());
+    }
+    if let Some(eval) = &args.eval {
+        columns.names_differ = differ_in_evaluation(eval, &columns, known, has_numbers)?;
+    }
+    found.notes.extend(list_note(&found.counts, &columns));
+    if !has_numbers && found.counts.len() > MOST_NUMBERS && found.counts.keys().all(|label| is_number(label))
+    {
+        found.notes.push(format!(
+            "note: the {} labels are numbers; `--task regression` predicts numbers",
+            found.counts.len()
+        ));
+    }
     found.columns = Some(columns);
     Ok(found)
+}
+
+/// Most labels that may be numbers without a note that they could be values of a regression.
+const MOST_NUMBERS: usize = 10;
+
+fn is_number(text: &str) -> bool {
+    text.parse::<f64>().is_ok()
+}
+
+/// Returns true if the evaluation file names a column otherwise than the training file, and fine-tuning finds
+/// the columns of both by their usual names.
+///
+/// # Errors
+/// Returns an error if a column differs that has no usual name, since one key holds for both files.
+fn differ_in_evaluation(
+    eval: &Path,
+    columns: &TextColumns,
+    known: KnownColumns<'_>,
+    has_numbers: bool,
+) -> Result<bool> {
+    let Some(file) = files_of(eval)?.into_iter().next() else { return Ok(false) };
+    let there = guess_columns(&file, known, has_numbers)?;
+    let differing: Vec<(&String, &String)> = [(&columns.text, &there.text), (&columns.label, &there.label)]
+        .into_iter()
+        .filter(|names| names.0 != names.1)
+        .collect();
+    for (train, other) in &differing {
+        if ![train, other].iter().all(|name| is_usual_name(name)) {
+            return Err(Problem::new(format!("has no column `{train}`, which the training file has"))
+                .at(file.display())
+                .hint(format!("rename its column `{other}` to `{train}`"))
+                .into());
+        }
+    }
+    Ok(!differing.is_empty())
+}
+
+/// A note if labels look like several labels in one text.
+fn list_note(counts: &BTreeMap<String, usize>, columns: &TextColumns) -> Option<String> {
+    if columns.has_lists {
+        return None;
+    }
+    [",", ";", "|"].into_iter().find_map(|separator| {
+        let listed = counts.keys().filter(|label| label.contains(separator));
+        let (example, are_known) = listed.fold((None, true), |(example, are_known), label| {
+            let is_known = label.split(separator).all(|part| counts.contains_key(part.trim()));
+            (example.or(Some(label)), are_known && is_known)
+        });
+        example.filter(|_| are_known).map(|label| {
+            format!(
+                "note: `{label}` seems to be several labels; for texts with any number of labels set \
+                 `problem_type: multi_label_classification` and `data.label_separator: '{separator}'`"
+            )
+        })
+    })
 }
 
 fn columns_to_read(columns: &TextColumns, has_numbers: bool) -> Columns<'_> {

@@ -10,8 +10,8 @@ use serde_json::Value;
 use crate::error::Problem;
 use crate::quantity::format_count;
 use crate::recipe::TextColumns;
-use crate::tasks::labelled::read::{NUMBER_COLUMNS, TEXT_COLUMNS, format_of};
-use crate::tasks::labelled::rows::rows_of;
+use crate::tasks::labelled::read::{LABEL_COLUMNS, NUMBER_COLUMNS, TEXT_COLUMNS, format_of};
+use crate::tasks::labelled::rows::{RowFormat, rows_of};
 use crate::tasks::labelled::several;
 
 /// Number of rows that are read for a guess.
@@ -26,6 +26,9 @@ const PAIRS: [(&str, &str); 6] = [
     ("text_a", "text_b"),
     ("question", "sentence"),
 ];
+
+/// Most words of the name of a column.
+const WORDS_OF_A_NAME: usize = 5;
 
 /// Most different labels per row. A column with more different values contains texts or row numbers.
 const MOST_LABELS_PER_ROW: f64 = 0.2;
@@ -75,7 +78,8 @@ impl Column {
 
     fn describe(&self) -> String {
         let values = format_count(self.values.len() as u64);
-        format!("`{}` ({values} values of {:.0} characters)", self.name, self.mean_characters())
+        let rows = if self.filled == ROWS_READ { " in the first 1,000 rows" } else { "" };
+        format!("`{}` ({values} values{rows} of {:.0} characters)", self.name, self.mean_characters())
     }
 }
 
@@ -138,6 +142,15 @@ impl FileColumns {
         self.0.iter().map(Column::describe).collect()
     }
 
+    /// Returns true if the first line of a table seems to be an example: it has a text of several words, or a
+    /// label of the rows below it.
+    fn names_look_like_values(&self) -> bool {
+        self.0.iter().any(|column| {
+            let is_text = column.name.split_whitespace().count() > WORDS_OF_A_NAME;
+            is_text || column.may_be_labels() && column.values.contains(&column.name)
+        })
+    }
+
     /// The error for a missing column: the column `asked` for, or one that looks like the `what`.
     fn missing(&self, path: &Path, asked: Option<&str>, what: &str) -> Problem {
         let there = self.described().join(", ");
@@ -150,15 +163,41 @@ impl FileColumns {
     }
 }
 
-/// Guesses the columns of a file of labelled texts. `text` and `label` are names of columns that are already
-/// known; if `numbers` is true, the label is a number. Errors list the columns of the file.
-pub fn guess_columns(
-    path: &Path,
-    text: Option<&str>,
-    label: Option<&str>,
-    numbers: bool,
-) -> Result<TextColumns> {
+/// Returns true if fine-tuning finds a column of this name without a key.
+pub fn is_usual_name(name: &str) -> bool {
+    TEXT_COLUMNS.contains(&name) || LABEL_COLUMNS.contains(&name)
+}
+
+/// Names of columns that are already known.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct KnownColumns<'a> {
+    /// Column of the (first) text.
+    pub text: Option<&'a str>,
+    /// Column of the second text of a pair.
+    pub text_pair: Option<&'a str>,
+    /// Column of the label or number.
+    pub label: Option<&'a str>,
+}
+
+/// Guesses the columns of a file of labelled texts, except those that are `known`. If `numbers` is true, the
+/// label is a number. Errors list the columns of the file.
+pub fn guess_columns(path: &Path, known: KnownColumns<'_>, numbers: bool) -> Result<TextColumns> {
+    let KnownColumns { text, text_pair, label } = known;
     let columns = FileColumns::read(path)?;
+    let has_header = matches!(format_of(path)?, RowFormat::Csv | RowFormat::Tsv);
+    if has_header && text.or(label).is_none() && columns.names_look_like_values() {
+        let names: Vec<String> = columns.0.iter().map(|column| format!("`{}`", column.name)).collect();
+        return Err(Problem::new(format!(
+            "the first line looks like an example, and must hold the names of the columns: {}",
+            names.join(", ")
+        ))
+        .at(format!("{}:1", path.display()))
+        .hint("add a first line such as `text,label`; `--text-column` and `--label-column` keep the line as it is")
+        .into());
+    }
+    if text_pair.is_some_and(|name| columns.named(name).is_none()) {
+        return Err(columns.missing(path, text_pair, "text-pair").into());
+    }
     let pair = PAIRS.iter().find(|(a, b)| columns.named(a).is_some() && columns.named(b).is_some());
     let first = match (text, pair) {
         (Some(name), _) => columns.named(name),
@@ -166,7 +205,7 @@ pub fn guess_columns(
         (None, None) => columns.first_of(&TEXT_COLUMNS).or_else(|| columns.longest_texts(&[label])),
     };
     let first = first.ok_or_else(|| columns.missing(path, text, "text"))?;
-    let second = pair.filter(|(one, _)| *one == first.name).map(|(_, second)| *second);
+    let second = text_pair.or(pair.filter(|(one, _)| *one == first.name).map(|(_, second)| *second));
     let texts = [Some(first.name.as_str()), second];
     let gold = match (label, numbers) {
         (Some(name), _) => columns.named(name),
@@ -179,6 +218,7 @@ pub fn guess_columns(
         text_pair: second.map(str::to_string),
         label: gold.name.clone(),
         has_lists: gold.lists > 0,
+        names_differ: false,
         found: columns.described(),
     })
 }
@@ -191,7 +231,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join(name);
         std::fs::write(&path, content).unwrap();
-        let guess = guess_columns(&path, None, None, numbers);
+        let guess = guess_columns(&path, KnownColumns::default(), numbers);
         guess.map(|of| (of.text, of.text_pair, of.label)).map_err(|e| e.to_string())
     }
 
@@ -215,6 +255,11 @@ mod tests {
         );
         let error = guessed("e.csv", "a,b\n", false).unwrap_err();
         assert!(error.ends_with("has no examples"), "{error}");
+        for header in ["How did serfdom develop in Russia ?,DESC", "a short one,1"] {
+            let rows = table(header, |n| format!("the text number {n},{}", ["DESC", "1"][n % 2]));
+            let error = guessed("f.csv", &rows, false).unwrap_err();
+            assert!(error.contains("f.csv:1: the first line looks like an example"), "{error}");
+        }
     }
 
     /// A table of 40 rows.

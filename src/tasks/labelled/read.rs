@@ -18,7 +18,7 @@ use crate::tasks::labelled::several::SeveralColumns;
 use crate::tasks::labelled::trained_columns::TrainedColumns;
 
 pub(super) const TEXT_COLUMNS: [&str; 3] = ["text", "sentence", "content"];
-const LABEL_COLUMNS: [&str; 3] = ["label", "category", "class"];
+pub(super) const LABEL_COLUMNS: [&str; 3] = ["label", "category", "class"];
 pub(super) const NUMBER_COLUMNS: [&str; 3] = ["label", "score", "similarity"];
 
 /// The hint for an empty value.
