@@ -7,7 +7,7 @@ use anyhow::Result;
 use candle_core::{DType, Device, Tensor};
 use serde_json::Value;
 
-use crate::checkpoint::{Checkpoint, CheckpointStore, Part, Snapshot, TensorFile, Unverified, write_sealed};
+use crate::checkpoint::{Checkpoint, CheckpointStore, Part, Snapshot, TensorFile, Unverified};
 use crate::commands::checkpoint::args::AverageArgs;
 use crate::commands::checkpoint::is_run;
 use crate::commands::terminal;
@@ -15,6 +15,7 @@ use crate::error::Problem;
 use crate::fs;
 use crate::interop::TOKENIZER_FILES;
 use crate::ops::tensor::with_slice;
+use crate::sealed::write_sealed;
 use crate::telemetry::{Progress, Unit};
 use crate::train::saved::{CONFIG, INPUTS, MODEL};
 
@@ -255,7 +256,8 @@ fn problem(file: &TensorFile, name: &str, what: &str) -> anyhow::Error {
 fn publish(output: &Path, snapshot: &Snapshot) -> Result<()> {
     let name = output.file_name().unwrap_or_default().to_string_lossy();
     let temporary = fs::parent_of(output).join(format!(".tmp-{}-{name}", std::process::id()));
-    let written = write_sealed(&temporary, snapshot).and_then(|()| fs::publish_folder(&temporary, output));
+    let written = write_sealed(&temporary, snapshot.step, &snapshot.parts)
+        .and_then(|()| fs::publish_folder(&temporary, output));
     written.inspect_err(|_| drop(fs::remove_folder(&temporary)))
 }
 
