@@ -13,8 +13,8 @@ use crate::fs;
 use crate::fs::FolderLock;
 use crate::interop::{PretrainedFolder, read_folder};
 use crate::scores::{Better, Metric, NOT_MEASURED};
-use crate::tasks::finetuned::Finetuned;
 use crate::tasks::list::FinetunedVisitor;
+use crate::tasks::target::{Examples, Target, best};
 use crate::train::run_folder::FINAL;
 use crate::train::used;
 use crate::trials::cell::{Cell, Done, file_name, require_files};
@@ -52,7 +52,7 @@ pub struct Swept {
 impl FinetunedVisitor for SweepRun<'_> {
     type Output = Result<Swept>;
 
-    fn visit<T: Finetuned>(self) -> Result<Swept> {
+    fn visit<T: Target>(self) -> Result<Swept> {
         let Self { sweep, output, with } = self;
         let world = with.world;
         if world.is_first() {
@@ -68,9 +68,9 @@ impl FinetunedVisitor for SweepRun<'_> {
         for group in sweep.settings.chunk_by(|one, other| one.config.data == other.config.data) {
             let jobs: Vec<Cell> = group.iter().flat_map(|setting| cells(sweep, setting, output)).collect();
             let Some(setting) = group.first() else { continue };
-            let examples = T::read(&setting.config)?;
+            let examples = Examples::<T>::read(&setting.config)?;
             with.progress.note(&examples.summary());
-            let (metric, better) = examples.best();
+            let (metric, better) = best::<T>();
             let summary = summary.get_or_insert_with(|| Summary {
                 sweep,
                 metric: format!("eval_{metric}"),
@@ -177,7 +177,7 @@ fn keep_best(summary: &Summary<'_>) -> Result<()> {
 
 /// Trains the best run again if its weights are gone, for example because an earlier sweep in this folder had
 /// another best run.
-fn restore_best<T: Finetuned>(
+fn restore_best<T: Target>(
     summary: &Summary<'_>,
     models: &BTreeMap<PathBuf, PretrainedFolder>,
     output: &Path,
@@ -193,7 +193,7 @@ fn restore_best<T: Finetuned>(
     let Some(cell) = cells.iter().find(|cell| cell.seed == best.seed) else { return Ok(()) };
     with.progress.note(&format!("the best run's weights are gone, it is trained again: {}", cell.name));
     record::forget(&cell.folder)?;
-    cell.run(&T::read(&setting.config)?, &models[&setting.config.model], with).map(|_| ())
+    cell.run(&Examples::<T>::read(&setting.config)?, &models[&setting.config.model], with).map(|_| ())
 }
 
 /// True if the sweep is a learning curve: its only key is the share of the training examples.
@@ -203,10 +203,10 @@ fn is_curve(sweep: &Sweep) -> bool {
 
 /// Returns the point of a learning curve for the last setting in `summary`, and the name of the floor if the
 /// task has one.
-fn point<T: Finetuned>(
+fn point<T: Target>(
     summary: &Summary<'_>,
     setting: &Setting,
-    examples: &T,
+    examples: &Examples<T>,
     metric: &str,
 ) -> (Point, Option<&'static str>) {
     let floor = examples.floors().pop();
@@ -252,8 +252,8 @@ fn finish(summary: &Summary<'_>, points: Vec<(Point, Option<&'static str>)>, out
     let mut json = summary.json();
     if !points.is_empty() {
         let floor = points.iter().find_map(|(_, name)| *name);
-        let column = summary.columns.iter().find(|(name, ..)| *name == summary.metric);
-        let metric = column.map_or(("loss", 1.0), |(_, title, factor)| (*title, *factor));
+        let column = summary.columns.iter().find(|column| column.score == summary.metric);
+        let metric = column.map_or(("loss", 1.0), |column| (column.title, column.factor));
         let curve = Curve { points: points.into_iter().map(|(point, _)| point).collect(), metric, floor };
         table = curve.table(summary);
         json["learning_curve"] = serde_json::to_value(&curve.points)?;

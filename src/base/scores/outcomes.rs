@@ -46,6 +46,12 @@ impl Metric {
     /// Scores of numbers, the usual one first.
     pub const OF_NUMBERS: &[Self] = &[Self::Pearson, Self::Spearmanr, Self::Mse, Self::Mae];
 
+    /// The score with this name in results.
+    pub fn named(name: &str) -> Option<Self> {
+        let all = [Self::OF_LABELS, Self::OF_LABEL_SETS, Self::OF_ENTITIES, Self::OF_NUMBERS];
+        all.into_iter().flatten().copied().find(|metric| metric.name() == name)
+    }
+
     /// Name in results, without `eval_`.
     pub fn name(self) -> &'static str {
         match self {
@@ -83,7 +89,7 @@ impl Metric {
 
     /// Direction in which the score is better.
     pub fn better(self) -> Better {
-        if matches!(self, Self::Mse | Self::Mae) { Better::Lower } else { Better::Higher }
+        Better::of(self.name())
     }
 
     /// Factor for people: 100 for a score that is read in percent, else 1.

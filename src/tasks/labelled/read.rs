@@ -26,7 +26,7 @@ const NO_VALUE: &str = "give the row one, take the row out of the file, or leave
     `data.on_bad_record: skip`";
 
 /// A text, or a pair of texts, with its label.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Example {
     /// The (first) text, never empty.
     pub text: String,
