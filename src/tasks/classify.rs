@@ -13,7 +13,7 @@ use crate::error::Problem;
 use crate::families::HeadKind;
 use crate::models::Objective;
 use crate::ops::soft_cross_entropy::SoftTargets;
-use crate::scores::{Confusion, Outcomes};
+use crate::scores::{Confusion, Metric, Outcomes};
 use crate::tasks::examples::Sources;
 use crate::tasks::floors::tf_idf;
 use crate::tasks::labelled::{Columns, Example, InputText, read_examples};
@@ -31,7 +31,7 @@ pub use table::confusion_table;
 pub struct Classes(LabelSet);
 
 /// Names of the scores of an evaluation, as the Trainer of transformers gives them.
-const SCORES: [&str; 4] = ["loss", "accuracy", "f1", "matthews_correlation"];
+const SCORES: [&str; 5] = ["loss", "accuracy", "f1", "matthews_correlation", "auroc"];
 
 /// One line of a predictions file.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -91,6 +91,7 @@ impl Target for Classes {
         Column::percent("eval_accuracy", "accuracy %"),
         Column::percent("eval_f1", "macro F1 %"),
         Column::plain("eval_matthews_correlation", "Matthews"),
+        Column::percent("eval_auroc", "AUROC %"),
         Column::plain("eval_loss", "loss"),
     ];
     const BEST: &'static str = "accuracy";
@@ -170,11 +171,13 @@ impl Target for Classes {
 
     fn scores(&self, judged: &Judged<'_, Self>) -> Scores {
         let confusion = self.confusion(judged);
-        named(SCORES, [judged.loss, confusion.accuracy(), confusion.macro_f1(), confusion.matthews()])
+        let auroc = self.outcomes(judged).score(Metric::Auroc);
+        named(SCORES, [judged.loss, confusion.accuracy(), confusion.macro_f1(), confusion.matthews(), auroc])
     }
 
     fn outcomes(&self, judged: &Judged<'_, Self>) -> Outcomes {
-        Outcomes::labels(self.0.len(), judged.gold, &predicted(judged))
+        let outcomes = Outcomes::labels(self.0.len(), judged.gold, &predicted(judged));
+        outcomes.with_probabilities(judged.answers.to_vec())
     }
 
     fn details(&self, judged: &Judged<'_, Self>) -> String {
@@ -185,8 +188,9 @@ impl Target for Classes {
         let classes = self.0.len();
         let Examples { train, eval, .. } = examples;
         let train_texts = whole_texts(&train.rows);
-        let predicted = tf_idf::classify(&train_texts, &train.gold, classes, &whole_texts(&eval.rows));
-        vec![Floor { name: tf_idf::NAME, outcomes: Outcomes::labels(classes, &eval.gold, &predicted) }]
+        let found = tf_idf::classify(&train_texts, &train.gold, classes, &whole_texts(&eval.rows));
+        let outcomes = Outcomes::labels(classes, &eval.gold, &found.labels);
+        vec![Floor { name: tf_idf::NAME, outcomes: outcomes.with_probabilities(found.probabilities) }]
     }
 
     fn line(&self, _file: &Path, row: &Example, probabilities: &Vec<f32>) -> Result<String> {
@@ -207,6 +211,7 @@ impl Target for Classes {
         scored.add_measured("accuracy", confusion.accuracy(), "accuracy", percent);
         scored.add_measured("f1", confusion.macro_f1(), "macro F1", percent);
         scored.add_measured("matthews_correlation", confusion.matthews(), "Matthews", four_digits);
+        scored.add_measured("auroc", self.outcomes(judged).score(Metric::Auroc), "AUROC", percent);
     }
 
     fn explain(&self, judged: &Judged<'_, Self>, scored: &mut Scored) {

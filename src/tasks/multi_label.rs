@@ -1,7 +1,8 @@
 //! Classification of texts with any number of labels each: sets of labels -> probability of each label -> the
 //! labels above their thresholds.
 //!
-//! `thresholds.rs` has the probabilities above which labels are predicted, `table.rs` the scores of each label.
+//! `thresholds.rs` has the probabilities above which labels are predicted, `table.rs` the scores of each
+//! label.
 
 mod table;
 pub mod thresholds;
@@ -14,7 +15,7 @@ use serde_json::{Map, Value, json};
 
 use crate::config::ClassifyData;
 use crate::families::HeadKind;
-use crate::scores::{LabelTally, Outcomes, above, measured};
+use crate::scores::{LabelTally, Metric, Outcomes, above, measured};
 use crate::tasks::examples::Sources;
 use crate::tasks::floors::tf_idf;
 use crate::tasks::labelled::{Columns, Example, InputText, read_examples};
@@ -103,7 +104,8 @@ impl SeveralLabels {
     /// The outcomes at the thresholds of these labels.
     fn own_outcomes(&self, judged: &Judged<'_, Self>) -> Outcomes {
         let gold = judged.gold.to_vec();
-        Outcomes::LabelSets { classes: self.labels.len(), gold, predicted: self.predicted(judged) }
+        let outcomes = Outcomes::label_sets(self.labels.len(), gold, self.predicted(judged));
+        outcomes.with_probabilities(judged.answers.to_vec())
     }
 }
 
@@ -135,6 +137,7 @@ impl Target for SeveralLabels {
         Column::percent("eval_f1_macro", "macro F1 %"),
         Column::percent("eval_f1_samples", "samples F1 %"),
         Column::percent("eval_exact_match", "exact %"),
+        Column::percent("eval_auroc", "AUROC %"),
         Column::plain("eval_loss", "loss"),
     ];
     const BEST: &'static str = "f1_micro";
@@ -206,13 +209,15 @@ impl Target for SeveralLabels {
     }
 
     fn score_names(&self) -> Vec<String> {
-        std::iter::once("loss").chain(SCORES).map(str::to_string).collect()
+        ["loss"].into_iter().chain(SCORES).chain(["auroc"]).map(str::to_string).collect()
     }
 
-    /// The scores at the threshold 0.5.
+    /// The scores at the threshold 0.5, and the area under the ROC curve, which needs no threshold.
     fn scores(&self, judged: &Judged<'_, Self>) -> Scores {
-        let loss = ("loss".to_string(), judged.loss);
-        std::iter::once(loss).chain(scores_of(&self.untuned().tally(judged))).collect()
+        let mut scores = named(["loss"], [judged.loss]);
+        scores.extend(scores_of(&self.untuned().tally(judged)));
+        scores.extend(named(["auroc"], [self.own_outcomes(judged).score(Metric::Auroc)]));
+        scores
     }
 
     /// The scores at tuned thresholds.
@@ -246,9 +251,9 @@ impl Target for SeveralLabels {
         let classes = self.labels.len();
         let Examples { train, eval, .. } = examples;
         let train_texts = whole_texts(&train.rows);
-        let predicted = tf_idf::label_sets(&train_texts, &train.gold, classes, &whole_texts(&eval.rows));
-        let outcomes = Outcomes::LabelSets { classes, gold: eval.gold.clone(), predicted };
-        vec![Floor { name: tf_idf::NAME, outcomes }]
+        let found = tf_idf::label_sets(&train_texts, &train.gold, classes, &whole_texts(&eval.rows));
+        let outcomes = Outcomes::label_sets(classes, eval.gold.clone(), found.labels);
+        vec![Floor { name: tf_idf::NAME, outcomes: outcomes.with_probabilities(found.probabilities) }]
     }
 
     fn model_files(&self) -> Vec<(String, Vec<u8>)> {
@@ -267,7 +272,7 @@ impl Target for SeveralLabels {
 
     fn report(&self, judged: &Judged<'_, Self>, scored: &mut Scored) {
         scored.add_measured("loss", judged.loss, "loss", four_digits);
-        let mut scores = scores_of(&self.untuned().tally(judged));
+        let mut scores = self.scores(judged).split_off(1);
         if self.thresholds.are_tuned {
             scores.extend(self.fitted_scores(judged));
         }
