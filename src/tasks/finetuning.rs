@@ -1,7 +1,7 @@
 //! The fine-tuning run of any task: labelled examples, a pretrained encoder and a new head.
 //!
-//! `data.rs` has the batches and evaluations of a run, `opened.rs` a trained model. What differs between tasks
-//! is in their [`Target`].
+//! `data.rs` has the batches and evaluations of a run, `opened.rs` a trained model. A [`Target`] has what
+//! differs between tasks.
 
 mod data;
 mod judge;
@@ -93,7 +93,7 @@ impl<'a, T: Target> Kind for Finetuning<'a, T> {
             start::sha256_of(examples.train.rows.iter().map(T::content))?,
             start::sha256_of(examples.eval.rows.iter().map(T::content))?,
         ];
-        start::inputs(folder, hashes, examples.target.names())
+        start::inputs(folder, hashes, &examples.target.resumed_names(&self.config.data))
     }
 
     fn build(self, setting: Setting<'_>) -> Result<Parts<Self::Task, Self::Data>> {
@@ -109,7 +109,7 @@ impl<'a, T: Target> Kind for Finetuning<'a, T> {
         let mut hub = HubConfig::new(model.config.clone(), T::HEAD, Some(names.to_vec()));
         hub.extra.clone_from(&folder.extra);
         let task = Supervised { model }.computing_in(machine.policy.compute)?;
-        // Stores the length in the folder, so that examples are cut at the same length when the model is used.
+        // Stores the length in the folder, so that examples are cut at the same length when it is used.
         let tokenizer = start::for_texts(config, tokenizer, progress).with_model_max_length(length);
         let mut model_folder = ModelFolder::whole(&hub, &tokenizer, task.model.parameters.layout());
         model_folder.files.extend(T::Input::files(config));

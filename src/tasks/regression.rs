@@ -13,7 +13,7 @@ use crate::families::HeadKind;
 use crate::scores::{Outcomes, mean};
 use crate::tasks::examples::Sources;
 use crate::tasks::floors::tf_idf;
-use crate::tasks::labelled::{Columns, Example, InputText, read_examples};
+use crate::tasks::labelled::{Columns, Example, InputText, files_of, number_column, read_examples};
 use crate::tasks::regression::scores::{score_names, scores};
 use crate::tasks::run::Scores;
 use crate::tasks::sequence::{LabelSet, Texts, text_bytes, whole_texts};
@@ -32,6 +32,11 @@ const NUMBER_BYTES: u64 = 80;
 /// The numbers of texts, by name.
 #[derive(Debug, Clone)]
 pub struct Numbers(LabelSet);
+
+/// The columns of a run: those of the numbers that a configuration names, else one column.
+fn columns(data: &ClassifyData) -> Columns<'_> {
+    Columns { numbers: Some(&data.labels), labelled: false, ..Columns::from_config(data) }
+}
 
 impl Numbers {
     /// JSON value of the numbers: a single one as a number, several as an object by their names.
@@ -66,13 +71,16 @@ impl Target for Numbers {
     const BEST: &'static str = "loss";
 
     fn sources(data: &ClassifyData) -> Result<(Sources<Example>, Vec<String>)> {
-        let columns = Columns { numbers: Some(&data.labels), labelled: false, ..Columns::from_config(data) };
-        Sources::of_examples(data, &columns)
+        Sources::of_examples(data, &columns(data))
     }
 
     fn learn(data: &ClassifyData, _: &[Example]) -> Result<Self> {
-        let only = [ONLY_NAME.to_string()];
-        LabelSet::given_some(if data.labels.is_empty() { &only } else { &data.labels }).map(Self)
+        if !data.labels.is_empty() {
+            return LabelSet::given_some(&data.labels).map(Self);
+        }
+        let first = files_of(&data.train_file)?.swap_remove(0);
+        let column = number_column(&first, &columns(data))?;
+        LabelSet::given_some(&[column.unwrap_or_else(|| ONLY_NAME.to_string())]).map(Self)
     }
 
     fn of_model(_: &Path, names: Vec<String>) -> Result<Self> {
@@ -80,13 +88,25 @@ impl Target for Numbers {
     }
 
     fn evaluated(&self, evaluation: &Evaluation<'_>) -> Result<(Vec<Example>, Vec<String>)> {
-        let names: &[String] = if self.names().len() > 1 { self.names() } else { &[] };
-        let columns = Columns { numbers: Some(names), ..evaluation.columns };
+        let mut columns = Columns { numbers: Some(self.names()), ..evaluation.columns };
+        if let [only] = self.names() {
+            columns.numbers = Some(&[]);
+            // Without a named column, the one of training is read if the file has it.
+            let trained = Columns { label: Some(only), ..columns };
+            if columns.label.is_none() && matches!(number_column(evaluation.data, &trained), Ok(Some(_))) {
+                columns = trained;
+            }
+        }
         Ok((read_examples(evaluation.data, &columns)?, Vec::new()))
     }
 
     fn names(&self) -> &[String] {
         self.0.names()
+    }
+
+    /// Earlier versions named a number that has no name in the configuration as transformers does.
+    fn resumed_names(&self, data: &ClassifyData) -> Vec<String> {
+        if data.labels.is_empty() { vec![ONLY_NAME.to_string()] } else { self.names().to_vec() }
     }
 
     fn gold(&self, _: &Path, rows: &[Example]) -> Result<Vec<Vec<f32>>> {

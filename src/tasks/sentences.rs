@@ -116,8 +116,8 @@ impl Input for Words {
         config: Option<&FinetuneConfig>,
     ) -> Result<(Tokenizer, WindowCollator)> {
         let mut tokenizer = start::tokenizer_of(folder)?;
-        // In text, words follow blanks, and pretraining saw them so. A trained tagger keeps the way in which it
-        // was trained.
+        // In text, words follow blanks, and pretraining saw them so. A trained tagger keeps the way in which
+        // it was trained.
         let is_new = config.is_some() && folder.head != HeadKind::TokenClassification;
         if is_new || had_blanks(folder, &tokenizer)? {
             tokenizer = tokenizer.for_words()?;

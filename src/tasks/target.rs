@@ -290,6 +290,11 @@ pub trait Target: Sized + Clone + Send + Sync + 'static {
     /// Names of the outputs of the model, in order.
     fn names(&self) -> &[String];
 
+    /// The names by which a resumed run recognises its labels.
+    fn resumed_names(&self, _data: &ClassifyData) -> Vec<String> {
+        self.names().to_vec()
+    }
+
     /// Returns the gold label of each example of a file. A label that is not known is an error.
     fn gold(&self, source: &Path, rows: &[Row<Self>]) -> Result<Vec<Self::Gold>>;
 

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
+use serde_json::Value;
 
 use crate::config::{Setting, Sweep};
 use crate::error::Problem;
@@ -14,7 +15,7 @@ use crate::fs::FolderLock;
 use crate::interop::{PretrainedFolder, read_folder};
 use crate::scores::{Better, Metric, NOT_MEASURED};
 use crate::tasks::list::FinetunedVisitor;
-use crate::tasks::target::{Examples, Target, best};
+use crate::tasks::target::{Examples, Target};
 use crate::train::run_folder::FINAL;
 use crate::train::used;
 use crate::trials::cell::{Cell, Done, file_name, require_files};
@@ -27,6 +28,15 @@ use crate::trials::{lanes, record};
 
 /// Name of the link to the folder of the best run, in the folder of the sweep.
 pub const BEST: &str = "best";
+
+/// Name of the file with all scores of a sweep.
+const RESULTS: &str = "sweep.json";
+
+/// Key of a learning curve in that file.
+const CURVE: &str = "learning_curve";
+
+/// Largest file of scores that is read, in bytes.
+const RESULTS_CAP_BYTES: u64 = 64 << 20;
 
 /// A sweep and the folder that it is run in.
 pub struct SweepRun<'a> {
@@ -56,7 +66,8 @@ impl FinetunedVisitor for SweepRun<'_> {
         let Self { sweep, output, with } = self;
         let world = with.world;
         if world.is_first() {
-            used::refuse_for_many(output, &["sweep.json", "sweep.md", "learning_curve.svg", BEST])?;
+            used::refuse_for_many(output, &[RESULTS, "sweep.md", "learning_curve.svg", BEST])?;
+            refuse_other_kind(sweep, output)?;
         }
         let _lock = world.is_first().then(|| FolderLock::take(output)).transpose()?;
         require_files(sweep.settings.iter().map(|setting| &setting.config))?;
@@ -70,7 +81,9 @@ impl FinetunedVisitor for SweepRun<'_> {
             let Some(setting) = group.first() else { continue };
             let examples = Examples::<T>::read(&setting.config)?;
             with.progress.note(&examples.summary());
-            let (metric, better) = best::<T>();
+            let named = setting.config.training.metric_for_best_model.as_deref();
+            let metric = named.map_or(T::BEST, |name| name.strip_prefix("eval_").unwrap_or(name));
+            let better = Better::of(metric);
             let summary = summary.get_or_insert_with(|| Summary {
                 sweep,
                 metric: format!("eval_{metric}"),
@@ -201,6 +214,26 @@ fn is_curve(sweep: &Sweep) -> bool {
     sweep.keys.len() == 1 && sweep.keys[0] == "data.max_train_fraction"
 }
 
+/// Refuses a learning curve in the folder of another sweep, and the reverse: each would replace the table and
+/// the best model of the other.
+fn refuse_other_kind(sweep: &Sweep, output: &Path) -> Result<()> {
+    let path = output.join(RESULTS);
+    if !fs::exists(&path) {
+        return Ok(());
+    }
+    let found: Value = serde_json::from_slice(&fs::read_capped(&path, RESULTS_CAP_BYTES)?)
+        .map_err(|e| Problem::new(format!("is no result of a sweep: {e}")).at(path.display()))?;
+    let was_curve = found.get(CURVE).is_some();
+    if was_curve == is_curve(sweep) {
+        return Ok(());
+    }
+    let other = if was_curve { "a learning curve" } else { "a sweep over other keys" };
+    Err(Problem::usage(format!("holds the results of {other}, which this run would replace"))
+        .at(path.display())
+        .hint("choose another folder with `--output-dir`")
+        .into())
+}
+
 /// Returns the point of a learning curve for the last setting in `summary`, and the name of the floor if the
 /// task has one.
 fn point<T: Target>(
@@ -256,12 +289,12 @@ fn finish(summary: &Summary<'_>, points: Vec<(Point, Option<&'static str>)>, out
         let metric = column.map_or(("loss", 1.0), |column| (column.title, column.factor));
         let curve = Curve { points: points.into_iter().map(|(point, _)| point).collect(), metric, floor };
         table = curve.table(summary);
-        json["learning_curve"] = serde_json::to_value(&curve.points)?;
+        json[CURVE] = serde_json::to_value(&curve.points)?;
         let path = output.join("learning_curve.svg");
         fs::write_bytes(&path, curve.svg().as_bytes())?;
         notes.push(format!("learning curve: {}", path.display()));
     }
-    fs::write_bytes(&output.join("sweep.json"), format!("{json:#}\n").as_bytes())?;
+    fs::write_bytes(&output.join(RESULTS), format!("{json:#}\n").as_bytes())?;
     let markdown = format!("{}\n{}\n", table.markdown(), notes.join("  \n"));
     fs::write_bytes(&output.join("sweep.md"), markdown.as_bytes())?;
     Ok(Swept { table, best: best.map(|best| best.folder.join(FINAL)), notes })

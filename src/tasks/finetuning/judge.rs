@@ -53,13 +53,11 @@ pub(super) fn batch<T: Target>(
 impl<T: Target> Judge<'_, T> {
     /// The first batch of sequences; without labels all labels are 0.
     pub(super) fn batch(&self, encoded: &[&Encoded<T>], gold: Option<&[T::Gold]>) -> Batch {
-        match gold {
-            Some(gold) => batch(self.target, gold, self.collator, encoded, 0),
-            None => {
-                let labels = vec![0; encoded.iter().flat_map(|encoded| T::Input::places(encoded)).count()];
-                Batch { labels, ..T::Input::batch(self.collator, encoded, 0) }
-            }
+        if let Some(gold) = gold {
+            return batch(self.target, gold, self.collator, encoded, 0);
         }
+        let places = encoded.iter().flat_map(|encoded| T::Input::places(encoded));
+        Batch { labels: vec![0; places.count()], ..T::Input::batch(self.collator, encoded, 0) }
     }
 
     /// Predicts the examples `rows`, whose sequences are `encoded`. `None` if it was interrupted.

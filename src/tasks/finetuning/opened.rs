@@ -64,9 +64,7 @@ impl<T: Target> Trained for Opened<T> {
         let judge = self.judge(evaluation.batch_size);
         let first: Vec<&Encoded<T>> = encoded.iter().take(evaluation.batch_size).collect();
         evaluation.dump_logits(&self.task, &judge.batch(&first, Some(&gold)))?;
-        let Some(verdict) = judge.verdict(&rows, &encoded, Some(&gold), &|| false)? else {
-            unreachable!("nothing interrupts it")
-        };
+        let verdict = judge.verdict(&rows, &encoded, Some(&gold), &|| false)?.expect("nothing interrupts it");
         if let Some(example) = verdict.not_finite {
             return Err(not_finite(evaluation.example(example)).into());
         }
@@ -97,9 +95,7 @@ impl<T: Target> Trained for Opened<T> {
             let (encoded, more) = T::Input::encode(&self.tokenizer, &self.collator, &rows)?;
             examples += batch.len();
             unusual += more;
-            let Some(verdict) = judge.verdict(&rows, &encoded, None, &|| false)? else {
-                unreachable!("nothing interrupts it")
-            };
+            let verdict = judge.verdict(&rows, &encoded, None, &|| false)?.expect("nothing interrupts it");
             if let Some(example) = verdict.not_finite {
                 return Err(not_finite(T::Input::origin(&batch[example]).place.clone()).into());
             }
@@ -108,7 +104,9 @@ impl<T: Target> Trained for Opened<T> {
                 answers.answer(found, T::Input::origin(question))?;
             }
         }
-        T::Input::note_of_predict(examples, &unusual).iter().for_each(|note| answers.note(note));
+        if let Some(note) = T::Input::note_of_predict(examples, &unusual) {
+            answers.note(&note);
+        }
         Ok(())
     }
 

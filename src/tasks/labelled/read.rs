@@ -141,6 +141,14 @@ pub(super) fn format_of(path: &Path) -> Result<RowFormat, Problem> {
     })
 }
 
+/// Returns the column of the number of examples with one number each, as [`read_examples`] chooses it by the
+/// first row of a file. `None` if no row can be read.
+pub fn number_column(path: &Path, columns: &Columns<'_>) -> Result<Option<String>> {
+    let name = path.display().to_string();
+    let Some(row) = rows_of(path, format_of(path)?)?.find_map(Result::ok) else { return Ok(None) };
+    Ok(Chosen::new(&name, &row, columns)?.numbers.pop())
+}
+
 /// As [`read_examples`]; `bad_rows` decides if rows that cannot be read are errors or skipped, and counts
 /// those.
 pub fn read_examples_skipping(
