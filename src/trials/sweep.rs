@@ -221,8 +221,10 @@ fn refuse_other_kind(sweep: &Sweep, output: &Path) -> Result<()> {
     if !fs::exists(&path) {
         return Ok(());
     }
-    let found: Value = serde_json::from_slice(&fs::read_capped(&path, RESULTS_CAP_BYTES)?)
-        .map_err(|e| Problem::new(format!("is no result of a sweep: {e}")).at(path.display()))?;
+    let found: Value = serde_json::from_slice(&fs::read_capped(&path, RESULTS_CAP_BYTES)?).map_err(|e| {
+        let problem = Problem::new(format!("is no result of a sweep: {e}")).at(path.display());
+        problem.hint("remove the file; the same sweep writes it again")
+    })?;
     let was_curve = found.get(CURVE).is_some();
     if was_curve == is_curve(sweep) {
         return Ok(());
