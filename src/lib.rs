@@ -79,7 +79,7 @@
 //! Start reading at `train/run.rs` (a whole run), `train.rs` (the loop) and `train/rollback.rs` (a run in
 //! trouble), then `tasks/supervised.rs`,
 //! `models/encoder.rs`, `ops/layer_norm/`. Two models of one run are `models/pair.rs`; what a pretraining
-//! task brings along is `tasks/pretraining.rs`, a fine-tuning one `tasks/finetuned.rs`. A family is a
+//! task brings along is `tasks/pretraining.rs`, a fine-tuning one `tasks/target.rs`. A family is a
 //! file of data in `families/`; CONTRIBUTING lists the files of a task. In
 //! `data/` the path of the text starts at `prepare/job.rs`, then `corpus/pass.rs`, `batches/loader.rs`.
 

@@ -2,15 +2,15 @@
 //!
 //! A [`Task`] turns a batch into losses and gradients; it does not know about steps, schedules, checkpoints
 //! or sinks. [`run`] defines what a task adds to a whole run, whose skeleton is `train/run.rs`; [`trained`]
-//! is the interface of a trained model. A new task is a folder with a line in [`list`] and its name in
-//! `config/task.rs`.
+//! is the interface of a trained model. A new task of fine-tuning is a [`target::Target`] with a line in
+//! [`list`] and its name in `config/task.rs`.
 
 pub mod classify;
 mod divided;
 pub mod embed;
-mod examples;
+pub mod examples;
 pub mod fill_mask;
-pub mod finetuned;
+pub mod finetuning;
 pub mod finite;
 pub mod floors;
 mod inputs;
@@ -26,11 +26,14 @@ pub mod regression;
 pub mod replaced_token_detection;
 pub mod run;
 pub mod sentence_pairs;
+pub mod sentences;
+pub mod sequence;
 mod shuffled;
 mod start;
 mod subset;
 mod supervised;
 mod table;
+pub mod target;
 #[cfg(test)]
 mod tests;
 pub mod token_classify;

@@ -20,10 +20,10 @@ use crate::fs::FolderLock;
 use crate::interop::{PretrainedFolder, read_folder};
 use crate::machine::Machine;
 use crate::scores::{mean, measured, sample_std};
-use crate::tasks::finetuned::Finetuned;
 use crate::tasks::labelled::files_of;
 use crate::tasks::list;
 use crate::tasks::list::FinetunedVisitor;
+use crate::tasks::target::{Column, Examples, Target};
 use crate::tasks::trained::learnt_nothing;
 use crate::telemetry::{Progress, write_results};
 use crate::train::resume::{Start, keep_compute};
@@ -135,7 +135,7 @@ struct Training<'a> {
 impl FinetunedVisitor for Training<'_> {
     type Output = Result<Ended>;
 
-    fn visit<T: Finetuned>(self) -> Result<Ended> {
+    fn visit<T: Target>(self) -> Result<Ended> {
         let Self { config, machine, progress } = self;
         let seeds = seeds(config);
         // Each run locks its own folder. The folder above several runs has to be locked, too.
@@ -158,7 +158,7 @@ impl FinetunedVisitor for Training<'_> {
                 progress.detail(&format!("reading `{}`", file.display()));
             }
         }
-        let examples = T::read(config)?;
+        let examples = Examples::<T>::read(config)?;
         progress.note(&examples.summary());
         // The folder is opened once for all seeds. Tensors are read later, on demand.
         let folder = read_folder(&config.model)?;
@@ -190,9 +190,9 @@ impl FinetunedVisitor for Training<'_> {
 }
 
 /// Trains one seed, and warns if the model gives all examples the same answer.
-fn train_seed<T: Finetuned>(
+fn train_seed<T: Target>(
     seed_run: &SeedRun,
-    examples: &T,
+    examples: &Examples<T>,
     folder: &PretrainedFolder,
     config: &FinetuneConfig,
     with: Equipment<'_>,
@@ -218,14 +218,10 @@ fn train_seed<T: Finetuned>(
         return Err(stopped_by(signal, &format!("step {} is saved", outcome.step)).into());
     }
     let train::run::Outcome { end, results, model, data, .. } = outcome;
-    // With tuned thresholds, the model may give different labels all the same.
-    let is_tuned = results.get("eval_f1_micro_tuned").is_some_and(|&score| score > 0.0);
-    let is_first = with.machine.world.is_first();
-    let uniform = examples.outcomes(&data).uniform_answers().filter(|_| !is_tuned && is_first);
-    if let Some(how) = uniform {
+    if let Some(how) = data.uniform_answers().filter(|_| with.machine.world.is_first()) {
         with.progress.labelled(&format!("seed {seed}")).warn(&learnt_nothing(&how));
     }
-    Ok(Outcome { seed: *seed, end, results, model, details: examples.details(&data) })
+    Ok(Outcome { seed: *seed, end, results, model, details: data.details() })
 }
 
 /// Chooses the sequence length for the model of a configuration, if it is not given. Returns a note if the
@@ -263,15 +259,12 @@ fn summary(outcomes: &[Outcome]) -> Vec<(String, f64)> {
         .collect()
 }
 
-/// The name of a score in transformers' Trainer, the title of its column, and its factor for display.
-type Column = (&'static str, &'static str, f64);
-
 /// The table of all seeds with mean and deviation, and the details of the last one.
 fn report(outcomes: &[Outcome], columns: &[Column]) -> Vec<String> {
-    let header = cells(columns, |(_, title, _)| title.to_string());
+    let header = cells(columns, |column| column.title.to_string());
     let mut lines = vec![format!("{:>8}{header}{:>12}{:>14}  model", "seed", "training s", "evaluation s")];
     for outcome in outcomes {
-        let row = cells(columns, |(name, _, factor)| digits(outcome.value(name) * factor, *factor));
+        let row = cells(columns, |column| digits(outcome.value(column.score), column.factor));
         let note = if outcome.end.is_none() { "  (complete already)" } else { "" };
         lines.push(format!(
             "{:>8}{row}{:>12.0}{:>14.1}  {}{note}",
@@ -283,10 +276,9 @@ fn report(outcomes: &[Outcome], columns: &[Column]) -> Vec<String> {
     }
     if outcomes.len() > 1 {
         for (title, statistic) in [("mean", mean as fn(&[f64]) -> f64), ("std", sample_std)] {
-            let row = cells(columns, |(name, _, factor)| {
-                let values: Vec<f64> =
-                    outcomes.iter().filter_map(|outcome| outcome.results.get(*name).copied()).collect();
-                digits(statistic(&values) * factor, *factor)
+            let row = cells(columns, |column| {
+                let values = outcomes.iter().filter_map(|outcome| outcome.results.get(column.score));
+                digits(statistic(&values.copied().collect::<Vec<f64>>()), column.factor)
             });
             lines.push(format!("{title:>8}{row}"));
         }
@@ -305,6 +297,12 @@ fn cells(columns: &[Column], text: impl Fn(&Column) -> String) -> String {
     cells.concat()
 }
 
+/// Two decimals for a percentage (a factor above 1), else four.
 fn digits(value: f64, factor: f64) -> String {
-    measured(value, |value| if factor > 1.0 { format!("{value:.2}") } else { format!("{value:.4}") })
+    measured(
+        value,
+        |value| {
+            if factor > 1.0 { format!("{:.2}", value * factor) } else { format!("{value:.4}") }
+        },
+    )
 }

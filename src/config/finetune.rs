@@ -181,11 +181,6 @@ pub struct FinetuneConfig {
 impl FinetuneConfig {
     /// Returns what is learnt of each example.
     pub fn goal(&self) -> Goal {
-        match (self.task, self.problem_type) {
-            (FinetuneTask::Classify, Some(ProblemType::MultiLabelClassification)) => Goal::LabelSet,
-            (FinetuneTask::Classify, _) => Goal::Label,
-            (FinetuneTask::Regression, _) => Goal::Numbers,
-            (FinetuneTask::TokenClassify, _) => Goal::Tags,
-        }
+        Goal::new(self.task, self.problem_type)
     }
 }

@@ -5,6 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use base::families::Family;
+use base::scores::Metric;
 
 /// Task of `pretrain`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema, ValueEnum)]
@@ -61,6 +62,13 @@ pub enum FinetuneTask {
     TokenClassify,
 }
 
+impl FinetuneTask {
+    /// The name in configurations and on the command line.
+    pub fn name(self) -> String {
+        self.to_possible_value().map(|value| value.get_name().to_string()).unwrap_or_default()
+    }
+}
+
 /// How many labels an example has, by the names of transformers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -87,4 +95,24 @@ pub enum Goal {
 impl Goal {
     /// Every goal.
     pub const ALL: [Self; 4] = [Self::Label, Self::LabelSet, Self::Numbers, Self::Tags];
+
+    /// The goal of a task.
+    pub fn new(task: FinetuneTask, problem_type: Option<ProblemType>) -> Self {
+        match (task, problem_type) {
+            (FinetuneTask::Classify, Some(ProblemType::MultiLabelClassification)) => Self::LabelSet,
+            (FinetuneTask::Classify, _) => Self::Label,
+            (FinetuneTask::Regression, _) => Self::Numbers,
+            (FinetuneTask::TokenClassify, _) => Self::Tags,
+        }
+    }
+
+    /// The scores by which models can be compared; the first is the default.
+    pub fn metrics(self) -> &'static [Metric] {
+        match self {
+            Self::Label => Metric::OF_LABELS,
+            Self::LabelSet => Metric::OF_LABEL_SETS,
+            Self::Numbers => Metric::OF_NUMBERS,
+            Self::Tags => Metric::OF_ENTITIES,
+        }
+    }
 }

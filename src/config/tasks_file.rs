@@ -92,7 +92,7 @@ pub(super) fn tasks_of(
         let seeds = std::mem::take(&mut config.seeds);
         let seeds = if seeds.is_empty() { DEFAULT_SEEDS.to_vec() } else { seeds };
         let metric = match metric {
-            None => metrics(config.goal())[0],
+            None => config.goal().metrics()[0],
             Some(mut entry) => {
                 variables::fill_at_once(&mut entry.node, "metric").map_err(only)?;
                 metric_of(&entry.node.value, config.goal())
@@ -112,22 +112,12 @@ fn refuse(place: &Place, message: impl Into<String>, hint: &str) -> Problems {
     only(Problem::usage(message).at(place.shown()).hint(hint))
 }
 
-/// Returns the metrics of a goal; the first is the default.
-fn metrics(goal: Goal) -> &'static [Metric] {
-    match goal {
-        Goal::Label => Metric::OF_LABELS,
-        Goal::LabelSet => Metric::OF_LABEL_SETS,
-        Goal::Numbers => Metric::OF_NUMBERS,
-        Goal::Tags => Metric::OF_ENTITIES,
-    }
-}
-
 fn metric_of(value: &Value, goal: Goal) -> Result<Metric, Problem> {
-    let named = metrics(goal).iter().find(|metric| value.text() == Some(metric.name()));
+    let named = goal.metrics().iter().find(|metric| value.text() == Some(metric.name()));
     if let Some(metric) = named {
         return Ok(*metric);
     }
-    let names: Vec<&str> = metrics(goal).iter().map(|metric| metric.name()).collect();
+    let names: Vec<&str> = goal.metrics().iter().map(|metric| metric.name()).collect();
     let near = value.text().and_then(|text| closest(text, &names));
     let hint = match near {
         Some(name) => format!("did you mean `{name}`?"),

@@ -142,9 +142,10 @@ impl Reader<'_> {
         // Without `problem_type`, transformers takes a model with one output for a regression.
         let declared = match problem_type.as_str() {
             None => (one_label && problem_type.is_null()).then_some(HeadKind::Regression),
-            Some(name) => [HeadKind::Regression, HeadKind::MultiLabelClassification]
+            Some(name) => HeadKind::ALL
                 .into_iter()
-                .find(|head| head.problem_type() == Some(name)),
+                .find(|head| head.problem_type() == Some(name))
+                .filter(|head| *head != HeadKind::SequenceClassification),
         };
         // The names of tensors do not distinguish these heads, so `problem_type` also counts if the file
         // names no class.

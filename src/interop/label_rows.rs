@@ -42,7 +42,12 @@ impl LabelRows {
         let is_same_kind =
             folder.head.has_labels() && folder.head.is_of_sequences() == head.is_of_sequences();
         let old = folder.id2label.clone().filter(|_| is_same_kind).unwrap_or_default();
-        Self::from_labels(output, old, labels)
+        let mut rows = Self::from_labels(output, old, labels);
+        // A single number is the same one whatever its column is called: transformers calls it `LABEL_0`.
+        if head == HeadKind::Regression && rows.old.len() == 1 && labels.len() == 1 {
+            rows.rows = vec![Some(0)];
+        }
+        rows
     }
 
     pub(super) fn output(&self) -> &str {

@@ -43,15 +43,13 @@ fn random(name: &str, shape: &[usize]) -> Tensor {
 /// drops.
 fn layout(config: &ModelConfig, head: HeadKind) -> Layout {
     match head {
-        HeadKind::SequenceClassification | HeadKind::MultiLabelClassification | HeadKind::Regression => {
-            Blueprint::classifier(config, LABELS.len()).layout
-        }
+        head if head.is_of_sequences() => Blueprint::classifier(config, LABELS.len()).layout,
         HeadKind::ReplacedTokenDetection => {
             Blueprint::replaced_tokens(config, config.family.replaced_tokens.unwrap()).layout
         }
         HeadKind::TokenClassification => Blueprint::token_classifier(config, LABELS.len()).unwrap().layout,
         HeadKind::SentencePairs => Blueprint::sentence_pairs(config).unwrap().layout,
-        HeadKind::MaskedLm | HeadKind::None => Blueprint::masked_lm(config).layout,
+        _ => Blueprint::masked_lm(config).layout,
     }
 }
 

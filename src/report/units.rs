@@ -115,21 +115,7 @@ pub(super) fn duration(seconds: f64) -> String {
 
 /// The title of a score, with a lower-case first letter.
 pub(super) fn score_title(name: &str) -> String {
-    const METRICS: [Metric; 12] = [
-        Metric::Accuracy,
-        Metric::F1,
-        Metric::MatthewsCorrelation,
-        Metric::F1Micro,
-        Metric::F1Macro,
-        Metric::F1Samples,
-        Metric::ExactMatch,
-        Metric::OverallF1,
-        Metric::Pearson,
-        Metric::Spearmanr,
-        Metric::Mse,
-        Metric::Mae,
-    ];
-    if let Some(metric) = METRICS.into_iter().find(|metric| metric.name() == name) {
+    if let Some(metric) = Metric::named(name) {
         return metric.title().to_string();
     }
     match name {

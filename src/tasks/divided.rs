@@ -63,7 +63,7 @@ mod tests {
     use crate::distributed::threads::{in_each, worlds};
     use crate::families::named_model;
     use crate::models::Model;
-    use crate::tasks::classify::Classify;
+    use crate::tasks::Supervised;
 
     /// The numbers and output bits of the batches that one process sees; `None` if it was interrupted.
     fn seen_outputs(
@@ -75,7 +75,7 @@ mod tests {
         let mut seen = Vec::new();
         let batches = batches.iter().cloned();
         let is_complete =
-            for_each_output(world, &Classify { model }, batches, interrupted, |number, outputs| {
+            for_each_output(world, &Supervised { model }, batches, interrupted, |number, outputs| {
                 let values = outputs.flatten_all()?.to_vec1::<f32>()?;
                 seen.push((number, values.into_iter().map(f32::to_bits).collect()));
                 Ok(())

@@ -18,11 +18,9 @@ use crate::interop::{DISCRIMINATOR, cached_folder, holds_pair, read_folder};
 use crate::layers::{Chosen, Context};
 use crate::models::{Blueprint, Model, Targets};
 use crate::ops::segment_mean;
-use crate::tasks::classify::Collator;
-use crate::tasks::classify::classifier::{collator, encode};
-use crate::tasks::classify::collate::Truncation;
 use crate::tasks::inputs::Inputs;
 use crate::tasks::labelled::TextPair;
+use crate::tasks::sequence::{Collator, Truncation, encode};
 use crate::tasks::start;
 use crate::tokenizer::Tokenizer;
 
@@ -66,7 +64,7 @@ impl Embedder {
         // Tensors of a head stay unread, without the note that other uses of a folder print about that.
         folder.fill(&model.parameters, false)?;
         let longest = folder.config.max_sequence_length();
-        let collator = collator(&folder.config, &tokenizer, longest, true)?;
+        let collator = Collator::new(&tokenizer, folder.config.encoder.type_vocab_size, longest, true)?;
         let length =
             recipe.as_ref().and_then(|recipe| recipe.max_seq_length).or(tokenizer.model_max_length());
         let collator = length.map_or(collator, |length| collator.cut_at(length));
@@ -146,7 +144,9 @@ impl Embedder {
         } else {
             texts
         };
-        let (encoded, lost) = encode(&self.tokenizer, &self.collator, texts, &[])?;
+        let firsts: Vec<&str> = texts.iter().map(|(first, _)| first.as_str()).collect();
+        let seconds: Vec<Option<&str>> = texts.iter().map(|(_, second)| second.as_deref()).collect();
+        let (encoded, lost) = encode(&self.tokenizer, &self.collator, &firsts, &seconds)?;
         let mut order: Vec<usize> = (0..encoded.len()).collect();
         order.sort_by_key(|&index| {
             encoded[index].first.len() + encoded[index].second.as_ref().map_or(0, Vec::len)

@@ -16,24 +16,26 @@ use crate::tasks::labelled::files::Rows;
 use crate::tasks::labelled::{BadRows, Columns, Example, read_examples_skipping};
 use crate::tasks::subset;
 
-/// Rows with their labels, in the same order.
+/// Rows with their gold labels, in the same order.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Set<T, I> {
-    pub(super) rows: Vec<T>,
-    pub(super) ids: Vec<I>,
+pub struct Set<T, G> {
+    /// The rows.
+    pub rows: Vec<T>,
+    /// The gold label of each row: an id, several ids, numbers, or the ids of words.
+    pub gold: Vec<G>,
 }
 
-impl<T: Clone, I: Clone> Set<T, I> {
+impl<T: Clone, G: Clone> Set<T, G> {
     fn part(&self, chosen: &[usize]) -> Self {
         Self {
             rows: chosen.iter().map(|&index| self.rows[index].clone()).collect(),
-            ids: chosen.iter().map(|&index| self.ids[index].clone()).collect(),
+            gold: chosen.iter().map(|&index| self.gold[index].clone()).collect(),
         }
     }
 }
 
 /// The rows of the files that a configuration names.
-pub(super) struct Sources<T> {
+pub struct Sources<T> {
     /// Rows to train on; without a separate evaluation file also the rows to evaluate on.
     pub(super) train: Rows<T>,
     eval: Option<Rows<T>>,
@@ -48,28 +50,28 @@ impl<T: Clone> Sources<T> {
         Ok(Self { train, eval })
     }
 
-    /// Returns the training and the evaluation examples. `ids` gives the labels of the rows of a file,
+    /// Returns the training and the evaluation examples. `gold` gives the labels of the rows of a file,
     /// `strata` the classes whose proportions each part keeps, and `text` a key that is equal for rows that
     /// count as the same. The part of the training examples is drawn with the seed of the run, so it is the
     /// same for every training seed.
-    pub(super) fn divided<I: Clone>(
+    pub(super) fn divided<G: Clone>(
         self,
         config: &FinetuneConfig,
-        ids: impl Fn(&Path, &[T]) -> Result<Vec<I>>,
-        strata: impl Fn(&Set<T, I>) -> Vec<u32>,
+        gold: impl Fn(&Path, &[T]) -> Result<Vec<G>>,
+        strata: impl Fn(&[G]) -> Vec<u32>,
         text: impl Fn(&T) -> String,
-    ) -> Result<(Set<T, I>, Set<T, I>)> {
-        let all = labelled(self.train, &ids)?;
+    ) -> Result<(Set<T, G>, Set<T, G>)> {
+        let all = labelled(self.train, &gold)?;
         let (train, eval) = match (self.eval, config.data.eval_fraction) {
-            (Some(eval), _) => (all, labelled(eval, &ids)?),
+            (Some(eval), _) => (all, labelled(eval, &gold)?),
             (None, fraction) => {
                 let texts: Vec<String> = all.rows.iter().map(&text).collect();
-                let sides = held_out(&texts, &strata(&all), fraction.unwrap_or_default())?;
+                let sides = held_out(&texts, &strata(&all.gold), fraction.unwrap_or_default())?;
                 let (eval, train): (Vec<usize>, Vec<usize>) = (0..sides.len()).partition(|&row| sides[row]);
                 (all.part(&train), all.part(&eval))
             }
         };
-        Ok(match subset::chosen(&strata(&train), &config.data, config.run.seed)? {
+        Ok(match subset::chosen(&strata(&train.gold), &config.data, config.run.seed)? {
             Some(chosen) => (train.part(&chosen), eval),
             None => (train, eval),
         })
@@ -90,9 +92,9 @@ impl Sources<Example> {
     }
 }
 
-/// Rows with the labels that `ids` gives them.
-fn labelled<T, I>(rows: Rows<T>, ids: &impl Fn(&Path, &[T]) -> Result<Vec<I>>) -> Result<Set<T, I>> {
-    Ok(Set { ids: rows.each(ids)?, rows: rows.all })
+/// Rows with the labels that `gold` gives them.
+fn labelled<T, G>(rows: Rows<T>, gold: &impl Fn(&Path, &[T]) -> Result<Vec<G>>) -> Result<Set<T, G>> {
+    Ok(Set { gold: rows.each(gold)?, rows: rows.all })
 }
 
 /// True for each row that is kept for evaluation: this fraction of each stratum, chosen by the hashes of the

@@ -22,7 +22,7 @@ pub use bad_rows::{BadRows, RowError};
 pub use files::{files_of, missing, require};
 pub use guess::{KnownColumns, guess_columns, is_usual_name};
 pub use input::InputFile;
-pub use read::{Columns, Example, read_examples, read_examples_skipping};
+pub use read::{Columns, Example, number_column, read_examples, read_examples_skipping};
 pub use rows::RowFormat;
 pub use sentences::{Sentence, SentenceColumns, Sentences};
 pub use tagged::{TaggedFile, Tagging, read_tagged};

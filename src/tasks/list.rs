@@ -11,14 +11,19 @@ use crate::error::Problem;
 use crate::families::{HeadKind, ModelConfig};
 use crate::interop::{DISCRIMINATOR, PretrainedFolder, holds_pair, read_folder};
 use crate::machine::Machine;
-use crate::tasks::finetuned::Finetuned;
+use crate::tasks::classify::Classes;
+use crate::tasks::finetuning::Opened;
 use crate::tasks::masked_lm::MaskedLm;
+use crate::tasks::multi_label::SeveralLabels;
 use crate::tasks::pretraining::Pretrained;
+use crate::tasks::regression::Numbers;
 use crate::tasks::replaced_token_detection::{PairFolder, ReplacedTokenDetection};
 use crate::tasks::run::{ModelFolder, Setting, Shapes};
 use crate::tasks::sentence_pairs::{NextSentence, SentenceOrder, SentencePairs};
+use crate::tasks::target::Target;
+use crate::tasks::token_classify::TagSet;
 use crate::tasks::trained::Trained;
-use crate::tasks::{Task, classify, multi_label, pretraining, regression, token_classify};
+use crate::tasks::{Task, finetuning, pretraining};
 use crate::tokenizer::Tokenizer;
 
 /// Code that is generic over a pretraining task which is only known by name at run time.
@@ -46,16 +51,16 @@ pub trait FinetunedVisitor {
     type Output;
 
     /// Runs the code for the task `T`.
-    fn visit<T: Finetuned>(self) -> Self::Output;
+    fn visit<T: Target>(self) -> Self::Output;
 }
 
 /// Calls `visitor` with the type of the fine-tuning task for this goal.
 pub fn finetuned<V: FinetunedVisitor>(goal: Goal, visitor: V) -> V::Output {
     match goal {
-        Goal::Label => visitor.visit::<classify::Examples>(),
-        Goal::LabelSet => visitor.visit::<multi_label::LabelledExamples>(),
-        Goal::Numbers => visitor.visit::<regression::NumberExamples>(),
-        Goal::Tags => visitor.visit::<token_classify::TaggedExamples>(),
+        Goal::Label => visitor.visit::<Classes>(),
+        Goal::LabelSet => visitor.visit::<SeveralLabels>(),
+        Goal::Numbers => visitor.visit::<Numbers>(),
+        Goal::Tags => visitor.visit::<TagSet>(),
     }
 }
 
@@ -100,8 +105,8 @@ pub fn of_finetuning(path: &Path, config: &FinetuneConfig, machine: &Machine) ->
     impl FinetunedVisitor for Build<'_> {
         type Output = Result<Box<dyn Task>>;
 
-        fn visit<T: Finetuned>(self) -> Self::Output {
-            T::unfilled(&self.0, self.1)
+        fn visit<T: Target>(self) -> Self::Output {
+            finetuning::unfilled::<T>(&self.0, self.1)
         }
     }
     let task = finetuned(config.goal(), Build(read_folder(path)?, machine))?;
@@ -127,8 +132,8 @@ pub fn open(path: &Path, device: &Device) -> Result<Box<dyn Trained>> {
     impl FinetunedVisitor for &Open<'_> {
         type Output = Option<Result<Box<dyn Trained>>>;
 
-        fn visit<T: Finetuned>(self) -> Self::Output {
-            self.open_if(T::HEAD, T::open)
+        fn visit<T: Target>(self) -> Self::Output {
+            self.open_if(T::HEAD, |path, device| Ok(Box::new(Opened::<T>::load(path, device)?)))
         }
     }
     if holds_pair(path) {

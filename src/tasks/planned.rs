@@ -17,10 +17,13 @@ pub struct Planned {
 /// Lengths of examples in tokens, including special tokens, and the number of examples that are longer than
 /// the limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Lengths {
-    pub(super) examples: usize,
-    pub(super) longest: u64,
-    pub(super) too_long: u64,
+pub struct Lengths {
+    /// Number of examples.
+    pub examples: usize,
+    /// Length of the longest one.
+    pub longest: u64,
+    /// Number of examples that are longer than the limit.
+    pub too_long: u64,
 }
 
 /// Text such as "training 71, evaluation 33 tokens": the longest example of each set.

@@ -27,6 +27,11 @@ const CONFIG_JSON: &str = "config.json";
 /// Scores with the names that the Trainer of transformers gives them.
 pub type Scores = Vec<(String, f64)>;
 
+/// Scores with these names.
+pub(super) fn named<const N: usize>(names: [&str; N], values: [f64; N]) -> Scores {
+    names.into_iter().map(str::to_string).zip(values).collect()
+}
+
 /// The inputs of a run in addition to its configuration: a hash of each, by the configuration key that names
 /// the input.
 pub type Inputs = BTreeMap<String, String>;

@@ -15,12 +15,10 @@ use crate::ops::testing::{DTYPES, bits, device, on_each_device, relative_error};
 use crate::ops::update::Clip;
 use crate::optim::Optimizer;
 use crate::rng::{Purpose, Stream};
-use crate::tasks::Task;
-use crate::tasks::classify::Classify;
 use crate::tasks::masked_lm::MaskedLm;
 use crate::tasks::replaced_token_detection::{ReplacedTokenDetection, blueprint};
 use crate::tasks::sentence_pairs::{NextSentence, SentencePairs};
-use crate::tasks::token_classify::TokenClassify;
+use crate::tasks::{Supervised, Task};
 
 const VOCABULARY: u64 = 150;
 
@@ -165,7 +163,7 @@ fn a_pass_of_the_classifier_is_the_same_on_each_device() {
         let what = format!("classifier of {}", config.family.title);
         assert_same_on_each_device(&what, dtype, |device| {
             let model = Model::classifier(&config, 3, 1, device).unwrap().computing_in(dtype).unwrap();
-            gradients(&Classify { model }, &labelled_batch())
+            gradients(&Supervised { model }, &labelled_batch())
         });
     }
 }
@@ -178,7 +176,7 @@ fn a_pass_of_the_token_classifier_is_the_same_on_each_device() {
         assert_same_on_each_device("token classifier", dtype, |device| {
             let model =
                 Model::token_classifier(&config(), 5, 1, device).unwrap().computing_in(dtype).unwrap();
-            gradients(&TokenClassify { model }, &batch)
+            gradients(&Supervised { model }, &batch)
         });
     }
 }

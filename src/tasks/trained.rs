@@ -12,7 +12,7 @@ use crate::checkpoint::write_tensors;
 use crate::config::CleaningConfig;
 use crate::error::Problem;
 use crate::fs;
-use crate::scores::{Outcomes, measured};
+use crate::scores::measured;
 use crate::tasks::Task;
 use crate::tasks::labelled::{Columns, InputFile, InputText, Tagging};
 
@@ -109,9 +109,9 @@ pub fn learnt_nothing(how: &str) -> String {
 }
 
 impl Scored {
-    /// Adds a warning if the model answers all examples with the same class.
-    pub fn warn_if_uniform(&mut self, outcomes: &Outcomes) {
-        self.warnings.extend(outcomes.uniform_answers().map(|how| learnt_nothing(&how)));
+    /// Adds a warning if the model gives all examples the same answer, which `how` describes.
+    pub fn warn_if_uniform(&mut self, how: Option<String>) {
+        self.warnings.extend(how.map(|how| learnt_nothing(&how)));
     }
 
     /// Adds a score: `key` is its name in the Trainer of transformers, `name` its name in the line for
@@ -130,6 +130,11 @@ impl Scored {
 /// Formats a share in percent.
 pub fn percent(share: f64) -> String {
     format!("{:.2} %", 100.0 * share)
+}
+
+/// Formats a number with four digits.
+pub fn four_digits(value: f64) -> String {
+    format!("{value:.4}")
 }
 
 /// Receives the answers of a model.

@@ -21,11 +21,10 @@ use crate::ops::memory;
 use crate::precision;
 use crate::precision::{Hardware, Policy};
 use crate::rng::{Purpose, Stream};
-use crate::tasks::classify::Classify;
 use crate::tasks::list::PretrainedVisitor;
 use crate::tasks::pretraining::Pretrained;
 use crate::tasks::run::Setting;
-use crate::tasks::{Task, list};
+use crate::tasks::{Supervised, Task, list};
 use crate::telemetry::Progress;
 use crate::train::run::stepper;
 use crate::train::step::Share;
@@ -123,7 +122,7 @@ impl Case {
             TimedTask::Classification { labels } => {
                 let mut model = Model::classifier(&self.model, *labels, SEED, device)?;
                 model.encoder.gradient_checkpointing = self.gradient_checkpointing;
-                watch.steps(&Classify { model }.computing_in(machine.policy.compute)?)
+                watch.steps(&Supervised { model }.computing_in(machine.policy.compute)?)
             }
         }
     }

@@ -9,9 +9,9 @@ use anyhow::Result;
 use crate::config::FinetuneConfig;
 use crate::error::{Class, Problem, class_of};
 use crate::interop::PretrainedFolder;
-use crate::tasks::finetuned::Finetuned;
 use crate::tasks::labelled;
 use crate::tasks::run::Kind;
+use crate::tasks::target::{Examples, Target};
 use crate::train::End;
 use crate::train::resume::{Start, keep_compute};
 use crate::train::run::Request;
@@ -73,9 +73,9 @@ impl Cell {
 
     /// Trains this cell, resumes it after an interruption, or reads its record if it is complete. Divergence
     /// is a result, not an error: a sweep has to find out which learning rates are too high.
-    pub fn run<T: Finetuned>(
+    pub fn run<T: Target>(
         &self,
-        examples: &T,
+        examples: &Examples<T>,
         folder: &PretrainedFolder,
         with: Equipment<'_>,
     ) -> Result<Done> {
@@ -121,7 +121,7 @@ impl Cell {
                         name.starts_with("eval_") && name != "eval_runtime" && value.is_finite()
                     })
                     .collect();
-                Record { config, inputs, scores, outcomes: Some(examples.outcomes(&outcome.data)) }
+                Record { config, inputs, scores, outcomes: Some(outcome.data.outcomes()) }
             }
             Err(e) if class_of(&e) == Class::Diverged => {
                 progress.warn(&format!("{}: {e:#}", self.name));

@@ -18,9 +18,9 @@ use crate::fs;
 use crate::fs::FolderLock;
 use crate::interop::{PretrainedFolder, read_folder};
 use crate::scores::measured;
-use crate::tasks::finetuned::{Finetuned, Floor};
 use crate::tasks::list;
 use crate::tasks::list::FinetunedVisitor;
+use crate::tasks::target::{Examples, Floor, Target};
 use crate::train::used;
 use crate::trials::cell::{Cell, Done, file_name, require_files};
 use crate::trials::comparison::result::{Row, RowKind, TaskResult};
@@ -183,8 +183,8 @@ struct ComputeFloors<'a>(&'a NamedTask);
 impl FinetunedVisitor for ComputeFloors<'_> {
     type Output = Result<Vec<Floor>>;
 
-    fn visit<T: Finetuned>(self) -> Self::Output {
-        Ok(T::read(&self.0.config)?.floors())
+    fn visit<T: Target>(self) -> Self::Output {
+        Ok(Examples::<T>::read(&self.0.config)?.floors())
     }
 }
 
@@ -199,9 +199,9 @@ struct TrainTask<'a> {
 impl FinetunedVisitor for TrainTask<'_> {
     type Output = Result<Vec<Row>>;
 
-    fn visit<T: Finetuned>(self) -> Self::Output {
+    fn visit<T: Target>(self) -> Self::Output {
         let Self { comparison, task, entrants, forecast } = self;
-        let examples = T::read(&task.config)?;
+        let examples = Examples::<T>::read(&task.config)?;
         comparison.with.progress.note(&format!("{}: {}", task.name, examples.summary()));
         let jobs: Vec<Cell> = entrants.iter().flat_map(|entrant| comparison.cells(task, entrant)).collect();
         let mut lanes = jobs.len();

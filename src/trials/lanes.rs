@@ -15,8 +15,8 @@ use crate::error::Problem;
 use crate::fs;
 use crate::interop::PretrainedFolder;
 use crate::machine::Machine;
-use crate::tasks::finetuned::Finetuned;
 use crate::tasks::run::Kind;
+use crate::tasks::target::{Examples, Target};
 use crate::trials::equipment::Equipment;
 
 /// A run that may be trained at the same time as others.
@@ -32,9 +32,9 @@ pub trait Job: Sync {
 /// `config`: the key `runs_at_once`, or by default one per thread as long as they fit into half of the free
 /// memory. It is 1 on a GPU, with several processes, and with an automatic batch size, which fills the
 /// memory.
-pub fn lanes<T: Finetuned>(
+pub fn lanes<T: Target>(
     jobs: &[impl Job],
-    examples: &T,
+    examples: &Examples<T>,
     config: &FinetuneConfig,
     folder: &PretrainedFolder,
     machine: &Machine,

@@ -13,11 +13,11 @@ use crate::error::{Class, Problem, class_of};
 use crate::fs;
 use crate::interop::{PretrainedFolder, read_folder};
 use crate::scores::mean;
-use crate::tasks::finetuned::Finetuned;
 use crate::tasks::list;
 use crate::tasks::list::FinetunedVisitor;
 use crate::tasks::minimal_pairs::{Likelihood, Masking, Pair, read_pairs};
 use crate::tasks::run::Scores;
+use crate::tasks::target::{Examples, Target};
 use crate::telemetry::Progress;
 use crate::train::probe::Probe;
 use crate::trials::cell::{Cell, file_name, require_files};
@@ -170,8 +170,8 @@ struct ReadExamples<'a>(&'a NamedTask);
 impl FinetunedVisitor for ReadExamples<'_> {
     type Output = Result<()>;
 
-    fn visit<T: Finetuned>(self) -> Self::Output {
-        T::read(&self.0.config).map(drop)
+    fn visit<T: Target>(self) -> Self::Output {
+        Examples::<T>::read(&self.0.config).map(drop)
     }
 }
 
@@ -187,9 +187,9 @@ struct FinetuneSeeds<'a> {
 impl FinetunedVisitor for FinetuneSeeds<'_> {
     type Output = Result<Vec<f64>>;
 
-    fn visit<T: Finetuned>(self) -> Self::Output {
+    fn visit<T: Target>(self) -> Self::Output {
         let Self { task, folder, output, with } = self;
-        let examples = T::read(&task.config)?;
+        let examples = Examples::<T>::read(&task.config)?;
         let mut scores = Vec::new();
         for &seed in &task.seeds {
             let place = output.join(file_name(&task.name)).join(format!("seed-{seed}"));

@@ -8,10 +8,8 @@ use serde_json::{Map, Value, json};
 use crate::config;
 use crate::config::Sweep;
 use crate::scores::{Better, mean, sample_std};
+use crate::tasks::target::Column;
 use crate::trials::table::{Table, mean_and_deviation};
-
-/// The name of a score in transformers' Trainer, the title of its column, and its factor for display.
-pub(super) type Column = (&'static str, &'static str, f64);
 
 /// The run of a setting with one seed.
 #[derive(Debug, Clone)]
@@ -66,7 +64,7 @@ impl Summary<'_> {
         let mut header: Vec<String> = self.names().iter().map(ToString::to_string).collect();
         let names = header.len();
         header.push("seeds".to_string());
-        header.extend(self.columns.iter().map(|(_, title, _)| title.to_string()));
+        header.extend(self.columns.iter().map(|column| column.title.to_string()));
         let rows = (0..self.settings.len())
             .map(|setting| {
                 let mut cells = self.sweep.settings[setting].values.clone();
@@ -74,8 +72,8 @@ impl Summary<'_> {
                 let diverged = runs.iter().filter(|run| run.scores.is_empty()).count();
                 let lost = if diverged > 0 { format!(" ({diverged} diverged)") } else { String::new() };
                 cells.push(format!("{}{lost}", runs.len()));
-                cells.extend(self.columns.iter().map(|(name, _, factor)| {
-                    let values = self.values(setting, name);
+                cells.extend(self.columns.iter().map(|column| {
+                    let values = self.values(setting, column.score);
                     // If all seeds diverged, there is no score.
                     if diverged == runs.len() {
                         return "-".to_string();
@@ -83,7 +81,7 @@ impl Summary<'_> {
                     mean_and_deviation(
                         mean(&values),
                         (values.len() > 1).then(|| sample_std(&values)),
-                        *factor,
+                        column.factor,
                     )
                 }));
                 cells

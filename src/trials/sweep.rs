@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
+use serde_json::Value;
 
 use crate::config::{Setting, Sweep};
 use crate::error::Problem;
@@ -13,8 +14,8 @@ use crate::fs;
 use crate::fs::FolderLock;
 use crate::interop::{PretrainedFolder, read_folder};
 use crate::scores::{Better, Metric, NOT_MEASURED};
-use crate::tasks::finetuned::Finetuned;
 use crate::tasks::list::FinetunedVisitor;
+use crate::tasks::target::{Examples, Target};
 use crate::train::run_folder::FINAL;
 use crate::train::used;
 use crate::trials::cell::{Cell, Done, file_name, require_files};
@@ -27,6 +28,15 @@ use crate::trials::{lanes, record};
 
 /// Name of the link to the folder of the best run, in the folder of the sweep.
 pub const BEST: &str = "best";
+
+/// Name of the file with all scores of a sweep.
+const RESULTS: &str = "sweep.json";
+
+/// Key of a learning curve in that file.
+const CURVE: &str = "learning_curve";
+
+/// Largest file of scores that is read, in bytes.
+const RESULTS_CAP_BYTES: u64 = 64 << 20;
 
 /// A sweep and the folder that it is run in.
 pub struct SweepRun<'a> {
@@ -52,11 +62,12 @@ pub struct Swept {
 impl FinetunedVisitor for SweepRun<'_> {
     type Output = Result<Swept>;
 
-    fn visit<T: Finetuned>(self) -> Result<Swept> {
+    fn visit<T: Target>(self) -> Result<Swept> {
         let Self { sweep, output, with } = self;
         let world = with.world;
         if world.is_first() {
-            used::refuse_for_many(output, &["sweep.json", "sweep.md", "learning_curve.svg", BEST])?;
+            used::refuse_for_many(output, &[RESULTS, "sweep.md", "learning_curve.svg", BEST])?;
+            refuse_other_kind(sweep, output)?;
         }
         let _lock = world.is_first().then(|| FolderLock::take(output)).transpose()?;
         require_files(sweep.settings.iter().map(|setting| &setting.config))?;
@@ -68,9 +79,11 @@ impl FinetunedVisitor for SweepRun<'_> {
         for group in sweep.settings.chunk_by(|one, other| one.config.data == other.config.data) {
             let jobs: Vec<Cell> = group.iter().flat_map(|setting| cells(sweep, setting, output)).collect();
             let Some(setting) = group.first() else { continue };
-            let examples = T::read(&setting.config)?;
+            let examples = Examples::<T>::read(&setting.config)?;
             with.progress.note(&examples.summary());
-            let (metric, better) = examples.best();
+            let named = setting.config.training.metric_for_best_model.as_deref();
+            let metric = named.map_or(T::BEST, |name| name.strip_prefix("eval_").unwrap_or(name));
+            let better = Better::of(metric);
             let summary = summary.get_or_insert_with(|| Summary {
                 sweep,
                 metric: format!("eval_{metric}"),
@@ -177,7 +190,7 @@ fn keep_best(summary: &Summary<'_>) -> Result<()> {
 
 /// Trains the best run again if its weights are gone, for example because an earlier sweep in this folder had
 /// another best run.
-fn restore_best<T: Finetuned>(
+fn restore_best<T: Target>(
     summary: &Summary<'_>,
     models: &BTreeMap<PathBuf, PretrainedFolder>,
     output: &Path,
@@ -193,7 +206,7 @@ fn restore_best<T: Finetuned>(
     let Some(cell) = cells.iter().find(|cell| cell.seed == best.seed) else { return Ok(()) };
     with.progress.note(&format!("the best run's weights are gone, it is trained again: {}", cell.name));
     record::forget(&cell.folder)?;
-    cell.run(&T::read(&setting.config)?, &models[&setting.config.model], with).map(|_| ())
+    cell.run(&Examples::<T>::read(&setting.config)?, &models[&setting.config.model], with).map(|_| ())
 }
 
 /// True if the sweep is a learning curve: its only key is the share of the training examples.
@@ -201,12 +214,34 @@ fn is_curve(sweep: &Sweep) -> bool {
     sweep.keys.len() == 1 && sweep.keys[0] == "data.max_train_fraction"
 }
 
+/// Refuses a learning curve in the folder of another sweep, and the reverse: each would replace the table and
+/// the best model of the other.
+fn refuse_other_kind(sweep: &Sweep, output: &Path) -> Result<()> {
+    let path = output.join(RESULTS);
+    if !fs::exists(&path) {
+        return Ok(());
+    }
+    let found: Value = serde_json::from_slice(&fs::read_capped(&path, RESULTS_CAP_BYTES)?).map_err(|e| {
+        let problem = Problem::new(format!("is no result of a sweep: {e}")).at(path.display());
+        problem.hint("remove the file; the same sweep writes it again")
+    })?;
+    let was_curve = found.get(CURVE).is_some();
+    if was_curve == is_curve(sweep) {
+        return Ok(());
+    }
+    let other = if was_curve { "a learning curve" } else { "a sweep over other keys" };
+    Err(Problem::usage(format!("holds the results of {other}, which this run would replace"))
+        .at(path.display())
+        .hint("choose another folder with `--output-dir`")
+        .into())
+}
+
 /// Returns the point of a learning curve for the last setting in `summary`, and the name of the floor if the
 /// task has one.
-fn point<T: Finetuned>(
+fn point<T: Target>(
     summary: &Summary<'_>,
     setting: &Setting,
-    examples: &T,
+    examples: &Examples<T>,
     metric: &str,
 ) -> (Point, Option<&'static str>) {
     let floor = examples.floors().pop();
@@ -252,16 +287,16 @@ fn finish(summary: &Summary<'_>, points: Vec<(Point, Option<&'static str>)>, out
     let mut json = summary.json();
     if !points.is_empty() {
         let floor = points.iter().find_map(|(_, name)| *name);
-        let column = summary.columns.iter().find(|(name, ..)| *name == summary.metric);
-        let metric = column.map_or(("loss", 1.0), |(_, title, factor)| (*title, *factor));
+        let column = summary.columns.iter().find(|column| column.score == summary.metric);
+        let metric = column.map_or(("loss", 1.0), |column| (column.title, column.factor));
         let curve = Curve { points: points.into_iter().map(|(point, _)| point).collect(), metric, floor };
         table = curve.table(summary);
-        json["learning_curve"] = serde_json::to_value(&curve.points)?;
+        json[CURVE] = serde_json::to_value(&curve.points)?;
         let path = output.join("learning_curve.svg");
         fs::write_bytes(&path, curve.svg().as_bytes())?;
         notes.push(format!("learning curve: {}", path.display()));
     }
-    fs::write_bytes(&output.join("sweep.json"), format!("{json:#}\n").as_bytes())?;
+    fs::write_bytes(&output.join(RESULTS), format!("{json:#}\n").as_bytes())?;
     let markdown = format!("{}\n{}\n", table.markdown(), notes.join("  \n"));
     fs::write_bytes(&output.join("sweep.md"), markdown.as_bytes())?;
     Ok(Swept { table, best: best.map(|best| best.folder.join(FINAL)), notes })

@@ -17,13 +17,11 @@ use mlmtrain::families::{HeadKind, ModelConfig};
 use mlmtrain::interop::{PretrainedFolder, read_folder};
 use mlmtrain::layers::context::Pass;
 use mlmtrain::layers::{Context, Gradients, Parameters, Rows};
-use mlmtrain::models::{Blueprint, Model, Objective, TokenIds};
+use mlmtrain::models::{Blueprint, ClassificationHead, Model, Objective, TokenClassificationHead, TokenIds};
 use mlmtrain::optim::Optimizer;
-use mlmtrain::tasks::classify::Classify;
 use mlmtrain::tasks::masked_lm::MaskedLm;
 use mlmtrain::tasks::sentence_pairs::{About, NextSentence, SentenceOrder, SentencePairs};
-use mlmtrain::tasks::token_classify::TokenClassify;
-use mlmtrain::tasks::{Loss, Task};
+use mlmtrain::tasks::{Loss, Supervised, Task};
 use mlmtrain::train::step::Stepper;
 use serde_json::json;
 
@@ -107,18 +105,18 @@ impl Golden {
         MaskedLm { model }
     }
 
-    fn classify(&self) -> Classify {
+    fn classify(&self) -> Supervised<ClassificationHead> {
         let labels = self.outputs.get("logits").dim(1).unwrap();
         let model = Model::classifier(&self.config, labels, 1, &Device::Cpu).unwrap();
         self.fill(&model.parameters);
-        Classify { model }
+        Supervised { model }
     }
 
-    fn token_classify(&self) -> TokenClassify {
+    fn token_classify(&self) -> Supervised<TokenClassificationHead> {
         let labels = self.outputs.get("logits").dim(1).unwrap();
         let model = Model::token_classifier(&self.config, labels, 1, &Device::Cpu).unwrap();
         self.fill(&model.parameters);
-        TokenClassify { model }
+        Supervised { model }
     }
 
     fn sentence_pairs<A: About>(&self) -> SentencePairs<A> {
@@ -128,10 +126,10 @@ impl Golden {
         SentencePairs::new(model)
     }
 
-    fn regression(&self) -> Classify {
+    fn regression(&self) -> Supervised<ClassificationHead> {
         let task = self.classify();
         let head = task.model.head.clone().with_objective(Objective::Numbers);
-        Classify { model: Model { head, ..task.model } }
+        Supervised { model: Model { head, ..task.model } }
     }
 
     /// The largest difference of two tensors, relative to the largest value.

@@ -10,16 +10,14 @@ use mlmtrain::distributed::World;
 use mlmtrain::families::{EncoderConfig, Family, HeadKind, ModelConfig, PositionKind};
 use mlmtrain::layers::context::Pass;
 use mlmtrain::layers::{Gradients, Parameters, Part};
-use mlmtrain::models::{Model, Objective};
+use mlmtrain::models::{ClassificationHead, Model, Objective, TokenClassificationHead};
 use mlmtrain::ops::biased_attention;
 use mlmtrain::ops::disentangled_attention::Buckets;
 use mlmtrain::ops::tensor::with_slice_mut;
 use mlmtrain::optim::Optimizer;
 use mlmtrain::rng::{Purpose, Stream};
-use mlmtrain::tasks::classify::Classify;
 use mlmtrain::tasks::masked_lm::MaskedLm;
-use mlmtrain::tasks::token_classify::TokenClassify;
-use mlmtrain::tasks::{Loss, PendingLoss, Seen, Task};
+use mlmtrain::tasks::{Loss, PendingLoss, Seen, Supervised, Task};
 use mlmtrain::train::step::{Skip, Stepper};
 
 use self::batches::{labelled_batch, masked_batch, numbered_batch, tagged_batch, with_types};
@@ -61,21 +59,21 @@ fn masked_lm(family: Family, dropout: f64, seed: u64) -> Box<dyn Task> {
 }
 
 fn classifier(family: Family, dropout: f64, seed: u64) -> Box<dyn Task> {
-    Box::new(Classify {
+    Box::new(Supervised {
         model: Model::classifier(&shape(family, dropout), LABELS, seed, &Device::Cpu).unwrap(),
     })
 }
 
 /// `None` for a family that has none.
-fn token_classifier(family: Family, dropout: f64, seed: u64) -> Option<TokenClassify> {
+fn token_classifier(family: Family, dropout: f64, seed: u64) -> Option<Supervised<TokenClassificationHead>> {
     let build = || Model::token_classifier(&shape(family, dropout), LABELS, seed, &Device::Cpu).unwrap();
-    family.has(HeadKind::TokenClassification).then(|| TokenClassify { model: build() })
+    family.has(HeadKind::TokenClassification).then(|| Supervised { model: build() })
 }
 
 fn regressor(family: Family, dropout: f64, seed: u64) -> Box<dyn Task> {
     let model = Model::classifier(&shape(family, dropout), 2, seed, &Device::Cpu).unwrap();
     let head = model.head.clone().with_objective(Objective::Numbers);
-    Box::new(Classify { model: Model { head, ..model } })
+    Box::new(Supervised { model: Model { head, ..model } })
 }
 
 /// The tasks of each family with a batch.
@@ -151,7 +149,7 @@ fn what_is_frozen_gets_no_gradient_and_the_rest_the_same_one_to_the_bit() {
     for (family, gradient_checkpointing) in FAMILIES.into_iter().flat_map(|f| [(f, false), (f, true)]) {
         let batch = with_types(labelled_batch(), family);
         let model = Model::classifier(&shape(family, 0.1), LABELS, 1, &Device::Cpu).unwrap();
-        let mut task = Classify { model };
+        let mut task = Supervised { model };
         task.model.encoder.gradient_checkpointing = gradient_checkpointing;
         let (loss, whole) = gradients_of(&task, &batch, PASS);
         let flops = task.flops(&batch);
@@ -286,11 +284,13 @@ fn checkpointing_changes_no_bit() {
     for family in FAMILIES {
         let mut lm = MaskedLm { model: Model::masked_lm(&shape(family, 0.1), 8, &Device::Cpu).unwrap() };
         let mut classify =
-            Classify { model: Model::classifier(&shape(family, 0.1), LABELS, 8, &Device::Cpu).unwrap() };
+            Supervised { model: Model::classifier(&shape(family, 0.1), LABELS, 8, &Device::Cpu).unwrap() };
         let mut tokens = token_classifier(family, 0.1, 8);
         let tagged = with_types(tagged_batch(), family);
         let (masked, labelled) = (with_types(masked_batch(), family), with_types(labelled_batch(), family));
-        let all = |lm: &MaskedLm, classify: &Classify, tokens: &Option<TokenClassify>| {
+        let all = |lm: &MaskedLm,
+                   classify: &Supervised<ClassificationHead>,
+                   tokens: &Option<Supervised<TokenClassificationHead>>| {
             let tokens = tokens.as_ref().map(|tokens| bits(tokens, &tagged));
             (bits(lm, &masked), bits(classify, &labelled), tokens)
         };

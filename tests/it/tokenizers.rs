@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use mlmtrain::tasks::classify::{Collator, Encoded};
+use mlmtrain::tasks::sequence::{Collator, Encoded};
 use mlmtrain::tokenizer::Tokenizer;
 use serde_json::Value;
 

@@ -9,7 +9,8 @@ use candle_core::Device;
 use mlmtrain::checkpoint::{Checkpoint, Unverified};
 use mlmtrain::config::PrecisionConfig;
 use mlmtrain::interop::{HubConfig, read_folder};
-use mlmtrain::tasks::classify::Classifier;
+use mlmtrain::tasks::classify::Classes;
+use mlmtrain::tasks::finetuning::Opened;
 use mlmtrain::train::inspect;
 use mlmtrain::train::replay::Replay;
 use mlmtrain::train::resume::{Start, keep_compute};
@@ -72,7 +73,7 @@ pub(super) fn all(folder: &Path, runs: &Runs) -> Result<Vec<Input>> {
 }
 
 fn classifier(path: &Path) -> Outcome {
-    Classifier::load(path.parent().context("it lies in a folder")?, &Device::Cpu)?;
+    Opened::<Classes>::load(path.parent().context("it lies in a folder")?, &Device::Cpu)?;
     Ok(1)
 }
 

@@ -101,11 +101,7 @@ impl Descriptor {
             HeadKind::ReplacedTokenDetection => self.replaced_tokens.is_some(),
             HeadKind::SentencePairs => self.sentence_pairs.is_some(),
             HeadKind::TokenClassification => self.token_classifier.is_some(),
-            HeadKind::None
-            | HeadKind::MaskedLm
-            | HeadKind::SequenceClassification
-            | HeadKind::MultiLabelClassification
-            | HeadKind::Regression => true,
+            _ => true,
         }
     }
 }

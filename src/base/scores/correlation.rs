@@ -1,10 +1,12 @@
-//! Correlation of two lists of numbers, for regression tasks.
+//! Scores of two lists of numbers that depend on their order: correlations for regression tasks, and the area
+//! under the ROC curve.
 //!
-//! An undefined correlation (fewer than two pairs, or a constant list) is NaN, as in scipy.
+//! An undefined score (fewer than two pairs, or a constant list) is NaN, as in scipy.
 
 use std::cmp::Ordering;
 
 use crate::scores::mean;
+use crate::scores::measured::quotient;
 
 /// Pearson's correlation coefficient of two equally long lists.
 pub fn pearson(left: &[f64], right: &[f64]) -> f64 {
@@ -29,6 +31,24 @@ pub fn pearson(left: &[f64], right: &[f64]) -> f64 {
 /// share the mean of their ranks.
 pub fn spearman(left: &[f64], right: &[f64]) -> f64 {
     pearson(&ranks(left), &ranks(right))
+}
+
+/// Area under the ROC curve: the share of pairs of a positive and a negative example in which the positive one
+/// has the higher score, where equal scores count half. NaN without a positive or without a negative example,
+/// and if a score is NaN.
+///
+/// Computed from the ranks of the positive examples (Mann and Whitney's U), as `roc_auc_score` of scikit-learn
+/// does it by trapezoids.
+pub(super) fn auroc(scores: &[f64], is_positive: &[bool]) -> f64 {
+    assert_eq!(scores.len(), is_positive.len(), "each score has its example");
+    if scores.iter().any(|score| score.is_nan()) {
+        return f64::NAN;
+    }
+    let positive = is_positive.iter().filter(|is| **is).count() as f64;
+    let negative = scores.len() as f64 - positive;
+    let ranks = ranks(scores).into_iter().zip(is_positive).filter(|(_, is)| **is);
+    let rank_sum: f64 = ranks.map(|(rank, _)| rank).sum();
+    quotient(rank_sum - positive * (positive + 1.0) / 2.0, positive * negative)
 }
 
 fn ranks(values: &[f64]) -> Vec<f64> {
@@ -56,6 +76,25 @@ mod tests {
         let right = [1.0, 2.0, 2.0, 4.5, 4.0, 0.5, 0.25];
         assert!((pearson(&left, &right) - 0.838_767_982_985_158_2).abs() < 1e-12);
         assert!((spearman(&left, &right) - 0.881_818_181_818_181_8).abs() < 1e-12);
+    }
+
+    // scikit-learn 1.9.1: `roc_auc_score(y, s)`, with equal scores on both sides.
+    #[test]
+    fn the_area_under_the_curve_agrees_with_scikit_learn() {
+        let is_positive = [false, true, true, false, true, false, false, true];
+        let scores = [0.25, 0.5, 0.75, 0.5, 0.5, 0.125, 0.625, 0.875];
+        assert!((auroc(&scores, &is_positive) - 0.8125).abs() < 1e-12);
+        let flipped = scores.map(|score: f64| -score);
+        assert!((auroc(&flipped, &is_positive) - (1.0 - 0.8125)).abs() < 1e-12);
+        assert!((auroc(&[0.5; 8], &is_positive) - 0.5).abs() < 1e-12, "equal scores tell nothing");
+    }
+
+    #[test]
+    fn an_undefined_area_is_nan() {
+        assert!(auroc(&[0.2, 0.3], &[true, true]).is_nan());
+        assert!(auroc(&[0.2, 0.3], &[false, false]).is_nan());
+        assert!(auroc(&[], &[]).is_nan());
+        assert!(auroc(&[f64::NAN, 0.3], &[true, false]).is_nan());
     }
 
     #[test]

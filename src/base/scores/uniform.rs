@@ -75,7 +75,7 @@ mod tests {
     }
 
     fn sets(gold: Vec<Vec<u32>>, predicted: Vec<Vec<u32>>) -> String {
-        described(&Outcomes::LabelSets { classes: 3, gold, predicted })
+        described(&Outcomes::label_sets(3, gold, predicted))
     }
 
     fn entities(counts: &[[u64; 3]]) -> String {

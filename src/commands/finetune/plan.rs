@@ -14,10 +14,10 @@ use crate::machine;
 use crate::machine::Machine;
 use crate::models::memory::checkpoint_bytes;
 use crate::quantity::format_count;
-use crate::tasks::finetuned::Finetuned;
 use crate::tasks::list;
 use crate::tasks::list::FinetunedVisitor;
 use crate::tasks::run::{Kind, total_steps};
+use crate::tasks::target::{Examples, Target};
 use crate::train::batch_size;
 
 /// Prints the lines of `finetune --dry-run`.
@@ -57,7 +57,7 @@ struct PlanLines<'a> {
 impl FinetunedVisitor for PlanLines<'_> {
     type Output = Result<Vec<String>>;
 
-    fn visit<T: Finetuned>(self) -> Result<Vec<String>> {
+    fn visit<T: Target>(self) -> Result<Vec<String>> {
         let Self { config, machine } = self;
         let mut lines = Vec::new();
         let mut row = |name: &str, text: String| lines.push(format!("  {name:20} {text}"));
@@ -69,7 +69,7 @@ impl FinetunedVisitor for PlanLines<'_> {
         let folder = read_folder(&config.model)?;
         folder.check_encoder(T::HEAD)?;
         folder.notes.iter().for_each(|note| row("", format!("{}: {note}", config.model.display())));
-        let examples = T::read(config)?;
+        let examples = Examples::<T>::read(config)?;
         if examples.num_train() == 0 {
             return Err(Problem::usage("leaves no example to train on").at("data.train_file").into());
         }

@@ -79,7 +79,7 @@ pub(super) fn run(args: &LabelledArgs, train: &Path, output: &Path, output_dir: 
     let mut labels: Vec<(String, usize)> = counts.into_iter().collect();
     labels.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
     let facts = LabelledFacts {
-        task: name_of(&args.task),
+        task: args.task.name(),
         train: train.display().to_string(),
         eval: args.eval.as_ref().map(|eval| eval.display().to_string()),
         output_dir,

@@ -177,15 +177,11 @@ fn report_to(value: &Json, draft: &mut Draft) {
 
 /// Converts the files, the model and the task of fine-tuning; returns the names of the converted arguments.
 fn labelled(arguments: &Arguments, task: FinetuneTask, draft: &mut Draft) -> Vec<&'static str> {
-    let name = match task {
-        FinetuneTask::Classify => "classify",
-        FinetuneTask::Regression => "regression",
-        FinetuneTask::TokenClassify => "token-classify",
-    };
+    let name = task.name();
     if arguments.get("task_name").is_some() {
-        draft.set("task", name, "task_name");
+        draft.set("task", name.as_str(), "task_name");
     } else {
-        draft.assume("task", name, "what the arguments look like");
+        draft.assume("task", name.as_str(), "what the arguments look like");
     }
     if arguments.get("model_name_or_path").is_none() {
         draft.assume("model", "models/mine", "a model folder, to be named");

@@ -82,7 +82,7 @@ fn wrong_files_are_named_with_their_place() {
     "#);
     insta::assert_snapshot!(wrong(&TWO.replace("metric: f1", "metric: overall_f1")), @r#"
     a.yaml:5:5: `metric` is the text `overall_f1`, which this task does not have
-      hint: this task has `accuracy`, `f1`, `matthews_correlation`
+      hint: this task has `accuracy`, `f1`, `matthews_correlation`, `auroc`
     "#);
     insta::assert_snapshot!(wrong(&TWO.replace("metric: f1", "metric: matthews")), @r#"
     a.yaml:5:5: `metric` is the text `matthews`, which this task does not have

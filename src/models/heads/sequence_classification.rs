@@ -62,6 +62,15 @@ impl Objective {
             _ => Self::OneClass,
         }
     }
+
+    /// The loss of an evaluation, without smoothing or weights: totals for these logits and labels.
+    pub fn totals(&self, logits: &Tensor, labels: Indices<'_>) -> Result<Tensor> {
+        match self {
+            Self::OneClass | Self::SoftClass(_) => Ok(cross_entropy::forward(logits, labels)?.totals),
+            Self::Labels => sigmoid_cross_entropy::forward(logits, labels.host()),
+            Self::Numbers => mean_squared_error::forward(logits, &numbers(labels)),
+        }
+    }
 }
 
 /// Values saved for the backward pass; `M` is the number of segments.
@@ -234,14 +243,7 @@ impl Head for ClassificationHead {
     }
 
     fn loss(&self, hidden: &Tensor, targets: Targets<'_>, ctx: &Context<'_>) -> Result<Tensor> {
-        let logits = self.logits(hidden, targets, ctx)?;
-        match self.objective {
-            Objective::OneClass | Objective::SoftClass(_) => {
-                Ok(cross_entropy::forward(&logits, targets.labels)?.totals)
-            }
-            Objective::Labels => sigmoid_cross_entropy::forward(&logits, targets.labels.host()),
-            Objective::Numbers => mean_squared_error::forward(&logits, &numbers(targets)),
-        }
+        self.objective.totals(&self.logits(hidden, targets, ctx)?, targets.labels)
     }
 
     fn loss_and_gradient(
@@ -286,7 +288,7 @@ impl ClassificationHead {
                 (totals, sigmoid_cross_entropy::backward(&logits, labels, scale)?)
             }
             Objective::Numbers => {
-                let numbers = numbers(targets);
+                let numbers = numbers(targets.labels);
                 let totals = mean_squared_error::forward(&logits, &numbers)?;
                 (totals, mean_squared_error::backward(&logits, &numbers, scale)?)
             }
@@ -296,6 +298,6 @@ impl ClassificationHead {
 }
 
 /// The targets of [`Objective::Numbers`].
-fn numbers(targets: Targets<'_>) -> Vec<f32> {
-    targets.labels.host().iter().map(|&bits| f32::from_bits(bits)).collect()
+fn numbers(labels: Indices<'_>) -> Vec<f32> {
+    labels.host().iter().map(|&bits| f32::from_bits(bits)).collect()
 }

@@ -19,10 +19,22 @@ pub const OF_NUMBERS: &str = "TF-IDF + ridge regression";
 /// for the label of another text.
 const LEAST_TEXTS: usize = 2;
 
+/// Predictions for texts.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Predictions<T> {
+    /// The class or labels of each text.
+    pub labels: Vec<T>,
+    /// The probability of each class or label, for each text.
+    pub probabilities: Vec<Vec<f32>>,
+}
+
 /// Returns the class of each text of `eval`, after training on `train` with the classes `ids`, which are
 /// below `classes`.
-pub fn classify(train: &[String], ids: &[u32], classes: usize, eval: &[String]) -> Vec<u32> {
-    probabilities(train, ids, classes, eval).iter().map(|row| argmax(row) as u32).collect()
+pub fn classify(train: &[String], ids: &[u32], classes: usize, eval: &[String]) -> Predictions<u32> {
+    let rows = probabilities(train, ids, classes, eval);
+    let labels = rows.iter().map(|row| argmax(row) as u32).collect();
+    let probabilities = rows.iter().map(|row| row.iter().map(|value| *value as f32).collect()).collect();
+    Predictions { labels, probabilities }
 }
 
 /// The index of the largest value, the first one of equal values.
@@ -33,25 +45,32 @@ fn argmax(row: &[f64]) -> usize {
 /// Returns the ascending ids of the labels of each text of `eval`, after training on `train` with the label
 /// sets `ids`: one logistic regression for each of the `labels` labels, as in scikit-learn's
 /// `OneVsRestClassifier`. A text gets a label if its probability is above 0.5.
-pub fn label_sets(train: &[String], ids: &[Vec<u32>], labels: usize, eval: &[String]) -> Vec<Vec<u32>> {
+pub fn label_sets(
+    train: &[String],
+    ids: &[Vec<u32>],
+    labels: usize,
+    eval: &[String],
+) -> Predictions<Vec<u32>> {
     let features = Features::new(train);
     let rows: Vec<Row> = train.iter().map(|text| features.row(text)).collect();
     let eval: Vec<Row> = eval.iter().map(|text| features.row(text)).collect();
-    let mut sets = vec![Vec::new(); eval.len()];
+    let mut found =
+        Predictions { labels: vec![Vec::new(); eval.len()], probabilities: vec![Vec::new(); eval.len()] };
     for label in 0..labels as u32 {
         let is_there: Vec<u32> = ids.iter().map(|ids| u32::from(ids.binary_search(&label).is_ok())).collect();
         let is_constant = is_there.iter().all(|is| *is == is_there[0]);
         // A label of all examples or of none has no finite bias.
         let model = (!is_constant).then(|| Logistic::fit(&rows, &is_there, features.idf.len(), 2));
-        for (set, row) in sets.iter_mut().zip(&eval) {
-            let has_label = match &model {
-                Some(model) => model.probabilities(row)[1] > 0.5,
-                None => is_there.first() == Some(&1),
+        for (at, row) in eval.iter().enumerate() {
+            let probability = match &model {
+                Some(model) => model.probabilities(row)[1],
+                None => f64::from(is_there.first().copied().unwrap_or(0)),
             };
-            set.extend(has_label.then_some(label));
+            found.labels[at].extend((probability > 0.5).then_some(label));
+            found.probabilities[at].push(probability as f32);
         }
     }
-    sets
+    found
 }
 
 /// Returns the numbers of each text of `eval`, after training on `train`, whose texts have one or several
@@ -175,6 +194,9 @@ mod tests {
             .map(|id| if id.as_u64() == Some(1) { vec![0, 1] } else { vec![1] })
             .collect();
         let found = label_sets(&texts(&case["train"]), &sets, 3, &texts(&case["eval"]));
+        let probabilities = found.probabilities;
+        assert!(probabilities.iter().all(|row| row[1..] == [1.0, 0.0]), "{probabilities:?}");
+        let found = found.labels;
         let wanted = case["probabilities"]
             .as_array()
             .unwrap()
@@ -210,7 +232,7 @@ mod tests {
     fn without_a_word_in_common_the_most_frequent_class_is_predicted() {
         let train = ["one apple", "two pears", "three plums"].map(str::to_string);
         let eval = ["no fruit", ""].map(str::to_string);
-        assert_eq!(classify(&train, &[1, 1, 0], 2, &eval), [1, 1]);
+        assert_eq!(classify(&train, &[1, 1, 0], 2, &eval).labels, [1, 1]);
     }
 
     /// The texts of a JSON array.

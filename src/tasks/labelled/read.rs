@@ -26,7 +26,7 @@ const NO_VALUE: &str = "give the row one, take the row out of the file, or leave
     `data.on_bad_record: skip`";
 
 /// A text, or a pair of texts, with its label.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Example {
     /// The (first) text, never empty.
     pub text: String,
@@ -139,6 +139,14 @@ pub(super) fn format_of(path: &Path) -> Result<RowFormat, Problem> {
                     or `.parquet`";
         Problem::new("cannot tell the format of the file from its name").at(path.display()).hint(hint)
     })
+}
+
+/// Returns the column of the number of examples with one number each, as [`read_examples`] chooses it by the
+/// first row of a file. `None` if no row can be read.
+pub fn number_column(path: &Path, columns: &Columns<'_>) -> Result<Option<String>> {
+    let name = path.display().to_string();
+    let Some(row) = rows_of(path, format_of(path)?)?.find_map(Result::ok) else { return Ok(None) };
+    Ok(Chosen::new(&name, &row, columns)?.numbers.pop())
 }
 
 /// As [`read_examples`]; `bad_rows` decides if rows that cannot be read are errors or skipped, and counts

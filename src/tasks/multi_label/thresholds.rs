@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::Result;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use crate::error::Problem;
 use crate::fs;
 use crate::scores::{DEFAULT_THRESHOLD, best_threshold};
+use crate::tasks::sequence::LabelSet;
 
 /// The file in the folder of a model: a JSON object with the threshold of each label.
 pub const THRESHOLDS: &str = "thresholds.json";
@@ -71,10 +72,9 @@ impl Thresholds {
     }
 
     /// Returns the name and the content of the file for a model with these labels.
-    pub fn file(&self, labels: &[String]) -> (String, Vec<u8>) {
-        let table: Map<String, Value> =
-            labels.iter().cloned().zip(self.values.iter().map(|value| Value::from(*value))).collect();
-        (THRESHOLDS.to_string(), format!("{:#}\n", Value::from(table)).into_bytes())
+    pub fn file(&self, labels: &LabelSet) -> (String, Vec<u8>) {
+        let table = Value::from(labels.by_label(&self.values));
+        (THRESHOLDS.to_string(), format!("{table:#}\n").into_bytes())
     }
 
     /// Describes the thresholds in a line.
@@ -107,7 +107,7 @@ mod tests {
         let probabilities = [vec![0.3, 0.1], vec![0.2, 0.7]];
         let tuned = Thresholds::tuned(2, &[vec![0], vec![0, 1]], &probabilities);
         assert_eq!(tuned.values, [f64::from(0.2f32) / 2.0, 0.5]);
-        let (name, bytes) = tuned.file(&labels());
+        let (name, bytes) = tuned.file(&LabelSet::of_model(&labels()));
         std::fs::write(folder.path().join(name), bytes).unwrap();
         assert_eq!(Thresholds::load(folder.path(), &labels()).unwrap(), tuned);
     }

@@ -39,11 +39,7 @@ pub fn resolve(config: &PretrainConfig) -> Result<(PretrainConfig, Option<Origin
         // The folder does not record which of the two tasks about pairs it was trained for.
         HeadKind::MaskedLm | HeadKind::SentencePairs => PretrainTask::MaskedLm,
         HeadKind::ReplacedTokenDetection => PretrainTask::ReplacedTokenDetection,
-        HeadKind::None
-        | HeadKind::SequenceClassification
-        | HeadKind::MultiLabelClassification
-        | HeadKind::Regression
-        | HeadKind::TokenClassification => PretrainTask::of(family),
+        _ => PretrainTask::of(family),
     };
     let task = *resolved.task.get_or_insert(head_task);
     let mut model = folder.config.clone();

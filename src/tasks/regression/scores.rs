@@ -5,7 +5,7 @@ use crate::scores::{mean, pearson, spearman};
 /// Compares `predicted` with `gold`; each row has a number for each of `names`. Returns the errors and
 /// correlations, averaged over the names, and with several names those of each. An undefined correlation,
 /// such as that of constant predictions, is NaN.
-pub fn scores(names: &[String], gold: &[Vec<f32>], predicted: &[Vec<f32>]) -> Vec<(String, f64)> {
+pub(super) fn scores(names: &[String], gold: &[Vec<f32>], predicted: &[Vec<f32>]) -> Vec<(String, f64)> {
     let each: Vec<NumberScores> = (0..names.len())
         .map(|index| NumberScores::new(&column(gold, index), &column(predicted, index)))
         .collect();
@@ -34,7 +34,7 @@ fn mean_over(scores: &[NumberScores], value: fn(&NumberScores) -> f64) -> f64 {
 }
 
 /// Names of the scores that [`scores`] returns.
-pub fn score_names(names: &[String]) -> Vec<String> {
+pub(super) fn score_names(names: &[String]) -> Vec<String> {
     let starts = std::iter::once(String::new());
     let starts = starts.chain(names.iter().filter(|_| names.len() > 1).map(|name| format!("{name}_")));
     let each = starts.flat_map(|start| SCORES.map(|name| format!("{start}{name}")));

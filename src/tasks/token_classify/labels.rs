@@ -51,14 +51,14 @@ impl TagSet {
         for kind in kinds {
             names.extend([format!("B-{kind}"), format!("I-{kind}")]);
         }
-        Ok(Self::of_model(names))
+        Ok(Self::from_names(names))
     }
 
     /// Returns the tags of a configuration, which must have `O`, and a tag for each word of an entity of each
     /// type.
     pub fn given(names: &[String]) -> Result<Self> {
         let hint = "name `O`, and `B-` and `I-` of each type";
-        let set = Self::of_model(names.to_vec());
+        let set = Self::from_names(names.to_vec());
         if let Some(other) = names.iter().find(|name| !is_tag(name)) {
             return Err(wrong_labels(format!("`{other}` is no tag")).hint(hint).into());
         }
@@ -80,7 +80,7 @@ impl TagSet {
 
     /// Returns the labels of a model, which may be anything. A label that is not a tag, such as `PER` alone,
     /// is read as `I-PER`.
-    pub fn of_model(names: Vec<String>) -> Self {
+    pub fn from_names(names: Vec<String>) -> Self {
         let mut tags = Vec::with_capacity(names.len());
         for name in &names {
             tags.push(if is_tag(name) { name.clone() } else { format!("I-{name}") });
@@ -201,16 +201,16 @@ mod tests {
         for (names, is_iob2) in
             [(&bioes[..], false), (&["O", "I-PER"], false), (&["O", "B-PER", "I-PER"], true)]
         {
-            assert_eq!(TagSet::of_model(owned(names)).is_iob2(), is_iob2, "{names:?}");
+            assert_eq!(TagSet::from_names(owned(names)).is_iob2(), is_iob2, "{names:?}");
         }
-        let words = TagSet::of_model(owned(&["NOUN", "VERB"]));
+        let words = TagSet::from_names(owned(&["NOUN", "VERB"]));
         let error = words.ids(Path::new("a"), &sentence(&["O"])).unwrap_err().to_string();
         assert!(error.contains("the model has no label for `O`"), "{error}");
     }
 
     /// The labels of a model with these `names` for a sentence with three entities.
     fn relabelled(names: &[&str]) -> Vec<String> {
-        let set = TagSet::of_model(owned(names));
+        let set = TagSet::from_names(owned(names));
         let tags = ["B-PER", "B-PER", "I-PER", "I-PER", "O"];
         let ids = set.ids(Path::new("a"), &sentence(&tags)).unwrap();
         ids.iter().map(|&id| set.names()[id as usize].clone()).collect()

@@ -9,10 +9,10 @@ use serde_json::{Map, Value, json};
 use crate::pages::columns::shortened;
 use crate::scores::{EntityTally, entities, measured};
 use crate::tasks::labelled::tags::OUTSIDE;
+use crate::tasks::sentences::Predicted;
+use crate::tasks::sentences::words::{Span, joined};
 use crate::tasks::table::{aligned, percent_number};
 use crate::tasks::token_classify::TagSet;
-use crate::tasks::token_classify::tagger::Predicted;
-use crate::tasks::token_classify::words::{Span, joined};
 
 /// Most characters of a type in the table of scores.
 const TYPE_CHARS: usize = 50;
@@ -21,14 +21,19 @@ const TYPE_CHARS: usize = 50;
 const WORD_BYTES: u64 = 90;
 
 /// Returns the names of the predicted tags of a sentence; a word that the model never saw is in no entity.
-pub fn tags<'a>(labels: &'a TagSet, predicted: &[Predicted]) -> Vec<&'a str> {
+pub(super) fn tags<'a>(labels: &'a TagSet, predicted: &[Predicted]) -> Vec<&'a str> {
     let names = labels.names();
     predicted.iter().map(|word| names.get(word.label as usize).map_or(OUTSIDE, String::as_str)).collect()
 }
 
 /// Returns the entities of a text, each with its words, type, score and place. `spans` are the ranges of the
 /// words. The score is the mean probability of the tags of the entity's words.
-pub fn entity_rows(text: &str, spans: &[Span], labels: &TagSet, predicted: &[Predicted]) -> Vec<Value> {
+pub(super) fn entity_rows(
+    text: &str,
+    spans: &[Span],
+    labels: &TagSet,
+    predicted: &[Predicted],
+) -> Vec<Value> {
     let mut tags = Vec::with_capacity(predicted.len());
     for word in predicted {
         tags.push(if word.is_seen() { labels.tag(word.label) } else { OUTSIDE });
@@ -52,7 +57,7 @@ pub fn entity_rows(text: &str, spans: &[Span], labels: &TagSet, predicted: &[Pre
 
 /// Returns the words of a sentence, their tags, and the probability of each tag (null for a word that the
 /// model never saw).
-pub fn word_row(words: &[String], labels: &TagSet, predicted: &[Predicted]) -> Map<String, Value> {
+pub(super) fn word_row(words: &[String], labels: &TagSet, predicted: &[Predicted]) -> Map<String, Value> {
     let scores: Vec<f32> = predicted.iter().map(|word| word.score).collect();
     let row = json!({"tokens": words, "tags": tags(labels, predicted), "scores": scores});
     let Value::Object(row) = row else { unreachable!("an object is written as one") };
@@ -61,7 +66,7 @@ pub fn word_row(words: &[String], labels: &TagSet, predicted: &[Predicted]) -> M
 
 /// Formats a line of a predictions file: the words with predicted and gold tags, and the entities with their
 /// places in the text that the words form with blanks between them.
-pub fn line(words: &[String], gold: &[String], labels: &TagSet, predicted: &[Predicted]) -> String {
+pub(super) fn line(words: &[String], gold: &[String], labels: &TagSet, predicted: &[Predicted]) -> String {
     let mut row = word_row(words, labels, predicted);
     let (text, spans) = joined(words);
     row.insert("gold".to_string(), json!(gold));
@@ -71,7 +76,7 @@ pub fn line(words: &[String], gold: &[String], labels: &TagSet, predicted: &[Pre
 }
 
 /// Formats the sentence as columns: word, gold tag, predicted tag; with an empty line at the end.
-pub fn columns(words: &[String], gold: &[String], labels: &TagSet, predicted: &[Predicted]) -> String {
+pub(super) fn columns(words: &[String], gold: &[String], labels: &TagSet, predicted: &[Predicted]) -> String {
     let mut text = String::new();
     for ((word, gold), tag) in words.iter().zip(gold).zip(tags(labels, predicted)) {
         // In JSONL a word may contain characters that would end a column or a line here.
@@ -84,7 +89,7 @@ pub fn columns(words: &[String], gold: &[String], labels: &TagSet, predicted: &[
 }
 
 /// Estimates the bytes of both files of predictions.
-pub fn rows_bytes<'a>(sentences: impl Iterator<Item = &'a [String]>, labels: &TagSet) -> u64 {
+pub(super) fn rows_bytes<'a>(sentences: impl Iterator<Item = &'a [String]>, labels: &TagSet) -> u64 {
     let longest = labels.names().iter().map(String::len).max().unwrap_or(0) as u64;
     let mut bytes = 0;
     for words in sentences {
@@ -95,7 +100,7 @@ pub fn rows_bytes<'a>(sentences: impl Iterator<Item = &'a [String]>, labels: &Ta
 
 /// Returns the scores of a run, with the names of transformers' `run_ner.py` with
 /// `return_entity_level_metrics`.
-pub fn scores(loss: f64, tally: &EntityTally) -> Vec<(String, f64)> {
+pub(super) fn scores(loss: f64, tally: &EntityTally) -> Vec<(String, f64)> {
     let overall = tally.overall();
     let mut scores = vec![
         ("loss".to_string(), loss),
@@ -118,7 +123,7 @@ pub fn scores(loss: f64, tally: &EntityTally) -> Vec<(String, f64)> {
 }
 
 /// Returns the names of the quality scores among [`scores`], including those of types that may not occur.
-pub fn score_names(labels: &TagSet) -> Vec<String> {
+pub(super) fn score_names(labels: &TagSet) -> Vec<String> {
     let overall = ["loss", "overall_precision", "overall_recall", "overall_f1", "overall_accuracy"];
     let mut names = overall.map(str::to_string).to_vec();
     for kind in labels.kinds().into_iter().filter(|kind| *kind != "overall") {
@@ -128,7 +133,7 @@ pub fn score_names(labels: &TagSet) -> Vec<String> {
 }
 
 /// Formats a table of precision, recall, F1 and support of each type, then of all types. Ends in a newline.
-pub fn score_table(tally: &EntityTally) -> String {
+pub(super) fn score_table(tally: &EntityTally) -> String {
     let mut rows = vec![["type", "precision %", "recall %", "F1 %", "entities"].map(str::to_string).to_vec()];
     for (kind, counts) in tally.by_type().chain(std::iter::once(("all", tally.overall()))) {
         rows.push(vec![
@@ -147,7 +152,7 @@ mod tests {
     use super::*;
 
     fn sentence() -> (Vec<String>, Vec<String>, TagSet, Vec<Predicted>) {
-        let labels = TagSet::of_model(owned(&["O", "B-PER", "I-PER"]));
+        let labels = TagSet::from_names(owned(&["O", "B-PER", "I-PER"]));
         let predicted =
             [(1, 0.5), (2, 0.75), (0, 1.0)].map(|(label, score)| Predicted { label, score }).to_vec();
         (owned(&["Åsa", "B.\t", "sings"]), owned(&["B-PER", "O", "O"]), labels, predicted)

@@ -29,7 +29,7 @@ fn numbers_are_learnt_and_all_commands_say_the_same() {
     let json =
         |name: &str| -> Value { serde_json::from_slice(&fs::read(place.path(name)).unwrap()).unwrap() };
     for (output, more, names) in [
-        ("one", &[][..], &["LABEL_0"][..]),
+        ("one", &[][..], &["score"][..]),
         ("two", &["--set", "data.labels=[score, half]"], &["score", "half"]),
     ] {
         let flags = ["finetune", "--task", "regression", "--model", "run/final", "--output-dir", output];

@@ -15,7 +15,7 @@ use serde_json::json;
 
 use super::*;
 use crate::fs::testing::skipped;
-use crate::tasks::classify::labels::LabelSet;
+use crate::tasks::sequence::LabelSet;
 
 const LABELLED: Columns<'static> = Columns {
     text: None,

@@ -15,7 +15,7 @@ pub struct Span {
 }
 
 /// Splits `text` into words and symbols, without white space.
-pub(super) fn words(text: &str) -> Vec<Span> {
+pub(in crate::tasks) fn words_of(text: &str) -> Vec<Span> {
     let mut characters = 0;
     let mut spans = Vec::new();
     for (start, word) in text.split_word_bound_indices() {
@@ -29,7 +29,7 @@ pub(super) fn words(text: &str) -> Vec<Span> {
 }
 
 /// Joins words with blanks. Returns the text and the ranges of the words in it.
-pub(super) fn joined(words: &[String]) -> (String, Vec<Span>) {
+pub(in crate::tasks) fn joined(words: &[String]) -> (String, Vec<Span>) {
     let mut spans = Vec::with_capacity(words.len());
     let mut characters = 0;
     let mut bytes = 0;
@@ -52,7 +52,7 @@ mod tests {
     #[test]
     fn words_and_symbols_have_their_ranges_in_characters() {
         let text = "Åsa's 3.5 € (U.S.) \u{1f469}\u{200d}\u{1f680} äänet,\työ!";
-        let found = words(text);
+        let found = words_of(text);
         let characters: Vec<char> = text.chars().collect();
         for span in &found {
             let word = &text[span.bytes.clone()];
@@ -76,7 +76,7 @@ mod tests {
                 "!"
             ]
         );
-        assert_eq!(words(" \t\n"), []);
+        assert_eq!(words_of(" \t\n"), []);
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! Sentences as windows of token ids: one for a sentence that fits the model, several overlapping ones for a
-//! longer one. Each word has its label and gets its prediction in the window with the most context around it.
+//! longer one. Each word is predicted in the window with the most context around it.
 
 use crate::batches::Batch;
 use crate::tokenizer::Frame;
@@ -14,14 +14,11 @@ pub struct Window {
     /// Words of the sentence that are predicted in this window, ascending, each with the index of its first
     /// token in `ids`.
     pub words: Vec<(usize, u32)>,
-    /// Labels of `words`, in the same order.
-    pub labels: Vec<u32>,
 }
 
-/// Splits a sentence whose words have these token ids into windows of at most `capacity` tokens. `labels` are
-/// those of the words, or empty if they are unknown (0 is then used). A word without tokens is predicted in
-/// no window; a sentence of such words has no window.
-pub fn windows(sentence: usize, words: &[Vec<u32>], labels: &[u32], capacity: usize) -> Vec<Window> {
+/// Splits a sentence whose words have these token ids into windows of at most `capacity` tokens. A word
+/// without tokens is predicted in no window; a sentence of such words has no window.
+pub fn windows(sentence: usize, words: &[Vec<u32>], capacity: usize) -> Vec<Window> {
     let lengths: Vec<usize> = words.iter().map(Vec::len).collect();
     if lengths.iter().all(|length| *length == 0) {
         return Vec::new();
@@ -36,7 +33,6 @@ pub fn windows(sentence: usize, words: &[Vec<u32>], labels: &[u32], capacity: us
         let home = home(word, &ranges, &starts);
         let window = &mut found[home];
         window.words.push((word, (starts[word] - starts[ranges[home].0]) as u32));
-        window.labels.push(labels.get(word).copied().unwrap_or(0));
     }
     found
 }
@@ -117,7 +113,8 @@ impl WindowCollator {
     }
 
     /// Makes a batch of windows, which are the rows from `first_row` on of their step's global batch. Each
-    /// window is one segment, with labels at the first token of the words that are predicted in it.
+    /// window is one segment, whose label positions are the first tokens of the words that are predicted in
+    /// it. The labels are left out.
     pub fn batch<'a>(&self, windows: impl IntoIterator<Item = &'a Window>, first_row: u64) -> Batch {
         let mut batch = Batch { cu_seqlens: vec![0], ..Batch::default() };
         for (row, window) in (first_row..).zip(windows) {
@@ -131,7 +128,6 @@ impl WindowCollator {
             batch.position_ids.extend(0..length as u32);
             batch.token_keys.extend((0..length).map(|place| row * self.max_seq_length as u64 + place));
             batch.label_positions.extend(window.words.iter().map(|(_, place)| first + place));
-            batch.labels.extend(&window.labels);
             batch.sample_ids.push(window.sentence as u64);
             batch.cu_seqlens.push(batch.ids.len() as u32);
         }
@@ -155,20 +151,16 @@ mod tests {
 
     #[test]
     fn a_sentence_that_fits_is_one_window_labelled_at_first_pieces() {
-        let found = windows(4, &pieces(&[1, 3, 1]), &[0, 2, 1], 5);
-        let want = Window {
-            sentence: 4,
-            ids: vec![0, 100, 101, 102, 200],
-            words: vec![(0, 0), (1, 1), (2, 4)],
-            labels: vec![0, 2, 1],
-        };
+        let found = windows(4, &pieces(&[1, 3, 1]), 5);
+        let want =
+            Window { sentence: 4, ids: vec![0, 100, 101, 102, 200], words: vec![(0, 0), (1, 1), (2, 4)] };
         assert_eq!(found, [want]);
         let collator = WindowCollator { frame: Frame::from_tokens(7, 8), max_seq_length: 7 };
         assert_eq!(collator.capacity(), 5);
-        let other = Window { sentence: 9, ids: vec![300], words: vec![(0, 0)], labels: vec![1] };
+        let other = Window { sentence: 9, ids: vec![300], words: vec![(0, 0)] };
         let batch = collator.batch([&found[0], &other], 2);
         assert_eq!(batch.ids, [7, 0, 100, 101, 102, 200, 8, 7, 300, 8]);
-        assert_eq!((batch.label_positions, batch.labels), (vec![1, 2, 5, 8], vec![0, 2, 1, 1]));
+        assert_eq!(batch.label_positions, [1, 2, 5, 8]);
         assert_eq!((batch.cu_seqlens, batch.sample_ids), (vec![0, 7, 10], vec![4, 9]));
         assert_eq!(batch.token_keys[..2], [14, 15]);
         assert_eq!(batch.token_keys[7..], [21, 22, 23]);
@@ -177,7 +169,7 @@ mod tests {
 
     #[test]
     fn words_of_a_long_sentence_are_predicted_where_they_have_most_context() {
-        let predicted: Vec<Vec<usize>> = windows(0, &pieces(&[1; 10]), &[], 6)
+        let predicted: Vec<Vec<usize>> = windows(0, &pieces(&[1; 10]), 6)
             .iter()
             .map(|window| window.words.iter().map(|(word, _)| *word).collect())
             .collect();
@@ -193,17 +185,15 @@ mod tests {
             capacity in 4usize..64,
         ) {
             let words = pieces(&lengths);
-            let labels: Vec<u32> = (0..lengths.len() as u32).collect();
-            let found = windows(0, &words, &labels, capacity);
-            let mut predicted: Vec<u32> = Vec::new();
+            let found = windows(0, &words, capacity);
+            let mut predicted: Vec<usize> = Vec::new();
             let starts = starts(&lengths);
             for window in &found {
                 prop_assert!(window.ids.len() <= capacity);
-                for (&(word, place), &label) in window.words.iter().zip(&window.labels) {
-                    prop_assert_eq!(label as usize, word);
+                for &(word, place) in &window.words {
                     let place = place as usize;
                     prop_assert_eq!(&window.ids[place..place + lengths[word]], &words[word][..]);
-                    predicted.push(label);
+                    predicted.push(word);
                     // A quarter of a window, minus the word itself and what does not fit as a whole word.
                     let after = window.ids.len() - place - lengths[word];
                     let wanted = (capacity / 4).saturating_sub(7);
@@ -212,7 +202,7 @@ mod tests {
                 }
             }
             predicted.sort_unstable();
-            prop_assert_eq!(predicted, labels);
+            prop_assert_eq!(predicted, (0..lengths.len()).collect::<Vec<_>>());
         }
     }
 }

@@ -1,14 +1,7 @@
-//! Output of a classifier: rows of predictions as JSONL, and the confusion matrix as a table.
-//!
-//! The scores themselves are computed in `scores`.
-
-use anyhow::{Context, Result};
-use serde::Serialize;
-use serde_json::{Map, Value};
+//! The confusion matrix of a classifier as a table, and the scores of each label.
 
 use crate::pages::columns::shortened;
 use crate::scores::Confusion;
-use crate::tasks::labelled::Example;
 use crate::tasks::table::{WIDEST, aligned, percent_number};
 
 /// Most characters of a label in the table of scores.
@@ -21,75 +14,6 @@ const CORNER: &str = "gold \\ predicted";
 
 /// Number of confusions that are listed if the matrix would be too wide.
 const LISTED_CONFUSIONS: usize = 20;
-
-/// One line of a predictions file.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct PredictionRow {
-    /// The (first) text.
-    pub text: String,
-    /// The second text of a pair.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub text_pair: Option<String>,
-    /// The label with the highest probability, the first one of equals.
-    pub label: String,
-    /// The label in the file, if it has one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub gold: Option<String>,
-    /// The probability of `label`.
-    pub score: f64,
-    /// The probability of each label, in the order of their ids.
-    pub probabilities: Map<String, Value>,
-}
-
-impl PredictionRow {
-    /// Makes the row of a text from the probabilities of its classes, one for each of `labels`, which must
-    /// not be empty.
-    pub fn new(
-        text: String,
-        text_pair: Option<String>,
-        gold: Option<String>,
-        labels: &[String],
-        probabilities: &[f32],
-    ) -> Self {
-        let best = best_class(probabilities);
-        Self {
-            text,
-            text_pair,
-            label: labels[best].clone(),
-            gold,
-            score: f64::from(probabilities[best]),
-            probabilities: labels
-                .iter()
-                .cloned()
-                .zip(probabilities.iter().map(|p| Value::from(*p)))
-                .collect(),
-        }
-    }
-
-    /// Formats the row as a line of JSON, including the newline.
-    pub fn line(&self) -> Result<String> {
-        Ok(serde_json::to_string(self).context("cannot write a prediction as JSON")? + "\n")
-    }
-}
-
-/// Returns the index of the largest number, the first one of equals; 0 if there are no numbers.
-pub fn best_class(values: &[f32]) -> usize {
-    (0..values.len()).fold(0, |best, index| if values[index] > values[best] { index } else { best })
-}
-
-/// Most bytes of a probability in a row of predictions, including the punctuation around it and its label.
-const PROBABILITY_BYTES: u64 = 30;
-
-/// Estimates the bytes of the lines of these examples in a predictions file. Few characters need a JSON
-/// escape.
-pub fn rows_bytes(examples: &[Example], labels: &[String]) -> u64 {
-    let longest = labels.iter().map(String::len).max().unwrap_or(0) as u64;
-    let label_bytes: u64 = labels.iter().map(|label| label.len() as u64 + PROBABILITY_BYTES).sum();
-    let texts = examples.iter().map(|e| e.text.len() + e.text_pair.as_ref().map_or(0, String::len));
-    let text_bytes = texts.sum::<usize>() as u64;
-    // 150 bytes for the names of the keys, and twice a label: the predicted one and the one in the file.
-    text_bytes + examples.len() as u64 * (label_bytes + 2 * longest + 150)
-}
 
 /// Formats the confusion matrix as text, followed by precision, recall, F1 and support of each label.
 ///
@@ -175,36 +99,6 @@ mod tests {
             (0..count).for_each(|_| confusion.add(gold, predicted));
         }
         confusion
-    }
-
-    #[test]
-    fn a_row_of_predictions_is_one_line_of_json_in_label_order() {
-        let row = PredictionRow::new(
-            "a \"b\"\nc".into(),
-            None,
-            Some("neg".into()),
-            &labels(&["pos", "neg"]),
-            &[0.75, 0.25],
-        );
-        let text = row.line().expect("has a JSON form");
-        let example = Example {
-            text: "a \"b\"\nc".into(),
-            text_pair: None,
-            label: None,
-            labels: vec![],
-            numbers: vec![],
-            line: 1,
-        };
-        let estimate = rows_bytes(&[example], &labels(&["pos", "neg"]));
-        assert!((text.len() as u64..3 * text.len() as u64).contains(&estimate), "{estimate}");
-        assert!(text.ends_with('\n'));
-        insta::assert_snapshot!(text.trim_end(), @r#"{"text":"a \"b\"\nc","label":"pos","gold":"neg","score":0.75,"probabilities":{"pos":0.75,"neg":0.25}}"#);
-    }
-
-    #[test]
-    fn the_first_of_equal_classes_is_the_prediction() {
-        assert_eq!(best_class(&[0.2, 0.4, 0.4]), 1);
-        assert_eq!(best_class(&[0.5]), 0);
     }
 
     #[test]

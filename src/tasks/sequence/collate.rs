@@ -15,8 +15,6 @@ pub struct Encoded {
     pub first: Vec<u32>,
     /// The second text of a pair.
     pub second: Option<Vec<u32>>,
-    /// The class to predict; 0 if unknown.
-    pub label: u32,
     /// Index of the example in its file, from 0; names the example if its loss is not finite.
     pub sample_id: u64,
 }
@@ -126,7 +124,7 @@ impl Collator {
     /// Makes a batch of truncated examples, which are the rows from `first_row` on of their step's global
     /// batch.
     ///
-    /// Each example is one segment, with its label at the first token.
+    /// Each example is one segment, whose label position is its first token. The labels are left out.
     pub fn batch<'a>(&self, examples: impl IntoIterator<Item = &'a Encoded>, first_row: u64) -> Batch {
         let mut batch = Batch { cu_seqlens: vec![0], ..Batch::default() };
         for (row, example) in (first_row..).zip(examples) {
@@ -137,7 +135,6 @@ impl Collator {
             batch.position_ids.extend(0..length as u32);
             batch.token_keys.extend((0..length as u64).map(|place| row * self.max_seq_length as u64 + place));
             batch.label_positions.push(start as u32);
-            batch.labels.push(example.label);
             batch.sample_ids.push(example.sample_id);
             batch.cu_seqlens.push(batch.ids.len() as u32);
         }
@@ -212,28 +209,20 @@ mod tests {
         Collator::new(&Tokenizer::from_files(files.to_vec(), "test")?, 2, length, pairs)
     }
 
-    fn encoded(first: &[u32], second: Option<&[u32]>, label: u32) -> Encoded {
-        Encoded {
-            first: first.to_vec(),
-            second: second.map(<[u32]>::to_vec),
-            label,
-            sample_id: u64::from(label) + 40,
-        }
+    fn encoded(first: &[u32], second: Option<&[u32]>, sample_id: u64) -> Encoded {
+        Encoded { first: first.to_vec(), second: second.map(<[u32]>::to_vec), sample_id }
     }
 
     #[test]
     fn single_texts_become_segments_labelled_at_their_first_token() {
-        let examples = [encoded(&[10, 11], None, 3), encoded(&[12], None, 1)];
+        let examples = [encoded(&[10, 11], None, 43), encoded(&[12], None, 41)];
         let batch = roberta(8, false).expect("room").batch(&examples, 5);
         assert_eq!(batch.ids, [0, 10, 11, 2, 0, 12, 2]);
         assert_eq!(batch.cu_seqlens, [0, 4, 7]);
         assert_eq!(batch.position_ids, [0, 1, 2, 3, 0, 1, 2]);
         assert_eq!(batch.token_type_ids, [0; 7]);
         assert_eq!(batch.token_keys, [40, 41, 42, 43, 48, 49, 50]);
-        assert_eq!(
-            (batch.label_positions, batch.labels, batch.sample_ids),
-            (vec![0, 4], vec![3, 1], vec![43, 41])
-        );
+        assert_eq!((batch.label_positions, batch.sample_ids), (vec![0, 4], vec![43, 41]));
     }
 
     #[test]

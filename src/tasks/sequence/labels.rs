@@ -1,4 +1,4 @@
-//! The labels of a classifier and their ids.
+//! The labels of texts and their ids.
 //!
 //! An id is an index into the list of labels, which the model folder stores as `id2label`.
 
@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use anyhow::Result;
+use serde_json::{Map, Value};
 
 use crate::error::Problem;
 use crate::tasks::labelled::read::Example;
@@ -19,6 +20,8 @@ const LISTED: usize = 12;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LabelSet {
     names: Vec<String>,
+    /// Label names that a model's folder gives to more than one class.
+    shared: BTreeSet<String>,
 }
 
 impl LabelSet {
@@ -33,7 +36,27 @@ impl LabelSet {
         if let Some(twice) = names.iter().find(|name| !seen.insert(name.as_str())) {
             return Err(Problem::usage(format!("label `{twice}` is given twice")).at("data.labels").into());
         }
-        Ok(Self { names: names.to_vec() })
+        Ok(Self::new(names.to_vec()))
+    }
+
+    fn new(names: Vec<String>) -> Self {
+        Self { names, shared: BTreeSet::new() }
+    }
+
+    /// The labels of a trained model. A name that several classes have is followed by the id of the class, so
+    /// that every class has its own key in the output.
+    pub fn of_model(names: &[String]) -> Self {
+        let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+        for name in names {
+            *counts.entry(name).or_default() += 1;
+        }
+        let mut distinct = Vec::with_capacity(names.len());
+        for (id, name) in names.iter().enumerate() {
+            let is_shared = counts[name.as_str()] > 1;
+            distinct.push(if is_shared { format!("{name} ({id})") } else { name.clone() });
+        }
+        let shared = names.iter().filter(|name| counts[name.as_str()] > 1).cloned().collect();
+        Self { names: distinct, shared }
     }
 
     /// The labels that occur in `examples`, in numeric order if all of them are integers, otherwise by code
@@ -51,14 +74,14 @@ impl LabelSet {
                 .at(source.display())
                 .into());
         }
-        Ok(Self { names })
+        Ok(Self::new(names))
     }
 
     fn at_least_two(names: Vec<String>) -> Result<Self, Problem> {
         match names.as_slice() {
             [] => Err(Problem::new("there is no label, a classifier needs two")),
             [one] => Err(Problem::new(format!("there is only the label `{one}`, a classifier needs two"))),
-            _ => Ok(Self { names }),
+            _ => Ok(Self::new(names)),
         }
     }
 
@@ -161,6 +184,24 @@ impl LabelSet {
         twins::twin_note("labels", self.names.iter().map(String::as_str))
     }
 
+    /// A JSON object with the value of each label, in the order of their ids.
+    pub fn by_label(&self, values: &[impl Copy + Into<Value>]) -> Map<String, Value> {
+        self.names.iter().cloned().zip(values.iter().map(|value| (*value).into())).collect()
+    }
+
+    /// Returns notes for the user about the names of a trained model, one per line.
+    pub fn notes(&self) -> Vec<String> {
+        let shared = (!self.shared.is_empty()).then(|| {
+            let names: Vec<String> = self.shared.iter().map(|name| format!("`{name}`")).collect();
+            format!(
+                "note: several classes are called {}: each is told with its id behind it",
+                names.join(", ")
+            )
+        });
+        let twins = self.twin_note().map(|twins| format!("note: {twins}"));
+        shared.into_iter().chain(twins).collect()
+    }
+
     /// Replaces labels that are numbers by the entry of `names` with that index. A number that is itself a
     /// label stays as it is.
     pub fn named(&self, mut examples: Vec<Example>, names: &[String]) -> Vec<Example> {
@@ -249,15 +290,9 @@ mod tests {
 
     fn examples(labels: &[&str]) -> Vec<Example> {
         let mut examples = Vec::new();
-        for (index, label) in labels.iter().enumerate() {
-            examples.push(Example {
-                text: "some text".to_string(),
-                text_pair: None,
-                label: Some((*label).to_string()),
-                labels: Vec::new(),
-                numbers: Vec::new(),
-                line: index as u64 + 2,
-            });
+        for (label, line) in labels.iter().zip(2..) {
+            let label = Some((*label).to_string());
+            examples.push(Example { text: "some text".to_string(), label, line, ..Example::default() });
         }
         examples
     }
