@@ -1,8 +1,9 @@
 //! The training loop and its parts.
 //!
 //! [`Trainer::run`] is the loop; `step.rs` is one step, `cadence.rs` and `stopping.rs` decide what is due and
-//! when to end, `state.rs` is what a checkpoint stores. `divergence.rs` detects divergence, `rollback.rs`
-//! goes back to a checkpoint. The loop knows no file format and no terminal.
+//! when to end, `state.rs` is what a checkpoint stores. `average.rs` averages the weights. `divergence.rs`
+//! detects divergence, `rollback.rs` goes back to a checkpoint. The loop knows no file format and no
+//! terminal.
 
 pub mod average;
 pub mod band;
@@ -137,8 +138,8 @@ pub struct Trainer<'a> {
 }
 
 impl Trainer<'_> {
-    /// Trains from `state` until the run ends; returns the reason for the end, and the rates. After a run that
-    /// no signal ended, the model has the weights that are evaluated and written.
+    /// Trains from `state` until the run ends; returns the reason for the end, and the rates. After a run
+    /// that no signal ended, the model has the weights that are evaluated and written.
     pub fn run(&mut self, state: &mut TrainState) -> Result<(End, Rates)> {
         let mut clock = Clock::new(state.elapsed_seconds);
         if let (Some(loss_scale), Some(saved)) = (&mut self.stepper.loss_scale, state.loss_scale) {

@@ -3,21 +3,21 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// An exponential moving average of the weights, in f32: that of `torch.optim.swa_utils`' `AveragedModel` with
-/// `get_ema_multi_avg_fn`, and of timm's `ModelEma`.
+/// An exponential moving average of the weights, in f32: that of `torch.optim.swa_utils`' `AveragedModel`
+/// with `get_ema_multi_avg_fn`, and of timm's `ModelEma`.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct WeightAverage {
-    /// Share of the average that stays at each averaging; the rest comes from the weights. 0.999 averages over
-    /// about the last 1,000 averagings.
+    /// Share of the average that stays at each averaging; the rest comes from the weights. 0.999 averages
+    /// over about the last 1,000 averagings.
     pub decay: f64,
     /// Steps at the beginning that are not averaged. The first averaging copies the weights; until then the
     /// weights themselves are evaluated and written.
     pub start_step: u64,
     /// Steps from one averaging to the next.
     pub every: u64,
-    /// Limit the decay to `1 - (1 + n)^(-2/3)` after n averagings, as timm does: it is 0.95 after 90 of them and
-    /// 0.99 after 1,000, so that the first weights are soon forgotten.
+    /// Limit the decay to `1 - (1 + n)^(-2/3)` after n averagings, as timm does: it is 0.95 after 90 of them
+    /// and 0.99 after 1,000, so that the first weights are soon forgotten.
     pub use_warmup: bool,
 }
 

@@ -1,8 +1,8 @@
 //! The exponential moving average of the weights, over the flat buffers.
 //!
 //! `update`: `a += (1 - decay) * (w - a)`, the update of `torch.optim.swa_utils.get_ema_multi_avg_fn`.
-//! `exchange`: `a` and `w` exchange their values, so that a model can compute with its average and then continue
-//! with its weights, without a third buffer.
+//! `exchange`: `a` and `w` exchange their values, so that a model can compute with its average and then
+//! continue with its weights, without a third buffer.
 //!
 //! Both buffers are f32 `[N]` and are changed in place; they must not share memory. Nothing is saved: no
 //! gradient flows through an average.

@@ -74,8 +74,8 @@ pub(super) fn evaluated_weights(average: Option<&WeightAverage>, parameters: &Pa
     average.map_or(parameters.flat(), |average| &average.flat).clone()
 }
 
-/// Restores the weights that are trained from the content of [`TRAINED`]. The parameters, which were read from
-/// the model folder, become the average, unless the run has none.
+/// Restores the weights that are trained from the content of [`TRAINED`]. The parameters, which were read
+/// from the model folder, become the average, unless the run has none.
 pub(super) fn restore(
     saved: &BTreeMap<String, Tensor>,
     parameters: &Parameters,

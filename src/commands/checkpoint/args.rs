@@ -27,9 +27,9 @@ pub enum CheckpointCommand {
     Verify(VerifyArgs),
     /// Write the mean of the weights of several checkpoints of a run, as a model folder
     ///
-    /// The folder is one that `evaluate`, `predict`, `finetune` and `AutoModel.from_pretrained` read. Checkpoints
-    /// of different models or tokenizers are refused, and damaged ones, too. Within the run folder `evaluate`
-    /// cleans the text as the run did.
+    /// The folder is one that `evaluate`, `predict`, `finetune` and `AutoModel.from_pretrained` read.
+    /// Checkpoints of different models or tokenizers are refused, and damaged ones, too. Within the run
+    /// folder `evaluate` cleans the text as the run did.
     #[command(after_help = "Examples:
   mlmtrain checkpoint average runs/quickstart --last 2 --output runs/quickstart/averaged
   mlmtrain checkpoint average runs/quickstart/checkpoint-3000 runs/quickstart/final --output averaged")]

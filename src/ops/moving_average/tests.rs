@@ -10,9 +10,9 @@ use crate::testing::{
     on_each_device, placed, relative_error,
 };
 
-/// The average after each of five updates of `AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(0.9))` of
-/// PyTorch 2.15.0 in f64. The weights of step `s` are `((7 s + 3 i) mod 11 - 5) / 10`; the first update copies
-/// them.
+/// The average after each of five updates of `AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(0.9))`
+/// of PyTorch 2.15.0 in f64. The weights of step `s` are `((7 s + 3 i) mod 11 - 5) / 10`; the first update
+/// copies them.
 const TORCH: [[f64; 6]; 5] = [
     [0.2, 0.5, -0.3, 0.0, 0.3, -0.5],
     [0.16, 0.46, -0.23, -0.04, 0.26, -0.43],

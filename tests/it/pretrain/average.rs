@@ -14,8 +14,8 @@ const AVERAGED: &str = "training.weight_average={decay: 0.9, start_step: 3, ever
 
 /// DeBERTa as v3 is trained: its folders contain sums of parameters.
 const V3: [&str; 3] = [
-    "model={deberta-v2: {hidden_size: 32, num_hidden_layers: 2, num_attention_heads: 2, intermediate_size: 48, \
-     max_position_embeddings: 40, position_buckets: 12, initializer_range: 0.05}}",
+    "model={deberta-v2: {hidden_size: 32, num_hidden_layers: 2, num_attention_heads: 2, \
+     intermediate_size: 48, max_position_embeddings: 40, position_buckets: 12, initializer_range: 0.05}}",
     "run.sample_text=the [MASK] sees [MASK] and the [MASK] sleeps.",
     "task=replaced_token_detection",
 ];
@@ -86,7 +86,7 @@ fn values_that_make_no_average_are_refused_with_their_key() {
         ("{decay: 1}", "`training.weight_average.decay` is 1, it must be at least 0 and below 1"),
         ("{every: 0}", "`training.weight_average.every` is 0, it must be at least 1"),
         ("{start_step: 40}", "begins after step 41, but `training.max_steps` is 40"),
-        ("{decay_rate: 0.9}", "unknown field `decay_rate`"),
+        ("{decay_rate: 0.9}", "unknown key `decay_rate`"),
     ] {
         place.run(&[&format!("training.weight_average={set}")], &[]).refused(2, &[words]);
     }
