@@ -315,8 +315,7 @@ impl<W: Write> Bench<'_, W> {
                     let buffers = adamw::Buffers {
                         parameters,
                         gradients,
-                        first_moment,
-                        second_moment,
+                        state: [first_moment, second_moment],
                         shadow: shadow.as_ref(),
                         clip: None,
                     };

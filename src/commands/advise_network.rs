@@ -13,7 +13,7 @@ use crate::commands::{bench, staging, terminal};
 use crate::config::{BatchSize, PretrainConfig, Wire};
 use crate::distributed::World;
 use crate::error::Problem;
-use crate::estimate::{Exchange, Levers, WANTED_EFFICIENCY};
+use crate::estimate::{Exchange, Levers, WANTED_EFFICIENCY, update_bytes};
 use crate::families::ModelConfig;
 use crate::machine;
 use crate::machine::Machine;
@@ -105,14 +105,15 @@ fn measure(
     };
     measuring.finish("done");
     let step_seconds = world.slowest(step_seconds)?;
-    let gradients = shapes(config, model)?.outline.num_parameters();
+    let shapes = shapes(config, model)?;
     // The timed step includes an update.
-    let update_seconds = world.slowest(bench::update_seconds(gradients, step_seconds))?;
+    let bytes = update_bytes(&shapes, &config.training);
+    let update_seconds = world.slowest(bench::update_seconds(bytes, step_seconds))?;
     let shape = &model.encoder;
     Ok(Exchange {
         micro_batch_seconds: (step_seconds - update_seconds).max(0.0),
         update_seconds,
-        gradients,
+        gradients: shapes.outline.num_parameters(),
         last_gradients: (shape.vocab_size * shape.hidden_size) as u64,
         values_per_second,
         message_seconds,

@@ -22,7 +22,6 @@ use crate::commands::bench::table::{Epoch, Measured, Outcome, Row, Table};
 use crate::commands::terminal;
 use crate::config::{BatchSize, ComputeType, DeviceChoice, PretrainConfig, RtdConfig};
 use crate::error::Problem;
-use crate::estimate::UPDATE_BYTES;
 use crate::families::{MODEL_NAMES, ModelConfig, named_model};
 use crate::interop::HubConfig;
 use crate::ops::peak;
@@ -304,10 +303,9 @@ pub(super) fn step_seconds(
     seconds(steps, config.run.threads)
 }
 
-/// Estimates the seconds of the update of `parameters` parameters on this CPU from its memory bandwidth; at
+/// Estimates the seconds of an update that reads or writes `bytes` on this CPU from its memory bandwidth; at
 /// most half of `step_seconds`, the time of a step with that update.
-pub(super) fn update_seconds(parameters: u64, step_seconds: f64) -> f64 {
-    let bytes = parameters as f64 * UPDATE_BYTES;
+pub(super) fn update_seconds(bytes: f64, step_seconds: f64) -> f64 {
     (bytes / machine::in_pool(peak::bytes_per_second)).min(step_seconds / 2.0)
 }
 

@@ -18,6 +18,7 @@ use crate::machine::Machine;
 use crate::models::memory::{Outline, StepSizes};
 use crate::models::{Blueprint, Model};
 use crate::ops::memory;
+use crate::optim;
 use crate::precision;
 use crate::precision::{Hardware, Policy};
 use crate::rng::{Purpose, Stream};
@@ -160,7 +161,9 @@ impl Case {
             gradient_checkpointing: self.gradient_checkpointing,
             on_gpu,
         };
-        Ok(self.outline()?.memory(&step).total())
+        let outline = self.outline()?;
+        let optimizer_bytes = 4 * optim::state_values(outline.layout(), &self.training());
+        Ok(outline.memory(&step).total() + optimizer_bytes)
     }
 
     /// Labels of a step.
