@@ -20,6 +20,13 @@ pub enum OptimizerType {
     /// LAMB: Adam with the decay in the update, each tensor's update scaled to the tensor's own norm; for
     /// batches of thousands of rows. Wants a `weight_decay`; its recipes set `adam_epsilon: 1.0e-6`.
     Lamb,
+    /// Lion: the sign of a momentum, so that each weight moves by the learning rate; half the state of
+    /// `adamw`. Wants a third to a tenth of its learning rate, and a `weight_decay` larger by as much;
+    /// `adam_beta2: 0.99` is usual.
+    Lion,
+    /// StableAdamW: `adamw` with a lower learning rate for each tensor whose gradients are larger than its
+    /// second moment expects, against loss spikes (Hugging Face's `stable_adamw`).
+    StableAdamw,
 }
 
 /// Shape of the learning rate over the steps.
@@ -84,9 +91,11 @@ pub struct TrainingConfig {
     pub max_steps: i64,
     /// Wall-clock budget such as `4m` or `24h`; training ends with a checkpoint when it is used up.
     pub max_train_time: Option<String>,
-    /// The optimizer; all of `weight_decay` and `adam_*` hold for each.
+    /// The optimizer. `weight_decay` and `adam_*` hold for each, but `lion` has no `adam_epsilon` and no
+    /// `adam_bias_correction`.
     pub optim: OptimizerType,
-    /// Peak learning rate. Pretraining from random weights: by the model's width, about 1e-3.
+    /// Peak learning rate. Pretraining from random weights: by the model's width, about 1e-3; a tenth of that
+    /// for `lion`.
     pub learning_rate: f64,
     /// Shape of the learning rate.
     pub lr_scheduler_type: SchedulerType,
@@ -101,12 +110,13 @@ pub struct TrainingConfig {
     pub min_lr_ratio: f64,
     /// Exponent of `polynomial`.
     pub lr_power: f64,
-    /// Weight decay of all weights but biases and LayerNorm: decoupled for `adamw`, part of the update for
-    /// `lamb`. Pretraining from random weights: 0.01.
+    /// Weight decay of all weights but biases and LayerNorm: part of the update for `lamb`, decoupled for all
+    /// others. Pretraining from random weights: 0.01; 0.1 for `lion`.
     pub weight_decay: f64,
-    /// Decay of the first moment.
+    /// Decay of the first moment; for `lion`, of the momentum whose sign is taken.
     pub adam_beta1: f64,
-    /// Decay of the second moment. Pretraining from random weights: 0.98.
+    /// Decay of the second moment; for `lion`, of the momentum that is kept. Pretraining from random weights:
+    /// 0.98; 0.99 for `lion`.
     pub adam_beta2: f64,
     /// Added to the root of the second moment; the papers on LAMB use 1e-6.
     pub adam_epsilon: f64,

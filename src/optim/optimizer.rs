@@ -238,7 +238,8 @@ mod tests {
     use crate::ops::norm;
     use crate::ops::tensor::accumulate;
 
-    const RULES: [OptimizerType; 2] = [OptimizerType::Adamw, OptimizerType::Lamb];
+    const RULES: [OptimizerType; 4] =
+        [OptimizerType::Adamw, OptimizerType::Lamb, OptimizerType::Lion, OptimizerType::StableAdamw];
 
     fn parameters(dtype: DType) -> Parameters {
         let mut registry = Registry::default();
@@ -267,13 +268,39 @@ mod tests {
     }
 
     #[test]
-    fn adamw_has_a_group_for_each_decay_and_lamb_one_for_each_tensor() {
+    fn flat_rules_have_a_group_for_each_decay_and_others_one_for_each_tensor() {
         let parameters = parameters(DType::F32);
-        assert_eq!(groups(OptimizerType::Adamw, &parameters), [(0..255, true), (256..390, false)]);
-        assert_eq!(
-            groups(OptimizerType::Lamb, &parameters),
-            [(0..150, true), (192..255, true), (256..261, false), (320..390, false)]
-        );
+        for optim in [OptimizerType::Adamw, OptimizerType::Lion] {
+            assert_eq!(groups(optim, &parameters), [(0..255, true), (256..390, false)]);
+        }
+        for optim in [OptimizerType::Lamb, OptimizerType::StableAdamw] {
+            assert_eq!(
+                groups(optim, &parameters),
+                [(0..150, true), (192..255, true), (256..261, false), (320..390, false)]
+            );
+        }
+    }
+
+    #[test]
+    fn the_forecast_and_checkpoints_have_the_state_tensors_of_the_rule() {
+        let parameters = parameters(DType::F32);
+        let layout = parameters.layout();
+        for (optim, names) in [
+            (OptimizerType::Adamw, vec!["exp_avg", "exp_avg_sq"]),
+            (OptimizerType::Lamb, vec!["exp_avg", "exp_avg_sq"]),
+            (OptimizerType::Lion, vec!["exp_avg"]),
+            (OptimizerType::StableAdamw, vec!["exp_avg", "exp_avg_sq"]),
+        ] {
+            let (optimizer, _) = optimizer(optim, &parameters);
+            let snapshot = optimizer.snapshot().unwrap();
+            let found: Vec<&str> = snapshot.iter().map(|(name, _)| name.as_str()).collect();
+            assert_eq!(found, [&names[..], &["updates"]].concat());
+            assert!(snapshot[..names.len()].iter().all(|(_, tensor)| tensor.elem_count() == layout.len()));
+            let config = TrainingConfig { optim, ..TrainingConfig::default() };
+            let values = (layout.num_elements() * names.len()) as u64;
+            assert_eq!(rule::state_values(layout, &config), values);
+            assert_eq!(rule::checkpoint_bytes(layout, &config), 4 * (layout.num_elements() as u64 + values));
+        }
     }
 
     /// Range of each group, and true if it has weight decay.

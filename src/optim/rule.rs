@@ -12,7 +12,7 @@ use candle_core::{Result, Tensor};
 use crate::config::{OptimizerType, TrainingConfig};
 use crate::layers::{Layout, ParameterSpec};
 use crate::ops::update::{Buffers, Clip, Hyper, KeptGroups};
-use crate::ops::{adamw, lamb};
+use crate::ops::{adamw, lamb, lion, stable_adamw};
 
 /// An update rule.
 pub(super) trait Rule: fmt::Debug + Send + Sync {
@@ -89,6 +89,42 @@ impl Rule for Lamb {
     }
 }
 
+/// Lion.
+#[derive(Debug)]
+struct Lion;
+
+impl Rule for Lion {
+    fn state(&self) -> &'static [&'static str] {
+        &["exp_avg"]
+    }
+
+    fn needs_whole_tensors(&self) -> bool {
+        false
+    }
+
+    fn update(&self, buffers: &RuleBuffers<'_>, groups: &KeptGroups, hyper: &Hyper) -> Result<()> {
+        lion::update(buffers.of_op(), groups, hyper)
+    }
+}
+
+/// `StableAdamW`.
+#[derive(Debug)]
+struct StableAdamW;
+
+impl Rule for StableAdamW {
+    fn state(&self) -> &'static [&'static str] {
+        MOMENTS
+    }
+
+    fn needs_whole_tensors(&self) -> bool {
+        true
+    }
+
+    fn update(&self, buffers: &RuleBuffers<'_>, groups: &KeptGroups, hyper: &Hyper) -> Result<()> {
+        stable_adamw::update(buffers.of_op(), groups, hyper)
+    }
+}
+
 /// Selects parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Pattern {
@@ -122,6 +158,8 @@ pub(super) fn assignments(config: &TrainingConfig) -> Vec<Assignment> {
     match config.optim {
         OptimizerType::Adamw => vec![Assignment::new(Pattern::All, AdamW)],
         OptimizerType::Lamb => vec![Assignment::new(Pattern::All, Lamb)],
+        OptimizerType::Lion => vec![Assignment::new(Pattern::All, Lion)],
+        OptimizerType::StableAdamw => vec![Assignment::new(Pattern::All, StableAdamW)],
     }
 }
 

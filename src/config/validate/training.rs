@@ -11,6 +11,7 @@ pub(super) fn training(training: &TrainingConfig, max_seq_length: usize, finding
     optimizer(training, findings);
     schedule(training, findings);
     unused::schedule(training, findings);
+    unused::optimizer(training, findings);
     cadence(training, findings);
     weights(training, findings);
 }
