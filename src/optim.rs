@@ -12,4 +12,4 @@ mod shards;
 
 pub use groups::first_trained;
 pub use optimizer::Optimizer;
-pub use rule::{checkpoint_bytes, state_values};
+pub use rule::{checkpoint_bytes, state_names, state_values, temporary_bytes, update_flops};

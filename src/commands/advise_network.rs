@@ -13,7 +13,7 @@ use crate::commands::{bench, staging, terminal};
 use crate::config::{BatchSize, PretrainConfig, Wire};
 use crate::distributed::World;
 use crate::error::Problem;
-use crate::estimate::{Exchange, Levers, WANTED_EFFICIENCY, update_bytes};
+use crate::estimate::{Exchange, Levers, WANTED_EFFICIENCY};
 use crate::families::ModelConfig;
 use crate::machine;
 use crate::machine::Machine;
@@ -107,8 +107,8 @@ fn measure(
     let step_seconds = world.slowest(step_seconds)?;
     let shapes = shapes(config, model)?;
     // The timed step includes an update.
-    let bytes = update_bytes(&shapes, &config.training);
-    let update_seconds = world.slowest(bench::update_seconds(bytes, step_seconds))?;
+    let work = bench::StepWork::new(&shapes, &config.training, shape, machine.place());
+    let update_seconds = world.slowest(bench::update_seconds(&work, step_seconds))?;
     let shape = &model.encoder;
     Ok(Exchange {
         micro_batch_seconds: (step_seconds - update_seconds).max(0.0),

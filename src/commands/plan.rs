@@ -19,7 +19,7 @@ use crate::commands::terminal::Output;
 use crate::commands::{bench, staging, terminal};
 use crate::config::{DeviceChoice, PretrainConfig, RunSection, TrainingConfig, load_prices};
 use crate::error::{Problem, Problems};
-use crate::estimate::{Estimate, Fitted, Rentable, Work, update_bytes};
+use crate::estimate::{Estimate, Fitted, Rentable, Work};
 use crate::families::ModelConfig;
 use crate::machine::Machine;
 use crate::quantity::{format_count, parse_count, parse_duration};
@@ -302,7 +302,8 @@ impl Run<'_> {
             };
             // The timed step has an update for each micro-batch; with accumulation, most have none.
             let update = if part.updates < part.micro_batches {
-                bench::update_seconds(update_bytes(&self.shapes, &fitted.training), seconds)
+                let work = bench::StepWork::new(&self.shapes, &fitted.training, shape, machine.place());
+                bench::update_seconds(&work, seconds)
             } else {
                 0.0
             };

@@ -3,6 +3,7 @@
 
 use serde_json::Value as Json;
 
+use crate::muon::AdjustLrFn;
 use crate::pretrain::PretrainConfig;
 use crate::task::PretrainTask;
 use crate::training::{OptimizerType, SchedulerType, TrainingConfig};
@@ -117,10 +118,12 @@ impl PretrainConfig {
         let width = model.encoder.hidden_size;
         let training = &mut self.training;
         let is_lamb = training.optim == OptimizerType::Lamb;
+        let is_other_muon =
+            training.optim == OptimizerType::Muon && training.muon.adjust_lr_fn != AdjustLrFn::MatchRmsAdamw;
         let is_lion = training.optim == OptimizerType::Lion;
         let share = if is_lion { LION_SHARE } else { 1.0 };
         let of_lion = if is_lion { ", a tenth for Lion" } else { "" };
-        if !is_lamb && open.take("learning_rate", &format!("width {width}{of_lion}")) {
+        if !is_lamb && !is_other_muon && open.take("learning_rate", &format!("width {width}{of_lion}")) {
             training.learning_rate = share * learning_rate(width, task);
         }
         let has_warmup = training.lr_scheduler_type != SchedulerType::Constant;

@@ -9,6 +9,7 @@ use crate::batching::BatchSizeRamp;
 use crate::checkpointing::GradientCheckpointing;
 use crate::class_weights::ClassWeights;
 use crate::frozen_layers::FrozenLayers;
+use crate::muon::MuonConfig;
 use crate::phases::TrainingPhase;
 
 /// How gradients become updates.
@@ -27,6 +28,9 @@ pub enum OptimizerType {
     /// StableAdamW: `adamw` with a lower learning rate for each tensor whose gradients are larger than its
     /// second moment expects, against loss spikes (Hugging Face's `stable_adamw`).
     StableAdamw,
+    /// Muon for the matrices of the layers: a momentum made orthogonal, with half the state of `adamw`; `adamw`
+    /// for embeddings, heads, norms and biases. Takes more operations, so it wants updates of many tokens.
+    Muon,
 }
 
 /// Shape of the learning rate over the steps.
@@ -122,6 +126,8 @@ pub struct TrainingConfig {
     pub adam_epsilon: f64,
     /// Correct the moments for their beginning at zero. BERT's and ELECTRA's own code does not.
     pub adam_bias_correction: bool,
+    /// `optim: muon`: the momentum and the update of matrices.
+    pub muon: MuonConfig,
     /// Each layer below the head learns at this share of the rate of the one above it (ELECTRA fine-tunes
     /// with 0.8); 1 for one rate. The head has the full rate, the last layer its square, as in ELECTRA's
     /// code.
@@ -233,6 +239,7 @@ impl Default for TrainingConfig {
             adam_beta2: 0.999,
             adam_epsilon: 1e-8,
             adam_bias_correction: true,
+            muon: MuonConfig::default(),
             layerwise_lr_decay: 1.0,
             head_learning_rate: None,
             frozen_layers: FrozenLayers::Layers(0),

@@ -8,6 +8,7 @@ use crate::estimate::work::{Part, Work};
 use crate::machine::Place;
 use crate::models::memory::Prediction;
 use crate::ops::peak::gpu::data_sheet;
+use crate::optim;
 use crate::precision;
 use crate::precision::Hardware;
 use crate::tasks::run::Shapes;
@@ -170,7 +171,9 @@ impl Estimate {
         let on = fitted.training.gradient_checkpointing.is_on();
         let factor = if on { CHECKPOINTING_FACTOR } else { 1.0 };
         let bytes_per_second = BANDWIDTH_SHARE * gpu.gigabytes_per_second * 1e9;
-        let update_seconds = update_bytes(shapes, training) / bytes_per_second;
+        let update_flops = optim::update_flops(shapes.outline.layout(), training);
+        let update_seconds =
+            update_bytes(shapes, training) / bytes_per_second + update_flops / (GPU_SHARE * peak);
         let work = work(&fitted.training);
         let seconds = work.parts.iter().map(|part| {
             let flops = shapes.outline.flops(&shapes.sizes(part.tokens_at_once(), part.length, on, place));

@@ -41,6 +41,7 @@ pub mod lion;
 pub mod matmul;
 pub mod mean_squared_error;
 pub mod memory;
+pub mod muon;
 pub mod norm;
 pub mod parallel;
 pub mod peak;

@@ -1,7 +1,7 @@
 //! Types that the optimizers share: the flat buffers, groups with their own weight decay, and the
 //! hyper-parameters of one update.
 //!
-//! The update rules themselves are in `adamw`, `lamb`, `lion` and `stable_adamw`.
+//! The update rules themselves are in `adamw`, `lamb`, `lion`, `muon` and `stable_adamw`.
 
 pub(super) mod cpu;
 pub(super) mod cuda;

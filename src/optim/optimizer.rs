@@ -56,7 +56,7 @@ impl Optimizer {
         let runs = rule::runs(layout, &assignments);
         let device = parameters.flat().device();
         let rules = assignments.into_iter().zip(runs).zip(groups).map(|((assignment, runs), groups)| {
-            RuleState::new(assignment.rule, &runs, &groups, &parts, own, device)
+            RuleState::new(assignment.rule, &runs, &groups, layout, &parts, own, device)
         });
         Ok(Self {
             rules: rules.collect::<Result<_>>()?,
@@ -99,6 +99,7 @@ impl Optimizer {
             state: &[],
             shadow: shadow.as_ref(),
             clip,
+            shapes: &[],
         };
         self.rules.iter().try_for_each(|rule| rule.update(&buffers, &hyper))
     }
@@ -234,16 +235,23 @@ const UPDATES: &str = "updates";
 mod tests {
     use super::*;
     use crate::config::OptimizerType;
+    use crate::layers::Part;
     use crate::layers::parameters::{Init, Registry};
     use crate::ops::norm;
     use crate::ops::tensor::accumulate;
 
-    const RULES: [OptimizerType; 4] =
-        [OptimizerType::Adamw, OptimizerType::Lamb, OptimizerType::Lion, OptimizerType::StableAdamw];
+    const RULES: [OptimizerType; 5] = [
+        OptimizerType::Adamw,
+        OptimizerType::Lamb,
+        OptimizerType::Lion,
+        OptimizerType::StableAdamw,
+        OptimizerType::Muon,
+    ];
 
     fn parameters(dtype: DType) -> Parameters {
         let mut registry = Registry::default();
         registry.weight("a.weight", &[3, 50], Init::Normal);
+        registry.enter(Part::Layer(0));
         registry.weight("b.weight", &[7, 9], Init::Normal);
         registry.vector("c.bias", 5, Init::Ones);
         registry.vector("d.bias", 70, Init::Zeros);
@@ -279,6 +287,11 @@ mod tests {
                 [(0..150, true), (192..255, true), (256..261, false), (320..390, false)]
             );
         }
+        // Muon has the matrix of the layer, `AdamW` all others.
+        assert_eq!(
+            groups(OptimizerType::Muon, &parameters),
+            [(0..63, true), (0..150, true), (0..5, false), (64..134, false)]
+        );
     }
 
     #[test]
@@ -301,6 +314,16 @@ mod tests {
             assert_eq!(rule::state_values(layout, &config), values);
             assert_eq!(rule::checkpoint_bytes(layout, &config), 4 * (layout.num_elements() as u64 + values));
         }
+        let (optimizer, _) = optimizer(OptimizerType::Muon, &parameters);
+        let snapshot = optimizer.snapshot().unwrap();
+        let found: Vec<(&str, usize)> =
+            snapshot.iter().map(|(name, tensor)| (name.as_str(), tensor.elem_count())).collect();
+        let wanted = [("momentum_buffer", 64), ("exp_avg", 384), ("exp_avg_sq", 384), ("updates", 1)];
+        assert_eq!(found, wanted, "with the gaps after tensors");
+        let config = TrainingConfig { optim: OptimizerType::Muon, ..TrainingConfig::default() };
+        assert_eq!(rule::state_values(layout, &config), 63 + 2 * (150 + 5 + 70));
+        assert_eq!(rule::temporary_bytes(layout, &config, DType::BF16), (63 + 49) * 6);
+        assert!((rule::update_flops(layout, &config) - 5.0 * 2.0 * 49.0 * 25.0).abs() < 1e-9);
     }
 
     /// Range of each group, and true if it has weight decay.

@@ -7,12 +7,12 @@
 use std::fmt;
 use std::ops::Range;
 
-use candle_core::{Result, Tensor};
+use candle_core::{DType, Result, Tensor};
 
-use crate::config::{OptimizerType, TrainingConfig};
-use crate::layers::{Layout, ParameterSpec};
+use crate::config::{AdjustLrFn, MuonConfig, OptimizerType, TrainingConfig};
+use crate::layers::{Layout, ParameterSpec, Part};
 use crate::ops::update::{Buffers, Clip, Hyper, KeptGroups};
-use crate::ops::{adamw, lamb, lion, stable_adamw};
+use crate::ops::{adamw, lamb, lion, muon, stable_adamw};
 
 /// An update rule.
 pub(super) trait Rule: fmt::Debug + Send + Sync {
@@ -25,6 +25,17 @@ pub(super) trait Rule: fmt::Debug + Send + Sync {
 
     /// Updates all elements of the groups.
     fn update(&self, buffers: &RuleBuffers<'_>, groups: &KeptGroups, hyper: &Hyper) -> Result<()>;
+
+    /// Bytes that the update of a tensor of this shape takes in addition to the buffers, while matrix products
+    /// are computed in `compute`.
+    fn temporary_bytes(&self, _shape: &[usize], _compute: DType) -> u64 {
+        0
+    }
+
+    /// Floating-point operations of the matrix products of the update of a tensor.
+    fn flops(&self, _shape: &[usize]) -> f64 {
+        0.0
+    }
 }
 
 /// The same range of all buffers. The state has a tensor for each name of [`Rule::state`].
@@ -35,6 +46,8 @@ pub(super) struct RuleBuffers<'a> {
     pub(super) state: &'a [Tensor],
     pub(super) shadow: Option<&'a Tensor>,
     pub(super) clip: Clip<'a>,
+    /// The shape of the tensor of each group, if the rule needs whole tensors.
+    pub(super) shapes: &'a [Vec<usize>],
 }
 
 impl<'a> RuleBuffers<'a> {
@@ -125,16 +138,63 @@ impl Rule for StableAdamW {
     }
 }
 
+/// Muon.
+#[derive(Debug)]
+struct Muon(muon::Settings);
+
+impl Muon {
+    fn new(config: &MuonConfig) -> Self {
+        let &MuonConfig { momentum, nesterov, ns_steps, adjust_lr_fn } = config;
+        let adjust_lr = match adjust_lr_fn {
+            AdjustLrFn::Original => muon::AdjustLr::Original,
+            AdjustLrFn::MatchRmsAdamw => muon::AdjustLr::MatchRmsAdamw,
+            AdjustLrFn::SpectralUnclamped => muon::AdjustLr::SpectralUnclamped,
+        };
+        Self(muon::Settings { momentum, nesterov, ns_steps, adjust_lr })
+    }
+}
+
+/// The sides of a matrix.
+fn matrix(shape: &[usize]) -> [usize; 2] {
+    shape.try_into().expect("only matrices are assigned to this rule")
+}
+
+impl Rule for Muon {
+    fn state(&self) -> &'static [&'static str] {
+        &["momentum_buffer"]
+    }
+
+    fn needs_whole_tensors(&self) -> bool {
+        true
+    }
+
+    fn update(&self, buffers: &RuleBuffers<'_>, groups: &KeptGroups, hyper: &Hyper) -> Result<()> {
+        let shapes: Vec<[usize; 2]> = buffers.shapes.iter().map(|shape| matrix(shape)).collect();
+        muon::update(buffers.of_op(), groups, &shapes, hyper, &self.0)
+    }
+
+    fn temporary_bytes(&self, shape: &[usize], compute: DType) -> u64 {
+        muon::temporary_bytes(matrix(shape), compute)
+    }
+
+    fn flops(&self, shape: &[usize]) -> f64 {
+        muon::flops(matrix(shape), self.0.ns_steps)
+    }
+}
+
 /// Selects parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Pattern {
+    /// The matrices of the layers, by their Hugging Face names: ModernBERT's `Wqkv` is one matrix.
+    HiddenMatrices,
     /// All parameters.
     All,
 }
 
 impl Pattern {
-    fn matches(self, _: &ParameterSpec) -> bool {
+    fn matches(self, spec: &ParameterSpec) -> bool {
         match self {
+            Self::HiddenMatrices => matches!(spec.part, Part::Layer(_)) && spec.shape.len() == 2,
             Self::All => true,
         }
     }
@@ -160,6 +220,10 @@ pub(super) fn assignments(config: &TrainingConfig) -> Vec<Assignment> {
         OptimizerType::Lamb => vec![Assignment::new(Pattern::All, Lamb)],
         OptimizerType::Lion => vec![Assignment::new(Pattern::All, Lion)],
         OptimizerType::StableAdamw => vec![Assignment::new(Pattern::All, StableAdamW)],
+        OptimizerType::Muon => vec![
+            Assignment::new(Pattern::HiddenMatrices, Muon::new(&config.muon)),
+            Assignment::new(Pattern::All, AdamW),
+        ],
     }
 }
 
@@ -192,6 +256,27 @@ pub fn state_values(layout: &Layout, config: &TrainingConfig) -> u64 {
         spec.range.len() * rule.state().len()
     });
     values.sum::<usize>() as u64
+}
+
+/// Bytes that an update takes in addition to the buffers, while products are computed in `compute`.
+pub fn temporary_bytes(layout: &Layout, config: &TrainingConfig, compute: DType) -> u64 {
+    let assignments = assignments(config);
+    let bytes = layout
+        .specs()
+        .map(|spec| assignments[rule_of(spec, &assignments)].rule.temporary_bytes(&spec.shape, compute));
+    bytes.max().unwrap_or(0)
+}
+
+/// Floating-point operations of the matrix products of an update.
+pub fn update_flops(layout: &Layout, config: &TrainingConfig) -> f64 {
+    let assignments = assignments(config);
+    layout.specs().map(|spec| assignments[rule_of(spec, &assignments)].rule.flops(&spec.shape)).sum()
+}
+
+/// Names of the state tensors of each rule of an optimizer.
+pub fn state_names(optim: OptimizerType) -> Vec<&'static [&'static str]> {
+    let config = TrainingConfig { optim, ..TrainingConfig::default() };
+    assignments(&config).iter().map(|assignment| assignment.rule.state()).collect()
 }
 
 /// Bytes of a checkpoint: the parameters and the state of the optimizer.

@@ -7,6 +7,7 @@ use std::ops::Range;
 
 use candle_core::{DType, Device, Result, Tensor};
 
+use crate::layers::Layout;
 use crate::ops::update::{Group, Hyper, KeptGroups};
 use crate::optim::rule::{Rule, RuleBuffers};
 use crate::optim::shards;
@@ -33,6 +34,8 @@ struct Stretch {
     state: Range<usize>,
     /// Groups, relative to `range`.
     groups: KeptGroups,
+    /// The shape of the tensor of each group, if the rule needs whole tensors.
+    shapes: Vec<Vec<usize>>,
 }
 
 impl RuleState {
@@ -42,6 +45,7 @@ impl RuleState {
         rule: Box<dyn Rule>,
         runs: &[Range<usize>],
         groups: &[Group],
+        layout: &Layout,
         parts: &[Range<usize>],
         own: usize,
         device: &Device,
@@ -56,9 +60,13 @@ impl RuleState {
                 continue;
             }
             let start = packed(range.start, runs) - parts[own].start;
+            let groups = shards::within(groups, &range);
+            let starts = groups.iter().filter(|_| rule.needs_whole_tensors());
+            let shapes = starts.map(|group| shape_at(range.start + group.range.start, layout)).collect();
             stretches.push(Stretch {
                 state: start..start + range.len(),
-                groups: KeptGroups::new(shards::within(groups, &range)),
+                groups: KeptGroups::new(groups),
+                shapes,
                 range: range.start - part.start..range.end - part.start,
             });
         }
@@ -73,7 +81,7 @@ impl RuleState {
     /// Updates this process's part of the parameters; `buffers` are the parts of the flat buffers, and have no
     /// state.
     pub(super) fn update(&self, buffers: &RuleBuffers<'_>, hyper: &Hyper) -> Result<()> {
-        for Stretch { range, state, groups } in &self.stretches {
+        for Stretch { range, state, groups, shapes } in &self.stretches {
             let shadow = buffers.shadow.map(|shadow| part(shadow, range)).transpose()?;
             let state = self.tensors.iter().map(|tensor| part(tensor, state));
             let stretch = RuleBuffers {
@@ -82,6 +90,7 @@ impl RuleState {
                 state: &state.collect::<Result<Vec<_>>>()?,
                 shadow: shadow.as_ref(),
                 clip: buffers.clip,
+                shapes,
             };
             self.rule.update(&stretch, groups, hyper)?;
         }
@@ -128,6 +137,12 @@ impl RuleState {
 
 fn part(whole: &Tensor, range: &Range<usize>) -> Result<Tensor> {
     whole.narrow(0, range.start, range.len())
+}
+
+/// The shape of the tensor that begins with this element of the flat buffer.
+fn shape_at(start: usize, layout: &Layout) -> Vec<usize> {
+    let spec = layout.specs().find(|spec| spec.range.start == start);
+    spec.expect("a group of a rule that needs whole tensors is a tensor").shape.clone()
 }
 
 /// Number of elements of `runs` before the element `at` of the flat buffer.

@@ -9,7 +9,7 @@ use crate::ops::update::Group;
 const ALIGNED_VALUES: usize = 64;
 
 /// Divides `len` values into consecutive parts of about the same length, one for each of `size` processes. No
-/// part begins within one of the `whole` ranges, which are in ascending order.
+/// part begins within one of the `whole` ranges.
 pub(super) fn parts(len: usize, whole: &[Range<usize>], size: usize) -> Vec<Range<usize>> {
     let cuts = (0..=size).map(|number| {
         let at = len * number / size;

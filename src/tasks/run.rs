@@ -259,6 +259,8 @@ impl Shapes {
             + exchanged;
         Prediction {
             state_bytes: step.state_bytes + optimizer_bytes + more - elsewhere,
+            temporary_bytes: step.temporary_bytes
+                + optim::temporary_bytes(self.outline.layout(), training, place.compute),
             evaluation_bytes: evaluation.evaluation_bytes,
             saving_bytes: if is_copied { self.checkpoint_bytes(training) } else { gathered },
             ..step

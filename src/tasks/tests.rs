@@ -266,8 +266,13 @@ fn replaced_counts(task: &ReplacedTokenDetection, batch: &Batch) -> Vec<usize> {
 
 #[test]
 fn updates_are_the_same_on_each_device_and_a_broken_gradient_changes_nothing() {
-    let optimizers =
-        [OptimizerType::Adamw, OptimizerType::Lamb, OptimizerType::Lion, OptimizerType::StableAdamw];
+    let optimizers = [
+        OptimizerType::Adamw,
+        OptimizerType::Lamb,
+        OptimizerType::Lion,
+        OptimizerType::StableAdamw,
+        OptimizerType::Muon,
+    ];
     for (optim, dtype) in optimizers.into_iter().flat_map(|optim| DTYPES.map(|dtype| (optim, dtype))) {
         let train = |device: &Device| {
             let task = MaskedLm {

@@ -116,6 +116,10 @@ pub(super) fn optimizer(training: &TrainingConfig, findings: &mut Findings) {
             findings.add(&[&path, "training.optim"], message, "remove it");
         }
     }
+    if training.optim != OptimizerType::Muon {
+        let why = "`training.optim` is not `muon`";
+        ignored("training.muon", &training.muon, &[], why, "remove it, or set `optim: muon`", findings);
+    }
 }
 
 fn differs(value: f64, default: f64) -> bool {
@@ -292,13 +296,18 @@ mod tests {
 
     #[test]
     fn keys_of_another_optimizer() {
-        let keys = json!({"optim": "lion", "adam_epsilon": 1e-6, "adam_bias_correction": false});
+        let muon = json!({"nesterov": false, "adjust_lr_fn": "original"});
+        let keys =
+            json!({"optim": "lion", "adam_epsilon": 1e-6, "adam_bias_correction": false, "muon": muon});
         insta::assert_snapshot!(found(&json!({"training": keys})), @"
         `training.adam_epsilon` is given, but the optimizer `lion` does not read it
         `training.adam_bias_correction` is given, but the optimizer `lion` does not read it
+        `training.muon.nesterov` is given, but `training.optim` is not `muon`
+        `training.muon.adjust_lr_fn` is given, but `training.optim` is not `muon`
         ");
         for right in [
             json!({"training": {"optim": "lion", "adam_beta1": 0.95, "adam_beta2": 0.98}}),
+            json!({"training": {"optim": "muon", "adam_epsilon": 1e-6, "muon": {"momentum": 0.9, "ns_steps": 4}}}),
             json!({"training": {"optim": "stable_adamw", "adam_epsilon": 1e-6, "adam_bias_correction": false}}),
         ] {
             assert_eq!(found(&right), "");

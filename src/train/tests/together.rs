@@ -92,8 +92,13 @@ fn a_sharded_optimizer_leaves_the_same_bits_and_the_same_checkpoint() {
         ([bits(task.parameters().flat()), bits(&shadow)], saved.ok())
     };
     let sharded = DistributedConfig { shard_optimizer: true, ..DistributedConfig::default() };
-    for optim in [OptimizerType::Adamw, OptimizerType::Lamb, OptimizerType::Lion, OptimizerType::StableAdamw]
-    {
+    for optim in [
+        OptimizerType::Adamw,
+        OptimizerType::Lamb,
+        OptimizerType::Lion,
+        OptimizerType::StableAdamw,
+        OptimizerType::Muon,
+    ] {
         let config = TrainingConfig { optim, weight_decay: 0.1, ..TrainingConfig::default() };
         let begun = trained(World::ALONE, &config, None);
         let resumed = trained(World::ALONE, &config, begun.1.as_ref());
