@@ -15,6 +15,6 @@ mod tests;
 
 pub use catalogue::{PRICES_AS_OF, Rentable};
 pub use cluster::{Cluster, Clustered, Gradients};
-pub use cost::{Estimate, Fitted, GPU_SHARE, Timed, UPDATE_BYTES, gpu_seconds};
+pub use cost::{Estimate, Fitted, GPU_SHARE, Timed, gpu_seconds, update_bytes};
 pub use network::{Exchange, Levers, WANTED_EFFICIENCY};
 pub use work::{Part, Work};

@@ -43,7 +43,7 @@
 //! | [`checkpoint`] | named tensors + JSON parts, retention |
 //! | [`precision`] | which dtype where; loss scaling |
 //! | [`telemetry`] | records to progress bar, metrics.jsonl, TensorBoard, MLflow, Prometheus |
-//! | [`optim`] | parameter groups, `AdamW`, LAMB, schedules, clipping |
+//! | [`optim`] | update rules and which parameters each updates, parameter groups, schedules |
 //! | [`interop`] | Hugging Face names, config.json, tokenizer files |
 //! | [`machine`] | the hardware of a run: device, number types, threads, processes |
 //! | [`recipe`] | a configuration for a text, a budget and the speed of a machine |

@@ -22,8 +22,8 @@ use mlmtrain::instructions;
 use mlmtrain::ops::matmul::cpu::{instructions_for, is_native};
 use mlmtrain::ops::memory::LargeBlocks;
 use mlmtrain::ops::{
-    adamw, attention, cross_entropy, embedding, gather_rows, lamb, linear, linear_cross_entropy, memory,
-    norm, peak,
+    adamw, attention, cross_entropy, embedding, gather_rows, lamb, linear, linear_cross_entropy, lion,
+    memory, norm, peak, stable_adamw,
 };
 
 use inputs::{drawn_ids, dropped, full, row_keys, vector, zeros};
@@ -304,27 +304,23 @@ impl<W: Write> Bench<'_, W> {
             gradient_multiplier: 1.0,
         };
         let shadowed = if shadow_dtype == DType::F32 { 0 } else { count };
-        for name in ["adamw", "lamb"] {
-            // Four buffers are read, four written, and the copy; lamb reads three of them again and writes
-            // parameters in the second pass.
-            let full = if name == "lamb" { 10 * count } else { 8 * count };
+        // Buffers that are read or written, without the copy; those of two passes read and write some again.
+        for (name, passes) in [("adamw", 8), ("lamb", 10), ("lion", 6), ("stable_adamw", 9)] {
             self.line(
                 name,
-                &Work::Values(shadowed, full),
+                &Work::Values(shadowed, passes * count),
                 buffers,
                 |([parameters, gradients, first_moment, second_moment], shadow)| {
-                    let buffers = adamw::Buffers {
-                        parameters,
-                        gradients,
-                        first_moment,
-                        second_moment,
-                        shadow: shadow.as_ref(),
-                        clip: None,
-                    };
-                    if name == "lamb" {
-                        lamb::update(buffers, &groups, &hyper)
-                    } else {
-                        adamw::update(buffers, &groups, &hyper)
+                    let shadow = shadow.as_ref();
+                    let state = [first_moment, second_moment];
+                    let buffers = adamw::Buffers { parameters, gradients, state, shadow, clip: None };
+                    let of_lion =
+                        adamw::Buffers { parameters, gradients, state: [first_moment], shadow, clip: None };
+                    match name {
+                        "lamb" => lamb::update(buffers, &groups, &hyper),
+                        "lion" => lion::update(of_lion, &groups, &hyper),
+                        "stable_adamw" => stable_adamw::update(buffers, &groups, &hyper),
+                        _ => adamw::update(buffers, &groups, &hyper),
                     }
                 },
             )?;

@@ -105,14 +105,15 @@ fn measure(
     };
     measuring.finish("done");
     let step_seconds = world.slowest(step_seconds)?;
-    let gradients = shapes(config, model)?.outline.num_parameters();
+    let shapes = shapes(config, model)?;
     // The timed step includes an update.
-    let update_seconds = world.slowest(bench::update_seconds(gradients, step_seconds))?;
+    let work = bench::StepWork::new(&shapes, &config.training, shape, machine.place());
+    let update_seconds = world.slowest(bench::update_seconds(&work, step_seconds))?;
     let shape = &model.encoder;
     Ok(Exchange {
         micro_batch_seconds: (step_seconds - update_seconds).max(0.0),
         update_seconds,
-        gradients,
+        gradients: shapes.outline.num_parameters(),
         last_gradients: (shape.vocab_size * shape.hidden_size) as u64,
         values_per_second,
         message_seconds,

@@ -20,18 +20,22 @@ use crate::commands::bench::args::{BenchArgs, BenchTask};
 use crate::commands::bench::job::{Ended, Job, Machine, Place, Steps};
 use crate::commands::bench::table::{Epoch, Measured, Outcome, Row, Table};
 use crate::commands::terminal;
-use crate::config::{BatchSize, ComputeType, DeviceChoice, PretrainConfig, RtdConfig};
+use crate::config::{
+    BatchSize, ComputeType, DeviceChoice, MuonConfig, OptimizerType, PretrainConfig, RtdConfig,
+    TrainingConfig,
+};
 use crate::error::Problem;
-use crate::estimate::UPDATE_BYTES;
+use crate::estimate::update_bytes;
 use crate::families::{MODEL_NAMES, ModelConfig, named_model};
 use crate::interop::HubConfig;
 use crate::ops::peak;
 use crate::precision::Hardware;
 use crate::quantity::format_bytes;
 use crate::tasks::pretraining::{most_masked, origin, planned_model};
+use crate::tasks::run::Shapes;
 use crate::telemetry::{Progress, Unit};
 use crate::train::bench::{Case, TimedTask};
-use crate::{config, fs, machine};
+use crate::{config, fs, machine, optim};
 
 pub(super) use args::some_seconds;
 pub(super) use job::run as run_job;
@@ -127,6 +131,8 @@ fn rows(args: &BenchArgs) -> Result<Vec<(String, Case)>> {
                         length,
                         short_segments: args.short,
                         gradient_checkpointing: args.gradient_checkpointing,
+                        optim: defaults.optim,
+                        muon: defaults.muon.clone(),
                     };
                     (name.clone(), case)
                 }));
@@ -160,6 +166,8 @@ struct Defaults {
     batch: usize,
     length: usize,
     compute: ComputeType,
+    optim: OptimizerType,
+    muon: MuonConfig,
 }
 
 impl Defaults {
@@ -174,7 +182,8 @@ impl Defaults {
             let length = LENGTH.min(model.max_sequence_length());
             let task =
                 TimedTask::Pretraining { task: None, rtd: RtdConfig::default(), masked_share: MASKED_SHARE };
-            return Ok(Self { model, task, batch: BATCH, length, compute: ComputeType::F32 });
+            let TrainingConfig { optim, muon, .. } = TrainingConfig::default();
+            return Ok(Self { model, task, batch: BATCH, length, compute: ComputeType::F32, optim, muon });
         }
         if !fs::exists(path) {
             let problem = Problem::usage(format!(
@@ -205,6 +214,8 @@ impl Defaults {
             length: config.data.max_seq_length,
             // The type that a run would choose on a CPU; for a GPU there is a flag.
             compute: config.precision.compute.known().unwrap_or_else(|| Hardware::cpu().best()),
+            optim: config.training.optim,
+            muon: config.training.muon,
         })
     }
 }
@@ -271,6 +282,8 @@ pub(super) fn tokens_per_second(
         length,
         short_segments: false,
         gradient_checkpointing: false,
+        optim: OptimizerType::Adamw,
+        muon: MuonConfig::default(),
     };
     let steps = Steps { case, device, tf32: false, least: 3, least_seconds: 1.0 };
     Ok(seconds(steps, threads)?.map(|seconds| (rows * length) as f64 / seconds))
@@ -298,17 +311,48 @@ pub(super) fn step_seconds(
         length: shape.length,
         short_segments: false,
         gradient_checkpointing,
+        optim: config.training.optim,
+        muon: config.training.muon.clone(),
     };
     let device = config.run.device;
     let steps = Steps { case, device, tf32: config.precision.tf32, least: 3, least_seconds: 3.0 };
     seconds(steps, config.run.threads)
 }
 
-/// Estimates the seconds of the update of `parameters` parameters on this CPU from its memory bandwidth; at
-/// most half of `step_seconds`, the time of a step with that update.
-pub(super) fn update_seconds(parameters: u64, step_seconds: f64) -> f64 {
-    let bytes = parameters as f64 * UPDATE_BYTES;
-    (bytes / machine::in_pool(peak::bytes_per_second)).min(step_seconds / 2.0)
+/// The work of an update and of the micro-batch of a timed step.
+pub(super) struct StepWork {
+    /// Bytes that the update reads or writes.
+    pub(super) update_bytes: f64,
+    /// Operations of the products of the update.
+    pub(super) update_flops: f64,
+    /// Operations of the micro-batch.
+    pub(super) micro_batch_flops: f64,
+}
+
+impl StepWork {
+    /// The work of a step of a micro-batch of this shape.
+    pub(super) fn new(
+        shapes: &Shapes,
+        training: &TrainingConfig,
+        shape: BatchShape,
+        place: machine::Place,
+    ) -> Self {
+        let tokens = (shape.rows * shape.length) as u64;
+        let on = training.gradient_checkpointing.is_on();
+        Self {
+            update_bytes: update_bytes(shapes, training),
+            update_flops: optim::update_flops(shapes.outline.layout(), training),
+            micro_batch_flops: shapes.outline.flops(&shapes.sizes(tokens, shape.length, on, place)),
+        }
+    }
+}
+
+/// Estimates the seconds of the update in a step of `step_seconds` on this CPU: its bytes from the memory
+/// bandwidth, at most half of the step, and its operations as a share of those of the rest of the step.
+pub(super) fn update_seconds(work: &StepWork, step_seconds: f64) -> f64 {
+    let StepWork { update_bytes, update_flops, micro_batch_flops } = work;
+    let memory = (update_bytes / machine::in_pool(peak::bytes_per_second)).min(step_seconds / 2.0);
+    memory + (step_seconds - memory) * update_flops / (update_flops + micro_batch_flops)
 }
 
 /// The median seconds of a step; `None` if it does not fit into memory.

@@ -302,7 +302,8 @@ impl Run<'_> {
             };
             // The timed step has an update for each micro-batch; with accumulation, most have none.
             let update = if part.updates < part.micro_batches {
-                bench::update_seconds(self.shapes.outline.num_parameters(), seconds)
+                let work = bench::StepWork::new(&self.shapes, &fitted.training, shape, machine.place());
+                bench::update_seconds(&work, seconds)
             } else {
                 0.0
             };

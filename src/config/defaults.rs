@@ -3,6 +3,7 @@
 
 use serde_json::Value as Json;
 
+use crate::muon::AdjustLrFn;
 use crate::pretrain::PretrainConfig;
 use crate::task::PretrainTask;
 use crate::training::{OptimizerType, SchedulerType, TrainingConfig};
@@ -19,6 +20,13 @@ pub const WEIGHT_DECAY: f64 = 0.01;
 
 /// Decay of the second moment, that of RoBERTa: gradients of early steps say little about later ones.
 pub const ADAM_BETA2: f64 = 0.98;
+
+/// Lion's learning rate as a share of that of AdamW. Its weight decay is larger by as much (section 5 of its
+/// paper).
+const LION_SHARE: f64 = 0.1;
+
+/// The decay of Lion's momentum in its paper.
+const LION_BETA2: f64 = 0.99;
 
 /// Tokens of an update in a training of [`TOKENS_OF_SMALL_UPDATES`]. Updates grow with the square root of the
 /// tokens of a training: larger ones save no steps (Zhang et al. 2024, arXiv:2410.21676).
@@ -109,19 +117,24 @@ impl PretrainConfig {
         let max_seq_length = self.data.max_seq_length.max(1);
         let width = model.encoder.hidden_size;
         let training = &mut self.training;
-        let is_adamw = training.optim == OptimizerType::Adamw;
-        if is_adamw && open.take("learning_rate", &format!("width {width}")) {
-            training.learning_rate = learning_rate(width, task);
+        let is_lamb = training.optim == OptimizerType::Lamb;
+        let is_other_muon =
+            training.optim == OptimizerType::Muon && training.muon.adjust_lr_fn != AdjustLrFn::MatchRmsAdamw;
+        let is_lion = training.optim == OptimizerType::Lion;
+        let share = if is_lion { LION_SHARE } else { 1.0 };
+        let of_lion = if is_lion { ", a tenth for Lion" } else { "" };
+        if !is_lamb && !is_other_muon && open.take("learning_rate", &format!("width {width}{of_lion}")) {
+            training.learning_rate = share * learning_rate(width, task);
         }
         let has_warmup = training.lr_scheduler_type != SchedulerType::Constant;
         if has_warmup && open.take("warmup_steps", "random weights") {
             training.warmup_steps = WARMUP_SHARE;
         }
         if open.take("weight_decay", "pretraining") {
-            training.weight_decay = WEIGHT_DECAY;
+            training.weight_decay = WEIGHT_DECAY / share;
         }
-        if is_adamw && open.take("adam_beta2", "pretraining") {
-            training.adam_beta2 = ADAM_BETA2;
+        if !is_lamb && open.take("adam_beta2", "pretraining") {
+            training.adam_beta2 = if is_lion { LION_BETA2 } else { ADAM_BETA2 };
         }
         if is_batch_open {
             let (tokens, from) = training_tokens(training.max_steps, &model);

@@ -132,6 +132,7 @@ const VALUES: &[(&str, &[&str], Option<&str>, &str)] = &[
         Some("adamw"),
         "write `adamw`, which is the same",
     ),
+    ("training.optim", &["lion_32bit"], Some("lion"), "write `lion`, which is the same"),
     (
         "training.lr_scheduler_type",
         &["cosine_with_restarts", "cosine_with_min_lr", "inverse_sqrt", "reduce_lr_on_plateau"],

@@ -373,6 +373,11 @@ fn show_names_the_origin_of_each_value() {
       adam_beta2: 0.999                 # default
       adam_epsilon: 1.0e-8              # default
       adam_bias_correction: true        # default
+      muon:
+        momentum: 0.95                  # default
+        nesterov: true                  # default
+        ns_steps: 5                     # default
+        adjust_lr_fn: match_rms_adamw   # default
       layerwise_lr_decay: 1.0           # default
       head_learning_rate: null          # default
       frozen_layers: 0                  # default

@@ -9,6 +9,7 @@ use crate::batching::BatchSizeRamp;
 use crate::checkpointing::GradientCheckpointing;
 use crate::class_weights::ClassWeights;
 use crate::frozen_layers::FrozenLayers;
+use crate::muon::MuonConfig;
 use crate::phases::TrainingPhase;
 use crate::weight_average::WeightAverage;
 
@@ -21,6 +22,16 @@ pub enum OptimizerType {
     /// LAMB: Adam with the decay in the update, each tensor's update scaled to the tensor's own norm; for
     /// batches of thousands of rows. Wants a `weight_decay`; its recipes set `adam_epsilon: 1.0e-6`.
     Lamb,
+    /// Lion: the sign of a momentum, so that each weight moves by the learning rate; half the state of
+    /// `adamw`. Wants a third to a tenth of its learning rate, and a `weight_decay` larger by as much;
+    /// `adam_beta2: 0.99` is usual.
+    Lion,
+    /// StableAdamW: `adamw` with a lower learning rate for each tensor whose gradients are larger than its
+    /// second moment expects, against loss spikes (Hugging Face's `stable_adamw`).
+    StableAdamw,
+    /// Muon for the matrices of the layers: a momentum made orthogonal, with half the state of `adamw`; `adamw`
+    /// for embeddings, heads, norms and biases. Takes more operations, so it wants updates of many tokens.
+    Muon,
 }
 
 /// Shape of the learning rate over the steps.
@@ -85,9 +96,11 @@ pub struct TrainingConfig {
     pub max_steps: i64,
     /// Wall-clock budget such as `4m` or `24h`; training ends with a checkpoint when it is used up.
     pub max_train_time: Option<String>,
-    /// The optimizer; all of `weight_decay` and `adam_*` hold for each.
+    /// The optimizer. `weight_decay` and `adam_*` hold for each, but `lion` has no `adam_epsilon` and no
+    /// `adam_bias_correction`.
     pub optim: OptimizerType,
-    /// Peak learning rate. Pretraining from random weights: by the model's width, about 1e-3.
+    /// Peak learning rate. Pretraining from random weights: by the model's width, about 1e-3; a tenth of that
+    /// for `lion`.
     pub learning_rate: f64,
     /// Shape of the learning rate.
     pub lr_scheduler_type: SchedulerType,
@@ -102,17 +115,20 @@ pub struct TrainingConfig {
     pub min_lr_ratio: f64,
     /// Exponent of `polynomial`.
     pub lr_power: f64,
-    /// Weight decay of all weights but biases and LayerNorm: decoupled for `adamw`, part of the update for
-    /// `lamb`. Pretraining from random weights: 0.01.
+    /// Weight decay of all weights but biases and LayerNorm: part of the update for `lamb`, decoupled for all
+    /// others. Pretraining from random weights: 0.01; 0.1 for `lion`.
     pub weight_decay: f64,
-    /// Decay of the first moment.
+    /// Decay of the first moment; for `lion`, of the momentum whose sign is taken.
     pub adam_beta1: f64,
-    /// Decay of the second moment. Pretraining from random weights: 0.98.
+    /// Decay of the second moment; for `lion`, of the momentum that is kept. Pretraining from random weights:
+    /// 0.98; 0.99 for `lion`.
     pub adam_beta2: f64,
     /// Added to the root of the second moment; the papers on LAMB use 1e-6.
     pub adam_epsilon: f64,
     /// Correct the moments for their beginning at zero. BERT's and ELECTRA's own code does not.
     pub adam_bias_correction: bool,
+    /// `optim: muon`: the momentum and the update of matrices.
+    pub muon: MuonConfig,
     /// Each layer below the head learns at this share of the rate of the one above it (ELECTRA fine-tunes
     /// with 0.8); 1 for one rate. The head has the full rate, the last layer its square, as in ELECTRA's
     /// code.
@@ -227,6 +243,7 @@ impl Default for TrainingConfig {
             adam_beta2: 0.999,
             adam_epsilon: 1e-8,
             adam_bias_correction: true,
+            muon: MuonConfig::default(),
             layerwise_lr_decay: 1.0,
             head_learning_rate: None,
             frozen_layers: FrozenLayers::Layers(0),

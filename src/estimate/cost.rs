@@ -8,6 +8,7 @@ use crate::estimate::work::{Part, Work};
 use crate::machine::Place;
 use crate::models::memory::Prediction;
 use crate::ops::peak::gpu::data_sheet;
+use crate::optim;
 use crate::precision;
 use crate::precision::Hardware;
 use crate::tasks::run::Shapes;
@@ -23,9 +24,14 @@ const GPU_LEAST_SECONDS: f64 = 3e-3;
 /// Share of a GPU's bandwidth that an update of the parameters reaches.
 const BANDWIDTH_SHARE: f64 = 0.8;
 
-/// Bytes that an update reads or writes for each parameter: value, gradient and two moments, all except the
-/// gradient in both directions, and the copy in a half type.
-pub const UPDATE_BYTES: f64 = 30.0;
+/// Bytes that an update reads or writes for each parameter: value and gradient, the value in both directions,
+/// and the copy in a half type.
+const PARAMETER_BYTES: u64 = 14;
+
+/// Bytes that an update reads or writes: parameters, and the optimizer's state in both directions.
+pub fn update_bytes(shapes: &Shapes, training: &TrainingConfig) -> f64 {
+    (PARAMETER_BYTES * shapes.outline.num_parameters() + 8 * shapes.state_values(training)) as f64
+}
 
 /// Factor of gradient checkpointing on the time of a step: the forward pass runs a second time.
 const CHECKPOINTING_FACTOR: f64 = 4.0 / 3.0;
@@ -164,8 +170,10 @@ impl Estimate {
             .ok_or_else(|| format!("its speed in {} is not known", compute.as_str()))?;
         let on = fitted.training.gradient_checkpointing.is_on();
         let factor = if on { CHECKPOINTING_FACTOR } else { 1.0 };
-        let parameters = shapes.outline.num_parameters() as f64;
-        let update_seconds = parameters * UPDATE_BYTES / (BANDWIDTH_SHARE * gpu.gigabytes_per_second * 1e9);
+        let bytes_per_second = BANDWIDTH_SHARE * gpu.gigabytes_per_second * 1e9;
+        let update_flops = optim::update_flops(shapes.outline.layout(), training);
+        let update_seconds =
+            update_bytes(shapes, training) / bytes_per_second + update_flops / (GPU_SHARE * peak);
         let work = work(&fitted.training);
         let seconds = work.parts.iter().map(|part| {
             let flops = shapes.outline.flops(&shapes.sizes(part.tokens_at_once(), part.length, on, place));

@@ -1,7 +1,7 @@
 //! Predictions compared with the same arithmetic by hand, and configurations that fit or do not fit.
 
 use super::*;
-use crate::config::{BatchSizeRamp, TrainingConfig, TrainingPhase};
+use crate::config::{BatchSizeRamp, OptimizerType, TrainingConfig, TrainingPhase};
 use crate::families::{ModelConfig, named_model};
 use crate::models::Blueprint;
 use crate::tasks::run::{Shapes, TargetShare};
@@ -68,6 +68,15 @@ fn a_prediction_is_operations_at_a_share_of_the_data_sheet_and_the_bytes_of_upda
     assert!((found.tokens_per_second * found.seconds / (1000.0 * 16_384.0) - 1.0).abs() < 1e-9);
     assert!((found.usd(3600.0) - found.seconds).abs() < 1e-6);
     assert!((found.kilowatt_hours(1000.0) * 3600.0 - found.seconds).abs() < 1e-6);
+    let muon = TrainingConfig { optim: OptimizerType::Muon, ..training(64, 2) };
+    let other = estimate_on("h100", &muon, &shapes, 1000).unwrap();
+    // 8 bytes less for each of 84.9M elements of matrices; 12 layers with four square matrices and two others.
+    let square = 5.0 * 6.0 * 768f64.powi(3);
+    let long = 5.0 * 2.0 * 768f64.powi(2) * (2.0 * 3072.0 + 768.0);
+    let more = 12.0 * (4.0 * square + 2.0 * long) / (0.35 * 989.4e12);
+    let less = 8.0 * 12.0 * 12.0 * 768.0 * 768.0 / (0.8 * 3350e9);
+    let wanted = found.seconds + 1000.0 * (more - less);
+    assert!((other.seconds / wanted - 1.0).abs() < 1e-6, "{} {wanted}", other.seconds);
     let tiny = masked_lm(&named_model("tiny").unwrap(), 128);
     let waits = estimate_on("h100", &training(8, 1), &tiny, 1000).unwrap();
     assert!((3.0..3.1).contains(&waits.seconds), "launches are the limit: {}", waits.seconds);

@@ -21,16 +21,8 @@ pub const PROCESS_BYTES: u64 = 48 << 20;
 /// Save in the background only if at least this many times the checkpoint's size is free.
 pub const SAVING_ROOM: u64 = 2;
 
-/// f32 values kept for each parameter: the value, its gradient and two moments.
-const STATE_VALUES: u64 = 4;
-
-/// f32 values of each parameter in a checkpoint: the value and two moments.
-const CHECKPOINT_VALUES: u64 = 3;
-
-/// Bytes of a checkpoint of `parameters` parameters; with their average if they are averaged.
-pub fn checkpoint_bytes(parameters: u64, are_averaged: bool) -> u64 {
-    4 * (CHECKPOINT_VALUES + u64::from(are_averaged)) * parameters
-}
+/// f32 values kept for each parameter by the model: the value and its gradient. The optimizer adds its state.
+const STATE_VALUES: u64 = 2;
 
 /// The largest training step of a run.
 #[derive(Debug, Clone, Copy)]
@@ -59,7 +51,8 @@ impl StepSizes {
 /// Memory of a training step at its peak, in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Prediction {
-    /// Values, gradients and moments; and the copy of the values in the compute type, unless that is f32.
+    /// Values and gradients, and the copy of the values in the compute type, unless that is f32; in the
+    /// forecast of a run, the state of the optimizer, too.
     pub state_bytes: u64,
     /// Values saved between forward and backward.
     pub activation_bytes: u64,
@@ -109,10 +102,16 @@ impl Add for Prediction {
 
 /// The models of a run without their values: enough for a prediction of memory and time.
 pub trait Outline {
-    /// Elements of all parameters, without gaps between them.
-    fn num_parameters(&self) -> u64;
+    /// Places of all parameters in the flat buffers.
+    fn layout(&self) -> &Layout;
 
-    /// Memory of the largest step; and of an evaluation of as many tokens, in addition to the state.
+    /// Elements of all parameters, without gaps between them.
+    fn num_parameters(&self) -> u64 {
+        self.layout().num_elements() as u64
+    }
+
+    /// Memory of the largest step, without the state of the optimizer; and of an evaluation of as many tokens,
+    /// in addition to the state.
     fn memory(&self, step: &StepSizes) -> Prediction;
 
     /// Floating-point operations of forward and backward of a micro-batch, assuming that all segments are as
@@ -121,8 +120,8 @@ pub trait Outline {
 }
 
 impl<H: Head> Outline for Blueprint<H> {
-    fn num_parameters(&self) -> u64 {
-        self.layout.num_elements() as u64
+    fn layout(&self) -> &Layout {
+        &self.layout
     }
 
     fn memory(&self, step: &StepSizes) -> Prediction {
@@ -137,8 +136,8 @@ impl<H: Head> Outline for Blueprint<H> {
 }
 
 impl Outline for Blueprint<SentencePairHeads> {
-    fn num_parameters(&self) -> u64 {
-        self.layout.num_elements() as u64
+    fn layout(&self) -> &Layout {
+        &self.layout
     }
 
     /// In rows with several short pairs the second head takes more memory, which is little compared with the
@@ -156,7 +155,7 @@ impl Outline for Blueprint<SentencePairHeads> {
     }
 }
 
-/// Bytes of values, gradients and moments of these parameters, and of their copy in the compute type.
+/// Bytes of values and gradients of these parameters, and of their copy in the compute type.
 pub(super) fn state_bytes(layout: &Layout, compute: DType) -> u64 {
     let shadow_bytes = if compute == DType::F32 { 0 } else { compute.size_in_bytes() as u64 };
     layout.len() as u64 * (4 * STATE_VALUES + shadow_bytes)
@@ -234,7 +233,7 @@ mod tests {
     fn roberta_base_at_8_by_128_as_counted_by_hand() {
         assert_eq!(roberta().num_parameters(), 124_697_433);
         let prediction = base(DType::F32, false);
-        assert_eq!(prediction.state_bytes, 16 * N);
+        assert_eq!(prediction.state_bytes, 8 * N);
         let td = 1024 * 768;
         let tf = 1024 * 3072;
         let md = 153 * 768;
@@ -287,7 +286,7 @@ mod tests {
     fn half_types_halve_activations_and_add_a_shadow() {
         let single = base(DType::F32, false);
         let half = base(DType::BF16, false);
-        assert_eq!(half.state_bytes, 18 * N);
+        assert_eq!(half.state_bytes, 10 * N);
         assert!(half.activation_bytes < single.activation_bytes * 51 / 100);
     }
 

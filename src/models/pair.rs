@@ -157,8 +157,8 @@ impl Pair {
 }
 
 impl Outline for PairBlueprint {
-    fn num_parameters(&self) -> u64 {
-        self.layout.num_elements() as u64
+    fn layout(&self) -> &Layout {
+        &self.layout
     }
 
     /// The generator is finished when the discriminator begins, but freed blocks are cached by size, and

@@ -1,7 +1,7 @@
 //! Types that the optimizers share: the flat buffers, groups with their own weight decay, and the
 //! hyper-parameters of one update.
 //!
-//! The update rules themselves are in `adamw` and `lamb`.
+//! The update rules themselves are in `adamw`, `lamb`, `lion`, `muon` and `stable_adamw`.
 
 pub(super) mod cpu;
 pub(super) mod cuda;
@@ -14,7 +14,8 @@ use candle_core::{Result, Tensor, bail};
 use crate::tensor::check_shape;
 use cuda::Table;
 
-/// A range of the flat buffer with its own weight decay and share of the learning rate; for LAMB, one tensor.
+/// A range of the flat buffer with its own weight decay and share of the learning rate; one tensor, if the
+/// update rule needs sums over tensors.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Group {
     /// Elements of the flat buffers.
@@ -107,18 +108,16 @@ impl Hyper {
     }
 }
 
-/// The flat buffers, each `[N]`; all are f32 except the shadow. They must not share memory: an update would
-/// deadlock on the lock of the shared storage.
+/// The flat buffers, each `[N]`, with `S` state tensors; all are f32 except the shadow. They must not share
+/// memory: an update would deadlock on the lock of the shared storage.
 #[derive(Debug, Clone, Copy)]
-pub struct Buffers<'a> {
+pub struct Buffers<'a, const S: usize = 2> {
     /// The parameters, `p`.
     pub parameters: &'a Tensor,
     /// The gradients, `g`.
     pub gradients: &'a Tensor,
-    /// The first moment, `m`.
-    pub first_moment: &'a Tensor,
-    /// The second moment, `v`.
-    pub second_moment: &'a Tensor,
+    /// The state of the update rule: for Adam's relatives the first moment `m` and the second moment `v`.
+    pub state: [&'a Tensor; S],
     /// The bf16 or f16 copy of the parameters, which matrix products read; `None` if products are computed in
     /// f32. Every parameter that changes is rounded into it.
     pub shadow: Option<&'a Tensor>,
@@ -147,17 +146,14 @@ impl Clip<'_> {
     }
 }
 
-impl Buffers<'_> {
+impl<const S: usize> Buffers<'_, S> {
     /// Returns an error that names `op` unless all buffers have equal lengths, the groups are in ascending
     /// order, within the buffers and do not overlap, and `step` is at least 1.
     pub(super) fn check(&self, op: &str, groups: &[Group], hyper: &Hyper) -> Result<()> {
         let count = self.parameters.dims1()?;
-        for (what, t) in [
-            ("gradients", self.gradients),
-            ("first moment", self.first_moment),
-            ("second moment", self.second_moment),
-        ] {
-            check_shape(&format!("{op}: {what}"), t, &[count])?;
+        check_shape(&format!("{op}: gradients"), self.gradients, &[count])?;
+        for (number, t) in (1..).zip(self.state) {
+            check_shape(&format!("{op}: state tensor {number}"), t, &[count])?;
         }
         if let Some(shadow) = self.shadow {
             check_shape(&format!("{op}: shadow"), shadow, &[count])?;

@@ -4,6 +4,7 @@
 use crate::config::{FrozenLayers, TrainingConfig};
 use crate::layers::{Layout, Part};
 use crate::ops::update::Group;
+use crate::optim::rule::{Assignment, rule_of};
 
 /// The lowest part of an encoder that is not frozen.
 pub fn first_trained(config: &TrainingConfig) -> Part {
@@ -14,13 +15,26 @@ pub fn first_trained(config: &TrainingConfig) -> Part {
     }
 }
 
-/// The groups of `AdamW`, as few as possible. A group of neighbouring tensors with the same settings includes
-/// the alignment gaps between them, which are zero and stay zero.
-pub(super) fn by_neighbours(layout: &Layout, config: &TrainingConfig) -> Vec<Group> {
+/// The groups of each rule.
+pub(super) fn of_rules(layout: &Layout, config: &TrainingConfig, rules: &[Assignment]) -> Vec<Vec<Group>> {
+    let groups = rules.iter().enumerate().map(|(index, assignment)| {
+        let of_tensors = of_tensors(layout, config, rules, index);
+        if assignment.rule.needs_whole_tensors() {
+            of_tensors.into_iter().flatten().collect()
+        } else {
+            joined(of_tensors)
+        }
+    });
+    groups.collect()
+}
+
+/// As few groups as possible. A group of neighbouring tensors with the same settings includes the alignment
+/// gaps between them, which are zero and stay zero.
+fn joined(of_tensors: Vec<Option<Group>>) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
     let mut follows = false;
-    for group in of_tensors(layout, config) {
-        let is_trained = group.is_some();
+    for group in of_tensors {
+        let is_updated = group.is_some();
         match (groups.last_mut(), group) {
             (_, None) => {}
             (Some(last), Some(group)) if follows && settings(last) == settings(&group) => {
@@ -28,7 +42,7 @@ pub(super) fn by_neighbours(layout: &Layout, config: &TrainingConfig) -> Vec<Gro
             }
             (_, Some(group)) => groups.push(group),
         }
-        follows = is_trained;
+        follows = is_updated;
     }
     groups
 }
@@ -38,19 +52,20 @@ fn settings(group: &Group) -> (u32, u32) {
     (group.weight_decay.to_bits(), group.lr_scale.to_bits())
 }
 
-/// The groups of LAMB: one for each tensor, because each has its own trust ratio. Biases and `LayerNorm` have
-/// no weight decay, so their trust ratio is 1.
-pub(super) fn by_tensor(layout: &Layout, config: &TrainingConfig) -> Vec<Group> {
-    of_tensors(layout, config).into_iter().flatten().collect()
-}
-
-/// A group for each tensor, in the order of the buffer; `None` for a frozen tensor.
-fn of_tensors(layout: &Layout, config: &TrainingConfig) -> Vec<Option<Group>> {
+/// A group for each tensor, in the order of the buffer; `None` for a tensor that is frozen or that a rule other
+/// than number `rule` updates.
+fn of_tensors(
+    layout: &Layout,
+    config: &TrainingConfig,
+    rules: &[Assignment],
+    rule: usize,
+) -> Vec<Option<Group>> {
     let decay = config.weight_decay as f32;
     let head = config.head_learning_rate.map(|rate| (rate / config.learning_rate) as f32);
     let groups = layout.specs().map(|spec| {
         let share = lr_scale(config.layerwise_lr_decay, spec.part, num_layers(layout, spec.model));
-        (spec.part >= first_trained(config)).then(|| Group {
+        let is_updated = spec.part >= first_trained(config) && rule_of(spec, rules) == rule;
+        is_updated.then(|| Group {
             range: spec.range.clone(),
             weight_decay: if spec.decays { decay } else { 0.0 },
             lr_scale: head.filter(|_| spec.part == Part::Head).unwrap_or(share),
@@ -83,6 +98,7 @@ mod tests {
 
     use super::*;
     use crate::layers::{Init, Registry};
+    use crate::optim::rule::assignments;
 
     /// Ranges and learning rate scales of the groups, in a model of three layers with one tensor each.
     fn groups(config: &TrainingConfig) -> Vec<(Range<usize>, f32)> {
@@ -97,7 +113,7 @@ mod tests {
             registry.enter(part);
             registry.weight(name, &[64], Init::Normal);
         }
-        let groups = by_neighbours(&registry.layout(), config);
+        let groups = of_rules(&registry.layout(), config, &assignments(config)).concat();
         groups.into_iter().map(|group| (group.range, group.lr_scale)).collect()
     }
 

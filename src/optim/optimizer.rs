@@ -1,37 +1,34 @@
-//! The optimizer of a run: moments, groups, the number of updates, and one update over the flat buffers.
+//! The optimizer of a run: update rules with their state, the number of updates, and one update over the flat
+//! buffers.
 //!
-//! The update rules are ops (`ops/adamw`, `ops/lamb`) with the same state, so that the state is kept here
-//! only once. Several processes may shard it (Rajbhandari et al. 2020, arXiv:1910.02054, stage 1): each
-//! updates a part of the parameters, with the moments of that part, and gives it to the others. The bits are
-//! the same, since no value depends on where the buffers are cut, and LAMB's tensors are not cut.
+//! Several processes may shard the state (Rajbhandari et al. 2020, arXiv:1910.02054, stage 1): each updates a
+//! part of the parameters, with the state of that part, and gives it to the others. The bits are the same,
+//! since no value depends on where the buffers are cut, and tensors that a rule needs whole are not cut.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 use candle_core::{DType, Device, Result, Tensor, bail};
 
-use crate::config::{OptimizerType, TrainingConfig};
+use crate::config::TrainingConfig;
 use crate::distributed::World;
 use crate::layers::{Gradients, Parameters};
-use crate::ops;
 use crate::ops::tensor::{require_named, with_slice};
-use crate::ops::update::{Buffers, Clip, Hyper, KeptGroups};
+use crate::ops::update::{Clip, Hyper};
+use crate::optim::rule::{self, RuleBuffers};
+use crate::optim::rule_state::RuleState;
 use crate::optim::{groups, shards};
 
-/// Moments in the layout of the parameters, and the number of updates done.
+/// State in the layout of the parameters, and the number of updates done.
 #[derive(Debug)]
 pub struct Optimizer {
-    rule: OptimizerType,
-    /// First moment of this process's part of the buffers, which is also the part of `second_moment`.
-    first_moment: Tensor,
-    second_moment: Tensor,
-    /// The part of each process; a single part if the state is not sharded.
+    /// The rules of the configuration, each with the state of its parameters.
+    rules: Vec<RuleState>,
+    /// The part of the flat buffers that each process updates; a single part if the state is not sharded.
     parts: Vec<Range<usize>>,
     world: World,
-    /// The moments of all parts, while they are being saved.
-    gathered: Option<[Tensor; 2]>,
-    /// Groups of this process's part, relative to its start.
-    groups: KeptGroups,
+    /// The state of all processes, while it is being saved.
+    gathered: Option<Vec<(String, Tensor)>>,
     beta1: f64,
     beta2: f64,
     eps: f64,
@@ -40,26 +37,29 @@ pub struct Optimizer {
 }
 
 impl Optimizer {
-    /// An optimizer with zero moments. All parameters except biases and `LayerNorm` have weight decay.
+    /// An optimizer whose state is zero. All parameters except biases and `LayerNorm` have weight decay.
     pub fn new(parameters: &Parameters, config: &TrainingConfig) -> Result<Self> {
         Self::among(World::ALONE, parameters, config)
     }
 
-    /// Same as [`Self::new`], in one of several processes, which may shard the moments.
+    /// Same as [`Self::new`], in one of several processes, which may shard the state.
     pub fn among(world: World, parameters: &Parameters, config: &TrainingConfig) -> Result<Self> {
-        let (groups, keeps_groups) = match config.optim {
-            OptimizerType::Adamw => (groups::by_neighbours(parameters.layout(), config), false),
-            OptimizerType::Lamb => (groups::by_tensor(parameters.layout(), config), true),
-        };
-        let all = parameters.flat();
+        let layout = parameters.layout();
+        let assignments = rule::assignments(config);
+        let groups = groups::of_rules(layout, config, &assignments);
         let size = if world.shards_optimizer() { world.size } else { 1 };
-        let parts = shards::parts(all.elem_count(), &groups, size, keeps_groups);
-        let own = parts[world.rank % size].clone();
+        let own = world.rank % size;
+        let needs_whole = assignments.iter().map(|assignment| assignment.rule.needs_whole_tensors());
+        let whole = needs_whole.zip(&groups).filter(|(needs_whole, _)| *needs_whole);
+        let whole = whole.flat_map(|(_, groups)| groups.iter().map(|group| group.range.clone()));
+        let parts = shards::parts(layout.len(), &whole.collect::<Vec<_>>(), size);
+        let runs = rule::runs(layout, &assignments);
+        let device = parameters.flat().device();
+        let rules = assignments.into_iter().zip(runs).zip(groups).map(|((assignment, runs), groups)| {
+            RuleState::new(assignment.rule, &runs, &groups, layout, &parts, own, device)
+        });
         Ok(Self {
-            rule: config.optim,
-            first_moment: Tensor::zeros(own.len(), DType::F32, all.device())?,
-            second_moment: Tensor::zeros(own.len(), DType::F32, all.device())?,
-            groups: KeptGroups::new(shards::within(&groups, &own)),
+            rules: rules.collect::<Result<_>>()?,
             parts,
             world,
             gathered: None,
@@ -93,18 +93,15 @@ impl Optimizer {
             gradient_multiplier: gradient_multiplier as f32,
         };
         let shadow = parameters.shadow().map(|all| self.own_part(all)).transpose()?;
-        let buffers = Buffers {
+        let buffers = RuleBuffers {
             parameters: &self.own_part(parameters.flat())?,
             gradients: &self.own_part(gradients.flat()?)?,
-            first_moment: &self.first_moment,
-            second_moment: &self.second_moment,
+            state: &[],
             shadow: shadow.as_ref(),
-            clip: Some(clip),
+            clip,
+            shapes: &[],
         };
-        match self.rule {
-            OptimizerType::Adamw => ops::adamw::update(buffers, &self.groups, &hyper),
-            OptimizerType::Lamb => ops::lamb::update(buffers, &self.groups, &hyper),
-        }
+        self.rules.iter().try_for_each(|rule| rule.update(&buffers, &hyper))
     }
 
     fn own_part(&self, all: &Tensor) -> Result<Tensor> {
@@ -116,7 +113,7 @@ impl Optimizer {
         &self.parts[self.world.rank % self.parts.len()]
     }
 
-    /// Returns true if other processes have other parts of the moments.
+    /// Returns true if other processes have other parts of the state.
     pub fn is_sharded(&self) -> bool {
         self.parts.len() > 1
     }
@@ -132,28 +129,32 @@ impl Optimizer {
         Ok(())
     }
 
-    /// Before a checkpoint, in all processes: gathers all moments on rank 0, until [`Self::let_go`].
+    /// Before a checkpoint, in all processes: gathers the whole state on rank 0, until [`Self::let_go`].
     pub fn gather(&mut self) -> anyhow::Result<()> {
         if !self.is_sharded() {
             return Ok(());
         }
-        let gathered = [self.gathered(&self.first_moment)?, self.gathered(&self.second_moment)?];
+        let mut gathered = Vec::new();
+        for rule in &self.rules {
+            for (name, own) in rule.named() {
+                gathered.push((name.to_string(), self.gathered(own, rule.parts(), rule.len())?));
+            }
+        }
         self.gathered = self.world.is_first().then_some(gathered);
         Ok(())
     }
 
-    /// All parts of a moment on rank 0; empty in the other processes.
-    fn gathered(&self, own: &Tensor) -> anyhow::Result<Tensor> {
-        let len = self.parts.last().map_or(0, |last| last.end);
+    /// All parts of a state tensor of `len` values on rank 0; empty in the other processes.
+    fn gathered(&self, own: &Tensor, parts: &[Range<usize>], len: usize) -> anyhow::Result<Tensor> {
         let mut all = vec![0.0; if self.world.is_first() { len } else { 0 }];
         with_slice(&own.to_device(&Device::Cpu)?, |own| {
             let whole = self.world.is_first().then_some(all.as_mut_slice());
-            self.world.join_parts(own, &self.parts, whole)
+            self.world.join_parts(own, parts, whole)
         })??;
         Ok(Tensor::new(all, &Device::Cpu)?)
     }
 
-    /// Frees the moments that [`Self::gather`] gathered.
+    /// Frees the state that [`Self::gather`] gathered.
     pub fn let_go(&mut self) {
         self.gathered = None;
     }
@@ -168,64 +169,76 @@ impl Optimizer {
         self.updates
     }
 
-    /// The state by name: `exp_avg` and `exp_avg_sq`, flat, in the order of the parameters' names, and
-    /// `updates`.
-    ///
-    /// The moments are those of all processes, which [`Self::gather`] gathers before; an error if it did not.
-    pub fn snapshot(&self) -> Result<Vec<(String, Tensor)>> {
-        let own = [self.first_moment.clone(), self.second_moment.clone()];
-        let [first, second] = match &self.gathered {
-            None if self.is_sharded() => bail!("the moments of other processes are not here"),
-            None => own,
-            Some(gathered) => gathered.clone(),
-        };
-        Ok(vec![
-            (FIRST.into(), first),
-            (SECOND.into(), second),
-            (UPDATES.into(), Tensor::new(&[self.updates as i64], &Device::Cpu)?),
-        ])
+    /// Bytes of a checkpoint of these parameters, of their average if they are averaged, and of the state of
+    /// all processes.
+    pub fn checkpoint_bytes(&self, parameters: &Parameters, are_averaged: bool) -> u64 {
+        let state = self.rules.iter().map(|rule| rule.named().count() * rule.len());
+        let weights = (1 + usize::from(are_averaged)) * parameters.layout().num_elements();
+        4 * (weights + state.sum::<usize>()) as u64
     }
 
-    /// Restores a snapshot. The caller has to make sure that it was made with the same update rule: the
-    /// moments of both rules have the same form.
+    /// The state by name: the tensors of each rule (`exp_avg` and `exp_avg_sq` for `AdamW`), flat, in the
+    /// order of the parameters' names, and `updates`.
+    ///
+    /// It is the state of all processes, which [`Self::gather`] gathers before; an error if it did not.
+    pub fn snapshot(&self) -> Result<Vec<(String, Tensor)>> {
+        let mut state = match &self.gathered {
+            None if self.is_sharded() => bail!("the optimizer state of other processes is not here"),
+            None => self.named(),
+            Some(gathered) => gathered.clone(),
+        };
+        state.push((UPDATES.into(), Tensor::new(&[self.updates as i64], &Device::Cpu)?));
+        Ok(state)
+    }
+
+    /// This process's part of the state tensors of all rules.
+    fn named(&self) -> Vec<(String, Tensor)> {
+        let named = self.rules.iter().flat_map(RuleState::named);
+        named.map(|(name, tensor)| (name.to_string(), tensor.clone())).collect()
+    }
+
+    /// Restores a snapshot. The caller has to make sure that it was made with the same update rules: the
+    /// states of some rules have the same form.
     pub fn restore(&mut self, snapshot: &BTreeMap<String, Tensor>) -> Result<()> {
-        let dims = &[self.parts.last().map_or(0, |last| last.end)];
         let updates = require_named(snapshot, UPDATES, DType::I64, &[1])?.to_vec1::<i64>()?[0];
         let Ok(updates) = u64::try_from(updates) else {
             bail!("tensor `{UPDATES}` holds {updates}, a number of updates is not negative")
         };
-        let first = self.restored(require_named(snapshot, FIRST, DType::F32, dims)?)?;
-        let second = self.restored(require_named(snapshot, SECOND, DType::F32, dims)?)?;
-        self.first_moment = first;
-        self.second_moment = second;
+        let restored = self.rules.iter().map(|rule| {
+            let whole =
+                rule.named().map(|(name, _)| require_named(snapshot, name, DType::F32, &[rule.len()]));
+            rule.own_parts(&whole.collect::<Result<Vec<_>>>()?)
+        });
+        let restored: Vec<Vec<Tensor>> = restored.collect::<Result<_>>()?;
+        self.rules.iter_mut().zip(restored).for_each(|(rule, tensors)| rule.replace(tensors));
         self.updates = updates;
         Ok(())
     }
-
-    /// This process's part of a moment, on the device of the moments.
-    fn restored(&self, all: &Tensor) -> Result<Tensor> {
-        // A part is a copy: a view would keep the rest in memory.
-        let part = if self.is_sharded() { self.own_part(all)?.copy()? } else { all.clone() };
-        part.to_device(self.first_moment.device())
-    }
 }
 
-const FIRST: &str = "exp_avg";
-const SECOND: &str = "exp_avg_sq";
 const UPDATES: &str = "updates";
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::OptimizerType;
+    use crate::layers::Part;
     use crate::layers::parameters::{Init, Registry};
     use crate::ops::norm;
     use crate::ops::tensor::accumulate;
 
-    const RULES: [OptimizerType; 2] = [OptimizerType::Adamw, OptimizerType::Lamb];
+    const RULES: [OptimizerType; 5] = [
+        OptimizerType::Adamw,
+        OptimizerType::Lamb,
+        OptimizerType::Lion,
+        OptimizerType::StableAdamw,
+        OptimizerType::Muon,
+    ];
 
     fn parameters(dtype: DType) -> Parameters {
         let mut registry = Registry::default();
         registry.weight("a.weight", &[3, 50], Init::Normal);
+        registry.enter(Part::Layer(0));
         registry.weight("b.weight", &[7, 9], Init::Normal);
         registry.vector("c.bias", 5, Init::Ones);
         registry.vector("d.bias", 70, Init::Zeros);
@@ -250,19 +263,61 @@ mod tests {
     }
 
     #[test]
-    fn adamw_has_a_group_for_each_decay_and_lamb_one_for_each_tensor() {
+    fn flat_rules_have_a_group_for_each_decay_and_others_one_for_each_tensor() {
         let parameters = parameters(DType::F32);
-        assert_eq!(groups(OptimizerType::Adamw, &parameters), [(0..255, true), (256..390, false)]);
+        for optim in [OptimizerType::Adamw, OptimizerType::Lion] {
+            assert_eq!(groups(optim, &parameters), [(0..255, true), (256..390, false)]);
+        }
+        for optim in [OptimizerType::Lamb, OptimizerType::StableAdamw] {
+            assert_eq!(
+                groups(optim, &parameters),
+                [(0..150, true), (192..255, true), (256..261, false), (320..390, false)]
+            );
+        }
+        // Muon has the matrix of the layer, `AdamW` all others.
         assert_eq!(
-            groups(OptimizerType::Lamb, &parameters),
-            [(0..150, true), (192..255, true), (256..261, false), (320..390, false)]
+            groups(OptimizerType::Muon, &parameters),
+            [(0..63, true), (0..150, true), (0..5, false), (64..134, false)]
         );
+    }
+
+    #[test]
+    fn the_forecast_and_checkpoints_have_the_state_tensors_of_the_rule() {
+        let parameters = parameters(DType::F32);
+        let layout = parameters.layout();
+        for (optim, names) in [
+            (OptimizerType::Adamw, vec!["exp_avg", "exp_avg_sq"]),
+            (OptimizerType::Lamb, vec!["exp_avg", "exp_avg_sq"]),
+            (OptimizerType::Lion, vec!["exp_avg"]),
+            (OptimizerType::StableAdamw, vec!["exp_avg", "exp_avg_sq"]),
+        ] {
+            let (optimizer, _) = optimizer(optim, &parameters);
+            let snapshot = optimizer.snapshot().unwrap();
+            let found: Vec<&str> = snapshot.iter().map(|(name, _)| name.as_str()).collect();
+            assert_eq!(found, [&names[..], &["updates"]].concat());
+            assert!(snapshot[..names.len()].iter().all(|(_, tensor)| tensor.elem_count() == layout.len()));
+            let config = TrainingConfig { optim, ..TrainingConfig::default() };
+            let values = (layout.num_elements() * names.len()) as u64;
+            assert_eq!(rule::state_values(layout, &config), values);
+            assert_eq!(rule::checkpoint_bytes(layout, &config), 4 * (layout.num_elements() as u64 + values));
+        }
+        let (optimizer, _) = optimizer(OptimizerType::Muon, &parameters);
+        let snapshot = optimizer.snapshot().unwrap();
+        let found: Vec<(&str, usize)> =
+            snapshot.iter().map(|(name, tensor)| (name.as_str(), tensor.elem_count())).collect();
+        let wanted = [("momentum_buffer", 64), ("exp_avg", 384), ("exp_avg_sq", 384), ("updates", 1)];
+        assert_eq!(found, wanted, "with the gaps after tensors");
+        let config = TrainingConfig { optim: OptimizerType::Muon, ..TrainingConfig::default() };
+        assert_eq!(rule::state_values(layout, &config), 63 + 2 * (150 + 5 + 70));
+        assert_eq!(rule::temporary_bytes(layout, &config, DType::BF16), (63 + 49) * 6);
+        assert!((rule::update_flops(layout, &config) - 5.0 * 2.0 * 49.0 * 25.0).abs() < 1e-9);
     }
 
     /// Range of each group, and true if it has weight decay.
     fn groups(optim: OptimizerType, parameters: &Parameters) -> Vec<(Range<usize>, bool)> {
         let (optimizer, _) = optimizer(optim, parameters);
-        optimizer.groups.iter().map(|group| (group.range.clone(), group.weight_decay > 0.0)).collect()
+        let groups = optimizer.rules.iter().flat_map(RuleState::groups);
+        groups.map(|group| (group.range.clone(), group.weight_decay > 0.0)).collect()
     }
 
     #[test]
@@ -295,8 +350,9 @@ mod tests {
         }
     }
 
-    fn state(parameters: &Parameters, optimizer: &Optimizer) -> [Vec<u32>; 3] {
-        [parameters.flat(), &optimizer.first_moment, &optimizer.second_moment].map(bits)
+    fn state(parameters: &Parameters, optimizer: &Optimizer) -> Vec<Vec<u32>> {
+        let state = optimizer.named().into_iter().map(|(_, tensor)| tensor);
+        state.chain([parameters.flat().clone()]).map(|tensor| bits(&tensor)).collect()
     }
 
     #[test]

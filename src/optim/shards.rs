@@ -8,15 +8,15 @@ use crate::ops::update::Group;
 /// full width.
 const ALIGNED_VALUES: usize = 64;
 
-/// Divides `len` values into consecutive parts of about the same length, one for each of `size` processes.
-/// With `keeps_groups`, no group is cut.
-pub(super) fn parts(len: usize, groups: &[Group], size: usize, keeps_groups: bool) -> Vec<Range<usize>> {
+/// Divides `len` values into consecutive parts of about the same length, one for each of `size` processes. No
+/// part begins within one of the `whole` ranges.
+pub(super) fn parts(len: usize, whole: &[Range<usize>], size: usize) -> Vec<Range<usize>> {
     let cuts = (0..=size).map(|number| {
         let at = len * number / size;
         let aligned = if number == size { len } else { at / ALIGNED_VALUES * ALIGNED_VALUES };
-        let starts = groups.iter().map(|group| group.range.start).chain([len]);
-        let nearest = starts.min_by_key(|start| start.abs_diff(at)).unwrap_or(at);
-        if keeps_groups && 0 < number && number < size { nearest } else { aligned }
+        let cut = whole.iter().find(|range| range.start < aligned && aligned < range.end);
+        let bounds = cut.map(|range| [range.start, range.end.next_multiple_of(ALIGNED_VALUES).min(len)]);
+        bounds.map_or(aligned, |bounds| bounds.into_iter().min_by_key(|end| end.abs_diff(at)).unwrap_or(at))
     });
     let cuts: Vec<usize> = cuts.collect();
     cuts.windows(2).map(|pair| pair[0]..pair[1]).collect()
@@ -37,12 +37,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_cover_all_and_keep_groups_whole_where_that_is_wanted() {
-        let groups = [64..200, 256..300, 320..900];
-        let groups = groups.map(|range| Group { range, weight_decay: 0.0, lr_scale: 1.0 });
-        assert_eq!(parts(1000, &groups, 4, false), [0..192, 192..448, 448..704, 704..1000]);
-        assert_eq!(parts(1000, &groups, 4, true), [0..256, 256..320, 320..1000, 1000..1000]);
-        assert_eq!(parts(1000, &[], 2, true), [0..1000, 1000..1000]);
+    fn parts_cover_all_and_begin_within_no_whole_range() {
+        let whole = [64..200, 256..300, 320..900];
+        assert_eq!(parts(1000, &[], 4), [0..192, 192..448, 448..704, 704..1000]);
+        assert_eq!(parts(1000, &whole, 4), [0..256, 256..320, 320..960, 960..1000]);
+        assert_eq!(parts(1000, &whole[..1], 4), [0..256, 256..448, 448..704, 704..1000]);
+        let groups = whole.map(|range| Group { range, weight_decay: 0.0, lr_scale: 1.0 });
         for (part, ranges) in [
             (0..1000, vec![64..200, 256..300, 320..900]),
             (100..260, vec![0..100, 156..160]),

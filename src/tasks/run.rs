@@ -15,7 +15,8 @@ use crate::families::{ModelConfig, SpecialRole};
 use crate::interop::HubConfig;
 use crate::layers::Layout;
 use crate::machine::{Machine, Place};
-use crate::models::memory::{Outline, Prediction, StepSizes, checkpoint_bytes};
+use crate::models::memory::{Outline, Prediction, StepSizes};
+use crate::optim;
 use crate::scores::Better;
 use crate::tasks::Task;
 use crate::telemetry::Progress;
@@ -252,24 +253,35 @@ impl Shapes {
         let evaluation = self.outline.memory(&self.sizes(evaluation_tokens, self.length, on, place));
         let parameters = self.outline.num_parameters();
         let is_copied = !place.on_gpu && training.save_in_background && training.save_steps > 0;
-        // Optimizer moments of other processes are not in this process, except while a checkpoint gathers
-        // them.
-        let moments = 8 * parameters;
-        let elsewhere = moments - moments / place.sharers as u64;
-        let gathered = if elsewhere > 0 { moments } else { 0 };
+        // The optimizer state of other processes is not in this process, except while a checkpoint gathers
+        // it.
+        let optimizer_bytes = 4 * self.state_values(training);
+        let elsewhere = optimizer_bytes - optimizer_bytes / place.sharers as u64;
+        let gathered = if elsewhere > 0 { optimizer_bytes } else { 0 };
         let exchanged = if place.overlaps { 4 * parameters } else { 0 };
-        let are_averaged = training.weight_average.is_some();
-        let average = if are_averaged { 4 * parameters } else { 0 };
+        let average = if training.weight_average.is_some() { 4 * parameters } else { 0 };
         let more = summing_bytes(parameters, training, place)
             + batches_bytes(training, self.length, place)
             + exchanged
             + average;
         Prediction {
-            state_bytes: (step.state_bytes + more).saturating_sub(elsewhere),
+            state_bytes: step.state_bytes + optimizer_bytes + more - elsewhere,
+            temporary_bytes: step.temporary_bytes
+                + optim::temporary_bytes(self.outline.layout(), training, place.compute),
             evaluation_bytes: evaluation.evaluation_bytes,
-            saving_bytes: if is_copied { checkpoint_bytes(parameters, are_averaged) } else { gathered },
+            saving_bytes: if is_copied { self.checkpoint_bytes(training) } else { gathered },
             ..step
         }
+    }
+
+    /// Number of f32 values in the state of the optimizer.
+    pub fn state_values(&self, training: &TrainingConfig) -> u64 {
+        optim::state_values(self.outline.layout(), training)
+    }
+
+    /// Bytes of a checkpoint.
+    pub fn checkpoint_bytes(&self, training: &TrainingConfig) -> u64 {
+        optim::checkpoint_bytes(self.outline.layout(), training)
     }
 
     /// Returns the sizes of a step of `tokens` tokens in rows of `length`.

@@ -264,10 +264,14 @@ fn replaced_counts(task: &ReplacedTokenDetection, batch: &Batch) -> Vec<usize> {
 
 #[test]
 fn updates_are_the_same_on_each_device_and_a_broken_gradient_changes_nothing() {
-    for (optim, dtype) in [OptimizerType::Adamw, OptimizerType::Lamb]
-        .into_iter()
-        .flat_map(|optim| DTYPES.map(|dtype| (optim, dtype)))
-    {
+    let optimizers = [
+        OptimizerType::Adamw,
+        OptimizerType::Lamb,
+        OptimizerType::Lion,
+        OptimizerType::StableAdamw,
+        OptimizerType::Muon,
+    ];
+    for (optim, dtype) in optimizers.into_iter().flat_map(|optim| DTYPES.map(|dtype| (optim, dtype))) {
         let train = |device: &Device| {
             let task = MaskedLm {
                 model: Model::masked_lm(&config(), 1, device).unwrap().computing_in(dtype).unwrap(),

@@ -1,6 +1,6 @@
 //! Times whole training steps on a random batch, for `mlmtrain bench`.
 //!
-//! A step is that of training ([`Stepper`]): forward, backward, clipping, AdamW, dropout as configured in the
+//! A step is that of training ([`Stepper`]): forward, backward, clipping, update, dropout as configured in the
 //! model. The batch is random, because the speed of a step does not depend on the token ids; reading and
 //! masking belong to the loader and are not timed.
 
@@ -12,12 +12,15 @@ use candle_core::Device;
 use serde::{Deserialize, Serialize};
 
 use crate::batches::Batch;
-use crate::config::{ComputeType, PretrainConfig, PretrainTask, RtdConfig, TrainingConfig};
+use crate::config::{
+    ComputeType, MuonConfig, OptimizerType, PretrainConfig, PretrainTask, RtdConfig, TrainingConfig,
+};
 use crate::families::ModelConfig;
 use crate::machine::Machine;
 use crate::models::memory::{Outline, StepSizes};
 use crate::models::{Blueprint, Model};
 use crate::ops::memory;
+use crate::optim;
 use crate::precision;
 use crate::precision::{Hardware, Policy};
 use crate::rng::{Purpose, Stream};
@@ -77,6 +80,10 @@ pub struct Case {
     pub short_segments: bool,
     /// Gradient checkpointing: layers save their input only and compute the rest again.
     pub gradient_checkpointing: bool,
+    /// The optimizer.
+    pub optim: OptimizerType,
+    /// Its settings, if it is Muon.
+    pub muon: MuonConfig,
 }
 
 /// Measured times of the steps of a [`Case`].
@@ -133,6 +140,8 @@ impl Case {
 
     fn training(&self) -> TrainingConfig {
         TrainingConfig {
+            optim: self.optim,
+            muon: self.muon.clone(),
             weight_decay: 0.01,
             max_grad_norm: 1.0,
             gradient_checkpointing: self.gradient_checkpointing.into(),
@@ -159,7 +168,12 @@ impl Case {
             gradient_checkpointing: self.gradient_checkpointing,
             on_gpu,
         };
-        Ok(self.outline()?.memory(&step).total())
+        let outline = self.outline()?;
+        let layout = outline.layout();
+        let training = self.training();
+        let optimizer_bytes = 4 * optim::state_values(layout, &training)
+            + optim::temporary_bytes(layout, &training, step.compute);
+        Ok(outline.memory(&step).total() + optimizer_bytes)
     }
 
     /// Labels of a step.
@@ -333,6 +347,8 @@ mod tests {
             task: masked(0.15),
             compute: ComputeType::F32,
             gradient_checkpointing: false,
+            optim: OptimizerType::Adamw,
+            muon: MuonConfig::default(),
             rows,
             length,
             short_segments: false,

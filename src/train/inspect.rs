@@ -8,10 +8,12 @@ use candle_core::{DType, Tensor};
 use serde_json::Value;
 
 use crate::checkpoint::{Checkpoint, TensorFile};
+use crate::config::OptimizerType;
 use crate::error::Problem;
 use crate::ops::tensor::with_slice;
+use crate::optim;
 use crate::train::average::TRAINED;
-use crate::train::saved::{OPTIMIZER, Resumed};
+use crate::train::saved::{CONFIG, OPTIMIZER, Resumed};
 use crate::train::state::TrainState;
 
 /// Returns true if a checkpoint contains the state of a run, and not only a model.
@@ -25,8 +27,9 @@ pub fn is_of_run(checkpoint: &Checkpoint) -> bool {
 pub fn faults(checkpoint: Checkpoint, values: Option<usize>, read: &dyn Fn(u64)) -> Vec<Error> {
     let mut faults = Vec::new();
     for name in checkpoint.names().filter(|name| [OPTIMIZER, TRAINED].contains(name)) {
+        let rules = if name == OPTIMIZER { rules_of(&checkpoint) } else { Vec::new() };
         match TensorFile::open(&checkpoint.path().join(name)) {
-            Ok(file) => faults.extend(vectors(&file, values, read)),
+            Ok(file) => faults.extend(vectors(&file, values, &rules, read)),
             Err(e) => faults.push(e),
         }
     }
@@ -34,10 +37,23 @@ pub fn faults(checkpoint: Checkpoint, values: Option<usize>, read: &dyn Fn(u64))
     faults
 }
 
-fn vectors(file: &TensorFile, values: Option<usize>, read: &dyn Fn(u64)) -> Vec<Error> {
+/// Names of the state tensors of each update rule of the run; those of `AdamW` if its configuration cannot be
+/// read.
+fn rules_of(checkpoint: &Checkpoint) -> Vec<&'static [&'static str]> {
+    let config = checkpoint.json(CONFIG).ok();
+    let optim = config.and_then(|config| serde_json::from_value(config["training"]["optim"].clone()).ok());
+    optim::state_names(optim.unwrap_or(OptimizerType::Adamw))
+}
+
+/// `rules` has the names of the tensors of each rule, which all have a value for each element that it updates.
+fn vectors(file: &TensorFile, values: Option<usize>, rules: &[&[&str]], read: &dyn Fn(u64)) -> Vec<Error> {
     let mut faults = Vec::new();
     for name in file.names() {
-        faults.extend(file.tensor(&name).and_then(|tensor| vector(file, &name, &tensor, values)).err());
+        let others = rules.iter().filter(|names| !names.contains(&name.as_str()));
+        let of_others = others.filter_map(|names| file.info(names.first()?));
+        let elsewhere = of_others.map(|info| info.bytes as usize / DType::F32.size_in_bytes()).sum();
+        let wanted = values.map(|values| values.saturating_sub(elsewhere));
+        faults.extend(file.tensor(&name).and_then(|tensor| vector(file, &name, &tensor, wanted)).err());
         read(file.info(&name).map_or(0, |info| info.bytes));
     }
     faults
@@ -114,6 +130,25 @@ mod tests {
         );
         assert!(found[2].contains("trainer/state.json"), "{found:?}");
         assert_eq!(without_length.len(), 2);
+    }
+
+    /// The state of a run with Muon is divided among two rules.
+    #[test]
+    fn the_tensors_of_all_rules_together_are_as_long_as_the_parameters() {
+        let tensors = [("momentum_buffer", 3), ("exp_avg", 2), ("exp_avg_sq", 1)]
+            .map(|(name, len)| (name.to_string(), Tensor::zeros(len, DType::F32, &Device::Cpu).unwrap()));
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("checkpoint-3");
+        let config = serde_json::json!({"training": {"optim": "muon"}});
+        let parts = vec![
+            (OPTIMIZER.to_string(), Part::Tensors(tensors.to_vec())),
+            (CONFIG.to_string(), Part::Json(config)),
+        ];
+        write_sealed(&path, 3, &parts).unwrap();
+        let found = faults(Checkpoint::open(&path).unwrap(), Some(5), &|_| {});
+        let found: Vec<String> = found.iter().map(|fault| format!("{fault:#}")).collect();
+        assert!(found[0].contains("`exp_avg_sq` is [1]") && found[0].contains("wants [2]"), "{found:?}");
+        assert!(found[1].contains("trainer/state.json") && found.len() == 2, "{found:?}");
     }
 
     #[test]

@@ -14,8 +14,8 @@ use crate::config::{RunSection, TrainingConfig};
 use crate::distributed::World;
 use crate::fs;
 use crate::layers::{Layout, Parameters};
-use crate::models::memory::checkpoint_bytes;
 use crate::ops::tensor::copy_on_host;
+use crate::optim;
 use crate::optim::Optimizer;
 use crate::sealed::{make_way, write_sealed};
 use crate::tasks::Task;
@@ -157,12 +157,11 @@ impl RunFolder {
         run: &RunSection,
         more_bytes: u64,
     ) -> Result<()> {
-        let checkpoint =
-            checkpoint_bytes(parameters.layout().len() as u64, training.weight_average.is_some());
+        let checkpoint = optim::checkpoint_bytes(parameters.layout(), training);
         self.store.require_space((2 * checkpoint).saturating_add(more_bytes))?;
         let total_steps = Some(self.trainer_state.max_steps);
-        // The final model has at most a third of the bytes of a checkpoint: it has no moments.
-        let more_bytes = more_bytes.saturating_add(checkpoint / 3);
+        // The final model has no state of an optimizer.
+        let more_bytes = more_bytes.saturating_add(4 * parameters.layout().num_elements() as u64);
         let kept = room::most_checkpoint_bytes(checkpoint, training, total_steps, run.upload_to.is_some());
         let wanted = kept.saturating_add(more_bytes);
         let there = self.store.steps()?.len() as u64 * checkpoint;
@@ -301,12 +300,8 @@ impl RunFolder {
         for warning in warnings {
             self.progress.warn(&warning);
         }
-        let in_background = !last
-            && self.in_background
-            && room::has_room_for(checkpoint_bytes(
-                task.parameters().layout().len() as u64,
-                average.is_some(),
-            ));
+        let checkpoint = optimizer.checkpoint_bytes(task.parameters(), average.is_some());
+        let in_background = !last && self.in_background && room::has_room_for(checkpoint);
         let saved = self.snapshot(task.parameters(), optimizer, average, state, in_background);
         let saved = saved.and_then(|snapshot| {
             if in_background {

@@ -164,11 +164,13 @@ fn any_number_of_processes_leaves_the_same_bytes() {
     let four = Workplace::new();
     together(&four, 4, &[&SETS[..], &sharded].concat()).ok();
     assert_same(&alone, &four, &files, "four, with moments that are divided");
-    let lamb = [&SETS[..], &["training.optim=lamb"]].concat();
-    let (one, two) = (Workplace::new(), Workplace::new());
-    one.run(&lamb, &[]).ok();
-    together(&two, 2, &[&lamb[..], &sharded].concat()).ok();
-    assert_same(&one, &two, &files, "LAMB on two, with moments that are divided");
+    for optim in ["training.optim=lamb", "training.optim=muon"] {
+        let sets = [&SETS[..], &[optim]].concat();
+        let (one, two) = (Workplace::new(), Workplace::new());
+        one.run(&sets, &[]).ok();
+        together(&two, 2, &[&sets[..], &sharded].concat()).ok();
+        assert_same(&one, &two, &files, &format!("{optim} on two, with moments that are divided"));
+    }
 
     // Each process has the whole average, whoever updates which weights.
     let averaged = [&SETS[..], &["training.weight_average={decay: 0.9, every: 3}"]].concat();

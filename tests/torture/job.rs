@@ -26,6 +26,8 @@ pub(crate) enum Job {
     F16,
     /// LAMB, short rows first, and batches that grow.
     Lamb,
+    /// Muon for the matrices of the layers.
+    Muon,
     /// Two models in one run.
     Electra,
     /// A classifier.
@@ -88,8 +90,8 @@ const LAMB: [&str; 5] = [
 ];
 
 impl Job {
-    pub(crate) const ALL: [Self; 6] =
-        [Self::Pretrain, Self::Bf16, Self::F16, Self::Lamb, Self::Electra, Self::Finetune];
+    pub(crate) const ALL: [Self; 7] =
+        [Self::Pretrain, Self::Bf16, Self::F16, Self::Lamb, Self::Muon, Self::Electra, Self::Finetune];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -97,6 +99,7 @@ impl Job {
             Self::Bf16 => "bf16",
             Self::F16 => "f16",
             Self::Lamb => "lamb",
+            Self::Muon => "muon",
             Self::Electra => "electra",
             Self::Finetune => "finetune",
         }
@@ -122,6 +125,7 @@ impl Job {
                 "precision.loss_scale.growth_interval=4",
             ],
             Self::Lamb => &LAMB,
+            Self::Muon => &["training.optim=muon"],
             Self::Electra => &ELECTRA,
         }
     }

@@ -12,7 +12,6 @@ use crate::error::Problem;
 use crate::interop::read_folder;
 use crate::machine;
 use crate::machine::Machine;
-use crate::models::memory::checkpoint_bytes;
 use crate::quantity::format_count;
 use crate::tasks::list;
 use crate::tasks::list::FinetunedVisitor;
@@ -93,8 +92,7 @@ impl FinetunedVisitor for PlanLines<'_> {
         let epochs = steps as f64 / planned.rows.div_ceil(update.max(1)).max(1) as f64;
         row("steps", format!("{}, {epochs:.1} epochs", format_count(steps)));
         row("memory", forecast::memory(training, config.data.sequence_length(), machine, &shapes));
-        let checkpoint = checkpoint_bytes(parameters, training.weight_average.is_some());
-        row("disk", forecast::disk(checkpoint, training, &config.run));
+        row("disk", forecast::disk(shapes.checkpoint_bytes(training), training, &config.run));
         if let Some(limit) = &training.max_train_time {
             row("time limit", format!("{limit}; if time runs out first, the learning rate has not decayed"));
         }

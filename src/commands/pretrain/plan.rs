@@ -9,7 +9,6 @@ use crate::commands::forecast;
 use crate::config::{PretrainConfig, TrainingConfig};
 use crate::fs;
 use crate::machine::Machine;
-use crate::models::memory::checkpoint_bytes;
 use crate::prepare::Space;
 use crate::quantity::{format_bytes, format_count};
 use crate::shards::Manifest;
@@ -45,7 +44,7 @@ pub(super) fn pretrain(config: &PretrainConfig, machine: &Machine) -> Result<Vec
         config.training = fit.training;
     }
     row("memory", forecast::memory(&config.training, config.data.max_seq_length, machine, &shapes));
-    let checkpoint = checkpoint_bytes(parameters, config.training.weight_average.is_some());
+    let checkpoint = shapes.checkpoint_bytes(&config.training);
     row("disk", forecast::disk(checkpoint, &config.training, &config.run));
     if config.training.save_in_background {
         let copy = format_bytes(checkpoint);

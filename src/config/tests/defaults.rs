@@ -41,6 +41,20 @@ fn defaults_that_depend_on_the_model_are_shown_with_their_reasons() {
     let (keys, training) = derived(&["training.optim=lamb", "training.gradient_accumulation_steps=2"]);
     assert_eq!(keys, "warmup_steps weight_decay");
     assert_eq!((training.rows_per_update(), training.learning_rate.to_bits()), (16, 5e-5_f64.to_bits()));
+    let (keys, lion) = derived(&["training.optim=lion", "training.gradient_accumulation_steps=2"]);
+    assert_eq!(keys, "learning_rate warmup_steps weight_decay adam_beta2");
+    assert_eq!(
+        [lion.learning_rate, lion.weight_decay, lion.adam_beta2].map(|value| value.to_string()),
+        ["0.000141", "0.1", "0.99"]
+    );
+    let (keys, stable) = derived(&["training.optim=stable_adamw", "training.gradient_accumulation_steps=2"]);
+    assert_eq!(keys, "learning_rate warmup_steps weight_decay adam_beta2");
+    assert_eq!(stable.learning_rate.to_string(), "0.00141");
+    let (keys, muon) = derived(&["training.optim=muon", "training.gradient_accumulation_steps=2"]);
+    assert_eq!(keys, "learning_rate warmup_steps weight_decay adam_beta2");
+    assert_eq!(muon.learning_rate.to_string(), "0.00141");
+    let original = ["training.optim=muon", "training.muon.adjust_lr_fn=original"];
+    assert!(!derived(&original).0.contains("learning_rate"), "the rates of AdamW do not hold");
     assert!(!derived(&["training.lr_scheduler_type=constant"]).0.contains("warmup_steps"));
     let continued =
         load("data: {sources: [{files: [a.txt]}]}\nmodel: {path: models/mini}\n", &[]).expect("is right");

@@ -11,6 +11,7 @@ pub(super) fn training(training: &TrainingConfig, max_seq_length: usize, finding
     optimizer(training, findings);
     schedule(training, findings);
     unused::schedule(training, findings);
+    unused::optimizer(training, findings);
     cadence(training, findings);
     weights(training, findings);
     average(training, findings);
@@ -184,6 +185,8 @@ fn optimizer(training: &TrainingConfig, findings: &mut Findings) {
     findings.below_one("training.adam_beta1", training.adam_beta1, "0.9");
     findings.below_one("training.adam_beta2", training.adam_beta2, "0.999");
     findings.positive("training.adam_epsilon", training.adam_epsilon);
+    findings.below_one("training.muon.momentum", training.muon.momentum, "0.95");
+    findings.count("training.muon.ns_steps", training.muon.ns_steps as u64, 1, 99);
     findings.not_negative("training.max_grad_norm", training.max_grad_norm);
     findings.not_negative("training.loss_spike_threshold", training.loss_spike_threshold);
     let decay = training.layerwise_lr_decay;

@@ -9,7 +9,8 @@ use serde_json::Value as Json;
 use crate::validate::Findings;
 use crate::{
     BatchSize, DataConfig, DeduplicationConfig, DocumentUnit, FiltersConfig, FinetuneConfig, FinetuneTask,
-    Format, Goal, PackingMode, PretrainConfig, SchedulerType, SourceConfig, TokenizerConfig, TrainingConfig,
+    Format, Goal, OptimizerType, PackingMode, PretrainConfig, SchedulerType, SourceConfig, TokenizerConfig,
+    TrainingConfig,
 };
 
 pub(super) fn pretrain(config: &PretrainConfig, findings: &mut Findings) {
@@ -98,6 +99,26 @@ pub(super) fn schedule(training: &TrainingConfig, findings: &mut Findings) {
             let hint = format!("remove it, or use `lr_scheduler_type: {name}`");
             findings.add(&[&path, "training.lr_scheduler_type"], message, hint);
         }
+    }
+}
+
+/// Reports keys that the chosen optimizer does not read.
+pub(super) fn optimizer(training: &TrainingConfig, findings: &mut Findings) {
+    let defaults = TrainingConfig::default();
+    let keys = [
+        ("adam_epsilon", differs(training.adam_epsilon, defaults.adam_epsilon)),
+        ("adam_bias_correction", training.adam_bias_correction != defaults.adam_bias_correction),
+    ];
+    for (key, is_given) in keys {
+        if training.optim == OptimizerType::Lion && is_given {
+            let path = format!("training.{key}");
+            let message = format!("`{path}` is given, but the optimizer `lion` does not read it");
+            findings.add(&[&path, "training.optim"], message, "remove it");
+        }
+    }
+    if training.optim != OptimizerType::Muon {
+        let why = "`training.optim` is not `muon`";
+        ignored("training.muon", &training.muon, &[], why, "remove it, or set `optim: muon`", findings);
     }
 }
 
@@ -268,6 +289,26 @@ mod tests {
             json!({"training": {"lr_power": 2.0, "lr_scheduler_type": "polynomial"}}),
             json!({"training": {"lr_decay_steps": 50, "decay_type": "linear", "min_lr_ratio": 0.1,
                 "lr_scheduler_type": "warmup_stable_decay"}}),
+        ] {
+            assert_eq!(found(&right), "");
+        }
+    }
+
+    #[test]
+    fn keys_of_another_optimizer() {
+        let muon = json!({"nesterov": false, "adjust_lr_fn": "original"});
+        let keys =
+            json!({"optim": "lion", "adam_epsilon": 1e-6, "adam_bias_correction": false, "muon": muon});
+        insta::assert_snapshot!(found(&json!({"training": keys})), @"
+        `training.adam_epsilon` is given, but the optimizer `lion` does not read it
+        `training.adam_bias_correction` is given, but the optimizer `lion` does not read it
+        `training.muon.nesterov` is given, but `training.optim` is not `muon`
+        `training.muon.adjust_lr_fn` is given, but `training.optim` is not `muon`
+        ");
+        for right in [
+            json!({"training": {"optim": "lion", "adam_beta1": 0.95, "adam_beta2": 0.98}}),
+            json!({"training": {"optim": "muon", "adam_epsilon": 1e-6, "muon": {"momentum": 0.9, "ns_steps": 4}}}),
+            json!({"training": {"optim": "stable_adamw", "adam_epsilon": 1e-6, "adam_bias_correction": false}}),
         ] {
             assert_eq!(found(&right), "");
         }

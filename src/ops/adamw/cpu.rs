@@ -18,9 +18,10 @@ pub(super) fn update(buffers: Buffers<'_>, groups: &[Group], hyper: &Hyper) -> R
 
 fn run<T: Element>(buffers: Buffers<'_>, groups: &[Group], hyper: &Hyper) -> Result<()> {
     let adam = Adam::new(hyper);
-    with_blocks::<T, _>(buffers, groups, |blocks| {
+    with_blocks::<T, 2, _>(buffers, groups, |blocks| {
         blocks.into_par_iter().for_each(|block| {
-            let Block { parameters, gradients, first, second, shadow, group: Some(index) } = block else {
+            let Block { parameters, gradients, state: [first, second], shadow, group: Some(index) } = block
+            else {
                 return;
             };
             let Group { weight_decay, lr_scale, .. } = groups[index];

@@ -23,7 +23,7 @@ fn hyper(step: u64) -> Hyper {
 
 fn buffers(tensors: [&Tensor; 4]) -> Buffers<'_> {
     let [parameters, gradients, first_moment, second_moment] = tensors;
-    Buffers { parameters, gradients, first_moment, second_moment, shadow: None, clip: None }
+    Buffers { parameters, gradients, state: [first_moment, second_moment], shadow: None, clip: None }
 }
 
 fn zeros(count: usize) -> Tensor {
@@ -304,8 +304,7 @@ fn groups_after_two_billion_elements_are_updated_like_any_other() {
             let buffers = Buffers {
                 parameters,
                 gradients,
-                first_moment,
-                second_moment,
+                state: [first_moment, second_moment],
                 shadow: Some(shadow),
                 clip: None,
             };

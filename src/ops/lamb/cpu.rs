@@ -21,16 +21,19 @@ pub(super) fn update(buffers: Buffers<'_>, groups: &[Group], hyper: &Hyper) -> R
 
 fn run<T: Element>(buffers: Buffers<'_>, groups: &[Group], hyper: &Hyper) -> Result<()> {
     let adam = Adam::new(hyper);
-    with_blocks::<T, _>(buffers, groups, |mut blocks| {
+    with_blocks::<T, 2, _>(buffers, groups, |mut blocks| {
         let squares = blocks.par_iter_mut().map(|block| {
             let index = block.group?;
             let rule = Rule::new(adam, &groups[index]);
-            Some((index, advance(block.parameters, block.gradients, block.first, block.second, &rule)))
+            let [first, second] = &mut block.state;
+            Some((index, advance(block.parameters, block.gradients, first, second, &rule)))
         });
         let squares: Vec<Option<(usize, Squares)>> = squares.collect();
         let ratios = trust_ratios(groups, squares.into_iter().flatten());
         blocks.par_iter_mut().for_each(|block| {
-            let Block { parameters, first, second, shadow, group: Some(index), .. } = block else { return };
+            let Block { parameters, state: [first, second], shadow, group: Some(index), .. } = block else {
+                return;
+            };
             let step_size = (hyper.lr * ratios[*index]) as f32 * groups[*index].lr_scale;
             let rule = Rule::new(adam, &groups[*index]);
             match shadow {

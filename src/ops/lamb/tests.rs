@@ -45,8 +45,7 @@ impl State {
         Buffers {
             parameters,
             gradients,
-            first_moment,
-            second_moment,
+            state: [first_moment, second_moment],
             shadow: self.shadow.as_ref(),
             clip: None,
         }
@@ -291,8 +290,13 @@ fn clipped_run(shadow: DType, offset: usize) -> [Tensor; 5] {
     for (step, max_norm) in (1..).zip([1.0, 0.0]) {
         let norm = placed(&from_vec(vec![264.6], 1).unwrap());
         let clip = Some(crate::update::Clip { norm: &norm, max_norm });
-        let buffers =
-            Buffers { parameters, gradients, first_moment, second_moment, shadow: Some(shadow), clip };
+        let buffers = Buffers {
+            parameters,
+            gradients,
+            state: [first_moment, second_moment],
+            shadow: Some(shadow),
+            clip,
+        };
         update(buffers, &groups, &hyper(step)).unwrap();
     }
     whole
@@ -349,8 +353,7 @@ fn groups_after_two_billion_elements_are_updated_like_any_other() {
             let buffers = Buffers {
                 parameters,
                 gradients,
-                first_moment,
-                second_moment,
+                state: [first_moment, second_moment],
                 shadow: Some(shadow),
                 clip: None,
             };

@@ -60,7 +60,7 @@ impl<T: Element> Matrix<T> {
     ///
     /// # Safety
     /// The element (row, col) must be inside the matrix.
-    unsafe fn from(self, row: usize, col: usize) -> Self {
+    pub(crate) unsafe fn from(self, row: usize, col: usize) -> Self {
         // SAFETY: the caller promises that the element exists.
         Self { data: unsafe { self.data.add(row * self.row_stride + col * self.col_stride) }, ..self }
     }

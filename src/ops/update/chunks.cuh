@@ -22,12 +22,12 @@ struct UpdateArgs {
     float* parameters;
     const float* gradients;
     float* first;
-    float* second;
+    float* second;            // null if the rule has one state tensor
     void* shadow;             // null if there is no shadow
     const Segment* segments;  // [segment_count]
     const double* norm;       // [1]; null for no clipping
-    double* squares;          // LAMB: [chunks, 2]
-    float* step_sizes;        // LAMB: [segment_count]
+    double* squares;          // LAMB: [chunks, 2]; StableAdamW: [chunks]
+    float* step_sizes;        // LAMB, StableAdamW: [segment_count]
     i64 segment_count;
     double max_norm;
     double lr;

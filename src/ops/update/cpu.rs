@@ -1,6 +1,6 @@
-//! Splits the flat buffers into blocks for all threads, and the arithmetic that AdamW and LAMB share.
+//! Splits the flat buffers into blocks for all threads, and the arithmetic that AdamW and its relatives share.
 
-use candle_core::Result;
+use candle_core::{Result, Tensor};
 
 use crate::element::Element;
 use crate::parallel;
@@ -8,11 +8,10 @@ use crate::tensor::{values, with_slice_mut, with_values_mut};
 use crate::update::{Buffers, Clip, Group, Hyper};
 
 /// The same range of all buffers, which is within one group, or outside of all groups.
-pub(crate) struct Block<'a, T> {
+pub(crate) struct Block<'a, T, const S: usize> {
     pub(crate) parameters: &'a mut [f32],
     pub(crate) gradients: &'a [f32],
-    pub(crate) first: &'a mut [f32],
-    pub(crate) second: &'a mut [f32],
+    pub(crate) state: [&'a mut [f32]; S],
     pub(crate) shadow: Option<&'a mut [T]>,
     /// Index of the group; `None` for frozen elements, which are in no group.
     pub(crate) group: Option<usize>,
@@ -22,55 +21,69 @@ pub(crate) struct Block<'a, T> {
 /// `T` is the type of the shadow; any type if there is no shadow.
 ///
 /// The list of blocks takes about a hundred bytes for each 600 KB of buffers.
-pub(crate) fn with_blocks<T: Element, R>(
-    buffers: Buffers<'_>,
+pub(crate) fn with_blocks<T: Element, const S: usize, R>(
+    buffers: Buffers<'_, S>,
     groups: &[Group],
-    f: impl FnOnce(Vec<Block<'_, T>>) -> R,
+    f: impl FnOnce(Vec<Block<'_, T, S>>) -> R,
 ) -> Result<R> {
     let gradients = values::<f32>(buffers.gradients)?;
     let cut = |shadow: Option<&mut [T]>| {
         with_slice_mut(buffers.parameters, |parameters| {
-            with_slice_mut(buffers.first_moment, |first| {
-                with_slice_mut(buffers.second_moment, |second| {
-                    f(split([parameters, first, second], &gradients, shadow, groups))
-                })
+            with_state(&buffers.state, Vec::with_capacity(S), |state| {
+                let state = state.try_into().expect("there is a slice for each tensor");
+                f(split(parameters, state, &gradients, shadow, groups))
             })
-        })
+        })?
     };
-    let nested = match buffers.shadow {
+    match buffers.shadow {
         None => cut(None),
         Some(shadow) => with_values_mut(shadow, |shadow| cut(Some(shadow)))?,
-    };
-    nested??
+    }
+}
+
+/// Calls `f` with the values of `slices`, followed by those of `tensors`.
+fn with_state<R>(
+    tensors: &[&Tensor],
+    slices: Vec<&mut [f32]>,
+    f: impl FnOnce(Vec<&mut [f32]>) -> R,
+) -> Result<R> {
+    let Some((first, rest)) = tensors.split_first() else { return Ok(f(slices)) };
+    with_slice_mut(first, |slice| {
+        // All slices of the list live as long as the last one.
+        let mut slices: Vec<&mut [f32]> = slices;
+        slices.push(slice);
+        with_state(rest, slices, f)
+    })?
 }
 
 /// Returns the hyper-parameters with the clipping factor included in the gradient multiplier; `None` if the
 /// norm is not finite and the update must be skipped.
-pub(crate) fn clipped(buffers: &Buffers<'_>, hyper: &Hyper) -> Result<Option<Hyper>> {
+pub(crate) fn clipped<const S: usize>(buffers: &Buffers<'_, S>, hyper: &Hyper) -> Result<Option<Hyper>> {
     let Some(clip) = buffers.clip else { return Ok(Some(*hyper)) };
     let norm = values::<f64>(clip.norm)?[0];
     let multiplier = Clip::multiplier(clip.max_norm, norm, hyper.gradient_multiplier);
     Ok(multiplier.map(|gradient_multiplier| Hyper { gradient_multiplier, ..*hyper }))
 }
 
-fn split<'a, T>(
-    mut rest: [&'a mut [f32]; 3],
+fn split<'a, T, const S: usize>(
+    mut parameters: &'a mut [f32],
+    mut state: [&'a mut [f32]; S],
     mut gradients: &'a [f32],
     mut shadow: Option<&'a mut [T]>,
     groups: &[Group],
-) -> Vec<Block<'a, T>> {
+) -> Vec<Block<'a, T, S>> {
     const WITHIN: &str = "groups were checked to lie within the buffers";
-    let count = rest[0].len();
+    let count = parameters.len();
     let mut blocks = Vec::new();
     let mut at = 0;
     let mut cut = |end: usize, group: Option<usize>| {
         while at < end {
             let len = (end - at).min(parallel::BLOCK_VALUES);
-            let [parameters, first, second] =
-                rest.each_mut().map(|slice| slice.split_off_mut(..len).expect(WITHIN));
+            let parameters = parameters.split_off_mut(..len).expect(WITHIN);
+            let state = state.each_mut().map(|slice| slice.split_off_mut(..len).expect(WITHIN));
             let gradients = gradients.split_off(..len).expect(WITHIN);
             let shadow = shadow.as_mut().map(|slice| slice.split_off_mut(..len).expect(WITHIN));
-            blocks.push(Block { parameters, gradients, first, second, shadow, group });
+            blocks.push(Block { parameters, gradients, state, shadow, group });
             at += len;
         }
     };

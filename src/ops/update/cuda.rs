@@ -12,7 +12,7 @@ use crate::update::{Buffers, Group, Groups, Hyper};
 /// Number of threads in a block.
 const THREADS: u32 = 256;
 /// Number of elements in a chunk; the same as in `chunks.cuh`.
-const CHUNK: usize = 16_384;
+pub(crate) const CHUNK: usize = 16_384;
 
 /// Same layout as `UpdateArgs` in `chunks.cuh`.
 #[derive(Debug, Clone, Copy)]
@@ -53,9 +53,9 @@ pub(crate) struct Update {
 impl Update {
     /// Prepares an update; `factor` multiplies the first moment (see `chunks.cuh`). Returns `None` if all
     /// groups are empty.
-    pub(crate) fn new(
+    pub(crate) fn new<const S: usize>(
         gpu: &Gpu,
-        buffers: &Buffers<'_>,
+        buffers: &Buffers<'_, S>,
         groups: Groups<'_>,
         hyper: &Hyper,
         factor: f32,
@@ -63,14 +63,12 @@ impl Update {
         let Some(table) = Table::kept_or_new(gpu, groups)? else { return Ok(None) };
         let adam = Adam::new(hyper);
         let dtype = buffers.shadow.map_or(DType::F32, Tensor::dtype);
-        let [parameters, gradients, first, second] =
-            [buffers.parameters, buffers.gradients, buffers.first_moment, buffers.second_moment]
-                .map(|t| gpu.output(t, DType::F32));
+        let mut state = buffers.state.iter().map(|t| gpu.output(t, DType::F32));
         let args = UpdateArgs {
-            parameters: parameters?,
-            gradients: gradients?,
-            first: first?,
-            second: second?,
+            parameters: gpu.output(buffers.parameters, DType::F32)?,
+            gradients: gpu.output(buffers.gradients, DType::F32)?,
+            first: state.next().unwrap_or(Ok(Address::NULL))?,
+            second: state.next().unwrap_or(Ok(Address::NULL))?,
             shadow: buffers.shadow.map_or(Ok(Address::NULL), |shadow| gpu.output(shadow, dtype))?,
             segments: gpu.input(&table.rows, DType::I64)?,
             norm: buffers.clip.map_or(Ok(Address::NULL), |clip| gpu.input(clip.norm, DType::F64))?,
@@ -88,7 +86,7 @@ impl Update {
             factor,
             wide: 0,
         };
-        // The address of a missing shadow is 0, which counts as aligned.
+        // The address of a missing buffer is 0, which counts as aligned.
         let wide = wide::flag(
             4,
             DType::F32,

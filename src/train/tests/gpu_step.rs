@@ -10,7 +10,7 @@ use std::io::Write;
 use candle_core::{DType, Device, Tensor};
 
 use crate::batches::Batch;
-use crate::config::{ComputeType, PretrainTask, RtdConfig, TrainingConfig};
+use crate::config::{ComputeType, MuonConfig, OptimizerType, PretrainTask, RtdConfig, TrainingConfig};
 use crate::families::{EncoderConfig, ModelConfig, named_model};
 use crate::machine::Machine;
 use crate::models::Model;
@@ -36,6 +36,8 @@ fn case(name: &str, layers: usize, rows: usize, length: usize) -> Case {
         rows,
         length,
         short_segments: false,
+        optim: OptimizerType::Adamw,
+        muon: MuonConfig::default(),
     }
 }
 

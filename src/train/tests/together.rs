@@ -59,19 +59,19 @@ fn batch(number: u32) -> Batch {
     Batch::of_segment((5 + number..40 + number).collect(), vec![2 + number, 9])
 }
 
-/// The bits of the moments in the checkpoint of rank 0.
-fn moments(saved: Option<&Saved>) -> [Vec<u32>; 2] {
-    let saved = saved.expect("the first one has it");
-    ["exp_avg", "exp_avg_sq"].map(|name| bits(&saved[name]))
+/// The bits of the optimizer's state in the checkpoint of rank 0.
+fn state(saved: Option<&Saved>) -> Vec<(&String, Vec<u32>)> {
+    let saved = saved.expect("the first one has it").iter();
+    saved.filter(|(name, _)| *name != "updates").map(|(name, tensor)| (name, bits(tensor))).collect()
 }
 
 /// The optimizer state of a checkpoint.
 type Saved = BTreeMap<String, Tensor>;
 
-/// Processes with sharded moments produce the same bits as one process with all of them: parameters, their
+/// Processes with sharded optimizer state produce the same bits as one process with all of it: parameters, their
 /// copy in a half type, and the checkpoint; and they resume from it with the same bits.
 #[test]
-fn divided_moments_leave_the_same_bits_and_the_same_checkpoint() {
+fn a_sharded_optimizer_leaves_the_same_bits_and_the_same_checkpoint() {
     let micro: Vec<Batch> = (0..4).map(batch).collect();
     let trained = |world: World, config: &TrainingConfig, from: Option<&Saved>| {
         let machine = Machine { world, ..Machine::alone(&Device::Cpu, policy(ComputeType::Bf16)) };
@@ -92,17 +92,23 @@ fn divided_moments_leave_the_same_bits_and_the_same_checkpoint() {
         ([bits(task.parameters().flat()), bits(&shadow)], saved.ok())
     };
     let sharded = DistributedConfig { shard_optimizer: true, ..DistributedConfig::default() };
-    for optim in [OptimizerType::Adamw, OptimizerType::Lamb] {
+    for optim in [
+        OptimizerType::Adamw,
+        OptimizerType::Lamb,
+        OptimizerType::Lion,
+        OptimizerType::StableAdamw,
+        OptimizerType::Muon,
+    ] {
         let config = TrainingConfig { optim, weight_decay: 0.1, ..TrainingConfig::default() };
         let begun = trained(World::ALONE, &config, None);
         let resumed = trained(World::ALONE, &config, begun.1.as_ref());
-        assert!(resumed.0 != begun.0, "moments count");
+        assert!(resumed.0 != begun.0, "the state counts");
         for (size, from, alone) in [(2, None, &begun), (4, None, &begun), (2, begun.1.as_ref(), &resumed)] {
             let worlds = worlds_of(size, TIMEOUT, &sharded);
             let all = in_each(&worlds, |world| trained(world, &config, from));
             assert!(all.iter().all(|one| one.0 == alone.0), "{optim:?}: {size}");
             assert!(
-                moments(all[0].1.as_ref()) == moments(alone.1.as_ref()),
+                state(all[0].1.as_ref()) == state(alone.1.as_ref()),
                 "{optim:?}: the checkpoint of {size}"
             );
         }
