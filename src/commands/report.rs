@@ -66,6 +66,10 @@ pub fn run(args: &ReportArgs) -> Result<()> {
     }
     terminal::note_left_out(&unread);
     report::name_all(&mut runs);
+    let name = match args.runs.as_slice() {
+        [folder] => fs::canonical(folder).file_name().map(|name| name.to_string_lossy().into_owned()),
+        _ => None,
+    };
     let output = match (&args.output, args.runs.as_slice()) {
         (Some(output), _) => output.clone(),
         (None, [folder]) => folder.join(PAGE),
@@ -73,7 +77,7 @@ pub fn run(args: &ReportArgs) -> Result<()> {
     };
     if output == Path::new("-") {
         let mut output = Output::stdout();
-        output.line(report::page(&runs, None).trim_end())?;
+        output.line(report::page(&runs, name.as_deref(), None).trim_end())?;
         return output.finish();
     }
     let inputs: Vec<&Path> = paths.iter().map(PathBuf::as_path).collect();
@@ -81,7 +85,7 @@ pub fn run(args: &ReportArgs) -> Result<()> {
     args.overwrite.require(&[page], &inputs)?;
     let folder = fs::parent_of(&output);
     fs::create_folder(&folder)?;
-    let page = report::page(&runs, Some(&folder));
+    let page = report::page(&runs, name.as_deref(), Some(&folder));
     fs::write_bytes(&output, page.as_bytes())?;
     let size = format_bytes(page.len() as u64);
     let place = output.display().to_string();

@@ -5,11 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
+use crate::families::Family;
 use crate::pages::columns::shortened;
 use crate::quantity::{format_bytes, format_grouped};
 use crate::report::run::{ELAPSED, Run};
 use crate::report::state::State;
 use crate::report::table::Fact;
+use crate::report::units;
 use crate::report::units::{Unit, compact_count, duration, score_title};
 use crate::scores::{Better, mean, measured, sample_std};
 
@@ -19,8 +21,14 @@ pub(super) const MAIN_SCORES: [&str; 4] = ["accuracy", "overall_f1", "f1_micro",
 /// Characters of a configuration value in a table; a longer one is cut.
 const VALUE_CHARS: usize = 60;
 
-/// Keys of folders, which do not count as a difference between runs.
-const PLACES: [&str; 2] = ["run.output_dir", "data.prepared_dir"];
+/// Keys that do not count as a difference between runs: folders, and the loss that a test expects.
+const UNCOMPARED: [&str; 3] = ["run.output_dir", "data.prepared_dir", "evaluation.loss_band"];
+
+/// Keys of seeds.
+const SEEDS: [&str; 2] = ["run.seed", "seeds"];
+
+/// Title of the family among the differences.
+const FAMILY_KEY: &str = "model (family)";
 
 /// The score that a run is judged by.
 pub(super) struct MainScore {
@@ -64,41 +72,80 @@ pub(super) fn results(runs: &[Run]) -> Vec<Fact> {
     let mut found = vec![
         Fact::new("state", runs, |run| (runs.len() > 1).then(|| run.state.name().to_string())),
         Fact::new("steps", runs, steps),
+        Fact::new("training loss, latest", runs, |run| {
+            let loss = run.latest("train/loss").filter(|_| run.state != State::Complete)?;
+            Some(units::of_runs(runs, "loss").text(loss))
+        }),
     ];
-    let names: BTreeSet<&str> =
-        runs.iter().flat_map(Run::score_names).filter(|name| is_listed(runs, name)).collect();
-    let mut names: Vec<&str> = names.into_iter().collect();
-    names.sort_by_key(|name| (rank(name), *name));
-    for name in names {
-        let values: Vec<Option<f64>> = runs.iter().map(|run| run.score(name)).collect();
-        let unit = Unit::from_name(name);
-        let is_baseline = name.contains("baseline") || name == "unigram_loss";
-        let known: Vec<u64> = values.iter().flatten().map(|value| value.to_bits()).collect();
-        // If all values are equal, no run is marked as the best.
-        let differ = known.windows(2).any(|pair| pair[0] != pair[1]);
-        let is_compared = differ && !is_baseline && unit != Unit::Count;
-        let best = is_compared.then(|| Better::of(name).best_place(values.iter().copied())).flatten();
-        let cells = values.iter().map(|value| value.map(|value| unit.text(value))).collect();
-        found.push(Fact { title: title_in(runs, name), cells, best });
+    let is_mixed = runs.iter().any(Run::has_parts) && !runs.iter().all(Run::has_parts);
+    for name in listed(runs) {
+        if name == "loss" && is_mixed {
+            // A sum of several losses cannot be compared with a single one, so they have a row each.
+            found.push(score_fact(runs, name, score_title(name), |run| !run.has_parts()));
+            found.push(score_fact(runs, name, SUM.to_string(), Run::has_parts));
+        } else {
+            found.push(score_fact(runs, name, title_in(runs, name), |_| true));
+        }
     }
     found
 }
 
-/// Returns titles and means of the main scores over runs that differ only in their seeds; empty for other
-/// runs.
-pub(super) fn means(runs: &[Run]) -> Vec<(String, String)> {
-    if runs.len() < 2 || differing(runs).iter().any(|key| !matches!(key.as_str(), "run.seed" | "seeds")) {
+/// Title of a loss that is the sum of several.
+const SUM: &str = "evaluation loss (weighted sum)";
+
+/// Returns the names of the scores in the table of results, in their order.
+fn listed(runs: &[Run]) -> Vec<&str> {
+    let names: BTreeSet<&str> =
+        runs.iter().flat_map(Run::score_names).filter(|name| is_listed(runs, name)).collect();
+    let mut names: Vec<&str> = names.into_iter().collect();
+    let has_parts = runs.iter().all(Run::has_parts);
+    names.sort_by_key(|name| rank(name, has_parts));
+    names
+}
+
+/// Returns the row of a score with the runs that it `applies` to. The best one is marked if they can be
+/// compared: they have the same task, and not all have the same value.
+fn score_fact(runs: &[Run], name: &str, title: String, applies: fn(&Run) -> bool) -> Fact {
+    let values: Vec<Option<f64>> = runs.iter().map(|run| run.score(name).filter(|_| applies(run))).collect();
+    let unit = units::of_runs(runs, name);
+    let tasks: BTreeSet<&str> = runs.iter().filter_map(|run| run.key("task")).collect();
+    let known: Vec<u64> = values.iter().flatten().map(|value| value.to_bits()).collect();
+    let differ = known.windows(2).any(|pair| pair[0] != pair[1]);
+    let is_compared = differ && tasks.len() <= 1 && !is_baseline(name) && unit != Unit::Count;
+    let best = is_compared.then(|| Better::of(name).best_place(values.iter().copied())).flatten();
+    let cells = values.iter().map(|value| value.map(|value| unit.text(value))).collect();
+    Fact { title, cells, best }
+}
+
+fn is_baseline(name: &str) -> bool {
+    name.contains("baseline") || name == "unigram_loss"
+}
+
+/// A score over runs that differ only in their seeds, formatted.
+pub(super) struct Mean {
+    pub(super) name: String,
+    pub(super) title: String,
+    pub(super) value: String,
+    pub(super) deviation: String,
+}
+
+/// Returns the means of the scores over runs that differ only in their seeds; empty for other runs.
+pub(super) fn means(runs: &[Run]) -> Vec<Mean> {
+    if runs.len() < 2 || differing(runs).iter().any(|key| !SEEDS.contains(&key.as_str())) {
         return Vec::new();
     }
-    MAIN_SCORES
-        .iter()
-        .chain(&["loss"])
+    listed(runs)
+        .into_iter()
+        .filter(|name| !is_baseline(name) && Unit::from_name(name) != Unit::Count)
         .filter_map(|name| {
             let values: Vec<f64> = runs.iter().map(|run| run.score(name)).collect::<Option<_>>()?;
-            let unit = Unit::from_name(name);
-            let std = sample_std(&values);
-            let text = measured(mean(&values), |mean| format!("{} ± {}", unit.text(mean), unit.text(std)));
-            Some((score_title(name), text))
+            let unit = units::of_runs(runs, name);
+            Some(Mean {
+                name: name.to_string(),
+                title: title_in(runs, name),
+                value: measured(mean(&values), |mean| unit.text(mean)),
+                deviation: measured(sample_std(&values), |std| unit.text(std)),
+            })
         })
         .collect()
 }
@@ -106,11 +153,13 @@ pub(super) fn means(runs: &[Run]) -> Vec<(String, String)> {
 fn title_in(runs: &[Run], name: &str) -> String {
     // If `loss` is a sum of several losses, the unigram loss is the baseline of the loss on masked tokens,
     // not of the sum.
-    let is_part =
-        runs.iter().any(|run| run.score("generator_loss").is_some() || run.score("mlm_loss").is_some());
+    let is_part = runs.iter().any(Run::has_parts);
     match name {
         "unigram_loss" if is_part => "baseline of masked tokens: unigram loss".to_string(),
-        "loss" if is_part => "evaluation loss (weighted sum)".to_string(),
+        "loss" if is_part => SUM.to_string(),
+        "accuracy" if runs.iter().all(|run| run.score("perplexity").is_some()) => {
+            "masked accuracy".to_string()
+        }
         _ => score_title(name),
     }
 }
@@ -122,10 +171,14 @@ fn is_listed(runs: &[Run], name: &str) -> bool {
     name != "runtime" && !(has_types && of_type && !name.starts_with("overall_"))
 }
 
-/// Sort key of a score: losses first, then main scores, then all others.
-fn rank(name: &str) -> usize {
-    let first = ["loss", "unigram_loss", "perplexity"].iter().chain(&MAIN_SCORES);
-    first.clone().position(|known| *known == name).unwrap_or(first.count())
+/// Sort key of a score: losses first, each before its baseline, then main scores, then all others. A sum of
+/// losses comes after its parts.
+fn rank(name: &str, has_parts: bool) -> usize {
+    let before = ["discriminator_loss", "discriminator_baseline_loss", "mlm_loss", "generator_loss"];
+    let middle = if has_parts { ["unigram_loss", "loss"] } else { ["loss", "unigram_loss"] };
+    let order: Vec<&str> =
+        before.into_iter().chain(middle).chain(["perplexity"]).chain(MAIN_SCORES).collect();
+    order.iter().position(|known| *known == name).unwrap_or(order.len())
 }
 
 /// Returns the table of time, speed, cost and memory, without rows that no run recorded.
@@ -165,9 +218,9 @@ pub(super) fn training_seconds(run: &Run) -> Option<f64> {
     run.result("train_runtime").or_else(|| run.latest(ELAPSED))
 }
 
-/// Tokens per second over the whole run, or the latest recorded speed if the run is not complete.
+/// Tokens per second over the whole run, or the mean of the recorded speeds if the run is not complete.
 pub(super) fn throughput(run: &Run) -> Option<f64> {
-    run.result("train_tokens_per_second").or_else(|| run.latest("perf/tokens_per_second"))
+    run.result("train_tokens_per_second").or_else(|| run.curves.get("perf/tokens_per_second")?.mean())
 }
 
 /// Cost in US dollars.
@@ -207,35 +260,71 @@ fn machine_text(run: &Run, name: &str) -> Option<String> {
 
 /// Returns the configuration keys whose values differ, with the value of each run.
 pub(super) fn differences(runs: &[Run]) -> Vec<Fact> {
-    let differing = differing(runs);
-    differing
-        .iter()
+    let several = has_several_families(runs);
+    let settings: Vec<Vec<(String, &str)>> = runs.iter().map(|run| settings(run, several)).collect();
+    differing(runs)
+        .into_iter()
         .map(|key| {
-            Fact::new(key, runs, |run: &Run| {
-                let found = run.keys.iter().find(|(known, _)| known == key);
+            let cells = settings.iter().map(|settings| {
+                let found = settings.iter().find(|(known, _)| *known == key);
                 found.map(|(_, value)| shortened(value, VALUE_CHARS))
-            })
+            });
+            Fact { cells: cells.collect(), title: key, best: None }
         })
         .collect()
 }
 
 /// Returns the differing keys, in the order of the first configuration that has them.
 fn differing(runs: &[Run]) -> Vec<String> {
+    let several = has_several_families(runs);
     // A run without a configuration is left out: otherwise every key would differ.
-    let configs: Vec<BTreeMap<&str, &str>> = runs
+    let settings: Vec<Vec<(String, &str)>> =
+        runs.iter().filter(|run| !run.keys.is_empty()).map(|run| settings(run, several)).collect();
+    let configs: Vec<BTreeMap<&str, &str>> = settings
         .iter()
-        .filter(|run| !run.keys.is_empty())
-        .map(|run| run.keys.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect())
+        .map(|settings| settings.iter().map(|(key, value)| (key.as_str(), *value)).collect())
         .collect();
     let mut seen = BTreeSet::new();
     let mut found = Vec::new();
-    for (key, _) in runs.iter().flat_map(|run| &run.keys) {
+    for (key, _) in settings.iter().flatten() {
         let values: BTreeSet<Option<&&str>> = configs.iter().map(|keys| keys.get(key.as_str())).collect();
-        if values.len() > 1 && !PLACES.contains(&key.as_str()) && seen.insert(key) {
+        if values.len() > 1 && seen.insert(key) {
             found.push(key.clone());
         }
     }
     found
+}
+
+/// Returns the keys and values of a run that are compared with those of other runs. A key that is `null` is
+/// not set. If the families differ, they are a key of their own, so that the other keys of the model can be
+/// compared.
+fn settings(run: &Run, several_families: bool) -> Vec<(String, &str)> {
+    let mut found = Vec::new();
+    for (key, value) in &run.keys {
+        if value == "null" || UNCOMPARED.contains(&key.as_str()) {
+            continue;
+        }
+        match family_of(key).filter(|_| several_families) {
+            Some(family) => {
+                let known = found.iter().any(|(name, _)| name == FAMILY_KEY);
+                found.extend((!known).then(|| (FAMILY_KEY.to_string(), family)));
+                found.push((key.replacen(&format!("{family}."), "", 1), value.as_str()));
+            }
+            None => found.push((key.clone(), value.as_str())),
+        }
+    }
+    found
+}
+
+/// The family in a key such as `model.roberta.hidden_size`.
+fn family_of(key: &str) -> Option<&str> {
+    let (family, _) = key.strip_prefix("model.")?.split_once('.')?;
+    Family::named(family).map(|_| family)
+}
+
+fn has_several_families(runs: &[Run]) -> bool {
+    let keys = runs.iter().flat_map(|run| &run.keys);
+    keys.filter_map(|(key, _)| family_of(key)).collect::<BTreeSet<&str>>().len() > 1
 }
 
 /// The state of a run as a sentence.
@@ -243,9 +332,18 @@ pub(super) fn state(run: &Run) -> String {
     let at =
         steps(run).map_or_else(|| "before its first record".to_string(), |steps| format!("at step {steps}"));
     match run.state {
-        State::Complete => format!("complete, {} steps", run.step.map_or("no".to_string(), format_grouped)),
+        State::Complete if ended_early(run) => format!("complete, ended {at}"),
+        State::Complete => match run.step {
+            Some(1) => "complete, 1 step".to_string(),
+            step => format!("complete, {} steps", step.map_or("no".to_string(), format_grouped)),
+        },
         State::Running => format!("running, {at}"),
         State::Diverged => format!("diverged {at}"),
-        State::Stopped => format!("interrupted {at}; run the same command to continue"),
+        State::Stopped => format!("stopped {at}; run the same command to continue"),
     }
+}
+
+/// True if a complete run has fewer steps than planned, for example because of `max_train_time`.
+pub(super) fn ended_early(run: &Run) -> bool {
+    run.state == State::Complete && run.step.zip(run.total_steps).is_some_and(|(step, total)| step < total)
 }

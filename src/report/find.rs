@@ -6,6 +6,7 @@ use anyhow::{Error, Result};
 
 use crate::error::Problem;
 use crate::fs;
+use crate::report::sweep;
 use crate::train::run_folder::METRICS;
 
 /// Most levels of folders that are searched.
@@ -17,7 +18,7 @@ const SEED: &str = "seed-";
 /// The runs of a search, and the errors of folders that could not be read.
 #[derive(Debug, Default)]
 pub struct Found {
-    /// Folders of runs, in the order of their names.
+    /// Folders of runs, in the order of their names; numbers in names are ordered by their value.
     pub runs: Vec<PathBuf>,
     /// The error of each folder that could not be read.
     pub unread: Vec<Error>,
@@ -31,17 +32,32 @@ pub fn find(folder: &Path) -> Result<Found> {
 
 /// Returns the folders `seed-N` in the folder of a run with several seeds.
 pub(super) fn seeds_of(folder: &Path) -> Result<Vec<PathBuf>> {
-    Ok(fs::list(folder)?
-        .into_iter()
-        .filter(|entry| {
-            let name = entry.file_name().unwrap_or_default().to_string_lossy();
-            name.strip_prefix(SEED).is_some_and(|seed| seed.parse::<u64>().is_ok()) && fs::is_folder(entry)
-        })
-        .collect())
+    Ok(fs::list(folder)?.into_iter().filter(|entry| is_seed(entry) && fs::is_folder(entry)).collect())
+}
+
+/// True if the path ends in `seed-N`.
+pub(super) fn is_seed(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    name.strip_prefix(SEED).is_some_and(|seed| seed.parse::<u64>().is_ok())
+}
+
+/// Sort key of a path in which numbers are ordered by their value: `seed-2` before `seed-10`.
+fn natural(path: &Path) -> (Vec<(String, u64)>, PathBuf) {
+    let mut parts = vec![(String::new(), String::new())];
+    for character in path.to_string_lossy().chars() {
+        let (text, number) = parts.last_mut().expect("there is one part at least");
+        match character {
+            '0'..='9' => number.push(character),
+            _ if number.is_empty() => text.push(character),
+            _ => parts.push((character.to_string(), String::new())),
+        }
+    }
+    let parts = parts.into_iter().map(|(text, number)| (text, number.parse().unwrap_or(u64::MAX)));
+    (parts.collect(), path.to_path_buf())
 }
 
 /// Returns the runs that a user means by a folder: the folder itself if it is a run, or all runs below it if
-/// it is the folder of several seeds, a sweep or a comparison.
+/// it is the folder of several seeds, a sweep or a comparison. Runs of a sweep are in the order of the sweep.
 ///
 /// # Errors
 /// Returns an error if there is no such folder or no run in it.
@@ -63,6 +79,7 @@ pub fn runs_of(folder: &Path) -> Result<Found> {
         let problem = Problem::usage(format!("holds no run: no `{METRICS}` is in it")).at(folder.display());
         return Err(problem.hint("`mlmtrain runs DIR` lists the runs below a folder").into());
     }
+    sweep::sort(&mut found.runs, folder);
     Ok(found)
 }
 
@@ -86,12 +103,13 @@ impl Search {
     }
 
     fn look_into(&mut self, folder: &Path, deep: usize) -> Result<()> {
-        let below = if (self.is_wanted)(folder) {
+        let mut below = if (self.is_wanted)(folder) {
             self.found.runs.push(folder.to_path_buf());
             if self.with_seeds { seeds_of(folder)? } else { Vec::new() }
         } else {
             fs::list(folder)?
         };
+        below.sort_by_cached_key(|entry| natural(entry));
         if deep == 0 {
             return Ok(());
         }

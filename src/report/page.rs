@@ -6,83 +6,117 @@ use std::path::{Path, PathBuf};
 use crate::corpus::report::{Amount, REPORT_HTML, Report};
 use crate::fs;
 use crate::pages::html;
-use crate::pages::html::escape;
+use crate::pages::html::{breakable, escape};
 use crate::quantity::{format_age, format_bytes, format_count, format_grouped};
 use crate::report::facts::MainScore;
+use crate::report::find::is_seed;
 use crate::report::run::Run;
 use crate::report::state::State;
 use crate::report::table::dot;
 use crate::report::units::{Unit, compact_count, duration, score_title};
-use crate::report::{curves, facts, parts, table, wrong};
+use crate::report::{curves, facts, parts, settings, table, units, wrong};
 
 const STYLE: &str = include_str!("style.css");
 
 /// Most runs whose state and configuration are shown.
 const MOST_CONFIGURATIONS: usize = 10;
 
-/// Returns the HTML page about `runs`, at least one. `folder` is the folder of the page, if it is written to
-/// a file: links are relative to it.
-pub fn page(runs: &[Run], folder: Option<&Path>) -> String {
+/// Most differences that are shown at once; the others are folded.
+const MOST_DIFFERENCES: usize = 12;
+
+/// Most means over seeds in the header.
+const MOST_MEANS: usize = 4;
+
+/// Returns the HTML page about `runs`, at least one. `name` is the name of the folder that holds several.
+/// `folder` is the folder of the page, if it is written to a file: links are relative to it.
+pub fn page(runs: &[Run], name: Option<&str>, folder: Option<&Path>) -> String {
+    let mut gaps: Vec<String> = runs.iter().flat_map(|run| &run.gaps).cloned().collect();
+    let sweep = settings::sweep_of(runs).unwrap_or_else(|e| {
+        gaps.push(format!("{e:#}"));
+        None
+    });
     let time = [parts::bars(runs), table::facts(runs, &facts::time(runs))].concat();
     let sections = [
-        ("Results", [table::facts(runs, &facts::results(runs)), means(runs)].concat()),
+        ("Settings", sweep.map_or(String::new(), |sweep| settings::section(&sweep, runs))),
+        ("Results", [means(runs), table::facts(runs, &facts::results(runs))].concat()),
         ("What differs", differences(runs)),
-        ("Curves", curves::section(runs)),
         ("What went wrong", wrong::section(runs)),
+        ("Curves", curves::section(runs)),
         ("Corpus", corpora(runs, folder)),
         ("Time and memory", time),
-        ("Machine", table::facts(runs, &facts::machine(runs))),
+        ("Machine", machines(runs)),
         ("Configuration", configurations(runs)),
-        ("What could not be read", gaps(runs)),
+        ("What could not be read", list(&gaps)),
     ];
     let sections = sections.map(|(title, content)| html::section(title, &content));
-    let title = title(runs);
-    html::page(&title, STYLE, &format!("{}{}{}", header(runs, &title), sections.concat(), footer()))
+    let title = title(runs, name);
+    let footer = html::footer("from what the runs wrote");
+    html::page(&title, STYLE, &format!("{}{}{footer}", header(runs, &title), sections.concat()))
 }
 
-fn title(runs: &[Run]) -> String {
-    match runs {
-        [run] => run.name.clone(),
-        several => format!("{} runs", several.len()),
+fn title(runs: &[Run], name: Option<&str>) -> String {
+    match (runs, name) {
+        ([run], _) => run.name.clone(),
+        (several, Some(name)) => format!("{name}: {} runs", several.len()),
+        (several, None) => format!("{} runs", several.len()),
     }
 }
 
-/// Returns the header with the names and states of the runs; for a single run also with its main figures.
+/// Returns the header with the names and states of the runs, and with the main figures of a single run or of
+/// several that differ only in their seeds.
 fn header(runs: &[Run], title: &str) -> String {
     let mut html = format!("<header>\n<h1>{}</h1>\n", escape(title));
     for (index, run) in runs.iter().enumerate().take(MOST_CONFIGURATIONS) {
         let name = if runs.len() > 1 {
-            format!("{}<b>{}</b> ", dot(index), escape(&run.name))
+            format!("{}<b>{}</b> ", dot(index), breakable(&run.name))
         } else {
             String::new()
         };
-        let class = if run.state == State::Complete { "done" } else { "open" };
+        let class = match run.state {
+            State::Complete if !facts::ended_early(run) => "done",
+            State::Complete | State::Running => "running",
+            State::Diverged | State::Stopped => "open",
+        };
         let task =
             run.key("task").map_or(String::new(), |task| format!("{}, ", escape(&task.replace('_', " "))));
-        let age = run.age_seconds.filter(|_| run.state != State::Complete);
+        let age = run.age_seconds.filter(|_| run.state != State::Complete && run.step.is_some());
         let age = age.map_or(String::new(), |age| format!(" (last record {} ago)", format_age(age)));
         let _ = writeln!(
             html,
-            "<p class=\"lead\">{name}{task}<span class=\"state {class}\">{}</span>{age}</p>",
-            escape(&facts::state(run))
+            "<p class=\"lead\">{name}{task}<span class=\"state {class}\">{}</span>{age}{}</p>",
+            escape(&facts::state(run)),
+            next_step(run)
         );
     }
     if runs.len() > MOST_CONFIGURATIONS {
         let _ = writeln!(html, "<p class=\"lead\">and {} more</p>", runs.len() - MOST_CONFIGURATIONS);
     }
     if let [run] = runs {
-        html.push_str(&figures(run));
+        html.push_str(&list_figures(&figures(run)));
+    } else {
+        html.push_str(&list_figures(&mean_figures(runs)));
     }
     html + "</header>\n"
 }
 
+/// The command that helps with a diverged run.
+fn next_step(run: &Run) -> String {
+    match run.diverged.as_ref().filter(|_| run.state == State::Diverged) {
+        Some(folder) => format!(
+            "; <code>mlmtrain replay {}</code> repeats the step that diverged",
+            breakable(&folder.display().to_string())
+        ),
+        None => String::new(),
+    }
+}
+
 /// The main figures of a run: score, time, speed and cost.
-fn figures(run: &Run) -> String {
+fn figures(run: &Run) -> Vec<(String, String)> {
     let mut figures = Vec::new();
     if let Some(MainScore { name, value, baseline }) = facts::main_score(run) {
         let baseline = baseline.map(|baseline| format!(", baseline {}", Unit::Nats.text(baseline)));
         let label = format!("{}{}", score_title(name), baseline.unwrap_or_default());
-        figures.push((Unit::from_name(name).text(value), label));
+        figures.push((units::of_runs(std::slice::from_ref(run), name).text(value), label));
     }
     if let Some(perplexity) = run.score("perplexity") {
         figures.push((Unit::Perplexity.text(perplexity), "perplexity".to_string()));
@@ -90,16 +124,38 @@ fn figures(run: &Run) -> String {
     figures.extend(facts::training_seconds(run).map(|seconds| (duration(seconds), "training".to_string())));
     figures.extend(facts::throughput(run).map(|speed| (compact_count(speed), "tokens a second".to_string())));
     figures.extend(facts::cost(run).map(|usd| (Unit::Dollars.text(usd), "cost".to_string())));
+    figures
+}
+
+/// The first means over seeds, the main score before all others.
+fn mean_figures(runs: &[Run]) -> Vec<(String, String)> {
+    let main = runs.first().and_then(facts::main_score).map(|score| score.name);
+    let mut means = facts::means(runs);
+    means.sort_by_key(|mean| Some(mean.name.as_str()) != main);
+    let figures = means.into_iter().take(MOST_MEANS).map(|mean| {
+        let label = format!("{} ± {}, {} seeds", mean.title, mean.deviation, runs.len());
+        (mean.value, label)
+    });
+    figures.collect()
+}
+
+/// The list of the main figures and their labels.
+fn list_figures(figures: &[(String, String)]) -> String {
+    if figures.is_empty() {
+        return String::new();
+    }
     let mut html = "<dl class=\"figures\">\n".to_string();
     for (figure, label) in figures {
-        let _ = writeln!(html, "<div><dt>{}</dt><dd>{}</dd></div>", escape(&label), escape(&figure));
+        let _ = writeln!(html, "<div><dt>{}</dt><dd>{}</dd></div>", escape(label), escape(figure));
     }
     html + "</dl>\n"
 }
 
 fn means(runs: &[Run]) -> String {
-    let rows: Vec<Vec<String>> =
-        facts::means(runs).into_iter().map(|(title, text)| vec![title, text]).collect();
+    let rows: Vec<Vec<String>> = facts::means(runs)
+        .into_iter()
+        .map(|mean| vec![mean.title, format!("{} ± {}", mean.value, mean.deviation)])
+        .collect();
     if rows.is_empty() {
         String::new()
     } else {
@@ -111,21 +167,48 @@ fn differences(runs: &[Run]) -> String {
     if runs.len() < 2 {
         return String::new();
     }
-    let table = table::facts(runs, &facts::differences(runs));
-    let nothing = "<p class=\"note\">The configurations are the same.</p>\n";
-    if table.is_empty() && runs.iter().all(|run| !run.keys.is_empty()) { nothing.to_string() } else { table }
+    let differences = facts::differences(runs);
+    if differences.is_empty() && runs.iter().all(|run| !run.keys.is_empty()) {
+        let text = if runs.iter().all(|run| is_seed(&run.path)) {
+            "Only the seed differs."
+        } else {
+            "The configurations are the same."
+        };
+        return format!("<p class=\"note\">{text}</p>\n");
+    }
+    if differences.len() <= MOST_DIFFERENCES + 2 {
+        return table::facts(runs, &differences);
+    }
+    let (first, others) = differences.split_at(MOST_DIFFERENCES);
+    let others = table::hidden(others.len(), &table::facts(runs, others));
+    [table::facts(runs, first), others].concat()
+}
+
+/// The machines of the runs, in one column if they are all the same.
+fn machines(runs: &[Run]) -> String {
+    let facts = facts::machine(runs);
+    let are_same = facts.iter().all(|fact| fact.cells.windows(2).all(|pair| pair[0] == pair[1]));
+    let shown = if are_same { &runs[..1] } else { runs };
+    table::facts(shown, &facts::machine(shown))
 }
 
 /// A summary of each prepared corpus. Runs with the same corpus share one.
 fn corpora(runs: &[Run], page: Option<&Path>) -> String {
-    let mut listed: Vec<PathBuf> = Vec::new();
-    let mut html = String::new();
-    for (folder, report) in runs.iter().filter_map(|run| run.corpus.as_ref()) {
+    let mut listed: Vec<(PathBuf, &Report, Vec<&str>)> = Vec::new();
+    for run in runs {
+        let Some((folder, report)) = &run.corpus else { continue };
         let folder = fs::canonical(folder);
-        if !listed.contains(&folder) {
-            html.push_str(&corpus(&folder, report, page));
-            listed.push(folder);
+        match listed.iter_mut().find(|(known, ..)| *known == folder) {
+            Some((.., names)) => names.push(&run.name),
+            None => listed.push((folder, report, vec![&run.name])),
         }
+    }
+    let mut html = String::new();
+    for (folder, report, names) in &listed {
+        if listed.len() > 1 {
+            let _ = writeln!(html, "<h3>{}</h3>", escape(&names.join(", ")));
+        }
+        html.push_str(&corpus(folder, report, page));
     }
     html
 }
@@ -196,11 +279,11 @@ fn configurations(runs: &[Run]) -> String {
         runs.iter().enumerate().filter(|(_, run)| !run.yaml.is_empty()).take(MOST_CONFIGURATIONS)
     {
         let name = if runs.len() > 1 {
-            format!("{}<b>{}</b>", dot(index), escape(&run.name))
+            format!("{}<b>{}</b>", dot(index), breakable(&run.name))
         } else {
             "<b>config.yaml</b>".to_string()
         };
-        let place = escape(&run.path.display().to_string());
+        let place = breakable(&run.path.display().to_string());
         let _ = writeln!(
             html,
             "<details>\n<summary>{name}<span class=\"muted\">{place}</span></summary>\n<pre>{}</pre>\n</details>",
@@ -210,18 +293,10 @@ fn configurations(runs: &[Run]) -> String {
     html
 }
 
-fn gaps(runs: &[Run]) -> String {
-    let gaps: Vec<&String> = runs.iter().flat_map(|run| &run.gaps).collect();
+fn list(gaps: &[String]) -> String {
     if gaps.is_empty() {
         return String::new();
     }
     let items: Vec<String> = gaps.iter().map(|gap| format!("<li>{}</li>\n", escape(gap))).collect();
     format!("<ul class=\"gaps\">\n{}</ul>\n", items.concat())
-}
-
-fn footer() -> String {
-    format!(
-        "<footer class=\"note\">Made by mlmtrain {} from what the runs wrote.</footer>\n",
-        env!("CARGO_PKG_VERSION")
-    )
 }

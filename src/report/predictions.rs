@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use crate::error::Problem;
 use crate::fs;
 use crate::report::rows;
-use crate::report::rows::Wrong;
+use crate::report::rows::{Target, Wrong};
 use crate::scores::{ClassScore, Confusion, EntityCounts, EntityTally, LabelTally};
 
 /// File of the predictions for the evaluation examples, the same for all tasks.
@@ -29,9 +29,8 @@ pub(super) enum Counts {
     Labels { names: Vec<String>, confusion: Confusion },
     /// Several labels for an example, or entities: the name of each label or type with its scores.
     Scored(Vec<(String, ClassScore)>),
-    /// Regression: pairs of the number in the data and the predicted one, for the first number of each
-    /// example.
-    Numbers(Vec<(f64, f64)>),
+    /// Regression: each target with its numbers.
+    Numbers(Vec<Target>),
 }
 
 /// The predictions of a run.
@@ -95,7 +94,7 @@ enum Kind {
     },
     Tags(EntityTally),
     Numbers {
-        pairs: Vec<(f64, f64)>,
+        targets: Vec<Target>,
         /// One of this many pairs is kept.
         every: u64,
     },
@@ -114,7 +113,7 @@ impl Reader {
             let ids = names.iter().cloned().zip(0..).collect();
             Kind::Labels { names, ids, counts: BTreeMap::new() }
         } else if row.contains_key("prediction") {
-            Kind::Numbers { pairs: Vec::new(), every: 1 }
+            Kind::Numbers { targets: Vec::new(), every: 1 }
         } else {
             return None;
         };
@@ -127,7 +126,7 @@ impl Reader {
             Kind::Labels { names, ids, counts } => rows::labels(row, names, ids, counts)?,
             Kind::Sets { names, tally } => rows::sets(row, names, tally)?,
             Kind::Tags(tally) => rows::tags(row, tally)?,
-            Kind::Numbers { pairs, every } => rows::numbers(row, self.examples, pairs, every)?,
+            Kind::Numbers { targets, every } => rows::numbers(row, self.examples, targets, every)?,
         };
         self.examples += 1;
         self.mistaken += u64::from(!wrong.is_empty());
@@ -156,7 +155,7 @@ impl Reader {
                 let scores = tally.by_type().map(|(kind, counts)| (kind.to_string(), class_score(counts)));
                 (Counts::Scored(scores.collect()), true)
             }
-            Kind::Numbers { pairs, .. } => (Counts::Numbers(pairs), false),
+            Kind::Numbers { targets, .. } => (Counts::Numbers(targets), false),
         };
         let mistaken = has_mistakes.then_some(self.mistaken);
         Predictions { counts, examples: self.examples, mistaken, wrong: self.wrong, damaged }
@@ -227,13 +226,17 @@ mod tests {
             ("y", "x", 0.95)
         );
         let found = predictions(
-            "{\"text\":\"a\",\"prediction\":1.5,\"gold\":1.0}\n{\"text\":\"b\",\"prediction\":{\"p\":1.0,\"q\":9.0},\"gold\":{\"p\":4.0,\"q\":9.0}}\n",
+            "{\"text\":\"a\",\"prediction\":{\"p\":1.5,\"q\":2.0},\"gold\":{\"p\":1.0,\"q\":2.0}}\n\
+             {\"text\":\"b\",\"prediction\":{\"p\":1.0,\"q\":9.0},\"gold\":{\"p\":4.0,\"q\":9.0}}\n",
         );
-        let Counts::Numbers(pairs) = &found.counts else { panic!("{found:?}") };
-        assert_eq!(
-            (pairs.as_slice(), found.wrong[0].score, found.mistaken),
-            ([(1.0, 1.5), (4.0, 1.0)].as_slice(), 3.0, None)
-        );
+        let Counts::Numbers(targets) = &found.counts else { panic!("{found:?}") };
+        let numbers: Vec<_> = targets.iter().map(|one| (one.name.as_str(), one.pairs.as_slice())).collect();
+        assert_eq!(numbers, [("p", &[(1.0, 1.5), (4.0, 1.0)][..]), ("q", &[(2.0, 2.0), (9.0, 9.0)])]);
+        let worst = &found.wrong[0];
+        assert_eq!((worst.gold.as_str(), worst.predicted.as_str(), worst.score), ("p 4", "p 1", 3.0));
+        assert_eq!(found.mistaken, None);
+        let alone = predictions("{\"text\":\"a\",\"prediction\":-0.511,\"gold\":2.0}\n");
+        assert_eq!((alone.wrong[0].gold.as_str(), alone.wrong[0].predicted.as_str()), ("2", "-0.511"));
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 
 use crate::pages::columns::shortened;
+use crate::report::units::significant;
 use crate::scores::{Entity, EntityTally, LabelTally, entities, mean};
 
 /// Characters of a text that are shown.
@@ -34,6 +35,14 @@ pub(super) struct Wrong {
     pub(super) predicted: String,
     /// Confidence of the prediction, a probability; for numbers the distance from the number in the data.
     pub(super) score: f64,
+}
+
+/// A target of regression: its name, empty if it is the only one, and pairs of the number in the data and the
+/// predicted one.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Target {
+    pub(super) name: String,
+    pub(super) pairs: Vec<(f64, f64)>,
 }
 
 type Row = Map<String, Value>;
@@ -138,39 +147,53 @@ fn marked(words: &[&str], first: usize, end: usize) -> [String; 3] {
     [format!("{start}{before}{before_space}"), marked, format!("{after_space}{after}{rest}")]
 }
 
-/// Counts a row with one or several numbers. Returns the number with the largest error. `pairs` keeps one of
-/// `every` pairs of the first number in the data and the predicted one; when it is full, every second pair is
-/// dropped.
+/// Counts a row with one or several numbers. Returns the number with the largest error. One of `every` pairs
+/// of each target is kept; when a target is full, every second pair is dropped.
 pub(super) fn numbers(
     row: &Row,
     index: u64,
-    pairs: &mut Vec<(f64, f64)>,
+    targets: &mut Vec<Target>,
     every: &mut u64,
 ) -> Option<Vec<Wrong>> {
     let gold = numbers_in(row.get("gold")?)?;
     let predicted = numbers_in(row.get("prediction")?)?;
-    let both = gold.iter().copied().zip(predicted.iter().copied());
-    let farthest = both.reduce(|a, b| if (b.0 - b.1).abs() > (a.0 - a.1).abs() { b } else { a })?;
-    if index.is_multiple_of(*every) {
-        pairs.push((*gold.first()?, *predicted.first()?));
+    let mut pairs = Vec::with_capacity(gold.len());
+    for (name, gold) in &gold {
+        let (_, predicted) = predicted.iter().find(|(known, _)| known == name)?;
+        pairs.push((*name, *gold, *predicted));
     }
-    if pairs.len() > MOST_PAIRS {
-        let mut at = 0;
-        pairs.retain(|_| {
-            at += 1;
-            at % 2 == 1
-        });
+    let (name, gold, predicted) =
+        pairs.iter().copied().reduce(|a, b| if (b.1 - b.2).abs() > (a.1 - a.2).abs() { b } else { a })?;
+    if index.is_multiple_of(*every) {
+        for (name, gold, predicted) in pairs {
+            match targets.iter_mut().find(|target| target.name == name) {
+                Some(target) => target.pairs.push((gold, predicted)),
+                None => targets.push(Target { name: name.to_string(), pairs: vec![(gold, predicted)] }),
+            }
+        }
+    }
+    if targets.iter().any(|target| target.pairs.len() > MOST_PAIRS) {
+        for target in targets {
+            let mut at = 0;
+            target.pairs.retain(|_| {
+                at += 1;
+                at % 2 == 1
+            });
+        }
         *every *= 2;
     }
-    let (gold, predicted) = farthest;
-    Some(vec![wrong(row, &format!("{gold:.3}"), &format!("{predicted:.3}"), (gold - predicted).abs())?])
+    let [gold_text, predicted_text] =
+        [gold, predicted].map(|number| format!("{name} {}", significant(number)).trim_start().to_string());
+    Some(vec![wrong(row, &gold_text, &predicted_text, (gold - predicted).abs())?])
 }
 
-/// One number, or the numbers of an object.
-fn numbers_in(value: &Value) -> Option<Vec<f64>> {
+/// One number without a name, or the named numbers of an object.
+fn numbers_in(value: &Value) -> Option<Vec<(&str, f64)>> {
     match value {
-        Value::Object(several) => several.values().map(Value::as_f64).collect(),
-        one => Some(vec![one.as_f64()?]),
+        Value::Object(several) => {
+            several.iter().map(|(name, number)| Some((name.as_str(), number.as_f64()?))).collect()
+        }
+        one => Some(vec![("", one.as_f64()?)]),
     }
 }
 

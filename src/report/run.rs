@@ -13,6 +13,7 @@ use crate::error::Problem;
 use crate::prepare::read_report;
 use crate::report::predictions;
 use crate::report::predictions::Predictions;
+use crate::report::state;
 use crate::report::state::State;
 use crate::report::thinned::{Point, Thinned};
 use crate::telemetry::MetricsLog;
@@ -52,6 +53,8 @@ pub struct Run {
     pub(super) corpus: Option<(PathBuf, Report)>,
     /// Predictions for the evaluation examples.
     pub(super) predictions: Option<Predictions>,
+    /// Folder of the step in which training diverged.
+    pub(super) diverged: Option<PathBuf>,
     /// Errors of files that could not be read.
     pub(super) gaps: Vec<String>,
 }
@@ -101,6 +104,7 @@ impl Run {
             machine: gaps.or_default(machine(&path.join(MACHINE))),
             corpus: None,
             predictions: gaps.or_default(predictions::read(path)),
+            diverged: state::diverged_folder(path)?,
             gaps: Vec::new(),
         };
         run.total_steps =
@@ -122,6 +126,17 @@ impl Run {
     /// Returns a score by its name without `eval_`: of the final model, else of the latest evaluation.
     pub(super) fn score(&self, name: &str) -> Option<f64> {
         self.result(&format!("eval_{name}")).or_else(|| self.latest(&format!("eval/{name}")))
+    }
+
+    /// The name of the loss on masked tokens.
+    pub(super) fn token_loss(&self) -> &'static str {
+        let parts = ["mlm_loss", "generator_loss"].into_iter();
+        parts.clone().find(|name| self.score(name).is_some()).unwrap_or("loss")
+    }
+
+    /// True if `loss` is a weighted sum of several losses.
+    pub(super) fn has_parts(&self) -> bool {
+        self.token_loss() != "loss"
     }
 
     /// Returns a value of `all_results.json`.
@@ -147,7 +162,7 @@ impl Run {
     }
 }
 
-/// Names each run by its path, without the folders that all paths begin with.
+/// Names each run by its path, without the folders and the words that all paths begin with.
 pub fn name_all(runs: &mut [Run]) {
     let paths: Vec<Vec<String>> = runs
         .iter()
@@ -160,6 +175,30 @@ pub fn name_all(runs: &mut [Run]) {
     for (run, path) in runs.iter_mut().zip(&paths) {
         run.name = path[shared.min(path.len().saturating_sub(1))..].join("/");
     }
+    let shared = shared_words(&runs.iter().map(|run| run.name.as_str()).collect::<Vec<_>>());
+    for run in runs {
+        run.name.drain(..shared);
+    }
+}
+
+/// Length in bytes of the words that all names begin with, without the last of them, which often is the key
+/// of a value that follows: `roberta-small-` in `roberta-small-lr-1` and `roberta-small-lr-2`.
+fn shared_words(names: &[&str]) -> usize {
+    let [first, others @ ..] = names else { return 0 };
+    if others.is_empty() {
+        return 0;
+    }
+    let shared = others.iter().fold(first.len(), |shared, other| {
+        first.bytes().zip(other.bytes()).take(shared).take_while(|pair| pair.0 == pair.1).count()
+    });
+    let words: Vec<usize> = first
+        .bytes()
+        .take(shared)
+        .enumerate()
+        .filter(|(_, byte)| *byte == b'-')
+        .map(|(at, _)| at + 1)
+        .collect();
+    words.iter().rev().nth(1).copied().unwrap_or(0)
 }
 
 /// Content of `metrics.jsonl`.
@@ -215,4 +254,20 @@ fn steps_of_checkpoint(folder: &Path) -> Option<u64> {
     let text = fs::read_text_capped(&newest.join("trainer_state.json"), STATE_CAP_BYTES).ok()?;
     let state: Value = serde_json::from_str(&text).ok()?;
     state.get("max_steps")?.as_u64().filter(|steps| *steps > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_begin_with_the_word_before_their_first_difference() {
+        assert_eq!(
+            shared_words(&["roberta-small-lr-1e-3-a", "roberta-small-lr-3e-3-a"]),
+            "roberta-small-".len()
+        );
+        for names in [&["seed-1", "seed-2"][..], &["lr=1", "lr=3"], &["a-b-c-d"], &["ä-x", "ö-x"], &[]] {
+            assert_eq!(shared_words(names), 0, "{names:?}");
+        }
+    }
 }

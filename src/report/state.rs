@@ -1,7 +1,7 @@
 //! The state of a run: running, complete, diverged or stopped.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
@@ -32,7 +32,7 @@ impl State {
             Self::Complete
         } else if let Some(of_seeds) = Self::of_seeds(folder)? {
             of_seeds
-        } else if fs::list(folder)?.iter().any(|entry| is_diverged(entry)) {
+        } else if diverged_folder(folder)?.is_some() {
             Self::Diverged
         } else {
             Self::Stopped
@@ -65,6 +65,9 @@ impl State {
     }
 }
 
-fn is_diverged(entry: &Path) -> bool {
-    entry.file_name().is_some_and(|name| name.to_string_lossy().starts_with("diverged-"))
+/// Returns the folder of the step in which the run in `folder` diverged, if it did.
+pub(super) fn diverged_folder(folder: &Path) -> Result<Option<PathBuf>> {
+    Ok(fs::list(folder)?
+        .into_iter()
+        .rfind(|entry| entry.file_name().is_some_and(|name| name.to_string_lossy().starts_with("diverged-"))))
 }

@@ -3,8 +3,11 @@
 
 use std::fmt::Write;
 
-use crate::pages::html::escape;
+use crate::pages::html::{breakable, escape};
 use crate::report::run::Run;
+
+/// Number of colours of runs.
+pub(super) const COLORS: usize = 8;
 
 /// One row of a table: a title, and a cell for each run.
 #[derive(Debug, Clone, PartialEq)]
@@ -33,13 +36,13 @@ pub(super) fn facts(runs: &[Run], facts: &[Fact]) -> String {
     if runs.len() > 1 {
         html.push_str("<thead><tr><th></th>");
         for (index, run) in runs.iter().enumerate() {
-            let _ = write!(html, "<th scope=\"col\">{}{}</th>", dot(index), escape(&run.name));
+            let _ = write!(html, "<th scope=\"col\">{}{}</th>", dot(index), breakable(&run.name));
         }
         html.push_str("</tr></thead>\n");
     }
     html.push_str("<tbody>\n");
     for fact in known {
-        let _ = write!(html, "<tr><th scope=\"row\">{}</th>", escape(&fact.title));
+        let _ = write!(html, "<tr><th scope=\"row\">{}</th>", breakable(&fact.title));
         for (index, cell) in fact.cells.iter().enumerate() {
             let class = if fact.best == Some(index) { " class=\"best\"" } else { "" };
             let text = cell.as_deref().map_or("<span class=\"muted\">–</span>".to_string(), escape);
@@ -50,15 +53,38 @@ pub(super) fn facts(runs: &[Run], facts: &[Fact]) -> String {
     html + "</tbody>\n</table></div>\n"
 }
 
+/// Most rows of a table that are shown at once.
+pub(super) const SHOWN: usize = 15;
+
+/// Returns a table as [`plain`] does, of which only the first [`SHOWN`] rows are visible until the others are
+/// unfolded.
+pub(super) fn folded(header: &[&str], rows: &[Vec<String>]) -> String {
+    if rows.len() <= SHOWN + 2 {
+        return plain(header, rows);
+    }
+    let (first, others) = rows.split_at(SHOWN);
+    [plain(header, first), hidden(others.len(), &plain(header, others))].concat()
+}
+
+/// Returns content that is folded until a reader opens it.
+pub(super) fn hidden(rows: usize, content: &str) -> String {
+    format!("<details>\n<summary><b>{rows} more</b></summary>\n{content}</details>\n")
+}
+
 /// Returns a table with a header. All cells are escaped; the first column contains names.
 pub(super) fn plain(header: &[&str], rows: &[Vec<String>]) -> String {
+    marked(header, rows, None)
+}
+
+/// Returns a table as [`plain`] does, with one row marked as the best.
+pub(super) fn marked(header: &[&str], rows: &[Vec<String>], best: Option<usize>) -> String {
     let mut html = "<div class=\"scroll\"><table>\n<thead><tr>".to_string();
     for title in header {
-        let _ = write!(html, "<th scope=\"col\">{}</th>", escape(title));
+        let _ = write!(html, "<th scope=\"col\">{}</th>", breakable(title));
     }
     html.push_str("</tr></thead>\n<tbody>\n");
-    for row in rows {
-        html.push_str("<tr>");
+    for (index, row) in rows.iter().enumerate() {
+        html.push_str(if best == Some(index) { "<tr class=\"best\">" } else { "<tr>" });
         for (column, cell) in row.iter().enumerate() {
             let (open, close) = if column == 0 { ("<th scope=\"row\">", "</th>") } else { ("<td>", "</td>") };
             let _ = write!(html, "{open}{}{close}", escape(cell));
@@ -70,10 +96,11 @@ pub(super) fn plain(header: &[&str], rows: &[Vec<String>]) -> String {
 
 /// The coloured dot of run `index`.
 pub(super) fn dot(index: usize) -> String {
-    format!("<i class=\"dot s{}\"></i>", color(index))
+    let again = if index < COLORS { "" } else { " again" };
+    format!("<i class=\"dot s{}{again}\"></i>", color(index))
 }
 
-/// Number of the colour of run `index`; colours repeat after eight runs.
+/// Number of the colour of run `index`; colours repeat, with another look, after [`COLORS`] runs.
 pub(super) fn color(index: usize) -> usize {
-    index % 8
+    index % COLORS
 }

@@ -47,7 +47,7 @@ fn pretrained(root: &Path, name: &str, seed: u64, loss: f64) -> PathBuf {
 fn page_of(folders: &[PathBuf]) -> String {
     let mut runs: Vec<Run> = folders.iter().map(|folder| Run::read(folder).unwrap()).collect();
     name_all(&mut runs);
-    page(&runs, None)
+    page(&runs, None, None)
 }
 
 /// Checks that every element is closed, and that the page has no script, no image and no NaN.
@@ -105,8 +105,8 @@ fn several_runs_are_drawn_over_each_other_and_compared() {
     let page = page_of(&folders);
     assert_whole(&page);
     assert!(page.contains("<h1>2 runs</h1>") && page.contains("seed-7</th>") && page.contains("seed-8</th>"));
-    assert!(page.contains("<th scope=\"row\">run.seed</th><td>7</td><td>8</td>"), "what differs");
-    assert!(!page.contains("<th scope=\"row\">run.output_dir"), "places are no differences");
+    assert!(page.contains("<th scope=\"row\">run.<wbr>seed</th><td>7</td><td>8</td>"), "what differs");
+    assert!(!page.contains("<th scope=\"row\">run.<wbr>output"), "places are no differences");
     assert!(
         page.contains("<td>4.3600</td><td class=\"best\">4.2500</td>"),
         "the lower loss is the better one"
@@ -116,7 +116,9 @@ fn several_runs_are_drawn_over_each_other_and_compared() {
     // With another difference than the seed, there are no means over seeds.
     write(&folders[1], "config.yaml", "run:\n  seed: 8\ntask: masked_lm\ntraining:\n  max_steps: 90\n");
     let page = page_of(&folders);
-    assert!(page.contains("training.max_steps</th><td>100</td><td>90</td>") && !page.contains(" ± "));
+    assert!(
+        page.contains("training.<wbr>max_<wbr>steps</th><td>100</td><td>90</td>") && !page.contains(" ± ")
+    );
 }
 
 fn json(text: &str) -> String {
@@ -150,7 +152,7 @@ fn texts_of_a_run_are_escaped() {
     write(&twin, "metrics.jsonl", &format!("{{\"step\":1,{tag}:1}}\n"));
     for page in [page_of(std::slice::from_ref(&folder)), page_of(&[folder, twin])] {
         assert!(!page.contains("<script") && !page.contains("<img") && page.contains("&lt;script&gt;"));
-        assert_whole(&page.replace("src=x", ""));
+        assert_whole(&page.replace("src=x", "").replace("src=<wbr>x", ""));
     }
 }
 
@@ -183,9 +185,9 @@ fn damaged_files_are_gaps_and_the_rest_is_shown() {
     ] {
         assert!(gaps.contains(name), "{name}: {gaps}");
     }
-    assert!(page.contains("<figcaption>Loss</figcaption>") && page.contains("interrupted at step 100"));
+    assert!(page.contains("<figcaption>Loss</figcaption>") && page.contains("stopped at step 100"));
     std::fs::remove_file(folder.join("metrics.jsonl")).unwrap();
-    assert!(page_of(&[folder]).contains("interrupted before its first record"));
+    assert!(page_of(&[folder]).contains("stopped before its first record"));
 }
 
 #[test]
@@ -225,4 +227,136 @@ fn a_folder_of_several_runs_stands_for_all_of_them() {
     for (name, message) in [("empty", "holds no run"), ("none", "is no folder")] {
         assert!(runs_of(&root.path().join(name)).unwrap_err().to_string().contains(message));
     }
+}
+
+/// A run without results, with these records.
+fn unfinished(root: &Path, name: &str, config: &str, records: &[String]) -> PathBuf {
+    let folder = root.join(name);
+    write(&folder, "config.yaml", config);
+    write(&folder, "metrics.jsonl", &records.concat());
+    folder
+}
+
+fn record(step: u32, tag: &str, value: f64) -> String {
+    format!("{{\"step\":{step},\"{tag}\":{value:e},\"perf/elapsed_seconds\":{step}}}\n")
+}
+
+/// The chart with this caption.
+#[track_caller]
+fn chart<'a>(page: &'a str, caption: &str) -> &'a str {
+    let start = page.find(&format!("<figcaption>{caption}")).expect(caption);
+    page[start..].split_once("</figure>").expect("the figure ends").0
+}
+
+#[test]
+fn a_diverged_run_neither_flattens_the_others_nor_its_own_beginning() {
+    let root = tempfile::tempdir().unwrap();
+    let records: Vec<String> =
+        (0..30).map(|step| record(step, "train/loss", 8.0 * 10f64.powi(step as i32))).collect();
+    let diverged = unfinished(root.path(), "big", "task: masked_lm\n", &records);
+    write(&diverged.join("diverged-30"), "step.json", "{}");
+    let page = page_of(std::slice::from_ref(&diverged));
+    assert_whole(&page);
+    let place = diverged.join("diverged-30").display().to_string();
+    assert!(page.contains("diverged at step 29") && page.contains("<code>mlmtrain replay "), "{place}");
+    assert!(page.contains("training loss,<wbr> latest</th><td>8.000e29"), "the loss it ended with");
+    let loss = chart(&page, "Loss");
+    assert!(loss.contains("Values above 8000 of diverged runs are not drawn") && !loss.contains("step 5:"));
+    let page = page_of(&[pretrained(root.path(), "good", 7, 4.36), diverged]);
+    let loss = chart(&page, "Loss<");
+    assert!(loss.contains("Values above 94.6 of diverged runs"), "{loss}");
+    assert!(loss.contains("big, step 1: 80.0000") && !loss.contains("big, step 2:"), "{loss}");
+}
+
+#[test]
+fn runs_of_different_tasks_have_their_own_baselines_and_no_best_value() {
+    let root = tempfile::tempdir().unwrap();
+    let plain = pretrained(root.path(), "plain", 7, 4.36);
+    let pair = pretrained(root.path(), "pair", 7, 4.25);
+    write(&pair, "config.yaml", "task: replaced_token_detection\n");
+    let results = "{\"eval_loss\":12.5,\"eval_generator_loss\":5.5,\"eval_discriminator_loss\":0.25,\
+        \"eval_discriminator_baseline_loss\":0.5,\"eval_unigram_loss\":7.25,\"train_runtime\":9}";
+    write(&pair, "all_results.json", results);
+    let page = page_of(&[plain.clone(), pair.clone()]);
+    assert!(!page.contains("class=\"best\""), "scores of different tasks cannot be compared");
+    assert!(page.contains("evaluation loss</th><td>4.3600</td><td><span"), "two rows");
+    assert!(
+        page.contains("evaluation loss (weighted sum)</th><td><span class=\"muted\">–</span></td><td>12.5")
+    );
+    let loss = chart(&page, "Loss<");
+    assert!(loss.contains("plain, step") && !loss.contains("pair, step"), "the sum is another loss");
+    assert!(loss.contains("unigram loss: 6.5341") && !loss.contains("7.2500"), "{loss}");
+    // The parts come before their sum.
+    let order = ["discriminator loss", "discriminator baseline loss", "generator loss", "(weighted sum)"];
+    let page = page_of(&[pair]);
+    let places: Vec<usize> =
+        order.iter().map(|title| page.rfind(&format!("{title}</th>")).unwrap()).collect();
+    assert!(places.is_sorted(), "{places:?}");
+    // Two baselines of one loss are two lines.
+    let other = pretrained(root.path(), "other", 7, 4.36);
+    write(&other, "all_results.json", "{\"eval_loss\":4,\"eval_unigram_loss\":7.25,\"train_runtime\":9}");
+    let page = page_of(&[plain, other]);
+    let loss = chart(&page, "Loss<");
+    assert!(loss.contains("unigram loss of plain: 6.5341") && loss.contains("unigram loss of other: 7.2500"));
+    assert!(chart(&page, "Learning rate").contains("the same for all runs"));
+}
+
+#[test]
+fn a_sweep_has_a_table_of_its_settings_and_a_learning_curve() {
+    let root = tempfile::tempdir().unwrap();
+    let sweep = root.path().join("sweep");
+    let mut settings = Vec::new();
+    let mut folders = Vec::new();
+    for (share, scores) in [(1.0, [0.8, 0.9]), (0.25, [0.5, 0.7])] {
+        let mut runs = Vec::new();
+        for (seed, score) in scores.iter().enumerate() {
+            let name = format!("max_train_fraction={share}/seed-{seed}");
+            folders.push(pretrained(&sweep, &name, 7, *score));
+            runs.push(serde_json::json!({"folder": format!("elsewhere/{name}"), "scores": {"eval_accuracy": score}}));
+        }
+        settings.push(serde_json::json!({"setting": {"data.max_train_fraction": share}, "runs": runs}));
+    }
+    let file = serde_json::json!({
+        "metric": "eval_accuracy",
+        "settings": settings,
+        "best": {"setting": {"data.max_train_fraction": 1.0}},
+        "learning_curve": [
+            {"share": 0.25, "examples": 18, "scores": [0.5, 0.7], "floor": 0.4},
+            {"share": 1.0, "examples": 72, "scores": [0.8, null], "floor": null},
+        ],
+    });
+    write(&sweep, "sweep.json", &file.to_string());
+    assert_eq!(runs_of(&sweep).unwrap().runs, folders, "in the order of the sweep");
+    let page = page_of(&folders);
+    assert_whole(&page);
+    for text in [
+        "<tr class=\"best\"><th scope=\"row\">1</th><td>2</td><td>85.00 % ± 7.07 %</td>",
+        "<tr><th scope=\"row\">0.25</th><td>2</td><td>60.00 % ± 14.14 %</td>",
+        "<figcaption>Accuracy by training examples</figcaption>",
+        "72 examples: 80.00 %",
+        "dashed: without a network",
+    ] {
+        assert!(page.contains(text), "{text}");
+    }
+    write(&sweep, "sweep.json", "{");
+    assert!(page_of(&folders).contains("sweep.json: is broken"), "a gap");
+}
+
+#[test]
+fn differences_leave_out_what_is_not_set_and_compare_models_of_two_families() {
+    let root = tempfile::tempdir().unwrap();
+    let tail = "evaluation: {loss_band: null}\ntask: masked_lm\n";
+    let one =
+        format!("model: {{roberta: {{hidden_size: 64, layers: 2}}}}\nrun: {{budget_usd: null}}\n{tail}");
+    let two = "model: {bert: {hidden_size: 64, layers: 3}}\nevaluation: {loss_band: 4}\ntask: masked_lm\n";
+    let runs = [unfinished(root.path(), "a", &one, &[]), unfinished(root.path(), "b", two, &[])];
+    let page = page_of(&runs);
+    assert!(page.contains("model (family)</th><td>roberta</td><td>bert</td>"));
+    assert!(page.contains("model.<wbr>layers</th><td>2</td><td>3</td>"));
+    for key in ["hidden_<wbr>size", "loss_<wbr>band", "budget_"] {
+        assert!(!page.contains(&format!("{key}</th>")), "{key}");
+    }
+    assert!(page.contains("stopped before its first record") && !page.contains("last record"));
+    let seeds = [1, 2].map(|seed| unfinished(root.path(), &format!("seed-{seed}"), &one, &[]));
+    assert!(page_of(&seeds).contains("Only the seed differs."));
 }

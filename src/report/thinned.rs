@@ -59,6 +59,16 @@ impl Thinned {
         self.last.map(|point| point.step)
     }
 
+    /// The training time of the latest value, in seconds.
+    pub(super) fn last_seconds(&self) -> Option<f64> {
+        self.last?.seconds
+    }
+
+    /// The mean of all values.
+    pub(super) fn mean(&self) -> Option<f64> {
+        (self.count > 0).then(|| self.sum / self.count as f64)
+    }
+
     /// Sum of all values.
     pub(super) fn sum(&self) -> f64 {
         self.sum

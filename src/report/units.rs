@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::pages::chart::compact;
 use crate::quantity::{format_amount, format_bytes, format_duration, format_grouped};
+use crate::report::run::Run;
 use crate::scores::{Metric, NOT_MEASURED};
 use crate::tasks::pretraining::corpus::PREDICTED_TOKENS;
 
@@ -21,8 +22,19 @@ pub(super) enum Unit {
     Count,
     /// A perplexity, shown with one decimal.
     Perplexity,
+    /// A correlation, between -1 and 1.
+    Correlation,
+    /// A distance or a squared distance, in the unit of the data.
+    Distance,
     /// A number without a unit.
     Plain,
+}
+
+/// Returns the unit of a tag or score of these runs: the loss of a regression is a squared distance.
+pub(super) fn of_runs(runs: &[Run], name: &str) -> Unit {
+    let unit = Unit::from_name(name);
+    let is_distance = unit == Unit::Nats && runs.iter().all(|run| run.key("task") == Some("regression"));
+    if is_distance { Unit::Distance } else { unit }
 }
 
 impl Unit {
@@ -30,10 +42,13 @@ impl Unit {
     pub(super) fn from_name(name: &str) -> Self {
         const SHARES: [&str; 8] =
             ["accuracy", "precision", "recall", "share", "mfu", "utilisation", "match", "f1"];
-        let last = name.rsplit('/').next().unwrap_or(name);
+        const CORRELATIONS: [&str; 3] = ["correlation", "pearson", "spearmanr"];
+        let last = name.rsplit('/').next().unwrap_or(name).trim_end_matches("_tuned");
         match last.rsplit('_').next().unwrap_or(last) {
             "loss" => Self::Nats,
             word if SHARES.contains(&word) || last.split('_').any(|word| word == "f1") => Self::Percent,
+            word if CORRELATIONS.contains(&word) => Self::Correlation,
+            "mse" | "mae" => Self::Distance,
             "bytes" => Self::Bytes,
             "watts" => Self::Watts,
             "usd" => Self::Dollars,
@@ -55,7 +70,7 @@ impl Unit {
             Self::Watts => "W",
             Self::Dollars => "USD",
             Self::PerSecond => "tokens/s",
-            Self::Count | Self::Perplexity | Self::Plain => "",
+            Self::Count | Self::Perplexity | Self::Correlation | Self::Distance | Self::Plain => "",
         }
     }
 
@@ -73,7 +88,8 @@ impl Unit {
         match self {
             _ if value.is_nan() => NOT_MEASURED.to_string(),
             Self::Percent => format!("{:.2} %", 100.0 * value),
-            Self::Nats => format!("{value:.4}"),
+            Self::Nats | Self::Correlation if value.abs() < 1e6 => format!("{value:.4}"),
+            Self::Nats | Self::Correlation | Self::Distance => significant(value),
             Self::Bytes => format_bytes(value as u64),
             Self::Watts => format!("{value:.0} W"),
             Self::Dollars => format!("${}", format_amount(value)),
@@ -85,6 +101,20 @@ impl Unit {
             Self::Plain => format!("{value:.3e}"),
         }
     }
+}
+
+/// A number with four significant digits, without zeros at its end: `172`, `31.25`, `0.00123`.
+pub(super) fn significant(value: f64) -> String {
+    let size = value.abs();
+    if size >= 1e6 || size > 0.0 && size < 1e-6 {
+        return format!("{value:.3e}");
+    }
+    // The size is within 1e-6 and 1e6, so the conversion is exact.
+    let before = if size > 0.0 { size.log10().floor() as i32 } else { 0 };
+    let decimals = usize::try_from(3 - before).unwrap_or(0);
+    let text = format!("{value:.decimals$}");
+    let text = if decimals > 0 { text.trim_end_matches('0').trim_end_matches('.') } else { &text };
+    if text == "-0" { "0".to_string() } else { text.to_string() }
 }
 
 /// A number with three digits and a suffix: `980`, `15.2k`, `2.34M`.
@@ -121,6 +151,10 @@ pub(super) fn score_title(name: &str) -> String {
     match name {
         "loss" => "evaluation loss".to_string(),
         "unigram_loss" => "baseline: unigram loss".to_string(),
+        "overall_precision" => "entity precision".to_string(),
+        "overall_recall" => "entity recall".to_string(),
+        "overall_accuracy" => "accuracy of words".to_string(),
+        "sampled_equal_share" => "share of sampled tokens equal to the original".to_string(),
         _ => match name.strip_suffix("_tuned") {
             Some(name) => format!("{} (tuned thresholds)", score_title(name)),
             None => name.replace("_baseline_", " baseline ").replace('_', " "),
@@ -161,10 +195,14 @@ mod tests {
         let texts = [
             ("eval/accuracy", 0.2601),
             ("loss", 4.36),
+            ("loss", 1.25e15),
             ("overall_f1", 0.875),
             ("f1_micro_tuned", 0.5),
             ("perplexity", 78.3),
-            ("matthews_correlation", 0.5),
+            ("matthews_correlation", 0.068_25),
+            ("arousal_pearson", -0.086_78),
+            ("exact_match_tuned", 0.57),
+            ("valence_mse", 0.001_234),
             ("perf/gpu_peak_memory_bytes", 3e9),
             ("perf/tokens_per_second", 42_700.0),
             ("train/learning_rate", 2e-3),
@@ -172,9 +210,17 @@ mod tests {
         ];
         let texts = texts.map(|(name, value)| Unit::from_name(name).text(value));
         let wanted = [
-            "26.01 %", "4.3600", "87.50 %", "50.00 %", "78.3", "0.5000", "2.8GiB", "42.7k/s", "2.000e-3",
-            "1,234",
+            "26.01 %", "4.3600", "1.250e15", "87.50 %", "50.00 %", "78.3", "0.0683", "-0.0868", "57.00 %",
+            "0.001234", "2.8GiB", "42.7k/s", "2.000e-3", "1,234",
         ];
+        assert_eq!(texts, wanted);
+    }
+
+    #[test]
+    fn distances_have_four_digits_and_no_zeros_at_the_end() {
+        let texts =
+            [172.0, -0.511, 31.245_6, 0.001_2, 0.0, -0.0, 123_456.0, 1e9, 3e-9, 100.0].map(significant);
+        let wanted = ["172", "-0.511", "31.25", "0.0012", "0", "0", "123456", "1.000e9", "3.000e-9", "100"];
         assert_eq!(texts, wanted);
     }
 

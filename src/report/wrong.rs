@@ -4,16 +4,16 @@
 use std::cmp::Reverse;
 use std::fmt::Write;
 
-use crate::pages::chart::{Chart, Curve, Mark, compact};
+use crate::pages::chart::{Chart, Curve, Mark};
 use crate::pages::columns::shortened;
-use crate::pages::html::escape;
+use crate::pages::html::{breakable, escape};
 use crate::quantity::format_grouped;
 use crate::report::predictions::{Counts, Predictions};
-use crate::report::rows::Wrong;
+use crate::report::rows::{Target, Wrong};
 use crate::report::run::Run;
 use crate::report::table;
 use crate::report::table::dot;
-use crate::report::units::compact_count;
+use crate::report::units::significant;
 use crate::scores::{ClassScore, Confusion};
 
 /// Most runs whose mistakes are shown: more would bury the rest of the page.
@@ -21,6 +21,9 @@ const MOST_RUNS: usize = 10;
 
 /// Most labels of a confusion matrix; with more labels only the most frequent confusions are listed.
 const MATRIX_LABELS: usize = 16;
+
+/// Most labels of a confusion matrix whose columns have names.
+const NAMED_COLUMNS: usize = 5;
 
 /// Most confusions that are listed.
 const MOST_CONFUSIONS: usize = 20;
@@ -44,7 +47,7 @@ pub(super) fn section(runs: &[Run]) -> String {
             continue;
         }
         let open = if at == 0 { " open" } else { "" };
-        let name = format!("{}<b>{}</b>", dot(*index), escape(&run.name));
+        let name = format!("{}<b>{}</b>", dot(*index), breakable(&run.name));
         let _ = writeln!(
             html,
             "<details{open}>\n<summary>{name}<span class=\"muted\">{}</span></summary>\n{content}</details>",
@@ -53,7 +56,7 @@ pub(super) fn section(runs: &[Run]) -> String {
     }
     if predicted.len() > MOST_RUNS {
         let all = predicted.len();
-        let _ = writeln!(html, "<p class=\"note\">Told of the first {MOST_RUNS} of {all} runs.</p>");
+        let _ = writeln!(html, "<p class=\"note\">Shown: the first {MOST_RUNS} of {all} runs.</p>");
     }
     html
 }
@@ -78,7 +81,7 @@ fn run_content(predictions: &Predictions) -> String {
             html.push_str(&by_label(&scores));
         }
         Counts::Scored(scores) => html.push_str(&by_label(scores)),
-        Counts::Numbers(pairs) => html.push_str(&scatter(pairs)),
+        Counts::Numbers(targets) => html.push_str(&scatters(targets)),
     }
     html.push_str(&worst(predictions));
     if predictions.damaged > 0 {
@@ -109,13 +112,19 @@ fn confusions(names: &[String], confusion: &Confusion) -> String {
     let mut html =
         "<div class=\"scroll\"><table class=\"matrix\">\n<thead><tr><th>in the data ↓ predicted →</th>"
             .to_string();
-    for name in names {
-        let _ = write!(html, "<th scope=\"col\">{}</th>", escape(&shortened(name, LABEL_CHARS)));
+    // Many names above the columns would make the table too wide, so the columns have numbers.
+    let has_numbers = names.len() > NAMED_COLUMNS;
+    for (column, name) in names.iter().enumerate() {
+        let text =
+            if has_numbers { (column + 1).to_string() } else { breakable(&shortened(name, LABEL_CHARS)) };
+        let _ = write!(html, "<th scope=\"col\" title=\"{}\">{text}</th>", escape(name));
     }
     html.push_str("</tr></thead>\n<tbody>\n");
     for (gold, name) in names.iter().enumerate() {
         let all: u64 = (0..names.len()).map(|predicted| confusion.count(gold, predicted)).sum();
-        let _ = write!(html, "<tr><th scope=\"row\">{}</th>", escape(&shortened(name, LABEL_CHARS)));
+        let number = if has_numbers { format!("{} ", gold + 1) } else { String::new() };
+        let text = breakable(&shortened(name, LABEL_CHARS));
+        let _ = write!(html, "<tr><th scope=\"row\" title=\"{}\">{number}{text}</th>", escape(name));
         for predicted in 0..names.len() {
             let count = confusion.count(gold, predicted);
             let percent = 100.0 * count as f64 / all.max(1) as f64;
@@ -128,14 +137,12 @@ fn confusions(names: &[String], confusion: &Confusion) -> String {
     html + "</tbody>\n</table></div>\n"
 }
 
-/// Returns precision, recall, F1 and support of each label; if there are many labels, of those with the
-/// lowest F1.
+/// Returns precision, recall, F1 and support of each label, the lowest F1 first; if there are many labels, of
+/// those with the lowest F1.
 fn by_label(scores: &[(String, ClassScore)]) -> String {
     let mut listed: Vec<&(String, ClassScore)> = scores.iter().collect();
-    if listed.len() > MOST_LABELS {
-        listed.sort_by(|a, b| a.1.f1.total_cmp(&b.1.f1));
-        listed.truncate(MOST_LABELS);
-    }
+    listed.sort_by(|a, b| a.1.f1.total_cmp(&b.1.f1));
+    listed.truncate(MOST_LABELS);
     let rows: Vec<Vec<String>> = listed
         .iter()
         .map(|(name, score)| {
@@ -147,7 +154,7 @@ fn by_label(scores: &[(String, ClassScore)]) -> String {
     if rows.is_empty() {
         return String::new();
     }
-    let table = table::plain(&["label", "precision", "recall", "F1", "in the data"], &rows);
+    let table = table::folded(&["label", "precision", "recall", "F1", "in the data"], &rows);
     if listed.len() == scores.len() {
         return table;
     }
@@ -155,24 +162,36 @@ fn by_label(scores: &[(String, ClassScore)]) -> String {
     format!("{table}<p class=\"note\">The {MOST_LABELS} labels with the lowest F1 of {all}.</p>\n")
 }
 
-/// Draws the predicted numbers against those in the data.
-fn scatter(pairs: &[(f64, f64)]) -> String {
+/// Draws a chart for each target.
+fn scatters(targets: &[Target]) -> String {
+    let charts: Vec<String> = targets.iter().map(scatter).collect();
+    format!("<div class=\"charts scatter\">{}</div>\n", charts.concat())
+}
+
+/// Draws the predicted numbers of a target against those in the data.
+fn scatter(target: &Target) -> String {
+    let pairs = &target.pairs;
     let all = pairs.iter().flat_map(|pair| [pair.0, pair.1]);
     let Some(low) = all.clone().reduce(f64::min) else { return String::new() };
     let high = all.fold(low, f64::max);
-    let hints = pairs.iter().take(200).map(|pair| (*pair, format!("{:.3}: predicted {:.3}", pair.0, pair.1)));
-    let same = Curve::new(vec![(low, low), (high, high)], "var(--muted)", Mark::Dashes);
-    let dots = Curve { hints: hints.collect(), ..Curve::new(pairs.to_vec(), "var(--s0)", Mark::Points) };
+    let hints = pairs
+        .iter()
+        .take(200)
+        .map(|pair| (*pair, format!("{}: predicted {}", significant(pair.0), significant(pair.1))));
+    let same = Curve::new(vec![(low, low), (high, high)], "var(--ink)", Mark::Dashes);
+    let dots = Curve { hints: hints.collect(), ..Curve::new(pairs.clone(), "var(--s0)", Mark::Points) };
     let chart = Chart {
         title: "Predicted numbers against those of the data".to_string(),
         x: "in the data".to_string(),
         y: "predicted".to_string(),
-        curves: vec![same, dots],
-        may_be_logarithmic: false,
-        x_is_logarithmic: false,
-        x_text: compact,
+        curves: vec![dots, same],
+        ..Chart::default()
     };
-    format!("<div class=\"charts\"><figure>{}</figure></div>\n", chart.svg())
+    let caption = match target.name.as_str() {
+        "" => String::new(),
+        name => format!("<figcaption>{}</figcaption>", escape(name)),
+    };
+    format!("<figure>{caption}{}</figure>", chart.svg())
 }
 
 /// The list of the worst mistakes.
@@ -189,7 +208,7 @@ fn worst(predictions: &Predictions) -> String {
         let pair =
             pair.as_ref().map_or(String::new(), |pair| format!("<p dir=\"auto\">{}</p>", escape(pair)));
         let score = if is_number {
-            format!("off by {}", compact_count_or(*score))
+            format!("off by {}", significant(*score))
         } else {
             format!("{:.1} % sure", 100.0 * score)
         };
@@ -202,9 +221,4 @@ fn worst(predictions: &Predictions) -> String {
         );
     }
     html + "</ol>\n"
-}
-
-/// Three decimals for a small number, else a compact count.
-fn compact_count_or(value: f64) -> String {
-    if value < 1e3 { format!("{value:.3}") } else { compact_count(value) }
 }

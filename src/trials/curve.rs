@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::pages::chart;
-use crate::pages::chart::{Chart, Mark, compact};
+use crate::pages::chart::{Chart, Mark};
 use crate::scores::{mean, sample_std};
 use crate::trials::summary::Summary;
 use crate::trials::table::{Table, mean_and_deviation};
@@ -99,14 +99,11 @@ impl Curve<'_> {
             x: "share of the training examples, %".to_string(),
             y: String::new(),
             curves,
-            may_be_logarithmic: false,
             x_is_logarithmic: true,
-            x_text: compact,
+            ..Chart::default()
         };
-        chart.file(
-            STYLE,
-            &self.floor.map_or_else(|| "means over seeds".to_string(), |name| format!("dashed: {name}")),
-        )
+        let floor = self.floor.map_or(String::new(), |name| format!(", dashed: {name}"));
+        chart.file(STYLE, &format!("line: mean, band: ± 1 deviation, dots: seeds{floor}"))
     }
 }
 

@@ -60,7 +60,7 @@ fn pages_tell_what_runs_left() {
     assert!(tags.contains("<th scope=\"row\">bird</th>") && tags.contains("entity F1"), "scores by type");
     fs::remove_file(place.run_path("all_results.json")).unwrap();
     let stopped = report(&["run", "-o", "-"]).ok().stdout;
-    assert!(stopped.contains("interrupted at step 20"));
+    assert!(stopped.contains("stopped at step 20"));
     report(&["none"]).refused(2, &["none: is no folder"]);
     report(&["pages"]).refused(2, &["pages: holds no run", "hint: "]);
 }

@@ -25,13 +25,18 @@ pub use rows::{Row, Rows};
 const FILE: Size = Size { width: 720.0, height: 420.0, text: 13 };
 
 /// Ratio of the largest to the smallest value above which a logarithmic axis is clearer.
-const WIDE: f64 = 20.0;
+pub const WIDE: f64 = 20.0;
+
+/// Most decades of a logarithmic axis that are all labelled; of more, every n-th one is.
+const MOST_DECADES: i32 = 5;
 
 /// Marks that show the values of a curve.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mark {
     /// A line.
     Line,
+    /// A thinner line, which others are drawn over.
+    Thin,
     /// A line with its points.
     Dots,
     /// A dashed line.
@@ -72,6 +77,27 @@ pub struct Chart {
     pub x_is_logarithmic: bool,
     /// Formats a number on the horizontal axis.
     pub x_text: fn(f64) -> String,
+    /// Ends of the horizontal axis; `None` to choose them by the points.
+    pub x_range: Option<(f64, f64)>,
+    /// Ends of the vertical axis; `None` to choose them by the points.
+    pub y_range: Option<(f64, f64)>,
+}
+
+impl Default for Chart {
+    /// A chart without curves, with linear axes as wide as the points.
+    fn default() -> Self {
+        Self {
+            title: String::new(),
+            x: String::new(),
+            y: String::new(),
+            curves: Vec::new(),
+            may_be_logarithmic: false,
+            x_is_logarithmic: false,
+            x_text: compact,
+            x_range: None,
+            y_range: None,
+        }
+    }
 }
 
 impl Chart {
@@ -120,13 +146,34 @@ impl Chart {
             layout = layout.with_subtitle_size(size.text);
         }
         if self.may_be_logarithmic && lowest > 0.0 && highest / lowest > WIDE {
-            layout = layout.with_log_y();
+            let every = decades_per_label(lowest, highest);
+            let text =
+                move |value: f64| if is_labelled(value, every) { compact(value) } else { String::new() };
+            layout = layout.with_log_y().with_y_tick_format(TickFormat::Custom(Arc::new(text)));
+        } else if let Some((low, high)) = self.y_range {
+            layout = layout.with_y_axis_min(low).with_y_axis_max(high);
+        }
+        if let Some((low, high)) = self.x_range {
+            layout = layout.with_x_axis_min(low).with_x_axis_max(high);
         }
         if self.x_is_logarithmic {
             layout = layout.with_log_x();
         }
         Some(drawn(plots, layout, &self.title))
     }
+}
+
+/// Number of decades from one label of a logarithmic axis to the next.
+fn decades_per_label(lowest: f64, highest: f64) -> i32 {
+    let decades = highest.log10().ceil() - lowest.log10().floor();
+    // The cap keeps the conversion to an integer within range.
+    (decades.clamp(1.0, 1e3) as i32 + MOST_DECADES - 1) / MOST_DECADES
+}
+
+/// Returns true if a tick of a logarithmic axis has a label: every one between powers of ten, and every
+/// `every`-th power of ten.
+fn is_labelled(value: f64, every: i32) -> bool {
+    every == 1 || (value.log10().round() as i32).rem_euclid(every) == 0
 }
 
 impl Curve {
@@ -144,6 +191,7 @@ impl Curve {
         let is_alone = self.points.len() == 1;
         match self.mark {
             Mark::Dashes => plots.push(Plot::Line(self.line(width).with_stroke_width(1.2).with_dashed())),
+            Mark::Thin if !is_alone => plots.push(Plot::Line(self.line(width / 1.6))),
             Mark::Line | Mark::Dots if !is_alone => plots.push(Plot::Line(self.line(width))),
             _ => {}
         }
@@ -183,6 +231,8 @@ pub fn bar(parts: &[(String, String, f64)]) -> String {
     for (class, text, share) in parts.iter().filter(|part| part.2 > 0.0) {
         let x = 1000.0 * before;
         let width = 1000.0 * share;
+        // The gap between parts would hide a narrow one.
+        let class = if *share < 0.005 { format!("{class} thin") } else { class.clone() };
         // Writing to a string cannot fail.
         let _ = write!(
             svg,
@@ -206,8 +256,7 @@ mod tests {
             y: "nats".to_string(),
             curves: vec![curve],
             may_be_logarithmic: true,
-            x_is_logarithmic: false,
-            x_text: compact,
+            ..Chart::default()
         }
     }
 
@@ -238,6 +287,24 @@ mod tests {
     }
 
     #[test]
+    fn many_decades_share_few_labels() {
+        let svg = chart(vec![(0.0, 1.0), (50.0, 1e15), (100.0, 1e30)], Mark::Line).svg();
+        let labels = (0..=30).filter(|power| svg.contains(&format!(">{}<", compact(10f64.powi(*power)))));
+        assert!((4..=7).contains(&labels.count()), "{svg}");
+        let [low, high] = [2.0, 5.0].map(|value| decades_per_label(1.0, 10f64.powf(value)));
+        assert_eq!((low, high, decades_per_label(1.0, 1e11)), (1, 1, 3));
+    }
+
+    #[test]
+    fn the_axes_have_the_ends_that_are_set() {
+        let points = vec![(10.0, 97.0), (50.0, 99.0)];
+        let ends =
+            Chart { x_range: Some((0.0, 400.0)), y_range: Some((60.0, 100.0)), ..chart(points, Mark::Line) };
+        let svg = ends.svg();
+        assert!([">0<", ">400<", ">60<", ">100<"].iter().all(|label| svg.contains(label)), "{svg}");
+    }
+
+    #[test]
     fn single_and_equal_values_make_charts_and_no_values_make_none() {
         assert_eq!(chart(vec![], Mark::Dots).svg(), "");
         for points in [vec![(5.0, 0.0)], vec![(0.0, 2.5), (9.0, 2.5)], vec![(0.0, -1.0), (1.0, 1e300)]] {
@@ -252,5 +319,6 @@ mod tests {
         let svg = bar(&parts.map(|(name, share)| (name.to_string(), format!("{name} it is"), share)));
         assert_eq!(svg.matches("<rect").count(), 2);
         assert!(svg.contains("<rect class=\"c2\" x=\"750.00\" width=\"250.00\""), "{svg}");
+        assert!(bar(&[("c0".to_string(), String::new(), 0.004)]).contains("class=\"c0 thin\""));
     }
 }

@@ -50,6 +50,28 @@ pub fn escape(text: &str) -> String {
     htmlize::escape_all_quotes(visible(text)).into_owned()
 }
 
+/// Escapes a name for HTML and allows line breaks after `_ . / , =`, where words of long names end.
+pub fn breakable(name: &str) -> String {
+    let mut html = String::with_capacity(name.len());
+    // No entity contains one of these marks.
+    for character in escape(name).chars() {
+        html.push(character);
+        if "_./,=".contains(character) {
+            html.push_str("<wbr>");
+        }
+    }
+    html
+}
+
+/// The last line of a page: the program that made it, and `from` what.
+pub fn footer(from: &str) -> String {
+    format!(
+        "<footer class=\"note\">Made by mlmtrain {} {}.</footer>\n",
+        env!("CARGO_PKG_VERSION"),
+        escape(from)
+    )
+}
+
 /// Replaces control characters by their pictures (U+2400 and following), or by U+FFFD if they have none.
 /// Callers escape the result themselves.
 pub fn visible(text: &str) -> String {
@@ -77,6 +99,11 @@ mod tests {
             "&lt;script&gt;&amp;&quot;&apos;\u{2400}\u{241b}[31m\u{fffd}ä\n"
         );
         assert!(page("<b>", "", "").contains("<title>&lt;b&gt;</title>"));
+    }
+
+    #[test]
+    fn long_names_may_break_between_their_words() {
+        assert_eq!(breakable("a_b=<1.5>"), "a_<wbr>b=<wbr>&lt;1.<wbr>5&gt;");
     }
 
     #[test]

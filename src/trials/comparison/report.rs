@@ -32,7 +32,7 @@ pub(super) fn write(results: &[TaskResult], output: &Path) -> Result<Vec<String>
     let mut lines = Vec::new();
     let mut markdown = "# Comparison\n".to_string();
     for result in results {
-        let scores = scores(result);
+        let scores = scores(result, " ");
         let pairs = pairs(&result.pairs, result.metric.factor());
         lines.push(title(result));
         lines.extend(scores.lines());
@@ -65,8 +65,9 @@ pub(super) fn title(result: &TaskResult) -> String {
     format!("{}: {metric} of {examples} {what}, {seeds}", result.name)
 }
 
-/// Returns the table of scores: a row for each model and each floor, the best one marked.
-pub(super) fn scores(result: &TaskResult) -> Table {
+/// Returns the table of scores: a row for each model and each floor, the best one marked. `separator` is put
+/// between the scores of the seeds.
+pub(super) fn scores(result: &TaskResult, separator: &str) -> Table {
     let factor = result.metric.factor();
     Table {
         header: ["model", result.metric.title(), "each seed"].map(str::to_string).to_vec(),
@@ -78,7 +79,7 @@ pub(super) fn scores(result: &TaskResult) -> Table {
                     if row.diverged > 0 { format!(" ({} diverged)", row.diverged) } else { String::new() };
                 let all: Vec<String> = row.scores.iter().map(|score| number(*score, factor)).collect();
                 let mean = row.mean_text(factor);
-                vec![row.name.clone(), mean, format!("{}{lost}", all.join(" "))]
+                vec![row.name.clone(), mean, format!("{}{lost}", all.join(separator))]
             })
             .collect(),
         marked: result.best(),

@@ -41,7 +41,13 @@ impl Columns {
         }
         let texts = self.columns.iter().flat_map(|(_, parts)| parts).map(|part| visible(&part.text));
         let plots = vec![Plot::Bar(bars.with_tooltips().with_tooltip_labels(texts))];
-        let layout = layout(&plots, INLINE).with_y_tick_format(TickFormat::Custom(Arc::new(compact)));
+        let heights = self.columns.iter().map(|(_, parts)| parts.iter().map(|part| part.value).sum::<f64>());
+        let highest = heights.fold(0.0, f64::max);
+        let mut layout = layout(&plots, INLINE).with_y_tick_format(TickFormat::Custom(Arc::new(compact)));
+        // Columns count things: an axis of few of them has no halves.
+        if highest <= 5.0 {
+            layout = layout.with_y_tick_step(1.0);
+        }
         drawn(plots, layout, &self.title)
     }
 }
@@ -63,6 +69,9 @@ mod tests {
             "{svg}"
         );
         assert!(svg.contains(">512<") && svg.contains(">100k<"), "{svg}");
+        let few = vec![("1".to_string(), vec![portion(2.0)])];
+        let svg = Columns { title: String::new(), columns: few }.svg();
+        assert!(svg.contains(">1<") && svg.contains(">2<") && !svg.contains(".5<"), "{svg}");
         assert_eq!(Columns { title: String::new(), columns: vec![] }.svg(), "");
     }
 

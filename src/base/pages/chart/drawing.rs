@@ -18,7 +18,7 @@ pub(super) struct Size {
 }
 
 /// Size of a chart in a page. Its units are about a pixel on a phone, so that the text keeps its size there.
-pub(super) const INLINE: Size = Size { width: 360.0, height: 210.0, text: 11 };
+pub(super) const INLINE: Size = Size { width: 360.0, height: 210.0, text: 12 };
 
 /// Axes, ticks and grid of a chart of this size.
 pub(super) fn layout(plots: &[Plot], size: Size) -> Layout {
@@ -49,9 +49,10 @@ pub(super) fn drawn(plots: Vec<Plot>, layout: Layout, title: &str) -> String {
     inlined(&SvgBackend::new().render_scene(&render_multiple(plots, layout)), title)
 }
 
-/// Formats a number on an axis in few characters: `0.002`, `15k`, `2.5M`.
+/// Formats a number on an axis in few characters: `0.002`, `15k`, `2.5M`, `1e12`.
 pub fn compact(value: f64) -> String {
     let (size, unit) = match value.abs() {
+        size if size >= 1e12 => return format!("{value:.0e}"),
         size if size >= 1e9 => (1e9, "G"),
         size if size >= 1e6 => (1e6, "M"),
         size if size >= 1e4 => (1e3, "k"),
@@ -121,7 +122,7 @@ mod tests {
 
     #[test]
     fn numbers_of_axes_are_short() {
-        let texts = [0.0, 0.002, 3e-5, 5.25, 9000.0, 15_000.0, 2.5e6, -3e9].map(compact);
-        assert_eq!(texts, ["0", "0.002", "3e-5", "5.25", "9000", "15k", "2.5M", "-3G"]);
+        let texts = [0.0, 0.002, 3e-5, 5.25, 9000.0, 15_000.0, 2.5e6, -3e9, 1e34].map(compact);
+        assert_eq!(texts, ["0", "0.002", "3e-5", "5.25", "9000", "15k", "2.5M", "-3G", "1e34"]);
     }
 }

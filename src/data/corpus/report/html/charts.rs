@@ -139,14 +139,14 @@ fn binary(power: u64) -> String {
     unit.map_or("0".to_string(), |(exponent, unit)| format!("{}{unit}", power >> (10 * exponent)))
 }
 
-/// Returns bars of kept documents by language; empty if no language was identified.
+/// Returns bars of kept documents by language; empty if no language was identified, or only one.
 pub(super) fn languages(report: &Report) -> String {
     let mut all: BTreeMap<&str, u64> = BTreeMap::new();
     for (code, amount) in report.sources.iter().flat_map(|source| &source.languages) {
         let counted = all.entry(code).or_default();
         *counted = sum([*counted, amount.documents]);
     }
-    if all.keys().all(|code| *code == UNDETERMINED) {
+    if all.len() < 2 || all.keys().all(|code| *code == UNDETERMINED) {
         return String::new();
     }
     let mut languages: Vec<(&str, u64)> = all.into_iter().collect();

@@ -23,7 +23,8 @@ pub(in crate::corpus::report) fn page(report: &Report) -> String {
         ("Examples of what was dropped", samples(report)),
     ];
     let sections = sections.map(|(title, content)| html::section(title, &content));
-    html::page("Corpus report", STYLE, &format!("{}{}", header(report), sections.concat()))
+    let footer = html::footer("from what was read");
+    html::page("Corpus report", STYLE, &format!("{}{}{footer}", header(report), sections.concat()))
 }
 
 /// Returns the header with up to four key figures.
@@ -68,13 +69,23 @@ fn samples(report: &Report) -> String {
             "<details>\n<summary><i class=\"dot {color}\"></i><b>{name}</b><span class=\"muted\">{counts}</span></summary>"
         );
         if let Some(sentence) = explanation(reason) {
-            let _ = writeln!(html, "<p class=\"note\">{}</p>", escape(sentence));
+            let _ = writeln!(html, "<p class=\"note\">{}</p>", with_code(sentence));
         }
         html.push_str("<ol>\n");
         for one in samples {
             html.push_str(&sample(one));
         }
         html.push_str("</ol>\n</details>\n");
+    }
+    html
+}
+
+/// Escapes a sentence; text between backticks is code.
+fn with_code(sentence: &str) -> String {
+    let mut html = String::new();
+    for (index, part) in sentence.split('`').enumerate() {
+        let (open, close) = if index % 2 == 1 { ("<code>", "</code>") } else { ("", "") };
+        let _ = write!(html, "{open}{}{close}", escape(part));
     }
     html
 }

@@ -1,0 +1,143 @@
+//! The settings of a sweep with their means over seeds, and its learning curve.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use anyhow::Result;
+use serde_json::Value;
+
+use crate::fs;
+use crate::pages::chart::{Chart, Curve, Mark};
+use crate::pages::html::escape;
+use crate::report::run::Run;
+use crate::report::sweep::{Setting, Sweep};
+use crate::report::units::{Unit, compact_count, score_title, tag_title};
+use crate::report::{sweep, table, units};
+use crate::scores::{mean, measured, sample_std};
+
+/// Reads the sweep that all these runs are of; `None` if they are no sweep.
+pub(super) fn sweep_of(runs: &[Run]) -> Result<Option<Sweep>> {
+    let folders: BTreeSet<PathBuf> = runs
+        .iter()
+        .filter_map(|run| Some(fs::canonical(&run.path).parent()?.parent()?.to_path_buf()))
+        .collect();
+    match folders.first() {
+        Some(folder) if runs.len() > 1 && folders.len() == 1 => sweep::read(folder),
+        _ => Ok(None),
+    }
+}
+
+/// The table of all settings, the best one marked, and the learning curve.
+pub(super) fn section(sweep: &Sweep, runs: &[Run]) -> String {
+    let keys: BTreeSet<&str> =
+        sweep.settings.iter().flat_map(|setting| setting.setting.keys()).map(String::as_str).collect();
+    let scored = sweep.settings.iter().flat_map(|setting| &setting.runs);
+    let names: BTreeSet<&str> = scored.flat_map(|run| run.scores.keys()).map(String::as_str).collect();
+    let mut names: Vec<&str> = names.into_iter().collect();
+    names.sort_by_key(|name| *name != sweep.metric);
+    let mut header: Vec<String> =
+        keys.iter().map(|key| key.rsplit('.').next().unwrap_or(key).to_string()).collect();
+    header.push("seeds".to_string());
+    header.extend(names.iter().map(|name| score_title(without_eval(name))));
+    let rows: Vec<Vec<String>> = sweep
+        .settings
+        .iter()
+        .map(|setting| {
+            let values = keys.iter().map(|key| value_text(setting.setting.get(*key)));
+            let scores = names.iter().map(|name| text(setting, name, units::of_runs(runs, name)));
+            values.chain([seeds(setting)]).chain(scores).collect()
+        })
+        .collect();
+    let best = sweep.best.as_ref();
+    let best = best.and_then(|best| sweep.settings.iter().position(|known| known.setting == best.setting));
+    let header: Vec<&str> = header.iter().map(String::as_str).collect();
+    let note = "<p class=\"note\">Mean ± standard deviation over the seeds.</p>\n";
+    [table::marked(&header, &rows, best), note.to_string(), curve(sweep, runs)].concat()
+}
+
+/// The chart of the learning curve; empty if the sweep is not one.
+fn curve(sweep: &Sweep, runs: &[Run]) -> String {
+    let name = without_eval(&sweep.metric);
+    let unit = units::of_runs(runs, name);
+    let factor = unit.factor();
+    let mut means = Vec::new();
+    let mut band = Vec::new();
+    let mut dots = Vec::new();
+    let mut hints = Vec::new();
+    let mut floors = Vec::new();
+    for point in sweep.learning_curve.iter().filter(|point| point.share > 0.0) {
+        let x = 100.0 * point.share;
+        floors.extend(point.floor.filter(|floor| floor.is_finite()).map(|floor| (x, factor * floor)));
+        let scores: Vec<f64> = point.scores.iter().flatten().copied().collect();
+        if scores.is_empty() {
+            continue;
+        }
+        let middle = factor * mean(&scores);
+        let deviation = if scores.len() > 1 { factor * sample_std(&scores) } else { 0.0 };
+        means.push((x, middle));
+        band.push((middle - deviation, middle + deviation));
+        for score in scores {
+            let text = format!("{} examples: {}", compact_count(point.examples), unit.text(score));
+            dots.push((x, factor * score));
+            hints.push(((x, factor * score), text));
+        }
+    }
+    if means.len() < 2 {
+        return String::new();
+    }
+    let has_floor = !floors.is_empty();
+    let title = format!("{} by training examples", tag_title(&format!("eval/{name}")));
+    let chart = Chart {
+        title: title.clone(),
+        x: "share of the training examples, %".to_string(),
+        y: unit.axis().to_string(),
+        curves: vec![
+            Curve { band, ..Curve::new(means, "var(--s0)", Mark::Line) },
+            Curve { hints, ..Curve::new(dots, "var(--s0)", Mark::Points) },
+            Curve::new(floors, "var(--muted)", Mark::Dashes),
+        ],
+        x_is_logarithmic: true,
+        ..Chart::default()
+    };
+    let floor = if has_floor { "; dashed: without a network" } else { "" };
+    format!(
+        "<div class=\"charts\"><figure><figcaption>{}</figcaption>{}\
+         <p class=\"note\">Line: mean; band: ± 1 deviation; dots: seeds{floor}.</p></figure></div>\n",
+        escape(&title),
+        chart.svg()
+    )
+}
+/// The number of seeds, and of those that diverged.
+fn seeds(setting: &Setting) -> String {
+    let diverged = setting.runs.iter().filter(|run| run.scores.is_empty()).count();
+    let lost = if diverged > 0 { format!(" ({diverged} diverged)") } else { String::new() };
+    format!("{}{lost}", setting.runs.len())
+}
+
+/// The mean of a score with its deviation.
+fn text(setting: &Setting, name: &str, unit: Unit) -> String {
+    let values: Vec<f64> = setting.runs.iter().filter_map(|run| *run.scores.get(name)?).collect();
+    match values.as_slice() {
+        [] => "–".to_string(),
+        [value] => unit.text(*value),
+        several => measured(mean(several), |mean| {
+            format!("{} ± {}", unit.text(mean), unit.text(sample_std(several)))
+        }),
+    }
+}
+
+fn without_eval(name: &str) -> &str {
+    name.strip_prefix("eval_").unwrap_or(name)
+}
+
+/// A value of the configuration; `5.0` is written as `5`.
+fn value_text(value: Option<&Value>) -> String {
+    match value {
+        None | Some(Value::Null) => "–".to_string(),
+        Some(Value::String(text)) => text.clone(),
+        Some(Value::Number(number)) if number.is_f64() => {
+            number.as_f64().map_or(String::new(), |number| format!("{number}"))
+        }
+        Some(other) => other.to_string(),
+    }
+}
