@@ -72,7 +72,7 @@ impl Outcome {
 /// Runs the subcommand.
 pub fn run(args: &FinetuneArgs) -> Result<()> {
     let mut config = match args.load()? {
-        FinetunePlan::Sweep(sweep) if args.dry_run => return plan::sweep(&sweep),
+        FinetunePlan::Sweep(sweep) if args.dry_run => return plan::sweep(sweep),
         FinetunePlan::Sweep(sweep) => return sweep::run(sweep),
         FinetunePlan::Single(loaded) => staging::finetuning(loaded.config)?,
     };
@@ -150,6 +150,8 @@ impl FinetunedVisitor for Training<'_> {
             .transpose()?;
         if seeds.len() > 1 && machine.world.is_first() {
             used::refuse_single(&config.run.output_dir)?;
+            // Before any seed is trained: one that is complete may refuse what an unfinished one accepts.
+            seeds.iter().try_for_each(|run| used::refuse_other_run(&Start::Auto, &run.folder, config))?;
         }
         let eval = config.data.eval_fraction.is_none().then_some(&config.data.eval_file);
         for path in [&config.data.train_file].into_iter().chain(eval) {

@@ -81,7 +81,8 @@ pub fn run(args: &PretrainArgs) -> Result<()> {
         if let Some(origin) = &origin {
             origin.check(&planned_model(&resolved)?, resolved.task())?;
         }
-        return plan::pretrain(&resolved, &machine)?
+        let outlook = used::outlook(&start, &config.run.output_dir, &config)?;
+        return plan::pretrain(&resolved, &machine, outlook)?
             .into_iter()
             .try_for_each(|line| terminal::stdout_line(&line));
     }

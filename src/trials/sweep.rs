@@ -12,6 +12,7 @@ use crate::error::Problem;
 use crate::fs;
 use crate::fs::FolderLock;
 use crate::interop::{PretrainedFolder, read_folder};
+use crate::machine::Machine;
 use crate::scores::{Better, Metric, NOT_MEASURED};
 use crate::tasks::finetuned::Finetuned;
 use crate::tasks::list::FinetunedVisitor;
@@ -56,7 +57,7 @@ impl FinetunedVisitor for SweepRun<'_> {
         let Self { sweep, output, with } = self;
         let world = with.world;
         if world.is_first() {
-            used::refuse_for_many(output, &["sweep.json", "sweep.md", "learning_curve.svg", BEST])?;
+            refuse_used(output)?;
         }
         let _lock = world.is_first().then(|| FolderLock::take(output)).transpose()?;
         require_files(sweep.settings.iter().map(|setting| &setting.config))?;
@@ -78,11 +79,7 @@ impl FinetunedVisitor for SweepRun<'_> {
                 columns: T::COLUMNS,
                 settings: Vec::new(),
             });
-            let mut lanes = jobs.len();
-            for Setting { config, .. } in group {
-                let folder = &models[&config.model];
-                lanes = lanes.min(lanes::lanes(&jobs, &examples, config, folder, with.machine)?);
-            }
+            let lanes = at_once(group, &jobs, &examples, &models, with.machine)?;
             forecast.at_once(lanes, world.size);
             let mut runs: Vec<Option<SeedRun>> = vec![None; jobs.len()];
             let seeds = sweep.seeds.len();
@@ -122,9 +119,32 @@ impl FinetunedVisitor for SweepRun<'_> {
     }
 }
 
-/// Returns the folders of the cells of a sweep, in their order.
-pub fn folders(sweep: &Sweep, output: &Path) -> Vec<PathBuf> {
-    sweep.settings.iter().flat_map(|setting| cells(sweep, setting, output)).map(|cell| cell.folder).collect()
+/// Refuses the folder of another command.
+pub fn refuse_used(output: &Path) -> Result<()> {
+    used::refuse_for_many(output, &["sweep.json", "sweep.md", "learning_curve.svg", BEST])
+}
+
+/// Returns the cells of a sweep, in their order.
+pub fn all_cells(sweep: &Sweep, output: &Path) -> Vec<Cell> {
+    sweep.settings.iter().flat_map(|setting| cells(sweep, setting, output)).collect()
+}
+
+/// Returns the settings with the data of the first one, which are trained first and side by side.
+pub fn first_group(sweep: &Sweep) -> &[Setting] {
+    sweep.settings.chunk_by(|one, other| one.config.data == other.config.data).next().unwrap_or_default()
+}
+
+/// Returns how many of the cells `jobs` of settings with the same data are trained at the same time.
+pub fn at_once<T: Finetuned>(
+    group: &[Setting],
+    jobs: &[Cell],
+    examples: &T,
+    models: &BTreeMap<PathBuf, PretrainedFolder>,
+    machine: &Machine,
+) -> Result<usize> {
+    group.iter().try_fold(jobs.len(), |least, Setting { config, .. }| {
+        Ok(least.min(lanes::lanes(jobs, examples, config, &models[&config.model], machine)?))
+    })
 }
 
 fn cells(sweep: &Sweep, setting: &Setting, output: &Path) -> Vec<Cell> {
@@ -146,7 +166,7 @@ fn cells(sweep: &Sweep, setting: &Setting, output: &Path) -> Vec<Cell> {
 }
 
 /// Opens the model folders of all settings, each once. Tensors are read later, on demand.
-fn models(sweep: &Sweep) -> Result<BTreeMap<PathBuf, PretrainedFolder>> {
+pub fn models(sweep: &Sweep) -> Result<BTreeMap<PathBuf, PretrainedFolder>> {
     let mut models = BTreeMap::new();
     for setting in &sweep.settings {
         let path = &setting.config.model;

@@ -37,7 +37,7 @@ fn what_a_run_began_with_cannot_change_under_it() {
     place.run(&changed, &["--dry-run"]).refused(2, &["model.roberta.hidden_size: was `32`"]);
     assert_same_tree(&before, &place.tree());
     let dry = place.run(&["training.max_steps=5"], &["--dry-run"]).ok();
-    assert!(dry.stdout.contains("whose run would be resumed after step 3"), "{}", dry.stdout);
+    assert!(dry.stdout.contains("run, resumes after step 3"), "{}", dry.stdout);
 }
 
 #[test]
