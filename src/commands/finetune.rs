@@ -165,7 +165,7 @@ impl FinetunedVisitor for Training<'_> {
         // The folder is opened once for all seeds. Tensors are read later, on demand.
         let folder = read_folder(&config.model)?;
         progress.detail(&format!("starting from `{}`", folder.path.display()));
-        let signals = Signals::listen()?;
+        let signals = Signals::listen(progress)?;
         let lanes = lanes::lanes(&seeds, &examples, config, &folder, machine)?;
         let mut outcomes: Vec<Option<Outcome>> = seeds.iter().map(|_| None).collect();
         let with = Equipment { machine, progress, signals: &signals, world: World::ALONE };

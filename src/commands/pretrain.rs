@@ -33,7 +33,7 @@ use crate::train::probe::Probe;
 use crate::train::resume::{Start, keep_compute, keep_derived, keep_shuffle};
 use crate::train::run::{Outcome, Request};
 use crate::train::saved::Resumed;
-use crate::train::signals::{Signals, stopped_by};
+use crate::train::signals::{EndAtOnce, Signals, stopped_by};
 use crate::train::{End, decay, used};
 use crate::trials::{Equipment, Probes};
 use crate::{machine, train};
@@ -146,6 +146,7 @@ fn train(
     machine: &Machine,
     progress: &Progress,
 ) -> Result<Ended> {
+    let end_at_once = EndAtOnce::listen(progress, prepare::KEPT)?;
     let prepared = prepare::ensure_prepared(machine.world, resolved, progress)?;
     for line in prepare::summary(resolved, &prepared) {
         progress.note(&line);
@@ -153,7 +154,8 @@ fn train(
     if machine.world.is_first() {
         prepare::warn_of_unknown_text(resolved, progress)?;
     }
-    let signals = Signals::listen()?;
+    let signals = Signals::listen(progress)?;
+    drop(end_at_once);
     let with = Equipment { machine, progress, signals: &signals, world: World::ALONE };
     let tasks = config.evaluation.probes.as_ref().map(|path| staging::tasks(path, &[])).transpose()?;
     let probes = Probes::new(resolved, tasks.unwrap_or_default(), &config.precision, with)?;

@@ -36,7 +36,7 @@ pub(super) fn run(mut sweep: Sweep) -> Result<()> {
     for note in &notes {
         progress.note(note);
     }
-    let signals = Signals::listen()?;
+    let signals = Signals::listen(&progress)?;
     let with = Equipment { machine: &machine, progress: &progress, signals: &signals, world };
     let swept = list::finetuned(shared.goal(), SweepRun { sweep: &sweep, output: &output, with });
     let lines = swept.map(|swept| swept.table.lines().into_iter().chain(swept.notes).collect::<Vec<_>>());
