@@ -162,6 +162,9 @@ impl FinetunedVisitor for Training<'_> {
         }
         let examples = T::read(config)?;
         progress.note(&examples.summary());
+        if let Some(text) = examples.warning() {
+            progress.warn(text);
+        }
         // The folder is opened once for all seeds. Tensors are read later, on demand.
         let folder = read_folder(&config.model)?;
         progress.detail(&format!("starting from `{}`", folder.path.display()));
@@ -187,7 +190,7 @@ impl FinetunedVisitor for Training<'_> {
         }
         let model = outcomes.first().map(|outcome| outcome.model.as_path());
         let next = model.map(|model| next_step::after_finetuning(model, config)).unwrap_or_default();
-        Ok(Ended { lines: report(&outcomes, T::COLUMNS), next })
+        Ok(Ended { lines: report(&outcomes, T::COLUMNS), warnings: Vec::new(), next })
     }
 }
 

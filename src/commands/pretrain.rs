@@ -104,6 +104,7 @@ pub fn run(args: &PretrainArgs) -> Result<()> {
         let ended = train(&config, &resolved, origin, from, &machine, &progress)?;
         if machine.world.is_first() {
             ended.lines.iter().try_for_each(|line| terminal::stdout_line(line))?;
+            ended.warnings.iter().for_each(|text| progress.warn(text));
         }
         next = ended.next;
         Ok(ended.lines)
@@ -201,18 +202,16 @@ impl PretrainedVisitor for Training<'_> {
         if let Some(End::Signal(signal)) = outcome.end {
             return Err(stopped_by(signal, &format!("step {} is saved", outcome.step)).into());
         }
-        if machine.world.is_first() {
-            let scores = outcome.results.iter();
-            let scores = scores.filter_map(|(name, value)| Some((name.strip_prefix("eval_")?, *value)));
-            scores
-                .filter_map(|(name, value)| finds_nothing(name, value))
-                .for_each(|text| progress.warn(&text));
-        }
+        let scores = outcome.results.iter();
+        let scores = scores.filter_map(|(name, value)| Some((name.strip_prefix("eval_")?, *value)));
+        let mut warnings: Vec<String> =
+            scores.filter_map(|(name, value)| finds_nothing(name, value)).collect();
+        warnings.extend(worse_than_frequencies(&outcome.results));
         let tokenizer = &outcome.data.tokenizer;
         let filled = sample(config, &outcome.task, tokenizer)?;
         let mask = tokenizer.special().mask().ok().and_then(|mask| tokenizer.token(mask)).unwrap_or_default();
         let next = next_step::after_pretraining(&outcome.model, &mask, config.run.sample_text.as_deref());
-        Ok(Ended { lines: report(config, &outcome, &filled, machine), next })
+        Ok(Ended { lines: report(config, &outcome, &filled, machine), warnings, next })
     }
 }
 
@@ -234,6 +233,21 @@ fn loss_band<'a>(
     Ok(None)
 }
 
+/// The warning about a model of masked words whose loss is above that of guessing each word by its frequency.
+fn worse_than_frequencies(results: &BTreeMap<String, f64>) -> Option<String> {
+    let baseline = value(results, "eval_unigram_loss")?;
+    // With several tasks, `eval_loss` is the sum of their losses.
+    let names = ["eval_generator_loss", "eval_mlm_loss", "eval_loss"];
+    let loss = names.into_iter().find_map(|name| value(results, name))?;
+    (loss > baseline).then(|| {
+        format!(
+            "the model is worse than guessing by frequency alone: its loss on masked words is {loss:.4}, the unigram \
+             baseline {baseline:.4}; train longer (`training.max_steps`), with another `training.learning_rate` or \
+             larger updates (`training.train_batch_size`)"
+        )
+    })
+}
+
 /// Returns the lines that are printed at the end of a run.
 fn report<T, D>(
     config: &PretrainConfig,
@@ -253,7 +267,18 @@ fn report<T, D>(
     let results = &outcome.results;
     let mut row =
         |name: &str, text: Option<String>| lines.extend(text.map(|text| format!("  {name:20} {text}")));
-    row("validation loss", number(results, "eval_loss"));
+    let has_generator = results.contains_key("eval_generator_loss");
+    let baseline = number(results, "eval_unigram_loss");
+    let baseline = baseline.map(|v| format!("{v} (always guessing by frequency alone)"));
+    let (of_generator, of_model) = if has_generator { (baseline, None) } else { (None, baseline) };
+    row(
+        "validation loss",
+        number(results, "eval_loss").map(|loss| {
+            let [generator, discriminator] = [config.rtd.generator_weight, config.rtd.discriminator_weight];
+            let sum = format!(" ({generator} x generator loss + {discriminator} x discriminator loss)");
+            if has_generator { loss + &sum } else { loss }
+        }),
+    );
     let predicted = value(results, "eval_predicted_tokens").filter(|&tokens| tokens < FEW_PREDICTED);
     row("tokens predicted", predicted.map(|tokens| format!("{tokens}: too few to tell much")));
     for (task, title) in [("nsp", "next segment"), ("sop", "segment order")] {
@@ -262,6 +287,7 @@ fn report<T, D>(
         row("baseline", baseline.map(|v| format!("{v} (always guessing the more frequent class)")));
     }
     row("generator loss", number(results, "eval_generator_loss"));
+    row("unigram baseline", of_generator);
     row("generator accuracy", percent(results, "eval_generator_accuracy"));
     row("discriminator loss", number(results, "eval_discriminator_loss"));
     row(
@@ -274,10 +300,7 @@ fn report<T, D>(
     row("generator guessed the original", percent(results, "eval_sampled_equal_share"));
     row("perplexity", value(results, "eval_perplexity").map(|v| measured(v, |v| format!("{v:.1}"))));
     row("masked accuracy", percent(results, "eval_accuracy"));
-    row(
-        "unigram baseline",
-        number(results, "eval_unigram_loss").map(|v| format!("{v} (always guessing by frequency alone)")),
-    );
+    row("unigram baseline", of_model);
     let tokens_per_second = value(results, "train_tokens_per_second");
     row("tokens/s", tokens_per_second.map(|v| format_count(v.round() as u64)));
     let seconds = value(results, "train_runtime");

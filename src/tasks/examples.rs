@@ -4,7 +4,7 @@
 //! Independent of the kind of labels: a task supplies the labels of its rows, and the classes whose
 //! proportions are kept.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use anyhow::Result;
@@ -30,6 +30,14 @@ impl<T: Clone, I: Clone> Set<T, I> {
             ids: chosen.iter().map(|&index| self.ids[index].clone()).collect(),
         }
     }
+}
+
+/// The training and evaluation examples of a configuration.
+pub(super) struct Divided<T, I> {
+    pub(super) train: Set<T, I>,
+    pub(super) eval: Set<T, I>,
+    /// A warning about evaluation texts that are training texts as well.
+    pub(super) warning: Option<String>,
 }
 
 /// The rows of the files that a configuration names.
@@ -58,10 +66,15 @@ impl<T: Clone> Sources<T> {
         ids: impl Fn(&Path, &[T]) -> Result<Vec<I>>,
         strata: impl Fn(&Set<T, I>) -> Vec<u32>,
         text: impl Fn(&T) -> String,
-    ) -> Result<(Set<T, I>, Set<T, I>)> {
+    ) -> Result<Divided<T, I>> {
         let all = labelled(self.train, &ids)?;
+        let mut warning = None;
         let (train, eval) = match (self.eval, config.data.eval_fraction) {
-            (Some(eval), _) => (all, labelled(eval, &ids)?),
+            (Some(eval), _) => {
+                let eval = labelled(eval, &ids)?;
+                warning = shared_texts(&all.rows, &eval.rows, &text);
+                (all, eval)
+            }
             (None, fraction) => {
                 let texts: Vec<String> = all.rows.iter().map(&text).collect();
                 let sides = held_out(&texts, &strata(&all), fraction.unwrap_or_default())?;
@@ -70,8 +83,8 @@ impl<T: Clone> Sources<T> {
             }
         };
         Ok(match subset::chosen(&strata(&train), &config.data, config.run.seed)? {
-            Some(chosen) => (train.part(&chosen), eval),
-            None => (train, eval),
+            Some(chosen) => Divided { train: train.part(&chosen), eval, warning },
+            None => Divided { train, eval, warning },
         })
     }
 }
@@ -93,6 +106,19 @@ impl Sources<Example> {
 /// Rows with the labels that `ids` gives them.
 fn labelled<T, I>(rows: Rows<T>, ids: &impl Fn(&Path, &[T]) -> Result<Vec<I>>) -> Result<Set<T, I>> {
     Ok(Set { ids: rows.each(ids)?, rows: rows.all })
+}
+
+/// Returns a warning if evaluation texts are training texts as well.
+fn shared_texts<T>(train: &[T], eval: &[T], text: impl Fn(&T) -> String) -> Option<String> {
+    let known: BTreeSet<u64> = train.iter().map(|row| hash_name(&text(row))).collect();
+    let shared = eval.iter().filter(|row| known.contains(&hash_name(&text(row)))).count();
+    (shared > 0).then(|| {
+        format!(
+            "{shared} of {} evaluation texts are also in `data.train_file`: the scores do not show how the model does \
+             on other texts (take a `data.eval_file` without them, or `data.eval_fraction` of the training file)",
+            eval.len()
+        )
+    })
 }
 
 /// True for each row that is kept for evaluation: this fraction of each stratum, chosen by the hashes of the

@@ -44,6 +44,9 @@ pub trait Finetuned: Sized + Sync {
     /// Returns a line that summarises the examples.
     fn summary(&self) -> String;
 
+    /// Returns a warning about evaluation texts that are training texts as well.
+    fn warning(&self) -> Option<&str>;
+
     /// Returns the number of training examples.
     fn num_train(&self) -> usize;
 

@@ -16,6 +16,7 @@ use crate::machine::Machine;
 use crate::scores::{Better, Metric, NOT_MEASURED};
 use crate::tasks::finetuned::Finetuned;
 use crate::tasks::list::FinetunedVisitor;
+use crate::tasks::trained::learnt_nothing;
 use crate::train::run_folder::FINAL;
 use crate::train::used;
 use crate::trials::cell::{Cell, Done, file_name, require_files};
@@ -65,12 +66,18 @@ impl FinetunedVisitor for SweepRun<'_> {
         let mut forecast = Forecast::new(with.progress, sweep.settings.len() * sweep.seeds.len());
         let mut summary: Option<Summary<'_>> = None;
         let mut points = Vec::new();
+        let mut is_warned = false;
+        let mut uniform: BTreeMap<String, Vec<String>> = BTreeMap::new();
         // Only settings with the same data are trained at the same time: one data set is in memory at once.
         for group in sweep.settings.chunk_by(|one, other| one.config.data == other.config.data) {
             let jobs: Vec<Cell> = group.iter().flat_map(|setting| cells(sweep, setting, output)).collect();
             let Some(setting) = group.first() else { continue };
             let examples = T::read(&setting.config)?;
             with.progress.note(&examples.summary());
+            if let Some(text) = examples.warning().filter(|_| !is_warned) {
+                with.progress.warn(text);
+                is_warned = true;
+            }
             let (metric, better) = examples.best();
             let summary = summary.get_or_insert_with(|| Summary {
                 sweep,
@@ -92,6 +99,9 @@ impl FinetunedVisitor for SweepRun<'_> {
                 |at, done: Done| {
                     let Cell { name, folder, seed, .. } = &jobs[at];
                     forecast.add(name, &score_text(&done, &summary.metric), done.took);
+                    if let Some(how) = done.record.uniform_answers() {
+                        uniform.entry(how).or_default().push(name.clone());
+                    }
                     runs[at] =
                         Some(SeedRun { seed: *seed, folder: folder.clone(), scores: done.record.scores });
                     // Settings enter the summary in their order, each once all of its seeds are done.
@@ -113,6 +123,9 @@ impl FinetunedVisitor for SweepRun<'_> {
         let Some(summary) = summary else { return Err(Problem::new("the sweep has no settings").into()) };
         if !world.is_first() {
             return Ok(Swept { table: summary.table(), best: None, notes: Vec::new() });
+        }
+        for (how, names) in uniform {
+            with.progress.warn(&format!("{}: {}", names.join("; "), learnt_nothing(&how)));
         }
         restore_best::<T>(&summary, &models, output, with)?;
         finish(&summary, points, output)
@@ -266,6 +279,15 @@ fn finish(summary: &Summary<'_>, points: Vec<(Point, Option<&'static str>)>, out
         }
         Some(best) => {
             fs::relink(best.folder.strip_prefix(output).unwrap_or(&best.folder), &link)?;
+            let tied = summary.tied_settings();
+            if tied.len() > 1 {
+                let values: Vec<String> =
+                    tied.iter().map(|&setting| summary.sweep.settings[setting].values.join(", ")).collect();
+                notes.push(format!(
+                    "a tie: {} have the same mean, so none is marked, and the first of them is taken",
+                    values.join(" and ")
+                ));
+            }
             notes.push(format!("best run: {} (also {})", best.folder.display(), link.display()));
         }
     }

@@ -164,16 +164,19 @@ impl FinetunedVisitor for PlanLines<'_> {
         let model = format!("{} {sizes}: {} parameters", shapes.model.family.name, format_count(parameters));
         row("model", format!("{model}, `{}`", folder.path.display()));
         examples.summary().lines().for_each(|line| row("examples", line.to_string()));
-        let planned = examples.planned(config, &folder)?;
-        planned.lines.into_iter().for_each(|(name, text)| row(name, text));
+        if let Some(text) = examples.warning() {
+            row("warning", text.to_string());
+        }
+        let read = examples.planned(config, &folder)?;
+        read.lines.into_iter().for_each(|(name, text)| row(name, text));
         if let Some(fit) = &fit {
             row("batch", fit.to_string());
         }
         let training = fit.as_ref().map_or(&config.training, |fit| &fit.training);
         let update = training.rows_per_update();
         row("update", format!("{update} rows of at most {} tokens", config.data.sequence_length()));
-        let steps = total_steps(training, planned.rows.next_multiple_of(update.max(1)) as u64);
-        let epochs = steps as f64 / planned.rows.div_ceil(update.max(1)).max(1) as f64;
+        let steps = total_steps(training, read.rows.next_multiple_of(update.max(1)) as u64);
+        let epochs = steps as f64 / read.rows.div_ceil(update.max(1)).max(1) as f64;
         row("steps", format!("{}, {epochs:.1} epochs", format_count(steps)));
         let length = config.data.sequence_length();
         row("memory", forecast::memory(training, length, machine, &shapes));

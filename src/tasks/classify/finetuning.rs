@@ -18,7 +18,7 @@ use crate::tasks::classify::data::TrainingData;
 use crate::tasks::classify::labels::balanced_weights;
 use crate::tasks::classify::sequence::Ready;
 use crate::tasks::classify::{Classifier, Classify, LabelSet, confusion_table, sequence};
-use crate::tasks::examples::Sources;
+use crate::tasks::examples::{Divided, Sources};
 use crate::tasks::finetuned::{Finetuned, Floor};
 use crate::tasks::floors::tf_idf;
 use crate::tasks::labelled::{Columns, Example, twins};
@@ -39,6 +39,8 @@ pub struct Examples {
     pub(super) eval_ids: Vec<u32>,
     /// Notes on files with skipped rows.
     notes: Vec<String>,
+    /// The warning about evaluation texts that are training texts as well.
+    warning: Option<String>,
 }
 
 impl Finetuned for Examples {
@@ -60,7 +62,7 @@ impl Finetuned for Examples {
         } else {
             LabelSet::given(&data.labels)?
         };
-        let (train, eval) = sources.divided(
+        let Divided { train, eval, warning } = sources.divided(
             config,
             |path, rows| labels.ids(path, rows),
             |set| set.ids.clone(),
@@ -74,6 +76,7 @@ impl Finetuned for Examples {
             eval: eval.rows,
             eval_ids: eval.ids,
             notes,
+            warning,
         })
     }
 
@@ -84,6 +87,10 @@ impl Finetuned for Examples {
             format!("{train} training and {eval} evaluation examples, {} labels", self.labels.len());
         let twins = twins::twin_note("labels", self.labels.iter().map(String::as_str));
         self.notes.iter().cloned().chain([summary]).chain(twins).collect::<Vec<_>>().join("\n")
+    }
+
+    fn warning(&self) -> Option<&str> {
+        self.warning.as_deref()
     }
 
     fn num_train(&self) -> usize {

@@ -13,7 +13,7 @@ use crate::quantity::format_count;
 use crate::scores::{Better, Outcomes, measured};
 use crate::tasks::classify::sequence::Ready;
 use crate::tasks::classify::{Classify, LabelSet, sequence};
-use crate::tasks::examples::Sources;
+use crate::tasks::examples::{Divided, Sources};
 use crate::tasks::finetuned::{Finetuned, Floor};
 use crate::tasks::floors::tf_idf;
 use crate::tasks::labelled::{Columns, Example, twins};
@@ -38,6 +38,8 @@ pub struct LabelledExamples {
     pub(super) eval_ids: Vec<Vec<u32>>,
     /// Notes on files with skipped rows.
     notes: Vec<String>,
+    /// The warning about evaluation texts that are training texts as well.
+    warning: Option<String>,
 }
 
 impl Finetuned for LabelledExamples {
@@ -66,7 +68,7 @@ impl Finetuned for LabelledExamples {
         } else {
             LabelSet::given_some(&data.labels)?
         };
-        let (train, eval) = sources.divided(
+        let Divided { train, eval, warning } = sources.divided(
             config,
             |path, rows| labels.sets(path, rows),
             |set| strata(labels.len(), &set.ids),
@@ -80,6 +82,7 @@ impl Finetuned for LabelledExamples {
             eval: eval.rows,
             eval_ids: eval.ids,
             notes,
+            warning,
         })
     }
 
@@ -92,6 +95,10 @@ impl Finetuned for LabelledExamples {
             format!("{train} training and {eval} evaluation examples, {labels} labels, {each:.2} a text");
         let twins = twins::twin_note("labels", self.labels.iter().map(String::as_str));
         self.notes.iter().cloned().chain([summary]).chain(twins).collect::<Vec<_>>().join("\n")
+    }
+
+    fn warning(&self) -> Option<&str> {
+        self.warning.as_deref()
     }
 
     fn num_train(&self) -> usize {

@@ -13,7 +13,7 @@ use crate::quantity::format_count;
 use crate::scores::{Better, Outcomes, mean};
 use crate::tasks::classify::sequence::Ready;
 use crate::tasks::classify::{Classify, sequence};
-use crate::tasks::examples::Sources;
+use crate::tasks::examples::{Divided, Sources};
 use crate::tasks::finetuned::{Finetuned, Floor};
 use crate::tasks::floors::tf_idf;
 use crate::tasks::labelled::{Columns, Example};
@@ -40,6 +40,8 @@ pub struct NumberExamples {
     pub eval: Vec<Example>,
     /// Notes on files with skipped rows.
     notes: Vec<String>,
+    /// The warning about evaluation texts that are training texts as well.
+    warning: Option<String>,
 }
 
 impl Finetuned for NumberExamples {
@@ -58,14 +60,14 @@ impl Finetuned for NumberExamples {
         let columns = Columns { numbers: Some(&data.labels), labelled: false, ..Columns::from_config(data) };
         let (sources, notes) = Sources::of_examples(data, &columns)?;
         // There are no classes whose proportions could be kept.
-        let (train, eval) = sources.divided(
+        let Divided { train, eval, warning } = sources.divided(
             config,
             |_, rows| Ok(vec![(); rows.len()]),
             |set| vec![0; set.rows.len()],
             Example::whole_text,
         )?;
         let names = if data.labels.is_empty() { vec![ONLY_NAME.to_string()] } else { data.labels.clone() };
-        Ok(Self { names, train: train.rows, eval: eval.rows, notes })
+        Ok(Self { names, train: train.rows, eval: eval.rows, notes, warning })
     }
 
     fn summary(&self) -> String {
@@ -75,6 +77,10 @@ impl Finetuned for NumberExamples {
         let numbers = if numbers == 1 { "a number".to_string() } else { format!("{numbers} numbers") };
         let summary = format!("{train} training and {eval} evaluation examples, {numbers} each");
         self.notes.iter().cloned().chain([summary]).collect::<Vec<_>>().join("\n")
+    }
+
+    fn warning(&self) -> Option<&str> {
+        self.warning.as_deref()
     }
 
     fn num_train(&self) -> usize {

@@ -12,7 +12,7 @@ use crate::machine::Machine;
 use crate::models::{Blueprint, Model};
 use crate::quantity::format_count;
 use crate::scores::{Better, Outcomes};
-use crate::tasks::examples::Sources;
+use crate::tasks::examples::{Divided, Sources};
 use crate::tasks::finetuned::{Finetuned, Floor};
 use crate::tasks::floors::dictionary;
 use crate::tasks::labelled::tags::OUTSIDE;
@@ -38,6 +38,8 @@ pub struct TaggedExamples {
     pub eval: Vec<Sentence>,
     pub(super) eval_ids: Vec<Vec<u32>>,
     notes: Vec<String>,
+    /// The warning about evaluation texts that are training texts as well.
+    warning: Option<String>,
 }
 
 impl Finetuned for TaggedExamples {
@@ -68,7 +70,7 @@ impl Finetuned for TaggedExamples {
             TagSet::given(&data.labels)?
         };
         notes.extend(twins::twin_note("types", labels.kinds()));
-        let (train, eval) = sources.divided(
+        let Divided { train, eval, warning } = sources.divided(
             config,
             |path, sentences| sentences.iter().map(|sentence| labels.ids(path, sentence)).collect(),
             |set| set.rows.iter().map(|sentence| u32::from(has_entities(sentence))).collect(),
@@ -81,6 +83,7 @@ impl Finetuned for TaggedExamples {
             eval: eval.rows,
             eval_ids: eval.ids,
             notes,
+            warning,
         })
     }
 
@@ -90,6 +93,10 @@ impl Finetuned for TaggedExamples {
         let types = self.labels.num_types();
         let summary = format!("{train} to train on, {eval} to evaluate on, {types} types of entities");
         [&self.notes[..], &[summary]].concat().join("\n")
+    }
+
+    fn warning(&self) -> Option<&str> {
+        self.warning.as_deref()
     }
 
     fn num_train(&self) -> usize {

@@ -102,3 +102,19 @@ fn the_dry_run_of_a_sweep_names_the_runs_that_the_sweep_makes() {
     }
 }
 
+#[test]
+fn evaluation_texts_that_are_trained_on_are_counted() {
+    let place = workplace();
+    let shared = "warning: 40 of 40 evaluation texts are also in `data.train_file`";
+    let two = ["--max-steps", "2", "--output-dir"];
+    for (folder, more) in [("a", &[][..]), ("b", &["--sweep", "learning_rate=1e-4,1e-3"])] {
+        let done = finetune(&place, &[&two[..], &[folder], more].concat()).ok().stderr;
+        assert_eq!(done.matches(shared).count(), 1, "{done}");
+    }
+    let dry = finetune(&place, &[&two[..], &["c", "--dry-run"]].concat()).ok().stdout;
+    assert!(dry.contains("40 of 40 evaluation texts are also"), "{dry}");
+    let split = ["finetune", "--task", "classify", "--model", "run/final", "--train", "train.csv"];
+    let part = ["--eval-fraction", "0.2", "--max-steps", "2", "--output-dir", "d"];
+    let done = place.program(&[&split[..], &part].concat(), "").ok().stderr;
+    assert!(!done.contains("evaluation texts are also"), "{done}");
+}

@@ -56,6 +56,32 @@ fn nothing_is_prepared_in_the_folder_of_another_run() {
 }
 
 #[test]
+fn a_dry_run_refuses_prepared_data_that_the_run_refuses() {
+    let place = Workplace::new();
+    let done = place.run(&["training.max_steps=3", "data.prepared_dir=prepared"], &[]).ok();
+    let worse = "warning: the model is worse than guessing by frequency alone: its loss on masked words is ";
+    assert!(done.stderr.contains(worse), "after three steps: {}", done.stderr);
+    let dry = place.run(&["training.max_steps=3", "data.prepared_dir=prepared"], &["--dry-run"]).ok();
+    assert!(dry.stdout.contains("complete already, at step 3: prints its results"), "{}", dry.stdout);
+    let before = place.tree();
+    let other = ["run.output_dir=other", "data.prepared_dir=prepared"];
+    let bert = "model={bert: {hidden_size: 32, num_hidden_layers: 2, num_attention_heads: 2, \
+                intermediate_size: 64, max_position_embeddings: 34}}";
+    for (set, words) in [
+        ("tokenizer.vocab_size=420", "hint: set the old values again, choose another `data.prepared_dir`"),
+        ("tokenizer.algorithm=wordpiece", "`tokenizer.algorithm` was"),
+        (bert, "hint: choose another `data.prepared_dir`, or remove this folder"),
+    ] {
+        let sets = [&other[..], &[set, "run.sample_text=null"]].concat();
+        for more in [&["--dry-run"][..], &[]] {
+            place.run(&sets, more).refused(2, &["prepared: was prepared with other settings", words]);
+        }
+    }
+    fs::remove_dir_all(place.path("other")).ok();
+    assert_same_tree(&before, &place.tree());
+}
+
+#[test]
 fn a_corpus_that_is_missing_or_empty_is_named() {
     let place = Workplace::new();
     fs::remove_file(place.path("corpus.txt")).expect("removes");
