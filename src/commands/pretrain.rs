@@ -77,6 +77,9 @@ pub fn run(args: &PretrainArgs) -> Result<()> {
     let (resolved, origin) = origin::resolve(&config)?;
     // Before the data are prepared, which may write to the folder.
     machine.world.in_first(|| used::refuse_other_run(&start, &config.run.output_dir, &config))?;
+    if let Some(note) = unused_table(args, &resolved) {
+        progress.note(&note);
+    }
     if args.dry_run {
         if let Some(origin) = &origin {
             origin.check(&planned_model(&resolved)?, resolved.task())?;
@@ -117,6 +120,22 @@ pub fn run(args: &PretrainArgs) -> Result<()> {
         next.lines().for_each(|line| progress.note(line));
     }
     Ok(())
+}
+
+/// Returns a note if `--model` names a folder of another family than the table of the configuration, which it replaces.
+fn unused_table(args: &PretrainArgs, resolved: &PretrainConfig) -> Option<String> {
+    let folder = args.model.as_ref()?;
+    let file = args.config.load().ok()?.config;
+    let [table, trained] =
+        [file.model.tables.first()?, resolved.model.tables.first()?].map(|model| model.family);
+    (table.name != trained.name).then(|| {
+        format!(
+            "note: the table `model.{}` of the configuration is not used: `{}` is a model of {}, which is trained on",
+            table.name,
+            folder.display(),
+            trained.title
+        )
+    })
 }
 
 /// Refuses to start a new run in a folder that has checkpoints of another run, which would be lost.

@@ -61,7 +61,7 @@ pub(in crate::tasks) fn ready(
     let new_head = Some((head, seed));
     let (classifier, filled) =
         Classifier::from_folder(folder, &model, names.to_vec(), length, pairs, new_head, &machine.device)?;
-    start::tell(config, folder, &filled, seed, progress);
+    start::tell(config, folder, &filled, progress);
     let Classifier { mut task, tokenizer, collator, .. } =
         classifier.with_objective(Objective::of(head)).computing_in(machine.policy.compute)?;
     start::follow(training, &mut task.model.encoder)?;
@@ -131,7 +131,7 @@ pub(in crate::tasks) fn encoded(
         let all = examples.len();
         let tokens = lost.tokens;
         let length = collator.max_seq_length();
-        progress.note(&format!(
+        progress.note_once(&format!(
             "{cut} of {all} {what} examples were cut at {length} tokens, {tokens} tokens lost"
         ));
     }

@@ -122,7 +122,7 @@ fn encode_with_notes(
     }
     if encoded.cut_words > 0 {
         let count = encoded.cut_words;
-        progress.note(&format!("{count} {what} words were cut at {length} tokens"));
+        progress.note_once(&format!("{count} {what} words were cut at {length} tokens"));
     }
     Ok(encoded.windows)
 }

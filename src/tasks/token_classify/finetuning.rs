@@ -220,7 +220,7 @@ impl<'a> Kind for Finetuning<'a> {
         let model = start::model_of(config, &folder.config)?;
         let (tagger, filled) =
             Tagger::from_folder(folder, &model, labels, length, Some(seed), &machine.device)?;
-        start::tell(config, folder, &filled, seed, progress);
+        start::tell(config, folder, &filled, progress);
         let Tagger { mut task, tokenizer, collator, labels } = tagger.computing_in(machine.policy.compute)?;
         start::follow(training, &mut task.model.encoder)?;
         let names = labels.names().to_vec();

@@ -103,6 +103,15 @@ fn the_dry_run_of_a_sweep_names_the_runs_that_the_sweep_makes() {
 }
 
 #[test]
+fn notes_about_what_seeds_share_are_printed_once() {
+    let place = workplace();
+    let short = ["--seeds", "1,2", "--max-steps", "2", "--set", "data.max_seq_length=8", "--output-dir"];
+    let done = finetune(&place, &[&short[..], &["a"]].concat()).ok().stderr;
+    assert_eq!(done.matches("examples were cut at 8 tokens").count(), 2, "training and evaluation: {done}");
+    assert_eq!(done.matches("newly initialised with the seed of the run").count(), 1, "{done}");
+}
+
+#[test]
 fn evaluation_texts_that_are_trained_on_are_counted() {
     let place = workplace();
     let shared = "warning: 40 of 40 evaluation texts are also in `data.train_file`";
