@@ -147,6 +147,9 @@ impl Trainer<'_> {
         }
         self.set_rope_base(self.phases.theta_of(state.step));
         self.follow(state.horizon);
+        if let Some(budget_seconds) = self.rules.budget_seconds {
+            self.folder.end_within(budget_seconds - state.elapsed_seconds);
+        }
         // A finished run only lacks what is made from its last checkpoint, so no further step is done.
         let end = if state.finished { End::Steps } else { self.steps(state, &mut clock)? };
         Ok((self.finish(state, end, &mut clock)?, clock.rates()))

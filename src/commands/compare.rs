@@ -91,7 +91,7 @@ pub fn run(args: &CompareArgs) -> Result<()> {
     for note in &notes {
         progress.note(note);
     }
-    let signals = Signals::listen()?;
+    let signals = Signals::listen(&progress)?;
     let with = Equipment { machine: &machine, progress: &progress, signals: &signals, world };
     let comparison = Comparison { tasks: &tasks, models: &models, output: &args.output_dir, with };
     let lines = comparison.run();

@@ -72,7 +72,7 @@ impl Outcome {
 /// Runs the subcommand.
 pub fn run(args: &FinetuneArgs) -> Result<()> {
     let mut config = match args.load()? {
-        FinetunePlan::Sweep(sweep) if args.dry_run => return plan::sweep(&sweep),
+        FinetunePlan::Sweep(sweep) if args.dry_run => return plan::sweep(sweep),
         FinetunePlan::Sweep(sweep) => return sweep::run(sweep),
         FinetunePlan::Single(loaded) => staging::finetuning(loaded.config)?,
     };
@@ -150,6 +150,8 @@ impl FinetunedVisitor for Training<'_> {
             .transpose()?;
         if seeds.len() > 1 && machine.world.is_first() {
             used::refuse_single(&config.run.output_dir)?;
+            // Before any seed is trained: one that is complete may refuse what an unfinished one accepts.
+            seeds.iter().try_for_each(|run| used::refuse_other_run(&Start::Auto, &run.folder, config))?;
         }
         let eval = config.data.eval_fraction.is_none().then_some(&config.data.eval_file);
         for path in [&config.data.train_file].into_iter().chain(eval) {
@@ -160,10 +162,13 @@ impl FinetunedVisitor for Training<'_> {
         }
         let examples = Examples::<T>::read(config)?;
         progress.note(&examples.summary());
+        if let Some(text) = examples.warning() {
+            progress.warn(text);
+        }
         // The folder is opened once for all seeds. Tensors are read later, on demand.
         let folder = read_folder(&config.model)?;
         progress.detail(&format!("starting from `{}`", folder.path.display()));
-        let signals = Signals::listen()?;
+        let signals = Signals::listen(progress)?;
         let lanes = lanes::lanes(&seeds, &examples, config, &folder, machine)?;
         let mut outcomes: Vec<Option<Outcome>> = seeds.iter().map(|_| None).collect();
         let with = Equipment { machine, progress, signals: &signals, world: World::ALONE };
@@ -185,7 +190,7 @@ impl FinetunedVisitor for Training<'_> {
         }
         let model = outcomes.first().map(|outcome| outcome.model.as_path());
         let next = model.map(|model| next_step::after_finetuning(model, config)).unwrap_or_default();
-        Ok(Ended { lines: report(&outcomes, T::COLUMNS), next })
+        Ok(Ended { lines: report(&outcomes, T::COLUMNS), warnings: Vec::new(), next })
     }
 }
 

@@ -54,6 +54,33 @@ pub(super) fn state_parts(training: &TrainingConfig) -> &'static str {
     }
 }
 
+/// The most memory of `runs` runs that are trained at the same time.
+pub(super) fn memory_of_runs(
+    runs: usize,
+    training: &TrainingConfig,
+    max_seq_length: usize,
+    machine: &Machine,
+    shapes: &Shapes,
+) -> String {
+    let tokens = BatchPlan::new(training, max_seq_length).most_tokens_at_once() as u64;
+    let each = shapes.prediction(tokens, training, machine.place()).total();
+    format!("{} for {runs} runs at once", format_bytes(each.saturating_mul(runs as u64)))
+}
+
+/// The most bytes of the checkpoints and final models of `runs` runs.
+pub(super) fn disk_of_runs(
+    runs: usize,
+    checkpoint: u64,
+    training: &TrainingConfig,
+    run: &RunSection,
+) -> String {
+    let total_steps = u64::try_from(training.max_steps).ok();
+    let most = room::most_checkpoint_bytes(checkpoint, training, total_steps, run.upload_to.is_some());
+    // The final model has a third of the bytes of a checkpoint: it has no moments.
+    let most = most.saturating_add(checkpoint / 3).saturating_mul(runs as u64);
+    format!("{} at most for all {runs} runs", format_bytes(most))
+}
+
 /// The limits on the cost and the end of training, if there are any.
 pub(super) fn limits(run: &RunSection) -> Option<String> {
     let money = run.budget_usd.map(|usd| format!("${usd}"));

@@ -8,6 +8,8 @@ use crate::config::FinetuneConfig;
 pub(super) struct Ended {
     /// Lines of its report.
     pub(super) lines: Vec<String>,
+    /// Warnings about its model, printed after the report.
+    pub(super) warnings: Vec<String>,
     /// The commands to run next.
     pub(super) next: String,
 }

@@ -13,7 +13,11 @@ use crate::quantity::{format_bytes, format_count};
 use crate::tasks::pretraining;
 use crate::tasks::pretraining::origin;
 use crate::telemetry::{Progress, Stage, Unit};
+use crate::train::signals::EndAtOnce;
 use crate::{config, fs, machine, prepare};
+
+/// Note about a preparation that a signal ends.
+pub(super) const KEPT: &str = "finished parts of the preparation are kept: the same command continues";
 
 /// Runs the subcommand.
 pub fn run(args: &PrepareArgs) -> Result<()> {
@@ -23,6 +27,7 @@ pub fn run(args: &PrepareArgs) -> Result<()> {
     let progress = Progress::detect(terminal::is_quiet());
     let progress = together::begin(world, || config::to_yaml(&config), &config.run, progress)?;
     progress.note(&format!("working with {}", machine::threads_text(threads)));
+    let _end_at_once = EndAtOnce::listen(&progress, KEPT)?;
     let prepared = ensure_prepared(world, &config, &progress)?;
     if !world.is_first() {
         return Ok(());

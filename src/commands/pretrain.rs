@@ -33,7 +33,7 @@ use crate::train::probe::Probe;
 use crate::train::resume::{Start, keep_compute, keep_derived, keep_shuffle};
 use crate::train::run::{Outcome, Request};
 use crate::train::saved::Resumed;
-use crate::train::signals::{Signals, stopped_by};
+use crate::train::signals::{EndAtOnce, Signals, stopped_by};
 use crate::train::{End, decay, used};
 use crate::trials::{Equipment, Probes};
 use crate::{machine, train};
@@ -77,11 +77,15 @@ pub fn run(args: &PretrainArgs) -> Result<()> {
     let (resolved, origin) = origin::resolve(&config)?;
     // Before the data are prepared, which may write to the folder.
     machine.world.in_first(|| used::refuse_other_run(&start, &config.run.output_dir, &config))?;
+    if let Some(note) = unused_table(args, &resolved) {
+        progress.note(&note);
+    }
     if args.dry_run {
         if let Some(origin) = &origin {
             origin.check(&planned_model(&resolved)?, resolved.task())?;
         }
-        return plan::pretrain(&resolved, &machine)?
+        let outlook = used::outlook(&start, &config.run.output_dir, &config)?;
+        return plan::pretrain(&resolved, &machine, outlook)?
             .into_iter()
             .try_for_each(|line| terminal::stdout_line(&line));
     }
@@ -103,6 +107,7 @@ pub fn run(args: &PretrainArgs) -> Result<()> {
         let ended = train(&config, &resolved, origin, from, &machine, &progress)?;
         if machine.world.is_first() {
             ended.lines.iter().try_for_each(|line| terminal::stdout_line(line))?;
+            ended.warnings.iter().for_each(|text| progress.warn(text));
         }
         next = ended.next;
         Ok(ended.lines)
@@ -115,6 +120,22 @@ pub fn run(args: &PretrainArgs) -> Result<()> {
         next.lines().for_each(|line| progress.note(line));
     }
     Ok(())
+}
+
+/// Returns a note if `--model` names a folder of another family than the table of the configuration, which it replaces.
+fn unused_table(args: &PretrainArgs, resolved: &PretrainConfig) -> Option<String> {
+    let folder = args.model.as_ref()?;
+    let file = args.config.load().ok()?.config;
+    let [table, trained] =
+        [file.model.tables.first()?, resolved.model.tables.first()?].map(|model| model.family);
+    (table.name != trained.name).then(|| {
+        format!(
+            "note: the table `model.{}` of the configuration is not used: `{}` is a model of {}, which is trained on",
+            table.name,
+            folder.display(),
+            trained.title
+        )
+    })
 }
 
 /// Refuses to start a new run in a folder that has checkpoints of another run, which would be lost.
@@ -145,6 +166,7 @@ fn train(
     machine: &Machine,
     progress: &Progress,
 ) -> Result<Ended> {
+    let end_at_once = EndAtOnce::listen(progress, prepare::KEPT)?;
     let prepared = prepare::ensure_prepared(machine.world, resolved, progress)?;
     for line in prepare::summary(resolved, &prepared) {
         progress.note(&line);
@@ -152,7 +174,8 @@ fn train(
     if machine.world.is_first() {
         prepare::warn_of_unknown_text(resolved, progress)?;
     }
-    let signals = Signals::listen()?;
+    let signals = Signals::listen(progress)?;
+    drop(end_at_once);
     let with = Equipment { machine, progress, signals: &signals, world: World::ALONE };
     let tasks = config.evaluation.probes.as_ref().map(|path| staging::tasks(path, &[])).transpose()?;
     let probes = Probes::new(resolved, tasks.unwrap_or_default(), &config.precision, with)?;
@@ -198,18 +221,16 @@ impl PretrainedVisitor for Training<'_> {
         if let Some(End::Signal(signal)) = outcome.end {
             return Err(stopped_by(signal, &format!("step {} is saved", outcome.step)).into());
         }
-        if machine.world.is_first() {
-            let scores = outcome.results.iter();
-            let scores = scores.filter_map(|(name, value)| Some((name.strip_prefix("eval_")?, *value)));
-            scores
-                .filter_map(|(name, value)| finds_nothing(name, value))
-                .for_each(|text| progress.warn(&text));
-        }
+        let scores = outcome.results.iter();
+        let scores = scores.filter_map(|(name, value)| Some((name.strip_prefix("eval_")?, *value)));
+        let mut warnings: Vec<String> =
+            scores.filter_map(|(name, value)| finds_nothing(name, value)).collect();
+        warnings.extend(worse_than_frequencies(&outcome.results));
         let tokenizer = &outcome.data.tokenizer;
         let filled = sample(config, &outcome.task, tokenizer)?;
         let mask = tokenizer.special().mask().ok().and_then(|mask| tokenizer.token(mask)).unwrap_or_default();
         let next = next_step::after_pretraining(&outcome.model, &mask, config.run.sample_text.as_deref());
-        Ok(Ended { lines: report(config, &outcome, &filled, machine), next })
+        Ok(Ended { lines: report(config, &outcome, &filled, machine), warnings, next })
     }
 }
 
@@ -231,6 +252,21 @@ fn loss_band<'a>(
     Ok(None)
 }
 
+/// The warning about a model of masked words whose loss is above that of guessing each word by its frequency.
+fn worse_than_frequencies(results: &BTreeMap<String, f64>) -> Option<String> {
+    let baseline = value(results, "eval_unigram_loss")?;
+    // With several tasks, `eval_loss` is the sum of their losses.
+    let names = ["eval_generator_loss", "eval_mlm_loss", "eval_loss"];
+    let loss = names.into_iter().find_map(|name| value(results, name))?;
+    (loss > baseline).then(|| {
+        format!(
+            "the model is worse than guessing by frequency alone: its loss on masked words is {loss:.4}, the unigram \
+             baseline {baseline:.4}; train longer (`training.max_steps`), with another `training.learning_rate` or \
+             larger updates (`training.train_batch_size`)"
+        )
+    })
+}
+
 /// Returns the lines that are printed at the end of a run.
 fn report<T, D>(
     config: &PretrainConfig,
@@ -250,7 +286,18 @@ fn report<T, D>(
     let results = &outcome.results;
     let mut row =
         |name: &str, text: Option<String>| lines.extend(text.map(|text| format!("  {name:20} {text}")));
-    row("validation loss", number(results, "eval_loss"));
+    let has_generator = results.contains_key("eval_generator_loss");
+    let baseline = number(results, "eval_unigram_loss");
+    let baseline = baseline.map(|v| format!("{v} (always guessing by frequency alone)"));
+    let (of_generator, of_model) = if has_generator { (baseline, None) } else { (None, baseline) };
+    row(
+        "validation loss",
+        number(results, "eval_loss").map(|loss| {
+            let [generator, discriminator] = [config.rtd.generator_weight, config.rtd.discriminator_weight];
+            let sum = format!(" ({generator} x generator loss + {discriminator} x discriminator loss)");
+            if has_generator { loss + &sum } else { loss }
+        }),
+    );
     let predicted = value(results, "eval_predicted_tokens").filter(|&tokens| tokens < FEW_PREDICTED);
     row("tokens predicted", predicted.map(|tokens| format!("{tokens}: too few to tell much")));
     for (task, title) in [("nsp", "next segment"), ("sop", "segment order")] {
@@ -259,6 +306,7 @@ fn report<T, D>(
         row("baseline", baseline.map(|v| format!("{v} (always guessing the more frequent class)")));
     }
     row("generator loss", number(results, "eval_generator_loss"));
+    row("unigram baseline", of_generator);
     row("generator accuracy", percent(results, "eval_generator_accuracy"));
     row("discriminator loss", number(results, "eval_discriminator_loss"));
     row(
@@ -271,10 +319,7 @@ fn report<T, D>(
     row("generator guessed the original", percent(results, "eval_sampled_equal_share"));
     row("perplexity", value(results, "eval_perplexity").map(|v| measured(v, |v| format!("{v:.1}"))));
     row("masked accuracy", percent(results, "eval_accuracy"));
-    row(
-        "unigram baseline",
-        number(results, "eval_unigram_loss").map(|v| format!("{v} (always guessing by frequency alone)")),
-    );
+    row("unigram baseline", of_model);
     let tokens_per_second = value(results, "train_tokens_per_second");
     row("tokens/s", tokens_per_second.map(|v| format_count(v.round() as u64)));
     let seconds = value(results, "train_runtime");

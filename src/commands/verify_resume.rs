@@ -34,7 +34,7 @@ const LIMITS: [u64; 3] = [2, 10, 1000];
 pub fn run(args: &VerifyResumeArgs) -> Result<()> {
     let subject = Subject::load(args)?;
     let progress = Progress::detect(terminal::is_quiet());
-    let signals = Signals::listen()?;
+    let signals = Signals::listen(&progress)?;
     let workplace = Workplace::create(&subject.output_dir, args.keep)?;
     if let Some(note) = subject.share_data(&workplace.folder)? {
         progress.note(&note);

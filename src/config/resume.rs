@@ -54,6 +54,9 @@ const ENDS: &[&str] = &[
     "training.load_best_model_at_end",
 ];
 
+/// Keys that set the length of a run, and with it the learning rate of each step.
+const LENGTH: &[&str] = &["training.max_steps", "training.num_train_epochs"];
+
 /// Keys that split an update into micro-batches: free to change as long as an update has the same number of
 /// rows.
 const CUT: &[&str] = &[
@@ -118,6 +121,24 @@ pub fn compare_for_resume<T: Serialize>(before: &T, current: &T) -> Result<Vec<C
         .into_iter()
         .partition(|change| change.is_free() || keeps_rows && CUT.contains(&change.path.as_str()));
     if fixed.is_empty() { Ok(free) } else { Err(Problems(fixed.iter().map(problem).collect())) }
+}
+
+/// Refuses changes of the length of a complete run. Its learning rate has ended: more steps would raise the rate once
+/// more, and with fewer steps the scores of the run would be those of another length.
+pub fn refuse_other_length(changes: &[Change]) -> Result<(), Problems> {
+    let lengths = changes.iter().filter(|change| LENGTH.contains(&change.path.as_str()));
+    let problems: Vec<Problem> = lengths
+        .map(|change| {
+            Problem::usage(format!(
+                "was {} in the complete run of this folder and is {} now",
+                shown(&change.old),
+                shown(&change.new)
+            ))
+            .at(&change.path)
+            .hint("choose another `--output-dir` for a run of this length, or restore the value to see the results")
+        })
+        .collect();
+    if problems.is_empty() { Ok(()) } else { Err(Problems(problems)) }
 }
 
 /// Returns the rows of an update; `None` if phases or a ramp change their number.

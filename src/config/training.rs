@@ -94,7 +94,8 @@ pub struct TrainingConfig {
     pub num_train_epochs: f64,
     /// Updates in all; -1 means "as `num_train_epochs` says", 0 writes the model as it begins.
     pub max_steps: i64,
-    /// Wall-clock budget such as `4m` or `24h`; training ends with a checkpoint when it is used up.
+    /// Wall-clock budget such as `4m` or `24h`, evaluations included; training ends with a checkpoint when it is used
+    /// up.
     pub max_train_time: Option<String>,
     /// The optimizer. `weight_decay` and `adam_*` hold for each, but `lion` has no `adam_epsilon` and no
     /// `adam_bias_correction`.

@@ -17,7 +17,7 @@ mod space;
 mod tokenize;
 mod vocabulary;
 
-pub use job::{Prepared, ensure_prepared};
+pub use job::{Prepared, ensure_prepared, require_same_settings};
 pub use meter::{Progress, Stage};
 pub use report::read_report;
 pub use space::Space;

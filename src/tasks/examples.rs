@@ -4,7 +4,7 @@
 //! Independent of the kind of labels: a task supplies the labels of its rows, and the classes whose
 //! proportions are kept.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use anyhow::Result;
@@ -34,6 +34,14 @@ impl<T: Clone, G: Clone> Set<T, G> {
     }
 }
 
+/// The training and evaluation examples of a configuration.
+pub(super) struct Divided<T, G> {
+    pub(super) train: Set<T, G>,
+    pub(super) eval: Set<T, G>,
+    /// A warning about evaluation texts that are training texts as well.
+    pub(super) warning: Option<String>,
+}
+
 /// The rows of the files that a configuration names.
 pub struct Sources<T> {
     /// Rows to train on; without a separate evaluation file also the rows to evaluate on.
@@ -60,10 +68,15 @@ impl<T: Clone> Sources<T> {
         gold: impl Fn(&Path, &[T]) -> Result<Vec<G>>,
         strata: impl Fn(&[G]) -> Vec<u32>,
         text: impl Fn(&T) -> String,
-    ) -> Result<(Set<T, G>, Set<T, G>)> {
+    ) -> Result<Divided<T, G>> {
         let all = labelled(self.train, &gold)?;
+        let mut warning = None;
         let (train, eval) = match (self.eval, config.data.eval_fraction) {
-            (Some(eval), _) => (all, labelled(eval, &gold)?),
+            (Some(eval), _) => {
+                let eval = labelled(eval, &gold)?;
+                warning = shared_texts(&all.rows, &eval.rows, &text);
+                (all, eval)
+            }
             (None, fraction) => {
                 let texts: Vec<String> = all.rows.iter().map(&text).collect();
                 let sides = held_out(&texts, &strata(&all.gold), fraction.unwrap_or_default())?;
@@ -72,8 +85,8 @@ impl<T: Clone> Sources<T> {
             }
         };
         Ok(match subset::chosen(&strata(&train.gold), &config.data, config.run.seed)? {
-            Some(chosen) => (train.part(&chosen), eval),
-            None => (train, eval),
+            Some(chosen) => Divided { train: train.part(&chosen), eval, warning },
+            None => Divided { train, eval, warning },
         })
     }
 }
@@ -95,6 +108,19 @@ impl Sources<Example> {
 /// Rows with the labels that `gold` gives them.
 fn labelled<T, G>(rows: Rows<T>, gold: &impl Fn(&Path, &[T]) -> Result<Vec<G>>) -> Result<Set<T, G>> {
     Ok(Set { gold: rows.each(gold)?, rows: rows.all })
+}
+
+/// Returns a warning if evaluation texts are training texts as well.
+fn shared_texts<T>(train: &[T], eval: &[T], text: impl Fn(&T) -> String) -> Option<String> {
+    let known: BTreeSet<u64> = train.iter().map(|row| hash_name(&text(row))).collect();
+    let shared = eval.iter().filter(|row| known.contains(&hash_name(&text(row)))).count();
+    (shared > 0).then(|| {
+        format!(
+            "{shared} of {} evaluation texts are also in `data.train_file`: the scores do not show how the model does \
+             on other texts (take a `data.eval_file` without them, or `data.eval_fraction` of the training file)",
+            eval.len()
+        )
+    })
 }
 
 /// True for each row that is kept for evaluation: this fraction of each stratum, chosen by the hashes of the

@@ -105,7 +105,7 @@ impl<'a, T: Target> Kind for Finetuning<'a, T> {
         let (tokenizer, collator) = T::Input::framing(folder, length, Some(config))?;
         let model = self.blueprint(objective)?.initialise(seed, &machine.device)?;
         let filled = folder.fill_labelled(&model.parameters, T::HEAD, names)?;
-        start::tell(config, folder, &filled, seed, progress);
+        start::tell(config, folder, &filled, progress);
         let mut hub = HubConfig::new(model.config.clone(), T::HEAD, Some(names.to_vec()));
         hub.extra.clone_from(&folder.extra);
         let task = Supervised { model }.computing_in(machine.policy.compute)?;

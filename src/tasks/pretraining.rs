@@ -192,7 +192,7 @@ impl<T: Pretrained> Kind for Pretraining<'_, T> {
 
     fn build(self, setting: Setting<'_>) -> Result<Parts<T, Corpus>> {
         let Self { config, prepared, model, origin, .. } = self;
-        let Setting { training, machine, seed, progress, is_beginning } = setting;
+        let Setting { training, machine, seed, progress, is_beginning, .. } = setting;
         if let Some(note) = padding_note(config, &model) {
             progress.note(&note);
         }
@@ -204,7 +204,7 @@ impl<T: Pretrained> Kind for Pretraining<'_, T> {
             task.filled()?;
         }
         if is_beginning && config.model.initial_embeddings == InitialEmbeddings::Cooccurrence {
-            embeddings::begin_with_text(task.parameters(), &model, &train, seed, progress)?;
+            embeddings::begin_with_text(task.parameters(), &model, &train, setting)?;
         }
         // An unusable sample text should be reported now, not after hours of training.
         sample(config, &task, &tokenizer)?;

@@ -11,6 +11,7 @@ use serde_json::Value;
 use crate::batches::{Cursor, Planner, StepBatches};
 use crate::config::TrainingConfig;
 use crate::distributed::leaves;
+use crate::error::Problem;
 use crate::families::{ModelConfig, SpecialRole};
 use crate::interop::HubConfig;
 use crate::layers::Layout;
@@ -50,6 +51,18 @@ pub struct Setting<'a> {
     pub progress: &'a Progress,
     /// True if training starts with the initial values; false if a checkpoint will overwrite them.
     pub is_beginning: bool,
+    /// Returns true once a signal asks the run to end.
+    pub is_interrupted: &'a (dyn Fn() -> bool + Sync),
+}
+
+impl Setting<'_> {
+    /// Returns an error once a signal asks the run to end. The trainer names the signal.
+    pub fn go_on(&self) -> Result<()> {
+        if (self.is_interrupted)() {
+            return Err(Problem::new("the preparation of the run was interrupted").into());
+        }
+        Ok(())
+    }
 }
 
 /// A kind of run: pretraining or fine-tuning for one task.

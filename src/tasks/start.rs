@@ -128,7 +128,7 @@ pub(super) fn refuse_rates_of_layers(training: &TrainingConfig, encoder: &Encode
 /// tokenizer files that were ignored or changed.
 pub(super) fn for_texts(config: &FinetuneConfig, tokenizer: Tokenizer, progress: &Progress) -> Tokenizer {
     for note in tokenizer.notes() {
-        progress.note(&format!("{}: {note}", config.model.display()));
+        progress.note_once(&format!("{}: {note}", config.model.display()));
     }
     splitting(config, tokenizer)
 }
@@ -139,18 +139,12 @@ pub(super) fn splitting(config: &FinetuneConfig, tokenizer: Tokenizer) -> Tokeni
 }
 
 /// Prints notes about problems of the folder, and the names of newly initialised parameters.
-pub(super) fn tell(
-    config: &FinetuneConfig,
-    folder: &PretrainedFolder,
-    filled: &Filled,
-    seed: u64,
-    progress: &Progress,
-) {
+pub(super) fn tell(config: &FinetuneConfig, folder: &PretrainedFolder, filled: &Filled, progress: &Progress) {
     for note in folder.notes.iter().chain(&filled.notes) {
-        progress.note(&format!("{}: {note}", config.model.display()));
+        progress.note_once(&format!("{}: {note}", config.model.display()));
     }
     if !filled.new.is_empty() {
-        progress.note(&format!("newly initialised (seed {seed}): {}", filled.new.join(", ")));
+        progress.note_once(&format!("newly initialised with the seed of the run: {}", filled.new.join(", ")));
     }
 }
 

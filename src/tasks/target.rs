@@ -20,7 +20,7 @@ use crate::models::{Blueprint, Head, Objective};
 use crate::ops::sigmoid_cross_entropy::sigmoid;
 use crate::quantity::format_count;
 use crate::scores::{Better, Outcomes};
-use crate::tasks::examples::{Set, Sources};
+use crate::tasks::examples::{Divided, Set, Sources};
 use crate::tasks::labelled::{InputFile, InputText};
 use crate::tasks::planned::Lengths;
 use crate::tasks::run::{Scores, TargetShare};
@@ -202,6 +202,8 @@ pub struct Examples<T: Target> {
     pub eval: Set<Row<T>, T::Gold>,
     /// Notes on the files.
     notes: Vec<String>,
+    /// The warning about evaluation texts that are training texts as well.
+    warning: Option<String>,
 }
 
 impl<T: Target> Examples<T> {
@@ -209,18 +211,23 @@ impl<T: Target> Examples<T> {
     pub fn read(config: &FinetuneConfig) -> Result<Self> {
         let (sources, notes) = T::sources(&config.data)?;
         let target = T::learn(&config.data, &sources.train.all)?;
-        let (train, eval) = sources.divided(
+        let Divided { train, eval, warning } = sources.divided(
             config,
             |path, rows| target.gold(path, rows),
             |gold| target.strata(gold),
             T::Input::text,
         )?;
-        Ok(Self { target, train, eval, notes })
+        Ok(Self { target, train, eval, notes, warning })
     }
 
     /// Returns lines that summarise the examples.
     pub fn summary(&self) -> String {
         [&self.notes[..], &self.target.summary(self)].concat().join("\n")
+    }
+
+    /// Returns a warning about evaluation texts that are training texts as well.
+    pub fn warning(&self) -> Option<&str> {
+        self.warning.as_deref()
     }
 
     /// Text such as "90 training and 30 evaluation examples".

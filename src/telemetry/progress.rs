@@ -8,6 +8,7 @@ mod stage;
 mod text;
 mod training;
 
+use std::collections::BTreeSet;
 use std::io::{IsTerminal, Write};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -32,6 +33,8 @@ pub struct Progress {
     /// Prefix of each message, for several runs at once.
     label: Option<Arc<str>>,
     out: Arc<Mutex<dyn Write + Send>>,
+    /// The notes that are printed once for all runs of the command.
+    noted: Arc<Mutex<BTreeSet<String>>>,
 }
 
 #[derive(Clone)]
@@ -55,7 +58,7 @@ impl Progress {
             (false, true) => Mode::Bars { bars: MultiProgress::new(), color },
             (false, false) => Mode::Lines,
         };
-        Self { mode, label: None, out: Arc::new(Mutex::new(std::io::stderr())) }
+        Self { mode, label: None, out: Arc::new(Mutex::new(std::io::stderr())), noted: Arc::default() }
     }
 
     /// Returns an output of warnings only, without progress, for callers other than commands, such as tests.
@@ -65,7 +68,7 @@ impl Progress {
 
     /// Returns an output of plain lines to `out`.
     pub fn lines(out: impl Write + Send + 'static) -> Self {
-        Self { mode: Mode::Lines, label: None, out: Arc::new(Mutex::new(out)) }
+        Self { mode: Mode::Lines, label: None, out: Arc::new(Mutex::new(out)), noted: Arc::default() }
     }
 
     /// Returns a handle to the same output that puts `label: ` before each message.
@@ -83,6 +86,15 @@ impl Progress {
         self.log(text);
         if !matches!(self.mode, Mode::Silent) {
             self.print(text);
+        }
+    }
+
+    /// Prints a note without the label, unless a run of the same command has printed it: for notes about what several
+    /// runs share.
+    pub fn note_once(&self, text: &str) {
+        let is_new = self.noted.lock().map_or(true, |mut noted| noted.insert(text.to_string()));
+        if is_new {
+            Self { label: None, ..self.clone() }.note(text);
         }
     }
 
@@ -215,13 +227,27 @@ mod tests {
         training.step(5);
         training.write(&record(5)).unwrap();
         progress.warn("the disk is slow");
+        for label in ["seed 1", "seed 2"] {
+            progress.labelled(label).note_once("3 texts are cut");
+        }
         training.finish().unwrap();
         let text = String::from_utf8(out.0.lock().unwrap().clone()).unwrap();
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines[0].starts_with("reading corpus: 12 documents (3.00 MiB in "), "{text}");
         assert!(lines[1].starts_with("step 5/10  epoch 0.50  loss 2.5000"), "{text}");
         assert_eq!(lines[2], "warning: the disk is slow");
-        assert_eq!(lines.len(), 3);
+        assert_eq!(lines[3], "3 texts are cut");
+        assert_eq!(lines.len(), 4);
+    }
+
+    #[test]
+    fn the_remaining_time_is_at_most_that_of_a_time_limit() {
+        let mut training = Progress::silent().training(Path::new("run"), 1 << 50, 0);
+        assert!(training.remaining_seconds(1).is_some_and(|seconds| seconds > 5.0));
+        training.end_within(5.0);
+        assert!(training.remaining_seconds(1).is_some_and(|seconds| (0.0..=5.0).contains(&seconds)));
+        training.end_within(0.0);
+        assert_eq!(training.remaining_seconds(1).map(f64::to_bits), Some(0.0_f64.to_bits()));
     }
 
     #[test]

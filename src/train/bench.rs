@@ -266,7 +266,14 @@ impl<F: FnMut()> PretrainedVisitor for OfPretraining<'_, F> {
         let Self { config, watch } = self;
         let training = &watch.case.training();
         let progress = &Progress::detect(true);
-        let setting = Setting { training, machine: watch.machine, seed: SEED, progress, is_beginning: true };
+        let setting = Setting {
+            training,
+            machine: watch.machine,
+            seed: SEED,
+            progress,
+            is_beginning: true,
+            is_interrupted: &|| false,
+        };
         let task = T::build(config, &watch.case.model, setting)?;
         watch.steps(&task)
     }

@@ -178,6 +178,7 @@ fn unfilled(saved: &Checkpoint, config: &Value, machine: &Machine, seed: u64) ->
         seed,
         progress: &Progress::silent(),
         is_beginning: false,
+        is_interrupted: &|| false,
     };
     list::of_pretraining(saved.path(), &config, setting)
 }

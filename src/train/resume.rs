@@ -11,7 +11,8 @@ use serde_json::Value;
 use crate::checkpoint::{Checkpoint, CheckpointStore};
 use crate::config::defaults::Derived;
 use crate::config::{
-    DataConfig, PrecisionConfig, Shuffle, TrainingConfig, compare_for_resume, defaults, with_former_defaults,
+    Change, DataConfig, PrecisionConfig, Shuffle, TrainingConfig, compare_for_resume, defaults,
+    refuse_other_length, with_former_defaults,
 };
 use crate::error::{Problem, Problems};
 use crate::fs;
@@ -73,9 +74,8 @@ pub fn find<C: Serialize + DeserializeOwned>(
     };
     let Some(resumed) = resumed else { return Ok(None) };
     let place = resumed.checkpoint.path().display().to_string();
-    // Only configurations of pretraining have `data.sources`.
-    let was_pretraining = !resumed.config["data"]["sources"].is_null();
-    let is_pretraining = !serde_json::to_value(config)?["data"]["sources"].is_null();
+    let was_pretraining = is_pretraining(&resumed.config);
+    let is_pretraining = is_pretraining(&serde_json::to_value(config)?);
     if was_pretraining != is_pretraining {
         let command = if was_pretraining { "pretrain" } else { "finetune" };
         return Err(Problem::usage(format!("is a checkpoint of `mlmtrain {command}`, another kind of run"))
@@ -87,11 +87,24 @@ pub fn find<C: Serialize + DeserializeOwned>(
         Problem::new(format!("was saved with a configuration that this version cannot read: {e}")).at(&place)
     })?;
     let changes = compare_for_resume(&saved, config)?;
+    if resumed.state.finished && !is_pretraining {
+        refuse_other_length(&changes)?;
+    }
     for change in &changes {
         progress.note(&format!("note: `{}` was {} and is {} now", change.path, change.old, change.new));
     }
-    let complete = resumed.state.finished && !changes.iter().any(|c| MORE_TO_DO.contains(&c.path.as_str()));
+    let complete = resumed.state.finished && !ask_for_more(&changes);
     Ok(Some(Found { resumed, is_complete: complete }))
+}
+
+/// Returns true if one of the changes can give a complete run more to do.
+pub(super) fn ask_for_more(changes: &[Change]) -> bool {
+    changes.iter().any(|change| MORE_TO_DO.contains(&change.path.as_str()))
+}
+
+/// Returns true for a configuration of pretraining: only that has `data.sources`.
+pub(super) fn is_pretraining(config: &Value) -> bool {
+    !config["data"]["sources"].is_null()
 }
 
 /// Returns an error if the inputs differ from those with which the run began, or, for a run that starts from

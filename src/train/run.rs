@@ -38,7 +38,7 @@ use crate::train::resume::{Found, Start};
 use crate::train::rollback::Unfinite;
 use crate::train::run_folder::{FINAL, MACHINE, RunFolder, RunFolderOptions};
 use crate::train::saved::{Resumed, load_checkpoint};
-use crate::train::signals::Signals;
+use crate::train::signals::{Signals, stopped_by};
 use crate::train::state::TrainState;
 use crate::train::step::Stepper;
 use crate::train::{End, StopRules, Trainer, batch_size, horizon, results, resume, room, used};
@@ -109,7 +109,7 @@ pub fn run<K: Kind, C: Serialize + DeserializeOwned>(
     let _keeping = memory::keep_freed_blocks();
     let is_beginning = found.is_none() && parent.is_none();
     let Parts { task, mut data, total_steps, folders, best } =
-        built(kind, Setting { training, machine, seed: request.seed, progress, is_beginning })?;
+        built(kind, training, request.seed, is_beginning, machine, progress, signals)?;
     let (best_metric, better) = best_score(training, best, &data.score_names())?;
     let mut stepper = stepper(task.parameters(), training, machine, request.seed)?;
     let mut average = WeightAverage::new(task.parameters(), training)?;
@@ -214,8 +214,28 @@ fn find_start<C: Serialize + DeserializeOwned>(
 
 /// Builds the parts of a run, and checks that its model can be read back. From here on the peak of memory is
 /// measured: that of training, without its preparation.
-fn built<K: Kind>(kind: K, setting: Setting<'_>) -> Result<Parts<K::Task, K::Data>> {
-    let parts = kind.build(setting)?;
+fn built<K: Kind>(
+    kind: K,
+    training: &TrainingConfig,
+    seed: u64,
+    is_beginning: bool,
+    machine: &Machine,
+    progress: &Progress,
+    signals: &Signals,
+) -> Result<Parts<K::Task, K::Data>> {
+    // Several processes end together, at the first step.
+    let setting = Setting {
+        training,
+        machine,
+        seed,
+        progress,
+        is_beginning,
+        is_interrupted: &|| machine.world.size == 1 && signals.received().is_some(),
+    };
+    let parts = kind.build(setting).map_err(|e| {
+        let signal = signals.received().filter(|_| machine.world.size == 1);
+        signal.map_or(e, |signal| stopped_by(signal, "no step is trained yet").into())
+    })?;
     parts.folders.iter().try_for_each(ModelFolder::require_readable)?;
     memory::give_back_freed_blocks();
     fs::forget_peak();

@@ -143,6 +143,11 @@ impl RunFolder {
         self.bar.end_after(total_steps);
     }
 
+    /// Limits the remaining time that the bar shows to that of a time limit.
+    pub fn end_within(&mut self, seconds: f64) {
+        self.bar.end_within(seconds);
+    }
+
     /// Returns true on rank 0, the process that writes.
     pub fn writes(&self) -> bool {
         self.world.is_first()

@@ -9,14 +9,17 @@ use std::path::Path;
 use anyhow::Result;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 use crate::checkpoint::CheckpointStore;
-use crate::config::{AnyLoaded, compare_for_resume, to_yaml};
+use crate::config::{AnyLoaded, Change, compare_for_resume, refuse_other_length, to_yaml};
 use crate::error::Problem;
 use crate::fs::Output;
 use crate::telemetry::{METRICS, MetricsLog, Progress};
-use crate::train::resume::Start;
+use crate::train::results;
+use crate::train::resume::{Start, ask_for_more, is_pretraining};
 use crate::train::run_folder::{FINAL, MACHINE};
+use crate::train::saved::STATE;
 use crate::{config, fs};
 
 /// The configuration file of a run in its folder.
@@ -73,11 +76,55 @@ pub fn refuse_other_run<C: Serialize + DeserializeOwned>(
     if !matches!(start, Start::Auto | Start::Fresh) {
         return Ok(());
     }
-    if CheckpointStore::new(output).steps()?.is_empty() {
+    let store = CheckpointStore::new(output);
+    let Some(newest) = store.steps()?.last().copied() else {
         return begins_again(start, output, config).map(drop);
+    };
+    let changes = changes_since(output, config)?;
+    if is_finished(&store.path_of(newest)) && !is_pretraining(&serde_json::to_value(config)?) {
+        refuse_other_length(&changes)?;
     }
+    Ok(())
+}
+
+/// Describes what a run would do in a folder with an earlier run, for a dry run; `None` for a folder without one. To be
+/// called after [`refuse_other_run`].
+pub fn outlook<C: Serialize + DeserializeOwned>(
+    start: &Start,
+    output: &Path,
+    config: &C,
+) -> Result<Option<String>> {
+    if fs::is_locked(output) {
+        return Ok(Some("in use by another process: a run would be refused".to_string()));
+    }
+    let store = CheckpointStore::new(output);
+    let newest = match start {
+        Start::At(path) => return Ok(Some(format!("resumes from `{}`", path.display()))),
+        Start::Fresh => None,
+        Start::Auto | Start::Again => store.steps()?.last().copied(),
+    };
+    let Some(step) = newest else { return Ok(None) };
+    let has_results = fs::exists(&output.join(FINAL)) && results::are_whole(&results::read(output)?);
+    let is_complete =
+        has_results && is_finished(&store.path_of(step)) && !ask_for_more(&changes_since(output, config)?);
+    Ok(Some(if is_complete {
+        format!("complete already, at step {step}: prints its results")
+    } else {
+        format!("resumes after step {step}")
+    }))
+}
+
+/// Returns the keys that differ from the configuration that the run of a folder has written, if it has written one.
+fn changes_since<C: Serialize + DeserializeOwned>(output: &Path, config: &C) -> Result<Vec<Change>> {
     let has_run = [CONFIG_YAML, MACHINE].iter().all(|name| fs::exists(&output.join(name)));
-    if has_run { require_same(output, config) } else { Ok(()) }
+    if has_run { require_same(output, config) } else { Ok(Vec::new()) }
+}
+
+/// Returns true if the run of this checkpoint is finished. A checkpoint that cannot be read counts as unfinished: a
+/// resume reports it.
+fn is_finished(checkpoint: &Path) -> bool {
+    let state = fs::read_text_capped(&checkpoint.join(STATE), CAP_BYTES).unwrap_or_default();
+    serde_json::from_str::<Value>(&state).is_ok_and(|state| state["finished"] == true)
 }
 
 /// Returns true if a run was stopped in this folder before its first checkpoint and may begin again, false for an
@@ -138,12 +185,13 @@ fn diverged(output: &Path) -> Result<Option<String>> {
     Ok(names.into_iter().find(|name| name.starts_with("diverged-")))
 }
 
-/// Returns an error if the configuration in the folder is not that of this run, or was not written by a run.
-fn require_same<C: Serialize + DeserializeOwned>(output: &Path, config: &C) -> Result<()> {
+/// Returns the keys that differ from the configuration in the folder; an error if the run may not resume with them, or
+/// if no run wrote that configuration.
+fn require_same<C: Serialize + DeserializeOwned>(output: &Path, config: &C) -> Result<Vec<Change>> {
     let path = output.join(CONFIG_YAML);
     let written = fs::read_text_capped(&path, CAP_BYTES).ok();
     if written.as_ref().is_some_and(|text| *text == to_yaml(config)) {
-        return Ok(());
+        return Ok(Vec::new());
     }
     // A run writes its configuration first, and the description of its machine next.
     if written.is_none() || !fs::exists(&output.join(MACHINE)) {
@@ -161,8 +209,7 @@ fn require_same<C: Serialize + DeserializeOwned>(output: &Path, config: &C) -> R
         AnyLoaded::Tasks(_) => return Err(used(output, CONFIG_YAML, kind).into()),
     };
     let saved: C = serde_json::from_value(json).map_err(|_| used(output, CONFIG_YAML, kind))?;
-    compare_for_resume(&saved, config)?;
-    Ok(())
+    Ok(compare_for_resume(&saved, config)?)
 }
 
 /// The largest step in the records of a run; 0 without records.

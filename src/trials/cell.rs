@@ -12,10 +12,10 @@ use crate::interop::PretrainedFolder;
 use crate::tasks::labelled;
 use crate::tasks::run::Kind;
 use crate::tasks::target::{Examples, Target};
-use crate::train::End;
 use crate::train::resume::{Start, keep_compute};
 use crate::train::run::Request;
 use crate::train::signals::stopped_by;
+use crate::train::{End, used};
 use crate::trials::equipment::Equipment;
 use crate::trials::lanes::Job;
 use crate::trials::record;
@@ -69,6 +69,15 @@ impl Cell {
         config.runs_at_once = 0;
         config.run.output_dir.clone_from(&folder);
         Self { name, folder, seed, config }
+    }
+
+    /// Returns a note for a dry run about a cell that has begun; an error if it has a record of another configuration.
+    pub fn outlook(&self) -> Result<Option<String>> {
+        if let Some(record) = Record::read(&self.folder)? {
+            record.agree(&self.folder, &self.config, &record.inputs)?;
+            return Ok(Some("complete already".to_string()));
+        }
+        used::outlook(&Start::Again, &self.folder, &self.config)
     }
 
     /// Trains this cell, resumes it after an interruption, or reads its record if it is complete. Divergence

@@ -203,6 +203,9 @@ impl FinetunedVisitor for TrainTask<'_> {
         let Self { comparison, task, entrants, forecast } = self;
         let examples = Examples::<T>::read(&task.config)?;
         comparison.with.progress.note(&format!("{}: {}", task.name, examples.summary()));
+        if let Some(text) = examples.warning() {
+            comparison.with.progress.warn(&format!("{}: {text}", task.name));
+        }
         let jobs: Vec<Cell> = entrants.iter().flat_map(|entrant| comparison.cells(task, entrant)).collect();
         let mut lanes = jobs.len();
         for Entrant { folder, .. } in entrants {

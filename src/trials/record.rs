@@ -52,6 +52,13 @@ impl Record {
         Ok(Some(record))
     }
 
+    /// Describes the one answer that the model of this cell gives to all examples, if it does so.
+    pub(super) fn uniform_answers(&self) -> Option<String> {
+        // With tuned thresholds, the model may give different labels all the same.
+        let is_tuned = self.scores.get("eval_f1_micro_tuned").is_some_and(|&score| score > 0.0);
+        self.outcomes.as_ref()?.uniform_answers().filter(|_| !is_tuned)
+    }
+
     /// Writes the record into the folder of its cell.
     pub(super) fn write(&self, folder: &Path) -> Result<()> {
         let mut json = serde_json::to_value(self)?;

@@ -47,6 +47,20 @@ impl Summary<'_> {
         }))
     }
 
+    /// All settings whose mean equals the best one.
+    pub(super) fn tied_settings(&self) -> Vec<usize> {
+        let Some(best) = self.best_setting() else { return Vec::new() };
+        let score = mean(&self.values(best, &self.metric));
+        let mut tied = Vec::new();
+        for setting in 0..self.settings.len() {
+            let values = self.values(setting, &self.metric);
+            if values.len() == self.sweep.seeds.len() && mean(&values).to_bits() == score.to_bits() {
+                tied.push(setting);
+            }
+        }
+        tied
+    }
+
     /// The best run of a setting; of equal ones, the first.
     pub(super) fn best_seed(&self, setting: usize) -> Option<&SeedRun> {
         let runs = &self.settings[setting];
@@ -59,7 +73,7 @@ impl Summary<'_> {
         short_names(&self.sweep.keys)
     }
 
-    /// Returns the table of the sweep: a row for each setting, the best one marked.
+    /// Returns the table of the sweep: a row for each setting, the best one marked unless several are best.
     pub(super) fn table(&self) -> Table {
         let mut header: Vec<String> = self.names().iter().map(ToString::to_string).collect();
         let names = header.len();
@@ -87,7 +101,8 @@ impl Summary<'_> {
                 cells
             })
             .collect();
-        Table { header, rows, marked: self.best_setting(), names }
+        let marked = self.best_setting().filter(|_| self.tied_settings().len() == 1);
+        Table { header, rows, marked, names }
     }
 
     /// Returns the content of `sweep.json`: all scores of all runs, and the best run.

@@ -13,9 +13,11 @@ use crate::error::Problem;
 use crate::fs;
 use crate::fs::FolderLock;
 use crate::interop::{PretrainedFolder, read_folder};
+use crate::machine::Machine;
 use crate::scores::{Better, Metric, NOT_MEASURED};
 use crate::tasks::list::FinetunedVisitor;
 use crate::tasks::target::{Examples, Target};
+use crate::tasks::trained::learnt_nothing;
 use crate::train::run_folder::FINAL;
 use crate::train::used;
 use crate::trials::cell::{Cell, Done, file_name, require_files};
@@ -66,8 +68,7 @@ impl FinetunedVisitor for SweepRun<'_> {
         let Self { sweep, output, with } = self;
         let world = with.world;
         if world.is_first() {
-            used::refuse_for_many(output, &[RESULTS, "sweep.md", "learning_curve.svg", BEST])?;
-            refuse_other_kind(sweep, output)?;
+            refuse_used(sweep, output)?;
         }
         let _lock = world.is_first().then(|| FolderLock::take(output)).transpose()?;
         require_files(sweep.settings.iter().map(|setting| &setting.config))?;
@@ -75,12 +76,18 @@ impl FinetunedVisitor for SweepRun<'_> {
         let mut forecast = Forecast::new(with.progress, sweep.settings.len() * sweep.seeds.len());
         let mut summary: Option<Summary<'_>> = None;
         let mut points = Vec::new();
+        let mut is_warned = false;
+        let mut uniform: BTreeMap<String, Vec<String>> = BTreeMap::new();
         // Only settings with the same data are trained at the same time: one data set is in memory at once.
         for group in sweep.settings.chunk_by(|one, other| one.config.data == other.config.data) {
             let jobs: Vec<Cell> = group.iter().flat_map(|setting| cells(sweep, setting, output)).collect();
             let Some(setting) = group.first() else { continue };
             let examples = Examples::<T>::read(&setting.config)?;
             with.progress.note(&examples.summary());
+            if let Some(text) = examples.warning().filter(|_| !is_warned) {
+                with.progress.warn(text);
+                is_warned = true;
+            }
             let named = setting.config.training.metric_for_best_model.as_deref();
             let metric = named.map_or(T::BEST, |name| name.strip_prefix("eval_").unwrap_or(name));
             let better = Better::of(metric);
@@ -91,11 +98,7 @@ impl FinetunedVisitor for SweepRun<'_> {
                 columns: T::COLUMNS,
                 settings: Vec::new(),
             });
-            let mut lanes = jobs.len();
-            for Setting { config, .. } in group {
-                let folder = &models[&config.model];
-                lanes = lanes.min(lanes::lanes(&jobs, &examples, config, folder, with.machine)?);
-            }
+            let lanes = at_once(group, &jobs, &examples, &models, with.machine)?;
             forecast.at_once(lanes, world.size);
             let mut runs: Vec<Option<SeedRun>> = vec![None; jobs.len()];
             let seeds = sweep.seeds.len();
@@ -108,6 +111,9 @@ impl FinetunedVisitor for SweepRun<'_> {
                 |at, done: Done| {
                     let Cell { name, folder, seed, .. } = &jobs[at];
                     forecast.add(name, &score_text(&done, &summary.metric), done.took);
+                    if let Some(how) = done.record.uniform_answers() {
+                        uniform.entry(how).or_default().push(name.clone());
+                    }
                     runs[at] =
                         Some(SeedRun { seed: *seed, folder: folder.clone(), scores: done.record.scores });
                     // Settings enter the summary in their order, each once all of its seeds are done.
@@ -130,14 +136,41 @@ impl FinetunedVisitor for SweepRun<'_> {
         if !world.is_first() {
             return Ok(Swept { table: summary.table(), best: None, notes: Vec::new() });
         }
+        for (how, names) in uniform {
+            with.progress.warn(&format!("{}: {}", names.join("; "), learnt_nothing(&how)));
+        }
         restore_best::<T>(&summary, &models, output, with)?;
         finish(&summary, points, output)
     }
 }
 
-/// Returns the folders of the cells of a sweep, in their order.
-pub fn folders(sweep: &Sweep, output: &Path) -> Vec<PathBuf> {
-    sweep.settings.iter().flat_map(|setting| cells(sweep, setting, output)).map(|cell| cell.folder).collect()
+/// Refuses the folder of another command, or of another kind of sweep.
+pub fn refuse_used(sweep: &Sweep, output: &Path) -> Result<()> {
+    used::refuse_for_many(output, &[RESULTS, "sweep.md", "learning_curve.svg", BEST])?;
+    refuse_other_kind(sweep, output)
+}
+
+/// Returns the cells of a sweep, in their order.
+pub fn all_cells(sweep: &Sweep, output: &Path) -> Vec<Cell> {
+    sweep.settings.iter().flat_map(|setting| cells(sweep, setting, output)).collect()
+}
+
+/// Returns the settings with the data of the first one, which are trained first and side by side.
+pub fn first_group(sweep: &Sweep) -> &[Setting] {
+    sweep.settings.chunk_by(|one, other| one.config.data == other.config.data).next().unwrap_or_default()
+}
+
+/// Returns how many of the cells `jobs` of settings with the same data are trained at the same time.
+pub fn at_once<T: Target>(
+    group: &[Setting],
+    jobs: &[Cell],
+    examples: &Examples<T>,
+    models: &BTreeMap<PathBuf, PretrainedFolder>,
+    machine: &Machine,
+) -> Result<usize> {
+    group.iter().try_fold(jobs.len(), |least, Setting { config, .. }| {
+        Ok(least.min(lanes::lanes(jobs, examples, config, &models[&config.model], machine)?))
+    })
 }
 
 fn cells(sweep: &Sweep, setting: &Setting, output: &Path) -> Vec<Cell> {
@@ -159,7 +192,7 @@ fn cells(sweep: &Sweep, setting: &Setting, output: &Path) -> Vec<Cell> {
 }
 
 /// Opens the model folders of all settings, each once. Tensors are read later, on demand.
-fn models(sweep: &Sweep) -> Result<BTreeMap<PathBuf, PretrainedFolder>> {
+pub fn models(sweep: &Sweep) -> Result<BTreeMap<PathBuf, PretrainedFolder>> {
     let mut models = BTreeMap::new();
     for setting in &sweep.settings {
         let path = &setting.config.model;
@@ -281,6 +314,15 @@ fn finish(summary: &Summary<'_>, points: Vec<(Point, Option<&'static str>)>, out
         }
         Some(best) => {
             fs::relink(best.folder.strip_prefix(output).unwrap_or(&best.folder), &link)?;
+            let tied = summary.tied_settings();
+            if tied.len() > 1 {
+                let values: Vec<String> =
+                    tied.iter().map(|&setting| summary.sweep.settings[setting].values.join(", ")).collect();
+                notes.push(format!(
+                    "a tie: {} have the same mean, so none is marked, and the first of them is taken",
+                    values.join(" and ")
+                ));
+            }
             notes.push(format!("best run: {} (also {})", best.folder.display(), link.display()));
         }
     }

@@ -1,6 +1,7 @@
 //! `mlmtrain finetune`, `evaluate` and `predict` as their users meet them, on a small model that the test
 //! pretrains.
 
+mod again;
 mod auroc;
 mod beginning;
 mod care;

@@ -17,20 +17,13 @@ use crate::trials::{Equipment, cell, sweep};
 use crate::{fs, machine};
 
 pub(super) fn run(mut sweep: Sweep) -> Result<()> {
-    for setting in &mut sweep.settings {
-        setting.config = staging::finetuning(setting.config.clone())?;
-    }
-    cell::require_files(sweep.settings.iter().map(|setting| &setting.config))?;
-    let mut notes = BTreeSet::new();
-    for setting in &mut sweep.settings {
-        notes.extend(choose_length(&mut setting.config)?);
-    }
+    let notes = complete(&mut sweep)?;
     // Machine, number type, task and output folder are the same in all settings.
     let Some(first) = sweep.settings.first() else { return Ok(()) };
     upload::refuse_for_many_runs(&first.config.run)?;
     let mut shared = first.config.clone();
     let output = shared.run.output_dir.clone();
-    cell::keep_type(&mut shared, sweep::folders(&sweep, &output))?;
+    cell::keep_type(&mut shared, sweep::all_cells(&sweep, &output).into_iter().map(|cell| cell.folder))?;
     let (machine, world) =
         machine::set_up_to_share_runs(&shared.run, &shared.precision, &shared.distributed)?;
     for setting in &mut sweep.settings {
@@ -43,7 +36,7 @@ pub(super) fn run(mut sweep: Sweep) -> Result<()> {
     for note in &notes {
         progress.note(note);
     }
-    let signals = Signals::listen()?;
+    let signals = Signals::listen(&progress)?;
     let with = Equipment { machine: &machine, progress: &progress, signals: &signals, world };
     let swept = list::finetuned(shared.goal(), SweepRun { sweep: &sweep, output: &output, with });
     let lines = swept.map(|swept| swept.table.lines().into_iter().chain(swept.notes).collect::<Vec<_>>());
@@ -58,6 +51,19 @@ pub(super) fn run(mut sweep: Sweep) -> Result<()> {
         next_step::after_finetuning(&best, &shared).lines().for_each(|line| progress.note(line));
     }
     Ok(())
+}
+
+/// Downloads what the settings name, and chooses their sequence lengths. Returns the notes about these.
+pub(super) fn complete(sweep: &mut Sweep) -> Result<BTreeSet<String>> {
+    for setting in &mut sweep.settings {
+        setting.config = staging::finetuning(setting.config.clone())?;
+    }
+    cell::require_files(sweep.settings.iter().map(|setting| &setting.config))?;
+    let mut notes = BTreeSet::new();
+    for setting in &mut sweep.settings {
+        notes.extend(choose_length(&mut setting.config)?);
+    }
+    Ok(notes)
 }
 
 /// A sweep as text. Several processes compare it, to make sure that they were started with the same one.

@@ -4,10 +4,8 @@
 use anyhow::Result;
 
 use crate::batches::{BatchPlan, StepShape};
-use crate::checkpoint::CheckpointStore;
 use crate::commands::forecast;
 use crate::config::{PretrainConfig, TrainingConfig};
-use crate::fs;
 use crate::machine::Machine;
 use crate::prepare::Space;
 use crate::quantity::{format_bytes, format_count};
@@ -16,9 +14,15 @@ use crate::tasks::list::shapes;
 use crate::tasks::pretraining::mixes::Mixes;
 use crate::tasks::pretraining::planned_model;
 use crate::train::{batch_size, decay};
+use crate::{fs, prepare};
 
-/// Returns the lines of `pretrain --dry-run`.
-pub(super) fn pretrain(config: &PretrainConfig, machine: &Machine) -> Result<Vec<String>> {
+/// Returns the lines of `pretrain --dry-run`; `outlook` is a note about an earlier run in the folder.
+pub(super) fn pretrain(
+    config: &PretrainConfig,
+    machine: &Machine,
+    outlook: Option<String>,
+) -> Result<Vec<String>> {
+    prepare::require_same_settings(config)?;
     let mut config = config.clone();
     let mut lines = vec!["dry run: nothing is written".to_string()];
     let mut row = |name: &str, text: String| lines.push(format!("  {name:20} {text}"));
@@ -100,10 +104,8 @@ pub(super) fn pretrain(config: &PretrainConfig, machine: &Machine) -> Result<Vec
                 .map_or_else(|e| format!("cannot be told: {e}"), |space| space.to_string()),
         );
     }
-    let output = &config.run.output_dir;
-    let newest = CheckpointStore::new(output).steps()?.last().copied();
-    let resumed = newest.map(|step| format!(", whose run would be resumed after step {step}"));
-    row("output", format!("{}{}", output.display(), resumed.unwrap_or_default()));
+    let outlook = outlook.map(|text| format!(", {text}")).unwrap_or_default();
+    row("output", format!("{}{outlook}", config.run.output_dir.display()));
     Ok(lines)
 }
 

@@ -73,6 +73,13 @@ pub fn ensure_prepared(
     open(&Job::new(config)?, Vec::new())
 }
 
+/// Returns an error if [`ensure_prepared`] would refuse the prepared folder because of its settings. Writes nothing,
+/// and compares the files of the corpus only if they are there.
+pub fn require_same_settings(config: &PretrainConfig) -> Result<()> {
+    let job = Job::with_any_corpus(config)?;
+    if job.has_work() { job.require_same_settings().map(drop) } else { job.require_own_files() }
+}
+
 /// Runs the missing stages on rank 0, under the lock of the folder, and returns the notes about them.
 fn make<'a>(
     processes: Processes,
@@ -139,12 +146,17 @@ struct Job<'a> {
 }
 
 impl<'a> Job<'a> {
+    /// Returns the job of a configuration; an error if files of the corpus are missing and must be read.
     fn new(config: &'a PretrainConfig) -> Result<Self> {
+        let job = Self::with_any_corpus(config)?;
+        if job.is_complete { Ok(job) } else { Ok(Self { corpus: Ok(job.corpus?), ..job }) }
+    }
+
+    fn with_any_corpus(config: &'a PretrainConfig) -> Result<Self> {
         let folder = config.prepared_dir();
         let is_complete = fs::exists(&folder.join("shards").join(MANIFEST_JSON))
             && fs::is_folder(&folder.join("tokenizer"));
         let corpus = Corpus::open(&config.data);
-        let corpus = if is_complete { corpus } else { Ok(corpus?) };
         let given = config.tokenizer.path.as_deref().map(Tokenizer::load).transpose()?;
         if let Some(given) = &given {
             given.special().mask().context("`tokenizer.path` cannot be used for pretraining")?;
@@ -176,16 +188,27 @@ impl<'a> Job<'a> {
             .map_err(|e| Problem::new(format!("is broken: {e}")).at(path.display()))?)
     }
 
+    /// Returns true if the folder holds prepared work, finished or not.
+    fn has_work(&self) -> bool {
+        [self.documents(), self.tokenizer(), self.shards()].iter().any(|folder| fs::exists(folder))
+    }
+
     /// Writes the settings into a folder without prepared work; elsewhere they must equal the settings stored
     /// there.
     fn agree_on_settings(&self) -> Result<()> {
-        let path = self.folder.join(SETTINGS_JSON);
-        let has_work =
-            [self.documents(), self.tokenizer(), self.shards()].iter().any(|folder| fs::exists(folder));
-        if !has_work {
+        if !self.has_work() {
             self.require_own_files()?;
+            let path = self.folder.join(SETTINGS_JSON);
             return fs::write_bytes(&path, format!("{:#}\n", self.settings).as_bytes());
         }
+        if self.require_same_settings()?.has_copies {
+            self.store_times();
+        }
+        Ok(())
+    }
+
+    /// Returns an error if the settings differ from those stored in the folder.
+    fn require_same_settings(&self) -> Result<Compared> {
         let mut stored = self.stored_settings()?;
         let mut wanted = self.settings.clone();
         let mut compared = Compared::default();
@@ -199,16 +222,18 @@ impl<'a> Job<'a> {
         files::forget(&mut stored);
         files::forget(&mut wanted);
         let mut differences = settings::differences(&stored, &wanted);
-        differences.extend(compared.differences);
+        differences.append(&mut compared.differences);
         if differences.is_empty() {
-            if compared.has_copies {
-                self.store_times();
-            }
-            return Ok(());
+            return Ok(compared);
         }
+        // The family is that of the model: `tokenizer.family` is no key to set again.
+        let is_family = stored["tokenizer"]["family"] != wanted["tokenizer"]["family"];
+        let restore = if is_family { "" } else { "set the old values again, " };
         Err(Problem::usage(format!("was prepared with other settings: {}", differences.join("; ")))
             .at(self.folder.display())
-            .hint("set the old values again, choose another `data.prepared_dir`, or remove this folder to prepare anew")
+            .hint(format!(
+                "{restore}choose another `data.prepared_dir`, or remove this folder to prepare anew"
+            ))
             .into())
     }
 

@@ -109,7 +109,7 @@ fn encode<T: Target>(
 ) -> Result<Vec<Encoded<T>>> {
     let (encoded, unusual) = T::Input::encode(tokenizer, collator, &set.rows)?;
     for note in T::Input::notes(name, &encoded, &set.rows, &unusual, collator) {
-        progress.note(&note);
+        progress.note_once(&note);
     }
     Ok(encoded)
 }

@@ -7,7 +7,7 @@ use crate::families::ModelConfig;
 use crate::layers::{Init, ParameterSpec, Parameters};
 use crate::shards::ShardSet;
 use crate::tasks::pretraining::word_vectors::{WordVectors, word_vectors};
-use crate::telemetry::Progress;
+use crate::tasks::run::Setting;
 
 /// Overwrites the embedding of each token that occurs in the text with its word vector, scaled to the
 /// expected length of a random row; rows of other tokens stay random. If two models share embeddings, this is
@@ -16,14 +16,14 @@ pub(super) fn begin_with_text(
     parameters: &Parameters,
     model: &ModelConfig,
     text: &ShardSet,
-    seed: u64,
-    progress: &Progress,
+    setting: Setting<'_>,
 ) -> Result<()> {
     let ending = format!("{}.{}.weight", model.family.prefix, model.family.names.word);
     let is_table = |spec: &&ParameterSpec| spec.name.ends_with(&ending) && spec.init != Init::Zeros;
     let spec = parameters.layout().specs().find(is_table).context("every encoder has word embeddings")?;
     let [rows, width] = spec.shape[..] else { anyhow::bail!("embeddings are a matrix") };
-    let WordVectors { rows: vectors, found } = word_vectors(text, width, seed, progress)?;
+    let WordVectors { rows: vectors, found } =
+        word_vectors(text, width, setting.seed, setting.progress, &|| setting.go_on())?;
     let named = parameters.named()?;
     let (_, table) = named.iter().find(|(name, _)| *name == spec.name).context("it was just found")?;
     let mut values: Vec<f32> = table.flatten_all()?.to_vec1()?;
@@ -35,7 +35,7 @@ pub(super) fn begin_with_text(
         }
     }
     parameters.set(&spec.name, &Tensor::from_vec(values, (rows, width), &Device::Cpu)?)?;
-    progress.note(&format!(
+    setting.progress.note(&format!(
         "word embeddings: {found} of {rows} are initialised from co-occurrence counts, {} at random",
         rows - found
     ));

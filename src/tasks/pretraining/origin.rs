@@ -183,10 +183,12 @@ impl Origin {
         self.model.notes.iter().for_each(|note| progress.note(&format!("{place}: {note}")));
         progress.note(&format!("{place}: the run begins with these weights"));
         let refit = self.refit(model, tokenizer);
-        if let Some(words) = &refit.words {
+        let words = refit.words.as_ref().filter(|words| !keeps_rows(words, tokenizer));
+        if let Some(words) = words {
             let kept = words.iter().flatten().count();
             progress.note(&format!(
-                "{place}: another tokenizer: {kept} of its {} tokens are in the folder's and keep their rows, {} begin at the mean",
+                "{place}: another tokenizer: {kept} of its {} tokens are in the folder's and keep their rows, {} \
+                 begin at the mean",
                 words.len(),
                 words.len() - kept
             ));
@@ -249,6 +251,12 @@ fn matches(before: &Tokenizer, after: &Tokenizer, rows: usize) -> Vec<Option<u32
         });
     }
     matches
+}
+
+/// Returns true if each token of the tokenizer has the same row in the folder as in the run.
+fn keeps_rows(words: &[Option<u32>], tokenizer: &Tokenizer) -> bool {
+    let of_tokens = words.iter().take(tokenizer.vocab_size());
+    of_tokens.enumerate().all(|(id, word)| word.is_some_and(|word| word as usize == id))
 }
 
 /// The ids of the special tokens, in the order of their roles.

@@ -35,20 +35,27 @@ pub(super) struct WordVectors {
 }
 
 /// Computes the vectors of the tokens of a text, with the same result for any number of threads. Returns an
-/// error for a text with too few different tokens.
+/// error for a text with too few different tokens, and the first error of `go_on`, which is called time and again.
 pub(super) fn word_vectors(
     text: &ShardSet,
     dimensions: usize,
     seed: u64,
     progress: &Progress,
+    go_on: &(dyn Fn() -> Result<()> + Sync),
 ) -> Result<WordVectors> {
     let text = Text::read(text, MOST_TOKENS)?;
     let counting = progress.stage("counting neighbours", Unit::Items, None);
-    let associations = Associations::new(&text, |rows| counting.advance(rows));
+    let associations = Associations::new(&text, |rows| {
+        counting.advance(rows);
+        go_on()
+    })?;
     counting.finish(&format!("{} tokens", text.len()));
     let stream = Stream::new(seed, Purpose::Init, hash_name("word vectors"));
     let finding = progress.stage("finding word vectors", Unit::Items, Some(subspace::ROUNDS));
-    let basis = subspace::dominant(&associations, dimensions, stream, || finding.advance(1))?;
+    let basis = subspace::dominant(&associations, dimensions, stream, || {
+        finding.advance(1);
+        go_on()
+    })?;
     let Some(mut rows) = basis else {
         return Err(Problem::usage(format!(
             "is `cooccurrence`, but the text has too few different tokens for vectors of {dimensions} numbers"

@@ -23,6 +23,8 @@ pub struct TrainingProgress {
     /// Number of updates that earlier processes of the run did.
     first_step: u64,
     started: Instant,
+    /// Seconds after the start of this sitting at which a time limit ends the run.
+    limit_seconds: Option<f64>,
     /// Time of the last event with the step.
     last_event: Instant,
 }
@@ -37,7 +39,21 @@ impl TrainingProgress {
         }
         let folder = folder.display().to_string();
         let now = Instant::now();
-        Self { progress, folder, bar, total_steps, first_step: done_steps, started: now, last_event: now }
+        Self {
+            progress,
+            folder,
+            bar,
+            total_steps,
+            first_step: done_steps,
+            started: now,
+            limit_seconds: None,
+            last_event: now,
+        }
+    }
+
+    /// Limits the remaining time that is shown: this sitting ends at most `limit_seconds` after its start.
+    pub fn end_within(&mut self, limit_seconds: f64) {
+        self.limit_seconds = Some(limit_seconds);
     }
 
     /// Changes the total number of updates.
@@ -68,10 +84,12 @@ impl TrainingProgress {
 
     /// Estimates the remaining seconds from the steps of this process only. Steps of earlier processes took
     /// no time of this one, so the bar's own estimate would be far too low.
-    fn remaining_seconds(&self, step: u64) -> Option<f64> {
+    pub(super) fn remaining_seconds(&self, step: u64) -> Option<f64> {
         let done = step.saturating_sub(self.first_step);
         let elapsed_seconds = self.started.elapsed().as_secs_f64();
-        text::remaining_seconds(done, self.total_steps.saturating_sub(step), elapsed_seconds)
+        let of_steps = text::remaining_seconds(done, self.total_steps.saturating_sub(step), elapsed_seconds)?;
+        let of_limit = self.limit_seconds.map(|limit| (limit - elapsed_seconds).max(0.0));
+        Some(of_limit.map_or(of_steps, |of_limit| of_steps.min(of_limit)))
     }
 }
 

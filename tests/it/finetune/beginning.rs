@@ -215,6 +215,11 @@ fn a_model_that_learnt_nothing_says_so() {
     let told = place.program(&[&flags[..], &["--output-dir", "a", "--max-steps", "9"]].concat(), "").ok();
     warned(&told, same);
     warned(&place.program(&["evaluate", "--model", "a/final", "--data", "dev.csv", "--json"], "").ok(), same);
+    let sweep = ["--output-dir", "sweep", "--max-steps", "9", "--sweep", "weight_decay=0,0.01"];
+    let told = place.program(&[&flags[..], &sweep].concat(), "").ok();
+    warned(&told, &format!("weight_decay=0, seed=42; weight_decay=0.01, seed=42: {same}"));
+    assert!(told.stdout.contains("a tie: 0 and 0.01 have the same mean"), "{}", told.stdout);
+    assert!(!told.stdout.contains("* "), "none of them is marked: {}", told.stdout);
     fs::write(place.path("one.csv"), examples(1)).unwrap();
     let told = place.program(&["evaluate", "--model", "a/final", "--data", "one.csv"], "").ok();
     assert!(!told.stderr.contains("learnt nothing"), "{}", told.stderr);

@@ -32,6 +32,10 @@ fn a_run_leaves_two_folders_whose_scores_have_their_names() {
     let place = Workplace::new();
     let done = place.run(&sets(&[]), &[]).ok();
     assert!(done.stdout.contains("discriminator loss") && done.stdout.contains("mask 3:"), "{}", done.stdout);
+    let lines: Vec<&str> = done.stdout.lines().map(str::trim).collect();
+    assert!(lines[1].ends_with("(1 x generator loss + 50 x discriminator loss)"), "{}", done.stdout);
+    let at = lines.iter().position(|line| line.starts_with("generator loss ")).unwrap();
+    assert!(lines[at + 1].starts_with("unigram baseline "), "{}", done.stdout);
     let results = place.json("all_results.json");
     let value = |name: &str| results[name].as_f64().unwrap_or_else(|| panic!("{name} in {results}"));
     for share in ["generator_accuracy", "discriminator_accuracy", "replaced_precision", "replaced_recall"] {

@@ -74,6 +74,8 @@ fn a_signal_saves_the_last_step_and_the_same_command_goes_on_as_if_nothing_had_b
             "{}",
             stopped.stderr
         );
+        let confirmed = format!("{by}: stopping at the next safe point, then saving; a second signal");
+        assert!(stopped.stderr.contains(&confirmed), "{}", stopped.stderr);
         assert_eq!(stopped.stdout, "", "there is nothing to report yet");
     }
     let last = place.run(&[], &[]).ok();

@@ -90,6 +90,32 @@ fn no_steps_write_the_folder_again_or_its_untrained_twin() {
 }
 
 #[test]
+fn a_table_of_another_family_that_the_folder_replaces_is_named() {
+    let place = with_model(&[]);
+    let config = fs::read_to_string(place.path("config.yaml")).unwrap().replace("  roberta: {", "  bert: {");
+    fs::write(place.path("config.yaml"), config).unwrap();
+    let unused =
+        "note: the table `model.bert` of the configuration is not used: `first/final` is a model of RoBERTa";
+    let done = run_on(&place, &["training.max_steps=2"]).ok();
+    assert_eq!(done.stderr.matches(unused).count(), 1, "{}", done.stderr);
+    let same = with_model(&[]);
+    let done = run_on(&same, &["training.max_steps=2", "tokenizer.path=first/final"]).ok();
+    assert!(!done.stderr.contains("is not used"), "{}", done.stderr);
+    assert!(!done.stderr.contains("another tokenizer"), "it is the folder's own: {}", done.stderr);
+    assert!(
+        done.stderr.contains("worse than guessing by frequency alone") == is_worse(&same),
+        "{}",
+        done.stderr
+    );
+}
+
+/// True if the loss of the run is above that of guessing each word by its frequency.
+fn is_worse(place: &Workplace) -> bool {
+    let results = place.json("all_results.json");
+    results["eval_loss"].as_f64() > results["eval_unigram_loss"].as_f64()
+}
+
+#[test]
 fn another_tokenizer_keeps_the_rows_of_shared_tokens() {
     let place = with_model(&[]);
     let sets = ["tokenizer.vocab_size=500", "training.max_steps=3", "tokenizer.min_frequency=1"];

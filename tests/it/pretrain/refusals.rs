@@ -37,7 +37,7 @@ fn what_a_run_began_with_cannot_change_under_it() {
     place.run(&changed, &["--dry-run"]).refused(2, &["model.roberta.hidden_size: was `32`"]);
     assert_same_tree(&before, &place.tree());
     let dry = place.run(&["training.max_steps=5"], &["--dry-run"]).ok();
-    assert!(dry.stdout.contains("whose run would be resumed after step 3"), "{}", dry.stdout);
+    assert!(dry.stdout.contains("run, resumes after step 3"), "{}", dry.stdout);
 }
 
 #[test]
@@ -52,6 +52,32 @@ fn nothing_is_prepared_in_the_folder_of_another_run() {
     fs::write(place.path("run/config.yaml"), config).expect("writes");
     let before = place.tree();
     place.run(&[], &[]).refused(2, &["holds `config.yaml` of a run of another kind"]);
+    assert_same_tree(&before, &place.tree());
+}
+
+#[test]
+fn a_dry_run_refuses_prepared_data_that_the_run_refuses() {
+    let place = Workplace::new();
+    let done = place.run(&["training.max_steps=3", "data.prepared_dir=prepared"], &[]).ok();
+    let worse = "warning: the model is worse than guessing by frequency alone: its loss on masked words is ";
+    assert!(done.stderr.contains(worse), "after three steps: {}", done.stderr);
+    let dry = place.run(&["training.max_steps=3", "data.prepared_dir=prepared"], &["--dry-run"]).ok();
+    assert!(dry.stdout.contains("complete already, at step 3: prints its results"), "{}", dry.stdout);
+    let before = place.tree();
+    let other = ["run.output_dir=other", "data.prepared_dir=prepared"];
+    let bert = "model={bert: {hidden_size: 32, num_hidden_layers: 2, num_attention_heads: 2, \
+                intermediate_size: 64, max_position_embeddings: 34}}";
+    for (set, words) in [
+        ("tokenizer.vocab_size=420", "hint: set the old values again, choose another `data.prepared_dir`"),
+        ("tokenizer.algorithm=wordpiece", "`tokenizer.algorithm` was"),
+        (bert, "hint: choose another `data.prepared_dir`, or remove this folder"),
+    ] {
+        let sets = [&other[..], &[set, "run.sample_text=null"]].concat();
+        for more in [&["--dry-run"][..], &[]] {
+            place.run(&sets, more).refused(2, &["prepared: was prepared with other settings", words]);
+        }
+    }
+    fs::remove_dir_all(place.path("other")).ok();
     assert_same_tree(&before, &place.tree());
 }
 

@@ -68,12 +68,12 @@ pub(super) struct Associations {
 
 impl Associations {
     /// Computes max(0, log(c_ij t / (f_i f_j))), where c counts neighbours, f is the sum of a row of c, and t
-    /// the sum of all counts. Calls `after` with the number of rows that were finished.
-    pub(super) fn new(text: &Text, after: impl Fn(u64) + Sync) -> Self {
+    /// the sum of all counts. Calls `after` with the number of rows that were finished; its error ends the counting.
+    pub(super) fn new(text: &Text, after: impl Fn(u64) -> Result<()> + Sync) -> Result<Self> {
         let vocab_size = text.vocab_size;
         let frequencies = frequencies(text);
         let total: f64 = frequencies.iter().sum();
-        let blocks: Vec<Self> = (0..vocab_size.div_ceil(BLOCK))
+        let blocks: Result<Vec<Self>> = (0..vocab_size.div_ceil(BLOCK))
             .into_par_iter()
             .map(|block| {
                 let rows = block * BLOCK..((block + 1) * BLOCK).min(vocab_size);
@@ -90,19 +90,19 @@ impl Associations {
                         }
                     }
                 }
-                after(rows.len() as u64);
-                found
+                after(rows.len() as u64)?;
+                Ok(found)
             })
             .collect();
         let mut matrix = Self::default();
-        for block in blocks {
+        for block in blocks? {
             let before = matrix.columns.len();
             matrix.starts.extend(block.starts.iter().map(|start| before + start));
             matrix.columns.extend(block.columns);
             matrix.values.extend(block.values);
         }
         matrix.starts.push(matrix.columns.len());
-        matrix
+        Ok(matrix)
     }
 
     /// Number of rows, which is also the number of columns (V).

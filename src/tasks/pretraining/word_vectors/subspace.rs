@@ -13,12 +13,12 @@ use crate::tasks::pretraining::word_vectors::counts::Associations;
 pub(super) const ROUNDS: u64 = 8;
 
 /// Returns an orthonormal basis `[V, dimensions]`, row-major, of the dominant subspace; `None` if the matrix
-/// has fewer dimensions. Calls `after` after each of [`ROUNDS`] rounds.
+/// has fewer dimensions. Calls `after` after each of [`ROUNDS`] rounds; an error of it ends the search.
 pub(super) fn dominant(
     matrix: &Associations,
     dimensions: usize,
     stream: Stream,
-    after: impl Fn(),
+    after: impl Fn() -> Result<()>,
 ) -> Result<Option<Vec<f32>>> {
     let draws = (0..matrix.len() * dimensions).into_par_iter();
     let mut basis: Vec<f32> = draws.map(|index| stream.normal(index as u64) as f32).collect();
@@ -31,7 +31,7 @@ pub(super) fn dominant(
             columns = orthonormal;
         }
         basis = columns.flatten_all()?.to_vec1()?;
-        after();
+        after()?;
     }
     Ok(Some(basis))
 }

@@ -1,6 +1,8 @@
 //! Tests of the counts against their definition, and of the basis against plain power iteration.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::SeqCst;
 
 use super::counts::{Associations, Text, WINDOW};
 use super::{subspace, word_vectors};
@@ -57,7 +59,7 @@ fn associations_are_those_of_the_formula() {
         // There are more rows than are counted at once.
         let documents = documents(seed, 60, 300);
         let text = Text::from_documents(&documents.iter().map(Vec::as_slice).collect::<Vec<_>>(), 300);
-        let found = Associations::new(&text, |_| {});
+        let found = Associations::new(&text, |_| Ok(())).unwrap();
         let want = by_definition(&documents);
         let mut entries = 0;
         for row in 0..found.len() {
@@ -84,8 +86,8 @@ fn the_basis_is_orthonormal_and_dominant() {
     let documents = documents(3, 400, vocab_size);
     let documents: Vec<&[u32]> = documents.iter().map(Vec::as_slice).collect();
     let text = Text::from_documents(&documents, vocab_size as usize);
-    let matrix = Associations::new(&text, |_| {});
-    let basis = subspace::dominant(&matrix, dimensions, Stream::new(1, Purpose::Test, 9), || {})
+    let matrix = Associations::new(&text, |_| Ok(())).unwrap();
+    let basis = subspace::dominant(&matrix, dimensions, Stream::new(1, Purpose::Test, 9), || Ok(()))
         .unwrap()
         .expect("the text has more tokens than dimensions");
     let mut columns = Vec::new();
@@ -150,7 +152,7 @@ fn tokens_with_the_same_neighbours_have_the_same_direction_and_missing_ones_none
         documents.push(vec![side + stream.below(2, 3) as u32, token, side + stream.below(3, 3) as u32]);
     }
     let text = ShardSet::in_memory(&documents, 12);
-    let found = word_vectors(&text, 3, 7, &Progress::silent()).unwrap();
+    let found = word_vectors(&text, 3, 7, &Progress::silent(), &|| Ok(())).unwrap();
     assert_eq!(found.found, 10, "tokens 10 and 11 are not there");
     for (a, b) in [(0, 1), (2, 3)] {
         assert!(similarity(&found.rows, a, b) > 0.99, "{a}, {b}: {}", similarity(&found.rows, a, b));
@@ -160,10 +162,23 @@ fn tokens_with_the_same_neighbours_have_the_same_direction_and_missing_ones_none
     assert!((similarity(&found.rows, 4, 4) - 1.0).abs() < 1e-6);
     assert_eq!(found.rows[3 * 11..], [0.0; 3]);
     let alone = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
-    let again = alone.install(|| word_vectors(&text, 3, 7, &Progress::silent())).unwrap();
+    let again = alone.install(|| word_vectors(&text, 3, 7, &Progress::silent(), &|| Ok(()))).unwrap();
     assert_eq!(found, again, "threads change nothing");
-    let error = word_vectors(&text, 12, 7, &Progress::silent()).unwrap_err().to_string();
+    let error = word_vectors(&text, 12, 7, &Progress::silent(), &|| Ok(())).unwrap_err().to_string();
     assert!(error.contains("too few different tokens for vectors of 12 numbers"), "{error}");
+}
+
+#[test]
+fn an_interruption_ends_the_counting_and_the_search() {
+    let text = ShardSet::in_memory(&documents(3, 200, 300), 300);
+    for calls in [0, 1, 3] {
+        let left = AtomicU64::new(calls);
+        let ended = word_vectors(&text, 8, 7, &Progress::silent(), &|| {
+            let more = left.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1));
+            more.map(drop).map_err(|_| anyhow::anyhow!("interrupted"))
+        });
+        assert_eq!(ended.unwrap_err().to_string(), "interrupted", "after {calls} calls");
+    }
 }
 
 /// Dot product of the vectors of two tokens, in rows of three numbers.
