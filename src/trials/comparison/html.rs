@@ -36,7 +36,7 @@ pub(super) fn page(results: &[TaskResult]) -> String {
     html::page("Comparison of models", STYLE, &main)
 }
 
-/// A sentence as a paragraph; empty if there is none.
+/// Returns a sentence as a paragraph, and nothing for an empty one.
 fn paragraph(sentence: &str) -> String {
     if sentence.is_empty() { String::new() } else { format!("<p class=\"lead\">{}</p>\n", escape(sentence)) }
 }

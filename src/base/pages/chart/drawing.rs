@@ -56,10 +56,12 @@ pub fn compact(value: f64) -> String {
         size if size >= 1e9 => (1e9, "G"),
         size if size >= 1e6 => (1e6, "M"),
         size if size >= 1e4 => (1e3, "k"),
-        size if size > 0.0 && size < 1e-4 => return format!("{value:.0e}"),
+        size if size > 0.0 && size < 1e-4 => return format!("{value:.1e}").replace(".0e", "e"),
         _ => (1.0, ""),
     };
-    let text = format!("{:.4}", value / size);
+    // Two ticks of small numbers must not get the same label.
+    let decimals = if value.abs() < 0.01 { 6 } else { 4 };
+    let text = format!("{:.decimals$}", value / size);
     format!("{}{unit}", text.trim_end_matches('0').trim_end_matches('.'))
 }
 
@@ -122,7 +124,11 @@ mod tests {
 
     #[test]
     fn numbers_of_axes_are_short() {
-        let texts = [0.0, 0.002, 3e-5, 5.25, 9000.0, 15_000.0, 2.5e6, -3e9, 1e34].map(compact);
-        assert_eq!(texts, ["0", "0.002", "3e-5", "5.25", "9000", "15k", "2.5M", "-3G", "1e34"]);
+        let texts =
+            [0.0, 0.002, 3e-5, 7.5e-5, 0.000_85, 5.25, 9000.0, 15_000.0, 2.5e6, -3e9, 1e34].map(compact);
+        assert_eq!(
+            texts,
+            ["0", "0.002", "3e-5", "7.5e-5", "0.00085", "5.25", "9000", "15k", "2.5M", "-3G", "1e34"]
+        );
     }
 }
