@@ -34,7 +34,10 @@ pub(super) fn after_finetuning(folder: &Path, config: &FinetuneConfig) -> String
     let file = if data.eval_fraction.is_some() { &data.train_file } else { &data.eval_file };
     let predict = format!("mlmtrain predict --model {model} --input {}", shown(file));
     let scored = if data.eval_fraction.is_none() { shown(file) } else { "test.csv".to_string() };
-    next(&[predict, format!("mlmtrain evaluate --model {model} --data {scored}")])
+    let flags = [("--label-column", &data.label_column), ("--label-separator", &data.label_separator)];
+    let flags = flags.iter().filter_map(|(flag, value)| Some(format!(" {flag} {}", quoted(value.as_ref()?))));
+    let flags: String = flags.collect();
+    next(&[predict, format!("mlmtrain evaluate --model {model} --data {scored}{flags}")])
 }
 
 fn next(commands: &[String]) -> String {
@@ -73,6 +76,9 @@ mod tests {
             "next:\n  mlmtrain predict --model runs/a/final --input b.csv\n  \
              mlmtrain evaluate --model runs/a/final --data b.csv"
         );
+        let own = r#"{"train_file": "a.csv", "eval_file": "b.csv", "label_column": "my tags", "label_separator": ";"}"#;
+        let text = after_finetuning(Path::new("m"), &config(own));
+        assert!(text.ends_with("--data b.csv --label-column 'my tags' --label-separator ';'"), "{text}");
         let split = config(r#"{"train_file": "a.csv", "eval_fraction": 0.1}"#);
         let text = after_finetuning(Path::new("m"), &split);
         assert!(text.contains("--input a.csv") && text.contains("--data test.csv"), "{text}");

@@ -206,7 +206,9 @@ impl Checker<'_> {
             Value::Filled(filled) => ["", "null", "~"].contains(&filled.text.trim()),
             value => *value == Value::Null,
         };
-        if field.optional && is_null && !matches!(field.shape, Shape::Table(_)) {
+        // The name of a family alone means a model of that family with its defaults.
+        let is_family = matches!(field.shape, Shape::Table(_)) && at.starts_with("model.");
+        if field.optional && is_null && !is_family {
             self.checked.places.insert(at.to_string(), entry.node.place.clone());
             values.insert(field.name.clone(), Json::Null);
         } else if let Some(value) = self.value(&entry.node, &field.shape, at) {

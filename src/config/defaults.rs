@@ -21,9 +21,11 @@ pub const WEIGHT_DECAY: f64 = 0.01;
 /// Decay of the second moment, that of RoBERTa: gradients of early steps say little about later ones.
 pub const ADAM_BETA2: f64 = 0.98;
 
-/// Lion's learning rate as a share of that of AdamW. Its weight decay is larger by as much (section 5 of its
-/// paper).
+/// Lion's learning rate as a share of that of AdamW (section 5 of its paper).
 const LION_SHARE: f64 = 0.1;
+
+/// Lion's weight decay: that of AdamW, larger by as much as its learning rate is smaller.
+const LION_WEIGHT_DECAY: f64 = 0.1;
 
 /// The decay of Lion's momentum in its paper.
 const LION_BETA2: f64 = 0.99;
@@ -131,7 +133,7 @@ impl PretrainConfig {
             training.warmup_steps = WARMUP_SHARE;
         }
         if open.take("weight_decay", "pretraining") {
-            training.weight_decay = WEIGHT_DECAY / share;
+            training.weight_decay = if is_lion { LION_WEIGHT_DECAY } else { WEIGHT_DECAY };
         }
         if !is_lamb && open.take("adam_beta2", "pretraining") {
             training.adam_beta2 = if is_lion { LION_BETA2 } else { ADAM_BETA2 };

@@ -80,6 +80,11 @@ pub struct Change {
 }
 
 impl Change {
+    /// Returns true if the value is a larger number than before.
+    fn is_larger(&self) -> bool {
+        self.old.as_f64().zip(self.new.as_f64()).is_some_and(|(old, new)| new > old)
+    }
+
     /// Returns true if a run may continue with this change.
     pub fn is_free(&self) -> bool {
         self.keeps_numbers() || self.is_below(ENDS) || self.is_below(TRAVEL)
@@ -123,10 +128,15 @@ pub fn compare_for_resume<T: Serialize>(before: &T, current: &T) -> Result<Vec<C
     if fixed.is_empty() { Ok(free) } else { Err(Problems(fixed.iter().map(problem).collect())) }
 }
 
-/// Refuses changes of the length of a complete run. Its learning rate has ended: more steps would raise the rate once
-/// more, and with fewer steps the scores of the run would be those of another length.
-pub fn refuse_other_length(changes: &[Change]) -> Result<(), Problems> {
-    let lengths = changes.iter().filter(|change| LENGTH.contains(&change.path.as_str()));
+/// Refuses changes of the length of a complete run with this configuration. Its learning rate has ended: more steps
+/// would raise the rate once more, and with fewer steps the scores of the run would be those of another length. Only a
+/// constant rate may go on for more steps.
+pub fn refuse_other_length(changes: &[Change], config: &Json) -> Result<(), Problems> {
+    let schedule = config["training"]["lr_scheduler_type"].as_str();
+    let is_constant = matches!(schedule, Some("constant" | "constant_with_warmup"));
+    let lengths = changes
+        .iter()
+        .filter(|change| LENGTH.contains(&change.path.as_str()) && !(is_constant && change.is_larger()));
     let problems: Vec<Problem> = lengths
         .map(|change| {
             Problem::usage(format!(

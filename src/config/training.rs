@@ -155,6 +155,7 @@ pub struct TrainingConfig {
     pub loss_spike_threshold: f64,
     /// Average the weights over the steps, as in `{decay: 0.999}`; the average is what is evaluated and what
     /// the folders of models hold. Nothing is averaged when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub weight_average: Option<WeightAverage>,
     /// Steps between two log records; the first and the last step are logged, too. A run of fewer steps than
     /// this logs about ten times.

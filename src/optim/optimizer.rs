@@ -277,7 +277,7 @@ mod tests {
         // Muon has the matrix of the layer, `AdamW` all others.
         assert_eq!(
             groups(OptimizerType::Muon, &parameters),
-            [(0..63, true), (0..150, true), (0..5, false), (64..134, false)]
+            [(0..63, true), (0..150, true), (0..134, false)]
         );
     }
 

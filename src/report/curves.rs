@@ -7,11 +7,11 @@ use crate::pages::chart::{Chart, Curve, Mark, WIDE, compact};
 use crate::pages::html::{breakable, escape};
 use crate::quantity::format_grouped;
 use crate::report::facts::MAIN_SCORES;
-use crate::report::run::{ELAPSED, Run};
+use crate::report::run::{ELAPSED, Run, unit_of};
 use crate::report::state::State;
 use crate::report::table::{COLORS, color, dot};
 use crate::report::thinned::{Point, Thinned};
-use crate::report::units::{Unit, of_runs, significant, tag_title};
+use crate::report::units::{Unit, significant, tag_title};
 use crate::tasks::pretraining::corpus::PREDICTED_TOKENS;
 
 /// Most points of all curves of a page together: the page must stay small.
@@ -207,7 +207,7 @@ fn has_times(runs: &[Run], tag: &str) -> bool {
 /// Draws one chart with at most `most` points for each curve, of which about `hints` show their value on
 /// hover. A chart without two points of a curve is left out.
 fn figure(plan: &Plan, runs: &[Run], most: usize, hints: usize) -> String {
-    let unit = plan.tags.first().map_or(Unit::Plain, |tag| of_runs(runs, tag));
+    let unit = plan.tags.first().map_or(Unit::Plain, |tag| unit_of(runs, tag));
     let axis = Axis::new(plan, runs);
     let drawn: Vec<(usize, &Run)> =
         runs.iter().enumerate().filter(|(_, run)| !is_another_loss(plan, runs, run)).collect();

@@ -8,10 +8,9 @@ use serde_json::Value;
 use crate::families::Family;
 use crate::pages::columns::shortened;
 use crate::quantity::{format_bytes, format_grouped};
-use crate::report::run::{ELAPSED, Run};
+use crate::report::run::{ELAPSED, Run, unit_of};
 use crate::report::state::State;
 use crate::report::table::Fact;
-use crate::report::units;
 use crate::report::units::{Unit, compact_count, duration, score_title};
 use crate::scores::{Better, mean, measured, sample_std};
 
@@ -74,7 +73,7 @@ pub(super) fn results(runs: &[Run]) -> Vec<Fact> {
         Fact::new("steps", runs, steps),
         Fact::new("training loss, latest", runs, |run| {
             let loss = run.latest("train/loss").filter(|_| run.state != State::Complete)?;
-            Some(units::of_runs(runs, "loss").text(loss))
+            Some(unit_of(runs, "loss").text(loss))
         }),
     ];
     let is_mixed = runs.iter().any(Run::has_parts) && !runs.iter().all(Run::has_parts);
@@ -107,7 +106,7 @@ fn listed(runs: &[Run]) -> Vec<&str> {
 /// compared: they have the same task, and not all have the same value.
 fn score_fact(runs: &[Run], name: &str, title: String, applies: fn(&Run) -> bool) -> Fact {
     let values: Vec<Option<f64>> = runs.iter().map(|run| run.score(name).filter(|_| applies(run))).collect();
-    let unit = units::of_runs(runs, name);
+    let unit = unit_of(runs, name);
     let tasks: BTreeSet<&str> = runs.iter().filter_map(|run| run.key("task")).collect();
     let known: Vec<u64> = values.iter().flatten().map(|value| value.to_bits()).collect();
     let differ = known.windows(2).any(|pair| pair[0] != pair[1]);
@@ -139,7 +138,7 @@ pub(super) fn means(runs: &[Run]) -> Vec<Mean> {
         .filter(|name| !is_baseline(name) && Unit::from_name(name) != Unit::Count)
         .filter_map(|name| {
             let values: Vec<f64> = runs.iter().map(|run| run.score(name)).collect::<Option<_>>()?;
-            let unit = units::of_runs(runs, name);
+            let unit = unit_of(runs, name);
             Some(Mean {
                 name: name.to_string(),
                 title: title_in(runs, name),

@@ -10,11 +10,11 @@ use crate::pages::html::{breakable, escape};
 use crate::quantity::{format_age, format_bytes, format_count, format_grouped};
 use crate::report::facts::MainScore;
 use crate::report::find::is_seed;
-use crate::report::run::Run;
+use crate::report::run::{Run, unit_of};
 use crate::report::state::State;
 use crate::report::table::dot;
 use crate::report::units::{Unit, compact_count, duration, score_title};
-use crate::report::{curves, facts, parts, settings, table, units, wrong};
+use crate::report::{curves, facts, parts, settings, table, wrong};
 
 const STYLE: &str = include_str!("style.css");
 
@@ -116,7 +116,7 @@ fn figures(run: &Run) -> Vec<(String, String)> {
     if let Some(MainScore { name, value, baseline }) = facts::main_score(run) {
         let baseline = baseline.map(|baseline| format!(", baseline {}", Unit::Nats.text(baseline)));
         let label = format!("{}{}", score_title(name), baseline.unwrap_or_default());
-        figures.push((units::of_runs(std::slice::from_ref(run), name).text(value), label));
+        figures.push((unit_of(std::slice::from_ref(run), name).text(value), label));
     }
     if let Some(perplexity) = run.score("perplexity") {
         figures.push((Unit::Perplexity.text(perplexity), "perplexity".to_string()));

@@ -16,6 +16,7 @@ use crate::report::predictions::Predictions;
 use crate::report::state;
 use crate::report::state::State;
 use crate::report::thinned::{Point, Thinned};
+use crate::report::units::Unit;
 use crate::telemetry::MetricsLog;
 use crate::train::results;
 use crate::train::run_folder::{MACHINE, METRICS};
@@ -254,6 +255,13 @@ fn steps_of_checkpoint(folder: &Path) -> Option<u64> {
     let text = fs::read_text_capped(&newest.join("trainer_state.json"), STATE_CAP_BYTES).ok()?;
     let state: Value = serde_json::from_str(&text).ok()?;
     state.get("max_steps")?.as_u64().filter(|steps| *steps > 0)
+}
+
+/// Returns the unit of a tag or score of these runs: the loss of a regression is a squared distance.
+pub(super) fn unit_of(runs: &[Run], name: &str) -> Unit {
+    let unit = Unit::from_name(name);
+    let is_distance = unit == Unit::Nats && runs.iter().all(|run| run.key("task") == Some("regression"));
+    if is_distance { Unit::Distance } else { unit }
 }
 
 #[cfg(test)]

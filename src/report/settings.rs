@@ -9,10 +9,10 @@ use serde_json::Value;
 use crate::fs;
 use crate::pages::chart::{Chart, Curve, Mark};
 use crate::pages::html::escape;
-use crate::report::run::Run;
+use crate::report::run::{Run, unit_of};
 use crate::report::sweep::{Setting, Sweep};
 use crate::report::units::{Unit, compact_count, score_title, tag_title};
-use crate::report::{sweep, table, units};
+use crate::report::{sweep, table};
 use crate::scores::{mean, measured, sample_std};
 
 /// Reads the sweep that all these runs are of; `None` if they are no sweep.
@@ -44,7 +44,7 @@ pub(super) fn section(sweep: &Sweep, runs: &[Run]) -> String {
         .iter()
         .map(|setting| {
             let values = keys.iter().map(|key| value_text(setting.setting.get(*key)));
-            let scores = names.iter().map(|name| text(setting, name, units::of_runs(runs, name)));
+            let scores = names.iter().map(|name| text(setting, name, unit_of(runs, name)));
             values.chain([seeds(setting)]).chain(scores).collect()
         })
         .collect();
@@ -58,7 +58,7 @@ pub(super) fn section(sweep: &Sweep, runs: &[Run]) -> String {
 /// The chart of the learning curve; empty if the sweep is not one.
 fn curve(sweep: &Sweep, runs: &[Run]) -> String {
     let name = without_eval(&sweep.metric);
-    let unit = units::of_runs(runs, name);
+    let unit = unit_of(runs, name);
     let factor = unit.factor();
     let mut means = Vec::new();
     let mut band = Vec::new();

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use crate::pages::chart::compact;
 use crate::quantity::{format_amount, format_bytes, format_duration, format_grouped};
-use crate::report::run::Run;
 use crate::scores::{Metric, NOT_MEASURED};
 use crate::tasks::pretraining::corpus::PREDICTED_TOKENS;
 
@@ -28,13 +27,6 @@ pub(super) enum Unit {
     Distance,
     /// A number without a unit.
     Plain,
-}
-
-/// Returns the unit of a tag or score of these runs: the loss of a regression is a squared distance.
-pub(super) fn of_runs(runs: &[Run], name: &str) -> Unit {
-    let unit = Unit::from_name(name);
-    let is_distance = unit == Unit::Nats && runs.iter().all(|run| run.key("task") == Some("regression"));
-    if is_distance { Unit::Distance } else { unit }
 }
 
 impl Unit {

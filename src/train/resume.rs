@@ -75,7 +75,8 @@ pub fn find<C: Serialize + DeserializeOwned>(
     let Some(resumed) = resumed else { return Ok(None) };
     let place = resumed.checkpoint.path().display().to_string();
     let was_pretraining = is_pretraining(&resumed.config);
-    let is_pretraining = is_pretraining(&serde_json::to_value(config)?);
+    let current = serde_json::to_value(config)?;
+    let is_pretraining = is_pretraining(&current);
     if was_pretraining != is_pretraining {
         let command = if was_pretraining { "pretrain" } else { "finetune" };
         return Err(Problem::usage(format!("is a checkpoint of `mlmtrain {command}`, another kind of run"))
@@ -88,7 +89,7 @@ pub fn find<C: Serialize + DeserializeOwned>(
     })?;
     let changes = compare_for_resume(&saved, config)?;
     if resumed.state.finished && !is_pretraining {
-        refuse_other_length(&changes)?;
+        refuse_other_length(&changes, &current)?;
     }
     for change in &changes {
         progress.note(&format!("note: `{}` was {} and is {} now", change.path, change.old, change.new));

@@ -81,8 +81,9 @@ pub fn refuse_other_run<C: Serialize + DeserializeOwned>(
         return begins_again(start, output, config).map(drop);
     };
     let changes = changes_since(output, config)?;
-    if is_finished(&store.path_of(newest)) && !is_pretraining(&serde_json::to_value(config)?) {
-        refuse_other_length(&changes)?;
+    let current = serde_json::to_value(config)?;
+    if is_finished(&store.path_of(newest)) && !is_pretraining(&current) {
+        refuse_other_length(&changes, &current)?;
     }
     Ok(())
 }

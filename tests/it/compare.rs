@@ -100,7 +100,7 @@ fn models_stand_beside_their_floors_and_a_killed_comparison_ends_in_the_same_tab
         (&"run".into(), &"other".into(), &true.into())
     );
     let page = fs::read_to_string(place.path("out/compare.html")).unwrap();
-    assert_eq!(page.matches("<svg").count(), 2);
+    assert_eq!(page.matches("<figure class=\"strips\"").count(), 2);
     assert!(!page.contains("://"), "the page needs no network");
     assert!(!place.path("out/animals/run/seed-1/final").exists(), "weights are not kept");
 

@@ -32,7 +32,7 @@ pub enum CheckpointCommand {
     /// folder `evaluate` cleans the text as the run did.
     #[command(after_help = "Examples:
   mlmtrain checkpoint average runs/quickstart --last 2 --output runs/quickstart/averaged
-  mlmtrain checkpoint average runs/quickstart/checkpoint-3000 runs/quickstart/final --output averaged")]
+  mlmtrain checkpoint average runs/quickstart/checkpoint-3000 runs/quickstart/final --output mean")]
     Average(AverageArgs),
     /// Delete old checkpoints of a run, never the best one
     ///

@@ -357,3 +357,15 @@ fn sweeps_and_tasks_take_includes_variables_and_profiles() {
         assert_eq!((tasks[0].name.as_str(), tasks[0].metric.name()), ("topics", metric));
     }
 }
+
+#[test]
+fn every_file_in_configs_is_right() {
+    let pattern = concat!(env!("CARGO_MANIFEST_DIR"), "/../../configs/**/*.yaml");
+    let files: Vec<PathBuf> =
+        glob::glob(pattern).expect("is a pattern").map(|file| file.expect("is readable")).collect();
+    assert!(files.len() > 30);
+    // Files that are only included need not be complete.
+    for file in files.into_iter().filter(|file| !file.ends_with("recipe.yaml")) {
+        assert_eq!(load_any(&file, &[]).map(|_| ()), Ok(()));
+    }
+}

@@ -6,7 +6,7 @@ use super::*;
 use crate::tensor::from_vec;
 use crate::testing::{
     DTYPES, assert_close, assert_same_for_any_thread_count, bits, double, fresh, fresh_in, on_each_device,
-    on_host, placed, relative_error,
+    on_host, placed,
 };
 use crate::update::{Clip, Group};
 
@@ -288,11 +288,11 @@ fn count(shapes: &[[usize; 2]]) -> usize {
 #[test]
 fn matrices_agree_with_the_reference() {
     for (dtype, adjust_lr, tolerance) in [
-        (DType::F32, AdjustLr::MatchRmsAdamw, 2e-6),
-        (DType::F32, AdjustLr::Original, 2e-6),
-        (DType::F32, AdjustLr::SpectralUnclamped, 2e-6),
-        (DType::BF16, AdjustLr::MatchRmsAdamw, 2e-3),
-        (DType::F16, AdjustLr::MatchRmsAdamw, 4e-4),
+        (DType::F32, AdjustLr::MatchRmsAdamw, 5e-5),
+        (DType::F32, AdjustLr::Original, 5e-5),
+        (DType::F32, AdjustLr::SpectralUnclamped, 5e-5),
+        (DType::BF16, AdjustLr::MatchRmsAdamw, 0.06),
+        (DType::F16, AdjustLr::MatchRmsAdamw, 0.02),
     ] {
         let settings = Settings { adjust_lr, nesterov: dtype != DType::F16, ..SETTINGS };
         on_each_device(|| compare_with_the_reference(dtype, &settings, tolerance));
@@ -323,10 +323,10 @@ fn compare_with_the_reference(dtype: DType, settings: &Settings, tolerance: f64)
     }
     for ((group, shape), [p, m]) in groups.iter().zip(SHAPES).zip(&want) {
         assert_close("momentum", &part(&state.momentum, group, shape), m, 1e-6);
-        // The whole of what an update changes is some percent of the parameters.
-        assert_close(&format!("{dtype:?} {shape:?}"), &part(&state.parameters, group, shape), p, tolerance);
         let unchanged = from_vec(before[group.range.clone()].to_vec(), (shape[0], shape[1])).unwrap();
-        assert!(relative_error(&unchanged, p) > 10.0 * tolerance, "{shape:?}");
+        let [got, want] =
+            [&part(&state.parameters, group, shape), p].map(|new| (new - double(&unchanged)).unwrap());
+        assert_close(&format!("change in {dtype:?} {shape:?}"), &got, &want, tolerance);
     }
     let after = on_host(&state.parameters).to_vec1::<f32>().unwrap();
     let shadow = state.shadow.as_ref().map(bits);

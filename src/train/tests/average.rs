@@ -96,8 +96,12 @@ fn the_best_checkpoint_is_written_with_its_average() {
     let training = TrainingConfig { learning_rate: 3.0, load_best_model_at_end: true, ..averaging() };
     let outcome =
         run(folder.path(), &TrainingConfig { loss_spike_threshold: 0.0, ..training }, &[], None).unwrap();
-    let best = CheckpointStore::new(folder.path()).steps().unwrap()[0];
-    assert!(best < STEPS, "an earlier one is the best");
+    let evaluated: Vec<(u64, f64)> = records(folder.path())
+        .iter()
+        .filter_map(|record| Some((record["step"].as_u64()?, record["eval/loss"].as_f64()?)))
+        .collect();
+    let (best, _) = *evaluated.iter().min_by(|a, b| a.1.total_cmp(&b.1)).unwrap();
+    assert!(best < STEPS, "an earlier one is the best: {evaluated:?}");
     let read = |name: String| std::fs::read(folder.path().join(name)).unwrap();
     assert!(read(format!("checkpoint-{best}/{MODEL}")) == read(format!("final/{MODEL}")));
     let task = outcome.task.loss().unwrap();

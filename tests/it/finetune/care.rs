@@ -47,9 +47,10 @@ fn one_folder_takes_one_run_whatever_its_seeds() {
 #[test]
 fn a_run_goes_on_with_the_examples_and_the_model_that_it_began_with() {
     let place = workplace();
-    finetune(&place, &SHORT).ok();
+    let constant = ["--set", "training.lr_scheduler_type=constant"];
+    finetune(&place, &[&SHORT[..], &constant].concat()).ok();
     let before = place.tree_of("cls");
-    let more = ["--output-dir", "cls", "--set", "training.max_steps=8"];
+    let more = [&["--output-dir", "cls", "--set", "training.max_steps=8"], &constant[..]].concat();
     let train = fs::read_to_string(place.path("train.csv")).unwrap();
     let refused = |name: &str, content: &str, place_of: &str| {
         let original = fs::read(place.path(name)).unwrap();

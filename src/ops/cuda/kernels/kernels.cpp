@@ -3,6 +3,7 @@
 // The build script writes `all_kernels.inc`, which includes each op's `kernel.cu` in a namespace of its own.
 #define KERNELS_ON_HOST
 #include "common.cuh"
+#include "columns.cuh"
 #include "mma.cuh"
 #include "segments.cuh"
 
