@@ -189,7 +189,8 @@ fn quiet_means_only_the_report() {
     let run = place.run(&short, &["-q"]).ok();
     assert!(run.stdout.contains("trained 2 steps"), "{}", run.stdout);
     assert!(!run.stdout.contains("\n  cost "), "without a price there is no cost: {}", run.stdout);
-    assert_eq!(run.stderr, "");
+    // A run of two steps has learnt nothing, and silence hides no warning.
+    assert!(run.stderr.lines().all(|line| line.starts_with("warning: the model is worse")), "{}", run.stderr);
 }
 
 #[test]
