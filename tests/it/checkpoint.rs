@@ -288,7 +288,7 @@ fn what_has_no_mean_is_refused_and_leaves_nothing() {
     let sets = |more: &[&str]| place.run(&[&["training.max_steps=8"], more].concat(), &[]).ok();
     sets(&["run.output_dir=wide", "model.roberta.intermediate_size=48"]);
     sets(&["run.output_dir=other", "tokenizer.vocab_size=300"]);
-    sets(&["run.output_dir=words", "tokenizer.algorithm=unigram"]);
+    sets(&["run.output_dir=words", "tokenizer.lowercase=true"]);
     sets(&["run.output_dir=seeded", "run.seed=8"]);
     let refused = |code: i32, arguments: &str, words: &[&str]| {
         let arguments = format!("checkpoint average {arguments}");

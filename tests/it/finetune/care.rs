@@ -47,7 +47,7 @@ fn one_folder_takes_one_run_whatever_its_seeds() {
 #[test]
 fn a_run_goes_on_with_the_examples_and_the_model_that_it_began_with() {
     let place = workplace();
-    let constant = ["--set", "training.lr_scheduler_type=constant"];
+    let constant = ["--set", "training.lr_scheduler_type=constant", "--set", "training.warmup_steps=0"];
     finetune(&place, &[&SHORT[..], &constant].concat()).ok();
     let before = place.tree_of("cls");
     let more = [&["--output-dir", "cls", "--set", "training.max_steps=8"], &constant[..]].concat();
