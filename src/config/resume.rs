@@ -130,7 +130,7 @@ pub fn compare_for_resume<T: Serialize>(before: &T, current: &T) -> Result<Vec<C
 
 /// Refuses changes of the length of a complete run with this configuration. Its learning rate has ended: more steps
 /// would raise the rate once more, and with fewer steps the scores of the run would be those of another length. Only a
-/// constant rate may go on for more steps.
+/// run with a constant rate may take more steps.
 pub fn refuse_other_length(changes: &[Change], config: &Json) -> Result<(), Problems> {
     let schedule = config["training"]["lr_scheduler_type"].as_str();
     let is_constant = matches!(schedule, Some("constant" | "constant_with_warmup"));

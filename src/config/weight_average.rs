@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// An exponential moving average of the weights, in f32: that of `torch.optim.swa_utils`' `AveragedModel`
-/// with `get_ema_multi_avg_fn`, and of timm's `ModelEma`.
+/// with `get_ema_multi_avg_fn`.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct WeightAverage {
@@ -16,7 +16,7 @@ pub struct WeightAverage {
     pub start_step: u64,
     /// Steps from one averaging to the next.
     pub every: u64,
-    /// Limit the decay to `1 - (1 + n)^(-2/3)` after n averagings, as timm does: it is 0.95 after 90 of them
+    /// Limit the decay to `1 - (1 + n)^(-2/3)` after n averagings: it is 0.95 after 90 of them
     /// and 0.99 after 1,000, so that the first weights are soon forgotten.
     pub use_warmup: bool,
 }

@@ -55,7 +55,7 @@ pub(super) struct Point {
     pub(super) floor: Option<f64>,
 }
 
-/// Reads `sweep.json` in the folder of a sweep; `None` if there is none.
+/// Reads `sweep.json` in the folder of a sweep; `None` without that file.
 pub(super) fn read(folder: &Path) -> Result<Option<Sweep>> {
     let path = folder.join(FILE);
     if !fs::exists(&path) {

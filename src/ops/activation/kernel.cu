@@ -1,8 +1,8 @@
 // Bias and an activation `F`: `y = F(x + bias)`, and the gradients; see activation.rs for the formulas, columns.cuh for
 // the assignment of values to threads.
 //
-// F provides `forward(u)`, the function, and `slope(from, bias)`, its derivative as a function of the tensor that backward
-// has: `x` (GELU), or `y`, which already includes the bias (tanh, ReLU).
+// F provides `forward(u)`, the function, and `slope(from, bias)`, its derivative. `from` is `x` for GELU; for tanh and
+// ReLU it is `y`, which already includes the bias.
 #include "columns.cuh"
 
 // Same layout as `Args` in `cuda.rs`.
