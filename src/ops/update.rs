@@ -5,6 +5,8 @@
 
 pub(super) mod cpu;
 pub(super) mod cuda;
+#[cfg(test)]
+pub(super) mod whole_tensors;
 
 use std::ops::{Deref, Range};
 use std::sync::Mutex;
