@@ -6,7 +6,7 @@
 
 pub mod cell;
 pub mod comparison;
-mod curve;
+pub mod curve;
 mod equipment;
 mod forecast;
 pub mod lanes;

@@ -1,7 +1,8 @@
 //! The processes of a run, and their exchange of decisions, counts and bytes, but not of tensors.
 //!
-//! [`Processes`] needs one operation, the gathering of bytes, which a [`Link`] provides. This crate has a link
-//! between threads, for tests; those between processes are in `distributed`, which also exchanges tensors.
+//! [`Processes`] needs one operation, the gathering of bytes, which a [`Link`] provides. This crate has a
+//! link between threads, for tests; those between processes are in `distributed`, which also exchanges
+//! tensors.
 
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;

@@ -33,8 +33,8 @@ impl Content for Vec<u8> {
 }
 
 /// Writes all files into `folder`, which must not exist yet, and the manifest with `step` last. `files` are
-/// contents by their paths relative to `folder`, such as `trainer/state.json`. Everything is synced except for
-/// the name of the folder.
+/// contents by their paths relative to `folder`, such as `trainer/state.json`. Everything is synced except
+/// for the name of the folder.
 pub fn write_sealed<C: Content>(folder: &Path, step: u64, files: &[(String, C)]) -> Result<()> {
     check_names(files)?;
     let folders = folders_of(folder, files);

@@ -67,17 +67,17 @@ pub(super) fn memory_of_runs(
     format!("{} for {runs} runs at once", format_bytes(each.saturating_mul(runs as u64)))
 }
 
-/// The most bytes of the checkpoints and final models of `runs` runs.
+/// The most bytes of the checkpoints and final models, of `model` bytes, of `runs` runs.
 pub(super) fn disk_of_runs(
     runs: usize,
     checkpoint: u64,
+    model: u64,
     training: &TrainingConfig,
     run: &RunSection,
 ) -> String {
     let total_steps = u64::try_from(training.max_steps).ok();
     let most = room::most_checkpoint_bytes(checkpoint, training, total_steps, run.upload_to.is_some());
-    // The final model has a third of the bytes of a checkpoint: it has no moments.
-    let most = most.saturating_add(checkpoint / 3).saturating_mul(runs as u64);
+    let most = most.saturating_add(model).saturating_mul(runs as u64);
     format!("{} at most for all {runs} runs", format_bytes(most))
 }
 

@@ -122,7 +122,8 @@ pub fn run(args: &PretrainArgs) -> Result<()> {
     Ok(())
 }
 
-/// Returns a note if `--model` names a folder of another family than the table of the configuration, which it replaces.
+/// Returns a note if `--model` names a folder of another family than the table of the configuration, which it
+/// replaces.
 fn unused_table(args: &PretrainArgs, resolved: &PretrainConfig) -> Option<String> {
     let folder = args.model.as_ref()?;
     let file = args.config.load().ok()?.config;

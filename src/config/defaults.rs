@@ -1,5 +1,5 @@
-//! Defaults of pretraining that depend on the model and the steps. Hugging Face's are meant for fine-tuning: with
-//! them a model with random weights learns hardly anything.
+//! Defaults of pretraining that depend on the model and the steps. Hugging Face's are meant for fine-tuning:
+//! with them a model with random weights learns hardly anything.
 
 use serde_json::Value as Json;
 
@@ -60,8 +60,8 @@ pub fn learning_rate(hidden_size: usize, task: PretrainTask) -> f64 {
     (exact * 1e5).round() / 1e5
 }
 
-/// Number of rows in an update, a power of two, for a training of `training_tokens` in rows of `max_seq_length`
-/// tokens.
+/// Number of rows in an update, a power of two, for a training of `training_tokens` in rows of
+/// `max_seq_length` tokens.
 pub fn update_rows(training_tokens: f64, max_seq_length: usize) -> usize {
     let wanted = SMALL_UPDATE_TOKENS * (training_tokens / TOKENS_OF_SMALL_UPDATES).sqrt();
     let tokens = wanted.clamp(SMALL_UPDATE_TOKENS, LARGEST_UPDATE_TOKENS);
@@ -97,9 +97,10 @@ impl Open<'_> {
 }
 
 impl PretrainConfig {
-    /// Sets the keys of `training` that are not given to values for a model with random weights, and returns these
-    /// keys with their reasons. A model that begins with the weights of a folder keeps Hugging Face's defaults. For a
-    /// decay, only the keys are returned: [`keep_derived`] takes their values from the run of the checkpoint.
+    /// Sets the keys of `training` that are not given to values for a model with random weights, and returns
+    /// these keys with their reasons. A model that begins with the weights of a folder keeps Hugging Face's
+    /// defaults. For a decay, only the keys are returned: [`keep_derived`] takes their values from the run of
+    /// the checkpoint.
     #[must_use]
     pub(super) fn with_training_defaults(mut self, is_given: &dyn Fn(&str) -> bool) -> (Self, Vec<Derived>) {
         let mut open = Open { is_given, derived: Vec::new() };
@@ -153,8 +154,8 @@ impl PretrainConfig {
     }
 }
 
-/// Number of tokens that a training takes, and the reason: by its steps if they are given (above 0), else by the size
-/// of the model.
+/// Number of tokens that a training takes, and the reason: by its steps if they are given (above 0), else by
+/// the size of the model.
 fn training_tokens(max_steps: i64, model: &ModelConfig) -> (f64, String) {
     if max_steps > 0 {
         return (tokens_of_steps(max_steps as f64), format!("{max_steps} steps"));
@@ -165,8 +166,8 @@ fn training_tokens(max_steps: i64, model: &ModelConfig) -> (f64, String) {
     (USUAL_TOKENS_PER_PARAMETER * parameters, format!("{layers} layers of width {width}"))
 }
 
-/// Sets the keys of `derived` to their values in a `saved` configuration, so that a resumed run continues as it
-/// began.
+/// Sets the keys of `derived` to their values in a `saved` configuration, so that a resumed run continues as
+/// it began.
 pub fn keep_derived(training: &mut TrainingConfig, derived: &[Derived], saved: &Json) {
     let Ok(mut now) = serde_json::to_value(&*training) else { return };
     for Derived { key, .. } in derived {

@@ -48,12 +48,13 @@ pub struct ClassifyData {
     pub nested_train_fractions: Vec<f64>,
     /// Most training examples to use, in the proportions of the labels.
     pub max_train_samples: Option<usize>,
-    /// Longest sequence in tokens, special tokens included; 128 when absent, or what the model takes if that is
-    /// less. Longer texts are cut and counted, by `evaluate` and `predict`, too; longer sentences of tagged words
-    /// are read in overlapping windows.
+    /// Longest sequence in tokens, special tokens included; 128 when absent, or what the model takes if that
+    /// is less. Longer texts are cut and counted, by `evaluate` and `predict`, too; longer sentences of
+    /// tagged words are read in overlapping windows.
     pub max_seq_length: Option<usize>,
-    /// True if control tokens (start, end, separator, padding, mask, unknown) that are spelled out in a text are
-    /// text; `false` reads them as tokens, for fields joined by `[SEP]`. Other added tokens always are tokens.
+    /// True if control tokens (start, end, separator, padding, mask, unknown) that are spelled out in a text
+    /// are text; `false` reads them as tokens, for fields joined by `[SEP]`. Other added tokens always are
+    /// tokens.
     pub split_special_tokens: bool,
     /// Column of the words in a CoNLL file: 1 is the first, -1 the last. In JSONL `text_column` names the
     /// list, else `tokens`.
@@ -148,8 +149,8 @@ pub struct FinetuneConfig {
     pub problem_type: Option<ProblemType>,
     /// A model folder in the Hugging Face layout: a checkpoint of ours or anybody's.
     pub model: PathBuf,
-    /// Dropout on embeddings, attention output and feed-forward output, in the place of what the model's folder
-    /// says: small models are often pretrained without any, and overfit a few thousand examples.
+    /// Dropout on embeddings, attention output and feed-forward output, in the place of what the model's
+    /// folder says: small models are often pretrained without any, and overfit a few thousand examples.
     #[serde(default)]
     pub hidden_dropout_prob: Option<f64>,
     /// Dropout on attention probabilities, in the place of what the model's folder says.

@@ -128,9 +128,9 @@ pub fn compare_for_resume<T: Serialize>(before: &T, current: &T) -> Result<Vec<C
     if fixed.is_empty() { Ok(free) } else { Err(Problems(fixed.iter().map(problem).collect())) }
 }
 
-/// Refuses changes of the length of a complete run with this configuration. Its learning rate has ended: more steps
-/// would raise the rate once more, and with fewer steps the scores of the run would be those of another length. Only a
-/// run with a constant rate may take more steps.
+/// Refuses changes of the length of a complete run with this configuration. Its learning rate has ended: more
+/// steps would raise the rate once more, and with fewer steps the scores of the run would be those of another
+/// length. Only a run with a constant rate may take more steps.
 pub fn refuse_other_length(changes: &[Change], config: &Json) -> Result<(), Problems> {
     let schedule = config["training"]["lr_scheduler_type"].as_str();
     let is_constant = matches!(schedule, Some("constant" | "constant_with_warmup"));

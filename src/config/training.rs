@@ -29,8 +29,9 @@ pub enum OptimizerType {
     /// StableAdamW: `adamw` with a lower learning rate for each tensor whose gradients are larger than its
     /// second moment expects, against loss spikes (Hugging Face's `stable_adamw`).
     StableAdamw,
-    /// Muon for the matrices of the layers: a momentum made orthogonal, with half the state of `adamw`; `adamw`
-    /// for embeddings, heads, norms and biases. Takes more operations, so it wants updates of many tokens.
+    /// Muon for the matrices of the layers: a momentum made orthogonal, with half the state of `adamw`;
+    /// `adamw` for embeddings, heads, norms and biases. Takes more operations, so it wants updates of many
+    /// tokens.
     Muon,
 }
 
@@ -94,8 +95,8 @@ pub struct TrainingConfig {
     pub num_train_epochs: f64,
     /// Updates in all; -1 means "as `num_train_epochs` says", 0 writes the model as it begins.
     pub max_steps: i64,
-    /// Wall-clock budget such as `4m` or `24h`, evaluations included; training ends with a checkpoint when it is used
-    /// up.
+    /// Wall-clock budget such as `4m` or `24h`, evaluations included; training ends with a checkpoint when it
+    /// is used up.
     pub max_train_time: Option<String>,
     /// The optimizer. `weight_decay` and `adam_*` hold for each, but `lion` has no `adam_epsilon` and no
     /// `adam_bias_correction`.
@@ -177,8 +178,8 @@ pub struct TrainingConfig {
     /// Evaluations without improvement after which training stops; absent means never.
     pub early_stopping_patience: Option<u32>,
     /// The score that says which evaluation is best, with or without `eval_`: any that evaluations write; the
-    /// task's own (such as `accuracy` or `loss`) when absent. Errors and losses are better the lower they are,
-    /// all others the higher.
+    /// task's own (such as `accuracy` or `loss`) when absent. Errors and losses are better the lower they
+    /// are, all others the higher.
     pub metric_for_best_model: Option<String>,
     /// Put the best checkpoint's weights into the final model folder instead of the last one's.
     pub load_best_model_at_end: bool,

@@ -70,7 +70,8 @@ fn a_prediction_is_operations_at_a_share_of_the_data_sheet_and_the_bytes_of_upda
     assert!((found.kilowatt_hours(1000.0) * 3600.0 - found.seconds).abs() < 1e-6);
     let muon = TrainingConfig { optim: OptimizerType::Muon, ..training(64, 2) };
     let other = estimate_on("h100", &muon, &shapes, 1000).unwrap();
-    // 8 bytes less for each of 84.9M elements of matrices; 12 layers with four square matrices and two others.
+    // 8 bytes less for each of 84.9M elements of matrices; 12 layers with four square matrices and two
+    // others.
     let square = 5.0 * 6.0 * 768f64.powi(3);
     let long = 5.0 * 2.0 * 768f64.powi(2) * (2.0 * 3072.0 + 768.0);
     let more = 12.0 * (4.0 * square + 2.0 * long) / (0.35 * 989.4e12);

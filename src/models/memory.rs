@@ -110,8 +110,8 @@ pub trait Outline {
         self.layout().num_elements() as u64
     }
 
-    /// Memory of the largest step, without the state of the optimizer; and of an evaluation of as many tokens,
-    /// in addition to the state.
+    /// Memory of the largest step, without the state of the optimizer; and of an evaluation of as many
+    /// tokens, in addition to the state.
     fn memory(&self, step: &StepSizes) -> Prediction;
 
     /// Floating-point operations of forward and backward of a micro-batch, assuming that all segments are as

@@ -70,7 +70,8 @@ pub fn forward(function: Function, x_tf: &Tensor, bias_f: Option<&Tensor>) -> Re
 
 /// Returns `dx_tf`; adds to `dbias_f`, or overwrites it if nothing was added to it yet.
 ///
-/// `saved_tf` is the output if [`Function::saves_output`], and `bias_f` is ignored then. Else it is the input.
+/// `saved_tf` is the output if [`Function::saves_output`], and `bias_f` is ignored then. Else it is the
+/// input.
 pub fn backward<'a, D: Into<Accumulator<'a>>>(
     function: Function,
     dy_tf: &Tensor,

@@ -3,9 +3,9 @@
 //! For each element, with `g` the gradient times `gradient_multiplier`: `c = beta1 * m + (1 - beta1) * g`;
 //! `p -= lr * (sign(c) + weight_decay * p)`; `m = beta2 * m + (1 - beta2) * g`. The sign of zero is zero.
 //!
-//! Every element moves by the learning rate, so that rates are three to ten times smaller than those of AdamW,
-//! and weight decays larger by the same factor. There is one state tensor, no bias correction and no `eps`.
-//! Shadow, clipping, `lr_scale` and frozen elements are as in [`crate::adamw`].
+//! Every element moves by the learning rate, so that rates are three to ten times smaller than those of
+//! AdamW, and weight decays larger by the same factor. There is one state tensor, no bias correction and no
+//! `eps`. Shadow, clipping, `lr_scale` and frozen elements are as in [`crate::adamw`].
 
 mod cpu;
 mod cuda;

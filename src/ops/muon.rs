@@ -8,9 +8,9 @@
 //! Newton and Schulz bring all singular values of `x` near 1. Last, `p *= 1 - lr * weight_decay` and
 //! `p -= lr * ratio * x`, where `ratio` depends on the shape ([`AdjustLr`]).
 //!
-//! `m`, `u` and sums of products are f32. `x` and the operands of products have the type of the shadow, or f32
-//! without a shadow; PyTorch always takes bf16. Shadow, clipping, `lr_scale` and frozen elements are as in
-//! [`crate::adamw`]; `beta1`, `beta2` and `eps` have no effect.
+//! `m`, `u` and sums of products are f32. `x` and the operands of products have the type of the shadow, or
+//! f32 without a shadow; PyTorch always takes bf16. Shadow, clipping, `lr_scale` and frozen elements are as
+//! in [`crate::adamw`]; `beta1`, `beta2` and `eps` have no effect.
 
 mod cpu;
 mod cuda;

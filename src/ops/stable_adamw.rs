@@ -7,8 +7,8 @@
 //! `rate = lr / max(1, rms)`. Then `p *= 1 - rate * weight_decay`, and
 //! `p -= rate / (1 - beta1^t) * m / (sqrt(w) + eps)`.
 //!
-//! That is `StableAdamW` of torch-optimi, Hugging Face's `stable_adamw`, whose state has the corrected moments.
-//! Without `bias_correction` both `1 - beta^t` are 1.
+//! That is `StableAdamW` of torch-optimi, Hugging Face's `stable_adamw`, whose state has the corrected
+//! moments. Without `bias_correction` both `1 - beta^t` are 1.
 //!
 //! The op makes two passes, as [`crate::lamb`]: the first updates the moments and sums the squares over fixed
 //! blocks, whose sums are added in order; the second applies the update. Shadow, clipping, `lr_scale` and

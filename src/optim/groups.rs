@@ -52,8 +52,8 @@ fn settings(group: &Group) -> (u32, u32) {
     (group.weight_decay.to_bits(), group.lr_scale.to_bits())
 }
 
-/// A group for each tensor, in the order of the buffer; `None` for a tensor that is frozen or that a rule other
-/// than number `rule` updates.
+/// A group for each tensor, in the order of the buffer; `None` for a tensor that is frozen or that a rule
+/// other than number `rule` updates.
 fn of_tensors(
     layout: &Layout,
     config: &TrainingConfig,

@@ -1,8 +1,8 @@
 //! Update rules: what each of them has to say about itself, and which parameters it updates.
 //!
-//! A configuration is a list of patterns with a rule each. The first pattern that matches a parameter decides.
-//! Memory, checkpoints and the division among processes follow from [`Rule`], so that a new rule is its op, an
-//! implementation below, a line in [`assignments`] and a value of [`OptimizerType`].
+//! A configuration is a list of patterns with a rule each. The first pattern that matches a parameter
+//! decides. Memory, checkpoints and the division among processes follow from [`Rule`], so that a new rule is
+//! its op, an implementation below, a line in [`assignments`] and a value of [`OptimizerType`].
 
 use std::fmt;
 use std::ops::Range;
@@ -26,8 +26,8 @@ pub(super) trait Rule: fmt::Debug + Send + Sync {
     /// Updates all elements of the groups.
     fn update(&self, buffers: &RuleBuffers<'_>, groups: &KeptGroups, hyper: &Hyper) -> Result<()>;
 
-    /// Bytes that the update of a tensor of this shape takes in addition to the buffers, while matrix products
-    /// are computed in `compute`.
+    /// Bytes that the update of a tensor of this shape takes in addition to the buffers, while matrix
+    /// products are computed in `compute`.
     fn temporary_bytes(&self, _shape: &[usize], _compute: DType) -> u64 {
         0
     }

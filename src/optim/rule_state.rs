@@ -78,8 +78,8 @@ impl RuleState {
         Ok(Self { rule, tensors, parts, own, stretches })
     }
 
-    /// Updates this process's part of the parameters; `buffers` are the parts of the flat buffers, and have no
-    /// state.
+    /// Updates this process's part of the parameters; `buffers` are the parts of the flat buffers, and have
+    /// no state.
     pub(super) fn update(&self, buffers: &RuleBuffers<'_>, hyper: &Hyper) -> Result<()> {
         for Stretch { range, state, groups, shapes } in &self.stretches {
             let shadow = buffers.shadow.map(|shadow| part(shadow, range)).transpose()?;

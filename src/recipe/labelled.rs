@@ -30,8 +30,8 @@ pub struct TextColumns {
     pub label: String,
     /// True if labels are lists.
     pub has_lists: bool,
-    /// True if the evaluation file names a column otherwise, so that the configuration names none: fine-tuning
-    /// knows the usual names.
+    /// True if the evaluation file names a column otherwise, so that the configuration names none:
+    /// fine-tuning knows the usual names.
     pub names_differ: bool,
     /// A description of each column of the file.
     pub found: Vec<String>,

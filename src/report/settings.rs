@@ -7,13 +7,14 @@ use anyhow::Result;
 use serde_json::Value;
 
 use crate::fs;
-use crate::pages::chart::{Chart, Curve, Mark};
+use crate::pages::chart::Chart;
 use crate::pages::html::escape;
 use crate::report::run::{Run, unit_of};
 use crate::report::sweep::{Setting, Sweep};
-use crate::report::units::{Unit, compact_count, score_title, tag_title};
+use crate::report::units::{Unit, score_title, tag_title};
 use crate::report::{sweep, table};
 use crate::scores::{mean, measured, sample_std};
+use crate::trials::curve::{Point, curves};
 
 /// Reads the sweep that all these runs are of; `None` if they are no sweep.
 pub(super) fn sweep_of(runs: &[Run]) -> Result<Option<Sweep>> {
@@ -59,43 +60,17 @@ pub(super) fn section(sweep: &Sweep, runs: &[Run]) -> String {
 fn curve(sweep: &Sweep, runs: &[Run]) -> String {
     let name = without_eval(&sweep.metric);
     let unit = unit_of(runs, name);
-    let factor = unit.factor();
-    let mut means = Vec::new();
-    let mut band = Vec::new();
-    let mut dots = Vec::new();
-    let mut hints = Vec::new();
-    let mut floors = Vec::new();
-    for point in sweep.learning_curve.iter().filter(|point| point.share > 0.0) {
-        let x = 100.0 * point.share;
-        floors.extend(point.floor.filter(|floor| floor.is_finite()).map(|floor| (x, factor * floor)));
-        let scores: Vec<f64> = point.scores.iter().flatten().copied().collect();
-        if scores.is_empty() {
-            continue;
-        }
-        let middle = factor * mean(&scores);
-        let deviation = if scores.len() > 1 { factor * sample_std(&scores) } else { 0.0 };
-        means.push((x, middle));
-        band.push((middle - deviation, middle + deviation));
-        for score in scores {
-            let text = format!("{} examples: {}", compact_count(point.examples), unit.text(score));
-            dots.push((x, factor * score));
-            hints.push(((x, factor * score), text));
-        }
-    }
-    if means.len() < 2 {
+    let points: Vec<Point> = sweep.learning_curve.iter().filter_map(sweep::Point::measured).collect();
+    if points.iter().filter(|point| !point.scores.is_empty()).count() < 2 {
         return String::new();
     }
-    let has_floor = !floors.is_empty();
+    let has_floor = points.iter().any(|point| point.floor.is_some());
     let title = format!("{} by training examples", tag_title(&format!("eval/{name}")));
     let chart = Chart {
         title: title.clone(),
         x: "share of the training examples, %".to_string(),
         y: unit.axis().to_string(),
-        curves: vec![
-            Curve { band, ..Curve::new(means, "var(--s0)", Mark::Line) },
-            Curve { hints, ..Curve::new(dots, "var(--s0)", Mark::Points) },
-            Curve::new(floors, "var(--muted)", Mark::Dashes),
-        ],
+        curves: curves(&points, unit.factor(), "var(--s0)"),
         x_is_logarithmic: true,
         ..Chart::default()
     };
@@ -107,6 +82,7 @@ fn curve(sweep: &Sweep, runs: &[Run]) -> String {
         chart.svg()
     )
 }
+
 /// The number of seeds, and of those that diverged.
 fn seeds(setting: &Setting) -> String {
     let diverged = setting.runs.iter().filter(|run| run.scores.is_empty()).count();

@@ -9,12 +9,8 @@ use serde_json::{Map, Value};
 
 use crate::error::Problem;
 use crate::fs;
-
-/// File of a sweep, in the folder of all its settings.
-const FILE: &str = "sweep.json";
-
-/// Largest file that is read, in bytes; real ones are much smaller.
-const CAP_BYTES: u64 = 16 << 20;
+use crate::trials::curve;
+use crate::trials::sweep::{RESULTS, RESULTS_CAP_BYTES};
 
 /// Content of `sweep.json`.
 #[derive(Debug, Deserialize)]
@@ -49,19 +45,29 @@ pub(super) struct SeedRun {
 /// The scores with one share of the training examples.
 #[derive(Debug, Deserialize)]
 pub(super) struct Point {
-    pub(super) share: f64,
-    pub(super) examples: f64,
-    pub(super) scores: Vec<Option<f64>>,
-    pub(super) floor: Option<f64>,
+    share: f64,
+    examples: usize,
+    /// A score that was not measured is null.
+    scores: Vec<Option<f64>>,
+    floor: Option<f64>,
+}
+
+impl Point {
+    /// The point with the scores that were measured; `None` for a share that a logarithmic axis cannot show.
+    pub(super) fn measured(&self) -> Option<curve::Point> {
+        let scores = self.scores.iter().flatten().copied().collect();
+        let &Self { share, examples, floor, .. } = self;
+        (share > 0.0).then_some(curve::Point { share, examples, scores, floor })
+    }
 }
 
 /// Reads `sweep.json` in the folder of a sweep; `None` without that file.
 pub(super) fn read(folder: &Path) -> Result<Option<Sweep>> {
-    let path = folder.join(FILE);
+    let path = folder.join(RESULTS);
     if !fs::exists(&path) {
         return Ok(None);
     }
-    let text = fs::read_text_capped(&path, CAP_BYTES)?;
+    let text = fs::read_text_capped(&path, RESULTS_CAP_BYTES)?;
     Ok(Some(
         serde_json::from_str(&text)
             .map_err(|e| Problem::new(format!("is broken: {e}")).at(path.display()))?,

@@ -1,8 +1,8 @@
 //! The interface of a fine-tuning task: what an example is, what is predicted for it, and how that is scored.
 //!
 //! [`Input`] is the form of the examples, texts or sentences of words, and the head over them. [`Target`] is
-//! what one task learns from them. Everything else is shared: `finetuning.rs` is a run, `finetuning/opened.rs`
-//! a trained model. `list.rs` lists all tasks.
+//! what one task learns from them. Everything else is shared: `finetuning.rs` is a run,
+//! `finetuning/opened.rs` a trained model. `list.rs` lists all tasks.
 
 use std::ops::AddAssign;
 use std::path::Path;

@@ -89,8 +89,8 @@ impl Progress {
         }
     }
 
-    /// Prints a note without the label, unless a run of the same command has printed it: for notes about what several
-    /// runs share.
+    /// Prints a note without the label, unless a run of the same command has printed it: for notes about what
+    /// several runs share.
     pub fn note_once(&self, text: &str) {
         let is_new = self.noted.lock().map_or(true, |mut noted| noted.insert(text.to_string()));
         if is_new {

@@ -1,7 +1,7 @@
 //! Times whole training steps on a random batch, for `mlmtrain bench`.
 //!
-//! A step is that of training ([`Stepper`]): forward, backward, clipping, update, dropout as configured in the
-//! model. The batch is random, because the speed of a step does not depend on the token ids; reading and
+//! A step is that of training ([`Stepper`]): forward, backward, clipping, update, dropout as configured in
+//! the model. The batch is random, because the speed of a step does not depend on the token ids; reading and
 //! masking belong to the loader and are not timed.
 
 use std::sync::mpsc::sync_channel;

@@ -45,7 +45,8 @@ fn rules_of(checkpoint: &Checkpoint) -> Vec<&'static [&'static str]> {
     optim::state_names(optim.unwrap_or(OptimizerType::Adamw))
 }
 
-/// `rules` has the names of the tensors of each rule, which all have a value for each element that it updates.
+/// `rules` has the names of the tensors of each rule, which all have a value for each element that it
+/// updates.
 fn vectors(file: &TensorFile, values: Option<usize>, rules: &[&[&str]], read: &dyn Fn(u64)) -> Vec<Error> {
     let mut faults = Vec::new();
     for name in file.names() {

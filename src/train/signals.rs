@@ -1,6 +1,6 @@
-//! SIGINT, SIGTERM, SIGUSR1 and SIGHUP ask for a checkpoint and an end, which a line confirms; a second one of the
-//! first three ends the process at once. A closed terminal may send SIGHUP twice, so a second SIGHUP does not end
-//! the process; under `nohup` the program ignores SIGHUP.
+//! SIGINT, SIGTERM, SIGUSR1 and SIGHUP ask for a checkpoint and an end, which a line confirms; a second one
+//! of the first three ends the process at once. A closed terminal may send SIGHUP twice, so a second SIGHUP
+//! does not end the process; under `nohup` the program ignores SIGHUP.
 //!
 //! Nothing is saved here: the training loop calls [`Signals::received`] wherever it waits, and stops if there
 //! was a signal.
@@ -28,8 +28,8 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Starts listening. The first signal is confirmed by a line in `progress`; the second one exits with 128 + its
-    /// number without cleaning up.
+    /// Starts listening. The first signal is confirmed by a line in `progress`; the second one exits with 128
+    /// + its number without cleaning up.
     pub fn listen(progress: &Progress) -> Result<Self> {
         let confirmation = Arc::new(Confirmation { progress: progress.clone(), printed: Once::new() });
         let signals = Self { confirmation: Some(Arc::clone(&confirmation)), ..Self::default() };
@@ -46,8 +46,8 @@ impl Signals {
         Ok(signals)
     }
 
-    /// Registers the actions of `signal`. They run in the order of their registration: the exit checks the flag
-    /// `armed` before this signal sets it.
+    /// Registers the actions of `signal`. They run in the order of their registration: the exit checks the
+    /// flag `armed` before this signal sets it.
     fn register(&self, signal: i32, armed: &Arc<AtomicBool>) -> std::io::Result<()> {
         if signal != SIGHUP {
             flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(armed))?;
@@ -104,8 +104,8 @@ impl fmt::Debug for Confirmation {
     }
 }
 
-/// While this value lives, a signal ends the program at once, after a line that says so: for work that keeps what is
-/// done at any moment. Afterwards the program has to listen with [`Signals::listen`], or to end.
+/// While this value lives, a signal ends the program at once, after a line that says so: for work that keeps
+/// what is done at any moment. Afterwards the program has to listen with [`Signals::listen`], or to end.
 pub struct EndAtOnce {
     handle: Handle,
 }

@@ -40,8 +40,9 @@ const BEGINNINGS: [&str; 4] = [CONFIG_YAML, MACHINE, METRICS, "runs"];
 
 const CAP_BYTES: u64 = 1 << 20;
 
-/// Refuses to begin a run in a folder without checkpoints where another run left something. A run that was stopped
-/// before its first checkpoint may begin again; its records are kept under another name if they are longer than that.
+/// Refuses to begin a run in a folder without checkpoints where another run left something. A run that was
+/// stopped before its first checkpoint may begin again; its records are kept under another name if they are
+/// longer than that.
 pub fn refuse<C: Serialize + DeserializeOwned>(
     start: &Start,
     output: &Path,
@@ -66,8 +67,8 @@ pub fn refuse<C: Serialize + DeserializeOwned>(
     Ok(())
 }
 
-/// Refuses the folder of another run as [`refuse`] and a resume would, but writes nothing: for dry runs, and before the
-/// data are prepared in the folder.
+/// Refuses the folder of another run as [`refuse`] and a resume would, but writes nothing: for dry runs, and
+/// before the data are prepared in the folder.
 pub fn refuse_other_run<C: Serialize + DeserializeOwned>(
     start: &Start,
     output: &Path,
@@ -88,8 +89,8 @@ pub fn refuse_other_run<C: Serialize + DeserializeOwned>(
     Ok(())
 }
 
-/// Describes what a run would do in a folder with an earlier run, for a dry run; `None` for a folder without one. To be
-/// called after [`refuse_other_run`].
+/// Describes what a run would do in a folder with an earlier run, for a dry run; `None` for a folder without
+/// one. To be called after [`refuse_other_run`].
 pub fn outlook<C: Serialize + DeserializeOwned>(
     start: &Start,
     output: &Path,
@@ -115,21 +116,22 @@ pub fn outlook<C: Serialize + DeserializeOwned>(
     }))
 }
 
-/// Returns the keys that differ from the configuration that the run of a folder has written, if it has written one.
+/// Returns the keys that differ from the configuration that the run of a folder has written, if it has
+/// written one.
 fn changes_since<C: Serialize + DeserializeOwned>(output: &Path, config: &C) -> Result<Vec<Change>> {
     let has_run = [CONFIG_YAML, MACHINE].iter().all(|name| fs::exists(&output.join(name)));
     if has_run { require_same(output, config) } else { Ok(Vec::new()) }
 }
 
-/// Returns true if the run of this checkpoint is finished. A checkpoint that cannot be read counts as unfinished: a
-/// resume reports it.
+/// Returns true if the run of this checkpoint is finished. A checkpoint that cannot be read counts as
+/// unfinished: a resume reports it.
 fn is_finished(checkpoint: &Path) -> bool {
     let state = fs::read_text_capped(&checkpoint.join(STATE), CAP_BYTES).unwrap_or_default();
     serde_json::from_str::<Value>(&state).is_ok_and(|state| state["finished"] == true)
 }
 
-/// Returns true if a run was stopped in this folder before its first checkpoint and may begin again, false for an
-/// unused folder; fails for the folder of another run.
+/// Returns true if a run was stopped in this folder before its first checkpoint and may begin again, false
+/// for an unused folder; fails for the folder of another run.
 fn begins_again<C: Serialize + DeserializeOwned>(start: &Start, output: &Path, config: &C) -> Result<bool> {
     if let Some(name) = first_existing(output, &ENDINGS) {
         return Err(used(output, name, "of another run, or of one whose checkpoints are gone").into());
@@ -186,8 +188,8 @@ fn diverged(output: &Path) -> Result<Option<String>> {
     Ok(names.into_iter().find(|name| name.starts_with("diverged-")))
 }
 
-/// Returns the keys that differ from the configuration in the folder; an error if the run may not resume with them, or
-/// if no run wrote that configuration.
+/// Returns the keys that differ from the configuration in the folder; an error if the run may not resume with
+/// them, or if no run wrote that configuration.
 fn require_same<C: Serialize + DeserializeOwned>(output: &Path, config: &C) -> Result<Vec<Change>> {
     let path = output.join(CONFIG_YAML);
     let written = fs::read_text_capped(&path, CAP_BYTES).ok();

@@ -71,7 +71,8 @@ impl Cell {
         Self { name, folder, seed, config }
     }
 
-    /// Returns a note for a dry run about a cell that has begun; an error if it has a record of another configuration.
+    /// Returns a note for a dry run about a cell that has begun; an error if it has a record of another
+    /// configuration.
     pub fn outlook(&self) -> Result<Option<String>> {
         if let Some(record) = Record::read(&self.folder)? {
             record.agree(&self.folder, &self.config, &record.inputs)?;

@@ -15,14 +15,15 @@ const STYLE: &str = "\
 
 /// One point of the curve: the scores with one share of the training examples.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub(super) struct Point {
-    pub(super) share: f64,
+pub struct Point {
+    /// Share of the training examples.
+    pub share: f64,
     /// Number of training examples.
-    pub(super) examples: usize,
+    pub examples: usize,
     /// The score that the sweep ranks by, for each seed that did not diverge.
-    pub(super) scores: Vec<f64>,
+    pub scores: Vec<f64>,
     /// The score of the floor, a baseline without a neural network, trained on the same examples.
-    pub(super) floor: Option<f64>,
+    pub floor: Option<f64>,
 }
 
 impl Point {
@@ -63,48 +64,49 @@ impl Curve<'_> {
     /// Draws the mean over seeds by share on a logarithmic axis, with a band of one standard deviation.
     pub(super) fn svg(&self) -> String {
         let factor = self.metric.1;
-        let trained: Vec<&Point> = self.points.iter().filter(|point| !point.scores.is_empty()).collect();
-        let mut means = Vec::new();
-        let mut band = Vec::new();
-        let mut dots = Vec::new();
-        let mut hints = Vec::new();
-        for point in trained {
-            let mean = mean(&point.scores);
-            let std = sample_std(&point.scores) * factor;
-            means.push(point.position(mean, factor));
-            band.push((mean * factor - std, mean * factor + std));
-            for &score in &point.scores {
-                let position = point.position(score, factor);
-                let score_text = mean_and_deviation(score, None, factor);
-                dots.push(position);
-                hints.push((position, format!("{} examples: {score_text}", point.examples)));
-            }
-        }
-        let color = "var(--model)";
-        let mut curves = vec![
-            chart::Curve { band, ..chart::Curve::new(means, color, Mark::Line) },
-            chart::Curve { hints, ..chart::Curve::new(dots, color, Mark::Points) },
-        ];
-        if self.floor.is_some() {
-            let floors = self.points.iter().filter_map(|point| {
-                let floor = point.floor.filter(|floor| floor.is_finite())?;
-                Some(point.position(floor, factor))
-            });
-            curves.push(chart::Curve::new(floors.collect(), "var(--muted)", Mark::Dashes));
-        }
         let percent = if factor > 1.0 { " %" } else { "" };
         let metric = self.metric.0.trim_end_matches(" %");
         let chart = Chart {
             title: format!("{metric}{percent}, by training examples"),
             x: "share of the training examples, %".to_string(),
             y: String::new(),
-            curves,
+            curves: curves(&self.points, factor, "var(--model)"),
             x_is_logarithmic: true,
             ..Chart::default()
         };
         let floor = self.floor.map_or(String::new(), |name| format!(", dashed: {name}"));
         chart.file(STYLE, &format!("line: mean, band: ± 1 deviation, dots: seeds{floor}"))
     }
+}
+
+/// The curves of a chart: the means with a band of one standard deviation, a dot for each seed, and the scores of
+/// the floor, dashed.
+pub fn curves(points: &[Point], factor: f64, color: &str) -> Vec<chart::Curve> {
+    let mut means = Vec::new();
+    let mut band = Vec::new();
+    let mut dots = Vec::new();
+    let mut hints = Vec::new();
+    for point in points.iter().filter(|point| !point.scores.is_empty()) {
+        let mean = mean(&point.scores);
+        let std = sample_std(&point.scores) * factor;
+        means.push(point.position(mean, factor));
+        band.push((mean * factor - std, mean * factor + std));
+        for &score in &point.scores {
+            let position = point.position(score, factor);
+            let score_text = mean_and_deviation(score, None, factor);
+            dots.push(position);
+            hints.push((position, format!("{} examples: {score_text}", point.examples)));
+        }
+    }
+    let floors = points.iter().filter_map(|point| {
+        let floor = point.floor.filter(|floor| floor.is_finite())?;
+        Some(point.position(floor, factor))
+    });
+    vec![
+        chart::Curve { band, ..chart::Curve::new(means, color, Mark::Line) },
+        chart::Curve { hints, ..chart::Curve::new(dots, color, Mark::Points) },
+        chart::Curve::new(floors.collect(), "var(--muted)", Mark::Dashes),
+    ]
 }
 
 #[cfg(test)]

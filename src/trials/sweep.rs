@@ -32,13 +32,13 @@ use crate::trials::{lanes, record};
 pub const BEST: &str = "best";
 
 /// Name of the file with all scores of a sweep.
-const RESULTS: &str = "sweep.json";
+pub const RESULTS: &str = "sweep.json";
 
 /// Key of a learning curve in that file.
 const CURVE: &str = "learning_curve";
 
 /// Largest file of scores that is read, in bytes.
-const RESULTS_CAP_BYTES: u64 = 64 << 20;
+pub const RESULTS_CAP_BYTES: u64 = 64 << 20;
 
 /// A sweep and the folder that it is run in.
 pub struct SweepRun<'a> {

@@ -193,8 +193,8 @@ fn compare_step_memory(config: &ModelConfig) {
             let chosen = Some(Chosen { positions: (&batch.label_positions).into(), keys: (&keys).into() });
             task.model.encoder.forward(tokens, chosen, &ctx).unwrap()
         };
-        // What a first pass leaves is no part of a forecast: cosines and sines of places, and room of products on
-        // AVX2.
+        // What a first pass leaves is no part of a forecast: cosines and sines of places, and room of
+        // products on AVX2.
         drop(forward());
         let kept = memory::usage().used_bytes - start.used_bytes;
         assert!(kept < 2 << 20, "{kept} bytes stay after a pass");

@@ -61,7 +61,8 @@ fn a_row_has_figures_that_make_sense() {
     }
 }
 
-/// The table of fine-tuning that people look for before they rent: by device and batch, with an epoch's price.
+/// The table of fine-tuning that people look for before they rent: by device and batch, with an epoch's
+/// price.
 #[test]
 fn a_classifier_is_timed_and_an_epoch_priced() {
     let arguments = ["--task", "classify", "--model", "tiny", "--batch", "2,1000000", "--length", "16"];

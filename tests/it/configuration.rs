@@ -1,5 +1,5 @@
-//! Configurations of several files, with variables and profiles, as the program meets them: what is saved, what
-//! is told, and whether a run goes on. Arguments of other programs. The log file.
+//! Configurations of several files, with variables and profiles, as the program meets them: what is saved,
+//! what is told, and whether a run goes on. Arguments of other programs. The log file.
 
 use std::fs;
 use std::process::Command;

@@ -217,8 +217,8 @@ impl Golden {
         for (name, weight) in task.parameters().named().unwrap() {
             let golden = format!("final.{name}");
             if self.outputs.all.contains_key(&golden) {
-                // AdamW divides by roots of tiny squares, which the last bits of gradients move: sums on AVX2 are
-                // others than on AVX-512.
+                // AdamW divides by roots of tiny squares, which the last bits of gradients move: sums on AVX2
+                // are others than on AVX-512.
                 self.check(&golden, &weight, 2e-5);
             }
         }

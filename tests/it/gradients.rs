@@ -153,7 +153,8 @@ fn what_is_frozen_gets_no_gradient_and_the_rest_the_same_one_to_the_bit() {
         task.model.encoder.gradient_checkpointing = gradient_checkpointing;
         let (loss, whole) = gradients_of(&task, &batch, PASS);
         let flops = task.flops(&batch);
-        // Of layers that are one, the last one alone cannot be trained: a configuration that says so is refused.
+        // Of layers that are one, the last one alone cannot be trained: a configuration that says so is
+        // refused.
         let layers = [0, 1, 2].into_iter().filter(|&layer| !(family.shares_layers && layer == 1));
         for first_trained in layers.map(Part::Layer) {
             task.model.encoder.first_trained = first_trained;

@@ -1,5 +1,5 @@
-//! Numbers and names of labels as users meet them: what a number in a file stands for, which rows of a head are kept,
-//! and that no class is lost.
+//! Numbers and names of labels as users meet them: what a number in a file stands for, which rows of a head
+//! are kept, and that no class is lost.
 
 use std::fmt::Write as _;
 use std::fs;

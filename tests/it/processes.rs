@@ -24,8 +24,8 @@ const SETS: [&str; 5] = [
 
 const STATE: &str = "checkpoint-16/trainer/optimizer.safetensors";
 
-/// The program that is one of many: the one that is tested, or another build of it, which MLMTRAIN_MPI names. One
-/// process alone is always the one that is tested.
+/// The program that is one of many: the one that is tested, or another build of it, which MLMTRAIN_MPI names.
+/// One process alone is always the one that is tested.
 pub(crate) fn program() -> PathBuf {
     std::env::var_os("MLMTRAIN_MPI").map_or_else(|| env!("CARGO_BIN_EXE_mlmtrain").into(), PathBuf::from)
 }
@@ -88,15 +88,15 @@ fn signal_last(place: &Workplace, mpirun: &mut Child, step: u64, signal: &str) {
     kill(&reach(place, mpirun, step), signal);
 }
 
-/// The last of the processes that `mpirun` started for the script, after step `step`: that is its first child,
-/// before the one that watches it.
+/// The last of the processes that `mpirun` started for the script, after step `step`: that is its first
+/// child, before the one that watches it.
 fn rank_of(place: &Workplace, script: &mut Child, step: u64) -> String {
     reach(place, script, step);
     last_child(children(&script.id().to_string()).first().expect("has one"))
 }
 
-/// The process that this one started last, after step `step`, and one that those before it have not come to: one
-/// that was just started trains nothing yet.
+/// The process that this one started last, after step `step`, and one that those before it have not come to:
+/// one that was just started trains nothing yet.
 fn reach(place: &Workplace, started: &mut Child, step: u64) -> String {
     let before = place.logged_steps().last().copied().unwrap_or(0);
     let step = step.max(before + 1);
@@ -307,7 +307,8 @@ fn kill_after_a_run(place: &Workplace, mut mpirun: Command) {
     assert!(kept() < 4, "it was killed when all runs were kept");
 }
 
-/// Each run is trained by one process, and all tables are those of one; also of two that go on where three were killed.
+/// Each run is trained by one process, and all tables are those of one; also of two that go on where three
+/// were killed.
 #[test]
 fn runs_of_sweeps_and_comparisons_are_dealt_out() {
     if cannot() {

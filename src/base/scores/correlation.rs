@@ -33,12 +33,12 @@ pub fn spearman(left: &[f64], right: &[f64]) -> f64 {
     pearson(&ranks(left), &ranks(right))
 }
 
-/// Area under the ROC curve: the share of pairs of a positive and a negative example in which the positive one
-/// has the higher score, where equal scores count half. NaN without a positive or without a negative example,
-/// and if a score is NaN.
+/// Area under the ROC curve: the share of pairs of a positive and a negative example in which the positive
+/// one has the higher score, where equal scores count half. NaN without a positive or without a negative
+/// example, and if a score is NaN.
 ///
-/// Computed from the ranks of the positive examples (Mann and Whitney's U), as `roc_auc_score` of scikit-learn
-/// does it by trapezoids.
+/// Computed from the ranks of the positive examples (Mann and Whitney's U), as `roc_auc_score` of
+/// scikit-learn does it by trapezoids.
 pub(super) fn auroc(scores: &[f64], is_positive: &[bool]) -> f64 {
     assert_eq!(scores.len(), is_positive.len(), "each score has its example");
     if scores.iter().any(|score| score.is_nan()) {

@@ -187,7 +187,8 @@ impl FinetunedVisitor for PlanLines<'_> {
         let checkpoint = shapes.checkpoint_bytes(training);
         row("disk", forecast::disk(checkpoint, training, &config.run));
         if planned.len() > 1 {
-            let all = forecast::disk_of_runs(planned.len(), checkpoint, training, &config.run);
+            let all =
+                forecast::disk_of_runs(planned.len(), checkpoint, 4 * parameters, training, &config.run);
             let kept = match runs {
                 Runs::Seeds(_) => "",
                 Runs::Cells(_) => "; at the end only the best run keeps its weights",

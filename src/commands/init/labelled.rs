@@ -199,7 +199,7 @@ fn differ_in_evaluation(
         .filter(|names| names.0 != names.1)
         .collect();
     for (train, other) in &differing {
-        if ![train, other].iter().all(|name| is_usual_name(name)) {
+        if ![train, other].iter().all(|name| is_usual_name(name, has_numbers)) {
             return Err(Problem::new(format!("has no column `{train}`, which the training file has"))
                 .at(file.display())
                 .hint(format!("rename its column `{other}` to `{train}`"))

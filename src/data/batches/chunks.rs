@@ -37,7 +37,8 @@ impl Lengths {
         Self { whole: places.saturating_sub(special).max(1), ..Self::default() }
     }
 
-    /// As [`Lengths::whole`], but every other chunk is divided into short segments, if a row has room for two.
+    /// As [`Lengths::whole`], but every other chunk is divided into short segments, if a row has room for
+    /// two.
     pub(super) fn with_short_segments(places: u64, special: u64) -> Self {
         let whole = Self::whole(places, special);
         let segments = places / SHORT_PLACES;
@@ -66,7 +67,8 @@ impl Lengths {
         self.count(document_tokens).1
     }
 
-    /// Chunk `number` of a document: the tokens before it, its own, and the most tokens of one of its segments.
+    /// Chunk `number` of a document: the tokens before it, its own, and the most tokens of one of its
+    /// segments.
     fn chunk(&self, number: u64) -> (u64, u64, u64) {
         let before = number / self.chunks_of_pair() * (self.whole + self.short);
         if number.is_multiple_of(self.chunks_of_pair()) {

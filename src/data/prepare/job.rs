@@ -73,8 +73,8 @@ pub fn ensure_prepared(
     open(&Job::new(config)?, Vec::new())
 }
 
-/// Returns an error if [`ensure_prepared`] would refuse the prepared folder because of its settings. Writes nothing,
-/// and compares the files of the corpus only if they are there.
+/// Returns an error if [`ensure_prepared`] would refuse the prepared folder because of its settings. Writes
+/// nothing, and compares the files of the corpus only if they are there.
 pub fn require_same_settings(config: &PretrainConfig) -> Result<()> {
     let job = Job::with_any_corpus(config)?;
     if job.has_work() { job.require_same_settings().map(drop) } else { job.require_own_files() }

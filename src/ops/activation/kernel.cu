@@ -90,50 +90,21 @@ struct Tanh {
     static __device__ __forceinline__ float slope(float y, float) { return 1.0f - y * y; }
 };
 
-template <typename T>
-__device__ void gelu_forward_of(const Args& a) {
-    activate<T, Gelu>(a);
-}
-KERNELS(gelu_forward, Args, 256, gelu_forward_of)
+#define ACTIVATION(name, F)                                       \
+    template <typename T>                                         \
+    __device__ void name##_forward_of(const Args& a) {            \
+        activate<T, F>(a);                                        \
+    }                                                             \
+    KERNELS(name##_forward, Args, 256, name##_forward_of)         \
+    template <typename T>                                         \
+    __device__ void name##_backward_of(const Args& a) {           \
+        activate_backward<T, F>(a);                               \
+    }                                                             \
+    KERNELS(name##_backward, Args, 256, name##_backward_of)
 
-template <typename T>
-__device__ void gelu_backward_of(const Args& a) {
-    activate_backward<T, Gelu>(a);
-}
-KERNELS(gelu_backward, Args, 256, gelu_backward_of)
+ACTIVATION(gelu, Gelu)
+ACTIVATION(gelu_tanh, GeluTanh)
+ACTIVATION(relu, Relu)
+ACTIVATION(tanh, Tanh)
 
-template <typename T>
-__device__ void gelu_tanh_forward_of(const Args& a) {
-    activate<T, GeluTanh>(a);
-}
-KERNELS(gelu_tanh_forward, Args, 256, gelu_tanh_forward_of)
-
-template <typename T>
-__device__ void gelu_tanh_backward_of(const Args& a) {
-    activate_backward<T, GeluTanh>(a);
-}
-KERNELS(gelu_tanh_backward, Args, 256, gelu_tanh_backward_of)
-
-template <typename T>
-__device__ void relu_forward_of(const Args& a) {
-    activate<T, Relu>(a);
-}
-KERNELS(relu_forward, Args, 256, relu_forward_of)
-
-template <typename T>
-__device__ void relu_backward_of(const Args& a) {
-    activate_backward<T, Relu>(a);
-}
-KERNELS(relu_backward, Args, 256, relu_backward_of)
-
-template <typename T>
-__device__ void tanh_forward_of(const Args& a) {
-    activate<T, Tanh>(a);
-}
-KERNELS(tanh_forward, Args, 256, tanh_forward_of)
-
-template <typename T>
-__device__ void tanh_backward_of(const Args& a) {
-    activate_backward<T, Tanh>(a);
-}
-KERNELS(tanh_backward, Args, 256, tanh_backward_of)
+#undef ACTIVATION

@@ -37,8 +37,8 @@ fn group(range: Range<usize>, weight_decay: f32) -> Group {
     Group { range, weight_decay, lr_scale: 1.0 }
 }
 
-/// Parameters after each of five steps of the paper's program in f64 (`scripts/make_optimizer_golden.py`): two
-/// groups of three with decay 0.1 and 0, lr 0.01, betas 0.9 and 0.98, gradients
+/// Parameters after each of five steps of the paper's program in f64 (`scripts/make_optimizer_golden.py`):
+/// two groups of three with decay 0.1 and 0, lr 0.01, betas 0.9 and 0.98, gradients
 /// `((7 step + 3 i) mod 11 - 5) / 20`. The first gradient of the fourth element is zero.
 #[expect(clippy::unreadable_literal, reason = "digits as NumPy prints them")]
 const PAPER: [[f64; 6]; 5] = [
@@ -129,8 +129,8 @@ fn elements_outside_of_all_groups_are_frozen_and_the_shadow_is_the_rounded_param
     });
 }
 
-/// Bits of parameters, gradients, momentum and shadow after three clipped updates of views that begin `offset`
-/// elements into larger buffers.
+/// Bits of parameters, gradients, momentum and shadow after three clipped updates of views that begin
+/// `offset` elements into larger buffers.
 fn clipped_run(shadow: DType, offset: usize) -> [Vec<u32>; 4] {
     let count = 50_003;
     let view = |t: &Tensor| t.narrow(0, offset, count).unwrap();

@@ -1,4 +1,5 @@
-//! Muon on the GPU: products by cuBLASLt, one matrix after the other, with a pass over the matrix between them.
+//! Muon on the GPU: products by cuBLASLt, one matrix after the other, with a pass over the matrix between
+//! them.
 
 use candle_core::{DType, Result, Tensor};
 

@@ -155,8 +155,8 @@ const TORCH: [[f64; 14]; 5] = [
     ],
 ];
 
-/// The same as PyTorch computes it, in bf16, without Nesterov's momentum, with three steps of Newton-Schulz and
-/// `adjust_lr_fn: original`.
+/// The same as PyTorch computes it, in bf16, without Nesterov's momentum, with three steps of Newton-Schulz
+/// and `adjust_lr_fn: original`.
 #[expect(clippy::unreadable_literal, reason = "digits as PyTorch prints them")]
 const TORCH_BF16: [[f64; 14]; 5] = [
     [
@@ -362,8 +362,8 @@ fn singular_values_end_near_one() {
     });
 }
 
-/// Bits of parameters, momentum and shadow after two clipped updates of views that begin `offset` elements into
-/// larger buffers.
+/// Bits of parameters, momentum and shadow after two clipped updates of views that begin `offset` elements
+/// into larger buffers.
 fn clipped_run(shadow: DType, offset: usize) -> [Tensor; 3] {
     let count = count(&SHAPES);
     let view = |t: &Tensor| t.narrow(0, offset, count).unwrap();

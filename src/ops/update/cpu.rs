@@ -1,4 +1,5 @@
-//! Splits the flat buffers into blocks for all threads, and the arithmetic that AdamW and its relatives share.
+//! Splits the flat buffers into blocks for all threads, and the arithmetic that AdamW and its relatives
+//! share.
 
 use candle_core::{Result, Tensor};
 

@@ -1,5 +1,5 @@
-//! Tests of update rules with two moments that need sums over whole tensors, and the buffers for them. The rules
-//! differ in their formulas only, which their own tests compare with a reference.
+//! Tests of update rules with two moments that need sums over whole tensors, and the buffers for them. The
+//! rules differ in their formulas only, which their own tests compare with a reference.
 
 use std::ops::Range;
 

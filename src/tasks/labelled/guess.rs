@@ -163,9 +163,11 @@ impl FileColumns {
     }
 }
 
-/// Returns true if fine-tuning finds a column of this name without a key.
-pub fn is_usual_name(name: &str) -> bool {
-    TEXT_COLUMNS.contains(&name) || LABEL_COLUMNS.contains(&name)
+/// Returns true if fine-tuning finds a column of this name without a key. If `numbers` is true, the label is
+/// a number.
+pub fn is_usual_name(name: &str, numbers: bool) -> bool {
+    let labels = if numbers { NUMBER_COLUMNS } else { LABEL_COLUMNS };
+    TEXT_COLUMNS.contains(&name) || labels.contains(&name)
 }
 
 /// Names of columns that are already known.
@@ -192,7 +194,9 @@ pub fn guess_columns(path: &Path, known: KnownColumns<'_>, numbers: bool) -> Res
             names.join(", ")
         ))
         .at(format!("{}:1", path.display()))
-        .hint("add a first line such as `text,label`; `--text-column` and `--label-column` keep the line as it is")
+        .hint(
+            "add a first line such as `text,label`, or name two of these: `--text-column`, `--label-column`",
+        )
         .into());
     }
     if text_pair.is_some_and(|name| columns.named(name).is_none()) {

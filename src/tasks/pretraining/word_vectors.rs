@@ -35,7 +35,8 @@ pub(super) struct WordVectors {
 }
 
 /// Computes the vectors of the tokens of a text, with the same result for any number of threads. Returns an
-/// error for a text with too few different tokens, and the first error of `go_on`, which is called time and again.
+/// error for a text with too few different tokens, and the first error of `go_on`, which is called time and
+/// again.
 pub(super) fn word_vectors(
     text: &ShardSet,
     dimensions: usize,

@@ -68,8 +68,8 @@ fn state(saved: Option<&Saved>) -> Vec<(&String, Vec<u32>)> {
 /// The optimizer state of a checkpoint.
 type Saved = BTreeMap<String, Tensor>;
 
-/// Processes with sharded optimizer state produce the same bits as one process with all of it: parameters, their
-/// copy in a half type, and the checkpoint; and they resume from it with the same bits.
+/// Processes with sharded optimizer state produce the same bits as one process with all of it: parameters,
+/// their copy in a half type, and the checkpoint; and they resume from it with the same bits.
 #[test]
 fn a_sharded_optimizer_leaves_the_same_bits_and_the_same_checkpoint() {
     let micro: Vec<Batch> = (0..4).map(batch).collect();

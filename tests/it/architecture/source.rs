@@ -1,7 +1,7 @@
 //! A source file as the rules see it: its place in the module tree, and its lines without comments.
 //!
-//! The other crates are seen as the modules that the library re-exports: `src/base/fs/lock.rs` is `fs/lock.rs`,
-//! `base::fs` is `crate::fs`, and `crate::linear` in the crate `ops` is `crate::ops::linear`.
+//! The other crates are seen as the modules that the library re-exports: `src/base/fs/lock.rs` is
+//! `fs/lock.rs`, `base::fs` is `crate::fs`, and `crate::linear` in the crate `ops` is `crate::ops::linear`.
 //!
 //! It knows no rule.
 
@@ -165,7 +165,8 @@ fn ungrouped(text: &str) -> Vec<(usize, String)> {
     lines
 }
 
-/// `use a::{b, c as d, self};` as `use a::b;`, `use a::c as d;`, `use a;`. Groups inside groups are not used here.
+/// `use a::{b, c as d, self};` as `use a::b;`, `use a::c as d;`, `use a;`. Groups inside groups are not used
+/// here.
 fn paths_of(statement: &str) -> Vec<String> {
     let Some((prefix, names)) = statement.trim_end_matches("};").split_once("::{") else {
         return vec![statement.to_string()];

@@ -1,4 +1,5 @@
-//! The same command again, in the folder of an earlier one: what a run refuses, and what a dry run tells of it.
+//! The same command again, in the folder of an earlier one: what a run refuses, and what a dry run tells of
+//! it.
 
 use std::fs;
 

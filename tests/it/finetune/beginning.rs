@@ -1,5 +1,5 @@
-//! What somebody meets who fine-tunes for the first time: lengths that fit the model, flags, missing files, and what
-//! is said at the end.
+//! What somebody meets who fine-tunes for the first time: lengths that fit the model, flags, missing files,
+//! and what is said at the end.
 
 use std::fs;
 

@@ -89,7 +89,8 @@ const RANGES: [(char, char); 85] = [
     ('\u{1da88}', '\u{1da88}'),
 ];
 
-/// Returns true if a character ends a sentence, such as `.`, the Urdu `۔`, the Burmese `။` or the Amharic `።`.
+/// Returns true if a character ends a sentence, such as `.`, the Urdu `۔`, the Burmese `။` or the Amharic
+/// `።`.
 pub(super) fn ends_sentence(c: char) -> bool {
     if c.is_ascii() {
         return matches!(c, '.' | '!' | '?');
@@ -104,7 +105,8 @@ mod tests {
 
     #[test]
     fn the_marks_of_many_scripts_end_sentences_and_letters_and_commas_do_not() {
-        // English, Urdu, Arabic, Armenian, Hindi, Burmese, Amharic, Khmer, Chinese, Japanese (half width), Mongolian.
+        // English, Urdu, Arabic, Armenian, Hindi, Burmese, Amharic, Khmer, Chinese, Japanese (half width),
+        // Mongolian.
         for mark in
             ['.', '!', '?', '۔', '؟', '։', '।', '။', '።', '។', '。', '｡', '！', '\u{1803}', '\u{1367}']
         {

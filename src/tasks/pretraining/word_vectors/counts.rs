@@ -68,7 +68,8 @@ pub(super) struct Associations {
 
 impl Associations {
     /// Computes max(0, log(c_ij t / (f_i f_j))), where c counts neighbours, f is the sum of a row of c, and t
-    /// the sum of all counts. Calls `after` with the number of rows that were finished; its error ends the counting.
+    /// the sum of all counts. Calls `after` with the number of rows that were finished; its error ends the
+    /// counting.
     pub(super) fn new(text: &Text, after: impl Fn(u64) -> Result<()> + Sync) -> Result<Self> {
         let vocab_size = text.vocab_size;
         let frequencies = frequencies(text);
