@@ -303,13 +303,16 @@ fn updates_are_the_same_on_each_device_and_a_broken_gradient_changes_nothing() {
                     "{optim:?} {dtype:?}: loss {got} is not {want}"
                 );
             }
-            // Adam's first steps are signs of gradients: where a gradient is rounding noise, a parameter
-            // differs by twice the step.
+            // The first steps of Adam, and each step of Lion, are signs of gradients: where a gradient is
+            // rounding noise, a parameter differs by twice the step. If the signs of all differed in one of
+            // the two steps, Lion's error would be 0.05; it is 2e-3 if one in six hundred does.
             let error = relative_error(&got.1, &want.1);
-            assert!(
-                error <= if dtype == DType::F32 { 2e-4 } else { 1e-2 },
-                "{optim:?} {dtype:?}: parameters differ by {error:e}"
-            );
+            let limit = match (dtype, optim) {
+                (DType::F32, OptimizerType::Lion) => 2e-3,
+                (DType::F32, _) => 2e-4,
+                _ => 1e-2,
+            };
+            assert!(error <= limit, "{optim:?} {dtype:?}: parameters differ by {error:e}");
             if let Some(shadow) = &got.2 {
                 assert!(
                     bits(shadow) == bits(&got.1.to_dtype(dtype).unwrap()),

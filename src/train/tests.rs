@@ -48,6 +48,8 @@ struct Parabola {
     overflows_from: f32,
     /// Ranges of samples and the loss that replaces theirs.
     planted: Vec<(Range<u64>, f64)>,
+    /// From this sample on, gradients point away from the minimum.
+    leaves_minimum_from: Option<u64>,
     /// The log of operations on samples; batches are prefetched if it is given.
     log: Option<ahead::Log>,
 }
@@ -57,7 +59,13 @@ impl Parabola {
         let mut registry = Registry::default();
         registry.weight("w", &[3, 2], Init::Normal);
         let parameters = Parameters::initialise(registry.layout(), 1.0, 1, &Device::Cpu).unwrap();
-        Self { parameters, overflows_from: f32::INFINITY, planted: Vec::new(), log: None }
+        Self {
+            parameters,
+            overflows_from: f32::INFINITY,
+            planted: Vec::new(),
+            leaves_minimum_from: None,
+            log: None,
+        }
     }
 
     fn note(&self, what: &'static str, batch: &Batch) {
@@ -82,6 +90,8 @@ impl Task for Parabola {
         self.note("trained", batch);
         let scale = scales[0];
         let scale = if scale < self.overflows_from { scale } else { f32::INFINITY };
+        let leaves = self.leaves_minimum_from.is_some_and(|sample| batch.sample_ids[0] >= sample);
+        let scale = if leaves { -scale } else { scale };
         let values = self.parameters.flat().to_vec1::<f32>()?;
         with_slice_mut(gradients.flat()?, |g| {
             g.iter_mut().zip(values).take(6).for_each(|(g, w)| *g += scale * (w - 1.0));

@@ -79,8 +79,8 @@ impl Curve<'_> {
     }
 }
 
-/// The curves of a chart: the means with a band of one standard deviation, a dot for each seed, and the scores of
-/// the floor, dashed.
+/// The curves of a chart: the means with a band of one standard deviation, a dot for each seed, and the
+/// scores of the floor, dashed.
 pub fn curves(points: &[Point], factor: f64, color: &str) -> Vec<chart::Curve> {
     let mut means = Vec::new();
     let mut band = Vec::new();

@@ -31,6 +31,8 @@ pub(super) struct Toy {
     pub(super) inputs: Inputs,
     /// Ranges of samples and the loss that replaces theirs.
     pub(super) planted: Vec<(Range<u64>, f64)>,
+    /// From this sample on, gradients point away from the minimum.
+    pub(super) leaves_minimum_from: Option<u64>,
     /// The log of operations; batches are prefetched if it is given.
     pub(super) log: Option<Log>,
 }
@@ -51,7 +53,12 @@ impl Kind for Toy {
     }
 
     fn build(self, setting: Setting<'_>) -> Result<Parts<Parabola, Steps>> {
-        let task = Parabola { planted: self.planted, log: self.log, ..Parabola::new() };
+        let task = Parabola {
+            planted: self.planted,
+            leaves_minimum_from: self.leaves_minimum_from,
+            log: self.log,
+            ..Parabola::new()
+        };
         let data = self.data;
         let folders = vec![ModelFolder {
             place: "",
