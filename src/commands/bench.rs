@@ -80,9 +80,19 @@ pub fn run(args: &BenchArgs) -> Result<()> {
                 least_seconds: args.seconds,
             };
             let outcome = measure(model, &steps, args.threads, machine, &progress)?;
-            if let Outcome::Failed(message) = &outcome {
-                failed += 1;
-                progress.warn(&format!("{}: {message}", label(model, case)));
+            match &outcome {
+                Outcome::Failed(message) => {
+                    failed += 1;
+                    progress.warn(&format!("{}: {message}", label(model, case)));
+                }
+                Outcome::Done(measured) if is_above_peak(measured, machine.peak(case.compute)) => {
+                    progress.warn(&format!(
+                        "{}: its steps were faster than the measured peak, which cannot be right: other programs ran \
+                         while the peak was measured; measure again when the machine is idle",
+                        label(model, case)
+                    ));
+                }
+                Outcome::Done(_) | Outcome::DoesNotFit(_) => {}
             }
             let row = Row { model, case, machine, outcome };
             terminal::stdout_line(&if args.json {
@@ -97,6 +107,11 @@ pub fn run(args: &BenchArgs) -> Result<()> {
     }
     let all = rows.len() * machines.len();
     Err(Problem::new(format!("{failed} of {all} rows could not be measured")).into())
+}
+
+/// True if steps did more operations in a second than the measured peak of the machine.
+fn is_above_peak(measured: &Measured, peak: Option<f64>) -> bool {
+    peak.is_some_and(|peak| measured.flops_per_second > peak)
 }
 
 /// Returns every combination of the flags, in their order, with the name of its model.

@@ -2,9 +2,10 @@
 
 use crate::batches::BatchPlan;
 use crate::config::{RunSection, TrainingConfig};
+use crate::estimate::{Estimate, PRICES_AS_OF, Part, Rentable, Work};
 use crate::machine::Machine;
 use crate::models::memory::{PROCESS_BYTES, Prediction};
-use crate::quantity::format_bytes;
+use crate::quantity::{format_amount, format_bytes, format_span};
 use crate::tasks::run::Shapes;
 use crate::train::room;
 
@@ -79,6 +80,40 @@ pub(super) fn disk_of_runs(
     let most = room::most_checkpoint_bytes(checkpoint, training, total_steps, run.upload_to.is_some());
     let most = most.saturating_add(model).saturating_mul(runs as u64);
     format!("{} at most for all {runs} runs", format_bytes(most))
+}
+
+/// Names of the GPUs for which a dry run of fine-tuning predicts time and cost.
+const RENTED: [&str; 3] = ["h100", "l4", "t4"];
+
+/// The time and the cost of a fine-tuning run of `steps` updates on rented GPUs, each in its best number type:
+/// a line a GPU, and one that says how they were found. The rows of the run have `mean_length` tokens.
+pub(super) fn rented(
+    training: &TrainingConfig,
+    shapes: &Shapes,
+    steps: u64,
+    mean_length: usize,
+) -> Vec<String> {
+    let work = |training: &TrainingConfig| {
+        let rows = training.rows_at_once();
+        let micro_batches = steps * training.rows_per_update().div_ceil(rows.max(1)) as u64;
+        Work { parts: vec![Part { rows, length: mean_length, micro_batches, updates: steps }] }
+    };
+    let mut lines = Vec::new();
+    for gpu in RENTED.into_iter().filter_map(Rentable::named) {
+        let found = Estimate::on_gpu(&gpu, training, shapes, None, false, work);
+        let text = found.map_or_else(
+            |problem| problem,
+            |found| {
+                let [compute, time] = [found.compute.as_str().to_string(), format_span(found.seconds)];
+                format!("{compute}, {time}, ${}", format_amount(found.usd(gpu.usd_per_hour)))
+            },
+        );
+        lines.push(format!("{}: {text}", gpu.name));
+    }
+    lines.push(format!(
+        "predicted for the training of one run, at round prices of {PRICES_AS_OF}; evaluations come on top"
+    ));
+    lines
 }
 
 /// The limits on the cost and the end of training, if there are any.

@@ -162,7 +162,9 @@ fn write_pretraining(args: &InitArgs, budget: Duration, output: &Path, output_di
         if sample.files == 1 { "a file".to_string() } else { format!("{} files", sample.files) },
         format_bytes(sample.text_bytes as u64)
     ));
-    let crawl = match recipe::crawl_reason(Corpus::open(&staged)?.files()) {
+    let corpus = Corpus::open(&staged)?;
+    sources::notes_on_fields(&corpus, &args.field).iter().for_each(|note| progress.note(note));
+    let crawl = match recipe::crawl_reason(corpus.files()) {
         Some(reason) => Some((reason, recipe::preview_filters(&sample)?)),
         None => None,
     };

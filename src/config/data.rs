@@ -49,8 +49,12 @@ pub struct DataConfig {
     pub max_document_bytes: u64,
     /// Lines longer than this many bytes are left out, counted and reported.
     pub max_line_bytes: u64,
-    /// Keep the cleaned text (`<prepared_dir>/documents`) after the shards are made.
+    /// Keep the documents that are read again if the shards are removed (`<prepared_dir>/documents`).
     pub keep_documents: bool,
+    /// Also write the cleaned text of each source, without repeated documents, as
+    /// `<prepared_dir>/text/*.jsonl.zst`: for other programs, and as the source of models with another
+    /// tokenizer.
+    pub save_text: bool,
 }
 
 impl Default for DataConfig {
@@ -72,6 +76,7 @@ impl Default for DataConfig {
             max_document_bytes: 1 << 20,
             max_line_bytes: 16 << 20,
             keep_documents: false,
+            save_text: false,
         }
     }
 }

@@ -36,9 +36,9 @@ pub struct ClassifyData {
     pub label_column: Option<String>,
     /// Separator of the labels of a text that has any number of them, `,` when absent; a list needs none.
     pub label_separator: Option<String>,
-    /// The labels in the order of their ids; discovered from the training file and sorted when empty. For
-    /// regression the columns of several numbers; with any number of labels, where all of them are columns, a
-    /// 0 or 1 is read from each; with tagged words they are what numbers among the tags stand for.
+    /// The labels in the order of their ids; discovered from the training file and sorted when empty. A file
+    /// may have numbers in their place, from 0. For regression the columns of several numbers; with any
+    /// number of labels, where all of them are columns, a 0 or 1 is read from each.
     pub labels: Vec<String>,
     /// Share of the training examples to use, the same share of each label.
     pub max_train_fraction: Option<f64>,

@@ -32,6 +32,8 @@ const OUTSIDE: &[&str] = &[
     "data.loader_workers",
     "data.deduplication.memory_bytes",
     "data.prepared_dir",
+    "data.keep_documents",
+    "data.save_text",
     "evaluation",
     "training.gradient_checkpointing",
     "training.save_in_background",

@@ -2,7 +2,7 @@
 //! run.
 //!
 //! The prepared folder holds `settings.json` (everything that the other files depend on), `documents/` (kept
-//! text, removed at the end), `tokenizer/`, `shards/` and the report. Work made with other settings is never
+//! text, removed at the end), `tokenizer/`, `shards/`, the report and, if it is wanted, `text/`. Work made with other settings is never
 //! overwritten. The bytes written do not depend on the number of processes and threads, nor on interruptions.
 
 mod encode;
@@ -14,6 +14,7 @@ mod report;
 mod rounds;
 mod settings;
 mod space;
+mod text;
 mod tokenize;
 mod vocabulary;
 

@@ -115,7 +115,7 @@ impl Target for Classes {
     fn evaluated(&self, evaluation: &Evaluation<'_>) -> Result<(Vec<Example>, Vec<String>)> {
         let columns = Columns { labelled: true, known_labels: self.names(), ..evaluation.columns };
         let examples = read_examples(evaluation.data, &columns)?;
-        Ok((self.0.named(examples, evaluation.labels), Vec::new()))
+        Ok((examples, Vec::new()))
     }
 
     fn names(&self) -> &[String] {

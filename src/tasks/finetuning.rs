@@ -24,6 +24,9 @@ use crate::tasks::{Supervised, Task, planned, start};
 pub use data::TrainingData;
 pub use opened::Opened;
 
+/// Rows whose tokens a plan counts at once.
+const ROWS_AT_ONCE: usize = 256;
+
 impl<T: Target> Examples<T> {
     /// Returns what a run starting from `folder` would read, without loading the weights. Invalid lengths in
     /// the configuration are an error, as in a run.
@@ -43,7 +46,12 @@ impl<T: Target> Examples<T> {
             (words.longest, planned::longest(both)),
             (words.too_long, planned::too_long(both, &T::Input::too_long(length))),
         ];
-        Ok(Planned { rows: train.len(), lines })
+        let mut tokens = 0;
+        for rows in train.chunks(ROWS_AT_ONCE) {
+            let rows: Vec<&_> = rows.iter().collect();
+            tokens += T::Input::batch(&collator, &rows, 0).num_tokens() as u64;
+        }
+        Ok(Planned { rows: train.len(), tokens, lines })
     }
 
     /// Returns the run of one seed, starting from the encoder of `folder`.

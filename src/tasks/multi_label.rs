@@ -143,12 +143,7 @@ impl Target for SeveralLabels {
     const BEST: &'static str = "f1_micro";
 
     fn sources(data: &ClassifyData) -> Result<(Sources<Example>, Vec<String>)> {
-        let columns = Columns {
-            several: Some(&data.labels),
-            label_names: &data.labels,
-            labelled: false,
-            ..Columns::from_config(data)
-        };
+        let columns = Columns { several: Some(&data.labels), labelled: false, ..Columns::from_config(data) };
         Sources::of_examples(data, &columns)
     }
 
@@ -168,7 +163,7 @@ impl Target for SeveralLabels {
     fn evaluated(&self, evaluation: &Evaluation<'_>) -> Result<(Vec<Example>, Vec<String>)> {
         let columns = Columns { several: Some(self.names()), ..evaluation.columns };
         let examples = read_examples(evaluation.data, &columns)?;
-        Ok((self.labels.named(examples, evaluation.labels), Vec::new()))
+        Ok((examples, Vec::new()))
     }
 
     fn names(&self) -> &[String] {

@@ -10,6 +10,8 @@ const LISTED: usize = 12;
 pub struct Planned {
     /// Number of examples (or windows of sentences) of an epoch.
     pub rows: usize,
+    /// Number of tokens of an epoch, with special tokens and after truncation.
+    pub tokens: u64,
     /// Named lines of text for the user.
     pub lines: Vec<(&'static str, String)>,
 }

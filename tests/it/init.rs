@@ -146,6 +146,14 @@ fn labelled_files_that_differ_or_hold_lists_are_noticed() {
         .ok()
         .stdout;
     assert!(told.contains("note: `a, b` seems to be several labels"), "{told}");
+    let rows: String = (0..40).map(|n| format!("a text of some words {n},{}\n", n % 2)).collect();
+    fs::write(place.path("numbers.csv"), format!("text,label\n{rows}")).unwrap();
+    let arguments = ["init", "--model", "run/final", "-o", "numbers.yaml", "--train", "numbers.csv"];
+    let told = place.program(&arguments, "").ok().stdout;
+    assert!(
+        told.contains("note: the labels are the numbers 0 to 1; `data.labels: [NAME OF 0, ...]`"),
+        "{told}"
+    );
 }
 
 #[test]
@@ -159,12 +167,16 @@ fn a_crawl_gets_filters_and_sees_what_each_leaves_out() {
     let records: Vec<String> = good
         .chain(junk.concat())
         .enumerate()
-        .map(|(n, text)| serde_json::json!({"url": format!("https://host/{n}"), "text": text}).to_string())
+        .map(|(n, text)| {
+            let url = format!("https://host/{n}");
+            serde_json::json!({"url": url, "title": "Some words first", "text": text}).to_string()
+        })
         .collect();
     fs::write(place.path("pages.jsonl"), records.join("\n")).unwrap();
     let arguments = ["init", "--text", "pages.jsonl", "animals.txt", "--budget", "100h", "--device", "cpu"];
     let printed = place.program(&arguments, "").ok().stderr;
     assert!(printed.contains("a crawl: records of `pages.jsonl` have a field `url`"), "{printed}");
+    assert!(printed.contains("`pages.jsonl` holds text in other fields, too: `title` ("), "{printed}");
     let yaml = fs::read_to_string(place.path("pretrain.yaml")).unwrap();
     // Of 140 documents, those of the file without pages included.
     for (entry, documents) in [

@@ -58,7 +58,7 @@ pub(super) struct Measured {
     pub(super) tokens_per_second: f64,
     pub(super) flops_per_second: f64,
     /// Share of the machine's peak in the row's compute type; the peak is measured on a CPU, from the data
-    /// sheet of a GPU.
+    /// sheet of a GPU. `None` without a known peak, or if the step was faster than the peak allows.
     pub(super) mfu: Option<f64>,
     pub(super) peak_memory_bytes: Option<u64>,
     /// Memory that was predicted from the shapes before the measurement.
@@ -75,7 +75,7 @@ impl Measured {
             examples_per_second: case.rows as f64 / timed.median_seconds,
             tokens_per_second: case.tokens() as f64 / timed.median_seconds,
             flops_per_second,
-            mfu: machine.peak(case.compute).map(|peak| flops_per_second / peak),
+            mfu: machine.peak(case.compute).map(|peak| flops_per_second / peak).filter(|share| *share <= 1.0),
             peak_memory_bytes: timed.peak_memory_bytes,
             predicted_memory_bytes: case.predicted_bytes(machine.is_gpu())?,
         })

@@ -175,6 +175,16 @@ fn table(epoch: Option<Epoch>) -> String {
 }
 
 #[test]
+fn steps_faster_than_the_peak_have_no_share_of_it() {
+    for (step_flops, share) in [(24e9, Some(1.0)), (25e9, None)] {
+        let (_, _, outcome) = sample("tiny", ComputeType::F32, step_flops, 0.1);
+        let Outcome::Done(measured) = outcome else { panic!("{outcome:?}") };
+        assert_eq!(measured.mfu, share);
+        assert_eq!(is_above_peak(&measured, machine().peak(ComputeType::F32)), share.is_none());
+    }
+}
+
+#[test]
 fn the_table_is_aligned() {
     insta::assert_snapshot!(table(None), @r"
     model device  batch  length  compute  examples/s    tokens/s      step     MFU  peak memory

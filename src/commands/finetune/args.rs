@@ -56,6 +56,10 @@ pub struct FinetuneArgs {
     /// list, as JSONL has them (key `data.label_separator`)
     #[arg(long, help_heading = EXAMPLES, value_name = "TEXT")]
     pub label_separator: Option<String>,
+    /// Names of the labels in the order of their ids, e.g. `negative,positive` for 0 and 1 in the files (key
+    /// `data.labels`)
+    #[arg(long, help_heading = EXAMPLES, value_name = "NAME,NAME", value_delimiter = ',')]
+    pub labels: Option<Vec<String>>,
     /// Column of the words in a CoNLL file: 1 is the first, -1 the last (key `data.token_column`)
     #[arg(long, help_heading = EXAMPLES, value_name = "N", allow_negative_numbers = true, value_parser = column)]
     pub token_column: Option<i64>,
@@ -174,6 +178,7 @@ impl FinetuneArgs {
                 .map(|count| Override::flag("--max-train-samples", "data.max_train_samples", count)),
         );
         flags.extend(self.at_once.map(|runs| Override::flag("--at-once", "runs_at_once", runs)));
+        flags.extend(self.labels.clone().map(|names| Override::flag("--labels", "data.labels", names)));
         flags.extend(self.seeds.clone().map(|seeds| Override::flag("--seeds", "seeds", seeds)));
         flags.extend(self.threads.map(|threads| Override::flag("--threads", "run.threads", threads)));
         flags.extend(self.training.of_finetuning());

@@ -178,6 +178,10 @@ impl FinetunedVisitor for PlanLines<'_> {
         let epochs = steps as f64 / read.rows.div_ceil(update.max(1)).max(1) as f64;
         row("steps", format!("{}, {epochs:.1} epochs", format_count(steps)));
         let length = config.data.sequence_length();
+        let mean_length = (read.tokens as usize).div_ceil(read.rows.max(1)).max(1);
+        for (index, text) in forecast::rented(training, &shapes, steps, mean_length).into_iter().enumerate() {
+            row(if index == 0 { "on a rented GPU" } else { "" }, text);
+        }
         row("memory", forecast::memory(training, length, machine, &shapes));
         let at_once = runs.at_once(&examples, config, &folder, machine)?;
         if at_once > 1 {

@@ -170,8 +170,23 @@ fn texts(args: &LabelledArgs, train: &Path) -> Result<Found> {
             found.counts.len()
         ));
     }
+    if !has_numbers {
+        found.notes.extend(number_note(&found.counts));
+    }
     found.columns = Some(columns);
     Ok(found)
+}
+
+/// A note if the labels are the numbers from 0 on, of which the model's answers do not say what they mean.
+fn number_note(counts: &BTreeMap<String, usize>) -> Option<String> {
+    let last = counts.len().checked_sub(1)?;
+    let are_ids = last < MOST_NUMBERS && (0..=last).all(|id| counts.contains_key(&id.to_string()));
+    are_ids.then(|| {
+        format!(
+            "note: the labels are the numbers 0 to {last}; `data.labels: [NAME OF 0, ...]` (`finetune --labels`) gives \
+             them names, with which the model answers"
+        )
+    })
 }
 
 /// Most labels that may be numbers without a note that they could be values of a regression.

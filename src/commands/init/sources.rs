@@ -9,6 +9,7 @@ use anyhow::Result;
 use crate::commands::staging;
 use crate::config::{CacheConfig, DataConfig, DocumentUnit, SourceConfig};
 use crate::corpus::Corpus;
+use crate::tasks::labelled::other_texts;
 use crate::{fs, recipe};
 
 /// Least number of files of a folder that are written as a pattern; fewer are listed one by one.
@@ -43,6 +44,29 @@ pub(super) fn sources(
         }
     }
     Ok(sources)
+}
+
+/// Returns a note for each source whose first file of rows holds texts in other fields than `field`.
+pub(super) fn notes_on_fields(corpus: &Corpus, field: &str) -> Vec<String> {
+    let mut notes = Vec::new();
+    let mut seen = BTreeSet::new();
+    for file in corpus.files() {
+        if seen.contains(&file.source) {
+            continue;
+        }
+        // A file that cannot be read is reported by whoever reads all of it.
+        let Some(others) = other_texts(&file.path, field).unwrap_or_default() else { continue };
+        seen.insert(file.source);
+        let Some((first, _)) = others.first() else { continue };
+        let shares: Vec<String> =
+            others.iter().map(|(name, share)| format!("`{name}` ({:.0} % of it)", 100.0 * share)).collect();
+        notes.push(format!(
+            "`{}` holds text in other fields, too: {}; `title_field: {first}` in its source puts that before the text",
+            file.path.display(),
+            shares.join(", ")
+        ));
+    }
+    notes
 }
 
 fn source(files: Vec<String>, field: &str) -> SourceConfig {

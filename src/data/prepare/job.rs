@@ -12,7 +12,7 @@ use crate::corpus::{Corpus, Curated, Scan, Side, Step, content_hashes, remove_do
 use crate::prepare::files::Compared;
 use crate::prepare::meter::{Meter, Progress, Stage};
 use crate::prepare::space::Space;
-use crate::prepare::{encode, files, report, settings, tokenize, vocabulary};
+use crate::prepare::{encode, files, report, settings, text, tokenize, vocabulary};
 use crate::shards::{MANIFEST_JSON, Manifest, ShardSet};
 use crate::tokenizer::{Fertility, MUCH_UNKNOWN, Tokenizer, UnknownText};
 use base::error::Problem;
@@ -109,6 +109,12 @@ fn make<'a>(
         }
         job.tidy()?;
     }
+    if config.data.save_text && !fs::is_folder(&job.text()) {
+        notes.push(format!(
+            "`data.save_text` has no effect: the shards were made without it; remove the folder `{}` to prepare anew",
+            job.folder.display()
+        ));
+    }
     Ok((job, notes))
 }
 
@@ -175,6 +181,10 @@ impl<'a> Job<'a> {
 
     fn shards(&self) -> PathBuf {
         self.folder.join("shards")
+    }
+
+    fn text(&self) -> PathBuf {
+        self.folder.join("text")
     }
 
     fn corpus(&self) -> Result<&Corpus> {
@@ -331,6 +341,11 @@ impl<'a> Job<'a> {
         report::with_tokens(&curated, &scan, &tokenizer, compare_with.as_ref(), &manifest, &fertility)?
             .with_unknown_text(unknown_text)
             .write(report_folder)?;
+        if data.save_text {
+            let bytes = scan.train.bytes + scan.validation.bytes;
+            let mut meter = Meter::new(Stage::WriteText, bytes, observer);
+            text::write(&curated.kept, scan.split, sources, &self.text(), &mut meter)?;
+        }
         manifest.write(&self.shards())?;
         Ok(notes)
     }

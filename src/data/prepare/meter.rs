@@ -17,6 +17,8 @@ pub enum Stage {
     LearnVocabulary,
     /// Tokenizing and writing shards; progress in bytes of text.
     Tokenize,
+    /// Writing the cleaned text for other programs; progress in bytes of text.
+    WriteText,
 }
 
 impl Stage {
@@ -30,6 +32,7 @@ impl Stage {
             Self::CountWords => "counting words",
             Self::LearnVocabulary => "learning the vocabulary",
             Self::Tokenize => "tokenizing",
+            Self::WriteText => "writing the cleaned text",
         }
     }
 

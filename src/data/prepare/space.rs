@@ -29,7 +29,8 @@ pub struct Space {
     pub text_bytes: u64,
     /// Peak space in the prepared folder: kept documents, scratch files of deduplication, and shards.
     pub needed_bytes: u64,
-    /// Space used at the end: shards, and the kept documents with `data.keep_documents`.
+    /// Space used at the end: shards, the kept documents with `data.keep_documents`, and their text with
+    /// `data.save_text`.
     pub final_bytes: u64,
     /// Free space now.
     pub free_bytes: u64,
@@ -56,8 +57,10 @@ impl Space {
         let sketches =
             text_bytes / DOCUMENT_BYTES * deduplication_bytes_per_document(&config.data.deduplication);
         let small_files = SMALL_FILES_BYTES + vocab_size as u64 * ENTRY_BYTES;
-        let final_bytes = shards + small_files + if config.data.keep_documents { documents } else { 0 };
-        let needed_bytes = documents + sketches + shards + small_files;
+        let text = if config.data.save_text { documents } else { 0 };
+        let kept = if config.data.keep_documents { documents } else { 0 };
+        let final_bytes = shards + small_files + text + kept;
+        let needed_bytes = documents + sketches + shards + small_files + text;
         Self { text_bytes, needed_bytes, final_bytes, free_bytes }
     }
 
@@ -119,6 +122,8 @@ mod tests {
         assert!(doubtful.is_tight() && doubtful.require(Path::new("data")).is_ok());
         assert!(!space(r#""keep_documents": false"#, 1 << 30, 2 << 30).is_tight());
         assert!(space(r#""keep_documents": true"#, 1 << 30, 0).final_bytes > tight.final_bytes);
+        let text = space(r#""save_text": true"#, 1 << 30, 0);
+        assert!(text.final_bytes > tight.final_bytes && text.needed_bytes > tight.needed_bytes);
         assert!(
             space(r#""deduplication": {"near_threshold": 0.8}"#, 1 << 30, 0).needed_bytes
                 > tight.needed_bytes

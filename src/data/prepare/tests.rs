@@ -114,6 +114,41 @@ fn bytes_are_the_same_for_any_number_of_threads_and_after_an_interruption() {
 }
 
 #[test]
+fn saved_text_is_a_source_with_the_same_documents_and_split() {
+    let story = Story::new();
+    let more = r#", "validation_fraction": 0.1, "deduplication": {"exact": true}"#;
+    let path = story.folder.path().join("story.txt");
+    let text = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, text.repeat(2)).unwrap();
+    let saving = story.config("a", &format!(r#"{more}, "save_text": true"#));
+    let first = ensure_prepared(Processes::ALONE, &saving, &mut |_| {}).unwrap();
+    assert_eq!((first.manifest.documents(), first.manifest.documents_read), (400, 800));
+    let saved: Vec<PathBuf> = base::fs::list(&story.folder.path().join("a/text")).unwrap();
+    assert_eq!(saved, [story.folder.path().join("a/text/0-story-txt.jsonl.zst")]);
+    let lines = zstd::decode_all(std::fs::read(&saved[0]).unwrap().as_slice()).unwrap();
+    let lines = String::from_utf8(lines).unwrap();
+    assert_eq!(lines.matches(r#""split":"validation""#).count(), first.validation.num_documents() as usize);
+
+    let mut again = story.config("b", r#", "validation_fraction": 0.1"#);
+    let pattern = story.folder.path().join("a/text/*.jsonl.zst");
+    again.data.sources = vec![config::SourceConfig::of_files(vec![pattern.to_str().unwrap().to_string()])];
+    let second = ensure_prepared(Processes::ALONE, &again, &mut |_| {}).unwrap();
+    for (first, second) in [(&first.train, &second.train), (&first.validation, &second.validation)] {
+        assert_eq!(first.num_documents(), second.num_documents());
+        let same = (0..first.num_documents())
+            .all(|index| first.document(index).unwrap() == second.document(index).unwrap());
+        assert!(same, "the same texts, by a tokenizer that learnt from them");
+    }
+
+    // The text cannot be had from finished shards.
+    let prepared = ensure_prepared(Processes::ALONE, &story.config("c", more), &mut |_| {}).unwrap();
+    assert!(prepared.notes.iter().all(|note| !note.contains("save_text")));
+    let late = story.config("c", &format!(r#"{more}, "save_text": true"#));
+    let late = ensure_prepared(Processes::ALONE, &late, &mut |_| {}).unwrap();
+    assert!(late.was_reused && late.notes.iter().any(|note| note.contains("`data.save_text` has no effect")));
+}
+
+#[test]
 fn other_settings_are_named_and_nothing_is_overwritten() {
     let story = Story::new();
     ensure_prepared(Processes::ALONE, &story.config("a", ""), &mut |_| {}).unwrap();

@@ -1,6 +1,7 @@
 //! Guesses the columns of texts and labels in a labelled file, from their names or from the values of the
 //! first rows.
 
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -29,6 +30,9 @@ const PAIRS: [(&str, &str); 6] = [
 
 /// Most words of the name of a column.
 const WORDS_OF_A_NAME: usize = 5;
+
+/// Fewest words that the values of a column of texts have on average.
+const LEAST_WORDS_OF_A_TEXT: usize = 3;
 
 /// Most different labels per row. A column with more different values contains texts or row numbers.
 const MOST_LABELS_PER_ROW: f64 = 0.2;
@@ -67,6 +71,12 @@ impl Column {
 
     fn is_numeric(&self) -> bool {
         self.filled > 0 && self.numbers == self.filled
+    }
+
+    /// Returns true for values of several words, which are no numbers and no lists.
+    fn holds_texts(&self) -> bool {
+        let words: usize = self.values.iter().map(|value| value.split_whitespace().count()).sum();
+        !self.is_numeric() && self.lists == 0 && words >= LEAST_WORDS_OF_A_TEXT * self.values.len().max(1)
     }
 
     /// Returns true for more than one value, each of them in several rows.
@@ -170,6 +180,23 @@ pub fn is_usual_name(name: &str, numbers: bool) -> bool {
     TEXT_COLUMNS.contains(&name) || labels.contains(&name)
 }
 
+/// Returns the columns of a file that hold texts besides the column `field`, the largest first, each with its
+/// share of the characters of all texts in the first rows. `None` for a file without columns.
+pub fn other_texts(path: &Path, field: &str) -> Result<Option<Vec<(String, f64)>>> {
+    if !matches!(RowFormat::of(path), Some(format) if format != RowFormat::Conll) {
+        return Ok(None);
+    }
+    let columns = FileColumns::read(path)?;
+    let mut others = columns.except(&[Some(field)]);
+    others.retain(|column| column.holds_texts());
+    others.sort_by_key(|column| Reverse(column.characters));
+    let own = columns.named(field).map_or(0, |column| column.characters);
+    let all = own + others.iter().map(|column| column.characters).sum::<usize>();
+    let shares =
+        others.iter().map(|column| (column.name.clone(), column.characters as f64 / all.max(1) as f64));
+    Ok(Some(shares.collect()))
+}
+
 /// Names of columns that are already known.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct KnownColumns<'a> {
@@ -264,6 +291,25 @@ mod tests {
             let error = guessed("f.csv", &rows, false).unwrap_err();
             assert!(error.contains("f.csv:1: the first line looks like an example"), "{error}");
         }
+    }
+
+    #[test]
+    fn other_columns_with_texts_are_found_with_their_share() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("news.jsonl");
+        let row = |n: usize| {
+            let title = "Three short words";
+            let text = "There are many more words in the text, four times";
+            format!(
+                r#"{{"title": "{title}", "text": "{text}.", "url": "a.b/{n}", "day": "2018-04-2{n}", "tags": ["one two three"]}}"#
+            )
+        };
+        std::fs::write(&path, (0..9).map(row).collect::<Vec<_>>().join("\n")).unwrap();
+        for (field, expected) in [("text", ("title", 17.0 / 67.0)), ("title", ("text", 50.0 / 67.0))] {
+            let found = other_texts(&path, field).unwrap().unwrap();
+            assert_eq!(found, [(expected.0.to_string(), expected.1)]);
+        }
+        assert_eq!(other_texts(Path::new("book.txt"), "text").unwrap(), None);
     }
 
     /// A table of 40 rows.

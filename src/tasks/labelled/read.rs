@@ -77,10 +77,11 @@ pub struct Columns<'a> {
     pub several: Option<&'a [String]>,
     /// Separator of the labels in a text with any number of labels; `,` if `None`.
     pub label_separator: Option<&'a str>,
-    /// Names for labels that are numbers, and for the positions in lists of 0 and 1.
+    /// Names for labels that are numbers, and for the positions in lists of 0 and 1. A file that names its
+    /// classes itself needs none for the numbers.
     pub label_names: &'a [String],
-    /// The labels, if they are known before the file is read. If they are numbers, class names of the file
-    /// are not used.
+    /// The labels, if they are known before the file is read. If one of them is a number, numbers in the file
+    /// get no names.
     pub known_labels: &'a [String],
     /// Columns of the numbers that each row must have. An empty list means the column of the label, or
     /// else `label`, `score` or `similarity`. `None` if no numbers are read.
@@ -99,7 +100,7 @@ impl<'a> Columns<'a> {
             labelled: true,
             several: None,
             label_separator: data.label_separator.as_deref(),
-            label_names: &[],
+            label_names: &data.labels,
             known_labels: &data.labels,
             numbers: None,
             trained: None,
@@ -190,8 +191,11 @@ pub(super) struct Chosen {
     label: Option<String>,
     several: Option<SeveralColumns>,
     numbers: Vec<String>,
-    /// The names that the file gives to labels that are numbers; empty for most files.
+    /// The names of labels that are numbers, from the file or else from the caller; empty if numbers are
+    /// labels.
     class_names: Vec<String>,
+    /// True if the file itself names its classes.
+    file_has_names: bool,
 }
 
 impl Chosen {
@@ -231,6 +235,7 @@ impl Chosen {
                     .collect::<Result<_, _>>()?,
             },
             class_names: Vec::new(),
+            file_has_names: false,
         };
         chosen.require_apart(source).map_err(|problem| RowError::File(problem.into()))?;
         Ok(chosen)
@@ -254,13 +259,16 @@ impl Chosen {
         Ok(())
     }
 
-    /// Adds the names that the file gives to labels that are numbers, as a Parquet file of `datasets` does.
-    /// They are not used for a model whose own labels are numbers.
+    /// Adds the names of labels that are numbers: those that the file gives them, as a Parquet file of
+    /// `datasets` does, or else those of `columns`. They are not used for a model that has a number among its
+    /// own labels.
     fn named_by(mut self, rows: &dyn Rows, columns: &Columns<'_>) -> Self {
         let column = self.label.as_deref().or_else(|| self.several.as_ref()?.column());
         let known = columns.several.unwrap_or(columns.known_labels);
         if !known.iter().any(|label| label.parse::<i64>().is_ok()) {
-            self.class_names = column.and_then(|column| rows.class_names(column)).unwrap_or_default();
+            let own = column.and_then(|column| rows.class_names(column));
+            self.file_has_names = own.is_some();
+            self.class_names = own.unwrap_or_else(|| columns.label_names.to_vec());
         }
         self
     }
@@ -288,9 +296,8 @@ impl Chosen {
             Some(name) => Some(take_filled(source, &mut row, name, "label")?.trim().to_string()),
             None => None,
         };
-        let has_names = !self.class_names.is_empty();
         let labels = match &mut self.several {
-            Some(several) => several.labels(source, &mut row, has_names)?,
+            Some(several) => several.labels(source, &mut row, self.file_has_names)?,
             None => Vec::new(),
         };
         let place = format!("{source}:{line}");
@@ -338,8 +345,9 @@ fn take_filled(source: &str, row: &mut Row, name: &str, what: &str) -> Result<St
 /// The problem of a label that is a number for which the file has no name.
 fn unnamed(number: i64, names: usize) -> Problem {
     let most = names - 1;
-    let message = format!("the label is {number}, and the file has names for the numbers 0 to {most}");
-    Problem::new(message).hint("`datasets` writes -1 where a row has no label: take such rows out")
+    let message = format!("the label is {number}, and there are names for the numbers 0 to {most} only");
+    Problem::new(message)
+        .hint("name all labels in the order of their numbers; `datasets` writes -1 where a row has none: take it out")
 }
 
 /// Takes a number that the row must have.

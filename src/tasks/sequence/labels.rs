@@ -202,21 +202,6 @@ impl LabelSet {
         shared.into_iter().chain(twins).collect()
     }
 
-    /// Replaces labels that are numbers by the entry of `names` with that index. A number that is itself a
-    /// label stays as it is.
-    pub fn named(&self, mut examples: Vec<Example>, names: &[String]) -> Vec<Example> {
-        for example in &mut examples {
-            for label in example.label.iter_mut().chain(&mut example.labels) {
-                let is_known = self.names.iter().any(|name| name == label);
-                let index = label.parse::<usize>().ok().filter(|_| !is_known);
-                if let Some(name) = index.and_then(|index| names.get(index)) {
-                    label.clone_from(name);
-                }
-            }
-        }
-        examples
-    }
-
     /// Lists the labels for a message, cut after `LISTED` of them.
     pub fn listed(&self) -> String {
         let first: Vec<String> = self.names.iter().take(LISTED).map(|name| format!("`{name}`")).collect();
@@ -321,16 +306,11 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_names_only_where_they_are_given() {
+    fn hints_name_numbers_and_other_unicode_forms() {
         let set = LabelSet::given(&["neg".to_string(), "pos".to_string()]).expect("two labels");
         let source = Path::new("dev.csv");
         let error = set.ids(source, &examples(&["1"])).expect_err("a number").to_string();
         assert!(error.contains("numbers are not read in the order of the model's labels"), "{error}");
-        let names = ["pos".to_string(), "neg".to_string()];
-        let named = set.named(examples(&["1", "0", "pos"]), &names);
-        assert_eq!(set.ids(source, &named).expect("all named"), [0, 1, 1]);
-        let beyond = set.named(examples(&["2"]), &names);
-        assert!(set.ids(source, &beyond).is_err());
         let twin = LabelSet::given(&["caf\u{e9}".to_string(), "b".to_string()]).expect("two labels");
         let error = twin.ids(source, &examples(&["cafe\u{301}"])).expect_err("another form").to_string();
         assert!(error.contains("in another Unicode form"), "{error}");

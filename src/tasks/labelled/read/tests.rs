@@ -455,9 +455,35 @@ fn numbers_of_labels_get_the_names_that_a_parquet_file_gives_them() {
     assert_eq!(label_sets(&file, &numbers), [["3", "0"], ["0", "1"], ["1", "2"]]);
 
     insta::assert_snapshot!(error("a.parquet", parquet_with_class_names(&[-1], &names), LABELLED), @r"
-    a.parquet:1: the label is -1, and the file has names for the numbers 0 to 3
-      hint: `datasets` writes -1 where a row has no label: take such rows out
+    a.parquet:1: the label is -1, and there are names for the numbers 0 to 3 only
+      hint: name all labels in the order of their numbers; `datasets` writes -1 where a row has none: take it out
     ");
+}
+
+#[test]
+fn numbers_of_labels_get_the_names_that_are_given() {
+    let names = ["negative", "positive"].map(str::to_string);
+    let columns = Columns { label_names: &names, ..LABELLED };
+    let csv = b"text,label\na,1\nb,0\nc,positive\n";
+    let labels = |columns| read("a.csv", csv, columns).into_iter().map(|row| row.2).collect::<Vec<_>>();
+    assert_eq!(labels(columns), ["positive", "negative", "positive"]);
+    // The model has its labels in another order, which decides nothing.
+    let known = ["positive", "negative"].map(str::to_string);
+    assert_eq!(labels(Columns { known_labels: &known, ..columns }), ["positive", "negative", "positive"]);
+    let numbers = ["0", "1", "positive"].map(str::to_string);
+    assert_eq!(labels(Columns { known_labels: &numbers, ..columns }), ["1", "0", "positive"]);
+    insta::assert_snapshot!(error("a.csv", b"text,label\na,2\n", columns), @r"
+    a.csv:2: the label is 2, and there are names for the numbers 0 to 1 only
+      hint: name all labels in the order of their numbers; `datasets` writes -1 where a row has none: take it out
+    ");
+
+    let sets = Columns { labelled: false, several: Some(&names), ..columns };
+    let folder = Folder::new();
+    let jsonl = r#"{"text": "a", "labels": [1, 0]}
+        {"text": "b", "labels": [0, 0]}"#;
+    let examples = read_examples(&folder.file("a.jsonl", jsonl), &sets).unwrap();
+    assert_eq!(examples[0].labels, ["negative"], "marks of two labels, no numbers");
+    assert!(examples[1].labels.is_empty());
 }
 
 /// The label of each row of a Parquet file.
