@@ -87,8 +87,8 @@ pub fn run(args: &BenchArgs) -> Result<()> {
                 }
                 Outcome::Done(measured) if is_above_peak(measured, machine.peak(case.compute)) => {
                     progress.warn(&format!(
-                        "{}: its steps were faster than the measured peak, which cannot be right: other programs ran \
-                         while the peak was measured; measure again when the machine is idle",
+                        "{}: its steps were faster than the measured peak, which cannot be right: other \
+                         programs ran while the peak was measured; measure again when the machine is idle",
                         label(model, case)
                     ));
                 }

@@ -93,14 +93,13 @@ pub(super) fn rented(
     steps: u64,
     mean_length: usize,
 ) -> Vec<String> {
-    let work = |training: &TrainingConfig| {
-        let rows = training.rows_at_once();
-        let micro_batches = steps * training.rows_per_update().div_ceil(rows.max(1)) as u64;
-        Work { parts: vec![Part { rows, length: mean_length, micro_batches, updates: steps }] }
-    };
     let mut lines = Vec::new();
     for gpu in RENTED.into_iter().filter_map(Rentable::named) {
-        let found = Estimate::on_gpu(&gpu, training, shapes, None, false, work);
+        let found = Estimate::on_gpu(&gpu, training, shapes, None, false, |training| {
+            let rows = training.rows_at_once();
+            let micro_batches = steps * training.rows_per_update().div_ceil(rows.max(1)) as u64;
+            Work { parts: vec![Part { rows, length: mean_length, micro_batches, updates: steps }] }
+        });
         let text = found.map_or_else(
             |problem| problem,
             |found| {

@@ -64,7 +64,7 @@ impl Curve<'_> {
     /// Draws the mean over seeds by share on a logarithmic axis, with a band of one standard deviation.
     pub(super) fn svg(&self) -> String {
         let factor = self.metric.1;
-        let percent = if factor > 1.0 { " %" } else { "" };
+        let percent = percent(factor);
         let metric = self.metric.0.trim_end_matches(" %");
         let chart = Chart {
             title: format!("{metric}{percent}, by training examples"),
@@ -95,7 +95,7 @@ pub fn curves(points: &[Point], factor: f64, color: &str) -> Vec<chart::Curve> {
             let position = point.position(score, factor);
             let score_text = mean_and_deviation(score, None, factor);
             dots.push(position);
-            hints.push((position, format!("{} examples: {score_text}", point.examples)));
+            hints.push((position, format!("{} examples: {score_text}{}", point.examples, percent(factor))));
         }
     }
     let floors = points.iter().filter_map(|point| {
@@ -107,6 +107,11 @@ pub fn curves(points: &[Point], factor: f64, color: &str) -> Vec<chart::Curve> {
         chart::Curve { hints, ..chart::Curve::new(dots, color, Mark::Points) },
         chart::Curve::new(floors.collect(), "var(--muted)", Mark::Dashes),
     ]
+}
+
+/// The unit of a score that is multiplied by `factor`.
+fn percent(factor: f64) -> &'static str {
+    if factor > 1.0 { " %" } else { "" }
 }
 
 #[cfg(test)]
@@ -127,7 +132,7 @@ mod tests {
         assert_eq!((svg.matches("<circle").count(), svg.matches("<title>").count()), (12, 6));
         assert!(svg.contains("words &lt;b&gt;") && !svg.contains("NaN"), "{svg}");
         for word in
-            [">1<", ">10<", ">100<", ">accuracy %, by training examples<", "<title>1000 examples: 80.00<"]
+            [">1<", ">10<", ">100<", ">accuracy %, by training examples<", "<title>1000 examples: 80.00 %<"]
         {
             assert!(svg.contains(word), "{word}: {svg}");
         }

@@ -54,7 +54,7 @@ pub(super) fn notes_on_fields(corpus: &Corpus, field: &str) -> Vec<String> {
         if seen.contains(&file.source) {
             continue;
         }
-        // A file that cannot be read is reported by whoever reads all of it.
+        // An error of the file is reported when all of it is read.
         let Some(others) = other_texts(&file.path, field).unwrap_or_default() else { continue };
         seen.insert(file.source);
         let Some((first, _)) = others.first() else { continue };

@@ -180,7 +180,7 @@ pub fn is_usual_name(name: &str, numbers: bool) -> bool {
     TEXT_COLUMNS.contains(&name) || labels.contains(&name)
 }
 
-/// Returns the columns of a file that hold texts besides the column `field`, the largest first, each with its
+/// Returns the columns of a file, other than `field`, that hold texts, the largest first, each with its
 /// share of the characters of all texts in the first rows. `None` for a file without columns.
 pub fn other_texts(path: &Path, field: &str) -> Result<Option<Vec<(String, f64)>>> {
     if !matches!(RowFormat::of(path), Some(format) if format != RowFormat::Conll) {
@@ -297,14 +297,18 @@ mod tests {
     fn other_columns_with_texts_are_found_with_their_share() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("news.jsonl");
-        let row = |n: usize| {
-            let title = "Three short words";
-            let text = "There are many more words in the text, four times";
-            format!(
-                r#"{{"title": "{title}", "text": "{text}.", "url": "a.b/{n}", "day": "2018-04-2{n}", "tags": ["one two three"]}}"#
-            )
-        };
-        std::fs::write(&path, (0..9).map(row).collect::<Vec<_>>().join("\n")).unwrap();
+        let mut rows = String::new();
+        for n in 0..9 {
+            let row = serde_json::json!({
+                "title": "Three short words",
+                "text": "There are many more words in the text, four times.",
+                "url": format!("a.b/{n}"),
+                "day": format!("2018-04-2{n}"),
+                "tags": ["one two three"],
+            });
+            rows += &format!("{row}\n");
+        }
+        std::fs::write(&path, rows).unwrap();
         for (field, expected) in [("text", ("title", 17.0 / 67.0)), ("title", ("text", 50.0 / 67.0))] {
             let found = other_texts(&path, field).unwrap().unwrap();
             assert_eq!(found, [(expected.0.to_string(), expected.1)]);
