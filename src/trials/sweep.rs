@@ -77,7 +77,8 @@ impl FinetunedVisitor for SweepRun<'_> {
         let mut summary: Option<Summary<'_>> = None;
         let mut points = Vec::new();
         let mut is_warned = false;
-        let mut uniform: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        // The names of cells by their place in the sweep: cells end in any order.
+        let mut uniform: BTreeMap<String, BTreeMap<usize, String>> = BTreeMap::new();
         // Only settings with the same data are trained at the same time: one data set is in memory at once.
         for group in sweep.settings.chunk_by(|one, other| one.config.data == other.config.data) {
             let jobs: Vec<Cell> = group.iter().flat_map(|setting| cells(sweep, setting, output)).collect();
@@ -102,6 +103,7 @@ impl FinetunedVisitor for SweepRun<'_> {
             forecast.at_once(lanes, world.size);
             let mut runs: Vec<Option<SeedRun>> = vec![None; jobs.len()];
             let seeds = sweep.seeds.len();
+            let cells_before = summary.settings.len() * seeds;
             let mut whole = 0;
             lanes::side_by_side(
                 &jobs,
@@ -112,7 +114,7 @@ impl FinetunedVisitor for SweepRun<'_> {
                     let Cell { name, folder, seed, .. } = &jobs[at];
                     forecast.add(name, &score_text(&done, &summary.metric), done.took);
                     if let Some(how) = done.record.uniform_answers() {
-                        uniform.entry(how).or_default().push(name.clone());
+                        uniform.entry(how).or_default().insert(cells_before + at, name.clone());
                     }
                     runs[at] =
                         Some(SeedRun { seed: *seed, folder: folder.clone(), scores: done.record.scores });
@@ -137,6 +139,7 @@ impl FinetunedVisitor for SweepRun<'_> {
             return Ok(Swept { table: summary.table(), best: None, notes: Vec::new() });
         }
         for (how, names) in uniform {
+            let names: Vec<String> = names.into_values().collect();
             with.progress.warn(&format!("{}: {}", names.join("; "), learnt_nothing(&how)));
         }
         restore_best::<T>(&summary, &models, output, with)?;

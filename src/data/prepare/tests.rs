@@ -124,7 +124,7 @@ fn saved_text_is_a_source_with_the_same_documents_and_split() {
     let first = ensure_prepared(Processes::ALONE, &saving, &mut |_| {}).unwrap();
     assert_eq!((first.manifest.documents(), first.manifest.documents_read), (400, 800));
     let saved: Vec<PathBuf> = base::fs::list(&story.folder.path().join("a/text")).unwrap();
-    assert_eq!(saved, [story.folder.path().join("a/text/0-story-txt.jsonl.zst")]);
+    assert_eq!(saved, [story.folder.path().join("a/text/0-story.jsonl.zst")]);
     let lines = zstd::decode_all(std::fs::read(&saved[0]).unwrap().as_slice()).unwrap();
     let lines = String::from_utf8(lines).unwrap();
     assert_eq!(lines.matches(r#""split":"validation""#).count(), first.validation.num_documents() as usize);
