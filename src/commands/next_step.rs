@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::config::FinetuneConfig;
+use crate::config::{FinetuneConfig, FinetuneTask};
 
 /// The output of a finished run.
 pub(super) struct Ended {
@@ -34,7 +34,15 @@ pub(super) fn after_finetuning(folder: &Path, config: &FinetuneConfig) -> String
     let file = if data.eval_fraction.is_some() { &data.train_file } else { &data.eval_file };
     let predict = format!("mlmtrain predict --model {model} --input {}", shown(file));
     let scored = if data.eval_fraction.is_none() { shown(file) } else { "test.csv".to_string() };
-    let flags = [("--label-column", &data.label_column), ("--label-separator", &data.label_separator)];
+    // The names that were given may stand for numbers in the file.
+    let may_have_numbers = config.task != FinetuneTask::Regression && !data.labels.is_empty();
+    let fits_a_flag = !data.labels.iter().any(|name| name.contains(','));
+    let labels = (may_have_numbers && fits_a_flag).then(|| data.labels.join(","));
+    let flags = [
+        ("--label-column", &data.label_column),
+        ("--label-separator", &data.label_separator),
+        ("--labels", &labels),
+    ];
     let flags = flags.iter().filter_map(|(flag, value)| Some(format!(" {flag} {}", quoted(value.as_ref()?))));
     let flags: String = flags.collect();
     next(&[predict, format!("mlmtrain evaluate --model {model} --data {scored}{flags}")])
@@ -79,6 +87,9 @@ mod tests {
         let own = r#"{"train_file": "a.csv", "eval_file": "b.csv", "label_column": "my tags", "label_separator": ";"}"#;
         let text = after_finetuning(Path::new("m"), &config(own));
         assert!(text.ends_with("--data b.csv --label-column 'my tags' --label-separator ';'"), "{text}");
+        let named = r#"{"train_file": "a.csv", "eval_file": "b.csv", "labels": ["bad", "so so"]}"#;
+        let text = after_finetuning(Path::new("m"), &config(named));
+        assert!(text.ends_with("--data b.csv --labels 'bad,so so'"), "{text}");
         let split = config(r#"{"train_file": "a.csv", "eval_fraction": 0.1}"#);
         let text = after_finetuning(Path::new("m"), &split);
         assert!(text.contains("--input a.csv") && text.contains("--data test.csv"), "{text}");
