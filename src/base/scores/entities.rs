@@ -177,11 +177,40 @@ impl EntityTally {
     }
 }
 
+/// Counts of the entities of a sentence as EuroEval counts them: of all types, and of all but `MISC`.
+///
+/// EuroEval gives its tags in lower case to seqeval, which knows prefixes in upper case only. Therefore words
+/// outside of entities count as well: those before an entity, up to the one before it, are an entity of a
+/// type without a name. Entities of one type side by side are one entity.
+pub fn euroeval_counts(gold: &[&str], predicted: &[&str]) -> [EntityCounts; 2] {
+    [false, true].map(|drops_misc| {
+        let [gold, predicted] = [gold, predicted].map(|tags| lower_case(tags, drops_misc));
+        let mut tally = EntityTally::default();
+        tally.add(&borrowed(&gold), &borrowed(&predicted));
+        tally.overall()
+    })
+}
+
+/// The tags in lower case; with `drops_misc`, tags that end in `misc` become `o`.
+fn lower_case(tags: &[&str], drops_misc: bool) -> Vec<String> {
+    let mut lower = Vec::with_capacity(tags.len());
+    for tag in tags {
+        let tag = tag.to_lowercase();
+        lower.push(if drops_misc && tag.ends_with("misc") { "o".to_string() } else { tag });
+    }
+    lower
+}
+
+fn borrowed(tags: &[String]) -> Vec<&str> {
+    tags.iter().map(String::as_str).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::Value;
 
     use super::*;
+    use crate::scores::{Metric, Outcomes};
 
     fn spans<'a>(tags: &[&'a str]) -> Vec<(&'a str, usize, usize)> {
         entities(tags).into_iter().map(|e| (e.kind, e.first, e.last)).collect()
@@ -234,6 +263,34 @@ mod tests {
             assert_eq!(tally.accuracy().to_bits(), case["accuracy"].as_f64().unwrap().to_bits(), "{case}");
         }
         assert!(sentences == 2000 && compared > 450, "{compared} scores of {sentences} sentences");
+    }
+
+    /// Random sequences of IOB2 tags. `scripts/make_euroeval_golden.py` scored them with EuroEval's own steps
+    /// and seqeval.
+    #[test]
+    fn micro_f1_with_and_without_misc_is_euroevals() {
+        let golden: Value =
+            serde_json::from_str(include_str!("../../../tests/golden/euroeval.json")).unwrap();
+        let words: Vec<&str> =
+            golden["tags"].as_array().unwrap().iter().map(|t| t.as_str().unwrap()).collect();
+        let cases = golden["cases"].as_array().unwrap();
+        let mut differ = 0;
+        for case in cases {
+            let (mut euroeval, mut tally) = (Vec::new(), EntityTally::default());
+            let pairs = case["gold"].as_array().unwrap().iter().zip(case["predicted"].as_array().unwrap());
+            for (gold, predicted) in pairs {
+                let (gold, predicted) = (tags_in(gold, &words), tags_in(predicted, &words));
+                euroeval.push(euroeval_counts(&gold, &predicted));
+                tally.add(&gold, &predicted);
+            }
+            let outcomes = Outcomes::Entities { sentences: vec![tally.overall(); euroeval.len()], euroeval };
+            for metric in [Metric::MicroF1, Metric::MicroF1NoMisc] {
+                let want = case[metric.name()].as_f64().unwrap();
+                assert_eq!(outcomes.score(metric).to_bits(), want.to_bits(), "{} of {case}", metric.name());
+                differ += usize::from((tally.overall().f1() - want).abs() > 0.01);
+            }
+        }
+        assert!(cases.len() == 100 && differ > 50, "{differ}: words outside of entities count, too");
     }
 
     #[test]
