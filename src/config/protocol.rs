@@ -64,7 +64,7 @@ pub enum Protocol {
     Euroeval,
 }
 
-/// What a protocol adds to a task.
+/// The protocol of a task, with published scores and departures.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ProtocolTask {
     /// The protocol.
@@ -91,7 +91,7 @@ pub struct Departure {
 pub struct PublishedScore {
     /// Name of the model.
     pub name: String,
-    /// Where the scores were published.
+    /// Publication of the scores, as a table shows it.
     pub source: String,
     /// Scores as published, mostly in percent, by the name of the metric.
     pub scores: BTreeMap<&'static str, f64>,
@@ -115,7 +115,7 @@ pub(super) struct ListKeys {
 struct Published {
     /// Name of the model.
     name: String,
-    /// Where the scores were published.
+    /// Publication of the scores, as a table shows it.
     source: String,
     /// Its scores.
     scores: Vec<PublishedOnTask>,

@@ -98,7 +98,7 @@ pub(super) fn tasks_of(
         }
         let mut config = load::finetune_of(Some((path, whole)), &all)?.config;
         let mut seeds = std::mem::take(&mut config.seeds);
-        let protocol = follow(&list_keys, &config, &mut seeds, metric.as_ref(), (&name, &at))?;
+        let protocol = follow(&list_keys, &config, &mut seeds, metric.as_ref(), &name, &at)?;
         let metric = match metric {
             None => {
                 let scored = list_keys.protocol.and_then(|protocol| protocol.metrics(config.goal()));
@@ -124,7 +124,8 @@ fn follow(
     config: &FinetuneConfig,
     seeds: &mut Vec<u64>,
     metric: Option<&Entry>,
-    (name, at): (&str, &Place),
+    name: &str,
+    at: &Place,
 ) -> Result<Option<ProtocolTask>, Problems> {
     let Some(protocol) = list_keys.protocol else {
         protocol::refuse_without(config, at)?;

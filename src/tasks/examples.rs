@@ -96,7 +96,8 @@ impl<T: Clone> Sources<T> {
                 (all.part(&train), all.part(&eval))
             }
         };
-        let (data, seed) = (&config.data, config.run.seed);
+        let data = &config.data;
+        let seed = config.run.seed;
         let train = match subset::chosen(&strata(&train.gold), data, seed)? {
             Some(chosen) => train.part(&chosen),
             None => train,

@@ -199,8 +199,10 @@ fn started(output: &Path) -> Result<u64> {
     let path = output.join(STARTED);
     if fs::exists(&path) {
         let text = fs::read_text_capped(&path, STARTED_CAP_BYTES)?;
-        let problem = || Problem::new("is no number of seconds").at(path.display()).hint("remove the file");
-        return Ok(text.trim().parse().map_err(|_| problem())?);
+        return text.trim().parse().map_err(|_| {
+            let problem = Problem::new("is no number of seconds").at(path.display());
+            problem.hint("remove the file").into()
+        });
     }
     let seconds = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     fs::write_bytes(&path, format!("{seconds}\n").as_bytes())?;

@@ -152,10 +152,9 @@ mod tests {
         std::fs::write(&path, lines.concat()).unwrap();
         let data = ClassifyData::default();
         let file = read_tagged(&path, &Tagging::from_config(&data)).unwrap();
-        let from = |names: &[&str]| names.iter().map(|name| (*name).to_string()).collect();
         let types = [
-            RenamedTypes { from: from(&["PRO", "EVENT"]), to: "MISC".to_string() },
-            RenamedTypes { from: from(&["DATE"]), to: "O".to_string() },
+            RenamedTypes { from: ["PRO", "EVENT"].map(str::to_string).to_vec(), to: "MISC".to_string() },
+            RenamedTypes { from: vec!["DATE".to_string()], to: "O".to_string() },
         ];
         let sentences = file.renamed(&types);
         assert_eq!(sentences[0].tags, ["B-MISC", "B-MISC", "I-MISC", "O", "O", "B-PER"]);

@@ -115,13 +115,12 @@ impl ProtocolResult {
             });
         }
         let first = rows.first();
-        let examples = |outcomes: &[Outcomes]| outcomes.first().map_or(0, Outcomes::len);
         Self {
             name: task.name.clone(),
             metrics,
             seeds: task.seeds.clone(),
-            validation_examples: first.map_or(0, |row| examples(&row.outcomes)),
-            test_examples: first.map_or(0, |row| examples(&row.test_outcomes)),
+            validation_examples: first.map_or(0, |row| num_examples(&row.outcomes)),
+            test_examples: first.map_or(0, |row| num_examples(&row.test_outcomes)),
             departures: protocol.departures.clone(),
             rows: scored,
         }
@@ -182,6 +181,11 @@ impl ProtocolResult {
         remarks.extend(by_source.iter().map(|(source, names)| format!("{source}: {}", names.join(", "))));
         remarks
     }
+}
+
+/// The number of examples of each iteration.
+fn num_examples(outcomes: &[Outcomes]) -> usize {
+    outcomes.first().map_or(0, Outcomes::len)
 }
 
 /// The estimate of each score over the outcomes of the iterations.
