@@ -31,7 +31,7 @@ pub struct NamedTask {
     pub metric: Metric,
     /// The seeds that each model is trained with.
     pub seeds: Vec<u64>,
-    /// What the protocol of the list adds; absent if it follows none.
+    /// The protocol of the list, with what it adds to this task; absent if the list follows none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub protocol: Option<ProtocolTask>,
     /// The configuration; its `model` is a placeholder that the comparison replaces, and it has no seeds.

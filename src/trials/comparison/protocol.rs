@@ -58,7 +58,7 @@ impl Estimate {
 pub(super) struct ProtocolRow {
     pub(super) name: String,
     pub(super) kind: RowKind,
-    /// Where the scores were published.
+    /// Publication of the scores.
     #[serde(skip_serializing_if = "Option::is_none")]
     source: Option<String>,
     /// The model's size; absent for baselines and published rows.
