@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::config::ClassifyData;
 use crate::families::HeadKind;
 use crate::quantity::format_count;
-use crate::scores::{EntityCounts, EntityTally, Outcomes, euroeval_counts, measured};
+use crate::scores::{EntityTally, Outcomes, euroeval_counts, measured};
 use crate::tasks::examples::Sources;
 use crate::tasks::floors::dictionary;
 use crate::tasks::labelled::input::Asked;
@@ -58,24 +58,15 @@ fn tally(labels: &TagSet, sentences: &[Sentence], predicted: &[Vec<Predicted>]) 
     tally
 }
 
-/// The counts of entities, sentence by sentence.
-#[derive(Default)]
-struct Counted {
-    sentences: Vec<EntityCounts>,
-    euroeval: Vec<[EntityCounts; 2]>,
-}
-
-impl Counted {
-    fn add(&mut self, gold: &[&str], tags: &[&str]) {
+/// The outcomes of sentences with these tags, in the data and predicted.
+fn outcomes_of(gold: &[Vec<&str>], predicted: &[Vec<&str>]) -> Outcomes {
+    let mut sentences = Vec::with_capacity(gold.len());
+    for (gold, predicted) in gold.iter().zip(predicted) {
         let mut tally = EntityTally::default();
-        tally.add(gold, tags);
-        self.sentences.push(tally.overall());
-        self.euroeval.push(euroeval_counts(gold, tags));
+        tally.add(gold, predicted);
+        sentences.push(tally.overall());
     }
-
-    fn outcomes(self) -> Outcomes {
-        Outcomes::Entities { sentences: self.sentences, euroeval: self.euroeval }
-    }
+    Outcomes::Entities { sentences, euroeval: euroeval_counts(gold, predicted) }
 }
 
 /// Text such as "12 sentences (208 words)".
@@ -180,12 +171,16 @@ impl Target for TagSet {
     }
 
     fn outcomes(&self, judged: &Judged<'_, Self>) -> Outcomes {
-        let mut counted = Counted::default();
-        for (sentence, answer) in judged.rows.iter().zip(judged.answers) {
-            let (gold, tags) = tags_of(self, sentence, answer);
-            counted.add(&gold, &tags.iter().map(AsRef::as_ref).collect::<Vec<&str>>());
-        }
-        counted.outcomes()
+        let tags: Vec<(Vec<&str>, Vec<Cow<'_, str>>)> = judged
+            .rows
+            .iter()
+            .zip(judged.answers)
+            .map(|(sentence, answer)| tags_of(self, sentence, answer))
+            .collect();
+        let gold: Vec<Vec<&str>> = tags.iter().map(|(gold, _)| gold.clone()).collect();
+        let predicted: Vec<Vec<&str>> =
+            tags.iter().map(|(_, tags)| tags.iter().map(AsRef::as_ref).collect()).collect();
+        outcomes_of(&gold, &predicted)
     }
 
     fn details(&self, judged: &Judged<'_, Self>) -> String {
@@ -194,12 +189,10 @@ impl Target for TagSet {
     }
 
     fn floors(&self, examples: &Examples<Self>) -> Vec<Floor> {
-        let mut counted = Counted::default();
         let predicted = dictionary::tags(&examples.train.rows, &examples.eval.rows);
-        for (sentence, tags) in examples.eval.rows.iter().zip(predicted) {
-            counted.add(&sentence.tags.iter().map(String::as_str).collect::<Vec<&str>>(), &tags);
-        }
-        vec![Floor { name: dictionary::NAME, outcomes: counted.outcomes() }]
+        let gold = examples.eval.rows.iter().map(|row| row.tags.iter().map(String::as_str).collect());
+        let gold: Vec<Vec<&str>> = gold.collect();
+        vec![Floor { name: dictionary::NAME, outcomes: outcomes_of(&gold, &predicted) }]
     }
 
     fn line(&self, file: &Path, row: &Sentence, answer: &Vec<Predicted>) -> Result<String> {

@@ -177,32 +177,55 @@ impl EntityTally {
     }
 }
 
-/// Counts of the entities of a sentence as EuroEval counts them: of all types, and of all but `MISC`.
+/// Counts of entities as EuroEval counts them, sentence by sentence: of all types, and of all but `MISC`.
 ///
-/// EuroEval gives its tags in lower case to seqeval, which knows prefixes in upper case only. Therefore words
-/// outside of entities count as well: those before an entity, up to the one before it, are an entity of a
-/// type without a name. Entities of one type side by side are one entity.
-pub fn euroeval_counts(gold: &[&str], predicted: &[&str]) -> [EntityCounts; 2] {
-    [false, true].map(|drops_misc| {
-        let [gold, predicted] = [gold, predicted].map(|tags| lower_case(tags, drops_misc));
-        let mut tally = EntityTally::default();
-        tally.add(&borrowed(&gold), &borrowed(&predicted));
-        tally.overall()
-    })
+/// EuroEval gives its tags in lower case to seqeval, which knows prefixes in upper case only, and joins all
+/// sentences. Therefore the words between two entities, also over the ends of sentences, are an entity of a
+/// type without a name. Entities of one type side by side are one entity. Each entity counts in the sentence
+/// in which it ends.
+pub fn euroeval_counts(gold: &[Vec<&str>], predicted: &[Vec<&str>]) -> Vec<[EntityCounts; 2]> {
+    let all = joined_counts(gold, predicted, false);
+    let without_misc = joined_counts(gold, predicted, true);
+    all.into_iter().zip(without_misc).map(|(all, without_misc)| [all, without_misc]).collect()
 }
 
-/// The tags in lower case; with `drops_misc`, tags that end in `misc` become `o`.
-fn lower_case(tags: &[&str], drops_misc: bool) -> Vec<String> {
-    let mut lower = Vec::with_capacity(tags.len());
-    for tag in tags {
-        let tag = tag.to_lowercase();
-        lower.push(if drops_misc && tag.ends_with("misc") { "o".to_string() } else { tag });
+/// Counts the entities in joined sentences, by the sentence in which they end.
+fn joined_counts(gold: &[Vec<&str>], predicted: &[Vec<&str>], drops_misc: bool) -> Vec<EntityCounts> {
+    let mut counts = vec![EntityCounts::default(); gold.len()];
+    let mut sentence_of = Vec::new();
+    for (sentence, tags) in gold.iter().enumerate() {
+        sentence_of.extend(std::iter::repeat_n(sentence, tags.len() + 1));
     }
-    lower
+    let gold = joined(gold, drops_misc);
+    let predicted = joined(predicted, drops_misc);
+    let gold: Vec<&str> = gold.iter().map(String::as_str).collect();
+    let predicted: Vec<&str> = predicted.iter().map(String::as_str).collect();
+    let in_data = entities(&gold);
+    for entity in &in_data {
+        counts[sentence_of[entity.last]].support += 1;
+    }
+    for entity in entities(&predicted) {
+        // No two entities have the same last word.
+        let same_end = in_data.binary_search_by_key(&entity.last, |other| other.last);
+        let own = &mut counts[sentence_of[entity.last]];
+        own.predicted += 1;
+        own.correct += u64::from(same_end.is_ok_and(|at| in_data[at] == entity));
+    }
+    counts
 }
 
-fn borrowed(tags: &[String]) -> Vec<&str> {
-    tags.iter().map(String::as_str).collect()
+/// The tags of all sentences in lower case, each sentence with the `O` that seqeval puts after it. With
+/// `drops_misc`, tags that end in `misc` become `o`.
+fn joined(sentences: &[Vec<&str>], drops_misc: bool) -> Vec<String> {
+    let mut tags = Vec::new();
+    for sentence in sentences {
+        for tag in sentence {
+            let tag = tag.to_lowercase();
+            tags.push(if drops_misc && tag.ends_with("misc") { "o".to_string() } else { tag });
+        }
+        tags.push("O".to_string());
+    }
+    tags
 }
 
 #[cfg(test)]
@@ -276,13 +299,13 @@ mod tests {
         let cases = golden["cases"].as_array().unwrap();
         let mut differ = 0;
         for case in cases {
-            let (mut euroeval, mut tally) = (Vec::new(), EntityTally::default());
-            let pairs = case["gold"].as_array().unwrap().iter().zip(case["predicted"].as_array().unwrap());
-            for (gold, predicted) in pairs {
-                let (gold, predicted) = (tags_in(gold, &words), tags_in(predicted, &words));
-                euroeval.push(euroeval_counts(&gold, &predicted));
-                tally.add(&gold, &predicted);
-            }
+            let mut tally = EntityTally::default();
+            let [gold, predicted] = ["gold", "predicted"].map(|side| {
+                let sentences = case[side].as_array().unwrap().iter();
+                sentences.map(|tags| tags_in(tags, &words)).collect::<Vec<Vec<&str>>>()
+            });
+            gold.iter().zip(&predicted).for_each(|(gold, predicted)| tally.add(gold, predicted));
+            let euroeval = euroeval_counts(&gold, &predicted);
             let outcomes = Outcomes::Entities { sentences: vec![tally.overall(); euroeval.len()], euroeval };
             for metric in [Metric::MicroF1, Metric::MicroF1NoMisc] {
                 let want = case[metric.name()].as_f64().unwrap();
