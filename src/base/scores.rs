@@ -16,7 +16,7 @@ mod uniform;
 pub use bootstrap::{Difference, Resampled, SeedsNeeded};
 pub use classification::{ClassScore, Confusion};
 pub use correlation::{pearson, spearman};
-pub use entities::{Entity, EntityCounts, EntityTally, entities};
+pub use entities::{Entity, EntityCounts, EntityTally, entities, euroeval_counts};
 pub use interval::wilson_interval;
 pub use label_sets::{DEFAULT_THRESHOLD, LabelTally, above, best_threshold};
 pub use measured::{NOT_MEASURED, measured};

@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 use crate::commands::notify::notify;
 use crate::commands::{staging, terminal, together, upload};
-use crate::config::{CacheConfig, NamedTask, Override, to_yaml};
+use crate::config::{CacheConfig, NamedTask, Override, Protocol, to_yaml};
 use crate::error::Problem;
 use crate::interop::read_folder;
 use crate::telemetry::Progress;
@@ -24,6 +24,13 @@ pub struct CompareArgs {
     /// YAML or JSON list of tasks (configs/tasks/README.md)
     #[arg(long, value_name = "FILE")]
     pub tasks: PathBuf,
+    /// Compare by a published protocol: `euroeval` is EuroEval's for encoders (key `protocol` of the list)
+    #[arg(long, value_name = "NAME")]
+    pub protocol: Option<Protocol>,
+    /// Training, validation and test examples to draw once, before anything else, from each task's files (keys
+    /// `data.max_train_samples`, `data.max_eval_samples` and `data.max_test_samples`)
+    #[arg(long, value_name = "N,N,N", value_parser = sample)]
+    pub sample: Option<Sample>,
     /// Seeds that each model is trained with on each task (key `seeds`)
     #[arg(long, value_name = "N,N,...", value_delimiter = ',')]
     pub seeds: Option<Vec<u64>>,
@@ -45,9 +52,30 @@ pub struct CompareArgs {
     pub set: Vec<String>,
 }
 
+/// Numbers of training, validation and test examples.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sample([u64; 3]);
+
+/// Reads three numbers with commas between them.
+fn sample(text: &str) -> Result<Sample, String> {
+    let numbers: Result<Vec<u64>, _> = text.split(',').map(|number| number.trim().parse()).collect();
+    let numbers = numbers.map_err(|e| e.to_string())?;
+    <[u64; 3]>::try_from(numbers).map(Sample).map_err(|found| {
+        format!("has {} numbers, three are wanted: training, validation and test examples", found.len())
+    })
+}
+
 /// Runs the subcommand.
 pub fn run(args: &CompareArgs) -> Result<()> {
     let mut overrides = Vec::new();
+    if let Some(protocol) = args.protocol.as_ref().and_then(ValueEnum::to_possible_value) {
+        overrides.push(Override::flag("--protocol", "protocol", protocol.get_name()));
+    }
+    if let Some(Sample(sizes)) = args.sample {
+        for (set, size) in ["train", "eval", "test"].into_iter().zip(sizes) {
+            overrides.push(Override::flag("--sample", &format!("data.max_{set}_samples"), size));
+        }
+    }
     overrides.extend(args.seeds.clone().map(|seeds| Override::flag("--seeds", "seeds", seeds)));
     overrides.extend(args.at_once.map(|runs| Override::flag("--at-once", "runs_at_once", runs)));
     overrides.extend(args.threads.map(|threads| Override::flag("--threads", "run.threads", threads)));
@@ -82,6 +110,10 @@ pub fn run(args: &CompareArgs) -> Result<()> {
     let mut notes = Vec::new();
     for task in &mut tasks {
         task.config.precision.compute = machine.policy.compute_type().into();
+        if let Some(task_protocol) = &task.protocol {
+            let usual = task_protocol.protocol.sequence_length(longest);
+            task.config.data.max_seq_length.get_or_insert(usual);
+        }
         let note = task.config.data.choose_sequence_length(longest);
         notes.extend(note.map(|note| format!("{}: {note}", task.name)));
     }

@@ -154,7 +154,7 @@ impl FinetunedVisitor for Training<'_> {
             seeds.iter().try_for_each(|run| used::refuse_other_run(&Start::Auto, &run.folder, config))?;
         }
         let eval = config.data.eval_fraction.is_none().then_some(&config.data.eval_file);
-        for path in [&config.data.train_file].into_iter().chain(eval) {
+        for path in [&config.data.train_file].into_iter().chain(eval).chain(&config.data.test_file) {
             let files = files_of(path).unwrap_or_default();
             for file in files {
                 progress.detail(&format!("reading `{}`", file.display()));
@@ -186,7 +186,10 @@ impl FinetunedVisitor for Training<'_> {
         if outcomes.len() > 1 && machine.world.is_first() {
             let output = &config.run.output_dir;
             fs::write_bytes(&output.join("config.yaml"), config::to_yaml(config).as_bytes())?;
-            write_results(output, "eval", &summary(&outcomes))?;
+            write_results(output, "eval", &summary(&outcomes, "eval_"))?;
+            if config.data.test_file.is_some() {
+                write_results(output, "test", &summary(&outcomes, "test_"))?;
+            }
         }
         let model = outcomes.first().map(|outcome| outcome.model.as_path());
         let next = model.map(|model| next_step::after_finetuning(model, config)).unwrap_or_default();
@@ -216,7 +219,8 @@ fn train_seed<T: Target>(
         loss_band: None,
         parent: None,
     };
-    let kind = examples.kind(config, folder);
+    let drawn = examples.drawn(config, *seed);
+    let kind = drawn.as_ref().unwrap_or(examples).kind(config, folder);
     let outcome =
         machine::in_pool(|| train::run::run(kind, &request, with.machine, with.progress, with.signals))?;
     if let Some(End::Signal(signal)) = outcome.end {
@@ -250,11 +254,10 @@ fn seeds(config: &FinetuneConfig) -> Vec<SeedRun> {
     }
 }
 
-/// Mean and standard deviation of each evaluation score over the seeds.
-fn summary(outcomes: &[Outcome]) -> Vec<(String, f64)> {
+/// Mean and standard deviation over the seeds of each score whose name begins with `start`.
+fn summary(outcomes: &[Outcome], start: &str) -> Vec<(String, f64)> {
     let mut values: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
-    for (name, value) in
-        outcomes.iter().flat_map(|o| &o.results).filter(|(name, _)| name.starts_with("eval_"))
+    for (name, value) in outcomes.iter().flat_map(|o| &o.results).filter(|(name, _)| name.starts_with(start))
     {
         values.entry(name).or_default().push(*value);
     }
@@ -279,21 +282,50 @@ fn report(outcomes: &[Outcome], columns: &[Column]) -> Vec<String> {
             outcome.model.display()
         ));
     }
-    if outcomes.len() > 1 {
-        for (title, statistic) in [("mean", mean as fn(&[f64]) -> f64), ("std", sample_std)] {
-            let row = cells(columns, |column| {
-                let values = outcomes.iter().filter_map(|outcome| outcome.results.get(column.score));
-                digits(statistic(&values.copied().collect::<Vec<f64>>()), column.factor)
-            });
-            lines.push(format!("{title:>8}{row}"));
-        }
-    }
+    lines.extend(over_seeds(outcomes, columns, str::to_string));
+    lines.extend(of_test(outcomes, columns));
     if let Some(last) = outcomes.last() {
         // Labels come from outside and are escaped.
         let details = format!("seed {}, {}", last.seed, last.details);
         lines.extend(details.lines().map(terminal::printable));
     }
     lines
+}
+
+/// The lines with mean and deviation over the seeds; none for one seed. `name` is called with the name of a
+/// column's score and returns that of the score to show.
+fn over_seeds(outcomes: &[Outcome], columns: &[Column], name: fn(&str) -> String) -> Vec<String> {
+    let mut lines = Vec::new();
+    if outcomes.len() > 1 {
+        for (title, statistic) in [("mean", mean as fn(&[f64]) -> f64), ("std", sample_std)] {
+            let row = cells(columns, |column| {
+                let values = outcomes.iter().filter_map(|outcome| outcome.results.get(&name(column.score)));
+                digits(statistic(&values.copied().collect::<Vec<f64>>()), column.factor)
+            });
+            lines.push(format!("{title:>8}{row}"));
+        }
+    }
+    lines
+}
+
+/// The table of the scores on test examples; nothing without them.
+fn of_test(outcomes: &[Outcome], columns: &[Column]) -> Vec<String> {
+    if !outcomes.iter().any(|outcome| outcome.results.contains_key("test_loss")) {
+        return Vec::new();
+    }
+    let header = cells(columns, |column| column.title.to_string());
+    let mut lines = vec![format!("{:>8}{header}", "test")];
+    for outcome in outcomes {
+        let row = cells(columns, |column| digits(outcome.value(&test_name(column.score)), column.factor));
+        lines.push(format!("{:>8}{row}", outcome.seed));
+    }
+    lines.extend(over_seeds(outcomes, columns, test_name));
+    lines
+}
+
+/// The name on test examples of a score with `eval_`.
+fn test_name(score: &str) -> String {
+    score.replacen("eval_", "test_", 1)
 }
 
 /// One line of cells, each 14 columns wide; a longer one moves the cells after it.

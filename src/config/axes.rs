@@ -14,7 +14,7 @@ pub(super) const TABLE: &str = "sweep";
 
 /// Keys that cannot be swept because all runs of a sweep share their value. Scores are comparable only on one
 /// machine, in one number type and on one evaluation file.
-const SHARED: [&str; 8] = [
+const SHARED: [&str; 12] = [
     "run",
     "task",
     "problem_type",
@@ -22,6 +22,10 @@ const SHARED: [&str; 8] = [
     "runs_at_once",
     "data.eval_file",
     "data.eval_fraction",
+    "data.test_file",
+    "data.max_eval_samples",
+    "data.max_test_samples",
+    "data.bootstrap",
     "data.labels",
 ];
 

@@ -26,6 +26,9 @@ pub struct ClassifyData {
     /// Share of the training examples that is kept for evaluation where there is no `eval_file`: the same
     /// share of each label, chosen by the texts alone.
     pub eval_fraction: Option<f64>,
+    /// Test examples, as `train_file`: the final model is scored on them once, as `test_accuracy` and so on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub test_file: Option<PathBuf>,
     /// Column or field of the (first) text; `text`, `sentence` or `content` when absent and one of them is
     /// there.
     pub text_column: Option<String>,
@@ -48,6 +51,16 @@ pub struct ClassifyData {
     pub nested_train_fractions: Vec<f64>,
     /// Most training examples to use, in the proportions of the labels.
     pub max_train_samples: Option<usize>,
+    /// Most evaluation examples to use, drawn as those of `max_train_samples`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_eval_samples: Option<usize>,
+    /// Most test examples to use, drawn as those of `max_train_samples`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_test_samples: Option<usize>,
+    /// Each seed draws the training, evaluation and test examples with replacement, as many as there are (a
+    /// bootstrap), so that scores over seeds vary as they would with other examples.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub bootstrap: bool,
     /// Longest sequence in tokens, special tokens included; 128 when absent, or what the model takes if that
     /// is less. Longer texts are cut and counted, by `evaluate` and `predict`, too; longer sentences of
     /// tagged words are read in overlapping windows.
@@ -63,12 +76,25 @@ pub struct ClassifyData {
     pub tag_column: i64,
     /// How entities are tagged.
     pub tag_scheme: TagScheme,
+    /// Other names for types of entities, such as one for several: `{from: [PRO, EVENT], to: MISC}`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub rename_types: Vec<RenamedTypes>,
     /// Refuse a tag that its scheme does not allow there, such as an `I-` without a `B-`; else it is read as
     /// `conlleval` does, and counted.
     pub strict: bool,
     /// Action on a row or sentence that cannot be read: a line that is no JSON object, too few fields, no
     /// text, no label.
     pub on_bad_record: OnBadRecord,
+}
+
+/// Types of entities that get another name after a file of tagged words is read.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RenamedTypes {
+    /// The types in the file.
+    pub from: Vec<String>,
+    /// Their name for training and scores; `O` leaves their entities out.
+    pub to: String,
 }
 
 /// How tags say where an entity begins and ends.
@@ -115,6 +141,7 @@ impl Default for ClassifyData {
             train_file: PathBuf::new(),
             eval_file: PathBuf::new(),
             eval_fraction: None,
+            test_file: None,
             text_column: None,
             text_pair_column: None,
             label_column: None,
@@ -123,11 +150,15 @@ impl Default for ClassifyData {
             max_train_fraction: None,
             nested_train_fractions: Vec::new(),
             max_train_samples: None,
+            max_eval_samples: None,
+            max_test_samples: None,
+            bootstrap: false,
             max_seq_length: None,
             split_special_tokens: true,
             token_column: 1,
             tag_column: -1,
             tag_scheme: TagScheme::Auto,
+            rename_types: Vec::new(),
             strict: false,
             on_bad_record: OnBadRecord::Fail,
         }

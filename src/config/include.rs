@@ -6,6 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::merge::merged;
+use crate::protocol::LIST_KEYS;
 use crate::shape::{INCLUDE, PROFILES, Shape, name_of};
 use crate::tree::{Node, Place, Value};
 use crate::{FinetuneConfig, PretrainConfig, axes, tree, variables};
@@ -117,6 +118,7 @@ fn has_known_key(root: &Node) -> bool {
     entries.is_empty()
         || entries.iter().map(|entry| entry.key.as_str()).any(|key| {
             of_files.contains(&key)
+                || LIST_KEYS.contains(&key)
                 || shapes
                     .iter()
                     .any(|shape| shape.field(key).is_some() || !shape.find(name_of(key)).is_empty())

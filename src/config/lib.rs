@@ -48,6 +48,7 @@ mod merge;
 mod overrides;
 mod prices;
 mod profiles;
+mod protocol;
 mod reference;
 mod resume;
 mod rtd;
@@ -86,7 +87,7 @@ pub use filters::{
     C4Filter, CharactersFilter, FiltersConfig, GopherFilter, LanguageFilter, LengthFilter, LinesFilter,
     MarkupFilter, PerplexityFilter, RepetitionFilter, StopWords, WordsFilter, language_code,
 };
-pub use finetune::{ClassifyData, FinetuneConfig, TagScheme};
+pub use finetune::{ClassifyData, FinetuneConfig, RenamedTypes, TagScheme};
 pub use flags::meant_by_flag;
 pub use flat::flat;
 pub use frozen_layers::FrozenLayers;
@@ -99,6 +100,7 @@ pub use phases::{SourceWeight, TrainingPhase, value_at};
 pub use precision::{ComputeChoice, ComputeType, LossScaleConfig, PrecisionConfig};
 pub use pretrain::PretrainConfig;
 pub use prices::{Price, load_prices};
+pub use protocol::{Departure, Protocol, ProtocolTask, PublishedScore};
 pub use reference::keys_markdown;
 pub use resume::{Change, compare_for_resume, diff, refuse_other_length, with_former_defaults};
 pub use rtd::RtdConfig;

@@ -57,6 +57,16 @@ impl Override {
         self.is_profile.then_some(self.text.as_str())
     }
 
+    /// The dotted path of the key.
+    pub(super) fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// The first part of the key.
+    pub(super) fn first_key(&self) -> &str {
+        self.key.split('.').next().unwrap_or_default()
+    }
+
     /// Returns the setting that a flag is short for, such as `--train` for `data.train_file`.
     pub fn flag(flag: &str, key: &str, value: impl Into<serde_json::Value>) -> Self {
         Self::new(flag.to_string(), key, value.into().to_string())

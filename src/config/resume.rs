@@ -61,7 +61,7 @@ const LENGTH: &[&str] = &["training.max_steps", "training.num_train_epochs"];
 
 /// Keys that split an update into micro-batches: free to change as long as an update has the same number of
 /// rows.
-const CUT: &[&str] = &[
+pub(super) const CUT: &[&str] = &[
     "training.per_device_train_batch_size",
     "training.gradient_accumulation_steps",
     "training.train_batch_size",

@@ -9,10 +9,11 @@ use serde::Serialize;
 
 use crate::merge::merged;
 use crate::overrides::Override;
+use crate::protocol::{LIST_KEYS, ListKeys, ProtocolTask};
 use crate::shape::{name_of, quoted};
 use crate::suggest::closest;
-use crate::tree::{Node, Place, Value, shortened};
-use crate::{FinetuneConfig, Goal, load, profiles, variables};
+use crate::tree::{Entry, Node, Place, Value, shortened};
+use crate::{FinetuneConfig, Goal, load, profiles, protocol, variables};
 use base::error::{Problem, Problems};
 use base::scores::Metric;
 
@@ -30,6 +31,9 @@ pub struct NamedTask {
     pub metric: Metric,
     /// The seeds that each model is trained with.
     pub seeds: Vec<u64>,
+    /// The protocol of the list, with what it adds to this task; absent if the list follows none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub protocol: Option<ProtocolTask>,
     /// The configuration; its `model` is a placeholder that the comparison replaces, and it has no seeds.
     pub config: FinetuneConfig,
 }
@@ -51,7 +55,8 @@ pub(super) fn tasks_of(
     mut base: Node,
     overrides: &[Override],
 ) -> Result<Vec<NamedTask>, Problems> {
-    profiles::remove_keys(&mut base, &["tasks", "metric"]);
+    profiles::remove_keys(&mut base, &[&["tasks", "metric"][..], &LIST_KEYS].concat());
+    let (list_keys, overrides) = ListKeys::take(&mut base, overrides)?;
     let Some(list) = base.take("tasks") else {
         return Err(refuse(&base.place, "there is no list `tasks`", SHAPE));
     };
@@ -87,21 +92,62 @@ pub(super) fn tasks_of(
         let mut whole = merged(base.clone(), item);
         whole.take("metric");
         let mut all = vec![Override::placed("--models", "model", "each of --models")];
-        all.extend_from_slice(overrides);
+        all.extend_from_slice(&overrides);
+        if let Some(protocol) = list_keys.protocol {
+            whole = protocol.under(whole, &overrides);
+        }
         let mut config = load::finetune_of(Some((path, whole)), &all)?.config;
-        let seeds = std::mem::take(&mut config.seeds);
-        let seeds = if seeds.is_empty() { DEFAULT_SEEDS.to_vec() } else { seeds };
+        let mut seeds = std::mem::take(&mut config.seeds);
+        let protocol = follow(&list_keys, &config, &mut seeds, metric.as_ref(), &name, &at)?;
         let metric = match metric {
-            None => config.goal().metrics()[0],
+            None => {
+                let scored = list_keys.protocol.and_then(|protocol| protocol.metrics(config.goal()));
+                scored.unwrap_or(config.goal().metrics())[0]
+            }
             Some(mut entry) => {
                 variables::fill_at_once(&mut entry.node, "metric").map_err(only)?;
                 metric_of(&entry.node.value, config.goal())
                     .map_err(|problem| only(problem.at(entry.place.shown())))?
             }
         };
-        tasks.push(NamedTask { name, metric, seeds, config });
+        tasks.push(NamedTask { name, metric, seeds, protocol, config });
     }
+    let names: Vec<&str> = tasks.iter().map(|task| task.name.as_str()).collect();
+    list_keys.require_published(&names, &list.place)?;
     Ok(tasks)
+}
+
+/// Returns what the protocol of the list adds to a task, and fills in its seeds. Refuses keys that do not go
+/// with the protocol, or that only a protocol has.
+fn follow(
+    list_keys: &ListKeys,
+    config: &FinetuneConfig,
+    seeds: &mut Vec<u64>,
+    metric: Option<&Entry>,
+    name: &str,
+    at: &Place,
+) -> Result<Option<ProtocolTask>, Problems> {
+    let Some(protocol) = list_keys.protocol else {
+        protocol::refuse_without(config, at)?;
+        if seeds.is_empty() {
+            *seeds = DEFAULT_SEEDS.to_vec();
+        }
+        return Ok(None);
+    };
+    if let Some(metric) = metric {
+        let message = "`metric` is given, and the protocol has its own scores";
+        return Err(refuse(&metric.place, message, "remove it"));
+    }
+    if !seeds.is_empty() && list_keys.iterations.is_some() {
+        return Err(refuse(at, "`seeds` and `iterations` are both given", "keep one of the two"));
+    }
+    if seeds.is_empty() {
+        *seeds = protocol.seeds(list_keys.iterations);
+    }
+    let metrics = protocol.require(config, at)?;
+    let departures = protocol.departures(config, seeds);
+    let published = list_keys.published(name, metrics, at)?;
+    Ok(Some(ProtocolTask { protocol, departures, published }))
 }
 
 fn only(problem: Problem) -> Problems {

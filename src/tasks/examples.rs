@@ -11,7 +11,7 @@ use anyhow::Result;
 
 use crate::config::{ClassifyData, FinetuneConfig};
 use crate::error::Problem;
-use crate::rng::hash_name;
+use crate::rng::{Purpose, Stream, hash_name};
 use crate::tasks::labelled::files::Rows;
 use crate::tasks::labelled::{BadRows, Columns, Example, read_examples_skipping};
 use crate::tasks::subset;
@@ -26,6 +26,14 @@ pub struct Set<T, G> {
 }
 
 impl<T: Clone, G: Clone> Set<T, G> {
+    /// As many rows as there are, drawn with replacement. Sets with other numbers draw independently.
+    pub(super) fn drawn(&self, seed: u64, set: u64) -> Self {
+        let stream = Stream::new(seed, Purpose::Bootstrap, set);
+        let len = self.rows.len() as u64;
+        let chosen: Vec<usize> = (0..len).map(|at| stream.below(at, len) as usize).collect();
+        self.part(&chosen)
+    }
+
     fn part(&self, chosen: &[usize]) -> Self {
         Self {
             rows: chosen.iter().map(|&index| self.rows[index].clone()).collect(),
@@ -38,6 +46,7 @@ impl<T: Clone, G: Clone> Set<T, G> {
 pub(super) struct Divided<T, G> {
     pub(super) train: Set<T, G>,
     pub(super) eval: Set<T, G>,
+    pub(super) test: Option<Set<T, G>>,
     /// A warning about evaluation texts that are training texts as well.
     pub(super) warning: Option<String>,
 }
@@ -47,6 +56,7 @@ pub struct Sources<T> {
     /// Rows to train on; without a separate evaluation file also the rows to evaluate on.
     pub(super) train: Rows<T>,
     eval: Option<Rows<T>>,
+    test: Option<Rows<T>>,
 }
 
 impl<T: Clone> Sources<T> {
@@ -55,13 +65,14 @@ impl<T: Clone> Sources<T> {
         let train = Rows::read(&data.train_file, &mut read)?;
         let eval =
             data.eval_fraction.is_none().then(|| Rows::read(&data.eval_file, &mut read)).transpose()?;
-        Ok(Self { train, eval })
+        let test = data.test_file.as_ref().map(|path| Rows::read(path, &mut read)).transpose()?;
+        Ok(Self { train, eval, test })
     }
 
     /// Returns the training and the evaluation examples. `gold` gives the labels of the rows of a file,
     /// `strata` the classes whose proportions each part keeps, and `text` a key that is equal for rows that
-    /// count as the same. The part of the training examples is drawn with the seed of the run, so it is the
-    /// same for every training seed.
+    /// count as the same. Parts of the examples are drawn with the seed of the run, so they are the same for
+    /// every training seed.
     pub(super) fn divided<G: Clone>(
         self,
         config: &FinetuneConfig,
@@ -70,6 +81,7 @@ impl<T: Clone> Sources<T> {
         text: impl Fn(&T) -> String,
     ) -> Result<Divided<T, G>> {
         let all = labelled(self.train, &gold)?;
+        let test = self.test.map(|rows| labelled(rows, &gold)).transpose()?;
         let mut warning = None;
         let (train, eval) = match (self.eval, config.data.eval_fraction) {
             (Some(eval), _) => {
@@ -84,10 +96,15 @@ impl<T: Clone> Sources<T> {
                 (all.part(&train), all.part(&eval))
             }
         };
-        Ok(match subset::chosen(&strata(&train.gold), &config.data, config.run.seed)? {
-            Some(chosen) => Divided { train: train.part(&chosen), eval, warning },
-            None => Divided { train, eval, warning },
-        })
+        let data = &config.data;
+        let seed = config.run.seed;
+        let train = match subset::chosen(&strata(&train.gold), data, seed)? {
+            Some(chosen) => train.part(&chosen),
+            None => train,
+        };
+        let eval = at_most(eval, data.max_eval_samples, seed, &strata);
+        let test = test.map(|set| at_most(set, data.max_test_samples, seed, &strata));
+        Ok(Divided { train, eval, test, warning })
     }
 }
 
@@ -102,6 +119,19 @@ impl Sources<Example> {
             Ok(examples)
         })?;
         Ok((sources, notes))
+    }
+}
+
+/// At most `size` rows of a set, in the proportions of the classes.
+fn at_most<T: Clone, G: Clone>(
+    set: Set<T, G>,
+    size: Option<usize>,
+    seed: u64,
+    strata: impl Fn(&[G]) -> Vec<u32>,
+) -> Set<T, G> {
+    match size.filter(|&size| size < set.rows.len()) {
+        Some(size) => set.part(&subset::stratified(&strata(&set.gold), size, seed)),
+        None => set,
     }
 }
 
@@ -182,6 +212,22 @@ mod tests {
         }
         assert!(train.is_disjoint(&eval), "a text on both sides");
         Some(eval)
+    }
+
+    #[test]
+    fn a_bootstrap_has_the_size_of_its_set_and_depends_on_seed_and_set_alone() {
+        let set = Set { rows: (0..1000).collect::<Vec<u32>>(), gold: (1000..2000).collect::<Vec<u32>>() };
+        let drawn = set.drawn(4242, 0);
+        assert_eq!((drawn.rows.len(), &drawn), (1000, &set.drawn(4242, 0)));
+        assert!(drawn.rows.iter().zip(&drawn.gold).all(|(row, gold)| row + 1000 == *gold));
+        // Of 1,000 rows about 632 are drawn at least once (1 - 1/e).
+        let distinct = drawn.rows.iter().collect::<BTreeSet<&u32>>().len();
+        assert!((590..680).contains(&distinct), "{distinct}");
+        for other in [set.drawn(4243, 0), set.drawn(4242, 1)] {
+            assert_ne!(drawn, other);
+        }
+        let empty = Set { rows: Vec::<u32>::new(), gold: Vec::<u32>::new() };
+        assert_eq!(empty.drawn(1, 2), empty);
     }
 
     #[test]

@@ -97,10 +97,13 @@ impl<'a, T: Target> Kind for Finetuning<'a, T> {
 
     fn inputs(&self) -> Result<Inputs> {
         let Self { folder, examples, .. } = self;
-        let hashes = [
-            start::sha256_of(examples.train.rows.iter().map(T::content))?,
-            start::sha256_of(examples.eval.rows.iter().map(T::content))?,
+        let mut hashes = vec![
+            ("data.train_file", start::sha256_of(examples.train.rows.iter().map(T::content))?),
+            ("data.eval_file", start::sha256_of(examples.eval.rows.iter().map(T::content))?),
         ];
+        if let Some(test) = &examples.test {
+            hashes.push(("data.test_file", start::sha256_of(test.rows.iter().map(T::content))?));
+        }
         start::inputs(folder, hashes, &examples.target.resumed_names(&self.config.data))
     }
 

@@ -126,6 +126,12 @@ pub trait Data {
     /// predictions may be kept until the next evaluation.
     fn evaluate(&mut self, task: &dyn Task, interrupted: &dyn Fn() -> bool) -> Result<Option<Scores>>;
 
+    /// Returns the scores of the final model on test examples, with names that begin with `test_`; none
+    /// without test examples, `None` if it was interrupted.
+    fn test(&mut self, _task: &dyn Task, _interrupted: &dyn Fn() -> bool) -> Result<Option<Scores>> {
+        Ok(Some(Scores::new()))
+    }
+
     /// Returns the share of each source in the tokens of the step after `steps_done`, if the mix changes
     /// during the run; otherwise nothing.
     fn mix(&self, _steps_done: u64) -> Vec<(String, f64)> {

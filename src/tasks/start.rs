@@ -44,17 +44,15 @@ pub(super) fn tokenizer_of(folder: &PretrainedFolder) -> Result<Tokenizer> {
     Ok(tokenizer)
 }
 
-/// The inputs of a run: hashes of its model folder, of its training and evaluation examples, and of its label
+/// The inputs of a run: hashes of its model folder, of its examples by the key of their file, and of its label
 /// names.
-pub(super) fn inputs(folder: &PretrainedFolder, examples: [String; 2], names: &[String]) -> Result<Inputs> {
-    let [train, eval] = examples;
-    let hashes = [
-        ("model", folder.sha256()?),
-        ("data.train_file", train),
-        ("data.eval_file", eval),
-        ("data.labels", fs::sha256_of(&[&serde_json::to_vec(names)?])),
-    ];
-    Ok(hashes.map(|(key, hash)| (key.to_string(), hash)).into())
+pub(super) fn inputs(
+    folder: &PretrainedFolder,
+    examples: impl IntoIterator<Item = (&'static str, String)>,
+    names: &[String],
+) -> Result<Inputs> {
+    let own = [("model", folder.sha256()?), ("data.labels", fs::sha256_of(&[&serde_json::to_vec(names)?]))];
+    Ok(own.into_iter().chain(examples).map(|(key, hash)| (key.to_string(), hash)).collect())
 }
 
 /// The architecture that a run trains: that of the folder, with the dropout probabilities of the

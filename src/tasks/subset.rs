@@ -51,7 +51,7 @@ fn subset_size(total: usize, fraction: Option<f64>, samples: Option<usize>) -> R
 ///
 /// The examples that are left over after rounding down go first to labels that would have none, then to the
 /// largest remainders. Returns all indices if `size` is at least the number of examples.
-fn stratified(labels: &[u32], size: usize, seed: u64) -> Vec<usize> {
+pub(super) fn stratified(labels: &[u32], size: usize, seed: u64) -> Vec<usize> {
     if size >= labels.len() {
         return (0..labels.len()).collect();
     }

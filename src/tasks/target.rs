@@ -200,6 +200,8 @@ pub struct Examples<T: Target> {
     pub train: Set<Row<T>, T::Gold>,
     /// Evaluation examples.
     pub eval: Set<Row<T>, T::Gold>,
+    /// Test examples, if the configuration names a file of them.
+    pub test: Option<Set<Row<T>, T::Gold>>,
     /// Notes on the files.
     notes: Vec<String>,
     /// The warning about evaluation texts that are training texts as well.
@@ -211,13 +213,38 @@ impl<T: Target> Examples<T> {
     pub fn read(config: &FinetuneConfig) -> Result<Self> {
         let (sources, notes) = T::sources(&config.data)?;
         let target = T::learn(&config.data, &sources.train.all)?;
-        let Divided { train, eval, warning } = sources.divided(
+        let Divided { train, eval, test, warning } = sources.divided(
             config,
             |path, rows| target.gold(path, rows),
             |gold| target.strata(gold),
             T::Input::text,
         )?;
-        Ok(Self { target, train, eval, notes, warning })
+        Ok(Self { target, train, eval, test, notes, warning })
+    }
+
+    /// The examples that a run with this seed draws with replacement from each set; `None` unless the
+    /// configuration asks for a bootstrap.
+    pub fn drawn(&self, config: &FinetuneConfig, seed: u64) -> Option<Self> {
+        config.data.bootstrap.then(|| Self {
+            target: self.target.clone(),
+            train: self.train.drawn(seed, 0),
+            eval: self.eval.drawn(seed, 1),
+            test: self.test.as_ref().map(|test| test.drawn(seed, 2)),
+            notes: Vec::new(),
+            warning: None,
+        })
+    }
+
+    /// The same examples with the test examples in the place of the evaluation examples.
+    pub fn tested(&self) -> Option<Self> {
+        Some(Self {
+            target: self.target.clone(),
+            train: self.train.clone(),
+            eval: self.test.clone()?,
+            test: None,
+            notes: Vec::new(),
+            warning: None,
+        })
     }
 
     /// Returns lines that summarise the examples.
@@ -233,7 +260,13 @@ impl<T: Target> Examples<T> {
     /// Text such as "90 training and 30 evaluation examples".
     pub fn sizes(&self) -> String {
         let [train, eval] = [&self.train, &self.eval].map(|set| format_count(set.rows.len() as u64));
-        format!("{train} training and {eval} evaluation examples")
+        match &self.test {
+            Some(test) => {
+                let test = format_count(test.rows.len() as u64);
+                format!("{train} training, {eval} evaluation and {test} test examples")
+            }
+            None => format!("{train} training and {eval} evaluation examples"),
+        }
     }
 
     /// Returns the number of training examples.

@@ -5,6 +5,7 @@
 pub mod labels;
 mod report;
 
+use std::borrow::Cow;
 use std::path::Path;
 
 use anyhow::Result;
@@ -14,7 +15,7 @@ use serde_json::{Value, json};
 use crate::config::ClassifyData;
 use crate::families::HeadKind;
 use crate::quantity::format_count;
-use crate::scores::{EntityTally, Outcomes, measured};
+use crate::scores::{EntityTally, Outcomes, euroeval_counts, measured};
 use crate::tasks::examples::Sources;
 use crate::tasks::floors::dictionary;
 use crate::tasks::labelled::input::Asked;
@@ -28,23 +29,44 @@ use crate::tasks::trained::{Evaluation, Scored, four_digits, percent};
 
 pub use labels::TagSet;
 
-/// Counts the entities in the gold tags of sentences, which are IOB2, and in the tags predicted for them.
-/// Predictions of a model with another scheme are converted to IOB2 first. Words that the model never saw are
-/// not counted, as in transformers' run_ner.py.
+/// The gold tags of a sentence, which are IOB2, and the tags predicted for it. Predictions of a model with
+/// another scheme are converted to IOB2. Words that the model never saw are left out, as in transformers'
+/// run_ner.py.
+fn tags_of<'a>(
+    labels: &'a TagSet,
+    sentence: &'a Sentence,
+    predicted: &[Predicted],
+) -> (Vec<&'a str>, Vec<Cow<'a, str>>) {
+    let seen = sentence.tags.iter().zip(predicted).filter(|(_, word)| word.is_seen());
+    let (gold, tags): (Vec<&str>, Vec<&str>) =
+        seen.map(|(tag, word)| (tag.as_str(), labels.tag(word.label))).unzip();
+    let tags = if labels.is_iob2() {
+        tags.into_iter().map(Cow::Borrowed).collect()
+    } else {
+        iob2(&tags).into_iter().map(Cow::Owned).collect()
+    };
+    (gold, tags)
+}
+
+/// Counts the entities of sentences, in the data and predicted.
 fn tally(labels: &TagSet, sentences: &[Sentence], predicted: &[Vec<Predicted>]) -> EntityTally {
     let mut tally = EntityTally::default();
     for (sentence, predicted) in sentences.iter().zip(predicted) {
-        let seen = sentence.tags.iter().zip(predicted).filter(|(_, word)| word.is_seen());
-        let (gold, tags): (Vec<&str>, Vec<&str>) =
-            seen.map(|(tag, word)| (tag.as_str(), labels.tag(word.label))).unzip();
-        if labels.is_iob2() {
-            tally.add(&gold, &tags);
-        } else {
-            let tags = iob2(&tags);
-            tally.add(&gold, &tags.iter().map(String::as_str).collect::<Vec<_>>());
-        }
+        let (gold, tags) = tags_of(labels, sentence, predicted);
+        tally.add(&gold, &tags.iter().map(AsRef::as_ref).collect::<Vec<&str>>());
     }
     tally
+}
+
+/// The outcomes of sentences with these tags, in the data and predicted.
+fn outcomes_of(gold: &[Vec<&str>], predicted: &[Vec<&str>]) -> Outcomes {
+    let mut sentences = Vec::with_capacity(gold.len());
+    for (gold, predicted) in gold.iter().zip(predicted) {
+        let mut tally = EntityTally::default();
+        tally.add(gold, predicted);
+        sentences.push(tally.overall());
+    }
+    Outcomes::Entities { sentences, euroeval: euroeval_counts(gold, predicted) }
 }
 
 /// Text such as "12 sentences (208 words)".
@@ -77,7 +99,7 @@ impl Target for TagSet {
         let sources = Sources::read(data, |path| {
             let file = read_tagged(path, &tagging)?;
             notes.extend(file.notes(path));
-            Ok(file.sentences)
+            Ok(file.renamed(&data.rename_types))
         })?;
         Ok((sources, notes))
     }
@@ -129,7 +151,9 @@ impl Target for TagSet {
     fn summary(&self, examples: &Examples<Self>) -> Vec<String> {
         let [train, eval] = [&examples.train, &examples.eval].map(|set| size_text(&set.rows));
         let types = self.num_types();
-        let summary = format!("{train} to train on, {eval} to evaluate on, {types} types of entities");
+        let test = examples.test.as_ref().map(|test| format!(", {} to test on", size_text(&test.rows)));
+        let test = test.unwrap_or_default();
+        let summary = format!("{train} to train on, {eval} to evaluate on{test}, {types} types of entities");
         twins::twin_note("types", self.kinds()).into_iter().chain([summary]).collect()
     }
 
@@ -147,12 +171,16 @@ impl Target for TagSet {
     }
 
     fn outcomes(&self, judged: &Judged<'_, Self>) -> Outcomes {
-        let mut sentences = Vec::with_capacity(judged.answers.len());
-        for (sentence, answer) in judged.rows.iter().zip(judged.answers) {
-            let tally = tally(self, std::slice::from_ref(sentence), std::slice::from_ref(answer));
-            sentences.push(tally.overall());
-        }
-        Outcomes::Entities { sentences }
+        let tags: Vec<(Vec<&str>, Vec<Cow<'_, str>>)> = judged
+            .rows
+            .iter()
+            .zip(judged.answers)
+            .map(|(sentence, answer)| tags_of(self, sentence, answer))
+            .collect();
+        let gold: Vec<Vec<&str>> = tags.iter().map(|(gold, _)| gold.clone()).collect();
+        let predicted: Vec<Vec<&str>> =
+            tags.iter().map(|(_, tags)| tags.iter().map(AsRef::as_ref).collect()).collect();
+        outcomes_of(&gold, &predicted)
     }
 
     fn details(&self, judged: &Judged<'_, Self>) -> String {
@@ -161,8 +189,10 @@ impl Target for TagSet {
     }
 
     fn floors(&self, examples: &Examples<Self>) -> Vec<Floor> {
-        let sentences = dictionary::counts(&examples.train.rows, &examples.eval.rows);
-        vec![Floor { name: dictionary::NAME, outcomes: Outcomes::Entities { sentences } }]
+        let predicted = dictionary::tags(&examples.train.rows, &examples.eval.rows);
+        let gold = examples.eval.rows.iter().map(|row| row.tags.iter().map(String::as_str).collect());
+        let gold: Vec<Vec<&str>> = gold.collect();
+        vec![Floor { name: dictionary::NAME, outcomes: outcomes_of(&gold, &predicted) }]
     }
 
     fn line(&self, file: &Path, row: &Sentence, answer: &Vec<Predicted>) -> Result<String> {

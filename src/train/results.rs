@@ -1,4 +1,5 @@
-//! Writes and reads the results of a run: `all_results.json`, `train_results.json` and `eval_results.json`.
+//! Writes and reads the results of a run: `all_results.json`, `train_results.json`, `eval_results.json`, and
+//! `test_results.json` of a run with test data.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,11 +17,12 @@ const ALL_RESULTS: &str = "all_results.json";
 const CAP_BYTES: u64 = 1 << 20;
 
 /// Results of a run under the names of the Hugging Face Trainer: those of training, and the scores of the
-/// final model. `eval_runtime` is that of the latest evaluation.
+/// final model, `tested` with their names as they are. `eval_runtime` is that of the latest evaluation.
 pub fn of_run(
     state: &TrainState,
     rates: Rates,
     scores: impl IntoIterator<Item = (String, f64)>,
+    tested: impl IntoIterator<Item = (String, f64)>,
 ) -> BTreeMap<String, f64> {
     // If only the final model was written again, no step was done and there is no speed.
     let speed = (rates.tokens_per_second > 0.0).then_some([
@@ -39,14 +41,19 @@ pub fn of_run(
         .chain(speed.into_iter().flatten())
         .chain(evaluation)
         .map(|(name, value)| (name.to_string(), value));
-    values.chain(scores.into_iter().map(|(name, value)| (format!("eval_{name}"), value))).collect()
+    let scores = scores.into_iter().map(|(name, value)| (format!("eval_{name}"), value));
+    values.chain(scores).chain(tested).collect()
 }
 
-/// Writes `eval_results.json`, `train_results.json` and `all_results.json`.
+/// Writes the results by the part that their names begin with, and all of them.
 pub fn save(output: &Path, results: &BTreeMap<String, f64>) -> Result<()> {
     let all = results.iter().map(|(name, value)| (name.clone(), *value));
-    let (eval, train): (Vec<_>, Vec<_>) = all.partition(|(name, _)| name.starts_with("eval_"));
+    let (eval, others): (Vec<_>, Vec<_>) = all.partition(|(name, _)| name.starts_with("eval_"));
+    let (test, train): (Vec<_>, Vec<_>) = others.into_iter().partition(|(name, _)| name.starts_with("test_"));
     write_results(output, "eval", &eval)?;
+    if !test.is_empty() {
+        write_results(output, "test", &test)?;
+    }
     write_results(output, "train", &train)
 }
 

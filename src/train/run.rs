@@ -183,8 +183,8 @@ pub fn run<K: Kind, C: Serialize + DeserializeOwned>(
     let mut results = BTreeMap::new();
     if !matches!(end, End::Signal(_)) {
         match finish(training, &task, &mut folder, &state, &mut data, world, signals)? {
-            Some(scores) => {
-                results = results::of_run(&state, rates, scores.into_iter().chain(probed));
+            Some(Scored { evaluated, tested }) => {
+                results = results::of_run(&state, rates, evaluated.into_iter().chain(probed), tested);
                 if world.is_first() {
                     results::save(output, &results)?;
                 }
@@ -293,7 +293,11 @@ fn evaluated_again(
     let mut end = None;
     if data.wants_evaluation() {
         let scores = data.evaluate(task, &|| signals.received().is_some())?;
-        let is_cut_off = world.all_of(scores)?.is_none();
+        let mut is_cut_off = world.all_of(scores)?.is_none();
+        if !is_cut_off {
+            let tested = data.test(task, &|| signals.received().is_some())?;
+            is_cut_off = world.all_of(tested)?.is_none();
+        }
         end = is_cut_off.then(|| End::by_signal(world, signals)).transpose()?;
     }
     world.wait_for_all()?;
@@ -357,6 +361,14 @@ fn use_rope_base_of(model: &Path, phases: &Phases, task: &dyn Task) -> Result<()
     Ok(())
 }
 
+/// The scores of a final model.
+struct Scored {
+    /// On the evaluation data, without `eval_`.
+    evaluated: Scores,
+    /// On the test data, with `test_`.
+    tested: Scores,
+}
+
 /// Writes the final model (the best one if configured) and returns its scores; `None` if a signal interrupted
 /// it.
 fn finish(
@@ -367,7 +379,7 @@ fn finish(
     data: &mut dyn Data,
     world: World,
     signals: &Signals,
-) -> Result<Option<Scores>> {
+) -> Result<Option<Scored>> {
     let known = state.last_eval.iter().map(|(name, value)| (name.clone(), value.unwrap_or(f64::NAN)));
     let mut scores: Scores = known.collect();
     let mut trained_until = state.step;
@@ -396,13 +408,15 @@ fn finish(
         scores = found;
         scores.extend(clock.rates().eval_seconds.map(|seconds| ("runtime".to_string(), seconds)));
     }
+    let tested = data.test(task, &interrupted)?;
+    let Some(tested) = world.all_of(tested)? else { return Ok(None) };
     // The following code allocates blocks of other sizes.
     memory::give_back_freed_blocks();
     folder.finish(task.parameters(), state.step, trained_until, data.model_files())?;
     let more = if folder.writes() { data.finish(&folder.path, &interrupted)? } else { Some(Scores::new()) };
     let Some(more) = world.all_of(more)? else { return Ok(None) };
     scores.extend(more);
-    Ok(Some(scores))
+    Ok(Some(Scored { evaluated: scores, tested }))
 }
 
 /// Returns a stepper with fresh moments and no gradients.

@@ -94,7 +94,8 @@ impl Cell {
             let problem = Problem::usage("limits one run, and several that are compared need the same steps");
             return Err(problem.at(key).hint("remove it; `mlmtrain plan` tells what a run costs").into());
         }
-        let kind = examples.kind(&self.config, folder);
+        let drawn = examples.drawn(&self.config, self.seed);
+        let kind = drawn.as_ref().unwrap_or(examples).kind(&self.config, folder);
         let inputs = kind.inputs()?;
         if let Some(record) = Record::read(&self.folder)? {
             record.agree(&self.folder, &self.config, &inputs)?;
@@ -128,14 +129,16 @@ impl Cell {
                     .results
                     .into_iter()
                     .filter(|(name, value)| {
-                        name.starts_with("eval_") && name != "eval_runtime" && value.is_finite()
+                        let is_score = name.starts_with("eval_") || name.starts_with("test_");
+                        is_score && name != "eval_runtime" && value.is_finite()
                     })
                     .collect();
-                Record { config, inputs, scores, outcomes: Some(outcome.data.outcomes()) }
+                let outcomes = Some(outcome.data.outcomes());
+                Record { config, inputs, scores, outcomes, test_outcomes: outcome.data.test_outcomes() }
             }
             Err(e) if class_of(&e) == Class::Diverged => {
                 progress.warn(&format!("{}: {e:#}", self.name));
-                Record { config, inputs, scores: [].into(), outcomes: None }
+                Record { config, inputs, scores: [].into(), outcomes: None, test_outcomes: None }
             }
             Err(e) => return Err(e),
         };
@@ -176,6 +179,6 @@ pub(super) fn file_name(value: &str) -> String {
 pub fn require_files<'a>(configs: impl IntoIterator<Item = &'a FinetuneConfig>) -> Result<()> {
     labelled::require(configs.into_iter().flat_map(|config| {
         let eval = config.data.eval_fraction.is_none().then_some(config.data.eval_file.as_path());
-        std::iter::once(config.data.train_file.as_path()).chain(eval)
+        std::iter::once(config.data.train_file.as_path()).chain(eval).chain(config.data.test_file.as_deref())
     }))
 }

@@ -4,11 +4,14 @@
 //! A comparison may be stopped at any moment: the same command resumes it and writes the same tables. It
 //! keeps the records and predictions of the cells, no weights.
 
+mod every_eval_ever;
 mod html;
+mod protocol;
 mod report;
 mod result;
 
 use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
 
@@ -20,13 +23,20 @@ use crate::interop::{PretrainedFolder, read_folder};
 use crate::scores::measured;
 use crate::tasks::list;
 use crate::tasks::list::FinetunedVisitor;
+use crate::tasks::run::Kind;
 use crate::tasks::target::{Examples, Floor, Target};
 use crate::train::used;
 use crate::trials::cell::{Cell, Done, file_name, require_files};
-use crate::trials::comparison::result::{Row, RowKind, TaskResult};
+use crate::trials::comparison::protocol::ProtocolResult;
+use crate::trials::comparison::result::{ModelSize, Row, RowKind, TaskResult};
 use crate::trials::equipment::Equipment;
 use crate::trials::forecast::Forecast;
 use crate::trials::{lanes, record};
+
+/// The file with the time at which a comparison began, in seconds since 1970.
+const STARTED: &str = "started";
+
+const STARTED_CAP_BYTES: u64 = 64;
 
 /// The models and tasks of a comparison, and the folder for its results.
 pub struct Comparison<'a> {
@@ -54,8 +64,10 @@ impl Comparison<'_> {
     /// several processes, only rank 0 writes; the others return no lines.
     pub fn run(&self) -> Result<Vec<String>> {
         let is_first = self.with.world.is_first();
+        let by_protocol = self.tasks.iter().any(|task| task.protocol.is_some());
         if is_first {
-            used::refuse_for_many(self.output, &report::FILES)?;
+            let more = by_protocol.then_some(protocol::EVERY_EVAL_EVER);
+            used::refuse_for_many(self.output, &report::FILES.into_iter().chain(more).collect::<Vec<_>>())?;
         }
         let _lock = is_first.then(|| FolderLock::take(self.output)).transpose()?;
         require_files(self.tasks.iter().map(|task| &task.config))?;
@@ -69,19 +81,23 @@ impl Comparison<'_> {
         }
         let cells = self.tasks.iter().map(|task| task.seeds.len() * entrants.len()).sum();
         let mut forecast = Forecast::new(self.with.progress, cells);
+        let started = (is_first && by_protocol).then(|| started(self.output)).transpose()?;
         let mut results = Vec::new();
+        let mut protocol_results = Vec::new();
         for (task, floors) in self.tasks.iter().zip(floors) {
             let training = TrainTask { comparison: self, task, entrants: &entrants, forecast: &mut forecast };
             let mut rows = list::finetuned(task.config.goal(), training)?;
-            rows.extend(floors.into_iter().map(|Floor { name, outcomes }| Row {
-                name: name.to_string(),
-                kind: RowKind::Floor,
-                outcomes: vec![outcomes],
-                diverged: 0,
-            }));
-            results.push(TaskResult::new(task, &rows));
+            rows.extend(floors);
+            match &task.protocol {
+                Some(protocol) => protocol_results.push(ProtocolResult::new(task, protocol, &rows)),
+                None => results.push(TaskResult::new(task, &rows)),
+            }
         }
-        if is_first { report::write(&results, self.output) } else { Ok(Vec::new()) }
+        match started {
+            _ if !is_first => Ok(Vec::new()),
+            Some(started) => protocol::write(&protocol_results, self.output, started),
+            None => report::write(&results, self.output),
+        }
     }
 
     /// Returns the cells of a model on a task, one for each seed.
@@ -177,15 +193,65 @@ fn check_lengths(tasks: &[NamedTask], entrants: &[Entrant]) -> Result<()> {
     Ok(())
 }
 
+/// Returns the time at which the comparison in `output` began, in seconds since 1970. It is stored, so that a
+/// comparison that was interrupted ends in the same bytes.
+fn started(output: &Path) -> Result<u64> {
+    let path = output.join(STARTED);
+    if fs::exists(&path) {
+        let text = fs::read_text_capped(&path, STARTED_CAP_BYTES)?;
+        return text.trim().parse().map_err(|_| {
+            let problem = Problem::new("is no number of seconds").at(path.display());
+            problem.hint("remove the file").into()
+        });
+    }
+    let seconds = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    fs::write_bytes(&path, format!("{seconds}\n").as_bytes())?;
+    Ok(seconds)
+}
+
 /// Computes the floors of a task: the scores that models have to beat.
 struct ComputeFloors<'a>(&'a NamedTask);
 
 impl FinetunedVisitor for ComputeFloors<'_> {
-    type Output = Result<Vec<Floor>>;
+    type Output = Result<Vec<Row>>;
 
     fn visit<T: Target>(self) -> Self::Output {
-        Ok(Examples::<T>::read(&self.0.config)?.floors())
+        let NamedTask { config, seeds, .. } = self.0;
+        let examples = Examples::<T>::read(config)?;
+        if !config.data.bootstrap {
+            let tested = examples.tested().map(|tested| tested.floors());
+            return Ok(floor_rows(vec![examples.floors()], tested.into_iter().collect()));
+        }
+        let mut floors = Vec::new();
+        let mut tested = Vec::new();
+        for drawn in seeds.iter().filter_map(|&seed| examples.drawn(config, seed)) {
+            floors.push(drawn.floors());
+            tested.extend(drawn.tested().map(|tested| tested.floors()));
+        }
+        Ok(floor_rows(floors, tested))
     }
+}
+
+/// Turns the floors of each draw of the examples, and those on its test examples, into a row for each floor.
+fn floor_rows(floors: Vec<Vec<Floor>>, tested: Vec<Vec<Floor>>) -> Vec<Row> {
+    let mut rows: Vec<Row> = Vec::new();
+    for Floor { name, .. } in floors.first().into_iter().flatten() {
+        rows.push(Row {
+            name: (*name).to_string(),
+            kind: RowKind::Floor,
+            outcomes: Vec::new(),
+            test_outcomes: Vec::new(),
+            diverged: 0,
+            size: None,
+        });
+    }
+    for draw in floors {
+        rows.iter_mut().zip(draw).for_each(|(row, floor)| row.outcomes.push(floor.outcomes));
+    }
+    for draw in tested {
+        rows.iter_mut().zip(draw).for_each(|(row, floor)| row.test_outcomes.push(floor.outcomes));
+    }
+    rows
 }
 
 /// Trains all cells of a task and returns a row for each model.
@@ -208,12 +274,19 @@ impl FinetunedVisitor for TrainTask<'_> {
         }
         let jobs: Vec<Cell> = entrants.iter().flat_map(|entrant| comparison.cells(task, entrant)).collect();
         let mut lanes = jobs.len();
+        let mut sizes = Vec::new();
         for Entrant { folder, .. } in entrants {
             let machine = comparison.with.machine;
             lanes = lanes.min(lanes::lanes(&jobs, &examples, &task.config, folder, machine)?);
+            sizes.push(ModelSize {
+                parameters: examples.kind(&task.config, folder).shapes()?.outline.num_parameters(),
+                max_sequence_length: folder.config.max_sequence_length(),
+                vocabulary_size: folder.config.encoder.vocab_size,
+            });
         }
         forecast.at_once(lanes, comparison.with.world.size);
         let mut outcomes = vec![None; jobs.len()];
+        let mut test_outcomes = vec![None; jobs.len()];
         lanes::side_by_side(
             &jobs,
             lanes,
@@ -228,6 +301,7 @@ impl FinetunedVisitor for TrainTask<'_> {
             },
             |at, done: Done| {
                 outcomes[at] = done.record.outcomes;
+                test_outcomes[at] = done.record.test_outcomes;
                 let result = outcomes[at].as_ref().map_or("training diverged".to_string(), |outcomes| {
                     let score = measured(outcomes.score(task.metric), |score| format!("{score:.4}"));
                     format!("{} {score}", task.metric.name())
@@ -236,13 +310,19 @@ impl FinetunedVisitor for TrainTask<'_> {
                 Ok(())
             },
         )?;
-        let rows = entrants.iter().zip(outcomes.chunks(task.seeds.len())).map(|(entrant, of_seeds)| Row {
-            name: entrant.name.clone(),
-            kind: entrant.kind,
-            outcomes: of_seeds.iter().flatten().cloned().collect(),
-            diverged: of_seeds.iter().filter(|of_seed| of_seed.is_none()).count(),
-        });
-        Ok(rows.collect())
+        let mut rows = Vec::new();
+        for (at, (entrant, size)) in entrants.iter().zip(sizes).enumerate() {
+            let own = at * task.seeds.len()..(at + 1) * task.seeds.len();
+            rows.push(Row {
+                name: entrant.name.clone(),
+                kind: entrant.kind,
+                outcomes: outcomes[own.clone()].iter().flatten().cloned().collect(),
+                test_outcomes: test_outcomes[own.clone()].iter().flatten().cloned().collect(),
+                diverged: outcomes[own].iter().filter(|of_seed| of_seed.is_none()).count(),
+                size: Some(size),
+            });
+        }
+        Ok(rows)
     }
 }
 

@@ -155,6 +155,8 @@ fn check(task: &NamedTask, max_seq_length: usize) -> Result<(), Problem> {
     let length = config.data.sequence_length();
     let (key, message, hint) = if config.precision != PrecisionConfig::default() {
         ("precision", "is that of the run".to_string(), "remove it".to_string())
+    } else if task.protocol.is_some() {
+        ("protocol", "is for `compare`, not for probes".to_string(), "remove it from the list".to_string())
     } else if length > max_seq_length {
         let message = format!("is {length}, and the model is trained with {max_seq_length} tokens");
         ("data.max_seq_length", message, format!("set it to {max_seq_length} or less"))

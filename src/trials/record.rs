@@ -35,6 +35,9 @@ pub struct Record {
     pub scores: BTreeMap<String, f64>,
     /// The outcome of each evaluation example; absent if training diverged.
     pub outcomes: Option<Outcomes>,
+    /// The outcome of each test example; absent without test examples and if training diverged.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub test_outcomes: Option<Outcomes>,
 }
 
 impl Record {

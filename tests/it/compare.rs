@@ -1,6 +1,8 @@
 //! `mlmtrain compare` as its users meet it: models beside their floors, the same tables whatever happened on
 //! the way.
 
+mod protocol;
+
 use std::fmt::Write;
 use std::fs;
 use std::process::{Command, Stdio};
@@ -47,10 +49,10 @@ fn compare(place: &Workplace, more: &[&str]) -> Finished {
     place.program(&[COMPARE, more].concat(), "")
 }
 
-/// Starts the comparison and kills it when `file` is there, unless it ends before.
-fn killed_at(place: &Workplace, file: &str) {
+/// Starts a comparison and kills it when `file` is there, unless it ends before.
+fn killed_at(place: &Workplace, arguments: &[&str], file: &str) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_mlmtrain"));
-    command.args(COMPARE).current_dir(place.path("")).stdout(Stdio::null()).stderr(Stdio::null());
+    command.args(arguments).current_dir(place.path("")).stdout(Stdio::null()).stderr(Stdio::null());
     let mut child = command.spawn().unwrap();
     while child.try_wait().unwrap().is_none() && !place.path(file).exists() {
         std::thread::sleep(Duration::from_millis(1));
@@ -118,7 +120,7 @@ fn models_stand_beside_their_floors_and_a_killed_comparison_ends_in_the_same_tab
         "out/names/run/seed-2/final",
         "out/names/other/seed-2/cell.json",
     ] {
-        killed_at(&place, file);
+        killed_at(&place, COMPARE, file);
     }
     assert_eq!(compare(&place, &[]).ok().stdout, whole.stdout);
     for name in ["compare.json", "compare.md", "compare.html"] {

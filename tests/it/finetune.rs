@@ -13,6 +13,7 @@ mod options;
 mod parquet;
 mod round_trip;
 mod sweep;
+mod test_file;
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -177,11 +177,63 @@ impl EntityTally {
     }
 }
 
+/// Counts of entities as EuroEval counts them, sentence by sentence: of all types, and of all but `MISC`.
+///
+/// EuroEval gives its tags in lower case to seqeval, which knows prefixes in upper case only, and joins all
+/// sentences. Therefore the words between two entities, also over the ends of sentences, are an entity of a
+/// type without a name. Entities of one type side by side are one entity. Each entity counts in the sentence
+/// in which it ends.
+pub fn euroeval_counts(gold: &[Vec<&str>], predicted: &[Vec<&str>]) -> Vec<[EntityCounts; 2]> {
+    let all = joined_counts(gold, predicted, false);
+    let without_misc = joined_counts(gold, predicted, true);
+    all.into_iter().zip(without_misc).map(|(all, without_misc)| [all, without_misc]).collect()
+}
+
+/// Counts the entities in joined sentences, by the sentence in which they end.
+fn joined_counts(gold: &[Vec<&str>], predicted: &[Vec<&str>], drops_misc: bool) -> Vec<EntityCounts> {
+    let mut counts = vec![EntityCounts::default(); gold.len()];
+    let mut sentence_of = Vec::new();
+    for (sentence, tags) in gold.iter().enumerate() {
+        sentence_of.extend(std::iter::repeat_n(sentence, tags.len() + 1));
+    }
+    let gold = joined(gold, drops_misc);
+    let predicted = joined(predicted, drops_misc);
+    let gold: Vec<&str> = gold.iter().map(String::as_str).collect();
+    let predicted: Vec<&str> = predicted.iter().map(String::as_str).collect();
+    let in_data = entities(&gold);
+    for entity in &in_data {
+        counts[sentence_of[entity.last]].support += 1;
+    }
+    for entity in entities(&predicted) {
+        // No two entities have the same last word.
+        let same_end = in_data.binary_search_by_key(&entity.last, |other| other.last);
+        let own = &mut counts[sentence_of[entity.last]];
+        own.predicted += 1;
+        own.correct += u64::from(same_end.is_ok_and(|at| in_data[at] == entity));
+    }
+    counts
+}
+
+/// The tags of all sentences in lower case, each sentence with the `O` that seqeval puts after it. With
+/// `drops_misc`, tags that end in `misc` become `o`.
+fn joined(sentences: &[Vec<&str>], drops_misc: bool) -> Vec<String> {
+    let mut tags = Vec::new();
+    for sentence in sentences {
+        for tag in sentence {
+            let tag = tag.to_lowercase();
+            tags.push(if drops_misc && tag.ends_with("misc") { "o".to_string() } else { tag });
+        }
+        tags.push("O".to_string());
+    }
+    tags
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::Value;
 
     use super::*;
+    use crate::scores::{Metric, Outcomes};
 
     fn spans<'a>(tags: &[&'a str]) -> Vec<(&'a str, usize, usize)> {
         entities(tags).into_iter().map(|e| (e.kind, e.first, e.last)).collect()
@@ -234,6 +286,34 @@ mod tests {
             assert_eq!(tally.accuracy().to_bits(), case["accuracy"].as_f64().unwrap().to_bits(), "{case}");
         }
         assert!(sentences == 2000 && compared > 450, "{compared} scores of {sentences} sentences");
+    }
+
+    /// Random sequences of IOB2 tags. `scripts/make_euroeval_golden.py` scored them with EuroEval's own steps
+    /// and seqeval.
+    #[test]
+    fn micro_f1_with_and_without_misc_is_euroevals() {
+        let golden: Value =
+            serde_json::from_str(include_str!("../../../tests/golden/euroeval.json")).unwrap();
+        let words: Vec<&str> =
+            golden["tags"].as_array().unwrap().iter().map(|t| t.as_str().unwrap()).collect();
+        let cases = golden["cases"].as_array().unwrap();
+        let mut differ = 0;
+        for case in cases {
+            let mut tally = EntityTally::default();
+            let [gold, predicted] = ["gold", "predicted"].map(|side| {
+                let sentences = case[side].as_array().unwrap().iter();
+                sentences.map(|tags| tags_in(tags, &words)).collect::<Vec<Vec<&str>>>()
+            });
+            gold.iter().zip(&predicted).for_each(|(gold, predicted)| tally.add(gold, predicted));
+            let euroeval = euroeval_counts(&gold, &predicted);
+            let outcomes = Outcomes::Entities { sentences: vec![tally.overall(); euroeval.len()], euroeval };
+            for metric in [Metric::MicroF1, Metric::MicroF1NoMisc] {
+                let want = case[metric.name()].as_f64().unwrap();
+                assert_eq!(outcomes.score(metric).to_bits(), want.to_bits(), "{} of {case}", metric.name());
+                differ += usize::from((tally.overall().f1() - want).abs() > 0.01);
+            }
+        }
+        assert!(cases.len() == 100 && differ > 50, "{differ}: words outside of entities count, too");
     }
 
     #[test]

@@ -31,6 +31,10 @@ pub enum Metric {
     ExactMatch,
     /// F1 of entities, all types together.
     OverallF1,
+    /// F1 of entities as EuroEval counts them, without the type `MISC`.
+    MicroF1NoMisc,
+    /// F1 of entities as EuroEval counts them, all types together.
+    MicroF1,
     /// Pearson's correlation of numbers; the mean if an example has several numbers.
     Pearson,
     /// Spearman's rank correlation of numbers; the mean if an example has several numbers.
@@ -47,8 +51,8 @@ impl Metric {
     /// Scores of sets of labels, the usual one first.
     pub const OF_LABEL_SETS: &[Self] =
         &[Self::F1Micro, Self::F1Macro, Self::F1Samples, Self::ExactMatch, Self::Auroc];
-    /// Scores of entities.
-    pub const OF_ENTITIES: &[Self] = &[Self::OverallF1];
+    /// Scores of entities, the usual one first.
+    pub const OF_ENTITIES: &[Self] = &[Self::OverallF1, Self::MicroF1NoMisc, Self::MicroF1];
     /// Scores of numbers, the usual one first.
     pub const OF_NUMBERS: &[Self] = &[Self::Pearson, Self::Spearmanr, Self::Mse, Self::Mae];
 
@@ -70,6 +74,8 @@ impl Metric {
             Self::F1Samples => "f1_samples",
             Self::ExactMatch => "exact_match",
             Self::OverallF1 => "overall_f1",
+            Self::MicroF1NoMisc => "micro_f1_no_misc",
+            Self::MicroF1 => "micro_f1",
             Self::Pearson => "pearson",
             Self::Spearmanr => "spearmanr",
             Self::Mse => "mse",
@@ -84,7 +90,8 @@ impl Metric {
             Self::F1 | Self::F1Macro => "macro F1",
             Self::MatthewsCorrelation => "Matthews",
             Self::Auroc => "AUROC",
-            Self::F1Micro => "micro F1",
+            Self::F1Micro | Self::MicroF1 => "micro F1",
+            Self::MicroF1NoMisc => "micro F1 without MISC",
             Self::F1Samples => "samples F1",
             Self::ExactMatch => "exact match",
             Self::OverallF1 => "entity F1",
@@ -138,6 +145,10 @@ pub enum Outcomes {
     Entities {
         /// Counts of each sentence: in the data, predicted, both.
         sentences: Vec<EntityCounts>,
+        /// The same as EuroEval counts them: of all types, and of all but `MISC`. Empty in records of earlier
+        /// versions.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        euroeval: Vec<[EntityCounts; 2]>,
     },
     /// Numbers, one or several per example.
     Numbers {
@@ -178,7 +189,7 @@ impl Outcomes {
         match self {
             Self::Labels { gold, .. } => gold.len(),
             Self::LabelSets { gold, .. } => gold.len(),
-            Self::Entities { sentences } => sentences.len(),
+            Self::Entities { sentences, .. } => sentences.len(),
             Self::Numbers { gold, .. } => gold.len(),
         }
     }
@@ -240,7 +251,10 @@ impl Outcomes {
                     _ => tally.f1_micro(),
                 }
             }
-            Self::Entities { sentences } => {
+            Self::Entities { euroeval, .. } if metric != Metric::OverallF1 => {
+                euroeval_f1(euroeval, metric == Metric::MicroF1NoMisc, sample)
+            }
+            Self::Entities { sentences, .. } => {
                 sample.iter().map(|&at| sentences[at as usize]).sum::<EntityCounts>().f1()
             }
             Self::Numbers { gold, predicted } => {
@@ -256,6 +270,16 @@ impl Outcomes {
             }
         }
     }
+}
+
+/// F1 as EuroEval defines it: 1 if there are no entities, neither in the data nor predicted. NaN without
+/// counts.
+fn euroeval_f1(counts: &[[EntityCounts; 2]], drops_misc: bool, sample: &[u32]) -> f64 {
+    if counts.is_empty() {
+        return f64::NAN;
+    }
+    let sum: EntityCounts = sample.iter().map(|&at| counts[at as usize][usize::from(drops_misc)]).sum();
+    if sum.support + sum.predicted == 0 { 1.0 } else { sum.f1() }
 }
 
 /// The mean over classes of the area under the ROC curve of each against the rest. NaN without probabilities,
@@ -326,7 +350,8 @@ mod tests {
         assert!(sets.score(Metric::Auroc).is_nan(), "without probabilities");
 
         let sentences = [[2, 1, 1], [0, 3, 0], [1, 1, 1]].map(EntityCounts::from).to_vec();
-        let entities = Outcomes::Entities { sentences };
+        let entities = Outcomes::Entities { sentences, euroeval: Vec::new() };
+        assert!(entities.score(Metric::MicroF1).is_nan(), "a record of an earlier version");
         assert!((entities.score(Metric::OverallF1) - 2.0 * 2.0 / (5.0 + 3.0)).abs() < 1e-12);
         assert!((entities.score_of(Metric::OverallF1, &[2, 2]) - 1.0).abs() < 1e-12);
 

@@ -20,7 +20,7 @@ impl Outcomes {
                 (is_silent && gold.iter().any(|labels| !labels.is_empty()))
                     .then(|| format!("none of {} examples gets a label", gold.len()))
             }
-            Self::Entities { sentences } => {
+            Self::Entities { sentences, .. } => {
                 let all: EntityCounts = sentences.iter().copied().sum();
                 (all.support > 0 && all.predicted == 0)
                     .then(|| format!("none of {} entities is found, nor any other", all.support))
@@ -80,7 +80,7 @@ mod tests {
 
     fn entities(counts: &[[u64; 3]]) -> String {
         let sentences = counts.iter().copied().map(EntityCounts::from).collect();
-        described(&Outcomes::Entities { sentences })
+        described(&Outcomes::Entities { sentences, euroeval: Vec::new() })
     }
 
     fn numbers(gold: &[f32], predicted: &[f32]) -> String {

@@ -365,7 +365,8 @@ fn every_file_in_configs_is_right() {
         glob::glob(pattern).expect("is a pattern").map(|file| file.expect("is readable")).collect();
     assert!(files.len() > 30);
     // Files that are only included need not be complete.
-    for file in files.into_iter().filter(|file| !file.ends_with("recipe.yaml")) {
+    let includes = ["recipe.yaml", "published-finnish.yaml"];
+    for file in files.into_iter().filter(|file| !includes.iter().any(|name| file.ends_with(name))) {
         assert_eq!(load_any(&file, &[]).map(|_| ()), Ok(()));
     }
 }

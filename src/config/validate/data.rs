@@ -169,6 +169,15 @@ pub(super) fn examples(config: &FinetuneConfig, findings: &mut Findings) {
         findings.add(&["data.max_train_fraction"], message, "`0.1` takes a tenth of each label");
     }
     findings.count("data.max_train_samples", data.max_train_samples.map_or(1, |n| n as u64), 1, u64::MAX);
+    for (path, samples) in
+        [("data.max_eval_samples", data.max_eval_samples), ("data.max_test_samples", data.max_test_samples)]
+    {
+        findings.count(path, samples.map_or(1, |n| n as u64), 1, u64::MAX);
+    }
+    if data.max_test_samples.is_some() && data.test_file.is_none() {
+        let message = "`data.max_test_samples` is given, and there is no `data.test_file`".to_string();
+        findings.add(&["data.max_test_samples"], message, "remove it, or name the file");
+    }
     findings.count("data.max_seq_length", data.sequence_length() as u64, SHORTEST_SEQUENCE, LONGEST_SEQUENCE);
 }
 
@@ -238,6 +247,7 @@ fn tagged_columns(config: &FinetuneConfig, findings: &mut Findings) {
                 "each needs a column of its own",
             );
         }
+        renamed_types(data, findings);
         if data.text_pair_column.is_some() {
             let message = "`data.text_pair_column` is for pairs of texts, not for tagged words".to_string();
             findings.add(&["data.text_pair_column", "task"], message, "remove it");
@@ -248,11 +258,20 @@ fn tagged_columns(config: &FinetuneConfig, findings: &mut Findings) {
         ("data.token_column", data.token_column != defaults.token_column),
         ("data.tag_column", data.tag_column != defaults.tag_column),
         ("data.tag_scheme", data.tag_scheme != defaults.tag_scheme),
+        ("data.rename_types", data.rename_types != defaults.rename_types),
         ("data.strict", data.strict != defaults.strict),
     ];
     for (path, _) in given.into_iter().filter(|(_, is_given)| *is_given) {
         let message = format!("`{path}` is for tagged words, and `task` is another one");
         findings.add(&[path, "task"], message, "remove it, or set `task: token-classify`");
+    }
+}
+
+fn renamed_types(data: &ClassifyData, findings: &mut Findings) {
+    let from: Vec<&String> = data.rename_types.iter().flat_map(|renamed| &renamed.from).collect();
+    repeated("data.rename_types", &from, findings);
+    for (index, renamed) in data.rename_types.iter().enumerate() {
+        findings.text(&format!("data.rename_types.{index}.to"), renamed.to.trim().is_empty(), "MISC");
     }
 }
 

@@ -31,15 +31,46 @@ pub struct TrainingData<'a, T: Target> {
     target: T,
     progress: Progress,
     train: Vec<Encoded<T>>,
-    eval: Vec<Encoded<T>>,
+    eval: Scored<T>,
+    test: Option<Scored<T>>,
     collator: Collator<T>,
     order: Shuffled,
     /// The processes that share an evaluation.
     world: World,
     eval_rows: usize,
-    /// The prediction for each example, and the loss, from the latest evaluation.
+}
+
+/// Examples that the model is scored on, and what it made of them when it last was.
+struct Scored<T: Target> {
+    encoded: Vec<Encoded<T>>,
+    /// The prediction for each example; empty before the first evaluation.
     answers: Vec<Answer<T>>,
     loss: f64,
+}
+
+impl<T: Target> Scored<T> {
+    fn new(encoded: Vec<Encoded<T>>) -> Self {
+        Self { encoded, answers: Vec::new(), loss: f64::NAN }
+    }
+
+    /// These predictions with the examples `set`.
+    fn judged<'a>(&'a self, set: &'a Set<Row<T>, T::Gold>) -> Judged<'a, T> {
+        Judged { rows: &set.rows, gold: &set.gold, answers: &self.answers, loss: self.loss }
+    }
+
+    /// Predicts the examples again, which are those of `set`. Returns false if it was interrupted.
+    fn predict(
+        &mut self,
+        set: &Set<Row<T>, T::Gold>,
+        judge: &Judge<'_, T>,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<bool> {
+        let verdict = judge.verdict(&set.rows, &self.encoded, Some(&set.gold), interrupted)?;
+        let Some(verdict) = verdict else { return Ok(false) };
+        self.answers = verdict.answers;
+        self.loss = verdict.loss.mean();
+        Ok(true)
+    }
 }
 
 impl<'a, T: Target> TrainingData<'a, T> {
@@ -58,9 +89,13 @@ impl<'a, T: Target> TrainingData<'a, T> {
                 .hint("is it the tokenizer of this language?")
                 .into());
         }
+        let eval = encode::<T>("evaluation", &examples.eval, tokenizer, &collator, progress)?;
+        let test = examples.test.as_ref();
+        let test = test.map(|set| encode::<T>("test", set, tokenizer, &collator, progress)).transpose()?;
         Ok(Self {
             train,
-            eval: encode::<T>("evaluation", &examples.eval, tokenizer, &collator, progress)?,
+            eval: Scored::new(eval),
+            test: test.map(Scored::new),
             examples,
             target: examples.target.clone(),
             progress: progress.clone(),
@@ -68,8 +103,6 @@ impl<'a, T: Target> TrainingData<'a, T> {
             order: Shuffled::new(&setting),
             world: setting.machine.world,
             eval_rows: setting.training.per_device_eval_batch_size,
-            answers: Vec::new(),
-            loss: f64::NAN,
         })
     }
 
@@ -93,10 +126,15 @@ impl<'a, T: Target> TrainingData<'a, T> {
         self.target.uniform_answers(&self.judged())
     }
 
+    /// The result of each test example, if there are any.
+    pub fn test_outcomes(&self) -> Option<Outcomes> {
+        let (test, set) = self.test.as_ref().zip(self.examples.test.as_ref())?;
+        Some(self.target.outcomes(&test.judged(set)))
+    }
+
     /// The evaluation examples with the predictions of the latest evaluation.
     fn judged(&self) -> Judged<'_, T> {
-        let Set { rows, gold } = &self.examples.eval;
-        Judged { rows, gold, answers: &self.answers, loss: self.loss }
+        self.eval.judged(&self.examples.eval)
     }
 }
 
@@ -147,7 +185,7 @@ impl<T: Target> Data for TrainingData<'_, T> {
     }
 
     fn evaluate(&mut self, task: &dyn Task, interrupted: &dyn Fn() -> bool) -> Result<Option<Scores>> {
-        let Set { rows, gold } = &self.examples.eval;
+        let examples = self.examples;
         let judge = Judge {
             target: &self.target,
             task,
@@ -155,14 +193,30 @@ impl<T: Target> Data for TrainingData<'_, T> {
             world: self.world,
             batch_size: self.eval_rows,
         };
-        let Some(verdict) = judge.verdict(rows, &self.eval, Some(gold), interrupted)? else {
+        if !self.eval.predict(&examples.eval, &judge, interrupted)? {
             return Ok(None);
-        };
-        self.answers = verdict.answers;
-        self.loss = verdict.loss.mean();
-        let judged = Judged { rows, gold, answers: &self.answers, loss: self.loss };
+        }
+        let judged = self.eval.judged(&examples.eval);
         self.target.fit(&judged);
         Ok(Some(self.target.scores(&judged)))
+    }
+
+    fn test(&mut self, task: &dyn Task, interrupted: &dyn Fn() -> bool) -> Result<Option<Scores>> {
+        let (Some(test), Some(set)) = (&mut self.test, &self.examples.test) else {
+            return Ok(Some(Scores::new()));
+        };
+        let judge = Judge {
+            target: &self.target,
+            task,
+            collator: &self.collator,
+            world: self.world,
+            batch_size: self.eval_rows,
+        };
+        if !test.predict(set, &judge, interrupted)? {
+            return Ok(None);
+        }
+        let scores = self.target.scores(&test.judged(set));
+        Ok(Some(scores.into_iter().map(|(name, value)| (format!("test_{name}"), value)).collect()))
     }
 
     fn score_names(&self) -> Vec<String> {
@@ -170,7 +224,7 @@ impl<T: Target> Data for TrainingData<'_, T> {
     }
 
     fn wants_evaluation(&self) -> bool {
-        self.answers.is_empty()
+        self.eval.answers.is_empty()
     }
 
     fn model_files(&self) -> Vec<(String, Vec<u8>)> {

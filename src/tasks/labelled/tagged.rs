@@ -4,14 +4,14 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use crate::config::{ClassifyData, OnBadRecord, TagScheme};
+use crate::config::{ClassifyData, OnBadRecord, RenamedTypes, TagScheme};
 use crate::error::Problem;
 use crate::quantity::format_count;
 use crate::tasks::labelled::bad_rows::BadRows;
 use crate::tasks::labelled::memory::ExampleMemory;
 use crate::tasks::labelled::sentences::{Sentence, SentenceColumns, Sentences};
 use crate::tasks::labelled::tags;
-use crate::tasks::labelled::tags::{Evidence, scheme_name};
+use crate::tasks::labelled::tags::{Evidence, OUTSIDE, scheme_name};
 
 /// Settings for reading a file of tagged words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -62,6 +62,20 @@ impl TaggedFile {
     /// Number of words in all sentences.
     pub fn num_words(&self) -> u64 {
         self.sentences.iter().map(|sentence| sentence.words.len() as u64).sum()
+    }
+
+    /// The sentences, with other names for some types. Tags are IOB2 already, so that two entities side by
+    /// side stay two.
+    pub fn renamed(self, types: &[RenamedTypes]) -> Vec<Sentence> {
+        let mut sentences = self.sentences;
+        for tag in sentences.iter_mut().flat_map(|sentence| &mut sentence.tags) {
+            let Some((prefix, kind)) = tag.split_once('-') else { continue };
+            if let Some(renamed) = types.iter().find(|types| types.from.iter().any(|from| from == kind)) {
+                let is_left_out = renamed.to == OUTSIDE;
+                *tag = if is_left_out { OUTSIDE.to_string() } else { format!("{prefix}-{}", renamed.to) };
+            }
+        }
+        sentences
     }
 
     /// Notes for the user about the tags, one per line.
@@ -123,4 +137,26 @@ pub fn read_tagged(path: &Path, tagging: &Tagging<'_>) -> Result<TaggedFile> {
 
 fn line_place(path: &Path, line: u64) -> String {
     format!("{}:{line}", path.display())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn renamed_types_keep_entities_apart_and_one_name_leaves_them_out() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.conll");
+        let tags = ["B-PRO", "B-EVENT", "I-EVENT", "O", "B-DATE", "B-PER"];
+        let lines: Vec<String> = tags.iter().map(|tag| format!("word\t{tag}\n")).collect();
+        std::fs::write(&path, lines.concat()).unwrap();
+        let data = ClassifyData::default();
+        let file = read_tagged(&path, &Tagging::from_config(&data)).unwrap();
+        let types = [
+            RenamedTypes { from: ["PRO", "EVENT"].map(str::to_string).to_vec(), to: "MISC".to_string() },
+            RenamedTypes { from: vec!["DATE".to_string()], to: "O".to_string() },
+        ];
+        let sentences = file.renamed(&types);
+        assert_eq!(sentences[0].tags, ["B-MISC", "B-MISC", "I-MISC", "O", "O", "B-PER"]);
+    }
 }

@@ -6,6 +6,7 @@ use std::fmt::Write;
 use crate::pages::chart::{Row, Rows};
 use crate::pages::html;
 use crate::pages::html::{breakable, escape};
+use crate::scores::Metric;
 use crate::trials::comparison::report;
 use crate::trials::comparison::report::{NOTE, SEEDS_NOTE, number};
 use crate::trials::comparison::result::{RowKind, TaskResult};
@@ -17,10 +18,9 @@ const MORE: &str = "“more examples”: no number of seeds would make the diffe
 const STYLE: &str = include_str!("style.css");
 
 pub(super) fn page(results: &[TaskResult]) -> String {
-    let mut main = format!(
-        "<h1>Comparison of models</h1>\n<p class=\"note\">{NOTE}.</p>\n<p class=\"note\">{SEEDS_NOTE}; {MORE}.</p>\n"
-    );
-    main.push_str(&legend(results));
+    let mut main = heading("Comparison of models", &[NOTE, &format!("{SEEDS_NOTE}; {MORE}")]);
+    let kinds: Vec<RowKind> = results.iter().flat_map(|result| &result.rows).map(|row| row.kind).collect();
+    main.push_str(&legend(&kinds));
     if results.len() > 1 {
         main.push_str(&html::section("All tasks", &table(&overview(results), &[])));
     }
@@ -29,11 +29,33 @@ pub(super) fn page(results: &[TaskResult]) -> String {
         let scores = table(&report::scores(result, " · "), &kinds);
         let pairs = pairs(&report::pairs(&result.pairs, result.metric.factor()));
         let verdict = paragraph(&verdict(result));
-        let content = format!("{verdict}{}{scores}{pairs}", plot(result));
+        let strips = result.rows.iter().map(|row| Strip {
+            name: &row.name,
+            kind: row.kind,
+            scores: row.scores.clone(),
+            mean: row.mean,
+        });
+        let plot = plot(report::title(result), result.metric, strips.collect());
+        let content = format!("{verdict}{plot}{scores}{pairs}");
         main.push_str(&html::section(&report::title(result), &content));
     }
-    main.push_str(&html::footer("from the predictions of all models"));
-    html::page("Comparison of models", STYLE, &main)
+    whole("Comparison of models", &main)
+}
+
+/// The heading of a page, with notes as sentences.
+pub(super) fn heading(title: &str, notes: &[&str]) -> String {
+    let notes: String = notes.iter().map(|text| note(text)).collect();
+    format!("<h1>{}</h1>\n{notes}", escape(title))
+}
+
+/// A note as a paragraph.
+pub(super) fn note(text: &str) -> String {
+    format!("<p class=\"note\">{}.</p>\n", escape(text))
+}
+
+/// The whole page around its content.
+pub(super) fn whole(title: &str, main: &str) -> String {
+    html::page(title, STYLE, &format!("{main}{}", html::footer("from the predictions of all models")))
 }
 
 /// Returns a sentence as a paragraph, and nothing for an empty one.
@@ -57,14 +79,14 @@ fn verdict(result: &TaskResult) -> String {
     }
 }
 
-/// The legend of the kinds of rows that the tasks have.
-fn legend(results: &[TaskResult]) -> String {
+/// The legend of these kinds of rows.
+pub(super) fn legend(rows: &[RowKind]) -> String {
     let kinds = [
         (RowKind::Model, "model"),
         (RowKind::Twin, "same architecture, untrained"),
         (RowKind::Floor, "without a network"),
+        (RowKind::Published, "published"),
     ];
-    let rows: Vec<RowKind> = results.iter().flat_map(|result| &result.rows).map(|row| row.kind).collect();
     let mut html = "<ul class=\"legend\">\n".to_string();
     for (kind, text) in kinds.iter().filter(|(kind, _)| rows.contains(kind)) {
         let _ = writeln!(html, "<li><i class=\"dot {}\"></i>{text}</li>", class_of(*kind));
@@ -105,7 +127,7 @@ fn mean_cell(result: &TaskResult, name: &str) -> String {
 }
 
 /// Renders a table as HTML. `kinds` gives each row a coloured dot; it is empty for tables without dots.
-fn table(table: &Table, kinds: &[RowKind]) -> String {
+pub(super) fn table(table: &Table, kinds: &[RowKind]) -> String {
     let mut html = "<div class=\"scroll\"><table>\n<thead><tr>".to_string();
     for (column, title) in table.header.iter().enumerate() {
         let _ = write!(html, "<th scope=\"col\"{}>{}</th>", column_class(table, column), escape(title));
@@ -172,32 +194,41 @@ fn class_of(kind: RowKind) -> &'static str {
         RowKind::Model => "model",
         RowKind::Twin => "twin",
         RowKind::Floor => "floor",
+        RowKind::Published => "published",
     }
 }
 
+/// The scores of one row in a plot, as shares.
+pub(super) struct Strip<'a> {
+    pub(super) name: &'a str,
+    pub(super) kind: RowKind,
+    /// The score with each seed.
+    pub(super) scores: Vec<f64>,
+    pub(super) mean: Option<f64>,
+}
+
 /// Returns the plot of one task: a strip for each row, with a dot for each seed and a stroke for the mean.
-fn plot(result: &TaskResult) -> String {
-    let factor = result.metric.factor();
-    let rows = result
-        .rows
-        .iter()
-        .map(|row| Row {
-            name: row.name.clone(),
-            color: format!("var(--{})", class_of(row.kind)),
-            values: (row.scores.iter().filter(|score| score.is_finite()))
+pub(super) fn plot(title: String, metric: Metric, strips: Vec<Strip<'_>>) -> String {
+    let factor = metric.factor();
+    let rows = strips
+        .into_iter()
+        .map(|strip| Row {
+            name: strip.name.to_string(),
+            color: format!("var(--{})", class_of(strip.kind)),
+            values: (strip.scores.iter().filter(|score| score.is_finite()))
                 .map(|score| (score * factor, number(*score, factor)))
                 .collect(),
-            mean: row.mean.map(|mean| mean * factor),
+            mean: strip.mean.map(|mean| mean * factor),
         })
         .collect();
     let percent = if factor > 1.0 { " %" } else { "" };
-    Rows { title: report::title(result), x: format!("{}{percent}", result.metric.title()), rows }.html()
+    Rows { title, x: format!("{}{percent}", metric.title()), rows }.html()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scores::{Difference, Metric, SeedsNeeded};
+    use crate::scores::{Difference, SeedsNeeded};
     use crate::trials::comparison::result::{Pair, Scored};
 
     #[test]

@@ -61,7 +61,7 @@ pub(super) fn title(result: &TaskResult) -> String {
     let examples = format_grouped(result.examples as u64);
     let seeds = result.seeds.len();
     let seeds = if seeds == 1 { "1 seed".to_string() } else { format!("{seeds} seeds") };
-    let what = if result.metric == Metric::OverallF1 { "sentences" } else { "examples" };
+    let what = if Metric::OF_ENTITIES.contains(&result.metric) { "sentences" } else { "examples" };
     format!("{}: {metric} of {examples} {what}, {seeds}", result.name)
 }
 

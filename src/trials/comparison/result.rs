@@ -22,6 +22,16 @@ pub(super) enum RowKind {
     Twin,
     /// A baseline without a neural network.
     Floor,
+    /// Scores of a model that were published elsewhere.
+    Published,
+}
+
+/// The size of a model with its head.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub(super) struct ModelSize {
+    pub(super) parameters: u64,
+    pub(super) max_sequence_length: usize,
+    pub(super) vocabulary_size: usize,
 }
 
 /// A row before it is scored.
@@ -31,8 +41,12 @@ pub(super) struct Row {
     pub(super) kind: RowKind,
     /// The outcomes of each seed that did not diverge.
     pub(super) outcomes: Vec<Outcomes>,
+    /// Those on test examples; empty without a test file.
+    pub(super) test_outcomes: Vec<Outcomes>,
     /// Number of seeds that diverged.
     pub(super) diverged: usize,
+    /// The size of the model; absent for a baseline.
+    pub(super) size: Option<ModelSize>,
 }
 
 /// A row of the table of a task.
