@@ -72,7 +72,7 @@ fn euroevals_protocol_ends_in_the_same_bytes_whatever_happened_on_the_way() {
         "validation: Matthews",
         "random twin of run",
         "a leaderboard of 2026: a large one",
-        "not the protocol's: `training.learning_rate` is 0.005, not 2e-5",
+        "not the protocol's: `training.learning_rate` is 0.005, not 0.00002",
         "not the protocol's: `iterations` is 2, not 10",
         "out/every_eval_ever.jsonl",
     ] {
