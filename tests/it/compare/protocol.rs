@@ -198,7 +198,7 @@ fn what_a_protocol_does_not_allow_is_named() {
     let regression = bare.replace("name: a", "name: a\n    task: regression");
     refused(&regression, &["--protocol", "euroeval"], "the protocol has scores for `classify`");
     let metric = TASKS.replace("name: animals", "name: animals\n    metric: accuracy");
-    refused(&metric, &[], "tasks.yaml:14:5: `metric` is given, and the protocol has its own scores");
+    refused(&metric, &[], "tasks.yaml:13:5: `metric` is given, and the protocol has its own scores");
     let seeds = TASKS.replace("iterations: 2", "iterations: 2\nseeds: [1]");
     refused(&seeds, &[], "`seeds` and `iterations` are both given");
     let published = TASKS.replace("metric: matthews_correlation", "metric: accuracy");
