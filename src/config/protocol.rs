@@ -388,7 +388,7 @@ mod tests {
             named,
             [
                 "data.max_seq_length: 64, not \"what all models take, at most 512\"",
-                "training.learning_rate: 0.0005, not 2e-5",
+                "training.learning_rate: 0.0005, not 0.00002",
                 "iterations: 2, not 10",
             ]
         );
