@@ -1,4 +1,5 @@
-//! Input embeddings: word + position + token type (the last two if the model has these tables), norm, dropout.
+//! Input embeddings: word + position + token type (the last two if the model has these tables), norm,
+//! dropout.
 
 use candle_core::{Result, Tensor};
 

@@ -40,7 +40,8 @@ pub struct ParameterSpec {
     pub model: u8,
     /// The part of the model that it belongs to.
     pub part: Part,
-    /// Order of its rows in files: for each row there, its index in the flat buffer. `None` if it is the same.
+    /// Order of its rows in files: for each row there, its index in the flat buffer. `None` if it is the
+    /// same.
     pub file_rows: Option<Arc<[u32]>>,
     /// Range of its elements in the flat buffer.
     pub range: Range<usize>,

@@ -1,10 +1,10 @@
-//! Gated activations (Shazeer, "GLU Variants Improve Transformer", 2020): a function of the first half of each
-//! row, multiplied by the second half, the gates. With GELU (see [`crate::activation`]) it is the GEGLU of
-//! ModernBERT, with SiLU the SwiGLU of Llama and NeoBERT.
+//! Gated activations (Shazeer, "GLU Variants Improve Transformer", 2020): a function of the first half of
+//! each row, multiplied by the second half, the gates. With GELU (see [`crate::activation`]) it is the GEGLU
+//! of ModernBERT, with SiLU the SwiGLU of Llama and NeoBERT.
 //!
-//! Forward: for `x` `[T, 2F]`, with `u = x[.., ..F]` and `g = x[.., F..]`, `y = u * P(u) * g` is `[T, F]`. `P`
-//! is the distribution function of the normal distribution for GELU, and `1 / (1 + exp(-u))` for SiLU. The
-//! caller saves `x`. There is no bias.
+//! Forward: for `x` `[T, 2F]`, with `u = x[.., ..F]` and `g = x[.., F..]`, `y = u * P(u) * g` is `[T, F]`.
+//! `P` is the distribution function of the normal distribution for GELU, and `1 / (1 + exp(-u))` for SiLU.
+//! The caller saves `x`. There is no bias.
 //!
 //! Backward: `du = dy * g * (P(u) + u * P'(u))` and `dg = dy * u * P(u)` are the first and second half of the
 //! rows of `dx` `[T, 2F]`. Nothing accumulates.

@@ -151,8 +151,8 @@ fn model_key(model: &ModelConfig, key: &str) -> String {
     format!("model.{}.{key}", model.family.name)
 }
 
-/// Returns an error if a phase sets the RoPE base of a model that has no key for it. For a model from a folder this is
-/// known only now.
+/// Returns an error if a phase sets the RoPE base of a model that has no key for it. For a model from a
+/// folder this is known only now.
 fn require_rope(config: &PretrainConfig, model: &ModelConfig) -> Result<(), Problem> {
     let phases = &config.training.phases;
     let given = phases.iter().position(|phase| phase.global_rope_theta.is_some());

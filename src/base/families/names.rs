@@ -38,8 +38,8 @@ pub enum AttentionNames {
     /// A single tensor: the rows of queries, keys and values, in this order.
     Together(&'static str),
     /// A single tensor: for each head its rows of queries, keys and values, in this order. Rotary positions
-    /// turn rows `2i` and `2i + 1` of a head's queries and keys; elsewhere they turn row `i` of the first half
-    /// with row `i` of the second.
+    /// turn rows `2i` and `2i + 1` of a head's queries and keys; elsewhere they turn row `i` of the first
+    /// half with row `i` of the second.
     ByHead(&'static str),
 }
 

@@ -1,6 +1,6 @@
 //! NeoBERT: WordPiece, rotary positions, RMSNorm before each block, SwiGLU, no biases in the encoder, and a
-//! decoder that is not tied. arXiv:2502.19587; `model.py` of chandar-lab/NeoBERT on the Hugging Face Hub, since
-//! transformers has no class for it.
+//! decoder that is not tied. arXiv:2502.19587; `model.py` of chandar-lab/NeoBERT on the Hugging Face Hub,
+//! since transformers has no class for it.
 
 use crate::families::{
     AttentionNames, ClassificationNames, Descriptor, Dropouts, EncoderConfig, EncoderNames, Family,

@@ -8,8 +8,8 @@ use crate::material::tagged;
 use crate::pretrain::family::{comes_to_the_same_bytes, fine_tunes_with, learns};
 use crate::workplace::Workplace;
 
-/// A small NeoBERT with its WordPiece in the place of the configuration's model. The feed-forward width is 40:
-/// two thirds of 56, rounded up.
+/// A small NeoBERT with its WordPiece in the place of the configuration's model. The feed-forward width is
+/// 40: two thirds of 56, rounded up.
 const NEOBERT: [&str; 2] = [
     "model={neobert: {hidden_size: 32, num_hidden_layers: 2, num_attention_heads: 2, intermediate_size: 56, \
      max_length: 40, decoder_init_range: 0.1, hidden_dropout_prob: 0.1}}",
