@@ -51,7 +51,7 @@ impl ParameterSpec {
     /// The tensor with its rows in the order of the flat buffer, from a tensor as files contain it.
     fn in_buffer_order(&self, value: &Tensor) -> Result<Tensor> {
         let Some(file_rows) = &self.file_rows else { return Ok(value.clone()) };
-        let mut rows = vec![0; file_rows.len()];
+        let mut rows = vec![0_u32; file_rows.len()];
         for (row, &index) in (0..).zip(file_rows.iter()) {
             rows[index as usize] = row;
         }
