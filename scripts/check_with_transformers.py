@@ -23,6 +23,7 @@ import json
 import pathlib
 import sys
 
+import neobert_reference
 import torch
 import transformers
 from make_golden import DebertaDiscriminator
@@ -41,7 +42,7 @@ def load(folder):
     """The model and tokenizer of a folder; a tensor too many or too few is a mismatch."""
     config = transformers.AutoConfig.from_pretrained(folder)
     architecture = (config.architectures or ["none"])[0]
-    if architecture.endswith("ForMaskedLM"):
+    if architecture.endswith(("ForMaskedLM", "NeoBERTLMHead")):
         auto = transformers.AutoModelForMaskedLM
     elif architecture.endswith("ForSequenceClassification"):
         auto = transformers.AutoModelForSequenceClassification
@@ -249,6 +250,7 @@ def main():
     parser.add_argument("--max-length", type=int, default=128, help="tokens that the predictions were cut to (default 128)")
     arguments = parser.parse_args()
     torch.set_num_threads(2)
+    neobert_reference.register()
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     try:

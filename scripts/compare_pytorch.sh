@@ -8,7 +8,7 @@
 #   [-l] [CASE...]
 #
 #   CASE  size,rows,length: tiny,32,128 small,16,128 base,8,128 where none is given; also large, and FAMILY-small and
-#         FAMILY-base of electra, distilbert, modernbert, deberta-v3, albert, mpnet         -r  rounds
+#         FAMILY-base of electra, distilbert, modernbert, deberta-v3, albert, mpnet, neobert       -r  rounds
 #   -n  threads of each (all cores)      -s  timed steps a round        -t  fp32, bf16, fp16
 #   -p  which of PyTorch's columns       -w  where to work; results.jsonl stays there
 #   -l  no steps, but the products of the linear layers of base alone, on the CPU (benches/ops; no cases)

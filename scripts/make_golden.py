@@ -1,6 +1,6 @@
 """Writes the golden folders under tests/golden/: tiny models, inputs, and what PyTorch transformers makes of them.
 
-Made with Python 3.11.7, torch 2.15.0+cu132, transformers 5.23.0, safetensors 0.8.0 (`deberta_v2_emd/` with transformers 5.24.0):
+Made with Python 3.11.7, torch 2.15.0+cu132, transformers 5.23.0, safetensors 0.8.0 (`deberta_v2_emd/` with transformers 5.24.0, `neobert*/` too):
 
     python scripts/make_golden.py            # rewrites tests/golden/
     python scripts/make_golden.py --check    # computes all of it again and compares with what lies there
@@ -8,16 +8,17 @@ Made with Python 3.11.7, torch 2.15.0+cu132, transformers 5.23.0, safetensors 0.
 `roberta/`, `bert/`, `modernbert/`,           masked LM: logits, hidden states, loss, gradients, five AdamW steps
 `distilbert/`, `xlm_roberta/`, `camembert/`,
 `deberta_v2/`, `albert/`, `mpnet/`,
+`neobert/` (see `neobert_reference.py`),
 `deberta_v2_emd/` (see `DebertaMaskDecoder`)
 `roberta_cls/`, `bert_cls/`, `electra_cls/`,  sequence classification: logits, loss, gradients; of ModernBERT with
 `modernbert_cls/`, `modernbert_mean/`         the first token and with the mean of all
 `distilbert_cls/`, `xlm_roberta_cls/`,
 `deberta_v2_cls/`, `albert_cls/`,
-`mpnet_cls/`
+`mpnet_cls/`, `neobert_cls/`
 `roberta_tok/`, `bert_tok/`, `electra_tok/`,  token classification: logits, loss, gradients, five AdamW steps
 `modernbert_tok/`, `distilbert_tok/`,
 `deberta_v2_tok/`, `albert_tok/`,
-`mpnet_tok/`
+`mpnet_tok/`, `neobert_tok/`
 `roberta_reg/`, `bert_reg/`                   regression with one and two numbers: outputs, loss, gradients, five AdamW steps
 `bert_nsp/`, `albert_sop/`                    masked LM and pairs of segments: logits of both, the sum of both losses, gradients, five AdamW steps
 `electra_rtd/`, `deberta_v2_rtd/`             replaced-token detection, see `write_pair`
@@ -48,6 +49,7 @@ import shutil
 import sys
 import tempfile
 
+import neobert_reference
 import torch
 import transformers
 from safetensors.torch import load_file, save_file
@@ -86,6 +88,9 @@ OTHER_ALBERT = ALBERT | dict(hidden_act="gelu", embedding_size=24)
 MPNET = SMALL_SIZES | dict(
     initializer_range=0.2, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, num_hidden_layers=2, max_position_embeddings=102
 )
+# Three layers, of which the first, the middle and the last begin with different norms; a feed-forward width of 40.
+NEOBERT = dict(vocab_size=101, hidden_size=48, num_attention_heads=2, num_hidden_layers=3, intermediate_size=52, max_length=40)
+NEOBERT |= dict(norm_eps=1e-5, decoder_init_range=0.2, classifier_dropout=0.0)
 PAIR_SIZES = SMALL_SIZES | dict(hidden_size=32, vocab_size=71)
 DISCRIMINATOR_WEIGHT = 50.0
 ADAMW = dict(lr=1e-3, betas=(0.9, 0.999), eps=1e-8)
@@ -95,6 +100,8 @@ FINAL += ["embeddings.tok_embeddings.weight", "layers.0.attn.Wqkv.weight", "laye
 FINAL += ["encoder.rel_embeddings.weight", "layer.0.attention.self.key_proj.bias"]
 FINAL += ["encoder.relative_attention_bias.weight", "layer.0.attention.attn.q.weight"]
 FINAL += ["embedding_hidden_mapping_in.weight", "albert_layers.0.attention.query.weight", "albert_layers.0.full_layer_layer_norm.weight"]
+
+FINAL += ["model.encoder.weight", "model.transformer_encoder.0.qkv.weight", "model.transformer_encoder.1.ffn.w12.weight", "model.layer_norm.weight"]
 
 
 def lengths_of(config):
@@ -468,6 +475,12 @@ def write_all(root):
     write_texts(root / "mpnet_cls", mpnet_tokenizer(), transformers.MPNetForSequenceClassification)
     tagger = transformers.MPNetConfig(**MPNET, num_labels=5)
     write(root / "mpnet_tok", transformers.MPNetForTokenClassification, tagger, 5, 902, tokens=True)
+    neo = neobert_reference.NeoBERTConfig(**NEOBERT)
+    write(root / "neobert", neobert_reference.NeoBERTLMHead, neo, 0, 1000)
+    neo = neobert_reference.NeoBERTConfig(**NEOBERT, num_labels=3)
+    write(root / "neobert_cls", neobert_reference.NeoBERTForSequenceClassification, neo, 3, 1001)
+    neo = neobert_reference.NeoBERTConfig(**NEOBERT, num_labels=5)
+    write(root / "neobert_tok", neobert_reference.NeoBERTForTokenClassification, neo, 5, 1002, tokens=True)
 
 
 def compare(root):

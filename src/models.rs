@@ -12,9 +12,11 @@ pub mod pair;
 
 use candle_core::{DType, Device, Result};
 
-use crate::families::{HiddenAct, ModelConfig, ReplacedTokens};
+use crate::families::{HiddenAct, ModelConfig, NormKind, ReplacedTokens};
+use crate::layers::norm::Norm;
 use crate::layers::{Layout, Parameters, Registry};
 use crate::ops::activation::Function;
+use crate::ops::layer_norm::Form;
 
 pub use crate::layers::embeddings::TokenIds;
 pub use encoder::Encoder;
@@ -32,6 +34,15 @@ fn activation_function(hidden_act: HiddenAct) -> Function {
         HiddenAct::Gelu => Function::Gelu,
         HiddenAct::GeluNew => Function::GeluTanh,
     }
+}
+
+/// Registers a norm of `size` values in the form of the family.
+fn norm(registry: &mut Registry, config: &ModelConfig, name: &str, size: usize) -> Norm {
+    let form = match config.family.norm {
+        NormKind::LayerNorm => Form::LayerNorm,
+        NormKind::RmsNorm => Form::RmsNorm,
+    };
+    Norm::new(registry, name, size, form, config.encoder.layer_norm_eps, config.family.has_biases)
 }
 
 /// As [`Model::flops`].
@@ -61,7 +72,7 @@ impl Blueprint<()> {
 }
 
 impl Blueprint<MaskedLmHead> {
-    /// A masked language model, its decoder tied to the word embedding.
+    /// A masked language model, its decoder tied to the word embedding in most families.
     pub fn masked_lm(config: &ModelConfig) -> Self {
         Self::new(config, |registry, encoder| {
             encoder.decode_masks(registry, config);

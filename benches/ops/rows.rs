@@ -5,6 +5,7 @@ use std::io::Write;
 
 use candle_core::Tensor;
 use mlmtrain::ops::activation::Function::Gelu;
+use mlmtrain::ops::layer_norm::Form::LayerNorm;
 use mlmtrain::ops::{activation, dropout, layer_norm, residual_norm};
 
 use super::inputs::{dropped, row_keys, vector, zeros};
@@ -28,11 +29,11 @@ impl<W: Write> Bench<'_, W> {
         let narrow = tokens * d;
         let normed = |bench: &Self| {
             let (x, weight, bias) = (bench.activations(tokens, d)?, vector(d)?, vector(d)?);
-            let saved = layer_norm::forward(&x, &weight, Some(&bias), EPS)?.1;
+            let saved = layer_norm::forward(LayerNorm, &x, &weight, Some(&bias), EPS)?.1;
             Ok((x, weight, bias, saved, bench.activations(tokens, d)?, zeros(&[d])?, zeros(&[d])?))
         };
         self.line("layer_norm forward", &Work::Values(2 * narrow, 0), normed, |(x, weight, bias, ..)| {
-            black_box(layer_norm::forward(x, weight, Some(bias), EPS)?);
+            black_box(layer_norm::forward(LayerNorm, x, weight, Some(bias), EPS)?);
             Ok(())
         })?;
         self.line(
@@ -106,5 +107,6 @@ impl<W: Write> Bench<'_, W> {
 }
 
 fn weights([bias, norm_weight, norm_bias]: &[Tensor; 3]) -> residual_norm::Weights<'_> {
-    residual_norm::Weights { bias: Some(bias), norm_weight, norm_bias: Some(norm_bias), eps: EPS }
+    let norm_bias = Some(norm_bias);
+    residual_norm::Weights { bias: Some(bias), norm_weight, norm_bias, eps: EPS, form: LayerNorm }
 }

@@ -18,6 +18,7 @@ mod modernbert;
 mod mpnet;
 mod named;
 mod names;
+mod neobert;
 mod positions;
 mod relative;
 mod roberta;
@@ -31,8 +32,9 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 pub use bounds::{MOST_INITIALIZER_RANGE, MOST_LAYER_NORM_EPS, ROPE_THETA};
 pub use descriptor::{
-    ClassificationNames, Descriptor, EmbeddingMap, EmbeddingSharing, GeneratorSize, HeadActivation,
-    Initialisation, MaskedLmNames, ReplacedTokens, SentencePairNames, SpecialNames, SpecialRole,
+    ClassificationNames, Descriptor, EmbeddingMap, EmbeddingSharing, FeedForwardKind, GeneratorSize,
+    HeadActivation, Initialisation, MaskedLmNames, NormKind, RemoteCode, ReplacedTokens, SentencePairNames,
+    SpecialNames, SpecialRole, TransformNames,
 };
 pub use encoder::{Dropouts, EncoderConfig, HiddenAct, ModelConfig, PaddingRows, Pooling};
 pub use heads::HeadKind;
@@ -48,7 +50,7 @@ pub struct Family(&'static Descriptor);
 
 impl Family {
     /// All families, in the order in which they are listed to users.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::ROBERTA,
         Self::BERT,
         Self::ELECTRA,
@@ -59,6 +61,7 @@ impl Family {
         Self::CAMEMBERT,
         Self::ALBERT,
         Self::MPNET,
+        Self::NEOBERT,
     ];
 
     /// The family with this name, as in configurations and in `config.json`.
@@ -135,7 +138,7 @@ mod tests {
             assert_eq!(serde_json::from_str::<Family>(&json).unwrap(), family);
         }
         let all = "`roberta`, `bert`, `electra`, `modernbert`, `deberta-v2`, `distilbert`, `xlm-roberta`, \
-                   `camembert`, `albert` and `mpnet`";
+                   `camembert`, `albert`, `mpnet` and `neobert`";
         assert_eq!(Family::names("and"), all);
         let error = serde_json::from_str::<Family>("\"gpt\"").unwrap_err().to_string();
         assert!(error.contains(&format!("unknown family `gpt`: there are {all}")), "{error}");

@@ -100,7 +100,11 @@ impl HubConfig {
         let class = family.architecture(self.head.unwrap_or(HeadKind::None));
         keys.insert("model_type".to_string(), json!(family.name));
         keys.extend(class.map(|class| ("architectures".to_string(), json!([class]))));
-        keys.insert("tie_word_embeddings".to_string(), json!(true));
+        keys.insert("tie_word_embeddings".to_string(), json!(family.masked_lm.is_tied));
+        if let Some(code) = family.remote_code {
+            let classes = code.classes.iter().map(|(auto, class)| (auto, format!("{}.{class}", code.module)));
+            keys.insert("auto_map".to_string(), json!(classes.collect::<BTreeMap<_, _>>()));
+        }
         keys.insert("dtype".to_string(), json!("float32"));
         if let Some(labels) = &self.id2label {
             let id2label: Map<String, Value> =
@@ -263,12 +267,20 @@ impl Reader<'_> {
             ),
             pad_token_id: self.whole(key("pad_token_id"), absent.pad_token_id.into(), 0, LARGEST_SIZE) as u32,
         };
+        let model = ModelConfig { family, encoder };
+        self.refuse_sizes(&model);
+        model.encoder
+    }
+
+    /// Refuses sizes that do not go together.
+    fn refuse_sizes(&mut self, model: &ModelConfig) {
+        let ModelConfig { family, encoder } = model;
         if !encoder.hidden_size.is_multiple_of(encoder.num_attention_heads) {
             self.refuse(format!(
                 "`{}` {} is not a multiple of `{}` {}",
-                key("hidden_size").unwrap_or("hidden_size"),
+                family.key("hidden_size").unwrap_or("hidden_size"),
                 encoder.hidden_size,
-                key("num_attention_heads").unwrap_or("num_attention_heads"),
+                family.key("num_attention_heads").unwrap_or("num_attention_heads"),
                 encoder.num_attention_heads
             ));
         } else if family.positions == PositionKind::Rotary && !encoder.head_size().is_multiple_of(2) {
@@ -284,14 +296,18 @@ impl Reader<'_> {
                 encoder.farthest_position()
             ));
         }
-        let model = ModelConfig { family, encoder };
+        if model.feed_forward_width() == 0 {
+            self.refuse(format!(
+                "`intermediate_size` {} leaves no feed-forward width",
+                model.encoder.intermediate_size
+            ));
+        }
         if model.max_sequence_length() == 0 {
             self.refuse(format!(
                 "`max_position_embeddings` {} leaves no position for a token",
                 model.encoder.max_position_embeddings
             ));
         }
-        model.encoder
     }
 
     /// Returns the dropout of the classifier. `None`, from `null` or from a family without a default of its

@@ -189,7 +189,10 @@ impl PretrainedFolder {
     ) -> candle_core::Result<Tensor> {
         let family = self.config.family;
         match name {
-            name if name == names::word_embedding(family) || name == family.masked_lm.bias => {
+            name if name == names::word_embedding(family)
+                || name == family.masked_lm.bias
+                || name.strip_suffix(".weight") == Some(family.masked_lm.decoder) =>
+            {
                 refit.refit_words(&tensor)
             }
             name if names::position_embedding(family).is_some_and(|table| name == table) => {
@@ -201,7 +204,7 @@ impl PretrainedFolder {
 
     pub(super) fn missing(&self, name: &str, part: Part) -> Problem {
         let problem = self.weights.problem(&format!("tensor `{name}` is missing"));
-        let head = self.config.family.masked_lm.dense;
+        let head = self.config.family.masked_lm.first();
         let is_masked_lm = head.split('.').next() == name.split('.').next();
         problem.hint(if part == Part::Head && is_masked_lm {
             format!(

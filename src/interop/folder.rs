@@ -322,10 +322,10 @@ fn head_from_names(family: Family, sources: &BTreeMap<String, String>) -> HeadKi
         {
             HeadKind::SequenceClassification
         }
-        () if has_weight(sources, family.masked_lm.dense) && has_pair_head(family, sources) => {
+        () if has_weight(sources, family.masked_lm.first()) && has_pair_head(family, sources) => {
             HeadKind::SentencePairs
         }
-        () if has_weight(sources, family.masked_lm.dense) => HeadKind::MaskedLm,
+        () if has_weight(sources, family.masked_lm.first()) => HeadKind::MaskedLm,
         () if family.token_classifier.is_some_and(|module| has_weight(sources, module)) => {
             HeadKind::TokenClassification
         }

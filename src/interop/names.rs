@@ -34,7 +34,7 @@ pub(super) fn canonical(family: Family, name: &str) -> Mapped {
         name = format!("{}.{name}", family.prefix);
     }
     match name.strip_prefix(family.masked_lm.decoder) {
-        Some(".weight") => Mapped::TiedDecoder,
+        Some(".weight") if family.masked_lm.is_tied => Mapped::TiedDecoder,
         Some(".bias") => Mapped::Alias(family.masked_lm.bias.to_string()),
         _ if family.unused_tensors.iter().any(|start| name.starts_with(start)) => Mapped::Unused,
         _ if name.ends_with(".position_ids") || name.ends_with("embeddings.token_type_ids") => Mapped::Unused,
@@ -42,7 +42,7 @@ pub(super) fn canonical(family: Family, name: &str) -> Mapped {
     }
 }
 
-/// Returns the name of the word embedding, to which the decoder is tied.
+/// Returns the name of the word embedding, to which the decoder is tied in most families.
 pub(super) fn word_embedding(family: Family) -> String {
     format!("{}.{}.weight", family.prefix, family.names.word)
 }

@@ -204,6 +204,9 @@ mod tests {
             "mpnet",
             "mpnet_cls",
             "mpnet_tok",
+            "neobert",
+            "neobert_cls",
+            "neobert_tok",
             "electra_rtd/generator",
             "electra_rtd/discriminator",
         ];

@@ -1,10 +1,10 @@
-//! Input embeddings: word + position + token type (the last two if the model has these tables), `LayerNorm`,
+//! Input embeddings: word + position + token type (the last two if the model has these tables), norm,
 //! dropout.
 
 use candle_core::{Result, Tensor};
 
 use crate::layers::norm::Norm;
-use crate::layers::{Context, Footprint, Gradients, ParameterId, Site};
+use crate::layers::{Context, Footprint, Gradients, NormPlacement, ParameterId, Site, Stream};
 use crate::ops::computed::AnyIndices;
 use crate::ops::indices::Indices;
 use crate::ops::{add, dropout, embedding, layer_norm};
@@ -34,13 +34,15 @@ pub struct Embeddings {
     pub token_type: Option<ParameterId>,
     /// Norm of the sum.
     pub norm: Norm,
+    /// Position of the norm: after the embeddings, or before the first layer, whose residual is the sum.
+    pub placement: NormPlacement,
     /// E: the width of the tables.
     pub width: usize,
     /// Row of the word table that gets no gradient.
     pub word_padding: Option<u32>,
     /// Row of the position table that gets no gradient.
     pub position_padding: Option<u32>,
-    /// Dropout of the output.
+    /// Dropout of the normed sum; models with a norm before the first layer have none.
     pub hidden_dropout: f64,
 }
 
@@ -52,13 +54,13 @@ pub struct Saved {
 }
 
 impl Embeddings {
-    /// Memory saved for backward: the sum of the tables, the norm's mean and deviation, and the output.
+    /// Memory saved for backward: the sum of the tables, the norm's moments, and the output.
     pub fn saved(&self) -> Footprint {
-        Footprint { values: 2 * self.width as u64, statistics_bytes: 8 }
+        Footprint { values: 2 * self.width as u64, statistics_bytes: self.norm.form.saved_bytes() }
     }
 
     /// Returns the embeddings of the tokens, `[T, E]`.
-    pub fn forward(&self, tokens: TokenIds<'_>, ctx: &Context<'_>) -> Result<(Tensor, Saved)> {
+    pub fn forward(&self, tokens: TokenIds<'_>, ctx: &Context<'_>) -> Result<(Stream, Saved)> {
         let parameters = ctx.parameters;
         let tables = embedding::Tables {
             word_vd: parameters.get(self.word),
@@ -78,24 +80,27 @@ impl Embeddings {
             ctx.rows.token_keys,
             ctx.dropout_at(Site::Embeddings, self.hidden_dropout).as_ref(),
         )?;
-        Ok((dropped, Saved { sum_td, norm }))
+        Ok((self.placement.stream(dropped, &sum_td), Saved { sum_td, norm }))
     }
 
     /// Accumulates the gradients of the tables and the norm.
     pub fn backward(
         &self,
-        dy: &Tensor,
+        gradient: &Stream,
         tokens: TokenIds<'_>,
         saved: &Saved,
         ctx: &Context<'_>,
         gradients: &Gradients,
     ) -> Result<()> {
         let d_norm = dropout::backward(
-            dy,
+            &gradient.input,
             ctx.rows.token_keys,
             ctx.dropout_at(Site::Embeddings, self.hidden_dropout).as_ref(),
         )?;
-        let d_sum = self.norm.backward(&d_norm, &saved.sum_td, &saved.norm, ctx, gradients)?;
+        let mut d_sum = self.norm.backward(&d_norm, &saved.sum_td, &saved.norm, ctx, gradients)?;
+        if let Some(past_norm) = self.placement.past_norm(gradient)? {
+            d_sum = add::sum(&d_sum, past_norm)?;
+        }
         let tables = embedding::Tables {
             word_vd: gradients.get(self.word)?,
             position_pd: self.position.map(|id| gradients.get(id)).transpose()?,

@@ -1,4 +1,4 @@
-//! Feed-forward block of an encoder layer: map, GELU (gated or not), dropout, and the end of the block.
+//! Feed-forward block of an encoder layer: map, activation (gated or not), dropout, and the end of the block.
 
 use candle_core::{Result, Tensor};
 
@@ -7,22 +7,21 @@ use crate::layers::output_block::OutputBlock;
 use crate::layers::{Context, Footprint, Gradients, Stream, linear, output_block};
 use crate::ops::activation::Function;
 use crate::ops::dropout::Dropout;
-use crate::ops::{activation, dropout, geglu};
+use crate::ops::{activation, dropout, gated};
 
 /// The function between the two maps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Activation {
     /// A function of each output of the first map. Its derivative must need the input of the function.
     Pointwise(Function),
-    /// The output of the first map is twice as wide: GELU (erf form) of its first half, times its second
-    /// half.
-    Geglu,
+    /// The output of the first map is twice as wide: the function of its first half, times its second half.
+    Gated(gated::Function),
 }
 
 /// The feed-forward block.
 #[derive(Debug, Clone)]
 pub struct FeedForward {
-    /// The first map. Its bias is added in the GELU op; a gated block has no bias.
+    /// The first map. Its bias is added by the op of the activation; a gated block has no bias.
     pub intermediate: Linear,
     /// The function between the two maps.
     pub activation: Activation,
@@ -37,9 +36,9 @@ pub struct FeedForward {
 #[derive(Debug)]
 pub struct Saved {
     x: Stream,
-    /// Input of bias and GELU, `[T, F]` or `[T, 2 F]`.
+    /// Input of bias and activation, `[T, F]` or `[T, 2 F]`.
     pre_activation: Tensor,
-    /// Output of GELU and dropout.
+    /// Output of activation and dropout.
     activation_tf: Tensor,
     output: output_block::Saved,
 }
@@ -50,32 +49,32 @@ impl FeedForward {
         self.intermediate.flops() + self.output.flops()
     }
 
-    /// Memory saved for backward: input and output of GELU, and the end of the block.
+    /// Memory saved for backward: input and output of the activation, and the end of the block.
     pub fn saved(&self) -> Footprint {
-        self.output.saved() + self.gelu_tensors()
+        self.output.saved() + self.activation_tensors()
     }
 
-    /// Peak of the memory that backward needs in addition: the gradients of input and output of GELU, and of
-    /// the dropped values.
+    /// Peak of the memory that backward needs in addition: the gradients of input and output of the
+    /// activation, and of the dropped values.
     pub fn temporary(&self) -> Footprint {
         let dropped = if self.dropout > 0.0 { self.output.dense.inputs } else { 0 };
-        self.gelu_tensors() + Footprint { values: dropped as u64, statistics_bytes: 0 }
+        self.activation_tensors() + Footprint { values: dropped as u64, statistics_bytes: 0 }
     }
 
-    /// Memory of the input and the output of GELU.
-    fn gelu_tensors(&self) -> Footprint {
+    /// Memory of the input and the output of the activation.
+    fn activation_tensors(&self) -> Footprint {
         let values = self.intermediate.outputs + self.output.dense.inputs;
         Footprint { values: values as u64, statistics_bytes: 0 }
     }
 
-    /// The residual plus `dropout(dropout(gelu(x W1 + b1)) W2 + b2)`, and its norm.
+    /// The residual plus `dropout(dropout(F(x W1 + b1)) W2 + b2)`, and its norm.
     pub fn forward(&self, x: &Stream, ctx: &Context<'_>) -> Result<(Stream, Saved)> {
         let pre_activation = self.intermediate.forward_without_bias(&x.input, ctx)?;
         let activation_tf = match self.activation {
             Activation::Pointwise(function) => {
                 activation::forward(function, &pre_activation, self.intermediate.bias(ctx))?
             }
-            Activation::Geglu => geglu::forward(&pre_activation)?,
+            Activation::Gated(function) => gated::forward(function, &pre_activation)?,
         };
         let activation_tf =
             dropout::forward(&activation_tf, ctx.rows.token_keys, self.activation_dropout(ctx).as_ref())?;
@@ -102,7 +101,7 @@ impl FeedForward {
                 let d_bias = map.d_bias(gradients);
                 activation::backward(function, &d_activation, &saved.pre_activation, bias, d_bias)?
             }
-            Activation::Geglu => geglu::backward(&d_activation, &saved.pre_activation)?,
+            Activation::Gated(function) => gated::backward(function, &d_activation, &saved.pre_activation)?,
         };
         map.backward_weight(&d_pre, &saved.x.input, gradients)?;
         let maps = [(&d_pre, ctx.parameters.compute(map.weight))];

@@ -1,12 +1,13 @@
-//! A `LayerNorm` layer.
+//! A norm of rows: `LayerNorm` or `RMSNorm`.
 
 use candle_core::{Result, Tensor};
 
 use crate::layers::{Context, Gradients, Init, ParameterId, Registry};
 use crate::ops::accumulator::Accumulator;
 use crate::ops::layer_norm;
+use crate::ops::layer_norm::Form;
 
-/// Scale, shift and epsilon of a `LayerNorm`.
+/// Form, scale, shift and epsilon of a norm.
 #[derive(Debug, Clone, Copy)]
 pub struct Norm {
     /// Scale, `[D]`.
@@ -15,14 +16,23 @@ pub struct Norm {
     pub bias: Option<ParameterId>,
     /// Number added to the variance.
     pub eps: f64,
+    /// `LayerNorm` or `RMSNorm`.
+    pub form: Form,
 }
 
 impl Norm {
     /// Registers `<name>.weight`, and `<name>.bias` if it `has_bias`.
-    pub fn new(registry: &mut Registry, name: &str, size: usize, eps: f64, has_bias: bool) -> Self {
+    pub fn new(
+        registry: &mut Registry,
+        name: &str,
+        size: usize,
+        form: Form,
+        eps: f64,
+        has_bias: bool,
+    ) -> Self {
         let weight = registry.vector(format!("{name}.weight"), size, Init::Ones);
         let bias = has_bias.then(|| registry.vector(format!("{name}.bias"), size, Init::Zeros));
-        Self { weight, bias, eps }
+        Self { weight, bias, eps, form }
     }
 
     /// The value of the shift, if there is one.
@@ -38,7 +48,7 @@ impl Norm {
 
     /// The normed rows of `x`, `[T, D]`.
     pub fn forward(&self, x: &Tensor, ctx: &Context<'_>) -> Result<(Tensor, layer_norm::Saved)> {
-        layer_norm::forward(x, ctx.parameters.get(self.weight), self.bias(ctx), self.eps)
+        layer_norm::forward(self.form, x, ctx.parameters.get(self.weight), self.bias(ctx), self.eps)
     }
 
     /// Returns the gradient of `x`, and accumulates those of scale and shift.

@@ -1,5 +1,4 @@
-//! The end of both blocks of an encoder layer: map, followed by bias + dropout + residual + `LayerNorm` in
-//! one op.
+//! The end of both blocks of an encoder layer: map, followed by bias + dropout + residual + norm in one op.
 //!
 //! In pre-norm models, the norm at the end of a block is the norm that the next block begins with.
 
@@ -37,9 +36,9 @@ impl OutputBlock {
         self.dense.flops()
     }
 
-    /// Memory saved for backward: the sum before the norm, the norm's mean and deviation, and the output.
+    /// Memory saved for backward: the sum before the norm, the norm's moments, and the output.
     pub fn saved(&self) -> Footprint {
-        Footprint { values: 2 * self.dense.outputs as u64, statistics_bytes: 8 }
+        Footprint { values: 2 * self.dense.outputs as u64, statistics_bytes: self.norm.form.saved_bytes() }
     }
 
     /// Bytes of the dropout mask that a GPU saves for `tokens` tokens.
@@ -55,6 +54,7 @@ impl OutputBlock {
             norm_weight: ctx.parameters.get(self.norm.weight),
             norm_bias: self.norm.bias(ctx),
             eps: self.norm.eps,
+            form: self.norm.form,
         };
         let dropout = ctx.dropout_at(self.site, self.dropout);
         let (y, residual_norm) =

@@ -5,13 +5,14 @@
 //! one pass over one buffer. The optimizer's moments are buffers of the same layout, owned by `optim`.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use candle_core::{DType, Device, Result, Tensor, bail};
-use rayon::iter::{IndexedParallelIterator, IntoParallelRefMutIterator, ParallelIterator};
 
+use crate::layers::Init;
+use crate::layers::init::fill;
 use crate::ops::tensor::with_slice_mut;
 use crate::ops::{cuda, moving_average};
-use crate::rng::{Purpose, Stream, hash_name};
 
 /// Every parameter starts at a multiple of this number of elements: 256 bytes in f32, so that wide loads stay
 /// aligned.
@@ -19,25 +20,6 @@ const ALIGNMENT: usize = 64;
 
 /// Number of values that [`Parameters::exchange`] rounds at once.
 const ROUNDED_AT_ONCE: usize = 1 << 22;
-
-/// Limit of [`Init::Truncated`] in standard deviations: `initializer_cutoff_factor` of transformers'
-/// `ModernBertConfig`.
-const CUTOFF: f64 = 2.0;
-
-/// Initial values of a parameter.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Init {
-    /// Normal with the model's `initializer_range`.
-    Normal,
-    /// Normal with this standard deviation; values beyond two of them are drawn again.
-    Truncated(f64),
-    /// As `Normal`, but this row (the padding token's) is zero.
-    NormalWithZeroRow(u32),
-    /// Zeros.
-    Zeros,
-    /// Ones.
-    Ones,
-}
 
 /// Index of a parameter in [`Parameters`] and [`Gradients`](super::Gradients).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,14 +34,29 @@ pub struct ParameterSpec {
     pub shape: Vec<usize>,
     /// Initial values.
     pub init: Init,
-    /// True if weight decay applies: to all parameters but biases and `LayerNorm`.
+    /// True if weight decay applies: to all parameters but biases and norms.
     pub decays: bool,
     /// Number of its model in the run, from 0.
     pub model: u8,
     /// The part of the model that it belongs to.
     pub part: Part,
+    /// Order of its rows in files: for each row there, its index in the flat buffer. `None` if it is the
+    /// same.
+    pub file_rows: Option<Arc<[u32]>>,
     /// Range of its elements in the flat buffer.
     pub range: Range<usize>,
+}
+
+impl ParameterSpec {
+    /// The tensor with its rows in the order of the flat buffer, from a tensor as files contain it.
+    fn in_buffer_order(&self, value: &Tensor) -> Result<Tensor> {
+        let Some(file_rows) = &self.file_rows else { return Ok(value.clone()) };
+        let mut rows = vec![0_u32; file_rows.len()];
+        for (row, &index) in (0..).zip(file_rows.iter()) {
+            rows[index as usize] = row;
+        }
+        value.index_select(&Tensor::new(rows, value.device())?, 0)
+    }
 }
 
 /// A part of a model, from its input to its output.
@@ -129,7 +126,12 @@ impl Registry {
         })
     }
 
-    /// Adds a bias or a `LayerNorm` vector, to which weight decay does not apply.
+    /// Sets the order of a tensor's rows in files: for each row there, its index in the flat buffer.
+    pub fn order_in_files(&mut self, id: ParameterId, rows: Arc<[u32]>) {
+        self.specs[self.slots[id.0].spec].file_rows = Some(rows);
+    }
+
+    /// Adds a bias or a norm's vector, to which weight decay does not apply.
     pub fn vector(&mut self, name: impl Into<String>, len: usize, init: Init) -> ParameterId {
         self.add(&name.into(), &[len], init, false)
     }
@@ -144,7 +146,16 @@ impl Registry {
         let model = self.model;
         let part = self.part;
         let shape = shape.to_vec();
-        self.specs.push(ParameterSpec { name, shape, init, decays, model, part, range: 0..0 });
+        self.specs.push(ParameterSpec {
+            name,
+            shape,
+            init,
+            decays,
+            model,
+            part,
+            file_rows: None,
+            range: 0..0,
+        });
         self.slots.push(Slot { spec: self.specs.len() - 1, rows: None });
         ParameterId(self.slots.len() - 1)
     }
@@ -211,9 +222,24 @@ impl Layout {
         self.specs.iter().map(|s| s.range.len()).sum()
     }
 
-    /// Views of a flat buffer on the CPU, in the order of the parameters' names, with these names.
+    /// The tensors of a flat buffer on the CPU as files contain them, in the order of the parameters' names,
+    /// with these names: views, or copies of tensors whose rows have another order in files.
     pub fn named(&self, flat: &Tensor) -> Result<Vec<(String, Tensor)>> {
-        self.specs().map(|spec| Ok((spec.name.clone(), view(flat, spec)?))).collect()
+        let named = self.specs().map(|spec| {
+            let whole = view(flat, spec)?;
+            let tensor = match &spec.file_rows {
+                None => whole,
+                Some(rows) => whole.index_select(&Tensor::new(&rows[..], flat.device())?, 0)?,
+            };
+            Ok((spec.name.clone(), tensor))
+        });
+        named.collect()
+    }
+
+    /// Bytes of the tensors that [`Self::named`] copies.
+    pub fn copied_bytes(&self) -> u64 {
+        let copied = self.specs.iter().filter(|spec| spec.file_rows.is_some());
+        4 * copied.map(|spec| spec.range.len() as u64).sum::<u64>()
     }
 
     /// Views of a flat buffer, by [`ParameterId`].
@@ -254,7 +280,9 @@ impl Parameters {
         let flat = Tensor::zeros(layout.len, DType::F32, &Device::Cpu)?;
         with_slice_mut(&flat, |values| {
             for spec in &layout.specs {
-                fill(&mut values[spec.range.clone()], spec, initializer_range, seed);
+                let cols = spec.shape.last().copied().unwrap_or(0);
+                let values = &mut values[spec.range.clone()];
+                fill(values, spec.init, &spec.name, cols, initializer_range, seed);
             }
         })?;
         let flat = flat.to_device(device)?;
@@ -303,8 +331,8 @@ impl Parameters {
         &self.layout
     }
 
-    /// All parameters on the CPU, ordered by name: views if the values are on the CPU already; otherwise
-    /// views of one copy, because reading a single view from a GPU would transfer the whole buffer each time.
+    /// All parameters on the CPU as files contain them, ordered by name ([`Layout::named`]). Values on a GPU
+    /// are copied at once, because reading a single view would transfer the whole buffer each time.
     pub fn named(&self) -> Result<Vec<(String, Tensor)>> {
         self.layout.named(&self.flat.to_device(&Device::Cpu)?)
     }
@@ -337,7 +365,7 @@ impl Parameters {
         cuda::overwrite(&copy, &cuda::rounded(&values, shadow.flat.dtype())?)
     }
 
-    /// Overwrites one parameter; the shape must be the same.
+    /// Overwrites one parameter with a tensor as files contain it; the shape must be the same.
     pub fn set(&self, name: &str, value: &Tensor) -> Result<()> {
         let Some(spec) = self.layout.specs.iter().find(|spec| spec.name == name) else {
             bail!("parameter `{name}` is not part of this model");
@@ -345,7 +373,7 @@ impl Parameters {
         if spec.shape != value.dims() {
             bail!("tensor `{name}` is {:?}, the model wants {:?}", value.dims(), spec.shape);
         }
-        let value = value.to_device(&Device::Cpu)?.contiguous()?;
+        let value = spec.in_buffer_order(&value.to_device(&Device::Cpu)?.contiguous()?)?;
         overwrite(&self.flat, spec, &value)?;
         self.shadow.as_ref().map_or(Ok(()), |shadow| overwrite(&shadow.flat, spec, &value))
     }
@@ -354,33 +382,6 @@ impl Parameters {
 /// Overwrites one parameter in a flat buffer of any type, on any device.
 fn overwrite(flat: &Tensor, spec: &ParameterSpec, value: &Tensor) -> Result<()> {
     cuda::overwrite(&view(flat, spec)?, &value.to_dtype(flat.dtype())?.to_device(flat.device())?)
-}
-
-fn fill(values: &mut [f32], spec: &ParameterSpec, initializer_range: f64, seed: u64) {
-    match spec.init {
-        Init::Zeros => values.fill(0.0),
-        Init::Ones => values.fill(1.0),
-        Init::Normal | Init::NormalWithZeroRow(_) => draw(values, spec, seed, initializer_range, None),
-        Init::Truncated(deviation) => draw(values, spec, seed, deviation, Some(CUTOFF)),
-    }
-    if let (Init::NormalWithZeroRow(row), Some(&cols)) = (spec.init, spec.shape.last()) {
-        let start = row as usize * cols;
-        if let Some(padding) = values.get_mut(start..start + cols) {
-            padding.fill(0.0);
-        }
-    }
-}
-
-/// Draws normal numbers, none beyond `cutoff` deviations; each depends only on its index.
-fn draw(values: &mut [f32], spec: &ParameterSpec, seed: u64, deviation: f64, cutoff: Option<f64>) {
-    let stream = Stream::new(seed, Purpose::Init, hash_name(&spec.name));
-    let is_within = |number: &f64| cutoff.is_none_or(|cutoff| number.abs() <= cutoff);
-    values.par_iter_mut().enumerate().with_min_len(4096).for_each(|(index, value)| {
-        // No parameter has 2^40 elements, so that the number of a repeated draw is not that of another index.
-        let mut draws = (0..).map(|attempt: u64| stream.normal(attempt << 40 | index as u64));
-        let number = draws.find(is_within).expect("one draw in twenty is beyond the cutoff, not all");
-        *value = (number * deviation) as f32;
-    });
 }
 
 #[cfg(test)]
@@ -402,18 +403,19 @@ mod tests {
         assert_eq!((layout.len(), layout.num_elements()), (128, 22));
     }
 
-    /// Without the values beyond two deviations, the deviation of a normal distribution is 0.8796 of the
-    /// original.
     #[test]
-    fn a_truncated_parameter_stays_within_two_deviations() {
+    fn rows_in_another_order_in_files_are_read_and_written_in_it() {
         let mut registry = Registry::default();
-        let id = registry.weight("a.weight", &[100, 300], Init::Truncated(0.5));
+        let maps: [ParameterId; 2] = registry.weight_of_maps("maps.weight", 2, 3, Init::Normal);
+        registry.order_in_files(maps[0], [2, 0, 3, 1].into());
         let parameters = Parameters::initialise(registry.layout(), 0.02, 1, &Device::Cpu).unwrap();
-        let values = parameters.get(id).flatten_all().unwrap().to_vec1::<f32>().unwrap();
-        let largest = values.iter().fold(0f32, |largest, value| largest.max(value.abs()));
-        assert!((0.99..=1.0).contains(&largest), "{largest}");
-        let square = values.iter().map(|value| f64::from(value * value)).sum::<f64>() / values.len() as f64;
-        assert!((square.sqrt() / 0.5 - 0.8796).abs() < 0.01, "{}", square.sqrt());
+        let in_file = Tensor::arange(0f32, 12., &Device::Cpu).unwrap().reshape((4, 3)).unwrap();
+        parameters.set("maps.weight", &in_file).unwrap();
+        let rows = maps.map(|map| parameters.get(map).to_vec2::<f32>().unwrap());
+        assert_eq!(rows, [[[3., 4., 5.], [9., 10., 11.]], [[0., 1., 2.], [6., 7., 8.]]]);
+        let named = parameters.named().unwrap();
+        assert_eq!(named[0].1.to_vec2::<f32>().unwrap(), in_file.to_vec2::<f32>().unwrap());
+        assert_eq!(parameters.layout().copied_bytes(), 4 * 12);
     }
 
     #[test]

@@ -27,7 +27,7 @@ impl From<Tensor> for Stream {
     }
 }
 
-/// Position of the `LayerNorm` at the end of a block.
+/// Position of the norm at the end of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NormPlacement {
     /// After the block: the normed sum is the input and the residual of the next block (post-norm).

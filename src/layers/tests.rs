@@ -15,9 +15,10 @@ use crate::layers::{
     Chosen, Context, Gradients, Init, NormPlacement, Parameters, Registry, Rows, Site, Stream,
 };
 use crate::ops::activation::Function;
+use crate::ops::layer_norm::Form;
 use crate::ops::rotary::Angles;
 use crate::ops::testing::{assert_close, device, fresh, on_each_device, reference_gradients};
-use crate::ops::{activation, attention, geglu, layer_norm, rotary};
+use crate::ops::{activation, attention, gated, layer_norm, rotary};
 
 const LAYERS: usize = 2;
 const D: usize = 12;
@@ -37,6 +38,7 @@ struct Make {
     is_rotary: bool,
     window: Option<usize>,
     activation: Activation,
+    form: Form,
     /// True if maps and norms have biases; without biases, queries, keys and values are one tensor.
     has_biases: bool,
 }
@@ -46,6 +48,7 @@ const BERT: Make = Make {
     is_rotary: false,
     window: None,
     activation: Activation::Pointwise(Function::Gelu),
+    form: Form::LayerNorm,
     has_biases: true,
 };
 
@@ -53,8 +56,16 @@ const MODERN: Make = Make {
     placement: NormPlacement::Before,
     is_rotary: true,
     window: Some(3),
-    activation: Activation::Geglu,
+    activation: Activation::Gated(gated::Function::Gelu),
+    form: Form::LayerNorm,
     has_biases: false,
+};
+
+const NEO: Make = Make {
+    window: None,
+    activation: Activation::Gated(gated::Function::Silu),
+    form: Form::RmsNorm,
+    ..MODERN
 };
 
 impl Make {
@@ -65,7 +76,7 @@ impl Make {
             let weights = registry.weight_of_maps(format!("{layer}.qkv.weight"), D, D, Init::Normal);
             weights.map(|weight| Linear { weight, bias: None, inputs: D, outputs: D })
         };
-        let is_gated = self.activation == Activation::Geglu;
+        let is_gated = matches!(self.activation, Activation::Gated(_));
         let has_bias = self.has_biases && !is_gated;
         let wide = if is_gated { 2 * F } else { F };
         EncoderLayer {
@@ -97,7 +108,7 @@ impl Make {
     fn output(self, registry: &mut Registry, name: &str, inputs: usize, site: Site) -> OutputBlock {
         OutputBlock {
             dense: linear(registry, &format!("{name}.out"), [inputs, D], self.has_biases),
-            norm: Norm::new(registry, &format!("{name}.norm"), D, EPS, self.has_biases),
+            norm: Norm::new(registry, &format!("{name}.norm"), D, self.form, EPS, self.has_biases),
             placement: self.placement,
             site,
             dropout: 0.0,
@@ -124,7 +135,7 @@ impl Make {
             let wide = named.product(&input, &name)?;
             let no_bias = Tensor::zeros(F, wide.dtype(), wide.device())?;
             let middle = match self.activation {
-                Activation::Geglu => geglu::reference::forward(&wide)?,
+                Activation::Gated(function) => gated::reference::forward(function, &wide)?,
                 Activation::Pointwise(function) => {
                     let bias = named.find(&format!("{name}.bias")).unwrap_or(&no_bias);
                     activation::reference::forward(function, &wide, bias)?
@@ -144,7 +155,7 @@ impl Make {
     fn end(self, x: &Tensor, residual: &Tensor, name: &str, named: &Named<'_>) -> Result<(Tensor, Tensor)> {
         let sum = (residual + named.linear(x, &format!("{name}.out"))?)?;
         let [weight, bias] = ["weight", "bias"].map(|part| named.find(&format!("{name}.norm.{part}")));
-        let normed = layer_norm::reference::forward(&sum, weight.unwrap(), bias, EPS)?;
+        let normed = layer_norm::reference::forward(self.form, &sum, weight.unwrap(), bias, EPS)?;
         Ok(match self.placement {
             NormPlacement::After => (normed.clone(), normed),
             NormPlacement::Before => (normed, sum),
@@ -252,8 +263,8 @@ fn compare_rows(make: Make, chosen: Option<&[u32]>) {
 }
 
 #[test]
-fn layers_of_bert_and_of_modern_bert_are_what_their_parts_compose() {
-    on_each_device(|| [BERT, MODERN].into_iter().for_each(compare));
+fn layers_of_bert_modern_bert_and_neo_bert_are_what_their_parts_compose() {
+    on_each_device(|| [BERT, MODERN, NEO].into_iter().for_each(compare));
 }
 
 #[test]
@@ -262,7 +273,8 @@ fn each_part_of_a_layer_is_a_choice_of_its_own() {
         compare(Make { placement: NormPlacement::Before, ..BERT });
         compare(Make { is_rotary: true, ..BERT });
         compare(Make { window: Some(2), ..BERT });
-        compare(Make { activation: Activation::Geglu, ..BERT });
+        compare(Make { activation: Activation::Gated(gated::Function::Gelu), ..BERT });
+        compare(Make { form: Form::RmsNorm, ..BERT });
         compare(Make { activation: Activation::Pointwise(Function::GeluTanh), ..BERT });
         compare(Make { has_biases: false, ..BERT });
         compare(Make { placement: NormPlacement::After, ..MODERN });
@@ -273,7 +285,7 @@ fn each_part_of_a_layer_is_a_choice_of_its_own() {
 #[test]
 fn chosen_rows_are_those_of_a_whole_layer_with_dropout() {
     on_each_device(|| {
-        for make in [BERT, MODERN] {
+        for make in [BERT, MODERN, NEO] {
             let mut registry = Registry::default();
             let mut layer = make.layer(&mut registry, 0);
             layer.attention.dropout = 0.2;

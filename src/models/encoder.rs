@@ -268,9 +268,8 @@ impl Encoder {
         ctx: &Context<'_>,
     ) -> Result<Tensor> {
         let (embedded, _) = self.embeddings.forward(tokens, ctx)?;
-        let (projected, _) = self.project(embedded, ctx)?;
+        let (mut hidden, _) = self.project(embedded, ctx)?;
         let shared = self.share(ctx)?;
-        let mut hidden = Stream::from(projected);
         for index in 0..self.layers.len() {
             (hidden, _) = self.layer(index, &hidden, tokens, shared.as_ref(), chosen, ctx)?;
         }
@@ -316,13 +315,12 @@ impl Encoder {
         seen: &mut dyn FnMut(Part, &Tensor) -> Result<()>,
     ) -> Result<(Tensor, Saved)> {
         let (embedded, embeddings) = self.embeddings.forward(tokens, ctx)?;
-        let (projected, embedded) = self.project(embedded, ctx)?;
+        let (mut hidden, embedded) = self.project(embedded, ctx)?;
         let is_trained = self.first_trained == Part::Embeddings;
         let embeddings = is_trained.then_some(embeddings);
         let embedded = embedded.filter(|_| is_trained);
-        seen(Part::Embeddings, &projected)?;
+        seen(Part::Embeddings, &hidden.input)?;
         let shared = self.share(ctx)?;
-        let mut hidden = Stream::from(projected);
         let mut layers = Vec::with_capacity(self.layers.len());
         for index in 0..self.layers.len() {
             let (next, saved) = self.layer(index, &hidden, tokens, shared.as_ref(), chosen, ctx)?;
@@ -345,10 +343,10 @@ impl Encoder {
     }
 
     /// The input of the first layer, `[T, D]`; and `embedded` if it was projected.
-    fn project(&self, embedded: Tensor, ctx: &Context<'_>) -> Result<(Tensor, Option<Tensor>)> {
+    fn project(&self, embedded: Stream, ctx: &Context<'_>) -> Result<(Stream, Option<Tensor>)> {
         match &self.projection {
             None => Ok((embedded, None)),
-            Some(map) => Ok((map.forward(&embedded, ctx)?, Some(embedded))),
+            Some(map) => Ok((map.forward(&embedded.input, ctx)?.into(), Some(embedded.input))),
         }
     }
 
@@ -387,15 +385,13 @@ impl Encoder {
             gradients.left(ctx.pass, Part::Layer(index))?;
         }
         let Some(embeddings) = &saved.embeddings else { return Ok(()) };
-        // The first layer has no norm before it: its input is also its residual.
-        let mut d_hidden = d_stream.input;
         if let (Some(map), Some(embedded)) = (&self.projection, &saved.embedded) {
-            d_hidden = map.backward(&d_hidden, embedded, ctx, gradients)?;
+            d_stream = map.backward(&d_stream.input, embedded, ctx, gradients)?.into();
         }
         if let (Some(table), Some(shared)) = (&self.positions, shared) {
             table.backward(shared, ctx, gradients)?;
         }
-        self.embeddings.backward(&d_hidden, tokens, embeddings, ctx, gradients)?;
+        self.embeddings.backward(&d_stream, tokens, embeddings, ctx, gradients)?;
         gradients.left(ctx.pass, Part::Embeddings)?;
         Ok(())
     }

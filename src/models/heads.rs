@@ -5,6 +5,7 @@ pub mod replaced_tokens;
 pub mod sentence_pairs;
 pub mod sequence_classification;
 pub mod token_classification;
+mod transform;
 
 use candle_core::{DType, Result, Tensor};
 

@@ -19,6 +19,7 @@ pub(super) fn init(config: &ModelConfig, role: Role) -> Init {
     let shape = &config.encoder;
     match (config.family.initialisation, role) {
         (Initialisation::Normal, _) => Init::Normal,
+        (Initialisation::Uniform, _) => Init::Uniform(shape.initializer_range),
         (Initialisation::TruncatedByDepth, Role::Input) => Init::Truncated(shape.initializer_range),
         (Initialisation::TruncatedByDepth, Role::Output) => {
             Init::Truncated(shape.initializer_range / (2.0 * shape.num_hidden_layers as f64).sqrt())

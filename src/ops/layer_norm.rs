@@ -1,13 +1,16 @@
-//! Layer normalisation over the last dimension (Ba et al. 2016), with the biased variance, the same as
-//! `torch.nn.LayerNorm`.
+//! Normalisation of rows: layer normalisation over the last dimension (Ba et al. 2016), with the biased
+//! variance, the same as `torch.nn.LayerNorm`; and RMSNorm (Zhang and Sennrich 2019), the same as
+//! `torch.nn.RMSNorm`, which takes the mean for 0.
 //!
 //! Forward, for each row `t` of `x` `[T, D]`: `mean = sum(x) / D`,
 //! `rstd = 1 / sqrt(sum((x - mean)^2) / D + eps)`, `y = (x - mean) * rstd * weight + bias`; the bias is
-//! optional. Saved: `mean` and `rstd`, `[T]`; the caller keeps `x`.
+//! optional. RMSNorm has `mean = 0`. Saved: `rstd` and, of layer normalisation, `mean`, `[T]`; the caller
+//! keeps `x`.
 //!
 //! Backward, with `n = (x - mean) * rstd` and `g = dy * weight`:
 //! `dx = rstd * (g - sum(g) / D - n * sum(g * n) / D)`, `dweight += sum over t of dy * n`,
-//! `dbias += sum over t of dy`. The two sums over `t` accumulate into the caller's tensors.
+//! `dbias += sum over t of dy`. RMSNorm has no term `sum(g) / D`. The two sums over `t` accumulate into the
+//! caller's tensors.
 //!
 //! `x`, `y` and their gradients have one dtype: f32, bf16 or f16. All else is f32, and all arithmetic is done
 //! in f32.
@@ -25,17 +28,37 @@ use crate::cuda::Gpu;
 use crate::element::by_dtype;
 use crate::tensor::{check_one_dtype, check_shape, check_vectors};
 
+/// The form of the norm.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// Layer normalisation.
+    LayerNorm,
+    /// RMSNorm, which does not subtract the mean.
+    RmsNorm,
+}
+
+impl Form {
+    /// Bytes of the values saved for each row.
+    pub fn saved_bytes(self) -> u64 {
+        match self {
+            Self::LayerNorm => 8,
+            Self::RmsNorm => 4,
+        }
+    }
+}
+
 /// The values that backward needs in addition to the input.
 #[derive(Debug, Clone)]
 pub struct Saved {
-    /// The mean of each row, `[T]`.
-    pub mean_t: Tensor,
-    /// The inverse standard deviation of each row, `[T]`.
+    /// The mean of each row, `[T]`; `None` for RMSNorm.
+    pub mean_t: Option<Tensor>,
+    /// The inverse standard deviation of each row, `[T]`; of RMSNorm the inverse root mean square.
     pub rstd_t: Tensor,
 }
 
 /// Returns `y_td`, and the values to save for backward.
 pub fn forward(
+    form: Form,
     x_td: &Tensor,
     weight_d: &Tensor,
     bias_d: Option<&Tensor>,
@@ -44,8 +67,8 @@ pub fn forward(
     let (_, hidden) = x_td.dims2()?;
     check_vectors("layer norm", &[("weight", Some(weight_d)), ("bias", bias_d)], hidden)?;
     match Gpu::of(x_td)? {
-        None => by_dtype!("layer norm", x_td, T => cpu::forward::<T>(x_td, weight_d, bias_d, eps)),
-        Some(gpu) => cuda::forward(&gpu, x_td, weight_d, bias_d, eps),
+        None => by_dtype!("layer norm", x_td, T => cpu::forward::<T>(form, x_td, weight_d, bias_d, eps)),
+        Some(gpu) => cuda::forward(form, &gpu, x_td, weight_d, bias_d, eps),
     }
 }
 
@@ -60,7 +83,7 @@ pub fn backward(
 ) -> Result<Tensor> {
     let (tokens, hidden) = x_td.dims2()?;
     check_shape("layer norm: output gradient", dy_td, &[tokens, hidden])?;
-    check_shape("layer norm: saved mean", &saved.mean_t, &[tokens])?;
+    check_shape("layer norm: saved deviation", &saved.rstd_t, &[tokens])?;
     let vectors =
         [("weight", Some(weight_d)), ("weight gradient", Some(dweight_d)), ("bias gradient", dbias_d)];
     check_vectors("layer norm", &vectors, hidden)?;

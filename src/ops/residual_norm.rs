@@ -1,5 +1,5 @@
-//! The end of a sub-layer, fused: bias, dropout, residual connection and layer normalisation in one pass over
-//! the rows.
+//! The end of a sub-layer, fused: bias, dropout, residual connection and layer normalisation or RMSNorm in
+//! one pass over the rows.
 //!
 //! Forward: `s = residual + keep * (x + bias)`, `y = LN(s; weight, norm_bias, eps)`, with `keep` as in
 //! [`crate::dropout`] and `LN` as in [`crate::layer_norm`]; all of `x`, `residual`, `s`, `y` are `[T, D]`.
@@ -58,6 +58,8 @@ pub struct Weights<'a> {
     pub norm_bias: Option<&'a Tensor>,
     /// Added to the variance.
     pub eps: f64,
+    /// The form of the norm.
+    pub form: layer_norm::Form,
 }
 
 /// The gradients of the vectors, each `[D]`, to which backward adds.

@@ -222,8 +222,7 @@ const UPDATES: &str = "updates";
 mod tests {
     use super::*;
     use crate::config::OptimizerType;
-    use crate::layers::Part;
-    use crate::layers::parameters::{Init, Registry};
+    use crate::layers::{Init, Part, Registry};
     use crate::ops::norm;
     use crate::ops::tensor::accumulate;
 

@@ -22,7 +22,7 @@ use crate::batches::{
 };
 use crate::config::{InitialEmbeddings, MlmConfig, PretrainConfig, PretrainTask, Shuffle};
 use crate::error::Problem;
-use crate::families::{HeadKind, ModelConfig, PositionKind};
+use crate::families::{HeadKind, ModelConfig};
 use crate::models::memory::Outline;
 use crate::prepare::Prepared;
 use crate::scores::{Better, unigram_entropy};
@@ -151,15 +151,15 @@ fn model_key(model: &ModelConfig, key: &str) -> String {
     format!("model.{}.{key}", model.family.name)
 }
 
-/// Returns an error if a phase sets the RoPE base of a model without RoPE. For a model from a folder this is
-/// known only now.
+/// Returns an error if a phase sets the RoPE base of a model that has no key for it. For a model from a
+/// folder this is known only now.
 fn require_rope(config: &PretrainConfig, model: &ModelConfig) -> Result<(), Problem> {
     let phases = &config.training.phases;
     let given = phases.iter().position(|phase| phase.global_rope_theta.is_some());
-    let Some(index) = given.filter(|_| model.family.positions != PositionKind::Rotary) else {
+    let Some(index) = given.filter(|_| model.family.key("global_rope_theta").is_none()) else {
         return Ok(());
     };
-    Err(Problem::usage(format!("is given, but positions of {} are no angles", model.family.title))
+    Err(Problem::usage(format!("is given, but {} has no `global_rope_theta`", model.family.title))
         .at(format!("training.phases.{index}.global_rope_theta"))
         .hint("remove it: it is for `modernbert`"))
 }

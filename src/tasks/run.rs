@@ -276,6 +276,7 @@ impl Shapes {
         // it.
         let optimizer_bytes = 4 * self.state_values(training);
         let elsewhere = optimizer_bytes - optimizer_bytes / place.sharers as u64;
+        let copied = if place.on_gpu { 0 } else { self.outline.layout().copied_bytes() };
         let gathered = if elsewhere > 0 { optimizer_bytes } else { 0 };
         let exchanged = if place.overlaps { 4 * parameters } else { 0 };
         let average = if training.weight_average.is_some() { 4 * parameters } else { 0 };
@@ -288,7 +289,7 @@ impl Shapes {
             temporary_bytes: step.temporary_bytes
                 + optim::temporary_bytes(self.outline.layout(), training, place.compute),
             evaluation_bytes: evaluation.evaluation_bytes,
-            saving_bytes: if is_copied { self.checkpoint_bytes(training) } else { gathered },
+            saving_bytes: copied + if is_copied { self.checkpoint_bytes(training) } else { gathered },
             ..step
         }
     }

@@ -96,7 +96,7 @@ pub(super) fn restore(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::layers::parameters::{Init, Registry};
+    use crate::layers::{Init, Registry};
 
     fn parameters(dtype: DType) -> Parameters {
         let mut registry = Registry::default();

@@ -305,7 +305,8 @@ impl RunFolder {
         for warning in warnings {
             self.progress.warn(&warning);
         }
-        let checkpoint = optimizer.checkpoint_bytes(task.parameters(), average.is_some());
+        let checkpoint = optimizer.checkpoint_bytes(task.parameters(), average.is_some())
+            + task.parameters().layout().copied_bytes();
         let in_background = !last && self.in_background && room::has_room_for(checkpoint);
         let saved = self.snapshot(task.parameters(), optimizer, average, state, in_background);
         let saved = saved.and_then(|snapshot| {

@@ -144,6 +144,8 @@ fn a_step_takes_the_memory_that_was_predicted() {
         compare_family(Family::ALBERT);
         // A bias of attention.
         compare_family(Family::MPNET);
+        // A norm before the first layer, and a decoder of its own without a transform.
+        compare_family(Family::NEOBERT);
     });
 }
 

@@ -12,6 +12,7 @@ mod first_embeddings;
 mod interruption;
 mod modernbert;
 mod mpnet;
+mod neobert;
 mod origin;
 mod phases;
 mod probes;

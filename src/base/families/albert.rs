@@ -3,8 +3,8 @@
 
 use crate::families::{
     AttentionNames, ClassificationNames, Constant, Descriptor, Dropouts, EmbeddingMap, EncoderConfig,
-    EncoderNames, Family, HeadActivation, HiddenAct, Initialisation, Keys, MaskedLmNames, NormNames,
-    PositionKind, SentencePairNames, SpecialNames, SpecialRole,
+    EncoderNames, Family, FeedForwardKind, HeadActivation, HiddenAct, Initialisation, Keys, MaskedLmNames,
+    NormKind, NormNames, PositionKind, SentencePairNames, SpecialNames, SpecialRole, TransformNames,
 };
 
 impl Family {
@@ -16,6 +16,7 @@ static DESCRIPTOR: Descriptor = Descriptor {
     name: "albert",
     title: "ALBERT",
     class: "Albert",
+    own_classes: &[],
     other_classes: &[],
     prefix: "albert",
     defaults: BASE,
@@ -39,7 +40,9 @@ static DESCRIPTOR: Descriptor = Descriptor {
     },
     positions: PositionKind::Table,
     has_biases: true,
-    is_gated: false,
+    norm: NormKind::LayerNorm,
+    feed_forward: FeedForwardKind::Plain,
+    feed_forward_width: EncoderConfig::WIDTH_AS_GIVEN,
     initialisation: Initialisation::Normal,
     dropouts: Dropouts::BERT,
     embedding_map: Some(EmbeddingMap { name: "encoder.embedding_hidden_mapping_in", is_always_there: true }),
@@ -54,21 +57,23 @@ static DESCRIPTOR: Descriptor = Descriptor {
         ..EncoderNames::BERT
     },
     masked_lm: MaskedLmNames {
-        dense: "predictions.dense",
-        norm: "predictions.LayerNorm",
+        transform: Some(TransformNames { dense: "predictions.dense", norm: "predictions.LayerNorm" }),
         bias: "predictions.bias",
         decoder: "predictions.decoder",
+        is_tied: true,
     },
     sentence_pairs: Some(SentencePairNames { output: "sop_classifier.classifier", drops_input: true }),
     replaced_tokens: None,
     classification: ClassificationNames {
         dense: "albert.pooler",
+        has_bias: true,
         norm: None,
         output: "classifier",
         drops_input: false,
         activation: HeadActivation::Tanh,
     },
     token_classifier: Some("classifier"),
+    remote_code: None,
     unused_tensors: &[],
     other_names: &[],
     special: SpecialNames {

@@ -2,8 +2,9 @@
 //! arXiv:1810.04805; `modeling_bert.py` of transformers.
 
 use crate::families::{
-    ClassificationNames, Descriptor, Dropouts, EncoderConfig, EncoderNames, Family, HeadActivation,
-    Initialisation, Keys, MaskedLmNames, PositionKind, SentencePairNames, SpecialNames,
+    ClassificationNames, Descriptor, Dropouts, EncoderConfig, EncoderNames, Family, FeedForwardKind,
+    HeadActivation, Initialisation, Keys, MaskedLmNames, NormKind, PositionKind, SentencePairNames,
+    SpecialNames, TransformNames,
 };
 
 impl Family {
@@ -28,6 +29,7 @@ static DESCRIPTOR: Descriptor = Descriptor {
     name: "bert",
     title: "BERT",
     class: "Bert",
+    own_classes: &[],
     other_classes: &[],
     prefix: "bert",
     defaults: EncoderConfig::BASE,
@@ -35,28 +37,35 @@ static DESCRIPTOR: Descriptor = Descriptor {
     keys: Keys::BERT,
     positions: PositionKind::Table,
     has_biases: true,
-    is_gated: false,
+    norm: NormKind::LayerNorm,
+    feed_forward: FeedForwardKind::Plain,
+    feed_forward_width: EncoderConfig::WIDTH_AS_GIVEN,
     initialisation: Initialisation::Normal,
     dropouts: Dropouts::BERT,
     embedding_map: None,
     shares_layers: false,
     names: EncoderNames::BERT,
     masked_lm: MaskedLmNames {
-        dense: "cls.predictions.transform.dense",
-        norm: "cls.predictions.transform.LayerNorm",
+        transform: Some(TransformNames {
+            dense: "cls.predictions.transform.dense",
+            norm: "cls.predictions.transform.LayerNorm",
+        }),
         bias: "cls.predictions.bias",
         decoder: "cls.predictions.decoder",
+        is_tied: true,
     },
     sentence_pairs: Some(SentencePairNames { output: "cls.seq_relationship", drops_input: false }),
     replaced_tokens: None,
     classification: ClassificationNames {
         dense: "bert.pooler.dense",
+        has_bias: true,
         norm: None,
         output: "classifier",
         drops_input: false,
         activation: HeadActivation::Tanh,
     },
     token_classifier: Some("classifier"),
+    remote_code: None,
     unused_tensors: &[],
     other_names: &[],
     special: SpecialNames::BERT,

@@ -6,8 +6,9 @@
 
 use crate::families::{
     AttentionNames, ClassificationNames, Constant, Descriptor, Dropouts, EmbeddingSharing, EncoderConfig,
-    EncoderNames, Family, GeneratorSize, HeadActivation, Initialisation, Keys, MaskedLmNames, PositionKind,
-    PositionNorm, PositionScores, RelativeNames, ReplacedTokens, SpecialNames,
+    EncoderNames, Family, FeedForwardKind, GeneratorSize, HeadActivation, Initialisation, Keys,
+    MaskedLmNames, NormKind, PositionKind, PositionNorm, PositionScores, RelativeNames, ReplacedTokens,
+    SpecialNames, TransformNames,
 };
 
 impl Family {
@@ -19,6 +20,7 @@ static DESCRIPTOR: Descriptor = Descriptor {
     name: "deberta-v2",
     title: "DeBERTa-v2",
     class: "DebertaV2",
+    own_classes: &[],
     other_classes: &[],
     prefix: "deberta",
     defaults: V3_BASE,
@@ -58,7 +60,9 @@ static DESCRIPTOR: Descriptor = Descriptor {
     },
     positions: PositionKind::Relative,
     has_biases: true,
-    is_gated: false,
+    norm: NormKind::LayerNorm,
+    feed_forward: FeedForwardKind::Plain,
+    feed_forward_width: EncoderConfig::WIDTH_AS_GIVEN,
     initialisation: Initialisation::Normal,
     dropouts: Dropouts::BERT,
     embedding_map: None,
@@ -78,10 +82,13 @@ static DESCRIPTOR: Descriptor = Descriptor {
         ..EncoderNames::BERT
     },
     masked_lm: MaskedLmNames {
-        dense: "cls.predictions.transform.dense",
-        norm: "cls.predictions.transform.LayerNorm",
+        transform: Some(TransformNames {
+            dense: "cls.predictions.transform.dense",
+            norm: "cls.predictions.transform.LayerNorm",
+        }),
         bias: "cls.predictions.bias",
         decoder: "cls.predictions.decoder",
+        is_tied: true,
     },
     // Names of v3; transformers has no class for a model with this head.
     sentence_pairs: None,
@@ -96,12 +103,14 @@ static DESCRIPTOR: Descriptor = Descriptor {
     }),
     classification: ClassificationNames {
         dense: "pooler.dense",
+        has_bias: true,
         norm: None,
         output: "classifier",
         drops_input: false,
         activation: HeadActivation::Gelu,
     },
     token_classifier: Some("classifier"),
+    remote_code: None,
     unused_tensors: &[],
     // Names of the same head in the authors' code, and in transformers with `legacy: false`.
     other_names: &[

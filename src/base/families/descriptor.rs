@@ -4,7 +4,6 @@ use crate::families::{Dropouts, EncoderConfig, EncoderNames, Family, HeadKind, K
 
 /// All properties in which families differ.
 #[derive(Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "the flags are independent properties of a family")]
 pub struct Descriptor {
     /// Name of its table in a configuration, and `model_type` in `config.json`.
     pub name: &'static str,
@@ -12,6 +11,8 @@ pub struct Descriptor {
     pub title: &'static str,
     /// Start of the names of its classes in transformers.
     pub class: &'static str,
+    /// Names of classes that are not `class` and the head's usual suffix.
+    pub own_classes: &'static [(HeadKind, &'static str)],
     /// Other classes of transformers whose models can be read, with the head that is used of them.
     pub other_classes: &'static [(&'static str, HeadKind)],
     /// First part of the encoder's parameter names.
@@ -24,11 +25,15 @@ pub struct Descriptor {
     pub keys: Keys,
     /// Kind of position information.
     pub positions: PositionKind,
-    /// True if linear layers and norms have biases. The decoder and the last layer of a head always have one.
+    /// True if linear layers and norms have biases. The decoder and the last layer of a head always have one,
+    /// and [`ClassificationNames::has_bias`] says if the first layer of a classifier has.
     pub has_biases: bool,
-    /// True if the feed-forward block is gated: the output of its first linear layer has two halves, and GELU
-    /// of the first half is multiplied by the second half.
-    pub is_gated: bool,
+    /// Form of all norms.
+    pub norm: NormKind,
+    /// Form of the feed-forward block.
+    pub feed_forward: FeedForwardKind,
+    /// Width between the two linear layers of the feed-forward block, computed from `intermediate_size`.
+    pub feed_forward_width: fn(usize) -> usize,
     /// Initialisation of the weights.
     pub initialisation: Initialisation,
     /// Dropout rates, computed from the shape of the encoder.
@@ -52,6 +57,8 @@ pub struct Descriptor {
     /// for the family. If the sequence classifier has a norm, the token classifier starts with the same
     /// linear layer, activation and norm.
     pub token_classifier: Option<&'static str>,
+    /// Python code outside transformers that defines the classes of the family, if transformers has none.
+    pub remote_code: Option<RemoteCode>,
     /// Prefixes of the names of tensors that some model folders contain and that nothing reads.
     pub unused_tensors: &'static [&'static str],
     /// Prefixes of tensor names in some model folders, each with the prefix that is used here instead. If a
@@ -82,7 +89,8 @@ impl Descriptor {
             HeadKind::SentencePairs => self.sentence_pairs.is_some(),
             _ => true,
         };
-        has_class.then(|| format!("{}{}", self.class, head.class_suffix()))
+        let own = self.own_classes.iter().find(|(of, _)| *of == head).map(|(_, name)| (*name).to_string());
+        has_class.then(|| own.unwrap_or_else(|| format!("{}{}", self.class, head.class_suffix())))
     }
 
     /// The head of the model that a class of transformers builds; `None` for an unknown class.
@@ -106,6 +114,36 @@ impl Descriptor {
     }
 }
 
+/// Form of a norm.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NormKind {
+    /// Layer normalisation.
+    LayerNorm,
+    /// RMSNorm: no mean is subtracted.
+    RmsNorm,
+}
+
+/// Function between the two linear layers of a feed-forward block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FeedForwardKind {
+    /// The function that `hidden_act` names.
+    Plain,
+    /// Gated GELU: the output of the first linear layer has two halves, and GELU of the first half is
+    /// multiplied by the second half.
+    Geglu,
+    /// Gated SiLU, likewise.
+    SwiGlu,
+}
+
+/// Python code on the Hugging Face Hub that defines the classes of a family.
+#[derive(Debug, Clone, Copy)]
+pub struct RemoteCode {
+    /// Repository and module, such as `owner/model--module`.
+    pub module: &'static str,
+    /// Auto classes of transformers, each with the class of the module that it loads.
+    pub classes: &'static [(&'static str, &'static str)],
+}
+
 /// Initialisation of matrices and embedding tables; biases start at 0 and norms at 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Initialisation {
@@ -116,6 +154,8 @@ pub enum Initialisation {
     /// layer of a classifier it is `D^-0.5`. As in `_init_weights` of `modeling_modernbert.py` (transformers
     /// 5.23).
     TruncatedByDepth,
+    /// Uniform between `-initializer_range` and `initializer_range`.
+    Uniform,
 }
 
 /// The linear layer from the width of the embeddings to that of the hidden states.
@@ -130,14 +170,30 @@ pub struct EmbeddingMap {
 /// Names of the parameters of the masked-LM head.
 #[derive(Debug, Clone, Copy)]
 pub struct MaskedLmNames {
-    /// Linear layer before the decoder.
-    pub dense: &'static str,
-    /// Layer norm before the decoder.
-    pub norm: &'static str,
+    /// Linear layer, activation and norm before the decoder, if there are any.
+    pub transform: Option<TransformNames>,
     /// Bias of the decoder.
     pub bias: &'static str,
-    /// Decoder, which is tied to the word embedding; some folders save both.
+    /// Decoder.
     pub decoder: &'static str,
+    /// True if the weight of the decoder is the word embedding; some folders save both.
+    pub is_tied: bool,
+}
+
+/// Names of a linear layer and of the norm after its activation.
+#[derive(Debug, Clone, Copy)]
+pub struct TransformNames {
+    /// Linear layer.
+    pub dense: &'static str,
+    /// Norm.
+    pub norm: &'static str,
+}
+
+impl MaskedLmNames {
+    /// Name of the first linear layer with a weight of its own, by which a folder with this head is known.
+    pub fn first(&self) -> &'static str {
+        self.transform.map_or(self.decoder, |names| names.dense)
+    }
 }
 
 /// The head that classifies pairs of segments: a linear layer after the pooler. The pooler is also the first
@@ -206,6 +262,8 @@ pub enum HeadActivation {
 pub struct ClassificationNames {
     /// First linear layer. If it is the encoder's pooler, folders without a classifier contain it, too.
     pub dense: &'static str,
+    /// True if the first linear layer has a bias.
+    pub has_bias: bool,
     /// Norm after the activation, if there is one.
     pub norm: Option<&'static str>,
     /// Linear layer to labels.

@@ -3,7 +3,8 @@
 
 use crate::families::{
     AttentionNames, ClassificationNames, Constant, Descriptor, Dropouts, EncoderConfig, EncoderNames, Family,
-    HeadActivation, Initialisation, Keys, MaskedLmNames, NormNames, PositionKind, SpecialNames,
+    FeedForwardKind, HeadActivation, Initialisation, Keys, MaskedLmNames, NormKind, NormNames, PositionKind,
+    SpecialNames, TransformNames,
 };
 
 impl Family {
@@ -15,6 +16,7 @@ static DESCRIPTOR: Descriptor = Descriptor {
     name: "distilbert",
     title: "DistilBERT",
     class: "DistilBert",
+    own_classes: &[],
     other_classes: &[],
     prefix: "distilbert",
     defaults: BASE,
@@ -35,7 +37,9 @@ static DESCRIPTOR: Descriptor = Descriptor {
     },
     positions: PositionKind::Table,
     has_biases: true,
-    is_gated: false,
+    norm: NormKind::LayerNorm,
+    feed_forward: FeedForwardKind::Plain,
+    feed_forward_width: EncoderConfig::WIDTH_AS_GIVEN,
     initialisation: Initialisation::Normal,
     dropouts: |shape| Dropouts {
         embeddings: shape.hidden_dropout_prob,
@@ -58,21 +62,23 @@ static DESCRIPTOR: Descriptor = Descriptor {
         ..EncoderNames::BERT
     },
     masked_lm: MaskedLmNames {
-        dense: "vocab_transform",
-        norm: "vocab_layer_norm",
+        transform: Some(TransformNames { dense: "vocab_transform", norm: "vocab_layer_norm" }),
         bias: "vocab_projector.bias",
         decoder: "vocab_projector",
+        is_tied: true,
     },
     sentence_pairs: None,
     replaced_tokens: None,
     classification: ClassificationNames {
         dense: "pre_classifier",
+        has_bias: true,
         norm: None,
         output: "classifier",
         drops_input: false,
         activation: HeadActivation::Relu,
     },
     token_classifier: Some("classifier"),
+    remote_code: None,
     unused_tensors: &[],
     other_names: &[],
     special: SpecialNames::BERT,

@@ -3,8 +3,8 @@
 
 use crate::families::{
     ClassificationNames, Descriptor, Dropouts, EmbeddingMap, EmbeddingSharing, EncoderConfig, EncoderNames,
-    Family, GeneratorSize, HeadActivation, Initialisation, Keys, MaskedLmNames, PositionKind, ReplacedTokens,
-    SpecialNames,
+    Family, FeedForwardKind, GeneratorSize, HeadActivation, Initialisation, Keys, MaskedLmNames, NormKind,
+    PositionKind, ReplacedTokens, SpecialNames, TransformNames,
 };
 
 impl Family {
@@ -16,6 +16,7 @@ static DESCRIPTOR: Descriptor = Descriptor {
     name: "electra",
     title: "ELECTRA",
     class: "Electra",
+    own_classes: &[],
     other_classes: &[],
     prefix: "electra",
     defaults: EncoderConfig::BASE,
@@ -31,17 +32,22 @@ static DESCRIPTOR: Descriptor = Descriptor {
     keys: Keys::BERT,
     positions: PositionKind::Table,
     has_biases: true,
-    is_gated: false,
+    norm: NormKind::LayerNorm,
+    feed_forward: FeedForwardKind::Plain,
+    feed_forward_width: EncoderConfig::WIDTH_AS_GIVEN,
     initialisation: Initialisation::Normal,
     dropouts: Dropouts::BERT,
     embedding_map: Some(EmbeddingMap { name: "embeddings_project", is_always_there: false }),
     shares_layers: false,
     names: EncoderNames::BERT,
     masked_lm: MaskedLmNames {
-        dense: "generator_predictions.dense",
-        norm: "generator_predictions.LayerNorm",
+        transform: Some(TransformNames {
+            dense: "generator_predictions.dense",
+            norm: "generator_predictions.LayerNorm",
+        }),
         bias: "generator_lm_head.bias",
         decoder: "generator_lm_head",
+        is_tied: true,
     },
     sentence_pairs: None,
     replaced_tokens: Some(ReplacedTokens {
@@ -55,12 +61,14 @@ static DESCRIPTOR: Descriptor = Descriptor {
     }),
     classification: ClassificationNames {
         dense: "classifier.dense",
+        has_bias: true,
         norm: None,
         output: "classifier.out_proj",
         drops_input: true,
         activation: HeadActivation::Gelu,
     },
     token_classifier: Some("classifier"),
+    remote_code: None,
     unused_tensors: &[],
     other_names: &[],
     special: SpecialNames::BERT,

@@ -42,7 +42,8 @@ pub struct EncoderConfig {
     pub num_hidden_layers: usize,
     /// Number of attention heads (H); must divide `hidden_size`.
     pub num_attention_heads: usize,
-    /// Width between the two feed-forward products (F).
+    /// Width between the two feed-forward products (F); NeoBERT takes two thirds of it, rounded up to a
+    /// multiple of 8.
     pub intermediate_size: usize,
     /// The activation of feed-forward blocks and of the masked-LM head.
     pub hidden_act: HiddenAct,
@@ -91,7 +92,7 @@ pub struct EncoderConfig {
     pub type_vocab_size: usize,
     /// Added to the variance in LayerNorm.
     pub layer_norm_eps: f64,
-    /// Standard deviation of the initial weights.
+    /// Standard deviation of the initial weights; of NeoBERT the bound of their uniform distribution.
     pub initializer_range: f64,
     /// Id of the padding token; RoBERTa's first position is one past it.
     pub pad_token_id: u32,
@@ -137,6 +138,9 @@ impl EncoderConfig {
         initializer_range: 0.02,
         pad_token_id: 0,
     };
+
+    /// The feed-forward width of most families: `intermediate_size` itself.
+    pub(super) const WIDTH_AS_GIVEN: fn(usize) -> usize = |intermediate_size| intermediate_size;
 
     /// Width of the embeddings (E).
     pub fn embedding_width(&self) -> usize {
@@ -221,6 +225,11 @@ pub struct PaddingRows {
 }
 
 impl ModelConfig {
+    /// Width between the two linear layers of a feed-forward block (F).
+    pub fn feed_forward_width(&self) -> usize {
+        (self.family.feed_forward_width)(self.encoder.intermediate_size)
+    }
+
     /// The embedding rows of the padding token.
     pub fn padding_rows(&self) -> PaddingRows {
         let word = Some(self.encoder.pad_token_id);

@@ -5,7 +5,7 @@
 pub enum HeadKind {
     /// No head: hidden states only.
     None,
-    /// A masked language model, its decoder tied to the word embedding.
+    /// A masked language model.
     MaskedLm,
     /// One class per sequence.
     SequenceClassification,

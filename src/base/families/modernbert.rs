@@ -3,7 +3,8 @@
 
 use crate::families::{
     AttentionNames, ClassificationNames, Constant, Descriptor, Dropouts, EncoderConfig, EncoderNames, Family,
-    HeadActivation, Initialisation, Keys, MaskedLmNames, NormNames, PositionKind, SpecialNames, SpecialRole,
+    FeedForwardKind, HeadActivation, Initialisation, Keys, MaskedLmNames, NormKind, NormNames, PositionKind,
+    SpecialNames, SpecialRole, TransformNames,
 };
 
 impl Family {
@@ -15,6 +16,7 @@ static DESCRIPTOR: Descriptor = Descriptor {
     name: "modernbert",
     title: "ModernBERT",
     class: "ModernBert",
+    own_classes: &[],
     other_classes: &[],
     prefix: "model",
     defaults: BASE,
@@ -43,7 +45,9 @@ static DESCRIPTOR: Descriptor = Descriptor {
     },
     positions: PositionKind::Rotary,
     has_biases: false,
-    is_gated: true,
+    norm: NormKind::LayerNorm,
+    feed_forward: FeedForwardKind::Geglu,
+    feed_forward_width: EncoderConfig::WIDTH_AS_GIVEN,
     initialisation: Initialisation::TruncatedByDepth,
     dropouts: |shape| Dropouts {
         embeddings: shape.embedding_dropout,
@@ -59,7 +63,7 @@ static DESCRIPTOR: Descriptor = Descriptor {
         word: "embeddings.tok_embeddings",
         position: None,
         token_type: None,
-        embedding_norm: "embeddings.norm",
+        embedding_norm: Some("embeddings.norm"),
         layers: "layers",
         attention: AttentionNames::Together("attn.Wqkv"),
         attention_output: "attn.Wo",
@@ -70,21 +74,23 @@ static DESCRIPTOR: Descriptor = Descriptor {
         position_bias: None,
     },
     masked_lm: MaskedLmNames {
-        dense: "head.dense",
-        norm: "head.norm",
+        transform: Some(TransformNames { dense: "head.dense", norm: "head.norm" }),
         bias: "decoder.bias",
         decoder: "decoder",
+        is_tied: true,
     },
     sentence_pairs: None,
     replaced_tokens: None,
     classification: ClassificationNames {
         dense: "head.dense",
+        has_bias: false,
         norm: Some("head.norm"),
         output: "classifier",
         drops_input: false,
         activation: HeadActivation::Gelu,
     },
     token_classifier: Some("classifier"),
+    remote_code: None,
     unused_tensors: &[],
     other_names: &[],
     special: SpecialNames::BERT,

@@ -8,7 +8,7 @@
 use crate::families::{EncoderConfig, Family, ModelConfig};
 
 /// Names of all shapes, from small to large, family by family.
-pub const MODEL_NAMES: [&str; 16] = [
+pub const MODEL_NAMES: [&str; 18] = [
     "tiny",
     "small",
     "base",
@@ -25,13 +25,15 @@ pub const MODEL_NAMES: [&str; 16] = [
     "albert-base",
     "mpnet-small",
     "mpnet-base",
+    "neobert-small",
+    "neobert-base",
 ];
 
 /// Vocabulary of the small models.
 const SMALL_VOCABULARY: usize = 30_522;
 
 /// The model with this name; `None` for an unknown name. All models have attention heads of size 64, 512
-/// positions (ModernBERT 8,192), and dropout 0.1 (ModernBERT and ALBERT none).
+/// positions (ModernBERT 8,192, NeoBERT 4,096), and dropout 0.1 (ModernBERT, ALBERT and NeoBERT none).
 pub fn named_model(name: &str) -> Option<ModelConfig> {
     match name {
         "tiny" => return Some(plain_model(2, 128, 8192)),
@@ -48,6 +50,7 @@ pub fn named_model(name: &str) -> Option<ModelConfig> {
         "deberta-v3" => (Family::DEBERTA_V2, 128_100),
         "albert" => (Family::ALBERT, 30_000),
         "mpnet" => (Family::MPNET, 30_527),
+        "neobert" => (Family::NEOBERT, 30_522),
         _ => return None,
     };
     let base = EncoderConfig { vocab_size, ..EncoderConfig::of(family) };
@@ -97,7 +100,8 @@ mod tests {
         let [small, base] = [(12, 256, 1024), (12, 768, 3072)];
         assert_eq!(shapes[..6], [(2, 128, 512), small, base, (24, 1024, 4096), small, base]);
         assert_eq!(shapes[6..10], [(6, 256, 1024), (6, 768, 3072), (12, 256, 384), (22, 768, 1152)]);
-        assert_eq!(shapes[10..], [small, base, small, base, small, base]);
+        assert_eq!(shapes[10..16], [small, base, small, base, small, base]);
+        assert_eq!(shapes[16..], [small, (28, 768, 3072)]);
         assert_eq!(
             named_model("base").unwrap().encoder,
             EncoderConfig { vocab_size: 50_265, ..EncoderConfig::default() }

@@ -9,8 +9,8 @@ pub struct EncoderNames {
     pub position: Option<&'static str>,
     /// Token type embedding, if there is one.
     pub token_type: Option<&'static str>,
-    /// Norm after the embeddings.
-    pub embedding_norm: &'static str,
+    /// Norm after the embeddings. `None` if the first layer begins with a norm.
+    pub embedding_norm: Option<&'static str>,
     /// Part of a name before the number of a layer; names inside of a layer follow the number.
     pub layers: &'static str,
     /// Linear layers to queries, keys and values.
@@ -37,6 +37,10 @@ pub enum AttentionNames {
     Apart([&'static str; 3]),
     /// A single tensor: the rows of queries, keys and values, in this order.
     Together(&'static str),
+    /// A single tensor: for each head its rows of queries, keys and values, in this order. Rotary positions
+    /// turn rows `2i` and `2i + 1` of a head's queries and keys; elsewhere they turn row `i` of the first
+    /// half with row `i` of the second.
+    ByHead(&'static str),
 }
 
 /// Names of the parameters of relative positions.
@@ -65,8 +69,8 @@ pub enum NormNames {
     },
     /// Before each block (pre-norm).
     Before {
-        /// Before attention, relative to the layer. The first layer has no such norm: the embeddings that it
-        /// reads are normalised.
+        /// Before attention, relative to the layer. The first layer has no such norm if there is a norm after
+        /// the embeddings.
         attention: &'static str,
         /// Before feed-forward, relative to the layer.
         feed_forward: &'static str,
@@ -81,7 +85,7 @@ impl EncoderNames {
         word: "embeddings.word_embeddings",
         position: Some("embeddings.position_embeddings"),
         token_type: Some("embeddings.token_type_embeddings"),
-        embedding_norm: "embeddings.LayerNorm",
+        embedding_norm: Some("embeddings.LayerNorm"),
         layers: "encoder.layer",
         attention: AttentionNames::Apart([
             "attention.self.query",
@@ -104,7 +108,7 @@ impl EncoderNames {
             NormNames::After { .. } => self.layers,
         };
         let first = name.split('.').next();
-        ["embeddings", "embeddings_project", "pooler", self.layers, last]
+        [self.word, "embeddings_project", "pooler", self.layers, last]
             .into_iter()
             .any(|module| module.split('.').next() == first)
     }

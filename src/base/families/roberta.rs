@@ -2,8 +2,9 @@
 //! linear layer of the classifier. arXiv:1907.11692; `modeling_roberta.py` of transformers.
 
 use crate::families::{
-    ClassificationNames, Descriptor, Dropouts, EncoderConfig, EncoderNames, Family, HeadActivation,
-    Initialisation, Keys, MaskedLmNames, PositionKind, SpecialNames, SpecialRole,
+    ClassificationNames, Descriptor, Dropouts, EncoderConfig, EncoderNames, Family, FeedForwardKind,
+    HeadActivation, Initialisation, Keys, MaskedLmNames, NormKind, PositionKind, SpecialNames, SpecialRole,
+    TransformNames,
 };
 
 impl Family {
@@ -16,6 +17,7 @@ pub(super) const DESCRIPTOR: Descriptor = Descriptor {
     name: "roberta",
     title: "RoBERTa",
     class: "Roberta",
+    own_classes: &[],
     other_classes: &[],
     prefix: "roberta",
     defaults: EncoderConfig {
@@ -28,22 +30,25 @@ pub(super) const DESCRIPTOR: Descriptor = Descriptor {
     keys: Keys::BERT,
     positions: PositionKind::TableBehindPadding,
     has_biases: true,
-    is_gated: false,
+    norm: NormKind::LayerNorm,
+    feed_forward: FeedForwardKind::Plain,
+    feed_forward_width: EncoderConfig::WIDTH_AS_GIVEN,
     initialisation: Initialisation::Normal,
     dropouts: Dropouts::BERT,
     embedding_map: None,
     shares_layers: false,
     names: EncoderNames::BERT,
     masked_lm: MaskedLmNames {
-        dense: "lm_head.dense",
-        norm: "lm_head.layer_norm",
+        transform: Some(TransformNames { dense: "lm_head.dense", norm: "lm_head.layer_norm" }),
         bias: "lm_head.bias",
         decoder: "lm_head.decoder",
+        is_tied: true,
     },
     sentence_pairs: None,
     replaced_tokens: None,
     classification: ClassificationNames {
         dense: "classifier.dense",
+        has_bias: true,
         norm: None,
         output: "classifier.out_proj",
         drops_input: true,
@@ -51,6 +56,7 @@ pub(super) const DESCRIPTOR: Descriptor = Descriptor {
     },
     token_classifier: Some("classifier"),
     // transformers adds a pooler to `RobertaModel`, which is never trained and which no head reads.
+    remote_code: None,
     unused_tensors: &["roberta.pooler."],
     other_names: &[],
     special: SpecialNames {

@@ -30,11 +30,11 @@ fn a_configuration_of_the_other_kind_is_named_as_such() {
 fn the_error_for_an_unsupported_family_names_the_supported_ones() {
     insta::assert_snapshot!(problems_of_family("deberta_v3"), @"
     error: a.yaml:2:9: unknown key `deberta_v3` in `model`
-      hint: this family is not built; those that are: `roberta`, `bert`, `electra`, `modernbert`, `deberta-v2`, `distilbert`, `xlm-roberta`, `camembert`, `albert` and `mpnet`
+      hint: this family is not built; those that are: `roberta`, `bert`, `electra`, `modernbert`, `deberta-v2`, `distilbert`, `xlm-roberta`, `camembert`, `albert`, `mpnet` and `neobert`
     ");
     insta::assert_snapshot!(problems_of_family("squeezebert"), @"
     error: a.yaml:2:9: unknown key `squeezebert` in `model`
-      hint: this family is not built; those that are: `roberta`, `bert`, `electra`, `modernbert`, `deberta-v2`, `distilbert`, `xlm-roberta`, `camembert`, `albert` and `mpnet`
+      hint: this family is not built; those that are: `roberta`, `bert`, `electra`, `modernbert`, `deberta-v2`, `distilbert`, `xlm-roberta`, `camembert`, `albert`, `mpnet` and `neobert`
     ");
     insta::assert_snapshot!(problems_of_family("robreta"), @"
     error: a.yaml:2:9: unknown key `robreta` in `model`

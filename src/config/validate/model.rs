@@ -88,6 +88,11 @@ fn sizes(table: &str, model: &ModelConfig, findings: &mut Findings) {
     findings.count(&at("num_hidden_layers"), encoder.num_hidden_layers as u64, 1, 1 << 10);
     findings.count(&at("num_attention_heads"), encoder.num_attention_heads as u64, 1, 1 << 16);
     findings.count(&at("intermediate_size"), encoder.intermediate_size as u64, 1, 1 << 18);
+    if encoder.intermediate_size > 0 && model.feed_forward_width() == 0 {
+        let path = at("intermediate_size");
+        let message = format!("`{path}` {} leaves no feed-forward width", encoder.intermediate_size);
+        findings.add(&[&path], message, "two thirds of it are taken: four times `hidden_size` is usual");
+    }
     findings.count(&at("max_position_embeddings"), encoder.max_position_embeddings as u64, 1, 1 << 20);
     let least_types = family.defaults.type_vocab_size.min(1) as u64;
     findings.count(&at("type_vocab_size"), encoder.type_vocab_size as u64, least_types, 1 << 10);
@@ -267,7 +272,8 @@ pub(super) fn generator(config: &PretrainConfig, model: &ModelConfig, findings: 
 }
 
 fn positions(table: &str, model: &ModelConfig, max_seq_length: usize, findings: &mut Findings) {
-    let path = format!("{table}.max_position_embeddings");
+    let key = model.family.key("max_position_embeddings").unwrap_or("max_position_embeddings");
+    let path = join(table, key);
     let positions = model.encoder.max_position_embeddings;
     let offset = model.position_offset();
     let has_key = model.family.key("pad_token_id").is_some();
@@ -289,10 +295,7 @@ fn positions(table: &str, model: &ModelConfig, max_seq_length: usize, findings: 
                 String::new()
             },
         );
-        let hint = format!(
-            "shorten the sequences or set `max_position_embeddings: {}`",
-            max_seq_length.saturating_add(offset)
-        );
+        let hint = format!("shorten the sequences or set `{key}: {}`", max_seq_length.saturating_add(offset));
         findings.add(&["data.max_seq_length", &path], message, hint);
     }
 }

@@ -4,7 +4,7 @@ use crate::validate::Findings;
 use crate::validate::batching::needs_max_steps;
 use crate::validate::sources::WEIGHT_MAX;
 use crate::{PretrainConfig, SourceConfig, TrainingPhase};
-use base::families::{PositionKind, ROPE_THETA};
+use base::families::ROPE_THETA;
 
 pub(super) fn phases(config: &PretrainConfig, findings: &mut Findings) {
     let training = &config.training;
@@ -75,8 +75,8 @@ fn theta(path: &str, phase: &TrainingPhase, config: &PretrainConfig, findings: &
     let path = format!("{path}.global_rope_theta");
     findings.within(&path, theta, ROPE_THETA);
     let Some(family) = config.model().map(|model| model.family) else { return };
-    if family.positions != PositionKind::Rotary {
-        let message = format!("`{path}` is given, but positions of {} are no angles", family.title);
+    if family.key("global_rope_theta").is_none() {
+        let message = format!("`{path}` is given, but {} has no `global_rope_theta`", family.title);
         findings.add(&[&path], message, "remove it: it is for `modernbert`");
     }
 }
@@ -131,7 +131,7 @@ mod tests {
         assert_eq!(found(&json!({"modernbert": {}}), &phases), "");
         assert_eq!(
             found(&json!({"roberta": {}}), &phases),
-            "`training.phases.0.global_rope_theta` is given, but positions of RoBERTa are no angles"
+            "`training.phases.0.global_rope_theta` is given, but RoBERTa has no `global_rope_theta`"
         );
     }
 

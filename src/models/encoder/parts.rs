@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use crate::families::{
-    AttentionNames, EncoderNames, ModelConfig, NormNames, PositionKind, PositionNorm, PositionScores,
+    AttentionNames, EncoderConfig, EncoderNames, FeedForwardKind, ModelConfig, NormNames, PositionKind,
+    PositionNorm, PositionScores,
 };
 use crate::layers::embeddings::Embeddings;
 use crate::layers::encoder_layer::EncoderLayer;
@@ -15,11 +16,11 @@ use crate::layers::relative_positions::{PositionTable, RelativePositions};
 use crate::layers::self_attention::{Positions, SelfAttention};
 use crate::layers::{NormPlacement, ParameterId, Part, Registry, Site};
 use crate::models::initial::Role;
-use crate::models::{activation_function, initial};
-use crate::ops::biased_attention;
+use crate::models::{activation_function, initial, norm};
 use crate::ops::disentangled_attention::Buckets;
 use crate::ops::indices::KeptKeys;
 use crate::ops::rotary::Angles;
+use crate::ops::{biased_attention, gated};
 
 /// Builder of the parts of one encoder.
 pub(super) struct Parts<'a> {
@@ -57,6 +58,7 @@ impl<'a> Parts<'a> {
         let padding = self.config.padding_rows();
         let width = shape.embedding_width();
         let names = self.names;
+        let (placement, norm) = self.norm_of_embeddings();
         Embeddings {
             word: self.table(names.word, [shape.vocab_size, width], padding.word),
             shared_word: None,
@@ -65,11 +67,23 @@ impl<'a> Parts<'a> {
                 .token_type
                 .filter(|_| shape.type_vocab_size > 0)
                 .map(|name| self.table(name, [shape.type_vocab_size, width], None)),
-            norm: self.norm(&self.name(names.embedding_norm), width),
+            norm: self.norm(&norm, width),
+            placement,
             width,
             word_padding: padding.word,
             position_padding: padding.position,
             hidden_dropout: (self.config.family.dropouts)(shape).embeddings,
+        }
+    }
+
+    /// The position and the name of the norm after the embeddings: in pre-norm models without one, it is the
+    /// norm with which the first layer begins.
+    fn norm_of_embeddings(&self) -> (NormPlacement, String) {
+        match (self.names.embedding_norm, self.names.norms) {
+            (None, NormNames::Before { attention, .. }) => {
+                (NormPlacement::Before, self.layer_name(0, attention))
+            }
+            (name, _) => (NormPlacement::After, self.name(name.expect("post-norm models have one"))),
         }
     }
 
@@ -128,14 +142,14 @@ impl<'a> Parts<'a> {
         let names = self.names;
         let family = self.config.family;
         let hidden = shape.hidden_size;
-        let intermediate = shape.intermediate_size;
+        let intermediate = self.config.feed_forward_width();
         let (placement, [attention_norm, feed_forward_norm]) = self.norms(layer);
         let [query, key, value] = self.attention_maps(layer);
         let (window, positions) = self.positions(layer, [query, key]);
-        let (activation, halves) = if family.is_gated {
-            (Activation::Geglu, 2)
-        } else {
-            (Activation::Pointwise(activation_function(shape.hidden_act)), 1)
+        let (activation, halves) = match family.feed_forward {
+            FeedForwardKind::Plain => (Activation::Pointwise(activation_function(shape.hidden_act)), 1),
+            FeedForwardKind::Geglu => (Activation::Gated(gated::Function::Gelu), 2),
+            FeedForwardKind::SwiGlu => (Activation::Gated(gated::Function::Silu), 2),
         };
         let dropouts = (family.dropouts)(shape);
         let attention = SelfAttention {
@@ -233,13 +247,21 @@ impl<'a> Parts<'a> {
             AttentionNames::Apart(names) => {
                 names.map(|name| self.map(layer, name, [hidden, hidden], Role::Input))
             }
-            AttentionNames::Together(name) => {
-                let name = self.layer_name(layer, name);
-                let init = initial::init(self.config, Role::Input);
-                let weights = self.registry.weight_of_maps(format!("{name}.weight"), hidden, hidden, init);
-                weights.map(|weight| Linear { weight, bias: None, inputs: hidden, outputs: hidden })
+            AttentionNames::Together(name) => self.maps_of_one_tensor(layer, name),
+            AttentionNames::ByHead(name) => {
+                let maps = self.maps_of_one_tensor(layer, name);
+                self.registry.order_in_files(maps[0].weight, rows_by_head(&self.config.encoder));
+                maps
             }
         }
+    }
+
+    fn maps_of_one_tensor(&mut self, layer: usize, name: &str) -> [Linear; 3] {
+        let hidden = self.config.encoder.hidden_size;
+        let name = self.layer_name(layer, name);
+        let init = initial::init(self.config, Role::Input);
+        let weights = self.registry.weight_of_maps(format!("{name}.weight"), hidden, hidden, init);
+        weights.map(|weight| Linear { weight, bias: None, inputs: hidden, outputs: hidden })
     }
 
     fn table(&mut self, module: &str, shape: [usize; 2], padding: Option<u32>) -> ParameterId {
@@ -255,8 +277,40 @@ impl<'a> Parts<'a> {
     }
 
     fn norm(&mut self, name: &str, size: usize) -> Norm {
-        let eps = self.config.encoder.layer_norm_eps;
-        let has_bias = self.config.family.has_biases;
-        Norm::new(self.registry, name, size, eps, has_bias)
+        norm(self.registry, self.config, name, size)
+    }
+}
+
+/// The order of rows that [`AttentionNames::ByHead`] describes: for each row of the tensor in files, the row
+/// of queries, keys and values one below the other, whose rotary pairs are halves of a head apart.
+fn rows_by_head(shape: &EncoderConfig) -> Arc<[u32]> {
+    let hidden = shape.hidden_size as u32;
+    let size = shape.head_size() as u32;
+    let heads = (0..hidden).step_by(size as usize);
+    heads
+        .flat_map(|head| {
+            let [query, key, value] = [0, hidden, 2 * hidden].map(|start| start + head);
+            let turned = [query, key].into_iter().flat_map(move |start| rows_by_pair(start, size));
+            turned.chain(value..value + size)
+        })
+        .collect()
+}
+
+/// Rows `start` and `start + size / 2`, then the rows after them, and so on: rotary pairs side by side.
+fn rows_by_pair(start: u32, size: u32) -> impl Iterator<Item = u32> {
+    (start..start + size / 2).flat_map(move |row| [row, row + size / 2])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_by_head_are_pairs_of_queries_and_keys_and_plain_values() {
+        let shape = EncoderConfig { hidden_size: 8, num_attention_heads: 2, ..EncoderConfig::default() };
+        let first = [0, 2, 1, 3, 8, 10, 9, 11, 16, 17, 18, 19];
+        let rows = rows_by_head(&shape);
+        assert_eq!(rows[..12], first);
+        assert_eq!(rows[12..], first.map(|row| row + 4));
     }
 }

@@ -1,5 +1,5 @@
-//! Masked-LM head, for the masked rows: map to the width of the embeddings, GELU, `LayerNorm`, decoder tied
-//! to the word embedding.
+//! Masked-LM head, for the masked rows: map to the width of the embeddings, GELU and norm if the family has
+//! them, and the decoder, whose weight is the word embedding or one of its own.
 //!
 //! Only the `M` masked positions reach the head: there is never a `[T, V]` tensor, and in training no whole
 //! `[M, V]` tensor either.
@@ -7,24 +7,22 @@
 use candle_core::{DType, Result, Tensor};
 
 use crate::families::ModelConfig;
-use crate::layers::linear::Linear;
-use crate::layers::norm::Norm;
 use crate::layers::{Context, Footprint, Gradients, Init, ParameterId, Part, Registry};
-use crate::models::heads::{Head, HeadMemory, Targets};
+use crate::models::heads::transform::Transform;
+use crate::models::heads::{Head, HeadMemory, Targets, transform};
 use crate::models::initial::Role;
 use crate::models::{activation_function, initial};
-use crate::ops::activation::Function;
 use crate::ops::cross_entropy::Entropy;
 use crate::ops::linear_cross_entropy::{Draw, logits_in_memory};
-use crate::ops::{activation, layer_norm, linear, linear_cross_entropy};
+use crate::ops::{linear, linear_cross_entropy};
 
 /// A masked-LM head.
 #[derive(Debug, Clone)]
 pub struct MaskedLmHead {
-    dense: Linear,
-    function: Function,
-    norm: Norm,
-    /// The word embedding, `[V, E]`.
+    transform: Option<Transform>,
+    /// Width of the decoder's input (E).
+    width: usize,
+    /// The word embedding, or a weight of its own, `[V, E]`.
     decoder_weight: ParameterId,
     /// `[V]`.
     decoder_bias: ParameterId,
@@ -32,29 +30,27 @@ pub struct MaskedLmHead {
     vocab_size: usize,
 }
 
-/// Values saved for backward, in addition to the inputs of the head and of its decoder.
-#[derive(Debug)]
-struct Saved {
-    pre_activation_md: Tensor,
-    activation_md: Tensor,
-    norm: layer_norm::Saved,
-}
-
 impl MaskedLmHead {
-    /// Registers the head; the decoder's weight is `word_embedding`.
+    /// Registers the head; a tied decoder has the weight `word_embedding`.
     pub fn new(registry: &mut Registry, config: &ModelConfig, word_embedding: ParameterId) -> Self {
         registry.enter(Part::Head);
         let names = &config.family.masked_lm;
         let shape = &config.encoder;
         let width = shape.embedding_width();
         let outputs = shape.vocab_size;
+        let function = activation_function(shape.hidden_act);
         let has_bias = config.family.has_biases;
-        let init = initial::init(config, Role::Output);
         Self {
-            dense: Linear::initialised(registry, names.dense, [shape.hidden_size, width], init, has_bias),
-            function: activation_function(shape.hidden_act),
-            norm: Norm::new(registry, names.norm, width, shape.layer_norm_eps, has_bias),
-            decoder_weight: word_embedding,
+            transform: names
+                .transform
+                .map(|names| Transform::new(registry, config, names, function, width, has_bias)),
+            width,
+            decoder_weight: if names.is_tied {
+                word_embedding
+            } else {
+                let init = initial::init(config, Role::Output);
+                registry.weight(format!("{}.weight", names.decoder), &[outputs, width], init)
+            },
             decoder_bias: registry.vector(names.bias, outputs, Init::Zeros),
             vocab_size: outputs,
         }
@@ -69,11 +65,10 @@ impl MaskedLmHead {
 
 impl MaskedLmHead {
     /// The input of the decoder, `[M, E]`.
-    fn normed(&self, hidden_md: &Tensor, ctx: &Context<'_>) -> Result<(Tensor, Saved)> {
-        let pre_activation_md = self.dense.forward_without_bias(hidden_md, ctx)?;
-        let activation_md = activation::forward(self.function, &pre_activation_md, self.dense.bias(ctx))?;
-        let (normed_md, norm) = self.norm.forward(&activation_md, ctx)?;
-        Ok((normed_md, Saved { pre_activation_md, activation_md, norm }))
+    fn decoded(&self, hidden_md: &Tensor, ctx: &Context<'_>) -> Result<(Tensor, Option<transform::Saved>)> {
+        let Some(transform) = &self.transform else { return Ok((hidden_md.clone(), None)) };
+        let (normed_md, saved) = transform.forward(hidden_md, ctx)?;
+        Ok((normed_md, Some(saved)))
     }
 
     fn decoder<'a>(&self, ctx: &Context<'a>) -> linear_cross_entropy::Map<'a> {
@@ -87,25 +82,27 @@ impl MaskedLmHead {
 
 impl Head for MaskedLmHead {
     fn flops(&self, rows: f64) -> f64 {
-        rows * (self.dense.flops() + 6.0 * (self.dense.outputs * self.vocab_size) as f64)
+        let transform = self.transform.map_or(0.0, |transform| transform.dense.flops());
+        rows * (transform + 6.0 * (self.width * self.vocab_size) as f64)
     }
 
     fn memory(&self, rows: u64, compute: DType, on_gpu: bool) -> HeadMemory {
-        // Saved: the norm's mean and deviation, and the log-sum-exp of the loss. In addition: input and
-        // output of GELU, the normed rows, the gradients of these and of the hidden states, and the logits of
-        // a piece.
-        let hidden = self.dense.inputs as u64;
-        let width = self.dense.outputs as u64;
-        let seven = Footprint { values: hidden + 6 * width, statistics_bytes: 0 };
-        let values = seven.bytes(rows, compute.size_in_bytes() as u64);
+        // Saved: the norm's moments, and the log-sum-exp of the loss. In addition: the gradient of the hidden
+        // states, and the logits of a piece. For a transform the input and output of its activation, the
+        // normed rows, and the gradients of these.
+        let width = self.width as u64;
+        let besides = self.transform.map_or(width, |transform| transform.dense.inputs as u64 + 6 * width);
+        let values = Footprint { values: besides, statistics_bytes: 0 };
+        let moment_bytes = self.transform.as_ref().map_or(0, Transform::moment_bytes);
         HeadMemory {
-            saved_bytes: 12 * rows,
-            temporary_bytes: values + self.logits_bytes(rows, compute, on_gpu),
+            saved_bytes: (4 + moment_bytes) * rows,
+            temporary_bytes: values.bytes(rows, compute.size_in_bytes() as u64)
+                + self.logits_bytes(rows, compute, on_gpu),
         }
     }
 
     fn logits(&self, hidden_md: &Tensor, _: Targets<'_>, ctx: &Context<'_>) -> Result<Tensor> {
-        let (normed_md, _) = self.normed(hidden_md, ctx)?;
+        let (normed_md, _) = self.decoded(hidden_md, ctx)?;
         let linear_cross_entropy::Map { weight_vd, bias_v } = self.decoder(ctx);
         linear::forward(&normed_md, weight_vd, Some(bias_v))
     }
@@ -146,7 +143,7 @@ impl MaskedLmHead {
         draw: Option<Draw<'_>>,
         ctx: &Context<'_>,
     ) -> Result<(Entropy, Option<Tensor>)> {
-        let (normed_md, _) = self.normed(hidden_md, ctx)?;
+        let (normed_md, _) = self.decoded(hidden_md, ctx)?;
         linear_cross_entropy::forward(&normed_md, self.decoder(ctx), targets.labels, draw)
     }
 
@@ -160,7 +157,7 @@ impl MaskedLmHead {
         ctx: &Context<'_>,
         gradients: &Gradients,
     ) -> Result<Passed> {
-        let (normed_md, saved) = self.normed(hidden_md, ctx)?;
+        let (normed_md, saved) = self.decoded(hidden_md, ctx)?;
         let into = linear_cross_entropy::MapGradients {
             dweight_vd: gradients.accumulator(self.decoder_weight),
             dbias_v: gradients.accumulator(self.decoder_bias),
@@ -174,13 +171,12 @@ impl MaskedLmHead {
                 into,
                 draw,
             )?;
-        let d_activation =
-            self.norm.backward(&d_normed, &saved.activation_md, &saved.norm, ctx, gradients)?;
-        let bias = self.dense.bias(ctx);
-        let d_bias = self.dense.d_bias(gradients);
-        let d_pre =
-            activation::backward(self.function, &d_activation, &saved.pre_activation_md, bias, d_bias)?;
-        let d_hidden = self.dense.backward_without_bias(&d_pre, hidden_md, ctx, gradients)?;
+        let d_hidden = match (&self.transform, &saved) {
+            (Some(transform), Some(saved)) => {
+                transform.backward(&d_normed, hidden_md, saved, ctx, gradients)?
+            }
+            _ => d_normed,
+        };
         gradients.left(ctx.pass, Part::Head)?;
         Ok(Passed { entropy, d_hidden, drawn })
     }

@@ -11,6 +11,7 @@ use crate::layers::linear::Linear;
 use crate::layers::norm::Norm;
 use crate::layers::{Context, Footprint, Gradients, Init, ParameterId, Part, Registry};
 use crate::models::heads::HeadMemory;
+use crate::models::norm;
 use crate::ops::activation::Function;
 use crate::ops::computed::AnyIndices;
 use crate::ops::{activation, first_row, layer_norm, linear_binary_cross_entropy as op};
@@ -41,9 +42,8 @@ impl ReplacedTokenHead {
     pub fn new(registry: &mut Registry, config: &ModelConfig, form: ReplacedTokens) -> Self {
         registry.enter(Part::Head);
         let hidden = config.encoder.hidden_size;
-        let eps = config.encoder.layer_norm_eps;
         Self {
-            norm: form.norm.map(|name| Norm::new(registry, name, hidden, eps, true)),
+            norm: form.norm.map(|name| norm(registry, config, name, hidden)),
             dense: Linear::new(registry, form.dense, hidden, hidden),
             output_weight: registry.weight(format!("{}.weight", form.output), &[1, hidden], Init::Normal),
             output_bias: registry.vector(format!("{}.bias", form.output), 1, Init::Zeros),
@@ -62,7 +62,8 @@ impl ReplacedTokenHead {
         let normed = u64::from(self.norm.is_some());
         let width = self.dense.inputs as u64;
         let value_bytes = compute.size_in_bytes() as u64;
-        let saved = Footprint { values: (2 + 2 * normed) * width, statistics_bytes: 8 * normed };
+        let moment_bytes = self.norm.map_or(0, |norm| norm.form.saved_bytes());
+        let saved = Footprint { values: (2 + 2 * normed) * width, statistics_bytes: moment_bytes };
         let besides = Footprint { values: (3 + 3 * normed) * width, statistics_bytes: 8 };
         HeadMemory {
             saved_bytes: saved.bytes(tokens, value_bytes),

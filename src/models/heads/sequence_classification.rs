@@ -15,8 +15,8 @@ use crate::layers::linear::Linear;
 use crate::layers::norm::Norm;
 use crate::layers::{Context, Footprint, Gradients, Part, Registry, Site};
 use crate::models::heads::{Head, HeadMemory, Targets};
-use crate::models::initial;
 use crate::models::initial::Role;
+use crate::models::{initial, norm};
 use crate::ops::activation::Function;
 use crate::ops::cross_entropy::Entropy;
 use crate::ops::indices::Indices;
@@ -102,12 +102,11 @@ impl ClassificationHead {
         let shape = &config.encoder;
         let dropout = shape.classifier_dropout.unwrap_or(shape.hidden_dropout_prob);
         let hidden = shape.hidden_size;
-        let has_bias = config.family.has_biases;
         let [first, last] = [Role::Output, Role::Labels].map(|role| initial::init(config, role));
         Self {
             pooling: shape.classifier_pooling,
-            dense: Linear::initialised(registry, names.dense, [hidden, hidden], first, has_bias),
-            norm: names.norm.map(|name| Norm::new(registry, name, hidden, shape.layer_norm_eps, has_bias)),
+            dense: Linear::initialised(registry, names.dense, [hidden, hidden], first, names.has_bias),
+            norm: names.norm.map(|name| norm(registry, config, name, hidden)),
             output: Linear::initialised(registry, names.output, [hidden, num_labels], last, true),
             activation: match names.activation {
                 HeadActivation::Tanh => Function::Tanh,
@@ -227,9 +226,10 @@ impl Head for ClassificationHead {
         // Saved: the inputs of both maps and of the norm, and the value between them. In addition: the
         // gradients of these, of the pooled rows and of the logits, which are f32.
         let norm = u64::from(self.norm.is_some());
+        let moment_bytes = self.norm.map_or(0, |norm| norm.form.saved_bytes());
         let hidden = self.dense.inputs as u64;
         let labels = self.output.outputs as u64;
-        let kept = Footprint { values: (3 + norm) * hidden, statistics_bytes: 8 * norm };
+        let kept = Footprint { values: (3 + norm) * hidden, statistics_bytes: moment_bytes };
         let besides = Footprint { values: (4 + norm) * hidden + labels, statistics_bytes: 4 * labels };
         let value_bytes = compute.size_in_bytes() as u64;
         HeadMemory {

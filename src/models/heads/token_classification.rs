@@ -7,16 +7,16 @@
 
 use candle_core::{DType, Result, Tensor};
 
-use crate::families::{HeadActivation, ModelConfig};
+use crate::families::{HeadActivation, ModelConfig, TransformNames};
 use crate::layers::linear::Linear;
-use crate::layers::norm::Norm;
 use crate::layers::{Context, Footprint, Gradients, Part, Registry, Site};
-use crate::models::heads::{Head, HeadMemory, Targets};
+use crate::models::heads::transform::Transform;
+use crate::models::heads::{Head, HeadMemory, Targets, transform};
 use crate::models::initial;
 use crate::models::initial::Role;
 use crate::ops::activation::Function;
 use crate::ops::cross_entropy::Entropy;
-use crate::ops::{activation, cross_entropy, dropout, layer_norm};
+use crate::ops::{cross_entropy, dropout};
 
 /// A token classification head.
 #[derive(Debug, Clone)]
@@ -26,64 +26,12 @@ pub struct TokenClassificationHead {
     dropout: f64,
 }
 
-/// The map, GELU and norm before dropout and the map to labels.
-#[derive(Debug, Clone, Copy)]
-struct Transform {
-    dense: Linear,
-    norm: Norm,
-}
-
 /// Values saved for the backward pass.
 #[derive(Debug)]
 struct Saved {
-    transform: Option<SavedTransform>,
+    transform: Option<transform::Saved>,
     /// Input of the map to labels, `[M, D]`.
     output_input: Tensor,
-}
-
-/// Values saved of a transform in addition to its input, each `[M, D]`.
-#[derive(Debug)]
-struct SavedTransform {
-    pre_activation: Tensor,
-    activation: Tensor,
-    norm: layer_norm::Saved,
-}
-
-impl Transform {
-    fn new(registry: &mut Registry, config: &ModelConfig) -> Option<Self> {
-        let names = &config.family.classification;
-        let shape = &config.encoder;
-        let has_bias = config.family.has_biases;
-        let size = [shape.hidden_size; 2];
-        let init = initial::init(config, Role::Output);
-        debug_assert!(names.norm.is_none() || names.activation == HeadActivation::Gelu, "no other is built");
-        names.norm.map(|norm| Self {
-            dense: Linear::initialised(registry, names.dense, size, init, has_bias),
-            norm: Norm::new(registry, norm, shape.hidden_size, shape.layer_norm_eps, has_bias),
-        })
-    }
-
-    fn forward(&self, hidden_md: &Tensor, ctx: &Context<'_>) -> Result<(Tensor, SavedTransform)> {
-        let pre_activation = self.dense.forward_without_bias(hidden_md, ctx)?;
-        let activation = activation::forward(Function::Gelu, &pre_activation, self.dense.bias(ctx))?;
-        let (normed, norm) = self.norm.forward(&activation, ctx)?;
-        Ok((normed, SavedTransform { pre_activation, activation, norm }))
-    }
-
-    fn backward(
-        &self,
-        d_normed: &Tensor,
-        hidden_md: &Tensor,
-        saved: &SavedTransform,
-        ctx: &Context<'_>,
-        gradients: &Gradients,
-    ) -> Result<Tensor> {
-        let d_activation = self.norm.backward(d_normed, &saved.activation, &saved.norm, ctx, gradients)?;
-        let bias = self.dense.bias(ctx);
-        let d_bias = self.dense.d_bias(gradients);
-        let d_pre = activation::backward(Function::Gelu, &d_activation, &saved.pre_activation, bias, d_bias)?;
-        self.dense.backward_without_bias(&d_pre, hidden_md, ctx, gradients)
-    }
 }
 
 impl TokenClassificationHead {
@@ -92,8 +40,13 @@ impl TokenClassificationHead {
         registry.enter(Part::Head);
         let shape = &config.encoder;
         let init = initial::init(config, Role::Labels);
+        let names = &config.family.classification;
+        debug_assert!(names.norm.is_none() || names.activation == HeadActivation::Gelu, "no other is built");
         Self {
-            transform: Transform::new(registry, config),
+            transform: names.norm.map(|norm| {
+                let transform = TransformNames { dense: names.dense, norm };
+                Transform::new(registry, config, transform, Function::Gelu, shape.hidden_size, names.has_bias)
+            }),
             output: Linear::initialised(registry, name, [shape.hidden_size, num_labels], init, true),
             dropout: (config.family.dropouts)(shape).token_classifier,
         }
@@ -131,7 +84,8 @@ impl Head for TokenClassificationHead {
         let width = self.output.inputs as u64;
         let labels = self.output.outputs as u64;
         let more = u64::from(self.transform.is_some());
-        let saved = Footprint { values: (1 + 3 * more) * width, statistics_bytes: 8 * more };
+        let moment_bytes = self.transform.as_ref().map_or(0, Transform::moment_bytes);
+        let saved = Footprint { values: (1 + 3 * more) * width, statistics_bytes: moment_bytes };
         let besides = Footprint { values: (3 + 2 * more) * width + labels, statistics_bytes: 4 * labels };
         let value_bytes = compute.size_in_bytes() as u64;
         HeadMemory {

@@ -12,7 +12,7 @@ struct NormBackward {
     const void* more;  // added to dx before it is rounded; null to add nothing
     const void* x;
     const float* weight;
-    const float* mean;
+    const float* mean;  // null for RMSNorm, which subtracts no mean
     const float* rstd;
     void* dx;
     float* partials;  // [blocks, SUMS * cols]: sums for dweight, dbias, and of the values from `after`
@@ -27,7 +27,7 @@ struct NormBackward {
 struct RowGradient {
     float mean;
     float rstd;
-    float gradient_mean;  // mean of dy * weight
+    float gradient_mean;  // mean of dy * weight; 0 for RMSNorm
     float gradient_dot;   // mean of dy * weight * normalised
 
     __device__ __forceinline__ float normalised(float x) const { return (x - mean) * rstd; }
@@ -52,9 +52,11 @@ __device__ __forceinline__ void normalise(float (&n)[N], const RowGradient& row,
     for (int i = 0; i < N; i++) n[i] = row.normalised(widen(x.v[i]));
 }
 
-__device__ __forceinline__ void finish_gradients(RowGradient& row, i64 cols) {
-    row.gradient_mean = warp_sum(row.gradient_mean) / float(cols);
-    row.gradient_dot = warp_sum(row.gradient_dot) / float(cols);
+__device__ __forceinline__ float mean_at(const NormBackward& a, i64 row) { return a.mean ? a.mean[row] : 0.0f; }
+
+__device__ __forceinline__ void finish_gradients(const NormBackward& a, RowGradient& row) {
+    row.gradient_mean = a.mean ? warp_sum(row.gradient_mean) / float(a.cols) : 0.0f;
+    row.gradient_dot = warp_sum(row.gradient_dot) / float(a.cols);
 }
 
 // Loads the values to add to dx; zeros if there is nothing to add.
@@ -179,7 +181,7 @@ __device__ __forceinline__ void backward_held(const NormBackward& a, const After
     }
     auto load_part = [&](RowPart<CHUNKS>& part, u32 row) {
         if (row >= rows) return;
-        part.mean = a.mean[first + row], part.rstd = a.rstd[first + row];
+        part.mean = mean_at(a, first + row), part.rstd = a.rstd[first + row];
 #pragma unroll
         for (int c = 0; c < CHUNKS; c++) {
             if (column(c) >= cols) continue;
@@ -209,7 +211,8 @@ __device__ __forceinline__ void backward_held(const NormBackward& a, const After
             known.gradient_mean = sum_over_warps(of_row[0] + group * a.row_warps, a.row_warps);
             known.gradient_dot = sum_over_warps(of_row[1] + group * a.row_warps, a.row_warps);
         }
-        known.gradient_mean *= inverse, known.gradient_dot *= inverse;
+        known.gradient_mean = a.mean ? known.gradient_mean * inverse : 0.0f;
+        known.gradient_dot *= inverse;
         if (row >= rows) return;
 #pragma unroll
         for (int c = 0; c < CHUNKS; c++) {
@@ -258,7 +261,7 @@ __device__ __forceinline__ void backward_any(const NormBackward& a, const After&
     for (i64 start = first; start < end; start += TILE_ROWS) {
         i64 stop = min(start + TILE_ROWS, end);
         for (i64 row = start + threadIdx.x / WARP; row < stop; row += BACKWARD_WARPS) {
-            RowGradient known = {a.mean[row], a.rstd[row], 0.0f, 0.0f};
+            RowGradient known = {mean_at(a, row), a.rstd[row], 0.0f, 0.0f};
             for (i64 col = i64(threadIdx.x % WARP) * N; col < a.cols; col += WARP * N) {
                 float weight[N];
                 load_vector<N>(weight, a.weight + col);
@@ -267,7 +270,7 @@ __device__ __forceinline__ void backward_any(const NormBackward& a, const After&
                 normalise<T, N>(n, known, load_whole<T, N>(x + at));
                 add_gradients<T, N>(known, load_whole<T, N>(dy + at), n, weight);
             }
-            finish_gradients(known, a.cols);
+            finish_gradients(a, known);
             if (threadIdx.x % WARP == 0) tile[row - start] = known;
         }
         __syncthreads();

@@ -7,28 +7,40 @@ use std::mem::MaybeUninit;
 use candle_core::{Result, Tensor};
 
 use crate::element::Element;
-use crate::layer_norm::Saved;
+use crate::layer_norm::{Form, Saved};
 use crate::simd::kernel;
 use crate::tensor::{from_vec, unwritten, values, values_or_zeros, with_slice_mut};
 use crate::{parallel, simd};
 
-/// The mean and inverse standard deviation of one row.
-pub(crate) type Moments = (f32, f32);
+/// The mean of one row, `None` for RMSNorm, and its inverse standard deviation.
+pub(crate) type Moments = (Option<f32>, f32);
 
 kernel! {
     /// Normalises one row into `y`; `row` is a buffer for its values in f32.
-    pub(crate) fn forward_row<T>(x: &[T], row: &mut [f32], weight: &[f32], bias: &[f32], eps: f64, y: &mut [MaybeUninit<T>]) -> Moments {
+    pub(crate) fn forward_row<T>(
+        form: Form,
+        x: &[T],
+        row: &mut [f32],
+        weight: &[f32],
+        bias: &[f32],
+        eps: f64,
+        y: &mut [MaybeUninit<T>],
+    ) -> Moments {
         let len = y.len();
         let weight = &weight[..len];
         let bias = &bias[..len];
         let x = &T::widen_row(&x[..len], row)[..len];
-        let mean = simd::sum_of([x], |[v]| v) / len as f32;
+        let subtracted = match form {
+            Form::LayerNorm => Some(simd::sum_of([x], |[v]| v) / len as f32),
+            Form::RmsNorm => None,
+        };
+        let mean = subtracted.unwrap_or(0.0);
         let variance = simd::sum_of([x], |[v]| (v - mean) * (v - mean)) / len as f32;
         let rstd = (1.0 / (f64::from(variance) + eps).sqrt()) as f32;
         for i in 0..len {
             y[i].write(T::narrow(((x[i] - mean) * rstd).mul_add(weight[i], bias[i])));
         }
-        (mean, rstd)
+        (subtracted, rstd)
     }
 }
 
@@ -72,7 +84,8 @@ kernel! {
     ) {
         let len = dx.len();
         let [dy, x] = inputs.map(|input| &input[..len]);
-        let (mean, rstd) = moments;
+        let (subtracted, rstd) = moments;
+        let mean = subtracted.unwrap_or(0.0);
         let weight = &weight[..len];
         let [row, room] = room.map(|room| &mut room[..len]);
         let [dweight, dbias] = sums.map(|sums| &mut sums[..len]);
@@ -81,7 +94,10 @@ kernel! {
         for i in 0..len {
             row[i] = (x[i].widen() - mean) * rstd;
         }
-        let gradient_mean = simd::sum_of([dy, weight], |[dy, weight]| dy * weight) / len as f32;
+        let gradient_mean = match subtracted {
+            Some(_) => simd::sum_of([dy, weight], |[dy, weight]| dy * weight) / len as f32,
+            None => 0.0,
+        };
         let gradient_dot = simd::sum_of([dy, weight, &*row], |[dy, weight, normalised]| dy * weight * normalised) / len as f32;
         let mut gradient = |i: usize, normalised: f32| {
             dweight[i] = dy[i].mul_add(normalised, dweight[i]);
@@ -104,13 +120,29 @@ kernel! {
 }
 
 /// Makes the saved tensors from the moments of each block of rows.
-pub(crate) fn saved(blocks: &[Vec<Moments>]) -> Result<Saved> {
-    let (mean, rstd): (Vec<f32>, Vec<f32>) = blocks.iter().flatten().copied().unzip();
-    let tokens = mean.len();
-    Ok(Saved { mean_t: from_vec(mean, tokens)?, rstd_t: from_vec(rstd, tokens)? })
+pub(crate) fn saved(form: Form, blocks: &[Vec<Moments>]) -> Result<Saved> {
+    let (mean, rstd): (Vec<Option<f32>>, Vec<f32>) = blocks.iter().flatten().copied().unzip();
+    let tokens = rstd.len();
+    let mean_t = match form {
+        Form::LayerNorm => Some(from_vec(mean.into_iter().flatten().collect::<Vec<f32>>(), tokens)?),
+        Form::RmsNorm => None,
+    };
+    Ok(Saved { mean_t, rstd_t: from_vec(rstd, tokens)? })
+}
+
+/// The moments of each row that forward saved.
+pub(crate) fn saved_moments(saved: &Saved) -> Result<Vec<Moments>> {
+    let rstd = values::<f32>(&saved.rstd_t)?;
+    Ok(match &saved.mean_t {
+        Some(mean_t) => {
+            values::<f32>(mean_t)?.iter().map(|&mean| Some(mean)).zip(rstd.iter().copied()).collect()
+        }
+        None => rstd.iter().map(|&rstd| (None, rstd)).collect(),
+    })
 }
 
 pub(super) fn forward<T: Element>(
+    form: Form,
     x_td: &Tensor,
     weight_d: &Tensor,
     bias_d: Option<&Tensor>,
@@ -123,12 +155,12 @@ pub(super) fn forward<T: Element>(
     let moments = parallel::map_rows(unwritten(&mut y, x.len()), hidden, |rows, y| {
         let mut room = vec![0.0; hidden];
         rows.zip(y.chunks_exact_mut(hidden))
-            .map(|(row, y)| forward_row(&x[row * hidden..], &mut room, &weight, &bias, eps, y))
+            .map(|(row, y)| forward_row(form, &x[row * hidden..], &mut room, &weight, &bias, eps, y))
             .collect::<Vec<_>>()
     });
     // SAFETY: `forward_row` has written every row.
     unsafe { y.set_len(x.len()) };
-    Ok((from_vec(y, x_td.shape())?, saved(&moments)?))
+    Ok((from_vec(y, x_td.shape())?, saved(form, &moments)?))
 }
 
 pub(super) fn backward<T: Element>(
@@ -142,15 +174,14 @@ pub(super) fn backward<T: Element>(
     let hidden = x_td.dims2()?.1;
     let (dx, sums) = {
         let (dy, x, weight) = (values::<T>(dy_td)?, values::<T>(x_td)?, values::<f32>(weight_d)?);
-        let (mean, rstd) = (values::<f32>(&saved.mean_t)?, values::<f32>(&saved.rstd_t)?);
+        let moments = saved_moments(saved)?;
         let mut dx = Vec::new();
         let sums = parallel::sum_rows(unwritten(&mut dx, x.len()), hidden, 2 * hidden, |rows, dx, sums| {
             let mut room = Room::new(hidden);
             let (dweight, dbias) = sums.split_at_mut(hidden);
             for (row, dx) in rows.zip(dx.chunks_exact_mut(hidden)) {
                 let inputs = [&dy[row * hidden..], &x[row * hidden..]];
-                let moments = (mean[row], rstd[row]);
-                backward_row(inputs, None, &weight, moments, &mut room, dx, [dweight, dbias]);
+                backward_row(inputs, None, &weight, moments[row], &mut room, dx, [dweight, dbias]);
             }
         });
         // SAFETY: `backward_row` has written every row.

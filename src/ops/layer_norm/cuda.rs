@@ -5,7 +5,7 @@ use candle_core::{DType, Result, Tensor};
 use crate::accumulator::Accumulator;
 use crate::cuda::sums::{Partials, RowBlocks};
 use crate::cuda::{Address, Gpu, Grid, Kernel, wide};
-use crate::layer_norm::{Saved, earlier};
+use crate::layer_norm::{Form, Saved, earlier};
 
 const FORWARD: Kernel = Kernel { op: "layer_norm", name: "layer_norm_forward" };
 const BACKWARD: ByWidth = ByWidth {
@@ -76,7 +76,7 @@ impl Norm {
             weight,
             bias,
             y,
-            mean: gpu.output(&saved.mean_t, DType::F32)?,
+            mean: mean_address(saved, |mean| gpu.output(mean, DType::F32))?,
             rstd: gpu.output(&saved.rstd_t, DType::F32)?,
             rows: rows as i64,
             cols: cols as i64,
@@ -90,10 +90,23 @@ impl Norm {
     }
 }
 
-/// Allocates a norm's output and its moments.
-pub(crate) fn outputs(gpu: &Gpu, rows: usize, cols: usize, dtype: DType) -> Result<(Tensor, Saved)> {
+/// The address of the means; null for RMSNorm.
+fn mean_address(saved: &Saved, address: impl FnOnce(&Tensor) -> Result<Address>) -> Result<Address> {
+    saved.mean_t.as_ref().map_or(Ok(Address::NULL), address)
+}
+
+/// Allocates the output of a norm of this form, and its moments.
+pub(crate) fn outputs(
+    form: Form,
+    gpu: &Gpu,
+    [rows, cols]: [usize; 2],
+    dtype: DType,
+) -> Result<(Tensor, Saved)> {
     let y = gpu.uninitialised((rows, cols), dtype)?;
-    let mean_t = gpu.uninitialised(rows, DType::F32)?;
+    let mean_t = match form {
+        Form::LayerNorm => Some(gpu.uninitialised(rows, DType::F32)?),
+        Form::RmsNorm => None,
+    };
     let rstd_t = gpu.uninitialised(rows, DType::F32)?;
     Ok((y, Saved { mean_t, rstd_t }))
 }
@@ -151,7 +164,7 @@ impl NormBackward {
             more,
             x,
             weight,
-            mean: gpu.input(&inputs.saved.mean_t, DType::F32)?,
+            mean: mean_address(inputs.saved, |mean| gpu.input(mean, DType::F32))?,
             rstd: gpu.input(&inputs.saved.rstd_t, DType::F32)?,
             dx,
             partials: partials.address(gpu)?,
@@ -196,6 +209,7 @@ struct ForwardArgs {
 }
 
 pub(super) fn forward(
+    form: Form,
     gpu: &Gpu,
     x_td: &Tensor,
     weight_d: &Tensor,
@@ -204,11 +218,11 @@ pub(super) fn forward(
 ) -> Result<(Tensor, Saved)> {
     let dtype = x_td.dtype();
     let (rows, cols) = x_td.dims2()?;
-    let (y, saved) = outputs(gpu, rows, cols, dtype)?;
+    let (y, saved) = outputs(form, gpu, [rows, cols], dtype)?;
     let x = gpu.input(x_td, dtype)?;
     let norm = Norm::new(gpu, weight_d, bias_d, eps, &y, &saved, &[x])?;
     // SAFETY: `x` and `y` are `[rows, cols]`, weight and bias (which may be null) `[cols]`, the moments
-    // `[rows]`.
+    // `[rows]` (the mean may be null).
     unsafe { gpu.launch(FORWARD, Some(dtype), norm.grid(), &ForwardArgs { x, norm }) }?;
     Ok((y, saved))
 }

@@ -33,7 +33,7 @@ __device__ __forceinline__ void backward_by_one_warp(const NormBackward& a, cons
                 x[c] = load_whole<T, N>(all_x + row * a.cols + col);
             }
         }
-        RowGradient known = {a.mean[row], a.rstd[row], 0.0f, 0.0f};
+        RowGradient known = {mean_at(a, row), a.rstd[row], 0.0f, 0.0f};
 #pragma unroll
         for (int c = 0; c < CHUNKS; c++) {
             int col = held_column<N>(c);
@@ -45,7 +45,7 @@ __device__ __forceinline__ void backward_by_one_warp(const NormBackward& a, cons
                 add_gradients<T, N>(known, dy[c], n, weight);
             }
         }
-        finish_gradients(known, a.cols);
+        finish_gradients(a, known);
 #pragma unroll
         for (int c = 0; c < CHUNKS; c++) {
             int col = held_column<N>(c);

@@ -16,7 +16,7 @@ struct Norm {
     const float* weight;
     const float* bias;  // null for no bias
     void* y;
-    float* mean;
+    float* mean;  // null for RMSNorm, which subtracts no mean
     float* rstd;
     i64 rows;
     i64 cols;
@@ -41,7 +41,9 @@ __device__ __forceinline__ void load_or_zeros(float (&to)[N], const float* from,
     }
 }
 
-__device__ __forceinline__ float mean_of(const Norm& norm, float lane_sum) { return warp_sum(lane_sum) / float(norm.cols); }
+__device__ __forceinline__ float mean_of(const Norm& norm, float lane_sum) {
+    return norm.mean ? warp_sum(lane_sum) / float(norm.cols) : 0.0f;
+}
 
 __device__ __forceinline__ float rstd_of(const Norm& norm, float lane_squares) {
     return 1.0f / sqrtf(warp_sum(lane_squares) / float(norm.cols) + norm.eps);
@@ -49,7 +51,7 @@ __device__ __forceinline__ float rstd_of(const Norm& norm, float lane_squares) {
 
 __device__ __forceinline__ void save_moments(const Norm& norm, i64 row, float mean, float rstd) {
     if (threadIdx.x % WARP == 0) {
-        norm.mean[row] = mean;
+        if (norm.mean) norm.mean[row] = mean;
         norm.rstd[row] = rstd;
     }
 }

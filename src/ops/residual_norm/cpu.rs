@@ -7,7 +7,7 @@ use candle_core::{Result, Tensor};
 
 use crate::dropout::Dropout;
 use crate::element::Element;
-use crate::layer_norm::cpu::{Room, backward_row, forward_row, saved as saved_moments};
+use crate::layer_norm::cpu::{Room, backward_row, forward_row, saved as moments_to_save, saved_moments};
 use crate::parallel;
 use crate::residual_norm::{Saved, WeightGradients, Weights};
 use crate::simd::kernel;
@@ -42,7 +42,7 @@ pub(super) fn forward<T: Element>(
                 // SAFETY: `add_row` has written the whole row.
                 let sum = unsafe { assume_written(sum) };
                 // The moments are those of the rounded sum, which backward reads, too.
-                forward_row(&*sum, &mut room, &weight, &norm_bias, eps, y)
+                forward_row(weights.form, &*sum, &mut room, &weight, &norm_bias, eps, y)
             })
             .collect::<Vec<_>>()
     });
@@ -53,7 +53,11 @@ pub(super) fn forward<T: Element>(
     }
     Ok((
         from_vec(y, x_td.shape())?,
-        Saved { sum_td: from_vec(sum, x_td.shape())?, moments: saved_moments(&moments)?, kept: None },
+        Saved {
+            sum_td: from_vec(sum, x_td.shape())?,
+            moments: moments_to_save(weights.form, &moments)?,
+            kept: None,
+        },
     ))
 }
 
@@ -91,12 +95,12 @@ pub(super) fn backward<T: Element>(
     let (dresidual, dx, sums) = {
         let (dy, sum, weight) =
             (values::<T>(dy_td)?, values::<T>(&saved.sum_td)?, values::<f32>(norm_weight_d)?);
-        let (mean, rstd) = (values::<f32>(&saved.moments.mean_t)?, values::<f32>(&saved.moments.rstd_t)?);
+        let moments = saved_moments(&saved.moments)?;
         let d_sum = d_sum_td.map(values::<T>).transpose()?;
         let norm_row = |row: usize, room: &mut Room, dsum: &mut [MaybeUninit<T>], sums: [&mut [f32]; 2]| {
             let inputs = [&dy[row * hidden..], &sum[row * hidden..]];
             let more = d_sum.as_ref().map(|d_sum| &d_sum[row * hidden..]);
-            backward_row(inputs, more, &weight, (mean[row], rstd[row]), room, dsum, sums);
+            backward_row(inputs, more, &weight, moments[row], room, dsum, sums);
         };
         let len = dy.len();
         let mut dresidual = Vec::new();

@@ -42,7 +42,7 @@ pub(super) fn forward(
 ) -> Result<(Tensor, Saved)> {
     let dtype = x_td.dtype();
     let (rows, cols) = x_td.dims2()?;
-    let (y, moments) = outputs(gpu, rows, cols, dtype)?;
+    let (y, moments) = outputs(weights.form, gpu, [rows, cols], dtype)?;
     let sum_td = gpu.uninitialised((rows, cols), dtype)?;
     let (x, residual, sum) =
         (gpu.input(x_td, dtype)?, gpu.input(residual_td, dtype)?, gpu.output(&sum_td, dtype)?);

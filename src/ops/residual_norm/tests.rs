@@ -3,6 +3,7 @@
 use candle_core::DType;
 
 use super::*;
+use crate::layer_norm::Form;
 use crate::layer_norm::earlier::with_earlier;
 use crate::testing::{
     DTYPES, assert_close, assert_reference_is_differentiable, assert_same_for_any_thread_count,
@@ -12,14 +13,18 @@ use base::rng::{Purpose, Stream};
 
 const EPS: f64 = 1e-12;
 
-fn reference(i: &[Tensor], mask: &Tensor) -> Result<Tensor> {
-    let [y, _] = reference::forward(&i[0], &i[1], &i[2], &i[3], &i[4], EPS, mask)?;
+const FORMS: [Form; 2] = [Form::LayerNorm, Form::RmsNorm];
+
+fn reference(form: Form, i: &[Tensor], mask: &Tensor) -> Result<Tensor> {
+    let weights = Weights { form, ..weights(&i[1], &i[3], &i[4]) };
+    let [y, _] = reference::forward(&i[0], &i[2], &weights, mask)?;
     Ok(y)
 }
 
 /// The norm and the sum, concatenated: pre-norm models use both.
-fn reference_of_both(i: &[Tensor], mask: &Tensor) -> Result<Tensor> {
-    Tensor::cat(&reference::forward(&i[0], &i[1], &i[2], &i[3], &i[4], EPS, mask)?, 1)
+fn reference_of_both(form: Form, i: &[Tensor], mask: &Tensor) -> Result<Tensor> {
+    let weights = Weights { form, ..weights(&i[1], &i[3], &i[4]) };
+    Tensor::cat(&reference::forward(&i[0], &i[2], &weights, mask)?, 1)
 }
 
 /// Accumulators for the gradients of bias, norm weight and norm bias.
@@ -36,7 +41,7 @@ fn mask(dropout: Option<&Dropout>, keys: &[u64], cols: usize) -> Tensor {
 }
 
 fn weights<'a>(bias: &'a Tensor, norm_weight: &'a Tensor, norm_bias: &'a Tensor) -> Weights<'a> {
-    Weights { bias: Some(bias), norm_weight, norm_bias: Some(norm_bias), eps: EPS }
+    Weights { bias: Some(bias), norm_weight, norm_bias: Some(norm_bias), eps: EPS, form: Form::LayerNorm }
 }
 
 #[test]
@@ -57,13 +62,13 @@ fn forward_and_backward_agree_with_the_reference() {
         ];
         for (dtype, (rows, cols)) in DTYPES.into_iter().flat_map(|dtype| sizes.map(|size| (dtype, size))) {
             let keys: Vec<u64> = (0..rows as u64).map(|row| row + 1000).collect();
-            for dropout in [None, Some(&some)] {
+            for (dropout, form) in [None, Some(&some)].into_iter().flat_map(|d| FORMS.map(|form| (d, form))) {
                 let [x, residual, dy] = [1, 2, 3].map(|id| fresh_in((rows, cols), id, dtype));
                 let [bias, weight, norm_bias] = [4, 5, 6].map(|id| fresh(cols, id));
                 let mask = mask(dropout, &keys, cols);
                 let inputs = [&x, &bias, &residual, &weight, &norm_bias];
-                let (y, saved) =
-                    forward(&x, &residual, &weights(&bias, &weight, &norm_bias), &keys, dropout).unwrap();
+                let weights = Weights { form, ..weights(&bias, &weight, &norm_bias) };
+                let (y, saved) = forward(&x, &residual, &weights, &keys, dropout).unwrap();
                 let sums = [10, 11, 12].map(|id| fresh(cols, id));
                 let before: Vec<Tensor> = sums.iter().map(|t| t.copy().unwrap()).collect();
                 let into = into(&sums);
@@ -74,7 +79,7 @@ fn forward_and_backward_agree_with_the_reference() {
                     assert!(added.iter().flat_map(bits).all(|bits| bits == 0));
                     continue;
                 }
-                let (want, gradients) = reference_gradients(|i| reference(i, &mask), &inputs, &dy);
+                let (want, gradients) = reference_gradients(|i| reference(form, i, &mask), &inputs, &dy);
                 // Two roundings: that of the sum, and that of the result.
                 let tolerance = within(dtype, 1e-5, 2.0);
                 assert_close("y", &y, &want, tolerance);
@@ -99,11 +104,11 @@ fn the_gradient_of_the_sum_is_added_to_that_of_the_norm() {
         let some = Dropout { probability: 0.1, stream: Stream::new(1, Purpose::Dropout, 9) };
         for (dtype, cols) in DTYPES.into_iter().flat_map(|dtype| [67, 200, 2064].map(|cols| (dtype, cols))) {
             let keys: Vec<u64> = (0..30).collect();
-            for dropout in [None, Some(&some)] {
+            for (dropout, form) in [None, Some(&some)].into_iter().flat_map(|d| FORMS.map(|form| (d, form))) {
                 let [x, residual, dy, d_sum] = [1, 2, 3, 4].map(|id| fresh_in((30, cols), id, dtype));
                 let [bias, weight, norm_bias] = [5, 6, 7].map(|id| fresh(cols, id));
-                let (_, saved) =
-                    forward(&x, &residual, &weights(&bias, &weight, &norm_bias), &keys, dropout).unwrap();
+                let weights = Weights { form, ..weights(&bias, &weight, &norm_bias) };
+                let (_, saved) = forward(&x, &residual, &weights, &keys, dropout).unwrap();
                 let sums = [(); 3].map(|()| fresh(cols, 8).zeros_like().unwrap());
                 let into = into(&sums);
                 let (dx, dresidual) =
@@ -111,7 +116,8 @@ fn the_gradient_of_the_sum_is_added_to_that_of_the_norm() {
                 let mask = mask(dropout, &keys, cols);
                 let seed = Tensor::cat(&[&double(&dy), &double(&d_sum)], 1).unwrap();
                 let inputs = [&x, &bias, &residual, &weight, &norm_bias];
-                let (_, gradients) = reference_gradients(|i| reference_of_both(i, &mask), &inputs, &seed);
+                let (_, gradients) =
+                    reference_gradients(|i| reference_of_both(form, i, &mask), &inputs, &seed);
                 let tolerance = within(dtype, 1e-5, 2.0);
                 for (what, got, want) in [
                     ("dx", &dx, 0),
@@ -140,7 +146,8 @@ fn no_biases_equal_biases_of_zeros() {
                 let biases =
                     [[Some(&zeros), Some(&zeros)], [None, None], [None, Some(&zeros)], [Some(&zeros), None]];
                 let [want, others @ ..] = biases.map(|[bias, norm_bias]| {
-                    let weights = Weights { bias, norm_weight: &weight, norm_bias, eps: EPS };
+                    let form = Form::LayerNorm;
+                    let weights = Weights { bias, norm_weight: &weight, norm_bias, eps: EPS, form };
                     let (y, saved) = forward(&x, &residual, &weights, &keys, Some(&dropout)).unwrap();
                     let dnorm_weight = fresh(cols, 6);
                     let unread = [7, 9].map(|id| fresh(cols, id));
@@ -164,15 +171,17 @@ fn no_biases_equal_biases_of_zeros() {
 #[test]
 fn the_norm_is_the_layer_norm_of_the_saved_sum() {
     on_each_device(|| {
-        for (dtype, cols) in DTYPES.into_iter().flat_map(|dtype| [67, 200, 2064].map(|cols| (dtype, cols))) {
+        let sizes = DTYPES.into_iter().flat_map(|dtype| [67, 200, 2064].map(|cols| (dtype, cols)));
+        for ((dtype, cols), form) in sizes.flat_map(|size| FORMS.map(|form| (size, form))) {
             let [x, residual, dy] = [1, 2, 3].map(|id| fresh_in((40, cols), id, dtype));
             let [bias, weight, norm_bias] = [4, 5, 6].map(|id| fresh(cols, id));
-            let (y, saved) = forward(&x, &residual, &weights(&bias, &weight, &norm_bias), &[], None).unwrap();
-            let (want, moments) = layer_norm::forward(&saved.sum_td, &weight, Some(&norm_bias), EPS).unwrap();
-            assert_eq!(
-                [&y, &saved.moments.mean_t, &saved.moments.rstd_t].map(bits),
-                [&want, &moments.mean_t, &moments.rstd_t].map(bits)
-            );
+            let weights = Weights { form, ..weights(&bias, &weight, &norm_bias) };
+            let (y, saved) = forward(&x, &residual, &weights, &[], None).unwrap();
+            let (want, moments) =
+                layer_norm::forward(form, &saved.sum_td, &weight, Some(&norm_bias), EPS).unwrap();
+            assert_eq!([&y, &saved.moments.rstd_t].map(bits), [&want, &moments.rstd_t].map(bits));
+            assert_eq!(saved.moments.mean_t.as_ref().map(bits), moments.mean_t.as_ref().map(bits));
+            assert_eq!(moments.mean_t.is_some(), form == Form::LayerNorm);
             let sums = [7, 8, 9].map(|id| fresh(cols, id));
             let (dx, dresidual) = backward(&dy, None, &saved, &weight, &into(&sums), &[], None).unwrap();
             let want = layer_norm::backward(
@@ -219,11 +228,12 @@ fn kept_decisions_equal_those_computed_again() {
     let dropout = Dropout { probability: 0.3, stream: Stream::new(1, Purpose::Dropout, 9) };
     let keys: Vec<u64> = (0..20).map(|row| row * 0x1_0000_0001).collect();
     on_each_device(|| {
-        for (dtype, cols) in DTYPES.into_iter().flat_map(|dtype| [328, 768, 1000].map(|cols| (dtype, cols))) {
+        let sizes = DTYPES.into_iter().flat_map(|dtype| [328, 768, 1000].map(|cols| (dtype, cols)));
+        for ((dtype, cols), form) in sizes.flat_map(|size| FORMS.map(|form| (size, form))) {
             let [x, residual, dy] = [1, 2, 3].map(|id| fresh_in((20, cols), id, dtype));
             let [bias, weight, norm_bias] = [4, 5, 6].map(|id| fresh(cols, id));
-            let (_, saved) =
-                forward(&x, &residual, &weights(&bias, &weight, &norm_bias), &keys, Some(&dropout)).unwrap();
+            let weights = Weights { form, ..weights(&bias, &weight, &norm_bias) };
+            let (_, saved) = forward(&x, &residual, &weights, &keys, Some(&dropout)).unwrap();
             let is_gpu = Gpu::of(&x).unwrap().is_some();
             let kept = saved.kept.as_ref().map_or(0, |kept| kept.elem_count() * size_of::<u32>());
             assert_eq!(kept as u64, if is_gpu { kept_bytes(20, cols as u64) } else { 0 });
@@ -280,7 +290,9 @@ fn the_reference_is_differentiable() {
     let dropout = Dropout { probability: 0.5, stream: Stream::new(1, Purpose::Dropout, 9) };
     let mask = mask(Some(&dropout), &[1, 2, 3], 7);
     let inputs = [&fresh((3, 7), 1), &fresh(7, 2), &fresh((3, 7), 3), &fresh(7, 4), &fresh(7, 5)];
-    assert_reference_is_differentiable(|i| reference(i, &mask), &inputs, &fresh((3, 7), 6));
+    for form in FORMS {
+        assert_reference_is_differentiable(|i| reference(form, i, &mask), &inputs, &fresh((3, 7), 6));
+    }
 }
 
 #[test]
@@ -288,8 +300,7 @@ fn gradients_that_are_not_begun_are_overwritten() {
     on_each_device(|| {
         let [x, residual, dy] = [1, 2, 3].map(|id| fresh((70, 40), id));
         let [bias, weight, norm_bias] = [4, 5, 6].map(|id| fresh(40, id));
-        let weights =
-            Weights { bias: Some(&bias), norm_weight: &weight, norm_bias: Some(&norm_bias), eps: 1e-5 };
+        let weights = weights(&bias, &weight, &norm_bias);
         let (_, saved) = forward(&x, &residual, &weights, &[][..], None).unwrap();
         let [overwritten, added] = [false, true].map(|begun| {
             let value = if begun { 0.0 } else { f64::NAN };

@@ -27,8 +27,12 @@ pub(super) fn begin_with_text(
     let named = parameters.named()?;
     let (_, table) = named.iter().find(|(name, _)| *name == spec.name).context("it was just found")?;
     let mut values: Vec<f32> = table.flatten_all()?.to_vec1()?;
+    let deviation = match spec.init {
+        Init::Uniform(range) => range / 3f64.sqrt(),
+        _ => model.encoder.initializer_range,
+    };
     // Expected length of a random row.
-    let length = model.encoder.initializer_range * (width as f64).sqrt();
+    let length = deviation * (width as f64).sqrt();
     for (row, vector) in values.chunks_exact_mut(width).zip(vectors.chunks_exact(width)) {
         if vector.iter().any(|value| *value != 0.0) {
             row.iter_mut().zip(vector).for_each(|(row, value)| *row = (f64::from(*value) * length) as f32);

@@ -211,6 +211,7 @@ fn steps_of_a_pair_and_of_other_types_keep_the_rules() {
     };
     for case in [
         case("modernbert-base", 1, 2, 128),
+        case("neobert-base", 1, 2, 128),
         Case { gradient_checkpointing: true, ..disentangled.clone() },
         disentangled,
         Case { compute: ComputeType::F16, ..case("tiny", 1, 3, 37) },

@@ -12,6 +12,9 @@ import sys
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["TRANSFORMERS_VERBOSITY"] = "error"
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[3] / "scripts"))
+
+import neobert_reference  # noqa: E402
 import torch  # noqa: E402
 import transformers  # noqa: E402
 
@@ -53,6 +56,7 @@ def of_words(model, tokenizer, row, said):
 def main():
     place = pathlib.Path(sys.argv[1])
     torch.set_num_threads(1)
+    neobert_reference.register()
     cells = wrong = 0
     for told in sorted(place.glob("*/*.said")):
         name, task = told.parent.name, told.stem

@@ -51,7 +51,7 @@ struct Kind {
 }
 
 /// Each family, and each kind of vocabulary with families that have token types and such that have none.
-const KINDS: [Kind; 14] = [
+const KINDS: [Kind; 15] = [
     Kind { family: "roberta", tokenizer: "{vocab_size: 400}" },
     Kind { family: "roberta", tokenizer: "{vocab_size: 400, lowercase: true, strip_accents: true}" },
     Kind { family: "roberta", tokenizer: "{vocab_size: 400, add_prefix_space: true}" },
@@ -63,6 +63,7 @@ const KINDS: [Kind; 14] = [
     Kind { family: "deberta-v2", tokenizer: "{vocab_size: 400, algorithm: unigram}" },
     Kind { family: "modernbert", tokenizer: "{vocab_size: 400, add_prefix_space: true}" },
     Kind { family: "mpnet", tokenizer: "{vocab_size: 400, algorithm: wordpiece}" },
+    Kind { family: "neobert", tokenizer: "{vocab_size: 400, algorithm: wordpiece, lowercase: true}" },
     Kind { family: "distilbert", tokenizer: "{vocab_size: 400, lowercase: true}" },
     Kind { family: "camembert", tokenizer: "{vocab_size: 400}" },
     Kind { family: "xlm-roberta", tokenizer: "{vocab_size: 400, algorithm: unigram}" },
@@ -80,11 +81,12 @@ fn train(place: &Workplace, name: &str, kind: &Kind) {
         }
         _ => "hidden_size: 16, num_hidden_layers: 1, num_attention_heads: 2, intermediate_size: 32",
     };
+    let positions = if kind.family == "neobert" { "max_length" } else { "max_position_embeddings" };
     let config = format!(
         "run: {{output_dir: {name}, threads: 1, sample_text: null, tensorboard: false}}\n\
          data: {{sources: [{{files: [corpus.txt], document: paragraph}}], validation_fraction: 0.1, \
          max_seq_length: 32}}\ntokenizer: {}\n\
-         model: {{{}: {{{shape}, max_position_embeddings: 80}}}}\n\
+         model: {{{}: {{{shape}, {positions}: 80}}}}\n\
          training: {{per_device_train_batch_size: 2, max_steps: 1, save_steps: 100, eval_steps: 100}}\n",
         kind.tokenizer, kind.family
     );

@@ -113,7 +113,7 @@ fn what_a_phase_cannot_change_is_refused_by_name() {
             "a phase does not change it; what it can change:",
         ],
     );
-    refused("global_rope_theta: 100", &["positions of RoBERTa are no angles"]);
+    refused("global_rope_theta: 100", &["RoBERTa has no `global_rope_theta`"]);
     refused("sources: [{name: web, weight: 1}]", &["`web` is the name of no source", "`corpus`, `books`"]);
     let longer = ["data.max_seq_length=64", "training.phases=[{until_step: 3, max_seq_length: 32}]"];
     let longer = [&MODERNBERT[..], &longer].concat();

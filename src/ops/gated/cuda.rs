@@ -1,13 +1,20 @@
-//! Gated GELU on the GPU, one pass over the rows each way.
+//! Gated activations on the GPU, one pass over the rows each way.
 
 use candle_core::{Result, Tensor};
 
 use crate::cuda::columns::{Columns, WARPS};
 use crate::cuda::sums::RowBlocks;
 use crate::cuda::{Address, Gpu, Kernel, wide};
+use crate::gated::Function;
 
-const FORWARD: Kernel = Kernel { op: "geglu", name: "geglu_forward" };
-const BACKWARD: Kernel = Kernel { op: "geglu", name: "geglu_backward" };
+/// The kernels of a function, forward and backward.
+fn kernels(function: Function) -> [Kernel; 2] {
+    let names = match function {
+        Function::Gelu => ["geglu_forward", "geglu_backward"],
+        Function::Silu => ["swiglu_forward", "swiglu_backward"],
+    };
+    names.map(|name| Kernel { op: "gated", name })
+}
 
 /// Same layout as `Args` in `kernel.cu`.
 #[derive(Debug, Clone, Copy)]
@@ -20,16 +27,18 @@ struct Args {
     wide: u32,
 }
 
-pub(super) fn forward(gpu: &Gpu, x_t2f: &Tensor) -> Result<Tensor> {
+pub(super) fn forward(function: Function, gpu: &Gpu, x_t2f: &Tensor) -> Result<Tensor> {
     let (tokens, cols) = (x_t2f.dim(0)?, x_t2f.dim(1)? / 2);
     let y = gpu.uninitialised((tokens, cols), x_t2f.dtype())?;
-    launch(gpu, FORWARD, None, x_t2f, &y)?;
+    let [kernel, _] = kernels(function);
+    launch(gpu, kernel, None, x_t2f, &y)?;
     Ok(y)
 }
 
-pub(super) fn backward(gpu: &Gpu, dy_tf: &Tensor, x_t2f: &Tensor) -> Result<Tensor> {
+pub(super) fn backward(function: Function, gpu: &Gpu, dy_tf: &Tensor, x_t2f: &Tensor) -> Result<Tensor> {
+    let [_, kernel] = kernels(function);
     let dx = gpu.uninitialised(x_t2f.shape(), x_t2f.dtype())?;
-    launch(gpu, BACKWARD, Some(dy_tf), x_t2f, &dx)?;
+    launch(gpu, kernel, Some(dy_tf), x_t2f, &dx)?;
     Ok(dx)
 }
 

@@ -1,4 +1,4 @@
-//! Gated GELU on the CPU, one pass over the rows each way.
+//! Gated activations on the CPU, one pass over the rows each way.
 
 use std::mem::MaybeUninit;
 
@@ -6,12 +6,44 @@ use candle_core::{Result, Tensor};
 
 use crate::activation::cpu::{phi, phi_integral};
 use crate::element::Element;
-use crate::parallel;
+use crate::gated::Function;
 use crate::simd::kernel;
 use crate::tensor::{from_vec, unwritten, values};
+use crate::{parallel, simd};
 
-pub(super) fn forward<T: Element>(x_t2f: &Tensor) -> Result<Tensor> {
+/// A function `u * P(u)` of one number.
+trait Curve {
+    /// `P(u)` and `P'(u)`.
+    fn share_and_slope(u: f32) -> (f32, f32);
+}
+
+struct Gelu;
+
+impl Curve for Gelu {
+    #[inline(always)]
+    fn share_and_slope(u: f32) -> (f32, f32) {
+        (phi_integral(u), phi(u))
+    }
+}
+
+struct Silu;
+
+impl Curve for Silu {
+    /// The exponential of a negative number does not overflow, and `1 - P` would lose digits for `P` near 1.
+    #[inline(always)]
+    fn share_and_slope(u: f32) -> (f32, f32) {
+        let e = simd::exp_f32(-u.abs());
+        let larger = 1.0 / (1.0 + e);
+        (if u < 0.0 { e * larger } else { larger }, e * larger * larger)
+    }
+}
+
+pub(super) fn forward<T: Element>(function: Function, x_t2f: &Tensor) -> Result<Tensor> {
     let (tokens, cols) = (x_t2f.dim(0)?, x_t2f.dim(1)? / 2);
+    let forward_row = match function {
+        Function::Gelu => forward_row::<T, Gelu>,
+        Function::Silu => forward_row::<T, Silu>,
+    };
     let x = values::<T>(x_t2f)?;
     let len = tokens * cols;
     let mut y = Vec::new();
@@ -27,15 +59,19 @@ pub(super) fn forward<T: Element>(x_t2f: &Tensor) -> Result<Tensor> {
 }
 
 kernel! {
-    fn forward_row<T>(u: &[T], gate: &[T], y: &mut [MaybeUninit<T>]) {
+    fn forward_row<T; F: Curve>(u: &[T], gate: &[T], y: &mut [MaybeUninit<T>]) {
         for ((y, u), gate) in y.iter_mut().zip(u).zip(gate) {
             let u = u.widen();
-            y.write(T::narrow(u * phi_integral(u) * gate.widen()));
+            y.write(T::narrow(u * F::share_and_slope(u).0 * gate.widen()));
         }
     }
 }
 
-pub(super) fn backward<T: Element>(dy_tf: &Tensor, x_t2f: &Tensor) -> Result<Tensor> {
+pub(super) fn backward<T: Element>(function: Function, dy_tf: &Tensor, x_t2f: &Tensor) -> Result<Tensor> {
+    let backward_row = match function {
+        Function::Gelu => backward_row::<T, Gelu>,
+        Function::Silu => backward_row::<T, Silu>,
+    };
     let cols = dy_tf.dims2()?.1;
     let (dy, x) = (values::<T>(dy_tf)?, values::<T>(x_t2f)?);
     let mut dx = Vec::new();
@@ -52,12 +88,18 @@ pub(super) fn backward<T: Element>(dy_tf: &Tensor, x_t2f: &Tensor) -> Result<Ten
 }
 
 kernel! {
-    fn backward_row<T>(dy: &[T], u: &[T], gate: &[T], du: &mut [MaybeUninit<T>], dgate: &mut [MaybeUninit<T>]) {
+    fn backward_row<T; F: Curve>(
+        dy: &[T],
+        u: &[T],
+        gate: &[T],
+        du: &mut [MaybeUninit<T>],
+        dgate: &mut [MaybeUninit<T>],
+    ) {
         for ((((du, dgate), dy), u), gate) in du.iter_mut().zip(dgate).zip(dy).zip(u).zip(gate) {
             let dy = dy.widen();
             let u = u.widen();
-            let share = phi_integral(u);
-            du.write(T::narrow(dy * gate.widen() * u.mul_add(phi(u), share)));
+            let (share, slope) = F::share_and_slope(u);
+            du.write(T::narrow(dy * gate.widen() * u.mul_add(slope, share)));
             dgate.write(T::narrow(dy * (u * share)));
         }
     }

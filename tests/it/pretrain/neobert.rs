@@ -1,0 +1,87 @@
+//! NeoBERT as its users meet it: pretrained, fine-tuned, used, interrupted, continued.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use crate::material::tagged;
+use crate::pretrain::family::{comes_to_the_same_bytes, fine_tunes_with, learns};
+use crate::workplace::Workplace;
+
+/// A small NeoBERT with its WordPiece in the place of the configuration's model. The feed-forward width is
+/// 40: two thirds of 56, rounded up.
+const NEOBERT: [&str; 2] = [
+    "model={neobert: {hidden_size: 32, num_hidden_layers: 2, num_attention_heads: 2, intermediate_size: 56, \
+     max_length: 40, decoder_init_range: 0.1, hidden_dropout_prob: 0.1}}",
+    "tokenizer={algorithm: wordpiece, lowercase: true, vocab_size: 400}",
+];
+
+#[test]
+fn a_run_leaves_a_folder_to_fine_tune_and_to_predict_with() {
+    let place = Workplace::new();
+    learns(&place, &NEOBERT);
+    let config = place.json("final/config.json");
+    for (key, value) in [
+        ("architectures", json!(["NeoBERTLMHead"])),
+        ("model_type", "neobert".into()),
+        ("max_length", 40.into()),
+        ("norm_eps", 1e-5.into()),
+        ("intermediate_size", 56.into()),
+        ("tie_word_embeddings", false.into()),
+    ] {
+        assert_eq!(config[key], value, "{key}");
+    }
+    let code = "chandar-lab/NeoBERT--model.NeoBERT";
+    assert_eq!(config["auto_map"]["AutoModel"], code);
+    assert_eq!(config["auto_map"]["AutoModelForMaskedLM"], format!("{code}LMHead"));
+    for key in ["max_position_embeddings", "layer_norm_eps", "hidden_act", "type_vocab_size"] {
+        assert_eq!(config.get(key), None, "{key}");
+    }
+    assert_eq!(place.json("final/tokenizer_config.json")["tokenizer_class"], "BertTokenizer");
+    place.program(&["checkpoint", "verify", "run/final"], "").ok();
+    fine_tunes_with(&place, "classifier.bias, classifier.weight, dense.bias, dense.weight");
+
+    fs::write(place.path("tagged.conll"), tagged(24)).unwrap();
+    fs::write(place.path("pairs.jsonl"), "{\"good\": \"one fish\", \"bad\": \"fish one\"}\n").unwrap();
+    let tuning = ["finetune", "--task", "token-classify", "--model", "run/final", "--train", "tagged.conll"];
+    let more =
+        ["--eval", "tagged.conll", "--set", "data.max_seq_length=32", "--set", "run.output_dir=tagger"];
+    place.program(&[&tuning[..], &more, &["--set", "training.max_steps=4"]].concat(), "").ok();
+    let pairs =
+        ["evaluate", "--model", "run/final", "--task", "minimal-pairs", "--data", "pairs.jsonl", "--json"];
+    let scores: Value = serde_json::from_str(&place.program(&pairs, "").ok().stdout).unwrap();
+    assert!(scores["eval_accuracy"].is_number(), "{scores}");
+    let embed = ["embed", "--model", "run/final", "--file", "-", "--output", "v.npy"];
+    place.program(&embed, "the cat sees\n").ok();
+    assert_eq!(fs::read(place.path("v.npy")).unwrap().len(), 128 + 4 * 32);
+}
+
+#[test]
+fn an_interrupted_run_comes_to_the_same_bytes() {
+    comes_to_the_same_bytes(&NEOBERT);
+}
+
+/// A run from a folder keeps the decoder's own weight: at its first step it is the model that was trained.
+#[test]
+fn a_run_from_a_folder_begins_with_all_its_weights() {
+    let place = Workplace::new();
+    let begun = place.run(&NEOBERT, &[]).ok();
+    assert!(begun.stdout.contains("trained"), "{}", begun.stdout);
+    let more = ["model={path: run/final}", "run.output_dir=more", "training.max_steps=1"];
+    place.run(&[&more[..], &["training.learning_rate=1.0e-30"]].concat(), &[]).ok();
+    let [trained, more] = ["run/final", "more/final"]
+        .map(|folder| fs::read(place.path(folder).join("model.safetensors")).unwrap());
+    let start = |bytes: &[u8]| 8 + u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
+    assert!(trained[start(&trained)..] == more[start(&more)..], "the weights differ");
+}
+
+#[test]
+fn keys_and_tasks_of_other_families_are_refused() {
+    let place = Workplace::new();
+    let phases = "training.phases=[{until_step: 2, max_seq_length: 16, global_rope_theta: 100}]";
+    place.run(&[&NEOBERT[..], &[phases]].concat(), &[]).refused(2, &["NeoBERT has no `global_rope_theta`"]);
+    let narrow = ["model.neobert.intermediate_size=1"];
+    place.run(&[&NEOBERT[..], &narrow].concat(), &[]).refused(2, &["1 leaves no feed-forward width"]);
+    let other = ["task=replaced_token_detection"];
+    place.run(&[&NEOBERT[..], &other].concat(), &[]).refused(2, &["needs a head that NeoBERT does not have"]);
+}
