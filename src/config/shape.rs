@@ -272,7 +272,7 @@ mod tests {
         assert!(shape.field("model").expect("is a field").required);
         assert_eq!(shape.find("seed"), ["run.seed"]);
         assert_eq!(shape.find("type_vocab_size").len(), 7, "each family has its own keys");
-        assert_eq!(shape.find("norm_eps"), ["model.modernbert.norm_eps"]);
+        assert_eq!(shape.find("norm_eps"), ["model.modernbert.norm_eps", "model.neobert.norm_eps"]);
     }
 
     #[test]
@@ -280,7 +280,9 @@ mod tests {
         let shapes = [Shape::from_struct::<PretrainConfig>(), Shape::from_struct::<FinetuneConfig>()];
         for (other, name) in OTHER_NAMES {
             assert!(shapes.iter().any(|s| !s.find(name).is_empty()), "{name}");
-            assert!(shapes.iter().all(|s| s.find(other).is_empty()), "{other} is a key of its own");
+            // A family may have a key of that name: an other name counts only in tables without such a key.
+            let mut keys = shapes.iter().flat_map(|s| s.find(other));
+            assert!(keys.all(|key| key.starts_with("model.")), "{other} is a key of its own");
         }
     }
 }
