@@ -6,8 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::merge::merged;
-use crate::protocol::LIST_KEYS;
-use crate::shape::{INCLUDE, PROFILES, Shape, name_of};
+use crate::shape::{INCLUDE, LIST_KEYS, PROFILES, Shape, name_of};
 use crate::tree::{Node, Place, Value};
 use crate::{FinetuneConfig, PretrainConfig, axes, tree, variables};
 use base::error::{Class, Problem};

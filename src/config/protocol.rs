@@ -15,7 +15,7 @@ use crate::check::{Wrong, check};
 use crate::merge::merged;
 use crate::overrides::Override;
 use crate::resume::{CUT, diff};
-use crate::shape::{Shape, name_of, quoted};
+use crate::shape::{LIST_KEYS, Shape, name_of, quoted};
 use crate::tree::{Entry, Node, Place, Value, parse};
 use crate::{FinetuneConfig, Goal, load, variables};
 use base::error::{Problem, Problems};
@@ -49,9 +49,6 @@ const EUROEVAL_SEED: u64 = 4242;
 
 /// EuroEval cuts texts where the model does; the limit keeps models for long texts comparable.
 const LONGEST_SEQUENCE: usize = 512;
-
-/// Keys of the list itself.
-pub(super) const LIST_KEYS: [&str; 3] = ["protocol", "iterations", "published"];
 
 /// Keys of tasks that have a meaning in a protocol only.
 const TASK_KEYS: [&str; 3] = ["test_file", "max_test_samples", "bootstrap"];

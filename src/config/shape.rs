@@ -53,6 +53,9 @@ pub(super) const INCLUDE: &str = "include";
 /// The key at the top of a file with named parts of the configuration.
 pub(super) const PROFILES: &str = "profiles";
 
+/// Keys of a list of tasks that say by which protocol models are compared.
+pub(super) const LIST_KEYS: [&str; 3] = ["protocol", "iterations", "published"];
+
 /// Other names of keys, which Hugging Face's scripts use or used for the same thing: pairs of other name and
 /// key.
 pub(super) const OTHER_NAMES: &[(&str, &str)] = &[

@@ -9,8 +9,8 @@ use serde::Serialize;
 
 use crate::merge::merged;
 use crate::overrides::Override;
-use crate::protocol::{LIST_KEYS, ListKeys, ProtocolTask};
-use crate::shape::{name_of, quoted};
+use crate::protocol::{ListKeys, ProtocolTask};
+use crate::shape::{LIST_KEYS, name_of, quoted};
 use crate::suggest::closest;
 use crate::tree::{Entry, Node, Place, Value, shortened};
 use crate::{FinetuneConfig, Goal, load, profiles, protocol, variables};
