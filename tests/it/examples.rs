@@ -144,7 +144,7 @@ fn furnished() -> Workplace {
     for name in ["configs/tasks/compare-sample.yaml", "configs/tasks/compare-finnish.yaml", "tasks.yaml"] {
         write(&place, name, tasks);
     }
-    let tasks = "protocol: euroeval\niterations: 1\ntraining: {max_steps: 2, eval_steps: 1, save_steps: 1}\ntasks:\n  \
+    let tasks = "protocol: euroeval\niterations: 1\ntraining: {max_steps: 2, warmup_steps: 1, eval_steps: 1, save_steps: 1}\ntasks:\n  \
                  - name: animals\n    data: {train_file: train.csv, eval_file: dev.csv, test_file: test.csv}\n";
     write(&place, "configs/tasks/euroeval-finnish.yaml", tasks);
     for folder in [".local/share/bash-completion/completions", ".config/fish/completions"] {
