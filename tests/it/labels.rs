@@ -162,7 +162,7 @@ fn numbers_of_tags_are_read_in_the_order_of_their_file_alone() {
     };
     evaluate("numbers.jsonl", &[]).refused(
         1,
-        &["numbers.jsonl:1: field `ner_tags` is a list with the number 4", "`--labels` of `evaluate`"],
+        &["numbers.jsonl:1: field `ner_tags` is a list with the number 4", "this file have: `--labels`"],
     );
     let named = evaluate("numbers.jsonl", &["--labels", &names.join(",")]).ok().stdout;
     assert_eq!(named, evaluate("texts.jsonl", &[]).ok().stdout);

@@ -24,8 +24,7 @@ const TOKEN_FIELD: &str = "tokens";
 const TAG_FIELDS: [&str; 2] = ["tags", "ner_tags"];
 
 /// The hint for numbers instead of tags.
-const NAME_TAGS: &str = "name all tags in the order that the numbers of this file have: `data.labels`, or `--labels` \
-    of `evaluate`";
+const NAME_TAGS: &str = "name all tags in the order that the numbers of this file have: `data.labels`";
 
 /// Longest sentence in words. In a longer one the empty line that ends a sentence is missing.
 const WORDS_MAX: usize = 1 << 20;

@@ -167,8 +167,7 @@ fn unnamed(name: &str, count: usize) -> Problem {
     let message = format!(
         "`{name}` is a list of 0 and 1 for each label (multi-hot), and nothing names the {count} labels"
     );
-    Problem::new(message)
-        .hint("name them in the order of the list: `data.labels`, or `--labels` of `evaluate`")
+    Problem::new(message).hint("name them in the order of the list: `data.labels`")
 }
 
 fn mark(item: &Value) -> Option<Mark> {

@@ -45,8 +45,7 @@ fn a_length_that_is_not_given_is_what_the_model_takes() {
     assert!(planned.stdout.contains("rows of at most 32 tokens") && planned.stderr.contains(NOTE));
     for gpu in ["  on a rented GPU      h100: bf16, ", " l4: bf16, ", " t4: f16, "] {
         let (_, rest) = planned.stdout.split_once(gpu).expect("a line for the GPU");
-        // Two steps take the shortest time that is assumed for a step.
-        assert!(rest.starts_with("0.0") && rest.lines().next().is_some_and(|line| line.contains(", $")));
+        assert!(rest.lines().next().is_some_and(|line| line.contains(" seconds, $")), "{rest}");
     }
     let shown = place.program(&["config", "show", "tune.yaml"], "").ok().stdout;
     assert!(shown.contains("max_seq_length: null"), "{shown}");

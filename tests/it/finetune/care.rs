@@ -63,7 +63,7 @@ fn a_run_goes_on_with_the_examples_and_the_model_that_it_began_with() {
     refused("train.csv", &examples(120), "data.train_file");
     refused("dev.csv", &examples(30), "data.eval_file");
     let other = train + "frog,\"the frog sees the horse\"\n";
-    refused("train.csv", &other, "data.labels");
+    refused("train.csv", &other, "--labels");
     // Another model of the same shape: one step less. Its folder has hashes of its own.
     place.run(&["training.max_steps=19", "run.output_dir=other", "run.sample_text=null"], &[]).ok();
     fs::rename(place.path("run/final"), place.path("run/kept")).unwrap();

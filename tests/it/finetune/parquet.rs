@@ -138,7 +138,7 @@ fn tagged_words_are_read_with_texts_or_numbers_as_tags() {
     assert_eq!(predicted("dev-texts.parquet"), predicted("dev.conll"));
 
     let (files, unnamed) = (["train-numbers.parquet", "dev-numbers.parquet"], "data.labels=[]");
-    run("bad", files, unnamed).refused(1, &["train-numbers.parquet:1: field `ner_tags`", "`data.labels`"]);
+    run("bad", files, unnamed).refused(1, &["train-numbers.parquet:1: field `ner_tags`", "`--labels`"]);
     run("bad", files, "data.labels=[O, B-bird, I-bird]")
         .refused(1, &["train-numbers.parquet:2: item 2 of `ner_tags` is 3", "the numbers 0 to 2"]);
     let short = [

@@ -41,7 +41,7 @@ fn a_test_file_is_scored_by_the_final_model_and_a_bootstrap_draws_for_each_seed(
     let drawn =
         ["--set", "data.bootstrap=true", "--seeds", "1,2", "--max-steps", "2", "--output-dir", "drawn"];
     let report = finetune(&place, &[&test[..], &drawn].concat()).ok();
-    assert_eq!(report.stdout.matches("\n        mean").count(), 2, "{}", report.stdout);
+    assert_eq!(report.stdout.matches("\n    mean ").count(), 2, "{}", report.stdout);
     let texts = |seed: u64| -> Vec<String> {
         let predictions =
             fs::read_to_string(place.path(&format!("drawn/seed-{seed}/predictions.jsonl"))).unwrap();
