@@ -10,10 +10,11 @@ use crate::workplace::Workplace;
 
 /// A small NeoBERT with its WordPiece in the place of the configuration's model. The feed-forward width is
 /// 40: two thirds of 56, rounded up.
-const NEOBERT: [&str; 2] = [
+const NEOBERT: [&str; 3] = [
     "model={neobert: {hidden_size: 32, num_hidden_layers: 2, num_attention_heads: 2, intermediate_size: 56, \
      max_length: 40, decoder_init_range: 0.1, hidden_dropout_prob: 0.1}}",
     "tokenizer={algorithm: wordpiece, lowercase: true, vocab_size: 400}",
+    "run.sample_text=the [MASK] sees [MASK] and the [MASK] sleeps.",
 ];
 
 #[test]
