@@ -163,7 +163,9 @@ fn write_pretraining(args: &InitArgs, budget: Duration, output: &Path, output_di
         format_bytes(sample.text_bytes as u64)
     ));
     let corpus = Corpus::open(&staged)?;
-    sources::notes_on_fields(&corpus, &args.field).iter().for_each(|note| progress.note(note));
+    for note in sources::notes_on_fields(&corpus, &args.field) {
+        progress.note(&note);
+    }
     let crawl = match recipe::crawl_reason(corpus.files()) {
         Some(reason) => Some((reason, recipe::preview_filters(&sample)?)),
         None => None,

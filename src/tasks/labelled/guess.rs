@@ -297,7 +297,7 @@ mod tests {
     fn other_columns_with_texts_are_found_with_their_share() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("news.jsonl");
-        let mut rows = String::new();
+        let mut rows = Vec::new();
         for n in 0..9 {
             let row = serde_json::json!({
                 "title": "Three short words",
@@ -306,9 +306,9 @@ mod tests {
                 "day": format!("2018-04-2{n}"),
                 "tags": ["one two three"],
             });
-            rows += &format!("{row}\n");
+            rows.push(row.to_string());
         }
-        std::fs::write(&path, rows).unwrap();
+        std::fs::write(&path, rows.join("\n")).unwrap();
         for (field, expected) in [("text", ("title", 17.0 / 67.0)), ("title", ("text", 50.0 / 67.0))] {
             let found = other_texts(&path, field).unwrap().unwrap();
             assert_eq!(found, [(expected.0.to_string(), expected.1)]);
