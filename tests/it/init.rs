@@ -146,8 +146,8 @@ fn labelled_files_that_differ_or_hold_lists_are_noticed() {
         .ok()
         .stdout;
     assert!(told.contains("note: `a, b` seems to be several labels"), "{told}");
-    let rows: String = (0..40).map(|n| format!("a text of some words {n},{}\n", n % 2)).collect();
-    fs::write(place.path("numbers.csv"), format!("text,label\n{rows}")).unwrap();
+    let rows: Vec<String> = (0..40).map(|n| format!("a text of some words {n},{}", n % 2)).collect();
+    fs::write(place.path("numbers.csv"), format!("text,label\n{}\n", rows.join("\n"))).unwrap();
     let arguments = ["init", "--model", "run/final", "-o", "numbers.yaml", "--train", "numbers.csv"];
     let told = place.program(&arguments, "").ok().stdout;
     assert!(
