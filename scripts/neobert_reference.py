@@ -1,13 +1,19 @@
-"""NeoBERT in PyTorch, as arXiv:2502.19587 and `model.py` of chandar-lab/NeoBERT define it: transformers has no class for it.
+"""NeoBERT in PyTorch, as arXiv:2502.19587 and `model.py` of chandar-lab/NeoBERT define it.
 
-The names of classes, parameters and keys are those of `model.py`, so that its folders load here and ours there. There are no packed
-sequences, and xformers is not needed. `NeoBERTForTokenClassification` is not in `model.py`: it is BERT's.
+Transformers has no class for it. The names of classes, parameters and keys are those of `model.py`, so that its folders
+load here and ours there. There are no packed sequences, and xformers is not needed. `NeoBERTForTokenClassification` is
+not in `model.py`: it is BERT's.
 """
 
 import torch
 import transformers
 from torch import nn
-from transformers.modeling_outputs import BaseModelOutput, MaskedLMOutput, SequenceClassifierOutput, TokenClassifierOutput
+from transformers.modeling_outputs import (
+    BaseModelOutput,
+    MaskedLMOutput,
+    SequenceClassifierOutput,
+    TokenClassifierOutput,
+)
 
 THETA = 10000.0
 
@@ -60,7 +66,7 @@ def turns_of(length, size, device):
 
 
 def rotated(heads, turns):
-    """Heads [B, S, H, K], in which each pair of adjacent numbers is a complex number that turns by an angle of its position."""
+    """Heads [B, S, H, K]: each pair of adjacent numbers is a complex number, and turns by the angle of its position."""
     wide = heads if heads.dtype == torch.float64 else heads.float()
     pairs = torch.view_as_complex(wide.unflatten(3, (-1, 2)))
     return torch.view_as_real(pairs * turns.to(pairs.dtype)).flatten(3).to(heads.dtype)
@@ -121,7 +127,8 @@ class NeoBERT(NeoBERTPreTrainedModel):
 
     def forward(self, input_ids, attention_mask=None, **_):
         mask = None if attention_mask is None else attention_mask.bool()[:, None, None, :]
-        turns = turns_of(input_ids.shape[1], self.config.hidden_size // self.config.num_attention_heads, input_ids.device)
+        width = self.config.hidden_size // self.config.num_attention_heads
+        turns = turns_of(input_ids.shape[1], width, input_ids.device)
         x = self.encoder(input_ids)
         for layer in self.transformer_encoder:
             x = layer(x, turns, mask)

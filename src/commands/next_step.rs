@@ -34,7 +34,7 @@ pub(super) fn after_finetuning(folder: &Path, config: &FinetuneConfig) -> String
     let file = if data.eval_fraction.is_some() { &data.train_file } else { &data.eval_file };
     let predict = format!("mlmtrain predict --model {model} --input {}", shown(file));
     let scored = if data.eval_fraction.is_none() { shown(file) } else { "test.csv".to_string() };
-    // The names that were given may stand for numbers in the file.
+    // The names that were given may be those of numbers in the file.
     let may_have_numbers = config.task != FinetuneTask::Regression && !data.labels.is_empty();
     let fits_a_flag = !data.labels.iter().any(|name| name.contains(','));
     let labels = (may_have_numbers && fits_a_flag).then(|| data.labels.join(","));

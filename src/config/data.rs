@@ -38,7 +38,8 @@ pub struct DataConfig {
     pub packing: PackingConfig,
     /// Threads that mask and lay out batches ahead of training, at least 1; their number changes no batch.
     pub loader_workers: usize,
-    /// The unit of shuffling. When absent, a new run shuffles rows and a resumed run keeps what it began with.
+    /// The unit of shuffling. When absent, a new run shuffles rows and a resumed run keeps what it began
+    /// with.
     pub shuffle: Option<Shuffle>,
     /// Shuffles within this number of shards at a time, at least 1; within all when absent. Shards in a
     /// bucket are read a window ahead then, and three windows take room on this disk.

@@ -2,8 +2,9 @@
 //! run.
 //!
 //! The prepared folder holds `settings.json` (everything that the other files depend on), `documents/` (kept
-//! text, removed at the end), `tokenizer/`, `shards/`, the report and, if it is wanted, `text/`. Work made with other settings is never
-//! overwritten. The bytes written do not depend on the number of processes and threads, nor on interruptions.
+//! text, removed at the end), `tokenizer/`, `shards/`, the report and, if it is wanted, `text/`. Work made
+//! with other settings is never overwritten. The bytes written do not depend on the number of processes and
+//! threads, nor on interruptions.
 
 mod encode;
 mod files;

@@ -123,8 +123,8 @@ impl Encoder {
         layers.sum::<f64>() + projection
     }
 
-    /// The operations of a part, of which a frozen one has no backward pass: that takes twice the operations of
-    /// forward.
+    /// The operations of a part, of which a frozen one has no backward pass: that takes twice the operations
+    /// of forward.
     fn flops_done(&self, part: Part, flops: f64) -> f64 {
         if part < self.first_trained { flops / 3.0 } else { flops }
     }

@@ -44,8 +44,8 @@ pub(super) fn tokenizer_of(folder: &PretrainedFolder) -> Result<Tokenizer> {
     Ok(tokenizer)
 }
 
-/// The inputs of a run: hashes of its model folder, of its examples by the key of their file, and of its label
-/// names.
+/// The inputs of a run: hashes of its model folder, of its examples by the key of their file, and of its
+/// label names.
 pub(super) fn inputs(
     folder: &PretrainedFolder,
     examples: impl IntoIterator<Item = (&'static str, String)>,

@@ -144,8 +144,8 @@ fn a_step_takes_the_memory_that_was_predicted() {
         compare_family(Family::ALBERT);
         // A bias of attention.
         compare_family(Family::MPNET);
-        // A norm before the first layer, and a decoder of its own without a transform. Two thirds of this width
-        // are 512, which fill a block.
+        // A norm before the first layer, and a decoder of its own without a transform. Two thirds of this
+        // width are 512, which fill a block.
         let mut plain_decoder = config_of(Family::NEOBERT, VOCABULARY, 128);
         plain_decoder.encoder.intermediate_size = 768;
         compare_step_memory(&plain_decoder);

@@ -1,7 +1,7 @@
 //! The examples of `--help`, run by a shell in a folder that has what they name.
 //!
-//! Models and texts are small ones of the same names; numbers of steps that only a long run has are replaced. What
-//! measures a machine for long, or needs other machines, is not run here (`LEFT_OUT`).
+//! Models and texts are small ones of the same names; numbers of steps that only a long run has are replaced.
+//! What measures a machine for long, or needs other machines, is not run here (`LEFT_OUT`).
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -144,8 +144,10 @@ fn furnished() -> Workplace {
     for name in ["configs/tasks/compare-sample.yaml", "configs/tasks/compare-finnish.yaml", "tasks.yaml"] {
         write(&place, name, tasks);
     }
-    let tasks = "protocol: euroeval\niterations: 1\ntraining: {max_steps: 2, warmup_steps: 1, eval_steps: 1, save_steps: 1}\ntasks:\n  \
-                 - name: animals\n    data: {train_file: train.csv, eval_file: dev.csv, test_file: test.csv}\n";
+    let tasks = "protocol: euroeval\niterations: 1\n\
+                 training: {max_steps: 2, warmup_steps: 1, eval_steps: 1, save_steps: 1}\n\
+                 tasks:\n  - name: animals\n    \
+                 data: {train_file: train.csv, eval_file: dev.csv, test_file: test.csv}\n";
     write(&place, "configs/tasks/euroeval-finnish.yaml", tasks);
     for folder in [".local/share/bash-completion/completions", ".config/fish/completions"] {
         fs::create_dir_all(place.path("home").join(folder)).unwrap();

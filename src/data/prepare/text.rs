@@ -18,9 +18,9 @@ const ZSTD_LEVEL: i32 = 3;
 /// Compressed bytes that are collected before they are written.
 const BUFFER_BYTES: usize = 1 << 20;
 
-/// Writes the kept documents into `folder`, in order: one JSON object a line, with `text`, `split` (`train` or
-/// `validation`) and, if languages are identified, `language`. The name of a file is the number and the name
-/// of its source.
+/// Writes the kept documents into `folder`, in order: one JSON object a line, with `text`, `split` (`train`
+/// or `validation`) and, if languages are identified, `language`. The name of a file is the number and the
+/// name of its source.
 pub(super) fn write(
     kept: &KeptDocuments,
     split: Split,

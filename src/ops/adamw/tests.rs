@@ -5,9 +5,9 @@ use candle_core::{DType, Tensor};
 use super::*;
 use crate::tensor::from_vec;
 use crate::testing::{
-    DTYPES, assert_close, assert_same_on_each_device, bits, double, far, fresh, fresh_in, has_room,
-    on_each_device, placed,
+    DTYPES, assert_close, assert_same_on_each_device, bits, double, fresh, fresh_in, on_each_device, placed,
 };
+use crate::update::whole_tensors;
 
 fn hyper(step: u64) -> Hyper {
     Hyper {
@@ -283,40 +283,10 @@ fn nothing_is_updated_if_the_norm_is_not_finite() {
     });
 }
 
-/// Offsets have 64 bits: a group after 2^31 elements is updated in the same way as one at the start of the
-/// buffers. Elements outside of the groups are not read.
 #[test]
 fn groups_after_two_billion_elements_are_updated_like_any_other() {
-    on_each_device(|| {
-        let count = 20_000;
-        let at = (1 << 31) + 64;
-        // Four buffers and the shadow. All are f32, because on a CPU the zeros of a 16-bit type would be
-        // written one by one.
-        if !has_room(5 * 4 * (at + count) as u64) {
-            return;
-        }
-        let [p, g, m] = [1, 2, 3].map(|id| fresh(count, id));
-        let v = fresh(count, 4).sqr().unwrap();
-        let shadow = fresh(count, 5);
-        let [near, moved] = [0, at].map(|at| {
-            let whole = [&p, &g, &m, &v, &shadow].map(|t| far(t, at));
-            let [parameters, gradients, first_moment, second_moment, shadow] = whole.each_ref();
-            let buffers = Buffers {
-                parameters,
-                gradients,
-                state: [first_moment, second_moment],
-                shadow: Some(shadow),
-                clip: None,
-            };
-            let groups = [at + 3..at + 17_000, at + 17_005..at + count].map(|range| Group {
-                range,
-                weight_decay: 0.1,
-                lr_scale: 1.0,
-            });
-            update(buffers, &groups, &hyper(2)).unwrap();
-            whole.map(|t| bits(&t.narrow(0, at, count).unwrap()))
-        });
-        assert!(near[0] != bits(&p) && moved == near);
+    whole_tensors::groups_after_two_billion_elements_are_updated_like_any_other(|buffers, groups, hyper| {
+        update(buffers, groups, hyper)
     });
 }
 

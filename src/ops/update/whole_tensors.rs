@@ -1,5 +1,5 @@
-//! Tests of update rules with two moments that need sums over whole tensors, and the buffers for them. The
-//! rules differ in their formulas only, which their own tests compare with a reference.
+//! Tests of update rules with two moments, most of which need sums over whole tensors, and the buffers for
+//! them. The rules differ in their formulas only, which their own tests compare with a reference.
 
 use std::ops::Range;
 
@@ -127,7 +127,6 @@ fn after_two_steps(update: Update, dtype: Option<DType>) -> State {
 /// into larger buffers.
 fn clipped_run(update: Update, shadow: DType, offset: usize) -> [Tensor; 5] {
     let count = 70_003;
-    let view = |t: &Tensor| t.narrow(0, offset, count).unwrap();
     let whole = [
         fresh(count + 9, 1),
         fresh(count + 9, 2),
@@ -135,7 +134,8 @@ fn clipped_run(update: Update, shadow: DType, offset: usize) -> [Tensor; 5] {
         zeros(count + 9),
         fresh_in(count + 9, 3, shadow),
     ];
-    let [parameters, gradients, first_moment, second_moment, shadow] = &whole.each_ref().map(view);
+    let [parameters, gradients, first_moment, second_moment, shadow] =
+        &whole.each_ref().map(|t| t.narrow(0, offset, count).unwrap());
     let groups =
         [group(1..6, 0.1), group(6..40_000, 0.02), group(40_001..40_003, 0.0), group(40_003..count - 2, 0.3)];
     for (step, max_norm) in (1..).zip([1.0, 0.0]) {

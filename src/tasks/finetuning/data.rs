@@ -14,7 +14,7 @@ use crate::quantity::format_bytes;
 use crate::scores::Outcomes;
 use crate::tasks::Task;
 use crate::tasks::examples::Set;
-use crate::tasks::finetuning::judge::{Judge, batch};
+use crate::tasks::finetuning::judge::{Judge, Verdict, batch};
 use crate::tasks::run::{Beginning, Data, Scores, Setting};
 use crate::tasks::shuffled::Shuffled;
 use crate::tasks::target::{Answer, Collator, Encoded, Examples, Input, Judged, Row, Target};
@@ -31,8 +31,13 @@ pub struct TrainingData<'a, T: Target> {
     target: T,
     progress: Progress,
     train: Vec<Encoded<T>>,
-    eval: Scored<T>,
-    test: Option<Scored<T>>,
+    eval: Scored<'a, T>,
+    /// The prediction for each evaluation example, and the loss, from the latest evaluation.
+    answers: Vec<Answer<T>>,
+    loss: f64,
+    test: Option<Scored<'a, T>>,
+    /// The result of each test example, once the final model was scored on them.
+    test_outcomes: Option<Outcomes>,
     collator: Collator<T>,
     order: Shuffled,
     /// The processes that share an evaluation.
@@ -40,36 +45,16 @@ pub struct TrainingData<'a, T: Target> {
     eval_rows: usize,
 }
 
-/// Examples that the model is scored on, and what it made of them when it last was.
-struct Scored<T: Target> {
+/// Examples that the model is scored on.
+struct Scored<'a, T: Target> {
+    set: &'a Set<Row<T>, T::Gold>,
     encoded: Vec<Encoded<T>>,
-    /// The prediction for each example; empty before the first evaluation.
-    answers: Vec<Answer<T>>,
-    loss: f64,
 }
 
-impl<T: Target> Scored<T> {
-    fn new(encoded: Vec<Encoded<T>>) -> Self {
-        Self { encoded, answers: Vec::new(), loss: f64::NAN }
-    }
-
-    /// These predictions with the examples `set`.
-    fn judged<'a>(&'a self, set: &'a Set<Row<T>, T::Gold>) -> Judged<'a, T> {
-        Judged { rows: &set.rows, gold: &set.gold, answers: &self.answers, loss: self.loss }
-    }
-
-    /// Predicts the examples again, which are those of `set`. Returns false if it was interrupted.
-    fn predict(
-        &mut self,
-        set: &Set<Row<T>, T::Gold>,
-        judge: &Judge<'_, T>,
-        interrupted: &dyn Fn() -> bool,
-    ) -> Result<bool> {
-        let verdict = judge.verdict(&set.rows, &self.encoded, Some(&set.gold), interrupted)?;
-        let Some(verdict) = verdict else { return Ok(false) };
-        self.answers = verdict.answers;
-        self.loss = verdict.loss.mean();
-        Ok(true)
+impl<T: Target> Scored<'_, T> {
+    /// The examples with predictions for them; none before the first evaluation.
+    fn judged<'b>(&'b self, answers: &'b [Answer<T>], loss: f64) -> Judged<'b, T> {
+        Judged { rows: &self.set.rows, gold: &self.set.gold, answers, loss }
     }
 }
 
@@ -90,12 +75,18 @@ impl<'a, T: Target> TrainingData<'a, T> {
                 .into());
         }
         let eval = encode::<T>("evaluation", &examples.eval, tokenizer, &collator, progress)?;
-        let test = examples.test.as_ref();
-        let test = test.map(|set| encode::<T>("test", set, tokenizer, &collator, progress)).transpose()?;
+        let mut test = None;
+        if let Some(set) = &examples.test {
+            let encoded = encode::<T>("test", set, tokenizer, &collator, progress)?;
+            test = Some(Scored { set, encoded });
+        }
         Ok(Self {
             train,
-            eval: Scored::new(eval),
-            test: test.map(Scored::new),
+            eval: Scored { set: &examples.eval, encoded: eval },
+            answers: Vec::new(),
+            loss: f64::NAN,
+            test,
+            test_outcomes: None,
             examples,
             target: examples.target.clone(),
             progress: progress.clone(),
@@ -128,13 +119,29 @@ impl<'a, T: Target> TrainingData<'a, T> {
 
     /// The result of each test example, if there are any.
     pub fn test_outcomes(&self) -> Option<Outcomes> {
-        let (test, set) = self.test.as_ref().zip(self.examples.test.as_ref())?;
-        Some(self.target.outcomes(&test.judged(set)))
+        self.test_outcomes.clone()
     }
 
     /// The evaluation examples with the predictions of the latest evaluation.
     fn judged(&self) -> Judged<'_, T> {
-        self.eval.judged(&self.examples.eval)
+        self.eval.judged(&self.answers, self.loss)
+    }
+
+    /// Predicts examples with the model of `task`; `None` if it was interrupted.
+    fn verdict(
+        &self,
+        scored: &Scored<'_, T>,
+        task: &dyn Task,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<Option<Verdict<T>>> {
+        let judge = Judge {
+            target: &self.target,
+            task,
+            collator: &self.collator,
+            world: self.world,
+            batch_size: self.eval_rows,
+        };
+        judge.verdict(&scored.set.rows, &scored.encoded, Some(&scored.set.gold), interrupted)
     }
 }
 
@@ -185,37 +192,20 @@ impl<T: Target> Data for TrainingData<'_, T> {
     }
 
     fn evaluate(&mut self, task: &dyn Task, interrupted: &dyn Fn() -> bool) -> Result<Option<Scores>> {
-        let examples = self.examples;
-        let judge = Judge {
-            target: &self.target,
-            task,
-            collator: &self.collator,
-            world: self.world,
-            batch_size: self.eval_rows,
-        };
-        if !self.eval.predict(&examples.eval, &judge, interrupted)? {
-            return Ok(None);
-        }
-        let judged = self.eval.judged(&examples.eval);
+        let Some(verdict) = self.verdict(&self.eval, task, interrupted)? else { return Ok(None) };
+        self.answers = verdict.answers;
+        self.loss = verdict.loss.mean();
+        let judged = self.eval.judged(&self.answers, self.loss);
         self.target.fit(&judged);
         Ok(Some(self.target.scores(&judged)))
     }
 
     fn test(&mut self, task: &dyn Task, interrupted: &dyn Fn() -> bool) -> Result<Option<Scores>> {
-        let (Some(test), Some(set)) = (&mut self.test, &self.examples.test) else {
-            return Ok(Some(Scores::new()));
-        };
-        let judge = Judge {
-            target: &self.target,
-            task,
-            collator: &self.collator,
-            world: self.world,
-            batch_size: self.eval_rows,
-        };
-        if !test.predict(set, &judge, interrupted)? {
-            return Ok(None);
-        }
-        let scores = self.target.scores(&test.judged(set));
+        let Some(test) = &self.test else { return Ok(Some(Scores::new())) };
+        let Some(verdict) = self.verdict(test, task, interrupted)? else { return Ok(None) };
+        let judged = test.judged(&verdict.answers, verdict.loss.mean());
+        let scores = self.target.scores(&judged);
+        self.test_outcomes = Some(self.target.outcomes(&judged));
         Ok(Some(scores.into_iter().map(|(name, value)| (format!("test_{name}"), value)).collect()))
     }
 
@@ -224,7 +214,7 @@ impl<T: Target> Data for TrainingData<'_, T> {
     }
 
     fn wants_evaluation(&self) -> bool {
-        self.eval.answers.is_empty()
+        self.answers.is_empty()
     }
 
     fn model_files(&self) -> Vec<(String, Vec<u8>)> {

@@ -219,8 +219,8 @@ fn plain(value: &Value) -> String {
     }
 }
 
-/// Writes all files of a comparison into `output`, and returns the lines for a terminal. `started` is the time
-/// of its beginning, in seconds since 1970.
+/// Writes all files of a comparison into `output`, and returns the lines for a terminal. `started` is the
+/// time of its beginning, in seconds since 1970.
 pub(super) fn write(results: &[ProtocolResult], output: &Path, started: u64) -> Result<Vec<String>> {
     let json = json!({"protocol": "euroeval", "note": NOTE, "tasks": results});
     fs::write_bytes(&output.join("compare.json"), format!("{json:#}\n").as_bytes())?;

@@ -1,5 +1,5 @@
-//! `mlmtrain compare --protocol euroeval`: iterations with drawn examples, test scores, published rows, and the
-//! schema of Every Eval Ever.
+//! `mlmtrain compare --protocol euroeval`: iterations with drawn examples, test scores, published rows, and
+//! the schema of Every Eval Ever.
 
 use std::fs;
 use std::io::Write;

@@ -1,9 +1,9 @@
-//! What a fine-tuned folder says is what training did: tokens and token types of single texts, pairs and words
-//! are those that its tokenizer.json and tokenizer_config.json give other readers, and the probabilities are
-//! transformers' where that is installed.
+//! What a fine-tuned folder says is what training did: tokens and token types of single texts, pairs and
+//! words are those that its tokenizer.json and tokenizer_config.json give other readers, and the
+//! probabilities are transformers' where that is installed.
 //!
-//! Transformers encodes with the `tokenizers` crate and reads tokenizer.json as it stands where no class of its
-//! own is named, so the crate judges the tokens everywhere.
+//! Transformers encodes with the `tokenizers` crate and reads tokenizer.json as it stands where no class of
+//! its own is named, so the crate judges the tokens everywhere.
 
 use std::fs;
 use std::path::Path;
@@ -199,8 +199,8 @@ fn by_transformers(place: &Workplace) {
     assert!(output.status.success(), "{told}\n{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// Token places of a text are those of its words, without the blank before them: `pipeline("token-classification")`
-/// takes them for the places of entities.
+/// Token places of a text are those of its words, without the blank before them:
+/// `pipeline("token-classification")` takes them for the places of entities.
 #[test]
 fn places_of_words_begin_behind_blanks() {
     let place = Workplace::new();

@@ -1,4 +1,5 @@
-//! `data.test_file` and `data.bootstrap` as their users meet them: a second table, and other examples for each seed.
+//! `data.test_file` and `data.bootstrap` as their users meet them: a second table, and other examples for
+//! each seed.
 
 use std::fs;
 

@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::Value;
 
-use crate::material::examples;
+use crate::material::{examples, tagged};
 use crate::workplace::{Finished, Workplace};
 
 /// Trains the configuration with `sets` in its place: the loss falls, and the sample text is filled in.
@@ -31,6 +31,23 @@ pub(super) fn fine_tunes_with(place: &Workplace, new: &str) {
     assert!((sum - 1.0).abs() < 1e-5, "{told}");
 }
 
+/// Tags words, chooses between sentences and makes vectors with what was trained, which is 32 wide.
+pub(super) fn serves_other_tasks(place: &Workplace) {
+    fs::write(place.path("tagged.conll"), tagged(24)).unwrap();
+    fs::write(place.path("pairs.jsonl"), "{\"good\": \"one fish\", \"bad\": \"fish one\"}\n").unwrap();
+    let tuning = ["finetune", "--task", "token-classify", "--model", "run/final", "--train", "tagged.conll"];
+    let more =
+        ["--eval", "tagged.conll", "--set", "data.max_seq_length=32", "--set", "run.output_dir=tagger"];
+    place.program(&[&tuning[..], &more, &["--set", "training.max_steps=4"]].concat(), "").ok();
+    let pairs =
+        ["evaluate", "--model", "run/final", "--task", "minimal-pairs", "--data", "pairs.jsonl", "--json"];
+    let scores: Value = serde_json::from_str(&place.program(&pairs, "").ok().stdout).unwrap();
+    assert!(scores["eval_accuracy"].is_number(), "{scores}");
+    let embed = ["embed", "--model", "run/final", "--file", "-", "--output", "v.npy"];
+    place.program(&embed, "the cat sees\n").ok();
+    assert_eq!(fs::read(place.path("v.npy")).unwrap().len(), 128 + 4 * 32);
+}
+
 /// Stopped at every few steps and resumed, a run ends in the bytes of an undisturbed one.
 pub(super) fn comes_to_the_same_bytes(sets: &[&str]) {
     let place = Workplace::new();
@@ -41,8 +58,8 @@ pub(super) fn comes_to_the_same_bytes(sets: &[&str]) {
     assert!(proof.stdout.starts_with("the same bytes after 24 steps: "), "{proof:#?}");
 }
 
-/// The pieces of SentencePiece, as the tokenizer class of transformers writes them into a `golden` folder, and
-/// what its classifier says of texts; `scripts/make_golden.py` wrote it.
+/// The pieces of SentencePiece, as the tokenizer class of transformers writes them into a `golden` folder,
+/// and what its classifier says of texts; `scripts/make_golden.py` wrote it.
 pub(super) fn is_used_and_trained_further(golden: &str) {
     let place = Workplace::new();
     let texts = fs::read_to_string(format!("{golden}/texts.json")).unwrap();

@@ -4,9 +4,8 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use crate::material::tagged;
 use crate::pretrain::family::{
-    comes_to_the_same_bytes, fine_tunes_with, is_used_and_trained_further, learns,
+    comes_to_the_same_bytes, fine_tunes_with, is_used_and_trained_further, learns, serves_other_tasks,
 };
 use crate::workplace::Workplace;
 
@@ -41,20 +40,7 @@ fn a_run_leaves_a_folder_to_fine_tune_and_to_predict_with() {
     place.program(&["checkpoint", "verify", "run/final"], "").ok();
     let new = ["dense.bias", "dense.weight", "out_proj.bias", "out_proj.weight"];
     fine_tunes_with(&place, &new.map(|name| format!("classifier.{name}")).join(", "));
-
-    fs::write(place.path("tagged.conll"), tagged(24)).unwrap();
-    fs::write(place.path("pairs.jsonl"), "{\"good\": \"one fish\", \"bad\": \"fish one\"}\n").unwrap();
-    let tuning = ["finetune", "--task", "token-classify", "--model", "run/final", "--train", "tagged.conll"];
-    let more =
-        ["--eval", "tagged.conll", "--set", "data.max_seq_length=32", "--set", "run.output_dir=tagger"];
-    place.program(&[&tuning[..], &more, &["--set", "training.max_steps=4"]].concat(), "").ok();
-    let pairs =
-        ["evaluate", "--model", "run/final", "--task", "minimal-pairs", "--data", "pairs.jsonl", "--json"];
-    let scores: Value = serde_json::from_str(&place.program(&pairs, "").ok().stdout).unwrap();
-    assert!(scores["eval_accuracy"].is_number(), "{scores}");
-    let embed = ["embed", "--model", "run/final", "--file", "-", "--output", "v.npy"];
-    place.program(&embed, "the cat sees\n").ok();
-    assert_eq!(fs::read(place.path("v.npy")).unwrap().len(), 128 + 4 * 32);
+    serves_other_tasks(&place);
 }
 
 #[test]
