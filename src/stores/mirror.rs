@@ -4,8 +4,9 @@
 //! any time. The files of a checkpoint are kept open until all are in the bucket, and the manifest is
 //! uploaded last, so that an incomplete checkpoint is never taken for a complete one. If saving is faster
 //! than uploading, some checkpoints are skipped; once the bucket has a complete checkpoint, it always has
-//! one. A failed upload does not stop the run: the failure is reported once, and the upload is tried again,
-//! unless another process has claimed the folder in the bucket.
+//! one. The only exception is at the end of a run that has replaced its only checkpoint. A failed upload does
+//! not stop the run: the failure is reported once, and the upload is tried again, unless another process has
+//! claimed the folder in the bucket.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -38,6 +39,12 @@ const MANIFEST_CAP_BYTES: u64 = 16 << 20;
 
 /// Length and modification time of a file, which distinguish two contents of it.
 type Stamp = (u64, SystemTime);
+
+/// The stamp of an object that differs from the file here, or may do so.
+const UNSURE: Stamp = (0, SystemTime::UNIX_EPOCH);
+
+/// Names of files with their stamps.
+type Files = BTreeMap<String, Stamp>;
 
 /// Receiver of warnings.
 type Warn = Box<dyn Fn(&str) + Send>;
@@ -169,7 +176,7 @@ struct Uploader {
     /// Number of checkpoints that stay in the bucket, for each folder with checkpoints.
     limit: usize,
     /// The files in the bucket, with their stamps here when they were uploaded.
-    known: BTreeMap<String, Stamp>,
+    known: Files,
     /// Complete checkpoints in the bucket that do not exist here any more, with the names of their files, by
     /// the folder above them and by step. A lost machine left them in the bucket.
     older: BTreeMap<String, BTreeMap<u64, Vec<String>>>,
@@ -201,7 +208,7 @@ impl Uploader {
                 None if !part_of_checkpoint(name) || !self.is_continued => {}
                 // The object differs, or is useless without its manifest: it is replaced or deleted.
                 _ => {
-                    self.known.insert(name.clone(), (0, SystemTime::UNIX_EPOCH));
+                    self.known.insert(name.clone(), UNSURE);
                 }
             }
         }
@@ -209,7 +216,7 @@ impl Uploader {
     }
 
     /// Remembers a file of a checkpoint in the bucket that is older than the newest one here.
-    fn note_older(&mut self, folder: &str, name: &str, here: &BTreeMap<String, Stamp>) {
+    fn note_older(&mut self, folder: &str, name: &str, here: &Files) {
         let Some((above, step)) = checkpoint_of(folder) else { return };
         let mut checkpoints = here.keys().filter_map(|name| checkpoint_of(sealed_folder(name, here)?));
         if checkpoints.any(|(other_above, other_step)| other_above == above && other_step > step) {
@@ -241,7 +248,10 @@ impl Uploader {
                 None => {}
             }
         }
-        sealed.retain(|_, files| files.iter().any(|name| self.known.get(*name) != here.get(*name)));
+        sealed.retain(|folder, files| {
+            files.iter().any(|name| self.known.get(*name) != here.get(*name))
+                && (is_last || !self.must_wait(folder, files, &here))
+        });
         if self.is_first || is_last || !sealed.is_empty() {
             self.require_claim()?;
             for name in others {
@@ -262,7 +272,10 @@ impl Uploader {
             let manifest = fs::read_open_capped(Path::new(&manifest_name), file, MANIFEST_CAP_BYTES)?;
             let opened: Vec<Option<File>> =
                 files.iter().map(|name| self.open(name)).collect::<Result<_>>()?;
-            self.forget(&manifest_name)?;
+            // Without other changes, the manifest is replaced as a whole.
+            if !files.is_empty() {
+                self.forget(&manifest_name)?;
+            }
             for (name, file) in files.into_iter().zip(opened) {
                 if let Some(mut file) = file {
                     self.put(name, &mut file, here[name])?;
@@ -271,11 +284,25 @@ impl Uploader {
             // If some of the files that the manifest names are missing, the run was deleting the checkpoint.
             if is_complete(folder, &manifest, &self.known) {
                 self.require_claim()?;
+                // A store may have taken it even if its answer is lost.
+                self.known.insert(manifest_name.clone(), UNSURE);
                 self.put(&manifest_name, &mut manifest.as_slice(), here[&manifest_name])?;
             }
         }
         self.delete_gone()?;
         self.delete_older()
+    }
+
+    /// True if these files of a checkpoint replace another version of it that is the only complete checkpoint
+    /// in the bucket: without it there would be none until the upload ends. The next checkpoint comes first.
+    fn must_wait(&self, folder: &str, files: &[&String], here: &Files) -> bool {
+        let Some((above, step)) = checkpoint_of(folder) else { return false };
+        let manifest = format!("{folder}/{MANIFEST}");
+        let are_all_known = files.iter().all(|name| self.known.contains_key(*name));
+        let differs = files.iter().any(|name| **name != manifest && self.known.get(*name) != here.get(*name));
+        let has_other = self.older.get(above).is_some_and(|steps| !steps.is_empty())
+            || whole(&self.known).any(|(of, other)| of == above && other != step);
+        are_all_known && differs && !has_other
     }
 
     /// Opens a file of the run; `None` if it was deleted in the meantime.
@@ -300,12 +327,7 @@ impl Uploader {
         if !here.keys().any(|name| part_of_checkpoint(name)) {
             return Ok(());
         }
-        let gone = self.known.keys().filter(|name| {
-            let folder = sealed_folder(name, &self.known);
-            !here.contains_key(*name)
-                && !folder.is_some_and(|folder| is_last_resort(folder, &here, &self.known))
-        });
-        let gone: Vec<String> = gone.cloned().collect();
+        let gone = gone(&here, &self.known);
         if !gone.is_empty() {
             self.require_claim()?;
         }
@@ -322,11 +344,7 @@ impl Uploader {
     /// Deletes the oldest of the checkpoints that a lost machine left, until there are no more than the
     /// limit.
     fn delete_older(&mut self) -> Result<()> {
-        let whole: Vec<(&str, u64)> = self
-            .known
-            .keys()
-            .filter_map(|name| checkpoint_of(name.strip_suffix("/manifest.json")?))
-            .collect();
+        let whole: Vec<(&str, u64)> = whole(&self.known).collect();
         let mut gone = Vec::new();
         for (above, steps) in &mut self.older {
             let uploaded = whole.iter().filter(|(of, _)| of == above).count();
@@ -355,7 +373,7 @@ impl Uploader {
     }
 
     /// All files of the folder that belong in the bucket, with their stamps.
-    fn files(&self) -> Result<BTreeMap<String, Stamp>> {
+    fn files(&self) -> Result<Files> {
         let mut files = BTreeMap::new();
         for path in fs::files_below(&self.folder)? {
             let name = path.strip_prefix(&self.folder).ok().and_then(Path::to_str);
@@ -383,21 +401,38 @@ pub fn is_kept(name: &str) -> bool {
     }
 }
 
-/// Returns true if `folder` is a checkpoint and the bucket has no complete one that followed it, because
-/// saving is faster than uploading: without `folder`, a machine that is lost now would leave no checkpoint at
-/// all. `here` are the files of the run, `known` those in the bucket.
-fn is_last_resort(folder: &str, here: &BTreeMap<String, Stamp>, known: &BTreeMap<String, Stamp>) -> bool {
+/// The complete checkpoints among these objects, each as the folder above it and its step.
+fn whole(known: &Files) -> impl Iterator<Item = (&str, u64)> {
+    let manifests = known.iter().filter(|(_, stamp)| **stamp != UNSURE);
+    manifests.filter_map(|(name, _)| checkpoint_of(name.strip_suffix("/manifest.json")?))
+}
+
+/// The objects of files that the run has deleted. `here` are the files of the run, `known` those in the
+/// bucket.
+fn gone(here: &Files, known: &Files) -> Vec<String> {
+    let gone = known.keys().filter(|name| {
+        let folder = sealed_folder(name, known);
+        !here.contains_key(*name) && !folder.is_some_and(|folder| is_last_resort(folder, here, known))
+    });
+    gone.cloned().collect()
+}
+
+/// True if `folder` is a checkpoint, and the bucket has none that is complete and that the run still has:
+/// without `folder`, a machine that is lost now might leave no checkpoint at all.
+fn is_last_resort(folder: &str, here: &Files, known: &Files) -> bool {
     let Some((above, _)) = folder.rsplit_once("checkpoint-") else { return false };
-    // A follower without a manifest was being deleted while the files were listed.
-    let mut has_followers = false;
-    for (name, stamp) in here {
-        let Some(file) = file_in_checkpoint(name, above) else { continue };
-        if file == MANIFEST && known.get(name) == Some(stamp) {
-            return false;
-        }
-        has_followers = true;
-    }
-    has_followers
+    !here.keys().any(|name| {
+        file_in_checkpoint(name, above) == Some(MANIFEST)
+            && is_unchanged(&name[..name.len() - MANIFEST.len()], here, known)
+    })
+}
+
+/// True if the bucket has exactly the files of the run whose names begin with `start`, which includes a
+/// manifest. The files of a checkpoint that the run is deleting are no longer all here.
+fn is_unchanged(start: &str, here: &Files, known: &Files) -> bool {
+    let [here, known] = [here, known]
+        .map(|files| files.range(start.to_string()..).take_while(|(name, _)| name.starts_with(start)));
+    here.eq(known)
 }
 
 /// The path of a file within its checkpoint, if it is in a checkpoint directly below `above`.
@@ -411,30 +446,4 @@ fn part_of_checkpoint(name: &str) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_last_complete_checkpoint_stays_until_a_later_one_is_uploaded() {
-        let old = "checkpoint-1/manifest.json";
-        let next = "checkpoint-2/manifest.json";
-        assert!(is_last("checkpoint-1", &[next], &[old]), "the next one is on its way");
-        assert!(!is_last("checkpoint-1", &[next], &[old, next]), "the next one is in the bucket");
-        assert!(
-            is_last("checkpoint-1", &["checkpoint-2/model.safetensors"], &[old]),
-            "the next one is being deleted"
-        );
-        assert!(is_last("checkpoint-1", &["checkpoint-2/generator/manifest.json"], &[old]));
-        assert!(!is_last("final", &[next], &[old]), "not a checkpoint");
-        let other_seed = "seed-2/checkpoint-9/manifest.json";
-        assert!(!is_last("seed-1/checkpoint-1", &[other_seed], &["seed-1/checkpoint-1/manifest.json"]));
-    }
-
-    fn is_last(folder: &str, here: &[&str], known: &[&str]) -> bool {
-        is_last_resort(folder, &files(here), &files(known))
-    }
-
-    fn files(names: &[&str]) -> BTreeMap<String, Stamp> {
-        names.iter().map(|name| (name.to_string(), (1, SystemTime::UNIX_EPOCH))).collect()
-    }
-}
+mod tests;
