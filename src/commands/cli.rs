@@ -179,15 +179,15 @@ pub enum Command {
     /// make the difference clear. It may be stopped at any moment: the same command continues, and leaves the
     /// same tables. Weights are not kept.
     ///
-    /// With `--protocol euroeval` it follows EuroEval's protocol for encoders instead: ten iterations, each on
-    /// examples drawn with replacement, scored on validation and test files, next to published scores.
+    /// With `--protocol euroeval` it follows EuroEval's protocol for encoders instead: ten iterations, each
+    /// on examples drawn with replacement, scored on validation and test files, next to published scores.
     #[command(after_help = "Examples:
   mlmtrain compare --models runs/quickstart/final runs/quickstart-electra/final \\
       --tasks configs/tasks/compare-sample.yaml
   mlmtrain compare --models models/ours models/theirs \\
       --tasks configs/tasks/compare-finnish.yaml --seeds 1,2,3,4,5
   mlmtrain compare --models models/ours models/theirs --tasks tasks.yaml \\
-      --set training.num_train_epochs=1 --output-dir runs/quick
+      --set training.num_train_epochs=1 --output-dir runs/quick --dry-run
   mlmtrain compare --models models/ours models/theirs --protocol euroeval \\
       --tasks configs/tasks/euroeval-finnish.yaml --sample 1024,256,2048")]
     Compare(CompareArgs),

@@ -1,5 +1,7 @@
 //! `mlmtrain compare`: compares models on several tasks, with confidence intervals for their differences.
 
+mod plan;
+
 use std::path::PathBuf;
 
 use anyhow::Result;
@@ -8,6 +10,7 @@ use clap::{Args, ValueEnum};
 use crate::commands::notify::notify;
 use crate::commands::{staging, terminal, together, upload};
 use crate::config::{CacheConfig, NamedTask, Override, Protocol, to_yaml};
+use crate::distributed::World;
 use crate::error::Problem;
 use crate::interop::read_folder;
 use crate::telemetry::Progress;
@@ -27,8 +30,8 @@ pub struct CompareArgs {
     /// Compare by a published protocol: `euroeval` is EuroEval's for encoders (key `protocol` of the list)
     #[arg(long, value_name = "NAME")]
     pub protocol: Option<Protocol>,
-    /// Training, validation and test examples to draw once, before anything else, from each task's files (keys
-    /// `data.max_train_samples`, `data.max_eval_samples` and `data.max_test_samples`)
+    /// Training, validation and test examples to draw once, before anything else, from each task's files
+    /// (keys `data.max_train_samples`, `data.max_eval_samples` and `data.max_test_samples`)
     #[arg(long, value_name = "N,N,N", value_parser = sample)]
     pub sample: Option<Sample>,
     /// Seeds that each model is trained with on each task (key `seeds`)
@@ -50,6 +53,9 @@ pub struct CompareArgs {
     /// Change a key of all tasks, e.g. `training.num_train_epochs=1`; may be repeated
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
+    /// Say what would be done and what it would cost, and do nothing
+    #[arg(long)]
+    pub dry_run: bool,
 }
 
 /// Numbers of training, validation and test examples.
@@ -103,8 +109,11 @@ pub fn run(args: &CompareArgs) -> Result<()> {
     }
     cell::keep_type(&mut shared, folders)?;
     shared.run.output_dir.clone_from(&args.output_dir);
-    let (machine, world) =
-        machine::set_up_to_share_runs(&shared.run, &shared.precision, &shared.distributed)?;
+    let (machine, world) = if args.dry_run {
+        (machine::set_up(&shared.run, &shared.precision)?, World::ALONE)
+    } else {
+        machine::set_up_to_share_runs(&shared.run, &shared.precision, &shared.distributed)?
+    };
     cell::require_files(tasks.iter().map(|task| &task.config))?;
     let longest = longest(&models)?;
     let mut notes = Vec::new();
@@ -116,6 +125,10 @@ pub fn run(args: &CompareArgs) -> Result<()> {
         }
         let note = task.config.data.choose_sequence_length(longest);
         notes.extend(note.map(|note| format!("{}: {note}", task.name)));
+    }
+    if args.dry_run {
+        notes.iter().for_each(|note| terminal::note(note));
+        return plan::print(&tasks, &models, &args.output_dir, &machine);
     }
     let progress = Progress::detect(terminal::is_quiet());
     let progress = together::begin(world, || text(&tasks, &models), &shared.run, progress)?;

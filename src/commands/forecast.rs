@@ -85,34 +85,56 @@ pub(super) fn disk_of_runs(
 /// Names of the GPUs for which a dry run of fine-tuning predicts time and cost.
 const RENTED: [&str; 3] = ["h100", "l4", "t4"];
 
-/// The time and the cost of a fine-tuning run of `steps` updates on rented GPUs, each in its best number type:
-/// a line a GPU, and one that says how they were found. The rows of the run have `mean_length` tokens.
-pub(super) fn rented(
-    training: &TrainingConfig,
-    shapes: &Shapes,
-    steps: u64,
-    mean_length: usize,
-) -> Vec<String> {
+/// Fine-tuning runs of one configuration from models of one shape.
+pub(super) struct Runs<'a> {
+    pub(super) training: &'a TrainingConfig,
+    pub(super) shapes: &'a Shapes,
+    /// Updates of each run.
+    pub(super) steps: u64,
+    /// Mean number of tokens of a row.
+    pub(super) mean_length: usize,
+    /// Number of runs.
+    pub(super) count: usize,
+}
+
+/// The time and the cost of fine-tuning runs on rented GPUs, each in its best number type: a line a GPU, and
+/// one that says how they were found.
+pub(super) fn rented(work: &[Runs<'_>]) -> Vec<String> {
     let mut lines = Vec::new();
     for gpu in RENTED.into_iter().filter_map(Rentable::named) {
-        let found = Estimate::on_gpu(&gpu, training, shapes, None, false, |training| {
+        let text = match time_on(&gpu, work) {
+            Ok((compute, seconds)) => {
+                let usd = format_amount(seconds / 3600.0 * gpu.usd_per_hour);
+                format!("{compute}, {}, ${usd}", format_span(seconds))
+            }
+            Err(problem) => problem,
+        };
+        lines.push(format!("{}: {text}", gpu.name));
+    }
+    let which = match work.iter().map(|runs| runs.count).sum() {
+        1 => "one run".to_string(),
+        count => format!("all {count} runs, one after the other"),
+    };
+    lines.push(format!(
+        "predicted for the training of {which}, at round prices of {PRICES_AS_OF}; evaluations come on top"
+    ));
+    lines
+}
+
+/// The number type and the seconds of all runs on a GPU; the error is the reason why one is not possible.
+fn time_on(gpu: &Rentable, work: &[Runs<'_>]) -> Result<(&'static str, f64), String> {
+    let mut compute = "";
+    let mut seconds = 0.0;
+    for &Runs { training, shapes, steps, mean_length, count } in work {
+        let estimate = Estimate::on_gpu(gpu, training, shapes, None, false, |training| {
             let rows = training.rows_at_once();
             let micro_batches = steps * training.rows_per_update().div_ceil(rows.max(1)) as u64;
             Work { parts: vec![Part { rows, length: mean_length, micro_batches, updates: steps }] }
-        });
-        let text = found.map_or_else(
-            |problem| problem,
-            |found| {
-                let [compute, time] = [found.compute.as_str().to_string(), format_span(found.seconds)];
-                format!("{compute}, {time}, ${}", format_amount(found.usd(gpu.usd_per_hour)))
-            },
-        );
-        lines.push(format!("{}: {text}", gpu.name));
+        })?;
+        compute = estimate.compute.as_str();
+        seconds += estimate.seconds * count as f64;
     }
-    lines.push(format!(
-        "predicted for the training of one run, at round prices of {PRICES_AS_OF}; evaluations come on top"
-    ));
-    lines
+    Ok((compute, seconds))
 }
 
 /// The limits on the cost and the end of training, if there are any.

@@ -51,12 +51,21 @@ pub struct Comparison<'a> {
 }
 
 /// One model of the comparison: as given, or the untrained twin of one.
-struct Entrant {
+pub struct Entrant {
     /// The name in tables and in the paths of cells.
-    name: String,
-    path: PathBuf,
-    folder: PretrainedFolder,
+    pub name: String,
+    /// The model folder; a twin has the one of the model whose architecture and tokenizer it shares.
+    pub path: PathBuf,
+    /// The opened model folder.
+    pub folder: PretrainedFolder,
     kind: RowKind,
+}
+
+impl Entrant {
+    /// True for an untrained twin.
+    pub fn is_twin(&self) -> bool {
+        self.kind == RowKind::Twin
+    }
 }
 
 impl Comparison<'_> {
@@ -64,15 +73,12 @@ impl Comparison<'_> {
     /// several processes, only rank 0 writes; the others return no lines.
     pub fn run(&self) -> Result<Vec<String>> {
         let is_first = self.with.world.is_first();
-        let by_protocol = self.tasks.iter().any(|task| task.protocol.is_some());
         if is_first {
-            let more = by_protocol.then_some(protocol::EVERY_EVAL_EVER);
-            used::refuse_for_many(self.output, &report::FILES.into_iter().chain(more).collect::<Vec<_>>())?;
+            refuse_used(self.tasks, self.output)?;
         }
         let _lock = is_first.then(|| FolderLock::take(self.output)).transpose()?;
         require_files(self.tasks.iter().map(|task| &task.config))?;
-        let entrants = entrants(self.models)?;
-        check_lengths(self.tasks, &entrants)?;
+        let entrants = checked_entrants(self.tasks, self.models)?;
         // All files are read before anything is trained, so that a wrong line of the last one is found now.
         let mut floors = Vec::new();
         for task in self.tasks {
@@ -81,7 +87,7 @@ impl Comparison<'_> {
         }
         let cells = self.tasks.iter().map(|task| task.seeds.len() * entrants.len()).sum();
         let mut forecast = Forecast::new(self.with.progress, cells);
-        let started = (is_first && by_protocol).then(|| started(self.output)).transpose()?;
+        let started = (is_first && follows_protocol(self.tasks)).then(|| started(self.output)).transpose()?;
         let mut results = Vec::new();
         let mut protocol_results = Vec::new();
         for (task, floors) in self.tasks.iter().zip(floors) {
@@ -98,19 +104,6 @@ impl Comparison<'_> {
             Some(started) => protocol::write(&protocol_results, self.output, started),
             None => report::write(&results, self.output),
         }
-    }
-
-    /// Returns the cells of a model on a task, one for each seed.
-    fn cells(&self, task: &NamedTask, entrant: &Entrant) -> Vec<Cell> {
-        let mut config = task.config.clone();
-        config.model.clone_from(&entrant.path);
-        task.seeds
-            .iter()
-            .map(|&seed| {
-                let name = format!("{}: {}, seed={seed}", task.name, entrant.name);
-                Cell::new(name, folder(self.output, task, &entrant.name, seed), seed, &config)
-            })
-            .collect()
     }
 
     /// Returns the folders of all cells.
@@ -133,11 +126,42 @@ impl Comparison<'_> {
     }
 }
 
+/// Returns the cells of a model on a task, one for each seed, in folders below `output`.
+pub fn cells(output: &Path, task: &NamedTask, entrant: &Entrant) -> Vec<Cell> {
+    let mut config = task.config.clone();
+    config.model.clone_from(&entrant.path);
+    task.seeds
+        .iter()
+        .map(|&seed| {
+            let name = format!("{}: {}, seed={seed}", task.name, entrant.name);
+            Cell::new(name, folder(output, task, &entrant.name, seed), seed, &config)
+        })
+        .collect()
+}
+
+/// True if the tasks are trained and scored by a published protocol.
+fn follows_protocol(tasks: &[NamedTask]) -> bool {
+    tasks.iter().any(|task| task.protocol.is_some())
+}
+
+/// Refuses an output folder with tables that no comparison has written.
+pub fn refuse_used(tasks: &[NamedTask], output: &Path) -> Result<()> {
+    let more = follows_protocol(tasks).then_some(protocol::EVERY_EVAL_EVER);
+    used::refuse_for_many(output, &report::FILES.into_iter().chain(more).collect::<Vec<_>>())
+}
+
 fn folder(output: &Path, task: &NamedTask, name: &str, seed: u64) -> PathBuf {
     output.join(file_name(&task.name)).join(file_name(name)).join(format!("seed-{seed}"))
 }
 
-/// Opens the models, and adds an untrained twin for each architecture and tokenizer among them.
+/// Opens the models, and adds an untrained twin for each architecture and tokenizer among them. Refuses a
+/// model that takes fewer tokens than a task has.
+pub fn checked_entrants(tasks: &[NamedTask], models: &[PathBuf]) -> Result<Vec<Entrant>> {
+    let entrants = entrants(models)?;
+    check_lengths(tasks, &entrants)?;
+    Ok(entrants)
+}
+
 fn entrants(models: &[PathBuf]) -> Result<Vec<Entrant>> {
     let mut entrants = Vec::new();
     for (path, name) in models.iter().zip(names(models)) {
@@ -272,7 +296,8 @@ impl FinetunedVisitor for TrainTask<'_> {
         if let Some(text) = examples.warning() {
             comparison.with.progress.warn(&format!("{}: {text}", task.name));
         }
-        let jobs: Vec<Cell> = entrants.iter().flat_map(|entrant| comparison.cells(task, entrant)).collect();
+        let jobs: Vec<Cell> =
+            entrants.iter().flat_map(|entrant| cells(comparison.output, task, entrant)).collect();
         let mut lanes = jobs.len();
         let mut sizes = Vec::new();
         for Entrant { folder, .. } in entrants {

@@ -89,7 +89,7 @@ impl Record {
 }
 
 /// True if the cell in `folder` is complete.
-pub(super) fn exists(folder: &Path) -> bool {
+pub fn exists(folder: &Path) -> bool {
     fs::exists(&folder.join(RECORD))
 }
 

@@ -65,6 +65,18 @@ fn killed_at(place: &Workplace, arguments: &[&str], file: &str) {
 #[test]
 fn models_stand_beside_their_floors_and_a_killed_comparison_ends_in_the_same_tables() {
     let place = workplace();
+    let planned = compare(&place, &["--dry-run"]).ok().stdout;
+    for words in [
+        "tasks: 2, models: 2, random twins: 1, runs: 12",
+        "`animals`: ",
+        "other, ",
+        "40 steps of 8 rows a run",
+        "all 12 runs, one after the other",
+        "out: 0 of 12 runs complete",
+    ] {
+        assert!(planned.contains(words), "{words}: {planned}");
+    }
+    assert!(!place.path("out").exists(), "a dry run writes nothing");
     // One after the other; below, as many at once as there are threads.
     let whole = compare(&place, &["--at-once", "1"]).ok();
     for words in [
@@ -107,6 +119,8 @@ fn models_stand_beside_their_floors_and_a_killed_comparison_ends_in_the_same_tab
     assert!(!place.path("out/animals/run/seed-1/final").exists(), "weights are not kept");
 
     let before = place.tree_of("out");
+    let planned = compare(&place, &["--dry-run"]).ok().stdout;
+    assert!(planned.contains("out: 12 of 12 runs complete"), "{planned}");
     assert_eq!(compare(&place, &[]).ok().stdout, whole.stdout);
     assert_same_tree(&before, &place.tree_of("out"));
 

@@ -179,7 +179,8 @@ impl FinetunedVisitor for PlanLines<'_> {
         row("steps", format!("{}, {epochs:.1} epochs", format_count(steps)));
         let length = config.data.sequence_length();
         let mean_length = (read.tokens as usize).div_ceil(read.rows.max(1)).max(1);
-        for (index, text) in forecast::rented(training, &shapes, steps, mean_length).into_iter().enumerate() {
+        let run = forecast::Runs { training, shapes: &shapes, steps, mean_length, count: 1 };
+        for (index, text) in forecast::rented(&[run]).into_iter().enumerate() {
             row(if index == 0 { "on a rented GPU" } else { "" }, text);
         }
         row("memory", forecast::memory(training, length, machine, &shapes));
