@@ -6,7 +6,8 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::{env, fs};
+use std::sync::Mutex;
+use std::{env, fs, thread};
 
 /// The nvcc targets: machine code for T4, A100 and H100, then PTX of the newest generation.
 const CODE: [&str; 4] = [
@@ -81,25 +82,43 @@ fn kernel_sources() -> Vec<(String, PathBuf)> {
 /// folder `cuda/driver` includes.
 fn fat_binaries(sources: &[(String, PathBuf)], out: &Path) {
     let nvcc = env::var("NVCC").unwrap_or_else(|_| "nvcc".to_string());
-    let at_once = std::thread::available_parallelism().map_or(1, usize::from);
-    for some in sources.chunks(at_once) {
-        let started: Vec<_> = some
-            .iter()
-            .map(|(op, source)| (op, compiler(&nvcc, source, &out.join(format!("{op}.fatbin"))).spawn()))
-            .collect();
-        for (op, child) in started {
-            let status = child.and_then(|mut child| child.wait());
-            let status = status.unwrap_or_else(|e| {
-                panic!("cannot run `{nvcc}`: {e}\n  hint: scripts/cuda-toolkit.sh installs it, without root; then `. PREFIX/env.sh`")
+    let mut by_length: Vec<&(String, PathBuf)> = sources.iter().collect();
+    // The longest are started first: while they are compiled, the others fill the other CPUs.
+    by_length.sort_by_key(|(_, source)| kernel_bytes(source));
+    let waiting = Mutex::new(by_length);
+    let at_once = thread::available_parallelism().map_or(1, usize::from);
+    thread::scope(|scope| {
+        for _ in 0..at_once {
+            scope.spawn(|| {
+                while let Some((op, source)) = last_of(&waiting) {
+                    let status = compiler(&nvcc, source, &out.join(format!("{op}.fatbin"))).status();
+                    let status = status.unwrap_or_else(|e| {
+                        panic!("cannot run `{nvcc}`: {e}\n  hint: scripts/cuda-toolkit.sh installs it, without root; then `. PREFIX/env.sh`")
+                    });
+                    assert!(status.success(), "`{nvcc}` failed on the kernels of `{op}`, see above");
+                }
             });
-            assert!(status.success(), "`{nvcc}` failed on the kernels of `{op}`, see above");
         }
-    }
+    });
     let line =
         |op: &str| format!("    (\"{op}\", include_bytes!(concat!(env!(\"OUT_DIR\"), \"/{op}.fatbin\"))),\n");
     let lines: String = sources.iter().map(|(op, _)| line(op)).collect();
     fs::write(out.join("fat_binaries.rs"), format!("&[\n{lines}]\n"))
         .expect("the output folder can be written");
+}
+
+fn last_of<'a>(waiting: &Mutex<Vec<&'a (String, PathBuf)>>) -> Option<&'a (String, PathBuf)> {
+    waiting.lock().expect("no thread panics with it").pop()
+}
+
+/// The size of all kernel sources beside this one, which grows with the time that their compilation takes.
+fn kernel_bytes(source: &Path) -> u64 {
+    let folder = source.parent().unwrap_or(source);
+    let files = fs::read_dir(folder).into_iter().flatten().flatten();
+    let kernels = files.filter(|file| {
+        file.path().extension().is_some_and(|extension| extension == "cu" || extension == "cuh")
+    });
+    kernels.map(|file| file.metadata().map_or(0, |metadata| metadata.len())).sum()
 }
 
 fn compiler(nvcc: &str, source: &Path, to: &Path) -> Command {
