@@ -214,7 +214,7 @@ class Package(unittest.TestCase):
         self.assertIn("animals", json.dumps(compared))
         prepared = mlmtrain.prepare(CONFIG, quiet=True, set={"data.prepared_dir": "prepared"})
         self.assertEqual(prepared["sources"][0]["read"]["documents"], 400)
-        config = mlmtrain.init("corpus.txt", "1m", output="budget.yaml", quiet=True)
+        config = mlmtrain.init("corpus.txt", "1m", device="H100", output="budget.yaml", quiet=True)
         self.assertIn("max_steps:", config.read_text("utf-8"))
         self.assertIn("<svg", mlmtrain.report(tuned, output="tuned.html").read_text("utf-8"))
         with self.assertRaisesRegex(ValueError, "nothing is trained"):

@@ -38,7 +38,8 @@ fn normals(seed: u64, index: u64, len: u64) -> Vec<f32> {
 fn tree(from: u64, to: u64, len: u64) -> Vec<f32> {
     if to - from == 1 {
         let stream = Stream::new(5, Purpose::Test, from);
-        return (0..len).map(|i| stream.normal(i % 4096) as f32).collect();
+        let period: Vec<f32> = (0..4096).map(|i| stream.normal(i) as f32).collect();
+        return period.into_iter().cycle().take(len as usize).collect();
     }
     let middle = u64::midpoint(from, to);
     let mut sum = tree(from, middle, len);

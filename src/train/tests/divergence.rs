@@ -90,18 +90,22 @@ fn assert_rollbacks(steps: u64, planted: &[(Range<u64>, f64)], rollbacks: f64) {
 #[test]
 fn an_interruption_at_any_step_changes_nothing_of_it() {
     let planted = [(9..19, f64::NAN), (33..43, 1e9)];
-    for limit in [1, 2] {
-        let training = TrainingConfig { save_total_limit: limit, ..training() };
-        let undisturbed = tempfile::tempdir().unwrap();
-        run(undisturbed.path(), &training, &planted, None).unwrap();
-        for sample in 0..60 {
-            let folder = tempfile::tempdir().unwrap();
-            let end = run(folder.path(), &training, &planted, Some(sample)).unwrap().end;
-            assert_eq!(end, Some(End::Signal(15)), "sample {sample}");
-            assert_eq!(run(folder.path(), &training, &planted, None).unwrap().end, Some(End::Steps));
-            assert!(ended_with(folder.path(), STEPS) == ended_with(undisturbed.path(), STEPS));
-            assert_eq!(records(folder.path()), records(undisturbed.path()), "sample {sample}, limit {limit}");
-        }
+    let limits = [1, 2].map(|save_total_limit| TrainingConfig { save_total_limit, ..training() });
+    let undisturbed = limits.clone().map(|training| {
+        let folder = tempfile::tempdir().unwrap();
+        run(folder.path(), &training, &planted, None).unwrap();
+        folder
+    });
+    for sample in 0..60 {
+        // A checkpoint is written every fourth step: each step after it meets both limits.
+        let which = usize::from(sample % 5 % 2 == 1);
+        let (training, undisturbed) = (&limits[which], undisturbed[which].path());
+        let folder = tempfile::tempdir().unwrap();
+        let end = run(folder.path(), training, &planted, Some(sample)).unwrap().end;
+        assert_eq!(end, Some(End::Signal(15)), "sample {sample}");
+        assert_eq!(run(folder.path(), training, &planted, None).unwrap().end, Some(End::Steps));
+        assert!(ended_with(folder.path(), STEPS) == ended_with(undisturbed, STEPS));
+        assert_eq!(records(folder.path()), records(undisturbed), "sample {sample}");
     }
 }
 

@@ -29,10 +29,10 @@ fn a_run_goes_on_from_a_bucket_of_googles_on_another_machine() {
     };
     let weights = |place: &Workplace| std::fs::read(place.run_path("final/model.safetensors")).unwrap();
     let straight = place();
-    assert!(on_google(&straight, &["training.max_steps=640"]).output().unwrap().status.success());
+    assert!(on_google(&straight, &["training.max_steps=240"]).output().unwrap().status.success());
 
     let upload =
-        ["training.max_steps=640", "training.save_total_limit=2", "run.upload_to=gs://bucket/runs/mine"];
+        ["training.max_steps=240", "training.save_total_limit=2", "run.upload_to=gs://bucket/runs/mine"];
     let first = place();
     let mut child = on_google(&first, &upload).spawn().unwrap();
     while uploaded(&server).is_empty() && child.try_wait().unwrap().is_none() {
