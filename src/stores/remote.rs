@@ -209,3 +209,21 @@ pub fn sealed_folder<'a, V>(name: &'a str, files: &BTreeMap<String, V>) -> Optio
     let ends = name.match_indices('/').map(|(at, _)| &name[..at]);
     ends.into_iter().find(|folder| files.contains_key(&format!("{folder}/{MANIFEST}")))
 }
+
+#[cfg(test)]
+impl Remote {
+    /// A folder of a bucket in the memory of this process.
+    pub(super) fn in_memory() -> Self {
+        let address = Address {
+            store: std::sync::Arc::new(object_store::memory::InMemory::new()),
+            scheme: "s3",
+            place: "bucket".to_string(),
+            key: "run".to_string(),
+            query_hash: String::new(),
+            shown: "s3://bucket/run".to_string(),
+            left_out: crate::listing::LeftOut::default(),
+            unsure: crate::unsure::Unsure::default(),
+        };
+        Self { address }
+    }
+}

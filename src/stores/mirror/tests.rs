@@ -1,6 +1,8 @@
-//! Which objects of a bucket are deleted.
+//! Which objects of a bucket are deleted and replaced, and when.
 
 use std::collections::BTreeSet;
+
+use serde_json::Value;
 
 use super::*;
 
@@ -76,4 +78,75 @@ fn completed(objects: &Files) -> BTreeSet<u64> {
 
 fn manifests(objects: &Files) -> usize {
     objects.keys().filter(|name| name.ends_with(MANIFEST)).count()
+}
+
+#[test]
+fn the_only_checkpoint_of_a_bucket_is_replaced_after_the_next_one_or_at_the_end() {
+    for ends in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut uploader = uploader(folder.path());
+        save(folder.path(), 1, "first");
+        uploader.bring_up_to_date(false).unwrap();
+        // The run went back to its beginning, and comes to step 1 in another way.
+        save(folder.path(), 1, "another");
+        uploader.bring_up_to_date(false).unwrap();
+        assert_eq!(uploaded(&uploader, 1), "first");
+        if !ends {
+            save(folder.path(), 2, "next");
+            uploader.bring_up_to_date(false).unwrap();
+            assert_eq!((uploaded(&uploader, 1), uploaded(&uploader, 2)), ("first".into(), "next".into()));
+        }
+        uploader.bring_up_to_date(ends).unwrap();
+        assert_eq!(uploaded(&uploader, 1), "another", "at the end: {ends}");
+    }
+}
+
+#[test]
+fn a_manifest_without_an_answer_of_the_store_is_kept_and_written_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut uploader = uploader(folder.path());
+    save(folder.path(), 1, "first");
+    uploader.bring_up_to_date(false).unwrap();
+    let manifest = "checkpoint-1/manifest.json";
+    uploader.known.insert(manifest.to_string(), UNSURE);
+    std::fs::remove_dir_all(folder.path().join("checkpoint-1")).unwrap();
+    std::fs::create_dir(folder.path().join("checkpoint-2")).unwrap();
+    std::fs::write(folder.path().join("checkpoint-2/model.safetensors"), "incomplete").unwrap();
+    uploader.bring_up_to_date(false).unwrap();
+    assert_eq!(uploaded(&uploader, 1), "first", "it may be complete");
+    save(folder.path(), 2, "next");
+    uploader.bring_up_to_date(false).unwrap();
+    assert_eq!(uploaded(&uploader, 2), "next");
+    assert!(!uploader.remote.objects().unwrap().contains_key(manifest));
+}
+
+/// Writes a checkpoint with this text as its weights.
+fn save(folder: &Path, step: u64, text: &str) {
+    let folder = folder.join(format!("checkpoint-{step}"));
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("model.safetensors"), text).unwrap();
+    std::fs::write(folder.join("manifest.json"), r#"{"files": [{"name": "model.safetensors"}]}"#).unwrap();
+}
+
+fn uploader(folder: &Path) -> Uploader {
+    Uploader {
+        folder: folder.to_path_buf(),
+        remote: Remote::in_memory(),
+        claim: Claim::new(Value::Null),
+        is_continued: false,
+        is_lost: false,
+        limit: 2,
+        known: Files::new(),
+        older: BTreeMap::new(),
+        is_first: true,
+    }
+}
+
+/// The weights in the bucket of a checkpoint that is complete there.
+fn uploaded(uploader: &Uploader, step: u64) -> String {
+    let folder = format!("checkpoint-{step}");
+    let objects = uploader.remote.objects().unwrap();
+    assert!(uploader.remote.is_complete(&folder, &objects).unwrap(), "{folder}: {objects:?}");
+    let weights = uploader.remote.read(&format!("{folder}/model.safetensors")).unwrap();
+    String::from_utf8(weights.unwrap()).unwrap()
 }
