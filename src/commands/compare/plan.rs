@@ -1,7 +1,7 @@
 //! `compare --dry-run`: predicts the runs of a comparison, their steps, time and cost.
 //!
-//! The plan reads models, tokenizers and all files, so that it reports the same errors as a comparison. It does
-//! not train.
+//! The plan reads models, tokenizers and all files, so that it reports the same errors as a comparison. It
+//! does not train.
 
 use std::path::{Path, PathBuf};
 

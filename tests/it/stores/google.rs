@@ -1,5 +1,5 @@
-//! `gs://` as Google's client speaks it: its XML protocol is nearly S3's, and the server is one of that. What a
-//! machine of Google's knows of itself, whose role it has, is a stand-in.
+//! `gs://` as Google's client speaks it: its XML protocol is nearly S3's, and the server is one of that. What
+//! a machine of Google's knows of itself, whose role it has, is a stand-in.
 
 use std::process::Command;
 
