@@ -41,6 +41,7 @@ use crate::train::saved::{Resumed, load_checkpoint};
 use crate::train::signals::{Signals, stopped_by};
 use crate::train::state::TrainState;
 use crate::train::step::Stepper;
+use crate::train::trial::Trial;
 use crate::train::{End, StopRules, Trainer, batch_size, horizon, results, resume, room, used};
 use crate::{fs, quantity};
 
@@ -68,6 +69,8 @@ pub struct Request<'a, C> {
     pub loss_band: Option<&'a LossBand>,
     /// A checkpoint of another run to start from if this run has none of its own.
     pub parent: Option<&'a Resumed>,
+    /// Another number of steps, and the step at which this sitting pauses.
+    pub trial: Option<Trial>,
 }
 
 /// The result of a run.
@@ -76,6 +79,8 @@ pub struct Outcome<T, D> {
     pub end: Option<End>,
     /// Updates done.
     pub step: u64,
+    /// Updates that the configuration plans.
+    pub planned_steps: u64,
     /// Scores by the Trainer's names (`eval_loss`, `train_tokens_per_second`, ...).
     pub results: BTreeMap<String, f64>,
     /// Folder of the final model.
@@ -123,7 +128,15 @@ pub fn run<K: Kind, C: Serialize + DeserializeOwned>(
             load_checkpoint(&model, &folders, task.parameters())?;
             use_rope_base_of(&output.join(FINAL), &phases, &task)?;
             let end = evaluated_again(world, &mut data, &task, signals)?;
-            return Ok(Outcome { end, step: state.step, results, model: output.join(FINAL), task, data });
+            return Ok(Outcome {
+                end,
+                step: state.step,
+                planned_steps: total_steps,
+                results,
+                model: output.join(FINAL),
+                task,
+                data,
+            });
         }
         found.resumed.restore(&folders, task.parameters(), average.as_mut(), &mut stepper.optimizer)?;
         state.finished = found.is_complete;
@@ -135,8 +148,10 @@ pub fn run<K: Kind, C: Serialize + DeserializeOwned>(
         state = parent.state.of_another_run(better);
     }
     let limit_seconds = horizon::limit_seconds(request.run, state.elapsed_seconds, SystemTime::now())?;
-    state.horizon =
-        state.horizon.and_then(|plan| plan.resumed(state.step, total_steps, limit_seconds.is_some()));
+    state.horizon = match request.trial {
+        Some(trial) => trial.horizon(total_steps),
+        None => state.horizon.and_then(|plan| plan.resumed(state.step, total_steps, limit_seconds.is_some())),
+    };
     batch_size::reserve(plan.most_tokens_at_once(), training, &shapes, machine, progress)?;
     write_beginning(output, request.config, machine)?;
     let options = RunFolderOptions {
@@ -164,7 +179,10 @@ pub fn run<K: Kind, C: Serialize + DeserializeOwned>(
         average,
         schedule: Schedule::new(training, total_steps),
         cadence: Cadence::new(training, total_steps).probing(request.probe.map(Probe::every)),
-        rules: stop_rules(training, limit_seconds, machine, signals)?,
+        rules: StopRules {
+            pause_step: request.trial.map(|trial| trial.pause_step(total_steps)),
+            ..stop_rules(training, limit_seconds, machine, signals)?
+        },
         pace: limit_seconds.map(|seconds| Pace::new(total_steps, seconds)),
         phases,
         loss_spike_threshold: training.loss_spike_threshold,
@@ -181,7 +199,10 @@ pub fn run<K: Kind, C: Serialize + DeserializeOwned>(
     report_exchange(world, progress);
     let (mut end, rates) = trained.map_err(|e| batch_size::explain(e, training, &shapes, machine))?;
     let mut results = BTreeMap::new();
-    if !matches!(end, End::Signal(_)) {
+    if end == End::Pause {
+        results = results::of_run(&state, rates, state.last_scores(), []);
+    }
+    if end.is_final() {
         match finish(training, &task, &mut folder, &state, &mut data, world, signals)? {
             Some(Scored { evaluated, tested }) => {
                 results = results::of_run(&state, rates, evaluated.into_iter().chain(probed), tested);
@@ -195,7 +216,15 @@ pub fn run<K: Kind, C: Serialize + DeserializeOwned>(
     // No process ends before rank 0 has written everything: an ending process may end the others.
     drop((folder, lock));
     world.wait_for_all()?;
-    Ok(Outcome { end: Some(end), step: state.step, results, model: output.join(FINAL), task, data })
+    Ok(Outcome {
+        end: Some(end),
+        step: state.step,
+        planned_steps: total_steps,
+        results,
+        model: output.join(FINAL),
+        task,
+        data,
+    })
 }
 
 /// Finds the checkpoint that a run resumes from. A new run in a folder with files of another one is an error.
@@ -380,8 +409,7 @@ fn finish(
     world: World,
     signals: &Signals,
 ) -> Result<Option<Scored>> {
-    let known = state.last_eval.iter().map(|(name, value)| (name.clone(), value.unwrap_or(f64::NAN)));
-    let mut scores: Scores = known.collect();
+    let mut scores = state.last_scores();
     let mut trained_until = state.step;
     let best = state.best.step().filter(|&step| training.load_best_model_at_end && step != state.step);
     let mut is_loaded = false;
@@ -456,6 +484,7 @@ pub(super) fn stop_rules(
         .transpose()
         .map_err(|e| Problem::usage(e.to_string()).at("training.max_train_time"))?;
     Ok(StopRules {
+        pause_step: None,
         patience: training.early_stopping_patience,
         budget_seconds: budget
             .as_ref()
