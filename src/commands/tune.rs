@@ -135,14 +135,18 @@ impl<C: Tunable> Job<'_, C> {
         let (keys, budget) = (tuning.keys.as_slice(), args.budget);
         let tune = Tune { base, keys, entrants, budget, output: &output, metric };
         if args.dry_run {
-            notes.iter().for_each(|note| terminal::note(note));
+            for note in notes {
+                terminal::note(note);
+            }
             let lines = tune.outlook()?;
             return lines.iter().try_for_each(|line| terminal::stdout_line(&terminal::printable(line)));
         }
         let progress = Progress::detect(terminal::is_quiet());
         progress.run_folder(&output);
         machine.announce(&progress);
-        notes.iter().for_each(|note| progress.note(note));
+        for note in notes {
+            progress.note(note);
+        }
         let end_at_once = EndAtOnce::listen(&progress, prepare::KEPT)?;
         make_data(base, &progress)?;
         let signals = Signals::listen(&progress)?;

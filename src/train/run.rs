@@ -29,8 +29,8 @@ use crate::telemetry::{Outlets, Progress};
 use crate::train::average::WeightAverage;
 use crate::train::band::Band;
 use crate::train::cadence::Cadence;
-use crate::train::clock::Clock;
-use crate::train::horizon::Pace;
+use crate::train::clock::{Clock, Rates};
+use crate::train::horizon::{Horizon, Pace};
 use crate::train::meter::Meter;
 use crate::train::phases::Phases;
 use crate::train::probe::Probe;
@@ -100,6 +100,7 @@ pub fn run<K: Kind, C: Serialize + DeserializeOwned>(
     signals: &Signals,
 ) -> Result<Outcome<K::Task, K::Data>> {
     let (output, world) = (request.output, machine.world);
+    let model = output.join(FINAL);
     let lock = lock_run_folder(output, world)?;
     let found = find_start(request, world, progress)?;
     let parent = request.parent.filter(|_| found.is_none());
@@ -113,7 +114,7 @@ pub fn run<K: Kind, C: Serialize + DeserializeOwned>(
     // From here on every step needs the memory that the step before it has freed.
     let _keeping = memory::keep_freed_blocks();
     let is_beginning = found.is_none() && parent.is_none();
-    let Parts { task, mut data, total_steps, folders, best } =
+    let Parts { task, mut data, total_steps: planned_steps, folders, best } =
         built(kind, training, request.seed, is_beginning, machine, progress, signals)?;
     let (best_metric, better) = best_score(training, best, &data.score_names())?;
     let mut stepper = stepper(task.parameters(), training, machine, request.seed)?;
@@ -122,21 +123,13 @@ pub fn run<K: Kind, C: Serialize + DeserializeOwned>(
     if let Some(found) = &found {
         state = found.resumed.state.clone();
         let results = earlier_results(output, progress);
-        let is_at_end = found.is_complete || state.step >= total_steps;
+        let is_at_end = found.is_complete || state.step >= planned_steps;
         let is_complete = world.agree(is_at_end && results::are_whole(&results))?;
-        if let Some(model) = is_complete.then(|| whole_final(output, progress)).flatten() {
-            load_checkpoint(&model, &folders, task.parameters())?;
-            use_rope_base_of(&output.join(FINAL), &phases, &task)?;
+        if let Some(whole) = is_complete.then(|| whole_final(output, progress)).flatten() {
+            load_checkpoint(&whole, &folders, task.parameters())?;
+            use_rope_base_of(&model, &phases, &task)?;
             let end = evaluated_again(world, &mut data, &task, signals)?;
-            return Ok(Outcome {
-                end,
-                step: state.step,
-                planned_steps: total_steps,
-                results,
-                model: output.join(FINAL),
-                task,
-                data,
-            });
+            return Ok(Outcome { end, step: state.step, planned_steps, results, model, task, data });
         }
         found.resumed.restore(&folders, task.parameters(), average.as_mut(), &mut stepper.optimizer)?;
         state.finished = found.is_complete;
@@ -148,10 +141,7 @@ pub fn run<K: Kind, C: Serialize + DeserializeOwned>(
         state = parent.state.of_another_run(better);
     }
     let limit_seconds = horizon::limit_seconds(request.run, state.elapsed_seconds, SystemTime::now())?;
-    state.horizon = match request.trial {
-        Some(trial) => trial.horizon(total_steps),
-        None => state.horizon.and_then(|plan| plan.resumed(state.step, total_steps, limit_seconds.is_some())),
-    };
+    state.horizon = horizon_of(request.trial, &state, planned_steps, limit_seconds.is_some());
     batch_size::reserve(plan.most_tokens_at_once(), training, &shapes, machine, progress)?;
     write_beginning(output, request.config, machine)?;
     let options = RunFolderOptions {
@@ -160,7 +150,7 @@ pub fn run<K: Kind, C: Serialize + DeserializeOwned>(
         config: saved(request.config),
         inputs,
         training,
-        total_steps,
+        total_steps: planned_steps,
         phases: phases.clone(),
         first_step: state.step,
         outlets: Outlets::of(request.run, &saved(request.config), request.seed)?,
@@ -172,18 +162,15 @@ pub fn run<K: Kind, C: Serialize + DeserializeOwned>(
     if let Some(planner) = task.planner() {
         data.plan_with(planner);
     }
-    data.start(Beginning { cursor: state.cursor.clone(), step: state.step, total_steps })?;
+    data.start(Beginning { cursor: state.cursor.clone(), step: state.step, total_steps: planned_steps })?;
     let mut trainer = Trainer {
         task: &task,
         stepper,
         average,
-        schedule: Schedule::new(training, total_steps),
-        cadence: Cadence::new(training, total_steps).probing(request.probe.map(Probe::every)),
-        rules: StopRules {
-            pause_step: request.trial.map(|trial| trial.pause_step(total_steps)),
-            ..stop_rules(training, limit_seconds, machine, signals)?
-        },
-        pace: limit_seconds.map(|seconds| Pace::new(total_steps, seconds)),
+        schedule: Schedule::new(training, planned_steps),
+        cadence: Cadence::new(training, planned_steps).probing(request.probe.map(Probe::every)),
+        rules: stop_rules(training, limit_seconds, machine, signals)?.pausing(request.trial, planned_steps),
+        pace: limit_seconds.map(|seconds| Pace::new(planned_steps, seconds)),
         phases,
         loss_spike_threshold: training.loss_spike_threshold,
         best_metric: &best_metric,
@@ -198,10 +185,7 @@ pub fn run<K: Kind, C: Serialize + DeserializeOwned>(
     let (trained, probed) = (trainer.run(&mut state), trainer.probed);
     report_exchange(world, progress);
     let (mut end, rates) = trained.map_err(|e| batch_size::explain(e, training, &shapes, machine))?;
-    let mut results = BTreeMap::new();
-    if end == End::Pause {
-        results = results::of_run(&state, rates, state.last_scores(), []);
-    }
+    let mut results = results_at_pause(end, &state, rates);
     if end.is_final() {
         match finish(training, &task, &mut folder, &state, &mut data, world, signals)? {
             Some(Scored { evaluated, tested }) => {
@@ -216,15 +200,7 @@ pub fn run<K: Kind, C: Serialize + DeserializeOwned>(
     // No process ends before rank 0 has written everything: an ending process may end the others.
     drop((folder, lock));
     world.wait_for_all()?;
-    Ok(Outcome {
-        end: Some(end),
-        step: state.step,
-        planned_steps: total_steps,
-        results,
-        model: output.join(FINAL),
-        task,
-        data,
-    })
+    Ok(Outcome { end: Some(end), step: state.step, planned_steps, results, model, task, data })
 }
 
 /// Finds the checkpoint that a run resumes from. A new run in a folder with files of another one is an error.
@@ -269,6 +245,27 @@ fn built<K: Kind>(
     memory::give_back_freed_blocks();
     fs::forget_peak();
     Ok(parts)
+}
+
+/// The plan of a run that begins or resumes in `state`; `is_limited` is true if it has a time limit.
+fn horizon_of(
+    trial: Option<Trial>,
+    state: &TrainState,
+    planned_steps: u64,
+    is_limited: bool,
+) -> Option<Horizon> {
+    match trial {
+        Some(trial) => trial.horizon(planned_steps),
+        None => state.horizon?.resumed(state.step, planned_steps, is_limited),
+    }
+}
+
+/// The results of a run that pauses; empty at any other end.
+fn results_at_pause(end: End, state: &TrainState, rates: Rates) -> BTreeMap<String, f64> {
+    match end {
+        End::Pause => results::of_run(state, rates, state.last_scores(), []),
+        _ => BTreeMap::new(),
+    }
 }
 
 /// The results of an earlier sitting; empty if they cannot be read, and then they are computed again.

@@ -1,5 +1,6 @@
 //! A run that stops at fixed steps with a checkpoint, so that several runs can be compared before they end.
 
+use crate::train::StopRules;
 use crate::train::horizon::Horizon;
 
 /// How long a run is compared with its configuration, and the step that this sitting ends at.
@@ -43,6 +44,13 @@ impl Trial {
     pub(super) fn horizon(self, planned: u64) -> Option<Horizon> {
         let total = self.total_steps(planned);
         (total < planned).then(|| Horizon::from_start(total))
+    }
+}
+
+impl StopRules {
+    /// The same rules with the pause of `trial` in a run that plans `planned` steps.
+    pub(super) fn pausing(self, trial: Option<Trial>, planned: u64) -> Self {
+        Self { pause_step: trial.map(|trial| trial.pause_step(planned)), ..self }
     }
 }
 

@@ -36,7 +36,7 @@ use crate::trials::record::remove_weights;
 use crate::trials::summary::short_names;
 use crate::trials::sweep::RESULTS;
 use crate::trials::table::Table;
-use crate::trials::tune::record::{Entry, RungRecord, Score, TUNE_JSON, TuneRecord};
+use crate::trials::tune::record::{Entry, Measured, RungRecord, TUNE_JSON, TuneRecord};
 use crate::trials::tune::rungs::{Rung, Speed, rungs, whole_runs};
 use crate::trials::tune::speed::speed_of;
 
@@ -290,7 +290,7 @@ impl<C: Tunable> Tune<'_, C> {
         rung: usize,
         trainee: &impl Trainee<C>,
         with: Equipment<'_>,
-    ) -> Result<Score> {
+    ) -> Result<Measured> {
         let RungRecord { steps, part, .. } = record.rungs[rung];
         let whole = record.rungs.last().map_or(steps, |last| last.steps);
         let trial = Trial { steps: whole, of: record.planned_steps, pause: Pause::AfterPart(part) };
@@ -302,11 +302,11 @@ impl<C: Tunable> Tune<'_, C> {
             Ok(Trained { end: Some(End::Signal(signal)), .. }) => Err(stopped_by(signal, SAVED).into()),
             Ok(trained) => {
                 let score = trained.results.get(self.metric).copied().filter(|score| score.is_finite());
-                Ok(Score { step: trained.step, score, diverged: false })
+                Ok(Measured { step: trained.step, score, diverged: false })
             }
             Err(e) if class_of(&e) == Class::Diverged => {
                 with.progress.warn(&format!("{}: {e:#}", entrant.name));
-                Ok(Score { step: steps, score: None, diverged: true })
+                Ok(Measured { step: steps, score: None, diverged: true })
             }
             Err(e) => Err(e),
         }

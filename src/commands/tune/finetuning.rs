@@ -71,14 +71,14 @@ struct Labelled<T: Target> {
 impl<T: Target> Trainee<FinetuneConfig> for Labelled<T> {
     fn train(&self, config: &FinetuneConfig, trial: Trial, with: Equipment<'_>) -> Result<Trained> {
         let mut held = self.held.borrow_mut();
-        let (_, examples) = match held.take().filter(|(data, _)| *data == config.data) {
-            Some(same) => held.insert(same),
-            None => {
-                let examples = Examples::<T>::read(config)?;
-                with.progress.note_once(&examples.summary());
-                examples.warning().into_iter().for_each(|text| with.progress.warn(text));
-                held.insert((config.data.clone(), examples))
-            }
+        let same = held.take().filter(|held| held.0 == config.data);
+        let (_, examples) = if let Some(same) = same {
+            held.insert(same)
+        } else {
+            let examples = Examples::<T>::read(config)?;
+            with.progress.note_once(&examples.summary());
+            examples.warning().into_iter().for_each(|text| with.progress.warn(text));
+            held.insert((config.data.clone(), examples))
         };
         let folder = read_folder(&config.model)?;
         let seed = config.seeds.first().copied().unwrap_or(config.run.seed);

@@ -50,7 +50,9 @@ pub(super) fn run(args: &TuneArgs, tuning: &Tuning<PretrainConfig>) -> Result<()
 fn prepared(base: &PretrainConfig, progress: &Progress) -> Result<()> {
     let (resolved, _) = origin::resolve(base)?;
     let prepared = prepare::ensure_prepared(World::ALONE, &resolved, progress)?;
-    prepare::summary(&resolved, &prepared).iter().for_each(|line| progress.note(line));
+    for line in prepare::summary(&resolved, &prepared) {
+        progress.note(&line);
+    }
     prepare::warn_of_unknown_text(&resolved, progress)
 }
 

@@ -61,7 +61,7 @@ pub(super) struct Entry {
     /// The values of the varied keys, by their dotted paths.
     pub(super) setting: Map<String, Value>,
     /// The score at each rung that was reached.
-    pub(super) scores: Vec<Score>,
+    pub(super) scores: Vec<Measured>,
     /// The number of the rung after which the candidate dropped out, from 1; absent for the winner.
     pub(super) out_at: Option<usize>,
 }
@@ -69,7 +69,7 @@ pub(super) struct Entry {
 /// The score of a candidate at a rung.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Score {
+pub(super) struct Measured {
     /// Steps done.
     pub(super) step: u64,
     /// The score; null if it was not measured or training diverged.
@@ -77,7 +77,7 @@ pub(super) struct Score {
     pub(super) diverged: bool,
 }
 
-impl Score {
+impl Measured {
     /// The score as text.
     pub(super) fn text(&self) -> String {
         match self.score {
@@ -198,7 +198,7 @@ impl<C> TuneRecord<C> {
                 other => other.to_string(),
             });
             let scores = (0..self.rungs.len())
-                .map(|rung| candidate.scores.get(rung).map(Score::text).unwrap_or_default());
+                .map(|rung| candidate.scores.get(rung).map(Measured::text).unwrap_or_default());
             let out_at = candidate.out_at.map(|rung| rung.to_string()).unwrap_or_default();
             values.chain(scores).chain([out_at]).collect()
         });
@@ -224,7 +224,7 @@ mod tests {
                     setting: Map::from_iter([("training.learning_rate".to_string(), Value::from(at))]),
                     scores: scores[at]
                         .iter()
-                        .map(|&score| Score { step: 10, score, diverged: score.is_none() })
+                        .map(|&score| Measured { step: 10, score, diverged: score.is_none() })
                         .collect(),
                     out_at: None,
                 })
