@@ -194,7 +194,8 @@ fn fine_tuning_finds_the_rate_that_learns_and_the_report_shows_the_table() {
     let again = place.program(&arguments, "").ok();
     assert_eq!(again.stdout, report.stdout);
     let page = place.program(&["report", "cls", "-o", "-"], "").ok().stdout;
-    for words in ["Tuning</h2>", "out at rung", "accuracy at step 20", "diverged", "</svg>"] {
+    for words in ["Tuning</h2>", "out at rung", "step 20", "eval_accuracy at each step", "diverged", "</svg>"]
+    {
         assert!(page.contains(words), "`{words}` is not in the page");
     }
     let done = place.program(&[&arguments[..], &["--dry-run"]].concat(), "").ok();
@@ -215,11 +216,6 @@ fn what_cannot_be_tuned_is_refused_and_nothing_is_written() {
         tune(&place, sets, &[budget, more].concat()).refused(2, words);
         assert!(!place.run_path("tune.json").exists());
     };
-    refused(
-        &["data.validation_fraction=0"],
-        &[],
-        &["data.validation_fraction: is 0, and candidates are compared by", "hint: set it"],
-    );
     refused(&[], &["--vary", "learning_rat=1,2"], &["--vary learning_rat: unknown key", "`learning_rate`"]);
     refused(&[], &["--vary", "learning_rate=1e-2..1e-3"], &["`1e-2..1e-3` is not a range"]);
     refused(&["run.budget_usd=1", "run.usd_per_hour=1"], &[], &["run.budget_usd: limits one run"]);
@@ -229,6 +225,11 @@ fn what_cannot_be_tuned_is_refused_and_nothing_is_written() {
         &["--output config.yaml: is `config.yaml`, which this command"],
     );
     assert!(!place.path("run").exists());
+    refused(
+        &["data.validation_fraction=1e-6", "run.output_dir=small"],
+        &[],
+        &["data.validation_fraction: leaves no document for validation, and", "hint: raise it"],
+    );
     let many = ["--budget", "1s", "--settings", "300"];
     refused(
         &[],

@@ -28,11 +28,6 @@ pub(super) fn run(args: &TuneArgs, tuning: &Tuning<PretrainConfig>) -> Result<()
             Problem::usage("brings down the rate of another run, and a tuning trains from the start");
         return Err(problem.at("decay_from").hint("remove it, and tune the run of the checkpoint").into());
     }
-    if tuning.base.data.validation_fraction == 0.0 {
-        let problem =
-            Problem::usage("is 0, and candidates are compared by their loss on validation documents");
-        return Err(problem.at("data.validation_fraction").hint("set it, for example to `0.01`").into());
-    }
     let mut base = staging::pretraining(tuning.base.clone(), corpus)?;
     base.data.shuffle.get_or_insert(Shuffle::Rows);
     let mut entrants = entrants(tuning, &base.run.output_dir);
@@ -50,6 +45,11 @@ pub(super) fn run(args: &TuneArgs, tuning: &Tuning<PretrainConfig>) -> Result<()
 fn prepared(base: &PretrainConfig, progress: &Progress) -> Result<()> {
     let (resolved, _) = origin::resolve(base)?;
     let prepared = prepare::ensure_prepared(World::ALONE, &resolved, progress)?;
+    if prepared.manifest.validation.tokens == 0 {
+        let message = "leaves no document for validation, and candidates are compared by their loss on these";
+        let problem = Problem::usage(message).at("data.validation_fraction");
+        return Err(problem.hint("raise it, and remove the prepared data").into());
+    }
     for line in prepare::summary(&resolved, &prepared) {
         progress.note(&line);
     }

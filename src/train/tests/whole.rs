@@ -245,14 +245,9 @@ fn a_run_that_pauses_is_evaluated_there_and_ends_in_the_same_bytes() {
         assert!(outcome.results["eval_loss"].is_finite());
         assert_eq!(paused.path().join("final").exists(), end == End::Steps);
     }
-    let model = |folder: &Path| std::fs::read(folder.join("final/model.safetensors")).unwrap();
-    assert!(model(paused.path()) == model(straight.path()), "a pause changes a byte");
+    assert!(final_model(paused.path()) == final_model(straight.path()), "a pause changes a byte");
     assert_eq!(whole.end, Some(End::Steps));
-    let logged = |folder: &Path| -> Vec<String> {
-        let losses = records(folder).into_iter().map(|record| record["train/loss"].to_string());
-        losses.filter(|loss| loss != "null").collect()
-    };
-    assert_eq!(logged(paused.path()), logged(straight.path()), "a pause is not logged as a last step");
+    assert_eq!(logged_losses(paused.path()), logged_losses(straight.path()), "a pause is not logged as a last step");
     // Half of the steps, with all of the schedule.
     for (part, step) in [(3, 2), (1, 6)] {
         let trial = Trial { steps: 6, of: 12, pause: Pause::AfterPart(part) };
@@ -260,7 +255,17 @@ fn a_run_that_pauses_is_evaluated_there_and_ends_in_the_same_bytes() {
     }
     let trial = Trial { steps: 6, of: 12, pause: Pause::AfterPart(1) };
     assert_eq!(paused_run(short.path(), &training, trial).end, None, "it is complete");
-    assert!(model(short.path()) != model(straight.path()));
+    assert!(final_model(short.path()) != final_model(straight.path()));
+}
+
+fn final_model(folder: &Path) -> Vec<u8> {
+    std::fs::read(folder.join("final/model.safetensors")).unwrap()
+}
+
+/// The training losses in the records of a run.
+fn logged_losses(folder: &Path) -> Vec<String> {
+    let losses = records(folder).into_iter().map(|record| record["train/loss"].to_string());
+    losses.filter(|loss| loss != "null").collect()
 }
 
 #[test]

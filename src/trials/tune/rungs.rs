@@ -52,15 +52,19 @@ pub(super) struct Speed {
     pub(super) planned_steps: u64,
     /// Seconds of one step.
     pub(super) step_seconds: f64,
-    /// Seconds that each start or resume takes in addition to its steps: reading, evaluating, saving.
-    pub(super) sitting_seconds: f64,
+    /// Seconds that a start takes in addition to its steps: reading, evaluating, saving.
+    pub(super) start_seconds: f64,
+    /// The same of a resume.
+    pub(super) resume_seconds: f64,
 }
 
 impl Speed {
     /// The seconds of all rungs, for candidates of `steps` steps.
     pub(super) fn seconds(&self, rungs: &[Rung], steps: u64) -> f64 {
-        let sittings: usize = rungs.iter().map(|rung| rung.candidates).sum();
-        whole_runs(rungs) * steps as f64 * self.step_seconds + sittings as f64 * self.sitting_seconds
+        let starts = rungs.first().map_or(0, |rung| rung.candidates);
+        let resumes: usize = rungs.iter().skip(1).map(|rung| rung.candidates).sum();
+        let sittings = starts as f64 * self.start_seconds + resumes as f64 * self.resume_seconds;
+        whole_runs(rungs) * steps as f64 * self.step_seconds + sittings
     }
 
     /// The most steps of a candidate for which all rungs fit into `budget_seconds`; not more than are
@@ -77,9 +81,12 @@ mod tests {
     use super::*;
     use crate::rng::{Purpose, Stream};
 
+    fn counts(candidates: usize) -> Vec<usize> {
+        rungs(candidates).iter().map(|rung| rung.candidates).collect()
+    }
+
     #[test]
     fn a_third_continues_until_two_reach_the_end() {
-        let counts = |candidates| rungs(candidates).iter().map(|rung| rung.candidates).collect::<Vec<_>>();
         assert_eq!(counts(9), [9, 3, 2]);
         assert_eq!(counts(27), [27, 9, 3, 2]);
         assert_eq!(counts(18), [18, 6, 2]);
@@ -104,7 +111,8 @@ mod tests {
             let speed = Speed {
                 planned_steps: 1 + stream.below(at + 1, 1_000_000),
                 step_seconds: 1e-4 + 2.0 * stream.uniform(at + 2),
-                sitting_seconds: 5.0 * stream.uniform(at + 3),
+                start_seconds: 5.0 * stream.uniform(at + 3),
+                resume_seconds: 5.0 * stream.uniform(at + 5),
             };
             let budget = 10_000.0 * stream.uniform(at + 4);
             let steps = speed.affordable_steps(&rungs, budget);

@@ -18,8 +18,8 @@ const FIRST_STEPS: u64 = 3;
 const MEASURED_SHARE: f64 = 0.02;
 const MOST_STEPS: u64 = 500;
 
-/// Trains a candidate for some steps, and resumes it for some more: a resume shows what a sitting takes in
-/// addition to its steps.
+/// Trains a candidate for some steps, and resumes it for some more: this shows what a start and a resume take
+/// in addition to their steps.
 pub(super) fn speed_of<C>(
     config: &C,
     budget: Duration,
@@ -31,14 +31,15 @@ pub(super) fn speed_of<C>(
     let step_seconds = first.train_seconds / first.step.max(1) as f64;
     let fitting = MEASURED_SHARE * budget.as_secs_f64() / step_seconds.max(1e-9);
     let more = (fitting as u64).clamp(FIRST_STEPS, MOST_STEPS);
+    let start_seconds = (first.seconds - first.train_seconds).max(0.0);
     if first.step + more >= planned_steps {
-        let sitting_seconds = (first.seconds - first.train_seconds).max(0.0);
-        return Ok(Speed { planned_steps, step_seconds, sitting_seconds });
+        return Ok(Speed { planned_steps, step_seconds, start_seconds, resume_seconds: start_seconds });
     }
     let second = sitting(config, first.step + more, trainee, with)?;
     let train_seconds = second.train_seconds - first.train_seconds;
     let step_seconds = train_seconds / (second.step - first.step).max(1) as f64;
-    Ok(Speed { planned_steps, step_seconds, sitting_seconds: (second.seconds - train_seconds).max(0.0) })
+    let resume_seconds = (second.seconds - train_seconds).max(0.0);
+    Ok(Speed { planned_steps, step_seconds, start_seconds, resume_seconds })
 }
 
 /// The times of a sitting.
