@@ -182,8 +182,8 @@ pub enum Command {
     #[command(after_help = "Examples:
   mlmtrain tune --config configs/quickstart.yaml --budget 20m --set run.output_dir=runs/rates
   mlmtrain tune --config my.yaml --budget 2h --vary learning_rate=1e-4..1e-2 \\
-      --vary weight_decay=0,0.01,0.1 --settings 18 --set run.output_dir=runs/tuned --output best.yaml
-  mlmtrain tune --config configs/finetune-sample.yaml --budget 5m --vary learning_rate=3e-4,1e-3,3e-3
+      --vary weight_decay=0,0.01,0.1 --set run.output_dir=runs/tuned --output best.yaml
+  mlmtrain tune --config configs/finetune-sample.yaml --budget 5m --vary learning_rate=1e-3,3e-3
   mlmtrain tune --config a.yaml --budget 1h --dry-run")]
     Tune(TuneArgs),
     /// Compare models on a list of tasks: each fine-tuned with the same budget, over seeds, with intervals

@@ -45,11 +45,6 @@ pub(super) fn run(args: &TuneArgs, tuning: &Tuning<PretrainConfig>) -> Result<()
 fn prepared(base: &PretrainConfig, progress: &Progress) -> Result<()> {
     let (resolved, _) = origin::resolve(base)?;
     let prepared = prepare::ensure_prepared(World::ALONE, &resolved, progress)?;
-    if prepared.manifest.validation.tokens == 0 {
-        let message = "leaves no document for validation, and candidates are compared by their loss on these";
-        let problem = Problem::usage(message).at("data.validation_fraction");
-        return Err(problem.hint("raise it, and remove the prepared data").into());
-    }
     for line in prepare::summary(&resolved, &prepared) {
         progress.note(&line);
     }

@@ -247,7 +247,11 @@ fn a_run_that_pauses_is_evaluated_there_and_ends_in_the_same_bytes() {
     }
     assert!(final_model(paused.path()) == final_model(straight.path()), "a pause changes a byte");
     assert_eq!(whole.end, Some(End::Steps));
-    assert_eq!(logged_losses(paused.path()), logged_losses(straight.path()), "a pause is not logged as a last step");
+    assert_eq!(
+        logged_losses(paused.path()),
+        logged_losses(straight.path()),
+        "a pause is not logged as a last step"
+    );
     // Half of the steps, with all of the schedule.
     for (part, step) in [(3, 2), (1, 6)] {
         let trial = Trial { steps: 6, of: 12, pause: Pause::AfterPart(part) };
