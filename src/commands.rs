@@ -37,6 +37,7 @@ pub mod terminal;
 mod together;
 pub mod tokenizer;
 pub mod training_flags;
+pub mod tune;
 mod upload;
 pub mod usage;
 pub mod verify_resume;
@@ -78,6 +79,7 @@ pub fn run(cli: &Cli) -> Result<()> {
         Command::Pretrain(args) => pretrain::run(args),
         Command::Prepare(args) => prepare::run(args),
         Command::Finetune(args) => finetune::run(args),
+        Command::Tune(args) => tune::run(args),
         Command::Compare(args) => compare::run(args),
         Command::Evaluate(args) => evaluate::run(args),
         Command::Predict(args) => predict::run(args),

@@ -50,7 +50,7 @@
 //! | [`tasks`] | examples + head + loss + score |
 //! | [`train`] | the loop, one step, cadence, evaluation, state |
 //! | [`estimate`] | memory, time, energy and cost of a run on a device |
-//! | [`trials`] | many fine-tuning runs as one: sweeps, learning curves, comparisons of models |
+//! | [`trials`] | many runs as one: sweeps, learning curves, comparisons of models, tunings |
 //! | [`report`] | one page about finished runs |
 //! | [`commands`] | one file or folder a subcommand |
 //!

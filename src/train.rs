@@ -33,6 +33,7 @@ pub mod step;
 pub mod stopping;
 #[cfg(test)]
 mod tests;
+pub mod trial;
 pub mod used;
 mod weights;
 
@@ -77,9 +78,16 @@ pub enum End {
     Patience,
     /// A signal was received; the state is saved and can be resumed.
     Signal(u8),
+    /// The step at which a trial pauses is done and evaluated; the state is saved and can be resumed.
+    Pause,
 }
 
 impl End {
+    /// True if the run is over: it neither paused nor was it stopped by a signal.
+    pub fn is_final(self) -> bool {
+        !matches!(self, Self::Signal(_) | Self::Pause)
+    }
+
     /// The end by a signal that any process has received.
     fn by_signal(world: World, signals: &Signals) -> Result<Self> {
         Ok(Self::Signal(world.any(signals.received())?.unwrap_or(0)))
@@ -93,6 +101,8 @@ pub struct StopRules {
     pub patience: Option<u32>,
     /// Limit on the seconds of training, over all sittings.
     pub budget_seconds: Option<f64>,
+    /// The step at which a trial pauses.
+    pub pause_step: Option<u64>,
     /// Signals received by this process.
     pub signals: Signals,
     /// The processes that end together.
@@ -167,8 +177,8 @@ impl Trainer<'_> {
         }
         while state.step < self.cadence.total_steps() {
             if let Some(end) = self.early_end(state, clock)? {
-                // A run logs its last step. If a signal stops the run, this step is not its last one.
-                if let (Some((outcome, lr)), false) = (&unlogged, matches!(end, End::Signal(_))) {
+                // A run logs its last step. If it is stopped or paused, this step is not its last one.
+                if let (Some((outcome, lr)), true) = (&unlogged, end.is_final()) {
                     self.log(state, outcome, *lr, clock);
                 }
                 return Ok(end);
@@ -283,6 +293,9 @@ impl Trainer<'_> {
         let total_steps = horizon.map_or(self.schedule.total_steps(), |horizon| horizon.total_steps());
         self.cadence.end_after(total_steps);
         self.folder.end_after(total_steps);
+        if let Some(step) = self.rules.pause_step {
+            self.folder.pause_after(step);
+        }
     }
 
     /// Returns what is due after the step just done. While steps are bad no checkpoint is due, because a
@@ -351,6 +364,7 @@ impl Trainer<'_> {
         let rules = &self.rules;
         let end = match rules.signals.received() {
             Some(signal) => Some(End::Signal(signal)),
+            None if rules.pause_step.is_some_and(|step| state.step >= step) => Some(End::Pause),
             None if state.best.out_of_patience(rules.patience) => Some(End::Patience),
             None => out_of_time(clock.elapsed_seconds(), clock.step_seconds(), rules.budget_seconds)
                 .then_some(End::Time),
@@ -372,10 +386,10 @@ impl Trainer<'_> {
         if !matches!(end, End::Signal(_)) {
             self.require_finite_end(state)?;
         }
-        if !matches!(end, End::Signal(_)) && !self.probe(state)? {
+        if end.is_final() && !self.probe(state)? {
             end = self.stopped()?;
         }
-        state.finished = !matches!(end, End::Signal(_));
+        state.finished = end.is_final();
         self.save(state, true)?;
         if state.finished {
             self.exchange_weights()?;

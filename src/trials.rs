@@ -1,5 +1,5 @@
-//! Commands that consist of many fine-tuning runs: sweeps over hyper-parameters, learning curves, comparisons
-//! of models, and probes of a pretraining run.
+//! Commands that consist of many runs: sweeps over hyper-parameters, learning curves, comparisons of models,
+//! probes of a pretraining run, and tunings.
 //!
 //! A cell ([`cell`]) is one run in a folder of its own. Its [`record`] keeps the scores, so that a finished
 //! cell is not trained again. This module prints nothing: commands print the lines of [`Table`]s.
@@ -15,6 +15,7 @@ pub mod record;
 mod summary;
 pub mod sweep;
 pub mod table;
+pub mod tune;
 
 pub use cell::Cell;
 pub use comparison::Comparison;

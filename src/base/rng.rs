@@ -28,6 +28,8 @@ pub enum Purpose {
     Pairs = 9,
     /// Order of the chunks of long documents; id = epoch.
     Chunks = 10,
+    /// Place of the first candidate of a tuning; id = 0, index = varied key.
+    Tuning = 11,
     /// Hash functions of near-duplicate search; id = number of one of their constants.
     Sketch = 16,
 }

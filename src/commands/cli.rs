@@ -29,6 +29,7 @@ use crate::commands::runs::RunsArgs;
 use crate::commands::scoring_args::{EvaluateArgs, PredictArgs};
 use crate::commands::shards::args::ShardsCommand;
 use crate::commands::tokenizer::TokenizerCommand;
+use crate::commands::tune::TuneArgs;
 use crate::commands::verify_resume::args::VerifyResumeArgs;
 use crate::distributed;
 use crate::ops::cuda;
@@ -171,6 +172,20 @@ pub enum Command {
       --sweep seed=1,2,3 --sweep num_train_epochs=2,4
   mlmtrain finetune --config a.yaml --fractions 0.01,0.1,0.5,1 --seeds 1,2,3")]
     Finetune(Box<FinetuneArgs>),
+    /// Find the best values of some keys for pretraining or fine-tuning, within a budget of time
+    ///
+    /// Trains all candidates for some steps, lets the best third continue, and so on until two have
+    /// reached the end (successive halving). All are compared at the same step of the same schedule: by the
+    /// validation loss, or for fine-tuning by `training.metric_for_best_model`. Without `--vary`, nine learning
+    /// rates from a tenth to ten times that of the configuration. Prints one table and writes the winner's
+    /// configuration. It may be stopped at any moment: the same command continues.
+    #[command(after_help = "Examples:
+  mlmtrain tune --config configs/quickstart.yaml --budget 20m --set run.output_dir=runs/rates
+  mlmtrain tune --config my.yaml --budget 2h --vary learning_rate=1e-4..1e-2 \\
+      --vary weight_decay=0,0.01,0.1 --set run.output_dir=runs/tuned --output best.yaml
+  mlmtrain tune --config configs/finetune-sample.yaml --budget 5m --vary learning_rate=1e-3,3e-3
+  mlmtrain tune --config a.yaml --budget 1h --dry-run")]
+    Tune(TuneArgs),
     /// Compare models on a list of tasks: each fine-tuned with the same budget, over seeds, with intervals
     ///
     /// In addition to the models, it scores an untrained twin of each architecture, and counted words (TF-IDF

@@ -218,6 +218,7 @@ fn train_seed<T: Target>(
         probe: None,
         loss_band: None,
         parent: None,
+        trial: None,
     };
     let drawn = examples.drawn(config, *seed);
     let kind = drawn.as_ref().unwrap_or(examples).kind(config, folder);
@@ -235,7 +236,7 @@ fn train_seed<T: Target>(
 
 /// Chooses the sequence length for the model of a configuration, if it is not given. Returns a note if the
 /// model accepts fewer tokens than usual.
-fn choose_length(config: &mut FinetuneConfig) -> Result<Option<String>> {
+pub(super) fn choose_length(config: &mut FinetuneConfig) -> Result<Option<String>> {
     if config.data.max_seq_length.is_some() {
         return Ok(None);
     }

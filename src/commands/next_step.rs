@@ -48,6 +48,11 @@ pub(super) fn after_finetuning(folder: &Path, config: &FinetuneConfig) -> String
     next(&[predict, format!("mlmtrain evaluate --model {model} --data {scored}{flags}")])
 }
 
+/// Returns the command after a tuning: to train with the configuration of the winner.
+pub(super) fn after_tuning(command: &str, config: &Path) -> String {
+    next(&[format!("mlmtrain {command} --config {}", shown(config))])
+}
+
 fn next(commands: &[String]) -> String {
     commands.iter().fold("next:".to_string(), |text, command| format!("{text}\n  {command}"))
 }

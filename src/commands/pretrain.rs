@@ -192,6 +192,7 @@ fn train(
         probe: probes.as_ref().map(|probes| probes as &dyn Probe),
         loss_band: None,
         parent: from.parent,
+        trial: None,
     };
     let training =
         Training { request: &request, resolved, origin, prepared, machine, progress, signals: &signals };
@@ -282,7 +283,7 @@ fn report<T, D>(
             outcome.step
         ),
         Some(End::Patience) => format!("stopped after {} steps: evaluation no longer improves", outcome.step),
-        Some(End::Steps | End::Signal(_)) => format!("trained {} steps", outcome.step),
+        Some(End::Steps | End::Signal(_) | End::Pause) => format!("trained {} steps", outcome.step),
     }];
     let results = &outcome.results;
     let mut row =

@@ -22,7 +22,7 @@ const PAGE: &str = "report.html";
 /// Arguments of `report`.
 #[derive(Debug, Args)]
 pub struct ReportArgs {
-    /// Folders of runs, or of several (all seeds, a sweep, a comparison)
+    /// Folders of runs, or of several (all seeds, a sweep, a tuning, a comparison)
     #[arg(value_name = "RUN", required = true)]
     pub runs: Vec<PathBuf>,
     /// File of the page; `-` for standard output; without it `report.html`, in the folder of a single RUN or

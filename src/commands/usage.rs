@@ -80,7 +80,7 @@ fn tip(command: &Command, typed: &str) -> Option<String> {
     }
     let kinds: &[Kind] = match command.get_name() {
         "finetune" | "compare" => &[Kind::Finetune],
-        "verify-resume" => &[Kind::Pretrain, Kind::Finetune],
+        "verify-resume" | "tune" => &[Kind::Pretrain, Kind::Finetune],
         _ => &[Kind::Pretrain],
     };
     let key = kinds.iter().find_map(|&kind| config::meant_by_flag(name, kind))?;

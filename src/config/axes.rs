@@ -1,5 +1,5 @@
 //! Parses the keys of a sweep and their values from `--sweep`, from `--fractions` and from the table `sweep`
-//! of a file.
+//! of a file, and those of a tuning from `--vary`.
 //!
 //! Does not check values: each becomes a setting like that of `--set`, which the loader checks.
 
@@ -12,9 +12,22 @@ use base::error::Problem;
 /// Name of the table of a file that contains the swept keys.
 pub(super) const TABLE: &str = "sweep";
 
+/// A flag that names keys with several values each.
+pub(super) struct VariedBy {
+    /// The flag.
+    pub(super) flag: &'static str,
+    /// The command, for errors.
+    pub(super) name: &'static str,
+    /// Lists of the keys and tables that all runs share.
+    pub(super) shared: &'static [&'static [&'static str]],
+}
+
+/// The flag of a sweep.
+pub(super) const SWEEP: VariedBy = VariedBy { flag: "--sweep", name: "sweep", shared: &[&SHARED] };
+
 /// Keys that cannot be swept because all runs of a sweep share their value. Scores are comparable only on one
 /// machine, in one number type and on one evaluation file.
-const SHARED: [&str; 12] = [
+pub(super) const SHARED: [&str; 12] = [
     "run",
     "task",
     "problem_type",
@@ -51,21 +64,23 @@ pub(super) struct Axis {
 }
 
 /// Parses the text after `--sweep`, such as `learning_rate=1e-5,3e-5`.
-pub(super) fn written(text: &str, shape: &Shape) -> Result<Axis, Problem> {
+pub(super) fn written(text: &str, shape: &Shape, by: &VariedBy) -> Result<Axis, Problem> {
+    let flag = by.flag;
     let Some((key, values)) = text.split_once('=').filter(|(key, _)| !key.trim().is_empty()) else {
-        return Err(malformed(format!("`{}` is not of the form `key=value,value`", shortened(text))));
+        let message = format!("`{}` is not of the form `key=value,value`", shortened(text));
+        return Err(malformed(message, flag));
     };
-    let place = format!("--sweep {}", key.trim());
+    let place = format!("{flag} {}", key.trim());
     let values = items(values);
     if values.iter().any(String::is_empty) {
         let message = if values.len() == 1 { "has no values" } else { "has an empty value" };
-        return Err(malformed(message.to_string()).at(&place));
+        return Err(malformed(message.to_string(), flag).at(&place));
     }
-    Ok(Axis { key: full_key(key.trim(), &place, shape)?, place, values })
+    Ok(Axis { key: full_key(key.trim(), &place, shape, by)?, place, values })
 }
 
-fn malformed(message: String) -> Problem {
-    Problem::usage(message).at("--sweep").hint("write it like `--sweep learning_rate=1e-5,3e-5`")
+fn malformed(message: String, flag: &str) -> Problem {
+    Problem::usage(message).at(flag).hint(format!("write it like `{flag} learning_rate=1e-5,3e-5`"))
 }
 
 /// Splits a text at the commas outside of brackets and quotation marks.
@@ -94,7 +109,7 @@ fn items(text: &str) -> Vec<String> {
 
 /// Returns the dotted path of a key that is given by its full path, or by its last name if only one key has
 /// that name.
-fn full_key(key: &str, place: &str, shape: &Shape) -> Result<String, Problem> {
+fn full_key(key: &str, place: &str, shape: &Shape, by: &VariedBy) -> Result<String, Problem> {
     if SEEDS.contains(&key) {
         return Ok(SEEDS_KEY.to_string());
     }
@@ -111,14 +126,22 @@ fn full_key(key: &str, place: &str, shape: &Shape) -> Result<String, Problem> {
         }
     };
     if path == SHARE_KEY {
-        let problem = Problem::usage(format!("`{path}` is the axis of a learning curve, not of a sweep"));
+        let problem =
+            Problem::usage(format!("`{path}` is the axis of a learning curve, not of a {}", by.name));
         return Err(problem
             .at(place)
             .hint("write `--fractions 0.1,1`: the smaller shares lie in the larger"));
     }
-    if SHARED.into_iter().any(|shared| path == shared || path.starts_with(&format!("{shared}."))) {
-        let hint = "give it with `--set`, and start a sweep of its own for each value";
-        return Err(Problem::usage(format!("`{path}` holds for a whole sweep")).at(place).hint(hint));
+    if by
+        .shared
+        .iter()
+        .copied()
+        .flatten()
+        .any(|shared| path == *shared || path.starts_with(&format!("{shared}.")))
+    {
+        let hint = format!("give it with `--set`, and start a {} of its own for each value", by.name);
+        let problem = Problem::usage(format!("`{path}` holds for a whole {}", by.name));
+        return Err(problem.at(place).hint(hint));
     }
     Ok(path)
 }
@@ -169,7 +192,7 @@ pub(super) fn in_file(root: &Node, shape: &Shape) -> Result<Vec<Axis>, Problem> 
             }
             Some(values) => {
                 let place = entry.place.shown();
-                axes.push(Axis { key: full_key(&entry.key, &place, shape)?, place, values });
+                axes.push(Axis { key: full_key(&entry.key, &place, shape, &SWEEP)?, place, values });
             }
         }
     }

@@ -35,6 +35,12 @@ pub struct Loaded<T> {
 }
 
 impl<T: Serialize> Loaded<T> {
+    /// Returns the keys that were given in files or on the command line as YAML, each with its origin as a
+    /// comment; secrets are blanked.
+    pub fn given(&self) -> String {
+        show::given(&self.config, &self.origins)
+    }
+
     /// Returns the resolved configuration as YAML, each value with its origin as a comment; secrets are
     /// blanked.
     pub fn show(&self) -> String {

@@ -33,6 +33,11 @@ impl Origins {
         &self.derived
     }
 
+    /// Returns the origin of the value at a dotted path as [`Self::of`] does; `None` if it was not given.
+    pub(super) fn of_given(&self, path: &str) -> Option<String> {
+        self.places.contains_key(path).then(|| self.of(path))
+    }
+
     /// Returns the origin of the value at a dotted path: `configs/a.yaml:12`, `--set`, a flag, or `default`,
     /// with the reason if the default depends on something.
     pub fn of(&self, path: &str) -> String {
@@ -66,6 +71,12 @@ pub fn saved<T: Serialize>(config: &T) -> Json {
 
 pub(super) fn with_origins<T: Serialize>(config: &T, origins: &Origins) -> String {
     lines(&as_file(config), |path| Some(origins.of(path)))
+}
+
+/// Returns the values of a configuration that were given, as YAML with their origins as comments; secrets are
+/// blanked.
+pub(super) fn given<T: Serialize>(config: &T, origins: &Origins) -> String {
+    part(&as_file(config), &|path| origins.of_given(path))
 }
 
 /// Returns the values of `json` that have an `origin`, as YAML with the origins as comments.

@@ -83,7 +83,7 @@ fn all_axes(file: Option<(&Path, &Node)>, swept: Swept<'_>) -> Result<Vec<Axis>,
     let shape = Shape::from_struct::<FinetuneConfig>();
     let mut found: Vec<Axis> = Vec::new();
     for text in swept.axes {
-        found.push(axes::written(text, &shape)?);
+        found.push(axes::written(text, &shape, &axes::SWEEP)?);
     }
     if let Some((_, root)) = file {
         let of_file = axes::in_file(root, &shape)?;

@@ -8,6 +8,7 @@ use crate::error::Problem;
 use crate::fs;
 use crate::report::sweep;
 use crate::train::run_folder::METRICS;
+use crate::trials::tune;
 
 /// Most levels of folders that are searched.
 const DEEPEST: usize = 4;
@@ -57,7 +58,8 @@ fn natural(path: &Path) -> (Vec<(String, u64)>, PathBuf) {
 }
 
 /// Returns the runs that a user means by a folder: the folder itself if it is a run, or all runs below it if
-/// it is the folder of several seeds, a sweep or a comparison. Runs of a sweep are in the order of the sweep.
+/// it is the folder of several seeds, a sweep, a tuning or a comparison. Runs of a sweep or tuning are in its
+/// order.
 ///
 /// # Errors
 /// Returns an error if there is no such folder or no run in it.
@@ -80,6 +82,9 @@ pub fn runs_of(folder: &Path) -> Result<Found> {
         return Err(problem.hint("`mlmtrain runs DIR` lists the runs below a folder").into());
     }
     sweep::sort(&mut found.runs, folder);
+    if let Ok(Some(tuning)) = tune::overview(folder) {
+        found.runs.sort_by_key(|run| tuning.folders.iter().position(|name| run.ends_with(name)));
+    }
     Ok(found)
 }
 

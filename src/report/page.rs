@@ -35,9 +35,14 @@ pub fn page(runs: &[Run], name: Option<&str>, folder: Option<&Path>) -> String {
         gaps.push(format!("{e:#}"));
         None
     });
+    let tuning = settings::tuning(runs).unwrap_or_else(|e| {
+        gaps.push(format!("{e:#}"));
+        String::new()
+    });
     let time = [parts::bars(runs), table::facts(runs, &facts::time(runs))].concat();
     let sections = [
         ("Settings", sweep.map_or(String::new(), |sweep| settings::section(&sweep, runs))),
+        ("Tuning", tuning),
         ("Results", [means(runs), table::facts(runs, &facts::results(runs))].concat()),
         ("What differs", differences(runs)),
         ("What went wrong", wrong::section(runs)),

@@ -1,4 +1,4 @@
-//! The settings of a sweep with their means over seeds, and its learning curve.
+//! The settings of a sweep with their means over seeds, its learning curve, and the candidates of a tuning.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -15,6 +15,8 @@ use crate::report::units::{Unit, score_title, tag_title};
 use crate::report::{sweep, table};
 use crate::scores::{mean, measured, sample_std};
 use crate::trials::curve::{Point, curves};
+use crate::trials::tune::Overview;
+use crate::trials::{Table, tune};
 
 /// Reads the sweep that all these runs are of; `None` if they are no sweep.
 pub(super) fn sweep_of(runs: &[Run]) -> Result<Option<Sweep>> {
@@ -26,6 +28,22 @@ pub(super) fn sweep_of(runs: &[Run]) -> Result<Option<Sweep>> {
         Some(folder) if runs.len() > 1 && folders.len() == 1 => sweep::read(folder),
         _ => Ok(None),
     }
+}
+
+/// Returns the table of the tuning that all these runs are of; empty if they are not of one.
+pub(super) fn tuning(runs: &[Run]) -> Result<String> {
+    let folders: BTreeSet<PathBuf> =
+        runs.iter().filter_map(|run| Some(fs::canonical(&run.path).parent()?.to_path_buf())).collect();
+    let found = match folders.first() {
+        Some(folder) if runs.len() > 1 && folders.len() == 1 => tune::overview(folder)?,
+        _ => None,
+    };
+    let Some(Overview { table: Table { header, rows, marked, .. }, metric, .. }) = found else {
+        return Ok(String::new());
+    };
+    let header: Vec<&str> = header.iter().map(String::as_str).collect();
+    let note = "at each step that candidates are compared at; the best of them continue.";
+    Ok(format!("{}<p class=\"note\">{} {note}</p>\n", table::marked(&header, &rows, marked), escape(&metric)))
 }
 
 /// The table of all settings, the best one marked, and the learning curve.

@@ -40,6 +40,11 @@ pub struct Horizon {
 }
 
 impl Horizon {
+    /// The plan of a run that has `total_steps` from its start.
+    pub(super) fn from_start(total_steps: u64) -> Self {
+        Self { step: 0, scheduled: 0, total_steps }
+    }
+
     /// Total number of steps of the run.
     pub fn total_steps(&self) -> u64 {
         self.total_steps

@@ -29,8 +29,8 @@ use crate::telemetry::{Outlets, Progress};
 use crate::train::average::WeightAverage;
 use crate::train::band::Band;
 use crate::train::cadence::Cadence;
-use crate::train::clock::Clock;
-use crate::train::horizon::Pace;
+use crate::train::clock::{Clock, Rates};
+use crate::train::horizon::{Horizon, Pace};
 use crate::train::meter::Meter;
 use crate::train::phases::Phases;
 use crate::train::probe::Probe;
@@ -41,6 +41,7 @@ use crate::train::saved::{Resumed, load_checkpoint};
 use crate::train::signals::{Signals, stopped_by};
 use crate::train::state::TrainState;
 use crate::train::step::Stepper;
+use crate::train::trial::Trial;
 use crate::train::{End, StopRules, Trainer, batch_size, horizon, results, resume, room, used};
 use crate::{fs, quantity};
 
@@ -68,6 +69,8 @@ pub struct Request<'a, C> {
     pub loss_band: Option<&'a LossBand>,
     /// A checkpoint of another run to start from if this run has none of its own.
     pub parent: Option<&'a Resumed>,
+    /// Another number of steps, and the step at which this sitting pauses.
+    pub trial: Option<Trial>,
 }
 
 /// The result of a run.
@@ -76,6 +79,8 @@ pub struct Outcome<T, D> {
     pub end: Option<End>,
     /// Updates done.
     pub step: u64,
+    /// Updates that the configuration plans.
+    pub planned_steps: u64,
     /// Scores by the Trainer's names (`eval_loss`, `train_tokens_per_second`, ...).
     pub results: BTreeMap<String, f64>,
     /// Folder of the final model.
@@ -95,6 +100,7 @@ pub fn run<K: Kind, C: Serialize + DeserializeOwned>(
     signals: &Signals,
 ) -> Result<Outcome<K::Task, K::Data>> {
     let (output, world) = (request.output, machine.world);
+    let model = output.join(FINAL);
     let lock = lock_run_folder(output, world)?;
     let found = find_start(request, world, progress)?;
     let parent = request.parent.filter(|_| found.is_none());
@@ -108,7 +114,7 @@ pub fn run<K: Kind, C: Serialize + DeserializeOwned>(
     // From here on every step needs the memory that the step before it has freed.
     let _keeping = memory::keep_freed_blocks();
     let is_beginning = found.is_none() && parent.is_none();
-    let Parts { task, mut data, total_steps, folders, best } =
+    let Parts { task, mut data, total_steps: planned_steps, folders, best } =
         built(kind, training, request.seed, is_beginning, machine, progress, signals)?;
     let (best_metric, better) = best_score(training, best, &data.score_names())?;
     let mut stepper = stepper(task.parameters(), training, machine, request.seed)?;
@@ -117,13 +123,13 @@ pub fn run<K: Kind, C: Serialize + DeserializeOwned>(
     if let Some(found) = &found {
         state = found.resumed.state.clone();
         let results = earlier_results(output, progress);
-        let is_at_end = found.is_complete || state.step >= total_steps;
+        let is_at_end = found.is_complete || state.step >= planned_steps;
         let is_complete = world.agree(is_at_end && results::are_whole(&results))?;
-        if let Some(model) = is_complete.then(|| whole_final(output, progress)).flatten() {
-            load_checkpoint(&model, &folders, task.parameters())?;
-            use_rope_base_of(&output.join(FINAL), &phases, &task)?;
+        if let Some(whole) = is_complete.then(|| whole_final(output, progress)).flatten() {
+            load_checkpoint(&whole, &folders, task.parameters())?;
+            use_rope_base_of(&model, &phases, &task)?;
             let end = evaluated_again(world, &mut data, &task, signals)?;
-            return Ok(Outcome { end, step: state.step, results, model: output.join(FINAL), task, data });
+            return Ok(Outcome { end, step: state.step, planned_steps, results, model, task, data });
         }
         found.resumed.restore(&folders, task.parameters(), average.as_mut(), &mut stepper.optimizer)?;
         state.finished = found.is_complete;
@@ -135,8 +141,7 @@ pub fn run<K: Kind, C: Serialize + DeserializeOwned>(
         state = parent.state.of_another_run(better);
     }
     let limit_seconds = horizon::limit_seconds(request.run, state.elapsed_seconds, SystemTime::now())?;
-    state.horizon =
-        state.horizon.and_then(|plan| plan.resumed(state.step, total_steps, limit_seconds.is_some()));
+    state.horizon = horizon_of(request.trial, &state, planned_steps, limit_seconds.is_some());
     batch_size::reserve(plan.most_tokens_at_once(), training, &shapes, machine, progress)?;
     write_beginning(output, request.config, machine)?;
     let options = RunFolderOptions {
@@ -145,7 +150,7 @@ pub fn run<K: Kind, C: Serialize + DeserializeOwned>(
         config: saved(request.config),
         inputs,
         training,
-        total_steps,
+        total_steps: planned_steps,
         phases: phases.clone(),
         first_step: state.step,
         outlets: Outlets::of(request.run, &saved(request.config), request.seed)?,
@@ -157,15 +162,15 @@ pub fn run<K: Kind, C: Serialize + DeserializeOwned>(
     if let Some(planner) = task.planner() {
         data.plan_with(planner);
     }
-    data.start(Beginning { cursor: state.cursor.clone(), step: state.step, total_steps })?;
+    data.start(Beginning { cursor: state.cursor.clone(), step: state.step, total_steps: planned_steps })?;
     let mut trainer = Trainer {
         task: &task,
         stepper,
         average,
-        schedule: Schedule::new(training, total_steps),
-        cadence: Cadence::new(training, total_steps).probing(request.probe.map(Probe::every)),
-        rules: stop_rules(training, limit_seconds, machine, signals)?,
-        pace: limit_seconds.map(|seconds| Pace::new(total_steps, seconds)),
+        schedule: Schedule::new(training, planned_steps),
+        cadence: Cadence::new(training, planned_steps).probing(request.probe.map(Probe::every)),
+        rules: stop_rules(training, limit_seconds, machine, signals)?.pausing(request.trial, planned_steps),
+        pace: limit_seconds.map(|seconds| Pace::new(planned_steps, seconds)),
         phases,
         loss_spike_threshold: training.loss_spike_threshold,
         best_metric: &best_metric,
@@ -180,8 +185,8 @@ pub fn run<K: Kind, C: Serialize + DeserializeOwned>(
     let (trained, probed) = (trainer.run(&mut state), trainer.probed);
     report_exchange(world, progress);
     let (mut end, rates) = trained.map_err(|e| batch_size::explain(e, training, &shapes, machine))?;
-    let mut results = BTreeMap::new();
-    if !matches!(end, End::Signal(_)) {
+    let mut results = results_at_pause(end, &state, rates);
+    if end.is_final() {
         match finish(training, &task, &mut folder, &state, &mut data, world, signals)? {
             Some(Scored { evaluated, tested }) => {
                 results = results::of_run(&state, rates, evaluated.into_iter().chain(probed), tested);
@@ -195,7 +200,7 @@ pub fn run<K: Kind, C: Serialize + DeserializeOwned>(
     // No process ends before rank 0 has written everything: an ending process may end the others.
     drop((folder, lock));
     world.wait_for_all()?;
-    Ok(Outcome { end: Some(end), step: state.step, results, model: output.join(FINAL), task, data })
+    Ok(Outcome { end: Some(end), step: state.step, planned_steps, results, model, task, data })
 }
 
 /// Finds the checkpoint that a run resumes from. A new run in a folder with files of another one is an error.
@@ -240,6 +245,27 @@ fn built<K: Kind>(
     memory::give_back_freed_blocks();
     fs::forget_peak();
     Ok(parts)
+}
+
+/// The plan of a run that begins or resumes in `state`; `is_limited` is true if it has a time limit.
+fn horizon_of(
+    trial: Option<Trial>,
+    state: &TrainState,
+    planned_steps: u64,
+    is_limited: bool,
+) -> Option<Horizon> {
+    match trial {
+        Some(trial) => trial.horizon(planned_steps),
+        None => state.horizon?.resumed(state.step, planned_steps, is_limited),
+    }
+}
+
+/// The results of a run that pauses; empty at any other end.
+fn results_at_pause(end: End, state: &TrainState, rates: Rates) -> BTreeMap<String, f64> {
+    match end {
+        End::Pause => results::of_run(state, rates, state.last_scores(), []),
+        _ => BTreeMap::new(),
+    }
 }
 
 /// The results of an earlier sitting; empty if they cannot be read, and then they are computed again.
@@ -380,8 +406,7 @@ fn finish(
     world: World,
     signals: &Signals,
 ) -> Result<Option<Scored>> {
-    let known = state.last_eval.iter().map(|(name, value)| (name.clone(), value.unwrap_or(f64::NAN)));
-    let mut scores: Scores = known.collect();
+    let mut scores = state.last_scores();
     let mut trained_until = state.step;
     let best = state.best.step().filter(|&step| training.load_best_model_at_end && step != state.step);
     let mut is_loaded = false;
@@ -456,6 +481,7 @@ pub(super) fn stop_rules(
         .transpose()
         .map_err(|e| Problem::usage(e.to_string()).at("training.max_train_time"))?;
     Ok(StopRules {
+        pause_step: None,
         patience: training.early_stopping_patience,
         budget_seconds: budget
             .as_ref()

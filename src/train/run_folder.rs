@@ -143,6 +143,11 @@ impl RunFolder {
         self.bar.end_after(total_steps);
     }
 
+    /// Sets the step at which the bar is full, if a sitting ends before the run.
+    pub fn pause_after(&mut self, step: u64) {
+        self.bar.end_after(step);
+    }
+
     /// Limits the remaining time that the bar shows to that of a time limit.
     pub fn end_within(&mut self, seconds: f64) {
         self.bar.end_within(seconds);

@@ -148,6 +148,11 @@ impl TrainState {
         self.last_eval_step = Some(self.step);
     }
 
+    /// The scores of the latest evaluation; NaN for one that is not finite.
+    pub fn last_scores(&self) -> Vec<(String, f64)> {
+        self.last_eval.iter().map(|(name, value)| (name.clone(), value.unwrap_or(f64::NAN))).collect()
+    }
+
     /// The loss of an evaluation after the last step, if there was one.
     pub fn eval_loss(&self) -> Option<f64> {
         let (_, loss) = self.last_eval.iter().find(|(name, _)| name == "loss")?;

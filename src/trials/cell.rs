@@ -23,7 +23,7 @@ use crate::trials::record::Record;
 use crate::{fs, machine, train};
 
 /// The text after the name of the signal that stopped a grid of cells.
-const SAVED: &str = "what is done is saved";
+pub(super) const SAVED: &str = "what is done is saved";
 
 /// Longest file name in bytes; a longer one is cut, and a hash keeps it unique.
 const MOST_NAME_BYTES: usize = 60;
@@ -116,6 +116,7 @@ impl Cell {
             probe: None,
             loss_band: None,
             parent: None,
+            trial: None,
         };
         let began = Instant::now();
         let trained = machine::in_pool(|| train::run::run(kind, &request, machine, progress, signals));

@@ -45,6 +45,7 @@ mod stores;
 mod threads;
 mod tokenizers;
 mod trackers;
+mod tune;
 mod two_models;
 mod unmeasured;
 mod verify_resume;

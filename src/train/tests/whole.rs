@@ -21,6 +21,7 @@ use crate::tasks::run::{Inputs, Kind, ModelFolder, Parts, Setting, Shapes, Targe
 use crate::telemetry::Progress;
 use crate::train::resume::Start;
 use crate::train::step::Share;
+use crate::train::trial::{Pause, Trial};
 use crate::train::{End, run};
 
 /// A run of the parabola.
@@ -81,6 +82,11 @@ pub(super) fn whole_run(
     limited_run(toy, folder, training, rank, &RunSection::default())
 }
 
+/// A sitting of a run up to a pause.
+fn paused_run(folder: &Path, training: &TrainingConfig, trial: Trial) -> run::Outcome<Parabola, Steps> {
+    run_of(Toy::default(), folder, training, 0, &RunSection::default(), Some(trial)).unwrap()
+}
+
 /// As [`whole_run`], with a budget or a deadline in `run`.
 fn limited_run(
     toy: Toy,
@@ -88,6 +94,17 @@ fn limited_run(
     training: &TrainingConfig,
     rank: usize,
     run: &RunSection,
+) -> Result<run::Outcome<Parabola, Steps>> {
+    run_of(toy, folder, training, rank, run, None)
+}
+
+fn run_of(
+    toy: Toy,
+    folder: &Path,
+    training: &TrainingConfig,
+    rank: usize,
+    run: &RunSection,
+    trial: Option<Trial>,
 ) -> Result<run::Outcome<Parabola, Steps>> {
     let mut machine = Machine::alone(&Device::Cpu, policy(ComputeType::F32));
     machine.world.processes.rank = rank;
@@ -104,6 +121,7 @@ fn limited_run(
         probe: None,
         loss_band: None,
         parent: None,
+        trial,
     };
     let signals = toy.data.signals.clone();
     run::run(toy, &request, &machine, &Progress::silent(), &signals)
@@ -212,6 +230,46 @@ fn a_run_with_too_little_money_has_fewer_steps_and_its_learning_rate_still_falls
     let past = RunSection { deadline: Some("2020-01-01T00:00:00Z".to_string()), ..RunSection::default() };
     let late = limited_run(Toy::default(), tempfile::tempdir().unwrap().path(), &training, 0, &past);
     assert_eq!(class_of(&late.err().unwrap()).exit_code(), 2);
+}
+
+#[test]
+fn a_run_that_pauses_is_evaluated_there_and_ends_in_the_same_bytes() {
+    let [straight, paused, short] = [(); 3].map(|()| tempfile::tempdir().unwrap());
+    let training = TrainingConfig { max_steps: 12, logging_steps: 5, eval_steps: 0, ..config() };
+    let whole = whole_run(Toy::default(), straight.path(), &training, 0).unwrap();
+    for (part, step, end) in [(4, 3, End::Pause), (4, 3, End::Pause), (2, 6, End::Pause), (1, 12, End::Steps)]
+    {
+        let trial = Trial { steps: 12, of: 12, pause: Pause::AfterPart(part) };
+        let outcome = paused_run(paused.path(), &training, trial);
+        assert_eq!((outcome.end, outcome.step, outcome.planned_steps), (Some(end), step, 12));
+        assert!(outcome.results["eval_loss"].is_finite());
+        assert_eq!(paused.path().join("final").exists(), end == End::Steps);
+    }
+    assert!(final_model(paused.path()) == final_model(straight.path()), "a pause changes a byte");
+    assert_eq!(whole.end, Some(End::Steps));
+    assert_eq!(
+        logged_losses(paused.path()),
+        logged_losses(straight.path()),
+        "a pause is not logged as a last step"
+    );
+    // Half of the steps, with all of the schedule.
+    for (part, step) in [(3, 2), (1, 6)] {
+        let trial = Trial { steps: 6, of: 12, pause: Pause::AfterPart(part) };
+        assert_eq!(paused_run(short.path(), &training, trial).step, step);
+    }
+    let trial = Trial { steps: 6, of: 12, pause: Pause::AfterPart(1) };
+    assert_eq!(paused_run(short.path(), &training, trial).end, None, "it is complete");
+    assert!(final_model(short.path()) != final_model(straight.path()));
+}
+
+fn final_model(folder: &Path) -> Vec<u8> {
+    std::fs::read(folder.join("final/model.safetensors")).unwrap()
+}
+
+/// The training losses in the records of a run.
+fn logged_losses(folder: &Path) -> Vec<String> {
+    let losses = records(folder).into_iter().map(|record| record["train/loss"].to_string());
+    losses.filter(|loss| loss != "null").collect()
 }
 
 #[test]
