@@ -127,7 +127,9 @@ pub fn run(args: &CompareArgs) -> Result<()> {
         notes.extend(note.map(|note| format!("{}: {note}", task.name)));
     }
     if args.dry_run {
-        notes.iter().for_each(|note| terminal::note(note));
+        for note in &notes {
+            terminal::note(note);
+        }
         return plan::print(&tasks, &models, &args.output_dir, &machine);
     }
     let progress = Progress::detect(terminal::is_quiet());
