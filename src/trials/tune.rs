@@ -335,11 +335,11 @@ impl<C: Tunable> Tune<'_, C> {
         let rungs = rungs(self.entrants.len());
         let budget = self.budget.as_secs_f64();
         let steps = speed.affordable_steps(&rungs, budget - began.elapsed().as_secs_f64());
-        let first_part = rungs.first().map_or(1, |rung| rung.part);
-        if steps < first_part.min(speed.planned_steps) {
-            let needed = speed.seconds(&rungs, first_part.min(speed.planned_steps));
+        let fewest = rungs.first().map_or(1, |rung| rung.part).min(speed.planned_steps);
+        if steps < fewest {
+            let needed = speed.seconds(&rungs, fewest);
             let message = format!(
-                "does not suffice: {} candidates take about {} even with {first_part} steps each",
+                "does not suffice: {} candidates take about {} even with {fewest} steps each",
                 self.entrants.len(),
                 format_span(needed)
             );
