@@ -4,6 +4,7 @@
 //! and PTX for later generations. With `cuda-on-host`, the C++ compiler compiles the kernels into this
 //! program, for tests. The script prints to standard output because cargo reads its instructions there.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
@@ -17,6 +18,10 @@ const CODE: [&str; 4] = [
     "arch=compute_90,code=compute_90",
 ];
 
+/// Environment variable with a folder for compiled kernels. Builds of the same sources take them from there:
+/// clippy and the compiler have build folders of their own, and nvcc takes minutes.
+const CACHE: &str = "MLMTRAIN_KERNEL_CACHE";
+
 /// Environment variable with the GPU generation that candle compiles its own kernels for. If it is not set,
 /// candle takes the generation of the GPU in the build machine.
 const CANDLE_CODE: &str = "CUDA_COMPUTE_CAP";
@@ -25,6 +30,7 @@ fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     watch(Path::new("."));
     println!("cargo::rerun-if-env-changed=NVCC");
+    println!("cargo::rerun-if-env-changed={CACHE}");
     let out = PathBuf::from(env::var("OUT_DIR").expect("cargo sets it"));
     let sources = kernel_sources();
     if env::var_os("CARGO_FEATURE_CUDA").is_some() {
@@ -51,12 +57,9 @@ fn code_in_words() -> String {
 fn watch(folder: &Path) {
     for entry in fs::read_dir(folder).expect("the sources are there") {
         let path = entry.expect("the sources can be read").path();
-        let is_kernel = path
-            .extension()
-            .is_some_and(|extension| ["cu", "cuh", "cpp", "hpp"].iter().any(|known| extension == *known));
         if path.is_dir() {
             watch(&path);
-        } else if is_kernel
+        } else if is_kernel(&path)
             || (path.ends_with("cuda.rs") && folder != Path::new("."))
             || path.ends_with("lib.rs")
         {
@@ -82,6 +85,10 @@ fn kernel_sources() -> Vec<(String, PathBuf)> {
 /// folder `cuda/driver` includes.
 fn fat_binaries(sources: &[(String, PathBuf)], out: &Path) {
     let nvcc = env::var("NVCC").unwrap_or_else(|_| "nvcc".to_string());
+    let cache = env::var_os(CACHE).map(|folder| Path::new(&folder).join(version(&nvcc)));
+    if let Some(folder) = &cache {
+        fs::create_dir_all(folder).expect("the folder of compiled kernels can be written");
+    }
     let mut by_length: Vec<&(String, PathBuf)> = sources.iter().collect();
     // The longest are started first: while they are compiled, the others fill the other CPUs.
     by_length.sort_by_key(|(_, source)| kernel_bytes(source));
@@ -91,11 +98,23 @@ fn fat_binaries(sources: &[(String, PathBuf)], out: &Path) {
         for _ in 0..at_once {
             scope.spawn(|| {
                 while let Some((op, source)) = last_of(&waiting) {
-                    let status = compiler(&nvcc, source, &out.join(format!("{op}.fatbin"))).status();
+                    let binary = out.join(format!("{op}.fatbin"));
+                    let cached = cache.as_ref().map(|folder| folder.join(format!("{op}.fatbin")));
+                    if cached.as_ref().is_some_and(|cached| fs::copy(cached, &binary).is_ok()) {
+                        continue;
+                    }
+                    let status = compiler(&nvcc, source, &binary).status();
                     let status = status.unwrap_or_else(|e| {
                         panic!("cannot run `{nvcc}`: {e}\n  hint: scripts/cuda-toolkit.sh installs it, without root; then `. PREFIX/env.sh`")
                     });
                     assert!(status.success(), "`{nvcc}` failed on the kernels of `{op}`, see above");
+                    if let Some(cached) = cached {
+                        // Another build never finds half a file.
+                        let half = cached.with_extension(std::process::id().to_string());
+                        fs::copy(&binary, &half)
+                            .and_then(|_| fs::rename(&half, &cached))
+                            .expect("the folder of compiled kernels can be written");
+                    }
                 }
             });
         }
@@ -111,13 +130,44 @@ fn last_of<'a>(waiting: &Mutex<Vec<&'a (String, PathBuf)>>) -> Option<&'a (Strin
     waiting.lock().expect("no thread panics with it").pop()
 }
 
+/// A name for these kernel sources as compiled by `nvcc`: a hash of all sources, of the targets and of the
+/// compiler's version.
+fn version(nvcc: &str) -> String {
+    let mut hasher = DefaultHasher::new();
+    CODE.hash(&mut hasher);
+    Command::new(nvcc).arg("--version").output().map(|output| output.stdout).ok().hash(&mut hasher);
+    let mut files = Vec::new();
+    add_sources(Path::new("."), &mut files);
+    files.sort();
+    for file in files {
+        file.hash(&mut hasher);
+        fs::read(&file).expect("the sources can be read").hash(&mut hasher);
+    }
+    format!("{:016x}", hasher.finish())
+}
+
+/// Adds all kernel sources and headers below `folder`.
+fn add_sources(folder: &Path, files: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).expect("the sources are there") {
+        let path = entry.expect("the sources can be read").path();
+        if path.is_dir() {
+            add_sources(&path, files);
+        } else if is_kernel(&path) {
+            files.push(path);
+        }
+    }
+}
+
+fn is_kernel(path: &Path) -> bool {
+    path.extension()
+        .is_some_and(|extension| ["cu", "cuh", "cpp", "hpp"].iter().any(|known| extension == *known))
+}
+
 /// The size of all kernel sources beside this one, which grows with the time that their compilation takes.
 fn kernel_bytes(source: &Path) -> u64 {
     let folder = source.parent().unwrap_or(source);
     let files = fs::read_dir(folder).into_iter().flatten().flatten();
-    let kernels = files.filter(|file| {
-        file.path().extension().is_some_and(|extension| extension == "cu" || extension == "cuh")
-    });
+    let kernels = files.filter(|file| is_kernel(&file.path()));
     kernels.map(|file| file.metadata().map_or(0, |metadata| metadata.len())).sum()
 }
 

@@ -58,12 +58,11 @@ fn is_gpu() -> bool {
 fn every_head_size_gives_the_bits_of_the_earlier_kernels() {
     on_each_device(|| {
         for &head_size in earlier::HEAD_SIZES.iter().filter(|_| is_gpu()) {
-            for probability in [0.0, 0.1] {
-                compare(1, head_size, &[130, 1, 0, 16], None, probability);
-                compare(1, head_size, &[5, 129], Some(40), probability);
-                compare(1, head_size, &[200, 70], None, probability);
-                compare(1, head_size, &[290], Some(30), probability);
-            }
+            // Dropout and windows in all combinations.
+            compare(1, head_size, &[130, 1, 0, 16], None, 0.0);
+            compare(1, head_size, &[5, 129], Some(40), 0.1);
+            compare(1, head_size, &[200, 70], None, 0.1);
+            compare(1, head_size, &[290], Some(30), 0.0);
         }
     });
 }
