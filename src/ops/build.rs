@@ -28,13 +28,16 @@ const CANDLE_CODE: &str = "CUDA_COMPUTE_CAP";
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
-    watch(Path::new("."));
+    let mut files = Vec::new();
+    add_files(Path::new("."), &mut files);
+    files.sort();
+    watch(&files);
     println!("cargo::rerun-if-env-changed=NVCC");
     println!("cargo::rerun-if-env-changed={CACHE}");
     let out = PathBuf::from(env::var("OUT_DIR").expect("cargo sets it"));
     let sources = kernel_sources();
     if env::var_os("CARGO_FEATURE_CUDA").is_some() {
-        fat_binaries(&sources, &out);
+        fat_binaries(&sources, &files, &out);
         println!("cargo::rerun-if-env-changed={CANDLE_CODE}");
         println!("cargo::rustc-env=MLMTRAIN_GPU_CODE={}", code_in_words());
     } else if env::var_os("CARGO_FEATURE_CUDA_ON_HOST").is_some() {
@@ -54,16 +57,23 @@ fn code_in_words() -> String {
 
 /// Makes cargo run this script again when a kernel source changes, or a `cuda.rs` or `lib.rs`, which change
 /// when an op gets its first kernel. Other Rust files do not trigger it, because nvcc takes minutes.
-fn watch(folder: &Path) {
+fn watch(files: &[PathBuf]) {
+    for path in files {
+        let is_of_op = path.ends_with("cuda.rs") && path.parent() != Some(Path::new("."));
+        if is_kernel(path) || is_of_op || path.ends_with("lib.rs") {
+            println!("cargo::rerun-if-changed={}", path.display());
+        }
+    }
+}
+
+/// Adds all files below `folder` to `files`.
+fn add_files(folder: &Path, files: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).expect("the sources are there") {
         let path = entry.expect("the sources can be read").path();
         if path.is_dir() {
-            watch(&path);
-        } else if is_kernel(&path)
-            || (path.ends_with("cuda.rs") && folder != Path::new("."))
-            || path.ends_with("lib.rs")
-        {
-            println!("cargo::rerun-if-changed={}", path.display());
+            add_files(&path, files);
+        } else {
+            files.push(path);
         }
     }
 }
@@ -83,9 +93,9 @@ fn kernel_sources() -> Vec<(String, PathBuf)> {
 
 /// Runs nvcc on all sources, one process per CPU at a time, and writes the table of fat binaries that the
 /// folder `cuda/driver` includes.
-fn fat_binaries(sources: &[(String, PathBuf)], out: &Path) {
+fn fat_binaries(sources: &[(String, PathBuf)], files: &[PathBuf], out: &Path) {
     let nvcc = env::var("NVCC").unwrap_or_else(|_| "nvcc".to_string());
-    let cache = env::var_os(CACHE).map(|folder| Path::new(&folder).join(version(&nvcc)));
+    let cache = env::var_os(CACHE).map(|folder| Path::new(&folder).join(version(&nvcc, files)));
     if let Some(folder) = &cache {
         fs::create_dir_all(folder).expect("the folder of compiled kernels can be written");
     }
@@ -105,7 +115,10 @@ fn fat_binaries(sources: &[(String, PathBuf)], out: &Path) {
                     }
                     let status = compiler(&nvcc, source, &binary).status();
                     let status = status.unwrap_or_else(|e| {
-                        panic!("cannot run `{nvcc}`: {e}\n  hint: scripts/cuda-toolkit.sh installs it, without root; then `. PREFIX/env.sh`")
+                        panic!(
+                            "cannot run `{nvcc}`: {e}\n  \
+                             hint: scripts/cuda-toolkit.sh installs it, without root; then `. PREFIX/env.sh`"
+                        )
                     });
                     assert!(status.success(), "`{nvcc}` failed on the kernels of `{op}`, see above");
                     if let Some(cached) = cached {
@@ -130,32 +143,17 @@ fn last_of<'a>(waiting: &Mutex<Vec<&'a (String, PathBuf)>>) -> Option<&'a (Strin
     waiting.lock().expect("no thread panics with it").pop()
 }
 
-/// A name for these kernel sources as compiled by `nvcc`: a hash of all sources, of the targets and of the
-/// compiler's version.
-fn version(nvcc: &str) -> String {
+/// A name for the kernel sources among `files` as compiled by `nvcc`: a hash of them, of the targets and of
+/// the compiler's version.
+fn version(nvcc: &str, files: &[PathBuf]) -> String {
     let mut hasher = DefaultHasher::new();
     CODE.hash(&mut hasher);
     Command::new(nvcc).arg("--version").output().map(|output| output.stdout).ok().hash(&mut hasher);
-    let mut files = Vec::new();
-    add_sources(Path::new("."), &mut files);
-    files.sort();
-    for file in files {
+    for file in files.iter().filter(|file| is_kernel(file)) {
         file.hash(&mut hasher);
-        fs::read(&file).expect("the sources can be read").hash(&mut hasher);
+        fs::read(file).expect("the sources can be read").hash(&mut hasher);
     }
     format!("{:016x}", hasher.finish())
-}
-
-/// Adds all kernel sources and headers below `folder`.
-fn add_sources(folder: &Path, files: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(folder).expect("the sources are there") {
-        let path = entry.expect("the sources can be read").path();
-        if path.is_dir() {
-            add_sources(&path, files);
-        } else if is_kernel(&path) {
-            files.push(path);
-        }
-    }
 }
 
 fn is_kernel(path: &Path) -> bool {
@@ -163,7 +161,7 @@ fn is_kernel(path: &Path) -> bool {
         .is_some_and(|extension| ["cu", "cuh", "cpp", "hpp"].iter().any(|known| extension == *known))
 }
 
-/// The size of all kernel sources beside this one, which grows with the time that their compilation takes.
+/// The size of all kernel sources in the folder of `source`. More bytes take longer to compile.
 fn kernel_bytes(source: &Path) -> u64 {
     let folder = source.parent().unwrap_or(source);
     let files = fs::read_dir(folder).into_iter().flatten().flatten();

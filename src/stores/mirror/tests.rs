@@ -1,4 +1,4 @@
-//! Which objects of a bucket are deleted and replaced, and when.
+//! Deletion and replacement of a bucket's objects.
 
 use std::collections::BTreeSet;
 

@@ -99,7 +99,8 @@ fn an_interruption_at_any_step_changes_nothing_of_it() {
     for sample in 0..60 {
         // A checkpoint is written every fourth step: each step after it meets both limits.
         let which = usize::from(sample % 5 % 2 == 1);
-        let (training, undisturbed) = (&limits[which], undisturbed[which].path());
+        let training = &limits[which];
+        let undisturbed = undisturbed[which].path();
         let folder = tempfile::tempdir().unwrap();
         let end = run(folder.path(), training, &planted, Some(sample)).unwrap().end;
         assert_eq!(end, Some(End::Signal(15)), "sample {sample}");
