@@ -90,8 +90,7 @@ fn a_sharded_optimizer_leaves_the_same_bits_and_the_same_checkpoint() {
     let trained = |world: World, config: &TrainingConfig, from: Option<&Saved>| {
         let machine = Machine { world, ..Machine::alone(&Device::Cpu, policy(ComputeType::Bf16)) };
         // One rule with more parameters than are exchanged at once; the others with few.
-        let shape =
-            if config.optim == OptimizerType::Adamw { named_model("tiny").unwrap() } else { small() };
+        let shape = if config.optim == OptimizerType::Adamw { named_model("tiny").unwrap() } else { small() };
         let model = Model::masked_lm(&shape, 1, &Device::Cpu).unwrap();
         let task = MaskedLm { model }.computing_in(DType::BF16).unwrap();
         let mut stepper = run::stepper(task.parameters(), config, &machine, 1).unwrap();
