@@ -20,6 +20,7 @@ mod own_folder;
 pub mod phases;
 pub mod probe;
 pub mod replay;
+pub mod request;
 pub mod results;
 pub mod resume;
 pub mod rollback;

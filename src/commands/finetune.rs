@@ -6,7 +6,7 @@ mod plan;
 mod sweep;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
@@ -26,18 +26,25 @@ use crate::tasks::list::FinetunedVisitor;
 use crate::tasks::target::{Column, Examples, Target};
 use crate::tasks::trained::learnt_nothing;
 use crate::telemetry::{Progress, write_results};
+use crate::train::request::Request;
 use crate::train::resume::{Start, keep_compute};
-use crate::train::run::Request;
 use crate::train::signals::{Signals, stopped_by};
 use crate::train::{End, used};
 use crate::trials::lanes::Job;
 use crate::trials::{Equipment, cell, lanes};
 use crate::{config, fs, machine, train};
 
-/// The run of one seed. A single seed trains in the output folder itself, several each in a folder below it.
+/// The run of one seed, with its own configuration. A single seed trains in the output folder itself, several
+/// each in a folder below it.
 struct SeedRun {
     seed: u64,
-    folder: PathBuf,
+    config: FinetuneConfig,
+}
+
+impl SeedRun {
+    fn folder(&self) -> &Path {
+        &self.config.run.output_dir
+    }
 }
 
 impl Job for SeedRun {
@@ -86,7 +93,7 @@ pub fn run(args: &FinetuneArgs) -> Result<()> {
             .in_first(|| upload::restore_newer(&config, &[], &config.run, &Start::Auto, &progress))?
             .flatten();
     }
-    let folders = seeds(&config).into_iter().map(|run| run.folder);
+    let folders = seeds(&config).into_iter().map(|run| run.config.run.output_dir);
     keep_compute(&mut config.precision, &Start::Auto, folders)?;
     let machine = machine::set_up_as_one_of_many(&config.run, &config.precision, &config.distributed)?;
     config.precision.compute = machine.policy.compute_type().into();
@@ -95,7 +102,7 @@ pub fn run(args: &FinetuneArgs) -> Result<()> {
             terminal::note(note);
         }
         for run in seeds(&config) {
-            used::refuse_other_run(&Start::Auto, &run.folder, &config)?;
+            used::refuse_other_run(&Start::Auto, run.folder(), &run.config)?;
         }
         return plan::single(&config, &machine);
     }
@@ -151,7 +158,9 @@ impl FinetunedVisitor for Training<'_> {
         if seeds.len() > 1 && machine.world.is_first() {
             used::refuse_single(&config.run.output_dir)?;
             // Before any seed is trained: one that is complete may refuse what an unfinished one accepts.
-            seeds.iter().try_for_each(|run| used::refuse_other_run(&Start::Auto, &run.folder, config))?;
+            seeds
+                .iter()
+                .try_for_each(|run| used::refuse_other_run(&Start::Auto, run.folder(), &run.config))?;
         }
         let eval = config.data.eval_fraction.is_none().then_some(&config.data.eval_file);
         for path in [&config.data.train_file].into_iter().chain(eval).chain(&config.data.test_file) {
@@ -176,7 +185,7 @@ impl FinetunedVisitor for Training<'_> {
             &seeds,
             lanes,
             with,
-            |at, with| train_seed(&seeds[at], &examples, &folder, config, with),
+            |at, with| train_seed(&seeds[at], &examples, &folder, with),
             |at, outcome| {
                 outcomes[at] = Some(outcome);
                 Ok(())
@@ -202,24 +211,10 @@ fn train_seed<T: Target>(
     seed_run: &SeedRun,
     examples: &Examples<T>,
     folder: &PretrainedFolder,
-    config: &FinetuneConfig,
     with: Equipment<'_>,
 ) -> Result<Outcome> {
-    let SeedRun { seed, folder: output } = seed_run;
-    let request = Request {
-        config,
-        run: &config.run,
-        training: &config.training,
-        precision: &config.precision,
-        max_seq_length: config.data.sequence_length(),
-        output,
-        seed: *seed,
-        start: &Start::Auto,
-        probe: None,
-        loss_band: None,
-        parent: None,
-        trial: None,
-    };
+    let SeedRun { seed, config } = seed_run;
+    let request = Request::from_finetune_config(config, *seed, &Start::Auto);
     let drawn = examples.drawn(config, *seed);
     let kind = drawn.as_ref().unwrap_or(examples).kind(config, folder);
     let outcome =
@@ -245,13 +240,10 @@ pub(super) fn choose_length(config: &mut FinetuneConfig) -> Result<Option<String
 }
 
 fn seeds(config: &FinetuneConfig) -> Vec<SeedRun> {
-    let output = &config.run.output_dir;
     match config.seeds.as_slice() {
-        [] => vec![SeedRun { seed: config.run.seed, folder: output.clone() }],
-        [seed] => vec![SeedRun { seed: *seed, folder: output.clone() }],
-        many => {
-            many.iter().map(|&seed| SeedRun { seed, folder: output.join(format!("seed-{seed}")) }).collect()
-        }
+        [] => vec![SeedRun { seed: config.run.seed, config: config.clone() }],
+        [seed] => vec![SeedRun { seed: *seed, config: config.clone() }],
+        many => many.iter().map(|&seed| SeedRun { seed, config: config.with_seed(seed) }).collect(),
     }
 }
 

@@ -30,8 +30,9 @@ use crate::tasks::replaced_token_detection::scores::finds_nothing;
 use crate::tasks::run::Kind;
 use crate::telemetry::Progress;
 use crate::train::probe::Probe;
+use crate::train::request::Request;
 use crate::train::resume::{Start, keep_compute, keep_derived, keep_shuffle};
-use crate::train::run::{Outcome, Request};
+use crate::train::run::Outcome;
 use crate::train::saved::Resumed;
 use crate::train::signals::{EndAtOnce, Signals, stopped_by};
 use crate::train::{End, decay, used};
@@ -181,18 +182,9 @@ fn train(
     let tasks = config.evaluation.probes.as_ref().map(|path| staging::tasks(path, &[])).transpose()?;
     let probes = Probes::new(resolved, tasks.unwrap_or_default(), &config.precision, with)?;
     let request = Request {
-        config,
-        run: &config.run,
-        training: &config.training,
-        precision: &config.precision,
-        max_seq_length: config.data.max_seq_length,
-        output: &config.run.output_dir,
-        seed: config.run.seed,
-        start: from.start,
         probe: probes.as_ref().map(|probes| probes as &dyn Probe),
-        loss_band: None,
         parent: from.parent,
-        trial: None,
+        ..Request::from_pretrain_config(config, from.start)
     };
     let training =
         Training { request: &request, resolved, origin, prepared, machine, progress, signals: &signals };

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::checkpoint::CheckpointStore;
 use crate::config::defaults::Derived;
-use crate::config::{RunSection, compare_for_resume, saved, with_former_defaults};
+use crate::config::{RunSection, compare_for_resume, for_seed_folder, saved, with_former_defaults};
 use crate::error::{Class, Problem, class_of};
 use crate::fs;
 use crate::fs::FolderLock;
@@ -84,7 +84,7 @@ pub(super) fn restore_newer<C: Serialize + DeserializeOwned>(
         refuse_results(&remote, &objects)?;
     }
     if let Some(claim) = earlier_claim.as_ref().filter(|_| found.is_empty()) {
-        require_resumable(claim.config.clone(), config, derived).with_context(|| {
+        require_resumable(claim.config.clone(), config, derived, "").with_context(|| {
             format!("`{}` is claimed by {claim}; where it is gone, delete `claim.json` there", remote.shown())
         })?;
     }
@@ -137,7 +137,8 @@ fn require_same_run<C: Serialize + DeserializeOwned>(
     derived: &[Derived],
     own: Option<&Path>,
 ) -> Result<()> {
-    require_resumable(remote_json(remote, folder, CONFIG)?, config, derived)?;
+    let (run_folder, _) = folder.rsplit_once('/').unwrap_or_default();
+    require_resumable(remote_json(remote, folder, CONFIG)?, config, derived, run_folder)?;
     let Some(own) = own.map(|own| own.join(INPUTS)).filter(|own| fs::exists(own)) else { return Ok(()) };
     let own: Option<Value> = serde_json::from_slice(&fs::read_capped(&own, 1 << 20)?).ok();
     if own == Some(remote_json(remote, folder, INPUTS)?) {
@@ -153,16 +154,20 @@ fn has_sections(config: &Value) -> bool {
     named.into_iter().all(|section| section.is_object() || section.is_null())
 }
 
-/// Refuses a configuration that cannot resume `before`, the configuration of a run in the bucket.
+/// Refuses a configuration that cannot resume `before`, the configuration of the run in the folder
+/// `run_folder` of the bucket, which may be that of one of several seeds.
 fn require_resumable<C: Serialize + DeserializeOwned>(
     before: Value,
     config: &C,
     derived: &[Derived],
+    run_folder: &str,
 ) -> Result<()> {
     if !has_sections(&before) {
         return Err(Problem::new("is not a configuration of this command").at(CONFIG).into());
     }
-    let mut before = with_former_defaults(before);
+    let run_folder = Path::new(run_folder);
+    let mut before = for_seed_folder(with_former_defaults(before), run_folder);
+    let config: &C = &serde_json::from_value(for_seed_folder(serde_json::to_value(config)?, run_folder))?;
     // Keys that are `auto` or not given, and the shuffle, are no difference: they are taken from the
     // checkpoint later.
     for Derived { key, .. } in derived {
@@ -311,4 +316,27 @@ pub(super) fn refuse_for_many_runs(run: &RunSection) -> Result<()> {
         .at("run.upload_to")
         .hint("leave it out, and copy the folder of the table")
         .into())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::config::FinetuneConfig;
+
+    #[test]
+    fn a_seed_in_the_bucket_is_compared_with_the_configuration_of_this_seed() {
+        let files = json!({"train_file": "a.csv", "eval_file": "b.csv"});
+        let config = json!({"model": "a", "seeds": [1, 2], "data": files});
+        let config: FinetuneConfig = serde_json::from_value(config).unwrap();
+        let seed = saved(&config.with_seed(2));
+        // Earlier versions saved the configuration of all seeds with each of them.
+        for before in [&seed, &saved(&config)] {
+            require_resumable(before.clone(), &config, &[], "seed-2").unwrap();
+        }
+        require_resumable(saved(&config), &config, &[], "").unwrap();
+        let other = require_resumable(seed, &config, &[], "seed-1").unwrap_err().to_string();
+        assert!(other.contains("seeds: was `[2]`"), "{other}");
+    }
 }

@@ -13,6 +13,7 @@ use crate::run::RunSection;
 use crate::sources::OnBadRecord;
 use crate::task::{FinetuneTask, Goal, ProblemType};
 use crate::training::TrainingConfig;
+use crate::variables;
 
 /// Labelled files and the columns that matter. Format by extension: .csv, .tsv, .json, .jsonl, .parquet; for
 /// tagged words .json, .jsonl, .parquet, anything else is CoNLL; all but Parquet also .gz, .zst, .bz2, .xz.
@@ -214,5 +215,16 @@ impl FinetuneConfig {
     /// Returns what is learnt of each example.
     pub fn goal(&self) -> Goal {
         Goal::new(self.task, self.problem_type)
+    }
+
+    /// Returns the configuration of the run with one of several seeds: it names only this seed, and its
+    /// folders on the disk and in a bucket are `seed-N` in those of all seeds.
+    pub fn with_seed(&self, seed: u64) -> Self {
+        let name = format!("seed-{seed}");
+        let mut one = self.clone();
+        one.seeds = vec![seed];
+        one.run.output_dir = variables::below(&self.run.output_dir.to_string_lossy(), &name).into();
+        one.run.upload_to = self.run.upload_to.as_deref().map(|url| variables::below(url, &name));
+        one
     }
 }

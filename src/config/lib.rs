@@ -103,7 +103,9 @@ pub use pretrain::PretrainConfig;
 pub use prices::{Price, load_prices};
 pub use protocol::{Departure, Protocol, ProtocolTask, PublishedScore};
 pub use reference::keys_markdown;
-pub use resume::{Change, compare_for_resume, diff, refuse_other_length, with_former_defaults};
+pub use resume::{
+    Change, compare_for_resume, diff, for_seed_folder, refuse_other_length, with_former_defaults,
+};
 pub use rtd::RtdConfig;
 pub use run::{RunSection, Tracker};
 pub use schema::{Kind, schema_json};

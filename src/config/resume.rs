@@ -3,11 +3,15 @@
 //!
 //! Reads no files; `train` calls it.
 
+use std::ffi::OsStr;
+use std::path::Path;
+
 use serde::Serialize;
 use serde_json::Value as Json;
 
 use crate::check::join;
 use crate::show::saved;
+use crate::variables::join_path;
 use base::error::{Problem, Problems};
 
 /// Keys and tables whose change does not affect any number of a run.
@@ -109,6 +113,27 @@ pub fn with_former_defaults(mut saved: Json) -> Json {
     let data = saved.get_mut("data").and_then(Json::as_object_mut);
     if let Some(data) = data.filter(|data| data.contains_key("sources")) {
         data.entry("shuffle").or_insert_with(|| "documents".into());
+    }
+    saved
+}
+
+/// Returns the configuration of the run in a folder `seed-N`, given that of several seeds: it names only seed
+/// `N`, and its folders. Earlier versions saved the configuration of all seeds in the folder of each. A
+/// configuration of a single run is returned as it is.
+pub fn for_seed_folder(mut saved: Json, folder: &Path) -> Json {
+    let name = folder.file_name().and_then(OsStr::to_str).unwrap_or_default();
+    let Some(seed) = name.strip_prefix("seed-").and_then(|seed| seed.parse::<u64>().ok()) else {
+        return saved;
+    };
+    let seeds = saved.get("seeds").and_then(Json::as_array);
+    if !seeds.is_some_and(|seeds| seeds.len() > 1 && seeds.contains(&Json::from(seed))) {
+        return saved;
+    }
+    saved["seeds"] = Json::from(vec![seed]);
+    for key in ["output_dir", "upload_to"] {
+        if let Some(Json::String(place)) = saved.get_mut("run").and_then(|run| run.get_mut(key)) {
+            *place = join_path(place, name);
+        }
     }
     saved
 }

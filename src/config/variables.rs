@@ -6,6 +6,7 @@
 //! with the values for all else.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Mutex;
 
 use serde_json::Value as Json;
@@ -276,6 +277,23 @@ pub fn moved(from: &str, to: &str) {
     }
 }
 
+/// Returns the path of `name` in `folder`. If `folder` came from variables, the path is saved with them, too.
+pub(super) fn below(folder: &str, name: &str) -> String {
+    let path = join_path(folder, name);
+    if let Ok(mut written) = WRITTEN.lock()
+        && let Some(Filled { written: of_folder, is_secret, .. }) = written.get(folder).cloned()
+    {
+        let filled = Filled { text: path.clone(), written: join_path(&of_folder, name), is_secret };
+        written.insert(path.clone(), filled);
+    }
+    path
+}
+
+/// Appends a name to a path or URL.
+pub(super) fn join_path(folder: &str, name: &str) -> String {
+    Path::new(folder).join(name).to_string_lossy().into_owned()
+}
+
 /// Returns the last key of a dotted path; for an item of a list that of the list.
 fn key_of(path: &str) -> &str {
     path.rsplit('.').find(|key| key.parse::<usize>().is_err()).unwrap_or_default()
@@ -448,11 +466,8 @@ mod tests {
         let config = crate::load_pretrain(&file, &sets).unwrap().config;
         let paths = [&config.data.sources[0].files[0], &config.data.sources[0].files[1]];
         assert_eq!(paths, [&format!("{home}/corpus/*.txt"), &format!("{home}/a")]);
-        assert_eq!(config.run.output_dir, std::path::Path::new(&home).join("runs/x"));
-        assert_eq!(
-            config.tokenizer.path.as_deref(),
-            Some(std::path::Path::new(&home).join("tokenizer").as_path())
-        );
+        assert_eq!(config.run.output_dir, Path::new(&home).join("runs/x"));
+        assert_eq!(config.tokenizer.path.as_deref(), Some(Path::new(&home).join("tokenizer").as_path()));
         assert_eq!(config.run.sample_text.as_deref(), Some("~/no path"));
         let saved = crate::saved(&config);
         assert_eq!(saved["run"]["output_dir"], "~/runs/x");

@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 
 use crate::batches::{BatchPlan, Cursor};
 use crate::checkpoint::{Checkpoint, CheckpointStore};
-use crate::config::{LossBand, PrecisionConfig, RunSection, TrainingConfig, saved, to_yaml};
+use crate::config::{TrainingConfig, saved, to_yaml};
 use crate::distributed::World;
 use crate::error::Problem;
 use crate::fs::FolderLock;
@@ -34,7 +34,8 @@ use crate::train::horizon::{Horizon, Pace};
 use crate::train::meter::Meter;
 use crate::train::phases::Phases;
 use crate::train::probe::Probe;
-use crate::train::resume::{Found, Start};
+use crate::train::request::Request;
+use crate::train::resume::Found;
 use crate::train::rollback::Unfinite;
 use crate::train::run_folder::{FINAL, MACHINE, RunFolder, RunFolderOptions};
 use crate::train::saved::{Resumed, load_checkpoint};
@@ -44,34 +45,6 @@ use crate::train::step::Stepper;
 use crate::train::trial::Trial;
 use crate::train::{End, StopRules, Trainer, batch_size, horizon, results, resume, room, used};
 use crate::{fs, quantity};
-
-/// The configuration of a run, as a whole and by sections.
-pub struct Request<'a, C> {
-    /// The whole configuration, as it is saved and compared on resume.
-    pub config: &'a C,
-    /// Folder, seeds, devices and limits of the run.
-    pub run: &'a RunSection,
-    /// Batch, optimizer, schedule, cadence.
-    pub training: &'a TrainingConfig,
-    /// Number types of the computation.
-    pub precision: &'a PrecisionConfig,
-    /// Tokens of a row, unless a phase sets another number.
-    pub max_seq_length: usize,
-    /// Folder of this run.
-    pub output: &'a Path,
-    /// Seed of this run.
-    pub seed: u64,
-    /// The start of the run: afresh or from a checkpoint.
-    pub start: &'a Start,
-    /// An additional measurement of the weights during training.
-    pub probe: Option<&'a dyn Probe>,
-    /// The expected band of the loss.
-    pub loss_band: Option<&'a LossBand>,
-    /// A checkpoint of another run to start from if this run has none of its own.
-    pub parent: Option<&'a Resumed>,
-    /// Another number of steps, and the step at which this sitting pauses.
-    pub trial: Option<Trial>,
-}
 
 /// The result of a run.
 pub struct Outcome<T, D> {

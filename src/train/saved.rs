@@ -7,8 +7,9 @@ use candle_core::Tensor;
 use serde_json::Value;
 
 use crate::checkpoint::Checkpoint;
-use crate::config::with_former_defaults;
+use crate::config::{for_seed_folder, with_former_defaults};
 use crate::error::Problem;
+use crate::fs;
 use crate::layers::Parameters;
 use crate::optim::Optimizer;
 use crate::tasks::run::{Inputs, ModelFolder};
@@ -58,7 +59,8 @@ impl Resumed {
         }
         let log = TrainerState::from_json(checkpoint.json(TRAINER_STATE)?)
             .with_context(|| checkpoint.path().display().to_string())?;
-        let config = with_former_defaults(checkpoint.json(CONFIG)?);
+        let run_folder = fs::parent_of(checkpoint.path());
+        let config = for_seed_folder(with_former_defaults(checkpoint.json(CONFIG)?), &run_folder);
         let inputs = serde_json::from_value(checkpoint.json(INPUTS)?).map_err(|e| {
             let place = checkpoint.path().join(INPUTS);
             Problem::new(format!("is not a table of hashes: {e}")).at(place.display())

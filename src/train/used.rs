@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::checkpoint::CheckpointStore;
-use crate::config::{AnyLoaded, Change, compare_for_resume, refuse_other_length, to_yaml};
+use crate::config::{AnyLoaded, Change, compare_for_resume, for_seed_folder, refuse_other_length, to_yaml};
 use crate::error::Problem;
 use crate::fs::Output;
 use crate::telemetry::{METRICS, MetricsLog, Progress};
@@ -211,7 +211,8 @@ fn require_same<C: Serialize + DeserializeOwned>(output: &Path, config: &C) -> R
         AnyLoaded::Finetune(loaded) | AnyLoaded::Sweep(loaded) => serde_json::to_value(&loaded.config)?,
         AnyLoaded::Tasks(_) => return Err(used(output, CONFIG_YAML, kind).into()),
     };
-    let saved: C = serde_json::from_value(json).map_err(|_| used(output, CONFIG_YAML, kind))?;
+    let saved: C =
+        serde_json::from_value(for_seed_folder(json, output)).map_err(|_| used(output, CONFIG_YAML, kind))?;
     Ok(compare_for_resume(&saved, config)?)
 }
 

@@ -12,8 +12,8 @@ use crate::interop::PretrainedFolder;
 use crate::tasks::labelled;
 use crate::tasks::run::Kind;
 use crate::tasks::target::{Examples, Target};
+use crate::train::request::Request;
 use crate::train::resume::{Start, keep_compute};
-use crate::train::run::Request;
 use crate::train::signals::stopped_by;
 use crate::train::{End, used};
 use crate::trials::equipment::Equipment;
@@ -104,20 +104,7 @@ impl Cell {
         if let Some(signal) = signals.received() {
             return Err(stopped_by(signal, SAVED).into());
         }
-        let request = Request {
-            config: &self.config,
-            run: &self.config.run,
-            training: &self.config.training,
-            precision: &self.config.precision,
-            max_seq_length: self.config.data.sequence_length(),
-            output: &self.folder,
-            seed: self.seed,
-            start: &Start::Again,
-            probe: None,
-            loss_band: None,
-            parent: None,
-            trial: None,
-        };
+        let request = Request::from_finetune_config(&self.config, self.seed, &Start::Again);
         let began = Instant::now();
         let trained = machine::in_pool(|| train::run::run(kind, &request, machine, progress, signals));
         let config = self.config.clone();

@@ -48,9 +48,9 @@ impl Runs<'_> {
     fn listed(self, config: &FinetuneConfig) -> Result<Vec<Planned>> {
         match self {
             Self::Seeds(seeds) => {
-                let runs = seeds.iter().map(|SeedRun { seed, folder }| {
-                    let outlook = used::outlook(&Start::Auto, folder, config)?;
-                    Ok(Planned { folder: folder.clone(), seed: *seed, outlook })
+                let runs = seeds.iter().map(|run| {
+                    let outlook = used::outlook(&Start::Auto, run.folder(), &run.config)?;
+                    Ok(Planned { folder: run.folder().to_path_buf(), seed: run.seed, outlook })
                 });
                 runs.collect()
             }

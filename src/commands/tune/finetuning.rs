@@ -12,8 +12,8 @@ use crate::interop::read_folder;
 use crate::tasks::list;
 use crate::tasks::list::FinetunedVisitor;
 use crate::tasks::target::{Examples, Target};
+use crate::train::request::Request;
 use crate::train::resume::Start;
-use crate::train::run::Request;
 use crate::train::trial::Trial;
 use crate::trials::tune::{Entrant, Trained, Trainee, entrants};
 use crate::trials::{Equipment, cell};
@@ -82,20 +82,8 @@ impl<T: Target> Trainee<FinetuneConfig> for Labelled<T> {
         };
         let folder = read_folder(&config.model)?;
         let seed = config.seeds.first().copied().unwrap_or(config.run.seed);
-        let request = Request {
-            config,
-            run: &config.run,
-            training: &config.training,
-            precision: &config.precision,
-            max_seq_length: config.data.sequence_length(),
-            output: &config.run.output_dir,
-            seed,
-            start: &Start::Again,
-            probe: None,
-            loss_band: None,
-            parent: None,
-            trial: Some(trial),
-        };
+        let request =
+            Request { trial: Some(trial), ..Request::from_finetune_config(config, seed, &Start::Again) };
         let drawn = examples.drawn(config, seed);
         let kind = drawn.as_ref().unwrap_or(examples).kind(config, &folder);
         let outcome =

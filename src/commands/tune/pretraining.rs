@@ -14,8 +14,8 @@ use crate::tasks::list::PretrainedVisitor;
 use crate::tasks::pretraining::origin::Origin;
 use crate::tasks::pretraining::{Pretrained, Pretraining, origin};
 use crate::telemetry::Progress;
+use crate::train::request::Request;
 use crate::train::resume::Start;
-use crate::train::run::Request;
 use crate::train::trial::Trial;
 use crate::trials::Equipment;
 use crate::trials::tune::{Trained, Trainee, entrants};
@@ -58,20 +58,7 @@ impl Trainee<PretrainConfig> for Text {
     fn train(&self, config: &PretrainConfig, trial: Trial, with: Equipment<'_>) -> Result<Trained> {
         let (resolved, origin) = origin::resolve(config)?;
         let prepared = prepare::ensure_prepared(World::ALONE, &resolved, with.progress)?;
-        let request = Request {
-            config,
-            run: &config.run,
-            training: &config.training,
-            precision: &config.precision,
-            max_seq_length: config.data.max_seq_length,
-            output: &config.run.output_dir,
-            seed: config.run.seed,
-            start: &Start::Again,
-            probe: None,
-            loss_band: None,
-            parent: None,
-            trial: Some(trial),
-        };
+        let request = Request { trial: Some(trial), ..Request::from_pretrain_config(config, &Start::Again) };
         let sitting = Sitting { request: &request, resolved: &resolved, origin, prepared, with };
         list::pretrained(resolved.task(), sitting)
     }

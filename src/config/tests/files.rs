@@ -189,6 +189,27 @@ fn variables_are_filled_in_and_paths_are_saved_as_they_are_written() {
 }
 
 #[test]
+fn one_of_several_seeds_has_a_configuration_of_its_own() {
+    let text = format!(
+        "model: a\nrun: {{output_dir: \"${{{SET}}}/x\", upload_to: \"s3://bucket/x/\"}}\nseeds: [42, 43]\n\
+         data: {{train_file: a.csv, eval_file: b.csv}}\n"
+    );
+    let all = load_labelled(&text, &[]).expect("is right").config;
+    let one = all.with_seed(43);
+    assert_eq!((one.seeds.as_slice(), one.run.seed), (&[43][..], 42));
+    assert_eq!(one.run.upload_to.as_deref(), Some("s3://bucket/x/seed-43"));
+    let yaml = to_yaml(&one);
+    assert!(yaml.contains(&format!("${{{SET}}}/x/seed-43")), "{yaml}");
+    assert_eq!(load_labelled(&yaml, &[]).expect("is right").config, one);
+    // Earlier versions saved the configuration of all seeds with each of them.
+    assert_eq!(for_seed_folder(saved(&all), Path::new("copied/seed-43")), saved(&one));
+    assert_eq!(for_seed_folder(saved(&one), Path::new("copied/seed-43")), saved(&one));
+    for folder in ["x/seed-44", "x/seed-", "x", ""] {
+        assert_eq!(for_seed_folder(saved(&all), Path::new(folder)), saved(&all), "{folder}");
+    }
+}
+
+#[test]
 fn wrong_variables_are_named_with_their_place() {
     let text = "\
 data: {sources: [{files: [\"${NOT_SET_7}/a.txt\"]}]}

@@ -19,6 +19,7 @@ use crate::models::Blueprint;
 use crate::scores::Better;
 use crate::tasks::run::{Inputs, Kind, ModelFolder, Parts, Setting, Shapes, TargetShare};
 use crate::telemetry::Progress;
+use crate::train::request::Request;
 use crate::train::resume::Start;
 use crate::train::step::Share;
 use crate::train::trial::{Pause, Trial};
@@ -109,7 +110,7 @@ fn run_of(
     let mut machine = Machine::alone(&Device::Cpu, policy(ComputeType::F32));
     machine.world.processes.rank = rank;
     let precision = PrecisionConfig::default();
-    let request = run::Request {
+    let request = Request {
         config: training,
         run,
         training,

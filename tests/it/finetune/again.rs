@@ -77,6 +77,51 @@ fn one_complete_seed_keeps_the_length_of_all() {
     }
 }
 
+/// Trains these seeds for four steps each, below the folder `a`.
+fn run(place: &Workplace, seeds: &str) -> Finished {
+    finetune(place, &["--output-dir", "a", "--seeds", seeds, "--max-steps", "4"])
+}
+
+fn read(place: &Workplace, name: &str) -> Vec<u8> {
+    fs::read(place.path(name)).unwrap()
+}
+
+fn text(place: &Workplace, name: &str) -> String {
+    String::from_utf8(read(place, name)).unwrap()
+}
+
+#[test]
+fn the_configuration_of_a_seed_repeats_it_and_folders_of_earlier_versions_resume() {
+    let place = workplace();
+    run(&place, "1,2").ok();
+    assert!(text(&place, "a/config.yaml").contains("\nseeds: [1, 2]\n"), "{}", text(&place, "a/config.yaml"));
+    let own = text(&place, "a/seed-2/config.yaml");
+    assert!(own.contains("\nseeds: [2]\n") && own.contains("\n  output_dir: a/seed-2\n"), "{own}");
+    let repeat = ["finetune", "--config", "a/seed-2/config.yaml"];
+    let complete = place.program(&repeat, "").ok();
+    assert!(complete.stdout.contains("a/seed-2/final  (complete already)"), "{}", complete.stdout);
+    place.program(&[&repeat[..], &["--output-dir", "b"]].concat(), "").ok();
+    let weights = read(&place, "a/seed-2/final/model.safetensors");
+    assert!(read(&place, "b/final/model.safetensors") == weights);
+    // As an earlier version left it: stopped after two steps, with the configuration of all seeds.
+    unfinish(&place, "a/seed-2");
+    fs::write(place.path("a/seed-2/config.yaml"), read(&place, "a/config.yaml")).unwrap();
+    place.forge("../a/seed-2/checkpoint-2", "trainer/config.json", |config| {
+        config["seeds"] = vec![1, 2].into();
+        config["run"]["output_dir"] = "a".into();
+    });
+    let resumed = run(&place, "1,2").ok();
+    assert!(resumed.stderr.contains("resuming after step 2"), "{}", resumed.stderr);
+    assert!(!resumed.stderr.contains(" now\n"), "no key has changed: {}", resumed.stderr);
+    assert!(read(&place, "a/seed-2/final/model.safetensors") == weights);
+    assert_eq!(text(&place, "a/seed-2/config.yaml"), own);
+    // Another seed joins them.
+    let before = read(&place, "a/seed-1/final/model.safetensors");
+    run(&place, "1,2,3").ok();
+    assert!(read(&place, "a/seed-1/final/model.safetensors") == before);
+    assert!(place.path("a/seed-3/final/model.safetensors").exists());
+}
+
 #[test]
 fn the_dry_run_of_a_sweep_names_the_runs_that_the_sweep_makes() {
     let place = workplace();
