@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::families::Family;
 use crate::pages::columns::shortened;
-use crate::quantity::{format_bytes, format_grouped};
+use crate::quantity::{format_bytes, format_grouped, parse_duration};
 use crate::report::run::{ELAPSED, Run, unit_of};
 use crate::report::state::State;
 use crate::report::table::Fact;
@@ -21,10 +21,17 @@ pub(super) const MAIN_SCORES: [&str; 4] = ["accuracy", "overall_f1", "f1_micro",
 const VALUE_CHARS: usize = 60;
 
 /// Keys that do not count as a difference between runs: folders, and the loss that a test expects.
-const UNCOMPARED: [&str; 3] = ["run.output_dir", "data.prepared_dir", "evaluation.loss_band"];
+const UNCOMPARED: [&str; 4] =
+    ["run.output_dir", "run.upload_to", "data.prepared_dir", "evaluation.loss_band"];
 
 /// Keys of seeds.
 const SEEDS: [&str; 2] = ["run.seed", "seeds"];
+
+/// Key of the time limit of a run.
+const MAX_TRAIN_TIME: &str = "training.max_train_time";
+
+/// Other keys that can end a run before its last step.
+const OTHER_ENDS: [&str; 3] = ["run.budget_usd", "run.deadline", "training.early_stopping_patience"];
 
 /// Title of the family among the differences.
 const FAMILY_KEY: &str = "model (family)";
@@ -331,7 +338,12 @@ pub(super) fn state(run: &Run) -> String {
     let at =
         steps(run).map_or_else(|| "before its first record".to_string(), |steps| format!("at step {steps}"));
     match run.state {
-        State::Complete if ended_early(run) => format!("complete, ended {at}"),
+        State::Complete if ended_early(run) => match (stopping_key(run), training_seconds(run), steps(run)) {
+            (Some(key), Some(seconds), Some(steps)) => {
+                format!("complete: stopped by {key} after {}, {steps} steps done", duration(seconds))
+            }
+            _ => format!("complete, ended {at}"),
+        },
         State::Complete => match run.step {
             Some(1) => "complete, 1 step".to_string(),
             step => format!("complete, {} steps", step.map_or("no".to_string(), format_grouped)),
@@ -342,7 +354,29 @@ pub(super) fn state(run: &Run) -> String {
     }
 }
 
+/// The key that ended a complete run before its last step; `None` if several keys may have done so.
+fn stopping_key(run: &Run) -> Option<&'static str> {
+    if has_used_up_time(run) {
+        return Some(MAX_TRAIN_TIME);
+    }
+    let mut others = OTHER_ENDS.into_iter().filter(|key| run.key(key).is_some());
+    match (others.next(), others.next()) {
+        (None, _) => run.key(MAX_TRAIN_TIME).map(|_| MAX_TRAIN_TIME),
+        (only, None) => only,
+        _ => None,
+    }
+}
+
+/// True if another step or two, at the mean time of a step, would have taken more than `max_train_time`.
+fn has_used_up_time(run: &Run) -> bool {
+    let limit = run.key(MAX_TRAIN_TIME).and_then(|limit| parse_duration(limit).ok());
+    let (Some(limit), Some(seconds), Some(steps)) = (limit, training_seconds(run), run.step) else {
+        return false;
+    };
+    seconds + 2.0 * seconds / steps.max(1) as f64 >= limit.as_secs_f64()
+}
+
 /// True if a complete run has fewer steps than planned, for example because of `max_train_time`.
-pub(super) fn ended_early(run: &Run) -> bool {
+fn ended_early(run: &Run) -> bool {
     run.state == State::Complete && run.step.zip(run.total_steps).is_some_and(|(step, total)| step < total)
 }

@@ -78,8 +78,8 @@ fn header(runs: &[Run], title: &str) -> String {
             String::new()
         };
         let class = match run.state {
-            State::Complete if !facts::ended_early(run) => "done",
-            State::Complete | State::Running => "running",
+            State::Complete => "done",
+            State::Running => "running",
             State::Diverged | State::Stopped => "open",
         };
         let task =

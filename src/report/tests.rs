@@ -98,6 +98,30 @@ fn the_page_of_a_run_has_state_scores_time_and_configuration() {
 }
 
 #[test]
+fn a_run_that_ended_before_its_last_step_says_what_stopped_it() {
+    let root = tempfile::tempdir().unwrap();
+    let folder = pretrained(root.path(), "novels", 7, 4.36);
+    let done = "after 1m40s, 100 of 3,000 steps done";
+    for (keys, state) in [
+        ("max_train_time: 100s", format!("complete: stopped by training.max_train_time {done}")),
+        (
+            "max_train_time: 100s, early_stopping_patience: 3",
+            format!("complete: stopped by training.max_train_time {done}"),
+        ),
+        (
+            "max_train_time: 10m, early_stopping_patience: 3",
+            format!("complete: stopped by training.early_stopping_patience {done}"),
+        ),
+        ("max_train_time: null", "complete, ended at step 100 of 3,000".to_string()),
+    ] {
+        let config = format!("task: masked_lm\ntraining: {{max_steps: 3000, {keys}}}\n");
+        write(&folder, "config.yaml", &config);
+        let page = page_of(std::slice::from_ref(&folder));
+        assert!(page.contains(&format!("<span class=\"state done\">{state}</span>")), "{keys}: {state}");
+    }
+}
+
+#[test]
 fn several_runs_are_drawn_over_each_other_and_compared() {
     let root = tempfile::tempdir().unwrap();
     let folders =
