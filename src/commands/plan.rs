@@ -69,7 +69,13 @@ pub struct PlanArgs {
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub gpus_per_machine: u16,
     /// Networks between `--machines`, in Gb/s
-    #[arg(long, value_name = "GBITS", value_delimiter = ',', default_values = ["10", "100"], value_parser = gigabits)]
+    #[arg(
+        long,
+        value_name = "GBITS",
+        value_delimiter = ',',
+        default_values = ["10", "25", "100"],
+        value_parser = gigabits
+    )]
     pub network: Vec<f64>,
     /// Plan as many steps as this number of tokens needs, in the place of `training.max_steps`: `10B`
     #[arg(long, value_name = "COUNT", value_parser = tokens)]

@@ -83,6 +83,11 @@ fn the_table_says_what_is_measured_and_what_is_not_counted() {
     }
 }
 
+/// What a command prints with more arguments.
+fn shown_with(place: &Workplace, command: &[&str], more: &[&str]) -> String {
+    place.program(&[command, more].concat(), "").ok().stdout
+}
+
 #[test]
 fn several_machines_share_a_run_and_pay_for_their_network() {
     let place = Workplace::new();
@@ -96,13 +101,31 @@ fn several_machines_share_a_run_and_pay_for_their_network() {
     let seconds: Vec<f64> = rows.iter().map(|row| number(row, "train_seconds")).collect();
     assert!(seconds[2] < seconds[0] && seconds[2] < seconds[1], "{found}");
     assert!(number(&rows[1], "efficiency") < number(&rows[2], "efficiency"), "{found}");
+    for row in rows {
+        let parts = number(row, "efficiency") + number(row, "communication_share");
+        assert!((parts - 1.0).abs() < 1e-9, "{row}");
+    }
     let gpus = number(&rows[2], "usd") * 3600.0 / seconds[2] / number(&found["devices"][0], "usd_per_hour");
     assert!((gpus - 8.0).abs() < 1e-6, "{found}");
     let all = [&["plan", "--config", "config.yaml"], &asked[..]].concat();
     let shown = place.program(&all, "").ok().stdout;
-    for words in ["machines x GPUs", "4 x 2", "8 times", "a process for each GPU"] {
+    for words in ["machines x GPUs", "communication", "4 x 2", "8 times", "a process for each GPU"] {
         assert!(shown.contains(words), "`{words}` is not in:\n{shown}");
     }
+    let networks = shown.lines().filter(|line| line.starts_with("a network of ")).count();
+    assert_eq!(networks, 3, "10, 25 and 100 Gb/s: {shown}");
+    let slow = shown_with(&place, &all, &["--network", "0.01"]);
+    for words in [
+        "a network of 0.01 Gb/s limits h100 on 4 x 2: communication takes more than 5 % of a step",
+        "what helps: `distributed.wire: bf16` sends half the bytes, a larger",
+    ] {
+        assert!(slow.contains(words), "`{words}` is not in:\n{slow}");
+    }
+    let slow = shown_with(&place, &all, &["--network", "0.01", "--set", "distributed.wire=bf16"]);
+    assert!(slow.contains("what helps: a larger"), "{slow}");
+    let fast = shown_with(&place, &all, &["--network", "100000"]);
+    assert!(fast.contains("a network of 100000 Gb/s limits none of the runs"), "{fast}");
+    assert!(!fast.contains("what helps"), "{fast}");
     let refused = |more: &[&str], words: &[&str]| {
         place.program(&[&["plan", "--config", "config.yaml"], more].concat(), "").refused(2, words);
     };

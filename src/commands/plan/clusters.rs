@@ -4,7 +4,8 @@ use serde_json::{Value, json};
 
 use crate::commands::plan::table::Row;
 use crate::commands::plan::{Device, PlanArgs, Run};
-use crate::estimate::{Cluster, Clustered, Estimate, Gradients};
+use crate::config::Wire;
+use crate::estimate::{Cluster, Clustered, Estimate, Gradients, WANTED_EFFICIENCY};
 use crate::pages::columns;
 use crate::quantity::{format_amount, format_span};
 
@@ -14,10 +15,22 @@ pub(super) struct ClusterRun<'a> {
     alone: &'a Estimate,
     usd_per_hour: Option<f64>,
     cluster: Cluster,
+    /// Type in which gradients are sent.
+    wire: Wire,
     found: Clustered,
 }
 
 impl ClusterRun<'_> {
+    /// Share of a step in which the GPUs only exchange gradients.
+    fn communication_share(&self) -> f64 {
+        1.0 - self.found.efficiency
+    }
+
+    /// True if communication takes more of a step than `advise-network` accepts.
+    fn is_limited(&self) -> bool {
+        self.found.efficiency < WANTED_EFFICIENCY
+    }
+
     fn usd(&self) -> Option<f64> {
         Some(self.usd_per_hour? * self.cluster.gpus() as f64 * self.found.seconds / 3600.0)
     }
@@ -41,9 +54,10 @@ pub(super) fn cluster_runs<'a>(args: &PlanArgs, run: &Run<'_>, rows: &'a [Row]) 
                     gpus_each: args.gpus_per_machine.into(),
                     gigabits_per_second,
                 };
-                let found = cluster.takes(alone, &gpu, gradients, (distributed.wire, distributed.overlap));
+                let wire = distributed.wire;
+                let found = cluster.takes(alone, &gpu, gradients, (wire, distributed.overlap));
                 let device = row.device.name();
-                all.push(ClusterRun { device, alone, usd_per_hour: row.usd_per_hour, cluster, found });
+                all.push(ClusterRun { device, alone, usd_per_hour: row.usd_per_hour, cluster, wire, found });
             }
         }
     }
@@ -56,7 +70,7 @@ pub(super) fn lines(runs: &[ClusterRun<'_>]) -> Vec<String> {
         return Vec::new();
     }
     let header =
-        ["device", "machines x GPUs", "Gb/s", "type", "micro-batch x steps", "computing", "time", "USD"];
+        ["device", "machines x GPUs", "Gb/s", "type", "micro-batch x steps", "communication", "time", "USD"];
     let mut cells = vec![header.map(str::to_string)];
     cells.extend(runs.iter().map(|row| {
         let Cluster { machines, gpus_each, gigabits_per_second } = row.cluster;
@@ -67,19 +81,56 @@ pub(super) fn lines(runs: &[ClusterRun<'_>]) -> Vec<String> {
             if machines == 1 { "-".to_string() } else { gigabits_per_second.to_string() },
             row.alone.compute.as_str().to_string(),
             format!("{rows}, {} times", row.found.micro_batches),
-            format!("{:.0} %", 100.0 * row.found.efficiency),
+            format!("{:.0} %", 100.0 * row.communication_share()),
             format_span(row.found.seconds),
             row.usd().map_or("-".to_string(), format_amount),
         ]
     }));
     let mut lines = vec![String::new()];
     lines.extend(columns::aligned(&cells, 3).into_iter().map(|line| line.trim_end().to_string()));
+    lines.extend(limits(runs));
     lines.push(
         "several GPUs are predicted from one: rows of an update are divided, gradients are added up in rings as \
          NCCL does it, at 70 % of the lines; training on them takes a process for each GPU (`mpirun`), of a build \
          with NCCL and, on several machines, MPI"
             .to_string(),
     );
+    lines
+}
+
+/// Returns a line for each network that says which of the runs on several machines it limits, and what helps.
+fn limits(runs: &[ClusterRun<'_>]) -> Vec<String> {
+    let several: Vec<&ClusterRun<'_>> = runs.iter().filter(|row| row.cluster.machines > 1).collect();
+    let mut networks: Vec<f64> = several.iter().map(|row| row.cluster.gigabits_per_second).collect();
+    networks.sort_by(f64::total_cmp);
+    networks.dedup();
+    let share = 100.0 * (1.0 - WANTED_EFFICIENCY);
+    let mut lines = Vec::new();
+    for network in networks {
+        let on_it = several.iter().filter(|row| row.cluster.gigabits_per_second.total_cmp(&network).is_eq());
+        let limited: Vec<String> = on_it
+            .filter(|row| row.is_limited())
+            .map(|row| format!("{} on {} x {}", row.device, row.cluster.machines, row.cluster.gpus_each))
+            .collect();
+        lines.push(if limited.is_empty() {
+            format!("a network of {network} Gb/s limits none of the runs on several machines")
+        } else {
+            format!(
+                "a network of {network} Gb/s limits {}: communication takes more than {share:.0} % of a step",
+                limited.join(", ")
+            )
+        });
+    }
+    if several.iter().any(|row| row.is_limited()) {
+        let wire = match several[0].wire {
+            Wire::F32 => "`distributed.wire: bf16` sends half the bytes, ",
+            Wire::Bf16 => "",
+        };
+        lines.push(format!(
+            "what helps: {wire}a larger `training.gradient_accumulation_steps` sends them less often; \
+             `mlmtrain advise-network` measures your network"
+        ));
+    }
     lines
 }
 
@@ -95,6 +146,7 @@ pub(super) fn json(runs: &[ClusterRun<'_>]) -> Value {
                 "per_device_train_batch_size": row.alone.fitted.training.rows_at_once(),
                 "micro_batches": row.found.micro_batches,
                 "efficiency": row.found.efficiency,
+                "communication_share": row.communication_share(),
                 "train_seconds": row.found.seconds,
                 "usd": row.usd(),
             })
