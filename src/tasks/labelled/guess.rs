@@ -61,7 +61,7 @@ impl Column {
         self.filled += 1;
         self.characters += text.chars().count();
         self.numbers += usize::from(text.parse::<f64>().is_ok());
-        self.lists += usize::from(value.is_array());
+        self.lists += usize::from(value.is_array() || several::list_of_text(&text).is_some());
         self.values.insert(text);
     }
 

@@ -1,5 +1,5 @@
-//! Labels of rows with any number of labels: a list, names in one text, or a column of 0 and 1 for each
-//! label.
+//! Labels of rows with any number of labels: a list, a text with a JSON list, names in one text, or a column
+//! of 0 and 1 for each label.
 
 use std::collections::BTreeSet;
 
@@ -66,23 +66,19 @@ impl SeveralColumns {
                 labels
             }
             Self::One { name, separator, marks } => {
-                if has_names && let Some(items) = row.take_list(name) {
-                    labels_of_list(name, items).map_err(|problem| problem.at(&place))?
-                } else if let Some(items) = row.take_list(name) {
-                    let is_marked = items.iter().map(mark).collect::<Option<Vec<Mark>>>();
-                    match marks.read(name, is_marked, row.line).map_err(|problem| problem.at(&place))? {
-                        Some(labels) => labels,
-                        None => labels_of_list(name, items).map_err(|problem| problem.at(place))?,
-                    }
+                let labels = if let Some(items) = row.take_list(name) {
+                    marks.read_list(name, items, has_names, row.line)
                 } else if let Some(text) = take(source, row, name)? {
-                    let labels = split(&text, separator);
-                    let is_marked = labels.iter().map(|label| mark_of_text(label)).collect();
-                    marks.read(name, is_marked, row.line).map_err(|p| p.at(place))?.unwrap_or(labels)
+                    if let Some(items) = list_of_text(&text) {
+                        marks.read_list(name, items, has_names, row.line)
+                    } else {
+                        marks.read_text(name, &text, separator, row.line)
+                    }
                 } else {
-                    return Err(Problem::new(format!("the labels `{name}` are null"))
-                        .at(place)
-                        .hint("a row without labels has an empty list, `[]`"));
-                }
+                    Err(Problem::new(format!("the labels `{name}` are null"))
+                        .hint("a row without labels has an empty list, `[]`"))
+                };
+                labels.map_err(|problem| problem.at(place))?
             }
         };
         let mut seen = BTreeSet::new();
@@ -127,6 +123,43 @@ impl Marks {
         let are_numbers = names.iter().any(|name| name == "0" || name == "1");
         let names = if are_numbers { Vec::new() } else { names.to_vec() };
         Self { names, first_doubtful: None, has_others: are_numbers }
+    }
+
+    /// Returns the labels of a list. If the file names its classes (`has_names`), the list is never
+    /// multi-hot.
+    fn read_list(
+        &mut self,
+        name: &str,
+        items: Vec<Value>,
+        has_names: bool,
+        line: u64,
+    ) -> Result<Vec<String>, Problem> {
+        if !has_names {
+            let is_marked = items.iter().map(mark).collect::<Option<Vec<Mark>>>();
+            if let Some(labels) = self.read(name, is_marked, line)? {
+                return Ok(labels);
+            }
+        }
+        labels_of_list(name, items)
+    }
+
+    /// Returns the labels of a text, which are between separators.
+    fn read_text(
+        &mut self,
+        name: &str,
+        text: &str,
+        separator: &str,
+        line: u64,
+    ) -> Result<Vec<String>, Problem> {
+        let trimmed = text.trim();
+        if trimmed.starts_with("['") && trimmed.ends_with("']") {
+            let message = format!("the labels `{name}` are a list as Python prints it");
+            let hint = "write a list of JSON, with double quotes: in Python `json.dumps(labels)`";
+            return Err(Problem::new(message).hint(hint));
+        }
+        let labels = split(text, separator);
+        let is_marked = labels.iter().map(|label| mark_of_text(label)).collect();
+        Ok(self.read(name, is_marked, line)?.unwrap_or(labels))
     }
 
     /// Returns the labels that a cell marks, or `None` if it is not a multi-hot list.
@@ -191,6 +224,13 @@ fn mark_of_text(label: &str) -> Option<Mark> {
     }
 }
 
+/// Returns the items of a text that is a JSON list, such as `["Food, Drink", "Sport"]`; `None` for any other
+/// text.
+pub(super) fn list_of_text(text: &str) -> Option<Vec<Value>> {
+    let text = text.trim();
+    if text.starts_with('[') { serde_json::from_str(text).ok() } else { None }
+}
+
 fn split(text: &str, separator: &str) -> Vec<String> {
     text.split(separator).map(str::trim).filter(|label| !label.is_empty()).map(str::to_string).collect()
 }
@@ -227,5 +267,49 @@ fn is_one(source: &str, row: &mut Row, name: &str) -> Result<bool, Problem> {
                 "all of the labels are columns here; `label_column` names one column of labels instead",
             ))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::tasks::labelled::{Columns, KnownColumns, guess_columns, read_examples};
+
+    /// The labels of each row of a file, or the message of the error.
+    fn labels(name: &str, content: &str, columns: Columns<'_>) -> Result<Vec<Vec<String>>, String> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(name);
+        std::fs::write(&path, content).unwrap();
+        let columns = Columns { several: Some(&[]), ..columns };
+        let examples = read_examples(&path, &columns)
+            .map_err(|e| format!("{e:#}").replace(&format!("{}/", folder.path().display()), ""))?;
+        Ok(examples.into_iter().map(|example| example.labels).collect())
+    }
+
+    #[test]
+    fn a_json_list_in_a_cell_holds_labels_with_commas() {
+        let expected = [&["Food, Drink", "Sport"][..], &["Sport"], &[], &["Sport", "[Other]"], &["[Other]"]];
+        let csv = "text,labels\na,\"[\"\"Food, Drink\"\", \"\"Sport\"\"]\"\nb,\"[\"\"Sport\"\"]\"\nc,[]\n\
+                   d,\"Sport, [Other]\"\ne,[Other]\n";
+        assert_eq!(labels("a.csv", csv, Columns::default()).unwrap(), expected);
+        let tsv = "text\tlabels\na\t[\"Food, Drink\", \"Sport\"]\nb\tFood, Drink|Sport\n";
+        let with_bar = Columns { label_separator: Some("|"), ..Columns::default() };
+        assert_eq!(labels("a.tsv", tsv, with_bar).unwrap(), [expected[0]; 2]);
+        // `init` sees that such a column holds lists.
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.csv");
+        std::fs::write(&path, csv).unwrap();
+        assert!(guess_columns(&path, KnownColumns::default(), false).unwrap().has_lists);
+    }
+
+    #[test]
+    fn lists_in_cells_that_cannot_be_read_are_errors() {
+        let python = "text,labels\na,\"['Food, Drink', 'Sport']\"\n";
+        insta::assert_snapshot!(labels("a.csv", python, Columns::default()).unwrap_err(), @r"
+        a.csv:2: the labels `labels` are a list as Python prints it
+          hint: write a list of JSON, with double quotes: in Python `json.dumps(labels)`
+        ");
+        let nested = "text,labels\na,\"[[1], 2]\"\n";
+        let error = labels("a.csv", nested, Columns::default()).unwrap_err();
+        assert!(error.starts_with("a.csv:2: item 1 of `labels` is "), "{error}");
     }
 }
