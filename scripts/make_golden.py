@@ -23,6 +23,8 @@ and `neobert*/` with transformers 5.24.0):
 `roberta_reg/`, `bert_reg/`                   regression with one and two numbers: outputs, loss, gradients, five AdamW steps
 `bert_nsp/`, `albert_sop/`                    masked LM and pairs of segments: logits of both, the sum of both losses, gradients, five AdamW steps
 `electra_rtd/`, `deberta_v2_rtd/`             replaced-token detection, see `write_pair`
+`causal.safetensors` in `bert/`, `roberta/`   the same weights and tokens in the decoder form, see `write_causal`
+and `modernbert/`
 
 Each folder is a Hugging Face folder (`config.json`, `model.safetensors`) with two more files:
 
@@ -242,6 +244,49 @@ def write(folder, model_class, config, classes, seed, tokens=False, pairs=None):
         outputs |= dict(step_losses=torch.tensor(losses), step_grad_norms=torch.tensor(norms))
         outputs |= {f"final.{name}": p for name, p in named.items() if any(name.endswith(f) for f in FINAL)}
     save_file({name: tensor.detach().float().contiguous() for name, tensor in outputs.items()}, folder / "outputs.safetensors")
+
+
+def modernbert_decoder(encoder):
+    """The decoder class of transformers with the weights of a ModernBERT for masked LM."""
+    keys = {key: value for key, value in encoder.config.to_dict().items() if key not in ("model_type", "architectures", "layer_types")}
+    # The class sees `local_attention / 2` tokens with the token itself; one side of the encoder's window has that many others.
+    keys |= dict(layer_types=encoder.config.layer_types, local_attention=encoder.config.local_attention + 2)
+    decoder = transformers.ModernBertDecoderForCausalLM(transformers.ModernBertDecoderConfig(**keys))
+    weights = {}
+    for name, weight in encoder.state_dict().items():
+        if name.endswith("Wqkv.weight"):
+            weights |= {name.replace("Wqkv", f"{part}_proj"): third for part, third in zip("qkv", weight.chunk(3))}
+        else:
+            weights[name.replace("head.", "lm_head.") if name.startswith("head.") else name] = weight
+    decoder.load_state_dict(weights)
+    return decoder
+
+
+def write_causal(folder):
+    """Causal language modelling with the weights and tokens of a masked-LM folder: logits of all tokens with a next one in
+    their sequence, mean loss of predicting these, gradient norm, and the gradients of some parameters, by the folder's names."""
+    packed, config = load_file(folder / "inputs.safetensors"), transformers.AutoConfig.from_pretrained(folder)
+    if config.model_type == "modernbert":
+        model = modernbert_decoder(transformers.ModernBertForMaskedLM.from_pretrained(folder))
+    else:
+        classes = dict(bert=transformers.BertLMHeadModel, roberta=transformers.RobertaForCausalLM)
+        model = classes[config.model_type].from_pretrained(folder, is_decoder=True, attn_implementation="eager")
+    model = model.double().eval()
+    batch, real = padded(packed, config, 0)
+    batch["labels"] = batch["input_ids"].where(real, -100)
+    result = model(**batch, use_cache=False)
+    result.loss.backward()
+    positions = [place for start, end in zip(packed["cu_seqlens"].tolist(), packed["cu_seqlens"].tolist()[1:]) for place in range(start, end - 1)]
+    labels = packed["ids"].long()[torch.tensor(positions) + 1]
+    grads = {name: parameter.grad for name, parameter in model.named_parameters()}
+    outputs = dict(logits=result.logits[real][positions], loss=result.loss.reshape(1))
+    outputs["grad_norm"] = torch.stack([grad.norm() for grad in grads.values()]).norm().reshape(1)
+    for name in [name for name in grads if ".q_proj." in name]:
+        grads[name.replace("q_proj", "Wqkv")] = torch.cat([grads[name.replace("q_proj", f"{part}_proj")] for part in "qkv"])
+    outputs |= {f"grad.{name}": grad for name, grad in grads.items() if any(name.endswith(f) for f in FINAL)}
+    outputs = {name: tensor.detach().float().contiguous() for name, tensor in outputs.items()}
+    outputs |= dict(label_positions=torch.tensor(positions).to(torch.uint32), labels=labels.to(torch.uint32))
+    save_file(outputs, folder / "causal.safetensors")
 
 
 def piece_tokenizer(tokenizer_class, special, **options):
@@ -484,6 +529,8 @@ def write_all(root):
     write(root / "neobert_cls", neobert_reference.NeoBERTForSequenceClassification, neo, 3, 1001)
     neo = neobert_reference.NeoBERTConfig(**NEOBERT, num_labels=5)
     write(root / "neobert_tok", neobert_reference.NeoBERTForTokenClassification, neo, 5, 1002, tokens=True)
+    for name in ["bert", "roberta", "modernbert"]:
+        write_causal(root / name)
 
 
 def compare(root):

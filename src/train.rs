@@ -311,7 +311,8 @@ impl Trainer<'_> {
     }
 
     /// Sets the RoPE base of the next step. At a phase boundary, clears the loss history used for spike
-    /// detection, since losses with other rows, RoPE base or data are not comparable.
+    /// detection, since losses with another objective, other rows, RoPE base
+    /// or data are not comparable.
     fn enter_phase(&self, state: &mut TrainState) {
         self.set_rope_base(self.phases.theta_at(state.step));
         if self.phases.is_border(state.step) {
@@ -326,7 +327,7 @@ impl Trainer<'_> {
         }
     }
 
-    /// Prints the rows, RoPE base and data of the steps after `steps_done`, if the run has phases.
+    /// Prints the objective, rows, RoPE base and data of the steps after `steps_done`, if the run has phases.
     fn report_phase(&self, steps_done: u64) {
         let Some(text) = self.phases.text_at(steps_done) else { return };
         let mix = self.data.mix(steps_done);

@@ -159,7 +159,7 @@ impl<W: Write> Bench<'_, W> {
             heads,
             cu_seqlens: (&cu_seqlens).into(),
             token_keys: (&token_keys).into(),
-            window: None,
+            reach: attention::Reach::ALL,
             dropout: Some(&dropout),
         };
         let product = 2.0 * (tokens * LENGTH * d) as f64;

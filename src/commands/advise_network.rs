@@ -96,7 +96,7 @@ fn measure(
     }
     let compute = machine.policy.compute_type();
     let on = config.training.gradient_checkpointing.is_on();
-    let shape = bench::BatchShape { rows, length: config.data.max_seq_length };
+    let shape = bench::BatchShape { rows, length: config.data.max_seq_length, is_causal: false };
     let found = bench::step_seconds(config, model, shape, compute, on)?;
     let Some(step_seconds) = world.all_of(found)? else {
         return Err(Problem::new("a micro-batch ran out of memory")

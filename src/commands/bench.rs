@@ -276,6 +276,8 @@ fn measure_machine(
 pub(super) struct BatchShape {
     pub(super) rows: usize,
     pub(super) length: usize,
+    /// True if each token is predicted from those before it.
+    pub(super) is_causal: bool,
 }
 
 /// Measures the training speed of a masked language model in tokens per second, with steps of `shape` for
@@ -288,7 +290,7 @@ pub(super) fn tokens_per_second(
     compute: ComputeType,
     threads: usize,
 ) -> Result<Option<f64>> {
-    let BatchShape { rows, length } = shape;
+    let BatchShape { rows, length, .. } = shape;
     let case = Case {
         model: model.clone(),
         task: TimedTask::Pretraining { task: None, rtd: RtdConfig::default(), masked_share },
@@ -316,7 +318,8 @@ pub(super) fn step_seconds(
     let task = TimedTask::Pretraining {
         task: config.task,
         rtd: config.rtd.clone(),
-        masked_share: most_masked(&config.mlm),
+        // The attention of a causal step takes at most half of this one's.
+        masked_share: if shape.is_causal { 1.0 } else { most_masked(&config.mlm) },
     };
     let case = Case {
         model: model.clone(),
@@ -354,10 +357,11 @@ impl StepWork {
     ) -> Self {
         let tokens = (shape.rows * shape.length) as u64;
         let on = training.gradient_checkpointing.is_on();
+        let sizes = shapes.sizes(tokens, shape.length, on, place);
         Self {
             update_bytes: update_bytes(shapes, training),
             update_flops: optim::update_flops(shapes.outline.layout(), training),
-            micro_batch_flops: shapes.outline.flops(&shapes.sizes(tokens, shape.length, on, place)),
+            micro_batch_flops: shapes.outline.flops(&sizes.predicting_all(shape.is_causal)),
         }
     }
 }

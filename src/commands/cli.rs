@@ -174,11 +174,11 @@ pub enum Command {
     Finetune(Box<FinetuneArgs>),
     /// Find the best values of some keys for pretraining or fine-tuning, within a budget of time
     ///
-    /// Trains all candidates for some steps, lets the best third continue, and so on until two have
-    /// reached the end (successive halving). All are compared at the same step of the same schedule: by the
-    /// validation loss, or for fine-tuning by `training.metric_for_best_model`. Without `--vary`, nine learning
-    /// rates from a tenth to ten times that of the configuration. Prints one table and writes the winner's
-    /// configuration. It may be stopped at any moment: the same command continues.
+    /// Trains all candidates for some steps, lets the best third continue, and so on until two have reached
+    /// the end (successive halving). All are compared at the same step of the same schedule: by the
+    /// validation loss, or for fine-tuning by `training.metric_for_best_model`. Without `--vary`, nine
+    /// learning rates from a tenth to ten times that of the configuration. Prints one table and writes the
+    /// winner's configuration. It may be stopped at any moment: the same command continues.
     #[command(after_help = "Examples:
   mlmtrain tune --config configs/quickstart.yaml --budget 20m --set run.output_dir=runs/rates
   mlmtrain tune --config my.yaml --budget 2h --vary learning_rate=1e-4..1e-2 \\

@@ -129,7 +129,8 @@ fn time_on(gpu: &Rentable, work: &[Runs<'_>]) -> Result<(&'static str, f64), Str
         let estimate = Estimate::on_gpu(gpu, training, shapes, None, false, |training| {
             let rows = training.rows_at_once();
             let micro_batches = steps * training.rows_per_update().div_ceil(rows.max(1)) as u64;
-            Work { parts: vec![Part { rows, length: mean_length, micro_batches, updates: steps }] }
+            let part = Part { rows, length: mean_length, is_causal: false, micro_batches, updates: steps };
+            Work { parts: vec![part] }
         })?;
         compute = estimate.compute.as_str();
         seconds += estimate.seconds * count as f64;

@@ -284,7 +284,8 @@ impl Speed {
     ) -> Result<Option<f64>> {
         match self {
             Self::Here { device, compute, threads, .. } => {
-                let shape = bench::BatchShape { rows: self.rows() * SHORT_LENGTH / length, length };
+                let rows = self.rows() * SHORT_LENGTH / length;
+                let shape = bench::BatchShape { rows, length, is_causal: false };
                 bench::tokens_per_second(model, shape, masked_share, *device, *compute, *threads)
             }
             Self::Elsewhere { peak_flops, .. } => {

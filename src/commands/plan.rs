@@ -302,7 +302,7 @@ impl Run<'_> {
         let measuring = progress.stage("measuring steps", Unit::Items, Some(work.parts.len() as u64));
         let mut measured = Vec::new();
         for part in &work.parts {
-            let shape = bench::BatchShape { rows: part.rows, length: part.length };
+            let shape = bench::BatchShape { rows: part.rows, length: part.length, is_causal: part.is_causal };
             let Some(seconds) = bench::step_seconds(self.config, self.model, shape, compute, on)? else {
                 return Ok(Err("a step ran out of memory".to_string()));
             };

@@ -81,8 +81,8 @@ pub fn compare_for_decay(parent: &PretrainConfig, child: &PretrainConfig, step: 
     if problems.is_empty() { Ok(()) } else { Err(Problems(problems)) }
 }
 
-/// Returns the rows, data and RoPE base of the steps before `until`: pairs of the first step and the values
-/// from there on, one for each change.
+/// Returns the objective, rows, data and RoPE base of the steps before `until`: pairs of the first step and
+/// the values from there on, one for each change.
 fn steps_until(config: &PretrainConfig, until: u64) -> Vec<(u64, TrainingPhase)> {
     let PretrainConfig { training, data: DataConfig { sources, max_seq_length, .. }, .. } = config;
     let theta = config.model().map(|model| model.encoder.global_rope_theta);
@@ -96,6 +96,7 @@ fn steps_until(config: &PretrainConfig, until: u64) -> Vec<(u64, TrainingPhase)>
             // Rows of a whole update: the number of micro-batches may change.
             per_device_train_batch_size: Some(rows.saturating_mul(micro)),
             global_rope_theta: phase.global_rope_theta.or(theta),
+            objective: phase.objective,
             sources: weights
                 .map(|(source, weight)| SourceWeight { name: source.display_name(), weight })
                 .collect(),

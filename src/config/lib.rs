@@ -97,7 +97,7 @@ pub use mlm::{MaskingUnit, MlmConfig};
 pub use model::{InitialEmbeddings, ModelSection};
 pub use muon::{AdjustLrFn, MuonConfig};
 pub use overrides::Override;
-pub use phases::{SourceWeight, TrainingPhase, value_at};
+pub use phases::{PhaseObjective, SourceWeight, TrainingPhase, value_at};
 pub use precision::{ComputeChoice, ComputeType, LossScaleConfig, PrecisionConfig};
 pub use pretrain::PretrainConfig;
 pub use prices::{Price, load_prices};

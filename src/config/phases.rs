@@ -5,8 +5,19 @@ use serde::{Deserialize, Serialize};
 
 use crate::sources::SourceConfig;
 
-/// Other rows, another learning rate, other positions or other data for the first steps of a run, such as
-/// short rows before long ones.
+/// Objective of a phase.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum PhaseObjective {
+    /// Masked tokens, from the tokens on both sides.
+    #[default]
+    MaskedLm,
+    /// Each token, from the tokens before it.
+    Causal,
+}
+
+/// Another objective, other rows, another learning rate, other positions or other data for the first steps of
+/// a run, such as short rows before long ones.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TrainingPhase {
@@ -15,6 +26,10 @@ pub struct TrainingPhase {
     pub until_step: u64,
     /// Longest sequence in tokens, special tokens included; at most `data.max_seq_length`.
     pub max_seq_length: usize,
+    /// The objective. Phases that are `causal` come first and have no evaluations during
+    /// training, which are of masked tokens; `mlm_probability_end` is approached from their end on.
+    #[serde(default)]
+    pub objective: PhaseObjective,
     /// Rows a device takes at once; as in `training` when absent.
     #[serde(default)]
     pub per_device_train_batch_size: Option<usize>,
@@ -49,6 +64,7 @@ impl TrainingPhase {
         Self {
             until_step,
             max_seq_length,
+            objective: PhaseObjective::MaskedLm,
             per_device_train_batch_size: None,
             gradient_accumulation_steps: None,
             learning_rate: None,

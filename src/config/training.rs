@@ -10,7 +10,7 @@ use crate::checkpointing::GradientCheckpointing;
 use crate::class_weights::ClassWeights;
 use crate::frozen_layers::FrozenLayers;
 use crate::muon::MuonConfig;
-use crate::phases::TrainingPhase;
+use crate::phases::{PhaseObjective, TrainingPhase};
 use crate::weight_average::WeightAverage;
 
 /// How gradients become updates.
@@ -86,8 +86,8 @@ pub struct TrainingConfig {
     /// `activation_checkpointing`). It takes far less memory and about a third more time; no number changes.
     /// `auto`: where a step would not fit into memory otherwise, by prediction.
     pub gradient_checkpointing: GradientCheckpointing,
-    /// Other rows, learning rates, positions or data for the first steps, such as short sequences before long
-    /// ones; needs `max_steps`.
+    /// Another objective, other rows, learning rates, positions or data for the first steps, such as short
+    /// sequences before long ones; needs `max_steps`.
     pub phases: Vec<TrainingPhase>,
     /// Fewer micro-batches at the beginning; needs `max_steps`.
     pub batch_size_ramp: BatchSizeRamp,
@@ -197,6 +197,12 @@ impl TrainingConfig {
     /// Returns the phase of the step after `steps_done`; `None` after the last phase.
     pub fn phase_at(&self, steps_done: u64) -> Option<&TrainingPhase> {
         self.phases.iter().find(|phase| steps_done < phase.until_step)
+    }
+
+    /// Returns the number of steps at the beginning that predict each token from those before it.
+    pub fn causal_steps(&self) -> u64 {
+        let causal = self.phases.iter().take_while(|phase| phase.objective == PhaseObjective::Causal);
+        causal.last().map_or(0, |phase| phase.until_step)
     }
 
     /// Returns the changes of a value over the steps: the number of steps that are done when it changes, and

@@ -176,7 +176,8 @@ impl Estimate {
             update_bytes(shapes, training) / bytes_per_second + update_flops / (GPU_SHARE * peak);
         let work = work(&fitted.training);
         let seconds = work.parts.iter().map(|part| {
-            let flops = shapes.outline.flops(&shapes.sizes(part.tokens_at_once(), part.length, on, place));
+            let sizes = shapes.sizes(part.tokens_at_once(), part.length, on, place);
+            let flops = shapes.outline.flops(&sizes.predicting_all(part.is_causal));
             (gpu_seconds(factor * flops, peak), update_seconds)
         });
         let seconds: Vec<(f64, f64)> = seconds.collect();

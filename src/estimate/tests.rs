@@ -49,8 +49,8 @@ fn micro_batches_are_counted_by_their_sizes_through_phases_and_a_ramp() {
     let work = Work::new(&training, 512, 15);
     // The ramp has 2, 3, 4, 5, then six times 6 micro-batches of short rows; five times 6 of long rows
     // follow.
-    let short = Part { rows: 32, length: 128, micro_batches: 50, updates: 10 };
-    let long = Part { rows: 8, length: 512, micro_batches: 30, updates: 5 };
+    let short = Part { rows: 32, length: 128, is_causal: false, micro_batches: 50, updates: 10 };
+    let long = Part { rows: 8, length: 512, is_causal: false, micro_batches: 30, updates: 5 };
     assert_eq!(work.parts, [short, long]);
     assert_eq!(work.tokens(), 50 * 4096 + 30 * 4096);
 }

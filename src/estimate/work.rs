@@ -3,13 +3,15 @@
 use crate::batches::BatchPlan;
 use crate::config::TrainingConfig;
 
-/// Micro-batches of one size.
+/// Micro-batches of one size and objective.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Part {
     /// Rows per micro-batch (B).
     pub rows: usize,
     /// Tokens per row.
     pub length: usize,
+    /// True if each token is predicted from those before it.
+    pub is_causal: bool,
     /// Number of micro-batches of this size in the whole run.
     pub micro_batches: u64,
     /// Number of updates that they belong to.
@@ -23,10 +25,10 @@ impl Part {
     }
 }
 
-/// All micro-batches of a run, grouped by size, in the order of their first step.
+/// All micro-batches of a run, grouped by size and objective, in the order of their first step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Work {
-    /// One part for each size.
+    /// One part for each size and objective.
     pub parts: Vec<Part>,
 }
 
@@ -40,9 +42,12 @@ impl Work {
             let shape = plan.at(step);
             let rows = shape.rows_per_micro_batch;
             let length = shape.max_seq_length;
-            let index = parts.iter().position(|part| (part.rows, part.length) == (rows, length));
+            let is_causal = step < training.causal_steps();
+            let index = parts
+                .iter()
+                .position(|part| (part.rows, part.length, part.is_causal) == (rows, length, is_causal));
             let index = index.unwrap_or_else(|| {
-                parts.push(Part { rows, length, micro_batches: 0, updates: 0 });
+                parts.push(Part { rows, length, is_causal, micro_batches: 0, updates: 0 });
                 parts.len() - 1
             });
             parts[index].micro_batches += shape.micro_batches as u64;

@@ -4,7 +4,7 @@
 use candle_core::{Result, Tensor};
 
 use crate::layers::Parameters;
-use crate::ops::attention::Segments;
+use crate::ops::attention::{Reach, Segments};
 use crate::ops::dropout::Dropout;
 use crate::ops::gather_rows;
 use crate::ops::indices::Indices;
@@ -17,6 +17,8 @@ pub struct Rows<'a> {
     pub cu_seqlens: Indices<'a>,
     /// Key of each token for dropout, `[T]`.
     pub token_keys: Indices<'a, u64>,
+    /// True if a token attends to itself and the tokens before it only.
+    pub is_causal: bool,
 }
 
 /// The rows of a batch whose last hidden states are read. After its attention, the last layer computes only
@@ -143,7 +145,9 @@ impl<'a> Context<'a> {
     where
         'a: 'b,
     {
-        let Rows { cu_seqlens, token_keys } = self.rows;
-        Segments { heads, cu_seqlens, token_keys, window, dropout }
+        let Rows { cu_seqlens, token_keys, is_causal } = self.rows;
+        let both_sides = window.map_or(Reach::ALL, Reach::window);
+        let reach = if is_causal { both_sides.causal() } else { both_sides };
+        Segments { heads, cu_seqlens, token_keys, reach, dropout }
     }
 }

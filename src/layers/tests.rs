@@ -15,6 +15,7 @@ use crate::layers::{
     Chosen, Context, Gradients, Init, NormPlacement, Parameters, Registry, Rows, Site, Stream,
 };
 use crate::ops::activation::Function;
+use crate::ops::attention::Reach;
 use crate::ops::layer_norm::Form;
 use crate::ops::rotary::Angles;
 use crate::ops::testing::{assert_close, device, fresh, on_each_device, reference_gradients};
@@ -37,6 +38,7 @@ struct Make {
     placement: NormPlacement,
     is_rotary: bool,
     window: Option<usize>,
+    is_causal: bool,
     activation: Activation,
     form: Form,
     /// True if maps and norms have biases; without biases, queries, keys and values are one tensor.
@@ -47,6 +49,7 @@ const BERT: Make = Make {
     placement: NormPlacement::After,
     is_rotary: false,
     window: None,
+    is_causal: false,
     activation: Activation::Pointwise(Function::Gelu),
     form: Form::LayerNorm,
     has_biases: true,
@@ -56,6 +59,7 @@ const MODERN: Make = Make {
     placement: NormPlacement::Before,
     is_rotary: true,
     window: Some(3),
+    is_causal: false,
     activation: Activation::Gated(gated::Function::Gelu),
     form: Form::LayerNorm,
     has_biases: false,
@@ -129,7 +133,7 @@ impl Make {
             let [q, k, v] = maps;
             let q = self.rotated(q?)?;
             let k = self.rotated(k?)?;
-            let o = attention::reference::forward(&q, &k, &v?, HEADS, &BOUNDS, self.window, None)?;
+            let o = attention::reference::forward(&q, &k, &v?, HEADS, &BOUNDS, self.reach(), None)?;
             (input, residual) = self.end(&o, &residual, &format!("{layer}.attention"), named)?;
             let name = format!("{layer}.wide");
             let wide = named.product(&input, &name)?;
@@ -144,6 +148,11 @@ impl Make {
             (input, residual) = self.end(&middle, &residual, &format!("{layer}.feed_forward"), named)?;
         }
         Ok(input)
+    }
+
+    fn reach(self) -> Reach {
+        let both_sides = self.window.map_or(Reach::ALL, Reach::window);
+        if self.is_causal { both_sides.causal() } else { both_sides }
     }
 
     /// Queries or keys, rotated if positions are rotary.
@@ -210,7 +219,8 @@ fn compare_rows(make: Make, chosen: Option<&[u32]>) {
     let x = fresh((TOKENS, D), 1);
     let dy = fresh((given, D), 2);
     let keys = [0; TOKENS];
-    let rows = Rows { cu_seqlens: (&BOUNDS).into(), token_keys: (&keys).into() };
+    let is_causal = make.is_causal;
+    let rows = Rows { cu_seqlens: (&BOUNDS).into(), token_keys: (&keys).into(), is_causal };
     let ctx = Context { parameters: &parameters, rows, pass: None };
     let gradients = Gradients::new(&parameters).unwrap();
     let mut stream = Stream::from(x.clone());
@@ -273,6 +283,8 @@ fn each_part_of_a_layer_is_a_choice_of_its_own() {
         compare(Make { placement: NormPlacement::Before, ..BERT });
         compare(Make { is_rotary: true, ..BERT });
         compare(Make { window: Some(2), ..BERT });
+        compare(Make { is_causal: true, ..BERT });
+        compare(Make { is_causal: true, ..MODERN });
         compare(Make { activation: Activation::Gated(gated::Function::Gelu), ..BERT });
         compare(Make { form: Form::RmsNorm, ..BERT });
         compare(Make { activation: Activation::Pointwise(Function::GeluTanh), ..BERT });
@@ -295,7 +307,7 @@ fn chosen_rows_are_those_of_a_whole_layer_with_dropout() {
             (layer.feed_forward.dropout, layer.feed_forward.output.dropout) = (0.3 - of_block, of_block);
             let parameters = Parameters::initialise(registry.layout(), 0.3, 1, &device()).unwrap();
             let keys: Vec<u64> = (100..100 + TOKENS as u64).collect();
-            let rows = Rows { cu_seqlens: (&BOUNDS).into(), token_keys: (&keys).into() };
+            let rows = Rows { cu_seqlens: (&BOUNDS).into(), token_keys: (&keys).into(), is_causal: false };
             let ctx = Context { parameters: &parameters, rows, pass: Some(Pass::new(1, 1)) };
             let x = Stream::from(fresh((TOKENS, D), 1));
             let of_chosen = CHOSEN.map(|position| keys[position as usize]);

@@ -42,6 +42,12 @@ pub struct StepSizes {
 }
 
 impl StepSizes {
+    /// The same step, in which each token is predicted if `all` is true.
+    #[must_use]
+    pub fn predicting_all(self, all: bool) -> Self {
+        Self { targets: if all { self.tokens } else { self.targets }, ..self }
+    }
+
     /// Number of pairs of segments, if each pair fills a row.
     fn pairs(&self) -> u64 {
         self.tokens.div_ceil(self.length.max(1))

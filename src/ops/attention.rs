@@ -8,8 +8,9 @@
 //! dv = (p z)^T do      dp = (do v^T) z      ds = p (dp - rowsum(do o))      dq = c ds k      dk = c ds^T q
 //! ```
 //!
-//! With a window of `w`, query `i` sees only the keys `i - w ..= i + w` of its segment; products with other
-//! keys are skipped, as far as the blocks of rows allow.
+//! A [`Reach`] restricts the keys of its segment that a query sees: to those within a window, or, in causal
+//! attention, to those that do not follow the query. Products with other keys are skipped, as far as the
+//! blocks of rows allow.
 //!
 //! `q`, `k`, `v`, `o` are `[T, D]`; head `h` is columns `h K .. (h + 1) K`. Saved for backward: `q`, `k`,
 //! `v`, `o` and the log-sum-exp of each row of `s` (`[T, H]`); backward recomputes the probabilities. The CPU
@@ -35,7 +36,37 @@ mod tiles;
 
 pub use tiles::{Tiles, TilesOnHost, kept_bytes};
 
-/// Partition of the tokens into segments, with the window and the dropout of attention.
+/// Largest distances to the keys of its segment that a query sees.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reach {
+    /// Largest distance to a key before the query.
+    pub before: usize,
+    /// Largest distance to a key after the query.
+    pub after: usize,
+}
+
+impl Reach {
+    /// The whole segment.
+    pub const ALL: Self = Self { before: usize::MAX, after: usize::MAX };
+
+    /// At most `window` tokens to either side.
+    pub fn window(window: usize) -> Self {
+        Self { before: window, after: window }
+    }
+
+    /// The same without the keys after the query: causal attention.
+    #[must_use]
+    pub fn causal(self) -> Self {
+        Self { after: 0, ..self }
+    }
+
+    /// Returns true if a query sees a key of its segment.
+    pub fn sees(self, query: usize, key: usize) -> bool {
+        if query > key { query - key <= self.before } else { key - query <= self.after }
+    }
+}
+
+/// Partition of the tokens into segments, with the reach and the dropout of attention.
 #[derive(Debug, Clone, Copy)]
 pub struct Segments<'a> {
     /// Number of heads (H).
@@ -44,8 +75,8 @@ pub struct Segments<'a> {
     pub cu_seqlens: Indices<'a>,
     /// Dropout key of each token, `[T]`.
     pub token_keys: Indices<'a, u64>,
-    /// Largest distance to a key that a token attends to, on either side; `None` for the whole segment.
-    pub window: Option<usize>,
+    /// Keys that a token attends to.
+    pub reach: Reach,
     /// Dropout of the probabilities.
     pub dropout: Option<&'a Dropout>,
 }

@@ -27,7 +27,7 @@ mod tests;
 
 use candle_core::{DType, Result, Tensor, bail};
 
-use crate::attention::{Activations, Saved, Segments, check};
+use crate::attention::{Activations, Reach, Saved, Segments, check};
 use crate::cuda::Gpu;
 use crate::element::by_dtype;
 use crate::tensor::check_shape;
@@ -81,8 +81,8 @@ pub fn backward(
 
 fn check_all(tensors: &[&Tensor], bias_rh: &Tensor, segments: &Segments<'_>) -> Result<()> {
     check(tensors, segments)?;
-    if segments.window.is_some() {
-        bail!("biased attention: every token attends to its whole segment, a window is not built");
+    if segments.reach != Reach::ALL {
+        bail!("biased attention: every token attends to its whole segment, another reach is not built");
     }
     check_shape("biased attention: the bias", bias_rh, &[ROWS, segments.heads])?;
     if bias_rh.dtype() != DType::F32 {

@@ -30,7 +30,7 @@ mod tests;
 
 use candle_core::{Result, Tensor, bail};
 
-use crate::attention::{Activations, Saved, Segments, check};
+use crate::attention::{Activations, Reach, Saved, Segments, check};
 use crate::cuda::Gpu;
 use crate::element::by_dtype;
 use crate::tensor::check_shape;
@@ -104,8 +104,8 @@ pub fn backward(
 
 fn check_all(tensors: &[&Tensor], relative: &Relative<'_>, segments: &Segments<'_>) -> Result<()> {
     check(tensors, segments)?;
-    if segments.window.is_some() {
-        bail!("disentangled attention: every token attends to its whole segment, a window is not built");
+    if segments.reach != Reach::ALL {
+        bail!("disentangled attention: every token attends to its whole segment, another reach is not built");
     }
     let shape = [relative.buckets.rows(), tensors[0].dim(1)?];
     for (what, t) in [("keys", relative.keys_rd), ("queries", relative.queries_rd)] {

@@ -171,6 +171,7 @@ impl<'a> Inputs<'a> {
         Rows {
             cu_seqlens: self.array(&self.batch.cu_seqlens, 3),
             token_keys: self.array(&self.batch.token_keys, 4),
+            is_causal: self.batch.is_causal,
         }
     }
 

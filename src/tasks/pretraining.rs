@@ -91,6 +91,7 @@ impl<'a, T: Pretrained> Pretraining<'a, T> {
         let model = config.model().context("validation lets only one model family pass")?;
         let model = fitted_model(model, &prepared.tokenizer)?;
         require_rope(config, &model)?;
+        require_causal_attention(config, &model)?;
         Ok(Self { config, prepared, model, origin, task: PhantomData })
     }
 }
@@ -164,6 +165,17 @@ fn require_rope(config: &PretrainConfig, model: &ModelConfig) -> Result<(), Prob
         .hint("remove it: it is for `modernbert`"))
 }
 
+/// Returns an error if a phase is causal and attention of the model, which may come from a folder, has no
+/// causal form.
+fn require_causal_attention(config: &PretrainConfig, model: &ModelConfig) -> Result<(), Problem> {
+    if config.training.causal_steps() == 0 || model.family.has_causal_attention() {
+        return Ok(());
+    }
+    Err(Problem::usage(format!("is `causal`, but attention of {} has no causal form", model.family.title))
+        .at("training.phases.0.objective")
+        .hint("take a family with absolute or rotary positions"))
+}
+
 /// Note about the padding id of `fitted`, if its configuration has another one.
 fn padding_note(config: &PretrainConfig, fitted: &ModelConfig) -> Option<String> {
     let given = config.model()?.encoder.pad_token_id;
@@ -235,6 +247,7 @@ impl<T: Pretrained> Kind for Pretraining<'_, T> {
             options: LoaderOptions {
                 order,
                 later_orders,
+                causal_steps: training.causal_steps(),
                 workers: config.data.loader_workers,
                 rank: machine.world.rank,
                 world_size: machine.world.size,

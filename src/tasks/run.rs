@@ -259,7 +259,7 @@ pub struct Shapes {
     pub model: ModelConfig,
     /// Most tokens in one row.
     pub length: usize,
-    /// Most rows that reach the head.
+    /// Most rows that reach the head, except in causal phases.
     pub targets: TargetShare,
 }
 
@@ -268,7 +268,9 @@ impl Shapes {
     pub fn prediction(&self, tokens: u64, training: &TrainingConfig, place: Place) -> Prediction {
         let on = training.gradient_checkpointing.is_on();
         let evaluation_tokens = (training.per_device_eval_batch_size * self.length) as u64;
-        let step = self.outline.memory(&self.sizes(tokens, self.length, on, place));
+        let is_causal = training.causal_steps() > 0;
+        let step = self.sizes(tokens, self.length, on, place).predicting_all(is_causal);
+        let step = self.outline.memory(&step);
         let evaluation = self.outline.memory(&self.sizes(evaluation_tokens, self.length, on, place));
         let parameters = self.outline.num_parameters();
         let is_copied = !place.on_gpu && training.save_in_background && training.save_steps > 0;

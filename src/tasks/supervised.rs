@@ -105,8 +105,14 @@ impl<H: Head> Task for Supervised<H> {
     }
 }
 
-/// Returns the length of the segment that a token attends to, averaged over tokens.
+/// Returns the number of tokens that a token attends to, averaged over tokens: those of its segment, or in a
+/// causal batch itself and those before it.
 pub(super) fn mean_length(batch: &Batch) -> f64 {
-    let squares: f64 = batch.cu_seqlens.windows(2).map(|w| f64::from(w[1] - w[0]).powi(2)).sum();
-    squares / batch.num_tokens().max(1) as f64
+    let lengths = batch.cu_seqlens.windows(2).map(|bounds| f64::from(bounds[1] - bounds[0]));
+    let pairs: f64 = if batch.is_causal {
+        lengths.map(|length| length * (length + 1.0) / 2.0).sum()
+    } else {
+        lengths.map(|length| length * length).sum()
+    };
+    pairs / batch.num_tokens().max(1) as f64
 }

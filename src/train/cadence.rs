@@ -13,8 +13,11 @@ pub struct Cadence {
     total_steps: u64,
     log_every: u64,
     eval_every: u64,
+    /// Steps at the beginning without evaluations: evaluations predict masked tokens, and the model has not
+    /// yet learnt that.
+    causal_steps: u64,
     save_every: u64,
-    /// Steps between probes; 0 for a probe with each evaluation, `None` for no probes.
+    /// Steps between probes; 0 for a probe each `eval_every` steps, `None` for no probes.
     probe_every: Option<u64>,
 }
 
@@ -45,7 +48,8 @@ impl Cadence {
         };
         let eval_every = config.eval_steps;
         let save_every = config.save_steps;
-        Self { total_steps, log_every, eval_every, save_every, probe_every: None }
+        let causal_steps = config.causal_steps();
+        Self { total_steps, log_every, eval_every, causal_steps, save_every, probe_every: None }
     }
 
     /// The same cadence with a probe after each `every` steps; 0 for a probe with each evaluation, `None` for
@@ -77,11 +81,12 @@ impl Cadence {
             return Due::everything();
         }
         // Every evaluation and checkpoint also logs the training loss; otherwise plots would have gaps.
-        let eval = is_due(step, self.eval_every);
+        let is_eval_step = is_due(step, self.eval_every);
+        let eval = is_eval_step && step > self.causal_steps;
         let save = self.saves_after(step);
         let probe = match self.probe_every {
             None => false,
-            Some(0) => step == 0 || eval,
+            Some(0) => step == 0 || is_eval_step,
             Some(every) => step.is_multiple_of(every),
         };
         Due { log: step == 1 || is_due(step, self.log_every) || eval, eval, save, probe, last: false }
@@ -103,6 +108,7 @@ impl Due {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::{PhaseObjective, TrainingPhase};
 
     fn cadence(logging_steps: u64, eval_steps: u64, save_steps: u64) -> Cadence {
         Cadence::new(
@@ -139,6 +145,15 @@ mod tests {
         assert_eq!(steps(&cadence, |due| due.eval || due.save), [20]);
         assert_eq!(steps(&cadence, |due| due.log), [1, 20]);
         assert_eq!(cadence.after(25), Due::everything());
+    }
+
+    #[test]
+    fn a_causal_phase_is_probed_and_not_evaluated() {
+        let causal = TrainingPhase { objective: PhaseObjective::Causal, ..TrainingPhase::of_length(8, 64) };
+        let training = TrainingConfig { phases: vec![causal], eval_steps: 4, ..TrainingConfig::default() };
+        let cadence = Cadence::new(&training, 20).probing(Some(0));
+        assert_eq!(steps(&cadence, |due| due.eval), [12, 16, 20]);
+        assert_eq!(steps(&cadence, |due| due.probe), [0, 4, 8, 12, 16, 20]);
     }
 
     #[test]

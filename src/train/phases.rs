@@ -1,16 +1,16 @@
 //! Changes at the boundaries of phases: the RoPE base, the reset of the loss history, and the summary of each
-//! phase. Rows and data of the steps are chosen elsewhere.
+//! phase. Objective, rows and data of the steps are chosen elsewhere.
 
-use crate::config::{TrainingConfig, TrainingPhase, value_at};
+use crate::config::{PhaseObjective, TrainingConfig, TrainingPhase, value_at};
 
 /// The boundaries of the phases of a run, and the RoPE base of each.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Phases {
-    /// Numbers of steps done at which the rows, the RoPE base or the data change.
+    /// Numbers of steps done at which the objective, the rows, the RoPE base or the data change.
     borders: Vec<u64>,
     /// `global_rope_theta` from a number of steps on; empty if no phase sets it.
     thetas: Vec<(u64, f64)>,
-    /// Summary of the rows and the RoPE base of each phase, for people.
+    /// Summary of the objective, the rows and the RoPE base of each phase, for people.
     texts: Vec<(u64, String)>,
 }
 
@@ -20,14 +20,21 @@ impl Phases {
     pub fn new(training: &TrainingConfig, max_seq_length: usize, theta: f64) -> Self {
         let changes = training.changes(|phase| {
             let length = phase.map_or(max_seq_length, |phase| phase.max_seq_length);
+            let objective = phase.map_or(PhaseObjective::MaskedLm, |phase| phase.objective);
             let sources = phase.map(|phase| phase.sources.clone()).unwrap_or_default();
-            (length, rope_base(phase, theta), sources)
+            (length, rope_base(phase, theta), objective, sources)
         });
         let has_thetas = training.phases.iter().any(|phase| phase.global_rope_theta.is_some());
         let thetas = training.changes(|phase| rope_base(phase, theta));
-        let texts = changes.iter().map(|(from, (length, theta, _))| {
+        let is_causal_first = training.causal_steps() > 0;
+        let texts = changes.iter().map(|(from, (length, theta, objective, _))| {
             let theta = if has_thetas { format!(", global_rope_theta {theta}") } else { String::new() };
-            (*from, format!("rows of {length} tokens{theta}"))
+            let objective = match objective {
+                PhaseObjective::Causal => ", each token predicted from those before it",
+                PhaseObjective::MaskedLm if is_causal_first => ", masked tokens predicted",
+                PhaseObjective::MaskedLm => "",
+            };
+            (*from, format!("rows of {length} tokens{objective}{theta}"))
         });
         Self {
             borders: changes.iter().map(|(from, _)| *from).filter(|from| *from > 0).collect(),
@@ -36,8 +43,8 @@ impl Phases {
         }
     }
 
-    /// Returns true if the step after `steps_done` has other rows, RoPE base or data than the one before it,
-    /// so that their losses are not comparable.
+    /// Returns true if the step after `steps_done` has another objective, other rows, another RoPE base or
+    /// other data than the one before it, so that their losses are not comparable.
     pub fn is_border(&self, steps_done: u64) -> bool {
         self.borders.contains(&steps_done)
     }
@@ -81,6 +88,23 @@ mod tests {
             [7.0, 7.0, 5.0, 5.0, 7.0].map(Some)
         );
         assert_eq!(phases.text_at(10), Some("rows of 64 tokens, global_rope_theta 5"));
+    }
+
+    #[test]
+    fn a_change_of_the_objective_is_a_border() {
+        let mut phases = [10, 20].map(|until| TrainingPhase::of_length(until, 64));
+        phases[0].objective = PhaseObjective::Causal;
+        let training = TrainingConfig { phases: phases.to_vec(), ..TrainingConfig::default() };
+        let phases = Phases::new(&training, 64, 7.0);
+        assert_eq!([10, 20].map(|step| phases.is_border(step)), [true, false]);
+        let texts = [0, 10].map(|step| phases.text_at(step).unwrap().to_string());
+        assert_eq!(
+            texts,
+            [
+                "rows of 64 tokens, each token predicted from those before it",
+                "rows of 64 tokens, masked tokens predicted"
+            ]
+        );
     }
 
     #[test]

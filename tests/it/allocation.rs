@@ -186,7 +186,11 @@ fn compare_step_memory(config: &ModelConfig) {
         );
         assert_eq!(start.used_bytes, start.held_bytes);
 
-        let rows = Rows { cu_seqlens: (&batch.cu_seqlens).into(), token_keys: (&batch.token_keys).into() };
+        let rows = Rows {
+            cu_seqlens: (&batch.cu_seqlens).into(),
+            token_keys: (&batch.token_keys).into(),
+            is_causal: false,
+        };
         let ctx = Context { parameters: task.parameters(), rows, pass: Some(Pass::new(1, 1)) };
         let position_ids: Vec<u32> =
             batch.position_ids.iter().map(|p| p + config.position_offset() as u32).collect();

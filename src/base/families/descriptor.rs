@@ -103,6 +103,11 @@ impl Descriptor {
             .filter(|&head| self.has(head))
     }
 
+    /// Returns true if attention has a causal form: it adds no relative positions to its scores.
+    pub fn has_causal_attention(&self) -> bool {
+        self.positions != PositionKind::Relative && self.names.position_bias.is_none()
+    }
+
     /// Returns true if models of this family can have this head.
     pub fn has(&self, head: HeadKind) -> bool {
         match head {

@@ -143,6 +143,10 @@ impl<'a> PhaseSettings<'a> {
             let theta = phase.and_then(|phase| phase.global_rope_theta).unwrap_or(self.theta);
             parts.push(format!("global_rope_theta {theta}"));
         }
+        if self.training.causal_steps() > 0 {
+            let is_causal = steps_done < self.training.causal_steps();
+            parts.push(if is_causal { "causal" } else { "masked tokens" }.to_string());
+        }
         if self.mixes.change() {
             parts.push(self.mixes.text_at(steps_done));
         }

@@ -3,7 +3,7 @@
 use crate::validate::Findings;
 use crate::validate::batching::needs_max_steps;
 use crate::validate::sources::WEIGHT_MAX;
-use crate::{PretrainConfig, SourceConfig, TrainingPhase};
+use crate::{PhaseObjective, PretrainConfig, PretrainTask, SourceConfig, TrainingPhase};
 use base::families::ROPE_THETA;
 
 pub(super) fn phases(config: &PretrainConfig, findings: &mut Findings) {
@@ -14,6 +14,7 @@ pub(super) fn phases(config: &PretrainConfig, findings: &mut Findings) {
         order(&path, phase, before, config.data.max_seq_length, findings);
         rows(&path, phase, findings);
         findings.positive(&format!("{path}.learning_rate"), phase.learning_rate.unwrap_or(1.0));
+        objective(&path, phase, before, config, findings);
         theta(&path, phase, config, findings);
         sources(&path, phase, &config.data.sources, findings);
         before = Some(phase);
@@ -66,6 +67,35 @@ fn rows(path: &str, phase: &TrainingPhase, findings: &mut Findings) {
     }
     let micro = phase.gradient_accumulation_steps.unwrap_or(1);
     findings.count(&format!("{path}.gradient_accumulation_steps"), micro as u64, 1, 1 << 20);
+}
+
+/// Checks that causal phases come first, and that the task and the family have them; the family of a model
+/// folder is known only when it is read.
+fn objective(
+    path: &str,
+    phase: &TrainingPhase,
+    before: Option<&TrainingPhase>,
+    config: &PretrainConfig,
+    findings: &mut Findings,
+) {
+    if phase.objective != PhaseObjective::Causal {
+        return;
+    }
+    let path = format!("{path}.objective");
+    if before.is_some_and(|before| before.objective != PhaseObjective::Causal) {
+        let message = format!("`{path}` is `causal` after a phase with masked tokens");
+        findings.add(&[&path], message, "put the causal phases first");
+    }
+    if config.task() != PretrainTask::MaskedLm {
+        let message = format!("`{path}` is `causal`, which only `task: masked_lm` can begin with");
+        let hint = "pretrain with `task: masked_lm` first and go on from its folder with `--model`";
+        findings.add(&[&path, "task"], message, hint);
+    }
+    let family = config.model().map(|model| model.family);
+    if let Some(family) = family.filter(|family| !family.has_causal_attention()) {
+        let message = format!("`{path}` is `causal`, but attention of {} has no causal form", family.title);
+        findings.add(&[&path], message, "take a family with absolute or rotary positions");
+    }
 }
 
 /// Checks the RoPE base, which only some families have; the family of a model folder is known only when it is
@@ -132,6 +162,26 @@ mod tests {
         assert_eq!(
             found(&json!({"roberta": {}}), &phases),
             "`training.phases.0.global_rope_theta` is given, but RoBERTa has no `global_rope_theta`"
+        );
+    }
+
+    #[test]
+    fn causal_phases_come_first_in_families_that_have_them() {
+        let causal = json!({"until_step": 10, "max_seq_length": 64, "objective": "causal"});
+        let masked = json!({"until_step": 20, "max_seq_length": 64, "objective": "masked_lm"});
+        assert_eq!(found(&json!({"neobert": {}}), &json!([causal, masked])), "");
+        let later = json!({"until_step": 30, "max_seq_length": 64, "objective": "causal"});
+        assert_eq!(
+            found(&json!({"bert": {}}), &json!([causal, masked, later])),
+            "`training.phases.2.objective` is `causal` after a phase with masked tokens"
+        );
+        assert_eq!(
+            found(&json!({"mpnet": {}}), &json!([causal])),
+            "`training.phases.0.objective` is `causal`, but attention of MPNet has no causal form"
+        );
+        assert_eq!(
+            found(&json!({"electra": {}}), &json!([causal])),
+            "`training.phases.0.objective` is `causal`, which only `task: masked_lm` can begin with"
         );
     }
 

@@ -37,6 +37,9 @@ pub struct Batch {
     pub pair_labels: Vec<u32>,
     /// Ids of the samples in this batch, to report them when a loss is not finite.
     pub sample_ids: Vec<u64>,
+    /// True if a token attends to itself and the tokens of its segment before it only.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_causal: bool,
     /// Values computed in advance for the step.
     #[serde(skip)]
     pub ahead: Ahead,
@@ -56,6 +59,7 @@ impl Batch {
             pair_positions: Vec::new(),
             pair_labels: Vec::new(),
             sample_ids: vec![0],
+            is_causal: false,
             ids,
             ahead: Ahead::default(),
         }
@@ -78,6 +82,7 @@ impl Batch {
         }
         self.token_keys.clear();
         self.sample_ids.clear();
+        self.is_causal = false;
         self.ahead.clear();
     }
 

@@ -1,4 +1,4 @@
-//! Concatenates rows into one batch, masks them and computes the positions of their tokens.
+//! Concatenates rows into one batch, chooses the tokens to predict and computes the positions of all tokens.
 //!
 //! There are two halves, because the first one reads in the order of rows, while any thread can do the second
 //! one at any time.
@@ -9,7 +9,7 @@ use crate::batches::mask::MaskBuffers;
 use crate::batches::{Batch, Masking, Packer};
 use base::rng::{Purpose, Stream};
 
-/// Rows as they were read, before masking.
+/// Rows as they were read, before tokens to predict are chosen.
 #[derive(Debug, Default)]
 pub(super) struct Unmasked {
     batch: Batch,
@@ -18,13 +18,22 @@ pub(super) struct Unmasked {
     first_row: usize,
 }
 
+/// Tokens to predict in a step.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Objective {
+    /// Tokens that are masked, which are this share of all tokens, from those on both sides.
+    Masked(f64),
+    /// Each token from those of its segment before it.
+    Causal,
+}
+
 /// Settings for masking and numbering the rows of a step.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct StepSettings {
     /// Seed of the masks.
     pub(super) seed: u64,
-    /// Share of the tokens to mask.
-    pub(super) probability: f64,
+    /// Tokens to predict.
+    pub(super) objective: Objective,
     /// Most tokens of a row (S).
     pub(super) max_seq_length: usize,
 }
@@ -62,7 +71,8 @@ impl Unmasked {
         self.row_ends.push(self.batch.ids.len() as u32);
     }
 
-    /// Masks each row by the stream of its sample id, and fills in the arrays derived from the rows.
+    /// Masks each row by the stream of its sample id, or labels each token with the next one, and fills in
+    /// the arrays derived from the rows.
     pub(super) fn finish(
         self,
         masking: &Masking,
@@ -70,22 +80,22 @@ impl Unmasked {
         buffers: &mut MaskBuffers,
     ) -> Batch {
         let Self { mut batch, row_ends, first_row } = self;
-        let StepSettings { seed, probability, max_seq_length } = settings;
+        let StepSettings { seed, objective, max_seq_length } = settings;
+        if objective == Objective::Causal {
+            masking.label_next_tokens(&mut batch);
+        }
         let mut start = 0;
         for (number, (&end, &sample_id)) in row_ends.iter().zip(&batch.sample_ids).enumerate() {
-            let stream = Stream::new(seed, Purpose::Mask, sample_id);
-            let positions = &mut batch.label_positions;
-            let labels = &mut batch.labels;
-            masking.apply_at(
-                probability,
-                stream,
-                &mut batch.ids[start as usize..end as usize],
-                buffers,
-                |place, id| {
+            if let Objective::Masked(probability) = objective {
+                let stream = Stream::new(seed, Purpose::Mask, sample_id);
+                let positions = &mut batch.label_positions;
+                let labels = &mut batch.labels;
+                let ids = &mut batch.ids[start as usize..end as usize];
+                masking.apply_at(probability, stream, ids, buffers, |place, id| {
                     positions.push(start + place);
                     labels.push(id);
-                },
-            );
+                });
+            }
             let first_key = ((first_row + number) * max_seq_length) as u64;
             batch.token_keys.extend(first_key..first_key + u64::from(end - start));
             start = end;

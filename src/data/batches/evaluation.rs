@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use anyhow::Result;
 
-use crate::batches::collate::{StepSettings, Unmasked};
+use crate::batches::collate::{Objective, StepSettings, Unmasked};
 use crate::batches::{Batch, Cursor, Frame, MaskBuffers, Masking, Order, Packer};
 use crate::shards::ShardSet;
 
@@ -37,7 +37,7 @@ impl EvaluationBatches {
         };
         let settings = StepSettings {
             seed: SEED,
-            probability: masking.probability_at(0, 1),
+            objective: Objective::Masked(masking.probability_at(0, 1)),
             max_seq_length: frame.max_seq_length,
         };
         Ok(Self {

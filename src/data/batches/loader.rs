@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 
 use anyhow::{Context, Result};
 
-use crate::batches::collate::{StepSettings, Unmasked};
+use crate::batches::collate::{Objective, StepSettings, Unmasked};
 use crate::batches::workers::{Pending, Workers};
 use crate::batches::{Batch, BatchPlan, Cursor, Frame, HostMemory, Masking, Order, Packer, Staging, share};
 use crate::shards::ShardSet;
@@ -31,8 +31,11 @@ pub struct LoaderOptions {
     pub plan: BatchPlan,
     /// Number of steps done.
     pub first_step: u64,
-    /// Total number of steps of the run, over which the share to mask may change.
+    /// Total number of steps of the run.
     pub total_steps: u64,
+    /// Number of steps at the beginning of the run that predict each token from those before it. Over the
+    /// later ones the share to mask may change.
+    pub causal_steps: u64,
     /// Number of this process, from 0.
     pub rank: usize,
     /// Number of processes, each of which processes a block of a step's micro-batches.
@@ -51,6 +54,7 @@ impl LoaderOptions {
             plan,
             first_step: 0,
             total_steps: 1,
+            causal_steps: 0,
             rank: 0,
             world_size: 1,
             workers: 1,
@@ -209,16 +213,24 @@ impl Maker {
         }
     }
 
+    /// Returns what the next step predicts.
+    fn objective(&self) -> Objective {
+        let LoaderOptions { total_steps, causal_steps, .. } = self.options;
+        match self.step.checked_sub(causal_steps) {
+            None => Objective::Causal,
+            Some(masked_steps_done) => {
+                let masked_steps = total_steps.saturating_sub(causal_steps);
+                Objective::Masked(self.masking.probability_at(masked_steps_done, masked_steps))
+            }
+        }
+    }
+
     fn step(&mut self) -> Result<Planned> {
-        let LoaderOptions { seed, total_steps, rank, world_size, .. } = self.options;
+        let LoaderOptions { seed, rank, world_size, .. } = self.options;
         let shape = self.options.plan.at(self.step);
         let max_seq_length = shape.max_seq_length;
         let rows = shape.rows_per_micro_batch;
-        let settings = StepSettings {
-            seed,
-            max_seq_length,
-            probability: self.masking.probability_at(self.step, total_steps),
-        };
+        let settings = StepSettings { seed, max_seq_length, objective: self.objective() };
         let own = share(shape.micro_batches, rank, world_size);
         self.packer.set_max_seq_length(max_seq_length);
         self.packer.set_mix(self.options.mix_at(self.step))?;

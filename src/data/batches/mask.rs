@@ -7,7 +7,7 @@
 use anyhow::Result;
 
 use crate::batches::classes::{ENDS, ORDINARY, STARTS, WORD_TOKENS_MAX};
-use crate::batches::{classes, spans};
+use crate::batches::{Batch, classes, spans};
 use crate::tokenizer::Tokenizer;
 use base::rng::Stream;
 use config::{MaskingUnit, MlmConfig, PretrainTask};
@@ -72,6 +72,21 @@ impl Masking {
     pub fn probability_at(&self, steps_done: u64, total_steps: u64) -> f64 {
         let progress = steps_done as f64 / total_steps.saturating_sub(1).max(1) as f64;
         self.probability + (self.probability_end - self.probability) * progress.min(1.0)
+    }
+
+    /// Labels each token of a batch with the next one of its segment, if that is not a special token, and
+    /// makes the batch causal.
+    pub(super) fn label_next_tokens(&self, batch: &mut Batch) {
+        batch.is_causal = true;
+        for bounds in batch.cu_seqlens.windows(2) {
+            for next in bounds[0] + 1..bounds[1] {
+                let id = batch.ids[next as usize];
+                if self.class(id) & ORDINARY != 0 {
+                    batch.label_positions.push(next - 1);
+                    batch.labels.push(id);
+                }
+            }
+        }
     }
 
     /// Masks one row in place and calls `label(place in the row, original id)` for each chosen token, in

@@ -24,7 +24,8 @@ struct Args {
     u32 heads;
     u32 head_size;
     float scale;
-    u32 window;  // largest distance between rows that see each other; EVERYTHING without a window
+    u32 before;  // largest distance to a key before a query that it sees; EVERYTHING for all of its segment
+    u32 after;   // the same to a key after it; 0 in causal attention
 };
 
 constexpr u32 EVERYTHING = 0xffffffff;
@@ -41,20 +42,28 @@ __device__ __forceinline__ Tile tile_of(const Args& a) {
     return {bounds[0], bounds[1], bounds[2], bounds[3]};
 }
 
-// Range of rows of the other side, relative to the segment, that some row of the tile sees: whole tiles,
-// except for the last.
+// Range of rows relative to the segment, from the first row of a tile on.
 struct Span {
     u32 first, end;
 };
-__device__ __forceinline__ Span span_of(const Args& a, const Tile& tile) {
-    u32 rows = tile.end - tile.start, own = tile.first - tile.start, after = rows - own;
-    u32 first = own > a.window ? (own - a.window) / ROWS * ROWS : 0;
-    return {first, after > ROWS && after - ROWS > a.window ? own + ROWS + a.window : rows};
+// Returns the rows from `before` rows before a tile to `after` rows after it, inside the segment.
+__device__ __forceinline__ Span span_around(const Tile& tile, u32 before, u32 after) {
+    u32 rows = tile.end - tile.start, own = tile.first - tile.start, following = rows - own;
+    u32 first = own > before ? (own - before) / ROWS * ROWS : 0;
+    return {first, following > ROWS && following - ROWS > after ? own + ROWS + after : rows};
 }
-// Returns true if two rows of a segment see each other.
+// Returns the keys that some query of the tile sees.
+__device__ __forceinline__ Span keys_seen(const Args& a, const Tile& tile) { return span_around(tile, a.before, a.after); }
+// Returns the queries that see some key of the tile.
+__device__ __forceinline__ Span queries_seeing(const Args& a, const Tile& tile) {
+    return span_around(tile, a.after, a.before);
+}
+// Returns true if a query sees a key of its segment.
 __device__ __forceinline__ bool sees(const Args& a, u32 query, u32 key) {
-    return (query > key ? query - key : key - query) <= a.window;
+    return query > key ? query - key <= a.before : key - query <= a.after;
 }
+// Returns true if each query sees all keys of its segment.
+__device__ __forceinline__ bool sees_all(const Args& a) { return (a.before & a.after) == EVERYTHING; }
 
 // Returns the dropout key of a query's row of probabilities.
 __device__ __forceinline__ u64 row_key(const Args& a, u64 token_key) { return token_key * a.heads + blockIdx.y; }

@@ -14,7 +14,7 @@ use candle_core::{Result, Tensor};
 use rayon::prelude::*;
 
 use super::rows::Keep;
-use super::{Activations, Saved, Segments, rows};
+use super::{Activations, Reach, Saved, Segments, rows};
 use crate::element::Element;
 use crate::matmul::cpu::{Matrix, Output, product};
 use crate::tensor::{from_vec, unwritten, values};
@@ -49,8 +49,7 @@ pub(crate) struct Task {
     pub(crate) start: usize,
     pub(crate) len: usize,
     pub(crate) head: usize,
-    /// As [`Segments::window`]; the length of the segment if there is no window.
-    pub(crate) window: usize,
+    pub(crate) reach: Reach,
 }
 
 /// Block of queries and the keys that any of them sees, as rows of their segment.
@@ -67,8 +66,8 @@ impl Task {
     pub(crate) fn blocks(self) -> impl Iterator<Item = Block> {
         (0..self.len).step_by(QUERY_BLOCK).map(move |first| {
             let queries = QUERY_BLOCK.min(self.len - first);
-            let first_key = first.saturating_sub(self.window) / 8 * 8;
-            let end = (first + queries).saturating_add(self.window).min(self.len);
+            let first_key = first.saturating_sub(self.reach.before) / 8 * 8;
+            let end = (first + queries).saturating_add(self.reach.after).min(self.len);
             Block { first, queries, first_key, keys: end - first_key }
         })
     }
@@ -76,8 +75,8 @@ impl Task {
     /// Returns the keys that a query of a block sees, relative to the block's first key.
     pub(crate) fn seen(self, block: Block, row: usize) -> Range<usize> {
         let query = block.first + row;
-        let end = query.saturating_add(self.window).saturating_add(1).min(self.len);
-        query.saturating_sub(self.window) - block.first_key..end - block.first_key
+        let end = query.saturating_add(self.reach.after).saturating_add(1).min(self.len);
+        query.saturating_sub(self.reach.before) - block.first_key..end - block.first_key
     }
 }
 
@@ -124,8 +123,8 @@ pub(crate) fn tasks(segments: &Segments<'_>) -> Vec<Task> {
         let start = bounds[0] as usize;
         let len = (bounds[1] - bounds[0]) as usize;
         if len > 0 {
-            let window = segments.window.unwrap_or(len);
-            tasks.extend((0..segments.heads).map(|head| Task { start, len, head, window }));
+            let reach = segments.reach;
+            tasks.extend((0..segments.heads).map(|head| Task { start, len, head, reach }));
         }
     }
     tasks

@@ -154,7 +154,8 @@ pub(crate) struct Args {
     heads: u32,
     head_size: u32,
     scale: f32,
-    window: u32,
+    before: u32,
+    after: u32,
 }
 
 /// Fails if dropout keys of rows of probabilities would lose bits: 16 of a counter's 64 bits are used for the
@@ -213,7 +214,8 @@ impl<'a> Launch<'a> {
             heads: heads as u32,
             head_size: head_size as u32,
             scale: form.scale,
-            window: segments.window.and_then(|window| u32::try_from(window).ok()).unwrap_or(u32::MAX),
+            before: u32::try_from(segments.reach.before).unwrap_or(u32::MAX),
+            after: u32::try_from(segments.reach.after).unwrap_or(u32::MAX),
         };
         let takes_wide = gpu.capability() >= (8, 0);
         Ok(Self { args, form, dtype, head_size, tiles, drops: dropout.is_some(), takes_wide })

@@ -2,7 +2,7 @@
 
 use candle_core::{DType, Device, Tensor};
 
-use crate::attention::Segments;
+use crate::attention::{Reach, Segments};
 use crate::dropout::Dropout;
 
 /// Batch of segments with the dropout keys of their tokens.
@@ -28,7 +28,7 @@ impl Batch {
             heads: self.heads,
             cu_seqlens: (&self.cu_seqlens).into(),
             token_keys: (&self.token_keys).into(),
-            window: None,
+            reach: Reach::ALL,
             dropout: self.dropout.as_ref(),
         }
     }

@@ -165,7 +165,7 @@ __device__ void plain_forward(const A& a) {
     const Tile tile = plain.tile;
     PlainPositions<T, A> positions{a, tile};
     const u32 keys = tile.end - tile.start, own = tile.first - tile.start;
-    const Span span = span_of(a, tile);
+    const Span span = keys_seen(a, tile);
     Sums out = {};
     float highest[MINE], sum[MINE];
 #pragma unroll
@@ -218,7 +218,7 @@ __device__ void plain_backward_queries(const A& a) {
     const Tile tile = plain.tile;
     PlainPositions<T, A> positions{a, tile};
     const u32 keys = tile.end - tile.start, own = tile.first - tile.start;
-    const Span span = span_of(a, tile);
+    const Span span = keys_seen(a, tile);
     float delta[MINE], log_sum_exp[MINE], factors[MINE];
 #pragma unroll
     for (int i = 0; i < MINE; i++) {
@@ -269,7 +269,7 @@ __device__ void plain_backward_keys(const A& a) {
     const Tile tile = plain.tile;
     PlainPositions<T, A> positions{a, tile};
     const u32 own = tile.first - tile.start;
-    const Span span = span_of(a, tile);
+    const Span span = queries_seeing(a, tile);
     Sums dk = {}, dv = {};
     if constexpr (positions.ARE_THERE) positions.template begin<true>();
     for (u32 query = span.first; query < span.end; query += ROWS) {

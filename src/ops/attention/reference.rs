@@ -3,15 +3,17 @@
 
 use candle_core::{D, Result, Tensor};
 
+use super::Reach;
+
 /// Computes attention in any float type. `factors[segment][head]` is the `[n, n]` dropout factor of the
-/// probabilities; `window` is the largest distance to a key that a token attends to.
+/// probabilities.
 pub fn forward(
     q_td: &Tensor,
     k_td: &Tensor,
     v_td: &Tensor,
     heads: usize,
     cu_seqlens: &[u32],
-    window: Option<usize>,
+    reach: Reach,
     factors: Option<&[Vec<Tensor>]>,
 ) -> Result<Tensor> {
     let head_size = q_td.dim(1)? / heads;
@@ -28,8 +30,8 @@ pub fn forward(
             let part =
                 |t: &Tensor| t.narrow(0, start, len)?.narrow(1, head * head_size, head_size)?.contiguous();
             let mut scores = (part(q_td)?.matmul(&part(k_td)?.t()?)? * scale)?;
-            if let Some(window) = window {
-                scores = scores.broadcast_add(&unseen(len, window, &scores)?)?;
+            if reach != Reach::ALL {
+                scores = scores.broadcast_add(&unseen(len, reach, &scores)?)?;
             }
             columns.push(attended(&scores, factors.map(|factors| &factors[segment][head]), &part(v_td)?)?);
         }
@@ -52,8 +54,7 @@ pub(crate) fn attended(scores_nn: &Tensor, factors_nn: Option<&Tensor>, v_nk: &T
 }
 
 /// Returns the mask `[n, n]` to add to scores: 0 if the query sees the key, else minus infinity.
-fn unseen(n: usize, window: usize, like: &Tensor) -> Result<Tensor> {
-    let distances = (0..n * n).map(|index| (index / n).abs_diff(index % n));
-    let mask = distances.map(|distance| if distance > window { f64::NEG_INFINITY } else { 0.0 });
+fn unseen(n: usize, reach: Reach, like: &Tensor) -> Result<Tensor> {
+    let mask = (0..n * n).map(|index| if reach.sees(index / n, index % n) { 0.0 } else { f64::NEG_INFINITY });
     Tensor::from_vec(mask.collect(), (n, n), like.device())?.to_dtype(like.dtype())
 }

@@ -34,7 +34,7 @@ __device__ void tensor_backward_queries(const A& a) {
     load_rows<T, K>(query, room + lane.warp * 16 * STRIDE, lane);
     load_rows<T, K>(gradient, room + (ROWS + lane.warp * 16) * STRIDE, lane);
     __syncthreads();
-    const Span span = span_of(a, tile);
+    const Span span = keys_seen(a, tile);
     fetch(0, span.first);
 
     float delta[2], log_sum_exp[2];  // log_sum_exp is to base 2
@@ -90,7 +90,7 @@ __device__ void tensor_backward_queries(const A& a) {
                 }
             };
             // Most tiles are complete and all of their keys are seen: a single test for the whole tile.
-            if (some - first >= 16 && a.window == EVERYTHING) {
+            if (some - first >= 16 && sees_all(a)) {
                 gradients([](u32, u32) { return true; });
             } else {
                 gradients([&](u32 query, u32 column) { return column < some && sees(a, query, key + column); });
@@ -151,7 +151,7 @@ __device__ __forceinline__ void backward_keys_by(const A& a) {
     load_rows<T, K>(key, room + lane.warp * 16 * STRIDE, lane);
     load_rows<T, K>(value, room + (ROWS + lane.warp * 16) * STRIDE, lane);
     __syncthreads();
-    const Span span = span_of(a, tile);
+    const Span span = queries_seeing(a, tile);
     fetch(0, span.first);
 
     TensorPositions<T, A> positions(a, tile, kept_squares + 2, u32(own - tile.start));
@@ -204,7 +204,7 @@ __device__ __forceinline__ void backward_keys_by(const A& a) {
                     }
                 }
             };
-            if (a.window == EVERYTHING) {
+            if (sees_all(a)) {
                 gradients([](u32, u32) { return true; });
             } else {
                 gradients([&](u32 query, u32 key) { return sees(a, query, key); });

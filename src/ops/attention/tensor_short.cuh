@@ -113,7 +113,7 @@ __device__ void tensor_backward_short(const A& a) {
                 }
             };
             // Most tiles are complete and all of their keys are seen: a single test for the whole tile.
-            if (size - own >= 16 && a.window == EVERYTHING) {
+            if (size - own >= 16 && sees_all(a)) {
                 gradients_of([](u32, u32) { return true; });
             } else {
                 gradients_of([&](u32 query, u32 key) { return key < size && sees(a, query, key); });

@@ -9,9 +9,9 @@ constexpr int WIDE_ROWS = 128;  // `WIDE_TILE_ROWS` in tiles.rs
 constexpr int GROUPS = 2;       // groups of 16 queries in a warp
 
 // Returns the range of keys that some query of the block sees.
-__device__ __forceinline__ Span wide_span_of(const Args& a, const Tile& tile) {
-    Span span = span_of(a, tile);
-    if (tile.end - tile.first > ROWS) span.end = span_of(a, {tile.start, tile.end, tile.first + ROWS, tile.squares}).end;
+__device__ __forceinline__ Span wide_keys_seen(const Args& a, const Tile& tile) {
+    Span span = keys_seen(a, tile);
+    if (tile.end - tile.first > ROWS) span.end = keys_seen(a, {tile.start, tile.end, tile.first + ROWS, tile.squares}).end;
     return span;
 }
 // Returns true if the tile of 64 queries that contains the warp's first query, `own_row`, sees any of the
@@ -19,8 +19,8 @@ __device__ __forceinline__ Span wide_span_of(const Args& a, const Tile& tile) {
 // lanes, and the ballot lets the compiler know it.
 __device__ __forceinline__ bool is_seen(const Args& a, u32 rows, u32 own_row, u32 key, u32 count) {
     bool seen = own_row < rows;
-    if (a.window != EVERYTHING && seen) {
-        const Span span = span_of(a, {0, rows, own_row / ROWS * ROWS, 0});
+    if (!sees_all(a) && seen) {
+        const Span span = keys_seen(a, {0, rows, own_row / ROWS * ROWS, 0});
         seen = key < span.end && key + count > span.first;
     }
     return __ballot_sync(ALL_LANES, seen) != 0;
@@ -63,7 +63,7 @@ __device__ void wide_forward(const A& a) {
         copy_rows<T, K, STREAM>(to, from, i64(tile.start) + key, tile.end, a.hidden);
     };
     copy_rows<T, K, WIDE_ROWS>(queries, static_cast<const T*>(a.q) + columns, tile.first, tile.end, a.hidden);
-    const Span span = wide_span_of(a, tile);
+    const Span span = wide_keys_seen(a, tile);
     fetch(keys, k, span.first);
     const T* own_queries = queries + lane.warp * 32 * STRIDE;
 
@@ -117,7 +117,7 @@ __device__ void wide_forward(const A& a) {
         u32 rounded[CHUNKS][GROUPS][4];
 #pragma unroll
         for (int g = 0; g < GROUPS; g++) {
-            if (all_keys - key < STREAM || a.window != EVERYTHING) {
+            if (all_keys - key < STREAM || !sees_all(a)) {
                 hide_keys<K>(a, scores[g], own_row + g * 16, key, all_keys, lane);
             }
             rescale<K>(softmax[g], scores[g], a.scale * LOG2_E);
@@ -179,7 +179,7 @@ __device__ void wide_backward_queries(const A& a) {
 #pragma unroll
     for (int g = 0; g < GROUPS; g++) load_rows<T, K>(query[g], room + (lane.warp * 32 + g * 16) * STRIDE, lane);
     __syncthreads();
-    const Span span = wide_span_of(a, tile);
+    const Span span = wide_keys_seen(a, tile);
     fetch(0, span.first);
 
     const T* own_gradients = gradients + lane.warp * 32 * STRIDE;
@@ -264,7 +264,7 @@ __device__ void wide_backward_queries(const A& a) {
                 }
             };
             // Most tiles are complete and all of their keys are seen: a single test for the whole tile.
-            if (some - first >= 16 && a.window == EVERYTHING) {
+            if (some - first >= 16 && sees_all(a)) {
                 gradients_of([](u32, u32) { return true; });
             } else {
                 gradients_of([&](u32 query, u32 column) { return column < some && sees(a, query, key + column); });

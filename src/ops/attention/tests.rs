@@ -9,7 +9,7 @@ use candle_core::{DType, Device, Tensor};
 
 use crate::attention;
 use crate::attention::drawn::factors;
-use crate::attention::{Activations, Segments, cuda, reference};
+use crate::attention::{Activations, Reach, Segments, cuda, reference};
 use crate::cuda::Gpu;
 use crate::dropout::Dropout;
 use crate::element::rounding;
@@ -25,28 +25,22 @@ use base::rng::{Purpose, Stream};
 /// gradients of scores once and its results once more, and the gradients of scores are differences that
 /// contain the rounded output; hence the tolerances.
 fn compare(heads: usize, head_size: usize, lengths: &[u32], dropout: Option<&Dropout>) {
-    compare_within(None, heads, head_size, lengths, dropout);
+    compare_within(Reach::ALL, heads, head_size, lengths, dropout);
 }
 
-/// Compares as [`compare`] does, with tokens that see only a window.
-fn compare_within(
-    window: Option<usize>,
-    heads: usize,
-    head_size: usize,
-    lengths: &[u32],
-    dropout: Option<&Dropout>,
-) {
-    compare_in(DType::F32, (2e-6, 5e-6), window, heads, head_size, lengths, dropout);
+/// Compares as [`compare`] does, with tokens that see only what is within reach.
+fn compare_within(reach: Reach, heads: usize, head_size: usize, lengths: &[u32], dropout: Option<&Dropout>) {
+    compare_in(DType::F32, (2e-6, 5e-6), reach, heads, head_size, lengths, dropout);
     for dtype in [DType::BF16, DType::F16] {
         let tolerances = (rounding(dtype), 4.0 * rounding(dtype));
-        compare_in(dtype, tolerances, window, heads, head_size, lengths, dropout);
+        compare_in(dtype, tolerances, reach, heads, head_size, lengths, dropout);
     }
 }
 
 fn compare_in(
     dtype: DType,
     tolerances: (f64, f64),
-    window: Option<usize>,
+    reach: Reach,
     heads: usize,
     head_size: usize,
     lengths: &[u32],
@@ -59,7 +53,7 @@ fn compare_in(
     let [q, k, v, d_out] = [1, 2, 3, 4].map(|id| fresh_in((tokens, hidden), id, dtype));
     let factors = dropout.map(|d| factors(d, heads, &cu_seqlens, &token_keys));
     let (want, gradients) = reference_gradients(
-        |i| reference::forward(&i[0], &i[1], &i[2], heads, &cu_seqlens, window, factors.as_deref()),
+        |i| reference::forward(&i[0], &i[1], &i[2], heads, &cu_seqlens, reach, factors.as_deref()),
         &[&q, &k, &v],
         &d_out,
     );
@@ -67,7 +61,7 @@ fn compare_in(
         heads,
         cu_seqlens: (&cu_seqlens).into(),
         token_keys: (&token_keys).into(),
-        window,
+        reach,
         dropout,
     };
     let (o, saved) = attention::forward(&q, &k, &v, &segments).unwrap();
@@ -128,14 +122,33 @@ fn dropped_probabilities_are_drawn_again_in_backward() {
 fn tokens_see_their_window_only() {
     let dropout = Dropout { probability: 0.3, stream: Stream::new(3, Purpose::Dropout, 4) };
     on_each_device(|| {
-        compare_within(Some(0), 2, 8, &[5, 70], None);
-        compare_within(Some(1), 1, 16, &[3, 0, 131], Some(&dropout));
-        compare_within(Some(5), 2, 32, &[150, 4], Some(&dropout));
-        compare_within(Some(64), 1, 64, &[300, 64], None);
-        compare_within(Some(63), 1, 24, &[200, 65], Some(&dropout));
-        compare_within(Some(130), 1, 64, &[290, 131], Some(&dropout));
-        compare_within(Some(usize::MAX), 1, 64, &[140], None);
-        compare_within(Some(10), 1, 128, &[90, 17], Some(&dropout));
+        compare_within(Reach::window(0), 2, 8, &[5, 70], None);
+        compare_within(Reach::window(1), 1, 16, &[3, 0, 131], Some(&dropout));
+        compare_within(Reach::window(5), 2, 32, &[150, 4], Some(&dropout));
+        compare_within(Reach::window(64), 1, 64, &[300, 64], None);
+        compare_within(Reach::window(63), 1, 24, &[200, 65], Some(&dropout));
+        compare_within(Reach::window(130), 1, 64, &[290, 131], Some(&dropout));
+        compare_within(Reach::window(usize::MAX), 1, 64, &[140], None);
+        compare_within(Reach::window(10), 1, 128, &[90, 17], Some(&dropout));
+    });
+}
+
+/// Segments of several blocks and tiles, with keys before a query in all of its segment or in a window.
+#[test]
+fn causal_tokens_see_themselves_and_those_before() {
+    let dropout = Dropout { probability: 0.3, stream: Stream::new(3, Purpose::Dropout, 6) };
+    let all = Reach::ALL.causal();
+    on_each_device(|| {
+        compare_within(all, 2, 8, &[5, 70, 0, 1], None);
+        compare_within(all, 1, 24, &[300, 65], Some(&dropout));
+        compare_within(all, 2, 32, &[150, 4], Some(&dropout));
+        compare_within(all, 1, 64, &[290, 128], None);
+        compare_within(all, 1, 64, &[64, 15], Some(&dropout));
+        compare_within(all, 1, 80, &[129], Some(&dropout));
+        compare_within(all, 1, 128, &[90, 200], None);
+        compare_within(Reach::window(64).causal(), 1, 64, &[300, 64], Some(&dropout));
+        compare_within(Reach::window(5).causal(), 1, 16, &[140, 3], None);
+        compare_within(Reach::window(0).causal(), 1, 32, &[70], None);
     });
 }
 
@@ -165,7 +178,7 @@ fn every_device_draws_the_mask_of_the_cpu() {
                 heads: HEADS,
                 cu_seqlens: (&cu_seqlens).into(),
                 token_keys: (&token_keys).into(),
-                window: None,
+                reach: Reach::ALL,
                 dropout: Some(&dropout),
             };
             let (o, saved) = attention::forward(&zero, &zero, &one_hot, &segments).unwrap();
@@ -217,11 +230,11 @@ fn large_scores_do_not_overflow() {
                 heads: 1,
                 cu_seqlens: (&cu_seqlens).into(),
                 token_keys: (&keys).into(),
-                window: None,
+                reach: Reach::ALL,
                 dropout: None,
             };
             let (want, gradients) = reference_gradients(
-                |i| reference::forward(&i[0], &i[1], &i[2], 1, &cu_seqlens, None, None),
+                |i| reference::forward(&i[0], &i[1], &i[2], 1, &cu_seqlens, Reach::ALL, None),
                 &[&q, &k, &v],
                 &v,
             );
@@ -264,7 +277,7 @@ fn uploaded_segments_give_the_same_bits() {
         let uploaded = (Indices::uploaded(&cu_seqlens, &on_gpu), Indices::uploaded(&keys, &keys_on_gpu));
         let outputs = [uploaded, ((&cu_seqlens).into(), (&keys).into())].map(|(cu_seqlens, token_keys)| {
             let segments =
-                Segments { heads: 2, cu_seqlens, token_keys, window: None, dropout: Some(&dropout) };
+                Segments { heads: 2, cu_seqlens, token_keys, reach: Reach::ALL, dropout: Some(&dropout) };
             let (o, saved) = attention::forward(&q, &k, &v, &segments).unwrap();
             let activations = Activations { q_td: &q, k_td: &k, v_td: &v, o_td: &o };
             let gradients = attention::backward(&v, activations, &saved, &segments).unwrap();
@@ -279,10 +292,10 @@ fn uploaded_segments_give_the_same_bits() {
 #[test]
 fn backward_on_a_gpu_uses_the_dropout_decisions_of_forward() {
     let dropout = Dropout { probability: 0.4, stream: Stream::new(7, Purpose::Dropout, 3) };
-    let windows = [None, Some(40)];
+    let reaches = [Reach::ALL, Reach::window(40), Reach::ALL.causal()];
     let sizes = [(DType::F32, 24), (DType::BF16, 64), (DType::F16, 128), (DType::BF16, 160)];
     on_each_device(|| {
-        for ((dtype, head_size), window) in sizes.into_iter().flat_map(|size| windows.map(|w| (size, w))) {
+        for ((dtype, head_size), reach) in sizes.into_iter().flat_map(|size| reaches.map(|r| (size, r))) {
             let hidden = 2 * head_size;
             let [q, k, v] = [1, 2, 3].map(|id| fresh_in((109, hidden), id, dtype));
             let both = fresh_in(109 * hidden + 1, 4, dtype);
@@ -297,7 +310,7 @@ fn backward_on_a_gpu_uses_the_dropout_decisions_of_forward() {
                 heads: 2,
                 cu_seqlens: (&cu_seqlens).into(),
                 token_keys: keys.into(),
-                window,
+                reach,
                 dropout: Some(&dropout),
             });
             let (o, saved) = attention::forward(&q, &k, &v, &segments[0]).unwrap();
@@ -329,7 +342,7 @@ fn no_tokens_work() {
                 heads: 1,
                 cu_seqlens: (&cu_seqlens).into(),
                 token_keys: (&[]).into(),
-                window: None,
+                reach: Reach::ALL,
                 dropout: None,
             };
             let (o, saved) = attention::forward(&x, &x, &x, &segments).unwrap();
@@ -348,7 +361,7 @@ fn no_tokens_work() {
 #[test]
 fn the_reference_is_differentiable() {
     assert_reference_is_differentiable(
-        |i| reference::forward(&i[0], &i[1], &i[2], 2, &[0, 1, 4], Some(1), None),
+        |i| reference::forward(&i[0], &i[1], &i[2], 2, &[0, 1, 4], Reach { before: 1, after: 0 }, None),
         &[&fresh((4, 4), 1), &fresh((4, 4), 2), &fresh((4, 4), 3)],
         &fresh((4, 4), 4),
     );
@@ -378,7 +391,7 @@ fn attend(q: &Tensor, k: &Tensor, v: &Tensor, cu_seqlens: &[u32]) -> Tensor {
         heads: 2,
         cu_seqlens: cu_seqlens.into(),
         token_keys: (&token_keys).into(),
-        window: None,
+        reach: Reach::ALL,
         dropout: None,
     };
     attention::forward(q, k, v, &segments).unwrap().0
@@ -418,7 +431,7 @@ fn bits_after(gpu: &Gpu, x: &Tensor, heads: usize, before: usize) -> [Vec<u32>; 
         heads,
         cu_seqlens: (&cu_seqlens).into(),
         token_keys: (&[]).into(),
-        window: None,
+        reach: Reach::ALL,
         dropout: None,
     };
     let (o, saved) = cuda::forward(gpu, &whole, &whole, &whole, &segments).unwrap();
@@ -434,7 +447,7 @@ fn segments_that_do_not_cover_the_tokens_are_refused() {
         heads: 2,
         cu_seqlens: (&[0, 3]).into(),
         token_keys: (&[0; 4]).into(),
-        window: None,
+        reach: Reach::ALL,
         dropout: None,
     };
     assert!(
@@ -444,7 +457,7 @@ fn segments_that_do_not_cover_the_tokens_are_refused() {
         heads: 3,
         cu_seqlens: (&[0, 4]).into(),
         token_keys: (&[0; 4]).into(),
-        window: None,
+        reach: Reach::ALL,
         dropout: None,
     };
     assert!(

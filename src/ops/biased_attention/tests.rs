@@ -6,7 +6,7 @@ use candle_core::{DType, Device, Tensor};
 
 use crate::attention::drawn::Batch;
 use crate::attention::earlier::assert_same_bits;
-use crate::attention::{Activations, Segments};
+use crate::attention::{Activations, Reach, Segments};
 use crate::biased_attention::{ROWS, reference, row};
 use crate::cuda::Gpu;
 use crate::dropout::Dropout;
@@ -197,12 +197,12 @@ fn the_reference_is_differentiable() {
 fn a_table_of_another_shape_or_dtype_is_an_error() {
     let batch = Batch::new(2, &[3], None);
     let x = fresh((3, 8), 1);
-    for (bias, window, message) in [
-        (fresh((32, 1), 2), None, "the bias is [32, 1], it must be [32, 2]"),
-        (fresh_in((32, 2), 2, DType::BF16), None, "the bias is BF16, it must be f32"),
-        (fresh((32, 2), 2), Some(3), "a window is not built"),
+    for (bias, reach, message) in [
+        (fresh((32, 1), 2), Reach::ALL, "the bias is [32, 1], it must be [32, 2]"),
+        (fresh_in((32, 2), 2, DType::BF16), Reach::ALL, "the bias is BF16, it must be f32"),
+        (fresh((32, 2), 2), Reach::ALL.causal(), "another reach is not built"),
     ] {
-        let segments = Segments { window, ..batch.segments() };
+        let segments = Segments { reach, ..batch.segments() };
         let error = op::forward(&x, &x, &x, &bias, &segments).unwrap_err().to_string();
         assert!(error.contains(message), "{error}");
     }

@@ -7,7 +7,7 @@ use candle_core::{DType, Device, Tensor};
 
 use crate::attention::drawn::Batch;
 use crate::attention::earlier::assert_same_bits;
-use crate::attention::{Activations, Segments};
+use crate::attention::{Activations, Reach, Segments};
 use crate::cuda::Gpu;
 use crate::disentangled_attention::{Buckets, Relative, reference};
 use crate::dropout::Dropout;
@@ -261,8 +261,8 @@ fn a_table_with_a_wrong_number_of_rows_is_an_error() {
     let relative = Relative { buckets: &buckets, keys_rd: None, queries_rd: Some(&table) };
     let error = op::forward(&x, &x, &x, &relative, &batch.segments()).unwrap_err().to_string();
     assert!(error.contains("queries of positions is [5, 8], it must be [4, 8]"), "{error}");
-    let windowed = Segments { window: Some(3), ..batch.segments() };
+    let windowed = Segments { reach: Reach::window(3), ..batch.segments() };
     let relative = Relative { queries_rd: None, ..relative };
     let error = op::forward(&x, &x, &x, &relative, &windowed).unwrap_err().to_string();
-    assert!(error.contains("a window is not built"), "{error}");
+    assert!(error.contains("another reach is not built"), "{error}");
 }

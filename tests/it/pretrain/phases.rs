@@ -100,6 +100,31 @@ fn a_run_that_is_stopped_goes_on_across_the_borders_of_phases_with_the_same_byte
 }
 
 #[test]
+fn a_causal_phase_comes_first_without_evaluations_and_resumes_to_the_same_bytes() {
+    const CAUSAL: [&str; 2] = [
+        "training.phases=[{until_step: 12, max_seq_length: 32, objective: causal}]",
+        "mlm.mlm_probability_end=0.05",
+    ];
+    let place = Workplace::new();
+    let dry: Finished = place.command(&CAUSAL, &["--dry-run"]).output().expect("starts").into();
+    assert!(dry.ok().stdout.contains("tokens; causal\n"), "the dry run names the objective");
+    let done = place.run(&CAUSAL, &[]).ok();
+    for words in [
+        "from step 1: rows of 32 tokens, each token predicted from those before it",
+        "from step 13: rows of 32 tokens, masked tokens predicted",
+    ] {
+        assert!(done.stderr.contains(words), "`{words}` is not in:\n{}", done.stderr);
+    }
+    let evaluated: Vec<u64> = place.series("eval/loss").into_iter().map(|(step, _)| step).collect();
+    assert!(evaluated.iter().all(|step| *step > 12) && evaluated.len() > 1, "{evaluated:?}");
+    let sets = CAUSAL.iter().flat_map(|set| ["--set", set]);
+    let args: Vec<&str> =
+        ["verify-resume", "--config", "config.yaml", "--steps", "20"].into_iter().chain(sets).collect();
+    let proof = place.program(&args, "").ok();
+    assert!(proof.stdout.starts_with("the same bytes after 20 steps: "), "{proof:#?}");
+}
+
+#[test]
 fn what_a_phase_cannot_change_is_refused_by_name() {
     let place = workplace();
     let refused = |phase: &str, words: &[&str]| {

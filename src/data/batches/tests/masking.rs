@@ -39,6 +39,44 @@ fn masks_keep_to_their_shares_and_off_special_tokens() {
     assert_share(kept, chosen, 0.1 + 0.1 / 256.0);
 }
 
+/// Every token but the last of its segment is labelled with the next one, except before special tokens.
+#[test]
+fn causal_steps_label_the_next_token_and_mask_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let set = shards(folder.path(), &[5, 30, 9, 61]);
+    let options = LoaderOptions { causal_steps: 2, total_steps: 12, ..options(7, 3, 2) };
+    let masking = Masking::new(
+        &MlmConfig { mlm_probability: 0.5, mlm_probability_end: Some(0.0), ..MlmConfig::default() },
+        &tokenizer(),
+    );
+    let mut loader =
+        Loader::start(Arc::clone(&set), frame(16), masking.unwrap(), options, Cursor::default()).unwrap();
+    let special = tokenizer().special_ids().to_vec();
+    for _ in 0..2 {
+        let step = loader.next_step().unwrap();
+        for batch in &step.micro {
+            assert!(batch.is_causal && !batch.ids.contains(&4), "{batch:?}");
+            let mut wanted = Vec::new();
+            for bounds in batch.cu_seqlens.windows(2) {
+                let next = bounds[0] + 1..bounds[1];
+                wanted.extend(next.map(|next| (next - 1, batch.ids[next as usize])));
+            }
+            wanted.retain(|(_, id)| !special.contains(id));
+            let labels = batch.label_positions.iter().copied().zip(batch.labels.iter().copied());
+            assert_eq!(labels.collect::<Vec<_>>(), wanted);
+        }
+        loader.give_back(step);
+    }
+    // Then the share to mask falls from a half to nothing over the ten steps that are left.
+    let mut labels = Vec::new();
+    for _ in 0..10 {
+        let step = loader.next_step().unwrap();
+        assert!(step.micro.iter().all(|batch| !batch.is_causal));
+        labels.push(step.label_count);
+    }
+    assert!(labels[0] > 24 && labels[9] == 0, "{labels:?}");
+}
+
 /// Asserts that `part` of `whole` is within four standard deviations of a binomial share.
 fn assert_share(part: usize, whole: usize, expected: f64) {
     let share = part as f64 / whole as f64;

@@ -28,7 +28,7 @@ __device__ void tensor_backward_queries(const A& a) {
     load_rows<T, K>(query, room + lane.warp * 16 * STRIDE, lane);
     load_rows<T, K>(gradient, room + (ROWS + lane.warp * 16) * STRIDE, lane);
     __syncthreads();
-    const Span span = span_of(a, tile);
+    const Span span = keys_seen(a, tile);
     fetch(0, span.first);
 
     float delta[2], log_sum_exp[2];  // log_sum_exp is to base 2
@@ -128,7 +128,7 @@ __device__ void tensor_backward_keys(const A& a) {
     load_rows<T, K>(key, room + lane.warp * 16 * STRIDE, lane);
     load_rows<T, K>(value, room + (ROWS + lane.warp * 16) * STRIDE, lane);
     __syncthreads();
-    const Span span = span_of(a, tile);
+    const Span span = queries_seeing(a, tile);
     fetch(0, span.first);
 
     TensorPositions<T, A> positions(a, tile, of_rows + 2, u32(own - tile.start));

@@ -39,7 +39,7 @@ __device__ __forceinline__ void forward_tile(
             if (key + j * 16 < keys) positions.template add<false>(scores[j], key + j * 16);
         }
     }
-    if (keys - key < STREAM || a.window != EVERYTHING) {
+    if (keys - key < STREAM || !sees_all(a)) {
 #pragma unroll
         for (int j = 0; j < CHUNKS; j++) {
 #pragma unroll
@@ -87,7 +87,7 @@ __device__ void tensor_forward(const A& a) {
     // The queries pass through the second stage, which is not filled with keys before the barrier in the
     // loop.
     copy_rows_one_by_one<T, K, ROWS>(room + STAGE, static_cast<const T*>(a.q) + columns, tile.first, tile.end, a.hidden);
-    const Span span = span_of(a, tile);
+    const Span span = keys_seen(a, tile);
     fetch(0, span.first);
     wait_for_copies();
     __syncthreads();

@@ -1,7 +1,7 @@
 //! Tests of dropout keys that do not fit into a counter.
 
 use crate::attention;
-use crate::attention::Segments;
+use crate::attention::{Reach, Segments};
 use crate::cuda::Gpu;
 use crate::dropout::Dropout;
 use crate::testing::{fresh, on_each_device};
@@ -20,7 +20,7 @@ fn keys_that_would_lose_bits_are_refused_by_a_gpu() {
                 heads: 4,
                 cu_seqlens: (&[0, 2]).into(),
                 token_keys: (&keys).into(),
-                window: None,
+                reach: Reach::ALL,
                 dropout: Some(&dropout),
             };
             if Gpu::of(&x).unwrap().is_some() {

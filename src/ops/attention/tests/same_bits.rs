@@ -6,7 +6,7 @@ use candle_core::{DType, Tensor};
 use super::bounds;
 use crate::attention;
 use crate::attention::earlier::assert_same_bits;
-use crate::attention::{Activations, Segments, earlier};
+use crate::attention::{Activations, Reach, Segments, earlier};
 use crate::cuda::Gpu;
 use crate::dropout::Dropout;
 use crate::testing::{fresh_in, on_each_device};
@@ -31,7 +31,7 @@ fn all(segments: &Segments<'_>, hidden: usize, dtype: DType) -> Vec<Tensor> {
     [o, saved.log_sum_exp_th].into_iter().chain(gradients).chain(saved.kept).collect()
 }
 
-fn compare(heads: usize, head_size: usize, lengths: &[u32], window: Option<usize>, probability: f32) {
+fn compare(heads: usize, head_size: usize, lengths: &[u32], reach: Reach, probability: f32) {
     let cu_seqlens = bounds(lengths);
     let token_keys = keys(cu_seqlens[lengths.len()] as usize);
     let dropout = dropout(probability);
@@ -39,11 +39,11 @@ fn compare(heads: usize, head_size: usize, lengths: &[u32], window: Option<usize
         heads,
         cu_seqlens: (&cu_seqlens).into(),
         token_keys: (&token_keys).into(),
-        window,
+        reach,
         dropout: Some(&dropout),
     };
     for dtype in [DType::BF16, DType::F16] {
-        let name = format!("{dtype:?}, heads of {head_size}, {lengths:?}, {window:?}, {probability}");
+        let name = format!("{dtype:?}, heads of {head_size}, {lengths:?}, {reach:?}, {probability}");
         assert_same_bits(&name, || all(&segments, heads * head_size, dtype));
     }
 }
@@ -58,11 +58,12 @@ fn is_gpu() -> bool {
 fn every_head_size_gives_the_bits_of_the_earlier_kernels() {
     on_each_device(|| {
         for &head_size in earlier::HEAD_SIZES.iter().filter(|_| is_gpu()) {
-            // Dropout and windows in all combinations.
-            compare(1, head_size, &[130, 1, 0, 16], None, 0.0);
-            compare(1, head_size, &[5, 129], Some(40), 0.1);
-            compare(1, head_size, &[200, 70], None, 0.1);
-            compare(1, head_size, &[290], Some(30), 0.0);
+            // Dropout and reaches in all combinations.
+            compare(1, head_size, &[130, 1, 0, 16], Reach::ALL, 0.0);
+            compare(1, head_size, &[5, 129], Reach::window(40), 0.1);
+            compare(1, head_size, &[200, 70], Reach::ALL, 0.1);
+            compare(1, head_size, &[290], Reach::window(30), 0.0);
+            compare(1, head_size, &[200, 70], Reach::ALL.causal(), 0.1);
         }
     });
 }
@@ -73,8 +74,9 @@ fn short_segments_give_the_bits_of_the_earlier_kernels() {
     on_each_device(|| {
         for &head_size in earlier::HEAD_SIZES.iter().filter(|&&size| size <= 64 && is_gpu()) {
             for probability in [0.0, 0.1] {
-                compare(1, head_size, &[128, 17, 1], None, probability);
-                compare(2, head_size, &[5, 40], Some(20), probability);
+                compare(1, head_size, &[128, 17, 1], Reach::ALL, probability);
+                compare(2, head_size, &[5, 40], Reach::window(20), probability);
+                compare(1, head_size, &[128, 9], Reach::ALL.causal(), probability);
             }
         }
     });
@@ -86,7 +88,7 @@ fn every_threshold_gives_the_bits_of_the_earlier_kernels() {
     let units = [1.0, 32767.0, 32768.0, 32769.0, 60000.0, 65000.0];
     on_each_device(|| {
         for unit in units.into_iter().filter(|_| is_gpu()) {
-            compare(2, 64, &[40, 16], None, unit / 65536.0);
+            compare(2, 64, &[40, 16], Reach::ALL, unit / 65536.0);
         }
     });
 }
@@ -106,7 +108,7 @@ fn the_switch_takes_other_kernels() {
             heads: 1,
             cu_seqlens: (&cu_seqlens).into(),
             token_keys: (&token_keys).into(),
-            window: None,
+            reach: Reach::ALL,
             dropout: Some(&dropout),
         };
         let events = cuda::recorded(|| {

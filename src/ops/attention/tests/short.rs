@@ -2,7 +2,7 @@
 
 use super::{bounds, compare, compare_within};
 use crate::attention;
-use crate::attention::{Activations, Segments};
+use crate::attention::{Activations, Reach, Segments};
 use crate::dropout::Dropout;
 use crate::testing::{DTYPES, double, fresh_in, on_each_device, on_host, placed};
 use base::rng::{Purpose, Stream};
@@ -16,8 +16,10 @@ fn segments_that_one_block_has_room_for_are_the_reference() {
         compare(2, 64, &[1, 128, 0, 17], Some(&dropout));
         compare(1, 32, &[127, 33], Some(&dropout));
         compare(2, 64, &[32, 65], None);
-        compare_within(Some(20), 1, 32, &[16, 98], Some(&dropout));
-        compare_within(Some(5), 1, 64, &[15, 129], Some(&dropout));
+        compare_within(Reach::window(20), 1, 32, &[16, 98], Some(&dropout));
+        compare_within(Reach::window(5), 1, 64, &[15, 129], Some(&dropout));
+        compare_within(Reach::ALL.causal(), 2, 64, &[1, 128, 0, 17], Some(&dropout));
+        compare_within(Reach::window(30).causal(), 1, 32, &[127, 33], None);
     });
 }
 
@@ -36,7 +38,7 @@ fn scores_far_below_zero_are_no_worse_than_others() {
                 heads: 1,
                 cu_seqlens: (&cu_seqlens).into(),
                 token_keys: (&token_keys).into(),
-                window: None,
+                reach: Reach::ALL,
                 dropout: None,
             };
             let (o, saved) = attention::forward(&q, &k, &v, &segments).unwrap();
