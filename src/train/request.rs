@@ -1,4 +1,4 @@
-//! What a run is asked for: its configuration, its folder and its start.
+//! The request for a run: its configuration, its folder and its start.
 
 use std::path::Path;
 
@@ -30,7 +30,7 @@ pub struct Request<'a, C> {
     pub probe: Option<&'a dyn Probe>,
     /// The expected band of the loss.
     pub loss_band: Option<&'a LossBand>,
-    /// A checkpoint of another run to start from if this run has none of its own.
+    /// A checkpoint of another run to start from, until this run has saved one.
     pub parent: Option<&'a Resumed>,
     /// Another number of steps, and the step at which this sitting pauses.
     pub trial: Option<Trial>,
