@@ -139,16 +139,11 @@ fn causal_tokens_see_themselves_and_those_before() {
     let dropout = Dropout { probability: 0.3, stream: Stream::new(3, Purpose::Dropout, 6) };
     let all = Reach::ALL.causal();
     on_each_device(|| {
-        compare_within(all, 2, 8, &[5, 70, 0, 1], None);
-        compare_within(all, 1, 24, &[300, 65], Some(&dropout));
-        compare_within(all, 2, 32, &[150, 4], Some(&dropout));
-        compare_within(all, 1, 64, &[290, 128], None);
-        compare_within(all, 1, 64, &[64, 15], Some(&dropout));
-        compare_within(all, 1, 80, &[129], Some(&dropout));
-        compare_within(all, 1, 128, &[90, 200], None);
-        compare_within(Reach::window(64).causal(), 1, 64, &[300, 64], Some(&dropout));
-        compare_within(Reach::window(5).causal(), 1, 16, &[140, 3], None);
-        compare_within(Reach::window(0).causal(), 1, 32, &[70], None);
+        compare_within(all, 2, 24, &[5, 70, 0, 1], Some(&dropout));
+        compare_within(all, 1, 32, &[150, 4], Some(&dropout));
+        compare_within(all, 1, 64, &[200], None);
+        compare_within(Reach::window(40).causal(), 1, 64, &[140, 64], Some(&dropout));
+        compare_within(Reach::window(5).causal(), 1, 16, &[140], None);
     });
 }
 
