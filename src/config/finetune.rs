@@ -219,6 +219,7 @@ impl FinetuneConfig {
 
     /// Returns the configuration of the run with one of several seeds: it names only this seed, and its
     /// folders on the disk and in a bucket are `seed-N` in those of all seeds.
+    #[must_use]
     pub fn with_seed(&self, seed: u64) -> Self {
         let name = format!("seed-{seed}");
         let mut one = self.clone();
