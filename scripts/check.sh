@@ -12,12 +12,12 @@ git rev-parse --verify --quiet "$since^{commit}" > /dev/null || { echo "error: \
 changed=$({ git diff --name-only "$since"; git ls-files --others --exclude-standard; } | sort -u)
 [ -n "$changed" ] || { echo "nothing changed since $since"; exit 0; }
 
-# Names the tests of what changed below a folder: `src/train/step.rs` and `src/train.rs` are `train::`.
+# Names the tests of what changed below a folder: `src/report/run.rs` and `src/report.rs` are `report::`.
 tests_of() {
     local folder=$1 others=$2
     sed -nE "s!^$folder/([a-z_]+)(\\.rs|/.*)\$!\\1::!p" <<< "$changed" | grep -vxE "$others" | sort -u || true
 }
-crates='base|config|data|ops|stores'
+crates='base|config|data|model|ops|stores|training'
 mapfile -t modules < <(tests_of src "($crates|lib|main)::")
 mapfile -t tests < <(tests_of tests/it 'main::|material::|workplace::')
 

@@ -10,10 +10,11 @@
 //! # Modules
 //!
 //! A module may use only modules above it in this table; `tests/it/architecture.rs` fails on an import
-//! against it. Five crates below this one are compiled by themselves: `src/base` (errors, files, random
-//! streams, scores, families), `src/stores` (networks), `src/config`, `src/data` (from text to batches) and
-//! `src/ops` (operations, the only code that tests need optimised). Of these only `src/ops` knows tensors and
-//! changes with the features of this crate; the others are compiled once for all of them.
+//! against it. Seven crates below this one are compiled by themselves, in this order: `src/base` (errors,
+//! files, random streams, scores, families), `src/stores` (networks), `src/config`, `src/data` (from text to
+//! batches), `src/ops` (operations), `src/model` (layers to files of weights) and `src/training` (tasks, the
+//! loop, many runs). The last three know tensors and change with the features of this crate; the others are
+//! compiled once for all of them.
 //!
 //! | module | owns |
 //! |---|---|
@@ -76,12 +77,12 @@
 //! `K` head size, `F` feed-forward, `V` vocabulary, `L` layers, `M` masked positions, `N` parameters in the
 //! flat buffer. A tensor's name may carry them as a suffix: `hidden_td`, `logits_mv`.
 //!
-//! Start reading at `train/run.rs` (a whole run), `train.rs` (the loop) and `train/rollback.rs` (a run in
-//! trouble), then `tasks/supervised.rs`,
-//! `models/encoder.rs`, `ops/layer_norm/`. Two models of one run are `models/pair.rs`; what a pretraining
-//! task brings along is `tasks/pretraining.rs`, a fine-tuning one `tasks/target.rs`. A family is a
-//! file of data in `families/`; CONTRIBUTING lists the files of a task. In
-//! `data/` the path of the text starts at `prepare/job.rs`, then `corpus/pass.rs`, `batches/loader.rs`.
+//! Start reading in `training/` at `train/run.rs` (a whole run), `train.rs` (the loop) and `train/rollback.rs`
+//! (a run in trouble), then `tasks/supervised.rs`; what a pretraining task brings along is
+//! `tasks/pretraining.rs`, a fine-tuning one `tasks/target.rs`. Go on in `model/` at `models/encoder.rs`; two
+//! models of one run are `models/pair.rs`. An op to begin with is `ops/layer_norm/`. In `data/` the path of
+//! the text starts at `prepare/job.rs`, then `corpus/pass.rs`, `batches/loader.rs`. A family is a file of
+//! data in `base/families/`; CONTRIBUTING lists the files of a task.
 
 pub use base::{
     error, families, fs, instructions, pages, processes, quantity, quietly, rng, scores, sealed, secrets,
@@ -95,33 +96,11 @@ pub use data::{batches, corpus, prepare, shards, tokenizer};
 
 pub use ops;
 
-pub mod distributed;
+pub use model::{checkpoint, distributed, interop, layers, models, optim, precision};
 
-pub mod layers;
-
-pub mod models;
-
-pub mod checkpoint;
-
-pub mod precision;
-
-pub mod telemetry;
-
-pub mod optim;
-
-pub mod interop;
-
-pub mod machine;
-
-pub mod recipe;
-
-pub mod tasks;
-
-pub mod train;
+pub use training::{machine, recipe, tasks, telemetry, train, trials};
 
 pub mod estimate;
-
-pub mod trials;
 
 pub mod report;
 

@@ -91,8 +91,9 @@ fn the_table_in_lib_rs_is_the_same() {
 
 /// The modules that a line of `lib.rs` declares, or takes from another crate.
 fn declared_modules(line: &str) -> Vec<&str> {
-    let starts = ["pub mod ", "pub use base::", "pub use data::", "pub use "];
-    let names = starts.iter().find_map(|start| line.strip_prefix(start)?.strip_suffix(';'));
+    let crates = ["base", "data", "model", "training"].map(|name| format!("pub use {name}::"));
+    let mut starts = crates.iter().map(String::as_str).chain(["pub mod ", "pub use "]);
+    let names = starts.find_map(|start| line.strip_prefix(start)?.strip_suffix(';'));
     let names = names.into_iter().flat_map(|names| names.trim_matches(['{', '}']).split(", "));
     names.collect()
 }

@@ -8,10 +8,10 @@
 use std::path::Path;
 
 /// Folders below `src` that are crates of their own. Each uses only those before it.
-const CRATES: [&str; 5] = ["base", "stores", "config", "data", "ops"];
+const CRATES: [&str; 7] = ["base", "stores", "config", "data", "ops", "model", "training"];
 
 /// Those of which the library re-exports each module. The others are one module each.
-const CRATES_OF_MODULES: [&str; 2] = ["base", "data"];
+const CRATES_OF_MODULES: [&str; 4] = ["base", "data", "model", "training"];
 
 /// A file by its place in the module tree: `ops/linear.rs` is `["ops", "linear"]`; `lib.rs`, `main.rs` and
 /// `base/lib.rs` are `[]`.

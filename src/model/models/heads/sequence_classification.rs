@@ -1,0 +1,303 @@
+//! Sequence classifier: first token or mean of each segment, map, tanh, GELU or ReLU, norm if there is one,
+//! dropout, map to labels, or to predicted numbers (regression).
+//!
+//! RoBERTa and ELECTRA have dropout before the first map as well; BERT's first map is its pooler without
+//! dropout before it, and DeBERTa has a separate dropout rate there. ELECTRA, ModernBERT and DeBERTa use
+//! GELU; the mean and the norm are ModernBERT's (`ModernBertForSequenceClassification` and
+//! `ModernBertPredictionHead` of transformers).
+
+use candle_core::{DType, Result, Tensor, bail};
+
+use crate::layers::linear::Linear;
+use crate::layers::norm::Norm;
+use crate::layers::{Context, Footprint, Gradients, Part, Registry, Site};
+use crate::models::heads::{Head, HeadMemory, Targets};
+use crate::models::initial::Role;
+use crate::models::{initial, norm};
+use base::families::{
+    ClassificationNames, HeadActivation, HeadKind, ModelConfig, Pooling, SentencePairNames,
+};
+use ops::activation::Function;
+use ops::cross_entropy::Entropy;
+use ops::indices::Indices;
+use ops::soft_cross_entropy::SoftTargets;
+use ops::{
+    activation, cross_entropy, dropout, layer_norm, mean_squared_error, segment_mean, sigmoid_cross_entropy,
+    soft_cross_entropy,
+};
+
+/// A sequence classification head.
+#[derive(Debug, Clone)]
+pub struct ClassificationHead {
+    pooling: Pooling,
+    dense: Linear,
+    norm: Option<Norm>,
+    output: Linear,
+    activation: Function,
+    dropout: f64,
+    input_dropout: f64,
+    objective: Objective,
+}
+
+/// The meaning of the outputs, which determines the loss.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Objective {
+    /// One class of several: softmax cross-entropy.
+    OneClass,
+    /// One class of several, with targets that are smoothed or weighted in training; the loss of an
+    /// evaluation is that of `OneClass`, so that runs can be compared.
+    SoftClass(SoftTargets),
+    /// Any number of labels: binary cross-entropy of each. Their targets are 0 or 1 for each label.
+    Labels,
+    /// Numbers: squared error. Their targets are the bits of f32 numbers.
+    Numbers,
+}
+
+impl Objective {
+    /// The objective of a head for whole texts, without smoothing or weights.
+    pub fn of(head: HeadKind) -> Self {
+        match head {
+            HeadKind::MultiLabelClassification => Self::Labels,
+            HeadKind::Regression => Self::Numbers,
+            _ => Self::OneClass,
+        }
+    }
+
+    /// The loss of an evaluation, without smoothing or weights: totals for these logits and labels.
+    pub fn totals(&self, logits: &Tensor, labels: Indices<'_>) -> Result<Tensor> {
+        match self {
+            Self::OneClass | Self::SoftClass(_) => Ok(cross_entropy::forward(logits, labels)?.totals),
+            Self::Labels => sigmoid_cross_entropy::forward(logits, labels.host()),
+            Self::Numbers => mean_squared_error::forward(logits, &numbers(labels)),
+        }
+    }
+}
+
+/// Values saved for the backward pass; `M` is the number of segments.
+#[derive(Debug)]
+struct Saved {
+    /// Input of the first map, `[M, D]`.
+    input: Tensor,
+    /// Output of tanh or ReLU, or the input of bias and GELU, `[M, D]`.
+    activation: Tensor,
+    /// The input of the norm, `[M, D]`, and what the norm saved.
+    norm: Option<(Tensor, layer_norm::Saved)>,
+    /// Input of the second map, `[M, D]`.
+    output_input: Tensor,
+}
+
+impl ClassificationHead {
+    /// Registers both maps.
+    pub fn new(registry: &mut Registry, config: &ModelConfig, num_labels: usize) -> Self {
+        Self::with_names(registry, config, config.family.classification, num_labels)
+    }
+
+    fn with_names(
+        registry: &mut Registry,
+        config: &ModelConfig,
+        names: ClassificationNames,
+        num_labels: usize,
+    ) -> Self {
+        registry.enter(Part::Head);
+        let shape = &config.encoder;
+        let dropout = shape.classifier_dropout.unwrap_or(shape.hidden_dropout_prob);
+        let hidden = shape.hidden_size;
+        let [first, last] = [Role::Output, Role::Labels].map(|role| initial::init(config, role));
+        Self {
+            pooling: shape.classifier_pooling,
+            dense: Linear::initialised(registry, names.dense, [hidden, hidden], first, names.has_bias),
+            norm: names.norm.map(|name| norm(registry, config, name, hidden)),
+            output: Linear::initialised(registry, names.output, [hidden, num_labels], last, true),
+            activation: match names.activation {
+                HeadActivation::Tanh => Function::Tanh,
+                HeadActivation::Gelu => Function::Gelu,
+                HeadActivation::Relu => Function::Relu,
+            },
+            dropout,
+            input_dropout: if names.drops_input { dropout } else { shape.pooler_dropout },
+            objective: Objective::OneClass,
+        }
+    }
+
+    /// The pooler and a map to the two classes of pairs of segments, for a model that also has a masked-LM
+    /// head.
+    pub fn of_pairs(registry: &mut Registry, config: &ModelConfig, names: SentencePairNames) -> Self {
+        let form = config.family.classification;
+        let hidden = config.encoder.hidden_size;
+        let head =
+            Self::with_names(registry, config, ClassificationNames { output: names.output, ..form }, 2);
+        debug_assert_eq!(
+            (head.pooling, head.output.inputs),
+            (Pooling::Cls, hidden),
+            "a pooler takes one row"
+        );
+        Self { dropout: if names.drops_input { head.dropout } else { 0.0 }, ..head }
+    }
+
+    /// The same head for another objective.
+    #[must_use]
+    pub fn with_objective(self, objective: Objective) -> Self {
+        Self { objective, ..self }
+    }
+}
+
+impl ClassificationHead {
+    /// One row for each segment, `[M, D]`.
+    fn pooled(&self, hidden: &Tensor, targets: Targets<'_>, ctx: &Context<'_>) -> Result<Tensor> {
+        match self.pooling {
+            Pooling::Cls => Ok(hidden.clone()),
+            Pooling::Mean => {
+                let segments = ctx.rows.cu_seqlens.len() - 1;
+                if segments != targets.positions.len() {
+                    bail!("classifier: {segments} segments have {} labels", targets.positions.len());
+                }
+                segment_mean::forward(hidden, ctx.rows.cu_seqlens)
+            }
+        }
+    }
+
+    /// The gradient of the hidden states from that of the pooled rows.
+    fn pooled_backward(&self, d_pooled: Tensor, ctx: &Context<'_>) -> Result<Tensor> {
+        match self.pooling {
+            Pooling::Cls => Ok(d_pooled),
+            Pooling::Mean => segment_mean::backward(&d_pooled, ctx.rows.cu_seqlens),
+        }
+    }
+
+    fn forward(&self, hidden: &Tensor, targets: Targets<'_>, ctx: &Context<'_>) -> Result<(Tensor, Saved)> {
+        let keys = targets.keys;
+        let pooled = self.pooled(hidden, targets, ctx)?;
+        let input_md =
+            dropout::forward(&pooled, keys, ctx.dropout_at(Site::HeadInput, self.input_dropout).as_ref())?;
+        let pre_activation = self.dense.forward_without_bias(&input_md, ctx)?;
+        let bias = self.dense.bias(ctx);
+        let activated_md = activation::forward(self.activation, &pre_activation, bias)?;
+        let kept_md = if self.activation.saves_output() { activated_md.clone() } else { pre_activation };
+        let (normed_md, norm) = match self.norm {
+            None => (activated_md, None),
+            Some(norm) => {
+                let (normed_md, saved) = norm.forward(&activated_md, ctx)?;
+                (normed_md, Some((activated_md, saved)))
+            }
+        };
+        let output_input_md =
+            dropout::forward(&normed_md, keys, ctx.dropout_at(Site::HeadOutput, self.dropout).as_ref())?;
+        let logits = self.output.forward(&output_input_md, ctx)?;
+        Ok((logits, Saved { input: input_md, activation: kept_md, norm, output_input: output_input_md }))
+    }
+
+    /// Gradient of the head's input rows, `[M, D]`.
+    fn backward(
+        &self,
+        d_logits: &Tensor,
+        keys: Indices<'_, u64>,
+        saved: &Saved,
+        ctx: &Context<'_>,
+        gradients: &Gradients,
+    ) -> Result<Tensor> {
+        let d_output_input = self.output.backward(d_logits, &saved.output_input, ctx, gradients)?;
+        let mut d_activation = dropout::backward(
+            &d_output_input,
+            keys,
+            ctx.dropout_at(Site::HeadOutput, self.dropout).as_ref(),
+        )?;
+        if let (Some(norm), Some((activated_md, saved))) = (&self.norm, &saved.norm) {
+            d_activation = norm.backward(&d_activation, activated_md, saved, ctx, gradients)?;
+        }
+        let kept = &saved.activation;
+        let d_bias = self.dense.d_bias(gradients);
+        let bias = self.dense.bias(ctx);
+        let d_pre = activation::backward(self.activation, &d_activation, kept, bias, d_bias)?;
+        let d_input = self.dense.backward_without_bias(&d_pre, &saved.input, ctx, gradients)?;
+        dropout::backward(&d_input, keys, ctx.dropout_at(Site::HeadInput, self.input_dropout).as_ref())
+    }
+}
+
+impl Head for ClassificationHead {
+    fn chooses(&self) -> bool {
+        self.pooling == Pooling::Cls
+    }
+
+    fn flops(&self, rows: f64) -> f64 {
+        rows * (self.dense.flops() + self.output.flops())
+    }
+
+    fn memory(&self, rows: u64, compute: DType, _on_gpu: bool) -> HeadMemory {
+        // Saved: the inputs of both maps and of the norm, and the value between them. In addition: the
+        // gradients of these, of the pooled rows and of the logits, which are f32.
+        let norm = u64::from(self.norm.is_some());
+        let moment_bytes = self.norm.map_or(0, |norm| norm.form.saved_bytes());
+        let hidden = self.dense.inputs as u64;
+        let labels = self.output.outputs as u64;
+        let kept = Footprint { values: (3 + norm) * hidden, statistics_bytes: moment_bytes };
+        let besides = Footprint { values: (4 + norm) * hidden + labels, statistics_bytes: 4 * labels };
+        let value_bytes = compute.size_in_bytes() as u64;
+        HeadMemory {
+            saved_bytes: kept.bytes(rows, value_bytes),
+            temporary_bytes: besides.bytes(rows, value_bytes),
+        }
+    }
+
+    fn logits(&self, hidden: &Tensor, targets: Targets<'_>, ctx: &Context<'_>) -> Result<Tensor> {
+        Ok(self.forward(hidden, targets, ctx)?.0)
+    }
+
+    fn loss(&self, hidden: &Tensor, targets: Targets<'_>, ctx: &Context<'_>) -> Result<Tensor> {
+        self.objective.totals(&self.logits(hidden, targets, ctx)?, targets.labels)
+    }
+
+    fn loss_and_gradient(
+        &self,
+        hidden: &Tensor,
+        targets: Targets<'_>,
+        scale: f32,
+        ctx: &Context<'_>,
+        gradients: &Gradients,
+    ) -> Result<(Tensor, Tensor)> {
+        let (totals, d_pooled) = self.rows_and_gradient(hidden, targets, scale, ctx, gradients)?;
+        gradients.left(ctx.pass, Part::Head)?;
+        Ok((totals, self.pooled_backward(d_pooled, ctx)?))
+    }
+}
+
+impl ClassificationHead {
+    /// [`Head::loss_and_gradient`], except that the gradient is that of the pooled rows, `[M, D]`, and the
+    /// gradients of heads are not marked as final.
+    pub(super) fn rows_and_gradient(
+        &self,
+        hidden: &Tensor,
+        targets: Targets<'_>,
+        scale: f32,
+        ctx: &Context<'_>,
+        gradients: &Gradients,
+    ) -> Result<(Tensor, Tensor)> {
+        let (logits, saved) = self.forward(hidden, targets, ctx)?;
+        let (totals, d_logits) = match &self.objective {
+            Objective::OneClass => {
+                let Entropy { totals, log_sum_exp_m } = cross_entropy::forward(&logits, targets.labels)?;
+                (totals, cross_entropy::backward(logits, targets.labels, &log_sum_exp_m, scale)?)
+            }
+            Objective::SoftClass(soft) => {
+                let labels = targets.labels.host();
+                let totals = soft_cross_entropy::forward(&logits, labels, soft)?;
+                (totals, soft_cross_entropy::backward(&logits, labels, soft, scale)?)
+            }
+            Objective::Labels => {
+                let labels = targets.labels.host();
+                let totals = sigmoid_cross_entropy::forward(&logits, labels)?;
+                (totals, sigmoid_cross_entropy::backward(&logits, labels, scale)?)
+            }
+            Objective::Numbers => {
+                let numbers = numbers(targets.labels);
+                let totals = mean_squared_error::forward(&logits, &numbers)?;
+                (totals, mean_squared_error::backward(&logits, &numbers, scale)?)
+            }
+        };
+        Ok((totals, self.backward(&d_logits, targets.keys, &saved, ctx, gradients)?))
+    }
+}
+
+/// The targets of [`Objective::Numbers`].
+fn numbers(labels: Indices<'_>) -> Vec<f32> {
+    labels.host().iter().map(|&bits| f32::from_bits(bits)).collect()
+}

@@ -1,0 +1,200 @@
+//! A configuration of `finetune` for labelled files, as commented YAML.
+
+use crate::recipe::write::{Yaml, quoted};
+use base::quantity::format_count;
+
+/// Most labels whose counts are listed in the configuration.
+const LISTED: usize = 20;
+
+/// Hidden size from which a model counts as wide. Narrower models get a higher learning rate and larger
+/// batches, as in the configurations of `configs/tasks`.
+const WIDE: usize = 512;
+
+/// Least number of updates of a run: small files are read in more epochs.
+const LEAST_UPDATES: f64 = 600.0;
+
+/// Macro F1 is the metric if the rarest label has less than this share of the most frequent one.
+const BALANCED_SHARE: f64 = 0.1;
+
+/// Number of evaluations, and of checkpoints, in a run.
+const EVALUATIONS: u64 = 6;
+
+/// Columns of a file of labelled texts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TextColumns {
+    /// Column of the (first) text.
+    pub text: String,
+    /// Column of the second text of a pair.
+    pub text_pair: Option<String>,
+    /// Column of the label or number.
+    pub label: String,
+    /// True if labels are lists.
+    pub has_lists: bool,
+    /// True if the evaluation file names a column otherwise, so that the configuration names none:
+    /// fine-tuning knows the usual names.
+    pub names_differ: bool,
+    /// A description of each column of the file.
+    pub found: Vec<String>,
+}
+
+impl TextColumns {
+    fn write(&self, yaml: &mut Yaml) {
+        yaml.line(2, &format!("text_column: {}", quoted(&self.text)));
+        if let Some(pair) = &self.text_pair {
+            yaml.line(2, &format!("text_pair_column: {}", quoted(pair)));
+        }
+        yaml.line(2, &format!("label_column: {}", quoted(&self.label)));
+    }
+}
+
+/// Statistics of labelled examples, and the model that learns from them.
+#[derive(Debug)]
+pub struct LabelledFacts {
+    /// Key `task`.
+    pub task: String,
+    /// Training file.
+    pub train: String,
+    /// Evaluation file; without it a tenth of the training file is held out.
+    pub eval: Option<String>,
+    /// Folder of the run.
+    pub output_dir: String,
+    /// Number of examples.
+    pub examples: usize,
+    /// Columns of texts and labels; `None` for tagged words.
+    pub columns: Option<TextColumns>,
+    /// Key `tag_scheme`, for tagged words.
+    pub tag_scheme: Option<String>,
+    /// Count of each label or type of entity, the most frequent first; empty for regression.
+    pub labels: Vec<(String, usize)>,
+    /// Tokens of each example, special tokens included, in ascending order. Not empty.
+    pub lengths: Vec<usize>,
+    /// Folder of the model.
+    pub model: String,
+    /// Width of the model.
+    pub hidden_size: usize,
+    /// Longest sequence that the model takes, in tokens.
+    pub longest_sequence: usize,
+}
+
+impl LabelledFacts {
+    /// The examples and labels in a few words.
+    pub fn summary(&self) -> String {
+        let examples = format_count(self.examples as u64);
+        match self.labels.len() {
+            0 => format!("{examples} examples"),
+            labels => format!("{examples} examples, {labels} labels"),
+        }
+    }
+
+    /// The configuration, with the reason of each choice as a comment.
+    pub fn to_yaml(&self) -> String {
+        let mut yaml = Yaml::default();
+        yaml.why(0, &format!("Made by `mlmtrain init` for {}.", self.summary()));
+        yaml.why(0, "Everything here may be changed; `mlmtrain config show` prints what is left out.");
+        yaml.line(0, "");
+        yaml.line(0, &format!("task: {}", self.task));
+        if self.has_lists() {
+            yaml.line(0, "problem_type: multi_label_classification");
+        }
+        yaml.line(0, &format!("model: {}", quoted(&self.model)));
+        yaml.line(0, "");
+        yaml.line(0, "run:");
+        yaml.line(2, &format!("output_dir: {}", quoted(&self.output_dir)));
+        yaml.line(0, "");
+        self.data(&mut yaml);
+        yaml.line(0, "");
+        yaml.why(0, "One seed says little: the report has the mean and the standard deviation of three.");
+        yaml.line(0, "seeds: [1, 2, 3]");
+        yaml.line(0, "");
+        self.training(&mut yaml);
+        yaml.0
+    }
+
+    fn has_lists(&self) -> bool {
+        self.columns.as_ref().is_some_and(|columns| columns.has_lists)
+    }
+
+    fn data(&self, yaml: &mut Yaml) {
+        yaml.line(0, "data:");
+        yaml.line(2, &format!("train_file: {}", quoted(&self.train)));
+        if let Some(eval) = &self.eval {
+            yaml.line(2, &format!("eval_file: {}", quoted(eval)));
+        } else {
+            let is_balanced = !self.labels.is_empty();
+            let shares = if is_balanced { ", and each label keeps its share" } else { "" };
+            yaml.why(2, &format!("Rows with the same text are on one side{shares}."));
+            yaml.line(2, "eval_fraction: 0.1");
+        }
+        if let Some(columns) = &self.columns {
+            yaml.why(2, &format!("The file has {}.", columns.found.join(", ")));
+            if columns.names_differ {
+                yaml.why(2, "The evaluation file names its columns otherwise; both have usual names.");
+            } else {
+                columns.write(yaml);
+            }
+        }
+        if let Some(scheme) = &self.tag_scheme {
+            yaml.line(2, &format!("tag_scheme: {scheme}"));
+        }
+        if !self.labels.is_empty() {
+            let listed = self.labels.iter().take(LISTED);
+            let mut listed: Vec<String> = listed
+                .map(|(label, count)| format!("{} {}", quoted(label), format_count(*count as u64)))
+                .collect();
+            let rest = self.labels.len().saturating_sub(LISTED);
+            if rest > 0 {
+                listed.push(format!("and {rest} more"));
+            }
+            yaml.why(2, &format!("Labels: {}.", listed.join(", ")));
+        }
+        let [median, most, longest] = [0.5, 0.99, 1.0].map(|share| self.length_at(share));
+        let able = self.longest_sequence;
+        yaml.why(
+            2,
+            &format!(
+                "Tokens of a text: the median is {median}, 99 of 100 have at most {most}, the longest has {longest}; \
+                 the model takes {able}."
+            ),
+        );
+        yaml.line(2, &format!("max_seq_length: {}", most.next_multiple_of(8).clamp(16, 512).min(able)));
+    }
+
+    /// The length that this share of the examples does not exceed.
+    fn length_at(&self, share: f64) -> usize {
+        self.lengths[((self.lengths.len() - 1) as f64 * share) as usize]
+    }
+
+    fn training(&self, yaml: &mut Yaml) {
+        let is_wide = self.hidden_size >= WIDE;
+        let rows: u32 = if is_wide { 16 } else { 32 };
+        let updates = self.examples as f64 / f64::from(rows);
+        let epochs = (LEAST_UPDATES / updates).ceil().clamp(3.0, 20.0);
+        let steps = ((updates * epochs) as u64 / EVALUATIONS).max(1);
+        yaml.line(0, "training:");
+        yaml.line(2, &format!("per_device_train_batch_size: {rows}"));
+        yaml.line(2, &format!("num_train_epochs: {epochs}"));
+        yaml.why(2, "Small models want a higher one.");
+        yaml.line(2, if is_wide { "learning_rate: 5.0e-5" } else { "learning_rate: 3.0e-4" });
+        yaml.line(2, "warmup_steps: 0.1");
+        yaml.line(2, "weight_decay: 0.01");
+        if self.task == "classify" && !self.has_lists() && self.has_rare_labels() {
+            yaml.why(
+                2,
+                "Some labels are rare: macro F1 counts each alike, accuracy does not. `class_weights: balanced` raises \
+                 their share of the loss.",
+            );
+            yaml.line(2, "metric_for_best_model: f1");
+            yaml.line(2, "load_best_model_at_end: true");
+        }
+        yaml.line(2, &format!("logging_steps: {}", (steps / 5).max(1)));
+        yaml.line(2, &format!("eval_steps: {steps}"));
+        yaml.line(2, &format!("save_steps: {steps}"));
+    }
+
+    fn has_rare_labels(&self) -> bool {
+        match (self.labels.first(), self.labels.last()) {
+            (Some((_, most)), Some((_, least))) => (*least as f64) < BALANCED_SHARE * *most as f64,
+            _ => false,
+        }
+    }
+}

@@ -1,0 +1,323 @@
+//! Guesses the columns of texts and labels in a labelled file, from their names or from the values of the
+//! first rows.
+
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use anyhow::Result;
+use serde_json::Value;
+
+use crate::recipe::TextColumns;
+use crate::tasks::labelled::read::{LABEL_COLUMNS, NUMBER_COLUMNS, TEXT_COLUMNS, format_of};
+use crate::tasks::labelled::rows::{RowFormat, rows_of};
+use crate::tasks::labelled::several;
+use base::error::Problem;
+use base::quantity::format_count;
+
+/// Number of rows that are read for a guess.
+const ROWS_READ: usize = 1000;
+
+/// Names of columns of texts that form a pair, as in the datasets of GLUE and others.
+const PAIRS: [(&str, &str); 6] = [
+    ("sentence1", "sentence2"),
+    ("question1", "question2"),
+    ("premise", "hypothesis"),
+    ("text", "text_pair"),
+    ("text_a", "text_b"),
+    ("question", "sentence"),
+];
+
+/// Most words of the name of a column.
+const WORDS_OF_A_NAME: usize = 5;
+
+/// Fewest words that the values of a column of texts have on average.
+const LEAST_WORDS_OF_A_TEXT: usize = 3;
+
+/// Most different labels per row. A column with more different values contains texts or row numbers.
+const MOST_LABELS_PER_ROW: f64 = 0.2;
+
+/// Statistics of one column.
+#[derive(Debug, Default)]
+struct Column {
+    name: String,
+    filled: usize,
+    characters: usize,
+    numbers: usize,
+    lists: usize,
+    values: BTreeSet<String>,
+}
+
+impl Column {
+    fn add(&mut self, value: &Value) {
+        let text = match value {
+            Value::Null => return,
+            Value::String(text) => text.trim().to_string(),
+            other => other.to_string(),
+        };
+        if text.is_empty() {
+            return;
+        }
+        self.filled += 1;
+        self.characters += text.chars().count();
+        self.numbers += usize::from(text.parse::<f64>().is_ok());
+        self.lists += usize::from(value.is_array() || several::list_of_text(&text).is_some());
+        self.values.insert(text);
+    }
+
+    fn mean_characters(&self) -> f64 {
+        self.characters as f64 / self.filled.max(1) as f64
+    }
+
+    fn is_numeric(&self) -> bool {
+        self.filled > 0 && self.numbers == self.filled
+    }
+
+    /// Returns true for values of several words, which are no numbers and no lists.
+    fn holds_texts(&self) -> bool {
+        let words: usize = self.values.iter().map(|value| value.split_whitespace().count()).sum();
+        !self.is_numeric() && self.lists == 0 && words >= LEAST_WORDS_OF_A_TEXT * self.values.len().max(1)
+    }
+
+    /// Returns true for more than one value, each of them in several rows.
+    fn may_be_labels(&self) -> bool {
+        let values = self.values.len();
+        let most = (self.filled as f64 * MOST_LABELS_PER_ROW).max(2.0);
+        values > 1 && 2 * values <= self.filled && values as f64 <= most
+    }
+
+    fn describe(&self) -> String {
+        let values = format_count(self.values.len() as u64);
+        let rows = if self.filled == ROWS_READ { " in the first 1,000 rows" } else { "" };
+        format!("`{}` ({values} values{rows} of {:.0} characters)", self.name, self.mean_characters())
+    }
+}
+
+/// The columns of a file, in its order.
+struct FileColumns(Vec<Column>);
+
+impl FileColumns {
+    /// Reads the statistics of the first rows.
+    fn read(path: &Path) -> Result<Self> {
+        let mut columns: Vec<Column> = Vec::new();
+        for row in rows_of(path, format_of(path)?)?.take(ROWS_READ) {
+            let fields = row?.into_fields().map_err(|problem| problem.at(path.display()))?;
+            for (name, value) in fields {
+                let known = columns.iter().position(|column| column.name == name);
+                let at = known.unwrap_or_else(|| {
+                    columns.push(Column { name, ..Column::default() });
+                    columns.len() - 1
+                });
+                columns[at].add(&value);
+            }
+        }
+        if columns.is_empty() {
+            return Err(Problem::new("has no examples").at(path.display()).into());
+        }
+        Ok(Self(columns))
+    }
+
+    fn named(&self, name: &str) -> Option<&Column> {
+        self.0.iter().find(|column| column.name == name)
+    }
+
+    /// The first of these names that the file has.
+    fn first_of(&self, names: &[&str]) -> Option<&Column> {
+        names.iter().find_map(|name| self.named(name))
+    }
+
+    /// The column with the longest texts, except those of `others`.
+    fn longest_texts(&self, others: &[Option<&str>]) -> Option<&Column> {
+        let texts = self.except(others).into_iter().filter(|column| !column.is_numeric());
+        texts.max_by(|a, b| a.mean_characters().total_cmp(&b.mean_characters()))
+    }
+
+    /// The column with the fewest labels, except those of `others`.
+    fn fewest_labels(&self, others: &[Option<&str>]) -> Option<&Column> {
+        let labels = self.except(others).into_iter().filter(|column| column.may_be_labels());
+        labels.min_by_key(|column| column.values.len())
+    }
+
+    /// The column with the most different numbers, except those of `others`.
+    fn most_numbers(&self, others: &[Option<&str>]) -> Option<&Column> {
+        let numbers = self.except(others).into_iter().filter(|column| column.is_numeric());
+        numbers.max_by_key(|column| column.values.len())
+    }
+
+    fn except(&self, others: &[Option<&str>]) -> Vec<&Column> {
+        self.0.iter().filter(|column| !others.contains(&Some(column.name.as_str()))).collect()
+    }
+
+    fn described(&self) -> Vec<String> {
+        self.0.iter().map(Column::describe).collect()
+    }
+
+    /// Returns true if the first line of a table seems to be an example: it has a text of several words, or a
+    /// label of the rows below it.
+    fn names_look_like_values(&self) -> bool {
+        self.0.iter().any(|column| {
+            let is_text = column.name.split_whitespace().count() > WORDS_OF_A_NAME;
+            is_text || column.may_be_labels() && column.values.contains(&column.name)
+        })
+    }
+
+    /// The error for a missing column: the column `asked` for, or one that looks like the `what`.
+    fn missing(&self, path: &Path, asked: Option<&str>, what: &str) -> Problem {
+        let there = self.described().join(", ");
+        let message = match asked {
+            Some(name) => format!("has no column `{name}`; there are {there}"),
+            None => format!("no column looks like the {what}; there are {there}"),
+        };
+        let hint = format!("name the column of the {what}: `--{what}-column NAME`");
+        Problem::usage(message).at(path.display()).hint(hint)
+    }
+}
+
+/// Returns true if fine-tuning finds a column of this name without a key. If `numbers` is true, the label is
+/// a number.
+pub fn is_usual_name(name: &str, numbers: bool) -> bool {
+    let labels = if numbers { NUMBER_COLUMNS } else { LABEL_COLUMNS };
+    TEXT_COLUMNS.contains(&name) || labels.contains(&name)
+}
+
+/// Returns the columns of a file, other than `field`, that hold texts, the largest first, each with its
+/// share of the characters of all texts in the first rows. `None` for a file without columns.
+pub fn other_texts(path: &Path, field: &str) -> Result<Option<Vec<(String, f64)>>> {
+    if !matches!(RowFormat::of(path), Some(format) if format != RowFormat::Conll) {
+        return Ok(None);
+    }
+    let columns = FileColumns::read(path)?;
+    let mut others = columns.except(&[Some(field)]);
+    others.retain(|column| column.holds_texts());
+    others.sort_by_key(|column| Reverse(column.characters));
+    let own = columns.named(field).map_or(0, |column| column.characters);
+    let all = own + others.iter().map(|column| column.characters).sum::<usize>();
+    let shares =
+        others.iter().map(|column| (column.name.clone(), column.characters as f64 / all.max(1) as f64));
+    Ok(Some(shares.collect()))
+}
+
+/// Names of columns that are already known.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct KnownColumns<'a> {
+    /// Column of the (first) text.
+    pub text: Option<&'a str>,
+    /// Column of the second text of a pair.
+    pub text_pair: Option<&'a str>,
+    /// Column of the label or number.
+    pub label: Option<&'a str>,
+}
+
+/// Guesses the columns of a file of labelled texts, except those that are `known`. If `numbers` is true, the
+/// label is a number. Errors list the columns of the file.
+pub fn guess_columns(path: &Path, known: KnownColumns<'_>, numbers: bool) -> Result<TextColumns> {
+    let KnownColumns { text, text_pair, label } = known;
+    let columns = FileColumns::read(path)?;
+    let has_header = matches!(format_of(path)?, RowFormat::Csv | RowFormat::Tsv);
+    if has_header && text.or(label).is_none() && columns.names_look_like_values() {
+        let names: Vec<String> = columns.0.iter().map(|column| format!("`{}`", column.name)).collect();
+        return Err(Problem::new(format!(
+            "the first line looks like an example, and must hold the names of the columns: {}",
+            names.join(", ")
+        ))
+        .at(format!("{}:1", path.display()))
+        .hint(
+            "add a first line such as `text,label`, or name two of these: `--text-column`, `--label-column`",
+        )
+        .into());
+    }
+    if text_pair.is_some_and(|name| columns.named(name).is_none()) {
+        return Err(columns.missing(path, text_pair, "text-pair").into());
+    }
+    let pair = PAIRS.iter().find(|(a, b)| columns.named(a).is_some() && columns.named(b).is_some());
+    let first = match (text, pair) {
+        (Some(name), _) => columns.named(name),
+        (None, Some((first, _))) => columns.named(first),
+        (None, None) => columns.first_of(&TEXT_COLUMNS).or_else(|| columns.longest_texts(&[label])),
+    };
+    let first = first.ok_or_else(|| columns.missing(path, text, "text"))?;
+    let second = text_pair.or(pair.filter(|(one, _)| *one == first.name).map(|(_, second)| *second));
+    let texts = [Some(first.name.as_str()), second];
+    let gold = match (label, numbers) {
+        (Some(name), _) => columns.named(name),
+        (None, true) => columns.first_of(&NUMBER_COLUMNS).or_else(|| columns.most_numbers(&texts)),
+        (None, false) => columns.first_of(&several::LABEL_COLUMNS).or_else(|| columns.fewest_labels(&texts)),
+    };
+    let gold = gold.ok_or_else(|| columns.missing(path, label, "label"))?;
+    Ok(TextColumns {
+        text: first.name.clone(),
+        text_pair: second.map(str::to_string),
+        label: gold.name.clone(),
+        has_lists: gold.lists > 0,
+        names_differ: false,
+        found: columns.described(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn guessed(name: &str, content: &str, numbers: bool) -> Result<(String, Option<String>, String), String> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(name);
+        std::fs::write(&path, content).unwrap();
+        let guess = guess_columns(&path, KnownColumns::default(), numbers);
+        guess.map(|of| (of.text, of.text_pair, of.label)).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn columns_are_guessed_from_their_names_or_values() {
+        let usual = table("id,text,label", |n| format!("{n},a text of some words {n},{}", n % 2));
+        assert_eq!(guessed("a.csv", &usual, false).unwrap(), ("text".into(), None, "label".into()));
+        let own = table("nr\tReview\tStars\tShop", |n| {
+            format!("{n}\tIt is a fine thing, number {n}\t{}\tshop{}", n % 5 + 1, n % 7)
+        });
+        assert_eq!(guessed("b.tsv", &own, false).unwrap(), ("Review".into(), None, "Stars".into()));
+        let pairs = table("index,sentence1,sentence2,score", |n| format!("{n},one {n},two {n},{}.5", n % 6));
+        assert_eq!(
+            guessed("c.csv", &pairs, true).unwrap(),
+            ("sentence1".into(), Some("sentence2".into()), "score".into())
+        );
+        let error = guessed("d.csv", "a,b\nx,y\nz,w\n", false).unwrap_err();
+        assert!(
+            error.contains("no column looks like the label") && error.contains("`--label-column"),
+            "{error}"
+        );
+        let error = guessed("e.csv", "a,b\n", false).unwrap_err();
+        assert!(error.ends_with("has no examples"), "{error}");
+        for header in ["How did serfdom develop in Russia ?,DESC", "a short one,1"] {
+            let rows = table(header, |n| format!("the text number {n},{}", ["DESC", "1"][n % 2]));
+            let error = guessed("f.csv", &rows, false).unwrap_err();
+            assert!(error.contains("f.csv:1: the first line looks like an example"), "{error}");
+        }
+    }
+
+    #[test]
+    fn other_columns_with_texts_are_found_with_their_share() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("news.jsonl");
+        let mut rows = Vec::new();
+        for n in 0..9 {
+            let row = serde_json::json!({
+                "title": "Three short words",
+                "text": "There are many more words in the text, four times.",
+                "url": format!("a.b/{n}"),
+                "day": format!("2018-04-2{n}"),
+                "tags": ["one two three"],
+            });
+            rows.push(row.to_string());
+        }
+        std::fs::write(&path, rows.join("\n")).unwrap();
+        for (field, expected) in [("text", ("title", 17.0 / 67.0)), ("title", ("text", 50.0 / 67.0))] {
+            let found = other_texts(&path, field).unwrap().unwrap();
+            assert_eq!(found, [(expected.0.to_string(), expected.1)]);
+        }
+        assert_eq!(other_texts(Path::new("book.txt"), "text").unwrap(), None);
+    }
+
+    /// A table of 40 rows.
+    fn table(header: &str, row: fn(usize) -> String) -> String {
+        std::iter::once(header.to_string()).chain((0..40).map(row)).collect::<Vec<_>>().join("\n")
+    }
+}

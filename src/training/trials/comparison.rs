@@ -1,0 +1,367 @@
+//! The comparison of models: each is fine-tuned on each task with the same budget, and compared with
+//! untrained twins and with floors, baselines without a neural network.
+//!
+//! A comparison may be stopped at any moment: the same command resumes it and writes the same tables. It
+//! keeps the records and predictions of the cells, no weights.
+
+mod every_eval_ever;
+mod html;
+mod protocol;
+mod report;
+mod result;
+
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::Result;
+
+use crate::tasks::list;
+use crate::tasks::list::FinetunedVisitor;
+use crate::tasks::run::Kind;
+use crate::tasks::target::{Examples, Floor, Target};
+use crate::train::used;
+use crate::trials::cell::{Cell, Done, file_name, require_files};
+use crate::trials::comparison::protocol::ProtocolResult;
+use crate::trials::comparison::result::{ModelSize, Row, RowKind, TaskResult};
+use crate::trials::equipment::Equipment;
+use crate::trials::forecast::Forecast;
+use crate::trials::{lanes, record};
+use base::error::Problem;
+use base::fs;
+use base::fs::FolderLock;
+use base::scores::measured;
+use config::NamedTask;
+use model::interop::{PretrainedFolder, read_folder};
+
+/// The file with the time at which a comparison began, in seconds since 1970.
+const STARTED: &str = "started";
+
+const STARTED_CAP_BYTES: u64 = 64;
+
+/// The models and tasks of a comparison, and the folder for its results.
+pub struct Comparison<'a> {
+    /// The tasks.
+    pub tasks: &'a [NamedTask],
+    /// Model folders.
+    pub models: &'a [PathBuf],
+    /// The folder for all cells and for the tables.
+    pub output: &'a Path,
+    /// The machine, progress and signals that all cells share.
+    pub with: Equipment<'a>,
+}
+
+/// One model of the comparison: as given, or the untrained twin of one.
+pub struct Entrant {
+    /// The name in tables and in the paths of cells.
+    pub name: String,
+    /// The model folder; a twin has the one of the model whose architecture and tokenizer it shares.
+    pub path: PathBuf,
+    /// The opened model folder.
+    pub folder: PretrainedFolder,
+    kind: RowKind,
+}
+
+impl Entrant {
+    /// True for an untrained twin.
+    pub fn is_twin(&self) -> bool {
+        self.kind == RowKind::Twin
+    }
+}
+
+impl Comparison<'_> {
+    /// Trains the cells that are not done yet, writes the tables into `output` and returns their lines. With
+    /// several processes, only rank 0 writes; the others return no lines.
+    pub fn run(&self) -> Result<Vec<String>> {
+        let is_first = self.with.world.is_first();
+        if is_first {
+            refuse_used(self.tasks, self.output)?;
+        }
+        let _lock = is_first.then(|| FolderLock::take(self.output)).transpose()?;
+        require_files(self.tasks.iter().map(|task| &task.config))?;
+        let entrants = checked_entrants(self.tasks, self.models)?;
+        // All files are read before anything is trained, so that a wrong line of the last one is found now.
+        let mut floors = Vec::new();
+        for task in self.tasks {
+            self.with.progress.note(&format!("reading `{}`", task.name));
+            floors.push(list::finetuned(task.config.goal(), ComputeFloors(task))?);
+        }
+        let cells = self.tasks.iter().map(|task| task.seeds.len() * entrants.len()).sum();
+        let mut forecast = Forecast::new(self.with.progress, cells);
+        let started = (is_first && follows_protocol(self.tasks)).then(|| started(self.output)).transpose()?;
+        let mut results = Vec::new();
+        let mut protocol_results = Vec::new();
+        for (task, floors) in self.tasks.iter().zip(floors) {
+            let training = TrainTask { comparison: self, task, entrants: &entrants, forecast: &mut forecast };
+            let mut rows = list::finetuned(task.config.goal(), training)?;
+            rows.extend(floors);
+            match &task.protocol {
+                Some(protocol) => protocol_results.push(ProtocolResult::new(task, protocol, &rows)),
+                None => results.push(TaskResult::new(task, &rows)),
+            }
+        }
+        match started {
+            _ if !is_first => Ok(Vec::new()),
+            Some(started) => protocol::write(&protocol_results, self.output, started),
+            None => report::write(&results, self.output),
+        }
+    }
+
+    /// Returns the folders of all cells.
+    pub fn folders(tasks: &[NamedTask], models: &[PathBuf], output: &Path) -> Vec<PathBuf> {
+        let names = names(models);
+        tasks
+            .iter()
+            .flat_map(|task: &NamedTask| -> Vec<PathBuf> {
+                names
+                    .iter()
+                    .flat_map(|name| {
+                        task.seeds
+                            .iter()
+                            .map(|&seed| folder(output, task, name, seed))
+                            .collect::<Vec<PathBuf>>()
+                    })
+                    .collect()
+            })
+            .collect()
+    }
+}
+
+/// Returns the cells of a model on a task, one for each seed, in folders below `output`.
+pub fn cells(output: &Path, task: &NamedTask, entrant: &Entrant) -> Vec<Cell> {
+    let mut config = task.config.clone();
+    config.model.clone_from(&entrant.path);
+    task.seeds
+        .iter()
+        .map(|&seed| {
+            let name = format!("{}: {}, seed={seed}", task.name, entrant.name);
+            Cell::new(name, folder(output, task, &entrant.name, seed), seed, &config)
+        })
+        .collect()
+}
+
+/// True if the tasks are trained and scored by a published protocol.
+fn follows_protocol(tasks: &[NamedTask]) -> bool {
+    tasks.iter().any(|task| task.protocol.is_some())
+}
+
+/// Refuses an output folder with tables that no comparison has written.
+pub fn refuse_used(tasks: &[NamedTask], output: &Path) -> Result<()> {
+    let more = follows_protocol(tasks).then_some(protocol::EVERY_EVAL_EVER);
+    used::refuse_for_many(output, &report::FILES.into_iter().chain(more).collect::<Vec<_>>())
+}
+
+fn folder(output: &Path, task: &NamedTask, name: &str, seed: u64) -> PathBuf {
+    output.join(file_name(&task.name)).join(file_name(name)).join(format!("seed-{seed}"))
+}
+
+/// Opens the models, and adds an untrained twin for each architecture and tokenizer among them. Refuses a
+/// model that takes fewer tokens than a task has.
+pub fn checked_entrants(tasks: &[NamedTask], models: &[PathBuf]) -> Result<Vec<Entrant>> {
+    let entrants = entrants(models)?;
+    check_lengths(tasks, &entrants)?;
+    Ok(entrants)
+}
+
+fn entrants(models: &[PathBuf]) -> Result<Vec<Entrant>> {
+    let mut entrants = Vec::new();
+    for (path, name) in models.iter().zip(names(models)) {
+        entrants.push(Entrant { name, path: path.clone(), folder: read_folder(path)?, kind: RowKind::Model });
+    }
+    let mut kinds = Vec::new();
+    for at in 0..models.len() {
+        let folder = &entrants[at].folder;
+        let name = &entrants[at].name;
+        let hashes = folder.tokenizer_files.iter().map(|path| fs::sha256_of_file(path));
+        let kind = (folder.config.clone(), hashes.collect::<Result<Vec<String>>>()?);
+        if kinds.contains(&kind) {
+            continue;
+        }
+        kinds.push(kind);
+        let name = format!("random twin of {name}");
+        let path = models[at].clone();
+        let folder = read_folder(&path)?.untrained();
+        entrants.push(Entrant { name, path, folder, kind: RowKind::Twin });
+    }
+    Ok(entrants)
+}
+
+/// Returns the names of models in tables: the last folder of each path (a run's folder, not its `final`), or
+/// the whole path if two models would have the same name.
+fn names(models: &[PathBuf]) -> Vec<String> {
+    let short: Vec<String> = models.iter().map(|path| short_name(path)).collect();
+    let names = models.iter().zip(&short).map(|(path, name)| {
+        let is_unique = short.iter().filter(|other| *other == name).count() == 1;
+        if is_unique { name.clone() } else { path.display().to_string() }
+    });
+    names.collect()
+}
+
+/// The last part of `path` that is not `final` or `.`.
+fn short_name(path: &Path) -> String {
+    let last = path.iter().rfind(|part| *part != "final" && *part != ".");
+    last.unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
+}
+
+fn check_lengths(tasks: &[NamedTask], entrants: &[Entrant]) -> Result<()> {
+    for (task, entrant) in tasks.iter().flat_map(|task| entrants.iter().map(move |entrant| (task, entrant))) {
+        let (length, longest) =
+            (task.config.data.sequence_length(), entrant.folder.config.max_sequence_length());
+        if length > longest {
+            let message = format!("is {length}, and `{}` takes {longest} tokens", entrant.path.display());
+            return Err(Problem::usage(message)
+                .at(format!("task `{}`: data.max_seq_length", task.name))
+                .hint(format!("set it to {longest} or less, for all models alike"))
+                .into());
+        }
+    }
+    Ok(())
+}
+
+/// Returns the time at which the comparison in `output` began, in seconds since 1970. It is stored, so that a
+/// comparison that was interrupted ends in the same bytes.
+fn started(output: &Path) -> Result<u64> {
+    let path = output.join(STARTED);
+    if fs::exists(&path) {
+        let text = fs::read_text_capped(&path, STARTED_CAP_BYTES)?;
+        return text.trim().parse().map_err(|_| {
+            let problem = Problem::new("is no number of seconds").at(path.display());
+            problem.hint("remove the file").into()
+        });
+    }
+    let seconds = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    fs::write_bytes(&path, format!("{seconds}\n").as_bytes())?;
+    Ok(seconds)
+}
+
+/// Computes the floors of a task: the scores that models have to beat.
+struct ComputeFloors<'a>(&'a NamedTask);
+
+impl FinetunedVisitor for ComputeFloors<'_> {
+    type Output = Result<Vec<Row>>;
+
+    fn visit<T: Target>(self) -> Self::Output {
+        let NamedTask { config, seeds, .. } = self.0;
+        let examples = Examples::<T>::read(config)?;
+        if !config.data.bootstrap {
+            let tested = examples.tested().map(|tested| tested.floors());
+            return Ok(floor_rows(vec![examples.floors()], tested.into_iter().collect()));
+        }
+        let mut floors = Vec::new();
+        let mut tested = Vec::new();
+        for drawn in seeds.iter().filter_map(|&seed| examples.drawn(config, seed)) {
+            floors.push(drawn.floors());
+            tested.extend(drawn.tested().map(|tested| tested.floors()));
+        }
+        Ok(floor_rows(floors, tested))
+    }
+}
+
+/// Turns the floors of each draw of the examples, and those on its test examples, into a row for each floor.
+fn floor_rows(floors: Vec<Vec<Floor>>, tested: Vec<Vec<Floor>>) -> Vec<Row> {
+    let mut rows: Vec<Row> = Vec::new();
+    for Floor { name, .. } in floors.first().into_iter().flatten() {
+        rows.push(Row {
+            name: (*name).to_string(),
+            kind: RowKind::Floor,
+            outcomes: Vec::new(),
+            test_outcomes: Vec::new(),
+            diverged: 0,
+            size: None,
+        });
+    }
+    for draw in floors {
+        rows.iter_mut().zip(draw).for_each(|(row, floor)| row.outcomes.push(floor.outcomes));
+    }
+    for draw in tested {
+        rows.iter_mut().zip(draw).for_each(|(row, floor)| row.test_outcomes.push(floor.outcomes));
+    }
+    rows
+}
+
+/// Trains all cells of a task and returns a row for each model.
+struct TrainTask<'a> {
+    comparison: &'a Comparison<'a>,
+    task: &'a NamedTask,
+    entrants: &'a [Entrant],
+    forecast: &'a mut Forecast,
+}
+
+impl FinetunedVisitor for TrainTask<'_> {
+    type Output = Result<Vec<Row>>;
+
+    fn visit<T: Target>(self) -> Self::Output {
+        let Self { comparison, task, entrants, forecast } = self;
+        let examples = Examples::<T>::read(&task.config)?;
+        comparison.with.progress.note(&format!("{}: {}", task.name, examples.summary()));
+        if let Some(text) = examples.warning() {
+            comparison.with.progress.warn(&format!("{}: {text}", task.name));
+        }
+        let jobs: Vec<Cell> =
+            entrants.iter().flat_map(|entrant| cells(comparison.output, task, entrant)).collect();
+        let mut lanes = jobs.len();
+        let mut sizes = Vec::new();
+        for Entrant { folder, .. } in entrants {
+            let machine = comparison.with.machine;
+            lanes = lanes.min(lanes::lanes(&jobs, &examples, &task.config, folder, machine)?);
+            sizes.push(ModelSize {
+                parameters: examples.kind(&task.config, folder).shapes()?.outline.num_parameters(),
+                max_sequence_length: folder.config.max_sequence_length(),
+                vocabulary_size: folder.config.encoder.vocab_size,
+            });
+        }
+        forecast.at_once(lanes, comparison.with.world.size);
+        let mut outcomes = vec![None; jobs.len()];
+        let mut test_outcomes = vec![None; jobs.len()];
+        lanes::side_by_side(
+            &jobs,
+            lanes,
+            comparison.with,
+            |at, with| {
+                let done = jobs[at].run(&examples, &entrants[at / task.seeds.len()].folder, with)?;
+                // Two processes must not remove the same weights at the same time.
+                if done.took.is_some() || with.world.is_first() {
+                    record::remove_weights(&jobs[at].folder)?;
+                }
+                Ok(done)
+            },
+            |at, done: Done| {
+                outcomes[at] = done.record.outcomes;
+                test_outcomes[at] = done.record.test_outcomes;
+                let result = outcomes[at].as_ref().map_or("training diverged".to_string(), |outcomes| {
+                    let score = measured(outcomes.score(task.metric), |score| format!("{score:.4}"));
+                    format!("{} {score}", task.metric.name())
+                });
+                forecast.add(&jobs[at].name, &result, done.took);
+                Ok(())
+            },
+        )?;
+        let mut rows = Vec::new();
+        for (at, (entrant, size)) in entrants.iter().zip(sizes).enumerate() {
+            let own = at * task.seeds.len()..(at + 1) * task.seeds.len();
+            rows.push(Row {
+                name: entrant.name.clone(),
+                kind: entrant.kind,
+                outcomes: outcomes[own.clone()].iter().flatten().cloned().collect(),
+                test_outcomes: test_outcomes[own.clone()].iter().flatten().cloned().collect(),
+                diverged: outcomes[own].iter().filter(|of_seed| of_seed.is_none()).count(),
+                size: Some(size),
+            });
+        }
+        Ok(rows)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn models_are_called_by_their_run_unless_two_would_be_the_same() {
+        for (paths, expected) in [
+            (["runs/a/final", "models/minilm/", "."], ["a", "minilm", "."]),
+            (["x/a/final", "y/a", "z/b"], ["x/a/final", "y/a", "b"]),
+        ] {
+            assert_eq!(names(&paths.map(PathBuf::from)), expected);
+        }
+    }
+}
