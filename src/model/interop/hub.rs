@@ -119,8 +119,8 @@ mod tests {
             assert_eq!(hub_name(Path::new(name)), Some(name));
         }
         for path in [
-            "src",
-            "src/none",
+            "layers",
+            "layers/none",
             "models/minilm",
             "runs/a",
             "a/b/c",
