@@ -1,4 +1,4 @@
-//! Circles inside a top-level module: its files and folders that use each other, also by way of others.
+//! Circles inside a module at any depth: its files and folders that use each other, also by way of others.
 //!
 //! Its own file has no part in them, since it declares all of them; what it exports is a use of the file
 //! that it comes from.
@@ -12,32 +12,35 @@ type Uses<'a> = BTreeMap<&'a str, BTreeMap<&'a str, String>>;
 
 /// Each circle once, from the member that is the first by name.
 pub(super) fn circles(sources: &[Source]) -> Vec<String> {
-    let modules: BTreeSet<&str> = sources.iter().map(Source::module).collect();
+    let modules: BTreeSet<&[String]> =
+        sources.iter().flat_map(|source| (1..source.path.len()).map(|depth| &source.path[..depth])).collect();
     modules.into_iter().flat_map(|module| circles_of(module, sources)).collect()
 }
 
-fn circles_of(module: &str, sources: &[Source]) -> Vec<String> {
+fn circles_of(module: &[String], sources: &[Source]) -> Vec<String> {
     let uses = uses_of(module, sources);
+    let name = module.join("::");
     let mut told = BTreeSet::new();
     let mut found = Vec::new();
     for first in uses.keys() {
         let Some(circle) = way_back(first, &uses).filter(|_| !told.contains(first)) else { continue };
         let steps = circle.windows(2).map(|step| format!(" -> {} ({})", step[1], uses[step[0]][step[1]]));
-        found.push(format!("`{module}` has a circle: {first}{}", steps.collect::<String>()));
+        found.push(format!("`{name}` has a circle: {first}{}", steps.collect::<String>()));
         told.extend(circle);
     }
     found
 }
 
-fn uses_of<'a>(module: &str, sources: &'a [Source]) -> Uses<'a> {
-    let inside = || sources.iter().filter(|source| source.module() == module);
+fn uses_of<'a>(module: &[String], sources: &'a [Source]) -> Uses<'a> {
+    let depth = module.len();
+    let inside = || sources.iter().filter(|source| source.path.starts_with(module));
     let exports: BTreeMap<&str, &str> =
-        inside().filter(|source| source.path.len() == 1).flat_map(exports_of).collect();
+        inside().filter(|source| source.path.len() == depth).flat_map(exports_of).collect();
     let mut uses = Uses::new();
-    for source in inside().filter(|source| source.path.len() > 1) {
-        let user = source.path[1].as_str();
+    for source in inside().filter(|source| source.path.len() > depth) {
+        let user = source.path[depth].as_str();
         for line in source.lines.iter().filter(|line| !line.in_tests) {
-            for name in source.used(1, line) {
+            for name in source.used(depth, line) {
                 let used = exports.get(name).copied().unwrap_or(name);
                 if used != user {
                     let place = || format!("{}:{}", source.file, line.number);
