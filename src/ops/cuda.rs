@@ -22,6 +22,7 @@ pub(crate) mod columns;
 #[cfg(any(test, feature = "cuda", feature = "cuda-on-host"))]
 pub mod described;
 pub mod gemm;
+mod gpu;
 pub mod libraries;
 mod machine;
 mod packet;
@@ -57,9 +58,9 @@ pub use driver::take;
 pub use driver::take_turns;
 #[cfg(all(feature = "cuda-on-host", not(feature = "cuda")))]
 pub use driver::with_candidates;
+pub use gpu::{Memory, Properties, Unavailable, is_out_of_memory};
 #[cfg(feature = "nccl")]
 pub use machine::load_nccl;
-pub use machine::{Memory, Properties, Unavailable, is_out_of_memory};
 pub use machine::{memory, open, properties, reserve, set_tf32};
 pub use packet::{Array, locks_pages};
 pub(crate) use packet::{Kind, Values};

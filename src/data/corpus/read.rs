@@ -12,6 +12,7 @@ use config::DataConfig;
 
 mod archive;
 mod assembly;
+mod content;
 mod documents;
 mod files;
 mod json_array;
@@ -19,6 +20,7 @@ mod json_object;
 mod jsonl;
 mod lines;
 mod parquet;
+mod reading;
 mod table;
 mod text;
 mod utf8;
@@ -30,7 +32,8 @@ pub use json_array::{Element, JsonElements};
 pub use json_object::without_nan;
 pub use lines::{Line, Lines};
 pub use parquet::ParquetObjects;
-pub use table::{Dialect, End, Fields, Kept, header_of};
+pub use reading::Dialect;
+pub use table::{End, Fields, Kept, header_of};
 pub use utf8::conversion;
 
 #[cfg(test)]

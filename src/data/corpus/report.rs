@@ -12,6 +12,8 @@ mod sections;
 mod table;
 mod tally;
 
+use anyhow::Result;
+
 pub use amount::Amount;
 pub use lengths::Lengths;
 pub use samples::{Sample, Samples};
@@ -23,6 +25,23 @@ pub const REPORT_JSON: &str = "report.json";
 
 /// File name of the HTML report in a prepared folder.
 pub const REPORT_HTML: &str = "report.html";
+
+impl Report {
+    /// Returns the content of `report.json`.
+    pub fn to_json(&self) -> Result<String> {
+        Ok(format!("{}\n", serde_json::to_string_pretty(self)?))
+    }
+
+    /// Returns the content of `report.html`: one page that needs neither network nor scripts.
+    pub fn to_html(&self) -> String {
+        html::page(self)
+    }
+
+    /// Returns the report for a terminal, as lines of at most 100 columns.
+    pub fn to_table(&self) -> Vec<String> {
+        table::lines(self)
+    }
+}
 
 #[cfg(test)]
 mod tests;

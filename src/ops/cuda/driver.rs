@@ -106,7 +106,7 @@ fn not_allocated(e: candle_core::Error, stream: &CudaStream, bytes: usize) -> ca
     let mib = |bytes: usize| bytes >> 20;
     candle_core::Error::msg(format!(
         "{}: {} MiB were asked for, {} of {} MiB are free: {e}",
-        super::machine::OUT_OF_MEMORY,
+        super::gpu::OUT_OF_MEMORY,
         mib(bytes),
         mib(free),
         mib(total)

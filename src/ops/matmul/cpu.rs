@@ -16,6 +16,7 @@ mod packing;
 mod pairs;
 mod single;
 mod target;
+mod tile_kernel;
 mod widened;
 
 use std::mem::MaybeUninit;

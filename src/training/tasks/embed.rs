@@ -1,11 +1,12 @@
 //! Vectors of texts: the last hidden states of an encoder, pooled. The head is ignored, so any model folder
 //! can be used. A folder of sentence-transformers gives the same vectors as in that library.
 
-mod file;
 mod npy;
 mod parquet;
 mod pooled;
 mod recipe;
+mod vector_file;
+mod vector_format;
 
 use std::path::Path;
 
@@ -27,7 +28,8 @@ use ops::segment_mean;
 use pooled::Mode;
 use recipe::{Recipe, Step};
 
-pub use file::{VectorFile, VectorFormat};
+pub use vector_file::VectorFile;
+pub use vector_format::VectorFormat;
 
 /// A model with everything that turns texts into vectors.
 pub struct Embedder {

@@ -5,10 +5,12 @@
 //! keeps the records and predictions of the cells, no weights.
 
 mod every_eval_ever;
+mod files;
 mod html;
 mod protocol;
-mod report;
+mod protocol_files;
 mod result;
+mod tables;
 
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -101,8 +103,8 @@ impl Comparison<'_> {
         }
         match started {
             _ if !is_first => Ok(Vec::new()),
-            Some(started) => protocol::write(&protocol_results, self.output, started),
-            None => report::write(&results, self.output),
+            Some(started) => protocol_files::write(&protocol_results, self.output, started),
+            None => files::write(&results, self.output),
         }
     }
 
@@ -146,8 +148,8 @@ fn follows_protocol(tasks: &[NamedTask]) -> bool {
 
 /// Refuses an output folder with tables that no comparison has written.
 pub fn refuse_used(tasks: &[NamedTask], output: &Path) -> Result<()> {
-    let more = follows_protocol(tasks).then_some(protocol::EVERY_EVAL_EVER);
-    used::refuse_for_many(output, &report::FILES.into_iter().chain(more).collect::<Vec<_>>())
+    let more = follows_protocol(tasks).then_some(protocol_files::EVERY_EVAL_EVER);
+    used::refuse_for_many(output, &files::FILES.into_iter().chain(more).collect::<Vec<_>>())
 }
 
 fn folder(output: &Path, task: &NamedTask, name: &str, seed: u64) -> PathBuf {

@@ -13,10 +13,11 @@ use tar::{Header, PaxExtensions};
 
 use crate::corpus::Rejection;
 use crate::corpus::read::Limits;
-use crate::corpus::read::assembly::Assembly;
-use crate::corpus::read::documents::{Records, text_records};
-use crate::corpus::read::files::{Reading, SourceFile, is_read, reading_of};
+use crate::corpus::read::assembly::{Assembly, Records};
+use crate::corpus::read::content::text_records;
+use crate::corpus::read::files::{SourceFile, is_read, reading_of};
 use crate::corpus::read::json_object::known_names;
+use crate::corpus::read::reading::Reading;
 use crate::corpus::read::window::Whole;
 use base::error::Problem;
 use base::fs;

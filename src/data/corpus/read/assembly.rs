@@ -1,4 +1,5 @@
-//! Assembles documents from lines and records, cuts long ones, and counts those that are left out.
+//! Assembles documents from the lines and records that a reader gives, cuts long ones, and counts those that
+//! are left out.
 //!
 //! A document is cut while it is read, so that a file that is one document is read in bounded memory, no
 //! matter how long.
@@ -17,6 +18,16 @@ use crate::corpus::{Document, Item, Location, Rejected, Rejection};
 use base::error::Problem;
 use base::secrets;
 use config::{InvalidUtf8, OnBadRecord};
+
+/// Reader of a format.
+pub(super) trait Records {
+    /// Reads one record (a line, an object, a row) into `out`, which may finish any number of documents.
+    /// Returns false at the end of the file, when all documents are finished.
+    fn advance(&mut self, out: &mut Assembly) -> Result<bool>;
+
+    /// Returns the number of bytes of the file, as stored on disk, that have been read so far.
+    fn position_bytes(&self) -> u64;
+}
 
 /// The document that is being assembled, and the finished items that were not taken yet.
 pub(super) struct Assembly {

@@ -8,39 +8,17 @@ use std::sync::Arc;
 use anyhow::Result;
 use serde_json::{Map, Value};
 
-use crate::corpus::read::table::Dialect;
+use crate::corpus::read::reading::{Columns, Dialect, Reading};
 use base::error::{Class, Problem, Problems, class_of};
 use base::fs;
 use base::fs::{Kind, TextFile};
-use config::{DocumentUnit, Format, SourceConfig};
+use config::{Format, SourceConfig};
 
 /// Entry of `files` that means standard input; a file of this name is written `./-`.
 const STANDARD_INPUT: &str = "-";
 
 /// Limit on the first line that is read to find out if it is a JSON object.
 const FIRST_LINE_BYTES: u64 = 1 << 20;
-
-/// Format of a file, with the settings to turn it into documents.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Reading {
-    /// Plain text.
-    Text(DocumentUnit),
-    /// One JSON object per line.
-    Jsonl(Columns),
-    /// A JSON array of objects, or a sequence of objects.
-    Json(Columns),
-    /// A table with a header.
-    Table(Dialect, Columns),
-    /// Apache Parquet.
-    Parquet(Columns),
-}
-
-/// Names of the fields or columns that are read.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Columns {
-    pub(super) text: String,
-    pub(super) title: Option<String>,
-}
 
 /// A file of the corpus.
 #[derive(Debug, Clone)]

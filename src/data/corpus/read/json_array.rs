@@ -10,11 +10,10 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 
-use crate::corpus::read::assembly::{Assembly, Origin};
-use crate::corpus::read::documents::Records;
-use crate::corpus::read::files::Columns;
+use crate::corpus::read::assembly::{Assembly, Origin, Records};
 use crate::corpus::read::json_object;
 use crate::corpus::read::lines::{BUFFER_BYTES, BYTE_ORDER_MARK, newlines};
+use crate::corpus::read::reading::Columns;
 use base::error::Problem;
 use base::fs::TextFile;
 

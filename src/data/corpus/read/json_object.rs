@@ -12,7 +12,7 @@ use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Vis
 use serde_json::{Map, Value};
 
 use crate::corpus::read::assembly::{Assembly, Origin};
-use crate::corpus::read::files::Columns;
+use crate::corpus::read::reading::Columns;
 use crate::corpus::read::utf8::Decoded;
 use base::error::Problem;
 

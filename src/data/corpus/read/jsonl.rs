@@ -4,11 +4,10 @@
 
 use anyhow::Result;
 
-use crate::corpus::read::assembly::{Assembly, Origin};
-use crate::corpus::read::documents::Records;
-use crate::corpus::read::files::Columns;
+use crate::corpus::read::assembly::{Assembly, Origin, Records};
 use crate::corpus::read::json_object;
 use crate::corpus::read::lines::{BYTE_ORDER_MARK, Lines};
+use crate::corpus::read::reading::Columns;
 
 /// Reads documents from JSONL.
 pub(super) struct JsonLines {

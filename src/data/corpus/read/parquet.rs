@@ -16,10 +16,10 @@ use parquet::errors::ParquetError;
 use parquet::file::metadata::{ParquetMetaData, ParquetMetaDataReader};
 use parquet::schema::types::ColumnDescPtr;
 
-use crate::corpus::read::assembly::{Assembly, Origin};
-use crate::corpus::read::documents::Records;
-use crate::corpus::read::files::{Columns, SourceFile};
+use crate::corpus::read::assembly::{Assembly, Origin, Records};
+use crate::corpus::read::files::SourceFile;
 use crate::corpus::read::json_object::known_names;
+use crate::corpus::read::reading::Columns;
 use crate::corpus::read::utf8::Decoded;
 use base::error::Problem;
 use base::fs;

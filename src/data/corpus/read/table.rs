@@ -8,10 +8,9 @@ use std::sync::Arc;
 use anyhow::Result;
 
 use crate::corpus::read::Limits;
-use crate::corpus::read::assembly::{Assembly, Origin};
-use crate::corpus::read::documents::Records;
-use crate::corpus::read::files::Columns;
+use crate::corpus::read::assembly::{Assembly, Origin, Records};
 use crate::corpus::read::json_object::known_names;
+use crate::corpus::read::reading::{Columns, Dialect};
 use crate::corpus::read::utf8::Decoded;
 use base::error::Problem;
 use base::fs::TextFile;
@@ -25,16 +24,6 @@ const HEADER_BYTES_MAX: u64 = 1 << 20;
 
 /// Limit on the number of columns.
 const COLUMNS_MAX: usize = 10_000;
-
-/// Separator and quoting of fields.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Dialect {
-    /// Separated by this byte or, with `None`, by the separator that the first line shows, usually a comma; a
-    /// field that contains the separator, a quote or a newline is in quotes (RFC 4180).
-    Csv(Option<u8>),
-    /// Separated by tabs; quotes are ordinary characters.
-    Tsv,
-}
 
 /// Reads documents from a table.
 pub(super) struct TableRows {

@@ -7,8 +7,7 @@
 
 use anyhow::Result;
 
-use crate::corpus::read::assembly::{Assembly, Origin};
-use crate::corpus::read::documents::Records;
+use crate::corpus::read::assembly::{Assembly, Origin, Records};
 use crate::corpus::read::lines::{Line, Lines};
 use crate::corpus::read::utf8::EXCERPT_BYTES;
 use crate::corpus::{Rejection, clean};

@@ -11,8 +11,7 @@ use anyhow::{Context, Result};
 
 use crate::corpus::Rejection;
 use crate::corpus::read::Limits;
-use crate::corpus::read::assembly::Assembly;
-use crate::corpus::read::documents::Records;
+use crate::corpus::read::assembly::{Assembly, Records};
 use crate::corpus::read::files::SourceFile;
 use crate::corpus::read::json_object::known_names;
 use crate::corpus::read::lines::Lines;

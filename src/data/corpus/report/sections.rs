@@ -4,10 +4,9 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
-use crate::corpus::report::{Amount, Samples, SourceTally, Tally, html, table};
+use crate::corpus::report::{Amount, Samples, SourceTally, Tally};
 
 const VERSION: u32 = 1;
 
@@ -99,21 +98,6 @@ impl Report {
             shards: None,
             samples: tally.samples,
         }
-    }
-
-    /// Returns the content of `report.json`.
-    pub fn to_json(&self) -> Result<String> {
-        Ok(format!("{}\n", serde_json::to_string_pretty(self)?))
-    }
-
-    /// Returns the content of `report.html`: one page that needs neither network nor scripts.
-    pub fn to_html(&self) -> String {
-        html::page(self)
-    }
-
-    /// Returns the report for a terminal, as lines of at most 100 columns.
-    pub fn to_table(&self) -> Vec<String> {
-        table::lines(self)
     }
 
     /// Returns the reasons, the most frequent one first.

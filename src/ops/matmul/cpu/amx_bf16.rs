@@ -13,9 +13,9 @@ use std::mem::MaybeUninit;
 use half::bf16;
 
 use super::avx512_bf16::store;
-use super::blocked::{Left, TileKernel};
 use super::pairs::{COLS, LANES, lanes, pack_cols, pair_at, pairs_from, transpose, words};
 use super::target::Target;
+use super::tile_kernel::{Left, TileKernel};
 use super::{Matrix, amx};
 use crate::element::Element;
 

@@ -16,9 +16,9 @@ use candle_core::DType;
 use half::bf16;
 
 use super::Matrix;
-use super::blocked::{Left, TileKernel};
 use super::pairs::{COLS, LANES, gather, lanes, load_square, pack_cols, pairs_from, transpose, words};
 use super::target::Target;
+use super::tile_kernel::{Left, TileKernel};
 use crate::element::Element;
 
 /// Kernel that multiplies bf16 by AVX-512-BF16.

@@ -11,9 +11,9 @@ use std::mem::MaybeUninit;
 use candle_core::DType;
 
 use super::Matrix;
-use super::blocked::{Left, TileKernel};
 use super::lanes::{Lanes, enter};
 use super::target::Target;
+use super::tile_kernel::{Left, TileKernel};
 use crate::element::Element;
 
 /// Kernel for operands of type `T` in vectors of `S`.

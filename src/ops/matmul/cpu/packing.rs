@@ -6,7 +6,7 @@ use rayon::iter::{IndexedParallelIterator, ParallelIterator};
 use rayon::slice::ParallelSliceMut;
 
 use super::Matrix;
-use super::blocked::{Left, TileKernel};
+use super::tile_kernel::{Left, TileKernel};
 
 thread_local! {
     static BUFFERS: RefCell<Buffers> = const { RefCell::new(Buffers::new()) };

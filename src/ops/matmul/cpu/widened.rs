@@ -6,8 +6,8 @@
 use std::marker::PhantomData;
 
 use super::Matrix;
-use super::blocked::{Left, TileKernel};
 use super::target::Target;
+use super::tile_kernel::{Left, TileKernel};
 use crate::element::Element;
 use crate::simd;
 use crate::simd::kernel;

@@ -3,9 +3,9 @@
 
 use std::fmt::Write;
 
-use crate::trials::comparison::report;
-use crate::trials::comparison::report::{NOTE, SEEDS_NOTE, number};
 use crate::trials::comparison::result::{RowKind, TaskResult};
+use crate::trials::comparison::tables;
+use crate::trials::comparison::tables::{NOTE, SEEDS_NOTE, number};
 use crate::trials::table::Table;
 use base::pages::chart::{Row, Rows};
 use base::pages::html;
@@ -26,8 +26,8 @@ pub(super) fn page(results: &[TaskResult]) -> String {
     }
     for result in results {
         let kinds: Vec<RowKind> = result.rows.iter().map(|row| row.kind).collect();
-        let scores = table(&report::scores(result, " · "), &kinds);
-        let pairs = pairs(&report::pairs(&result.pairs, result.metric.factor()));
+        let scores = table(&tables::scores(result, " · "), &kinds);
+        let pairs = pairs(&tables::pairs(&result.pairs, result.metric.factor()));
         let verdict = paragraph(&verdict(result));
         let strips = result.rows.iter().map(|row| Strip {
             name: &row.name,
@@ -35,9 +35,9 @@ pub(super) fn page(results: &[TaskResult]) -> String {
             scores: row.scores.clone(),
             mean: row.mean,
         });
-        let plot = plot(report::title(result), result.metric, strips.collect());
+        let plot = plot(tables::title(result), result.metric, strips.collect());
         let content = format!("{verdict}{plot}{scores}{pairs}");
-        main.push_str(&html::section(&report::title(result), &content));
+        main.push_str(&html::section(&tables::title(result), &content));
     }
     whole("Comparison of models", &main)
 }

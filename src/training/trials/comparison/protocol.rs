@@ -1,35 +1,18 @@
 //! The result of a comparison by a protocol: the mean over iterations of each score, with its interval, on
 //! validation and test examples; next to it the published scores of other models.
 //!
-//! The rows of the other kinds of comparison are in `result.rs`.
+//! The rows of the other kinds of comparison are in `result.rs`; `protocol_files.rs` writes these ones.
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
-use std::path::Path;
 
-use anyhow::Result;
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::trials::comparison::result::{ModelSize, Row, RowKind};
-use crate::trials::comparison::{every_eval_ever, html, report};
-use crate::trials::table::{Table, escaped, mean_and_deviation};
-use base::fs;
-use base::pages::html::section;
+use crate::trials::table::{Table, mean_and_deviation};
 use base::quantity::format_grouped;
 use base::scores::{Metric, Outcomes, mean, sample_std};
 use config::{Departure, NamedTask, ProtocolTask};
-
-/// The note that explains the numbers of a table.
-const NOTE: &str = "mean ± 1.96 standard errors over iterations, in percent; each iteration draws the examples \
-    of all three files with replacement, the same ones for all models";
-
-/// The note on the scores of entities.
-const ENTITIES_NOTE: &str = "micro F1 is EuroEval's: it counts words between entities as entities of a further \
-    type, too; entity F1 counts entities alone, as seqeval does with tags in upper case";
-
-/// The file in the schema Every Eval Ever.
-pub(super) const EVERY_EVAL_EVER: &str = "every_eval_ever.jsonl";
 
 /// Half of the width of an interval of 95 %, in standard errors.
 const STANDARD_ERRORS: f64 = 1.96;
@@ -127,11 +110,11 @@ impl ProtocolResult {
     }
 
     /// The score by which rows are ranked.
-    fn first_metric(&self) -> &'static str {
+    pub(super) fn first_metric(&self) -> &'static str {
         self.metrics.first().map_or("", |metric| metric.name())
     }
 
-    fn title(&self) -> String {
+    pub(super) fn title(&self) -> String {
         let what = if self.metrics.contains(&Metric::OverallF1) { "sentences" } else { "examples" };
         let iterations = match self.seeds.len() {
             1 => "1 iteration".to_string(),
@@ -143,7 +126,7 @@ impl ProtocolResult {
     }
 
     /// The table of scores: a row for each model, baseline and published model.
-    fn table(&self) -> Table {
+    pub(super) fn table(&self) -> Table {
         let mut header = vec!["model".to_string()];
         for split in ["test", "validation"] {
             header.extend(self.metrics.iter().map(|metric| format!("{split}: {}", metric.title())));
@@ -163,7 +146,7 @@ impl ProtocolResult {
     }
 
     /// Sentences about the table: what departs from the protocol, and where published scores are from.
-    fn remarks(&self) -> Vec<String> {
+    pub(super) fn remarks(&self) -> Vec<String> {
         let mut remarks = Vec::new();
         for one in &self.departures {
             let Departure { key, value, protocol } = one;
@@ -206,7 +189,8 @@ fn score(outcomes: &Outcomes, metric: Metric) -> f64 {
     if metric == Metric::MatthewsCorrelation && score.is_nan() { 0.0 } else { score }
 }
 
-fn text(estimate: Option<&Estimate>) -> String {
+/// An estimate in percent, or `-`.
+pub(super) fn text(estimate: Option<&Estimate>) -> String {
     estimate.map_or("-".to_string(), |one| mean_and_deviation(one.mean, one.half_width, 100.0))
 }
 
@@ -217,93 +201,6 @@ fn plain(value: &Value) -> String {
         Value::Null => "absent".to_string(),
         other => other.to_string(),
     }
-}
-
-/// Writes all files of a comparison into `output`, and returns the lines for a terminal. `started` is the
-/// time of its beginning, in seconds since 1970.
-pub(super) fn write(results: &[ProtocolResult], output: &Path, started: u64) -> Result<Vec<String>> {
-    let json = json!({"protocol": "euroeval", "note": NOTE, "tasks": results});
-    fs::write_bytes(&output.join("compare.json"), format!("{json:#}\n").as_bytes())?;
-    fs::write_bytes(&output.join("compare.html"), page(results).as_bytes())?;
-    let records = every_eval_ever::lines(results, started);
-    fs::write_bytes(&output.join(EVERY_EVAL_EVER), records.as_bytes())?;
-    let notes = notes(results);
-    let mut lines = Vec::new();
-    let mut markdown = "# Comparison by EuroEval's protocol\n".to_string();
-    for result in results {
-        let table = result.table();
-        lines.push(result.title());
-        lines.extend(table.lines());
-        lines.extend(result.remarks());
-        lines.push(String::new());
-        // Writing to a string cannot fail.
-        let _ = write!(markdown, "\n## {}\n\n{}\n", escaped(&result.title()), table.markdown());
-        for remark in result.remarks() {
-            let _ = writeln!(markdown, "{}  ", escaped(&remark));
-        }
-    }
-    lines.extend(notes.iter().map(ToString::to_string));
-    let _ = write!(markdown, "\n{}\n", notes.join("  \n"));
-    fs::write_bytes(&output.join("compare.md"), markdown.as_bytes())?;
-    let names = report::FILES.into_iter().chain([EVERY_EVAL_EVER]);
-    let paths: Vec<String> = names.map(|name| output.join(name).display().to_string()).collect();
-    lines.push(format!("written: {}", paths.join(", ")));
-    Ok(lines)
-}
-
-fn notes(results: &[ProtocolResult]) -> Vec<&'static str> {
-    let has_entities = results.iter().any(|result| result.metrics.contains(&Metric::OverallF1));
-    [NOTE].into_iter().chain(has_entities.then_some(ENTITIES_NOTE)).collect()
-}
-
-fn page(results: &[ProtocolResult]) -> String {
-    let title = "Comparison by EuroEval's protocol";
-    let mut main = html::heading(title, &notes(results));
-    let kinds: Vec<RowKind> = results.iter().flat_map(|result| &result.rows).map(|row| row.kind).collect();
-    main.push_str(&html::legend(&kinds));
-    if results.len() > 1 {
-        main.push_str(&section("All tasks", &html::table(&overview(results), &[])));
-    }
-    for result in results {
-        let kinds: Vec<RowKind> = result.rows.iter().map(|row| row.kind).collect();
-        let table = html::table(&result.table(), &kinds);
-        let strips = result.rows.iter().filter_map(|row| {
-            let estimate = row.test.get(result.first_metric())?;
-            let scores =
-                if estimate.scores.is_empty() { vec![estimate.mean] } else { estimate.scores.clone() };
-            Some(html::Strip { name: &row.name, kind: row.kind, scores, mean: Some(estimate.mean) })
-        });
-        let plot = result.metrics.first().map(|&metric| html::plot(result.title(), metric, strips.collect()));
-        let remarks: String = result.remarks().iter().map(|remark| html::note(remark)).collect();
-        let content = format!("{}{table}{remarks}", plot.unwrap_or_default());
-        main.push_str(&section(&result.title(), &content));
-    }
-    html::whole(title, &main)
-}
-
-/// The table of the first score of each task on test examples, with a row for each model.
-fn overview(results: &[ProtocolResult]) -> Table {
-    let mut names: Vec<&str> = Vec::new();
-    for row in results.iter().flat_map(|result| &result.rows) {
-        if !names.contains(&row.name.as_str()) {
-            names.push(&row.name);
-        }
-    }
-    let mut header = vec!["model".to_string()];
-    for result in results {
-        let metric = result.metrics.first().map_or("", |metric| metric.title());
-        header.push(format!("{} ({metric})", result.name));
-    }
-    let mut rows = Vec::new();
-    for name in names {
-        let mut cells = vec![name.to_string()];
-        for result in results {
-            let row = result.rows.iter().find(|row| row.name == name);
-            cells.push(text(row.and_then(|row| row.test.get(result.first_metric()))));
-        }
-        rows.push(cells);
-    }
-    Table { header, rows, marked: None, names: 1 }
 }
 
 #[cfg(test)]

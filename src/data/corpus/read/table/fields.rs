@@ -12,7 +12,7 @@ use anyhow::{Context, Result};
 use memchr::memchr3;
 
 use crate::corpus::read::lines::{BUFFER_BYTES, BYTE_ORDER_MARK};
-use crate::corpus::read::table::Dialect;
+use crate::corpus::read::reading::Dialect;
 use crate::corpus::read::utf8::EXCERPT_BYTES;
 use base::error::Problem;
 use base::fs::TextFile;

@@ -1,4 +1,4 @@
-//! Output files of vectors, in the format that the extension of the file's name selects.
+//! The formats of files of vectors; the extension of the file's name selects one.
 
 use std::path::Path;
 
@@ -6,17 +6,8 @@ use anyhow::Result;
 
 use crate::tasks::embed::npy::NpyFile;
 use crate::tasks::embed::parquet::ParquetFile;
-use crate::tasks::labelled::TextPair;
+use crate::tasks::embed::vector_file::VectorFile;
 use base::error::Problem;
-
-/// A file that is being written; it appears under its name only when it is complete.
-pub trait VectorFile {
-    /// Adds a row for each text.
-    fn write(&mut self, texts: &[TextPair], vectors: &[Vec<f32>]) -> Result<()>;
-
-    /// Completes the file.
-    fn finish(self: Box<Self>) -> Result<()>;
-}
 
 /// Format of a file of vectors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
