@@ -1,5 +1,7 @@
 //! Threads that act as processes in tests, so that sums and decisions are tested without a launcher.
 
+#![expect(clippy::unwrap_used, reason = "only tests call it")]
+
 use std::ops::Range;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;

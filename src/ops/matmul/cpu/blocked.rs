@@ -14,7 +14,7 @@ use rayon::iter::{IntoParallelIterator, ParallelIterator};
 
 use super::packing::{Buffer, Buffers, Packed, Rows, Strips, with_buffers, with_shared};
 use super::target::Target;
-use super::tile_kernel::{Left, TileKernel};
+use super::tile_kernel::TileKernel;
 use super::{Output, Term};
 use crate::element::Element;
 
