@@ -233,6 +233,12 @@ fn what_cannot_be_tuned_is_refused_and_nothing_is_written() {
         &many,
         &["--budget: does not suffice: ", " candidates take about ", "hint: give a larger one"],
     );
+    let causal = ["training.phases=[{until_step: 20, objective: causal}]"];
+    refused(
+        &causal,
+        &RATES,
+        &["training.phases: a rung ends at step 13, in a causal phase (until step 20)", "hint: give a larger"],
+    );
     place.run(&["training.max_steps=2"], &[]).ok();
     refused(&[], &[], &["run: holds `final` of a run", "hint: choose another `run.output_dir`"]);
     let lost = ["--budget", "10m", "--vary", "learning_rate=1e30,1e31"];

@@ -345,10 +345,25 @@ impl<C: Tunable> Tune<'_, C> {
             return Err(Problem::usage(message).at("--budget").hint(hint).into());
         }
         let record = self.record(&rungs, speed.planned_steps, steps);
+        self.refuse_causal(&record.rungs)?;
         record.write(self.output)?;
         let text = steps_text(&record.rungs, record.planned_steps);
         with.progress.note(&format!("{text}; about {}", format_span(speed.seconds(&rungs, steps))));
         Ok(record)
+    }
+
+    /// Refuses rungs that end in a causal phase: the model has not learnt to predict masked tokens there, so
+    /// their loss says nothing about the candidates.
+    fn refuse_causal(&self, rungs: &[RungRecord]) -> Result<()> {
+        let causal_steps = self.base.clone().sections().training.causal_steps();
+        let Some(rung) = rungs.iter().find(|rung| rung.steps <= causal_steps) else { return Ok(()) };
+        let steps = rung.steps;
+        let message = format!(
+            "a rung ends at step {steps}, in a causal phase (until step {causal_steps}), and candidates are ranked \
+             by masked tokens"
+        );
+        let hint = "give a larger budget, compare fewer candidates, or shorten the causal phases";
+        Err(Problem::usage(message).at("training.phases").hint(hint).into())
     }
 
     /// Trains the first candidate that does not diverge for some steps, twice: a resume shows what it takes.
