@@ -7,16 +7,17 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 
+use crate::commands::config_args::RunChangeArgs;
 use crate::commands::notify::notify;
 use crate::commands::{staging, terminal, together, upload};
 use crate::config::{CacheConfig, NamedTask, Override, Protocol, to_yaml};
 use crate::distributed::World;
 use crate::error::Problem;
 use crate::interop::read_folder;
+use crate::machine;
 use crate::telemetry::Progress;
 use crate::train::signals::Signals;
 use crate::trials::{Comparison, Equipment, cell};
-use crate::{config, machine};
 
 /// Arguments of `compare`.
 #[derive(Debug, Args)]
@@ -44,15 +45,9 @@ pub struct CompareArgs {
     /// Folder of the runs and the tables
     #[arg(long, value_name = "DIR", default_value = "runs/compare")]
     pub output_dir: PathBuf,
-    /// Threads; 0 means one for each core that this process may use (key `run.threads`)
-    #[arg(long, value_name = "N")]
-    pub threads: Option<u32>,
-    /// Lay a profile of the list over the rest (table `profiles`); may be repeated, later ones win
-    #[arg(long, value_name = "NAME")]
-    pub profile: Vec<String>,
-    /// Change a key of all tasks, e.g. `training.num_train_epochs=1`; may be repeated
-    #[arg(long, value_name = "KEY=VALUE")]
-    pub set: Vec<String>,
+    /// Changes for all tasks.
+    #[command(flatten)]
+    pub changes: RunChangeArgs,
     /// Say what would be done and what it would cost, and do nothing
     #[arg(long)]
     pub dry_run: bool,
@@ -84,8 +79,7 @@ pub fn run(args: &CompareArgs) -> Result<()> {
     }
     overrides.extend(args.seeds.clone().map(|seeds| Override::flag("--seeds", "seeds", seeds)));
     overrides.extend(args.at_once.map(|runs| Override::flag("--at-once", "runs_at_once", runs)));
-    overrides.extend(args.threads.map(|threads| Override::flag("--threads", "run.threads", threads)));
-    overrides.extend(config::overrides(&args.profile, &args.set)?);
+    overrides.extend(args.changes.overrides()?);
     let repeated = (1..args.models.len()).find(|&at| args.models[..at].contains(&args.models[at]));
     if let Some(model) = repeated.map(|at| &args.models[at]) {
         let problem = Problem::usage(format!("names `{}` twice", model.display())).at("--models");

@@ -7,10 +7,11 @@ use anyhow::Result;
 use clap::{Args, Subcommand, ValueEnum};
 use serde::Serialize;
 
+use crate::commands::config_args::ChangeArgs;
 use crate::commands::outputs::OverwriteArgs;
 use crate::commands::terminal;
 use crate::commands::terminal::stdout_line;
-use crate::config::{AnyLoaded, FinetuneTask, Kind, Loaded, Override, Purpose};
+use crate::config::{AnyLoaded, FinetuneTask, Kind, Loaded, Purpose};
 use crate::error::Problems;
 use crate::fs::Output;
 use crate::{config, fs};
@@ -60,12 +61,9 @@ pub struct FileArgs {
     /// YAML or JSON configuration of `pretrain`, `finetune` or `compare`
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// Lay a profile of the configuration over the rest, as the other commands do; may be repeated
-    #[arg(long, value_name = "NAME")]
-    pub profile: Vec<String>,
-    /// Change one key, as the other commands do; may be repeated
-    #[arg(long, value_name = "KEY=VALUE")]
-    pub set: Vec<String>,
+    /// Changes to it.
+    #[command(flatten)]
+    pub changes: ChangeArgs,
 }
 
 /// Arguments of `config show`.
@@ -144,7 +142,7 @@ pub fn run(command: &ConfigCommand) -> Result<()> {
 
 fn check(args: &FileArgs) -> Result<String, Problems> {
     let path: &Path = &args.file;
-    let command = match config::load_any(path, &args.overrides()?)? {
+    let command = match config::load_any(path, &args.changes.overrides()?)? {
         AnyLoaded::Pretrain(_) => "pretrain",
         AnyLoaded::Finetune(_) | AnyLoaded::Sweep(_) => "finetune",
         AnyLoaded::Tasks(_) => "compare",
@@ -167,15 +165,9 @@ fn convert(args: &ConvertArgs) -> Result<()> {
     }
 }
 
-impl FileArgs {
-    fn overrides(&self) -> Result<Vec<Override>, Problems> {
-        config::overrides(&self.profile, &self.set)
-    }
-}
-
 fn show(args: &ShowArgs) -> Result<String, Problems> {
     let ShowArgs { file, json } = args;
-    Ok(match config::load_any(&file.file, &file.overrides()?)? {
+    Ok(match config::load_any(&file.file, &file.changes.overrides()?)? {
         AnyLoaded::Pretrain(loaded) => shown(&loaded, *json),
         AnyLoaded::Finetune(loaded) | AnyLoaded::Sweep(loaded) => shown(&loaded, *json),
         AnyLoaded::Tasks(tasks) => {

@@ -1,4 +1,4 @@
-//! The arguments of `pretrain` and `prepare`: a configuration file and changes to it.
+//! Arguments that change a configuration, and those of `pretrain` and `prepare`.
 
 use std::convert::Infallible;
 use std::path::PathBuf;
@@ -12,21 +12,52 @@ use crate::config;
 use crate::config::{Loaded, Override, PretrainConfig};
 use crate::error::Problems;
 
+/// Changes to a configuration.
+#[derive(Debug, Args)]
+pub struct ChangeArgs {
+    /// Lay a profile of the configuration over the rest (table `profiles`); may be repeated, later ones win
+    #[arg(long, value_name = "NAME")]
+    pub profile: Vec<String>,
+    /// Change one key, e.g. `training.max_steps=100`; may be repeated
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+}
+
+impl ChangeArgs {
+    /// Returns the changes in the order in which they apply.
+    pub fn overrides(&self) -> Result<Vec<Override>, Problems> {
+        config::overrides(&self.profile, &self.set)
+    }
+}
+
+/// Changes to a configuration of something that is computed.
+#[derive(Debug, Args)]
+pub struct RunChangeArgs {
+    /// Threads; 0 means one for each core that this process may use (key `run.threads`)
+    #[arg(long, value_name = "N")]
+    pub threads: Option<u32>,
+    /// The other changes.
+    #[command(flatten)]
+    pub changes: ChangeArgs,
+}
+
+impl RunChangeArgs {
+    /// Returns the changes in the order in which they apply.
+    pub fn overrides(&self) -> Result<Vec<Override>, Problems> {
+        let threads = self.threads.map(|threads| Override::flag("--threads", "run.threads", threads));
+        Ok(threads.into_iter().chain(self.changes.overrides()?).collect())
+    }
+}
+
 /// A configuration file and changes to it.
 #[derive(Debug, Args)]
 pub struct ConfigArgs {
     /// YAML or JSON configuration
     #[arg(long, value_name = "FILE")]
     pub config: PathBuf,
-    /// Lay a profile of the configuration over the rest (table `profiles`); may be repeated, later ones win
-    #[arg(long, value_name = "NAME")]
-    pub profile: Vec<String>,
-    /// Change one key for this run, e.g. `training.max_steps=100`; may be repeated
-    #[arg(long, value_name = "KEY=VALUE")]
-    pub set: Vec<String>,
-    /// Threads; 0 means one for each core that this process may use (key `run.threads`)
-    #[arg(long, value_name = "N")]
-    pub threads: Option<u32>,
+    /// Changes to it.
+    #[command(flatten)]
+    pub changes: RunChangeArgs,
 }
 
 impl ConfigArgs {
@@ -38,8 +69,7 @@ impl ConfigArgs {
 
     /// Loads the configuration like [`ConfigArgs::load`], with the settings of more flags.
     fn load_with(&self, mut overrides: Vec<Override>) -> Result<Loaded<PretrainConfig>, Problems> {
-        overrides.extend(self.threads.map(|threads| Override::flag("--threads", "run.threads", threads)));
-        overrides.extend(config::overrides(&self.profile, &self.set)?);
+        overrides.extend(self.changes.overrides()?);
         config::load_pretrain_with(&self.config, &overrides)
     }
 }

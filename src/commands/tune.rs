@@ -10,11 +10,12 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::Args;
 
+use crate::commands::config_args::RunChangeArgs;
 use crate::commands::notify::notify;
 use crate::commands::outputs::OverwriteArgs;
 use crate::commands::{next_step, prepare, terminal, upload};
 use crate::config;
-use crate::config::{Override, Tuning, TuningPlan, Vary};
+use crate::config::{Tuning, TuningPlan, Vary};
 use crate::distributed::World;
 use crate::error::{Class, Problem};
 use crate::quantity::parse_duration;
@@ -59,15 +60,9 @@ pub struct TuneArgs {
     /// Say what would be done, and do nothing
     #[arg(long)]
     pub dry_run: bool,
-    /// Lay a profile of the configuration over the rest (table `profiles`); may be repeated, later ones win
-    #[arg(long, value_name = "NAME")]
-    pub profile: Vec<String>,
-    /// Change one key for all candidates, e.g. `training.max_steps=1000`; may be repeated
-    #[arg(long, value_name = "KEY=VALUE")]
-    pub set: Vec<String>,
-    /// Threads; 0 means one for each core that this process may use (key `run.threads`)
-    #[arg(long, value_name = "N")]
-    pub threads: Option<u32>,
+    /// Changes for all candidates.
+    #[command(flatten)]
+    pub changes: RunChangeArgs,
 }
 
 fn duration(text: &str) -> Result<Duration, String> {
@@ -76,11 +71,8 @@ fn duration(text: &str) -> Result<Duration, String> {
 
 /// Runs the subcommand.
 pub fn run(args: &TuneArgs) -> Result<()> {
-    let threads = args.threads.map(|threads| Override::flag("--threads", "run.threads", threads));
-    let overrides: Vec<Override> =
-        threads.into_iter().chain(config::overrides(&args.profile, &args.set)?).collect();
     let vary = Vary { keys: &args.vary, candidates: args.settings.map(|count| count as usize) };
-    match config::load_tuning(&args.config, &overrides, vary)? {
+    match config::load_tuning(&args.config, &args.changes.overrides()?, vary)? {
         TuningPlan::Pretrain(tuning) => pretraining::run(args, &tuning),
         TuningPlan::Finetune(tuning) => finetuning::run(args, &tuning),
     }

@@ -237,7 +237,10 @@ fn what_cannot_be_tuned_is_refused_and_nothing_is_written() {
     refused(
         &causal,
         &RATES,
-        &["training.phases: a rung ends at step 13, in a causal phase (until step 20)", "hint: give a larger"],
+        &[
+            "training.phases: a rung ends at step 13, in a causal phase (until step 20)",
+            "hint: give a larger",
+        ],
     );
     place.run(&["training.max_steps=2"], &[]).ok();
     refused(&[], &[], &["run: holds `final` of a run", "hint: choose another `run.output_dir`"]);

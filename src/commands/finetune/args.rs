@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 
+use crate::commands::config_args::RunChangeArgs;
 use crate::commands::scoring_args::column;
 use crate::commands::training_flags::TrainingFlags;
 use crate::config;
@@ -93,15 +94,9 @@ pub struct FinetuneArgs {
     /// Folder of the results (key `run.output_dir`)
     #[arg(long, value_name = "DIR")]
     pub output_dir: Option<PathBuf>,
-    /// Threads; 0 means one for each core that this process may use (key `run.threads`)
-    #[arg(long, value_name = "N")]
-    pub threads: Option<u32>,
-    /// Lay a profile of the configuration over the rest (table `profiles`); may be repeated, later ones win
-    #[arg(long, value_name = "NAME")]
-    pub profile: Vec<String>,
-    /// Change any other key, e.g. `training.learning_rate=3e-5`; may be repeated
-    #[arg(long, value_name = "KEY=VALUE")]
-    pub set: Vec<String>,
+    /// Changes of any other key.
+    #[command(flatten)]
+    pub changes: RunChangeArgs,
     // Last, because its help heading would also apply to the fields after it.
     /// Hyper-parameters that are changed often.
     #[command(flatten)]
@@ -114,7 +109,7 @@ impl FinetuneArgs {
     pub fn load(&self) -> Result<FinetunePlan, Problems> {
         self.need_file_or_flags().map_err(|problem| Problems(vec![problem]))?;
         let mut overrides = self.flags().map_err(|problem| Problems(vec![problem]))?;
-        overrides.extend(config::overrides(&self.profile, &self.set)?);
+        overrides.extend(self.changes.overrides()?);
         let swept = Swept { axes: &self.sweep, fractions: &self.fractions };
         config::load_plan(self.config.as_deref(), &overrides, swept)
     }
@@ -180,7 +175,6 @@ impl FinetuneArgs {
         flags.extend(self.at_once.map(|runs| Override::flag("--at-once", "runs_at_once", runs)));
         flags.extend(self.labels.clone().map(|names| Override::flag("--labels", "data.labels", names)));
         flags.extend(self.seeds.clone().map(|seeds| Override::flag("--seeds", "seeds", seeds)));
-        flags.extend(self.threads.map(|threads| Override::flag("--threads", "run.threads", threads)));
         flags.extend(self.training.of_finetuning());
         Ok(flags)
     }

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use crate::commands::config_args::RunChangeArgs;
+
 /// Arguments of `verify-resume`.
 #[derive(Debug, Args)]
 pub struct VerifyResumeArgs {
@@ -14,15 +16,9 @@ pub struct VerifyResumeArgs {
     /// its end
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u64).range(2..))]
     pub steps: u64,
-    /// Lay a profile of the configuration over the rest, as the other commands do; may be repeated
-    #[arg(long, value_name = "NAME")]
-    pub profile: Vec<String>,
-    /// Change one key, as the other commands do; may be repeated
-    #[arg(long, value_name = "KEY=VALUE")]
-    pub set: Vec<String>,
-    /// Threads; 0 means one for each core that this process may use (key `run.threads`)
-    #[arg(long, value_name = "N")]
-    pub threads: Option<u32>,
+    /// Changes to the configuration.
+    #[command(flatten)]
+    pub changes: RunChangeArgs,
     /// Leave the folders of both runs where they are, to look at
     #[arg(long)]
     pub keep: bool,

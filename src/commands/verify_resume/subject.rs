@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
+use crate::commands::config_args::RunChangeArgs;
 use crate::commands::verify_resume::args::VerifyResumeArgs;
 use crate::config::AnyLoaded;
 use crate::error::Problem;
@@ -45,12 +46,13 @@ impl Subject {
     /// Reads and checks the configuration.
     pub(super) fn load(args: &VerifyResumeArgs) -> Result<Self> {
         let mut arguments = vec![OsString::from("--config"), args.config.clone().into()];
-        arguments.extend(args.profile.iter().flat_map(|name| ["--profile".into(), name.into()]));
-        arguments.extend(args.set.iter().flat_map(|set| ["--set".into(), set.into()]));
-        if let Some(threads) = args.threads {
+        let RunChangeArgs { threads, changes } = &args.changes;
+        arguments.extend(changes.profile.iter().flat_map(|name| ["--profile".into(), name.into()]));
+        arguments.extend(changes.set.iter().flat_map(|set| ["--set".into(), set.into()]));
+        if let Some(threads) = threads {
             arguments.extend(["--threads".into(), threads.to_string().into()]);
         }
-        Ok(match config::load_any(&args.config, &config::overrides(&args.profile, &args.set)?)? {
+        Ok(match config::load_any(&args.config, &changes.overrides()?)? {
             AnyLoaded::Pretrain(loaded) => {
                 let config = loaded.config;
                 let prepared_dir = Some(config.prepared_dir());
