@@ -233,7 +233,7 @@ fn what_cannot_be_tuned_is_refused_and_nothing_is_written() {
         &many,
         &["--budget: does not suffice: ", " candidates take about ", "hint: give a larger one"],
     );
-    let causal = ["training.phases=[{until_step: 20, objective: causal}]"];
+    let causal = ["training.phases=[{until_step: 20, max_seq_length: 32, objective: causal}]"];
     refused(
         &causal,
         &RATES,
