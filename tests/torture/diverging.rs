@@ -2,8 +2,8 @@
 //! and the step that failed, which `mlmtrain replay` must find its way through; and so again when it is
 //! started again.
 //!
-//! Losses that are planted in the data (skip, roll back) are tested in `src/training/train/tests/divergence.rs`: the
-//! program has no door for them.
+//! Losses that are planted in the data (skip, roll back) are tested in `src/training/train/tests/divergence.rs`:
+//! the program has no door for them.
 
 use std::process::Command;
 

@@ -1,7 +1,7 @@
 //! The fine-tuning run of any task: labelled examples, a pretrained encoder and a new head.
 //!
-//! `training_data.rs` has the batches and evaluations of a run, `opened.rs` a trained model. A [`Target`] has what
-//! differs between tasks.
+//! `training_data.rs` has the batches and evaluations of a run, `opened.rs` a trained model. A [`Target`] has
+//! what differs between tasks.
 
 mod judge;
 mod opened;

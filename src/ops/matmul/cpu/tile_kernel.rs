@@ -1,4 +1,4 @@
-//! What a kernel for the tiles of a product gives: its sizes, how it packs its operands, and one tile.
+//! The kernel of one tile of a product: its sizes, how it packs its operands, and the tile itself.
 
 use super::Matrix;
 use super::target::Target;
