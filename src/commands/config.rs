@@ -61,7 +61,7 @@ pub struct FileArgs {
     /// YAML or JSON configuration of `pretrain`, `finetune` or `compare`
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// Changes to it.
+    /// Changes to the configuration.
     #[command(flatten)]
     pub changes: ChangeArgs,
 }

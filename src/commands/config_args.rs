@@ -55,7 +55,7 @@ pub struct ConfigArgs {
     /// YAML or JSON configuration
     #[arg(long, value_name = "FILE")]
     pub config: PathBuf,
-    /// Changes to it.
+    /// Changes to the configuration.
     #[command(flatten)]
     pub changes: RunChangeArgs,
 }

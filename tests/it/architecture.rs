@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use source::{Line, Source, is_part_of_name};
+use source::{CRATES_OF_MODULES, Line, Source, is_part_of_name};
 
 /// A module may use itself and those before it. The table in `src/lib.rs` must be the same.
 const MODULES: [&str; 36] = [
@@ -91,7 +91,7 @@ fn the_table_in_lib_rs_is_the_same() {
 
 /// The modules that a line of `lib.rs` declares, or takes from another crate.
 fn declared_modules(line: &str) -> Vec<&str> {
-    let crates = ["base", "data", "model", "training"].map(|name| format!("pub use {name}::"));
+    let crates = CRATES_OF_MODULES.map(|name| format!("pub use {name}::"));
     let mut starts = crates.iter().map(String::as_str).chain(["pub mod ", "pub use "]);
     let names = starts.find_map(|start| line.strip_prefix(start)?.strip_suffix(';'));
     let names = names.into_iter().flat_map(|names| names.trim_matches(['{', '}']).split(", "));

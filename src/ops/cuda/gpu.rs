@@ -40,7 +40,10 @@ pub enum Unavailable {
         why: String,
     },
     /// The kernels were not compiled for a GPU this old.
-    #[error("the GPU has compute capability {}.{}, the oldest supported is {}.{}", capability.0, capability.1, oldest.0, oldest.1)]
+    #[error(
+        "the GPU has compute capability {}.{}, the oldest supported is {}.{}",
+        capability.0, capability.1, oldest.0, oldest.1
+    )]
     TooOld {
         /// Compute capability of the GPU.
         capability: (u32, u32),
@@ -55,7 +58,8 @@ impl Unavailable {
         match self {
             Self::NotBuilt => "build it with `cargo build --release --features cuda` (README, \"On a GPU\")",
             Self::DriverMissing => {
-                "install the driver of the GPU, 580 or newer (`nvidia-smi` must work); in a container, give it the GPU (`docker run --gpus all`)"
+                "install the driver of the GPU, 580 or newer (`nvidia-smi` must work); in a container, give it the \
+                 GPU (`docker run --gpus all`)"
             }
             Self::Driver(_) => "`nvidia-smi` shows what the driver sees; CUDA_VISIBLE_DEVICES may hide GPUs",
             Self::NoSuchDevice { .. } => "GPUs are numbered from 0; CUDA_VISIBLE_DEVICES may hide some",

@@ -355,7 +355,9 @@ impl<C: Tunable> Tune<'_, C> {
     /// Refuses rungs that end in a causal phase: the model has not learnt to predict masked tokens there, so
     /// their loss says nothing about the candidates.
     fn refuse_causal(&self, rungs: &[RungRecord]) -> Result<()> {
-        let causal_steps = self.base.clone().sections().training.causal_steps();
+        let causal =
+            self.entrants.iter().map(|entrant| entrant.config.clone().sections().training.causal_steps());
+        let causal_steps = causal.max().unwrap_or(0);
         let Some(rung) = rungs.iter().find(|rung| rung.steps <= causal_steps) else { return Ok(()) };
         let steps = rung.steps;
         let message = format!(

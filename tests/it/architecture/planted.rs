@@ -137,12 +137,15 @@ fn each_circle_inside_a_module_is_reported_once() {
         ("fs/a.rs", "//! A file.\nuse super::b::B;\n"),
         ("fs/b.rs", "//! A file.\nuse super::{c, d};\n"),
         ("fs/c.rs", "//! A file.\nuse super::a::A;\n"),
+        ("training/tasks/deep/x.rs", "//! A file.\nuse crate::tasks::deep::y::Y;\n"),
+        ("training/tasks/deep/y.rs", "//! A file.\nuse super::x::X;\n"),
     ]);
     assert_eq!(
         violations(tree.path()),
         [
             "`fs` has a circle: a -> b (fs/a.rs:2) -> c (fs/b.rs:2) -> a (fs/c.rs:2)",
             "`ops` has a circle: heads -> indices (ops/heads/tiles.rs:2) -> heads (ops/indices.rs:2)",
+            "`tasks::deep` has a circle: x -> y (training/tasks/deep/x.rs:2) -> x (training/tasks/deep/y.rs:2)",
         ]
     );
 }

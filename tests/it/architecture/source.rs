@@ -11,7 +11,7 @@ use std::path::Path;
 const CRATES: [&str; 7] = ["base", "stores", "config", "data", "ops", "model", "training"];
 
 /// Those of which the library re-exports each module. The others are one module each.
-const CRATES_OF_MODULES: [&str; 4] = ["base", "data", "model", "training"];
+pub(super) const CRATES_OF_MODULES: [&str; 4] = ["base", "data", "model", "training"];
 
 /// A file by its place in the module tree: `ops/linear.rs` is `["ops", "linear"]`; `lib.rs`, `main.rs` and
 /// `base/lib.rs` are `[]`.
