@@ -32,6 +32,7 @@
 //! | [`stores`] | objects behind URLs, and their cache on this disk |
 //! | [`families`] | what differs between RoBERTa, BERT, ...: data, a file each |
 //! | [`config`] | strict YAML/JSON structs, overrides, validation, schema |
+//! | [`records`] | rows of tables, JSON, Parquet and lines, of bounded length, each with its line |
 //! | [`corpus`] | read -> clean -> filter -> deduplicate -> split, and the report of what was left out |
 //! | [`tokenizer`] | trains and loads; fast encoding; special tokens; fingerprint |
 //! | [`shards`] | tokenised text on the disk: format, writer, reader, manifest |
@@ -92,7 +93,7 @@ pub use stores;
 
 pub use config;
 
-pub use data::{batches, corpus, prepare, shards, tokenizer};
+pub use data::{batches, corpus, prepare, records, shards, tokenizer};
 
 pub use ops;
 

@@ -8,7 +8,8 @@ use crate::commands::terminal::Output;
 use crate::commands::{device, model_folder, staging, terminal};
 use crate::machine;
 use crate::ops::memory;
-use crate::tasks::labelled::{Columns, InputFile, InputText, RowFormat};
+use crate::records::RowFormat;
+use crate::tasks::labelled::{Columns, InputFile, InputText};
 use crate::tasks::list;
 use crate::tasks::trained::Answers;
 

@@ -6,7 +6,8 @@ use clap::{Args, ValueEnum};
 
 use crate::commands::outputs::OverwriteArgs;
 use crate::config::{DeviceChoice, TagScheme};
-use crate::tasks::labelled::{Columns, RowFormat, SentenceColumns, Tagging};
+use crate::records::RowFormat;
+use crate::tasks::labelled::{Columns, SentenceColumns, Tagging};
 
 /// Arguments of `evaluate`.
 #[derive(Debug, Args)]

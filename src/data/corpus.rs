@@ -23,10 +23,7 @@ pub use curated::{Curated, Step, deduplication_bytes_per_document};
 pub use document::{Document, Item, Judged, Location, Rejected, Rejection};
 pub use judge::{Judge, reasons};
 pub use kept::KeptDocuments;
-pub use read::{
-    Corpus, Dialect, Documents, Element, End, Fields, JsonElements, Kept, Line, Lines, ParquetObjects,
-    SourceFile, conversion, header_of, without_nan,
-};
+pub use read::{Corpus, Documents, SourceFile};
 pub use report::{Report, Tally};
 pub use split::{Scan, Side, Split};
 pub use store::{StoredDocument, content_hashes, remove_documents};

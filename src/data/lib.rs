@@ -5,5 +5,6 @@
 pub mod batches;
 pub mod corpus;
 pub mod prepare;
+pub mod records;
 pub mod shards;
 pub mod tokenizer;

@@ -18,24 +18,14 @@ mod files;
 mod json_array;
 mod json_object;
 mod jsonl;
-mod lines;
 mod parquet;
 mod reading;
 mod table;
 mod text;
-mod utf8;
 mod warc;
 mod window;
 
 pub use files::SourceFile;
-pub use json_array::{Element, JsonElements};
-pub use json_object::without_nan;
-pub use lines::{Line, Lines};
-pub use parquet::ParquetObjects;
-pub use reading::Dialect;
-pub use table::{End, Fields, Kept, header_of};
-pub use utf8::conversion;
-
 #[cfg(test)]
 mod tests;
 

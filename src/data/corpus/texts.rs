@@ -9,7 +9,8 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use serde_json::Value as Json;
 
-use crate::corpus::{conversion, without_nan};
+use crate::records::conversion;
+use crate::records::json::without_nan;
 use base::error::Problem;
 use base::fs;
 

@@ -11,10 +11,11 @@ use std::sync::Arc;
 
 use anyhow::Result;
 
+use crate::corpus::read::Limits;
 use crate::corpus::read::files::SourceFile;
-use crate::corpus::read::utf8::Decoded;
-use crate::corpus::read::{Limits, utf8};
 use crate::corpus::{Document, Item, Location, Rejected, Rejection};
+use crate::records::utf8;
+use crate::records::utf8::Decoded;
 use base::error::Problem;
 use base::secrets;
 use config::{InvalidUtf8, OnBadRecord};

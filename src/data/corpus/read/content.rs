@@ -7,12 +7,13 @@ use anyhow::Result;
 
 use crate::corpus::read::Limits;
 use crate::corpus::read::assembly::Records;
-use crate::corpus::read::json_array::{JsonElements, JsonRows};
+use crate::corpus::read::json_array::JsonRows;
 use crate::corpus::read::jsonl::JsonLines;
-use crate::corpus::read::lines::Lines;
 use crate::corpus::read::reading::Reading;
 use crate::corpus::read::table::TableRows;
 use crate::corpus::read::text::TextLines;
+use crate::records::json_elements::JsonElements;
+use crate::records::lines::Lines;
 use base::fs::{Kind, TextFile};
 
 /// Returns the reader of a text: a whole file, or a member of an archive. `kind` was detected by its first

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use anyhow::Result;
 use serde_json::{Map, Value};
 
-use crate::corpus::read::reading::{Columns, Dialect, Reading};
+use crate::corpus::read::reading::{Columns, Reading};
+use crate::records::Dialect;
 use base::error::{Class, Problem, Problems, class_of};
 use base::fs;
 use base::fs::{Kind, TextFile};

@@ -13,7 +13,8 @@ use serde_json::{Map, Value};
 
 use crate::corpus::read::assembly::{Assembly, Origin};
 use crate::corpus::read::reading::Columns;
-use crate::corpus::read::utf8::Decoded;
+use crate::records::json::without_nan;
+use crate::records::utf8::Decoded;
 use base::error::Problem;
 
 /// Most fields that an error lists.
@@ -56,42 +57,6 @@ pub(super) fn read(
     text.replaced += decoded.replaced;
     out.record(Some(title), Some(text), origin.line);
     Ok(())
-}
-
-/// Returns `json` with null for each `NaN`, `Infinity` and `-Infinity`, which Python's `json` writes although
-/// they are not valid JSON; `None` if there are none.
-pub fn without_nan(json: &str) -> Option<String> {
-    let mut text = String::with_capacity(json.len() + 16);
-    let mut rest = json;
-    let mut is_changed = false;
-    while let Some(at) = rest.find(['"', 'N', 'I', '-']) {
-        let (before, from_match) = rest.split_at(at);
-        text.push_str(before);
-        let word = ["NaN", "Infinity", "-Infinity"].into_iter().find(|word| from_match.starts_with(word));
-        let (length, written) = match word {
-            Some(word) => (word.len(), "null"),
-            None if from_match.starts_with('"') => {
-                let length = string_bytes(from_match);
-                (length, &from_match[..length])
-            }
-            None => (1, &from_match[..1]),
-        };
-        is_changed |= word.is_some();
-        text.push_str(written);
-        rest = &from_match[length..];
-    }
-    is_changed.then(|| text + rest)
-}
-
-/// Returns the length of the string at the start of `json`, including its quotes.
-fn string_bytes(json: &str) -> usize {
-    let mut is_escaped = false;
-    let end = json.bytes().skip(1).position(|byte| {
-        let ends = byte == b'"' && !is_escaped;
-        is_escaped = byte == b'\\' && !is_escaped;
-        ends
-    });
-    end.map_or(json.len(), |end| end + 2)
 }
 
 /// Decodes the string of a field, empty for null; returns `None` if the object was left out because of the
@@ -328,22 +293,6 @@ mod tests {
         let both = Columns { text: "b".to_string(), title: Some("a".to_string()) };
         let fields = fields_of(r#"{"a": "one", "b": "two"}"#, &both).unwrap();
         assert_eq!((bytes(&fields.title), bytes(&fields.text)), (b"one".as_slice(), b"two".as_slice()));
-    }
-
-    #[test]
-    fn python_constants_outside_of_strings_become_null() {
-        assert_eq!(without_nan(r#"{"NaN": "-Infinity \" NaN", "n": -1}"#), None);
-        let line = r#"{"a": NaN, "b": [-Infinity, Infinity], "text": "NaN \\"}"#;
-        let expected = r#"{"a": null, "b": [null, null], "text": "NaN \\"}"#;
-        assert_eq!(without_nan(line).unwrap(), expected);
-        assert_eq!(without_nan("{\"a\": NaN, \"b").unwrap(), "{\"a\": null, \"b");
-    }
-
-    proptest::proptest! {
-        #[test]
-        fn without_nan_accepts_any_text(text in "[\"\\\\NaIinfty ä-]{0,30}") {
-            without_nan(&text);
-        }
     }
 
     #[test]

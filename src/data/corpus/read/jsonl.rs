@@ -6,8 +6,8 @@ use anyhow::Result;
 
 use crate::corpus::read::assembly::{Assembly, Origin, Records};
 use crate::corpus::read::json_object;
-use crate::corpus::read::lines::{BYTE_ORDER_MARK, Lines};
 use crate::corpus::read::reading::Columns;
+use crate::records::lines::{BYTE_ORDER_MARK, Lines};
 
 /// Reads documents from JSONL.
 pub(super) struct JsonLines {

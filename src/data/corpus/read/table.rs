@@ -1,6 +1,4 @@
 //! CSV and TSV with a header: one column is the text, another may be the title.
-//!
-//! `fields.rs` splits the file into fields.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,20 +8,12 @@ use anyhow::Result;
 use crate::corpus::read::Limits;
 use crate::corpus::read::assembly::{Assembly, Origin, Records};
 use crate::corpus::read::json_object::known_names;
-use crate::corpus::read::reading::{Columns, Dialect};
-use crate::corpus::read::utf8::Decoded;
+use crate::corpus::read::reading::Columns;
+use crate::records::Dialect;
+use crate::records::fields::{End, Fields, Kept, header_of};
+use crate::records::utf8::Decoded;
 use base::error::Problem;
 use base::fs::TextFile;
-
-mod fields;
-
-pub use fields::{End, Fields, Kept};
-
-/// Limit on the length of a header.
-const HEADER_BYTES_MAX: u64 = 1 << 20;
-
-/// Limit on the number of columns.
-const COLUMNS_MAX: usize = 10_000;
 
 /// Reads documents from a table.
 pub(super) struct TableRows {
@@ -137,30 +127,5 @@ impl Records for TableRows {
 
     fn position_bytes(&self) -> u64 {
         self.fields.position_bytes()
-    }
-}
-
-/// Reads the names of the columns from the first row of a table, up to a limit.
-pub fn header_of(fields: &mut Fields) -> Result<Vec<String>> {
-    let mut names = Vec::new();
-    let mut bytes = 0;
-    let mut kept = Kept::new(HEADER_BYTES_MAX as usize);
-    loop {
-        kept.clear();
-        let end = fields.next(Some(&mut kept))?;
-        bytes += kept.length() + 1;
-        if end == End::File || end == End::Record && names.is_empty() && fields.record_is_blank() {
-            return Err(fields.problem("is empty, a line with the names of the columns is wanted").into());
-        }
-        if bytes > HEADER_BYTES_MAX {
-            return Err(fields.problem(format!("the header is longer than {HEADER_BYTES_MAX} bytes")).into());
-        }
-        if names.len() == COLUMNS_MAX {
-            return Err(fields.problem(format!("the header names more than {COLUMNS_MAX} columns")).into());
-        }
-        names.push(String::from_utf8_lossy(kept.bytes()).trim().to_string());
-        if end == End::Record {
-            return fields.open_quote().map_or(Ok(names), |problem| Err(problem.into()));
-        }
     }
 }

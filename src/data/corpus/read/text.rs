@@ -8,9 +8,9 @@
 use anyhow::Result;
 
 use crate::corpus::read::assembly::{Assembly, Origin, Records};
-use crate::corpus::read::lines::{Line, Lines};
-use crate::corpus::read::utf8::EXCERPT_BYTES;
 use crate::corpus::{Rejection, clean};
+use crate::records::lines::{Line, Lines};
+use crate::records::utf8::EXCERPT_BYTES;
 use base::error::Problem;
 use config::DocumentUnit;
 

@@ -14,9 +14,9 @@ use crate::corpus::read::Limits;
 use crate::corpus::read::assembly::{Assembly, Records};
 use crate::corpus::read::files::SourceFile;
 use crate::corpus::read::json_object::known_names;
-use crate::corpus::read::lines::Lines;
 use crate::corpus::read::text::TextLines;
 use crate::corpus::read::window::Whole;
+use crate::records::lines::Lines;
 use base::error::Problem;
 use base::fs::TextFile;
 

@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader, Error, ErrorKind, Read, Result};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::corpus::read::lines::BUFFER_BYTES;
+use crate::records::lines::BUFFER_BYTES;
 use base::fs::TextFile;
 
 /// A file that is read in parts, one after another.

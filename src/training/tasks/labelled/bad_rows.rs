@@ -7,36 +7,7 @@ use anyhow::Result;
 use base::error::Problem;
 use base::quantity::format_count;
 use config::OnBadRecord;
-
-/// An error of one row or of the whole file.
-#[derive(Debug)]
-pub enum RowError {
-    /// One row is wrong; the next one can be read.
-    Row(Problem),
-    /// The rest of the file cannot be read.
-    File(anyhow::Error),
-}
-
-impl From<Problem> for RowError {
-    fn from(problem: Problem) -> Self {
-        Self::Row(problem)
-    }
-}
-
-impl From<anyhow::Error> for RowError {
-    fn from(error: anyhow::Error) -> Self {
-        Self::File(error)
-    }
-}
-
-impl From<RowError> for anyhow::Error {
-    fn from(error: RowError) -> Self {
-        match error {
-            RowError::Row(problem) => problem.into(),
-            RowError::File(error) => error,
-        }
-    }
-}
+use data::records::RowError;
 
 /// Handling of the bad rows of one file: reports the first one as an error, or skips and counts them.
 #[derive(Debug, Clone)]

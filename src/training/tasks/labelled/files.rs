@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
-use crate::tasks::labelled::rows::RowFormat;
 use base::error::{Problem, Problems};
 use base::fs;
+use data::records::RowFormat;
 
 /// Returns the files that a path names, sorted by name: the file itself, all labelled files in a folder, or
 /// all files that match a pattern. There is at least one, and all have the same format.

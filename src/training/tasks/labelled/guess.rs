@@ -10,10 +10,10 @@ use serde_json::Value;
 
 use crate::recipe::TextColumns;
 use crate::tasks::labelled::read::{LABEL_COLUMNS, NUMBER_COLUMNS, TEXT_COLUMNS, format_of};
-use crate::tasks::labelled::rows::{RowFormat, rows_of};
 use crate::tasks::labelled::several;
 use base::error::Problem;
 use base::quantity::format_count;
+use data::records::{RowFormat, rows_of};
 
 /// Number of rows that are read for a guess.
 const ROWS_READ: usize = 1000;

@@ -5,9 +5,9 @@ use std::path::Path;
 use anyhow::Result;
 
 use crate::tasks::labelled::read::Columns;
-use crate::tasks::labelled::rows::RowFormat;
 use crate::tasks::labelled::sentences::{ListFields, Sentence, SentenceColumns, Sentences};
 use crate::tasks::labelled::texts::{InputText, InputTexts};
+use data::records::RowFormat;
 
 /// A file, or standard input, that is not opened yet.
 #[derive(Debug, Clone, Copy)]

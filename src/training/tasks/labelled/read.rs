@@ -7,15 +7,15 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use crate::tasks::labelled::bad_rows::{BadRows, RowError};
+use crate::tasks::labelled::bad_rows::BadRows;
 use crate::tasks::labelled::memory::{BLOCK_BYTES, ExampleMemory};
-use crate::tasks::labelled::rows::{Row, RowFormat, Rows, list, rows_of, take};
 use crate::tasks::labelled::several;
 use crate::tasks::labelled::several::SeveralColumns;
 use crate::tasks::labelled::trained_columns::TrainedColumns;
 use base::error::Problem;
 use config::OnBadRecord;
 use config::finetune::ClassifyData;
+use data::records::{Row, RowError, RowFormat, Rows, list, rows_of, take};
 
 pub(super) const TEXT_COLUMNS: [&str; 3] = ["text", "sentence", "content"];
 pub(super) const LABEL_COLUMNS: [&str; 3] = ["label", "category", "class"];

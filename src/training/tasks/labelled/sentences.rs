@@ -10,12 +10,11 @@ use std::path::Path;
 use anyhow::Result;
 use serde_json::{Map, Value};
 
-use crate::tasks::labelled::bad_rows::RowError;
 use crate::tasks::labelled::memory::BLOCK_BYTES;
-use crate::tasks::labelled::rows::{Row, RowFormat, Rows, Source, rows_of};
 use crate::tasks::labelled::sentences::conll::ColumnLines;
 use base::error::Problem;
 use base::fs;
+use data::records::{Row, RowError, RowFormat, Rows, Source, rows_of};
 
 /// Default field (JSONL) or column (Parquet) of the words.
 const TOKEN_FIELD: &str = "tokens";

@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 use anyhow::Result;
 use serde_json::Value;
 
-use crate::tasks::labelled::rows::{Row, take, text_of};
 use base::error::Problem;
+use data::records::{Row, take, text_of};
 
 /// Default names of the column of labels.
 pub(super) const LABEL_COLUMNS: [&str; 4] = ["labels", "label", "category", "class"];

@@ -7,11 +7,10 @@ use std::path::Path;
 use anyhow::Result;
 use serde_json::{Map, Value};
 
-use crate::tasks::labelled::bad_rows::RowError;
 use crate::tasks::labelled::read::{Chosen, Columns};
-use crate::tasks::labelled::rows::{Row, RowFormat, Rows, Source, rows_of, take};
 use crate::tasks::labelled::trained_columns::TrainedColumns;
 use base::error::Problem;
+use data::records::{Row, RowError, RowFormat, Rows, Source, rows_of, take};
 
 /// A text, and the second text of a pair.
 pub type TextPair = (String, Option<String>);

@@ -5,9 +5,8 @@ use std::path::Path;
 use anyhow::Result;
 use serde_json::{Map, Value};
 
-use crate::tasks::labelled::RowFormat;
-use crate::tasks::labelled::rows::{Row, Source};
 use base::error::Problem;
+use data::records::{Row, RowFormat, Source};
 
 /// Names of the fields: correct sentence, wrong sentence, paradigm, and field of grammar.
 const NAMES: [&[&str]; 4] =

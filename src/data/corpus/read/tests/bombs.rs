@@ -5,9 +5,9 @@ use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::corpus::read::lines::Lines;
 use crate::corpus::read::{Limits, files};
 use crate::corpus::{Corpus, Item};
+use crate::records::lines::Lines;
 use config::{DataConfig, SourceConfig};
 
 const MEMBER_BYTES: usize = 16 << 20;

@@ -8,12 +8,10 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use crate::tasks::labelled::bad_rows::RowError;
-use crate::tasks::labelled::rows::Source;
 use crate::tasks::labelled::sentences::{Sentence, SentenceColumns, WORDS_MAX, too_many_words};
 use crate::tasks::labelled::tags::is_tag;
 use base::error::Problem;
-use data::corpus::{Line, Lines, conversion};
+use data::records::{Line, Lines, RowError, Source, conversion};
 
 /// Longest line; no word is that long.
 const LINE_BYTES_MAX: usize = 1 << 20;

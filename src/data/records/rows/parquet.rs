@@ -4,9 +4,8 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use crate::tasks::labelled::bad_rows::RowError;
-use crate::tasks::labelled::rows::{Fields, Row, Rows};
-use data::corpus::ParquetObjects;
+use crate::records::parquet::objects::ParquetObjects;
+use crate::records::rows::{Fields, Row, RowError, Rows};
 
 /// The rows of a Parquet file.
 pub(super) struct ParquetRows(ParquetObjects);

@@ -1,17 +1,15 @@
 //! Rows that are lines: JSONL and plain text.
 
-use std::fmt;
 use std::path::Path;
 
 use anyhow::Result;
-use serde::Deserializer;
-use serde::de::{Error, MapAccess, Visitor};
 use serde_json::{Map, Value};
 
-use crate::tasks::labelled::bad_rows::RowError;
-use crate::tasks::labelled::rows::{Fields, ROW_BYTES_MAX, Row, Rows, Source};
+use crate::records::json::object_of;
+use crate::records::lines::{Line, Lines};
+use crate::records::rows::{Fields, ROW_BYTES_MAX, Row, RowError, Rows, Source};
+use crate::records::utf8::conversion;
 use base::error::Problem;
-use data::corpus::{Line, Lines, conversion, without_nan};
 
 /// The name of the field for a line of plain text.
 const LINE_FIELD: &str = "text";
@@ -65,44 +63,6 @@ fn fields_of(line: &Line<'_>, is_json: bool) -> Result<Map<String, Value>, Probl
             .hint(conversion(line.bytes))
     })?;
     Ok(Map::from_iter([(LINE_FIELD.to_string(), text.into())]))
-}
-
-/// Parses a JSON object. Also accepts `NaN` and infinities as Python's json writes them, and reads them as
-/// null.
-pub(super) fn object_of(json: &[u8]) -> serde_json::Result<Map<String, Value>> {
-    read_object(json).or_else(|e| match std::str::from_utf8(json).ok().and_then(without_nan) {
-        Some(text) => read_object(text.as_bytes()).map_err(|_| e),
-        None => Err(e),
-    })
-}
-
-fn read_object(json: &[u8]) -> serde_json::Result<Map<String, Value>> {
-    let mut deserializer = serde_json::Deserializer::from_slice(json);
-    let object = deserializer.deserialize_map(EachOnce)?;
-    deserializer.end().map(|()| object)
-}
-
-/// Visitor for an object that refuses a name which appears twice, since it would be unclear which value is
-/// meant.
-struct EachOnce;
-
-impl<'de> Visitor<'de> for EachOnce {
-    type Value = Map<String, Value>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let mut object = Map::new();
-        while let Some((name, value)) = map.next_entry::<String, Value>()? {
-            if object.contains_key(&name) {
-                return Err(A::Error::custom(format!("field `{name}` is there twice")));
-            }
-            object.insert(name, value);
-        }
-        Ok(object)
-    }
 }
 
 impl Iterator for LineRows {

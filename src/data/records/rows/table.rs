@@ -9,9 +9,8 @@ use std::sync::Arc;
 use anyhow::Result;
 use csv::ByteRecord;
 
-use crate::tasks::labelled::bad_rows::RowError;
-use crate::tasks::labelled::rows::{Fields, ROW_BYTES_MAX, Row, Rows, Source};
-use data::corpus::{Dialect, End, Fields as TableFields, Kept, header_of};
+use crate::records::fields::{Dialect, End, Fields as TableFields, Kept, header_of};
+use crate::records::rows::{Fields, ROW_BYTES_MAX, Row, RowError, Rows, Source};
 
 /// The rows of a CSV or TSV file.
 pub(super) struct TableRows {

@@ -4,11 +4,10 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use crate::tasks::labelled::bad_rows::RowError;
-use crate::tasks::labelled::rows::lines::object_of;
-use crate::tasks::labelled::rows::{Fields, ROW_BYTES_MAX, Row, Rows, Source};
+use crate::records::json::object_of;
+use crate::records::json_elements::{Element, JsonElements};
+use crate::records::rows::{Fields, ROW_BYTES_MAX, Row, RowError, Rows, Source};
 use base::error::Problem;
-use data::corpus::{Element, JsonElements};
 
 /// The objects of a JSON array.
 pub(super) struct ArrayRows {

@@ -10,13 +10,13 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use memchr::memchr2;
 
-use crate::corpus::read::utf8::EXCERPT_BYTES;
+use crate::records::utf8::EXCERPT_BYTES;
 use base::fs::TextFile;
 
-pub(super) const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+pub(crate) const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// Bytes that are read from a file at a time.
-pub(super) const BUFFER_BYTES: usize = 64 << 10;
+pub(crate) const BUFFER_BYTES: usize = 64 << 10;
 
 /// Reads a file line by line.
 pub struct Lines {
@@ -74,13 +74,13 @@ impl Lines {
     }
 
     /// Returns the number of the last line that was read, from 1.
-    pub(super) fn number(&self) -> u64 {
+    pub(crate) fn number(&self) -> u64 {
         self.number
     }
 
     /// Returns the bytes of memory allocated for lines.
     #[cfg(test)]
-    pub(super) fn allocated_bytes(&self) -> usize {
+    pub(crate) fn allocated_bytes(&self) -> usize {
         self.buffer.capacity() + self.reader.capacity()
     }
 
@@ -140,7 +140,7 @@ impl Lines {
 }
 
 /// Counts the newlines in `part`.
-pub(super) fn newlines(part: &[u8]) -> u64 {
+pub(crate) fn newlines(part: &[u8]) -> u64 {
     memchr::memchr_iter(b'\n', part).count() as u64
 }
 

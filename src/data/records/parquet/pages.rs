@@ -14,9 +14,9 @@ use parquet::column::page::{Page, PageMetadata, PageReader};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::ColumnChunkMetaData;
 
-use crate::corpus::read::parquet::codecs::decompress;
-use crate::corpus::read::parquet::header::Header;
-use crate::corpus::read::parquet::{NOT_READ, delta};
+use crate::records::parquet::codecs::decompress;
+use crate::records::parquet::header::Header;
+use crate::records::parquet::{NOT_READ, delta};
 use base::fs::File;
 
 /// Limit on a page, in bytes, compressed or not: 1 MiB is usual, DuckDB writes up to 100 MB.
@@ -49,7 +49,7 @@ const DICTIONARY: i16 = 7;
 const DATA_V2: i16 = 8;
 
 /// Reads pages in sequence.
-pub(super) struct Pages {
+pub(crate) struct Pages {
     file: Arc<File>,
     codec: Compression,
     offset: u64,
@@ -64,7 +64,7 @@ pub(super) struct Pages {
 }
 
 impl Pages {
-    pub(super) fn new(
+    pub(crate) fn new(
         file: Arc<File>,
         size_bytes: u64,
         column: &ColumnChunkMetaData,
@@ -91,7 +91,7 @@ impl Pages {
     }
 
     /// Returns the number of list values that were read, which the caller can reset.
-    pub(super) fn list_values(&self) -> Arc<AtomicU64> {
+    pub(crate) fn list_values(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.list_values)
     }
 
@@ -310,7 +310,7 @@ impl PageReader for Pages {
 }
 
 /// Fills `buffer` with the bytes from `offset` onwards.
-pub(super) fn read_exact_at(file: &File, offset: u64, buffer: &mut [u8]) -> Result<(), String> {
+pub(crate) fn read_exact_at(file: &File, offset: u64, buffer: &mut [u8]) -> Result<(), String> {
     file.read_exact_at(buffer, offset).map_err(|e| format!("cannot be read at byte {offset}: {e}"))
 }
 

@@ -15,15 +15,45 @@ use anyhow::Result;
 use csv::ByteRecord;
 use serde_json::{Map, Value};
 
-use crate::tasks::labelled::bad_rows::RowError;
-use crate::tasks::labelled::rows::array::ArrayRows;
-use crate::tasks::labelled::rows::lines::LineRows;
-use crate::tasks::labelled::rows::parquet::ParquetRows;
-use crate::tasks::labelled::rows::table::TableRows;
+use crate::records::fields::Dialect;
+use crate::records::rows::array::ArrayRows;
+use crate::records::rows::lines::LineRows;
+use crate::records::rows::parquet::ParquetRows;
+use crate::records::rows::table::TableRows;
+use crate::records::utf8::conversion;
 use base::error::Problem;
 use base::fs;
 use base::fs::{Kind, TextFile};
-use data::corpus::{Dialect, conversion};
+
+/// An error of one row or of the whole file.
+#[derive(Debug)]
+pub enum RowError {
+    /// One row is wrong; the next one can be read.
+    Row(Problem),
+    /// The rest of the file cannot be read.
+    File(anyhow::Error),
+}
+
+impl From<Problem> for RowError {
+    fn from(problem: Problem) -> Self {
+        Self::Row(problem)
+    }
+}
+
+impl From<anyhow::Error> for RowError {
+    fn from(error: anyhow::Error) -> Self {
+        Self::File(error)
+    }
+}
+
+impl From<RowError> for anyhow::Error {
+    fn from(error: RowError) -> Self {
+        match error {
+            RowError::Row(problem) => problem.into(),
+            RowError::File(error) => error,
+        }
+    }
+}
 
 /// Format of an input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,18 +97,18 @@ const LISTS: &str = "lists are read as several labels (`problem_type: multi_labe
 const ROW_BYTES_MAX: usize = 4 << 20;
 
 /// Decompressed text to be split into rows, with its name for errors.
-pub(in crate::tasks) struct Source {
+pub struct Source {
     /// The path, or `standard input`.
-    pub(in crate::tasks) name: String,
+    pub name: String,
     /// The decompressed text.
-    pub(super) text: TextFile,
+    pub text: TextFile,
     /// Kind of the file, from its first bytes.
     kind: Kind,
 }
 
 impl Source {
     /// Opens a plain or compressed file.
-    pub(in crate::tasks) fn file(path: &Path) -> Result<Self> {
+    pub fn file(path: &Path) -> Result<Self> {
         let (text, kind) = fs::open_content(path)?;
         match kind {
             Kind::Tar | Kind::Warc | Kind::Parquet => Err(kind.mistaken(path, "one table of rows").into()),
@@ -87,7 +117,7 @@ impl Source {
     }
 
     /// Opens the standard input.
-    pub(super) fn standard_input() -> Result<Self> {
+    pub fn standard_input() -> Result<Self> {
         let (text, kind) = fs::standard_input(true)?;
         Ok(Self { name: "standard input".to_string(), text, kind })
     }
@@ -100,7 +130,7 @@ impl Source {
     }
 
     /// Splits the source into rows.
-    pub(in crate::tasks) fn rows(self, format: RowFormat) -> Result<Box<dyn Rows>> {
+    pub fn rows(self, format: RowFormat) -> Result<Box<dyn Rows>> {
         let is_page = matches!(self.kind, Kind::Markup(_));
         if is_page && matches!(format, RowFormat::Csv | RowFormat::Tsv | RowFormat::Jsonl) {
             return Err(self.kind.mistaken(Path::new(&self.name), "a file of rows").into());
@@ -125,7 +155,7 @@ impl Source {
 }
 
 /// Opens the rows of a file.
-pub(in crate::tasks) fn rows_of(path: &Path, format: RowFormat) -> Result<Box<dyn Rows>> {
+pub fn rows_of(path: &Path, format: RowFormat) -> Result<Box<dyn Rows>> {
     match (fs::kind_of_file(path)?, format) {
         (Kind::Parquet, _) | (Kind::Text, RowFormat::Parquet) => Ok(Box::new(ParquetRows::open(path)?)),
         (kind, RowFormat::Parquet) => Err(kind.mistaken(path, "a Parquet file").into()),
@@ -134,7 +164,7 @@ pub(in crate::tasks) fn rows_of(path: &Path, format: RowFormat) -> Result<Box<dy
 }
 
 /// Iterator over the rows of a source.
-pub(in crate::tasks) trait Rows: Iterator<Item = Result<Row, RowError>> {
+pub trait Rows: Iterator<Item = Result<Row, RowError>> {
     /// Bytes of the (possibly compressed) file that have been read so far.
     fn position_bytes(&self) -> u64;
 
@@ -146,11 +176,11 @@ pub(in crate::tasks) trait Rows: Iterator<Item = Result<Row, RowError>> {
 
 /// One row of a file.
 #[derive(Debug)]
-pub(in crate::tasks) struct Row {
+pub struct Row {
     /// The line on which the row starts, from 1.
-    pub(in crate::tasks) line: u64,
+    pub line: u64,
     /// The line that names the columns: the header; in JSONL the row itself.
-    pub(super) header_line: u64,
+    pub header_line: u64,
     fields: Fields,
 }
 
@@ -162,7 +192,7 @@ enum Fields {
 
 impl Row {
     /// The names of the fields, in the order of the file.
-    pub(super) fn names(&self) -> Box<dyn Iterator<Item = &str> + '_> {
+    pub fn names(&self) -> Box<dyn Iterator<Item = &str> + '_> {
         match &self.fields {
             Fields::Table { header, .. } => Box::new(header.iter().map(String::as_str)),
             Fields::Json(object) => Box::new(object.keys().map(String::as_str)),
@@ -170,7 +200,7 @@ impl Row {
     }
 
     /// As [`Row::take`], but for a number that may have a fraction.
-    pub(super) fn take_number(&mut self, name: &str) -> Result<Option<String>, Problem> {
+    pub fn take_number(&mut self, name: &str) -> Result<Option<String>, Problem> {
         if let Fields::Json(object) = &self.fields
             && let Some(Value::Number(number)) = object.get(name)
         {
@@ -180,12 +210,12 @@ impl Row {
     }
 
     /// True if the names come from a header that all rows of the file share.
-    pub(super) fn has_header(&self) -> bool {
+    pub fn has_header(&self) -> bool {
         matches!(self.fields, Fields::Table { .. })
     }
 
     /// Returns all fields unchanged; those of a table are strings.
-    pub(in crate::tasks) fn into_fields(self) -> Result<Map<String, Value>, Problem> {
+    pub fn into_fields(self) -> Result<Map<String, Value>, Problem> {
         match self.fields {
             Fields::Json(object) => Ok(object),
             Fields::Table { header, record } => header
@@ -200,7 +230,7 @@ impl Row {
     }
 
     /// Takes the items of a list; `None` if the field is not a list. Only JSON and Parquet have lists.
-    pub(super) fn take_list(&mut self, name: &str) -> Option<Vec<Value>> {
+    pub fn take_list(&mut self, name: &str) -> Option<Vec<Value>> {
         match &mut self.fields {
             Fields::Json(object) => match object.get_mut(name) {
                 Some(Value::Array(items)) => Some(std::mem::take(items)),
@@ -211,17 +241,17 @@ impl Row {
     }
 
     /// True if there is a field of this name.
-    pub(in crate::tasks) fn has(&self, name: &str) -> bool {
+    pub fn has(&self, name: &str) -> bool {
         self.names().any(|known| known == name)
     }
 
     /// True if the field is a list. Only JSON and Parquet have lists.
-    pub(super) fn is_list(&self, name: &str) -> bool {
+    pub fn is_list(&self, name: &str) -> bool {
         matches!(&self.fields, Fields::Json(object) if object.get(name).is_some_and(Value::is_array))
     }
 
     /// Takes the value of a field as text; `None` if it is absent or null. Integers and booleans become text.
-    pub(super) fn take(&mut self, name: &str) -> Result<Option<String>, Problem> {
+    pub fn take(&mut self, name: &str) -> Result<Option<String>, Problem> {
         match &mut self.fields {
             Fields::Table { header, record } => {
                 let Some(bytes) =
@@ -246,7 +276,7 @@ impl Row {
 }
 
 /// Takes the value of a field that the row must have; `None` if it is null.
-pub(super) fn take(source: &str, row: &mut Row, name: &str) -> Result<Option<String>, Problem> {
+pub fn take(source: &str, row: &mut Row, name: &str) -> Result<Option<String>, Problem> {
     let place = format!("{source}:{}", row.line);
     if !row.has(name) {
         let there = list(row.names());
@@ -256,12 +286,12 @@ pub(super) fn take(source: &str, row: &mut Row, name: &str) -> Result<Option<Str
 }
 
 /// Joins names, each in backticks, with commas.
-pub(super) fn list<'a>(names: impl Iterator<Item = &'a str>) -> String {
+pub fn list<'a>(names: impl Iterator<Item = &'a str>) -> String {
     names.map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
 }
 
 /// Converts a value to text; `None` for null. The error describes a value that cannot be a name or a text.
-pub(super) fn text_of(value: Value) -> Result<Option<String>, &'static str> {
+pub fn text_of(value: Value) -> Result<Option<String>, &'static str> {
     match value {
         Value::Null => Ok(None),
         Value::String(text) => Ok(Some(text)),

@@ -11,15 +11,30 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use memchr::memchr3;
 
-use crate::corpus::read::lines::{BUFFER_BYTES, BYTE_ORDER_MARK};
-use crate::corpus::read::reading::Dialect;
-use crate::corpus::read::utf8::EXCERPT_BYTES;
+use crate::records::lines::{BUFFER_BYTES, BYTE_ORDER_MARK};
+use crate::records::utf8::EXCERPT_BYTES;
 use base::error::Problem;
 use base::fs::TextFile;
 
+/// Limit on the length of a header.
+const HEADER_BYTES_MAX: u64 = 1 << 20;
+
+/// Limit on the number of columns.
+const COLUMNS_MAX: usize = 10_000;
+
+/// Separator and quoting of fields.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Dialect {
+    /// Separated by this byte or, with `None`, by the separator that the first line shows, usually a comma; a
+    /// field that contains the separator, a quote or a newline is in quotes (RFC 4180).
+    Csv(Option<u8>),
+    /// Separated by tabs; quotes are ordinary characters.
+    Tsv,
+}
+
 /// Syntax that follows a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum End {
+pub(crate) enum End {
     /// Another field of the record.
     Field,
     /// Another record, or the end of the file.
@@ -29,7 +44,7 @@ pub enum End {
 }
 
 /// A field up to a limit, and its full length.
-pub struct Kept {
+pub(crate) struct Kept {
     bytes: Vec<u8>,
     length: u64,
     bytes_max: usize,
@@ -37,28 +52,28 @@ pub struct Kept {
 
 impl Kept {
     /// Creates an empty field of which at most `bytes_max` bytes are kept.
-    pub fn new(bytes_max: usize) -> Self {
+    pub(crate) fn new(bytes_max: usize) -> Self {
         Self { bytes: Vec::new(), length: 0, bytes_max }
     }
 
     /// Clears the field.
-    pub fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.bytes.clear();
         self.length = 0;
     }
 
     /// Returns the field; if it is too long, its beginning.
-    pub fn bytes(&self) -> &[u8] {
+    pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
     /// Returns its full length in bytes.
-    pub fn length(&self) -> u64 {
+    pub(crate) fn length(&self) -> u64 {
         self.length
     }
 
     /// True if the field is longer than the limit.
-    pub fn is_too_long(&self) -> bool {
+    pub(crate) fn is_too_long(&self) -> bool {
         self.length > self.bytes_max as u64
     }
 
@@ -90,7 +105,7 @@ enum Quotes {
 }
 
 /// Reads a table field by field.
-pub struct Fields {
+pub(crate) struct Fields {
     reader: BufReader<TextFile>,
     path: Arc<Path>,
     delimiter: u8,
@@ -112,7 +127,7 @@ pub struct Fields {
 
 impl Fields {
     /// Creates a reader of a table that errors call `path`.
-    pub fn of(text: TextFile, path: Arc<Path>, dialect: Dialect) -> Result<Self> {
+    pub(crate) fn of(text: TextFile, path: Arc<Path>, dialect: Dialect) -> Result<Self> {
         let mut reader = BufReader::with_capacity(BUFFER_BYTES, text);
         let start = reader.fill_buf().with_context(|| format!("cannot read `{}`, line 1", path.display()))?;
         if start.starts_with(BYTE_ORDER_MARK) {
@@ -146,34 +161,34 @@ impl Fields {
     }
 
     /// Returns the line of the header: the first line, or the one after Excel's `sep=;`.
-    pub fn header_line(&self) -> u64 {
+    pub(crate) fn header_line(&self) -> u64 {
         self.header_line
     }
 
     /// Returns the line on which the current record begins.
-    pub fn record_line(&self) -> u64 {
+    pub(crate) fn record_line(&self) -> u64 {
         self.record_line
     }
 
     /// True if the last record that was read is an empty line.
-    pub fn record_is_blank(&self) -> bool {
+    pub(crate) fn record_is_blank(&self) -> bool {
         self.record_is_blank
     }
 
     /// Returns the number of bytes of the file, as stored on disk, that have been read so far.
-    pub fn position_bytes(&self) -> u64 {
+    pub(crate) fn position_bytes(&self) -> u64 {
         self.reader.get_ref().position_bytes()
     }
 
     /// Returns an error about the current record.
-    pub fn problem(&self, message: impl Into<String>) -> Problem {
+    pub(crate) fn problem(&self, message: impl Into<String>) -> Problem {
         Problem::new(message).at(format!("{}:{}", self.path.display(), self.record_line))
     }
 
     /// Returns the problem with the quotes of the last record, if any: a quote is never closed, or a field
     /// over several lines has text after its closing quote, which suggests that its opening quote was left
     /// open.
-    pub fn open_quote(&self) -> Option<Problem> {
+    pub(crate) fn open_quote(&self) -> Option<Problem> {
         match self.quotes {
             Quotes::Fine => None,
             Quotes::TextAfterQuote(line) => {
@@ -190,7 +205,7 @@ impl Fields {
     }
 
     /// Returns the error of a row whose number of fields, `count`, differs from that of the header, `wanted`.
-    pub fn wrong_count(&self, count: usize, wanted: usize) -> Option<Problem> {
+    pub(crate) fn wrong_count(&self, count: usize, wanted: usize) -> Option<Problem> {
         let fields = if count == 1 { "field is" } else { "fields are" };
         let message = format!("{count} {fields} here, but {wanted} named in the first line");
         let hint = "look for a quote left open, or a separator inside a text that is not quoted";
@@ -198,7 +213,7 @@ impl Fields {
     }
 
     /// Reads the next field, into `kept` if it is given, which must be clear.
-    pub fn next(&mut self, kept: Option<&mut Kept>) -> Result<End> {
+    pub(crate) fn next(&mut self, kept: Option<&mut Kept>) -> Result<End> {
         let starts_record = self.starts_record;
         if starts_record {
             self.skip_newline()?;
@@ -310,6 +325,31 @@ impl Fields {
     }
 }
 
+/// Reads the names of the columns from the first row of a table, up to a limit.
+pub(crate) fn header_of(fields: &mut Fields) -> Result<Vec<String>> {
+    let mut names = Vec::new();
+    let mut bytes = 0;
+    let mut kept = Kept::new(HEADER_BYTES_MAX as usize);
+    loop {
+        kept.clear();
+        let end = fields.next(Some(&mut kept))?;
+        bytes += kept.length() + 1;
+        if end == End::File || end == End::Record && names.is_empty() && fields.record_is_blank() {
+            return Err(fields.problem("is empty, a line with the names of the columns is wanted").into());
+        }
+        if bytes > HEADER_BYTES_MAX {
+            return Err(fields.problem(format!("the header is longer than {HEADER_BYTES_MAX} bytes")).into());
+        }
+        if names.len() == COLUMNS_MAX {
+            return Err(fields.problem(format!("the header names more than {COLUMNS_MAX} columns")).into());
+        }
+        names.push(String::from_utf8_lossy(kept.bytes()).trim().to_string());
+        if end == End::Record {
+            return fields.open_quote().map_or(Ok(names), |problem| Err(problem.into()));
+        }
+    }
+}
+
 /// Returns the separator that a first line such as `sep=;` declares, as Excel writes it, and the length of
 /// that line with its end.
 fn declared_separator(start: &[u8]) -> Option<(u8, usize)> {
@@ -345,91 +385,4 @@ fn separator_of(start: &[u8]) -> u8 {
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-    use base::fs;
-
-    fn records(text: &str, dialect: Dialect) -> Result<Vec<Vec<Vec<u8>>>> {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("a.csv");
-        std::fs::write(&path, text).unwrap();
-        let mut fields = Fields::of(fs::open_text(&path).unwrap(), path.into(), dialect)?;
-        let mut records = Vec::new();
-        let mut record = Vec::new();
-        let mut kept = Kept::new(1000);
-        loop {
-            kept.clear();
-            let end = fields.next(Some(&mut kept))?;
-            if end == End::File {
-                return Ok(records);
-            }
-            record.push(kept.bytes().to_vec());
-            if end == End::Record {
-                if let Some(problem) = fields.open_quote() {
-                    return Err(problem.into());
-                }
-                let record = std::mem::take(&mut record);
-                if record.len() > 1 || !fields.record_is_blank() {
-                    records.push(record);
-                }
-            }
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn fields_equal_those_of_the_csv_crate(text in "(\r\n|[,\t\"a\n\r ä]){0,40}", is_csv: bool) {
-            let (dialect, delimiter) = if is_csv { (Dialect::Csv(Some(b',')), b',') } else { (Dialect::Tsv, b'\t') };
-            let mut reader = csv::ReaderBuilder::new()
-                .has_headers(false).flexible(true).delimiter(delimiter).quoting(is_csv).from_reader(text.as_bytes());
-            let expected: Vec<Vec<Vec<u8>>> =
-                reader.byte_records().map(|record| record.unwrap().iter().map(<[u8]>::to_vec).collect()).collect();
-            // The crate accepts an unclosed quote at the end of the file.
-            if let Ok(found) = records(&text, dialect) {
-                prop_assert_eq!(found, expected);
-            }
-        }
-    }
-
-    #[test]
-    fn another_separator_leaves_commas_alone() {
-        let found = records("a,b;\"c;d\"\n", Dialect::Csv(Some(b';'))).unwrap();
-        assert_eq!(found, [vec![b"a,b".to_vec(), b"c;d".to_vec()]]);
-    }
-
-    #[test]
-    fn the_separator_is_declared_or_guessed_from_the_first_line() {
-        let expected = [row(["text", "label"]), row(["a, b", "c"])];
-        for text in [
-            "text;label\na, b;c\n",
-            "text\tlabel\na, b\tc\n",
-            "text|label\ra, b|c\r",
-            "sep=;\ntext;label\na, b;c\n",
-            "\"sep=,\"\r\ntext,label\r\n\"a, b\",c\r\n",
-            "\"text\";\"label\"\n\"a, b\";c\n",
-        ] {
-            assert_eq!(records(text, Dialect::Csv(None)).unwrap(), expected, "{text}");
-        }
-        assert_eq!(records("\"a;b\",c\n", Dialect::Csv(None)).unwrap()[0], row(["a;b", "c"]));
-    }
-
-    fn row(fields: [&str; 2]) -> Vec<Vec<u8>> {
-        fields.map(|field| field.as_bytes().to_vec()).to_vec()
-    }
-
-    #[test]
-    fn an_open_quote_is_reported_if_text_follows_the_next_quote_on_another_line() {
-        let text = "id,text\n1,\"left open\n2,two\n3,\"three\n4,four\n";
-        let message = records(text, Dialect::Csv(None)).unwrap_err().to_string();
-        assert!(message.contains("a.csv:2: a quote opened in this row ends in line 4,"), "{message}");
-        assert_eq!(records("1,\"a\nb\"\n2,\"c\"d\n", Dialect::Csv(None)).unwrap().len(), 2);
-    }
-
-    #[test]
-    fn a_return_in_quotes_belongs_to_the_field() {
-        let found = records("\"a\r\",\"b\r\"\r\n\"\"\r\n\r\nc\r\n", Dialect::Csv(None)).unwrap();
-        assert_eq!(found, [vec![b"a\r".to_vec(), b"b\r".to_vec()], vec![Vec::new()], vec![b"c".to_vec()]]);
-    }
-}
+mod tests;

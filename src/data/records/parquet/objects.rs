@@ -18,14 +18,14 @@ use parquet::file::metadata::ParquetMetaData;
 use parquet::schema::types::{ColumnDescPtr, SchemaDescriptor, Type as SchemaType};
 use serde_json::{Map, Value};
 
-use crate::corpus::read::parquet::class_names::class_names;
-use crate::corpus::read::parquet::pages::Pages;
-use crate::corpus::read::parquet::{BATCH_VALUES, broken, open_file};
+use crate::records::parquet::class_names::class_names;
+use crate::records::parquet::pages::Pages;
+use crate::records::parquet::{BATCH_VALUES, broken, open_file};
 use base::fs::File;
 use base::quietly::quietly;
 
 /// Reads the rows of a Parquet file as JSON objects.
-pub struct ParquetObjects {
+pub(crate) struct ParquetObjects {
     file: Arc<File>,
     place: String,
     size_bytes: u64,
@@ -52,7 +52,7 @@ struct Column {
 
 impl ParquetObjects {
     /// Opens the file at `path`.
-    pub fn open(path: &Path) -> Result<Self> {
+    pub(crate) fn open(path: &Path) -> Result<Self> {
         let (file, size_bytes, metadata) = open_file(path)?;
         let columns = columns(metadata.file_metadata().schema_descr());
         Ok(Self {
@@ -69,17 +69,17 @@ impl ParquetObjects {
     }
 
     /// Returns the class names that the file has for the numbers in a column, or in its lists.
-    pub fn class_names(&self, column: &str) -> Option<Vec<String>> {
+    pub(crate) fn class_names(&self, column: &str) -> Option<Vec<String>> {
         class_names(self.metadata.file_metadata().key_value_metadata(), column)
     }
 
     /// Returns the number of rows read so far.
-    pub fn rows(&self) -> u64 {
+    pub(crate) fn rows(&self) -> u64 {
         self.rows
     }
 
     /// Returns about how many bytes of the file have been read so far.
-    pub fn position_bytes(&self) -> u64 {
+    pub(crate) fn position_bytes(&self) -> u64 {
         let rows_all = self.metadata.file_metadata().num_rows().max(1) as f64;
         (self.size_bytes as f64 * (self.rows as f64 / rows_all).min(1.0)) as u64
     }
@@ -110,7 +110,7 @@ impl ParquetObjects {
     }
 
     /// Returns the next row; `None` after the last. An error names the file and the row, from 1.
-    pub fn advance(&mut self) -> Result<Option<Map<String, Value>>> {
+    pub(crate) fn advance(&mut self) -> Result<Option<Map<String, Value>>> {
         while self.rows_left == 0 {
             if self.next_group >= self.metadata.num_row_groups() {
                 return Ok(None);

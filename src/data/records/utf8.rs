@@ -6,18 +6,18 @@
 use std::borrow::Cow;
 
 /// Limit on the excerpt of something left out, in bytes.
-pub(super) const EXCERPT_BYTES: usize = 500;
+pub(crate) const EXCERPT_BYTES: usize = 500;
 
 /// Text, and the number of invalid byte sequences that were replaced in it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Decoded<'a> {
-    pub(super) text: Cow<'a, str>,
-    pub(super) replaced: u32,
+pub(crate) struct Decoded<'a> {
+    pub(crate) text: Cow<'a, str>,
+    pub(crate) replaced: u32,
 }
 
 /// Decodes `bytes`. If they are not UTF-8 and `may_replace` is false, the error is the offset of the first
 /// invalid byte.
-pub(super) fn decode(bytes: &[u8], may_replace: bool) -> Result<Decoded<'_>, usize> {
+pub(crate) fn decode(bytes: &[u8], may_replace: bool) -> Result<Decoded<'_>, usize> {
     match std::str::from_utf8(bytes) {
         Ok(text) => Ok(Decoded { text: Cow::Borrowed(text), replaced: 0 }),
         Err(_) if may_replace => Ok(replace(bytes)),
@@ -57,7 +57,7 @@ fn replace(bytes: &[u8]) -> Decoded<'static> {
 }
 
 /// Returns the beginning of `bytes` as text: at most [`EXCERPT_BYTES`], ending between two characters.
-pub(super) fn excerpt(bytes: &[u8]) -> String {
+pub(crate) fn excerpt(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(&bytes[..bytes.len().min(EXCERPT_BYTES + 3)]);
     let mut end = text.len().min(EXCERPT_BYTES);
     while !text.is_char_boundary(end) {

@@ -5,7 +5,7 @@ use std::io::Read;
 
 use parquet::basic::Compression;
 
-use crate::corpus::read::parquet::NOT_READ;
+use crate::records::parquet::NOT_READ;
 
 /// Returns the decompressed content of a page, which must have `size` bytes.
 pub(super) fn decompress(codec: Compression, compressed: &[u8], size: usize) -> Result<Vec<u8>, String> {
