@@ -63,6 +63,8 @@ struct Outcome {
     seed: u64,
     /// The reason why training ended; `None` if the run was complete already.
     end: Option<End>,
+    /// Steps done, and those that were planned.
+    steps: [u64; 2],
     results: BTreeMap<String, f64>,
     /// Details of the last evaluation that are not scores.
     details: String,
@@ -73,6 +75,16 @@ impl Outcome {
     /// A result by its name; NaN if there is none.
     fn value(&self, name: &str) -> f64 {
         self.results.get(name).copied().unwrap_or(f64::NAN)
+    }
+
+    /// What a reader of the scores must know about the run.
+    fn note(&self) -> String {
+        let [step, planned] = self.steps;
+        match self.end {
+            None => "  (complete already)".into(),
+            Some(End::Time) => format!("  (`training.max_train_time` ended it at step {step} of {planned})"),
+            Some(_) => String::new(),
+        }
     }
 }
 
@@ -222,11 +234,11 @@ fn train_seed<T: Target>(
     if let Some(End::Signal(signal)) = outcome.end {
         return Err(stopped_by(signal, &format!("step {} is saved", outcome.step)).into());
     }
-    let train::run::Outcome { end, results, model, data, .. } = outcome;
+    let train::run::Outcome { end, step, planned_steps, results, model, data, .. } = outcome;
     if let Some(how) = data.uniform_answers().filter(|_| with.machine.world.is_first()) {
         with.progress.labelled(&format!("seed {seed}")).warn(&learnt_nothing(&how));
     }
-    Ok(Outcome { seed: *seed, end, results, model, details: data.details() })
+    Ok(Outcome { seed: *seed, end, steps: [step, planned_steps], results, model, details: data.details() })
 }
 
 /// Chooses the sequence length for the model of a configuration, if it is not given. Returns a note if the
@@ -266,13 +278,13 @@ fn report(outcomes: &[Outcome], columns: &[Column]) -> Vec<String> {
     let mut lines = vec![format!("{:>8}{header}{:>12}{:>14}  model", "seed", "training s", "evaluation s")];
     for outcome in outcomes {
         let row = cells(columns, |column| digits(outcome.value(column.score), column.factor));
-        let note = if outcome.end.is_none() { "  (complete already)" } else { "" };
         lines.push(format!(
-            "{:>8}{row}{:>12.0}{:>14.1}  {}{note}",
+            "{:>8}{row}{:>12.0}{:>14.1}  {}{}",
             outcome.seed,
             outcome.value("train_runtime"),
             outcome.value("eval_runtime"),
-            outcome.model.display()
+            outcome.model.display(),
+            outcome.note()
         ));
     }
     lines.extend(over_seeds(outcomes, columns, str::to_string));

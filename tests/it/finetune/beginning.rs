@@ -148,6 +148,15 @@ fn flags_stand_for_the_keys_of_the_same_meaning_and_settings_go_before_them() {
 }
 
 #[test]
+fn scores_of_a_run_that_its_time_limit_ended_say_so() {
+    let place = workplace();
+    let limit = ["--max-steps", "1000000", "--set", "training.max_train_time=300ms", "--output-dir", "t"];
+    let told = place.program(&[FLAGS, &limit].concat(), "").ok().stdout;
+    assert!(told.contains("  (`training.max_train_time` ended it at step "), "{told}");
+    assert!(told.contains(" of 1000000)"), "{told}");
+}
+
+#[test]
 fn missing_files_are_named_all_at_once_as_a_missing_configuration_is() {
     let place = workplace();
     fs::remove_file(place.path("train.csv")).unwrap();
