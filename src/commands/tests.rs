@@ -142,7 +142,7 @@ fn finetune_takes_flags_without_a_file() {
     assert_eq!(config.training.max_steps, 5);
     insta::assert_snapshot!(finetune("--model m --train a.csv --eval b.csv --max-train-fraction 10").load().expect_err("is wrong"), @r#"
     --max-train-fraction: `data.max_train_fraction` is 10, it must be above 0 and at most 1
-      hint: `0.1` takes a tenth of each label
+      hint: 10 percent is written `0.1`
     "#);
     insta::assert_snapshot!(finetune("--model m").load().expect_err("is wrong"), @r#"
     `--train`, `--eval` must be given, for there is no `--config`

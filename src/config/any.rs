@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
+use crate::kind::Kind;
 use crate::load::Loaded;
 use crate::overrides::Override;
-use crate::schema::Kind;
 use crate::sweep::{FinetunePlan, Swept};
 use crate::tasks_file::NamedTask;
 use crate::tree::Node;
-use crate::{FinetuneConfig, PretrainConfig, kind, load, sweep, tasks_file, variables};
+use crate::{FinetuneConfig, PretrainConfig, load, sweep, tasks_file, variables, wrong_kind};
 use base::error::Problems;
 
 /// A loaded file of any kind.
@@ -42,7 +42,7 @@ fn load_root(path: &Path, root: Node, overrides: &[Override]) -> Result<AnyLoade
     if tasks_file::has_tasks(&root) {
         return tasks_file::tasks_of(path, root, overrides).map(AnyLoaded::Tasks);
     }
-    Ok(match kind::detect(&root) {
+    Ok(match wrong_kind::detect(&root) {
         Kind::Pretrain => AnyLoaded::Pretrain(Box::new(load::pretrain_of(Some((path, root)), overrides)?)),
         Kind::Finetune => match sweep::plan_of(Some((path, root.clone())), overrides, Swept::default())? {
             FinetunePlan::Single(loaded) => AnyLoaded::Finetune(loaded),

@@ -3,6 +3,11 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+/// Fewest tokens of a sequence: two special tokens and one of text.
+pub(crate) const SHORTEST_SEQUENCE: usize = 3;
+/// Most tokens of a sequence.
+pub(crate) const LONGEST_SEQUENCE: usize = 1 << 20;
+
 /// The pieces of documents that may share a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -39,9 +44,11 @@ pub struct PackingConfig {
     /// The pieces of documents that may share a row.
     pub mode: PackingMode,
     /// Put a separator token between two documents of a row (`full_sentences` only).
+    #[schemars(extend("x-only-with" = ["data.packing.mode", "full_sentences"]))]
     pub separator: bool,
     /// Documents that are placed together (`best_fit` only): more fill the rows better, a resume plans one
     /// window again.
+    #[schemars(range(min = 1, max = 1 << 20), extend("x-only-with" = ["data.packing.mode", "best_fit"]))]
     pub window_documents: u64,
 }
 
@@ -56,6 +63,7 @@ impl Default for PackingConfig {
 #[serde(default, deny_unknown_fields)]
 pub struct BatchSizeRamp {
     /// Micro-batches of the first update.
+    #[schemars(range(min = 1, max = 1 << 20))]
     pub start_micro_batches: usize,
     /// Updates until the full number is reached; 0 means no ramp.
     pub steps: u64,

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 #[serde(default, deny_unknown_fields)]
 pub struct CacheConfig {
     /// Its folder, which processes may share; `mlmtrain` in the user's folder of caches when absent.
+    #[schemars(extend("x-path" = true))]
     pub dir: Option<PathBuf>,
     /// Bytes that it may take, such as `50GB`: what was not used for longest goes first, and nothing that a
     /// run has in use, even where that takes more.

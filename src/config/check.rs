@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value as Json};
 
+use crate::dotted::join;
 use crate::shape::{Field, INCLUDE, PROFILES, Shape, name_of, quoted};
 use crate::suggest::closest;
 use crate::tree::{Entry, Node, Place, Value, shortened};
@@ -56,11 +57,6 @@ pub(super) fn check(root: &Node, shape: &Shape) -> (Json, Checked) {
         empty(shape)
     });
     (value, checker.checked)
-}
-
-/// Returns `path.key`, or `key` if `path` is empty.
-pub(super) fn join(path: &str, key: &str) -> String {
-    if path.is_empty() { key.to_string() } else { format!("{path}.{key}") }
 }
 
 /// Largest number of places of a key that a hint names; more would not help.

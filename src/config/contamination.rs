@@ -19,12 +19,15 @@ pub enum ContaminationAction {
 pub struct ContaminationConfig {
     /// Files that a model will be evaluated on: .csv and .tsv (all columns), .jsonl (all texts), or lines of
     /// text.
+    #[schemars(inner(length(min = 1)), extend("x-path" = true))]
     pub files: Vec<String>,
     /// Drop or report.
     pub action: ContaminationAction,
     /// Words of a sequence that must not occur in both; shorter examples count as a whole from 8 words on.
+    #[schemars(range(min = 2, max = 64))]
     pub ngram_words: usize,
     /// Fewest such sequences in a document; an example that occurs as a whole is always enough.
+    #[schemars(range(min = 1))]
     pub min_overlap: u64,
 }
 

@@ -8,9 +8,9 @@ use std::path::Path;
 
 use crate::convert::arguments::Arguments;
 use crate::defaults::Derived;
+use crate::kind::Kind;
 use crate::load::Loaded;
 use crate::overrides::Override;
-use crate::schema::Kind;
 use crate::shape::Shape;
 use crate::tree::shortened;
 use crate::{FinetuneTask, include, load, show};

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 pub struct DecayFrom {
     /// A checkpoint of a run, from the stable part of its schedule; or a model folder of somebody else, which
     /// has weights only.
+    #[schemars(extend("x-path" = true))]
     pub checkpoint: PathBuf,
     /// SHA-256 of its `manifest.json`, or of a model folder. The run writes it down; where it is given,
     /// another one is refused.

@@ -5,6 +5,8 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::on_resume::OnResume;
+
 use base::error::Problem;
 use base::quantity::parse_duration;
 
@@ -14,19 +16,25 @@ use base::quantity::parse_duration;
 pub struct DistributedConfig {
     /// How long a process waits for the others within a step, such as `10m`, before it takes them for dead
     /// and ends all with exit code 75. Longer than the first one takes to save a checkpoint.
+    #[schemars(extend("x-on-resume" = OnResume::Free))]
     pub timeout: String,
     /// All-reduce gradients during the last backward pass of an update. Same bits, memory for one more set of
     /// gradients.
+    #[schemars(extend("x-on-resume" = OnResume::Free))]
     pub overlap: bool,
     /// Type of gradients between processes; sums are f32.
+    #[schemars(extend("x-on-resume" = OnResume::Exchange))]
     pub wire: Wire,
     /// Order of the sums of gradients.
+    #[schemars(extend("x-on-resume" = OnResume::Exchange))]
     pub sum: SumOrder,
     /// Each process keeps the moments of a part of the parameters, updates that part and gives it to the others.
     /// The bits are the same; it takes less memory, and more travels.
+    #[schemars(extend("x-on-resume" = OnResume::Free))]
     pub shard_optimizer: bool,
     /// Steps after which all processes compare their parameters, as they do before each checkpoint; 0 for
     /// never.
+    #[schemars(extend("x-on-resume" = OnResume::Free))]
     pub check_replicas_steps: u64,
 }
 

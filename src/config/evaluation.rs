@@ -11,9 +11,11 @@ use serde::{Deserialize, Serialize};
 pub struct EvaluationConfig {
     /// A file of tasks, as `compare --tasks` takes it: the model is fine-tuned on each, and its score is
     /// logged as `eval/<name of the task>`.
+    #[schemars(extend("x-path" = true))]
     pub probes: Option<PathBuf>,
     /// Files of minimal pairs: the share of pairs whose right sentence the model finds likelier is logged as
     /// `eval/<name of the file>`.
+    #[schemars(extend("x-path" = true))]
     pub minimal_pairs: Vec<PathBuf>,
     /// Steps between two probes, the first before training; 0 means with each evaluation. The last one is at
     /// the end.

@@ -6,14 +6,15 @@ use clap::ValueEnum;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::batching::{LONGEST_SEQUENCE, SHORTEST_SEQUENCE};
 use crate::cache::CacheConfig;
 use crate::distributed::DistributedConfig;
+use crate::on_resume::OnResume;
 use crate::precision::PrecisionConfig;
 use crate::run::RunSection;
 use crate::sources::OnBadRecord;
 use crate::task::{FinetuneTask, Goal, ProblemType};
 use crate::training::TrainingConfig;
-use crate::variables;
 
 /// Labelled files and the columns that matter. Format by extension: .csv, .tsv, .json, .jsonl, .parquet; for
 /// tagged words .json, .jsonl, .parquet, anything else is CoNLL; all but Parquet also .gz, .zst, .bz2, .xz.
@@ -21,41 +22,53 @@ use crate::variables;
 #[serde(default, deny_unknown_fields)]
 pub struct ClassifyData {
     /// Training examples: a file, a folder of files, or a pattern such as `rows/*.csv`.
+    #[schemars(extend("x-path" = true))]
     pub train_file: PathBuf,
     /// Evaluation examples, as `train_file`.
+    #[schemars(extend("x-path" = true, "x-other-names" = ["validation_file"]))]
     pub eval_file: PathBuf,
     /// Share of the training examples that is kept for evaluation where there is no `eval_file`: the same
     /// share of each label, chosen by the texts alone.
+    #[schemars(example = 0.1, extend("exclusiveMinimum" = 0, "exclusiveMaximum" = 1))]
     pub eval_fraction: Option<f64>,
     /// Test examples, as `train_file`: the final model is scored on them once, as `test_accuracy` and so on.
+    #[schemars(extend("x-path" = true))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub test_file: Option<PathBuf>,
     /// Column or field of the (first) text; `text`, `sentence` or `content` when absent and one of them is
     /// there.
+    #[schemars(length(min = 1), example = &"text", extend("x-other-names" = ["text_column_name"]))]
     pub text_column: Option<String>,
     /// Column or field of the second text of a pair.
+    #[schemars(length(min = 1), example = &"text")]
     pub text_pair_column: Option<String>,
     /// Column or field of the label; `label`, `category` or `class` when absent and one of them is there,
     /// with any number of labels `labels` before them.
+    #[schemars(length(min = 1), example = &"label", extend("x-other-names" = ["label_column_name"]))]
     pub label_column: Option<String>,
     /// Separator of the labels of a text that has any number of them, `,` when absent; a list needs none.
+    #[schemars(length(min = 1), example = "|")]
     pub label_separator: Option<String>,
     /// The labels in the order of their ids; discovered from the training file and sorted when empty. A file
     /// may have numbers in their place, from 0. For regression the columns of several numbers; with any
     /// number of labels, where all of them are columns, a 0 or 1 is read from each.
     pub labels: Vec<String>,
     /// Share of the training examples to use, the same share of each label.
+    #[schemars(range(max = 1.0), example = 0.1, extend("exclusiveMinimum" = 0))]
     pub max_train_fraction: Option<f64>,
     /// Smaller shares whose examples are to be among those of `max_train_fraction`, as a learning curve has
     /// them; else rounding could part them by an example.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub nested_train_fractions: Vec<f64>,
     /// Most training examples to use, in the proportions of the labels.
+    #[schemars(range(min = 1))]
     pub max_train_samples: Option<usize>,
     /// Most evaluation examples to use, drawn as those of `max_train_samples`.
+    #[schemars(range(min = 1))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_eval_samples: Option<usize>,
     /// Most test examples to use, drawn as those of `max_train_samples`.
+    #[schemars(range(min = 1))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_test_samples: Option<usize>,
     /// Each seed draws the training, evaluation and test examples with replacement, as many as there are (a
@@ -65,6 +78,10 @@ pub struct ClassifyData {
     /// Longest sequence in tokens, special tokens included; 128 when absent, or what the model takes if that
     /// is less. Longer texts are cut and counted, by `evaluate` and `predict`, too; longer sentences of
     /// tagged words are read in overlapping windows.
+    #[schemars(
+        range(min = SHORTEST_SEQUENCE, max = LONGEST_SEQUENCE),
+        extend("x-other-names" = ["max_length"]),
+    )]
     pub max_seq_length: Option<usize>,
     /// True if control tokens (start, end, separator, padding, mask, unknown) that are spelled out in a text
     /// are text; `false` reads them as tokens, for fields joined by `[SEP]`. Other added tokens always are
@@ -180,12 +197,19 @@ pub struct FinetuneConfig {
     #[serde(default)]
     pub problem_type: Option<ProblemType>,
     /// A model folder in the Hugging Face layout: a checkpoint of ours or anybody's.
+    #[schemars(
+        length(min = 1),
+        example = "runs/first/final",
+        extend("x-path" = true, "x-other-names" = ["model_name_or_path"]),
+    )]
     pub model: PathBuf,
     /// Dropout on embeddings, attention output and feed-forward output, in the place of what the model's
     /// folder says: small models are often pretrained without any, and overfit a few thousand examples.
+    #[schemars(range(min = 0.0), example = 0.1, extend("exclusiveMaximum" = 1))]
     #[serde(default)]
     pub hidden_dropout_prob: Option<f64>,
     /// Dropout on attention probabilities, in the place of what the model's folder says.
+    #[schemars(range(min = 0.0), example = 0.1, extend("exclusiveMaximum" = 1))]
     #[serde(default)]
     pub attention_probs_dropout_prob: Option<f64>,
     /// The examples.
@@ -195,6 +219,7 @@ pub struct FinetuneConfig {
     pub seeds: Vec<u64>,
     /// Number of runs that are trained at once on a CPU, each with its share of the threads; 0 means as many
     /// as there are threads and memory for. It changes no number.
+    #[schemars(extend("x-on-resume" = OnResume::Free))]
     #[serde(default)]
     pub runs_at_once: usize,
     /// Batch, optimizer, schedule, cadence.
@@ -204,6 +229,7 @@ pub struct FinetuneConfig {
     #[serde(default)]
     pub precision: PrecisionConfig,
     /// Cache of objects that URLs name.
+    #[schemars(extend("x-on-resume" = OnResume::Free))]
     #[serde(default)]
     pub cache: CacheConfig,
     /// Several processes.
@@ -215,17 +241,5 @@ impl FinetuneConfig {
     /// Returns what is learnt of each example.
     pub fn goal(&self) -> Goal {
         Goal::new(self.task, self.problem_type)
-    }
-
-    /// Returns the configuration of the run with one of several seeds: it names only this seed, and its
-    /// folders on the disk and in a bucket are `seed-N` in those of all seeds.
-    #[must_use]
-    pub fn with_seed(&self, seed: u64) -> Self {
-        let name = format!("seed-{seed}");
-        let mut one = self.clone();
-        one.seeds = vec![seed];
-        one.run.output_dir = variables::below(&self.run.output_dir.to_string_lossy(), &name).into();
-        one.run.upload_to = self.run.upload_to.as_deref().map(|url| variables::below(url, &name));
-        one
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::check::places;
 use crate::foreign::Elsewhere;
-use crate::schema::Kind;
+use crate::kind::Kind;
 use crate::shape::{Shape, name_of};
 use crate::{FinetuneConfig, PretrainConfig, foreign};
 

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use crate::check::join;
+use crate::dotted::join;
 use crate::tree;
 use crate::tree::{Node, Value};
 

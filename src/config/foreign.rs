@@ -1,10 +1,10 @@
-//! Names of keys and values in other trainers, with their counterparts in mlmtrain: one table of keys, one of
-//! values.
+//! Keys and values of other trainers, with their counterparts in mlmtrain: one table of keys, one of values.
 //!
-//! Data for the hints of errors and for `convert.rs`. Names that are accepted without change are in
-//! `shape::OTHER_NAMES`.
+//! Data for the hints of errors and for `convert.rs`. Other names of our own keys stand on their fields.
 
 use Elsewhere::{Hint, Key, Nowhere, Value};
+
+use crate::facts;
 
 /// The counterpart of a key of another trainer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,57 +19,19 @@ pub(super) enum Elsewhere {
     Hint(&'static str),
 }
 
-/// Keys of Hugging Face's `TrainingArguments` and example scripts and of other trainers, with their
-/// counterparts.
+/// Keys of Hugging Face's `TrainingArguments` and example scripts and of other trainers that are not just
+/// another name of a key: such names stand on the field of the key, as `x-foreign-names`.
 const KEYS: &[(&[&str], Elsewhere)] = &[
     (&["fp16", "half_precision"], Value("precision.compute", "f16")),
     (&["bf16"], Value("precision.compute", "bf16")),
-    (
-        &["dtype", "torch_dtype", "mixed_precision", "autocast"],
-        Key("precision.compute", ": auto, f32, bf16 or f16"),
-    ),
-    (&["lr", "max_lr", "peak_lr"], Key("training.learning_rate", "")),
-    (&["lr_scheduler", "scheduler", "schedule"], Key("training.lr_scheduler_type", "")),
-    (
-        &["warmup", "warmup_fraction", "num_warmup_steps"],
-        Key("training.warmup_steps", "; below 1 it is a share"),
-    ),
-    (
-        &["num_decay_steps", "decay_steps", "lr_scheduler_kwargs"],
-        Key("training.lr_decay_steps", ", `decay_type` and `min_lr_ratio`, or `lr_power`"),
-    ),
-    (&["rope_theta"], Key("global_rope_theta", ", in `model.modernbert` or in a phase")),
-    (&["optimizer"], Key("training.optim", "")),
+    (&["rope_theta"], Hint("write `global_rope_theta`, in `model.modernbert` or in a phase")),
     (&["betas"], Hint("write `training.adam_beta1` and `training.adam_beta2`")),
-    (&["eps", "epsilon"], Key("training.adam_epsilon", "")),
-    (&["gradient_clipping", "grad_clip", "clip_grad", "clip_grad_norm"], Key("training.max_grad_norm", "")),
-    (&["epochs", "num_epochs", "max_epochs", "n_epochs"], Key("training.num_train_epochs", "")),
-    (&["steps", "num_steps", "total_steps", "max_train_steps"], Key("training.max_steps", "")),
-    (
-        &["batch_size", "train_batch_size_per_device", "micro_batch_size", "device_train_microbatch_size"],
-        Key("training.per_device_train_batch_size", ""),
-    ),
-    (&["eval_batch_size"], Key("training.per_device_eval_batch_size", "")),
-    (&["accumulate_grad_batches", "grad_accumulation"], Key("training.gradient_accumulation_steps", "")),
-    (&["global_batch_size"], Key("training.train_batch_size", ", with `per_device_train_batch_size: auto`")),
     (&["auto_find_batch_size"], Value("training.per_device_train_batch_size", "auto")),
-    (&["eval_strategy", "evaluation_strategy"], Key("training.eval_steps", "; 0 evaluates only at the end")),
-    (&["save_strategy"], Key("training.save_steps", "; 0 saves only at the end")),
-    (&["logging_strategy"], Key("training.logging_steps", "")),
     (&["greater_is_better"], Nowhere("which way `training.metric_for_best_model` is better is known")),
-    (
-        &["report_to", "logging_dir"],
-        Key("run.tensorboard", ": true or false; metrics.jsonl is always written"),
-    ),
-    (&["tf32"], Key("precision.tf32", "")),
     (&["no_cuda", "use_cpu"], Value("run.device", "cpu")),
-    (&["data_seed"], Key("run.seed", ": order, masks and dropout follow from it")),
-    (&["num_threads", "preprocessing_num_workers"], Key("run.threads", "")),
-    (&["dataloader_num_workers", "num_workers"], Key("data.loader_workers", "; it changes no batch")),
     (&["overwrite_output_dir"], Nowhere("choose another `run.output_dir` to start again")),
     (&["resume_from_checkpoint", "resume"], Nowhere("a run resumes by itself; see `--resume`")),
     (&["do_train", "do_eval", "do_predict"], Nowhere("the command says what is done")),
-    (&["block_size", "max_sequence_length", "seq_length", "seq_len"], Key("data.max_seq_length", "")),
     (
         &["train_file", "train_files", "files", "data_files", "data_path", "corpus"],
         Hint("name the files under `data.sources`: `- files: [corpus/*.txt]`"),
@@ -82,36 +44,23 @@ const KEYS: &[(&[&str], Elsewhere)] = &[
         &["dataset_name", "dataset", "dataset_config_name"],
         Hint("download it, and name the files under `data.sources`; nothing is fetched from a hub"),
     ),
-    (&["text_column", "text_column_name", "content_field"], Key("field", " beside the `files` of a source")),
+    (
+        &["text_column", "text_column_name", "content_field"],
+        Hint("write `field` beside the `files` of a source"),
+    ),
     (&["eval_file", "validation_file"], Nowhere("`data.validation_fraction` is split off the corpus")),
-    (&["validation_split_percentage"], Key("data.validation_fraction", ": 5 percent are `0.05`")),
     (&["line_by_line"], Hint("write `document: line` beside the `files` of a source")),
     (&["pad_to_max_length", "group_by_length"], Nowhere("rows are packed, nothing is padded")),
     (&["return_entity_level_metrics"], Nowhere("the scores of each type are always written")),
     (&["label_all_tokens"], Nowhere("the first piece of a word has its label")),
     (&["streaming", "cache_dir", "overwrite_cache"], Nowhere("shards are read from `data.prepared_dir`")),
-    (&["tokenizer_name", "tokenizer_path"], Key("tokenizer.path", "")),
     (
         &["config_name", "config_overrides", "model_type"],
         Hint("write the sizes under `model`, below the family's name"),
     ),
     (&["whole_word_mask", "wwm"], Value("mlm.masking", "whole_word")),
-    (&["mask_prob", "masking_probability", "mask_probability"], Key("mlm.mlm_probability", "")),
-    (&["early_stopping", "patience"], Key("training.early_stopping_patience", "")),
     (&["multi_label", "multilabel", "is_multi_label"], Value("problem_type", "multi_label_classification")),
-    (&["class_weight"], Key("training.class_weights", ": `balanced`, or a number for each label")),
-    (&["label_smoothing"], Key("training.label_smoothing_factor", "")),
-    (
-        &["ema", "use_ema", "ema_decay", "model_ema", "model_ema_decay"],
-        Key("training.weight_average", ": `{decay: 0.999}`"),
-    ),
     (&["layerdrop"], Hint("not built: remove it")),
-    (&["layer_wise_lr_decay", "llrd"], Key("training.layerwise_lr_decay", "")),
-    (&["classifier_learning_rate", "head_lr", "classifier_lr"], Key("training.head_learning_rate", "")),
-    (
-        &["freeze_layers", "freeze_embeddings", "freeze_encoder", "num_frozen_layers"],
-        Key("training.frozen_layers", ": a number of layers, or `embeddings`"),
-    ),
     (
         &["deepspeed", "fsdp", "ddp_backend", "local_rank", "ddp_find_unused_parameters"],
         Hint("remove it: several GPUs or machines train by MPI and NCCL, with a process for each (`mpirun`)"),
@@ -196,7 +145,11 @@ impl Elsewhere {
 /// Returns the counterpart of a key of other trainers.
 pub(super) fn key(key: &str) -> Option<Elsewhere> {
     let key = key.to_lowercase().replace('-', "_");
-    KEYS.iter().find(|(names, _)| names.contains(&key.as_str())).map(|(_, elsewhere)| *elsewhere)
+    let field = facts::all().find(|(_, facts)| facts.foreign_names.contains(&key));
+    let field = field.map(|(path, facts)| Key(path, &facts.foreign_hint));
+    field.or_else(|| {
+        KEYS.iter().find(|(names, _)| names.contains(&key.as_str())).map(|(_, elsewhere)| *elsewhere)
+    })
 }
 
 /// Returns the counterpart of a value that other trainers have for the key at `path`.
@@ -221,7 +174,9 @@ mod tests {
     #[test]
     fn every_hint_names_keys_that_exist_and_every_name_has_one_hint() {
         let shape = Shape::from_struct::<PretrainConfig>();
-        let hints = KEYS.iter().map(|(_, elsewhere)| elsewhere.hint());
+        let fields = facts::all().filter(|(_, facts)| !facts.foreign_names.is_empty());
+        let fields = fields.map(|(path, facts)| Key(path, &facts.foreign_hint).hint());
+        let hints = KEYS.iter().map(|(_, elsewhere)| elsewhere.hint()).chain(fields);
         let hints: Vec<String> = hints.chain(VALUES.iter().map(|(.., hint)| (*hint).to_string())).collect();
         for word in hints.iter().flat_map(|hint| hint.split('`').skip(1).step_by(2)) {
             let path = word.split(':').next().unwrap_or_default();

@@ -1,6 +1,7 @@
 //! The configuration of a run: strict YAML/JSON structs with the names of Hugging Face's hyper-parameters.
 //!
-//! Uses no tensors and no devices, so checking a configuration takes milliseconds on any machine.
+//! Uses no tensors and no devices, so checking a configuration takes milliseconds on any machine. What is to be
+//! known about a key stands on its field (`facts.rs`); `validate` has the rules that several keys make together.
 
 pub mod batch_size;
 pub mod batching;
@@ -17,7 +18,9 @@ pub mod deduplication;
 pub mod defaults;
 pub mod device;
 mod distributed;
+mod dotted;
 mod evaluation;
+mod facts;
 pub mod filters;
 pub mod finetune;
 pub mod frozen_layers;
@@ -45,6 +48,7 @@ mod kind;
 mod likeness;
 mod load;
 mod merge;
+mod on_resume;
 mod overrides;
 mod prices;
 mod profiles;
@@ -54,6 +58,7 @@ mod resume;
 mod rtd;
 mod scalar;
 mod schema;
+mod seeds;
 mod shape;
 mod show;
 mod suggest;
@@ -64,6 +69,7 @@ mod tuning;
 mod validate;
 mod variables;
 mod weight_average;
+mod wrong_kind;
 
 #[cfg(test)]
 mod tests;
@@ -92,6 +98,7 @@ pub use finetune::{ClassifyData, FinetuneConfig, RenamedTypes, TagScheme};
 pub use flags::meant_by_flag;
 pub use flat::flat;
 pub use frozen_layers::FrozenLayers;
+pub use kind::Kind;
 pub use load::{Loaded, load_finetune, load_finetune_with, load_pretrain, load_pretrain_with, overrides};
 pub use mlm::{MaskingUnit, MlmConfig};
 pub use model::{InitialEmbeddings, ModelSection};
@@ -103,12 +110,11 @@ pub use pretrain::PretrainConfig;
 pub use prices::{Price, load_prices};
 pub use protocol::{Departure, Protocol, ProtocolTask, PublishedScore};
 pub use reference::keys_markdown;
-pub use resume::{
-    Change, compare_for_resume, diff, for_seed_folder, refuse_other_length, with_former_defaults,
-};
+pub use resume::{Change, compare_for_resume, diff, refuse_other_length, with_former_defaults};
 pub use rtd::RtdConfig;
 pub use run::{RunSection, Tracker};
-pub use schema::{Kind, schema_json};
+pub use schema::schema_json;
+pub use seeds::for_seed_folder;
 pub use show::{Origins, saved, to_json, to_yaml};
 pub use sources::{DocumentUnit, Format, InvalidUtf8, OnBadRecord, SourceConfig};
 pub use sweep::{FinetunePlan, Setting, Sweep, Swept, load_plan};

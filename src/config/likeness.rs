@@ -4,24 +4,10 @@
 use std::fmt::Write;
 
 use crate::PretrainConfig;
+use crate::facts;
 use crate::resume::{Change, diff};
 use base::families::{EncoderConfig, ModelConfig};
 use base::fs::sha256_of;
-
-/// Sections whose keys decide losses.
-const DECIDING: [&str; 4] = ["model.", "mlm.", "rtd.", "training."];
-
-/// Keys of other sections that decide losses.
-const KEYS: [&str; 4] = ["task", "data.max_seq_length", "data.shuffle", "data.shuffle_window_shards"];
-
-/// Keys of the deciding sections that do not decide losses.
-const CADENCE: [&str; 5] = [
-    "training.eval_steps",
-    "training.save_steps",
-    "training.max_train_time",
-    "training.per_device_eval_batch_size",
-    "training.load_best_model_at_end",
-];
 
 /// Number of digits of the hash, enough to make collisions by chance practically impossible.
 const DIGITS: usize = 12;
@@ -47,12 +33,11 @@ impl PretrainConfig {
 }
 
 fn decides_losses(change: &Change) -> bool {
-    let path = change.path.as_str();
-    let is_deciding = DECIDING.iter().any(|section| path.starts_with(section)) || KEYS.contains(&path);
+    let is_deciding = facts::nearest(&change.path, |facts| facts.decides_losses).unwrap_or(false);
     // Before `data.shuffle` existed, whole documents were shuffled: this value keeps the hashes of
     // that time.
-    let is_former_default = path == "data.shuffle" && change.new == "documents";
-    is_deciding && !CADENCE.contains(&path) && !is_former_default && !change.keeps_numbers()
+    let is_former_default = change.path == "data.shuffle" && change.new == "documents";
+    is_deciding && !is_former_default && !change.keeps_numbers()
 }
 
 #[cfg(test)]

@@ -25,14 +25,25 @@ pub struct MlmConfig {
     /// The unit that is masked as a whole.
     pub masking: MaskingUnit,
     /// Share of the non-special tokens to predict.
+    #[schemars(
+        range(max = 1.0),
+        example = 0.15,
+        extend(
+            "exclusiveMinimum" = 0,
+            "x-foreign-names" = ["mask_prob", "masking_probability", "mask_probability"],
+        ),
+    )]
     pub mlm_probability: f64,
     /// That share at the last step: it changes along a straight line over the run. It stays the same when
     /// absent.
+    #[schemars(range(max = 1.0), example = 0.15, extend("exclusiveMinimum" = 0))]
     pub mlm_probability_end: Option<f64>,
     /// Share of those replaced by the mask token; when absent 0.8, for replaced-token detection 0.85.
+    #[schemars(range(min = 0.0, max = 1.0))]
     pub mask_replace_prob: Option<f64>,
     /// Share of those replaced by a random token; the rest stays as it is. When absent 0.1, for
     /// replaced-token detection 0.
+    #[schemars(range(min = 0.0, max = 1.0))]
     pub random_replace_prob: Option<f64>,
 }
 

@@ -104,7 +104,7 @@ fn take<T: DeserializeOwned, E: Error>(table: &mut Map<String, Value>, key: &str
 }
 
 fn path_schema(description: &str) -> Value {
-    serde_json::json!({"description": description, "type": ["string", "null"]})
+    serde_json::json!({"description": description, "type": ["string", "null"], "x-path": true})
 }
 
 /// Returns the schema of a family's table; `fields` are the schemas of the fields of [`EncoderConfig`].
@@ -150,13 +150,19 @@ impl JsonSchema for ModelSection {
             ),
         );
         let more = [
-            (POSITIONS, "More positions than the model of `path` has; its rows are repeated."),
-            (LAYERS, "More layers than the model of `path` has; its layers are repeated in their order."),
+            (POSITIONS, 1 << 20, "More positions than the model of `path` has; its rows are repeated."),
+            (
+                LAYERS,
+                1 << 10,
+                "More layers than the model of `path` has; its layers are repeated in their order.",
+            ),
         ];
-        for (key, about) in more {
+        for (key, most, about) in more {
             properties.insert(
                 key.to_string(),
-                serde_json::json!({"description": about, "type": ["integer", "null"], "format": "uint", "minimum": 0}),
+                serde_json::json!({
+                    "description": about, "type": ["integer", "null"], "format": "uint", "minimum": 1, "maximum": most,
+                }),
             );
         }
         properties.insert(EMBEDDINGS.to_string(), embeddings.into());

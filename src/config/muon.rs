@@ -21,10 +21,12 @@ pub enum AdjustLrFn {
 #[serde(default, deny_unknown_fields)]
 pub struct MuonConfig {
     /// Decay of the momentum.
+    #[schemars(range(min = 0.0), example = 0.95, extend("exclusiveMaximum" = 1))]
     pub momentum: f64,
     /// Nesterov's momentum: the gradient counts once more.
     pub nesterov: bool,
     /// Steps of Newton and Schulz that make a momentum orthogonal.
+    #[schemars(range(min = 1, max = 99))]
     pub ns_steps: usize,
     /// Factor of the learning rate of a matrix.
     pub adjust_lr_fn: AdjustLrFn,

@@ -2,7 +2,8 @@
 //!
 //! Does not check values. Their place is the flag, so `check.rs` and `validate` name it in errors.
 
-use crate::check::{Wrong, join, unknown_key};
+use crate::check::{Wrong, unknown_key};
+use crate::dotted::join;
 use crate::shape::{Field, Shape};
 use crate::tree::{Entry, Node, Place, Value, parse, shortened};
 use base::error::Problem;

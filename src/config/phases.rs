@@ -3,7 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::sources::SourceConfig;
+use crate::sources::{SourceConfig, WEIGHT_MAX};
+use base::families::ROPE_THETA;
 
 /// Objective of a phase.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -31,15 +32,19 @@ pub struct TrainingPhase {
     #[serde(default)]
     pub objective: PhaseObjective,
     /// Rows a device takes at once; as in `training` when absent.
+    #[schemars(range(min = 1))]
     #[serde(default)]
     pub per_device_train_batch_size: Option<usize>,
     /// Micro-batches of one update; as in `training` when absent.
+    #[schemars(range(min = 1, max = 1 << 20))]
     #[serde(default)]
     pub gradient_accumulation_steps: Option<usize>,
     /// Peak learning rate, which the schedule multiplies; as in `training` when absent.
+    #[schemars(extend("exclusiveMinimum" = 0))]
     #[serde(default)]
     pub learning_rate: Option<f64>,
     /// RoPE base of ModernBERT's layers that attend to all tokens; as in `model` when absent.
+    #[schemars(range(min = *ROPE_THETA.start(), max = *ROPE_THETA.end()))]
     #[serde(default)]
     pub global_rope_theta: Option<f64>,
     /// Sources that come more or less often than in `data.sources`; those that are not named keep their
@@ -55,6 +60,7 @@ pub struct SourceWeight {
     /// The source's name.
     pub name: String,
     /// How often an epoch of the phase takes each of its documents; 0 leaves it out.
+    #[schemars(range(min = 0.0, max = WEIGHT_MAX), example = 1)]
     pub weight: f64,
 }
 

@@ -75,6 +75,10 @@ impl From<ComputeType> for ComputeChoice {
 #[serde(default, deny_unknown_fields)]
 pub struct PrecisionConfig {
     /// Type of activations and products.
+    #[schemars(extend(
+        "x-foreign-names" = ["dtype", "torch_dtype", "mixed_precision", "autocast"],
+        "x-foreign-hint" = ": auto, f32, bf16 or f16",
+    ))]
     pub compute: ComputeChoice,
     /// Allow a GPU to round the operands of f32 products to TF32 (10 bits of mantissa): several times the
     /// speed on Ampere and newer. Nothing else of f32 changes; CPUs ignore it.
@@ -98,6 +102,7 @@ pub struct LossScaleConfig {
     pub init_scale: Option<f64>,
     /// Good steps in a row after which the factor doubles. A step whose gradients overflow is skipped and
     /// halves it.
+    #[schemars(range(min = 1))]
     pub growth_interval: u64,
     /// The smallest factor, a power of two; an overflow even there is a bad step (see `loss_spike_threshold`).
     pub min_scale: f64,

@@ -12,6 +12,7 @@ use crate::distributed::DistributedConfig;
 use crate::evaluation::EvaluationConfig;
 use crate::mlm::MlmConfig;
 use crate::model::ModelSection;
+use crate::on_resume::OnResume;
 use crate::precision::PrecisionConfig;
 use crate::rtd::RtdConfig;
 use crate::run::RunSection;
@@ -29,6 +30,7 @@ pub struct PretrainConfig {
     pub run: RunSection,
     /// Task of pretraining: `masked_lm`, with pairs of segments `next_sentence_prediction` or
     /// `sentence_order_prediction`, or `replaced_token_detection`, which is ELECTRA's when absent.
+    #[schemars(extend("x-decides-losses" = true))]
     #[serde(default)]
     pub task: Option<PretrainTask>,
     /// The corpus and its split.
@@ -37,23 +39,29 @@ pub struct PretrainConfig {
     #[serde(default)]
     pub tokenizer: TokenizerConfig,
     /// Family and size of the model: a table named after the family, as `roberta:`.
+    #[schemars(extend("x-decides-losses" = true))]
     pub model: ModelSection,
     /// Masking.
+    #[schemars(extend("x-decides-losses" = true))]
     #[serde(default)]
     pub mlm: MlmConfig,
     /// Replaced-token detection.
+    #[schemars(extend("x-decides-losses" = true))]
     #[serde(default)]
     pub rtd: RtdConfig,
     /// Batch, optimizer, schedule, cadence.
+    #[schemars(extend("x-decides-losses" = true))]
     #[serde(default)]
     pub training: TrainingConfig,
     /// Precision.
     #[serde(default)]
     pub precision: PrecisionConfig,
     /// Probes on tasks while the model is trained.
+    #[schemars(extend("x-on-resume" = OnResume::Free))]
     #[serde(default)]
     pub evaluation: EvaluationConfig,
     /// Cache of objects that URLs name.
+    #[schemars(extend("x-on-resume" = OnResume::Free))]
     #[serde(default)]
     pub cache: CacheConfig,
     /// Several processes.

@@ -3,7 +3,8 @@
 //! All profiles are checked, also those that are not asked for; in these, variables that are not set are
 //! ignored.
 
-use crate::check::{Wrong, check, join};
+use crate::check::{Wrong, check};
+use crate::dotted::join;
 use crate::merge::merged;
 use crate::shape::{PROFILES, Shape, quoted};
 use crate::suggest::closest;

@@ -14,7 +14,7 @@ use serde_json::{Value as Json, json};
 use crate::check::{Wrong, check};
 use crate::merge::merged;
 use crate::overrides::Override;
-use crate::resume::{CUT, diff};
+use crate::resume::diff;
 use crate::shape::{LIST_KEYS, Shape, name_of, quoted};
 use crate::tree::{Entry, Node, Place, Value, parse};
 use crate::{FinetuneConfig, Goal, load, variables};
@@ -271,7 +271,7 @@ impl Protocol {
         let mut departures = Vec::new();
         for change in diff(&expected, config) {
             let path = change.path.as_str();
-            if change.keeps_numbers() || free.contains(&path) || keeps_rows && CUT.contains(&path) {
+            if change.keeps_numbers() || free.contains(&path) || keeps_rows && change.splits_updates() {
                 continue;
             }
             let protocol = if path == "data.max_seq_length" {

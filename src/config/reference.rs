@@ -6,7 +6,11 @@ use std::fmt::Write;
 
 use serde_json::{Map, Value as Json};
 
-use crate::schema::{Kind, schema_of};
+use crate::dotted::join;
+use crate::facts;
+use crate::kind::Kind;
+use crate::on_resume::OnResume;
+use crate::schema::schema_of;
 
 const INTRODUCTION: &str = "# All keys
 
@@ -14,7 +18,8 @@ const INTRODUCTION: &str = "# All keys
 file. Whole numbers may have a unit (`64MB`, `5k`), and any value may be a variable (`${NAME:-default}`). The guides are
 listed in [README.md](README.md).
 
-A default of – means that the key is required or that its absence has a meaning of its own.
+A default of – means that the key is required or that its absence has a meaning of its own. A run that goes on takes
+another value of a key only where the column \"on resume\" says so; all other keys need a new run.
 ";
 
 /// Keys that both configurations have are described once, under the first one.
@@ -55,20 +60,21 @@ impl Writer<'_> {
                 let _ = write!(self.page, "\n{}\n", one_line(text));
             }
         }
-        self.page.push_str("\n| key | type | default | meaning |\n|---|---|---|---|\n");
+        self.page.push_str("\n| key | type | default | on resume | meaning |\n|---|---|---|---|---|\n");
         let mut inner = Vec::new();
         for (name, key) in properties.iter().filter(|(_, key)| key["deprecated"] != true) {
             let value = self.resolved(key);
-            let below = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+            let below = join(path, name);
             if let Some(table) = self.table_of(value) {
                 let below = if value["type"] == "array" { format!("{below}[]") } else { below };
                 inner.push((below, table.clone()));
             }
             let _ = writeln!(
                 self.page,
-                "| `{name}` | {} | {} | {} |",
+                "| `{name}` | {} | {} | {} | {} |",
                 self.type_of(value),
                 default_of(key),
+                on_resume(&join(path, name)),
                 self.meaning(key, value)
             );
         }
@@ -186,9 +192,18 @@ fn range_of(value: &Json) -> String {
     let parts: Vec<String> = bounds
         .iter()
         .filter(|(name, _)| value[name].is_number() && !(*name == "minimum" && value[name] == 0))
-        .map(|(name, words)| format!("{words} {}", plain(&value[name])))
+        .map(|(name, words)| format!("{words} {}", value[name].as_f64().unwrap_or_default()))
         .collect();
     if parts.is_empty() { String::new() } else { format!(", {}", parts.join(" and ")) }
+}
+
+/// Whether a run may go on with another value of the key at `path`.
+fn on_resume(path: &str) -> &'static str {
+    match facts::nearest(&path.replace("[]", ".*"), |facts| facts.on_resume) {
+        None => "",
+        Some(OnResume::Split) => "if an update keeps its rows",
+        Some(OnResume::Free | OnResume::Cadence | OnResume::Length | OnResume::Exchange) => "may change",
+    }
 }
 
 /// The default of a key that is no table.
@@ -247,7 +262,7 @@ mod tests {
             .collect();
         assert!(rows.len() > 250, "{}", rows.len());
         for row in rows {
-            assert!(row.len() == 4 && !row[1].is_empty() && row[1] != "any" && !row[3].is_empty(), "{row:?}");
+            assert!(row.len() == 5 && !row[1].is_empty() && row[1] != "any" && !row[4].is_empty(), "{row:?}");
         }
     }
 }

@@ -3,76 +3,14 @@
 //!
 //! Reads no files; `train` calls it.
 
-use std::ffi::OsStr;
-use std::path::Path;
-
 use serde::Serialize;
 use serde_json::Value as Json;
 
-use crate::check::join;
+use crate::dotted::join;
+use crate::facts;
+use crate::on_resume::OnResume;
 use crate::show::saved;
-use crate::variables::join_path;
 use base::error::{Problem, Problems};
-
-/// Keys and tables whose change does not affect any number of a run.
-const OUTSIDE: &[&str] = &[
-    "run.output_dir",
-    "run.device",
-    "run.threads",
-    "run.usd_per_hour",
-    "run.tensorboard",
-    "run.trackers",
-    "run.prometheus_dir",
-    "run.notify_command",
-    "run.sample_text",
-    "runs_at_once",
-    "run.upload_to",
-    "run.stop_within",
-    "cache",
-    "distributed.timeout",
-    "distributed.overlap",
-    "distributed.shard_optimizer",
-    "distributed.check_replicas_steps",
-    "data.loader_workers",
-    "data.deduplication.memory_bytes",
-    "data.prepared_dir",
-    "data.keep_documents",
-    "data.save_text",
-    "evaluation",
-    "training.gradient_checkpointing",
-    "training.save_in_background",
-    "training.save_total_limit",
-    "training.save_total_bytes",
-];
-
-/// Keys whose change does not affect the numbers of steps, only when the run evaluates, saves, logs or ends.
-const ENDS: &[&str] = &[
-    "training.max_steps",
-    "training.num_train_epochs",
-    "training.max_train_time",
-    "run.budget_usd",
-    "run.deadline",
-    "training.per_device_eval_batch_size",
-    "training.logging_steps",
-    "training.eval_steps",
-    "training.save_steps",
-    "training.early_stopping_patience",
-    "training.load_best_model_at_end",
-];
-
-/// Keys that set the length of a run, and with it the learning rate of each step.
-const LENGTH: &[&str] = &["training.max_steps", "training.num_train_epochs"];
-
-/// Keys that split an update into micro-batches: free to change as long as an update has the same number of
-/// rows.
-pub(super) const CUT: &[&str] = &[
-    "training.per_device_train_batch_size",
-    "training.gradient_accumulation_steps",
-    "training.train_batch_size",
-];
-
-/// Keys of the all-reduce of gradients: free to change, like the number of processes.
-const TRAVEL: &[&str] = &["distributed.wire", "distributed.sum"];
 
 /// One key with two values; a value that is absent on one side is JSON `null`.
 #[derive(Debug, Clone, PartialEq)]
@@ -93,16 +31,22 @@ impl Change {
 
     /// Returns true if a run may continue with this change.
     pub fn is_free(&self) -> bool {
-        self.keeps_numbers() || self.is_below(ENDS) || self.is_below(TRAVEL)
+        self.on_resume().is_some() && !self.splits_updates()
     }
 
     /// Returns true if a run with this change has the same numbers from its first step to its end.
     pub fn keeps_numbers(&self) -> bool {
-        self.is_below(OUTSIDE)
+        self.on_resume() == Some(OnResume::Free)
     }
 
-    fn is_below(&self, keys: &[&str]) -> bool {
-        keys.iter().any(|key| self.path == *key || self.path.starts_with(&format!("{key}.")))
+    /// Returns true if the change only splits updates into micro-batches in another way, if they have the same
+    /// rows.
+    pub(crate) fn splits_updates(&self) -> bool {
+        self.on_resume() == Some(OnResume::Split)
+    }
+
+    fn on_resume(&self) -> Option<OnResume> {
+        facts::nearest(&self.path, |facts| facts.on_resume)
     }
 }
 
@@ -113,27 +57,6 @@ pub fn with_former_defaults(mut saved: Json) -> Json {
     let data = saved.get_mut("data").and_then(Json::as_object_mut);
     if let Some(data) = data.filter(|data| data.contains_key("sources")) {
         data.entry("shuffle").or_insert_with(|| "documents".into());
-    }
-    saved
-}
-
-/// Returns the configuration of the run in a folder `seed-N`, given that of several seeds: it names only seed
-/// `N`, and its folders. Earlier versions saved the configuration of all seeds in the folder of each. A
-/// configuration of a single run is returned as it is.
-pub fn for_seed_folder(mut saved: Json, folder: &Path) -> Json {
-    let name = folder.file_name().and_then(OsStr::to_str).unwrap_or_default();
-    let Some(seed) = name.strip_prefix("seed-").and_then(|seed| seed.parse::<u64>().ok()) else {
-        return saved;
-    };
-    let seeds = saved.get("seeds").and_then(Json::as_array);
-    if !seeds.is_some_and(|seeds| seeds.len() > 1 && seeds.contains(&Json::from(seed))) {
-        return saved;
-    }
-    saved["seeds"] = Json::from(vec![seed]);
-    for key in ["output_dir", "upload_to"] {
-        if let Some(Json::String(place)) = saved.get_mut("run").and_then(|run| run.get_mut(key)) {
-            *place = join_path(place, name);
-        }
     }
     saved
 }
@@ -151,7 +74,7 @@ pub fn compare_for_resume<T: Serialize>(before: &T, current: &T) -> Result<Vec<C
     let keeps_rows = rows[0].is_some() && rows[0] == rows[1];
     let (free, fixed): (Vec<_>, Vec<_>) = diff(before, current)
         .into_iter()
-        .partition(|change| change.is_free() || keeps_rows && CUT.contains(&change.path.as_str()));
+        .partition(|change| change.is_free() || keeps_rows && change.splits_updates());
     if fixed.is_empty() { Ok(free) } else { Err(Problems(fixed.iter().map(problem).collect())) }
 }
 
@@ -161,9 +84,9 @@ pub fn compare_for_resume<T: Serialize>(before: &T, current: &T) -> Result<Vec<C
 pub fn refuse_other_length(changes: &[Change], config: &Json) -> Result<(), Problems> {
     let schedule = config["training"]["lr_scheduler_type"].as_str();
     let is_constant = matches!(schedule, Some("constant" | "constant_with_warmup"));
-    let lengths = changes
-        .iter()
-        .filter(|change| LENGTH.contains(&change.path.as_str()) && !(is_constant && change.is_larger()));
+    let lengths = changes.iter().filter(|change| {
+        change.on_resume() == Some(OnResume::Length) && !(is_constant && change.is_larger())
+    });
     let problems: Vec<Problem> = lengths
         .map(|change| {
             Problem::usage(format!(

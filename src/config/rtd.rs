@@ -12,16 +12,22 @@ use base::families::{GeneratorSize, ModelConfig};
 pub struct RtdConfig {
     /// Width of the generator's hidden states; when absent a quarter of the model's, in whole attention heads
     /// of the model's size; of DeBERTa the model's.
+    #[schemars(range(min = 1, max = 1 << 16))]
     pub generator_hidden_size: Option<usize>,
     /// Layers of the generator; as many as the model has when absent, of DeBERTa half of them.
+    #[schemars(range(min = 1, max = 1 << 10))]
     pub generator_num_hidden_layers: Option<usize>,
     /// Attention heads of the generator; of the same size as the model's when absent.
+    #[schemars(range(min = 1, max = 1 << 16))]
     pub generator_num_attention_heads: Option<usize>,
     /// Feed-forward width of the generator; in the model's proportion to its width when absent.
+    #[schemars(range(min = 1, max = 1 << 18))]
     pub generator_intermediate_size: Option<usize>,
     /// Factor of the generator's loss.
+    #[schemars(range(min = 0.0))]
     pub generator_weight: f64,
     /// Factor of the loss of telling replaced tokens.
+    #[schemars(range(min = 0.0))]
     pub discriminator_weight: f64,
 }
 

@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::device::DeviceChoice;
+use crate::on_resume::OnResume;
 
 /// Another program that shows the records of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -20,39 +21,70 @@ pub enum Tracker {
 #[serde(default, deny_unknown_fields)]
 pub struct RunSection {
     /// Folder of checkpoints, metrics and the final model.
+    #[schemars(
+        length(min = 1),
+        example = "runs/first",
+        extend("x-on-resume" = OnResume::Free, "x-path" = true),
+    )]
     pub output_dir: PathBuf,
     /// Seed of initialisation, order, masking and dropout.
+    #[schemars(extend(
+        "x-foreign-names" = ["data_seed"],
+        "x-foreign-hint" = ": order, masks and dropout follow from it",
+    ))]
     pub seed: u64,
     /// Device to compute on. `auto` takes the first GPU if there is one that can be used, and says why not if
     /// there is none; `cuda` or `cuda:1` is an error without it.
+    #[schemars(extend("x-on-resume" = OnResume::Free))]
     pub device: DeviceChoice,
     /// Threads of the one pool that everything computes in; 0 means one for each core that this process may
     /// use, by its CPU affinity and its cgroup's CPU quota.
+    #[schemars(
+        range(max = 1024),
+        extend(
+            "x-on-resume" = OnResume::Free,
+            "x-foreign-names" = ["num_threads", "preprocessing_num_workers"],
+        ),
+    )]
     pub threads: usize,
     /// Price of the machine per hour, in US dollars: then costs are reported, too.
+    #[schemars(range(min = 0.0), example = 2.49, extend("x-on-resume" = OnResume::Free))]
     pub usd_per_hour: Option<f64>,
     /// Most US dollars that all training of the run may cost at `usd_per_hour`. If that does not suffice for
     /// all steps, there are fewer, and the learning rate still ends where it would have ended.
+    #[schemars(extend("exclusiveMinimum" = 0, "x-on-resume" = OnResume::Cadence))]
     pub budget_usd: Option<f64>,
     /// When training ends at the latest, such as `2026-12-24T18:00:00+02:00`; steps and learning rate as with
     /// `budget_usd`.
+    #[schemars(extend("x-on-resume" = OnResume::Cadence))]
     pub deadline: Option<String>,
     /// Also write TensorBoard events, into `<output_dir>/runs`.
+    #[schemars(extend(
+        "x-on-resume" = OnResume::Free,
+        "x-foreign-names" = ["report_to", "logging_dir"],
+        "x-foreign-hint" = ": true or false; metrics.jsonl is always written",
+    ))]
     pub tensorboard: bool,
     /// Other programs to write for: `mlflow`, whose file store is `mlruns` or the folder of
     /// `MLFLOW_TRACKING_URI`.
+    #[schemars(extend("x-on-resume" = OnResume::Free))]
     pub trackers: Vec<Tracker>,
     /// Folder for a text file of the newest values, for the collector of Prometheus' node exporter.
+    #[schemars(extend("x-on-resume" = OnResume::Free, "x-path" = true))]
     pub prometheus_dir: Option<PathBuf>,
     /// A line of `sh` that is run at the end of the command: `MLMTRAIN_EVENT` is `complete`, `stopped` or
     /// `failed`, `MLMTRAIN_RUN` the folder, `MLMTRAIN_MESSAGE` says more.
+    #[schemars(extend("x-on-resume" = OnResume::Free))]
     pub notify_command: Option<String>,
     /// A folder in a bucket, such as `s3://bucket/runs/first`: checkpoints, records and the final model are
     /// copied there during the run, and a machine without them begins with the copies.
+    #[schemars(extend("x-on-resume" = OnResume::Free))]
     pub upload_to: Option<String>,
     /// How long a run that a signal stops waits for its bucket after its last checkpoint was saved, such as `60s`.
+    #[schemars(extend("x-on-resume" = OnResume::Free))]
     pub stop_within: String,
     /// A sentence with mask tokens that is filled in at the end, to look at.
+    #[schemars(extend("x-on-resume" = OnResume::Free))]
     pub sample_text: Option<String>,
 }
 

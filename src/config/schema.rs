@@ -2,21 +2,12 @@
 //!
 //! Generated from the structs. This module adds the title, units, other names of keys, and keys of files.
 
-use schemars::JsonSchema;
 use serde_json::{Value as Json, json};
 
 use crate::axes::TABLE;
-use crate::shape::{INCLUDE, OTHER_NAMES, PROFILES};
-use crate::{FinetuneConfig, PretrainConfig};
-
-/// The command that a configuration is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// `pretrain` and `prepare`.
-    Pretrain,
-    /// `finetune`.
-    Finetune,
-}
+use crate::facts::{declared_schema, other_names};
+use crate::kind::Kind;
+use crate::shape::{INCLUDE, PROFILES};
 
 /// Returns the JSON Schema (draft 2020-12) of a configuration, indented, with a newline at the end.
 pub fn schema_json(kind: Kind) -> String {
@@ -26,13 +17,13 @@ pub fn schema_json(kind: Kind) -> String {
 /// Returns the same schema as a JSON value.
 pub(crate) fn schema_of(kind: Kind) -> Json {
     match kind {
-        Kind::Pretrain => schema::<PretrainConfig>("mlmtrain pretrain: configuration"),
-        Kind::Finetune => with_sweep(schema::<FinetuneConfig>("mlmtrain finetune: configuration")),
+        Kind::Pretrain => schema(kind, "mlmtrain pretrain: configuration"),
+        Kind::Finetune => with_sweep(schema(kind, "mlmtrain finetune: configuration")),
     }
 }
 
-fn schema<T: JsonSchema>(title: &str) -> Json {
-    let mut schema = schemars::schema_for!(T).to_value();
+fn schema(kind: Kind, title: &str) -> Json {
+    let mut schema = declared_schema(kind);
     schema["title"] = json!(title);
     extend(&mut schema["properties"]);
     add_keys_of_files(&mut schema["properties"]);
@@ -98,7 +89,7 @@ fn allow_units(properties: &mut Json) {
 /// `warmup_steps` is the present name.
 fn add_other_names(properties: &mut Json) {
     let Some(properties) = properties.as_object_mut() else { return };
-    for (other, name) in OTHER_NAMES {
+    for (other, name) in other_names() {
         if let Some(mut property) = properties.get(*name).cloned() {
             property["description"] = json!(format!("Another name of `{name}`."));
             property["deprecated"] = json!(true);

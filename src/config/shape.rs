@@ -6,6 +6,8 @@
 use schemars::JsonSchema;
 use serde_json::Value as Json;
 
+use crate::facts::other_names;
+
 /// The wanted form of a value.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Shape {
@@ -55,20 +57,6 @@ pub(super) const PROFILES: &str = "profiles";
 
 /// Keys of a list of tasks that say by which protocol models are compared.
 pub(super) const LIST_KEYS: [&str; 3] = ["protocol", "iterations", "published"];
-
-/// Other names of keys, which Hugging Face's scripts use or used for the same thing: pairs of other name and
-/// key.
-pub(super) const OTHER_NAMES: &[(&str, &str)] = &[
-    ("warmup_ratio", "warmup_steps"),
-    ("activation_checkpointing", "gradient_checkpointing"),
-    ("per_gpu_train_batch_size", "per_device_train_batch_size"),
-    ("per_gpu_eval_batch_size", "per_device_eval_batch_size"),
-    ("max_length", "max_seq_length"),
-    ("model_name_or_path", "model"),
-    ("validation_file", "eval_file"),
-    ("text_column_name", "text_column"),
-    ("label_column_name", "label_column"),
-];
 
 impl Shape {
     /// Returns the shape of a configuration struct.
@@ -142,7 +130,7 @@ impl Shape {
 
 /// Returns the key for another name of it; any other text unchanged.
 pub(super) fn name_of(key: &str) -> &str {
-    OTHER_NAMES.iter().find(|(other, _)| *other == key).map_or(key, |(_, name)| name)
+    other_names().iter().find(|(other, _)| *other == key).map_or(key, |(_, name)| name)
 }
 
 /// Lists names like "`a`, `b`, `c`".
@@ -281,7 +269,7 @@ mod tests {
     #[test]
     fn every_other_name_leads_to_a_key_that_exists() {
         let shapes = [Shape::from_struct::<PretrainConfig>(), Shape::from_struct::<FinetuneConfig>()];
-        for (other, name) in OTHER_NAMES {
+        for (other, name) in other_names() {
             assert!(shapes.iter().any(|s| !s.find(name).is_empty()), "{name}");
             // A family may have a key of that name: an other name counts only in tables without such a key.
             let mut keys = shapes.iter().flat_map(|s| s.find(other));

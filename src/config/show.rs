@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use serde_json::Value as Json;
 
-use crate::check::join;
 use crate::defaults::Derived;
+use crate::dotted::join;
 use crate::tree::Place;
 use crate::variables;
 use base::secrets;

@@ -5,6 +5,9 @@ use std::path::{Component, Path};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+/// Largest weight of a source; a larger one is more likely a typing error.
+pub(crate) const WEIGHT_MAX: f64 = 1000.0;
+
 /// How a source's files are to be read. First bytes come before names: what is compressed (gzip, zstd, bzip2,
 /// xz) is decompressed, tar archives and web archives (WARC) are read member by member, Parquet is read as
 /// Parquet, UTF-16 and UTF-32 are decoded, whatever the format says.
@@ -79,6 +82,7 @@ pub struct SourceConfig {
     /// current folder. Of a folder, all files in and below it are read whose extension fits `format`, also
     /// behind links; neither folders nor patterns take hidden ones. A file that several entries name is read
     /// once.
+    #[schemars(inner(length(min = 1)), extend("x-path" = true))]
     pub files: Vec<String>,
     /// How to read them.
     #[serde(default = "auto")]
@@ -87,11 +91,13 @@ pub struct SourceConfig {
     #[serde(default = "file")]
     pub document: DocumentUnit,
     /// The JSON field or column that holds the text; null counts as empty.
+    #[schemars(length(min = 1), example = &"text")]
     #[serde(default = "text")]
     pub field: String,
     /// A field or column that is put before the text, on a line of its own; it may be null or empty, but not
     /// missing. Members of a tar archive have the field `name`, records of a WARC file their headers, such as
     /// `WARC-Target-URI`.
+    #[schemars(length(min = 1), example = &"title")]
     #[serde(default)]
     pub title_field: Option<String>,
     /// The character between the columns of CSV; when absent a comma, or what the header has instead of one:
@@ -100,6 +106,7 @@ pub struct SourceConfig {
     pub separator: Option<String>,
     /// How often an epoch takes each document: 2 takes all twice, 0.5 half of them, another half the next
     /// time.
+    #[schemars(range(min = 0.0, max = WEIGHT_MAX), example = 1)]
     #[serde(default = "one")]
     pub weight: f64,
     /// Action on bytes that are not UTF-8.

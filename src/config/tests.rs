@@ -83,7 +83,7 @@ training:
   adam_beta2: 1.5
   learning_rate: \"1e-3\"
 ";
-    insta::assert_snapshot!(problems(text, &["mlm.mlm_probability=15", "training.foo=1"]), @r#"
+    insta::assert_snapshot!(problems(text, &["mlm.mlm_probability=15", "training.foo=1"]), @"
     error: a.yaml:2:9: `run.seed` wants a whole number, not the text `forty-two`
       hint: write digits, or a unit such as `5k`, `2.5M` or `10B` (10^9)
     error: a.yaml:3:3: unknown key `devise` in `run`
@@ -104,11 +104,11 @@ training:
       hint: `0.999` is usual
     error: a.yaml:17:18: `training.learning_rate` wants a number, not the text `1e-3`
       hint: remove the quotes
-    error: --set mlm.mlm_probability: `mlm.mlm_probability` is 15, it must lie between 0 and 1
+    error: --set mlm.mlm_probability: `mlm.mlm_probability` is 15, it must be above 0 and at most 1
       hint: 15 percent is written `0.15`
     error: --set training.foo: unknown key `foo` in `training`
       hint: `mlmtrain config schema` lists every key
-    "#);
+    ");
 }
 
 #[test]
@@ -435,7 +435,7 @@ fn the_kind_is_detected_from_the_keys() {
         ("model: {roberta: {}}\ndata: {train_file: a, eval_file: b}\n", Kind::Finetune),
     ] {
         let root = in_folder(text, |path| include::read(path).map_err(|e| Problems(vec![e])));
-        assert_eq!(kind::detect(&root.expect("is readable")), kind, "{text}");
+        assert_eq!(wrong_kind::detect(&root.expect("is readable")), kind, "{text}");
     }
 }
 

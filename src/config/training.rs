@@ -10,6 +10,7 @@ use crate::checkpointing::GradientCheckpointing;
 use crate::class_weights::ClassWeights;
 use crate::frozen_layers::FrozenLayers;
 use crate::muon::MuonConfig;
+use crate::on_resume::OnResume;
 use crate::phases::{PhaseObjective, TrainingPhase};
 use crate::weight_average::WeightAverage;
 
@@ -74,17 +75,47 @@ pub struct TrainingConfig {
     /// Rows (pretraining: packed rows of `max_seq_length` tokens; fine-tuning: examples) a device takes at
     /// once. `auto`: as many as memory has room for, by prediction, in as many micro-batches as
     /// `train_batch_size` then needs. Pretraining from random weights: 4,096 tokens.
+    #[schemars(extend(
+        "x-on-resume" = OnResume::Split,
+        "x-other-names" = ["per_gpu_train_batch_size"],
+        "x-foreign-names" = ["batch_size", "train_batch_size_per_device", "micro_batch_size", "device_train_microbatch_size"],
+    ))]
     pub per_device_train_batch_size: BatchSize,
     /// Rows of an update over all devices and micro-batches, given with `per_device_train_batch_size: auto`
     /// only; else they are that number times `gradient_accumulation_steps`.
+    #[schemars(
+        range(min = 1, max = 1 << 24),
+        extend(
+            "x-on-resume" = OnResume::Split,
+            "x-foreign-names" = ["global_batch_size"],
+            "x-foreign-hint" = ", with `per_device_train_batch_size: auto`",
+        ),
+    )]
     pub train_batch_size: Option<usize>,
     /// Rows a device takes at once in evaluation.
+    #[schemars(
+        range(min = 1),
+        extend(
+            "x-on-resume" = OnResume::Cadence,
+            "x-decides-losses" = false,
+            "x-other-names" = ["per_gpu_eval_batch_size"],
+            "x-foreign-names" = ["eval_batch_size"],
+        ),
+    )]
     pub per_device_eval_batch_size: usize,
     /// Micro-batches whose gradients are added before one update.
+    #[schemars(
+        range(min = 1, max = 1 << 20),
+        extend(
+            "x-on-resume" = OnResume::Split,
+            "x-foreign-names" = ["accumulate_grad_batches", "grad_accumulation"],
+        ),
+    )]
     pub gradient_accumulation_steps: usize,
     /// Save only the input of each layer and compute the rest again in backward (its other name:
     /// `activation_checkpointing`). It takes far less memory and about a third more time; no number changes.
     /// `auto`: where a step would not fit into memory otherwise, by prediction.
+    #[schemars(extend("x-on-resume" = OnResume::Free, "x-other-names" = ["activation_checkpointing"]))]
     pub gradient_checkpointing: GradientCheckpointing,
     /// Another objective, other rows, learning rates, positions or data for the first steps, such as short
     /// sequences before long ones; needs `max_steps`.
@@ -92,96 +123,199 @@ pub struct TrainingConfig {
     /// Fewer micro-batches at the beginning; needs `max_steps`.
     pub batch_size_ramp: BatchSizeRamp,
     /// Passes over the training data; ignored when `max_steps` is given.
+    #[schemars(extend(
+        "x-on-resume" = OnResume::Length,
+        "x-foreign-names" = ["epochs", "num_epochs", "max_epochs", "n_epochs"],
+    ))]
     pub num_train_epochs: f64,
     /// Updates in all; -1 means "as `num_train_epochs` says", 0 writes the model as it begins.
+    #[schemars(extend(
+        "x-on-resume" = OnResume::Length,
+        "x-foreign-names" = ["steps", "num_steps", "total_steps", "max_train_steps"],
+    ))]
     pub max_steps: i64,
     /// Wall-clock budget such as `4m` or `24h`, evaluations included; training ends with a checkpoint when it
     /// is used up.
+    #[schemars(extend("x-on-resume" = OnResume::Cadence, "x-decides-losses" = false))]
     pub max_train_time: Option<String>,
     /// The optimizer. `weight_decay` and `adam_*` hold for each, but `lion` has no `adam_epsilon` and no
     /// `adam_bias_correction`.
+    #[schemars(extend("x-foreign-names" = ["optimizer"]))]
     pub optim: OptimizerType,
     /// Peak learning rate. Pretraining from random weights: by the model's width, about 1e-3; a tenth of that
     /// for `lion`.
+    #[schemars(extend("exclusiveMinimum" = 0, "x-foreign-names" = ["lr", "max_lr", "peak_lr"]))]
     pub learning_rate: f64,
     /// Shape of the learning rate.
+    #[schemars(extend("x-foreign-names" = ["lr_scheduler", "scheduler", "schedule"]))]
     pub lr_scheduler_type: SchedulerType,
     /// Steps of linear warm-up; a value below 1 is a share of all steps (its other name: `warmup_ratio`).
     /// Pretraining from random weights: 0.05.
+    #[schemars(extend(
+        "x-other-names" = ["warmup_ratio"],
+        "x-foreign-names" = ["warmup", "warmup_fraction", "num_warmup_steps"],
+        "x-foreign-hint" = "; below 1 it is a share",
+    ))]
     pub warmup_steps: f64,
     /// Steps of the final decay of `warmup_stable_decay`; a value below 1 is a share of all steps.
+    #[schemars(extend(
+        "x-only-with" = ["training.lr_scheduler_type", "warmup_stable_decay"],
+        "x-foreign-names" = ["num_decay_steps", "decay_steps", "lr_scheduler_kwargs"],
+        "x-foreign-hint" = ", `decay_type` and `min_lr_ratio`, or `lr_power`",
+    ))]
     pub lr_decay_steps: f64,
     /// Curve of the decay of `warmup_stable_decay`.
+    #[schemars(extend("x-only-with" = ["training.lr_scheduler_type", "warmup_stable_decay"]))]
     pub decay_type: DecayType,
     /// Share of the peak at which `warmup_stable_decay` begins its warm-up and ends its decay.
+    #[schemars(
+        range(min = 0.0),
+        example = 0.1,
+        extend(
+            "exclusiveMaximum" = 1,
+            "x-only-with" = ["training.lr_scheduler_type", "warmup_stable_decay"],
+        ),
+    )]
     pub min_lr_ratio: f64,
     /// Exponent of `polynomial`.
+    #[schemars(extend(
+        "exclusiveMinimum" = 0,
+        "x-only-with" = ["training.lr_scheduler_type", "polynomial"],
+    ))]
     pub lr_power: f64,
     /// Weight decay of all weights but biases and LayerNorm: part of the update for `lamb`, decoupled for all
     /// others. Pretraining from random weights: 0.01; 0.1 for `lion`.
+    #[schemars(range(min = 0.0))]
     pub weight_decay: f64,
     /// Decay of the first moment; for `lion`, of the momentum whose sign is taken.
+    #[schemars(range(min = 0.0), example = 0.9, extend("exclusiveMaximum" = 1))]
     pub adam_beta1: f64,
     /// Decay of the second moment; for `lion`, of the momentum that is kept. Pretraining from random weights:
     /// 0.98; 0.99 for `lion`.
+    #[schemars(range(min = 0.0), example = 0.999, extend("exclusiveMaximum" = 1))]
     pub adam_beta2: f64,
     /// Added to the root of the second moment; the papers on LAMB use 1e-6.
+    #[schemars(
+        example = 1e-8,
+        extend(
+            "exclusiveMinimum" = 0,
+            "x-only-with" = ["training.optim", "adamw", "lamb", "stable_adamw", "muon"],
+            "x-foreign-names" = ["eps", "epsilon"],
+        ),
+    )]
     pub adam_epsilon: f64,
     /// Correct the moments for their beginning at zero. BERT's and ELECTRA's own code does not.
+    #[schemars(extend("x-only-with" = ["training.optim", "adamw", "lamb", "stable_adamw", "muon"]))]
     pub adam_bias_correction: bool,
     /// `optim: muon`: the momentum and the update of matrices.
+    #[schemars(extend("x-only-with" = ["training.optim", "muon"]))]
     pub muon: MuonConfig,
     /// Each layer below the head learns at this share of the rate of the one above it (ELECTRA fine-tunes
     /// with 0.8); 1 for one rate. The head has the full rate, the last layer its square, as in ELECTRA's
     /// code.
+    #[schemars(
+        range(max = 1.0),
+        example = 0.8,
+        extend("exclusiveMinimum" = 0, "x-foreign-names" = ["layer_wise_lr_decay", "llrd"]),
+    )]
     pub layerwise_lr_decay: f64,
     /// Fine-tuning: peak learning rate of the head, which is new; `learning_rate` when absent.
+    #[schemars(extend(
+        "exclusiveMinimum" = 0,
+        "x-foreign-names" = ["classifier_learning_rate", "head_lr", "classifier_lr"],
+    ))]
     pub head_learning_rate: Option<f64>,
     /// Fine-tuning: the embeddings and this many layers above them keep their values: no update, no moments,
     /// no gradient; `embeddings` for these alone, 0 for nothing. The norm that ModernBERT's next layer begins
     /// with counts as part of the layer before it.
+    #[schemars(extend(
+        "x-foreign-names" = ["freeze_layers", "freeze_embeddings", "freeze_encoder", "num_frozen_layers"],
+        "x-foreign-hint" = ": a number of layers, or `embeddings`",
+    ))]
     pub frozen_layers: FrozenLayers,
     /// `classify`: what the training loss of an example is multiplied by: `balanced`, or a number for each
     /// label; 1 when absent. The loss is divided by the number of examples; that of evaluations has no
     /// weights.
+    #[schemars(extend(
+        "x-foreign-names" = ["class_weight"],
+        "x-foreign-hint" = ": `balanced`, or a number for each label",
+    ))]
     pub class_weights: Option<ClassWeights>,
     /// `classify`: the share of each target that all labels have alike in training; 0 turns it off.
+    #[schemars(
+        range(min = 0.0),
+        example = 0.1,
+        extend("exclusiveMaximum" = 1, "x-foreign-names" = ["label_smoothing"]),
+    )]
     pub label_smoothing_factor: f64,
     /// The global gradient norm is cut to this; 0 turns clipping off.
+    #[schemars(
+        range(min = 0.0),
+        extend("x-foreign-names" = ["gradient_clipping", "grad_clip", "clip_grad", "clip_grad_norm"]),
+    )]
     pub max_grad_norm: f64,
     /// A step whose loss is this many standard deviations (robust: of the median) above the median of the
     /// latest 128 is bad, as is one whose loss or gradient norm is not finite, which is skipped. After ten
     /// bad steps in a row training goes back to a checkpoint and past their data. 0 looks for values that are
     /// not finite only.
+    #[schemars(range(min = 0.0))]
     pub loss_spike_threshold: f64,
     /// Average the weights over the steps, as in `{decay: 0.999}`; the average is what is evaluated and what
     /// the folders of models hold. Nothing is averaged when absent.
+    #[schemars(extend(
+        "x-foreign-names" = ["ema", "use_ema", "ema_decay", "model_ema", "model_ema_decay"],
+        "x-foreign-hint" = ": `{decay: 0.999}`",
+    ))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub weight_average: Option<WeightAverage>,
     /// Steps between two log records; the first and the last step are logged, too. A run of fewer steps than
     /// this logs about ten times.
+    #[schemars(
+        range(min = 1),
+        extend("x-on-resume" = OnResume::Cadence, "x-foreign-names" = ["logging_strategy"]),
+    )]
     pub logging_steps: u64,
     /// Steps between two evaluations; 0 means only at the end.
+    #[schemars(extend(
+        "x-on-resume" = OnResume::Cadence,
+        "x-decides-losses" = false,
+        "x-foreign-names" = ["eval_strategy", "evaluation_strategy"],
+        "x-foreign-hint" = "; 0 evaluates only at the end",
+    ))]
     pub eval_steps: u64,
     /// Steps between two checkpoints; 0 means only at the end.
+    #[schemars(extend(
+        "x-on-resume" = OnResume::Cadence,
+        "x-decides-losses" = false,
+        "x-foreign-names" = ["save_strategy"],
+        "x-foreign-hint" = "; 0 saves only at the end",
+    ))]
     pub save_steps: u64,
     /// Write checkpoints while training continues, from a copy of weights and moments in memory; if twice as
     /// much as that is not free, or with `false`, training waits. A run that is killed in the meantime
     /// continues from the checkpoint before; one that is asked to stop saves first in either case.
+    #[schemars(extend("x-on-resume" = OnResume::Free))]
     pub save_in_background: bool,
     /// Checkpoints kept, newest first; the best one is kept, too. At least 1.
+    #[schemars(range(min = 1), extend("x-on-resume" = OnResume::Free))]
     pub save_total_limit: usize,
     /// Bytes that all checkpoints together may take, such as `20GB`; the oldest go first. The newest, the
     /// best and the newest that was due by `save_steps` stay even where they take more, and while one is
     /// written it comes on top.
+    #[schemars(range(min = 1), extend("x-on-resume" = OnResume::Free))]
     pub save_total_bytes: Option<u64>,
     /// Evaluations without improvement after which training stops; absent means never.
+    #[schemars(
+        range(min = 1),
+        extend("x-on-resume" = OnResume::Cadence, "x-foreign-names" = ["early_stopping", "patience"]),
+    )]
     pub early_stopping_patience: Option<u32>,
     /// The score that says which evaluation is best, with or without `eval_`: any that evaluations write; the
     /// task's own (such as `accuracy` or `loss`) when absent. Errors and losses are better the lower they
     /// are, all others the higher.
     pub metric_for_best_model: Option<String>,
     /// Put the best checkpoint's weights into the final model folder instead of the last one's.
+    #[schemars(extend("x-on-resume" = OnResume::Cadence, "x-decides-losses" = false))]
     pub load_best_model_at_end: bool,
 }
 

@@ -9,12 +9,12 @@ mod tests;
 use std::path::Path;
 
 use crate::axes::{Axis, SEEDS_KEY, SHARED, VariedBy};
+use crate::kind::Kind;
 use crate::load::Loaded;
 use crate::overrides::Override;
-use crate::schema::Kind;
 use crate::shape::Shape;
 use crate::tuning::space::{Choices, candidates};
-use crate::{FinetuneConfig, PretrainConfig, RunSection, TrainingConfig, axes, kind, load, tasks_file};
+use crate::{FinetuneConfig, PretrainConfig, RunSection, TrainingConfig, axes, load, tasks_file, wrong_kind};
 use base::error::{Problem, Problems};
 
 /// Largest number of candidates; more are a typing error.
@@ -95,7 +95,7 @@ pub fn load_tuning(path: &Path, overrides: &[Override], vary: Vary<'_>) -> Resul
         let hint = "name a configuration of `pretrain` or of `finetune`";
         return Err(Problems(vec![problem.at(path.display()).hint(hint)]));
     }
-    let kind = kind::detect(&root);
+    let kind = wrong_kind::detect(&root);
     let shape = match kind {
         Kind::Pretrain => Shape::from_struct::<PretrainConfig>(),
         Kind::Finetune => Shape::from_struct::<FinetuneConfig>(),

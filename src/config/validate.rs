@@ -2,8 +2,7 @@
 //!
 //! Uses no files, no devices and no clock. Commands check that the named files exist.
 
-use std::ops::RangeInclusive;
-
+use crate::kind::Kind;
 use crate::{DistributedConfig, FinetuneConfig, PretrainConfig, SchedulerType, SumOrder, Wire};
 use base::error::Problem;
 use base::families::ModelConfig;
@@ -11,6 +10,7 @@ use base::families::ModelConfig;
 mod batching;
 mod curation;
 mod data;
+mod declared;
 mod deduplication;
 mod model;
 mod phases;
@@ -54,6 +54,7 @@ pub fn validate_generator(config: &PretrainConfig, model: &ModelConfig) -> Vec<P
 
 pub(super) fn pretrain_findings(config: &PretrainConfig) -> Vec<Finding> {
     let mut findings = Findings::default();
+    declared::declarations(Kind::Pretrain, config, &mut findings);
     let mut decaying = config.clone();
     if config.decay_from.is_some() {
         // The length and the schedule of a decay follow from the checkpoint.
@@ -63,7 +64,7 @@ pub(super) fn pretrain_findings(config: &PretrainConfig) -> Vec<Finding> {
     let config = &decaying;
     data::run(&config.run, &mut findings);
     data::unlimited(config, &mut findings);
-    data::corpus(config, &mut findings);
+    sources::sources(&config.data, &config.training.phases, &mut findings);
     deduplication::deduplication(&config.data.deduplication, &mut findings);
     curation::curation(&config.data, &mut findings);
     tokenizer::tokenizer(&config.tokenizer, &mut findings);
@@ -81,14 +82,9 @@ pub(super) fn pretrain_findings(config: &PretrainConfig) -> Vec<Finding> {
 
 pub(super) fn finetune_findings(config: &FinetuneConfig) -> Vec<Finding> {
     let mut findings = Findings::default();
+    declared::declarations(Kind::Finetune, config, &mut findings);
     data::run(&config.run, &mut findings);
     data::examples(config, &mut findings);
-    for (path, dropout) in [
-        ("hidden_dropout_prob", config.hidden_dropout_prob),
-        ("attention_probs_dropout_prob", config.attention_probs_dropout_prob),
-    ] {
-        findings.below_one(path, dropout.unwrap_or(0.0), "0.1");
-    }
     batching::finetune(config, &mut findings);
     training::training(&config.training, config.data.sequence_length(), &mut findings);
     distributed(&config.distributed, &mut findings);
@@ -119,81 +115,6 @@ impl Findings {
     fn add(&mut self, paths: &[&str], message: String, hint: impl Into<String>) {
         let paths = paths.iter().map(|p| (*p).to_string()).collect();
         self.0.push(Finding { paths, message, hint: Some(hint.into()) });
-    }
-
-    /// Requires a whole number within `least..=most`.
-    fn count(&mut self, path: &str, value: u64, least: u64, most: u64) {
-        if value < least {
-            self.add(
-                &[path],
-                format!("`{path}` is {value}, it must be at least {least}"),
-                "give it a larger value",
-            );
-        } else if value > most {
-            self.add(
-                &[path],
-                format!("`{path}` is {value}, it can be at most {most}"),
-                "look for stray digits",
-            );
-        }
-    }
-
-    /// Requires a share from 0 to 1, both included.
-    fn share(&mut self, path: &str, value: f64) {
-        if !(0.0..=1.0).contains(&value) {
-            self.add(
-                &[path],
-                format!("`{path}` is {value}, it must lie between 0 and 1"),
-                percent_hint(value),
-            );
-        }
-    }
-
-    /// Requires a share from 0 up to, but not including, 1.
-    fn below_one(&mut self, path: &str, value: f64, example: &str) {
-        // Dropout computes in f32, where 0.99999999 is 1.
-        if !(0.0..1.0).contains(&(value as f32)) {
-            self.add(
-                &[path],
-                format!("`{path}` is {value}, it must be at least 0 and below 1"),
-                format!("`{example}` is usual"),
-            );
-        }
-    }
-
-    /// Requires a finite number above 0.
-    fn positive(&mut self, path: &str, value: f64) {
-        if !(value.is_finite() && value > 0.0) {
-            self.add(
-                &[path],
-                format!("`{path}` is {value}, it must be above 0 and finite"),
-                "give it a positive value",
-            );
-        }
-    }
-
-    /// Requires a number above 0 and within `range`.
-    fn within(&mut self, path: &str, value: f64, range: RangeInclusive<f64>) {
-        let least = *range.start();
-        let most = *range.end();
-        if !(value.is_finite() && value > 0.0) {
-            self.positive(path, value);
-        } else if !range.contains(&value) {
-            let (is, wanted) = if value > most { ("most", most) } else { ("least", least) };
-            let message = format!("`{path}` is {value}, it must be at {is} {wanted}");
-            self.add(&[path], message, "no model can be read again that has more or less");
-        }
-    }
-
-    /// Requires a finite number that is 0 or above.
-    fn not_negative(&mut self, path: &str, value: f64) {
-        if !(value.is_finite() && value >= 0.0) {
-            self.add(
-                &[path],
-                format!("`{path}` is {value}, it must be 0 or above, and finite"),
-                "0 turns it off",
-            );
-        }
     }
 
     /// Requires a text or path that is not empty.

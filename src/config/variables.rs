@@ -11,7 +11,9 @@ use std::sync::Mutex;
 
 use serde_json::Value as Json;
 
-use crate::check::{Wrong, join};
+use crate::check::Wrong;
+use crate::dotted::{join, last_key};
+use crate::facts;
 use crate::tree::{Filled, Node, Place, Value, shortened};
 use base::error::Problem;
 use base::secrets;
@@ -56,7 +58,7 @@ pub(super) fn fill(node: &mut Node, path: &str, lookup: Lookup<'_>, wrong: &mut 
                 }
             }
         }
-        Value::Text(text) if text.starts_with(HOME) && is_path(key_of(path)) => {
+        Value::Text(text) if text.starts_with(HOME) && is_path(last_key(path)) => {
             if let Ok(Some(home)) = lookup("HOME") {
                 let written = text.clone();
                 let text = home + &text[1..];
@@ -294,16 +296,9 @@ pub(super) fn join_path(folder: &str, name: &str) -> String {
     Path::new(folder).join(name).to_string_lossy().into_owned()
 }
 
-/// Returns the last key of a dotted path; for an item of a list that of the list.
-fn key_of(path: &str) -> &str {
-    path.rsplit('.').find(|key| key.parse::<usize>().is_err()).unwrap_or_default()
-}
-
 /// Returns true if the values of a key are paths of files or folders.
 fn is_path(key: &str) -> bool {
-    const NAMES: [&str; 5] = ["model", "checkpoint", "probes", "minimal_pairs", "compare_with"];
-    ["file", "files", "dir", "path"].iter().any(|end| key.rsplit('_').next() == Some(end))
-        || NAMES.contains(&key)
+    facts::all().any(|(path, facts)| facts.is_path && last_key(path) == key)
 }
 
 /// Fills in the variables of a configuration that a run saved, as far as they are set.

@@ -10,11 +10,13 @@ use serde::{Deserialize, Serialize};
 pub struct WeightAverage {
     /// Share of the average that stays at each averaging; the rest comes from the weights. 0.999 averages
     /// over about the last 1,000 averagings.
+    #[schemars(range(min = 0.0), example = 0.999, extend("exclusiveMaximum" = 1))]
     pub decay: f64,
     /// Steps at the beginning that are not averaged. The first averaging copies the weights; until then the
     /// weights themselves are evaluated and written.
     pub start_step: u64,
     /// Steps from one averaging to the next.
+    #[schemars(range(min = 1))]
     pub every: u64,
     /// Limit the decay to `1 - (1 + n)^(-2/3)` after n averagings: it is 0.95 after 90 of them
     /// and 0.99 after 1,000, so that the first weights are soon forgotten.

@@ -2,7 +2,7 @@
 //!
 //! The keys are read from the shapes of both kinds, so new keys count without a change here.
 
-use crate::schema::Kind;
+use crate::kind::Kind;
 use crate::shape::Shape;
 use crate::tree::Node;
 use crate::{FinetuneConfig, PretrainConfig};

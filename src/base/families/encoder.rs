@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::families::bounds::{MOST_INITIALIZER_RANGE, MOST_LAYER_NORM_EPS, ROPE_THETA};
 use crate::families::{Family, PositionKind, PositionNorm, PositionScores};
 
 /// Reduction of the hidden states of a text to one vector, for a classifier.
@@ -31,50 +32,68 @@ pub enum HiddenAct {
 #[serde(default, deny_unknown_fields)]
 pub struct EncoderConfig {
     /// Entries of the word embedding; 0 means "as many as the tokenizer has".
+    #[schemars(range(max = 1 << 24))]
     pub vocab_size: usize,
     /// Width of the embeddings and of the masked-LM decoder (E), where a map to `hidden_size` follows them
     /// (ELECTRA, ALBERT); `hidden_size` when absent.
+    #[schemars(range(min = 1, max = 1 << 16))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub embedding_size: Option<usize>,
     /// Width of every hidden state (D).
+    #[schemars(range(min = 1, max = 1 << 16))]
     pub hidden_size: usize,
     /// Number of layers (L).
+    #[schemars(range(min = 1, max = 1 << 10))]
     pub num_hidden_layers: usize,
     /// Number of attention heads (H); must divide `hidden_size`.
+    #[schemars(range(min = 1, max = 1 << 16))]
     pub num_attention_heads: usize,
     /// Width between the two feed-forward products (F); NeoBERT takes two thirds of it, rounded up to a
     /// multiple of 8.
+    #[schemars(range(min = 1, max = 1 << 18))]
     pub intermediate_size: usize,
     /// The activation of feed-forward blocks and of the masked-LM head.
     pub hidden_act: HiddenAct,
     /// Dropout on embeddings, attention output and feed-forward output.
+    #[schemars(range(min = 0.0), example = 0.1, extend("exclusiveMaximum" = 1))]
     pub hidden_dropout_prob: f64,
     /// Dropout on attention probabilities; of ModernBERT on attention output, too.
+    #[schemars(range(min = 0.0), example = 0.1, extend("exclusiveMaximum" = 1))]
     pub attention_probs_dropout_prob: f64,
     /// Dropout on embeddings, where it has a key of its own.
+    #[schemars(range(min = 0.0), example = 0.1, extend("exclusiveMaximum" = 1))]
     pub embedding_dropout: f64,
     /// Dropout between the two feed-forward products.
+    #[schemars(range(min = 0.0), example = 0.1, extend("exclusiveMaximum" = 1))]
     pub mlp_dropout: f64,
     /// Dropout before the classifier; `hidden_dropout_prob` when absent.
+    #[schemars(range(min = 0.0), example = 0.1, extend("exclusiveMaximum" = 1))]
     pub classifier_dropout: Option<f64>,
     /// Reduction of a text to one vector, for a classifier.
     pub classifier_pooling: Pooling,
     /// Entries of the position embedding, of which RoBERTa can use two fewer; where positions are rotary, the
     /// longest sequence in tokens.
+    #[schemars(range(min = 1, max = 1 << 20))]
     pub max_position_embeddings: usize,
     /// Tokens that a token of a local layer attends to, half of them to either side.
+    #[schemars(range(min = 2, max = 1 << 20))]
     pub local_attention: usize,
     /// Every n-th layer, starting with the first, attends to all tokens; the others are local.
+    #[schemars(range(min = 1, max = 1 << 10))]
     pub global_attn_every_n_layers: usize,
     /// Base of the rotary angles of layers that attend to all tokens.
+    #[schemars(range(min = *ROPE_THETA.start(), max = *ROPE_THETA.end()))]
     pub global_rope_theta: f64,
     /// Base of the rotary angles of local layers.
+    #[schemars(range(min = *ROPE_THETA.start(), max = *ROPE_THETA.end()))]
     pub local_rope_theta: f64,
     /// Rows of the table of relative positions to either side, the farther the more distances share one; 0
     /// for a row for each distance.
+    #[schemars(range(max = 1 << 16))]
     pub position_buckets: usize,
     /// The distance from which on all relative positions are the same; 0 stands for
     /// `max_position_embeddings`.
+    #[schemars(range(max = 1 << 20))]
     pub max_relative_positions: usize,
     /// Attention scores that use relative positions.
     pub pos_att_type: PositionScores,
@@ -87,12 +106,16 @@ pub struct EncoderConfig {
     /// Runs the last layer of a masked language model twice, in a decoder with absolute positions.
     pub enhanced_mask_decoder: bool,
     /// Dropout before the pooler of a classifier, where it has a key of its own.
+    #[schemars(range(min = 0.0), example = 0.1, extend("exclusiveMaximum" = 1))]
     pub pooler_dropout: f64,
     /// Entries of the token type embedding; of DeBERTa, 0 for none.
+    #[schemars(range(max = 1 << 10))]
     pub type_vocab_size: usize,
     /// Added to the variance in LayerNorm.
+    #[schemars(range(max = MOST_LAYER_NORM_EPS), example = 1e-5, extend("exclusiveMinimum" = 0))]
     pub layer_norm_eps: f64,
     /// Standard deviation of the initial weights; of NeoBERT the bound of their uniform distribution.
+    #[schemars(range(max = MOST_INITIALIZER_RANGE), extend("exclusiveMinimum" = 0))]
     pub initializer_range: f64,
     /// Id of the padding token; RoBERTa's first position is one past it.
     pub pad_token_id: u32,

@@ -22,11 +22,15 @@ pub struct LengthFilter {
 #[serde(default, deny_unknown_fields)]
 pub struct CharactersFilter {
     /// Least share of letters (and the marks that belong to them), such as 0.6.
+    #[schemars(range(min = 0.0, max = 1.0))]
     pub min_alphabetic: Option<f64>,
     /// Largest share of digits, such as 0.2.
+    #[schemars(range(min = 0.0, max = 1.0))]
     pub max_digits: Option<f64>,
     /// Largest share of what is neither letter nor digit: punctuation, symbols, emoji; such as 0.2.
+    #[schemars(range(min = 0.0, max = 1.0))]
     pub max_symbols: Option<f64>,
     /// Largest share of upper case among letters, such as 0.4.
+    #[schemars(range(min = 0.0, max = 1.0))]
     pub max_uppercase: Option<f64>,
 }

@@ -29,22 +29,29 @@ pub struct GopherFilter {
     /// Most words of a document.
     pub max_words: Option<u64>,
     /// Least mean length of a word in characters.
+    #[schemars(range(min = 0.0))]
     pub min_mean_word_chars: Option<f64>,
     /// Largest mean length of a word in characters.
+    #[schemars(range(min = 0.0))]
     pub max_mean_word_chars: Option<f64>,
     /// Most `#` for each word, and most ellipses for each word.
+    #[schemars(range(min = 0.0))]
     pub max_symbols_per_word: Option<f64>,
     /// Largest share of lines that begin with a bullet.
+    #[schemars(range(min = 0.0, max = 1.0))]
     pub max_bullet_lines: Option<f64>,
     /// Largest share of lines that end in an ellipsis.
+    #[schemars(range(min = 0.0, max = 1.0))]
     pub max_ellipsis_lines: Option<f64>,
     /// Least share of words with a letter in them.
+    #[schemars(range(min = 0.0, max = 1.0))]
     pub min_alphabetic_words: Option<f64>,
     /// Fewest different stop words of the lists below.
     pub min_stop_words: Option<u64>,
     /// Built-in lists of stop words; a word of any of them counts.
     pub stop_words: Vec<StopWords>,
     /// Files with more stop words, one a line.
+    #[schemars(inner(length(min = 1)), extend("x-path" = true))]
     pub stop_word_files: Vec<String>,
 }
 
@@ -74,19 +81,25 @@ pub struct RepetitionFilter {
     /// Switch them on.
     pub enabled: bool,
     /// Largest share of lines that were there before.
+    #[schemars(range(min = 0.0, max = 1.0))]
     pub max_duplicate_lines: Option<f64>,
     /// Largest share of paragraphs (between blank lines) that were there before.
+    #[schemars(range(min = 0.0, max = 1.0))]
     pub max_duplicate_paragraphs: Option<f64>,
     /// Largest share of characters in lines that were there before.
+    #[schemars(range(min = 0.0, max = 1.0))]
     pub max_duplicate_line_chars: Option<f64>,
     /// Largest share of characters in paragraphs that were there before.
+    #[schemars(range(min = 0.0, max = 1.0))]
     pub max_duplicate_paragraph_chars: Option<f64>,
     /// Documents with fewer words are asked for lines and paragraphs only: in a headline, any two words are
     /// a large share. The paper's other rules leave out what has fewer than 50.
     pub min_words: u64,
     /// Largest shares of characters in the most frequent sequence of 2, 3, 4, ... words.
+    #[schemars(length(max = 16), inner(range(min = 0.0, max = 1.0)))]
     pub max_top_ngram_chars: Vec<f64>,
     /// Largest shares of characters in sequences of 5, 6, 7, ... words that were there before.
+    #[schemars(length(max = 16), inner(range(min = 0.0, max = 1.0)))]
     pub max_duplicate_ngram_chars: Vec<f64>,
 }
 

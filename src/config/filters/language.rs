@@ -12,6 +12,7 @@ pub struct LanguageFilter {
     pub expected: Vec<String>,
     /// Least confidence, from 0 to 1, that a document is in an expected language. Keep it low: on short
     /// text, right guesses are often made with little confidence.
+    #[schemars(range(min = 0.0, max = 1.0))]
     pub min_confidence: f64,
     /// Documents with fewer letters than this are too short to be judged, and kept.
     pub min_letters: u64,

@@ -8,10 +8,12 @@ use serde::{Deserialize, Serialize};
 #[serde(default, deny_unknown_fields)]
 pub struct WordsFilter {
     /// Files with one word or phrase a line; `#` begins a comment line, case and punctuation do not matter.
+    #[schemars(inner(length(min = 1)), extend("x-path" = true))]
     pub files: Vec<String>,
     /// Most occurrences in a document; 0 when both this and `max_share` are absent.
     pub max_count: Option<u64>,
     /// Largest share of the document's words.
+    #[schemars(range(min = 0.0, max = 1.0))]
     pub max_share: Option<f64>,
 }
 
@@ -22,15 +24,20 @@ pub struct WordsFilter {
 pub struct PerplexityFilter {
     /// Files of good text that the model learns from, read like evaluation files: .jsonl, .csv, .tsv, or
     /// lines of text.
+    #[schemars(inner(length(min = 1)), extend("x-path" = true))]
     pub reference_files: Vec<String>,
     /// Largest perplexity of a character, such as 30: to a model of Finnish headlines, most Finnish web
     /// pages have 5 to 30, English ones 38 to 96. The report shows what was measured.
+    #[schemars(example = 30, extend("exclusiveMinimum" = 1))]
     pub max_perplexity: Option<f64>,
     /// Characters of the longest sequence that is counted.
+    #[schemars(range(min = 2, max = 8))]
     pub order: usize,
     /// Bytes of text to learn from, taken from the beginnings of all files alike.
+    #[schemars(range(min = 1024, max = 64 << 20))]
     pub train_bytes: u64,
     /// Memory of the model in bytes; when it is full, new sequences are left out.
+    #[schemars(range(min = 1 << 20, max = 256 << 20))]
     pub memory_bytes: u64,
 }
 

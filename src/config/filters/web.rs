@@ -11,6 +11,7 @@ pub struct MarkupFilter {
     /// Switch it on.
     pub enabled: bool,
     /// Largest share of characters inside tags, scripts and styles.
+    #[schemars(range(min = 0.0, max = 1.0))]
     pub max_share: f64,
     /// Leave out whatever begins like a page (`<!doctype html`, `<html`), however much text it holds.
     pub pages: bool,

@@ -1,13 +1,11 @@
-//! Checks of packing, the ramp of the batch size and the schedule of masking.
+//! Checks of shuffling in windows and of the ramp of the batch size.
 
 use crate::validate::Findings;
-use crate::{DataConfig, FinetuneConfig, MlmConfig, PackingMode, PretrainConfig, TrainingConfig};
+use crate::{FinetuneConfig, PretrainConfig, TrainingConfig};
 
 pub(super) fn batching(config: &PretrainConfig, findings: &mut Findings) {
-    packing(&config.data, findings);
     windows(config, findings);
     ramp(&config.training, findings);
-    masking_schedule(&config.mlm, findings);
 }
 
 /// Refuses keys of fine-tuning that only pretraining supports.
@@ -26,19 +24,13 @@ pub(super) fn finetune(config: &FinetuneConfig, findings: &mut Findings) {
     }
 }
 
-fn packing(data: &DataConfig, findings: &mut Findings) {
-    findings.count("data.loader_workers", data.loader_workers as u64, 1, 256);
-    if data.packing.mode == PackingMode::BestFit {
-        findings.count("data.packing.window_documents", data.packing.window_documents, 1, 1 << 20);
-    }
-}
-
 /// Refuses keys that contradict shuffling in windows: within a window, an epoch takes each of its documents
 /// once and no others.
 fn windows(config: &PretrainConfig, findings: &mut Findings) {
     const KEY: &str = "data.shuffle_window_shards";
-    let Some(shards) = config.data.shuffle_window_shards else { return };
-    findings.count(KEY, shards as u64, 1, 1 << 20);
+    if config.data.shuffle_window_shards.is_none() {
+        return;
+    }
     let sources = &config.data.sources;
     let weighted = sources.iter().position(|source| (source.weight - 1.0).abs() > 0.0);
     let changing = config.training.phases.iter().position(|phase| !phase.sources.is_empty());
@@ -61,12 +53,6 @@ fn ramp(training: &TrainingConfig, findings: &mut Findings) {
     if ramp.steps == 0 {
         return;
     }
-    findings.count(
-        "training.batch_size_ramp.start_micro_batches",
-        ramp.start_micro_batches as u64,
-        1,
-        1 << 20,
-    );
     let most = training
         .phases
         .iter()
@@ -94,18 +80,6 @@ pub(super) fn needs_max_steps(key: &str, training: &TrainingConfig, findings: &m
             "`{path}` needs `training.max_steps`: epochs do not say how many steps there are when their sizes change"
         );
         findings.add(&[&path, "training.max_steps"], message, "set `training.max_steps`");
-    }
-}
-
-fn masking_schedule(mlm: &MlmConfig, findings: &mut Findings) {
-    let Some(end) = mlm.mlm_probability_end else { return };
-    if !(end > 0.0 && end <= 1.0) {
-        let message = format!("`mlm.mlm_probability_end` is {end}, it must be above 0 and at most 1");
-        findings.add(
-            &["mlm.mlm_probability_end"],
-            message,
-            "`0.15` is usual; remove it to keep `mlm.mlm_probability`",
-        );
     }
 }
 
@@ -140,7 +114,7 @@ mod tests {
         let workers = json!({"loader_workers": 0, "packing": {"mode": "best_fit", "window_documents": 0}});
         assert_eq!(
             found(&workers, &none, &none),
-            "`data.loader_workers` is 0, it must be at least 1\n`data.packing.window_documents` is 0, it must be at least 1"
+            "`data.packing.window_documents` is 0, it must be at least 1\n`data.loader_workers` is 0, it must be at least 1"
         );
         let windows = json!({"shuffle_window_shards": 0,
             "sources": [{"files": ["a.txt"], "weight": 2.0, "name": "a"}, {"files": ["b.txt"]}]});

@@ -1,24 +1,16 @@
-//! Checks of filters and contamination: shares, contradicting bounds, languages, and tables that are given
-//! but not enabled.
+//! Checks of filters: contradicting bounds, languages, and tables that are given but not enabled.
 
 use crate::filters::{language_code, language_codes};
 use crate::validate::Findings;
-use crate::{ContaminationConfig, DataConfig, FiltersConfig};
-
-/// Smallest and largest order of the character model: no text is long enough for more than eight.
-const ORDERS: (u64, u64) = (2, 8);
-const PERPLEXITY_MEMORY_BYTES: (u64, u64) = (1 << 20, 256 << 20);
+use crate::{DataConfig, FiltersConfig};
 
 pub(super) fn curation(data: &DataConfig, findings: &mut Findings) {
     let filters = &data.filters;
     switches(filters, findings);
     bounds(filters, findings);
-    shares(filters, findings);
-    repetition(filters, findings);
     words(filters, findings);
     language(filters, findings);
     perplexity(filters, findings);
-    contamination(&data.contamination, findings);
 }
 
 /// Reports rules that were changed but are not enabled: they would silently have no effect.
@@ -62,13 +54,6 @@ fn bounds(filters: &FiltersConfig, findings: &mut Findings) {
         gopher.max_mean_word_chars,
         findings,
     );
-    for (key, value) in [
-        ("gopher.min_mean_word_chars", gopher.min_mean_word_chars),
-        ("gopher.max_mean_word_chars", gopher.max_mean_word_chars),
-        ("gopher.max_symbols_per_word", gopher.max_symbols_per_word),
-    ] {
-        findings.not_negative(&format!("data.filters.{key}"), value.unwrap_or(0.0));
-    }
     for (index, pattern) in lines.patterns.iter().enumerate() {
         if pattern.trim_matches(['*', ' ']).is_empty() {
             let path = format!("data.filters.lines.patterns.{index}");
@@ -93,51 +78,6 @@ fn ordered(low_key: &str, low: Option<f64>, high_key: &str, high: Option<f64>, f
     }
 }
 
-fn shares(filters: &FiltersConfig, findings: &mut Findings) {
-    let characters = &filters.characters;
-    let gopher = &filters.gopher;
-    let repetition = &filters.repetition;
-    for (key, value) in [
-        ("markup.max_share", Some(filters.markup.max_share)),
-        ("characters.min_alphabetic", characters.min_alphabetic),
-        ("characters.max_digits", characters.max_digits),
-        ("characters.max_symbols", characters.max_symbols),
-        ("characters.max_uppercase", characters.max_uppercase),
-        ("gopher.max_bullet_lines", gopher.max_bullet_lines),
-        ("gopher.max_ellipsis_lines", gopher.max_ellipsis_lines),
-        ("gopher.min_alphabetic_words", gopher.min_alphabetic_words),
-        ("repetition.max_duplicate_lines", repetition.max_duplicate_lines),
-        ("repetition.max_duplicate_paragraphs", repetition.max_duplicate_paragraphs),
-        ("repetition.max_duplicate_line_chars", repetition.max_duplicate_line_chars),
-        ("repetition.max_duplicate_paragraph_chars", repetition.max_duplicate_paragraph_chars),
-        ("words.max_share", filters.words.max_share),
-        ("language.min_confidence", Some(filters.language.min_confidence)),
-    ] {
-        findings.share(&format!("data.filters.{key}"), value.unwrap_or(0.0));
-    }
-}
-
-fn repetition(filters: &FiltersConfig, findings: &mut Findings) {
-    let repetition = &filters.repetition;
-    for (key, values) in [
-        ("max_top_ngram_chars", &repetition.max_top_ngram_chars),
-        ("max_duplicate_ngram_chars", &repetition.max_duplicate_ngram_chars),
-    ] {
-        let path = format!("data.filters.repetition.{key}");
-        if values.len() > 16 {
-            let message = format!("`{path}` has {} items, it can have at most 16", values.len());
-            findings.add(
-                &[&path],
-                message,
-                "each item is for sequences one word longer than the item before",
-            );
-        }
-        for (index, value) in values.iter().enumerate() {
-            findings.share(&format!("{path}.{index}"), *value);
-        }
-    }
-}
-
 fn words(filters: &FiltersConfig, findings: &mut Findings) {
     let words = &filters.words;
     if words.files.is_empty() && (words.max_count.is_some() || words.max_share.is_some()) {
@@ -157,18 +97,6 @@ fn words(filters: &FiltersConfig, findings: &mut Findings) {
         let path = "data.filters.gopher.stop_words";
         let message = format!("`{path}` is empty, every document would be left out");
         findings.add(&[path], message, "name a list, such as `[finnish]`, or set `min_stop_words: null`");
-    }
-    for (path, files) in [
-        ("data.filters.words.files", &words.files),
-        ("data.filters.gopher.stop_word_files", &gopher.stop_word_files),
-    ] {
-        not_empty(path, files, "lists/words.txt", findings);
-    }
-}
-
-fn not_empty(path: &str, files: &[String], example: &str, findings: &mut Findings) {
-    for (index, file) in files.iter().enumerate() {
-        findings.text(&format!("{path}.{index}"), file.is_empty(), example);
     }
 }
 
@@ -236,33 +164,6 @@ fn perplexity(filters: &FiltersConfig, findings: &mut Findings) {
         }
         _ => {}
     }
-    if let Some(limit) = perplexity.max_perplexity
-        && !(limit.is_finite() && limit > 1.0)
-    {
-        let message =
-            format!("`{}` is {limit}, it must be above 1 and finite", perplexity_key("max_perplexity"));
-        findings.add(&[&perplexity_key("max_perplexity")], message, "`30` is a start");
-    }
-    findings.count(&perplexity_key("order"), perplexity.order as u64, ORDERS.0, ORDERS.1);
-    findings.count(&perplexity_key("train_bytes"), perplexity.train_bytes, 1024, 64 << 20);
-    findings.count(
-        &perplexity_key("memory_bytes"),
-        perplexity.memory_bytes,
-        PERPLEXITY_MEMORY_BYTES.0,
-        PERPLEXITY_MEMORY_BYTES.1,
-    );
-    not_empty(
-        &perplexity_key("reference_files"),
-        &perplexity.reference_files,
-        "lists/good.txt.zst",
-        findings,
-    );
-}
-
-fn contamination(contamination: &ContaminationConfig, findings: &mut Findings) {
-    findings.count("data.contamination.ngram_words", contamination.ngram_words as u64, 2, 64);
-    findings.count("data.contamination.min_overlap", contamination.min_overlap, 1, u64::MAX);
-    not_empty("data.contamination.files", &contamination.files, "evaluation/test.csv", findings);
 }
 
 #[cfg(test)]
@@ -302,12 +203,9 @@ mod tests {
     }
 
     #[test]
-    fn bounds_and_shares() {
+    fn contradicting_bounds() {
         insta::assert_snapshot!(found(|d| (d.filters.length.min_words, d.filters.length.max_words) = (Some(9), Some(3))), @"`data.filters.length.min_words` 9 is above `data.filters.length.max_words` 3 (nothing would be left: swap or remove one of them)");
-        insta::assert_snapshot!(found(|d| d.filters.characters.max_digits = Some(20.0)), @"`data.filters.characters.max_digits` is 20, it must lie between 0 and 1 (20 percent is written `0.2`)");
-        insta::assert_snapshot!(found(|d| { d.filters.repetition.enabled = true; d.filters.repetition.max_top_ngram_chars = vec![0.2, 1.8] }), @"`data.filters.repetition.max_top_ngram_chars.1` is 1.8, it must lie between 0 and 1 (write a share such as `0.1`)");
         insta::assert_snapshot!(found(|d| d.filters.lines.patterns = vec!["a*".to_string(), "**".to_string()]), @"`data.filters.lines.patterns.1` matches every line (write it like `read more*`)");
-        insta::assert_snapshot!(found(|d| d.filters.language.min_confidence = f64::NAN), @"`data.filters.language.min_confidence` is NaN, it must lie between 0 and 1 (write a share such as `0.1`)");
     }
 
     #[test]
@@ -331,20 +229,9 @@ mod tests {
         insta::assert_snapshot!(found(|d| { d.filters.gopher.enabled = true; d.filters.gopher.stop_words.clear() }), @"`data.filters.gopher.stop_words` is empty, every document would be left out (name a list, such as `[finnish]`, or set `min_stop_words: null`)");
         insta::assert_snapshot!(found(|d| d.filters.perplexity.max_perplexity = Some(1.0)), @"
         `data.filters.perplexity.max_perplexity` is given, but no `reference_files` (name files of good text to learn from)
-        `data.filters.perplexity.max_perplexity` is 1, it must be above 1 and finite (`30` is a start)
         ");
         insta::assert_snapshot!(found(|d| d.filters.perplexity.reference_files = vec![String::new()]), @"
         `data.filters.perplexity.reference_files` is given, but no `max_perplexity` (`max_perplexity: 30` is a start)
-        `data.filters.perplexity.reference_files.0` is empty (write it like `lists/good.txt.zst`)
-        ");
-    }
-
-    #[test]
-    fn evaluation_files() {
-        insta::assert_snapshot!(found(|d| { d.contamination.ngram_words = 1; d.contamination.min_overlap = 0; d.contamination.files = vec![String::new()] }), @"
-        `data.contamination.ngram_words` is 1, it must be at least 2 (give it a larger value)
-        `data.contamination.min_overlap` is 0, it must be at least 1 (give it a larger value)
-        `data.contamination.files.0` is empty (write it like `evaluation/test.csv`)
         ");
     }
 }

@@ -1,31 +1,18 @@
-//! Checks of the run, the corpus, masking and the labelled examples.
+//! Checks of the run, masking and the labelled examples.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use crate::validate::Findings;
 use crate::validate::training::time;
-use crate::validate::{Findings, percent_hint, sources};
 use crate::{ClassifyData, FinetuneConfig, FinetuneTask, Goal, MlmConfig, PretrainConfig, RunSection};
 use base::{quantity, secrets};
 use stores::is_url;
 
-/// Fewest tokens of a sequence: two special tokens and one of text.
-const SHORTEST_SEQUENCE: u64 = 3;
-const LONGEST_SEQUENCE: u64 = 1 << 20;
-
 pub(super) fn run(run: &RunSection, findings: &mut Findings) {
-    findings.text("run.output_dir", run.output_dir.as_os_str().is_empty(), "runs/first");
     if run.output_dir.to_str().is_some_and(is_url) {
         let message = "`run.output_dir` is a URL, and a run writes to a disk".to_string();
         findings.add(&["run.output_dir"], message, "name a folder; `run.upload_to` copies it into a bucket");
-    }
-    findings.count("run.threads", run.threads as u64, 0, 1024);
-    if let Some(usd) = run.usd_per_hour.filter(|usd| !(usd.is_finite() && *usd >= 0.0)) {
-        findings.add(
-            &["run.usd_per_hour"],
-            format!("`run.usd_per_hour` is {usd}, a price is not negative"),
-            "write it like `2.49`",
-        );
     }
     limits(run, findings);
     upload_to(run, findings);
@@ -33,16 +20,10 @@ pub(super) fn run(run: &RunSection, findings: &mut Findings) {
 }
 
 fn limits(run: &RunSection, findings: &mut Findings) {
-    if let Some(usd) = run.budget_usd {
-        findings.positive("run.budget_usd", usd);
-        if !run.usd_per_hour.is_some_and(|price| price > 0.0) {
-            let message = "`run.budget_usd` is given, and not what an hour costs".to_string();
-            findings.add(
-                &["run.usd_per_hour", "run.budget_usd"],
-                message,
-                "set `run.usd_per_hour`: what the machine costs",
-            );
-        }
+    if run.budget_usd.is_some() && !run.usd_per_hour.is_some_and(|price| price > 0.0) {
+        let message = "`run.budget_usd` is given, and not what an hour costs".to_string();
+        let hint = "set `run.usd_per_hour`: what the machine costs";
+        findings.add(&["run.usd_per_hour", "run.budget_usd"], message, hint);
     }
     if let Some(Err(e)) = run.deadline.as_deref().map(quantity::parse_moment) {
         let (message, hint) = split(&e.to_string());
@@ -80,32 +61,8 @@ fn upload_to(run: &RunSection, findings: &mut Findings) {
     }
 }
 
-pub(super) fn corpus(config: &PretrainConfig, findings: &mut Findings) {
-    let data = &config.data;
-    sources::sources(data, &config.training.phases, findings);
-    findings.count("data.max_seq_length", data.max_seq_length as u64, SHORTEST_SEQUENCE, LONGEST_SEQUENCE);
-    let fraction = data.validation_fraction;
-    if !(fraction > 0.0 && fraction <= 0.5) {
-        let message = format!("`data.validation_fraction` is {fraction}, it must be above 0 and at most 0.5");
-        findings.add(&["data.validation_fraction"], message, "`0.01` keeps one document in a hundred");
-    }
-    // A shard is memory-mapped as a whole; 2^32 tokens are 16 GiB at most.
-    findings.count("data.shard_tokens", data.shard_tokens, 1024, 1 << 32);
-    findings.count("data.max_document_bytes", data.max_document_bytes, 1024, 1 << 30);
-}
-
 pub(super) fn masking(mlm: &MlmConfig, findings: &mut Findings) {
     let (mask, random) = mlm.replaced_shares();
-    findings.share("mlm.mlm_probability", mlm.mlm_probability);
-    if mlm.mlm_probability == 0.0 {
-        findings.add(
-            &["mlm.mlm_probability"],
-            "`mlm.mlm_probability` is 0, nothing would be learnt".to_string(),
-            "`0.15` is usual",
-        );
-    }
-    findings.share("mlm.mask_replace_prob", mask);
-    findings.share("mlm.random_replace_prob", random);
     let both_right = (0.0..=1.0).contains(&mask) && (0.0..=1.0).contains(&random);
     // The tolerance accepts 0.9 + 0.1 regardless of rounding.
     if both_right && mask + random > 1.0 + 1e-9 {
@@ -138,7 +95,6 @@ pub(super) fn sample_text(config: &PretrainConfig, findings: &mut Findings) {
 
 pub(super) fn examples(config: &FinetuneConfig, findings: &mut Findings) {
     let data = &config.data;
-    findings.text("model", config.model.as_os_str().is_empty(), "runs/first/final");
     files(data, findings);
     columns(config, findings);
     tagged_columns(config, findings);
@@ -154,31 +110,15 @@ pub(super) fn examples(config: &FinetuneConfig, findings: &mut Findings) {
             "name at least two, or none",
         );
     }
-    if data.label_separator.as_ref().is_some_and(String::is_empty) {
-        findings.text("data.label_separator", true, "\"|\"");
-    }
     repeated("seeds", &config.seeds, findings);
     if let Some(limit) = config.run.limit().filter(|_| config.seeds.len() > 1) {
         let message = format!("`{limit}` limits one run, and `seeds` names {}", config.seeds.len());
         findings.add(&[limit, "seeds"], message, "keep one of the two");
     }
-    if let Some(fraction) = data.max_train_fraction
-        && !(fraction > 0.0 && fraction <= 1.0)
-    {
-        let message = format!("`data.max_train_fraction` is {fraction}, it must be above 0 and at most 1");
-        findings.add(&["data.max_train_fraction"], message, "`0.1` takes a tenth of each label");
-    }
-    findings.count("data.max_train_samples", data.max_train_samples.map_or(1, |n| n as u64), 1, u64::MAX);
-    for (path, samples) in
-        [("data.max_eval_samples", data.max_eval_samples), ("data.max_test_samples", data.max_test_samples)]
-    {
-        findings.count(path, samples.map_or(1, |n| n as u64), 1, u64::MAX);
-    }
     if data.max_test_samples.is_some() && data.test_file.is_none() {
         let message = "`data.max_test_samples` is given, and there is no `data.test_file`".to_string();
         findings.add(&["data.max_test_samples"], message, "remove it, or name the file");
     }
-    findings.count("data.max_seq_length", data.sequence_length() as u64, SHORTEST_SEQUENCE, LONGEST_SEQUENCE);
 }
 
 fn is_missing(file: &Path) -> bool {
@@ -194,10 +134,6 @@ fn files(data: &ClassifyData, findings: &mut Findings) {
         None if is_missing(&data.eval_file) => {
             let hint = format!("{name}, or split the training file with `data.eval_fraction: 0.1`");
             findings.add(&["data.eval_file", "data"], "`data.eval_file` is missing".to_string(), hint);
-        }
-        Some(fraction) if !(fraction > 0.0 && fraction < 1.0) => {
-            let message = format!("`data.eval_fraction` is {fraction}, it must be above 0 and below 1");
-            findings.add(&["data.eval_fraction"], message, percent_hint(fraction));
         }
         Some(_) if !is_missing(&data.eval_file) => {
             let message = "`data.eval_file` and `data.eval_fraction` are both given".to_string();
@@ -218,7 +154,6 @@ fn columns(config: &FinetuneConfig, findings: &mut Findings) {
     for (key, column) in named {
         let Some(column) = column else { continue };
         let path = format!("data.{key}");
-        findings.text(&path, column.is_empty(), "text");
         if let Some((other, _)) = seen.iter().find(|(_, name)| name == column) {
             let message = format!("`{path}` and `data.{other}` name the same column `{column}`");
             findings.add(&[&path, &format!("data.{other}")], message, "each needs a column of its own");

@@ -1,12 +1,10 @@
 //! Checks of the model: consistent sizes, enough positions for the longest sequence, a vocabulary large
 //! enough for the tokenizer.
 
-use crate::check::join;
+use crate::dotted::join;
 use crate::validate::{Findings, unused};
 use crate::{InitialEmbeddings, PretrainConfig, PretrainTask};
-use base::families::{
-    Family, MOST_INITIALIZER_RANGE, MOST_LAYER_NORM_EPS, ModelConfig, PositionKind, ROPE_THETA,
-};
+use base::families::{Family, ModelConfig, PositionKind};
 
 /// Fewest tokens of a row with a pair: three special tokens, and at least the tokens of text that
 /// `batches::pairs` requires.
@@ -69,13 +67,6 @@ fn from_folder(config: &PretrainConfig, tables: &[String], findings: &mut Findin
         let message = format!("`model.path` and `{key}` are given: the embeddings are those of the folder");
         findings.add(&[key, "model.path"], message, "keep one of the two");
     }
-    findings.count(
-        "model.max_position_embeddings",
-        section.max_position_embeddings.unwrap_or(1) as u64,
-        1,
-        1 << 20,
-    );
-    findings.count("model.num_hidden_layers", section.num_hidden_layers.unwrap_or(1) as u64, 1, 1 << 10);
 }
 
 fn sizes(table: &str, model: &ModelConfig, findings: &mut Findings) {
@@ -83,27 +74,15 @@ fn sizes(table: &str, model: &ModelConfig, findings: &mut Findings) {
     let encoder = &model.encoder;
     // Fields without a key in the family have the family's defaults, which are always valid.
     let at = |field: &str| format!("{table}.{}", family.key(field).unwrap_or(field));
-    // The upper bounds only catch typing errors before they become allocations of petabytes.
-    findings.count(&at("hidden_size"), encoder.hidden_size as u64, 1, 1 << 16);
-    findings.count(&at("num_hidden_layers"), encoder.num_hidden_layers as u64, 1, 1 << 10);
-    findings.count(&at("num_attention_heads"), encoder.num_attention_heads as u64, 1, 1 << 16);
-    findings.count(&at("intermediate_size"), encoder.intermediate_size as u64, 1, 1 << 18);
     if encoder.intermediate_size > 0 && model.feed_forward_width() == 0 {
         let path = at("intermediate_size");
         let message = format!("`{path}` {} leaves no feed-forward width", encoder.intermediate_size);
         findings.add(&[&path], message, "two thirds of it are taken: four times `hidden_size` is usual");
     }
-    findings.count(&at("max_position_embeddings"), encoder.max_position_embeddings as u64, 1, 1 << 20);
-    let least_types = family.defaults.type_vocab_size.min(1) as u64;
-    findings.count(&at("type_vocab_size"), encoder.type_vocab_size as u64, least_types, 1 << 10);
-    findings.below_one(&at("hidden_dropout_prob"), encoder.hidden_dropout_prob, "0.1");
-    findings.below_one(&at("attention_probs_dropout_prob"), encoder.attention_probs_dropout_prob, "0.1");
-    findings.below_one(&at("classifier_dropout"), encoder.classifier_dropout.unwrap_or(0.0), "0.1");
-    findings.below_one(&at("embedding_dropout"), encoder.embedding_dropout, "0.1");
-    findings.below_one(&at("mlp_dropout"), encoder.mlp_dropout, "0.1");
-    findings.below_one(&at("pooler_dropout"), encoder.pooler_dropout, "0.1");
-    findings.within(&at("layer_norm_eps"), encoder.layer_norm_eps, 0.0..=MOST_LAYER_NORM_EPS);
-    findings.within(&at("initializer_range"), encoder.initializer_range, 0.0..=MOST_INITIALIZER_RANGE);
+    if encoder.type_vocab_size == 0 && family.defaults.type_vocab_size > 0 {
+        let path = at("type_vocab_size");
+        findings.add(&[&path], format!("`{path}` is 0, it must be at least 1"), "remove it");
+    }
     let hidden = encoder.hidden_size;
     let heads = encoder.num_attention_heads;
     let sensible = (1..=1 << 16).contains(&hidden);
@@ -126,11 +105,6 @@ fn rotary(table: &str, model: &ModelConfig, findings: &mut Findings) {
         return;
     }
     let encoder = &model.encoder;
-    findings.count(&join(table, "local_attention"), encoder.local_attention as u64, 2, 1 << 20);
-    let every = encoder.global_attn_every_n_layers as u64;
-    findings.count(&join(table, "global_attn_every_n_layers"), every, 1, 1 << 10);
-    findings.within(&join(table, "global_rope_theta"), encoder.global_rope_theta, ROPE_THETA);
-    findings.within(&join(table, "local_rope_theta"), encoder.local_rope_theta, ROPE_THETA);
     let hidden = encoder.hidden_size;
     let heads = encoder.num_attention_heads;
     if heads > 0 && hidden.is_multiple_of(heads) && !encoder.head_size().is_multiple_of(2) {
@@ -154,8 +128,6 @@ fn relative(table: &str, model: &ModelConfig, findings: &mut Findings) {
     let encoder = &model.encoder;
     let buckets = encoder.position_buckets;
     let farthest = encoder.farthest_position();
-    findings.count(&join(table, "position_buckets"), buckets as u64, 0, 1 << 16);
-    findings.count(&join(table, "max_relative_positions"), encoder.max_relative_positions as u64, 0, 1 << 20);
     if !encoder.buckets_fit() {
         let message = format!(
             "`{table}.position_buckets` {buckets} does not go with distances up to {farthest}: half of the buckets are for one distance each, the others for farther ones"
@@ -175,12 +147,10 @@ fn relative(table: &str, model: &ModelConfig, findings: &mut Findings) {
 
 fn embedding(table: &str, model: &ModelConfig, findings: &mut Findings) {
     let path = format!("{table}.embedding_size");
-    let Some(width) = model.encoder.embedding_size else { return };
-    if model.family.embedding_map.is_none() {
+    if model.encoder.embedding_size.is_some() && model.family.embedding_map.is_none() {
         let message = format!("`{path}` is given, but embeddings of {} have its width", model.family.title);
         findings.add(&[&path], message, "remove it, and set `hidden_size`");
     }
-    findings.count(&path, width as u64, 1, 1 << 16);
 }
 
 /// Checks that the family supports the task, and the keys of the generator.
@@ -234,20 +204,12 @@ fn pairs(config: &PretrainConfig, model: &ModelConfig, findings: &mut Findings) 
 
 pub(super) fn generator(config: &PretrainConfig, model: &ModelConfig, findings: &mut Findings) {
     let rtd = &config.rtd;
-    let given = [
-        ("rtd.generator_hidden_size", rtd.generator_hidden_size, 1 << 16),
-        ("rtd.generator_num_hidden_layers", rtd.generator_num_hidden_layers, 1 << 10),
-        ("rtd.generator_num_attention_heads", rtd.generator_num_attention_heads, 1 << 16),
-        ("rtd.generator_intermediate_size", rtd.generator_intermediate_size, 1 << 18),
-    ];
-    for (path, size, most) in given {
-        findings.count(path, size.map_or(1, |size| size as u64), 1, most);
-    }
-    findings.not_negative("rtd.generator_weight", rtd.generator_weight);
-    findings.not_negative("rtd.discriminator_weight", rtd.discriminator_weight);
+    // Sizes outside of their limits are reported already.
+    let given =
+        [rtd.generator_hidden_size, rtd.generator_num_attention_heads, rtd.generator_intermediate_size];
     let is_sensible = model.encoder.num_attention_heads > 0
         && model.encoder.hidden_size >= model.encoder.num_attention_heads
-        && given.iter().all(|(_, size, most)| size.is_none_or(|size| (1..=*most).contains(&(size as u64))));
+        && given.iter().all(|size| size.is_none_or(|size| (1..=1 << 18).contains(&size)));
     if !is_sensible {
         return;
     }
@@ -310,7 +272,6 @@ fn vocabulary(table: &str, model: &ModelConfig, config: &PretrainConfig, finding
         let message = format!("`{path}` {entries} is smaller than `tokenizer.vocab_size` {trained}");
         findings.add(&[&path, "tokenizer.vocab_size"], message, "remove it to take the tokenizer's size");
     }
-    findings.count(&path, entries as u64, 0, 1 << 24);
     let known = if entries > 0 { Some(entries) } else { config.tokenizer.path.is_none().then_some(trained) };
     // If positions are counted from the padding id, `positions` has reported an id that is too large.
     let counted = model.position_offset() >= encoder.max_position_embeddings;

@@ -14,7 +14,6 @@ pub(super) fn precision(precision: &PrecisionConfig, findings: &mut Findings) {
         );
         return;
     }
-    findings.count("precision.loss_scale.growth_interval", loss_scale.growth_interval, 1, u64::MAX);
     let powers = [
         ("precision.loss_scale.init_scale", loss_scale.init_scale),
         ("precision.loss_scale.min_scale", Some(loss_scale.min_scale)),

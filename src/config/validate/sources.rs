@@ -5,9 +5,6 @@
 use crate::validate::Findings;
 use crate::{DataConfig, Format, SourceConfig, TrainingPhase};
 
-/// Largest weight of a source; a larger one is more likely a typing error.
-pub(super) const WEIGHT_MAX: f64 = 1000.0;
-
 pub(super) fn sources(data: &DataConfig, phases: &[TrainingPhase], findings: &mut Findings) {
     if data.sources.is_empty() {
         let hint = "write `sources:` and below it `- files: [corpus/*.txt]`";
@@ -34,7 +31,6 @@ pub(super) fn sources(data: &DataConfig, phases: &[TrainingPhase], findings: &mu
         findings.add(&["data.sources"], message.to_string(), "give one of them a weight above 0");
     }
     standard_input(&data.sources, findings);
-    findings.count("data.max_line_bytes", data.max_line_bytes, 1024, 1 << 30);
 }
 
 fn name(path: &str, source: &SourceConfig, before: &[SourceConfig], findings: &mut Findings) {
@@ -59,7 +55,6 @@ fn files(path: &str, source: &SourceConfig, findings: &mut Findings) {
     }
     for (at, pattern) in source.files.iter().enumerate() {
         let path = format!("{path}.{at}");
-        findings.text(&path, pattern.is_empty(), "corpus/*.txt.zst");
         if let Err(e) = glob::Pattern::new(pattern) {
             let message = format!("`{pattern}` is not a file pattern: {}", e.msg);
             findings.add(
@@ -77,10 +72,8 @@ fn files(path: &str, source: &SourceConfig, findings: &mut Findings) {
 }
 
 fn fields(path: &str, source: &SourceConfig, findings: &mut Findings) {
-    findings.text(&format!("{path}.field"), source.field.is_empty(), "text");
     let Some(title) = &source.title_field else { return };
     let key = format!("{path}.title_field");
-    findings.text(&key, title.is_empty(), "title");
     if *title == source.field && !title.is_empty() {
         let message = format!("`{key}` and `{path}.field` both name `{title}`");
         findings.add(
@@ -111,17 +104,12 @@ fn separator(path: &str, source: &SourceConfig, findings: &mut Findings) {
     }
 }
 
-/// Checks the weight of a source; 0 is allowed if a phase gives the source another weight.
+/// Refuses the weight 0, unless a phase gives the source another weight.
 fn weight(path: &str, weight: f64, is_drawn_in_a_phase: bool, findings: &mut Findings) {
-    let path = format!("{path}.weight");
-    let is_enough = weight > 0.0 || weight == 0.0 && is_drawn_in_a_phase;
-    if !(weight.is_finite() && is_enough && weight <= WEIGHT_MAX) {
-        let message = format!("`{path}` is {weight}, it must be above 0 and at most {WEIGHT_MAX}");
-        findings.add(
-            &[&path],
-            message,
-            "`1` takes each document once an epoch; leave a source out rather than giving it 0",
-        );
+    if weight == 0.0 && !is_drawn_in_a_phase {
+        let path = format!("{path}.weight");
+        let hint = "leave a source out rather than giving it 0; `1` takes each document once an epoch";
+        findings.add(&[&path], format!("`{path}` is 0, and no phase takes the source"), hint);
     }
 }
 

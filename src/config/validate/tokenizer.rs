@@ -1,14 +1,10 @@
-//! Checks of the tokenizer: room for the alphabet in the vocabulary, and ranges of its numbers.
+//! Checks of the tokenizer: room for the alphabet in the vocabulary, and keys of one algorithm alone.
 
 use crate::validate::{Findings, SPECIAL_TOKENS};
 use crate::{TokenizerAlgorithm, TokenizerConfig};
 
 pub(super) fn tokenizer(tokenizer: &TokenizerConfig, findings: &mut Findings) {
-    if let Some(path) = &tokenizer.compare_with {
-        findings.text("tokenizer.compare_with", path.as_os_str().is_empty(), "tokenizers/english");
-    }
-    if let Some(path) = &tokenizer.path {
-        findings.text("tokenizer.path", path.as_os_str().is_empty(), "tokenizers/english");
+    if tokenizer.path.is_some() {
         return;
     }
     let (alphabet, what) = match tokenizer.algorithm {
@@ -33,21 +29,11 @@ pub(super) fn tokenizer(tokenizer: &TokenizerConfig, findings: &mut Findings) {
         let hint = "remove it: `unigram` spells each word as behind a blank, `wordpiece` spells no blanks";
         findings.add(&["tokenizer.add_prefix_space", "tokenizer.algorithm"], message, hint);
     }
-    findings.count("tokenizer.vocab_size", tokenizer.vocab_size as u64, 0, 1 << 24);
-    findings.count(
-        "tokenizer.pad_vocab_to_multiple_of",
-        tokenizer.pad_vocab_to_multiple_of.unwrap_or(1) as u64,
-        1,
-        1 << 16,
-    );
-    findings.count("tokenizer.min_frequency", tokenizer.min_frequency, 1, u64::MAX);
     if tokenizer.limit_alphabet.is_some() && tokenizer.algorithm != TokenizerAlgorithm::WordPiece {
         let message =
             "`tokenizer.limit_alphabet` is for `wordpiece` alone: others spell every character".to_string();
         findings.add(&["tokenizer.limit_alphabet"], message, "remove it".to_string());
     }
-    findings.count("tokenizer.limit_alphabet", tokenizer.limit_alphabet.unwrap_or(1) as u64, 1, 1 << 21);
-    findings.count("tokenizer.train_bytes", tokenizer.train_bytes, 1, 1 << 40);
 }
 
 #[cfg(test)]
@@ -90,14 +76,8 @@ mod tests {
     }
 
     #[test]
-    fn numbers_and_paths() {
-        assert_eq!(
-            found(|c| c.pad_vocab_to_multiple_of = Some(0)),
-            ["`tokenizer.pad_vocab_to_multiple_of` is 0, it must be at least 1"]
-        );
+    fn the_alphabet_is_limited_for_wordpiece_alone() {
         assert_eq!(found(|c| c.limit_alphabet = Some(5)).len(), 1, "the default spells bytes");
-        assert_eq!(found(|c| c.compare_with = Some("".into())), ["`tokenizer.compare_with` is empty"]);
-        assert_eq!(found(|c| c.min_frequency = 0), ["`tokenizer.min_frequency` is 0, it must be at least 1"]);
         let padded = TokenizerConfig {
             vocab_size: 30_000,
             pad_vocab_to_multiple_of: Some(64),

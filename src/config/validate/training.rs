@@ -1,7 +1,7 @@
 //! Checks of the section `training`: batch, length, optimizer, schedule, and intervals of logging, evaluation
 //! and checkpoints.
 
-use crate::validate::{Findings, unused};
+use crate::validate::Findings;
 use crate::{BatchSize, BatchSizeRamp, ClassWeights, OptimizerType, SchedulerType, TrainingConfig};
 use base::quantity;
 
@@ -10,8 +10,6 @@ pub(super) fn training(training: &TrainingConfig, max_seq_length: usize, finding
     duration(training, findings);
     optimizer(training, findings);
     schedule(training, findings);
-    unused::schedule(training, findings);
-    unused::optimizer(training, findings);
     cadence(training, findings);
     weights(training, findings);
     average(training, findings);
@@ -20,8 +18,6 @@ pub(super) fn training(training: &TrainingConfig, max_seq_length: usize, finding
 /// Checks the moving average of the weights.
 fn average(training: &TrainingConfig, findings: &mut Findings) {
     let Some(average) = training.weight_average else { return };
-    findings.below_one("training.weight_average.decay", average.decay, "0.999");
-    findings.count("training.weight_average.every", average.every, 1, u64::MAX);
     let first = average.start_step.saturating_add(average.every);
     if training.max_steps > 0 && first > training.max_steps as u64 {
         let message = format!(
@@ -57,7 +53,6 @@ fn batch(training: &TrainingConfig, max_seq_length: usize, findings: &mut Findin
     ];
     for (path, size) in sizes {
         let BatchSize::Rows(rows) = size else { continue };
-        findings.count(path, rows as u64, 1, u64::MAX);
         // Token positions of a batch are 32-bit numbers.
         if rows.saturating_mul(max_seq_length) > i32::MAX as usize {
             let message =
@@ -82,26 +77,17 @@ fn batch(training: &TrainingConfig, max_seq_length: usize, findings: &mut Findin
         }
         BatchSize::Rows(_) => {}
     }
-    findings.count(
-        "training.gradient_accumulation_steps",
-        training.gradient_accumulation_steps as u64,
-        1,
-        1 << 20,
-    );
 }
 
 /// Checks the keys that `per_device_train_batch_size: auto` requires and those that it excludes.
 fn found_batch(training: &TrainingConfig, findings: &mut Findings) {
     const AUTO: &str = "training.per_device_train_batch_size";
-    match training.train_batch_size {
-        None => {
-            let message = format!(
-                "`{AUTO}` is `auto`, but `training.train_batch_size` is missing: an update has no size"
-            );
-            let hint = "give `training.train_batch_size` the rows of an update; it is cut into micro-batches that fit";
-            findings.add(&[AUTO], message, hint);
-        }
-        Some(rows) => findings.count("training.train_batch_size", rows as u64, 1, 1 << 24),
+    if training.train_batch_size.is_none() {
+        let message =
+            format!("`{AUTO}` is `auto`, but `training.train_batch_size` is missing: an update has no size");
+        let hint =
+            "give `training.train_batch_size` the rows of an update; it is cut into micro-batches that fit";
+        findings.add(&[AUTO], message, hint);
     }
     let steps = training.gradient_accumulation_steps;
     let others = [
@@ -139,7 +125,7 @@ fn duration(training: &TrainingConfig, findings: &mut Findings) {
         let message = format!("`training.max_steps` is {steps}, it must be 0 or above, or -1");
         findings.add(&["training.max_steps"], message, "-1 leaves the length to `training.num_train_epochs`");
     }
-    if steps == -1 && !(epochs.is_finite() && epochs > 0.0) {
+    if steps == -1 && epochs <= 0.0 {
         let message = format!(
             "`training.num_train_epochs` is {epochs} and `training.max_steps` is not given: training has no length"
         );
@@ -148,8 +134,6 @@ fn duration(training: &TrainingConfig, findings: &mut Findings) {
             message,
             "make one of the two positive",
         );
-    } else if !epochs.is_finite() {
-        findings.positive("training.num_train_epochs", epochs);
     }
     if let Some(given) = &training.max_train_time {
         time("training.max_train_time", given, "remove it to train without a limit", findings);
@@ -178,26 +162,6 @@ fn rest(error: &quantity::QuantityError) -> String {
 }
 
 fn optimizer(training: &TrainingConfig, findings: &mut Findings) {
-    findings.positive("training.learning_rate", training.learning_rate);
-    findings.positive("training.head_learning_rate", training.head_learning_rate.unwrap_or(1.0));
-    findings.not_negative("training.weight_decay", training.weight_decay);
-    findings.below_one("training.label_smoothing_factor", training.label_smoothing_factor, "0.1");
-    findings.below_one("training.adam_beta1", training.adam_beta1, "0.9");
-    findings.below_one("training.adam_beta2", training.adam_beta2, "0.999");
-    findings.positive("training.adam_epsilon", training.adam_epsilon);
-    findings.below_one("training.muon.momentum", training.muon.momentum, "0.95");
-    findings.count("training.muon.ns_steps", training.muon.ns_steps as u64, 1, 99);
-    findings.not_negative("training.max_grad_norm", training.max_grad_norm);
-    findings.not_negative("training.loss_spike_threshold", training.loss_spike_threshold);
-    let decay = training.layerwise_lr_decay;
-    if !(decay > 0.0 && decay <= 1.0) {
-        let message = format!("`training.layerwise_lr_decay` is {decay}, it must be above 0 and at most 1");
-        findings.add(
-            &["training.layerwise_lr_decay"],
-            message,
-            "1 gives all layers one rate, `0.8` is usual",
-        );
-    }
     if training.optim == OptimizerType::Lamb && training.weight_decay == 0.0 {
         let message =
             "`training.optim` is `lamb`, but with `training.weight_decay` 0 no tensor has a trust ratio: this is Adam".to_string();
@@ -218,13 +182,9 @@ fn schedule(training: &TrainingConfig, findings: &mut Findings) {
         let hint = "use `lr_scheduler_type: constant_with_warmup`";
         findings.add(&["training.warmup_steps", "training.lr_scheduler_type"], message, hint);
     }
-    if kind == SchedulerType::Polynomial {
-        findings.positive("training.lr_power", training.lr_power);
-    }
     if kind != SchedulerType::WarmupStableDecay {
         return;
     }
-    findings.below_one("training.min_lr_ratio", training.min_lr_ratio, "0.1");
     let decay =
         steps_or_share("training.lr_decay_steps", training.lr_decay_steps, training.max_steps, findings);
     if let (Some(warmup), Some(decay)) = (warmup, decay)
@@ -246,8 +206,8 @@ fn schedule(training: &TrainingConfig, findings: &mut Findings) {
 /// Checks a number of steps, or a share of all steps if it is below 1. Returns the steps if the number is
 /// right.
 fn steps_or_share(path: &str, value: f64, max_steps: i64, findings: &mut Findings) -> Option<f64> {
-    if !(value.is_finite() && value >= 0.0) {
-        findings.not_negative(path, value);
+    if value < 0.0 {
+        findings.add(&[path], format!("`{path}` is {value}, it must be at least 0"), "0 turns it off");
         return None;
     }
     if value >= 1.0 && value.fract() != 0.0 {
@@ -271,17 +231,8 @@ fn needs_evaluations(key: &str) -> String {
     format!("`training.{key}` needs evaluations during training, but `training.eval_steps` is 0")
 }
 
-/// Checks the intervals of logging, evaluation and checkpoints, and keys that need evaluations.
+/// Checks keys that need evaluations.
 fn cadence(training: &TrainingConfig, findings: &mut Findings) {
-    findings.count("training.logging_steps", training.logging_steps, 1, u64::MAX);
-    findings.count("training.save_total_limit", training.save_total_limit as u64, 1, u64::MAX);
-    findings.count("training.save_total_bytes", training.save_total_bytes.unwrap_or(1), 1, u64::MAX);
-    findings.count(
-        "training.early_stopping_patience",
-        training.early_stopping_patience.map_or(1, u64::from),
-        1,
-        u64::MAX,
-    );
     if training.eval_steps > 0 {
         return;
     }

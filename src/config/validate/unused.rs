@@ -1,4 +1,5 @@
-//! Reports keys that are given but have no effect because of another key: each would be a silent surprise.
+//! Reports keys that are given but have no effect because of another key: each would be a silent surprise. Where
+//! one value of one key decides, the field declares it (`x-only-with`).
 //!
 //! A key counts as given if its value is not the default, so that a saved configuration, which contains every
 //! key, is accepted again.
@@ -8,9 +9,8 @@ use serde_json::Value as Json;
 
 use crate::validate::Findings;
 use crate::{
-    BatchSize, DataConfig, DeduplicationConfig, DocumentUnit, FiltersConfig, FinetuneConfig, FinetuneTask,
-    Format, Goal, OptimizerType, PackingMode, PretrainConfig, SchedulerType, SourceConfig, TokenizerConfig,
-    TrainingConfig,
+    BatchSize, DeduplicationConfig, DocumentUnit, FiltersConfig, FinetuneConfig, FinetuneTask, Format, Goal,
+    PretrainConfig, SourceConfig, TokenizerConfig, TrainingConfig,
 };
 
 pub(super) fn pretrain(config: &PretrainConfig, findings: &mut Findings) {
@@ -18,7 +18,6 @@ pub(super) fn pretrain(config: &PretrainConfig, findings: &mut Findings) {
     of_classification(&config.training, findings);
     tokenizer(&config.tokenizer, findings);
     sources(&config.data.sources, findings);
-    packing(&config.data, findings);
     deduplication(&config.data.deduplication, findings);
     filters(&config.data.filters, findings);
     let contamination = &config.data.contamination;
@@ -80,52 +79,6 @@ fn of_classification(training: &TrainingConfig, findings: &mut Findings) {
     }
 }
 
-/// Reports keys of schedules other than the chosen one.
-pub(super) fn schedule(training: &TrainingConfig, findings: &mut Findings) {
-    let defaults = TrainingConfig::default();
-    let kind = training.lr_scheduler_type;
-    let polynomial = (SchedulerType::Polynomial, "polynomial");
-    let stable = (SchedulerType::WarmupStableDecay, "warmup_stable_decay");
-    let keys = [
-        ("lr_power", differs(training.lr_power, defaults.lr_power), polynomial),
-        ("lr_decay_steps", differs(training.lr_decay_steps, defaults.lr_decay_steps), stable),
-        ("decay_type", training.decay_type != defaults.decay_type, stable),
-        ("min_lr_ratio", differs(training.min_lr_ratio, defaults.min_lr_ratio), stable),
-    ];
-    for (key, is_given, (reader, name)) in keys {
-        if kind != reader && is_given {
-            let path = format!("training.{key}");
-            let message = format!("`{path}` is given, but only the schedule `{name}` reads it");
-            let hint = format!("remove it, or use `lr_scheduler_type: {name}`");
-            findings.add(&[&path, "training.lr_scheduler_type"], message, hint);
-        }
-    }
-}
-
-/// Reports keys that the chosen optimizer does not read.
-pub(super) fn optimizer(training: &TrainingConfig, findings: &mut Findings) {
-    let defaults = TrainingConfig::default();
-    let keys = [
-        ("adam_epsilon", differs(training.adam_epsilon, defaults.adam_epsilon)),
-        ("adam_bias_correction", training.adam_bias_correction != defaults.adam_bias_correction),
-    ];
-    for (key, is_given) in keys {
-        if training.optim == OptimizerType::Lion && is_given {
-            let path = format!("training.{key}");
-            let message = format!("`{path}` is given, but the optimizer `lion` does not read it");
-            findings.add(&[&path, "training.optim"], message, "remove it");
-        }
-    }
-    if training.optim != OptimizerType::Muon {
-        let why = "`training.optim` is not `muon`";
-        ignored("training.muon", &training.muon, &[], why, "remove it, or set `optim: muon`", findings);
-    }
-}
-
-fn differs(value: f64, default: f64) -> bool {
-    value.total_cmp(&default).is_ne()
-}
-
 /// Reports keys that only pretraining or another task of fine-tuning reads.
 pub(super) fn finetune(config: &FinetuneConfig, findings: &mut Findings) {
     if config.goal() != Goal::Label {
@@ -178,19 +131,6 @@ fn sources(sources: &[SourceConfig], findings: &mut Findings) {
             findings.add(&[&path, &format], message, "leave it out, or correct `format`");
         }
     }
-}
-
-fn packing(data: &DataConfig, findings: &mut Findings) {
-    let packing = &data.packing;
-    let (read, name) = match packing.mode {
-        PackingMode::FullSentences => ("separator", "full_sentences"),
-        PackingMode::BestFit => ("window_documents", "best_fit"),
-        PackingMode::Segments => ("", "segments"),
-        PackingMode::Documents => ("", "documents"),
-    };
-    let why = format!("`data.packing.mode: {name}` does not read it");
-    let hint = "`separator` is for `full_sentences`, `window_documents` for `best_fit`";
-    ignored("data.packing", packing, &["mode", read], &why, hint, findings);
 }
 
 fn deduplication(config: &DeduplicationConfig, findings: &mut Findings) {
@@ -280,10 +220,10 @@ mod tests {
     fn keys_of_another_schedule() {
         insta::assert_snapshot!(found(&json!({"training": {"lr_power": 2.0, "lr_decay_steps": 50,
             "decay_type": "1-sqrt", "min_lr_ratio": 0.1}})), @"
-        `training.lr_power` is given, but only the schedule `polynomial` reads it
-        `training.lr_decay_steps` is given, but only the schedule `warmup_stable_decay` reads it
-        `training.decay_type` is given, but only the schedule `warmup_stable_decay` reads it
-        `training.min_lr_ratio` is given, but only the schedule `warmup_stable_decay` reads it
+        `training.decay_type` is given, but `training.lr_scheduler_type: linear` does not read it
+        `training.lr_decay_steps` is given, but `training.lr_scheduler_type: linear` does not read it
+        `training.lr_power` is given, but `training.lr_scheduler_type: linear` does not read it
+        `training.min_lr_ratio` is given, but `training.lr_scheduler_type: linear` does not read it
         ");
         for right in [
             json!({"training": {"lr_power": 2.0, "lr_scheduler_type": "polynomial"}}),
@@ -300,10 +240,10 @@ mod tests {
         let keys =
             json!({"optim": "lion", "adam_epsilon": 1e-6, "adam_bias_correction": false, "muon": muon});
         insta::assert_snapshot!(found(&json!({"training": keys})), @"
-        `training.adam_epsilon` is given, but the optimizer `lion` does not read it
-        `training.adam_bias_correction` is given, but the optimizer `lion` does not read it
-        `training.muon.nesterov` is given, but `training.optim` is not `muon`
-        `training.muon.adjust_lr_fn` is given, but `training.optim` is not `muon`
+        `training.adam_bias_correction` is given, but `training.optim: lion` does not read it
+        `training.adam_epsilon` is given, but `training.optim: lion` does not read it
+        `training.muon.nesterov` is given, but `training.optim: lion` does not read it
+        `training.muon.adjust_lr_fn` is given, but `training.optim: lion` does not read it
         ");
         for right in [
             json!({"training": {"optim": "lion", "adam_beta1": 0.95, "adam_beta2": 0.98}}),
@@ -325,10 +265,10 @@ mod tests {
                 {"files": ["b"], "format": "text", "field": "body"}],
         }, "training": {"batch_size_ramp": {"start_micro_batches": 2}}});
         insta::assert_snapshot!(found(&data), @"
-        `data.sources.0.document` is given, but only plain text is cut into documents
-        `data.sources.1.field` is given, but plain text has no fields
         `data.packing.separator` is given, but `data.packing.mode: segments` does not read it
         `data.packing.window_documents` is given, but `data.packing.mode: segments` does not read it
+        `data.sources.0.document` is given, but only plain text is cut into documents
+        `data.sources.1.field` is given, but plain text has no fields
         `data.deduplication.shingle_words` is given, but neither `exact` nor `near_threshold` is set
         `data.deduplication.memory_bytes` is given, but neither `exact` nor `near_threshold` is set
         `data.filters.language.min_letters` is given, but `data.filters.language.expected` is empty
