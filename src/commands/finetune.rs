@@ -77,7 +77,7 @@ impl Outcome {
         self.results.get(name).copied().unwrap_or(f64::NAN)
     }
 
-    /// What a reader of the scores must know about the run.
+    /// A note next to the scores about how the run ended; empty if it was trained to its end.
     fn note(&self) -> String {
         let [step, planned] = self.steps;
         match self.end {

@@ -1,4 +1,4 @@
-//! What the fields of the configuration declare about their keys: each fact stands once, on the field.
+//! Facts about the keys of a configuration, read from the declarations on the fields of its structs.
 //!
 //! A field declares by `#[schemars(...)]`, so that JSON Schema carries the facts:
 //!
@@ -7,13 +7,13 @@
 //! | `range(min, max)`, `extend("exclusiveMinimum")`, `extend("exclusiveMaximum")` | limits of a number |
 //! | `length(min = 1)`, `length(max)` | a text that is not empty, most items of a list |
 //! | `example` | a usual value, for hints |
-//! | `extend("x-on-resume" = OnResume::...)` | what a change means for a run that goes on; without it, a new run |
-//! | `extend("x-decides-losses" = bool)` | whether runs with different values have losses that can be compared |
+//! | `extend("x-on-resume" = OnResume::...)` | effect of a change on a resumed run; without it, a new run is needed |
+//! | `extend("x-decides-losses" = bool)` | true if only runs with equal values have comparable losses |
 //! | `extend("x-path" = true)` | the value names files or folders |
 //! | `extend("x-other-names" = [...])` | names that are accepted, too |
 //! | `extend("x-foreign-names" = [...])` | names in other programs, for hints and `config convert` |
 //! | `extend("x-foreign-hint" = "...")` | how a hint at a foreign name ends |
-//! | `extend("x-only-with" = [key, value, ...])` | the key has no effect unless the other key has one of the values |
+//! | `extend("x-only-with" = [key, value, ...])` | no effect unless the other key has one of the values |
 //!
 //! `validate`, `resume`, `likeness`, `variables`, `foreign` and the page of all keys read them here.
 
@@ -63,8 +63,8 @@ pub(crate) struct Facts {
 #[derive(Debug)]
 pub(crate) struct Declared(BTreeMap<String, Facts>);
 
-static PRETRAIN: LazyLock<Declared> = LazyLock::new(|| Declared::of(Kind::Pretrain));
-static FINETUNE: LazyLock<Declared> = LazyLock::new(|| Declared::of(Kind::Finetune));
+static PRETRAIN: LazyLock<Declared> = LazyLock::new(|| Declared::read(Kind::Pretrain));
+static FINETUNE: LazyLock<Declared> = LazyLock::new(|| Declared::read(Kind::Finetune));
 
 /// Returns the JSON Schema of a kind of configuration as its structs declare it.
 pub(crate) fn declared_schema(kind: Kind) -> Json {
@@ -102,13 +102,13 @@ pub(crate) fn nearest<T>(path: &str, pick: impl Fn(&Facts) -> Option<T>) -> Opti
     }
 }
 
-/// Returns the names that are accepted besides those of keys, each with the name of its key.
+/// Returns the other names that are accepted, each with the name of its key.
 pub(crate) fn other_names() -> &'static [(&'static str, &'static str)] {
     static NAMES: LazyLock<Vec<(&str, &str)>> = LazyLock::new(|| {
-        let of_key = |(path, facts): (&'static str, &'static Facts)| {
-            facts.other_names.iter().map(move |other| (other.as_str(), last_key(path)))
-        };
-        let mut names: Vec<_> = all().flat_map(of_key).collect();
+        let mut names = Vec::new();
+        for (path, facts) in all() {
+            names.extend(facts.other_names.iter().map(|other| (other.as_str(), last_key(path))));
+        }
         names.sort_unstable();
         names.dedup();
         names
@@ -128,7 +128,7 @@ impl Declared {
         keys.filter(|(_, facts)| !facts.only_with.is_empty())
     }
 
-    fn of(kind: Kind) -> Self {
+    fn read(kind: Kind) -> Self {
         let schema = declared_schema(kind);
         let mut keys = BTreeMap::new();
         collect("", &schema, &schema, &mut keys);
@@ -173,16 +173,18 @@ fn resolved(field: &Json, root: &Json) -> Json {
 mod tests {
     use super::*;
 
+    fn get(path: &str) -> &'static Facts {
+        declared(Kind::Pretrain).get(path).expect("is a key")
+    }
+
     #[test]
     fn facts_come_from_fields_tables_items_and_types() {
-        let keys = declared(Kind::Pretrain);
-        let get = |path| keys.get(path).expect("is a key");
         assert_eq!(get("data.sources.3.weight").maximum, Some(1000.0));
         assert_eq!(get("model.roberta.hidden_size").minimum, Some(1.0));
         assert_eq!(get("training.per_device_train_batch_size").minimum, Some(1.0), "of its type");
         assert_eq!(get("training.weight_average.every").minimum, Some(1.0), "of an optional table");
         assert_eq!(get("data.filters.repetition.max_top_ngram_chars.0").maximum, Some(1.0));
-        assert!(keys.get("training.class_weights.cat").is_none(), "a label is no key");
+        assert_eq!(declared(Kind::Pretrain).get("training.class_weights.cat"), None, "a label is no key");
         assert_eq!(nearest("cache.dir", |facts| facts.on_resume), Some(OnResume::Free), "of its table");
         assert_eq!(nearest("training.learning_rate", |facts| facts.on_resume), None);
         assert!(declared(Kind::Finetune).get("model").expect("is a key").is_path);

@@ -1,6 +1,6 @@
 //! Keys and values of other trainers, with their counterparts in mlmtrain: one table of keys, one of values.
 //!
-//! Data for the hints of errors and for `convert.rs`. Other names of our own keys stand on their fields.
+//! Data for the hints of errors and for `convert.rs`. The fields of our own keys declare their other names.
 
 use Elsewhere::{Hint, Key, Nowhere, Value};
 
@@ -20,7 +20,7 @@ pub(super) enum Elsewhere {
 }
 
 /// Keys of Hugging Face's `TrainingArguments` and example scripts and of other trainers that are not just
-/// another name of a key: such names stand on the field of the key, as `x-foreign-names`.
+/// another name of a key: fields declare such names as `x-foreign-names`.
 const KEYS: &[(&[&str], Elsewhere)] = &[
     (&["fp16", "half_precision"], Value("precision.compute", "f16")),
     (&["bf16"], Value("precision.compute", "bf16")),

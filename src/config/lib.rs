@@ -1,7 +1,7 @@
 //! The configuration of a run: strict YAML/JSON structs with the names of Hugging Face's hyper-parameters.
 //!
-//! Uses no tensors and no devices, so checking a configuration takes milliseconds on any machine. What is to be
-//! known about a key stands on its field (`facts.rs`); `validate` has the rules that several keys make together.
+//! Uses no tensors and no devices, so checking a configuration takes milliseconds on any machine. Each field
+//! declares what is known about its key (`facts.rs`); `validate` has the rules that several keys make together.
 
 pub mod batch_size;
 pub mod batching;

@@ -1,8 +1,8 @@
-//! What a changed value means for a run that goes on; declared on the field of each key.
+//! The effect of a changed value on a resumed run, which the field of each key declares.
 
 use serde::{Deserialize, Serialize};
 
-/// What a changed value of a key means for a run that goes on. Keys without one need a new run.
+/// Effect of a changed value on a resumed run. A key without one needs a new run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum OnResume {

@@ -18,8 +18,8 @@ const INTRODUCTION: &str = "# All keys
 file. Whole numbers may have a unit (`64MB`, `5k`), and any value may be a variable (`${NAME:-default}`). The guides are
 listed in [README.md](README.md).
 
-A default of – means that the key is required or that its absence has a meaning of its own. A run that goes on takes
-another value of a key only where the column \"on resume\" says so; all other keys need a new run.
+A default of – means that the key is required or that its absence has a meaning of its own. A resumed run takes another
+value of a key only where the column \"on resume\" says so; all other keys need a new run.
 ";
 
 /// Keys that both configurations have are described once, under the first one.
@@ -197,7 +197,7 @@ fn range_of(value: &Json) -> String {
     if parts.is_empty() { String::new() } else { format!(", {}", parts.join(" and ")) }
 }
 
-/// Whether a run may go on with another value of the key at `path`.
+/// Says if a resumed run may have another value of the key at `path`.
 fn on_resume(path: &str) -> &'static str {
     match facts::nearest(&path.replace("[]", ".*"), |facts| facts.on_resume) {
         None => "",

@@ -121,8 +121,8 @@ fn short(value: f64) -> String {
 /// value than those with which they have an effect.
 fn without_effect(kind: Kind, path: &str, facts: &Facts, config: &Json, findings: &mut Findings) {
     let [other, wanted @ ..] = facts.only_with.as_slice() else { return };
-    let at = |path: &str| config.pointer(&format!("/{}", path.replace('.', "/")));
-    let (Some(given), Some(Json::String(has))) = (at(path), at(other)) else { return };
+    let [given, has] = [path, other].map(|path| config.pointer(&format!("/{}", path.replace('.', "/"))));
+    let (Some(given), Some(Json::String(has))) = (given, has) else { return };
     if wanted.contains(has) {
         return;
     }

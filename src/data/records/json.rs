@@ -45,7 +45,7 @@ impl<'de> Visitor<'de> for EachOnce {
 }
 
 /// Returns `json` with null for each `NaN`, `Infinity` and `-Infinity`, which Python's `json` writes although
-/// they are not valid JSON; `None` if there are none.
+/// they are not valid JSON; `None` without any.
 pub(crate) fn without_nan(json: &str) -> Option<String> {
     let mut text = String::with_capacity(json.len() + 16);
     let mut rest = json;
