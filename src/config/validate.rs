@@ -54,7 +54,6 @@ pub fn validate_generator(config: &PretrainConfig, model: &ModelConfig) -> Vec<P
 
 pub(super) fn pretrain_findings(config: &PretrainConfig) -> Vec<Finding> {
     let mut findings = Findings::default();
-    declared::declarations(Kind::Pretrain, config, &mut findings);
     let mut decaying = config.clone();
     if config.decay_from.is_some() {
         // The length and the schedule of a decay follow from the checkpoint.
@@ -62,6 +61,7 @@ pub(super) fn pretrain_findings(config: &PretrainConfig) -> Vec<Finding> {
         decaying.training.lr_scheduler_type = SchedulerType::WarmupStableDecay;
     }
     let config = &decaying;
+    declared::declarations(Kind::Pretrain, config, &mut findings);
     data::run(&config.run, &mut findings);
     data::unlimited(config, &mut findings);
     sources::sources(&config.data, &config.training.phases, &mut findings);

@@ -227,11 +227,7 @@ mod tests {
     fn lists_and_models() {
         insta::assert_snapshot!(found(|d| d.filters.words.max_count = Some(3)), @"`data.filters.words` has a limit, but no `files` (name a file with one word a line)");
         insta::assert_snapshot!(found(|d| { d.filters.gopher.enabled = true; d.filters.gopher.stop_words.clear() }), @"`data.filters.gopher.stop_words` is empty, every document would be left out (name a list, such as `[finnish]`, or set `min_stop_words: null`)");
-        insta::assert_snapshot!(found(|d| d.filters.perplexity.max_perplexity = Some(1.0)), @"
-        `data.filters.perplexity.max_perplexity` is given, but no `reference_files` (name files of good text to learn from)
-        ");
-        insta::assert_snapshot!(found(|d| d.filters.perplexity.reference_files = vec![String::new()]), @"
-        `data.filters.perplexity.reference_files` is given, but no `max_perplexity` (`max_perplexity: 30` is a start)
-        ");
+        insta::assert_snapshot!(found(|d| d.filters.perplexity.max_perplexity = Some(1.0)), @"`data.filters.perplexity.max_perplexity` is given, but no `reference_files` (name files of good text to learn from)");
+        insta::assert_snapshot!(found(|d| d.filters.perplexity.reference_files = vec![String::new()]), @"`data.filters.perplexity.reference_files` is given, but no `max_perplexity` (`max_perplexity: 30` is a start)");
     }
 }

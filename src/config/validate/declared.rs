@@ -85,7 +85,8 @@ fn share(path: &str, number: &Number, facts: &Facts) -> Option<(String, String)>
         return None;
     }
     let message = format!("`{path}` is {value}, it must {}", limits(facts));
-    let most = facts.maximum.or(facts.exclusive_maximum);
+    // A rate of dropout or a decay, from 0 to below 1, is not thought of in percent.
+    let most = facts.maximum.or(facts.exclusive_minimum.and(facts.exclusive_maximum));
     let is_share = most.is_some_and(|most| most <= 1.0)
         && facts.examples.first().and_then(Json::as_f64).is_none_or(|usual| usual >= 0.01);
     let hint = match facts.examples.first() {
@@ -164,7 +165,7 @@ mod tests {
 
     #[test]
     fn limits_are_named_with_a_hint() {
-        let cases: [(&str, Json); 12] = [
+        let cases: [(&str, Json); 13] = [
             ("data.deduplication.near_threshold", 0.4.into()),
             ("data.deduplication.near_threshold", 80.0.into()),
             ("data.deduplication.shingle_words", 0.into()),
@@ -172,6 +173,7 @@ mod tests {
             ("mlm.mlm_probability", 0.0.into()),
             ("mlm.random_replace_prob", (-0.5).into()),
             ("training.adam_beta2", 0.999_999_99.into()),
+            ("training.adam_beta2", 2.0.into()),
             ("training.learning_rate", 0.0.into()),
             ("training.weight_decay", (-1.0).into()),
             ("run.output_dir", "".into()),
@@ -187,6 +189,7 @@ mod tests {
         `mlm.mlm_probability` is 0, it must be above 0 and at most 1 (`0.15` is usual)
         `mlm.random_replace_prob` is -0.5, it must lie between 0 and 1 (give it a larger value)
         `training.adam_beta2` is 0.99999999, it must be at least 0 and below 1 (`0.999` is usual)
+        `training.adam_beta2` is 2, it must be at least 0 and below 1 (`0.999` is usual)
         `training.learning_rate` is 0, it must be above 0 (give it a larger value)
         `training.weight_decay` is -1, it must be at least 0 (give it a larger value)
         `run.output_dir` is empty (write it like `runs/first`)

@@ -150,7 +150,7 @@ fn flags_stand_for_the_keys_of_the_same_meaning_and_settings_go_before_them() {
 #[test]
 fn scores_of_a_run_that_its_time_limit_ended_say_so() {
     let place = workplace();
-    let limit = ["--max-steps", "1000000", "--set", "training.max_train_time=300ms", "--output-dir", "t"];
+    let limit = ["--max-steps", "1000000", "--set", "training.max_train_time=1s", "--output-dir", "t"];
     let told = place.program(&[FLAGS, &limit].concat(), "").ok().stdout;
     assert!(told.contains("  (`training.max_train_time` ended it at step "), "{told}");
     assert!(told.contains(" of 1000000)"), "{told}");
