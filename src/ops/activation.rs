@@ -79,8 +79,17 @@ pub fn backward<'a, D: Into<Accumulator<'a>>>(
     bias_f: Option<&Tensor>,
     dbias_f: Option<D>,
 ) -> Result<Tensor> {
+    backward_compiled(function, dy_tf, saved_tf, bias_f, dbias_f.map(Into::into))
+}
+
+fn backward_compiled(
+    function: Function,
+    dy_tf: &Tensor,
+    saved_tf: &Tensor,
+    bias_f: Option<&Tensor>,
+    dbias_f: Option<Accumulator<'_>>,
+) -> Result<Tensor> {
     let name = function.name();
-    let dbias_f = dbias_f.map(Into::into);
     let bias_f = bias_f.filter(|_| !function.saves_output());
     check_shape(&format!("{name}: output gradient"), dy_tf, saved_tf.dims())?;
     let bias_gradient = dbias_f.map(|dbias| dbias.sum);

@@ -27,7 +27,10 @@ pub use crate::update::{Buffers, Group, Hyper};
 /// Applies one update in place to all elements of `groups`, which must be in ascending order, within `N`, and
 /// must not overlap.
 pub fn update<'a>(buffers: Buffers<'_>, groups: impl Into<Groups<'a>>, hyper: &Hyper) -> Result<()> {
-    let groups = groups.into();
+    update_compiled(buffers, groups.into(), hyper)
+}
+
+fn update_compiled(buffers: Buffers<'_>, groups: Groups<'_>, hyper: &Hyper) -> Result<()> {
     buffers.check("adamw", groups.list, hyper)?;
     match Gpu::of(buffers.parameters)? {
         None => cpu::update(buffers, groups.list, hyper),

@@ -55,7 +55,10 @@ impl Totals {
 /// Computes the loss of `logits_mv` and the number of correct predictions. A label that is not below `V` is
 /// an error that names it.
 pub fn forward<'a>(logits_mv: &Tensor, labels: impl Into<Indices<'a>>) -> Result<Entropy> {
-    let labels = labels.into();
+    forward_compiled(logits_mv, labels.into())
+}
+
+fn forward_compiled(logits_mv: &Tensor, labels: Indices<'_>) -> Result<Entropy> {
     check(logits_mv, labels)?;
     match Gpu::of(logits_mv)? {
         None => by_dtype!("cross entropy", logits_mv, T => cpu::forward::<T>(logits_mv, labels.host())),
@@ -71,7 +74,15 @@ pub fn backward<'a>(
     log_sum_exp_m: &Tensor,
     scale: f32,
 ) -> Result<Tensor> {
-    let labels = labels.into();
+    backward_compiled(logits_mv, labels.into(), log_sum_exp_m, scale)
+}
+
+fn backward_compiled(
+    logits_mv: Tensor,
+    labels: Indices<'_>,
+    log_sum_exp_m: &Tensor,
+    scale: f32,
+) -> Result<Tensor> {
     check(&logits_mv, labels)?;
     check_shape("cross entropy: log sum exp", log_sum_exp_m, &[labels.len()])?;
     match Gpu::of(&logits_mv)? {

@@ -84,8 +84,11 @@ pub fn forward<'a>(
     row_keys: impl Into<Indices<'a, u64>>,
     dropout: Option<&Dropout>,
 ) -> Result<Tensor> {
+    forward_compiled(x_td, row_keys.into(), dropout)
+}
+
+fn forward_compiled(x_td: &Tensor, row_keys: Indices<'_, u64>, dropout: Option<&Dropout>) -> Result<Tensor> {
     let Some(dropout) = Dropout::active(dropout)? else { return Ok(x_td.clone()) };
-    let row_keys = row_keys.into();
     check_len("dropout: row keys", row_keys.len(), x_td.dims2()?.0)?;
     match Gpu::of(x_td)? {
         None => by_dtype!("dropout", x_td, T => cpu::apply::<T>(x_td, row_keys.host(), dropout)),

@@ -22,7 +22,10 @@ use crate::tensor::{check_len, check_one_dtype, check_shape};
 
 /// Returns `y_md`, the rows of `x_td` at `positions`; a position of `T` or more is an error that names it.
 pub fn forward<'a>(x_td: &Tensor, positions: impl Into<Indices<'a>>) -> Result<Tensor> {
-    let positions = positions.into();
+    forward_compiled(x_td, positions.into())
+}
+
+fn forward_compiled(x_td: &Tensor, positions: Indices<'_>) -> Result<Tensor> {
     check_ids("gather rows: position", positions, x_td.dims2()?.0)?;
     match Gpu::of(x_td)? {
         None => by_dtype!("gather rows", x_td, T => cpu::forward::<T>(x_td, positions.host())),
@@ -33,7 +36,10 @@ pub fn forward<'a>(x_td: &Tensor, positions: impl Into<Indices<'a>>) -> Result<T
 /// Returns `dx_td`, which has `tokens` rows. The gradients of a row that was gathered several times are added
 /// in the order of `positions`.
 pub fn backward<'a>(dy_md: &Tensor, positions: impl Into<Indices<'a>>, tokens: usize) -> Result<Tensor> {
-    let positions = positions.into();
+    backward_compiled(dy_md, positions.into(), tokens)
+}
+
+fn backward_compiled(dy_md: &Tensor, positions: Indices<'_>, tokens: usize) -> Result<Tensor> {
     check_ids("gather rows: position", positions, tokens)?;
     check_len("gather rows: positions", positions.len(), dy_md.dims2()?.0)?;
     match Gpu::of(dy_md)? {
@@ -45,7 +51,10 @@ pub fn backward<'a>(dy_md: &Tensor, positions: impl Into<Indices<'a>>, tokens: u
 /// Adds the result of [`backward`] to `dx_td`, which must have the dtype of `dy_md`; only rows that were
 /// gathered are touched.
 pub fn backward_onto<'a>(dy_md: &Tensor, positions: impl Into<Indices<'a>>, dx_td: &Tensor) -> Result<()> {
-    let positions = positions.into();
+    backward_onto_compiled(dy_md, positions.into(), dx_td)
+}
+
+fn backward_onto_compiled(dy_md: &Tensor, positions: Indices<'_>, dx_td: &Tensor) -> Result<()> {
     let (tokens, cols) = dx_td.dims2()?;
     check_ids("gather rows: position", positions, tokens)?;
     check_shape("gather rows: output gradient", dy_md, &[positions.len(), cols])?;

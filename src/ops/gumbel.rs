@@ -34,7 +34,10 @@ const MOST_CLASSES: usize = 4 << 24;
 /// Draws one id for each row of `logits_mv`: u32 `[M]` on the device of the logits. Only the low 40 bits of a
 /// key are used.
 pub fn sample<'a>(logits_mv: &Tensor, stream: &Stream, keys: impl Into<Indices<'a, u64>>) -> Result<Tensor> {
-    let keys = keys.into();
+    sample_compiled(logits_mv, stream, keys.into())
+}
+
+fn sample_compiled(logits_mv: &Tensor, stream: &Stream, keys: Indices<'_, u64>) -> Result<Tensor> {
     let (rows, classes) = logits_mv.dims2()?;
     check_len("gumbel: keys", keys.len(), rows)?;
     check_classes("gumbel", classes)?;

@@ -7,10 +7,15 @@
 //! dtype. `cuda.rs` and `kernel.cu` are the GPU code, see [`cuda`]. Ops read no configuration, and no files
 //! except the CUDA libraries.
 //!
-//! Two rules hold for all ops. Gradients of parameters *accumulate* into the tensor that the caller passes,
-//! usually a view of the flat gradient buffer (see [`accumulator`]); gradients of activations are returned as
-//! new tensors. And the partition of every sum into partial sums depends only on shapes, so a result is
-//! bitwise the same for any number of threads.
+//! Three rules hold for all ops:
+//!
+//! 1. Gradients of parameters *accumulate* into the tensor that the caller passes, usually a view of the flat
+//!    gradient buffer (see [`accumulator`]); gradients of activations are returned as new tensors.
+//! 2. The partition of every sum into partial sums depends only on shapes, so a result is bitwise the same for
+//!    any number of threads.
+//! 3. What computes is not generic for other crates: generic code is compiled again in each crate that calls
+//!    it, optimised as that crate is. A function that takes `impl Into<..>` only converts its arguments and
+//!    calls one whose name ends in `_compiled`.
 
 pub mod accumulator;
 pub mod activation;

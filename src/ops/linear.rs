@@ -98,7 +98,15 @@ pub fn backward_parameters<'a>(
     dweight_oi: impl Into<Accumulator<'a>>,
     dbias_o: Option<Accumulator<'a>>,
 ) -> Result<()> {
-    let dweight_oi = dweight_oi.into();
+    backward_parameters_compiled(dy_to, x_ti, dweight_oi.into(), dbias_o)
+}
+
+fn backward_parameters_compiled(
+    dy_to: &Tensor,
+    x_ti: &Tensor,
+    dweight_oi: Accumulator<'_>,
+    dbias_o: Option<Accumulator<'_>>,
+) -> Result<()> {
     check_gradients(x_ti, MapGradients { dy_to, dweight_oi, dbias_o })?;
     match Gpu::of(dy_to)? {
         None => {

@@ -77,7 +77,10 @@ pub fn logits(x_md: &Tensor, map: Map<'_>) -> Result<Tensor> {
 /// Returns the totals, f64 `[4]`, for [`Totals::read`]. A label that is neither 0 nor 1 is an error that
 /// names it; labels that were computed on the GPU are not checked, and count as 0 unless they are 1.
 pub fn forward<'a>(x_md: &Tensor, map: Map<'_>, labels: impl Into<AnyIndices<'a>>) -> Result<Tensor> {
-    let labels = labels.into();
+    forward_compiled(x_md, map, labels.into())
+}
+
+fn forward_compiled(x_md: &Tensor, map: Map<'_>, labels: AnyIndices<'_>) -> Result<Tensor> {
     check(x_md, map)?;
     check_labels(x_md, labels)?;
     match Gpu::of(x_md)? {
@@ -97,7 +100,16 @@ pub fn forward_backward<'a>(
     scale: f32,
     dmap: Map<'_>,
 ) -> Result<(Tensor, Tensor)> {
-    let labels = labels.into();
+    forward_backward_compiled(x_md, map, labels.into(), scale, dmap)
+}
+
+fn forward_backward_compiled(
+    x_md: &Tensor,
+    map: Map<'_>,
+    labels: AnyIndices<'_>,
+    scale: f32,
+    dmap: Map<'_>,
+) -> Result<(Tensor, Tensor)> {
     check(x_md, map)?;
     check_labels(x_md, labels)?;
     check_shape("linear binary cross entropy: weight gradient", dmap.weight, map.weight.dims())?;

@@ -91,7 +91,15 @@ pub fn forward<'a>(
     labels: impl Into<Indices<'a>>,
     draw: Option<Draw<'_>>,
 ) -> Result<(Entropy, Option<Tensor>)> {
-    let labels = labels.into();
+    forward_compiled(x_md, map, labels.into(), draw)
+}
+
+fn forward_compiled(
+    x_md: &Tensor,
+    map: Map<'_>,
+    labels: Indices<'_>,
+    draw: Option<Draw<'_>>,
+) -> Result<(Entropy, Option<Tensor>)> {
     check(x_md, map, labels, draw)?;
     match Gpu::of(x_md)? {
         None => {
@@ -122,7 +130,17 @@ pub fn forward_backward<'a>(
     into: MapGradients<'_>,
     draw: Option<Draw<'_>>,
 ) -> Result<Passed> {
-    let labels = labels.into();
+    forward_backward_compiled(x_md, map, labels.into(), scale, into, draw)
+}
+
+fn forward_backward_compiled(
+    x_md: &Tensor,
+    map: Map<'_>,
+    labels: Indices<'_>,
+    scale: f32,
+    into: MapGradients<'_>,
+    draw: Option<Draw<'_>>,
+) -> Result<Passed> {
     check(x_md, map, labels, draw)?;
     check_shape("linear cross entropy: weight gradient", into.dweight_vd.sum, map.weight_vd.dims())?;
     check_shape("linear cross entropy: bias gradient", into.dbias_v.sum, map.bias_v.dims())?;

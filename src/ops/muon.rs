@@ -85,7 +85,16 @@ pub fn update<'a>(
     hyper: &Hyper,
     settings: &Settings,
 ) -> Result<()> {
-    let groups = groups.into();
+    update_compiled(buffers, groups.into(), shapes, hyper, settings)
+}
+
+fn update_compiled(
+    buffers: Buffers<'_, 1>,
+    groups: Groups<'_>,
+    shapes: &[[usize; 2]],
+    hyper: &Hyper,
+    settings: &Settings,
+) -> Result<()> {
     buffers.check("muon", groups.list, hyper)?;
     let lens = groups.list.iter().map(|group| group.range.len());
     if !lens.eq(shapes.iter().map(|[rows, cols]| rows * cols)) || shapes.as_flattened().contains(&0) {

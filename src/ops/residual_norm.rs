@@ -91,7 +91,16 @@ pub fn forward<'a>(
     row_keys: impl Into<Indices<'a, u64>>,
     dropout: Option<&Dropout>,
 ) -> Result<(Tensor, Saved)> {
-    let row_keys = row_keys.into();
+    forward_compiled(x_td, residual_td, weights, row_keys.into(), dropout)
+}
+
+fn forward_compiled(
+    x_td: &Tensor,
+    residual_td: &Tensor,
+    weights: &Weights<'_>,
+    row_keys: Indices<'_, u64>,
+    dropout: Option<&Dropout>,
+) -> Result<(Tensor, Saved)> {
     let dropout = Dropout::active(dropout)?;
     let (tokens, hidden) = x_td.dims2()?;
     check_shape("residual norm: residual", residual_td, &[tokens, hidden])?;
@@ -124,7 +133,18 @@ pub fn backward<'a>(
     row_keys: impl Into<Indices<'a, u64>>,
     dropout: Option<&Dropout>,
 ) -> Result<(Tensor, Tensor)> {
-    let row_keys = row_keys.into();
+    backward_compiled(dy_td, d_sum_td, saved, norm_weight_d, into, row_keys.into(), dropout)
+}
+
+fn backward_compiled(
+    dy_td: &Tensor,
+    d_sum_td: Option<&Tensor>,
+    saved: &Saved,
+    norm_weight_d: &Tensor,
+    into: &WeightGradients<'_>,
+    row_keys: Indices<'_, u64>,
+    dropout: Option<&Dropout>,
+) -> Result<(Tensor, Tensor)> {
     let dropout = Dropout::active(dropout)?;
     let (tokens, hidden) = saved.sum_td.dims2()?;
     check_shape("residual norm: output gradient", dy_td, &[tokens, hidden])?;
