@@ -15,5 +15,6 @@
 //! | bf16, f16 | any other | `cpu/widened.rs`: the same conversion, in plain loops |
 
 pub mod cpu;
+pub mod sparse;
 #[cfg(test)]
 mod tests;

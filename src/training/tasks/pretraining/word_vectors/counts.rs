@@ -6,6 +6,7 @@ use anyhow::Result;
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
 
 use data::shards::ShardSet;
+use ops::matmul::sparse::SparseRows;
 
 /// Number of tokens to either side that count as neighbours; a neighbour at distance d has the weight 1/d.
 pub(super) const WINDOW: usize = 5;
@@ -111,7 +112,13 @@ impl Associations {
         self.starts.len() - 1
     }
 
+    /// The positive entries by rows.
+    pub(super) fn rows(&self) -> SparseRows<'_> {
+        SparseRows { starts: &self.starts, columns: &self.columns, values: &self.values }
+    }
+
     /// The positive entries of a row, with their columns.
+    #[cfg(test)]
     pub(super) fn row(&self, row: usize) -> impl Iterator<Item = (usize, f32)> {
         let range = self.starts[row]..self.starts[row + 1];
         let columns = self.columns[range.clone()].iter().map(|&column| column as usize);

@@ -3,11 +3,11 @@
 
 use anyhow::Result;
 use candle_core::{Device, Tensor};
-use rayon::iter::{IndexedParallelIterator, IntoParallelIterator, ParallelIterator};
-use rayon::slice::ParallelSliceMut;
+use rayon::iter::{IntoParallelIterator, ParallelIterator};
 
 use crate::tasks::pretraining::word_vectors::counts::Associations;
 use base::rng::Stream;
+use ops::matmul::sparse::multiply;
 
 /// Number of multiplications; each reduces the component of the basis outside the dominant subspace.
 pub(super) const ROUNDS: u64 = 8;
@@ -23,7 +23,7 @@ pub(super) fn dominant(
     let draws = (0..matrix.len() * dimensions).into_par_iter();
     let mut basis: Vec<f32> = draws.map(|index| stream.normal(index as u64) as f32).collect();
     for _ in 0..ROUNDS {
-        let product = multiply(matrix, &basis, dimensions);
+        let product = multiply(matrix.rows(), &basis, dimensions);
         let mut columns = Tensor::from_vec(product, (matrix.len(), dimensions), &Device::Cpu)?;
         // The second time removes the rounding errors of the first (CholeskyQR2, Yamamoto et al. 2015).
         for _ in 0..2 {
@@ -34,18 +34,6 @@ pub(super) fn dominant(
         after()?;
     }
     Ok(Some(basis))
-}
-
-/// Multiplies `matrix` by `basis`.
-fn multiply(matrix: &Associations, basis: &[f32], dimensions: usize) -> Vec<f32> {
-    let mut product = vec![0.0; basis.len()];
-    product.par_chunks_exact_mut(dimensions).enumerate().for_each(|(row, out)| {
-        for (column, value) in matrix.row(row) {
-            let from = &basis[column * dimensions..][..dimensions];
-            out.iter_mut().zip(from).for_each(|(out, from)| *out += value * from);
-        }
-    });
-    product
 }
 
 /// Orthonormal columns that span the same space: `Y R^-1`, where `R^T R = Y^T Y`; `None` if the columns are
