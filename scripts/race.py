@@ -9,14 +9,14 @@ AdamW, a linear schedule that ends after `--minutes`, dropout 0.1, rows of `--ro
 that is best after a fifth of the time with the first seed, so that it is not beaten by a bad rate.
 
 mlmtrain then gets whole runs, each with a schedule of its own length: a tenth of the minutes first, then more or less
-until one run reaches the loss of the usual script and one of a sixth fewer steps does not. The text is cleaned, deduplicated
-and tokenized once, by `mlmtrain prepare`; neither side is charged for it. The usual script is charged for its training
-loop, mlmtrain for the whole process but the validation at its end.
+until one run reaches the loss of the usual script and one of a sixth fewer steps does not. The text is cleaned,
+deduplicated and tokenized once, by `mlmtrain prepare`; neither side is charged for it. The usual script is charged for
+its training loop, mlmtrain for the whole process but the validation at its end.
 
 Transformers judges both: the loss on the same masked tokens of documents that neither side trained on. Everything that is
 finished is kept in `--output`, and the same command continues. Needs torch, transformers, accelerate, and `zstd`.
 """
-import argparse, glob, json, math, os, statistics, subprocess, sys, time
+import argparse, glob, json, math, os, shutil, statistics, subprocess, sys, time
 
 LENGTH = 128
 JUDGED_ROWS = 400
@@ -36,7 +36,7 @@ def options():
     parser.add_argument("--rates", default="5e-5,1e-3", help="learning rates of the usual script")
     parser.add_argument("--rows", type=int, default=32, help="rows of an update, on both sides")
     parser.add_argument("--threads", type=int, default=os.cpu_count())
-    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="keys of mlmtrain's configuration")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="of mlmtrain's configuration")
     parser.add_argument("--output", default="runs/race")
     parser.add_argument("--peer", metavar="JOB", help=argparse.SUPPRESS)
     return parser.parse_args()
@@ -117,7 +117,8 @@ def judge(o, folder):
     with torch.no_grad():
         for at in range(0, len(ids), 32):
             logits = model(input_ids=inputs[at : at + 32]).logits[chosen[at : at + 32]]
-            losses.append(torch.nn.functional.cross_entropy(logits, ids[at : at + 32][chosen[at : at + 32]], reduction="none"))
+            labels = ids[at : at + 32][chosen[at : at + 32]]
+            losses.append(torch.nn.functional.cross_entropy(logits, labels, reduction="none"))
     return torch.cat(losses).mean().item()
 
 
@@ -139,8 +140,8 @@ def train_peer(o, job):
     trainer = transformers.Trainer(
         model=transformers.RobertaForMaskedLM(config),
         args=transformers.TrainingArguments(
-            output_dir=job["folder"], per_device_train_batch_size=o.rows, learning_rate=job["rate"], max_steps=job["steps"],
-            seed=job["seed"], use_cpu=True, save_strategy="no", report_to=[], disable_tqdm=True, logging_steps=200,
+            output_dir=job["folder"], per_device_train_batch_size=o.rows, learning_rate=job["rate"],
+            max_steps=job["steps"], seed=job["seed"], use_cpu=True, save_strategy="no", report_to=[], disable_tqdm=True, logging_steps=200,
         ),
         data_collator=transformers.DataCollatorForLanguageModeling(tokens, mlm_probability=0.15),
         train_dataset=examples,
@@ -157,7 +158,8 @@ def peer(o, name, seed, rate, steps):
 
     def work(folder):
         job = json.dumps({"folder": folder, "seed": seed, "rate": rate, "steps": steps})
-        done = subprocess.run([sys.executable, __file__, *sys.argv[1:], "--peer", job], stdout=subprocess.PIPE, text=True)
+        command = [sys.executable, __file__, *sys.argv[1:], "--peer", job]
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
         if done.returncode:
             sys.exit("the usual script failed")
         return json.loads(done.stdout.splitlines()[-1]) | {"model": folder}
@@ -187,6 +189,8 @@ def once(o, name, work):
     folder = os.path.join(o.output, name)
     record = os.path.join(folder, "race.json")
     if not os.path.exists(record):
+        # A run that was interrupted would go on, and its time would be that of the rest.
+        shutil.rmtree(folder, ignore_errors=True)
         result = work(folder)
         result["loss"] = judge(o, result["model"])
         with open(record, "w") as file:
@@ -198,8 +202,8 @@ def once(o, name, work):
 
 
 def shortest(o, seed, first, most, loss):
-    """mlmtrain's shortest run that reaches `loss`, by steps: `first` is tried first, `most` is the longest. None if that
-    does not reach it either."""
+    """mlmtrain's run of the fewest steps that reaches `loss`; `first` steps are tried first, `most` at most. None if
+    those do not reach it either."""
     short, enough = 0, None
     steps = first
     while True:
@@ -258,7 +262,8 @@ def main():
             continue
         ratios.append(theirs["seconds"] / result["seconds"])
         print(f"seed {seed}: {theirs['loss']:.4f} after {theirs['seconds']:.0f} s by the usual script (rate {rate:g}), "
-              f"{result['loss']:.4f} after {result['seconds']:.0f} s by mlmtrain: {ratios[-1]:.1f} times faster", flush=True)
+              f"{result['loss']:.4f} after {result['seconds']:.0f} s by mlmtrain: {ratios[-1]:.1f} times faster",
+              flush=True)
     if ratios:
         print(f"{o.shape}, {o.minutes:g} minutes: {statistics.mean(ratios):.1f} times faster "
               f"({min(ratios):.1f} to {max(ratios):.1f}, {len(ratios)} seeds)")

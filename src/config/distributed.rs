@@ -6,7 +6,6 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::on_resume::OnResume;
-
 use base::error::Problem;
 use base::quantity::parse_duration;
 

@@ -204,6 +204,7 @@ mod tests {
             for (path, facts) in declared(kind).conditions() {
                 assert!(declared(kind).get(&facts.only_with[0]).is_some(), "{path}");
                 assert!(facts.only_with.len() > 1, "{path}");
+                assert!(!path.contains(ITEM), "{path}: conditions within lists are not looked at");
             }
         }
     }

@@ -21,6 +21,7 @@ mod distributed;
 mod dotted;
 mod evaluation;
 mod facts;
+mod file_kind;
 pub mod filters;
 pub mod finetune;
 pub mod frozen_layers;
@@ -69,7 +70,6 @@ mod tuning;
 mod validate;
 mod variables;
 mod weight_average;
-mod wrong_kind;
 
 #[cfg(test)]
 mod tests;

@@ -78,7 +78,12 @@ pub struct TrainingConfig {
     #[schemars(extend(
         "x-on-resume" = OnResume::Split,
         "x-other-names" = ["per_gpu_train_batch_size"],
-        "x-foreign-names" = ["batch_size", "train_batch_size_per_device", "micro_batch_size", "device_train_microbatch_size"],
+        "x-foreign-names" = [
+            "batch_size",
+            "train_batch_size_per_device",
+            "micro_batch_size",
+            "device_train_microbatch_size",
+        ],
     ))]
     pub per_device_train_batch_size: BatchSize,
     /// Rows of an update over all devices and micro-batches, given with `per_device_train_batch_size: auto`

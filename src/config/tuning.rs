@@ -14,7 +14,7 @@ use crate::load::Loaded;
 use crate::overrides::Override;
 use crate::shape::Shape;
 use crate::tuning::space::{Choices, candidates};
-use crate::{FinetuneConfig, PretrainConfig, RunSection, TrainingConfig, axes, load, tasks_file, wrong_kind};
+use crate::{FinetuneConfig, PretrainConfig, RunSection, TrainingConfig, axes, file_kind, load, tasks_file};
 use base::error::{Problem, Problems};
 
 /// Largest number of candidates; more are a typing error.
@@ -95,7 +95,7 @@ pub fn load_tuning(path: &Path, overrides: &[Override], vary: Vary<'_>) -> Resul
         let hint = "name a configuration of `pretrain` or of `finetune`";
         return Err(Problems(vec![problem.at(path.display()).hint(hint)]));
     }
-    let kind = wrong_kind::detect(&root);
+    let kind = file_kind::detect(&root);
     let shape = match kind {
         Kind::Pretrain => Shape::from_struct::<PretrainConfig>(),
         Kind::Finetune => Shape::from_struct::<FinetuneConfig>(),

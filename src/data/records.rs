@@ -1,7 +1,7 @@
-//! Records of files: tables (CSV, TSV), JSON, Parquet and plain lines, of bounded length, each with its line. The corpus
-//! takes its documents from them, tasks their labelled rows.
+//! Records of files: rows of tables (CSV, TSV) and Parquet, JSON objects and plain lines, each of bounded length
+//! and with its line. The corpus makes documents of them, tasks make labelled examples.
 //!
-//! What a field means is not known here.
+//! Gives no meaning to fields.
 
 pub(crate) mod fields;
 pub(crate) mod json;

@@ -45,8 +45,8 @@ fn problem(path: &str, value: &Json, facts: &Facts) -> Option<(String, String)> 
         Json::Null if facts.json_type == "number" => {
             Some((format!("`{path}` is no finite number"), "give it one".into()))
         }
-        Json::Number(number) if number.is_f64() => share(path, number, facts),
-        Json::Number(number) => count(path, number, facts),
+        Json::Number(number) if number.is_f64() => fraction(path, number, facts),
+        Json::Number(number) => whole(path, number, facts),
         Json::String(text) if text.is_empty() && facts.min_length.is_some() => {
             let example = facts.examples.first().and_then(Json::as_str);
             let hint =
@@ -63,7 +63,7 @@ fn problem(path: &str, value: &Json, facts: &Facts) -> Option<(String, String)> 
 }
 
 /// Checks a whole number.
-fn count(path: &str, number: &Number, facts: &Facts) -> Option<(String, String)> {
+fn whole(path: &str, number: &Number, facts: &Facts) -> Option<(String, String)> {
     let value = number.as_f64()?;
     if let Some(least) = facts.minimum.filter(|least| value < *least) {
         let message = format!("`{path}` is {number}, it must be at least {least}");
@@ -74,7 +74,7 @@ fn count(path: &str, number: &Number, facts: &Facts) -> Option<(String, String)>
 }
 
 /// Checks a number that need not be whole.
-fn share(path: &str, number: &Number, facts: &Facts) -> Option<(String, String)> {
+fn fraction(path: &str, number: &Number, facts: &Facts) -> Option<(String, String)> {
     let value = number.as_f64()?;
     let is_above = facts.minimum.is_none_or(|least| value >= least)
         && facts.exclusive_minimum.is_none_or(|least| value > least);

@@ -26,6 +26,7 @@ mod warc;
 mod window;
 
 pub use files::SourceFile;
+
 #[cfg(test)]
 mod tests;
 

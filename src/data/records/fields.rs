@@ -127,7 +127,7 @@ pub(crate) struct Fields {
 
 impl Fields {
     /// Creates a reader of a table that errors call `path`.
-    pub(crate) fn of(text: TextFile, path: Arc<Path>, dialect: Dialect) -> Result<Self> {
+    pub(crate) fn new(text: TextFile, path: Arc<Path>, dialect: Dialect) -> Result<Self> {
         let mut reader = BufReader::with_capacity(BUFFER_BYTES, text);
         let start = reader.fill_buf().with_context(|| format!("cannot read `{}`, line 1", path.display()))?;
         if start.starts_with(BYTE_ORDER_MARK) {

@@ -42,22 +42,27 @@ kernel! {
 
 #[cfg(test)]
 mod tests {
+    use std::ops::Range;
+
     use super::*;
     use base::rng::{Purpose, Stream};
+
+    fn drawn(stream: Stream, indices: Range<usize>) -> Vec<f32> {
+        indices.map(|index| stream.normal(index as u64) as f32).collect()
+    }
 
     #[test]
     fn the_product_is_that_of_the_dense_matrix_to_the_bit() {
         let stream = Stream::new(3, Purpose::Test, 0);
         for (rows, inner, width) in [(1, 1, 1), (5, 7, 3), (40, 33, 17), (9, 64, 128)] {
-            let draw = |from: usize, count: usize| -> Vec<f32> {
-                (from..from + count).map(|index| stream.normal(index as u64) as f32).collect()
-            };
-            let mut sparse = draw(0, rows * inner);
+            let mut sparse = drawn(stream, 0..rows * inner);
             // Half of the entries are not stored, and one row has none.
             sparse.iter_mut().filter(|value| **value < 0.0).for_each(|value| *value = 0.0);
             sparse[(rows - 1) * inner..].fill(0.0);
-            let dense = draw(rows * inner, inner * width);
-            let (mut starts, mut columns, mut values) = (vec![0], Vec::new(), Vec::new());
+            let dense = drawn(stream, rows * inner..(rows + width) * inner);
+            let mut starts = vec![0];
+            let mut columns = Vec::new();
+            let mut values = Vec::new();
             let mut expected = vec![0.0f32; rows * width];
             for (row, expected) in sparse.chunks_exact(inner).zip(expected.chunks_exact_mut(width)) {
                 for (column, value) in row.iter().enumerate().filter(|(_, value)| **value > 0.0) {

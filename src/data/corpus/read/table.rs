@@ -38,7 +38,7 @@ impl TableRows {
         columns: &Columns,
         limits: Limits,
     ) -> Result<Self> {
-        let mut fields = Fields::of(text, Arc::clone(path), dialect)?;
+        let mut fields = Fields::new(text, Arc::clone(path), dialect)?;
         let header = header_of(&mut fields)?;
         let line_bytes = limits.line_bytes;
         let place = format!("{}:{}", path.display(), fields.header_line());

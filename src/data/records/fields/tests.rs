@@ -9,7 +9,7 @@ fn records(text: &str, dialect: Dialect) -> Result<Vec<Vec<Vec<u8>>>> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.csv");
     std::fs::write(&path, text).unwrap();
-    let mut fields = Fields::of(fs::open_text(&path).unwrap(), path.into(), dialect)?;
+    let mut fields = Fields::new(fs::open_text(&path).unwrap(), path.into(), dialect)?;
     let mut records = Vec::new();
     let mut record = Vec::new();
     let mut kept = Kept::new(1000);

@@ -21,7 +21,7 @@ pub(super) struct TableRows {
 
 impl TableRows {
     pub(super) fn open(source: Source, dialect: Dialect) -> Result<Self> {
-        let mut fields = TableFields::of(source.text, Path::new(&source.name).into(), dialect)?;
+        let mut fields = TableFields::new(source.text, Path::new(&source.name).into(), dialect)?;
         let header = header_of(&mut fields)?;
         let mut seen = BTreeSet::new();
         if let Some(twice) = header.iter().find(|name| !seen.insert(name.as_str())) {
