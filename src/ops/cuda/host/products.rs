@@ -73,17 +73,21 @@ unsafe fn one(product: &Description, places: Places, algorithm: usize) -> candle
 unsafe fn typed<T: Element, O: Element>(product: &Description, places: Places, algorithm: usize) {
     let [m, n, k] = product.sizes();
     let place = |layout: &Layout, row: usize, col: usize| layout.leading * col + row;
-    let at = |index: usize, row: usize, col: usize| {
+    let at = &|index: usize, row: usize, col: usize| {
         let (row, col) = if product.transposed[index] { (col, row) } else { (row, col) };
         let start = places.matrices[index].0 as *const T;
         // SAFETY: the caller promises matrices of these sizes.
         unsafe { *start.add(place(&product.layouts[index], row, col)) }.widen()
     };
     let vector = places.vector.0 as *mut O;
+    // Rows of A and columns of B one after the other, each value widened once.
+    let rows: Vec<f32> = (0..m).flat_map(|row| (0..k).map(move |depth| at(0, row, depth))).collect();
+    let columns: Vec<f32> = (0..n).flat_map(|col| (0..k).map(move |depth| at(1, depth, col))).collect();
     for col in 0..n {
+        let column = &columns[col * k..][..k];
         if product.epilogue == Epilogue::ColumnSumsOfB {
             // SAFETY: there is a sum for each column.
-            unsafe { *vector.add(col) = O::narrow((0..k).map(|depth| at(1, depth, col)).sum()) };
+            unsafe { *vector.add(col) = O::narrow(column.iter().sum()) };
         }
         for row in 0..m {
             let out = places.matrices[2].0 as *mut O;
@@ -94,10 +98,9 @@ unsafe fn typed<T: Element, O: Element>(product: &Description, places: Places, a
                 // SAFETY: a bias has a value for each row.
                 start += unsafe { *vector.add(row) }.widen();
             }
-            let part = |first| {
-                let depths = (first..k).step_by(algorithm + 1);
-                depths.map(|depth| at(0, row, depth) * at(1, depth, col)).sum::<f32>()
-            };
+            let factors = rows[row * k..][..k].iter().zip(column);
+            let part =
+                |first| factors.clone().skip(first).step_by(algorithm + 1).map(|(a, b)| a * b).sum::<f32>();
             let sum: f32 = (0..=algorithm).map(part).sum();
             *out = O::narrow(start + sum);
         }

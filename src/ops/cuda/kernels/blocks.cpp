@@ -215,6 +215,21 @@ Slots& next_slots() {
     return block.warps[block.current / WARP].slots[fiber.parity];
 }
 
+void add_products(float (&c)[4], const Slots& of_each_lane, unsigned lane) {
+    auto of = [&](unsigned other) { return reinterpret_cast<const Operands*>(of_each_lane[other]); };
+    float rows[2][16], columns[2][16];
+    for (unsigned k = 0; k < 16; k++) {
+        unsigned holder = k % 8 / 2, place = k / 8 * 2 + k % 2;
+        for (unsigned i = 0; i < 2; i++) {
+            rows[i][k] = of(lane / 4 * 4 + holder)->a[i][place];
+            columns[i][k] = of((lane % 4 * 2 + i) * 4 + holder)->b[place];
+        }
+    }
+    for (unsigned k = 0; k < 16; k++) {
+        for (unsigned i = 0; i < 4; i++) c[i] += rows[i / 2][k] * columns[i % 2][k];
+    }
+}
+
 void start_copy(void* to, const void* from, size_t bytes, bool valid) {
     if (valid) touch(from, bytes, false);
     touch(to, bytes, true);

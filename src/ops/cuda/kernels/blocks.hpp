@@ -53,6 +53,14 @@ using Slots = unsigned char[WARP][64];
 // exchange is enough.
 Slots& next_slots();
 
+// What a lane holds of the tiles A [16, 16] and B [16, 8] (`mma.cuh`): of A two rows, of B one column, each in the
+// columns or rows 2 (lane % 4), the next one, and these two plus 8.
+struct Operands {
+    float a[2][4], b[4];
+};
+// Adds the products of a lane's two rows of A and two columns of B to its values of C, in the order of the depth.
+void add_products(float (&c)[4], const Slots& of_each_lane, unsigned lane);
+
 // Starts an asynchronous copy to shared memory by the running thread. It is carried out only when the thread
 // waits for it, so that a missing wait gives wrong results.
 void start_copy(void* to, const void* from, size_t bytes, bool valid);

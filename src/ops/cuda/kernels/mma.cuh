@@ -24,31 +24,14 @@ inline u32 pack(float low, float high) {
     return u32(narrow<T>(low).bits) | u32(narrow<T>(high).bits) << 16;
 }
 
-namespace host {
-
-template <typename T>
-float half_of(u32 two, int which) {
-    return widen(T{uint16_t(two >> (16 * which))});
-}
-
-struct Operands {
-    u32 a[4], b[2];
-};
-
-}  // namespace host
-
 template <typename T>
 inline void mma(float (&c)[4], const u32 (&a)[4], u32 b0, u32 b1) {
-    host::Operands mine = {{a[0], a[1], a[2], a[3]}, {b0, b1}};
-    const auto& slots = host::share(mine);
-    int g = threadIdx.x % WARP / 4, column = threadIdx.x % 4 * 2;
-    for (int i = 0; i < 4; i++) {
-        for (int k = 0; k < 16; k++) {
-            auto left = host::value_of<host::Operands>(slots, g * 4 + k % 8 / 2);
-            auto right = host::value_of<host::Operands>(slots, (column + i % 2) * 4 + k % 8 / 2);
-            c[i] += host::half_of<T>(left.a[i / 2 + k / 8 * 2], k % 2) * host::half_of<T>(right.b[k / 8], k % 2);
-        }
-    }
+    auto low = [](u32 two) { return widen(T{uint16_t(two)}); };
+    auto high = [](u32 two) { return widen(T{uint16_t(two >> 16)}); };
+    // Each value is widened once, by the lane that holds it.
+    host::Operands mine = {{{low(a[0]), high(a[0]), low(a[2]), high(a[2])}, {low(a[1]), high(a[1]), low(a[3]), high(a[3])}},
+                           {low(b0), high(b0), low(b1), high(b1)}};
+    host::add_products(c, host::share(mine), threadIdx.x % WARP);
 }
 
 inline void load_matrices(u32 (&r)[4], const void* row) {

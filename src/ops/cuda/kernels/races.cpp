@@ -31,12 +31,12 @@ struct Cell {
     } read;
 };
 
-// Accesses to a word of four bytes: recorded for the whole word, until one byte is accessed by itself; from
-// then on for each byte.
+// Accesses to a word of four bytes: recorded for the whole word, until two bytes or one are accessed by
+// themselves; from then on for each half or each byte.
 struct Word {
     Cell whole;
-    unsigned split_run;
-    std::unique_ptr<Cell[]> bytes;
+    unsigned split_run, part_bytes;
+    std::unique_ptr<Cell[]> parts;  // of each byte; of each half, in the place of its first byte
 };
 
 struct Page {
@@ -172,14 +172,16 @@ void touch_cell(Cell& cell, unsigned run, uintptr_t at, bool writes) {
 
 // Records an access to the bytes first..end of the word at `at`.
 void touch_word(Word& word, unsigned run, uintptr_t at, unsigned first, unsigned end, bool writes) {
-    bool is_split = word.split_run == run;
-    if (!is_split && end - first == WORD) return touch_cell(word.whole, run, at, writes);
-    if (!is_split) {
-        if (!word.bytes) word.bytes = std::make_unique<Cell[]>(WORD);
-        std::fill_n(word.bytes.get(), WORD, word.whole);
+    unsigned size = word.split_run == run ? word.part_bytes : WORD;
+    unsigned accessed = (first | end) % WORD == 0 ? WORD : (first | end) % 2 == 0 ? 2 : 1;
+    if (accessed < size) {
+        if (!word.parts) word.parts = std::make_unique<Cell[]>(WORD);
+        for (unsigned i = 0; i < WORD; i++) word.parts[i] = size == WORD ? word.whole : word.parts[i / size * size];
         word.split_run = run;
+        word.part_bytes = size = accessed;
     }
-    for (unsigned i = first; i < end && !now.found; i++) touch_cell(word.bytes[i], run, at + i, writes);
+    if (size == WORD) return touch_cell(word.whole, run, at, writes);
+    for (unsigned i = first; i < end && !now.found; i += size) touch_cell(word.parts[i], run, at + i, writes);
 }
 
 }  // namespace
