@@ -1,5 +1,9 @@
-//! Building blocks of reports: aligned columns of text for a terminal, the frame of an HTML page, and charts.
+//! Building blocks of reports: text, tables and charts, which a report shows on a page, in Markdown or on a
+//! terminal.
 
 pub mod chart;
 pub mod columns;
 pub mod html;
+pub mod report;
+pub mod table;
+pub mod text;

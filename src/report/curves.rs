@@ -1,10 +1,10 @@
 //! The charts of the page: which tags of `metrics.jsonl` are drawn, in which order, and with which curves.
 
 use std::collections::BTreeSet;
-use std::fmt::Write;
 
 use crate::pages::chart::{Chart, Curve, Mark, WIDE, compact};
-use crate::pages::html::{breakable, escape};
+use crate::pages::report::{Block, Drawing, Figure};
+use crate::pages::text::{Part, Text};
 use crate::quantity::format_grouped;
 use crate::report::facts::MAIN_SCORES;
 use crate::report::run::{ELAPSED, Run, unit_of};
@@ -78,51 +78,44 @@ struct Plan {
     by_time: bool,
 }
 
-/// Returns the HTML of all charts below a legend, or an empty text if there are no records.
-pub(super) fn section(runs: &[Run]) -> String {
+/// Returns all charts below a legend; nothing if there are no records.
+pub(super) fn section(runs: &[Run]) -> Vec<Block> {
     let plans = plans(runs);
     let curves = plans.iter().map(|plan| plan.tags.len() * runs.len()).sum::<usize>().max(1);
     let most = (MOST_POINTS / curves).clamp(*CURVE_POINTS.start(), *CURVE_POINTS.end());
     let hints = (MOST_HINTS / curves).min(CURVE_HINTS);
-    let charts: Vec<String> = plans.iter().map(|plan| figure(plan, runs, most, hints)).collect();
-    if charts.iter().all(String::is_empty) {
-        return String::new();
+    let charts: Vec<Figure> = plans.iter().filter_map(|plan| figure(plan, runs, most, hints)).collect();
+    if charts.is_empty() {
+        return Vec::new();
     }
-    format!("{}<div class=\"charts\">\n{}</div>\n{}", legend(runs), charts.concat(), note(runs, most))
+    [legend(runs), Block::Charts("charts", charts)].into_iter().chain(note(runs, most)).collect()
 }
 
 /// The note on how curves were thinned, if any was.
-fn note(runs: &[Run], most: usize) -> String {
+fn note(runs: &[Run], most: usize) -> Option<Block> {
     let longest = runs.iter().flat_map(|run| run.curves.values()).map(Thinned::count).max();
-    match longest.filter(|longest| *longest > most) {
-        Some(longest) => format!(
-            "<p class=\"note\">Curves of up to {} records are drawn with at most {most} points: of neighbours \
-             the lowest and the highest.</p>\n",
-            format_grouped(longest as u64)
-        ),
-        None => String::new(),
-    }
+    let longest = format_grouped(longest.filter(|longest| *longest > most)? as u64);
+    Some(Block::note(format!(
+        "Curves of up to {longest} records are drawn with at most {most} points: of neighbours the lowest and \
+         the highest."
+    )))
 }
 
-fn legend(runs: &[Run]) -> String {
-    let mut html = "<ul class=\"legend\">\n".to_string();
-    if runs.len() == 1 {
-        html.push_str(
-            "<li><i class=\"stroke s0\"></i>training</li>\n<li><i class=\"stroke s1\"></i>evaluation</li>\n",
-        );
+fn legend(runs: &[Run]) -> Block {
+    let stroke =
+        |class: &str, name: &str| Text(vec![Part::Stroke(class.to_string()), Part::Plain(name.to_string())]);
+    let mut names: Vec<Text> = if runs.len() == 1 {
+        vec![stroke("s0", "training"), stroke("s1", "evaluation")]
     } else {
-        for (index, run) in runs.iter().enumerate() {
-            let _ = writeln!(html, "<li>{}{}</li>", dot(index), breakable(&run.name));
-        }
-        html.push_str("<li class=\"muted\">pale: training; with points: evaluation</li>\n");
-    }
+        let runs = runs.iter().enumerate();
+        let marks = Text(vec![Part::Muted("pale: training; with points: evaluation".to_string())]);
+        runs.map(|(index, run)| Text::name(&run.name).behind_dot(&dot(index))).chain([marks]).collect()
+    };
     let has_baseline = runs
         .iter()
         .any(|run| run.score_names().any(|name| name == "unigram_loss" || name.ends_with("baseline_loss")));
-    if has_baseline {
-        html.push_str("<li><i class=\"stroke dashed\"></i>baseline</li>\n");
-    }
-    html + "</ul>\n"
+    names.extend(has_baseline.then(|| stroke("dashed", "baseline")));
+    Block::Legend(names)
 }
 
 /// Returns the charts to draw, in the order of the page: losses, scores, known tags, other tags.
@@ -206,7 +199,7 @@ fn has_times(runs: &[Run], tag: &str) -> bool {
 
 /// Draws one chart with at most `most` points for each curve, of which about `hints` show their value on
 /// hover. A chart without two points of a curve is left out.
-fn figure(plan: &Plan, runs: &[Run], most: usize, hints: usize) -> String {
+fn figure(plan: &Plan, runs: &[Run], most: usize, hints: usize) -> Option<Figure> {
     let unit = plan.tags.first().map_or(Unit::Plain, |tag| unit_of(runs, tag));
     let axis = Axis::new(plan, runs);
     let drawn: Vec<(usize, &Run)> =
@@ -238,14 +231,14 @@ fn figure(plan: &Plan, runs: &[Run], most: usize, hints: usize) -> String {
         }
     }
     if curves.iter().all(|drawn| drawn.curve.points.len() < 2) {
-        return String::new();
+        return None;
     }
-    let mut title = escape(&plan.title);
+    let mut caption = Text::from(plan.title.as_str());
     if runs.len() > 1 && is_one_curve(&curves) {
         curves.truncate(1);
         curves[0].curve.color = "var(--ink)".to_string();
         curves[0].curve.mark = Mark::Line;
-        title.push_str(" <span class=\"muted\">(the same for all runs)</span>");
+        caption = caption.with(" ".into()).with(Part::Muted("(the same for all runs)".to_string()));
     }
     let may_be_logarithmic = unit != Unit::Percent
         && !plan.tags.iter().any(|tag| tag == "train/learning_rate")
@@ -263,14 +256,11 @@ fn figure(plan: &Plan, runs: &[Run], most: usize, hints: usize) -> String {
         curves,
         ..Chart::default()
     };
-    let note = match highest.filter(|_| is_cut) {
-        Some(highest) => format!(
-            "<p class=\"note\">Values above {} of diverged runs are not drawn.</p>",
-            significant(highest * unit.factor())
-        ),
-        None => String::new(),
-    };
-    format!("<figure><figcaption>{title}</figcaption>{}{note}</figure>\n", chart.svg())
+    let note = highest.filter(|_| is_cut).map(|highest| {
+        let highest = significant(highest * unit.factor());
+        format!("Values above {highest} of diverged runs are not drawn.").into()
+    });
+    Some(Figure { caption, drawing: Drawing::Curves(chart), note })
 }
 
 /// A curve, and which kind of tag it shows.

@@ -3,10 +3,12 @@
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-use crate::corpus::report::{Amount, REPORT_HTML, Report};
+use crate::corpus;
+use crate::corpus::report::{Amount, REPORT_HTML};
 use crate::fs;
-use crate::pages::html;
-use crate::pages::html::{breakable, escape};
+use crate::pages::report::{Block, Report, Section};
+use crate::pages::table::{Row, Table};
+use crate::pages::text::{Part, Text};
 use crate::quantity::{format_age, format_bytes, format_count, format_grouped};
 use crate::report::facts::MainScore;
 use crate::report::find::is_seed;
@@ -37,26 +39,32 @@ pub fn page(runs: &[Run], name: Option<&str>, folder: Option<&Path>) -> String {
     });
     let tuning = settings::tuning(runs).unwrap_or_else(|e| {
         gaps.push(format!("{e:#}"));
-        String::new()
+        Vec::new()
     });
-    let time = [parts::bars(runs), table::facts(runs, &facts::time(runs))].concat();
+    let mut time = parts::bars(runs);
+    time.push(table::facts(runs, &facts::time(runs)));
+    let gaps = gaps.iter().map(|gap| vec![Block::Quoted(gap.as_str().into())]);
     let sections = [
-        ("Settings", sweep.map_or(String::new(), |sweep| settings::section(&sweep, runs))),
+        ("Settings", sweep.map_or(Vec::new(), |sweep| settings::section(&sweep, runs))),
         ("Tuning", tuning),
-        ("Results", [means(runs), table::facts(runs, &facts::results(runs))].concat()),
+        ("Results", vec![means(runs), table::facts(runs, &facts::results(runs))]),
         ("What differs", differences(runs)),
         ("What went wrong", wrong::section(runs)),
         ("Curves", curves::section(runs)),
         ("Corpus", corpora(runs, folder)),
         ("Time and memory", time),
-        ("Machine", machines(runs)),
+        ("Machine", vec![machines(runs)]),
         ("Configuration", configurations(runs)),
-        ("What could not be read", list(&gaps)),
+        ("What could not be read", vec![Block::List("gaps", gaps.collect())]),
     ];
-    let sections = sections.map(|(title, content)| html::section(title, &content));
-    let title = title(runs, name);
-    let footer = html::footer("from what the runs wrote");
-    html::page(&title, STYLE, &format!("{}{}{footer}", header(runs, &title), sections.concat()))
+    Report {
+        title: title(runs, name),
+        beginning: beginning(runs),
+        sections: sections.map(|(title, blocks)| Section::new(title, blocks)).to_vec(),
+        style: STYLE,
+        source: "from what the runs wrote",
+    }
+    .html()
 }
 
 fn title(runs: &[Run], name: Option<&str>) -> String {
@@ -67,52 +75,42 @@ fn title(runs: &[Run], name: Option<&str>) -> String {
     }
 }
 
-/// Returns the header with the names and states of the runs, and with the main figures of a single run or of
-/// several that differ only in their seeds.
-fn header(runs: &[Run], title: &str) -> String {
-    let mut html = format!("<header>\n<h1>{}</h1>\n", escape(title));
-    for (index, run) in runs.iter().enumerate().take(MOST_CONFIGURATIONS) {
-        let name = if runs.len() > 1 {
-            format!("{}<b>{}</b> ", dot(index), breakable(&run.name))
-        } else {
-            String::new()
-        };
-        let class = match run.state {
-            State::Complete => "done",
-            State::Running => "running",
-            State::Diverged | State::Stopped => "open",
-        };
-        let task =
-            run.key("task").map_or(String::new(), |task| format!("{}, ", escape(&task.replace('_', " "))));
-        let age = run.age_seconds.filter(|_| run.state != State::Complete && run.step.is_some());
-        let age = age.map_or(String::new(), |age| format!(" (last record {} ago)", format_age(age)));
-        let _ = writeln!(
-            html,
-            "<p class=\"lead\">{name}{task}<span class=\"state {class}\">{}</span>{age}{}</p>",
-            escape(&facts::state(run)),
-            next_step(run)
-        );
-    }
+/// Returns the names and states of the runs, and the main figures of a single run or of several that differ
+/// only in their seeds.
+fn beginning(runs: &[Run]) -> Vec<Block> {
+    let shown = runs.iter().enumerate().take(MOST_CONFIGURATIONS);
+    let mut blocks: Vec<Block> =
+        shown.map(|(index, run)| Block::Lead(state(run, (runs.len() > 1).then_some(index)))).collect();
     if runs.len() > MOST_CONFIGURATIONS {
-        let _ = writeln!(html, "<p class=\"lead\">and {} more</p>", runs.len() - MOST_CONFIGURATIONS);
+        blocks.push(Block::Lead(format!("and {} more", runs.len() - MOST_CONFIGURATIONS).into()));
     }
-    if let [run] = runs {
-        html.push_str(&list_figures(&figures(run)));
-    } else {
-        html.push_str(&list_figures(&mean_figures(runs)));
-    }
-    html + "</header>\n"
+    blocks.push(Block::Figures(if let [run] = runs { figures(run) } else { mean_figures(runs) }));
+    blocks
 }
 
-/// The command that helps with a diverged run.
-fn next_step(run: &Run) -> String {
-    match run.diverged.as_ref().filter(|_| run.state == State::Diverged) {
-        Some(folder) => format!(
-            "; <code>mlmtrain replay {}</code> repeats the step that diverged",
-            breakable(&folder.display().to_string())
-        ),
-        None => String::new(),
+/// The task and the state of a run, behind its name if it is run `index` of several.
+fn state(run: &Run, index: Option<usize>) -> Text {
+    let mut text = Text::default();
+    if let Some(index) = index {
+        let name = [Part::Dot(dot(index)), Part::Bold(run.name.clone()), Part::Plain(" ".to_string())];
+        text.0.extend(name);
     }
+    let class = match run.state {
+        State::Complete => "state done",
+        State::Running => "state running",
+        State::Diverged | State::Stopped => "state open",
+    };
+    text.0.extend(run.key("task").map(|task| Part::Plain(format!("{}, ", task.replace('_', " ")))));
+    text.0.push(Part::Classed(class, facts::state(run)));
+    let age = run.age_seconds.filter(|_| run.state != State::Complete && run.step.is_some());
+    text.0.extend(age.map(|age| Part::Plain(format!(" (last record {} ago)", format_age(age)))));
+    // The command that helps with a diverged run.
+    if let Some(folder) = run.diverged.as_ref().filter(|_| run.state == State::Diverged) {
+        let command = Part::Code(format!("mlmtrain replay {}", folder.display()));
+        let why = Part::Plain(" repeats the step that diverged".to_string());
+        text.0.extend([Part::Plain("; ".to_string()), command, why]);
+    }
+    text
 }
 
 /// The main figures of a run: score, time, speed and cost.
@@ -144,33 +142,16 @@ fn mean_figures(runs: &[Run]) -> Vec<(String, String)> {
     figures.collect()
 }
 
-/// The list of the main figures and their labels.
-fn list_figures(figures: &[(String, String)]) -> String {
-    if figures.is_empty() {
-        return String::new();
-    }
-    let mut html = "<dl class=\"figures\">\n".to_string();
-    for (figure, label) in figures {
-        let _ = writeln!(html, "<div><dt>{}</dt><dd>{}</dd></div>", escape(label), escape(figure));
-    }
-    html + "</dl>\n"
-}
-
-fn means(runs: &[Run]) -> String {
-    let rows: Vec<Vec<String>> = facts::means(runs)
+fn means(runs: &[Run]) -> Block {
+    let rows = facts::means(runs)
         .into_iter()
-        .map(|mean| vec![mean.title, format!("{} ± {}", mean.value, mean.deviation)])
-        .collect();
-    if rows.is_empty() {
-        String::new()
-    } else {
-        table::plain(&["over the seeds", "mean ± deviation"], &rows)
-    }
+        .map(|mean| [mean.title, format!("{} ± {}", mean.value, mean.deviation)].into_iter().collect());
+    Block::Table(Table::new(["over the seeds", "mean ± deviation"], rows.collect()))
 }
 
-fn differences(runs: &[Run]) -> String {
+fn differences(runs: &[Run]) -> Vec<Block> {
     if runs.len() < 2 {
-        return String::new();
+        return Vec::new();
     }
     let differences = facts::differences(runs);
     if differences.is_empty() && runs.iter().all(|run| !run.keys.is_empty()) {
@@ -179,18 +160,17 @@ fn differences(runs: &[Run]) -> String {
         } else {
             "The configurations are the same."
         };
-        return format!("<p class=\"note\">{text}</p>\n");
+        return vec![Block::note(text)];
     }
     if differences.len() <= MOST_DIFFERENCES + 2 {
-        return table::facts(runs, &differences);
+        return vec![table::facts(runs, &differences)];
     }
     let (first, others) = differences.split_at(MOST_DIFFERENCES);
-    let others = table::hidden(others.len(), &table::facts(runs, others));
-    [table::facts(runs, first), others].concat()
+    vec![table::facts(runs, first), table::hidden(others.len(), table::facts(runs, others))]
 }
 
 /// The machines of the runs, in one column if they are all the same.
-fn machines(runs: &[Run]) -> String {
+fn machines(runs: &[Run]) -> Block {
     let facts = facts::machine(runs);
     let are_same = facts.iter().all(|fact| fact.cells.windows(2).all(|pair| pair[0] == pair[1]));
     let shown = if are_same { &runs[..1] } else { runs };
@@ -198,8 +178,8 @@ fn machines(runs: &[Run]) -> String {
 }
 
 /// A summary of each prepared corpus. Runs with the same corpus share one.
-fn corpora(runs: &[Run], page: Option<&Path>) -> String {
-    let mut listed: Vec<(PathBuf, &Report, Vec<&str>)> = Vec::new();
+fn corpora(runs: &[Run], page: Option<&Path>) -> Vec<Block> {
+    let mut listed: Vec<(PathBuf, &corpus::report::Report, Vec<&str>)> = Vec::new();
     for run in runs {
         let Some((folder, report)) = &run.corpus else { continue };
         let folder = fs::canonical(folder);
@@ -208,57 +188,54 @@ fn corpora(runs: &[Run], page: Option<&Path>) -> String {
             None => listed.push((folder, report, vec![&run.name])),
         }
     }
-    let mut html = String::new();
+    let mut blocks = Vec::new();
     for (folder, report, names) in &listed {
         if listed.len() > 1 {
-            let _ = writeln!(html, "<h3>{}</h3>", escape(&names.join(", ")));
+            blocks.push(Block::Subtitle(names.join(", ")));
         }
-        html.push_str(&corpus(folder, report, page));
+        blocks.extend(corpus(folder, report, page));
     }
-    html
+    blocks
 }
 
 /// A summary of the corpus in `folder`, with a link to its whole report.
-fn corpus(folder: &Path, report: &Report, page: Option<&Path>) -> String {
-    let mut rows: Vec<Vec<String>> =
+fn corpus(folder: &Path, report: &corpus::report::Report, page: Option<&Path>) -> [Block; 2] {
+    let mut rows: Vec<Row> =
         report.sources.iter().map(|source| corpus_row(&source.name, source.read, source.kept)).collect();
     if rows.len() > 1 {
         rows.push(corpus_row("all", report.read, report.kept));
     }
-    let mut html = table::plain(&["source", "documents read", "left out", "kept", "text"], &rows);
     let mut dropped: Vec<_> = report.dropped.iter().collect();
     dropped.sort_by_key(|(_, amount)| std::cmp::Reverse(amount.documents));
-    let mut notes: Vec<String> = Vec::new();
+    let mut note = Text::default();
     if !dropped.is_empty() {
-        notes.push(format!(
-            "Left out because of: {}.",
-            dropped
-                .iter()
-                .map(|(name, amount)| {
-                    format!("{} {}", name.replace('_', " "), format_grouped(amount.documents))
-                })
-                .collect::<Vec<_>>()
-                .join(", ")
-        ));
+        let reasons = dropped
+            .iter()
+            .map(|(name, amount)| format!("{} {}", name.replace('_', " "), format_grouped(amount.documents)));
+        let reasons = reasons.collect::<Vec<_>>().join(", ");
+        note = note.with(Part::Plain(format!("Left out because of: {reasons}. ")));
     }
     if let Some(shards) = &report.shards {
-        notes.push(format!("{} tokens for training and evaluation.", format_count(shards.tokens)));
+        let tokens = format_count(shards.tokens);
+        note = note.with(Part::Plain(format!("{tokens} tokens for training and evaluation. ")));
     }
     let full = folder.join(REPORT_HTML);
     let link = page.and_then(|page| full.strip_prefix(fs::canonical(page)).ok().map(Path::to_path_buf));
-    let link = match link.filter(|_| fs::exists(&full)) {
-        Some(link) => format!(" <a href=\"{}\">The whole report</a>.", address(&link)),
-        None => format!(" The whole report is <code>{}</code>.", escape(&full.display().to_string())),
+    let note = if let Some(link) = link.filter(|_| fs::exists(&full)) {
+        note.with(Part::Link(address(&link), "The whole report".to_string())).with(".".into())
+    } else {
+        let place = Part::Code(full.display().to_string());
+        note.with("The whole report is ".into()).with(place).with(".".into())
     };
-    let _ = writeln!(html, "<p class=\"note\">{}{link}</p>", escape(&notes.join(" ")));
-    html
+    let table = Table::new(["source", "documents read", "left out", "kept", "text"], rows);
+    [Block::Table(table), Block::Note(note)]
 }
 
-/// The cells of a source of the corpus.
-fn corpus_row(name: &str, read: Amount, kept: Amount) -> Vec<String> {
+/// The row of a source of the corpus.
+fn corpus_row(name: &str, read: Amount, kept: Amount) -> Row {
     let counts = [read.documents, read.documents.saturating_sub(kept.documents), kept.documents];
     let [read, dropped, kept_documents] = counts.map(format_grouped);
-    vec![name.to_string(), read, dropped, kept_documents, format_bytes(kept.bytes)]
+    [name.to_string(), read, dropped, kept_documents, format_bytes(kept.bytes)].into_iter().collect()
 }
 
 /// Returns a relative path as a URL: all bytes except letters, digits and a few marks are percent-encoded.
@@ -278,30 +255,19 @@ fn address(path: &Path) -> String {
     format!("./{address}")
 }
 
-fn configurations(runs: &[Run]) -> String {
-    let mut html = String::new();
-    for (index, run) in
-        runs.iter().enumerate().filter(|(_, run)| !run.yaml.is_empty()).take(MOST_CONFIGURATIONS)
-    {
-        let name = if runs.len() > 1 {
-            format!("{}<b>{}</b>", dot(index), breakable(&run.name))
+fn configurations(runs: &[Run]) -> Vec<Block> {
+    let shown = runs.iter().enumerate().filter(|(_, run)| !run.yaml.is_empty()).take(MOST_CONFIGURATIONS);
+    let configurations = shown.map(|(index, run)| {
+        let summary = if runs.len() > 1 {
+            Text(vec![Part::Dot(dot(index)), Part::Bold(run.name.clone())])
         } else {
-            "<b>config.yaml</b>".to_string()
+            Text(vec![Part::Bold("config.yaml".to_string())])
         };
-        let place = breakable(&run.path.display().to_string());
-        let _ = writeln!(
-            html,
-            "<details>\n<summary>{name}<span class=\"muted\">{place}</span></summary>\n<pre>{}</pre>\n</details>",
-            escape(run.yaml.trim_end())
-        );
-    }
-    html
-}
-
-fn list(gaps: &[String]) -> String {
-    if gaps.is_empty() {
-        return String::new();
-    }
-    let items: Vec<String> = gaps.iter().map(|gap| format!("<li>{}</li>\n", escape(gap))).collect();
-    format!("<ul class=\"gaps\">\n{}</ul>\n", items.concat())
+        Block::Folded {
+            summary: summary.with(Part::Muted(run.path.display().to_string())),
+            is_open: false,
+            blocks: vec![Block::Preformatted(run.yaml.clone())],
+        }
+    });
+    configurations.collect()
 }

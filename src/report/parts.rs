@@ -1,9 +1,7 @@
 //! The parts of the training time of each run, such as steps, evaluation and saving, as a bar.
 
-use std::fmt::Write;
-
-use crate::pages::chart;
-use crate::pages::html::escape;
+use crate::pages::report::{Bar, Block};
+use crate::pages::text::{Part, Text};
 use crate::report::facts::training_seconds;
 use crate::report::run::Run;
 use crate::report::table::dot;
@@ -11,48 +9,33 @@ use crate::report::thinned::Thinned;
 use crate::report::units::duration;
 
 /// A part of the training time: CSS class, name, seconds.
-type Part = (&'static str, &'static str, f64);
+type Slice = (&'static str, &'static str, f64);
 
-/// Returns a bar for each run with the parts of its time, or an empty text if no run recorded them.
-pub(super) fn bars(runs: &[Run]) -> String {
-    let parts: Vec<Option<Vec<Part>>> = runs.iter().map(parts).collect();
-    if parts.iter().all(Option::is_none) {
-        return String::new();
-    }
-    let mut html = "<div class=\"bars timed\">\n".to_string();
-    for (index, (run, parts)) in runs.iter().zip(&parts).enumerate() {
-        let Some(parts) = parts else { continue };
-        let whole: f64 = parts.iter().map(|part| part.2).sum();
+/// Returns a bar for each run with the parts of its time, and their legend; nothing if no run recorded them.
+pub(super) fn bars(runs: &[Run]) -> Vec<Block> {
+    let slices: Vec<Option<Vec<Slice>>> = runs.iter().map(slices).collect();
+    let Some(first) = slices.iter().flatten().next() else { return Vec::new() };
+    let bars = runs.iter().zip(&slices).enumerate().filter_map(|(index, (run, slices))| {
+        let slices = slices.as_ref()?;
+        let whole: f64 = slices.iter().map(|slice| slice.2).sum();
+        let parts = slices.iter().map(|(class, name, seconds)| {
+            let text = format!("{name}: {}", duration(*seconds));
+            ((*class).to_string(), text, seconds / whole.max(1e-9))
+        });
         let name =
-            if runs.len() > 1 { format!("{}{}", dot(index), escape(&run.name)) } else { "all".to_string() };
-        let bar = chart::bar(
-            &parts
-                .iter()
-                .map(|(class, name, seconds)| {
-                    let text = format!("{name}: {}", duration(*seconds));
-                    ((*class).to_string(), text, seconds / whole.max(1e-9))
-                })
-                .collect::<Vec<_>>(),
-        );
-        let _ =
-            writeln!(html, "<div class=\"bar\"><span>{name}</span>{bar}<em>{}</em></div>", duration(whole));
-    }
-    html.push_str("</div>\n<ul class=\"legend\">\n");
-    let first = parts.iter().flatten().next().map(Vec::as_slice).unwrap_or_default();
-    for (class, name, seconds) in first {
-        let time = if runs.len() == 1 {
-            format!(" <span class=\"muted\">{}</span>", duration(*seconds))
-        } else {
-            String::new()
-        };
-        let _ = writeln!(html, "<li><i class=\"dot {class}\"></i>{name}{time}</li>");
-    }
-    html + "</ul>\n"
+            if runs.len() > 1 { Text::from(run.name.as_str()).behind_dot(&dot(index)) } else { "all".into() };
+        Some(Bar { name, parts: parts.collect(), end: Some(duration(whole).into()) })
+    });
+    let names = first.iter().map(|(class, name, seconds)| {
+        let name = Text::from(*name).behind_dot(class);
+        if runs.len() > 1 { name } else { name.with(" ".into()).with(Part::Muted(duration(*seconds))) }
+    });
+    vec![Block::Bars("bars timed", bars.collect()), Block::Legend(names.collect())]
 }
 
 /// Returns the seconds of steps, waiting for data, evaluations, probes and saving; `None` if the run recorded
 /// no evaluation, probe or saving.
-fn parts(run: &Run) -> Option<Vec<Part>> {
+fn slices(run: &Run) -> Option<Vec<Slice>> {
     let [evaluating, saving, probing] = ["perf/eval_seconds", "perf/save_seconds", "perf/probe_seconds"]
         .map(|tag| run.curves.get(tag).map_or(0.0, Thinned::sum));
     if evaluating + saving + probing <= 0.0 {
@@ -74,7 +57,7 @@ fn parts(run: &Run) -> Option<Vec<Part>> {
         ("c3", "probes", probing),
         ("c0", "saving", saving),
     ];
-    Some(all.into_iter().filter(|part| part.2 > 0.0).collect())
+    Some(all.into_iter().filter(|slice| slice.2 > 0.0).collect())
 }
 
 /// The latest value of `tag`, if it was recorded after the last step.

@@ -108,8 +108,11 @@ impl Run {
             diverged: state::diverged_folder(path)?,
             gaps: Vec::new(),
         };
-        run.total_steps =
-            run.key("training.max_steps").and_then(|steps| steps.parse().ok()).filter(|s| *s > 0);
+        // Recorded where fewer steps were done.
+        run.total_steps = run.result(results::PLANNED_STEPS).map(|steps| steps as u64);
+        run.total_steps = run.total_steps.or_else(|| {
+            run.key("training.max_steps").and_then(|steps| steps.parse().ok()).filter(|s| *s > 0)
+        });
         run.total_steps = run.total_steps.or_else(|| steps_of_checkpoint(path));
         if let Some(folder) = run.corpus_folder() {
             run.corpus = gaps.or_default(read_report(&folder)).map(|report| (folder, report));

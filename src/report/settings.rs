@@ -8,15 +8,17 @@ use serde_json::Value;
 
 use crate::fs;
 use crate::pages::chart::Chart;
-use crate::pages::html::escape;
+use crate::pages::report::{Block, Drawing, Figure};
+use crate::pages::table::{Row, Table};
+use crate::pages::text::Text;
 use crate::report::run::{Run, unit_of};
+use crate::report::sweep;
 use crate::report::sweep::{Setting, Sweep};
 use crate::report::units::{Unit, score_title, tag_title};
-use crate::report::{sweep, table};
 use crate::scores::{mean, measured, sample_std};
 use crate::trials::curve::{Point, curves};
+use crate::trials::tune;
 use crate::trials::tune::Overview;
-use crate::trials::{Table, tune};
 
 /// Reads the sweep that all these runs are of; `None` if they are no sweep.
 pub(super) fn sweep_of(runs: &[Run]) -> Result<Option<Sweep>> {
@@ -31,23 +33,20 @@ pub(super) fn sweep_of(runs: &[Run]) -> Result<Option<Sweep>> {
 }
 
 /// Returns the table of the tuning that all these runs are of; empty if they are not of one.
-pub(super) fn tuning(runs: &[Run]) -> Result<String> {
+pub(super) fn tuning(runs: &[Run]) -> Result<Vec<Block>> {
     let folders: BTreeSet<PathBuf> =
         runs.iter().filter_map(|run| Some(fs::canonical(&run.path).parent()?.to_path_buf())).collect();
     let found = match folders.first() {
         Some(folder) if runs.len() > 1 && folders.len() == 1 => tune::overview(folder)?,
         _ => None,
     };
-    let Some(Overview { table: Table { header, rows, marked, .. }, metric, .. }) = found else {
-        return Ok(String::new());
-    };
-    let header: Vec<&str> = header.iter().map(String::as_str).collect();
-    let note = "at each step that candidates are compared at; the best of them continue.";
-    Ok(format!("{}<p class=\"note\">{} {note}</p>\n", table::marked(&header, &rows, marked), escape(&metric)))
+    let Some(Overview { table, metric, .. }) = found else { return Ok(Vec::new()) };
+    let note = format!("{metric} at each step that candidates are compared at; the best of them continue.");
+    Ok(vec![Block::Table(table), Block::note(note)])
 }
 
 /// The table of all settings, the best one marked, and the learning curve.
-pub(super) fn section(sweep: &Sweep, runs: &[Run]) -> String {
+pub(super) fn section(sweep: &Sweep, runs: &[Run]) -> Vec<Block> {
     let keys: BTreeSet<&str> =
         sweep.settings.iter().flat_map(|setting| setting.setting.keys()).map(String::as_str).collect();
     let scored = sweep.settings.iter().flat_map(|setting| &setting.runs);
@@ -58,7 +57,7 @@ pub(super) fn section(sweep: &Sweep, runs: &[Run]) -> String {
         keys.iter().map(|key| key.rsplit('.').next().unwrap_or(key).to_string()).collect();
     header.push("seeds".to_string());
     header.extend(names.iter().map(|name| score_title(without_eval(name))));
-    let rows: Vec<Vec<String>> = sweep
+    let rows: Vec<Row> = sweep
         .settings
         .iter()
         .map(|setting| {
@@ -69,18 +68,19 @@ pub(super) fn section(sweep: &Sweep, runs: &[Run]) -> String {
         .collect();
     let best = sweep.best.as_ref();
     let best = best.and_then(|best| sweep.settings.iter().position(|known| known.setting == best.setting));
-    let header: Vec<&str> = header.iter().map(String::as_str).collect();
-    let note = "<p class=\"note\">Mean ± standard deviation over the seeds.</p>\n";
-    [table::marked(&header, &rows, best), note.to_string(), curve(sweep, runs)].concat()
+    let header = header.iter().map(|title| Text::name(title));
+    let table = Block::Table(Table::new(header, rows).with_best(best));
+    let note = Block::note("Mean ± standard deviation over the seeds.");
+    [table, note].into_iter().chain(curve(sweep, runs)).collect()
 }
 
-/// The chart of the learning curve; empty if the sweep is not one.
-fn curve(sweep: &Sweep, runs: &[Run]) -> String {
+/// The chart of the learning curve; `None` if the sweep is not one.
+fn curve(sweep: &Sweep, runs: &[Run]) -> Option<Block> {
     let name = without_eval(&sweep.metric);
     let unit = unit_of(runs, name);
     let points: Vec<Point> = sweep.learning_curve.iter().filter_map(sweep::Point::measured).collect();
     if points.iter().filter(|point| !point.scores.is_empty()).count() < 2 {
-        return String::new();
+        return None;
     }
     let has_floor = points.iter().any(|point| point.floor.is_some());
     let title = format!("{} by training examples", tag_title(&format!("eval/{name}")));
@@ -93,12 +93,11 @@ fn curve(sweep: &Sweep, runs: &[Run]) -> String {
         ..Chart::default()
     };
     let floor = if has_floor { "; dashed: without a network" } else { "" };
-    format!(
-        "<div class=\"charts\"><figure><figcaption>{}</figcaption>{}\
-         <p class=\"note\">Line: mean; band: ± 1 deviation; dots: seeds{floor}.</p></figure></div>\n",
-        escape(&title),
-        chart.svg()
-    )
+    let note = Some(format!("Line: mean; band: ± 1 deviation; dots: seeds{floor}.").into());
+    Some(Block::Charts(
+        "charts",
+        vec![Figure { caption: title.into(), drawing: Drawing::Curves(chart), note }],
+    ))
 }
 
 /// The number of seeds, and of those that diverged.

@@ -1,9 +1,9 @@
-//! HTML tables: one with a row for each fact and a column for each run, and a plain one. Wide tables scroll
-//! by themselves on a narrow screen.
+//! Tables with a row for each fact and a column for each run, and tables of which only the first rows are
+//! shown at once.
 
-use std::fmt::Write;
-
-use crate::pages::html::{breakable, escape};
+use crate::pages::report::Block;
+use crate::pages::table::{Cell, Row, Table};
+use crate::pages::text::{Part, Text};
 use crate::report::run::Run;
 
 /// Number of colours of runs.
@@ -24,80 +24,51 @@ impl Fact {
     pub(super) fn new(title: &str, runs: &[Run], text: impl Fn(&Run) -> Option<String>) -> Self {
         Self { title: title.to_string(), cells: runs.iter().map(text).collect(), best: None }
     }
+
+    fn row(&self) -> Row {
+        let cells = self.cells.iter().enumerate().map(|(index, cell)| {
+            let text = match cell {
+                Some(text) => Text::from(text.as_str()),
+                None => Text(vec![Part::Muted("–".to_string())]),
+            };
+            Cell { class: if self.best == Some(index) { "best" } else { "" }, ..Cell::from(text) }
+        });
+        std::iter::once(Cell::from(Text::name(&self.title))).chain(cells).collect()
+    }
 }
 
-/// Returns a table of the facts that at least one run has, or an empty text. Titles and cells are escaped.
-pub(super) fn facts(runs: &[Run], facts: &[Fact]) -> String {
-    let known: Vec<&Fact> = facts.iter().filter(|fact| fact.cells.iter().any(Option::is_some)).collect();
-    if known.is_empty() {
-        return String::new();
-    }
-    let mut html = "<div class=\"scroll\"><table class=\"facts\">\n".to_string();
-    if runs.len() > 1 {
-        html.push_str("<thead><tr><th></th>");
-        for (index, run) in runs.iter().enumerate() {
-            let _ = write!(html, "<th scope=\"col\">{}{}</th>", dot(index), breakable(&run.name));
-        }
-        html.push_str("</tr></thead>\n");
-    }
-    html.push_str("<tbody>\n");
-    for fact in known {
-        let _ = write!(html, "<tr><th scope=\"row\">{}</th>", breakable(&fact.title));
-        for (index, cell) in fact.cells.iter().enumerate() {
-            let class = if fact.best == Some(index) { " class=\"best\"" } else { "" };
-            let text = cell.as_deref().map_or("<span class=\"muted\">–</span>".to_string(), escape);
-            let _ = write!(html, "<td{class}>{text}</td>");
-        }
-        html.push_str("</tr>\n");
-    }
-    html + "</tbody>\n</table></div>\n"
+/// Returns a table of the facts that at least one run has.
+pub(super) fn facts(runs: &[Run], facts: &[Fact]) -> Block {
+    let known = facts.iter().filter(|fact| fact.cells.iter().any(Option::is_some));
+    let names = runs.iter().enumerate().map(|(index, run)| Text::name(&run.name).behind_dot(&dot(index)));
+    let header: Vec<Text> =
+        if runs.len() > 1 { std::iter::once(Text::default()).chain(names).collect() } else { Vec::new() };
+    Block::Table(Table { class: "facts", ..Table::new(header, known.map(Fact::row).collect()) })
 }
 
 /// Most rows of a table that are shown at once.
 pub(super) const SHOWN: usize = 15;
 
-/// Returns a table as [`plain`] does, of which only the first [`SHOWN`] rows are visible until the others are
-/// unfolded.
-pub(super) fn folded(header: &[&str], rows: &[Vec<String>]) -> String {
+/// Returns a table of which only the first [`SHOWN`] rows are visible until the others are unfolded.
+pub(super) fn folded(header: &[&str], mut rows: Vec<Row>) -> Vec<Block> {
+    let table = |rows| Block::Table(Table::new(header.iter().map(|title| Text::name(title)), rows));
     if rows.len() <= SHOWN + 2 {
-        return plain(header, rows);
+        return vec![table(rows)];
     }
-    let (first, others) = rows.split_at(SHOWN);
-    [plain(header, first), hidden(others.len(), &plain(header, others))].concat()
+    let others = rows.split_off(SHOWN);
+    vec![table(rows), hidden(others.len(), table(others))]
 }
 
-/// Returns content that is folded until a reader opens it.
-pub(super) fn hidden(rows: usize, content: &str) -> String {
-    format!("<details>\n<summary><b>{rows} more</b></summary>\n{content}</details>\n")
+/// Returns a block that is folded until a reader opens it.
+pub(super) fn hidden(rows: usize, block: Block) -> Block {
+    let summary = Text(vec![Part::Bold(format!("{rows} more"))]);
+    Block::Folded { summary, is_open: false, blocks: vec![block] }
 }
 
-/// Returns a table with a header. All cells are escaped; the first column contains names.
-pub(super) fn plain(header: &[&str], rows: &[Vec<String>]) -> String {
-    marked(header, rows, None)
-}
-
-/// Returns a table as [`plain`] does, with one row marked as the best.
-pub(super) fn marked(header: &[&str], rows: &[Vec<String>], best: Option<usize>) -> String {
-    let mut html = "<div class=\"scroll\"><table>\n<thead><tr>".to_string();
-    for title in header {
-        let _ = write!(html, "<th scope=\"col\">{}</th>", breakable(title));
-    }
-    html.push_str("</tr></thead>\n<tbody>\n");
-    for (index, row) in rows.iter().enumerate() {
-        html.push_str(if best == Some(index) { "<tr class=\"best\">" } else { "<tr>" });
-        for (column, cell) in row.iter().enumerate() {
-            let (open, close) = if column == 0 { ("<th scope=\"row\">", "</th>") } else { ("<td>", "</td>") };
-            let _ = write!(html, "{open}{}{close}", escape(cell));
-        }
-        html.push_str("</tr>\n");
-    }
-    html + "</tbody>\n</table></div>\n"
-}
-
-/// The coloured dot of run `index`.
+/// The CSS class of the dot of run `index`.
 pub(super) fn dot(index: usize) -> String {
     let again = if index < COLORS { "" } else { " again" };
-    format!("<i class=\"dot s{}{again}\"></i>", color(index))
+    format!("s{}{again}", color(index))
 }
 
 /// Number of the colour of run `index`; colours repeat, with another look, after [`COLORS`] runs.

@@ -2,11 +2,12 @@
 //! mistakes.
 
 use std::cmp::Reverse;
-use std::fmt::Write;
 
 use crate::pages::chart::{Chart, Curve, Mark};
 use crate::pages::columns::shortened;
-use crate::pages::html::{breakable, escape};
+use crate::pages::report::{Block, Drawing, Figure};
+use crate::pages::table::{Cell, Row, Table};
+use crate::pages::text::{Part, Text};
 use crate::quantity::format_grouped;
 use crate::report::predictions::{Counts, Predictions};
 use crate::report::rows::{Target, Wrong};
@@ -34,31 +35,31 @@ const MOST_LABELS: usize = 100;
 /// Characters of a label in a table.
 const LABEL_CHARS: usize = 40;
 
-/// Returns a part for each run that has predictions, or an empty text if none has.
-pub(super) fn section(runs: &[Run]) -> String {
+/// Returns a part for each run that has predictions.
+pub(super) fn section(runs: &[Run]) -> Vec<Block> {
     let predicted =
         runs.iter().enumerate().filter_map(|(index, run)| Some((index, run, run.predictions.as_ref()?)));
     let predicted: Vec<(usize, &Run, &Predictions)> = predicted.collect();
-    let mut html = String::new();
+    let mut blocks = Vec::new();
     for (at, (index, run, predictions)) in predicted.iter().take(MOST_RUNS).enumerate() {
         let content = run_content(predictions);
         if runs.len() == 1 {
-            let _ = write!(html, "<p class=\"lead\">{}.</p>\n{content}", mistakes(predictions));
+            blocks.push(Block::Lead(format!("{}.", mistakes(predictions)).into()));
+            blocks.extend(content);
             continue;
         }
-        let open = if at == 0 { " open" } else { "" };
-        let name = format!("{}<b>{}</b>", dot(*index), breakable(&run.name));
-        let _ = writeln!(
-            html,
-            "<details{open}>\n<summary>{name}<span class=\"muted\">{}</span></summary>\n{content}</details>",
-            mistakes(predictions)
-        );
+        let name = Text(vec![Part::Bold(run.name.clone()), Part::Muted(mistakes(predictions))]);
+        blocks.push(Block::Folded {
+            summary: name.behind_dot(&dot(*index)),
+            is_open: at == 0,
+            blocks: content,
+        });
     }
     if predicted.len() > MOST_RUNS {
         let all = predicted.len();
-        let _ = writeln!(html, "<p class=\"note\">Shown: the first {MOST_RUNS} of {all} runs.</p>");
+        blocks.push(Block::note(format!("Shown: the first {MOST_RUNS} of {all} runs.")));
     }
-    html
+    blocks
 }
 
 /// The number of mistakes as text, such as `7 of 24 examples wrong`.
@@ -71,108 +72,110 @@ fn mistakes(predictions: &Predictions) -> String {
 }
 
 /// The tables and charts of one run.
-fn run_content(predictions: &Predictions) -> String {
-    let mut html = String::new();
+fn run_content(predictions: &Predictions) -> Vec<Block> {
+    let mut blocks = Vec::new();
     match &predictions.counts {
         Counts::Labels { names, confusion } => {
-            html.push_str(&confusions(names, confusion));
+            blocks.extend(confusions(names, confusion));
             let scores: Vec<(String, ClassScore)> =
                 names.iter().cloned().zip(confusion.per_class()).collect();
-            html.push_str(&by_label(&scores));
+            blocks.extend(by_label(&scores));
         }
-        Counts::Scored(scores) => html.push_str(&by_label(scores)),
-        Counts::Numbers(targets) => html.push_str(&scatters(targets)),
+        Counts::Scored(scores) => blocks.extend(by_label(scores)),
+        Counts::Numbers(targets) => blocks.push(scatters(targets)),
     }
-    html.push_str(&worst(predictions));
+    blocks.extend(worst(predictions));
     if predictions.damaged > 0 {
         let damaged = format_grouped(predictions.damaged);
-        let _ = writeln!(html, "<p class=\"note\">Lines without a prediction, left out: {damaged}.</p>");
+        blocks.push(Block::note(format!("Lines without a prediction, left out: {damaged}.")));
     }
-    html
+    blocks
 }
 
 /// Returns the confusion matrix, or a list of the most frequent confusions if there are many labels.
-fn confusions(names: &[String], confusion: &Confusion) -> String {
-    if names.len() > MATRIX_LABELS {
-        let mut wrong: Vec<(usize, usize, u64)> = confusion.mistakes().collect();
-        wrong.sort_by_key(|(gold, predicted, count)| (Reverse(*count), *gold, *predicted));
-        let rows: Vec<Vec<String>> = wrong
-            .iter()
-            .take(MOST_CONFUSIONS)
-            .map(|(gold, predicted, count)| {
-                let [gold, predicted] = [*gold, *predicted].map(|id| shortened(&names[id], LABEL_CHARS));
-                vec![gold, predicted, format_grouped(*count)]
-            })
-            .collect();
-        let table = table::plain(&["in the data", "predicted", "examples"], &rows);
-        let shown = rows.len();
-        let all = format_grouped(wrong.len() as u64);
-        return format!("{table}<p class=\"note\">The {shown} most frequent of {all} confusions.</p>\n");
+fn confusions(names: &[String], confusion: &Confusion) -> Vec<Block> {
+    if names.len() <= MATRIX_LABELS {
+        return vec![Block::Table(matrix(names, confusion))];
     }
-    let mut html =
-        "<div class=\"scroll\"><table class=\"matrix\">\n<thead><tr><th>in the data ↓ predicted →</th>"
-            .to_string();
+    let mut wrong: Vec<(usize, usize, u64)> = confusion.mistakes().collect();
+    wrong.sort_by_key(|(gold, predicted, count)| (Reverse(*count), *gold, *predicted));
+    let rows: Vec<Row> = wrong
+        .iter()
+        .take(MOST_CONFUSIONS)
+        .map(|(gold, predicted, count)| {
+            let [gold, predicted] = [*gold, *predicted].map(|id| shortened(&names[id], LABEL_CHARS));
+            [gold, predicted, format_grouped(*count)].into_iter().collect()
+        })
+        .collect();
+    let (shown, all) = (rows.len(), format_grouped(wrong.len() as u64));
+    let table = Block::Table(Table::new(["in the data", "predicted", "examples"], rows));
+    vec![table, Block::note(format!("The {shown} most frequent of {all} confusions."))]
+}
+
+/// Returns the confusion matrix: a row for each label of the data, a column for each predicted one.
+fn matrix(names: &[String], confusion: &Confusion) -> Table {
     // Many names above the columns would make the table too wide, so the columns have numbers.
     let has_numbers = names.len() > NAMED_COLUMNS;
-    for (column, name) in names.iter().enumerate() {
-        let text =
-            if has_numbers { (column + 1).to_string() } else { breakable(&shortened(name, LABEL_CHARS)) };
-        let _ = write!(html, "<th scope=\"col\" title=\"{}\">{text}</th>", escape(name));
-    }
-    html.push_str("</tr></thead>\n<tbody>\n");
-    for (gold, name) in names.iter().enumerate() {
+    let titles = names.iter().enumerate().map(|(column, name)| {
+        let text = if has_numbers {
+            Text::from((column + 1).to_string())
+        } else {
+            Text::name(&shortened(name, LABEL_CHARS))
+        };
+        Cell { hint: name.clone(), ..Cell::from(text) }
+    });
+    let header: Vec<Cell> = std::iter::once("in the data ↓ predicted →".into()).chain(titles).collect();
+    let rows = names.iter().enumerate().map(|(gold, name)| {
         let all: u64 = (0..names.len()).map(|predicted| confusion.count(gold, predicted)).sum();
         let number = if has_numbers { format!("{} ", gold + 1) } else { String::new() };
-        let text = breakable(&shortened(name, LABEL_CHARS));
-        let _ = write!(html, "<tr><th scope=\"row\" title=\"{}\">{number}{text}</th>", escape(name));
-        for predicted in 0..names.len() {
+        let text = Text::name(&format!("{number}{}", shortened(name, LABEL_CHARS)));
+        let title = Cell { hint: name.clone(), ..Cell::from(text) };
+        let cells = (0..names.len()).map(|predicted| {
             let count = confusion.count(gold, predicted);
-            let percent = 100.0 * count as f64 / all.max(1) as f64;
-            let class = if gold == predicted { "right" } else { "wrong" };
-            let text = if count == 0 { "·".to_string() } else { format_grouped(count) };
-            let _ = write!(html, "<td class=\"{class}\" style=\"--share:{percent:.0}%\">{text}</td>");
-        }
-        html.push_str("</tr>\n");
-    }
-    html + "</tbody>\n</table></div>\n"
+            Cell {
+                class: if gold == predicted { "right" } else { "wrong" },
+                percent: Some(100.0 * count as f64 / all.max(1) as f64),
+                ..Cell::from(if count == 0 { "·".to_string() } else { format_grouped(count) })
+            }
+        });
+        std::iter::once(title).chain(cells).collect()
+    });
+    Table { class: "matrix", ..Table::new(header, rows.collect()) }
 }
 
 /// Returns precision, recall, F1 and support of each label, the lowest F1 first; if there are many labels, of
 /// those with the lowest F1.
-fn by_label(scores: &[(String, ClassScore)]) -> String {
+fn by_label(scores: &[(String, ClassScore)]) -> Vec<Block> {
     let mut listed: Vec<&(String, ClassScore)> = scores.iter().collect();
     listed.sort_by(|a, b| a.1.f1.total_cmp(&b.1.f1));
     listed.truncate(MOST_LABELS);
-    let rows: Vec<Vec<String>> = listed
+    let rows: Vec<Row> = listed
         .iter()
         .map(|(name, score)| {
             let [precision, recall, f1] =
                 [score.precision, score.recall, score.f1].map(|share| format!("{:.1} %", 100.0 * share));
-            vec![shortened(name, LABEL_CHARS), precision, recall, f1, format_grouped(score.support)]
+            let name = shortened(name, LABEL_CHARS);
+            [name, precision, recall, f1, format_grouped(score.support)].into_iter().collect()
         })
         .collect();
-    if rows.is_empty() {
-        return String::new();
+    let mut blocks = table::folded(&["label", "precision", "recall", "F1", "in the data"], rows);
+    if listed.len() < scores.len() {
+        let all = format_grouped(scores.len() as u64);
+        blocks.push(Block::note(format!("The {MOST_LABELS} labels with the lowest F1 of {all}.")));
     }
-    let table = table::folded(&["label", "precision", "recall", "F1", "in the data"], &rows);
-    if listed.len() == scores.len() {
-        return table;
-    }
-    let all = format_grouped(scores.len() as u64);
-    format!("{table}<p class=\"note\">The {MOST_LABELS} labels with the lowest F1 of {all}.</p>\n")
+    blocks
 }
 
 /// Draws a chart for each target.
-fn scatters(targets: &[Target]) -> String {
-    let charts: Vec<String> = targets.iter().map(scatter).collect();
-    format!("<div class=\"charts scatter\">{}</div>\n", charts.concat())
+fn scatters(targets: &[Target]) -> Block {
+    Block::Charts("charts scatter", targets.iter().filter_map(scatter).collect())
 }
 
 /// Draws the predicted numbers of a target against those in the data.
-fn scatter(target: &Target) -> String {
+fn scatter(target: &Target) -> Option<Figure> {
     let pairs = &target.pairs;
     let all = pairs.iter().flat_map(|pair| [pair.0, pair.1]);
-    let Some(low) = all.clone().reduce(f64::min) else { return String::new() };
+    let low = all.clone().reduce(f64::min)?;
     let high = all.fold(low, f64::max);
     let hints = pairs
         .iter()
@@ -187,38 +190,32 @@ fn scatter(target: &Target) -> String {
         curves: vec![dots, same],
         ..Chart::default()
     };
-    let caption = match target.name.as_str() {
-        "" => String::new(),
-        name => format!("<figcaption>{}</figcaption>", escape(name)),
-    };
-    format!("<figure>{caption}{}</figure>", chart.svg())
+    Some(Figure { caption: target.name.as_str().into(), drawing: Drawing::Curves(chart), note: None })
 }
 
 /// The list of the worst mistakes.
-fn worst(predictions: &Predictions) -> String {
+fn worst(predictions: &Predictions) -> Vec<Block> {
     if predictions.wrong.is_empty() {
-        return String::new();
+        return Vec::new();
     }
     let is_number = matches!(predictions.counts, Counts::Numbers(_));
     let title = if is_number { "Farthest off" } else { "Most surely wrong" };
-    let mut html = format!("<h3>{title}</h3>\n<ol class=\"wrong\">\n");
-    for Wrong { text, pair, gold, predicted, score } in &predictions.wrong {
-        let [before, about, after] = text.each_ref().map(|part| escape(part));
-        let about = if about.is_empty() { about } else { format!("<mark>{about}</mark>") };
-        let pair =
-            pair.as_ref().map_or(String::new(), |pair| format!("<p dir=\"auto\">{}</p>", escape(pair)));
-        let score = if is_number {
-            format!("off by {}", significant(*score))
-        } else {
-            format!("{:.1} % sure", 100.0 * score)
-        };
-        let _ = writeln!(
-            html,
-            "<li><p dir=\"auto\">{before}{about}{after}</p>{pair}<p class=\"said\"><span>in the data <b>{}</b></span>\
-             <span>predicted <b>{}</b></span><span class=\"muted\">{score}</span></p></li>",
-            escape(gold),
-            escape(predicted)
-        );
-    }
-    html + "</ol>\n"
+    let mistakes = predictions.wrong.iter().map(|wrong| mistake(wrong, is_number)).collect();
+    vec![Block::Subtitle(title.to_string()), Block::List("wrong", mistakes)]
+}
+
+fn mistake(wrong: &Wrong, is_number: bool) -> Vec<Block> {
+    let Wrong { text: [before, about, after], pair, gold, predicted, score } = wrong;
+    let about = (!about.is_empty()).then(|| Part::Highlighted(about.clone()));
+    let text = [Part::Plain(before.clone())].into_iter().chain(about).chain([Part::Plain(after.clone())]);
+    let score = if is_number {
+        format!("off by {}", significant(*score))
+    } else {
+        format!("{:.1} % sure", 100.0 * score)
+    };
+    let [gold, predicted] = [("in the data ", gold), ("predicted ", predicted)]
+        .map(|(what, label)| Text::from(what).with(Part::Bold(label.clone())));
+    let facts = vec![gold, predicted, Text(vec![Part::Muted(score)])];
+    let texts = [Text(text.collect())].into_iter().chain(pair.as_deref().map(Text::from));
+    texts.map(Block::Quoted).chain([Block::Facts("said", facts)]).collect()
 }

@@ -2,7 +2,7 @@
 //! probes of a pretraining run, and tunings.
 //!
 //! A cell ([`cell`]) is one run in a folder of its own. Its [`record`] keeps the scores, so that a finished
-//! cell is not trained again. This module prints nothing: commands print the lines of [`Table`]s.
+//! cell is not trained again. This module prints nothing: commands print the lines of tables.
 
 pub mod cell;
 pub mod comparison;
@@ -10,11 +10,11 @@ pub mod curve;
 mod equipment;
 mod forecast;
 pub mod lanes;
+mod means;
 pub mod probes;
 pub mod record;
 mod summary;
 pub mod sweep;
-pub mod table;
 pub mod tune;
 
 pub use cell::Cell;
@@ -22,4 +22,3 @@ pub use comparison::Comparison;
 pub use equipment::Equipment;
 pub use probes::Probes;
 pub use record::Record;
-pub use table::Table;

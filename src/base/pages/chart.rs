@@ -15,7 +15,7 @@ use kuva::render::layout::TickFormat;
 use kuva::render::plots::Plot;
 
 use crate::pages::chart::drawing::{INLINE, Size, drawn, layout};
-use crate::pages::html::visible;
+use crate::pages::html::{escape, visible};
 
 pub use columns::{Columns, Portion};
 pub use drawing::compact;
@@ -223,8 +223,8 @@ fn scatter(points: Vec<(f64, f64)>, color: &str, size: f64) -> ScatterPlot {
     ScatterPlot::new().with_data(points).with_color(color).with_size(size)
 }
 
-/// A horizontal bar of parts, as wide as its container. Each part is its CSS class, its tooltip as HTML, and
-/// its share of the whole (0 to 1).
+/// A horizontal bar of parts, as wide as its container. Each part is its CSS class, its tooltip, and its share
+/// of the whole (0 to 1).
 pub fn bar(parts: &[(String, String, f64)]) -> String {
     let mut svg = "<svg viewBox=\"0 0 1000 20\" preserveAspectRatio=\"none\" role=\"img\">".to_string();
     let mut before = 0.0;
@@ -233,6 +233,7 @@ pub fn bar(parts: &[(String, String, f64)]) -> String {
         let width = 1000.0 * share;
         // The gap between parts would hide a narrow one.
         let class = if *share < 0.005 { format!("{class} thin") } else { class.clone() };
+        let text = escape(text);
         // Writing to a string cannot fail.
         let _ = write!(
             svg,

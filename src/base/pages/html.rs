@@ -63,6 +63,17 @@ pub fn breakable(name: &str) -> String {
     html
 }
 
+/// An element of a page with attributes as of [`attribute`], and a line break behind it. `content` is HTML
+/// already.
+pub(super) fn element(tag: &str, attributes: &str, content: &str) -> String {
+    format!("<{tag}{attributes}>{content}</{tag}>\n")
+}
+
+/// An attribute of an element; empty without a value. The value is escaped here.
+pub(super) fn attribute(name: &str, value: &str) -> String {
+    if value.is_empty() { String::new() } else { format!(" {name}=\"{}\"", escape(value)) }
+}
+
 /// The last line of a page: the program that made it, and `from` what.
 pub fn footer(from: &str) -> String {
     format!(

@@ -94,7 +94,10 @@ impl Cell {
         let Equipment { machine, progress, signals, .. } = with;
         if let Some(key) = self.config.run.limit() {
             let problem = Problem::usage("limits one run, and several that are compared need the same steps");
-            return Err(problem.at(key).hint("remove it; `mlmtrain plan` tells what a run costs").into());
+            return Err(problem
+                .at(key)
+                .hint("remove it; the same command with `--dry-run` tells what the runs cost")
+                .into());
         }
         let drawn = examples.drawn(&self.config, self.seed);
         let kind = drawn.as_ref().unwrap_or(examples).kind(&self.config, folder);

@@ -6,9 +6,9 @@
 
 mod every_eval_ever;
 mod files;
-mod html;
 mod protocol;
 mod protocol_files;
+mod report;
 mod result;
 mod tables;
 

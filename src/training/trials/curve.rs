@@ -2,10 +2,11 @@
 
 use serde::Serialize;
 
+use crate::trials::means::mean_and_deviation;
 use crate::trials::summary::Summary;
-use crate::trials::table::{Table, mean_and_deviation};
 use base::pages::chart;
 use base::pages::chart::{Chart, Mark};
+use base::pages::table::Table;
 use base::scores::{mean, sample_std};
 
 /// The style of the picture, a file of its own: colours for light and dark displays.
@@ -47,15 +48,14 @@ impl Curve<'_> {
     /// Returns the table of the sweep, with columns for the number of examples and for the floor.
     pub(super) fn table(&self, summary: &Summary<'_>) -> Table {
         let mut table = summary.table();
-        table.header[0] = "share".to_string();
-        table.header.insert(1, "examples".to_string());
-        table.header.extend(self.floor.map(|name| format!("{name}: {}", self.metric.0)));
+        table.header[0] = "share".into();
+        table.header.insert(1, "examples".into());
+        table.header.extend(self.floor.map(|name| format!("{name}: {}", self.metric.0).into()));
         for (row, point) in table.rows.iter_mut().zip(&self.points) {
-            row.insert(1, point.examples.to_string());
-            row.extend(self.floor.map(|_| {
-                point
-                    .floor
-                    .map_or("-".to_string(), |floor: f64| mean_and_deviation(floor, None, self.metric.1))
+            row.cells.insert(1, point.examples.to_string().into());
+            row.cells.extend(self.floor.map(|_| {
+                let floor = point.floor;
+                floor.map_or("-".into(), |floor| mean_and_deviation(floor, None, self.metric.1).into())
             }));
         }
         table

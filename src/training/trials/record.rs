@@ -73,7 +73,7 @@ impl Record {
     /// unnoticed.
     pub(super) fn agree(&self, folder: &Path, config: &FinetuneConfig, inputs: &Inputs) -> Result<()> {
         let place = folder.join(RECORD).display().to_string();
-        let hint = "restore it, or choose another `run.output_dir`";
+        let hint = "restore it, or choose another output folder";
         let differences = config::diff(&self.config, config).into_iter();
         let changed = differences.filter(|change| !change.keeps_numbers()).map(|change| {
             Problem::usage(format!("`{}` was {} and is {} now", change.path, change.old, change.new))
@@ -82,8 +82,12 @@ impl Record {
         let changed_inputs = changed_inputs.map(|(key, _)| {
             Problem::usage(format!("the content of `{key}` is not what it was when this cell was trained"))
         });
-        let problems: Vec<Problem> =
-            changed.chain(changed_inputs).map(|problem| problem.at(&place).hint(hint)).collect();
+        // With other settings, other examples may be read of the same files.
+        let mut found: Vec<Problem> = changed.collect();
+        if found.is_empty() {
+            found = changed_inputs.collect();
+        }
+        let problems: Vec<Problem> = found.into_iter().map(|problem| problem.at(&place).hint(hint)).collect();
         if problems.is_empty() { Ok(()) } else { Err(Problems(problems).into()) }
     }
 }

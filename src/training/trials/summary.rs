@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use serde_json::{Map, Value, json};
 
 use crate::tasks::target::Column;
-use crate::trials::table::{Table, mean_and_deviation};
+use crate::trials::means::mean_and_deviation;
+use base::pages::table::Table;
 use base::scores::{Better, mean, sample_std};
 use config::Sweep;
 
@@ -97,11 +98,11 @@ impl Summary<'_> {
                         column.factor,
                     )
                 }));
-                cells
+                cells.into_iter().collect()
             })
             .collect();
-        let marked = self.best_setting().filter(|_| self.tied_settings().len() == 1);
-        Table { header, rows, marked, names }
+        let best = self.best_setting().filter(|_| self.tied_settings().len() == 1);
+        Table { names, ..Table::new(header, rows).with_best(best) }
     }
 
     /// Returns the content of `sweep.json`: all scores of all runs, and the best run.

@@ -2,13 +2,13 @@
 //! filters are next to their code.
 
 use crate::corpus::dedup::{EXACT_DUPLICATE, NEAR_DUPLICATE};
-use crate::corpus::reasons;
+use crate::corpus::{BAD_RECORD, reasons};
 
 const OTHERS: [(&str, &str); 8] = [
     ("empty", "Nothing but white space."),
     ("line_too_long", "A line, object or field of more bytes than `max_line_bytes`."),
     ("invalid_utf8", "Bytes that are not UTF-8, in a source that says `invalid_utf8: skip`."),
-    ("bad_record", "A record that cannot be read, in a source that says `on_bad_record: skip`."),
+    (BAD_RECORD, "A record that cannot be read, in a source that says `on_bad_record: skip`."),
     (
         "passed_over",
         "A member of an archive that is hidden, a link or of another extension, or a record of a web archive that has no text.",

@@ -1,4 +1,4 @@
-//! The report as one HTML page: inline SVG and style, no scripts, no network access.
+//! The report as one page.
 
 mod charts;
 mod page;
@@ -6,11 +6,9 @@ mod tables;
 
 pub(super) use page::page;
 
-use base::pages::html::escape;
-
 /// Formats the name of a reason, a step or a column for readers.
 fn words(name: &str) -> String {
-    escape(&name.replace('_', " "))
+    name.replace('_', " ")
 }
 
 /// Returns the colour class of reason `index`; those after the eighth share one.

@@ -9,7 +9,9 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::trials::comparison::result::{ModelSize, Row, RowKind};
-use crate::trials::table::{Table, mean_and_deviation};
+use crate::trials::comparison::tables::name;
+use crate::trials::means::mean_and_deviation;
+use base::pages::table::Table;
 use base::quantity::format_grouped;
 use base::scores::{Metric, Outcomes, mean, sample_std};
 use config::{Departure, NamedTask, ProtocolTask};
@@ -134,15 +136,15 @@ impl ProtocolResult {
         let mut rows = Vec::new();
         for row in &self.rows {
             let lost = if row.diverged > 0 { format!(" ({} diverged)", row.diverged) } else { String::new() };
-            let mut cells = vec![format!("{}{lost}", row.name)];
+            let mut cells = vec![name(&format!("{}{lost}", row.name), row.kind)];
             for split in [&row.test, &row.validation] {
-                cells.extend(self.metrics.iter().map(|metric| text(split.get(metric.name()))));
+                cells.extend(self.metrics.iter().map(|metric| text(split.get(metric.name())).into()));
             }
-            rows.push(cells);
+            rows.push(cells.into_iter().collect());
         }
         let means = self.rows.iter().map(|row| Some(row.test.get(self.first_metric())?.mean));
-        let marked = self.metrics.first().and_then(|metric| metric.better().best_place(means));
-        Table { header, rows, marked, names: 1 }
+        let best = self.metrics.first().and_then(|metric| metric.better().best_place(means));
+        Table::new(header, rows).with_best(best)
     }
 
     /// Sentences about the table: what departs from the protocol, and where published scores are from.

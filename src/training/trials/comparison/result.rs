@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::trials::table::mean_and_deviation;
+use crate::trials::means::mean_and_deviation;
 use base::scores::{Difference, Metric, Outcomes, Resampled, mean, sample_std};
 use config::NamedTask;
 

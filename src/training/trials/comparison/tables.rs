@@ -1,7 +1,8 @@
-//! The tables of a comparison, for a terminal, Markdown and the page.
+//! The tables of a comparison.
 
-use crate::trials::comparison::result::{Pair, TaskResult};
-use crate::trials::table::Table;
+use crate::trials::comparison::result::{Pair, RowKind, TaskResult};
+use base::pages::table::{Row, Table};
+use base::pages::text::Text;
 use base::quantity::format_grouped;
 use base::scores::{Metric, SeedsNeeded, measured};
 
@@ -23,54 +24,50 @@ pub(super) fn title(result: &TaskResult) -> String {
     format!("{}: {metric} of {examples} {what}, {seeds}", result.name)
 }
 
-/// Returns the table of scores: a row for each model and each floor, the best one marked. `separator` is put
-/// between the scores of the seeds.
-pub(super) fn scores(result: &TaskResult, separator: &str) -> Table {
-    let factor = result.metric.factor();
-    Table {
-        header: ["model", result.metric.title(), "each seed"].map(str::to_string).to_vec(),
-        rows: result
-            .rows
-            .iter()
-            .map(|row| {
-                let lost =
-                    if row.diverged > 0 { format!(" ({} diverged)", row.diverged) } else { String::new() };
-                let all: Vec<String> = row.scores.iter().map(|score| number(*score, factor)).collect();
-                let mean = row.mean_text(factor);
-                vec![row.name.clone(), mean, format!("{}{lost}", all.join(separator))]
-            })
-            .collect(),
-        marked: result.best(),
-        names: 1,
+/// The name of a row behind the dot of its kind.
+pub(super) fn name(name: &str, kind: RowKind) -> Text {
+    Text::name(name).behind_dot(class_of(kind))
+}
+
+/// The CSS class of a kind of row.
+pub(super) fn class_of(kind: RowKind) -> &'static str {
+    match kind {
+        RowKind::Model => "model",
+        RowKind::Twin => "twin",
+        RowKind::Floor => "floor",
+        RowKind::Published => "published",
     }
 }
 
-/// Returns the table of differences, a row for each pair.
+/// Returns the table of scores: a row for each model and each floor, the best one marked.
+pub(super) fn scores(result: &TaskResult) -> Table {
+    let factor = result.metric.factor();
+    let rows = result.rows.iter().map(|row| {
+        let lost = if row.diverged > 0 { format!(" ({} diverged)", row.diverged) } else { String::new() };
+        let all: Vec<String> = row.scores.iter().map(|score| number(*score, factor)).collect();
+        let cells = [row.mean_text(factor), format!("{}{lost}", all.join(" · "))].map(Text::from);
+        [name(&row.name, row.kind)].into_iter().chain(cells).collect()
+    });
+    let header = ["model", result.metric.title(), "each seed"];
+    Table::new(header, rows.collect()).with_best(result.best())
+}
+
+/// Returns the table of differences, a row for each pair. A page has the first model of each as a heading
+/// above all pairs that it is in.
 pub(super) fn pairs(pairs: &[Pair], factor: f64) -> Table {
-    let titles = ["model", "against", "difference", "interval", "clear", "p", "seeds needed"];
-    Table {
-        header: titles.map(str::to_string).to_vec(),
-        rows: pairs
-            .iter()
-            .map(|pair| {
-                let found = &pair.difference;
-                let clear = if found.is_clear() { "yes" } else { "no" };
-                vec![
-                    pair.left.clone(),
-                    pair.right.clone(),
-                    signed(found.difference, factor),
-                    measured(found.low, |low| {
-                        format!("{} to {}", signed(low, factor), signed(found.high, factor))
-                    }),
-                    clear.to_string(),
-                    measured(found.p_value, |p_value| format!("{p_value:.3}")),
-                    seeds(found.seeds_needed),
-                ]
-            })
-            .collect(),
-        marked: None,
-        names: 2,
-    }
+    let rows = pairs.iter().map(|pair| {
+        let found = &pair.difference;
+        let interval =
+            measured(found.low, |low| format!("{} to {}", signed(low, factor), signed(found.high, factor)));
+        let clear = if found.is_clear() { "yes" } else { "no" };
+        let p = measured(found.p_value, |p_value| format!("{p_value:.3}"));
+        let names = [&pair.left, &pair.right].map(|name| Text::name(name));
+        let figures =
+            [signed(found.difference, factor), interval, clear.to_string(), p, seeds(found.seeds_needed)];
+        names.into_iter().chain(figures.map(Text::from)).collect::<Row>()
+    });
+    let header = ["model", "against", "difference", "interval", "clear", "p", "seeds needed"];
+    Table { names: 2, class: "pairs", is_grouped: true, ..Table::new(header, rows.collect()) }
 }
 
 /// A number with a `+` if it is positive.

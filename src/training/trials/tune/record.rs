@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::trials::summary::short_names;
-use crate::trials::table::Table;
 use base::error::{Problem, Problems};
 use base::fs;
+use base::pages::table::Table;
 use base::scores::{Better, NOT_MEASURED};
 
 /// Name of the record in the folder of a tuning.
@@ -201,7 +201,7 @@ impl<C> TuneRecord<C> {
             let out_at = candidate.out_at.map(|rung| rung.to_string()).unwrap_or_default();
             values.chain(scores).chain([out_at]).collect()
         });
-        Table { rows: rows.collect(), header, marked: self.winner(), names }
+        Table { names, ..Table::new(header, rows.collect()).with_best(self.winner()) }
     }
 }
 

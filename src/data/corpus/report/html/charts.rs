@@ -1,40 +1,42 @@
-//! Bars and histograms as inline SVG. Their text is HTML where possible, so that it keeps its size on a
-//! phone.
+//! Bars and histograms of the page.
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
 
 use crate::corpus::report::html::{color, source_color, words};
 use crate::corpus::report::sections::share;
 use crate::corpus::report::tally::UNDETERMINED;
 use crate::corpus::report::{Amount, Lengths, Report, SourceTally};
-use base::pages::chart;
 use base::pages::chart::{Columns, Portion};
-use base::pages::html::escape;
+use base::pages::report::{Bar, Block, Drawing, Figure};
+use base::pages::text::{Part, Text};
 use base::quantity::format_grouped;
 
 /// Number of languages that are listed; further ones are summed up in one line.
 const LANGUAGES: usize = 12;
 
 /// Returns bars for all sources together and for each: documents kept, and documents dropped for each reason.
-pub(super) fn fate(report: &Report) -> String {
+pub(super) fn fate(report: &Report) -> Block {
     let reasons = report.reasons();
-    let mut html = "<div class=\"bars\">\n".to_string();
-    if report.sources.len() > 1 {
-        html.push_str(&bar("<b>all</b>", &reasons, report.kept, &report.dropped));
-    }
-    for source in &report.sources {
-        html.push_str(&bar(&escape(&source.name), &reasons, source.kept, &source.dropped));
-    }
-    html + "</div>\n"
+    let all = Text(vec![Part::Bold("all".to_string())]);
+    let all = (report.sources.len() > 1).then(|| bar(all, &reasons, report.kept, &report.dropped));
+    let sources = report.sources.iter();
+    let sources =
+        sources.map(|source| bar(source.name.as_str().into(), &reasons, source.kept, &source.dropped));
+    Block::Bars("bars", all.into_iter().chain(sources).collect())
 }
 
-fn bar(name: &str, reasons: &[(&str, Amount)], kept: Amount, dropped: &BTreeMap<String, Amount>) -> String {
-    let mut parts = vec![("kept".to_string(), "kept".to_string(), kept.documents)];
-    for (index, (reason, _)) in reasons.iter().enumerate() {
-        parts.push((color(index), words(reason), dropped.get(*reason).map_or(0, |amount| amount.documents)));
-    }
-    format!("<div class=\"bar\"><span>{name}</span>{}</div>\n", stacked(&parts))
+fn bar(name: Text, reasons: &[(&str, Amount)], kept: Amount, dropped: &BTreeMap<String, Amount>) -> Bar {
+    let reasons = reasons.iter().enumerate().map(|(index, (reason, _))| {
+        (color(index), words(reason), dropped.get(*reason).map_or(0, |amount| amount.documents))
+    });
+    let kept = ("kept".to_string(), "kept".to_string(), kept.documents);
+    let counts: Vec<(String, String, u64)> = std::iter::once(kept).chain(reasons).collect();
+    let whole = sum(counts.iter().map(|count| count.2));
+    let parts = counts.into_iter().map(|(color, name, count)| {
+        let share = share(count, whole);
+        (color, format!("{name}: {} ({:.1} %)", format_grouped(count), 100.0 * share), share)
+    });
+    Bar { name, parts: parts.collect(), end: None }
 }
 
 /// Returns the sum of counts. It saturates, since a report that was read from a file can have any numbers.
@@ -42,55 +44,35 @@ fn sum(counts: impl IntoIterator<Item = u64>) -> u64 {
     counts.into_iter().fold(0, u64::saturating_add)
 }
 
-/// Returns one bar of full width, with a part for each (colour, name, count).
-fn stacked(parts: &[(String, String, u64)]) -> String {
-    let whole = sum(parts.iter().map(|part| part.2));
-    let mut shares = Vec::with_capacity(parts.len());
-    for (color, name, count) in parts {
-        let share = share(*count, whole);
-        let text = format!("{name}: {} ({:.1} %)", format_grouped(*count), 100.0 * share);
-        shares.push((color.clone(), text, share));
-    }
-    chart::bar(&shares)
-}
-
 /// Returns the legend with the colours of the sources.
-fn legend(report: &Report) -> String {
-    let mut html = "<ul class=\"legend\">\n".to_string();
-    for (index, source) in report.sources.iter().enumerate() {
-        let color = source_color(index);
-        let name = escape(&source.name);
-        let documents = format_grouped(source.kept.documents);
-        let _ = writeln!(
-            html,
-            "<li><i class=\"dot {color}\"></i>{name} <span class=\"muted\">{documents}</span></li>"
-        );
-    }
-    html + "</ul>\n"
+fn legend(report: &Report) -> Block {
+    let names = report.sources.iter().enumerate().map(|(index, source)| {
+        let documents = Part::Muted(format_grouped(source.kept.documents));
+        Text::from(format!("{} ", source.name)).behind_dot(&source_color(index)).with(documents)
+    });
+    Block::Legend(names.collect())
 }
 
 /// Returns histograms of the lengths of kept documents, in bytes and in words, stacked by source.
-pub(super) fn lengths(report: &Report) -> String {
+pub(super) fn lengths(report: &Report) -> Vec<Block> {
     if report.sources.iter().all(|source| source.kept.documents == 0) {
-        return String::new();
+        return Vec::new();
     }
-    let mut html = "<div class=\"pair\">\n".to_string();
-    html.push_str(&lengths_chart(report, "documents by bytes", |tally| &tally.lengths_bytes));
-    html.push_str(&lengths_chart(report, "documents by words", |tally| &tally.lengths_words));
-    html.push_str("</div>\n");
-    if report.sources.len() > 1 {
-        html.push_str(&legend(report));
-    }
-    html
+    let charts = vec![
+        lengths_chart(report, "documents by bytes", |tally| &tally.lengths_bytes),
+        lengths_chart(report, "documents by words", |tally| &tally.lengths_words),
+    ];
+    let legend = (report.sources.len() > 1).then(|| legend(report));
+    [Block::Charts("pair", charts)].into_iter().chain(legend).collect()
 }
 
-fn lengths_chart(report: &Report, title: &str, lengths: fn(&SourceTally) -> &Lengths) -> String {
+fn lengths_chart(report: &Report, title: &str, lengths: fn(&SourceTally) -> &Lengths) -> Figure {
     let sources: Vec<(&str, &Lengths)> =
         report.sources.iter().map(|source| (source.name.as_str(), lengths(source))).collect();
-    format!("<figure><figcaption>{title}</figcaption>{}</figure>\n", histogram(title, &sources))
+    Figure { caption: title.into(), drawing: Drawing::Columns(histogram(title, &sources)), note: None }
 }
 
-fn histogram(title: &str, sources: &[(&str, &Lengths)]) -> String {
+fn histogram(title: &str, sources: &[(&str, &Lengths)]) -> Columns {
     let end = sources.iter().map(|(_, lengths)| lengths.0.len()).max().unwrap_or(0);
     let first = (0..end)
         .find(|&bucket| sources.iter().any(|(_, lengths)| documents_in(lengths, bucket) > 0))
@@ -113,7 +95,7 @@ fn histogram(title: &str, sources: &[(&str, &Lengths)]) -> String {
         }
         columns.push((label, portions));
     }
-    Columns { title: title.to_string(), columns }.svg()
+    Columns { title: title.to_string(), columns }
 }
 
 fn documents_in(lengths: &Lengths, bucket: usize) -> u64 {
@@ -139,15 +121,15 @@ fn binary(power: u64) -> String {
     unit.map_or("0".to_string(), |(exponent, unit)| format!("{}{unit}", power >> (10 * exponent)))
 }
 
-/// Returns bars of kept documents by language; empty if no language was identified, or only one.
-pub(super) fn languages(report: &Report) -> String {
+/// Returns bars of kept documents by language; `None` if no language was identified, or only one.
+pub(super) fn languages(report: &Report) -> Option<Block> {
     let mut all: BTreeMap<&str, u64> = BTreeMap::new();
     for (code, amount) in report.sources.iter().flat_map(|source| &source.languages) {
         let counted = all.entry(code).or_default();
         *counted = sum([*counted, amount.documents]);
     }
     if all.len() < 2 || all.keys().all(|code| *code == UNDETERMINED) {
-        return String::new();
+        return None;
     }
     let mut languages: Vec<(&str, u64)> = all.into_iter().collect();
     languages.sort_by_key(|(_, documents)| std::cmp::Reverse(*documents));
@@ -158,23 +140,19 @@ pub(super) fn languages(report: &Report) -> String {
         .iter()
         .take(LANGUAGES)
         .map(|(code, documents)| {
-            let name = if *code == UNDETERMINED { "undetermined".to_string() } else { escape(code) };
-            (name, *documents)
+            let name = if *code == UNDETERMINED { "undetermined" } else { code };
+            (name.to_string(), *documents)
         })
         .collect();
     if rest > 0 {
         rows.push((format!("{} others", languages.len() - LANGUAGES), rest));
     }
-    let mut html = "<div class=\"bars counted\">\n".to_string();
-    for (name, documents) in rows {
-        let width = 1000.0 * share(documents, highest).min(1.0);
-        let count =
-            format!("{} <small>{:.1} %</small>", format_grouped(documents), 100.0 * share(documents, whole));
-        let _ = writeln!(
-            html,
-            "<div class=\"bar\"><span>{name}</span><svg viewBox=\"0 0 1000 20\" preserveAspectRatio=\"none\" aria-hidden=\"true\">\
-            <rect class=\"kept\" width=\"{width:.2}\" height=\"20\"/></svg><em>{count}</em></div>"
-        );
-    }
-    html + "</div>\n"
+    let bars = rows.into_iter().map(|(name, documents)| {
+        let percent = format!("{:.1} %", 100.0 * share(documents, whole));
+        let width = share(documents, highest).min(1.0);
+        let parts = vec![("kept".to_string(), format!("{name}: {percent}"), width)];
+        let end = Text::from(format!("{} ", format_grouped(documents))).with(Part::Small(percent));
+        Bar { name: name.into(), parts, end: Some(end) }
+    });
+    Some(Block::Bars("bars counted", bars.collect()))
 }

@@ -1,34 +1,38 @@
-//! The page as a whole: its header, its sections in order, and the examples.
-
-use std::fmt::Write;
+//! The page as a whole: its beginning, its sections in order, and the examples.
 
 use crate::corpus::report::explanations::explanation;
 use crate::corpus::report::html::{charts, color, tables, words};
 use crate::corpus::report::sections::share;
 use crate::corpus::report::{Report, Sample};
-use base::pages::html;
-use base::pages::html::escape;
+use base::pages::report;
+use base::pages::report::{Block, Section};
+use base::pages::text::{Part, Text};
 use base::quantity::{format_bytes, format_count, format_grouped};
 
 const STYLE: &str = include_str!("style.css");
 
 pub(in crate::corpus::report) fn page(report: &Report) -> String {
     let sections = [
-        ("Where the documents went", [charts::fate(report), tables::sources(report)].concat()),
+        ("Where the documents went", vec![charts::fate(report), Block::Table(tables::sources(report))]),
         ("Lengths", charts::lengths(report)),
-        ("Languages", charts::languages(report)),
-        ("Cleaning", tables::changes(report)),
-        ("Split and shards", tables::shards(report)),
-        ("Tokenizer", tables::tokenizer(report)),
+        ("Languages", charts::languages(report).into_iter().collect()),
+        ("Cleaning", vec![Block::Table(tables::changes(report))]),
+        ("Split and shards", vec![tables::shards(report)]),
+        ("Tokenizer", vec![Block::Table(tables::tokenizer(report))]),
         ("Examples of what was dropped", samples(report)),
     ];
-    let sections = sections.map(|(title, content)| html::section(title, &content));
-    let footer = html::footer("from what was read");
-    html::page("Corpus report", STYLE, &format!("{}{}{footer}", header(report), sections.concat()))
+    report::Report {
+        title: "Corpus report".to_string(),
+        beginning: beginning(report),
+        sections: sections.map(|(title, blocks)| Section::new(title, blocks)).to_vec(),
+        style: STYLE,
+        source: "from what was read",
+    }
+    .html()
 }
 
-/// Returns the header with up to four key figures.
-fn header(report: &Report) -> String {
+/// Returns the names of the sources and up to four key figures.
+fn beginning(report: &Report) -> Vec<Block> {
     let dropped = report.read.documents.saturating_sub(report.kept.documents);
     let percent = 100.0 * share(report.kept.documents, report.read.documents);
     let mut figures = vec![
@@ -36,7 +40,7 @@ fn header(report: &Report) -> String {
             format_count(report.kept.documents),
             format!("documents kept, {percent:.1} % of {}", format_grouped(report.read.documents)),
         ),
-        (format_count(dropped), format!("dropped for {} reasons", report.dropped.len())),
+        (format_count(dropped), reasons_of(report)),
         (format_bytes(report.kept.bytes), format!("of text, from {} read", format_bytes(report.read.bytes))),
     ];
     if let Some(shards) = &report.shards {
@@ -45,57 +49,39 @@ fn header(report: &Report) -> String {
             format!("tokens, {} on disk", format_bytes(shards.disk_bytes)),
         ));
     }
-    let names: Vec<String> = report.sources.iter().map(|source| escape(&source.name)).collect();
-    let mut html = format!(
-        "<header>\n<h1>Corpus report</h1>\n<p class=\"lead\">{}</p>\n<dl class=\"figures\">\n",
-        names.join(", ")
-    );
-    for (figure, label) in figures {
-        let _ = writeln!(html, "<div><dt>{label}</dt><dd>{figure}</dd></div>");
-    }
-    html.push_str("</dl>\n</header>\n");
-    html
+    let names: Vec<&str> = report.sources.iter().map(|source| source.name.as_str()).collect();
+    vec![Block::Lead(names.join(", ").into()), Block::Figures(figures)]
 }
 
-fn samples(report: &Report) -> String {
-    let mut html = String::new();
-    for (index, (reason, amount)) in report.reasons().into_iter().enumerate() {
-        let Some(samples) = report.samples.0.get(reason) else { continue };
-        let name = words(reason);
-        let color = color(index);
+/// The number of reasons, in words.
+fn reasons_of(report: &Report) -> String {
+    match report.dropped.len() {
+        1 => "dropped for 1 reason".to_string(),
+        count => format!("dropped for {count} reasons"),
+    }
+}
+
+/// Returns a folded list of examples for each reason.
+fn samples(report: &Report) -> Vec<Block> {
+    let reasons = report.reasons().into_iter().enumerate();
+    let lists = reasons.filter_map(|(index, (reason, amount))| {
+        let samples = report.samples.0.get(reason)?;
         let counts = format!("{} of {}", samples.len(), format_grouped(amount.documents));
-        let _ = writeln!(
-            html,
-            "<details>\n<summary><i class=\"dot {color}\"></i><b>{name}</b><span class=\"muted\">{counts}</span></summary>"
-        );
-        if let Some(sentence) = explanation(reason) {
-            let _ = writeln!(html, "<p class=\"note\">{}</p>", with_code(sentence));
-        }
-        html.push_str("<ol>\n");
-        for one in samples {
-            html.push_str(&sample(one));
-        }
-        html.push_str("</ol>\n</details>\n");
-    }
-    html
+        let name = Text(vec![Part::Bold(words(reason)), Part::Muted(counts)]);
+        let explained = explanation(reason).map(|sentence| Block::Note(Text::with_code(sentence)));
+        let list = Block::List("", samples.iter().map(sample).collect());
+        Some(Block::Folded {
+            summary: name.behind_dot(&color(index)),
+            is_open: false,
+            blocks: explained.into_iter().chain([list]).collect(),
+        })
+    });
+    lists.collect()
 }
 
-/// Escapes a sentence; text between backticks is code.
-fn with_code(sentence: &str) -> String {
-    let mut html = String::new();
-    for (index, part) in sentence.split('`').enumerate() {
-        let (open, close) = if index % 2 == 1 { ("<code>", "</code>") } else { ("", "") };
-        let _ = write!(html, "{open}{}{close}", escape(part));
-    }
-    html
-}
-
-fn sample(sample: &Sample) -> String {
-    let detail = if sample.detail.is_empty() {
-        String::new()
-    } else {
-        format!("<span dir=\"auto\">{}</span>", escape(&sample.detail))
-    };
-    let place = format!("<code>{}:{}</code>", escape(&sample.file), sample.line);
-    format!("<li><p>{place}{detail}</p><pre dir=\"auto\">{}</pre></li>\n", escape(sample.excerpt.trim_end()))
+fn sample(sample: &Sample) -> Vec<Block> {
+    let place = Text(vec![Part::Code(format!("{}:{}", sample.file, sample.line))]);
+    let detail = (!sample.detail.is_empty()).then(|| Text::from(sample.detail.as_str()));
+    let facts = std::iter::once(place).chain(detail).collect();
+    vec![Block::Facts("", facts), Block::Preformatted(sample.excerpt.clone())]
 }
