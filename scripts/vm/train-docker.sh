@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Pretrains in a container: does what train-local.sh does, with the program of an image of scripts/docker.
+# Pretrains or fine-tunes in a container: does what train-local.sh does, with the program of an image of scripts/docker.
 #
 #   scripts/vm/train-docker.sh IMAGE --config FILE [OPTIONS OF train-local.sh]
 #   MLMTRAIN_DOCKER_OPTIONS='--gpus all' scripts/vm/train-docker.sh IMAGE --config FILE -- --set run.device=cuda
@@ -16,7 +16,7 @@ if [ -n "${MLMTRAIN_IMAGE:-}" ]; then
 fi
 
 case ${1:-} in
-    '' | -*) echo "usage: train-docker.sh IMAGE --config FILE [OPTIONS OF train-local.sh] [-- ARGUMENTS OF PRETRAIN]" >&2; exit 2 ;;
+    '' | -*) echo "usage: train-docker.sh IMAGE --config FILE [OPTIONS OF train-local.sh] [-- ARGUMENTS]" >&2; exit 2 ;;
 esac
 docker image inspect "$1" > /dev/null || { echo "error: there is no image \`$1\`: see scripts/docker/Dockerfile" >&2; exit 2; }
 export MLMTRAIN_IMAGE=$1

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Pretrains on a machine that has the program: looks at the machine, fetches data, plans, trains or goes on, uploads.
+# Pretrains or fine-tunes on a machine that has the program: looks at the machine, fetches data, plans, trains or goes on, uploads.
 #
-#   scripts/vm/train-local.sh --config FILE [OPTIONS] [-- ARGUMENTS OF PRETRAIN]
+#   scripts/vm/train-local.sh --config FILE [OPTIONS] [-- ARGUMENTS]
 #
 # Options are in scripts/vm/README.md. Run it again after whatever stopped it: training goes on from the newest
 # checkpoint. It ends with the exit code of the first step that failed.
 set -euo pipefail
 usage="usage: train-local.sh --config FILE [--program FILE] [--data-command COMMAND] [--upload-command COMMAND]
        [--preemption-command COMMAND] [--requeue-command COMMAND] [--price USD] [--no-plan] [--power-off]
-       [-- ARGUMENTS OF PRETRAIN]"
+       [-- ARGUMENTS OF PRETRAIN OR FINETUNE]"
 
 say() { printf '%s  %s\n' "$(date -u +%FT%TZ)" "$*" >&2; }
 refuse() { printf 'error: %s\n%s\n' "$1" "$usage" >&2; exit 2; }
@@ -46,14 +46,18 @@ done
 say "$("$program" -V)"
 "$program" doctor
 # Mistakes are told before anything is paid for.
-"$program" config check "$config" "${changes[@]}"
+checked=$("$program" config check "$config" "${changes[@]}")
+printf '%s\n' "$checked"
+# What the configuration is for.
+command=(pretrain --resume auto) planned=(plan --device here --save ${price:+--price "here=$price"})
+case $checked in *"(configuration of \`finetune\`)") command=(finetune) planned=(finetune --dry-run) ;; esac
 if [ -n "$fetch" ]; then
     say "data: $fetch"
     bash -c "$fetch"
 fi
 if [ "$plan" = yes ]; then
     say plan
-    "$program" plan --config "$config" --device here --save ${price:+--price "here=$price"} "${changes[@]}"
+    "$program" "${planned[@]}" --config "$config" "${changes[@]}"
 fi
 
 # In the background, so that a signal to this script reaches the program, which then saves and ends. A second one would
@@ -66,7 +70,7 @@ again=no
 trap 'sleep 0.2; ! kill -0 "$witness" 2> /dev/null || kill -TERM "$training" 2> /dev/null || true' TERM
 trap 'again=yes; kill -TERM "$training" 2> /dev/null || true' USR1
 trap : INT
-"$program" pretrain --config "$config" --resume auto "$@" &
+"$program" "${command[@]}" --config "$config" "$@" &
 training=$!
 if [ -n "$preempted" ]; then
     until timeout 5 tail --pid="$training" -f /dev/null; do

@@ -19,6 +19,7 @@ use crate::distributed::World;
 use crate::fs::FolderLock;
 use crate::interop::{PretrainedFolder, read_folder};
 use crate::machine::Machine;
+use crate::quantity::format_amount;
 use crate::scores::{mean, measured, sample_std};
 use crate::tasks::labelled::files_of;
 use crate::tasks::list;
@@ -29,7 +30,7 @@ use crate::telemetry::{Progress, write_results};
 use crate::train::request::Request;
 use crate::train::resume::{Start, keep_compute};
 use crate::train::signals::{Signals, stopped_by};
-use crate::train::{End, used};
+use crate::train::{End, results, used};
 use crate::trials::lanes::Job;
 use crate::trials::{Equipment, cell, lanes};
 use crate::{config, fs, machine, train};
@@ -69,6 +70,8 @@ struct Outcome {
     /// Details of the last evaluation that are not scores.
     details: String,
     model: PathBuf,
+    /// The key that may have made the run shorter than its steps.
+    limit: Option<&'static str>,
 }
 
 impl Outcome {
@@ -83,6 +86,10 @@ impl Outcome {
         match self.end {
             None => "  (complete already)".into(),
             Some(End::Time) => format!("  (`training.max_train_time` ended it at step {step} of {planned})"),
+            Some(End::Steps) if step < planned => {
+                let key = self.limit.unwrap_or("time");
+                format!("  (`{key}` ended it at step {step} of {planned})")
+            }
             Some(_) => String::new(),
         }
     }
@@ -238,7 +245,8 @@ fn train_seed<T: Target>(
     if let Some(how) = data.uniform_answers().filter(|_| with.machine.world.is_first()) {
         with.progress.labelled(&format!("seed {seed}")).warn(&learnt_nothing(&how));
     }
-    Ok(Outcome { seed: *seed, end, steps: [step, planned_steps], results, model, details: data.details() })
+    let (steps, details, limit) = ([step, planned_steps], data.details(), config.run.limit());
+    Ok(Outcome { seed: *seed, end, steps, results, details, model, limit })
 }
 
 /// Chooses the sequence length for the model of a configuration, if it is not given. Returns a note if the
@@ -293,6 +301,10 @@ fn report(outcomes: &[Outcome], columns: &[Column]) -> Vec<String> {
         // Labels come from outside and are escaped.
         let details = format!("seed {}, {}", last.seed, last.details);
         lines.extend(details.lines().map(terminal::printable));
+    }
+    let costs = outcomes.iter().filter_map(|outcome| outcome.results.get(results::COST));
+    if let Some(usd) = costs.copied().reduce(|sum, usd| sum + usd) {
+        lines.push(format!("cost: ${}", format_amount(usd)));
     }
     lines
 }

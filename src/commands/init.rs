@@ -13,7 +13,9 @@ use clap::{Args, ValueEnum};
 use crate::commands::init::labelled::LabelledArgs;
 use crate::commands::outputs::OverwriteArgs;
 use crate::commands::{bench, device, staging, terminal};
-use crate::config::{CacheConfig, ComputeType, DataConfig, DeviceChoice, DocumentUnit, language_code};
+use crate::config::{
+    CacheConfig, ComputeType, DataConfig, DeviceChoice, DocumentUnit, OnBadRecord, language_code,
+};
 use crate::corpus::{Corpus, Judge};
 use crate::error::Problem;
 use crate::estimate::{GPU_SHARE, gpu_seconds};
@@ -21,7 +23,9 @@ use crate::families::{Family, ModelConfig};
 use crate::models::Blueprint;
 use crate::ops::peak::gpu::data_sheet;
 use crate::precision::Hardware;
-use crate::quantity::{format_bytes, format_count, format_duration, format_span, parse_duration};
+use crate::quantity::{
+    format_bytes, format_count, format_duration, format_grouped, format_span, parse_duration,
+};
 use crate::recipe::{FilterPreview, Plan, SHORT_LENGTH, TextSample, Wish};
 use crate::telemetry::{Progress, Unit};
 use crate::{fs, machine, precision, recipe};
@@ -147,15 +151,33 @@ pub fn run(args: &InitArgs) -> Result<()> {
     }
 }
 
+/// The same data, of which all records must be readable.
+fn strict(mut data: DataConfig) -> DataConfig {
+    for source in &mut data.sources {
+        source.on_bad_record = OnBadRecord::Fail;
+    }
+    data
+}
+
 /// Writes a configuration of `pretrain` for a text.
 fn write_pretraining(args: &InitArgs, budget: Duration, output: &Path, output_dir: String) -> Result<()> {
     machine::use_threads(args.threads)?;
     let progress = Progress::detect(terminal::is_quiet());
     let speed = Speed::new(args)?;
-    let sources = sources::sources(&args.text, &args.field, args.document.map(UnitChoice::into))?;
+    let mut sources = sources::sources(&args.text, &args.field, args.document.map(UnitChoice::into))?;
     let data = DataConfig { sources: sources.clone(), ..DataConfig::default() };
     let staged = staging::staged(data, &CacheConfig::default())?;
-    let mut sample = TextSample::read(&staged)?;
+    // If nothing at all can be read, the first record that cannot be read says why.
+    let mut sample = TextSample::read(&staged).or_else(|_| TextSample::read(&strict(staged.clone())))?;
+    if sample.bad_records > 0 {
+        progress.warn(&format!(
+            "records of the sample that cannot be read: {}; the configuration leaves such ones out \
+             (`on_bad_record: skip`), and without that key `prepare` names the first of them",
+            format_grouped(sample.bad_records)
+        ));
+    } else {
+        sources = strict(DataConfig { sources, ..DataConfig::default() }).sources;
+    }
     progress.note(&format!(
         "the text: {} in {}, about {} decompressed",
         format_bytes(sample.disk_bytes),
@@ -163,7 +185,8 @@ fn write_pretraining(args: &InitArgs, budget: Duration, output: &Path, output_di
         format_bytes(sample.text_bytes as u64)
     ));
     let corpus = Corpus::open(&staged)?;
-    for note in sources::notes_on_fields(&corpus, &args.field) {
+    let notes = corpus.notes().iter().cloned().chain(sources::notes_on_fields(&corpus, &args.field));
+    for note in notes {
         progress.note(&note);
     }
     let crawl = match recipe::crawl_reason(corpus.files()) {

@@ -56,6 +56,12 @@ pub fn in_flags(text: &str, arguments: &[OsString]) -> String {
 /// Adds a tip about an unknown argument.
 fn unknown_argument(error: &mut Error, arguments: &[OsString]) {
     let Some(ContextValue::String(typed)) = error.get(ContextKind::InvalidArg).cloned() else { return };
+    // `--model` is meant to be `--models`, and no key.
+    if let Some(ContextValue::String(similar)) = error.get(ContextKind::SuggestedArg)
+        && similar.strip_prefix(typed.as_str()).is_some_and(|rest| rest.len() == 1)
+    {
+        return;
+    }
     let all = Cli::command();
     let named = arguments.iter().skip(1).find_map(|argument| all.find_subcommand(argument));
     let Some(tip) = named.and_then(|command| tip(command, &typed)) else { return };
@@ -121,6 +127,7 @@ mod tests {
             ("finetune --config a.yaml --lr 1e-4", "'--set training.learning_rate=VALUE'"),
             ("finetune --config a.yaml --fp16", "'--set precision.compute=f16'"),
             ("prepare --config a.yaml --vocab-size 8000", "'--set tokenizer.vocab_size=VALUE'"),
+            ("compare --model a --tasks b", "a similar argument exists: '--models'"),
             ("compare --models a --tasks b --warmup-steps 4", "'--set training.warmup_steps=VALUE'"),
             ("verify-resume --config a.yaml --eval-file b", "'--set data.eval_file=VALUE'"),
             ("pretrain a.yaml", "a configuration is named by a flag: '--config a.yaml'"),

@@ -126,7 +126,9 @@ impl PretrainConfig {
         let is_lion = training.optim == OptimizerType::Lion;
         let share = if is_lion { LION_SHARE } else { 1.0 };
         let of_lion = if is_lion { ", a tenth for Lion" } else { "" };
-        if !is_lamb && !is_other_muon && open.take("learning_rate", &format!("width {width}{of_lion}")) {
+        if is_lamb || is_other_muon {
+            open.take("learning_rate", "fine-tuning's: no rule is known for this optimizer, so give one");
+        } else if open.take("learning_rate", &format!("width {width}{of_lion}")) {
             training.learning_rate = share * learning_rate(width, task);
         }
         let has_warmup = training.lr_scheduler_type != SchedulerType::Constant;

@@ -20,15 +20,16 @@ pub(super) fn detect(root: &Node) -> Kind {
 /// problem that matters.
 pub(super) fn expect(root: &Node, kind: Kind) -> Result<(), Problem> {
     let (pretrain, finetune) = own_keys(root);
-    let (wrong, right, command) = match kind {
-        Kind::Pretrain if pretrain == 0 && finetune > 0 => {
-            ("finetune", "pretrain", "finetune --task classify")
-        }
-        Kind::Finetune if finetune == 0 && pretrain > 0 => ("pretrain", "finetune", "pretrain"),
+    let (wrong, right) = match kind {
+        Kind::Pretrain if pretrain == 0 && finetune > 0 => ("finetune", "pretrain"),
+        Kind::Finetune if finetune == 0 && pretrain > 0 => ("pretrain", "finetune"),
         _ => return Ok(()),
     };
-    Err(Problem::usage(format!("is a configuration of `{wrong}`, and one of `{right}` is wanted"))
-        .hint(format!("`mlmtrain {command} --config FILE` reads it")))
+    Err(Problem::usage(format!("is a configuration of `{wrong}`, and one of `{right}` is wanted")).hint(
+        format!(
+            "`mlmtrain {wrong} --config FILE` trains by it; with `--dry-run` it tells sizes, time and cost"
+        ),
+    ))
 }
 
 /// Returns the number of keys that only pretraining has, and that of keys that only fine-tuning has.

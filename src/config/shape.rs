@@ -116,13 +116,23 @@ impl Shape {
 
     /// Returns the dotted paths of all keys named `name` below this shape, for the hint "it belongs
     /// elsewhere".
+    /// Items of lists count only if no table has the key.
     pub(super) fn find(&self, name: &str) -> Vec<String> {
+        let found = self.find_below(name, false);
+        if found.is_empty() { self.find_below(name, true) } else { found }
+    }
+
+    fn find_below(&self, name: &str, in_lists: bool) -> Vec<String> {
         let mut paths = Vec::new();
         for field in self.fields() {
-            paths.extend((field.name == name).then(|| field.name.clone()));
-            if let Self::Table(_) = field.shape {
-                paths.extend(field.shape.find(name).iter().map(|rest| format!("{}.{rest}", field.name)));
-            }
+            let own = &field.name;
+            paths.extend((own == name).then(|| own.clone()));
+            let (below, start) = match &field.shape {
+                Self::Table(_) => (&field.shape, format!("{own}.")),
+                Self::List(item) if in_lists => (&**item, format!("{own}.0.")),
+                _ => continue,
+            };
+            paths.extend(below.find_below(name, in_lists).iter().map(|rest| format!("{start}{rest}")));
         }
         paths
     }

@@ -148,7 +148,7 @@ pub struct TrainingConfig {
     #[schemars(extend("x-foreign-names" = ["optimizer"]))]
     pub optim: OptimizerType,
     /// Peak learning rate. Pretraining from random weights: by the model's width, about 1e-3; a tenth of that
-    /// for `lion`.
+    /// for `lion`; for `lamb` give one.
     #[schemars(extend("exclusiveMinimum" = 0, "x-foreign-names" = ["lr", "max_lr", "peak_lr"]))]
     pub learning_rate: f64,
     /// Shape of the learning rate.

@@ -20,7 +20,7 @@ mod store;
 mod texts;
 
 pub use curated::{Curated, Step, deduplication_bytes_per_document};
-pub use document::{Document, Item, Judged, Location, Rejected, Rejection};
+pub use document::{BAD_RECORD, Document, Item, Judged, Location, Rejected, Rejection};
 pub use judge::{Judge, reasons};
 pub use kept::KeptDocuments;
 pub use read::{Corpus, Documents, SourceFile};

@@ -172,13 +172,15 @@ fn a_crawl_gets_filters_and_sees_what_each_leaves_out() {
             serde_json::json!({"url": url, "title": "Some words first", "text": text}).to_string()
         })
         .collect();
-    fs::write(place.path("pages.jsonl"), records.join("\n")).unwrap();
+    fs::write(place.path("pages.jsonl"), records.join("\n") + "\n{\"text\": \"cut o").unwrap();
     // A device that need not be measured.
     let arguments = ["init", "--text", "pages.jsonl", "animals.txt", "--budget", "1h", "--device", "H100"];
     let printed = place.program(&arguments, "").ok().stderr;
     assert!(printed.contains("a crawl: records of `pages.jsonl` have a field `url`"), "{printed}");
     assert!(printed.contains("`pages.jsonl` holds text in other fields, too: `title` ("), "{printed}");
+    assert!(printed.contains("records of the sample that cannot be read: 1;"), "{printed}");
     let yaml = fs::read_to_string(place.path("pretrain.yaml")).unwrap();
+    assert!(yaml.contains("\n      on_bad_record: skip\n"), "{yaml}");
     // Of 140 documents, those of the file without pages included.
     for (entry, documents) in [
         ("markup: {enabled: true} ", "4.3"),

@@ -114,6 +114,8 @@ fn several_machines_share_a_run_and_pay_for_their_network() {
     }
     let networks = shown.lines().filter(|line| line.starts_with("a network of ")).count();
     assert_eq!(networks, 3, "10, 25 and 100 Gb/s: {shown}");
+    let few = shown_with(&place, &all, &["--set", "training.gradient_accumulation_steps=4"]);
+    assert!(few.contains("more than 4 GPUs are refused") && !shown.contains("are refused"), "{few}");
     let slow = shown_with(&place, &all, &["--network", "0.01"]);
     for words in [
         "a network of 0.01 Gb/s limits h100 on 4 x 2: communication takes more than 5 % of a step",

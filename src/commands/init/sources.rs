@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 
 use crate::commands::staging;
-use crate::config::{CacheConfig, DataConfig, DocumentUnit, SourceConfig};
+use crate::config::{CacheConfig, DataConfig, DocumentUnit, OnBadRecord, SourceConfig};
 use crate::corpus::Corpus;
 use crate::tasks::labelled::other_texts;
 use crate::{fs, recipe};
@@ -55,9 +55,9 @@ pub(super) fn notes_on_fields(corpus: &Corpus, field: &str) -> Vec<String> {
             continue;
         }
         // An error of the file is reported when all of it is read.
-        let Some(others) = other_texts(&file.path, field).unwrap_or_default() else { continue };
-        seen.insert(file.source);
+        let others = other_texts(&file.path, field).unwrap_or_default().unwrap_or_default();
         let Some((first, _)) = others.first() else { continue };
+        seen.insert(file.source);
         let shares: Vec<String> =
             others.iter().map(|(name, share)| format!("`{name}` ({:.0} % of it)", 100.0 * share)).collect();
         notes.push(format!(
@@ -69,8 +69,10 @@ pub(super) fn notes_on_fields(corpus: &Corpus, field: &str) -> Vec<String> {
     notes
 }
 
+/// A source that leaves out what cannot be read: the sample counts it.
 fn source(files: Vec<String>, field: &str) -> SourceConfig {
-    SourceConfig { field: field.to_string(), ..SourceConfig::of_files(files) }
+    let on_bad_record = OnBadRecord::Skip;
+    SourceConfig { field: field.to_string(), on_bad_record, ..SourceConfig::of_files(files) }
 }
 
 /// Opens files as a corpus. URLs are downloaded first.

@@ -88,6 +88,7 @@ pub(super) fn lines(runs: &[ClusterRun<'_>]) -> Vec<String> {
     }));
     let mut lines = vec![String::new()];
     lines.extend(columns::aligned(&cells, 3).into_iter().map(|line| line.trim_end().to_string()));
+    lines.extend(too_many(runs));
     lines.extend(limits(runs));
     lines.push(
         "several GPUs are predicted from one: rows of an update are divided, gradients are added up in rings as \
@@ -96,6 +97,16 @@ pub(super) fn lines(runs: &[ClusterRun<'_>]) -> Vec<String> {
             .to_string(),
     );
     lines
+}
+
+/// Returns a line if some clusters have more GPUs than an update has micro-batches: such a run is refused.
+fn too_many(runs: &[ClusterRun<'_>]) -> Option<String> {
+    let accumulated = runs.first()?.alone.fitted.training.gradient_accumulation_steps;
+    let most = runs.iter().map(|row| row.cluster.gpus()).filter(|gpus| *gpus > accumulated).max()?;
+    Some(format!(
+        "more than {accumulated} GPUs are refused: an update has {accumulated} micro-batches, and each GPU needs one; \
+         {most} GPUs want `training.gradient_accumulation_steps: {most}` and rows to match"
+    ))
 }
 
 /// Returns a line for each network that says which of the runs on several machines it limits, and what helps.

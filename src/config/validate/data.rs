@@ -113,7 +113,7 @@ pub(super) fn examples(config: &FinetuneConfig, findings: &mut Findings) {
     repeated("seeds", &config.seeds, findings);
     if let Some(limit) = config.run.limit().filter(|_| config.seeds.len() > 1) {
         let message = format!("`{limit}` limits one run, and `seeds` names {}", config.seeds.len());
-        findings.add(&[limit, "seeds"], message, "keep one of the two");
+        findings.add(&[limit, "seeds"], message, "train one seed (`--seeds 1`), or remove the limit");
     }
     if data.max_test_samples.is_some() && data.test_file.is_none() {
         let message = "`data.max_test_samples` is given, and there is no `data.test_file`".to_string();

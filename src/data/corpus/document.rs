@@ -35,6 +35,9 @@ pub struct Document {
     pub replaced: u32,
 }
 
+/// The reason of a record that cannot be read.
+pub const BAD_RECORD: &str = "bad_record";
+
 /// Reason for leaving something out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rejection {

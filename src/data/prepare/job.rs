@@ -200,7 +200,8 @@ impl<'a> Job<'a> {
 
     /// Returns true if the folder holds prepared work, finished or not.
     fn has_work(&self) -> bool {
-        [self.documents(), self.tokenizer(), self.shards()].iter().any(|folder| fs::exists(folder))
+        let folders = [self.documents(), self.tokenizer(), self.shards()];
+        folders.iter().any(|folder| fs::list(folder).is_ok_and(|files| !files.is_empty()))
     }
 
     /// Writes the settings into a folder without prepared work; elsewhere they must equal the settings stored
@@ -238,11 +239,16 @@ impl<'a> Job<'a> {
         }
         // The family is that of the model: `tokenizer.family` is no key to set again.
         let is_family = stored["tokenizer"]["family"] != wanted["tokenizer"]["family"];
-        let restore = if is_family { "" } else { "set the old values again, " };
+        let restore = if is_family {
+            "one text for several families is prepared once with `data.save_text: true`; "
+        } else {
+            "set the old values again, "
+        };
         Err(Problem::usage(format!("was prepared with other settings: {}", differences.join("; ")))
             .at(self.folder.display())
             .hint(format!(
-                "{restore}choose another `data.prepared_dir`, or remove this folder to prepare anew"
+                "{restore}choose another `data.prepared_dir`, or remove this folder, if no other run needs it, to \
+                 prepare anew"
             ))
             .into())
     }

@@ -65,10 +65,26 @@ pub(super) fn require_config(folder: &Path) -> Result<(), Problem> {
         return Ok(());
     }
     Err(not_here(folder).unwrap_or_else(|| {
-        Problem::new("there is no `config.json`, so this is no model folder")
-            .at(folder.display())
-            .hint("name a model folder in the Hugging Face layout, or a checkpoint folder of a run")
+        let hint = match model_below(folder) {
+            Some(model) => format!("the model of this run is `{}`", model.display()),
+            None => {
+                "name a model folder in the Hugging Face layout, or a checkpoint folder of a run".to_string()
+            }
+        };
+        let message = if fs::exists(folder) {
+            "there is no `config.json`, so this is no model folder"
+        } else {
+            "there is no such folder"
+        };
+        Problem::new(message).at(folder.display()).hint(hint)
     }))
+}
+
+/// Returns the final model of a run folder, or of the first of its seeds.
+fn model_below(run: &Path) -> Option<PathBuf> {
+    let seeds = fs::list(run).unwrap_or_default();
+    let runs = std::iter::once(run.to_path_buf()).chain(seeds);
+    runs.map(|run| run.join("final")).find(|model| is_model(model))
 }
 
 /// Returns the error for a hub name that is not on this machine, with the command that downloads the model;

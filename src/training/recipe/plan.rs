@@ -24,6 +24,9 @@ const MOST_TOKENS_FOR_COUNTS: f64 = 1e8;
 /// Least tokens of text for co-occurrence counts: in less text most words are too rare.
 const LEAST_TEXT_FOR_COUNTS: f64 = 1e6;
 
+/// Largest share of the documents that are held out.
+pub(super) const MOST_VALIDATION: f64 = 0.05;
+
 /// Number of evaluations, and of checkpoints, in a training.
 const LOOKS: u64 = 10;
 
@@ -70,7 +73,7 @@ impl Plan {
             ramp_steps: if micro_batches > 1 { steps / 20 } else { 0 },
             look_steps: steps / LOOKS,
             // About 64,000 tokens are enough to see a difference of 0.01 in the loss.
-            validation_fraction: two_digits((65_536.0 / choice.text_tokens).clamp(0.001, 0.05)),
+            validation_fraction: two_digits((65_536.0 / choice.text_tokens).clamp(0.001, MOST_VALIDATION)),
         }
     }
 

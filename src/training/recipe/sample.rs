@@ -10,7 +10,7 @@ use base::families::plain_model;
 use base::fs;
 use base::fs::Kind;
 use config::{DataConfig, DocumentUnit, TokenizerConfig};
-use data::corpus::{Corpus, Item, Judge, SourceFile};
+use data::corpus::{BAD_RECORD, Corpus, Item, Judge, SourceFile};
 use data::tokenizer::{Tokenizer, Trainer, TrainerOptions};
 
 /// Bytes of text in the sample, over all files.
@@ -34,6 +34,8 @@ pub struct TextSample {
     pub text_bytes: f64,
     /// Number of records that the reader left out of the sample, such as rows without text.
     pub left_out: u64,
+    /// Number of these that cannot be read.
+    pub bad_records: u64,
 }
 
 /// Estimated token counts of a text with one tokenizer.
@@ -64,6 +66,7 @@ impl TextSample {
         let mut documents = Vec::new();
         let mut text_bytes = 0.0;
         let mut left_out = 0;
+        let mut bad_records = 0;
         for &n in &sampled {
             let file_bytes = corpus.files()[n].size_bytes.max(1);
             let wanted = (SAMPLE_BYTES as f64 * file_bytes as f64 / sampled_bytes as f64) as u64;
@@ -79,7 +82,10 @@ impl TextSample {
                         taken += document.text.len() as u64;
                         documents.push(document.text);
                     }
-                    Some(Item::Rejected(_)) => left_out += 1,
+                    Some(Item::Rejected(rejected)) => {
+                        left_out += 1;
+                        bad_records += u64::from(rejected.rejection.reason == BAD_RECORD);
+                    }
                     None => break true,
                 }
             };
@@ -106,6 +112,7 @@ impl TextSample {
             // The other files are assumed to have as much text per byte on the disk.
             text_bytes: text_bytes * corpus.size_bytes() as f64 / sampled_bytes as f64,
             left_out,
+            bad_records,
         })
     }
 

@@ -4,13 +4,13 @@ use std::fmt::Write;
 
 use crate::recipe::choose::{Limit, MOST_EPOCHS, TOKENS_PER_PARAMETER};
 use crate::recipe::crawl::FilterPreview;
-use crate::recipe::plan::Plan;
+use crate::recipe::plan::{MOST_VALIDATION, Plan};
 use crate::recipe::sample::TextSample;
 use crate::recipe::size::SHORT_LENGTH;
 use base::families::{EncoderConfig, Family, ModelConfig};
 use base::quantity::{format_bytes, format_count};
 use config::defaults::{ADAM_BETA2, WARMUP_SHARE, WEIGHT_DECAY};
-use config::{DocumentUnit, PretrainTask, SourceConfig, defaults};
+use config::{DocumentUnit, OnBadRecord, PretrainTask, SourceConfig, defaults};
 
 /// The user's request, and the facts about text and machine that the configuration quotes.
 #[derive(Debug, Clone)]
@@ -123,7 +123,11 @@ impl Yaml {
         if sample.left_out > 0 {
             self.why(2, "The reader left things out of the sample; the report of `prepare` says which.");
         }
-        self.why(2, "About 64,000 tokens: enough to tell losses apart that differ by a hundredth.");
+        self.why(2, if plan.validation_fraction < MOST_VALIDATION {
+            "About 64,000 tokens: enough to tell losses apart that differ by a hundredth."
+        } else {
+            "64,000 tokens would tell losses apart that differ by a hundredth; this text has fewer to spare."
+        });
         self.line(2, &format!("validation_fraction: {}", plan.validation_fraction));
         if plan.has_long_rows() {
             self.why(2, "Of the last steps; the phase below says what comes before.");
@@ -152,6 +156,10 @@ impl Yaml {
         }
         if source.field != "text" {
             self.line(6, &format!("field: {}", quoted(&source.field)));
+        }
+        if source.on_bad_record == OnBadRecord::Skip {
+            self.why(6, "The sample has records that cannot be read; the report of `prepare` counts them.");
+            self.line(6, "on_bad_record: skip");
         }
     }
 

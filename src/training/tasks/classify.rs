@@ -158,7 +158,8 @@ impl Target for Classes {
 
     fn summary(&self, examples: &Examples<Self>) -> Vec<String> {
         let summary = format!("{}, {} labels", examples.sizes(), self.0.len());
-        std::iter::once(summary).chain(self.0.twin_note()).collect()
+        let unseen = self.0.unseen_note(&examples.train.gold);
+        std::iter::once(summary).chain(self.0.twin_note()).chain(unseen).collect()
     }
 
     fn described(&self, gold: &[u32]) -> String {

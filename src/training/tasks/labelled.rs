@@ -19,7 +19,7 @@ pub mod twins;
 
 pub use bad_rows::BadRows;
 pub use files::{files_of, missing, require};
-pub use guess::{KnownColumns, guess_columns, is_usual_name, other_texts};
+pub use guess::{KnownColumns, guess_columns, is_usual_name, other_texts, usual_text_column};
 pub use input::InputFile;
 pub use read::{Columns, Example, number_column, read_examples, read_examples_skipping};
 pub use sentences::{Sentence, SentenceColumns, Sentences};

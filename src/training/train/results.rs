@@ -13,6 +13,12 @@ use crate::train::state::TrainState;
 use base::error::Problem;
 use base::fs;
 
+/// Name of the steps that were planned, in the results of a run that has done fewer.
+pub const PLANNED_STEPS: &str = "train_planned_steps";
+
+/// Name of what training cost.
+pub const COST: &str = "train_cost_usd";
+
 const ALL_RESULTS: &str = "all_results.json";
 const CAP_BYTES: u64 = 1 << 20;
 
@@ -43,6 +49,18 @@ pub fn of_run(
         .map(|(name, value)| (name.to_string(), value));
     let scores = scores.into_iter().map(|(name, value)| (format!("eval_{name}"), value));
     values.chain(scores).chain(tested).collect()
+}
+
+/// Results of a run that was shortened, and of one whose hours have a price: the steps that were planned, if
+/// fewer were done, and what training cost.
+pub fn of_limits(
+    state: &TrainState,
+    planned_steps: u64,
+    usd_per_hour: Option<f64>,
+) -> impl Iterator<Item = (String, f64)> {
+    let planned = (state.step < planned_steps).then_some((PLANNED_STEPS, planned_steps as f64));
+    let cost = usd_per_hour.map(|usd| (COST, usd * state.elapsed_seconds / 3600.0));
+    planned.into_iter().chain(cost).map(|(name, value)| (name.to_string(), value))
 }
 
 /// Writes the results by the part that their names begin with, and all of them.

@@ -162,8 +162,8 @@ pub fn run<K: Kind, C: Serialize + DeserializeOwned>(
     let mut results = results_at_pause(end, &state, rates);
     if end.is_final() {
         match finish(training, &task, &mut folder, &state, &mut data, world, signals)? {
-            Some(Scored { evaluated, tested }) => {
-                results = results::of_run(&state, rates, evaluated.into_iter().chain(probed), tested);
+            Some(scored) => {
+                results = scored.results(&state, rates, probed, planned_steps, request.run.usd_per_hour);
                 if world.is_first() {
                     results::save(output, &results)?;
                 }
@@ -367,6 +367,22 @@ struct Scored {
     evaluated: Scores,
     /// On the test data, with `test_`.
     tested: Scores,
+}
+
+impl Scored {
+    /// The results of the run with these scores and those of the probes.
+    fn results(
+        self,
+        state: &TrainState,
+        rates: Rates,
+        probed: Scores,
+        planned_steps: u64,
+        usd_per_hour: Option<f64>,
+    ) -> BTreeMap<String, f64> {
+        let limits = results::of_limits(state, planned_steps, usd_per_hour);
+        let others = self.tested.into_iter().chain(limits);
+        results::of_run(state, rates, self.evaluated.into_iter().chain(probed), others)
+    }
 }
 
 /// Writes the final model (the best one if configured) and returns its scores; `None` if a signal interrupted

@@ -192,5 +192,10 @@ fn a_model_is_found_in_the_cache_of_the_hub_by_its_name() {
         run(&["embed", "--model", "some-org/tiny-roberta", "--file", "dev.csv", "--output", "v.npy"]).ok();
     assert!(predicted.stderr.contains("taken from the cache"), "{}", predicted.stderr);
     run(&["evaluate", "--model", "models/none", "--data", "dev.csv"])
-        .refused(1, &["models/none: there is no `config.json`"]);
+        .refused(1, &["models/none: there is no such folder"]);
+    run(&["evaluate", "--model", "hub", "--data", "dev.csv"])
+        .refused(1, &["hub: there is no `config.json`", "the model of this run is `hub/final`"]);
+    fs::write(place.path("header.csv"), "text\n").unwrap();
+    let answered = run(&["predict", "--model", "hub/final", "--input", "header.csv"]).ok();
+    assert!(answered.stderr.contains("the input has no rows to answer"), "{}", answered.stderr);
 }

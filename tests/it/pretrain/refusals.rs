@@ -70,7 +70,10 @@ fn a_dry_run_refuses_prepared_data_that_the_run_refuses() {
     for (set, words) in [
         ("tokenizer.vocab_size=420", "hint: set the old values again, choose another `data.prepared_dir`"),
         ("tokenizer.algorithm=wordpiece", "`tokenizer.algorithm` was"),
-        (bert, "hint: choose another `data.prepared_dir`, or remove this folder"),
+        (
+            bert,
+            "hint: one text for several families is prepared once with `data.save_text: true`; choose another",
+        ),
     ] {
         let sets = [&other[..], &[set, "run.sample_text=null"]].concat();
         for more in [&["--dry-run"][..], &[]] {

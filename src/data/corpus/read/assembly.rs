@@ -13,7 +13,7 @@ use anyhow::Result;
 
 use crate::corpus::read::Limits;
 use crate::corpus::read::files::SourceFile;
-use crate::corpus::{Document, Item, Location, Rejected, Rejection};
+use crate::corpus::{BAD_RECORD, Document, Item, Location, Rejected, Rejection};
 use crate::records::utf8;
 use crate::records::utf8::Decoded;
 use base::error::Problem;
@@ -133,7 +133,7 @@ impl Assembly {
         if self.on_bad_record == OnBadRecord::Fail {
             return Err(problem.into());
         }
-        self.reject(line, bytes, Rejection { reason: "bad_record", detail: problem.message }, beginning);
+        self.reject(line, bytes, Rejection { reason: BAD_RECORD, detail: problem.message }, beginning);
         Ok(())
     }
 

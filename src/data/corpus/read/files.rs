@@ -55,6 +55,8 @@ struct Skipped {
     repeated: u64,
     /// Files with other extensions.
     others: u64,
+    /// One of these files.
+    other: Option<PathBuf>,
 }
 
 impl SourceFile {
@@ -159,7 +161,7 @@ impl Skipped {
     fn note(&self, source: &str) -> Option<String> {
         let counts = [
             (self.hidden, "hidden"),
-            (self.others, "other extensions"),
+            (self.others, "files with extensions that are not read"),
             (self.irregular, "pipes and devices"),
             (self.repeated, "links to folders that are read already"),
         ];
@@ -168,8 +170,10 @@ impl Skipped {
             .filter(|(count, _)| *count > 0)
             .map(|(count, what)| format!("{what}: {count}"))
             .collect();
+        let such_as =
+            self.other.as_ref().map_or(String::new(), |path| format!(" (such as `{}`)", path.display()));
         (!listed.is_empty())
-            .then(|| format!("source `{source}`: passed over in its folders: {}", listed.join(", ")))
+            .then(|| format!("source `{source}`: passed over in its folders: {}{such_as}", listed.join(", ")))
     }
 }
 
@@ -294,11 +298,13 @@ fn matches(entry: &str, source: &SourceConfig, skipped: &mut Skipped) -> Result<
 fn below(folder: &Path, source: &SourceConfig, skipped: &mut Skipped) -> Result<Vec<PathBuf>> {
     let found = fs::walk(folder)?;
     let count = found.files.len();
-    let paths: Vec<PathBuf> = found.files.into_iter().filter(|path| is_read(source, path)).collect();
+    let (paths, others): (Vec<PathBuf>, Vec<PathBuf>) =
+        found.files.into_iter().partition(|path| is_read(source, path));
     skipped.hidden += found.hidden;
     skipped.irregular += found.irregular;
     skipped.repeated += found.repeated;
-    skipped.others += (count - paths.len()) as u64;
+    skipped.others += others.len() as u64;
+    skipped.other = skipped.other.take().or_else(|| others.into_iter().next());
     if paths.is_empty() {
         let others = match count {
             0 => "it has no files at all".to_string(),

@@ -168,7 +168,9 @@ impl Fault {
     fn not_an_object(e: &serde_json::Error) -> Self {
         let text = e.to_string();
         let message = format!("is not a JSON object: {}", text.split(" at line ").next().unwrap_or_default());
-        Self { message, hint: None, line: e.line().max(1) as u64, column: e.column().max(1) as u64 }
+        let hint =
+            Some("in its source, `on_bad_record: skip` leaves such records out and counts them".to_string());
+        Self { message, hint, line: e.line().max(1) as u64, column: e.column().max(1) as u64 }
     }
 }
 

@@ -54,9 +54,23 @@ impl<T: Target> Opened<T> {
     }
 }
 
+/// Refuses names for the numbers of a file if the model knows its labels by numbers: it could not use them.
+fn require_names(known: &[String], given: &[String]) -> Result<(), Problem> {
+    let number = known.iter().find(|label| label.parse::<i64>().is_ok());
+    match number.filter(|_| !given.is_empty()) {
+        Some(number) => Err(Problem::usage(format!(
+            "names the numbers in a file for a model whose labels have names, and this model has `{number}`"
+        ))
+        .at("--labels")
+        .hint("leave it out")),
+        None => Ok(()),
+    }
+}
+
 impl<T: Target> Trained for Opened<T> {
     fn evaluate(&self, evaluation: &Evaluation<'_>) -> Result<Scored> {
         let Self { target, .. } = self;
+        require_names(target.names(), evaluation.labels)?;
         let (rows, notes) = target.evaluated(evaluation)?;
         let gold = target.gold(evaluation.data, &rows)?;
         let file = evaluation.predictions.map(StagedFile::create).transpose()?;
@@ -104,6 +118,9 @@ impl<T: Target> Trained for Opened<T> {
                 answers.answer(found, T::Input::origin(question))?;
             }
         }
+        if examples == 0 {
+            answers.note("the input has no rows to answer");
+        }
         if let Some(note) = T::Input::note_of_predict(examples, &unusual) {
             answers.note(&note);
         }
@@ -112,5 +129,18 @@ impl<T: Target> Trained for Opened<T> {
 
     fn notes(&self) -> &[String] {
         self.tokenizer.notes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_for_numbers_are_refused_where_the_labels_are_numbers() {
+        let [words, numbers] = [["no", "yes"], ["0", "1"]].map(|names| names.map(str::to_string));
+        assert!(require_names(&words, &words).is_ok() && require_names(&numbers, &[]).is_ok());
+        let problem = require_names(&numbers, &words).expect_err("they would be ignored");
+        assert!(problem.to_string().contains("this model has `0`"), "{problem}");
     }
 }

@@ -101,7 +101,13 @@ impl FileColumns {
     fn read(path: &Path) -> Result<Self> {
         let mut columns: Vec<Column> = Vec::new();
         for row in rows_of(path, format_of(path)?)?.take(ROWS_READ) {
-            let fields = row?.into_fields().map_err(|problem| problem.at(path.display()))?;
+            let row = match row {
+                Ok(row) => row,
+                // The rows before it show the columns; who reads the whole file reports it.
+                Err(_) if !columns.is_empty() => break,
+                Err(e) => return Err(e.into()),
+            };
+            let fields = row.into_fields().map_err(|problem| problem.at(path.display()))?;
             for (name, value) in fields {
                 let known = columns.iter().position(|column| column.name == name);
                 let at = known.unwrap_or_else(|| {
@@ -195,6 +201,13 @@ pub fn other_texts(path: &Path, field: &str) -> Result<Option<Vec<(String, f64)>
     let shares =
         others.iter().map(|column| (column.name.clone(), column.characters as f64 / all.max(1) as f64));
     Ok(Some(shares.collect()))
+}
+
+/// Returns the first of the usual names of text columns that a file of rows has; `None` for other files.
+pub fn usual_text_column(path: &Path) -> Option<&'static str> {
+    RowFormat::of(path).filter(|format| *format != RowFormat::Conll)?;
+    let columns = FileColumns::read(path).ok()?;
+    TEXT_COLUMNS.into_iter().find(|name| columns.named(name).is_some())
 }
 
 /// Names of columns that are already known.

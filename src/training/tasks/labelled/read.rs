@@ -251,7 +251,7 @@ impl Chosen {
         for (index, (what, name)) in named.iter().enumerate() {
             let same = named[..index].iter().find(|(other, known)| known == name && other != what);
             if let Some((other, _)) = same {
-                let hint = "name another column by `text_column`, `text_pair_column` or `label_column`";
+                let hint = "name another column: `--text-column`, `--text-pair-column` or `--label-column`";
                 let message = format!("column `{name}` is taken for the {other} and for the {what}");
                 return Err(Problem::usage(message).at(source).hint(hint));
             }
@@ -369,13 +369,20 @@ fn missing_column(source: &str, row: &Row, asked: Option<&str>, defaults: &[&str
         Some(name) => (format!("has no column `{name}`; there are {there}"), row.header_line),
         None => (format!("has no column {}; there are {there}", alternatives(defaults)), row.header_line),
     };
-    let near = asked.and_then(|name| {
-        let closest = row
+    let flag = format!("--{}", option.replace('_', "-"));
+    let near = match asked {
+        Some(name) => row
             .names()
-            .max_by(|a, b| strsim::jaro_winkler(name, a).total_cmp(&strsim::jaro_winkler(name, b)))?;
-        (strsim::jaro_winkler(name, closest) > 0.8).then(|| format!("did you mean `{closest}`?"))
-    });
-    let hint = near.unwrap_or_else(|| format!("name the column with `{option}`"));
+            .max_by(|a, b| strsim::jaro_winkler(name, a).total_cmp(&strsim::jaro_winkler(name, b)))
+            .filter(|closest| strsim::jaro_winkler(name, closest) > 0.8)
+            .map(|closest| format!("did you mean `{closest}`?")),
+        None => row
+            .names()
+            .find(|there| defaults.iter().any(|name| name.eq_ignore_ascii_case(there)))
+            .map(|there| format!("if it is `{there}`: `{flag} {there}`")),
+    };
+    let hint =
+        near.unwrap_or_else(|| format!("name the column: `{flag} NAME`, in a configuration `data.{option}`"));
     Problem::new(message).at(format!("{source}:{place_line}")).hint(hint)
 }
 
@@ -386,7 +393,7 @@ fn missing_pair(source: &str, row: &Row, name: &str) -> Problem {
         "has no column `{name}`, whose texts the model was trained on as second ones; there are {there}"
     ))
     .at(format!("{source}:{}", row.header_line))
-    .hint("name it with `text_pair_column`; with `text_column` alone single texts are read")
+    .hint("name it: `--text-pair-column`; with `--text-column` alone single texts are read")
 }
 
 fn alternatives(names: &[&str]) -> String {

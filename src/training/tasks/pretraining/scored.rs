@@ -6,6 +6,7 @@ use anyhow::Result;
 
 use crate::tasks::Loss;
 use crate::tasks::finite::not_finite;
+use crate::tasks::labelled::usual_text_column;
 use crate::tasks::pretraining::{Pretrained, corpus};
 use crate::tasks::trained::{Evaluation, Scored};
 use base::error::Problem;
@@ -73,7 +74,7 @@ fn documents(evaluation: &Evaluation<'_>) -> Result<(Vec<String>, u64)> {
     if fs::is_folder(path) {
         return Err(Problem::new("is a folder, a file is wanted").at(path.display()).into());
     }
-    let field = field.unwrap_or("text").to_string();
+    let field = field.or_else(|| usual_text_column(path)).unwrap_or("text").to_string();
     let source = SourceConfig { field, ..SourceConfig::of_files(vec![path.display().to_string()]) };
     let cleaning = evaluation.cleaning.clone();
     let data = DataConfig { sources: vec![source], cleaning, ..DataConfig::default() };

@@ -130,6 +130,17 @@ impl LabelSet {
         Ok(sets)
     }
 
+    /// Returns a note on the labels that no example of `gold` has; `None` if each has one.
+    pub fn unseen_note(&self, gold: &[u32]) -> Option<String> {
+        let seen: BTreeSet<u32> = gold.iter().copied().collect();
+        let unseen = (0..).zip(&self.names).filter(|(id, _)| !seen.contains(id));
+        let unseen: Vec<String> = unseen.map(|(_, name)| format!("`{name}`")).collect();
+        let more = if unseen.len() > LISTED { " and others" } else { "" };
+        let listed = unseen.iter().take(LISTED).cloned().collect::<Vec<_>>().join(", ");
+        (!unseen.is_empty())
+            .then(|| format!("no training example has {listed}{more}: the model cannot learn what it means"))
+    }
+
     /// Returns the weight of each label, in the order of ids. A name that is not a label and a label without
     /// a weight are errors that list the labels.
     pub fn weights(&self, by_label: &BTreeMap<String, f64>) -> Result<Vec<f32>> {

@@ -223,6 +223,10 @@ fn a_run_with_too_little_money_has_fewer_steps_and_its_learning_rate_still_falls
     let toy = Toy { data, ..Toy::default() };
     let done = limited_run(toy, folder.path(), &training, 0, &limited).unwrap();
     assert!(done.step < 150, "{} steps of 20 ms", done.step);
+    // A dollar is a second.
+    let [planned, cost, seconds] =
+        ["train_planned_steps", "train_cost_usd", "train_runtime"].map(|name| done.results[name]);
+    assert_eq!((planned, cost), (5_000.0, seconds));
     let rates: Vec<f64> =
         records(folder.path()).iter().filter_map(|record| record["train/learning_rate"].as_f64()).collect();
     assert_eq!(rates.len() as u64, done.step);

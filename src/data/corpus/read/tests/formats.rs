@@ -176,9 +176,18 @@ fn errors_name_file_and_place() {
     a.jsonl:2:1: field `text` is missing
       hint: set `field` to one of the fields: `title`, `body`
     ");
-    insta::assert_snapshot!(error_of(&folder, "b.jsonl"), @"b.jsonl:1:12: is not a JSON object: EOF while parsing a string");
-    insta::assert_snapshot!(error_of(&folder, "d.jsonl"), @"d.jsonl:2:22: is not a JSON object: field `text` is there twice");
-    insta::assert_snapshot!(error_of(&folder, "f.json"), @"f.json:3:8: is not a JSON object: field `text` is there twice");
+    insta::assert_snapshot!(error_of(&folder, "b.jsonl"), @"
+    b.jsonl:1:12: is not a JSON object: EOF while parsing a string
+      hint: in its source, `on_bad_record: skip` leaves such records out and counts them
+    ");
+    insta::assert_snapshot!(error_of(&folder, "d.jsonl"), @"
+    d.jsonl:2:22: is not a JSON object: field `text` is there twice
+      hint: in its source, `on_bad_record: skip` leaves such records out and counts them
+    ");
+    insta::assert_snapshot!(error_of(&folder, "f.json"), @"
+    f.json:3:8: is not a JSON object: field `text` is there twice
+      hint: in its source, `on_bad_record: skip` leaves such records out and counts them
+    ");
     assert!(
         error_of(&folder, "c.txt.gz").starts_with("cannot read `c.txt.gz`: "),
         "{}",
@@ -189,7 +198,10 @@ fn errors_name_file_and_place() {
     b.json:2:2: the file ends in the middle of an object
       hint: is the file whole? `on_bad_record: skip` leaves the object out
     ");
-    insta::assert_snapshot!(error_of(&folder, "c.json"), @"c.json:3:3: is not a JSON object: invalid type: integer `3`, expected a string");
+    insta::assert_snapshot!(error_of(&folder, "c.json"), @"
+    c.json:3:3: is not a JSON object: invalid type: integer `3`, expected a string
+      hint: in its source, `on_bad_record: skip` leaves such records out and counts them
+    ");
     insta::assert_snapshot!(error_of(&folder, "d.json"), @r"
     d.json:1:1: field `text` is missing
       hint: set `field` to one of the fields: `data`

@@ -219,9 +219,9 @@ fn columns_of_training_are_read_where_none_are_named() {
     let single = TrainedColumns { text_column: Some("elsewhere".into()), text_pair_column: None };
     assert_eq!(first_pair(&path, Columns { trained: Some(&single), ..LABELLED }), ["t", ""]);
     let content = "premise,text,label\np,t,x\n";
-    insta::assert_snapshot!(error("b.csv", content, trained), @r"
+    insta::assert_snapshot!(error("b.csv", content, trained), @"
     b.csv:1: has no column `hypothesis`, whose texts the model was trained on as second ones; there are `premise`, `text`, `label`
-      hint: name it with `text_pair_column`; with `text_column` alone single texts are read
+      hint: name it: `--text-pair-column`; with `--text-column` alone single texts are read
     ");
     let alone = Columns { text: Some("text"), ..trained };
     assert_eq!(read("b.csv", content, alone), [row(2, "t", "x")]);
@@ -257,9 +257,9 @@ fn a_cut_off_archive_is_an_error_and_not_a_short_file() {
 #[test]
 fn a_missing_column_lists_those_that_are_there() {
     let content = "sentence,ministry\nKuka?,oikeus\n";
-    insta::assert_snapshot!(error("vkk.csv", content, LABELLED), @r"
+    insta::assert_snapshot!(error("vkk.csv", content, LABELLED), @"
     vkk.csv:1: has no column `label`, `category` or `class`; there are `sentence`, `ministry`
-      hint: name the column with `label_column`
+      hint: name the column: `--label-column NAME`, in a configuration `data.label_column`
     ");
     let mistyped = Columns { label: Some("minstry"), ..LABELLED };
     insta::assert_snapshot!(error("vkk.csv", content, mistyped), @r"
