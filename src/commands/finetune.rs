@@ -245,8 +245,9 @@ fn train_seed<T: Target>(
     if let Some(how) = data.uniform_answers().filter(|_| with.machine.world.is_first()) {
         with.progress.labelled(&format!("seed {seed}")).warn(&learnt_nothing(&how));
     }
-    let (steps, details, limit) = ([step, planned_steps], data.details(), config.run.limit());
-    Ok(Outcome { seed: *seed, end, steps, results, details, model, limit })
+    let limit = config.run.limit();
+    let details = data.details();
+    Ok(Outcome { seed: *seed, end, steps: [step, planned_steps], results, details, model, limit })
 }
 
 /// Chooses the sequence length for the model of a configuration, if it is not given. Returns a note if the

@@ -109,7 +109,7 @@ fn legend(runs: &[Run]) -> Block {
     } else {
         let runs = runs.iter().enumerate();
         let marks = Text(vec![Part::Muted("pale: training; with points: evaluation".to_string())]);
-        runs.map(|(index, run)| Text::name(&run.name).behind_dot(&dot(index))).chain([marks]).collect()
+        runs.map(|(index, run)| Text::name(&run.name).after_dot(&dot(index))).chain([marks]).collect()
     };
     let has_baseline = runs
         .iter()

@@ -88,7 +88,7 @@ fn beginning(runs: &[Run]) -> Vec<Block> {
     blocks
 }
 
-/// The task and the state of a run, behind its name if it is run `index` of several.
+/// The task and the state of a run, after its name if it is run `index` of several.
 fn state(run: &Run, index: Option<usize>) -> Text {
     let mut text = Text::default();
     if let Some(index) = index {

@@ -23,11 +23,11 @@ pub(super) fn bars(runs: &[Run]) -> Vec<Block> {
             ((*class).to_string(), text, seconds / whole.max(1e-9))
         });
         let name =
-            if runs.len() > 1 { Text::from(run.name.as_str()).behind_dot(&dot(index)) } else { "all".into() };
+            if runs.len() > 1 { Text::from(run.name.as_str()).after_dot(&dot(index)) } else { "all".into() };
         Some(Bar { name, parts: parts.collect(), end: Some(duration(whole).into()) })
     });
     let names = first.iter().map(|(class, name, seconds)| {
-        let name = Text::from(*name).behind_dot(class);
+        let name = Text::from(*name).after_dot(class);
         if runs.len() > 1 { name } else { name.with(" ".into()).with(Part::Muted(duration(*seconds))) }
     });
     vec![Block::Bars("bars timed", bars.collect()), Block::Legend(names.collect())]

@@ -40,7 +40,7 @@ impl Fact {
 /// Returns a table of the facts that at least one run has.
 pub(super) fn facts(runs: &[Run], facts: &[Fact]) -> Block {
     let known = facts.iter().filter(|fact| fact.cells.iter().any(Option::is_some));
-    let names = runs.iter().enumerate().map(|(index, run)| Text::name(&run.name).behind_dot(&dot(index)));
+    let names = runs.iter().enumerate().map(|(index, run)| Text::name(&run.name).after_dot(&dot(index)));
     let header: Vec<Text> =
         if runs.len() > 1 { std::iter::once(Text::default()).chain(names).collect() } else { Vec::new() };
     Block::Table(Table { class: "facts", ..Table::new(header, known.map(Fact::row).collect()) })
@@ -51,12 +51,15 @@ pub(super) const SHOWN: usize = 15;
 
 /// Returns a table of which only the first [`SHOWN`] rows are visible until the others are unfolded.
 pub(super) fn folded(header: &[&str], mut rows: Vec<Row>) -> Vec<Block> {
-    let table = |rows| Block::Table(Table::new(header.iter().map(|title| Text::name(title)), rows));
     if rows.len() <= SHOWN + 2 {
-        return vec![table(rows)];
+        return vec![titled(header, rows)];
     }
     let others = rows.split_off(SHOWN);
-    vec![table(rows), hidden(others.len(), table(others))]
+    vec![titled(header, rows), hidden(others.len(), titled(header, others))]
+}
+
+fn titled(header: &[&str], rows: Vec<Row>) -> Block {
+    Block::Table(Table::new(header.iter().map(|title| Text::name(title)), rows))
 }
 
 /// Returns a block that is folded until a reader opens it.

@@ -50,7 +50,7 @@ pub(super) fn section(runs: &[Run]) -> Vec<Block> {
         }
         let name = Text(vec![Part::Bold(run.name.clone()), Part::Muted(mistakes(predictions))]);
         blocks.push(Block::Folded {
-            summary: name.behind_dot(&dot(*index)),
+            summary: name.after_dot(&dot(*index)),
             is_open: at == 0,
             blocks: content,
         });

@@ -63,7 +63,7 @@ pub fn breakable(name: &str) -> String {
     html
 }
 
-/// An element of a page with attributes as of [`attribute`], and a line break behind it. `content` is HTML
+/// An element of a page with attributes as of [`attribute`], followed by a line break. `content` is HTML
 /// already.
 pub(super) fn element(tag: &str, attributes: &str, content: &str) -> String {
     format!("<{tag}{attributes}>{content}</{tag}>\n")

@@ -13,13 +13,13 @@ use crate::pages::text::Text;
 pub struct Report {
     /// The title.
     pub title: String,
-    /// What is between the title and the first section.
+    /// Content between the title and the first section.
     pub beginning: Vec<Block>,
     /// Sections from top to bottom; those without content are left out.
     pub sections: Vec<Section>,
     /// CSS that follows the style of all pages.
     pub style: &'static str,
-    /// What the report was made from, such as `from what was read`.
+    /// Source of the report, such as `from what was read`.
     pub source: &'static str,
 }
 
@@ -32,7 +32,7 @@ pub struct Section {
     pub blocks: Vec<Block>,
 }
 
-/// What a section can show.
+/// Content of a section.
 #[derive(Debug, Clone)]
 pub enum Block {
     /// A sentence on what comes first.
@@ -57,11 +57,11 @@ pub enum Block {
     Beside(Vec<Vec<Block>>),
     /// Blocks that are folded until a reader opens them.
     Folded {
-        /// What is shown of the folded part.
+        /// Line that stands for the folded part.
         summary: Text,
         /// True if the part is open at first.
         is_open: bool,
-        /// What is folded.
+        /// The folded part.
         blocks: Vec<Block>,
     },
     /// A list, in a frame of a CSS class.
@@ -77,7 +77,7 @@ pub enum Block {
 /// A chart with its caption.
 #[derive(Debug, Clone)]
 pub struct Figure {
-    /// What is drawn; may be empty.
+    /// Title of the chart; may be empty.
     pub caption: Text,
     /// The chart.
     pub drawing: Drawing,
@@ -101,7 +101,7 @@ pub struct Bar {
     pub name: Text,
     /// Parts from left to right: CSS class, tooltip, and share of the whole width (0 to 1).
     pub parts: Vec<(String, String, f64)>,
-    /// Text behind the bar.
+    /// Text after the bar.
     pub end: Option<Text>,
 }
 
@@ -126,18 +126,15 @@ impl Report {
 
     /// Returns the report in GitHub's Markdown.
     pub fn markdown(&self) -> String {
-        let title = |marks: &str, title: &str| format!("{marks} {}\n", Text::from(title).markdown());
-        let shown =
-            |blocks: &[Block]| blocks.iter().filter_map(Block::markdown).collect::<Vec<_>>().join("\n");
-        let mut parts = vec![title("#", &self.title)];
+        let mut parts = vec![heading("#", &self.title)];
         for section in &self.sections {
-            let content = shown(&section.blocks);
+            let content = all_markdown(&section.blocks);
             if !content.is_empty() {
-                parts.extend([title("##", &section.title), content]);
+                parts.extend([heading("##", &section.title), content]);
             }
         }
         // Remarks on all sections are read after them.
-        parts.extend(Some(shown(&self.beginning)).filter(|remarks| !remarks.is_empty()));
+        parts.extend(Some(all_markdown(&self.beginning)).filter(|remarks| !remarks.is_empty()));
         parts.join("\n")
     }
 
@@ -160,6 +157,16 @@ impl Report {
         lines.extend(self.beginning.iter().flat_map(Block::lines));
         lines
     }
+}
+
+/// A Markdown heading with these marks.
+fn heading(marks: &str, title: &str) -> String {
+    format!("{marks} {}\n", Text::from(title).markdown())
+}
+
+/// The blocks in Markdown; those for pages alone are left out.
+fn all_markdown(blocks: &[Block]) -> String {
+    blocks.iter().filter_map(Block::markdown).collect::<Vec<String>>().join("\n")
 }
 
 fn all_html(blocks: &[Block]) -> String {

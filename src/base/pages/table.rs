@@ -24,11 +24,11 @@ pub struct Table {
 pub struct Row {
     /// Cells, as many as the header has.
     pub cells: Vec<Cell>,
-    /// What the row is among the others.
+    /// Role among the other rows.
     pub kind: RowKind,
 }
 
-/// What a row is among the others.
+/// Role of a row among the others.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum RowKind {
     /// A row as any other.
@@ -43,7 +43,7 @@ pub enum RowKind {
 /// A cell of a table.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Cell {
-    /// What the cell says.
+    /// Content of the cell.
     pub text: Text,
     /// CSS class; may be empty.
     pub class: &'static str,

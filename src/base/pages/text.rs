@@ -67,9 +67,9 @@ impl Text {
         )
     }
 
-    /// The same text behind the square of a CSS class.
+    /// The same text after the square of a CSS class.
     #[must_use]
-    pub fn behind_dot(mut self, class: &str) -> Self {
+    pub fn after_dot(mut self, class: &str) -> Self {
         self.0.insert(0, Part::Dot(class.to_string()));
         self
     }
@@ -144,7 +144,7 @@ mod tests {
     #[test]
     fn words_of_outside_are_never_markup() {
         let text = Text::from("<b>").with(Part::Code("x_y".to_string())).with(Part::Bold("a|b".to_string()));
-        let text = text.behind_dot("c0").with(Part::Link("./a%20b".to_string(), "<here>".to_string()));
+        let text = text.after_dot("c0").with(Part::Link("./a%20b".to_string(), "<here>".to_string()));
         assert_eq!(
             text.html(),
             "<i class=\"dot c0\"></i>&lt;b&gt;<code>x_<wbr>y</code><b>a|b</b><a href=\"./a%20b\">&lt;here&gt;</a>"

@@ -82,7 +82,7 @@ fn legend(rows: &[RowKind]) -> Block {
         (RowKind::Published, "published"),
     ];
     let names = kinds.into_iter().filter(|(kind, _)| rows.contains(kind));
-    Block::Legend(names.map(|(kind, text)| Text::from(text).behind_dot(class_of(kind))).collect())
+    Block::Legend(names.map(|(kind, text)| Text::from(text).after_dot(class_of(kind))).collect())
 }
 
 /// Returns the table of means with a row for each model and floor, and a column for each task; `-` if a task

@@ -24,9 +24,9 @@ pub(super) fn title(result: &TaskResult) -> String {
     format!("{}: {metric} of {examples} {what}, {seeds}", result.name)
 }
 
-/// The name of a row behind the dot of its kind.
+/// The name of a row after the dot of its kind.
 pub(super) fn name(name: &str, kind: RowKind) -> Text {
-    Text::name(name).behind_dot(class_of(kind))
+    Text::name(name).after_dot(class_of(kind))
 }
 
 /// The CSS class of a kind of row.

@@ -48,7 +48,7 @@ fn sum(counts: impl IntoIterator<Item = u64>) -> u64 {
 fn legend(report: &Report) -> Block {
     let names = report.sources.iter().enumerate().map(|(index, source)| {
         let documents = Part::Muted(format_grouped(source.kept.documents));
-        Text::from(format!("{} ", source.name)).behind_dot(&source_color(index)).with(documents)
+        Text::from(format!("{} ", source.name)).after_dot(&source_color(index)).with(documents)
     });
     Block::Legend(names.collect())
 }

@@ -71,7 +71,7 @@ fn samples(report: &Report) -> Vec<Block> {
         let explained = explanation(reason).map(|sentence| Block::Note(Text::with_code(sentence)));
         let list = Block::List("", samples.iter().map(sample).collect());
         Some(Block::Folded {
-            summary: name.behind_dot(&color(index)),
+            summary: name.after_dot(&color(index)),
             is_open: false,
             blocks: explained.into_iter().chain([list]).collect(),
         })

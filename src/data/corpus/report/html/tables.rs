@@ -16,10 +16,10 @@ pub(super) fn sources(report: &Report) -> Table {
     let header = row("documents".into(), cells(report, &|s| Text::from(s.name.as_str()), "all".into()));
     let mut rows = vec![
         row("read".into(), cells(report, &|s| amount(s.read), amount(report.read))),
-        row(Text::from("kept").behind_dot("kept"), cells(report, &|s| amount(s.kept), amount(report.kept))),
+        row(Text::from("kept").after_dot("kept"), cells(report, &|s| amount(s.kept), amount(report.kept))),
     ];
     for (index, (reason, total)) in report.reasons().into_iter().enumerate() {
-        let name = Text::from(words(reason)).behind_dot(&color(index));
+        let name = Text::from(words(reason)).after_dot(&color(index));
         let cells = cells(
             report,
             &|s| s.dropped.get(reason).map_or("·".into(), |lost| format_grouped(lost.documents).into()),
