@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Pretrains or fine-tunes on a machine that has the program: looks at the machine, fetches data, plans, trains or goes on, uploads.
+# Pretrains or fine-tunes on a machine that has the program: looks at the machine, fetches data, plans, trains or
+# continues, uploads.
 #
 #   scripts/vm/train-local.sh --config FILE [OPTIONS] [-- ARGUMENTS]
 #

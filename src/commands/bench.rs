@@ -59,22 +59,18 @@ pub fn run(args: &BenchArgs) -> Result<()> {
         return most_rows::print(&rows, &args.most_rows_on);
     }
     let progress = Progress::detect(terminal::is_quiet());
-    let machines: Vec<Machine> = args
-        .device
-        .iter()
-        .map(|&device| measure_machine(args, device, &rows, &progress))
-        .collect::<Result<_>>()?;
+    let machines = usable_machines(args, &rows, &progress)?;
     let epoch = args.examples.map(|examples| Epoch { examples, usd_per_hour: args.usd_per_hour });
     let table = Table::new(rows.iter().map(|(model, _)| model.as_str()), epoch);
     if !args.json {
         terminal::stdout_line(&table.header())?;
     }
-    let mut failed = 0;
-    for (&device, machine) in args.device.iter().zip(&machines) {
+    let mut failed = rows.len() * (args.device.len() - machines.len());
+    for (device, machine) in &machines {
         for (model, case) in &rows {
             let steps = Steps {
                 case: case.clone(),
-                device,
+                device: *device,
                 tf32: args.tf32,
                 least: args.steps as usize,
                 least_seconds: args.seconds,
@@ -105,8 +101,30 @@ pub fn run(args: &BenchArgs) -> Result<()> {
     if failed == 0 {
         return Ok(());
     }
-    let all = rows.len() * machines.len();
+    let all = rows.len() * args.device.len();
     Err(Problem::new(format!("{failed} of {all} rows could not be measured")).into())
+}
+
+/// Measures the machine of each device. Of several devices, those that cannot be used are named and left out.
+fn usable_machines(
+    args: &BenchArgs,
+    rows: &[(String, Case)],
+    progress: &Progress,
+) -> Result<Vec<(DeviceChoice, Machine)>> {
+    let mut machines = Vec::new();
+    for &device in &args.device {
+        match measure_machine(args, device, rows, progress) {
+            Ok(machine) => machines.push((device, machine)),
+            Err(e) if args.device.len() > 1 => {
+                progress.warn(&format!("{} is left out: {e}", device.name()));
+            }
+            Err(e) => return Err(e),
+        }
+    }
+    if machines.is_empty() {
+        return Err(Problem::usage("none of these devices can be used").at("--device").into());
+    }
+    Ok(machines)
 }
 
 /// True if steps did more operations in a second than the measured peak of the machine.

@@ -38,11 +38,16 @@ use crate::ops::cuda;
 static VERSION: LazyLock<String> = LazyLock::new(version);
 
 fn version() -> String {
-    let gpus = cuda::GPU_CODE.map(|code| format!("code for GPUs: {code}"));
-    let processes = [(distributed::MPI, "MPI"), (distributed::NCCL, "NCCL")];
-    let processes: Vec<&str> = processes.iter().filter(|(is_in, _)| *is_in).map(|(_, name)| *name).collect();
-    let processes = (!processes.is_empty()).then(|| format!("processes: {}", processes.join(", ")));
-    let lines = [Some(env!("CARGO_PKG_VERSION").to_string()), gpus, processes];
+    let (mpi, nccl) = (distributed::MPI.then_some("MPI"), distributed::NCCL.then_some("NCCL"));
+    let processes: Vec<&str> = mpi.into_iter().chain(nccl).collect();
+    let features = [("cuda", cuda::GPU_CODE.is_some()), ("nccl", nccl.is_some()), ("mpi", mpi.is_some())];
+    let missing: Vec<&str> = features.iter().filter(|(_, is_in)| !is_in).map(|(name, _)| *name).collect();
+    let lines = [
+        Some(env!("CARGO_PKG_VERSION").to_string()),
+        cuda::GPU_CODE.map(|code| format!("code for GPUs: {code}")),
+        (!processes.is_empty()).then(|| format!("processes: {}", processes.join(", "))),
+        (!missing.is_empty()).then(|| format!("built without the features: {}", missing.join(", "))),
+    ];
     lines.into_iter().flatten().collect::<Vec<_>>().join("\n")
 }
 

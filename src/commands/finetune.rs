@@ -70,8 +70,8 @@ struct Outcome {
     /// Details of the last evaluation that are not scores.
     details: String,
     model: PathBuf,
-    /// The key that may have made the run shorter than its steps.
-    limit: Option<&'static str>,
+    /// The keys that may have made the run shorter than its steps.
+    limits: Vec<&'static str>,
 }
 
 impl Outcome {
@@ -87,8 +87,7 @@ impl Outcome {
             None => "  (complete already)".into(),
             Some(End::Time) => format!("  (`training.max_train_time` ended it at step {step} of {planned})"),
             Some(End::Steps) if step < planned => {
-                let key = self.limit.unwrap_or("time");
-                format!("  (`{key}` ended it at step {step} of {planned})")
+                format!("  (`{}` ended it at step {step} of {planned})", self.limits.join("` or `"))
             }
             Some(_) => String::new(),
         }
@@ -245,9 +244,9 @@ fn train_seed<T: Target>(
     if let Some(how) = data.uniform_answers().filter(|_| with.machine.world.is_first()) {
         with.progress.labelled(&format!("seed {seed}")).warn(&learnt_nothing(&how));
     }
-    let limit = config.run.limit();
+    let limits = config.run.limits().collect();
     let details = data.details();
-    Ok(Outcome { seed: *seed, end, steps: [step, planned_steps], results, details, model, limit })
+    Ok(Outcome { seed: *seed, end, steps: [step, planned_steps], results, details, model, limits })
 }
 
 /// Chooses the sequence length for the model of a configuration, if it is not given. Returns a note if the

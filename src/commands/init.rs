@@ -14,7 +14,8 @@ use crate::commands::init::labelled::LabelledArgs;
 use crate::commands::outputs::OverwriteArgs;
 use crate::commands::{bench, device, staging, terminal};
 use crate::config::{
-    CacheConfig, ComputeType, DataConfig, DeviceChoice, DocumentUnit, OnBadRecord, language_code,
+    CacheConfig, ComputeType, DataConfig, DeviceChoice, DocumentUnit, OnBadRecord, SourceConfig,
+    language_code,
 };
 use crate::corpus::{Corpus, Judge};
 use crate::error::Problem;
@@ -151,12 +152,31 @@ pub fn run(args: &InitArgs) -> Result<()> {
     }
 }
 
-/// The same data, of which all records must be readable.
-fn strict(mut data: DataConfig) -> DataConfig {
-    for source in &mut data.sources {
+/// Makes a record that cannot be read an error.
+fn require_all_records(sources: &mut [SourceConfig]) {
+    for source in sources {
         source.on_bad_record = OnBadRecord::Fail;
     }
-    data
+}
+
+/// Reads a sample of the text. If all of its records can be read, the `sources` of the configuration will require that.
+fn read_sample(staged: &DataConfig, sources: &mut [SourceConfig], progress: &Progress) -> Result<TextSample> {
+    let sample = TextSample::read(staged).or_else(|_| {
+        // If nothing at all can be read, the first record that cannot be read says why.
+        let mut strict = staged.clone();
+        require_all_records(&mut strict.sources);
+        TextSample::read(&strict)
+    })?;
+    if sample.bad_records > 0 {
+        progress.warn(&format!(
+            "records of the sample that cannot be read: {}; the configuration leaves such ones out \
+             (`on_bad_record: skip`), and without that key `prepare` names the first of them",
+            format_grouped(sample.bad_records)
+        ));
+    } else {
+        require_all_records(sources);
+    }
+    Ok(sample)
 }
 
 /// Writes a configuration of `pretrain` for a text.
@@ -167,17 +187,7 @@ fn write_pretraining(args: &InitArgs, budget: Duration, output: &Path, output_di
     let mut sources = sources::sources(&args.text, &args.field, args.document.map(UnitChoice::into))?;
     let data = DataConfig { sources: sources.clone(), ..DataConfig::default() };
     let staged = staging::staged(data, &CacheConfig::default())?;
-    // If nothing at all can be read, the first record that cannot be read says why.
-    let mut sample = TextSample::read(&staged).or_else(|_| TextSample::read(&strict(staged.clone())))?;
-    if sample.bad_records > 0 {
-        progress.warn(&format!(
-            "records of the sample that cannot be read: {}; the configuration leaves such ones out \
-             (`on_bad_record: skip`), and without that key `prepare` names the first of them",
-            format_grouped(sample.bad_records)
-        ));
-    } else {
-        sources = strict(DataConfig { sources, ..DataConfig::default() }).sources;
-    }
+    let mut sample = read_sample(&staged, &mut sources, &progress)?;
     progress.note(&format!(
         "the text: {} in {}, about {} decompressed",
         format_bytes(sample.disk_bytes),

@@ -29,6 +29,7 @@ use crate::tasks::pretraining::{Pretrained, Pretraining, origin, planned_model, 
 use crate::tasks::replaced_token_detection::scores::finds_nothing;
 use crate::tasks::run::Kind;
 use crate::telemetry::Progress;
+use crate::train::meter::usd_in_all;
 use crate::train::probe::Probe;
 use crate::train::request::Request;
 use crate::train::resume::{Start, keep_compute, keep_derived, keep_shuffle};
@@ -318,8 +319,8 @@ fn report<T, D>(
     row("tokens/s", tokens_per_second.map(|v| format_count(v.round() as u64)));
     let seconds = value(results, "train_runtime");
     row("training time", seconds.map(|v| format_duration(std::time::Duration::from_secs_f64(v.max(0.0)))));
-    let cost = config.run.usd_per_hour.zip(seconds);
-    row("cost", cost.map(|(usd, seconds)| format!("${}", format_amount(usd * seconds / 3600.0))));
+    let cost = config.run.usd_per_hour.zip(seconds).map(|(usd, seconds)| usd_in_all(usd, seconds));
+    row("cost", cost.map(|usd| format!("${}", format_amount(usd))));
     let tokens = value(results, "train_num_input_tokens_seen");
     if let (Some(tokens), Some(speed), true) = (tokens, tokens_per_second, outcome.end.is_some()) {
         let actual = Actual::new(machine, tokens, speed);

@@ -89,10 +89,16 @@ pub struct RunSection {
 }
 
 impl RunSection {
-    /// Returns the key that may make a run shorter than its steps, if one is given.
+    /// Returns the first key that may make a run shorter than its steps.
     pub fn limit(&self) -> Option<&'static str> {
+        self.limits().next()
+    }
+
+    /// Returns all given keys that may make a run shorter than its steps.
+    pub fn limits(&self) -> impl Iterator<Item = &'static str> + use<> {
         let budget = self.budget_usd.map(|_| "run.budget_usd");
-        budget.or_else(|| self.deadline.as_ref().map(|_| "run.deadline"))
+        let deadline = self.deadline.as_ref().map(|_| "run.deadline");
+        budget.into_iter().chain(deadline)
     }
 }
 

@@ -102,8 +102,6 @@ fn note(runs: &[Run], most: usize) -> Option<Block> {
 }
 
 fn legend(runs: &[Run]) -> Block {
-    let stroke =
-        |class: &str, name: &str| Text(vec![Part::Stroke(class.to_string()), Part::Plain(name.to_string())]);
     let mut names: Vec<Text> = if runs.len() == 1 {
         vec![stroke("s0", "training"), stroke("s1", "evaluation")]
     } else {
@@ -116,6 +114,11 @@ fn legend(runs: &[Run]) -> Block {
         .any(|run| run.score_names().any(|name| name == "unigram_loss" || name.ends_with("baseline_loss")));
     names.extend(has_baseline.then(|| stroke("dashed", "baseline")));
     Block::Legend(names)
+}
+
+/// A name after the stroke of its curves.
+fn stroke(class: &str, name: &str) -> Text {
+    Text(vec![Part::Stroke(class.to_string()), name.into()])
 }
 
 /// Returns the charts to draw, in the order of the page: losses, scores, known tags, other tags.

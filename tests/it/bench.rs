@@ -21,6 +21,18 @@ fn bench_with(arguments: &[&str], cap: Option<&str>) -> (Option<i32>, String, St
 }
 
 #[test]
+fn of_several_devices_a_missing_one_is_left_out() {
+    let arguments =
+        ["--model", "tiny", "--batch", "1", "--length", "16", "--steps", "1", "--seconds", "0", "--json"];
+    let (code, stdout, stderr) = bench(&[&arguments[..], &["--device", "cpu,cuda:7"]].concat());
+    assert_eq!((code, stdout.lines().count()), (Some(1), 1), "{stdout}{stderr}");
+    assert!(stderr.contains("cuda:7 is left out: "), "{stderr}");
+    assert!(stderr.contains("error: 1 of 2 rows could not be measured"), "{stderr}");
+    let (code, stdout, _) = bench(&[&arguments[..], &["--device", "cuda:7"]].concat());
+    assert_eq!((code, stdout.as_str()), (Some(2), ""));
+}
+
+#[test]
 fn a_row_has_figures_that_make_sense() {
     let (code, stdout, stderr) = bench(&[
         "--model",

@@ -51,7 +51,11 @@ fn a_wrong_configuration_is_exit_code_2_and_all_its_problems() {
 #[test]
 fn help_and_version_are_results_and_a_wrong_command_line_is_not() {
     let (code, stdout, stderr) = run(&["--version"]);
-    let more = if mlmtrain::distributed::MPI { "processes: MPI\n" } else { "" };
+    let more = if mlmtrain::distributed::MPI {
+        "processes: MPI\nbuilt without the features: cuda, nccl\n"
+    } else {
+        "built without the features: cuda, nccl, mpi\n"
+    };
     let version = concat!("mlmtrain ", env!("CARGO_PKG_VERSION"), "\n").to_string() + more;
     assert_eq!((code, stdout, stderr.as_str()), (Some(0), version, ""));
     let (code, stdout, _) = run(&["finetune", "--help"]);

@@ -104,6 +104,10 @@ fn labelled_files_get_a_configuration_that_trains() {
     assert!(place.path("runs/finetune/seed-1/final/model.safetensors").exists());
 
     let tagged = init(&["--train", "train.conll", "--task", "token-classify", "--output", "-"]).ok().stdout;
+    assert_eq!(init(&["--train", "train.conll", "--output", "-"]).ok().stdout, tagged, "the task is found");
+    fs::copy(place.path("train.conll"), place.path("train.tsv")).unwrap();
+    let table = init(&["--train", "train.tsv", "--output", "-"]).ok().stdout;
+    assert_eq!(table.replace("train.tsv", "train.conll"), tagged);
     for words in ["task: token-classify", "tag_scheme: iob2", "eval_fraction: 0.1", "\"bird\" "] {
         assert!(tagged.contains(words), "`{words}` is not in\n{tagged}");
     }

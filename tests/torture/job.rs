@@ -28,6 +28,8 @@ pub(crate) enum Job {
     Lamb,
     /// Muon for the matrices of the layers.
     Muon,
+    /// A causal phase, then a masking rate that falls; Lion, and an average of the weights.
+    Causal,
     /// Two models in one run.
     Electra,
     /// A classifier.
@@ -89,9 +91,25 @@ const LAMB: [&str; 5] = [
     "training.batch_size_ramp={start_micro_batches: 1, steps: 30}",
 ];
 
+const CAUSAL: [&str; 5] = [
+    "training.phases=[{until_step: 20, max_seq_length: 32, objective: causal}]",
+    "mlm.mlm_probability_end=0.05",
+    "training.optim=lion",
+    "training.learning_rate=3e-4",
+    "training.weight_average={decay: 0.9, start_step: 3, every: 2}",
+];
+
 impl Job {
-    pub(crate) const ALL: [Self; 7] =
-        [Self::Pretrain, Self::Bf16, Self::F16, Self::Lamb, Self::Muon, Self::Electra, Self::Finetune];
+    pub(crate) const ALL: [Self; 8] = [
+        Self::Pretrain,
+        Self::Bf16,
+        Self::F16,
+        Self::Lamb,
+        Self::Muon,
+        Self::Causal,
+        Self::Electra,
+        Self::Finetune,
+    ];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -100,6 +118,7 @@ impl Job {
             Self::F16 => "f16",
             Self::Lamb => "lamb",
             Self::Muon => "muon",
+            Self::Causal => "causal",
             Self::Electra => "electra",
             Self::Finetune => "finetune",
         }
@@ -126,6 +145,7 @@ impl Job {
             ],
             Self::Lamb => &LAMB,
             Self::Muon => &["training.optim=muon"],
+            Self::Causal => &CAUSAL,
             Self::Electra => &ELECTRA,
         }
     }

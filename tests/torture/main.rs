@@ -74,6 +74,7 @@ fn rows() -> Vec<Row> {
         add("symlinks", "0 writes outside", symlinks::run);
         add("secrets", "0 hits", secrets::run);
     }
+    rows.push(Row::of("kill", Job::Causal, "0 lost, all bytes as undisturbed", kill::run));
     rows.push(Row::of("planted-nan", Job::Finetune, "skipped and counted; else exit 76", planted::run));
     let tables = "0 lost, the same tables";
     rows.push(Row::of("grid-sweep", Job::Finetune, tables, grid::sweep));

@@ -225,7 +225,7 @@ fn scatter(points: Vec<(f64, f64)>, color: &str, size: f64) -> ScatterPlot {
 
 /// A horizontal bar of parts, as wide as its container. Each part is its CSS class, its tooltip, and its share
 /// of the whole (0 to 1).
-pub fn bar(parts: &[(String, String, f64)]) -> String {
+pub(super) fn bar(parts: &[(String, String, f64)]) -> String {
     let mut svg = "<svg viewBox=\"0 0 1000 20\" preserveAspectRatio=\"none\" role=\"img\">".to_string();
     let mut before = 0.0;
     for (class, text, share) in parts.iter().filter(|part| part.2 > 0.0) {

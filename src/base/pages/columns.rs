@@ -31,6 +31,24 @@ pub fn width(text: &str) -> usize {
     text.chars().count()
 }
 
+/// Divides a text between words into lines of at most `room` characters; a longer word has a line of its own, and
+/// sets the room of the others.
+pub fn folded(text: &str, room: usize) -> Vec<String> {
+    let room = text.split(' ').map(width).max().unwrap_or(0).max(room);
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let last = lines.len() - 1;
+        if lines[last].is_empty() {
+            lines[last] = word.to_string();
+        } else if width(&lines[last]) + 1 + width(word) <= room {
+            lines[last] = format!("{} {word}", lines[last]);
+        } else {
+            lines.push(word.to_string());
+        }
+    }
+    lines
+}
+
 /// The start of a text, at most `characters` characters with the `…` that marks a cut.
 pub fn shortened(text: &str, characters: usize) -> String {
     if width(text) <= characters {
@@ -60,6 +78,14 @@ mod tests {
         assert_eq!(aligned(&rows, 2), ["päivä  x      7", "a      long  12"]);
         assert!(aligned::<Vec<String>, String>(&[], 1).is_empty());
         assert_eq!(aligned(&[["a\nb  1.00", "2"]], 1), ["a⏎b  1.00  2"]);
+    }
+
+    #[test]
+    fn a_text_is_folded_between_words() {
+        assert_eq!(folded("test: micro F1 without MISC", 12), ["test: micro", "F1 without", "MISC"]);
+        assert_eq!(folded("validation: entity F1", 3), ["validation:", "entity F1"]);
+        assert_eq!(folded("loss", 12), ["loss"]);
+        assert_eq!(folded("", 5), [""]);
     }
 
     #[test]

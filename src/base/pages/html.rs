@@ -27,7 +27,7 @@ pub fn is_page(bytes: &[u8]) -> bool {
 
 /// A page with the content `main`, whose `style` follows the style of all pages. `title` is escaped here;
 /// `main` and `style` are HTML and CSS already.
-pub fn page(title: &str, style: &str, main: &str) -> String {
+pub(super) fn page(title: &str, style: &str, main: &str) -> String {
     format!(
         "{}<title>{}</title>\n<style>\n{STYLE}{style}</style>\n</head>\n<body>\n<main>\n{main}</main>\n</body>\n\
         </html>\n",
@@ -37,7 +37,7 @@ pub fn page(title: &str, style: &str, main: &str) -> String {
 }
 
 /// A section of a page; empty if `content` is empty. `content` is HTML already.
-pub fn section(title: &str, content: &str) -> String {
+pub(super) fn section(title: &str, content: &str) -> String {
     if content.is_empty() {
         return String::new();
     }
@@ -46,12 +46,12 @@ pub fn section(title: &str, content: &str) -> String {
 
 /// Escapes text for HTML and SVG, in content and in quoted attributes. Control characters are replaced as by
 /// [`visible`].
-pub fn escape(text: &str) -> String {
+pub(super) fn escape(text: &str) -> String {
     htmlize::escape_all_quotes(visible(text)).into_owned()
 }
 
 /// Escapes a name for HTML and allows line breaks after `_ . / , =`, where words of long names end.
-pub fn breakable(name: &str) -> String {
+pub(super) fn breakable(name: &str) -> String {
     let mut html = String::with_capacity(name.len());
     // No entity contains one of these marks.
     for character in escape(name).chars() {
@@ -75,7 +75,7 @@ pub(super) fn attribute(name: &str, value: &str) -> String {
 }
 
 /// The last line of a page: the program that made it, and `from` what.
-pub fn footer(from: &str) -> String {
+pub(super) fn footer(from: &str) -> String {
     format!(
         "<footer class=\"note\">Made by mlmtrain {} {}.</footer>\n",
         env!("CARGO_PKG_VERSION"),
@@ -85,7 +85,7 @@ pub fn footer(from: &str) -> String {
 
 /// Replaces control characters by their pictures (U+2400 and following), or by U+FFFD if they have none.
 /// Callers escape the result themselves.
-pub fn visible(text: &str) -> String {
+pub(super) fn visible(text: &str) -> String {
     text.chars().map(picture).collect()
 }
 

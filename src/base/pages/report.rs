@@ -28,7 +28,7 @@ pub struct Report {
 pub struct Section {
     /// The title.
     pub title: String,
-    /// What the section shows, from top to bottom.
+    /// Content from top to bottom.
     pub blocks: Vec<Block>,
 }
 
@@ -57,7 +57,7 @@ pub enum Block {
     Beside(Vec<Vec<Block>>),
     /// Blocks that are folded until a reader opens them.
     Folded {
-        /// Line that stands for the folded part.
+        /// Line that opens the folded part.
         summary: Text,
         /// True if the part is open at first.
         is_open: bool,
@@ -193,7 +193,7 @@ impl Block {
         match self {
             Self::Lead(text) => classed("p", "lead", &text.html()),
             Self::Note(text) => classed("p", "note", &text.html()),
-            Self::Subtitle(title) => classed("h3", "", &escape(title)),
+            Self::Subtitle(title) => element("h3", "", &escape(title)),
             Self::Figures(figures) if figures.is_empty() => String::new(),
             Self::Figures(figures) => {
                 let figures = figures.iter().map(|(figure, label)| {
@@ -213,7 +213,7 @@ impl Block {
             Self::Strips(rows) => rows.html(),
             Self::Bars(class, bars) => classed("div", class, &bars.iter().map(Bar::html).collect::<String>()),
             Self::Beside(blocks) => {
-                let blocks = blocks.iter().map(|blocks| classed("div", "", &all_html(blocks)));
+                let blocks = blocks.iter().map(|blocks| element("div", "", &all_html(blocks)));
                 classed("div", "pair", &blocks.collect::<String>())
             }
             Self::Folded { summary, is_open, blocks } => {
@@ -263,7 +263,7 @@ impl Figure {
             return drawn;
         }
         let caption = self.caption.html();
-        let caption = if caption.is_empty() { caption } else { classed("figcaption", "", &caption) };
+        let caption = if caption.is_empty() { caption } else { element("figcaption", "", &caption) };
         let note = self.note.as_ref().map_or(String::new(), |note| classed("p", "note", &note.html()));
         format!("<figure>{caption}{drawn}{note}</figure>\n")
     }

@@ -1,8 +1,11 @@
 //! A table for a terminal, Markdown and a page.
 
-use crate::pages::columns::aligned;
+use crate::pages::columns::{aligned, folded, width};
 use crate::pages::html::{attribute, element};
 use crate::pages::text::Text;
+
+/// Widest line of a table on a terminal. The titles of a wider table are folded.
+const WIDEST: usize = 80;
 
 /// Rows below a header. The first cell of a row is its name.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -83,11 +86,19 @@ impl Table {
     /// Returns aligned lines for a terminal; the best row begins with `*`.
     pub fn lines(&self) -> Vec<String> {
         let best = self.rows.iter().position(|row| row.kind == RowKind::Best);
-        let all: Vec<Vec<String>> = self.all_cells(Text::words);
-        let lines = aligned(&all, self.names).into_iter().enumerate().map(|(index, line)| {
+        let mut all: Vec<Vec<String>> = self.all_cells(Text::words);
+        let mut lines = aligned(&all, self.names);
+        let mut title_lines = 1;
+        if lines.iter().any(|line| width(line) > WIDEST) {
+            let titles = folded_titles(&all);
+            title_lines = titles.len();
+            all.splice(..1, titles);
+            lines = aligned(&all, self.names);
+        }
+        let lines = lines.into_iter().enumerate().map(|(index, line)| {
             let marker = match best {
                 None => "",
-                Some(best) if index == best + 1 => "* ",
+                Some(best) if index == best + title_lines => "* ",
                 Some(_) => "  ",
             };
             format!("{marker}{line}").trim_end().to_string()
@@ -171,31 +182,75 @@ impl Table {
     }
 }
 
+/// Folds the titles of the columns, the first row of `all`, to the width of the cells below them. Returns
+/// one row for each line of titles; shorter titles begin further down.
+fn folded_titles(all: &[Vec<String>]) -> Vec<Vec<String>> {
+    let titles = all.first().map_or(&[][..], Vec::as_slice);
+    let columns: Vec<Vec<String>> = titles
+        .iter()
+        .enumerate()
+        .map(|(column, title)| {
+            let cells = all[1..].iter().filter_map(|row| row.get(column));
+            folded(title, cells.map(|cell| width(cell)).max().unwrap_or(0))
+        })
+        .collect();
+    let height = columns.iter().map(Vec::len).max().unwrap_or(1);
+    let rows = (0..height).map(|at| {
+        let cells = columns.iter().map(|lines| {
+            let below = at.checked_sub(height - lines.len());
+            below.map_or_else(String::new, |below| lines[below].clone())
+        });
+        cells.collect()
+    });
+    rows.collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    #[test]
+    fn the_titles_of_a_wide_table_are_folded() {
+        let rows = ["quickstart", "random twin of quickstart"]
+            .map(|name| [name, "51.30 ± 2.11", "62.41 ± 1.90", "7", "61.00"].into_iter().collect::<Row>());
+        let titles = [
+            "model",
+            "test: micro F1 without MISC",
+            "test: entity F1",
+            "number of seeds",
+            "validation: entity F1",
+        ];
+        let table = Table::new(titles, rows.to_vec()).with_best(Some(0));
+        insta::assert_snapshot!(table.lines().join("\n"), @"
+                                      test: micro                number
+                                       F1 without  test: entity      of  validation:
+          model                              MISC            F1   seeds    entity F1
+        * quickstart                 51.30 ± 2.11  62.41 ± 1.90       7        61.00
+          random twin of quickstart  51.30 ± 2.11  62.41 ± 1.90       7        61.00
+        ");
+    }
+
     fn table() -> Table {
         let rows = [["1e-5", "3", "71.20 ± 1.25"], ["a|b*c", "3", "-"]];
         let rows = rows.map(|cells| cells.into_iter().collect()).to_vec();
-        Table::new(["learning_rate", "seeds", "accuracy %"], rows).with_best(Some(1))
+        Table::new(["rate_", "seeds", "accuracy %"], rows).with_best(Some(1))
     }
 
     #[test]
     fn all_forms_hold_the_same_cells() {
         insta::assert_snapshot!(table().lines().join("\n"), @"
-          learning_rate  seeds    accuracy %
-          1e-5               3  71.20 ± 1.25
-        * a|b*c              3             -
+          rate_  seeds    accuracy %
+          1e-5       3  71.20 ± 1.25
+        * a|b*c      3             -
         ");
         insta::assert_snapshot!(table().markdown(), @r"
-        | learning\_rate | seeds | accuracy % |
+        | rate\_ | seeds | accuracy % |
         | --- | ---: | ---: |
         | 1e-5 | 3 | 71.20 ± 1.25 |
         | **a\|b\*c** | **3** | **-** |
         ");
         insta::assert_snapshot!(table().html(), @r#"
-        <div class="scroll"><table><thead><tr><th scope="col">learning_rate</th><th scope="col">seeds</th><th scope="col">accuracy %</th></tr>
+        <div class="scroll"><table><thead><tr><th scope="col">rate_</th><th scope="col">seeds</th><th scope="col">accuracy %</th></tr>
         </thead>
         <tbody><tr><th scope="row">1e-5</th><td>3</td><td>71.20 ± 1.25</td></tr>
         <tr class="best"><th scope="row">a|b*c</th><td>3</td><td>-</td></tr>

@@ -29,9 +29,15 @@ struct Runs {
 }
 
 /// Prints the lines of `compare --dry-run`; the results would be in `output`.
-pub(super) fn print(tasks: &[NamedTask], models: &[PathBuf], output: &Path, machine: &Machine) -> Result<()> {
+pub(super) fn print(
+    tasks: &[NamedTask],
+    models: &[PathBuf],
+    with_twins: bool,
+    output: &Path,
+    machine: &Machine,
+) -> Result<()> {
     refuse_used(tasks, output)?;
-    let entrants = checked_entrants(tasks, models)?;
+    let entrants = checked_entrants(tasks, models, with_twins)?;
     let num_runs: usize = tasks.iter().map(|task| task.seeds.len() * entrants.len()).sum();
     let num_twins = entrants.len() - models.len();
     let mut lines = vec![format!(

@@ -12,6 +12,7 @@ use crate::error::Problem;
 use crate::fs;
 use crate::interop::read_folder;
 use crate::recipe::{LabelledFacts, TextColumns};
+use crate::records::RowFormat;
 use crate::tasks::labelled::{
     Columns, Example, KnownColumns, Tagging, files_of, guess_columns, is_usual_name, read_examples,
     read_tagged,
@@ -34,9 +35,9 @@ pub struct LabelledArgs {
     /// Model folder to fine-tune
     #[arg(long, value_name = "DIR", requires = "train")]
     pub model: Option<PathBuf>,
-    /// Kind of labels
-    #[arg(long, value_enum, default_value = "classify", requires = "train")]
-    pub task: FinetuneTask,
+    /// Kind of labels; when not given, `token-classify` for a file of tagged words, else `classify`
+    #[arg(long, value_enum, requires = "train")]
+    pub task: Option<FinetuneTask>,
     /// Column of the text; found when not given
     #[arg(long, value_name = "NAME", requires = "train")]
     pub text_column: Option<String>,
@@ -69,7 +70,15 @@ pub(super) fn run(args: &LabelledArgs, train: &Path, output: &Path, output_dir: 
     let Some(model) = &args.model else { unreachable!("the parser wants a model") };
     let folder = read_folder(model)?;
     let tokenizer = Tokenizer::load(&folder.path)?;
-    let found = if args.task == FinetuneTask::TokenClassify { tagged(train)? } else { texts(args, train)? };
+    let task = match args.task {
+        Some(task) => task,
+        None if has_tagged_words(train)? => FinetuneTask::TokenClassify,
+        None => FinetuneTask::Classify,
+    };
+    let found = match task {
+        FinetuneTask::TokenClassify => tagged(train)?,
+        _ => texts(args, train, task == FinetuneTask::Regression)?,
+    };
     let Found { texts, counts, columns, tag_scheme, notes } = found;
     let has_pairs = columns.as_ref().is_some_and(|columns| columns.text_pair.is_some());
     let special_tokens = SPECIAL_TOKENS[usize::from(has_pairs)];
@@ -79,7 +88,7 @@ pub(super) fn run(args: &LabelledArgs, train: &Path, output: &Path, output_dir: 
     let mut labels: Vec<(String, usize)> = counts.into_iter().collect();
     labels.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
     let facts = LabelledFacts {
-        task: args.task.name(),
+        task: task.name(),
         train: train.display().to_string(),
         eval: args.eval.as_ref().map(|eval| eval.display().to_string()),
         output_dir,
@@ -117,6 +126,18 @@ fn name_of(value: &impl ValueEnum) -> String {
     value.to_possible_value().map(|value| value.get_name().to_string()).unwrap_or_default()
 }
 
+/// Returns true for a file of words, and for one of another format in which words have the tags of entities.
+fn has_tagged_words(train: &Path) -> Result<bool> {
+    let Some(first) = files_of(train)?.into_iter().next() else { return Ok(false) };
+    if RowFormat::of(&first) == Some(RowFormat::Conll) {
+        return Ok(true);
+    }
+    // A file of labelled texts cannot be read as one of tagged words.
+    let sentences = read_tagged(&first, &Tagging::default()).map(|file| file.sentences).unwrap_or_default();
+    let mut tags = sentences.iter().flat_map(|sentence| &sentence.tags);
+    Ok(tags.any(|tag| tag.starts_with("B-")))
+}
+
 /// Reads files of tagged words.
 fn tagged(train: &Path) -> Result<Found> {
     let mut found = Found::default();
@@ -134,10 +155,9 @@ fn tagged(train: &Path) -> Result<Found> {
 }
 
 /// Reads files of labelled texts.
-fn texts(args: &LabelledArgs, train: &Path) -> Result<Found> {
+fn texts(args: &LabelledArgs, train: &Path, has_numbers: bool) -> Result<Found> {
     let files = files_of(train)?;
     let Some(first) = files.first() else { return Err(Problem::usage("names no file").into()) };
-    let has_numbers = args.task == FinetuneTask::Regression;
     let known = KnownColumns {
         text: args.text_column.as_deref(),
         text_pair: args.text_pair_column.as_deref(),

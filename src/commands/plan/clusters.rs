@@ -31,6 +31,11 @@ impl ClusterRun<'_> {
         self.found.efficiency < WANTED_EFFICIENCY
     }
 
+    /// Micro-batches of an update, over all GPUs.
+    fn accumulation_steps(&self) -> usize {
+        self.alone.fitted.training.gradient_accumulation_steps
+    }
+
     fn usd(&self) -> Option<f64> {
         Some(self.usd_per_hour? * self.cluster.gpus() as f64 * self.found.seconds / 3600.0)
     }
@@ -99,13 +104,14 @@ pub(super) fn lines(runs: &[ClusterRun<'_>]) -> Vec<String> {
     lines
 }
 
-/// Returns a line if some clusters have more GPUs than an update has micro-batches: such a run is refused.
+/// Returns a line about the largest cluster with more GPUs than an update has micro-batches: such a run is refused.
 fn too_many(runs: &[ClusterRun<'_>]) -> Option<String> {
-    let accumulated = runs.first()?.alone.fitted.training.gradient_accumulation_steps;
-    let most = runs.iter().map(|row| row.cluster.gpus()).filter(|gpus| *gpus > accumulated).max()?;
+    let refused = runs.iter().filter(|row| row.cluster.gpus() > row.accumulation_steps());
+    let row = refused.max_by_key(|row| row.cluster.gpus())?;
+    let (gpus, steps) = (row.cluster.gpus(), row.accumulation_steps());
     Some(format!(
-        "more than {accumulated} GPUs are refused: an update has {accumulated} micro-batches, and each GPU needs one; \
-         {most} GPUs want `training.gradient_accumulation_steps: {most}` and rows to match"
+        "more than {steps} GPUs are refused: an update has {steps} micro-batches, and each GPU needs one; {gpus} GPUs \
+         want `training.gradient_accumulation_steps: {gpus}` and rows to match"
     ))
 }
 

@@ -191,7 +191,8 @@ impl Target for SeveralLabels {
         let sets = &examples.train.gold;
         let each = sets.iter().map(Vec::len).sum::<usize>() as f64 / sets.len() as f64;
         let summary = format!("{}, {} labels, {each:.2} a text", examples.sizes(), self.labels.len());
-        std::iter::once(summary).chain(self.labels.twin_note()).collect()
+        let unseen = self.labels.unseen_note(sets.iter().flatten());
+        std::iter::once(summary).chain(self.labels.twin_note()).chain(unseen).collect()
     }
 
     fn described(&self, gold: &[Vec<u32>]) -> String {

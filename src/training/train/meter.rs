@@ -57,7 +57,7 @@ impl Meter {
             ("perf/gpu_peak_memory_bytes", cuda::memory(&self.device).map(|memory| memory.peak_bytes as f64)),
             ("perf/gpu_utilisation", reading.utilisation),
             ("perf/gpu_power_watts", reading.power_watts),
-            ("cost/usd", self.usd_per_hour.map(|usd| usd * elapsed_seconds / 3600.0)),
+            ("cost/usd", self.usd_per_hour.map(|usd| usd_in_all(usd, elapsed_seconds))),
             (
                 "cost/usd_per_million_tokens",
                 self.usd_per_hour.map(|usd| usd_per_million(usd, tokens_per_second)),
@@ -65,6 +65,11 @@ impl Meter {
         ];
         values.into_iter().filter_map(|(tag, value)| Some((tag, value?))).collect()
     }
+}
+
+/// Dollars for the time of a run on a machine with this price.
+pub fn usd_in_all(usd_per_hour: f64, elapsed_seconds: f64) -> f64 {
+    usd_per_hour * elapsed_seconds / 3600.0
 }
 
 /// Dollars per million tokens on a machine with this price and speed.

@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use crate::telemetry::write_results;
 use crate::train::clock::Rates;
+use crate::train::meter::usd_in_all;
 use crate::train::state::TrainState;
 use base::error::Problem;
 use base::fs;
@@ -16,7 +17,7 @@ use base::fs;
 /// Name of the steps that were planned, in the results of a run that has done fewer.
 pub const PLANNED_STEPS: &str = "train_planned_steps";
 
-/// Name of what training cost.
+/// Name of the cost of training, in US dollars.
 pub const COST: &str = "train_cost_usd";
 
 const ALL_RESULTS: &str = "all_results.json";
@@ -51,15 +52,14 @@ pub fn of_run(
     values.chain(scores).chain(tested).collect()
 }
 
-/// Results of a run that was shortened, and of one whose hours have a price: the steps that were planned, if
-/// fewer were done, and what training cost.
+/// Returns the steps that were planned, if fewer were done, and the cost of training, if an hour has a price.
 pub fn of_limits(
     state: &TrainState,
     planned_steps: u64,
     usd_per_hour: Option<f64>,
 ) -> impl Iterator<Item = (String, f64)> {
     let planned = (state.step < planned_steps).then_some((PLANNED_STEPS, planned_steps as f64));
-    let cost = usd_per_hour.map(|usd| (COST, usd * state.elapsed_seconds / 3600.0));
+    let cost = usd_per_hour.map(|usd| (COST, usd_in_all(usd, state.elapsed_seconds)));
     planned.into_iter().chain(cost).map(|(name, value)| (name.to_string(), value))
 }
 

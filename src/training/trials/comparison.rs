@@ -46,6 +46,8 @@ pub struct Comparison<'a> {
     pub tasks: &'a [NamedTask],
     /// Model folders.
     pub models: &'a [PathBuf],
+    /// True if the untrained twins of the models are trained, too.
+    pub with_twins: bool,
     /// The folder for all cells and for the tables.
     pub output: &'a Path,
     /// The machine, progress and signals that all cells share.
@@ -80,7 +82,7 @@ impl Comparison<'_> {
         }
         let _lock = is_first.then(|| FolderLock::take(self.output)).transpose()?;
         require_files(self.tasks.iter().map(|task| &task.config))?;
-        let entrants = checked_entrants(self.tasks, self.models)?;
+        let entrants = checked_entrants(self.tasks, self.models, self.with_twins)?;
         // All files are read before anything is trained, so that a wrong line of the last one is found now.
         let mut floors = Vec::new();
         for task in self.tasks {
@@ -156,21 +158,24 @@ fn folder(output: &Path, task: &NamedTask, name: &str, seed: u64) -> PathBuf {
     output.join(file_name(&task.name)).join(file_name(name)).join(format!("seed-{seed}"))
 }
 
-/// Opens the models, and adds an untrained twin for each architecture and tokenizer among them. Refuses a
-/// model that takes fewer tokens than a task has.
-pub fn checked_entrants(tasks: &[NamedTask], models: &[PathBuf]) -> Result<Vec<Entrant>> {
-    let entrants = entrants(models)?;
-    check_lengths(tasks, &entrants)?;
-    Ok(entrants)
-}
-
-fn entrants(models: &[PathBuf]) -> Result<Vec<Entrant>> {
+/// Opens the models, and with `with_twins` adds an untrained twin for each architecture and tokenizer among
+/// them. Refuses a model that takes fewer tokens than a task has.
+pub fn checked_entrants(tasks: &[NamedTask], models: &[PathBuf], with_twins: bool) -> Result<Vec<Entrant>> {
     let mut entrants = Vec::new();
     for (path, name) in models.iter().zip(names(models)) {
         entrants.push(Entrant { name, path: path.clone(), folder: read_folder(path)?, kind: RowKind::Model });
     }
+    if with_twins {
+        add_twins(&mut entrants)?;
+    }
+    check_lengths(tasks, &entrants)?;
+    Ok(entrants)
+}
+
+/// Adds an untrained twin for each architecture and tokenizer among the models.
+fn add_twins(entrants: &mut Vec<Entrant>) -> Result<()> {
     let mut kinds = Vec::new();
-    for at in 0..models.len() {
+    for at in 0..entrants.len() {
         let folder = &entrants[at].folder;
         let name = &entrants[at].name;
         let hashes = folder.tokenizer_files.iter().map(|path| fs::sha256_of_file(path));
@@ -180,11 +185,11 @@ fn entrants(models: &[PathBuf]) -> Result<Vec<Entrant>> {
         }
         kinds.push(kind);
         let name = format!("random twin of {name}");
-        let path = models[at].clone();
+        let path = entrants[at].path.clone();
         let folder = read_folder(&path)?.untrained();
         entrants.push(Entrant { name, path, folder, kind: RowKind::Twin });
     }
-    Ok(entrants)
+    Ok(())
 }
 
 /// Returns the names of models in tables: the last folder of each path (a run's folder, not its `final`), or

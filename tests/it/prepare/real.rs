@@ -23,6 +23,8 @@ fn prepared(name: &str) -> Value {
     let output = Command::new(env!("CARGO_BIN_EXE_mlmtrain"))
         .args(["prepare", "--quiet", "--config", &format!("configs/corpus/{name}.yaml"), "--set"])
         .arg(format!("run.output_dir={}", folder.path().display()))
+        // All text is read, judged and tokenized; a vocabulary from a part of it will do.
+        .args(["--set", "tokenizer.train_bytes=4194304"])
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .output()
         .unwrap();

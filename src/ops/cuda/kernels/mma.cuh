@@ -29,8 +29,10 @@ inline void mma(float (&c)[4], const u32 (&a)[4], u32 b0, u32 b1) {
     auto low = [](u32 two) { return widen(T{uint16_t(two)}); };
     auto high = [](u32 two) { return widen(T{uint16_t(two >> 16)}); };
     // Each value is widened once, by the lane that holds it.
-    host::Operands mine = {{{low(a[0]), high(a[0]), low(a[2]), high(a[2])}, {low(a[1]), high(a[1]), low(a[3]), high(a[3])}},
-                           {low(b0), high(b0), low(b1), high(b1)}};
+    host::Operands mine = {
+        {{low(a[0]), high(a[0]), low(a[2]), high(a[2])}, {low(a[1]), high(a[1]), low(a[3]), high(a[3])}},
+        {low(b0), high(b0), low(b1), high(b1)},
+    };
     host::add_products(c, host::share(mine), threadIdx.x % WARP);
 }
 

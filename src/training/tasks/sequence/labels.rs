@@ -130,15 +130,15 @@ impl LabelSet {
         Ok(sets)
     }
 
-    /// Returns a note on the labels that no example of `gold` has; `None` if each has one.
-    pub fn unseen_note(&self, gold: &[u32]) -> Option<String> {
-        let seen: BTreeSet<u32> = gold.iter().copied().collect();
+    /// Returns a note on the labels that are not among the ids `gold`; `None` if all are.
+    pub fn unseen_note<'a>(&self, gold: impl IntoIterator<Item = &'a u32>) -> Option<String> {
+        let seen: BTreeSet<&u32> = gold.into_iter().collect();
         let unseen = (0..).zip(&self.names).filter(|(id, _)| !seen.contains(id));
         let unseen: Vec<String> = unseen.map(|(_, name)| format!("`{name}`")).collect();
-        let more = if unseen.len() > LISTED { " and others" } else { "" };
-        let listed = unseen.iter().take(LISTED).cloned().collect::<Vec<_>>().join(", ");
+        let listed =
+            unseen.get(..LISTED).map_or_else(|| unseen.join(", "), |first| first.join(", ") + ", ...");
         (!unseen.is_empty())
-            .then(|| format!("no training example has {listed}{more}: the model cannot learn what it means"))
+            .then(|| format!("no training example has the label {listed}: the model cannot learn to give it"))
     }
 
     /// Returns the weight of each label, in the order of ids. A name that is not a label and a label without

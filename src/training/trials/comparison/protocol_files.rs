@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::trials::comparison::every_eval_ever;
 use crate::trials::comparison::files::write_report;
 use crate::trials::comparison::protocol::{ProtocolResult, text};
-use crate::trials::comparison::report::{Strip, of_tasks, plot, whole};
+use crate::trials::comparison::report::{Strip, plot, table_by_task, whole};
 use crate::trials::comparison::result::RowKind;
 use base::fs;
 use base::pages::report::{Block, Report, Section};
@@ -70,7 +70,7 @@ fn overview(results: &[ProtocolResult]) -> Table {
         let metric = result.metrics.first().map_or("", |metric| metric.title());
         format!("{} ({metric})", result.name)
     });
-    of_tasks(names, titles, |name| {
+    table_by_task(names, titles, |name| {
         let cells = results.iter().map(|result| {
             let row = result.rows.iter().find(|row| row.name == name);
             text(row.and_then(|row| row.test.get(result.first_metric())))

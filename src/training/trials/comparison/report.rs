@@ -90,11 +90,11 @@ fn legend(rows: &[RowKind]) -> Block {
 fn overview(results: &[TaskResult]) -> Table {
     let names = results.iter().flat_map(|result| &result.rows).map(|row| row.name.as_str());
     let titles = results.iter().map(|result| format!("{} ({})", result.name, result.metric.title()));
-    of_tasks(names, titles, |name| results.iter().map(|result| mean_cell(result, name)).collect())
+    table_by_task(names, titles, |name| results.iter().map(|result| mean_cell(result, name)).collect())
 }
 
 /// Returns a table with a row for each of `names`, which may repeat, and a column for each task.
-pub(super) fn of_tasks<'a>(
+pub(super) fn table_by_task<'a>(
     names: impl Iterator<Item = &'a str>,
     titles: impl Iterator<Item = String>,
     cells: impl Fn(&str) -> Vec<String>,

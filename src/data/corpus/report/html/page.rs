@@ -40,7 +40,7 @@ fn beginning(report: &Report) -> Vec<Block> {
             format_count(report.kept.documents),
             format!("documents kept, {percent:.1} % of {}", format_grouped(report.read.documents)),
         ),
-        (format_count(dropped), reasons_of(report)),
+        (format_count(dropped), reason_count(report)),
         (format_bytes(report.kept.bytes), format!("of text, from {} read", format_bytes(report.read.bytes))),
     ];
     if let Some(shards) = &report.shards {
@@ -54,7 +54,7 @@ fn beginning(report: &Report) -> Vec<Block> {
 }
 
 /// The number of reasons, in words.
-fn reasons_of(report: &Report) -> String {
+fn reason_count(report: &Report) -> String {
     match report.dropped.len() {
         1 => "dropped for 1 reason".to_string(),
         count => format!("dropped for {count} reasons"),
