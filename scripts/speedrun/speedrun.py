@@ -142,9 +142,9 @@ def run(o):
 
     pretrain(o)
     lap("pretrain")
-    record["rows"] = compare(o, "tasks", "--no-twins")
+    record["rows"] = compare(o, "tasks", "--no-baselines")
     lap("tasks")
-    for name, scores in compare(o, "protocol", "--no-twins").items():
+    for name, scores in compare(o, "protocol", "--no-baselines").items():
         record["rows"].setdefault(name, {}).update(scores)
     lap("protocol")
     if o.language == "english":

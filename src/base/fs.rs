@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 
 mod compression;
+mod encoding;
 mod entries;
 mod groups;
 mod hash;
@@ -32,6 +33,7 @@ mod unicode;
 mod walk;
 
 pub use compression::{Compression, without_compression};
+pub use encoding::TextEncoding;
 pub use entries::{bytes_below, is_link, link, modified, relink, touch};
 pub use groups::{GroupLimits, group_limits};
 pub use hash::{Sha256Sum, content_hash, sample_hash, sha256_of, sha256_of_file, sha256_of_reader};

@@ -42,9 +42,9 @@ pub struct CompareArgs {
     /// memory allow unless given (key `runs_at_once`)
     #[arg(long, value_name = "N")]
     pub at_once: Option<u32>,
-    /// Leave out the random twins; the same command without this adds them to what is there
+    /// Leave out random twins and baselines without a network; the same command without this adds them
     #[arg(long)]
-    pub no_twins: bool,
+    pub no_baselines: bool,
     /// Folder of the runs and the tables
     #[arg(long, value_name = "DIR", default_value = "runs/compare")]
     pub output_dir: PathBuf,
@@ -127,19 +127,20 @@ pub fn run(args: &CompareArgs) -> Result<()> {
         for note in &notes {
             terminal::note(note);
         }
-        return plan::print(&tasks, &models, !args.no_twins, &args.output_dir, &machine);
+        return plan::print(&tasks, &models, !args.no_baselines, &args.output_dir, &machine);
     }
     let progress = Progress::detect(terminal::is_quiet());
-    let progress = together::begin(world, || text(&tasks, &models, args.no_twins), &shared.run, progress)?;
+    let progress =
+        together::begin(world, || text(&tasks, &models, args.no_baselines), &shared.run, progress)?;
     machine.announce(&progress);
     for note in &notes {
         progress.note(note);
     }
     let signals = Signals::listen(&progress)?;
     let with = Equipment { machine: &machine, progress: &progress, signals: &signals, world };
-    let with_twins = !args.no_twins;
+    let with_baselines = !args.no_baselines;
     let output = &args.output_dir;
-    let comparison = Comparison { tasks: &tasks, models: &models, with_twins, output, with };
+    let comparison = Comparison { tasks: &tasks, models: &models, with_baselines, output, with };
     let lines = comparison.run();
     if world.is_first() {
         notify(&shared.run, &lines);
@@ -156,7 +157,7 @@ fn longest(models: &[PathBuf]) -> Result<usize> {
 }
 
 /// A comparison as text. Several processes compare it, to make sure that they were started with the same one.
-fn text(tasks: &[NamedTask], models: &[PathBuf], no_twins: bool) -> String {
+fn text(tasks: &[NamedTask], models: &[PathBuf], no_baselines: bool) -> String {
     let tasks = tasks.iter().map(|task| format!("{} {:?}\n{}", task.name, task.seeds, to_yaml(&task.config)));
-    format!("{models:?} {no_twins}\n{}", tasks.collect::<Vec<String>>().concat())
+    format!("{models:?} {no_baselines}\n{}", tasks.collect::<Vec<String>>().concat())
 }

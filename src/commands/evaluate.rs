@@ -42,7 +42,7 @@ pub fn run(args: &EvaluateArgs) -> Result<()> {
             ..args.columns.named()
         },
         labels: &args.labels,
-        tagging: args.tagging.tagging(),
+        tagging: args.tagging.tagging(args.columns.encoding),
         predictions: args.predictions.as_deref(),
         cleaning: &cleaning,
         batch_size: args.compute.batch_size as usize,

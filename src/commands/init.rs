@@ -21,6 +21,7 @@ use crate::corpus::{Corpus, Judge};
 use crate::error::Problem;
 use crate::estimate::{GPU_SHARE, gpu_seconds};
 use crate::families::{Family, ModelConfig};
+use crate::fs::TextEncoding;
 use crate::models::Blueprint;
 use crate::ops::peak::gpu::data_sheet;
 use crate::precision::Hardware;
@@ -43,6 +44,10 @@ pub struct InitArgs {
     /// Field or column that holds the text, of .jsonl, .csv, .tsv and .parquet
     #[arg(long, value_name = "NAME", default_value = "text")]
     pub field: String,
+    /// Encoding of the text or the labelled files, e.g. `windows-1252`; else UTF-8, or what a byte-order mark
+    /// says
+    #[arg(long, value_name = "NAME")]
+    pub encoding: Option<TextEncoding>,
     /// Unit of a document in plain text; guessed when not given
     #[arg(long, value_enum)]
     pub document: Option<UnitChoice>,
@@ -146,7 +151,7 @@ pub fn run(args: &InitArgs) -> Result<()> {
         args.overwrite.require(&[fs::Output::new("--output", &output)], &inputs)?;
     }
     match (&args.labelled.train, args.budget) {
-        (Some(train), _) => labelled::run(&args.labelled, train, &output, output_dir),
+        (Some(train), _) => labelled::run(&args.labelled, args.encoding, train, &output, output_dir),
         (None, Some(budget)) => write_pretraining(args, budget, &output, output_dir),
         (None, None) => unreachable!("the parser wants a budget beside a text"),
     }
@@ -184,7 +189,8 @@ fn write_pretraining(args: &InitArgs, budget: Duration, output: &Path, output_di
     machine::use_threads(args.threads)?;
     let progress = Progress::detect(terminal::is_quiet());
     let speed = Speed::new(args)?;
-    let mut sources = sources::sources(&args.text, &args.field, args.document.map(UnitChoice::into))?;
+    let template = sources::template(&args.field, args.encoding);
+    let mut sources = sources::sources(&args.text, &template, args.document.map(UnitChoice::into))?;
     let data = DataConfig { sources: sources.clone(), ..DataConfig::default() };
     let staged = staging::staged(data, &CacheConfig::default())?;
     let mut sample = read_sample(&staged, &mut sources, &progress)?;

@@ -6,6 +6,7 @@ use clap::{Args, ValueEnum};
 
 use crate::commands::outputs::OverwriteArgs;
 use crate::config::{DeviceChoice, TagScheme};
+use crate::fs::TextEncoding;
 use crate::records::RowFormat;
 use crate::tasks::labelled::{Columns, SentenceColumns, Tagging};
 
@@ -142,9 +143,13 @@ pub struct TaggingArgs {
 
 impl TaggingArgs {
     /// Returns the arguments for the reader of tagged words.
-    pub fn tagging(&self) -> Tagging<'_> {
-        let columns =
-            SentenceColumns { token: self.token_column, tag: self.tag_column, ..SentenceColumns::default() };
+    pub fn tagging(&self, encoding: Option<TextEncoding>) -> Tagging<'_> {
+        let columns = SentenceColumns {
+            token: self.token_column,
+            tag: self.tag_column,
+            encoding,
+            ..SentenceColumns::default()
+        };
         Tagging { columns, scheme: self.tag_scheme, strict: self.strict, ..Tagging::default() }
     }
 }
@@ -165,6 +170,9 @@ pub struct ColumnArgs {
     /// model was trained on where none is named
     #[arg(long, value_name = "NAME")]
     pub text_pair_column: Option<String>,
+    /// Encoding of the text, e.g. `windows-1252`; else UTF-8, or what a byte-order mark says
+    #[arg(long, value_name = "NAME")]
+    pub encoding: Option<TextEncoding>,
 }
 
 impl ColumnArgs {
@@ -173,6 +181,7 @@ impl ColumnArgs {
         Columns {
             text: self.text_column.as_deref(),
             text_pair: self.text_pair_column.as_deref(),
+            encoding: self.encoding,
             ..Columns::default()
         }
     }

@@ -15,6 +15,7 @@ use crate::run::RunSection;
 use crate::sources::OnBadRecord;
 use crate::task::{FinetuneTask, Goal, ProblemType};
 use crate::training::TrainingConfig;
+use base::fs::TextEncoding;
 
 /// Labelled files and the columns that matter. Format by extension: .csv, .tsv, .json, .jsonl, .parquet; for
 /// tagged words .json, .jsonl, .parquet, anything else is CoNLL; all but Parquet also .gz, .zst, .bz2, .xz.
@@ -35,6 +36,10 @@ pub struct ClassifyData {
     #[schemars(extend("x-path" = true))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub test_file: Option<PathBuf>,
+    /// Encoding of all these files, such as `windows-1252`, by a name of the WHATWG's encoding standard; UTF-8,
+    /// or what a byte-order mark says, when absent. Parquet files need none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub encoding: Option<TextEncoding>,
     /// Column or field of the (first) text; `text`, `sentence` or `content` when absent and one of them is
     /// there.
     #[schemars(length(min = 1), example = &"text", extend("x-other-names" = ["text_column_name"]))]
@@ -160,6 +165,7 @@ impl Default for ClassifyData {
             eval_file: PathBuf::new(),
             eval_fraction: None,
             test_file: None,
+            encoding: None,
             text_column: None,
             text_pair_column: None,
             label_column: None,

@@ -5,6 +5,8 @@ use std::path::{Component, Path};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use base::fs::TextEncoding;
+
 /// Largest weight of a source; a larger one is more likely a typing error.
 pub(crate) const WEIGHT_MAX: f64 = 1000.0;
 
@@ -109,7 +111,11 @@ pub struct SourceConfig {
     #[schemars(range(min = 0.0, max = WEIGHT_MAX), example = 1)]
     #[serde(default = "one")]
     pub weight: f64,
-    /// Action on bytes that are not UTF-8.
+    /// Encoding of the text, such as `windows-1252`, by a name of the WHATWG's encoding standard; UTF-8, or
+    /// what a byte-order mark says, when absent. Parquet and WARC files need none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub encoding: Option<TextEncoding>,
+    /// Action on bytes that are not UTF-8, or not of `encoding`.
     #[serde(default = "fail")]
     pub invalid_utf8: InvalidUtf8,
     /// Action on a record that cannot be read.
@@ -145,6 +151,7 @@ impl SourceConfig {
             title_field: None,
             separator: None,
             weight: one(),
+            encoding: None,
             invalid_utf8: fail(),
             on_bad_record: OnBadRecord::default(),
         }

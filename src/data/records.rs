@@ -14,4 +14,4 @@ pub(crate) mod utf8;
 pub(crate) use fields::Dialect;
 pub use lines::{Line, Lines};
 pub use rows::{Row, RowError, RowFormat, Rows, Source, list, rows_of, take, text_of};
-pub use utf8::conversion;
+pub use utf8::{conversion, encoding_hint};

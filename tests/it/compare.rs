@@ -121,11 +121,11 @@ fn models_stand_beside_their_floors_and_a_killed_comparison_ends_in_the_same_tab
     let before = place.tree_of("out");
     let planned = compare(&place, &["--dry-run"]).ok().stdout;
     assert!(planned.contains("out: 12 of 12 runs complete"), "{planned}");
-    let planned = compare(&place, &["--dry-run", "--no-twins"]).ok().stdout;
+    let planned = compare(&place, &["--dry-run", "--no-baselines"]).ok().stdout;
     assert!(planned.contains("random twins: 0, runs: 8"), "{planned}");
-    let without = compare(&place, &["--no-twins"]).ok().stdout;
-    assert!(without.contains("dictionary") && !without.contains("random twin"), "{without}");
-    assert_eq!(compare(&place, &[]).ok().stdout, whole.stdout, "twins are added to what is there");
+    let without = compare(&place, &["--no-baselines"]).ok().stdout;
+    assert!(!without.contains("dictionary") && !without.contains("random twin"), "{without}");
+    assert_eq!(compare(&place, &[]).ok().stdout, whole.stdout, "baselines are added to what is there");
     assert_same_tree(&before, &place.tree_of("out"));
 
     fs::rename(place.path("out"), place.path("whole")).unwrap();

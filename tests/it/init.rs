@@ -111,6 +111,14 @@ fn labelled_files_get_a_configuration_that_trains() {
     for words in ["task: token-classify", "tag_scheme: iob2", "eval_fraction: 0.1", "\"bird\" "] {
         assert!(tagged.contains(words), "`{words}` is not in\n{tagged}");
     }
+    let rows = (0..30).map(|n| format!("the \u{f6}wl sees number {n},{}\n", ["a", "b"][n % 2]));
+    let text = "text,label\n".to_string() + &rows.collect::<String>();
+    let latin: Vec<u8> = text.chars().map(|character| character as u8).collect();
+    fs::write(place.path("latin.csv"), latin).unwrap();
+    let yaml = init(&["--train", "latin.csv", "--encoding", "latin1", "--output", "-"]).ok().stdout;
+    assert!(yaml.contains("\n  encoding: windows-1252\n"), "{yaml}");
+    init(&["--train", "latin.csv", "-o", "b.yaml"])
+        .refused(1, &["latin.csv: column `text` is not UTF-8", "name its encoding"]);
     init(&["--train", "own.csv"]).refused(2, &["finetune.yaml: exists already"]);
     init(&["--train", "own.csv", "--label-column", "Art", "-o", "b.yaml"])
         .refused(2, &["`Satz` (60 values", "--label-column"]);

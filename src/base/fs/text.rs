@@ -13,9 +13,10 @@ use anyhow::{Context, Result};
 
 use crate::error::Problem;
 use crate::fs::compression::decompressed;
+use crate::fs::encoding::Decoding;
 use crate::fs::progress::{Counted, Progress};
 use crate::fs::unicode::AsUtf8;
-use crate::fs::{Compression, Kind, SNIFFED_BYTES};
+use crate::fs::{Compression, Kind, SNIFFED_BYTES, TextEncoding};
 
 /// True once standard input was opened: a process can read it only once.
 static STANDARD_INPUT_TAKEN: AtomicBool = AtomicBool::new(false);
@@ -27,13 +28,28 @@ pub struct TextFile {
     reader: Box<dyn Read + Send>,
     progress: Arc<Progress>,
     is_compressed: bool,
+    /// True if its byte-order mark said how to read it.
+    is_unicode: bool,
 }
 
 impl TextFile {
     /// A part of `whole`, such as a member of an archive, whose bytes come from `reader`. It shares the
     /// progress of `whole`.
     pub fn of_part(whole: &Self, reader: Box<dyn Read + Send>) -> Self {
-        Self { reader, progress: Arc::clone(&whole.progress), is_compressed: whole.is_compressed }
+        let (progress, is_compressed) = (Arc::clone(&whole.progress), whole.is_compressed);
+        Self { reader, progress, is_compressed, is_unicode: false }
+    }
+
+    /// The same text, converted to UTF-8 from `encoding` if one is given. A byte-order mark says more than
+    /// `encoding`.
+    #[must_use]
+    pub fn decoded(self, encoding: Option<TextEncoding>) -> Self {
+        match encoding {
+            Some(encoding) if !self.is_unicode => {
+                Self { reader: Box::new(Decoding::new(self.reader, encoding)), ..self }
+            }
+            _ => self,
+        }
     }
 
     /// Number of bytes of the file read so far, counted as they are on disk, before decompression.
@@ -74,13 +90,13 @@ impl TextFile {
             Kind::Compressed(compression) => {
                 let buffered = BufReader::with_capacity(BUFFER_BYTES, reader);
                 let inside = decompressed(compression, buffered).with_context(|| cannot_read(path))?;
-                Self { reader: inside, progress, is_compressed: true }.sniffed(path)
+                Self { reader: inside, progress, is_compressed: true, is_unicode: false }.sniffed(path)
             }
             Kind::Unicode(unicode) => {
                 let reader = Box::new(AsUtf8::new(reader, unicode));
-                Ok((Self { reader, progress, is_compressed }, Kind::Text))
+                Ok((Self { reader, progress, is_compressed, is_unicode: true }, Kind::Text))
             }
-            _ => Ok((Self { reader: Box::new(reader), progress, is_compressed }, kind)),
+            _ => Ok((Self { reader: Box::new(reader), progress, is_compressed, is_unicode: false }, kind)),
         }
     }
 }
@@ -126,11 +142,11 @@ pub fn open_decompressed(path: &Path) -> Result<TextFile> {
     check_name(path, &head)?;
     let TextFile { reader, progress, .. } = text;
     let Kind::Compressed(compression) = Kind::from_bytes(&head) else {
-        return Ok(TextFile { reader, progress, is_compressed: false });
+        return Ok(TextFile { reader, progress, is_compressed: false, is_unicode: false });
     };
     let buffered = BufReader::with_capacity(BUFFER_BYTES, reader);
     let reader = decompressed(compression, buffered).with_context(|| cannot_read(path))?;
-    Ok(TextFile { reader, progress, is_compressed: true })
+    Ok(TextFile { reader, progress, is_compressed: true, is_unicode: false })
 }
 
 /// The kind of a file by its bytes on disk, before decompression. A pipe counts as text, because its bytes
@@ -157,7 +173,7 @@ fn opened(source: impl Read + Send + 'static, path: &Path, is_live: bool) -> Res
     let head = read_head(&mut source, is_live).with_context(|| cannot_read(path))?;
     let reader: BufReader<Chain<_, _>> =
         BufReader::with_capacity(BUFFER_BYTES, Cursor::new(head.clone()).chain(source));
-    Ok((TextFile { reader: Box::new(reader), progress, is_compressed: false }, head))
+    Ok((TextFile { reader: Box::new(reader), progress, is_compressed: false, is_unicode: false }, head))
 }
 
 /// The first [`SNIFFED_BYTES`] bytes of a source; fewer if the source ends earlier, or if `is_live` and the

@@ -32,12 +32,12 @@ struct Runs {
 pub(super) fn print(
     tasks: &[NamedTask],
     models: &[PathBuf],
-    with_twins: bool,
+    with_baselines: bool,
     output: &Path,
     machine: &Machine,
 ) -> Result<()> {
     refuse_used(tasks, output)?;
-    let entrants = checked_entrants(tasks, models, with_twins)?;
+    let entrants = checked_entrants(tasks, models, with_baselines)?;
     let num_runs: usize = tasks.iter().map(|task| task.seeds.len() * entrants.len()).sum();
     let num_twins = entrants.len() - models.len();
     let mut lines = vec![format!(

@@ -10,12 +10,13 @@ use crate::commands::terminal;
 use crate::config::FinetuneTask;
 use crate::error::Problem;
 use crate::fs;
+use crate::fs::TextEncoding;
 use crate::interop::read_folder;
 use crate::recipe::{LabelledFacts, TextColumns};
 use crate::records::RowFormat;
 use crate::tasks::labelled::{
-    Columns, Example, KnownColumns, Tagging, files_of, guess_columns, is_usual_name, read_examples,
-    read_tagged,
+    Columns, Example, KnownColumns, SentenceColumns, Tagging, files_of, guess_columns, is_usual_name,
+    read_examples, read_tagged,
 };
 use crate::tokenizer::Tokenizer;
 
@@ -66,18 +67,24 @@ impl Found {
 }
 
 /// Reads the labelled files and the model, and writes the configuration to `output`; `-` is standard output.
-pub(super) fn run(args: &LabelledArgs, train: &Path, output: &Path, output_dir: String) -> Result<()> {
+pub(super) fn run(
+    args: &LabelledArgs,
+    encoding: Option<TextEncoding>,
+    train: &Path,
+    output: &Path,
+    output_dir: String,
+) -> Result<()> {
     let Some(model) = &args.model else { unreachable!("the parser wants a model") };
     let folder = read_folder(model)?;
     let tokenizer = Tokenizer::load(&folder.path)?;
     let task = match args.task {
         Some(task) => task,
-        None if has_tagged_words(train)? => FinetuneTask::TokenClassify,
+        None if has_tagged_words(train, encoding)? => FinetuneTask::TokenClassify,
         None => FinetuneTask::Classify,
     };
     let found = match task {
-        FinetuneTask::TokenClassify => tagged(train)?,
-        _ => texts(args, train, task == FinetuneTask::Regression)?,
+        FinetuneTask::TokenClassify => tagged(train, encoding)?,
+        _ => texts(args, encoding, train, task == FinetuneTask::Regression)?,
     };
     let Found { texts, counts, columns, tag_scheme, notes } = found;
     let has_pairs = columns.as_ref().is_some_and(|columns| columns.text_pair.is_some());
@@ -93,6 +100,7 @@ pub(super) fn run(args: &LabelledArgs, train: &Path, output: &Path, output_dir: 
         eval: args.eval.as_ref().map(|eval| eval.display().to_string()),
         output_dir,
         examples: texts.len(),
+        encoding,
         columns,
         tag_scheme,
         labels,
@@ -127,22 +135,27 @@ fn name_of(value: &impl ValueEnum) -> String {
 }
 
 /// Returns true for a file of words, and for one of another format in which words have the tags of entities.
-fn has_tagged_words(train: &Path) -> Result<bool> {
+fn has_tagged_words(train: &Path, encoding: Option<TextEncoding>) -> Result<bool> {
     let Some(first) = files_of(train)?.into_iter().next() else { return Ok(false) };
     if RowFormat::of(&first) == Some(RowFormat::Conll) {
         return Ok(true);
     }
     // A file of labelled texts cannot be read as one of tagged words.
-    let sentences = read_tagged(&first, &Tagging::default()).map(|file| file.sentences).unwrap_or_default();
+    let sentences = read_tagged(&first, &tagging(encoding)).map(|file| file.sentences).unwrap_or_default();
     let mut tags = sentences.iter().flat_map(|sentence| &sentence.tags);
     Ok(tags.any(|tag| tag.starts_with("B-")))
 }
 
+/// The usual columns of tagged words.
+fn tagging(encoding: Option<TextEncoding>) -> Tagging<'static> {
+    Tagging { columns: SentenceColumns { encoding, ..SentenceColumns::default() }, ..Tagging::default() }
+}
+
 /// Reads files of tagged words.
-fn tagged(train: &Path) -> Result<Found> {
+fn tagged(train: &Path, encoding: Option<TextEncoding>) -> Result<Found> {
     let mut found = Found::default();
     for path in files_of(train)? {
-        let file = read_tagged(&path, &Tagging::default())?;
+        let file = read_tagged(&path, &tagging(encoding))?;
         found.notes.extend(file.notes(&path));
         found.tag_scheme = Some(name_of(&file.scheme));
         for sentence in &file.sentences {
@@ -155,18 +168,24 @@ fn tagged(train: &Path) -> Result<Found> {
 }
 
 /// Reads files of labelled texts.
-fn texts(args: &LabelledArgs, train: &Path, has_numbers: bool) -> Result<Found> {
+fn texts(
+    args: &LabelledArgs,
+    encoding: Option<TextEncoding>,
+    train: &Path,
+    has_numbers: bool,
+) -> Result<Found> {
     let files = files_of(train)?;
     let Some(first) = files.first() else { return Err(Problem::usage("names no file").into()) };
     let known = KnownColumns {
         text: args.text_column.as_deref(),
         text_pair: args.text_pair_column.as_deref(),
         label: args.label_column.as_deref(),
+        encoding,
     };
     let mut columns = guess_columns(first, known, has_numbers)?;
     let mut found = Found::default();
     for path in &files {
-        for example in read_examples(path, &columns_to_read(&columns, has_numbers))? {
+        for example in read_examples(path, &columns_to_read(&columns, encoding, has_numbers))? {
             example.label.iter().chain(&example.labels).for_each(|label| found.count(label));
             found.texts.push(Example::whole_text(&example));
         }
@@ -264,11 +283,12 @@ fn list_note(counts: &BTreeMap<String, usize>, columns: &TextColumns) -> Option<
     })
 }
 
-fn columns_to_read(columns: &TextColumns, has_numbers: bool) -> Columns<'_> {
+fn columns_to_read(columns: &TextColumns, encoding: Option<TextEncoding>, has_numbers: bool) -> Columns<'_> {
     let texts = Columns {
         text: Some(&columns.text),
         text_pair: columns.text_pair.as_deref(),
         label: Some(&columns.label),
+        encoding,
         ..Columns::default()
     };
     match (has_numbers, columns.has_lists) {

@@ -9,28 +9,29 @@ use anyhow::Result;
 use crate::commands::staging;
 use crate::config::{CacheConfig, DataConfig, DocumentUnit, OnBadRecord, SourceConfig};
 use crate::corpus::Corpus;
+use crate::fs::TextEncoding;
 use crate::tasks::labelled::other_texts;
 use crate::{fs, recipe};
 
 /// Least number of files of a folder that are written as a pattern; fewer are listed one by one.
 const FEWEST_OF_A_PATTERN: usize = 3;
 
-/// Returns the sources for `entries`: files, folders or patterns. Plain text is cut into documents by `unit`,
-/// or by a guess for each entry.
+/// Returns the sources for `entries`: files, folders or patterns, with the other keys of `template`. Plain text
+/// is cut into documents by `unit`, or by a guess for each entry.
 ///
 /// # Errors
 /// Returns an error if an entry names no file, or one that cannot be read.
 pub(super) fn sources(
     entries: &[String],
-    field: &str,
+    template: &SourceConfig,
     unit: Option<DocumentUnit>,
 ) -> Result<Vec<SourceConfig>> {
     // All files are opened together first, so that one error lists all missing files.
-    open(entries.to_vec(), field)?;
+    open(entries.to_vec(), template)?;
     let entries = patterns(entries);
     let mut units: Vec<Option<DocumentUnit>> = Vec::new();
     for entry in &entries {
-        let corpus = open(vec![entry.clone()], field)?;
+        let corpus = open(vec![entry.clone()], template)?;
         units.push(if unit.is_some() { unit } else { recipe::document_unit(corpus.files())? });
     }
     // Entries without plain text have no unit of their own, and join the source of the first unit.
@@ -40,7 +41,7 @@ pub(super) fn sources(
         let document = unit.or(first).unwrap_or(DocumentUnit::File);
         match sources.iter_mut().find(|source| source.document == document) {
             Some(source) => source.files.push(entry),
-            None => sources.push(SourceConfig { document, ..source(vec![entry], field) }),
+            None => sources.push(SourceConfig { document, files: vec![entry], ..template.clone() }),
         }
     }
     Ok(sources)
@@ -69,15 +70,16 @@ pub(super) fn notes_on_fields(corpus: &Corpus, field: &str) -> Vec<String> {
     notes
 }
 
-/// A source that leaves out what cannot be read: the sample counts it.
-fn source(files: Vec<String>, field: &str) -> SourceConfig {
+/// A source without files, which leaves out what cannot be read: the sample counts it.
+pub(super) fn template(field: &str, encoding: Option<TextEncoding>) -> SourceConfig {
     let on_bad_record = OnBadRecord::Skip;
-    SourceConfig { field: field.to_string(), on_bad_record, ..SourceConfig::of_files(files) }
+    SourceConfig { field: field.to_string(), encoding, on_bad_record, ..SourceConfig::of_files(Vec::new()) }
 }
 
 /// Opens files as a corpus. URLs are downloaded first.
-fn open(files: Vec<String>, field: &str) -> Result<Corpus> {
-    let data = DataConfig { sources: vec![source(files, field)], ..DataConfig::default() };
+fn open(files: Vec<String>, template: &SourceConfig) -> Result<Corpus> {
+    let source = SourceConfig { files, ..template.clone() };
+    let data = DataConfig { sources: vec![source], ..DataConfig::default() };
     Corpus::open(&staging::staged(data, &CacheConfig::default())?)
 }
 
@@ -129,7 +131,7 @@ mod tests {
         std::fs::write(book, "a paragraph\n\nanother\n\nand a third\n").unwrap();
         std::fs::write(rows, "{\"body\": \"a\"}\n").unwrap();
         let entries = &paths[..5];
-        let found = sources(entries, "body", None).unwrap();
+        let found = sources(entries, &template("body", None), None).unwrap();
         let [lines, paragraphs] = found.as_slice() else { panic!("{found:?}") };
         assert_eq!((lines.document, paragraphs.document), (DocumentUnit::Line, DocumentUnit::Paragraph));
         assert_eq!(lines.files, [pattern.as_str(), rows]);
@@ -137,7 +139,7 @@ mod tests {
         assert_eq!(lines.field, "body");
         // Some files of a folder are listed one by one.
         assert_eq!(patterns(&entries[..2]), entries[..2]);
-        let given = sources(entries, "text", Some(DocumentUnit::File)).unwrap();
+        let given = sources(entries, &template("text", None), Some(DocumentUnit::File)).unwrap();
         assert_eq!((given.len(), given[0].document), (1, DocumentUnit::File));
     }
 }

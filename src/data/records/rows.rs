@@ -20,10 +20,10 @@ use crate::records::rows::array::ArrayRows;
 use crate::records::rows::lines::LineRows;
 use crate::records::rows::parquet::ParquetRows;
 use crate::records::rows::table::TableRows;
-use crate::records::utf8::conversion;
+use crate::records::utf8::encoding_hint;
 use base::error::Problem;
 use base::fs;
-use base::fs::{Kind, TextFile};
+use base::fs::{Kind, TextEncoding, TextFile};
 
 /// An error of one row or of the whole file.
 #[derive(Debug)]
@@ -122,6 +122,12 @@ impl Source {
         Ok(Self { name: "standard input".to_string(), text, kind })
     }
 
+    /// The same source, converted from `encoding` if one is given.
+    #[must_use]
+    pub fn decoded(self, encoding: Option<TextEncoding>) -> Self {
+        Self { text: self.text.decoded(encoding), ..self }
+    }
+
     /// The error for a file of words where texts are wanted.
     fn no_texts(&self) -> Problem {
         Problem::usage("is a file of words, and only a model that tags words reads them")
@@ -154,12 +160,12 @@ impl Source {
     }
 }
 
-/// Opens the rows of a file.
-pub fn rows_of(path: &Path, format: RowFormat) -> Result<Box<dyn Rows>> {
+/// Opens the rows of a file, whose text is converted from `encoding` if one is given.
+pub fn rows_of(path: &Path, format: RowFormat, encoding: Option<TextEncoding>) -> Result<Box<dyn Rows>> {
     match (fs::kind_of_file(path)?, format) {
         (Kind::Parquet, _) | (Kind::Text, RowFormat::Parquet) => Ok(Box::new(ParquetRows::open(path)?)),
         (kind, RowFormat::Parquet) => Err(kind.mistaken(path, "a Parquet file").into()),
-        _ => Source::file(path)?.rows(format),
+        _ => Source::file(path)?.decoded(encoding).rows(format),
     }
 }
 
@@ -311,7 +317,7 @@ fn kind(value: &Value) -> &'static str {
 }
 
 fn not_utf8(name: &str, bytes: &[u8]) -> Problem {
-    Problem::new(format!("column `{name}` is not UTF-8 text")).hint(conversion(bytes))
+    Problem::new(format!("column `{name}` is not UTF-8 text")).hint(encoding_hint(bytes))
 }
 
 #[cfg(test)]

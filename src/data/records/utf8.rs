@@ -25,13 +25,17 @@ pub(crate) fn decode(bytes: &[u8], may_replace: bool) -> Result<Decoded<'_>, usi
     }
 }
 
+/// Suggests to name the encoding of text that is not UTF-8 and begins with `bytes`, or to convert it.
+pub fn encoding_hint(bytes: &[u8]) -> String {
+    let example = if is_mostly_high(bytes) { "windows-1251" } else { "windows-1252" };
+    format!("name its encoding, such as `encoding: {example}`, or {}", conversion(bytes))
+}
+
 /// Suggests a command to convert text that is not UTF-8 and begins with `bytes`: Western text has few letters
 /// beyond ASCII, and Windows encodings have quotes, dashes and the euro sign where Latin-1 has control
 /// characters.
 pub fn conversion(bytes: &[u8]) -> &'static str {
-    let high = bytes.iter().filter(|byte| **byte >= 0x80).count();
-    let letters = bytes.iter().filter(|byte| byte.is_ascii_alphabetic()).count();
-    if high > letters {
+    if is_mostly_high(bytes) {
         return "convert it with `iconv -t utf-8 -f` and the name of its encoding, such as cp1251, gb18030 or shift-jis";
     }
     if bytes.iter().any(|byte| (0x80..0xa0).contains(byte)) {
@@ -39,6 +43,12 @@ pub fn conversion(bytes: &[u8]) -> &'static str {
     } else {
         "convert it, for example with `iconv -f latin1 -t utf-8`"
     }
+}
+
+/// True if more bytes are beyond ASCII than are letters of ASCII.
+fn is_mostly_high(bytes: &[u8]) -> bool {
+    let high = bytes.iter().filter(|byte| **byte >= 0x80).count();
+    high > bytes.iter().filter(|byte| byte.is_ascii_alphabetic()).count()
 }
 
 /// Replaces each maximal invalid sequence by one U+FFFD (Unicode 16, section 3.9, "Substitution of Maximal
@@ -84,7 +94,12 @@ mod tests {
         assert!(conversion(b"Caf\xe9, na\xefve").contains("-f latin1"));
         assert!(conversion(b"Caf\xe9 \x96 \x805").contains("-f cp1252"));
         // "Привет, мир" in cp1251.
-        assert!(conversion(b"\xcf\xf0\xe8\xe2\xe5\xf2, \xec\xe8\xf0").contains("cp1251"));
+        let russian = b"\xcf\xf0\xe8\xe2\xe5\xf2, \xec\xe8\xf0";
+        assert!(conversion(russian).contains("cp1251"));
+        assert!(
+            encoding_hint(russian)
+                .starts_with("name its encoding, such as `encoding: windows-1251`, or convert")
+        );
     }
 
     #[test]

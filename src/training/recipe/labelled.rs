@@ -1,6 +1,7 @@
 //! A configuration of `finetune` for labelled files, as commented YAML.
 
 use crate::recipe::write::{Yaml, quoted};
+use base::fs::TextEncoding;
 use base::quantity::format_count;
 
 /// Most labels whose counts are listed in the configuration.
@@ -60,6 +61,8 @@ pub struct LabelledFacts {
     pub output_dir: String,
     /// Number of examples.
     pub examples: usize,
+    /// Encoding of the files, if it is named.
+    pub encoding: Option<TextEncoding>,
     /// Columns of texts and labels; `None` for tagged words.
     pub columns: Option<TextColumns>,
     /// Key `tag_scheme`, for tagged words.
@@ -124,6 +127,9 @@ impl LabelledFacts {
             let shares = if is_balanced { ", and each label keeps its share" } else { "" };
             yaml.why(2, &format!("Rows with the same text are on one side{shares}."));
             yaml.line(2, "eval_fraction: 0.1");
+        }
+        if let Some(encoding) = self.encoding {
+            yaml.line(2, &format!("encoding: {}", encoding.name()));
         }
         if let Some(columns) = &self.columns {
             yaml.why(2, &format!("The file has {}.", columns.found.join(", ")));

@@ -157,6 +157,9 @@ impl Yaml {
         if source.field != "text" {
             self.line(6, &format!("field: {}", quoted(&source.field)));
         }
+        if let Some(encoding) = source.encoding {
+            self.line(6, &format!("encoding: {}", encoding.name()));
+        }
         if source.on_bad_record == OnBadRecord::Skip {
             self.why(6, "The sample has records that cannot be read; the report of `prepare` counts them.");
             self.line(6, "on_bad_record: skip");

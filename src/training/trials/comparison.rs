@@ -46,8 +46,8 @@ pub struct Comparison<'a> {
     pub tasks: &'a [NamedTask],
     /// Model folders.
     pub models: &'a [PathBuf],
-    /// True if the untrained twins of the models are trained, too.
-    pub with_twins: bool,
+    /// True if untrained twins are trained and floors are computed, too.
+    pub with_baselines: bool,
     /// The folder for all cells and for the tables.
     pub output: &'a Path,
     /// The machine, progress and signals that all cells share.
@@ -82,12 +82,13 @@ impl Comparison<'_> {
         }
         let _lock = is_first.then(|| FolderLock::take(self.output)).transpose()?;
         require_files(self.tasks.iter().map(|task| &task.config))?;
-        let entrants = checked_entrants(self.tasks, self.models, self.with_twins)?;
+        let entrants = checked_entrants(self.tasks, self.models, self.with_baselines)?;
         // All files are read before anything is trained, so that a wrong line of the last one is found now.
         let mut floors = Vec::new();
         for task in self.tasks {
             self.with.progress.note(&format!("reading `{}`", task.name));
-            floors.push(list::finetuned(task.config.goal(), ComputeFloors(task))?);
+            let floors_of_task = ComputeFloors { task, is_wanted: self.with_baselines };
+            floors.push(list::finetuned(task.config.goal(), floors_of_task)?);
         }
         let cells = self.tasks.iter().map(|task| task.seeds.len() * entrants.len()).sum();
         let mut forecast = Forecast::new(self.with.progress, cells);
@@ -240,15 +241,21 @@ fn started(output: &Path) -> Result<u64> {
     Ok(seconds)
 }
 
-/// Computes the floors of a task: the scores that models have to beat.
-struct ComputeFloors<'a>(&'a NamedTask);
+/// Reads the files of a task, and computes its floors if they are wanted: the scores that models have to beat.
+struct ComputeFloors<'a> {
+    task: &'a NamedTask,
+    is_wanted: bool,
+}
 
 impl FinetunedVisitor for ComputeFloors<'_> {
     type Output = Result<Vec<Row>>;
 
     fn visit<T: Target>(self) -> Self::Output {
-        let NamedTask { config, seeds, .. } = self.0;
+        let NamedTask { config, seeds, .. } = self.task;
         let examples = Examples::<T>::read(config)?;
+        if !self.is_wanted {
+            return Ok(Vec::new());
+        }
         if !config.data.bootstrap {
             let tested = examples.tested().map(|tested| tested.floors());
             return Ok(floor_rows(vec![examples.floors()], tested.into_iter().collect()));

@@ -143,6 +143,34 @@ fn weights_that_are_no_numbers_are_refused() {
 }
 
 #[test]
+fn files_of_an_older_encoding_give_what_they_give_as_utf8() {
+    let place = workplace();
+    let data = examples(160).replace("owl", "\u{f6}wl");
+    let latin: Vec<u8> = data.chars().map(|character| character as u8).collect();
+    let scores = |name: &str, bytes: &[u8], encoding: &[&str]| {
+        fs::write(place.path("train.csv"), bytes).unwrap();
+        fs::write(place.path("dev.csv"), bytes).unwrap();
+        let set = encoding.iter().map(|name| format!("data.encoding={name}")).collect::<Vec<_>>();
+        let set: Vec<&str> = set.iter().flat_map(|set| ["--set", set]).collect();
+        finetune(&place, &[&["--output-dir", name], &set[..]].concat()).ok();
+        let model = format!("{name}/final");
+        let flags: Vec<&str> = encoding.iter().flat_map(|name| ["--encoding", name]).collect();
+        let evaluate = ["evaluate", "--json", "--model", &model, "--data", "dev.csv"];
+        let predict = ["predict", "--model", &model, "--input", "dev.csv"];
+        [&evaluate[..], &predict].map(|command| place.program(&[command, &flags].concat(), "").ok().stdout)
+    };
+    let as_utf8 = scores("utf8", data.as_bytes(), &[]);
+    assert_eq!(scores("latin", &latin, &["latin1"]), as_utf8);
+    assert!(as_utf8[1].contains("\u{f6}wl"), "{}", as_utf8[1]);
+    let config = fs::read_to_string(place.path("latin/config.yaml")).unwrap();
+    assert!(config.contains("encoding: windows-1252"), "{config}");
+    let refused = place.program(&["predict", "--model", "utf8/final", "--input", "dev.csv"], "");
+    refused.refused(1, &["is not UTF-8 text", "hint: name its encoding"]);
+    let evaluate = ["evaluate", "--model", "utf8/final", "--data", "dev.csv", "--encoding", "latin-99"];
+    place.program(&evaluate, "").refused(2, &["--encoding", "windows-1252"]);
+}
+
+#[test]
 fn a_label_does_not_drive_the_terminal() {
     let place = workplace();
     let data = examples(160).replace("bird", "\u{1b}[31mbird");

@@ -223,7 +223,7 @@ impl Assembly {
                     .at(self.location(origin.line))
                     .hint(format!(
                         "{}, or set `invalid_utf8` to `replace` or `skip`",
-                        utf8::conversion(bytes)
+                        utf8::encoding_hint(bytes)
                     ))
                     .into())
             }

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use crate::records::json::object_of;
 use crate::records::lines::{Line, Lines};
 use crate::records::rows::{Fields, ROW_BYTES_MAX, Row, RowError, Rows, Source};
-use crate::records::utf8::conversion;
+use crate::records::utf8::encoding_hint;
 use base::error::Problem;
 
 /// The name of the field for a line of plain text.
@@ -60,7 +60,7 @@ fn fields_of(line: &Line<'_>, is_json: bool) -> Result<Map<String, Value>, Probl
     }
     let text = std::str::from_utf8(line.bytes).map_err(|e| {
         Problem::new(format!("is not UTF-8 text (byte {} of the line)", e.valid_up_to()))
-            .hint(conversion(line.bytes))
+            .hint(encoding_hint(line.bytes))
     })?;
     Ok(Map::from_iter([(LINE_FIELD.to_string(), text.into())]))
 }

@@ -5,11 +5,16 @@ use std::io::Write;
 use super::*;
 
 fn read(name: &str, bytes: &[u8]) -> Result<Vec<Map<String, Value>>> {
+    read_encoded(name, bytes, None)
+}
+
+fn read_encoded(name: &str, bytes: &[u8], encoding: Option<TextEncoding>) -> Result<Vec<Map<String, Value>>> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(name);
     std::fs::write(&path, bytes).unwrap();
     let format = RowFormat::of(&path).unwrap();
-    let rows = rows_of(&path, format).and_then(|rows| Ok(rows.collect::<Result<Vec<Row>, RowError>>()?));
+    let rows =
+        rows_of(&path, format, encoding).and_then(|rows| Ok(rows.collect::<Result<Vec<Row>, RowError>>()?));
     let rows = rows
         .map_err(|e| anyhow::anyhow!(format!("{e:#}").replace(&folder.path().display().to_string(), "")))?;
     rows.into_iter().map(|row| Ok(row.into_fields()?)).collect()
@@ -19,6 +24,18 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     encoder.write_all(bytes).unwrap();
     encoder.finish().unwrap()
+}
+
+#[test]
+fn rows_of_an_older_encoding_are_converted() {
+    for (name, content) in [
+        ("a.csv", &b"text,label\nCaf\xe9 \x80,x\n"[..]),
+        ("a.tsv", b"text\tlabel\nCaf\xe9 \x80\tx\n"),
+        ("a.jsonl", b"{\"text\": \"Caf\xe9 \x80\", \"label\": \"x\"}\n"),
+    ] {
+        let rows = read_encoded(name, content, TextEncoding::named("windows-1252")).unwrap();
+        assert_eq!(rows[0]["text"], "Caf\u{e9} \u{20ac}", "{name}");
+    }
 }
 
 #[test]

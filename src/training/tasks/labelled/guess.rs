@@ -12,6 +12,7 @@ use crate::recipe::TextColumns;
 use crate::tasks::labelled::read::{LABEL_COLUMNS, NUMBER_COLUMNS, TEXT_COLUMNS, format_of};
 use crate::tasks::labelled::several;
 use base::error::Problem;
+use base::fs::TextEncoding;
 use base::quantity::format_count;
 use data::records::{RowFormat, rows_of};
 
@@ -98,9 +99,9 @@ struct FileColumns(Vec<Column>);
 
 impl FileColumns {
     /// Reads the statistics of the first rows.
-    fn read(path: &Path) -> Result<Self> {
+    fn read(path: &Path, encoding: Option<TextEncoding>) -> Result<Self> {
         let mut columns: Vec<Column> = Vec::new();
-        for row in rows_of(path, format_of(path)?)?.take(ROWS_READ) {
+        for row in rows_of(path, format_of(path)?, encoding)?.take(ROWS_READ) {
             let row = match row {
                 Ok(row) => row,
                 // The rows before it show the columns; who reads the whole file reports it.
@@ -192,7 +193,7 @@ pub fn other_texts(path: &Path, field: &str) -> Result<Option<Vec<(String, f64)>
     if !matches!(RowFormat::of(path), Some(format) if format != RowFormat::Conll) {
         return Ok(None);
     }
-    let columns = FileColumns::read(path)?;
+    let columns = FileColumns::read(path, None)?;
     let mut others = columns.except(&[Some(field)]);
     others.retain(|column| column.holds_texts());
     others.sort_by_key(|column| Reverse(column.characters));
@@ -204,13 +205,13 @@ pub fn other_texts(path: &Path, field: &str) -> Result<Option<Vec<(String, f64)>
 }
 
 /// Returns the first of the usual names of text columns that a file of rows has; `None` for other files.
-pub fn usual_text_column(path: &Path) -> Option<&'static str> {
+pub fn usual_text_column(path: &Path, encoding: Option<TextEncoding>) -> Option<&'static str> {
     RowFormat::of(path).filter(|format| *format != RowFormat::Conll)?;
-    let columns = FileColumns::read(path).ok()?;
+    let columns = FileColumns::read(path, encoding).ok()?;
     TEXT_COLUMNS.into_iter().find(|name| columns.named(name).is_some())
 }
 
-/// Names of columns that are already known.
+/// Names of columns that are already known, and the encoding of their file.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct KnownColumns<'a> {
     /// Column of the (first) text.
@@ -219,13 +220,15 @@ pub struct KnownColumns<'a> {
     pub text_pair: Option<&'a str>,
     /// Column of the label or number.
     pub label: Option<&'a str>,
+    /// Encoding of the file; UTF-8 if `None`.
+    pub encoding: Option<TextEncoding>,
 }
 
 /// Guesses the columns of a file of labelled texts, except those that are `known`. If `numbers` is true, the
 /// label is a number. Errors list the columns of the file.
 pub fn guess_columns(path: &Path, known: KnownColumns<'_>, numbers: bool) -> Result<TextColumns> {
-    let KnownColumns { text, text_pair, label } = known;
-    let columns = FileColumns::read(path)?;
+    let KnownColumns { text, text_pair, label, encoding } = known;
+    let columns = FileColumns::read(path, encoding)?;
     let has_header = matches!(format_of(path)?, RowFormat::Csv | RowFormat::Tsv);
     if has_header && text.or(label).is_none() && columns.names_look_like_values() {
         let names: Vec<String> = columns.0.iter().map(|column| format!("`{}`", column.name)).collect();

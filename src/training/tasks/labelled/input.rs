@@ -34,6 +34,7 @@ impl InputFile<'_> {
         let columns = SentenceColumns {
             token: self.token_column,
             token_field: self.columns.text,
+            encoding: self.columns.encoding,
             ..SentenceColumns::default()
         };
         let format = self.format.or_else(|| RowFormat::of(self.path));

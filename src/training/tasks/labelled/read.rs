@@ -13,6 +13,7 @@ use crate::tasks::labelled::several;
 use crate::tasks::labelled::several::SeveralColumns;
 use crate::tasks::labelled::trained_columns::TrainedColumns;
 use base::error::Problem;
+use base::fs::TextEncoding;
 use config::OnBadRecord;
 use config::finetune::ClassifyData;
 use data::records::{Row, RowError, RowFormat, Rows, list, rows_of, take};
@@ -86,6 +87,8 @@ pub struct Columns<'a> {
     /// Columns of the numbers that each row must have. An empty list means the column of the label, or
     /// else `label`, `score` or `similarity`. `None` if no numbers are read.
     pub numbers: Option<&'a [String]>,
+    /// Encoding of the file; UTF-8 if `None`.
+    pub encoding: Option<TextEncoding>,
     /// The columns of texts that the model was trained on, used if no others are named.
     pub trained: Option<&'a TrainedColumns>,
 }
@@ -103,6 +106,7 @@ impl<'a> Columns<'a> {
             label_names: &data.labels,
             known_labels: &data.labels,
             numbers: None,
+            encoding: data.encoding,
             trained: None,
         }
     }
@@ -127,7 +131,8 @@ impl<'a> Columns<'a> {
 /// `.bz2`; `.parquet`.
 ///
 /// In a CSV file a field may be quoted and contain commas, newlines and doubled quotes (RFC 4180). In a TSV
-/// file quotes are ordinary characters, as in GLUE's files. Text must be UTF-8. A row that cannot be read is
+/// file quotes are ordinary characters, as in GLUE's files. Text must be UTF-8, or in the encoding of
+/// `columns`. A row that cannot be read is
 /// an error.
 pub fn read_examples(path: &Path, columns: &Columns<'_>) -> Result<Vec<Example>> {
     read_examples_skipping(path, columns, &mut BadRows::new(OnBadRecord::Fail, "row"))
@@ -146,7 +151,9 @@ pub(super) fn format_of(path: &Path) -> Result<RowFormat, Problem> {
 /// first row of a file. `None` if no row can be read.
 pub fn number_column(path: &Path, columns: &Columns<'_>) -> Result<Option<String>> {
     let name = path.display().to_string();
-    let Some(row) = rows_of(path, format_of(path)?)?.find_map(Result::ok) else { return Ok(None) };
+    let Some(row) = rows_of(path, format_of(path)?, columns.encoding)?.find_map(Result::ok) else {
+        return Ok(None);
+    };
     Ok(Chosen::new(&name, &row, columns)?.numbers.pop())
 }
 
@@ -162,7 +169,7 @@ pub fn read_examples_skipping(
     let mut examples = Vec::new();
     let mut memory = ExampleMemory::default();
     let mut chosen: Option<Chosen> = None;
-    let mut rows = rows_of(path, format)?;
+    let mut rows = rows_of(path, format, columns.encoding)?;
     while let Some(row) = rows.next() {
         let example = row.and_then(|row| {
             let chosen = match &mut chosen {

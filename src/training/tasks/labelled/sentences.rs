@@ -14,6 +14,7 @@ use crate::tasks::labelled::memory::BLOCK_BYTES;
 use crate::tasks::labelled::sentences::conll::ColumnLines;
 use base::error::Problem;
 use base::fs;
+use base::fs::TextEncoding;
 use data::records::{Row, RowError, RowFormat, Rows, Source, rows_of};
 
 /// Default field (JSONL) or column (Parquet) of the words.
@@ -66,13 +67,23 @@ pub struct SentenceColumns<'a> {
     /// Names of the tags 0, 1, ... for lists of numbers, unless the file names them itself. Without either,
     /// numbers are an error, since the order of a model's tags is not that of the file.
     pub tag_names: &'a [String],
+    /// Encoding of the file; UTF-8 if `None`.
+    pub encoding: Option<TextEncoding>,
     /// True if each word must have a tag; otherwise tags are not read at all.
     pub tagged: bool,
 }
 
 impl Default for SentenceColumns<'_> {
     fn default() -> Self {
-        Self { token: 1, tag: -1, token_field: None, tag_field: None, tag_names: &[], tagged: false }
+        Self {
+            token: 1,
+            tag: -1,
+            token_field: None,
+            tag_field: None,
+            tag_names: &[],
+            encoding: None,
+            tagged: false,
+        }
     }
 }
 
@@ -99,20 +110,21 @@ impl Sentences {
                 .hint("write a word and its tag a line (`.conll`), or `.jsonl` with `tokens` and `tags`")
                 .into());
         }
-        let form = match RowFormat::of(path) {
-            Some(format @ (RowFormat::Jsonl | RowFormat::Parquet)) => {
-                let rows = rows_of(path, format)?;
-                let fields = ListFields::new(columns).named_by(rows.as_ref());
-                Form::Lists { name: path.display().to_string(), rows, fields }
-            }
-            _ => Form::Columns(ColumnLines::new(Source::file(path)?, columns)),
+        let form = if let Some(format @ (RowFormat::Jsonl | RowFormat::Parquet)) = RowFormat::of(path) {
+            let rows = rows_of(path, format, columns.encoding)?;
+            let fields = ListFields::new(columns).named_by(rows.as_ref());
+            Form::Lists { name: path.display().to_string(), rows, fields }
+        } else {
+            let source = Source::file(path)?.decoded(columns.encoding);
+            Form::Columns(ColumnLines::new(source, columns))
         };
         Ok(Self { form })
     }
 
     /// Opens the standard input, in columns.
     pub fn of_standard_input(columns: &SentenceColumns<'_>) -> Result<Self> {
-        Ok(Self { form: Form::Columns(ColumnLines::new(Source::standard_input()?, columns)) })
+        let source = Source::standard_input()?.decoded(columns.encoding);
+        Ok(Self { form: Form::Columns(ColumnLines::new(source, columns)) })
     }
 
     /// Bytes of the (possibly compressed) file that have been read so far.

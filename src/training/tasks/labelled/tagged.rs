@@ -35,6 +35,7 @@ impl<'a> Tagging<'a> {
             token_field: data.text_column.as_deref(),
             tag_field: data.label_column.as_deref(),
             tag_names: &data.labels,
+            encoding: data.encoding,
             tagged: true,
         };
         Self { columns, scheme: data.tag_scheme, strict: data.strict, on_bad_record: data.on_bad_record }

@@ -65,10 +65,10 @@ impl InputTexts {
                 .into());
         }
         let (name, rows) = if path == Path::new("-") {
-            let source = Source::standard_input()?;
+            let source = Source::standard_input()?.decoded(columns.encoding);
             (source.name.clone(), source.rows(format)?)
         } else {
-            (path.display().to_string(), rows_of(path, format)?)
+            (path.display().to_string(), rows_of(path, format, columns.encoding)?)
         };
         Ok(Self {
             name,

@@ -74,8 +74,9 @@ fn documents(evaluation: &Evaluation<'_>) -> Result<(Vec<String>, u64)> {
     if fs::is_folder(path) {
         return Err(Problem::new("is a folder, a file is wanted").at(path.display()).into());
     }
-    let field = field.or_else(|| usual_text_column(path)).unwrap_or("text").to_string();
-    let source = SourceConfig { field, ..SourceConfig::of_files(vec![path.display().to_string()]) };
+    let encoding = evaluation.columns.encoding;
+    let field = field.or_else(|| usual_text_column(path, encoding)).unwrap_or("text").to_string();
+    let source = SourceConfig { field, encoding, ..SourceConfig::of_files(vec![path.display().to_string()]) };
     let cleaning = evaluation.cleaning.clone();
     let data = DataConfig { sources: vec![source], cleaning, ..DataConfig::default() };
     let corpus = Corpus::open(&data)?;

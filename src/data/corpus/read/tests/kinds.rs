@@ -64,6 +64,32 @@ fn files_are_read_by_content_and_not_by_name() {
 }
 
 #[test]
+fn an_encoding_is_that_of_all_text_but_text_with_a_mark() {
+    let text = "K\u{e4}ly: 5 \u{20ac}";
+    let old = b"K\xe4ly: 5 \x80";
+    for (name, bytes) in [
+        ("a.txt", old.to_vec()),
+        ("a.txt.gz", compressed("gz", old)),
+        ("a.tar", tar(&[("b.txt", old)])),
+        ("a.jsonl", b"{\"text\": \"K\xe4ly: 5 \x80\"}\n".to_vec()),
+        ("a.json", b"[{\"text\": \"K\xe4ly: 5 \x80\"}]".to_vec()),
+        ("a.csv", b"text\nK\xe4ly: 5 \x80\n".to_vec()),
+        ("mark8.txt", format!("\u{feff}{text}").into_bytes()),
+        ("mark16.txt", utf16(text)),
+    ] {
+        let folder = Folder::with(&[(name, &bytes)]);
+        let config = folder.config_with(name, |source| source.encoding = fs::TextEncoding::named("cp1252"));
+        assert_eq!(read(&config).unwrap().0, [text], "{name}");
+    }
+    let folder = Folder::with(&[("half.txt", b"a\x93")]);
+    let half = message(
+        &folder,
+        &folder.config_with("half.txt", |source| source.encoding = fs::TextEncoding::named("shift_jis")),
+    );
+    assert!(half.starts_with("half.txt:1: is not UTF-8 text"), "{half}");
+}
+
+#[test]
 fn unreadable_files_are_refused_with_the_true_reason() {
     let gzip = compressed("gz", b"text");
     let tarball = tar(&[("a.txt", b"text")]);

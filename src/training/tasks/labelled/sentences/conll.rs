@@ -11,7 +11,7 @@ use anyhow::Result;
 use crate::tasks::labelled::sentences::{Sentence, SentenceColumns, WORDS_MAX, too_many_words};
 use crate::tasks::labelled::tags::is_tag;
 use base::error::Problem;
-use data::records::{Line, Lines, RowError, Source, conversion};
+use data::records::{Line, Lines, RowError, Source, encoding_hint};
 
 /// Longest line; no word is that long.
 const LINE_BYTES_MAX: usize = 1 << 20;
@@ -117,7 +117,7 @@ fn row(line: &Line<'_>, token: i64, tag: Option<i64>, layout: &mut Option<Layout
     }
     let text = std::str::from_utf8(line.bytes).map_err(|e| {
         Problem::new(format!("is not UTF-8 text (byte {} of the line)", e.valid_up_to() + 1))
-            .hint(conversion(line.bytes))
+            .hint(encoding_hint(line.bytes))
     })?;
     if is_break(line.bytes) {
         return Ok(Row::Break);

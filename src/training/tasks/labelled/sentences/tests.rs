@@ -4,6 +4,7 @@ use std::io::Write;
 use std::path::Path;
 
 use crate::tasks::labelled::{Sentence, SentenceColumns, TaggedFile, Tagging, read_tagged};
+use base::fs::TextEncoding;
 use base::fs::testing::skipped;
 use config::{OnBadRecord, TagScheme};
 
@@ -34,6 +35,19 @@ fn flat(file: &TaggedFile) -> Vec<String> {
 fn tagged_words(sentence: &Sentence) -> String {
     let words = sentence.words.iter().zip(&sentence.tags);
     words.map(|(word, tag)| format!("{word}/{tag}")).collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn words_of_an_older_encoding_are_converted() {
+    let columns =
+        SentenceColumns { encoding: TextEncoding::named("windows-1252"), ..SentenceColumns::default() };
+    let tagging = Tagging { columns, ..Tagging::default() };
+    for (name, content) in [
+        ("a.conll", &b"K\xe4ly\tB-PER\n"[..]),
+        ("a.jsonl", b"{\"tokens\": [\"K\xe4ly\"], \"tags\": [\"B-PER\"]}\n"),
+    ] {
+        assert_eq!(flat(&read(name, content, tagging).unwrap()), ["K\u{e4}ly/B-PER"], "{name}");
+    }
 }
 
 #[test]
