@@ -11,7 +11,7 @@ The clock stops with the last score of the model. `--set` changes the configurat
 `--baselines` adds to a finished run what is not on the clock: the random twin, baselines without a network, and other
 `--models`. Rules, data and records: README.md beside this script.
 """
-import argparse, hashlib, json, os, platform, subprocess, sys, time
+import argparse, hashlib, json, os, platform, re, subprocess, sys, time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 # Training sentences with tagged entities, of each language.
@@ -40,7 +40,7 @@ def write_splits(o):
     """Writes the last tenth of the training sentences as a file of its own: the development file is for the scores.
     TREC, which has no development file and is not UTF-8, becomes two tables."""
     with open(os.path.join(o.data, ENTITIES[o.language]), encoding="utf-8") as file:
-        sentences = [sentence for sentence in file.read().split("\n\n") if sentence.strip()]
+        sentences = [sentence for sentence in re.split(r"\n[ \t]*\n", file.read()) if sentence.strip()]
     end = len(sentences) * 9 // 10
     splits = {"train.tsv": "\n\n".join(sentences[:end]), "validation.tsv": "\n\n".join(sentences[end:])}
     if o.language == "english":
