@@ -164,18 +164,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-
-    /// Reader that returns at most three bytes at a time.
-    struct Drops<'a>(&'a [u8]);
-
-    impl Read for Drops<'_> {
-        fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-            let count = buffer.len().min(self.0.len()).min(3);
-            buffer[..count].copy_from_slice(&self.0[..count]);
-            self.0 = &self.0[count..];
-            Ok(count)
-        }
-    }
+    use crate::fs::testing::Drops;
 
     fn read(bytes: &[u8], unicode: Unicode) -> Vec<u8> {
         let mut text = Vec::new();
