@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
+mod as_utf8;
 mod compression;
 mod encoding;
 mod entries;

@@ -123,22 +123,21 @@ pub fn run(args: &CompareArgs) -> Result<()> {
         let note = task.config.data.choose_sequence_length(longest);
         notes.extend(note.map(|note| format!("{}: {note}", task.name)));
     }
+    let with_baselines = !args.no_baselines;
     if args.dry_run {
         for note in &notes {
             terminal::note(note);
         }
-        return plan::print(&tasks, &models, !args.no_baselines, &args.output_dir, &machine);
+        return plan::print(&tasks, &models, with_baselines, &args.output_dir, &machine);
     }
     let progress = Progress::detect(terminal::is_quiet());
-    let progress =
-        together::begin(world, || text(&tasks, &models, args.no_baselines), &shared.run, progress)?;
+    let progress = together::begin(world, || text(&tasks, &models, with_baselines), &shared.run, progress)?;
     machine.announce(&progress);
     for note in &notes {
         progress.note(note);
     }
     let signals = Signals::listen(&progress)?;
     let with = Equipment { machine: &machine, progress: &progress, signals: &signals, world };
-    let with_baselines = !args.no_baselines;
     let output = &args.output_dir;
     let comparison = Comparison { tasks: &tasks, models: &models, with_baselines, output, with };
     let lines = comparison.run();
@@ -157,7 +156,7 @@ fn longest(models: &[PathBuf]) -> Result<usize> {
 }
 
 /// A comparison as text. Several processes compare it, to make sure that they were started with the same one.
-fn text(tasks: &[NamedTask], models: &[PathBuf], no_baselines: bool) -> String {
+fn text(tasks: &[NamedTask], models: &[PathBuf], with_baselines: bool) -> String {
     let tasks = tasks.iter().map(|task| format!("{} {:?}\n{}", task.name, task.seeds, to_yaml(&task.config)));
-    format!("{models:?} {no_baselines}\n{}", tasks.collect::<Vec<String>>().concat())
+    format!("{models:?} {with_baselines}\n{}", tasks.collect::<Vec<String>>().concat())
 }

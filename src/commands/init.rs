@@ -164,7 +164,7 @@ fn require_all_records(sources: &mut [SourceConfig]) {
     }
 }
 
-/// Reads a sample of the text. If all of its records can be read, the `sources` of the configuration will require that.
+/// Reads a sample of the text. If all of its records can be read, the configuration's `sources` require that.
 fn read_sample(staged: &DataConfig, sources: &mut [SourceConfig], progress: &Progress) -> Result<TextSample> {
     let sample = TextSample::read(staged).or_else(|_| {
         // If nothing at all can be read, the first record that cannot be read says why.
@@ -201,7 +201,7 @@ fn write_pretraining(args: &InitArgs, budget: Duration, output: &Path, output_di
         format_bytes(sample.text_bytes as u64)
     ));
     let corpus = Corpus::open(&staged)?;
-    let notes = corpus.notes().iter().cloned().chain(sources::notes_on_fields(&corpus, &args.field));
+    let notes = corpus.notes().iter().cloned().chain(sources::notes_on_fields(&corpus, &template));
     for note in notes {
         progress.note(&note);
     }

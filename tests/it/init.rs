@@ -118,7 +118,7 @@ fn labelled_files_get_a_configuration_that_trains() {
     let yaml = init(&["--train", "latin.csv", "--encoding", "latin1", "--output", "-"]).ok().stdout;
     assert!(yaml.contains("\n  encoding: windows-1252\n"), "{yaml}");
     init(&["--train", "latin.csv", "-o", "b.yaml"])
-        .refused(1, &["latin.csv: column `text` is not UTF-8", "name its encoding"]);
+        .refused(1, &["latin.csv: column `text` is not UTF-8", "name its true encoding"]);
     init(&["--train", "own.csv"]).refused(2, &["finetune.yaml: exists already"]);
     init(&["--train", "own.csv", "--label-column", "Art", "-o", "b.yaml"])
         .refused(2, &["`Satz` (60 values", "--label-column"]);

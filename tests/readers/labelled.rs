@@ -68,7 +68,7 @@ fn examples_of(path: &Path) -> Outcome {
 }
 
 fn pairs_of(path: &Path) -> Outcome {
-    Ok(read_pairs(path)?.len() as u64)
+    Ok(read_pairs(path, None)?.len() as u64)
 }
 
 fn tagged_of(path: &Path) -> Outcome {

@@ -1,18 +1,16 @@
-//! Converts text in an older encoding, such as Windows-1252, to UTF-8 while reading.
-//!
-//! Bytes that the encoding does not have are written as a byte that is not UTF-8 either, so readers treat
-//! them like any other invalid bytes.
+//! Encodings of text that a configuration names, such as Windows-1252, and their conversion to UTF-8.
 
 use std::borrow::Cow;
-use std::io::Read;
 
 use encoding_rs::{Decoder, DecoderResult, Encoding};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Number of bytes read from the source at once.
-const BLOCK_BYTES: usize = 32 << 10;
+use crate::fs::as_utf8::Converter;
+
+/// Bytes of output in a step of the conversion, where the decoder cannot tell how many there will be.
+const LEAST_ROOM: usize = 4096;
 
 /// A byte that is never part of UTF-8.
 const INVALID: u8 = 0xff;
@@ -22,15 +20,14 @@ const INVALID: u8 = 0xff;
 pub struct TextEncoding(&'static Encoding);
 
 impl TextEncoding {
-    /// Returns the encoding with this name, in upper or lower case; `None` if there is none.
+    /// Returns the encoding with this name, in upper or lower case; `None` if no encoding has it.
     pub fn named(name: &str) -> Option<Self> {
-        // The standard has no `cp1252` for some code pages that `iconv` and Python call so.
-        let page = name.to_ascii_lowercase();
-        let label = match page.strip_prefix("cp").or_else(|| page.strip_prefix("windows")) {
-            Some(number) if number.starts_with("125") => format!("windows-{number}"),
-            _ => page,
-        };
-        Encoding::for_label_no_replacement(label.as_bytes()).map(Self)
+        Encoding::for_label_no_replacement(name.as_bytes()).map(Self)
+    }
+
+    /// Returns a converter to UTF-8. A byte-order mark of UTF-8 at the start of the text wins over the name.
+    pub(super) fn converter(self) -> impl Converter {
+        self.0.new_decoder()
     }
 
     /// Returns the name in the standard, in lower case.
@@ -73,66 +70,22 @@ impl JsonSchema for TextEncoding {
     }
 }
 
-/// Reader that converts text to UTF-8.
-pub(super) struct Decoding<R> {
-    source: R,
-    decoder: Decoder,
-    output: Vec<u8>,
-    used: usize,
-    is_over: bool,
-}
-
-impl<R: Read> Decoding<R> {
-    pub(super) fn new(source: R, TextEncoding(encoding): TextEncoding) -> Self {
-        // A byte-order mark of UTF-8 says more than the name.
-        let decoder = encoding.new_decoder();
-        Self { source, decoder, output: Vec::new(), used: 0, is_over: false }
-    }
-
-    /// Fills the output buffer, which stays empty only at the end of the source.
-    fn fill(&mut self) -> std::io::Result<()> {
-        self.output.clear();
-        self.used = 0;
-        let mut block = vec![0; BLOCK_BYTES];
-        while self.output.is_empty() && !self.is_over {
-            let count = self.source.read(&mut block)?;
-            self.is_over = count == 0;
-            self.decode(&block[..count]);
-        }
-        Ok(())
-    }
-
-    /// Appends the characters of `bytes` to the output.
-    fn decode(&mut self, mut bytes: &[u8]) {
+impl Converter for Decoder {
+    fn convert(&mut self, mut bytes: &[u8], is_last: bool, output: &mut Vec<u8>) {
         loop {
-            let start = self.output.len();
-            let room = self.decoder.max_utf8_buffer_length_without_replacement(bytes.len());
-            self.output.resize(start + room.unwrap_or(4 * BLOCK_BYTES), 0);
-            let (result, read, written) = self.decoder.decode_to_utf8_without_replacement(
-                bytes,
-                &mut self.output[start..],
-                self.is_over,
-            );
-            self.output.truncate(start + written);
+            let start = output.len();
+            let room = self.max_utf8_buffer_length_without_replacement(bytes.len());
+            output.resize(start + room.unwrap_or(LEAST_ROOM), 0);
+            let (result, read, written) =
+                self.decode_to_utf8_without_replacement(bytes, &mut output[start..], is_last);
+            output.truncate(start + written);
             bytes = &bytes[read..];
             match result {
                 DecoderResult::InputEmpty => return,
                 DecoderResult::OutputFull => {}
-                DecoderResult::Malformed(..) => self.output.push(INVALID),
+                DecoderResult::Malformed(..) => output.push(INVALID),
             }
         }
-    }
-}
-
-impl<R: Read> Read for Decoding<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        if self.used == self.output.len() {
-            self.fill()?;
-        }
-        let count = buffer.len().min(self.output.len() - self.used);
-        buffer[..count].copy_from_slice(&self.output[self.used..self.used + count]);
-        self.used += count;
-        Ok(count)
     }
 }
 
@@ -141,12 +94,10 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::fs::testing::Drops;
+    use crate::fs::as_utf8::testing::converted;
 
     fn read(bytes: &[u8], name: &str) -> Vec<u8> {
-        let mut text = Vec::new();
-        Decoding::new(Drops(bytes), TextEncoding::named(name).unwrap()).read_to_end(&mut text).unwrap();
-        text
+        converted(bytes, TextEncoding::named(name).unwrap().converter())
     }
 
     #[test]
@@ -182,7 +133,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn pieces_of_any_size_give_what_the_whole_gives(bytes in proptest::collection::vec(any::<u8>(), 0..80), at in 0..4_usize) {
+        fn small_pieces_give_what_the_whole_gives(
+            bytes in proptest::collection::vec(any::<u8>(), 0..80),
+            at in 0..4_usize,
+        ) {
             let name = ["windows-1252", "shift_jis", "gb18030", "iso-2022-jp"][at];
             let (text, ..) = TextEncoding::named(name).unwrap().0.decode(&bytes);
             let pieces = String::from_utf8_lossy(&read(&bytes, name)).into_owned();

@@ -25,17 +25,3 @@ pub fn real_data() -> Option<PathBuf> {
 pub fn skipped(reason: &str) {
     notes::skipped(reason);
 }
-
-/// Reader that returns at most three bytes at a time.
-#[cfg(test)]
-pub(super) struct Drops<'a>(pub(super) &'a [u8]);
-
-#[cfg(test)]
-impl std::io::Read for Drops<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        let count = buffer.len().min(self.0.len()).min(3);
-        buffer[..count].copy_from_slice(&self.0[..count]);
-        self.0 = &self.0[count..];
-        Ok(count)
-    }
-}

@@ -12,10 +12,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::{Context, Result};
 
 use crate::error::Problem;
+use crate::fs::as_utf8::AsUtf8;
 use crate::fs::compression::decompressed;
-use crate::fs::encoding::Decoding;
 use crate::fs::progress::{Counted, Progress};
-use crate::fs::unicode::AsUtf8;
+use crate::fs::unicode::UnicodeConverter;
 use crate::fs::{Compression, Kind, SNIFFED_BYTES, TextEncoding};
 
 /// True once standard input was opened: a process can read it only once.
@@ -28,28 +28,13 @@ pub struct TextFile {
     reader: Box<dyn Read + Send>,
     progress: Arc<Progress>,
     is_compressed: bool,
-    /// True if its byte-order mark said how to read it.
-    is_unicode: bool,
 }
 
 impl TextFile {
     /// A part of `whole`, such as a member of an archive, whose bytes come from `reader`. It shares the
     /// progress of `whole`.
     pub fn of_part(whole: &Self, reader: Box<dyn Read + Send>) -> Self {
-        let (progress, is_compressed) = (Arc::clone(&whole.progress), whole.is_compressed);
-        Self { reader, progress, is_compressed, is_unicode: false }
-    }
-
-    /// The same text, converted to UTF-8 from `encoding` if one is given. A byte-order mark says more than
-    /// `encoding`.
-    #[must_use]
-    pub fn decoded(self, encoding: Option<TextEncoding>) -> Self {
-        match encoding {
-            Some(encoding) if !self.is_unicode => {
-                Self { reader: Box::new(Decoding::new(self.reader, encoding)), ..self }
-            }
-            _ => self,
-        }
+        Self { reader, progress: Arc::clone(&whole.progress), is_compressed: whole.is_compressed }
     }
 
     /// Number of bytes of the file read so far, counted as they are on disk, before decompression.
@@ -73,9 +58,9 @@ impl TextFile {
     }
 
     /// Returns the file, decompressed and converted to UTF-8, and the kind of its content; no byte is
-    /// consumed. Content in an unsupported format is an error that names the format, and so is content
-    /// compressed twice.
-    pub fn sniffed(mut self, path: &Path) -> Result<(Self, Kind)> {
+    /// consumed. Text is in the encoding of its byte-order mark, else in `encoding`, else in UTF-8. Content in
+    /// an unsupported format is an error that names the format, and so is content compressed twice.
+    pub fn sniffed(mut self, path: &Path, encoding: Option<TextEncoding>) -> Result<(Self, Kind)> {
         let head = read_head(&mut self.reader, false).with_context(|| cannot_read(path))?;
         let kind = Kind::from_bytes(&head);
         let reader = Cursor::new(head).chain(self.reader);
@@ -90,13 +75,18 @@ impl TextFile {
             Kind::Compressed(compression) => {
                 let buffered = BufReader::with_capacity(BUFFER_BYTES, reader);
                 let inside = decompressed(compression, buffered).with_context(|| cannot_read(path))?;
-                Self { reader: inside, progress, is_compressed: true, is_unicode: false }.sniffed(path)
+                Self { reader: inside, progress, is_compressed: true }.sniffed(path, encoding)
             }
             Kind::Unicode(unicode) => {
-                let reader = Box::new(AsUtf8::new(reader, unicode));
-                Ok((Self { reader, progress, is_compressed, is_unicode: true }, Kind::Text))
+                let reader = Box::new(AsUtf8::new(reader, UnicodeConverter::new(unicode)));
+                Ok((Self { reader, progress, is_compressed }, Kind::Text))
             }
-            _ => Ok((Self { reader: Box::new(reader), progress, is_compressed, is_unicode: false }, kind)),
+            Kind::Text | Kind::Markup(_) => {
+                Ok((Self { reader: as_utf8(reader, encoding), progress, is_compressed }, kind))
+            }
+            Kind::Tar | Kind::Warc | Kind::Parquet => {
+                Ok((Self { reader: Box::new(reader), progress, is_compressed }, kind))
+            }
         }
     }
 }
@@ -108,15 +98,15 @@ impl Read for TextFile {
 }
 
 /// Opens a file and returns its content with its kind, as [`TextFile::sniffed`] does.
-pub fn open_content(path: &Path) -> Result<(TextFile, Kind)> {
+pub fn open_content(path: &Path, encoding: Option<TextEncoding>) -> Result<(TextFile, Kind)> {
     let (text, head) = opened(super::open_stream(path)?, path, false)?;
     check_name(path, &head)?;
-    text.sniffed(path)
+    text.sniffed(path, encoding)
 }
 
 /// Opens standard input like [`open_content`]; a second call is an error. With `is_live`, plain text is
 /// returned after a single read, without waiting for more input.
-pub fn standard_input(is_live: bool) -> Result<(TextFile, Kind)> {
+pub fn standard_input(is_live: bool, encoding: Option<TextEncoding>) -> Result<(TextFile, Kind)> {
     if STANDARD_INPUT_TAKEN.swap(true, Ordering::Relaxed) {
         return Err(Problem::usage("standard input can be read only once")
             .hint("write it to a file, and name the file")
@@ -125,12 +115,15 @@ pub fn standard_input(is_live: bool) -> Result<(TextFile, Kind)> {
     let path = Path::new("standard input");
     let (text, head) = opened(std::io::stdin(), path, is_live)?;
     let kind = Kind::from_bytes(&head);
-    if is_live && kind == Kind::Text { Ok((text, kind)) } else { text.sniffed(path) }
+    if is_live && kind == Kind::Text {
+        return Ok((TextFile { reader: as_utf8(text.reader, encoding), ..text }, kind));
+    }
+    text.sniffed(path, encoding)
 }
 
 /// Opens plain or compressed text as UTF-8. Content of any other kind is an error that names the kind.
 pub fn open_text(path: &Path) -> Result<TextFile> {
-    match open_content(path)? {
+    match open_content(path, None)? {
         (text, Kind::Text | Kind::Markup(_)) => Ok(text),
         (_, kind) => Err(kind.mistaken(path, "text").into()),
     }
@@ -142,11 +135,11 @@ pub fn open_decompressed(path: &Path) -> Result<TextFile> {
     check_name(path, &head)?;
     let TextFile { reader, progress, .. } = text;
     let Kind::Compressed(compression) = Kind::from_bytes(&head) else {
-        return Ok(TextFile { reader, progress, is_compressed: false, is_unicode: false });
+        return Ok(TextFile { reader, progress, is_compressed: false });
     };
     let buffered = BufReader::with_capacity(BUFFER_BYTES, reader);
     let reader = decompressed(compression, buffered).with_context(|| cannot_read(path))?;
-    Ok(TextFile { reader, progress, is_compressed: true, is_unicode: false })
+    Ok(TextFile { reader, progress, is_compressed: true })
 }
 
 /// The kind of a file by its bytes on disk, before decompression. A pipe counts as text, because its bytes
@@ -162,6 +155,14 @@ pub fn kind_of_file(path: &Path) -> Result<Kind> {
     Ok(Kind::from_bytes(&head))
 }
 
+/// Converts text from `encoding` if one is given.
+fn as_utf8(reader: impl Read + Send + 'static, encoding: Option<TextEncoding>) -> Box<dyn Read + Send> {
+    match encoding {
+        Some(encoding) => Box::new(AsUtf8::new(reader, encoding.converter())),
+        None => Box::new(reader),
+    }
+}
+
 fn cannot_read(path: &Path) -> String {
     format!("cannot read `{}`", path.display())
 }
@@ -173,7 +174,7 @@ fn opened(source: impl Read + Send + 'static, path: &Path, is_live: bool) -> Res
     let head = read_head(&mut source, is_live).with_context(|| cannot_read(path))?;
     let reader: BufReader<Chain<_, _>> =
         BufReader::with_capacity(BUFFER_BYTES, Cursor::new(head.clone()).chain(source));
-    Ok((TextFile { reader: Box::new(reader), progress, is_compressed: false, is_unicode: false }, head))
+    Ok((TextFile { reader: Box::new(reader), progress, is_compressed: false }, head))
 }
 
 /// The first [`SNIFFED_BYTES`] bytes of a source; fewer if the source ends earlier, or if `is_live` and the

@@ -3,10 +3,7 @@
 //! An unpaired surrogate is written as the three bytes that it would have in UTF-8. They are not valid UTF-8,
 //! so readers treat them like any other invalid bytes.
 
-use std::io::Read;
-
-/// Number of bytes read from the source at once.
-const BLOCK_BYTES: usize = 32 << 10;
+use crate::fs::as_utf8::Converter;
 
 /// An encoding that takes more than one byte for an ASCII character.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,94 +65,69 @@ fn append_byte(value: u32, byte: u8) -> u32 {
     value << 8 | u32::from(byte)
 }
 
-/// Reader that converts text in another encoding to UTF-8 and drops its byte-order mark.
-pub(super) struct AsUtf8<R> {
-    source: R,
+/// Converts text in UTF-16 or UTF-32, and drops its byte-order mark.
+pub(super) struct UnicodeConverter {
     unicode: Unicode,
     /// First bytes of a unit whose last bytes are not read yet.
     rest: Vec<u8>,
     /// First half of a surrogate pair whose second half is not read yet.
     half: Option<u32>,
     is_first: bool,
-    output: Vec<u8>,
-    used: usize,
 }
 
-impl<R: Read> AsUtf8<R> {
-    pub(super) fn new(source: R, unicode: Unicode) -> Self {
-        Self { source, unicode, rest: Vec::new(), half: None, is_first: true, output: Vec::new(), used: 0 }
+impl UnicodeConverter {
+    pub(super) fn new(unicode: Unicode) -> Self {
+        Self { unicode, rest: Vec::new(), half: None, is_first: true }
     }
 
-    /// Fills the output buffer, which stays empty only at the end of the source.
-    fn fill(&mut self) -> std::io::Result<()> {
-        self.output.clear();
-        self.used = 0;
-        let mut block = vec![0; BLOCK_BYTES];
-        while self.output.is_empty() {
-            let count = self.source.read(&mut block)?;
-            if count == 0 {
-                self.end();
-                return Ok(());
-            }
-            self.rest.extend_from_slice(&block[..count]);
-            let bytes = std::mem::take(&mut self.rest);
-            let units = bytes.chunks_exact(self.unicode.unit_bytes());
-            self.rest = units.remainder().to_vec();
-            for unit in units {
-                self.push(self.unicode.unit(unit));
-            }
-        }
-        Ok(())
-    }
-
-    fn push(&mut self, unit: u32) {
+    fn push(&mut self, unit: u32, output: &mut Vec<u8>) {
         if std::mem::take(&mut self.is_first) && unit == 0xfeff {
             return;
         }
         let is_wide = self.unicode.unit_bytes() == 4;
         if let Some(half) = self.half.take() {
             if (0xdc00..0xe000).contains(&unit) {
-                return self.character(0x10000 + ((half - 0xd800) << 10) + (unit - 0xdc00));
+                return push_character(0x10000 + ((half - 0xd800) << 10) + (unit - 0xdc00), output);
             }
-            self.character(half);
+            push_character(half, output);
         }
         if (0xd800..0xdc00).contains(&unit) && !is_wide {
             self.half = Some(unit);
         } else {
-            self.character(unit);
-        }
-    }
-
-    fn character(&mut self, value: u32) {
-        match char::from_u32(value) {
-            Some(c) => self.output.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
-            None if value < 0x10000 => {
-                let bytes = [0xe0 | value >> 12, 0x80 | value >> 6 & 0x3f, 0x80 | value & 0x3f];
-                self.output.extend_from_slice(&bytes.map(|byte| byte as u8));
-            }
-            None => self.output.push(0xff),
-        }
-    }
-
-    fn end(&mut self) {
-        if let Some(half) = self.half.take() {
-            self.character(half);
-        }
-        if !std::mem::take(&mut self.rest).is_empty() {
-            self.output.push(0xff);
+            push_character(unit, output);
         }
     }
 }
 
-impl<R: Read> Read for AsUtf8<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        if self.used == self.output.len() {
-            self.fill()?;
+impl Converter for UnicodeConverter {
+    fn convert(&mut self, bytes: &[u8], is_last: bool, output: &mut Vec<u8>) {
+        self.rest.extend_from_slice(bytes);
+        let bytes = std::mem::take(&mut self.rest);
+        let units = bytes.chunks_exact(self.unicode.unit_bytes());
+        self.rest = units.remainder().to_vec();
+        for unit in units {
+            self.push(self.unicode.unit(unit), output);
         }
-        let count = buffer.len().min(self.output.len() - self.used);
-        buffer[..count].copy_from_slice(&self.output[self.used..self.used + count]);
-        self.used += count;
-        Ok(count)
+        if is_last {
+            if let Some(half) = self.half.take() {
+                push_character(half, output);
+            }
+            if !std::mem::take(&mut self.rest).is_empty() {
+                output.push(0xff);
+            }
+        }
+    }
+}
+
+/// Appends a code point as UTF-8, or as invalid bytes if no character has it.
+fn push_character(value: u32, output: &mut Vec<u8>) {
+    match char::from_u32(value) {
+        Some(c) => output.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
+        None if value < 0x10000 => {
+            let bytes = [0xe0 | value >> 12, 0x80 | value >> 6 & 0x3f, 0x80 | value & 0x3f];
+            output.extend_from_slice(&bytes.map(|byte| byte as u8));
+        }
+        None => output.push(0xff),
     }
 }
 
@@ -164,12 +136,10 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::fs::testing::Drops;
+    use crate::fs::as_utf8::testing::converted;
 
     fn read(bytes: &[u8], unicode: Unicode) -> Vec<u8> {
-        let mut text = Vec::new();
-        AsUtf8::new(Drops(bytes), unicode).read_to_end(&mut text).unwrap();
-        text
+        converted(bytes, UnicodeConverter::new(unicode))
     }
 
     #[test]

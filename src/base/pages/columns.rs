@@ -31,8 +31,8 @@ pub fn width(text: &str) -> usize {
     text.chars().count()
 }
 
-/// Divides a text between words into lines of at most `room` characters; a longer word has a line of its own, and
-/// sets the room of the others.
+/// Divides a text between words into lines of at most `room` characters, or of the longest word if that is
+/// longer.
 pub fn folded(text: &str, room: usize) -> Vec<String> {
     let room = text.split(' ').map(width).max().unwrap_or(0).max(room);
     let mut lines = vec![String::new()];

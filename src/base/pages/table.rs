@@ -233,24 +233,24 @@ mod tests {
     fn table() -> Table {
         let rows = [["1e-5", "3", "71.20 ± 1.25"], ["a|b*c", "3", "-"]];
         let rows = rows.map(|cells| cells.into_iter().collect()).to_vec();
-        Table::new(["rate_", "seeds", "accuracy %"], rows).with_best(Some(1))
+        Table::new(["rate_", "n", "F1"], rows).with_best(Some(1))
     }
 
     #[test]
     fn all_forms_hold_the_same_cells() {
         insta::assert_snapshot!(table().lines().join("\n"), @"
-          rate_  seeds    accuracy %
-          1e-5       3  71.20 ± 1.25
-        * a|b*c      3             -
+          rate_  n            F1
+          1e-5   3  71.20 ± 1.25
+        * a|b*c  3             -
         ");
         insta::assert_snapshot!(table().markdown(), @r"
-        | rate\_ | seeds | accuracy % |
+        | rate\_ | n | F1 |
         | --- | ---: | ---: |
         | 1e-5 | 3 | 71.20 ± 1.25 |
         | **a\|b\*c** | **3** | **-** |
         ");
         insta::assert_snapshot!(table().html(), @r#"
-        <div class="scroll"><table><thead><tr><th scope="col">rate_</th><th scope="col">seeds</th><th scope="col">accuracy %</th></tr>
+        <div class="scroll"><table><thead><tr><th scope="col">rate_</th><th scope="col">n</th><th scope="col">F1</th></tr>
         </thead>
         <tbody><tr><th scope="row">1e-5</th><td>3</td><td>71.20 ± 1.25</td></tr>
         <tr class="best"><th scope="row">a|b*c</th><td>3</td><td>-</td></tr>

@@ -29,7 +29,7 @@ pub(super) fn run(args: &EvaluateArgs, device: &Device) -> Result<()> {
     let data = staging::input(&args.data)?;
     let folder = model_folder::resolve(&args.model)?;
     require_outputs(args, &data, &folder)?;
-    let pairs = read_pairs(&data)?;
+    let pairs = read_pairs(&data, args.columns.encoding)?;
     let model = Likelihood::open(&folder, device, masking)?;
     let total = 2 * pairs.len() as u64;
     let stage = Progress::detect(terminal::is_quiet()).stage("sentences", Unit::Items, Some(total));

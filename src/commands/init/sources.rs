@@ -16,8 +16,8 @@ use crate::{fs, recipe};
 /// Least number of files of a folder that are written as a pattern; fewer are listed one by one.
 const FEWEST_OF_A_PATTERN: usize = 3;
 
-/// Returns the sources for `entries`: files, folders or patterns, with the other keys of `template`. Plain text
-/// is cut into documents by `unit`, or by a guess for each entry.
+/// Returns the sources for `entries`: files, folders or patterns, with the other keys of `template`. Plain
+/// text is cut into documents by `unit`, or by a guess for each entry.
 ///
 /// # Errors
 /// Returns an error if an entry names no file, or one that cannot be read.
@@ -47,8 +47,8 @@ pub(super) fn sources(
     Ok(sources)
 }
 
-/// Returns a note for each source whose first file of rows holds texts in other fields than `field`.
-pub(super) fn notes_on_fields(corpus: &Corpus, field: &str) -> Vec<String> {
+/// Returns a note for each source whose first file of rows holds texts in other fields than that of `template`.
+pub(super) fn notes_on_fields(corpus: &Corpus, template: &SourceConfig) -> Vec<String> {
     let mut notes = Vec::new();
     let mut seen = BTreeSet::new();
     for file in corpus.files() {
@@ -56,7 +56,8 @@ pub(super) fn notes_on_fields(corpus: &Corpus, field: &str) -> Vec<String> {
             continue;
         }
         // An error of the file is reported when all of it is read.
-        let others = other_texts(&file.path, field).unwrap_or_default().unwrap_or_default();
+        let others = other_texts(&file.path, &template.field, template.encoding);
+        let others = others.unwrap_or_default().unwrap_or_default();
         let Some((first, _)) = others.first() else { continue };
         seen.insert(file.source);
         let shares: Vec<String> =

@@ -104,7 +104,8 @@ pub(super) fn lines(runs: &[ClusterRun<'_>]) -> Vec<String> {
     lines
 }
 
-/// Returns a line about the largest cluster with more GPUs than an update has micro-batches: such a run is refused.
+/// Returns a line about the largest cluster with more GPUs than an update has micro-batches, if there is one:
+/// such a run is refused.
 fn too_many(runs: &[ClusterRun<'_>]) -> Option<String> {
     let refused = runs.iter().filter(|row| row.cluster.gpus() > row.accumulation_steps());
     let row = refused.max_by_key(|row| row.cluster.gpus())?;

@@ -108,8 +108,8 @@ pub struct Source {
 
 impl Source {
     /// Opens a plain or compressed file.
-    pub fn file(path: &Path) -> Result<Self> {
-        let (text, kind) = fs::open_content(path)?;
+    pub fn file(path: &Path, encoding: Option<TextEncoding>) -> Result<Self> {
+        let (text, kind) = fs::open_content(path, encoding)?;
         match kind {
             Kind::Tar | Kind::Warc | Kind::Parquet => Err(kind.mistaken(path, "one table of rows").into()),
             _ => Ok(Self { name: path.display().to_string(), text, kind }),
@@ -117,15 +117,9 @@ impl Source {
     }
 
     /// Opens the standard input.
-    pub fn standard_input() -> Result<Self> {
-        let (text, kind) = fs::standard_input(true)?;
+    pub fn standard_input(encoding: Option<TextEncoding>) -> Result<Self> {
+        let (text, kind) = fs::standard_input(true, encoding)?;
         Ok(Self { name: "standard input".to_string(), text, kind })
-    }
-
-    /// The same source, converted from `encoding` if one is given.
-    #[must_use]
-    pub fn decoded(self, encoding: Option<TextEncoding>) -> Self {
-        Self { text: self.text.decoded(encoding), ..self }
     }
 
     /// The error for a file of words where texts are wanted.
@@ -165,7 +159,7 @@ pub fn rows_of(path: &Path, format: RowFormat, encoding: Option<TextEncoding>) -
     match (fs::kind_of_file(path)?, format) {
         (Kind::Parquet, _) | (Kind::Text, RowFormat::Parquet) => Ok(Box::new(ParquetRows::open(path)?)),
         (kind, RowFormat::Parquet) => Err(kind.mistaken(path, "a Parquet file").into()),
-        _ => Source::file(path)?.decoded(encoding).rows(format),
+        _ => Source::file(path, encoding)?.rows(format),
     }
 }
 

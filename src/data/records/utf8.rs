@@ -25,10 +25,11 @@ pub(crate) fn decode(bytes: &[u8], may_replace: bool) -> Result<Decoded<'_>, usi
     }
 }
 
-/// Suggests to name the encoding of text that is not UTF-8 and begins with `bytes`, or to convert it.
+/// Suggests to name the encoding of text that is not UTF-8 and begins with `bytes`, or to convert it. The text
+/// may also have another encoding than the one that is named.
 pub fn encoding_hint(bytes: &[u8]) -> String {
     let example = if is_mostly_high(bytes) { "windows-1251" } else { "windows-1252" };
-    format!("name its encoding, such as `encoding: {example}`, or {}", conversion(bytes))
+    format!("name its true encoding, such as `encoding: {example}`, or {}", conversion(bytes))
 }
 
 /// Suggests a command to convert text that is not UTF-8 and begins with `bytes`: Western text has few letters
@@ -98,7 +99,7 @@ mod tests {
         assert!(conversion(russian).contains("cp1251"));
         assert!(
             encoding_hint(russian)
-                .starts_with("name its encoding, such as `encoding: windows-1251`, or convert")
+                .starts_with("name its true encoding, such as `encoding: windows-1251`, or convert")
         );
     }
 

@@ -7,7 +7,6 @@ use anyhow::{Context, Result};
 use crate::recipe::size::SHORT_LENGTH;
 use base::error::Problem;
 use base::families::plain_model;
-use base::fs;
 use base::fs::Kind;
 use config::{DataConfig, DocumentUnit, TokenizerConfig};
 use data::corpus::{BAD_RECORD, Corpus, Item, Judge, SourceFile};
@@ -171,7 +170,7 @@ pub fn document_unit(files: &[SourceFile]) -> Result<Option<DocumentUnit>> {
         return Ok(Some(DocumentUnit::File));
     }
     let mut beginning = Vec::new();
-    let (text, kind) = fs::open_content(&first.path)?;
+    let (text, kind) = first.open()?;
     if matches!(kind, Kind::Tar | Kind::Warc) {
         return Ok(Some(DocumentUnit::File));
     }

@@ -241,7 +241,7 @@ fn started(output: &Path) -> Result<u64> {
     Ok(seconds)
 }
 
-/// Reads the files of a task, and computes its floors if they are wanted: the scores that models have to beat.
+/// Reads the files of a task, and computes its floors if they are wanted: scores that models have to beat.
 struct ComputeFloors<'a> {
     task: &'a NamedTask,
     is_wanted: bool,

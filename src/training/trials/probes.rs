@@ -83,7 +83,7 @@ impl<'a> Probes<'a> {
             let message = format!("two probes are called `{}`", names[twice]);
             return Err(Problem::usage(message).at("evaluation").hint("rename one of them").into());
         }
-        let pairs = minimal_pairs.iter().map(|path| read_pairs(path)).collect::<Result<_>>()?;
+        let pairs = minimal_pairs.iter().map(|path| read_pairs(path, None)).collect::<Result<_>>()?;
         let folder = config.run.output_dir.join(FOLDER);
         Ok(Some(Self { tasks, pairs, names, every: *every, folder, with }))
     }

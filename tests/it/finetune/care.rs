@@ -165,7 +165,7 @@ fn files_of_an_older_encoding_give_what_they_give_as_utf8() {
     let config = fs::read_to_string(place.path("latin/config.yaml")).unwrap();
     assert!(config.contains("encoding: windows-1252"), "{config}");
     let refused = place.program(&["predict", "--model", "utf8/final", "--input", "dev.csv"], "");
-    refused.refused(1, &["is not UTF-8 text", "hint: name its encoding"]);
+    refused.refused(1, &["is not UTF-8 text", "hint: name its true encoding"]);
     let evaluate = ["evaluate", "--model", "utf8/final", "--data", "dev.csv", "--encoding", "latin-99"];
     place.program(&evaluate, "").refused(2, &["--encoding", "windows-1252"]);
 }

@@ -188,8 +188,7 @@ impl TarMembers {
         self.read += 1;
         let reading = reading_of(&self.file.settings, path);
         out.set_title(self.title(&reading, &shown, &place)?);
-        let (text, kind) = text.sniffed(&place)?;
-        let text = text.decoded(self.file.settings.encoding);
+        let (text, kind) = text.sniffed(&place, self.file.settings.encoding)?;
         self.current = Some(text_records(text, kind, &place, &reading, self.limits)?);
         Ok(())
     }

@@ -93,11 +93,12 @@ impl SourceFile {
     }
 
     /// Opens the file, decompressed, and returns the kind of its content.
-    pub(super) fn open(&self) -> Result<(TextFile, Kind)> {
-        let (text, kind) =
-            if self.is_standard_input { fs::standard_input(false) } else { fs::open_content(&self.path) }?;
-        let is_text = matches!(kind, Kind::Text | Kind::Markup(_));
-        Ok((if is_text { text.decoded(self.settings.encoding) } else { text }, kind))
+    pub fn open(&self) -> Result<(TextFile, Kind)> {
+        let encoding = self.settings.encoding;
+        if self.is_standard_input {
+            return fs::standard_input(false, encoding);
+        }
+        fs::open_content(&self.path, encoding)
     }
 }
 

@@ -189,11 +189,15 @@ pub fn is_usual_name(name: &str, numbers: bool) -> bool {
 
 /// Returns the columns of a file, other than `field`, that hold texts, the largest first, each with its
 /// share of the characters of all texts in the first rows. `None` for a file without columns.
-pub fn other_texts(path: &Path, field: &str) -> Result<Option<Vec<(String, f64)>>> {
+pub fn other_texts(
+    path: &Path,
+    field: &str,
+    encoding: Option<TextEncoding>,
+) -> Result<Option<Vec<(String, f64)>>> {
     if !matches!(RowFormat::of(path), Some(format) if format != RowFormat::Conll) {
         return Ok(None);
     }
-    let columns = FileColumns::read(path, None)?;
+    let columns = FileColumns::read(path, encoding)?;
     let mut others = columns.except(&[Some(field)]);
     others.retain(|column| column.holds_texts());
     others.sort_by_key(|column| Reverse(column.characters));
@@ -326,10 +330,10 @@ mod tests {
         }
         std::fs::write(&path, rows.join("\n")).unwrap();
         for (field, expected) in [("text", ("title", 17.0 / 67.0)), ("title", ("text", 50.0 / 67.0))] {
-            let found = other_texts(&path, field).unwrap().unwrap();
+            let found = other_texts(&path, field, None).unwrap().unwrap();
             assert_eq!(found, [(expected.0.to_string(), expected.1)]);
         }
-        assert_eq!(other_texts(Path::new("book.txt"), "text").unwrap(), None);
+        assert_eq!(other_texts(Path::new("book.txt"), "text", None).unwrap(), None);
     }
 
     /// A table of 40 rows.

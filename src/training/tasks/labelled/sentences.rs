@@ -115,15 +115,14 @@ impl Sentences {
             let fields = ListFields::new(columns).named_by(rows.as_ref());
             Form::Lists { name: path.display().to_string(), rows, fields }
         } else {
-            let source = Source::file(path)?.decoded(columns.encoding);
-            Form::Columns(ColumnLines::new(source, columns))
+            Form::Columns(ColumnLines::new(Source::file(path, columns.encoding)?, columns))
         };
         Ok(Self { form })
     }
 
     /// Opens the standard input, in columns.
     pub fn of_standard_input(columns: &SentenceColumns<'_>) -> Result<Self> {
-        let source = Source::standard_input()?.decoded(columns.encoding);
+        let source = Source::standard_input(columns.encoding)?;
         Ok(Self { form: Form::Columns(ColumnLines::new(source, columns)) })
     }
 

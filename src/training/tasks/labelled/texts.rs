@@ -65,7 +65,7 @@ impl InputTexts {
                 .into());
         }
         let (name, rows) = if path == Path::new("-") {
-            let source = Source::standard_input()?.decoded(columns.encoding);
+            let source = Source::standard_input(columns.encoding)?;
             (source.name.clone(), source.rows(format)?)
         } else {
             (path.display().to_string(), rows_of(path, format, columns.encoding)?)

@@ -6,6 +6,7 @@ use anyhow::Result;
 use serde_json::{Map, Value};
 
 use base::error::Problem;
+use base::fs::TextEncoding;
 use data::records::{Row, RowFormat, Source};
 
 /// Names of the fields: correct sentence, wrong sentence, paradigm, and field of grammar.
@@ -29,15 +30,15 @@ pub struct Pair {
     pub fields: Map<String, Value>,
 }
 
-/// Reads all pairs of a file. Errors name the line.
-pub fn read_pairs(path: &Path) -> Result<Vec<Pair>> {
+/// Reads all pairs of a file, whose text is converted from `encoding` if one is given. Errors name the line.
+pub fn read_pairs(path: &Path, encoding: Option<TextEncoding>) -> Result<Vec<Pair>> {
     let Some(format) = RowFormat::of(path) else {
         return Err(Problem::new("cannot tell the format of the file from its name")
             .at(path.display())
             .hint("name it `.jsonl`, `.csv` or `.tsv`, followed by `.gz`, `.zst` or `.bz2` where it is compressed")
             .into());
     };
-    let source = Source::file(path)?;
+    let source = Source::file(path, encoding)?;
     let name = source.name.clone();
     let pairs: Vec<Pair> = source.rows(format)?.map(|row| pair(&name, row?)).collect::<Result<_>>()?;
     if pairs.is_empty() {

@@ -8,7 +8,8 @@ fn read(name: &str, text: &str) -> Result<Vec<Pair>, String> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(name);
     std::fs::write(&path, text).unwrap();
-    read_pairs(&path).map_err(|e| format!("{e:#}").replace(&format!("{}/", folder.path().display()), ""))
+    read_pairs(&path, None)
+        .map_err(|e| format!("{e:#}").replace(&format!("{}/", folder.path().display()), ""))
 }
 
 #[test]
@@ -37,7 +38,7 @@ fn a_row_without_a_pair_is_named_with_its_line() {
     assert!(error.contains("a.csv:2: `bad` is empty"), "{error}");
     assert!(read("a.jsonl", "\n").unwrap_err().contains("has no pairs"));
     assert!(read("a.txt", "A\tB\n").unwrap_err().contains("cannot tell the format"));
-    assert!(read_pairs(Path::new("/nowhere.jsonl")).is_err());
+    assert!(read_pairs(Path::new("/nowhere.jsonl"), None).is_err());
 }
 
 #[test]

@@ -124,10 +124,13 @@ fn bytes_that_are_not_utf8() {
     let (texts, counts) = read(&config("*.[jc]s*", DocumentUnit::File, InvalidUtf8::Replace)).unwrap();
     assert_eq!((texts.len(), counts.replaced >= 4), (7, true));
     let fail = |name: &str| message(&folder, &config(name, DocumentUnit::File, InvalidUtf8::Fail));
-    insta::assert_snapshot!(fail("a.txt"), @r"
-    a.txt:2: is not UTF-8 text (byte 8 of the file)
-      hint: name its encoding, such as `encoding: windows-1252`, or convert it, for example with `iconv -f latin1 -t utf-8`, or set `invalid_utf8` to `replace` or `skip`
-    ");
+    let plain = fail("a.txt");
+    assert!(
+        plain
+            .starts_with("a.txt:2: is not UTF-8 text (byte 8 of the file)\n  hint: name its true encoding, ")
+    );
+    assert!(plain.contains("`iconv -f latin1 -t utf-8`"), "{plain}");
+    assert!(plain.ends_with(", or set `invalid_utf8` to `replace` or `skip`"), "{plain}");
     assert!(fail("a.jsonl").starts_with("a.jsonl:2: is not UTF-8 text (byte 27 of the file)"));
     assert!(fail("a.csv").starts_with("a.csv:3: is not UTF-8 text (byte 1 of column `text`)"));
 }

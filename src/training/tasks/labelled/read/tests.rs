@@ -348,7 +348,7 @@ fn bombs_are_refused_by_their_line() {
 #[test]
 fn text_that_is_not_utf8_names_its_line_and_column() {
     let error = error("latin1.csv", b"text,label\nfine,a\nLiving on the C\xf4te,b\n", LABELLED);
-    let start = "latin1.csv:3: column `text` is not UTF-8 text\n  hint: name its encoding";
+    let start = "latin1.csv:3: column `text` is not UTF-8 text\n  hint: name its true encoding";
     assert!(error.starts_with(start) && error.contains("`iconv -f latin1"), "{error}");
 }
 
