@@ -111,7 +111,6 @@ impl Stream {
     }
 
     /// A standard normal number at `index` (Box-Muller on 53-bit uniforms).
-    #[inline]
     pub fn normal(&self, index: u64) -> f64 {
         let [a, b, c, d] = self.words(index);
         let scale = 1.0 / (1u64 << 53) as f64;
@@ -119,6 +118,21 @@ impl Stream {
         let u = 1.0 - ((u64::from(a) | u64::from(b) << 32) >> 11) as f64 * scale;
         let v = ((u64::from(c) | u64::from(d) << 32) >> 11) as f64 * scale;
         (-2.0 * u.ln()).sqrt() * (std::f64::consts::TAU * v).cos()
+    }
+
+    /// Fills `values` with normal numbers of this standard deviation: those at the indices `first`,
+    /// `first + 1`, ..., which must be below 2^40. A number of more than `cutoff` deviations is drawn again.
+    pub fn fill_normal(&self, first: u64, values: &mut [f32], deviation: f64, cutoff: Option<f64>) {
+        for (value, index) in values.iter_mut().zip(first..) {
+            let mut number = self.normal(index);
+            let mut attempt = 0;
+            while cutoff.is_some_and(|cutoff| number.abs() > cutoff) {
+                attempt += 1;
+                // No index has these bits, so that no number is drawn twice.
+                number = self.normal(attempt << 40 | index);
+            }
+            *value = (number * deviation) as f32;
+        }
     }
 }
 

@@ -17,7 +17,7 @@ use crate::estimate::{Exchange, Levers, WANTED_EFFICIENCY};
 use crate::families::ModelConfig;
 use crate::machine;
 use crate::machine::Machine;
-use crate::pages::columns;
+use crate::pages::table::{Row, Table};
 use crate::quantity::format_count;
 use crate::tasks::list::shapes;
 use crate::tasks::pretraining::{origin, planned_model};
@@ -154,17 +154,16 @@ fn lines(measured: &Exchange, world: World, each: usize) -> Vec<String> {
         String::new(),
     ];
     let header = ["micro-batches each", "wire", "overlap", "step", "efficiency"];
-    let mut cells = vec![header.map(str::to_string)];
-    cells.extend(compared(measured, each).into_iter().map(|levers| {
-        [
+    let rows = compared(measured, each).into_iter().map(|levers| {
+        Row::from_iter([
             levers.micro_batches.to_string(),
             levers.wire.name().to_string(),
             if levers.overlap { "yes" } else { "no" }.to_string(),
             format!("{:.3} s", measured.update_seconds(levers)),
             format!("{:.0} %", 100.0 * measured.efficiency(levers)),
-        ]
-    }));
-    lines.extend(columns::aligned(&cells, 3).into_iter().map(|line| line.trim_end().to_string()));
+        ])
+    });
+    lines.extend(Table { names: 3, ..Table::new(header, rows.collect()) }.lines());
     lines.push(String::new());
     lines.push(advice(measured, world, each));
     lines

@@ -21,8 +21,8 @@ use crate::commands::bench::job::{Ended, Job, Machine, Place, Steps};
 use crate::commands::bench::table::{Epoch, Measured, Outcome, Row, Table};
 use crate::commands::terminal;
 use crate::config::{
-    BatchSize, ComputeType, DeviceChoice, MuonConfig, OptimizerType, PretrainConfig, RtdConfig,
-    TrainingConfig,
+    BatchSize, ComputeType, DeviceChoice, FinetuneConfig, MuonConfig, OptimizerType, PretrainConfig,
+    RtdConfig, TrainingConfig,
 };
 use crate::error::Problem;
 use crate::estimate::update_bytes;
@@ -353,6 +353,31 @@ pub(super) fn step_seconds(
     let device = config.run.device;
     let steps = Steps { case, device, tf32: config.precision.tf32, least: 3, least_seconds: 3.0 };
     seconds(steps, config.run.threads)
+}
+
+/// Measures the seconds of one micro-batch of fine-tuning with an update, for about half a second in a process
+/// of its own: those of a classifier, because heads cost little. `None` if it does not fit into memory.
+pub(super) fn fine_tuning_step_seconds(
+    model: &ModelConfig,
+    training: &TrainingConfig,
+    shape: BatchShape,
+    compute: ComputeType,
+    config: &FinetuneConfig,
+) -> Result<Option<f64>> {
+    let case = Case {
+        model: model.clone(),
+        task: TimedTask::Classification { labels: LABELS },
+        compute,
+        rows: shape.rows,
+        length: shape.length,
+        short_segments: false,
+        gradient_checkpointing: training.gradient_checkpointing.is_on(),
+        optim: training.optim,
+        muon: training.muon.clone(),
+    };
+    let FinetuneConfig { run, precision, .. } = config;
+    let steps = Steps { case, device: run.device, tf32: precision.tf32, least: 2, least_seconds: 0.5 };
+    seconds(steps, run.threads)
 }
 
 /// The work of an update and of the micro-batch of a timed step.

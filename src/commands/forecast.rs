@@ -1,13 +1,17 @@
 //! The prediction of memory and disk for `--dry-run`, as text.
 
+use anyhow::Result;
+
 use crate::batches::BatchPlan;
-use crate::config::{RunSection, TrainingConfig};
+use crate::commands::{bench, terminal};
+use crate::config::{FinetuneConfig, RunSection, TrainingConfig};
 use crate::estimate::{Estimate, PRICES_AS_OF, Part, Rentable, Work};
 use crate::machine::Machine;
 use crate::models::memory::{PROCESS_BYTES, Prediction};
 use crate::quantity::{format_amount, format_bytes, format_span};
 use crate::tasks::run::Shapes;
-use crate::train::room;
+use crate::telemetry::{Progress, Unit};
+use crate::train::{batch_size, room};
 
 /// The bytes of a checkpoint, and the largest number of bytes of all checkpoints together.
 pub(super) fn disk(checkpoint: u64, training: &TrainingConfig, run: &RunSection) -> String {
@@ -97,9 +101,86 @@ pub(super) struct Runs<'a> {
     pub(super) count: usize,
 }
 
-/// The time and the cost of fine-tuning runs on rented GPUs, each in its best number type: a line a GPU, and
-/// one that says how they were found.
-pub(super) fn rented(work: &[Runs<'_>]) -> Vec<String> {
+impl Runs<'_> {
+    /// Micro-batches of one run with this training configuration.
+    fn work(&self, training: &TrainingConfig) -> Part {
+        let rows = training.rows_at_once();
+        let micro_batches = self.steps * training.rows_per_update().div_ceil(rows.max(1)) as u64;
+        Part { rows, length: self.mean_length, is_causal: false, micro_batches, updates: self.steps }
+    }
+
+    /// Tokens of all runs.
+    fn tokens(&self) -> u64 {
+        let part = self.work(self.training);
+        part.micro_batches * part.tokens_at_once() * self.count as u64
+    }
+}
+
+/// The lines on the time and the cost of fine-tuning runs: on this machine measured, on rented GPUs predicted.
+/// Each has a name, which is empty if the line continues the one before it.
+///
+/// # Errors
+/// Returns an error if the speed of this machine cannot be measured.
+pub(super) fn time_and_cost(
+    work: &[Runs<'_>],
+    config: &FinetuneConfig,
+    machine: &Machine,
+) -> Result<Vec<(&'static str, String)>> {
+    let mut lines = vec![("here", here(work, config, machine)?)];
+    let rented = rented(work).into_iter().enumerate();
+    lines.extend(rented.map(|(index, text)| (if index == 0 { "on a rented GPU" } else { "" }, text)));
+    let which = match work.iter().map(|runs| runs.count).sum() {
+        1 => "one run".to_string(),
+        count => format!("all {count} runs, one after the other"),
+    };
+    lines.push((
+        "",
+        format!(
+            "for the training of {which}: measured here, predicted for GPUs at round prices of \
+             {PRICES_AS_OF}; evaluations come on top"
+        ),
+    ));
+    Ok(lines)
+}
+
+/// The time of fine-tuning runs on this machine, and their cost if `run.usd_per_hour` says its price. Of the
+/// runs of one model those with the most tokens are measured, and the others are assumed to take as long for
+/// each token.
+fn here(work: &[Runs<'_>], config: &FinetuneConfig, machine: &Machine) -> Result<String> {
+    let mut largest: Vec<&Runs<'_>> = Vec::new();
+    for runs in work {
+        match largest.iter_mut().find(|known| known.shapes.model == runs.shapes.model) {
+            Some(known) if known.tokens() < runs.tokens() => *known = runs,
+            Some(_) => {}
+            None => largest.push(runs),
+        }
+    }
+    let progress = Progress::detect(terminal::is_quiet());
+    let measuring = progress.stage("measuring steps", Unit::Items, Some(largest.len() as u64));
+    let compute = machine.policy.compute_type();
+    let mut seconds = 0.0;
+    for runs in largest {
+        let Runs { training, shapes, .. } = runs;
+        let part = runs.work(training);
+        let bytes = batch_size::predicted_bytes(part.rows, training, shapes, machine.place());
+        if batch_size::room(machine).is_some_and(|room| bytes > room) {
+            return Ok("does not fit into the free memory".to_string());
+        }
+        let shape = bench::BatchShape { rows: part.rows, length: part.length, is_causal: false };
+        let step = bench::fine_tuning_step_seconds(&shapes.model, training, shape, compute, config)?;
+        let Some(step) = step else { return Ok("a step ran out of memory".to_string()) };
+        let tokens: u64 =
+            work.iter().filter(|other| other.shapes.model == shapes.model).map(Runs::tokens).sum();
+        seconds += step * tokens as f64 / part.tokens_at_once() as f64;
+        measuring.advance(1);
+    }
+    measuring.finish("done");
+    let cost = config.run.usd_per_hour.map(|usd| format!(", ${}", format_amount(seconds / 3600.0 * usd)));
+    Ok(format!("{}, {}{}", compute.name(), format_span(seconds), cost.unwrap_or_default()))
+}
+
+/// The time and the cost of fine-tuning runs on rented GPUs, each in its best number type: a line a GPU.
+fn rented(work: &[Runs<'_>]) -> Vec<String> {
     let mut lines = Vec::new();
     for gpu in RENTED.into_iter().filter_map(Rentable::named) {
         let text = match time_on(&gpu, work) {
@@ -111,13 +192,6 @@ pub(super) fn rented(work: &[Runs<'_>]) -> Vec<String> {
         };
         lines.push(format!("{}: {text}", gpu.name));
     }
-    let which = match work.iter().map(|runs| runs.count).sum() {
-        1 => "one run".to_string(),
-        count => format!("all {count} runs, one after the other"),
-    };
-    lines.push(format!(
-        "predicted for the training of {which}, at round prices of {PRICES_AS_OF}; evaluations come on top"
-    ));
     lines
 }
 
@@ -125,15 +199,12 @@ pub(super) fn rented(work: &[Runs<'_>]) -> Vec<String> {
 fn time_on(gpu: &Rentable, work: &[Runs<'_>]) -> Result<(&'static str, f64), String> {
     let mut compute = "";
     let mut seconds = 0.0;
-    for &Runs { training, shapes, steps, mean_length, count } in work {
-        let estimate = Estimate::on_gpu(gpu, training, shapes, None, false, |training| {
-            let rows = training.rows_at_once();
-            let micro_batches = steps * training.rows_per_update().div_ceil(rows.max(1)) as u64;
-            let part = Part { rows, length: mean_length, is_causal: false, micro_batches, updates: steps };
-            Work { parts: vec![part] }
+    for runs in work {
+        let estimate = Estimate::on_gpu(gpu, runs.training, runs.shapes, None, false, |training| Work {
+            parts: vec![runs.work(training)],
         })?;
         compute = estimate.compute.as_str();
-        seconds += estimate.seconds * count as f64;
+        seconds += estimate.seconds * runs.count as f64;
     }
     Ok((compute, seconds))
 }

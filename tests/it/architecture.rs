@@ -5,6 +5,7 @@
 //! Macros, `include!` and strings are not followed.
 
 mod circles;
+mod kernels;
 mod licences;
 mod pages;
 mod planted;

@@ -71,7 +71,8 @@ fn models_stand_beside_their_floors_and_a_killed_comparison_ends_in_the_same_tab
         "`animals`: ",
         "other, ",
         "40 steps of 8 rows a run",
-        "all 12 runs, one after the other",
+        "  here                 ",
+        "all 12 runs, one after the other: measured here",
         "out: 0 of 12 runs complete",
     ] {
         assert!(planned.contains(words), "{words}: {planned}");

@@ -109,7 +109,7 @@ fn several_machines_share_a_run_and_pay_for_their_network() {
     assert!((gpus - 8.0).abs() < 1e-6, "{found}");
     let all = [&["plan", "--config", "config.yaml"], &asked[..]].concat();
     let shown = place.program(&all, "").ok().stdout;
-    for words in ["machines x GPUs", "communication", "4 x 2", "8 times", "a process for each GPU"] {
+    for words in ["x GPUs", "communication", "4 x 2", "8 times", "a process for each GPU"] {
         assert!(shown.contains(words), "`{words}` is not in:\n{shown}");
     }
     let networks = shown.lines().filter(|line| line.starts_with("a network of ")).count();

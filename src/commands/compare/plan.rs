@@ -74,10 +74,10 @@ pub(super) fn print(
             count: *count,
         })
         .collect();
-    let rented = forecast::rented(&work);
-    lines.extend(
-        rented.iter().enumerate().map(|(at, text)| row(if at == 0 { "on a rented GPU" } else { "" }, text)),
-    );
+    if let Some(task) = tasks.first() {
+        let found = forecast::time_and_cost(&work, &task.config, machine)?;
+        lines.extend(found.iter().map(|(name, text)| row(name, text)));
+    }
     lines.push(row("output", &format!("{}: {num_complete} of {num_runs} runs complete", output.display())));
     // Names of models and tasks come from outside and are escaped.
     lines.iter().map(|line| terminal::printable(line)).try_for_each(|line| terminal::stdout_line(&line))

@@ -179,9 +179,9 @@ impl FinetunedVisitor for PlanLines<'_> {
         row("steps", format!("{}, {epochs:.1} epochs", format_count(steps)));
         let length = config.data.sequence_length();
         let mean_length = (read.tokens as usize).div_ceil(read.rows.max(1)).max(1);
-        let run = forecast::Runs { training, shapes: &shapes, steps, mean_length, count: 1 };
-        for (index, text) in forecast::rented(&[run]).into_iter().enumerate() {
-            row(if index == 0 { "on a rented GPU" } else { "" }, text);
+        let work = forecast::Runs { training, shapes: &shapes, steps, mean_length, count: 1 };
+        for (name, text) in forecast::time_and_cost(&[work], config, machine)? {
+            row(name, text);
         }
         row("memory", forecast::memory(training, length, machine, &shapes));
         let at_once = runs.at_once(&examples, config, &folder, machine)?;

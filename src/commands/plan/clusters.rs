@@ -6,7 +6,7 @@ use crate::commands::plan::table::Row;
 use crate::commands::plan::{Device, PlanArgs, Run};
 use crate::config::Wire;
 use crate::estimate::{Cluster, Clustered, Estimate, Gradients, WANTED_EFFICIENCY};
-use crate::pages::columns;
+use crate::pages::table::Table;
 use crate::quantity::{format_amount, format_span};
 
 /// The prediction of a run on one cluster of GPUs.
@@ -76,8 +76,7 @@ pub(super) fn lines(runs: &[ClusterRun<'_>]) -> Vec<String> {
     }
     let header =
         ["device", "machines x GPUs", "Gb/s", "type", "micro-batch x steps", "communication", "time", "USD"];
-    let mut cells = vec![header.map(str::to_string)];
-    cells.extend(runs.iter().map(|row| {
+    let cells = runs.iter().map(|row| {
         let Cluster { machines, gpus_each, gigabits_per_second } = row.cluster;
         let rows = row.alone.fitted.training.rows_at_once();
         [
@@ -90,9 +89,11 @@ pub(super) fn lines(runs: &[ClusterRun<'_>]) -> Vec<String> {
             format_span(row.found.seconds),
             row.usd().map_or("-".to_string(), format_amount),
         ]
-    }));
+    });
+    let table =
+        Table { names: 3, ..Table::new(header, cells.map(|row| row.into_iter().collect()).collect()) };
     let mut lines = vec![String::new()];
-    lines.extend(columns::aligned(&cells, 3).into_iter().map(|line| line.trim_end().to_string()));
+    lines.extend(table.lines());
     lines.extend(too_many(runs));
     lines.extend(limits(runs));
     lines.push(

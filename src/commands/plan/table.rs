@@ -6,7 +6,7 @@ use crate::commands::forecast::state_parts;
 use crate::commands::plan::{Device, Run};
 use crate::estimate::{Estimate, Fitted, PRICES_AS_OF};
 use crate::models::memory::PROCESS_BYTES;
-use crate::pages::columns;
+use crate::pages::table::Table;
 use crate::quantity::{format_amount, format_bytes, format_count, format_span};
 
 /// The plan for one device.
@@ -40,32 +40,7 @@ pub(super) fn lines(run: &Run<'_>, rows: &[Row]) -> Vec<String> {
         ),
         String::new(),
     ];
-    let header = [
-        "device",
-        "type",
-        "micro-batch",
-        "largest",
-        "memory",
-        "available",
-        "tokens/s",
-        "time",
-        "kWh",
-        "USD",
-        "",
-    ];
-    let mut cells = vec![header.map(str::to_string)];
-    for row in rows {
-        cells.push(match &row.found {
-            Ok(found) => filled(row, found),
-            Err(why) => {
-                let mut cells = header.map(|_| String::new());
-                cells[0] = row.device.name().to_string();
-                cells[10].clone_from(why);
-                cells
-            }
-        });
-    }
-    lines.extend(columns::aligned(&cells, 3).into_iter().map(|line| line.trim_end().to_string()));
+    lines.extend(table(rows).lines());
     lines.push(String::new());
     lines.extend(memory(rows));
     if let Some(limit) = run.limit_seconds() {
@@ -100,6 +75,34 @@ pub(super) fn lines(run: &Run<'_>, rows: &[Row]) -> Vec<String> {
         ));
     }
     lines
+}
+
+/// Returns a row for each device.
+fn table(rows: &[Row]) -> Table {
+    let header = [
+        "device",
+        "type",
+        "micro-batch",
+        "largest",
+        "memory",
+        "available",
+        "tokens/s",
+        "time",
+        "kWh",
+        "USD",
+        "",
+    ];
+    let filled = rows.iter().map(|row| match &row.found {
+        Ok(found) => filled(row, found),
+        Err(why) => {
+            let mut cells = header.map(|_| String::new());
+            cells[0] = row.device.name().to_string();
+            cells[10].clone_from(why);
+            cells
+        }
+    });
+    let rows = filled.map(|cells| cells.into_iter().collect()).collect();
+    Table { names: 3, ..Table::new(header, rows) }
 }
 
 /// Returns the parts of the memory, one line for consecutive devices with the same parts.

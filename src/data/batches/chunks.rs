@@ -4,8 +4,8 @@
 //! other chunk is for a row of short segments: if a token attends to few others, a model learns sooner to
 //! attend to them. (BERT's `create_pretraining_data` had `short_seq_prob` for a similar purpose.)
 //!
-//! The index has one entry per [`MARK_DOCUMENTS`] documents, so that it needs much less memory than the
-//! offsets in the shards. To find a chunk, it reads the offsets of the documents of one entry.
+//! The index has one entry per [`MARK_DOCUMENTS`] documents or [`MARK_CHUNKS`] chunks, so that it needs much
+//! less memory than the shards. To find a chunk, it reads the offsets of the documents of one entry.
 
 use std::ops::Range;
 
@@ -14,8 +14,11 @@ use anyhow::Result;
 use crate::batches::documents::Documents;
 use base::error::Problem;
 
-/// Documents that share an entry of the index.
+/// Most documents that share an entry of the index.
 const MARK_DOCUMENTS: u64 = 256;
+
+/// Chunks after which an entry has no further document: among few documents a chunk is found sooner.
+const MARK_CHUNKS: u64 = 64;
 
 /// Places of a short segment, including special tokens.
 const SHORT_PLACES: u64 = 32;
@@ -131,16 +134,16 @@ impl ChunkIndex {
             for first_document in range.clone().step_by(MARK_DOCUMENTS as usize) {
                 let count = MARK_DOCUMENTS.min(range.end - first_document);
                 let places = documents.locate_run(first_document, count)?;
-                let mark = Mark {
-                    first_chunk: index.len,
-                    tokens_before: index.tokens,
-                    first_document,
-                    documents: count,
-                };
+                let mut mark = index.mark(first_document);
                 for (_, document_tokens) in places {
                     let (chunks, tokens) = index.lengths.count(document_tokens);
                     index.len += chunks;
                     index.tokens += tokens;
+                    mark.documents += 1;
+                    if index.len - mark.first_chunk >= MARK_CHUNKS {
+                        let next = index.mark(mark.first_document + mark.documents);
+                        index.marks.push(std::mem::replace(&mut mark, next));
+                    }
                 }
                 if index.len > mark.first_chunk {
                     index.marks.push(mark);
@@ -148,6 +151,11 @@ impl ChunkIndex {
             }
         }
         Ok(index)
+    }
+
+    /// An entry for the documents from `first_document` on, which has none of them yet.
+    fn mark(&self, first_document: u64) -> Mark {
+        Mark { first_chunk: self.len, tokens_before: self.tokens, first_document, documents: 0 }
     }
 
     /// The lengths of chunks.

@@ -7,6 +7,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::{Duration, Instant};
 
+use bytemuck::Pod;
 use candle_core::Tensor;
 use half::bf16;
 
@@ -14,27 +15,23 @@ use crate::distributed::mark::Mark;
 use ops::element::Element;
 
 /// A type in which values are sent: f32, or bf16, its upper half.
-pub(super) trait Value: Element {}
+pub(super) trait Value: Element + Pod {}
 
 impl Value for f32 {}
 
 impl Value for bf16 {}
 
-/// Values as bytes, in little-endian order.
+/// Values as bytes, in the order of this machine.
 #[cfg(any(feature = "nccl", feature = "testing", test))]
 pub(super) fn bytes<V: Value>(values: &[V]) -> Vec<u8> {
-    values.iter().flat_map(|value| value.widen().to_le_bytes()[4 - size_of::<V>()..].to_vec()).collect()
+    bytemuck::cast_slice(values).to_vec()
 }
 
 /// The values that [`bytes`] was given.
 #[cfg(any(feature = "nccl", feature = "testing", test))]
 pub(super) fn values<V: Value>(bytes: &[u8]) -> Vec<V> {
-    let mut values = Vec::new();
-    for value in bytes.chunks_exact(size_of::<V>()) {
-        let mut whole = [0; 4];
-        whole[4 - size_of::<V>()..].copy_from_slice(value);
-        values.push(V::narrow(f32::from_le_bytes(whole)));
-    }
+    let mut values = vec![V::zeroed(); bytes.len() / size_of::<V>()];
+    bytemuck::cast_slice_mut(&mut values).copy_from_slice(bytes);
     values
 }
 

@@ -1,12 +1,16 @@
 //! Initial values of parameters.
 
 use rayon::iter::{IndexedParallelIterator, IntoParallelRefMutIterator, ParallelIterator};
+use rayon::slice::ParallelSliceMut;
 
 use base::rng::{Purpose, Stream, hash_name};
 
 /// Limit of [`Init::Truncated`] in standard deviations: `initializer_cutoff_factor` of transformers'
 /// `ModernBertConfig`.
 const CUTOFF: f64 = 2.0;
+
+/// Values that a thread draws at a time.
+const CHUNK: usize = 4096;
 
 /// Initial values of a parameter.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -52,18 +56,14 @@ pub(super) fn fill(
 
 /// Draws normal numbers, none beyond `cutoff` deviations; each depends only on its index.
 fn draw(values: &mut [f32], stream: &Stream, deviation: f64, cutoff: Option<f64>) {
-    values.par_iter_mut().enumerate().with_min_len(4096).for_each(|(index, value)| {
-        // No parameter has 2^40 elements, so that the number of a repeated draw is not that of another index.
-        let mut draws = (0..).map(|attempt: u64| stream.normal(attempt << 40 | index as u64));
-        let found = draws.find(|number| cutoff.is_none_or(|cutoff| number.abs() <= cutoff));
-        let number = found.expect("one draw in twenty is beyond the cutoff, not all");
-        *value = (number * deviation) as f32;
+    values.par_chunks_mut(CHUNK).enumerate().for_each(|(number, chunk)| {
+        stream.fill_normal((number * CHUNK) as u64, chunk, deviation, cutoff);
     });
 }
 
 /// Draws numbers between `-range` and `range`; each depends only on its index.
 fn draw_uniform(values: &mut [f32], stream: &Stream, range: f64) {
-    values.par_iter_mut().enumerate().with_min_len(4096).for_each(|(index, value)| {
+    values.par_iter_mut().enumerate().with_min_len(CHUNK).for_each(|(index, value)| {
         *value = ((2.0 * stream.uniform(index as u64) - 1.0) * range) as f32;
     });
 }

@@ -41,9 +41,13 @@ fn a_length_that_is_not_given_is_what_the_model_takes() {
     fs::write(place.path("tune.yaml"), config).unwrap();
     let told = place.program(&["finetune", "--config", "tune.yaml"], "").ok();
     assert!(told.stderr.contains(NOTE) && yaml(&place, "c").contains("  max_seq_length: 32\n"));
-    let planned = place.program(&["finetune", "--config", "tune.yaml", "--dry-run"], "").ok();
+    let planned = ["finetune", "--config", "tune.yaml", "--set", "run.usd_per_hour=0.08", "--dry-run"];
+    let planned = place.program(&planned, "").ok();
     assert!(planned.stdout.contains("rows of at most 32 tokens") && planned.stderr.contains(NOTE));
-    for gpu in ["  on a rented GPU      h100: bf16, ", " l4: bf16, ", " t4: f16, "] {
+    // This machine is measured, and each GPU predicted.
+    let (_, compute) = planned.stdout.split_once("  compute              ").unwrap();
+    let here = format!("  here                 {}, ", compute.split_whitespace().next().unwrap());
+    for gpu in [here.as_str(), "  on a rented GPU      h100: bf16, ", " l4: bf16, ", " t4: f16, "] {
         let (_, rest) = planned.stdout.split_once(gpu).expect("a line for the GPU");
         assert!(rest.lines().next().is_some_and(|line| line.contains(" seconds, $")), "{rest}");
     }

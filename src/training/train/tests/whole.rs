@@ -226,7 +226,7 @@ fn a_run_with_too_little_money_has_fewer_steps_and_its_learning_rate_still_falls
     // A dollar is a second.
     let [planned, cost, seconds] =
         ["train_planned_steps", "train_cost_usd", "train_runtime"].map(|name| done.results[name]);
-    assert_eq!(planned, 5_000.0);
+    assert_eq!(planned as u64, 5_000);
     assert!((cost - seconds).abs() < 1e-6, "{cost} dollars for {seconds} seconds");
     let rates: Vec<f64> =
         records(folder.path()).iter().filter_map(|record| record["train/learning_rate"].as_f64()).collect();

@@ -106,7 +106,7 @@ fn the_basis_is_orthonormal_and_dominant() {
     for number in 0..dimensions {
         let draw = Stream::new(2, Purpose::Test, number as u64);
         let mut vector: Vec<f64> = (0..vocab_size).map(|index| draw.normal(index)).collect();
-        for _ in 0..3000 {
+        for _ in 0..500 {
             // Multiplied twice, since eigenvalues of either sign count by their absolute value.
             vector = times(&matrix, &times(&matrix, &vector));
             for known in &best {
