@@ -13,7 +13,7 @@ pub mod pair;
 use candle_core::{DType, Device, Result};
 
 use crate::layers::norm::Norm;
-use crate::layers::{Layout, Parameters, Registry};
+use crate::layers::{Layout, Parameters, Part, Registry};
 use base::families::{HiddenAct, ModelConfig, NormKind, ReplacedTokens};
 use ops::activation::Function;
 use ops::layer_norm::Form;
@@ -135,9 +135,27 @@ impl<H> Blueprint<H> {
 
     /// The model with initial values drawn from `seed`.
     pub fn initialise(self, seed: u64, device: &Device) -> Result<Model<H>> {
+        let range = self.config.encoder.initializer_range;
+        self.with(|layout| Parameters::initialise(layout, range, seed, device))
+    }
+
+    /// As [`Self::initialise`], but only the head has initial values: the encoder is zero, for values from a
+    /// folder.
+    pub fn initialise_head(self, seed: u64, device: &Device) -> Result<Model<H>> {
+        let range = self.config.encoder.initializer_range;
+        self.with(|layout| {
+            Parameters::initialise_some(layout, range, seed, device, |spec| spec.part == Part::Head)
+        })
+    }
+
+    /// The model with all parameters zero, for values from a folder.
+    pub fn zeros(self, device: &Device) -> Result<Model<H>> {
+        self.with(|layout| Parameters::zeros(layout, device))
+    }
+
+    fn with(self, parameters: impl FnOnce(Layout) -> Result<Parameters>) -> Result<Model<H>> {
         let Self { config, encoder, head, layout } = self;
-        let parameters = Parameters::initialise(layout, config.encoder.initializer_range, seed, device)?;
-        Ok(Model { config, encoder, head, parameters })
+        Ok(Model { config, encoder, head, parameters: parameters(layout)? })
     }
 }
 
@@ -199,6 +217,29 @@ impl<H: Head> Model<H> {
 mod tests {
     use super::*;
     use base::families::{EncoderConfig, Family, named_model};
+    use candle_core::Tensor;
+
+    #[test]
+    fn of_a_model_that_is_filled_from_a_folder_only_the_head_has_initial_values() {
+        let classifier = || Blueprint::classifier(&named_model("tiny").unwrap(), 3);
+        let whole = classifier().initialise(7, &Device::Cpu).unwrap().parameters;
+        let head = classifier().initialise_head(7, &Device::Cpu).unwrap().parameters;
+        let zeros = classifier().zeros(&Device::Cpu).unwrap().parameters;
+        let values = |tensor: &Tensor| tensor.flatten_all().unwrap().to_vec1::<f32>().unwrap();
+        let mut drawn = 0;
+        let (whole, head) = (whole.named().unwrap(), head.named().unwrap());
+        for ((spec, (name, all)), (_, some)) in zeros.layout().specs().zip(&whole).zip(&head) {
+            assert_eq!(&spec.name, name);
+            if spec.part == Part::Head {
+                assert_eq!(values(some), values(all), "{name}");
+                drawn += usize::from(values(all).iter().any(|value| *value != 0.0));
+            } else {
+                assert!(values(some).iter().all(|value| *value == 0.0), "{name}");
+            }
+        }
+        assert!(drawn > 0, "a weight of the head is drawn");
+        assert!(values(zeros.flat()).iter().all(|value| *value == 0.0));
+    }
 
     #[test]
     fn roberta_base_at_8_by_128_takes_the_545_gflop_of_the_floor() {

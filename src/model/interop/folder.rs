@@ -140,6 +140,11 @@ impl PretrainedFolder {
         self
     }
 
+    /// True if this is an untrained twin, so that nothing of a model is filled from it.
+    pub fn is_untrained(&self) -> bool {
+        self.is_untrained
+    }
+
     /// Returns the SHA-256 of everything that a model takes from this folder: `config.json`, weights and
     /// tokenizer.
     pub fn sha256(&self) -> Result<String> {

@@ -274,12 +274,31 @@ struct Shadow {
 }
 
 impl Parameters {
+    /// Parameters that are all zero, for a model whose values all come from a file: drawing initial values
+    /// would take longer than reading them.
+    pub fn zeros(layout: Layout, device: &Device) -> Result<Self> {
+        let flat = Tensor::zeros(layout.len, DType::F32, device)?;
+        let views = layout.views(&flat)?;
+        Ok(Self { layout, flat, views, shadow: None })
+    }
+
     /// Creates parameters with their initial values. Each is drawn from a random stream of its own name, so
     /// that a model's head never changes the initial values of its encoder.
     pub fn initialise(layout: Layout, initializer_range: f64, seed: u64, device: &Device) -> Result<Self> {
+        Self::initialise_some(layout, initializer_range, seed, device, |_| true)
+    }
+
+    /// As [`Self::initialise`], but parameters that are not `drawn` are zero.
+    pub fn initialise_some(
+        layout: Layout,
+        initializer_range: f64,
+        seed: u64,
+        device: &Device,
+        drawn: impl Fn(&ParameterSpec) -> bool,
+    ) -> Result<Self> {
         let flat = Tensor::zeros(layout.len, DType::F32, &Device::Cpu)?;
         with_slice_mut(&flat, |values| {
-            for spec in &layout.specs {
+            for spec in layout.specs.iter().filter(|spec| drawn(spec)) {
                 let cols = spec.shape.last().copied().unwrap_or(0);
                 let values = &mut values[spec.range.clone()];
                 fill(values, spec.init, &spec.name, cols, initializer_range, seed);

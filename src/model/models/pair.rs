@@ -90,6 +90,12 @@ impl PairBlueprint {
             parameters: Parameters::initialise(layout, range, seed, device)?,
         })
     }
+
+    /// Both models with all parameters zero, for values from two folders.
+    pub fn zeros(self, device: &Device) -> Result<Pair> {
+        let Self { generator, discriminator, layout } = self;
+        Ok(Pair { generator, discriminator, parameters: Parameters::zeros(layout, device)? })
+    }
 }
 
 impl Pair {

@@ -62,7 +62,7 @@ impl Embedder {
         let place = recipe.as_ref().map_or(path.as_path(), |recipe| &recipe.transformer);
         let folder = read_folder(place)?;
         let tokenizer = start::tokenizer_of(&folder)?;
-        let model = Blueprint::encoder_alone(&folder.config).initialise(0, device)?;
+        let model = Blueprint::encoder_alone(&folder.config).zeros(device)?;
         // Tensors of a head stay unread, without the note that other uses of a folder print about that.
         folder.fill(&model.parameters, false)?;
         let longest = folder.config.max_sequence_length();

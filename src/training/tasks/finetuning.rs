@@ -114,7 +114,12 @@ impl<'a, T: Target> Kind for Finetuning<'a, T> {
         let length = config.data.sequence_length();
         let objective = examples.target.objective(training, &examples.train.gold)?;
         let (tokenizer, collator) = T::Input::framing(folder, length, Some(config))?;
-        let model = self.blueprint(objective)?.initialise(seed, &machine.device)?;
+        let blueprint = self.blueprint(objective)?;
+        let model = if folder.is_untrained() {
+            blueprint.initialise(seed, &machine.device)?
+        } else {
+            blueprint.initialise_head(seed, &machine.device)?
+        };
         let filled = folder.fill_labelled(&model.parameters, T::HEAD, names)?;
         start::tell(config, folder, &filled, progress);
         let mut hub = HubConfig::new(model.config.clone(), T::HEAD, Some(names.to_vec()));
@@ -140,13 +145,13 @@ fn blueprint<T: Target>(
         .map_err(|e| Problem::new(e.to_string()).at(folder.path.display()).into())
 }
 
-/// The model of a folder of the task, with initial values.
+/// The model of a folder of the task, to be filled from it.
 fn model_of<T: Target>(
     folder: &PretrainedFolder,
     device: &Device,
 ) -> Result<Model<<T::Input as Input>::Head>> {
     let outputs = folder.id2label.as_ref().map_or(0, Vec::len);
-    Ok(blueprint::<T>(folder, &folder.config, outputs, Objective::of(T::HEAD))?.initialise(0, device)?)
+    Ok(blueprint::<T>(folder, &folder.config, outputs, Objective::of(T::HEAD))?.zeros(device)?)
 }
 
 /// Builds the task of a model folder, without reading the values of its parameters.

@@ -20,7 +20,7 @@ use config::{PretrainConfig, PretrainTask};
 use data::tokenizer::Tokenizer;
 use model::interop::{HubConfig, read_folder};
 use model::models::memory::Outline;
-use model::models::{Blueprint, MaskedLmHead, Model};
+use model::models::{Blueprint, MaskedLmHead};
 
 /// The task and its model.
 pub type MaskedLm = Supervised<MaskedLmHead>;
@@ -30,7 +30,7 @@ impl MaskedLm {
     pub fn load(path: &Path, device: &Device) -> Result<(Self, Tokenizer)> {
         let folder = read_folder(path)?;
         let tokenizer = Tokenizer::load(&folder.path)?;
-        let model = Model::masked_lm(&folder.config, 0, device)?;
+        let model = Blueprint::masked_lm(&folder.config).zeros(device)?;
         folder.fill(&model.parameters, false)?;
         Ok((Self { model }, tokenizer))
     }

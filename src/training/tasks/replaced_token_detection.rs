@@ -91,7 +91,7 @@ impl ReplacedTokenDetection {
             let message = "generator and discriminator have embeddings of different sizes";
             return Err(Problem::new(message).at(path.display()).into());
         }
-        let pair = blueprint_of(&generator.config, &discriminator.config)?.initialise(0, device)?;
+        let pair = blueprint_of(&generator.config, &discriminator.config)?.zeros(device)?;
         generator.fill_as(&pair.parameters, &pair.generator_names(), false)?;
         discriminator.fill_as(&pair.parameters, &pair.discriminator_names(), false)?;
         pair.take_apart()?;

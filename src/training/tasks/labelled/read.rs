@@ -385,11 +385,13 @@ fn missing_column(source: &str, row: &Row, asked: Option<&str>, defaults: &[&str
             .map(|closest| format!("did you mean `{closest}`?")),
         None => row
             .names()
-            .find(|there| defaults.iter().any(|name| name.eq_ignore_ascii_case(there)))
+            .find(|there| {
+                let singular = there.strip_suffix('s').unwrap_or(there);
+                defaults.iter().any(|name| [there, singular].iter().any(|one| name.eq_ignore_ascii_case(one)))
+            })
             .map(|there| format!("if it is `{there}`: `{flag} {there}`")),
     };
-    let hint =
-        near.unwrap_or_else(|| format!("name the column: `{flag} NAME`, in a configuration `data.{option}`"));
+    let hint = near.unwrap_or_else(|| format!("name the column: `data.{option}`"));
     Problem::new(message).at(format!("{source}:{place_line}")).hint(hint)
 }
 

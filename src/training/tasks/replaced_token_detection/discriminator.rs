@@ -41,7 +41,7 @@ impl Discriminator {
             return Err(Problem::new("holds no discriminator").at(path.display()).into());
         };
         let tokenizer = Tokenizer::load(&folder.path)?;
-        let model = Blueprint::replaced_tokens(&folder.config, names).initialise(0, device)?;
+        let model = Blueprint::replaced_tokens(&folder.config, names).zeros(device)?;
         folder.fill(&model.parameters, false)?;
         Ok(Self { path: path.to_path_buf(), model, tokenizer })
     }

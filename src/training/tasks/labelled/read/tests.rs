@@ -260,7 +260,11 @@ fn a_missing_column_lists_those_that_are_there() {
     let content = "sentence,ministry\nKuka?,oikeus\n";
     insta::assert_snapshot!(error("vkk.csv", content, LABELLED), @"
     vkk.csv:1: has no column `label`, `category` or `class`; there are `sentence`, `ministry`
-      hint: name the column: `--label-column NAME`, in a configuration `data.label_column`
+      hint: name the column: `data.label_column`
+    ");
+    insta::assert_snapshot!(error("vkk.csv", "text,Labels\nKuka?,oikeus\n", LABELLED), @r"
+    vkk.csv:1: has no column `label`, `category` or `class`; there are `text`, `Labels`
+      hint: if it is `Labels`: `--label-column Labels`
     ");
     let mistyped = Columns { label: Some("minstry"), ..LABELLED };
     insta::assert_snapshot!(error("vkk.csv", content, mistyped), @r"
