@@ -262,10 +262,6 @@ fn a_missing_column_lists_those_that_are_there() {
     vkk.csv:1: has no column `label`, `category` or `class`; there are `sentence`, `ministry`
       hint: name the column: `data.label_column`
     ");
-    insta::assert_snapshot!(error("vkk.csv", "text,Labels\nKuka?,oikeus\n", LABELLED), @r"
-    vkk.csv:1: has no column `label`, `category` or `class`; there are `text`, `Labels`
-      hint: if it is `Labels`: `--label-column Labels`
-    ");
     let mistyped = Columns { label: Some("minstry"), ..LABELLED };
     insta::assert_snapshot!(error("vkk.csv", content, mistyped), @r"
     vkk.csv:1: has no column `minstry`; there are `sentence`, `ministry`
