@@ -298,6 +298,21 @@ pub(super) struct BatchShape {
     pub(super) is_causal: bool,
 }
 
+/// Steps with AdamW and without gradient checkpointing, of rows of one segment.
+fn case(model: &ModelConfig, task: TimedTask, compute: ComputeType, shape: BatchShape) -> Case {
+    Case {
+        model: model.clone(),
+        task,
+        compute,
+        rows: shape.rows,
+        length: shape.length,
+        short_segments: false,
+        gradient_checkpointing: false,
+        optim: OptimizerType::Adamw,
+        muon: MuonConfig::default(),
+    }
+}
+
 /// Measures the training speed of a masked language model in tokens per second, with steps of `shape` for
 /// about a second, in a process of its own. `None` if they do not fit into memory.
 pub(super) fn tokens_per_second(
@@ -309,17 +324,8 @@ pub(super) fn tokens_per_second(
     threads: usize,
 ) -> Result<Option<f64>> {
     let BatchShape { rows, length, .. } = shape;
-    let case = Case {
-        model: model.clone(),
-        task: TimedTask::Pretraining { task: None, rtd: RtdConfig::default(), masked_share },
-        compute,
-        rows,
-        length,
-        short_segments: false,
-        gradient_checkpointing: false,
-        optim: OptimizerType::Adamw,
-        muon: MuonConfig::default(),
-    };
+    let task = TimedTask::Pretraining { task: None, rtd: RtdConfig::default(), masked_share };
+    let case = case(model, task, compute, shape);
     let steps = Steps { case, device, tf32: false, least: 3, least_seconds: 1.0 };
     Ok(seconds(steps, threads)?.map(|seconds| (rows * length) as f64 / seconds))
 }
@@ -340,15 +346,10 @@ pub(super) fn step_seconds(
         masked_share: if shape.is_causal { 1.0 } else { most_masked(&config.mlm) },
     };
     let case = Case {
-        model: model.clone(),
-        task,
-        compute,
-        rows: shape.rows,
-        length: shape.length,
-        short_segments: false,
         gradient_checkpointing,
         optim: config.training.optim,
         muon: config.training.muon.clone(),
+        ..case(model, task, compute, shape)
     };
     let device = config.run.device;
     let steps = Steps { case, device, tf32: config.precision.tf32, least: 3, least_seconds: 3.0 };
@@ -365,15 +366,10 @@ pub(super) fn fine_tuning_step_seconds(
     config: &FinetuneConfig,
 ) -> Result<Option<f64>> {
     let case = Case {
-        model: model.clone(),
-        task: TimedTask::Classification { labels: LABELS },
-        compute,
-        rows: shape.rows,
-        length: shape.length,
-        short_segments: false,
         gradient_checkpointing: training.gradient_checkpointing.is_on(),
         optim: training.optim,
         muon: training.muon.clone(),
+        ..case(model, TimedTask::Classification { labels: LABELS }, compute, shape)
     };
     let FinetuneConfig { run, precision, .. } = config;
     let steps = Steps { case, device: run.device, tf32: precision.tf32, least: 2, least_seconds: 0.5 };

@@ -136,24 +136,24 @@ impl<H> Blueprint<H> {
     /// The model with initial values drawn from `seed`.
     pub fn initialise(self, seed: u64, device: &Device) -> Result<Model<H>> {
         let range = self.config.encoder.initializer_range;
-        self.with(|layout| Parameters::initialise(layout, range, seed, device))
+        self.with_parameters(|layout| Parameters::initialise(layout, range, seed, device))
     }
 
     /// As [`Self::initialise`], but only the head has initial values: the encoder is zero, for values from a
     /// folder.
     pub fn initialise_head(self, seed: u64, device: &Device) -> Result<Model<H>> {
         let range = self.config.encoder.initializer_range;
-        self.with(|layout| {
+        self.with_parameters(|layout| {
             Parameters::initialise_some(layout, range, seed, device, |spec| spec.part == Part::Head)
         })
     }
 
     /// The model with all parameters zero, for values from a folder.
     pub fn zeros(self, device: &Device) -> Result<Model<H>> {
-        self.with(|layout| Parameters::zeros(layout, device))
+        self.with_parameters(|layout| Parameters::zeros(layout, device))
     }
 
-    fn with(self, parameters: impl FnOnce(Layout) -> Result<Parameters>) -> Result<Model<H>> {
+    fn with_parameters(self, parameters: impl FnOnce(Layout) -> Result<Parameters>) -> Result<Model<H>> {
         let Self { config, encoder, head, layout } = self;
         Ok(Model { config, encoder, head, parameters: parameters(layout)? })
     }
@@ -219,13 +219,19 @@ mod tests {
     use base::families::{EncoderConfig, Family, named_model};
     use candle_core::Tensor;
 
+    fn classifier() -> Blueprint<ClassificationHead> {
+        Blueprint::classifier(&named_model("tiny").unwrap(), 3)
+    }
+
+    fn values(tensor: &Tensor) -> Vec<f32> {
+        tensor.flatten_all().unwrap().to_vec1().unwrap()
+    }
+
     #[test]
     fn of_a_model_that_is_filled_from_a_folder_only_the_head_has_initial_values() {
-        let classifier = || Blueprint::classifier(&named_model("tiny").unwrap(), 3);
         let whole = classifier().initialise(7, &Device::Cpu).unwrap().parameters;
         let head = classifier().initialise_head(7, &Device::Cpu).unwrap().parameters;
         let zeros = classifier().zeros(&Device::Cpu).unwrap().parameters;
-        let values = |tensor: &Tensor| tensor.flatten_all().unwrap().to_vec1::<f32>().unwrap();
         let mut drawn = 0;
         let (whole, head) = (whole.named().unwrap(), head.named().unwrap());
         for ((spec, (name, all)), (_, some)) in zeros.layout().specs().zip(&whole).zip(&head) {

@@ -153,7 +153,7 @@ impl ChunkIndex {
         Ok(index)
     }
 
-    /// An entry for the documents from `first_document` on, which has none of them yet.
+    /// An entry that begins with `first_document` and has no document yet.
     fn mark(&self, first_document: u64) -> Mark {
         Mark { first_chunk: self.len, tokens_before: self.tokens, first_document, documents: 0 }
     }

@@ -281,8 +281,7 @@ impl Parameters {
     /// would take longer than reading them.
     pub fn zeros(layout: Layout, device: &Device) -> Result<Self> {
         let flat = Tensor::zeros(layout.len, DType::F32, device)?;
-        let views = layout.views(&flat)?;
-        Ok(Self { layout, flat, views, shadow: None })
+        Self::with_values(layout, flat)
     }
 
     /// Creates parameters with their initial values. Each is drawn from a random stream of its own name, so
@@ -307,7 +306,10 @@ impl Parameters {
                 fill(values, spec.init, &spec.name, cols, initializer_range, seed);
             }
         })?;
-        let flat = flat.to_device(device)?;
+        Self::with_values(layout, flat.to_device(device)?)
+    }
+
+    fn with_values(layout: Layout, flat: Tensor) -> Result<Self> {
         let views = layout.views(&flat)?;
         Ok(Self { layout, flat, views, shadow: None })
     }

@@ -8,7 +8,7 @@ use base::quantity::format_count;
 const LISTED: usize = 20;
 
 /// Hidden size from which a model counts as wide. Narrower models get a higher learning rate and larger
-/// batches. MiniLM, which has this width, reaches more with those of wide models (`benches/README.md`).
+/// batches. MiniLM has this width, and scores higher with the rate of wide models (`benches/README.md`).
 const WIDE: usize = 384;
 
 /// Least number of updates of a run: small files are read in more epochs.

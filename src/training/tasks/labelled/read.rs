@@ -376,7 +376,6 @@ fn missing_column(source: &str, row: &Row, asked: Option<&str>, defaults: &[&str
         Some(name) => (format!("has no column `{name}`; there are {there}"), row.header_line),
         None => (format!("has no column {}; there are {there}", alternatives(defaults)), row.header_line),
     };
-    let flag = format!("--{}", option.replace('_', "-"));
     let near = match asked {
         Some(name) => row
             .names()
@@ -385,14 +384,16 @@ fn missing_column(source: &str, row: &Row, asked: Option<&str>, defaults: &[&str
             .map(|closest| format!("did you mean `{closest}`?")),
         None => row
             .names()
-            .find(|there| {
-                let singular = there.strip_suffix('s').unwrap_or(there);
-                defaults.iter().any(|name| [there, singular].iter().any(|one| name.eq_ignore_ascii_case(one)))
-            })
-            .map(|there| format!("if it is `{there}`: `{flag} {there}`")),
+            .find(|there| defaults.iter().any(|name| is_form_of(name, there)))
+            .map(|there| format!("if it is `{there}`: `data.{option}: {there}`")),
     };
     let hint = near.unwrap_or_else(|| format!("name the column: `data.{option}`"));
     Problem::new(message).at(format!("{source}:{place_line}")).hint(hint)
+}
+
+/// True if `there` is `name` in upper or lower case, or its plural.
+fn is_form_of(name: &str, there: &str) -> bool {
+    name.eq_ignore_ascii_case(there) || name.eq_ignore_ascii_case(there.trim_end_matches('s'))
 }
 
 /// The problem of a missing column of second texts, for a model that was trained on pairs.
