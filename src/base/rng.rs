@@ -92,20 +92,17 @@ impl Stream {
     }
 
     /// A random 64-bit word at `index`.
-    #[inline]
     pub fn u64(&self, index: u64) -> u64 {
         let [a, b, ..] = self.words(index);
         u64::from(a) | u64::from(b) << 32
     }
 
     /// A number in [0, 1) at `index`, with 53 random bits.
-    #[inline]
     pub fn uniform(&self, index: u64) -> f64 {
         (self.u64(index) >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
     }
 
     /// A whole number in [0, bound) at `index`; the bias is below 2^-64 x bound.
-    #[inline]
     pub fn below(&self, index: u64, bound: u64) -> u64 {
         ((u128::from(self.u64(index)) * u128::from(bound)) >> 64) as u64
     }
@@ -152,7 +149,6 @@ impl Permutation {
     }
 
     /// The image of `index`, which must be below the length.
-    #[inline]
     pub fn at(&self, index: u64) -> u64 {
         debug_assert!(index < self.len);
         let mask = (1u64 << self.half_bits) - 1;

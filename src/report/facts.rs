@@ -150,7 +150,7 @@ pub(super) fn means(runs: &[Run]) -> Vec<Mean> {
                 name: name.to_string(),
                 title: title_in(runs, name),
                 value: measured(mean(&values), |mean| unit.text(mean)),
-                deviation: measured(sample_std(&values), |std| unit.text(std)),
+                deviation: measured(sample_std(&values), |std| unit.deviation(std, mean(&values))),
             })
         })
         .collect()
@@ -350,6 +350,7 @@ pub(super) fn state(run: &Run) -> String {
         },
         State::Running => format!("running, {at}"),
         State::Diverged => format!("diverged {at}"),
+        State::DroppedOut => format!("dropped out of the tuning {at}"),
         State::Stopped => format!("stopped {at}; run the same command to continue"),
     }
 }

@@ -98,7 +98,7 @@ fn state(run: &Run, index: Option<usize>) -> Text {
     let class = match run.state {
         State::Complete => "state done",
         State::Running => "state running",
-        State::Diverged | State::Stopped => "state open",
+        State::Diverged | State::DroppedOut | State::Stopped => "state open",
     };
     text.0.extend(run.key("task").map(|task| Part::Plain(format!("{}, ", task.replace('_', " ")))));
     text.0.push(Part::Classed(class, facts::state(run)));

@@ -114,7 +114,7 @@ fn text(setting: &Setting, name: &str, unit: Unit) -> String {
         [] => "–".to_string(),
         [value] => unit.text(*value),
         several => measured(mean(several), |mean| {
-            format!("{} ± {}", unit.text(mean), unit.text(sample_std(several)))
+            format!("{} ± {}", unit.text(mean), unit.deviation(sample_std(several), mean))
         }),
     }
 }

@@ -1,4 +1,4 @@
-//! The state of a run: running, complete, diverged or stopped.
+//! The state of a run: running, complete, diverged, dropped out or stopped.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -9,6 +9,7 @@ use crate::fs;
 use crate::report::find::seeds_of;
 use crate::train::results;
 use crate::train::run_folder::METRICS;
+use crate::trials::tune;
 
 /// The state of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,6 +20,8 @@ pub enum State {
     Complete,
     /// Training diverged (exit code 76).
     Diverged,
+    /// A tuning trains other candidates to the end.
+    DroppedOut,
     /// The run is not complete; the same command resumes it.
     Stopped,
 }
@@ -34,6 +37,8 @@ impl State {
             of_seeds
         } else if diverged_folder(folder)?.is_some() {
             Self::Diverged
+        } else if has_dropped_out(folder) {
+            Self::DroppedOut
         } else {
             Self::Stopped
         })
@@ -50,7 +55,7 @@ impl State {
             states.push(Self::read(&seed, &results::read(&seed).unwrap_or_default())?);
         }
         // If the seeds differ, the state that needs most attention is the state of all.
-        let first = [Self::Running, Self::Stopped, Self::Diverged, Self::Complete];
+        let first = [Self::Running, Self::Stopped, Self::Diverged, Self::DroppedOut, Self::Complete];
         Ok(first.into_iter().find(|state| states.contains(state)))
     }
 
@@ -60,9 +65,17 @@ impl State {
             Self::Running => "running",
             Self::Complete => "complete",
             Self::Diverged => "diverged",
+            Self::DroppedOut => "dropped out",
             Self::Stopped => "stopped",
         }
     }
+}
+
+/// Returns true if the run in `folder` is of a tuning that trains it no further. A record that cannot be
+/// read counts as none; the page says so where it shows the tuning.
+fn has_dropped_out(folder: &Path) -> bool {
+    let tuning = folder.parent().and_then(|parent| tune::overview(parent).ok().flatten());
+    tuning.is_some_and(|tuning| tuning.dropped_out.iter().any(|name| folder.ends_with(name)))
 }
 
 /// Returns the folder of the step in which the run in `folder` diverged, if it did.

@@ -93,6 +93,14 @@ impl Unit {
             Self::Plain => format!("{value:.3e}"),
         }
     }
+
+    /// Formats a standard deviation, with the decimals of its mean.
+    pub(super) fn deviation(self, deviation: f64, mean: f64) -> String {
+        match self {
+            Self::Plain if (0.1..1e4).contains(&mean.abs()) && deviation < 1e4 => format!("{deviation:.4}"),
+            _ => self.text(deviation),
+        }
+    }
 }
 
 /// A number with four significant digits, without zeros at its end: `172`, `31.25`, `0.00123`.
@@ -206,6 +214,14 @@ mod tests {
             "0.001234", "2.8GiB", "42.7k/s", "2.000e-3", "1,234",
         ];
         assert_eq!(texts, wanted);
+    }
+
+    #[test]
+    fn a_deviation_has_the_decimals_of_its_mean() {
+        let texts =
+            [("auroc", 0.009_338, 0.61), ("learning_rate", 1e-4, 2e-3), ("accuracy", 0.009_338, 0.61)]
+                .map(|(name, deviation, mean)| Unit::from_name(name).deviation(deviation, mean));
+        assert_eq!(texts, ["0.0093", "1.000e-4", "0.93 %"]);
     }
 
     #[test]

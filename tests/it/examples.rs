@@ -1,4 +1,4 @@
-//! The examples of `--help`, run by a shell in a folder that has what they name.
+//! The examples of `--help` and of the pages, run by a shell in a folder that has what they name.
 //!
 //! Models and texts are small ones of the same names; numbers of steps that only a long run has are replaced.
 //! What measures a machine for long, or needs other machines, is not run here (`LEFT_OUT`).
@@ -42,6 +42,43 @@ const SHORT: [(&str, &str); 7] = [
     ("/data/experiments", "runs"),
 ];
 
+/// Beginnings of examples of pages that are not run either, and why.
+const LEFT_OUT_OF_PAGES: [(&str, &str); 4] = [
+    ("target/release/mlmtrain", "needs a GPU"),
+    ("torchrun", "needs PyTorch"),
+    ("mlmtrain config check wrong.yaml", "shows an error"),
+    ("mlmtrain pretrain --config configs/quickstart.yaml --max-steps 40", "needs a bucket: `stores.rs`"),
+];
+
+/// What examples of pages have besides in the place of what a long run has, or of a name that readers choose.
+const SHORT_ON_PAGES: [(&str, &str); 4] = [
+    ("max_steps=1200", "max_steps=2"),
+    ("1e-5,3e-5,5e-5 --sweep num_train_epochs=2,4", "1e-5,3e-5 --sweep num_train_epochs=1"),
+    ("config convert FILE", "config convert run_mlm.json"),
+    ("FILE", "my.yaml"),
+];
+
+/// Arguments of transformers' run_mlm.py.
+const RUN_MLM: &str = "{\"train_file\": \"corpus.txt\", \"max_steps\": 4, \"model_type\": \"roberta\"}";
+
+/// Pages by what their examples are about.
+const FIRST_PAGES: [&str; 5] = [
+    "README.md",
+    "configs/README.md",
+    "configs/tasks/README.md",
+    "configs/guides/runs.md",
+    "configs/guides/tune.md",
+];
+const PAGES_ON_TASKS: [&str; 2] = ["configs/guides/evaluate.md", "configs/guides/finetune.md"];
+const PAGES_ON_PRETRAINING: [&str; 6] = [
+    "configs/guides/buckets.md",
+    "configs/guides/cluster.md",
+    "configs/guides/corpus.md",
+    "configs/guides/gpu.md",
+    "configs/guides/install.md",
+    "configs/guides/pretrain.md",
+];
+
 /// The examples of a command and of those below it, as a shell takes them.
 fn examples_of(names: &[&str]) -> Vec<String> {
     let all = Cli::command();
@@ -60,10 +97,18 @@ fn examples_of(names: &[&str]) -> Vec<String> {
     lines.map(|line| line.trim().to_string()).filter(|line| !line.starts_with('#')).collect()
 }
 
-/// Runs the examples of these commands, each of which must end well; gives how many there were.
-fn run(place: &Workplace, names: &[&str]) -> usize {
+/// Runs one line by a shell; it must end well.
+fn run_line(place: &Workplace, line: &str) {
     let program = Path::new(env!("CARGO_BIN_EXE_mlmtrain")).parent().expect("has a folder");
     let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap_or_default());
+    let mut shell = Command::new("sh");
+    shell.args(["-ec", line]).current_dir(place.path("")).env("PATH", path).env("HOME", place.path("home"));
+    let ended = Finished::from(shell.output().expect("starts"));
+    assert_eq!(ended.code, Some(0), "{line}\n{}{}", ended.stdout, ended.stderr);
+}
+
+/// Runs the examples of these commands, each of which must end well; gives how many there were.
+fn run(place: &Workplace, names: &[&str]) -> usize {
     let mut examples = examples_of(names);
     examples.retain(|line| LEFT_OUT.iter().all(|(start, _)| !line.starts_with(start)));
     let runs = || -> BTreeSet<PathBuf> {
@@ -71,19 +116,46 @@ fn run(place: &Workplace, names: &[&str]) -> usize {
     };
     let before = runs();
     for example in &examples {
-        let line = SHORT.iter().fold(example.clone(), |line, (long, short)| line.replace(long, short));
-        let mut shell = Command::new("sh");
-        shell
-            .args(["-ec", &line])
-            .current_dir(place.path(""))
-            .env("PATH", &path)
-            .env("HOME", place.path("home"));
-        let ended = Finished::from(shell.output().expect("starts"));
-        assert_eq!(ended.code, Some(0), "{example}\n{}{}", ended.stdout, ended.stderr);
+        run_line(place, &SHORT.iter().fold(example.clone(), |line, (long, short)| line.replace(long, short)));
         // The next one may be of the same folder.
         runs().difference(&before).for_each(|folder| fs::remove_dir_all(folder).unwrap());
     }
     examples.len()
+}
+
+/// The examples of a page, as a shell takes them.
+fn examples_on(page: &str) -> Vec<String> {
+    let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(page)).unwrap();
+    let text = text.replace("\\\n", " ");
+    let code = text.lines().filter_map(|line| line.strip_prefix("    "));
+    let lines = code.map(|line| line.trim().trim_start_matches("$ "));
+    let programs = ["mlmtrain ", "echo ", "mpirun ", "torchrun ", "target/release/mlmtrain "];
+    lines
+        .filter(|line| line.contains("mlmtrain ") && programs.iter().any(|program| line.starts_with(program)))
+        .map(str::to_string)
+        .collect()
+}
+
+/// Runs the examples of each page one after the other, as a reader does, in a folder of its own; gives how
+/// many there were.
+fn run_pages(pages: &[&str]) -> usize {
+    let furnished = furnished_for_pages();
+    let mut count = 0;
+    for page in pages {
+        let place = Workplace::new();
+        let copied = Command::new("cp").arg("-a").args([furnished.path("."), place.path("")]).status();
+        assert!(copied.expect("starts").success());
+        for example in examples_on(page) {
+            let left_out = LEFT_OUT.iter().chain(&LEFT_OUT_OF_PAGES);
+            if left_out.map(|(start, _)| start).any(|start| example.starts_with(start)) {
+                continue;
+            }
+            let replaced = SHORT.iter().chain(&SHORT_ON_PAGES);
+            run_line(&place, &replaced.fold(example, |line, (long, short)| line.replace(long, short)));
+            count += 1;
+        }
+    }
+    count
 }
 
 fn write(place: &Workplace, name: &str, text: &str) {
@@ -163,6 +235,74 @@ fn furnished() -> Workplace {
     place
 }
 
+/// A furnished workplace with what pages name besides.
+fn furnished_for_pages() -> Workplace {
+    let place = furnished();
+    let short = fs::read_to_string(place.path("quickstart.yaml")).unwrap();
+    for (name, folder) in
+        [("mine", "pretrain"), ("novels", "novels"), ("roberta", "roberta"), ("shallow", "shallow")]
+    {
+        write(&place, &format!("{name}.yaml"), &short.replace("runs/quickstart", &format!("runs/{folder}")));
+    }
+    write(&place, "run_mlm.json", RUN_MLM);
+    write(&place, "new.csv", &examples(8));
+    write(&place, "rows.csv", &examples(32));
+    for (name, count) in [("reviews", 32), ("dev", 16)] {
+        let rows = examples(count).replace("label,text", "stars,review");
+        let rows = rows.lines().zip(examples(count).lines().map(str::to_string).collect::<Vec<_>>());
+        let rows = rows.map(|(review, example)| format!("{review},{example}\n"));
+        write(&place, &format!("{name}.csv"), &rows.collect::<String>());
+    }
+    for (name, count) in [("train", 32), ("dev", 16)] {
+        write(&place, &format!("configs/samples/topics-{name}.csv"), &examples(count));
+        let row = |number: usize| {
+            let labels = ["[\"sea\", \"crime\"]", "[\"sea\"]", "[]"][number % 3];
+            format!("{{\"text\": \"the pike runs {number}\", \"labels\": {labels}}}\n")
+        };
+        write(&place, &format!("{name}.jsonl"), &(0..count).map(row).collect::<String>());
+    }
+    for name in ["stsb", "dev"] {
+        let rows = (0..16).map(|row| format!("the owl {row}\tthe cat {row}\t{}.5\n", row % 5));
+        let header = "sentence1\tsentence2\tscore\n";
+        write(&place, &format!("{name}.tsv"), &rows.fold(header.to_string(), |all, row| all + &row));
+    }
+    let lamb = "configs/bert-large-lamb.yaml";
+    fs::copy(Path::new(env!("CARGO_MANIFEST_DIR")).join(lamb), place.path(lamb)).unwrap();
+    let tuning = fs::read_to_string(place.path("configs/finetune-sample.yaml")).unwrap();
+    let tuning = tuning
+        .replace("runs/sample-tuned", "runs/topics")
+        .replace("dev.csv", "configs/samples/topics-dev.csv");
+    write(&place, "configs/finetune-sample.yaml", &(tuning + "seeds: [1, 2]\n"));
+    run_line(&place, "mlmtrain finetune --config configs/finetune-sample.yaml");
+    for (name, folder) in [("a", "quickstart"), ("b", "mine"), ("x", "quickstart")] {
+        symlink(place.path("runs").join(folder), place.path("runs").join(name)).unwrap();
+    }
+    place
+}
+
+#[test]
+fn examples_of_first_pages_run() {
+    assert!(run_pages(&FIRST_PAGES) >= 20);
+}
+
+#[test]
+fn examples_of_pages_on_tasks_run() {
+    assert!(run_pages(&PAGES_ON_TASKS) >= 18);
+}
+
+#[test]
+fn examples_of_pages_on_pretraining_run() {
+    assert!(run_pages(&PAGES_ON_PRETRAINING) >= 10);
+    let guides = fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("configs/guides")).unwrap();
+    let mut guides: Vec<String> = guides
+        .map(|guide| format!("configs/guides/{}", guide.unwrap().file_name().to_string_lossy()))
+        .collect();
+    guides.sort();
+    let mut run: Vec<&str> = [&FIRST_PAGES[3..], &PAGES_ON_TASKS, &PAGES_ON_PRETRAINING].concat();
+    run.sort_unstable();
+    assert_eq!(guides, run, "each guide is among the pages whose examples are run");
+}
+
 #[test]
 fn examples_of_pretraining_run() {
     let place = furnished();
@@ -178,11 +318,7 @@ fn examples_of_pretraining_run() {
         "manual",
         "doctor",
     ];
-    write(
-        &place,
-        "run_mlm.json",
-        "{\"train_file\": \"corpus.txt\", \"max_steps\": 4, \"model_type\": \"roberta\"}",
-    );
+    write(&place, "run_mlm.json", RUN_MLM);
     let arguments = "{\"train_file\": \"train.conll\", \"validation_file\": \"dev.conll\", \"model_name_or_path\": \"m\"}";
     write(&place, "training_args.json", arguments);
     assert!(run(&place, &names) >= 30);

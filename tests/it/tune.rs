@@ -75,6 +75,10 @@ fn pretraining_finds_the_rate_that_learns_and_comes_through_interruptions_with_t
     assert_eq!((kept("learning_rate=1e-30"), kept("learning_rate=1e-9")), (0, 0), "weights are removed");
     assert!(place.run_path("learning_rate=1e-9/metrics.jsonl").exists() && !place.run_path("speed").exists());
 
+    let page = place.program(&["report", "run", "-o", "-"], "").ok().stdout;
+    assert_eq!(page.matches("dropped out of the tuning at step 13").count(), 2, "{page}");
+    assert!(!page.contains("run the same command to continue"), "{page}");
+
     let before = place.tree();
     let again = tune(&place, &[], &RATES).ok();
     assert_eq!(again.stdout, whole.stdout);

@@ -24,6 +24,13 @@ pub(super) struct Piece<P> {
     pub(super) count: u64,
 }
 
+impl<P: PartialEq> Piece<P> {
+    /// Returns true if `next` is the part of the same document right after this one.
+    pub(super) fn is_followed_by(&self, next: &Self) -> bool {
+        self.place == next.place && self.from + self.count == next.from
+    }
+}
+
 /// The rows of a window of documents.
 #[derive(Debug)]
 pub(super) struct Window<P> {

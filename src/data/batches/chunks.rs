@@ -4,8 +4,8 @@
 //! other chunk is for a row of short segments: if a token attends to few others, a model learns sooner to
 //! attend to them. (BERT's `create_pretraining_data` had `short_seq_prob` for a similar purpose.)
 //!
-//! The index has one entry per [`MARK_DOCUMENTS`] documents or [`MARK_CHUNKS`] chunks, so that it needs much
-//! less memory than the shards. To find a chunk, it reads the offsets of the documents of one entry.
+//! The index has one entry of 16 bytes per document with chunks, so that it needs much less memory than the
+//! shards, and a chunk is found without reading them.
 
 use std::ops::Range;
 
@@ -13,12 +13,6 @@ use anyhow::Result;
 
 use crate::batches::documents::Documents;
 use base::error::Problem;
-
-/// Most documents that share an entry of the index.
-const MARK_DOCUMENTS: u64 = 256;
-
-/// Chunks after which an entry has no further document: among few documents a chunk is found sooner.
-const MARK_CHUNKS: u64 = 64;
 
 /// Places of a short segment, including special tokens.
 const SHORT_PLACES: u64 = 32;
@@ -87,25 +81,36 @@ impl Lengths {
     }
 }
 
-/// The chunks of some documents.
-#[derive(Debug, Default)]
-pub(super) struct ChunkIndex {
+/// The chunks of some documents; `P` is a place in the shards.
+#[derive(Debug)]
+pub(super) struct ChunkIndex<P> {
     lengths: Lengths,
-    marks: Vec<Mark>,
+    shards: Vec<ShardChunks<P>>,
     len: u64,
     /// Tokens in all chunks.
     tokens: u64,
 }
 
-/// Some documents that follow each other and have chunks.
+/// The chunks of the documents of one shard, of which at least one has a chunk.
 #[derive(Debug)]
-struct Mark {
+struct ShardChunks<P> {
     /// Number of their first chunk.
     first_chunk: u64,
     /// Tokens of the chunks before that one.
     tokens_before: u64,
     first_document: u64,
-    documents: u64,
+    first_place: P,
+    documents: Vec<LongDocument>,
+}
+
+/// A document that has chunks. Numbers count from the beginning of the shard.
+#[derive(Debug, Clone, Copy)]
+struct LongDocument {
+    first_chunk: u32,
+    document: u32,
+    /// Tokens before the document.
+    start: u32,
+    tokens: u32,
 }
 
 /// One chunk.
@@ -125,37 +130,45 @@ pub(super) struct Chunk<P> {
     pub(super) segment_tokens: u64,
 }
 
-impl ChunkIndex {
-    /// Cuts the documents in `ranges` into chunks of `lengths`. No range may cross the end of a run of
-    /// `documents`.
-    pub(super) fn new<D: Documents>(documents: &D, ranges: &[Range<u64>], lengths: Lengths) -> Result<Self> {
-        let mut index = Self { lengths, ..Self::default() };
-        for range in ranges {
-            for first_document in range.clone().step_by(MARK_DOCUMENTS as usize) {
-                let count = MARK_DOCUMENTS.min(range.end - first_document);
-                let places = documents.locate_run(first_document, count)?;
-                let mut mark = index.mark(first_document);
-                for (_, document_tokens) in places {
-                    let (chunks, tokens) = index.lengths.count(document_tokens);
-                    index.len += chunks;
-                    index.tokens += tokens;
-                    mark.documents += 1;
-                    if index.len - mark.first_chunk >= MARK_CHUNKS {
-                        let next = index.mark(mark.first_document + mark.documents);
-                        index.marks.push(std::mem::replace(&mut mark, next));
-                    }
+impl<P: Copy> ChunkIndex<P> {
+    /// Cuts the documents in `ranges` into chunks of `lengths`. Each range is within one of
+    /// [`Documents::runs`].
+    pub(super) fn new<D: Documents<Place = P>>(
+        documents: &D,
+        ranges: &[Range<u64>],
+        lengths: Lengths,
+    ) -> Result<Self> {
+        let mut index = Self { lengths, shards: Vec::new(), len: 0, tokens: 0 };
+        for range in ranges.iter().filter(|range| !range.is_empty()) {
+            let places = documents.locate_run(range.start, range.end - range.start)?;
+            let mut shard = ShardChunks {
+                first_chunk: index.len,
+                tokens_before: index.tokens,
+                first_document: range.start,
+                first_place: places[0].0,
+                documents: Vec::new(),
+            };
+            let mut start = 0;
+            for (document, (_, document_tokens)) in (0..).zip(places) {
+                let (chunks, tokens) = index.lengths.count(document_tokens);
+                if chunks > 0 {
+                    shard.documents.push(LongDocument {
+                        first_chunk: narrow(index.len - shard.first_chunk)?,
+                        document,
+                        start: narrow(start)?,
+                        tokens: narrow(document_tokens)?,
+                    });
                 }
-                if index.len > mark.first_chunk {
-                    index.marks.push(mark);
-                }
+                start += document_tokens;
+                index.len += chunks;
+                index.tokens += tokens;
+            }
+            if !shard.documents.is_empty() {
+                shard.documents.shrink_to_fit();
+                index.shards.push(shard);
             }
         }
         Ok(index)
-    }
-
-    /// An entry that begins with `first_document` and has no document yet.
-    fn mark(&self, first_document: u64) -> Mark {
-        Mark { first_chunk: self.len, tokens_before: self.tokens, first_document, documents: 0 }
     }
 
     /// The lengths of chunks.
@@ -170,26 +183,40 @@ impl ChunkIndex {
 
     /// Chunks of the documents before `document`, with which a range begins, and the tokens of these chunks.
     pub(super) fn before(&self, document: u64) -> (u64, u64) {
-        let next = self.marks.partition_point(|mark| mark.first_document < document);
-        self.marks.get(next).map_or((self.len, self.tokens), |mark| (mark.first_chunk, mark.tokens_before))
+        let next = self.shards.partition_point(|shard| shard.first_document < document);
+        self.shards
+            .get(next)
+            .map_or((self.len, self.tokens), |shard| (shard.first_chunk, shard.tokens_before))
     }
 
     /// Chunk `number`, which must be below [`len`](Self::len).
-    pub(super) fn find<D: Documents>(&self, documents: &D, number: u64) -> Result<Chunk<D::Place>> {
-        let next = self.marks.partition_point(|mark| mark.first_chunk <= number);
-        let mark = &self.marks[next - 1];
-        let mut left = number - mark.first_chunk;
-        let places = documents.locate_run(mark.first_document, mark.documents)?;
-        for (document, (place, document_tokens)) in (mark.first_document..).zip(places) {
-            let (chunks, _) = self.lengths.count(document_tokens);
-            if left < chunks {
-                let (from, count, segment_tokens) = self.lengths.chunk(left);
-                return Ok(Chunk { document, place, document_tokens, from, count, segment_tokens });
-            }
-            left -= chunks;
+    pub(super) fn find<D: Documents<Place = P>>(&self, number: u64) -> Chunk<P> {
+        let shard = &self.shards[self.shards.partition_point(|shard| shard.first_chunk <= number) - 1];
+        let in_shard = number - shard.first_chunk;
+        let next = shard.documents.partition_point(|document| u64::from(document.first_chunk) <= in_shard);
+        let LongDocument { first_chunk, document, start, tokens } = shard.documents[next - 1];
+        let document_tokens = u64::from(tokens);
+        let (from, count, segment_tokens) = self.lengths.chunk(in_shard - u64::from(first_chunk));
+        Chunk {
+            document: shard.first_document + u64::from(document),
+            place: D::place_after(shard.first_place, u64::from(start), document_tokens),
+            document_tokens,
+            from,
+            count,
+            segment_tokens,
         }
-        Err(Problem::new("the shards have changed since they were opened").into())
     }
+}
+
+/// A number of tokens or chunks of a shard, as the index stores it.
+fn narrow(count: u64) -> Result<u32> {
+    Ok(u32::try_from(count).map_err(|_| {
+        Problem::new(format!(
+            "a shard has a document that ends after {count} tokens; rows are shuffled up to {}",
+            u32::MAX
+        ))
+        .hint("set `data.shuffle: documents`, or divide the longest document")
+    })?)
 }
 
 #[cfg(test)]
@@ -197,7 +224,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::shards::ShardSet;
+    use crate::shards::{Place, ShardSet};
 
     #[test]
     fn every_chunk_is_found_and_short_documents_take_no_memory() {
@@ -207,15 +234,19 @@ mod tests {
         let sources: [(&str, &[Vec<u32>]); 2] = [("a", &documents[..2000]), ("b", &documents[2000..])];
         let set = Arc::new(ShardSet::in_memory_sources(&sources, 10));
         let index = ChunkIndex::new(&set, &set.ranges(), Lengths::whole(12, 2)).unwrap();
-        assert_eq!((index.marks.len(), index.before(0).0, index.before(2000).0), (4, 0, index.len() - 5));
+        let entries: Vec<usize> = index.shards.iter().map(|shard| shard.documents.len()).collect();
+        assert_eq!((entries, index.before(0).0, index.before(2000).0), (vec![3, 2], 0, index.len() - 5));
         let mut expected = Vec::new();
         for (document, length) in (0..).zip(&lengths) {
             expected.extend((0..length / 10).map(|chunk| (document, 10 * chunk as u64)));
         }
-        let found: Vec<(u64, u64)> = (0..index.len())
-            .map(|number| index.find(&set, number).map(|chunk| (chunk.document, chunk.from)).unwrap())
-            .collect();
-        assert_eq!(found, expected);
+        let found: Vec<Chunk<Place>> =
+            (0..index.len()).map(|number| index.find::<Arc<ShardSet>>(number)).collect();
+        let numbers: Vec<(u64, u64)> = found.iter().map(|chunk| (chunk.document, chunk.from)).collect();
+        assert_eq!(numbers, expected);
+        for Chunk { document, place, document_tokens, .. } in found {
+            assert_eq!((place, document_tokens), set.locate(document).unwrap());
+        }
     }
 
     #[test]

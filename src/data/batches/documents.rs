@@ -19,6 +19,10 @@ pub(super) trait Documents {
     /// [`runs`](Self::runs).
     fn locate_run(&self, first: u64, count: u64) -> Result<Vec<(Self::Place, u64)>>;
 
+    /// The position of a document of `tokens` tokens that begins `between` tokens after the document at
+    /// `first`, in the same one of [`runs`](Self::runs).
+    fn place_after(first: Self::Place, between: u64, tokens: u64) -> Self::Place;
+
     /// All documents, in ranges within which several are located at once.
     fn runs(&self) -> Vec<Range<u64>>;
 }
@@ -34,6 +38,10 @@ impl Documents for Arc<ShardSet> {
     fn locate_run(&self, first: u64, count: u64) -> Result<Vec<(Place, u64)>> {
         let places = ShardSet::locate_run(self, first, count)?;
         Ok(places.into_iter().map(|place| (place, place.len)).collect())
+    }
+
+    fn place_after(first: Place, between: u64, tokens: u64) -> Place {
+        first.after(between, tokens)
     }
 
     fn runs(&self) -> Vec<Range<u64>> {
@@ -66,6 +74,8 @@ impl Documents for Lengths {
         let lengths = &self.lengths[first as usize..(first + count) as usize];
         Ok(lengths.iter().map(|length| ((), u64::from(*length))).collect())
     }
+
+    fn place_after((): (), _: u64, _: u64) {}
 
     fn runs(&self) -> Vec<Range<u64>> {
         self.shards.clone()

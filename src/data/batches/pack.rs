@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use anyhow::Result;
 
+use crate::batches::best_fit::Piece;
 use crate::batches::planner::Planner;
 use crate::batches::{Batch, Cursor, Frame, Order, Packing, Row};
 use crate::shards::ShardSet;
@@ -16,6 +17,8 @@ pub struct Packer {
     planner: Planner<Arc<ShardSet>>,
     /// The window of shards that was prefetched last.
     window_ahead: Option<usize>,
+    /// Tokens of pieces that follow each other in a document.
+    read: Vec<u32>,
 }
 
 impl Packer {
@@ -31,7 +34,7 @@ impl Packer {
             return Err(Problem::new("the shards hold no token").into());
         }
         let planner = Planner::new(Arc::clone(&shards), orders, shards.sources(), frame, cursor)?;
-        Ok(Self { shards, frame, planner, window_ahead: None })
+        Ok(Self { shards, frame, planner, window_ahead: None, read: Vec::new() })
     }
 
     /// The position of the next row.
@@ -104,30 +107,42 @@ impl Packer {
         Ok(Some(sample_id))
     }
 
-    fn read(&self, batch: &mut Batch) -> Result<()> {
+    fn read(&mut self, batch: &mut Batch) -> Result<()> {
         let Frame { cls, sep, packing, .. } = self.frame;
         if let Packing::Pairs(_) = packing {
             return self.read_pairs(batch);
         }
+        let (joined, separated) = match packing {
+            Packing::FullSentences { separator } => (true, separator),
+            _ => (false, false),
+        };
         let ids = &mut batch.ids;
         let segment_ends = &mut batch.cu_seqlens;
         let pieces = self.planner.pieces();
-        for (number, piece) in pieces.iter().enumerate() {
-            let is_first = number == 0;
-            let is_last = number + 1 == pieces.len();
-            let (joined, separated) = match packing {
-                Packing::FullSentences { separator } => (true, separator),
-                _ => (false, false),
-            };
-            if is_first || !joined {
-                ids.push(cls);
-            }
-            self.shards.read(&piece.place, piece.from, piece.count, ids)?;
-            if is_last || !joined || separated {
-                ids.push(sep);
-            }
-            if is_last || !joined {
-                segment_ends.push(ids.len() as u32);
+        let mut number = 0;
+        // The segments of a chunk follow each other in the document: one read is enough for all.
+        for pieces_of_document in pieces.chunk_by(Piece::is_followed_by) {
+            let first = &pieces_of_document[0];
+            let count = pieces_of_document.iter().map(|piece| piece.count).sum();
+            self.read.clear();
+            self.shards.read(&first.place, first.from, count, &mut self.read)?;
+            let mut left = self.read.as_slice();
+            for piece in pieces_of_document {
+                let (tokens, after) = left.split_at(piece.count as usize);
+                left = after;
+                let is_first = number == 0;
+                number += 1;
+                let is_last = number == pieces.len();
+                if is_first || !joined {
+                    ids.push(cls);
+                }
+                ids.extend_from_slice(tokens);
+                if is_last || !joined || separated {
+                    ids.push(sep);
+                }
+                if is_last || !joined {
+                    segment_ends.push(ids.len() as u32);
+                }
             }
         }
         Ok(())

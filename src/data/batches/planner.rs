@@ -31,7 +31,7 @@ const ROW_BITS: u32 = 40;
 /// Plans rows, one after the other, epoch after epoch.
 pub(super) struct Planner<D: Documents> {
     documents: D,
-    units: Units,
+    units: Units<D::Place>,
     /// The first mix of sources. Later mixes continue each source in its order.
     first: Mix,
     /// The current mix, once it has changed.

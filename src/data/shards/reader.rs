@@ -52,6 +52,13 @@ pub struct Place {
     pub len: u64,
 }
 
+impl Place {
+    /// The position of a document of `len` tokens in the same shard, which begins `between` tokens later.
+    pub(crate) fn after(self, between: u64, len: u64) -> Self {
+        Self { start: self.start + between, len, ..self }
+    }
+}
+
 /// Location of a shard.
 #[derive(Debug)]
 enum Location {

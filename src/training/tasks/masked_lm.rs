@@ -48,8 +48,13 @@ impl Pretrained for MaskedLm {
     }
 
     fn build(_: &PretrainConfig, model: &ModelConfig, setting: Setting<'_>) -> Result<Self> {
-        let Setting { training, machine, seed, .. } = setting;
-        let mut model = Blueprint::masked_lm(model).initialise(seed, &machine.device)?;
+        let Setting { training, machine, seed, is_beginning, .. } = setting;
+        let blueprint = Blueprint::masked_lm(model);
+        let mut model = if is_beginning {
+            blueprint.initialise(seed, &machine.device)?
+        } else {
+            blueprint.zeros(&machine.device)?
+        };
         model.encoder.gradient_checkpointing = training.gradient_checkpointing.is_on();
         Ok(Self { model }.computing_in(machine.policy.compute)?)
     }

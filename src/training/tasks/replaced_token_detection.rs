@@ -133,8 +133,13 @@ impl Pretrained for ReplacedTokenDetection {
     }
 
     fn build(config: &PretrainConfig, model: &ModelConfig, setting: Setting<'_>) -> Result<Self> {
-        let Setting { training, machine, seed, .. } = setting;
-        let mut pair = blueprint(&config.rtd, model)?.initialise(seed, &machine.device)?;
+        let Setting { training, machine, seed, is_beginning, .. } = setting;
+        let blueprint = blueprint(&config.rtd, model)?;
+        let mut pair = if is_beginning {
+            blueprint.initialise(seed, &machine.device)?
+        } else {
+            blueprint.zeros(&machine.device)?
+        };
         pair.checkpoint_gradients(training.gradient_checkpointing.is_on());
         Self::new(pair, &config.rtd).computing_in(machine.policy.compute)
     }

@@ -240,8 +240,13 @@ impl<A: About> Pretrained for SentencePairs<A> {
     }
 
     fn build(_: &PretrainConfig, model: &ModelConfig, setting: Setting<'_>) -> Result<Self> {
-        let Setting { training, machine, seed, .. } = setting;
-        let mut model = Blueprint::sentence_pairs(model)?.initialise(seed, &machine.device)?;
+        let Setting { training, machine, seed, is_beginning, .. } = setting;
+        let blueprint = Blueprint::sentence_pairs(model)?;
+        let mut model = if is_beginning {
+            blueprint.initialise(seed, &machine.device)?
+        } else {
+            blueprint.zeros(&machine.device)?
+        };
         model.encoder.gradient_checkpointing = training.gradient_checkpointing.is_on();
         Ok(Self::new(model).computing_in(machine.policy.compute)?)
     }

@@ -162,12 +162,20 @@ pub struct Overview {
     pub metric: String,
     /// Names of the run folders, in the order of the rows.
     pub folders: Vec<String>,
+    /// Names of the run folders of candidates that dropped out.
+    pub dropped_out: Vec<String>,
 }
 
 /// Reads the tuning in `folder`, if there is one.
 pub fn overview(folder: &Path) -> Result<Option<Overview>> {
     Ok(TuneRecord::<Value>::read(folder)?.map(|record| Overview {
         table: record.table(),
+        dropped_out: record
+            .candidates
+            .iter()
+            .filter(|candidate| candidate.out_at.is_some())
+            .map(|candidate| candidate.folder.clone())
+            .collect(),
         folders: record.candidates.into_iter().map(|candidate| candidate.folder).collect(),
         metric: record.metric,
     }))

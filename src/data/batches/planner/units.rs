@@ -44,25 +44,25 @@ impl Mix {
 }
 
 /// The mixes of sources, and the chunks of their documents.
-pub(super) struct Units {
+pub(super) struct Units<P> {
     orders: Vec<Order>,
     /// The sources as ranges of documents, with the tokens outside of chunks.
     documents: Vec<SourceRange>,
-    chunks: Option<Chunks>,
+    chunks: Option<Chunks<P>>,
 }
 
 /// The current chunks.
-struct Chunks {
-    index: ChunkIndex,
+struct Chunks<P> {
+    index: ChunkIndex<P>,
     /// The sources as ranges of chunks.
     sources: Vec<SourceRange>,
     /// The window of shards to which the chunks belong; `None` if they are those of all shards.
     window: Option<usize>,
 }
 
-impl Units {
+impl<P: Copy> Units<P> {
     /// The units of `documents` in these orders; a run has at least one order.
-    pub(super) fn new<D: Documents>(
+    pub(super) fn new<D: Documents<Place = P>>(
         documents: &D,
         orders: &[Order],
         sources: &[SourceRange],
@@ -132,7 +132,12 @@ impl Units {
     }
 
     /// Changes to the window of shards of `cursor`, if there are windows and chunks.
-    pub(super) fn enter<D: Documents>(&mut self, documents: &D, first: &Mix, cursor: &Cursor) -> Result<()> {
+    pub(super) fn enter<D: Documents<Place = P>>(
+        &mut self,
+        documents: &D,
+        first: &Mix,
+        cursor: &Cursor,
+    ) -> Result<()> {
         let Some((chunks, windows)) = self.chunks.as_mut().zip(first.documents.windows()) else {
             return Ok(());
         };
@@ -155,13 +160,12 @@ impl Units {
     }
 
     /// The chunk at the position of `cursor`.
-    pub(super) fn chunk<D: Documents>(
+    pub(super) fn chunk<D: Documents<Place = P>>(
         &self,
-        documents: &D,
         first: &Mix,
         mixed: Option<&Mix>,
         cursor: &Cursor,
-    ) -> Result<Found<D::Place>> {
+    ) -> Result<Found<P>> {
         let Cursor { epoch, chunk: index, shard_window, .. } = *cursor;
         let chunks = self.chunks.as_ref().ok_or_else(|| Problem::new("documents are not cut into chunks"))?;
         let (number, moves) = match (&first.chunks, mixed.and_then(|mixed| mixed.chunks.as_ref())) {
@@ -179,7 +183,7 @@ impl Units {
             }
         };
         let Chunk { document, place, document_tokens: tokens, from, count, segment_tokens } =
-            chunks.index.find(documents, number)?;
+            chunks.index.find::<D>(number);
         Ok(Found { document, place, tokens, from, count, segment_tokens, moves })
     }
 }
@@ -253,6 +257,6 @@ impl<D: Documents> Planner<D> {
 
     /// The chunk at the cursor.
     pub(super) fn find_chunk(&self) -> Result<Found<D::Place>> {
-        self.units.chunk(&self.documents, &self.first, self.mixed.as_ref(), &self.cursor)
+        self.units.chunk::<D>(&self.first, self.mixed.as_ref(), &self.cursor)
     }
 }
