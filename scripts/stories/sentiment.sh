@@ -42,6 +42,8 @@ finetune f32 --dry-run "$@" > /dev/null
 if [ -z "$half" ]; then
     half=bf16
     finetune bf16 --dry-run "$@" > /dev/null 2>&1 || half=f16
+else
+    finetune "$half" --dry-run "$@" > /dev/null
 fi
 for type in f32 "$half"; do
     finetune "$type" "$@" > /dev/null

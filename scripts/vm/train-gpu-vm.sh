@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# Pretrains on a rented machine with a GPU that has nothing yet: installs the program, then does what train-local.sh does.
+# Pretrains or fine-tunes on a rented machine with a GPU that has nothing yet: installs the program, then does what
+# train-local.sh does.
 #
 #   scripts/vm/train-gpu-vm.sh --package WHEEL|ARCHIVE --config FILE [OPTIONS, also those of train-local.sh]
 #
 # Options are in scripts/vm/README.md. Run it again after whatever stopped it, as train-local.sh.
 set -euo pipefail
 usage="usage: train-gpu-vm.sh --package WHEEL|ARCHIVE --config FILE [--prefix FOLDER] [--device cuda|cuda:N|cpu]
-       [OPTIONS OF train-local.sh] [-- ARGUMENTS OF PRETRAIN]"
+       [OPTIONS OF train-local.sh] [-- ARGUMENTS OF PRETRAIN OR FINETUNE]"
 
 refuse() { printf 'error: %s\n%s\n' "$1" "$usage" >&2; exit 2; }
 

@@ -51,7 +51,10 @@ checked=$("$program" config check "$config" "${changes[@]}")
 printf '%s\n' "$checked"
 # What the configuration is for.
 command=(pretrain --resume auto) planned=(plan --device here --save ${price:+--price "here=$price"})
-case $checked in *"(configuration of \`finetune\`)") command=(finetune) planned=(finetune --dry-run) ;; esac
+case $checked in *"(configuration of \`finetune\`)") 
+        command=(finetune)
+        planned=(finetune --dry-run ${price:+--set "run.usd_per_hour=$price"})
+        ;; esac
 if [ -n "$fetch" ]; then
     say "data: $fetch"
     bash -c "$fetch"

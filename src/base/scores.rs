@@ -60,6 +60,16 @@ impl Better {
         let best = scored.reduce(|best, next| if self.is_better(next.1, best.1) { next } else { best });
         best.map(|(at, _)| at)
     }
+
+    /// The index of the best score; `None` if several scores are equally good.
+    pub fn only_best_place(self, scores: impl IntoIterator<Item = Option<f64>>) -> Option<usize> {
+        let scores: Vec<Option<f64>> = scores.into_iter().collect();
+        let at = self.best_place(scores.iter().copied())?;
+        let best = scores[at]?;
+        let known = scores.iter().flatten().filter(|score| !score.is_nan());
+        let equal = known.filter(|&&score| !self.is_better(best, score)).count();
+        (equal == 1).then_some(at)
+    }
 }
 
 /// Returns true if `word` is the last word of a name, after an underscore.
@@ -143,6 +153,18 @@ mod tests {
             assert_eq!(better.best_place([Some(f64::NAN), None, Some(0.5), Some(f64::NAN)]), Some(2));
             assert_eq!(better.best_place([Some(f64::NAN), None]), None);
         }
+    }
+
+    #[test]
+    fn a_best_score_that_is_shared_is_nobodys() {
+        for better in [Better::Lower, Better::Higher] {
+            let scores = [Some(f64::NAN), None, Some(0.5), Some(0.25)];
+            assert_eq!(better.only_best_place(scores), better.best_place(scores));
+            assert_eq!(better.only_best_place([Some(0.5), None, Some(0.5)]), None);
+            assert_eq!(better.only_best_place([Some(0.0), Some(-0.0)]), None);
+            assert_eq!(better.only_best_place([None, Some(f64::NAN)]), None);
+        }
+        assert_eq!(Better::Higher.only_best_place([Some(0.25), Some(0.25), Some(0.5)]), Some(2));
     }
 
     #[test]

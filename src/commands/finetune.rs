@@ -32,7 +32,7 @@ use crate::train::resume::{Start, keep_compute};
 use crate::train::signals::{Signals, stopped_by};
 use crate::train::{End, results, used};
 use crate::trials::lanes::Job;
-use crate::trials::{Equipment, cell, lanes};
+use crate::trials::{Equipment, cell, lanes, tune};
 use crate::{config, fs, machine, train};
 
 /// The run of one seed, with its own configuration. A single seed trains in the output folder itself, several
@@ -103,6 +103,7 @@ pub fn run(args: &FinetuneArgs) -> Result<()> {
     };
     cell::require_files([&config])?;
     let note = choose_length(&mut config)?;
+    tune::refuse_run(&config, &config.run.output_dir)?;
     let progress = Progress::detect(terminal::is_quiet());
     progress.run_folder(&config.run.output_dir);
     let mut remote = None;

@@ -42,30 +42,30 @@ pub struct InitArgs {
     #[arg(long, value_name = "PATH", required_unless_present = "train", num_args = 1.., requires = "budget")]
     pub text: Vec<String>,
     /// Field or column that holds the text, of .jsonl, .csv, .tsv and .parquet
-    #[arg(long, value_name = "NAME", default_value = "text")]
+    #[arg(long, value_name = "NAME", default_value = "text", conflicts_with = "train")]
     pub field: String,
     /// Encoding of the text or the labelled files, e.g. `windows-1252`; else UTF-8, or what a byte-order mark
     /// says
     #[arg(long, value_name = "NAME")]
     pub encoding: Option<TextEncoding>,
     /// Unit of a document in plain text; guessed when not given
-    #[arg(long, value_enum)]
+    #[arg(long, value_enum, conflicts_with = "train")]
     pub document: Option<UnitChoice>,
     /// Language of the text, e.g. `fi`: documents in another one are left out
-    #[arg(long, value_name = "CODE", value_parser = language)]
+    #[arg(long, value_name = "CODE", value_parser = language, conflicts_with = "train")]
     pub language: Option<String>,
     /// Family of the model
-    #[arg(long, value_name = "NAME", default_value = "roberta", value_parser = family)]
+    #[arg(long, value_name = "NAME", default_value = "roberta", value_parser = family, conflicts_with = "train")]
     pub family: Family,
     /// How long the run may take, e.g. `10m`, `2h`, `3d`
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub budget: Option<Duration>,
     /// Device of the run: cpu, cuda, cuda:1, auto (the first GPU where there is one), or the name of a GPU
     /// that is not here, e.g. H100, A100, L4, T4, "RTX 4090"
-    #[arg(long, value_name = "DEVICE", default_value = "auto")]
+    #[arg(long, value_name = "DEVICE", default_value = "auto", conflicts_with = "train")]
     pub device: String,
     /// Threads; 0 means one for each core that this process may use
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, conflicts_with = "train")]
     pub threads: usize,
     /// Output file; `-` is standard output [default: `pretrain.yaml`, or `finetune.yaml` with --train]
     #[arg(long, short, value_name = "FILE|-")]

@@ -66,7 +66,13 @@ pub struct PlanArgs {
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..))]
     pub machines: Vec<u16>,
     /// GPUs of each of `--machines`
-    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 8,
+        requires = "machines",
+        value_parser = clap::value_parser!(u16).range(1..=1024)
+    )]
     pub gpus_per_machine: u16,
     /// Networks between `--machines`, in Gb/s
     #[arg(
@@ -74,6 +80,7 @@ pub struct PlanArgs {
         value_name = "GBITS",
         value_delimiter = ',',
         default_values = ["10", "25", "100"],
+        requires = "machines",
         value_parser = gigabits
     )]
     pub network: Vec<f64>,
@@ -162,7 +169,9 @@ pub fn run(args: &PlanArgs) -> Result<()> {
     let mut prices = args.prices.as_deref().map(prices).transpose()?.unwrap_or_default();
     prices.extend_from_slice(&args.price);
     let config = staging::pretraining(args.config.load()?.config, Corpus::Skipped)?;
-    let machine = machine::set_up(&config.run, &config.precision)?;
+    // Rented devices are predicted from data sheets, so that a run on a GPU can be planned without one.
+    let is_here = args.device.contains(&Device::Here);
+    let machine = is_here.then(|| machine::set_up(&config.run, &config.precision)).transpose()?;
     let (config, _) = origin::resolve(&config)?;
     let model = planned_model(&config)?;
     let run = Run {
@@ -174,10 +183,11 @@ pub fn run(args: &PlanArgs) -> Result<()> {
     let progress = Progress::detect(terminal::is_quiet());
     let mut rows = Vec::new();
     for device in &args.device {
-        let (found, watts) = match device {
-            Device::Here => (run.here(&machine, &progress)?, None),
-            Device::Cpu => (run.on_cpu(&progress)?, None),
-            Device::Rented(gpu) => (run.rented(gpu), Some(gpu.watts)),
+        let (found, watts) = match (device, &machine) {
+            (Device::Here, Some(machine)) => (run.here(machine, &progress)?, None),
+            (Device::Here, None) => continue,
+            (Device::Cpu, _) => (run.on_cpu(&progress)?, None),
+            (Device::Rented(gpu), _) => (run.rented(gpu), Some(gpu.watts)),
         };
         let given = prices.iter().rev().find(|(name, _)| name == device.name()).map(|(_, usd)| *usd);
         let usd_per_hour = given.or(match device {

@@ -37,7 +37,7 @@ use crate::train::run::Outcome;
 use crate::train::saved::Resumed;
 use crate::train::signals::{EndAtOnce, Signals, stopped_by};
 use crate::train::{End, decay, used};
-use crate::trials::{Equipment, Probes};
+use crate::trials::{Equipment, Probes, tune};
 use crate::{machine, train};
 
 /// The report has the number of predicted tokens if the evaluation predicted fewer than these.
@@ -57,6 +57,7 @@ pub fn run(args: &PretrainArgs) -> Result<()> {
     if args.resume == Resume::Never {
         refuse_used(&config.run.output_dir)?;
     }
+    tune::refuse_run(&config, &config.run.output_dir)?;
     let progress = Progress::detect(terminal::is_quiet());
     progress.run_folder(&config.run.output_dir);
     let mut remote = None;
@@ -257,7 +258,7 @@ fn worse_than_frequencies(results: &BTreeMap<String, f64>) -> Option<String> {
         format!(
             "the model is worse than guessing by frequency alone: its loss on masked words is {loss:.4}, the unigram \
              baseline {baseline:.4}; train longer (`training.max_steps`), with another `training.learning_rate` or \
-             larger updates (`training.train_batch_size`)"
+             larger updates (`training.gradient_accumulation_steps`)"
         )
     })
 }

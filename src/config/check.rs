@@ -70,6 +70,8 @@ pub(super) fn unknown_key(place: Place, key: &str, path: &str, table: &Shape, ro
     let elsewhere = if family.is_some() { Vec::new() } else { places(root, name_of(key)) };
     let hint = if [INCLUDE, PROFILES].contains(&key) {
         format!("`{key}` stands at the top of a file")
+    } else if path == MODEL && key.to_lowercase().starts_with("deberta") {
+        "write `deberta-v2`, which is DeBERTa-v2 and v3".to_string()
     } else if path == MODEL && foreign::is_family(key) {
         format!("this family is not built; those that are: {}", Family::names("and"))
     } else if let Some((family, own)) = family.and_then(|family| Some((family, family.key(key)?)))

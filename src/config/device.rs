@@ -31,8 +31,9 @@ impl DeviceChoice {
         }
     }
 
-    /// Returns the device with a name, also for `cuda:0`.
+    /// Returns the device with a name, also for `cuda:0` and `gpu`.
     pub fn named(name: &str) -> Option<Self> {
+        let name = if name == "gpu" { "cuda" } else { name };
         let all = [Self::Auto, Self::Cpu].into_iter().chain((0..MOST_GPUS).map(Self::Cuda));
         if name == "cuda:0" {
             Some(Self::Cuda(0))

@@ -124,7 +124,7 @@ pub(super) fn is_family(name: &str) -> bool {
 /// Returns a hint for a `model` that is a text instead of a table (`wants_table`), or the reverse.
 pub(super) fn model_hint(wants_table: bool) -> &'static str {
     if wants_table {
-        "pretraining makes a new model: put its family's table below it; a model folder is for `finetune`"
+        "put the table of a family below it, for a new model, or `path: FOLDER`, to continue a trained one"
     } else {
         "fine-tuning starts from a model folder: name it; a family is for `pretrain`"
     }

@@ -109,16 +109,44 @@ fn listed(runs: &[Run]) -> Vec<&str> {
     names
 }
 
+/// Largest relative difference of two unigram losses of the same tokens: versions may sum in another order.
+const SAME_UNIGRAM_LOSS: f64 = 1e-9;
+
+/// Returns why the scores of pretraining runs cannot be compared, a sentence: they are means over tokens, and
+/// another tokenizer cuts a text into other tokens. `None` if the runs recorded no such reason.
+pub(super) fn obstacle(runs: &[Run]) -> Option<&'static str> {
+    let is_pretrained = |run: &&Run| run.tokenizer.is_some() || run.score("unigram_loss").is_some();
+    let has_loss = |run: &&Run| run.score(run.token_loss()).is_some();
+    let scored: Vec<&Run> = runs.iter().filter(is_pretrained).filter(has_loss).collect();
+    let tokenizers: BTreeSet<&str> = scored.iter().filter_map(|run| run.tokenizer.as_deref()).collect();
+    if tokenizers.len() > 1 {
+        return Some("Tokenizers differ: losses per token do not compare.");
+    }
+    // The unigram loss depends only on the tokens of the validation data.
+    let unigram = scored.iter().filter_map(|run| run.score("unigram_loss"));
+    let unigram: Vec<f64> = unigram.filter(|loss| loss.is_finite()).collect();
+    let first = *unigram.first()?;
+    if unigram.iter().all(|loss| (loss - first).abs() <= SAME_UNIGRAM_LOSS * first.abs()) {
+        return None;
+    }
+    Some(if scored.iter().all(|run| run.tokenizer.is_some()) {
+        "Validation data differ: losses per token do not compare."
+    } else {
+        "Tokenizers or validation data differ: losses per token do not compare."
+    })
+}
+
 /// Returns the row of a score with the runs that it `applies` to. The best one is marked if they can be
-/// compared: they have the same task, and not all have the same value.
+/// compared: they have the same task, tokenizer and validation data, and not all have the same value.
 fn score_fact(runs: &[Run], name: &str, title: String, applies: fn(&Run) -> bool) -> Fact {
     let values: Vec<Option<f64>> = runs.iter().map(|run| run.score(name).filter(|_| applies(run))).collect();
     let unit = unit_of(runs, name);
     let tasks: BTreeSet<&str> = runs.iter().filter_map(|run| run.key("task")).collect();
     let known: Vec<u64> = values.iter().flatten().map(|value| value.to_bits()).collect();
     let differ = known.windows(2).any(|pair| pair[0] != pair[1]);
-    let is_compared = differ && tasks.len() <= 1 && !is_baseline(name) && unit != Unit::Count;
-    let best = is_compared.then(|| Better::of(name).best_place(values.iter().copied())).flatten();
+    let is_score = !is_baseline(name) && unit != Unit::Count;
+    let is_compared = differ && is_score && tasks.len() <= 1 && obstacle(runs).is_none();
+    let best = is_compared.then(|| Better::of(name).only_best_place(values.iter().copied())).flatten();
     let cells = values.iter().map(|value| value.map(|value| unit.text(value))).collect();
     Fact { title, cells, best }
 }

@@ -43,11 +43,13 @@ pub fn page(runs: &[Run], name: Option<&str>, folder: Option<&Path>) -> String {
     });
     let mut time = parts::bars(runs);
     time.push(table::facts(runs, &facts::time(runs)));
+    let mut results = vec![means(runs), table::facts(runs, &facts::results(runs))];
+    results.extend(facts::obstacle(runs).map(Block::note));
     let gaps = gaps.iter().map(|gap| vec![Block::Quoted(gap.as_str().into())]);
     let sections = [
         ("Settings", sweep.map_or(Vec::new(), |sweep| settings::section(&sweep, runs))),
         ("Tuning", tuning),
-        ("Results", vec![means(runs), table::facts(runs, &facts::results(runs))]),
+        ("Results", results),
         ("What differs", differences(runs)),
         ("What went wrong", wrong::section(runs)),
         ("Curves", curves::section(runs)),

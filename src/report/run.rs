@@ -20,6 +20,7 @@ use crate::report::units::Unit;
 use crate::telemetry::MetricsLog;
 use crate::train::results;
 use crate::train::run_folder::{MACHINE, METRICS};
+use crate::train::saved::INPUTS;
 use crate::{config, fs};
 
 /// Largest configuration or `machine.json` that is read, in bytes; real ones are much smaller.
@@ -48,6 +49,8 @@ pub struct Run {
     pub(super) keys: Vec<(String, String)>,
     /// Text of `config.yaml`, the resolved configuration.
     pub(super) yaml: String,
+    /// Fingerprint of the tokenizer of a pretraining run, from its newest checkpoint.
+    pub(super) tokenizer: Option<String>,
     /// Content of `machine.json`, the machine that the run was computed on.
     pub(super) machine: Map<String, Value>,
     /// Folder of the prepared corpus, and its report.
@@ -102,6 +105,7 @@ impl Run {
             curves,
             keys,
             yaml,
+            tokenizer: tokenizer_of_checkpoint(path),
             machine: gaps.or_default(machine(&path.join(MACHINE))),
             corpus: None,
             predictions: gaps.or_default(predictions::read(path)),
@@ -253,11 +257,21 @@ fn machine(path: &Path) -> Result<Map<String, Value>> {
 
 /// Reads the planned number of updates of the whole run from the newest checkpoint.
 fn steps_of_checkpoint(folder: &Path) -> Option<u64> {
+    let state = json_of_checkpoint(folder, "trainer_state.json", STATE_CAP_BYTES)?;
+    state.get("max_steps")?.as_u64().filter(|steps| *steps > 0)
+}
+
+/// Reads the fingerprint of the tokenizer from the newest checkpoint of a pretraining run.
+fn tokenizer_of_checkpoint(folder: &Path) -> Option<String> {
+    let inputs = json_of_checkpoint(folder, INPUTS, CAP_BYTES)?;
+    inputs.get("tokenizer")?.as_str().map(str::to_string)
+}
+
+/// Reads a JSON file of the newest checkpoint; `None` if it is missing or broken.
+fn json_of_checkpoint(folder: &Path, name: &str, cap_bytes: u64) -> Option<Value> {
     let store = CheckpointStore::new(folder);
     let newest = store.path_of(*store.steps().ok()?.last()?);
-    let text = fs::read_text_capped(&newest.join("trainer_state.json"), STATE_CAP_BYTES).ok()?;
-    let state: Value = serde_json::from_str(&text).ok()?;
-    state.get("max_steps")?.as_u64().filter(|steps| *steps > 0)
+    serde_json::from_str(&fs::read_text_capped(&newest.join(name), cap_bytes).ok()?).ok()
 }
 
 /// Returns the unit of a tag or score of these runs: the loss of a regression is a squared distance.

@@ -145,6 +145,32 @@ fn several_runs_are_drawn_over_each_other_and_compared() {
     );
 }
 
+#[test]
+fn losses_over_other_tokens_are_not_ranked() {
+    let root = tempfile::tempdir().unwrap();
+    let folders = [pretrained(root.path(), "one", 7, 4.36), pretrained(root.path(), "two", 7, 4.25)];
+    let page = page_of(&folders);
+    assert!(page.contains("class=\"best\"") && !page.contains("do not compare"), "the same validation data");
+    let results = "{\"eval_loss\":4.25,\"eval_accuracy\":0.3,\"eval_perplexity\":70.1,\
+        \"eval_unigram_loss\":6.125,\"train_runtime\":100}";
+    write(&folders[1], "all_results.json", results);
+    let assert_unranked = |reason: &str| {
+        let page = page_of(&folders);
+        assert_whole(&page);
+        assert!(!page.contains("class=\"best\""), "{reason}");
+        let note = format!(">{reason}: losses per token do not compare.<");
+        assert_eq!(page.matches(&note).count(), 1, "{reason}: {page}");
+    };
+    assert_unranked("Tokenizers or validation data differ");
+    for (tokenizers, reason) in [(["a", "a"], "Validation data differ"), (["a", "b"], "Tokenizers differ")] {
+        for (folder, tokenizer) in folders.iter().zip(tokenizers) {
+            let inputs = format!("{{\"data.sources\":\"c\",\"tokenizer\":\"{tokenizer}\"}}");
+            write(&folder.join("checkpoint-100/trainer"), "inputs.json", &inputs);
+        }
+        assert_unranked(reason);
+    }
+}
+
 fn json(text: &str) -> String {
     serde_json::to_string(text).unwrap()
 }

@@ -9,6 +9,7 @@ pub mod comparison;
 pub mod curve;
 mod equipment;
 mod forecast;
+mod grid_folder;
 pub mod lanes;
 mod means;
 pub mod probes;

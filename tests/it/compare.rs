@@ -210,3 +210,44 @@ fn what_cannot_be_compared_is_named_before_anything_is_trained() {
     let checked = place.program(&["config", "check", "tasks.yaml"], "");
     checked.refused(2, &["tasks.yaml:7:5: two tasks are called `animals`"]);
 }
+
+#[test]
+fn a_comparison_and_other_commands_have_folders_of_their_own() {
+    let place = workplace();
+    let tasks = "seeds: [1]\ndata: {max_seq_length: 32}\ntraining: {max_steps: 1}\ntasks:\n\
+                 - {name: animals, data: {train_file: train.csv, eval_file: dev.csv}}\n";
+    fs::write(place.path("tasks.yaml"), tasks).unwrap();
+    let tune = ["finetune", "--task", "classify", "--model", "run/final", "--train", "train.csv"];
+    let tune = [&tune[..], &["--eval", "dev.csv", "--max-steps", "1"]].concat();
+    place.program(&[&tune[..], &["--seeds", "1,2", "--output-dir", "tuned"]].concat(), "").ok();
+    let small = ["--no-baselines", "--output-dir"];
+    let before = [place.tree_of("tuned"), place.tree()];
+    for more in [&["--dry-run"][..], &[]] {
+        for (folder, words) in [
+            ("tuned", "tuned: holds `seed-1` of a run with several seeds"),
+            ("run", "run: holds `final` of a run with one seed"),
+        ] {
+            let arguments = [&COMPARE[..COMPARE.len() - 2], &small, &[folder], more].concat();
+            place.program(&arguments, "").refused(2, &[words, "hint: choose another `run.output_dir`"]);
+        }
+    }
+    assert_same_tree(&before[0], &place.tree_of("tuned"));
+    assert_same_tree(&before[1], &place.tree());
+
+    let whole = compare(&place, &["--no-baselines"]).ok();
+    let words = ["out: holds `compare.json` of a comparison", "hint: choose another `run.output_dir`"];
+    let before = place.tree_of("out");
+    for more in [&["--dry-run"][..], &[]] {
+        place.run(&["run.output_dir=out"], more).refused(2, &words);
+        for runs in [&[][..], &["--seeds", "1,2"], &["--sweep", "learning_rate=1e-4,1e-3"]] {
+            let arguments = [&tune[..], &["--output-dir", "out"], runs, more].concat();
+            place.program(&arguments, "").refused(2, &words);
+        }
+    }
+    assert_same_tree(&before, &place.tree_of("out"));
+    // As if it had been interrupted before it had results.
+    fs::remove_file(place.path("out/compare.json")).unwrap();
+    let begun = ["out: holds `animals` of a comparison"];
+    place.run(&["run.output_dir=out"], &["--dry-run"]).refused(2, &begun);
+    assert_eq!(compare(&place, &["--no-baselines"]).ok().stdout, whole.stdout);
+}

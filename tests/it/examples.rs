@@ -239,9 +239,13 @@ fn furnished() -> Workplace {
 fn furnished_for_pages() -> Workplace {
     let place = furnished();
     let short = fs::read_to_string(place.path("quickstart.yaml")).unwrap();
-    for (name, folder) in
-        [("mine", "pretrain"), ("novels", "novels"), ("roberta", "roberta"), ("shallow", "shallow")]
-    {
+    let electra = short.replace("roberta: {", "electra: {embedding_size: 32, ").replace("<mask>", "[MASK]");
+    write(
+        &place,
+        "shallow.yaml",
+        &(electra.replace("runs/quickstart", "runs/shallow") + "task: masked_lm\n"),
+    );
+    for (name, folder) in [("mine", "pretrain"), ("novels", "novels"), ("roberta", "roberta")] {
         write(&place, &format!("{name}.yaml"), &short.replace("runs/quickstart", &format!("runs/{folder}")));
     }
     write(&place, "run_mlm.json", RUN_MLM);

@@ -76,7 +76,7 @@ fn pretraining_finds_the_rate_that_learns_and_comes_through_interruptions_with_t
     assert!(place.run_path("learning_rate=1e-9/metrics.jsonl").exists() && !place.run_path("speed").exists());
 
     let page = place.program(&["report", "run", "-o", "-"], "").ok().stdout;
-    assert_eq!(page.matches("dropped out of the tuning at step 13").count(), 2, "{page}");
+    assert_eq!(page.matches("dropped out of the tuning at step 13").count(), 1, "{page}");
     assert!(!page.contains("run the same command to continue"), "{page}");
 
     let before = place.tree();
@@ -84,8 +84,19 @@ fn pretraining_finds_the_rate_that_learns_and_comes_through_interruptions_with_t
     assert_eq!(again.stdout, whole.stdout);
     assert_same_tree(&before, &place.tree());
 
+    // No other run than that of the winner is trained in the folder of a tuning.
+    for more in [&["--dry-run"][..], &[]] {
+        let words =
+            ["run: holds `tune.json` of a tuning", "hint: choose another", "`tune.yaml`, may be trained"];
+        place.run(&["training.learning_rate=1e-4"], more).refused(2, &words);
+    }
+    assert_same_tree(&before, &place.tree());
+
     // The winner was trained in two sittings, and ends in the bytes of a single one.
+    place.program(&["pretrain", "--config", "run/tune.yaml", "--dry-run"], "").ok();
     place.program(&["pretrain", "--config", "run/tune.yaml"], "").ok();
+    let again = place.program(&["pretrain", "--config", "run/tune.yaml"], "").ok().stdout;
+    assert!(again.contains("this run is complete"), "{again}");
     let model = |name: &str| fs::read(place.run_path(name).join("final/model.safetensors")).unwrap();
     assert!(model("") == model("learning_rate=3e-3"), "pauses change a byte");
     assert_eq!(tune(&place, &[], &RATES).ok().stdout, whole.stdout, "next to the final run");

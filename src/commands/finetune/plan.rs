@@ -18,8 +18,9 @@ use crate::quantity::format_count;
 use crate::tasks::list;
 use crate::tasks::list::FinetunedVisitor;
 use crate::tasks::run::{Kind, total_steps};
-use crate::tasks::target::{Examples, Target};
+use crate::tasks::target::{Examples, Target, best};
 use crate::train::resume::Start;
+use crate::train::run::best_score;
 use crate::train::{batch_size, used};
 use crate::trials::{cell, lanes};
 use crate::{machine, trials};
@@ -155,6 +156,9 @@ impl FinetunedVisitor for PlanLines<'_> {
         if examples.num_train() == 0 {
             return Err(Problem::usage("leaves no example to train on").at("data.train_file").into());
         }
+        // A run reports these problems before it trains.
+        examples.target.objective(&config.training, &examples.train.gold)?;
+        best_score(&config.training, best::<T>(), &examples.target.score_names())?;
         let shapes = examples.kind(config, &folder).shapes()?;
         let fit = batch_size::fit(&config.training, &shapes, machine)?;
         let shape = &shapes.model.encoder;

@@ -111,6 +111,7 @@ pub(super) fn run(
     };
     let yaml = facts.to_yaml();
     if output == Path::new("-") {
+        notes.iter().for_each(|note| terminal::note(&terminal::printable(note)));
         return print(yaml.lines());
     }
     fs::write_bytes(output, yaml.as_bytes())?;
@@ -151,10 +152,20 @@ fn tagging(encoding: Option<TextEncoding>) -> Tagging<'static> {
     Tagging { columns: SentenceColumns { encoding, ..SentenceColumns::default() }, ..Tagging::default() }
 }
 
+/// A note on the files of a folder or a pattern, all of which are trained on.
+fn files_note(files: &[PathBuf]) -> Option<String> {
+    let names: Vec<String> = files.iter().map(|file| format!("`{}`", file.display())).collect();
+    (names.len() > 1).then(|| {
+        format!("note: all of {} are trained on; name a file to evaluate on by `--eval`", names.join(", "))
+    })
+}
+
 /// Reads files of tagged words.
 fn tagged(train: &Path, encoding: Option<TextEncoding>) -> Result<Found> {
     let mut found = Found::default();
-    for path in files_of(train)? {
+    let files = files_of(train)?;
+    found.notes.extend(files_note(&files));
+    for path in files {
         let file = read_tagged(&path, &tagging(encoding))?;
         found.notes.extend(file.notes(&path));
         found.tag_scheme = Some(name_of(&file.scheme));
@@ -184,6 +195,7 @@ fn texts(
     };
     let mut columns = guess_columns(first, known, has_numbers)?;
     let mut found = Found::default();
+    found.notes.extend(files_note(&files));
     for path in &files {
         for example in read_examples(path, &columns_to_read(&columns, encoding, has_numbers))? {
             example.label.iter().chain(&example.labels).for_each(|label| found.count(label));

@@ -98,11 +98,7 @@ pub(super) fn pretrain(
         row(name, format!("{state} in `{}`", folder.display()));
     }
     if !fs::exists(&folder.join("shards/manifest.json")) {
-        row(
-            "disk for data",
-            Space::predict(&config)
-                .map_or_else(|e| format!("cannot be told: {e}"), |space| space.to_string()),
-        );
+        row("disk for data", Space::predict(&config)?.to_string());
     }
     let outlook = outlook.map(|text| format!(", {text}")).unwrap_or_default();
     row("output", format!("{}{outlook}", config.run.output_dir.display()));

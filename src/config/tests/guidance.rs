@@ -12,12 +12,12 @@ fn a_configuration_of_the_other_kind_is_named_as_such() {
     ");
     insta::assert_snapshot!(load_labelled(SMALL, &[]).expect_err("is wrong"), @"
     error: a.yaml: is a configuration of `pretrain`, and one of `finetune` is wanted
-      hint: `mlmtrain pretrain --config FILE` trains by it; with `--dry-run` it tells sizes, time and cost
+      hint: `mlmtrain pretrain --config FILE` trains by it; `mlmtrain plan` tells time and cost
     ");
     let folder = "model: runs/a/final\ndata: {sources: [{files: [a.txt]}]}\n";
     insta::assert_snapshot!(problems(folder, &[]), @"
     error: a.yaml:1:8: `model` wants a table of keys, not the text `runs/a/final`
-      hint: pretraining makes a new model: put its family's table below it; a model folder is for `finetune`
+      hint: put the table of a family below it, for a new model, or `path: FOLDER`, to continue a trained one
     ");
     let family = "model: {roberta: {}}\ndata: {train_file: a.csv, eval_file: b.csv}\n";
     insta::assert_snapshot!(load_labelled(family, &[]).expect_err("is wrong"), @"
@@ -30,7 +30,7 @@ fn a_configuration_of_the_other_kind_is_named_as_such() {
 fn the_error_for_an_unsupported_family_names_the_supported_ones() {
     insta::assert_snapshot!(problems_of_family("deberta_v3"), @"
     error: a.yaml:2:9: unknown key `deberta_v3` in `model`
-      hint: this family is not built; those that are: `roberta`, `bert`, `electra`, `modernbert`, `deberta-v2`, `distilbert`, `xlm-roberta`, `camembert`, `albert`, `mpnet` and `neobert`
+      hint: write `deberta-v2`, which is DeBERTa-v2 and v3
     ");
     insta::assert_snapshot!(problems_of_family("squeezebert"), @"
     error: a.yaml:2:9: unknown key `squeezebert` in `model`

@@ -126,7 +126,10 @@ impl Source {
     fn no_texts(&self) -> Problem {
         Problem::usage("is a file of words, and only a model that tags words reads them")
             .at(&self.name)
-            .hint("give it texts: `--format text`, `csv`, `tsv` or `jsonl`")
+            .hint(
+                "`finetune --task token-classify` trains on it; `predict` takes texts with `--format text`, `csv`, \
+                 `tsv` or `jsonl`",
+            )
     }
 
     /// Splits the source into rows.

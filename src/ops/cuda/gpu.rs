@@ -56,7 +56,7 @@ impl Unavailable {
     /// Returns advice on how to fix the problem.
     pub fn hint(&self) -> &'static str {
         match self {
-            Self::NotBuilt => "build it with `cargo build --release --features cuda` (README, \"On a GPU\")",
+            Self::NotBuilt => "build it with `cargo build --release --features cuda` (configs/guides/gpu.md)",
             Self::DriverMissing => {
                 "install the driver of the GPU, 580 or newer (`nvidia-smi` must work); in a container, give it the \
                  GPU (`docker run --gpus all`)"

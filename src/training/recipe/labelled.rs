@@ -179,7 +179,14 @@ impl LabelledFacts {
         yaml.line(0, "training:");
         yaml.line(2, &format!("per_device_train_batch_size: {rows}"));
         yaml.line(2, &format!("num_train_epochs: {epochs}"));
-        yaml.why(2, "Small models want a higher one.");
+        yaml.why(
+            2,
+            if is_wide {
+                "As for base models; models of up to 256 wide want more, such as 3.0e-4."
+            } else {
+                "Small models want a higher one than 5.0e-5."
+            },
+        );
         yaml.line(2, if is_wide { "learning_rate: 5.0e-5" } else { "learning_rate: 3.0e-4" });
         yaml.line(2, "warmup_steps: 0.1");
         yaml.line(2, "weight_decay: 0.01");

@@ -325,7 +325,10 @@ fn log_inputs(inputs: Inputs, progress: &Progress) -> Inputs {
 
 /// The score that decides which evaluation is best, and its direction: that of the configuration, otherwise
 /// that of the task.
-fn best_score(
+///
+/// # Errors
+/// Returns an error if the configuration names a score that is not among `names`.
+pub fn best_score(
     training: &TrainingConfig,
     (own, better): (&str, Better),
     names: &[String],

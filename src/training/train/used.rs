@@ -20,7 +20,7 @@ use base::error::Problem;
 use base::fs;
 use base::fs::Output;
 use config::{AnyLoaded, Change, compare_for_resume, for_seed_folder, refuse_other_length, to_yaml};
-use model::checkpoint::CheckpointStore;
+use model::checkpoint::{Checkpoint, CheckpointStore};
 
 /// The configuration file of a run in its folder.
 const CONFIG_YAML: &str = "config.yaml";
@@ -101,7 +101,10 @@ pub fn outlook<C: Serialize + DeserializeOwned>(
     }
     let store = CheckpointStore::new(output);
     let newest = match start {
-        Start::At(path) => return Ok(Some(format!("resumes from `{}`", path.display()))),
+        Start::At(path) => {
+            Checkpoint::open(path)?;
+            return Ok(Some(format!("resumes from `{}`", path.display())));
+        }
         Start::Fresh => None,
         Start::Auto | Start::Again => store.steps()?.last().copied(),
     };
@@ -119,8 +122,17 @@ pub fn outlook<C: Serialize + DeserializeOwned>(
 /// Returns the keys that differ from the configuration that the run of a folder has written, if it has
 /// written one.
 fn changes_since<C: Serialize + DeserializeOwned>(output: &Path, config: &C) -> Result<Vec<Change>> {
-    let has_run = [CONFIG_YAML, MACHINE].iter().all(|name| fs::exists(&output.join(name)));
-    if has_run { require_same(output, config) } else { Ok(Vec::new()) }
+    if is_run(output) { require_same(output, config) } else { Ok(Vec::new()) }
+}
+
+/// Returns true if an ordinary run has begun in this folder, with one seed or with several.
+pub fn has_run(output: &Path) -> Result<bool> {
+    Ok(is_run(output) || seed_folder(output)?.is_some())
+}
+
+/// Returns true for the folder of a run that has written its configuration and its machine.
+fn is_run(folder: &Path) -> bool {
+    [CONFIG_YAML, MACHINE].iter().all(|name| fs::exists(&folder.join(name)))
 }
 
 /// Returns true if the run of this checkpoint is finished. A checkpoint that cannot be read counts as
@@ -170,10 +182,28 @@ pub fn refuse_single(output: &Path) -> Result<()> {
     }
 }
 
+/// Refuses a folder for the cells of a command if it contains the runs of several seeds.
+pub fn refuse_seeds(output: &Path) -> Result<()> {
+    match seed_folder(output)? {
+        Some(name) => Err(used(output, &name, "of a run with several seeds").into()),
+        None => Ok(()),
+    }
+}
+
 fn used(output: &Path, name: &str, what: &str) -> Problem {
     Problem::usage(format!("holds `{name}` {what}"))
         .at(output.display())
         .hint("choose another `run.output_dir`, or move this folder away; to go on with its run, restore a checkpoint")
+}
+
+/// The name of a folder `seed-N` in `output` with the run of a seed, if there is one.
+fn seed_folder(output: &Path) -> Result<Option<String>> {
+    let mut runs = fs::list(output)?.into_iter().filter(|path| fs::exists(&path.join(CONFIG_YAML)));
+    Ok(runs.find_map(|path| {
+        let name = path.file_name()?.to_str()?;
+        name.strip_prefix("seed-")?.parse::<u64>().ok()?;
+        Some(name.to_string())
+    }))
 }
 
 /// The first of `names` that exists in the folder `output`.

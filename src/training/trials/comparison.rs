@@ -27,7 +27,8 @@ use crate::trials::comparison::protocol::ProtocolResult;
 use crate::trials::comparison::result::{ModelSize, Row, RowKind, TaskResult};
 use crate::trials::equipment::Equipment;
 use crate::trials::forecast::Forecast;
-use crate::trials::{lanes, record};
+use crate::trials::grid_folder::Grid;
+use crate::trials::{grid_folder, lanes, record};
 use base::error::Problem;
 use base::fs;
 use base::fs::FolderLock;
@@ -149,10 +150,11 @@ fn follows_protocol(tasks: &[NamedTask]) -> bool {
     tasks.iter().any(|task| task.protocol.is_some())
 }
 
-/// Refuses an output folder with tables that no comparison has written.
+/// Refuses an output folder with tables that no comparison has written, or with the runs of another command.
 pub fn refuse_used(tasks: &[NamedTask], output: &Path) -> Result<()> {
     let more = follows_protocol(tasks).then_some(protocol_files::EVERY_EVAL_EVER);
-    used::refuse_for_many(output, &files::FILES.into_iter().chain(more).collect::<Vec<_>>())
+    used::refuse_for_many(output, &files::FILES.into_iter().chain(more).collect::<Vec<_>>())?;
+    grid_folder::refuse_used(output, Grid::Comparison)
 }
 
 fn folder(output: &Path, task: &NamedTask, name: &str, seed: u64) -> PathBuf {

@@ -9,7 +9,7 @@ use crate::tasks::target::Column;
 use crate::trials::means::mean_and_deviation;
 use base::pages::table::Table;
 use base::scores::{Better, mean, sample_std};
-use config::Sweep;
+use config::{Setting, Sweep};
 
 /// The run of a setting with one seed.
 #[derive(Debug, Clone)]
@@ -135,13 +135,19 @@ impl Summary<'_> {
 
     /// Returns the values that a setting gives the swept keys, by the paths of the keys.
     fn key_values(&self, setting: usize) -> Map<String, Value> {
-        let config = config::saved(&self.sweep.settings[setting].config);
-        let values = self.sweep.keys.iter().map(|key| {
-            let value = config.pointer(&format!("/{}", key.replace('.', "/")));
-            (key.clone(), value.cloned().unwrap_or_default())
-        });
-        Map::from_iter([("setting".to_string(), values.collect::<Map<_, _>>().into())])
+        let values = swept_values(&self.sweep.keys, &self.sweep.settings[setting]);
+        Map::from_iter([("setting".to_string(), values)])
     }
+}
+
+/// Returns the values that a setting gives the swept keys, by the paths of the keys, as in `sweep.json`.
+pub(super) fn swept_values(keys: &[String], setting: &Setting) -> Value {
+    let config = config::saved(&setting.config);
+    let values = keys.iter().map(|key| {
+        let value = config.pointer(&format!("/{}", key.replace('.', "/")));
+        (key.clone(), value.cloned().unwrap_or_default())
+    });
+    values.collect::<Map<String, Value>>().into()
 }
 
 /// Returns the last part of each dotted path, or the whole path if two paths end in the same part.

@@ -18,8 +18,9 @@ use crate::trials::cell::{Cell, Done, file_name, require_files};
 use crate::trials::curve::{Curve, Point};
 use crate::trials::equipment::Equipment;
 use crate::trials::forecast::Forecast;
-use crate::trials::summary::{SeedRun, Summary, short_names};
-use crate::trials::{lanes, record};
+use crate::trials::grid_folder::{Grid, WITHOUT_KEYS};
+use crate::trials::summary::{SeedRun, Summary, short_names, swept_values};
+use crate::trials::{grid_folder, lanes, record};
 use base::error::Problem;
 use base::fs;
 use base::fs::FolderLock;
@@ -32,7 +33,7 @@ use model::interop::{PretrainedFolder, read_folder};
 pub const BEST: &str = "best";
 
 /// Name of the file with all scores of a sweep.
-pub const RESULTS: &str = "sweep.json";
+pub const RESULTS: &str = Grid::Sweep.results();
 
 /// Key of a learning curve in that file.
 const CURVE: &str = "learning_curve";
@@ -147,10 +148,15 @@ impl FinetunedVisitor for SweepRun<'_> {
     }
 }
 
-/// Refuses the folder of another command, or of another kind of sweep.
+/// Refuses the folder of another command, or of a sweep with other keys or with more values.
 pub fn refuse_used(sweep: &Sweep, output: &Path) -> Result<()> {
     used::refuse_for_many(output, &[RESULTS, "sweep.md", "learning_curve.svg", BEST])?;
-    refuse_other_kind(sweep, output)
+    grid_folder::refuse_used(output, Grid::Sweep)?;
+    if fs::exists(&output.join(RESULTS)) {
+        refuse_other_results(sweep, output)
+    } else {
+        refuse_other_cells(sweep, output)
+    }
 }
 
 /// Returns the cells of a sweep, in their order.
@@ -183,7 +189,7 @@ fn cells(sweep: &Sweep, setting: &Setting, output: &Path) -> Vec<Cell> {
     let folder: Vec<String> = pairs.map(|(name, value)| format!("{name}={}", file_name(value))).collect();
     // Without swept keys the folder is `sweep`, apart from the folders of `finetune --seeds`, whose weights a
     // sweep must not remove.
-    let above = output.join(if folder.is_empty() { "sweep".to_string() } else { folder.join(",") });
+    let above = output.join(if folder.is_empty() { WITHOUT_KEYS.to_string() } else { folder.join(",") });
     sweep
         .seeds
         .iter()
@@ -250,26 +256,66 @@ fn is_curve(sweep: &Sweep) -> bool {
     sweep.keys.len() == 1 && sweep.keys[0] == "data.max_train_fraction"
 }
 
-/// Refuses a learning curve in the folder of another sweep, and the reverse: each would replace the table and
-/// the best model of the other.
-fn refuse_other_kind(sweep: &Sweep, output: &Path) -> Result<()> {
+/// Refuses the folder of a complete sweep over other keys, or of one with runs that this sweep does not have:
+/// its table and its best model would be replaced.
+fn refuse_other_results(sweep: &Sweep, output: &Path) -> Result<()> {
     let path = output.join(RESULTS);
-    if !fs::exists(&path) {
-        return Ok(());
-    }
     let found: Value = serde_json::from_slice(&fs::read_capped(&path, RESULTS_CAP_BYTES)?).map_err(|e| {
         let problem = Problem::new(format!("is no result of a sweep: {e}")).at(path.display());
         problem.hint("remove the file; the same sweep writes it again")
     })?;
-    let was_curve = found.get(CURVE).is_some();
-    if was_curve == is_curve(sweep) {
+    let rows = found["settings"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let problem = if rows.iter().any(|row| !has_keys(&row["setting"], &sweep.keys)) {
+        let is_curve = found.get(CURVE).is_some();
+        let other = if is_curve { "a learning curve" } else { "a sweep over other keys" };
+        Problem::usage(format!("holds the results of {other}, which this run would replace"))
+            .hint("choose another folder with `--output-dir`")
+    } else if let Some(folder) = left_out(sweep, rows) {
+        Problem::usage(format!("holds the results of `{folder}`, which this sweep would leave out"))
+            .hint("name the earlier values and seeds as well, or choose another folder with `--output-dir`")
+    } else {
         return Ok(());
+    };
+    Err(problem.at(path.display()).into())
+}
+
+/// Refuses the folder of an interrupted sweep over other keys, which has cells and no results yet.
+fn refuse_other_cells(sweep: &Sweep, output: &Path) -> Result<()> {
+    let mut own = short_names(&sweep.keys);
+    own.sort_unstable();
+    for name in grid_folder::settings_in(output)? {
+        let mut keys = grid_folder::swept_keys(&name).unwrap_or_default();
+        keys.sort_unstable();
+        if keys != own {
+            return Err(Problem::usage(format!("holds `{name}` of a sweep over other keys"))
+                .at(output.display())
+                .hint("choose another folder with `--output-dir`")
+                .into());
+        }
     }
-    let other = if was_curve { "a learning curve" } else { "a sweep over other keys" };
-    Err(Problem::usage(format!("holds the results of {other}, which this run would replace"))
-        .at(path.display())
-        .hint("choose another folder with `--output-dir`")
-        .into())
+    Ok(())
+}
+
+/// Returns true if a setting in the results of a sweep has values of exactly these keys.
+fn has_keys(setting: &Value, keys: &[String]) -> bool {
+    let values = setting.as_object();
+    values.is_some_and(|values| values.len() == keys.len() && keys.iter().all(|key| values.contains_key(key)))
+}
+
+/// The folder of the first run in the results of a sweep that is none of the runs of `sweep`.
+fn left_out<'a>(sweep: &Sweep, rows: &'a [Value]) -> Option<&'a str> {
+    let settings: Vec<Value> =
+        sweep.settings.iter().map(|setting| swept_values(&sweep.keys, setting)).collect();
+    for row in rows {
+        let has_setting = settings.contains(&row["setting"]);
+        for run in row["runs"].as_array().into_iter().flatten() {
+            let has_seed = run["seed"].as_u64().is_some_and(|seed| sweep.seeds.contains(&seed));
+            if !has_setting || !has_seed {
+                return Some(run["folder"].as_str().unwrap_or_default());
+            }
+        }
+    }
+    None
 }
 
 /// Returns the point of a learning curve for the last setting in `summary`, and the name of the floor if the

@@ -24,9 +24,10 @@ use crate::train::trial::{Pause, Trial};
 use crate::train::{End, used};
 use crate::trials::cell::{SAVED, file_name};
 use crate::trials::equipment::Equipment;
+use crate::trials::grid_folder;
+use crate::trials::grid_folder::Grid;
 use crate::trials::record::remove_weights;
 use crate::trials::summary::short_names;
-use crate::trials::sweep::RESULTS;
 use crate::trials::tune::record::{Entry, Measured, RungRecord, TUNE_JSON, TuneRecord};
 use crate::trials::tune::rungs::{Rung, Speed, rungs, whole_runs};
 use crate::trials::tune::speed::speed_of;
@@ -145,8 +146,8 @@ pub struct Tuned {
     pub table: Table,
     /// The index of the best candidate; `None` if none has a score.
     pub best: Option<usize>,
-    /// The score of the best candidate, the steps that it was trained for, and those that the configuration
-    /// plans, as text.
+    /// The score of the best candidate, the steps that it was trained for, those that the configuration
+    /// plans, and the number of candidates with the same score, as text.
     pub summary: String,
     /// True if the best candidate was trained for all steps of its configuration.
     pub is_whole: bool,
@@ -186,13 +187,19 @@ fn refuse_used(output: &Path) -> Result<()> {
     if fs::exists(&output.join(TUNE_JSON)) {
         return Ok(());
     }
-    if fs::exists(&output.join(RESULTS)) {
-        let message = format!("holds `{RESULTS}` of a sweep, whose runs have the same folders");
-        let problem = Problem::usage(message).at(output.display());
-        return Err(problem.hint("choose another `run.output_dir`").into());
-    }
     used::refuse_for_many(output, &[TUNE_JSON])?;
-    used::refuse_single(output)
+    grid_folder::refuse_used(output, Grid::Tuning)
+}
+
+/// Refuses an ordinary run of `config` in the folder of a command that trains many runs. Only the winner of a
+/// tuning is trained in the folder of the tuning. A run that has begun there may continue.
+pub fn refuse_run<C: Tunable>(config: &C, output: &Path) -> Result<()> {
+    if used::has_run(output)? {
+        return Ok(());
+    }
+    let tuning = TuneRecord::<Value>::read(output)?;
+    let own = tuning.filter(|tuning| tuning.is_won_by(config)).map(|_| Grid::Tuning);
+    grid_folder::refuse_others(output, own)
 }
 
 impl<C: Tunable> Tune<'_, C> {
@@ -281,7 +288,8 @@ impl<C: Tunable> Tune<'_, C> {
         let summary = last.map_or(String::new(), |score| {
             let steps = record.rungs.last().map_or(0, |rung| rung.steps);
             let planned = if is_whole { String::new() } else { format!(" of {}", record.planned_steps) };
-            format!("{} {} after {steps}{planned} steps", self.metric, score.text())
+            let tie = record.tie().map_or(String::new(), |tie| format!(", {tie}"));
+            format!("{} {} after {steps}{planned} steps{tie}", self.metric, score.text())
         });
         let mut last_scores = record.candidates.iter().map(|candidate| candidate.scores.last());
         let all_diverged = last_scores.all(|score| score.is_some_and(|score| score.diverged));

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::finetune::{FLAGS, SETS, finetune, workplace};
-use crate::workplace::{Workplace, assert_same_tree};
+use crate::workplace::{Finished, Workplace, assert_same_tree};
 
 const GRID: &[&str] = &[
     "--output-dir",
@@ -114,21 +114,88 @@ fn a_sweep_goes_on_with_what_it_began_with_only() {
     finetune(&place, &grid).refused(2, &["the content of `data.train_file` is not what it was"]);
     fs::write(place.path("train.csv"), train).unwrap();
 
-    // A grid with one more value trains that one alone; the best of it gets its weights back.
-    let wider = [&grid[..], &["--sweep", "weight_decay=0.0,0.5"]].concat();
-    let report = finetune(&place, &wider).ok();
-    assert_eq!(report.stderr.matches("(complete already)").count(), 0, "other folders: {}", report.stderr);
-    let narrower = [&grid[..3], &["learning_rate=0.005"], &grid[4..]].concat();
-    let report = finetune(&place, &narrower).ok();
-    assert_eq!(report.stderr.matches("(complete already)").count(), 2, "{}", report.stderr);
+    // Other keys, and fewer values or seeds, would replace rows of the table.
+    let before = place.tree_of("out");
+    let more_keys = [&grid[..], &["--sweep", "weight_decay=0.0,0.5"]].concat();
+    let other_key = [&grid[..3], &["num_train_epochs=1,2"], &grid[4..]].concat();
+    let fewer_values = [&grid[..3], &["learning_rate=0.005"], &grid[4..]].concat();
+    let fewer_seeds = [&grid[..5], &["seed=2"], &grid[6..]].concat();
+    let other = "out/sweep.json: holds the results of a sweep over other keys";
+    let left_out = "holds the results of `out/learning_rate=0.0001/seed-1`, which this sweep would leave out";
+    for (arguments, words) in
+        [(more_keys, other), (other_key, other), (fewer_values, left_out), (fewer_seeds, left_out)]
+    {
+        for more in [&["--dry-run"][..], &[]] {
+            finetune(&place, &[&arguments[..], more].concat())
+                .refused(2, &[words, "choose another folder with `--output-dir`"]);
+        }
+    }
+    assert_same_tree(&before, &place.tree_of("out"));
+
+    // A grid with one more value trains that one alone; the best run gets its weights back.
+    fs::remove_dir_all(place.path("out/best/final")).unwrap();
+    fs::remove_dir_all(place.path("out/best/checkpoint-2")).ok();
+    let report = finetune(&place, &grid).ok();
     assert!(
         report.stderr.contains("the best run's weights are gone, it is trained again"),
         "{}",
         report.stderr
     );
     assert!(place.path("out/best/final/model.safetensors").exists());
+    let wider = [&grid[..3], &["learning_rate=0.0001,0.005,0.01"], &grid[4..]].concat();
+    let report = finetune(&place, &wider).ok();
+    assert_eq!(report.stderr.matches("(complete already)").count(), 4, "{}", report.stderr);
+    assert_eq!(json(&place, "out/sweep.json")["settings"].as_array().unwrap().len(), 3);
     fs::remove_file(place.path("train.csv")).unwrap();
-    finetune(&place, &grid).refused(2, &["train.csv: there is no such file", "hint: check the path"]);
+    finetune(&place, &wider).refused(2, &["train.csv: there is no such file", "hint: check the path"]);
+}
+
+/// Fine-tunes for one step into `folder`.
+fn one_step(place: &Workplace, folder: &str, more: &[&str]) -> Finished {
+    finetune(place, &[&["--output-dir", folder, "--set", "training.max_steps=1"], more].concat())
+}
+
+/// The command with these arguments is refused in `folder`, also by its dry run, and changes nothing there.
+#[track_caller]
+fn refused_in(place: &Workplace, folder: &str, arguments: &[&str], words: &str) {
+    let before = place.tree_of(folder);
+    for more in [&["--dry-run"][..], &[]] {
+        let ended = one_step(place, folder, &[arguments, more].concat());
+        ended.refused(2, &[words, "hint: choose another"]);
+    }
+    assert_same_tree(&before, &place.tree_of(folder));
+}
+
+const RATES: &[&str] = &["--sweep", "learning_rate=1e-4,1e-3"];
+const TWO_SEEDS: &[&str] = &["--seeds", "1,2"];
+
+#[test]
+fn a_sweep_is_refused_in_the_folder_of_an_ordinary_run_which_may_go_on() {
+    let place = workplace();
+    one_step(&place, "single", &[]).ok();
+    one_step(&place, "seeds", TWO_SEEDS).ok();
+    for sweep in [RATES, &["--fractions", "0.5,1"]] {
+        refused_in(&place, "single", sweep, "single: holds `final` of a run with one seed");
+        refused_in(&place, "seeds", sweep, "seeds: holds `seed-1` of a run with several seeds");
+    }
+    assert!(one_step(&place, "single", &[]).ok().stdout.contains("complete already"));
+    let wider = one_step(&place, "seeds", &["--seeds", "1,2,3"]).ok();
+    assert_eq!(wider.stdout.matches("complete already").count(), 2, "{}", wider.stdout);
+}
+
+#[test]
+fn an_ordinary_run_is_refused_in_the_folder_of_a_sweep_which_may_go_on() {
+    let place = workplace();
+    let whole = one_step(&place, "swept", RATES).ok();
+    for run in [&[][..], TWO_SEEDS] {
+        refused_in(&place, "swept", run, "swept: holds `sweep.json` of a sweep");
+    }
+    // As if it had been interrupted before it had results.
+    fs::remove_file(place.path("swept/sweep.json")).unwrap();
+    refused_in(&place, "swept", &[], "swept: holds `learning_rate=1e-3` of a sweep");
+    let other = ["--sweep", "weight_decay=0,0.1"];
+    refused_in(&place, "swept", &other, "swept: holds `learning_rate=1e-3` of a sweep over other keys");
+    assert_eq!(one_step(&place, "swept", RATES).ok().stdout, whole.stdout);
 }
 
 #[test]

@@ -89,7 +89,7 @@ pub struct Columns<'a> {
     pub numbers: Option<&'a [String]>,
     /// Encoding of the file; UTF-8 if `None`.
     pub encoding: Option<TextEncoding>,
-    /// The columns of texts that the model was trained on, used if no others are named.
+    /// The columns that the model was trained on, used if no others are named.
     pub trained: Option<&'a TrainedColumns>,
 }
 
@@ -115,6 +115,11 @@ impl<'a> Columns<'a> {
     /// neither.
     fn text_of(&self, row: &Row) -> Option<&'a str> {
         self.text.or_else(|| self.trained?.text_column.as_deref().filter(|name| row.has(name)))
+    }
+
+    /// Returns the column of the label that is named or, if `row` has it, the one of training.
+    fn label_of(&self, row: &Row) -> Option<&'a str> {
+        self.label.or_else(|| self.trained?.label_column.as_deref().filter(|name| row.has(name)))
     }
 
     /// Returns the column of the second text that is named, or the one of training. If only a text column is
@@ -207,6 +212,8 @@ pub(super) struct Chosen {
 
 impl Chosen {
     pub(super) fn new(source: &str, row: &Row, columns: &Columns<'_>) -> Result<Self, RowError> {
+        let label = columns.label_of(row);
+        let separator = columns.label_separator.or_else(|| columns.trained?.label_separator.as_deref());
         let chosen = Self {
             text: pick(source, row, columns.text_of(row), &TEXT_COLUMNS, "text_column")?,
             text_pair: match columns.text_pair_of(row) {
@@ -218,24 +225,24 @@ impl Chosen {
                 }
             },
             label: if columns.labelled {
-                Some(pick(source, row, columns.label, &LABEL_COLUMNS, "label_column")?)
+                Some(pick(source, row, label, &LABEL_COLUMNS, "label_column")?)
             } else {
                 None
             },
             several: match columns.several {
                 None => None,
-                Some(names) => Some(match several::each(names, columns.label, row) {
+                Some(names) => Some(match several::each(names, label, row) {
                     Some(each) => each,
                     None => several::one(
-                        pick(source, row, columns.label, &several::LABEL_COLUMNS, "label_column")?,
-                        columns.label_separator,
+                        pick(source, row, label, &several::LABEL_COLUMNS, "label_column")?,
+                        separator,
                         columns.label_names,
                     ),
                 }),
             },
             numbers: match columns.numbers {
                 None => Vec::new(),
-                Some([]) => vec![pick(source, row, columns.label, &NUMBER_COLUMNS, "label_column")?],
+                Some([]) => vec![pick(source, row, label, &NUMBER_COLUMNS, "label_column")?],
                 Some(names) => names
                     .iter()
                     .map(|name| pick(source, row, Some(name), &[], "labels"))

@@ -1,5 +1,5 @@
-//! The columns of texts that a model was trained on, stored in a file of its folder so that `evaluate` and
-//! `predict` read the same columns, and know if texts come in pairs.
+//! The columns of texts and labels that a model was trained on, stored in a file of its folder so that
+//! `evaluate` and `predict` read the same columns, and know if texts come in pairs.
 
 use std::path::Path;
 
@@ -22,12 +22,30 @@ pub struct TrainedColumns {
     pub text_column: Option<String>,
     /// Column of the second text; `None` for single texts.
     pub text_pair_column: Option<String>,
+    /// Column of the label; `None` if the default names were used.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub label_column: Option<String>,
+    /// Separator of several labels; `None` for the default one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub label_separator: Option<String>,
 }
 
 impl TrainedColumns {
     /// The columns that a configuration names.
     pub fn new(data: &ClassifyData) -> Self {
-        Self { text_column: data.text_column.clone(), text_pair_column: data.text_pair_column.clone() }
+        Self {
+            text_column: data.text_column.clone(),
+            text_pair_column: data.text_pair_column.clone(),
+            label_column: data.label_column.clone(),
+            label_separator: data.label_separator.clone(),
+        }
+    }
+
+    /// Columns of texts alone.
+    #[cfg(test)]
+    pub(super) fn of_texts(text: Option<&str>, text_pair: Option<&str>) -> Self {
+        let [text_column, text_pair_column] = [text, text_pair].map(|name| name.map(str::to_string));
+        Self { text_column, text_pair_column, ..Self::default() }
     }
 
     /// Reads the columns for the model in a folder; `None` if it has no such file.
@@ -73,12 +91,14 @@ impl TrainedColumns {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tasks::labelled::{Columns, read_examples};
 
     #[test]
     fn what_is_written_is_read_again_and_a_broken_file_is_named() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         assert_eq!(TrainedColumns::read(folder.path()).expect("is readable"), None);
-        let pairs = TrainedColumns { text_column: None, text_pair_column: Some("b".into()) };
+        let pairs =
+            TrainedColumns { label_separator: Some("|".into()), ..TrainedColumns::of_texts(None, Some("b")) };
         let (name, bytes) = pairs.file();
         std::fs::write(folder.path().join(&name), bytes).expect("a writable folder");
         assert_eq!(TrainedColumns::read(folder.path()).expect("is readable"), Some(pairs));
@@ -88,8 +108,28 @@ mod tests {
     }
 
     #[test]
+    fn the_label_column_and_separator_of_training_are_read_where_the_file_has_them() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let trained = TrainedColumns {
+            label_column: Some("topic".into()),
+            label_separator: Some("|".into()),
+            ..TrainedColumns::default()
+        };
+        for (content, label, labels) in
+            [("text,topic,label\nt,x|y,z\n", "x|y", vec!["x", "y"]), ("text,label\nt,z\n", "z", vec!["z"])]
+        {
+            let path = folder.path().join("a.csv");
+            std::fs::write(&path, content).expect("a writable folder");
+            let one = Columns { labelled: true, trained: Some(&trained), ..Columns::default() };
+            assert_eq!(read_examples(&path, &one).expect("readable")[0].label.as_deref(), Some(label));
+            let several = Columns { labelled: false, several: Some(&[]), ..one };
+            assert_eq!(read_examples(&path, &several).expect("readable")[0].labels, labels);
+        }
+    }
+
+    #[test]
     fn the_note_explains_how_texts_are_read() {
-        let pairs = TrainedColumns { text_column: Some("a".into()), text_pair_column: Some("b".into()) };
+        let pairs = TrainedColumns::of_texts(Some("a"), Some("b"));
         assert!(note(&pairs, None, None, false).contains("pairs of `a` and `b` are read"));
         assert!(note(&pairs, Some("c"), None, false).contains("pairs of `c` and `b` are read"));
         assert!(note(&pairs, None, None, true).contains("plain text has no pairs"));

@@ -22,6 +22,8 @@ pub struct LabelSet {
     names: Vec<String>,
     /// Label names that a model's folder gives to more than one class.
     shared: BTreeSet<String>,
+    /// True for the labels of a trained model, to which no label can be added.
+    is_fixed: bool,
 }
 
 impl LabelSet {
@@ -40,7 +42,7 @@ impl LabelSet {
     }
 
     fn new(names: Vec<String>) -> Self {
-        Self { names, shared: BTreeSet::new() }
+        Self { names, shared: BTreeSet::new(), is_fixed: false }
     }
 
     /// The labels of a trained model. A name that several classes have is followed by the id of the class, so
@@ -56,7 +58,7 @@ impl LabelSet {
             distinct.push(if is_shared { format!("{name} ({id})") } else { name.clone() });
         }
         let shared = names.iter().filter(|name| counts[name.as_str()] > 1).cloned().collect();
-        Self { names: distinct, shared }
+        Self { names: distinct, shared, is_fixed: true }
     }
 
     /// The labels that occur in `examples`, in numeric order if all of them are integers, otherwise by code
@@ -185,6 +187,11 @@ impl LabelSet {
         if is_number(label) && !self.names.iter().any(|name| is_number(name)) {
             return "numbers are not read in the order of the model's labels: write their names, or give `evaluate` \
                     `--labels` with the names in the order of this file"
+                .to_string();
+        }
+        if self.is_fixed {
+            return "the model was not trained on it: correct the row, or take such rows out; \
+                    `--label-separator` says what is between several labels"
                 .to_string();
         }
         "name all labels under `data.labels`, or correct the row".to_string()

@@ -8,11 +8,12 @@ use serde_json::json;
 use crate::trials::comparison::report::report;
 use crate::trials::comparison::result::TaskResult;
 use crate::trials::comparison::tables::NOTE;
+use crate::trials::grid_folder::Grid;
 use base::fs;
 use base::pages::report::Report;
 
 /// The files that a comparison writes.
-pub(super) const FILES: [&str; 3] = ["compare.html", "compare.md", "compare.json"];
+pub(super) const FILES: [&str; 3] = ["compare.html", "compare.md", Grid::Comparison.results()];
 
 /// Writes the page, the Markdown and the JSON into `output`, and returns the lines for a terminal.
 pub(super) fn write(results: &[TaskResult], output: &Path) -> Result<Vec<String>> {

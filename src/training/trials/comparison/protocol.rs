@@ -127,7 +127,8 @@ impl ProtocolResult {
         format!("{}: {iterations}, {validation} validation and {test} test {what}", self.name)
     }
 
-    /// The table of scores: a row for each model, baseline and published model.
+    /// The table of scores: a row for each model, baseline and published model. The best one is marked unless
+    /// several are best.
     pub(super) fn table(&self) -> Table {
         let mut header = vec!["model".to_string()];
         for split in ["test", "validation"] {
@@ -143,7 +144,7 @@ impl ProtocolResult {
             rows.push(cells.into_iter().collect());
         }
         let means = self.rows.iter().map(|row| Some(row.test.get(self.first_metric())?.mean));
-        let best = self.metrics.first().and_then(|metric| metric.better().best_place(means));
+        let best = self.metrics.first().and_then(|metric| metric.better().only_best_place(means));
         Table::new(header, rows).with_best(best)
     }
 

@@ -55,9 +55,16 @@ pub(super) fn whole(
     Report { title, beginning, sections, style: STYLE, source: "from the predictions of all models" }
 }
 
-/// The result of a task in a sentence: the clear differences between the models that the user named. `None`
-/// without two such models.
+/// The result of a task in a sentence or two: the clear differences between the models that the user named,
+/// and the models that are clearly worse than a baseline. `None` if there is nothing of either kind.
 fn verdict(result: &TaskResult) -> Option<String> {
+    let sentences: Vec<String> =
+        [between_models(result), below_baselines(result)].into_iter().flatten().collect();
+    (!sentences.is_empty()).then(|| sentences.join(" "))
+}
+
+/// The clear differences between the models that the user named; `None` without two such models.
+fn between_models(result: &TaskResult) -> Option<String> {
     let mut of_models = result.pairs.iter().filter(|pair| pair.of_models).peekable();
     of_models.peek()?;
     let clear = of_models.filter_map(|pair| {
@@ -71,6 +78,42 @@ fn verdict(result: &TaskResult) -> Option<String> {
     } else {
         clear.join(" ")
     })
+}
+
+/// The models that are clearly worse than a baseline, in one sentence; `None` without such a model.
+fn below_baselines(result: &TaskResult) -> Option<String> {
+    // The models that are worse than each baseline, in the order of the rows.
+    let mut by_baseline: Vec<(&str, Vec<&str>)> = Vec::new();
+    let of_baselines = result.pairs.iter().filter(|pair| !pair.of_models);
+    for pair in of_baselines.filter(|pair| pair.better.as_ref() == Some(&pair.right)) {
+        match by_baseline.iter_mut().find(|(baseline, _)| *baseline == pair.right) {
+            Some((_, models)) => models.push(pair.left.as_str()),
+            None => by_baseline.push((pair.right.as_str(), vec![pair.left.as_str()])),
+        }
+    }
+    // Baselines that the same models are worse than share a part of the sentence.
+    let mut by_models: Vec<(Vec<&str>, Vec<&str>)> = Vec::new();
+    for (baseline, models) in by_baseline {
+        match by_models.iter_mut().find(|(known, _)| *known == models) {
+            Some((_, baselines)) => baselines.push(baseline),
+            None => by_models.push((models, vec![baseline])),
+        }
+    }
+    let mut parts = Vec::new();
+    for (models, baselines) in &by_models {
+        let verb = if models.len() == 1 { "is" } else { "are" };
+        parts.push(format!("{} {verb} clearly worse than {}", listed(models), listed(baselines)));
+    }
+    (!parts.is_empty()).then(|| format!("{}.", parts.join("; ")))
+}
+
+/// Names in a sentence: `a`, `a and b`, `a, b and c`.
+fn listed(names: &[&str]) -> String {
+    match names {
+        [] => String::new(),
+        [only] => (*only).to_string(),
+        [first @ .., last] => format!("{} and {last}", first.join(", ")),
+    }
 }
 
 /// The legend of these kinds of rows.
@@ -190,6 +233,69 @@ mod tests {
         let unclear = TaskResult { pairs: vec![pair("ours_base <1>", "theirs", true, -0.01)], ..result };
         assert_eq!(verdict(&unclear).unwrap(), "No difference between the models is clear.");
         assert_eq!(verdict(&TaskResult { pairs: Vec::new(), ..unclear }), None);
+    }
+
+    #[test]
+    fn the_verdict_names_models_that_are_clearly_worse_than_a_baseline() {
+        let worse = |model: &str, baseline: &str| Pair {
+            better: Some(baseline.to_string()),
+            ..pair(model, baseline, false, -0.1)
+        };
+        let result_of = |pairs: Vec<Pair>| TaskResult {
+            name: "topics".to_string(),
+            metric: Metric::Accuracy,
+            examples: 24,
+            seeds: vec![1, 2],
+            rows: Vec::new(),
+            pairs,
+        };
+        let models = pair("a", "b", true, -0.01);
+        let both = result_of(vec![models.clone(), worse("a", "TF-IDF"), worse("b", "TF-IDF")]);
+        assert_eq!(
+            verdict(&both).unwrap(),
+            "No difference between the models is clear. a and b are clearly worse than TF-IDF."
+        );
+        let several = result_of(vec![
+            models,
+            worse("a", "twin of a"),
+            worse("a", "TF-IDF"),
+            worse("a", "dictionary"),
+            pair("b", "twin of a", false, 0.2),
+            worse("b", "TF-IDF"),
+            worse("b", "dictionary"),
+        ]);
+        assert_eq!(
+            verdict(&several).unwrap(),
+            "No difference between the models is clear. a is clearly worse than twin of a; a and b are \
+             clearly worse than TF-IDF and dictionary."
+        );
+        let alone = result_of(vec![pair("a", "twin of a", false, 0.2), worse("a", "TF-IDF")]);
+        assert_eq!(verdict(&alone).unwrap(), "a is clearly worse than TF-IDF.");
+        assert_eq!(verdict(&result_of(vec![pair("a", "TF-IDF", false, -0.1)])), None);
+        assert_eq!(listed(&["a", "b", "c"]), "a, b and c");
+    }
+
+    #[test]
+    fn a_clear_difference_needs_no_more_examples_and_a_shared_best_score_is_not_marked() {
+        let pairs = vec![pair("a", "b", true, 0.01), pair("a", "TF-IDF", false, -0.1)];
+        insta::assert_snapshot!(tables::pairs(&pairs, 1.0).lines().join("\n"), @"
+        model  against  difference            interval  clear      p   seeds needed
+        a      b           +0.0500  +0.0100 to +0.3000    yes  0.010              -
+        a      TF-IDF      +0.0500  -0.1000 to +0.3000     no  0.010  more examples
+        ");
+        let rows = ["a", "b", "TF-IDF"].map(|name| row(name, RowKind::Model, &[0.5]));
+        let mut result = TaskResult {
+            name: "topics".to_string(),
+            metric: Metric::Accuracy,
+            examples: 24,
+            seeds: vec![1],
+            rows: rows.to_vec(),
+            pairs,
+        };
+        assert_eq!(result.best(), None);
+        assert!(!tables::scores(&result).markdown().contains("**"));
+        result.rows[1].mean = Some(0.75);
+        assert_eq!(result.best(), Some(1));
     }
 
     fn row(name: &str, kind: RowKind, scores: &[f64]) -> Scored {

@@ -140,8 +140,8 @@ impl TaskResult {
         Self { name: task.name.clone(), metric, examples, seeds, rows: scored, pairs }
     }
 
-    /// The index of the row with the best mean; of equal ones, the first.
+    /// The index of the row with the best mean; `None` if several rows share it.
     pub(super) fn best(&self) -> Option<usize> {
-        self.metric.better().best_place(self.rows.iter().map(|row| row.mean))
+        self.metric.better().only_best_place(self.rows.iter().map(|row| row.mean))
     }
 }

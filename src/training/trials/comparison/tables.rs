@@ -4,7 +4,7 @@ use crate::trials::comparison::result::{Pair, RowKind, TaskResult};
 use base::pages::table::{Row, Table};
 use base::pages::text::Text;
 use base::quantity::format_grouped;
-use base::scores::{Metric, SeedsNeeded, measured};
+use base::scores::{Difference, Metric, SeedsNeeded, measured};
 
 /// The note that explains means and intervals to the reader of a table.
 pub(super) const NOTE: &str = "mean ± standard deviation over seeds; intervals of 95 % by a bootstrap over \
@@ -39,7 +39,8 @@ pub(super) fn class_of(kind: RowKind) -> &'static str {
     }
 }
 
-/// Returns the table of scores: a row for each model and each floor, the best one marked.
+/// Returns the table of scores: a row for each model and each floor, the best one marked unless several are
+/// best.
 pub(super) fn scores(result: &TaskResult) -> Table {
     let factor = result.metric.factor();
     let rows = result.rows.iter().map(|row| {
@@ -62,8 +63,7 @@ pub(super) fn pairs(pairs: &[Pair], factor: f64) -> Table {
         let clear = if found.is_clear() { "yes" } else { "no" };
         let p = measured(found.p_value, |p_value| format!("{p_value:.3}"));
         let names = [&pair.left, &pair.right].map(|name| Text::name(name));
-        let figures =
-            [signed(found.difference, factor), interval, clear.to_string(), p, seeds(found.seeds_needed)];
+        let figures = [signed(found.difference, factor), interval, clear.to_string(), p, seeds(found)];
         names.into_iter().chain(figures.map(Text::from)).collect::<Row>()
     });
     let header = ["model", "against", "difference", "interval", "clear", "p", "seeds needed"];
@@ -83,9 +83,11 @@ pub(super) fn number(value: f64, factor: f64) -> String {
     )
 }
 
-fn seeds(needed: SeedsNeeded) -> String {
-    match needed {
+fn seeds(difference: &Difference) -> String {
+    match difference.seeds_needed {
         SeedsNeeded::Seeds(count) => format_grouped(count),
+        // The estimate may ask for more examples where these ones have shown the difference already.
+        SeedsNeeded::MoreExamples if difference.is_clear() => "-".to_string(),
         SeedsNeeded::MoreExamples => "more examples".to_string(),
         SeedsNeeded::Unknown => "-".to_string(),
     }

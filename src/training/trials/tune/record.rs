@@ -8,6 +8,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::trials::grid_folder::Grid;
 use crate::trials::summary::short_names;
 use base::error::{Problem, Problems};
 use base::fs;
@@ -15,7 +16,7 @@ use base::pages::table::Table;
 use base::scores::{Better, NOT_MEASURED};
 
 /// Name of the record in the folder of a tuning.
-pub(super) const TUNE_JSON: &str = "tune.json";
+pub(super) const TUNE_JSON: &str = Grid::Tuning.results();
 
 /// Largest record that is read, in bytes.
 const CAP_BYTES: u64 = 64 << 20;
@@ -136,6 +137,22 @@ impl<C: Serialize + DeserializeOwned> TuneRecord<C> {
     }
 }
 
+impl TuneRecord<Value> {
+    /// Returns true if `config` is a configuration of the tuned command with the winner's values of the
+    /// varied keys. Other keys may differ: a winner is often trained for more steps than the candidates.
+    pub(super) fn is_won_by<C: Serialize + DeserializeOwned>(&self, config: &C) -> bool {
+        let winner = self.candidates.iter().find(|candidate| self.best.as_ref() == Some(&candidate.folder));
+        let Some(Entry { setting, .. }) = winner else { return false };
+        let current = config::saved(config);
+        let mut values = setting.iter();
+        let has_values = values.all(|(key, value)| {
+            let own = current.pointer(&format!("/{}", key.replace('.', "/")));
+            own.is_none_or(|own| own == value)
+        });
+        has_values && serde_json::from_value::<C>(self.config.clone()).is_ok()
+    }
+}
+
 impl<C> TuneRecord<C> {
     /// The candidates that are trained in a rung, from 0, in their order: the best of the rung before. Those
     /// without a score are never among them.
@@ -161,6 +178,21 @@ impl<C> TuneRecord<C> {
     /// The best candidate of the last rung, if it has a score.
     pub(super) fn winner(&self) -> Option<usize> {
         self.entrants(self.rungs.len()).first().copied()
+    }
+
+    /// Words on the other candidates that share the winner's score; `None` if there are none.
+    pub(super) fn tie(&self) -> Option<String> {
+        let rung = self.rungs.len().checked_sub(1)?;
+        let winner = self.winner()?;
+        let score_of = |at: usize| self.candidates[at].scores.get(rung)?.score;
+        let score = score_of(winner)?;
+        let others = self.entrants(rung).into_iter().filter(|at| *at != winner);
+        let equal = others.filter(|at| score_of(*at).is_some_and(|other| other.to_bits() == score.to_bits()));
+        match equal.count() {
+            0 => None,
+            1 => Some("a tie with 1 other".to_string()),
+            count => Some(format!("a tie with {count} others")),
+        }
     }
 
     /// The steps that are left to train after the scores so far.
@@ -240,13 +272,32 @@ mod tests {
         let lower = record(Better::Lower, &scores);
         assert_eq!((lower.entrants(0), lower.entrants(1)), (vec![0, 1, 2, 3, 4], vec![0, 2]));
         assert_eq!(lower.winner(), Some(0), "of equal ones the first");
+        assert_eq!(lower.tie().unwrap(), "a tie with 1 other");
         assert_eq!(lower.steps_left(), 0);
         let higher = record(Better::Higher, &scores);
         assert_eq!(higher.entrants(1), [0, 4]);
+        assert_eq!(higher.tie(), None, "only the candidates of the last rung count");
         assert_eq!(record(Better::Lower, &[&[None], &[Some(1.0)], &[None]]).entrants(1), [1]);
         let lost = record(Better::Lower, &[&[None], &[None], &[None]]);
-        assert_eq!((lost.entrants(1), lost.winner()), (vec![], None));
+        assert_eq!((lost.entrants(1), lost.winner(), lost.tie()), (vec![], None, None));
+        let mut all = record(Better::Lower, &[&[Some(1.0)], &[Some(1.0)], &[Some(2.0)], &[Some(1.0)]]);
+        all.rungs.truncate(1);
+        assert_eq!(all.tie().unwrap(), "a tie with 2 others");
         assert_eq!(record(Better::Lower, &[&[Some(1.0)], &[], &[]]).steps_left(), 2 * 10 + 2 * 20);
+    }
+
+    #[test]
+    fn the_winner_is_known_by_the_values_of_the_varied_keys() {
+        let mut tuned = record(Better::Lower, &[&[Some(2.0), Some(1.0)], &[Some(3.0), Some(2.0)]]);
+        let [won, lost] = [0, 1].map(|rate| serde_json::json!({"training": {"learning_rate": rate}}));
+        assert!(!tuned.is_won_by(&won), "the tuning is not complete");
+        tuned.best = Some("learning_rate=0".to_string());
+        assert!(tuned.is_won_by(&won) && !tuned.is_won_by(&lost));
+        let other = config::PrecisionConfig::default();
+        tuned.config = config::saved(&other);
+        assert!(tuned.is_won_by(&other), "a varied key that it does not have");
+        tuned.config = serde_json::json!({"task": "classify"});
+        assert!(!tuned.is_won_by(&other), "a configuration of another kind");
     }
 
     #[test]

@@ -211,13 +211,12 @@ fn pairs_and_named_columns_are_read_and_labels_can_be_left_out() {
 fn columns_of_training_are_read_where_none_are_named() {
     let folder = Folder::new();
     let path = folder.file("a.csv", "premise,hypothesis,text,label\np,h,t,x\n");
-    let pairs =
-        TrainedColumns { text_column: Some("premise".into()), text_pair_column: Some("hypothesis".into()) };
+    let pairs = TrainedColumns::of_texts(Some("premise"), Some("hypothesis"));
     let trained = Columns { trained: Some(&pairs), ..LABELLED };
     assert_eq!(first_pair(&path, trained), ["p", "h"]);
     assert_eq!(first_pair(&path, Columns { text: Some("text"), ..trained }), ["t", "h"]);
     assert_eq!(first_pair(&path, Columns { text_pair: Some("text"), ..trained }), ["p", "t"]);
-    let single = TrainedColumns { text_column: Some("elsewhere".into()), text_pair_column: None };
+    let single = TrainedColumns::of_texts(Some("elsewhere"), None);
     assert_eq!(first_pair(&path, Columns { trained: Some(&single), ..LABELLED }), ["t", ""]);
     let content = "premise,text,label\np,t,x\n";
     insta::assert_snapshot!(error("b.csv", content, trained), @"
