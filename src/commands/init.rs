@@ -55,7 +55,13 @@ pub struct InitArgs {
     #[arg(long, value_name = "CODE", value_parser = language, conflicts_with = "train")]
     pub language: Option<String>,
     /// Family of the model
-    #[arg(long, value_name = "NAME", default_value = "roberta", value_parser = family, conflicts_with = "train")]
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = "roberta",
+        value_parser = family,
+        conflicts_with = "train"
+    )]
     pub family: Family,
     /// How long the run may take, e.g. `10m`, `2h`, `3d`
     #[arg(long, value_name = "TIME", value_parser = duration)]

@@ -31,9 +31,8 @@ impl DeviceChoice {
         }
     }
 
-    /// Returns the device with a name, also for `cuda:0` and `gpu`.
+    /// Returns the device with a name, also for `cuda:0`.
     pub fn named(name: &str) -> Option<Self> {
-        let name = if name == "gpu" { "cuda" } else { name };
         let all = [Self::Auto, Self::Cpu].into_iter().chain((0..MOST_GPUS).map(Self::Cuda));
         if name == "cuda:0" {
             Some(Self::Cuda(0))

@@ -115,9 +115,8 @@ const SAME_UNIGRAM_LOSS: f64 = 1e-9;
 /// Returns why the scores of pretraining runs cannot be compared, a sentence: they are means over tokens, and
 /// another tokenizer cuts a text into other tokens. `None` if the runs recorded no such reason.
 pub(super) fn obstacle(runs: &[Run]) -> Option<&'static str> {
-    let is_pretrained = |run: &&Run| run.tokenizer.is_some() || run.score("unigram_loss").is_some();
-    let has_loss = |run: &&Run| run.score(run.token_loss()).is_some();
-    let scored: Vec<&Run> = runs.iter().filter(is_pretrained).filter(has_loss).collect();
+    let pretrained = runs.iter().filter(|run| run.tokenizer.is_some() || run.score("unigram_loss").is_some());
+    let scored: Vec<&Run> = pretrained.filter(|run| run.score(run.token_loss()).is_some()).collect();
     let tokenizers: BTreeSet<&str> = scored.iter().filter_map(|run| run.tokenizer.as_deref()).collect();
     if tokenizers.len() > 1 {
         return Some("Tokenizers differ: losses per token do not compare.");

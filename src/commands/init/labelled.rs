@@ -111,7 +111,9 @@ pub(super) fn run(
     };
     let yaml = facts.to_yaml();
     if output == Path::new("-") {
-        notes.iter().for_each(|note| terminal::note(&terminal::printable(note)));
+        for note in &notes {
+            terminal::note(&terminal::printable(note));
+        }
         return print(yaml.lines());
     }
     fs::write_bytes(output, yaml.as_bytes())?;

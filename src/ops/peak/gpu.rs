@@ -58,12 +58,11 @@ pub fn data_sheet(name: &str, dtype: DType, tf32: bool) -> Option<f64> {
     Some(tera * 1e12)
 }
 
-/// Returns true if `name` contains the words of `part` in sequence, in capitals or not: `A100-SXM4-40GB` contains
-/// `A100` but not `A10`.
+/// Returns true if `name` contains the words of `part` in sequence, in capitals or not: `A100-SXM4-40GB`
+/// contains `A100` but not `A10`.
 fn contains_words(name: &str, part: &str) -> bool {
     let [name, part] = [name, part].map(|text| text.split([' ', '-', '_']).collect::<Vec<_>>());
-    let is_part = |window: &[&str]| window.iter().zip(&part).all(|(a, b)| a.eq_ignore_ascii_case(b));
-    name.windows(part.len()).any(is_part)
+    name.windows(part.len()).any(|window| window.iter().zip(&part).all(|(a, b)| a.eq_ignore_ascii_case(b)))
 }
 
 #[cfg(test)]

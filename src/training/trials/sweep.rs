@@ -302,7 +302,7 @@ fn has_keys(setting: &Value, keys: &[String]) -> bool {
     values.is_some_and(|values| values.len() == keys.len() && keys.iter().all(|key| values.contains_key(key)))
 }
 
-/// The folder of the first run in the results of a sweep that is none of the runs of `sweep`.
+/// The folder of the first run in the results of an earlier sweep that `sweep` does not have.
 fn left_out<'a>(sweep: &Sweep, rows: &'a [Value]) -> Option<&'a str> {
     let settings: Vec<Value> =
         sweep.settings.iter().map(|setting| swept_values(&sweep.keys, setting)).collect();

@@ -180,7 +180,7 @@ impl<C> TuneRecord<C> {
         self.entrants(self.rungs.len()).first().copied()
     }
 
-    /// Words on the other candidates that share the winner's score; `None` if there are none.
+    /// Says how many other candidates share the winner's score; `None` if no one does.
     pub(super) fn tie(&self) -> Option<String> {
         let rung = self.rungs.len().checked_sub(1)?;
         let winner = self.winner()?;
