@@ -30,6 +30,8 @@ use std::ops::Deref;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::words::joined;
+
 pub use bounds::{MOST_INITIALIZER_RANGE, MOST_LAYER_NORM_EPS, ROPE_THETA};
 pub use descriptor::{
     ClassificationNames, Descriptor, EmbeddingMap, EmbeddingSharing, FeedForwardKind, GeneratorSize,
@@ -82,10 +84,7 @@ impl Family {
     /// The names of all families, such as "`roberta`, `bert` and `electra`", where `joined_by` is `and`.
     pub fn names(joined_by: &str) -> String {
         let names: Vec<String> = Self::ALL.iter().map(|family| format!("`{}`", family.name)).collect();
-        match names.split_last() {
-            Some((last, rest)) if !rest.is_empty() => format!("{} {joined_by} {last}", rest.join(", ")),
-            _ => names.concat(),
-        }
+        joined(&names, joined_by)
     }
 }
 

@@ -15,3 +15,4 @@ pub mod rng;
 pub mod scores;
 pub mod sealed;
 pub mod secrets;
+pub mod words;

@@ -91,6 +91,9 @@ impl Stream {
         all
     }
 
+    // What follows is not `inline`: each crate that calls it would compile it again, in test builds without
+    // optimisation.
+
     /// A random 64-bit word at `index`.
     pub fn u64(&self, index: u64) -> u64 {
         let [a, b, ..] = self.words(index);

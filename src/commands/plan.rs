@@ -169,9 +169,6 @@ pub fn run(args: &PlanArgs) -> Result<()> {
     let mut prices = args.prices.as_deref().map(prices).transpose()?.unwrap_or_default();
     prices.extend_from_slice(&args.price);
     let config = staging::pretraining(args.config.load()?.config, Corpus::Skipped)?;
-    // Rented devices are predicted from data sheets, so that a run on a GPU can be planned without one.
-    let is_here = args.device.contains(&Device::Here);
-    let machine = is_here.then(|| machine::set_up(&config.run, &config.precision)).transpose()?;
     let (config, _) = origin::resolve(&config)?;
     let model = planned_model(&config)?;
     let run = Run {
@@ -183,11 +180,14 @@ pub fn run(args: &PlanArgs) -> Result<()> {
     let progress = Progress::detect(terminal::is_quiet());
     let mut rows = Vec::new();
     for device in &args.device {
-        let (found, watts) = match (device, &machine) {
-            (Device::Here, Some(machine)) => (run.here(machine, &progress)?, None),
-            (Device::Here, None) => continue,
-            (Device::Cpu, _) => (run.on_cpu(&progress)?, None),
-            (Device::Rented(gpu), _) => (run.rented(gpu), Some(gpu.watts)),
+        let (found, watts) = match device {
+            Device::Here => {
+                // Not before: a run on a GPU can be planned on a machine without one.
+                let machine = machine::set_up(&config.run, &config.precision)?;
+                (run.here(&machine, &progress)?, None)
+            }
+            Device::Cpu => (run.on_cpu(&progress)?, None),
+            Device::Rented(gpu) => (run.rented(gpu), Some(gpu.watts)),
         };
         let given = prices.iter().rev().find(|(name, _)| name == device.name()).map(|(_, usd)| *usd);
         let usd_per_hour = given.or(match device {

@@ -84,13 +84,14 @@ pub(super) fn results(runs: &[Run]) -> Vec<Fact> {
         }),
     ];
     let is_mixed = runs.iter().any(Run::has_parts) && !runs.iter().all(Run::has_parts);
+    let are_ranked = why_unranked(runs).is_none();
     for name in listed(runs) {
         if name == "loss" && is_mixed {
             // A sum of several losses cannot be compared with a single one, so they have a row each.
-            found.push(score_fact(runs, name, score_title(name), |run| !run.has_parts()));
-            found.push(score_fact(runs, name, SUM.to_string(), Run::has_parts));
+            found.push(score_fact(runs, name, score_title(name), are_ranked, |run| !run.has_parts()));
+            found.push(score_fact(runs, name, SUM.to_string(), are_ranked, Run::has_parts));
         } else {
-            found.push(score_fact(runs, name, title_in(runs, name), |_| true));
+            found.push(score_fact(runs, name, title_in(runs, name), are_ranked, |_| true));
         }
     }
     found
@@ -112,9 +113,9 @@ fn listed(runs: &[Run]) -> Vec<&str> {
 /// Largest relative difference of two unigram losses of the same tokens: versions may sum in another order.
 const SAME_UNIGRAM_LOSS: f64 = 1e-9;
 
-/// Returns why the scores of pretraining runs cannot be compared, a sentence: they are means over tokens, and
-/// another tokenizer cuts a text into other tokens. `None` if the runs recorded no such reason.
-pub(super) fn obstacle(runs: &[Run]) -> Option<&'static str> {
+/// Returns a sentence on why no score of these pretraining runs is marked as the best: they are means over
+/// tokens, and another tokenizer cuts a text into other tokens. `None` if the runs recorded no such reason.
+pub(super) fn why_unranked(runs: &[Run]) -> Option<&'static str> {
     let pretrained = runs.iter().filter(|run| run.tokenizer.is_some() || run.score("unigram_loss").is_some());
     let scored: Vec<&Run> = pretrained.filter(|run| run.score(run.token_loss()).is_some()).collect();
     let tokenizers: BTreeSet<&str> = scored.iter().filter_map(|run| run.tokenizer.as_deref()).collect();
@@ -136,15 +137,15 @@ pub(super) fn obstacle(runs: &[Run]) -> Option<&'static str> {
 }
 
 /// Returns the row of a score with the runs that it `applies` to. The best one is marked if they can be
-/// compared: they have the same task, tokenizer and validation data, and not all have the same value.
-fn score_fact(runs: &[Run], name: &str, title: String, applies: fn(&Run) -> bool) -> Fact {
+/// compared (`are_ranked`): they have the same task, and not all have the same value.
+fn score_fact(runs: &[Run], name: &str, title: String, are_ranked: bool, applies: fn(&Run) -> bool) -> Fact {
     let values: Vec<Option<f64>> = runs.iter().map(|run| run.score(name).filter(|_| applies(run))).collect();
     let unit = unit_of(runs, name);
     let tasks: BTreeSet<&str> = runs.iter().filter_map(|run| run.key("task")).collect();
     let known: Vec<u64> = values.iter().flatten().map(|value| value.to_bits()).collect();
     let differ = known.windows(2).any(|pair| pair[0] != pair[1]);
     let is_score = !is_baseline(name) && unit != Unit::Count;
-    let is_compared = differ && is_score && tasks.len() <= 1 && obstacle(runs).is_none();
+    let is_compared = are_ranked && differ && is_score && tasks.len() <= 1;
     let best = is_compared.then(|| Better::of(name).only_best_place(values.iter().copied())).flatten();
     let cells = values.iter().map(|value| value.map(|value| unit.text(value))).collect();
     Fact { title, cells, best }

@@ -44,7 +44,7 @@ pub fn page(runs: &[Run], name: Option<&str>, folder: Option<&Path>) -> String {
     let mut time = parts::bars(runs);
     time.push(table::facts(runs, &facts::time(runs)));
     let mut results = vec![means(runs), table::facts(runs, &facts::results(runs))];
-    results.extend(facts::obstacle(runs).map(Block::note));
+    results.extend(facts::why_unranked(runs).map(Block::note));
     let gaps = gaps.iter().map(|gap| vec![Block::Quoted(gap.as_str().into())]);
     let sections = [
         ("Settings", sweep.map_or(Vec::new(), |sweep| settings::section(&sweep, runs))),

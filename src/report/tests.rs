@@ -154,21 +154,24 @@ fn losses_over_other_tokens_are_not_ranked() {
     let results = "{\"eval_loss\":4.25,\"eval_accuracy\":0.3,\"eval_perplexity\":70.1,\
         \"eval_unigram_loss\":6.125,\"train_runtime\":100}";
     write(&folders[1], "all_results.json", results);
-    let assert_unranked = |reason: &str| {
-        let page = page_of(&folders);
-        assert_whole(&page);
-        assert!(!page.contains("class=\"best\""), "{reason}");
-        let note = format!(">{reason}: losses per token do not compare.<");
-        assert_eq!(page.matches(&note).count(), 1, "{reason}: {page}");
-    };
-    assert_unranked("Tokenizers or validation data differ");
+    assert_unranked(&folders, "Tokenizers or validation data differ");
     for (tokenizers, reason) in [(["a", "a"], "Validation data differ"), (["a", "b"], "Tokenizers differ")] {
         for (folder, tokenizer) in folders.iter().zip(tokenizers) {
             let inputs = format!("{{\"data.sources\":\"c\",\"tokenizer\":\"{tokenizer}\"}}");
             write(&folder.join("checkpoint-100/trainer"), "inputs.json", &inputs);
         }
-        assert_unranked(reason);
+        assert_unranked(&folders, reason);
     }
+}
+
+/// The page of these runs marks no score as the best, and gives this reason once.
+#[track_caller]
+fn assert_unranked(folders: &[PathBuf], reason: &str) {
+    let page = page_of(folders);
+    assert_whole(&page);
+    assert!(!page.contains("class=\"best\""), "{page}");
+    let note = format!(">{reason}: losses per token do not compare.<");
+    assert_eq!(page.matches(&note).count(), 1, "{page}");
 }
 
 fn json(text: &str) -> String {

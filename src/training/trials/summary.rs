@@ -143,11 +143,13 @@ impl Summary<'_> {
 /// Returns the values that a setting gives the swept keys, by the paths of the keys, as in `sweep.json`.
 pub(super) fn swept_values(keys: &[String], setting: &Setting) -> Value {
     let config = config::saved(&setting.config);
-    let values = keys.iter().map(|key| {
-        let value = config.pointer(&format!("/{}", key.replace('.', "/")));
-        (key.clone(), value.cloned().unwrap_or_default())
-    });
+    let values = keys.iter().map(|key| (key.clone(), value_of(&config, key).cloned().unwrap_or_default()));
     values.collect::<Map<String, Value>>().into()
+}
+
+/// Returns the value of a key, given by its dotted path, in a configuration as JSON.
+pub(super) fn value_of<'a>(config: &'a Value, key: &str) -> Option<&'a Value> {
+    config.pointer(&format!("/{}", key.replace('.', "/")))
 }
 
 /// Returns the last part of each dotted path, or the whole path if two paths end in the same part.

@@ -27,7 +27,7 @@ use crate::trials::equipment::Equipment;
 use crate::trials::grid_folder;
 use crate::trials::grid_folder::Grid;
 use crate::trials::record::remove_weights;
-use crate::trials::summary::short_names;
+use crate::trials::summary::{short_names, value_of};
 use crate::trials::tune::record::{Entry, Measured, RungRecord, TUNE_JSON, TuneRecord};
 use crate::trials::tune::rungs::{Rung, Speed, rungs, whole_runs};
 use crate::trials::tune::speed::speed_of;
@@ -410,7 +410,7 @@ impl<C: Tunable> Tune<'_, C> {
         let candidates = self.entrants.iter().map(|entrant| {
             let config = saved(&entrant.config);
             let setting = self.keys.iter().zip(&entrant.values).map(|(key, text)| {
-                let value = config.pointer(&format!("/{}", key.replace('.', "/"))).cloned();
+                let value = value_of(&config, key).cloned();
                 (key.clone(), value.unwrap_or_else(|| text.as_str().into()))
             });
             let folder = entrant.folder.file_name().unwrap_or_default().to_string_lossy().into_owned();

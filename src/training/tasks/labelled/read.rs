@@ -14,6 +14,7 @@ use crate::tasks::labelled::several::SeveralColumns;
 use crate::tasks::labelled::trained_columns::TrainedColumns;
 use base::error::Problem;
 use base::fs::TextEncoding;
+use base::words::joined;
 use config::OnBadRecord;
 use config::finetune::ClassifyData;
 use data::records::{Row, RowError, RowFormat, Rows, list, rows_of, take};
@@ -415,10 +416,7 @@ fn missing_pair(source: &str, row: &Row, name: &str) -> Problem {
 
 fn alternatives(names: &[&str]) -> String {
     let quoted: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
-    match quoted.split_last() {
-        Some((last, rest)) if !rest.is_empty() => format!("{} or {last}", rest.join(", ")),
-        _ => quoted.join(""),
-    }
+    joined(&quoted, "or")
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use base::pages::report::{Block, Report, Section};
 use base::pages::table::{Row, Table};
 use base::pages::text::Text;
 use base::scores::Metric;
+use base::words::joined;
 
 /// Explanation of `more examples` in the column `seeds needed`.
 const MORE: &str = "“more examples”: no number of seeds would make the difference clear";
@@ -102,18 +103,13 @@ fn below_baselines(result: &TaskResult) -> Option<String> {
     let mut parts = Vec::new();
     for (models, baselines) in &by_models {
         let verb = if models.len() == 1 { "is" } else { "are" };
-        parts.push(format!("{} {verb} clearly worse than {}", listed(models), listed(baselines)));
+        parts.push(format!(
+            "{} {verb} clearly worse than {}",
+            joined(models, "and"),
+            joined(baselines, "and")
+        ));
     }
     (!parts.is_empty()).then(|| format!("{}.", parts.join("; ")))
-}
-
-/// Names in a sentence: `a`, `a and b`, `a, b and c`.
-fn listed(names: &[&str]) -> String {
-    match names {
-        [] => String::new(),
-        [only] => (*only).to_string(),
-        [first @ .., last] => format!("{} and {last}", first.join(", ")),
-    }
 }
 
 /// The legend of these kinds of rows.
@@ -237,18 +233,6 @@ mod tests {
 
     #[test]
     fn the_verdict_names_models_that_are_clearly_worse_than_a_baseline() {
-        let worse = |model: &str, baseline: &str| Pair {
-            better: Some(baseline.to_string()),
-            ..pair(model, baseline, false, -0.1)
-        };
-        let result_of = |pairs: Vec<Pair>| TaskResult {
-            name: "topics".to_string(),
-            metric: Metric::Accuracy,
-            examples: 24,
-            seeds: vec![1, 2],
-            rows: Vec::new(),
-            pairs,
-        };
         let models = pair("a", "b", true, -0.01);
         let both = result_of(vec![models.clone(), worse("a", "TF-IDF"), worse("b", "TF-IDF")]);
         assert_eq!(
@@ -272,7 +256,6 @@ mod tests {
         let alone = result_of(vec![pair("a", "twin of a", false, 0.2), worse("a", "TF-IDF")]);
         assert_eq!(verdict(&alone).unwrap(), "a is clearly worse than TF-IDF.");
         assert_eq!(verdict(&result_of(vec![pair("a", "TF-IDF", false, -0.1)])), None);
-        assert_eq!(listed(&["a", "b", "c"]), "a, b and c");
     }
 
     #[test]
@@ -284,14 +267,7 @@ mod tests {
         a      TF-IDF      +0.0500  -0.1000 to +0.3000     no  0.010  more examples
         ");
         let rows = ["a", "b", "TF-IDF"].map(|name| row(name, RowKind::Model, &[0.5]));
-        let mut result = TaskResult {
-            name: "topics".to_string(),
-            metric: Metric::Accuracy,
-            examples: 24,
-            seeds: vec![1],
-            rows: rows.to_vec(),
-            pairs,
-        };
+        let mut result = TaskResult { rows: rows.to_vec(), ..result_of(pairs) };
         assert_eq!(result.best(), None);
         assert!(!tables::scores(&result).markdown().contains("**"));
         result.rows[1].mean = Some(0.75);
@@ -304,6 +280,23 @@ mod tests {
     }
 
     /// A pair whose left model is better by `low` at least; the difference is clear if that is positive.
+    /// The result of a task without rows.
+    fn result_of(pairs: Vec<Pair>) -> TaskResult {
+        TaskResult {
+            name: "topics".to_string(),
+            metric: Metric::Accuracy,
+            examples: 24,
+            seeds: vec![1, 2],
+            rows: Vec::new(),
+            pairs,
+        }
+    }
+
+    /// A model that is clearly worse than a baseline.
+    fn worse(model: &str, baseline: &str) -> Pair {
+        Pair { better: Some(baseline.to_string()), ..pair(model, baseline, false, -0.1) }
+    }
+
     fn pair(left: &str, right: &str, of_models: bool, low: f64) -> Pair {
         let difference = Difference {
             difference: 0.05,

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::trials::grid_folder::Grid;
-use crate::trials::summary::short_names;
+use crate::trials::summary::{short_names, value_of};
 use base::error::{Problem, Problems};
 use base::fs;
 use base::pages::table::Table;
@@ -145,10 +145,7 @@ impl TuneRecord<Value> {
         let Some(Entry { setting, .. }) = winner else { return false };
         let current = config::saved(config);
         let mut values = setting.iter();
-        let has_values = values.all(|(key, value)| {
-            let own = current.pointer(&format!("/{}", key.replace('.', "/")));
-            own.is_none_or(|own| own == value)
-        });
+        let has_values = values.all(|(key, value)| value_of(&current, key).is_none_or(|own| own == value));
         has_values && serde_json::from_value::<C>(self.config.clone()).is_ok()
     }
 }
@@ -182,17 +179,21 @@ impl<C> TuneRecord<C> {
 
     /// Says how many other candidates share the winner's score; `None` if no one does.
     pub(super) fn tie(&self) -> Option<String> {
-        let rung = self.rungs.len().checked_sub(1)?;
-        let winner = self.winner()?;
-        let score_of = |at: usize| self.candidates[at].scores.get(rung)?.score;
-        let score = score_of(winner)?;
-        let others = self.entrants(rung).into_iter().filter(|at| *at != winner);
-        let equal = others.filter(|at| score_of(*at).is_some_and(|other| other.to_bits() == score.to_bits()));
-        match equal.count() {
-            0 => None,
-            1 => Some("a tie with 1 other".to_string()),
-            count => Some(format!("a tie with {count} others")),
+        let last = self.rungs.len().checked_sub(1)?;
+        let score = self.score(self.winner()?, last)?;
+        let entrants = self.entrants(last).into_iter();
+        let scores = entrants.filter_map(|at| self.score(at, last));
+        let equal = scores.filter(|other| other.to_bits() == score.to_bits()).count();
+        match equal {
+            0 | 1 => None,
+            2 => Some("a tie with 1 other".to_string()),
+            count => Some(format!("a tie with {} others", count - 1)),
         }
+    }
+
+    /// The score of a candidate at a rung that it has reached.
+    fn score(&self, candidate: usize, rung: usize) -> Option<f64> {
+        self.candidates[candidate].scores.get(rung)?.score
     }
 
     /// The steps that are left to train after the scores so far.

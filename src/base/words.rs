@@ -1,0 +1,24 @@
+//! Lists of names in sentences.
+
+/// Joins names by commas, the last two by `conjunction`: `a`, `a and b`, `a, b and c`.
+pub fn joined<S: AsRef<str>>(names: &[S], conjunction: &str) -> String {
+    let names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
+    match names.split_last() {
+        Some((last, rest)) if !rest.is_empty() => format!("{} {conjunction} {last}", rest.join(", ")),
+        _ => names.concat(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_two_names_are_joined_by_the_conjunction() {
+        let names = ["a", "b", "c"];
+        assert_eq!(
+            [0, 1, 2, 3].map(|count| joined(&names[..count], "and")),
+            ["", "a", "a and b", "a, b and c"]
+        );
+    }
+}
