@@ -53,7 +53,7 @@ pub use read::{
     read_text_capped, read_text_stream_capped,
 };
 pub use scratch::ScratchFile;
-pub use space::{free_bytes, heed_size_limit, require_space, room_left};
+pub use space::{free_bytes, heed_size_limit, require_space, require_writable_folder, room_left};
 pub use staged::StagedFile;
 pub use text::{TextFile, kind_of_file, open_content, open_decompressed, open_text, standard_input};
 pub use unicode::Unicode;

@@ -21,13 +21,13 @@ use crate::commands::bench::job::{Ended, Job, Machine, Place, Steps};
 use crate::commands::bench::table::{Epoch, Measured, Outcome, Row, Table};
 use crate::commands::terminal;
 use crate::config::{
-    BatchSize, ComputeType, DeviceChoice, FinetuneConfig, MuonConfig, OptimizerType, PretrainConfig,
-    RtdConfig, TrainingConfig,
+    AnyLoaded, BatchSize, ComputeType, DeviceChoice, FinetuneConfig, MuonConfig, OptimizerType,
+    PrecisionConfig, PretrainConfig, RtdConfig, TrainingConfig,
 };
 use crate::error::Problem;
 use crate::estimate::update_bytes;
 use crate::families::{MODEL_NAMES, ModelConfig, named_model};
-use crate::interop::HubConfig;
+use crate::interop::{HubConfig, read_folder};
 use crate::ops::peak;
 use crate::precision::Hardware;
 use crate::quantity::format_bytes;
@@ -194,7 +194,7 @@ fn given(values: &[u32], default: usize) -> Vec<usize> {
 /// A model, and the settings of its steps unless a flag changes them.
 struct Defaults {
     model: ModelConfig,
-    /// The pretraining task of the model.
+    /// The task of the configuration, or the pretraining task of the model.
     task: TimedTask,
     batch: usize,
     length: usize,
@@ -226,30 +226,61 @@ impl Defaults {
             .at("--model");
             return Err(problem
                 .hint(format!(
-                    "take {}, or the path of a model folder or of a configuration of `pretrain`",
+                    "take {}, or the path of a model folder or of a configuration of `pretrain` or `finetune`",
                     MODEL_NAMES.join(", ")
                 ))
                 .into());
         }
-        let (config, _) = origin::resolve(&config::load_pretrain(path, &[])?.config)?;
-        let model = planned_model(&config)?;
-        Ok(Self {
+        match config::load_any(path, &[])? {
+            AnyLoaded::Pretrain(loaded) => Self::of_pretraining(&loaded.config),
+            AnyLoaded::Finetune(loaded) | AnyLoaded::Sweep(loaded) => Self::of_finetuning(&loaded.config),
+            AnyLoaded::Tasks(_) => {
+                let message = "holds tasks of a comparison, and one configuration or model is wanted";
+                Err(Problem::usage(message).at(name).hint("name a model folder").into())
+            }
+        }
+    }
+
+    fn of_pretraining(config: &PretrainConfig) -> Result<Self> {
+        let (config, _) = origin::resolve(config)?;
+        let task = TimedTask::Pretraining {
+            task: config.task,
+            rtd: config.rtd.clone(),
+            masked_share: most_masked(&config.mlm),
+        };
+        let length = config.data.max_seq_length;
+        Ok(Self::of_sections(planned_model(&config)?, task, length, &config.training, &config.precision))
+    }
+
+    /// Steps of a classifier, because heads cost little.
+    fn of_finetuning(config: &FinetuneConfig) -> Result<Self> {
+        let model = read_folder(&config.model)?.config;
+        let labels = if config.data.labels.is_empty() { LABELS } else { config.data.labels.len() };
+        let length = config.data.max_seq_length.unwrap_or(LENGTH).min(model.max_sequence_length());
+        let task = TimedTask::Classification { labels };
+        Ok(Self::of_sections(model, task, length, &config.training, &config.precision))
+    }
+
+    fn of_sections(
+        model: ModelConfig,
+        task: TimedTask,
+        length: usize,
+        training: &TrainingConfig,
+        precision: &PrecisionConfig,
+    ) -> Self {
+        Self {
             model,
-            task: TimedTask::Pretraining {
-                task: config.task,
-                rtd: config.rtd,
-                masked_share: most_masked(&config.mlm),
-            },
-            batch: match config.training.per_device_train_batch_size {
+            task,
+            batch: match training.per_device_train_batch_size {
                 BatchSize::Rows(rows) => rows,
                 BatchSize::Auto => BATCH,
             },
-            length: config.data.max_seq_length,
+            length,
             // The type that a run would choose on a CPU; for a GPU there is a flag.
-            compute: config.precision.compute.known().unwrap_or_else(|| Hardware::cpu().best()),
-            optim: config.training.optim,
-            muon: config.training.muon,
-        })
+            compute: precision.compute.known().unwrap_or_else(|| Hardware::cpu().best()),
+            optim: training.optim,
+            muon: training.muon.clone(),
+        }
     }
 }
 

@@ -116,11 +116,11 @@ pub enum Command {
   mlmtrain init --text corpus/ --field content --budget 3d --device H100 --output -
   mlmtrain init --train train.csv --eval dev.csv --model runs/quickstart/final")]
     Init(InitArgs),
-    /// Say what a pretraining run takes here and on rented GPUs: memory, time, energy, money
+    /// Say what a run takes here and on rented GPUs: memory, time, energy, money
     ///
-    /// This machine is measured for some seconds, other devices are predicted from operations and bytes. If
-    /// the batch does not fit in memory, plans a smaller one with more accumulation steps; the update is the
-    /// same. Nothing is written.
+    /// For a configuration of `pretrain` or of `finetune`. This machine is measured for some seconds, other
+    /// devices are predicted from operations and bytes. If the batch does not fit in memory, plans a smaller
+    /// one with more accumulation steps; the update is the same. Nothing is written.
     #[command(after_help = "Examples:
   mlmtrain plan --config configs/roberta-base.yaml --tokens 10B
   mlmtrain plan --config my.yaml --device h100,l4 --price h100=1.99,l4=0.60 --tokens 10B

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::commands::training_flags::TrainingFlags;
 use crate::config;
-use crate::config::{Loaded, Override, PretrainConfig};
+use crate::config::{AnyLoaded, Loaded, Override, PretrainConfig};
 use crate::error::Problems;
 
 /// Changes to a configuration.
@@ -65,6 +65,11 @@ impl ConfigArgs {
     /// result.
     pub fn load(&self) -> Result<Loaded<PretrainConfig>, Problems> {
         self.load_with(Vec::new())
+    }
+
+    /// Loads a configuration of any kind like [`ConfigArgs::load`].
+    pub fn load_any(&self) -> Result<AnyLoaded, Problems> {
+        config::load_any(&self.config, &self.changes.overrides()?)
     }
 
     /// Loads the configuration like [`ConfigArgs::load`], with the settings of more flags.

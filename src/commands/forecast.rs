@@ -1,5 +1,7 @@
 //! The prediction of memory and disk for `--dry-run`, as text.
 
+use std::time::SystemTime;
+
 use anyhow::Result;
 
 use crate::batches::BatchPlan;
@@ -9,9 +11,10 @@ use crate::estimate::{Estimate, PRICES_AS_OF, Part, Rentable, Work};
 use crate::machine::Machine;
 use crate::models::memory::{PROCESS_BYTES, Prediction};
 use crate::quantity::{format_amount, format_bytes, format_span};
-use crate::tasks::run::Shapes;
+use crate::tasks::planned::Planned;
+use crate::tasks::run::{Shapes, total_steps};
 use crate::telemetry::{Progress, Unit};
-use crate::train::{batch_size, room};
+use crate::train::{batch_size, horizon, room};
 
 /// The bytes of a checkpoint, and the largest number of bytes of all checkpoints together.
 pub(super) fn disk(checkpoint: u64, training: &TrainingConfig, run: &RunSection) -> String {
@@ -90,9 +93,9 @@ pub(super) fn disk_of_runs(
 const RENTED: [&str; 3] = ["h100", "l4", "t4"];
 
 /// Fine-tuning runs of one configuration from models of one shape.
-pub(super) struct Runs<'a> {
-    pub(super) training: &'a TrainingConfig,
-    pub(super) shapes: &'a Shapes,
+pub(super) struct Runs {
+    pub(super) training: TrainingConfig,
+    pub(super) shapes: Shapes,
     /// Updates of each run.
     pub(super) steps: u64,
     /// Mean number of tokens of a row.
@@ -101,18 +104,27 @@ pub(super) struct Runs<'a> {
     pub(super) count: usize,
 }
 
-impl Runs<'_> {
-    /// Micro-batches of one run with this training configuration.
-    fn work(&self, training: &TrainingConfig) -> Part {
+impl Runs {
+    /// `count` runs on the examples that were read.
+    pub(super) fn new(training: TrainingConfig, shapes: Shapes, read: &Planned, count: usize) -> Self {
+        let update = training.rows_per_update().max(1);
+        let steps = total_steps(&training, read.rows.next_multiple_of(update) as u64);
+        let mean_length = (read.tokens as usize).div_ceil(read.rows.max(1)).max(1);
+        Self { training, shapes, steps, mean_length, count }
+    }
+
+    /// Micro-batches of all runs with this training configuration.
+    pub(super) fn work(&self, training: &TrainingConfig) -> Part {
         let rows = training.rows_at_once();
-        let micro_batches = self.steps * training.rows_per_update().div_ceil(rows.max(1)) as u64;
-        Part { rows, length: self.mean_length, is_causal: false, micro_batches, updates: self.steps }
+        let updates = self.steps * self.count as u64;
+        let micro_batches = updates * training.rows_per_update().div_ceil(rows.max(1)) as u64;
+        Part { rows, length: self.mean_length, is_causal: false, micro_batches, updates }
     }
 
     /// Tokens of all runs.
     fn tokens(&self) -> u64 {
-        let part = self.work(self.training);
-        part.micro_batches * part.tokens_at_once() * self.count as u64
+        let part = self.work(&self.training);
+        part.micro_batches * part.tokens_at_once()
     }
 }
 
@@ -122,7 +134,7 @@ impl Runs<'_> {
 /// # Errors
 /// Returns an error if the speed of this machine cannot be measured.
 pub(super) fn time_and_cost(
-    work: &[Runs<'_>],
+    work: &[Runs],
     config: &FinetuneConfig,
     machine: &Machine,
 ) -> Result<Vec<(&'static str, String)>> {
@@ -146,8 +158,8 @@ pub(super) fn time_and_cost(
 /// The time of fine-tuning runs on this machine, and their cost if `run.usd_per_hour` says its price. Of the
 /// runs of one model those with the most tokens are measured, and the others are assumed to take as long for
 /// each token.
-fn here(work: &[Runs<'_>], config: &FinetuneConfig, machine: &Machine) -> Result<String> {
-    let mut largest: Vec<&Runs<'_>> = Vec::new();
+fn here(work: &[Runs], config: &FinetuneConfig, machine: &Machine) -> Result<String> {
+    let mut largest: Vec<&Runs> = Vec::new();
     for runs in work {
         match largest.iter_mut().find(|known| known.shapes.model == runs.shapes.model) {
             Some(known) if known.tokens() < runs.tokens() => *known = runs,
@@ -180,7 +192,7 @@ fn here(work: &[Runs<'_>], config: &FinetuneConfig, machine: &Machine) -> Result
 }
 
 /// The time and the cost of fine-tuning runs on rented GPUs, each in its best number type: a line a GPU.
-fn rented(work: &[Runs<'_>]) -> Vec<String> {
+fn rented(work: &[Runs]) -> Vec<String> {
     let mut lines = Vec::new();
     for gpu in RENTED.into_iter().filter_map(Rentable::named) {
         let text = match time_on(&gpu, work) {
@@ -196,25 +208,29 @@ fn rented(work: &[Runs<'_>]) -> Vec<String> {
 }
 
 /// The number type and the seconds of all runs on a GPU; the error is the reason why one is not possible.
-fn time_on(gpu: &Rentable, work: &[Runs<'_>]) -> Result<(&'static str, f64), String> {
+fn time_on(gpu: &Rentable, work: &[Runs]) -> Result<(&'static str, f64), String> {
     let mut compute = "";
     let mut seconds = 0.0;
     for runs in work {
-        let estimate = Estimate::on_gpu(gpu, runs.training, runs.shapes, None, false, |training| Work {
+        let estimate = Estimate::on_gpu(gpu, &runs.training, &runs.shapes, None, false, |training| Work {
             parts: vec![runs.work(training)],
         })?;
         compute = estimate.compute.as_str();
-        seconds += estimate.seconds * runs.count as f64;
+        seconds += estimate.seconds;
     }
     Ok((compute, seconds))
 }
 
 /// The limits on the cost and the end of training, if there are any.
-pub(super) fn limits(run: &RunSection) -> Option<String> {
+///
+/// # Errors
+/// Returns an error if the deadline has passed, as a run would.
+pub(super) fn limits(run: &RunSection) -> Result<Option<String>> {
+    horizon::limit_seconds(run, 0.0, SystemTime::now())?;
     let money = run.budget_usd.map(|usd| format!("${usd}"));
     let day = run.deadline.as_ref().map(|deadline| format!("until {deadline}"));
     let limits: Vec<String> = money.into_iter().chain(day).collect();
-    (!limits.is_empty()).then(|| limits.join(" and "))
+    Ok((!limits.is_empty()).then(|| limits.join(" and ")))
 }
 
 #[cfg(test)]

@@ -1,35 +1,31 @@
-//! `mlmtrain plan`: predicts memory, time, energy and cost of a pretraining run on this machine and on rented
-//! GPUs.
+//! `mlmtrain plan`: predicts memory, time, energy and cost of a run of pretraining, or of runs of fine-tuning,
+//! on this machine and on rented GPUs.
 
 mod clusters;
+mod run;
 mod saved;
 mod table;
 
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
 
 use anyhow::Result;
 use clap::Args;
 
-use crate::batches::BatchPlan;
 use crate::commands::config_args::ConfigArgs;
+use crate::commands::plan::run::{Planned, Run, finetuning_runs, steps};
 use crate::commands::plan::table::Row;
 use crate::commands::staging::Corpus;
 use crate::commands::terminal::Output;
-use crate::commands::{bench, staging, terminal};
-use crate::config::{DeviceChoice, PretrainConfig, RunSection, TrainingConfig, load_prices};
+use crate::commands::{finetune, staging, terminal};
+use crate::config::{AnyLoaded, load_prices};
 use crate::error::{Problem, Problems};
-use crate::estimate::{Estimate, Fitted, Rentable, Work};
-use crate::families::ModelConfig;
-use crate::machine::Machine;
-use crate::quantity::{format_count, parse_count, parse_duration};
-use crate::shards::Manifest;
+use crate::estimate::Rentable;
+use crate::machine;
+use crate::quantity::parse_count;
 use crate::tasks::list::shapes;
 use crate::tasks::pretraining::{origin, planned_model};
-use crate::tasks::run::{Shapes, total_steps};
-use crate::telemetry::{Progress, Unit};
-use crate::train::{batch_size, horizon};
-use crate::{machine, precision};
+use crate::telemetry::Progress;
+use crate::trials::cell;
 
 pub(in crate::commands) use saved::{Actual, compared};
 
@@ -166,24 +162,65 @@ fn prices(path: &Path) -> Result<Vec<(String, f64)>, Problems> {
 
 /// Runs the subcommand.
 pub fn run(args: &PlanArgs) -> Result<()> {
+    match args.config.load_any()? {
+        AnyLoaded::Pretrain(loaded) => {
+            let config = staging::pretraining(loaded.config, Corpus::Skipped)?;
+            let (config, _) = origin::resolve(&config)?;
+            let shapes = &shapes(&config, &planned_model(&config)?)?;
+            let steps = steps(args, &config)?;
+            print(args, &Run { planned: Planned::Pretraining(&config), shapes, steps })
+        }
+        AnyLoaded::Finetune(loaded) => {
+            refuse_flags_of_pretraining(args)?;
+            let mut config = staging::finetuning(loaded.config)?;
+            cell::require_files([&config])?;
+            if let Some(note) = finetune::choose_length(&mut config)? {
+                terminal::note(&note);
+            }
+            let runs = finetuning_runs(&config)?;
+            let planned = Planned::Finetuning(&config, &runs);
+            print(args, &Run { planned, shapes: &runs.shapes, steps: runs.steps })
+        }
+        AnyLoaded::Sweep(_) => Err(planned_elsewhere("is a sweep", "finetune --config FILE --dry-run", args)),
+        AnyLoaded::Tasks(_) => {
+            Err(planned_elsewhere("holds tasks of a comparison", "compare --tasks FILE --dry-run", args))
+        }
+    }
+}
+
+/// The error for a file of several kinds of runs.
+fn planned_elsewhere(message: &str, command: &str, args: &PlanArgs) -> anyhow::Error {
+    let hint = format!("`mlmtrain {command}` tells steps, time and cost of all its runs");
+    Problem::usage(message).at(args.config.config.display()).hint(hint).into()
+}
+
+/// Refuses flags that plans of fine-tuning do not have.
+fn refuse_flags_of_pretraining(args: &PlanArgs) -> Result<(), Problem> {
+    let given = [
+        ("--tokens", args.tokens.is_some()),
+        ("--machines", !args.machines.is_empty()),
+        ("--save", args.save),
+    ];
+    match given.into_iter().find(|(_, is_given)| *is_given) {
+        Some((flag, _)) => {
+            let message = "is for configurations of `pretrain`, and this is one of `finetune`";
+            Err(Problem::usage(message).at(flag).hint("leave it out"))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Makes the plan for each device and prints it.
+fn print(args: &PlanArgs, run: &Run<'_>) -> Result<()> {
     let mut prices = args.prices.as_deref().map(prices).transpose()?.unwrap_or_default();
     prices.extend_from_slice(&args.price);
-    let config = staging::pretraining(args.config.load()?.config, Corpus::Skipped)?;
-    let (config, _) = origin::resolve(&config)?;
-    let model = planned_model(&config)?;
-    let run = Run {
-        steps: steps(args, &config)?,
-        shapes: shapes(&config, &model)?,
-        config: &config,
-        model: &model,
-    };
     let progress = Progress::detect(terminal::is_quiet());
     let mut rows = Vec::new();
     for device in &args.device {
         let (found, watts) = match device {
             Device::Here => {
                 // Not before: a run on a GPU can be planned on a machine without one.
-                let machine = machine::set_up(&config.run, &config.precision)?;
+                let machine = machine::set_up(run.section(), run.precision())?;
                 (run.here(&machine, &progress)?, None)
             }
             Device::Cpu => (run.on_cpu(&progress)?, None),
@@ -191,142 +228,24 @@ pub fn run(args: &PlanArgs) -> Result<()> {
         };
         let given = prices.iter().rev().find(|(name, _)| name == device.name()).map(|(_, usd)| *usd);
         let usd_per_hour = given.or(match device {
-            Device::Here | Device::Cpu => config.run.usd_per_hour,
+            Device::Here | Device::Cpu => run.section().usd_per_hour,
             Device::Rented(gpu) => Some(gpu.usd_per_hour),
         });
         let affordable_seconds = run.affordable_seconds(usd_per_hour)?;
         rows.push(Row { device: *device, found, watts, usd_per_hour, affordable_seconds });
     }
-    let cluster_runs = clusters::cluster_runs(args, &run, &rows);
+    let cluster_runs = clusters::cluster_runs(args, run, &rows);
     if args.save {
-        saved::save(&config.run.output_dir, &table::json(&run, &rows))?;
+        saved::save(&run.section().output_dir, &table::json(run, &rows))?;
     }
     let mut output = Output::stdout();
     if args.json {
-        let mut all = table::json(&run, &rows);
+        let mut all = table::json(run, &rows);
         all["clusters"] = clusters::json(&cluster_runs);
         output.line(&all.to_string())?;
     } else {
-        let lines = [table::lines(&run, &rows), clusters::lines(&cluster_runs)].concat();
+        let lines = [table::lines(run, &rows), clusters::lines(&cluster_runs)].concat();
         lines.iter().try_for_each(|line| output.line(line))?;
     }
     output.finish()
-}
-
-/// The run that is planned.
-struct Run<'a> {
-    config: &'a PretrainConfig,
-    model: &'a ModelConfig,
-    shapes: Shapes,
-    steps: u64,
-}
-
-/// Largest number of updates that is planned; more are a typing error.
-const MOST_STEPS: u64 = 100_000_000;
-
-/// Returns the number of updates of a run: for `--tokens`, else `training.max_steps`, else for the epochs.
-/// The last needs the shards, to know the number of tokens.
-fn steps(args: &PlanArgs, config: &PretrainConfig) -> Result<u64> {
-    if let Some(tokens) = args.tokens {
-        let plan = BatchPlan::new(&config.training, config.data.max_seq_length);
-        let mut steps = 0;
-        let mut planned = 0;
-        while planned < tokens && steps < MOST_STEPS {
-            planned += plan.at(steps).tokens();
-            steps += 1;
-        }
-        if planned < tokens {
-            let message = format!("are more than {} updates", format_count(MOST_STEPS));
-            return Err(Problem::usage(message)
-                .at("--tokens")
-                .hint("ask for less, or for larger updates")
-                .into());
-        }
-        return Ok(steps);
-    }
-    if config.training.max_steps >= 0 {
-        return Ok(config.training.max_steps as u64);
-    }
-    let shards = config.prepared_dir().join("shards");
-    let manifest = Manifest::read(&shards).map_err(|_| {
-        Problem::usage("is not given, and how long an epoch is cannot be told before there are shards")
-            .at("training.max_steps")
-            .hint("say how many tokens to plan (`--tokens 10B`), or run `mlmtrain prepare` first")
-    })?;
-    // An estimate: each row has two special tokens, and rows are assumed to be full.
-    let rows = manifest.train.tokens / (config.data.max_seq_length.saturating_sub(2).max(1) as u64);
-    Ok(total_steps(&config.training, rows))
-}
-
-impl Run<'_> {
-    /// All steps of the run with these batch sizes.
-    fn work(&self, training: &TrainingConfig) -> Work {
-        Work::new(training, self.config.data.max_seq_length, self.steps)
-    }
-
-    /// Returns the seconds of training that `run.budget_usd` and `run.deadline` allow at this price.
-    fn affordable_seconds(&self, usd_per_hour: Option<f64>) -> Result<Option<f64>, Problem> {
-        let run = RunSection { usd_per_hour, ..self.config.run.clone() };
-        horizon::limit_seconds(&run, 0.0, SystemTime::now())
-    }
-
-    /// Key `training.max_train_time` in seconds.
-    fn limit_seconds(&self) -> Option<f64> {
-        let limit = self.config.training.max_train_time.as_deref()?;
-        parse_duration(limit).ok().as_ref().map(Duration::as_secs_f64)
-    }
-
-    /// Predicts the run on a rented GPU from its data sheet.
-    fn rented(&self, gpu: &Rentable) -> Result<Estimate, String> {
-        let precision = &self.config.precision;
-        let wanted = precision.compute.known().map(precision::dtype);
-        let training = &self.config.training;
-        Estimate::on_gpu(gpu, training, &self.shapes, wanted, precision.tf32, |training| self.work(training))
-    }
-
-    /// Measures the run like [`Self::here`], but on the CPU even if there is a GPU.
-    fn on_cpu(&self, progress: &Progress) -> Result<Result<Estimate, String>> {
-        let run = RunSection { device: DeviceChoice::Cpu, ..self.config.run.clone() };
-        let machine = match machine::set_up(&run, &self.config.precision) {
-            Ok(machine) => machine,
-            Err(why) => return Ok(Err(why.to_string())),
-        };
-        let config = &PretrainConfig { run, ..self.config.clone() };
-        let shapes = shapes(config, self.model)?;
-        Run { config, shapes, ..*self }.here(&machine, progress)
-    }
-
-    /// Measures the run on this machine, a few seconds for each size of micro-batch. The inner error is the
-    /// reason why the run is not possible here.
-    fn here(&self, machine: &Machine, progress: &Progress) -> Result<Result<Estimate, String>> {
-        let Some(room_bytes) = batch_size::room(machine) else {
-            return Ok(Err("the free memory is not known".to_string()));
-        };
-        let fitted = Fitted::new(&self.config.training, &self.shapes, machine.place(), room_bytes);
-        let Some(fitted) = fitted else {
-            return Ok(Err("does not fit, not even a row at a time".to_string()));
-        };
-        let compute = machine.policy.compute_type();
-        let on = fitted.training.gradient_checkpointing.is_on();
-        let work = self.work(&fitted.training);
-        let measuring = progress.stage("measuring steps", Unit::Items, Some(work.parts.len() as u64));
-        let mut measured = Vec::new();
-        for part in &work.parts {
-            let shape = bench::BatchShape { rows: part.rows, length: part.length, is_causal: part.is_causal };
-            let Some(seconds) = bench::step_seconds(self.config, self.model, shape, compute, on)? else {
-                return Ok(Err("a step ran out of memory".to_string()));
-            };
-            // The timed step has an update for each micro-batch; with accumulation, most have none.
-            let update = if part.updates < part.micro_batches {
-                let work = bench::StepWork::new(&self.shapes, &fitted.training, shape, machine.place());
-                bench::update_seconds(&work, seconds)
-            } else {
-                0.0
-            };
-            measured.push((seconds - update, update));
-            measuring.advance(1);
-        }
-        measuring.finish("done");
-        Ok(Ok(Estimate::of(fitted, machine.policy.compute, &work, &measured)))
-    }
 }

@@ -20,17 +20,13 @@ pub(super) fn detect(root: &Node) -> Kind {
 /// problem that matters.
 pub(super) fn expect(root: &Node, kind: Kind) -> Result<(), Problem> {
     let (pretrain, finetune) = own_keys(root);
-    let (wrong, right, forecast) = match kind {
-        Kind::Pretrain if pretrain == 0 && finetune > 0 => {
-            ("finetune", "pretrain", "with `--dry-run` it tells sizes, time and cost")
-        }
-        Kind::Finetune if finetune == 0 && pretrain > 0 => {
-            ("pretrain", "finetune", "`mlmtrain plan` tells time and cost")
-        }
+    let (wrong, right) = match kind {
+        Kind::Pretrain if pretrain == 0 && finetune > 0 => ("finetune", "pretrain"),
+        Kind::Finetune if finetune == 0 && pretrain > 0 => ("pretrain", "finetune"),
         _ => return Ok(()),
     };
     Err(Problem::usage(format!("is a configuration of `{wrong}`, and one of `{right}` is wanted"))
-        .hint(format!("`mlmtrain {wrong} --config FILE` trains by it; {forecast}")))
+        .hint(format!("`mlmtrain {wrong} --config FILE` trains by it; `mlmtrain plan` tells time and cost")))
 }
 
 /// Returns the number of keys that only pretraining has, and that of keys that only fine-tuning has.

@@ -11,6 +11,7 @@ mod label_sets;
 mod numbers;
 mod options;
 mod parquet;
+mod planned;
 mod round_trip;
 mod sweep;
 mod test_file;

@@ -86,12 +86,7 @@ fn free_of(stats: &libc::statvfs) -> u64 {
 
 /// Statistics of the file system of `path`, or of the nearest existing folder above it.
 fn statistics(path: &Path) -> Result<libc::statvfs> {
-    let mut existing = path.to_path_buf();
-    while !existing.exists() && existing.pop() {}
-    if existing.as_os_str().is_empty() {
-        existing.push(".");
-    }
-    let name = CString::new(existing.as_os_str().as_bytes())
+    let name = CString::new(nearest_existing(path).as_os_str().as_bytes())
         .with_context(|| format!("`{}` holds a zero byte", path.display()))?;
     let mut stats = MaybeUninit::<libc::statvfs>::uninit();
     // SAFETY: `name` ends in a zero byte and `stats` has the size that statvfs writes.
@@ -103,9 +98,44 @@ fn statistics(path: &Path) -> Result<libc::statvfs> {
     Ok(unsafe { stats.assume_init() })
 }
 
+/// `path`, or the nearest existing folder above it.
+fn nearest_existing(path: &Path) -> &Path {
+    path.ancestors().find(|path| path.exists()).unwrap_or(Path::new("."))
+}
+
+/// Checks that a folder can be written to, or can be created, and creates nothing.
+pub fn require_writable_folder(path: &Path) -> Result<()> {
+    writable(nearest_existing(path)).with_context(|| format!("cannot write to folder `{}`", path.display()))
+}
+
+fn writable(folder: &Path) -> io::Result<()> {
+    if !folder.is_dir() {
+        return Err(ErrorKind::NotADirectory.into());
+    }
+    let name = CString::new(folder.as_os_str().as_bytes())?;
+    // SAFETY: `name` ends in a zero byte.
+    if unsafe { libc::access(name.as_ptr(), libc::W_OK | libc::X_OK) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_folder_that_cannot_be_written_to_is_named_before_anything_is_written() {
+        let folder = tempfile::tempdir().expect("is made");
+        let file = folder.path().join("file");
+        std::fs::write(&file, "").expect("is written");
+        require_writable_folder(folder.path()).expect("is there");
+        require_writable_folder(&folder.path().join("new/run")).expect("can be made");
+        require_writable_folder(Path::new("no-such-folder")).expect("can be made here");
+        let error = require_writable_folder(&file.join("run")).expect_err("is below a file");
+        assert!(format!("{error:#}").starts_with("cannot write to folder `"), "{error:#}");
+        assert!(!folder.path().join("new").exists());
+    }
 
     #[test]
     fn errors_of_a_full_disk_name_its_free_bytes_and_other_errors_do_not() {

@@ -10,11 +10,13 @@ use crate::quantity::parse_bytes;
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub struct BenchArgs {
     /// tiny, small, base, large (RoBERTa's), FAMILY-small or FAMILY-base (electra, distilbert, modernbert,
-    /// deberta-v3, albert, mpnet, neobert), a model folder (its shape), or a configuration of `pretrain` (its
-    /// model, and its batch, length and precision where the flags say nothing); several with commas
+    /// deberta-v3, albert, mpnet, neobert), a model folder (its shape), or a configuration of `pretrain` or
+    /// `finetune` (its model, and its batch, length and precision where the flags say nothing); several with
+    /// commas
     #[arg(long, value_name = "NAME|FILE,...", value_delimiter = ',', required = true)]
     pub model: Vec<String>,
-    /// Task of the steps: `pretrain` is the task of the configuration, or the family's own
+    /// Task of the steps: `pretrain` is the task of the configuration, or the family's own; for one of
+    /// `finetune` it is `classify`
     #[arg(long, value_enum, default_value_t = BenchTask::Pretrain)]
     pub task: BenchTask,
     /// Labels of `--task classify`; 4 when not given

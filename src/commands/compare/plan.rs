@@ -8,25 +8,16 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 
 use crate::commands::{forecast, terminal};
-use crate::config::{NamedTask, TrainingConfig};
+use crate::config::NamedTask;
 use crate::machine::Machine;
 use crate::quantity::format_count;
 use crate::tasks::list;
 use crate::tasks::list::FinetunedVisitor;
-use crate::tasks::run::{Kind, Shapes, total_steps};
+use crate::tasks::run::Kind;
 use crate::tasks::target::{Examples, Target};
 use crate::train::batch_size;
 use crate::trials::comparison::{Entrant, cells, checked_entrants, refuse_used};
 use crate::trials::record;
-
-/// Runs of one task that start from models of one path.
-struct Runs {
-    training: TrainingConfig,
-    shapes: Shapes,
-    steps: u64,
-    mean_length: usize,
-    count: usize,
-}
 
 /// Prints the lines of `compare --dry-run`; the results would be in `output`.
 pub(super) fn print(
@@ -64,18 +55,8 @@ pub(super) fn print(
             }
         }
     }
-    let work: Vec<forecast::Runs<'_>> = runs
-        .iter()
-        .map(|Runs { training, shapes, steps, mean_length, count }| forecast::Runs {
-            training,
-            shapes,
-            steps: *steps,
-            mean_length: *mean_length,
-            count: *count,
-        })
-        .collect();
     if let Some(task) = tasks.first() {
-        let found = forecast::time_and_cost(&work, &task.config, machine)?;
+        let found = forecast::time_and_cost(&runs, &task.config, machine)?;
         lines.extend(found.iter().map(|(name, text)| row(name, text)));
     }
     lines.push(row("output", &format!("{}: {num_complete} of {num_runs} runs complete", output.display())));
@@ -96,7 +77,7 @@ struct PlanTask<'a> {
 }
 
 impl FinetunedVisitor for PlanTask<'_> {
-    type Output = Result<Vec<Runs>>;
+    type Output = Result<Vec<forecast::Runs>>;
 
     fn visit<T: Target>(self) -> Self::Output {
         let Self { task, entrants, machine, lines } = self;
@@ -114,11 +95,11 @@ impl FinetunedVisitor for PlanTask<'_> {
             let training = fit.map_or_else(|| task.config.training.clone(), |fit| fit.training);
             let planned = examples.planned(&task.config, folder)?;
             let update = training.rows_per_update().max(1);
-            let steps = total_steps(&training, planned.rows.next_multiple_of(update) as u64);
-            let mean_length = (planned.tokens as usize).div_ceil(planned.rows.max(1)).max(1);
             let parameters = format_count(shapes.outline.num_parameters());
-            let steps_text = format_count(steps);
-            let early = match training.early_stopping_patience {
+            let count = entrants.iter().filter(|entrant| entrant.path == *path).count() * task.seeds.len();
+            let work = forecast::Runs::new(training, shapes, &planned, count);
+            let steps_text = format_count(work.steps);
+            let early = match work.training.early_stopping_patience {
                 Some(_) => " at most",
                 None => "",
             };
@@ -126,8 +107,7 @@ impl FinetunedVisitor for PlanTask<'_> {
                 "",
                 &format!("{name}, {parameters} parameters: {steps_text} steps of {update} rows a run{early}"),
             ));
-            let count = entrants.iter().filter(|entrant| entrant.path == *path).count() * task.seeds.len();
-            runs.push(Runs { training, shapes, steps, mean_length, count });
+            runs.push(work);
         }
         Ok(runs)
     }

@@ -17,7 +17,7 @@ use crate::machine::Machine;
 use crate::quantity::format_count;
 use crate::tasks::list;
 use crate::tasks::list::FinetunedVisitor;
-use crate::tasks::run::{Kind, total_steps};
+use crate::tasks::run::Kind;
 use crate::tasks::target::{Examples, Target, best};
 use crate::train::resume::Start;
 use crate::train::run::best_score;
@@ -171,28 +171,30 @@ impl FinetunedVisitor for PlanLines<'_> {
             row("warning", text.to_string());
         }
         let read = examples.planned(config, &folder)?;
-        read.lines.into_iter().for_each(|(name, text)| row(name, text));
+        read.lines.iter().for_each(|(name, text)| row(name, text.clone()));
         if let Some(fit) = &fit {
             row("batch", fit.to_string());
         }
         let training = fit.as_ref().map_or(&config.training, |fit| &fit.training);
         let update = training.rows_per_update();
         row("update", format!("{update} rows of at most {} tokens", config.data.sequence_length()));
-        let steps = total_steps(training, read.rows.next_multiple_of(update.max(1)) as u64);
-        let epochs = steps as f64 / read.rows.div_ceil(update.max(1)).max(1) as f64;
-        row("steps", format!("{}, {epochs:.1} epochs", format_count(steps)));
+        let planned = runs.listed(config)?;
+        let work = [forecast::Runs::new(training.clone(), shapes, &read, planned.len())];
+        let [forecast::Runs { shapes, steps, .. }] = &work;
+        let epochs = *steps as f64 / read.rows.div_ceil(update.max(1)).max(1) as f64;
+        row("steps", format!("{}, {epochs:.1} epochs", format_count(*steps)));
         let length = config.data.sequence_length();
-        let mean_length = (read.tokens as usize).div_ceil(read.rows.max(1)).max(1);
-        let work = forecast::Runs { training, shapes: &shapes, steps, mean_length, count: 1 };
-        for (name, text) in forecast::time_and_cost(&[work], config, machine)? {
+        for (name, text) in forecast::time_and_cost(&work, config, machine)? {
             row(name, text);
         }
-        row("memory", forecast::memory(training, length, machine, &shapes));
+        if planned.len() > 1 && matches!(runs, Runs::Cells(_)) {
+            row("", "if every setting takes as long as the first".to_string());
+        }
+        row("memory", forecast::memory(training, length, machine, shapes));
         let at_once = runs.at_once(&examples, config, &folder, machine)?;
         if at_once > 1 {
-            row("", forecast::memory_of_runs(at_once, training, length, machine, &shapes));
+            row("", forecast::memory_of_runs(at_once, training, length, machine, shapes));
         }
-        let planned = runs.listed(config)?;
         let checkpoint = shapes.checkpoint_bytes(training);
         row("disk", forecast::disk(checkpoint, training, &config.run));
         if planned.len() > 1 {
@@ -207,7 +209,7 @@ impl FinetunedVisitor for PlanLines<'_> {
         if let Some(limit) = &training.max_train_time {
             row("time limit", format!("{limit}; if time runs out first, the learning rate has not decayed"));
         }
-        if let Some(text) = forecast::limits(&config.run) {
+        if let Some(text) = forecast::limits(&config.run)? {
             row("limit", format!("{text}; there are fewer steps if it does not suffice for all"));
         }
         for Planned { folder, seed, outlook } in planned.iter().take(MOST_FOLDERS) {

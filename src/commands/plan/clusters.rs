@@ -2,12 +2,16 @@
 
 use serde_json::{Value, json};
 
+use crate::commands::plan::run::{Planned, Run};
 use crate::commands::plan::table::Row;
-use crate::commands::plan::{Device, PlanArgs, Run};
-use crate::config::Wire;
-use crate::estimate::{Cluster, Clustered, Estimate, Gradients, WANTED_EFFICIENCY};
+use crate::commands::plan::{Device, PlanArgs};
+use crate::config::{DistributedConfig, Wire};
+use crate::estimate::{Cluster, Clustered, Estimate, Fitted, Gradients, WANTED_EFFICIENCY};
+use crate::machine::Place;
 use crate::pages::table::Table;
-use crate::quantity::{format_amount, format_span};
+use crate::quantity::{format_amount, format_bytes, format_span};
+use crate::tasks::run::Shapes;
+use crate::train::batch_size;
 
 /// The prediction of a run on one cluster of GPUs.
 pub(super) struct ClusterRun<'a> {
@@ -17,6 +21,8 @@ pub(super) struct ClusterRun<'a> {
     cluster: Cluster,
     /// Type in which gradients are sent.
     wire: Wire,
+    /// Peak memory of each GPU.
+    memory_bytes: u64,
     found: Clustered,
 }
 
@@ -36,6 +42,11 @@ impl ClusterRun<'_> {
         self.alone.fitted.training.gradient_accumulation_steps
     }
 
+    /// True if a run refuses the cluster: each GPU needs a micro-batch of each update.
+    fn is_refused(&self) -> bool {
+        self.cluster.gpus() > self.accumulation_steps()
+    }
+
     fn usd(&self) -> Option<f64> {
         Some(self.usd_per_hour? * self.cluster.gpus() as f64 * self.found.seconds / 3600.0)
     }
@@ -44,10 +55,12 @@ impl ClusterRun<'_> {
 /// Predicts the run for each GPU that it fits on, in each of the clusters that the user asks for. A single
 /// machine needs no network, and is predicted once.
 pub(super) fn cluster_runs<'a>(args: &PlanArgs, run: &Run<'_>, rows: &'a [Row]) -> Vec<ClusterRun<'a>> {
-    let shape = &run.model.encoder;
+    // Only a run of pretraining is planned for several machines.
+    let Planned::Pretraining(config) = run.planned else { return Vec::new() };
+    let shape = &run.model().encoder;
     let words = shape.embedding_size.unwrap_or(shape.hidden_size) * shape.vocab_size;
     let gradients = Gradients { all: run.shapes.outline.num_parameters(), last: words as u64 };
-    let distributed = &run.config.distributed;
+    let distributed = &config.distributed;
     let mut all = Vec::new();
     for row in rows {
         let (Device::Rented(gpu), Ok(alone)) = (row.device, &row.found) else { continue };
@@ -62,11 +75,23 @@ pub(super) fn cluster_runs<'a>(args: &PlanArgs, run: &Run<'_>, rows: &'a [Row]) 
                 let wire = distributed.wire;
                 let found = cluster.takes(alone, &gpu, gradients, (wire, distributed.overlap));
                 let device = row.device.name();
-                all.push(ClusterRun { device, alone, usd_per_hour: row.usd_per_hour, cluster, wire, found });
+                let memory_bytes = memory_bytes(alone, run.shapes, cluster.gpus(), distributed);
+                let usd_per_hour = row.usd_per_hour;
+                all.push(ClusterRun { device, alone, usd_per_hour, cluster, wire, memory_bytes, found });
             }
         }
     }
     all
+}
+
+/// Peak memory of each GPU of a cluster, where `alone` is the estimate for one of them.
+fn memory_bytes(alone: &Estimate, shapes: &Shapes, gpus: usize, distributed: &DistributedConfig) -> u64 {
+    let Fitted { training, room_bytes, .. } = &alone.fitted;
+    let place = Place {
+        sharers: if distributed.shard_optimizer { gpus } else { 1 },
+        ..Place::alone(alone.compute, true)
+    };
+    batch_size::predicted(training.rows_at_once(), training, shapes, place).peak(*room_bytes)
 }
 
 /// Returns the table of the cluster runs, or no lines if there are none.
@@ -74,8 +99,17 @@ pub(super) fn lines(runs: &[ClusterRun<'_>]) -> Vec<String> {
     if runs.is_empty() {
         return Vec::new();
     }
-    let header =
-        ["device", "machines x GPUs", "Gb/s", "type", "micro-batch x steps", "communication", "time", "USD"];
+    let header = [
+        "device",
+        "machines x GPUs",
+        "Gb/s",
+        "type",
+        "micro-batch x steps",
+        "memory of a GPU",
+        "communication",
+        "time",
+        "USD",
+    ];
     let cells = runs.iter().map(|row| {
         let Cluster { machines, gpus_each, gigabits_per_second } = row.cluster;
         let rows = row.alone.fitted.training.rows_at_once();
@@ -85,9 +119,10 @@ pub(super) fn lines(runs: &[ClusterRun<'_>]) -> Vec<String> {
             if machines == 1 { "-".to_string() } else { gigabits_per_second.to_string() },
             row.alone.compute.as_str().to_string(),
             format!("{rows}, {} times", row.found.micro_batches),
-            format!("{:.0} %", 100.0 * row.communication_share()),
-            format_span(row.found.seconds),
-            row.usd().map_or("-".to_string(), format_amount),
+            format_bytes(row.memory_bytes),
+            of_accepted(row, || format!("{:.0} %", 100.0 * row.communication_share())),
+            if row.is_refused() { "refused".to_string() } else { format_span(row.found.seconds) },
+            of_accepted(row, || row.usd().map_or("-".to_string(), format_amount)),
         ]
     });
     let table =
@@ -105,10 +140,15 @@ pub(super) fn lines(runs: &[ClusterRun<'_>]) -> Vec<String> {
     lines
 }
 
+/// A cell of a run that is not refused.
+fn of_accepted(row: &ClusterRun<'_>, cell: impl FnOnce() -> String) -> String {
+    if row.is_refused() { "-".to_string() } else { cell() }
+}
+
 /// Returns a line about the largest cluster with more GPUs than an update has micro-batches, if there is one:
 /// such a run is refused.
 fn too_many(runs: &[ClusterRun<'_>]) -> Option<String> {
-    let refused = runs.iter().filter(|row| row.cluster.gpus() > row.accumulation_steps());
+    let refused = runs.iter().filter(|row| row.is_refused());
     let row = refused.max_by_key(|row| row.cluster.gpus())?;
     let (gpus, steps) = (row.cluster.gpus(), row.accumulation_steps());
     Some(format!(
@@ -119,7 +159,8 @@ fn too_many(runs: &[ClusterRun<'_>]) -> Option<String> {
 
 /// Returns a line for each network that says which of the runs on several machines it limits, and what helps.
 fn limits(runs: &[ClusterRun<'_>]) -> Vec<String> {
-    let several: Vec<&ClusterRun<'_>> = runs.iter().filter(|row| row.cluster.machines > 1).collect();
+    let several: Vec<&ClusterRun<'_>> =
+        runs.iter().filter(|row| row.cluster.machines > 1 && !row.is_refused()).collect();
     let mut networks: Vec<f64> = several.iter().map(|row| row.cluster.gigabits_per_second).collect();
     networks.sort_by(f64::total_cmp);
     networks.dedup();
@@ -164,6 +205,8 @@ pub(super) fn json(runs: &[ClusterRun<'_>]) -> Value {
                 "gigabits_per_second": row.cluster.gigabits_per_second,
                 "per_device_train_batch_size": row.alone.fitted.training.rows_at_once(),
                 "micro_batches": row.found.micro_batches,
+                "is_refused": row.is_refused(),
+                "memory_bytes": row.memory_bytes,
                 "efficiency": row.found.efficiency,
                 "communication_share": row.communication_share(),
                 "train_seconds": row.found.seconds,

@@ -3,7 +3,8 @@
 use serde_json::{Value, json};
 
 use crate::commands::forecast::state_parts;
-use crate::commands::plan::{Device, Run};
+use crate::commands::plan::Device;
+use crate::commands::plan::run::Run;
 use crate::estimate::{Estimate, Fitted, PRICES_AS_OF};
 use crate::models::memory::PROCESS_BYTES;
 use crate::pages::table::Table;
@@ -16,26 +17,27 @@ pub(super) struct Row {
     pub(super) found: Result<Estimate, String>,
     pub(super) watts: Option<f64>,
     pub(super) usd_per_hour: Option<f64>,
-    /// Seconds of training that `run.budget_usd` and `run.deadline` allow.
+    /// Seconds of training that `run.budget_usd` and `run.deadline` allow a run.
     pub(super) affordable_seconds: Option<f64>,
 }
 
 /// Returns the lines of the whole plan.
 pub(super) fn lines(run: &Run<'_>, rows: &[Row]) -> Vec<String> {
-    let work = run.work(&run.config.training);
-    let encoder = &run.model.encoder;
+    let work = run.work(run.training());
+    let encoder = &run.model().encoder;
     let mut lines = vec![
         format!(
             "model     {} {} x {}, vocabulary {}: {} parameters",
-            run.model.family.name,
+            run.model().family.name,
             encoder.num_hidden_layers,
             encoder.hidden_size,
             format_count(encoder.vocab_size as u64),
             format_count(run.shapes.outline.num_parameters())
         ),
         format!(
-            "training  {} steps, {} tokens at most",
+            "training  {} steps{}, {} tokens at most",
             format_count(run.steps),
+            if run.count() > 1 { format!(" for each of {} seeds", run.count()) } else { String::new() },
             format_count(work.tokens())
         ),
         String::new(),
@@ -45,29 +47,34 @@ pub(super) fn lines(run: &Run<'_>, rows: &[Row]) -> Vec<String> {
     lines.extend(memory(rows));
     if let Some(limit) = run.limit_seconds() {
         for row in rows {
-            if let Some(found) = row.found.as_ref().ok().filter(|found| found.seconds > limit) {
+            let Ok(found) = &row.found else { continue };
+            let seconds = found.seconds / run.count() as f64;
+            if seconds > limit {
                 lines.push(format!(
                     "{}: `training.max_train_time` ends it after {}, {:.0} % of the steps",
                     row.device.name(),
                     format_span(limit),
-                    100.0 * limit / found.seconds
+                    100.0 * limit / seconds
                 ));
             }
         }
     }
     for row in rows {
-        let (Ok(found), Some(seconds)) = (&row.found, row.affordable_seconds) else { continue };
-        if found.seconds > seconds {
+        let (Ok(found), Some(affordable)) = (&row.found, row.affordable_seconds) else { continue };
+        let seconds = found.seconds / run.count() as f64;
+        if seconds > affordable {
             lines.push(format!(
                 "{}: `{}` leaves {}, so that there are {:.0} % of the steps, and the learning rate ends with them",
                 row.device.name(),
-                run.config.run.limit().unwrap_or_default(),
-                format_span(seconds),
-                100.0 * seconds / found.seconds
+                run.section().limit().unwrap_or_default(),
+                format_span(affordable),
+                100.0 * affordable / seconds
             ));
         }
     }
-    lines.push("time is that of training alone: preparing, evaluating and saving come on top".to_string());
+    let which = if run.count() > 1 { " of all seeds, one after the other" } else { "" };
+    lines
+        .push(format!("time is that of training alone{which}: preparing, evaluating and saving come on top"));
     if rows.iter().any(|row| !row.device.is_here()) {
         lines.push(format!(
             "GPUs are predicted, not measured; prices are round figures of {PRICES_AS_OF} for one on demand \
@@ -181,9 +188,10 @@ fn json_parts(fitted: &Fitted) -> Value {
 
 /// Returns the plan as JSON.
 pub(super) fn json(run: &Run<'_>, rows: &[Row]) -> Value {
-    let work = run.work(&run.config.training);
+    let work = run.work(run.training());
     json!({
         "num_parameters": run.shapes.outline.num_parameters(),
+        "runs": run.count(),
         "steps": run.steps,
         "tokens": work.tokens(),
         "devices": rows.iter().map(device_json).collect::<Vec<Value>>(),

@@ -89,7 +89,7 @@ pub(super) fn pretrain(
         let cut = "if time runs out first, training ends before the learning rate has decayed";
         row("time limit", format!("{limit}; {cut}"));
     }
-    if let Some(text) = forecast::limits(&config.run) {
+    if let Some(text) = forecast::limits(&config.run)? {
         row("limit", format!("{text}; there are fewer steps if it does not suffice for all"));
     }
     let folder = config.prepared_dir();

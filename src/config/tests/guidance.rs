@@ -8,7 +8,7 @@ fn a_configuration_of_the_other_kind_is_named_as_such() {
     let labelled = "model: m\ndata: {train_file: a.csv, eval_file: b.csv}\n";
     insta::assert_snapshot!(problems(labelled, &[]), @"
     error: a.yaml: is a configuration of `finetune`, and one of `pretrain` is wanted
-      hint: `mlmtrain finetune --config FILE` trains by it; with `--dry-run` it tells sizes, time and cost
+      hint: `mlmtrain finetune --config FILE` trains by it; `mlmtrain plan` tells time and cost
     ");
     insta::assert_snapshot!(load_labelled(SMALL, &[]).expect_err("is wrong"), @"
     error: a.yaml: is a configuration of `pretrain`, and one of `finetune` is wanted

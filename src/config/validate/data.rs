@@ -77,18 +77,29 @@ pub(super) fn masking(mlm: &MlmConfig, findings: &mut Findings) {
     }
 }
 
-/// Checks that the sample text has a mask. mlmtrain's own tokenizers have these two forms of the mask token;
-/// for an existing tokenizer, the command checks.
+/// Checks that the sample text has a mask: that of the family for a new tokenizer, either form that new
+/// tokenizers have for the tokenizer of a model folder. For an existing tokenizer, the command checks.
 pub(super) fn sample_text(config: &PretrainConfig, findings: &mut Findings) {
+    let Some(text) = config.run.sample_text.as_ref().filter(|_| config.tokenizer.path.is_none()) else {
+        return;
+    };
     let masks = ["<mask>", "[MASK]"];
-    let without_mask =
-        config.run.sample_text.as_ref().is_some_and(|text| !masks.iter().any(|mask| text.contains(mask)));
-    if without_mask && config.tokenizer.path.is_none() {
-        let message = "`run.sample_text` has no mask to fill in".to_string();
+    let Some(found) = masks.into_iter().find(|mask| text.contains(mask)) else {
         findings.add(
             &["run.sample_text"],
-            message,
+            "`run.sample_text` has no mask to fill in".to_string(),
             "put `<mask>` (RoBERTa) or `[MASK]` (BERT, ELECTRA) where a word should be guessed",
+        );
+        return;
+    };
+    let family = config.model().map(|model| model.family).filter(|_| config.model.path.is_none());
+    let Some(family) = family else { return };
+    let mask = family.special_names().mask;
+    if !text.contains(mask) {
+        findings.add(
+            &["run.sample_text"],
+            format!("`run.sample_text` has `{found}`, and the mask of {} is `{mask}`", family.title),
+            "a word is guessed where the mask stands",
         );
     }
 }

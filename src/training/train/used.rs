@@ -90,12 +90,13 @@ pub fn refuse_other_run<C: Serialize + DeserializeOwned>(
 }
 
 /// Describes what a run would do in a folder with an earlier run, for a dry run; `None` for a folder without
-/// one. To be called after [`refuse_other_run`].
+/// one. An error if the folder cannot be written to. To be called after [`refuse_other_run`].
 pub fn outlook<C: Serialize + DeserializeOwned>(
     start: &Start,
     output: &Path,
     config: &C,
 ) -> Result<Option<String>> {
+    fs::require_writable_folder(output)?;
     if fs::is_locked(output) {
         return Ok(Some("in use by another process: a run would be refused".to_string()));
     }
