@@ -20,7 +20,7 @@ mod thinned;
 mod units;
 mod wrong;
 
-pub use find::{Found, find, runs_of};
+pub use find::{Found, find, own_page, runs_of};
 pub use page::page;
 pub use run::{Run, name_all};
 pub use state::State;

@@ -41,6 +41,10 @@ pub fn run(args: &ReportArgs) -> Result<()> {
     for folder in &args.runs {
         let found = report::runs_of(folder)?;
         unread.extend(found.unread);
+        if let Some(page) = report::own_page(folder).filter(|_| !found.runs.contains(folder)) {
+            let text = format!("note: `{}` is {page}", folder.display());
+            terminal::note(&terminal::printable(&text));
+        }
         for path in found.runs {
             let is_new = !paths.iter().any(|known| fs::canonical(known) == fs::canonical(&path));
             paths.extend(is_new.then_some(path));

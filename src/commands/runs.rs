@@ -1,4 +1,4 @@
-//! `mlmtrain runs`: lists the runs below a folder with state, step, loss and score.
+//! `mlmtrain runs`: lists the runs below a folder with state, step, loss and score, and where they resume.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -8,6 +8,7 @@ use anyhow::Result;
 use clap::Args;
 use serde_json::{Value, json};
 
+use crate::checkpoint::CheckpointStore;
 use crate::commands::terminal;
 use crate::commands::terminal::Output;
 use crate::config::AnyLoaded;
@@ -23,7 +24,10 @@ use crate::{config, fs, report};
 const TAIL_BYTES: u64 = 1 << 16;
 
 /// Columns that are left out on a narrow terminal, in this order.
-const DISPENSABLE: [&str; 4] = ["last record", "task", "eval loss", "step"];
+const DISPENSABLE: [&str; 5] = ["last record", "task", "eval loss", "step", RESUMES];
+
+/// Title of the column with the steps that runs resume after.
+const RESUMES: &str = "resumes after";
 
 /// Least characters of a run's name: before a name is cut further, a column is left out.
 const NAME_CHARS: usize = 24;
@@ -54,7 +58,10 @@ struct Row {
     path: PathBuf,
     task: String,
     state: State,
+    /// Step of the last record.
     step: Option<u64>,
+    /// Step of the checkpoint that the run would go on from; absent for a complete run.
+    resumes_after: Option<u64>,
     loss: Option<f64>,
     /// Name of the main score without `eval_`, and its value.
     score: Option<(String, f64)>,
@@ -99,6 +106,9 @@ impl Row {
         let mut whole = results::read(&path).unwrap_or_default();
         let last = last_records(&path.join(METRICS));
         let state = State::read(&path, &whole)?;
+        // A folder that cannot be listed shows no checkpoint.
+        let resumes_after =
+            if state.can_go_on() { CheckpointStore::new(&path).newest_step().ok().flatten() } else { None };
         whole.retain(|_, value| value.is_finite());
         let scored = SCORES.iter().find_map(|name| Some((*name, score(name, &whole, &last)?)));
         let age = fs::modified(&path.join(METRICS)).or_else(|_| fs::modified(&path.join("all_results.json")));
@@ -107,6 +117,7 @@ impl Row {
             task: task_of(&path.join("config.yaml")).unwrap_or_else(|| "unknown".to_string()),
             state,
             step: latest(&last, "step").map(|step| step as u64),
+            resumes_after,
             loss: score("eval_loss", &whole, &last),
             spread: scored.and_then(|(name, _)| whole.get(&format!("{name}{SPREAD}")).copied()),
             score: scored.map(|(name, value)| (name.trim_start_matches("eval_").to_string(), value)),
@@ -121,6 +132,7 @@ impl Row {
             "task": self.task,
             "state": self.state.name(),
             "step": self.step,
+            "resumes_after": self.resumes_after,
             "eval_loss": self.loss,
             "metric": self.score.as_ref().map(|(name, _)| name),
             "score": self.score.as_ref().map(|(_, value)| value),
@@ -159,7 +171,7 @@ fn last_records(path: &Path) -> Vec<Value> {
 }
 
 fn table(rows: &[Row], folder: &Path, width: Option<usize>) -> Vec<String> {
-    let header = ["run", "task", "state", "step", "eval loss", "score", "last record"];
+    let header = ["run", "task", "state", "step", RESUMES, "eval loss", "score", "last record"];
     let mut cells = vec![header.map(str::to_string).to_vec()];
     for row in rows {
         let name = row.path.strip_prefix(folder).ok().filter(|name| !name.as_os_str().is_empty());
@@ -169,10 +181,14 @@ fn table(rows: &[Row], folder: &Path, width: Option<usize>) -> Vec<String> {
             row.task.clone(),
             row.state.name().to_string(),
             or_dash(row.step.map(|step| step.to_string())),
+            or_dash(row.resumes_after.map(|step| step.to_string())),
             or_dash(row.loss.map(|loss| format!("{loss:.4}"))),
             or_dash(row.score.as_ref().map(|(name, value)| format!("{name} {:.2}{spread} %", 100.0 * value))),
             or_dash(row.age_seconds.map(|age| format!("{} ago", format_age(age)))),
         ]);
+    }
+    if !rows.iter().any(|row| row.state.can_go_on()) {
+        leave_out(&mut cells, RESUMES);
     }
     if let Some(width) = width {
         fit(&mut cells, width);
@@ -199,16 +215,21 @@ fn fit(cells: &mut [Vec<String>], width: usize) {
         if excess(cells, width) + least <= longest {
             break;
         }
-        let at = cells[0].iter().position(|cell| cell == title);
-        if let Some(at) = at {
-            for row in cells.iter_mut() {
-                row.remove(at);
-            }
-        }
+        leave_out(cells, title);
     }
     let most = longest.saturating_sub(excess(cells, width)).max(least);
     for row in cells {
         row[0] = columns::without_middle(&row[0], most);
+    }
+}
+
+/// Removes the column with this title, if there is one.
+fn leave_out(cells: &mut [Vec<String>], title: &str) {
+    let at = cells.first().and_then(|header| header.iter().position(|cell| cell == title));
+    if let Some(at) = at {
+        for row in cells {
+            row.remove(at);
+        }
     }
 }
 
@@ -218,16 +239,22 @@ mod tests {
 
     #[test]
     fn the_table_has_a_dash_for_unknown_values() {
+        let running = pretraining("b/long", State::Running, Some(5), None, None);
         let rows = [
             pretraining("a", State::Complete, Some(3000), Some(4.36), Some(0.26)),
-            pretraining("b/long", State::Running, Some(5), None, None),
+            Row { resumes_after: Some(4), ..running },
             pretraining("c", State::Stopped, None, None, None),
         ];
         insta::assert_snapshot!(table(&rows, Path::new("runs"), None).join("\n"), @r"
-        run     task       state     step  eval loss             score  last record
-        a       masked_lm  complete  3000     4.3600  accuracy 26.00 %       5m ago
-        b/long  masked_lm  running      5          -                 -       5m ago
-        c       masked_lm  stopped      -          -                 -            -
+        run     task       state     step  resumes after  eval loss             score  last record
+        a       masked_lm  complete  3000              -     4.3600  accuracy 26.00 %       5m ago
+        b/long  masked_lm  running      5              4          -                 -       5m ago
+        c       masked_lm  stopped      -              -          -                 -            -
+        ");
+        // Complete runs resume nowhere.
+        insta::assert_snapshot!(table(&rows[..1], Path::new("runs"), None).join("\n"), @r"
+        run  task       state     step  eval loss             score  last record
+        a    masked_lm  complete  3000     4.3600  accuracy 26.00 %       5m ago
         ");
     }
 
@@ -239,6 +266,7 @@ mod tests {
             task: "token-classify".to_string(),
             state: State::Complete,
             step: Some(12_000),
+            resumes_after: None,
             loss: Some(0.4321),
             score: Some(("overall_f1".to_string(), 0.5)),
             spread: Some(0.0125),
@@ -270,6 +298,7 @@ mod tests {
             task: "masked_lm".to_string(),
             state,
             step,
+            resumes_after: None,
             loss,
             score: score.map(|value| ("accuracy".to_string(), value)),
             spread: None,

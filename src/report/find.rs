@@ -4,11 +4,12 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Error, Result};
 
+use crate::corpus::report::{REPORT_HTML, REPORT_JSON};
 use crate::error::Problem;
 use crate::fs;
 use crate::report::sweep;
 use crate::train::run_folder::METRICS;
-use crate::trials::tune;
+use crate::trials::{comparison, tune};
 
 /// Most levels of folders that are searched.
 const DEEPEST: usize = 4;
@@ -79,13 +80,29 @@ pub fn runs_of(folder: &Path) -> Result<Found> {
             return Err(error);
         }
         let problem = Problem::usage(format!("holds no run: no `{METRICS}` is in it")).at(folder.display());
-        return Err(problem.hint("`mlmtrain runs DIR` lists the runs below a folder").into());
+        let hint = own_page(folder).map_or_else(
+            || "`mlmtrain runs DIR` lists the runs below a folder".to_string(),
+            |page| format!("it is {page}"),
+        );
+        return Err(problem.hint(hint).into());
     }
     sweep::sort(&mut found.runs, folder);
     if let Ok(Some(tuning)) = tune::overview(folder) {
         found.runs.sort_by_key(|run| tuning.folders.iter().position(|name| run.ends_with(name)));
     }
     Ok(found)
+}
+
+/// Describes a folder to which another command has written a page, and where that page is; `None` for any
+/// other folder.
+pub fn own_page(folder: &Path) -> Option<String> {
+    if let Some([page, table]) = comparison::pages_of(folder) {
+        let (page, table) = (page.display(), table.display());
+        return Some(format!("the folder of a comparison: its page is `{page}`, its table `{table}`"));
+    }
+    let page = folder.join(REPORT_HTML);
+    let is_corpus = fs::exists(&page) && fs::exists(&folder.join(REPORT_JSON));
+    is_corpus.then(|| format!("the folder of a prepared corpus: its page is `{}`", page.display()))
 }
 
 /// A search for the folders below `folder` that `is_wanted` accepts.

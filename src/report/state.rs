@@ -59,6 +59,11 @@ impl State {
         Ok(first.into_iter().find(|state| states.contains(state)))
     }
 
+    /// Returns true if the command of the run, given again, may go on from a checkpoint.
+    pub fn can_go_on(self) -> bool {
+        matches!(self, Self::Running | Self::Diverged | Self::Stopped)
+    }
+
     /// The name of the state in lower case.
     pub fn name(self) -> &'static str {
         match self {

@@ -83,7 +83,7 @@ fn models_stand_beside_their_floors_and_a_killed_comparison_ends_in_the_same_tab
     for words in [
         "animals: accuracy of 30 examples, 2 seeds",
         "names: entity F1 of 20 sentences, 2 seeds",
-        "random twin of run",
+        "random twin of run and other",
         "TF-IDF + logistic regression",
         "dictionary",
     ] {
@@ -98,7 +98,7 @@ fn models_stand_beside_their_floors_and_a_killed_comparison_ends_in_the_same_tab
     let animals = &json["tasks"][0];
     let names: Vec<&str> =
         animals["rows"].as_array().unwrap().iter().map(|row| row["name"].as_str().unwrap()).collect();
-    assert_eq!(names, ["run", "other", "random twin of run", "TF-IDF + logistic regression"]);
+    assert_eq!(names, ["run", "other", "random twin of run and other", "TF-IDF + logistic regression"]);
     // Whoever counts words knows these sentences by heart.
     assert_eq!(animals["rows"][3]["mean"], 1.0);
     let records: Vec<Value> = ["animals/run/seed-1", "animals/run/seed-2"]
@@ -146,6 +146,18 @@ fn models_stand_beside_their_floors_and_a_killed_comparison_ends_in_the_same_tab
         let read = |folder: &str| fs::read(place.path(folder).join(name)).unwrap();
         assert!(read("out") == read("whole"), "{name}");
     }
+
+    // A page about its runs is made as well, and the comparison's own is named.
+    let report = place.program(&["report", "out", "-o", "-"], "").ok();
+    assert!(report.stdout.contains("12 runs</h1>"), "{}", report.stdout);
+    let note = "note: `out` is the folder of a comparison: its page is `out/compare.html`, its table \
+                `out/compare.md`\n";
+    assert!(report.stderr.contains(note), "{}", report.stderr);
+    for task in ["animals", "names"] {
+        fs::remove_dir_all(place.path("out").join(task)).unwrap();
+    }
+    let hint = "hint: it is the folder of a comparison: its page is `out/compare.html`";
+    place.program(&["report", "out"], "").refused(2, &["out: holds no run", hint]);
 }
 
 /// Of numbers and of sets of labels, too.
@@ -219,6 +231,7 @@ fn a_comparison_and_other_commands_have_folders_of_their_own() {
     fs::write(place.path("tasks.yaml"), tasks).unwrap();
     let tune = ["finetune", "--task", "classify", "--model", "run/final", "--train", "train.csv"];
     let tune = [&tune[..], &["--eval", "dev.csv", "--max-steps", "1"]].concat();
+    let tune = [&tune[..], &["--set", "data.max_seq_length=16"]].concat();
     place.program(&[&tune[..], &["--seeds", "1,2", "--output-dir", "tuned"]].concat(), "").ok();
     let small = ["--no-baselines", "--output-dir"];
     let before = [place.tree_of("tuned"), place.tree()];
@@ -233,6 +246,12 @@ fn a_comparison_and_other_commands_have_folders_of_their_own() {
     }
     assert_same_tree(&before[0], &place.tree_of("tuned"));
     assert_same_tree(&before[1], &place.tree());
+
+    // A model and its fine-tuned form, whose tokenizer cuts texts earlier, share a twin.
+    let models = ["--models", "run/final", "tuned/seed-1/final"];
+    let planned = [&["compare"], &models[..], &["--tasks", "tasks.yaml", "--dry-run"]].concat();
+    let planned = place.program(&planned, "").ok().stdout;
+    assert!(planned.contains("models: 2, random twins: 1, "), "{planned}");
 
     let whole = compare(&place, &["--no-baselines"]).ok();
     let words = ["out: holds `compare.json` of a comparison", "hint: choose another `run.output_dir`"];

@@ -63,6 +63,8 @@ fn pages_tell_what_runs_left() {
     assert!(stopped.contains("stopped at step 20"));
     report(&["none"]).refused(2, &["none: is no folder"]);
     report(&["pages"]).refused(2, &["pages: holds no run", "hint: "]);
+    let words = ["run/data: holds no run", "of a prepared corpus: its page is `run/data/report.html`"];
+    report(&["run/data"]).refused(2, &words);
 }
 
 /// A browser's window of this width and height.

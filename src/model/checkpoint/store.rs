@@ -16,7 +16,7 @@ use crate::checkpoint::retention::{Retention, retention};
 use base::error::{Class, Problem};
 use base::fs;
 use base::quantity::format_bytes;
-use base::sealed::write_sealed;
+use base::sealed::{Manifest, write_sealed};
 
 const PREFIX: &str = "checkpoint-";
 const TEMPORARY_PREFIX: &str = ".tmp-checkpoint-";
@@ -47,6 +47,12 @@ impl CheckpointStore {
     /// Steps of all checkpoint folders, ascending, including those that do not verify.
     pub fn steps(&self) -> Result<Vec<u64>> {
         self.steps_of(PREFIX)
+    }
+
+    /// Step of the newest checkpoint that seems whole: its manifest is valid, and its files have the sizes
+    /// that the manifest says. Their content is not read, so that this is quick; [`Self::newest`] reads it.
+    pub fn newest_step(&self) -> Result<Option<u64>> {
+        Ok(self.steps()?.into_iter().rev().find(|&step| seems_whole(&self.path_of(step), step)))
     }
 
     /// Saves a checkpoint, verifies it by reading everything back, and then deletes those that `keep` does
@@ -217,6 +223,14 @@ fn is_leftover(name: &str) -> bool {
 /// The file of the program that a process runs; another path if there is no such process.
 fn program_of(process: &str) -> PathBuf {
     fs::canonical(Path::new(&format!("/proc/{process}/exe")))
+}
+
+/// Returns true if the folder at `path` has the manifest of a checkpoint of `step`, and files of its sizes.
+fn seems_whole(path: &Path, step: u64) -> bool {
+    let Ok(manifest) = Manifest::read(path) else { return false };
+    let mut files = manifest.files.iter();
+    manifest.step == step
+        && files.all(|file| fs::len_bytes(&path.join(&file.name)).is_ok_and(|bytes| bytes == file.bytes))
 }
 
 /// Opens the checkpoint at `path`, which must be that of `step`.

@@ -168,6 +168,21 @@ fn short_missing_and_renamed_checkpoints_are_refused_with_the_reason() {
 }
 
 #[test]
+fn the_step_of_the_newest_checkpoint_is_found_without_reading_its_files() {
+    let (_folder, store) = store_with(&[10, 20, 30, 40]);
+    assert_eq!(store.newest_step().unwrap(), Some(40));
+    // Of the right size, but with another content, which is not read.
+    std::fs::write(store.path_of(40).join("tokenizer.json"), b"[]").unwrap();
+    assert_eq!(store.newest_step().unwrap(), Some(40));
+    std::fs::write(store.path_of(40).join("tokenizer.json"), b"[").unwrap();
+    std::fs::remove_file(store.path_of(30).join("manifest.json")).unwrap();
+    std::fs::rename(store.path_of(20), store.path_of(25)).unwrap();
+    assert_eq!(store.newest_step().unwrap(), Some(10));
+    std::fs::remove_dir_all(store.path_of(10)).unwrap();
+    assert_eq!(store.newest_step().unwrap(), None);
+}
+
+#[test]
 fn old_checkpoints_go_and_the_best_and_later_ones_stay() {
     let (folder, store) = store_with(&[1, 2, 3, 4, 90]);
     store.save(&snapshot(5), &keep(2, Some(2))).unwrap();

@@ -30,11 +30,16 @@ use crate::trials::forecast::Forecast;
 use crate::trials::grid_folder::Grid;
 use crate::trials::{grid_folder, lanes, record};
 use base::error::Problem;
+use base::families::ModelConfig;
 use base::fs;
 use base::fs::FolderLock;
 use base::scores::measured;
+use base::words::joined;
 use config::NamedTask;
+use data::tokenizer::Tokenizer;
 use model::interop::{PretrainedFolder, read_folder};
+
+pub use files::pages_of;
 
 /// The file with the time at which a comparison began, in seconds since 1970.
 const STARTED: &str = "started";
@@ -57,8 +62,10 @@ pub struct Comparison<'a> {
 
 /// One model of the comparison: as given, or the untrained twin of one.
 pub struct Entrant {
-    /// The name in tables and in the paths of cells.
+    /// The name in messages and in the paths of cells, and of a model in tables.
     pub name: String,
+    /// The name in tables: that of a twin says of which models it is the twin.
+    title: String,
     /// The model folder; a twin has the one of the model whose architecture and tokenizer it shares.
     pub path: PathBuf,
     /// The opened model folder.
@@ -166,7 +173,8 @@ fn folder(output: &Path, task: &NamedTask, name: &str, seed: u64) -> PathBuf {
 pub fn checked_entrants(tasks: &[NamedTask], models: &[PathBuf], with_twins: bool) -> Result<Vec<Entrant>> {
     let mut entrants = Vec::new();
     for (path, name) in models.iter().zip(names(models)) {
-        entrants.push(Entrant { name, path: path.clone(), folder: read_folder(path)?, kind: RowKind::Model });
+        let (title, path, folder) = (name.clone(), path.clone(), read_folder(path)?);
+        entrants.push(Entrant { name, title, path, folder, kind: RowKind::Model });
     }
     if with_twins {
         add_twins(&mut entrants)?;
@@ -177,22 +185,52 @@ pub fn checked_entrants(tasks: &[NamedTask], models: &[PathBuf], with_twins: boo
 
 /// Adds an untrained twin for each architecture and tokenizer among the models.
 fn add_twins(entrants: &mut Vec<Entrant>) -> Result<()> {
-    let mut kinds = Vec::new();
-    for at in 0..entrants.len() {
-        let folder = &entrants[at].folder;
-        let name = &entrants[at].name;
-        let hashes = folder.tokenizer_files.iter().map(|path| fs::sha256_of_file(path));
-        let kind = (folder.config.clone(), hashes.collect::<Result<Vec<String>>>()?);
-        if kinds.contains(&kind) {
-            continue;
+    // Each kind of twin with the models that it is the twin of.
+    let mut kinds: Vec<(TwinKind, Vec<usize>)> = Vec::new();
+    for (at, entrant) in entrants.iter().enumerate() {
+        let kind = TwinKind::of(&entrant.folder)?;
+        match kinds.iter_mut().find(|(known, _)| *known == kind) {
+            Some((_, models)) => models.push(at),
+            None => kinds.push((kind, vec![at])),
         }
-        kinds.push(kind);
-        let name = format!("random twin of {name}");
-        let path = entrants[at].path.clone();
+    }
+    for (_, models) in kinds {
+        let names: Vec<&str> = models.iter().map(|&at| entrants[at].name.as_str()).collect();
+        let (name, title) = (twin_name(&names[..1]), twin_name(&names));
+        let path = entrants[models[0]].path.clone();
         let folder = read_folder(&path)?.untrained();
-        entrants.push(Entrant { name, path, folder, kind: RowKind::Twin });
+        entrants.push(Entrant { name, title, path, folder, kind: RowKind::Twin });
     }
     Ok(())
+}
+
+/// The name of the twin that these models share.
+fn twin_name(models: &[&str]) -> String {
+    match models {
+        [first, others @ ..] if others.len() > 1 => {
+            format!("random twin of {first} and {} others", others.len())
+        }
+        _ => format!("random twin of {}", joined(models, "and")),
+    }
+}
+
+/// What an untrained twin takes from a model. Models in which it is the same share a twin.
+#[derive(PartialEq)]
+struct TwinKind {
+    architecture: ModelConfig,
+    /// The files of the tokenizer, but for the longest sequence, which the task determines.
+    tokenizer: Vec<(String, Vec<u8>)>,
+}
+
+impl TwinKind {
+    fn of(folder: &PretrainedFolder) -> Result<Self> {
+        // Fine-tuning writes this length and the names of the inputs into the tokenizer's files. Where they
+        // are written here, too, the files of a model and of its fine-tuned form are the same.
+        let tokenizer = Tokenizer::load(&folder.path)?.with_model_max_length(1);
+        let mut files = tokenizer.files_of_model(true);
+        files.sort();
+        Ok(Self { architecture: folder.config.clone(), tokenizer: files })
+    }
 }
 
 /// Returns the names of models in tables: the last folder of each path (a run's folder, not its `final`), or
@@ -355,7 +393,7 @@ impl FinetunedVisitor for TrainTask<'_> {
         for (at, (entrant, size)) in entrants.iter().zip(sizes).enumerate() {
             let own = at * task.seeds.len()..(at + 1) * task.seeds.len();
             rows.push(Row {
-                name: entrant.name.clone(),
+                name: entrant.title.clone(),
                 kind: entrant.kind,
                 outcomes: outcomes[own.clone()].iter().flatten().cloned().collect(),
                 test_outcomes: test_outcomes[own.clone()].iter().flatten().cloned().collect(),
@@ -379,5 +417,12 @@ mod tests {
         ] {
             assert_eq!(names(&paths.map(PathBuf::from)), expected);
         }
+    }
+
+    #[test]
+    fn a_twin_is_called_by_its_models() {
+        let models = ["a", "b", "c"];
+        let expected = ["random twin of a", "random twin of a and b", "random twin of a and 2 others"];
+        assert_eq!([1, 2, 3].map(|count| twin_name(&models[..count])), expected);
     }
 }

@@ -1,6 +1,6 @@
 //! The files of a comparison: its page, its tables in Markdown, and the numbers as JSON.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use serde_json::json;
@@ -14,6 +14,13 @@ use base::pages::report::Report;
 
 /// The files that a comparison writes.
 pub(super) const FILES: [&str; 3] = ["compare.html", "compare.md", Grid::Comparison.results()];
+
+/// Returns the page and the Markdown of the comparison in `folder`; `None` if no comparison has ended there.
+pub fn pages_of(folder: &Path) -> Option<[PathBuf; 2]> {
+    let [page, markdown, results] = FILES.map(|name| folder.join(name));
+    let are_there = [&page, &markdown, &results].into_iter().all(|path| fs::exists(path));
+    are_there.then_some([page, markdown])
+}
 
 /// Writes the page, the Markdown and the JSON into `output`, and returns the lines for a terminal.
 pub(super) fn write(results: &[TaskResult], output: &Path) -> Result<Vec<String>> {
